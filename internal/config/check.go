@@ -1,0 +1,133 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// checker collects what is wrong, each under the name by which the setting was given.
+type checker struct {
+	from  origins
+	wrong []error
+}
+
+func (c *checker) fail(key, format string, args ...any) {
+	c.wrong = append(c.wrong, fmt.Errorf("%s: %s", c.from.name(key), fmt.Sprintf(format, args...)))
+}
+
+func checkPortal(p *Portal, from origins) error {
+	c := &checker{from: from}
+	c.address("listen", p.Listen)
+	c.address("agentListen", p.AgentListen)
+	if p.Listen == p.AgentListen && !strings.HasSuffix(p.Listen, ":0") {
+		c.fail("agentListen", "%q is the address of listen too; give agents one of their own", p.AgentListen)
+	}
+	c.filled("dataDir", p.DataDir)
+	c.webURL("publicUrl", p.PublicURL, "https", "http")
+	c.webURL("agentUrl", p.AgentURL, "https")
+	for i, network := range p.TrustedProxies {
+		prefix, ok := parseNetwork(network)
+		if !ok {
+			c.fail("trustedProxies", "%q is not a network; write one such as 10.0.0.0/8 or 192.0.2.7", network)
+			continue
+		}
+		p.TrustedProxies[i] = prefix.String()
+	}
+	c.databaseURL("database.url", p.Database.URL)
+	if p.Database.MaxConns < 2 || p.Database.MaxConns > 10_000 {
+		c.fail("database.maxConns", "%d is out of range; choose 2 to 10000", p.Database.MaxConns)
+	}
+	switch {
+	case p.TLS.Cert != "" && p.TLS.Key == "":
+		c.fail("tls.cert", "a certificate needs its key; set tls.key too")
+	case p.TLS.Cert == "" && p.TLS.Key != "":
+		c.fail("tls.key", "a key needs its certificate; set tls.cert too")
+	}
+	c.log(p.Log)
+	return errors.Join(c.wrong...)
+}
+
+func checkAgent(a Agent, from origins) error {
+	c := &checker{from: from}
+	c.webURL("portal", a.Portal, "https")
+	c.filled("name", a.Name)
+	c.filled("dataDir", a.DataDir)
+	c.oneOf("hypervisor", a.Hypervisor, "libvirt", "mock")
+	if a.Hypervisor == "libvirt" && !filepath.IsAbs(a.Libvirt.Socket) {
+		c.fail("libvirt.socket", "%q is not an absolute path; the usual one is /run/libvirt/libvirt-sock", a.Libvirt.Socket)
+	}
+	if a.MetricsListen != "" {
+		c.address("metricsListen", a.MetricsListen)
+	}
+	c.log(a.Log)
+	return errors.Join(c.wrong...)
+}
+
+func (c *checker) log(l Log) {
+	c.oneOf("log.level", l.Level, "debug", "info", "warn", "error")
+	c.oneOf("log.format", l.Format, "text", "json")
+}
+
+func (c *checker) oneOf(key, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		c.fail(key, "%q is not known; choose one of %s", value, strings.Join(allowed, ", "))
+	}
+}
+
+func (c *checker) filled(key, value string) {
+	if strings.TrimSpace(value) == "" {
+		c.fail(key, "it must not be empty")
+	}
+}
+
+func (c *checker) address(key, value string) {
+	host, port, err := net.SplitHostPort(value)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil || strings.ContainsAny(host, " /") {
+		c.fail(key, "%q is not an address; write host:port, such as 127.0.0.1:8443, [::1]:8443 or :8443", value)
+	}
+}
+
+// webURL takes an address without a path: Quantix is served at the root.
+func (c *checker) webURL(key, value string, schemes ...string) {
+	if value == "" {
+		return
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Hostname() == "" || u.User != nil || !slices.Contains(schemes, u.Scheme) ||
+		(u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
+		// A URL may hold a password by mistake, so it is not repeated.
+		c.fail(key, "this is not a URL that can be used here; write %s://host or %s://host:port", schemes[0], schemes[0])
+	}
+}
+
+// databaseURL never repeats the value, nor net/url's error, which does.
+func (c *checker) databaseURL(key, value string) {
+	if value == "" {
+		return
+	}
+	u, err := url.Parse(value)
+	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
+		c.fail(key, "this is not the URL of a PostgreSQL; write postgres://user:password@host:5432/database "+
+			"(a password's special characters as %%40 for @, %%2F for /)")
+	}
+}
+
+func parseNetwork(text string) (netip.Prefix, bool) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return prefix.Masked(), true
+	}
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		return netip.PrefixFrom(address, address.BitLen()), true
+	}
+	return netip.Prefix{}, false
+}

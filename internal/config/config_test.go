@@ -1,0 +1,303 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+)
+
+// given is what one person said in the three places.
+type given struct {
+	yaml  string
+	env   []string
+	flags []string
+}
+
+func (g given) portal(t *testing.T) (Portal, error) {
+	t.Helper()
+	fs := pflag.NewFlagSet("portal", pflag.ContinueOnError)
+	PortalFlags(fs)
+	if err := fs.Parse(g.flags); err != nil {
+		t.Fatal(err)
+	}
+	return LoadPortal(fs, g.env, g.file(t, "portal.yaml"))
+}
+
+func (g given) agent(t *testing.T) (Agent, error) {
+	t.Helper()
+	fs := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+	AgentFlags(fs)
+	if err := fs.Parse(g.flags); err != nil {
+		t.Fatal(err)
+	}
+	return LoadAgent(fs, g.env, g.file(t, "agent.yaml"))
+}
+
+func (g given) file(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(g.yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func portalDefaults() Portal {
+	return Portal{
+		Listen: "127.0.0.1:8443", AgentListen: "127.0.0.1:8444", DataDir: "/var/lib/quantix",
+		PublicURL: "http://127.0.0.1:8443", AgentURL: "https://127.0.0.1:8444",
+		Database: Database{MaxConns: 20}, Log: Log{Level: "info", Format: "text"},
+	}
+}
+
+func TestPortalSettings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		given given
+		want  func(*Portal)
+	}{
+		"nothing said":   {given{}, func(*Portal) {}},
+		"only a comment": {given{yaml: "# later\n"}, func(*Portal) {}},
+		"file": {
+			given{yaml: `
+listen: ":9443"
+dataDir: /srv/quantix
+publicUrl: https://portal.example/
+agentUrl: https://portal.example:9444
+trustedProxies:
+  - 10.1.2.3/8
+  - 192.0.2.7
+database:
+  url: postgres://q:s@db/quantix
+  maxConns: 40
+tls: {cert: /c.pem, key: /k.pem}
+log: {level: debug, format: json}
+`},
+			func(p *Portal) {
+				p.Listen, p.DataDir = ":9443", "/srv/quantix"
+				p.PublicURL, p.AgentURL = "https://portal.example", "https://portal.example:9444"
+				p.TrustedProxies = []string{"10.0.0.0/8", "192.0.2.7/32"}
+				p.Database = Database{URL: "postgres://q:s@db/quantix", MaxConns: 40}
+				p.TLS = TLS{Cert: "/c.pem", Key: "/k.pem"}
+				p.Log = Log{Level: "debug", Format: "json"}
+			},
+		},
+		"environment beats file": {
+			given{
+				yaml: "database: {maxConns: 40}\nlog: {level: debug}\ntrustedProxies: [10.0.0.0/8]\n",
+				env:  []string{"QUANTIX_DATABASE_MAX_CONNS=50", "QUANTIX_TRUSTED_PROXIES=172.16.0.0/12, ::1", "PATH=/bin"},
+			},
+			func(p *Portal) {
+				p.Database.MaxConns, p.Log.Level = 50, "debug"
+				p.TrustedProxies = []string{"172.16.0.0/12", "::1/128"}
+			},
+		},
+		"flag beats environment": {
+			given{
+				yaml:  "database: {maxConns: 40}\n",
+				env:   []string{"QUANTIX_DATABASE_MAX_CONNS=50", "QUANTIX_DATA_DIR=/env"},
+				flags: []string{"--database-max-conns=60", "--log-format=json"},
+			},
+			func(p *Portal) { p.Database.MaxConns, p.DataDir, p.Log.Format = 60, "/env", "json" },
+		},
+		"a flag set to its default still beats": {
+			given{env: []string{"QUANTIX_LOG_LEVEL=debug"}, flags: []string{"--log-level=info"}},
+			func(*Portal) {},
+		},
+		"the agent's variables and the tests' are not ours": {
+			given{env: []string{"QUANTIX_HYPERVISOR=mock", "QUANTIX_TEST_X=1"}},
+			func(*Portal) {},
+		},
+		"a port that is not known yet": {
+			given{flags: []string{"--listen=127.0.0.1:0", "--agent-listen=127.0.0.1:0"}},
+			func(p *Portal) {
+				p.Listen, p.AgentListen, p.PublicURL, p.AgentURL = "127.0.0.1:0", "127.0.0.1:0", "", ""
+			},
+		},
+		"all addresses are known by the machine's name": {
+			given{flags: []string{"--listen=:8443"}},
+			func(p *Portal) {
+				host, _ := os.Hostname()
+				p.Listen, p.PublicURL = ":8443", "http://"+host+":8443"
+			},
+		},
+		"an alias in the file": {
+			given{yaml: "dataDir: &d /srv\nlog: {level: info}\ntls: {cert: *d, key: *d}\n"},
+			func(p *Portal) { p.DataDir, p.TLS, p.PublicURL = "/srv", TLS{"/srv", "/srv"}, "https://127.0.0.1:8443" },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := c.given.portal(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := portalDefaults()
+			c.want(&want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("want -, got +:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAgentSettings(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		given given
+		want  Agent
+	}{
+		"nothing said": {
+			given{},
+			Agent{
+				Name: host, DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt",
+				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, Log: Log{Level: "info", Format: "text"},
+			},
+		},
+		"all three": {
+			given{
+				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\n",
+				env:   []string{"QUANTIX_LIBVIRT_SOCKET=/b", "QUANTIX_NAME=h1", "QUANTIX_DATABASE_URL=postgres://x"},
+				flags: []string{"--hypervisor", "mock", "--metrics-listen", "127.0.0.1:9100"},
+			},
+			Agent{
+				Portal: "https://portal.example:8444", Name: "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "mock",
+				Libvirt: Libvirt{Socket: "/b"}, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := c.given.agent(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("want -, got +:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPortalRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		given given
+		want  []string
+	}{
+		"an unknown key, with its line": {
+			given{yaml: "listen: :1\ndatabase:\n  ulr: x\n"},
+			[]string{`portal.yaml:3: unknown key "database.ulr"; did you mean "database.url"?`},
+		},
+		"another spelling of a key":  {given{yaml: "data-dir: /x\n"}, []string{`unknown key "data-dir"; did you mean "dataDir"?`}},
+		"a key like no other":        {given{yaml: "colour: red\n"}, []string{`portal.yaml:1: unknown key "colour"`}},
+		"the agent's key":            {given{yaml: "libvirt: {socket: /x}\n"}, []string{`unknown key "libvirt"; it belongs into the other program's file`}},
+		"a text for a number":        {given{yaml: "database:\n  maxConns: many\n"}, []string{`portal.yaml:2: "database.maxConns" must be a whole number, not a text`}},
+		"a number for a text":        {given{yaml: "listen: 8443\n"}, []string{`:1: "listen" must be a text`, "not a number"}},
+		"a text for a list":          {given{yaml: "trustedProxies: 10.0.0.0/8\n"}, []string{`"trustedProxies" must be a list of texts`}},
+		"nothing for a text":         {given{yaml: "dataDir:\n"}, []string{`"dataDir" must be a text`, "not empty"}},
+		"a text for a group":         {given{yaml: "tls: on\n"}, []string{`"tls" must be a group of settings`}},
+		"a list for the file":        {given{yaml: "- listen\n"}, []string{"the file must be a group of settings"}},
+		"a key twice":                {given{yaml: "dataDir: /a\ndataDir: /b\n"}, []string{`portal.yaml:2: "dataDir" is set twice`}},
+		"two documents":              {given{yaml: "dataDir: /a\n---\ndataDir: /b\n"}, []string{"one YAML document"}},
+		"what is not YAML":           {given{yaml: "listen: [\n"}, []string{"portal.yaml: line "}},
+		"all mistakes at once":       {given{yaml: "a: 1\nb: 2\n"}, []string{`:1: unknown key "a"`, `:2: unknown key "b"`}},
+		"an unknown variable":        {given{env: []string{"QUANTIX_DATABSE_URL=x"}}, []string{`QUANTIX_DATABSE_URL: there is no such setting; did you mean "QUANTIX_DATABASE_URL"?`}},
+		"no number in a variable":    {given{env: []string{"QUANTIX_DATABASE_MAX_CONNS=ten"}}, []string{`QUANTIX_DATABASE_MAX_CONNS: "ten" is not a whole number`}},
+		"no address, by flag":        {given{flags: []string{"--listen=8443"}}, []string{`--listen: "8443" is not an address`}},
+		"no address, by file":        {given{yaml: "\nlisten: localhost:99999\n"}, []string{`portal.yaml:2: listen: "localhost:99999" is not an address`}},
+		"one address for both":       {given{flags: []string{"--listen=:1", "--agent-listen=:1"}}, []string{"--agent-listen", "is the address of listen too"}},
+		"a certificate without key":  {given{flags: []string{"--tls-cert=/c"}}, []string{"--tls-cert: a certificate needs its key"}},
+		"a key without certificate":  {given{env: []string{"QUANTIX_TLS_KEY=/k"}}, []string{"QUANTIX_TLS_KEY: a key needs its certificate"}},
+		"an unknown level":           {given{flags: []string{"--log-level=loud"}}, []string{`--log-level: "loud" is not known; choose one of debug, info, warn, error`}},
+		"no network":                 {given{flags: []string{"--trusted-proxies=here"}}, []string{`"here" is not a network`}},
+		"plain HTTP for agents":      {given{flags: []string{"--agent-url=http://x"}}, []string{"--agent-url", "https://host"}},
+		"a URL with a path":          {given{flags: []string{"--public-url=https://x/quantix"}}, []string{"--public-url"}},
+		"an empty data directory":    {given{flags: []string{"--data-dir="}}, []string{"--data-dir: it must not be empty"}},
+		"too few connections":        {given{flags: []string{"--database-max-conns=1"}}, []string{"choose 2 to 10000"}},
+		"a database of another kind": {given{env: []string{"QUANTIX_DATABASE_URL=mysql://u:hunter2@h/d"}}, []string{"QUANTIX_DATABASE_URL: this is not the URL of a PostgreSQL"}},
+		"a database URL that is none": {
+			given{yaml: "database:\n  url: 'postgres://u:hunter2%@h/d'\n"},
+			[]string{"portal.yaml:2: database.url: this is not the URL of a PostgreSQL"},
+		},
+		"a password where a group should be": {given{yaml: "database: postgres://u:hunter2@h/d\n"}, []string{`"database" must be a group`}},
+		"a password in a list":               {given{yaml: "database: {url: [hunter2]}\n"}, []string{`"database.url" must be a text`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := c.given.portal(t)
+			if err == nil {
+				t.Fatal("was accepted")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %q, want %q in it", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the password is in the error: %q", err)
+			}
+		})
+	}
+}
+
+func TestAgentRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		given given
+		want  string
+	}{
+		"an unknown hypervisor":   {given{flags: []string{"--hypervisor=xen"}}, `--hypervisor: "xen" is not known; choose one of libvirt, mock`},
+		"plain HTTP":              {given{yaml: "portal: http://p\n"}, "agent.yaml:1: portal: "},
+		"a relative socket":       {given{env: []string{"QUANTIX_LIBVIRT_SOCKET=sock"}}, `QUANTIX_LIBVIRT_SOCKET: "sock" is not an absolute path`},
+		"no address for metrics":  {given{flags: []string{"--metrics-listen=yes"}}, "--metrics-listen"},
+		"a variable of nobody":    {given{env: []string{"QUANTIX_PORTL=x"}}, `did you mean "QUANTIX_PORTAL"?`},
+		"the portal's key":        {given{yaml: "database: {url: x}\n"}, "belongs into the other program's file"},
+		"an empty name in quotes": {given{yaml: "name: ' '\n"}, "agent.yaml:1: name: it must not be empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := c.given.agent(t); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q in it", err, c.want)
+			}
+		})
+	}
+}
+
+func TestConfigFlagNamesTheFile(t *testing.T) {
+	t.Parallel()
+	load := func(path string) (Portal, error) {
+		fs := pflag.NewFlagSet("portal", pflag.ContinueOnError)
+		PortalFlags(fs)
+		if err := fs.Parse([]string{"--config", path}); err != nil {
+			t.Fatal(err)
+		}
+		return LoadPortal(fs, nil, "")
+	}
+	if p, err := load(given{yaml: "dataDir: /srv\n"}.file(t, "mine.yaml")); err != nil || p.DataDir != "/srv" {
+		t.Errorf("got %q, %v", p.DataDir, err)
+	}
+	if _, err := load(filepath.Join(t.TempDir(), "none.yaml")); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("a file that was named must exist; got %v", err)
+	}
+}
+
+func TestHelpNamesAllThreeSpellings(t *testing.T) {
+	t.Parallel()
+	fs := pflag.NewFlagSet("portal", pflag.ContinueOnError)
+	PortalFlags(fs)
+	usage := fs.FlagUsages()
+	for _, want := range []string{"--database-max-conns connections", "QUANTIX_DATABASE_MAX_CONNS", "database.maxConns", "(default 20)", PortalFile} {
+		if !strings.Contains(usage, want) {
+			t.Errorf("%q is missing in:\n%s", want, usage)
+		}
+	}
+}

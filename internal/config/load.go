@@ -1,0 +1,172 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// source is what one command may be told, what the other may, and the file that is read unless another is named.
+type source struct {
+	settings, others []setting
+	file             string
+}
+
+// values are settings by key. They are one layer for koanf.
+type values map[string]any
+
+// Read is koanf's Provider: the keys unfolded into nested maps.
+func (v values) Read() (map[string]any, error) {
+	nested := map[string]any{}
+	for key, value := range v {
+		section, name, deep := strings.Cut(key, ".")
+		if !deep {
+			nested[key] = value
+			continue
+		}
+		inner, ok := nested[section].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			nested[section] = inner
+		}
+		inner[name] = value
+	}
+	return nested, nil
+}
+
+// ReadBytes is for providers that need a parser.
+func (v values) ReadBytes() ([]byte, error) { return nil, errors.New("settings are already parsed") }
+
+// origins names, for each key, how the value in force was given: "--listen", "QUANTIX_LISTEN", "portal.yaml:3: listen".
+type origins map[string]string
+
+func (o origins) name(key string) string {
+	if name, ok := o[key]; ok {
+		return name
+	}
+	return key
+}
+
+// load fills target from the defaults, the file, the environment and the flags, each over the one before.
+func load(target any, from source, flags *pflag.FlagSet, env []string, file string) (origins, error) {
+	given := origins{}
+	defaults := values{}
+	for _, s := range from.settings {
+		defaults[s.key] = s.value
+	}
+	fromFile, fileErr := readFile(from, chosenFile(flags, file), given)
+	fromEnv, envErr := readEnv(from, env, given)
+	if err := errors.Join(fileErr, envErr); err != nil {
+		return nil, err
+	}
+	fromFlags, err := readFlags(from, flags, given)
+	if err != nil {
+		return nil, err
+	}
+	k := koanf.New(".")
+	for _, layer := range []values{defaults, fromFile, fromEnv, fromFlags} {
+		if err := k.Load(layer, nil); err != nil {
+			return nil, fmt.Errorf("read the settings: %w", err)
+		}
+	}
+	if err := k.Unmarshal("", target); err != nil {
+		return nil, fmt.Errorf("read the settings: %w", err)
+	}
+	return given, nil
+}
+
+func chosenFile(flags *pflag.FlagSet, file string) string {
+	if file == "" && flags != nil {
+		if flag := flags.Lookup("config"); flag != nil {
+			return flag.Value.String()
+		}
+	}
+	return file
+}
+
+func readFile(from source, file string, given origins) (values, error) {
+	mayMiss := file == ""
+	if mayMiss {
+		file = from.file
+	}
+	text, err := os.ReadFile(file)
+	if mayMiss && errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the settings: %w", err)
+	}
+	return parseYAML(from, file, text, given)
+}
+
+// readEnv takes every QUANTIX_* variable. One that no command knows is an error, because a typing mistake would else be
+// silent; QUANTIX_TEST_* is left to tests.
+func readEnv(from source, env []string, given origins) (values, error) {
+	found := values{}
+	var wrong []error
+	for _, entry := range env {
+		name, text, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, envPrefix) || strings.HasPrefix(name, envPrefix+"TEST_") {
+			continue
+		}
+		s, ok := find(from.settings, name, setting.env)
+		if !ok {
+			if _, ok := find(from.others, name, setting.env); !ok {
+				wrong = append(wrong, fmt.Errorf("%s: there is no such setting%s; unset the variable or correct its name",
+					name, didYouMean(name, spellings(from.settings, setting.env))))
+			}
+			continue
+		}
+		value, err := s.parse(text)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		found[s.key], given[s.key] = value, name
+	}
+	return found, errors.Join(wrong...)
+}
+
+func readFlags(from source, flags *pflag.FlagSet, given origins) (values, error) {
+	found := values{}
+	if flags == nil {
+		return found, nil
+	}
+	var wrong []error
+	flags.Visit(func(flag *pflag.Flag) {
+		s, ok := find(from.settings, flag.Name, setting.flag)
+		if !ok {
+			return
+		}
+		var value any
+		var err error
+		switch s.value.(type) {
+		case int:
+			value, err = flags.GetInt(flag.Name)
+		case []string:
+			value, err = flags.GetStringSlice(flag.Name)
+		default:
+			value, err = flags.GetString(flag.Name)
+		}
+		if err != nil {
+			wrong = append(wrong, err)
+			return
+		}
+		found[s.key], given[s.key] = value, "--"+flag.Name
+	})
+	return found, errors.Join(wrong...)
+}
+
+func spellings(settings []setting, spelling func(setting) string) []string {
+	names := make([]string, 0, len(settings))
+	for _, s := range settings {
+		names = append(names, spelling(s))
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,171 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// yamlReader walks one file's nodes, which know their lines, and collects every mistake. It never repeats a value: the file
+// may hold a password.
+type yamlReader struct {
+	from  source
+	file  string
+	given origins
+	found values
+	wrong []error
+}
+
+func parseYAML(from source, file string, text []byte, given origins) (values, error) {
+	r := &yamlReader{from: from, file: file, given: given, found: values{}}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document, second yaml.Node
+	err := decoder.Decode(&document)
+	if errors.Is(err, io.EOF) {
+		return r.found, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: the file must hold one YAML document, without a line of --- between settings", file)
+	}
+	root := follow(document.Content[0])
+	if root.Tag != "!!null" {
+		r.section("", root)
+	}
+	return r.found, errors.Join(r.wrong...)
+}
+
+// section reads the mapping below path; the file itself has the path "".
+func (r *yamlReader) section(path string, node *yaml.Node) {
+	if node.Kind != yaml.MappingNode {
+		r.fail(node, "%s must be a group of settings (name: value), not %s", quoteOr(path, "the file"), kindOf(node))
+		return
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, value := node.Content[i], follow(node.Content[i+1])
+		key := name.Value
+		if path != "" {
+			key = path + "." + key
+		}
+		s, known := find(r.from.settings, key, func(s setting) string { return s.key })
+		switch {
+		case known:
+			r.value(s, name, value)
+		case r.isSection(key):
+			r.section(key, value)
+		default:
+			r.unknown(key, name)
+		}
+	}
+}
+
+func (r *yamlReader) isSection(key string) bool {
+	for _, s := range r.from.settings {
+		if strings.HasPrefix(s.key, key+".") {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *yamlReader) unknown(key string, name *yaml.Node) {
+	for _, s := range r.from.others {
+		if s.key == key || strings.HasPrefix(s.key, key+".") {
+			r.fail(name, "unknown key %q; it belongs into the other program's file (portal.yaml is the portal's, agent.yaml the agent's)", key)
+			return
+		}
+	}
+	r.fail(name, "unknown key %q%s", key, didYouMean(key, spellings(r.from.settings, func(s setting) string { return s.key })))
+}
+
+func (r *yamlReader) value(s setting, name, node *yaml.Node) {
+	if _, twice := r.found[s.key]; twice {
+		r.fail(name, "%q is set twice; remove one of the lines", s.key)
+		return
+	}
+	var value any
+	var err error
+	want := ""
+	switch s.value.(type) {
+	case int:
+		var number int
+		if want = "a whole number"; node.Tag == "!!int" {
+			err = node.Decode(&number)
+			value, want = number, ""
+		}
+	case []string:
+		list := []string{}
+		want = "a list of texts (- one a line)"
+		if node.Kind == yaml.SequenceNode && allText(node.Content) {
+			err = node.Decode(&list)
+			value, want = list, ""
+		}
+	default:
+		var text string
+		if want = "a text (in quotes where it looks like a number)"; node.Tag == "!!str" {
+			err = node.Decode(&text)
+			value, want = text, ""
+		}
+	}
+	switch {
+	case want != "":
+		r.fail(node, "%q must be %s, not %s", s.key, want, kindOf(node))
+	case err != nil:
+		r.fail(node, "%q cannot be read", s.key)
+	default:
+		r.found[s.key] = value
+		r.given[s.key] = fmt.Sprintf("%s:%d: %s", r.file, name.Line, s.key)
+	}
+}
+
+func (r *yamlReader) fail(node *yaml.Node, format string, args ...any) {
+	r.wrong = append(r.wrong, fmt.Errorf("%s:%d: %s", r.file, node.Line, fmt.Sprintf(format, args...)))
+}
+
+func allText(nodes []*yaml.Node) bool {
+	for _, node := range nodes {
+		if follow(node).Tag != "!!str" {
+			return false
+		}
+	}
+	return true
+}
+
+// follow resolves an alias (*name) to the node it stands for.
+func follow(node *yaml.Node) *yaml.Node {
+	for node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	return node
+}
+
+func kindOf(node *yaml.Node) string {
+	switch node.Tag {
+	case "!!null":
+		return "empty (remove the line to keep the default)"
+	case "!!str":
+		return "a text"
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "true or false"
+	case "!!seq":
+		return "a list"
+	case "!!map":
+		return "a group"
+	}
+	return "a value of another type"
+}
+
+func quoteOr(path, other string) string {
+	if path == "" {
+		return other
+	}
+	return fmt.Sprintf("%q", path)
+}

@@ -1,0 +1,325 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// fake is a machine in memory: Debian, root, with nothing on it.
+type fake struct {
+	machine
+	files fstest.MapFS
+	ran   []string
+}
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{files: fstest.MapFS{"etc/os-release": {Data: []byte("ID=debian\n")}}}
+	f.machine = machine{
+		goos: "linux", root: f.files, path: []string{"/usr/bin"}, privileged: true,
+		dial:         func(context.Context, string) error { return errors.New("nobody listens") },
+		open:         func(string) error { return os.ErrNotExist },
+		findPostgres: func() (string, error) { return "", errors.New("none") },
+		run: func(_ context.Context, _ io.Writer, _ []string, name string, args ...string) error {
+			f.ran = append(f.ran, name+" "+strings.Join(args, " "))
+			return nil
+		},
+		policyFile: filepath.Join(t.TempDir(), "policy-rc.d"),
+	}
+	return f
+}
+
+func (f *fake) add(paths ...string) {
+	for _, path := range paths {
+		f.files[path] = &fstest.MapFile{Mode: 0o755}
+	}
+}
+
+// everything puts all that the lab and the tests need onto the machine.
+func (f *fake) everything() {
+	f.findPostgres = func() (string, error) { return "/usr/lib/postgresql/15/bin", nil }
+	for _, n := range needs {
+		for _, name := range n.programs {
+			f.add("usr/sbin/" + name)
+		}
+		for _, pattern := range n.files {
+			f.add(strings.ReplaceAll(pattern, "*", "_4M"))
+		}
+	}
+	f.files["usr/bin/busybox"] = &fstest.MapFile{Mode: 0o755, Data: program64(elf.PT_LOAD)}
+}
+
+// program64 is the smallest ELF program with one segment of that type.
+func program64(segment elf.ProgType) []byte {
+	var b bytes.Buffer
+	header := elf.Header64{
+		Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+		Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 1, Shentsize: 64,
+	}
+	_ = binary.Write(&b, binary.LittleEndian, header)
+	_ = binary.Write(&b, binary.LittleEndian, elf.Prog64{Type: uint32(segment)})
+	return b.Bytes()
+}
+
+func find(t *testing.T, checks []Check, name string) Check {
+	t.Helper()
+	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no check %q", name)
+	}
+	return checks[i]
+}
+
+func TestWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		purpose Purpose
+		want    string
+	}{
+		{Portal, "postgresql"},
+		{Demo, "postgresql"},
+		{Agent, "libvirt-daemon-system qemu-system-x86 qemu-utils"},
+		{Lab, "postgresql libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf dnsmasq-base iptables nftables iproute2 util-linux " +
+			"cpio gzip busybox-static xorriso isolinux syslinux-common"},
+		{Test, "postgresql libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf dnsmasq-base iptables nftables iproute2 util-linux " +
+			"cpio gzip busybox-static xorriso isolinux syslinux-common chromium gcc libc6-dev"},
+	} {
+		t.Run(string(c.purpose), func(t *testing.T) {
+			t.Parallel()
+			checks, missing := newFake(t).survey(t.Context(), c.purpose)
+			if got := strings.Join(packagesOf(debian, missing), " "); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			for _, check := range checks {
+				if check.Why == "" || (check.OK && check.Fix != "") || (!check.OK && check.Fix == "") {
+					t.Errorf("a check without its reason or remedy: %+v", check)
+				}
+			}
+			if Ready(checks) {
+				t.Error("an empty machine is ready")
+			}
+		})
+	}
+}
+
+func TestNothingIsMissing(t *testing.T) {
+	t.Parallel()
+	for _, p := range Purposes() {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			f.everything()
+			f.dial = func(context.Context, string) error { return nil }
+			checks := f.inspect(t.Context(), p)
+			if !Ready(checks) {
+				t.Errorf("not ready: %v", missingError(checks))
+			}
+			if err := f.install(t.Context(), p, io.Discard); err != nil || len(f.ran) > 0 {
+				t.Errorf("install ran %q: %v", f.ran, err)
+			}
+		})
+	}
+}
+
+func TestWhereThingsAreFound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		purpose Purpose
+		check   string
+		prepare func(*fake)
+		found   string // empty: not found
+	}{
+		"beside a plain user's PATH": {Lab, "iptables", func(f *fake) { f.add("usr/sbin/iptables") }, "/usr/sbin/iptables"},
+		"a file that is no program": {Lab, "iptables", func(f *fake) {
+			f.files["usr/sbin/iptables"] = &fstest.MapFile{Mode: 0o644}
+		}, ""},
+		"Fedora's firmware":  {Lab, "OVMF", func(f *fake) { f.add("usr/share/edk2/ovmf/OVMF_CODE.fd") }, "/usr/share/edk2/ovmf/OVMF_CODE.fd"},
+		"RHEL's QEMU":        {Agent, "QEMU", func(f *fake) { f.add("usr/libexec/qemu-kvm") }, "/usr/libexec/qemu-kvm"},
+		"Chrome":             {Test, "Chromium", func(f *fake) { f.add("usr/bin/google-chrome") }, "/usr/bin/google-chrome"},
+		"the modular daemon": {Agent, "libvirt daemon", func(f *fake) { f.add("usr/sbin/virtqemud") }, "/usr/sbin/virtqemud"},
+		"its socket": {Agent, "libvirt socket", func(f *fake) {
+			f.dial = func(_ context.Context, socket string) error {
+				if socket != "/run/libvirt/virtqemud-sock" {
+					return os.ErrNotExist
+				}
+				return nil
+			}
+		}, "/run/libvirt/virtqemud-sock"},
+		"a static busybox": {Lab, "busybox (static)", func(f *fake) {
+			f.files["bin/busybox"] = &fstest.MapFile{Mode: 0o755, Data: program64(elf.PT_LOAD)}
+		}, "/bin/busybox"},
+		"a busybox that wants a loader": {Lab, "busybox (static)", func(f *fake) {
+			f.files["bin/busybox"] = &fstest.MapFile{Mode: 0o755, Data: program64(elf.PT_INTERP)}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			c.prepare(f)
+			got := find(t, f.inspect(t.Context(), c.purpose), c.check)
+			if got.Found != c.found || got.OK != (c.found != "") {
+				t.Errorf("got %+v, want %q found", got, c.found)
+			}
+		})
+	}
+}
+
+func TestKVMIsOptional(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.everything()
+	f.dial = func(context.Context, string) error { return nil }
+	checks := f.inspect(t.Context(), Agent)
+	if kvm := find(t, checks, "KVM"); kvm.OK || !kvm.Optional || !Ready(checks) {
+		t.Errorf("got %+v, ready %v", kvm, Ready(checks))
+	}
+}
+
+func TestInstallOnDebianStartsNoService(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.add("usr/bin/systemctl")
+	installed := false
+	policyDuring := ""
+	enabled := map[string]bool{"virtlogd.socket": true} // by the administrator, before
+	f.run = func(_ context.Context, _ io.Writer, env []string, name string, args ...string) error {
+		last := args[len(args)-1]
+		switch {
+		case name == "systemctl" && args[0] == "is-enabled":
+			if !enabled[last] {
+				return errors.New("disabled")
+			}
+			return nil
+		case name == "systemctl" && args[0] == "disable":
+			delete(enabled, last)
+			return nil
+		}
+		f.ran = append(f.ran, name+" "+strings.Join(args, " "))
+		if slices.Contains(args, "install") {
+			if !slices.Contains(env, "DEBIAN_FRONTEND=noninteractive") {
+				return errors.New("it would ask questions")
+			}
+			text, _ := os.ReadFile(f.policyFile)
+			policyDuring = string(text)
+			f.findPostgres = func() (string, error) { return "/pg", nil }
+			enabled["postgresql.service"], installed = true, true
+		}
+		return nil
+	}
+	if err := f.install(t.Context(), Portal, io.Discard); err != nil || !installed {
+		t.Fatalf("installed %v: %v", installed, err)
+	}
+	want := []string{
+		"apt-get -o DPkg::Lock::Timeout=300 update",
+		"apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends postgresql",
+	}
+	if !slices.Equal(f.ran, want) {
+		t.Errorf("ran %q, want %q", f.ran, want)
+	}
+	if !strings.Contains(policyDuring, "exit 101") {
+		t.Errorf("the policy during the installation: %q", policyDuring)
+	}
+	if _, err := os.Stat(f.policyFile); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the policy is still there: %v", err)
+	}
+	if enabled["postgresql.service"] || !enabled["virtlogd.socket"] {
+		t.Errorf("enabled afterwards: %v", enabled)
+	}
+}
+
+func TestInstallForAnAgentLetsServicesStart(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.run = func(_ context.Context, _ io.Writer, _ []string, _ string, args ...string) error {
+		if _, err := os.Stat(f.policyFile); err == nil {
+			t.Error("the services of a real host must start")
+		}
+		if slices.Contains(args, "install") {
+			f.everything()
+			f.dial = func(context.Context, string) error { return nil }
+		}
+		return nil
+	}
+	if err := f.install(t.Context(), Agent, io.Discard); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInstallKeepsTheAdministratorsPolicy(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	const own = "#!/bin/sh\nexit 0\n"
+	if err := os.WriteFile(f.policyFile, []byte(own), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.install(t.Context(), Demo, io.Discard)
+	if text, err := os.ReadFile(f.policyFile); err != nil || string(text) != own {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+func TestInstallRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prepare func(*fake)
+		purpose Purpose
+		want    string
+	}{
+		"without root": {func(f *fake) { f.privileged = false }, Portal, "run: sudo apt-get install -y --no-install-recommends postgresql"},
+		"on Fedora": {func(f *fake) {
+			f.files["etc/os-release"] = &fstest.MapFile{Data: []byte("ID=fedora\n")}
+		}, Agent, "run: dnf install -y libvirt-daemon-kvm qemu-kvm qemu-img"},
+		"on a Mac":             {func(f *fake) { f.goos = "darwin" }, Demo, "run: brew install postgresql@17"},
+		"on an unknown system": {func(f *fake) { delete(f.files, "etc/os-release") }, Demo, "install what Debian calls postgresql"},
+		"when apt-get fails": {func(f *fake) {
+			f.run = func(_ context.Context, _ io.Writer, _ []string, _ string, args ...string) error {
+				return fmt.Errorf("no network for %s", args[2])
+			}
+		}, Demo, "no network for install"},
+		"when the package did not bring it": {func(*fake) {}, Demo, "this machine still lacks:\n  PostgreSQL"},
+		"when no package can help": {func(f *fake) {
+			f.everything()
+		}, Agent, "libvirt socket (the agent's way to libvirt): systemctl enable --now libvirtd.socket"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			c.prepare(f)
+			err := f.install(t.Context(), c.purpose, io.Discard)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v\nwant %q in it", err, c.want)
+			}
+			if _, err := os.Stat(f.policyFile); !errors.Is(err, os.ErrNotExist) {
+				t.Error("a policy was left behind")
+			}
+		})
+	}
+}
+
+func TestPrintAligns(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	err := Print(&out, []Check{
+		{Name: "a", Why: "because", OK: true, Found: "/bin/a"},
+		{Name: "long name", Why: "why", Fix: "apt-get install b"},
+		{Name: "c", Why: "perhaps", Optional: true, Fix: "do c"},
+	})
+	const want = "ok        a          because  /bin/a\n" +
+		"missing   long name  why      apt-get install b\n" +
+		"optional  c          perhaps  do c\n"
+	if err != nil || out.String() != want {
+		t.Errorf("got\n%swant\n%s(%v)", out.String(), want, err)
+	}
+}

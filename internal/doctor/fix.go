@@ -1,0 +1,85 @@
+package doctor
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// family is how a system gets its packages.
+type family int
+
+const (
+	otherSystem family = iota
+	debian
+	rpm
+	brew
+)
+
+func (m *machine) family() family {
+	if m.goos == "darwin" {
+		return brew
+	}
+	release, err := fs.ReadFile(m.root, "etc/os-release")
+	if err != nil {
+		return otherSystem
+	}
+	for line := range strings.SplitSeq(string(release), "\n") {
+		key, value, _ := strings.Cut(line, "=")
+		if key != "ID" && key != "ID_LIKE" {
+			continue
+		}
+		for _, word := range strings.Fields(strings.Trim(value, `"'`)) {
+			switch word {
+			case "debian", "ubuntu":
+				return debian
+			case "fedora", "rhel", "centos":
+				return rpm
+			}
+		}
+	}
+	return otherSystem
+}
+
+// fix is the one command that mends a need here, or a sentence where there is none.
+func (m *machine) fix(n need) string {
+	if n.fix != "" {
+		return n.fix
+	}
+	if command := m.command([]need{n}); command != "" {
+		return command
+	}
+	if m.family() == brew {
+		return "this needs Linux"
+	}
+	return "install what Debian calls " + strings.Join(n.debian, " ")
+}
+
+// command installs everything at once that this system's packages can bring; it is empty where they bring nothing.
+func (m *machine) command(missing []need) string {
+	f := m.family()
+	packages := packagesOf(f, missing)
+	if len(packages) == 0 {
+		return ""
+	}
+	return strings.Join(append(slices.Clone(installers[f]), packages...), " ")
+}
+
+var installers = map[family][]string{
+	debian: {"apt-get", "install", "-y", "--no-install-recommends"},
+	rpm:    {"dnf", "install", "-y"},
+	brew:   {"brew", "install"},
+}
+
+// packagesOf names each package once.
+func packagesOf(f family, missing []need) []string {
+	var packages []string
+	for _, n := range missing {
+		for _, name := range map[family][]string{debian: n.debian, rpm: n.rpm, brew: n.brew}[f] {
+			if !slices.Contains(packages, name) {
+				packages = append(packages, name)
+			}
+		}
+	}
+	return packages
+}

@@ -1,0 +1,130 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Install brings what the purpose lacks from Debian's or Ubuntu's packages, as root, and tells out what it does. Elsewhere
+// the error names the command to run. For every purpose but Agent no service is started or enabled: the lab runs daemons of
+// its own, and the portal its own PostgreSQL. It waits up to five minutes for another package manager to finish.
+func Install(ctx context.Context, p Purpose, out io.Writer) error {
+	return thisMachine().install(ctx, p, out)
+}
+
+func (m *machine) install(ctx context.Context, p Purpose, out io.Writer) error {
+	checks, missing := m.survey(ctx, p)
+	packages := packagesOf(debian, missing)
+	command := m.command(missing)
+	switch {
+	case len(packages) == 0:
+		return missingError(checks)
+	case m.family() != debian && command == "":
+		return missingError(checks)
+	case m.family() != debian:
+		return fmt.Errorf("packages are missing, and Quantix installs them by itself on Debian and Ubuntu only; run: %s; %w", command, missingError(checks))
+	case !m.privileged:
+		return fmt.Errorf("packages are missing, and only root can install them; run: sudo %s", command)
+	}
+	if err := m.aptInstall(ctx, p, out, packages); err != nil {
+		return fmt.Errorf("install the missing packages with %s: %w", command, err)
+	}
+	return missingError(m.inspect(ctx, p))
+}
+
+func (m *machine) aptInstall(ctx context.Context, p Purpose, out io.Writer, packages []string) error {
+	env := []string{"DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
+	if p != Agent {
+		q, err := m.quiet(ctx)
+		if err != nil {
+			return err
+		}
+		defer q.end(context.WithoutCancel(ctx), out)
+		env = append(env, "RUNLEVEL=1")
+	}
+	apt := func(args ...string) error {
+		return m.run(ctx, out, env, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
+	}
+	// A failed update is no reason to give up: the lists that are there may do.
+	updateErr := apt("update")
+	if err := apt(append([]string{"install", "-y", "--no-install-recommends"}, packages...)...); err != nil {
+		if updateErr != nil {
+			updateErr = fmt.Errorf("apt-get update: %w", updateErr)
+		}
+		return errors.Join(err, updateErr)
+	}
+	return nil
+}
+
+// The services that the packages bring and that Quantix does not use for the lab, the tests, the demo and the portal.
+var services = []string{
+	"postgresql.service", "libvirtd.service", "libvirtd.socket", "libvirtd-ro.socket", "libvirtd-admin.socket", "libvirt-guests.service",
+	"virtlogd.socket", "virtlogd-admin.socket", "virtlockd.socket", "virtlockd-admin.socket",
+}
+
+const policy = `#!/bin/sh
+# Written by "quantix doctor" while it installs packages, so that no service starts. It may be deleted.
+exit 101
+`
+
+// quiet keeps services down during an installation.
+type quiet struct {
+	m       *machine
+	policy  bool            // the policy file is ours
+	enabled map[string]bool // the services that were enabled before; nil without systemd
+}
+
+// quiet forbids the start of services. A policy of the administrator's stays in force instead of ours.
+func (m *machine) quiet(ctx context.Context) (*quiet, error) {
+	q := &quiet{m: m}
+	if text, err := os.ReadFile(m.policyFile); err == nil && string(text) == policy {
+		q.policy = true // left by an installation that was killed
+	} else if errors.Is(err, fs.ErrNotExist) {
+		if err := os.WriteFile(m.policyFile, []byte(policy), 0o755); err != nil {
+			return nil, fmt.Errorf("forbid the start of services: %w", err)
+		}
+		q.policy = true
+	}
+	if _, ok := m.program("systemctl"); ok {
+		q.enabled = map[string]bool{}
+		for _, service := range services {
+			q.enabled[service] = q.isEnabled(ctx, service)
+		}
+	}
+	return q, nil
+}
+
+// end takes the policy away and disables what the packages enabled. It tells what it could not do.
+func (q *quiet) end(ctx context.Context, out io.Writer) {
+	if q.policy {
+		if err := os.Remove(q.m.policyFile); err != nil {
+			_, _ = fmt.Fprintf(out, "Could not remove %s: %v; remove it, or no package will start its service.\n", q.m.policyFile, err)
+		}
+	}
+	if q.enabled == nil {
+		return
+	}
+	for _, service := range services {
+		if q.enabled[service] || !q.isEnabled(ctx, service) {
+			continue
+		}
+		if err := q.systemctl(ctx, "disable", service); err != nil {
+			_, _ = fmt.Fprintf(out, "Could not disable %s: %v; it will start with the machine.\n", service, err)
+		}
+	}
+}
+
+func (q *quiet) isEnabled(ctx context.Context, service string) bool {
+	return q.systemctl(ctx, "is-enabled", "--quiet", service) == nil
+}
+
+func (q *quiet) systemctl(ctx context.Context, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return q.m.run(ctx, io.Discard, nil, "systemctl", args...)
+}

@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+)
+
+// need is one line of the table. It is met by the first of its programs or files that is there.
+type need struct {
+	name     string
+	why      string
+	required []Purpose
+	optional []Purpose // of these purposes it is a wish only
+	programs []string  // looked up in PATH and in the directories for administrators' programs
+	files    []string  // globs from the root, without the leading slash
+	probe    func(context.Context, *machine) (found string, ok bool)
+	debian   []string
+	rpm      []string // Fedora's and RHEL's names
+	brew     []string
+	fix      string // for what no package brings
+}
+
+func (n need) concerns(p Purpose) bool {
+	return slices.Contains(n.required, p) || slices.Contains(n.optional, p)
+}
+
+var (
+	forLab   = []Purpose{Lab, Test}
+	forTests = []Purpose{Test}
+	forHosts = []Purpose{Agent, Lab, Test}
+	forAgent = []Purpose{Agent}
+)
+
+// needs is everything that any purpose needs.
+var needs = []need{
+	{
+		name: "PostgreSQL", why: "private database (not needed with --database-url)", required: []Purpose{Portal, Demo, Lab, Test},
+		probe: postgres, debian: []string{"postgresql"}, rpm: []string{"postgresql-server"}, brew: []string{"postgresql@17"},
+	},
+	{
+		name: "Linux", why: "namespaces and libvirt hosts", required: forHosts,
+		probe: linux, fix: "use a Linux machine; the demo runs on any system",
+	},
+	{
+		name: "root", why: "mount namespaces and libvirt's system daemon", required: forHosts,
+		probe: administrator, fix: "run it as root, with sudo for example",
+	},
+	{
+		name: "libvirt daemon", why: "manages the VMs", required: forAgent, programs: []string{"libvirtd", "virtqemud"},
+		debian: []string{"libvirt-daemon-system"}, rpm: []string{"libvirt-daemon-kvm"},
+	},
+	{
+		name: "libvirt socket", why: "the agent's way to libvirt", required: forAgent,
+		probe: libvirtSocket, fix: "systemctl enable --now libvirtd.socket (or virtqemud.socket)",
+	},
+	{
+		name: "KVM", why: "fast VMs; without it they are emulated (TCG), which is slow", optional: forAgent,
+		probe: kvm, fix: "switch virtualisation on in the firmware and load kvm_intel or kvm_amd",
+	},
+	{
+		name: "libvirtd", why: "one daemon for each host of the lab", required: forLab, programs: []string{"libvirtd"},
+		debian: []string{"libvirt-daemon-system"}, rpm: []string{"libvirt-daemon-kvm"},
+	},
+	{
+		name: "virtlogd", why: "keeps the guests' consoles", required: forLab, programs: []string{"virtlogd"},
+		debian: []string{"libvirt-daemon-system"}, rpm: []string{"libvirt-daemon-log"},
+	},
+	{
+		name: "virsh", why: "a second look at each host", required: forLab, programs: []string{"virsh"},
+		debian: []string{"libvirt-clients"}, rpm: []string{"libvirt-client"},
+	},
+	{
+		name: "QEMU", why: "runs the VMs", required: forAgent,
+		programs: []string{"qemu-system-x86_64", "qemu-system-aarch64", "qemu-kvm"}, files: []string{"usr/libexec/qemu-kvm"},
+		debian: []string{"qemu-system-x86"}, rpm: []string{"qemu-kvm"},
+	},
+	{
+		name: "qemu-system-x86_64", why: "runs the VMs", required: forLab, programs: []string{"qemu-system-x86_64"},
+		debian: []string{"qemu-system-x86"}, rpm: []string{"qemu-system-x86-core"},
+	},
+	{
+		name: "qemu-img", why: "makes and clones disks", required: forHosts, programs: []string{"qemu-img"},
+		debian: []string{"qemu-utils"}, rpm: []string{"qemu-img"},
+	},
+	{
+		name: "OVMF", why: "firmware of VMs that boot by UEFI", required: forLab, optional: forAgent,
+		files: []string{
+			"usr/share/OVMF/OVMF_CODE*.fd", "usr/share/edk2/ovmf/OVMF_CODE*.fd", "usr/share/edk2/x64/OVMF_CODE*.fd",
+			"usr/share/qemu/edk2-x86_64-code.fd", "usr/share/qemu/ovmf-x86_64*.bin",
+		},
+		debian: []string{"ovmf"}, rpm: []string{"edk2-ovmf"},
+	},
+	{
+		name: "dnsmasq", why: "addresses in libvirt's networks", required: forLab, optional: forAgent, programs: []string{"dnsmasq"},
+		debian: []string{"dnsmasq-base"}, rpm: []string{"dnsmasq"},
+	},
+	{
+		name: "mount.nfs", why: "pools on NFS", optional: forAgent, programs: []string{"mount.nfs"},
+		debian: []string{"nfs-common"}, rpm: []string{"nfs-utils"},
+	},
+	program("iptables", "libvirt's networks and broken ones in tests", "iptables", "iptables-nft"),
+	program("nft", "libvirt's networks", "nftables", "nftables"),
+	program("ip", "bridges and network namespaces", "iproute2", "iproute"),
+	program("unshare", "a host of its own in namespaces", "util-linux", "util-linux"),
+	program("nsenter", "programs on such a host", "util-linux", "util-linux-core"),
+	program("cpio", "packs the guest's system", "cpio", "cpio"),
+	program("gzip", "packs the guest's system", "gzip", "gzip"),
+	{
+		name: "busybox (static)", why: "the guest's programs", required: forLab,
+		probe: staticBusybox, debian: []string{"busybox-static"}, rpm: []string{"busybox"},
+	},
+	program("xorriso", "makes the guest's boot image", "xorriso", "xorriso"),
+	{
+		name: "isolinux", why: "boot loader of the guest's image", required: forLab, files: []string{"usr/lib/ISOLINUX/isolinux.bin"},
+		debian: []string{"isolinux"},
+	},
+	{
+		name: "syslinux modules", why: "boot loader of the guest's image", required: forLab,
+		files: []string{"usr/lib/syslinux/modules/bios/ldlinux.c32"}, debian: []string{"syslinux-common"},
+	},
+	{
+		name: "Chromium", why: "the browser of the end-to-end tests", required: forTests,
+		programs: []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"},
+		debian:   []string{"chromium"}, rpm: []string{"chromium"},
+	},
+	{
+		name: "C compiler", why: "the race detector and sqlc", required: forTests, programs: []string{"gcc", "cc", "clang"},
+		debian: []string{"gcc"}, rpm: []string{"gcc"},
+	},
+	{
+		name: "C headers", why: "the race detector and sqlc", required: forTests, files: []string{"usr/include/stdlib.h"},
+		debian: []string{"libc6-dev"}, rpm: []string{"glibc-devel"},
+	},
+}
+
+// program is a need of the lab and the tests that one program of the same name meets.
+func program(name, why, debian, rpm string) need {
+	return need{
+		name: name, why: why, required: forLab, programs: []string{name}, debian: []string{debian}, rpm: []string{rpm},
+	}
+}

@@ -1,0 +1,105 @@
+package fleet
+
+import "fmt"
+
+// Action is something a person can ask of a VM.
+type Action string
+
+const (
+	ActStart    Action = "start"
+	ActShutdown Action = "shutdown"
+	ActStop     Action = "stop"
+	ActReboot   Action = "reboot"
+	ActReset    Action = "reset"
+	ActPause    Action = "pause"
+	ActResume   Action = "resume"
+	ActConsole  Action = "console"
+	ActEdit     Action = "edit"
+	ActDelete   Action = "delete"
+)
+
+// VMActions lists every action in the order in which menus show them.
+var VMActions = []Action{
+	ActStart, ActShutdown, ActStop, ActReboot, ActReset, ActPause, ActResume, ActConsole, ActEdit, ActDelete,
+}
+
+type actionRule struct {
+	word  string
+	kind  JobKind // the job it queues; empty where it queues none by itself
+	power Power   // the power it asks for; empty where it asks for none
+	needs []Phase // phases in which it is possible; nil: any but Deleting
+	else_ string  // why not, elsewhere
+}
+
+var actionRules = map[Action]actionRule{
+	ActStart: {"Start", VMStart, Running, []Phase{PhaseStopped, PhaseCrashed, PhaseMissing, PhaseFailed},
+		"Only a VM that is stopped can be started."},
+	ActShutdown: {"Shut down", VMShutdown, Stopped, []Phase{PhaseRunning, PhaseNeedsRestart},
+		"Only a running VM can be shut down."},
+	ActStop: {"Force off", VMStop, Stopped, []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseCrashed, PhaseStarting, PhaseStopping, PhasePausing, PhaseUpdating},
+		"The VM is not running."},
+	ActReboot: {"Reboot", VMReboot, "", []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be rebooted."},
+	ActReset:  {"Reset", VMReset, "", []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping}, "Only a running VM can be reset."},
+	ActPause:  {"Pause", VMPause, Paused, []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be paused."},
+	ActResume: {"Resume", VMResume, Running, []Phase{PhasePaused}, "Only a paused VM can be resumed."},
+	ActConsole: {"Console", "", "", []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping, PhaseStarting, PhasePausing, PhaseUpdating},
+		"The VM is not running, so it has no screen."},
+	ActEdit:   {"Edit", VMApply, "", nil, ""},
+	ActDelete: {"Delete", VMDelete, "", nil, ""},
+}
+
+// Word is the action as its button says it.
+func (a Action) Word() string { return actionRules[a].word }
+
+// Job is the kind of job that the action queues; empty where it queues none.
+func (a Action) Job() JobKind { return actionRules[a].kind }
+
+// Power is the power that the action asks for; empty where it asks for none.
+func (a Action) Power() Power { return actionRules[a].power }
+
+// Known reports whether a is one of VMActions.
+func (a Action) Known() bool { _, ok := actionRules[a]; return ok }
+
+// ActionState is one action of one VM: possible, or why not. The button, the API and the queue all ask it.
+type ActionState struct {
+	Action  Action `json:"action"`
+	Allowed bool   `json:"allowed"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Allows says whether the phase allows the action, and if not, why, in one sentence.
+func (p Phase) Allows(a Action) (bool, string) {
+	rule, ok := actionRules[a]
+	switch {
+	case !ok:
+		return false, fmt.Sprintf("There is no action %q.", string(a))
+	case p == PhaseDeleting:
+		return false, "The VM is being deleted."
+	case rule.needs == nil:
+		return true, ""
+	}
+	for _, n := range rule.needs {
+		if n == p {
+			return true, ""
+		}
+	}
+	switch p {
+	case PhaseUnknown:
+		return false, "Its host is not heard, so nobody knows what the VM does now."
+	case PhaseCreating:
+		return false, "The VM is still being created."
+	case PhaseMissing, PhaseFailed:
+		return false, "The VM does not exist on its host."
+	}
+	return false, rule.else_
+}
+
+// Actions lists all actions for the VM's phase.
+func (v VMView) Actions() []ActionState {
+	out := make([]ActionState, len(VMActions))
+	for i, a := range VMActions {
+		ok, why := v.Phase.Allows(a)
+		out[i] = ActionState{Action: a, Allowed: ok, Reason: why}
+	}
+	return out
+}

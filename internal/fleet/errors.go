@@ -1,0 +1,74 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code says what kind of refusal an Error is; web maps it to an HTTP status in one place.
+type Code string
+
+const (
+	Invalid      Code = "invalid"      // the input breaks a rule; Fields says where (422)
+	Malformed    Code = "malformed"    // the input cannot be read at all (400)
+	Unauthorized Code = "unauthorized" // nobody is signed in (401)
+	Forbidden    Code = "forbidden"    // signed in, but without the right (403)
+	NotFound     Code = "notFound"     // does not exist, or may not be seen (404)
+	Conflict     Code = "conflict"     // clashes with what is there now (409)
+	TooLarge     Code = "tooLarge"     // over a bound (413)
+	TooMany      Code = "tooMany"      // throttled; try again later (429)
+	Unavailable  Code = "unavailable"  // the database or a host does not answer (503)
+)
+
+// Error is a refusal with one sentence for people. It is made once, where the fault is understood.
+type Error struct {
+	Code    Code
+	Message string       // a full sentence that says what to do
+	Fields  []FieldError // for Invalid: one entry a field
+}
+
+// FieldError is a refusal of one input field. Field is the JSON path, "spec.disks[0].sizeBytes".
+type FieldError struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string {
+	if len(e.Fields) > 0 && e.Message == "" {
+		return e.Fields[0].Message
+	}
+	return e.Message
+}
+
+// Errorf makes an Error with a sentence for people.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// CodeOf returns the code of the first Error in err's chain, or "" where there is none.
+func CodeOf(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// Checks collects field errors; its Err is nil while none was found.
+type Checks struct{ fields []FieldError }
+
+// Add notes a fault of one field.
+func (c *Checks) Add(field, format string, args ...any) {
+	c.fields = append(c.fields, FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// Err returns an Invalid Error with all noted fields, or nil.
+func (c *Checks) Err() error {
+	switch len(c.fields) {
+	case 0:
+		return nil
+	case 1:
+		return &Error{Code: Invalid, Message: c.fields[0].Message, Fields: c.fields}
+	}
+	return &Error{Code: Invalid, Message: fmt.Sprintf("%d fields need a correction.", len(c.fields)), Fields: c.fields}
+}

@@ -1,0 +1,175 @@
+package fleet
+
+import "time"
+
+// Host is a machine that runs guests. Spec is written by people, Status by its agent.
+type Host struct {
+	ID         HostID      `json:"id"`
+	Name       string      `json:"name"`
+	Spec       HostSpec    `json:"spec"`
+	Generation int64       `json:"generation"`
+	Status     *HostStatus `json:"status"`             // nil: never reported
+	SeenAt     *time.Time  `json:"seenAt"`             // database time of the newest report or heartbeat
+	Conflict   string      `json:"conflict,omitempty"` // set: a second agent showed this host's identity
+	CreatedAt  time.Time   `json:"createdAt"`
+}
+
+// HostSpec is what people set about a host.
+type HostSpec struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Description string            `json:"description,omitempty"`
+}
+
+// HostStatus is what the agent says about the host itself.
+type HostStatus struct {
+	AgentVersion string    `json:"agentVersion"`
+	Hypervisor   string    `json:"hypervisor"`      // "libvirt 9.0.0, QEMU 7.2.22"
+	Connected    bool      `json:"connected"`       // whether the agent reaches the hypervisor
+	Error        string    `json:"error,omitempty"` // why not, in the hypervisor's own words
+	Inventory    Inventory `json:"inventory"`
+	OtherPools   []string  `json:"otherPools,omitempty"` // storage pools of the host that Quantix does not manage
+}
+
+// Inventory is the hardware of a host.
+type Inventory struct {
+	Hostname     string      `json:"hostname"`
+	HostUUID     string      `json:"hostUuid"`
+	OS           string      `json:"os"` // "Debian GNU/Linux 12"
+	Kernel       string      `json:"kernel"`
+	Arch         string      `json:"arch"`
+	BootID       string      `json:"bootId"`
+	BootedAt     *time.Time  `json:"bootedAt,omitempty"`
+	CPU          CPU         `json:"cpu"`
+	MemoryBytes  int64       `json:"memoryBytes"`
+	HugePages    []HugePages `json:"hugePages,omitempty"`
+	NUMA         []NUMANode  `json:"numa,omitempty"`
+	Disks        []HostDisk  `json:"disks,omitempty"`
+	NICs         []HostNIC   `json:"nics,omitempty"`
+	GPUs         []GPU       `json:"gpus,omitempty"`
+	Accelerators []string    `json:"accelerators"` // libvirt domain types that work: "kvm", "qemu"
+	Firmwares    []Firmware  `json:"firmwares"`
+	Machine      string      `json:"machine,omitempty"` // vendor and product: "Dell Inc. PowerEdge R650"
+}
+
+// CPU describes all processors of a host.
+type CPU struct {
+	Model    string   `json:"model"`
+	Vendor   string   `json:"vendor"`
+	Sockets  int      `json:"sockets"`
+	Cores    int      `json:"cores"`   // in all
+	Threads  int      `json:"threads"` // in all: what can be scheduled
+	Features []string `json:"features,omitempty"`
+}
+
+// HugePages is one size of huge pages and how many there are.
+type HugePages struct {
+	SizeKiB int64 `json:"sizeKiB"`
+	Total   int64 `json:"total"`
+	Free    int64 `json:"free"`
+}
+
+// NUMANode is one memory node.
+type NUMANode struct {
+	ID          int   `json:"id"`
+	MemoryBytes int64 `json:"memoryBytes"`
+	Threads     []int `json:"threads"`
+}
+
+// HostDisk is a block device. Kind is "nvme", "ssd", "hdd", "virtual" or "unknown".
+type HostDisk struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind"`
+	Model     string `json:"model,omitempty"`
+	Serial    string `json:"serial,omitempty"`
+	SizeBytes int64  `json:"sizeBytes"`
+	Removable bool   `json:"removable,omitempty"`
+}
+
+// HostNIC is a network device.
+type HostNIC struct {
+	Name      string   `json:"name"`
+	MAC       string   `json:"mac,omitempty"`
+	Driver    string   `json:"driver,omitempty"`
+	Kind      string   `json:"kind"` // "physical", "bridge", "bond", "vlan", "virtual"
+	SpeedMbps int      `json:"speedMbps,omitempty"`
+	Up        bool     `json:"up"`
+	MTU       int      `json:"mtu,omitempty"`
+	Addresses []string `json:"addresses,omitempty"`
+	VFs       int      `json:"vfs,omitempty"`      // SR-IOV functions in use
+	VFsTotal  int      `json:"vfsTotal,omitempty"` // SR-IOV functions possible
+}
+
+// GPU is a display or compute adapter.
+type GPU struct {
+	Address   string   `json:"address"` // PCI
+	Vendor    string   `json:"vendor"`
+	Product   string   `json:"product"`
+	Driver    string   `json:"driver,omitempty"`
+	VFsTotal  int      `json:"vfsTotal,omitempty"`
+	MdevTypes []string `json:"mdevTypes,omitempty"`
+}
+
+// HostPhase is the one status word for a host; derived, never stored.
+type HostPhase string
+
+const (
+	HostOnline   HostPhase = "online"
+	HostDegraded HostPhase = "degraded" // heard, but its hypervisor does not answer
+	HostConflict HostPhase = "conflict" // a second agent shows its identity
+	HostPending  HostPhase = "pending"  // never heard
+	HostUnknown  HostPhase = "unknown"  // not heard for longer than Freshness
+)
+
+// HostPhases lists every phase of a host.
+var HostPhases = []HostPhase{HostOnline, HostDegraded, HostConflict, HostPending, HostUnknown}
+
+// Phase derives the host's status word. A pool's fault never shows here.
+func (h Host) Phase(now time.Time) HostPhase {
+	switch {
+	case h.SeenAt == nil || h.Status == nil:
+		return HostPending
+	case h.Conflict != "":
+		return HostConflict
+	case !Fresh(h.SeenAt, now):
+		return HostUnknown
+	case !h.Status.Connected:
+		return HostDegraded
+	}
+	return HostOnline
+}
+
+var hostLooks = map[HostPhase]struct {
+	word string
+	tone Tone
+}{
+	HostOnline: {"Online", ToneOK}, HostDegraded: {"No hypervisor", ToneBad}, HostConflict: {"Identity conflict", ToneBad},
+	HostPending: {"Waiting for agent", ToneWarn}, HostUnknown: {"Unknown", ToneUnknown},
+}
+
+// Word is the phase as people read it.
+func (p HostPhase) Word() string { return hostLooks[p].word }
+
+// Tone is how the phase is drawn.
+func (p HostPhase) Tone() Tone { return hostLooks[p].tone }
+
+// HostView is a host as people see it.
+type HostView struct {
+	Host
+	Phase         HostPhase `json:"phase"`
+	VMs           int       `json:"vms"`
+	CommittedCPUs int       `json:"committedCpus"` // vCPUs of all VMs placed here
+	CommittedMiB  int64     `json:"committedMemoryMiB"`
+}
+
+// JoinToken lets one machine join as a host. The secret is shown once; only its hash is stored.
+type JoinToken struct {
+	ID        JoinTokenID `json:"id"`
+	CreatedBy string      `json:"createdBy"`
+	CreatedAt time.Time   `json:"createdAt"`
+	ExpiresAt time.Time   `json:"expiresAt"`
+	UsedAt    *time.Time  `json:"usedAt,omitempty"`
+	UsedBy    string      `json:"usedBy,omitempty"` // host name
+	RevokedAt *time.Time  `json:"revokedAt,omitempty"`
+	Secret    string      `json:"secret,omitempty"`  // only in the answer that makes it
+	Command   string      `json:"command,omitempty"` // likewise: what to paste on the host
+}

@@ -1,0 +1,115 @@
+package fleet
+
+import (
+	"strings"
+	"time"
+)
+
+// JobKind says what a job permits a host to do.
+type JobKind string
+
+const (
+	VMApply     JobKind = "vm.apply"    // make the definition and disks as the spec says
+	VMStart     JobKind = "vm.start"    // apply, then start
+	VMShutdown  JobKind = "vm.shutdown" // ask the guest to power off, wait for it
+	VMStop      JobKind = "vm.stop"     // force off
+	VMReboot    JobKind = "vm.reboot"   // ask the guest to restart; single-shot
+	VMReset     JobKind = "vm.reset"    // press the reset button; single-shot
+	VMPause     JobKind = "vm.pause"
+	VMResume    JobKind = "vm.resume"
+	VMDelete    JobKind = "vm.delete" // undefine; single-shot where Args.Disks says that data goes with it
+	PoolApply   JobKind = "pool.apply"
+	PoolRelease JobKind = "pool.release" // stop and undefine; data stays
+	ConsoleOpen JobKind = "console.open"
+)
+
+type jobLook struct {
+	verb       string
+	singleShot bool
+}
+
+var jobKinds = map[JobKind]jobLook{
+	VMApply: {"Configure", false}, VMStart: {"Start", false}, VMShutdown: {"Shut down", false},
+	VMStop: {"Force off", false}, VMReboot: {"Reboot", true}, VMReset: {"Reset", true},
+	VMPause: {"Pause", false}, VMResume: {"Resume", false}, VMDelete: {"Delete", false},
+	PoolApply: {"Assign pool", false}, PoolRelease: {"Release pool", false}, ConsoleOpen: {"Open console", true},
+}
+
+// Verb is the kind as people read it: "Shut down".
+func (k JobKind) Verb() string { return jobKinds[k].verb }
+
+// Known reports whether k is one of the kinds above.
+func (k JobKind) Known() bool { _, ok := jobKinds[k]; return ok }
+
+// SingleShot reports whether a job of this kind must never be done twice: the agent journals it before acting and, on
+// doubt, ends it as unknown. Deleting data is single-shot too.
+func (k JobKind) SingleShot(a JobArgs) bool {
+	return jobKinds[k].singleShot || k == VMDelete && a.DeleteDisks
+}
+
+// JobState is where a job stands.
+type JobState string
+
+const (
+	JobQueued    JobState = "queued"
+	JobRunning   JobState = "running" // leased to the agent
+	JobDone      JobState = "done"
+	JobFailed    JobState = "failed"
+	JobCancelled JobState = "cancelled"
+	JobUnknown   JobState = "unknown" // single-shot work whose outcome nobody can tell
+)
+
+// Ended reports whether the job will not change any more.
+func (s JobState) Ended() bool { return s != JobQueued && s != JobRunning }
+
+// Lease is how long a claimed job stays with its agent without a renewal.
+const Lease = 30 * time.Second
+
+// JobArgs are the few parameters of an order that are no spec.
+type JobArgs struct {
+	DeleteDisks bool      `json:"deleteDisks,omitempty"` // vm.delete
+	Console     ConsoleID `json:"console,omitempty"`     // console.open
+	PortalURL   string    `json:"portalUrl,omitempty"`   // console.open: the portal that holds the browser's half; empty: the agent's own
+}
+
+// Subject names what a job is about: "vm:<id>" or "pool:<id>". One job a subject runs at a time.
+type Subject string
+
+// SubjectVM and SubjectPool make subjects; they are also the keys of wake-ups.
+func SubjectVM(id VMID) Subject     { return Subject("vm:" + string(id)) }
+func SubjectPool(id PoolID) Subject { return Subject("pool:" + string(id)) }
+
+// Split parts a subject into its noun and id.
+func (s Subject) Split() (noun, id string) {
+	noun, id, _ = strings.Cut(string(s), ":")
+	return noun, id
+}
+
+// Job is one permission to converge, seen by people as a task.
+type Job struct {
+	ID          JobID      `json:"id"`
+	HostID      HostID     `json:"hostId"`
+	HostName    string     `json:"hostName"`
+	ProjectID   ProjectID  `json:"projectId,omitempty"` // empty: of no project
+	Kind        JobKind    `json:"kind"`
+	Subject     Subject    `json:"subject"`
+	SubjectName string     `json:"subjectName"`
+	Generation  int64      `json:"generation"`
+	State       JobState   `json:"state"`
+	Attempt     int        `json:"attempt"`
+	Progress    int        `json:"progress"`        // percent
+	Note        string     `json:"note,omitempty"`  // what the agent is doing: "copying disk 1"
+	Error       string     `json:"error,omitempty"` // the hypervisor's own words
+	CreatedBy   string     `json:"createdBy"`       // the person's name, or "Quantix"
+	CreatedAt   time.Time  `json:"createdAt"`
+	StartedAt   *time.Time `json:"startedAt,omitempty"`
+	EndedAt     *time.Time `json:"endedAt,omitempty"`
+}
+
+// Title is the job as people read it: "Create", "Start", ….
+func (j Job) Title() string {
+	if j.Kind == VMApply && j.Generation == 1 {
+		return "Create"
+	}
+	return j.Kind.Verb()
+}

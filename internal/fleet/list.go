@@ -1,0 +1,63 @@
+package fleet
+
+import "time"
+
+// Query asks for one page of a list.
+type Query struct {
+	Filter  string    // the filter language: "phase:running label:env=prod name:web*"
+	Sort    string    // a column's key, with "-" in front for descending; empty: the list's own order
+	Limit   int       // 1…500; 0: 100
+	After   string    // the cursor that the page before gave
+	Project ProjectID // empty: all that the actor may see
+}
+
+// Page is one page of a list. Next is the cursor of the page after it, empty at the end.
+type Page[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next"`
+}
+
+// AuditEntry is one line of what people did.
+type AuditEntry struct {
+	ID      int64     `json:"id"`
+	At      time.Time `json:"at"`
+	Actor   string    `json:"actor"`
+	Address string    `json:"address,omitempty"`
+	Action  string    `json:"action"`  // "vm.create"
+	Subject string    `json:"subject"` // "vm:<id>"
+	Name    string    `json:"name"`
+	Detail  string    `json:"detail,omitempty"`
+}
+
+// Found is one result of the global search.
+type Found struct {
+	Kind  string `json:"kind"` // "vm", "host", "pool", "network", "project", "found"
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Hint  string `json:"hint"`            // what matched: an address, a label, …
+	Phase string `json:"phase,omitempty"` // Word of the phase
+	Tone  Tone   `json:"tone,omitempty"`
+}
+
+// Overview is the dashboard.
+type Overview struct {
+	Hosts                             map[HostPhase]int `json:"hosts"`
+	VMs                               map[Phase]int     `json:"vms"`
+	FoundVMs                          int               `json:"foundVms"`
+	Pools                             map[Tone]int      `json:"pools"`
+	CPUThreads, CommittedCPUs         int               `json:",omitempty"`
+	MemoryBytes, CommittedMemoryBytes int64             `json:",omitempty"`
+	StorageBytes, StorageUsedBytes    int64             `json:",omitempty"`
+	Attention                         []Attention       `json:"attention"` // at most 20, worst first
+	CountedAt                         time.Time         `json:"countedAt"`
+}
+
+// Attention is one thing that wants a person.
+type Attention struct {
+	Kind string     `json:"kind"` // "host", "pool", "vm", "task"
+	ID   string     `json:"id"`
+	Name string     `json:"name"`
+	Tone Tone       `json:"tone"`
+	Text string     `json:"text"`
+	At   *time.Time `json:"at,omitempty"`
+}

@@ -1,0 +1,130 @@
+package fleet
+
+import "time"
+
+// Freshness is how long a host's report is believed. Past it, all that the host said counts as unknown.
+const Freshness = 30 * time.Second
+
+// Phase is the one status word for an object. It is derived, never stored.
+type Phase string
+
+const (
+	PhaseCreating     Phase = "creating"
+	PhaseStarting     Phase = "starting"
+	PhaseRunning      Phase = "running"
+	PhaseNeedsRestart Phase = "needsRestart"
+	PhaseStopping     Phase = "stopping"
+	PhaseStopped      Phase = "stopped"
+	PhasePausing      Phase = "pausing"
+	PhasePaused       Phase = "paused"
+	PhaseUpdating     Phase = "updating"
+	PhaseDeleting     Phase = "deleting"
+	PhaseFailed       Phase = "failed"  // could not be created
+	PhaseCrashed      Phase = "crashed" // the guest or its QEMU died
+	PhaseMissing      Phase = "missing" // was made, but the host no longer has it
+	PhaseUnknown      Phase = "unknown" // the host is not heard
+)
+
+// VMPhases lists every phase of a VM, for filters and completion.
+var VMPhases = []Phase{
+	PhaseCreating, PhaseStarting, PhaseRunning, PhaseNeedsRestart, PhaseStopping, PhaseStopped, PhasePausing,
+	PhasePaused, PhaseUpdating, PhaseDeleting, PhaseFailed, PhaseCrashed, PhaseMissing, PhaseUnknown,
+}
+
+// Fresh reports whether something seen at that time (nil: never) is still believed now.
+func Fresh(seen *time.Time, now time.Time) bool { return seen != nil && now.Sub(*seen) <= Freshness }
+
+// Phase derives the VM's status word. seen is when its host was last heard. The SQL function vm_phase is the same
+// decision for filters; a test holds the two together.
+func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
+	pending := vm.Generation > vm.ObservedGeneration
+	switch {
+	case vm.DeletedAt != nil:
+		return PhaseDeleting
+	case vm.Status == nil || vm.ObservedGeneration == 0:
+		return PhaseCreating
+	case !Fresh(seen, now):
+		return PhaseUnknown
+	case vm.Status.Power == Absent && pending:
+		return PhaseCreating
+	case vm.Status.Power == Absent && vm.Status.Error != "":
+		return PhaseFailed
+	case vm.Status.Power == Absent:
+		return PhaseMissing
+	case pending && vm.Spec.Power != vm.Status.Power:
+		return towards(vm.Spec.Power)
+	case pending:
+		return PhaseUpdating
+	}
+	return settled(*vm.Status)
+}
+
+func towards(want Power) Phase {
+	switch want {
+	case Running:
+		return PhaseStarting
+	case Paused:
+		return PhasePausing
+	}
+	return PhaseStopping
+}
+
+func settled(s VMStatus) Phase {
+	switch s.Power {
+	case Running:
+		if len(s.NextBoot) > 0 {
+			return PhaseNeedsRestart
+		}
+		return PhaseRunning
+	case Paused:
+		return PhasePaused
+	case Crashed:
+		return PhaseCrashed
+	}
+	return PhaseStopped
+}
+
+// Phase of a found VM: what the host says, or unknown where the host is silent.
+func (f FoundVM) PhaseAt(seen *time.Time, now time.Time) Phase {
+	if !Fresh(seen, now) {
+		return PhaseUnknown
+	}
+	return settled(f.Status)
+}
+
+// Tone is how a state is drawn: colour and icon follow from it.
+type Tone string
+
+const (
+	ToneOK      Tone = "ok"
+	ToneWarn    Tone = "warn"
+	ToneBad     Tone = "bad"
+	ToneUnknown Tone = "unknown"
+	ToneIdle    Tone = "idle"
+)
+
+var phaseLooks = map[Phase]struct {
+	word string
+	tone Tone
+}{
+	PhaseCreating:     {"Creating", ToneWarn},
+	PhaseStarting:     {"Starting", ToneWarn},
+	PhaseRunning:      {"Running", ToneOK},
+	PhaseNeedsRestart: {"Needs restart", ToneWarn},
+	PhaseStopping:     {"Stopping", ToneWarn},
+	PhaseStopped:      {"Stopped", ToneIdle},
+	PhasePausing:      {"Pausing", ToneWarn},
+	PhasePaused:       {"Paused", ToneWarn},
+	PhaseUpdating:     {"Updating", ToneWarn},
+	PhaseDeleting:     {"Deleting", ToneWarn},
+	PhaseFailed:       {"Failed", ToneBad},
+	PhaseCrashed:      {"Crashed", ToneBad},
+	PhaseMissing:      {"Missing", ToneBad},
+	PhaseUnknown:      {"Unknown", ToneUnknown},
+}
+
+// Word is the phase as people read it: "Needs restart".
+func (p Phase) Word() string { return phaseLooks[p].word }
+
+// Tone is how the phase is drawn.
+func (p Phase) Tone() Tone { return phaseLooks[p].tone }

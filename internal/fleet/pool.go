@@ -1,0 +1,138 @@
+package fleet
+
+import (
+	"strings"
+	"time"
+)
+
+// PoolKind is "dir" (a directory on each host) or "nfs".
+type PoolKind string
+
+const (
+	PoolDir PoolKind = "dir"
+	PoolNFS PoolKind = "nfs"
+)
+
+// Pool is storage that any number of hosts use under one name. Its libvirt name on every host is Name.
+type Pool struct {
+	ID         PoolID    `json:"id"`
+	Name       string    `json:"name"`
+	Spec       PoolSpec  `json:"spec"`
+	Generation int64     `json:"generation"`
+	CreatedAt  time.Time `json:"createdAt"`
+}
+
+// PoolSpec says where the storage is. Kind and places cannot be changed after creation.
+type PoolSpec struct {
+	Kind        PoolKind `json:"kind"`
+	Path        string   `json:"path"`             // dir: the directory; nfs: where it is mounted on each host
+	Server      string   `json:"server,omitempty"` // nfs
+	Export      string   `json:"export,omitempty"` // nfs: absolute path on the server
+	Shared      bool     `json:"shared"`           // the same bytes on every host (always true for nfs): capacity counts once
+	Description string   `json:"description,omitempty"`
+}
+
+// Source is where the bytes are, for people: "10.0.0.5:/exports/vm" or "/srv/vm".
+func (s PoolSpec) Source() string {
+	if s.Kind == PoolNFS {
+		return s.Server + ":" + s.Export
+	}
+	return s.Path
+}
+
+// PoolState is the state of a pool on one host, as its agent said.
+type PoolState string
+
+const (
+	PoolPending  PoolState = "pending" // assigned; the host has not said anything yet
+	PoolActive   PoolState = "active"
+	PoolInactive PoolState = "inactive" // defined, not started
+	PoolFailed   PoolState = "failed"   // could not be mounted or started: see Error
+	PoolStalled  PoolState = "stalled"  // the storage does not answer
+	PoolUnknown  PoolState = "unknown"  // derived only: the host is not heard
+)
+
+// PoolStatus is what one host's agent says about a pool.
+type PoolStatus struct {
+	State          PoolState `json:"state"`
+	CapacityBytes  int64     `json:"capacityBytes"`
+	UsedBytes      int64     `json:"usedBytes"`
+	AvailableBytes int64     `json:"availableBytes"`
+	MountPath      string    `json:"mountPath"`
+	Volumes        []Volume  `json:"volumes,omitempty"`
+	Error          string    `json:"error,omitempty"` // libvirt's own words
+}
+
+// Volume is one volume of a pool. Format is "qcow2", "raw", "iso", ….
+type Volume struct {
+	Name          string `json:"name"`
+	Path          string `json:"path"`
+	Format        string `json:"format"`
+	CapacityBytes int64  `json:"capacityBytes"`
+	AllocBytes    int64  `json:"allocBytes"`
+	Backing       string `json:"backing,omitempty"` // a backing file: such a volume is not offered as an image
+}
+
+// PoolHost is one cell of the host × health matrix.
+type PoolHost struct {
+	PoolID    PoolID      `json:"poolId"`
+	HostID    HostID      `json:"hostId"`
+	HostName  string      `json:"hostName"`
+	HostPhase HostPhase   `json:"hostPhase"`
+	Status    *PoolStatus `json:"status"` // nil: nothing said yet
+	SeenAt    *time.Time  `json:"seenAt"` // when the host was last heard
+	State     PoolState   `json:"state"`  // derived: stale is unknown
+}
+
+// StateAt derives the cell's state from the last report and its age.
+func (p PoolHost) StateAt(now time.Time) PoolState {
+	switch {
+	case p.Status == nil && Fresh(p.SeenAt, now):
+		return PoolPending
+	case !Fresh(p.SeenAt, now):
+		return PoolUnknown
+	}
+	return p.Status.State
+}
+
+// PoolHealth is a pool's aggregate over its hosts.
+type PoolHealth struct {
+	Hosts          int    `json:"hosts"`
+	Healthy        int    `json:"healthy"`
+	Failed         int    `json:"failed"`
+	Unknown        int    `json:"unknown"`
+	Tone           Tone   `json:"tone"`
+	Summary        string `json:"summary"`       // "2 of 3 hosts healthy"
+	CapacityBytes  int64  `json:"capacityBytes"` // a shared pool counts once, from the freshest healthy host
+	UsedBytes      int64  `json:"usedBytes"`
+	AvailableBytes int64  `json:"availableBytes"`
+}
+
+// PoolView is a pool as people see it.
+type PoolView struct {
+	Pool
+	Health PoolHealth `json:"health"`
+	Hosts  []PoolHost `json:"hosts"`
+}
+
+// IsISO reports whether the volume can be put into a CD-ROM drive.
+func (v Volume) IsISO() bool { return v.Format == "iso" || strings.HasSuffix(v.Name, ".iso") }
+
+// IsImage reports whether disks can be cloned from the volume: self-contained, and no ISO.
+func (v Volume) IsImage() bool {
+	return v.Backing == "" && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()
+}
+
+var poolLooks = map[PoolState]struct {
+	word string
+	tone Tone
+}{
+	PoolPending: {"Pending", ToneWarn}, PoolActive: {"Active", ToneOK}, PoolInactive: {"Inactive", ToneWarn},
+	PoolFailed: {"Failed", ToneBad}, PoolStalled: {"Not answering", ToneBad}, PoolUnknown: {"Unknown", ToneUnknown},
+}
+
+// Word is the state as people read it.
+func (s PoolState) Word() string { return poolLooks[s].word }
+
+// Tone is how the state is drawn.
+func (s PoolState) Tone() Tone { return poolLooks[s].tone }

@@ -1,0 +1,183 @@
+package fleet
+
+import (
+	"fmt"
+	"net"
+	"path"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of what people may ask for.
+const (
+	MinMemoryMiB   = 128
+	MaxMemoryMiB   = 16 << 20 // 16 TiB
+	MaxCPUs        = 768
+	MaxDisks       = 24
+	MaxNICs        = 16
+	MaxLabels      = 64
+	MaxDiskBytes   = 64 << 40 // 64 TiB
+	MaxDescription = 4096     // bytes
+)
+
+var (
+	nameForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+	labelForm    = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+	volumeForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
+	deviceForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
+	netNameForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+	userForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9._@-]{0,62}[a-z0-9])?$`)
+	hostAddrForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252})$`)
+)
+
+// CheckName notes at field where name is no object name: 1–63 of a–z, 0–9, "-" and ".", alphanumeric at both ends.
+func CheckName(c *Checks, field, name string) {
+	switch {
+	case name == "":
+		c.Add(field, "Give a name.")
+	case !nameForm.MatchString(name):
+		c.Add(field, "A name has 1–63 lower-case letters, digits, dots and hyphens, and starts and ends with a letter or digit.")
+	}
+}
+
+// CheckUserName notes at field where name is no user name.
+func CheckUserName(c *Checks, field, name string) {
+	if !userForm.MatchString(name) {
+		c.Add(field, "A user name has 1–64 lower-case letters, digits and . _ @ -, and starts and ends with a letter or digit.")
+	}
+}
+
+// CheckLabels notes faults of labels: keys ^[a-z][a-z0-9-]*$ up to 63 bytes, values up to 255 bytes without control characters.
+func CheckLabels(c *Checks, field string, labels map[string]string) {
+	if len(labels) > MaxLabels {
+		c.Add(field, "At most %d labels.", MaxLabels)
+	}
+	for k, v := range labels {
+		switch {
+		case len(k) > 63 || !labelForm.MatchString(k):
+			c.Add(field, "Label key %q: use lower-case letters, digits and hyphens, starting with a letter, 63 at most.", k)
+		case len(v) > 255 || !plain(v):
+			c.Add(field, "The value of label %q must be one line of at most 255 bytes.", k)
+		}
+	}
+}
+
+// CheckDescription notes where text is too long or no UTF-8 text.
+func CheckDescription(c *Checks, field, text string) {
+	if len(text) > MaxDescription || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		c.Add(field, "A description is text of at most %d bytes.", MaxDescription)
+	}
+}
+
+func plain(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// Check notes the spec's faults with JSON paths below prefix ("spec").
+func (s VMSpec) Check(c *Checks, prefix string) {
+	if s.CPUs < 1 || s.CPUs > MaxCPUs {
+		c.Add(prefix+".cpus", "Give 1 to %d vCPUs.", MaxCPUs)
+	}
+	if s.MemoryMiB < MinMemoryMiB || s.MemoryMiB > MaxMemoryMiB {
+		c.Add(prefix+".memoryMiB", "Give at least %d MiB of memory, and at most %d TiB.", MinMemoryMiB, MaxMemoryMiB>>20)
+	}
+	if s.Firmware != BIOS && s.Firmware != UEFI {
+		c.Add(prefix+".firmware", "Firmware is \"bios\" or \"uefi\".")
+	}
+	if s.Power != Running && s.Power != Stopped && s.Power != Paused {
+		c.Add(prefix+".power", "Power is \"running\", \"paused\" or \"stopped\".")
+	}
+	if len(s.Disks) > MaxDisks {
+		c.Add(prefix+".disks", "At most %d disks.", MaxDisks)
+	}
+	if len(s.NICs) > MaxNICs {
+		c.Add(prefix+".nics", "At most %d network cards.", MaxNICs)
+	}
+	for i, d := range s.Disks {
+		d.check(c, fmt.Sprintf("%s.disks[%d]", prefix, i))
+	}
+	for i, n := range s.NICs {
+		n.check(c, fmt.Sprintf("%s.nics[%d]", prefix, i))
+	}
+	if s.ISO != nil {
+		s.ISO.check(c, prefix+".iso")
+	}
+}
+
+func (d Disk) check(c *Checks, at string) {
+	if d.PoolID == "" {
+		c.Add(at+".poolId", "Choose the pool that holds the disk.")
+	}
+	if d.Image == nil && d.SizeBytes <= 0 || d.SizeBytes < 0 {
+		c.Add(at+".sizeBytes", "A disk needs a size above 0.")
+	}
+	if d.SizeBytes > MaxDiskBytes {
+		c.Add(at+".sizeBytes", "A disk has at most %d TiB.", MaxDiskBytes>>40)
+	}
+	if d.Volume != "" && !volumeForm.MatchString(d.Volume) {
+		c.Add(at+".volume", "A volume name has letters, digits and . _ -, 200 at most.")
+	}
+	if d.Image != nil {
+		d.Image.check(c, at+".image")
+	}
+}
+
+func (v Volref) check(c *Checks, at string) {
+	if v.PoolID == "" {
+		c.Add(at+".poolId", "Choose a pool.")
+	}
+	if !volumeForm.MatchString(v.Volume) {
+		c.Add(at+".volume", "Choose a volume; its name has letters, digits and . _ -.")
+	}
+}
+
+func (n NIC) check(c *Checks, at string) {
+	switch {
+	case (n.Network == "") == (n.Bridge == ""):
+		c.Add(at+".network", "Choose one network or one bridge.")
+	case n.Network != "" && !netNameForm.MatchString(n.Network):
+		c.Add(at+".network", "%q is no name of a libvirt network.", n.Network)
+	case n.Bridge != "" && !deviceForm.MatchString(n.Bridge):
+		c.Add(at+".bridge", "%q is no name of a bridge device.", n.Bridge)
+	}
+	if n.MAC == "" {
+		return
+	}
+	if mac, err := net.ParseMAC(n.MAC); err != nil || len(mac) != 6 || mac[0]&1 != 0 {
+		c.Add(at+".mac", "Give a unicast MAC address such as 52:54:00:12:34:56.")
+	}
+}
+
+// Check notes the spec's faults with JSON paths below prefix ("spec").
+func (s PoolSpec) Check(c *Checks, prefix string) {
+	switch s.Kind {
+	case PoolDir:
+		if s.Server != "" || s.Export != "" {
+			c.Add(prefix+".server", "A directory pool has no server.")
+		}
+	case PoolNFS:
+		if !hostAddrForm.MatchString(s.Server) {
+			c.Add(prefix+".server", "Give the NFS server's name or address.")
+		}
+		checkPath(c, prefix+".export", s.Export, "Give the absolute path that the server exports.")
+	default:
+		c.Add(prefix+".kind", "A pool's kind is \"dir\" or \"nfs\".")
+	}
+	checkPath(c, prefix+".path", s.Path, "Give an absolute path on the hosts, such as /srv/vm.")
+	for _, sys := range []string{"/", "/etc", "/usr", "/bin", "/sbin", "/lib", "/boot", "/dev", "/proc", "/sys", "/run", "/root", "/home", "/var", "/tmp"} {
+		if path.Clean(s.Path) == sys {
+			c.Add(prefix+".path", "%s belongs to the system. Give a directory of its own, such as /srv/vm.", sys)
+		}
+	}
+	CheckDescription(c, prefix+".description", s.Description)
+}
+
+func checkPath(c *Checks, field, p, ask string) {
+	switch {
+	case !path.IsAbs(p) || len(p) > 1024:
+		c.Add(field, "%s", ask)
+	case !plain(p) || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/":
+		c.Add(field, "Write the path without \"..\", doubled slashes or control characters.")
+	}
+}

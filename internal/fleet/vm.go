@@ -1,0 +1,126 @@
+package fleet
+
+import "time"
+
+// Meta is what every VM carries besides its spec and status. Generation counts people's changes; ObservedGeneration is
+// the newest generation that the host has acted on, with or without success.
+type Meta struct {
+	ID                 VMID              `json:"id"`
+	Name               string            `json:"name"`
+	ProjectID          ProjectID         `json:"projectId"`
+	HostID             HostID            `json:"hostId"`
+	Labels             map[string]string `json:"labels"`
+	Description        string            `json:"description"`
+	Generation         int64             `json:"generation"`
+	ObservedGeneration int64             `json:"observedGeneration"`
+	CreatedAt          time.Time         `json:"createdAt"`
+	DeletedAt          *time.Time        `json:"deletedAt,omitempty"` // set: deletion is asked for, the host has not yet done it
+}
+
+// VM is one virtual machine: Spec is what people want, Status what its host last reported (nil: never).
+type VM struct {
+	Meta
+	Spec   VMSpec    `json:"spec"`
+	Status *VMStatus `json:"status"`
+}
+
+// VMSpec is the intent for a VM.
+type VMSpec struct {
+	Power     Power    `json:"power"` // running, paused or stopped: the last order a person gave; never enforced against the guest's own power-off
+	CPUs      int      `json:"cpus"`
+	MemoryMiB int      `json:"memoryMiB"`
+	Firmware  Firmware `json:"firmware"`
+	Disks     []Disk   `json:"disks"`
+	NICs      []NIC    `json:"nics"`
+	ISO       *Volref  `json:"iso,omitempty"` // an ISO image in the CD-ROM drive
+}
+
+// Firmware is "bios" (SeaBIOS) or "uefi" (OVMF).
+type Firmware string
+
+const (
+	BIOS Firmware = "bios"
+	UEFI Firmware = "uefi"
+)
+
+// Volref names a volume: a pool and the volume's name in it.
+type Volref struct {
+	PoolID PoolID `json:"poolId"`
+	Volume string `json:"volume"`
+}
+
+// Disk is a virtio disk kept as a qcow2 volume of its own. The agent creates the volume, empty or as a full copy of Image.
+type Disk struct {
+	PoolID    PoolID  `json:"poolId"`
+	Volume    string  `json:"volume"`          // set by the portal when the disk is added
+	SizeBytes int64   `json:"sizeBytes"`       // with Image: 0 keeps the image's size, more grows it
+	Image     *Volref `json:"image,omitempty"` // the volume it is cloned from
+}
+
+// NIC is a virtio network card on exactly one of a libvirt network or a host bridge.
+type NIC struct {
+	Network string `json:"network,omitempty"` // name of a libvirt network on the host
+	Bridge  string `json:"bridge,omitempty"`  // name of a bridge device on the host
+	MAC     string `json:"mac"`               // set by the portal when empty
+}
+
+// Power is the power state of a guest.
+type Power string
+
+const (
+	Running Power = "running"
+	Paused  Power = "paused"
+	Stopped Power = "stopped"
+	Crashed Power = "crashed" // reported only
+	Absent  Power = "absent"  // reported only: the host has no such domain
+)
+
+// VMStatus is what the host last said about a VM. It holds nothing that changes by itself from one look to the next.
+type VMStatus struct {
+	Power       Power       `json:"power"`
+	Reason      string      `json:"reason,omitempty"`   // libvirt's word for why: "I/O error", "migration", …
+	CPUs        int         `json:"cpus"`               // of the running guest, else of the definition
+	MemoryMiB   int         `json:"memoryMiB"`          // likewise
+	NextBoot    []string    `json:"nextBoot,omitempty"` // spec fields that the running guest gets at its next start: "cpus", "memoryMiB", …
+	Disks       []DiskState `json:"disks,omitempty"`
+	NICs        []NICState  `json:"nics,omitempty"`
+	StartedAt   *time.Time  `json:"startedAt,omitempty"`
+	Error       string      `json:"error,omitempty"`       // the hypervisor's own words about the last order that failed; empty after a success
+	ErrorOf     JobKind     `json:"errorOf,omitempty"`     // which order that was
+	Accelerator string      `json:"accelerator,omitempty"` // "kvm" or "qemu" (emulation)
+}
+
+// DiskState is one disk as the host has it.
+type DiskState struct {
+	Target     string `json:"target"` // "vda"
+	Path       string `json:"path"`
+	SizeBytes  int64  `json:"sizeBytes"`
+	AllocBytes int64  `json:"allocBytes"`
+}
+
+// NICState is one network card as the host has it.
+type NICState struct {
+	MAC       string   `json:"mac"`
+	Source    string   `json:"source"` // "network default", "bridge br0"
+	Addresses []string `json:"addresses,omitempty"`
+}
+
+// VMView is a VM as people see it: with its derived phase and the names it refers to.
+type VMView struct {
+	VM
+	Phase       Phase      `json:"phase"`
+	HostName    string     `json:"hostName"`
+	ProjectName string     `json:"projectName"`
+	SeenAt      *time.Time `json:"seenAt"` // when the host was last heard (database time)
+}
+
+// FoundVM is a domain that a host runs and Quantix did not make: shown, never touched.
+type FoundVM struct {
+	ID       VMID       `json:"id"` // the libvirt domain's UUID
+	HostID   HostID     `json:"hostId"`
+	HostName string     `json:"hostName,omitempty"`
+	Name     string     `json:"name"`
+	Status   VMStatus   `json:"status"`
+	Phase    Phase      `json:"phase,omitempty"`
+	SeenAt   *time.Time `json:"seenAt,omitempty"`
+}

@@ -1,0 +1,111 @@
+// Package notify turns PostgreSQL's NOTIFY into keyed wake-ups: one LISTEN connection a portal, any number of waiters.
+// A wake-up carries a key, never data: whoever is woken reads the truth.
+package notify
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Resync is the key that every waiter gets after wake-ups may have been lost.
+const Resync = "resync"
+
+// Hub hands wake-ups to those who wait for them.
+type Hub struct {
+	mu   sync.Mutex
+	subs map[string]map[*Sub]struct{}
+}
+
+// NewHub makes a hub without a source; Listen feeds it.
+func NewHub() *Hub { return &Hub{subs: map[string]map[*Sub]struct{}{}} }
+
+// Sub waits for some keys. C has room for one wake-up; Take says which keys it was for.
+type Sub struct {
+	C     chan struct{}
+	hub   *Hub
+	keys  []string
+	mu    sync.Mutex
+	woken map[string]struct{}
+}
+
+// Subscribe waits for keys; "vm:*" waits for all keys that start with "vm:". Close it when done.
+func (h *Hub) Subscribe(keys ...string) *Sub {
+	s := &Sub{C: make(chan struct{}, 1), hub: h, keys: keys}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range keys {
+		set := h.subs[k]
+		if set == nil {
+			set = make(map[*Sub]struct{}, 1)
+			h.subs[k] = set
+		}
+		set[s] = struct{}{}
+	}
+	return s
+}
+
+// Take returns the keys that woke the subscription since the last Take, sorted, and forgets them.
+func (s *Sub) Take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := slices.Sorted(maps.Keys(s.woken))
+	s.woken = nil
+	return keys
+}
+
+// Close ends the subscription.
+func (s *Sub) Close() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	for _, k := range s.keys {
+		delete(s.hub.subs[k], s)
+		if len(s.hub.subs[k]) == 0 {
+			delete(s.hub.subs, k)
+		}
+	}
+}
+
+// Wake wakes all who wait for key, or for its noun.
+func (h *Hub) Wake(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subs[key] {
+		s.wake(key)
+	}
+	if noun, _, ok := strings.Cut(key, ":"); ok {
+		for s := range h.subs[noun+":*"] {
+			s.wake(key)
+		}
+	}
+}
+
+// WakeAll tells every waiter that it may have missed something.
+func (h *Hub) WakeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, set := range h.subs {
+		for s := range set {
+			s.wake(Resync)
+		}
+	}
+}
+
+// wake notes the key; past a bound the keys no longer matter and one resync stands for all.
+func (s *Sub) wake(key string) {
+	s.mu.Lock()
+	if s.woken == nil {
+		s.woken = make(map[string]struct{}, 1)
+	}
+	if len(s.woken) < 256 {
+		s.woken[key] = struct{}{}
+	} else {
+		s.woken[Resync] = struct{}{}
+	}
+	s.mu.Unlock()
+	select {
+	case s.C <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,70 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+)
+
+// Channel is the PostgreSQL channel that the announce() trigger notifies.
+const Channel = "quantix"
+
+// Listen feeds the hub from one connection of its own until ctx ends. After each (re)connection every waiter gets Resync,
+// because what was announced in between is lost.
+func (h *Hub) Listen(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) error {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = 50*time.Millisecond, 5*time.Second
+	for {
+		err := h.listenOnce(ctx, config, wait.Reset)
+		if ctx.Err() != nil {
+			return nil
+		}
+		log.Warn("wake-ups are interrupted; reconnecting", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait.NextBackOff()):
+		}
+	}
+}
+
+func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected func()) error {
+	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(dial, config.Copy())
+	if err != nil {
+		return fmt.Errorf("connect for wake-ups: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(dial, "LISTEN "+Channel); err != nil {
+		return fmt.Errorf("listen for wake-ups: %w", err)
+	}
+	connected()
+	h.WakeAll()
+	for {
+		if err := h.next(ctx, conn); err != nil {
+			return err
+		}
+	}
+}
+
+// next waits for one wake-up; each minute of silence it asks the server for a sign of life, so that a hung server is noticed.
+func (h *Hub) next(ctx context.Context, conn *pgx.Conn) error {
+	quiet, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	n, err := conn.WaitForNotification(quiet)
+	switch {
+	case err == nil:
+		h.Wake(n.Payload)
+		return nil
+	case ctx.Err() != nil || quiet.Err() == nil:
+		return err
+	}
+	probe, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return conn.Ping(probe)
+}

@@ -1,0 +1,160 @@
+package pglocal
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// search says where PostgreSQL's server programs may be and what this system is called.
+type search struct {
+	path      []string // directories, in order of preference
+	patterns  []string // globs of directories, asked after path; of one pattern the highest version wins
+	goos      string
+	osRelease string // the text of /etc/os-release; empty where there is none
+}
+
+func systemSearch() search {
+	release, _ := os.ReadFile("/etc/os-release")
+	return search{
+		path: filepath.SplitList(os.Getenv("PATH")),
+		patterns: []string{
+			"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/libexec/postgresql*", "/usr/lib/postgresql*/bin",
+			"/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin", "/usr/local/pgsql/bin",
+		},
+		goos:      runtime.GOOS,
+		osRelease: string(release),
+	}
+}
+
+// FindBinaries returns the directory that holds postgres and initdb. Where there is none, the error names the one
+// command that brings them on this operating system.
+func FindBinaries() (dir string, err error) {
+	return systemSearch().find()
+}
+
+func (s search) find() (string, error) {
+	if dirs := s.all(); len(dirs) > 0 {
+		return dirs[0], nil
+	}
+	return "", fmt.Errorf("PostgreSQL's server programs (postgres, initdb) are not on this machine; looked in PATH, %s. %s",
+		strings.Join(s.patterns, ", "), s.hint())
+}
+
+// findVersion prefers the programs of one major version, as an existing data directory needs them.
+func (s search) findVersion(ctx context.Context, data, major string) (string, error) {
+	if _, err := s.find(); err != nil {
+		return "", err
+	}
+	var seen []string
+	for _, dir := range s.all() {
+		found, err := majorVersion(ctx, dir)
+		if err != nil {
+			return "", err
+		}
+		if found == major {
+			return dir, nil
+		}
+		seen = append(seen, fmt.Sprintf("%s in %s", found, dir))
+	}
+	return "", fmt.Errorf("the data directory %s was made by PostgreSQL %s, but this machine has PostgreSQL %s; "+
+		"install PostgreSQL %s, or move the data to the newer version with pg_upgrade",
+		data, major, strings.Join(seen, " and "), major)
+}
+
+// all lists every directory with both programs, best first, each once.
+func (s search) all() []string {
+	candidates := append([]string(nil), s.path...)
+	for _, pattern := range s.patterns {
+		found, _ := filepath.Glob(pattern)
+		sort.SliceStable(found, func(i, j int) bool { return versionIn(found[i]) > versionIn(found[j]) })
+		candidates = append(candidates, found...)
+	}
+	var dirs []string
+	seen := map[string]bool{}
+	for _, dir := range candidates {
+		if filepath.IsAbs(dir) && !seen[dir] && isProgram(filepath.Join(dir, "postgres")) && isProgram(filepath.Join(dir, "initdb")) {
+			dirs = append(dirs, dir)
+		}
+		seen[dir] = true
+	}
+	return dirs
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+var digits = regexp.MustCompile(`\d+`)
+
+func versionIn(path string) int {
+	number, _ := strconv.Atoi(digits.FindString(path))
+	return number
+}
+
+// majorVersion asks the program itself: "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)" is "15", and 9.6.24 is "9.6".
+func majorVersion(ctx context.Context, dir string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version: %w", filepath.Join(dir, "postgres"), err)
+	}
+	_, version, _ := strings.Cut(string(out), ") ")
+	parts := digits.FindAllString(version, 2)
+	switch {
+	case len(parts) == 0:
+		return "", fmt.Errorf("%s gave no version: %q", filepath.Join(dir, "postgres"), out)
+	case parts[0] == "9" && len(parts) == 2:
+		return "9." + parts[1], nil
+	}
+	return parts[0], nil
+}
+
+// hint names the one command that installs PostgreSQL here.
+func (s search) hint() string {
+	family := s.osRelease
+	is := func(names ...string) bool {
+		for _, line := range strings.Split(family, "\n") {
+			key, value, _ := strings.Cut(line, "=")
+			if key != "ID" && key != "ID_LIKE" {
+				continue
+			}
+			for _, word := range strings.Fields(strings.Trim(value, `"'`)) {
+				for _, name := range names {
+					if word == name {
+						return true
+					}
+				}
+			}
+		}
+		return false
+	}
+	command := ""
+	switch {
+	case s.goos == "darwin":
+		command = "brew install postgresql@17"
+	case is("debian", "ubuntu"):
+		command = "apt-get install -y postgresql"
+	case is("rhel", "fedora", "centos"):
+		command = "dnf install -y postgresql-server"
+	case is("suse", "opensuse"):
+		command = "zypper install -y postgresql-server"
+	case is("alpine"):
+		command = "apk add postgresql"
+	case is("arch"):
+		command = "pacman -S --noconfirm postgresql"
+	default:
+		return "Install PostgreSQL's server with this system's package manager, or name a database with --database-url."
+	}
+	return "Install them with: " + command
+}

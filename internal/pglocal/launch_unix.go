@@ -1,0 +1,156 @@
+//go:build unix
+
+package pglocal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// errInUse is the postmaster's refusal while the orphans of a killed one still hold its shared memory; they end by themselves.
+var errInUse = errors.New("the shared memory of the last server is still in use")
+
+// launch starts the postmaster and waits until it accepts connections.
+func (c *cluster) launch(ctx context.Context) (*Server, error) {
+	var s *Server
+	err := poll(ctx, func() (bool, error) {
+		var err error
+		s, err = c.launchOnce(ctx)
+		if errors.Is(err, errInUse) {
+			return false, nil
+		}
+		return true, err
+	})
+	return s, err
+}
+
+func (c *cluster) launchOnce(ctx context.Context) (*Server, error) {
+	cmd, path, err := c.command("postgres", c.data)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFiles(cmd)
+	socketDir, err := c.makeSocketDir(path == c.data)
+	if err != nil {
+		return nil, err
+	}
+	logPath := filepath.Join(c.dir, "postgres-start.log")
+	startLog, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = startLog.Close() }()
+	cmd.Stdout, cmd.Stderr = startLog, startLog
+	cmd.Args = append(cmd.Args, "-D", path)
+	for _, setting := range c.settings(socketDir) {
+		cmd.Args = append(cmd.Args, "-c", setting)
+	}
+	if stale, ok := readPidFile(c.data); ok {
+		// The id in a stale pid file may belong to some other program by now. This tells the postmaster that it is not
+		// a server on this data directory; its check of the shared memory stays.
+		cmd.Env = append(cmd.Env, "PG_GRANDPARENT_PID="+strconv.Itoa(stale.pid))
+	}
+	// A session of its own: a Ctrl-C in the portal's terminal must not reach the database.
+	cmd.SysProcAttr.Setsid = true
+	if c.DieWithParent {
+		setDeathSignal(cmd.SysProcAttr)
+	}
+	exited, err := spawn(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", cmd.Path, err)
+	}
+	s := &Server{pid: cmd.Process.Pid, data: c.data, socketDir: socketDir, exited: exited, log: c.Log}
+	if err := s.waitReady(ctx); err != nil {
+		text, _ := os.ReadFile(logPath)
+		if strings.Contains(string(text), "pre-existing shared memory block") {
+			return nil, errInUse
+		}
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("%w; it said: %s (see also %s)", err, lastLines(string(text), 5),
+			filepath.Join(c.data, "log")), s.Stop(stopCtx))
+	}
+	c.Log.Info("started the private PostgreSQL", "dir", c.data, "pid", s.pid)
+	return s, nil
+}
+
+// spawn starts cmd on a thread that lives as long as the child: Linux sends the death signal when the thread that forked
+// ends, which may be long before its process does.
+func spawn(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
+	started, done := make(chan error, 1), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+		close(done)
+	}()
+	return done, <-started
+}
+
+// settings beat postgresql.conf, in which an administrator may set everything else.
+func (c *cluster) settings(socketDir string) []string {
+	list := []string{
+		"listen_addresses=",
+		"unix_socket_directories=" + `"` + strings.ReplaceAll(socketDir, `"`, `""`) + `"`,
+		"unix_socket_permissions=0700",
+		"port=" + port,
+		"max_connections=" + strconv.Itoa(c.MaxConnections),
+		"shared_buffers=128MB",
+		"timezone=UTC", "log_timezone=UTC",
+		// One file a weekday, emptied when its day comes again. Statements stay out: they may hold what users typed.
+		"logging_collector=on", "log_destination=stderr", "log_directory=log", "log_filename=postgresql-%a.log",
+		"log_rotation_age=1d", "log_rotation_size=0", "log_truncate_on_rotation=on",
+		"log_min_error_statement=panic", "log_line_prefix=%m [%p] ",
+	}
+	if c.Unsafe {
+		return append(list, "fsync=off", "full_page_writes=off", "synchronous_commit=off")
+	}
+	return append(list, "fsync=on", "full_page_writes=on", "synchronous_commit=on")
+}
+
+// waitReady returns when the server with this pid, and no other, answers; with an error when it ended or ctx did.
+func (s *Server) waitReady(ctx context.Context) error {
+	var last error
+	err := poll(ctx, func() (bool, error) {
+		if !s.alive() {
+			return false, fmt.Errorf("the PostgreSQL server (pid %d) ended", s.pid)
+		}
+		file, ok := readPidFile(s.data)
+		if !ok || file.pid != s.pid || (file.status != "ready" && file.status != "standby") {
+			last = errors.New("it has not written that it is ready")
+			return false, nil
+		}
+		s.socketDir = file.socketDir
+		last = s.answers(ctx)
+		return last == nil, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("the PostgreSQL server (pid %d) does not answer on %s: %w (last: %w)", s.pid, s.socketDir, err, last)
+	}
+	return err
+}
+
+// answers asks who listens on the socket: the server there must run on this data directory.
+func (s *Server) answers(ctx context.Context) error {
+	return ask(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
+		var pid string
+		err := conn.QueryRow(ctx, `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`).Scan(&pid)
+		if err == nil && strings.TrimSpace(pid) != strconv.Itoa(s.pid) {
+			return fmt.Errorf("the server on %s has pid %s, not %d", s.socketDir, pid, s.pid)
+		}
+		return err
+	})
+}

@@ -1,0 +1,113 @@
+//go:build unix
+
+package pglocal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// owner is the operating system's user that runs PostgreSQL, which refuses to run as root.
+type owner struct{ uid, gid int }
+
+// dataOwner keeps to the owner of an existing data directory, so that a "postgres" user that appears later changes nothing.
+func dataOwner(data string) (owner, error) {
+	self := owner{os.Getuid(), os.Getgid()}
+	var existing *owner
+	info, err := os.Stat(data)
+	switch {
+	case err == nil:
+		stat := info.Sys().(*syscall.Stat_t)
+		existing = &owner{int(stat.Uid), int(stat.Gid)}
+	case !errors.Is(err, os.ErrNotExist):
+		return owner{}, err
+	}
+	switch {
+	case self.uid == 0 && existing != nil && existing.uid != 0:
+		return *existing, nil
+	case self.uid == 0 && existing != nil:
+		return owner{}, fmt.Errorf("the data directory %s belongs to root, but PostgreSQL refuses to run as root; "+
+			"give the directory to another user with: chown -R postgres %s", data, data)
+	case self.uid == 0:
+		return unprivileged()
+	case existing != nil && existing.uid != self.uid:
+		return owner{}, fmt.Errorf("the data directory %s belongs to user id %d; run as that user or as root", data, existing.uid)
+	}
+	return self, nil
+}
+
+func unprivileged() (owner, error) {
+	for _, name := range []string{"postgres", "nobody"} {
+		found, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, uidErr := strconv.Atoi(found.Uid)
+		gid, gidErr := strconv.Atoi(found.Gid)
+		if uidErr == nil && gidErr == nil {
+			return owner{uid, gid}, nil
+		}
+	}
+	return owner{}, errors.New("PostgreSQL refuses to run as root, and this machine has neither a user postgres nor nobody; create one")
+}
+
+// command runs one of PostgreSQL's programs as the owner, free of the caller's PG… settings. The directory is the
+// program's only way to its data: name it by the returned path. Where the owner cannot reach the directory by its path (below
+// /root, say), the open directory is handed over as a file descriptor instead; the caller closes it after the start.
+func (c *cluster) command(program, directory string) (cmd *exec.Cmd, path string, err error) {
+	cmd = c.bare(program)
+	cmd.Dir = directory
+	cmd.Args = append(cmd.Args, "--version")
+	if err := cmd.Run(); err == nil {
+		return c.bare(program), directory, nil
+	} else if !errors.Is(err, os.ErrPermission) {
+		return nil, "", fmt.Errorf("run %s: %w", cmd.Path, err)
+	}
+	if !inheritedPaths {
+		return nil, "", c.unreachable(directory)
+	}
+	f, err := os.Open(directory)
+	if err != nil {
+		return nil, "", err
+	}
+	probe := c.bare(program)
+	probe.Args = append(probe.Args, "--version")
+	if err := probe.Run(); err != nil {
+		_ = f.Close()
+		return nil, "", fmt.Errorf("user id %d cannot run %s; make it readable and executable for all: %w", c.owner.uid, cmd.Path, err)
+	}
+	cmd = c.bare(program)
+	cmd.ExtraFiles = []*os.File{f}
+	return cmd, "/proc/self/fd/3", nil
+}
+
+func (c *cluster) unreachable(directory string) error {
+	return fmt.Errorf("PostgreSQL runs as user id %d, which may not enter %s; "+
+		"choose a data directory whose parents all users may enter (chmod o+x), such as /var/lib/quantix", c.owner.uid, directory)
+}
+
+func (c *cluster) bare(program string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(c.binDir, program))
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + c.binDir + ":/usr/bin:/bin", "LC_ALL=C", "LANG=C", "TZ=UTC"}
+	if value, ok := os.LookupEnv("LD_LIBRARY_PATH"); ok {
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+value)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if os.Getuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(c.owner.uid), Gid: uint32(c.owner.gid)}
+	}
+	return cmd
+}
+
+func closeFiles(cmd *exec.Cmd) {
+	for _, f := range cmd.ExtraFiles {
+		_ = f.Close()
+	}
+}

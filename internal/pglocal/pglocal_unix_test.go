@@ -1,0 +1,359 @@
+//go:build unix
+
+package pglocal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// helperDir makes the test binary start a server on that directory, say its pid, and wait to be killed.
+const helperDir = "QUANTIX_TEST_PGLOCAL_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(helperDir); dir != "" {
+		s, err := Start(context.Background(), Options{Dir: dir, Unsafe: true, DieWithParent: os.Getenv(helperDir+"_DIES") != ""})
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(s.Pid())
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+// startHelper returns a process that has started a server on dir, and the server's pid.
+func startHelper(t *testing.T, dir string, dies bool) (helper *exec.Cmd, pid int) {
+	t.Helper()
+	helper = exec.Command(os.Args[0])
+	helper.Env = append(os.Environ(), helperDir+"="+dir)
+	if dies {
+		helper.Env = append(helper.Env, helperDir+"_DIES=1")
+	}
+	out, err := helper.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := helper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = helper.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(line, &pid); err != nil {
+		t.Fatalf("the helper said %q", line)
+	}
+	return helper, pid
+}
+
+func deadline(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func startHere(t *testing.T, dir string) *Server {
+	t.Helper()
+	s, err := Start(deadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func query[T any](t *testing.T, s *Server, sql string) (value T) {
+	t.Helper()
+	conn, err := pgx.Connect(deadline(t), s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if err := conn.QueryRow(deadline(t), sql).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+func TestFreshStart(t *testing.T) {
+	t.Parallel()
+	s := startHere(t, t.TempDir())
+	for sql, want := range map[string]string{
+		"SELECT current_database() || ' ' || current_user":                                                     "quantix quantix",
+		"SELECT pg_encoding_to_char(encoding) || ' ' || datcollate FROM pg_database WHERE datname = 'quantix'": "UTF8 C",
+		"SHOW listen_addresses":        "",
+		"SHOW timezone":                "UTC",
+		"SHOW max_connections":         "100",
+		"SHOW unix_socket_permissions": "0700",
+		"SELECT rolsuper::text FROM pg_roles WHERE rolname = current_user": "true",
+	} {
+		if got := query[string](t, s, sql); got != want {
+			t.Errorf("%s = %q, want %q", sql, got, want)
+		}
+	}
+	if info, err := os.Stat(s.socketDir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the socket's directory: %v, %v", info, err)
+	}
+	// A Ctrl-C goes to the foreground process group of the session: the server must be in neither.
+	if group, err := syscall.Getpgid(s.Pid()); err != nil || group != s.Pid() {
+		t.Errorf("the server's process group is %d (%v), want its own, %d", group, err, s.Pid())
+	}
+}
+
+func TestStopAndStartKeepsData(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "quantix-pglocal-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	first := startHere(t, dir)
+	if first.socketDir != filepath.Join(dir, "run") {
+		t.Errorf("the socket is in %s, want it in the data directory, which all users may enter", first.socketDir)
+	}
+	query[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'kept')) SELECT count(*) FROM made")
+	if err := first.Stop(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if exists(first.Pid()) {
+		t.Errorf("the server (pid %d) is still there after Stop", first.Pid())
+	}
+	if err := first.Stop(deadline(t)); err != nil {
+		t.Errorf("a second Stop: %v", err)
+	}
+	if got := query[string](t, startHere(t, dir), "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "kept" {
+		t.Errorf("got %q after the second start", got)
+	}
+}
+
+func TestStartAdoptsAfterPortalIsKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	helper, pid := startHelper(t, dir, false)
+	if err := helper.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = helper.Wait()
+	s := startHere(t, dir)
+	if s.Pid() != pid {
+		t.Errorf("a new server (pid %d) was started, want the running one (%d) adopted", s.Pid(), pid)
+	}
+	if got := query[string](t, s, "SELECT 'answers'"); got != "answers" {
+		t.Errorf("got %q", got)
+	}
+	if err := s.Stop(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if isRunning(pid) {
+		t.Errorf("the adopted server (pid %d) is still there after Stop", pid)
+	}
+}
+
+func TestServerDiesWithParentWhereAsked(t *testing.T) {
+	t.Parallel()
+	if !inheritedPaths {
+		t.Skip("only Linux has a death signal")
+	}
+	dir := t.TempDir()
+	helper, pid := startHelper(t, dir, true)
+	if file, ok := readPidFile(filepath.Join(dir, "pgdata")); ok {
+		t.Cleanup(func() { _ = os.RemoveAll(file.socketDir) })
+	}
+	_ = helper.Process.Kill()
+	_ = helper.Wait()
+	if err := poll(deadline(t), func() (bool, error) { return !isRunning(pid), nil }); err != nil {
+		t.Errorf("the server (pid %d) outlived its parent: %v", pid, err)
+	}
+}
+
+func TestStartRecoversAfterServerIsKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := startHere(t, dir)
+	query[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'kept')) SELECT count(*) FROM made")
+	query[int](t, first, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
+	if err := syscall.Kill(first.Pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	second := startHere(t, dir)
+	if second.Pid() == first.Pid() {
+		t.Error("the killed server was adopted")
+	}
+	if got := query[string](t, second, "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "kept" {
+		t.Errorf("got %q after recovery", got)
+	}
+}
+
+func TestStartsAtOnceShareOneServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	found := make(chan *Server, 2)
+	for range 2 {
+		go func() {
+			s, err := Start(context.Background(), Options{Dir: dir, Unsafe: true, DieWithParent: true})
+			if err != nil {
+				t.Error(err)
+			}
+			found <- s
+		}()
+	}
+	a, b := <-found, <-found
+	if a == nil || b == nil {
+		return
+	}
+	t.Cleanup(func() { _ = a.Stop(context.Background()); _ = b.Stop(context.Background()) })
+	if a.Pid() != b.Pid() {
+		t.Errorf("two servers, %d and %d, on one directory", a.Pid(), b.Pid())
+	}
+}
+
+func TestStalePidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := startHere(t, dir)
+	path := filepath.Join(first.data, "postmaster.pid")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(first.Pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-first.exited
+	// After a reboot the id may belong to a program of the same user.
+	other := exec.Command("sleep", "60")
+	other.SysProcAttr = &syscall.SysProcAttr{}
+	if o, err := dataOwner(first.data); err == nil && os.Getuid() == 0 {
+		other.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.gid)}
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+	_, rest, _ := strings.Cut(string(text), "\n")
+	if err := os.WriteFile(path, fmt.Appendf(nil, "%d\n%s", other.Process.Pid, rest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s := startHere(t, dir); s.Pid() == other.Process.Pid {
+		t.Error("adopted a program that is no server")
+	}
+}
+
+func TestUnsafeServerIsNotAdoptedBySafeStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := startHere(t, dir)
+	s, err := Start(deadline(t), Options{Dir: dir, DieWithParent: true, MaxConnections: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop(context.Background()) })
+	if s.Pid() == first.Pid() || query[string](t, s, "SHOW fsync") != "on" || query[string](t, s, "SHOW max_connections") != "20" {
+		t.Error("the server still runs without fsync")
+	}
+}
+
+func TestStopEndsAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	s := startHere(t, t.TempDir())
+	if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	if isRunning(s.Pid()) {
+		t.Error("the server is still there")
+	}
+}
+
+func TestStartRefuses(t *testing.T) {
+	t.Parallel()
+	binaries, err := FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(path, text string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			t.Helper()
+			data := filepath.Join(dir, "pgdata")
+			if err := os.Mkdir(data, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(data, path), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if o, err := unprivileged(); os.Getuid() == 0 && err == nil {
+				if err := os.Chown(data, o.uid, o.gid); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, dir string)
+		find    search
+		want    string
+	}{
+		"without programs": {
+			func(*testing.T, string) {}, search{path: []string{"/nonexistent"}, osRelease: "ID=debian\n"}, "apt-get install -y postgresql",
+		},
+		"another version's data": {
+			file("PG_VERSION", "9.4\n"), search{path: []string{binaries}}, "was made by PostgreSQL 9.4, but this machine has PostgreSQL",
+		},
+		"a directory with other things": {
+			file("thesis.txt", "mine"), search{path: []string{binaries}}, "is not empty and holds no PostgreSQL cluster",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			c.prepare(t, dir)
+			_, err := start(deadline(t), Options{Dir: dir}, c.find)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q in it", err, c.want)
+			}
+		})
+	}
+}
+
+func TestStartGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	unlock, err := lockFile(deadline(t), filepath.Join(dir, "pglocal.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Start(ctx, Options{Dir: dir}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the deadline", err)
+	}
+}
+
+func exists(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }

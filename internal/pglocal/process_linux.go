@@ -1,0 +1,50 @@
+package pglocal
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// inheritedPaths: an open directory can be named as /proc/self/fd/N, past parents that the process may not enter.
+const inheritedPaths = true
+
+func setDeathSignal(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGQUIT }
+
+// isRunning is false for a zombie too: nobody may ever reap the child of a killed portal in a container.
+func isRunning(pid int) bool {
+	_, state, ok := processStat(pid)
+	return ok && state != 'Z' && state != 'X'
+}
+
+// isPostmaster tells a PostgreSQL on this data directory from an unrelated process that got its id after a reboot.
+func isPostmaster(pid int, data string, uid int) bool {
+	name, state, ok := processStat(pid)
+	if !ok || state == 'Z' || state == 'X' || (name != "postgres" && name != "postmaster") {
+		return false
+	}
+	want, err := os.Stat(data)
+	if err != nil {
+		return false
+	}
+	if cwd, err := os.Stat(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
+		return os.SameFile(cwd, want)
+	}
+	// In many containers even root may not look: then the name and the user decide.
+	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	return err == nil && int(info.Sys().(*syscall.Stat_t).Uid) == uid
+}
+
+// processStat reads "pid (name) state …"; the name may hold anything.
+func processStat(pid int) (name string, state byte, ok bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", 0, false
+	}
+	open, closing := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
+	if open < 0 || closing < open || closing+2 >= len(text) {
+		return "", 0, false
+	}
+	return string(text[open+1 : closing]), text[closing+2], true
+}

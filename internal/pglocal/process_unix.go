@@ -1,0 +1,37 @@
+//go:build unix && !linux
+
+package pglocal
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const inheritedPaths = false
+
+// setDeathSignal does nothing: only Linux has such a signal.
+func setDeathSignal(*syscall.SysProcAttr) {}
+
+func isRunning(pid int) bool {
+	err := syscall.Kill(pid, 0)
+	return (err == nil || errors.Is(err, syscall.EPERM)) && !strings.HasPrefix(ps(pid, "state="), "Z")
+}
+
+// isPostmaster goes by name: Start then asks the server itself which data directory it has.
+func isPostmaster(pid int, _ string, _ int) bool {
+	name := filepath.Base(ps(pid, "comm="))
+	return isRunning(pid) && (name == "postgres" || name == "postmaster")
+}
+
+func ps(pid int, column string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	out, _ := exec.CommandContext(ctx, "ps", "-p", strconv.Itoa(pid), "-o", column).Output()
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,56 @@
+//go:build unix
+
+package pglocal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Stop shuts the server down fast (open transactions are rolled back, everything is written) and returns when it is gone. When
+// ctx ends first, or after a minute, the server is ended at once instead and recovers at its next start.
+// Stopping a server that is gone is no error.
+func (s *Server) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	if err := s.signal(syscall.SIGINT); err != nil {
+		return err
+	}
+	if err := s.waitGone(ctx); err != nil {
+		s.log.Warn("the private PostgreSQL did not stop in time; ending it at once", "pid", s.pid)
+		if err := s.signal(syscall.SIGQUIT); err != nil {
+			return err
+		}
+		// A stopped process takes no signal before it goes on.
+		_ = s.signal(syscall.SIGCONT)
+		quitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		if err := s.waitGone(quitCtx); err != nil {
+			return fmt.Errorf("stop the private PostgreSQL: the server (pid %d) is still there: %w", s.pid, err)
+		}
+	}
+	if filepath.Dir(s.socketDir) != filepath.Dir(s.data) {
+		_ = os.RemoveAll(s.socketDir)
+	}
+	return nil
+}
+
+func (s *Server) waitGone(ctx context.Context) error {
+	return poll(ctx, func() (bool, error) { return !s.alive(), nil })
+}
+
+func (s *Server) signal(sig syscall.Signal) error {
+	if !s.alive() {
+		return nil
+	}
+	err := syscall.Kill(s.pid, sig)
+	if err == nil || errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return fmt.Errorf("stop the private PostgreSQL (pid %d): %w", s.pid, err)
+}

@@ -1,0 +1,92 @@
+// Package policy decides who may do what, and judges health from reports. It is pure: no clock, no database, no network.
+package policy
+
+import "quantix/internal/fleet"
+
+// Right is one thing that an actor may be allowed to do.
+type Right string
+
+const (
+	// In a project.
+	VMSee    Right = "see VMs"
+	VMUse    Right = "use VMs"    // power and console
+	VMChange Right = "change VMs" // create, edit, delete
+
+	// Of the whole fleet.
+	InfraSee    Right = "see hosts"
+	StorageSee  Right = "see pools and networks" // also project members: they choose from them
+	InfraChange Right = "change hosts and pools"
+	TasksSee    Right = "see tasks" // control cuts them to what the actor may see
+	Manage      Right = "manage users, projects and join tokens"
+
+	// Of oneself: any person who is signed in, also one who must change the password.
+	Self Right = "manage one's own account"
+
+	// Of an agent.
+	AgentTalk Right = "speak for a host"
+)
+
+// Check refuses where the actor lacks the right. project matters for the VM rights only; empty then means "any project at all".
+// Refusals: Unauthorized (nobody is signed in), NotFound (may not even see the project), Forbidden.
+func Check(a fleet.Actor, r Right, project fleet.ProjectID) error {
+	switch {
+	case a.System:
+		return nil
+	case r == AgentTalk:
+		if a.HostID == "" {
+			return fleet.Errorf(fleet.Unauthorized, "Only a joined host's agent may do this.")
+		}
+		return nil
+	case a.UserID == "":
+		return fleet.Errorf(fleet.Unauthorized, "Sign in first.")
+	case r == Self:
+		return nil
+	case a.MustChange:
+		return fleet.Errorf(fleet.Forbidden, "Change your password first.")
+	case may(a, r, project):
+		return nil
+	case (r == VMUse || r == VMChange || r == VMSee) && project != "" && !may(a, VMSee, project):
+		return fleet.Errorf(fleet.NotFound, "There is no such thing here.")
+	}
+	return fleet.Errorf(fleet.Forbidden, "You have no right to %s. Ask an administrator.", string(r))
+}
+
+// May reports whether Check would let the actor pass.
+func May(a fleet.Actor, r Right, project fleet.ProjectID) bool { return Check(a, r, project) == nil }
+
+func may(a fleet.Actor, r Right, project fleet.ProjectID) bool {
+	switch a.Role {
+	case fleet.RoleAdmin:
+		return true
+	case fleet.RoleOperator:
+		return r != Manage
+	case fleet.RoleViewer:
+		if r == VMSee || r == InfraSee || r == StorageSee || r == TasksSee {
+			return true
+		}
+	}
+	if project != "" {
+		return inProject(a.Projects[project], r)
+	}
+	for _, role := range a.Projects {
+		if inProject(role, r) {
+			return true
+		}
+	}
+	return false
+}
+
+func inProject(role fleet.Role, r Right) bool {
+	switch role {
+	case fleet.RoleMember:
+		return r == VMSee || r == VMUse || r == VMChange || r == StorageSee || r == TasksSee
+	case fleet.RoleViewer:
+		return r == VMSee || r == StorageSee || r == TasksSee
+	}
+	return false
+}
+
+// AllProjects reports whether the actor sees VMs of every project.
+func AllProjects(a fleet.Actor) bool {
+	return a.System || a.Role == fleet.RoleAdmin || a.Role == fleet.RoleOperator || a.Role == fleet.RoleViewer
+}

@@ -1,0 +1,184 @@
+// Package wire is the protocol between an agent and its portal: JSON over HTTP/1.1 and mutual TLS, always dialled by the agent.
+//
+// Every answer but 2xx is problem+json with a "detail" sentence. 401 means that the certificate is not accepted (join again),
+// 409 on Hello that another agent holds the identity, 409 on Report and Claim that this agent's session was taken over,
+// 409 on Finish that the job's epoch is over (drop the result).
+package wire
+
+import (
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// Paths below the portal's agent address. All are POST but Console, which is a websocket.
+const (
+	PathJoin    = "/agent/v1/join"     // JoinRequest → JoinAnswer; bearer: the join token
+	PathRenew   = "/agent/v1/renew"    // RenewRequest → Certificate; mutual TLS from here on
+	PathHello   = "/agent/v1/hello"    // Hello → HelloAnswer
+	PathReport  = "/agent/v1/report"   // Report → ReportAnswer
+	PathClaim   = "/agent/v1/claim"    // ClaimRequest → 200 Claim or 204 after ClaimWait
+	PathJobs    = "/agent/v1/jobs/"    // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204
+	PathConsole = "/agent/v1/console/" // + <console id>: websocket, subprotocol "binary"; header SessionHeader as on every call
+)
+
+// SessionHeader carries the session from HelloAnswer on every call after Hello.
+const SessionHeader = "Quantix-Session"
+
+// ClaimWait is how long a claim is parked when there is nothing to do.
+const ClaimWait = 25 * time.Second
+
+// ReportPeriod is how often an agent reports when nothing changed.
+const ReportPeriod = 10 * time.Second
+
+// JoinRequest asks for the first certificate. The join token is the bearer.
+type JoinRequest struct {
+	Name     string `json:"name"`     // the host's name in Quantix
+	HostUUID string `json:"hostUuid"` // of the machine
+	CSR      string `json:"csr"`      // PEM; the key never leaves the host
+}
+
+// JoinAnswer is the host's identity and the authority to pin.
+type JoinAnswer struct {
+	HostID fleet.HostID `json:"hostId"`
+	Certificate
+}
+
+// RenewRequest asks for the next certificate for the same host.
+type RenewRequest struct {
+	CSR string `json:"csr"` // PEM
+}
+
+// Certificate is a client certificate of 24 h and the authority's certificate, PEM.
+type Certificate struct {
+	Cert string `json:"cert"`
+	CA   string `json:"ca"`
+}
+
+// Hello opens a session: one agent a host at a time.
+type Hello struct {
+	Instance    string `json:"instance"`    // random, new at each start of the agent
+	Fingerprint string `json:"fingerprint"` // hash of boot id and of the identity file's device and inode: same only for a restart on the same machine
+	Version     string `json:"version"`
+}
+
+// HelloAnswer is the session. Seq numbers of reports start above SeqBase.
+type HelloAnswer struct {
+	Session string `json:"session"`
+	SeqBase int64  `json:"seqBase"`
+}
+
+// Report is all that a host knows. Full reports carry State; heartbeats, in which nothing changed, only Digest.
+type Report struct {
+	Seq    int64      `json:"seq"`
+	Digest string     `json:"digest"` // hash of State; of the newest full report in a heartbeat
+	State  *State     `json:"state,omitempty"`
+	Leases []Lease    `json:"leases,omitempty"` // the jobs this agent is working on: renews them
+	Meters []Meter    `json:"meters,omitempty"` // one a running VM
+	Load   *HostMeter `json:"load,omitempty"`
+}
+
+// State is the host's full state. What is not in it is not on the host.
+type State struct {
+	Host     fleet.HostStatus `json:"host"`
+	VMs      []VMReport       `json:"vms"`
+	Found    []fleet.FoundVM  `json:"found"`
+	Pools    []PoolReport     `json:"pools"`
+	Networks []NetworkReport  `json:"networks"`
+}
+
+// VMReport is a domain stamped with Quantix metadata. Generation is what the agent has acted on.
+type VMReport struct {
+	ID         fleet.VMID     `json:"id"`
+	Name       string         `json:"name"`
+	Generation int64          `json:"generation"`
+	Status     fleet.VMStatus `json:"status"`
+}
+
+// PoolReport is a libvirt pool by its name.
+type PoolReport struct {
+	Name   string           `json:"name"`
+	Status fleet.PoolStatus `json:"status"`
+}
+
+// NetworkReport is a libvirt network or a bridge device.
+type NetworkReport struct {
+	Name   string              `json:"name"`
+	Kind   fleet.NetworkKind   `json:"kind"`
+	Status fleet.NetworkStatus `json:"status"`
+}
+
+// Meter and HostMeter are the load of one running VM and of the host itself.
+type (
+	Meter     = fleet.Meter
+	HostMeter = fleet.HostMeter
+)
+
+// ReportAnswer says what the portal wants next.
+type ReportAnswer struct {
+	Resend bool          `json:"resend,omitempty"` // the digest is not what the portal holds: send State
+	Pools  []fleet.Pool  `json:"pools"`            // the pools assigned to this host: report these, with volumes
+	Lost   []fleet.JobID `json:"lost,omitempty"`   // leases that are no longer this agent's: drop the results
+}
+
+// Lease names a job in work and the epoch of its claim.
+type Lease struct {
+	ID    fleet.JobID `json:"id"`
+	Epoch int64       `json:"epoch"`
+}
+
+// ClaimRequest asks for work. Busy subjects are not given again.
+type ClaimRequest struct {
+	Max int `json:"max"` // how many jobs at most, 1…32
+}
+
+// Claim is work: at most one job a subject.
+type Claim struct {
+	Jobs []Work `json:"jobs"`
+}
+
+// Work is one claimed job with the newest truth about its subject.
+type Work struct {
+	ID         fleet.JobID   `json:"id"`
+	Kind       fleet.JobKind `json:"kind"`
+	Subject    fleet.Subject `json:"subject"`
+	Epoch      int64         `json:"epoch"`
+	Attempt    int           `json:"attempt"`
+	Generation int64         `json:"generation"` // of the subject as sent
+	Args       fleet.JobArgs `json:"args"`
+	VM         *fleet.VM     `json:"vm,omitempty"`    // vm.* and console.open
+	Pools      []fleet.Pool  `json:"pools,omitempty"` // every pool that the VM's spec names
+	Pool       *fleet.Pool   `json:"pool,omitempty"`  // pool.*
+}
+
+// Progress tells how far a job is; it also renews its lease.
+type Progress struct {
+	Epoch   int64  `json:"epoch"`
+	Percent int    `json:"percent"`
+	Note    string `json:"note"`
+}
+
+// Outcome of a job.
+type Outcome string
+
+const (
+	Done    Outcome = "done"
+	Failed  Outcome = "failed"  // Error has the hypervisor's own words
+	Unknown Outcome = "unknown" // single-shot work that may or may not have happened
+)
+
+// Finish is a job's result together with what the host then saw.
+type Finish struct {
+	Epoch      int64             `json:"epoch"`
+	Generation int64             `json:"generation"` // of the subject that was acted on
+	Seq        int64             `json:"seq"`        // a number from the same sequence as reports
+	Outcome    Outcome           `json:"outcome"`
+	Error      string            `json:"error,omitempty"`
+	VM         *fleet.VMStatus   `json:"vm,omitempty"`   // status after the act (vm.*)
+	Pool       *fleet.PoolStatus `json:"pool,omitempty"` // likewise (pool.*)
+}
+
+// FinishAnswer: Again means that the subject has moved on and a new job is queued.
+type FinishAnswer struct {
+	Again bool `json:"again"`
+}
