@@ -1,0 +1,68 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+)
+
+// initramfs is an archive in cpio's "newc" form, compressed by gzip, as the kernel unpacks it.
+type initramfs struct {
+	gz    *gzip.Writer
+	inode int
+	err   error
+}
+
+// File types of newc.
+const (
+	typeDir    = 0o040000
+	typeFile   = 0o100000
+	typeLink   = 0o120000
+	typeDevice = 0o020000 // character device
+)
+
+func newInitramfs(w io.Writer) *initramfs { return &initramfs{gz: gzip.NewWriter(w)} }
+
+func (a *initramfs) dir(name string) { a.add(name, typeDir|0o755, nil, 0, 0) }
+
+func (a *initramfs) file(name string, data []byte, perm int) { a.add(name, typeFile|perm, data, 0, 0) }
+
+func (a *initramfs) link(name, target string) { a.add(name, typeLink|0o777, []byte(target), 0, 0) }
+
+func (a *initramfs) device(name string, major, minor int) {
+	a.add(name, typeDevice|0o600, nil, major, minor)
+}
+
+// close ends the archive and returns the first error of all that was written.
+func (a *initramfs) close() error {
+	a.add("TRAILER!!!", 0, nil, 0, 0)
+	if a.err != nil {
+		return a.err
+	}
+	return a.gz.Close()
+}
+
+func (a *initramfs) add(name string, mode int, data []byte, major, minor int) {
+	if a.err != nil {
+		return
+	}
+	a.inode++
+	var b bytes.Buffer
+	// inode, mode, uid, gid, links, mtime, size, device of the file system, device itself, length of the name, checksum
+	fmt.Fprintf(&b, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
+		a.inode, mode, 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name)+1, 0)
+	b.WriteString(name + "\x00")
+	pad(&b)
+	b.Write(data)
+	pad(&b)
+	_, a.err = a.gz.Write(b.Bytes())
+}
+
+func pad(b *bytes.Buffer) {
+	for b.Len()%4 != 0 {
+		b.WriteByte(0)
+	}
+}

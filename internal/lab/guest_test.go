@@ -1,0 +1,169 @@
+//go:build linux
+
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/lab"
+)
+
+// diskGuest boots the guest's disk; its serial console is a Unix socket. The verbs are the machine type, the disk's path and the socket's.
+const diskGuest = `<domain type='qemu'>
+  <name>guest</name>
+  <memory unit='MiB'>128</memory>
+  <vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='%s'>hvm</type></os>
+  <features><acpi/></features>
+  <devices>
+    <disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='%s'/><target dev='vda' bus='virtio'/></disk>
+    <interface type='network'><source network='default'/><model type='virtio'/></interface>
+    <serial type='unix'><source mode='bind' path='%s'/></serial>
+    <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+    <graphics type='vnc'><listen type='socket'/></graphics>
+    <video><model type='vga'/></video>
+  </devices>
+</domain>`
+
+func TestGuest(t *testing.T) {
+	t.Parallel()
+	files := guestImage(t)
+	h := startHost(t, "booter")
+	dir := hostDir(t)
+	disk, socket := filepath.Join(dir, "guest.qcow2"), filepath.Join(dir, "serial")
+	if out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-b", files.Disk, "-F", "qcow2", disk).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	began := time.Now()
+	start(t, h, fmt.Sprintf(diskGuest, "pc", disk, socket), "guest")
+	serial := dial(t, socket)
+	serial.expect("Quantix guest ready")
+	t.Logf("booted from its disk in %v", time.Since(began))
+
+	serial.expect("# ")
+	serial.send("echo $((6 * 7)) from $(hostname)\n")
+	serial.expect("42 from quantix-guest")
+	serial.send("cat /sys/block/vda/size\n")
+	serial.expect("131072")
+
+	// Keys go to the shell on the screen; the serial one sees what it did.
+	for _, keys := range []string{"KEY_I", "KEY_D", "KEY_LEFTSHIFT KEY_DOT", "KEY_SLASH", "KEY_T", "KEY_ENTER"} {
+		virsh(t, h, append([]string{"send-key", "guest"}, strings.Fields(keys)...)...)
+	}
+	serial.send("until [ -s /t ]; do sleep 0.1; done; cat /t\n")
+	serial.expect("uid=0")
+
+	eventually(t, "the guest has an address", func() bool {
+		return strings.Contains(virsh(t, h, "domifaddr", "guest"), "192.168.")
+	})
+	eventually(t, "the guest agent answers", func() bool {
+		_, err := h.Virsh(t.Context(), "qemu-agent-command", "guest", `{"execute":"guest-ping"}`)
+		return err == nil
+	})
+
+	virsh(t, h, "reboot", "guest", "--mode", "agent")
+	serial.expect("Quantix guest ready")
+
+	began = time.Now()
+	virsh(t, h, "shutdown", "guest", "--mode", "acpi")
+	eventually(t, "the guest is off", func() bool { return virsh(t, h, "domstate", "guest") == "shut off" })
+	t.Logf("shut down in %v", time.Since(began))
+}
+
+func TestGuestImageIsBuiltOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	made := make(chan lab.GuestFiles)
+	for range 2 {
+		go func() {
+			files, err := lab.GuestImage(t.Context(), dir)
+			if err != nil {
+				t.Error(err)
+			}
+			made <- files
+		}()
+	}
+	if a, b := <-made, <-made; a != b {
+		t.Errorf("two images: %+v and %+v", a, b)
+	}
+	entries, err := filepath.Glob(filepath.Join(dir, "*guest-*"))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the cache holds %v (%v), want one entry", entries, err)
+	}
+}
+
+func guestImage(t *testing.T) lab.GuestFiles {
+	t.Helper()
+	began := time.Now()
+	files, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("guest image made or found in %v", time.Since(began))
+	return files
+}
+
+// eventually asks until the answer is yes, for 20 seconds.
+func eventually(t *testing.T, what string, ask func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !ask() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited in vain: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// console is the guest's serial console.
+type console struct {
+	t    *testing.T
+	conn net.Conn
+	text string // what the guest wrote and no expect has passed yet
+}
+
+func dial(t *testing.T, socket string) *console {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &console{t: t, conn: conn}
+}
+
+func (c *console) send(text string) {
+	c.t.Helper()
+	if _, err := c.conn.Write([]byte(text)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// expect reads until the guest has written want, for 30 seconds.
+func (c *console) expect(want string) {
+	c.t.Helper()
+	_ = c.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	buf := make([]byte, 4096)
+	for {
+		if _, rest, ok := strings.Cut(c.text, want); ok {
+			c.text = rest
+			return
+		}
+		n, err := c.conn.Read(buf)
+		c.text += string(buf[:n])
+		if err != nil {
+			c.t.Fatalf("the serial console lacks %q: %v; it has:\n%s", want, err, c.text)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+//go:build linux
+
+package lab
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+//go:embed supervisor.sh
+var supervisorScript string
+
+// Host is one running lab host. Its methods may be called from several goroutines.
+type Host struct {
+	opts Options
+	log  *slog.Logger
+	uuid string
+	slot *slot
+
+	supervisor *exec.Cmd
+	hold       io.Closer     // the host lives while this is open
+	gone       chan struct{} // closed when nothing runs inside any more; like hold, of use once the supervisor has started
+
+	stop    sync.Once
+	stopErr error
+}
+
+// StartHost starts a host and returns when its libvirtd answers. ctx bounds the start, not the host's life: end it with
+// Stop. It needs what Supported checks. A NAT network that cannot start is logged, not an error.
+func StartHost(ctx context.Context, o Options) (*Host, error) {
+	h, err := startHost(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("start lab host %q: %w", o.Name, err)
+	}
+	return h, nil
+}
+
+func startHost(ctx context.Context, o Options) (*Host, error) {
+	if err := Supported(); err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	slot, err := takeSlot(ctx, o.Index, o.Dir, logger(o))
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{opts: o, log: logger(o).With("host", o.Name), slot: slot, gone: make(chan struct{})}
+	if err := h.start(ctx); err != nil {
+		err = errors.Join(err, h.Stop(context.WithoutCancel(ctx)))
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *Host) start(ctx context.Context) error {
+	var err error
+	if h.uuid, err = prepareDir(h.opts, h.slot); err != nil {
+		return err
+	}
+	if err := h.startSupervisor(ctx); err != nil {
+		return err
+	}
+	if out, err := h.Command(ctx, "virtlogd", "-d", "--pid-file", "/run/libvirt/virtlogd.pid").CombinedOutput(); err != nil {
+		return fmt.Errorf("start virtlogd: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	if err := h.StartLibvirtd(ctx); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(h.opts.Dir, "run/network/default.xml")); err != nil {
+		h.log.Warn("The lab host's NAT network did not start; its guests have no network.", "log", filepath.Join(h.opts.Dir, "log/libvirtd.log"))
+	}
+	return nil
+}
+
+// startSupervisor makes the namespaces, with supervisor.sh as their pid 1.
+func (h *Host) startSupervisor(ctx context.Context) (err error) {
+	cmd := exec.Command("bash", "-c", supervisorScript, "supervisor", h.opts.Dir, h.opts.Name, h.slot.cgroup())
+	cmd.Env = environment(h.opts.Env)
+	// A session of its own: Ctrl-C is for the program, which then stops the host.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID, Setsid: true}
+	cmd.ExtraFiles = []*os.File{h.slot.file}
+	errLog, err := os.Create(filepath.Join(h.opts.Dir, "log/supervisor.log"))
+	if err != nil {
+		return err
+	}
+	defer errLog.Close()
+	cmd.Stderr = errLog
+	hold, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	said, says, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer said.Close()
+	cmd.Stdout = says
+	err = cmd.Start()
+	says.Close()
+	if err != nil {
+		return fmt.Errorf("make namespaces: %w", err)
+	}
+	h.supervisor, h.hold = cmd, hold
+	go func() {
+		_ = cmd.Wait()
+		close(h.gone)
+	}()
+	defer context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Now()) })()
+	if line, err := bufio.NewReader(said).ReadString('\n'); line != "ready\n" {
+		why, _ := os.ReadFile(errLog.Name())
+		return fmt.Errorf("mount the host's directories: %w: %s", errors.Join(ctx.Err(), err), strings.TrimSpace(string(why)))
+	}
+	return nil
+}
+
+// HostUUID is the host's UUID as libvirt reports it. It stays the same for one Dir.
+func (h *Host) HostUUID() string { return h.uuid }
+
+// Socket is the path of libvirtd's socket, for programs outside the host.
+func (h *Host) Socket() string { return filepath.Join(h.opts.Dir, "run/libvirt-sock") }
+
+// URI is the libvirt URI of the host, for programs outside it. Inside it is qemu:///system.
+func (h *Host) URI() string { return "qemu+unix:///system?socket=" + h.Socket() }
+
+// Stop ends the host's networks, guests, daemons and namespaces, and leaves nothing but the files of its Dir. It may be
+// called again and then returns what the first call did. With ctx done it gives up the orderly end and kills.
+func (h *Host) Stop(ctx context.Context) error {
+	h.stop.Do(func() {
+		if err := h.end(ctx); err != nil {
+			h.stopErr = fmt.Errorf("stop lab host %q: %w", h.opts.Name, err)
+		}
+	})
+	return h.stopErr
+}
+
+func (h *Host) end(ctx context.Context) error {
+	var errs []error
+	if h.hold != nil {
+		_ = h.hold.Close()
+		ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+		defer cancel()
+		select {
+		case <-h.gone:
+		case <-ctx.Done():
+			_ = h.supervisor.Process.Kill()
+		}
+		select {
+		case <-h.gone:
+		case <-time.After(10 * time.Second):
+			errs = append(errs, fmt.Errorf("process %d does not end after SIGKILL", h.supervisor.Process.Pid))
+		}
+		saveCapabilities(h.opts.Dir)
+	}
+	return errors.Join(append(errs, h.slot.release(h.opts.Dir, h.log))...)
+}
+
+func logger(o Options) *slog.Logger {
+	if o.Log != nil {
+		return o.Log
+	}
+	return slog.Default()
+}

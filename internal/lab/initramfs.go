@@ -1,0 +1,194 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// guestModules are loaded at boot, each after those that it depends on. What only storage needs is loaded beside the
+// first shell, which needs none.
+var (
+	guestModules   = []string{"virtio_pci", "virtio_console", "virtio_net", "virtio_rng", "button", "evdev"}
+	storageModules = []string{"virtio_blk", "virtio_balloon", "virtio_scsi", "sd_mod", "ata_piix", "sr_mod", "isofs"}
+)
+
+// writeInitramfs packs the guest's root file system from the packages unpacked below root.
+func writeInitramfs(root, to string) error {
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	a := newInitramfs(f)
+	for _, dir := range []string{
+		"bin", "dev", "etc", "etc/acpi", "etc/acpi/PWRF", "lib", "lib64", "modules", "proc", "root", "run", "sbin", "sys",
+		"tmp", "usr", "usr/bin", "usr/sbin", "usr/lib", "var", "var/run",
+	} {
+		a.dir(dir)
+	}
+	a.device("dev/console", 5, 1)
+	if err := addPrograms(a, root); err != nil {
+		return err
+	}
+	for name, from := range map[string]string{"init": "guest/init", "etc/udhcpc": "guest/udhcpc", "sbin/shutdown": "guest/shutdown"} {
+		text, err := guestFiles.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		a.file(name, text, 0o755)
+	}
+	a.file("etc/acpi/PWRF/00000080", []byte("#!/bin/sh\nsync\nexec poweroff -f\n"), 0o755)
+	a.file("etc/profile", []byte("export HOME=/root PATH=/sbin:/bin PS1='quantix-guest:\\w# '\ncd\n"), 0o644)
+	a.file("etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644)
+	a.file("etc/inittab", []byte("::ctrlaltdel:/sbin/reboot\n"), 0o644)
+	if err := addModules(a, root); err != nil {
+		return err
+	}
+	if err := a.close(); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// addPrograms adds busybox, whose other names init makes, and the agent with the libraries that it needs.
+func addPrograms(a *initramfs, root string) error {
+	busybox, err := os.ReadFile(filepath.Join(root, "bin/busybox"))
+	if errors.Is(err, fs.ErrNotExist) {
+		busybox, err = os.ReadFile(filepath.Join(root, "usr/bin/busybox"))
+	}
+	if err != nil {
+		return err
+	}
+	a.file("bin/busybox", busybox, 0o755)
+	a.link("bin/sh", "busybox")
+	agent := filepath.Join(root, "usr/sbin/qemu-ga")
+	data, err := os.ReadFile(agent)
+	if err != nil {
+		return err
+	}
+	a.file("sbin/qemu-ga", data, 0o755)
+	return addLibraries(a, root, agent)
+}
+
+// addLibraries adds all shared libraries that the program needs, and its loader.
+func addLibraries(a *initramfs, root, program string) error {
+	queue, added := []string{program}, map[string]bool{}
+	for len(queue) > 0 {
+		file, err := elf.Open(queue[0])
+		if err != nil {
+			return err
+		}
+		needed, err := file.ImportedLibraries()
+		file.Close()
+		if err != nil {
+			return fmt.Errorf("libraries of %s: %w", queue[0], err)
+		}
+		queue = queue[1:]
+		for _, name := range needed {
+			if added[name] {
+				continue
+			}
+			added[name] = true
+			path, err := findLibrary(root, name)
+			if err != nil {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			a.file("lib/"+name, data, 0o755)
+			queue = append(queue, path)
+		}
+	}
+	const loader = "ld-linux-x86-64.so.2"
+	path, err := findLibrary(root, loader)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	a.file("lib64/"+loader, data, 0o755)
+	return nil
+}
+
+func findLibrary(root, name string) (string, error) {
+	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64"} {
+		path, err := filepath.EvalSymlinks(filepath.Join(root, dir, name))
+		if err == nil && strings.HasPrefix(path, root) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("the packages lack the library %s", name)
+}
+
+// addModules adds the modules with all that they depend on, and two lists in the order to load them.
+func addModules(a *initramfs, root string) error {
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if name, ok := strings.CutSuffix(d.Name(), ".ko"); err == nil && ok {
+			files[strings.ReplaceAll(name, "-", "_")] = path
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var order []string
+	var add func(name string) error
+	add = func(name string) error {
+		path, ok := files[name]
+		if !ok || slices.Contains(order, name+".ko") {
+			return nil // one that the kernel has built in has no file
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, dep := range moduleDependencies(data) {
+			if err := add(dep); err != nil {
+				return err
+			}
+		}
+		order = append(order, name+".ko")
+		a.file("modules/"+name+".ko", data, 0o644)
+		return nil
+	}
+	for _, list := range []struct {
+		name    string
+		modules []string
+	}{{"modules/first", guestModules}, {"modules/storage", storageModules}} {
+		from := len(order)
+		for _, name := range list.modules {
+			if err := add(name); err != nil {
+				return err
+			}
+		}
+		a.file(list.name, []byte(strings.Join(order[from:], "\n")+"\n"), 0o644)
+	}
+	return nil
+}
+
+// moduleDependencies reads the names in a module's "depends=" entry.
+func moduleDependencies(module []byte) []string {
+	_, rest, ok := bytes.Cut(module, []byte("\x00depends="))
+	if !ok {
+		return nil
+	}
+	list, _, _ := bytes.Cut(rest, []byte{0})
+	if len(list) == 0 {
+		return nil
+	}
+	return strings.Split(strings.ReplaceAll(string(list), "-", "_"), ",")
+}

@@ -1,0 +1,113 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// kernelPackage depends on the package of the newest kernel for virtual machines.
+const kernelPackage = "linux-image-cloud-amd64"
+
+// guestPackages are Debian's packages that the guest is made of, beside the kernel and the agent's libraries.
+var guestPackages = []string{"busybox-static", "isolinux", "syslinux-common", agentPackage}
+
+// agentPackage holds the QEMU guest agent.
+const agentPackage = "qemu-guest-agent"
+
+// unpackPackages downloads what the guest is made of and unpacks it below root.
+func unpackPackages(ctx context.Context, work, root string) error {
+	downloads := filepath.Join(work, "packages")
+	if err := os.MkdirAll(downloads, 0o755); err != nil {
+		return err
+	}
+	if err := downloadPackages(ctx, downloads); err != nil {
+		// A fresh machine has no package lists, and old lists name files that the mirrors no longer have.
+		if _, uerr := output(ctx, "apt-get", "-q", "update"); uerr != nil {
+			return fmt.Errorf("%w; and apt's package lists cannot be renewed: %w", err, uerr)
+		}
+		if err := downloadPackages(ctx, downloads); err != nil {
+			return err
+		}
+	}
+	debs, err := filepath.Glob(filepath.Join(downloads, "*.deb"))
+	if err != nil {
+		return err
+	}
+	for _, deb := range debs {
+		if _, err := output(ctx, "dpkg-deb", "-x", deb, root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func downloadPackages(ctx context.Context, dir string) error {
+	names, err := resolvePackages(ctx)
+	if err != nil {
+		return err
+	}
+	// apt's own user cannot write to a private directory, so root stays root.
+	cmd := exec.CommandContext(ctx, program("apt-get"), append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...)
+	cmd.Dir = dir
+	cmd.Env = environment([]string{"LC_ALL=C"})
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("download Debian packages: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// resolvePackages names all packages to download, as apt's lists have them.
+func resolvePackages(ctx context.Context) ([]string, error) {
+	kernel := ""
+	names, err := dependencies(ctx, kernelPackage)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "linux-image-") {
+			kernel = name
+		}
+	}
+	if kernel == "" {
+		return nil, fmt.Errorf("the package %s is unknown to apt: the lab's guest needs Debian's package lists", kernelPackage)
+	}
+	packages := append([]string{kernel}, guestPackages...)
+	// The agent's libraries, and theirs. The way leads through libraries only: libc6 on its own depends on no programs.
+	next := []string{agentPackage}
+	for len(next) > 0 {
+		found, err := dependencies(ctx, next...)
+		if err != nil {
+			return nil, err
+		}
+		next = nil
+		for _, name := range found {
+			if strings.HasPrefix(name, "lib") && !slices.Contains(packages, name) {
+				packages, next = append(packages, name), append(next, name)
+			}
+		}
+	}
+	return packages, nil
+}
+
+// dependencies lists the real packages that those named depend on.
+func dependencies(ctx context.Context, names ...string) ([]string, error) {
+	out, err := output(ctx, "apt-cache", append([]string{"depends", "--important"}, names...)...)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for line := range strings.Lines(out) {
+		kind, name, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if ok && strings.HasSuffix(kind, "Depends") && !strings.HasPrefix(name, "<") {
+			found = append(found, name)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,192 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// slots is how many lab hosts one machine can have at once, in all programs together.
+const slots = 50
+
+// slotDir holds one locked file for each lab host of the machine. A file that nobody locks is a dead host's.
+const slotDir = "/run/quantix-lab"
+
+// slot is a host's share of what all hosts of the machine have in common: the number in the names of its bridge, subnet
+// and cgroup. The lock on file is the claim to it; the supervisor holds it too, so it ends with the last of the two.
+type slot struct {
+	number int
+	file   *os.File
+}
+
+func (s *slot) bridge() string { return "qxlab" + strconv.Itoa(s.number) }
+func (s *slot) cgroup() string { return "quantix-lab-" + strconv.Itoa(s.number) }
+func (s *slot) subnet() string { return fmt.Sprintf("192.168.%d.", 200+s.number) }
+
+// networkXML is the host's NAT network.
+func (s *slot) networkXML() string {
+	var mac [3]byte
+	var uuid [16]byte
+	rand.Read(mac[:])
+	rand.Read(uuid[:])
+	return fmt.Sprintf(`<network>
+  <name>default</name>
+  <uuid>%s</uuid>
+  <forward mode='nat'/>
+  <bridge name='%s' stp='on' delay='0'/>
+  <mac address='52:54:00:%02x:%02x:%02x'/>
+  <ip address='%[6]s1' netmask='255.255.255.0'>
+    <dhcp><range start='%[6]s2' end='%[6]s254'/></dhcp>
+  </ip>
+</network>
+`, formatUUID(fmt.Sprintf("%x", uuid)), s.bridge(), mac[0], mac[1], mac[2], s.subnet())
+}
+
+// takeSlot claims the first free slot from number first on, for the host in dir, after it has removed what dead hosts
+// left on the machine.
+func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*slot, error) {
+	lock, err := lockSlots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	sweepDead(log)
+	if err := refuseTwice(dir); err != nil {
+		return nil, err
+	}
+	if running() == 0 {
+		if err := rememberMachine(log); err != nil {
+			return nil, err
+		}
+	}
+	for i := range slots {
+		s := &slot{number: (max(first, 0) + i) % slots}
+		if s.taken() {
+			continue
+		}
+		if s.file, err = os.OpenFile(s.path(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+			return nil, err
+		}
+		err = syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			_, err = s.file.WriteString(dir + "\n")
+			return s, err
+		}
+		s.file.Close()
+	}
+	return nil, fmt.Errorf("all %d places for lab hosts on this machine are taken: stop some", slots)
+}
+
+// taken reports whether another host or another network of the machine uses the slot's number.
+func (s *slot) taken() bool {
+	if exists(s.path()) {
+		return true // sweepDead has removed those of dead hosts
+	}
+	if exists("/sys/class/net/" + s.bridge()) {
+		return true
+	}
+	addrs, _ := net.InterfaceAddrs()
+	for _, a := range addrs {
+		if strings.HasPrefix(a.String(), s.subnet()) {
+			return true
+		}
+	}
+	return false
+}
+
+// release removes what the host of dir left on the machine, and with the last host the directory of slots.
+func (s *slot) release(dir string, log *slog.Logger) error {
+	lock, err := lockSlots(context.Background())
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	defer s.file.Close()
+	err = s.sweep(append(networksLeft(dir), s.bridge()), log)
+	if rerr := os.Remove(s.path()); err == nil {
+		err = rerr
+	}
+	if running() == 0 {
+		err = errors.Join(err, restoreMachine(log), os.RemoveAll(slotDir))
+	}
+	return err
+}
+
+func (s *slot) path() string { return filepath.Join(slotDir, "host-"+strconv.Itoa(s.number)) }
+
+// running counts the machine's lab hosts, dead ones not yet swept included.
+func running() int {
+	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*"))
+	return len(files)
+}
+
+// refuseTwice fails where a host already runs in dir.
+func refuseTwice(dir string) error {
+	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*"))
+	for _, file := range files {
+		if owner, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(owner)) == dir {
+			return fmt.Errorf("a lab host already runs in %s: stop it, or choose another directory", dir)
+		}
+	}
+	return nil
+}
+
+// sweepDead removes what hosts left whose program and supervisor were both killed.
+func sweepDead(log *slog.Logger) {
+	for n := range slots {
+		s := &slot{number: n}
+		file, err := os.OpenFile(s.path(), os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			if err := s.sweep([]string{s.bridge()}, log); err != nil {
+				log.Warn("A lab host that died left something that cannot be removed.", "bridge", s.bridge(), "error", err)
+			} else {
+				_ = os.Remove(s.path())
+			}
+		}
+		file.Close()
+	}
+}
+
+// lockSlots waits for the lock over slotDir; closing the file releases it.
+func lockSlots(ctx context.Context) (*os.File, error) {
+	name := filepath.Join(slotDir, "lock")
+	for {
+		if err := os.MkdirAll(slotDir, 0o700); err != nil {
+			return nil, err
+		}
+		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the last host has just removed the directory
+		}
+		if err != nil {
+			return nil, err
+		}
+		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			if held, err := file.Stat(); err == nil {
+				if now, err := os.Stat(name); err == nil && os.SameFile(held, now) {
+					return file, nil
+				}
+			}
+		}
+		file.Close()
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for other lab hosts to start or stop: %w", ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

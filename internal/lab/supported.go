@@ -1,0 +1,51 @@
+//go:build linux
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// tools are the programs that a lab host needs.
+var tools = []string{
+	"bash", "env", "setpriv", "nsenter", "unshare", "mount", "timeout", "ip", "iptables", "dnsmasq",
+	"libvirtd", "virtlogd", "virsh", "qemu-system-x86_64", "qemu-img",
+}
+
+// Supported says why lab hosts cannot run on this machine and what to do about it; nil where they can.
+func Supported() error {
+	if os.Geteuid() != 0 {
+		return errors.New("lab hosts need root, for namespaces and networks: run this as root")
+	}
+	var missing []string
+	for _, tool := range tools {
+		if !filepath.IsAbs(program(tool)) {
+			missing = append(missing, tool)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("lab hosts need %s, not found here: run `quantix doctor --install lab`", strings.Join(missing, ", "))
+	}
+	if err := run("unshare", "--mount", "--uts", "--pid", "--fork", "true"); err != nil {
+		return fmt.Errorf("this machine lets root make no namespaces (a container without CAP_SYS_ADMIN?): %w", err)
+	}
+	return nil
+}
+
+// program is the path of an installed program, or its bare name where it is not found.
+func program(name string) string {
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	for _, dir := range filepath.SplitList(sbin) {
+		if path := filepath.Join(dir, name); exists(path) {
+			return path
+		}
+	}
+	return name
+}

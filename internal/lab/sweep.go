@@ -1,0 +1,115 @@
+//go:build linux
+
+package lab
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// sweep removes the bridges named, the firewall rules of them and of the slot's subnet, and the slot's cgroups.
+func (s *slot) sweep(bridges []string, log *slog.Logger) error {
+	var errs []error
+	for _, b := range bridges {
+		if exists("/sys/class/net/" + b) {
+			errs = append(errs, run("ip", "link", "delete", b))
+		}
+	}
+	var mine []rule
+	for _, r := range firewall(log) {
+		of := func(word string) bool { return slices.Contains(bridges, word) || strings.HasPrefix(word, s.subnet()) }
+		if _, isRule := r.chain(); isRule && slices.ContainsFunc(strings.Fields(r.line), of) {
+			mine = append(mine, r)
+		}
+	}
+	return errors.Join(append(errs, remove(mine), removeCgroups(s.cgroup()))...)
+}
+
+// networksLeft are the bridges of networks that still ran when the libvirtd of the host in dir ended.
+func networksLeft(dir string) (bridges []string) {
+	files, _ := filepath.Glob(filepath.Join(dir, "run/network/*.xml"))
+	for _, file := range files {
+		var status struct {
+			Network struct {
+				Bridge struct {
+					Name string `xml:"name,attr"`
+				} `xml:"bridge"`
+				Forward struct {
+					Mode string `xml:"mode,attr"`
+				} `xml:"forward"`
+			} `xml:"network"`
+		}
+		text, err := os.ReadFile(file)
+		if err != nil || xml.Unmarshal(text, &status) != nil {
+			continue
+		}
+		// A network that only refers to a bridge of the machine does not own it.
+		if n := status.Network; n.Bridge.Name != "" && n.Forward.Mode != "bridge" {
+			bridges = append(bridges, n.Bridge.Name)
+		}
+	}
+	return bridges
+}
+
+// removeCgroups removes the branch named from every hierarchy. Its processes are dead, but the kernel may need a moment
+// to know.
+func removeCgroups(name string) error {
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		if len(f) < 3 || (f[2] != "cgroup" && f[2] != "cgroup2") {
+			continue
+		}
+		branch := filepath.Join(f[1], name)
+		deadline := time.Now().Add(3 * time.Second)
+		for removeTree(branch) != nil {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("the cgroup %s is still in use", branch)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// removeTree removes a cgroup and those below it, deepest first. One that is not there is no error.
+func removeTree(branch string) error {
+	var dirs []string
+	err := filepath.WalkDir(branch, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return err
+	})
+	for _, dir := range slices.Backward(dirs) {
+		if rerr := os.Remove(dir); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			err = rerr
+		}
+	}
+	return err
+}
+
+// run runs a command of the machine; its error carries the command's words.
+func run(name string, args ...string) error {
+	cmd := exec.Command(program(name), args...)
+	cmd.Env = environment(nil)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
