@@ -1,0 +1,2 @@
+// Package archtest holds the rule who may import whom; its test is the whole of it.
+package archtest

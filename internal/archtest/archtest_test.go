@@ -1,0 +1,139 @@
+package archtest
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "quantix/"
+
+// may lists, for each package, which packages of this module its code (tests aside) may import directly. "*" is all. A
+// key ending in "/" stands for everything below it that has no line of its own.
+var may = map[string][]string{
+	"main":               {"internal/cli"},
+	"internal/cli":       {"*"},
+	"web":                {"views", "static", "internal/control", "internal/auth", "internal/console", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
+	"views":              {"static", "internal/fleet", "internal/policy"},
+	"static":             {},
+	"static/":            {},
+	"agent":              {"internal/wire", "internal/fleet"},
+	"agent/libvirt":      {"agent", "internal/wire", "internal/fleet"},
+	"agent/mock":         {"agent", "internal/wire", "internal/fleet"},
+	"agent/hvtest":       {"agent", "internal/wire", "internal/fleet"},
+	"agent/hardware":     {"internal/fleet", "internal/wire"},
+	"db":                 {"internal/fleet"},
+	"internal/fleet":     {},
+	"internal/wire":      {"internal/fleet"},
+	"internal/client":    {"internal/fleet"},
+	"internal/policy":    {"internal/fleet"},
+	"internal/placement": {"internal/fleet", "internal/policy"},
+	"internal/notify":    {"internal/fleet"},
+	"internal/control":   {"db", "internal/auth", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/fleet"},
+	"internal/reconcile": {"internal/control", "internal/notify", "internal/fleet"},
+	"internal/auth":      {"internal/fleet", "internal/wire"},
+	"internal/console":   {"internal/fleet"},
+	"internal/config":    {},
+	"internal/pglocal":   {},
+	"internal/doctor":    {"internal/pglocal"},
+	"internal/lab":       {"internal/doctor"},
+	"internal/archtest":  {},
+	"internal/testkit":   {"db", "internal/pglocal", "internal/fleet"},
+	"internal/testkit/":  {"*"},
+	"internal/e2e":       {"*"},
+	"internal/bench":     {"*"},
+}
+
+// only lists libraries that have one home, or a few.
+var only = map[string][]string{
+	"github.com/labstack/echo":           {"web"},
+	"github.com/danielgtaylor/huma":      {"web"},
+	"github.com/digitalocean/go-libvirt": {"agent/libvirt"},
+	"libvirt.org/go/libvirtxml":          {"agent/libvirt"},
+	"github.com/jackc/pgx":               {"db", "internal/control", "internal/notify", "internal/auth", "internal/pglocal", "internal/testkit", "internal/cli", "internal/bench"},
+	"github.com/a-h/templ":               {"views", "web"},
+	"github.com/spf13/cobra":             {"internal/cli"},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestImportsGoDownward(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if p.ImportPath == strings.TrimSuffix(module, "/") {
+			name = "main"
+		}
+		rule, ok := ruleOf(name)
+		if !ok {
+			t.Errorf("%s has no line in the table of imports: decide where it stands", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			checkImport(t, name, rule, imported)
+		}
+	}
+}
+
+func checkImport(t *testing.T, name string, rule []string, imported string) {
+	if own, ours := strings.CutPrefix(imported, module); ours {
+		if !slices.Contains(rule, "*") && !slices.Contains(rule, own) && !strings.HasPrefix(own, name+"/") {
+			t.Errorf("%s imports %s, which the architecture does not allow", name, own)
+		}
+		return
+	}
+	if name == "internal/fleet" && strings.Contains(imported, ".") {
+		t.Errorf("internal/fleet imports %s: it may use the standard library only", imported)
+	}
+	for library, homes := range only {
+		if (imported == library || strings.HasPrefix(imported, library+"/")) && !slices.Contains(homes, name) {
+			t.Errorf("%s imports %s, whose home is %s", name, imported, strings.Join(homes, ", "))
+		}
+	}
+}
+
+func ruleOf(name string) ([]string, bool) {
+	if rule, ok := may[name]; ok {
+		return rule, true
+	}
+	for i := len(name) - 1; i > 0; i-- {
+		if name[i] == '/' {
+			if rule, ok := may[name[:i+1]]; ok {
+				return rule, true
+			}
+		}
+	}
+	return nil, false
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "quantix/...")
+	out, err := cmd.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		t.Fatalf("go list: %s", failed.Stderr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}

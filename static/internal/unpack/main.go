@@ -1,0 +1,122 @@
+// Command vendor fills static/ from npm: it fetches each package that static/vendor.json pins, unpacks the files it
+// lists, and makes the icon sprite. Its output is committed, so only a change of vendor.json needs npm or the network.
+//
+//	go run ./static/internal/unpack     # in the repository's root
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const root = "static"
+
+// pkg is one entry of vendor.json. Take maps a file of the package to its new name below Into;
+// a name that ends in a slash stands for the whole folder.
+type pkg struct {
+	NPM     string            `json:"npm"`
+	Version string            `json:"version"`
+	Into    string            `json:"into"`
+	Take    map[string]string `json:"take"`
+	Icons   []string          `json:"icons"`
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "vendor:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	text, err := os.ReadFile(filepath.Join(root, "vendor.json"))
+	if err != nil {
+		return fmt.Errorf("run this in the repository's root: %w", err)
+	}
+	var list struct {
+		Packages []pkg `json:"packages"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return fmt.Errorf("read vendor.json: %w", err)
+	}
+	if err := os.RemoveAll(filepath.Join(root, "vendor")); err != nil {
+		return err
+	}
+	for _, p := range list.Packages {
+		if err := p.vendor(); err != nil {
+			return fmt.Errorf("%s@%s: %w", p.NPM, p.Version, err)
+		}
+		fmt.Printf("%s@%s -> %s\n", p.NPM, p.Version, filepath.Join(root, p.Into))
+	}
+	return nil
+}
+
+func (p pkg) vendor() error {
+	temp, err := os.MkdirTemp("", "quantix-vendor-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	content, err := fetch(temp, p.NPM+"@"+p.Version)
+	if err != nil {
+		return err
+	}
+	for from, to := range p.Take {
+		if err := take(content, from, filepath.Join(root, p.Into, filepath.FromSlash(to))); err != nil {
+			return fmt.Errorf("take %s: %w", from, err)
+		}
+	}
+	if len(p.Icons) == 0 {
+		return nil
+	}
+	return writeSprite(content, p.Icons)
+}
+
+// fetch gives the files of one npm package by their path inside it.
+func fetch(temp, spec string) (map[string][]byte, error) {
+	command := exec.Command("npm", "pack", "--silent", spec)
+	command.Dir = temp
+	command.Stderr = os.Stderr
+	output, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("npm pack: %w", err)
+	}
+	return unpack(filepath.Join(temp, strings.TrimSpace(string(output))))
+}
+
+// take writes one file, or every .js and licence file of a folder, of a package.
+func take(content map[string][]byte, from, to string) error {
+	if !strings.HasSuffix(from, "/") {
+		data, ok := content[from]
+		if !ok {
+			return fmt.Errorf("the package has no such file")
+		}
+		return write(to, data)
+	}
+	taken := 0
+	for name, data := range content {
+		rest, ok := strings.CutPrefix(name, from)
+		if !ok || (!strings.HasSuffix(name, ".js") && !strings.Contains(name, "LICENSE")) {
+			continue
+		}
+		if err := write(filepath.Join(to, filepath.FromSlash(rest)), data); err != nil {
+			return err
+		}
+		taken++
+	}
+	if taken == 0 {
+		return fmt.Errorf("the package has no such folder")
+	}
+	return nil
+}
+
+func write(name string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, data, 0o644)
+}

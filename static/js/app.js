@@ -1,0 +1,17 @@
+// Entry of every page: each module below has one duty and finds its own elements.
+import "./morph.js";
+import "./live.js";
+import "./age.js";
+import "./toast.js";
+import "./submit.js";
+import "./menu.js";
+import "./context.js";
+import "./dialog.js";
+import "./form.js";
+import "./tree.js";
+import "./list.js";
+import "./complete.js";
+import "./search.js";
+import "./copy.js";
+import "./appearance.js";
+import "./keys.js";

@@ -1,0 +1,55 @@
+// Typing into a guest for the user: pasted text, and the on-screen keyboard of phones.
+import keysyms from "../vendor/novnc/core/input/keysymdef.js";
+import KeyTable from "../vendor/novnc/core/input/keysym.js";
+
+const PAUSE = 8; // ms between characters; a guest's keyboard buffer is small
+const SHIFTED = /[A-Z~!@#$%^&*()_+{}|:"<>?]/; // on the US layout that QEMU assumes
+const SPECIAL = { "\n": KeyTable.XK_Return, "\t": KeyTable.XK_Tab };
+
+export const MOST_PASTED = 10_000; // characters
+
+/** Presses and releases one key. */
+export function press(rfb, keysym) {
+  rfb.sendKey(keysym, null, true);
+  rfb.sendKey(keysym, null, false);
+}
+
+function typeCharacter(rfb, character) {
+  const shift = SHIFTED.test(character);
+  if (shift) rfb.sendKey(KeyTable.XK_Shift_L, "ShiftLeft", true);
+  press(rfb, SPECIAL[character] ?? keysyms.lookup(character.codePointAt(0)));
+  if (shift) rfb.sendKey(KeyTable.XK_Shift_L, "ShiftLeft", false);
+}
+
+/** Types text as keys; stops early when still() says that the connection is another one. */
+export async function type(rfb, text, still = () => true) {
+  for (const character of text.replace(/\r\n?/g, "\n")) {
+    if (!still()) return;
+    typeCharacter(rfb, character);
+    await new Promise((resolve) => { setTimeout(resolve, PAUSE); });
+  }
+}
+
+const FILLER = "  "; // something to delete, or Backspace would be no input
+
+/** A field that brings up a phone's keyboard; what is typed in it goes to connection(). */
+export function keyboardField(connection) {
+  const field = document.createElement("textarea");
+  field.className = "screen-keys";
+  field.value = FILLER;
+  field.autocapitalize = "off";
+  field.autocomplete = "off";
+  field.spellcheck = false;
+  field.tabIndex = -1;
+  field.setAttribute("aria-label", "Keyboard of the console");
+  const send = () => {
+    const rfb = connection(), value = field.value;
+    field.value = FILLER;
+    if (!rfb) return;
+    if (value.length < FILLER.length) press(rfb, KeyTable.XK_BackSpace);
+    else type(rfb, value.slice(FILLER.length));
+  };
+  field.addEventListener("input", (event) => { if (!event.isComposing) send(); });
+  field.addEventListener("compositionend", send);
+  return field;
+}

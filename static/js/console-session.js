@@ -1,0 +1,95 @@
+// One console and its states. Every path ends in a state with words:
+// idle, connecting, connected, disconnected (tries again by itself), failed and refused (need the user).
+import RFB from "../vendor/novnc/core/rfb.js";
+import { Refusal, SignedOut, ticket } from "./console-ticket.js";
+
+const MOST_TRIES = 5;
+const FIRST_WAIT = 1_000; // ms; doubles with each try
+const OPEN_LIMIT = 15_000; // ms from the ticket to the first picture
+const STEADY = 10_000; // ms; a connection that lasted so long starts the count of tries anew
+
+export class Session {
+  rfb = null;
+  #screen; #ticketURL; #changed;
+  #round = 0; // each start raises it: what an older round still does is ignored
+  #tries = 0; #timer = 0;
+
+  /** changed(state, sentence) is called at each change of state. */
+  constructor(screen, ticketURL, changed) {
+    this.#screen = screen;
+    this.#ticketURL = ticketURL;
+    this.#changed = changed;
+  }
+
+  /** Connects with a new ticket, as the user asked: the count of tries starts anew. */
+  start() {
+    this.#tries = 0;
+    return this.#connect();
+  }
+
+  stop() {
+    this.#drop();
+    this.#changed("idle", "Not connected.");
+  }
+
+  #drop() {
+    this.#round++;
+    clearTimeout(this.#timer);
+    this.rfb?.disconnect();
+    this.rfb = null;
+  }
+
+  async #connect() {
+    this.#drop();
+    const round = this.#round;
+    this.#changed("connecting", this.#tries === 0 ? "Connecting…" : `Connecting, try ${this.#tries} of ${MOST_TRIES}…`);
+    try {
+      const { url, protocols } = await ticket(this.#ticketURL);
+      if (round === this.#round) this.#open(round, url, protocols);
+    } catch (error) {
+      if (round !== this.#round) return;
+      if (error instanceof SignedOut) this.#changed("refused", "You are signed out. Sign in again.", { signedOut: true });
+      else if (error instanceof Refusal) this.#changed("refused", error.message);
+      else this.#retry(error.message);
+    }
+  }
+
+  #open(round, url, protocols) {
+    const rfb = new RFB(this.#screen, url, { wsProtocols: protocols });
+    this.rfb = rfb;
+    let connectedAt = 0, reason = "The console was closed.";
+    const listen = (name, handle) => rfb.addEventListener(name, (event) => { if (round === this.#round) handle(event); });
+    this.#timer = setTimeout(() => {
+      reason = "The host did not open the console in time.";
+      rfb.disconnect();
+    }, OPEN_LIMIT);
+    listen("connect", () => {
+      clearTimeout(this.#timer);
+      connectedAt = performance.now();
+      this.#changed("connected", "Connected.");
+    });
+    listen("credentialsrequired", () => this.#fail("The VM's display asks for a password, which the portal does not have."));
+    listen("securityfailure", ({ detail }) => this.#fail(`The VM's display refused: ${detail.reason ?? "no reason given"}.`));
+    listen("disconnect", ({ detail }) => {
+      this.rfb = null;
+      if (connectedAt && performance.now() - connectedAt > STEADY) this.#tries = 0;
+      this.#retry(connectedAt && !detail.clean ? "The connection was lost." : reason);
+    });
+  }
+
+  #fail(sentence) {
+    this.#drop();
+    this.#changed("failed", sentence);
+  }
+
+  #retry(sentence) {
+    clearTimeout(this.#timer);
+    if (++this.#tries > MOST_TRIES) {
+      this.#changed("failed", `${sentence} ${MOST_TRIES} new tries did not help. Press Reconnect.`);
+      return;
+    }
+    const wait = FIRST_WAIT * 2 ** (this.#tries - 1);
+    this.#changed("disconnected", `Disconnected: ${sentence} Next try in ${wait / 1000} s.`);
+    this.#timer = setTimeout(() => this.#connect(), wait);
+  }
+}

@@ -1,0 +1,42 @@
+// Context menus: an element with data-menu="/menus/vm/ID" shows that answer at the pointer.
+// The items are the page's own actions, rendered by the server for this user and this moment.
+import { on } from "./dom.js";
+import { arrows, place } from "./menu.js";
+
+let list = null;
+
+function makeList() {
+  list = document.createElement("div");
+  list.id = "context-menu";
+  list.className = "menu-list context placed";
+  list.popover = "auto";
+  list.setAttribute("role", "region");
+  list.setAttribute("aria-label", "Actions");
+  list.addEventListener("keydown", (event) => arrows(event, list));
+  list.addEventListener("click", ({ target }) => {
+    if (target.closest('.menu-item:not([aria-disabled="true"], label)')) list.hidePopover();
+  });
+  document.body.append(list);
+}
+
+async function open(owner, box) {
+  if (!list) makeList();
+  list.textContent = "";
+  await htmx.ajax("GET", owner.dataset.menu, { source: list, target: list, swap: "innerHTML" });
+  if (list.childElementCount === 0) return; // refused: the toast says why
+  list.showPopover();
+  place(list, box);
+  list.querySelector("a, button")?.focus({ preventScroll: true });
+}
+
+on("contextmenu", "[data-menu]", (event, owner) => {
+  if (event.shiftKey && event.button === 2) return; // Shift + right click: the browser's own menu
+  if (event.target.closest("input:not([type=checkbox]), textarea")) return;
+  event.preventDefault();
+  const byKey = event.button !== 2;
+  const box = byKey ? (owner.querySelector(".row, a") ?? owner).getBoundingClientRect()
+    : { left: event.clientX, right: event.clientX, top: event.clientY, bottom: event.clientY };
+  open(owner, box);
+});
+
+on("click", "[data-menu-open]", (_, button) => open(button.closest("[data-menu]"), button.getBoundingClientRect()));

@@ -1,0 +1,45 @@
+// Dialogs. <a href="/vms/ID/delete" data-dialog> shows that address in the shared dialog; without scripts it is a page.
+import { on, onContent } from "./dom.js";
+
+const shared = () => document.getElementById("dialog");
+
+function show(dialog) {
+  const title = dialog.querySelector("#dialog-title");
+  if (title) {
+    dialog.setAttribute("aria-labelledby", title.id);
+    dialog.removeAttribute("aria-label");
+  }
+  if (!dialog.open) dialog.showModal();
+}
+
+on("click", "[data-dialog]", (event, opener) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+  const target = opener.dataset.dialog ? document.querySelector(opener.dataset.dialog) : shared();
+  if (!target) return;
+  event.preventDefault();
+  if (opener.dataset.dialog) show(target);
+  else htmx.ajax("GET", opener.href, { source: target, target, swap: "innerHTML" });
+});
+
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  if (detail.target === shared() && detail.target.childElementCount > 0) show(detail.target);
+});
+
+on("click", "dialog [data-close]", (_, button) => button.closest("dialog").close());
+document.addEventListener("close-dialog", () => shared()?.close());
+document.addEventListener("close", ({ target }) => {
+  if (target === shared()) target.replaceChildren();
+}, { capture: true });
+
+// A thing whose data would be lost is named by hand; the server checks the name as well.
+function confirmNames() {
+  for (const input of document.querySelectorAll("[data-confirm-name]")) {
+    const button = input.form?.querySelector("[data-confirm-submit], button.danger");
+    button?.setAttribute("aria-disabled", String(input.value.trim() !== input.dataset.confirmName));
+  }
+}
+
+document.addEventListener("input", ({ target }) => {
+  if (target.matches("[data-confirm-name]")) confirmNames();
+});
+onContent(confirmNames);

@@ -1,0 +1,28 @@
+// Small helpers shared by the modules. Listeners sit on the document, so content that htmx brings needs no set-up.
+
+/** Calls handle(event, element) for events of this type on, or inside, an element that matches the selector. */
+export function on(type, selector, handle, options) {
+  document.addEventListener(type, (event) => {
+    const element = event.target instanceof Element ? event.target.closest(selector) : null;
+    if (element) handle(event, element);
+  }, options);
+}
+
+/** Calls handle() now and after each change that htmx made to the page. */
+export function onContent(handle) {
+  handle();
+  document.addEventListener("htmx:afterSettle", handle);
+}
+
+/** Whether a key press belongs to a field, a button of a dialog's text, or the console rather than to the page. */
+export function isTyping(target) {
+  return target instanceof Element && target.closest("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable], #console") !== null;
+}
+
+/** Moves focus by step through the elements, wrapping at the ends. */
+export function moveFocus(elements, step) {
+  if (elements.length === 0) return;
+  const at = elements.indexOf(document.activeElement);
+  const next = at < 0 ? (step > 0 ? 0 : elements.length - 1) : (at + step + elements.length) % elements.length;
+  elements[next].focus();
+}

@@ -1,0 +1,40 @@
+// Forms that grow: repeated rows (disks, NICs), and parts that belong to one choice.
+import { on, onContent } from "./dom.js";
+
+on("click", "[data-row-add]", (event, button) => {
+  event.preventDefault(); // without scripts the same button asks the server for a row
+  const part = button.closest("fieldset, form");
+  const template = part.querySelector("template[data-row-template]");
+  const rows = part.querySelector("[data-rows]");
+  let index = rows.childElementCount;
+  while (rows.querySelector(`[data-row="${index}"]`)) index++;
+  const holder = document.createElement("template");
+  holder.innerHTML = template.innerHTML.replaceAll("__i__", String(index));
+  const row = holder.content.firstElementChild;
+  row.dataset.row = String(index);
+  rows.append(row);
+  row.querySelector("input, select")?.focus();
+  showParts();
+});
+
+on("click", "[data-row-remove]", (event, button) => {
+  event.preventDefault();
+  const row = button.closest("[data-rows] > *");
+  const next = (row.nextElementSibling ?? row.previousElementSibling)?.querySelector("input, select");
+  (next ?? row.closest("fieldset, form").querySelector("[data-row-add]"))?.focus();
+  row.remove();
+});
+
+function showParts() {
+  for (const part of document.querySelectorAll("[data-show-when]")) {
+    const [name, values] = part.dataset.showWhen.split("=");
+    const scope = part.closest("[data-rows] > *") ?? part.closest("form");
+    const field = scope?.querySelector(`[name="${CSS.escape(name)}"]:is(select, :checked, [type=hidden])`);
+    const shown = values.split("|").includes(field?.value ?? "");
+    part.hidden = !shown;
+    for (const input of part.querySelectorAll("input, select, textarea")) input.disabled = !shown;
+  }
+}
+
+document.addEventListener("change", showParts);
+onContent(showParts);

@@ -1,0 +1,63 @@
+// The shared worker: one stream for all tabs. A browser opens six connections to a host over plain HTTP,
+// and a stream holds one for good; a worker also needs no secure context and is not slowed down like a hidden tab.
+import { Stream } from "./stream.js";
+
+const ROLL_CALL = 60_000; // ms; a tab that has not answered the last call is gone (there is no event for that)
+const MEMORY = 300_000; // ms for which pokes are remembered for tabs that still load
+
+const tabs = new Map(); // port -> {keys: Set, answered: boolean}, the tab that spoke last at the end
+const pokedAt = new Map(); // key, or "" for all -> when, ms
+let state = "";
+
+const stream = new Stream(
+  (keys) => {
+    for (const key of keys ?? [""]) pokedAt.set(key, Date.now());
+    for (const [port, tab] of tabs) {
+      if (keys === null || keys.some((key) => tab.keys.has(key))) port.postMessage({ poke: keys });
+    }
+  },
+  (now) => {
+    state = now;
+    for (const port of tabs.keys()) port.postMessage({ state });
+  },
+);
+
+const follow = () => stream.follow([...tabs.values()].reverse().flatMap((tab) => [...tab.keys]));
+
+self.onconnect = ({ ports: [port] }) => {
+  port.onmessage = ({ data }) => {
+    if (data.here) {
+      const tab = tabs.get(port);
+      if (tab) tab.answered = true;
+      return;
+    }
+    tabs.delete(port);
+    if (data.keys) {
+      tabs.set(port, { keys: new Set(data.keys), answered: true });
+      catchUp(port, data);
+      if (state === "live" || state === "lost") port.postMessage({ state });
+    }
+    follow();
+  };
+};
+
+// A tab's content may be older than its first word here: it gets the pokes that came in between.
+// Keys that no stream covers yet need none, they are poked when one does.
+function catchUp(port, { keys, age }) {
+  const since = Date.now() - age;
+  const missed = (key) => stream.covers(key) && Math.max(pokedAt.get(key) ?? 0, pokedAt.get("") ?? 0) >= since;
+  const poke = keys.filter(missed);
+  if (poke.length > 0) port.postMessage({ poke });
+}
+
+setInterval(() => {
+  for (const [key, at] of pokedAt) {
+    if (at < Date.now() - MEMORY) pokedAt.delete(key);
+  }
+  for (const [port, tab] of tabs) {
+    if (!tab.answered) tabs.delete(port);
+    tab.answered = false;
+    port.postMessage({ rollCall: true });
+  }
+  follow();
+}, ROLL_CALL);

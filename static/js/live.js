@@ -1,0 +1,118 @@
+// Live pages: tells the stream which keys this page shows, and pokes the elements that show a changed one.
+// A poke carries no data: the element's own hx-get fetches the truth.
+import { onContent } from "./dom.js";
+import { showBar, hideBar } from "./bar.js";
+import { Stream } from "./stream.js";
+
+const MIN_GAP = 250; // ms between two refreshes of one element
+const LATER_AGE = 20_000; // ms; what htmx brings later is no older than its longest request
+const PATIENCE = 5_000; // ms without a stream before the page says so
+
+const shown = () => [...document.querySelectorAll("[data-live]")]
+  .filter((element) => !element.matches(".gone") && !element.closest('[aria-expanded="false"]'));
+const keysOf = (element) => element.dataset.live.split(/\s+/).filter(Boolean);
+
+function poked(keys) {
+  const changed = keys && new Set(keys);
+  for (const element of shown()) {
+    if (!changed || keysOf(element).some((key) => changed.has(key))) refresh(element);
+  }
+}
+
+const refreshes = new WeakMap(); // element -> {last, timer}
+
+// At once where the last refresh is long ago, else when the gap is over: the last poke is never lost.
+function refresh(element) {
+  const turn = refreshes.get(element) ?? { last: -MIN_GAP, timer: 0 };
+  refreshes.set(element, turn);
+  if (turn.timer) return;
+  turn.timer = setTimeout(() => {
+    turn.timer = 0;
+    turn.last = performance.now();
+    element.dispatchEvent(new CustomEvent("poke"));
+  }, Math.max(0, turn.last + MIN_GAP - performance.now()));
+}
+
+let patience = 0;
+
+function reported(state) {
+  clearTimeout(patience);
+  if (state === "live") {
+    hideBar("lost");
+    hideBar("signed-out");
+  } else if (state === "signed-out") {
+    showBar("signed-out");
+  } else {
+    patience = setTimeout(() => showBar("lost"), PATIENCE);
+  }
+}
+
+// How old, at most, what the page shows can be when it first asks for its keys, ms.
+let contentAge = () => {
+  contentAge = () => LATER_AGE;
+  return performance.now();
+};
+
+/** The stream shared by all tabs of this user: {follow(keys), leave()}. */
+function sharedStream() {
+  const user = document.documentElement.dataset.user ?? "";
+  const worker = new SharedWorker(new URL("./live-worker.js", import.meta.url), { type: "module", name: `quantix ${user}` });
+  worker.port.onmessage = ({ data }) => {
+    if (data.rollCall) worker.port.postMessage({ here: true });
+    else if (data.state) reported(data.state);
+    else poked(data.poke);
+  };
+  return {
+    follow: (keys) => worker.port.postMessage({ keys, age: contentAge() }),
+    leave: () => worker.port.postMessage({ bye: true }),
+  };
+}
+
+/** A stream of this tab alone, closed while the tab is hidden. */
+function ownStream() {
+  const stream = new Stream(poked, reported);
+  let wanted = [];
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) stream.stop();
+    else stream.follow(wanted);
+  });
+  return {
+    follow: (keys) => {
+      wanted = keys;
+      if (!document.hidden) stream.follow(keys);
+    },
+    leave: () => stream.stop(),
+  };
+}
+
+const source = typeof SharedWorker === "function" ? sharedStream() : ownStream();
+let followed = "";
+
+function follow() {
+  const keys = [...new Set(shown().flatMap(keysOf))];
+  if (keys.join(" ") === followed) return;
+  followed = keys.join(" ");
+  source.follow(keys);
+}
+
+onContent(follow);
+document.addEventListener("quantix:tree", follow);
+addEventListener("pagehide", () => source.leave());
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return; // back from the browser's page cache: all of it is old
+  followed = "";
+  follow();
+  poked(null);
+});
+
+// How a refresh of a live element went, shown on the element instead of as a toast.
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.target.matches("[data-live].gone")) event.preventDefault();
+});
+document.addEventListener("htmx:afterRequest", ({ target, detail }) => {
+  if (!target.matches("[data-live]")) return;
+  const status = detail.xhr?.status ?? 0;
+  target.classList.toggle("gone", status === 404);
+  target.classList.toggle("late", !detail.successful && status !== 404);
+  if (status === 404) follow();
+});

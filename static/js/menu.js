@@ -1,0 +1,65 @@
+// Menus (<details class="menu">): placed beside their button whatever clips it, closed by Escape or a click elsewhere.
+import { moveFocus, on } from "./dom.js";
+
+const GAP = 4, EDGE = 8; // px
+
+/** Fixes a list to the screen beside the box {left, right, top, bottom}, above it where below is too little room. */
+export function place(list, box, alignRight = false) {
+  list.classList.add("placed");
+  list.style.left = list.style.top = "0"; // or the room at its old place would limit the width
+  const { width, height } = list.getBoundingClientRect();
+  const left = alignRight ? box.right - width : box.left;
+  const below = box.bottom + GAP + height <= innerHeight - EDGE || box.top < innerHeight / 2;
+  list.style.left = `${Math.max(EDGE, Math.min(left, innerWidth - width - EDGE))}px`;
+  list.style.top = `${Math.max(EDGE, below ? Math.min(box.bottom + GAP, innerHeight - height - EDGE) : box.top - GAP - height)}px`;
+}
+
+/** What arrow keys reach in a menu. */
+const items = (list) => [...list.querySelectorAll("a, button, input, summary")].filter((item) => item.offsetParent !== null);
+
+const opened = () => [...document.querySelectorAll("details.menu[open]")];
+const closeAll = (except) => opened().forEach((menu) => { if (menu !== except && !menu.contains(except)) menu.open = false; });
+
+document.addEventListener("toggle", ({ target }) => {
+  if (!(target instanceof Element) || !target.matches("details.menu") || !target.open) return;
+  closeAll(target);
+  const list = target.querySelector(":scope > .menu-list");
+  if (list) place(list, target.querySelector("summary").getBoundingClientRect(), list.matches(".right"));
+}, { capture: true });
+
+document.addEventListener("click", ({ target }) => {
+  closeAll(target.closest?.("details.menu"));
+  const item = target.closest?.(".menu-item");
+  if (item && !item.matches('[aria-disabled="true"], label')) closeAll(null);
+});
+document.addEventListener("focusin", ({ target }) => closeAll(target.closest("details.menu")));
+addEventListener("resize", () => closeAll(null));
+document.addEventListener("scroll", ({ target }) => {
+  if (!(target instanceof Element) || !target.closest(".menu-list")) closeAll(null);
+}, { capture: true, passive: true });
+
+on("keydown", "details.menu", (event, menu) => {
+  const list = menu.querySelector(":scope > .menu-list");
+  if (event.key === "Escape" && menu.open) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+    event.preventDefault(); // a dialog around it stays open
+  } else if (event.key === "ArrowDown" && !menu.open && event.target.matches("summary")) {
+    menu.open = true;
+    event.preventDefault();
+    requestAnimationFrame(() => items(list)[0]?.focus());
+  } else if (list && menu.open) {
+    arrows(event, list);
+  }
+});
+
+/** Arrow keys, Home and End inside a list of items. */
+export function arrows(event, list) {
+  const all = items(list);
+  if (event.key === "ArrowDown") moveFocus(all, 1);
+  else if (event.key === "ArrowUp") moveFocus(all, -1);
+  else if (event.key === "Home") all[0]?.focus();
+  else if (event.key === "End") all.at(-1)?.focus();
+  else return;
+  event.preventDefault();
+}

@@ -1,0 +1,106 @@
+// One stream of pokes for a changing set of keys. Used by the shared worker, and by a page where there is none.
+import { events, Refused } from "./sse.js";
+
+const OPEN_DELAY = 300; // ms; several tabs that load together cause one stream
+const SILENCE = 60_000; // ms; the server pings each 25 s
+const FIRST_RETRY = 1_000, LAST_RETRY = 30_000;
+const MOST_KEYS = 170; // keeps the URL below the 8 KB that proxies take
+
+export class Stream {
+  #poke; #report;
+  #keys = [];
+  #followed = new Set(); // keys that the open stream covers; empty when none is open
+  #open = null; #opening = null; // AbortControllers
+  #timer = 0; #failures = 0;
+
+  /** poke(keys, or null for all) after a change; report("live" | "lost" | "signed-out") when the connection changes. */
+  constructor(poke, report) {
+    this.#poke = poke;
+    this.#report = report;
+  }
+
+  /** Follows these keys from now on, the first ones where there are too many. */
+  follow(keys) {
+    this.#keys = [...new Set(keys)].slice(0, MOST_KEYS);
+    if (this.#keys.length === 0) return this.stop();
+    if (this.#open && this.#keys.every((key) => this.#followed.has(key))) return;
+    this.#schedule(OPEN_DELAY);
+  }
+
+  /** Whether a change of this key is being heard of now. */
+  covers(key) {
+    return this.#followed.has(key);
+  }
+
+  stop() {
+    clearTimeout(this.#timer);
+    this.#opening?.abort();
+    this.#open?.abort();
+    this.#open = this.#opening = null;
+    this.#followed = new Set();
+  }
+
+  #schedule(delay) {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#connect(), delay);
+  }
+
+  // The old stream is held until the new one is accepted: no poke falls between them.
+  async #connect() {
+    const keys = this.#keys, control = new AbortController();
+    this.#opening?.abort();
+    this.#opening = control;
+    let silence = 0;
+    const alive = () => {
+      clearTimeout(silence);
+      silence = setTimeout(() => control.abort(), SILENCE);
+    };
+    let failure = null;
+    try {
+      alive();
+      for await (const sign of events(address(keys), control.signal)) {
+        alive();
+        if (sign === "open") this.#adopt(control, keys);
+        else if (sign.event) this.#poke(sign.event === "resync" ? null : [sign.event]);
+      }
+    } catch (error) {
+      failure = error;
+    } finally {
+      clearTimeout(silence);
+    }
+    if (control === this.#open || control === this.#opening) this.#lose(control, failure);
+  }
+
+  // What changed before the stream covered a key is unknown, so keys that are new to it count as poked.
+  #adopt(control, keys) {
+    const fresh = keys.filter((key) => !this.#followed.has(key));
+    this.#open?.abort();
+    this.#open = control;
+    this.#opening = null;
+    this.#followed = new Set(keys);
+    this.#failures = 0;
+    this.#report("live");
+    if (fresh.length > 0) this.#poke(fresh);
+  }
+
+  #lose(control, failure) {
+    if (control === this.#open) {
+      this.#open = null;
+      this.#followed = new Set();
+    } else {
+      this.#opening = null;
+    }
+    if (failure instanceof Refused && failure.status === 401) {
+      this.stop();
+      this.#report("signed-out");
+      return;
+    }
+    if (!this.#open) this.#report("lost");
+    const delay = Math.min(LAST_RETRY, FIRST_RETRY * 2 ** this.#failures++);
+    this.#schedule(delay * (0.5 + Math.random() / 2));
+  }
+}
+
+function address(keys) {
+  return "/events?" + keys.map((key) => "key=" + encodeURIComponent(key).replaceAll("%3A", ":")).join("&");
+}

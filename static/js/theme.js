@@ -1,0 +1,11 @@
+// A classic script in <head>: it sets theme and dock before the first paint, so that nothing flashes.
+(() => {
+  const root = document.documentElement;
+  let theme = null, dock = null;
+  try {
+    theme = localStorage.getItem("quantix.theme");
+    dock = localStorage.getItem("quantix.dock");
+  } catch { /* storage is switched off: the system's theme, and an open dock */ }
+  if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+  if (dock === "closed" && innerWidth > 900) root.dataset.dock = "closed";
+})();

@@ -1,0 +1,65 @@
+// Toasts: short answers to what the user did. Good news leaves by itself, bad news waits to be read.
+import { on } from "./dom.js";
+import { showBar } from "./bar.js";
+
+const MOST = 4, STAY = 6_000;
+const kinds = ["ok", "warn", "bad", "info"];
+
+/** Shows a sentence; kind is ok, warn, bad or info. */
+export function toast(kind, text) {
+  const tray = document.getElementById("toasts");
+  if (!tray || !text) return;
+  const item = document.createElement("div");
+  item.className = `toast ${kinds.includes(kind) ? kind : "info"}`;
+  const words = document.createElement("p");
+  words.textContent = text;
+  const close = document.createElement("button");
+  close.type = "button";
+  close.className = "icon-btn";
+  close.dataset.closeToast = "";
+  close.setAttribute("aria-label", "Close this message");
+  close.textContent = "×";
+  item.append(words, close);
+  raise(tray);
+  tray.append(item);
+  while (tray.childElementCount > MOST) tray.firstElementChild.remove();
+  if (kind === "ok" || kind === "info") setTimeout(() => item.remove(), STAY);
+}
+
+// As a popover shown last, the tray lies above an open dialog.
+function raise(tray) {
+  if (!tray.showPopover) return;
+  tray.popover = "manual";
+  if (tray.matches(":popover-open")) tray.hidePopover();
+  tray.showPopover();
+}
+
+/** The server's sentence about a refusal: its header, else the problem's detail, else a general one. */
+export function sentence(status, header, body) {
+  if (header) {
+    try { return decodeURIComponent(header); } catch { return header; }
+  }
+  try {
+    const problem = JSON.parse(body);
+    if (problem.detail || problem.title) return problem.detail || problem.title;
+  } catch { /* not a problem+json answer */ }
+  if (status === 404) return "This no longer exists, or you may not see it. Reload the page.";
+  if (status === 429) return "Too many requests. Wait a moment and try again.";
+  return `The portal could not do this (status ${status}). Try again; if it stays, ask an administrator.`;
+}
+
+on("click", "[data-close-toast]", (_, button) => button.closest(".toast").remove());
+document.addEventListener("toast", ({ detail }) => toast(detail.kind, detail.text));
+
+const isBackground = (element) => element.matches("[data-live]");
+
+document.addEventListener("htmx:responseError", ({ target, detail: { xhr } }) => {
+  if (xhr.status === 401) return showBar("signed-out");
+  if (!isBackground(target)) toast("bad", sentence(xhr.status, xhr.getResponseHeader("X-Quantix-Message"), xhr.responseText));
+});
+document.addEventListener("htmx:sendError", ({ target }) => {
+  if (!isBackground(target)) toast("bad", "The portal cannot be reached. Check the network and try again.");
+});
+document.addEventListener("htmx:timeout", ({ target }) => {
+  if (!isBackground(target)) toast("bad", "The portal did not answer in time. Look at the tasks before you try again.");
+});

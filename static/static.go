@@ -1,0 +1,83 @@
+// Package static holds what browsers load: style sheet, scripts, icons, vendored libraries.
+//
+// Every file lies under one hash of the whole tree (/static/<hash>/js/app.js), so that relative imports
+// between ES modules stay inside one version and everything may be cached for ever.
+package static
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+)
+
+// Prefix is the URL path under which Handler must be mounted, without stripping it.
+const Prefix = "/static/"
+
+//go:embed app.css icons.svg mark.svg js vendor
+var files embed.FS
+
+var (
+	assets = load(files)
+	base   = Prefix + treeHash(assets) + "/"
+	icons  = symbols(assets["icons.svg"].plain)
+)
+
+// Path gives the URL of an asset, such as "app.css" or "vendor/novnc/core/rfb.js".
+// It panics when there is no such file: the name is a constant in a template, and a test renders that template.
+func Path(name string) string {
+	if _, ok := assets[name]; !ok {
+		panic(fmt.Sprintf("static: there is no file %q", name))
+	}
+	return base + name
+}
+
+// Sprite gives the URL for the href of an SVG <use> element, such as "/static/<hash>/icons.svg#server".
+// It panics when vendor.json lists no such icon.
+func Sprite(icon string) string {
+	if !icons[icon] {
+		panic(fmt.Sprintf("static: there is no icon %q; add it to vendor.json and run the vendor task", icon))
+	}
+	return base + "icons.svg#" + icon
+}
+
+func load(tree fs.FS) map[string]*asset {
+	found := map[string]*asset{}
+	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		found[name] = newAsset(name, content)
+		return nil
+	})
+	if err != nil {
+		panic(fmt.Sprintf("static: read the embedded files: %v", err))
+	}
+	return found
+}
+
+func treeHash(assets map[string]*asset) string {
+	sum := sha256.New()
+	for _, name := range sortedNames(assets) {
+		fmt.Fprintf(sum, "%s %d\n", name, len(assets[name].plain))
+		sum.Write(assets[name].plain)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:12]
+}
+
+var symbolID = regexp.MustCompile(`<symbol id="([^"]+)"`)
+
+func symbols(sprite []byte) map[string]bool {
+	ids := map[string]bool{}
+	for _, match := range symbolID.FindAllStringSubmatch(string(sprite), -1) {
+		ids[strings.TrimSpace(match[1])] = true
+	}
+	return ids
+}

@@ -1,0 +1,201 @@
+package static_test
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"quantix/static"
+)
+
+func get(t *testing.T, url string, header ...string) *http.Response {
+	t.Helper()
+	request := httptest.NewRequest(http.MethodGet, url, nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	recorder := httptest.NewRecorder()
+	static.Handler().ServeHTTP(recorder, request)
+	return recorder.Result()
+}
+
+func body(t *testing.T, r io.Reader) string {
+	t.Helper()
+	content, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestAssetsAreImmutableAndTyped(t *testing.T) {
+	t.Parallel()
+	for name, contentType := range map[string]string{
+		"app.css":                          "text/css; charset=utf-8",
+		"js/app.js":                        "text/javascript; charset=utf-8",
+		"icons.svg":                        "image/svg+xml",
+		"vendor/novnc/core/rfb.js":         "text/javascript; charset=utf-8",
+		"vendor/htmx/htmx.min.js":          "text/javascript; charset=utf-8",
+		"vendor/novnc/LICENSE.txt":         "text/plain; charset=utf-8",
+		"vendor/idiomorph/LICENSE":         "text/plain; charset=utf-8",
+		"vendor/novnc/vendor/pako/LICENSE": "text/plain; charset=utf-8",
+	} {
+		response := get(t, static.Path(name))
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d", name, response.StatusCode)
+		}
+		if got := response.Header.Get("Content-Type"); got != contentType {
+			t.Errorf("%s: content type %q, want %q", name, got, contentType)
+		}
+		if got := response.Header.Get("Cache-Control"); got != "public, max-age=31536000, immutable" {
+			t.Errorf("%s: Cache-Control %q", name, got)
+		}
+	}
+}
+
+func TestGzipIsSentOnlyWhereItIsTaken(t *testing.T) {
+	t.Parallel()
+	plain := body(t, get(t, static.Path("app.css")).Body)
+	for accepted, want := range map[string]string{
+		"gzip": "gzip", "br, gzip;q=0.8": "gzip", "": "", "identity": "", "gzip;q=0": "", "br": "",
+	} {
+		response := get(t, static.Path("app.css"), "Accept-Encoding", accepted)
+		if got := response.Header.Get("Content-Encoding"); got != want {
+			t.Errorf("Accept-Encoding %q: got encoding %q, want %q", accepted, got, want)
+			continue
+		}
+		if want == "" {
+			continue
+		}
+		unzipped, err := gzip.NewReader(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body(t, unzipped) != plain {
+			t.Errorf("Accept-Encoding %q: the unzipped file differs", accepted)
+		}
+	}
+}
+
+func TestOtherVersionsFoldersAndMethodsAreRefused(t *testing.T) {
+	t.Parallel()
+	tree := strings.TrimSuffix(static.Path("app.css"), "app.css")
+	for _, url := range []string{"/static/0123456789ab/app.css", "/static/app.css", "/static/", tree, tree + "js/", tree + "js", tree + "static.go", tree + "js/../app.css", tree + "vendor.json"} {
+		response := get(t, url)
+		if response.StatusCode != http.StatusNotFound || response.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: status %d, Cache-Control %q; want 404 and no-store", url, response.StatusCode, response.Header.Get("Cache-Control"))
+		}
+	}
+	recorder := httptest.NewRecorder()
+	static.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, static.Path("app.css"), nil))
+	if recorder.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: status %d, want 405", recorder.Code)
+	}
+}
+
+func TestHeadHasNoBody(t *testing.T) {
+	t.Parallel()
+	recorder := httptest.NewRecorder()
+	static.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodHead, static.Path("app.css"), nil))
+	if recorder.Body.Len() != 0 || recorder.Header().Get("Content-Length") == "0" {
+		t.Errorf("HEAD: %d bytes of body, Content-Length %s", recorder.Body.Len(), recorder.Header().Get("Content-Length"))
+	}
+}
+
+func TestUnknownNamesPanic(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(){
+		"path":   func() { static.Path("nothing.css") },
+		"sprite": func() { static.Sprite("no-such-icon") },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: an unknown name did not panic", name)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
+func TestSpriteHoldsEveryListedIcon(t *testing.T) {
+	t.Parallel()
+	var list struct {
+		Packages []struct{ Icons []string }
+	}
+	text, err := os.ReadFile("vendor.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	icons := []string{"quantix"}
+	for _, p := range list.Packages {
+		icons = append(icons, p.Icons...)
+	}
+	for _, icon := range icons {
+		if !strings.HasSuffix(static.Sprite(icon), "icons.svg#"+icon) {
+			t.Errorf("%s: %s", icon, static.Sprite(icon))
+		}
+	}
+}
+
+var importPath = regexp.MustCompile(`(?m)^(?:import|export)\b[^"'\n]*["'](\.[^"']+)["']|new URL\("(\./[^"]+)"`)
+
+// A module that imports a missing file leaves a page without any script, and only a browser would notice.
+func TestEveryImportedModuleExists(t *testing.T) {
+	t.Parallel()
+	imports := 0
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".js") || strings.HasPrefix(name, "internal/") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, match := range importPath.FindAllStringSubmatch(string(text), -1) {
+			imports++
+			static.Path(path.Join(path.Dir(name), match[1]+match[2]))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if imports < 80 {
+		t.Errorf("saw only %d imports: the search for them is broken", imports)
+	}
+}
+
+// The budget is 70 KB for the whole first page; its HTML takes part of it.
+func TestFirstPageStaysLight(t *testing.T) {
+	t.Parallel()
+	const most = 60 << 10
+	names := []string{"app.css", "icons.svg", "js/theme.js", "js/app.js", "js/live-worker.js", "js/stream.js", "js/sse.js", "js/dom.js", "js/store.js", "js/bar.js", "vendor/htmx/htmx.min.js", "vendor/idiomorph/idiomorph-ext.min.js"}
+	entry, err := os.ReadFile("js/app.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range importPath.FindAllStringSubmatch(string(entry), -1) {
+		names = append(names, path.Join("js", match[1]))
+	}
+	total := 0
+	for _, name := range names {
+		total += len(body(t, get(t, static.Path(name), "Accept-Encoding", "gzip").Body))
+	}
+	t.Logf("%d files, %d bytes compressed", len(names), total)
+	if total > most {
+		t.Errorf("the first page loads %d bytes of assets compressed; at most %d", total, most)
+	}
+}
