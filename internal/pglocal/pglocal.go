@@ -68,3 +68,6 @@ func databaseURL(socketDir, database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User(userName), Path: "/" + database, RawQuery: query.Encode()}
 	return u.String()
 }
+
+// Adopted reports whether the server ran already when Start found it: it belongs to whoever started it.
+func (s *Server) Adopted() bool { return s.exited == nil }

@@ -1,0 +1,108 @@
+// Package hvtest is the one conformance suite that every agent.Hypervisor must pass: what the methods of the interface
+// mean, as tests. A backend's own test fills a Harness for its host and calls Run.
+package hvtest
+
+import (
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// Harness gives the suite one host to work on, and the hands that reach it past the backend under test.
+// What the functions make, they remove again by t.Cleanup. A nil function skips the tests that need it; only those
+// marked optional may be nil.
+type Harness struct {
+	// Open opens the backend. Every call opens the same host anew, as a restarted agent does. The suite closes it.
+	Open func(t *testing.T) agent.Hypervisor
+
+	// PoolPath returns a new absolute path at which a directory pool can be made. The directory need not exist.
+	PoolPath func(t *testing.T) string
+
+	// FailingPool returns a pool that cannot be started on this host, and a part of the words that the host says about it.
+	FailingPool func(t *testing.T) (spec fleet.PoolSpec, words string)
+
+	// AddImage puts a volume into a pool that the suite has applied, as a person does who copies a file there.
+	AddImage func(t *testing.T, pool fleet.Pool, image Image)
+
+	// Foreign makes and starts a domain without Quantix metadata under that name.
+	Foreign func(t *testing.T, name string) fleet.VMID
+
+	// Power looks at a domain past the backend; fleet.Absent where there is none.
+	Power func(t *testing.T, id fleet.VMID) fleet.Power
+
+	// PowerOff forces a domain off past the backend, as virsh destroy does.
+	PowerOff func(t *testing.T, id fleet.VMID)
+
+	// Network is the name of a libvirt network of the host that is active.
+	Network string
+
+	// Unplug makes the hypervisor unreachable while its guests run on; plug brings it back. Both return when it is done.
+	Unplug func(t *testing.T) (plug func())
+
+	// Freeze makes the hypervisor accept calls without ever answering them, until thaw. Optional.
+	Freeze func(t *testing.T) (thaw func())
+}
+
+// ImageKind says what an Image is made of.
+type ImageKind string
+
+const (
+	Qcow2        ImageKind = "qcow2"         // self-contained
+	Raw          ImageKind = "raw"           // any bytes
+	Qcow2Backing ImageKind = "qcow2-backing" // names a backing file: must be refused
+	Qcow2Data    ImageKind = "qcow2-data"    // keeps its data in another file: must be refused
+)
+
+// Image is a volume that disks are cloned from.
+type Image struct {
+	Name      string // of the volume
+	Kind      ImageKind
+	SizeBytes int64 // as a guest sees it
+}
+
+// Run holds a backend to the meaning of agent.Hypervisor.
+func Run(t *testing.T, h Harness) {
+	t.Run("behaviour", func(t *testing.T) {
+		for _, c := range []struct {
+			name string
+			test func(*testing.T, *host)
+		}{
+			{"a new VM is defined and stopped", testCreate},
+			{"applying twice changes nothing", testApplyTwice},
+			{"an absent VM is absent", testAbsent},
+			{"power orders do what they say, and nothing the second time", testPower},
+			{"orders to a stopped guest say that it is not running", testNotRunning},
+			{"edits of a stopped VM apply at once", testEditStopped},
+			{"edits of a running VM wait for its next boot", testNextBoot},
+			{"a stopped VM is renamed", testRename},
+			{"a running VM is renamed at its next boot", testRenameRunning},
+			{"deleting a VM leaves its disks unless told", testDelete},
+			{"disks are cloned from images", testClone},
+			{"images that refer to other files are refused", testUnsafeImages},
+			{"a disk in use by another VM is refused", testDiskInUse},
+			{"found domains are shown and never touched", testFound},
+			{"a pool is applied, reported and released", testPool},
+			{"a pool in use is not released", testPoolInUse},
+			{"a pool of that name with another source is refused", testPoolClash},
+			{"a failing pool speaks the host's own words", testFailingPool},
+			{"networks are listed", testNetworks},
+			{"the console speaks VNC", testConsole},
+			{"changes wake up", testChanges},
+			{"running guests are metered", testMeters},
+			{"a state in which nothing changed is equal", testSteady},
+			{"a reopened backend sees the same host", testReopen},
+			{"a context that has ended is honoured", testDeadline},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				c.test(t, open(t, h))
+			})
+		}
+	})
+	// These take the hypervisor away from everybody, so they run alone.
+	t.Run("the hypervisor goes away and returns", func(t *testing.T) { testUnplug(t, open(t, h)) })
+	if h.Freeze != nil {
+		t.Run("a hypervisor that does not answer", func(t *testing.T) { testFreeze(t, open(t, h)) })
+	}
+}

@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Hypervisor is what an agent needs of the machine it runs on. agent/libvirt and agent/mock implement it, and
+// agent/hvtest holds both to one meaning. Every method honours ctx: past its deadline it returns, whatever hangs below.
+// Errors of the hypervisor keep its own words (fmt's %w or text): they are shown to people.
+//
+// Methods that change something look first and may be called again: a second call with the same input changes nothing.
+type Hypervisor interface {
+	// Snapshot is the full state. A part that cannot be read is reported as such (a pool as stalled), never left out.
+	// pools are those assigned to this host: only their volumes are listed; other pools go to HostStatus.OtherPools.
+	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators and .Firmwares.
+	// VMStatus.Error/ErrorOf are the caller's too.
+	Snapshot(ctx context.Context, pools []fleet.Pool) (wire.State, error)
+
+	// Meters reads the load of all running VMs that carry Quantix metadata.
+	Meters(ctx context.Context) ([]wire.Meter, error)
+
+	// Changes delivers a wake-up (no data) when something may have changed. The channel has room for one. It lives until ctx ends;
+	// a lost connection to the hypervisor and its return are wake-ups as well.
+	Changes(ctx context.Context) <-chan struct{}
+
+	// VM is the status of one domain; Power is fleet.Absent where there is none. generation is the stamp in its metadata.
+	VM(ctx context.Context, id fleet.VMID) (status fleet.VMStatus, generation int64, err error)
+
+	// ApplyVM creates missing disks and makes the persistent definition equal to the spec, stamped with id and generation.
+	// It never starts or stops the guest. What a running guest gets only at its next start shows in VMStatus.NextBoot.
+	// It refuses to touch a domain of that UUID or name that carries no Quantix metadata (unless the UUID is the VM's and metadata is its own).
+	ApplyVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, progress Progress) error
+
+	StartVM(ctx context.Context, id fleet.VMID) error    // running already: nothing
+	ShutdownVM(ctx context.Context, id fleet.VMID) error // asks the guest and returns; off already: nothing
+	StopVM(ctx context.Context, id fleet.VMID) error     // force off; off already: nothing
+	RebootVM(ctx context.Context, id fleet.VMID) error   // asks the guest
+	ResetVM(ctx context.Context, id fleet.VMID) error
+	PauseVM(ctx context.Context, id fleet.VMID) error  // paused already: nothing
+	ResumeVM(ctx context.Context, id fleet.VMID) error // running already: nothing
+
+	// DeleteVM forces the guest off and undefines it with its NVRAM; with disks, it deletes the volumes that spec names
+	// (never an image or ISO). A domain that is gone already is success.
+	DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error
+
+	// ApplyPool defines, builds (directory made if missing), starts and autostarts the pool, and refreshes it.
+	// A libvirt pool of that name with another source is refused.
+	ApplyPool(ctx context.Context, pool fleet.Pool) error
+	// ReleasePool stops and undefines the pool and keeps its data. It refuses while a domain on this host uses its volumes.
+	ReleasePool(ctx context.Context, pool fleet.Pool) error
+
+	// Console dials the VM's local VNC endpoint.
+	Console(ctx context.Context, id fleet.VMID) (net.Conn, error)
+
+	// Close ends all connections.
+	Close() error
+}
+
+// Progress is told how far a long step is: percent 0…100 and what is being done. It never blocks.
+type Progress func(percent int, note string)
+
+// ErrNotRunning is returned by Console, RebootVM and ResetVM for a guest that is not running.
+var ErrNotRunning = errors.New("the VM is not running")

@@ -1,0 +1,138 @@
+package libvirt
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	capsAge = time.Hour
+	// The first question makes libvirtd start each QEMU it knows and ask that in turn, which takes seconds.
+	capsPatience = 5 * time.Second
+	capsForVM    = time.Minute
+)
+
+// capabilities is what guests this host can run.
+type capabilities struct {
+	arch     string
+	kinds    []kind // best first
+	firmware []fleet.Firmware
+}
+
+// kind is one way to run guests.
+type kind struct {
+	accelerator string // "kvm" or "qemu"
+	machine     string // "q35" or "pc"
+	cpuModes    []string
+}
+
+// abilities is what Snapshot tells of the capabilities; empty until libvirtd has found them out.
+func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
+	var inv fleet.Inventory
+	s := b.caps.read(ctx, capsAge, capsPatience, b.readCapabilities)
+	for _, k := range s.value.kinds {
+		inv.Accelerators = append(inv.Accelerators, k.accelerator)
+	}
+	inv.Firmwares = s.value.firmware
+	return inv
+}
+
+func (b *Backend) readCapabilities() (capabilities, error) {
+	c, err := dial(b.life, b.socket)
+	if err != nil {
+		return capabilities{}, err
+	}
+	defer c.hangUp()
+	return call(b.life, c, askCapabilities)
+}
+
+func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
+	text, err := l.ConnectGetCapabilities()
+	if err != nil {
+		return capabilities{}, err
+	}
+	var host libvirtxml.Caps
+	if err := host.Unmarshal(text); err != nil {
+		return capabilities{}, err
+	}
+	caps := capabilities{arch: host.Host.CPU.Arch}
+	for _, accelerator := range accelerators(host, caps.arch) {
+		for _, machine := range []string{"q35", "pc"} {
+			// libvirt answers with an error where it cannot run such guests.
+			text, err := l.ConnectGetDomainCapabilities(nil, golibvirt.OptString{caps.arch}, golibvirt.OptString{machine}, golibvirt.OptString{accelerator}, 0)
+			if err != nil && !answered(err) {
+				return capabilities{}, err
+			}
+			var x libvirtxml.DomainCaps
+			if err != nil || x.Unmarshal(text) != nil || x.Domain != accelerator {
+				continue
+			}
+			caps.kinds = append(caps.kinds, kind{accelerator: accelerator, machine: machine, cpuModes: cpuModes(x)})
+			if caps.firmware == nil {
+				caps.firmware = firmwares(x)
+			}
+			break
+		}
+	}
+	return caps, nil
+}
+
+// accelerators are what the host lists for guests of its own architecture, best first.
+func accelerators(host libvirtxml.Caps, arch string) []string {
+	var out []string
+	for _, want := range []string{"kvm", "qemu"} {
+		for _, g := range host.Guests {
+			if g.Arch.Name == arch && slices.ContainsFunc(g.Arch.Domains, func(d libvirtxml.CapsGuestDomain) bool { return d.Type == want }) {
+				out = append(out, want)
+				break
+			}
+		}
+	}
+	return out
+}
+
+func cpuModes(x libvirtxml.DomainCaps) []string {
+	var out []string
+	if x.CPU == nil {
+		return nil
+	}
+	for _, m := range x.CPU.Modes {
+		if m.Supported == "yes" {
+			out = append(out, m.Name)
+		}
+	}
+	return out
+}
+
+func firmwares(x libvirtxml.DomainCaps) []fleet.Firmware {
+	out := []fleet.Firmware{fleet.BIOS}
+	if x.OS == nil {
+		return out
+	}
+	for _, e := range x.OS.Enums {
+		if e.Name == "firmware" && slices.Contains(e.Values, "efi") {
+			out = append(out, fleet.UEFI)
+		}
+	}
+	return out
+}
+
+// cpu is the CPU that guests of this kind get: with KVM what the host has, else all that emulation offers.
+func (k kind) cpu() *libvirtxml.DomainCPU {
+	modes := []string{"host-model", "host-passthrough"}
+	if k.accelerator != "kvm" {
+		modes = []string{"maximum"}
+	}
+	for _, m := range modes {
+		if slices.Contains(k.cpuModes, m) {
+			return &libvirtxml.DomainCPU{Mode: m}
+		}
+	}
+	return nil
+}

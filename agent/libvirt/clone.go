@@ -1,0 +1,125 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// clone copies the image into the partial volume and grows it to the size asked for.
+func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p place, tell func(percent int)) error {
+	source, h, err := a.image(ctx, *p.image)
+	if err != nil {
+		return err
+	}
+	if p.size != 0 && p.size < h.size {
+		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.image.volume, h.size, p.size)
+	}
+	stop := watchCopy(p.partial().path(), h.alloc, tell)
+	volume, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.partial().volume, h.size), source, 0)
+	})
+	stop()
+	if err != nil {
+		return err
+	}
+	if p.size <= h.size {
+		return nil
+	}
+	err = a.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(p.size), 0) })
+	if err != nil {
+		return errors.Join(err, a.removeVolume(ctx, a.c, p.partial()))
+	}
+	return nil
+}
+
+// image finds the volume to clone and refuses what refers to other files, by its own reading of the header.
+func (a *applying) image(ctx context.Context, p place) (golibvirt.StorageVol, header, error) {
+	none := golibvirt.StorageVol{}
+	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, h, fleet.Errorf(fleet.NotFound, "The image %s is not in the pool %s of this host. Choose another image.", p.volume, p.pool.Name)
+	}
+	if err != nil {
+		return none, h, fmt.Errorf("read the image %s: %w", p.volume, err)
+	}
+	if err := checkImage(p.volume, h); err != nil {
+		return none, h, err
+	}
+	pool, err := lookupPool(ctx, a.c, p.pool.Name)
+	if err != nil {
+		return none, h, err
+	}
+	// libvirt opens the image as the format that it saw at the pool's last refresh; it has to agree with the header.
+	for refreshed := false; ; refreshed = true {
+		volume, format, err := a.volumeFormat(ctx, pool, p.volume)
+		switch {
+		case err == nil && format == h.format:
+			return volume, h, nil
+		case refreshed && err == nil:
+			return none, h, fleet.Errorf(fleet.Conflict, "libvirt takes the image %s for %s, but its header says %s. It is not cloned.", p.volume, format, h.format)
+		case refreshed || err != nil && !is(err, golibvirt.ErrNoStorageVol):
+			return none, h, err
+		}
+		a.refreshPool(ctx, a.c, pool)
+	}
+}
+
+func (a *applying) volumeFormat(ctx context.Context, pool golibvirt.StoragePool, name string) (golibvirt.StorageVol, string, error) {
+	var volume golibvirt.StorageVol
+	text, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (text string, err error) {
+		if volume, err = l.StorageVolLookupByName(pool, name); err == nil {
+			text, err = l.StorageVolGetXMLDesc(volume, 0)
+		}
+		return text, err
+	})
+	if err != nil {
+		return volume, "", err
+	}
+	var x libvirtxml.StorageVolume
+	if err := x.Unmarshal(text); err != nil {
+		return volume, "", err
+	}
+	v := volumeOf(x)
+	if v.Format == "iso" {
+		v.Format = "raw" // libvirt's word for a raw image with an ISO file system
+	}
+	return volume, v.Format, nil
+}
+
+// watchCopy tells how far the copy is until stop, by what it takes on the storage.
+func watchCopy(path string, total int64, tell func(percent int)) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		last := 0
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if info, err := os.Lstat(path); err == nil && total > 0 {
+				last = max(last, int(min(99, allocated(info, info.Size())*100/total)))
+			}
+			tell(last)
+		}
+	}()
+	return func() {
+		close(done)
+		select {
+		case <-ended:
+		case <-time.After(time.Second): // it hangs on the storage
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/internal/fleet"
+)
+
+// conn is one connection to libvirtd. libvirtd works on at most five calls of a connection at a time, so whatever may
+// hang gets a connection of its own.
+type conn struct {
+	rpc    *golibvirt.Libvirt
+	sock   *watchedConn
+	shared bool // one caller's deadline does not end it; the ping in serve does
+}
+
+// watchedConn closes gone at the first failed read. go-libvirt's own Disconnected misses a loss during the handshake.
+type watchedConn struct {
+	net.Conn
+	once sync.Once
+	gone chan struct{}
+}
+
+func (w *watchedConn) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if err != nil {
+		w.once.Do(func() { close(w.gone) })
+	}
+	return n, err
+}
+
+type dialer struct{ net.Conn }
+
+func (d dialer) Dial() (net.Conn, error) { return d.Conn, nil }
+
+// dial opens a connection to qemu:///system at the socket, within callLimit.
+func dial(ctx context.Context, socket string) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	raw, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("connect to libvirt: %w", err)
+	}
+	sock := &watchedConn{Conn: raw, gone: make(chan struct{})}
+	c := &conn{rpc: golibvirt.NewWithDialer(dialer{sock}), sock: sock}
+	err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.ConnectToURI(golibvirt.QEMUSystem) })
+	if err != nil {
+		c.close()
+		return nil, fmt.Errorf("connect to libvirt: %w", err)
+	}
+	return c, nil
+}
+
+// gone is closed when the connection is lost or closed.
+func (c *conn) gone() <-chan struct{} { return c.sock.gone }
+
+// hangUp ends the connection in order; libvirtd logs an error for one that is just dropped.
+func (c *conn) hangUp() {
+	select {
+	case <-c.gone():
+	default:
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = c.do(ctx, (*golibvirt.Libvirt).ConnectClose)
+	}
+	c.close()
+}
+
+// close drops the connection; calls under way return an error. libvirtd may still finish what they asked for.
+func (c *conn) close() { _ = c.sock.Close() }
+
+func (c *conn) do(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
+	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, f(l) })
+	return err
+}
+
+// call runs one or several RPCs under ctx. When ctx ends first, a connection that is not shared is dropped, because
+// go-libvirt cannot take back a call; the error then wraps ctx's. Errors of libvirt keep its words.
+func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f(c.rpc)
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, inWords(r.err)
+	case <-ctx.Done():
+		if !c.shared {
+			c.close()
+		}
+		return none, fmt.Errorf("libvirt did not answer in time: %w", ctx.Err())
+	}
+}
+
+var errLost = errors.New("the connection to libvirt was lost")
+
+func inWords(err error) error {
+	var said golibvirt.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &said):
+		return fmt.Errorf("libvirt: %w", err)
+	case errors.Is(err, golibvirt.ErrInterrupted), errors.Is(err, syscall.EINVAL), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE):
+		return errLost
+	}
+	return err
+}
+
+// is reports whether libvirt itself answered with that error.
+func is(err error, code golibvirt.ErrorNumber) bool {
+	var said golibvirt.Error
+	return errors.As(err, &said) && golibvirt.ErrorNumber(said.Code) == code
+}
+
+// answered reports whether err is libvirt's answer, not the lack of one.
+func answered(err error) bool {
+	var said golibvirt.Error
+	return errors.As(err, &said)
+}
+
+func parseUUID(id fleet.VMID) (golibvirt.UUID, error) {
+	var u golibvirt.UUID
+	b, err := hex.DecodeString(strings.ReplaceAll(string(id), "-", ""))
+	if err != nil || len(b) != len(u) {
+		return u, fleet.Errorf(fleet.Invalid, "%q is no VM id.", id)
+	}
+	copy(u[:], b)
+	return u, nil
+}
+
+func formatUUID(u golibvirt.UUID) fleet.VMID {
+	s := hex.EncodeToString(u[:])
+	return fleet.VMID(s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:])
+}

@@ -1,0 +1,37 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// Console implements agent.Hypervisor. It dials the endpoint that the running guest's definition names: a Unix socket of
+// Quantix's guests, perhaps a local port of others. (go-libvirt's own DomainOpenGraphicsFd does not work.)
+func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	s, err := b.see(ctx, id)
+	if is(err, golibvirt.ErrNoDomain) {
+		return nil, absent(id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open console: %w", err)
+	}
+	if s.live == nil {
+		return nil, fmt.Errorf("open console of %s: %w", s.ref.Name, agent.ErrNotRunning)
+	}
+	if s.vnc.address == "" {
+		return nil, fleet.Errorf(fleet.Conflict, "%s has no VNC display. Add one to its definition and restart it.", s.ref.Name)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, s.vnc.network, s.vnc.address)
+	if err != nil {
+		return nil, fmt.Errorf("open console of %s: %w", s.ref.Name, err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,111 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/internal/fleet"
+)
+
+// DeleteVM implements agent.Hypervisor. The definition goes first: a domain never names a disk that is gone.
+func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error {
+	act := "delete " + vm.Name
+	unlock, err := b.vms.lock(ctx, vm.ID)
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
+	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+		var places []place
+		if disks {
+			if places, err = b.deletable(ctx, c, vm, pools); err != nil {
+				return err
+			}
+		}
+		if err := b.undefine(ctx, c, vm.ID); err != nil {
+			return err
+		}
+		for _, p := range places {
+			if err := b.pools.answers(p.pool.Name); err != nil {
+				return err
+			}
+			for _, v := range []place{p, p.partial()} {
+				if err := b.removeVolume(ctx, c, v); err != nil {
+					return fmt.Errorf("delete the volume %s: %w", v.volume, err)
+				}
+			}
+			b.pools.changed(p.pool.Name)
+		}
+		return nil
+	}))
+}
+
+// deletable are the volumes of the VM's disks. It refuses all of them where one is in use by another domain; an image or
+// ISO of the spec is never among them.
+func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool) ([]place, error) {
+	var keep []fleet.Volref
+	if vm.Spec.ISO != nil {
+		keep = append(keep, *vm.Spec.ISO)
+	}
+	for _, d := range vm.Spec.Disks {
+		if d.Image != nil {
+			keep = append(keep, *d.Image)
+		}
+	}
+	var out []place
+	for _, d := range vm.Spec.Disks {
+		ref := fleet.Volref{PoolID: d.PoolID, Volume: d.Volume}
+		if slices.Contains(keep, ref) {
+			continue
+		}
+		p, err := placeOf(ref, pools)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	all, err := b.inventory(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range out {
+		if user := userOf(all, vm.ID, p.path()); user != "" {
+			return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by %s, so nothing was deleted. Delete the VM without its disks.", p.volume, p.pool.Name, user)
+		}
+	}
+	return out, nil
+}
+
+func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
+	s, err := b.seeOn(ctx, c, id)
+	switch {
+	case is(err, golibvirt.ErrNoDomain):
+		return nil
+	case err != nil:
+		return err
+	case !s.ours:
+		return notOurs(s.ref.Name)
+	}
+	defer b.domains.forget(s.ref.UUID)
+	const all = golibvirt.DomainUndefineManagedSave | golibvirt.DomainUndefineSnapshotsMetadata |
+		golibvirt.DomainUndefineNvram | golibvirt.DomainUndefineCheckpointsMetadata
+	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+		if s.live != nil {
+			// It may have ended by itself since; then undefining is all that is left.
+			if err := l.DomainDestroy(s.ref); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
+				return err
+			}
+		}
+		err := l.DomainUndefineFlags(s.ref, all)
+		if is(err, golibvirt.ErrNoDomain) {
+			return nil
+		}
+		return err
+	})
+}

@@ -1,0 +1,134 @@
+package libvirt
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+const (
+	sizesAge      = 20 * time.Second
+	sizesPatience = time.Second
+)
+
+// size is how large a disk is for the guest and on its storage, in bytes; 0 where it cannot be read.
+type size struct{ bytes, alloc int64 }
+
+// diskSizes reads the sizes of disks' files, directory by directory, because storage that hangs hangs as a whole.
+// libvirt's own numbers serve less: of a running qcow2 disk it tells only what was written since the start.
+type diskSizes struct {
+	mu   sync.Mutex
+	dirs map[string]*watch[map[string]size]
+	told map[string]size
+}
+
+// read returns the sizes of the paths, as far as they are known. Allocations move in steps; see steady.
+func (d *diskSizes) read(ctx context.Context, paths []string) map[string]size {
+	byDir := map[string][]string{}
+	for _, p := range paths {
+		if filepath.IsAbs(p) {
+			byDir[filepath.Dir(p)] = append(byDir[filepath.Dir(p)], p)
+		}
+	}
+	var (
+		mu    sync.Mutex
+		found = map[string]size{}
+		done  sync.WaitGroup
+	)
+	for dir, files := range byDir {
+		done.Go(func() {
+			sizes := d.readDir(ctx, dir, files)
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(found, sizes)
+		})
+	}
+	done.Wait()
+	return d.tell(paths, found)
+}
+
+func (d *diskSizes) readDir(ctx context.Context, dir string, files []string) map[string]size {
+	d.mu.Lock()
+	if d.dirs == nil {
+		d.dirs = map[string]*watch[map[string]size]{}
+	}
+	w := d.dirs[dir]
+	if w == nil {
+		w = &watch[map[string]size]{}
+		d.dirs[dir] = w
+	}
+	d.mu.Unlock()
+	look := func() (map[string]size, error) {
+		out := map[string]size{}
+		for _, f := range files {
+			out[f] = sizeOf(f)
+		}
+		for f := range w.sight().value {
+			if _, done := out[f]; !done {
+				out[f] = sizeOf(f)
+			}
+		}
+		return out, nil
+	}
+	known := w.sight().value
+	for _, f := range files {
+		if _, ok := known[f]; !ok {
+			w.expire()
+			break
+		}
+	}
+	return w.read(ctx, sizesAge, sizesPatience, look).value
+}
+
+func (d *diskSizes) tell(paths []string, found map[string]size) map[string]size {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.told == nil {
+		d.told = map[string]size{}
+	}
+	out := make(map[string]size, len(paths))
+	for _, p := range paths {
+		z, ok := found[p]
+		if told, was := d.told[p]; was {
+			z.alloc = steady(told.alloc, z.alloc, 0)
+		}
+		if ok {
+			d.told[p] = z
+		}
+		out[p] = z
+	}
+	return out
+}
+
+// expire makes the next read look again in the directory.
+func (d *diskSizes) expire(dir string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w := d.dirs[filepath.Clean(dir)]; w != nil {
+		w.expire()
+	}
+}
+
+// keepOnly forgets all paths but these.
+func (d *diskSizes) keepOnly(paths map[string]size) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dirs := map[string]bool{}
+	for p := range paths {
+		dirs[filepath.Dir(p)] = true
+	}
+	maps.DeleteFunc(d.told, func(p string, _ size) bool { _, ok := paths[p]; return !ok })
+	// A look that hangs is kept, so that no second one joins it.
+	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]size]) bool { return !dirs[dir] && w.sight().late == 0 })
+}
+
+// sizeOf reads a file's own header and what it takes on its storage; zero where that cannot be read.
+func sizeOf(path string) size {
+	h, err := readHeader(path, true)
+	if err != nil {
+		return size{}
+	}
+	return size{bytes: h.size, alloc: h.alloc}
+}

@@ -1,0 +1,202 @@
+package libvirt
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"golang.org/x/sync/errgroup"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// domainAge is how long a definition is believed without an event; a few changes, such as of a link state, have none.
+const domainAge = time.Minute
+
+// domain is one domain of the host with what its definitions say.
+type domain struct {
+	ref         golibvirt.Domain // its ID is -1 while it is off
+	id          fleet.VMID
+	ours        bool // carries Quantix's mark for this very UUID
+	mark        mark
+	live        *hardware // nil while it is off
+	kept        hardware  // what its next start gets
+	accelerator string
+	vnc         endpoint
+	agent       bool // the guest's agent is connected
+	startedAt   *time.Time
+	readAt      time.Time
+}
+
+// now is what the guest has at present: of the running guest, else of the definition.
+func (d *domain) now() hardware {
+	if d.live != nil {
+		return *d.live
+	}
+	return d.kept
+}
+
+// files are all paths that the domain uses now or at its next start.
+func (d *domain) files() []string {
+	all := d.kept.files
+	if d.live != nil {
+		all = append(append([]string{}, all...), d.live.files...)
+	}
+	return all
+}
+
+// domainCache keeps what definitions say until an event, an order or a new run makes it old.
+type domainCache struct {
+	mu      sync.Mutex
+	all     map[golibvirt.UUID]*domain
+	forgets int // guards against keeping what was read before a forget
+}
+
+func (k *domainCache) forget(id golibvirt.UUID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.all, id)
+	k.forgets++
+}
+
+func (k *domainCache) clear() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all = nil
+	k.forgets++
+}
+
+// get returns what is kept of the domain, if it is of the same run and name and not too old.
+func (k *domainCache) get(ref golibvirt.Domain) (d *domain, forgets int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d = k.all[ref.UUID]
+	if d != nil && d.ref == ref && time.Since(d.readAt) < domainAge {
+		return d, k.forgets
+	}
+	return nil, k.forgets
+}
+
+func (k *domainCache) put(d *domain, forgets int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.forgets != forgets {
+		return
+	}
+	if k.all == nil {
+		k.all = map[golibvirt.UUID]*domain{}
+	}
+	k.all[d.ref.UUID] = d
+}
+
+// keepOnly drops domains that are no longer on the host.
+func (k *domainCache) keepOnly(all []sighted) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	here := make(map[golibvirt.UUID]bool, len(all))
+	for _, s := range all {
+		here[s.ref.UUID] = true
+	}
+	for id := range k.all {
+		if !here[id] {
+			delete(k.all, id)
+		}
+	}
+}
+
+// look returns the domain from the cache or reads its definitions. ref must be as libvirt gave it a moment ago.
+func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*domain, error) {
+	d, forgets := b.domains.get(ref)
+	if d != nil {
+		return d, nil
+	}
+	kept, err := readXML(ctx, c, ref, golibvirt.DomainXMLInactive)
+	if err != nil {
+		return nil, err
+	}
+	d = &domain{ref: ref, id: formatUUID(ref.UUID), kept: hardwareOf(kept), accelerator: kept.Type, readAt: time.Now()}
+	d.mark, d.ours = markOf(kept.Metadata)
+	d.ours = d.ours && d.mark.ID == d.id // a copy made by virt-clone carries the mark of the original
+	if ref.ID >= 0 {
+		x, err := readXML(ctx, c, ref, 0)
+		if err != nil {
+			return nil, err
+		}
+		live := hardwareOf(x)
+		d.live, d.vnc, d.agent, d.accelerator = &live, vncOf(x), hasAgent(x), x.Type
+		d.startedAt = b.startedAt(ref.Name)
+	}
+	b.domains.put(d, forgets)
+	return d, nil
+}
+
+func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt.DomainXMLFlags) (*libvirtxml.Domain, error) {
+	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.DomainGetXMLDesc(ref, flags) })
+	if err != nil {
+		return nil, err
+	}
+	x := &libvirtxml.Domain{}
+	return x, x.Unmarshal(text)
+}
+
+// sighted is a domain with its state of this moment.
+type sighted struct {
+	*domain
+	state, reason int32
+}
+
+// inventory reads all domains of the host: their states in one call, and definitions where the cache lacks them.
+func (b *Backend) inventory(ctx context.Context, c *conn) ([]sighted, error) {
+	stats, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
+		return l.ConnectGetAllDomainStats(nil, uint32(golibvirt.DomainStatsState), uint32(golibvirt.ConnectGetAllDomainsStatsNowait))
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]sighted, len(stats))
+	var g errgroup.Group
+	g.SetLimit(4) // libvirtd works on five calls of a connection at once
+	for i, s := range stats {
+		p := params(s.Params)
+		all[i] = sighted{state: int32(p[golibvirt.DomainStatsStateState]), reason: int32(p[golibvirt.DomainStatsStateReason])}
+		g.Go(func() error {
+			d, err := b.look(ctx, c, s.Dom)
+			if is(err, golibvirt.ErrNoDomain) {
+				return nil // undefined since the list was made
+			}
+			all[i].domain = d
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	here := all[:0]
+	for _, s := range all {
+		if s.domain != nil {
+			here = append(here, s)
+		}
+	}
+	b.domains.keepOnly(here)
+	return here, nil
+}
+
+// params are typed parameters with numeric values by name; others are left out.
+func params(all []golibvirt.TypedParam) map[string]int64 {
+	out := make(map[string]int64, len(all))
+	for _, p := range all {
+		switch v := p.Value.I.(type) {
+		case int32:
+			out[p.Field] = int64(v)
+		case uint32:
+			out[p.Field] = int64(v)
+		case int64:
+			out[p.Field] = v
+		case uint64:
+			out[p.Field] = int64(v)
+		}
+	}
+	return out
+}

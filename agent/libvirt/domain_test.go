@@ -1,0 +1,279 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+)
+
+// fixture is an open backend with one pool, and VMs that end with the test.
+type fixture struct {
+	backend
+	t    *testing.T
+	pool fleet.Pool
+}
+
+func newFixture(t *testing.T) fixture {
+	t.Helper()
+	b := open(t)
+	t.Cleanup(func() { b.Close() })
+	return newFixtureOn(t, b)
+}
+
+func newFixtureOn(t *testing.T, b backend) fixture {
+	t.Helper()
+	f := fixture{backend: b, t: t}
+	f.pool = fleet.Pool{
+		ID: fleet.NewID[fleet.PoolID](), Generation: 1,
+		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(t.TempDir(), "pool")},
+	}
+	f.pool.Name = "pool-" + string(f.pool.ID)
+	t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := f.ReleasePool(ctx, f.pool); err != nil {
+			t.Error(err)
+		}
+	})
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	return f
+}
+
+func (f fixture) ok(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f fixture) vm() fleet.VM {
+	id := fleet.NewID[fleet.VMID]()
+	vm := fleet.VM{
+		Meta: fleet.Meta{ID: id, Name: "vm-" + string(id), Generation: 1},
+		Spec: fleet.VMSpec{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS},
+	}
+	f.t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := f.DeleteVM(ctx, vm, []fleet.Pool{f.pool}, true); err != nil {
+			f.t.Error(err)
+		}
+	})
+	return vm
+}
+
+func (f fixture) apply(vm fleet.VM) {
+	f.t.Helper()
+	f.ok(f.ApplyVM(f.t.Context(), vm, []fleet.Pool{f.pool}, func(int, string) {}))
+}
+
+func (f fixture) disk(name string) fleet.Disk {
+	return fleet.Disk{PoolID: f.pool.ID, Volume: name, SizeBytes: 8 << 20}
+}
+
+func TestWhatAnAdministratorAddsIsKept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{f.disk("one"), f.disk("two")}
+	f.apply(vm)
+	id := string(vm.ID)
+	extra := filepath.Join(f.pool.Spec.Path, "extra")
+	run(t, "qemu-img", "create", "-f", "raw", extra, "1M")
+	virsh(t, "attach-disk", id, extra, "vdc", "--config", "--subdriver", "raw")
+	virsh(t, "attach-interface", id, "network", "default", "--model", "e1000", "--config")
+	virsh(t, "desc", id, "--config", "Ask Ada before touching it.")
+	virsh(t, "metadata", id, "http://example.org/app", "--key", "app", "--set", "<x>kept</x>", "--config")
+	edit(t, id, "<graphics type='vnc'", "<graphics type='vnc' passwd='secret'")
+	virsh(t, "autostart", id)
+
+	vm.Generation, vm.Spec.CPUs = 2, 2
+	vm.Spec.Disks = []fleet.Disk{vm.Spec.Disks[0], f.disk("three")}
+	f.apply(vm)
+	xml := virsh(t, "dumpxml", id, "--security-info")
+	for _, want := range []string{
+		extra, "e1000", "Ask Ada", ">kept</app:x>", "passwd='secret'", ">2</vcpu>", "<quantix:generation>2</quantix:generation>",
+		f.pool.Spec.Path + "/one", f.pool.Spec.Path + "/three",
+	} {
+		if !strings.Contains(xml, want) {
+			t.Errorf("the definition lost %q", want)
+		}
+	}
+	if strings.Contains(xml, f.pool.Spec.Path+"/two") {
+		t.Error("the removed disk is still there")
+	}
+	if t.Failed() {
+		t.Log(xml)
+	}
+	if !strings.Contains(virsh(t, "dominfo", id), "Autostart:      enable") {
+		t.Error("autostart was lost")
+	}
+}
+
+// After a snapshot the guest writes to an overlay; the disk's own volume under it must not come back in its place.
+func TestOverlaysOfSnapshotsStay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{f.disk("base")}
+	f.apply(vm)
+	id := string(vm.ID)
+	virsh(t, "snapshot-create-as", id, "before", "--disk-only")
+	overlay := filepath.Join(f.pool.Spec.Path, "base.before")
+	vm.Generation, vm.Spec.CPUs = 2, 2
+	f.apply(vm)
+	if blocks := virsh(t, "domblklist", id); !strings.Contains(blocks, overlay) || strings.Count(blocks, "vd") != 1 {
+		t.Errorf("the disks are\n%s", blocks)
+	}
+}
+
+func TestAVolumeThatIsNoDiskIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	addImage(t, f.pool, hvtest.Image{Name: "raw", Kind: hvtest.Raw, SizeBytes: 1 << 20})
+	addImage(t, f.pool, hvtest.Image{Name: "refers", Kind: hvtest.Qcow2Backing, SizeBytes: 1 << 20})
+	for _, name := range []string{"raw", "refers"} {
+		vm := f.vm()
+		vm.Spec.Disks = []fleet.Disk{f.disk(name)}
+		err := f.ApplyVM(t.Context(), vm, []fleet.Pool{f.pool}, func(int, string) {})
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// edit changes the definition as virsh edit does.
+func edit(t *testing.T, id, from, to string) {
+	t.Helper()
+	xml := virsh(t, "dumpxml", id, "--inactive", "--security-info")
+	file := filepath.Join(t.TempDir(), "edited.xml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(xml, from, to)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	virsh(t, "define", file)
+}
+
+func TestUEFIKeepsItsVariablesThroughARename(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	vm.Spec.Firmware = fleet.UEFI
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	nvram := "/var/lib/libvirt/qemu/nvram/" + string(vm.ID) + "_VARS.fd"
+	if _, err := os.Stat(nvram); err != nil {
+		t.Fatal(err)
+	}
+	xml := virsh(t, "dumpxml", string(vm.ID))
+	if !strings.Contains(xml, "type='pflash'") || strings.Contains(xml, "secure='yes'") {
+		t.Errorf("the firmware is not plain UEFI:\n%s", xml)
+	}
+	st, _, err := f.VM(t.Context(), vm.ID)
+	f.ok(err)
+	if st.Power != fleet.Running || len(st.NextBoot) != 0 {
+		t.Errorf("status is %+v", st)
+	}
+
+	vm.Generation, vm.Name, vm.Spec.Firmware = 2, "renamed-"+vm.Name[:20], fleet.UEFI
+	f.apply(vm)
+	f.ok(f.StopVM(t.Context(), vm.ID))
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	if got := virsh(t, "domname", string(vm.ID)); got != vm.Name {
+		t.Errorf("the name is %q, want %q", got, vm.Name)
+	}
+	if _, err := os.Stat(nvram); err != nil {
+		t.Error(err)
+	}
+	f.ok(f.DeleteVM(t.Context(), vm, nil, false))
+	if _, err := os.Stat(nvram); !os.IsNotExist(err) {
+		t.Errorf("the variables outlive the VM: %v", err)
+	}
+}
+
+func TestFirmwareCanChange(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	vm.Spec.Firmware = fleet.UEFI
+	f.apply(vm)
+	st, _, err := f.VM(t.Context(), vm.ID)
+	f.ok(err)
+	if len(st.NextBoot) != 1 || st.NextBoot[0] != "firmware" {
+		t.Errorf("next boot is %q", st.NextBoot)
+	}
+	f.ok(f.StopVM(t.Context(), vm.ID))
+	vm.Spec.Firmware = fleet.BIOS
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+}
+
+func TestCloneHasTheImagesBytes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, kind := range []hvtest.ImageKind{hvtest.Qcow2, hvtest.Raw} {
+		img := hvtest.Image{Name: "image-" + string(kind), Kind: kind, SizeBytes: 4 << 20}
+		addImage(t, f.pool, img)
+		vm := f.vm()
+		d := f.disk("clone-" + string(kind))
+		d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: img.Name}
+		vm.Spec.Disks = []fleet.Disk{d}
+		f.apply(vm)
+		clone := filepath.Join(f.pool.Spec.Path, d.Volume)
+		run(t, "qemu-img", "compare", "-F", "qcow2", "-f", string(kind), filepath.Join(f.pool.Spec.Path, img.Name), clone)
+		if info := run(t, "qemu-img", "info", clone); !strings.Contains(info, "compat: 1.1") {
+			t.Errorf("the clone is\n%s", info)
+		}
+	}
+}
+
+// A try that was killed leaves a partial volume; it must neither be taken for the disk nor stand in the way.
+func TestHalfMadeDisksAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	img := hvtest.Image{Name: "image", Kind: hvtest.Raw, SizeBytes: 4 << 20}
+	addImage(t, f.pool, img)
+	d := f.disk("disk")
+	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: img.Name}
+	partial := filepath.Join(f.pool.Spec.Path, d.Volume+".partial")
+	if err := os.WriteFile(partial, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{d}
+	f.apply(vm)
+	run(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", filepath.Join(f.pool.Spec.Path, img.Name), filepath.Join(f.pool.Spec.Path, d.Volume))
+	if _, err := os.Stat(partial); !os.IsNotExist(err) {
+		t.Errorf("the partial volume is still there: %v", err)
+	}
+}
+
+func TestACrashedGuestIsSeenAndStartsAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	pid, err := os.ReadFile("/run/libvirt/qemu/" + vm.Name + ".pid")
+	f.ok(err)
+	run(t, "kill", "-KILL", string(bytes.TrimSpace(pid)))
+	waitFor(t, "the guest is crashed", func() bool {
+		st, _, err := f.VM(t.Context(), vm.ID)
+		return err == nil && st.Power == fleet.Crashed
+	})
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	st, _, err := f.VM(t.Context(), vm.ID)
+	f.ok(err)
+	if st.Power != fleet.Running || st.StartedAt == nil || time.Since(*st.StartedAt) > time.Minute {
+		t.Errorf("status is %+v", st)
+	}
+}

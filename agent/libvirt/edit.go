@@ -1,0 +1,189 @@
+package libvirt
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// Devices that Quantix made carry an alias of its own. All others were added by somebody else and are left alone. A
+// disk's alias says which volume of the spec it is, because its path may change: a snapshot puts an overlay before it.
+const (
+	aliasDisk  = "ua-quantix-disk-"
+	aliasNIC   = "ua-quantix-nic-"
+	aliasCDROM = "ua-quantix-cdrom"
+)
+
+// nvramDir is where libvirt keeps the variables of UEFI guests. Quantix names the file after the UUID, as a name may change.
+const nvramDir = "/var/lib/libvirt/qemu/nvram"
+
+// intent is a VM's spec with the host's own paths.
+type intent struct {
+	name  string
+	mark  mark
+	spec  fleet.VMSpec
+	disks []diskPlace
+	iso   string // path; empty: no medium
+}
+
+type diskPlace struct {
+	alias  string
+	path   string
+	direct bool // the storage takes direct I/O
+}
+
+func (p diskPlace) is(d *libvirtxml.DomainDisk) bool {
+	return aliasOf(d.Alias) == p.alias || pathOf(d) == p.path
+}
+
+// diskAlias is the alias of the spec's disk with that volume.
+func diskAlias(ref fleet.Volref) string {
+	sum := sha256.Sum256([]byte(string(ref.PoolID) + "/" + ref.Volume))
+	return aliasDisk + hex.EncodeToString(sum[:6])
+}
+
+// edit makes a definition say what is intended, and leaves in it what an administrator added.
+func edit(x *libvirtxml.Domain, in intent) {
+	if x.Devices == nil {
+		x.Devices = &libvirtxml.DomainDeviceList{}
+	}
+	x.Name = in.name
+	x.Metadata = putMark(x.Metadata, in.mark)
+	editMemory(x, uint(in.spec.MemoryMiB)*1024)
+	editCPUs(x, uint(in.spec.CPUs))
+	editFirmware(x, in.spec.Firmware)
+	editDisks(x.Devices, in.disks)
+	editNICs(x.Devices, in.spec.NICs)
+	editCDROM(x.Devices, in.iso)
+}
+
+func editMemory(x *libvirtxml.Domain, kib uint) {
+	if memoryKiB(x) != uint64(kib) {
+		x.Memory = &libvirtxml.DomainMemory{Value: kib, Unit: "KiB"}
+		x.CurrentMemory = &libvirtxml.DomainCurrentMemory{Value: kib, Unit: "KiB"}
+	}
+}
+
+func editCPUs(x *libvirtxml.Domain, n uint) {
+	if x.VCPU != nil && x.VCPU.Value == n && (x.VCPU.Current == 0 || x.VCPU.Current == n) {
+		return
+	}
+	if x.VCPU == nil {
+		x.VCPU = &libvirtxml.DomainVCPU{Placement: "static"}
+	}
+	x.VCPU.Value, x.VCPU.Current, x.VCPUs = n, 0, nil
+	if x.CPU != nil && x.CPU.Topology != nil {
+		x.CPU.Topology = nil // it would have to multiply to the number of vCPUs
+	}
+}
+
+func editFirmware(x *libvirtxml.Domain, want fleet.Firmware) {
+	if x.OS == nil || firmwareOf(x) == want {
+		return
+	}
+	x.OS.Firmware, x.OS.FirmwareInfo, x.OS.Loader, x.OS.NVRam = "", nil, nil, nil
+	if want == fleet.UEFI {
+		x.OS.Firmware = "efi"
+		x.OS.FirmwareInfo = &libvirtxml.DomainOSFirmwareInfo{Features: []libvirtxml.DomainOSFirmwareFeature{
+			{Enabled: "no", Name: "enrolled-keys"}, {Enabled: "no", Name: "secure-boot"},
+		}}
+		x.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: path.Join(nvramDir, x.UUID+"_VARS.fd")}
+	}
+}
+
+func editDisks(devices *libvirtxml.DomainDeviceList, want []diskPlace) {
+	devices.Disks = slices.DeleteFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool {
+		return isOurs(d.Alias, aliasDisk) && !slices.ContainsFunc(want, func(w diskPlace) bool { return w.is(&d) })
+	})
+	for _, w := range want {
+		if !slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return w.is(&d) }) {
+			devices.Disks = append(devices.Disks, newDisk(devices, w))
+		}
+	}
+}
+
+func newDisk(devices *libvirtxml.DomainDeviceList, w diskPlace) libvirtxml.DomainDisk {
+	cache := ""
+	if w.direct {
+		cache = "none"
+	}
+	target := ""
+	for i := 0; target == "" || slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == target }); i++ {
+		target = virtioName(i)
+	}
+	return libvirtxml.DomainDisk{
+		Device: "disk",
+		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: cache, Discard: "unmap"},
+		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: w.path}},
+		Target: &libvirtxml.DomainDiskTarget{Dev: target, Bus: "virtio"},
+		Alias:  &libvirtxml.DomainAlias{Name: w.alias},
+	}
+}
+
+// virtioName is "vda" for 0, "vdz" for 25, "vdaa" for 26.
+func virtioName(i int) string {
+	name := ""
+	for ; i >= 0; i = i/26 - 1 {
+		name = string(rune('a'+i%26)) + name
+	}
+	return "vd" + name
+}
+
+func editNICs(devices *libvirtxml.DomainDeviceList, want []fleet.NIC) {
+	devices.Interfaces = slices.DeleteFunc(devices.Interfaces, func(n libvirtxml.DomainInterface) bool {
+		return isOurs(n.Alias, aliasNIC) && !slices.ContainsFunc(want, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) })
+	})
+	for _, w := range want {
+		source := &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: w.Network}}
+		if w.Bridge != "" {
+			source = &libvirtxml.DomainInterfaceSource{Bridge: &libvirtxml.DomainInterfaceSourceBridge{Bridge: w.Bridge}}
+		}
+		i := slices.IndexFunc(devices.Interfaces, func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(w.MAC, macOf(&n)) })
+		if i >= 0 {
+			n := &devices.Interfaces[i]
+			if sourceOf(n) != sourceOf(&libvirtxml.DomainInterface{Source: source}) {
+				n.Source = source
+			}
+			continue
+		}
+		alias := ""
+		for k := 0; alias == "" || slices.ContainsFunc(devices.Interfaces, func(n libvirtxml.DomainInterface) bool { return aliasOf(n.Alias) == alias }); k++ {
+			alias = fmt.Sprint(aliasNIC, k)
+		}
+		devices.Interfaces = append(devices.Interfaces, libvirtxml.DomainInterface{
+			MAC:    &libvirtxml.DomainInterfaceMAC{Address: strings.ToLower(w.MAC)},
+			Source: source,
+			Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
+			Alias:  &libvirtxml.DomainAlias{Name: alias},
+		})
+	}
+}
+
+func editCDROM(devices *libvirtxml.DomainDeviceList, iso string) {
+	i := slices.IndexFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })
+	if i < 0 || pathOf(&devices.Disks[i]) == iso {
+		return
+	}
+	devices.Disks[i].Source = nil
+	if iso != "" {
+		devices.Disks[i].Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: iso}}
+	}
+}
+
+func aliasOf(a *libvirtxml.DomainAlias) string {
+	if a == nil {
+		return ""
+	}
+	return a.Name
+}
+
+func isOurs(a *libvirtxml.DomainAlias, prefix string) bool {
+	return strings.HasPrefix(aliasOf(a), prefix)
+}

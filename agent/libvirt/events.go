@@ -1,0 +1,101 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+)
+
+// watched are the events that go-libvirt delivers and that can change a status. Networks and pools have none here: Snapshot polls them.
+var watched = []golibvirt.DomainEventID{
+	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
+	golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDTrayChange, golibvirt.DomainEventIDDeviceAdded,
+	golibvirt.DomainEventIDDeviceRemoved, golibvirt.DomainEventIDAgentLifecycle, golibvirt.DomainEventIDMetadataChange,
+}
+
+// subscribe forwards events as wake-ups until the connection is gone. Only lifecycle events are needed; an older libvirt may lack others.
+func (b *Backend) subscribe(ctx context.Context, c *conn) error {
+	for _, id := range watched {
+		// With a context that ends, go-libvirt would unsubscribe while the connection closes: that race crashes libvirtd 9.0.
+		events, err := call(ctx, c, func(l *golibvirt.Libvirt) (<-chan any, error) {
+			return l.SubscribeEvents(context.Background(), id, nil)
+		})
+		switch {
+		case err != nil && (id == golibvirt.DomainEventIDLifecycle || !answered(err)):
+			return fmt.Errorf("subscribe to events: %w", err)
+		case err != nil:
+			b.log.Debug("libvirt does not offer an event", "event", int(id), "error", err)
+			continue
+		}
+		go func() {
+			for e := range events {
+				b.domains.forget(domainOf(e))
+				b.subscribers.wake()
+			}
+		}()
+	}
+	return nil
+}
+
+// domainOf is the domain that the event is about.
+func domainOf(event any) golibvirt.UUID {
+	switch e := event.(type) {
+	case *golibvirt.DomainEventCallbackLifecycleMsg:
+		return e.Msg.Dom.UUID
+	case *golibvirt.DomainEventCallbackRebootMsg:
+		return e.Msg.Dom.UUID
+	case *golibvirt.DomainEventCallbackIOErrorReasonMsg:
+		return e.Msg.Dom.UUID
+	case *golibvirt.DomainEventCallbackDiskChangeMsg:
+		return e.Msg.Dom.UUID
+	case *golibvirt.DomainEventCallbackTrayChangeMsg:
+		return e.Msg.Dom.UUID
+	case *golibvirt.DomainEventCallbackDeviceAddedMsg:
+		return e.Dom.UUID
+	case *golibvirt.DomainEventCallbackDeviceRemovedMsg:
+		return e.Msg.Dom.UUID
+	case *golibvirt.DomainEventCallbackAgentLifecycleMsg:
+		return e.Dom.UUID
+	case *golibvirt.DomainEventCallbackMetadataChangeMsg:
+		return e.Dom.UUID
+	}
+	return golibvirt.UUID{}
+}
+
+// subscribers are the channels of Changes.
+type subscribers struct {
+	mu  sync.Mutex
+	all map[chan struct{}]bool
+}
+
+// Changes implements agent.Hypervisor.
+func (b *Backend) Changes(ctx context.Context) <-chan struct{} { return b.subscribers.add(ctx) }
+
+func (s *subscribers) add(ctx context.Context) <-chan struct{} {
+	ch := make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[chan struct{}]bool{}
+	}
+	s.all[ch] = true
+	context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.all, ch)
+	})
+	return ch
+}
+
+func (s *subscribers) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ch := range s.all {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}

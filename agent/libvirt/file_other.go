@@ -1,0 +1,11 @@
+//go:build !linux
+
+package libvirt
+
+import "os"
+
+func openImage(path string, _ bool) (*os.File, error) { return os.Open(path) }
+
+func allocated(_ os.FileInfo, size int64) int64 { return size }
+
+func direct(string) bool { return false }

@@ -1,0 +1,207 @@
+package libvirt
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// hardware is what Quantix reads out of a definition, running or kept.
+type hardware struct {
+	cpus      int
+	memoryMiB int
+	firmware  fleet.Firmware
+	disks     []drive // by target
+	nics      []card  // in the definition's order
+	iso       string  // path of the first CD-ROM's medium
+	files     []string
+}
+
+type drive struct{ target, path string }
+
+type card struct{ mac, source string }
+
+func hardwareOf(x *libvirtxml.Domain) hardware {
+	h := hardware{cpus: cpusOf(x), memoryMiB: int(memoryKiB(x) / 1024), firmware: firmwareOf(x)}
+	if x.Devices == nil {
+		return h
+	}
+	for i := range x.Devices.Disks {
+		d := &x.Devices.Disks[i]
+		path := pathOf(d)
+		if path != "" {
+			h.files = append(h.files, path)
+		}
+		switch {
+		case d.Device == "cdrom" && h.iso == "":
+			h.iso = path
+		case d.Device == "disk" || d.Device == "" || d.Device == "lun":
+			h.disks = append(h.disks, drive{targetOf(d), path})
+		}
+	}
+	slices.SortFunc(h.disks, func(a, b drive) int {
+		return cmp.Or(cmp.Compare(len(a.target), len(b.target)), cmp.Compare(a.target, b.target))
+	})
+	for i := range x.Devices.Interfaces {
+		n := &x.Devices.Interfaces[i]
+		h.nics = append(h.nics, card{macOf(n), sourceOf(n)})
+	}
+	return h
+}
+
+// nextBoot lists the spec fields in which the kept definition differs from the running guest.
+func nextBoot(live, kept hardware) []string {
+	var out []string
+	for _, f := range []struct {
+		name string
+		same bool
+	}{
+		{"cpus", live.cpus == kept.cpus},
+		{"memoryMiB", live.memoryMiB == kept.memoryMiB},
+		{"firmware", live.firmware == kept.firmware},
+		{"disks", slices.Equal(live.disks, kept.disks)},
+		{"nics", slices.Equal(live.nics, kept.nics)},
+		{"iso", live.iso == kept.iso},
+	} {
+		if !f.same {
+			out = append(out, f.name)
+		}
+	}
+	return out
+}
+
+func cpusOf(x *libvirtxml.Domain) int {
+	switch {
+	case x.VCPU == nil:
+		return 1
+	case x.VCPU.Current != 0:
+		return int(x.VCPU.Current)
+	}
+	return int(x.VCPU.Value)
+}
+
+// memoryKiB is the memory that the guest is built with; what a balloon takes from it changes by itself and is left out.
+func memoryKiB(x *libvirtxml.Domain) uint64 {
+	if x.Memory == nil {
+		return 0
+	}
+	bytes := map[string]uint64{
+		"b": 1, "bytes": 1, "KB": 1000, "MB": 1000 * 1000, "GB": 1000 * 1000 * 1000,
+		"M": 1 << 20, "MiB": 1 << 20, "G": 1 << 30, "GiB": 1 << 30, "T": 1 << 40, "TiB": 1 << 40,
+	}[x.Memory.Unit]
+	return uint64(x.Memory.Value) * cmp.Or(bytes, 1024) / 1024
+}
+
+func firmwareOf(x *libvirtxml.Domain) fleet.Firmware {
+	if x.OS != nil && (x.OS.Firmware == "efi" || x.OS.Loader != nil && x.OS.Loader.Type == "pflash") {
+		return fleet.UEFI
+	}
+	return fleet.BIOS
+}
+
+func targetOf(d *libvirtxml.DomainDisk) string {
+	if d.Target == nil {
+		return ""
+	}
+	return d.Target.Dev
+}
+
+// pathOf is the file or device behind a disk; "rbd:pool/image" for network storage; empty without a medium.
+func pathOf(d *libvirtxml.DomainDisk) string {
+	switch s := d.Source; {
+	case s == nil:
+		return ""
+	case s.File != nil:
+		return s.File.File
+	case s.Block != nil:
+		return s.Block.Dev
+	case s.Network != nil:
+		return s.Network.Protocol + ":" + s.Network.Name
+	case s.Volume != nil:
+		return "volume:" + s.Volume.Pool + "/" + s.Volume.Volume
+	case s.Dir != nil:
+		return s.Dir.Dir
+	}
+	return ""
+}
+
+func macOf(n *libvirtxml.DomainInterface) string {
+	if n.MAC == nil {
+		return ""
+	}
+	return strings.ToLower(n.MAC.Address)
+}
+
+func sourceOf(n *libvirtxml.DomainInterface) string {
+	switch s := n.Source; {
+	case s == nil:
+		return ""
+	case s.Network != nil:
+		return "network " + s.Network.Network
+	case s.Bridge != nil:
+		return "bridge " + s.Bridge.Bridge
+	case s.Direct != nil:
+		return "direct " + s.Direct.Dev
+	case s.User != nil:
+		return "user"
+	case s.Ethernet != nil:
+		return "ethernet"
+	case s.Hostdev != nil:
+		return "host device"
+	}
+	return "other"
+}
+
+// endpoint is where a guest's VNC server listens, for net.Dial; empty address: nowhere.
+type endpoint struct{ network, address string }
+
+func vncOf(x *libvirtxml.Domain) endpoint {
+	if x.Devices == nil {
+		return endpoint{}
+	}
+	for _, g := range x.Devices.Graphics {
+		if g.VNC == nil {
+			continue
+		}
+		socket := g.VNC.Socket
+		for _, l := range g.VNC.Listeners {
+			if l.Socket != nil && socket == "" {
+				socket = l.Socket.Socket
+			}
+		}
+		switch {
+		case socket != "":
+			return endpoint{"unix", socket}
+		case g.VNC.Port > 0:
+			return endpoint{"tcp", net.JoinHostPort(vncHost(g.VNC), strconv.Itoa(g.VNC.Port))}
+		}
+	}
+	return endpoint{}
+}
+
+// vncHost is the address to dial; a server on all addresses is reached by loopback.
+func vncHost(v *libvirtxml.DomainGraphicVNC) string {
+	host := v.Listen
+	for _, l := range v.Listeners {
+		if l.Address != nil && host == "" {
+			host = l.Address.Address
+		}
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		return "127.0.0.1"
+	}
+	return host
+}
+
+// hasAgent reports whether the guest's agent is connected, as a live definition says.
+func hasAgent(x *libvirtxml.Domain) bool {
+	return x.Devices != nil && slices.ContainsFunc(x.Devices.Channels, func(c libvirtxml.DomainChannel) bool {
+		return c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == agentChannel && c.Target.VirtIO.State == "connected"
+	})
+}

@@ -1,0 +1,279 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/agent/hvtest"
+	"quantix/agent/libvirt"
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// inside is set in the copy of the test that runs within a lab host, where paths are as the host's agent sees them.
+const inside = "QUANTIX_TEST_INSIDE_HOST"
+
+// unsupported is why this machine can have no lab host; the tests that need one are skipped with it.
+var unsupported error
+
+func TestMain(m *testing.M) {
+	if os.Getenv(inside) != "" {
+		if err := installFakeMount(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(m.Run())
+	}
+	if unsupported = lab.Supported(); unsupported != nil {
+		os.Exit(m.Run())
+	}
+	code, err := runInHost()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// runInHost runs this very test program on a lab host of its own.
+func runInHost() (int, error) {
+	dir, err := os.MkdirTemp("", "qxhv")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	host, err := lab.StartHost(ctx, lab.Options{
+		Dir: dir, Name: "hvtest", Env: []string{inside + "=1"}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return 0, err
+	}
+	cmd := host.Command(ctx, os.Args[0], os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = nil
+	}
+	return cmd.ProcessState.ExitCode(), errors.Join(err, host.Stop(ctx))
+}
+
+func needHost(t testing.TB) {
+	t.Helper()
+	if unsupported != nil {
+		t.Skip(unsupported)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	needHost(t)
+	hvtest.Run(t, hvtest.Harness{
+		Open:        open,
+		PoolPath:    func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
+		FailingPool: failingPool,
+		AddImage:    addImage,
+		Foreign:     foreign,
+		Power:       powerOf,
+		PowerOff:    func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
+		Network:     "default",
+		Unplug: func(t *testing.T) func() {
+			stopLibvirtd(t)
+			return func() { startLibvirtd(t) }
+		},
+		Freeze: func(t *testing.T) func() {
+			pid := libvirtdPID(t)
+			signal(t, pid, syscall.SIGSTOP)
+			t.Cleanup(func() { signal(t, pid, syscall.SIGCONT) })
+			return func() { signal(t, pid, syscall.SIGCONT) }
+		},
+	})
+}
+
+func openBench(b *testing.B) agent.Hypervisor {
+	b.Helper()
+	needHost(b)
+	hv, err := libvirt.Open(b.Context(), libvirt.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { hv.Close() })
+	return hv
+}
+
+func open(t *testing.T) agent.Hypervisor {
+	t.Helper()
+	return openAt(t, libvirt.DefaultSocket)
+}
+
+func openAt(t *testing.T, socket string) agent.Hypervisor {
+	t.Helper()
+	needHost(t)
+	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// testLog writes log lines into the test's output while the test runs.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(p []byte) (int, error) {
+	if l.t.Context().Err() == nil {
+		l.t.Log(strings.TrimSpace(string(p)))
+	}
+	return len(p), nil
+}
+
+// failingPool is a directory below a file.
+func failingPool(t *testing.T) (fleet.PoolSpec, string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(file, "pool")}, "Not a directory"
+}
+
+func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {
+	t.Helper()
+	path := filepath.Join(pool.Spec.Path, image.Name)
+	raw := filepath.Join(t.TempDir(), "raw")
+	text := bytes.Repeat([]byte("quantix "), 1<<17)
+	if err := os.WriteFile(raw, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(raw, image.SizeBytes); err != nil {
+		t.Fatal(err)
+	}
+	switch image.Kind {
+	case hvtest.Raw:
+		run(t, "qemu-img", "convert", "-f", "raw", "-O", "raw", raw, path)
+	case hvtest.Qcow2:
+		run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, path)
+	case hvtest.Qcow2Backing:
+		run(t, "qemu-img", "create", "-f", "qcow2", "-b", raw, "-F", "raw", path)
+	case hvtest.Qcow2Data:
+		run(t, "qemu-img", "create", "-f", "qcow2", "-o", "data_file="+raw+".data,data_file_raw=on", path, strconv.FormatInt(image.SizeBytes, 10))
+	}
+}
+
+func foreign(t *testing.T, name string) fleet.VMID {
+	t.Helper()
+	xml := filepath.Join(t.TempDir(), "domain.xml")
+	text := `<domain type='qemu'><name>` + name + `</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+<os><type arch='x86_64'>hvm</type></os><metadata><app:x xmlns:app="http://example.org/app">kept</app:x></metadata></domain>`
+	if err := os.WriteFile(xml, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	virsh(t, "define", xml)
+	t.Cleanup(func() { virsh(t, "undefine", name) })
+	virsh(t, "start", name)
+	t.Cleanup(func() { virsh(t, "destroy", name) })
+	return fleet.VMID(virsh(t, "domuuid", name))
+}
+
+func powerOf(t *testing.T, id fleet.VMID) fleet.Power {
+	t.Helper()
+	out, err := tryVirsh("domstate", string(id))
+	if err != nil {
+		return fleet.Absent
+	}
+	return map[string]fleet.Power{"running": fleet.Running, "paused": fleet.Paused, "shut off": fleet.Stopped}[out]
+}
+
+func virsh(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := tryVirsh(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// tryVirsh has its own limit, because it also serves cleanups.
+func tryVirsh(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "virsh", append([]string{"-q", "-c", "qemu:///system"}, args...)...)
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("virsh %s: %w: %s", strings.Join(args, " "), err, errOut.String())
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v: %s", name, args, err, out)
+	}
+	return string(out)
+}
+
+func libvirtdPID(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/run/libvirt/libvirtd.pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func signal(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Error(err)
+	}
+}
+
+func stopLibvirtd(t *testing.T) {
+	t.Helper()
+	pid := libvirtdPID(t)
+	signal(t, pid, syscall.SIGKILL)
+	waitFor(t, "libvirtd is gone", func() bool { return syscall.Kill(pid, 0) != nil })
+}
+
+func startLibvirtd(t *testing.T) {
+	t.Helper()
+	run(t, "libvirtd", "-d", "--pid-file", "/run/libvirt/libvirtd.pid")
+	waitFor(t, "libvirtd answers", func() bool { _, err := tryVirsh("uri"); return err == nil })
+}
+
+func bindMount(from, to string) error { return syscall.Mount(from, to, "", syscall.MS_BIND, "") }
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("%s: not in time", what)
+		}
+	}
+}

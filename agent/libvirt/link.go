@@ -1,0 +1,133 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+)
+
+const (
+	retryPeriod = time.Second
+	pingPeriod  = 5 * time.Second // go-libvirt has no keepalive
+)
+
+// link is the pair of connections that live as long as libvirtd does.
+type link struct{ reader, events *conn }
+
+func (l *link) close() {
+	l.reader.hangUp()
+	l.events.hangUp()
+}
+
+// connect opens both connections, subscribes to events and notes the version.
+func (b *Backend) connect(ctx context.Context) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	reader, err := dial(ctx, b.socket)
+	if err != nil {
+		return nil, err
+	}
+	events, err := dial(ctx, b.socket)
+	if err != nil {
+		reader.hangUp()
+		return nil, err
+	}
+	reader.shared, events.shared = true, true
+	l := &link{reader: reader, events: events}
+	version, err := call(ctx, reader, versions)
+	if err == nil {
+		err = b.subscribe(ctx, events)
+	}
+	if err != nil {
+		l.close()
+		return nil, fmt.Errorf("connect to libvirt: %w", err)
+	}
+	b.domains.clear() // events were missed
+	b.pools.expire()
+	b.caps.expire()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reader, b.lost, b.version = reader, nil, version
+	return l, nil
+}
+
+// versions is "libvirt 9.0.0, QEMU 7.2.22".
+func versions(l *golibvirt.Libvirt) (string, error) {
+	lib, err := l.ConnectGetLibVersion()
+	if err != nil {
+		return "", err
+	}
+	qemu, err := l.ConnectGetVersion()
+	if err != nil {
+		return "", err
+	}
+	dotted := func(v uint64) string { return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000) }
+	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
+}
+
+// keepConnected waits for the loss of the link and makes a new one, until Close.
+func (b *Backend) keepConnected(l *link) {
+	for {
+		why := b.serve(l)
+		l.close()
+		if b.life.Err() != nil {
+			return
+		}
+		b.log.Warn("libvirt is away; trying again each second", "error", why)
+		b.mu.Lock()
+		b.reader, b.lost = nil, why
+		b.mu.Unlock()
+		b.subscribers.wake()
+		if l = b.reconnect(); l == nil {
+			return
+		}
+		b.log.Info("libvirt is back")
+		b.subscribers.wake()
+	}
+}
+
+// serve returns why the link is lost; it pings so that a libvirtd that hangs counts as lost too.
+func (b *Backend) serve(l *link) error {
+	ping := time.NewTicker(pingPeriod)
+	defer ping.Stop()
+	for {
+		select {
+		case <-b.life.Done():
+			return b.life.Err()
+		case <-l.reader.gone():
+			return errLost
+		case <-l.events.gone():
+			return errLost
+		case <-ping.C:
+		}
+		for _, c := range []*conn{l.reader, l.events} {
+			ctx, cancel := context.WithTimeout(b.life, callLimit)
+			_, err := call(ctx, c, (*golibvirt.Libvirt).ConnectGetLibVersion)
+			cancel()
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (b *Backend) reconnect() *link {
+	retry := time.NewTicker(retryPeriod)
+	defer retry.Stop()
+	for {
+		l, err := b.connect(b.life)
+		if err == nil {
+			return l
+		}
+		b.mu.Lock()
+		b.lost = err
+		b.mu.Unlock()
+		select {
+		case <-b.life.Done():
+			return nil
+		case <-retry.C:
+		}
+	}
+}

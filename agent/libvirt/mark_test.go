@@ -1,0 +1,34 @@
+package libvirt
+
+import (
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+)
+
+func TestMarkLeavesOtherMetadata(t *testing.T) {
+	t.Parallel()
+	const before, after = `<a:x xmlns:a="urn:a"><a:vm>1</a:vm></a:x>`, `<b:y xmlns:b="urn:b"/>`
+	first := mark{ID: "0198-1", Generation: 3}
+	meta := putMark(&libvirtxml.DomainMetadata{XML: before}, first)
+	meta.XML += after
+	for _, m := range []mark{{ID: "0198-1", Generation: 4, Name: `web<&"`}, {ID: "0198-1", Generation: 5}} {
+		meta = putMark(meta, m)
+		got, ok := markOf(meta)
+		if !ok || got != m {
+			t.Errorf("read back %+v, %v, want %+v", got, ok, m)
+		}
+		if again := putMark(meta, m); again.XML != meta.XML {
+			t.Errorf("the same mark again made\n%s of\n%s", again.XML, meta.XML)
+		}
+	}
+	const want = before + `<quantix:vm xmlns:quantix="https://quantix.dev/xmlns/vm/1"><quantix:id>0198-1</quantix:id><quantix:generation>5</quantix:generation></quantix:vm>` + after
+	if meta.XML != want {
+		t.Errorf("the metadata is\n%s, want\n%s", meta.XML, want)
+	}
+	for _, none := range []*libvirtxml.DomainMetadata{nil, {}, {XML: before}, {XML: "<broken"}} {
+		if m, ok := markOf(none); ok {
+			t.Errorf("%+v has the mark %+v", none, m)
+		}
+	}
+}

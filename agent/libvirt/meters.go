@@ -1,0 +1,76 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/internal/wire"
+)
+
+const metersPatience = 5 * time.Second
+
+// Meters implements agent.Hypervisor. One call of libvirt reads all guests; a busy guest is left out rather than waited for.
+func (b *Backend) Meters(ctx context.Context) ([]wire.Meter, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("read meters: %w", err)
+	}
+	s := b.metering.read(ctx, 0, metersPatience, b.readMeters)
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("read meters: %w", ctx.Err())
+	case s.late > 0:
+		return nil, fmt.Errorf("read meters: libvirt has not answered since %s", s.began.UTC().Format(time.TimeOnly))
+	case s.err != nil:
+		return nil, fmt.Errorf("read meters: %w", s.err)
+	}
+	return s.value, nil
+}
+
+func (b *Backend) readMeters() ([]wire.Meter, error) {
+	c, err := dial(b.life, b.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.hangUp()
+	const what = golibvirt.DomainStatsCPUTotal | golibvirt.DomainStatsBalloon | golibvirt.DomainStatsInterface | golibvirt.DomainStatsBlock
+	const which = golibvirt.ConnectGetAllDomainsStatsActive | golibvirt.ConnectGetAllDomainsStatsNowait
+	stats, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
+		return l.ConnectGetAllDomainStats(nil, uint32(what), uint32(which))
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := []wire.Meter{}
+	for _, s := range stats {
+		d, err := b.look(b.life, c, s.Dom)
+		if is(err, golibvirt.ErrNoDomain) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if d.ours {
+			out = append(out, meter(d, params(s.Params)))
+		}
+	}
+	return out, nil
+}
+
+func meter(d *domain, p map[string]int64) wire.Meter {
+	m := wire.Meter{ID: d.id, CPUNanos: p["cpu.time"], MemoryBytes: p["balloon.rss"] * 1024}
+	for i := range p["block.count"] {
+		at := "block." + strconv.FormatInt(i, 10)
+		m.ReadBytes += p[at+".rd.bytes"]
+		m.WriteBytes += p[at+".wr.bytes"]
+	}
+	for i := range p["net.count"] {
+		at := "net." + strconv.FormatInt(i, 10)
+		m.ReceiveBytes += p[at+".rx.bytes"]
+		m.SendBytes += p[at+".tx.bytes"]
+	}
+	return m
+}

@@ -1,0 +1,195 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// ApplyPool implements agent.Hypervisor. Autostart comes before the start, so that a pool whose server is away now is
+// tried again when the host boots.
+func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
+	err := b.onPool(ctx, "apply", pool, func(ctx context.Context, c *conn) error {
+		ref, x, err := findPool(ctx, c, pool.Name)
+		switch {
+		case is(err, golibvirt.ErrNoStoragePool):
+			if ref, err = definePool(ctx, c, pool); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		case !sameSource(x, pool.Spec):
+			return otherSource(pool.Name, x)
+		}
+		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+			if err := startPool(l, ref); err != nil {
+				return err
+			}
+			return l.StoragePoolRefresh(ref, 0)
+		})
+		if isBusy(err) {
+			return nil
+		}
+		return err
+	})
+	if !errors.Is(err, context.Canceled) {
+		b.pools.failed(pool.Name, err)
+	}
+	b.pools.changed(pool.Name)
+	return err
+}
+
+// ReleasePool implements agent.Hypervisor.
+func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
+	err := b.onPool(ctx, "release", pool, func(ctx context.Context, c *conn) error {
+		ref, x, err := findPool(ctx, c, pool.Name)
+		switch {
+		case is(err, golibvirt.ErrNoStoragePool):
+			return nil
+		case err != nil:
+			return err
+		case !sameSource(x, pool.Spec):
+			return nil // somebody else's of the same name; this one was never made
+		}
+		if err := b.checkUnused(ctx, c, pool); err != nil {
+			return err
+		}
+		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+			active, err := l.StoragePoolIsActive(ref)
+			if err == nil && active != 0 {
+				err = l.StoragePoolDestroy(ref)
+			}
+			if err != nil {
+				return err
+			}
+			return l.StoragePoolUndefine(ref)
+		})
+	})
+	if err == nil {
+		b.pools.failed(pool.Name, nil)
+	}
+	b.pools.changed(pool.Name)
+	return err
+}
+
+func (b *Backend) onPool(ctx context.Context, verb string, pool fleet.Pool, f func(context.Context, *conn) error) error {
+	act := verb + " pool " + pool.Name
+	if err := ctx.Err(); err != nil {
+		return inAct(act, err)
+	}
+	if err := b.pools.answers(pool.Name); err != nil {
+		return err
+	}
+	return inAct(act, b.order(ctx, f))
+}
+
+// checkUnused refuses while a domain, running or not, has a file of the pool.
+func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool) error {
+	all, err := b.inventory(ctx, c)
+	if err != nil {
+		return err
+	}
+	dir := strings.TrimSuffix(path.Clean(pool.Spec.Path), "/") + "/"
+	for _, s := range all {
+		for _, f := range s.files() {
+			if strings.HasPrefix(f, dir) {
+				return fleet.Errorf(fleet.Conflict, "The pool %s is in use by %s (%s). Delete or move that VM first.", pool.Name, s.ref.Name, path.Base(f))
+			}
+		}
+	}
+	return nil
+}
+
+func lookupPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePool, error) {
+	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolLookupByName(name) })
+}
+
+func findPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePool, libvirtxml.StoragePool, error) {
+	var x libvirtxml.StoragePool
+	ref, err := lookupPool(ctx, c, name)
+	if err != nil {
+		return ref, x, err
+	}
+	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
+		return l.StoragePoolGetXMLDesc(ref, golibvirt.StorageXMLInactive)
+	})
+	if err != nil {
+		return ref, x, err
+	}
+	return ref, x, x.Unmarshal(text)
+}
+
+func definePool(ctx context.Context, c *conn, pool fleet.Pool) (golibvirt.StoragePool, error) {
+	x := libvirtxml.StoragePool{
+		Type: "dir", Name: pool.Name, UUID: string(pool.ID), Target: &libvirtxml.StoragePoolTarget{Path: path.Clean(pool.Spec.Path)},
+	}
+	if pool.Spec.Kind == fleet.PoolNFS {
+		x.Type = "netfs"
+		x.Source = &libvirtxml.StoragePoolSource{
+			Host:   []libvirtxml.StoragePoolSourceHost{{Name: pool.Spec.Server}},
+			Dir:    &libvirtxml.StoragePoolSourceDir{Path: path.Clean(pool.Spec.Export)},
+			Format: &libvirtxml.StoragePoolSourceFormat{Type: "nfs"},
+		}
+	}
+	text, err := x.Marshal()
+	if err != nil {
+		return golibvirt.StoragePool{}, fmt.Errorf("write the pool's definition: %w", err)
+	}
+	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolDefineXML(text, 0) })
+}
+
+// startPool makes the directory if it is missing, and starts the pool unless it is active.
+func startPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) error {
+	if err := l.StoragePoolSetAutostart(ref, 1); err != nil {
+		return err
+	}
+	active, err := l.StoragePoolIsActive(ref)
+	if err != nil || active != 0 {
+		return err
+	}
+	if err := l.StoragePoolBuild(ref, 0); err != nil {
+		return err
+	}
+	return l.StoragePoolCreate(ref, 0)
+}
+
+// refreshPool makes libvirt see what changed in the pool's directory. Orders to VMs succeed without it: libvirt refuses
+// while another volume is being made, and a later look refreshes again.
+func (b *Backend) refreshPool(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
+	ctx, cancel := context.WithTimeout(ctx, storageLimit)
+	defer cancel()
+	if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(ref, 0) }); err != nil && !isBusy(err) {
+		b.log.Warn("a storage pool cannot be refreshed", "pool", ref.Name, "error", err)
+	}
+	b.pools.changed(ref.Name)
+}
+
+// sameSource reports whether libvirt's pool is the one that the spec means.
+func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
+	if x.Target == nil || path.Clean(x.Target.Path) != path.Clean(s.Path) {
+		return false
+	}
+	if s.Kind == fleet.PoolDir {
+		return x.Type == "dir"
+	}
+	return x.Type == "netfs" && x.Source != nil && x.Source.Dir != nil && len(x.Source.Host) == 1 &&
+		x.Source.Host[0].Name == s.Server && path.Clean(x.Source.Dir.Path) == path.Clean(s.Export)
+}
+
+func otherSource(name string, x libvirtxml.StoragePool) error {
+	what := x.Type
+	if x.Target != nil {
+		what += " at " + path.Clean(x.Target.Path)
+	}
+	if x.Source != nil && len(x.Source.Host) > 0 && x.Source.Dir != nil {
+		what += " from " + x.Source.Host[0].Name + ":" + x.Source.Dir.Path
+	}
+	return fleet.Errorf(fleet.Conflict, "The host has a storage pool named %q already, with another source (%s). Give the pool another name, or remove that one with virsh.", name, what)
+}

@@ -1,0 +1,200 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+type backend = agent.Hypervisor
+
+func cleanupContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 30*time.Second)
+}
+
+// fakeMount stands before the host's mount program, for the server names "good" (a tmpfs), "refuses" and "hangs"; all the
+// rest of the way is libvirt's own. The host has a mount namespace of its own, so nobody else sees it.
+const fakeMount = `#!/bin/bash
+for a in "$@"; do
+	case $a in
+	good:*) exec "$REAL" -t tmpfs -o size=16m "$a" "${@: -1}" ;;
+	refuses:*) echo "mount.nfs: access denied by server while mounting $a" >&2; exit 32 ;;
+	hangs:*) while [ -e "${a#hangs:}/hang" ]; do sleep 0.1; done; echo "mount.nfs: gave up" >&2; exit 32 ;;
+	esac
+done
+exec "$REAL" "$@"
+`
+
+func installFakeMount() error {
+	dir, err := os.MkdirTemp("/run/libvirt", "mount")
+	if err != nil {
+		return err
+	}
+	copied, script := filepath.Join(dir, "real"), filepath.Join(dir, "fake")
+	text, err := os.ReadFile("/usr/bin/mount")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(copied, text, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(script, []byte(strings.ReplaceAll(fakeMount, "$REAL", copied)), 0o755); err != nil {
+		return err
+	}
+	return bindMount(script, "/usr/bin/mount")
+}
+
+func nfs(t *testing.T, b backend, server, export string) fleet.Pool {
+	t.Helper()
+	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{
+		Kind: fleet.PoolNFS, Path: filepath.Join(t.TempDir(), "mnt"), Server: server, Export: export, Shared: true,
+	}}
+	p.Name = "nfs-" + string(p.ID)
+	t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := b.ReleasePool(ctx, p); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func poolOf(t *testing.T, b backend, p fleet.Pool) fleet.PoolStatus {
+	t.Helper()
+	s, err := b.Snapshot(t.Context(), []fleet.Pool{p})
+	if err != nil || !s.Host.Connected || len(s.Pools) != 1 {
+		t.Fatalf("snapshot: %v, %+v", err, s)
+	}
+	return s.Pools[0].Status
+}
+
+func TestNFSPool(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	t.Cleanup(func() { b.Close() })
+	p := nfs(t, b, "good", "/export")
+	for range 2 {
+		if err := b.ApplyPool(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if st := poolOf(t, b, p); st.State != fleet.PoolActive || st.CapacityBytes != 16<<20 || st.MountPath != p.Spec.Path {
+			t.Errorf("the pool is %+v", st)
+		}
+	}
+	moved := p
+	moved.Spec.Server = "elsewhere"
+	if err := b.ApplyPool(t.Context(), moved); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "good:/export") {
+		t.Errorf("another server under one name: %v", err)
+	}
+	if err := b.ReleasePool(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+	if mounts, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(mounts), p.Spec.Path) {
+		t.Error("the released pool is still mounted")
+	}
+}
+
+func TestNFSPoolThatIsRefused(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	t.Cleanup(func() { b.Close() })
+	p := nfs(t, b, "refuses", "/export")
+	const words = "access denied by server while mounting refuses:/export"
+	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), words) {
+		t.Errorf("apply: %v", err)
+	}
+	if st := poolOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, words) {
+		t.Errorf("the pool is %+v", st)
+	}
+}
+
+// A mount that hangs ends the order at its deadline. Nothing else of the host feels it.
+func TestNFSPoolThatHangsAtTheMount(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	t.Cleanup(func() { b.Close() })
+	dir := t.TempDir()
+	hang := filepath.Join(dir, "hang")
+	if err := os.WriteFile(hang, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := nfs(t, b, "hangs", dir)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := b.ApplyPool(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("apply: %v", err)
+	}
+	if st := poolOf(t, b, p); st.State != fleet.PoolStalled || !strings.Contains(st.Error, "did not answer") {
+		t.Errorf("the pool is %+v", st)
+	}
+	if err := os.Remove(hang); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "libvirt says why", func() bool {
+		err := b.ApplyPool(t.Context(), p)
+		return err != nil && strings.Contains(err.Error(), "mount.nfs: gave up")
+	})
+	if st := poolOf(t, b, p); st.State != fleet.PoolFailed {
+		t.Errorf("the pool is %+v", st)
+	}
+}
+
+// Storage that hangs later hangs the refresh, as does a look at it by anybody. Nothing else of the host feels it.
+func TestPoolThatHangs(t *testing.T) {
+	t.Parallel()
+	proxy := newProxy(t)
+	b := openAt(t, proxy.socket)
+	t.Cleanup(func() { b.Close() })
+	f := newFixtureOn(t, b)
+	if st := poolOf(t, b, f.pool); st.State != fleet.PoolActive {
+		t.Fatalf("the pool is %+v", st)
+	}
+	vm := f.vm()
+	proxy.drop.Store(procStoragePoolRefresh)
+	if err := b.ReleasePool(t.Context(), f.pool); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := b.ApplyPool(ctx, f.pool); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("apply: %v", err)
+	}
+	waitFor(t, "the pool is stalled", func() bool {
+		begun := time.Now()
+		st := poolOf(t, b, f.pool)
+		if took := time.Since(begun); took > 4*time.Second {
+			t.Fatalf("a snapshot beside the hanging pool took %s", took)
+		}
+		return st.State == fleet.PoolStalled && strings.Contains(st.Error, "has not answered since")
+	})
+	f.apply(vm)
+	f.ok(b.StartVM(t.Context(), vm.ID))
+	f.ok(b.StopVM(t.Context(), vm.ID))
+	vm.Spec.Disks = []fleet.Disk{f.disk("disk")}
+	begun := time.Now()
+	if err := b.ApplyVM(t.Context(), vm, []fleet.Pool{f.pool}, func(int, string) {}); fleet.CodeOf(err) != fleet.Unavailable {
+		t.Errorf("a disk on a stalled pool: %v", err)
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("the refusal took %s", took)
+	}
+	if n := proxy.dropped.Load(); n > 2 {
+		t.Errorf("%d calls were sent to a pool that hangs", n)
+	}
+	proxy.drop.Store(0)
+	proxy.cut()
+	waitFor(t, "the pool answers again", func() bool {
+		s, err := b.Snapshot(t.Context(), []fleet.Pool{f.pool})
+		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolActive
+	})
+}

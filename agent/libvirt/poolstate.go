@@ -1,0 +1,179 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+const (
+	poolAge      = 5 * time.Second
+	poolPatience = 2 * time.Second
+	refreshAge   = 30 * time.Second
+	stalledAfter = 10 * time.Second // without an answer of its storage
+	storageLimit = time.Minute      // for a refresh within an order
+)
+
+// poolWatches looks at each assigned pool on a connection of its own. libvirt locks a pool while it looks at its
+// storage, so one whose storage hangs also hangs every call that names it, and the list of all pools.
+type poolWatches struct {
+	mu     sync.Mutex
+	all    map[string]*poolWatch
+	others watch[[]string]
+}
+
+type poolWatch struct {
+	watch[fleet.PoolStatus]
+
+	mu        sync.Mutex
+	failure   string // the words of the last order or refresh that failed; empty after a success
+	hung      bool   // that order ended at its deadline, without an answer
+	refreshed time.Time
+	volumes   []fleet.Volume
+	told      fleet.PoolStatus
+}
+
+func (p *poolWatches) of(name string) *poolWatch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[string]*poolWatch{}
+	}
+	if p.all[name] == nil {
+		p.all[name] = &poolWatch{}
+	}
+	return p.all[name]
+}
+
+// changed makes the next read of the pool, and of the list of pools, look again.
+func (p *poolWatches) changed(name string) {
+	w := p.of(name)
+	w.mu.Lock()
+	w.refreshed = time.Time{}
+	w.mu.Unlock()
+	w.expire()
+	p.others.expire()
+}
+
+// failed notes an order's outcome, whose words the pool's status carries until it is active.
+func (p *poolWatches) failed(name string, err error) {
+	w := p.of(name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failure, w.hung = "", errors.Is(err, context.DeadlineExceeded)
+	if err != nil {
+		w.failure = err.Error()
+	}
+}
+
+func (p *poolWatches) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.all {
+		w.expire()
+	}
+	p.others.expire()
+}
+
+// answers refuses a pool whose storage hangs: another call would only hang one more thread of libvirtd.
+func (p *poolWatches) answers(name string) error {
+	if s := p.of(name).sight(); s.late > stalledAfter {
+		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledWords(s.began))
+	}
+	return nil
+}
+
+func stalledWords(since time.Time) string {
+	return fmt.Sprintf("Its storage has not answered since %s UTC.", since.UTC().Format(time.DateTime))
+}
+
+// poolsSeen is what Snapshot tells of pools.
+type poolsSeen struct {
+	assigned []wire.PoolReport
+	others   []string
+}
+
+func (b *Backend) seePools(ctx context.Context, pools []fleet.Pool) poolsSeen {
+	seen := poolsSeen{assigned: make([]wire.PoolReport, len(pools))}
+	var done sync.WaitGroup
+	for i, p := range pools {
+		done.Go(func() {
+			seen.assigned[i] = wire.PoolReport{Name: p.Name, Status: b.poolStatus(ctx, p)}
+		})
+	}
+	names := b.pools.others.read(ctx, poolAge, poolPatience, b.poolNames).value
+	done.Wait()
+	for _, n := range names {
+		if !slices.ContainsFunc(pools, func(p fleet.Pool) bool { return p.Name == n }) {
+			seen.others = append(seen.others, n)
+		}
+	}
+	slices.SortFunc(seen.assigned, func(a, b wire.PoolReport) int { return cmp.Compare(a.Name, b.Name) })
+	return seen
+}
+
+func (b *Backend) poolNames() ([]string, error) {
+	c, err := dial(b.life, b.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.hangUp()
+	all, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.StoragePool, error) {
+		all, _, err := l.ConnectListAllStoragePools(1, 0)
+		return all, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(all))
+	for i, p := range all {
+		names[i] = p.Name
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// poolStatus is the pool as it was seen a moment ago. One that has not answered for stalledAfter is stalled; its last
+// numbers stay.
+func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus {
+	w := b.pools.of(p.Name)
+	s := w.read(ctx, poolAge, poolPatience, func() (fleet.PoolStatus, error) { return b.lookAtPool(p, w) })
+	st := w.tell(s.value)
+	switch {
+	case s.late > stalledAfter:
+		st.State, st.Error = fleet.PoolStalled, stalledWords(s.began)
+	case !s.known && s.err != nil:
+		st.State, st.Error = fleet.PoolStalled, s.err.Error()
+	case !s.known:
+		st.State, st.Error = fleet.PoolStalled, "The host has not yet answered about this pool."
+	}
+	return st
+}
+
+// tell steadies the numbers, which move all the time on storage at work; see steady.
+func (w *poolWatch) tell(st fleet.PoolStatus) fleet.PoolStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old := w.told; st.State == fleet.PoolActive && old.State == fleet.PoolActive && old.CapacityBytes == st.CapacityBytes {
+		st.UsedBytes = steady(old.UsedBytes, st.UsedBytes, st.CapacityBytes)
+		st.AvailableBytes = steady(old.AvailableBytes, st.AvailableBytes, st.CapacityBytes)
+		st.Volumes = slices.Clone(st.Volumes)
+		for i := range st.Volumes {
+			v := &st.Volumes[i]
+			if k := slices.IndexFunc(old.Volumes, func(o fleet.Volume) bool { return o.Path == v.Path }); k >= 0 {
+				v.AllocBytes = steady(old.Volumes[k].AllocBytes, v.AllocBytes, 0)
+			}
+		}
+	}
+	w.told = st
+	return st
+}

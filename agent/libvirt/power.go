@@ -1,0 +1,126 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// StartVM implements agent.Hypervisor. A rename that waited for the guest to be off is done first.
+func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
+	return b.onVM(ctx, id, "start", func(l *golibvirt.Libvirt, s sighted) error {
+		ref := s.ref
+		if s.live != nil {
+			if p, _ := power(s.state, s.reason); p != fleet.Crashed {
+				return nil
+			}
+			if err := l.DomainDestroy(ref); err != nil {
+				return err
+			}
+		}
+		if want := s.mark.Name; want != "" && want != ref.Name {
+			if _, err := l.DomainRename(ref, golibvirt.OptString{want}, 0); err != nil {
+				return err
+			}
+			ref.Name = want
+		}
+		return l.DomainCreate(ref)
+	})
+}
+
+// ShutdownVM implements agent.Hypervisor.
+func (b *Backend) ShutdownVM(ctx context.Context, id fleet.VMID) error {
+	return b.onVM(ctx, id, "shut down", func(l *golibvirt.Libvirt, s sighted) error {
+		if s.live == nil {
+			return nil
+		}
+		return l.DomainShutdown(s.ref)
+	})
+}
+
+// StopVM implements agent.Hypervisor.
+func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
+	return b.onVM(ctx, id, "force off", func(l *golibvirt.Libvirt, s sighted) error {
+		if s.live == nil {
+			return nil
+		}
+		return l.DomainDestroy(s.ref)
+	})
+}
+
+// RebootVM implements agent.Hypervisor.
+func (b *Backend) RebootVM(ctx context.Context, id fleet.VMID) error {
+	return b.onRunning(ctx, id, "reboot", func(l *golibvirt.Libvirt, s sighted) error { return l.DomainReboot(s.ref, 0) })
+}
+
+// ResetVM implements agent.Hypervisor.
+func (b *Backend) ResetVM(ctx context.Context, id fleet.VMID) error {
+	return b.onRunning(ctx, id, "reset", func(l *golibvirt.Libvirt, s sighted) error { return l.DomainReset(s.ref, 0) })
+}
+
+// PauseVM implements agent.Hypervisor.
+func (b *Backend) PauseVM(ctx context.Context, id fleet.VMID) error {
+	return b.onRunning(ctx, id, "pause", func(l *golibvirt.Libvirt, s sighted) error {
+		if golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
+			return nil
+		}
+		return l.DomainSuspend(s.ref)
+	})
+}
+
+// ResumeVM implements agent.Hypervisor.
+func (b *Backend) ResumeVM(ctx context.Context, id fleet.VMID) error {
+	return b.onRunning(ctx, id, "resume", func(l *golibvirt.Libvirt, s sighted) error {
+		switch golibvirt.DomainState(s.state) {
+		case golibvirt.DomainPaused:
+			return l.DomainResume(s.ref)
+		case golibvirt.DomainPmsuspended:
+			return l.DomainPmWakeup(s.ref, 0)
+		}
+		return nil
+	})
+}
+
+func (b *Backend) onRunning(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, sighted) error) error {
+	return b.onVM(ctx, id, verb, func(l *golibvirt.Libvirt, s sighted) error {
+		if s.live == nil {
+			return agent.ErrNotRunning
+		}
+		return f(l, s)
+	})
+}
+
+// onVM gives one order to one VM of Quantix, as it is at this moment.
+func (b *Backend) onVM(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, sighted) error) error {
+	unlock, err := b.vms.lock(ctx, id)
+	if err != nil {
+		return fmt.Errorf("%s: %w", verb, err)
+	}
+	defer unlock()
+	return b.order(ctx, func(ctx context.Context, c *conn) error {
+		s, err := b.seeOn(ctx, c, id)
+		if is(err, golibvirt.ErrNoDomain) {
+			return absent(id)
+		}
+		if err != nil {
+			return inAct(verb, err)
+		}
+		if !s.ours {
+			return notOurs(s.ref.Name)
+		}
+		defer b.domains.forget(s.ref.UUID)
+		return inAct(verb+" "+s.ref.Name, c.do(ctx, func(l *golibvirt.Libvirt) error { return f(l, s) }))
+	})
+}
+
+func absent(id fleet.VMID) error {
+	return fleet.Errorf(fleet.NotFound, "The host has no domain with the UUID %s. Apply the VM again to make it.", id)
+}
+
+func notOurs(name string) error {
+	return fleet.Errorf(fleet.Conflict, "The domain %q was not made by Quantix, so Quantix does not touch it. Use virsh on the host.", name)
+}

@@ -1,0 +1,140 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// snapshotLimit bounds the reading of domains and networks: hundreds take less than a second.
+const snapshotLimit = 8 * time.Second
+
+// Snapshot implements agent.Hypervisor. While libvirtd does not answer, it is the last known state with the host
+// disconnected, because what is left out of a state counts as gone.
+func (b *Backend) Snapshot(ctx context.Context, pools []fleet.Pool) (wire.State, error) {
+	state, err := b.snapshot(ctx, pools)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case err == nil:
+		b.last = &state
+		return state, nil
+	case b.last == nil || errors.Is(ctx.Err(), context.Canceled):
+		return wire.State{}, fmt.Errorf("look at the host: %w", err)
+	}
+	away := *b.last
+	away.Host.Connected, away.Host.Error = false, err.Error()
+	return away, nil
+}
+
+func (b *Backend) snapshot(ctx context.Context, pools []fleet.Pool) (wire.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, snapshotLimit)
+	defer cancel()
+	c, err := b.reading(ctx)
+	if err != nil {
+		return wire.State{}, err
+	}
+	poolsDone := make(chan poolsSeen, 1)
+	go func() { poolsDone <- b.seePools(ctx, pools) }()
+
+	all, err := b.inventory(ctx, c)
+	if err != nil {
+		return wire.State{}, err
+	}
+	networks, err := b.networks(ctx, c)
+	if err != nil {
+		return wire.State{}, err
+	}
+	state := wire.State{
+		VMs: []wire.VMReport{}, Found: []fleet.FoundVM{}, Networks: networks,
+		Host: fleet.HostStatus{Connected: true, Hypervisor: b.versionSeen(), Inventory: b.abilities(ctx)},
+	}
+	sizes := b.disks.read(ctx, pathsOf(all...))
+	b.disks.keepOnly(sizes)
+	addresses := b.addressesOf(ctx, all)
+	for _, s := range all {
+		st := s.status(sizes, addresses[s.id])
+		if s.ours {
+			state.VMs = append(state.VMs, wire.VMReport{ID: s.id, Name: s.ref.Name, Generation: s.mark.Generation, Status: st})
+		} else {
+			state.Found = append(state.Found, fleet.FoundVM{ID: s.id, Name: s.ref.Name, Status: st})
+		}
+	}
+	slices.SortFunc(state.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(state.Found, func(a, b fleet.FoundVM) int { return cmp.Compare(a.ID, b.ID) })
+	seen := <-poolsDone
+	state.Pools, state.Host.OtherPools = seen.assigned, seen.others
+	return state, nil
+}
+
+func (b *Backend) versionSeen() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.version
+}
+
+// VM implements agent.Hypervisor.
+func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	s, err := b.see(ctx, id)
+	if is(err, golibvirt.ErrNoDomain) {
+		return fleet.VMStatus{Power: fleet.Absent}, 0, nil
+	}
+	if err != nil {
+		return fleet.VMStatus{}, 0, fmt.Errorf("look at the VM: %w", err)
+	}
+	generation := s.mark.Generation
+	if !s.ours {
+		generation = 0
+	}
+	return s.status(b.disks.read(ctx, pathsOf(s)), b.addresses.sight().value[id]), generation, nil
+}
+
+// see reads one domain over the state connection.
+func (b *Backend) see(ctx context.Context, id fleet.VMID) (sighted, error) {
+	c, err := b.reading(ctx)
+	if err != nil {
+		return sighted{}, err
+	}
+	return b.seeOn(ctx, c, id)
+}
+
+func (b *Backend) seeOn(ctx context.Context, c *conn, id fleet.VMID) (sighted, error) {
+	uuid, err := parseUUID(id)
+	if err != nil {
+		return sighted{}, err
+	}
+	var s sighted
+	ref, err := call(ctx, c, func(l *golibvirt.Libvirt) (ref golibvirt.Domain, err error) {
+		if ref, err = l.DomainLookupByUUID(uuid); err == nil {
+			s.state, s.reason, err = l.DomainGetState(ref, 0)
+		}
+		return ref, err
+	})
+	if err != nil {
+		return sighted{}, err
+	}
+	s.domain, err = b.look(ctx, c, ref)
+	return s, err
+}
+
+// pathsOf are the disks' paths of the domains as they are now.
+func pathsOf(all ...sighted) []string {
+	var out []string
+	for _, s := range all {
+		for _, d := range s.now().disks {
+			out = append(out, d.path)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,139 @@
+package libvirt
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/internal/fleet"
+)
+
+// status is the domain as people see it. It holds nothing that changes by itself; see steady for the sizes.
+func (s sighted) status(sizes map[string]size, addresses map[string][]string) fleet.VMStatus {
+	hw := s.now()
+	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
+	st.Power, st.Reason = power(s.state, s.reason)
+	if s.live != nil {
+		if s.ours && s.mark.Name != "" && s.mark.Name != s.ref.Name {
+			st.NextBoot = []string{"name"}
+		}
+		st.NextBoot = append(st.NextBoot, nextBoot(*s.live, s.kept)...)
+	}
+	for _, d := range hw.disks {
+		z := sizes[d.path]
+		st.Disks = append(st.Disks, fleet.DiskState{Target: d.target, Path: d.path, SizeBytes: z.bytes, AllocBytes: z.alloc})
+	}
+	for _, n := range hw.nics {
+		nic := fleet.NICState{MAC: n.mac, Source: n.source}
+		if s.live != nil {
+			nic.Addresses = addresses[n.mac]
+		}
+		st.NICs = append(st.NICs, nic)
+	}
+	return st
+}
+
+// power is libvirt's state in Quantix's word, with virsh's word for the reason.
+func power(state, reason int32) (fleet.Power, string) {
+	why := func(words []string) string {
+		if reason < 0 || int(reason) >= len(words) {
+			return ""
+		}
+		return words[reason]
+	}
+	switch golibvirt.DomainState(state) {
+	case golibvirt.DomainPaused:
+		return fleet.Paused, why(pausedReasons)
+	case golibvirt.DomainPmsuspended:
+		return fleet.Paused, "suspended by the guest"
+	case golibvirt.DomainCrashed:
+		return fleet.Crashed, "panicked"
+	case golibvirt.DomainShutoff, golibvirt.DomainNostate:
+		if golibvirt.DomainShutoffReason(reason) == golibvirt.DomainShutoffCrashed {
+			return fleet.Crashed, "crashed"
+		}
+		return fleet.Stopped, why(shutoffReasons)
+	}
+	return fleet.Running, why(runningReasons)
+}
+
+// Indexed by libvirt's numbers; empty where the reason tells nobody anything.
+var (
+	runningReasons = []string{
+		"", "", "migrated", "restored", "from snapshot", "", "migration cancelled", "save cancelled", "woken up", "",
+		"post-copy migration", "post-copy migration failed",
+	}
+	pausedReasons = []string{
+		"", "", "migration", "save", "dump", "I/O error", "watchdog", "from snapshot", "shutting down", "snapshot", "crashed",
+		"starting up", "post-copy migration", "post-copy migration failed", "API error",
+	}
+	shutoffReasons = []string{"", "shut down", "forced off", "crashed", "migrated", "saved", "failed to start", "from snapshot", "stopped by libvirt"}
+)
+
+// stepBytes is how far a size moves before a new value is told, so that a guest at work does not make news each time.
+const stepBytes = 64 << 20
+
+// steady is the value to tell: the one told last until the newest is a step away, or a thousandth of total if that is more.
+func steady(told, newest, total int64) int64 {
+	diff := newest - told
+	if diff < 0 {
+		diff = -diff
+	}
+	if diff < max(stepBytes, total/1000) {
+		return told
+	}
+	return newest
+}
+
+// startedAt is when the guest's QEMU was started, to the second: libvirt itself does not tell. nil where it cannot be found out.
+func (b *Backend) startedAt(name string) *time.Time {
+	at, err := processStart(filepath.Join(filepath.Dir(b.socket), "qemu", name+".pid"))
+	if err != nil {
+		b.log.Debug("no time of start", "vm", name, "error", err)
+		return nil
+	}
+	return &at
+}
+
+// processStart reads a pid file and the kernel's word for when that process began.
+func processStart(pidFile string) (time.Time, error) {
+	pid, err := os.ReadFile(pidFile)
+	if err != nil {
+		return time.Time{}, err
+	}
+	stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+	if err != nil {
+		return time.Time{}, err
+	}
+	// Fields are counted after the command's name, which may hold anything; the time of start is field 22 of all.
+	rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
+	fields := strings.Fields(rest)
+	if len(fields) < 20 {
+		return time.Time{}, fmt.Errorf("%q is no process status", stat)
+	}
+	ticks, err := strconv.ParseInt(fields[19], 10, 64)
+	if err != nil {
+		return time.Time{}, err
+	}
+	kernel, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return time.Time{}, err
+	}
+	lines := strings.Split(string(kernel), "\n")
+	i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "btime ") })
+	if i < 0 {
+		return time.Time{}, fmt.Errorf("/proc/stat has no btime")
+	}
+	boot, err := strconv.ParseInt(strings.TrimPrefix(lines[i], "btime "), 10, 64)
+	if err != nil {
+		return time.Time{}, err
+	}
+	const ticksPerSecond = 100 // USER_HZ, the same on every platform of libvirt's
+	return time.Unix(boot+ticks/ticksPerSecond, 0).UTC(), nil
+}

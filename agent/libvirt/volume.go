@@ -1,0 +1,195 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// A disk is made under a name with this suffix, then renamed: the name without it always means a whole disk, whatever
+// was killed in between. What is left of a failed try is removed by the next. Quantix's pools are directories (an NFS pool
+// is a mounted one), so the rename is the file system's; libvirt has none for volumes.
+const partialSuffix = ".partial"
+
+// place is a volume of a pool on this host.
+type place struct {
+	pool   fleet.Pool
+	volume string
+	size   int64  // asked for; 0: the image's
+	image  *place // to clone
+}
+
+func (p place) path() string { return filepath.Join(p.pool.Spec.Path, p.volume) }
+
+// partial is the place under its name until it is whole.
+func (p place) partial() place { return place{pool: p.pool, volume: p.volume + partialSuffix} }
+
+func placeOf(ref fleet.Volref, pools []fleet.Pool) (place, error) {
+	if ref.Volume == "" || filepath.Base(ref.Volume) != ref.Volume || ref.Volume == "." || ref.Volume == ".." {
+		return place{}, fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", ref.Volume)
+	}
+	for _, p := range pools {
+		if p.ID == ref.PoolID {
+			return place{pool: p, volume: ref.Volume}, nil
+		}
+	}
+	return place{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign it first.", ref.Volume)
+}
+
+// within runs something that may hang on storage, and gives up on it when ctx ends.
+func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		var none T
+		return none, fmt.Errorf("the storage did not answer in time: %w", ctx.Err())
+	}
+}
+
+func directWithin(ctx context.Context, path string) bool {
+	ok, err := within(ctx, func() (bool, error) { return direct(path), nil })
+	return ok && err == nil
+}
+
+func fileExists(ctx context.Context, path string) (bool, error) {
+	return within(ctx, func() (bool, error) {
+		_, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// ensureDisk makes the disk where it is missing. i and n place it among the VM's disks, for the progress.
+func (a *applying) ensureDisk(ctx context.Context, p place, i, n int) (made bool, err error) {
+	there, err := a.diskThere(ctx, p)
+	if err != nil || there {
+		return false, err
+	}
+	tell := func(percent int, note string) { a.progress((i*100+percent)/n, note) }
+	tell(0, fmt.Sprintf("creating disk %d", i+1))
+	pool, err := lookupPool(ctx, a.c, p.pool.Name)
+	if err != nil {
+		return false, err
+	}
+	if err := a.removeVolume(ctx, a.c, p.partial()); err != nil {
+		return false, err
+	}
+	if p.image == nil {
+		_, err = call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, p.size), 0)
+		})
+	} else {
+		err = a.clone(ctx, pool, p, func(percent int) { tell(percent, fmt.Sprintf("copying %s to disk %d", p.image.volume, i+1)) })
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, os.Rename(p.partial().path(), p.path()) })
+	if err != nil {
+		return false, err
+	}
+	a.refreshPool(ctx, a.c, pool)
+	a.disks.expire(p.pool.Spec.Path)
+	tell(100, fmt.Sprintf("disk %d is ready", i+1))
+	return true, nil
+}
+
+func (a *applying) diskThere(ctx context.Context, p place) (bool, error) {
+	if err := a.pools.answers(p.pool.Name); err != nil {
+		return false, err
+	}
+	return fileExists(ctx, p.path())
+}
+
+// checkDisk refuses a volume that was there before and is no plain disk: QEMU would follow what it refers to.
+func checkDisk(ctx context.Context, p place) error {
+	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the volume %s: %w", p.volume, err)
+	case h.format != "qcow2":
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not qcow2. Choose another name for the disk.", p.volume, p.pool.Name, h.format)
+	case h.refersTo != "" || h.encrypted:
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and is not self-contained. Choose another name for the disk.", p.volume, p.pool.Name)
+	}
+	return nil
+}
+
+// removeVolume deletes a volume; one that is not there is success. While libvirt still fills it, it waits.
+func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
+	there, err := fileExists(ctx, p.path())
+	if err != nil || !there {
+		return err
+	}
+	retry := time.NewTicker(500 * time.Millisecond)
+	defer retry.Stop()
+	pool, err := lookupPool(ctx, c, p.pool.Name)
+	for refreshed := false; ; {
+		if err != nil {
+			return err
+		}
+		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+			v, err := l.StorageVolLookupByName(pool, p.volume)
+			if err != nil {
+				return err
+			}
+			return l.StorageVolDelete(v, 0)
+		})
+		switch {
+		case err == nil:
+			return nil
+		case is(err, golibvirt.ErrNoStorageVol) && !refreshed:
+			b.refreshPool(ctx, c, pool)
+			refreshed, err = true, nil
+			continue
+		case !is(err, golibvirt.ErrOperationInvalid) || !strings.Contains(err.Error(), "being allocated"):
+			return err
+		}
+		// A copy that an earlier order began is still under way in libvirtd: it cannot be stopped from here.
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for an earlier copy to end: %w (%w)", ctx.Err(), err)
+		case <-retry.C:
+			err = nil
+		}
+	}
+}
+
+func volumeXML(name string, size int64) string {
+	x := libvirtxml.StorageVolume{
+		Name:       name,
+		Capacity:   &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(size)},
+		Allocation: &libvirtxml.StorageVolumeSize{Unit: "bytes"},
+		Target: &libvirtxml.StorageVolumeTarget{
+			Format: &libvirtxml.StorageVolumeTargetFormat{Type: "qcow2"},
+			Compat: "1.1", // older ones take no checkpoints
+		},
+	}
+	text, err := x.Marshal()
+	if err != nil {
+		panic(err) // a fixed structure of plain text and numbers
+	}
+	return text
+}

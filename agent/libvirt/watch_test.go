@@ -1,0 +1,85 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestWatchLooksOnceAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var w watch[int64]
+		open := make(chan struct{})
+		var looks atomic.Int64
+		look := func() (int64, error) { n := looks.Add(1); <-open; return n, nil }
+		ctx := context.Background()
+
+		// The first reader waits for its patience, the next not at all: it would be in vain.
+		if s := w.read(ctx, time.Second, 2*time.Second, look); s.known || s.late != 2*time.Second {
+			t.Errorf("while it hangs: %+v", s)
+		}
+		time.Sleep(time.Minute)
+		begun := time.Now()
+		if s := w.read(ctx, time.Second, 2*time.Second, look); s.known || s.late < time.Minute || time.Since(begun) != 0 {
+			t.Errorf("after a minute: %+v, waited %s", s, time.Since(begun))
+		}
+		if n := looks.Load(); n != 1 {
+			t.Errorf("%d looks are under way", n)
+		}
+
+		close(open)
+		synctest.Wait()
+		if s := w.read(ctx, time.Second, time.Second, look); s.value != 2 || s.late != 0 {
+			t.Errorf("after it answered, the old look was too old: %+v", s)
+		}
+		if s := w.read(ctx, time.Second, time.Second, look); s.value != 2 {
+			t.Errorf("a fresh value was looked at again: %+v", s)
+		}
+		time.Sleep(time.Millisecond)
+		w.expire()
+		time.Sleep(time.Millisecond)
+		if s := w.read(ctx, time.Second, time.Second, look); s.value != 3 {
+			t.Errorf("an expired value was given: %+v", s)
+		}
+		broken := errors.New("broken")
+		if s := w.read(ctx, 0, time.Second, func() (int64, error) { return 0, broken }); s.value != 3 || s.err != broken {
+			t.Errorf("a failed look took the value away: %+v", s)
+		}
+	})
+}
+
+// A look that began before an expire does not count as an answer to it.
+func TestWatchDoesNotAnswerWithThePast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var w watch[string]
+		var truth atomic.Value
+		truth.Store("old")
+		look := func() (string, error) { v := truth.Load().(string); time.Sleep(time.Second); return v, nil }
+		go w.read(t.Context(), time.Minute, time.Minute, look)
+		time.Sleep(500 * time.Millisecond)
+		truth.Store("new")
+		w.expire()
+		if s := w.read(t.Context(), time.Minute, time.Minute, look); s.value != "new" {
+			t.Errorf("got %q", s.value)
+		}
+	})
+}
+
+func TestSteadyMovesInSteps(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ told, newest, total, want int64 }{
+		{100, 100 + stepBytes - 1, 0, 100},
+		{100, 100 + stepBytes, 0, 100 + stepBytes},
+		{stepBytes * 2, stepBytes, 0, stepBytes},
+		{100, 100 + stepBytes, 1000 * 2 * stepBytes, 100},
+	} {
+		if got := steady(c.told, c.newest, c.total); got != c.want {
+			t.Errorf("steady(%d, %d, %d) = %d, want %d", c.told, c.newest, c.total, got, c.want)
+		}
+	}
+}

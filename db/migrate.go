@@ -1,0 +1,81 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed migration/*.sql
+var migrations embed.FS
+
+// ErrNewerSchema is Migrate's refusal of a database that a newer release has migrated.
+var ErrNewerSchema = errors.New("the database was migrated by a newer release of Quantix")
+
+// Migrate brings the schema at url up to the newest that this program knows, under an advisory lock, so that portals
+// that start at once migrate once. It refuses with ErrNewerSchema, and changes nothing, where the schema is newer.
+func Migrate(ctx context.Context, url string) error {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return fmt.Errorf("read the database URL: %w", err)
+	}
+	cfg.ConnectTimeout = connectTimeout
+	conn := stdlib.OpenDB(*cfg)
+	defer func() { _ = conn.Close() }()
+	if err := migrate(ctx, conn); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
+	}
+	return nil
+}
+
+func migrate(ctx context.Context, conn *sql.DB) error {
+	files, err := fs.Sub(migrations, "migration")
+	if err != nil {
+		return err
+	}
+	// Asked every second for five minutes: as long as another portal's migration may take.
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, conn, files,
+		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	if err := refuseNewer(ctx, conn, p); err != nil {
+		return err
+	}
+	_, err = p.Up(ctx)
+	return err
+}
+
+// refuseNewer reads goose's table itself: the provider's own question makes the table where there is none, and clashes
+// with another portal that does so at the same moment.
+func refuseNewer(ctx context.Context, conn *sql.DB, p *goose.Provider) error {
+	const undefinedTable = "42P01"
+	var have int64
+	err := conn.QueryRowContext(ctx, "SELECT COALESCE(max(version_id), 0) FROM "+goose.DefaultTablename).Scan(&have)
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg) && pg.Code == undefinedTable:
+		return nil
+	case err != nil:
+		return err
+	}
+	sources := p.ListSources()
+	if want := sources[len(sources)-1].Version; have > want {
+		return fmt.Errorf("%w: it has schema %d, this program knows up to %d; start that release, or restore a backup from before it",
+			ErrNewerSchema, have, want)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"quantix/db"
+	"quantix/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func TestPortalsThatStartAtOnceMigrateOnce(t *testing.T) {
+	t.Parallel()
+	url := testkit.EmptyURL(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := db.Migrate(t.Context(), url); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	pool, err := db.Open(t.Context(), url, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var rows int
+	err = pool.QueryRow(t.Context(), "SELECT count(*) FROM goose_db_version WHERE version_id = 1").Scan(&rows)
+	if err != nil || rows != 1 {
+		t.Fatalf("the first migration ran %d times: %v", rows, err)
+	}
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	url := testkit.URL(t)
+	pool, err := db.Open(t.Context(), url, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (9000, true)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Migrate(t.Context(), url); !errors.Is(err, db.ErrNewerSchema) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestPoolWaitsNoLongerThanItsContext(t *testing.T) {
+	t.Parallel()
+	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	held, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := pool.Exec(ctx, "SELECT 1"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	var limit string
+	if err := held.QueryRow(t.Context(), "SHOW statement_timeout").Scan(&limit); err != nil || limit != "10s" {
+		t.Fatalf("statement_timeout is %q: %v", limit, err)
+	}
+}

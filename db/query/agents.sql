@@ -1,0 +1,100 @@
+-- name: LockHostSession :one
+SELECT h.name, s.*, COALESCE(s.seen_at > now() - interval '20 seconds', false)::boolean AS live
+FROM host_sessions s JOIN hosts h ON h.id = s.host_id
+WHERE s.host_id = @host_id FOR UPDATE OF s;
+
+-- name: OpenHostSession :one
+UPDATE host_sessions
+SET session = @session, number = number + 1, instance = @instance, fingerprint = @fingerprint, digest = ''
+WHERE host_id = @host_id
+RETURNING number;
+
+-- name: FlagConflict :exec
+UPDATE host_sessions SET conflict = @conflict, conflict_at = now() WHERE host_id = @host_id;
+
+-- name: AnnounceHost :exec
+SELECT pg_notify('quantix', 'host:' || @host_id::text);
+
+-- name: HasHostSession :one
+SELECT EXISTS (SELECT 1 FROM host_sessions WHERE host_id = @host_id AND session = @session);
+
+-- name: Heartbeats :many
+-- Many hosts' signs of life in one statement. A host that is not in the answer has another session.
+UPDATE host_sessions s SET seen_at = now(), load = COALESCE(NULLIF(b.load, 'null'), s.load)
+FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@loads::text[])::jsonb AS load) b
+WHERE s.host_id = b.host_id AND s.session = b.session
+RETURNING s.host_id, s.digest;
+
+-- name: BeginReport :one
+-- Only forward: a slow report must not undo a newer one.
+UPDATE host_sessions SET seen_at = now(), digest = @digest, report_seq = @seq, load = COALESCE(@load, load)
+WHERE host_id = @host_id AND session = @session AND report_seq < @seq
+RETURNING host_id;
+
+-- name: ReportHost :exec
+UPDATE hosts SET status = @status, report_seq = @seq
+WHERE id = @host_id AND report_seq < @seq AND status IS DISTINCT FROM @status;
+
+-- name: ReportVMs :exec
+UPDATE vms v
+SET status = r.status, report_seq = @seq,
+    observed_generation = GREATEST(v.observed_generation, LEAST(r.generation, v.generation))
+FROM jsonb_to_recordset(@vms::jsonb) AS r (id text, generation bigint, status jsonb)
+WHERE v.id = r.id AND v.host_id = @host_id AND v.report_seq < @seq
+  AND (v.status IS DISTINCT FROM r.status OR v.observed_generation < LEAST(r.generation, v.generation));
+
+-- name: ReportAbsentVMs :exec
+-- What is not in a full report is not on the host.
+UPDATE vms SET status = jsonb_build_object('power', 'absent', 'cpus', 0, 'memoryMiB', 0), report_seq = @seq
+WHERE host_id = @host_id AND report_seq < @seq AND observed_generation > 0 AND id <> ALL (@ids::text[])
+  AND status->>'power' IS DISTINCT FROM 'absent';
+
+-- name: StrangeVMs :many
+-- Of the stamped domains, those that Quantix does not know on this host.
+SELECT r.id::text FROM unnest(@ids::text[]) AS r (id)
+WHERE NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = r.id AND v.host_id = @host_id);
+
+-- name: DropFoundVMs :exec
+DELETE FROM found_vms WHERE host_id = @host_id AND id <> ALL (@ids::text[]);
+
+-- name: ReportFoundVMs :exec
+INSERT INTO found_vms (host_id, id, name, status)
+SELECT @host_id, r.id, r.name, r.status FROM jsonb_to_recordset(@found::jsonb) AS r (id text, name text, status jsonb)
+ON CONFLICT (host_id, id) DO UPDATE SET name = EXCLUDED.name, status = EXCLUDED.status
+WHERE found_vms.name <> EXCLUDED.name OR found_vms.status <> EXCLUDED.status;
+
+-- name: ReportPools :exec
+-- A pool that is not named is one that the agent did not look for: an assigned pool that the host lacks is reported as such.
+UPDATE pool_hosts ph SET status = r.status, report_seq = @seq, reported_at = now()
+FROM jsonb_to_recordset(@pools::jsonb) AS r (name text, status jsonb), pools p
+WHERE p.name = r.name AND ph.pool_id = p.id AND ph.host_id = @host_id AND ph.report_seq < @seq
+  AND ph.status IS DISTINCT FROM r.status;
+
+-- name: AddNetworks :exec
+INSERT INTO networks (id, name, kind)
+SELECT r.id, r.name, r.kind FROM jsonb_to_recordset(@networks::jsonb) AS r (id text, name text, kind text)
+WHERE NOT EXISTS (SELECT 1 FROM networks n WHERE n.kind = r.kind AND n.name = r.name)
+ON CONFLICT (kind, name) DO NOTHING;
+
+-- name: ReportNetworks :exec
+INSERT INTO network_hosts (network_id, host_id, status, report_seq)
+SELECT n.id, @host_id, r.status, @seq
+FROM jsonb_to_recordset(@networks::jsonb) AS r (name text, kind text, status jsonb)
+JOIN networks n ON n.kind = r.kind AND n.name = r.name
+ON CONFLICT (network_id, host_id) DO UPDATE SET status = EXCLUDED.status, report_seq = EXCLUDED.report_seq, reported_at = now()
+WHERE network_hosts.report_seq < EXCLUDED.report_seq AND network_hosts.status <> EXCLUDED.status;
+
+-- name: DropNetworks :exec
+DELETE FROM network_hosts nh USING networks n
+WHERE nh.network_id = n.id AND nh.host_id = @host_id AND n.kind || ':' || n.name <> ALL (@keys::text[]);
+
+-- name: ReportMeters :exec
+INSERT INTO vm_meters AS m (vm_id, at, meter)
+SELECT v.id, now(), r.meter
+FROM jsonb_array_elements(@meters::jsonb) AS r (meter) JOIN vms v ON v.id = r.meter->>'id' AND v.host_id = @host_id
+ON CONFLICT (vm_id) DO UPDATE SET at = now(), meter = EXCLUDED.meter,
+    cpu_percent = CASE WHEN now() > m.at AND (EXCLUDED.meter->>'cpuNanos')::bigint >= (m.meter->>'cpuNanos')::bigint
+        THEN ((EXCLUDED.meter->>'cpuNanos')::bigint - (m.meter->>'cpuNanos')::bigint) / (extract(epoch FROM now() - m.at) * 1e7) END;
+
+-- name: AssignedPools :many
+SELECT ph.host_id, sqlc.embed(p) FROM pool_hosts ph JOIN pools p ON p.id = ph.pool_id WHERE ph.assigned ORDER BY ph.host_id, p.name;

@@ -1,0 +1,103 @@
+-- name: ClaimJobs :many
+-- One job a subject, oldest first; a console never waits behind other work. The claim raises the epoch.
+WITH ready AS (
+    SELECT j.id FROM jobs j
+    WHERE j.host_id = @host_id AND j.state = 'queued' AND j.run_after <= now()
+      AND (j.kind = 'console.open' OR NOT EXISTS (
+            SELECT 1 FROM jobs o
+            WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.kind <> 'console.open'
+              AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
+    ORDER BY j.kind <> 'console.open', j.id
+    LIMIT @max_jobs FOR UPDATE SKIP LOCKED
+)
+UPDATE jobs SET state = 'running', epoch = nextval('job_epoch'), attempt = attempt + 1, progress = 0, note = '',
+                lease_until = now() + interval '30 seconds', started_at = COALESCE(started_at, now())
+FROM ready WHERE jobs.id = ready.id
+RETURNING jobs.*;
+
+-- name: VMsForWork :many
+SELECT * FROM vms WHERE id = ANY (@ids::text[]) AND host_id = @host_id;
+
+-- name: PoolsForWork :many
+SELECT * FROM pools WHERE id = ANY (@ids::text[]);
+
+-- name: RenewLeases :many
+UPDATE jobs j SET lease_until = now() + interval '30 seconds'
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@epochs::bigint[]) AS epoch) l
+WHERE j.id = l.id AND j.epoch = l.epoch AND j.host_id = @host_id AND j.state = 'running'
+RETURNING j.id;
+
+-- name: NoteProgress :execrows
+UPDATE jobs SET progress = @progress, note = @note, lease_until = now() + interval '30 seconds'
+WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running';
+
+-- name: LockJob :one
+SELECT * FROM jobs WHERE id = @id AND host_id = @host_id FOR UPDATE;
+
+-- name: EndJob :exec
+UPDATE jobs SET state = @state, error = @error, ended_at = now(), lease_until = NULL,
+                progress = CASE WHEN @state = 'done' THEN 100 ELSE progress END
+WHERE id = @id;
+
+-- name: FinishVM :exec
+-- Only forward: a report that was read after this result stands.
+UPDATE vms SET status = @status, report_seq = @seq,
+               observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, generation))
+WHERE id = @id AND host_id = @host_id AND report_seq < @seq;
+
+-- name: FailVM :exec
+-- A result without a fresh look: the old status stands, with the words of the failure.
+UPDATE vms SET status = COALESCE(status, '{"power": "absent", "cpus": 0, "memoryMiB": 0}') || jsonb_build_object('error', @error::text, 'errorOf', @kind::text),
+               observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, generation))
+WHERE id = @id AND host_id = @host_id;
+
+-- name: RemoveVM :execrows
+DELETE FROM vms WHERE id = @id AND host_id = @host_id AND deleted_at IS NOT NULL;
+
+-- name: UndoDeletion :exec
+UPDATE vms SET deleted_at = NULL WHERE id = @id AND host_id = @host_id;
+
+-- name: AskFullReport :exec
+-- A report newer than this result was taken as unchanged: ask again, so that the truth is not lost between the two.
+UPDATE host_sessions SET digest = '' WHERE host_id = @host_id AND report_seq > @seq;
+
+-- name: FinishPool :exec
+UPDATE pool_hosts SET status = COALESCE(@status, status), report_seq = @seq, reported_at = now(),
+                      observed_generation = GREATEST(observed_generation, @generation::bigint)
+WHERE pool_id = @pool_id AND host_id = @host_id AND report_seq < @seq;
+
+-- name: RemovePoolHost :exec
+DELETE FROM pool_hosts WHERE pool_id = @pool_id AND host_id = @host_id AND NOT assigned;
+
+-- name: MovedOnVM :one
+-- The VM, when its generation has moved on and nothing waits to carry that to the host.
+SELECT v.* FROM vms v
+WHERE v.id = @id AND v.host_id = @host_id AND v.generation > @generation AND v.deleted_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.kind <> 'console.open');
+
+-- name: CancelWaiting :exec
+UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now()
+WHERE subject = @subject AND host_id = @host_id AND state = 'queued' AND kind = ANY (@kinds::text[]);
+
+-- name: BreakOffShutdown :exec
+-- A guest that takes its time must not hold up whoever wants it off now: the wait for it ends, its epoch is over.
+UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now(), lease_until = NULL
+WHERE subject = @subject AND host_id = @host_id AND state = 'running' AND kind = 'vm.shutdown';
+
+-- name: ReplaceLapsed :exec
+-- A lapsed job whose subject already has a newer waiting job of its kind, or that was a console, is over.
+UPDATE jobs j SET state = 'cancelled', ended_at = now(), lease_until = NULL,
+    error = CASE WHEN j.kind = 'console.open' THEN 'The agent did not open the console in time.' ELSE 'Replaced by a newer order.' END
+WHERE j.state = 'running' AND (j.lease_until < now() OR j.host_id = sqlc.narg(host_id)::text)
+  AND (j.kind = 'console.open' OR EXISTS (
+        SELECT 1 FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued'));
+
+-- name: FailLapsed :exec
+UPDATE jobs SET state = 'failed', ended_at = now(), lease_until = NULL,
+    error = 'The agent took this job ' || attempt || ' times and never told how it ended.'
+WHERE state = 'running' AND lease_until < now() AND attempt >= 5;
+
+-- name: ReturnLapsed :execrows
+-- Back to the queue: after the lease, or at once when the host's agent has started anew.
+UPDATE jobs SET state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = ''
+WHERE state = 'running' AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text);

@@ -1,0 +1,16 @@
+-- name: AddTicket :exec
+INSERT INTO console_tickets (hash, console_id, vm_id, user_id, session, expires_at)
+VALUES (@hash, @console_id, @vm_id, @user_id, @session, now() + interval '30 seconds');
+
+-- name: RedeemTicket :one
+-- One use, whoever comes first.
+UPDATE console_tickets SET used_at = now()
+WHERE hash = @hash AND console_id = @console_id AND user_id = @user_id AND session = @session AND used_at IS NULL AND expires_at > now()
+RETURNING vm_id;
+
+-- name: ConsoleOfHost :one
+-- Whether the host may still dial this console back: its own VM's, and asked for a moment ago.
+SELECT EXISTS (
+    SELECT 1 FROM console_tickets t JOIN vms v ON v.id = t.vm_id
+    WHERE t.console_id = @console_id AND v.host_id = @host_id AND t.expires_at > now()
+);

@@ -1,0 +1,31 @@
+-- name: CountVMs :many
+SELECT project_id, host_id, heard, count(*)::bigint AS vms, sum(cpus)::bigint AS cpus, sum(memory_mib)::bigint AS memory_mib
+FROM vms GROUP BY project_id, host_id, heard;
+
+-- name: CountFound :many
+SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id;
+
+-- name: HostSums :many
+-- What the dashboard says about hosts.
+SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now, (h.status IS NOT NULL)::boolean AS reported,
+       COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected, COALESCE(h.status->>'error', '')::text AS error,
+       COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS threads,
+       COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes
+FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id ORDER BY h.name;
+
+-- name: TroubledVMs :many
+SELECT v.id, v.name, v.heard, COALESCE(v.status->>'error', '')::text AS error FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.heard IN ('failed', 'crashed', 'missing') AND s.seen_at >= now() - interval '30 seconds'
+  AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
+ORDER BY v.name, v.id LIMIT 20;
+
+-- name: FailedTasks :many
+SELECT j.* FROM jobs j
+WHERE j.state IN ('failed', 'unknown') AND j.ended_at > now() - interval '1 hour' AND j.kind <> 'console.open'
+  AND (@all_projects::boolean OR j.project_id = ANY (@projects::text[]))
+ORDER BY j.ended_at DESC LIMIT 20;
+
+-- name: LabelGroups :many
+-- How a project's VMs spread over one label's values.
+SELECT COALESCE(v.labels->>sqlc.arg(key)::text, '')::text AS value, (v.labels->>sqlc.arg(key)::text IS NOT NULL)::boolean AS labelled, count(*)::bigint AS vms FROM vms v
+WHERE v.project_id = @project_id GROUP BY 1, 2 ORDER BY 2 DESC, 1 LIMIT 200;

@@ -1,0 +1,39 @@
+-- name: GetHost :one
+SELECT sqlc.embed(h), s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+       c.vms::bigint AS vms, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
+FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+CROSS JOIN LATERAL (SELECT count(*) AS vms, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
+WHERE h.id = @id;
+
+-- name: LockHost :one
+SELECT * FROM hosts WHERE id = @id FOR UPDATE;
+
+-- name: ChangeHost :exec
+UPDATE hosts SET spec = @spec, generation = generation + 1 WHERE id = @id;
+
+-- name: VMsOnHost :many
+-- A few names of VMs that keep a host from being removed.
+SELECT name FROM vms WHERE host_id = @host_id ORDER BY name LIMIT 4;
+
+-- name: DropHost :exec
+DELETE FROM hosts WHERE id = @id;
+
+-- name: ClearConflict :execrows
+UPDATE host_sessions SET conflict = '', conflict_at = NULL WHERE host_id = @host_id AND conflict <> '';
+
+-- name: Candidates :many
+-- All that placement asks about hosts: one, or all where @host is empty.
+SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+       (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
+       COALESCE(h.status->>'error', '')::text AS error,
+       COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
+       COALESCE((SELECT sum(v.memory_mib) FROM vms v WHERE v.host_id = h.id), 0)::bigint AS committed_mib,
+       ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*]') AS f)::text[] AS firmwares,
+       ARRAY(SELECT n.kind || ':' || n.name FROM network_hosts nh JOIN networks n ON n.id = nh.network_id
+             WHERE nh.host_id = h.id AND nh.status->>'active' = 'true')::text[] AS networks,
+       COALESCE((SELECT jsonb_object_agg(ph.pool_id, jsonb_build_object(
+                     'assigned', ph.assigned, 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', '')))
+                 FROM pool_hosts ph WHERE ph.host_id = h.id AND ph.pool_id = ANY (@pools::text[])), '{}')::jsonb AS pools
+FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+WHERE @host::text = '' OR h.id = @host
+ORDER BY h.name;

@@ -1,0 +1,36 @@
+-- name: AddJoinToken :one
+INSERT INTO join_tokens (id, hash, created_by, expires_at) VALUES (@id, @hash, @created_by, now() + interval '15 minutes')
+RETURNING *;
+
+-- name: DropOldJoinTokens :exec
+DELETE FROM join_tokens WHERE expires_at < now() - interval '30 days';
+
+-- name: ListJoinTokens :many
+SELECT * FROM join_tokens ORDER BY created_at DESC, id DESC LIMIT 200;
+
+-- name: RevokeJoinToken :one
+UPDATE join_tokens SET revoked_at = COALESCE(revoked_at, now()) WHERE id = @id AND used_at IS NULL RETURNING id;
+
+-- name: GetJoinToken :one
+SELECT * FROM join_tokens WHERE id = @id;
+
+-- name: JoinTokenLives :one
+SELECT EXISTS (SELECT FROM join_tokens WHERE hash = @hash AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now());
+
+-- name: UseJoinToken :one
+-- One use: of two machines that show a token at once, the second finds it used.
+UPDATE join_tokens SET used_at = now(), used_by = @used_by
+WHERE hash = @hash AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now()
+RETURNING *;
+
+-- name: HostOfMachine :one
+SELECT name FROM hosts WHERE machine = @machine AND machine <> '';
+
+-- name: AddHost :exec
+INSERT INTO hosts (id, name, machine) VALUES (@id, @name, @machine);
+
+-- name: AddHostSession :exec
+INSERT INTO host_sessions (host_id) VALUES (@host_id);
+
+-- name: HostName :one
+SELECT name FROM hosts WHERE id = @id;

@@ -1,0 +1,40 @@
+-- name: AddPool :exec
+INSERT INTO pools (id, name, spec) VALUES (@id, @name, @spec);
+
+-- name: LockPool :one
+SELECT * FROM pools WHERE id = @id FOR UPDATE;
+
+-- name: MarkPoolDeleted :exec
+UPDATE pools SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
+
+-- name: DropPool :exec
+DELETE FROM pools WHERE id = @id;
+
+-- name: HostsNamed :many
+-- The hosts stay while a pool is put on them.
+SELECT id, name FROM hosts WHERE id = ANY (@ids::text[]) ORDER BY name FOR KEY SHARE;
+
+-- name: AssignPoolTo :execrows
+-- On a host that was to release the pool, this takes the release back.
+INSERT INTO pool_hosts (pool_id, host_id) VALUES (@pool_id, @host_id)
+ON CONFLICT (pool_id, host_id) DO UPDATE SET assigned = true WHERE NOT pool_hosts.assigned;
+
+-- name: ReleasePoolFrom :execrows
+UPDATE pool_hosts SET assigned = false WHERE pool_id = @pool_id AND host_id = @host_id AND assigned;
+
+-- name: PoolHosts :many
+SELECT host_id, assigned FROM pool_hosts WHERE pool_id = @pool_id ORDER BY host_id;
+
+-- name: PoolNeeded :many
+-- A few names of VMs that have a disk or ISO in the pool: on one host, or on any where @host is empty.
+SELECT v.name, v.project_id FROM vms v
+WHERE (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id::text)))
+       OR v.spec @> jsonb_build_object('iso', jsonb_build_object('poolId', @pool_id::text)))
+  AND (@host::text = '' OR v.host_id = @host)
+LIMIT 4;
+
+-- name: PlacesTaken :many
+-- Other pools on these hosts with the same directory.
+SELECT p.name, h.name AS host_name FROM pool_hosts ph JOIN pools p ON p.id = ph.pool_id JOIN hosts h ON h.id = ph.host_id
+WHERE ph.host_id = ANY (@hosts::text[]) AND p.id <> @pool_id AND p.spec->>'path' = @path::text
+LIMIT 1;

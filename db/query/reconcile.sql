@@ -1,0 +1,40 @@
+-- name: DriftedVMs :many
+-- VMs whose host is heard and has not acted on the newest generation, though nothing is on its way.
+SELECT v.* FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.seen_at > now() - interval '30 seconds'
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id
+                  AND j.state IN ('queued', 'running') AND j.kind <> 'console.open')
+LIMIT 500;
+
+-- name: DriftedPools :many
+-- Assigned pools that are not active on a host that is heard, tried again each five minutes; and releases that got lost.
+SELECT ph.pool_id, ph.host_id, ph.assigned, p.name, p.generation FROM pool_hosts ph
+JOIN pools p ON p.id = ph.pool_id JOIN host_sessions s ON s.host_id = ph.host_id
+WHERE s.seen_at > now() - interval '30 seconds'
+  AND (NOT ph.assigned OR ph.observed_generation < p.generation OR ph.status->>'state' IN ('failed', 'inactive'))
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = ph.host_id AND j.subject = 'pool:' || ph.pool_id
+                  AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
+LIMIT 500;
+
+-- name: WakeDue :exec
+-- Jobs that waited for their time: wake their hosts.
+SELECT pg_notify('quantix', 'jobs:' || host_id) FROM jobs
+WHERE state = 'queued' AND run_after <= now() AND run_after > created_at AND run_after > now() - interval '10 seconds'
+GROUP BY host_id;
+
+-- name: HostsSeen :many
+SELECT host_id, COALESCE(seen_at > now() - interval '30 seconds', false)::boolean AS fresh FROM host_sessions;
+
+-- name: SweepTickets :exec
+DELETE FROM console_tickets WHERE expires_at < now() - interval '1 hour';
+-- name: SweepIdempotency :exec
+DELETE FROM idempotency WHERE created_at < now() - interval '24 hours';
+-- name: SweepThrottle :exec
+DELETE FROM login_throttle WHERE last_at < now() - interval '1 day';
+-- name: SweepJobs :execrows
+DELETE FROM jobs WHERE id IN (
+    SELECT id FROM jobs WHERE ended_at < CASE WHEN kind = 'console.open' THEN now() - interval '1 hour' ELSE now() - interval '30 days' END LIMIT 5000);
+
+-- name: TryPassLock :one
+-- One portal runs a periodic pass at a time.
+SELECT pg_try_advisory_xact_lock(hashtext('quantix pass ' || @pass::text));

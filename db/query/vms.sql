@@ -1,0 +1,60 @@
+-- name: GetVM :one
+SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.seen_at, now()::timestamptz AS now
+FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
+
+-- name: LockVM :one
+-- The row stays ours until the transaction ends, so that generations are exact.
+SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.seen_at, now()::timestamptz AS now
+FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
+FOR UPDATE OF v;
+
+-- name: AddVM :exec
+INSERT INTO vms (id, project_id, host_id, name, labels, description, spec)
+VALUES (@id, @project_id, @host_id, @name, @labels, @description, @spec);
+
+-- name: ChangeVM :exec
+-- One change, one generation.
+UPDATE vms SET name = @name, labels = @labels, description = @description, spec = @spec, generation = generation + 1 WHERE id = @id;
+
+-- name: MarkVMDeleted :exec
+UPDATE vms SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
+
+-- name: VMTouched :one
+-- Whether the host may have acted on the VM. Its waiting jobs stay locked, so that none is claimed meanwhile.
+SELECT EXISTS (
+    SELECT 1 FROM (SELECT epoch FROM jobs WHERE subject = @subject AND kind <> 'console.open' FOR UPDATE) j WHERE j.epoch > 0
+)::boolean;
+
+-- name: DropVM :exec
+DELETE FROM vms WHERE id = @id;
+
+-- name: VMAudit :many
+SELECT * FROM audit WHERE subject = @subject ORDER BY id DESC LIMIT 50;
+
+-- name: VMJobs :many
+SELECT sqlc.embed(j), h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
+WHERE j.subject = @subject AND j.kind <> 'console.open' ORDER BY j.id DESC LIMIT 50;
+
+-- name: VMMeter :one
+SELECT at, meter, cpu_percent FROM vm_meters WHERE vm_id = @vm_id;
+
+-- name: MACOwners :many
+-- Which of the addresses a VM has already.
+SELECT m.mac::text FROM unnest(@macs::text[]) AS m (mac)
+WHERE EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', m.mac))));
+
+-- name: ProjectName :one
+-- The project stays while a VM is put into it.
+SELECT name FROM projects WHERE id = @id FOR KEY SHARE;
+
+-- name: ForgetOldKey :exec
+DELETE FROM idempotency WHERE user_id = @user_id AND key = @key AND created_at < now() - interval '24 hours';
+
+-- name: TakeKey :execrows
+-- Waits for another request with the same key to end.
+INSERT INTO idempotency (user_id, key, request, subject_id) VALUES (@user_id, @key, @request, @subject_id) ON CONFLICT DO NOTHING;
+
+-- name: KeyTaken :one
+SELECT request, subject_id FROM idempotency WHERE user_id = @user_id AND key = @key;

@@ -1,0 +1,17 @@
+-- name: VolumesNamed :many
+-- The named volumes as active hosts report them.
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, ph.host_id, v.volume::jsonb AS found
+FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
+JOIN pool_hosts ph ON ph.pool_id = w.pool_id AND ph.assigned AND ph.status->>'state' = 'active'
+CROSS JOIN LATERAL jsonb_path_query_first(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', w.volume)) AS v (volume)
+WHERE v.volume IS NOT NULL;
+
+-- name: VolumeOwners :many
+-- The VMs whose disks the volumes are.
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id
+FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
+JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)));
+
+-- name: FoundDisks :many
+-- Files that domains use which Quantix did not make.
+SELECT f.host_id, f.id, f.name, (d #>> '{}')::text AS path FROM found_vms f CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d;

@@ -1,0 +1,94 @@
+// Package auth holds what proves who somebody is: passwords, secrets, browser sessions, and the authority that signs the
+// certificates of hosts. It decides nothing about rights; that is policy's part.
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/alexedwards/argon2id"
+
+	"quantix/internal/fleet"
+)
+
+// Bounds of a password, in bytes.
+const (
+	MinPassword = 10
+	MaxPassword = 256
+)
+
+// cost is argon2id's: 19 MiB, two passes, one thread.
+var cost = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+
+// nobody is the hash of no password: what a sign-in without an account is compared with, for the same work.
+const nobody = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+// hashing is this process's share of memory and processors for passwords, whoever asks.
+var hashing = hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}
+
+// HashPassword returns the argon2id hash of a password. Only two run at once; who waits longer than 5 s gets TooMany.
+func HashPassword(ctx context.Context, password string) (hash string, err error) {
+	err = hashing.do(ctx, func() error {
+		hash, err = argon2id.CreateHash(password, cost)
+		return err
+	})
+	return hash, err
+}
+
+// VerifyPassword reports whether the password has that hash, under the same limit as HashPassword. An empty hash matches
+// nothing and costs the same.
+func VerifyPassword(ctx context.Context, password, hash string) (same bool, err error) {
+	if hash == "" {
+		hash = nobody
+	}
+	err = hashing.do(ctx, func() error {
+		same, err = argon2id.ComparePasswordAndHash(password, hash)
+		return err
+	})
+	if err != nil && fleet.CodeOf(err) == "" && ctx.Err() == nil {
+		err = fmt.Errorf("compare password: %w", err)
+	}
+	return same && hash != nobody, err
+}
+
+// CheckPassword notes at field why password may not be userName's new one.
+func CheckPassword(c *fleet.Checks, field, userName, password string) {
+	switch {
+	case len(password) < MinPassword || len(password) > MaxPassword || !utf8.ValidString(password):
+		c.Add(field, "A password has %d to %d bytes of text. Choose a longer one, such as a few words.", MinPassword, MaxPassword)
+	case strings.EqualFold(password, userName):
+		c.Add(field, "The password must not be the user name. Choose another one.")
+	}
+}
+
+// oneTimeAlphabet leaves out what people misread: 0 and o, 1, i and l, u and v. 29 letters and digits: 4.85 bits each.
+const oneTimeAlphabet = "23456789abcdefghjkmnpqrstwxyz"
+
+// NewPassword makes a readable one-time password of five groups of four, such as "k7fd-w2mq-…": 97 bits.
+func NewPassword() string {
+	const groups, size = 5, 4
+	var b strings.Builder
+	for i := range groups * size {
+		if i > 0 && i%size == 0 {
+			b.WriteByte('-')
+		}
+		b.WriteByte(oneTimeAlphabet[below(len(oneTimeAlphabet))])
+	}
+	return b.String()
+}
+
+// below returns a random number from 0 to n-1, n ≤ 256, each as likely as the others.
+func below(n int) int {
+	limit := 256 - 256%n
+	var b [1]byte
+	for {
+		rand.Read(b[:])
+		if int(b[0]) < limit {
+			return int(b[0]) % n
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package auth
+
+import (
+	"context"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alexedwards/argon2id"
+
+	"quantix/internal/fleet"
+)
+
+func TestPasswordMatchesItsHashOnly(t *testing.T) {
+	t.Parallel()
+	hash, err := HashPassword(t.Context(), "correct horse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for password, want := range map[string]bool{"correct horse": true, "correct horsf": false} {
+		if same, err := VerifyPassword(t.Context(), password, hash); err != nil || same != want {
+			t.Errorf("%q matches: %v, %v", password, same, err)
+		}
+	}
+}
+
+func TestNoAccountCostsWhatAnAccountCosts(t *testing.T) {
+	t.Parallel()
+	params, salt, key, err := argon2id.DecodeHash(nobody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *params != *cost || len(salt) != int(cost.SaltLength) || len(key) != int(cost.KeyLength) {
+		t.Fatalf("the stand-in is hashed with %+v", *params)
+	}
+	if same, err := VerifyPassword(t.Context(), "anything", ""); err != nil || same {
+		t.Fatalf("no account matches: %v, %v", same, err)
+	}
+}
+
+func TestPasswordRules(t *testing.T) {
+	t.Parallel()
+	for password, want := range map[string]bool{
+		"123456789": false, "1234567890": true, strings.Repeat("x", 256): true, strings.Repeat("x", 257): false,
+		"ALICE.JONES": false, "alice.jones!": true, "\xff\xfe567890123": false,
+	} {
+		var c fleet.Checks
+		CheckPassword(&c, "new", "alice.jones", password)
+		if ok := c.Err() == nil; ok != want {
+			t.Errorf("%q is allowed: %v", password, ok)
+		}
+	}
+}
+
+func TestOneTimePasswordsAreReadableAndStrong(t *testing.T) {
+	t.Parallel()
+	form := regexp.MustCompile(`^([2-9a-hjkmnp-tw-z]{4}-){4}[2-9a-hjkmnp-tw-z]{4}$`)
+	seen := map[string]bool{}
+	for range 200 {
+		p := NewPassword()
+		var c fleet.Checks
+		if CheckPassword(&c, "new", "admin", p); !form.MatchString(p) || c.Err() != nil || seen[p] {
+			t.Fatalf("%q: %v", p, c.Err())
+		}
+		seen[p] = true
+	}
+	if bits := 20 * math.Log2(float64(len(oneTimeAlphabet))); bits < 80 {
+		t.Fatalf("only %.0f bits", bits)
+	}
+}
+
+func TestHashingWaitsItsTurnAndThenGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}
+		release := make(chan struct{})
+		for range 2 {
+			go func() { _ = h.do(t.Context(), func() error { <-release; return nil }) }()
+		}
+		synctest.Wait()
+		start := time.Now()
+		err := h.do(t.Context(), func() error { t.Error("a third one ran"); return nil })
+		if fleet.CodeOf(err) != fleet.TooMany || time.Since(start) != 5*time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := h.do(gone, func() error { return nil }); err != context.Canceled {
+			t.Errorf("a caller that has gone got %v", err)
+		}
+		close(release)
+		synctest.Wait()
+		if err := h.do(t.Context(), func() error { return nil }); err != nil {
+			t.Errorf("a free place was refused: %v", err)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package auth
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+const serverCertLife = 30 * 24 * time.Hour
+
+// IssueServer makes a key, kept in memory only, and a certificate of 30 days for the listener that agents dial by those
+// names or IP addresses. The chain holds the authority too, so that a joining agent can check its fingerprint.
+func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("make the listener's key: %w", err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: "Quantix portal"},
+		NotBefore:             now.Add(-clockSkew),
+		NotAfter:              now.Add(serverCertLife),
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	der, err := a.sign(template, key.Public())
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("read the listener's certificate: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
+}
+
+// ServerTLS is the configuration of the listener that agents dial: TLS 1.3, a certificate for hosts that is replaced at
+// two thirds of its life, and client certificates of this authority only. A client without one gets through the handshake,
+// because joining has none yet; every other path must ask for it.
+func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
+	first, err := a.IssueServer(hosts)
+	if err != nil {
+		return nil, err
+	}
+	current := &serverCert{authority: a, hosts: hosts, cert: &first}
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS13,
+		ClientAuth:     tls.VerifyClientCertIfGiven,
+		ClientCAs:      a.Pool(),
+		NextProtos:     []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.get(time.Now()) },
+	}, nil
+}
+
+type serverCert struct {
+	authority *Authority
+	hosts     []string
+
+	mu   sync.Mutex
+	cert *tls.Certificate
+}
+
+func (s *serverCert) get(now time.Time) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cert.Leaf.NotAfter.Sub(now) < serverCertLife/3 {
+		next, err := s.authority.IssueServer(s.hosts)
+		if err != nil {
+			return nil, err
+		}
+		s.cert = &next
+	}
+	return s.cert, nil
+}

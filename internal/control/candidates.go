@@ -1,0 +1,121 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+)
+
+// candidates reads what placement asks about hosts: of one, or of all where host is empty.
+func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
+	ids := poolsOf(spec)
+	pools, err := q.PoolsForWork(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := namedVolumes(ctx, q, a, spec, pools)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := q.Candidates(ctx, db.CandidatesParams{Pools: ids, Host: string(host)})
+	if err != nil {
+		return nil, err
+	}
+	hosts := make([]placement.Host, len(rows))
+	for i, r := range rows {
+		h := placement.Host{
+			ID: r.ID, Name: r.Name, Phase: hostPhase(r.SeenAt, reported(r.Reported, r.Connected), r.Conflict, r.Now), Error: r.Error,
+			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: r.CommittedMib, Networks: r.Networks,
+			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{},
+		}
+		for _, f := range r.Firmwares {
+			h.Firmwares = append(h.Firmwares, fleet.Firmware(f))
+		}
+		if err := json.Unmarshal(r.Pools, &h.Pools); err != nil {
+			return nil, fmt.Errorf("read the pools of host %s: %w", r.Name, err)
+		}
+		for _, p := range pools {
+			if on := h.Pools[p.ID]; p.DeletedAt == nil {
+				on.Name = p.Name
+				h.Pools[p.ID] = on
+			}
+		}
+		for _, v := range volumes {
+			if v.shared || v.host == r.ID {
+				h.Volumes[v.ref] = v.Volume
+			}
+		}
+		hosts[i] = h
+	}
+	return hosts, nil
+}
+
+// namedVolume is an image or ISO that a spec names, as one host reports it.
+type namedVolume struct {
+	fleet.Volume
+	ref    fleet.Volref
+	host   fleet.HostID
+	shared bool // what one host sees of a shared pool is there for all
+}
+
+// namedVolumes reads the images and ISOs that the spec names. Those that the actor may not see are not there for it, and the
+// disk of another VM is no image.
+func namedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, pools []db.Pool) ([]namedVolume, error) {
+	var ask db.VolumesNamedParams
+	for _, ref := range volumesOf(spec) {
+		ask.Pools, ask.Volumes = append(ask.Pools, string(ref.PoolID)), append(ask.Volumes, ref.Volume)
+	}
+	if len(ask.Pools) == 0 {
+		return nil, nil
+	}
+	rows, err := q.VolumesNamed(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	shared := map[fleet.PoolID]bool{}
+	for _, p := range pools {
+		shared[p.ID] = p.Spec.Shared
+	}
+	found, lines := make([]namedVolume, len(rows)), make([]VolumeOn, len(rows))
+	for i, r := range rows {
+		v := namedVolume{ref: fleet.Volref{PoolID: fleet.PoolID(r.PoolID), Volume: r.Volume}, host: r.HostID}
+		if err := json.Unmarshal(r.Found, &v.Volume); err != nil {
+			return nil, fmt.Errorf("read volume %s: %w", r.Volume, err)
+		}
+		v.shared = shared[v.ref.PoolID]
+		found[i], lines[i] = v, VolumeOn{Volume: v.Volume, PoolID: v.ref.PoolID}
+	}
+	owners, err := ownersOf(ctx, q, lines)
+	if err != nil {
+		return nil, err
+	}
+	kept := found[:0]
+	for i, v := range found {
+		owner, seen := owners.of(a, lines[i])
+		if owner != nil && seen {
+			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose an image that no VM uses.", v.Name, owner.Name)
+		}
+		if seen {
+			kept = append(kept, v)
+		}
+	}
+	return kept, nil
+}
+
+// volumesOf lists the volumes that a spec reads from.
+func volumesOf(spec fleet.VMSpec) []fleet.Volref {
+	var refs []fleet.Volref
+	for _, d := range spec.Disks {
+		if d.Image != nil {
+			refs = append(refs, *d.Image)
+		}
+	}
+	if spec.ISO != nil {
+		refs = append(refs, *spec.ISO)
+	}
+	return refs
+}

@@ -1,0 +1,166 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// Claim gives the host's agent its next jobs, at most one a subject, with the newest truth about each. With nothing to do
+// it parks until a job is announced or wait has passed; then the claim is empty.
+func (c *Control) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, wait time.Duration) (wire.Claim, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return wire.Claim{}, err
+	}
+	sub := c.opts.Hub.Subscribe("jobs:" + string(a.HostID)) // before the first look, so that no job falls between
+	defer sub.Close()
+	limit := int32(min(max(in.Max, 1), 32))
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		work, err := c.claimNow(ctx, a, limit)
+		if err != nil || len(work) > 0 {
+			return wire.Claim{Jobs: work}, err
+		}
+		select {
+		case <-sub.C:
+		case <-timer.C:
+			return wire.Claim{}, nil
+		case <-ctx.Done():
+			return wire.Claim{}, ctx.Err()
+		}
+	}
+}
+
+func (c *Control) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
+	var jobs []db.Job
+	err := c.tx(ctx, func(q *db.Queries) error {
+		mine, err := q.HasHostSession(ctx, db.HasHostSessionParams{HostID: a.HostID, Session: hashSession(a.Session)})
+		if err == nil && !mine {
+			err = c.sessionEnded()
+		}
+		if err != nil {
+			return err
+		}
+		jobs, err = q.ClaimJobs(ctx, db.ClaimJobsParams{HostID: a.HostID, MaxJobs: limit})
+		return err
+	})
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	work, err := c.describe(ctx, a.HostID, jobs)
+	return work, dbError(err)
+}
+
+// describe adds to each job the newest truth about its subject. A VM that is gone leaves its job without one; the agent ends it.
+func (c *Control) describe(ctx context.Context, host fleet.HostID, jobs []db.Job) ([]wire.Work, error) {
+	var vmIDs, poolIDs []string
+	for _, j := range jobs {
+		switch noun, id := j.Subject.Split(); noun {
+		case "vm":
+			vmIDs = append(vmIDs, id)
+		case "pool":
+			poolIDs = append(poolIDs, id)
+		}
+	}
+	vms := map[string]fleet.VM{}
+	if len(vmIDs) > 0 {
+		rows, err := c.q.VMsForWork(ctx, db.VMsForWorkParams{Ids: vmIDs, HostID: host})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			vms[string(row.ID)] = vmOf(row)
+			poolIDs = append(poolIDs, poolsOf(row.Spec)...)
+		}
+	}
+	pools := map[fleet.PoolID]fleet.Pool{}
+	if len(poolIDs) > 0 {
+		rows, err := c.q.PoolsForWork(ctx, poolIDs)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			pools[row.ID] = poolOf(row)
+		}
+	}
+	out := make([]wire.Work, len(jobs))
+	for i, j := range jobs {
+		out[i] = workOf(j, vms, pools)
+	}
+	return out, nil
+}
+
+func workOf(j db.Job, vms map[string]fleet.VM, pools map[fleet.PoolID]fleet.Pool) wire.Work {
+	w := wire.Work{
+		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args,
+	}
+	noun, id := j.Subject.Split()
+	if noun == "pool" {
+		if p, ok := pools[fleet.PoolID(id)]; ok {
+			w.Pool, w.Generation = &p, p.Generation
+		}
+		return w
+	}
+	if vm, ok := vms[id]; ok {
+		w.VM, w.Generation = &vm, vm.Generation
+		vm.Status = nil // the host knows better
+		for _, pid := range poolsOf(vm.Spec) {
+			if p, ok := pools[fleet.PoolID(pid)]; ok {
+				w.Pools = append(w.Pools, p)
+			}
+		}
+	}
+	return w
+}
+
+// Progress notes how far a job is and renews its lease.
+func (c *Control) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Progress) error {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return err
+	}
+	n, err := c.q.NoteProgress(ctx, db.NoteProgressParams{
+		ID: id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: cut(in.Note, 200),
+	})
+	if err == nil && n == 0 {
+		return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+	}
+	return dbError(err)
+}
+
+// poolsOf lists the pools that a spec names, each once, in order of first mention.
+func poolsOf(s fleet.VMSpec) []string {
+	var ids []string
+	seen := map[fleet.PoolID]bool{}
+	add := func(id fleet.PoolID) {
+		if id != "" && !seen[id] {
+			seen[id] = true
+			ids = append(ids, string(id))
+		}
+	}
+	for _, d := range s.Disks {
+		add(d.PoolID)
+		if d.Image != nil {
+			add(d.Image.PoolID)
+		}
+	}
+	if s.ISO != nil {
+		add(s.ISO.PoolID)
+	}
+	return ids
+}
+
+// cut bounds text to n bytes on a rune's edge.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

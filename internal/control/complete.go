@@ -1,0 +1,128 @@
+package control
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+const maxCompletions = 12
+
+// labelSample is how many of the newest VMs are asked for their labels: a completion is a help, not a census.
+const labelSample = 1000
+
+// Completion is one way to go on with the word before the caret.
+type Completion struct {
+	Value string `json:"value"` // replaces the word: "phase:running"
+	Hint  string `json:"hint,omitempty"`
+}
+
+type nounFilter struct {
+	keys  fleet.FilterKeys
+	right policy.Right
+}
+
+var nounFilters = map[string]nounFilter{
+	"vms": {fleet.VMKeys, policy.VMSee}, "hosts": {fleet.HostKeys, policy.InfraSee}, "found": {fleet.FoundKeys, policy.InfraSee},
+	"pools": {fleet.PoolKeys, policy.StorageSee}, "networks": {fleet.NetworkKeys, policy.StorageSee}, "tasks": {fleet.TaskKeys, policy.TasksSee},
+}
+
+// Complete offers ways to end the last word of text, which is a filter up to the caret. noun is vms, hosts, found, pools,
+// networks or tasks.
+func (c *Control) Complete(ctx context.Context, a fleet.Actor, noun, text string) ([]Completion, error) {
+	f, known := nounFilters[noun]
+	if !known {
+		f.right = policy.VMSee
+	}
+	if err := policy.Check(a, f.right, ""); err != nil {
+		return nil, err
+	}
+	if len(text) > maxSearchText*5 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return []Completion{}, nil
+	}
+	word := text[strings.LastIndexAny(text, " \t")+1:]
+	not := ""
+	if strings.HasPrefix(word, "-") {
+		not, word = "-", word[1:]
+	}
+	key, value, colon := strings.Cut(word, ":")
+	if !colon {
+		return completeKey(f.keys, not, word), nil
+	}
+	before := not + key + ":"
+	if i := strings.LastIndexByte(value, ','); i >= 0 {
+		before, value = before+value[:i+1], value[i+1:]
+	}
+	for _, k := range f.keys {
+		if k.Key == key {
+			values, err := c.completeValue(ctx, a, k, value)
+			out := make([]Completion, len(values))
+			for i, v := range values {
+				if strings.ContainsAny(v, " ,*") {
+					v = `"` + v + `"`
+				}
+				out[i] = Completion{Value: before + v}
+			}
+			return out, err
+		}
+	}
+	return []Completion{}, nil
+}
+
+func completeKey(keys fleet.FilterKeys, not, word string) []Completion {
+	out := []Completion{}
+	for _, k := range keys {
+		if strings.HasPrefix(k.Key, word) {
+			out = append(out, Completion{Value: not + k.Key + ":", Hint: k.Help})
+		}
+	}
+	return out[:min(len(out), maxCompletions)]
+}
+
+// completeValue lists values of a key that begin with start.
+func (c *Control) completeValue(ctx context.Context, a fleet.Actor, k fleet.FilterKey, start string) ([]string, error) {
+	values := []string{}
+	for _, v := range k.Values {
+		if strings.HasPrefix(strings.ToLower(v), strings.ToLower(start)) && len(values) < maxCompletions {
+			values = append(values, v)
+		}
+	}
+	if k.Values != nil {
+		return values, nil
+	}
+	var s statement
+	like := s.arg(fleet.Pattern{start, ""}.Like())
+	sql := ""
+	switch k.Key {
+	case "who":
+		if strings.HasPrefix("me", start) {
+			values = append(values, "me")
+		}
+		return values, nil
+	case "host":
+		if policy.May(a, policy.InfraSee, "") {
+			sql = "SELECT name FROM hosts WHERE name LIKE " + like
+		}
+	case "pool":
+		sql = "SELECT name FROM pools WHERE name LIKE " + like
+	case "network":
+		sql = "SELECT name FROM networks WHERE name LIKE " + like
+	case "project":
+		s.visible(a, "id", "")
+		s.and("name LIKE " + like)
+		sql = "SELECT name FROM projects" + s.conditions()
+	case "label":
+		s.visible(a, "v.project_id", "")
+		sql = "SELECT DISTINCT l.key || '=' || l.value AS name FROM (SELECT labels FROM vms v" + s.conditions() +
+			" ORDER BY created_at DESC LIMIT " + s.arg(labelSample) + ") v, jsonb_each_text(v.labels) l WHERE l.key || '=' || l.value LIKE " + like
+	}
+	if sql == "" {
+		return values, nil
+	}
+	return collect(ctx, c, sql+" ORDER BY name LIMIT "+s.arg(maxCompletions), s.args, pgx.RowTo[string])
+}

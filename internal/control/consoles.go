@@ -1,0 +1,116 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// ConsoleTicket lets one browser session open one console once, within 30 s.
+type ConsoleTicket struct {
+	ID     fleet.ConsoleID `json:"id"`
+	Secret string          `json:"secret"` // 256 bit, base64url; only its hash is stored
+}
+
+// OpenConsole makes a ticket for the screen of a VM and at once asks the host to dial back to portalURL (empty: to the portal
+// that its agent knows), so that the host is there when the browser is.
+func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID, portalURL string) (ConsoleTicket, error) {
+	if err := policy.Check(a, policy.VMUse, ""); err != nil {
+		return ConsoleTicket{}, err
+	}
+	if a.UserID == "" || a.Session == "" {
+		return ConsoleTicket{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
+	}
+	if err := checkID(id, "VM"); err != nil {
+		return ConsoleTicket{}, err
+	}
+	var secret [32]byte
+	rand.Read(secret[:])
+	ticket := ConsoleTicket{fleet.NewID[fleet.ConsoleID](), base64.RawURLEncoding.EncodeToString(secret[:])}
+	err := c.tx(ctx, func(q *db.Queries) error {
+		vm, err := getVM(ctx, q, a, id)
+		if err != nil {
+			return err
+		}
+		if err := policy.Check(a, policy.VMUse, vm.ProjectID); err != nil {
+			return err
+		}
+		if ok, why := vm.Phase.Allows(fleet.ActConsole); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		if err := q.AddTicket(ctx, db.AddTicketParams{
+			Hash: hashTicket(ticket.Secret), ConsoleID: ticket.ID, VMID: id, UserID: a.UserID, Session: a.Session,
+		}); err != nil {
+			return err
+		}
+		if _, err := queueVM(ctx, q, a, vm, fleet.ConsoleOpen, fleet.JobArgs{Console: ticket.ID, PortalURL: portalURL}); err != nil {
+			return err
+		}
+		return audit(ctx, q, a, "vm.console", fleet.SubjectVM(id), vm.Name, "")
+	})
+	if err != nil {
+		return ConsoleTicket{}, err
+	}
+	return ticket, nil
+}
+
+func hashTicket(secret string) []byte {
+	hash := sha256.Sum256([]byte(secret))
+	return hash[:]
+}
+
+// RedeemConsole uses a ticket up and returns the VM that it is for. All refusals read alike: wrong, used, late, or made for
+// another person or session.
+func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.ConsoleID, secret string) (fleet.VMID, error) {
+	if err := policy.Check(a, policy.VMUse, ""); err != nil {
+		return "", err
+	}
+	refused := fleet.Errorf(fleet.NotFound, "This console link has been used or is too old. Open the console again.")
+	if checkID(id, "console") != nil || a.Session == "" {
+		return "", refused
+	}
+	var vm fleet.VMID
+	err := c.tx(ctx, func(q *db.Queries) error {
+		var err error
+		vm, err = q.RedeemTicket(ctx, db.RedeemTicketParams{Hash: hashTicket(secret), ConsoleID: id, UserID: a.UserID, Session: a.Session})
+		if err != nil {
+			return err
+		}
+		view, err := getVM(ctx, q, a, vm)
+		if err != nil {
+			return err
+		}
+		return policy.Check(a, policy.VMUse, view.ProjectID)
+	})
+	if errors.Is(err, pgx.ErrNoRows) || fleet.CodeOf(err) == fleet.NotFound || fleet.CodeOf(err) == fleet.Forbidden {
+		return "", refused
+	}
+	return vm, err
+}
+
+// ConsoleHost lets a host dial a console back that was asked for within the last 30 s and is of a VM of its own.
+func (c *Control) ConsoleHost(ctx context.Context, a fleet.Actor, id fleet.ConsoleID) error {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return err
+	}
+	refused := fleet.Errorf(fleet.NotFound, "Nobody waits for this console any more.")
+	if checkID(id, "console") != nil {
+		return refused
+	}
+	ok, err := c.q.ConsoleOfHost(ctx, db.ConsoleOfHostParams{ConsoleID: id, HostID: a.HostID})
+	if err != nil {
+		return dbError(err)
+	}
+	if !ok {
+		return refused
+	}
+	return nil
+}

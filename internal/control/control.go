@@ -1,0 +1,129 @@
+// Package control is the door: every use case of Quantix, for people, agents and the portal itself. Each exported method
+// of Control takes the actor second, asks policy before anything else, and writes its audit line in the same transaction
+// as the change. It is the only importer of package db; rows never leave it.
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+)
+
+// Control runs the use cases over one PostgreSQL.
+type Control struct {
+	pool *pgxpool.Pool
+	q    *db.Queries
+	log  *slog.Logger
+	opts Options
+	memo
+}
+
+// Options are what use cases need to know of the portal they run in.
+type Options struct {
+	Log       *slog.Logger
+	Hub       *notify.Hub // wakes parked claims; nil: claims find new work only when asked again
+	AgentURL  string      // what agents dial; it goes into join commands and console jobs
+	PublicURL string      // what browsers open
+}
+
+// New makes a Control over pool. It starts nothing.
+func New(pool *pgxpool.Pool, o Options) *Control {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Hub == nil {
+		o.Hub = notify.NewHub()
+	}
+	return &Control{pool: pool, q: db.New(pool), log: o.Log, opts: o}
+}
+
+// tx runs do in one transaction; an error rolls all of it back.
+func (c *Control) tx(ctx context.Context, do func(q *db.Queries) error) error {
+	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error { return do(db.New(tx)) })
+	return dbError(err)
+}
+
+// dbError turns what PostgreSQL says into a refusal where people caused it, and an unreachable server into Unavailable.
+func dbError(err error) error {
+	var pg *pgconn.PgError
+	var refused *fleet.Error
+	switch {
+	case err == nil, errors.As(err, &refused), errors.Is(err, pgx.ErrNoRows), errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &pg):
+		if text, ok := constraintTexts[pg.ConstraintName]; ok {
+			return fleet.Errorf(fleet.Conflict, "%s", text)
+		}
+		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code[:2] == "53" { // shutting down, connection, resources
+			return unavailable(err)
+		}
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return unavailable(err)
+	}
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) || pgconn.SafeToRetry(err) || pgconn.Timeout(err) {
+		return unavailable(err)
+	}
+	return err
+}
+
+func unavailable(err error) error {
+	return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "The database does not answer. VMs keep running; try again in a moment."), err)
+}
+
+// constraintTexts are the sentences for constraints that people's input can break.
+var constraintTexts = map[string]string{
+	"user_name_taken":    "A user with this name exists already. Choose another name.",
+	"project_name_taken": "A project with this name exists already. Choose another name.",
+	"vm_name_taken":      "A VM with this name exists in the project already. Choose another name.",
+	"pool_name_taken":    "A pool with this name exists already. Choose another name.",
+	"host_name_taken":    "A host with this name has joined already. Give the new host another name.",
+	"host_machine_taken": "This machine has joined already under another name. Delete that host first.",
+}
+
+// notFound turns "no rows" into a refusal that reads alike for what does not exist and what may not be seen.
+func notFound(err error, noun string) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.Errorf(fleet.NotFound, "There is no such %s.", noun)
+	}
+	return dbError(err)
+}
+
+// audit writes who did what; call it inside the transaction of the change.
+func audit(ctx context.Context, q *db.Queries, a fleet.Actor, action string, subject fleet.Subject, name, detail string) error {
+	var user *fleet.UserID
+	if a.UserID != "" {
+		user = &a.UserID
+	}
+	return q.AddAudit(ctx, db.AddAuditParams{
+		Actor: a.Name, UserID: user, Address: a.Address, Action: action, Subject: string(subject), Name: name, Detail: detail,
+	})
+}
+
+// queue adds a job, or hands its newer generation to one that already waits.
+func queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.QueueJobParams) (fleet.JobID, error) {
+	j.ID, j.CreatedBy = fleet.NewID[fleet.JobID](), a.Name
+	if a.UserID != "" {
+		j.UserID = &a.UserID
+	}
+	job, err := q.QueueJob(ctx, j)
+	return job.ID, err
+}
+
+// memo holds what the portal remembers between requests; every part of it may be lost at any time.
+type memo struct {
+	beats    beats
+	assigned assigned
+	counters atomic.Pointer[counters]
+}

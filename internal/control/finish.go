@@ -1,0 +1,121 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// Finish closes a job while its epoch holds, stores what the host saw after it, and queues the subject again where
+// people have changed it meanwhile. Conflict: the epoch is over, the result counts for nothing.
+func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Finish) (wire.FinishAnswer, error) {
+	var answer wire.FinishAnswer
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return answer, err
+	}
+	state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown}[in.Outcome]
+	if !known {
+		return answer, fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(in.Outcome))
+	}
+	in.Error = cut(in.Error, 4096)
+	err := c.tx(ctx, func(q *db.Queries) error {
+		job, err := q.LockJob(ctx, db.LockJobParams{ID: id, HostID: a.HostID})
+		if err != nil {
+			return notFound(err, "job")
+		}
+		if job.State != fleet.JobRunning || job.Epoch != in.Epoch {
+			return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+		}
+		if err := q.EndJob(ctx, db.EndJobParams{ID: id, State: state, Error: in.Error}); err != nil {
+			return err
+		}
+		if err := settle(ctx, q, job, in); err != nil {
+			return err
+		}
+		answer.Again, err = requeue(ctx, q, job, in)
+		return err
+	})
+	return answer, err
+}
+
+// settle writes what a job's end means for its subject.
+func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
+	noun, id := job.Subject.Split()
+	switch {
+	case job.Kind == fleet.ConsoleOpen:
+		return nil
+	case noun == "pool":
+		return settlePool(ctx, q, job, fleet.PoolID(id), in)
+	}
+	vm := fleet.VMID(id)
+	if job.Kind == fleet.VMDelete {
+		if in.Outcome == wire.Done {
+			_, err := q.RemoveVM(ctx, db.RemoveVMParams{ID: vm, HostID: job.HostID})
+			return err
+		}
+		// The VM is still there: take the deletion back, so that people can see why and ask again.
+		if err := q.UndoDeletion(ctx, db.UndoDeletionParams{ID: vm, HostID: job.HostID}); err != nil {
+			return err
+		}
+	}
+	if err := settleVM(ctx, q, job, vm, in); err != nil {
+		return err
+	}
+	if in.Outcome != wire.Done && job.Kind == fleet.VMApply && in.Generation <= 1 {
+		return q.CancelWaiting(ctx, db.CancelWaitingParams{
+			Subject: job.Subject, HostID: job.HostID, Kinds: []string{string(fleet.VMStart)},
+			Error: "Not tried: the VM could not be created.",
+		})
+	}
+	return nil
+}
+
+func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
+	if in.VM == nil {
+		if in.Outcome == wire.Done {
+			return nil
+		}
+		return q.FailVM(ctx, db.FailVMParams{ID: vm, HostID: job.HostID, Generation: in.Generation, Error: in.Error, Kind: string(job.Kind)})
+	}
+	err := q.FinishVM(ctx, db.FinishVMParams{ID: vm, HostID: job.HostID, Generation: in.Generation, Seq: in.Seq, Status: in.VM})
+	return firstError(err, func() error {
+		return q.AskFullReport(ctx, db.AskFullReportParams{HostID: job.HostID, Seq: in.Seq})
+	})
+}
+
+func settlePool(ctx context.Context, q *db.Queries, job db.Job, pool fleet.PoolID, in wire.Finish) error {
+	if job.Kind == fleet.PoolRelease && in.Outcome == wire.Done {
+		return q.RemovePoolHost(ctx, db.RemovePoolHostParams{PoolID: pool, HostID: job.HostID})
+	}
+	err := q.FinishPool(ctx, db.FinishPoolParams{
+		PoolID: pool, HostID: job.HostID, Generation: in.Generation, Seq: in.Seq, Status: in.Pool,
+	})
+	return firstError(err, func() error {
+		return q.AskFullReport(ctx, db.AskFullReportParams{HostID: job.HostID, Seq: in.Seq})
+	})
+}
+
+// requeue carries a newer generation to the host when no waiting job does.
+func requeue(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (bool, error) {
+	noun, id := job.Subject.Split()
+	if noun != "vm" || job.Kind == fleet.ConsoleOpen || job.Kind == fleet.VMDelete {
+		return false, nil
+	}
+	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: fleet.VMID(id), HostID: job.HostID, Generation: in.Generation})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = queue(ctx, q, fleet.SystemActor, db.QueueJobParams{
+		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: job.Subject, SubjectName: vm.Name, Generation: vm.Generation,
+	})
+	return err == nil, err
+}

@@ -1,0 +1,101 @@
+package control
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// RenewHost gives a host its next certificate.
+func (c *Control) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.Certificate, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return wire.Certificate{}, err
+	}
+	authority, err := c.authority(ctx)
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	cert, err := authority.IssueHost(a.HostID, csr)
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	err = c.tx(ctx, func(q *db.Queries) error {
+		name, err := q.HostName(ctx, a.HostID)
+		if err != nil {
+			return noHost(err)
+		}
+		return audit(ctx, q, a, "host.renew", hostSubject(a.HostID), name, "")
+	})
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	return wire.Certificate{Cert: cert, CA: authority.CertPEM()}, nil
+}
+
+// HostActor is the agent behind a client certificate that TLS has verified, together with the session it shows. It is
+// Unauthorized where the certificate is no host's or has expired, or the host was deleted. Only the portal may call it; it
+// adds Address to the answer.
+func (c *Control) HostActor(ctx context.Context, a fleet.Actor, cert *x509.Certificate, session string) (fleet.Actor, error) {
+	if err := onlySystem(a); err != nil {
+		return fleet.Actor{}, err
+	}
+	id, ok := auth.HostOf(cert)
+	if !ok {
+		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "This certificate does not name a host, or has expired. Join the host again.")
+	}
+	name, err := c.q.HostName(ctx, id)
+	if err != nil {
+		return fleet.Actor{}, noHost(err)
+	}
+	return fleet.Actor{HostID: id, Name: "host " + name, Session: session}, nil
+}
+
+// Authority is the portals' own certificate authority, made by whichever of them asks first. Only the portal may call it.
+func (c *Control) Authority(ctx context.Context, a fleet.Actor) (*auth.Authority, error) {
+	if err := onlySystem(a); err != nil {
+		return nil, err
+	}
+	return c.authority(ctx)
+}
+
+func (c *Control) authority(ctx context.Context) (*auth.Authority, error) {
+	row, err := c.q.GetAuthority(ctx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		if err := c.makeAuthority(ctx); err != nil {
+			return nil, err
+		}
+		row, err = c.q.GetAuthority(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load the authority: %w", dbError(err))
+	}
+	return auth.ParseAuthority(row.CertPem, row.KeyPem)
+}
+
+// makeAuthority stores a fresh authority where there is none; of several at once the first stays.
+func (c *Control) makeAuthority(ctx context.Context) error {
+	made, err := auth.NewAuthority()
+	if err != nil {
+		return err
+	}
+	key, err := made.KeyPEM()
+	if err != nil {
+		return err
+	}
+	return c.tx(ctx, func(q *db.Queries) error {
+		rows, err := q.AddAuthority(ctx, db.AddAuthorityParams{CertPem: made.CertPEM(), KeyPem: key})
+		if err != nil || rows == 0 {
+			return err
+		}
+		return audit(ctx, q, fleet.SystemActor, "authority.create", "authority", "", "sha256 "+auth.Fingerprint(made.Certificate()))
+	})
+}

@@ -1,0 +1,215 @@
+package control_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/auth"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+const machineA, machineB = "6d1f0c2e-0000-4000-8000-00000000000a", "6d1f0c2e-0000-4000-8000-00000000000b"
+
+var someCSR = sync.OnceValue(func() string {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		panic(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+})
+
+func (h *house) joinToken() fleet.JoinToken {
+	h.t.Helper()
+	token, err := h.CreateJoinToken(h.t.Context(), chief)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return token
+}
+
+func (h *house) join(secret, name, machine string) (wire.JoinAnswer, error) {
+	return h.JoinHost(h.t.Context(), anonymous, secret, wire.JoinRequest{Name: name, HostUUID: machine, CSR: someCSR()})
+}
+
+func certificate(t *testing.T, text string) *x509.Certificate {
+	t.Helper()
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		t.Fatalf("no PEM: %q", text)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func TestAMachineJoinsAndSpeaksForItsHost(t *testing.T) {
+	h := newHouse(t)
+	token := h.joinToken()
+	h.audited("joinToken.create")
+	authority, err := h.Authority(t.Context(), fleet.SystemActor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "sudo quantix agent join --portal https://portal.example:8444 --token " + token.Secret; token.Command != want {
+		t.Errorf("the command is %q", token.Command)
+	}
+	if !strings.HasSuffix(token.Secret, "."+auth.Fingerprint(authority.Certificate())) {
+		t.Errorf("the token %q does not name the authority", token.Secret)
+	}
+	if h.count("join_tokens j WHERE j::text LIKE '%' || $1 || '%'", token.Secret) != 0 {
+		t.Error("the secret is stored")
+	}
+
+	answer, err := h.join(token.Secret, "node-1", machineA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.audited("host.join")
+	if h.count("hosts h JOIN host_sessions s ON s.host_id = h.id WHERE h.id = $1 AND h.name = 'node-1'", answer.HostID) != 1 {
+		t.Error("no host row with its session row")
+	}
+	list, err := h.ListJoinTokens(t.Context(), chief)
+	if err != nil || len(list) != 1 || list[0].UsedAt == nil || list[0].UsedBy != "node-1" || list[0].Secret != "" {
+		t.Errorf("%+v, %v", list, err)
+	}
+
+	host, err := h.HostActor(t.Context(), fleet.SystemActor, certificate(t, answer.Cert), "s1")
+	if err != nil || host.HostID != answer.HostID || host.Session != "s1" || host.UserID != "" || host.Role != "" {
+		t.Errorf("%+v, %v", host, err)
+	}
+	next, err := h.RenewHost(t.Context(), host, someCSR())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.audited("host.renew")
+	if _, err := certificate(t, next.Cert).Verify(x509.VerifyOptions{Roots: authority.Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil || next.CA != answer.CA {
+		t.Error(err)
+	}
+	_, err = h.RenewHost(t.Context(), chief, someCSR())
+	wantCode(t, err, fleet.Unauthorized)
+	_, err = h.RenewHost(t.Context(), host, "")
+	wantField(t, err, "csr")
+
+	h.exec("DELETE FROM hosts")
+	_, err = h.HostActor(t.Context(), fleet.SystemActor, certificate(t, answer.Cert), "s1")
+	wantCode(t, err, fleet.Unauthorized)
+	_, err = h.RenewHost(t.Context(), host, someCSR())
+	wantCode(t, err, fleet.Unauthorized)
+	_, err = h.HostActor(t.Context(), fleet.SystemActor, nil, "")
+	wantCode(t, err, fleet.Unauthorized)
+}
+
+func TestAJoinTokenWorksOnce(t *testing.T) {
+	h := newHouse(t)
+	secret := h.joinToken().Secret
+	got := tally(atOnce(4, func(i int) error {
+		_, err := h.join(secret, "node-"+string(rune('a'+i)), "")
+		return err
+	}))
+	if got[""] != 1 || got[fleet.Unauthorized] != 3 || h.count("hosts") != 1 {
+		t.Errorf("got %v and %d hosts", got, h.count("hosts"))
+	}
+}
+
+func TestEveryBadJoinTokenIsRefusedAlike(t *testing.T) {
+	h := newHouse(t)
+	used, revoked, expired := h.joinToken(), h.joinToken(), h.joinToken()
+	if _, err := h.join(used.Secret, "node-1", ""); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := h.RevokeJoinToken(t.Context(), chief, revoked.ID); err != nil {
+			t.Fatal(err)
+		}
+		h.audited("joinToken.revoke")
+	}
+	wantCode(t, h.RevokeJoinToken(t.Context(), chief, used.ID), fleet.Conflict)
+	wantCode(t, h.RevokeJoinToken(t.Context(), chief, "nothing"), fleet.NotFound)
+	h.exec("UPDATE join_tokens SET expires_at = expires_at - interval '15 minutes' WHERE id = $1", expired.ID)
+	texts := map[string]bool{}
+	for _, secret := range []string{"", "qxj_unknown.00", used.Secret, revoked.Secret, expired.Secret} {
+		// The token is judged before the input, so that strangers learn nothing from it.
+		_, err := h.JoinHost(t.Context(), anonymous, secret, wire.JoinRequest{})
+		wantCode(t, err, fleet.Unauthorized)
+		texts[err.Error()] = true
+	}
+	if len(texts) != 1 {
+		t.Errorf("the refusals differ: %v", texts)
+	}
+}
+
+func TestARefusedJoinLeavesTheTokenUnused(t *testing.T) {
+	h := newHouse(t)
+	if _, err := h.join(h.joinToken().Secret, "node-1", machineA); err != nil {
+		t.Fatal(err)
+	}
+	secret := h.joinToken().Secret
+	_, err := h.join(secret, "node-1", machineB)
+	wantCode(t, err, fleet.Conflict)
+	_, err = h.join(secret, "node-2", strings.ToUpper(machineA))
+	wantCode(t, err, fleet.Conflict)
+	if !strings.Contains(err.Error(), `"node-1"`) {
+		t.Errorf("the refusal does not name the host: %v", err)
+	}
+	_, err = h.join(secret, "Node 2", machineB)
+	wantField(t, err, "name")
+	_, err = h.join(secret, "node-2", "no uuid")
+	wantField(t, err, "hostUuid")
+	_, err = h.JoinHost(t.Context(), anonymous, secret, wire.JoinRequest{Name: "node-2", CSR: "no request"})
+	wantField(t, err, "csr")
+	if h.count("hosts") != 1 || h.count("audit WHERE action = 'host.join'") != 1 {
+		t.Error("a refused join left something behind")
+	}
+	// The machine may come back under another name once its host is deleted, with the same token.
+	h.exec("DELETE FROM hosts")
+	if _, err := h.join(secret, "node-2", machineA); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOneMachineThatJoinsTwiceAtOnceIsOneHost(t *testing.T) {
+	h := newHouse(t)
+	secrets := []string{h.joinToken().Secret, h.joinToken().Secret}
+	got := tally(atOnce(2, func(i int) error {
+		_, err := h.join(secrets[i], "node-"+string(rune('a'+i)), machineA)
+		return err
+	}))
+	if got[""] != 1 || got[fleet.Conflict] != 1 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestPortalsThatStartAtOnceShareOneAuthority(t *testing.T) {
+	h := newHouse(t)
+	prints := make([]string, 4)
+	atOnce(4, func(i int) error {
+		a, err := h.Authority(t.Context(), fleet.SystemActor)
+		if err != nil {
+			t.Error(err)
+			return err
+		}
+		prints[i] = auth.Fingerprint(a.Certificate())
+		return nil
+	})
+	for _, p := range prints {
+		if p != prints[0] || p == "" {
+			t.Fatalf("different authorities: %q", prints)
+		}
+	}
+	if n := h.count("audit WHERE action = 'authority.create'"); n != 1 {
+		t.Errorf("%d authorities were made", n)
+	}
+}

@@ -1,0 +1,95 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// CreateJoinToken makes a token with which one machine can join within 15 minutes. The answer is the only place where its
+// secret, and the command to paste on the machine, are shown.
+func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor) (fleet.JoinToken, error) {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return fleet.JoinToken{}, err
+	}
+	authority, err := c.authority(ctx)
+	if err != nil {
+		return fleet.JoinToken{}, err
+	}
+	secret := wire.NewJoinToken(authority.Certificate().Raw)
+	var token fleet.JoinToken
+	err = c.tx(ctx, func(q *db.Queries) error {
+		if err := q.DropOldJoinTokens(ctx); err != nil {
+			return err
+		}
+		row, err := q.AddJoinToken(ctx, db.AddJoinTokenParams{
+			ID: fleet.NewID[fleet.JoinTokenID](), Hash: auth.HashSecret(secret), CreatedBy: a.Name,
+		})
+		if err != nil {
+			return err
+		}
+		token = joinTokenOf(row)
+		return audit(ctx, q, a, "joinToken.create", joinTokenSubject(row.ID), "", "")
+	})
+	if err != nil {
+		return fleet.JoinToken{}, err
+	}
+	token.Secret = secret
+	token.Command = "sudo quantix agent join --portal " + c.opts.AgentURL + " --token " + secret
+	return token, nil
+}
+
+// ListJoinTokens returns the 200 newest join tokens without their secrets.
+func (c *Control) ListJoinTokens(ctx context.Context, a fleet.Actor) ([]fleet.JoinToken, error) {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return nil, err
+	}
+	rows, err := c.q.ListJoinTokens(ctx)
+	if err != nil {
+		return nil, dbError(err)
+	}
+	tokens := make([]fleet.JoinToken, len(rows))
+	for i, row := range rows {
+		tokens[i] = joinTokenOf(row)
+	}
+	return tokens, nil
+}
+
+// RevokeJoinToken ends a token that was not used; revoking it twice is no error.
+func (c *Control) RevokeJoinToken(ctx context.Context, a fleet.Actor, id fleet.JoinTokenID) error {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return err
+	}
+	return c.tx(ctx, func(q *db.Queries) error {
+		_, err := q.RevokeJoinToken(ctx, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			row, err := q.GetJoinToken(ctx, id)
+			if err != nil {
+				return notFound(err, "join token")
+			}
+			return fleet.Errorf(fleet.Conflict, "The host %q has joined with this token already. Delete the host if it should not be here.", row.UsedBy)
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, q, a, "joinToken.revoke", joinTokenSubject(id), "", "")
+	})
+}
+
+func joinTokenOf(row db.JoinToken) fleet.JoinToken {
+	return fleet.JoinToken{
+		ID: row.ID, CreatedBy: row.CreatedBy, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+		UsedAt: row.UsedAt, UsedBy: row.UsedBy, RevokedAt: row.RevokedAt,
+	}
+}
+
+func joinTokenSubject(id fleet.JoinTokenID) fleet.Subject {
+	return fleet.Subject("joinToken:" + string(id))
+}

@@ -1,0 +1,267 @@
+package control
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// Bounds of a page.
+const (
+	defaultPage = 100
+	largestPage = 500
+)
+
+// fresh is true where the host of host_sessions s is still believed. It is fleet.Fresh in SQL.
+var fresh = fmt.Sprintf("COALESCE(s.seen_at >= now() - interval '%d seconds', false)", int(fleet.Freshness/time.Second))
+
+// statement is SQL that grows; what people typed only ever becomes a bound argument of it.
+type statement struct {
+	where []string
+	args  []any
+}
+
+// arg binds v and returns its placeholder.
+func (s *statement) arg(v any) string {
+	s.args = append(s.args, v)
+	return "$" + strconv.Itoa(len(s.args))
+}
+
+// and adds a condition. Its own parentheses keep an OR within it from widening what the others allow.
+func (s *statement) and(condition string) { s.where = append(s.where, "("+condition+")") }
+
+// not adds a condition or its contrary, where "cannot tell" counts as "no".
+func (s *statement) not(contrary bool, condition string) {
+	if contrary {
+		condition = "NOT COALESCE((" + condition + "), false)"
+	}
+	s.and(condition)
+}
+
+// conditions is the WHERE clause.
+func (s *statement) conditions() string {
+	if len(s.where) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(s.where, " AND ")
+}
+
+// text is a condition on a text column: any of the alternatives.
+func (s *statement) text(column string, any []fleet.Match) string {
+	var exact, parts []string
+	for _, m := range any {
+		if t, ok := m.Exact(); ok {
+			exact = append(exact, t)
+		} else {
+			parts = append(parts, column+" LIKE "+s.arg(m.Like()))
+		}
+	}
+	switch len(exact) {
+	case 0:
+	case 1:
+		parts = append(parts, column+" = "+s.arg(exact[0]))
+	default:
+		parts = append(parts, column+" = ANY ("+s.arg(exact)+"::text[])")
+	}
+	return "(" + strings.Join(parts, " OR ") + ")"
+}
+
+// labels is a condition on a jsonb column of labels.
+func (s *statement) labels(column string, any []fleet.Match) string {
+	parts := make([]string, len(any))
+	for i, m := range any {
+		value, exact := m.Exact()
+		switch {
+		case exact:
+			parts[i] = column + " @> " + s.arg(map[string]string{m.Label: value}) + "::jsonb"
+		case m.Like() == "%":
+			parts[i] = column + " ? " + s.arg(m.Label)
+		default:
+			key := s.arg(m.Label)
+			parts[i] = "(" + column + " ? " + key + " AND " + column + "->>" + key + " LIKE " + s.arg(m.Like()) + ")"
+		}
+	}
+	return "(" + strings.Join(parts, " OR ") + ")"
+}
+
+// oneOf is column = the value, or any of several.
+func (s *statement) oneOf(column string, values []string) string {
+	if len(values) == 1 {
+		return column + " = " + s.arg(values[0])
+	}
+	return column + " = ANY (" + s.arg(values) + "::text[])"
+}
+
+// visible keeps to the projects that the actor sees, cut to one where it is not empty.
+func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) {
+	if only != "" {
+		s.and(column + " = " + s.arg(string(only)))
+	}
+	if !policy.AllProjects(a) && (only == "" || !slices.Contains(projectsOf(a), string(only))) {
+		s.and(s.oneOf(column, projectsOf(a)))
+	}
+}
+
+// projectsOf lists the projects in which the actor sees VMs, sorted.
+func projectsOf(a fleet.Actor) []string {
+	ids := []string{}
+	for id := range a.Projects {
+		if policy.May(a, policy.VMSee, id) {
+			ids = append(ids, string(id))
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// column is one part of a list's order. Parse proves that a cursor's value is one of the column's type.
+type column struct {
+	sql   string
+	parse func(string) error
+}
+
+func textColumn(sql string) column { return column{sql, func(string) error { return nil }} }
+
+func intColumn(sql string) column {
+	return column{sql, func(v string) error { _, err := strconv.ParseInt(v, 10, 64); return err }}
+}
+
+func timeColumn(sql string) column {
+	return column{sql, func(v string) error { _, err := time.Parse(time.RFC3339Nano, v); return err }}
+}
+
+// order is a way to sort a list of T: unique columns, and their values in an item for the cursor.
+type order[T any] struct {
+	columns []column
+	values  func(T) []string
+}
+
+// orders are the ways to sort one list; the empty key is its own order.
+type orders[T any] map[string]order[T]
+
+// paging is one page's place in a list.
+type paging[T any] struct {
+	order[T]
+	sort  string
+	desc  bool
+	after []string
+	limit int
+}
+
+// page reads q's sort, cursor and limit. own is the sort of a list that nobody sorted.
+func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
+	p := paging[T]{sort: q.Sort, limit: q.Limit}
+	if p.sort == "" {
+		p.sort = own
+	}
+	if p.limit < 1 {
+		p.limit = defaultPage
+	}
+	p.limit = min(p.limit, largestPage)
+	key, desc := strings.CutPrefix(p.sort, "-")
+	o, ok := all[key]
+	if !ok {
+		var c fleet.Checks
+		c.Add("sort", "This list cannot be sorted by %q. Sort by one of: %s; put - in front for the contrary.", key, strings.Join(sorted(all), ", "))
+		return p, c.Err()
+	}
+	p.order, p.desc = o, desc
+	if q.After == "" {
+		return p, nil
+	}
+	var err error
+	p.after, err = readCursor(q.After, p.sort, o.columns)
+	return p, err
+}
+
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// apply adds the cursor's condition to s and returns ORDER BY and LIMIT: one row more than the page, which tells whether there is another.
+func (p paging[T]) apply(s *statement) string {
+	if p.after != nil {
+		than := " > "
+		if p.desc {
+			than = " < "
+		}
+		names, values := make([]string, len(p.columns)), make([]string, len(p.columns))
+		for i, c := range p.columns {
+			names[i], values[i] = c.sql, s.arg(p.after[i])
+		}
+		// The first column alone again: the only part that an index can use where the columns are of several tables.
+		s.and(names[0] + strings.TrimRight(than, " ") + "= " + values[0])
+		s.and("(" + strings.Join(names, ", ") + ")" + than + "(" + strings.Join(values, ", ") + ")")
+	}
+	return " ORDER BY " + p.by() + " LIMIT " + strconv.Itoa(p.limit+1)
+}
+
+// by is what to sort by in SQL.
+func (p paging[T]) by() string {
+	parts := make([]string, len(p.columns))
+	for i, c := range p.columns {
+		if parts[i] = c.sql; p.desc {
+			parts[i] += " DESC"
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// cut makes the page of the rows that apply's statement gave.
+func (p paging[T]) cut(items []T) fleet.Page[T] {
+	if len(items) <= p.limit {
+		return fleet.Page[T]{Items: items}
+	}
+	items = items[:p.limit]
+	return fleet.Page[T]{Items: items, Next: writeCursor(p.sort, p.values(items[p.limit-1]))}
+}
+
+// A cursor is base64url JSON: the sort that it belongs to, then the values of the last row in the sort's columns.
+func writeCursor(sort string, values []string) string {
+	text, _ := json.Marshal(append([]string{sort}, values...)) // strings always marshal
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func readCursor(after, sort string, columns []column) ([]string, error) {
+	outdated := fleet.Errorf(fleet.Malformed, "This page link is out of date. Go back to the first page of the list.")
+	text, err := base64.RawURLEncoding.DecodeString(after)
+	var values []string
+	if err != nil || json.Unmarshal(text, &values) != nil || len(values) != len(columns)+1 || values[0] != sort {
+		return nil, outdated
+	}
+	for i, c := range columns {
+		if v := values[i+1]; strings.ContainsRune(v, 0) || c.parse(v) != nil {
+			return nil, outdated
+		}
+	}
+	return values[1:], nil
+}
+
+// collect runs a grown statement. It is planned for its very arguments each time: the best plan for a name that one VM has
+// is not the best for a name that all have.
+func collect[T any](ctx context.Context, c *Control, sql string, args []any, scan pgx.RowToFunc[T]) ([]T, error) {
+	rows, err := c.pool.Query(ctx, sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	if err != nil {
+		return nil, dbError(err)
+	}
+	items, err := pgx.CollectRows(rows, scan)
+	if items == nil {
+		items = []T{}
+	}
+	return items, dbError(err)
+}

@@ -1,0 +1,147 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// maxAttention bounds the list of what wants a person.
+const maxAttention = 20
+
+// Overview is the dashboard: numbers of VMs from the counters, hosts and pools as they are now, cut to what the actor sees.
+func (c *Control) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.Overview{}, err
+	}
+	sums, err := c.counted(ctx)
+	if err != nil {
+		return fleet.Overview{}, err
+	}
+	hosts, err := c.q.HostSums(ctx)
+	if err != nil {
+		return fleet.Overview{}, dbError(err)
+	}
+	o := fleet.Overview{
+		Hosts: map[fleet.HostPhase]int{}, VMs: map[fleet.Phase]int{}, Pools: map[fleet.Tone]int{}, Attention: []fleet.Attention{}, CountedAt: sums.at,
+	}
+	phases := map[fleet.HostID]fleet.HostPhase{}
+	for _, h := range hosts {
+		phases[h.ID] = hostPhase(h.SeenAt, reported(h.Reported, h.Connected), h.Conflict, h.Now)
+	}
+	addVMs(&o, a, sums, hosts)
+	if policy.May(a, policy.InfraSee, "") {
+		addHosts(&o, sums, hosts, phases)
+	}
+	if err := c.addPools(ctx, a, &o); err != nil {
+		return o, err
+	}
+	if err := c.addTrouble(ctx, a, &o); err != nil {
+		return o, err
+	}
+	slices.SortStableFunc(o.Attention, func(x, y fleet.Attention) int { return urgency[x.Tone] - urgency[y.Tone] })
+	o.Attention = o.Attention[:min(len(o.Attention), maxAttention)]
+	return o, nil
+}
+
+var urgency = map[fleet.Tone]int{fleet.ToneBad: 0, fleet.ToneUnknown: 1, fleet.ToneWarn: 2}
+
+// addVMs adds up the VMs of the actor's projects. Those of a silent host are unknown, but for what does not hang on it.
+func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, hosts []db.HostSumsRow) {
+	fresh := map[fleet.HostID]bool{}
+	for _, h := range hosts {
+		fresh[h.ID] = fleet.Fresh(h.SeenAt, h.Now)
+	}
+	for _, g := range sums.groups {
+		if !policy.AllProjects(a) && !policy.May(a, policy.VMSee, g.ProjectID) {
+			continue
+		}
+		phase := fleet.Phase(g.Heard)
+		if !fresh[g.HostID] && phase != fleet.PhaseDeleting && phase != fleet.PhaseCreating {
+			phase = fleet.PhaseUnknown
+		}
+		o.VMs[phase] += int(g.Vms)
+		o.CommittedCPUs += int(g.Cpus)
+		o.CommittedMemoryBytes += g.MemoryMib << 20
+	}
+}
+
+func addHosts(o *fleet.Overview, sums *counters, hosts []db.HostSumsRow, phases map[fleet.HostID]fleet.HostPhase) {
+	for _, n := range sums.found {
+		o.FoundVMs += n
+	}
+	for _, h := range hosts {
+		phase := phases[h.ID]
+		o.Hosts[phase]++
+		o.CPUThreads += int(h.Threads)
+		o.MemoryBytes += h.MemoryBytes
+		text := ""
+		switch phase {
+		case fleet.HostConflict:
+			text = "A second agent showed this host's identity: " + h.Conflict
+		case fleet.HostDegraded:
+			text = "Its hypervisor does not answer: " + h.Error
+		case fleet.HostUnknown:
+			text = "Its agent is not heard. What it said last may be outdated."
+		}
+		if text != "" {
+			o.Attention = append(o.Attention, fleet.Attention{Kind: "host", ID: string(h.ID), Name: h.Name, Tone: phase.Tone(), Text: text, At: h.SeenAt})
+		}
+	}
+}
+
+// addPools counts pools by health. A pool that failed is shown with the first host's own words.
+func (c *Control) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
+	cells, err := c.cells(ctx, "pools", "p.name, p.id", statement{}, false)
+	if err != nil {
+		return err
+	}
+	for _, v := range poolViews(a, cells) {
+		o.Pools[v.Health.Tone]++
+		o.StorageBytes += v.Health.CapacityBytes
+		o.StorageUsedBytes += v.Health.UsedBytes
+		for _, h := range v.Hosts {
+			if tone := h.State.Tone(); tone == fleet.ToneBad {
+				text := h.State.Word() + " on " + h.HostName
+				if h.Status != nil && h.Status.Error != "" {
+					text += ": " + h.Status.Error
+				}
+				o.Attention = append(o.Attention, fleet.Attention{Kind: "pool", ID: string(v.ID), Name: v.Name, Tone: tone, Text: text, At: h.SeenAt})
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// addTrouble adds VMs that failed and the tasks that failed within the last hour.
+func (c *Control) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
+	vms, err := c.q.TroubledVMs(ctx, db.TroubledVMsParams{AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
+	if err != nil {
+		return dbError(err)
+	}
+	for _, v := range vms {
+		phase := fleet.Phase(v.Heard)
+		text := phase.Word()
+		if v.Error != "" {
+			text += ": " + v.Error
+		}
+		o.Attention = append(o.Attention, fleet.Attention{Kind: "vm", ID: string(v.ID), Name: v.Name, Tone: phase.Tone(), Text: text})
+	}
+	tasks, err := c.q.FailedTasks(ctx, db.FailedTasksParams{AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
+	if err != nil {
+		return dbError(err)
+	}
+	for _, t := range tasks {
+		job := jobOf(t, "")
+		text := job.Title() + " failed: " + job.Error
+		if job.State == fleet.JobUnknown {
+			text = job.Title() + " may or may not have happened: " + job.Error
+		}
+		o.Attention = append(o.Attention, fleet.Attention{Kind: "task", ID: string(job.ID), Name: job.SubjectName, Tone: fleet.ToneWarn, Text: text, At: job.EndedAt})
+	}
+	return nil
+}

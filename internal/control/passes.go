@@ -1,0 +1,135 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+)
+
+// The passes below are input-free and idempotent; package reconcile runs them by event and by period. Where several
+// portals share a database, one of them runs a pass at a time and the others find nothing to do.
+
+// onlySystem refuses everybody but the portal itself.
+func onlySystem(a fleet.Actor) error {
+	if !a.System {
+		return fleet.Errorf(fleet.Forbidden, "Only the portal itself may do this.")
+	}
+	return nil
+}
+
+// pass runs do in a transaction while no other portal runs the same pass.
+func (c *Control) pass(ctx context.Context, a fleet.Actor, name string, do func(q *db.Queries) error) error {
+	if err := onlySystem(a); err != nil {
+		return err
+	}
+	err := c.tx(ctx, func(q *db.Queries) error {
+		mine, err := q.TryPassLock(ctx, name)
+		if err != nil || !mine {
+			return err
+		}
+		return do(q)
+	})
+	if err != nil {
+		return fmt.Errorf("pass %s: %w", name, err)
+	}
+	return nil
+}
+
+// RescueJobs gives jobs whose lease has lapsed back to their hosts, and ends those that were tried too often.
+func (c *Control) RescueJobs(ctx context.Context, a fleet.Actor) error {
+	return c.pass(ctx, a, "rescue", func(q *db.Queries) error {
+		if err := q.FailLapsed(ctx); err != nil {
+			return err
+		}
+		if err := returnJobs(ctx, q, nil); err != nil {
+			return err
+		}
+		return q.WakeDue(ctx)
+	})
+}
+
+// returnJobs puts lapsed jobs, or all jobs of a host whose agent has started anew, back into the queue.
+func returnJobs(ctx context.Context, q *db.Queries, host *fleet.HostID) error {
+	var id *string
+	if host != nil {
+		s := string(*host)
+		id = &s
+	}
+	if err := q.ReplaceLapsed(ctx, id); err != nil {
+		return err
+	}
+	_, err := q.ReturnLapsed(ctx, id)
+	return err
+}
+
+// QueueDrifted queues the work that brings hosts to the newest intent where nothing is on its way.
+func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
+	return c.pass(ctx, a, "drift", func(q *db.Queries) error {
+		vms, err := q.DriftedVMs(ctx)
+		if err != nil {
+			return err
+		}
+		for _, vm := range vms {
+			kind := fleet.VMApply
+			if vm.DeletedAt != nil {
+				kind = fleet.VMDelete
+			}
+			if _, err := queue(ctx, q, a, db.QueueJobParams{
+				HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: kind, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name, Generation: vm.Generation,
+			}); err != nil {
+				return err
+			}
+		}
+		return queueDriftedPools(ctx, q, a)
+	})
+}
+
+func queueDriftedPools(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+	pools, err := q.DriftedPools(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range pools {
+		kind := fleet.PoolApply
+		if !p.Assigned {
+			kind = fleet.PoolRelease
+		}
+		if _, err := queue(ctx, q, a, db.QueueJobParams{
+			HostID: p.HostID, Kind: kind, Subject: fleet.SubjectPool(p.PoolID), SubjectName: p.Name, Generation: p.Generation,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sweep deletes what has served its time: tickets, idempotency keys, throttles, old jobs.
+func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
+	return c.pass(ctx, a, "sweep", func(q *db.Queries) error {
+		for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle} {
+			if err := do(ctx); err != nil {
+				return err
+			}
+		}
+		_, err := q.SweepJobs(ctx)
+		return err
+	})
+}
+
+// HostsHeard tells for every joined host whether it was heard within fleet.Freshness.
+func (c *Control) HostsHeard(ctx context.Context, a fleet.Actor) (map[fleet.HostID]bool, error) {
+	if err := onlySystem(a); err != nil {
+		return nil, err
+	}
+	rows, err := c.q.HostsSeen(ctx)
+	if err != nil {
+		return nil, dbError(err)
+	}
+	heard := make(map[fleet.HostID]bool, len(rows))
+	for _, r := range rows {
+		heard[r.HostID] = r.Fresh
+	}
+	return heard, nil
+}

@@ -1,0 +1,120 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// ChangePassword gives the actor another password and ends all their sessions. The caller renews its own session and keeps
+// the returned time, in database time, as its beginning. Wrong guesses at the old password are throttled like sign-ins.
+func (c *Control) ChangePassword(ctx context.Context, a fleet.Actor, old, password string) (signedInAt time.Time, err error) {
+	if err := policy.Check(a, policy.Self, ""); err != nil {
+		return time.Time{}, err
+	}
+	user, err := c.userRow(ctx, c.q, a.UserID)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var checks fleet.Checks
+	auth.CheckPassword(&checks, "new", user.Name, password)
+	if password == old {
+		checks.Add("new", "The new password is the old one. Choose another.")
+	}
+	if err := checks.Err(); err != nil {
+		return time.Time{}, err
+	}
+	if err := c.proveOld(ctx, a, user, old); err != nil {
+		return time.Time{}, err
+	}
+	return c.storePassword(ctx, a, user, password, false)
+}
+
+// proveOld counts apart from sign-ins, so that guessing in a stolen session does not lock the user out.
+func (c *Control) proveOld(ctx context.Context, a fleet.Actor, user db.User, old string) error {
+	at := attempts{account: "password:" + string(user.ID), address: attemptsOf("", a.Address).address}
+	if err := c.take(ctx, at); err != nil {
+		return err
+	}
+	same, err := auth.VerifyPassword(ctx, old, user.PasswordHash)
+	if err != nil {
+		return errors.Join(dbError(err), c.giveBack(context.WithoutCancel(ctx), at))
+	}
+	if !same {
+		if err := audit(ctx, c.q, a, "user.passwordFailed", userSubject(user.ID), user.Name, "wrong password"); err != nil {
+			return dbError(err)
+		}
+		var checks fleet.Checks
+		checks.Add("old", "This is not your present password.")
+		return checks.Err()
+	}
+	return c.tx(ctx, func(q *db.Queries) error { return forgive(ctx, q, at) })
+}
+
+// SetPassword gives another user a one-time password, such as auth.NewPassword makes, and ends their sessions.
+func (c *Control) SetPassword(ctx context.Context, a fleet.Actor, id fleet.UserID, password string) error {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return err
+	}
+	if a.UserID == id {
+		return fleet.Errorf(fleet.Conflict, "Change your own password on your account's page.")
+	}
+	user, err := c.userRow(ctx, c.q, id)
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	auth.CheckPassword(&checks, "password", user.Name, password)
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	same, err := auth.VerifyPassword(ctx, password, user.PasswordHash)
+	if err != nil {
+		return dbError(err)
+	}
+	if same {
+		checks.Add("password", "This is the user's present password. Choose another.")
+		return checks.Err()
+	}
+	_, err = c.storePassword(ctx, a, user, password, true)
+	return err
+}
+
+func (c *Control) storePassword(ctx context.Context, a fleet.Actor, user db.User, password string, oneTime bool) (from time.Time, err error) {
+	hash, err := auth.HashPassword(ctx, password)
+	if err != nil {
+		return time.Time{}, dbError(err)
+	}
+	err = c.tx(ctx, func(q *db.Queries) error {
+		from, err = q.ChangePassword(ctx, db.ChangePasswordParams{
+			ID: user.ID, PasswordHash: hash, MustChange: oneTime, OldHash: user.PasswordHash,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fleet.Errorf(fleet.Conflict, "The password was changed by somebody else a moment ago. Try again.")
+		}
+		if err != nil {
+			return err
+		}
+		action := "user.changePassword"
+		if oneTime {
+			action = "user.setPassword"
+		}
+		return audit(ctx, q, a, action, userSubject(user.ID), user.Name, "")
+	})
+	return from, err
+}
+
+func (c *Control) userRow(ctx context.Context, q *db.Queries, id fleet.UserID) (db.User, error) {
+	row, err := q.GetUser(ctx, id)
+	if err != nil {
+		return db.User{}, notFound(err, "user")
+	}
+	return row.User, nil
+}

@@ -1,0 +1,125 @@
+package control_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/internal/auth"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+// house is a portal's middle with people in it.
+type house struct {
+	*control.Control
+	t    *testing.T
+	pool *pgxpool.Pool
+}
+
+const goodPassword = "correct horse battery"
+
+// goodHash is computed once a process: hashing is slow on purpose.
+var goodHash = sync.OnceValues(func() (string, error) { return auth.HashPassword(context.Background(), goodPassword) })
+
+var (
+	anonymous = fleet.Actor{Address: "192.0.2.7"}
+	chief     = fleet.Actor{UserID: "chief", Name: "chief", Role: fleet.RoleAdmin, Address: "192.0.2.8"}
+)
+
+// newHouse holds the administrator chief, who is in the database too.
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	t.Parallel()
+	pool := testkit.DB(t)
+	h := &house{Control: control.New(pool, control.Options{AgentURL: "https://portal.example:8444"}), t: t, pool: pool}
+	h.addUser("chief", fleet.RoleAdmin)
+	return h
+}
+
+// addUser makes a user with goodPassword, whose id is the name.
+func (h *house) addUser(name string, role fleet.Role) fleet.Actor {
+	h.t.Helper()
+	hash, err := goodHash()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.exec("INSERT INTO users (id, name, role, password_hash) VALUES ($1, $1, $2, $3)", name, role, hash)
+	return fleet.Actor{UserID: fleet.UserID(name), Name: name, Role: role, Address: "192.0.2.9"}
+}
+
+func (h *house) exec(sql string, args ...any) {
+	h.t.Helper()
+	if _, err := h.pool.Exec(h.t.Context(), sql, args...); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) count(sql string, args ...any) int {
+	h.t.Helper()
+	var n int
+	if err := h.pool.QueryRow(h.t.Context(), "SELECT count(*) FROM "+sql, args...).Scan(&n); err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+// audited fails unless the newest audit line is of that action.
+func (h *house) audited(action string) {
+	h.t.Helper()
+	var got string
+	if err := h.pool.QueryRow(h.t.Context(), "SELECT action FROM audit ORDER BY id DESC LIMIT 1").Scan(&got); err != nil || got != action {
+		h.t.Errorf("the newest audit line is %q, not %q: %v", got, action, err)
+	}
+}
+
+// session signs in and returns when the session began.
+func (h *house) session(name string) time.Time {
+	h.t.Helper()
+	user, err := h.SignIn(h.t.Context(), anonymous, name, goodPassword)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return *user.LastSeenAt
+}
+
+func (h *house) lives(name string, signedInAt time.Time) bool {
+	h.t.Helper()
+	_, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), signedInAt)
+	if err != nil && fleet.CodeOf(err) != fleet.Unauthorized {
+		h.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// atOnce runs do n times together and returns the code of each error.
+func atOnce(n int, do func(i int) error) []fleet.Code {
+	codes := make([]fleet.Code, n)
+	var start, done sync.WaitGroup
+	start.Add(1)
+	for i := range n {
+		done.Go(func() {
+			start.Wait()
+			if err := do(i); err != nil {
+				if codes[i] = fleet.CodeOf(err); codes[i] == "" {
+					codes[i] = fleet.Code(err.Error())
+				}
+			}
+		})
+	}
+	start.Done()
+	done.Wait()
+	return codes
+}
+
+func tally(codes []fleet.Code) map[fleet.Code]int {
+	n := map[fleet.Code]int{}
+	for _, code := range codes {
+		n[code]++
+	}
+	return n
+}

@@ -1,0 +1,111 @@
+package control_test
+
+import (
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func (h *house) addProject(name string) fleet.Project {
+	h.t.Helper()
+	p, err := h.CreateProject(h.t.Context(), chief, control.ProjectInput{Name: name})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return p
+}
+
+// as is the user with the rights that the database gives now.
+func (h *house) as(name string) fleet.Actor {
+	h.t.Helper()
+	a, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), h.session(name))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return a
+}
+
+func TestPeopleSeeTheirProjectsOnly(t *testing.T) {
+	h := newHouse(t)
+	h.addUser("ann", fleet.RoleNone)
+	mine, other := h.addProject("mine"), h.addProject("other")
+	_, err := h.ListProjects(t.Context(), h.as("ann"))
+	wantCode(t, err, fleet.Forbidden)
+
+	if err := h.SetMember(t.Context(), chief, mine.ID, "ann", fleet.RoleViewer); err != nil {
+		t.Fatal(err)
+	}
+	h.audited("project.setMember")
+	ann := h.as("ann")
+	if list, err := h.ListProjects(t.Context(), ann); err != nil || len(list) != 1 || list[0].ID != mine.ID {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if list, err := h.ListProjects(t.Context(), chief); err != nil || len(list) != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if p, err := h.GetProject(t.Context(), ann, mine.ID); err != nil || p.Name != "mine" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if members, err := h.ListMembers(t.Context(), ann, mine.ID); err != nil || len(members) != 1 || members[0].Name != "ann" {
+		t.Errorf("%+v, %v", members, err)
+	}
+	_, foreign := h.GetProject(t.Context(), ann, other.ID)
+	_, missing := h.GetProject(t.Context(), ann, "nothing")
+	_, none := h.GetProject(t.Context(), chief, "nothing")
+	_, members := h.ListMembers(t.Context(), ann, other.ID)
+	for _, err := range []error{foreign, missing, none, members} {
+		wantCode(t, err, fleet.NotFound)
+		if err.Error() != none.Error() {
+			t.Errorf("%q gives away more than %q", err, none)
+		}
+	}
+	if err := h.SetMember(t.Context(), chief, mine.ID, "ann", fleet.RoleNone); err != nil {
+		t.Fatal(err)
+	}
+	h.audited("project.removeMember")
+	if ann := h.as("ann"); len(ann.Projects) != 0 {
+		t.Errorf("still in %v", ann.Projects)
+	}
+}
+
+func TestProjectAndMemberInputIsChecked(t *testing.T) {
+	h := newHouse(t)
+	p := h.addProject("mine")
+	_, err := h.CreateProject(t.Context(), chief, control.ProjectInput{Name: "Not A Name"})
+	wantField(t, err, "name")
+	_, err = h.CreateProject(t.Context(), chief, control.ProjectInput{Name: "mine"})
+	wantCode(t, err, fleet.Conflict)
+	_, err = h.UpdateProject(t.Context(), chief, "nothing", control.ProjectInput{Name: "new"})
+	wantCode(t, err, fleet.NotFound)
+	if p, err := h.UpdateProject(t.Context(), chief, p.ID, control.ProjectInput{Name: "ours", Description: "for all"}); err != nil || p.Name != "ours" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	h.audited("project.update")
+	wantField(t, h.SetMember(t.Context(), chief, p.ID, "chief", fleet.RoleAdmin), "role")
+	wantCode(t, h.SetMember(t.Context(), chief, p.ID, "nobody", fleet.RoleMember), fleet.NotFound)
+	wantCode(t, h.SetMember(t.Context(), chief, "nothing", "chief", fleet.RoleMember), fleet.NotFound)
+}
+
+func TestOnlyAnEmptyProjectCanBeDeleted(t *testing.T) {
+	h := newHouse(t)
+	p := h.addProject("mine")
+	h.exec("INSERT INTO hosts (id, name) VALUES ('h1', 'h1')")
+	h.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('v1', $1, 'h1', 'web', '{"cpus":1,"memoryMiB":128}')`, p.ID)
+	wantCode(t, h.DeleteProject(t.Context(), chief, p.ID), fleet.Conflict)
+	if err := h.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := h.GetProject(t.Context(), chief, p.ID); err != nil || p.VMs != 1 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if list, err := h.ListProjects(t.Context(), chief); err != nil || list[0].VMs != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	h.exec("DELETE FROM vms")
+	if err := h.DeleteProject(t.Context(), chief, p.ID); err != nil {
+		t.Fatal(err)
+	}
+	h.audited("project.delete")
+	wantCode(t, h.DeleteProject(t.Context(), chief, p.ID), fleet.NotFound)
+}

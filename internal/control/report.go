@@ -1,0 +1,181 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// Report takes what a host says. A heartbeat touches one narrow row, together with those of other hosts; a full report
+// writes what differs from what is stored, and nothing else. Leases of the named jobs are renewed.
+func (c *Control) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire.ReportAnswer, error) {
+	var answer wire.ReportAnswer
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return answer, err
+	}
+	var err error
+	if in.State == nil {
+		answer.Resend, err = c.beat(ctx, a, in)
+	} else {
+		err = c.fullReport(ctx, a, in)
+	}
+	if err != nil {
+		return answer, err
+	}
+	if answer.Pools, err = c.assignedPools(ctx, a.HostID); err != nil {
+		return answer, err
+	}
+	if len(in.Meters) > 0 {
+		meters, _ := json.Marshal(in.Meters)
+		if err := c.q.ReportMeters(ctx, db.ReportMetersParams{Meters: meters, HostID: a.HostID}); err != nil {
+			return answer, fmt.Errorf("store meters: %w", dbError(err))
+		}
+	}
+	answer.Lost, err = c.renewLeases(ctx, a.HostID, in.Leases)
+	return answer, err
+}
+
+func (c *Control) renewLeases(ctx context.Context, host fleet.HostID, leases []wire.Lease) ([]fleet.JobID, error) {
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	ids, epochs := make([]string, len(leases)), make([]int64, len(leases))
+	for i, l := range leases {
+		ids[i], epochs[i] = string(l.ID), l.Epoch
+	}
+	kept, err := c.q.RenewLeases(ctx, db.RenewLeasesParams{Ids: ids, Epochs: epochs, HostID: host})
+	if err != nil {
+		return nil, fmt.Errorf("renew leases: %w", dbError(err))
+	}
+	mine := make(map[fleet.JobID]bool, len(kept))
+	for _, id := range kept {
+		mine[id] = true
+	}
+	var lost []fleet.JobID
+	for _, l := range leases {
+		if !mine[l.ID] {
+			lost = append(lost, l.ID)
+		}
+	}
+	return lost, nil
+}
+
+// fullReport writes a host's whole state in one transaction. An older report than the newest one changes nothing.
+func (c *Control) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) error {
+	session := hashSession(a.Session)
+	load := in.Load
+	return c.tx(ctx, func(q *db.Queries) error {
+		_, err := q.BeginReport(ctx, db.BeginReportParams{HostID: a.HostID, Session: session, Seq: in.Seq, Digest: in.Digest, Load: load})
+		if errors.Is(err, pgx.ErrNoRows) {
+			mine, err := q.HasHostSession(ctx, db.HasHostSessionParams{HostID: a.HostID, Session: session})
+			if err == nil && !mine {
+				return c.sessionEnded()
+			}
+			return err
+		}
+		return firstError(err, func() error { return writeState(ctx, q, a.HostID, in.Seq, *in.State) })
+	})
+}
+
+func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) error {
+	if err := q.ReportHost(ctx, db.ReportHostParams{HostID: host, Seq: seq, Status: &s.Host}); err != nil {
+		return fmt.Errorf("report host: %w", err)
+	}
+	if err := writeVMs(ctx, q, host, seq, s); err != nil {
+		return fmt.Errorf("report VMs: %w", err)
+	}
+	if err := q.ReportPools(ctx, db.ReportPoolsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools)}); err != nil {
+		return fmt.Errorf("report pools: %w", err)
+	}
+	if err := writeNetworks(ctx, q, host, seq, s.Networks); err != nil {
+		return fmt.Errorf("report networks: %w", err)
+	}
+	return nil
+}
+
+func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) error {
+	if !s.Host.Connected {
+		return nil // the agent cannot see its guests: nothing is known about them, least of all that they are gone
+	}
+	ids := make([]string, len(s.VMs))
+	for i, vm := range s.VMs {
+		ids[i] = string(vm.ID)
+	}
+	err := q.ReportVMs(ctx, db.ReportVMsParams{HostID: host, Seq: seq, Vms: mustJSON(s.VMs)})
+	err = firstError(err, func() error {
+		return q.ReportAbsentVMs(ctx, db.ReportAbsentVMsParams{HostID: host, Seq: seq, Ids: ids})
+	})
+	if err != nil {
+		return err
+	}
+	found := s.Found
+	if len(ids) > 0 {
+		strange, err := q.StrangeVMs(ctx, db.StrangeVMsParams{Ids: ids, HostID: host})
+		if err != nil {
+			return err
+		}
+		found = withStrange(found, s.VMs, strange)
+	}
+	foundIDs := make([]string, len(found))
+	for i, f := range found {
+		foundIDs[i] = string(f.ID)
+	}
+	if err := q.DropFoundVMs(ctx, db.DropFoundVMsParams{HostID: host, Ids: foundIDs}); err != nil || len(found) == 0 {
+		return err
+	}
+	return q.ReportFoundVMs(ctx, db.ReportFoundVMsParams{HostID: host, Found: mustJSON(found)})
+}
+
+// withStrange adds domains that carry Quantix metadata but belong to no VM of this host: they are shown, never touched.
+func withStrange(found []fleet.FoundVM, vms []wire.VMReport, strange []string) []fleet.FoundVM {
+	if len(strange) == 0 {
+		return found
+	}
+	is := make(map[string]bool, len(strange))
+	for _, id := range strange {
+		is[id] = true
+	}
+	for _, vm := range vms {
+		if is[string(vm.ID)] && vm.Status.Power != fleet.Absent {
+			found = append(found, fleet.FoundVM{ID: vm.ID, Name: vm.Name, Status: vm.Status})
+		}
+	}
+	return found
+}
+
+func writeNetworks(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, networks []wire.NetworkReport) error {
+	type row struct {
+		ID fleet.NetworkID `json:"id"`
+		wire.NetworkReport
+	}
+	rows, keys := make([]row, len(networks)), make([]string, len(networks))
+	for i, n := range networks {
+		rows[i] = row{fleet.NewID[fleet.NetworkID](), n}
+		keys[i] = string(n.Kind) + ":" + n.Name
+	}
+	err := q.AddNetworks(ctx, mustJSON(rows))
+	err = firstError(err, func() error {
+		return q.ReportNetworks(ctx, db.ReportNetworksParams{HostID: host, Seq: seq, Networks: mustJSON(rows)})
+	})
+	return firstError(err, func() error { return q.DropNetworks(ctx, db.DropNetworksParams{HostID: host, Keys: keys}) })
+}
+
+// mustJSON encodes values of our own types, which cannot fail; nil slices become empty ones.
+func mustJSON[T any](v []T) []byte {
+	if v == nil {
+		v = []T{}
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

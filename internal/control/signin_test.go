@@ -1,0 +1,216 @@
+package control_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+func TestFirstStartMakesOneAdminWhoMustChangeThePassword(t *testing.T) {
+	h := newHouse(t)
+	h.exec("DELETE FROM users")
+	passwords := make([]string, 3)
+	atOnce(3, func(i int) error {
+		password, made, err := h.EnsureAdmin(t.Context(), fleet.SystemActor)
+		if made != (password != "") {
+			t.Errorf("made %v with password %q", made, password)
+		}
+		passwords[i] = password
+		return err
+	})
+	if n := h.count("users WHERE name = 'admin' AND must_change AND role = 'admin'"); n != 1 || h.count("users") != 1 {
+		t.Fatalf("%d admins of %d users", n, h.count("users"))
+	}
+	password := passwords[0] + passwords[1] + passwords[2] // only one is not empty
+	user, err := h.SignIn(t.Context(), anonymous, "admin", password)
+	if err != nil || !user.MustChange {
+		t.Fatalf("%+v, %v", user, err)
+	}
+	admin, err := h.ActorOf(t.Context(), fleet.SystemActor, user.ID, *user.LastSeenAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.ListUsers(t.Context(), admin)
+	wantCode(t, err, fleet.Forbidden)
+	_, err = h.CreateToken(t.Context(), admin, "early", 0)
+	wantCode(t, err, fleet.Forbidden)
+
+	began, err := h.ChangePassword(t.Context(), admin, password, goodPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.lives(string(user.ID), *user.LastSeenAt) {
+		t.Error("the session of the old password lives on")
+	}
+	admin, err = h.ActorOf(t.Context(), fleet.SystemActor, user.ID, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.ListUsers(t.Context(), admin); err != nil {
+		t.Error(err)
+	}
+	if _, made, err := h.EnsureAdmin(t.Context(), fleet.SystemActor); made || err != nil {
+		t.Errorf("made another admin: %v, %v", made, err)
+	}
+}
+
+func TestEverySignInFailureReadsAlike(t *testing.T) {
+	h := newHouse(t)
+	h.addUser("idle", fleet.RoleViewer)
+	h.exec("UPDATE users SET disabled = true WHERE id = 'idle'")
+	texts := map[string]bool{}
+	for _, try := range [][2]string{{"chief", "wrong password"}, {"nobody", goodPassword}, {"idle", goodPassword}, {"no such FORM", goodPassword}} {
+		_, err := h.SignIn(t.Context(), anonymous, try[0], try[1])
+		wantCode(t, err, fleet.Unauthorized)
+		texts[err.Error()] = true
+		h.audited("user.signInFailed")
+	}
+	if len(texts) != 1 {
+		t.Errorf("the refusals differ: %v", texts)
+	}
+	if n := h.count("audit WHERE name NOT IN ('chief', 'idle', '') OR actor NOT IN ('chief', 'idle', '')"); n != 0 {
+		t.Error("the audit holds what somebody typed as a name")
+	}
+	h.session("chief")
+	h.audited("user.signIn")
+}
+
+func TestAccountIsThrottledByDatabaseTime(t *testing.T) {
+	h := newHouse(t)
+	throttle := func(failures int, ago time.Duration) {
+		h.exec(`INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:chief', $1, now() - $2::interval)
+			ON CONFLICT (key) DO UPDATE SET failures = EXCLUDED.failures, last_at = EXCLUDED.last_at`, failures, ago)
+	}
+	for _, c := range []struct {
+		failures int
+		ago      time.Duration
+		text     string // empty: the attempt is taken
+	}{
+		{4, 0, ""},
+		{5, time.Second / 2, "Too many failed attempts. Try again in 2 seconds."},
+		{5, 3 * time.Second, ""},
+		{8, 12 * time.Second, "Too many failed attempts. Try again in 4 seconds."},
+		{8, 17 * time.Second, ""},
+		{1000, 10 * time.Second, "Too many failed attempts. Try again in 5 minutes."},
+		{1000, 301 * time.Second, ""},
+	} {
+		throttle(c.failures, c.ago)
+		lines := h.count("audit")
+		_, err := h.SignIn(t.Context(), anonymous, "chief", goodPassword)
+		switch {
+		case c.text == "" && err != nil:
+			t.Errorf("after %d failures, %v ago: %v", c.failures, c.ago, err)
+		case c.text == "" && h.count("login_throttle WHERE key = 'account:chief'") != 0:
+			t.Errorf("a success leaves failures behind")
+		case c.text != "":
+			wantCode(t, err, fleet.TooMany)
+			if err.Error() != c.text || h.count("audit") != lines {
+				t.Errorf("after %d failures, %v ago: %v, %d audit lines more", c.failures, c.ago, err, h.count("audit")-lines)
+			}
+		}
+	}
+	throttle(1000, 16*time.Minute)
+	_, err := h.SignIn(t.Context(), anonymous, "chief", "wrong password")
+	wantCode(t, err, fleet.Unauthorized)
+	if h.count("login_throttle WHERE key = 'account:chief' AND failures = 1") != 1 {
+		t.Error("old failures still count")
+	}
+}
+
+func TestAddressIsThrottledOverAllAccounts(t *testing.T) {
+	h := newHouse(t)
+	h.exec("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:2001:db8:1:2::/64', 20, now())")
+	for address, code := range map[string]fleet.Code{"2001:db8:1:2:ffff::9": fleet.TooMany, "2001:db8:1:3::9": "", "198.51.100.1": ""} {
+		_, err := h.SignIn(t.Context(), fleet.Actor{Address: address}, "chief", goodPassword)
+		if fleet.CodeOf(err) != code {
+			t.Errorf("from %s: %v", address, err)
+		}
+	}
+	// A refusal by one key leaves the other as it was.
+	if n := h.count("login_throttle WHERE key = 'account:chief'"); n != 0 {
+		t.Error("the refused attempt counts against the account")
+	}
+	// Success in one's own account does not wipe out failures in others.
+	h.exec("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:192.0.2.7', 19, now())")
+	h.session("chief")
+	if n := h.count("login_throttle WHERE key = 'address:192.0.2.7' AND failures = 19"); n != 1 {
+		t.Error("the address's failures are gone")
+	}
+}
+
+func TestManyGuessesAtOnceDoNotSlipThrough(t *testing.T) {
+	h := newHouse(t)
+	got := tally(atOnce(15, func(i int) error {
+		_, err := h.SignIn(t.Context(), fleet.Actor{Address: fmt.Sprintf("192.0.2.%d", i)}, "chief", "wrong password")
+		return err
+	}))
+	if got[fleet.Unauthorized] != 5 || got[fleet.TooMany] != 10 {
+		t.Errorf("got %v", got)
+	}
+	if n := h.count("audit WHERE action = 'user.signInFailed'"); n != 5 {
+		t.Errorf("%d audit lines", n)
+	}
+}
+
+func TestPasswordChangeAsksForTheOldOneAndAProperNewOne(t *testing.T) {
+	h := newHouse(t)
+	for _, c := range []struct{ old, password, field string }{
+		{goodPassword, "short", "new"},
+		{goodPassword, goodPassword, "new"},
+		{"wrong password", "another password", "old"},
+	} {
+		_, err := h.ChangePassword(t.Context(), chief, c.old, c.password)
+		wantField(t, err, c.field)
+	}
+	h.audited("user.passwordFailed")
+	h.exec("UPDATE login_throttle SET failures = 5 WHERE key = 'password:chief'")
+	_, err := h.ChangePassword(t.Context(), chief, goodPassword, "another password")
+	wantCode(t, err, fleet.TooMany)
+	h.exec("UPDATE login_throttle SET last_at = now() - interval '3 seconds'")
+	if _, err := h.ChangePassword(t.Context(), chief, goodPassword, "another password"); err != nil {
+		t.Fatal(err)
+	}
+	h.audited("user.changePassword")
+	_, err = h.SignIn(t.Context(), anonymous, "chief", goodPassword)
+	wantCode(t, err, fleet.Unauthorized)
+}
+
+func TestAPasswordSetByAnAdminIsForOneTime(t *testing.T) {
+	h := newHouse(t)
+	h.addUser("ann", fleet.RoleViewer)
+	began := h.session("ann")
+	wantField(t, h.SetPassword(t.Context(), chief, "ann", "short"), "password")
+	wantField(t, h.SetPassword(t.Context(), chief, "ann", goodPassword), "password")
+	wantCode(t, h.SetPassword(t.Context(), chief, "chief", "another password"), fleet.Conflict)
+	wantCode(t, h.SetPassword(t.Context(), chief, "bob", "another password"), fleet.NotFound)
+	if !h.lives("ann", began) {
+		t.Error("a refusal ended the session")
+	}
+	if err := h.SetPassword(t.Context(), chief, "ann", "another password"); err != nil {
+		t.Fatal(err)
+	}
+	h.audited("user.setPassword")
+	if h.lives("ann", began) {
+		t.Error("the session of the old password lives on")
+	}
+	user, err := h.SignIn(t.Context(), anonymous, "ann", "another password")
+	if err != nil || !user.MustChange {
+		t.Errorf("%+v, %v", user, err)
+	}
+}
+
+func TestAVisitIsNotedOnceAMinute(t *testing.T) {
+	h := newHouse(t)
+	began := h.session("chief")
+	h.lives("chief", began)
+	if h.count("users WHERE last_seen_at = $1", began) != 1 {
+		t.Error("each request writes the user's row")
+	}
+	h.exec("UPDATE users SET last_seen_at = now() - interval '2 minutes'")
+	h.lives("chief", began)
+	if h.count("users WHERE last_seen_at > now() - interval '1 minute'") != 1 {
+		t.Error("the visit was not noted")
+	}
+}

@@ -1,0 +1,136 @@
+package control_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// site is a house with projects red and blue, hosts h1 and h2 that are heard, the shared pool "nfs" on both with an image and
+// an ISO, the local pool "local" on h1 alone, and the network "default" on both. Tests write what agents would report.
+type site struct {
+	*house
+	red, blue      fleet.ProjectID
+	h1, h2         fleet.HostID
+	nfs, local     fleet.PoolID
+	member, viewer fleet.Actor // of project red
+	stranger       fleet.Actor // member of project blue
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{house: newHouse(t)}
+	s.red, s.blue = s.project("red"), s.project("blue")
+	s.h1, s.h2 = s.host("h1", 16384), s.host("h2", 8192)
+	s.nfs = s.addPool("nfs", `{"kind":"nfs","path":"/mnt/nfs","server":"nas","export":"/vm","shared":true}`, s.h1, s.h2)
+	s.local = s.addPool("local", `{"kind":"dir","path":"/srv/vm","shared":false}`, s.h1)
+	network := fleet.NewID[fleet.NetworkID]()
+	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'default', 'libvirt')`, network)
+	s.exec(`INSERT INTO network_hosts (network_id, host_id, status) SELECT $1, id, '{"active":true,"bridge":"virbr0"}' FROM hosts`, network)
+	s.member, s.viewer, s.stranger = s.person("mia", s.red, fleet.RoleMember), s.person("vic", s.red, fleet.RoleViewer), s.person("sam", s.blue, fleet.RoleMember)
+	return s
+}
+
+func (s *site) project(name string) fleet.ProjectID {
+	id := fleet.NewID[fleet.ProjectID]()
+	s.exec(`INSERT INTO projects (id, name) VALUES ($1, $2)`, id, name)
+	return id
+}
+
+func (s *site) person(name string, project fleet.ProjectID, role fleet.Role) fleet.Actor {
+	a := s.addUser(name, fleet.RoleNone)
+	a.Projects, a.Session = map[fleet.ProjectID]fleet.Role{project: role}, "session of "+name
+	return a
+}
+
+func (s *site) host(name string, memoryMiB int64) fleet.HostID {
+	id := fleet.NewID[fleet.HostID]()
+	s.exec(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, jsonb_build_object('connected', true, 'hypervisor', 'libvirt', 'inventory',
+		jsonb_build_object('memoryBytes', $3::bigint << 20, 'firmwares', jsonb_build_array('bios', 'uefi'), 'cpu', jsonb_build_object('threads', 8))))`, id, name, memoryMiB)
+	s.exec(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now())`, id)
+	return id
+}
+
+const volumes = `[{"name":"debian.qcow2","path":"/v/debian.qcow2","format":"qcow2","capacityBytes":2147483648},
+	{"name":"cd.iso","path":"/v/cd.iso","format":"iso","capacityBytes":1000}]`
+
+func (s *site) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
+	id := fleet.NewID[fleet.PoolID]()
+	s.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)`, id, name, spec)
+	for _, h := range hosts {
+		s.exec(`INSERT INTO pool_hosts (pool_id, host_id, status, observed_generation, reported_at)
+			VALUES ($1, $2, jsonb_build_object('state', 'active', 'capacityBytes', 1000, 'usedBytes', 100, 'availableBytes', 900, 'volumes', $3::jsonb), 1, now())`, id, h, volumes)
+	}
+	return id
+}
+
+func (s *site) count(table string) int {
+	var n int
+	if err := s.pool.QueryRow(s.t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// written is what every refusal must leave alone.
+func (s *site) written() string {
+	return fmt.Sprint(s.count("vms"), s.count("jobs"), s.count("audit"), s.count("pools"), s.count("pool_hosts WHERE assigned"), s.count("idempotency"),
+		s.count("hosts"), s.count("console_tickets"), s.count("vms WHERE generation > 1"))
+}
+
+// refused demands a code, words, and that nothing is written.
+func (s *site) refused(name string, code fleet.Code, says string, do func() error) {
+	s.t.Helper()
+	before := s.written()
+	err := do()
+	if fleet.CodeOf(err) != code || !strings.Contains(fmt.Sprint(err), says) {
+		s.t.Errorf("%s: %q %v, want %q saying %q", name, fleet.CodeOf(err), err, code, says)
+	}
+	if after := s.written(); after != before {
+		s.t.Errorf("%s wrote something: %s before, %s after", name, before, after)
+	}
+}
+
+// vm makes one in project red on h1, which the host has then made and reports with this power.
+func (s *site) vm(name string, power fleet.Power) fleet.VMView {
+	s.t.Helper()
+	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: small, Start: power == fleet.Running})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.exec(`DELETE FROM jobs WHERE subject = $1 AND kind = 'vm.start'`, fleet.SubjectVM(v.ID))
+	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+	s.reported(v.ID, power)
+	return s.get(v.ID)
+}
+
+// reported is what a host's report of the VM's newest generation writes.
+func (s *site) reported(id fleet.VMID, power fleet.Power) {
+	s.t.Helper()
+	s.exec(`UPDATE vms SET observed_generation = generation, status = jsonb_build_object('power', $2::text, 'cpus', 1, 'memoryMiB', 256) WHERE id = $1`, id, power)
+}
+
+func (s *site) get(id fleet.VMID) fleet.VMView {
+	s.t.Helper()
+	v, err := s.GetVM(s.t.Context(), chief, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// jobs lists a subject's jobs as "kind state", oldest first.
+func (s *site) jobs(subject fleet.Subject) string {
+	s.t.Helper()
+	var all string
+	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(kind || ' ' || state, ', ' ORDER BY id), '') FROM jobs WHERE subject = $1`, subject).Scan(&all)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+var small = fleet.VMSpec{CPUs: 1, MemoryMiB: 256}

@@ -1,0 +1,135 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+const (
+	maxTokens    = 100
+	maxTokenName = 100 // bytes
+	maxTokenLife = 10 * 365 * 24 * time.Hour
+)
+
+// ActorOfToken is the user of an API token, with present rights; a is anonymous and carries the remote address. Unknown,
+// expired and deleted tokens, and those of disabled users, are refused alike (Unauthorized). That the user must change the
+// password is the browser's matter and does not stop a token, which only somebody with a proper password could make.
+func (c *Control) ActorOfToken(ctx context.Context, a fleet.Actor, secret string) (fleet.Actor, error) {
+	refused := fleet.Errorf(fleet.Unauthorized, "This API token is not valid. Make a new one in your account.")
+	if !strings.HasPrefix(secret, auth.TokenPrefix) {
+		return fleet.Actor{}, refused
+	}
+	row, err := c.q.UserOfToken(ctx, auth.HashSecret(secret))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.Actor{}, refused
+	}
+	if err != nil {
+		return fleet.Actor{}, dbError(err)
+	}
+	projects, err := projectRoles(row.Projects)
+	return fleet.Actor{
+		UserID: row.ID, Name: row.Name, Role: row.Role, Projects: projects, Session: string(row.TokenID), Address: a.Address,
+	}, err
+}
+
+// ListTokens returns the actor's own API tokens, newest first, without their secrets.
+func (c *Control) ListTokens(ctx context.Context, a fleet.Actor) ([]fleet.Token, error) {
+	if err := policy.Check(a, policy.Self, ""); err != nil {
+		return nil, err
+	}
+	rows, err := c.q.ListTokens(ctx, a.UserID)
+	if err != nil {
+		return nil, dbError(err)
+	}
+	tokens := make([]fleet.Token, len(rows))
+	for i, row := range rows {
+		tokens[i] = tokenOf(row)
+	}
+	return tokens, nil
+}
+
+// CreateToken makes an API token of the actor's own. ttl is rounded to seconds; 0 never expires. The answer is the only
+// place where its secret is shown. An actor who must change the password has to do that first.
+func (c *Control) CreateToken(ctx context.Context, a fleet.Actor, name string, ttl time.Duration) (fleet.Token, error) {
+	if err := policy.Check(a, policy.Self, ""); err != nil {
+		return fleet.Token{}, err
+	}
+	switch {
+	case a.UserID == "":
+		return fleet.Token{}, fleet.Errorf(fleet.Forbidden, "API tokens belong to people.")
+	case a.MustChange:
+		return fleet.Token{}, fleet.Errorf(fleet.Forbidden, "Change your password first.")
+	}
+	if err := checkToken(name, ttl); err != nil {
+		return fleet.Token{}, err
+	}
+	secret := auth.NewSecret(auth.TokenPrefix)
+	var token fleet.Token
+	err := c.tx(ctx, func(q *db.Queries) error {
+		row, err := q.AddToken(ctx, db.AddTokenParams{
+			ID: fleet.NewID[fleet.TokenID](), UserID: a.UserID, Name: name, Hash: auth.HashSecret(secret),
+			TtlSeconds: ttl.Round(time.Second).Seconds(), Max: maxTokens,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fleet.Errorf(fleet.Conflict, "You have %d API tokens already. Delete one that is not used.", maxTokens)
+		}
+		if err != nil {
+			return err
+		}
+		token = tokenOf(row)
+		return audit(ctx, q, a, "token.create", tokenSubject(row.ID), name, "")
+	})
+	if err != nil {
+		return fleet.Token{}, err
+	}
+	token.Secret = secret
+	return token, nil
+}
+
+// DeleteToken ends one of the actor's own API tokens at once.
+func (c *Control) DeleteToken(ctx context.Context, a fleet.Actor, id fleet.TokenID) error {
+	if err := policy.Check(a, policy.Self, ""); err != nil {
+		return err
+	}
+	return c.tx(ctx, func(q *db.Queries) error {
+		name, err := q.DeleteToken(ctx, db.DeleteTokenParams{ID: id, UserID: a.UserID})
+		if err != nil {
+			return notFound(err, "API token")
+		}
+		return audit(ctx, q, a, "token.delete", tokenSubject(id), name, "")
+	})
+}
+
+func checkToken(name string, ttl time.Duration) error {
+	var c fleet.Checks
+	switch {
+	case strings.TrimSpace(name) == "":
+		c.Add("name", "Give a name that says what the token is for.")
+	case len(name) > maxTokenName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		c.Add("name", "A token's name is one line of at most %d bytes.", maxTokenName)
+	}
+	if ttl < 0 || ttl > maxTokenLife || ttl > 0 && ttl < time.Minute {
+		c.Add("ttl", "A token lives from one minute to ten years, or without end.")
+	}
+	return c.Err()
+}
+
+func tokenOf(row db.Token) fleet.Token {
+	return fleet.Token{
+		ID: row.ID, UserID: row.UserID, Name: row.Name,
+		CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt, LastUsedAt: row.LastUsedAt,
+	}
+}
+
+func tokenSubject(id fleet.TokenID) fleet.Subject { return fleet.Subject("token:" + string(id)) }

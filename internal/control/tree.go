@@ -1,0 +1,256 @@
+package control
+
+import (
+	"context"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// treePage is how many rows of a level come at a time.
+const treePage = 200
+
+// TreeQuery asks for one level of the inventory tree.
+type TreeQuery struct {
+	View     string          // "hosts", "vms", "storage", "networks"
+	Node     string          // Key of the node to open; empty: the root
+	After    string          // Next of the page before
+	LabelKey string          // view "vms": groups a project's VMs by this label; empty: no groups
+	Project  fleet.ProjectID // empty: all that the actor may see
+}
+
+// TreeNode is one row of the tree. Key is the TreeQuery.Node of its children; "host:<id>", "vm:<id>", "pool:<id>" and
+// "net:<id>" are also keys of wake-ups.
+type TreeNode struct {
+	Key         string       `json:"key"`
+	Kind        string       `json:"kind"`             // "host", "found" (a group), "foundVM", "vm", "project", "label", "storage", "pool", "network"
+	ID          string       `json:"id"`               // of the object; empty for groups
+	HostID      fleet.HostID `json:"hostId,omitempty"` // kinds found and foundVM: where
+	Name        string       `json:"name"`
+	Icon        string       `json:"icon"` // a lucide name
+	Tone        fleet.Tone   `json:"tone,omitempty"`
+	PhaseWord   string       `json:"phaseWord,omitempty"`
+	Count       int          `json:"count,omitempty"`
+	HasChildren bool         `json:"hasChildren"`
+}
+
+// TreeLevel is one page of a level.
+type TreeLevel struct {
+	Nodes []TreeNode `json:"nodes"`
+	Next  string     `json:"next,omitempty"`
+}
+
+// Tree returns one page of one level of the inventory tree.
+func (c *Control) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLevel, error) {
+	right, known := map[string]policy.Right{
+		"hosts": policy.InfraSee, "vms": policy.VMSee, "storage": policy.StorageSee, "networks": policy.StorageSee,
+	}[q.View]
+	if !known {
+		right = policy.VMSee
+	}
+	if err := policy.Check(a, right, ""); err != nil {
+		return TreeLevel{}, err
+	}
+	page := fleet.Query{Limit: treePage, After: q.After, Project: q.Project}
+	noun, id, _ := strings.Cut(q.Node, ":")
+	switch q.View + "/" + noun {
+	case "hosts/":
+		return c.treeHosts(ctx, a, page)
+	case "hosts/host":
+		return c.treeHost(ctx, a, page, fleet.HostID(id))
+	case "hosts/found":
+		return c.treeFound(ctx, page, id)
+	case "vms/":
+		return c.treeProjects(ctx, a, q.Project)
+	case "vms/project":
+		return c.treeProject(ctx, a, page, fleet.ProjectID(id), q.LabelKey)
+	case "vms/label":
+		return c.treeLabel(ctx, a, page, id)
+	case "storage/":
+		return c.treeStorage(ctx, a)
+	case "storage/storage":
+		return c.treePools(ctx, a, page, id)
+	case "networks/":
+		return c.treeNetworks(ctx, a, page)
+	}
+	return TreeLevel{}, fleet.Errorf(fleet.NotFound, "There is no such part of the inventory.")
+}
+
+func (c *Control) treeHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (TreeLevel, error) {
+	page, err := c.ListHosts(ctx, a, q)
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	sums, err := c.counted(ctx)
+	return level(page, func(h fleet.HostView) TreeNode {
+		return TreeNode{
+			Key: "host:" + string(h.ID), Kind: "host", ID: string(h.ID), Name: h.Name, Icon: "server", Tone: h.Phase.Tone(), PhaseWord: h.Phase.Word(),
+			Count: h.VMs, HasChildren: h.VMs+sums.found[h.ID] > 0,
+		}
+	}), err
+}
+
+func level[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
+	l := TreeLevel{Nodes: make([]TreeNode, len(page.Items)), Next: page.Next}
+	for i, item := range page.Items {
+		l.Nodes[i] = node(item)
+	}
+	return l
+}
+
+func vmNode(v fleet.VMView) TreeNode {
+	return TreeNode{
+		Key: "vm:" + string(v.ID), Kind: "vm", ID: string(v.ID), Name: v.Name, Icon: "monitor", Tone: v.Phase.Tone(), PhaseWord: v.Phase.Word(),
+	}
+}
+
+// treeHost is a host's VMs, after the group of its discovered ones.
+func (c *Control) treeHost(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.HostID) (TreeLevel, error) {
+	var s statement
+	s.and("v.host_id = " + s.arg(cleanID(string(id))))
+	page, err := c.listVMs(ctx, a, q, &s)
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	sums, err := c.counted(ctx)
+	l := level(page, vmNode)
+	if n := sums.found[id]; err == nil && n > 0 && q.After == "" {
+		found := TreeNode{Key: "found:" + string(id), Kind: "found", HostID: id, Name: "Discovered", Icon: "folder", Count: n, HasChildren: true}
+		l.Nodes = append([]TreeNode{found}, l.Nodes...)
+	}
+	return l, err
+}
+
+// cleanID is id, or text that no object has as its id where it could not be one.
+func cleanID(id string) string {
+	if !idForm.MatchString(id) {
+		return ""
+	}
+	return id
+}
+
+func (c *Control) treeFound(ctx context.Context, q fleet.Query, host string) (TreeLevel, error) {
+	var s statement
+	s.and("f.host_id = " + s.arg(cleanID(host)))
+	page, err := c.listFound(ctx, q, &s)
+	return level(page, func(f fleet.FoundVM) TreeNode {
+		return TreeNode{
+			Key: "foundVM:" + string(f.HostID) + "/" + string(f.ID), Kind: "foundVM", ID: string(f.ID), HostID: f.HostID, Name: f.Name, Icon: "monitor",
+			Tone: f.Phase.Tone(), PhaseWord: f.Phase.Word(),
+		}
+	}), err
+}
+
+func (c *Control) treeProjects(ctx context.Context, a fleet.Actor, only fleet.ProjectID) (TreeLevel, error) {
+	rows, err := c.q.ListProjects(ctx, db.ListProjectsParams{AllOfThem: policy.AllProjects(a), Ids: projectsOf(a)})
+	if err != nil {
+		return TreeLevel{}, dbError(err)
+	}
+	sums, err := c.counted(ctx)
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	l := TreeLevel{Nodes: []TreeNode{}}
+	for _, p := range rows {
+		if only == "" || p.ID == only {
+			n := sums.projects[p.ID].vms
+			l.Nodes = append(l.Nodes, TreeNode{
+				Key: "project:" + string(p.ID), Kind: "project", ID: string(p.ID), Name: p.Name, Icon: "folder", Count: n, HasChildren: n > 0,
+			})
+		}
+	}
+	return l, nil
+}
+
+// treeProject is a project's VMs, or their groups by a label's value.
+func (c *Control) treeProject(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.ProjectID, key string) (TreeLevel, error) {
+	if err := policy.Check(a, policy.VMSee, id); err != nil {
+		return TreeLevel{}, noProject(err)
+	}
+	if key == "" {
+		q.Project = fleet.ProjectID(cleanID(string(id)))
+		if q.Project == "" {
+			return TreeLevel{Nodes: []TreeNode{}}, nil
+		}
+		page, err := c.listVMs(ctx, a, q, new(statement))
+		return level(page, vmNode), err
+	}
+	var checks fleet.Checks
+	if fleet.CheckLabels(&checks, "label", map[string]string{key: ""}); checks.Err() != nil {
+		return TreeLevel{}, checks.Err()
+	}
+	groups, err := c.q.LabelGroups(ctx, db.LabelGroupsParams{Key: key, ProjectID: fleet.ProjectID(cleanID(string(id)))})
+	if err != nil {
+		return TreeLevel{}, dbError(err)
+	}
+	l := TreeLevel{Nodes: []TreeNode{}}
+	for _, g := range groups {
+		n := TreeNode{Key: "label:" + string(id) + ":" + key, Kind: "label", Name: "without " + key, Icon: "tag", Count: int(g.Vms), HasChildren: true}
+		if g.Labelled {
+			n.Key, n.Name = n.Key+"="+g.Value, key+"="+g.Value
+		}
+		l.Nodes = append(l.Nodes, n)
+	}
+	return l, nil
+}
+
+// treeLabel is the VMs of a group: node is "<project>:<key>=<value>", or "<project>:<key>" for those without the label.
+func (c *Control) treeLabel(ctx context.Context, a fleet.Actor, q fleet.Query, node string) (TreeLevel, error) {
+	project, label, _ := strings.Cut(node, ":")
+	if q.Project = fleet.ProjectID(cleanID(project)); q.Project == "" || strings.ContainsRune(label, 0) {
+		return TreeLevel{Nodes: []TreeNode{}}, nil
+	}
+	key, value, has := strings.Cut(label, "=")
+	var s statement
+	if has {
+		s.and(s.labels("v.labels", []fleet.Match{{Label: key, Pattern: fleet.Pattern{value}}}))
+	} else {
+		s.not(true, s.labels("v.labels", []fleet.Match{{Label: key, Pattern: fleet.Pattern{"", ""}}}))
+	}
+	page, err := c.listVMs(ctx, a, q, &s)
+	return level(page, vmNode), err
+}
+
+func (c *Control) treeStorage(ctx context.Context, a fleet.Actor) (TreeLevel, error) {
+	cells, err := c.cells(ctx, "pools", "p.name, p.id", statement{}, false)
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	groups := []TreeNode{
+		{Key: "storage:shared", Kind: "storage", Name: "Shared", Icon: "folder"},
+		{Key: "storage:local", Kind: "storage", Name: "Local", Icon: "folder"},
+	}
+	for _, v := range poolViews(a, cells) {
+		g := &groups[1]
+		if v.Spec.Shared {
+			g = &groups[0]
+		}
+		g.Count++
+		g.HasChildren = true
+	}
+	return TreeLevel{Nodes: groups}, nil
+}
+
+func (c *Control) treePools(ctx context.Context, a fleet.Actor, q fleet.Query, group string) (TreeLevel, error) {
+	p, err := poolOrders.page(q, "name")
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	var s statement
+	s.and("(p.spec->>'shared')::boolean = " + s.arg(group == "shared"))
+	page, err := c.pagePools(ctx, a, p, s, nil)
+	return level(page, func(v fleet.PoolView) TreeNode {
+		return TreeNode{
+			Key: "pool:" + string(v.ID), Kind: "pool", ID: string(v.ID), Name: v.Name, Icon: "database", Tone: v.Health.Tone, PhaseWord: v.Health.Summary,
+		}
+	}), err
+}
+
+func (c *Control) treeNetworks(ctx context.Context, a fleet.Actor, q fleet.Query) (TreeLevel, error) {
+	page, err := c.ListNetworks(ctx, a, q)
+	return level(page, func(v fleet.NetworkView) TreeNode {
+		return TreeNode{Key: "net:" + string(v.ID), Kind: "network", ID: string(v.ID), Name: v.Name, Icon: "network", Count: len(v.Hosts)}
+	}), err
+}

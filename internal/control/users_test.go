@@ -1,0 +1,180 @@
+package control_test
+
+import (
+	"errors"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func wantField(t *testing.T, err error, field string) {
+	t.Helper()
+	var refused *fleet.Error
+	if !errors.As(err, &refused) || refused.Code != fleet.Invalid || len(refused.Fields) != 1 || refused.Fields[0].Field != field {
+		t.Errorf("want a fault of %q, got %v", field, err)
+	}
+}
+
+func TestAdminMakesAUserWhoCanSignIn(t *testing.T) {
+	h := newHouse(t)
+	user, password, err := h.CreateUser(t.Context(), chief, control.UserInput{Name: "ann", Role: fleet.RoleOperator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.audited("user.create")
+	if user, err := h.SignIn(t.Context(), anonymous, "ann", password); err != nil || !user.MustChange || user.Role != fleet.RoleOperator {
+		t.Errorf("%+v, %v", user, err)
+	}
+	users, err := h.ListUsers(t.Context(), chief)
+	if err != nil || len(users) != 2 || users[0].ID != user.ID || users[1].Name != "chief" {
+		t.Errorf("%+v, %v", users, err)
+	}
+	ann := fleet.Actor{UserID: user.ID}
+	if got, err := h.GetUser(t.Context(), ann, user.ID); err != nil || got.Name != "ann" {
+		t.Errorf("oneself: %+v, %v", got, err)
+	}
+	_, err = h.GetUser(t.Context(), ann, "chief")
+	wantCode(t, err, fleet.Forbidden)
+}
+
+func TestUserInputIsChecked(t *testing.T) {
+	h := newHouse(t)
+	_, _, err := h.CreateUser(t.Context(), chief, control.UserInput{Name: "Ann"})
+	wantField(t, err, "name")
+	_, _, err = h.CreateUser(t.Context(), chief, control.UserInput{Name: "ann", Role: fleet.RoleMember})
+	wantField(t, err, "role")
+	_, _, err = h.CreateUser(t.Context(), chief, control.UserInput{Name: "chief"})
+	wantCode(t, err, fleet.Conflict)
+	_, err = h.UpdateUser(t.Context(), chief, "nobody", control.UserInput{Name: "ann"})
+	wantCode(t, err, fleet.NotFound)
+	wantCode(t, h.DeleteUser(t.Context(), chief, "nobody"), fleet.NotFound)
+}
+
+func TestSessionsEndWithTheRoleAndTheUser(t *testing.T) {
+	h := newHouse(t)
+	h.addUser("ann", fleet.RoleViewer)
+	update := func(in control.UserInput) {
+		t.Helper()
+		if _, err := h.UpdateUser(t.Context(), chief, "ann", in); err != nil {
+			t.Fatal(err)
+		}
+		h.audited("user.update")
+	}
+	began := h.session("ann")
+	update(control.UserInput{Name: "anna", Role: fleet.RoleViewer})
+	if !h.lives("ann", began) {
+		t.Error("another name ended the session")
+	}
+	update(control.UserInput{Name: "anna", Role: fleet.RoleOperator})
+	if h.lives("ann", began) {
+		t.Error("the session outlived the role")
+	}
+	began = h.session("anna")
+	update(control.UserInput{Name: "anna", Role: fleet.RoleOperator, Disabled: true})
+	if h.lives("ann", began) {
+		t.Error("the session of a disabled user lives")
+	}
+	update(control.UserInput{Name: "anna", Role: fleet.RoleOperator})
+	if h.lives("ann", began) {
+		t.Error("the session came back")
+	}
+	began = h.session("anna")
+	if err := h.DeleteUser(t.Context(), chief, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	h.audited("user.delete")
+	if h.lives("ann", began) {
+		t.Error("the session outlived the user")
+	}
+}
+
+func TestTheLastAdminStays(t *testing.T) {
+	h := newHouse(t)
+	viewer := control.UserInput{Name: "chief", Role: fleet.RoleViewer}
+	disabled := control.UserInput{Name: "chief", Role: fleet.RoleAdmin, Disabled: true}
+	refused := func(what string, err error) {
+		t.Helper()
+		if fleet.CodeOf(err) != fleet.Conflict {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, actor := range []fleet.Actor{chief, fleet.SystemActor} {
+		_, err := h.UpdateUser(t.Context(), actor, "chief", viewer)
+		refused("demote", err)
+		_, err = h.UpdateUser(t.Context(), actor, "chief", disabled)
+		refused("disable", err)
+		refused("delete", h.DeleteUser(t.Context(), actor, "chief"))
+	}
+	h.addUser("second", fleet.RoleAdmin)
+	h.exec("UPDATE users SET disabled = true WHERE id = 'second'")
+	refused("delete beside a disabled admin", h.DeleteUser(t.Context(), fleet.SystemActor, "chief"))
+	if err := h.DeleteUser(t.Context(), chief, "second"); err != nil {
+		t.Errorf("a disabled admin: %v", err)
+	}
+}
+
+func TestTwoAdminsCannotTakeEachOtherAway(t *testing.T) {
+	h := newHouse(t)
+	for range 5 {
+		h.exec("DELETE FROM users")
+		pair := []fleet.Actor{h.addUser("left", fleet.RoleAdmin), h.addUser("right", fleet.RoleAdmin)}
+		got := tally(atOnce(2, func(i int) error {
+			other := pair[1-i].UserID
+			if i == 0 {
+				return h.DeleteUser(t.Context(), pair[i], other)
+			}
+			_, err := h.UpdateUser(t.Context(), pair[i], other, control.UserInput{Name: string(other), Role: fleet.RoleViewer})
+			return err
+		}))
+		if got[""] != 1 || h.count("users WHERE role = 'admin' AND NOT disabled") != 1 {
+			t.Fatalf("got %v, %d admins left", got, h.count("users WHERE role = 'admin'"))
+		}
+	}
+}
+
+func TestIdentityIsRefusedWithoutTheRight(t *testing.T) {
+	h := newHouse(t)
+	operator := h.addUser("ann", fleet.RoleOperator)
+	for name, call := range map[string]func(a fleet.Actor) error{
+		"ListUsers":  func(a fleet.Actor) error { _, err := h.ListUsers(t.Context(), a); return err },
+		"GetUser":    func(a fleet.Actor) error { _, err := h.GetUser(t.Context(), a, "chief"); return err },
+		"CreateUser": func(a fleet.Actor) error { _, _, err := h.CreateUser(t.Context(), a, control.UserInput{}); return err },
+		"UpdateUser": func(a fleet.Actor) error {
+			_, err := h.UpdateUser(t.Context(), a, "chief", control.UserInput{})
+			return err
+		},
+		"DeleteUser":  func(a fleet.Actor) error { return h.DeleteUser(t.Context(), a, "chief") },
+		"SetPassword": func(a fleet.Actor) error { return h.SetPassword(t.Context(), a, "chief", "") },
+		"CreateProject": func(a fleet.Actor) error {
+			_, err := h.CreateProject(t.Context(), a, control.ProjectInput{})
+			return err
+		},
+		"UpdateProject": func(a fleet.Actor) error {
+			_, err := h.UpdateProject(t.Context(), a, "p", control.ProjectInput{})
+			return err
+		},
+		"DeleteProject":   func(a fleet.Actor) error { return h.DeleteProject(t.Context(), a, "p") },
+		"SetMember":       func(a fleet.Actor) error { return h.SetMember(t.Context(), a, "p", "chief", fleet.RoleMember) },
+		"CreateJoinToken": func(a fleet.Actor) error { _, err := h.CreateJoinToken(t.Context(), a); return err },
+		"ListJoinTokens":  func(a fleet.Actor) error { _, err := h.ListJoinTokens(t.Context(), a); return err },
+		"RevokeJoinToken": func(a fleet.Actor) error { return h.RevokeJoinToken(t.Context(), a, "j") },
+	} {
+		if code := fleet.CodeOf(call(anonymous)); code != fleet.Unauthorized {
+			t.Errorf("%s, nobody: %q", name, code)
+		}
+		if code := fleet.CodeOf(call(operator)); code != fleet.Forbidden {
+			t.Errorf("%s, operator: %q", name, code)
+		}
+	}
+	_, _, err := h.EnsureAdmin(t.Context(), chief)
+	wantCode(t, err, fleet.Forbidden)
+	_, err = h.ActorOf(t.Context(), chief, "chief", h.session("chief"))
+	wantCode(t, err, fleet.Forbidden)
+	_, err = h.Authority(t.Context(), chief)
+	wantCode(t, err, fleet.Forbidden)
+	_, err = h.HostActor(t.Context(), chief, nil, "")
+	wantCode(t, err, fleet.Forbidden)
+	_, err = h.ListTokens(t.Context(), anonymous)
+	wantCode(t, err, fleet.Unauthorized)
+}

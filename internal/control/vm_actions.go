@@ -1,0 +1,167 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// powerOrders are the jobs of which only the newest counts: a waiting one gives way to the next.
+var powerOrders = []fleet.JobKind{fleet.VMStart, fleet.VMShutdown, fleet.VMStop, fleet.VMReboot, fleet.VMReset, fleet.VMPause, fleet.VMResume}
+
+// ActVM asks for a power action. It queues the job and returns it at once; fleet.Phase.Allows says when an action is
+// possible, and the refusal (Conflict) says why it is not. Waiting orders that the new one contradicts are cancelled.
+func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Job, error) {
+	if err := policy.Check(a, policy.VMUse, ""); err != nil {
+		return fleet.Job{}, err
+	}
+	if !slices.Contains(powerOrders, act.Job()) {
+		var checks fleet.Checks
+		checks.Add("action", "There is no power action %q. Use start, shutdown, stop, reboot, reset, pause or resume.", string(act))
+		return fleet.Job{}, checks.Err()
+	}
+	if err := checkID(id, "VM"); err != nil {
+		return fleet.Job{}, err
+	}
+	var job fleet.Job
+	err := c.tx(ctx, func(q *db.Queries) error {
+		vm, err := lockVM(ctx, q, a, id, policy.VMUse)
+		if err != nil {
+			return err
+		}
+		if ok, why := vm.Phase.Allows(act); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s is not possible: %s", act.Word(), why)
+		}
+		if power := act.Power(); power != "" {
+			vm.Spec.Power = power
+			if err := changeVM(ctx, q, &vm); err != nil {
+				return err
+			}
+		}
+		if err := overtake(ctx, q, vm, act.Job(), act.Word()); err != nil {
+			return err
+		}
+		if job, err = queueVM(ctx, q, a, vm, act.Job(), fleet.JobArgs{}); err != nil {
+			return err
+		}
+		return audit(ctx, q, a, "vm."+string(act), fleet.SubjectVM(id), vm.Name, "")
+	})
+	return job, err
+}
+
+// changeVM writes a locked VM's name, labels, description and spec as its next generation.
+func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
+	vm.Generation++
+	return q.ChangeVM(ctx, db.ChangeVMParams{ID: vm.ID, Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
+}
+
+// overtake cancels the waiting power orders but those of the kind itself, which coalesce. Forcing off and resetting also
+// break off a shutdown that waits for its guest.
+func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, word string) error {
+	var kinds []string
+	for _, k := range powerOrders {
+		if k != by {
+			kinds = append(kinds, string(k))
+		}
+	}
+	subject := fleet.SubjectVM(vm.ID)
+	err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{
+		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was asked for before its turn came.", word),
+	})
+	if err != nil || by != fleet.VMStop && by != fleet.VMReset {
+		return err
+	}
+	return q.BreakOffShutdown(ctx, db.BreakOffShutdownParams{
+		Subject: subject, HostID: vm.HostID, Error: fmt.Sprintf("Broken off: %q was asked for.", word),
+	})
+}
+
+// queueVM queues a job about a VM at its generation.
+func queueVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) (fleet.Job, error) {
+	id, err := queue(ctx, q, a, db.QueueJobParams{
+		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: kind, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name,
+		Args: args, Generation: vm.Generation,
+	})
+	if err != nil {
+		return fleet.Job{}, fmt.Errorf("queue %s: %w", kind, err)
+	}
+	return getTask(ctx, q, fleet.SystemActor, id)
+}
+
+// DeleteVM asks the host to remove a VM, with its disks where disks is set; then confirmName must be the VM's name. Waiting
+// work of the VM is cancelled. A VM that no host has ever acted on is gone at once, and its job is already done.
+func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, disks bool, confirmName string) (fleet.Job, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return fleet.Job{}, err
+	}
+	if err := checkID(id, "VM"); err != nil {
+		return fleet.Job{}, err
+	}
+	var job fleet.Job
+	err := c.tx(ctx, func(q *db.Queries) error {
+		vm, err := lockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return err
+		}
+		if ok, why := vm.Phase.Allows(fleet.ActDelete); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		if disks && confirmName != vm.Name {
+			var checks fleet.Checks
+			checks.Add("confirm", "Type the VM's name, %s, to delete it with its disks.", vm.Name)
+			return checks.Err()
+		}
+		detail := "disks are kept"
+		if disks {
+			detail = "with disks"
+		}
+		if err := audit(ctx, q, a, "vm.delete", fleet.SubjectVM(id), vm.Name, detail); err != nil {
+			return err
+		}
+		job, err = removeVM(ctx, q, a, vm, fleet.JobArgs{DeleteDisks: disks})
+		return err
+	})
+	return job, err
+}
+
+func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, args fleet.JobArgs) (fleet.Job, error) {
+	subject := fleet.SubjectVM(vm.ID)
+	touched, err := q.VMTouched(ctx, subject)
+	if err != nil {
+		return fleet.Job{}, err
+	}
+	waiting := append([]fleet.JobKind{fleet.VMApply}, powerOrders...)
+	kinds := make([]string, len(waiting))
+	for i, k := range waiting {
+		kinds[i] = string(k)
+	}
+	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: kinds, Error: "Not done: the VM was to be deleted."}); err != nil {
+		return fleet.Job{}, err
+	}
+	if err := q.BreakOffShutdown(ctx, db.BreakOffShutdownParams{Subject: subject, HostID: vm.HostID, Error: "Broken off: the VM was to be deleted."}); err != nil {
+		return fleet.Job{}, err
+	}
+	if touched || vm.ObservedGeneration > 0 || vm.Status != nil {
+		if err := q.MarkVMDeleted(ctx, vm.ID); err != nil {
+			return fleet.Job{}, err
+		}
+		vm.Generation++
+		return queueVM(ctx, q, a, vm, fleet.VMDelete, args)
+	}
+	if err := q.DropVM(ctx, vm.ID); err != nil {
+		return fleet.Job{}, err
+	}
+	note := db.NoteDoneParams{
+		ID: fleet.NewID[fleet.JobID](), HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMDelete, Subject: subject, SubjectName: vm.Name,
+		Generation: vm.Generation, Note: "Its host had never made it.", CreatedBy: a.Name,
+	}
+	if a.UserID != "" {
+		note.UserID = &a.UserID
+	}
+	done, err := q.NoteDone(ctx, note)
+	return jobOf(done, vm.HostName), err
+}

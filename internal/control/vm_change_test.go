@@ -1,0 +1,173 @@
+package control_test
+
+import (
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func TestActions(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Stopped)
+	subject := fleet.SubjectVM(v.ID)
+	job, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart)
+	if err != nil || job.Kind != fleet.VMStart || job.Generation != 2 || job.State != fleet.JobQueued || job.HostName != "h1" {
+		t.Fatalf("start: %+v %v", job, err)
+	}
+	if got := s.get(v.ID); got.Phase != fleet.PhaseStarting || got.Spec.Power != fleet.Running || got.Generation != 2 {
+		t.Errorf("after start: %s %s generation %d", got.Phase, got.Spec.Power, got.Generation)
+	}
+	s.refused("start twice", fleet.Conflict, "Start is not possible", func() error { _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart); return err })
+
+	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStop); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.jobs(subject); got != "vm.apply done, vm.start cancelled, vm.stop queued" {
+		t.Errorf("a stop leaves %s", got)
+	}
+	s.reported(v.ID, fleet.Running)
+	s.exec(`UPDATE jobs SET state = 'done' WHERE state = 'queued'`)
+	before := s.get(v.ID).Generation
+	if job, err = s.ActVM(t.Context(), chief, v.ID, fleet.ActReboot); err != nil || job.Generation != before {
+		t.Errorf("a reboot changes no intent: %+v %v", job, err)
+	}
+	second, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActReboot)
+	if err != nil || second.ID != job.ID {
+		t.Errorf("a second reboot does not wait behind the first: %v", err)
+	}
+}
+
+func TestActionRefusals(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Stopped)
+	for name, c := range map[string]struct {
+		actor fleet.Actor
+		id    fleet.VMID
+		act   fleet.Action
+		code  fleet.Code
+		says  string
+	}{
+		"viewer":         {s.viewer, v.ID, fleet.ActStart, fleet.Forbidden, "no right"},
+		"stranger":       {s.stranger, v.ID, fleet.ActStart, fleet.NotFound, "There is no such VM."},
+		"missing":        {s.member, fleet.NewID[fleet.VMID](), fleet.ActStart, fleet.NotFound, "There is no such VM."},
+		"malformed id":   {s.member, "x\x00y", fleet.ActStart, fleet.NotFound, "There is no such VM."},
+		"not running":    {s.member, v.ID, fleet.ActPause, fleet.Conflict, "Only a running VM can be paused."},
+		"no action":      {s.member, v.ID, "fly", fleet.Invalid, `no power action "fly"`},
+		"no power":       {s.member, v.ID, fleet.ActDelete, fleet.Invalid, "no power action"},
+		"console is not": {s.member, v.ID, fleet.ActConsole, fleet.Invalid, "no power action"},
+	} {
+		s.refused(name, c.code, c.says, func() error { _, err := s.ActVM(t.Context(), c.actor, c.id, c.act); return err })
+	}
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
+	s.refused("silent host", fleet.Conflict, "not heard", func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err })
+}
+
+func TestUpdateVMRaisesTheGenerationOnce(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	name, cpus, memory, text := "www", 4, 512, "the shop"
+	iso := fleet.Volref{PoolID: s.nfs, Volume: "cd.iso"}
+	got, job, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{
+		Name: &name, CPUs: &cpus, MemoryMiB: &memory, Description: &text, Labels: map[string]string{"env": "prod"}, ISO: &iso, IfGeneration: 1,
+	})
+	if err != nil || job == "" || got.Generation != 2 || got.Name != "www" || got.Spec.CPUs != 4 || got.Spec.MemoryMiB != 512 ||
+		got.Description != text || got.Labels["env"] != "prod" || *got.Spec.ISO != iso || got.Phase != fleet.PhaseUpdating {
+		t.Fatalf("%+v %s %v", got, job, err)
+	}
+	again, none, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Name: &name, CPUs: &cpus, ISO: &iso})
+	if err != nil || none != "" || again.Generation != 2 {
+		t.Errorf("nothing changed, but generation %d, job %q, %v", again.Generation, none, err)
+	}
+	got, same, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{ISO: &fleet.Volref{}})
+	if err != nil || got.Spec.ISO != nil || got.Generation != 3 || same != job {
+		t.Errorf("ISO out: %+v, job %s (the waiting one is %s), %v", got.Spec.ISO, same, job, err)
+	}
+	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.apply queued" {
+		t.Errorf("edits do not coalesce: %s", got)
+	}
+}
+
+func TestUpdateVMRefusals(t *testing.T) {
+	s := newSite(t)
+	v, taken := s.vm("web", fleet.Running), s.vm("taken", fleet.Running)
+	set := func(n int) *int { return &n }
+	for name, c := range map[string]struct {
+		actor fleet.Actor
+		in    control.UpdateVM
+		code  fleet.Code
+		says  string
+	}{
+		"viewer":      {s.viewer, control.UpdateVM{CPUs: set(2)}, fleet.Forbidden, "no right"},
+		"stranger":    {s.stranger, control.UpdateVM{CPUs: set(2)}, fleet.NotFound, "There is no such VM."},
+		"stale":       {s.member, control.UpdateVM{CPUs: set(2), IfGeneration: 7}, fleet.Conflict, "(generation 1, you had 7)"},
+		"no CPU":      {s.member, control.UpdateVM{CPUs: set(0)}, fleet.Invalid, "1 to 768"},
+		"too much":    {s.member, control.UpdateVM{MemoryMiB: set(17000)}, fleet.Invalid, "in all"},
+		"taken name":  {s.member, control.UpdateVM{Name: &taken.Name}, fleet.Conflict, `"taken" exists in red`},
+		"image as CD": {s.member, control.UpdateVM{ISO: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}}, fleet.Invalid, "no ISO image"},
+		"bad labels":  {s.member, control.UpdateVM{Labels: map[string]string{"A": ""}}, fleet.Invalid, "Label key"},
+	} {
+		s.refused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return err })
+	}
+}
+
+func TestDeleteVM(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	s.refused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVM(t.Context(), s.viewer, v.ID, false, ""); return err })
+	s.refused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.DeleteVM(t.Context(), s.stranger, v.ID, false, ""); return err })
+	s.refused("name not typed", fleet.Invalid, "Type the VM's name, web", func() error { _, err := s.DeleteVM(t.Context(), s.member, v.ID, true, "wbe"); return err })
+	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActPause); err != nil {
+		t.Fatal(err)
+	}
+	job, err := s.DeleteVM(t.Context(), s.member, v.ID, true, "web")
+	if err != nil || job.Kind != fleet.VMDelete || job.State != fleet.JobQueued {
+		t.Fatalf("%+v %v", job, err)
+	}
+	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.pause cancelled, vm.delete queued" {
+		t.Errorf("jobs: %s", got)
+	}
+	if got := s.get(v.ID); got.Phase != fleet.PhaseDeleting {
+		t.Errorf("phase %s", got.Phase)
+	}
+	cpus := 2
+	s.refused("edit", fleet.Conflict, "being deleted", func() error {
+		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{CPUs: &cpus})
+		return err
+	})
+	s.refused("delete twice", fleet.Conflict, "being deleted", func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err })
+
+	if got, err := s.CancelTask(t.Context(), s.member, job.ID); err != nil || got.State != fleet.JobCancelled {
+		t.Fatalf("%+v %v", got, err)
+	}
+	if got := s.get(v.ID); got.DeletedAt != nil {
+		t.Error("a cancelled deletion still stands")
+	}
+}
+
+func TestAVMThatNoHostHasSeenIsGoneAtOnce(t *testing.T) {
+	s := newSite(t)
+	create := func(name string) fleet.VMID {
+		v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, Spec: small, Start: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.ID
+	}
+	fresh := create("fresh")
+	job, err := s.DeleteVM(t.Context(), s.member, fresh, false, "")
+	if err != nil || job.State != fleet.JobDone {
+		t.Fatalf("%+v %v", job, err)
+	}
+	if _, err := s.GetVM(t.Context(), chief, fresh); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("still there: %v", err)
+	}
+	if got := s.jobs(fleet.SubjectVM(fresh)); got != "vm.apply cancelled, vm.start cancelled, vm.delete done" {
+		t.Errorf("jobs: %s", got)
+	}
+	claimed := create("claimed")
+	s.exec(`UPDATE jobs SET state = 'running', epoch = 1 WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(claimed))
+	if job, err = s.DeleteVM(t.Context(), s.member, claimed, false, ""); err != nil || job.State != fleet.JobQueued {
+		t.Errorf("its host may be making it: %+v %v", job, err)
+	}
+}

@@ -1,0 +1,232 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+	"quantix/internal/policy"
+)
+
+// CreateVM asks for a new VM.
+type CreateVM struct {
+	ProjectID   fleet.ProjectID   `json:"projectId"`
+	Name        string            `json:"name"`
+	HostID      fleet.HostID      `json:"hostId,omitempty"` // empty: placement chooses
+	Labels      map[string]string `json:"labels,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Spec        fleet.VMSpec      `json:"spec"`            // power, firmware and MACs may be left out; disks[].volume must be
+	Start       bool              `json:"start,omitempty"` // the same as spec.power "running"
+	Key         string            `json:"-"`               // Idempotency-Key; empty: none
+}
+
+// CreateVM writes a new VM and queues its creation, and its start where that is asked for. The same key with the same
+// request by the same person within 24 h returns the VM that was made first.
+func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.VMView, error) {
+	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
+		return fleet.VMView{}, err
+	}
+	id := fleet.NewID[fleet.VMID]()
+	var vm fleet.VMView
+	err := c.tx(ctx, func(q *db.Queries) error {
+		made, err := once(ctx, q, a, in.Key, in, string(id))
+		if err != nil {
+			return err
+		}
+		if made != "" {
+			vm, err = getVM(ctx, q, a, fleet.VMID(made))
+			if fleet.CodeOf(err) == fleet.NotFound {
+				return fleet.Errorf(fleet.Conflict, "The VM that was made with this Idempotency-Key is gone. Use a new key to make another.")
+			}
+			return err
+		}
+		if err := in.complete(id); err != nil {
+			return err
+		}
+		vm, err = createVM(ctx, q, a, id, in)
+		return err
+	})
+	if err != nil {
+		return fleet.VMView{}, err
+	}
+	return vm, nil
+}
+
+// complete checks the input, and fills in what the portal decides: power, firmware, volumes and MACs.
+func (in *CreateVM) complete(id fleet.VMID) error {
+	var checks fleet.Checks
+	if in.ProjectID == "" {
+		checks.Add("projectId", "Choose the project.")
+	}
+	fleet.CheckName(&checks, "name", in.Name)
+	fleet.CheckLabels(&checks, "labels", in.Labels)
+	fleet.CheckDescription(&checks, "description", in.Description)
+	s := &in.Spec
+	if s.Firmware == "" {
+		s.Firmware = fleet.BIOS
+	}
+	if s.Power == fleet.Paused {
+		checks.Add("spec.power", "A new VM is running or stopped. Pause it when it runs.")
+	}
+	if s.Power == "" {
+		s.Power = fleet.Stopped
+	}
+	if in.Start {
+		s.Power = fleet.Running
+	}
+	s.Disks, s.NICs = slices.Clone(s.Disks), slices.Clone(s.NICs)
+	for i := range s.Disks {
+		if s.Disks[i].Volume != "" {
+			checks.Add(fmt.Sprintf("spec.disks[%d].volume", i), "Leave the volume's name out; a new disk gets one.")
+		}
+	}
+	s.Check(&checks, "spec")
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	in.fill(id)
+	return nil
+}
+
+func (in *CreateVM) fill(id fleet.VMID) {
+	s := &in.Spec
+	if in.Labels == nil {
+		in.Labels = map[string]string{}
+	}
+	if s.Disks == nil {
+		s.Disks = []fleet.Disk{}
+	}
+	if s.NICs == nil {
+		s.NICs = []fleet.NIC{}
+	}
+	for i := range s.Disks {
+		// The end of the id is random; its beginning is a clock, which VMs of the same minute share.
+		s.Disks[i].Volume = fmt.Sprintf("%s-%s-%d.qcow2", in.Name, id[len(id)-12:], i+1)
+	}
+	for i := range s.NICs {
+		if mac, err := net.ParseMAC(s.NICs[i].MAC); err == nil {
+			s.NICs[i].MAC = mac.String()
+		}
+	}
+}
+
+func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in CreateVM) (fleet.VMView, error) {
+	project, err := q.ProjectName(ctx, in.ProjectID)
+	if err != nil {
+		return fleet.VMView{}, notFound(err, "project")
+	}
+	host, err := chooseHost(ctx, q, a, in)
+	if err != nil {
+		return fleet.VMView{}, err
+	}
+	if err := chooseMACs(ctx, q, in.Spec.NICs); err != nil {
+		return fleet.VMView{}, err
+	}
+	err = q.AddVM(ctx, db.AddVMParams{
+		ID: id, ProjectID: in.ProjectID, HostID: host.ID, Name: in.Name, Labels: in.Labels, Description: in.Description, Spec: in.Spec,
+	})
+	if err != nil {
+		return fleet.VMView{}, nameTaken(err, in.Name, project)
+	}
+	vm, err := getVM(ctx, q, fleet.SystemActor, id)
+	if err != nil {
+		return vm, err
+	}
+	if _, err := queueVM(ctx, q, a, vm, fleet.VMApply, fleet.JobArgs{}); err != nil {
+		return vm, err
+	}
+	if in.Spec.Power == fleet.Running {
+		if _, err := queueVM(ctx, q, a, vm, fleet.VMStart, fleet.JobArgs{}); err != nil {
+			return vm, err
+		}
+	}
+	return vm, audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s", project, host.Name))
+}
+
+// nameTaken names both where the refusal is about a VM's name.
+func nameTaken(err error, name, project string) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.ConstraintName == "vm_name_taken" {
+		text := fmt.Sprintf("A VM named %q exists in %s already. Choose another name.", name, project)
+		return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
+	}
+	return err
+}
+
+// chooseHost is the named host, if it can take the VM, or the one that placement chooses.
+func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM) (placement.Host, error) {
+	hosts, err := candidates(ctx, q, a, in.HostID, in.Spec)
+	if err != nil {
+		return placement.Host{}, err
+	}
+	var checks fleet.Checks
+	if in.HostID != "" {
+		if len(hosts) == 0 {
+			checks.Add("hostId", "There is no such host.")
+			return placement.Host{}, checks.Err()
+		}
+		for _, f := range placement.Fit(in.Spec, hosts[0]) {
+			checks.Add(f.Field, "%s", f.Message)
+		}
+		return hosts[0], checks.Err()
+	}
+	choice := placement.Place(in.Spec, hosts)
+	if choice.Host == nil {
+		checks.Add("hostId", "%s", choice.Why(10))
+		return placement.Host{}, checks.Err()
+	}
+	return *choice.Host, nil
+}
+
+// chooseMACs gives each card without an address a free one, and refuses those that another VM has.
+func chooseMACs(ctx context.Context, q *db.Queries, nics []fleet.NIC) error {
+	given := map[string]int{}
+	var checks fleet.Checks
+	for i, n := range nics {
+		if _, twice := given[n.MAC]; twice && n.MAC != "" {
+			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Another card of this VM has the same address.")
+		}
+		if n.MAC != "" {
+			given[n.MAC] = i
+		}
+	}
+	taken, err := q.MACOwners(ctx, slices.Collect(maps.Keys(given)))
+	if err != nil {
+		return err
+	}
+	for _, mac := range taken {
+		checks.Add(fmt.Sprintf("spec.nics[%d].mac", given[mac]), "Another VM has this address already. Leave it out to get a free one.")
+	}
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	for i := range nics {
+		for nics[i].MAC == "" {
+			mac := newMAC()
+			taken, err := q.MACOwners(ctx, []string{mac})
+			if err != nil {
+				return err
+			}
+			if _, mine := given[mac]; len(taken) == 0 && !mine {
+				nics[i].MAC, given[mac] = mac, i
+			}
+		}
+	}
+	return nil
+}
+
+// newMAC is an address with the prefix that QEMU guests use.
+func newMAC() string {
+	mac := net.HardwareAddr{0x52, 0x54, 0x00, 0, 0, 0}
+	rand.Read(mac[3:])
+	return mac.String()
+}

@@ -1,0 +1,190 @@
+package control_test
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func TestCreateVMWritesIntentAndQueuesIt(t *testing.T) {
+	s := newSite(t)
+	v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
+		ProjectID: s.red, Name: "web", Start: true, Labels: map[string]string{"env": "prod"},
+		Spec: fleet.VMSpec{
+			CPUs: 2, MemoryMiB: 512, NICs: []fleet.NIC{{Network: "default"}, {Network: "default", MAC: "52:54:00:AA:BB:CC"}},
+			Disks: []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}}, {PoolID: s.local, SizeBytes: 1 << 30}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.HostID != s.h1 || v.Phase != fleet.PhaseCreating || v.Generation != 1 || v.Spec.Power != fleet.Running || v.Spec.Firmware != fleet.BIOS {
+		t.Errorf("got %+v", v)
+	}
+	want := "web-" + string(v.ID[len(v.ID)-12:]) + "-1.qcow2"
+	if v.Spec.Disks[0].Volume != want || v.Spec.Disks[1].Volume == want {
+		t.Errorf("volumes %+v, want the first to be %s", v.Spec.Disks, want)
+	}
+	if !regexp.MustCompile(`^52:54:00(:[0-9a-f]{2}){3}$`).MatchString(v.Spec.NICs[0].MAC) || v.Spec.NICs[1].MAC != "52:54:00:aa:bb:cc" {
+		t.Errorf("cards %+v", v.Spec.NICs)
+	}
+	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply queued, vm.start queued" {
+		t.Errorf("jobs: %s", got)
+	}
+	history, err := s.VMEvents(t.Context(), s.member, v.ID)
+	if err != nil || len(history.Audit) != 1 || history.Audit[0].Action != "vm.create" || history.Audit[0].Actor != "mia" || len(history.Jobs) != 2 {
+		t.Errorf("history %+v %v", history, err)
+	}
+}
+
+func TestCreateVMRefusals(t *testing.T) {
+	s := newSite(t)
+	taken := s.vm("taken", fleet.Stopped)
+	s.exec(`UPDATE vms SET spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:99"}]}' WHERE id = $1`, taken.ID)
+	s.exec(`UPDATE pool_hosts SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	ok := func() control.CreateVM {
+		return control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: small}
+	}
+	for name, c := range map[string]struct {
+		actor  fleet.Actor
+		change func(*control.CreateVM)
+		code   fleet.Code
+		says   string
+	}{
+		"anonymous":          {anonymous, nil, fleet.Unauthorized, "Sign in"},
+		"viewer":             {s.viewer, nil, fleet.Forbidden, "no right"},
+		"foreign project":    {s.stranger, nil, fleet.NotFound, "no such"},
+		"missing project":    {chief, func(in *control.CreateVM) { in.ProjectID = "nowhere" }, fleet.NotFound, "no such project"},
+		"no project":         {chief, func(in *control.CreateVM) { in.ProjectID = "" }, fleet.Invalid, "Choose the project"},
+		"bad name":           {chief, func(in *control.CreateVM) { in.Name = "Web Server" }, fleet.Invalid, "lower-case"},
+		"taken name":         {chief, func(in *control.CreateVM) { in.Name = "taken" }, fleet.Conflict, `A VM named "taken" exists in red`},
+		"bad label":          {chief, func(in *control.CreateVM) { in.Labels = map[string]string{"Env": "x"} }, fleet.Invalid, "Label key"},
+		"no memory":          {chief, func(in *control.CreateVM) { in.Spec.MemoryMiB = 64 }, fleet.Invalid, "at least 128 MiB"},
+		"more than the host": {chief, func(in *control.CreateVM) { in.Spec.MemoryMiB = 20000 }, fleet.Invalid, "16384 MiB of memory in all"},
+		"paused":             {chief, func(in *control.CreateVM) { in.Spec.Power = fleet.Paused }, fleet.Invalid, "running or stopped"},
+		"own volume name": {chief, func(in *control.CreateVM) {
+			in.Spec.Disks = []fleet.Disk{{PoolID: s.local, SizeBytes: 1, Volume: "mine"}}
+		}, fleet.Invalid, "Leave the volume's name out"},
+		"no such host": {chief, func(in *control.CreateVM) { in.HostID = "nowhere" }, fleet.Invalid, "no such host"},
+		"no such pool": {chief, func(in *control.CreateVM) { in.Spec.Disks = []fleet.Disk{{PoolID: "nowhere", SizeBytes: 1}} }, fleet.Invalid, "no such pool"},
+		"pool elsewhere": {chief, func(in *control.CreateVM) {
+			in.HostID, in.Spec.Disks = s.h2, []fleet.Disk{{PoolID: s.local, SizeBytes: 1}}
+		}, fleet.Invalid, "Pool local is not assigned to h2"},
+		"pool failed": {chief, func(in *control.CreateVM) {
+			in.HostID, in.Spec.Disks = s.h2, []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1}}
+		}, fleet.Invalid, "mount.nfs: timed out"},
+		"no such image": {chief, func(in *control.CreateVM) {
+			in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "arch.qcow2"}}}
+		}, fleet.Invalid, "no volume"},
+		"no such network": {chief, func(in *control.CreateVM) { in.Spec.NICs = []fleet.NIC{{Network: "lab"}} }, fleet.Invalid, `no active network "lab"`},
+		"MAC of another":  {chief, func(in *control.CreateVM) { in.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:99"}} }, fleet.Invalid, "Another VM has this address"},
+		"MAC twice": {chief, func(in *control.CreateVM) {
+			in.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}, {Network: "default", MAC: "52:54:00:00:00:01"}}
+		}, fleet.Invalid, "Another card"},
+		"nowhere fits": {chief, func(in *control.CreateVM) { in.HostID, in.Spec.MemoryMiB = "", 16000 }, fleet.Invalid, "h1: 15104 MiB of memory left"},
+		"key too long": {chief, func(in *control.CreateVM) { in.Key = strings.Repeat("k", 201) }, fleet.Malformed, "Idempotency-Key"},
+	} {
+		in := ok()
+		if c.change != nil {
+			c.change(&in)
+		}
+		s.refused(name, c.code, c.says, func() error { _, err := s.CreateVM(t.Context(), c.actor, in); return err })
+	}
+}
+
+func TestPlacementSpreadsByFreeMemory(t *testing.T) {
+	s := newSite(t)
+	var hosts []string
+	for _, name := range []string{"a", "b", "c"} {
+		v, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 7000}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, v.HostName)
+	}
+	if got := strings.Join(hosts, " "); got != "h1 h1 h2" {
+		t.Errorf("placed on %s, want h1 h1 h2", got)
+	}
+}
+
+func TestOtherPeoplesDisksAreNoImages(t *testing.T) {
+	s := newSite(t)
+	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
+		ProjectID: s.blue, Name: "secret", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk, leftover := v.Spec.Disks[0].Volume, "gone-0123456789ab-1.qcow2"
+	for _, volume := range []string{disk, leftover} {
+		s.exec(`UPDATE pool_hosts SET status = jsonb_set(status, '{volumes}', status->'volumes' || jsonb_build_object('name', $1::text, 'format', 'qcow2', 'path', '/v/' || $1))`, volume)
+	}
+	s.exec(`UPDATE pool_hosts SET status = jsonb_set(status, '{volumes}', status->'volumes' || '{"name":"found.raw","format":"raw","path":"/v/found.raw"}')`)
+	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'old', '{"power":"running","disks":[{"path":"/v/found.raw"}]}')`, s.h1)
+	for _, volume := range []string{disk, leftover, "found.raw"} {
+		in := control.CreateVM{ProjectID: s.red, Name: "thief", Spec: small}
+		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: volume}}}
+		s.refused("clone "+volume, fleet.Invalid, "has no volume", func() error { _, err := s.CreateVM(t.Context(), s.member, in); return err })
+	}
+	names := func(volumes []control.VolumeOn, err error) string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, v := range volumes {
+			all = append(all, v.Name)
+		}
+		return strings.Join(all, " ")
+	}
+	if got := names(s.PoolVolumes(t.Context(), s.member, s.nfs)); got != "cd.iso debian.qcow2" {
+		t.Errorf("a member of another project sees %s", got)
+	}
+	if got := names(s.PoolVolumes(t.Context(), s.stranger, s.nfs)); got != "cd.iso debian.qcow2 "+disk {
+		t.Errorf("the owner sees %s", got)
+	}
+	if got := names(s.PoolVolumes(t.Context(), chief, s.nfs)); got != "cd.iso debian.qcow2 found.raw "+leftover+" "+disk {
+		t.Errorf("the administrator sees %s", got)
+	}
+	if got := names(s.Images(t.Context(), chief)); got != "debian.qcow2 debian.qcow2" { // of local and of nfs
+		t.Errorf("images: %s", got)
+	}
+	if got := names(s.ISOs(t.Context(), s.member)); got != "cd.iso cd.iso" {
+		t.Errorf("ISOs: %s", got)
+	}
+}
+
+func TestSameKeyMakesOneVM(t *testing.T) {
+	s := newSite(t)
+	in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: small, Key: "order-1"}
+	const tries = 8
+	var got [tries]fleet.VMView
+	var errs [tries]error
+	var wait sync.WaitGroup
+	for i := range tries {
+		wait.Go(func() { got[i], errs[i] = s.CreateVM(t.Context(), s.member, in) })
+	}
+	wait.Wait()
+	for i := range tries {
+		if errs[i] != nil || got[i].ID != got[0].ID {
+			t.Errorf("try %d: %s %v, want %s", i, got[i].ID, errs[i], got[0].ID)
+		}
+	}
+	if s.count("vms") != 1 || s.count("jobs") != 1 || s.count("audit") != 1 {
+		t.Errorf("not one of each: %s", s.written())
+	}
+	other := in
+	other.Name = "db"
+	s.refused("same key, another request", fleet.Conflict, "another request", func() error { _, err := s.CreateVM(t.Context(), s.member, other); return err })
+	s.refused("same name by another person's key", fleet.Conflict, `"web" exists in red`, func() error { _, err := s.CreateVM(t.Context(), chief, in); return err })
+
+	s.exec(`UPDATE idempotency SET created_at = now() - interval '25 hours'`)
+	if v, err := s.CreateVM(t.Context(), s.member, other); err != nil || v.Name != "db" {
+		t.Errorf("after 24 hours: %v", err)
+	}
+	s.exec(`DELETE FROM vms WHERE name = 'db'`)
+	s.refused("the VM is gone", fleet.Conflict, "is gone", func() error { _, err := s.CreateVM(t.Context(), s.member, other); return err })
+}

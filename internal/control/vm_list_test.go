@@ -1,0 +1,268 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+func TestFiltersOfVMs(t *testing.T) {
+	s := newSite(t)
+	web, db, off := s.vm("web-1", fleet.Running), s.vm("db1", fleet.Stopped), s.vm("off", fleet.Running)
+	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:01"}]}',
+		status = status || '{"nics":[{"addresses":["10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
+	s.exec(`UPDATE vms SET labels = '{"env":"test"}' WHERE id = $1`, db.ID)
+	s.exec(`UPDATE vms SET host_id = $1, project_id = $2, spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $3::text))) WHERE id = $4`, s.h2, s.blue, s.nfs, off.ID)
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
+	for filter, want := range map[string]string{
+		"":                                "db1 off web-1",
+		"web":                             "web-1",
+		"eb-":                             "web-1",
+		"-web":                            "db1 off",
+		"name:web":                        "",
+		"name:web*":                       "web-1",
+		"name:off,db1":                    "db1 off",
+		"_":                               "",
+		"%":                               "",
+		"phase:running":                   "web-1",
+		"phase:stopped":                   "db1",
+		"phase:unknown":                   "off",
+		"-phase:unknown":                  "db1 web-1",
+		"phase:unknown,stopped":           "db1 off",
+		"-phase:running,stopped":          "off",
+		"phase:*":                         "db1 off web-1",
+		"-phase:*":                        "",
+		"label:env=prod":                  "web-1",
+		"label:env=prod,test":             "db1 web-1",
+		"label:env":                       "db1 web-1",
+		"-label:env":                      "off",
+		"-label:env=prod":                 "db1 off",
+		"label:env=p*":                    "web-1",
+		`label:note="50%_\"`:              "web-1",
+		`label:note=5*\`:                  "web-1",
+		"label:note=5%":                   "",
+		"host:h2":                         "off",
+		"host:h*":                         "db1 off web-1",
+		"-host:h2":                        "db1 web-1",
+		"host:nowhere":                    "",
+		"project:blue":                    "off",
+		"pool:nfs":                        "off",
+		"-pool:nfs":                       "db1 web-1",
+		"pool:nowhere":                    "",
+		"network:default":                 "web-1",
+		"network:def*":                    "web-1",
+		"-network:default":                "db1 off",
+		"mac:52:54:00:00:00:01":           "web-1",
+		"mac:52:54:*":                     "web-1",
+		"address:10.0.0.5":                "web-1",
+		"address:10.0.*":                  "web-1",
+		"address:10.0":                    "",
+		"id:" + string(off.ID):            "off",
+		"id:" + string(off.ID)[:30] + "*": "",
+		"phase:running label:env=prod host:h1 name:web*": "web-1",
+		"phase:running label:env=test":                   "",
+	} {
+		if strings.HasSuffix(filter, "*") && strings.HasPrefix(filter, "id:") { // the ids of one moment begin alike
+			want = strings.Join(slices.DeleteFunc([]string{"db1", "off", "web-1"}, func(name string) bool {
+				v := map[string]fleet.VMID{"db1": db.ID, "off": off.ID, "web-1": web.ID}[name]
+				return !strings.HasPrefix(string(v), filter[3:len(filter)-1])
+			}), " ")
+		}
+		for _, sort := range []string{"", "host", "-project"} {
+			page, err := s.ListVMs(t.Context(), chief, fleet.Query{Filter: filter, Sort: sort})
+			var names []string
+			for _, v := range page.Items {
+				names = append(names, v.Name)
+			}
+			slices.Sort(names)
+			if got := strings.Join(names, " "); err != nil || got != want {
+				t.Errorf("%q sorted by %q: %q %v, want %q", filter, sort, got, err, want)
+			}
+		}
+	}
+}
+
+func TestPagesMeetWithoutGapOrOverlap(t *testing.T) {
+	t.Parallel()
+	pool := testkit.DB(t)
+	testkit.Seed(t, pool, 3, 60)
+	c := control.New(pool, control.Options{})
+	keys := map[string]func(fleet.VMView) string{
+		"name": func(v fleet.VMView) string { return v.Name }, "created": func(v fleet.VMView) string { return v.CreatedAt.Format(time.RFC3339Nano) },
+		"host": func(v fleet.VMView) string { return v.HostName + v.Name }, "project": func(v fleet.VMView) string { return v.ProjectName + v.Name },
+		"cpus": func(v fleet.VMView) string { return fmt.Sprintf("%09d", v.Spec.CPUs) }, "memory": func(v fleet.VMView) string { return fmt.Sprintf("%09d", v.Spec.MemoryMiB) },
+	}
+	for key, of := range keys {
+		for _, sort := range []string{key, "-" + key} {
+			seen, order := map[fleet.VMID]bool{}, []string{}
+			for after, more := "", true; more; more = after != "" {
+				page, err := c.ListVMs(t.Context(), chief, fleet.Query{Sort: sort, Limit: 7, After: after})
+				if err != nil {
+					t.Fatalf("%s: %v", sort, err)
+				}
+				for _, v := range page.Items {
+					seen[v.ID] = true
+					order = append(order, of(v))
+				}
+				after = page.Next
+			}
+			if sort[0] == '-' {
+				slices.Reverse(order)
+			}
+			if len(seen) != 60 || len(order) != 60 || !slices.IsSorted(order) {
+				t.Errorf("sorted by %s: %d VMs in %d rows, in order: %v", sort, len(seen), len(order), slices.IsSorted(order))
+			}
+		}
+	}
+}
+
+func TestWrongPageLinks(t *testing.T) {
+	s := newSite(t)
+	s.vm("a", fleet.Running)
+	s.vm("b", fleet.Running)
+	page, err := s.ListVMs(t.Context(), chief, fleet.Query{Limit: 1})
+	if err != nil || page.Next == "" {
+		t.Fatalf("%+v %v", page, err)
+	}
+	for name, q := range map[string]fleet.Query{
+		"of another sort":    {Sort: "-name", After: page.Next},
+		"no base64":          {After: "!"},
+		"no JSON":            {After: "AAAA"},
+		"too short":          {After: "WyJuYW1lIl0"},                          // ["name"]
+		"no number":          {Sort: "cpus", After: "WyJjcHVzIiwieCIsIjEiXQ"}, // ["cpus","x","1"]
+		"a NUL in the value": {After: "WyJuYW1lIiwiXHUwMDAwIiwiMSJd"},         // ["name","\u0000","1"]
+	} {
+		s.refused(name, fleet.Malformed, "out of date", func() error { _, err := s.ListVMs(t.Context(), chief, q); return err })
+	}
+	s.refused("unknown sort", fleet.Invalid, "cpus, created, host, memory, name, project", func() error {
+		_, err := s.ListVMs(t.Context(), chief, fleet.Query{Sort: "colour"})
+		return err
+	})
+}
+
+func TestVisibility(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	names := func(a fleet.Actor, q fleet.Query) int {
+		page, err := s.ListVMs(t.Context(), a, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.Items)
+	}
+	both := s.member
+	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleViewer, s.blue: fleet.RoleMember}
+	if names(s.member, fleet.Query{}) != 1 || names(s.stranger, fleet.Query{}) != 0 || names(both, fleet.Query{}) != 1 ||
+		names(both, fleet.Query{Project: s.blue}) != 0 || names(s.stranger, fleet.Query{Project: s.red}) != 0 || names(chief, fleet.Query{Project: s.red}) != 1 {
+		t.Error("the list shows what it must not, or hides what it must show")
+	}
+	s.exec(`UPDATE vms SET spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:01"}]}'`)
+	for _, filter := range []string{"network:default", "network:default,x", "network:d*", "phase:running", "-phase:stopped", "-name:x", "label:a,b", "-label:a,b", "mac:5*,6*", "web", "id:*"} {
+		for _, sort := range []string{"name", "-host", "project"} {
+			if n := names(s.stranger, fleet.Query{Filter: filter, Sort: sort}); n != 0 {
+				t.Errorf("filter %q sorted by %s shows a stranger %d VMs", filter, sort, n)
+			}
+		}
+	}
+	_, missing := s.GetVM(t.Context(), s.stranger, fleet.NewID[fleet.VMID]())
+	_, foreign := s.GetVM(t.Context(), s.stranger, v.ID)
+	if fmt.Sprint(missing) != fmt.Sprint(foreign) || fleet.CodeOf(foreign) != fleet.NotFound {
+		t.Errorf("a foreign VM says %v, a missing one %v", foreign, missing)
+	}
+	for name, do := range map[string]func() error{
+		"VMEvents": func() error { _, err := s.VMEvents(t.Context(), s.stranger, v.ID); return err },
+		"VMMeter":  func() error { _, err := s.VMMeter(t.Context(), s.stranger, v.ID); return err },
+		"GetTask":  func() error { j := s.firstTask(); _, err := s.GetTask(t.Context(), s.stranger, j); return err },
+		"Cancel":   func() error { j := s.firstTask(); _, err := s.CancelTask(t.Context(), s.stranger, j); return err },
+	} {
+		s.refused(name, fleet.NotFound, "There is no such", do)
+	}
+	tasks, err := s.ListTasks(t.Context(), s.stranger, fleet.Query{})
+	if err != nil || len(tasks.Items) != 0 {
+		t.Errorf("tasks of another project: %+v %v", tasks.Items, err)
+	}
+	keys, err := s.WatchKeys(t.Context(), s.stranger, []string{"vm:" + string(v.ID), "vm:x", "host:" + string(s.h1), "pool:" + string(s.nfs), "tasks", "jobs:" + string(s.h1)})
+	if err != nil || strings.Join(keys, " ") != "pool:"+string(s.nfs)+" tasks" {
+		t.Errorf("a stranger may watch %v %v", keys, err)
+	}
+	if keys, err = s.WatchKeys(t.Context(), s.member, []string{"vm:" + string(v.ID), "hosts"}); err != nil || len(keys) != 1 {
+		t.Errorf("a member may watch %v %v", keys, err)
+	}
+	found, err := s.Search(t.Context(), s.stranger, "web", 8)
+	if err != nil || len(found) != 0 {
+		t.Errorf("search shows %v %v", found, err)
+	}
+}
+
+func (s *site) firstTask() fleet.JobID {
+	s.t.Helper()
+	var id fleet.JobID
+	if err := s.pool.QueryRow(s.t.Context(), `SELECT id FROM jobs ORDER BY id LIMIT 1`).Scan(&id); err != nil {
+		s.t.Fatal(err)
+	}
+	return id
+}
+
+// The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter over the column heard.
+func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	rapid.Check(t, func(t *rapid.T) {
+		vm := v.VM
+		vm.Spec.Power = rapid.SampledFrom([]fleet.Power{fleet.Running, fleet.Paused, fleet.Stopped}).Draw(t, "wanted")
+		vm.Generation = rapid.Int64Range(1, 3).Draw(t, "generation")
+		vm.ObservedGeneration = rapid.Int64Range(0, 3).Draw(t, "observed")
+		vm.Status, vm.DeletedAt = nil, nil
+		if rapid.Bool().Draw(t, "reported") {
+			vm.Status = &fleet.VMStatus{
+				Power:    rapid.SampledFrom([]fleet.Power{fleet.Running, fleet.Paused, fleet.Stopped, fleet.Crashed, fleet.Absent}).Draw(t, "power"),
+				Error:    rapid.SampledFrom([]string{"", "no space"}).Draw(t, "error"),
+				NextBoot: rapid.SampledFrom([][]string{nil, {}, {"cpus"}}).Draw(t, "nextBoot"),
+			}
+		}
+		if rapid.Bool().Draw(t, "deleted") {
+			at := time.Now()
+			vm.DeletedAt = &at
+		}
+		var now time.Time
+		var seen *time.Time
+		age := rapid.SampledFrom([]time.Duration{0, 29 * time.Second, 31 * time.Second, -1}).Draw(t, "age")
+		if err := s.pool.QueryRow(s.t.Context(), "SELECT now()").Scan(&now); err != nil {
+			t.Fatal(err)
+		}
+		if age >= 0 {
+			at := now.Add(-age)
+			seen = &at
+		}
+		s.exec(`UPDATE vms SET spec = $2, status = $3, generation = $4, observed_generation = $5, deleted_at = $6 WHERE id = $1`,
+			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt)
+		s.exec(`UPDATE host_sessions SET seen_at = $1`, seen)
+		want := vm.Phase(seen, now)
+		var got fleet.Phase
+		err := s.pool.QueryRow(s.t.Context(), `SELECT vm_phase(spec, status, generation, observed_generation, deleted_at, $2) FROM vms WHERE id = $1`,
+			vm.ID, fleet.Fresh(seen, now)).Scan(&got)
+		if err != nil || got != want {
+			t.Fatalf("vm_phase %q, Phase %q, %v", got, want, err)
+		}
+		for _, p := range []fleet.Phase{want, rapid.SampledFrom(fleet.VMPhases).Draw(t, "asked")} {
+			for _, not := range []bool{false, true} {
+				filter := "phase:" + string(p)
+				if not {
+					filter = "-" + filter
+				}
+				page, err := s.ListVMs(s.t.Context(), chief, fleet.Query{Filter: filter})
+				if err != nil || (len(page.Items) == 1) != ((p == want) != not) {
+					t.Fatalf("%s lists %d of a VM that is %s, %v", filter, len(page.Items), want, err)
+				}
+			}
+		}
+	})
+}

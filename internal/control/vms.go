@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// History is what happened to one VM, each list newest first and at most 50 long.
+type History struct {
+	Audit []fleet.AuditEntry `json:"audit"`
+	Jobs  []fleet.Job        `json:"jobs"`
+}
+
+// VMMeter is a VM's newest load.
+type VMMeter struct {
+	At time.Time `json:"at"`
+	fleet.Meter
+	CPUPercent *float64 `json:"cpuPercent,omitempty"` // since the meter before; 100 is one core; nil: only one meter yet
+}
+
+var idForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// checkID refuses what can be no identifier in the words for a thing that does not exist, before the database is asked.
+func checkID[T ~string](id T, noun string) error {
+	if !idForm.MatchString(string(id)) {
+		return notFound(pgx.ErrNoRows, noun)
+	}
+	return nil
+}
+
+// GetVM returns one VM. A VM of a project that the actor may not see does not exist for it.
+func (c *Control) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.VMView{}, err
+	}
+	if err := checkID(id, "VM"); err != nil {
+		return fleet.VMView{}, err
+	}
+	return getVM(ctx, c.q, a, id)
+}
+
+func getVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
+	r, err := q.GetVM(ctx, db.GetVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
+	if err != nil {
+		return fleet.VMView{}, notFound(err, "VM")
+	}
+	return vmView(r.VM, r.HostName, r.ProjectName, r.SeenAt, r.Now), nil
+}
+
+// lockVM is getVM for a change: nobody else changes the VM until the transaction ends. right is asked for the VM's project.
+func lockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, right policy.Right) (fleet.VMView, error) {
+	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
+	if err != nil {
+		return fleet.VMView{}, notFound(err, "VM")
+	}
+	return vmView(r.VM, r.HostName, r.ProjectName, r.SeenAt, r.Now), policy.Check(a, right, r.VM.ProjectID)
+}
+
+func vmView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {
+	vm := vmOf(r)
+	return fleet.VMView{VM: vm, Phase: vm.Phase(seen, now), HostName: host, ProjectName: project, SeenAt: seen}
+}
+
+// VMEvents returns what people did to a VM and the tasks that came of it.
+func (c *Control) VMEvents(ctx context.Context, a fleet.Actor, id fleet.VMID) (History, error) {
+	if _, err := c.GetVM(ctx, a, id); err != nil {
+		return History{}, err
+	}
+	audit, err := c.q.VMAudit(ctx, string(fleet.SubjectVM(id)))
+	if err != nil {
+		return History{}, dbError(err)
+	}
+	jobs, err := c.q.VMJobs(ctx, fleet.SubjectVM(id))
+	if err != nil {
+		return History{}, dbError(err)
+	}
+	h := History{Audit: make([]fleet.AuditEntry, len(audit)), Jobs: make([]fleet.Job, len(jobs))}
+	for i, e := range audit {
+		h.Audit[i] = fleet.AuditEntry{
+			ID: e.ID, At: e.At, Actor: e.Actor, Address: e.Address, Action: e.Action, Subject: e.Subject, Name: e.Name, Detail: e.Detail,
+		}
+		if !policy.AllProjects(a) {
+			h.Audit[i].Address = ""
+		}
+	}
+	for i, j := range jobs {
+		h.Jobs[i] = jobOf(j.Job, j.HostName)
+	}
+	return h, nil
+}
+
+// VMMeter returns a VM's newest load; nil where its host has not said any.
+func (c *Control) VMMeter(ctx context.Context, a fleet.Actor, id fleet.VMID) (*VMMeter, error) {
+	if _, err := c.GetVM(ctx, a, id); err != nil {
+		return nil, err
+	}
+	r, err := c.q.VMMeter(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, dbError(err)
+	}
+	m := &VMMeter{At: r.At, Meter: r.Meter}
+	if r.CpuPercent != nil {
+		percent := float64(*r.CpuPercent)
+		m.CPUPercent = &percent
+	}
+	return m, nil
+}

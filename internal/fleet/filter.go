@@ -1,0 +1,250 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a filter.
+const (
+	maxFilter       = 1000 // bytes
+	maxTerms        = 20
+	maxAlternatives = 50 // of one term
+)
+
+// FilterKey is a word that may stand before the colon of a filter term.
+type FilterKey struct {
+	Key    string
+	Help   string   // for completion: "the VM's phase"
+	Values []string // the only values there are; nil: any text
+}
+
+// FilterKeys are the keys that one noun knows.
+type FilterKeys []FilterKey
+
+// Term is one condition. The terms of a filter all have to hold; of a term's alternatives any may.
+type Term struct {
+	Key string
+	Not bool
+	Any []Match
+}
+
+// Match is one alternative of a term.
+type Match struct {
+	Label string // only for the key "label": the label's key; Pattern is then the label's value
+	Pattern
+}
+
+// Pattern is text with "*" for any run of characters: its literal parts, one more than it has asterisks.
+type Pattern []string
+
+// Exact returns the text of a pattern without asterisks.
+func (p Pattern) Exact() (string, bool) { return p[0], len(p) == 1 }
+
+// Like is the pattern for SQL's LIKE, with backslash as the escape.
+func (p Pattern) Like() string {
+	escaped := make([]string, len(p))
+	for i, part := range p {
+		escaped[i] = likeEscapes.Replace(part)
+	}
+	return strings.Join(escaped, "%")
+}
+
+var likeEscapes = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+// Matches reports whether the whole of text fits the pattern.
+func (p Pattern) Matches(text string) bool {
+	rest, ok := strings.CutPrefix(text, p[0])
+	if !ok || len(p) == 1 {
+		return ok && rest == ""
+	}
+	for _, part := range p[1 : len(p)-1] {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			return false
+		}
+		rest = after
+	}
+	return strings.HasSuffix(rest, p[len(p)-1])
+}
+
+// Lower is the pattern in lower case.
+func (p Pattern) Lower() Pattern {
+	out := make(Pattern, len(p))
+	for i, part := range p {
+		out[i] = strings.ToLower(part)
+	}
+	return out
+}
+
+// ParseFilter reads the filter language: words are AND-ed; key:value, -key:value for the contrary, key:a,b for either, "*" for
+// any run of characters, quotes around spaces, colons and commas, label:key=value, label:key; a bare word is a part of the name.
+// Its refusals are Invalid at the field "filter".
+func ParseFilter(keys FilterKeys, text string) ([]Term, error) {
+	if len(text) > maxFilter || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' }) {
+		return nil, wrongFilter("A filter is one line of at most %d bytes.", maxFilter)
+	}
+	words, err := splitWords(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(words) > maxTerms {
+		return nil, wrongFilter("A filter has at most %d words.", maxTerms)
+	}
+	terms := make([]Term, 0, len(words))
+	for _, w := range words {
+		t, err := keys.term(w)
+		if err != nil {
+			return nil, err
+		}
+		terms = append(terms, t)
+	}
+	return terms, nil
+}
+
+func wrongFilter(format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	return &Error{Code: Invalid, Message: text, Fields: []FieldError{{Field: "filter", Message: text}}}
+}
+
+// filterWord is a word of a filter. Quoted characters that would mean something are kept apart from the others by their place.
+type filterWord struct {
+	text  []rune
+	plain []bool // not in quotes: "*", ":", "," and "-" mean something
+}
+
+func (w filterWord) String() string { return string(w.text) }
+
+// cut splits at the first plain sep.
+func (w filterWord) cut(sep rune) (before, after filterWord, found bool) {
+	for i, r := range w.text {
+		if r == sep && w.plain[i] {
+			return filterWord{w.text[:i], w.plain[:i]}, filterWord{w.text[i+1:], w.plain[i+1:]}, true
+		}
+	}
+	return w, filterWord{}, false
+}
+
+func (w filterWord) pattern() Pattern {
+	p := Pattern{}
+	for rest, more := w, true; more; {
+		var part filterWord
+		part, rest, more = rest.cut('*')
+		p = append(p, part.String())
+	}
+	return p
+}
+
+func splitWords(text string) ([]filterWord, error) {
+	var words []filterWord
+	var w filterWord
+	open, begun := false, false
+	end := func() {
+		if begun {
+			words = append(words, w)
+		}
+		w, begun = filterWord{}, false
+	}
+	for _, r := range text {
+		switch {
+		case r == '"':
+			open, begun = !open, true
+		case !open && (r == ' ' || r == '\t'):
+			end()
+		default:
+			w.text, w.plain, begun = append(w.text, r), append(w.plain, !open), true
+		}
+	}
+	if open {
+		return nil, wrongFilter("A quotation mark is not closed. Write \"…\" around the text.")
+	}
+	end()
+	return words, nil
+}
+
+func (keys FilterKeys) term(w filterWord) (Term, error) {
+	var t Term
+	whole := w.String()
+	if len(w.text) > 1 && w.text[0] == '-' && w.plain[0] {
+		t.Not, w = true, filterWord{w.text[1:], w.plain[1:]}
+	}
+	key, value, found := w.cut(':')
+	if !found {
+		p := w.pattern()
+		p = append(append(Pattern{""}, p...), "")
+		t.Key, t.Any = "name", []Match{{Pattern: p}}
+		return t, nil
+	}
+	t.Key = strings.ToLower(key.String())
+	i := slices.IndexFunc(keys, func(k FilterKey) bool { return k.Key == t.Key })
+	if i < 0 {
+		return t, wrongFilter("There is no filter key %q. Keys here: %s. Put text with a colon in quotes.", key.String(), keys.names())
+	}
+	for more := true; more; {
+		var alternative filterWord
+		alternative, value, more = value.cut(',')
+		if len(alternative.text) == 0 {
+			return t, wrongFilter("In %q a value is missing. Write %s:value, or %s:one,two.", whole, t.Key, t.Key)
+		}
+		t.Any = append(t.Any, Match{Pattern: alternative.pattern()})
+		if t.Key == "label" {
+			if err := t.labelled(alternative); err != nil {
+				return t, err
+			}
+		}
+	}
+	if len(t.Any) > maxAlternatives {
+		return t, wrongFilter("%s: has more than %d values.", t.Key, maxAlternatives)
+	}
+	return t, keys[i].choose(&t)
+}
+
+// labelled makes the newest alternative one of a label: key=value, another value of the key before it, or a key alone.
+func (t *Term) labelled(w filterWord) error {
+	m := &t.Any[len(t.Any)-1]
+	key, value, found := w.cut('=')
+	switch {
+	case found && len(key.text) == 0:
+		return wrongFilter("In %q the label's key is missing. Write label:key=value.", "label:"+w.String())
+	case found:
+		m.Label, m.Pattern = key.String(), value.pattern()
+	case len(t.Any) > 1 && !t.Any[len(t.Any)-2].anything():
+		m.Label = t.Any[len(t.Any)-2].Label
+	default:
+		m.Label, m.Pattern = w.String(), Pattern{"", ""}
+	}
+	return nil
+}
+
+func (p Pattern) anything() bool { return len(p) == 2 && p[0] == "" && p[1] == "" }
+
+// choose puts the values that there are in the place of patterns, where a key has a fixed set of them.
+func (k FilterKey) choose(t *Term) error {
+	if k.Values == nil {
+		return nil
+	}
+	var chosen []Match
+	for _, m := range t.Any {
+		found := false
+		for _, v := range k.Values {
+			if m.Lower().Matches(strings.ToLower(v)) {
+				chosen, found = append(chosen, Match{Pattern: Pattern{v}}), true
+			}
+		}
+		if !found {
+			return wrongFilter("%s:%s matches nothing. Values: %s.", k.Key, strings.Join(m.Pattern, "*"), strings.Join(k.Values, ", "))
+		}
+	}
+	t.Any = chosen
+	return nil
+}
+
+func (keys FilterKeys) names() string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.Key
+	}
+	return strings.Join(names, ", ")
+}

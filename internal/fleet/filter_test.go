@@ -1,0 +1,110 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/fleet"
+)
+
+func match(parts ...string) fleet.Match { return fleet.Match{Pattern: parts} }
+
+func labelled(key string, parts ...string) fleet.Match {
+	return fleet.Match{Label: key, Pattern: parts}
+}
+
+func TestParseFilter(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]fleet.Term{
+		"":                       {},
+		"  \t ":                  {},
+		"web":                    {{Key: "name", Any: []fleet.Match{match("", "web", "")}}},
+		"-web":                   {{Key: "name", Not: true, Any: []fleet.Match{match("", "web", "")}}},
+		"-":                      {{Key: "name", Any: []fleet.Match{match("", "-", "")}}},
+		"we*b":                   {{Key: "name", Any: []fleet.Match{match("", "we", "b", "")}}},
+		`"two words"`:            {{Key: "name", Any: []fleet.Match{match("", "two words", "")}}},
+		`"a:b"`:                  {{Key: "name", Any: []fleet.Match{match("", "a:b", "")}}},
+		"name:web*":              {{Key: "name", Any: []fleet.Match{match("web", "")}}},
+		`name:"web*"`:            {{Key: "name", Any: []fleet.Match{match("web*")}}},
+		"NAME:web":               {{Key: "name", Any: []fleet.Match{match("web")}}},
+		"name:a,b*":              {{Key: "name", Any: []fleet.Match{match("a"), match("b", "")}}},
+		"phase:running":          {{Key: "phase", Any: []fleet.Match{match("running")}}},
+		"-phase:Running,stopped": {{Key: "phase", Not: true, Any: []fleet.Match{match("running"), match("stopped")}}},
+		"phase:st*ing":           {{Key: "phase", Any: []fleet.Match{match("starting"), match("stopping")}}},
+		"label:env":              {{Key: "label", Any: []fleet.Match{labelled("env", "", "")}}},
+		"label:env=prod":         {{Key: "label", Any: []fleet.Match{labelled("env", "prod")}}},
+		"label:env=":             {{Key: "label", Any: []fleet.Match{labelled("env", "")}}},
+		"label:env=prod,test":    {{Key: "label", Any: []fleet.Match{labelled("env", "prod"), labelled("env", "test")}}},
+		"label:env,tier":         {{Key: "label", Any: []fleet.Match{labelled("env", "", ""), labelled("tier", "", "")}}},
+		"label:env=p*":           {{Key: "label", Any: []fleet.Match{labelled("env", "p", "")}}},
+		`label:note="a, b=c"`:    {{Key: "label", Any: []fleet.Match{labelled("note", "a, b=c")}}},
+		"mac:52:54:00:00:00:01":  {{Key: "mac", Any: []fleet.Match{match("52:54:00:00:00:01")}}},
+		"host:h1 web": {
+			{Key: "host", Any: []fleet.Match{match("h1")}}, {Key: "name", Any: []fleet.Match{match("", "web", "")}},
+		},
+	} {
+		got, err := fleet.ParseFilter(fleet.VMKeys, text)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%q: %v\n%s", text, err, diff)
+		}
+	}
+}
+
+func TestWrongFiltersAreExplained(t *testing.T) {
+	t.Parallel()
+	for text, says := range map[string]string{
+		"colour:red":                           `no filter key "colour". Keys here: phase, host, project`,
+		":red":                                 `no filter key ""`,
+		"phase:":                               "a value is missing",
+		"phase:running,":                       "a value is missing",
+		"phase:runing":                         "Values: creating, starting, running",
+		"phase:ab*":                            "matches nothing",
+		`name:"web`:                            "not closed",
+		"label:=prod":                          "label's key is missing",
+		"web\x00":                              "one line",
+		"web\nphase:running":                   "one line",
+		"\xff":                                 "one line",
+		strings.Repeat("a", 1001):              "1000 bytes",
+		strings.Repeat("a ", 21):               "at most 20 words",
+		"id:" + strings.Repeat("a,", 60) + "b": "more than 50",
+	} {
+		_, err := fleet.ParseFilter(fleet.VMKeys, text)
+		refusal, ok := err.(*fleet.Error)
+		if !ok || refusal.Code != fleet.Invalid || len(refusal.Fields) != 1 || refusal.Fields[0].Field != "filter" || !strings.Contains(refusal.Message, says) {
+			t.Errorf("%q: %v, want a refusal of field filter that says %q", text, err, says)
+		}
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern fleet.Pattern
+		like    string
+		fits    []string
+		fitsNot []string
+	}{
+		{fleet.Pattern{"web"}, "web", []string{"web"}, []string{"", "web1", "aweb"}},
+		{fleet.Pattern{"web", ""}, "web%", []string{"web", "web-1"}, []string{"we", "aweb"}},
+		{fleet.Pattern{"", "eb", ""}, "%eb%", []string{"eb", "web1"}, []string{"e-b"}},
+		{fleet.Pattern{"a", "b", "c"}, "a%b%c", []string{"abc", "axbxbxc"}, []string{"ac", "abcd"}},
+		{fleet.Pattern{"50%_", `\`}, `50\%\_%\\`, []string{`50%_\`, `50%_x\`}, []string{`50xx\`}},
+		{fleet.Pattern{"ab", "b"}, "ab%b", []string{"abb"}, []string{"ab"}},
+	} {
+		if got := c.pattern.Like(); got != c.like {
+			t.Errorf("%q: LIKE %q, want %q", c.pattern, got, c.like)
+		}
+		for _, text := range c.fits {
+			if !c.pattern.Matches(text) {
+				t.Errorf("%q does not match %q", c.pattern, text)
+			}
+		}
+		for _, text := range c.fitsNot {
+			if c.pattern.Matches(text) {
+				t.Errorf("%q matches %q", c.pattern, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package fleet
+
+// The filter keys of each noun.
+var (
+	VMKeys = FilterKeys{
+		{"phase", "what it does now", texts(VMPhases)},
+		{"host", "name of its host", nil},
+		{"project", "name of its project", nil},
+		{"name", "its name", nil},
+		{"label", "key=value, or a key alone", nil},
+		{"pool", "a pool that holds a disk of it", nil},
+		{"network", "a network or bridge that it is on", nil},
+		{"id", "its UUID", nil},
+		{"mac", "a MAC address of it", nil},
+		{"address", "an IP address of it", nil},
+	}
+	FoundKeys = FilterKeys{
+		{"name", "its name", nil},
+		{"host", "name of its host", nil},
+		{"phase", "what it does now", []string{
+			string(PhaseRunning), string(PhaseNeedsRestart), string(PhasePaused), string(PhaseStopped), string(PhaseCrashed), string(PhaseUnknown),
+		}},
+		{"id", "its UUID", nil},
+	}
+	HostKeys = FilterKeys{
+		{"phase", "how it is", texts(HostPhases)},
+		{"name", "its name", nil},
+		{"label", "key=value, or a key alone", nil},
+	}
+	PoolKeys = FilterKeys{
+		{"name", "its name", nil},
+		{"kind", "what it is made of", texts([]PoolKind{PoolDir, PoolNFS})},
+		{"host", "name of a host that it is assigned to", nil},
+		{"tone", "its health", texts([]Tone{ToneOK, ToneWarn, ToneBad, ToneUnknown, ToneIdle})},
+	}
+	NetworkKeys = FilterKeys{
+		{"name", "its name", nil},
+		{"kind", "what it is", texts([]NetworkKind{NetworkLibvirt, NetworkBridge})},
+		{"host", "name of a host that has it", nil},
+	}
+	TaskKeys = FilterKeys{
+		{"state", "where it stands", texts([]JobState{JobQueued, JobRunning, JobDone, JobFailed, JobCancelled, JobUnknown})},
+		{"kind", "what it does", texts(shownKinds)},
+		{"target", "name of the VM or pool, or vm:<id>", nil},
+		{"host", "name of the host that does it", nil},
+		{"who", "who asked for it; me: you", nil},
+	}
+)
+
+var shownKinds = []JobKind{VMApply, VMStart, VMShutdown, VMStop, VMReboot, VMReset, VMPause, VMResume, VMDelete, PoolApply, PoolRelease}
+
+func texts[T ~string](values []T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
+	}
+	return out
+}

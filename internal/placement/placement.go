@@ -1,0 +1,189 @@
+// Package placement decides which host a VM goes to. It is pure: it gets the hosts as they are and answers with a choice
+// and, for every host that it refused, the reason.
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// Host is a host as placement sees it.
+type Host struct {
+	ID           fleet.HostID
+	Name         string
+	Phase        fleet.HostPhase
+	Error        string // why its hypervisor does not answer
+	MemoryMiB    int64
+	CommittedMiB int64 // of all VMs placed there, running or not
+	Firmwares    []fleet.Firmware
+	Networks     []string // "libvirt:<name>" and "bridge:<device>", active ones
+	Pools        map[fleet.PoolID]Pool
+	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
+}
+
+// Pool is a pool on one host.
+type Pool struct {
+	Name     string
+	Assigned bool
+	State    fleet.PoolState
+	Error    string // the host's own words
+}
+
+// Choice is what Place decided. Host is nil where no host fits.
+type Choice struct {
+	Host    *Host
+	Refused []Refusal // by host name
+}
+
+// Refusal is why a host was not taken: the first reason that was found.
+type Refusal struct {
+	HostID   fleet.HostID
+	HostName string
+	Reason   string
+}
+
+// Place chooses the fitting host that has the most memory left; among equals the first by name.
+func Place(spec fleet.VMSpec, hosts []Host) Choice {
+	var c Choice
+	for i := range hosts {
+		h := &hosts[i]
+		if why := refuse(spec, *h); why != "" {
+			c.Refused = append(c.Refused, Refusal{h.ID, h.Name, why})
+			continue
+		}
+		if c.Host == nil || h.free() > c.Host.free() || h.free() == c.Host.free() && h.Name < c.Host.Name {
+			c.Host = h
+		}
+	}
+	slices.SortFunc(c.Refused, func(a, b Refusal) int { return strings.Compare(a.HostName, b.HostName) })
+	return c
+}
+
+// Why is a sentence that names the refused hosts with their reasons, at most limit of them.
+func (c Choice) Why(limit int) string {
+	if len(c.Refused) == 0 {
+		return "There is no host yet. Add one first."
+	}
+	parts := make([]string, 0, limit+1)
+	for i, r := range c.Refused {
+		if i == limit {
+			parts = append(parts, fmt.Sprintf("and %d more", len(c.Refused)-limit))
+			break
+		}
+		parts = append(parts, r.HostName+": "+r.Reason)
+	}
+	return "No host can take this VM. " + strings.Join(parts, "; ") + "."
+}
+
+func refuse(spec fleet.VMSpec, h Host) string {
+	faults := Fit(spec, h)
+	if len(faults) > 0 {
+		return strings.TrimSuffix(faults[0].Message, ".")
+	}
+	if free := h.free(); int64(spec.MemoryMiB) > free {
+		return fmt.Sprintf("%d MiB of memory left, %d wanted", max(free, 0), spec.MemoryMiB)
+	}
+	return ""
+}
+
+// free is the memory that VMs may still be promised: all but what the host keeps for itself (10 %, at most 1 GiB).
+func (h Host) free() int64 { return h.MemoryMiB - min(h.MemoryMiB/10, 1024) - h.CommittedMiB }
+
+// Fit lists what keeps the VM from this very host, each at the field of the VM that asks for it. Memory that is promised to
+// other VMs is no such fault: who names a host may promise more than it has.
+func Fit(spec fleet.VMSpec, h Host) []fleet.FieldError {
+	if why := h.away(); why != "" {
+		return []fleet.FieldError{{Field: "hostId", Message: why}}
+	}
+	f := fit{host: h}
+	if int64(spec.MemoryMiB) > h.MemoryMiB {
+		f.add("spec.memoryMiB", "%s has %d MiB of memory in all.", h.Name, h.MemoryMiB)
+	}
+	if !slices.Contains(h.Firmwares, spec.Firmware) {
+		f.add("spec.firmware", "%s has no %s firmware.", h.Name, strings.ToUpper(string(spec.Firmware)))
+	}
+	for i, d := range spec.Disks {
+		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))
+	}
+	if iso := spec.ISO; iso != nil && f.pool(iso.PoolID, "spec.iso.poolId") && f.volume(*iso, "spec.iso.volume") && !h.Volumes[*iso].IsISO() {
+		f.add("spec.iso.volume", "%s is no ISO image.", iso.Volume)
+	}
+	for i, n := range spec.NICs {
+		f.nic(n, fmt.Sprintf("spec.nics[%d]", i))
+	}
+	return f.faults
+}
+
+func (h Host) away() string {
+	switch h.Phase {
+	case fleet.HostOnline:
+		return ""
+	case fleet.HostDegraded:
+		return fmt.Sprintf("The hypervisor of %s does not answer: %s", h.Name, h.Error)
+	case fleet.HostConflict:
+		return fmt.Sprintf("A second agent shows the identity of %s. Clear that first.", h.Name)
+	case fleet.HostPending:
+		return fmt.Sprintf("%s has not reported yet.", h.Name)
+	}
+	return fmt.Sprintf("%s is not heard.", h.Name)
+}
+
+type fit struct {
+	host   Host
+	faults []fleet.FieldError
+}
+
+func (f *fit) add(field, format string, args ...any) {
+	f.faults = append(f.faults, fleet.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (f *fit) disk(d fleet.Disk, at string) {
+	f.pool(d.PoolID, at+".poolId")
+	if d.Image == nil || !f.pool(d.Image.PoolID, at+".image.poolId") || !f.volume(*d.Image, at+".image.volume") {
+		return
+	}
+	switch image := f.host.Volumes[*d.Image]; {
+	case !image.IsImage():
+		f.add(at+".image.volume", "Disks cannot be cloned from %s: an image is a qcow2 or raw volume without a backing file.", image.Name)
+	case d.SizeBytes != 0 && d.SizeBytes < image.CapacityBytes:
+		f.add(at+".sizeBytes", "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
+	}
+}
+
+// pool notes where the pool is not ready on the host, with the host's own words.
+func (f *fit) pool(id fleet.PoolID, field string) bool {
+	p, ok := f.host.Pools[id]
+	switch {
+	case !ok || p.Name == "":
+		f.add(field, "There is no such pool.")
+	case !p.Assigned:
+		f.add(field, "Pool %s is not assigned to %s.", p.Name, f.host.Name)
+	case p.State == fleet.PoolActive:
+		return true
+	case p.Error != "":
+		f.add(field, "Pool %s is %s on %s: %s", p.Name, strings.ToLower(p.State.Word()), f.host.Name, p.Error)
+	default:
+		f.add(field, "Pool %s is %s on %s.", p.Name, strings.ToLower(p.State.Word()), f.host.Name)
+	}
+	return false
+}
+
+func (f *fit) volume(ref fleet.Volref, field string) bool {
+	_, ok := f.host.Volumes[ref]
+	if !ok {
+		f.add(field, "Pool %s has no volume %q on %s.", f.host.Pools[ref.PoolID].Name, ref.Volume, f.host.Name)
+	}
+	return ok
+}
+
+func (f *fit) nic(n fleet.NIC, at string) {
+	switch {
+	case n.Network != "" && !slices.Contains(f.host.Networks, "libvirt:"+n.Network):
+		f.add(at+".network", "%s has no active network %q.", f.host.Name, n.Network)
+	case n.Bridge != "" && !slices.Contains(f.host.Networks, "bridge:"+n.Bridge):
+		f.add(at+".bridge", "%s has no bridge %q.", f.host.Name, n.Bridge)
+	}
+}

@@ -1,0 +1,127 @@
+package placement_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+)
+
+var (
+	image = fleet.Volref{PoolID: "ssd", Volume: "debian.qcow2"}
+	iso   = fleet.Volref{PoolID: "ssd", Volume: "cd.iso"}
+)
+
+// host is one that lacks nothing, but for what change takes from it.
+func host(name string, memoryMiB, committed int64, change ...func(*placement.Host)) placement.Host {
+	h := placement.Host{
+		ID: fleet.HostID("id-" + name), Name: name, Phase: fleet.HostOnline, MemoryMiB: memoryMiB, CommittedMiB: committed,
+		Firmwares: []fleet.Firmware{fleet.BIOS}, Networks: []string{"libvirt:default", "bridge:br0"},
+		Pools: map[fleet.PoolID]placement.Pool{"ssd": {Name: "fast", Assigned: true, State: fleet.PoolActive}},
+		Volumes: map[fleet.Volref]fleet.Volume{
+			image: {Name: "debian.qcow2", Format: "qcow2", CapacityBytes: 2 << 30}, iso: {Name: "cd.iso", Format: "iso"},
+		},
+	}
+	for _, do := range change {
+		do(&h)
+	}
+	return h
+}
+
+func spec(change ...func(*fleet.VMSpec)) fleet.VMSpec {
+	s := fleet.VMSpec{
+		CPUs: 1, MemoryMiB: 1024, Firmware: fleet.BIOS, Disks: []fleet.Disk{{PoolID: "ssd", Image: &image}}, ISO: &iso,
+		NICs: []fleet.NIC{{Network: "default"}, {Bridge: "br0"}},
+	}
+	for _, do := range change {
+		do(&s)
+	}
+	return s
+}
+
+func TestPlaceTakesTheMostFreeMemory(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hosts []placement.Host
+		want  string
+	}{
+		"most free":               {[]placement.Host{host("a", 8192, 4096), host("b", 8192, 1024)}, "b"},
+		"ties by name":            {[]placement.Host{host("b", 8192, 0), host("a", 8192, 0)}, "a"},
+		"only one has room":       {[]placement.Host{host("a", 2048, 1000), host("b", 2048, 0)}, "b"},
+		"10 % are the host's own": {[]placement.Host{host("a", 1100, 0)}, ""},
+		"at most 1 GiB is":        {[]placement.Host{host("a", 102400, 102400-2048)}, "a"},
+		"none":                    {nil, ""},
+	} {
+		got := ""
+		if choice := placement.Place(spec(), c.hosts); choice.Host != nil {
+			got = choice.Host.Name
+		}
+		if got != c.want {
+			t.Errorf("%s: chose %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	pool := func(p placement.Pool) func(*placement.Host) {
+		return func(h *placement.Host) { h.Pools["ssd"] = p }
+	}
+	volume := func(ref fleet.Volref, v fleet.Volume) func(*placement.Host) {
+		return func(h *placement.Host) { h.Volumes[ref] = v }
+	}
+	for name, c := range map[string]struct {
+		spec        fleet.VMSpec
+		host        placement.Host
+		field, says string
+	}{
+		"not heard":       {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }), "hostId", "not heard"},
+		"never reported":  {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostPending }), "hostId", "not reported"},
+		"conflict":        {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostConflict }), "hostId", "identity"},
+		"no hypervisor":   {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase, h.Error = fleet.HostDegraded, "no socket" }), "hostId", "no socket"},
+		"too big":         {spec(), host("a", 512, 0), "spec.memoryMiB", "512 MiB"},
+		"firmware":        {spec(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }), host("a", 8192, 0), "spec.firmware", "UEFI"},
+		"no such pool":    {spec(), host("a", 8192, 0, pool(placement.Pool{})), "spec.disks[0].poolId", "no such pool"},
+		"pool elsewhere":  {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast"})), "spec.disks[0].poolId", "Pool fast is not assigned to a"},
+		"pool failed":     {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolFailed, Error: "mount.nfs: timed out"})), "spec.disks[0].poolId", "failed on a: mount.nfs: timed out"},
+		"pool pending":    {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolPending})), "spec.disks[0].poolId", "pending on a"},
+		"no image":        {spec(), host("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, image) }), "spec.disks[0].image.volume", "no volume"},
+		"image is an ISO": {spec(), host("a", 8192, 0, volume(image, fleet.Volume{Name: "x.iso", Format: "raw"})), "spec.disks[0].image.volume", "cannot be cloned"},
+		"image with more": {spec(), host("a", 8192, 0, volume(image, fleet.Volume{Name: "x", Format: "qcow2", Backing: "/etc/shadow"})), "spec.disks[0].image.volume", "backing"},
+		"smaller disk":    {spec(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 1 << 30 }), host("a", 8192, 0), "spec.disks[0].sizeBytes", "2147483648"},
+		"no ISO":          {spec(), host("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, iso) }), "spec.iso.volume", "no volume"},
+		"ISO is an image": {spec(), host("a", 8192, 0, volume(iso, fleet.Volume{Name: "x", Format: "qcow2"})), "spec.iso.volume", "no ISO image"},
+		"no network":      {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"bridge:br0", "bridge:default"} }), "spec.nics[0].network", `"default"`},
+		"no bridge":       {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"libvirt:default"} }), "spec.nics[1].bridge", `"br0"`},
+	} {
+		faults := placement.Fit(c.spec, c.host)
+		if len(faults) == 0 || faults[0].Field != c.field || !strings.Contains(faults[0].Message, c.says) {
+			t.Errorf("%s: %v, want %q at %s", name, faults, c.says, c.field)
+		}
+		choice := placement.Place(c.spec, []placement.Host{c.host})
+		if choice.Host != nil || len(choice.Refused) != 1 || !strings.Contains(choice.Why(10), c.says) {
+			t.Errorf("%s: placed, or %q does not say %q", name, choice.Why(10), c.says)
+		}
+	}
+}
+
+func TestANamedHostMayPromiseMoreThanItHas(t *testing.T) {
+	t.Parallel()
+	full := host("a", 4096, 4096)
+	if faults := placement.Fit(spec(), full); len(faults) != 0 {
+		t.Errorf("named: %v", faults)
+	}
+	if choice := placement.Place(spec(), []placement.Host{full}); choice.Host != nil || !strings.Contains(choice.Why(1), "0 MiB of memory left, 1024 wanted") {
+		t.Errorf("placed, or not explained: %s", choice.Why(1))
+	}
+}
+
+func TestWhyIsBounded(t *testing.T) {
+	t.Parallel()
+	hosts := []placement.Host{host("c", 512, 0), host("a", 512, 0), host("b", 512, 0)}
+	why := placement.Place(spec(), hosts).Why(2)
+	if !strings.Contains(why, "a: ") || !strings.Contains(why, "b: ") || strings.Contains(why, "c: ") || !strings.Contains(why, "and 1 more") {
+		t.Error(why)
+	}
+}

@@ -1,0 +1,83 @@
+// Package reconcile runs the portal's input-free, idempotent passes by period and by event: rescue of lapsed jobs, drift
+// between intent and host, liveness of hosts, counters, sweeping. Nothing depends on a pass running at an exact time.
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+)
+
+// pass is one duty and how often it runs.
+type pass struct {
+	name   string
+	period time.Duration
+	run    func(ctx context.Context, a fleet.Actor) error
+}
+
+// Run runs all passes until ctx ends. A pass that fails is logged and runs again at its next time.
+func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Logger) error {
+	live := liveness{control: c, hub: hub}
+	passes := []pass{
+		{"rescue jobs", 2 * time.Second, c.RescueJobs},
+		{"queue drift", 15 * time.Second, c.QueueDrifted},
+		{"watch hosts", 2 * time.Second, live.run},
+		{"count", 5 * time.Second, c.RefreshCounters},
+		{"sweep", 10 * time.Minute, c.Sweep},
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range passes {
+		group.Go(func() error { return p.loop(ctx, log) })
+	}
+	return group.Wait()
+}
+
+func (p pass) loop(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(p.period)
+	defer tick.Stop()
+	failing := false
+	for {
+		once, cancel := context.WithTimeout(ctx, 30*time.Second)
+		err := p.run(once, fleet.SystemActor)
+		cancel()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && !failing {
+			log.Warn("a pass failed; it is tried again", "pass", p.name, "error", err)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// liveness wakes the pages of hosts that went silent or came back: silence writes no row, so nothing else would announce it.
+type liveness struct {
+	control *control.Control
+	hub     *notify.Hub
+	heard   map[fleet.HostID]bool
+}
+
+func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
+	heard, err := l.control.HostsHeard(ctx, a)
+	if err != nil {
+		return err
+	}
+	for host, now := range heard {
+		if was, known := l.heard[host]; known && was != now {
+			l.hub.Wake("host:" + string(host))
+		}
+	}
+	l.heard = heard
+	return nil
+}

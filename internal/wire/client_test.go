@@ -1,0 +1,256 @@
+package wire_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/wire"
+)
+
+// authority signs what a test needs.
+type authority struct {
+	t    *testing.T
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	a := authority{t: t, key: key}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.cert = a.sign(tmpl, tmpl, &key.PublicKey)
+	return a
+}
+
+func (a authority) sign(tmpl, parent *x509.Certificate, key any) *x509.Certificate {
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, key, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	cert, _ := x509.ParseCertificate(der)
+	return cert
+}
+
+// leaf is a certificate for the address, or for a client where it is nil.
+func (a authority) leaf(ip net.IP) tls.Certificate {
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if ip != nil {
+		tmpl.IPAddresses = []net.IP{ip}
+	}
+	cert := a.sign(tmpl, a.cert, &key.PublicKey)
+	return tls.Certificate{Certificate: [][]byte{cert.Raw, a.cert.Raw}, PrivateKey: key, Leaf: cert}
+}
+
+func (a authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+func (a authority) pem() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
+}
+
+// serve starts a server with a certificate of the authority for ip.
+func (a authority) serve(ip net.IP, h http.HandlerFunc) *httptest.Server {
+	srv := httptest.NewUnstartedServer(h)
+	srv.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: a.pool(),
+		Certificates: []tls.Certificate{a.leaf(ip)},
+	}
+	srv.StartTLS()
+	a.t.Cleanup(srv.Close)
+	return srv
+}
+
+var loopback = net.IPv4(127, 0, 0, 1)
+
+func (a authority) client(url string) *wire.Client {
+	a.t.Helper()
+	c, err := wire.NewClient(url, func() wire.Credentials { return wire.Credentials{Certificate: a.leaf(nil), CA: a.pool()} })
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(c.Close)
+	return c
+}
+
+func TestSessionAndCertificateTravelWithEachCall(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	var session string
+	var resumed []bool
+	srv := a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if len(r.TLS.PeerCertificates) == 0 || r.Method != http.MethodPost || r.ProtoMajor != 1 {
+			t.Errorf("%s %s without a certificate or over HTTP/%d", r.Method, r.URL, r.ProtoMajor)
+		}
+		session = r.Header.Get(wire.SessionHeader)
+		resumed = append(resumed, r.TLS.DidResume)
+		switch r.URL.Path {
+		case wire.PathHello:
+			json.NewEncoder(w).Encode(wire.HelloAnswer{Session: "s-1", SeqBase: 7})
+		case wire.PathClaim:
+			w.WriteHeader(http.StatusNoContent)
+		case wire.PathReport:
+			json.NewEncoder(w).Encode(wire.ReportAnswer{Resend: true})
+		}
+	})
+	c := a.client(srv.URL)
+	if hello, err := c.Hello(t.Context(), wire.Hello{}); err != nil || hello.SeqBase != 7 {
+		t.Fatalf("hello: %+v, %v", hello, err)
+	}
+	if got, err := c.Claim(t.Context(), wire.ClaimRequest{Max: 1}); err != nil || len(got.Jobs) != 0 || session != "s-1" {
+		t.Errorf("claim: %+v, %v, session %q", got, err, session)
+	}
+	if got, err := c.Report(t.Context(), wire.Report{}); err != nil || !got.Resend {
+		t.Errorf("report: %+v, %v", got, err)
+	}
+	if !resumed[1] {
+		t.Error("the claim's connection did not resume the TLS session")
+	}
+	c.Rekey()
+	if _, err := c.Report(t.Context(), wire.Report{}); err != nil || resumed[3] {
+		t.Errorf("after new credentials: %v, resumed %v", err, resumed[3])
+	}
+}
+
+func TestRefusalsCarryStatusAndSentence(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	srv := a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case wire.PathRenew:
+			w.WriteHeader(409)
+			io.WriteString(w, `{"title":"Conflict","detail":"Another agent is at work."}`)
+		case wire.PathHello:
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		case wire.PathReport:
+			w.Write(make([]byte, 17<<20))
+		default:
+			http.Error(w, "<html>", 502)
+		}
+	})
+	c := a.client(srv.URL)
+	_, err := c.Renew(t.Context(), wire.RenewRequest{})
+	var e *wire.Error
+	if !errors.As(err, &e) || e.Status != 409 || e.Detail != "Another agent is at work." {
+		t.Errorf("renew: %v", err)
+	}
+	if _, err := c.Hello(t.Context(), wire.Hello{}); wire.StatusOf(err) != 307 {
+		t.Errorf("a redirect was followed: %v", err)
+	}
+	if _, err := c.Report(t.Context(), wire.Report{}); err == nil || !strings.Contains(err.Error(), "larger") {
+		t.Errorf("a huge answer: %v", err)
+	}
+	if _, err := c.DialConsole(t.Context(), "", "c-1"); wire.StatusOf(err) != 502 {
+		t.Errorf("console: %v", err)
+	}
+}
+
+func TestOnlyThePinnedAuthorityIsTrusted(t *testing.T) {
+	t.Parallel()
+	a, other := newAuthority(t), newAuthority(t)
+	nobody := func(http.ResponseWriter, *http.Request) { t.Error("a stranger was spoken to") }
+	for what, srv := range map[string]*httptest.Server{
+		"another authority": other.serve(loopback, nobody), "another name": a.serve(net.IPv4(10, 0, 0, 1), nobody),
+	} {
+		if _, err := a.client(srv.URL).Hello(t.Context(), wire.Hello{}); err == nil || wire.StatusOf(err) != 0 {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := a.client(srv.URL).DialConsole(t.Context(), srv.URL, "c"); err == nil {
+			t.Errorf("%s: the console was dialled", what)
+		}
+	}
+}
+
+func TestJoinVerifiesThePortalByTheToken(t *testing.T) {
+	t.Parallel()
+	a, other := newAuthority(t), newAuthority(t)
+	token := wire.NewJoinToken(a.cert.Raw)
+	answerCA := a.pem()
+	join := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			t.Errorf("the bearer is %q", r.Header.Get("Authorization"))
+		}
+		json.NewEncoder(w).Encode(wire.JoinAnswer{HostID: "h", Certificate: wire.Certificate{Cert: "c", CA: answerCA}})
+	}
+	srv := a.serve(loopback, join)
+	if out, err := wire.Join(t.Context(), srv.URL, token, wire.JoinRequest{}); err != nil || out.HostID != "h" {
+		t.Fatalf("join: %+v, %v", out, err)
+	}
+	answerCA = other.pem()
+	if _, err := wire.Join(t.Context(), srv.URL, token, wire.JoinRequest{}); err == nil || !strings.Contains(err.Error(), "another authority") {
+		t.Errorf("an answer with another authority: %v", err)
+	}
+	stranger := func(http.ResponseWriter, *http.Request) { t.Error("the token went to a stranger") }
+	for what, bad := range map[string]*httptest.Server{
+		"another authority": other.serve(loopback, stranger), "another name": a.serve(net.IPv4(10, 0, 0, 1), stranger),
+	} {
+		if _, err := wire.Join(t.Context(), bad.URL, token, wire.JoinRequest{}); err == nil {
+			t.Errorf("%s: joined", what)
+		}
+	}
+	// Presenting the right authority beside a leaf that it did not sign helps nobody.
+	forged := httptest.NewUnstartedServer(http.HandlerFunc(stranger))
+	leaf := other.leaf(loopback)
+	leaf.Certificate = append(leaf.Certificate[:1], a.cert.Raw)
+	forged.TLS = &tls.Config{Certificates: []tls.Certificate{leaf}}
+	forged.StartTLS()
+	defer forged.Close()
+	if _, err := wire.Join(t.Context(), forged.URL, token, wire.JoinRequest{}); err == nil {
+		t.Error("a forged chain was believed")
+	}
+	for _, bad := range []string{"", "qxj_", "qxj_abc", "qxj_abc.12", strings.TrimPrefix(token, "qxj_")} {
+		if _, err := wire.Join(t.Context(), srv.URL, bad, wire.JoinRequest{}); err == nil {
+			t.Errorf("the token %q was taken", bad)
+		}
+	}
+}
+
+func TestPortalAddress(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "portal", "http://portal:8444", "https://", "https://a:b@portal", "https://portal/x"} {
+		if _, err := wire.NewClient(bad, func() wire.Credentials { return wire.Credentials{} }); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+func TestACallEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	srv := a.serve(loopback, func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := a.client(srv.URL).Claim(ctx, wire.ClaimRequest{Max: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("claim: %v", err)
+	}
+}
