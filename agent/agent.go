@@ -1,0 +1,223 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Options are what an agent is made of. All but Slots, Log and Metrics are needed.
+type Options struct {
+	Identity   *Identity
+	Client     *wire.Client // from Identity.Client
+	Hypervisor Hypervisor
+	Inventory  func(context.Context) (fleet.Inventory, error) // the hardware; asked at the start, each ten minutes and on RefreshInventory
+	Load       func(context.Context) (wire.HostMeter, error)  // the host's own load
+	Version    string
+	Slots      int // how many slow jobs at a time; 0: 4. Console openings and waiting take no slot
+	Log        *slog.Logger
+	Metrics    *Metrics
+}
+
+// timing is every period and deadline of an agent.
+type timing struct {
+	report, snapshot, spacing, lease time.Duration
+	inventory, inventoryRead         time.Duration
+	passive                          time.Duration // between two attempts to become this host's agent
+	retry, retryMost                 time.Duration // backoff of the loops
+	grace                            time.Duration // for jobs in work when the agent stops
+	stall                            time.Duration // longest silence of a step that makes progress
+	start                            time.Duration // for starting alone, after the definition is as it should be
+	askAgain, shutdown, poll         time.Duration // waiting for a guest to power off
+	call                             time.Duration // one short call of the hypervisor
+}
+
+var usual = timing{
+	report: wire.ReportPeriod, snapshot: 5 * time.Second, spacing: 200 * time.Millisecond, lease: 8 * time.Second,
+	inventory: 10 * time.Minute, inventoryRead: 20 * time.Second,
+	passive: 30 * time.Second,
+	retry:   500 * time.Millisecond, retryMost: 15 * time.Second,
+	grace:    4 * time.Second,
+	stall:    2 * time.Minute,
+	start:    2 * time.Minute,
+	askAgain: 15 * time.Second, shutdown: 3 * time.Minute, poll: 500 * time.Millisecond,
+	call: 10 * time.Second,
+}
+
+// Agent is the host side of Quantix: it reports what is, claims what shall be, and does it.
+type Agent struct {
+	identity   *Identity
+	client     *wire.Client
+	hypervisor Hypervisor
+	version    string
+	instance   string
+	times      timing
+	log        *slog.Logger
+	metrics    *Metrics
+
+	memory    *memory
+	journal   *journal
+	board     *board
+	inventory *inventory
+	reports   *reporter
+	slots     *semaphore.Weighted
+	consoles  atomic.Int64
+
+	seq   atomic.Int64 // see next
+	moved bell         // the hypervisor said that something may have changed
+
+	life    context.Context // Run's: consoles and waits end with it
+	pending []journalEntry  // what the last run left open; told after the first hello
+	work    sync.WaitGroup
+}
+
+// New makes an agent and opens its files in the identity's directory.
+func New(o Options) (*Agent, error) {
+	return newAgent(o, usual)
+}
+
+func newAgent(o Options, times timing) (*Agent, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(o.Version)
+	}
+	if o.Slots == 0 {
+		o.Slots = 4
+	}
+	a := &Agent{
+		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, version: o.Version, instance: rand.Text(),
+		times: times, log: o.Log, metrics: o.Metrics, board: newBoard(), slots: semaphore.NewWeighted(int64(o.Slots)),
+	}
+	var err error
+	if a.memory, err = openMemory(filepath.Join(o.Identity.dir, memoryFile)); err != nil {
+		return nil, err
+	}
+	if a.journal, err = openJournal(filepath.Join(o.Identity.dir, journalFile)); err != nil {
+		return nil, err
+	}
+	a.pending = a.journal.open()
+	a.inventory = newInventory(o.Inventory)
+	a.reports = newReporter(a, o.Load)
+	return a, nil
+}
+
+// Run works until ctx ends, whatever fails meanwhile. It then gives the jobs in work a few seconds, and never stops a
+// VM. Jobs that it leaves come back through their leases.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.journal.close()
+	a.life = ctx
+	inWork, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWork(nil)
+	var duties sync.WaitGroup
+	duties.Go(func() { a.watch(ctx) })
+	duties.Go(func() { a.inventoryLoop(ctx) })
+	duties.Go(func() { a.renewLoop(ctx) })
+	for ctx.Err() == nil {
+		if a.hello(ctx) {
+			a.board.newSession()
+			a.tellPending(inWork)
+			a.serve(ctx, inWork)
+		}
+	}
+	duties.Wait()
+	a.leave(stopWork)
+	return nil
+}
+
+// leave gives the jobs in work their grace.
+func (a *Agent) leave(stopWork context.CancelCauseFunc) {
+	ended := make(chan struct{})
+	go func() {
+		a.work.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return
+	case <-time.After(a.times.grace):
+	}
+	stopWork(errStopping)
+	select {
+	case <-ended:
+	case <-time.After(a.times.grace / 2):
+		a.log.Warn("The agent leaves while a call of the hypervisor hangs.")
+	}
+}
+
+// watch hands the hypervisor's wake-ups to all who wait for one.
+func (a *Agent) watch(ctx context.Context) {
+	changes := a.hypervisor.Changes(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, ok := <-changes:
+			if !ok {
+				return
+			}
+			a.moved.ring()
+			a.reports.poke()
+		}
+	}
+}
+
+// next is the next number of the one sequence that orders reports and finishes.
+//
+// A report takes its number before it reads the host, a finish after it has read its status. So a report that was
+// being read while a job ended has a lower number than the job's finish and cannot undo it, though it arrives later.
+func (a *Agent) next() int64 { return a.seq.Add(1) }
+
+// RefreshInventory reads the hardware again soon.
+func (a *Agent) RefreshInventory() { a.inventory.refresh() }
+
+// sessionOver reports whether the portal no longer takes this agent for the host's: say hello again.
+func sessionOver(err error) bool {
+	s := wire.StatusOf(err)
+	return s == 409 || s == 401
+}
+
+// detail is the portal's sentence, or the error's text.
+func detail(err error) string {
+	var e *wire.Error
+	if errors.As(err, &e) {
+		return e.Detail
+	}
+	return fmt.Sprint(err)
+}
+
+// bell wakes everybody who waits.
+type bell struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func (b *bell) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
+}

@@ -1,0 +1,231 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func TestOneVMsJourney(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	vm := newVM("web")
+	made := p.do(wire.Work{Kind: fleet.VMApply, VM: vm})
+	if made.Outcome != wire.Done || made.Generation != 1 || made.VM == nil || made.VM.Power != fleet.Stopped {
+		t.Fatalf("apply ended %+v", made)
+	}
+	vm.Generation = 2
+	started := p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 2})
+	if started.Outcome != wire.Done || started.VM.Power != fleet.Running || started.Generation != 2 {
+		t.Fatalf("start ended %+v", started)
+	}
+	p.stateSince(0, "the report after the start", func(s wire.State) bool {
+		r, ok := vmIn(s, vm.ID)
+		return ok && r.Status.Power == fleet.Running && r.Generation == 2
+	})
+	for i, kind := range []fleet.JobKind{fleet.VMPause, fleet.VMResume, fleet.VMReboot, fleet.VMReset, fleet.VMShutdown, fleet.VMStop} {
+		if f := p.do(wire.Work{Kind: kind, VM: vm, Epoch: int64(3 + i)}); f.Outcome != wire.Done {
+			t.Errorf("%s ended %+v", kind, f)
+		}
+	}
+	gone := p.do(wire.Work{Kind: fleet.VMDelete, VM: vm, Epoch: 20, Args: fleet.JobArgs{DeleteDisks: true}})
+	if gone.Outcome != wire.Done || gone.VM.Power != fleet.Absent {
+		t.Errorf("delete ended %+v", gone)
+	}
+	p.nextState("the report after the delete", func(s wire.State) bool { _, ok := vmIn(s, vm.ID); return !ok })
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := int64(1000)
+	for _, r := range p.reports {
+		if r.Seq <= last {
+			t.Errorf("report %d follows %d", r.Seq, last)
+		}
+		last = r.Seq
+	}
+	if p.reports[0].State == nil || !p.reports[0].State.Host.Connected || p.reports[0].State.Host.Inventory.Hostname != "host-1" {
+		t.Errorf("the first report is %+v", p.reports[0])
+	}
+}
+
+func TestHeartbeatsCarryNoState(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	quiet := func() bool {
+		n := len(p.reports)
+		return n >= 3 && p.reports[n-1].State == nil && p.reports[n-2].State == nil && p.reports[n-1].Digest == p.reports[n-2].Digest
+	}
+	p.wait("two heartbeats", quiet)
+	p.mu.Lock()
+	if p.reports[len(p.reports)-1].Load == nil {
+		t.Error("a heartbeat has no load")
+	}
+	p.resend = true
+	p.mu.Unlock()
+	p.nextState("the full report that was asked for", func(wire.State) bool { return true })
+	p.wait("two heartbeats again", quiet)
+}
+
+func TestAssignedPoolsAreReported(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	good := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "fast", Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}}
+	bad := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "nfs", Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/nfs", Server: "refused.example", Export: "/vm"}}
+	p.set(func() { p.pools = []fleet.Pool{good, bad} })
+	if f := p.do(wire.Work{Kind: fleet.PoolApply, Pool: &good}); f.Outcome != wire.Done || f.Pool == nil || f.Pool.State != fleet.PoolActive {
+		t.Errorf("the good pool ended %+v", f)
+	}
+	f := p.do(wire.Work{Kind: fleet.PoolApply, Pool: &bad})
+	if f.Outcome != wire.Failed || f.Pool == nil || f.Pool.State != fleet.PoolFailed || !strings.Contains(f.Pool.Error, "Connection refused") {
+		t.Errorf("the bad pool ended %+v", f)
+	}
+	s := p.stateSince(0, "both pools", func(s wire.State) bool {
+		return len(s.Pools) == 2 && s.Pools[0].Status.State == fleet.PoolActive && s.Pools[1].Status.State == fleet.PoolFailed
+	})
+	if !s.Host.Connected || s.Host.Error != "" {
+		t.Errorf("a pool's fault shows on the host: %+v", s.Host)
+	}
+}
+
+func TestFailureIsRememberedOverARestart(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	dir := p.join()
+	_, stop := p.running(dir, host, host)
+	vm := newVM(mock.FailCreate)
+	vm.Generation = 3
+	f := p.do(wire.Work{Kind: fleet.VMApply, VM: vm})
+	if f.Outcome != wire.Failed || f.Generation != 3 || f.VM.Power != fleet.Absent || f.VM.Error != f.Error || f.VM.ErrorOf != fleet.VMApply {
+		t.Fatalf("the creation ended %+v", f)
+	}
+	stop()
+	_, _ = p.running(dir, host, host)
+	failed := func(s wire.State) bool {
+		r, ok := vmIn(s, vm.ID)
+		return ok && r.Name == vm.Name && r.Status.Power == fleet.Absent && r.Generation == 3 && strings.Contains(r.Status.Error, "No space left")
+	}
+	p.nextState("the failure after the restart", failed)
+	p.do(wire.Work{Kind: fleet.VMDelete, VM: vm, Epoch: 2})
+	p.nextState("nothing after the delete", func(s wire.State) bool { return !failed(s) })
+}
+
+func TestHungStartEndsAndDisturbsNobody(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	hung := p.give(wire.Work{Kind: fleet.VMStart, VM: newVM(mock.HangStart)})
+	if f := p.do(wire.Work{Kind: fleet.VMStart, VM: newVM("other")}); f.Outcome != wire.Done {
+		t.Errorf("the other VM ended %+v", f)
+	}
+	f := p.result(hung)
+	if f.Outcome != wire.Failed || f.Error != "The hypervisor did not answer in time." {
+		t.Errorf("the hung start ended %+v", f)
+	}
+}
+
+func TestHungHypervisorIsReported(t *testing.T) {
+	t.Parallel()
+	p, host := atWork(t)
+	vm := newVM("web")
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	slow := newVM(mock.NoShutdown)
+	p.do(wire.Work{Kind: fleet.VMStart, VM: slow})
+	p.stateSince(0, "the report of both", func(s wire.State) bool { return len(s.VMs) == 2 })
+	thaw := host.Freeze()
+	defer thaw()
+	s := p.nextState("the report without a hypervisor", func(s wire.State) bool { return !s.Host.Connected })
+	if r, ok := vmIn(s, vm.ID); !ok || r.Status.Power != fleet.Running || !strings.Contains(s.Host.Error, "did not answer") {
+		t.Errorf("the state is %+v", s)
+	}
+	job := p.give(wire.Work{Kind: fleet.VMStop, VM: slow, Epoch: 5})
+	p.wait("renewed leases", func() bool {
+		n := 0
+		for _, r := range p.reports {
+			if len(r.Leases) == 1 && r.Leases[0] == (wire.Lease{ID: job, Epoch: 5}) {
+				n++
+			}
+		}
+		return n >= 3
+	})
+	thaw()
+	if f := p.result(job); f.Outcome != wire.Done {
+		t.Errorf("the job ended %+v", f)
+	}
+	p.nextState("the return", func(s wire.State) bool { return s.Host.Connected })
+}
+
+func TestShutdownWaitsForTheGuest(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	vm := newVM(mock.NoShutdown)
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: vm, Epoch: 2})
+	if f.Outcome != wire.Failed || !strings.HasPrefix(f.Error, "The guest did not power off within") || f.VM.Power != fleet.Running {
+		t.Errorf("the shutdown ended %+v", f)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !strings.Contains(strings.Join(p.notes, "\n"), "Waiting for the guest") {
+		t.Errorf("progress notes are %q", p.notes)
+	}
+}
+
+func TestRefusedAgentStaysPassive(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	p.refuse["hello"] = 409
+	p.running(p.join(), host, host)
+	job := p.give(wire.Work{Kind: fleet.VMApply, VM: newVM("web")})
+	p.wait("three hellos", func() bool { return len(p.serials) >= 3 })
+	p.mu.Lock()
+	if len(p.claimed)+len(p.reports)+len(p.finishes) != 0 {
+		t.Error("a refused agent claimed or reported")
+	}
+	p.mu.Unlock()
+	p.set(func() { delete(p.refuse, "hello") })
+	p.result(job)
+	// The session is taken over: hello again, then on.
+	p.set(func() { p.refuse["report"] = 409 })
+	p.wait("the second hello", func() bool { return p.session >= 2 })
+	p.set(func() { delete(p.refuse, "report") })
+	if f := p.do(wire.Work{Kind: fleet.VMApply, VM: newVM("db")}); f.Seq <= 2000 {
+		t.Errorf("in the new session, seq is %d", f.Seq)
+	}
+}
+
+func TestResultSurvivesAPortalOutage(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	p.set(func() { p.refuse["jobs"], p.refuse["report"] = 503, 503 })
+	job := p.give(wire.Work{Kind: fleet.VMStart, VM: newVM("web")})
+	p.wait("the claim", func() bool { return len(p.claimed) == 1 })
+	calls := 0
+	p.mu.Lock()
+	calls = len(p.serials)
+	p.mu.Unlock()
+	p.wait("some attempts", func() bool { return len(p.serials) > calls+5 })
+	p.set(func() { clear(p.refuse) })
+	if f := p.result(job); f.Outcome != wire.Done || f.VM.Power != fleet.Running {
+		t.Errorf("the job ended %+v", f)
+	}
+}
+
+func TestCertificateIsRenewedWithoutARestart(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	p.life = 3 * time.Second
+	p.running(p.join(), host, host)
+	p.wait("calls with a second certificate", func() bool {
+		n := map[string]int{}
+		for _, s := range p.serials {
+			n[s]++
+		}
+		return len(n) >= 2 && n[p.serials[len(p.serials)-1]] > 1
+	})
+	if f := p.do(wire.Work{Kind: fleet.VMApply, VM: newVM("web")}); f.Outcome != wire.Done {
+		t.Errorf("the job ended %+v", f)
+	}
+}

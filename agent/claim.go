@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"quantix/internal/wire"
+)
+
+// Bounds of claimed work. The backlog is wide, so that a console never waits behind slow jobs: those wait here for
+// a slot, with their leases renewed, while the claim stays parked.
+const (
+	maxBacklog = 256
+	maxClaim   = 32
+)
+
+// claimLoop keeps one claim parked at the portal and starts what it brings. inWork is the life of jobs.
+func (a *Agent) claimLoop(ctx, inWork context.Context) error {
+	wait := newBackoff(a.times.retry, a.times.retryMost)
+	for ctx.Err() == nil {
+		room := maxBacklog - a.board.len()
+		if room <= 0 {
+			select {
+			case <-ctx.Done():
+			case <-a.board.room:
+			}
+			continue
+		}
+		began := time.Now()
+		got, err := a.client.Claim(ctx, wire.ClaimRequest{Max: min(room, maxClaim)})
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return nil
+		case sessionOver(err):
+			return err
+		case err != nil:
+			a.metrics.failures.WithLabelValues("claim").Inc()
+			a.log.Warn("Work could not be claimed; trying again.", "error", err)
+			if !pause(ctx, wait.NextBackOff()) {
+				return nil
+			}
+			continue
+		}
+		if len(got.Jobs) == 0 && time.Since(began) < time.Second {
+			// A portal that stops answers its parked claims at once: do not storm the next one.
+			if !pause(ctx, wait.NextBackOff()) {
+				return nil
+			}
+			continue
+		}
+		wait.Reset()
+		for _, w := range got.Jobs {
+			a.start(inWork, w)
+		}
+	}
+	return nil
+}
+
+// start puts claimed work on the board and does it.
+func (a *Agent) start(inWork context.Context, w wire.Work) {
+	j, stale := a.board.take(inWork, w)
+	if stale {
+		a.log.Warn("Work with an outdated epoch was refused.", "job", w.ID, "subject", w.Subject, "epoch", w.Epoch)
+	}
+	if j == nil {
+		return
+	}
+	j.told.send = func(p wire.Progress) { a.progress(j, p) }
+	a.work.Go(func() { a.perform(j) })
+}
+
+// perform waits for the subject and for a slot, acts, and hands in the result.
+func (a *Agent) perform(j *job) {
+	defer a.board.drop(j)
+	out := a.inTurn(j)
+	close(j.done)
+	if out != nil {
+		a.deliver(j, *out)
+	}
+}
+
+// inTurn acts once the job before has ended and a slot is free; nil: there is nothing to tell.
+func (a *Agent) inTurn(j *job) *wire.Finish {
+	if j.before != nil {
+		<-j.before.done
+		j.before = nil
+	}
+	if slow(j.Kind) {
+		if !a.slots.TryAcquire(1) {
+			j.told.tell(0, "Waiting for other jobs of this host")
+			if a.slots.Acquire(j.ctx, 1) != nil {
+				return nil
+			}
+		}
+		defer a.slots.Release(1)
+	}
+	if a.life.Err() != nil {
+		return nil
+	}
+	defer j.told.stop()
+	began := time.Now()
+	out := a.act(j)
+	if out != nil {
+		a.metrics.job(j.Kind, out.Outcome, time.Since(began))
+	}
+	return out
+}

@@ -1,0 +1,17 @@
+package agent
+
+import "time"
+
+// NewBrisk makes an agent whose periods and deadlines are short enough to watch.
+func NewBrisk(o Options) (*Agent, error) {
+	return newAgent(o, timing{
+		report: 100 * time.Millisecond, snapshot: 250 * time.Millisecond, spacing: 5 * time.Millisecond, lease: 80 * time.Millisecond,
+		inventory: time.Minute, inventoryRead: time.Second,
+		passive: 50 * time.Millisecond,
+		retry:   10 * time.Millisecond, retryMost: 100 * time.Millisecond,
+		grace: 2 * time.Second,
+		stall: time.Second, start: 400 * time.Millisecond,
+		askAgain: 100 * time.Millisecond, shutdown: 500 * time.Millisecond, poll: 20 * time.Millisecond,
+		call: time.Second,
+	})
+}

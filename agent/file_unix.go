@@ -1,0 +1,20 @@
+//go:build unix
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// flock takes the file's lock, which ends with the process.
+func flock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
+
+// fileIdentity names the file's place on this machine: its device and inode.
+func fileIdentity(info os.FileInfo) string {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+	}
+	return info.Name()
+}

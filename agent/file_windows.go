@@ -1,0 +1,18 @@
+package agent
+
+import (
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// flock takes the file's lock, which ends with the process.
+func flock(f *os.File) error {
+	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
+	return windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))
+}
+
+// fileIdentity names the file: Windows has no inode in os.FileInfo, so its birth stands in.
+func fileIdentity(info os.FileInfo) string {
+	return info.Name() + info.ModTime().UTC().String()
+}

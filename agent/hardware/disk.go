@@ -1,0 +1,63 @@
+package hardware
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/jaypipes/ghw"
+
+	"quantix/internal/fleet"
+)
+
+// disks lists block devices that hold data: no loop, RAM or optical devices, and none of device-mapper or empty readers.
+func (t tree) disks() (out []fleet.HostDisk) {
+	info, err := ghw.Block(ghw.WithChroot(string(t)), ghw.WithDisableWarnings(), ghw.WithDisableTools())
+	if err != nil {
+		return nil
+	}
+	for _, d := range info.Disks {
+		if d.SizeBytes == 0 || noise(d.Name) {
+			continue
+		}
+		out = append(out, fleet.HostDisk{
+			Name: d.Name, Kind: diskKind(d),
+			Model:     cmp.Or(known(d.Model), t.text("sys/block", d.Name, "device/model")), // ghw asks udev, which may be absent
+			Serial:    cmp.Or(known(d.SerialNumber), t.text("sys/block", d.Name, "device/serial")),
+			SizeBytes: int64(d.SizeBytes), Removable: d.IsRemovable,
+		})
+	}
+	slices.SortFunc(out, func(a, b fleet.HostDisk) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func noise(name string) bool {
+	for _, p := range []string{"loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "drbd", "rbd"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func diskKind(d *ghw.Disk) string {
+	switch {
+	case d.StorageController == ghw.StorageControllerNVMe || strings.HasPrefix(d.Name, "nvme"):
+		return "nvme"
+	case d.StorageController == ghw.StorageControllerVirtIO || strings.HasPrefix(d.Name, "vd") || strings.HasPrefix(d.Name, "xvd"):
+		return "virtual"
+	case d.DriveType == ghw.DriveTypeSSD:
+		return "ssd"
+	case d.DriveType == ghw.DriveTypeHDD:
+		return "hdd"
+	}
+	return "unknown"
+}
+
+// known drops ghw's word for what it could not find out.
+func known(s string) string {
+	if s == "unknown" {
+		return ""
+	}
+	return strings.TrimSpace(s)
+}

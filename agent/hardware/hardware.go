@@ -1,0 +1,92 @@
+// Package hardware discovers what a host is made of: processors, memory, disks, network cards, GPUs.
+package hardware
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/jaypipes/ghw"
+	"github.com/shirou/gopsutil/v4/common"
+	"github.com/shirou/gopsutil/v4/cpu"
+	"github.com/shirou/gopsutil/v4/host"
+	"github.com/shirou/gopsutil/v4/mem"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Read discovers this machine's hardware. What the platform does not tell stays empty.
+func Read(ctx context.Context) (fleet.Inventory, error) { return readAt(ctx, "/") }
+
+// readAt reads the machine whose /sys, /proc and /etc lie below root.
+func readAt(ctx context.Context, root string) (fleet.Inventory, error) {
+	here := tree(root)
+	if root != "/" {
+		ctx = context.WithValue(ctx, common.EnvKey, common.EnvMap{
+			common.HostProcEnvKey: here.path("proc"), common.HostSysEnvKey: here.path("sys"), common.HostEtcEnvKey: here.path("etc"),
+			common.HostRootEnvKey: root, common.HostRunEnvKey: here.path("run"), common.HostVarEnvKey: here.path("var"),
+		})
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return fleet.Inventory{}, fmt.Errorf("read the host's name: %w", err)
+	}
+	out := fleet.Inventory{
+		Hostname: name, OS: here.osName(ctx), Machine: here.machine(),
+		HugePages: here.hugePages(), NUMA: here.numa(), NICs: here.nics(), Disks: here.disks(), GPUs: here.gpus(),
+	}
+	// These differ by platform; one that is not told is no reason to know nothing.
+	out.Arch, _ = host.KernelArch()
+	out.Kernel, _ = host.KernelVersionWithContext(ctx)
+	out.HostUUID, out.BootID = here.text("sys/class/dmi/id/product_uuid"), here.text("proc/sys/kernel/random/boot_id")
+	if out.HostUUID == "" {
+		out.HostUUID, _ = host.HostIDWithContext(ctx)
+	}
+	out.HostUUID = strings.ToLower(out.HostUUID)
+	if at, err := host.BootTimeWithContext(ctx); err == nil && at > 0 {
+		booted := time.Unix(int64(at), 0).UTC()
+		out.BootedAt = &booted
+		out.BootID = cmp.Or(out.BootID, booted.Format(time.RFC3339))
+	}
+	if m, err := mem.VirtualMemoryWithContext(ctx); err == nil {
+		out.MemoryBytes = int64(m.Total)
+	}
+	out.CPU = processors(ctx, here)
+	return out, ctx.Err()
+}
+
+// processors counts by the topology where the platform has one, else as the scheduler sees them.
+func processors(ctx context.Context, here tree) fleet.CPU {
+	out := fleet.CPU{Sockets: 1, Threads: runtime.NumCPU(), Cores: runtime.NumCPU()}
+	if all, err := cpu.InfoWithContext(ctx); err == nil && len(all) > 0 {
+		out.Model, out.Vendor, out.Features = all[0].ModelName, all[0].VendorID, all[0].Flags
+	}
+	info, err := ghw.CPU(ghw.WithChroot(string(here)), ghw.WithDisableTopology(), ghw.WithDisableWarnings(), ghw.WithDisableTools())
+	if err != nil || info.TotalHardwareThreads == 0 {
+		return out
+	}
+	out.Threads, out.Cores, out.Sockets = int(info.TotalHardwareThreads), int(info.TotalCores), max(1, len(info.Processors))
+	return out
+}
+
+// Load is the machine's load now: CPU use since the last call.
+func Load(ctx context.Context) (wire.HostMeter, error) {
+	busy, err := cpu.PercentWithContext(ctx, 0, false)
+	if err != nil {
+		return wire.HostMeter{}, err
+	}
+	if len(busy) == 0 {
+		return wire.HostMeter{}, errors.New("the platform does not tell its CPU use")
+	}
+	m, err := mem.VirtualMemoryWithContext(ctx)
+	if err != nil {
+		return wire.HostMeter{}, err
+	}
+	return wire.HostMeter{CPUPercent: busy[0], MemoryUsed: int64(m.Total - m.Available), MemoryTotal: int64(m.Total)}, nil
+}

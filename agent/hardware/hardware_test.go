@@ -1,0 +1,200 @@
+package hardware
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// recorded is a server with what this machine may lack, as its kernel shows it: two NUMA nodes, NVMe and spinning disks,
+// an SR-IOV card with a function, a bridge with a guest's tap, an NVIDIA GPU that is passed through. "->" is a link.
+const recorded = `
+etc/os-release: NAME="Debian GNU/Linux"
+VERSION_ID="12"
+ID=debian
+proc/sys/kernel/random/boot_id: 11111111-2222-3333-4444-555555555555
+proc/sys/kernel/osrelease: 6.1.0-26-amd64
+proc/stat: btime 1700000000
+proc/uptime: 100.00 100.00
+proc/meminfo: MemTotal:       33554432 kB
+MemAvailable:   30000000 kB
+proc/cpuinfo: processor	: 0
+vendor_id	: GenuineIntel
+model name	: Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz
+physical id	: 0
+core id	: 0
+cpu cores	: 1
+flags	: fpu vmx avx2
+.
+processor	: 1
+vendor_id	: GenuineIntel
+model name	: Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz
+physical id	: 1
+core id	: 0
+cpu cores	: 1
+flags	: fpu vmx avx2
+.
+sys/devices/system/cpu/cpu0/topology/core_id: 0
+sys/devices/system/cpu/cpu0/topology/physical_package_id: 0
+sys/devices/system/cpu/cpu1/topology/core_id: 0
+sys/devices/system/cpu/cpu1/topology/physical_package_id: 1
+sys/devices/system/node/node0/cpulist: 0
+sys/devices/system/node/node0/meminfo: Node 0 MemTotal:       16777216 kB
+sys/devices/system/node/node1/cpulist: 1
+sys/devices/system/node/node1/meminfo: Node 1 MemTotal:       16777216 kB
+sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages: 512
+sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages: 500
+sys/class/dmi/id/sys_vendor: Dell Inc.
+sys/class/dmi/id/product_name: PowerEdge R650
+sys/class/dmi/id/product_uuid: 4C4C4544-0044-4810-8031-B4C04F4D3732
+sys/class/net/eno1/address: 3c:fd:fe:00:00:01
+sys/class/net/eno1/type: 1
+sys/class/net/eno1/operstate: up
+sys/class/net/eno1/mtu: 9000
+sys/class/net/eno1/speed: 25000
+sys/class/net/eno1/device/sriov_numvfs: 1
+sys/class/net/eno1/device/sriov_totalvfs: 64
+sys/class/net/eno1/device/driver -> ../../bus/pci/drivers/ice
+sys/class/net/eno1v0/address: 3c:fd:fe:00:00:02
+sys/class/net/eno1v0/type: 1
+sys/class/net/eno1v0/device/physfn/vendor: 0x8086
+sys/class/net/br0/address: 3c:fd:fe:00:00:01
+sys/class/net/br0/type: 1
+sys/class/net/br0/operstate: up
+sys/class/net/br0/bridge/bridge_id: 8000
+sys/class/net/vnet0/address: fe:54:00:00:00:01
+sys/class/net/vnet0/type: 1
+sys/class/net/vnet0/tun_flags: 0x1002
+sys/class/net/lo/address: 00:00:00:00:00:00
+sys/class/net/lo/type: 772
+sys/block/nvme0n1/size: 7501476528
+sys/block/nvme0n1/queue/rotational: 0
+sys/block/nvme0n1/queue/physical_block_size: 512
+sys/block/nvme0n1/removable: 0
+sys/block/nvme0n1/device/model: SAMSUNG MZQL23T8
+sys/block/sda/size: 3907029168
+sys/block/sda/queue/rotational: 1
+sys/block/sda/queue/physical_block_size: 512
+sys/block/sda/removable: 0
+sys/block/loop0/size: 1024
+sys/block/loop0/queue/rotational: 0
+sys/bus/pci/devices/0000:41:00.0/class: 0x030200
+sys/bus/pci/devices/0000:41:00.0/vendor: 0x10de
+sys/bus/pci/devices/0000:41:00.0/device: 0x26b9
+sys/bus/pci/devices/0000:41:00.0/sriov_totalvfs: 32
+sys/bus/pci/devices/0000:41:00.0/driver -> ../../drivers/vfio-pci
+sys/bus/pci/devices/0000:41:00.0/mdev_supported_types/nvidia-1147/available_instances: 1
+sys/bus/pci/devices/0000:00:1f.0/class: 0x060100
+sys/bus/pci/devices/0000:00:1f.0/vendor: 0x8086
+`
+
+// unpack writes a recorded tree.
+func unpack(t *testing.T, text string) string {
+	t.Helper()
+	root := t.TempDir()
+	var file string
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		name, content, isFile := strings.Cut(line, ": ")
+		link, to, isLink := strings.Cut(strings.TrimSpace(line), " -> ")
+		switch {
+		case isLink:
+			write(t, filepath.Join(root, filepath.Dir(link), "x"), "")
+			if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+				t.Fatal(err)
+			}
+		case isFile && (strings.HasPrefix(name, "sys/") || strings.HasPrefix(name, "proc/") || strings.HasPrefix(name, "etc/")):
+			file = filepath.Join(root, name)
+			write(t, file, content)
+		default:
+			if strings.TrimSpace(line) == "." {
+				line = "\n"
+			}
+			write(t, file, line)
+		}
+	}
+	return root
+}
+
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(content); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRecordedServer(t *testing.T) {
+	t.Parallel()
+	inv, err := readAt(t.Context(), unpack(t, recorded))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, got, want any) {
+		t.Helper()
+		a, _ := json.Marshal(got)
+		b, _ := json.Marshal(want)
+		if string(a) != string(b) {
+			t.Errorf("%s:\n got %s\nwant %s", what, a, b)
+		}
+	}
+	want("OS", inv.OS, "Debian GNU/Linux 12")
+	want("boot id", inv.BootID, "11111111-2222-3333-4444-555555555555")
+	want("UUID", inv.HostUUID, "4c4c4544-0044-4810-8031-b4c04f4d3732")
+	want("machine", inv.Machine, "Dell Inc. PowerEdge R650")
+	want("memory", inv.MemoryBytes, int64(32<<30))
+	want("CPU", inv.CPU, fleet.CPU{
+		Model: "Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz", Vendor: "GenuineIntel", Sockets: 2, Cores: 2, Threads: 2, Features: []string{"fpu", "vmx", "avx2"},
+	})
+	want("huge pages", inv.HugePages, []fleet.HugePages{{SizeKiB: 2048, Total: 512, Free: 500}})
+	want("NUMA", inv.NUMA, []fleet.NUMANode{{ID: 0, MemoryBytes: 16 << 30, Threads: []int{0}}, {ID: 1, MemoryBytes: 16 << 30, Threads: []int{1}}})
+	want("NICs", inv.NICs, []fleet.HostNIC{
+		{Name: "br0", MAC: "3c:fd:fe:00:00:01", Kind: "bridge", Up: true},
+		{Name: "eno1", MAC: "3c:fd:fe:00:00:01", Driver: "ice", Kind: "physical", SpeedMbps: 25000, Up: true, MTU: 9000, VFs: 1, VFsTotal: 64},
+	})
+	want("disks", inv.Disks, []fleet.HostDisk{
+		{Name: "nvme0n1", Kind: "nvme", Model: "SAMSUNG MZQL23T8", SizeBytes: 7501476528 * 512},
+		{Name: "sda", Kind: "hdd", SizeBytes: 3907029168 * 512},
+	})
+	want("GPUs", inv.GPUs, []fleet.GPU{{
+		Address: "0000:41:00.0", Vendor: "NVIDIA", Product: "PCI device 26b9", Driver: "vfio-pci", VFsTotal: 32, MdevTypes: []string{"nvidia-1147"},
+	}})
+}
+
+func TestThisMachine(t *testing.T) {
+	t.Parallel()
+	inv, err := Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inv.Hostname == "" || inv.Kernel == "" || inv.CPU.Threads < 1 || inv.CPU.Sockets < 1 || inv.MemoryBytes < 1<<20 || inv.BootID == "" {
+		t.Errorf("the inventory is %+v", inv)
+	}
+	if again, _ := Read(t.Context()); again.BootID != inv.BootID || again.HostUUID != inv.HostUUID {
+		t.Error("a second reading is of another machine")
+	}
+	if load, err := Load(t.Context()); err != nil || load.MemoryTotal == 0 {
+		t.Errorf("the load is %+v, %v", load, err)
+	}
+}
+
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	if got := ranges("0-2,8,10-11"); !slices.Equal(got, []int{0, 1, 2, 8, 10, 11}) {
+		t.Errorf("got %v", got)
+	}
+	if got := ranges(""); len(got) != 0 {
+		t.Errorf("an empty list is %v", got)
+	}
+}

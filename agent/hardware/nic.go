@@ -1,0 +1,99 @@
+package hardware
+
+import (
+	"net"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// nics lists the network devices but for those that belong to guests and containers.
+func (t tree) nics() (out []fleet.HostNIC) {
+	const dir = "sys/class/net"
+	for _, name := range t.list(dir) {
+		kind := t.nicKind(name)
+		if kind == "" {
+			continue
+		}
+		nic := fleet.HostNIC{
+			Name: name, Kind: kind, MAC: t.text(dir, name, "address"), Driver: t.link(dir, name, "device/driver"),
+			Up: t.text(dir, name, "operstate") == "up", MTU: int(t.number(dir, name, "mtu")), Addresses: t.addresses(name),
+			SpeedMbps: max(0, int(t.number(dir, name, "speed"))),
+			VFs:       int(t.number(dir, name, "device/sriov_numvfs")), VFsTotal: int(t.number(dir, name, "device/sriov_totalvfs")),
+		}
+		if kind != "physical" {
+			nic.SpeedMbps = 0 // bridges claim speeds that nothing has
+		}
+		out = append(out, nic)
+	}
+	if !t.exists(dir) {
+		return platformNICs()
+	}
+	return out
+}
+
+// nicKind is empty for loopback, virtual Ethernet pairs, taps and SR-IOV functions.
+func (t tree) nicKind(name string) string {
+	const dir = "sys/class/net"
+	has := func(f string) bool { return t.exists(dir, name, f) }
+	switch {
+	case !has("address"), t.text(dir, name, "type") != "1", has("device/physfn"):
+		return ""
+	case has("device"):
+		return "physical"
+	case has("bridge"):
+		return "bridge"
+	case has("bonding"):
+		return "bond"
+	case strings.Contains(t.text(dir, name, "uevent"), "DEVTYPE=vlan"):
+		return "vlan"
+	case has("tun_flags"), t.number(dir, name, "iflink") != t.number(dir, name, "ifindex"):
+		return "" // a tap, or one end of a pair
+	case strings.HasPrefix(name, "veth"), strings.HasPrefix(name, "vnet"), strings.HasPrefix(name, "tap"):
+		return ""
+	}
+	return "virtual"
+}
+
+// addresses are those of the running system; a tree elsewhere has none.
+func (t tree) addresses(name string) []string {
+	if t != "/" {
+		return nil
+	}
+	dev, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil
+	}
+	return addressesOf(*dev)
+}
+
+func addressesOf(dev net.Interface) (out []string) {
+	addrs, err := dev.Addrs()
+	if err != nil {
+		return nil
+	}
+	for _, a := range addrs {
+		if ip, ok := a.(*net.IPNet); ok && !ip.IP.IsLinkLocalUnicast() {
+			out = append(out, ip.String())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// platformNICs is what can be known without sysfs.
+func platformNICs() (out []fleet.HostNIC) {
+	devs, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	for _, d := range devs {
+		if d.Flags&net.FlagLoopback == 0 && len(d.HardwareAddr) == 6 {
+			out = append(out, fleet.HostNIC{
+				Name: d.Name, Kind: "physical", MAC: d.HardwareAddr.String(), Up: d.Flags&net.FlagRunning != 0, MTU: d.MTU, Addresses: addressesOf(d),
+			})
+		}
+	}
+	return out
+}

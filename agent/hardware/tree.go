@@ -1,0 +1,142 @@
+package hardware
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/shirou/gopsutil/v4/host"
+
+	"quantix/internal/fleet"
+)
+
+// tree is the root below which /sys, /proc and /etc lie.
+type tree string
+
+func (t tree) path(rel ...string) string {
+	return filepath.Join(append([]string{string(t)}, rel...)...)
+}
+
+// text is a file's content in one line; empty where there is none.
+func (t tree) text(rel ...string) string {
+	data, err := os.ReadFile(t.path(rel...))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func (t tree) number(rel ...string) int64 {
+	n, _ := strconv.ParseInt(t.text(rel...), 10, 64)
+	return n
+}
+
+func (t tree) exists(rel ...string) bool {
+	_, err := os.Stat(t.path(rel...))
+	return err == nil
+}
+
+// list is a folder's entries in order; none where there is no such folder.
+func (t tree) list(rel ...string) []string {
+	entries, err := os.ReadDir(t.path(rel...))
+	if err != nil {
+		return nil
+	}
+	out := make([]string, len(entries))
+	for i, e := range entries {
+		out[i] = e.Name()
+	}
+	return out
+}
+
+// link is the last element of what a symbolic link names: a driver, a device.
+func (t tree) link(rel ...string) string {
+	to, err := os.Readlink(t.path(rel...))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(to)
+}
+
+// osName is the operating system as it calls itself: "Debian GNU/Linux 12".
+func (t tree) osName(ctx context.Context) string {
+	field := map[string]string{}
+	for line := range strings.Lines(t.text("etc/os-release")) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			field[k] = strings.Trim(v, `"`)
+		}
+	}
+	if field["NAME"] != "" {
+		return strings.TrimSpace(field["NAME"] + " " + field["VERSION_ID"])
+	}
+	platform, _, version, _ := host.PlatformInformationWithContext(ctx)
+	return strings.TrimSpace(platform + " " + version)
+}
+
+// machine is vendor and product, without the words of boards that nobody filled in.
+func (t tree) machine() string {
+	var out []string
+	for _, f := range []string{"sys_vendor", "product_name"} {
+		v := t.text("sys/class/dmi/id", f)
+		if v != "" && !strings.Contains(v, "To Be Filled") && !strings.Contains(v, "Default string") {
+			out = append(out, v)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func (t tree) hugePages() (out []fleet.HugePages) {
+	const dir = "sys/kernel/mm/hugepages"
+	for _, name := range t.list(dir) {
+		size, ok := strings.CutPrefix(name, "hugepages-")
+		kib, err := strconv.ParseInt(strings.TrimSuffix(size, "kB"), 10, 64)
+		if ok && err == nil {
+			out = append(out, fleet.HugePages{SizeKiB: kib, Total: t.number(dir, name, "nr_hugepages"), Free: t.number(dir, name, "free_hugepages")})
+		}
+	}
+	return out
+}
+
+func (t tree) numa() (out []fleet.NUMANode) {
+	const dir = "sys/devices/system/node"
+	for _, name := range t.list(dir) {
+		id, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
+		if !strings.HasPrefix(name, "node") || err != nil {
+			continue
+		}
+		node := fleet.NUMANode{ID: id, Threads: ranges(t.text(dir, name, "cpulist"))}
+		for line := range strings.Lines(t.text(dir, name, "meminfo")) {
+			f := strings.Fields(line) // Node 0 MemTotal: 16384 kB
+			if len(f) >= 4 && f[2] == "MemTotal:" {
+				kib, _ := strconv.ParseInt(f[3], 10, 64)
+				node.MemoryBytes = kib << 10
+			}
+		}
+		out = append(out, node)
+	}
+	return out
+}
+
+// ranges reads the kernel's list form: "0-3,8".
+func ranges(s string) []int {
+	out := []int{}
+	for part := range strings.SplitSeq(s, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		a, err := strconv.Atoi(from)
+		if err != nil {
+			continue
+		}
+		b := a
+		if isRange {
+			if b, err = strconv.Atoi(to); err != nil {
+				continue
+			}
+		}
+		for n := a; n <= b && n < 1<<16; n++ {
+			out = append(out, n)
+		}
+	}
+	return out
+}

@@ -1,0 +1,220 @@
+package agent
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Files of an agent's data directory.
+const (
+	keyFile      = "host.key"
+	identityFile = "identity.json"
+	lockFile     = "agent.lock"
+	memoryFile   = "memory.json"
+	journalFile  = "journal.jsonl"
+)
+
+// ErrNotJoined is returned by OpenIdentity for a data directory without an identity.
+var ErrNotJoined = errors.New("this host has not joined a portal yet: paste the command from Hosts, Add host")
+
+// Identity is who this host is: its key, its certificate and the portal's authority. It holds the data directory's lock.
+type Identity struct {
+	dir  string
+	lock *os.File
+	key  *ecdsa.PrivateKey
+
+	mu    sync.Mutex
+	saved savedIdentity
+	cert  tls.Certificate
+	ca    *x509.CertPool
+}
+
+// savedIdentity is identity.json: all that belongs together in one file, so that it is replaced at once.
+type savedIdentity struct {
+	Portal string       `json:"portal"`
+	HostID fleet.HostID `json:"hostId"`
+	wire.Certificate
+}
+
+// OpenIdentity locks the data directory and reads the identity in it. A second agent in the same directory is refused.
+func OpenIdentity(dir string) (*Identity, error) {
+	id, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := id.read(); err != nil {
+		id.Close()
+		return nil, err
+	}
+	return id, nil
+}
+
+func lockDir(dir string) (*Identity, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	if err := flock(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("another agent works in %s: stop it first, or give this one its own --data-dir", dir)
+	}
+	return &Identity{dir: dir, lock: f}, nil
+}
+
+func (id *Identity) read() error {
+	data, err := os.ReadFile(filepath.Join(id.dir, identityFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrNotJoined
+	}
+	if err != nil {
+		return err
+	}
+	var saved savedIdentity
+	if err := json.Unmarshal(data, &saved); err != nil {
+		return fmt.Errorf("read %s: %w", identityFile, err)
+	}
+	if err := id.readKey(); err != nil {
+		return err
+	}
+	return id.use(saved)
+}
+
+func (id *Identity) readKey() error {
+	data, err := os.ReadFile(filepath.Join(id.dir, keyFile))
+	if err != nil {
+		return err
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return fmt.Errorf("%s holds no key: join the host again with an empty data directory", keyFile)
+	}
+	id.key, err = x509.ParseECPrivateKey(block.Bytes)
+	return err
+}
+
+// makeKey reads the key, or makes one where there is none. It never leaves the host.
+func (id *Identity) makeKey() error {
+	err := id.readKey()
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if id.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return err
+	}
+	der, err := x509.MarshalECPrivateKey(id.key)
+	if err != nil {
+		return err
+	}
+	return writeAtomic(filepath.Join(id.dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+}
+
+// csr asks for a certificate for the key, PEM. The portal decides on all that the certificate says.
+func (id *Identity) csr(name string) (string, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, id.key)
+	if err != nil {
+		return "", fmt.Errorf("make a certificate request: %w", err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), nil
+}
+
+// replace writes a new certificate to disk, then uses it.
+func (id *Identity) replace(saved savedIdentity) error {
+	probe := &Identity{key: id.key}
+	if err := probe.use(saved); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(saved, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeAtomic(filepath.Join(id.dir, identityFile), data); err != nil {
+		return fmt.Errorf("save the certificate: %w", err)
+	}
+	return id.use(saved)
+}
+
+func (id *Identity) use(saved savedIdentity) error {
+	key, err := x509.MarshalECPrivateKey(id.key)
+	if err != nil {
+		return err
+	}
+	cert, err := tls.X509KeyPair([]byte(saved.Cert), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key}))
+	if err != nil {
+		return fmt.Errorf("the host's certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(saved.CA)) {
+		return errors.New("the authority's certificate cannot be read")
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.saved, id.cert, id.ca = saved, cert, pool
+	return nil
+}
+
+// HostID is the host's id in Quantix.
+func (id *Identity) HostID() fleet.HostID {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.saved.HostID
+}
+
+// Portal is the address that the host joined: "https://host:8444".
+func (id *Identity) Portal() string {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.saved.Portal
+}
+
+// Client makes a client that shows the newest certificate. portal overrides the address that the host joined.
+func (id *Identity) Client(portal string) (*wire.Client, error) {
+	if portal == "" {
+		portal = id.Portal()
+	}
+	return wire.NewClient(portal, func() wire.Credentials {
+		id.mu.Lock()
+		defer id.mu.Unlock()
+		return wire.Credentials{Certificate: id.cert, CA: id.ca}
+	})
+}
+
+// life is the time in which the certificate is valid.
+func (id *Identity) life() (from, until time.Time) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.cert.Leaf.NotBefore, id.cert.Leaf.NotAfter
+}
+
+// fingerprint tells this copy of the identity on this boot of this machine from any other.
+func (id *Identity) fingerprint(bootID string) (string, error) {
+	info, err := os.Stat(filepath.Join(id.dir, keyFile))
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(bootID + "\x00" + fileIdentity(info)))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Close gives the data directory back.
+func (id *Identity) Close() error { return id.lock.Close() }

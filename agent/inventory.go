@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// inventory keeps the newest reading of the hardware.
+type inventory struct {
+	read  func(context.Context) (fleet.Inventory, error)
+	again chan struct{} // has room for one
+	first chan struct{} // closed after the first reading
+
+	mu    sync.Mutex
+	known bool
+	value fleet.Inventory
+}
+
+func newInventory(read func(context.Context) (fleet.Inventory, error)) *inventory {
+	return &inventory{read: read, again: make(chan struct{}, 1), first: make(chan struct{})}
+}
+
+func (i *inventory) refresh() {
+	select {
+	case i.again <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns the inventory as soon as there is one.
+func (i *inventory) wait(ctx context.Context) (fleet.Inventory, error) {
+	select {
+	case <-i.first:
+		return i.get(), nil
+	case <-ctx.Done():
+		return fleet.Inventory{}, ctx.Err()
+	}
+}
+
+func (i *inventory) get() fleet.Inventory {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.value
+}
+
+// set keeps a reading and reports whether it is news.
+func (i *inventory) set(v fleet.Inventory) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.known && reflect.DeepEqual(i.value, v) {
+		return false
+	}
+	if !i.known {
+		i.known = true
+		close(i.first)
+	}
+	i.value = v
+	return true
+}
+
+// inventoryLoop reads the hardware at the start, each period and when asked.
+func (a *Agent) inventoryLoop(ctx context.Context) {
+	wait := newBackoff(a.times.retry, time.Minute)
+	for ctx.Err() == nil {
+		next := a.times.inventory
+		within, cancel := context.WithTimeout(ctx, a.times.inventoryRead)
+		v, err := a.inventory.read(within)
+		cancel()
+		if err != nil {
+			a.log.Warn("The hardware cannot be read; trying again.", "error", err)
+			next = wait.NextBackOff()
+		} else {
+			wait.Reset()
+			if a.inventory.set(v) {
+				a.reports.poke()
+			}
+		}
+		t := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		case <-a.inventory.again:
+		}
+		t.Stop()
+	}
+}

@@ -1,0 +1,265 @@
+package agent_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// held is a host on which resets wait for a sign, and pauses panic.
+type held struct {
+	*mock.Host
+	entered chan fleet.VMID
+	release chan struct{}
+}
+
+func (h *held) ResetVM(ctx context.Context, id fleet.VMID) error {
+	h.entered <- id
+	select {
+	case <-h.release:
+		return h.Host.ResetVM(ctx, id)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *held) PauseVM(context.Context, fleet.VMID) error { panic("the test pulls the rug") }
+
+func heldHost() *held {
+	return &held{mock.New(mock.Options{Name: "host-1"}), make(chan fleet.VMID, 8), make(chan struct{})}
+}
+
+func TestOutdatedEpochsAreRefused(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	vm := newVM("web")
+	p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 9})
+	stale := p.give(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 8})
+	p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 10})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.finishes {
+		if f.ID == stale {
+			t.Errorf("the outdated job was done: %+v", f)
+		}
+	}
+}
+
+func TestAJobGivenAgainWhileInWorkIsDoneOnceUnderItsNewEpoch(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), heldHost()
+	p.running(p.join(), host, host.Host)
+	vm := newVM("web")
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	job := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
+	<-host.entered
+	p.give(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 3})
+	p.wait("a lease of the new epoch", func() bool {
+		for _, r := range p.reports {
+			for _, l := range r.Leases {
+				if l == (wire.Lease{ID: job, Epoch: 3}) {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	close(host.release)
+	if f := p.result(job); f.Outcome != wire.Done || f.Epoch != 3 {
+		t.Errorf("the job ended %+v", f)
+	}
+	// Given once more after its end: answered from the journal.
+	p.idle()
+	p.set(func() { p.finishes = nil })
+	p.give(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 4})
+	if f := p.result(job); f.Outcome != wire.Done || f.Epoch != 4 || len(host.entered) != 0 {
+		t.Errorf("the repeated job ended %+v", f)
+	}
+}
+
+func TestJobsOfOneSubjectWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), heldHost()
+	p.running(p.join(), host, host.Host)
+	vm := newVM("web")
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	reset := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
+	<-host.entered
+	stop := p.give(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
+	p.do(wire.Work{Kind: fleet.VMApply, VM: newVM("other")}) // claimed after the stop, and done meanwhile
+	close(host.release)
+	first, second := p.result(reset), p.result(stop)
+	if first.VM.Power != fleet.Running || second.VM.Power != fleet.Stopped || first.Seq >= second.Seq {
+		t.Errorf("the reset ended %+v, the stop %+v", first, second)
+	}
+}
+
+func TestLostJobsAreDropped(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	vm := newVM(mock.NoShutdown)
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	job := p.give(wire.Work{Kind: fleet.VMShutdown, VM: vm, Epoch: 2})
+	p.wait("the wait for the guest", func() bool { return len(p.notes) > 0 })
+	p.set(func() { p.lost = []fleet.JobID{job} })
+	// The next job of the subject gets its turn at once, and of the lost one nothing is heard.
+	p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.finishes {
+		if f.ID == job {
+			t.Errorf("the lost job was finished: %+v", f)
+		}
+	}
+}
+
+func TestAForceOffNeedNotWaitForAShutdown(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	vm := newVM(mock.NoShutdown)
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	p.give(wire.Work{Kind: fleet.VMShutdown, VM: vm, Epoch: 2})
+	p.wait("the wait for the guest", func() bool { return len(p.notes) > 0 })
+	if stop := p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}); stop.VM.Power != fleet.Stopped {
+		t.Errorf("the stop ended %+v", stop)
+	}
+}
+
+func TestConsolesNeitherWaitNorRaiseEpochs(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), heldHost()
+	p.running(p.join(), host, host.Host)
+	vm := newVM("web")
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 1})
+	reset := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 2})
+	<-host.entered
+	p.do(wire.Work{Kind: fleet.ConsoleOpen, VM: vm, Epoch: 9, Args: fleet.JobArgs{Console: "c-1"}}) // while the reset is in work
+	close(host.release)
+	p.result(reset)
+	p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}) // lower than the console's
+}
+
+func TestPanicBecomesAFailureWithAReference(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), heldHost()
+	p.running(p.join(), host, host.Host)
+	vm := newVM("web")
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	f := p.do(wire.Work{Kind: fleet.VMPause, VM: vm, Epoch: 2})
+	if f.Outcome != wire.Failed || !strings.Contains(f.Error, "reference") || strings.Contains(f.Error, "rug") {
+		t.Errorf("the job ended %+v", f)
+	}
+	if f := p.do(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3}); f.Outcome != wire.Done {
+		t.Errorf("the next job ended %+v", f)
+	}
+}
+
+func TestWorkOfAnUnknownKindIsRefused(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	if f := p.do(wire.Work{Kind: "vm.teleport", VM: newVM("web")}); f.Outcome != wire.Failed || !strings.Contains(f.Error, "upgrade") {
+		t.Errorf("the job ended %+v", f)
+	}
+}
+
+// An agent process is killed while it presses the reset button: its successor says that nobody knows, and presses no more.
+func TestKilledMidSingleShot(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	dir := p.join()
+	vm := newVM("web")
+	child := startChild(t, dir)
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	job := p.give(wire.Work{Kind: fleet.VMReset, VM: vm, Epoch: 5})
+	child.says(t, "reset "+string(vm.ID))
+	child.kill(t)
+
+	child = startChild(t, dir)
+	if f := p.result(job); f.Outcome != wire.Unknown || f.Epoch != 5 || f.Error == "" {
+		t.Errorf("after the kill, the job ended %+v", f)
+	}
+	p.idle()
+	p.set(func() { p.finishes = nil })
+	p.give(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 6})
+	if f := p.result(job); f.Outcome != wire.Unknown || f.Epoch != 6 {
+		t.Errorf("given again, the job ended %+v", f)
+	}
+	child.kill(t)
+	for child.out.Scan() {
+		if strings.HasPrefix(child.out.Text(), "reset") {
+			t.Error("the reset was pressed again")
+		}
+	}
+}
+
+// child is this test binary as a real agent process.
+type child struct {
+	cmd *exec.Cmd
+	out *bufio.Scanner
+}
+
+const childDir = "QUANTIX_TEST_AGENT_DIR"
+
+func startChild(t *testing.T, dir string) *child {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$")
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return &child{cmd, bufio.NewScanner(out)}
+}
+
+func (c *child) says(t *testing.T, want string) {
+	t.Helper()
+	for c.out.Scan() {
+		if c.out.Text() == want {
+			return
+		}
+	}
+	t.Fatalf("the agent process never said %q", want)
+}
+
+func (c *child) kill(t *testing.T) {
+	t.Helper()
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestChild is the agent process of TestKilledMidSingleShot; by itself it does nothing.
+func TestChild(t *testing.T) {
+	dir := os.Getenv(childDir)
+	if dir == "" {
+		t.SkipNow()
+	}
+	host := heldHost()
+	go func() {
+		for id := range host.entered {
+			fmt.Printf("reset %s\n", id)
+		}
+	}()
+	id, err := agent.OpenIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, run := newRun(t, id, host, host.Host)
+	run(context.Background())
+}

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// journal remembers single-shot work over a crash: an entry is on disk before the act. An entry that begun and never
+// ended is work of which nobody can tell whether it happened; it is reported as unknown and never done again.
+type journal struct {
+	path  string
+	limit int64 // bytes; past it the file is written anew
+	mu    sync.Mutex
+	file  *os.File
+	size  int64
+	all   map[fleet.JobID]*journalEntry
+	order []fleet.JobID
+}
+
+// journalEntry is one line of the file; the newest line of a job counts.
+type journalEntry struct {
+	ID         fleet.JobID   `json:"id"`
+	Kind       fleet.JobKind `json:"kind"`
+	Subject    fleet.Subject `json:"subject"`
+	Epoch      int64         `json:"epoch"`
+	Generation int64         `json:"generation"`
+	Outcome    wire.Outcome  `json:"outcome,omitempty"` // empty: begun
+	Error      string        `json:"error,omitempty"`
+	Delivered  bool          `json:"delivered,omitempty"` // the portal has the outcome
+}
+
+const (
+	journalLimit = 256 << 10
+	journalKeep  = 256 // delivered entries that outlive a compaction
+)
+
+func openJournal(path string) (*journal, error) {
+	j := &journal{path: path, limit: journalLimit, all: map[fleet.JobID]*journalEntry{}}
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e journalEntry
+		// A crash while writing leaves a torn line: that work had not begun, or its end is unknown, as it should be.
+		if json.Unmarshal(lines.Bytes(), &e) == nil && e.ID != "" {
+			j.note(e)
+		}
+	}
+	if err := j.compact(); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+func (j *journal) note(e journalEntry) {
+	if _, ok := j.all[e.ID]; !ok {
+		j.order = append(j.order, e.ID)
+	}
+	j.all[e.ID] = &e
+}
+
+// begin writes that the work is about to be done. durable: it must survive a power cut, too.
+func (j *journal) begin(w wire.Work, epoch int64, durable bool) error {
+	return j.write(journalEntry{ID: w.ID, Kind: w.Kind, Subject: w.Subject, Epoch: epoch, Generation: w.Generation}, durable)
+}
+
+// end writes how the work ended.
+func (j *journal) end(id fleet.JobID, outcome wire.Outcome, words string, durable bool) error {
+	e, ok := j.lookup(id)
+	if !ok {
+		return fmt.Errorf("job %s is not in the journal", id)
+	}
+	e.Outcome, e.Error = outcome, words
+	return j.write(e, durable)
+}
+
+// delivered writes that the portal knows. Losing this line costs one more delivery, so it need not be durable.
+func (j *journal) delivered(id fleet.JobID) error {
+	e, ok := j.lookup(id)
+	if !ok {
+		return nil
+	}
+	e.Delivered = true
+	return j.write(e, false)
+}
+
+func (j *journal) lookup(id fleet.JobID) (journalEntry, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e, ok := j.all[id]; ok {
+		return *e, true
+	}
+	return journalEntry{}, false
+}
+
+// open lists the entries of which the portal does not know the end yet, oldest first.
+func (j *journal) open() []journalEntry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []journalEntry
+	for _, id := range j.order {
+		if e := j.all[id]; !e.Delivered {
+			out = append(out, *e)
+		}
+	}
+	return out
+}
+
+func (j *journal) write(e journalEntry, durable bool) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n, err := j.file.Write(append(line, '\n'))
+	if err != nil {
+		// Half a line must not spoil the next one.
+		return fmt.Errorf("write the journal: %w", errors.Join(err, j.file.Truncate(j.size)))
+	}
+	j.size += int64(n)
+	if durable {
+		if err := j.file.Sync(); err != nil {
+			return fmt.Errorf("write the journal: %w", err)
+		}
+	}
+	j.note(e)
+	if j.size > j.limit {
+		return j.compact()
+	}
+	return nil
+}
+
+// compact writes the file anew with every open entry and the newest delivered ones.
+func (j *journal) compact() error {
+	var keep []fleet.JobID
+	var buf bytes.Buffer
+	spare := -journalKeep
+	for _, id := range j.order {
+		if j.all[id].Delivered {
+			spare++
+		}
+	}
+	for _, id := range j.order {
+		e := j.all[id]
+		if e.Delivered && spare > 0 {
+			spare--
+			delete(j.all, id)
+			continue
+		}
+		line, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		buf.Write(append(line, '\n'))
+		keep = append(keep, id)
+	}
+	j.order = keep
+	if err := writeAtomic(j.path, buf.Bytes()); err != nil {
+		return fmt.Errorf("write the journal: %w", err)
+	}
+	return j.reopen(int64(buf.Len()))
+}
+
+func (j *journal) reopen(size int64) error {
+	if j.file != nil {
+		j.file.Close()
+	}
+	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the journal: %w", err)
+	}
+	j.file, j.size = f, size
+	// With many open entries the file may stay large: give it room, or each write would copy it.
+	j.limit = max(journalLimit, 2*size)
+	return nil
+}
+
+func (j *journal) close() error { return j.file.Close() }

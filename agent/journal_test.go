@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func reset(id string) wire.Work {
+	return wire.Work{ID: fleet.JobID(id), Kind: fleet.VMReset, Subject: "vm:1", Generation: 4}
+}
+
+func openTest(t *testing.T, path string) *journal {
+	t.Helper()
+	j, err := openJournal(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.close() })
+	return j
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestJournalSurvivesAnyCut(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "j")
+	j := openTest(t, path)
+	must(t, j.begin(reset("a"), 7, true))
+	must(t, j.end("a", wire.Failed, "words", true))
+	must(t, j.begin(reset("b"), 8, true))
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	for cut := range len(whole) + 1 {
+		torn := filepath.Join(t.TempDir(), "torn")
+		must(t, os.WriteFile(torn, whole[:cut], 0o600))
+		again := openTest(t, torn)
+		if e, ok := again.lookup("a"); ok && (e.Epoch != 7 || e.Generation != 4 || e.Outcome != "" && e.Error != "words") {
+			t.Fatalf("cut at %d: %+v", cut, e)
+		}
+		must(t, again.begin(reset("c"), 9, true))
+		if e, ok := openTest(t, torn).lookup("c"); !ok || e.Epoch != 9 {
+			t.Fatalf("cut at %d: what was written after it is lost", cut)
+		}
+	}
+	if open := openTest(t, path).open(); len(open) != 2 || open[0].Outcome != wire.Failed || open[1].Outcome != "" {
+		t.Errorf("open entries are %+v", open)
+	}
+}
+
+func TestJournalStaysSmallAndForgetsNothingOpen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "j")
+	j := openTest(t, path)
+	must(t, j.begin(reset("open"), 1, true))
+	for n := range 5000 {
+		id := fleet.JobID(fmt.Sprint("job-", n))
+		must(t, j.begin(reset(string(id)), 2, false))
+		must(t, j.end(id, wire.Done, strings.Repeat("x", 100), false))
+		must(t, j.delivered(id))
+	}
+	info, err := os.Stat(path)
+	must(t, err)
+	if info.Size() > 2*journalLimit {
+		t.Errorf("the journal has %d bytes", info.Size())
+	}
+	again := openTest(t, path)
+	if _, ok := again.lookup("open"); !ok {
+		t.Error("an open entry was dropped")
+	}
+	if e, ok := again.lookup("job-4999"); !ok || !e.Delivered {
+		t.Error("the newest entry was dropped")
+	}
+}
+
+func TestRenewalComesAtTwoThirds(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	until := from.Add(24 * time.Hour)
+	if at := renewAt(from, until, 0); at != from.Add(16*time.Hour) {
+		t.Errorf("at the latest %s", at)
+	}
+	if at := renewAt(from, until, 0.999); at.Before(from.Add(13*time.Hour + 30*time.Minute)) {
+		t.Errorf("at the earliest %s", at)
+	}
+}
+
+func TestProgressIsSpacedAndKeepsTheNewestWord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		j := teller{send: func(p wire.Progress) {
+			told = append(told, p.Note)
+			time.Sleep(time.Second)
+		}}
+		for n := range 100 {
+			j.tell(n, fmt.Sprint(n))
+			time.Sleep(29 * time.Millisecond)
+		}
+		j.stop()
+		j.tell(100, "late")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(told) != 3 || told[0] != "0" || told[2] == "late" {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
+func TestBackoffGrowsToItsBound(t *testing.T) {
+	t.Parallel()
+	b := newBackoff(100*time.Millisecond, 2*time.Second)
+	for range 20 {
+		if d := b.NextBackOff(); d < 50*time.Millisecond || d > 3*time.Second {
+			t.Errorf("a wait of %s", d)
+		}
+	}
+	b.Reset()
+	if d := b.NextBackOff(); d > 150*time.Millisecond {
+		t.Errorf("after a reset, a wait of %s", d)
+	}
+}
+
+func TestMemoryIsWrittenOnlyWhenItChanges(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "m")
+	m, err := openMemory(path)
+	must(t, err)
+	vm := fleet.VM{Meta: fleet.Meta{ID: "1", Name: "web"}}
+	must(t, m.vmActed(vm, 2, fleet.VMStart, "no"))
+	must(t, os.Remove(path))
+	must(t, m.vmActed(vm, 1, fleet.VMStart, "no"))
+	if _, err := os.Stat(path); err == nil {
+		t.Error("an older generation was written")
+	}
+	must(t, m.vmActed(vm, 2, fleet.VMStart, ""))
+	s := wire.State{VMs: []wire.VMReport{{ID: "1", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}}}}
+	m.complete(&s)
+	if s.VMs[0].Generation != 2 || s.VMs[0].Status.Error != "" {
+		t.Errorf("the report is %+v", s.VMs[0])
+	}
+	must(t, m.forget(wire.State{}, map[fleet.Subject]bool{"vm:1": true}))
+	must(t, m.forget(wire.State{}, nil))
+	again, err := openMemory(path)
+	must(t, err)
+	if len(again.kept.VMs) != 0 {
+		t.Errorf("kept %+v", again.kept)
+	}
+}

@@ -1,0 +1,183 @@
+package agent
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// memory is what the agent knows and the hypervisor does not: which generation of a VM it has acted on, and the words
+// of the last order that failed. A small file keeps it over a restart.
+type memory struct {
+	path string
+	mu   sync.Mutex
+	kept kept
+}
+
+type kept struct {
+	VMs   map[fleet.VMID]vmMemory `json:"vms"`
+	Pools map[string]string       `json:"pools"` // name → words of the last failure
+}
+
+type vmMemory struct {
+	Name       string        `json:"name"`
+	Generation int64         `json:"generation"`
+	Error      string        `json:"error,omitempty"`
+	ErrorOf    fleet.JobKind `json:"errorOf,omitempty"`
+}
+
+func openMemory(path string) (*memory, error) {
+	m := &memory{path: path}
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		if err := json.Unmarshal(data, &m.kept); err != nil {
+			return nil, fmt.Errorf("read %s: %w; remove the file to start without it", path, err)
+		}
+	}
+	if m.kept.VMs == nil {
+		m.kept.VMs = map[fleet.VMID]vmMemory{}
+	}
+	if m.kept.Pools == nil {
+		m.kept.Pools = map[string]string{}
+	}
+	return m, nil
+}
+
+// vmActed notes that a generation was acted on; words are empty after a success.
+func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := m.kept.VMs[vm.ID]
+	next := vmMemory{Name: cmp.Or(vm.Name, old.Name), Generation: max(old.Generation, generation), Error: words}
+	if words != "" {
+		next.ErrorOf = kind
+	}
+	if next == old {
+		return nil
+	}
+	m.kept.VMs[vm.ID] = next
+	return m.save()
+}
+
+// vmGone forgets a VM that was deleted.
+func (m *memory) vmGone(id fleet.VMID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.kept.VMs[id]; !ok {
+		return nil
+	}
+	delete(m.kept.VMs, id)
+	return m.save()
+}
+
+// poolActed notes the words of a pool's last failure; none after a success.
+func (m *memory) poolActed(name, words string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.kept.Pools[name] == words {
+		return nil
+	}
+	m.kept.Pools[name] = words
+	if words == "" {
+		delete(m.kept.Pools, name)
+	}
+	return m.save()
+}
+
+func (m *memory) save() error {
+	data, err := json.Marshal(m.kept)
+	if err != nil {
+		return err
+	}
+	if err := writeAtomic(m.path, data); err != nil {
+		return fmt.Errorf("keep what was done: %w", err)
+	}
+	return nil
+}
+
+// addTo completes one status.
+func (m *memory) addTo(id fleet.VMID, status *fleet.VMStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	status.Error, status.ErrorOf = m.kept.VMs[id].Error, m.kept.VMs[id].ErrorOf
+}
+
+// complete adds to a snapshot what only the agent knows, and sorts it, so that equal states have equal digests.
+// A VM whose creation failed is on no host, yet its failure must be told: it is reported as absent.
+func (m *memory) complete(s *wire.State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := map[fleet.VMID]bool{}
+	for i := range s.VMs {
+		vm := &s.VMs[i]
+		seen[vm.ID] = true
+		k := m.kept.VMs[vm.ID]
+		vm.Generation = max(vm.Generation, k.Generation)
+		vm.Status.Error, vm.Status.ErrorOf = k.Error, k.ErrorOf
+	}
+	for id, k := range m.kept.VMs {
+		if !seen[id] && k.Error != "" {
+			s.VMs = append(s.VMs, wire.VMReport{
+				ID: id, Name: k.Name, Generation: k.Generation,
+				Status: fleet.VMStatus{Power: fleet.Absent, Error: k.Error, ErrorOf: k.ErrorOf},
+			})
+		}
+	}
+	m.completePools(s)
+	slices.SortFunc(s.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.Found, func(a, b fleet.FoundVM) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.Pools, func(a, b wire.PoolReport) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Networks, func(a, b wire.NetworkReport) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// completePools lets a failure stand until the pool is seen active.
+func (m *memory) completePools(s *wire.State) {
+	seen := map[string]bool{}
+	for i := range s.Pools {
+		p := &s.Pools[i]
+		seen[p.Name] = true
+		if words := m.kept.Pools[p.Name]; words != "" && p.Status.State == fleet.PoolInactive {
+			p.Status.State, p.Status.Error = fleet.PoolFailed, words
+		}
+	}
+	for name, words := range m.kept.Pools {
+		if !seen[name] {
+			s.Pools = append(s.Pools, wire.PoolReport{Name: name, Status: fleet.PoolStatus{State: fleet.PoolFailed, Error: words}})
+		}
+	}
+}
+
+// forget drops the VMs that are neither on the host nor failed, so that the file stays as small as the host.
+// busy names VMs that are in work now.
+func (m *memory) forget(s wire.State, busy map[fleet.Subject]bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	here := map[fleet.VMID]bool{}
+	for _, vm := range s.VMs {
+		here[vm.ID] = true
+	}
+	before := len(m.kept.VMs)
+	for id, k := range m.kept.VMs {
+		if k.Error == "" && !here[id] && !busy[fleet.SubjectVM(id)] {
+			delete(m.kept.VMs, id)
+		}
+	}
+	if len(m.kept.VMs) == before {
+		return nil
+	}
+	return m.save()
+}

@@ -1,0 +1,107 @@
+package mock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// machine is one model of simulated hardware.
+type machine struct {
+	product, vendor, model string
+	sockets, coresEach     int
+	memoryGiB              int64
+	driver                 string
+	speed, vfs             int
+	gpu                    *fleet.GPU
+	os, kernel             string
+	features               []string
+}
+
+var machines = []machine{
+	{
+		product: "Dell Inc. PowerEdge R6625", vendor: "AuthenticAMD", model: "AMD EPYC 9354 32-Core Processor", sockets: 1, coresEach: 32,
+		memoryGiB: 384, driver: "mlx5_core", speed: 25000, vfs: 64, os: "Debian GNU/Linux 12", kernel: "6.1.0-26-amd64",
+		features: []string{"svm", "npt", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
+	},
+	{
+		product: "HPE ProLiant DL380 Gen10", vendor: "GenuineIntel", model: "Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz", sockets: 2, coresEach: 32,
+		memoryGiB: 512, driver: "i40e", speed: 10000, vfs: 32, os: "Ubuntu 24.04 LTS", kernel: "6.8.0-45-generic",
+		features: []string{"vmx", "ept", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
+	},
+	{
+		product: "Supermicro AS-4125GS-TNRT", vendor: "AuthenticAMD", model: "AMD EPYC 9554 64-Core Processor", sockets: 2, coresEach: 64,
+		memoryGiB: 1024, driver: "mlx5_core", speed: 100000, vfs: 128, os: "Rocky Linux 9.4", kernel: "5.14.0-427.el9.x86_64",
+		features: []string{"svm", "npt", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
+		gpu:      &fleet.GPU{Address: "0000:41:00.0", Vendor: "NVIDIA", Product: "L40S", Driver: "nvidia", VFsTotal: 32, MdevTypes: []string{"nvidia-1147", "nvidia-1148"}},
+	},
+}
+
+// Inventory is the host's simulated hardware; its signature is that of the agent's option.
+func (h *Host) Inventory(ctx context.Context) (fleet.Inventory, error) { return h.inv, ctx.Err() }
+
+// inventoryOf is a plausible machine, the same for the same name.
+func inventoryOf(name string) fleet.Inventory {
+	seed := hash(name)
+	m := machines[seed%uint64(len(machines))]
+	booted := time.Date(2026, 9, 1, 4, 0, 0, 0, time.UTC).Add(time.Duration(seed%4e6) * time.Second)
+	out := fleet.Inventory{
+		Hostname: name, HostUUID: string(stableID("machine/" + name)), BootID: string(stableID("boot/" + name)), BootedAt: &booted,
+		OS: m.os, Kernel: m.kernel, Arch: "x86_64", Machine: m.product,
+		CPU: fleet.CPU{
+			Model: m.model, Vendor: m.vendor, Sockets: m.sockets, Cores: m.sockets * m.coresEach,
+			Threads: 2 * m.sockets * m.coresEach, Features: m.features,
+		},
+		MemoryBytes: m.memoryGiB << 30, Accelerators: []string{"kvm", "qemu"}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI},
+		HugePages: []fleet.HugePages{{SizeKiB: 2048, Total: 4096, Free: 4096}, {SizeKiB: 1 << 20}},
+	}
+	for n := range m.sockets {
+		node := fleet.NUMANode{ID: n, MemoryBytes: m.memoryGiB << 30 / int64(m.sockets)}
+		for half := range 2 {
+			for c := range m.coresEach {
+				node.Threads = append(node.Threads, (half*m.sockets+n)*m.coresEach+c)
+			}
+		}
+		out.NUMA = append(out.NUMA, node)
+	}
+	for i := range 4 {
+		out.Disks = append(out.Disks, fleet.HostDisk{
+			Name: fmt.Sprintf("nvme%dn1", i), Kind: "nvme", Model: "SAMSUNG MZQL23T8HCLS-00A07",
+			Serial: fmt.Sprintf("S64HNE0T%06d", (seed+uint64(i))%1e6), SizeBytes: 3840755982336,
+		})
+	}
+	for i := range 2 {
+		out.NICs = append(out.NICs, fleet.HostNIC{
+			Name: fmt.Sprintf("ens%df0np0", 1+i), MAC: macOf(fmt.Sprint(name, i)), Driver: m.driver, Kind: "physical",
+			SpeedMbps: m.speed, Up: true, MTU: 9000, VFs: i * 8, VFsTotal: m.vfs,
+		})
+	}
+	out.NICs = append(out.NICs, fleet.HostNIC{
+		Name: "br0", MAC: macOf(name + "br0"), Kind: "bridge", Up: true, MTU: 1500,
+		Addresses: []string{fmt.Sprintf("10.20.%d.%d/16", byte(seed>>8)%250, 1+byte(seed)%250)},
+	})
+	if m.gpu != nil {
+		out.GPUs = []fleet.GPU{*m.gpu}
+	}
+	return out
+}
+
+// Load is the host's simulated load: what its guests use and a little of its own.
+func (h *Host) Load(ctx context.Context) (wire.HostMeter, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	busy, used := 0.3, h.inv.MemoryBytes/20
+	for _, g := range h.guests {
+		if g.on() {
+			busy += g.load(now)
+			used += g.meter(now).MemoryBytes
+		}
+	}
+	return wire.HostMeter{
+		CPUPercent: min(100, 100*busy/float64(h.inv.CPU.Threads)), MemoryUsed: min(used, h.inv.MemoryBytes), MemoryTotal: h.inv.MemoryBytes,
+	}, ctx.Err()
+}

@@ -1,0 +1,246 @@
+// Package mock is a simulated host in memory: the same behaviour as a real one, without guests. The demo, tests and
+// load runs use it. Words in a VM's name make it misbehave: "fail-create", "fail-start", "hang-start" and "no-shutdown";
+// so do the NFS servers "refused…" and "hang.example".
+package mock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Words in a VM's name that make it misbehave.
+const (
+	FailCreate = "fail-create" // its disks cannot be created
+	FailStart  = "fail-start"  // QEMU ends at once
+	HangStart  = "hang-start"  // starting never ends
+	NoShutdown = "no-shutdown" // the guest ignores the request to power off
+)
+
+// Options describe a simulated host.
+type Options struct {
+	Name   string         // host name; also the seed of its hardware
+	Delay  time.Duration  // how long a step that takes time takes: a start, a shutdown, a copy; 0: none
+	Found  []string       // names of running domains that Quantix did not make
+	Images []fleet.Volume // volumes that a new pool holds from the start; Path is set by the pool
+	Shared *Storage       // storage that several hosts reach; nil: this host reaches none but its own
+}
+
+// Host is a simulated host. It implements agent.Hypervisor; its guests live as long as it does, Close or not.
+type Host struct {
+	opts Options
+	inv  fleet.Inventory
+
+	mu     *sync.Mutex // of the shared storage: hosts that share it change together
+	guests map[fleet.VMID]*guest
+	pools  map[string]*pool
+	local  *Storage
+	wakes  map[chan struct{}]bool
+	gone   bool          // libvirtd is not reachable
+	frozen chan struct{} // not nil: libvirtd does not answer until it is closed
+}
+
+var _ agent.Hypervisor = (*Host)(nil)
+
+// New makes a host.
+func New(o Options) *Host {
+	if o.Shared == nil {
+		o.Shared = NewStorage()
+	}
+	h := &Host{
+		opts: o, inv: inventoryOf(o.Name), mu: &o.Shared.mu,
+		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, local: NewStorage(), wakes: map[chan struct{}]bool{},
+	}
+	for _, name := range o.Found {
+		h.addFound(name)
+	}
+	return h
+}
+
+// addFound runs a domain that carries no Quantix metadata.
+func (h *Host) addFound(name string) fleet.VMID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := &guest{id: stableID(h.opts.Name + "/" + name), name: name, power: fleet.Stopped}
+	g.def = shape{cpus: 2, memoryMiB: 2048, nics: []fleet.NIC{{Network: "default", MAC: macOf(name)}}}
+	g.start(time.Now())
+	h.guests[g.id] = g
+	h.notify()
+	return g.id
+}
+
+// Unplug makes libvirtd unreachable until plug is called; the guests run on.
+func (h *Host) Unplug() (plug func()) {
+	h.setGone(true)
+	return func() { h.setGone(false) }
+}
+
+func (h *Host) setGone(gone bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gone = gone
+	h.notify()
+}
+
+// Freeze makes libvirtd take calls and answer none until thaw is called.
+func (h *Host) Freeze() (thaw func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	frozen := make(chan struct{})
+	h.frozen = frozen
+	return sync.OnceFunc(func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.frozen = nil
+		close(frozen)
+		h.notify()
+	})
+}
+
+var errGone = errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused")
+
+// enter stands for one call to libvirtd: it takes its time and may find nobody there.
+func (h *Host) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	gone, frozen := h.gone, h.frozen
+	h.mu.Unlock()
+	if frozen != nil {
+		select {
+		case <-frozen:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if gone {
+		return errGone
+	}
+	return nil
+}
+
+// step waits for parts of a Delay.
+func (h *Host) step(ctx context.Context, parts float64) error {
+	d := time.Duration(parts * float64(h.opts.Delay))
+	if d == 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Changes implements agent.Hypervisor.
+func (h *Host) Changes(ctx context.Context) <-chan struct{} {
+	ch := make(chan struct{}, 1)
+	h.mu.Lock()
+	h.wakes[ch] = true
+	h.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		h.mu.Lock()
+		delete(h.wakes, ch)
+		h.mu.Unlock()
+	})
+	return ch
+}
+
+// notify wakes all listeners; h.mu is held.
+func (h *Host) notify() {
+	for ch := range h.wakes {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Snapshot implements agent.Hypervisor.
+func (h *Host) Snapshot(ctx context.Context, assigned []fleet.Pool) (wire.State, error) {
+	err := h.enter(ctx)
+	if err != nil && !errors.Is(err, errGone) {
+		return wire.State{}, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := wire.State{
+		Host: fleet.HostStatus{Hypervisor: "Simulation of libvirt 9.0.0, QEMU 7.2.22", Connected: err == nil},
+		VMs:  []wire.VMReport{}, Found: []fleet.FoundVM{}, Networks: networks(),
+	}
+	if err != nil {
+		s.Host.Error = err.Error()
+	}
+	s.Host.Inventory.Accelerators = slices.Clone(h.inv.Accelerators)
+	s.Host.Inventory.Firmwares = slices.Clone(h.inv.Firmwares)
+	for _, g := range h.guests {
+		if g.managed {
+			s.VMs = append(s.VMs, wire.VMReport{ID: g.id, Name: g.name, Generation: g.generation, Status: h.status(g)})
+		} else {
+			s.Found = append(s.Found, fleet.FoundVM{ID: g.id, Name: g.name, Status: h.status(g)})
+		}
+	}
+	s.Pools, s.Host.OtherPools = h.reportPools(assigned)
+	return s, nil
+}
+
+func networks() []wire.NetworkReport {
+	return []wire.NetworkReport{
+		{Name: "default", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{
+			Active: true, Autostart: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"192.168.122.0/24"},
+		}},
+		{Name: "br0", Kind: fleet.NetworkBridge, Status: fleet.NetworkStatus{Active: true, Subnets: []string{"10.20.0.0/16"}}},
+	}
+}
+
+// Close implements agent.Hypervisor. The simulated host goes on.
+func (h *Host) Close() error { return nil }
+
+// find returns the VM that a call is about, and refuses one that Quantix did not make; h.mu is held.
+func (h *Host) find(id fleet.VMID) (*guest, error) {
+	g, ok := h.guests[id]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("Domain not found: no domain with matching uuid '%s'", id) //nolint:staticcheck // libvirt's words
+	case !g.managed:
+		return nil, foreign(g)
+	}
+	return g, nil
+}
+
+func foreign(g *guest) error {
+	return fleet.Errorf(fleet.Conflict, "The domain %q was not made by Quantix, so it is left alone.", g.name)
+}
+
+// misbehaves reports whether the VM's name asks for a fault.
+func misbehaves(name, how string) bool { return strings.Contains(name, how) }
+
+func hash(s string) uint64 {
+	f := fnv.New64a()
+	f.Write([]byte(s))
+	return f.Sum64()
+}
+
+// stableID is the same for the same name.
+func stableID(name string) fleet.VMID {
+	a, b := hash(name), hash("2/"+name)
+	return fleet.VMID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", uint32(a), uint16(a>>32), uint16(a>>48)&0xfff, uint16(b)&0xfff, b>>16))
+}
+
+func macOf(name string) string {
+	a := hash(name)
+	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", byte(a), byte(a>>8), byte(a>>16))
+}

@@ -1,0 +1,95 @@
+package mock
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// A screen has columns × rows characters.
+const (
+	columns = 80
+	rows    = 25
+)
+
+// screen is the text that a guest shows. Keys typed at any console of the guest appear on it.
+type screen struct {
+	mu      sync.Mutex
+	name    string
+	banner  []string
+	lines   []string // the last one is being written
+	version int
+	changed chan struct{} // closed and replaced with each change
+	ended   bool
+}
+
+func newScreen(name string, s shape) *screen {
+	scr := &screen{name: name, changed: make(chan struct{}), banner: []string{
+		"Quantix simulated machine", "",
+		fmt.Sprintf("  name    %s", name), fmt.Sprintf("  vCPUs   %d", s.cpus), fmt.Sprintf("  memory  %d MiB", s.memoryMiB), "",
+		"No guest runs here: this screen only echoes what you type.", "",
+	}}
+	scr.boot()
+	return scr
+}
+
+// prompt starts a line that takes keys.
+func (s *screen) prompt() string { return s.name + "$ " }
+
+// boot shows the first screen again.
+func (s *screen) boot() {
+	s.change(func() { s.lines = append(append([]string{}, s.banner...), s.prompt()) })
+}
+
+// off ends the screen and all who look at it.
+func (s *screen) off() { s.change(func() { s.ended = true }) }
+
+// Keysyms of keys that do more than appear.
+const (
+	keyBackspace = 0xff08
+	keyEnter     = 0xff0d
+	keyKPEnter   = 0xff8d
+)
+
+// key takes one key press, as an X11 keysym.
+func (s *screen) key(sym uint32) {
+	s.change(func() {
+		last := &s.lines[len(s.lines)-1]
+		switch {
+		case sym == keyEnter || sym == keyKPEnter:
+			s.lines = append(s.lines, s.prompt())
+			s.lines = s.lines[max(0, len(s.lines)-rows):]
+		case sym == keyBackspace && len(*last) > len(s.prompt()):
+			*last = (*last)[:len(*last)-1]
+		case sym >= ' ' && sym <= '~' && len(*last) < columns-1:
+			*last += string(rune(sym))
+		}
+	})
+}
+
+func (s *screen) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	s.version++
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// view is the text now, each line at its full width, with a cursor; changed is closed when it is outdated.
+func (s *screen) view() (text [rows]string, changed <-chan struct{}, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range text {
+		line := ""
+		if i < len(s.lines) {
+			line = s.lines[i]
+			if i == len(s.lines)-1 {
+				line += "_"
+			}
+		}
+		line = line[:min(len(line), columns)]
+		text[i] = line + strings.Repeat(" ", columns-len(line))
+	}
+	return text, s.changed, s.ended
+}

@@ -1,0 +1,182 @@
+package mock
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Storage is where volumes lie: by source, so that all who reach it see the same. Its lock guards the hosts that share it, too.
+type Storage struct {
+	mu   sync.Mutex
+	dirs map[string]*directory
+}
+
+// NewStorage makes an empty storage.
+func NewStorage() *Storage { return &Storage{dirs: map[string]*directory{}} }
+
+// directory holds the volumes of one source.
+type directory struct {
+	capacity int64
+	files    map[string]*file
+}
+
+type file struct {
+	fleet.Volume
+	refers bool // its data lie in another file
+}
+
+// pool is a pool as one host has it. dir is nil where it could not be started; words say why.
+type pool struct {
+	spec  fleet.PoolSpec
+	dir   *directory
+	words string
+}
+
+// at returns the directory of a source, made with its first volumes where it is new; the hosts' lock is held.
+func (s *Storage) at(source string, first []fleet.Volume) *directory {
+	d, ok := s.dirs[source]
+	if !ok {
+		d = &directory{capacity: 2 << 40, files: map[string]*file{}}
+		for _, v := range first {
+			d.files[v.Name] = &file{Volume: v}
+		}
+		s.dirs[source] = d
+	}
+	return d
+}
+
+// ApplyPool implements agent.Hypervisor.
+func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	old, ok := h.pools[p.Name]
+	h.mu.Unlock()
+	if ok && old.spec.Source() != p.Spec.Source() {
+		return fleet.Errorf(fleet.Conflict, "The host has a pool %q already, of %s. Release that one first.", p.Name, old.spec.Source())
+	}
+	err := h.mount(ctx, p.Spec)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	next := &pool{spec: p.Spec}
+	if err != nil {
+		next.words = err.Error()
+	} else {
+		next.dir = h.storage(p.Spec).at(p.Spec.Source(), h.opts.Images)
+	}
+	h.pools[p.Name] = next
+	h.notify()
+	return err
+}
+
+func (h *Host) storage(s fleet.PoolSpec) *Storage {
+	if s.Kind == fleet.PoolNFS || s.Shared {
+		return h.opts.Shared
+	}
+	return h.local
+}
+
+// mount takes its time; some servers refuse, one never answers.
+func (h *Host) mount(ctx context.Context, s fleet.PoolSpec) error {
+	switch {
+	case s.Kind == fleet.PoolNFS && s.Server == "hang.example":
+		<-ctx.Done()
+		return ctx.Err()
+	case s.Kind == fleet.PoolNFS && strings.HasPrefix(s.Server, "refused"):
+		return fmt.Errorf("internal error: Child process (/bin/mount -o nodev,nosuid,noexec %s %s) unexpected exit status 32: mount.nfs: Connection refused for %s on %s",
+			s.Source(), s.Path, s.Source(), s.Path)
+	}
+	return h.step(ctx, 0.5)
+}
+
+// ReleasePool implements agent.Hypervisor.
+func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mine, ok := h.pools[p.Name]
+	if !ok || mine.spec.Source() != p.Spec.Source() {
+		return nil
+	}
+	if mine.dir != nil {
+		for _, g := range h.guests {
+			for name := range mine.dir.files {
+				if g.uses(path.Join(mine.spec.Path, name)) {
+					return fleet.Errorf(fleet.Conflict, "The VM %q uses volumes of the pool %q. Delete or move it first.", g.name, p.Name)
+				}
+			}
+		}
+	}
+	delete(h.pools, p.Name)
+	h.notify()
+	return nil
+}
+
+// active is the pool of that id as this host has it; h.mu is held.
+func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
+	i := slices.IndexFunc(pools, func(p fleet.Pool) bool { return p.ID == id })
+	if i < 0 {
+		return nil, fleet.Errorf(fleet.Invalid, "The pool %s is not known to this host.", id)
+	}
+	p, ok := h.pools[pools[i].Name]
+	if !ok || p.dir == nil {
+		return nil, fmt.Errorf("Requested operation is not valid: storage pool '%s' is not active", pools[i].Name) //nolint:staticcheck // libvirt's words
+	}
+	return p, nil
+}
+
+// volumeAt finds the volume of a path; h.mu is held.
+func (h *Host) volumeAt(file string) *fleet.Volume {
+	for _, p := range h.pools {
+		if p.dir != nil && p.spec.Path == path.Dir(file) {
+			if v, ok := p.dir.files[path.Base(file)]; ok {
+				return &v.Volume
+			}
+		}
+	}
+	return nil
+}
+
+// reportPools tells of the assigned pools and names the others; h.mu is held.
+func (h *Host) reportPools(assigned []fleet.Pool) (out []wire.PoolReport, others []string) {
+	out = []wire.PoolReport{}
+	for _, a := range assigned {
+		status := fleet.PoolStatus{State: fleet.PoolInactive, Error: fmt.Sprintf("Storage pool not found: no storage pool with matching name '%s'", a.Name)}
+		if p, ok := h.pools[a.Name]; ok {
+			status = p.status()
+		}
+		out = append(out, wire.PoolReport{Name: a.Name, Status: status})
+	}
+	for name := range h.pools {
+		if !slices.ContainsFunc(assigned, func(a fleet.Pool) bool { return a.Name == name }) {
+			others = append(others, name)
+		}
+	}
+	return out, others
+}
+
+func (p *pool) status() fleet.PoolStatus {
+	if p.dir == nil {
+		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: p.words}
+	}
+	s := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: p.dir.capacity, MountPath: p.spec.Path}
+	for _, f := range p.dir.files {
+		v := f.Volume
+		v.Path = path.Join(p.spec.Path, v.Name)
+		s.Volumes = append(s.Volumes, v)
+		s.UsedBytes += v.AllocBytes
+	}
+	slices.SortFunc(s.Volumes, func(a, b fleet.Volume) int { return strings.Compare(a.Name, b.Name) })
+	s.AvailableBytes = s.CapacityBytes - s.UsedBytes
+	return s
+}

@@ -1,0 +1,188 @@
+package mock
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// VM implements agent.Hypervisor.
+func (h *Host) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
+	if err := h.enter(ctx); err != nil {
+		return fleet.VMStatus{}, 0, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, ok := h.guests[id]
+	if !ok {
+		return fleet.VMStatus{Power: fleet.Absent}, 0, nil
+	}
+	return h.status(g), g.generation, nil
+}
+
+// Meters implements agent.Hypervisor.
+func (h *Host) Meters(ctx context.Context) ([]wire.Meter, error) {
+	if err := h.enter(ctx); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	var out []wire.Meter
+	for _, g := range h.guests {
+		if g.managed && g.on() {
+			out = append(out, g.meter(now))
+		}
+	}
+	return out, nil
+}
+
+// StartVM implements agent.Hypervisor.
+func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	g, on, err := h.look(id)
+	switch {
+	case err != nil:
+		return err
+	case on:
+		return nil
+	case misbehaves(g.name, HangStart):
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if err := h.step(ctx, 1); err != nil {
+		return err
+	}
+	return h.change(id, func(g *guest) error {
+		if misbehaves(g.name, FailStart) {
+			return fmt.Errorf("internal error: process exited while connecting to monitor: qemu-system-x86_64: -accel kvm: failed to initialize kvm: Cannot allocate memory")
+		}
+		if !g.on() {
+			g.start(time.Now())
+		}
+		return nil
+	})
+}
+
+// look returns a copy of a VM and whether it is on.
+func (h *Host) look(id fleet.VMID) (guest, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, err := h.find(id)
+	if err != nil {
+		return guest{}, false, err
+	}
+	return *g, g.on(), nil
+}
+
+// change does f to a VM under the lock and wakes the listeners.
+func (h *Host) change(id fleet.VMID, f func(*guest) error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, err := h.find(id)
+	if err != nil {
+		return err
+	}
+	if err := f(g); err != nil {
+		return err
+	}
+	h.notify()
+	return nil
+}
+
+// ShutdownVM implements agent.Hypervisor. The guest takes a Delay to power off.
+func (h *Host) ShutdownVM(ctx context.Context, id fleet.VMID) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	return h.change(id, func(g *guest) error {
+		if !g.on() || misbehaves(g.name, NoShutdown) {
+			return nil
+		}
+		run := g.live
+		time.AfterFunc(h.opts.Delay, func() { h.powerOff(id, run) })
+		return nil
+	})
+}
+
+// powerOff ends the guest's run; a later run stays.
+func (h *Host) powerOff(id fleet.VMID, run *shape) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if g, ok := h.guests[id]; ok && g.on() && g.live == run {
+		g.stop()
+		h.notify()
+	}
+}
+
+// StopVM implements agent.Hypervisor.
+func (h *Host) StopVM(ctx context.Context, id fleet.VMID) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	if err := h.step(ctx, 0.2); err != nil {
+		return err
+	}
+	return h.change(id, func(g *guest) error {
+		g.stop()
+		return nil
+	})
+}
+
+// RebootVM implements agent.Hypervisor.
+func (h *Host) RebootVM(ctx context.Context, id fleet.VMID) error { return h.restart(ctx, id) }
+
+// ResetVM implements agent.Hypervisor.
+func (h *Host) ResetVM(ctx context.Context, id fleet.VMID) error { return h.restart(ctx, id) }
+
+// restart shows a fresh screen: nothing else of a reboot is seen from outside.
+func (h *Host) restart(ctx context.Context, id fleet.VMID) error {
+	return h.running(ctx, id, func(g *guest) { g.screen.boot() })
+}
+
+// PauseVM implements agent.Hypervisor.
+func (h *Host) PauseVM(ctx context.Context, id fleet.VMID) error {
+	return h.running(ctx, id, func(g *guest) { g.power = fleet.Paused })
+}
+
+// ResumeVM implements agent.Hypervisor.
+func (h *Host) ResumeVM(ctx context.Context, id fleet.VMID) error {
+	return h.running(ctx, id, func(g *guest) { g.power = fleet.Running })
+}
+
+func (h *Host) running(ctx context.Context, id fleet.VMID, f func(*guest)) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	return h.change(id, func(g *guest) error {
+		if !g.on() {
+			return agent.ErrNotRunning
+		}
+		f(g)
+		return nil
+	})
+}
+
+// Console implements agent.Hypervisor: a real RFB server with a text screen that echoes what is typed.
+func (h *Host) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
+	if err := h.enter(ctx); err != nil {
+		return nil, err
+	}
+	g, on, err := h.look(id)
+	if err != nil {
+		return nil, err
+	}
+	if !on {
+		return nil, agent.ErrNotRunning
+	}
+	near, far := net.Pipe()
+	go serveRFB(far, g.screen)
+	return near, nil
+}

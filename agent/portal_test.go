@@ -1,0 +1,337 @@
+package agent_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+const patience = 15 * time.Second
+
+// portal speaks the agent protocol over real mutual TLS and remembers all that was said.
+type portal struct {
+	t     *testing.T
+	srv   *httptest.Server
+	caKey *ecdsa.PrivateKey
+	ca    *x509.Certificate
+	token string
+
+	mu       sync.Mutex
+	moved    chan struct{} // closed and replaced with each change
+	life     time.Duration // of certificates
+	refuse   map[string]int
+	session  int
+	hellos   []wire.Hello
+	serials  []string // of client certificates, by call
+	queue    []wire.Work
+	claims   int
+	claimed  []wire.Work
+	pools    []fleet.Pool
+	resend   bool
+	lost     []fleet.JobID
+	reports  []wire.Report
+	finishes []finish
+	notes    []string // of progress
+	consoles chan *websocket.Conn
+}
+
+type finish struct {
+	ID fleet.JobID
+	wire.Finish
+}
+
+func newPortal(t *testing.T) *portal {
+	t.Helper()
+	p := &portal{t: t, moved: make(chan struct{}), life: 24 * time.Hour, refuse: map[string]int{}, consoles: make(chan *websocket.Conn, 8)}
+	p.caKey, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	p.ca = p.sign(tmpl, tmpl, &p.caKey.PublicKey)
+	p.token = wire.NewJoinToken(p.ca.Raw)
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	leaf := p.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(2), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, p.ca, &key.PublicKey)
+	roots := x509.NewCertPool()
+	roots.AddCert(p.ca)
+	p.srv = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
+	p.srv.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: roots,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{leaf.Raw, p.ca.Raw}, PrivateKey: key}},
+	}
+	p.srv.Config.ErrorLog = nil
+	p.srv.StartTLS()
+	t.Cleanup(p.srv.Close)
+	return p
+}
+
+func (p *portal) sign(tmpl, parent *x509.Certificate, key any) *x509.Certificate {
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, key, p.caKey)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return cert
+}
+
+// certificate answers a CSR.
+func (p *portal) certificate(csr string) wire.Certificate {
+	block, _ := pem.Decode([]byte(csr))
+	req, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil || req.CheckSignature() != nil {
+		p.t.Errorf("certificate request: %v", err)
+	}
+	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
+	now := time.Now()
+	cert := p.sign(&x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "host-1"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotBefore: now.Truncate(time.Second), NotAfter: now.Add(p.life),
+	}, p.ca, req.PublicKey)
+	encode := func(der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	}
+	return wire.Certificate{Cert: encode(cert.Raw), CA: encode(p.ca.Raw)}
+}
+
+func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/agent/v1/")
+	unlock := p.change()
+	status := p.refuse[strings.SplitN(name, "/", 2)[0]]
+	if len(r.TLS.PeerCertificates) > 0 {
+		p.serials = append(p.serials, r.TLS.PeerCertificates[0].SerialNumber.String())
+	}
+	unlock()
+	switch {
+	case name != "join" && len(r.TLS.PeerCertificates) == 0:
+		status = 401
+	case name == "join" && r.Header.Get("Authorization") != "Bearer "+p.token:
+		status = 401
+	}
+	if status != 0 {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		json.NewEncoder(w).Encode(map[string]any{"title": "refused", "detail": "The test refuses this."})
+		return
+	}
+	if id, ok := strings.CutPrefix(name, "console/"); ok {
+		up := websocket.Upgrader{Subprotocols: []string{"binary"}}
+		if ws, err := up.Upgrade(w, r, nil); err == nil {
+			p.t.Logf("console %s is open", id)
+			p.consoles <- ws
+		}
+		return
+	}
+	out := p.answer(r, name)
+	if out == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	json.NewEncoder(w).Encode(out)
+}
+
+func read[T any](p *portal, r *http.Request) (in T) {
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		p.t.Errorf("%s: %v", r.URL.Path, err)
+	}
+	return in
+}
+
+func (p *portal) answer(r *http.Request, name string) any {
+	id, verb, isJob := strings.Cut(strings.TrimPrefix(name, "jobs/"), "/")
+	switch {
+	case name == "join":
+		return wire.JoinAnswer{HostID: "host-1", Certificate: p.certificate(read[wire.JoinRequest](p, r).CSR)}
+	case name == "renew":
+		return p.certificate(read[wire.RenewRequest](p, r).CSR)
+	case name == "hello":
+		in := read[wire.Hello](p, r)
+		defer p.change()()
+		p.session++
+		p.hellos = append(p.hellos, in)
+		return wire.HelloAnswer{Session: fmt.Sprint(p.session), SeqBase: int64(p.session) * 1000}
+	case name == "claim":
+		read[wire.ClaimRequest](p, r)
+		io.Copy(io.Discard, r.Body) // a server notices that a client has left only after the body's end
+		return p.claim(r.Context(), r.Header.Get(wire.SessionHeader))
+	case name == "report":
+		in := read[wire.Report](p, r)
+		defer p.change()()
+		p.reports = append(p.reports, in)
+		out := wire.ReportAnswer{Resend: p.resend, Pools: p.pools, Lost: p.lost}
+		p.resend, p.lost = false, nil
+		return out
+	case isJob && verb == "progress":
+		in := read[wire.Progress](p, r)
+		defer p.change()()
+		p.notes = append(p.notes, in.Note)
+		return nil
+	case isJob && verb == "finish":
+		in := read[wire.Finish](p, r)
+		defer p.change()()
+		p.finishes = append(p.finishes, finish{fleet.JobID(id), in})
+		return wire.FinishAnswer{}
+	}
+	p.t.Errorf("nobody asked for %s", name)
+	return nil
+}
+
+// claim is parked until there is work; a newer one takes its place.
+func (p *portal) claim(ctx context.Context, session string) any {
+	unlock := p.change()
+	p.claims++
+	mine := p.claims
+	unlock()
+	for {
+		p.mu.Lock()
+		if mine != p.claims || session != fmt.Sprint(p.session) {
+			p.mu.Unlock()
+			return nil
+		}
+		jobs, moved := p.queue, p.moved
+		p.queue = nil
+		p.claimed = append(p.claimed, jobs...)
+		p.mu.Unlock()
+		if len(jobs) > 0 {
+			return wire.Claim{Jobs: jobs}
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// change takes the lock; the returned function lets it go and wakes who waits.
+func (p *portal) change() func() {
+	p.mu.Lock()
+	return func() {
+		close(p.moved)
+		p.moved = make(chan struct{})
+		p.mu.Unlock()
+	}
+}
+
+func (p *portal) set(f func()) {
+	defer p.change()()
+	f()
+}
+
+// wait blocks until ok holds; ok runs under the lock.
+func (p *portal) wait(what string, ok func() bool) {
+	p.t.Helper()
+	limit := time.After(patience)
+	for {
+		p.mu.Lock()
+		done, moved := ok(), p.moved
+		p.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-moved:
+		case <-limit:
+			p.t.Fatalf("%s: did not happen in time", what)
+		}
+	}
+}
+
+// give queues work and returns its id.
+func (p *portal) give(w wire.Work) fleet.JobID {
+	if w.ID == "" {
+		w.ID = fleet.NewID[fleet.JobID]()
+	}
+	if w.Epoch == 0 {
+		w.Epoch = 1
+	}
+	if w.VM != nil {
+		w.Subject, w.Generation = fleet.SubjectVM(w.VM.ID), w.VM.Generation
+	}
+	if w.Pool != nil {
+		w.Subject, w.Generation = fleet.SubjectPool(w.Pool.ID), w.Pool.Generation
+	}
+	p.set(func() { p.queue = append(p.queue, w) })
+	return w.ID
+}
+
+// result waits for the job's first finish.
+func (p *portal) result(id fleet.JobID) (out finish) {
+	p.t.Helper()
+	p.wait("finish of job "+string(id), func() bool {
+		for _, f := range p.finishes {
+			if f.ID == id {
+				out = f
+				return true
+			}
+		}
+		return false
+	})
+	return out
+}
+
+// do gives work and waits for its result.
+func (p *portal) do(w wire.Work) finish {
+	p.t.Helper()
+	return p.result(p.give(w))
+}
+
+// nextState waits for a full report that is newer than now and fulfils ok.
+func (p *portal) nextState(what string, ok func(wire.State) bool) (out wire.State) {
+	p.t.Helper()
+	p.mu.Lock()
+	from := len(p.reports)
+	p.mu.Unlock()
+	return p.stateSince(from, what, ok)
+}
+
+func (p *portal) stateSince(from int, what string, ok func(wire.State) bool) (out wire.State) {
+	p.t.Helper()
+	p.wait(what, func() bool {
+		for _, r := range p.reports[from:] {
+			if r.State != nil && ok(*r.State) {
+				out = *r.State
+				return true
+			}
+		}
+		return false
+	})
+	return out
+}
+
+// idle waits until the agent holds no job.
+func (p *portal) idle() {
+	p.t.Helper()
+	p.mu.Lock()
+	from := len(p.reports)
+	p.mu.Unlock()
+	p.wait("an agent without work", func() bool {
+		return len(p.reports) > from && len(p.reports[len(p.reports)-1].Leases) == 0
+	})
+}

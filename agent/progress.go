@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"sync"
+	"time"
+
+	"quantix/internal/wire"
+)
+
+// teller passes a job's progress on: the newest word only, and none after stop. tell never blocks.
+type teller struct {
+	send func(wire.Progress) // takes its time, so that words are spaced
+
+	mu      sync.Mutex
+	next    *wire.Progress
+	sending bool
+	over    bool
+}
+
+func (t *teller) tell(percent int, note string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return
+	}
+	t.next = &wire.Progress{Percent: percent, Note: note}
+	if !t.sending {
+		t.sending = true
+		go t.loop()
+	}
+}
+
+func (t *teller) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over, t.next = true, nil
+}
+
+func (t *teller) loop() {
+	for {
+		t.mu.Lock()
+		p := t.next
+		t.next = nil
+		t.sending = p != nil
+		t.mu.Unlock()
+		if p == nil {
+			return
+		}
+		t.send(*p)
+	}
+}
+
+// progress tells the portal how far a job is, at most once a second. A word that does not arrive is followed by a newer one.
+func (a *Agent) progress(j *job, p wire.Progress) {
+	p.Epoch = j.epoch.Load()
+	if err := a.client.Progress(j.ctx, j.ID, p); err != nil && j.ctx.Err() == nil {
+		a.log.Debug("A job's progress did not reach the portal.", "job", j.ID, "error", err)
+	}
+	pause(j.ctx, time.Second)
+}

@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"quantix/internal/wire"
+)
+
+// renewLoop asks for the next certificate in time. The new one is used at once, without a restart.
+func (a *Agent) renewLoop(ctx context.Context) {
+	wait := newBackoff(time.Second, 5*time.Minute)
+	for {
+		from, until := a.identity.life()
+		a.metrics.certificateEnds.Set(float64(until.Unix()))
+		// Never later than two thirds of a life from now, whatever this machine's clock says.
+		if !pause(ctx, min(time.Until(renewAt(from, until, rand.Float64())), until.Sub(from)*2/3)) {
+			return
+		}
+		for {
+			err := a.renew(ctx)
+			if err == nil {
+				wait.Reset()
+				break
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			a.log.Warn("The host's certificate could not be renewed; trying again.", "error", err, "validUntil", until)
+			if !pause(ctx, wait.NextBackOff()) {
+				return
+			}
+		}
+	}
+}
+
+// renewAt is two thirds into the certificate's life, earlier by up to a tenth of it, so that hosts that joined together
+// do not renew together. random is in [0, 1).
+func renewAt(from, until time.Time, random float64) time.Time {
+	life := until.Sub(from)
+	return from.Add(life*2/3 - time.Duration(random*float64(life)/10))
+}
+
+func (a *Agent) renew(ctx context.Context) error {
+	csr, err := a.identity.csr(string(a.identity.HostID()))
+	if err != nil {
+		return err
+	}
+	cert, err := a.client.Renew(ctx, wire.RenewRequest{CSR: csr})
+	if err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	saved := savedIdentity{Portal: a.identity.Portal(), HostID: a.identity.HostID(), Certificate: cert}
+	if err := a.identity.replace(saved); err != nil {
+		return err
+	}
+	a.client.Rekey()
+	a.log.Info("The host's certificate was renewed.")
+	return nil
+}

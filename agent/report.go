@@ -1,0 +1,243 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// reporter tells the portal what the host is like: all of it when something changed, else only that nothing did.
+type reporter struct {
+	a     *Agent
+	load  func(context.Context) (wire.HostMeter, error)
+	wake  chan struct{} // has room for one
+	pools []fleet.Pool  // assigned to this host, as the portal last said; only the loop touches it
+	last  wire.State    // the newest that the hypervisor said; only the loop touches it
+
+	mu     sync.Mutex
+	digest string    // of the newest full report that the portal took; empty: none in this session
+	force  bool      // the next report is a full one, changed or not
+	sentAt time.Time // when the last report of any kind was taken
+}
+
+func newReporter(a *Agent, load func(context.Context) (wire.HostMeter, error)) *reporter {
+	return &reporter{a: a, load: load, wake: make(chan struct{}, 1)}
+}
+
+// poke asks for a report at once. It never blocks; many pokes make one report.
+func (r *reporter) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pokeFull asks for a full report at once. It follows each finish: a report that was read after the finish's status but
+// numbered before it was refused for that VM, and an unchanged digest would hide the difference for ever.
+func (r *reporter) pokeFull() {
+	r.mu.Lock()
+	r.force = true
+	r.mu.Unlock()
+	r.poke()
+}
+
+func (r *reporter) newSession() {
+	r.mu.Lock()
+	r.digest = ""
+	r.mu.Unlock()
+}
+
+// loop reports at the start, each period, and at once when poked. Bursts of pokes are spaced: the first counts at once,
+// so a single change is told without delay.
+func (r *reporter) loop(ctx context.Context) error {
+	wait := newBackoff(r.a.times.retry, r.a.times.retryMost)
+	tick := time.NewTicker(r.a.times.report)
+	defer tick.Stop()
+	periodic := true
+	for {
+		err := r.report(ctx, periodic)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case sessionOver(err):
+			return err
+		case err != nil:
+			r.a.metrics.failures.WithLabelValues("report").Inc()
+			r.a.log.Warn("The report did not reach the portal; trying again.", "error", err)
+			if !pause(ctx, wait.NextBackOff()) {
+				return nil
+			}
+			continue
+		}
+		wait.Reset()
+		if !pause(ctx, r.a.times.spacing) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			periodic = true
+		case <-r.wake:
+			periodic = false
+		}
+	}
+}
+
+// leaseLoop renews the leases of jobs in work when no report has done so in time: a slow look at the host must not
+// cost a job. Its period is such that it speaks only while no look at the host is under way, unless the portal is slow.
+func (r *reporter) leaseLoop(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		due := r.a.times.lease - time.Since(r.sentAt)
+		digest := r.digest
+		r.mu.Unlock()
+		if due > 0 || digest == "" {
+			if !pause(ctx, max(due, r.a.times.lease/8)) {
+				return nil
+			}
+			continue
+		}
+		if leases := r.a.board.leases(); len(leases) > 0 {
+			err := r.send(ctx, wire.Report{Seq: r.a.next(), Digest: digest, Leases: leases}, nil)
+			if sessionOver(err) {
+				return err
+			}
+		}
+		if !pause(ctx, r.a.times.lease/8) {
+			return nil
+		}
+	}
+}
+
+// report looks at the host and tells. periodic: with meters.
+func (r *reporter) report(ctx context.Context, periodic bool) error {
+	out := wire.Report{Seq: r.a.next()} // before the look: see Agent.next
+	if periodic {
+		out.Meters, out.Load = r.meters(ctx)
+	}
+	state := r.look(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	data, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("encode the host's state: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	out.Digest = hex.EncodeToString(sum[:])
+	out.Leases = r.a.board.leases()
+	r.mu.Lock()
+	full := r.force || out.Digest != r.digest
+	r.force = false
+	r.mu.Unlock()
+	if full {
+		out.State = &state
+	}
+	return r.send(ctx, out, r.heed)
+}
+
+// send delivers one report; heed gets what the portal says about pools.
+func (r *reporter) send(ctx context.Context, out wire.Report, heed func([]fleet.Pool)) error {
+	answer, err := r.a.client.Report(ctx, out)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.force = r.force || out.State != nil
+		return fmt.Errorf("report: %w", err)
+	}
+	r.a.metrics.report(out)
+	r.sentAt = time.Now()
+	if out.State != nil {
+		r.digest = out.Digest
+	}
+	if answer.Resend {
+		r.force = true
+		r.poke()
+	}
+	if heed != nil {
+		heed(answer.Pools)
+	}
+	r.a.board.lose(answer.Lost)
+	return nil
+}
+
+// heed takes up the pools assigned to this host. New ones are reported at once, with their volumes.
+func (r *reporter) heed(pools []fleet.Pool) {
+	if !reflect.DeepEqual(pools, r.pools) && len(pools)+len(r.pools) > 0 {
+		r.pools = pools
+		r.poke()
+	}
+}
+
+// look reads the host's state. Where the hypervisor does not answer, that is what is reported, together with what it
+// last said; where it has said nothing yet, the lists are null: nobody knows, which is not the same as none.
+func (r *reporter) look(ctx context.Context) wire.State {
+	within, cancel := context.WithTimeout(ctx, r.a.times.snapshot)
+	defer cancel()
+	state, err := r.a.hypervisor.Snapshot(within, r.pools)
+	if err != nil {
+		state.Host = fleet.HostStatus{Hypervisor: r.last.Host.Hypervisor, Error: err.Error()}
+		if errors.Is(err, context.DeadlineExceeded) {
+			state.Host.Error = fmt.Sprintf("The hypervisor did not answer within %s.", r.a.times.snapshot)
+		}
+	}
+	if state.Host.Connected {
+		r.last = state
+		if err := r.a.memory.forget(state, r.a.board.busy()); err != nil {
+			r.a.log.Error("The agent's memory cannot be written.", "error", err)
+		}
+	}
+	r.a.metrics.setConnected(state.Host.Connected)
+	return r.complete(state.Host)
+}
+
+// complete joins what is known: the host now, the rest as last seen, and what only the agent knows.
+func (r *reporter) complete(host fleet.HostStatus) wire.State {
+	out := wire.State{Host: host}
+	known := r.last.Host
+	if known.Connected {
+		out = clone(r.last)
+		out.Host = host
+		r.a.memory.complete(&out)
+	}
+	out.Host.OtherPools = slices.Sorted(slices.Values(known.OtherPools))
+	inv := r.a.inventory.get()
+	inv.Accelerators, inv.Firmwares = known.Inventory.Accelerators, known.Inventory.Firmwares
+	out.Host.Inventory, out.Host.AgentVersion = inv, r.a.version
+	return out
+}
+
+// clone copies the lists that complete changes.
+func clone(s wire.State) wire.State {
+	s.VMs = append([]wire.VMReport{}, s.VMs...)
+	s.Found = append([]fleet.FoundVM{}, s.Found...)
+	s.Pools = append([]wire.PoolReport{}, s.Pools...)
+	s.Networks = append([]wire.NetworkReport{}, s.Networks...)
+	return s
+}
+
+// meters reads loads. A load that cannot be read is left out: it is no state.
+func (r *reporter) meters(ctx context.Context) ([]wire.Meter, *wire.HostMeter) {
+	ctx, cancel := context.WithTimeout(ctx, r.a.times.snapshot/2)
+	defer cancel()
+	var host *wire.HostMeter
+	if load, err := r.load(ctx); err == nil {
+		host = &load
+	}
+	vms, err := r.a.hypervisor.Meters(ctx)
+	if err != nil {
+		return nil, host
+	}
+	return vms, host
+}

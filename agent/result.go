@@ -1,0 +1,152 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// result remembers how the act ended, reads what the host has become, and puts both into words for the portal.
+// nil: nothing is to be told.
+func (a *Agent) result(j *job, err error) *wire.Finish {
+	single := j.Kind.SingleShot(j.Args)
+	if err != nil && j.ctx.Err() != nil {
+		// Cut off in the middle. Convergent work is given again; of single-shot work the journal tells at the next start.
+		return nil
+	}
+	out := &wire.Finish{Generation: j.Generation, Outcome: wire.Done}
+	if err != nil {
+		out.Outcome, out.Error = wire.Failed, err.Error()
+		if single && (errors.Is(err, errOverdue) || errors.Is(err, errPanic)) {
+			out.Outcome = wire.Unknown
+		}
+	}
+	if kept := a.remember(j, out); kept != nil {
+		a.log.Error("The agent's memory cannot be written.", "error", kept)
+	}
+	a.observe(j, out)
+	return out
+}
+
+// remember keeps what reports must say from now on.
+func (a *Agent) remember(j *job, out *wire.Finish) error {
+	switch {
+	case j.Kind == fleet.ConsoleOpen:
+		return nil
+	case j.Pool != nil:
+		return a.memory.poolActed(j.Pool.Name, out.Error)
+	case j.VM == nil:
+		return nil
+	case j.Kind == fleet.VMDelete && out.Outcome == wire.Done:
+		return a.memory.vmGone(j.VM.ID)
+	}
+	return a.memory.vmActed(*j.VM, j.Generation, j.Kind, out.Error)
+}
+
+// observe adds the status after the act and, once it is read, the number that orders it against reports.
+func (a *Agent) observe(j *job, out *wire.Finish) {
+	ctx, cancel := context.WithTimeout(j.ctx, a.times.call)
+	defer cancel()
+	switch {
+	case j.Kind == fleet.ConsoleOpen:
+		out.Generation = 0 // nothing was acted on
+	case j.Pool != nil:
+		out.Pool = a.poolStatus(ctx, j, out)
+	case j.VM != nil:
+		status, _, err := a.hypervisor.VM(ctx, j.VM.ID)
+		if err != nil {
+			a.log.Warn("The VM's status after the job cannot be read.", "job", j.ID, "error", err)
+			break
+		}
+		a.memory.addTo(j.VM.ID, &status)
+		out.VM = &status
+	}
+	out.Seq = a.next()
+}
+
+func (a *Agent) poolStatus(ctx context.Context, j *job, out *wire.Finish) *fleet.PoolStatus {
+	released := j.Kind == fleet.PoolRelease && out.Outcome == wire.Done
+	if state, err := a.hypervisor.Snapshot(ctx, []fleet.Pool{*j.Pool}); err == nil && state.Host.Connected && !released {
+		state = clone(state)
+		a.memory.complete(&state)
+		for _, p := range state.Pools {
+			if p.Name == j.Pool.Name {
+				return &p.Status
+			}
+		}
+	}
+	if out.Outcome == wire.Done {
+		return nil
+	}
+	return &fleet.PoolStatus{State: fleet.PoolFailed, MountPath: j.Pool.Spec.Path, Error: out.Error}
+}
+
+// recall answers for single-shot work that the journal knows already: it is never done again.
+func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
+	out := &wire.Finish{Generation: old.Generation, Outcome: old.Outcome, Error: old.Error}
+	if out.Outcome == "" {
+		out.Outcome = wire.Unknown
+		out.Error = fmt.Sprintf("The agent was interrupted during this job, so nobody can tell whether the VM did it. Look at the VM; to try again, choose %q again.", j.Kind.Verb())
+		if err := a.journal.end(j.ID, out.Outcome, out.Error, true); err != nil {
+			a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
+		}
+		if err := a.remember(j, out); err != nil {
+			a.log.Error("The agent's memory cannot be written.", "error", err)
+		}
+	}
+	a.observe(j, out)
+	return out
+}
+
+// tellPending hands in what the journal knows and the portal does not: after a restart, work that was cut off.
+func (a *Agent) tellPending(inWork context.Context) {
+	for _, e := range a.pending {
+		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
+		if e.Kind == fleet.VMDelete {
+			w.Args.DeleteDisks = true
+		}
+		if noun, id := e.Subject.Split(); noun == "vm" {
+			w.VM = &fleet.VM{Meta: fleet.Meta{ID: fleet.VMID(id)}}
+		}
+		a.start(inWork, w)
+	}
+	a.pending = nil
+}
+
+// deliver hands in a result until the portal has it or wants it no more.
+func (a *Agent) deliver(j *job, out wire.Finish) {
+	wait := newBackoff(a.times.retry, a.times.retryMost)
+	for j.ctx.Err() == nil && !j.lost.Load() {
+		out.Epoch = j.epoch.Load()
+		_, err := a.client.Finish(j.ctx, j.ID, out)
+		if err == nil {
+			break
+		}
+		status := wire.StatusOf(err)
+		if status == 409 && j.epoch.Load() != out.Epoch {
+			continue // the job was given again meanwhile, to this agent
+		}
+		if status/100 == 4 && status != 401 && status != 408 && status != 429 {
+			// 409: the job was given again or is over. Another 4xx: asking again cannot help.
+			a.log.Warn("The portal did not want a job's result.", "job", j.ID, "portal", detail(err))
+			break
+		}
+		a.metrics.failures.WithLabelValues("finish").Inc()
+		if !pause(j.ctx, wait.NextBackOff()) {
+			return
+		}
+	}
+	if j.ctx.Err() != nil {
+		return
+	}
+	if err := a.journal.delivered(j.ID); err != nil {
+		a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
+	}
+	a.log.Info("A job has ended.", "job", j.ID, "kind", j.Kind, "subject", j.Subject, "outcome", out.Outcome, "error", out.Error)
+	if j.Kind != fleet.ConsoleOpen {
+		a.reports.pokeFull()
+	}
+}

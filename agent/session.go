@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"quantix/internal/wire"
+)
+
+// hello asks to be this host's agent until the portal agrees; false: ctx ended first. While it is refused, the agent
+// touches nothing: another one may be at work with this identity.
+func (a *Agent) hello(ctx context.Context) bool {
+	wait := newBackoff(a.times.retry, a.times.retryMost)
+	for ctx.Err() == nil {
+		err := a.helloOnce(ctx)
+		switch {
+		case err == nil:
+			return true
+		case ctx.Err() != nil:
+			return false
+		}
+		a.metrics.failures.WithLabelValues("hello").Inc()
+		pace := wait.NextBackOff()
+		switch wire.StatusOf(err) {
+		case 409:
+			a.log.Error("Another agent works with this host's identity, so this one stays passive. Stop one of the two; if this machine is a copy, remove its data directory and join it as a host of its own.",
+				"portal", detail(err))
+			pace = a.times.passive
+		case 401, 403:
+			a.log.Error("The portal does not accept this host's certificate. Join the host again.", "portal", detail(err))
+			pace = a.times.passive
+		default:
+			a.log.Warn("The portal cannot be reached; trying again.", "error", err, "in", pace.Round(time.Millisecond))
+		}
+		if !pause(ctx, pace) {
+			return false
+		}
+	}
+	return false
+}
+
+func (a *Agent) helloOnce(ctx context.Context) error {
+	inv, err := a.inventory.wait(ctx)
+	if err != nil {
+		return err
+	}
+	fingerprint, err := a.identity.fingerprint(inv.BootID)
+	if err != nil {
+		return err
+	}
+	answer, err := a.client.Hello(ctx, wire.Hello{Instance: a.instance, Fingerprint: fingerprint, Version: a.version})
+	if err != nil {
+		return err
+	}
+	a.seq.Store(max(a.seq.Load(), answer.SeqBase))
+	a.reports.newSession()
+	a.log.Info("The agent is at work.", "host", a.identity.HostID())
+	return nil
+}
+
+// serve runs the loops of one session until ctx ends or the portal says that the session is over. inWork is the life
+// of jobs: it outlasts the session, for the work goes on.
+func (a *Agent) serve(ctx, inWork context.Context) {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.reports.loop(ctx) })
+	g.Go(func() error { return a.reports.leaseLoop(ctx) })
+	g.Go(func() error { return a.claimLoop(ctx, inWork) })
+	if err := g.Wait(); err != nil {
+		a.log.Warn("The portal has ended this agent's session; asking for a new one.", "portal", detail(err))
+	}
+}

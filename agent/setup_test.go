@@ -1,0 +1,97 @@
+package agent_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// join makes a data directory with an identity of the portal.
+func (p *portal) join() string {
+	p.t.Helper()
+	dir := filepath.Join(p.t.TempDir(), "agent")
+	err := agent.Join(p.t.Context(), agent.JoinOptions{Portal: p.srv.URL, Token: p.token, Name: "host-1", HostUUID: "uuid-1", DataDir: dir})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return dir
+}
+
+// running starts an agent over a backend; stop ends it and waits. It ends with the test.
+func (p *portal) running(dir string, hv agent.Hypervisor, host *mock.Host) (a *agent.Agent, stop func()) {
+	p.t.Helper()
+	id, err := agent.OpenIdentity(dir)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	a, run := newRun(p.t, id, hv, host)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		run(ctx)
+		id.Close()
+	}()
+	stop = func() {
+		cancel()
+		<-ended
+	}
+	p.t.Cleanup(stop)
+	return a, stop
+}
+
+func newRun(t *testing.T, id *agent.Identity, hv agent.Hypervisor, host *mock.Host) (*agent.Agent, func(context.Context)) {
+	t.Helper()
+	client, err := id.Client("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := agent.Options{
+		Identity: id, Client: client, Hypervisor: hv, Inventory: host.Inventory, Load: host.Load, Version: "1.0",
+	}
+	if testing.Verbose() {
+		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	a, err := agent.NewBrisk(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, func(ctx context.Context) {
+		if err := a.Run(ctx); err != nil {
+			t.Errorf("run: %v", err)
+		}
+		client.Close()
+	}
+}
+
+// atWork is a portal with an agent over a simulated host.
+func atWork(t *testing.T) (*portal, *mock.Host) {
+	t.Helper()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	p.running(p.join(), host, host)
+	return p, host
+}
+
+func newVM(name string) *fleet.VM {
+	return &fleet.VM{
+		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: name, Generation: 1},
+		Spec: fleet.VMSpec{Power: fleet.Running, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS},
+	}
+}
+
+// vmIn finds a VM in a state.
+func vmIn(s wire.State, id fleet.VMID) (wire.VMReport, bool) {
+	for _, r := range s.VMs {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return wire.VMReport{}, false
+}
