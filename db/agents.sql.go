@@ -71,17 +71,19 @@ func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error)
 }
 
 const beginReport = `-- name: BeginReport :one
-UPDATE host_sessions SET seen_at = now(), digest = $1, report_seq = $2, load = COALESCE($3, load)
-WHERE host_id = $4 AND session = $5 AND report_seq < $2
+UPDATE host_sessions SET seen_at = now(), digest = $1, report_seq = $2, load = COALESCE($3, load),
+                         blind_since = CASE WHEN NOT $4::boolean THEN COALESCE(blind_since, now()) END
+WHERE host_id = $5 AND session = $6 AND report_seq < $2
 RETURNING host_id
 `
 
 type BeginReportParams struct {
-	Digest  string
-	Seq     int64
-	Load    *fleet.HostMeter
-	HostID  fleet.HostID
-	Session []byte
+	Digest    string
+	Seq       int64
+	Load      *fleet.HostMeter
+	Connected bool
+	HostID    fleet.HostID
+	Session   []byte
 }
 
 // Only forward: a slow report must not undo a newer one.
@@ -90,6 +92,7 @@ func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (fleet
 		arg.Digest,
 		arg.Seq,
 		arg.Load,
+		arg.Connected,
 		arg.HostID,
 		arg.Session,
 	)
@@ -197,7 +200,7 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 }
 
 const lockHostSession = `-- name: LockHostSession :one
-SELECT h.name, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.conflict, s.conflict_at, s.load, COALESCE(s.seen_at > now() - interval '20 seconds', false)::boolean AS live
+SELECT h.name, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.looked_at, s.conflict, s.conflict_at, s.load, COALESCE(s.seen_at > now() - interval '20 seconds', false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = $1 FOR UPDATE OF s
 `
@@ -212,6 +215,8 @@ type LockHostSessionRow struct {
 	Digest      string
 	ReportSeq   int64
 	SeenAt      *time.Time
+	BlindSince  *time.Time
+	LookedAt    *time.Time
 	Conflict    string
 	ConflictAt  *time.Time
 	Load        *fleet.HostMeter
@@ -231,6 +236,8 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 		&i.Digest,
 		&i.ReportSeq,
 		&i.SeenAt,
+		&i.BlindSince,
+		&i.LookedAt,
 		&i.Conflict,
 		&i.ConflictAt,
 		&i.Load,

@@ -137,7 +137,7 @@ func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]Job
 }
 
 const hostSums = `-- name: HostSums :many
-SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now, (h.status IS NOT NULL)::boolean AS reported,
+SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now, (h.status IS NOT NULL)::boolean AS reported,
        COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected, COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS threads,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes
@@ -148,6 +148,7 @@ type HostSumsRow struct {
 	ID          fleet.HostID
 	Name        string
 	SeenAt      *time.Time
+	LookedAt    *time.Time
 	Conflict    string
 	Now         time.Time
 	Reported    bool
@@ -171,6 +172,7 @@ func (q *Queries) HostSums(ctx context.Context) ([]HostSumsRow, error) {
 			&i.ID,
 			&i.Name,
 			&i.SeenAt,
+			&i.LookedAt,
 			&i.Conflict,
 			&i.Now,
 			&i.Reported,
@@ -228,7 +230,7 @@ func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]Lab
 
 const troubledVMs = `-- name: TroubledVMs :many
 SELECT v.id, v.name, v.heard, COALESCE(v.status->>'error', '')::text AS error FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.heard IN ('failed', 'crashed', 'missing') AND s.seen_at >= now() - interval '30 seconds'
+WHERE v.heard IN ('failed', 'crashed', 'missing') AND s.looked_at >= now() - interval '30 seconds'
   AND ($1::boolean OR v.project_id = ANY ($2::text[]))
 ORDER BY v.name, v.id LIMIT 20
 `

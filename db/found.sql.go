@@ -13,7 +13,7 @@ import (
 )
 
 const getFoundVM = `-- name: GetFoundVM :one
-SELECT f.host_id, f.id, f.name, f.status, h.name AS host_name, s.seen_at, now()::timestamptz AS now
+SELECT f.host_id, f.id, f.name, f.status, h.name AS host_name, s.looked_at, now()::timestamptz AS now
 FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id
 WHERE f.host_id = $1 AND f.id = $2
 `
@@ -26,7 +26,7 @@ type GetFoundVMParams struct {
 type GetFoundVMRow struct {
 	FoundVM  FoundVM
 	HostName string
-	SeenAt   *time.Time
+	LookedAt *time.Time
 	Now      time.Time
 }
 
@@ -39,7 +39,7 @@ func (q *Queries) GetFoundVM(ctx context.Context, arg GetFoundVMParams) (GetFoun
 		&i.FoundVM.Name,
 		&i.FoundVM.Status,
 		&i.HostName,
-		&i.SeenAt,
+		&i.LookedAt,
 		&i.Now,
 	)
 	return i, err

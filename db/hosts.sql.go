@@ -17,7 +17,6 @@ SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now(
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
-       COALESCE((SELECT sum(v.memory_mib) FROM vms v WHERE v.host_id = h.id), 0)::bigint AS committed_mib,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*]') AS f)::text[] AS firmwares,
        ARRAY(SELECT n.kind || ':' || n.name FROM network_hosts nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true')::text[] AS networks,
@@ -35,19 +34,18 @@ type CandidatesParams struct {
 }
 
 type CandidatesRow struct {
-	ID           fleet.HostID
-	Name         string
-	SeenAt       *time.Time
-	Conflict     string
-	Now          time.Time
-	Reported     bool
-	Connected    bool
-	Error        string
-	MemoryBytes  int64
-	CommittedMib int64
-	Firmwares    []string
-	Networks     []string
-	Pools        []byte
+	ID          fleet.HostID
+	Name        string
+	SeenAt      *time.Time
+	Conflict    string
+	Now         time.Time
+	Reported    bool
+	Connected   bool
+	Error       string
+	MemoryBytes int64
+	Firmwares   []string
+	Networks    []string
+	Pools       []byte
 }
 
 // All that placement asks about hosts: one, or all where @host is empty.
@@ -70,7 +68,6 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.Connected,
 			&i.Error,
 			&i.MemoryBytes,
-			&i.CommittedMib,
 			&i.Firmwares,
 			&i.Networks,
 			&i.Pools,
@@ -109,6 +106,36 @@ func (q *Queries) ClearConflict(ctx context.Context, hostID fleet.HostID) (int64
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const committedMemory = `-- name: CommittedMemory :many
+SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms GROUP BY host_id
+`
+
+type CommittedMemoryRow struct {
+	HostID fleet.HostID
+	Mib    int64
+}
+
+// What the VMs of each host are promised, in MiB.
+func (q *Queries) CommittedMemory(ctx context.Context) ([]CommittedMemoryRow, error) {
+	rows, err := q.db.Query(ctx, committedMemory)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CommittedMemoryRow{}
+	for rows.Next() {
+		var i CommittedMemoryRow
+		if err := rows.Scan(&i.HostID, &i.Mib); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const dropHost = `-- name: DropHost :exec

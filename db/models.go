@@ -66,6 +66,8 @@ type HostSession struct {
 	Digest      string
 	ReportSeq   int64
 	SeenAt      *time.Time
+	BlindSince  *time.Time
+	LookedAt    *time.Time
 	Conflict    string
 	ConflictAt  *time.Time
 	Load        *fleet.HostMeter

@@ -32,6 +32,7 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 		"application_name":                    "quantix",
 		"timezone":                            "UTC",
 		"statement_timeout":                   statementTimeout,
+		"jit":                                 "off", // statements are short; compiling one costs more than it saves
 		"idle_in_transaction_session_timeout": idleInTransaction,
 	} {
 		if _, set := cfg.ConnConfig.RuntimeParams[name]; !set {

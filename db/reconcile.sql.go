@@ -14,7 +14,7 @@ import (
 const driftedPools = `-- name: DriftedPools :many
 SELECT ph.pool_id, ph.host_id, ph.assigned, p.name, p.generation FROM pool_hosts ph
 JOIN pools p ON p.id = ph.pool_id JOIN host_sessions s ON s.host_id = ph.host_id
-WHERE s.seen_at > now() - interval '30 seconds'
+WHERE s.looked_at > now() - interval '30 seconds'
   AND (NOT ph.assigned OR ph.observed_generation < p.generation OR ph.status->>'state' IN ('failed', 'inactive'))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = ph.host_id AND j.subject = 'pool:' || ph.pool_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
@@ -58,7 +58,7 @@ func (q *Queries) DriftedPools(ctx context.Context) ([]DriftedPoolsRow, error) {
 
 const driftedVMs = `-- name: DriftedVMs :many
 SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.seen_at > now() - interval '30 seconds'
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - interval '30 seconds'
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id
                   AND j.state IN ('queued', 'running') AND j.kind <> 'console.open')
 LIMIT 500
@@ -103,7 +103,7 @@ func (q *Queries) DriftedVMs(ctx context.Context) ([]VM, error) {
 }
 
 const hostsSeen = `-- name: HostsSeen :many
-SELECT host_id, COALESCE(seen_at > now() - interval '30 seconds', false)::boolean AS fresh FROM host_sessions
+SELECT host_id, COALESCE(looked_at > now() - interval '30 seconds', false)::boolean AS fresh FROM host_sessions
 `
 
 type HostsSeenRow struct {

@@ -88,7 +88,7 @@ func (q *Queries) ForgetOldKey(ctx context.Context, arg ForgetOldKeyParams) erro
 }
 
 const getVM = `-- name: GetVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, h.name AS host_name, p.name AS project_name, s.seen_at, now()::timestamptz AS now
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = $1 AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 `
@@ -103,7 +103,7 @@ type GetVMRow struct {
 	VM          VM
 	HostName    string
 	ProjectName string
-	SeenAt      *time.Time
+	LookedAt    *time.Time
 	Now         time.Time
 }
 
@@ -129,7 +129,7 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 		&i.VM.Heard,
 		&i.HostName,
 		&i.ProjectName,
-		&i.SeenAt,
+		&i.LookedAt,
 		&i.Now,
 	)
 	return i, err
@@ -157,7 +157,7 @@ func (q *Queries) KeyTaken(ctx context.Context, arg KeyTakenParams) (KeyTakenRow
 }
 
 const lockVM = `-- name: LockVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, h.name AS host_name, p.name AS project_name, s.seen_at, now()::timestamptz AS now
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = $1 AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 FOR UPDATE OF v
@@ -173,7 +173,7 @@ type LockVMRow struct {
 	VM          VM
 	HostName    string
 	ProjectName string
-	SeenAt      *time.Time
+	LookedAt    *time.Time
 	Now         time.Time
 }
 
@@ -200,7 +200,7 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 		&i.VM.Heard,
 		&i.HostName,
 		&i.ProjectName,
-		&i.SeenAt,
+		&i.LookedAt,
 		&i.Now,
 	)
 	return i, err

@@ -108,7 +108,9 @@ CREATE TABLE host_sessions (
     fingerprint text NOT NULL DEFAULT '',
     digest      text NOT NULL DEFAULT '',   -- of the newest full report; '' asks for a full one
     report_seq  bigint NOT NULL DEFAULT 0,  -- of the newest full report
-    seen_at     timestamptz,
+    seen_at     timestamptz,        -- when the agent was last heard
+    blind_since timestamptz,        -- since when it does not reach its hypervisor
+    looked_at   timestamptz GENERATED ALWAYS AS (LEAST(seen_at, blind_since)) STORED,  -- how old what it says about VMs, pools and networks is
     conflict    text NOT NULL DEFAULT '',
     conflict_at timestamptz,
     load        jsonb

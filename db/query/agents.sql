@@ -27,7 +27,8 @@ RETURNING s.host_id, s.digest;
 
 -- name: BeginReport :one
 -- Only forward: a slow report must not undo a newer one.
-UPDATE host_sessions SET seen_at = now(), digest = @digest, report_seq = @seq, load = COALESCE(@load, load)
+UPDATE host_sessions SET seen_at = now(), digest = @digest, report_seq = @seq, load = COALESCE(@load, load),
+                         blind_since = CASE WHEN NOT @connected::boolean THEN COALESCE(blind_since, now()) END
 WHERE host_id = @host_id AND session = @session AND report_seq < @seq
 RETURNING host_id;
 

@@ -7,7 +7,7 @@ SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id;
 
 -- name: HostSums :many
 -- What the dashboard says about hosts.
-SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now, (h.status IS NOT NULL)::boolean AS reported,
+SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now, (h.status IS NOT NULL)::boolean AS reported,
        COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected, COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS threads,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes
@@ -15,7 +15,7 @@ FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id ORDER BY h.name;
 
 -- name: TroubledVMs :many
 SELECT v.id, v.name, v.heard, COALESCE(v.status->>'error', '')::text AS error FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.heard IN ('failed', 'crashed', 'missing') AND s.seen_at >= now() - interval '30 seconds'
+WHERE v.heard IN ('failed', 'crashed', 'missing') AND s.looked_at >= now() - interval '30 seconds'
   AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 ORDER BY v.name, v.id LIMIT 20;
 

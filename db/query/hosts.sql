@@ -27,7 +27,6 @@ SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now(
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
-       COALESCE((SELECT sum(v.memory_mib) FROM vms v WHERE v.host_id = h.id), 0)::bigint AS committed_mib,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*]') AS f)::text[] AS firmwares,
        ARRAY(SELECT n.kind || ':' || n.name FROM network_hosts nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true')::text[] AS networks,
@@ -37,3 +36,7 @@ SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now(
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE @host::text = '' OR h.id = @host
 ORDER BY h.name;
+
+-- name: CommittedMemory :many
+-- What the VMs of each host are promised, in MiB.
+SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms GROUP BY host_id;

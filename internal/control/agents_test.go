@@ -442,3 +442,30 @@ func TestForcingOffBreaksOffAShutdownThatWaits(t *testing.T) {
 	}
 	wantCode(t, r.finish(waiting, wire.Finish{Outcome: wire.Failed, Error: "late"}), fleet.Conflict)
 }
+
+func TestVMsOfAHostWithoutItsHypervisorBecomeUnknown(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	blind := func(digest string) {
+		_, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: digest, State: &wire.State{Host: fleet.HostStatus{Error: "no libvirtd"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	blind("2")
+	r.exec(`UPDATE host_sessions SET blind_since = now() - interval '31 seconds'`)
+	blind("3") // the agent itself is heard all the time
+	vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
+	if err != nil || vm.Phase != fleet.PhaseUnknown {
+		t.Fatalf("phase %s, %v", vm.Phase, err)
+	}
+	host, err := r.GetHost(t.Context(), fleet.SystemActor, r.agent.HostID)
+	if err != nil || host.Phase != fleet.HostDegraded {
+		t.Fatalf("host %s, %v", host.Phase, err)
+	}
+	r.report("4", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	if vm, _ = r.GetVM(t.Context(), fleet.SystemActor, id); vm.Phase != fleet.PhaseRunning {
+		t.Fatalf("phase %s after the hypervisor came back", vm.Phase)
+	}
+}

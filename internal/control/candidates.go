@@ -10,7 +10,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// candidates reads what placement asks about hosts: of one, or of all where host is empty.
+// candidates reads what placement asks about hosts: of all, or of one that somebody has named, where nobody asks how much
+// memory is promised already.
 func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
 	ids := poolsOf(spec)
 	pools, err := q.PoolsForWork(ctx, ids)
@@ -25,11 +26,21 @@ func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.Ho
 	if err != nil {
 		return nil, err
 	}
+	committed := map[fleet.HostID]int64{}
+	if host == "" {
+		sums, err := q.CommittedMemory(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, sum := range sums {
+			committed[sum.HostID] = sum.Mib
+		}
+	}
 	hosts := make([]placement.Host, len(rows))
 	for i, r := range rows {
 		h := placement.Host{
 			ID: r.ID, Name: r.Name, Phase: hostPhase(r.SeenAt, reported(r.Reported, r.Connected), r.Conflict, r.Now), Error: r.Error,
-			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: r.CommittedMib, Networks: r.Networks,
+			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID], Networks: r.Networks,
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{},
 		}
 		for _, f := range r.Firmwares {

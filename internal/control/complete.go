@@ -63,15 +63,24 @@ func (c *Control) Complete(ctx context.Context, a fleet.Actor, noun, text string
 			values, err := c.completeValue(ctx, a, k, value)
 			out := make([]Completion, len(values))
 			for i, v := range values {
-				if strings.ContainsAny(v, " ,*") {
-					v = `"` + v + `"`
-				}
-				out[i] = Completion{Value: before + v}
+				out[i] = Completion{Value: before + quoted(k.Key, v)}
 			}
 			return out, err
 		}
 	}
 	return []Completion{}, nil
+}
+
+// quoted puts a value in quotes where its characters would mean something; of a label, only what follows the key.
+func quoted(key, value string) string {
+	start := ""
+	if name, rest, ok := strings.Cut(value, "="); ok && key == "label" {
+		start, value = name+"=", rest
+	}
+	if strings.ContainsAny(value, " ,*:") {
+		value = `"` + value + `"`
+	}
+	return start + value
 }
 
 func completeKey(keys fleet.FilterKeys, not, word string) []Completion {

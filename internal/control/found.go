@@ -51,7 +51,7 @@ func (c *Control) listFound(ctx context.Context, q fleet.Query, s *statement) (f
 		}
 	}
 	tail := p.apply(s)
-	items, err := collect(ctx, c, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.seen_at, now()
+	items, err := collect(ctx, c, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, now()
 		FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id`+s.conditions()+tail, s.args,
 		func(row pgx.CollectableRow) (fleet.FoundVM, error) {
 			var r db.FoundVM
@@ -79,7 +79,7 @@ func (c *Control) GetFoundVM(ctx context.Context, a fleet.Actor, host fleet.Host
 	if err != nil {
 		return fleet.FoundVM{}, notFound(err, "VM")
 	}
-	return foundView(r.FoundVM, r.HostName, r.SeenAt, r.Now), nil
+	return foundView(r.FoundVM, r.HostName, r.LookedAt, r.Now), nil
 }
 
 func foundView(r db.FoundVM, host string, seen *time.Time, now time.Time) fleet.FoundVM {

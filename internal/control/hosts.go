@@ -28,7 +28,7 @@ var hostOrders = orders[fleet.HostView]{
 }
 
 // hostPhaseSQL is fleet.Host.Phase in SQL, for filters.
-var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + fresh +
+var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + heard +
 	" THEN 'unknown' WHEN h.status->>'connected' = 'true' THEN 'online' ELSE 'degraded' END"
 
 // ListHosts returns one page of hosts. What their VMs use comes from the counters, up to five seconds old. Sorts: name, created.

@@ -22,8 +22,16 @@ const (
 	largestPage = 500
 )
 
-// fresh is true where the host of host_sessions s is still believed. It is fleet.Fresh in SQL.
-var fresh = fmt.Sprintf("COALESCE(s.seen_at >= now() - interval '%d seconds', false)", int(fleet.Freshness/time.Second))
+// heard is true where the agent of host_sessions s is still believed, and fresh where also what it says about VMs, pools and
+// networks is: an agent that does not reach its hypervisor knows nothing about them. Both are fleet.Fresh in SQL.
+var (
+	heard = within("s.seen_at")
+	fresh = within("s.looked_at")
+)
+
+func within(column string) string {
+	return fmt.Sprintf("COALESCE(%s >= now() - interval '%d seconds', false)", column, int(fleet.Freshness/time.Second))
+}
 
 // statement is SQL that grows; what people typed only ever becomes a bound argument of it.
 type statement struct {

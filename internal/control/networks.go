@@ -54,7 +54,7 @@ func (c *Control) networks(ctx context.Context, a fleet.Actor, from, by string, 
 		network fleet.Network
 		host    fleet.NetworkHost
 	}
-	rows, err := collect(ctx, c, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, nh.host_id, h.name, nh.status, s.seen_at
+	rows, err := collect(ctx, c, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, nh.host_id, h.name, nh.status, s.looked_at
 		FROM `+from+` n JOIN network_hosts nh ON nh.network_id = n.id JOIN hosts h ON h.id = nh.host_id LEFT JOIN host_sessions s ON s.host_id = nh.host_id`+
 		s.conditions()+` ORDER BY `+by+`, h.name`, s.args, func(x pgx.CollectableRow) (row, error) {
 		var r row

@@ -53,7 +53,7 @@ var urgency = map[fleet.Tone]int{fleet.ToneBad: 0, fleet.ToneUnknown: 1, fleet.T
 func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, hosts []db.HostSumsRow) {
 	fresh := map[fleet.HostID]bool{}
 	for _, h := range hosts {
-		fresh[h.ID] = fleet.Fresh(h.SeenAt, h.Now)
+		fresh[h.ID] = fleet.Fresh(h.LookedAt, h.Now)
 	}
 	for _, g := range sums.groups {
 		if !policy.AllProjects(a) && !policy.May(a, policy.VMSee, g.ProjectID) {

@@ -31,7 +31,7 @@ func (c *Control) cells(ctx context.Context, from, by string, s statement, volum
 		status = "ph.status"
 	}
 	return collect(ctx, c, `SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at, COALESCE(ph.host_id, ''), COALESCE(h.name, ''),
-		s.seen_at, COALESCE(s.conflict, ''), (h.status->>'connected')::boolean, `+status+`, now()
+		s.seen_at, s.looked_at, COALESCE(s.conflict, ''), (h.status->>'connected')::boolean, `+status+`, now()
 		FROM `+from+` p LEFT JOIN pool_hosts ph ON ph.pool_id = p.id LEFT JOIN hosts h ON h.id = ph.host_id LEFT JOIN host_sessions s ON s.host_id = ph.host_id`+
 		s.conditions()+` ORDER BY `+by+`, h.name`, s.args, scanCell)
 }
@@ -40,9 +40,10 @@ func scanCell(row pgx.CollectableRow) (cell, error) {
 	var x cell
 	var conflict string
 	var connected *bool
+	var seen *time.Time // the agent; x.seen is how old what it says about the pool is
 	err := row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.pool.Generation, &x.pool.CreatedAt, &x.pool.DeletedAt, &x.host, &x.hostName,
-		&x.seen, &conflict, &connected, &x.status, &x.now)
-	x.phase = hostPhase(x.seen, connected, conflict, x.now)
+		&seen, &x.seen, &conflict, &connected, &x.status, &x.now)
+	x.phase = hostPhase(seen, connected, conflict, x.now)
 	return x, err
 }
 

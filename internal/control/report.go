@@ -73,7 +73,7 @@ func (c *Control) fullReport(ctx context.Context, a fleet.Actor, in wire.Report)
 	session := hashSession(a.Session)
 	load := in.Load
 	return c.tx(ctx, func(q *db.Queries) error {
-		_, err := q.BeginReport(ctx, db.BeginReportParams{HostID: a.HostID, Session: session, Seq: in.Seq, Digest: in.Digest, Load: load})
+		_, err := q.BeginReport(ctx, db.BeginReportParams{HostID: a.HostID, Session: session, Seq: in.Seq, Digest: in.Digest, Load: load, Connected: in.State.Host.Connected})
 		if errors.Is(err, pgx.ErrNoRows) {
 			mine, err := q.HasHostSession(ctx, db.HasHostSessionParams{HostID: a.HostID, Session: session})
 			if err == nil && !mine {
@@ -89,6 +89,9 @@ func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64
 	if err := q.ReportHost(ctx, db.ReportHostParams{HostID: host, Seq: seq, Status: &s.Host}); err != nil {
 		return fmt.Errorf("report host: %w", err)
 	}
+	if !s.Host.Connected {
+		return nil // the agent cannot see its guests, pools and networks: nothing is known about them, least of all that they are gone
+	}
 	if err := writeVMs(ctx, q, host, seq, s); err != nil {
 		return fmt.Errorf("report VMs: %w", err)
 	}
@@ -102,9 +105,6 @@ func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64
 }
 
 func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) error {
-	if !s.Host.Connected {
-		return nil // the agent cannot see its guests: nothing is known about them, least of all that they are gone
-	}
 	ids := make([]string, len(s.VMs))
 	for i, vm := range s.VMs {
 		ids[i] = string(vm.ID)

@@ -45,11 +45,13 @@ func (c *Control) Search(ctx context.Context, a fleet.Actor, text string, limit 
 	return append(vms, others...), err
 }
 
-// searchVMs asks by each way that text can be meant, each of which an index carries, until there are enough.
+// searchVMs asks by each way that text can be meant until there are enough. What is found by an address, label or id needs no
+// look at the names, of which a part is the one thing here that no index finds.
 func (c *Control) searchVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.Found, error) {
 	found, had := []fleet.Found{}, map[fleet.VMID]bool{}
+	exact := false
 	for _, way := range waysToVM(text) {
-		if len(found) == limit {
+		if len(found) == limit || exact && way.hint == "" {
 			break
 		}
 		var s statement
@@ -60,6 +62,7 @@ func (c *Control) searchVMs(ctx context.Context, a fleet.Actor, text string, lim
 		if err != nil {
 			return nil, err
 		}
+		exact = exact || way.hint != "" && len(vms) > 0
 		for _, v := range vms {
 			if len(found) < limit && !had[v.ID] {
 				had[v.ID] = true

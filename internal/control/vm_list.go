@@ -17,7 +17,7 @@ import (
 
 const (
 	vmColumns = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at,
-		v.status, v.observed_generation, h.name AS host_name, p.name AS project_name, s.seen_at, now()`
+		v.status, v.observed_generation, h.name AS host_name, p.name AS project_name, s.looked_at, now()`
 	vmTables = ` FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 )
 

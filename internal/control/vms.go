@@ -52,7 +52,7 @@ func getVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 	if err != nil {
 		return fleet.VMView{}, notFound(err, "VM")
 	}
-	return vmView(r.VM, r.HostName, r.ProjectName, r.SeenAt, r.Now), nil
+	return vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now), nil
 }
 
 // lockVM is getVM for a change: nobody else changes the VM until the transaction ends. right is asked for the VM's project.
@@ -61,7 +61,7 @@ func lockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 	if err != nil {
 		return fleet.VMView{}, notFound(err, "VM")
 	}
-	return vmView(r.VM, r.HostName, r.ProjectName, r.SeenAt, r.Now), policy.Check(a, right, r.VM.ProjectID)
+	return vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now), policy.Check(a, right, r.VM.ProjectID)
 }
 
 func vmView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {

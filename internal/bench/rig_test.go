@@ -1,0 +1,178 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/testkit"
+	"quantix/internal/wire"
+	"quantix/web"
+)
+
+func TestMain(m *testing.M) {
+	if parkedServer() {
+		return
+	}
+	testkit.Main(m)
+}
+
+// rig is a portal over a database of its own, with its agents' door on plain HTTP: TLS is the same for every design.
+type rig struct {
+	pool    *pgxpool.Pool
+	control *control.Control
+	web     *web.Server
+	agents  *httptest.Server
+	hosts   []hostSession
+}
+
+type hostSession struct {
+	id      fleet.HostID
+	session string
+	seq     int64
+}
+
+const hostHeader = "Bench-Host"
+
+func newRig(b *testing.B) *rig {
+	b.Helper()
+	r := newPortal(b.Context(), b, testkit.URL(b))
+	b.Cleanup(r.pool.Close)
+	r.agents = httptest.NewServer(asHosts(r.web.AgentHandler()))
+	b.Cleanup(r.agents.Close)
+	return r
+}
+
+type fataler interface{ Fatal(...any) }
+
+func newPortal(ctx context.Context, b fataler, url string) *rig {
+	pool, err := db.Open(ctx, url, 20)
+	if err != nil {
+		b.Fatal(err)
+	}
+	hub := notify.NewHub()
+	log := slog.New(slog.DiscardHandler)
+	go hub.Listen(ctx, pool.Config().ConnConfig, log)
+	r := &rig{pool: pool}
+	r.control = control.New(pool, control.Options{Hub: hub, Log: log, AgentURL: "https://portal.test", PublicURL: "http://portal.test"})
+	r.web = web.New(web.Options{
+		Control: r.control, Hub: hub, Sessions: auth.Sessions(pool, false), Log: log, PublicURL: "http://portal.test",
+		AgentURL: "https://portal.test", Version: "bench", Ready: pool.Ping,
+	})
+	return r
+}
+
+// asHosts stands for the listener's TLS: it makes a request come from the host that its header names.
+func asHosts(next http.Handler) http.Handler {
+	var known sync.Map
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(hostHeader)
+		state, ok := known.Load(id)
+		if !ok {
+			state, _ = known.LoadOrStore(id, stateOf(id))
+		}
+		r.TLS = state.(*tls.ConnectionState)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func stateOf(id string) *tls.ConnectionState {
+	cert := &x509.Certificate{
+		Subject: pkix.Name{CommonName: id}, NotAfter: time.Now().Add(time.Hour),
+		URIs: []*url.URL{{Scheme: "quantix", Host: "host", Path: "/" + id}},
+	}
+	return &tls.ConnectionState{HandshakeComplete: true, PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
+}
+
+// addHosts joins n hosts and opens their agents' sessions, each with one full report.
+func (r *rig) addHosts(b *testing.B, n int) {
+	b.Helper()
+	for i := range n {
+		h := hostSession{id: fleet.NewID[fleet.HostID]()}
+		if _, err := r.pool.Exec(b.Context(), `WITH h AS (INSERT INTO hosts (id, name) VALUES ($1, $2)) INSERT INTO host_sessions (host_id) VALUES ($1)`, h.id, fmt.Sprintf("h%05d", i)); err != nil {
+			b.Fatal(err)
+		}
+		r.hello(b, &h)
+		r.hosts = append(r.hosts, h)
+	}
+}
+
+// hello opens a host's session and sends its first full report.
+func (r *rig) hello(b *testing.B, h *hostSession) {
+	b.Helper()
+	actor := fleet.Actor{HostID: h.id, Name: "host"}
+	answer, err := r.control.Hello(b.Context(), actor, wire.Hello{Instance: "bench", Fingerprint: "bench"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	h.session, h.seq = answer.Session, answer.SeqBase+1
+	actor.Session = h.session
+	_, err = r.control.Report(b.Context(), actor, wire.Report{Seq: h.seq, Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// call POSTs as a host and decodes the answer where there is one.
+func (h hostSession) call(ctx context.Context, client *http.Client, base, path string, in, out any) (int, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(hostHeader, string(h.id))
+	req.Header.Set(wire.SessionHeader, h.session)
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	if out != nil && res.StatusCode == http.StatusOK {
+		return res.StatusCode, json.NewDecoder(res.Body).Decode(out)
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, err
+}
+
+func newClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: 20000, DisableCompression: true}}
+}
+
+// spread is some durations' percentiles.
+type spread []time.Duration
+
+func (s spread) at(p float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[min(int(float64(len(sorted))*p), len(sorted)-1)]
+}
+
+func (s spread) report(b *testing.B, name string) {
+	b.ReportMetric(ms(s.at(0.50)), name+"-p50-ms")
+	b.ReportMetric(ms(s.at(0.99)), name+"-p99-ms")
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

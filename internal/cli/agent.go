@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quantix/agent"
+	"quantix/agent/hardware"
+	"quantix/agent/libvirt"
+	"quantix/agent/mock"
+	"quantix/internal/config"
+)
+
+func newAgent() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run this host's agent",
+		Long: `Run the agent of a host that has joined a portal: it reports the host's state and carries out what people ask for, through
+libvirt. It only dials out, and never stops a VM because of the network. "quantix agent join" joins first.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.LoadAgent(cmd.Flags(), os.Environ(), "")
+			if err != nil {
+				return err
+			}
+			return runAgent(cmd.Context(), cfg, newLog(cfg.Log, cmd.ErrOrStderr()))
+		},
+	}
+	config.AgentFlags(cmd.Flags())
+	cmd.AddCommand(newAgentJoin())
+	return cmd
+}
+
+func newAgentJoin() *cobra.Command {
+	var token, tokenFile string
+	cmd := &cobra.Command{
+		Use:   "join --portal URL --token TOKEN",
+		Short: "Join this host to a portal",
+		Long: `Join this host to a portal with a token from "Hosts, Add host". The host's key is made here and never leaves the host;
+the token holds the fingerprint of the portal's authority, so that no other portal can answer.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.LoadAgent(cmd.Flags(), os.Environ(), "")
+			if err != nil {
+				return err
+			}
+			if tokenFile != "" {
+				if token, err = readSecret(tokenFile, cmd.InOrStdin()); err != nil {
+					return err
+				}
+			}
+			if token == "" || cfg.Portal == "" {
+				return errors.New("give --portal and --token; the portal's page Hosts, Add host shows the whole command")
+			}
+			return joinHost(cmd.Context(), cfg, token, cmd)
+		},
+	}
+	config.AgentFlags(cmd.Flags())
+	cmd.Flags().StringVar(&token, "token", "", "the join token")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "read the join token from this file (\"-\": standard input), so that it does not show in the process list")
+	return cmd
+}
+
+func joinHost(ctx context.Context, cfg config.Agent, token string, cmd *cobra.Command) error {
+	inventory, err := hardware.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("read this machine's hardware: %w", err)
+	}
+	err = agent.Join(ctx, agent.JoinOptions{
+		Portal: cfg.Portal, Token: token, Name: cfg.Name, HostUUID: inventory.HostUUID, DataDir: cfg.DataDir,
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "Joined %s as %s. Start the agent: systemctl enable --now quantix-agent (or: quantix agent)\n", cfg.Portal, cfg.Name)
+	return nil
+}
+
+// runAgent runs a joined host's agent until ctx ends.
+func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
+	if !agent.Joined(cfg.DataDir) {
+		return fmt.Errorf("this host has not joined a portal yet (no identity in %s): run \"quantix agent join\" with the command from Hosts, Add host", cfg.DataDir)
+	}
+	identity, err := agent.OpenIdentity(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer identity.Close()
+	hypervisor, err := openHypervisor(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer hypervisor.Close()
+	client, err := identity.Client(cfg.Portal)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	metrics := agent.NewMetrics(versionText())
+	if cfg.MetricsListen != "" {
+		if err := serveMetrics(ctx, cfg.MetricsListen, metrics.Handler(), log); err != nil {
+			return err
+		}
+	}
+	a, err := agent.New(agent.Options{
+		Identity: identity, Client: client, Hypervisor: hypervisor, Inventory: hardware.Read, Load: hardware.Load,
+		Version: versionText(), Log: log, Metrics: metrics,
+	})
+	if err != nil {
+		return err
+	}
+	refreshOnHangup(ctx, a)
+	log.Info("agent is running", "host", cfg.Name, "portal", identity.Portal())
+	return a.Run(ctx)
+}
+
+// refreshOnHangup reads the hardware again at each SIGHUP.
+func refreshOnHangup(ctx context.Context, a *agent.Agent) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	context.AfterFunc(ctx, func() { signal.Stop(hangups) })
+	go func() {
+		for {
+			select {
+			case <-hangups:
+				a.RefreshInventory()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+// openHypervisor opens what is spelt out; there is no silent stand-in.
+func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (agent.Hypervisor, error) {
+	if cfg.Hypervisor == "mock" {
+		return mock.New(mock.Options{}), nil
+	}
+	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("%w; is libvirtd installed and running? \"quantix doctor agent\" says what is missing", err)
+	}
+	return backend, nil
+}
+
+func serveMetrics(ctx context.Context, address string, handler http.Handler, log *slog.Logger) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen for metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", handler)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	context.AfterFunc(ctx, func() { server.Close() })
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("metrics are no longer served", "error", err)
+		}
+	}()
+	return nil
+}

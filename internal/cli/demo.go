@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/control"
+	"quantix/internal/doctor"
+	"quantix/internal/fleet"
+)
+
+func newDemo() *cobra.Command {
+	var f playFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a portal with three simulated hosts and forty VMs",
+		Long: `Run a portal with three simulated hosts and forty VMs. It needs no root and nothing but PostgreSQL's binaries. The portal,
+its database and the agents are the real ones; only the hypervisor is simulated, and forgets everything at the end.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := runDemo(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+				return nil // Ctrl-C while starting
+			}
+			return err
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func runDemo(ctx context.Context, f playFlags, out, progress io.Writer) (err error) {
+	if os.Geteuid() == 0 && !doctor.Ready(doctor.Inspect(ctx, doctor.Demo)) {
+		fmt.Fprintln(progress, "Installing what the demo needs …")
+		if err := doctor.Install(ctx, doctor.Demo, progress); err != nil {
+			return err
+		}
+	}
+	dir, remove, err := f.dir("demo")
+	if err != nil {
+		return err
+	}
+	defer remove()
+	log := newLog(f.log, progress)
+	fmt.Fprintln(progress, "Starting the portal and three simulated hosts …")
+	p, err := startPortal(ctx, f.portalConfig(dir), log, f.dataDir == "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	s, err := newStage(ctx, p)
+	if err != nil {
+		return err
+	}
+	agents, stopAgents := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stopAgents()
+
+	storage := mock.NewStorage()
+	hosts := make([]readyHost, len(demoHosts))
+	ids := make([]fleet.HostID, len(demoHosts))
+	for i, o := range demoHosts {
+		o.Shared, o.Delay, o.Images = storage, 400*time.Millisecond, demoImages
+		if ids[i], err = s.startMockHost(agents, filepath.Join(dir, o.Name), o, log, &running); err != nil {
+			return err
+		}
+		hosts[i].Name = o.Name
+	}
+	if err := s.furnishDemo(ctx, ids); err != nil {
+		return err
+	}
+	r, err := s.ready(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	if err := r.print(out, f.json, []string{
+		"Everything but the hypervisor is real. Try: start, stop and edit VMs, open a console, look at the pool that",
+		"one host cannot mount, and at the VM whose guest ignores the power button.",
+	}); err != nil {
+		return err
+	}
+	return p.Wait(ctx)
+}
+
+// startMockHost joins a simulated host and runs its agent in this process, over the same mutual TLS as a real one.
+func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, log *slog.Logger, running *sync.WaitGroup) (fleet.HostID, error) {
+	host := mock.New(o)
+	if !agent.Joined(dir) {
+		token, err := s.Control.CreateJoinToken(ctx, s.actor)
+		if err != nil {
+			return "", err
+		}
+		inventory, err := host.Inventory(ctx)
+		if err != nil {
+			return "", err
+		}
+		err = agent.Join(ctx, agent.JoinOptions{
+			Portal: s.AgentURL, Token: token.Secret, Name: o.Name, HostUUID: inventory.HostUUID, DataDir: dir,
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	identity, err := agent.OpenIdentity(dir)
+	if err != nil {
+		return "", err
+	}
+	client, err := identity.Client(s.AgentURL)
+	if err != nil {
+		return "", errors.Join(err, identity.Close())
+	}
+	a, err := agent.New(agent.Options{
+		Identity: identity, Client: client, Hypervisor: host, Inventory: host.Inventory, Load: host.Load,
+		Version: versionText(), Log: log.With("host", o.Name),
+	})
+	if err != nil {
+		client.Close()
+		return "", errors.Join(err, identity.Close())
+	}
+	running.Go(func() {
+		defer identity.Close()
+		defer client.Close()
+		if err := a.Run(ctx); err != nil {
+			log.Error("a simulated host's agent ended", "host", o.Name, "error", err)
+		}
+	})
+	return identity.HostID(), nil
+}
+
+// furnishDemo makes projects, pools and forty VMs, as people would, and waits until most of it stands.
+func (s *stage) furnishDemo(ctx context.Context, hosts []fleet.HostID) error {
+	if err := s.waitHosts(ctx, hosts); err != nil {
+		return err
+	}
+	pools := make([]fleet.PoolID, len(demoPools))
+	for i, p := range demoPools {
+		in := control.CreatePool{Name: p.name, Spec: p.spec}
+		for _, h := range p.hosts {
+			in.HostIDs = append(in.HostIDs, hosts[h])
+		}
+		var err error
+		if pools[i], err = s.pool(ctx, in); err != nil {
+			return err
+		}
+	}
+	for i, p := range demoPools {
+		if err := s.waitPool(ctx, pools[i], p.healthy); err != nil {
+			return err
+		}
+	}
+	vms, err := s.Control.ListVMs(ctx, s.actor, fleet.Query{Limit: 1})
+	if err != nil || len(vms.Items) > 0 {
+		return err
+	}
+	var last fleet.VMID
+	for i, vm := range demoVMs {
+		project, err := s.project(ctx, vm.project, "")
+		if err != nil {
+			return err
+		}
+		made, err := s.Control.CreateVM(ctx, s.actor, vm.create(project, hosts[i%len(hosts)], pools[0]))
+		if err != nil {
+			return fmt.Errorf("make the VM %s: %w", vm.name, err)
+		}
+		last = made.ID
+	}
+	return waitFor(ctx, "the making of the VMs", func() (bool, error) {
+		vm, err := s.Control.GetVM(ctx, s.actor, last)
+		return err == nil && vm.ObservedGeneration > 0, err
+	})
+}

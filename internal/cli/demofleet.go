@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+
+	"quantix/agent/mock"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// The demo's fleet: enough variety to see every state, including what goes wrong.
+var (
+	demoHosts = []mock.Options{
+		{Name: "host-1", Found: []string{"legacy-erp", "old-mail"}},
+		{Name: "host-2", Found: []string{"vendor-appliance"}},
+		{Name: "host-3"},
+	}
+
+	demoImages = []fleet.Volume{
+		{Name: "debian-12.qcow2", Format: "qcow2", CapacityBytes: 4 << 30, AllocBytes: 640 << 20},
+		{Name: "ubuntu-24.04.qcow2", Format: "qcow2", CapacityBytes: 4 << 30, AllocBytes: 720 << 20},
+		{Name: "alma-9.qcow2", Format: "qcow2", CapacityBytes: 10 << 30, AllocBytes: 980 << 20},
+		{Name: "debian-12-netinst.iso", Format: "iso", CapacityBytes: 660 << 20, AllocBytes: 660 << 20},
+	}
+
+	demoPools = []struct {
+		name    string
+		spec    fleet.PoolSpec
+		hosts   []int
+		healthy int // how many of them will be
+	}{
+		{"shared", fleet.PoolSpec{Kind: fleet.PoolNFS, Server: "nas-1.example", Export: "/exports/vm", Path: "/mnt/shared", Shared: true, Description: "The filer in rack 4."}, []int{0, 1, 2}, 3},
+		{"local-nvme", fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/nvme"}, []int{0, 1}, 2},
+		{"archive", fleet.PoolSpec{Kind: fleet.PoolNFS, Server: "refused.example", Export: "/exports/archive", Path: "/mnt/archive", Shared: true}, []int{2}, 0},
+	}
+)
+
+// demoVM is one VM of the demo.
+type demoVM struct {
+	name, project string
+	labels        map[string]string
+	cpus, mib     int
+	gib           int64
+	image         string
+	start         bool
+}
+
+var demoVMs = func() []demoVM {
+	var out []demoVM
+	add := func(n int, name, project, image string, cpus, mib int, gib int64, start bool, labels map[string]string) {
+		for i := range n {
+			out = append(out, demoVM{fmt.Sprintf("%s-%02d", name, i+1), project, labels, cpus, mib, gib, image, start})
+		}
+	}
+	add(8, "web", "shop", "debian-12.qcow2", 2, 4096, 20, true, map[string]string{"env": "prod", "tier": "web"})
+	add(3, "db", "shop", "debian-12.qcow2", 8, 32768, 200, true, map[string]string{"env": "prod", "tier": "db"})
+	add(4, "web-test", "shop", "debian-12.qcow2", 1, 2048, 20, false, map[string]string{"env": "test", "tier": "web"})
+	add(6, "pay", "finance", "alma-9.qcow2", 2, 8192, 40, true, map[string]string{"env": "prod"})
+	add(2, "ledger", "finance", "alma-9.qcow2", 4, 16384, 100, true, map[string]string{"env": "prod", "tier": "db"})
+	add(8, "build", "ci", "ubuntu-24.04.qcow2", 8, 16384, 80, true, map[string]string{"env": "ci"})
+	add(3, "runner", "ci", "ubuntu-24.04.qcow2", 4, 8192, 40, false, map[string]string{"env": "ci"})
+	add(3, "desk", "office", "ubuntu-24.04.qcow2", 2, 4096, 40, true, map[string]string{"os": "linux"})
+	for _, odd := range []string{"fail-start-kiosk", "no-shutdown-plc", "files"} {
+		out = append(out, demoVM{odd, "office", map[string]string{"env": "prod"}, 2, 2048, 20, "debian-12.qcow2", true})
+	}
+	return out
+}()
+
+func (v demoVM) create(project fleet.ProjectID, host fleet.HostID, pool fleet.PoolID) control.CreateVM {
+	return control.CreateVM{
+		ProjectID: project, Name: v.name, HostID: host, Labels: v.labels, Start: v.start,
+		Spec: fleet.VMSpec{
+			CPUs: v.cpus, MemoryMiB: v.mib, Firmware: fleet.UEFI,
+			Disks: []fleet.Disk{{PoolID: pool, SizeBytes: v.gib << 30, Image: &fleet.Volref{PoolID: pool, Volume: v.image}}},
+			NICs:  []fleet.NIC{{Network: "default"}},
+		},
+	}
+}

@@ -1,0 +1,326 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"quantix/agent"
+	"quantix/internal/control"
+	"quantix/internal/doctor"
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+func newLab() *cobra.Command {
+	var f playFlags
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Run a portal with two real libvirt hosts on this machine",
+		Long: `Install what is missing (Debian's packages), then run a portal and two real libvirt hosts on this machine, each with its
+own libvirtd, agent and guests, a pool that both share, and one VM. Needs root on Linux. Ctrl-C ends all of it.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := runLab(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+				return nil // Ctrl-C while starting
+			}
+			return err
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+// labHost is one real host of the lab.
+type labHost struct {
+	*lab.Host
+	name string
+	dir  string
+	id   fleet.HostID
+}
+
+func runLab(ctx context.Context, f playFlags, out, progress io.Writer) (err error) {
+	if err := prepareLab(ctx, progress); err != nil {
+		return err
+	}
+	dir, remove, err := f.dir("lab")
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	say := func(text string, args ...any) { fmt.Fprintf(progress, text+"\n", args...) }
+	say("Starting the portal, two libvirt hosts and a guest image …")
+	log := newLog(f.log, progress)
+	p, err := startPortal(ctx, f.portalConfig(dir), log, f.dataDir == "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+
+	shared := filepath.Join(dir, "shared")
+	hosts := []*labHost{{name: "host-1", dir: filepath.Join(dir, "h1")}, {name: "host-2", dir: filepath.Join(dir, "h2")}}
+	defer func() { err = errors.Join(err, stopHosts(hosts)) }()
+	start, startCtx := errgroup.WithContext(ctx)
+	for i, h := range hosts {
+		start.Go(func() (err error) {
+			h.Host, err = lab.StartHost(startCtx, lab.Options{Dir: h.dir, Name: h.name, Index: i, SharedDirs: []string{shared}, Peers: []string{"host-1", "host-2"}, Log: log})
+			return err
+		})
+	}
+	start.Go(func() error { return putImages(startCtx, lab.CacheDir(), shared) })
+	if err := start.Wait(); err != nil {
+		return err
+	}
+
+	s, err := newStage(ctx, p)
+	if err != nil {
+		return err
+	}
+	agents, stopAgents := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stopAgents()
+	for _, h := range hosts {
+		if err := s.joinLabHost(ctx, h); err != nil {
+			return err
+		}
+		running.Go(func() { h.superviseAgent(agents, progress) })
+	}
+	if err := s.furnishLab(ctx, hosts, shared); err != nil {
+		return err
+	}
+	r, err := s.ready(ctx, []readyHost{{hosts[0].name, hosts[0].URI()}, {hosts[1].name, hosts[1].URI()}})
+	if err != nil {
+		return err
+	}
+	if err := r.print(out, f.json, labHints(hosts)); err != nil {
+		return err
+	}
+	return p.Wait(ctx)
+}
+
+func labHints(hosts []*labHost) []string {
+	return []string{
+		"Try:  open the VM hello and its console, and type something;",
+		"      make a VM of your own from the image tiny-guest.qcow2 in the pool shared;",
+		"      or work beside Quantix with virsh and see the page follow:",
+		"      virsh -c '" + hosts[0].URI() + "' list --all",
+	}
+}
+
+// prepareLab installs what is missing, as root.
+func prepareLab(ctx context.Context, progress io.Writer) error {
+	if os.Geteuid() == 0 && !doctor.Ready(doctor.Inspect(ctx, doctor.Lab)) {
+		fmt.Fprintln(progress, "Installing what the lab needs …")
+		if err := doctor.Install(ctx, doctor.Lab, progress); err != nil {
+			return err
+		}
+	}
+	return lab.Supported()
+}
+
+// putImages makes the tiny guest's images and puts them where the shared pool will find them.
+func putImages(ctx context.Context, cache, shared string) error {
+	files, err := lab.GuestImage(ctx, cache)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(shared, 0o755); err != nil {
+		return fmt.Errorf("make the shared directory: %w", err)
+	}
+	for name, from := range map[string]string{"tiny-guest.qcow2": files.Disk, "tiny-guest.iso": files.ISO} {
+		if err := copyFile(filepath.Join(shared, name), from); err != nil {
+			return fmt.Errorf("put %s into the shared directory: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// joinLabHost joins a host as a person would: with a token, by the agent's own command, on the host.
+func (s *stage) joinLabHost(ctx context.Context, h *labHost) error {
+	if !agent.Joined(h.agentDir()) {
+		token, err := s.Control.CreateJoinToken(ctx, s.actor)
+		if err != nil {
+			return err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		cmd := h.Command(ctx, self, "agent", "join", "--portal", s.AgentURL, "--token-file", "-", "--name", h.name, "--data-dir", h.agentDir())
+		cmd.Stdin = strings.NewReader(token.Secret)
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("join %s: %w: %s", h.name, err, strings.TrimSpace(string(text)))
+		}
+	}
+	id, joined, err := s.hostID(ctx, h.name)
+	if err == nil && !joined {
+		err = fmt.Errorf("the portal does not know %s, though it has an identity: remove %s", h.name, h.agentDir())
+	}
+	h.id = id
+	return err
+}
+
+func (h *labHost) agentDir() string { return filepath.Join(h.dir, "agent") }
+
+// superviseAgent runs the host's agent and starts it again when it ends, as systemd does on a real host.
+func (h *labHost) superviseAgent(ctx context.Context, progress io.Writer) {
+	for ctx.Err() == nil {
+		if err := h.runAgent(ctx); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(progress, "The agent of %s ended (%v); it is started again. Its log: %s\n", h.name, err, h.agentLog())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (h *labHost) agentLog() string { return filepath.Join(h.dir, "agent.log") }
+
+func (h *labHost) runAgent(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(h.agentLog(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := h.Command(ctx, self, "agent", "--data-dir", h.agentDir(), "--name", h.name)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if err == nil || errors.As(err, &exit) {
+		return fmt.Errorf("%s", cmd.ProcessState)
+	}
+	return err
+}
+
+// furnishLab makes the shared pool and one VM, where they are not there from an earlier run.
+func (s *stage) furnishLab(ctx context.Context, hosts []*labHost, shared string) error {
+	ids := []fleet.HostID{hosts[0].id, hosts[1].id}
+	if err := s.waitHosts(ctx, ids); err != nil {
+		return err
+	}
+	pool, err := s.pool(ctx, control.CreatePool{
+		Name: "shared", HostIDs: ids,
+		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: shared, Shared: true, Description: "A directory that both hosts see."},
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.waitPool(ctx, pool, len(ids)); err != nil {
+		return err
+	}
+	project, err := s.project(ctx, "lab", "What the lab made by itself.")
+	if err != nil {
+		return err
+	}
+	vms, err := s.Control.ListVMs(ctx, s.actor, fleet.Query{Limit: 1})
+	if err != nil || len(vms.Items) > 0 {
+		return err
+	}
+	vm, err := s.Control.CreateVM(ctx, s.actor, control.CreateVM{
+		ProjectID: project, Name: "hello", HostID: hosts[0].id, Start: true, Labels: map[string]string{"env": "lab"},
+		Description: "A tiny Linux that boots in a few seconds.",
+		Spec: fleet.VMSpec{
+			CPUs: 1, MemoryMiB: 256, Firmware: fleet.BIOS,
+			Disks: []fleet.Disk{{PoolID: pool, Image: &fleet.Volref{PoolID: pool, Volume: "tiny-guest.qcow2"}}},
+			NICs:  s.defaultNIC(ctx, hosts[0].id),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return waitFor(ctx, "the start of the VM hello", func() (bool, error) {
+		now, err := s.Control.GetVM(ctx, s.actor, vm.ID)
+		if err == nil && now.Status != nil && now.Status.Error != "" {
+			err = fmt.Errorf("the VM hello did not start: %s", now.Status.Error)
+		}
+		return now.Phase == fleet.PhaseRunning, err
+	})
+}
+
+// defaultNIC puts a card on the host's NAT network, where it has one: a machine without iptables runs the lab without.
+func (s *stage) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
+	networks, err := s.Control.NetworksOn(ctx, s.actor, host)
+	if err != nil {
+		return nil
+	}
+	for _, n := range networks {
+		if n.Name == "default" && n.Kind == fleet.NetworkLibvirt && n.Healthy(time.Now()) > 0 {
+			return []fleet.NIC{{Network: n.Name}}
+		}
+	}
+	return nil
+}
+
+// pool returns the pool of that name, made where it is missing.
+func (s *stage) pool(ctx context.Context, in control.CreatePool) (fleet.PoolID, error) {
+	pools, err := s.Control.ListPools(ctx, s.actor, fleet.Query{Filter: "name:" + in.Name})
+	if err != nil {
+		return "", err
+	}
+	for _, p := range pools.Items {
+		if p.Name == in.Name {
+			return p.ID, nil
+		}
+	}
+	made, err := s.Control.CreatePool(ctx, s.actor, in)
+	return made.ID, err
+}
+
+func stopHosts(hosts []*labHost) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var errs []error
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, h := range hosts {
+		if h.Host == nil {
+			continue
+		}
+		all.Go(func() {
+			if err := h.Stop(ctx); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("stop %s: %w", h.name, err))
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"quantix/internal/config"
+)
+
+func newPortal() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "portal",
+		Short: "Run the portal",
+		Long: `Run the portal: the pages and the API for people, and the endpoint for agents. Without a database URL it keeps a private
+PostgreSQL in its data directory. The first start makes the user "admin" and prints a password that works once.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.LoadPortal(cmd.Flags(), os.Environ(), "")
+			if err != nil {
+				return err
+			}
+			log := newLog(cfg.Log, cmd.ErrOrStderr())
+			p, err := startPortal(cmd.Context(), cfg, log, false)
+			if err != nil {
+				return err
+			}
+			log.Info("portal is running", "url", p.URL, "agents", p.AgentURL)
+			if p.Password != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "\n  Open %s and sign in as \"admin\" with the one-time password %s\n\n", p.URL, p.Password)
+			}
+			return errors.Join(p.Wait(cmd.Context()), p.Close())
+		},
+	}
+	config.PortalFlags(cmd.Flags())
+	return cmd
+}

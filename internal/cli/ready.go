@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quantix/internal/config"
+)
+
+// playFlags are what demo and lab have in common.
+type playFlags struct {
+	listen, dataDir string
+	json            bool
+	log             config.Log
+}
+
+func (f *playFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "host:port for browsers and the API; port 0 takes a free one")
+	flags.StringVar(&f.dataDir, "data-dir", "", "keep everything in this directory (default: a temporary one, removed at the end)")
+	flags.BoolVar(&f.json, "json", false, "print one line of JSON on standard output once all is ready")
+	flags.StringVar(&f.log.Level, "log-level", "warn", "how much to log: debug, info, warn or error")
+	f.log.Format = "text"
+}
+
+// dir returns the data directory and how to remove it where it is a temporary one.
+func (f *playFlags) dir(name string) (string, func(), error) {
+	if f.dataDir != "" {
+		if err := os.MkdirAll(f.dataDir, 0o755); err != nil {
+			return "", nil, fmt.Errorf("make the data directory: %w", err)
+		}
+		return f.dataDir, func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "quantix-"+name+"-")
+	if err != nil {
+		return "", nil, fmt.Errorf("make a temporary directory: %w", err)
+	}
+	return dir, func() { os.RemoveAll(dir) }, os.Chmod(dir, 0o755) // PostgreSQL and QEMU run as users of their own
+}
+
+func (f *playFlags) portalConfig(dir string) config.Portal {
+	cfg := config.Portal{Listen: f.listen, AgentListen: "127.0.0.1:0", DataDir: dir, Log: f.log}
+	cfg.Database.MaxConns = 20
+	if host, _, err := net.SplitHostPort(f.listen); err == nil && host == "" {
+		cfg.Listen = "0.0.0.0" + f.listen
+	}
+	return cfg
+}
+
+// ready is the line that scripts read.
+type ready struct {
+	URL      string      `json:"url"`
+	User     string      `json:"user"`
+	Password string      `json:"password"`
+	APIToken string      `json:"apiToken"`
+	Hosts    []readyHost `json:"hosts"`
+}
+
+type readyHost struct {
+	Name       string `json:"name"`
+	LibvirtURI string `json:"libvirtUri"` // empty for a simulated host
+}
+
+// print tells that all is ready: to scripts as JSON, to people with what to try.
+func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
+	if asJSON {
+		return json.NewEncoder(out).Encode(r)
+	}
+	fmt.Fprintf(out, "\n  Quantix is ready: %s\n  Sign in as %q with the one-time password  %s\n\n", r.URL, r.User, r.Password)
+	for _, h := range hints {
+		fmt.Fprintln(out, "  "+h)
+	}
+	_, err := fmt.Fprint(out, "\n  Ctrl-C ends all of it.\n\n")
+	return err
+}
+
+// keptPassword is what a data directory that was used before answers instead of a one-time password.
+const keptPassword = "(the one that you chose earlier)"
+
+const (
+	pollEvery  = 100 * time.Millisecond
+	settleTime = 2 * time.Minute // for hosts, pools and VMs of demo and lab to come up
+)

@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/config"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/pglocal"
+	"quantix/internal/reconcile"
+	"quantix/web"
+)
+
+// portal is a portal at work.
+type portal struct {
+	URL      string // for browsers
+	AgentURL string
+	Control  *control.Control
+	Password string // of the admin that this start has made; empty otherwise
+
+	log   *slog.Logger
+	group *errgroup.Group
+	stop  context.CancelFunc
+	undo  []func() // what to close at the end, in the order of opening
+}
+
+// startPortal opens the database, migrates it, and serves browsers and agents until the context ends or Close is called.
+// throwaway: the data need not survive a power failure (demo and lab).
+func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throwaway bool) (p *portal, err error) {
+	p = &portal{log: log}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	url, err := p.openDatabase(ctx, cfg, throwaway)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Migrate(ctx, url); err != nil {
+		return nil, err
+	}
+	pool, err := db.Open(ctx, url, cfg.Database.MaxConns)
+	if err != nil {
+		return nil, err
+	}
+	p.undo = append(p.undo, pool.Close)
+	browsers, err := p.listen(cfg.Listen, "listen")
+	if err != nil {
+		return nil, err
+	}
+	agents, err := p.listen(cfg.AgentListen, "agent-listen")
+	if err != nil {
+		return nil, err
+	}
+	p.URL, p.AgentURL = addresses(cfg, browsers, agents)
+	hub := notify.NewHub()
+	p.Control = control.New(pool, control.Options{Log: log, Hub: hub, AgentURL: p.AgentURL, PublicURL: p.URL})
+	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
+		return nil, fmt.Errorf("make the first administrator: %w", err)
+	}
+	return p, p.serve(ctx, cfg, pool, hub, browsers, agents)
+}
+
+// serve starts everything that runs on its own.
+func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool, hub *notify.Hub, browsers, agents net.Listener) error {
+	secure := cfg.TLS.Cert != "" || hasScheme(p.URL, "https")
+	proxies, err := prefixes(cfg.TrustedProxies)
+	if err != nil {
+		return err
+	}
+	server := web.New(web.Options{
+		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL, AgentURL: p.AgentURL,
+		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: pool.Ping,
+	})
+	authority, err := p.Control.Authority(ctx, fleet.SystemActor)
+	if err != nil {
+		return fmt.Errorf("open the authority that signs hosts' certificates: %w", err)
+	}
+	agentTLS, err := authority.ServerTLS(certNames(p.AgentURL, cfg.AgentListen))
+	if err != nil {
+		return err
+	}
+	if cfg.TLS.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(cfg.TLS.Cert, cfg.TLS.Key)
+		if err != nil {
+			return fmt.Errorf("read the TLS certificate: %w", err)
+		}
+		browsers = tls.NewListener(browsers, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
+	} else if !loopback(cfg.Listen) && !secure {
+		p.log.Warn("browsers are served without TLS beyond this machine; set --tls-cert and --tls-key, or put a TLS proxy before it and set --public-url")
+	}
+	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
+	p.group, ctx = errgroup.WithContext(ctx)
+	p.group.Go(func() error { return hub.Listen(ctx, pool.Config().ConnConfig, p.log) })
+	p.group.Go(func() error { return reconcile.Run(ctx, p.Control, hub, p.log) })
+	p.group.Go(func() error { return runServer(ctx, browsers, server.Handler(), p.log) })
+	p.group.Go(func() error { return runServer(ctx, tls.NewListener(agents, agentTLS), server.AgentHandler(), p.log) })
+	return nil
+}
+
+// runServer serves until ctx ends; streams end with it, and other requests get a few seconds.
+func runServer(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	server := &http.Server{
+		Handler: handler, BaseContext: func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // broken handshakes and hung-up clients
+	}
+	stopped := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		cut()
+		grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(listener)
+	if errors.Is(err, http.ErrServerClosed) {
+		<-stopped
+		return nil
+	}
+	return err
+}
+
+// Wait returns when ctx has ended, or something that must run has failed.
+func (p *portal) Wait(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- p.group.Wait() }()
+	select {
+	case <-ctx.Done():
+		p.stop()
+		return <-ended
+	case err := <-ended:
+		return err
+	}
+}
+
+// Close ends the portal and, where it is private, its PostgreSQL.
+func (p *portal) Close() error {
+	p.stop()
+	err := p.group.Wait()
+	p.close()
+	return err
+}
+
+func (p *portal) close() {
+	for i := len(p.undo) - 1; i >= 0; i-- {
+		p.undo[i]()
+	}
+	p.undo = nil
+}
+
+// openDatabase returns the URL of the operator's PostgreSQL, or of a private one that it starts or adopts.
+func (p *portal) openDatabase(ctx context.Context, cfg config.Portal, throwaway bool) (string, error) {
+	if cfg.Database.URL != "" {
+		return cfg.Database.URL, nil
+	}
+	server, err := pglocal.Start(ctx, pglocal.Options{
+		Dir: filepath.Join(cfg.DataDir, "postgres"), Log: p.log, Unsafe: throwaway, DieWithParent: throwaway,
+	})
+	if err != nil {
+		return "", fmt.Errorf("start the private PostgreSQL: %w", err)
+	}
+	p.undo = append(p.undo, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := server.Stop(ctx); err != nil {
+			p.log.Error("the private PostgreSQL did not stop", "error", err)
+		}
+	})
+	return server.URL(), nil
+}
+
+func (p *portal) listen(address, flag string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address by --%s", address, err, flag)
+	}
+	p.undo = append(p.undo, func() { l.Close() })
+	return l, nil
+}
+
+// addresses fills in what only the opened listeners know.
+func addresses(cfg config.Portal, browsers, agents net.Listener) (public, agent string) {
+	public, agent = cfg.PublicURL, cfg.AgentURL
+	if public == "" {
+		scheme := "http://"
+		if cfg.TLS.Cert != "" {
+			scheme = "https://"
+		}
+		public = scheme + browsers.Addr().String()
+	}
+	if agent == "" {
+		agent = "https://" + agents.Addr().String()
+	}
+	return public, agent
+}
+
+// certNames are the names under which agents may dial this portal.
+func certNames(agentURL, listen string) []string {
+	names := []string{"localhost", "127.0.0.1", "::1"}
+	if u, err := url.Parse(agentURL); err == nil && u.Hostname() != "" {
+		names = append(names, u.Hostname())
+	}
+	if host, _, err := net.SplitHostPort(listen); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
+		names = append(names, host)
+	}
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	return names
+}
+
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
+}
+
+func hasScheme(address, scheme string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Scheme == scheme
+}
+
+func prefixes(cidrs []string) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, len(cidrs))
+	for i, c := range cidrs {
+		p, err := netip.ParsePrefix(c)
+		if err != nil {
+			return nil, fmt.Errorf("trusted proxy %q: %w", c, err)
+		}
+		out[i] = p
+	}
+	return out, nil
+}

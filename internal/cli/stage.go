@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// stage is what demo and lab do at a portal by themselves, through the same door as people.
+type stage struct {
+	*portal
+	actor fleet.Actor
+}
+
+// newStage acts as the administrator.
+func newStage(ctx context.Context, p *portal) (*stage, error) {
+	users, err := p.Control.ListUsers(ctx, fleet.SystemActor)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range users {
+		if u.Role == fleet.RoleAdmin {
+			return &stage{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}}, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no administrator")
+}
+
+// ready makes an API token and gathers what people need to begin.
+func (s *stage) ready(ctx context.Context, hosts []readyHost) (ready, error) {
+	token, err := s.Control.CreateToken(ctx, s.actor, "started with the portal", 30*24*time.Hour)
+	if err != nil {
+		return ready{}, fmt.Errorf("make an API token: %w", err)
+	}
+	r := ready{URL: s.URL, User: s.actor.Name, Password: s.Password, APIToken: token.Secret, Hosts: hosts}
+	if r.Password == "" {
+		r.Password = keptPassword
+	}
+	return r, nil
+}
+
+// project returns the project of that name, made where it is missing.
+func (s *stage) project(ctx context.Context, name, description string) (fleet.ProjectID, error) {
+	projects, err := s.Control.ListProjects(ctx, s.actor)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range projects {
+		if p.Name == name {
+			return p.ID, nil
+		}
+	}
+	p, err := s.Control.CreateProject(ctx, s.actor, control.ProjectInput{Name: name, Description: description})
+	return p.ID, err
+}
+
+// waitFor polls until done says so. what is shown when the time is up.
+func waitFor(ctx context.Context, what string, done func() (bool, error)) error {
+	limit, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		ok, err := done()
+		if err != nil || ok {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-limit.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("%s did not happen within %s", what, settleTime)
+		}
+	}
+}
+
+func (s *stage) waitHosts(ctx context.Context, ids []fleet.HostID) error {
+	for _, id := range ids {
+		err := waitFor(ctx, "the first report of a host", func() (bool, error) {
+			h, err := s.Control.GetHost(ctx, s.actor, id)
+			return err == nil && h.Phase == fleet.HostOnline, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) waitPool(ctx context.Context, id fleet.PoolID, healthy int) error {
+	return waitFor(ctx, "a pool's start", func() (bool, error) {
+		p, err := s.Control.GetPool(ctx, s.actor, id)
+		return err == nil && p.Health.Healthy >= healthy, err
+	})
+}
+
+// hostID finds a joined host by its name.
+func (s *stage) hostID(ctx context.Context, name string) (fleet.HostID, bool, error) {
+	page, err := s.Control.ListHosts(ctx, s.actor, fleet.Query{Filter: "name:" + name})
+	if err != nil {
+		return "", false, err
+	}
+	for _, h := range page.Items {
+		if h.Name == name {
+			return h.ID, true, nil
+		}
+	}
+	return "", false, nil
+}

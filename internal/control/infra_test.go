@@ -1,0 +1,162 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func TestHosts(t *testing.T) {
+	s := newSite(t)
+	s.vm("web", fleet.Running)
+	text := "rack 7"
+	v, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Labels: map[string]string{"rack": "r7"}, Description: &text, IfGeneration: 1})
+	if err != nil || v.Generation != 2 || v.Spec.Labels["rack"] != "r7" || v.VMs != 1 || v.CommittedMiB != 256 || v.Phase != fleet.HostOnline {
+		t.Fatalf("%+v %v", v, err)
+	}
+	s.exec(`UPDATE host_sessions SET conflict = 'another agent' WHERE host_id = $1`, s.h2)
+	for filter, want := range map[string]string{"phase:online": "h1", "phase:conflict": "h2", "-phase:online": "h2", "label:rack=r7": "h1", "label:rack": "h1", "-label:rack": "h2", "h": "h1 h2"} {
+		page, err := s.ListHosts(t.Context(), chief, fleet.Query{Filter: filter})
+		var names []string
+		for _, v := range page.Items {
+			names = append(names, v.Name)
+		}
+		if got := strings.Join(names, " "); err != nil || got != want {
+			t.Errorf("%q: %q %v, want %q", filter, got, err, want)
+		}
+	}
+	if err := s.ClearConflict(t.Context(), chief, s.h2); err != nil {
+		t.Error(err)
+	}
+	if got, err := s.GetHost(t.Context(), chief, s.h2); err != nil || got.Phase != fleet.HostOnline {
+		t.Errorf("%s %v", got.Phase, err)
+	}
+	s.refused("stale", fleet.Conflict, "(generation 2, you had 1)", func() error {
+		_, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Labels: map[string]string{}, IfGeneration: 1})
+		return err
+	})
+	s.refused("member sees", fleet.Forbidden, "no right", func() error { _, err := s.GetHost(t.Context(), s.member, s.h1); return err })
+	s.refused("delete with VMs", fleet.Conflict, "web", func() error { return s.DeleteHost(t.Context(), chief, s.h1) })
+	if err := s.DeleteHost(t.Context(), chief, s.h2); err != nil {
+		t.Error(err)
+	}
+	s.refused("delete twice", fleet.NotFound, "There is no such host.", func() error { return s.DeleteHost(t.Context(), chief, s.h2) })
+}
+
+func TestFoundVMs(t *testing.T) {
+	s := newSite(t)
+	id := fleet.NewID[fleet.VMID]()
+	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'Old_Box', '{"power":"running"}')`, s.h1, id)
+	for filter, want := range map[string]int{"": 1, "old": 1, "phase:running": 1, "phase:stopped": 0, "host:h1": 1, "host:h2": 0, "id:" + string(id): 1} {
+		page, err := s.ListFoundVMs(t.Context(), chief, fleet.Query{Filter: filter})
+		if err != nil || len(page.Items) != want {
+			t.Errorf("%q: %+v %v", filter, page.Items, err)
+		}
+	}
+	f, err := s.GetFoundVM(t.Context(), chief, s.h1, id)
+	if err != nil || f.Phase != fleet.PhaseRunning || f.HostName != "h1" {
+		t.Errorf("%+v %v", f, err)
+	}
+	s.exec(`UPDATE host_sessions SET seen_at = NULL`)
+	if page, err := s.ListFoundVMs(t.Context(), chief, fleet.Query{Filter: "phase:unknown"}); err != nil || len(page.Items) != 1 {
+		t.Errorf("of a silent host: %+v %v", page.Items, err)
+	}
+	s.refused("member", fleet.Forbidden, "no right", func() error { _, err := s.GetFoundVM(t.Context(), s.member, s.h1, id); return err })
+}
+
+func TestNetworks(t *testing.T) {
+	s := newSite(t)
+	page, err := s.ListNetworks(t.Context(), s.member, fleet.Query{Filter: "kind:libvirt def"})
+	if err != nil || len(page.Items) != 1 || len(page.Items[0].Hosts) != 2 || page.Items[0].Hosts[0].Status.Bridge != "" {
+		t.Fatalf("%+v %v", page, err)
+	}
+	v, err := s.GetNetwork(t.Context(), chief, page.Items[0].ID)
+	if err != nil || v.Hosts[0].Status.Bridge != "virbr0" {
+		t.Errorf("%+v %v", v, err)
+	}
+	on, err := s.NetworksOn(t.Context(), chief, s.h2)
+	if err != nil || len(on) != 1 || len(on[0].Hosts) != 1 {
+		t.Errorf("%+v %v", on, err)
+	}
+}
+
+func TestTasks(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	job, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActShutdown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.OpenConsole(t.Context(), s.member, v.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	for filter, want := range map[string]int{
+		"": 2, "state:queued": 1, "kind:vm.shutdown": 1, "target:web": 2, "target:vm:" + string(v.ID): 2, "host:h1": 2, "host:h2": 0, "who:me": 1, "who:mia": 1, "-who:me": 1, "nope": 0,
+	} {
+		page, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: filter})
+		if err != nil || len(page.Items) != want {
+			t.Errorf("%q: %d tasks %v, want %d", filter, len(page.Items), err, want)
+		}
+	}
+	first, err := s.ListTasks(t.Context(), chief, fleet.Query{Limit: 1})
+	if err != nil || len(first.Items) != 1 || first.Items[0].ID != job.ID {
+		t.Fatalf("newest first: %+v %v", first, err)
+	}
+	second, err := s.ListTasks(t.Context(), chief, fleet.Query{Limit: 1, After: first.Next})
+	if err != nil || len(second.Items) != 1 || second.Items[0].Title() != "Create" || second.Next != "" {
+		t.Errorf("%+v %v", second, err)
+	}
+	if n, err := s.RunningTasks(t.Context(), s.member); err != nil || n != 1 {
+		t.Errorf("%d running, %v", n, err)
+	}
+	if n, err := s.RunningTasks(t.Context(), s.stranger); err != nil || n != 0 {
+		t.Errorf("a stranger counts %d, %v", n, err)
+	}
+	s.refused("viewer cancels", fleet.Forbidden, "no right", func() error { _, err := s.CancelTask(t.Context(), s.viewer, job.ID); return err })
+	if got, err := s.CancelTask(t.Context(), s.member, job.ID); err != nil || got.State != fleet.JobCancelled || got.Error != "Cancelled by mia." {
+		t.Errorf("%+v %v", got, err)
+	}
+	s.refused("cancel twice", fleet.Conflict, "This one is cancelled", func() error { _, err := s.CancelTask(t.Context(), s.member, job.ID); return err })
+}
+
+func TestConsoleTickets(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	ticket, err := s.OpenConsole(t.Context(), s.member, v.ID, "https://portal-2:8444")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var args string
+	if err := s.pool.QueryRow(t.Context(), `SELECT args->>'console' || ' ' || (args->>'portalUrl') FROM jobs WHERE kind = 'console.open'`).Scan(&args); err != nil || args != string(ticket.ID)+" https://portal-2:8444" {
+		t.Errorf("the agent is told %q %v", args, err)
+	}
+	other := s.member
+	other.Session = "another browser"
+	for name, a := range map[string]fleet.Actor{"another session": other, "another person": s.stranger} {
+		s.refused(name, fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), a, ticket.ID, ticket.Secret); return err })
+	}
+	s.refused("wrong secret", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, "x"); return err })
+	h1, h2 := fleet.Actor{HostID: s.h1}, fleet.Actor{HostID: s.h2}
+	if err := s.ConsoleHost(t.Context(), h1, ticket.ID); err != nil {
+		t.Error(err)
+	}
+	s.refused("another host", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h2, ticket.ID) })
+	if vm, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); err != nil || vm != v.ID {
+		t.Errorf("%s %v", vm, err)
+	}
+	s.refused("used", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); return err })
+
+	late, err := s.OpenConsole(t.Context(), s.member, v.ID, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE console_id = $1`, late.ID)
+	s.refused("late", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, late.ID, late.Secret); return err })
+	s.refused("late host", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h1, late.ID) })
+	s.refused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID, ""); return err })
+	s.refused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.stranger, v.ID, ""); return err })
+	s.reported(v.ID, fleet.Stopped)
+	s.refused("no screen", fleet.Conflict, "no screen", func() error { _, err := s.OpenConsole(t.Context(), s.member, v.ID, ""); return err })
+}

@@ -1,0 +1,150 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func (s *site) tree(a fleet.Actor, q control.TreeQuery) string {
+	s.t.Helper()
+	level, err := s.Tree(s.t.Context(), a, q)
+	if err != nil {
+		return string(fleet.CodeOf(err))
+	}
+	var rows []string
+	for _, n := range level.Nodes {
+		rows = append(rows, n.Kind+" "+n.Name)
+	}
+	return strings.Join(rows, ", ")
+}
+
+func TestTree(t *testing.T) {
+	s := newSite(t)
+	web := s.vm("web", fleet.Running)
+	s.vm("db", fleet.Stopped)
+	s.exec(`UPDATE vms SET labels = '{"env":"a=b"}' WHERE id = $1`, web.ID)
+	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'old', '{"power":"running"}')`, s.h1)
+	if err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	red, host := string(s.red), string(s.h1)
+	for _, c := range []struct {
+		actor fleet.Actor
+		query control.TreeQuery
+		want  string
+	}{
+		{chief, control.TreeQuery{View: "hosts"}, "host h1, host h2"},
+		{s.member, control.TreeQuery{View: "hosts"}, "forbidden"},
+		{chief, control.TreeQuery{View: "hosts", Node: "host:" + host}, "found Discovered, vm db, vm web"},
+		{chief, control.TreeQuery{View: "hosts", Node: "found:" + host}, "foundVM old"},
+		{chief, control.TreeQuery{View: "vms"}, "project blue, project red"},
+		{s.member, control.TreeQuery{View: "vms"}, "project red"},
+		{chief, control.TreeQuery{View: "vms", Node: "project:" + red}, "vm db, vm web"},
+		{s.stranger, control.TreeQuery{View: "vms", Node: "project:" + red}, "notFound"},
+		{chief, control.TreeQuery{View: "vms", Node: "project:" + red, LabelKey: "env"}, "label env=a=b, label without env"},
+		{chief, control.TreeQuery{View: "vms", Node: "label:" + red + ":env=a=b"}, "vm web"},
+		{chief, control.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, "vm db"},
+		{s.stranger, control.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, ""},
+		{chief, control.TreeQuery{View: "storage"}, "storage Shared, storage Local"},
+		{s.member, control.TreeQuery{View: "storage", Node: "storage:shared"}, "pool nfs"},
+		{chief, control.TreeQuery{View: "storage", Node: "storage:local"}, "pool local"},
+		{chief, control.TreeQuery{View: "networks"}, "network default"},
+		{chief, control.TreeQuery{View: "cellar"}, "notFound"},
+		{chief, control.TreeQuery{View: "hosts", Node: "host:x\x00"}, ""},
+	} {
+		if got := s.tree(c.actor, c.query); got != c.want {
+			t.Errorf("%s sees %+v as %q, want %q", c.actor.Name, c.query, got, c.want)
+		}
+	}
+}
+
+func TestSearch(t *testing.T) {
+	s := newSite(t)
+	web := s.vm("web-1", fleet.Running)
+	s.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:01"}]}',
+		status = status || '{"nics":[{"addresses":["10.0.0.5"]}]}' WHERE id = $1`, web.ID)
+	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'Web-old', '{"power":"running"}')`, s.h1)
+	for text, want := range map[string]string{
+		"web": "vm web-1, found Web-old", "WEB-1": "vm web-1", "eb-": "vm web-1, found Web-old", string(web.ID): "vm web-1", "10.0.0.5": "vm web-1",
+		"52:54:00:00:00:01": "vm web-1", "env=prod": "vm web-1", "env=nope": "", "h1": "host h1", "nfs": "pool nfs", "default": "network default", "red": "project red", " ": "", "%": "", `\`: "",
+	} {
+		found, err := s.Search(t.Context(), chief, text, 8)
+		var rows []string
+		for _, f := range found {
+			rows = append(rows, f.Kind+" "+f.Name)
+		}
+		if got := strings.Join(rows, ", "); err != nil || got != want {
+			t.Errorf("%q finds %q %v, want %q", text, got, err, want)
+		}
+	}
+	if found, err := s.Search(t.Context(), s.stranger, "e", 8); err != nil || len(found) != 2 { // network default, project blue
+		t.Errorf("a stranger finds %+v %v", found, err)
+	}
+	s.refused("too long", fleet.Malformed, "at most 200 bytes", func() error { _, err := s.Search(t.Context(), chief, strings.Repeat("x", 201), 8); return err })
+}
+
+func TestOverview(t *testing.T) {
+	s := newSite(t)
+	s.vm("ok", fleet.Running)
+	s.vm("dead", fleet.Crashed)
+	s.exec(`UPDATE pool_hosts SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
+	s.exec(`UPDATE jobs SET state = 'failed', error = 'no space', ended_at = now() WHERE subject_name = 'ok'`)
+	o, err := s.Overview(t.Context(), chief)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.VMs[fleet.PhaseRunning] != 1 || o.VMs[fleet.PhaseCrashed] != 1 || o.Hosts[fleet.HostOnline] != 1 || o.Hosts[fleet.HostUnknown] != 1 ||
+		o.CommittedCPUs != 2 || o.CPUThreads != 16 || o.MemoryBytes != 24<<30 || o.Pools[fleet.ToneBad]+o.Pools[fleet.ToneWarn] != 1 {
+		t.Errorf("%+v", o)
+	}
+	var rows []string
+	for _, a := range o.Attention {
+		rows = append(rows, a.Kind+" "+a.Name+": "+a.Text)
+	}
+	want := "pool nfs: Failed on h1: mount.nfs: timed out\nvm dead: Crashed\nhost h2: Its agent is not heard. What it said last may be outdated.\ntask ok: Create failed: no space"
+	if got := strings.Join(rows, "\n"); got != want {
+		t.Errorf("attention:\n%s\nwant\n%s", got, want)
+	}
+	other, err := s.Overview(t.Context(), s.stranger)
+	if err != nil || len(other.VMs) != 0 || len(other.Hosts) != 0 || len(other.Attention) != 0 || other.CommittedCPUs != 0 || other.CPUThreads != 0 {
+		t.Errorf("a stranger sees %+v %v", other, err)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	s := newSite(t)
+	web := s.vm("web", fleet.Running)
+	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"two words"}' WHERE id = $1`, web.ID)
+	for _, c := range []struct {
+		actor            fleet.Actor
+		noun, text, want string
+	}{
+		{chief, "vms", "ph", "phase:"},
+		{chief, "vms", "web -ph", "-phase:"},
+		{chief, "vms", "phase:st", "phase:starting phase:stopping phase:stopped"},
+		{chief, "vms", "phase:running,cra", "phase:running,crashed"},
+		{chief, "vms", "host:h", "host:h1 host:h2"},
+		{s.member, "vms", "host:h", ""},
+		{s.member, "vms", "project:", "project:red"},
+		{chief, "vms", "label:env", "label:env=prod"},
+		{chief, "vms", "label:note", `label:note="two words"`},
+		{s.stranger, "vms", "label:", ""},
+		{chief, "vms", "pool:n", "pool:nfs"},
+		{chief, "tasks", "who:", "who:me"},
+		{chief, "cellar", "x", ""},
+		{chief, "vms", "host:%", ""},
+	} {
+		got, err := s.Complete(t.Context(), c.actor, c.noun, c.text)
+		var values []string
+		for _, v := range got {
+			values = append(values, v.Value)
+		}
+		if text := strings.Join(values, " "); err != nil || text != c.want {
+			t.Errorf("%s %q: %q %v, want %q", c.noun, c.text, text, err, c.want)
+		}
+	}
+}

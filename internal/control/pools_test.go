@@ -1,0 +1,143 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func (s *site) poolView(a fleet.Actor, id fleet.PoolID) fleet.PoolView {
+	s.t.Helper()
+	v, err := s.GetPool(s.t.Context(), a, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+func TestPoolHealthComesFromItsHosts(t *testing.T) {
+	s := newSite(t)
+	v := s.poolView(chief, s.nfs)
+	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Tone != fleet.ToneOK || v.Health.CapacityBytes != 1000 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
+		t.Errorf("healthy: %+v", v)
+	}
+	s.exec(`UPDATE pool_hosts SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
+	v = s.poolView(chief, s.nfs)
+	if v.Health.Tone != fleet.ToneBad || v.Hosts[0].State != fleet.PoolUnknown || v.Hosts[1].State != fleet.PoolFailed || v.Hosts[1].HostPhase != fleet.HostOnline {
+		t.Errorf("one failed, one silent: %+v", v)
+	}
+	for filter, want := range map[string]string{"tone:bad": "nfs", "-tone:bad": "local", "kind:dir": "local", "host:h2": "nfs", "lo*": "local", "tone:ok": ""} {
+		page, err := s.ListPools(t.Context(), chief, fleet.Query{Filter: filter, Limit: 1})
+		var names []string
+		for _, v := range page.Items {
+			names = append(names, v.Name)
+		}
+		if got := strings.Join(names, " "); err != nil || got != want || page.Next != "" {
+			t.Errorf("%q: %q %v, want %q", filter, got, err, want)
+		}
+	}
+	first, err := s.ListPools(t.Context(), chief, fleet.Query{Limit: 1, Sort: "-name"})
+	if err != nil || first.Items[0].Name != "nfs" || first.Next == "" {
+		t.Fatalf("%+v %v", first, err)
+	}
+	second, err := s.ListPools(t.Context(), chief, fleet.Query{Limit: 1, Sort: "-name", After: first.Next})
+	if err != nil || second.Items[0].Name != "local" || second.Next != "" {
+		t.Errorf("%+v %v", second, err)
+	}
+	if v = s.poolView(s.member, s.nfs); len(v.Hosts) != 0 || v.Spec.Server != "" || v.Spec.Path != "" || v.Health.Hosts != 2 {
+		t.Errorf("a project's member is shown %+v", v)
+	}
+}
+
+func TestPoolLife(t *testing.T) {
+	s := newSite(t)
+	spec := fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/b", Server: "nas", Export: "/b/"}
+	v, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "b", Spec: spec, HostIDs: []fleet.HostID{s.h1, s.h1}})
+	if err != nil || !v.Spec.Shared || v.Spec.Export != "/b" || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.PoolPending {
+		t.Fatalf("%+v %v", v, err)
+	}
+	subject := fleet.SubjectPool(v.ID)
+	jobs, err := s.AssignPool(t.Context(), chief, v.ID, []fleet.HostID{s.h1, s.h2})
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("%v %v", jobs, err)
+	}
+	if again, err := s.RetryPool(t.Context(), chief, v.ID, s.h2); err != nil || again != jobs[0] {
+		t.Errorf("a retry does not join the waiting job: %v %v", again, err)
+	}
+	if _, err := s.ReleasePool(t.Context(), chief, v.ID, s.h2); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.jobs(subject); got != "pool.apply queued, pool.apply cancelled, pool.release queued" {
+		t.Errorf("after a release: %s", got)
+	}
+	s.refused("release twice", fleet.NotFound, "not assigned", func() error { _, err := s.ReleasePool(t.Context(), chief, v.ID, s.h2); return err })
+	if jobs, err = s.DeletePool(t.Context(), chief, v.ID); err != nil || len(jobs) != 2 {
+		t.Fatalf("%v %v", jobs, err)
+	}
+	s.refused("assign a dying pool", fleet.Conflict, "being deleted", func() error { _, err := s.AssignPool(t.Context(), chief, v.ID, []fleet.HostID{s.h1}); return err })
+	if got := s.poolView(chief, v.ID); !strings.Contains(got.Health.Summary, "Being deleted") {
+		t.Errorf("%+v", got.Health)
+	}
+	s.exec(`DELETE FROM pool_hosts WHERE pool_id = $1 AND host_id = $2`, v.ID, s.h1)
+	s.poolView(chief, v.ID)
+	s.exec(`DELETE FROM pool_hosts WHERE pool_id = $1`, v.ID)
+	if _, err := s.GetPool(t.Context(), chief, v.ID); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("the pool outlives its last host: %v", err)
+	}
+}
+
+func TestPoolRefusals(t *testing.T) {
+	s := newSite(t)
+	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
+		ProjectID: s.red, HostID: s.h1, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/other"}
+	create := func(a fleet.Actor, in control.CreatePool) func() error {
+		return func() error { _, err := s.CreatePool(t.Context(), a, in); return err }
+	}
+	s.refused("member creates", fleet.Forbidden, "no right", create(s.member, control.CreatePool{Name: "x", Spec: dir}))
+	s.refused("taken name", fleet.Conflict, "exists already", create(chief, control.CreatePool{Name: "nfs", Spec: dir}))
+	s.refused("system path", fleet.Invalid, "belongs to the system", create(chief, control.CreatePool{Name: "x", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/etc/"}}))
+	s.refused("no such host", fleet.Invalid, "does not exist", create(chief, control.CreatePool{Name: "x", Spec: dir, HostIDs: []fleet.HostID{"nowhere"}}))
+	s.refused("taken directory", fleet.Invalid, "Pool local uses /srv/vm on h1", create(chief, control.CreatePool{
+		Name: "x", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm/"}, HostIDs: []fleet.HostID{s.h1},
+	}))
+	s.refused("release with disks", fleet.Conflict, "web", func() error { _, err := s.ReleasePool(t.Context(), chief, s.nfs, s.h1); return err })
+	s.refused("delete with disks", fleet.Conflict, "web", func() error { _, err := s.DeletePool(t.Context(), chief, s.nfs); return err })
+	s.refused("retry elsewhere", fleet.NotFound, "not assigned", func() error { _, err := s.RetryPool(t.Context(), chief, s.local, s.h2); return err })
+	s.refused("no host", fleet.Invalid, "at least one host", func() error { _, err := s.AssignPool(t.Context(), chief, s.nfs, nil); return err })
+	if _, err := s.ReleasePool(t.Context(), chief, s.nfs, s.h2); err != nil {
+		t.Errorf("no VM of h2 needs it: %v", err)
+	}
+	page, err := s.PoolVMs(t.Context(), s.member, s.nfs, fleet.Query{})
+	if err != nil || len(page.Items) != 1 || page.Items[0].ID != v.ID {
+		t.Errorf("%+v %v", page, err)
+	}
+	if page, err = s.PoolVMs(t.Context(), s.stranger, s.nfs, fleet.Query{}); err != nil || len(page.Items) != 0 {
+		t.Errorf("a stranger sees %+v %v", page, err)
+	}
+}
+
+func TestSharedVolumesAreMergedAndLocalOnesNot(t *testing.T) {
+	s := newSite(t)
+	s.exec(`INSERT INTO pool_hosts (pool_id, host_id, status) SELECT pool_id, $1, status FROM pool_hosts WHERE pool_id = $2`, s.h2, s.local)
+	for pool, want := range map[fleet.PoolID]string{s.nfs: "cd.iso 2, debian.qcow2 2", s.local: "cd.iso 1, cd.iso 1, debian.qcow2 1, debian.qcow2 1"} {
+		volumes, err := s.PoolVolumes(t.Context(), chief, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for _, v := range volumes {
+			lines = append(lines, v.Name+" "+string(rune('0'+len(v.Hosts))))
+		}
+		if got := strings.Join(lines, ", "); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package control_test
+
+import (
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+// BenchmarkListVMs reads the first page of 100 out of 100,000 VMs on 100 hosts.
+func BenchmarkListVMs(b *testing.B) {
+	pool := testkit.DB(b)
+	testkit.Seed(b, pool, 100, 100_000)
+	c := control.New(pool, control.Options{})
+	for name, q := range map[string]fleet.Query{
+		"by name":            {},
+		"running prod":       {Filter: "phase:running label:env=prod"},
+		"running by memory":  {Filter: "phase:running", Sort: "-memory"},
+		"crashed":            {Filter: "phase:crashed"},
+		"by host":            {Sort: "host"},
+		"one MAC":            {Filter: "mac:52:54:00:01:00:01"},
+		"part of no name":    {Filter: "nothing"},
+		"a host's, of label": {Filter: "host:host-042 label:tier=t3"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := c.ListVMs(b.Context(), chief, q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkSearch asks for the beginning of a name, and for one that no VM has.
+func BenchmarkSearch(b *testing.B) {
+	pool := testkit.DB(b)
+	testkit.Seed(b, pool, 100, 100_000)
+	c := control.New(pool, control.Options{})
+	for name, text := range map[string]string{"beginning": "vm-0500", "nothing": "nothing", "address": "10.1.0.1"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := c.Search(b.Context(), chief, text, 8); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
