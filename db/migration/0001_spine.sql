@@ -297,6 +297,8 @@ CREATE INDEX audit_by_subject ON audit (subject, id DESC);
 -- +goose StatementBegin
 CREATE FUNCTION drop_empty_pool() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    -- Of two hosts that release at the same moment, the second must see that the first is gone.
+    PERFORM 1 FROM pools p WHERE p.id = OLD.pool_id FOR UPDATE;
     DELETE FROM pools p WHERE p.id = OLD.pool_id AND p.deleted_at IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM pool_hosts ph WHERE ph.pool_id = p.id);
     RETURN NULL;

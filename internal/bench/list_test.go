@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/testkit"
 )
 
 const (
@@ -25,8 +26,8 @@ const (
 // The lists that are asked for: filtered and sorted, the first page of a hundred.
 var listQueries = []fleet.Query{
 	{Filter: "phase:running", Sort: "name", Limit: 100},
-	{Filter: "name:vm-7* phase:running", Sort: "-name", Limit: 100},
-	{Filter: "host:h00042", Sort: "name", Limit: 100},
+	{Filter: "name:vm-07* phase:running", Sort: "-name", Limit: 100},
+	{Filter: "host:host-042", Sort: "name", Limit: 100},
 	{Filter: "label:env=prod", Sort: "-created", Limit: 100},
 }
 
@@ -34,17 +35,7 @@ var listQueries = []fleet.Query{
 // list from control alone, without HTTP and HTML.
 func BenchmarkVMList(b *testing.B) {
 	r := newRig(b)
-	r.addHosts(b, listHosts)
-	seedVMs(b, r, listVMs)
-	for _, sql := range []string{
-		`UPDATE vms SET labels = '{"env":"prod"}' WHERE hashtext(id) % 3 = 0`,
-		`UPDATE vms SET status = status || '{"power":"stopped"}', spec = spec || '{"power":"stopped"}' WHERE hashtext(id) % 5 = 0`,
-		`VACUUM ANALYZE`,
-	} {
-		if _, err := r.pool.Exec(b.Context(), sql); err != nil {
-			b.Fatal(err)
-		}
-	}
+	testkit.Seed(b, r.pool, listHosts, listVMs)
 	server := httptest.NewServer(r.web.Handler())
 	b.Cleanup(server.Close)
 	client := signedIn(b, r, server.URL)
@@ -127,7 +118,7 @@ func signedIn(b *testing.B, r *rig, base string) *http.Client {
 	}
 	post("/sign-in", url.Values{"name": {"admin"}, "password": {password}})
 	next := fmt.Sprintf("bench-%d-password", time.Now().UnixNano())
-	post("/account/password", url.Values{"old": {password}, "new": {next}, "repeat": {next}})
+	post("/account/password", url.Values{"old": {password}, "new": {next}, "again": {next}})
 	return client
 }
 

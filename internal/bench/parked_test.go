@@ -77,11 +77,26 @@ func parkedKiB(b *testing.B, kind string, r *rig) float64 {
 			c.Close()
 		}
 	}()
+	if kind == "portal" {
+		meetHosts(b, address, r.hosts)
+	}
 	time.Sleep(time.Second)
 	before := ask("rss")
 	conns = park(b, address, r.hosts[100:])
 	time.Sleep(5 * time.Second) // all are parked: none has an answer yet, and none will for 25 s
 	return float64(ask("rss")-before) / 1024 / float64(len(conns))
+}
+
+// meetHosts lets the process make every host's certificate, which stands for TLS and is no cost of parking.
+func meetHosts(b *testing.B, address string, hosts []hostSession) {
+	b.Helper()
+	client := newClient()
+	for _, h := range hosts {
+		if _, err := h.call(b.Context(), client, "http://"+address, wire.PathReport, wire.Report{Seq: h.seq + 1, Digest: "d"}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	client.CloseIdleConnections()
 }
 
 // park sends a claim on a connection of its own for each host, and reads nothing.

@@ -11,14 +11,23 @@ import (
 // made of numbers: 00000000-0000-7000-8000-<twelve digits>, where projects count from 1000 and pools from 2000.
 func Seed(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
 	t.Helper()
-	for _, sql := range seeds {
-		if _, err := pool.Exec(t.Context(), sql, hosts, vms); err != nil {
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatalf("seed: %v", err)
+	}
+	defer conn.Release()
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
 			t.Fatalf("seed: %v", err)
 		}
 	}
-	if _, err := pool.Exec(t.Context(), "VACUUM ANALYZE"); err != nil {
-		t.Fatalf("seed: %v", err)
+	exec("SET statement_timeout = 0")
+	for _, sql := range seeds {
+		exec(sql, hosts, vms)
 	}
+	exec("VACUUM ANALYZE")
+	exec("RESET statement_timeout")
 }
 
 // seedSQL begins each seed, so that all of them bind both numbers.

@@ -38,3 +38,8 @@ function showParts() {
 
 document.addEventListener("change", showParts);
 onContent(showParts);
+
+// A form that came back with faults leads to the first of them.
+document.addEventListener("htmx:afterSettle", (event) => {
+  if (event.detail.requestConfig?.verb === "post") event.target.querySelector?.("[aria-invalid=true]")?.focus();
+});

@@ -1,0 +1,196 @@
+// Package client speaks to a portal's /api/v1 in the fleet's own types. Package web describes the API; its answers that are no
+// success come out as *Error.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	base       = "/api/v1"
+	maxAnswer  = 64 << 20
+	maxProblem = 1 << 20
+)
+
+// Client is one user's way into one portal. It is safe for use by many goroutines.
+type Client struct {
+	portal *url.URL
+	token  string
+	via    *http.Client
+}
+
+// New makes a client of the portal at "https://quantix.example.org" with an API token. via may be nil: then calls end
+// after 30 s.
+func New(portal, token string, via *http.Client) (*Client, error) {
+	u, err := url.Parse(portal)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, fmt.Errorf("%q is no portal address: write it as https://host", portal)
+	}
+	if via == nil {
+		via = &http.Client{Timeout: 30 * time.Second}
+	}
+	return &Client{portal: u, token: token, via: via}, nil
+}
+
+// Error is a refusal by the portal.
+type Error struct {
+	Status    int
+	Detail    string             // a sentence for people
+	Reference string             // under which the portal's log has the details, where it failed
+	Fields    []fleet.FieldError // which fields were refused, by JSON path
+}
+
+func (e *Error) Error() string {
+	text := e.Detail
+	if len(e.Fields) > 1 {
+		lines := make([]string, len(e.Fields))
+		for i, f := range e.Fields {
+			lines[i] = f.Field + ": " + f.Message
+		}
+		text += " " + strings.Join(lines, " ")
+	}
+	return text
+}
+
+// StatusOf is the HTTP status of the first Error in err's chain; 0 where the portal did not answer at all.
+func StatusOf(err error) int {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Status
+	}
+	return 0
+}
+
+// request is a call: its body in goes as JSON, its answer into out. Either may be nil.
+type request struct {
+	method, path string
+	query        url.Values
+	header       map[string]string
+	in, out      any
+}
+
+func (c *Client) do(ctx context.Context, r request) (http.Header, error) {
+	var body io.Reader
+	if r.in != nil {
+		text, err := json.Marshal(r.in)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s %s: %w", r.method, r.path, err)
+		}
+		body = bytes.NewReader(text)
+	}
+	u := c.portal.JoinPath(base, r.path)
+	u.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for k, v := range r.header {
+		if v != "" {
+			req.Header.Set(k, v)
+		}
+	}
+	answer, err := c.via.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the portal: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode/100 != 2 {
+		return nil, problem(answer)
+	}
+	if r.out == nil {
+		_, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxProblem))
+		return answer.Header, err
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(r.out); err != nil {
+		return nil, fmt.Errorf("read the portal's answer to %s %s: %w", r.method, r.path, err)
+	}
+	return answer.Header, nil
+}
+
+func problem(answer *http.Response) error {
+	var body struct {
+		Detail, Reference string
+		Errors            []struct{ Location, Message string }
+	}
+	e := &Error{Status: answer.StatusCode, Detail: http.StatusText(answer.StatusCode)}
+	if json.NewDecoder(io.LimitReader(answer.Body, maxProblem)).Decode(&body) != nil || body.Detail == "" {
+		return e
+	}
+	e.Detail, e.Reference = body.Detail, body.Reference
+	for _, f := range body.Errors {
+		e.Fields = append(e.Fields, fleet.FieldError{Field: f.Location, Message: f.Message})
+	}
+	return e
+}
+
+// read, change and list are the usual calls.
+func read[T any](ctx context.Context, c *Client, path ...string) (T, error) {
+	return change[T](ctx, c, http.MethodGet, nil, path...)
+}
+
+func change[T any](ctx context.Context, c *Client, method string, in any, path ...string) (T, error) {
+	var out T
+	_, err := c.do(ctx, request{method: method, path: join(path), in: in, out: &out})
+	return out, err
+}
+
+func list[T any](ctx context.Context, c *Client, q fleet.Query, path ...string) (fleet.Page[T], error) {
+	values := url.Values{}
+	for k, v := range map[string]string{"filter": q.Filter, "sort": q.Sort, "after": q.After, "project": string(q.Project)} {
+		if v != "" {
+			values.Set(k, v)
+		}
+	}
+	if q.Limit > 0 {
+		values.Set("limit", strconv.Itoa(q.Limit))
+	}
+	var out fleet.Page[T]
+	_, err := c.do(ctx, request{method: http.MethodGet, path: join(path), query: values, out: &out})
+	return out, err
+}
+
+func (c *Client) without(ctx context.Context, method string, in any, path ...string) error {
+	_, err := c.do(ctx, request{method: method, path: join(path), in: in})
+	return err
+}
+
+func join(path []string) string {
+	escaped := make([]string, len(path))
+	for i, p := range path {
+		escaped[i] = url.PathEscape(p)
+	}
+	return strings.Join(escaped, "/")
+}
+
+// All reads a list to its end, page by page.
+func All[T any](ctx context.Context, q fleet.Query, get func(context.Context, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
+	var all []T
+	for {
+		page, err := get(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if page.Next == "" {
+			return all, nil
+		}
+		q.After = page.Next
+	}
+}

@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"quantix/internal/fleet"
+)
+
+// Hosts returns one page.
+func (c *Client) Hosts(ctx context.Context, q fleet.Query) (fleet.Page[fleet.HostView], error) {
+	return list[fleet.HostView](ctx, c, q, "hosts")
+}
+
+// Host returns one host.
+func (c *Client) Host(ctx context.Context, id fleet.HostID) (fleet.HostView, error) {
+	return read[fleet.HostView](ctx, c, "hosts", string(id))
+}
+
+// UpdateHost changes a host: Patch{"spec": Patch{"labels": Patch{"rack": "r1"}}}.
+func (c *Client) UpdateHost(ctx context.Context, id fleet.HostID, p Patch) (fleet.HostView, error) {
+	return change[fleet.HostView](ctx, c, http.MethodPatch, p, "hosts", string(id))
+}
+
+// DeleteHost forgets a host that has no VMs.
+func (c *Client) DeleteHost(ctx context.Context, id fleet.HostID) error {
+	return c.without(ctx, http.MethodDelete, nil, "hosts", string(id))
+}
+
+// ClearConflict takes the flag of a second agent from a host.
+func (c *Client) ClearConflict(ctx context.Context, id fleet.HostID) (fleet.HostView, error) {
+	return change[fleet.HostView](ctx, c, http.MethodPost, map[string]string{"action": "clear-conflict"}, "hosts", string(id), "actions")
+}
+
+// FoundVMs returns one page of a host's VMs that Quantix did not make.
+func (c *Client) FoundVMs(ctx context.Context, id fleet.HostID, q fleet.Query) (fleet.Page[fleet.FoundVM], error) {
+	return list[fleet.FoundVM](ctx, c, q, "hosts", string(id), "discovered-vms")
+}
+
+// NewPool asks for a pool on some hosts.
+type NewPool struct {
+	Name    string         `json:"name"`
+	Spec    fleet.PoolSpec `json:"spec"`
+	HostIDs []fleet.HostID `json:"hostIds"`
+}
+
+// Ref names another object.
+type Ref struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// Volume is a volume of a pool with the hosts that have it and the VM whose disk it is.
+type Volume struct {
+	fleet.Volume
+	PoolID   fleet.PoolID `json:"poolId"`
+	PoolName string       `json:"poolName"`
+	Shared   bool         `json:"shared"`
+	Hosts    []Ref        `json:"hosts"`
+	VM       *Ref         `json:"vm"`
+}
+
+// Pools returns one page.
+func (c *Client) Pools(ctx context.Context, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
+	return list[fleet.PoolView](ctx, c, q, "pools")
+}
+
+// Pool returns one pool with its health on each host.
+func (c *Client) Pool(ctx context.Context, id fleet.PoolID) (fleet.PoolView, error) {
+	return read[fleet.PoolView](ctx, c, "pools", string(id))
+}
+
+// CreatePool makes a pool.
+func (c *Client) CreatePool(ctx context.Context, in NewPool) (fleet.PoolView, error) {
+	return change[fleet.PoolView](ctx, c, http.MethodPost, in, "pools")
+}
+
+// DeletePool deletes a pool; its data stays.
+func (c *Client) DeletePool(ctx context.Context, id fleet.PoolID) ([]fleet.Job, error) {
+	return c.tasks(ctx, http.MethodDelete, "pools", string(id))
+}
+
+// AssignPool puts a pool on a host.
+func (c *Client) AssignPool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Job, error) {
+	return c.tasks(ctx, http.MethodPut, "pools", string(id), "hosts", string(host))
+}
+
+// ReleasePool takes a pool from a host.
+func (c *Client) ReleasePool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Job, error) {
+	return c.tasks(ctx, http.MethodDelete, "pools", string(id), "hosts", string(host))
+}
+
+// RetryPool sets a pool up on a host again.
+func (c *Client) RetryPool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Job, error) {
+	return c.tasks(ctx, http.MethodPost, "pools", string(id), "hosts", string(host), "retry")
+}
+
+func (c *Client) tasks(ctx context.Context, method string, path ...string) ([]fleet.Job, error) {
+	page, err := change[fleet.Page[fleet.Job]](ctx, c, method, nil, path...)
+	return page.Items, err
+}
+
+// Volumes returns all volumes of a pool.
+func (c *Client) Volumes(ctx context.Context, id fleet.PoolID) ([]Volume, error) {
+	page, err := read[fleet.Page[Volume]](ctx, c, "pools", string(id), "volumes")
+	return page.Items, err
+}
+
+// PoolVMs returns one page of the VMs that have disks in a pool.
+func (c *Client) PoolVMs(ctx context.Context, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.VMView], error) {
+	return list[fleet.VMView](ctx, c, q, "pools", string(id), "vms")
+}
+
+// Networks returns one page.
+func (c *Client) Networks(ctx context.Context, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
+	return list[fleet.NetworkView](ctx, c, q, "networks")
+}
+
+// Network returns one network.
+func (c *Client) Network(ctx context.Context, id fleet.NetworkID) (fleet.NetworkView, error) {
+	return read[fleet.NetworkView](ctx, c, "networks", string(id))
+}

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// NewProject asks for a project.
+type NewProject struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// Member is a user's place in a project.
+type Member struct {
+	UserID fleet.UserID `json:"userId"`
+	Name   string       `json:"name"`
+	Role   fleet.Role   `json:"role"`
+}
+
+// Projects returns one page of the projects that the user sees.
+func (c *Client) Projects(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Project], error) {
+	return list[fleet.Project](ctx, c, q, "projects")
+}
+
+// Project returns one project.
+func (c *Client) Project(ctx context.Context, id fleet.ProjectID) (fleet.Project, error) {
+	return read[fleet.Project](ctx, c, "projects", string(id))
+}
+
+// CreateProject makes a project.
+func (c *Client) CreateProject(ctx context.Context, in NewProject) (fleet.Project, error) {
+	return change[fleet.Project](ctx, c, http.MethodPost, in, "projects")
+}
+
+// UpdateProject changes a project.
+func (c *Client) UpdateProject(ctx context.Context, id fleet.ProjectID, p Patch) (fleet.Project, error) {
+	return change[fleet.Project](ctx, c, http.MethodPatch, p, "projects", string(id))
+}
+
+// DeleteProject deletes an empty project.
+func (c *Client) DeleteProject(ctx context.Context, id fleet.ProjectID) error {
+	return c.without(ctx, http.MethodDelete, nil, "projects", string(id))
+}
+
+// Members returns a project's members.
+func (c *Client) Members(ctx context.Context, id fleet.ProjectID) ([]Member, error) {
+	page, err := read[fleet.Page[Member]](ctx, c, "projects", string(id), "members")
+	return page.Items, err
+}
+
+// SetMember gives a user a role in a project: member or viewer.
+func (c *Client) SetMember(ctx context.Context, id fleet.ProjectID, user fleet.UserID, role fleet.Role) error {
+	return c.without(ctx, http.MethodPut, map[string]fleet.Role{"role": role}, "projects", string(id), "members", string(user))
+}
+
+// RemoveMember takes a user out of a project.
+func (c *Client) RemoveMember(ctx context.Context, id fleet.ProjectID, user fleet.UserID) error {
+	return c.without(ctx, http.MethodDelete, nil, "projects", string(id), "members", string(user))
+}
+
+// NewUser asks for a user.
+type NewUser struct {
+	Name     string     `json:"name"`
+	Role     fleet.Role `json:"role"`
+	Disabled bool       `json:"disabled"`
+}
+
+// Users returns one page.
+func (c *Client) Users(ctx context.Context, q fleet.Query) (fleet.Page[fleet.User], error) {
+	return list[fleet.User](ctx, c, q, "users")
+}
+
+// Me is the user whose token the client shows.
+func (c *Client) Me(ctx context.Context) (fleet.User, error) { return c.User(ctx, "me") }
+
+// User returns one user.
+func (c *Client) User(ctx context.Context, id fleet.UserID) (fleet.User, error) {
+	return read[fleet.User](ctx, c, "users", string(id))
+}
+
+// CreateUser makes a user and returns the password for the first sign-in.
+func (c *Client) CreateUser(ctx context.Context, in NewUser) (user fleet.User, oneTimePassword string, err error) {
+	made, err := change[struct {
+		fleet.User
+		OneTimePassword string `json:"oneTimePassword"`
+	}](ctx, c, http.MethodPost, in, "users")
+	return made.User, made.OneTimePassword, err
+}
+
+// UpdateUser changes a user.
+func (c *Client) UpdateUser(ctx context.Context, id fleet.UserID, p Patch) (fleet.User, error) {
+	return change[fleet.User](ctx, c, http.MethodPatch, p, "users", string(id))
+}
+
+// DeleteUser deletes a user.
+func (c *Client) DeleteUser(ctx context.Context, id fleet.UserID) error {
+	return c.without(ctx, http.MethodDelete, nil, "users", string(id))
+}
+
+// SetPassword gives a user a password for the next sign-in.
+func (c *Client) SetPassword(ctx context.Context, id fleet.UserID, password string) error {
+	return c.without(ctx, http.MethodPut, map[string]string{"password": password}, "users", string(id), "password")
+}
+
+// Tokens returns one page of the user's own API tokens.
+func (c *Client) Tokens(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Token], error) {
+	return list[fleet.Token](ctx, c, q, "tokens")
+}
+
+// CreateToken makes an API token that lives for ttl; 0: without end. Its secret is in this answer only.
+func (c *Client) CreateToken(ctx context.Context, name string, ttl time.Duration) (fleet.Token, error) {
+	in := map[string]string{"name": name}
+	if ttl != 0 {
+		in["ttl"] = ttl.String()
+	}
+	return change[fleet.Token](ctx, c, http.MethodPost, in, "tokens")
+}
+
+// DeleteToken deletes an API token of the user's own.
+func (c *Client) DeleteToken(ctx context.Context, id fleet.TokenID) error {
+	return c.without(ctx, http.MethodDelete, nil, "tokens", string(id))
+}
+
+// JoinTokens returns one page.
+func (c *Client) JoinTokens(ctx context.Context, q fleet.Query) (fleet.Page[fleet.JoinToken], error) {
+	return list[fleet.JoinToken](ctx, c, q, "join-tokens")
+}
+
+// CreateJoinToken makes a token with which one host can join. Its secret and command are in this answer only.
+func (c *Client) CreateJoinToken(ctx context.Context) (fleet.JoinToken, error) {
+	return change[fleet.JoinToken](ctx, c, http.MethodPost, nil, "join-tokens")
+}
+
+// RevokeJoinToken ends a join token that was not used.
+func (c *Client) RevokeJoinToken(ctx context.Context, id fleet.JoinTokenID) error {
+	return c.without(ctx, http.MethodDelete, nil, "join-tokens", string(id))
+}

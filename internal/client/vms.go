@@ -1,0 +1,113 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/gorilla/websocket"
+
+	"quantix/internal/fleet"
+)
+
+// NewVM asks for a VM. Spec.Power may be left out, Spec.Disks[].Volume must be.
+type NewVM struct {
+	ProjectID   fleet.ProjectID   `json:"projectId"`
+	Name        string            `json:"name"`
+	HostID      fleet.HostID      `json:"hostId,omitempty"` // empty: the portal chooses
+	Labels      map[string]string `json:"labels,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Spec        fleet.VMSpec      `json:"spec"`
+	Start       bool              `json:"start,omitempty"`
+}
+
+// Patch is a JSON merge patch: what is left out stays, nil takes away.
+type Patch map[string]any
+
+// VMs returns one page.
+func (c *Client) VMs(ctx context.Context, q fleet.Query) (fleet.Page[fleet.VMView], error) {
+	return list[fleet.VMView](ctx, c, q, "vms")
+}
+
+// VM returns one VM.
+func (c *Client) VM(ctx context.Context, id fleet.VMID) (fleet.VMView, error) {
+	return read[fleet.VMView](ctx, c, "vms", string(id))
+}
+
+// CreateVM makes a VM. The same key (empty: none) with the same request gives the same VM again.
+func (c *Client) CreateVM(ctx context.Context, in NewVM, key string) (fleet.VMView, error) {
+	var vm fleet.VMView
+	_, err := c.do(ctx, request{
+		method: http.MethodPost, path: "vms", in: in, out: &vm, header: map[string]string{"Idempotency-Key": key},
+	})
+	return vm, err
+}
+
+// UpdateVM changes a VM: Patch{"spec": Patch{"cpus": 4}}. With a generation other than 0, only if the VM is still at it.
+// The task brings the change to the host; it is empty where nothing changed.
+func (c *Client) UpdateVM(ctx context.Context, id fleet.VMID, p Patch, generation int64) (fleet.VMView, fleet.JobID, error) {
+	var vm fleet.VMView
+	var match string
+	if generation != 0 {
+		match = strconv.FormatInt(generation, 10)
+	}
+	header, err := c.do(ctx, request{
+		method: http.MethodPatch, path: join([]string{"vms", string(id)}), in: p, out: &vm,
+		header: map[string]string{"If-Match": match, "Content-Type": "application/merge-patch+json"},
+	})
+	return vm, fleet.JobID(header.Get("Quantix-Task")), err
+}
+
+// DeleteVM deletes a VM; with disks, confirm must be its name.
+func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confirm string) (fleet.Job, error) {
+	var task fleet.Job
+	q := url.Values{}
+	if disks {
+		q.Set("disks", "true")
+		q.Set("confirm", confirm)
+	}
+	_, err := c.do(ctx, request{method: http.MethodDelete, path: join([]string{"vms", string(id)}), query: q, out: &task})
+	return task, err
+}
+
+// Act asks for a power action.
+func (c *Client) Act(ctx context.Context, id fleet.VMID, action fleet.Action) (fleet.Job, error) {
+	return change[fleet.Job](ctx, c, http.MethodPost, map[string]fleet.Action{"action": action}, "vms", string(id), "actions")
+}
+
+// VMEvents is what happened to a VM, newest first.
+type VMEvents struct {
+	Audit []fleet.AuditEntry `json:"audit"`
+	Jobs  []fleet.Job        `json:"jobs"`
+}
+
+// VMEvents returns the newest of them.
+func (c *Client) VMEvents(ctx context.Context, id fleet.VMID) (VMEvents, error) {
+	return read[VMEvents](ctx, c, "vms", string(id), "events")
+}
+
+// Console opens the screen of a VM: a stream of RFB bytes in binary messages.
+func (c *Client) Console(ctx context.Context, id fleet.VMID) (*websocket.Conn, error) {
+	ticket, err := change[struct{ URL, Protocol string }](ctx, c, http.MethodPost, nil, "vms", string(id), "console")
+	if err != nil {
+		return nil, err
+	}
+	u := c.portal.JoinPath(ticket.URL)
+	u.Scheme = map[string]string{"https": "wss", "http": "ws"}[u.Scheme]
+	d := websocket.Dialer{Subprotocols: []string{"binary", ticket.Protocol}, HandshakeTimeout: c.via.Timeout}
+	if t, ok := c.via.Transport.(*http.Transport); ok {
+		d.TLSClientConfig, d.NetDialContext, d.Proxy = t.TLSClientConfig, t.DialContext, t.Proxy
+	}
+	ws, answer, err := d.DialContext(ctx, u.String(), http.Header{"Authorization": {"Bearer " + c.token}})
+	if errors.Is(err, websocket.ErrBadHandshake) {
+		defer answer.Body.Close()
+		return nil, problem(answer)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the console: %w", err)
+	}
+	return ws, nil
+}

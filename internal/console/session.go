@@ -1,0 +1,172 @@
+package console
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const (
+	pingEvery  = 20 * time.Second
+	pongLimit  = 45 * time.Second // silence after which a half counts as gone
+	writeLimit = 30 * time.Second // for one chunk
+	pingLimit  = 15 * time.Second // for a ping to get into the line
+	farewell   = time.Second      // for closing: what is not out by then is lost
+	chunkSize  = 32 << 10
+)
+
+// chunks are held only while bytes are on their way: a quiet console has none.
+var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
+
+// session is a paired console. Each half's own goroutine carries what that half says to the other one, so a session has
+// two goroutines and one timer.
+type session struct {
+	halves  [2]half
+	pings   *time.Timer
+	once    sync.Once
+	ended   atomic.Bool
+	running atomic.Int32
+}
+
+func newSession(s side, mine, other half) *session {
+	p := &session{}
+	p.halves[s], p.halves[1-s] = mine, other
+	p.running.Store(2)
+	for _, h := range p.halves {
+		ws := h.ws
+		ws.SetReadLimit(ReadLimit)
+		ws.SetCloseHandler(func(int, string) error { return nil }) // end answers, once the other half has got all bytes
+		ws.SetPongHandler(func(string) error { p.listen(ws); return nil })
+	}
+	p.pings = time.AfterFunc(time.Hour, p.ping)
+	p.pings.Reset(pingEvery)
+	return p
+}
+
+// left reports whether the caller was the last of the two halves.
+func (p *session) left() bool { return p.running.Add(-1) == 0 }
+
+// run carries what half s says to the other half until either of them ends; then it ends both.
+func (p *session) run(s side) {
+	from, to, said := p.halves[s].ws, p.halves[1-s].ws, p.halves[s].said
+	for {
+		// Silence counts only while this half is listened to, not while the other one is slow to take what it said.
+		p.listen(from)
+		kind, message, err := from.NextReader()
+		if err == nil && kind != websocket.BinaryMessage {
+			p.end(websocket.CloseUnsupportedData, "A console carries binary messages only.")
+			return
+		}
+		var sent error
+		if err == nil {
+			said()
+			err, sent = carry(to, message)
+		}
+		switch {
+		case sent != nil:
+			code, text := reasonOf(sent, 1-s)
+			p.end(code, text)
+			return
+		case err != nil:
+			code, text := reasonOf(err, s)
+			p.end(code, text)
+			return
+		}
+	}
+}
+
+// carry sends a message on in chunks, each a message of its own as soon as it is read: a console is a stream of bytes,
+// and nobody waits for the end of a large message.
+func carry(to *websocket.Conn, message io.Reader) (read, sent error) {
+	chunk := chunks.Get().(*[chunkSize]byte)
+	defer chunks.Put(chunk)
+	for {
+		n, err := io.ReadFull(message, chunk[:])
+		if n > 0 {
+			to.SetWriteDeadline(time.Now().Add(writeLimit))
+			if sent := to.WriteMessage(websocket.BinaryMessage, chunk[:n]); sent != nil {
+				return nil, sent
+			}
+		}
+		switch err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF: // the message's end; that of the connection is a CloseError
+			return nil, nil
+		default:
+			return err, nil
+		}
+	}
+}
+
+// listen gives a half time to say something, or little of it where the console is ending.
+func (p *session) listen(ws *websocket.Conn) {
+	ws.SetReadDeadline(time.Now().Add(pongLimit))
+	if p.ended.Load() {
+		ws.SetReadDeadline(time.Now().Add(farewell))
+	}
+}
+
+// ping keeps proxies from closing a quiet console, and finds halves that are gone.
+func (p *session) ping() {
+	until := time.Now().Add(pingLimit)
+	for _, h := range p.halves {
+		// A half that takes no ping is noticed by its reader.
+		_ = h.ws.WriteControl(websocket.PingMessage, nil, until)
+	}
+	p.pings.Reset(pingEvery)
+	if p.ended.Load() {
+		p.pings.Stop()
+	}
+}
+
+// end tells both halves why the console ends, and lets neither keep the other for longer than a farewell.
+func (p *session) end(code int, text string) {
+	p.once.Do(func() {
+		p.ended.Store(true)
+		p.pings.Stop()
+		until := time.Now().Add(farewell)
+		for _, h := range p.halves {
+			_ = h.ws.NetConn().SetDeadline(until)
+		}
+		for _, h := range p.halves {
+			sayClose(h.ws, code, text)
+		}
+	})
+}
+
+// gone is what is said about a half that went without a word.
+var gone = [2]string{browser: "The browser left.", agent: "The host ended the connection."}
+
+// reasonOf is what the halves are told after err while s was listened to: its own code and words where it gave any.
+func reasonOf(err error, s side) (int, string) {
+	var said *websocket.CloseError
+	var network net.Error
+	switch {
+	case errors.As(err, &said) && said.Code != websocket.CloseNoStatusReceived && said.Code != websocket.CloseAbnormalClosure:
+		return said.Code, said.Text
+	case errors.As(err, &said) && said.Code == websocket.CloseNoStatusReceived:
+		return websocket.CloseNormalClosure, ""
+	case errors.Is(err, websocket.ErrReadLimit):
+		return websocket.CloseMessageTooBig, "A message was larger than 1 MiB."
+	case errors.As(err, &network) && network.Timeout():
+		return websocket.CloseGoingAway, [2]string{browser: "The browser is no longer heard.", agent: "The host is no longer heard."}[s]
+	}
+	return websocket.CloseGoingAway, gone[s]
+}
+
+// sayClose sends a close frame; its text is cut to the 123 bytes that one holds.
+func sayClose(ws *websocket.Conn, code int, text string) {
+	for len(text) > 123 {
+		cut := 123
+		for cut > 0 && text[cut]&0xC0 == 0x80 {
+			cut--
+		}
+		text = text[:cut]
+	}
+	_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, text), time.Now().Add(farewell))
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// api speaks /api/v1 with a bearer token.
+type api struct {
+	url, token string
+}
+
+func (s *play) api() api { return api{s.URL, s.APIToken} }
+
+// answer is what the API said.
+type answer struct {
+	status int
+	body   []byte
+}
+
+var httpClient = &http.Client{Timeout: 15 * time.Second}
+
+// send asks once; body nil sends none. headers are pairs.
+func (a api) send(ctx context.Context, method, path string, body any, headers ...string) (answer, error) {
+	var in io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return answer{}, err
+		}
+		in = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, a.url+path, in)
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Authorization", "Bearer "+a.token)
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := httpClient.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return answer{res.StatusCode, text}, err
+}
+
+// ask sends and demands a status; the answer is decoded into T.
+func ask[T any](t testing.TB, a api, want int, method, path string, body any, headers ...string) (out T) {
+	t.Helper()
+	got, err := a.send(t.Context(), method, path, body, headers...)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if got.status != want {
+		t.Fatalf("%s %s answered %d, want %d: %s", method, path, got.status, want, got.body)
+	}
+	if len(got.body) > 0 {
+		if err := json.Unmarshal(got.body, &out); err != nil {
+			t.Fatalf("%s %s: %v in %s", method, path, err, got.body)
+		}
+	}
+	return out
+}
+
+// list reads one page of a list.
+func list[T any](t testing.TB, a api, path string) []T {
+	t.Helper()
+	return ask[fleet.Page[T]](t, a, http.StatusOK, http.MethodGet, path, nil).Items
+}
+
+// host finds a host by its name.
+func (a api) host(t testing.TB, name string) fleet.HostView {
+	t.Helper()
+	return one[fleet.HostView](t, a, "hosts", name)
+}
+
+func (a api) pool(t testing.TB, name string) fleet.Pool {
+	t.Helper()
+	return one[fleet.Pool](t, a, "pools", name)
+}
+
+func (a api) project(t testing.TB, name string) fleet.Project {
+	t.Helper()
+	for _, p := range list[fleet.Project](t, a, "/api/v1/projects") {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("there is no project %s", name)
+	return fleet.Project{}
+}
+
+func one[T any](t testing.TB, a api, noun, name string) T {
+	t.Helper()
+	items := list[T](t, a, fmt.Sprintf("/api/v1/%s?filter=name:%s", noun, name))
+	if len(items) != 1 {
+		t.Fatalf("%d %s are named %s, want 1", len(items), noun, name)
+	}
+	return items[0]
+}
+
+// vm reads a VM.
+func (a api) vm(t testing.TB, id fleet.VMID) fleet.VMView {
+	t.Helper()
+	return ask[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(id), nil)
+}
+
+// waitPhase waits until a VM is in a phase.
+func (a api) waitPhase(t testing.TB, limit time.Duration, id fleet.VMID, want fleet.Phase) fleet.VMView {
+	t.Helper()
+	var vm fleet.VMView
+	eventually(t, limit, fmt.Sprintf("phase %s of a VM", want), func() (bool, string) {
+		vm = a.vm(t, id)
+		if vm.Status != nil && vm.Status.Error != "" {
+			return false, vm.Status.Error
+		}
+		return vm.Phase == want, "it is " + string(vm.Phase)
+	})
+	return vm
+}
+
+// act asks for an action on a VM.
+func (a api) act(t testing.TB, id fleet.VMID, action fleet.Action) {
+	t.Helper()
+	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(id)+"/actions", map[string]any{"action": action})
+}

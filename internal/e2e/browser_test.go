@@ -1,0 +1,219 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// chromium is the one browser process of a run.
+var chromium struct {
+	once sync.Once
+	ctx  context.Context
+	stop func()
+	err  error
+}
+
+func startBrowser() {
+	dir := filepath.Join(root, "browser")
+	options := []chromedp.ExecAllocatorOption{
+		chromedp.NoSandbox, chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(dir),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("hide-scrollbars", true),
+		// Tabs behind others must run like those in front.
+		chromedp.Flag("disable-renderer-backgrounding", true), chromedp.Flag("disable-background-timer-throttling", true),
+		chromedp.Flag("disable-backgrounding-occluded-windows", true),
+		chromedp.ModifyCmdFunc(func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }),
+	}
+	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, end := chromedp.NewContext(allocator)
+	started := make(chan error)
+	stopped := make(chan struct{})
+	onOwnThread(func() {
+		started <- chromedp.Do(ctx)
+		<-stopped
+	})
+	chromium.err = <-started
+	chromium.ctx = ctx
+	chromium.stop = func() {
+		end()
+		endAllocator()
+		close(stopped)
+	}
+}
+
+func stopBrowser() {
+	if chromium.stop != nil {
+		chromium.stop()
+	}
+}
+
+// tab is one page in the browser. Its methods fail the test with a sentence and a picture.
+type tab struct {
+	*testing.T
+	ctx  context.Context
+	base string // the portal's address
+
+	mu       sync.Mutex
+	faults   []string
+	expected []string // parts of faults that the test provokes
+}
+
+// newTab opens a tab in a window of its own, without cookies. At the test's end a fault that the browser noted in it fails
+// the test: an error on its console, a script's exception, a refusal by the content security policy, a failed request.
+func newTab(t *testing.T, base string) *tab {
+	t.Helper()
+	chromium.once.Do(startBrowser)
+	if chromium.err != nil {
+		t.Fatalf("start chromium: %v", chromium.err)
+	}
+	ctx, cancel := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
+	return attach(t, ctx, cancel, base)
+}
+
+// another opens a second tab that shares this one's cookies.
+func (p *tab) another() *tab {
+	p.Helper()
+	ctx, cancel := chromedp.NewContext(p.ctx)
+	return attach(p.T, ctx, cancel, p.base)
+}
+
+func attach(t *testing.T, ctx context.Context, cancel context.CancelFunc, base string) *tab {
+	t.Helper()
+	p := &tab{T: t, ctx: ctx, base: base}
+	t.Cleanup(func() {
+		if t.Failed() {
+			p.savePicture(pictureName(t.Name()) + "-failed")
+		}
+		cancel()
+		for _, f := range p.unexpected() {
+			t.Errorf("the browser says: %s", f)
+		}
+	})
+	if err := chromedp.Listen(ctx, p.note); err != nil {
+		t.Fatalf("open a tab: %v", err)
+	}
+	p.size(1440, 900)
+	return p
+}
+
+// note collects what the browser finds wrong. It runs inside the loop that reads the browser's messages.
+func (p *tab) note(event any) {
+	fault := ""
+	switch e := event.(type) {
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == "error" || e.Type == "assert" {
+			for _, a := range e.Args {
+				fault += fmt.Sprintf(" %s%s", a.Value, a.Description)
+			}
+			fault = "console:" + fault
+		}
+	case *runtime.EventExceptionThrown:
+		fault = (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error()
+	case *log.EventEntryAdded:
+		if e.Entry.Level == "error" {
+			fault = fmt.Sprintf("%s: %s (%s)", e.Entry.Source, e.Entry.Text, e.Entry.URL)
+		}
+	case *network.EventLoadingFailed:
+		if !e.Canceled && e.ErrorText != "net::ERR_ABORTED" {
+			fault = fmt.Sprintf("request failed: %s %s", e.Type, e.ErrorText)
+		}
+	}
+	if fault != "" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.faults = append(p.faults, fault)
+	}
+}
+
+// expect allows faults that hold one of these texts from now on.
+func (p *tab) expect(parts ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expected = append(p.expected, parts...)
+}
+
+func (p *tab) unexpected() (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.faults {
+		known := false
+		for _, part := range p.expected {
+			known = known || strings.Contains(f, part)
+		}
+		if !known {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// do runs steps within the limit of one step.
+func (p *tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		p.Fatalf("%s: %v", what, err)
+	}
+}
+
+// eval evaluates an expression in the page.
+func eval[T any](p *tab, expression string, options ...chromedp.EvaluateOption) (T, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, options...))
+}
+
+func (p *tab) size(width, height int64) {
+	p.Helper()
+	p.do("set the window's size", chromedp.EmulateViewport(width, height))
+}
+
+// pictures is the folder for screenshots: what QUANTIX_TEST_SCREENSHOTS names, else one below the system's temporary folder
+// for pictures of failures.
+func pictures() string {
+	if dir := os.Getenv("QUANTIX_TEST_SCREENSHOTS"); dir != "" {
+		return dir
+	}
+	return filepath.Join(os.TempDir(), "quantix-screenshots")
+}
+
+func pictureName(test string) string { return strings.NewReplacer("/", "-", " ", "_").Replace(test) }
+
+// savePicture writes what the tab shows; it works in a test that has failed as well.
+func (p *tab) savePicture(name string) {
+	dir := pictures()
+	ctx, cancel := context.WithTimeout(p.ctx, 10*time.Second)
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	file := filepath.Join(dir, name+".png")
+	if err == nil {
+		err = os.WriteFile(file, png, 0o644)
+	}
+	if err != nil {
+		p.Logf("no screenshot %s: %v", name, err)
+		return
+	}
+	if p.Failed() {
+		p.Logf("screenshot: %s", file)
+	}
+}

@@ -1,0 +1,147 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// command is a command with none of the machine's own settings.
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = cleanEnv()
+	return cmd
+}
+
+// lockedBuffer is a buffer that may be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestReadyLine holds the line that scripts read.
+func TestReadyLine(t *testing.T) {
+	t.Parallel()
+	for _, shared := range []*sharedProgram{demoProgram, labProgram} {
+		t.Run(shared.name, func(t *testing.T) {
+			t.Parallel()
+			s := shared.get(t)
+			var line map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(s.line), &line); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := slices.Sorted(maps.Keys(line)), []string{"apiToken", "hosts", "password", "url", "user"}; !slices.Equal(got, want) {
+				t.Errorf("the line has the keys %v, want %v", got, want)
+			}
+			var hosts []map[string]string
+			if err := json.Unmarshal(line["hosts"], &hosts); err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range hosts {
+				if got, want := slices.Sorted(maps.Keys(h)), []string{"libvirtUri", "name"}; !slices.Equal(got, want) {
+					t.Errorf("a host has the keys %v, want %v", got, want)
+				}
+			}
+			if s.User != "admin" || s.Password == "" || s.APIToken == "" || !strings.HasPrefix(s.URL, "http://127.0.0.1:") {
+				t.Errorf("the line is not what is needed to begin: %s", s.line)
+			}
+			if want := map[string]int{"demo": 3, "lab": 2}[shared.name]; len(s.Hosts) != want {
+				t.Fatalf("%d hosts, want %d", len(s.Hosts), want)
+			}
+			for _, h := range s.Hosts {
+				if shared.name == "demo" {
+					if h.LibvirtURI != "" {
+						t.Errorf("the simulated host %s has the libvirt address %s", h.Name, h.LibvirtURI)
+					}
+				} else if got := virsh(t, h, "hostname"); got != h.Name {
+					t.Errorf("libvirt at %s says it is %s, want %s", h.LibvirtURI, got, h.Name)
+				}
+			}
+		})
+	}
+}
+
+// TestInterruptedLab ends a lab by Ctrl-C while it starts: nothing may stay.
+func TestInterruptedLab(t *testing.T) {
+	t.Parallel()
+	temp := filepath.Join(root, "i")
+	if err := os.Mkdir(temp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := launch("interrupted", []string{"TMPDIR=" + temp}, "lab", "--json", "--listen", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		var out lockedBuffer
+		_, _ = out.b.ReadFrom(p.out)
+		p.reap()
+	}()
+	var dirs []string
+	eventually(t, readyLimit, "the start of a libvirt host", func() (bool, string) {
+		dirs, _ = filepath.Glob(filepath.Join(temp, "quantix-lab-*", "h?", "run", "libvirtd.pid"))
+		return len(dirs) > 0, tail(p.log, 5)
+	})
+	used := bridges(filepath.Dir(filepath.Dir(dirs[0])))
+	if err := p.signal(syscall.SIGINT); err != nil {
+		t.Errorf("the lab ended with %v after Ctrl-C:\n%s", err, tail(p.log, 20))
+	}
+	if err := leftovers(temp); err != nil {
+		t.Errorf("left behind: %v", err)
+	}
+	for _, b := range used {
+		if b.left() {
+			t.Errorf("the bridge %s is still there", b.name)
+		}
+	}
+	entries, err := os.ReadDir(temp)
+	if err != nil || len(entries) > 0 {
+		t.Errorf("left in the temporary folder: %v (%v)", entries, err)
+	}
+}
+
+// TestUnknownSetting refuses a misspelt key with its line.
+func TestUnknownSetting(t *testing.T) {
+	t.Parallel()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "portal.yaml")
+	writeFile(t, file, "dataDir: /nowhere\n\nlistne: 127.0.0.1:1\n")
+	out, err := output(t.Context(), path, "portal", "--config", file)
+	if err == nil {
+		t.Fatal("the portal started")
+	}
+	for _, want := range []string{"listne", "line 3"} {
+		if !strings.Contains(out, want) && !strings.Contains(out, ":3") {
+			t.Errorf("the refusal does not name %q: %s", want, out)
+		}
+	}
+	if !strings.Contains(out, "listne") {
+		t.Errorf("the refusal does not name the key: %s", out)
+	}
+}

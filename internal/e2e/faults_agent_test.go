@@ -1,0 +1,121 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// TestAgentKilledMidJob kills a real host's agent while it makes a VM. The lab starts it again, as systemd would: the job comes
+// back after its lease, and the VM is made once.
+func TestAgentKilledMidJob(t *testing.T) {
+	t.Parallel()
+	s := labProgram.get(t)
+	a := s.api()
+	host, pool := a.host(t, "host-2"), a.pool(t, "shared")
+	for try := 1; ; try++ {
+		name := fmt.Sprintf("halfway-%d", try)
+		vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+			"name": name, "projectId": a.project(t, "lab").ID, "hostId": host.ID,
+			"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
+				map[string]any{"poolId": pool.ID, "image": map[string]any{"poolId": pool.ID, "volume": "tiny-guest.qcow2"}},
+			}},
+		})
+		s.killAgentAtWork(t, vm.ID)
+		a.waitPhase(t, fleet.Lease+stepLimit, vm.ID, fleet.PhaseStopped)
+		s.madeOnce(t, name, vm.ID)
+		job := s.job(t, vm.ID)
+		if job.Attempt > 1 {
+			return
+		}
+		if try == 4 {
+			t.Fatalf("the agent was quicker than the test %d times: %+v", try, job)
+		}
+	}
+}
+
+// killAgentAtWork waits until the VM's job has been claimed, and kills the second host's agent with SIGKILL.
+func (s *play) killAgentAtWork(t *testing.T, id fleet.VMID) {
+	t.Helper()
+	pid := agentPid(t, hostDir(1))
+	deadline := time.Now().Add(stepLimit)
+	for s.job(t, id).State == fleet.JobQueued {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody claimed the job")
+		}
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// job is the first job of a VM: its creation.
+func (s *play) job(t *testing.T, id fleet.VMID) fleet.Job {
+	t.Helper()
+	jobs := list[fleet.Job](t, s.api(), "/api/v1/tasks?limit=50")
+	for _, j := range jobs {
+		if j.Subject == fleet.SubjectVM(id) && j.Kind == fleet.VMApply {
+			return j
+		}
+	}
+	t.Fatalf("no task is about the VM %s: %+v", id, jobs)
+	return fleet.Job{}
+}
+
+// madeOnce demands one domain and one disk.
+func (s *play) madeOnce(t *testing.T, name string, id fleet.VMID) {
+	t.Helper()
+	if n := strings.Count("\n"+virsh(t, s.Hosts[1], "list", "--all", "--name")+"\n", "\n"+name+"\n"); n != 1 {
+		t.Errorf("the host has %d domains named %s, want 1", n, name)
+	}
+	files, err := filepath.Glob(filepath.Join(labDir(), "shared", name+"*"))
+	if err != nil || len(files) != 1 {
+		t.Errorf("the pool holds %v for %s (%v), want one file", files, name, err)
+	}
+	vm := s.api().vm(t, id)
+	if len(vm.Status.Disks) != 1 || vm.Status.Disks[0].SizeBytes < 64<<20 {
+		t.Errorf("the disks of %s are %+v, want one of 64 MiB", name, vm.Status.Disks)
+	}
+}
+
+// agentPid is the agent of a host of the lab, not the shells around it.
+func agentPid(t *testing.T, dir string) int {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range processesOf(path, "agent", filepath.Join(dir, "agent")) {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(exe) == filepath.Base(path) {
+			return pid
+		}
+	}
+	t.Fatalf("no agent runs on %s", dir)
+	return 0
+}
+
+// TestCopiedIdentity runs a second agent with a copy of the first one's data directory, as a cloned machine would.
+func TestCopiedIdentity(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t, "cp")
+	_, dir := p.mockAgent("original")
+	twin := filepath.Join(root, "cp-twin")
+	copyDir(t, twin, dir)
+	p.runAgent("cp-twin", "--name", "original", "--data-dir", twin, "--hypervisor", "mock")
+	eventually(t, stepLimit, "the flag of the host", func() (bool, string) {
+		h := p.api().host(t, "original")
+		return h.Phase == fleet.HostConflict && h.Conflict != "", string(h.Phase)
+	})
+	if text := tail(filepath.Join(root, "cp-twin.log"), 20); !strings.Contains(strings.ToLower(text), "identity") {
+		t.Errorf("the second agent's log does not say why it is refused: %s", text)
+	}
+}

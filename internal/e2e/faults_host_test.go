@@ -1,0 +1,270 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+	"quantix/internal/pglocal"
+)
+
+// rig is a portal over a PostgreSQL of its own, with one real libvirt host, all of which the test may kill.
+type rig struct {
+	t  *testing.T
+	pg *pglocal.Server
+	*portal
+	host *lab.Host
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{t: t}
+	r.startPostgres()
+	t.Cleanup(func() {
+		r.signalPostgres(syscall.SIGCONT)
+		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+		defer cancel()
+		if err := r.pg.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	r.portal = newPortal(t, "fp", "--database-url", r.pg.URL())
+	var err error
+	r.host, err = lab.StartHost(t.Context(), lab.Options{Dir: filepath.Join(root, "fh"), Name: "faulty", Index: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+		defer cancel()
+		if err := r.host.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	r.joinHost()
+	return r
+}
+
+func (r *rig) startPostgres() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), endLimit)
+	defer cancel()
+	var err error
+	r.pg, err = pglocal.Start(ctx, pglocal.Options{Dir: filepath.Join(root, "fpg"), Unsafe: true, DieWithParent: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// joinHost joins the host as a person would, by the agent's own command on it, and runs its agent.
+func (r *rig) joinHost() {
+	r.t.Helper()
+	path, err := binary()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	token := ask[fleet.JoinToken](r.t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
+	common := []string{"--name", "faulty", "--data-dir", filepath.Join(root, "fh", "agent")}
+	join := r.host.Command(r.t.Context(), path, append([]string{"agent", "join", "--portal", r.agentURL, "--token", token.Secret}, common...)...)
+	if out, err := join.CombinedOutput(); err != nil {
+		r.t.Fatalf("join: %v: %s", err, out)
+	}
+	log := filepath.Join(root, "faulty-agent.log")
+	file, err := os.Create(log)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	agent := r.host.Command(ctx, path, append([]string{"agent"}, common...)...)
+	agent.Stdout, agent.Stderr = file, file
+	agent.Cancel = func() error { return agent.Process.Signal(syscall.SIGTERM) }
+	if err := agent.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		stop()
+		var exit *exec.ExitError
+		if err := agent.Wait(); err != nil && !errors.As(err, &exit) && !errors.Is(err, context.Canceled) {
+			r.t.Error(err)
+		}
+		file.Close()
+		if r.t.Failed() {
+			showLogs(r.t, log)
+		}
+	})
+	r.waitHost(stepLimit, fleet.HostOnline)
+}
+
+func (r *rig) waitHost(limit time.Duration, want fleet.HostPhase) {
+	r.t.Helper()
+	eventually(r.t, limit, "phase "+string(want)+" of the host", func() (bool, string) {
+		got, err := r.api().send(r.t.Context(), http.MethodGet, "/api/v1/hosts?filter=name:faulty", nil)
+		if err != nil {
+			return false, err.Error()
+		}
+		return strings.Contains(string(got.body), `"phase":"`+string(want)+`"`), string(got.body)
+	})
+}
+
+// postgresProcesses are the postmaster and its children.
+func (r *rig) postgresProcesses() []int {
+	pids := []int{r.pg.Pid()}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if err != nil {
+			continue
+		}
+		_, rest, ok := strings.Cut(string(stat), ") ")
+		if f := strings.Fields(rest); ok && len(f) > 1 && f[1] == strconv.Itoa(r.pg.Pid()) {
+			if pid, err := strconv.Atoi(e.Name()); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+func (r *rig) signalPostgres(s syscall.Signal) {
+	for _, pid := range r.postgresProcesses() {
+		_ = syscall.Kill(pid, s)
+	}
+}
+
+// guest is the process of a VM's guest, found by its name.
+func guest(t *testing.T, name string) int {
+	t.Helper()
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if strings.Contains(string(args), "guest="+name+",") {
+			pid, err := strconv.Atoi(e.Name())
+			if err == nil {
+				return pid
+			}
+		}
+	}
+	t.Fatalf("no guest named %s runs", name)
+	return 0
+}
+
+// TestFaultsUnderAHost kills, one after the other, what a running VM must survive.
+func TestFaultsUnderAHost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := r.api()
+	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "faults"})
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": "survivor", "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 128},
+	})
+	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
+	pid := guest(t, "survivor")
+	t.Cleanup(func() {
+		if t.Failed() {
+			return
+		}
+		if now := guest(t, "survivor"); now != pid {
+			t.Errorf("the guest is process %d now, was %d: it did not run through", now, pid)
+		}
+	})
+
+	t.Run("libvirtd", func(t *testing.T) { r.libvirtdDies(t) })
+	t.Run("a PostgreSQL that hangs", func(t *testing.T) { r.postgresHangs(t, vm.ID) })
+	t.Run("a PostgreSQL that dies", func(t *testing.T) { r.postgresDies(t, vm.ID) })
+}
+
+func (r *rig) libvirtdDies(t *testing.T) {
+	r.t = t
+	if err := r.host.KillLibvirtd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.waitHost(15*time.Second, fleet.HostDegraded)
+	if err := r.host.StartLibvirtd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.waitHost(10*time.Second, fleet.HostOnline)
+}
+
+// postgresHangs freezes PostgreSQL: connections stay open, and nothing answers.
+func (r *rig) postgresHangs(t *testing.T, vm fleet.VMID) {
+	r.t = t
+	r.signalPostgres(syscall.SIGSTOP)
+	r.unavailable(t)
+	if _, err := r.host.Virsh(t.Context(), "suspend", "survivor"); err != nil {
+		t.Error(err)
+	}
+	r.signalPostgres(syscall.SIGCONT)
+	r.waitHost(stepLimit, fleet.HostOnline)
+	r.api().waitPhase(t, stepLimit, vm, fleet.PhasePaused)
+}
+
+func (r *rig) postgresDies(t *testing.T, vm fleet.VMID) {
+	r.t = t
+	for _, pid := range slices.Backward(r.postgresProcesses()) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	r.unavailable(t)
+	if _, err := r.host.Virsh(t.Context(), "resume", "survivor"); err != nil {
+		t.Error(err)
+	}
+	r.startPostgres()
+	r.waitHost(stepLimit, fleet.HostOnline)
+	r.api().waitPhase(t, stepLimit, vm, fleet.PhaseRunning)
+}
+
+// unavailable demands that pages and the API say within five seconds that the database is away, and that the program is
+// still known to be alive.
+func (r *rig) unavailable(t *testing.T) {
+	t.Helper()
+	for _, path := range []string{"/vms", "/", "/sign-in", "/api/v1/vms", "/readyz"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(path, "/api") {
+			req.Header.Set("Authorization", "Bearer "+r.token)
+		}
+		asked := time.Now()
+		res, err := r.browser.Do(req)
+		took := time.Since(asked)
+		if err != nil {
+			t.Errorf("%s without PostgreSQL: %v", path, err)
+			continue
+		}
+		text, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if took > 5*time.Second {
+			t.Errorf("%s answered after %s, want 5 s at most", path, took.Round(time.Millisecond))
+		}
+		if path == "/sign-in" && res.StatusCode == http.StatusOK {
+			continue // the form itself needs no database
+		}
+		if res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%s answered %s, want 503: %.300s", path, res.Status, text)
+		}
+		if path != "/readyz" && !strings.Contains(strings.ToLower(string(text)), "database") {
+			t.Errorf("%s does not say what is away: %.600s", path, text)
+		}
+	}
+	res, err := httpClient.Get(r.url + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("/healthz answered %s while only PostgreSQL was away", res.Status)
+	}
+}

@@ -1,0 +1,202 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/pglocal"
+)
+
+// TestPortalKilledAfterCommit kills the portal when PostgreSQL has committed a new VM and the portal does not know it yet. The
+// intent stands, and the retry with the same Idempotency-Key returns that VM.
+func TestPortalKilledAfterCommit(t *testing.T) {
+	t.Parallel()
+	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, "kpg"), Unsafe: true, DieWithParent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+		defer cancel()
+		if err := pg.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	gate := newGate(t, pg.URL())
+	p := newPortal(t, "kp", "--database-url", gate.url)
+	p.mockAgent("mock-1")
+	a := p.api()
+	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "kept"})
+	order := map[string]any{"name": "only-once", "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}}
+
+	held := gate.hold("only-once")
+	unanswered := make(chan error, 1)
+	go func() {
+		got, err := a.send(context.WithoutCancel(t.Context()), http.MethodPost, "/api/v1/vms", order, "Idempotency-Key", "the same key")
+		if err == nil {
+			t.Errorf("the request was answered with %d before the portal died", got.status)
+		}
+		unanswered <- err
+	}()
+	select {
+	case <-held:
+	case <-t.Context().Done():
+		t.Fatal("no commit came")
+	}
+	p.kill()
+	<-unanswered
+	gate.release()
+
+	p.start("kp")
+	vms := list[fleet.VMView](t, a, "/api/v1/vms")
+	if len(vms) != 1 || vms[0].Name != "only-once" {
+		t.Fatalf("after the crash there are %d VMs, want the one that was committed", len(vms))
+	}
+	again := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", order, "Idempotency-Key", "the same key")
+	if again.ID != vms[0].ID {
+		t.Errorf("the retry returned the VM %s, want %s", again.ID, vms[0].ID)
+	}
+	if vms = list[fleet.VMView](t, a, "/api/v1/vms"); len(vms) != 1 {
+		t.Errorf("after the retry there are %d VMs, want 1", len(vms))
+	}
+	a.waitPhase(t, fleet.Lease+stepLimit, again.ID, fleet.PhaseStopped)
+}
+
+// TestPrivatePostgresIsAdopted kills a portal with SIGKILL: its PostgreSQL lives on, and the next start takes it over.
+func TestPrivatePostgresIsAdopted(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t, "ap")
+	ask[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
+	before := postmaster(t, p.dir)
+	p.kill()
+	p.start("ap")
+	if after := postmaster(t, p.dir); after != before {
+		t.Errorf("PostgreSQL is process %s now, was %s: it was not adopted", after, before)
+	}
+	p.api().project(t, "lasting")
+}
+
+// postmaster is the process id of a portal's private PostgreSQL.
+func postmaster(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "postgres", "pgdata", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, _, _ := strings.Cut(string(text), "\n")
+	return pid
+}
+
+// gate lets a portal reach PostgreSQL, and can hold back the news of a commit.
+type gate struct {
+	url string // for the portal
+
+	mu     sync.Mutex
+	needle []byte
+	held   chan struct{}
+	open   chan struct{}
+}
+
+func newGate(t *testing.T, postgres string) *gate {
+	t.Helper()
+	u, err := url.Parse(postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(u.Query().Get("host"), ".s.PGSQL."+u.Query().Get("port"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	g := &gate{url: "postgres://" + u.User.Username() + "@" + l.Addr().String() + u.Path + "?sslmode=disable"}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s, err := net.Dial("unix", socket)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			go g.splice(c, s)
+		}
+	}()
+	return g
+}
+
+// hold makes the gate hold back the answer to the commit of the transaction that speaks of this text; the channel is closed
+// when that commit has happened.
+func (g *gate) hold(text string) <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.needle, g.held, g.open = []byte(text), make(chan struct{}), make(chan struct{})
+	return g.held
+}
+
+func (g *gate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.needle = nil
+	close(g.open)
+}
+
+func (g *gate) splice(client, server net.Conn) {
+	defer client.Close()
+	defer server.Close()
+	var mu sync.Mutex
+	marked := false
+	go func() {
+		defer server.Close()
+		pass(server, client, func(chunk []byte) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.needle != nil && bytes.Contains(chunk, g.needle) {
+				mu.Lock()
+				marked = true
+				mu.Unlock()
+			}
+		})
+	}()
+	pass(client, server, func(chunk []byte) {
+		mu.Lock()
+		stop := marked && bytes.Contains(chunk, []byte("COMMIT\x00"))
+		marked = marked && !stop
+		mu.Unlock()
+		if stop {
+			close(g.held)
+			<-g.open
+		}
+	})
+}
+
+// pass copies and shows each chunk before it goes on.
+func pass(to io.Writer, from io.Reader, look func([]byte)) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			look(buffer[:n])
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,183 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// guestLimit is how long a tiny guest may take to boot, or to obey its power button, on a busy machine without KVM.
+const guestLimit = 90 * time.Second
+
+// TestJourney is one person's first hour: sign in, make a pool and a VM on a real libvirt host, type into its console, shut
+// it down and delete it, all on the pages.
+func TestJourney(t *testing.T) {
+	t.Parallel()
+	s := labProgram.get(t)
+	p := newTab(t, s.URL)
+	p.signIn(s)
+
+	p.createPool("journey", filepath.Join(labDir(), "journey"))
+	p.createVM("tourist", "journey")
+	p.mark()
+	p.waitWithin(guestLimit, ".head", "Running")
+	p.sameDocument()
+	id := fleet.VMID(strings.TrimPrefix(p.path(), "/vms/"))
+	vm := s.api().vm(t, id)
+	if len(vm.Status.Disks) != 1 {
+		t.Fatalf("the VM has the disks %v, want one", vm.Status.Disks)
+	}
+	disk := vm.Status.Disks[0].Path
+	if _, err := os.Stat(disk); err != nil {
+		t.Errorf("the disk of the VM: %v", err)
+	}
+
+	p.click(".head nav.tabs a", "Console")
+	p.waitPath("/vms/" + string(id) + "/console")
+	p.typeIntoConsole()
+
+	p.click(".head nav.tabs a", "Summary")
+	p.waitText(".head", "Running")
+	p.mark()
+	p.click(".head button", "Shut down")
+	p.waitWithin(guestLimit, ".head", "Stopped")
+	p.sameDocument()
+
+	p.click(".head summary", "Actions")
+	p.click(".head .menu-item", "Delete")
+	p.waitText("#dialog", "tourist")
+	p.fill("#dialog #confirm", "tourist")
+	p.click("#dialog button.danger", "Delete with disks")
+	p.waitPath("/vms")
+	eventually(t, stepLimit, "the end of the VM on its host", func() (bool, string) {
+		names := virsh(t, s.Hosts[0], "list", "--all", "--name")
+		return !strings.Contains(names, "tourist"), names
+	})
+	eventually(t, stepLimit, "the end of the disk's file", func() (bool, string) {
+		_, err := os.Stat(disk)
+		return os.IsNotExist(err), disk
+	})
+	eventually(t, stepLimit, "the VM's page to be gone", func() (bool, string) {
+		got, err := s.api().send(t.Context(), http.MethodGet, "/api/v1/vms/"+string(id), nil)
+		return err == nil && got.status == http.StatusNotFound, string(got.body)
+	})
+}
+
+// createPool makes a directory pool on the first host by the form.
+func (p *tab) createPool(name, path string) {
+	p.Helper()
+	p.open("/pools")
+	p.click("a", "New pool")
+	p.waitPath("/pools/new")
+	p.fill("#name", name)
+	p.fill("#path", path)
+	p.click("label", "host-1")
+	p.click("button.primary", "Create pool")
+	p.waitPath("/pools/")
+	p.waitText("h1", name)
+	p.waitText("table.matrix", "Active")
+}
+
+// createVM makes a VM from the tiny guest's image on the first host by the form, started.
+func (p *tab) createVM(name, pool string) {
+	p.Helper()
+	p.open("/vms")
+	p.click("a", "New VM")
+	p.waitPath("/vms/new")
+	p.fill("#name", name)
+	p.choose("#project", "lab")
+	p.choose("#host", "host-1")
+	p.choose("#firmware", "BIOS")
+	p.fill("#cpus", "1")
+	p.fill("#memory", "256")
+	p.choose("#unit", "MiB")
+	p.choose("select[name='disks[0].source']", "Copy of an image")
+	p.choose("select[name='disks[0].image']", "tiny-guest.qcow2")
+	p.choose("select[name='disks[0].pool']", pool)
+	p.fill("input[name='disks[0].size']", "")
+	if on, err := eval[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
+		p.click("label", "Start it")
+	}
+	p.click("footer button.primary", "Create VM")
+	p.waitTrue("the VM's page", `/^\/vms\/[0-9a-f-]{36}$/.test(location.pathname)`)
+	p.waitText("h1", name)
+}
+
+// waitWithin is waitText with a limit of its own.
+func (p *tab) waitWithin(limit time.Duration, sel, text string) {
+	p.Helper()
+	eventually(p, limit, text+" in "+sel, func() (bool, string) {
+		shown := p.text(sel)
+		return strings.Contains(shown, text), sel + " shows " + shown
+	})
+}
+
+// drawn counts the points of the console's picture that are not of its commonest colour: how much the guest has written.
+const drawn = `(() => {
+  const c = document.querySelector("#console canvas");
+  if (!c || !c.width) return 0;
+  const d = new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer);
+  const n = new Map();
+  for (const point of d) n.set(point, (n.get(point) || 0) + 1);
+  return d.length - Math.max(...n.values());
+})()`
+
+// cursor is more than what a blinking cursor draws, and less than a word.
+const cursor = 150
+
+// typeIntoConsole waits for the guest's prompt and types: one order writes onto the guest's screen, the other wipes it.
+func (p *tab) typeIntoConsole() {
+	p.Helper()
+	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
+	p.click("#console canvas", "")
+	// Twice: the first time the guest may still be booting, and write by itself. After the wipe it only answers.
+	for range 2 {
+		before := p.settledScreen()
+		p.keys("echo quantix was here\r")
+		p.waitTrue("text on the guest's screen after typing", fmt.Sprintf("%s > %d", drawn, before+cursor))
+		written := p.settledScreen()
+		p.savePicture("journey-console")
+		p.keys("clear\r")
+		p.waitTrue("a wiped screen", fmt.Sprintf("%s < %d - %d", drawn, written, cursor))
+	}
+}
+
+// settledScreen waits until the guest has written something and then nothing for two seconds.
+func (p *tab) settledScreen() (last int) {
+	p.Helper()
+	var since time.Time
+	eventually(p, guestLimit, "a prompt on the guest's screen", func() (bool, string) {
+		now, err := eval[int](p, drawn)
+		if err != nil {
+			return false, err.Error()
+		}
+		if now > last+cursor || now < last-cursor {
+			last, since = now, time.Now()
+		}
+		return last > 0 && time.Since(since) > 2*time.Second, "the picture still changes, or is empty"
+	})
+	return last
+}
+
+// virsh asks a host's libvirt from outside, as a person beside Quantix would.
+func virsh(t testing.TB, h readyHost, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), stepLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "virsh", append([]string{"-q", "-c", h.LibvirtURI}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("virsh %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}

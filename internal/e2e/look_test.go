@@ -1,0 +1,112 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+var themes = []string{"light", "dark"}
+
+// portray takes the page's picture in both themes on a desktop and on a phone, and lets axe-core judge it.
+func (p *tab) portray(name string) {
+	p.Helper()
+	for _, theme := range themes {
+		p.theme(theme)
+		p.size(1440, 900)
+		p.settle()
+		p.savePicture(name + "-1440-" + theme)
+		p.axe(name + " in " + theme)
+		p.size(390, 844)
+		p.settle()
+		p.savePicture(name + "-390-" + theme)
+		p.fits(name + " on a phone")
+		if theme == themes[0] {
+			p.axe(name + " on a phone")
+		}
+	}
+	p.size(1440, 900)
+}
+
+// theme is what the person's system prefers.
+func (p *tab) theme(theme string) {
+	p.Helper()
+	features := []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	}
+	p.do("set the theme", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+		return err
+	}))
+}
+
+// settle waits until nothing is being loaded and what was laid out has been painted.
+func (p *tab) settle() {
+	p.Helper()
+	p.waitTrue("the page to settle", `document.readyState === "complete" && !document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling")`)
+	_, err := eval[bool](p, `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`, chromedp.EvalAwaitPromise)
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// fits demands that nothing but a table scrolls sideways.
+func (p *tab) fits(name string) {
+	p.Helper()
+	over, err := eval[int](p, `Math.max(document.documentElement.scrollWidth, document.querySelector("main")?.scrollWidth || 0) - innerWidth`)
+	if err != nil || over > 0 {
+		p.Errorf("%s is %d pixels wider than the window (%v)", name, over, err)
+	}
+}
+
+// violation is one rule of axe-core that the page breaks.
+type violation struct {
+	ID, Help string
+	Nodes    []string
+}
+
+const axeRun = `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v =>
+  ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map(n => n.target.join(" ") + "  " + n.html.slice(0, 200) + "  " + (n.any[0]?.message || n.all[0]?.message || n.none[0]?.message || ""))})))`
+
+// axeSource is axe-core, which lies beside the other libraries of the browser.
+var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("../../static/internal/axe/axe.min.js") })
+
+// axe demands that axe-core finds nothing on the page.
+func (p *tab) axe(name string) {
+	p.Helper()
+	if loaded, err := eval[bool](p, `typeof axe !== "undefined"`); err != nil || !loaded {
+		source, err := axeSource()
+		if err == nil {
+			_, err = eval[chromedp.Void](p, string(source))
+		}
+		if err != nil {
+			p.Fatal(err)
+		}
+	}
+	found, err := eval[[]violation](p, axeRun, chromedp.EvalAwaitPromise)
+	if err != nil {
+		p.Fatalf("axe-core on %s: %v", name, err)
+	}
+	for _, v := range found {
+		p.Errorf("axe-core on %s: %s: %s\n%s", name, v.ID, v.Help, strings.Join(v.Nodes, "\n"))
+	}
+}
+
+// routePattern turns a route of the table into the addresses that it answers.
+func routePattern(route string) string {
+	parts := strings.Split(route, "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, ":") {
+			parts[i] = "[^/]+"
+		}
+	}
+	return fmt.Sprintf(`^%s(\?.*)?$`, strings.Join(parts, "/"))
+}

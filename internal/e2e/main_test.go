@@ -1,0 +1,101 @@
+//go:build linux
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// root holds everything that a run makes; it is short, for the Unix sockets below it, and is gone at the end.
+var root string
+
+func TestMain(m *testing.M) {
+	var err error
+	if root, err = os.MkdirTemp("/var/tmp", "qxe-"); err == nil {
+		err = os.Chmod(root, 0o755) // PostgreSQL and QEMU run as users of their own
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := tidy(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: left behind:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// tidy ends what all tests shared, and says what is left of it.
+func tidy() error {
+	stopBrowser()
+	var errs []error
+	for _, shared := range []*sharedProgram{labProgram, demoProgram} {
+		errs = append(errs, shared.end())
+	}
+	errs = append(errs, leftovers(root), os.RemoveAll(root))
+	return errors.Join(errs...)
+}
+
+// binary is the program, built once a run.
+var binary = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(root, "quantix")
+	out, err := exec.Command("go", "build", "-o", path, "quantix").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the program: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+const (
+	readyLimit = 150 * time.Second // for a lab to stand on a busy machine, its guest image included
+	endLimit   = 60 * time.Second
+	stepLimit  = 30 * time.Second // for one thing to happen on a page
+	pollEvery  = 50 * time.Millisecond
+)
+
+// eventually polls until done is true, and fails the test with the last reason when limit has passed.
+func eventually(t testing.TB, limit time.Duration, what string, done func() (ok bool, why string)) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		ok, why := done()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not happen within %s: %s", what, limit, why)
+		}
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatalf("%s: the test has ended", what)
+		}
+	}
+}
+
+// caller keeps a started program alive with the thread that started it: the kernel ends it when that thread dies.
+func onOwnThread(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		f()
+	}()
+}
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,69 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"quantix/internal/fleet"
+)
+
+// withoutScripts switches JavaScript off for the pages of the tab.
+func (p *tab) withoutScripts() {
+	p.Helper()
+	p.do("switch scripts off", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return err
+	}))
+}
+
+// TestWithoutScripts reads the main pages and submits forms with JavaScript off.
+func TestWithoutScripts(t *testing.T) {
+	t.Parallel()
+	s := demoProgram.get(t)
+	p := newTab(t, s.URL)
+	p.withoutScripts()
+	p.signIn(s)
+	vm := one[fleet.VMView](t, s.api(), "vms", "desk-02")
+
+	for path, text := range map[string]string{
+		"/": "Dashboard", "/vms": "desk-02", "/hosts": "host-1", "/pools": "local-nvme", "/networks": "default",
+		"/tasks": "Start", "/search?q=ledger": "ledger-01", "/vms/" + string(vm.ID): "desk-02", "/tree/hosts": "host-1",
+	} {
+		p.open(path)
+		p.waitText("body", text)
+	}
+
+	p.open("/vms")
+	p.fill(".filter-form input[name=filter]", "name:desk-0*")
+	p.keys("\r")
+	p.waitPath("/vms?")
+	p.waitText("tbody", "desk-03")
+	p.waitNoText("tbody", "web-01")
+
+	p.open("/vms/" + string(vm.ID) + "?tab=configure")
+	p.fill("#description", "Changed without scripts.")
+	p.click("#vm-edit footer button.primary", "Save")
+	p.waitPath("/vms/" + string(vm.ID))
+	eventually(t, stepLimit, "the change", func() (bool, string) {
+		got := s.api().vm(t, vm.ID).Description
+		return got == "Changed without scripts.", got
+	})
+
+	p.open("/vms/new")
+	p.fill("#name", "Not A Name")
+	p.click("footer button.primary", "Create VM")
+	p.waitText(".field.bad", "Name")
+	p.waitTrue("what was typed to be kept", `document.querySelector("#name").value === "Not A Name"`)
+	p.expect("422")
+
+	p.open("/vms/" + string(vm.ID))
+	p.click(".head button", "Shut down")
+	p.waitPath("/vms/" + string(vm.ID))
+	s.api().waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
+}

@@ -1,0 +1,219 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// portal is one of a test's own, which the test may kill.
+type portal struct {
+	*program
+	t              *testing.T
+	dir            string
+	args           []string
+	url, agentURL  string
+	password       string // of admin
+	browser        *http.Client
+	token          string
+	stdoutFinished chan struct{}
+}
+
+// newPortal starts "quantix portal" with a data directory of its own and further arguments, and signs in.
+func newPortal(t *testing.T, name string, args ...string) *portal {
+	t.Helper()
+	listen, agents := freeAddress(t), freeAddress(t)
+	dir := filepath.Join(root, name)
+	p := &portal{
+		t: t, dir: dir, url: "http://" + listen, agentURL: "https://" + agents,
+		args: append([]string{"portal", "--listen", listen, "--agent-listen", agents, "--data-dir", dir}, args...),
+	}
+	t.Cleanup(func() {
+		p.end()
+		if t.Failed() {
+			showLogs(t, p.log)
+		}
+	})
+	out := p.start(name)
+	_, text, ok := strings.Cut(out, "one-time password ")
+	if !ok {
+		t.Fatalf("the portal printed no one-time password: %s", out)
+	}
+	p.password = strings.Fields(text)[0]
+	return p
+}
+
+// start runs the portal, again after kill, and returns once it answers, with what it printed.
+func (p *portal) start(name string) string {
+	p.t.Helper()
+	var err error
+	if p.program, err = launch(name, nil, p.args...); err != nil {
+		p.t.Fatal(err)
+	}
+	printed := &lockedBuffer{}
+	go func() {
+		_, _ = io.Copy(printed, p.out)
+		p.reap()
+	}()
+	eventually(p.t, readyLimit, "the portal's start", func() (bool, string) {
+		select {
+		case <-p.gone:
+			p.t.Fatalf("the portal ended: %v:\n%s", p.err, tail(p.log, 20))
+		default:
+		}
+		res, err := httpClient.Get(p.url + "/readyz")
+		if err != nil {
+			return false, err.Error()
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK, res.Status
+	})
+	return printed.String()
+}
+
+// kill ends the portal as a crash does.
+func (p *portal) kill() {
+	p.t.Helper()
+	_ = p.cmd.Process.Kill()
+	<-p.gone
+}
+
+// end stops the portal and with it the private PostgreSQL, where there is one.
+func (p *portal) end() {
+	if p.program == nil {
+		return
+	}
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		p.t.Errorf("the portal ended badly: %v:\n%s", err, tail(p.log, 20))
+	}
+	if left := processes(p.dir + "/"); len(left) > 0 {
+		p.t.Errorf("left behind by the portal: %s", strings.Join(left, "\n"))
+	}
+}
+
+// signIn signs in over plain HTTP as a browser without scripts does, and changes the one-time password.
+func (p *portal) signIn() {
+	p.t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.browser = &http.Client{Jar: jar, Timeout: 15 * time.Second}
+	if page := p.post("/sign-in", url.Values{"name": {"admin"}, "password": {p.password}}); !strings.Contains(page, "Change your password") {
+		p.t.Fatalf("the first sign-in does not ask for a new password: %.300s", page)
+	}
+	p.post("/account/password", url.Values{"old": {p.password}, "new": {newPassword}, "again": {newPassword}})
+	p.password = newPassword
+}
+
+// post sends a form, follows the redirection and returns the page.
+func (p *portal) post(path string, form url.Values) string {
+	p.t.Helper()
+	res, err := p.browser.PostForm(p.url+path, form)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		p.t.Fatalf("POST %s answered %s (%v): %.300s", path, res.Status, err, text)
+	}
+	return string(text)
+}
+
+var tokenPattern = regexp.MustCompile(`qx_[0-9A-Za-z_-]{40,}`)
+
+// api makes an API token on the account's page.
+func (p *portal) api() api {
+	p.t.Helper()
+	if p.token == "" {
+		p.signIn()
+		page := p.post("/account/tokens", url.Values{"name": {"test"}, "life": {"24"}})
+		if p.token = tokenPattern.FindString(page); p.token == "" {
+			p.t.Fatalf("the page shows no new API token: %.300s", page)
+		}
+	}
+	return api{p.url, p.token}
+}
+
+// mockAgent joins a simulated host and runs its agent. The program is ended with the test.
+func (p *portal) mockAgent(name string) (*program, string) {
+	p.t.Helper()
+	dir := filepath.Join(root, p.name+"-"+name)
+	token := ask[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
+	args := []string{"--name", name, "--data-dir", dir, "--hypervisor", "mock"}
+	path, err := binary()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	join := append([]string{"agent", "join", "--portal", p.agentURL, "--token", token.Secret}, args...)
+	if out, err := output(p.t.Context(), path, join...); err != nil {
+		p.t.Fatalf("join: %v: %s", err, out)
+	}
+	agent := p.runAgent(p.name+"-"+name, args...)
+	eventually(p.t, stepLimit, "the first report of "+name, func() (bool, string) {
+		h := p.api().host(p.t, name)
+		return h.Phase == fleet.HostOnline, string(h.Phase)
+	})
+	return agent, dir
+}
+
+func (p *portal) runAgent(name string, args ...string) *program {
+	p.t.Helper()
+	agent, err := launch(name, nil, append([]string{"agent"}, args...)...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, agent.out)
+		agent.reap()
+	}()
+	p.t.Cleanup(func() {
+		_ = agent.signal(syscall.SIGTERM)
+		if p.t.Failed() {
+			showLogs(p.t, agent.log)
+		}
+	})
+	return agent
+}
+
+// output runs a command with a clean environment.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := command(ctx, name, args...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// freeAddress is an address on this machine that nobody listens on.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// copyDir copies a small directory, as a cloned machine would have it.
+func copyDir(t testing.TB, to, from string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(fmt.Errorf("copy %s: %w", from, err))
+	}
+}

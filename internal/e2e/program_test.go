@@ -1,0 +1,259 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program is one run of the program's binary.
+type program struct {
+	name string
+	log  string // file of its standard error
+	cmd  *exec.Cmd
+	out  io.Reader
+	gone chan struct{} // closed when it has ended
+	err  error         // how it ended; valid after gone
+}
+
+// launch starts the program with these arguments in an environment that holds no setting of the machine's own. It dies
+// with the test process.
+func launch(name string, env []string, args ...string) (*program, error) {
+	path, err := binary()
+	if err != nil {
+		return nil, err
+	}
+	p := &program{name: name, log: filepath.Join(root, name+".log"), gone: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	p.cmd = exec.Command(path, args...)
+	p.cmd.Env = append(cleanEnv(), env...)
+	p.cmd.Stderr = log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	if p.out, err = p.cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	started := make(chan error)
+	// The kernel's signal at the parent's death is about the thread that started it: this one lives as long as the child.
+	onOwnThread(func() {
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			<-p.gone
+		}
+	})
+	if err := <-started; err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return p, nil
+}
+
+// wait reaps the program once its standard output has been read.
+func (p *program) reap() {
+	p.err = p.cmd.Wait()
+	close(p.gone)
+}
+
+func cleanEnv() (env []string) {
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "QUANTIX_") {
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+// signal ends the program as asked, and returns how it ended.
+func (p *program) signal(s os.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-p.gone:
+		return p.err
+	case <-time.After(endLimit):
+		_ = p.cmd.Process.Kill()
+		return fmt.Errorf("%s did not end within %s after %s", p.name, endLimit, s)
+	}
+}
+
+// tail is the end of a log.
+func tail(path string, lines int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// readyLine is what demo and lab print for scripts.
+type readyLine struct {
+	URL      string      `json:"url"`
+	User     string      `json:"user"`
+	Password string      `json:"password"`
+	APIToken string      `json:"apiToken"`
+	Hosts    []readyHost `json:"hosts"`
+}
+
+type readyHost struct {
+	Name       string `json:"name"`
+	LibvirtURI string `json:"libvirtUri"`
+}
+
+// play is a demo or a lab at work.
+type play struct {
+	*program
+	readyLine
+	line string // as it was printed
+
+	mu       sync.Mutex // of password, which the first sign-in changes
+	password string
+	changed  bool
+}
+
+// startPlay starts demo or lab, and returns when it says that all is ready.
+func startPlay(name string, env []string, args ...string) (*play, error) {
+	p, err := launch(name, env, args...)
+	if err != nil {
+		return nil, err
+	}
+	type read struct {
+		line string
+		err  error
+	}
+	first := make(chan read, 1)
+	go func() {
+		r := bufio.NewReader(p.out)
+		line, err := r.ReadString('\n')
+		first <- read{line, err}
+		_, _ = io.Copy(io.Discard, r)
+		p.reap()
+	}()
+	fail := func(err error) (*play, error) {
+		_ = p.signal(syscall.SIGTERM)
+		return nil, fmt.Errorf("start %s: %w; the end of its log:\n%s", name, err, tail(p.log, 40))
+	}
+	select {
+	case got := <-first:
+		if got.err != nil {
+			return fail(got.err)
+		}
+		s := &play{program: p, line: got.line}
+		if err := json.Unmarshal([]byte(got.line), &s.readyLine); err != nil {
+			return fail(err)
+		}
+		s.password = s.Password
+		return s, nil
+	case <-time.After(readyLimit):
+		return fail(fmt.Errorf("not ready within %s", readyLimit))
+	}
+}
+
+// sharedProgram is started by the first test that needs it, and ended after the last.
+type sharedProgram struct {
+	name  string
+	env   func() []string
+	args  func() []string
+	files func() string // a folder that must be empty at the end
+
+	once    sync.Once
+	play    *play
+	err     error
+	bridges []bridge
+}
+
+var (
+	// The lab keeps its data in a folder of its own, the demo in a temporary one, which it must remove.
+	labProgram = &sharedProgram{
+		name: "lab", args: func() []string { return []string{"--data-dir", labDir()} },
+	}
+	demoProgram = &sharedProgram{
+		name: "demo", env: func() []string { return []string{"TMPDIR=" + demoTemp()} }, files: demoTemp,
+	}
+)
+
+func labDir() string { return filepath.Join(root, "lab") }
+
+func demoTemp() string {
+	dir := filepath.Join(root, "t")
+	_ = os.MkdirAll(dir, 0o755)
+	return dir
+}
+
+// get returns the shared program at work, and shows the end of its logs when the test fails.
+func (s *sharedProgram) get(t *testing.T) *play {
+	t.Helper()
+	s.once.Do(func() {
+		args := []string{s.name, "--json", "--listen", "127.0.0.1:0"}
+		var env []string
+		if s.args != nil {
+			args = append(args, s.args()...)
+		}
+		if s.env != nil {
+			env = s.env()
+		}
+		if s.play, s.err = startPlay(s.name, env, args...); s.err == nil && s.name == "lab" {
+			s.bridges = bridges(hostDir(0), hostDir(1))
+		}
+	})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			showLogs(t, s.play.log)
+			if s.name == "lab" {
+				showLogs(t, filepath.Join(hostDir(0), "agent.log"), filepath.Join(hostDir(1), "agent.log"))
+			}
+		}
+	})
+	return s.play
+}
+
+func showLogs(t *testing.T, files ...string) {
+	for _, file := range files {
+		t.Logf("the end of %s:\n%s", file, tail(file, 30))
+	}
+}
+
+// hostDir is where the lab's first or second host lives.
+func hostDir(i int) string { return filepath.Join(labDir(), fmt.Sprintf("h%d", i+1)) }
+
+// end ends the shared program by SIGTERM, and says what it left behind.
+func (s *sharedProgram) end() error {
+	if s.play == nil {
+		return nil
+	}
+	var errs []error
+	if err := s.play.signal(syscall.SIGTERM); err != nil {
+		errs = append(errs, fmt.Errorf("%s ended badly: %w; the end of its log:\n%s", s.name, err, tail(s.play.log, 30)))
+	}
+	for _, b := range s.bridges {
+		if b.left() {
+			errs = append(errs, fmt.Errorf("the bridge %s is still there", b.name))
+		}
+	}
+	if s.files != nil {
+		entries, err := os.ReadDir(s.files())
+		for _, e := range entries {
+			err = errors.Join(err, fmt.Errorf("%s is still there", filepath.Join(s.files(), e.Name())))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

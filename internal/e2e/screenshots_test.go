@@ -1,0 +1,239 @@
+//go:build linux
+
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// shot is one page to look at. act brings it into the state to show.
+type shot struct {
+	name, path string
+	act        func(p *tab)
+}
+
+// fragments are routes that answer parts of pages; what they draw is seen where it belongs.
+var fragments = []string{
+	"/search/suggest", "/complete", "/tree/:view/:node", "/menus/vm/:id", "/menus/host/:id", "/menus/pool/:id", "/menus/network/:id",
+	"/tasks/recent", "/tasks/running",
+}
+
+// TestScreenshots looks at every page in both themes, on a desktop and on a phone: pictures for people, axe-core for the rest.
+func TestScreenshots(t *testing.T) {
+	t.Parallel()
+	t.Run("pages", func(t *testing.T) {
+		t.Parallel()
+		s := demoProgram.get(t)
+		shots := demoShots(t, s.api())
+		demandEveryRoute(t, shots)
+		// Two tabs share the work: the machine has as many cores at least.
+		for half := range 2 {
+			t.Run([]string{"even", "odd"}[half], func(t *testing.T) {
+				t.Parallel()
+				p := newTab(t, s.URL)
+				p.signIn(s)
+				for i, shot := range shots {
+					if i%2 == half {
+						p.shoot(shot)
+					}
+				}
+			})
+		}
+	})
+	t.Run("signed out", func(t *testing.T) {
+		t.Parallel()
+		p := newTab(t, demoProgram.get(t).URL)
+		p.shoot(shot{"sign-in", "/sign-in", nil})
+		p.expect("401", "422", "403")
+		p.shoot(shot{"sign-in-refused", "/sign-in", func(p *tab) {
+			p.enter("admin", "not the password")
+			p.waitText(".note.bad", " ")
+		}})
+	})
+	t.Run("empty fleet", emptyFleet)
+}
+
+func (p *tab) shoot(s shot) {
+	p.Helper()
+	p.open(s.path)
+	p.settle()
+	if s.act != nil {
+		s.act(p)
+	}
+	p.portray(s.name)
+}
+
+// demoShots are the pages of the demo, with the addresses of things in it.
+func demoShots(t *testing.T, a api) []shot {
+	t.Helper()
+	running := one[fleet.VMView](t, a, "vms", "web-01")
+	failed := one[fleet.VMView](t, a, "vms", "fail-start-kiosk")
+	host, pool, broken := a.host(t, "host-1"), a.pool(t, "shared"), a.pool(t, "archive")
+	net := list[fleet.NetworkView](t, a, "/api/v1/networks")[0]
+	user := list[fleet.User](t, a, "/api/v1/users")[0]
+	vm, h, pl := "/vms/"+string(running.ID), "/hosts/"+string(host.ID), "/pools/"+string(pool.ID)
+	project, u := "/projects/"+string(a.project(t, "shop").ID), "/users/"+string(user.ID)
+	shots := []shot{
+		{"dashboard", "/", nil},
+		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
+		{"vms", "/vms", nil},
+		{"vms-filter", "/vms?filter=phase:running+label:env%3Dprod&sort=-memory", nil},
+		{"vms-filter-wrong", "/vms?filter=phase:flying", func(p *tab) { p.expect("422") }},
+		{"vms-nothing", "/vms?filter=name:nothing-like-it", nil},
+		{"vms-found", "/vms?tab=found", nil},
+		{"vms-attention", "/vms?tab=attention", nil},
+		{"vms-selected", "/vms", func(p *tab) { p.click("tbody input[data-select-row]", "") }},
+		{"vms-menu", "/vms", func(p *tab) { p.click("tbody [data-menu-open]", ""); p.waitText("body", "Force off") }},
+		{"vm-new", "/vms/new", nil},
+		{"vm-new-errors", "/vms/new", func(p *tab) {
+			p.expect("422")
+			p.fill("#name", "Not A Name")
+			p.fill("#cpus", "0")
+			p.fill("#memory", "1")
+			p.choose("#unit", "MiB")
+			p.click("footer button.primary", "Create VM")
+			p.waitText(".field.bad", "Name")
+		}},
+		{"vm", vm, nil},
+		{"vm-actions", vm, func(p *tab) { p.click(".head summary", "Actions") }},
+		{"vm-failed", "/vms/" + string(failed.ID), nil},
+		{"vm-monitor", vm + "?tab=monitor", nil},
+		{"vm-configure", vm + "?tab=configure", nil},
+		{"vm-events", vm + "?tab=events", nil},
+		{"vm-console", vm + "/console", func(p *tab) { p.waitConsole() }},
+		{"vm-console-window", vm + "/console?window=1", func(p *tab) { p.waitConsole() }},
+		{"vm-delete-page", vm + "/delete", nil},
+		{"vm-delete", vm, func(p *tab) {
+			p.click(".head summary", "Actions")
+			p.click(".head .menu-item", "Delete")
+			p.waitText("#dialog", "web-01")
+		}},
+		{"found-vm", "/vms?tab=found", func(p *tab) { p.click("#found-rows a", "legacy-erp"); p.waitText("h1", "legacy-erp"); p.settle() }},
+		{"search", "/search?q=web", nil},
+		{"search-suggest", "/", func(p *tab) { p.fill("#search", "web"); p.waitText("#search-results", "web-01") }},
+		{"hosts", "/hosts", nil},
+		{"host-join", "/hosts/join", func(p *tab) { p.click("main button.primary", ""); p.waitText(".code", "quantix agent join") }},
+		{"host", h, nil},
+		{"host-delete", h + "/delete", nil},
+		{"pools", "/pools", nil},
+		{"pool", pl, nil},
+		{"pool-failed", "/pools/" + string(broken.ID), nil},
+		{"pool-assign", pl + "/assign", nil},
+		{"pool-release", pl + "/hosts/" + string(host.ID) + "/release", nil},
+		{"pool-delete", pl + "/delete", nil},
+		{"pool-new", "/pools/new", nil},
+		{"pool-new-errors", "/pools/new", func(p *tab) {
+			p.expect("422")
+			p.click("button.primary", "Create pool")
+			p.waitText(".field.bad", "Name")
+		}},
+		{"networks", "/networks", nil},
+		{"network", "/networks/" + string(net.ID), nil},
+		{"projects", "/projects", nil},
+		{"project", project, nil},
+		{"project-new", "/projects/new", nil},
+		{"project-edit", project + "/edit", nil},
+		{"project-delete", project + "/delete", nil},
+		{"users", "/users", nil},
+		{"user-new", "/users/new", nil},
+		{"user", u, nil},
+		{"user-password", u + "/password", nil},
+		{"user-delete", u + "/delete", nil},
+		{"account", "/account", nil},
+		{"tokens", "/account/tokens", nil},
+		{"token-delete", "/account/tokens", func(p *tab) {
+			p.open(p.link("main a[href$='/delete']"))
+			p.settle()
+		}},
+		{"password", "/account/password", nil},
+		{"tasks", "/tasks", nil},
+		{"task", "/tasks", func(p *tab) { p.click("main tbody a[href^='/tasks/']", ""); p.waitPath("/tasks/"); p.settle() }},
+		{"tree-vms", "/?tree=vms", nil},
+		{"tree", "/tree/hosts", nil},
+		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
+	}
+	return shots
+}
+
+// waitConsole waits until the guest's screen has been drawn.
+func (p *tab) waitConsole() {
+	p.Helper()
+	p.waitTrue("the guest's screen", `document.querySelector("#console").dataset.state === "connected"`)
+	p.waitTrue("a picture", drawn+` > 0`)
+}
+
+// emptyFleet looks at a portal that has just been installed, and at one whose only host has fallen silent.
+func emptyFleet(t *testing.T) {
+	t.Parallel()
+	s := newPortal(t, "ep")
+	p := newTab(t, s.url)
+	p.open("/")
+	p.enter("admin", s.password)
+	p.waitPath("/account/password")
+	p.portray("password-first")
+	s.api()
+	p.open("/sign-in")
+	p.enter("admin", s.password)
+	p.waitTrue("the dashboard", `location.pathname === "/"`)
+	for name, path := range map[string]string{
+		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "pools": "/pools", "networks": "/networks", "tasks": "/tasks", "vm-new": "/vms/new",
+		"projects": "/projects",
+	} {
+		p.shoot(shot{"empty-" + name, path, nil})
+	}
+
+	agent, _ := s.mockAgent("lonely")
+	if err := agent.signal(os.Interrupt); err != nil {
+		t.Errorf("the agent ended with %v", err)
+	}
+	host := s.api().host(t, "lonely")
+	p.open("/hosts/" + string(host.ID))
+	p.mark()
+	p.waitWithin(time.Minute, ".head", "Unknown")
+	p.sameDocument()
+	p.portray("host-silent")
+	p.shoot(shot{"hosts-silent", "/hosts", nil})
+}
+
+var routeLine = regexp.MustCompile(`\{get, "([^"]+)", page,`)
+
+// demandEveryRoute reads the table of routes: each page must be among the shots or known to be a part of one.
+func demandEveryRoute(t *testing.T, shots []shot) {
+	t.Helper()
+	files, err := filepath.Glob("../../web/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var routes []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range routeLine.FindAllStringSubmatch(string(text), -1) {
+			routes = append(routes, m[1])
+		}
+	}
+	if len(routes) < 20 {
+		t.Fatalf("only %d pages were found in the table of routes", len(routes))
+	}
+	// Seen by other shots: what a click leads to, and who is not signed in.
+	seen := []string{"/sign-in", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete"}
+	for _, s := range shots {
+		seen = append(seen, s.path)
+	}
+	for _, route := range routes {
+		pattern := regexp.MustCompile(routePattern(route))
+		if !slices.Contains(fragments, route) && !slices.ContainsFunc(seen, pattern.MatchString) {
+			t.Errorf("nobody looks at the page %s %s: add it to the shots", http.MethodGet, route)
+		}
+	}
+}

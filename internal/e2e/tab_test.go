@@ -1,0 +1,202 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+)
+
+// open goes to a path of the portal and waits until the page has loaded.
+func (p *tab) open(path string) {
+	p.Helper()
+	p.do("open "+path, chromedp.Navigate(p.base+path))
+}
+
+func (p *tab) path() string {
+	at, err := eval[string](p, `location.pathname + location.search`)
+	if err != nil {
+		return err.Error()
+	}
+	return at
+}
+
+// waitPath waits until the page's path begins so.
+func (p *tab) waitPath(prefix string) {
+	p.Helper()
+	eventually(p, stepLimit, "going to "+prefix, func() (bool, string) {
+		at := p.path()
+		return strings.HasPrefix(at, prefix), "the page is " + at
+	})
+}
+
+// waitText waits until an element that sel selects shows the text.
+func (p *tab) waitText(sel, text string) {
+	p.Helper()
+	eventually(p, stepLimit, fmt.Sprintf("%q in %s", text, sel), func() (bool, string) {
+		shown := p.text(sel)
+		return strings.Contains(shown, text), fmt.Sprintf("%s shows %q", sel, shown)
+	})
+}
+
+// waitNoText waits until no element that sel selects shows the text.
+func (p *tab) waitNoText(sel, text string) {
+	p.Helper()
+	eventually(p, stepLimit, fmt.Sprintf("the end of %q in %s", text, sel), func() (bool, string) {
+		shown := p.text(sel)
+		return !strings.Contains(shown, text), fmt.Sprintf("%s shows %q", sel, shown)
+	})
+}
+
+// text is what the visible elements that sel selects show, a line each.
+func (p *tab) text(sel string) string {
+	text, err := eval[string](p, fmt.Sprintf(`[...document.querySelectorAll(%s)].map(e => e.innerText).join("\n")`, quote(sel)))
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// waitTrue waits until a JavaScript expression is true.
+func (p *tab) waitTrue(what, expression string) {
+	p.Helper()
+	eventually(p, stepLimit, what, func() (bool, string) {
+		ok, err := eval[bool](p, expression)
+		return err == nil && ok, fmt.Sprintf("%s is %v (%v)", expression, ok, err)
+	})
+}
+
+// findScript finds the first visible element that sel selects and that holds the text, brings it into view, and answers
+// its middle, where nothing else lies over it.
+const findScript = `((sel, text) => {
+  const hit = [...document.querySelectorAll(sel)].filter(e => e.checkVisibility({visibilityProperty: true}) && e.textContent.includes(text));
+  const e = hit.find(e => e.textContent.trim() === text) || hit[0];
+  if (!e) return {why: "there is no such element"};
+  if (e.closest("[aria-disabled=true], .htmx-request")) return {why: "it is disabled or busy"};
+  e.scrollIntoView({block: "center", behavior: "instant"});
+  const r = e.getBoundingClientRect();
+  const x = r.left + r.width / 2, y = r.top + r.height / 2;
+  const top = document.elementFromPoint(x, y);
+  if (!top || !(e.contains(top) || top.contains(e) && top.tagName === "LABEL")) return {why: "something lies over it: " + (top && top.outerHTML.slice(0, 120))};
+  return {x, y, ok: true};
+})`
+
+type spot struct {
+	X, Y float64
+	OK   bool
+	Why  string
+}
+
+// click clicks with the mouse on the first visible element that sel selects and that holds the text; "" is any text.
+func (p *tab) click(sel, text string) {
+	p.Helper()
+	var at spot
+	eventually(p, stepLimit, fmt.Sprintf("a click on %s %q", sel, text), func() (bool, string) {
+		var err error
+		at, err = eval[spot](p, fmt.Sprintf(`%s(%s, %s)`, findScript, quote(sel), quote(text)))
+		if err != nil {
+			return false, err.Error()
+		}
+		return at.OK, at.Why
+	})
+	p.do("click on "+sel, chromedp.MouseClickXY(at.X, at.Y))
+}
+
+// fill replaces what an input holds by typing. sel must be a CSS selector.
+func (p *tab) fill(sel, value string) {
+	p.Helper()
+	p.click(sel, "")
+	p.waitTrue("the focus on "+sel, fmt.Sprintf(`document.activeElement === document.querySelector(%[1]s) && (document.activeElement.select(), true)`, quote(sel)))
+	p.do("fill "+sel, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, input.InsertText, input.InsertTextParams{Text: value})
+		return err
+	}))
+}
+
+// choose picks the option of a select whose text begins so.
+func (p *tab) choose(sel, text string) {
+	p.Helper()
+	p.waitTrue(fmt.Sprintf("the choice %q in %s", text, sel), fmt.Sprintf(`((sel, text) => {
+  const s = document.querySelector(sel);
+  const o = s && [...s.options].find(o => o.text.startsWith(text));
+  if (!o) return false;
+  s.focus(); s.value = o.value;
+  s.dispatchEvent(new Event("input", {bubbles: true})); s.dispatchEvent(new Event("change", {bubbles: true}));
+  return true;
+})(%s, %s)`, quote(sel), quote(text)))
+}
+
+// link is where the first link that sel selects leads.
+func (p *tab) link(sel string) string {
+	p.Helper()
+	p.waitTrue("the link "+sel, fmt.Sprintf(`!!document.querySelector(%s)`, quote(sel)))
+	path, err := eval[string](p, fmt.Sprintf(`document.querySelector(%s).getAttribute("href")`, quote(sel)))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return path
+}
+
+// keys types by real key events into what has the focus.
+func (p *tab) keys(text string) {
+	p.Helper()
+	p.do("type", chromedp.KeyEvent(text))
+}
+
+const newPassword = "correct horse battery staple"
+
+// signIn signs in as the play's administrator. Whoever comes first has the one-time password and must change it.
+func (p *tab) signIn(s *play) {
+	p.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.open("/vms")
+	p.waitPath("/sign-in")
+	p.enter(s.User, s.password)
+	if !s.changed {
+		p.waitPath("/account/password")
+		p.fill("#old", s.password)
+		p.fill("#new", newPassword)
+		p.fill("#again", newPassword)
+		p.click("button.primary", "Change password")
+		s.password, s.changed = newPassword, true
+	}
+	p.waitPath("/vms")
+	p.waitText("h1", "Virtual machines")
+}
+
+func (p *tab) enter(name, password string) {
+	p.Helper()
+	p.waitTrue("the page to load", `document.readyState === "complete"`)
+	p.fill("#name", name)
+	p.fill("#password", password)
+	p.click("button.primary", "Sign in")
+}
+
+// mark leaves a mark in the page that a reload would wipe.
+func (p *tab) mark() {
+	p.Helper()
+	if _, err := eval[bool](p, `window.quantixMark = true`); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// sameDocument fails the test where the page was loaded anew since mark.
+func (p *tab) sameDocument() {
+	p.Helper()
+	if ok, err := eval[bool](p, `window.quantixMark === true`); err != nil || !ok {
+		p.Errorf("the page was loaded again (%v)", err)
+	}
+}
+
+// quote writes a string for JavaScript.
+func quote(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}

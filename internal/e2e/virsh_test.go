@@ -1,0 +1,67 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// diskless is a VM that needs no pool: its firmware is enough to see it run.
+func (s *play) diskless(t *testing.T, name, host string) fleet.VMView {
+	t.Helper()
+	a := s.api()
+	return ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": name, "projectId": a.project(t, "lab").ID, "hostId": a.host(t, host).ID,
+		"spec": map[string]any{"cpus": 1, "memoryMiB": 128},
+	})
+}
+
+// TestVirshBeside works with virsh and watches the pages follow without a reload.
+func TestVirshBeside(t *testing.T) {
+	t.Parallel()
+	s := labProgram.get(t)
+	host := s.Hosts[1]
+	vm := s.diskless(t, "beside", host.Name)
+	s.api().waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
+	p := newTab(t, s.URL)
+	p.signIn(s)
+
+	p.open("/vms/" + string(vm.ID))
+	p.waitText(".head", "Stopped")
+	p.mark()
+	virsh(t, host, "start", "beside")
+	p.waitText(".head", "Running")
+	virsh(t, host, "suspend", "beside")
+	p.waitText(".head", "Paused")
+	virsh(t, host, "resume", "beside")
+	p.waitText(".head", "Running")
+	virsh(t, host, "destroy", "beside")
+	p.waitText(".head", "Stopped")
+	p.sameDocument()
+
+	p.open("/vms?tab=found")
+	p.waitText("main", "Nothing discovered")
+	p.mark()
+	define(t, host, "stranger")
+	p.waitText("#found-rows", "stranger")
+	p.sameDocument()
+	p.click("#found-rows a", "stranger")
+	p.waitText(".head", "Discovered")
+	if buttons := p.text("main button"); strings.Contains(buttons, "Start") {
+		t.Errorf("a VM that Quantix did not make offers actions: %s", buttons)
+	}
+	virsh(t, host, "undefine", "stranger")
+}
+
+// define makes a domain by hand.
+func define(t *testing.T, host readyHost, name string) {
+	t.Helper()
+	file := t.TempDir() + "/domain.xml"
+	writeFile(t, file, fmt.Sprintf(`<domain type='qemu'><name>%s</name><memory unit='MiB'>64</memory><os><type arch='x86_64'>hvm</type></os></domain>`, name))
+	virsh(t, host, "define", file)
+}

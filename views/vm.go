@@ -1,0 +1,126 @@
+package views
+
+import (
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// VMPage is one VM.
+type VMPage struct {
+	VM      fleet.VMView
+	Tab     string // "summary", "monitor", "console", "configure", "events"
+	Now     time.Time
+	Actions []fleet.ActionState // cut by what the person may do, with the reason
+	Pools   map[fleet.PoolID]string
+
+	Edit  VMEdit             // tab configure
+	Audit []fleet.AuditEntry // tab events
+	Tasks []fleet.Job
+	Meter *Meter // tab monitor; nil: none yet
+}
+
+// Meter is a VM's newest load.
+type Meter struct {
+	At time.Time
+	fleet.Meter
+	CPUPercent *float64 // 100 is one core
+}
+
+// VMEdit is what a person typed to change a VM.
+type VMEdit struct {
+	Name, Labels, Description, CPUs, Memory, Unit, ISO string
+	Generation                                         int64 // that the form was made from
+	ISOs                                               []Option
+	Allowed                                            bool
+	Errors                                             Errors
+}
+
+func (p VMPage) path() string { return "/vms/" + string(p.VM.ID) }
+
+func (p VMPage) address() string {
+	switch p.Tab {
+	case "summary":
+		return p.path()
+	case "console":
+		return p.path() + "/console"
+	}
+	return p.path() + "?tab=" + p.Tab
+}
+
+func (p VMPage) tabs() []Tab {
+	tab := func(key, word string) Tab {
+		return Tab{Text: word, Href: VMPage{VM: p.VM, Tab: key}.address(), Here: p.Tab == key}
+	}
+	return []Tab{tab("summary", "Summary"), tab("monitor", "Monitor"), tab("console", "Console"), tab("configure", "Configure"), tab("events", "Events")}
+}
+
+func (p VMPage) crumbs() []Crumb {
+	out := []Crumb{{"Virtual machines", "/vms"}}
+	if p.VM.HostName != "" {
+		out = append(out, Crumb{p.VM.HostName, "/vms?filter=host:" + p.VM.HostName})
+	}
+	return out
+}
+
+func (p VMPage) action(a fleet.Action) fleet.ActionState {
+	for _, s := range p.Actions {
+		if s.Action == a {
+			return s
+		}
+	}
+	return fleet.ActionState{Action: a}
+}
+
+// running reports whether there is a guest that changes could wait for.
+func (p VMPage) running() bool {
+	s := p.VM.Status
+	return s != nil && (s.Power == fleet.Running || s.Power == fleet.Paused)
+}
+
+func (p VMPage) pool(id fleet.PoolID) string {
+	if name := p.Pools[id]; name != "" {
+		return name
+	}
+	return "a pool"
+}
+
+var actionIcons = map[fleet.Action]string{
+	fleet.ActStart: "play", fleet.ActShutdown: "power", fleet.ActStop: "power-off", fleet.ActReboot: "rotate-cw", fleet.ActReset: "zap",
+	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActDelete: "trash-2",
+}
+
+// sure is what the browser asks before an action that loses what the guest has not written; empty: nothing.
+func sure(a fleet.Action, name string) string {
+	switch a {
+	case fleet.ActStop:
+		return "Force off " + name + "? The guest is not asked: what it has not written is lost."
+	case fleet.ActReset:
+		return "Reset " + name + "? The guest is not asked: what it has not written is lost."
+	}
+	return ""
+}
+
+// nextBootWord is a spec field as people read it.
+func nextBootWord(field string) string {
+	switch field {
+	case "cpus":
+		return "vCPUs"
+	case "memoryMiB":
+		return "memory"
+	}
+	return field
+}
+
+// DeleteVMPage asks what is to go.
+type DeleteVMPage struct {
+	VM     fleet.VMView
+	Pools  map[fleet.PoolID]string
+	Errors Errors
+}
+
+// FoundVMPage is a VM that Quantix did not make.
+type FoundVMPage struct {
+	VM  fleet.FoundVM
+	Now time.Time
+}

@@ -1,0 +1,213 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/auth"
+	"quantix/internal/console"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+const (
+	reportLimit = 8 << 20   // bytes of a report
+	agentLimit  = 256 << 10 // bytes of any other request of an agent
+)
+
+// newAgents makes the server that hosts' agents talk to. Ten thousand of them are parked in it, so there is nothing between
+// net/http and the handlers but the count of requests and the net for panics.
+func (s *Server) newAgents() *echo.Echo {
+	e := s.newEcho()
+	e.HTTPErrorHandler = s.failAgent
+	e.Use(s.metrics.observe, recoverPanic)
+	e.POST(wire.PathJoin, s.join)
+	e.POST(wire.PathHello, agentCall(agentLimit, s.Control.Hello))
+	e.POST(wire.PathReport, agentCall(reportLimit, s.Control.Report))
+	e.POST(wire.PathRenew, agentCall(agentLimit, s.renew))
+	e.POST(wire.PathClaim, s.claim)
+	e.POST(wire.PathJobs+":id/progress", s.progress)
+	e.POST(wire.PathJobs+":id/finish", s.finish)
+	e.GET(wire.PathConsole+":id", s.hostConsole)
+	return e
+}
+
+// agentOf is the host whose certificate the listener has verified. It asks no database: every use case checks the session in
+// its own statement, where a host that was removed has none.
+func agentOf(c echo.Context) (fleet.Actor, error) {
+	r := c.Request()
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		if id, ok := auth.HostOf(r.TLS.PeerCertificates[0]); ok {
+			return fleet.Actor{
+				HostID: id, Name: "host " + string(id), Session: r.Header.Get(wire.SessionHeader), Address: c.RealIP(),
+			}, nil
+		}
+	}
+	return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Show this host's certificate. If it has expired, join the host again.")
+}
+
+// agentCall is a route whose body goes to do, and whose answer is the body that comes back.
+func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (O, error)) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		a, err := agentOf(c)
+		if err != nil {
+			return err
+		}
+		in, err := readJSON[I](c, limit)
+		if err != nil {
+			return err
+		}
+		out, err := do(c.Request().Context(), a, in)
+		if err != nil {
+			return err
+		}
+		return c.JSON(http.StatusOK, out)
+	}
+}
+
+// join needs no certificate: it is how a host gets its first.
+func (s *Server) join(c echo.Context) error {
+	in, err := readJSON[wire.JoinRequest](c, agentLimit)
+	if err != nil {
+		return err
+	}
+	out, err := s.Control.JoinHost(c.Request().Context(), fleet.Actor{Address: c.RealIP()}, bearerOf(c.Request()), in)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, out)
+}
+
+func (s *Server) renew(ctx context.Context, a fleet.Actor, in wire.RenewRequest) (wire.Certificate, error) {
+	return s.Control.RenewHost(ctx, a, in.CSR)
+}
+
+// claim parks until there is work. Its body is read to the end before, so that net/http notices when the agent hangs up
+// and the claim ends with it.
+func (s *Server) claim(c echo.Context) error {
+	a, err := agentOf(c)
+	if err != nil {
+		return err
+	}
+	in, err := readJSON[wire.ClaimRequest](c, agentLimit)
+	if err != nil {
+		return err
+	}
+	s.metrics.parked.Add(1)
+	out, err := s.Control.Claim(c.Request().Context(), a, in, wire.ClaimWait)
+	s.metrics.parked.Add(-1)
+	switch {
+	case err != nil:
+		return err
+	case len(out.Jobs) == 0:
+		return c.NoContent(http.StatusNoContent)
+	}
+	return c.JSON(http.StatusOK, out)
+}
+
+func (s *Server) progress(c echo.Context) error {
+	a, err := agentOf(c)
+	if err != nil {
+		return err
+	}
+	in, err := readJSON[wire.Progress](c, agentLimit)
+	if err != nil {
+		return err
+	}
+	if err := s.Control.Progress(c.Request().Context(), a, fleet.JobID(c.Param("id")), in); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (s *Server) finish(c echo.Context) error {
+	return agentCall(agentLimit, func(ctx context.Context, a fleet.Actor, in wire.Finish) (wire.FinishAnswer, error) {
+		return s.Control.Finish(ctx, a, fleet.JobID(c.Param("id")), in)
+	})(c)
+}
+
+// hostConsole is the host's half of a console: it dials back because a job told it to.
+func (s *Server) hostConsole(c echo.Context) error {
+	a, err := agentOf(c)
+	if err != nil {
+		return err
+	}
+	if !c.IsWebSocket() {
+		return notWebsocket()
+	}
+	id := fleet.ConsoleID(c.Param("id"))
+	if err := s.Control.ConsoleHost(c.Request().Context(), a, id); err != nil {
+		return err
+	}
+	ws, err := console.Upgrade(c.Response(), c.Request())
+	if err != nil {
+		return nil // answered
+	}
+	if err := s.consoles.Agent(c.Request().Context(), id, ws); err != nil {
+		s.Log.Info("console ended before it began", "console", id, "half", "host", "host", a.HostID, "error", err)
+	}
+	return nil
+}
+
+// failAgent answers an agent's request that ended in err.
+func (s *Server) failAgent(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	r := refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Ask again."}
+	if c.Request().Context().Err() == nil { // else the agent has hung up, or the portal is about to
+		r = s.refuse(c, asTooLarge(err))
+	}
+	if sent := problem(c, r); sent != nil {
+		s.Log.Debug("answer a refusal", "error", sent)
+	}
+}
+
+// bodies are the buffers that requests are read into; they are free again before the work begins.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// readJSON reads a body of at most limit bytes to its end. Fields that it does not know are left alone: a newer agent may
+// send more.
+func readJSON[T any](c echo.Context, limit int64) (T, error) {
+	var in T
+	r := c.Request()
+	if r.ContentLength > limit {
+		return in, tooLarge(limit)
+	}
+	buf := bodies.Get().(*bytes.Buffer)
+	defer func() {
+		if buf.Cap() <= agentLimit {
+			buf.Reset()
+			bodies.Put(buf)
+		}
+	}()
+	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
+		if tooLong := asTooLarge(err); tooLong != err {
+			return in, tooLong
+		}
+		return in, fleet.Errorf(fleet.Malformed, "The request did not arrive whole. Send it again.")
+	}
+	if err := json.Unmarshal(buf.Bytes(), &in); err != nil {
+		return in, fleet.Errorf(fleet.Malformed, "The request is not the JSON that belongs here: %s.", err)
+	}
+	return in, nil
+}
+
+// bearerOf is the token of an Authorization header, or "".
+func bearerOf(r *http.Request) string {
+	scheme, secret, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(secret)
+}
+
+func notWebsocket() error {
+	return fleet.Errorf(fleet.Malformed, "This address is a websocket's. Open it with an upgrade request.")
+}

@@ -1,0 +1,300 @@
+package web_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/auth"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/testkit"
+	"quantix/internal/wire"
+	"quantix/web"
+)
+
+// newWhole is a portal with both listeners: agents dial agentURL over mutual TLS, and work wakes them.
+func newWhole(t testing.TB) (p *portal, agentURL string) {
+	t.Helper()
+	pool := testkit.DB(t)
+	p = &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	listened := make(chan struct{})
+	go func() {
+		defer close(listened)
+		p.hub.Listen(ctx, pool.Config().ConnConfig, slog.New(slog.DiscardHandler))
+	}()
+	t.Cleanup(func() { cancel(); <-listened })
+
+	line, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agentURL = "https://" + line.Addr().String()
+	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL})
+	p.server = web.New(web.Options{
+		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false), AgentURL: agentURL,
+		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Ready: pool.Ping,
+	})
+	pages := httptest.NewServer(p.server.Handler())
+	p.url = pages.URL
+
+	authority, err := p.control.Authority(t.Context(), fleet.SystemActor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, err := authority.ServerTLS([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents := &http.Server{
+		Handler: p.server.AgentHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	go agents.Serve(tls.NewListener(line, conf))
+	t.Cleanup(func() {
+		cancel() // ends parked claims and open consoles
+		agents.Close()
+		pages.CloseClientConnections()
+		pages.Close()
+	})
+	return p, agentURL
+}
+
+// machine is a host's agent, played by the test over the real protocol.
+type machine struct {
+	*wire.Client
+	id          fleet.HostID
+	credentials wire.Credentials
+	seq         int64
+}
+
+// joined makes a join token, joins with it and says hello.
+func (p *portal) joined(agentURL, name string) *machine {
+	p.t.Helper()
+	admin := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
+	token, err := p.control.CreateJoinToken(p.t.Context(), admin)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	key, csr := request(p.t)
+	answer, err := wire.Join(p.t.Context(), agentURL, token.Secret, wire.JoinRequest{Name: name, CSR: csr})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	m := &machine{id: answer.HostID, credentials: credentials(p.t, key, answer.Certificate)}
+	if m.Client, err = wire.NewClient(agentURL, func() wire.Credentials { return m.credentials }); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(m.Close)
+	hello, err := m.Hello(p.t.Context(), wire.Hello{Instance: name, Fingerprint: name, Version: "1"})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	m.seq = hello.SeqBase
+	return m
+}
+
+// report says that the host is well and has these VMs.
+func (m *machine) report(t testing.TB, vms ...wire.VMReport) {
+	t.Helper()
+	m.seq++
+	_, err := m.Report(t.Context(), wire.Report{
+		Seq: m.seq, Digest: fmt.Sprint(m.seq), State: &wire.State{VMs: vms, Host: fleet.HostStatus{
+			Connected: true, Inventory: fleet.Inventory{
+				MemoryBytes: 64 << 30, CPU: fleet.CPU{Threads: 16}, Firmwares: []fleet.Firmware{fleet.BIOS}, Accelerators: []string{"kvm"},
+			},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// take claims until there is work.
+func (m *machine) take(t testing.TB) wire.Work {
+	t.Helper()
+	for {
+		claim, err := m.Claim(t.Context(), wire.ClaimRequest{Max: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(claim.Jobs) == 1 {
+			return claim.Jobs[0]
+		}
+	}
+}
+
+func request(t testing.TB) (*ecdsa.PrivateKey, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+}
+
+func credentials(t testing.TB, key *ecdsa.PrivateKey, c wire.Certificate) wire.Credentials {
+	t.Helper()
+	block, _ := pem.Decode([]byte(c.Cert))
+	trust := x509.NewCertPool()
+	if block == nil || !trust.AppendCertsFromPEM([]byte(c.CA)) {
+		t.Fatal("the certificate is not PEM")
+	}
+	return wire.Credentials{Certificate: tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}, CA: trust}
+}
+
+func TestAnAgentJoinsReportsAndWorks(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	m := p.joined(agentURL, "h1")
+	m.report(t)
+	admin := p.program("ann", fleet.RoleAdmin, nil)
+	project := p.addProject("shop")
+	work := make(chan wire.Work, 1)
+	go func() { work <- m.take(t) }()
+	admin.call("POST", "/api/v1/vms", vmBody(project, "web")).is(t, http.StatusCreated)
+	w := <-work
+	if w.Kind != fleet.VMApply || w.VM == nil || w.VM.Name != "web" || w.VM.HostID != m.id {
+		t.Fatalf("claimed %+v", w)
+	}
+	if err := m.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 40, Note: "defining"}); err != nil {
+		t.Error(err)
+	}
+	if task, err := admin.Task(t.Context(), w.ID); err != nil || task.Progress != 40 || task.State != fleet.JobRunning {
+		t.Errorf("%+v, %v", task, err)
+	}
+	m.seq++
+	done := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: m.seq, Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}
+	if _, err := m.Finish(t.Context(), w.ID, done); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Finish(t.Context(), w.ID, done); wire.StatusOf(err) != http.StatusConflict {
+		t.Errorf("the result again: %v", err)
+	}
+	if vm, err := admin.VM(t.Context(), w.VM.ID); err != nil || vm.Phase != fleet.PhaseStopped || vm.ObservedGeneration != 1 {
+		t.Errorf("%+v, %v", vm, err)
+	}
+	key, csr := request(t)
+	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: csr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.credentials = credentials(t, key, next)
+	m.Rekey()
+	m.report(t)
+}
+
+func TestWhoMayNotSpeakForAHost(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	m := p.joined(agentURL, "h1")
+	stranger := &tls.Config{RootCAs: m.credentials.CA}
+	via := func(conf *tls.Config) *http.Client {
+		transport := &http.Transport{TLSClientConfig: conf}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	}
+	post := func(c *http.Client, path, body string) answer {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, agentURL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Body.Close()
+		var text bytes.Buffer
+		text.ReadFrom(got.Body)
+		return answer{got.StatusCode, got.Header, text.String()}
+	}
+	for _, path := range []string{wire.PathHello, wire.PathReport, wire.PathClaim, wire.PathRenew, wire.PathJobs + "x/finish", wire.PathJobs + "x/progress"} {
+		post(via(stranger), path, "{}").refused(t, http.StatusUnauthorized, "")
+	}
+	post(via(stranger), wire.PathJoin, `{"name":"h9"}`).refused(t, http.StatusUnauthorized, "")
+
+	other, err := auth.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, csr := request(t)
+	forged, err := other.IssueHost(m.id, csr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode([]byte(forged))
+	conf := stranger.Clone()
+	conf.Certificates = []tls.Certificate{{Certificate: [][]byte{block.Bytes}, PrivateKey: key}}
+	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &conf.Certificates[0], nil }
+	if _, err := via(conf).Post(agentURL+wire.PathHello, "application/json", strings.NewReader("{}")); err == nil {
+		t.Error("a certificate of another authority gets through")
+	}
+
+	known := stranger.Clone()
+	known.Certificates = []tls.Certificate{m.credentials.Certificate}
+	host := via(known)
+	post(host, wire.PathReport, `{"seq":1,"digest":"x"}`).refused(t, http.StatusConflict, "") // without the session
+	post(host, wire.PathClaim, `{`).refused(t, http.StatusBadRequest, "")
+	post(host, wire.PathClaim, strings.Repeat(" ", 300<<10)).refused(t, http.StatusRequestEntityTooLarge, "")
+	post(host, wire.PathReport, strings.Repeat(" ", 9<<20)).refused(t, http.StatusRequestEntityTooLarge, "")
+	post(host, "/agent/v1/nothing", `{}`).refused(t, http.StatusNotFound, "")
+
+	if err := p.control.DeleteHost(t.Context(), fleet.Actor{UserID: "root", Role: fleet.RoleAdmin}, m.id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Hello(t.Context(), wire.Hello{Instance: "h1"}); wire.StatusOf(err) != http.StatusUnauthorized {
+		t.Errorf("hello of a removed host: %v", err)
+	}
+	if _, err := m.Claim(t.Context(), wire.ClaimRequest{Max: 1}); wire.StatusOf(err) != http.StatusConflict {
+		t.Errorf("claim of a removed host: %v", err)
+	}
+}
+
+func TestAClaimEndsWithItsAgent(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	m := p.joined(agentURL, "h1")
+	parked := func(want string) {
+		t.Helper()
+		for until := time.Now().Add(10 * time.Second); ; {
+			if strings.Contains(p.browser().get("/metrics").body, "quantix_claims_parked "+want+"\n") {
+				return
+			}
+			if time.Now().After(until) {
+				t.Fatalf("the parked claims did not become %s", want)
+			}
+		}
+	}
+	ctx, hangUp := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := m.Claim(ctx, wire.ClaimRequest{Max: 1})
+		ended <- err
+	}()
+	parked("1")
+	hangUp()
+	if err := <-ended; err == nil {
+		t.Error("a claim that was given up succeeded")
+	}
+	parked("0")
+}

@@ -1,0 +1,191 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+const apiBase = "/api/v1"
+
+// call is one operation of /api/v1. in holds parameters and body, out the headers and the body that go back.
+type call[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O, error)
+
+// operation is a line of the API's table: huma registers it, and the middleware finds its right under its route.
+type operation struct {
+	huma.Operation
+	right    policy.Right
+	register func(s *Server, api huma.API, op huma.Operation)
+}
+
+// op makes an operation that answers status. path is below apiBase, with {id} for a parameter.
+func op[I, O any](method, path string, right policy.Right, status int, id, summary string, do call[I, O]) operation {
+	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	o := operation{right: right, Operation: huma.Operation{
+		Method: method, Path: apiBase + path, OperationID: id, Summary: summary, DefaultStatus: status, Tags: []string{noun}, MaxBodyBytes: apiLimit,
+		Errors: []int{
+			http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
+			http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusServiceUnavailable,
+		},
+	}}
+	o.register = func(s *Server, api huma.API, op huma.Operation) {
+		huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
+			c := ctx.Value(callKey{}).(echo.Context)
+			out, err := do(ctx, actorOf(c), in)
+			if err != nil {
+				return nil, s.apiProblem(c, err)
+			}
+			return out, nil
+		})
+	}
+	return o
+}
+
+// callKey carries the request across huma, to the one place above that takes the actor out of it.
+type callKey struct{}
+
+// apiRoutes lists /api/v1 with the right that each operation needs.
+func (s *Server) apiRoutes() []route {
+	routes := []route{
+		{get, apiBase + "/openapi.json", api, anyone, s.openAPI},
+		{get, apiBase + "/console/:id", socket, policy.VMUse, s.apiConsoleSocket},
+	}
+	colons := strings.NewReplacer("{", ":", "}", "")
+	for _, o := range s.operations() {
+		routes = append(routes, route{o.Method, colons.Replace(o.Path), api, o.right, nil})
+	}
+	return routes
+}
+
+// registerAPI puts the handlers of /api/v1 on e and writes its description.
+func (s *Server) registerAPI(e *echo.Echo) {
+	config := huma.DefaultConfig("Quantix", s.Version)
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
+	config.Info.Description = apiDescription
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token": {Type: "http", Scheme: "bearer", Description: "An API token, \"qx_…\", made under Account, API tokens."},
+	}
+	config.Security = []map[string][]string{{"token": {}}}
+	config.FieldsOptionalByDefault = true // what is missing is judged by the same rules as on the pages
+	api := humaecho.New(e, config)
+	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
+		next(huma.WithValue(ctx, callKey{}, humaecho.Unwrap(ctx)))
+	})
+	for _, o := range s.operations() {
+		o.register(s, api, o.Operation)
+	}
+	requireAnswers(api.OpenAPI())
+	var err error
+	if s.description, err = json.Marshal(api.OpenAPI()); err != nil {
+		panic(err) // types of this program
+	}
+}
+
+const apiDescription = "The operations of the pages, for programs. Lists answer {\"items\": […], \"next\": \"…\"}: pass next as " +
+	"?after= to go on. Refusals are problem+json with a sentence that says what to do, and the path of the field where one applies. " +
+	"What you may not see answers 404, as what does not exist."
+
+// openAPI answers with the description of the API, which needs no token.
+func (s *Server) openAPI(c echo.Context, _ fleet.Actor) error {
+	return c.Blob(http.StatusOK, "application/vnd.oai.openapi+json;version=3.1", s.description)
+}
+
+// apiProblem judges an error as it is judged for pages.
+func (s *Server) apiProblem(c echo.Context, err error) *problemBody {
+	if errors.Is(c.Request().Context().Err(), context.Canceled) { // nobody reads the answer
+		return problemOf(refusal{status: http.StatusServiceUnavailable, message: "The request ended early. Ask again."})
+	}
+	r := s.refuse(c, asTooLarge(err))
+	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
+		c.Response().Header().Set("Retry-After", "5")
+	}
+	return problemOf(r)
+}
+
+// schemaName calls a VMView a VM: programs know only the view.
+func schemaName(t reflect.Type, hint string) string {
+	name := strings.ReplaceAll(huma.DefaultSchemaNamer(t, hint), "View", "")
+	if names := strings.SplitAfter(name, "Page"); len(names) == 2 && names[0] == "Page" {
+		return names[1] + "Page"
+	}
+	switch name {
+	case "Job":
+		return "Task"
+	case "JobPage":
+		return "TaskPage"
+	case "ProblemBody", "ProblemField":
+		return strings.TrimSuffix(name, "Body")
+	}
+	return name
+}
+
+// requireAnswers marks what answers always hold. Bodies of requests keep their fields optional.
+func requireAnswers(doc *huma.OpenAPI) {
+	asked := map[string]bool{}
+	for _, path := range doc.Paths {
+		for _, o := range []*huma.Operation{path.Get, path.Put, path.Post, path.Patch, path.Delete} {
+			if o == nil || o.RequestBody == nil {
+				continue
+			}
+			for _, m := range o.RequestBody.Content {
+				reach(doc.Components.Schemas, m.Schema, asked)
+			}
+		}
+	}
+	for name, schema := range doc.Components.Schemas.Map() {
+		if t := doc.Components.Schemas.TypeFromRef("#/components/schemas/" + name); t != nil && !asked[name] {
+			schema.Required = alwaysThere(t)
+		}
+	}
+}
+
+// reach notes every schema that s leads to.
+func reach(all huma.Registry, s *huma.Schema, seen map[string]bool) {
+	if s == nil {
+		return
+	}
+	if s.Ref != "" {
+		name := s.Ref[strings.LastIndex(s.Ref, "/")+1:]
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		reach(all, all.SchemaFromRef(s.Ref), seen)
+	}
+	reach(all, s.Items, seen)
+	if more, ok := s.AdditionalProperties.(*huma.Schema); ok {
+		reach(all, more, seen)
+	}
+	for _, p := range s.Properties {
+		reach(all, p, seen)
+	}
+}
+
+// alwaysThere are the JSON fields of t that are never left out.
+func alwaysThere(t reflect.Type) []string {
+	var names []string
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		name, rules, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && !f.Anonymous && name != "" && name != "-" && !strings.Contains(rules, "omitempty") {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,162 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// ProjectPath names a project in the path.
+type ProjectPath struct {
+	ID fleet.ProjectID `path:"id"`
+}
+
+type projectOutput struct {
+	Location string `header:"Location"`
+	Body     fleet.Project
+}
+
+func (s *Server) apiCreateProject(ctx context.Context, a fleet.Actor, in *struct{ Body control.ProjectInput }) (*projectOutput, error) {
+	p, err := s.Control.CreateProject(ctx, a, in.Body)
+	return &projectOutput{apiBase + "/projects/" + string(p.ID), p}, err
+}
+
+func (s *Server) apiGetProject(ctx context.Context, a fleet.Actor, in *ProjectPath) (*projectOutput, error) {
+	p, err := s.Control.GetProject(ctx, a, in.ID)
+	return &projectOutput{Body: p}, err
+}
+
+type updateProjectInput struct {
+	ProjectPath
+	Body struct {
+		Name        patch[string] `json:"name"`
+		Description patch[string] `json:"description"`
+	}
+}
+
+func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *updateProjectInput) (*projectOutput, error) {
+	old, err := s.Control.GetProject(ctx, a, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	var c fleet.Checks
+	change := control.ProjectInput{Name: old.Name, Description: old.Description}
+	set(&change.Name, in.Body.Name.must(&c, "name"))
+	set(&change.Description, in.Body.Description.orZero())
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	p, err := s.Control.UpdateProject(ctx, a, in.ID, change)
+	return &projectOutput{Body: p}, err
+}
+
+// set writes a value that is there.
+func set[T any](to, value *T) {
+	if value != nil {
+		*to = *value
+	}
+}
+
+func (s *Server) apiDeleteProject(ctx context.Context, a fleet.Actor, in *ProjectPath) (*nothing, error) {
+	return nil, s.Control.DeleteProject(ctx, a, in.ID)
+}
+
+func (s *Server) apiMembers(ctx context.Context, a fleet.Actor, in *ProjectPath) (*pageOutput[control.Member], error) {
+	return whole(s.Control.ListMembers(ctx, a, in.ID))
+}
+
+// MemberPath names a project and a user.
+type MemberPath struct {
+	ProjectPath
+	User fleet.UserID `path:"user"`
+}
+
+type setMemberInput struct {
+	MemberPath
+	Body struct {
+		Role fleet.Role `json:"role" doc:"member or viewer"`
+	}
+}
+
+func (s *Server) apiSetMember(ctx context.Context, a fleet.Actor, in *setMemberInput) (*nothing, error) {
+	if in.Body.Role == fleet.RoleNone {
+		in.Body.Role = "none" // control's word for it is the empty one, which here is only forgotten
+	}
+	return nil, s.Control.SetMember(ctx, a, in.ID, in.User, in.Body.Role)
+}
+
+func (s *Server) apiRemoveMember(ctx context.Context, a fleet.Actor, in *MemberPath) (*nothing, error) {
+	return nil, s.Control.SetMember(ctx, a, in.ID, in.User, fleet.RoleNone)
+}
+
+// UserPath names a user in the path.
+type UserPath struct {
+	ID fleet.UserID `path:"id"`
+}
+
+type userOutput struct{ Body fleet.User }
+
+type newUserOutput struct {
+	Location string `header:"Location"`
+	Body     newUser
+}
+
+type newUser struct {
+	fleet.User
+	OneTimePassword string `json:"oneTimePassword"`
+}
+
+func (s *Server) apiCreateUser(ctx context.Context, a fleet.Actor, in *struct{ Body control.UserInput }) (*newUserOutput, error) {
+	u, password, err := s.Control.CreateUser(ctx, a, in.Body)
+	return &newUserOutput{apiBase + "/users/" + string(u.ID), newUser{u, password}}, err
+}
+
+func (s *Server) apiGetUser(ctx context.Context, a fleet.Actor, in *UserPath) (*userOutput, error) {
+	if in.ID == "me" {
+		in.ID = a.UserID
+	}
+	u, err := s.Control.GetUser(ctx, a, in.ID)
+	return &userOutput{u}, err
+}
+
+type updateUserInput struct {
+	UserPath
+	Body struct {
+		Name     patch[string]     `json:"name"`
+		Role     patch[fleet.Role] `json:"role"` // null: only what projects grant
+		Disabled patch[bool]       `json:"disabled"`
+	}
+}
+
+func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUserInput) (*userOutput, error) {
+	old, err := s.Control.GetUser(ctx, a, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	var c fleet.Checks
+	change := control.UserInput{Name: old.Name, Role: old.Role, Disabled: old.Disabled}
+	set(&change.Name, in.Body.Name.must(&c, "name"))
+	set(&change.Role, in.Body.Role.orZero())
+	set(&change.Disabled, in.Body.Disabled.orZero())
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	u, err := s.Control.UpdateUser(ctx, a, in.ID, change)
+	return &userOutput{u}, err
+}
+
+func (s *Server) apiDeleteUser(ctx context.Context, a fleet.Actor, in *UserPath) (*nothing, error) {
+	return nil, s.Control.DeleteUser(ctx, a, in.ID)
+}
+
+type passwordInput struct {
+	UserPath
+	Body struct {
+		Password string `json:"password" doc:"To be changed at the next sign-in"`
+	}
+}
+
+func (s *Server) apiSetPassword(ctx context.Context, a fleet.Actor, in *passwordInput) (*nothing, error) {
+	return nil, s.Control.SetPassword(ctx, a, in.ID, in.Body.Password)
+}

@@ -1,0 +1,107 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// PoolPath names a pool in the path.
+type PoolPath struct {
+	ID fleet.PoolID `path:"id"`
+}
+
+// PoolHostPath names a pool and a host of it.
+type PoolHostPath struct {
+	PoolPath
+	Host fleet.HostID `path:"host"`
+}
+
+type poolOutput struct {
+	Location string `header:"Location"`
+	Body     fleet.PoolView
+}
+
+func (s *Server) apiCreatePool(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreatePool }) (*poolOutput, error) {
+	pool, err := s.Control.CreatePool(ctx, a, in.Body)
+	return &poolOutput{Location: apiBase + "/pools/" + string(pool.ID), Body: pool}, err
+}
+
+func (s *Server) apiGetPool(ctx context.Context, a fleet.Actor, in *PoolPath) (*poolOutput, error) {
+	pool, err := s.Control.GetPool(ctx, a, in.ID)
+	return &poolOutput{Body: pool}, err
+}
+
+func (s *Server) apiDeletePool(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[fleet.Job], error) {
+	ids, err := s.Control.DeletePool(ctx, a, in.ID)
+	return s.tasksOf(ctx, a, ids, err)
+}
+
+func (s *Server) apiAssignPool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Job], error) {
+	ids, err := s.Control.AssignPool(ctx, a, in.ID, []fleet.HostID{in.Host})
+	return s.tasksOf(ctx, a, ids, err)
+}
+
+func (s *Server) apiReleasePool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Job], error) {
+	id, err := s.Control.ReleasePool(ctx, a, in.ID, in.Host)
+	return s.tasksOf(ctx, a, []fleet.JobID{id}, err)
+}
+
+func (s *Server) apiRetryPool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Job], error) {
+	id, err := s.Control.RetryPool(ctx, a, in.ID, in.Host)
+	return s.tasksOf(ctx, a, []fleet.JobID{id}, err)
+}
+
+// tasksOf answers with the tasks that hosts have to do; none where there is nothing to do.
+func (s *Server) tasksOf(ctx context.Context, a fleet.Actor, ids []fleet.JobID, err error) (*pageOutput[fleet.Job], error) {
+	if err != nil {
+		return nil, err
+	}
+	out := &pageOutput[fleet.Job]{fleet.Page[fleet.Job]{Items: []fleet.Job{}}}
+	for _, id := range ids {
+		if id == "" {
+			continue
+		}
+		task, err := s.Control.GetTask(ctx, a, id)
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Items = append(out.Body.Items, task)
+	}
+	return out, nil
+}
+
+func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[control.VolumeOn], error) {
+	volumes, err := s.Control.PoolVolumes(ctx, a, in.ID)
+	return whole(volumes, err)
+}
+
+// whole is a list that has one page.
+func whole[T any](items []T, err error) (*pageOutput[T], error) {
+	if items == nil {
+		items = []T{}
+	}
+	return &pageOutput[T]{fleet.Page[T]{Items: items}}, err
+}
+
+type poolVMsInput struct {
+	PoolPath
+	ListQuery
+}
+
+func (s *Server) apiPoolVMs(ctx context.Context, a fleet.Actor, in *poolVMsInput) (*pageOutput[fleet.VMView], error) {
+	return list(func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
+		return s.Control.PoolVMs(ctx, a, in.ID, q)
+	})(ctx, a, &in.ListQuery)
+}
+
+type networkOutput struct{ Body fleet.NetworkView }
+
+func (s *Server) apiGetNetwork(ctx context.Context, a fleet.Actor, in *struct {
+	ID fleet.NetworkID `path:"id"`
+},
+) (*networkOutput, error) {
+	network, err := s.Control.GetNetwork(ctx, a, in.ID)
+	return &networkOutput{network}, err
+}

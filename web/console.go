@@ -1,0 +1,194 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/console"
+	"quantix/internal/fleet"
+)
+
+const (
+	// ticketProtocol carries the ticket among the websocket's subprotocols: browsers can set no other header, and addresses are logged.
+	ticketProtocol = "quantix.ticket."
+
+	mostConsoles = 64 // open or about to be, of one person on this portal
+)
+
+// consoleTicket is what a browser needs to open the websocket: the address, and the subprotocol to offer beside "binary".
+type consoleTicket struct {
+	URL      string `json:"url"`
+	Protocol string `json:"protocol"`
+}
+
+// openConsole makes a ticket; the websocket's address is below base.
+func (s *Server) openConsole(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (consoleTicket, error) {
+	t, err := s.Control.OpenConsole(ctx, a, vm, s.AgentURL)
+	return consoleTicket{URL: base + string(t.ID), Protocol: ticketProtocol + t.Secret}, err
+}
+
+func (s *Server) consoleTicket(c echo.Context, a fleet.Actor) error {
+	t, err := s.openConsole(c.Request().Context(), a, fleet.VMID(c.Param("id")), "/console/")
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, t)
+}
+
+// consoleSocket is the browser's half of a console. All that can be refused is refused before the upgrade. The console
+// ends with the person's session.
+func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
+	if r := c.Request(); !s.ownOrigin(r) {
+		return fleet.Errorf(fleet.Forbidden, "The console was asked for from another site. Open Quantix itself and try again.")
+	}
+	return s.serveConsole(c, a, s.consoleSessionLives)
+}
+
+// consoleSessionLives asks whether the browser's session still is one. What the browser says to the screen counts as use
+// of the session; a screen that nobody touches and that shows nothing new does not keep it.
+func (s *Server) consoleSessionLives(r *http.Request, used bool) bool {
+	if !s.sessionLives(r) {
+		return false
+	}
+	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
+	if err != nil || !used {
+		return err == nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
+	defer cancel()
+	if ctx, err = s.Sessions.Load(ctx, cookie.Value); err == nil && s.Sessions.GetString(ctx, sessionUser) != "" {
+		err = s.touch(ctx)
+	}
+	if err != nil {
+		s.Log.Warn("note a console's use of its session", "error", err)
+	}
+	return true
+}
+
+// apiConsoleSocket is the same for a program, which shows its token instead of a session.
+func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
+	if r := c.Request(); r.Header.Get("Origin") != "" && !s.ownOrigin(r) {
+		return fleet.Errorf(fleet.Forbidden, "The console was asked for from another site.")
+	}
+	return s.serveConsole(c, a, func(r *http.Request, _ bool) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
+		defer cancel()
+		_, err := s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerOf(r))
+		return fleet.CodeOf(err) != fleet.Unauthorized
+	})
+}
+
+func (s *Server) serveConsole(c echo.Context, a fleet.Actor, lives func(r *http.Request, used bool) bool) error {
+	r := c.Request()
+	if !c.IsWebSocket() {
+		return notWebsocket()
+	}
+	secret := ticketOf(r)
+	if secret == "" {
+		return fleet.Errorf(fleet.Unauthorized, "A console opens with a ticket. Open the console again.")
+	}
+	if !s.seats.enter(a.UserID) {
+		return fleet.Errorf(fleet.TooMany, "You have %d consoles open. Close some.", mostConsoles)
+	}
+	defer s.seats.leave(a.UserID)
+	id := fleet.ConsoleID(c.Param("id"))
+	redeem, cancel := context.WithTimeout(r.Context(), pageLimit)
+	defer cancel()
+	vm, err := s.Control.RedeemConsole(redeem, a, id, secret)
+	if err != nil {
+		return err
+	}
+	ws, err := console.Upgrade(c.Response(), r)
+	if err != nil {
+		return nil // answered
+	}
+	var said atomic.Bool
+	ctx, stop := watched(r, func() bool { return lives(r, said.Swap(false)) })
+	defer stop()
+	if err := s.consoles.Browser(ctx, id, ws, func() { said.Store(true) }); err != nil {
+		s.Log.Info("console ended before it began", "console", id, "half", "browser", "vm", vm, "who", a.Name, "error", err)
+	}
+	return nil
+}
+
+// ownOrigin: websockets are exempt from browsers' same-origin rule, so the page that opens one must be this site's by scheme
+// and host. Every browser says which page that is.
+func (s *Server) ownOrigin(r *http.Request) bool {
+	origin, err := url.Parse(r.Header.Get("Origin"))
+	if err != nil || origin.Host == "" || len(r.Header.Values("Origin")) != 1 {
+		return false
+	}
+	if public, err := url.Parse(s.PublicURL); err == nil && public.Host != "" &&
+		origin.Scheme == public.Scheme && strings.EqualFold(origin.Host, public.Host) {
+		return true
+	}
+	scheme := "http"
+	if s.Secure {
+		scheme = "https"
+	}
+	return origin.Scheme == scheme && strings.EqualFold(origin.Host, r.Host)
+}
+
+func ticketOf(r *http.Request) string {
+	for _, p := range websocket.Subprotocols(r) {
+		if secret, ok := strings.CutPrefix(p, ticketProtocol); ok {
+			return secret
+		}
+	}
+	return ""
+}
+
+// watched is the request's context, which also ends when lives, asked each minute, says so.
+func watched(r *http.Request, lives func() bool) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	go func() {
+		ask := time.NewTicker(sessionEvery)
+		defer ask.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ask.C:
+				if !lives() {
+					cancel(console.Reason("You are signed out. Sign in again."))
+				}
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// seats bounds the consoles of each person.
+type seats struct {
+	mu    sync.Mutex
+	taken map[fleet.UserID]int
+}
+
+func (n *seats) enter(id fleet.UserID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.taken[id] >= mostConsoles {
+		return false
+	}
+	if n.taken == nil {
+		n.taken = map[fleet.UserID]int{}
+	}
+	n.taken[id]++
+	return true
+}
+
+func (n *seats) leave(id fleet.UserID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.taken[id]--; n.taken[id] <= 0 {
+		delete(n.taken, id)
+	}
+}

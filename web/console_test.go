@@ -1,0 +1,273 @@
+package web_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// screen is a host with one running VM, whose agent dials consoles back.
+type screen struct {
+	*portal
+	host *machine
+	vm   fleet.VMID
+}
+
+func newScreen(t testing.TB) *screen {
+	t.Helper()
+	p, agentURL := newWhole(t)
+	s := &screen{portal: p, host: p.joined(agentURL, "h1")}
+	s.vm = p.addVM(p.addProject("shop"), s.host.id, "web", fleet.Running)
+	vm := wire.VMReport{ID: s.vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}}
+	s.host.report(t, vm)
+	return s
+}
+
+// dialBack takes the next console.open job and dials the host's half.
+func (s *screen) dialBack() *websocket.Conn {
+	s.t.Helper()
+	w := s.host.take(s.t)
+	if w.Kind != fleet.ConsoleOpen || w.VM == nil || w.VM.ID != s.vm {
+		s.t.Fatalf("claimed %+v", w)
+	}
+	ws, err := s.host.DialConsole(s.t.Context(), w.Args.PortalURL, w.Args.Console)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { ws.Close() })
+	s.host.seq++
+	if _, err := s.host.Finish(s.t.Context(), w.ID, wire.Finish{Epoch: w.Epoch, Seq: s.host.seq, Outcome: wire.Done}); err != nil {
+		s.t.Fatal(err)
+	}
+	return ws
+}
+
+type ticket struct{ URL, Protocol string }
+
+func (s *screen) ticket(b *browser) ticket {
+	s.t.Helper()
+	a := b.post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").is(s.t, http.StatusOK)
+	var t ticket
+	if err := json.Unmarshal([]byte(a.body), &t); err != nil || t.URL == "" || !strings.HasPrefix(t.Protocol, "quantix.ticket.") {
+		s.t.Fatalf("%s, %v", a.body, err)
+	}
+	return t
+}
+
+// open dials the browser's half as noVNC does. The answer is what was said instead of an upgrade.
+func (s *screen) open(b *browser, t ticket, header ...string) (*websocket.Conn, answer) {
+	s.t.Helper()
+	h := http.Header{"Origin": {s.url}}
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Del(header[i])
+		if header[i+1] != "" {
+			h.Set(header[i], header[i+1])
+		}
+	}
+	d := websocket.Dialer{Jar: b.http.Jar, Subprotocols: []string{"binary"}}
+	if t.Protocol != "" {
+		d.Subprotocols = append(d.Subprotocols, t.Protocol)
+	}
+	ws, got, err := d.Dial("ws"+strings.TrimPrefix(s.url, "http")+t.URL, h)
+	if err == nil {
+		s.t.Cleanup(func() { ws.Close() })
+		if ws.Subprotocol() != "binary" {
+			s.t.Errorf("subprotocol %q", ws.Subprotocol())
+		}
+		return ws, answer{}
+	}
+	if !errors.Is(err, websocket.ErrBadHandshake) {
+		s.t.Fatal(err)
+	}
+	text, _ := io.ReadAll(got.Body)
+	return nil, answer{got.StatusCode, got.Header, string(text)}
+}
+
+func receive(ws *websocket.Conn, size int) ([]byte, error) {
+	var got bytes.Buffer
+	ws.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for got.Len() < size {
+		_, message, err := ws.NextReader()
+		if err == nil {
+			_, err = io.Copy(&got, message)
+		}
+		if err != nil {
+			return got.Bytes(), err
+		}
+	}
+	return got.Bytes(), nil
+}
+
+func TestAConsoleIsRefusedBeforeTheUpgrade(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	ann, bob := s.signedIn("ann", fleet.RoleAdmin), s.signedIn("bob", fleet.RoleAdmin)
+	vic := s.signedIn("vic", fleet.RoleViewer)
+	refuse := func(name string, status int, b *browser, k ticket, header ...string) {
+		t.Helper()
+		ws, a := s.open(b, k, header...)
+		if ws != nil {
+			t.Errorf("%s: upgraded", name)
+			return
+		}
+		if a.status != status {
+			t.Errorf("%s: status %d: %s", name, a.status, a.body)
+		}
+		a.refused(t, status, "")
+	}
+	vic.post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusForbidden, "")
+	s.browser().post("/vms/"+string(s.vm)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusUnauthorized, "")
+
+	k := s.ticket(ann)
+	refuse("another site's page", http.StatusForbidden, ann, k, "Origin", "https://evil.example")
+	refuse("another scheme", http.StatusForbidden, ann, k, "Origin", "https"+strings.TrimPrefix(s.url, "http"))
+	refuse("another port", http.StatusForbidden, ann, k, "Origin", "http://127.0.0.1:1")
+	refuse("no origin", http.StatusForbidden, ann, k, "Origin", "")
+	refuse("a sandboxed page", http.StatusForbidden, ann, k, "Origin", "null")
+	refuse("no session", http.StatusUnauthorized, s.browser(), k)
+	refuse("no right", http.StatusForbidden, vic, k)
+	refuse("another's session", http.StatusNotFound, bob, k)
+	refuse("no ticket", http.StatusUnauthorized, ann, ticket{URL: k.URL})
+	refuse("a wrong ticket", http.StatusNotFound, ann, ticket{k.URL, "quantix.ticket." + strings.Repeat("A", 43)})
+	refuse("another console", http.StatusNotFound, ann, ticket{s.ticket(ann).URL, k.Protocol})
+	ann.get(k.URL, "Origin", s.url).is(t, http.StatusBadRequest) // no websocket: the ticket stays good
+	if ws, a := s.open(ann, k); ws == nil {
+		t.Fatalf("the good ticket: %d %s", a.status, a.body)
+	}
+	refuse("a used ticket", http.StatusNotFound, ann, k)
+	late := s.ticket(ann)
+	s.exec("UPDATE console_tickets SET expires_at = now() - interval '1 second'")
+	refuse("a late ticket", http.StatusNotFound, ann, late)
+
+	stopped := s.addVM(s.addProject("lab"), s.host.id, "off", fleet.Stopped)
+	ann.post("/vms/"+string(stopped)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusConflict, "")
+	if _, err := s.host.DialConsole(t.Context(), "", fleet.NewID[fleet.ConsoleID]()); wire.StatusOf(err) != http.StatusNotFound {
+		t.Errorf("the host dials a console that nobody asked for: %v", err)
+	}
+	if strings.Contains(s.log.String(), strings.TrimPrefix(k.Protocol, "quantix.ticket.")) {
+		t.Error("the log holds a ticket")
+	}
+}
+
+func TestAConsoleCarriesTenMegabytesBothWays(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	ann := s.signedIn("ann", fleet.RoleAdmin)
+	browser, a := s.open(ann, s.ticket(ann))
+	if browser == nil {
+		t.Fatal(a)
+	}
+	host := s.dialBack()
+	const size = 10 << 20
+	var wg sync.WaitGroup
+	send := func(from, to *websocket.Conn, piece int) {
+		data := make([]byte, size)
+		rand.Read(data)
+		wg.Go(func() {
+			for rest := data; len(rest) > 0; {
+				n := min(len(rest), piece)
+				if err := from.WriteMessage(websocket.BinaryMessage, rest[:n]); err != nil {
+					t.Error(err)
+					return
+				}
+				rest = rest[n:]
+			}
+		})
+		wg.Go(func() {
+			if got, err := receive(to, size); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("got %d bytes, %v", len(got), err)
+			}
+		})
+	}
+	send(host, browser, 32<<10)
+	send(browser, host, 5000)
+	wg.Wait()
+}
+
+func TestEitherHalfOfAConsoleEndsTheOther(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	ann := s.signedIn("ann", fleet.RoleAdmin)
+	for _, browserLeaves := range []bool{true, false} {
+		browser, a := s.open(ann, s.ticket(ann))
+		if browser == nil {
+			t.Fatal(a)
+		}
+		host := s.dialBack()
+		leaves, stays := host, browser
+		if browserLeaves {
+			leaves, stays = browser, host
+		}
+		bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "Done.")
+		if err := leaves.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		var said *websocket.CloseError
+		if _, err := receive(stays, 1); !errors.As(err, &said) || said.Code != websocket.CloseNormalClosure || said.Text != "Done." {
+			t.Errorf("the browser leaves: %v; the other half got %v", browserLeaves, err)
+		}
+	}
+}
+
+func TestTenConsolesAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	ann := s.signedIn("ann", fleet.RoleAdmin)
+	var wg sync.WaitGroup
+	for i := range 10 {
+		browser, a := s.open(ann, s.ticket(ann))
+		if browser == nil {
+			t.Fatal(a)
+		}
+		host := s.dialBack()
+		wg.Go(func() {
+			want := fmt.Sprint("screen ", i)
+			if err := host.WriteMessage(websocket.BinaryMessage, []byte(want)); err != nil {
+				t.Error(err)
+			}
+			if got, err := receive(browser, len(want)); err != nil || string(got) != want {
+				t.Errorf("console %d shows %q, %v", i, got, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestAProgramOpensAConsole(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	admin := s.program("ann", fleet.RoleAdmin, nil)
+	opened := make(chan *websocket.Conn, 1)
+	go func() {
+		ws, err := admin.Console(t.Context(), s.vm)
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- ws
+	}()
+	host := s.dialBack()
+	if err := host.WriteMessage(websocket.BinaryMessage, []byte("RFB 003.008\n")); err != nil {
+		t.Fatal(err)
+	}
+	ws := <-opened
+	if ws == nil {
+		return
+	}
+	defer ws.Close()
+	if got, err := receive(ws, 12); err != nil || string(got) != "RFB 003.008\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -1,0 +1,72 @@
+package web
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+)
+
+// export writes all pages of a list as CSV, a page at a time. list gives a page, row one line's cells below head.
+func export[T any](c echo.Context, a fleet.Actor, name string, q fleet.Query,
+	list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error), head []string, row func(T) []string,
+) error {
+	var out *csv.Writer
+	for {
+		p, err := pageOf(c, a, q, list)
+		if err != nil && out == nil {
+			return err // nothing is sent yet: a proper refusal
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // a half list must not look like a whole one
+		}
+		if out == nil {
+			h := c.Response().Header()
+			h.Set(echo.HeaderContentType, "text/csv; charset=utf-8")
+			h.Set(echo.HeaderContentDisposition, fmt.Sprintf("attachment; filename=%q", name))
+			out = csv.NewWriter(c.Response())
+			if err := writeRow(out, slices.Clone(head)); err != nil {
+				return nil // the browser has gone
+			}
+		}
+		for _, item := range p.Items {
+			if err := writeRow(out, row(item)); err != nil {
+				return nil
+			}
+		}
+		out.Flush()
+		if q.After = p.Next; q.After == "" || out.Error() != nil {
+			return nil
+		}
+	}
+}
+
+// pageOf reads one page of the export within a page's time, and gives the browser as long to take it.
+func pageOf[T any](c echo.Context, a fleet.Actor, q fleet.Query, list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) (fleet.Page[T], error) {
+	ctx, cancel := context.WithTimeout(c.Request().Context(), pageLimit)
+	defer cancel()
+	_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * writeLimit))
+	return list(ctx, a, q)
+}
+
+// cell keeps a spreadsheet from taking text for a formula.
+func cell(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}
+
+func writeRow(w *csv.Writer, row []string) error {
+	for i := range row {
+		row[i] = cell(row[i])
+	}
+	return w.Write(row)
+}

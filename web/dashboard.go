@@ -1,0 +1,18 @@
+package web
+
+import (
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+func (s *Server) dashboard(c echo.Context, a fleet.Actor) error {
+	all, err := s.Control.Overview(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	return s.show(c, a, views.Frame{Title: "Dashboard"}, views.Dashboard(views.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
+}

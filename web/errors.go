@@ -1,0 +1,145 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+var statuses = map[fleet.Code]int{
+	fleet.Invalid:      http.StatusUnprocessableEntity,
+	fleet.Malformed:    http.StatusBadRequest,
+	fleet.Unauthorized: http.StatusUnauthorized,
+	fleet.Forbidden:    http.StatusForbidden,
+	fleet.NotFound:     http.StatusNotFound,
+	fleet.Conflict:     http.StatusConflict,
+	fleet.TooLarge:     http.StatusRequestEntityTooLarge,
+	fleet.TooMany:      http.StatusTooManyRequests,
+	fleet.Unavailable:  http.StatusServiceUnavailable,
+}
+
+// refusal is an error as an answer: a status and a sentence. Reference is set where only the log knows what happened.
+type refusal struct {
+	status    int
+	message   string
+	reference string
+	fields    []fleet.FieldError
+}
+
+// fail answers a request that ended in err; it is the one place where errors become statuses, and the one that logs them.
+func (s *Server) fail(err error, c echo.Context) {
+	if c.Response().Committed || errors.Is(c.Request().Context().Err(), context.Canceled) {
+		s.Log.Debug("request ended early", "path", c.Request().URL.Path, "error", err)
+		return
+	}
+	r := s.refuse(c, asTooLarge(err))
+	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
+		c.Response().Header().Set("Retry-After", "5")
+	}
+	var sent error
+	switch {
+	case wantsJSON(c):
+		sent = problem(c, r)
+	case isHX(c):
+		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.text()))
+		sent = c.NoContent(r.status)
+	case r.status == http.StatusUnauthorized:
+		sent = c.Redirect(http.StatusSeeOther, signInFor(c.Request()))
+	case actorOf(c).MustChange && r.status == http.StatusForbidden:
+		sent = c.Redirect(http.StatusSeeOther, "/account/password")
+	default:
+		sent = s.failPage(c, r)
+	}
+	if sent != nil {
+		s.Log.Debug("answer a refusal", "error", sent)
+	}
+}
+
+// refuse judges err once. What it does not know gets a reference number, and a log line with the same number.
+func (s *Server) refuse(c echo.Context, err error) refusal {
+	var known *fleet.Error
+	if errors.As(err, &known) && statuses[known.Code] != 0 {
+		r := refusal{status: statuses[known.Code], message: known.Error(), fields: known.Fields}
+		if known.Code == fleet.Unavailable {
+			s.Log.Warn("unavailable", "request", c.Get(keyID), "path", c.Request().URL.Path, "error", err)
+		}
+		return r
+	}
+	var ofEcho *echo.HTTPError
+	if errors.As(err, &ofEcho) && ofEcho.Code < 500 {
+		return refusal{status: ofEcho.Code, message: echoTexts[ofEcho.Code]}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.Log.Warn("too slow", "request", c.Get(keyID), "path", c.Request().URL.Path, "error", err)
+		return refusal{status: http.StatusServiceUnavailable, message: "The portal could not answer in time. Try again in a moment."}
+	}
+	ref := rand.Text()[:10]
+	s.Log.LogAttrs(context.Background(), slog.LevelError, "unexpected error", slog.String("reference", ref),
+		slog.Any("request", c.Get(keyID)), slog.String("path", c.Request().URL.Path), slog.String("error", err.Error()))
+	return refusal{
+		status: http.StatusInternalServerError, reference: ref,
+		message: "Something went wrong in the portal. Try again; if it stays, give an administrator the reference below: the log has the details.",
+	}
+}
+
+var echoTexts = map[int]string{
+	http.StatusNotFound:         "There is no such page.",
+	http.StatusMethodNotAllowed: "This address does not take such a request.",
+	http.StatusBadRequest:       "The request cannot be read.",
+}
+
+func (r refusal) text() string {
+	switch {
+	case r.reference != "":
+		return "Something went wrong in the portal. Reference " + r.reference + "."
+	case r.message == "":
+		return http.StatusText(r.status) + "."
+	}
+	return r.message
+}
+
+// failPage draws what the layout can show without asking the database once more.
+func (s *Server) failPage(c echo.Context, r refusal) error {
+	p := views.ErrorPage{Status: r.status, Message: r.message, Reference: r.reference, Path: backOf(c.Request())}
+	if p.Message == "" {
+		p.Message = r.text()
+	}
+	if a := actorOf(c); a.UserID != "" && !a.MustChange && r.status != http.StatusServiceUnavailable {
+		f := views.Frame{Title: p.Title(), Actor: a}
+		s.fillFrame(c, &f)
+		return s.write(c, r.status, views.Layout(f, views.ErrorBody(p)))
+	}
+	return s.write(c, r.status, views.ErrorGate(p))
+}
+
+func backOf(r *http.Request) string {
+	if r.Method == http.MethodGet {
+		return r.URL.RequestURI()
+	}
+	return "/"
+}
+
+// problem answers as RFC 9457 says, with a field path where one applies.
+func problem(c echo.Context, r refusal) error {
+	text, err := json.Marshal(problemOf(r))
+	if err != nil {
+		return err
+	}
+	return c.Blob(r.status, "application/problem+json", text)
+}
+
+func isAPI(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path, "/api/") }
+
+func wantsJSON(c echo.Context) bool {
+	return routeOf(c).kind == api || isAPI(c) || c.IsWebSocket() || strings.HasPrefix(c.Request().Header.Get("Accept"), "application/json")
+}

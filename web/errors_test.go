@@ -1,0 +1,62 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+func TestUnknownAddresses(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/nowhere").is(t, http.StatusNotFound).has(t, "There is no such page.", `class="top"`)
+	p.browser().get("/nowhere").is(t, http.StatusNotFound).has(t, "There is no such page.", `class="gate"`)
+	b.do(http.MethodDelete, "/vms", nil).is(t, http.StatusMethodNotAllowed)
+	a := b.get("/api/v1/nowhere").is(t, http.StatusNotFound)
+	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("the API answers %q", got)
+	}
+}
+
+func TestTooLargeForm(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.post("/vms", url.Values{"description": {strings.Repeat("x", 100<<10)}}).is(t, http.StatusRequestEntityTooLarge)
+}
+
+func TestUnknownErrorsHaveAReference(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	p.exec("ALTER TABLE jobs RENAME COLUMN note TO oops")
+	a := b.get("/tasks").is(t, http.StatusInternalServerError)
+	_, rest, found := strings.Cut(a.body, `<p class="mono">`)
+	ref, _, _ := strings.Cut(rest, "<")
+	if !found || len(ref) != 10 {
+		t.Fatalf("no reference: %s", a.main())
+	}
+	a.lacks(t, "42703", "column")
+	if log := p.log.String(); !strings.Contains(log, ref) || !strings.Contains(log, "42703") {
+		t.Error("the log does not tell what the reference stands for")
+	}
+}
+
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	p.pool.Close()
+	start := time.Now()
+	b.get("/vms").is(t, http.StatusServiceUnavailable).has(t, "The database does not answer.", "Try again")
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the answer took %v", took)
+	}
+	b.get("/healthz").is(t, http.StatusOK)
+	b.get("/readyz").is(t, http.StatusServiceUnavailable)
+}

@@ -1,0 +1,211 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+)
+
+const (
+	mostKeys     = 170              // of one stream; an address with more would be too long for some proxies
+	mostStreams  = 20               // of one session
+	pingEvery    = 20 * time.Second // the browser gives up on a stream that is silent for 60 s
+	sessionEvery = time.Minute      // how often a stream asks whether its session still is one
+	nounGap      = time.Second      // between two wake-ups for a whole noun: lists need not follow each change
+	writeLimit   = 10 * time.Second
+)
+
+// nouns are the keys that stand for all of a kind, with the wake-ups they mean.
+var nouns = map[string]string{"vms": "vm:*", "hosts": "host:*", "pools": "pool:*", "networks": "net:*"}
+
+// streamCount counts the open streams of each session.
+type streamCount struct {
+	mu   sync.Mutex
+	open map[string]int
+}
+
+func (n *streamCount) enter(session string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.open[session] >= mostStreams {
+		return false
+	}
+	n.open[session]++
+	return true
+}
+
+func (n *streamCount) leave(session string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.open[session]--; n.open[session] <= 0 {
+		delete(n.open, session)
+	}
+}
+
+// events pokes a page: one empty event named after each key that changed. The page then asks for the truth itself.
+func (s *Server) events(c echo.Context, a fleet.Actor) error {
+	r := c.Request()
+	asked := r.URL.Query()["key"]
+	if len(asked) > mostKeys {
+		return fleet.Errorf(fleet.Malformed, "A stream follows at most %d keys.", mostKeys)
+	}
+	allowed, err := s.Control.WatchKeys(r.Context(), a, asked)
+	if err != nil {
+		return err
+	}
+	if !s.streams.enter(a.Session) {
+		return fleet.Errorf(fleet.TooMany, "Too many live pages are open in this session. Close some.")
+	}
+	defer s.streams.leave(a.Session)
+
+	p := newPoker(allowed)
+	sub := s.Hub.Subscribe(p.subscriptions...)
+	defer sub.Close()
+	out := &eventWriter{w: c.Response(), control: http.NewResponseController(c.Response())}
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	c.Response().WriteHeader(http.StatusOK)
+	out.write(": open\n\n")
+
+	ping, session := time.NewTicker(pingEvery), time.NewTicker(sessionEvery)
+	defer ping.Stop()
+	defer session.Stop()
+	for out.err == nil {
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-sub.C:
+			out.events(p.woken(sub.Take(), time.Now()))
+		case <-p.due():
+			out.events(p.late(time.Now()))
+		case <-ping.C:
+			out.write(": ping\n\n")
+		case <-session.C:
+			if !s.sessionLives(r) {
+				return nil
+			}
+		}
+	}
+	return nil // the browser has gone
+}
+
+// sessionLives asks the database anew whether the request's session still is one. While the database is away, it is.
+func (s *Server) sessionLives(r *http.Request) bool {
+	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
+	defer cancel()
+	if ctx, err = s.Sessions.Load(ctx, cookie.Value); err != nil {
+		return true
+	}
+	_, err = s.actorInSession(ctx, "")
+	return fleet.CodeOf(err) != fleet.Unauthorized
+}
+
+// poker turns the hub's keys into the page's: a noun key stands for all of its kind, at most once a second.
+type poker struct {
+	subscriptions []string
+	single        map[string]bool      // keys asked for by themselves
+	byNoun        map[string]string    // "vm" -> "vms"
+	last          map[string]time.Time // when a noun was poked
+	waiting       map[string]bool      // nouns whose poke waits for the gap to pass
+	timer         *time.Timer
+}
+
+func newPoker(keys []string) *poker {
+	p := &poker{single: map[string]bool{}, byNoun: map[string]string{}, last: map[string]time.Time{}, waiting: map[string]bool{}}
+	for _, k := range keys {
+		if all, ok := nouns[k]; ok {
+			p.byNoun[strings.TrimSuffix(all, ":*")] = k
+			p.subscriptions = append(p.subscriptions, all)
+		} else {
+			p.single[k] = true
+			p.subscriptions = append(p.subscriptions, k)
+		}
+	}
+	return p
+}
+
+// woken gives the events to send now.
+func (p *poker) woken(keys []string, now time.Time) []string {
+	var out []string
+	for _, k := range keys {
+		if k == notify.Resync || p.single[k] {
+			out = append(out, k)
+		}
+		noun, _, _ := strings.Cut(k, ":")
+		name, ok := p.byNoun[noun]
+		switch {
+		case !ok || p.waiting[name]:
+		case now.Sub(p.last[name]) >= nounGap:
+			p.last[name] = now
+			out = append(out, name)
+		default:
+			p.waiting[name] = true
+		}
+	}
+	if len(p.waiting) > 0 && p.timer == nil {
+		p.timer = time.NewTimer(nounGap)
+	}
+	return out
+}
+
+// due fires when pokes that waited may be sent.
+func (p *poker) due() <-chan time.Time {
+	if p.timer == nil {
+		return nil
+	}
+	return p.timer.C
+}
+
+// late gives the events that waited.
+func (p *poker) late(now time.Time) []string {
+	p.timer = nil
+	var out []string
+	for name := range p.waiting {
+		p.last[name] = now
+		out = append(out, name)
+	}
+	clear(p.waiting)
+	return out
+}
+
+// eventWriter writes to the browser with a deadline, so that one that stopped reading does not hold the stream for ever.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	err     error
+}
+
+func (o *eventWriter) events(keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	var text strings.Builder
+	for _, k := range keys {
+		fmt.Fprintf(&text, "event: %s\ndata:\n\n", k)
+	}
+	o.write(text.String())
+}
+
+func (o *eventWriter) write(text string) {
+	if o.err != nil {
+		return
+	}
+	// A connection without deadlines (a test's recorder) is written to all the same.
+	_ = o.control.SetWriteDeadline(time.Now().Add(writeLimit))
+	if _, o.err = o.w.Write([]byte(text)); o.err == nil {
+		o.err = o.control.Flush()
+	}
+}

@@ -1,0 +1,100 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// stream opens /events and gives its lines.
+func stream(t *testing.T, b *browser, query string) <-chan string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+"/events?"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.http.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("the stream answers %d %s", got.StatusCode, got.Header.Get("Content-Type"))
+	}
+	t.Cleanup(func() { got.Body.Close() })
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(got.Body); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	expect(t, lines, ": open")
+	return lines
+}
+
+func expect(t *testing.T, lines <-chan string, want string) {
+	t.Helper()
+	limit := time.After(10 * time.Second)
+	for {
+		select {
+		case line, ok := <-lines:
+			if line == want {
+				return
+			}
+			if !ok {
+				t.Fatalf("the stream ended before %q", want)
+			}
+			if strings.HasPrefix(line, "event: ") {
+				t.Fatalf("%q came before %q", line, want)
+			}
+		case <-limit:
+			t.Fatalf("no %q", want)
+		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	id := string(vms["web-01"])
+	lines := stream(t, b, "key=vm:"+id+"&key=tasks&key=hosts")
+	p.hub.Wake("vm:" + id)
+	expect(t, lines, "event: vm:"+id)
+	expect(t, lines, "data:")
+	p.hub.Wake("vm:" + string(vms["web-02"])) // nobody asked
+	p.hub.Wake("host:one")
+	expect(t, lines, "event: hosts")
+	p.hub.Wake("host:two") // within the same second: comes late, not never
+	p.hub.Wake("tasks")
+	expect(t, lines, "event: tasks")
+	expect(t, lines, "event: hosts")
+	p.hub.WakeAll()
+	expect(t, lines, "event: resync")
+}
+
+func TestEventsOfOtherProjects(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	b := p.signedIn("vera", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'vera', 'viewer')", p.addProject("finance"))
+	lines := stream(t, b, "key=vm:"+string(vms["web-01"])+"&key=tasks")
+	p.hub.Wake("vm:" + string(vms["web-01"]))
+	p.hub.Wake("tasks")
+	expect(t, lines, "event: tasks")
+}
+
+func TestTooManyStreams(t *testing.T) {
+	p, _, _, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	for range 20 {
+		stream(t, b, "key=tasks")
+	}
+	b.get("/events?key=tasks").is(t, http.StatusTooManyRequests)
+	p.browser().get("/events?key=tasks", "Accept", "text/event-stream", "HX-Request", "true").is(t, http.StatusUnauthorized)
+}

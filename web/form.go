@@ -1,0 +1,110 @@
+package web
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/go-playground/form/v4"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+// mostRows bounds repeated parts of a form: disks, NICs, selected VMs.
+const mostRows = 500
+
+var decoder = newDecoder()
+
+func newDecoder() *form.Decoder {
+	d := form.NewDecoder()
+	d.SetMaxArraySize(mostRows)
+	return d
+}
+
+// decode reads the request's form into T, whose fields carry `form:"name"` tags. Numbers stay text in T: what was typed is shown
+// again beside its error. Rows are named disks[0].size.
+func decode[T any](c echo.Context) (T, error) {
+	var into T
+	r := c.Request()
+	if err := r.ParseForm(); err != nil {
+		if limited := asTooLarge(err); fleet.CodeOf(limited) != "" {
+			return into, limited
+		}
+		return into, fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
+	}
+	if err := decoder.Decode(&into, r.PostForm); err != nil {
+		return into, fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
+	}
+	return into, nil
+}
+
+// formErrors turns a refusal into what a form shows: Invalid at its fields, Conflict above the button. For every other error
+// ok is false, and the handler returns the error.
+func formErrors(err error) (e views.Errors, status int, ok bool) {
+	var refused *fleet.Error
+	if !errors.As(err, &refused) || refused.Code != fleet.Invalid && refused.Code != fleet.Conflict {
+		return e, 0, false
+	}
+	e = views.Errors{Form: refused.Error(), Fields: map[string]string{}}
+	for _, f := range refused.Fields {
+		if e.Fields[f.Field] == "" {
+			e.Fields[f.Field] = f.Message
+		}
+	}
+	return e, statuses[refused.Code], true
+}
+
+// formStatus is the status for a form shown again: htmx swaps 422 only.
+func formStatus(c echo.Context, status int) int {
+	if isHX(c) {
+		return 422
+	}
+	return status
+}
+
+// number reads a whole number that a person typed, and notes at field where it is none.
+func number(c *fleet.Checks, field, text string) int {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		c.Add(field, "Give a whole number.")
+	}
+	return n
+}
+
+// labelsOf reads labels as people type them: one "key=value" a line.
+func labelsOf(c *fleet.Checks, field, text string) map[string]string {
+	labels := map[string]string{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			c.Add(field, "Write one label a line as key=value; %q has no \"=\".", line)
+			continue
+		}
+		labels[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	return labels
+}
+
+// merge joins the errors found while reading a form with those that control found.
+func merge(checks *fleet.Checks, err error) error {
+	own := checks.Err()
+	switch {
+	case own == nil:
+		return err
+	case fleet.CodeOf(err) != fleet.Invalid:
+		return own
+	}
+	var a, b *fleet.Error
+	errors.As(own, &a)
+	errors.As(err, &b)
+	both := &fleet.Checks{}
+	for _, f := range append(a.Fields, b.Fields...) {
+		both.Add(f.Field, "%s", f.Message)
+	}
+	return both.Err()
+}

@@ -1,0 +1,178 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+)
+
+const dockRows = 8
+
+// fillFrame sets what is known without asking.
+func (s *Server) fillFrame(c echo.Context, f *views.Frame) {
+	r := c.Request()
+	f.Now, f.Path, f.Query = time.Now(), r.URL.Path, r.URL.Query()
+	if r.Method != http.MethodGet {
+		f.Query = url.Values{} // a form shown again: its address is no page
+	}
+	f.Tree.View = choice(c, "tree", append(views.TreeViewsOf(f.Actor), "vms")...)
+	f.Tree.Group = groupOf(c)
+	f.Dock.All = choice(c, "dock", "mine", "all") == "all"
+	f.Dock.Now = f.Now
+	f.Quiet = true
+}
+
+// loadFrame asks for what stands around the page.
+func (s *Server) loadFrame(c echo.Context, f *views.Frame) error {
+	s.fillFrame(c, f)
+	f.Quiet = false
+	ctx := c.Request().Context()
+	var err error
+	if f.Projects, err = s.Control.ListProjects(ctx, f.Actor); err != nil {
+		return err
+	}
+	if f.May(policy.TasksSee) {
+		if f.Running, err = s.Control.RunningTasks(ctx, f.Actor); err != nil {
+			return err
+		}
+		if f.Dock, err = s.dock(c, f.Actor, f.Dock.All); err != nil {
+			return err
+		}
+	}
+	f.Tree, err = s.level(c, f.Actor, control.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}, f.Here)
+	return err
+}
+
+// dock reads the newest tasks, one's own or all that one may see.
+func (s *Server) dock(c echo.Context, a fleet.Actor, all bool) (views.Dock, error) {
+	q := fleet.Query{Limit: dockRows}
+	if !all {
+		q.Filter = "who:me"
+	}
+	tasks, err := s.Control.ListTasks(c.Request().Context(), a, q)
+	return views.Dock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
+}
+
+// level reads one level of the tree, and below it those that lead to what the page is about (here).
+func (s *Server) level(c echo.Context, a fleet.Actor, q control.TreeQuery, here []string) (views.TreeLevel, error) {
+	l := views.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
+	rows, err := s.Control.Tree(c.Request().Context(), a, q)
+	if err != nil {
+		return l, err
+	}
+	l.Next = rows.Next
+	l.Items = make([]views.TreeItem, len(rows.Nodes))
+	for i, n := range rows.Nodes {
+		l.Items[i] = views.TreeItem{
+			Key: n.Key, Kind: n.Kind, ID: n.ID, HostID: string(n.HostID), Name: n.Name, Icon: n.Icon,
+			Tone: n.Tone, Word: n.PhaseWord, Count: n.Count, HasChildren: n.HasChildren,
+		}
+		// Only what holds the page's object is opened, not the object itself.
+		if at := slices.Index(here, n.Key); n.HasChildren && at >= 0 && at < len(here)-1 {
+			below, err := s.level(c, a, control.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
+			if err != nil {
+				return l, err
+			}
+			l.Items[i].Open = &below
+		}
+	}
+	return l, nil
+}
+
+// choice is how this browser wants something shown: the query sets it, and a cookie keeps it. The first of allowed is the default.
+func choice(c echo.Context, name string, allowed ...string) string {
+	if v := c.QueryParam(name); slices.Contains(allowed, v) {
+		keep(c, name, v)
+		return v
+	}
+	if cookie, err := c.Cookie("quantix-" + name); err == nil && slices.Contains(allowed, cookie.Value) {
+		return cookie.Value
+	}
+	return allowed[0]
+}
+
+func keep(c echo.Context, name, value string) {
+	c.SetCookie(&http.Cookie{
+		Name: "quantix-" + name, Value: value, Path: "/", MaxAge: int((365 * 24 * time.Hour).Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.Scheme() == "https",
+	})
+}
+
+// groupOf is the label key by which the tree groups VMs: any that could be one, kept like a choice.
+func groupOf(c echo.Context) string {
+	valid := func(key string) bool {
+		var checks fleet.Checks
+		fleet.CheckLabels(&checks, "group", map[string]string{key: ""})
+		return checks.Err() == nil
+	}
+	if given, ok := c.QueryParams()["group"]; ok && (given[0] == "" || valid(given[0])) {
+		keep(c, "group", given[0])
+		return given[0]
+	}
+	if cookie, err := c.Cookie("quantix-group"); err == nil && valid(cookie.Value) {
+		return cookie.Value
+	}
+	return ""
+}
+
+func (s *Server) treeRoot(c echo.Context, a fleet.Actor) error {
+	return s.treeOf(c, a, control.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: groupOf(c)})
+}
+
+func (s *Server) treeLevel(c echo.Context, a fleet.Actor) error {
+	node, err := url.PathUnescape(c.Param("node"))
+	if err != nil {
+		return fleet.Errorf(fleet.Malformed, "This row of the inventory cannot be read. Reload the page.")
+	}
+	return s.treeOf(c, a, control.TreeQuery{View: c.Param("view"), Node: node, After: c.QueryParam("after"), LabelKey: groupOf(c)})
+}
+
+func (s *Server) treeOf(c echo.Context, a fleet.Actor, q control.TreeQuery) error {
+	l, err := s.level(c, a, q, hereOf(c))
+	if err != nil {
+		return err
+	}
+	if isHX(c) {
+		return s.write(c, http.StatusOK, views.TreeRows(l))
+	}
+	return s.part(c, a, "Inventory", views.TreePage(l))
+}
+
+// hereOf says what the page is about that asks for a level of the tree, so that its row stays marked.
+func hereOf(c echo.Context) []string {
+	u, err := url.Parse(c.Request().Header.Get("HX-Current-URL"))
+	if err != nil {
+		return nil
+	}
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	nouns := map[string]string{"vms": "vm:", "hosts": "host:", "pools": "pool:", "networks": "net:"}
+	if len(parts) < 2 || nouns[parts[0]] == "" {
+		return nil
+	}
+	return []string{nouns[parts[0]] + parts[1]}
+}
+
+func (s *Server) recentTasks(c echo.Context, a fleet.Actor) error {
+	d, err := s.dock(c, a, c.QueryParam("whose") == "all")
+	if err != nil {
+		return err
+	}
+	return s.part(c, a, "Recent tasks", views.RecentTasks(d))
+}
+
+func (s *Server) runningTasks(c echo.Context, a fleet.Actor) error {
+	n, err := s.Control.RunningTasks(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	return s.part(c, a, "Running tasks", views.RunningCount(n))
+}

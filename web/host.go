@@ -1,0 +1,82 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+type hostForm struct {
+	Labels      string `form:"labels"`
+	Description string `form:"description"`
+	Generation  string `form:"generation"`
+}
+
+func hostFormOf(h fleet.HostView) views.HostForm {
+	return views.HostForm{Labels: views.LabelText(h.Spec.Labels), Description: h.Spec.Description, Generation: h.Generation}
+}
+
+func (s *Server) editHost(c echo.Context, a fleet.Actor) error {
+	ctx, id := c.Request().Context(), fleet.HostID(c.Param("id"))
+	in, err := decode[hostForm](c)
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	generation, _ := strconv.ParseInt(in.Generation, 10, 64) // hidden; a form without it does not ask for a generation
+	change := control.UpdateHost{Labels: labelsOf(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: generation}
+	if err = checks.Err(); err == nil {
+		_, err = s.Control.UpdateHost(ctx, a, id, change)
+	}
+	if e, status, ok := formErrors(err); ok {
+		h, err := s.Control.GetHost(ctx, a, id)
+		if err != nil {
+			return err
+		}
+		f := views.HostForm{Labels: in.Labels, Description: in.Description, Generation: generation, Errors: e}
+		link := views.Link{Path: "/hosts/" + string(id)}.With("tab", "configure")
+		p := views.HostPage{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
+		return s.showAs(c, formStatus(c, status), a, hostFrame(h), views.Host(p))
+	}
+	if err != nil {
+		return err
+	}
+	return s.leave(c, "/hosts/"+string(id))
+}
+
+func (s *Server) clearConflict(c echo.Context, a fleet.Actor) error {
+	id := fleet.HostID(c.Param("id"))
+	if err := s.Control.ClearConflict(c.Request().Context(), a, id); err != nil {
+		return err
+	}
+	return s.stay(c, "/hosts/"+string(id), "The conflict is cleared.")
+}
+
+func (s *Server) deleteHostPage(c echo.Context, a fleet.Actor) error {
+	return s.askDeleteHost(c, a, http.StatusOK, views.Errors{})
+}
+
+func (s *Server) askDeleteHost(c echo.Context, a fleet.Actor, status int, e views.Errors) error {
+	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	return s.showAs(c, status, a, hostFrame(h), views.HostDelete(h, e))
+}
+
+func (s *Server) deleteHost(c echo.Context, a fleet.Actor) error {
+	err := s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
+	if e, status, ok := formErrors(err); ok {
+		return s.askDeleteHost(c, a, formStatus(c, status), e)
+	}
+	if err != nil {
+		return err
+	}
+	return s.leave(c, "/hosts")
+}

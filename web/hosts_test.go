@@ -1,0 +1,115 @@
+package web_test
+
+import (
+	"encoding/csv"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// hostsOf gives a portal with one host that is heard (with a VM) and one that is not.
+func hostsOf(t *testing.T) (p *portal, well, silent fleet.HostID) {
+	t.Helper()
+	t.Parallel()
+	p = newPortal(t)
+	well, silent = p.addHost("host-1", 0), p.addHost("host-2", 5*time.Minute)
+	p.addPool("shared-nfs", well, silent)
+	p.addNetwork("default", well)
+	p.addVM(p.addProject("shop"), well, "web-01", fleet.Running)
+	p.exec("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'legacy-erp', $3)", well, fleet.NewID[fleet.VMID](),
+		mustJSON(fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 2048}))
+	return p, well, silent
+}
+
+func TestHostList(t *testing.T) {
+	p, _, _ := hostsOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/hosts").is(t, http.StatusOK).has(t, "host-1", "Online", "host-2", "Unknown", "libvirt 9.0.0", `href="/hosts/join"`)
+	b.get("/hosts?tab=attention").is(t, http.StatusOK).has(t, ">host-2</a></th>")
+	if strings.Contains(b.get("/hosts?tab=attention").main(), ">host-1<") {
+		t.Error("host-1 needs no attention")
+	}
+	b.get("/hosts?filter=name:zzz").is(t, http.StatusOK).has(t, "No host matches")
+	b.get("/hosts?filter=nosuch:x").is(t, http.StatusUnprocessableEntity).has(t, `role="alert"`)
+	b.get("/hosts?tab=nosuch").is(t, http.StatusNotFound)
+	b.fragment("/hosts", "host-rows").is(t, http.StatusOK).lacks(t, "<html", "<form class")
+
+	rows, err := csv.NewReader(strings.NewReader(b.get("/hosts.csv").is(t, http.StatusOK).body)).ReadAll()
+	if err != nil || len(rows) != 3 || rows[1][1] != "host-1" || rows[2][2] != "unknown" {
+		t.Errorf("the CSV is %q: %v", rows, err)
+	}
+}
+
+func TestHostListWithoutHosts(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	p.signedIn("mara", fleet.RoleAdmin).get("/hosts").is(t, http.StatusOK).has(t, "No hosts yet", "Add host")
+	// An operator sees why the button is of no use.
+	p.signedIn("otto", fleet.RoleOperator).get("/hosts").is(t, http.StatusOK).has(t, `aria-disabled="true"`, "Ask an administrator")
+}
+
+func TestHostPage(t *testing.T) {
+	p, well, silent := hostsOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/hosts/" + string(well)
+	for tab, texts := range map[string][]string{
+		"":               {"AMD EPYC 7443P", "48 threads", "Debian GNU/Linux 12", "KVM", "2 vCPUs on 48 threads"},
+		"?tab=vms":       {"web-01", "legacy-erp"},
+		"?tab=hardware":  {"Disks", "Network cards", "names no disks"},
+		"?tab=storage":   {"shared-nfs", "Active", "/srv/shared-nfs"},
+		"?tab=networks":  {"default", "NAT", "virbr0", "192.168.122.0/24"},
+		"?tab=configure": {`name="labels"`, `name="description"`},
+		"?tab=tasks":     {"No tasks yet"},
+	} {
+		b.get(path+tab).is(t, http.StatusOK).has(t, texts...)
+	}
+	b.get(path+"?tab=nosuch").is(t, http.StatusNotFound)
+	b.fragment(path, "host-head").is(t, http.StatusOK).has(t, `id="host-head"`, "host-1")
+	b.fragment(path+"?tab=vms", "host-body").is(t, http.StatusOK).has(t, "legacy-erp")
+
+	b.get("/hosts/"+string(silent)).is(t, http.StatusOK).has(t, "This host is not heard.")
+	b.get("/hosts/"+string(silent)+"?tab=storage").is(t, http.StatusOK).has(t, "Unknown", "Last known: active, 498 GiB of 2 TiB used.")
+	b.get("/hosts/"+string(fleet.NewID[fleet.HostID]())).is(t, http.StatusNotFound)
+}
+
+func TestHostMenuSaysWhyNot(t *testing.T) {
+	p, well, _ := hostsOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	a := b.get("/menus/host/"+string(well), "HX-Request", "true").is(t, http.StatusOK)
+	a.has(t, "It still has 1 VM. Delete them first.", "Only one agent shows this host&#39;s identity.")
+	a.lacks(t, "<html")
+	p.signedIn("vera", fleet.RoleViewer).get("/menus/host/"+string(well), "HX-Request", "true").has(t, "You have no right to change hosts and pools.")
+}
+
+func TestHostEdit(t *testing.T) {
+	p, well, _ := hostsOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/hosts/" + string(well) + "/edit"
+	// What is wrong stands at its field, and what was typed is kept.
+	a := b.post(path, url.Values{"labels": {"Rack 4"}, "description": {"by the door"}, "generation": {"1"}}, hx("host-form")...).is(t, 422)
+	a.has(t, "Write one label a line as key=value", "Rack 4", "by the door")
+	a.lacks(t, "<html")
+	b.post(path, url.Values{"labels": {"rack=4"}, "description": {"by the door"}, "generation": {"1"}}).is(t, http.StatusSeeOther)
+	b.get("/hosts/"+string(well)).has(t, "rack=4", "by the door")
+	// The form was made from an older generation.
+	b.post(path, url.Values{"labels": {"rack=5"}, "generation": {"1"}}).is(t, http.StatusConflict).has(t, "Reload and try again")
+	p.signedIn("vera", fleet.RoleViewer).post(path, url.Values{"labels": {"rack=9"}}).is(t, http.StatusForbidden)
+}
+
+func TestHostConflictAndRemoval(t *testing.T) {
+	p, well, silent := hostsOf(t)
+	p.exec("UPDATE host_sessions SET conflict = 'from 10.0.0.9' WHERE host_id = $1", silent)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/hosts/"+string(silent)).has(t, "A second agent shows this host", "from 10.0.0.9", "Clear the conflict")
+	b.post("/hosts/"+string(silent)+"/conflict", url.Values{}, hx("")...).is(t, http.StatusNoContent)
+	b.get("/hosts/"+string(silent)).lacks(t, "A second agent")
+
+	b.get("/hosts/"+string(well)+"/delete").has(t, "Nothing on the machine itself is touched", "It still has 1 VM")
+	b.post("/hosts/"+string(well)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "still has VMs: web-01")
+	b.post("/hosts/"+string(silent)+"/delete", url.Values{}).is(t, http.StatusSeeOther)
+	b.get("/hosts/"+string(silent)).is(t, http.StatusNotFound)
+}

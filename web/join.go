@@ -1,0 +1,77 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+// joinPage shows the join tokens, and with ?token= what has become of one.
+func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
+	p, err := s.joinTokens(c, a, fleet.JoinTokenID(c.QueryParam("token")))
+	if err != nil {
+		return err
+	}
+	return s.showJoin(c, a, p)
+}
+
+// makeJoinToken answers with the page that holds the secret: it is kept nowhere, so there is no address that could show it again.
+func (s *Server) makeJoinToken(c echo.Context, a fleet.Actor) error {
+	made, err := s.Control.CreateJoinToken(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	p, err := s.joinTokens(c, a, made.ID)
+	if err != nil {
+		return err
+	}
+	p.Made = &made
+	return s.showJoin(c, a, p)
+}
+
+func (s *Server) showJoin(c echo.Context, a fleet.Actor, p views.JoinPage) error {
+	return s.showAs(c, http.StatusOK, a, views.Frame{Title: "Add host"}, views.Join(p))
+}
+
+// joinTokens reads the tokens; of the watched one also the host that used it.
+func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (views.JoinPage, error) {
+	ctx := c.Request().Context()
+	p := views.JoinPage{Now: time.Now()}
+	var err error
+	if p.Tokens, err = s.Control.ListJoinTokens(ctx, a); err != nil || watched == "" {
+		return p, err
+	}
+	i := slices.IndexFunc(p.Tokens, func(t fleet.JoinToken) bool { return t.ID == watched })
+	if i < 0 {
+		return p, fleet.Errorf(fleet.NotFound, "There is no such join token.")
+	}
+	p.Watched = &p.Tokens[i]
+	p.Host, err = s.hostNamed(ctx, a, p.Watched.UsedBy)
+	return p, err
+}
+
+// hostNamed finds a host by its name; nil where there is none.
+func (s *Server) hostNamed(ctx context.Context, a fleet.Actor, name string) (*fleet.HostView, error) {
+	if name == "" {
+		return nil, nil
+	}
+	hosts, err := s.Control.ListHosts(ctx, a, fleet.Query{Filter: "name:" + strconv.Quote(name), Limit: 1})
+	if err != nil || len(hosts.Items) == 0 {
+		return nil, err
+	}
+	return &hosts.Items[0], nil
+}
+
+func (s *Server) revokeJoinToken(c echo.Context, a fleet.Actor) error {
+	if err := s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id"))); err != nil {
+		return err
+	}
+	return s.leave(c, "/hosts/join")
+}

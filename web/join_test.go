@@ -1,0 +1,46 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+var watchedToken = regexp.MustCompile(`/hosts/join\?token=([0-9a-f-]{36})`)
+
+func TestJoinTokenIsShownOnceAndWaitsForTheHost(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/hosts/join").is(t, http.StatusOK).has(t, "Make a join token", "No token has been made yet.")
+
+	a := b.post("/hosts/join", url.Values{}).is(t, http.StatusOK)
+	a.has(t, "quantix agent join --portal https://portal.example:8444 --token qxj_", "Waiting for the machine.", "expires in 14 min")
+	found := watchedToken.FindStringSubmatch(a.body)
+	if found == nil {
+		t.Fatal("nothing on the page waits for the host")
+	}
+	id, state := found[1], "/hosts/join?token="+found[1]
+	b.get(state).is(t, http.StatusOK).lacks(t, "qxj_")
+
+	p.addHost("host-7", 0)
+	p.exec("UPDATE join_tokens SET used_at = now(), used_by = 'host-7' WHERE id = $1", id)
+	b.fragment(state, "join-state").is(t, http.StatusOK).has(t, "host-7</a> has joined.", "Online")
+	b.post("/hosts/join/"+id+"/revoke", url.Values{}).is(t, http.StatusConflict).has(t, "has joined with this token already")
+}
+
+func TestJoinTokenRevoked(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	a := b.post("/hosts/join", url.Values{}, hx("join-token")...).is(t, http.StatusOK)
+	a.lacks(t, "<html")
+	id := watchedToken.FindStringSubmatch(a.body)[1]
+	b.post("/hosts/join/"+id+"/revoke", url.Values{}).is(t, http.StatusSeeOther)
+	b.fragment("/hosts/join?token="+id, "join-state").has(t, "This token was revoked.")
+	b.get("/hosts/join").has(t, "Revoked")
+	p.signedIn("otto", fleet.RoleOperator).post("/hosts/join", url.Values{}).is(t, http.StatusForbidden)
+}

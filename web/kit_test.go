@@ -1,0 +1,312 @@
+package web_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/internal/auth"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/testkit"
+	"quantix/web"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(agentsVar) != "" {
+		beAgents()
+		return
+	}
+	testkit.Main(m)
+}
+
+const goodPassword = "correct horse battery"
+
+// goodHash is computed once a process: hashing is slow on purpose.
+var goodHash = sync.OnceValues(func() (string, error) { return auth.HashPassword(context.Background(), goodPassword) })
+
+// portal is a running server with a database of its own.
+type portal struct {
+	t       testing.TB
+	pool    *pgxpool.Pool
+	control *control.Control
+	hub     *notify.Hub
+	server  *web.Server
+	url     string
+	log     *syncBuffer
+}
+
+// syncBuffer collects log lines from several goroutines.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func newPortal(t testing.TB) *portal {
+	t.Helper()
+	pool := testkit.DB(t)
+	p := &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
+	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444", PublicURL: "https://portal.example"})
+	p.server = web.New(web.Options{
+		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false), Version: "test",
+		Log:   slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Ready: pool.Ping,
+		Pool:  func() web.PoolStat { return pool.Stat() },
+	})
+	s := httptest.NewServer(p.server.Handler())
+	t.Cleanup(s.Close)
+	p.url = s.URL
+	return p
+}
+
+func (p *portal) exec(sql string, args ...any) {
+	p.t.Helper()
+	if _, err := p.pool.Exec(p.t.Context(), sql, args...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// addUser makes a user with goodPassword, whose id is the name.
+func (p *portal) addUser(name string, role fleet.Role) {
+	p.t.Helper()
+	hash, err := goodHash()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.exec("INSERT INTO users (id, name, role, password_hash) VALUES ($1, $1, $2, $3)", name, role, hash)
+}
+
+// browser is one person's browser: it keeps cookies and follows no redirect.
+type browser struct {
+	t    testing.TB
+	http *http.Client
+	url  string
+}
+
+func (p *portal) browser() *browser {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return &browser{t: p.t, url: p.url, http: &http.Client{
+		Jar: jar, Timeout: 20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// signedIn is the browser of a new user with that role.
+func (p *portal) signedIn(name string, role fleet.Role) *browser {
+	p.t.Helper()
+	p.addUser(name, role)
+	b := p.browser()
+	if a := b.post("/sign-in", url.Values{"name": {name}, "password": {goodPassword}}); a.status != http.StatusSeeOther {
+		p.t.Fatalf("sign in as %s: %d %s", name, a.status, a.body)
+	}
+	return b
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// has fails unless the answer holds all texts.
+func (a answer) has(t testing.TB, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(a.body, text) {
+			t.Errorf("the answer (%d) lacks %q:\n%s", a.status, text, a.main())
+		}
+	}
+}
+
+// main is what the page itself says, without the frame.
+func (a answer) main() string {
+	_, body, found := strings.Cut(a.body, "<main")
+	if !found {
+		return a.body
+	}
+	body, _, _ = strings.Cut(body, "</main>")
+	return body
+}
+
+// lacks fails where the answer holds one of the texts.
+func (a answer) lacks(t testing.TB, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(a.body, text) {
+			t.Errorf("the answer (%d) holds %q:\n%s", a.status, text, a.main())
+		}
+	}
+}
+
+// is fails unless the answer has that status.
+func (a answer) is(t testing.TB, status int) answer {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("status %d, not %d: %s", a.status, status, a.main())
+	}
+	return a
+}
+
+// do sends a request; header is pairs of names and values.
+func (b *browser) do(method, path string, body io.Reader, header ...string) answer {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	got, err := b.http.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer got.Body.Close()
+	reader := io.Reader(got.Body)
+	if got.Header.Get("Content-Encoding") == "gzip" {
+		if reader, err = gzip.NewReader(got.Body); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	text, err := io.ReadAll(reader)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return answer{got.StatusCode, got.Header, string(text)}
+}
+
+func (b *browser) get(path string, header ...string) answer {
+	b.t.Helper()
+	return b.do(http.MethodGet, path, nil, header...)
+}
+
+// fragment asks as htmx does for the element with that id.
+func (b *browser) fragment(path, id string) answer {
+	b.t.Helper()
+	return b.get(path, "HX-Request", "true", "HX-Target", id, "HX-Trigger", id)
+}
+
+func (b *browser) post(path string, form url.Values, header ...string) answer {
+	b.t.Helper()
+	return b.do(http.MethodPost, path, strings.NewReader(form.Encode()),
+		append([]string{"Content-Type", "application/x-www-form-urlencoded"}, header...)...)
+}
+
+// hx are the headers of a form that htmx sends from the element with that id.
+func hx(id string) []string { return []string{"HX-Request", "true", "HX-Target", id} }
+
+func mustJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // plain values of the fleet always encode
+	}
+	return string(text)
+}
+
+// addProject, addHost, addPool and addVM put things into the database as control and an agent's report would have.
+func (p *portal) addProject(name string) fleet.ProjectID {
+	p.t.Helper()
+	id := fleet.NewID[fleet.ProjectID]()
+	p.exec("INSERT INTO projects (id, name) VALUES ($1, $2)", id, name)
+	return id
+}
+
+func (p *portal) addHost(name string, seen time.Duration) fleet.HostID {
+	p.t.Helper()
+	id := fleet.NewID[fleet.HostID]()
+	status := fleet.HostStatus{
+		AgentVersion: "1.0", Hypervisor: "libvirt 9.0.0, QEMU 7.2.22", Connected: true,
+		Inventory: fleet.Inventory{
+			Hostname: name, OS: "Debian GNU/Linux 12", Arch: "x86_64", MemoryBytes: 64 << 30, Accelerators: []string{"kvm"},
+			CPU:       fleet.CPU{Model: "AMD EPYC 7443P", Vendor: "AMD", Sockets: 1, Cores: 24, Threads: 48},
+			Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI},
+		},
+	}
+	p.exec("INSERT INTO hosts (id, name, status, report_seq) VALUES ($1, $2, $3, 1)", id, name, mustJSON(status))
+	p.exec("INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now() - $2::interval)", id, fmt.Sprintf("%d seconds", int(seen.Seconds())))
+	return id
+}
+
+func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
+	p.t.Helper()
+	id := fleet.NewID[fleet.PoolID]()
+	p.exec("INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)", id, name,
+		mustJSON(fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/srv/" + name, Server: "10.0.0.5", Export: "/exports/" + name, Shared: true}))
+	status := fleet.PoolStatus{
+		State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 498 << 30, AvailableBytes: 1550 << 30, MountPath: "/srv/" + name,
+		Volumes: []fleet.Volume{
+			{Name: "debian-12.qcow2", Path: "/srv/" + name + "/debian-12.qcow2", Format: "qcow2", CapacityBytes: 3 << 30, AllocBytes: 1 << 30},
+			{Name: "installer.iso", Path: "/srv/" + name + "/installer.iso", Format: "iso", CapacityBytes: 600 << 20, AllocBytes: 600 << 20},
+		},
+	}
+	for _, h := range hosts {
+		p.exec("INSERT INTO pool_hosts (pool_id, host_id, status, observed_generation, report_seq, reported_at) VALUES ($1, $2, $3, 1, 1, now())", id, h, mustJSON(status))
+	}
+	return id
+}
+
+func (p *portal) addNetwork(name string, hosts ...fleet.HostID) {
+	p.t.Helper()
+	id := fleet.NewID[fleet.NetworkID]()
+	p.exec("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt')", id, name)
+	for _, h := range hosts {
+		p.exec("INSERT INTO network_hosts (network_id, host_id, status, report_seq) VALUES ($1, $2, $3, 1)", id, h,
+			mustJSON(fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"192.168.122.0/24"}}))
+	}
+}
+
+// addVM makes a VM whose host said power last.
+func (p *portal) addVM(project fleet.ProjectID, host fleet.HostID, name string, power fleet.Power, change ...func(*fleet.VM)) fleet.VMID {
+	p.t.Helper()
+	vm := fleet.VM{
+		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: name, Labels: map[string]string{}, Generation: 1, ObservedGeneration: 1},
+		Spec: fleet.VMSpec{
+			Power: power, CPUs: 2, MemoryMiB: 4096, Firmware: fleet.UEFI, Disks: []fleet.Disk{},
+			NICs: []fleet.NIC{{Network: "default", MAC: "52:54:00:3a:01:11"}},
+		},
+		Status: &fleet.VMStatus{Power: power, CPUs: 2, MemoryMiB: 4096, Accelerator: "kvm"},
+	}
+	if power == fleet.Running {
+		started := time.Now().Add(-291 * time.Minute)
+		vm.Status.StartedAt = &started
+		vm.Status.NICs = []fleet.NICState{{MAC: "52:54:00:3a:01:11", Source: "network default", Addresses: []string{"10.4.0.11"}}}
+	}
+	for _, f := range change {
+		f(&vm)
+	}
+	p.exec(`INSERT INTO vms (id, project_id, host_id, name, labels, description, spec, generation, status, observed_generation, report_seq)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1)`,
+		vm.ID, project, host, vm.Name, mustJSON(vm.Labels), vm.Description, mustJSON(vm.Spec), vm.Generation, mustJSON(vm.Status), vm.ObservedGeneration)
+	return vm.ID
+}

@@ -1,0 +1,138 @@
+package web
+
+import (
+	"context"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// PoolStat is what a pool of database connections says about itself; pgxpool.Stat is one.
+type PoolStat interface {
+	AcquiredConns() int32
+	IdleConns() int32
+	MaxConns() int32
+	AcquireCount() int64
+	EmptyAcquireCount() int64
+	CanceledAcquireCount() int64
+	AcquireDuration() time.Duration
+}
+
+// metrics counts what the portal does. Only the number of open tasks asks the database.
+type metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.HistogramVec
+	parked   atomic.Int64
+}
+
+func (s *Server) newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "quantix_http_request_seconds", Help: "How long requests took, by route and status. Parked claims and streams last as long as they are open.",
+			Buckets: []float64{.001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 30},
+		}, []string{"method", "route", "status"}),
+	}
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests,
+		gauge("quantix_tasks_open", "Tasks that wait or run, 1000 at most.", s.openTasks),
+		gauge("quantix_claims_parked", "Agents that wait for work.", func() float64 { return float64(m.parked.Load()) }),
+		gauge("quantix_consoles_open", "Consoles with both halves.", func() float64 { open, _ := s.consoles.Counts(); return float64(open) }),
+		gauge("quantix_consoles_waiting", "Halves of consoles that wait for the other one.", func() float64 { _, waiting := s.consoles.Counts(); return float64(waiting) }),
+	)
+	if s.Pool != nil {
+		m.registry.MustRegister(poolMetrics(s.Pool)...)
+	}
+	return m
+}
+
+// openTasks is not a number while the database does not answer.
+func (s *Server) openTasks() float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	n, err := s.Control.RunningTasks(ctx, fleet.SystemActor)
+	if err != nil {
+		return math.NaN()
+	}
+	return float64(n)
+}
+
+func poolMetrics(stat func() PoolStat) []prometheus.Collector {
+	gauge := func(name, help string, value func(PoolStat) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(stat()) })
+	}
+	counter := func(name, help string, value func(PoolStat) float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return value(stat()) })
+	}
+	return []prometheus.Collector{
+		gauge("quantix_db_conns_acquired", "Database connections in use.", func(p PoolStat) float64 { return float64(p.AcquiredConns()) }),
+		gauge("quantix_db_conns_idle", "Database connections open and free.", func(p PoolStat) float64 { return float64(p.IdleConns()) }),
+		gauge("quantix_db_conns_max", "Database connections at most.", func(p PoolStat) float64 { return float64(p.MaxConns()) }),
+		counter("quantix_db_acquires_total", "Database connections taken from the pool.", func(p PoolStat) float64 { return float64(p.AcquireCount()) }),
+		counter("quantix_db_acquires_waited_total", "Of these, those that had to wait for one.", func(p PoolStat) float64 { return float64(p.EmptyAcquireCount()) }),
+		counter("quantix_db_acquires_given_up_total", "Those that gave up waiting.", func(p PoolStat) float64 { return float64(p.CanceledAcquireCount()) }),
+		counter("quantix_db_acquire_seconds_total", "Time spent taking connections.", func(p PoolStat) float64 { return p.AcquireDuration().Seconds() }),
+	}
+}
+
+// observe counts a request by its route, never by its path: paths are as many as there are objects, and as people invent.
+func (m *metrics) observe(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		start := time.Now()
+		err := next(c)
+		if err != nil {
+			c.Error(err) // now, so that the status is known
+		}
+		route := c.Path()
+		if route == "" {
+			route = "none"
+		}
+		m.requests.WithLabelValues(methodOf(c), route, strconv.Itoa(c.Response().Status)).Observe(time.Since(start).Seconds())
+		return nil
+	}
+}
+
+func methodOf(c echo.Context) string {
+	switch m := c.Request().Method; m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return m
+	}
+	return "other"
+}
+
+// showMetrics answers Prometheus on this machine, and elsewhere whoever shows the API token of a user who may see hosts.
+func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
+	if !fromThisMachine(c) {
+		nobody.Address = c.RealIP()
+		a, err := s.bearer(c, nobody)
+		if err == nil {
+			err = policy.Check(a, policy.InfraSee, "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP(c.Response(), c.Request())
+	return nil
+}
+
+// fromThisMachine is not fooled by a proxy on this machine, which makes everybody's requests come from it.
+func fromThisMachine(c echo.Context) bool {
+	h := c.Request().Header
+	ip := net.ParseIP(c.RealIP())
+	return ip != nil && ip.IsLoopback() && h.Get("X-Forwarded-For") == "" && h.Get("Forwarded") == "" && h.Get("X-Real-Ip") == ""
+}

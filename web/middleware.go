@@ -1,0 +1,174 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	formLimit = 64 << 10 // bytes of a form
+	apiLimit  = 1 << 20  // bytes of an API request
+
+	// pageLimit is how long a page may wait for the database; the answer that says so is out within 5 s.
+	pageLimit = 4 * time.Second
+)
+
+// What the middleware leaves in echo's context.
+const (
+	keyRoute = "route"
+	keyActor = "actor"
+	keyID    = "request"
+)
+
+func routeOf(c echo.Context) route {
+	r, _ := c.Get(keyRoute).(route)
+	return r
+}
+
+// actorOf is who asks. Before identify has run, it is nobody.
+func actorOf(c echo.Context) fleet.Actor {
+	a, _ := c.Get(keyActor).(fleet.Actor)
+	return a
+}
+
+// requestID names the request in the log and to the caller; the caller's own name for it is not believed.
+func requestID(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id := fleet.NewID[string]()
+		c.Set(keyID, id)
+		c.Response().Header().Set("X-Request-Id", id)
+		return next(c)
+	}
+}
+
+// logAccess writes one line a request. It never writes the query or a header: tickets and tokens travel there.
+func (s *Server) logAccess(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		start := time.Now()
+		if err := next(c); err != nil {
+			c.Error(err)
+		}
+		level := slog.LevelInfo
+		if routeOf(c).kind == plain {
+			level = slog.LevelDebug
+		}
+		s.Log.LogAttrs(context.Background(), level, "request",
+			slog.String("id", fmt.Sprint(c.Get(keyID))), slog.String("method", c.Request().Method),
+			slog.String("path", c.Request().URL.Path), slog.Int("status", c.Response().Status),
+			slog.Int64("bytes", c.Response().Size), slog.Duration("took", time.Since(start)),
+			slog.String("who", actorOf(c).Name), slog.String("from", c.RealIP()))
+		return nil
+	}
+}
+
+func recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			switch p := recover(); p {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(p) // net/http's own way to drop a connection
+			default:
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+		return next(c)
+	}
+}
+
+// find looks the route up in the table. What is not there is treated as a page that asks for no right: it answers 404 or 405.
+func (s *Server) find(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r, ok := s.table[c.Request().Method+" "+c.Path()]
+		if !ok && isAPI(c) {
+			r.kind = api
+		}
+		c.Set(keyRoute, r)
+		return next(c)
+	}
+}
+
+const contentPolicy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"worker-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+
+// secure sets the headers that tell browsers what this site never does.
+func (s *Server) secure(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		h := c.Response().Header()
+		h.Set("Content-Security-Policy", contentPolicy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("X-Frame-Options", "DENY")
+		if s.Secure {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		if routeOf(c).kind != plain {
+			h.Set("Cache-Control", "no-store") // pages are of one person and one moment
+		}
+		return next(c)
+	}
+}
+
+// limitBody refuses what is too large before it is read, and while it is read where its length was not said.
+func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		limit := int64(formLimit)
+		if routeOf(c).kind == api {
+			limit = apiLimit
+		}
+		r := c.Request()
+		if r.ContentLength > limit {
+			return tooLarge(limit)
+		}
+		r.Body = http.MaxBytesReader(c.Response(), r.Body, limit)
+		return next(c)
+	}
+}
+
+func tooLarge(limit int64) error {
+	return fleet.Errorf(fleet.TooLarge, "The request is larger than %d KiB. Send less at once.", limit>>10)
+}
+
+// limitTime gives each request but streams a deadline, which ends waiting for the database.
+func limitTime(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if k := routeOf(c).kind; k == stream || k == socket {
+			return next(c)
+		}
+		whole := c.Request()
+		ctx, cancel := context.WithTimeout(whole.Context(), pageLimit)
+		defer cancel()
+		c.SetRequest(whole.WithContext(ctx))
+		defer c.SetRequest(whole) // the error page comes after this, and tells a browser that has gone by its context
+		return next(c)
+	}
+}
+
+// sameOrigin refuses changes that another site's page makes the browser send. Websockets are GETs and check their origin themselves.
+func (s *Server) sameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := s.origin.Check(c.Request()); err != nil {
+			return fleet.Errorf(fleet.Forbidden, "The request came from another site. Open Quantix itself and try again.")
+		}
+		return next(c)
+	}
+}
+
+// asTooLarge recognises a body that went over limitBody's bound while it was read.
+func asTooLarge(err error) error {
+	var e *http.MaxBytesError
+	if errors.As(err, &e) {
+		return tooLarge(e.Limit)
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package web
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+func (s *Server) listPools(c echo.Context, a fleet.Actor) error {
+	link, q := listOf(c)
+	p := views.PoolsPage{
+		Actor: a, Link: link, Sort: sortOf(q, "name"), After: q.After, Now: time.Now(),
+		Filter: views.Filter{Link: link, Noun: "pools", Label: "Filter pools", Value: q.Filter, Placeholder: "tone:bad kind:nfs host:h1 name:shared*"},
+	}
+	pools, err := s.Control.ListPools(c.Request().Context(), a, q)
+	if p.Filter.Error, err = wrongFilter(err); err != nil {
+		return err
+	}
+	p.Pools, p.Next = pools.Items, pools.Next
+	return s.showAs(c, listStatus(p.Filter), a, views.Frame{Title: "Storage pools"}, views.Pools(p))
+}
+
+func poolFrame(v fleet.PoolView) views.Frame {
+	return views.Frame{Title: v.Name, Here: []string{"storage:" + string(v.Spec.Kind), "pool:" + string(v.ID)}}
+}
+
+func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
+	ctx := c.Request().Context()
+	tab, err := tabOf(c, views.PoolTabs(), "pool")
+	if err != nil {
+		return err
+	}
+	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	p := views.PoolPage{Actor: a, Link: linkOf(c), Tab: tab, Pool: v, Now: time.Now(), After: c.QueryParam("after")}
+	// The tabs count volumes and VMs, and the capacity card adds up what volumes may grow by.
+	volumes, err := s.Control.PoolVolumes(ctx, a, v.ID)
+	if err != nil {
+		return err
+	}
+	p.Volumes, p.Owners = volumeRows(volumes)
+	if err := s.fillPool(c, a, &p); err != nil {
+		return err
+	}
+	return s.showAs(c, listStatus(p.Filter), a, poolFrame(v), views.Pool(p))
+}
+
+// volumesShown is how many volumes the page shows at once.
+const volumesShown = 200
+
+// fillPool reads what only the page's tab shows.
+func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *views.PoolPage) error {
+	ctx := c.Request().Context()
+	_, q := listOf(c)
+	switch p.Tab {
+	case "vms":
+		p.Filter = views.Filter{Link: p.Link, Noun: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
+		vms, err := s.Control.PoolVMs(ctx, a, p.Pool.ID, q)
+		p.Filter.Error, err = wrongFilter(err)
+		p.VMs, p.Next = vms.Items, vms.Next
+		return err
+	case "volumes":
+		from, _ := strconv.Atoi(c.QueryParam("from")) // a word counts as the beginning
+		p.First = min(max(0, from), len(p.Volumes))
+		p.Last = min(p.First+volumesShown, len(p.Volumes))
+	case "tasks":
+		q.Filter = "target:" + strconv.Quote(string(fleet.SubjectPool(p.Pool.ID)))
+		tasks, err := s.Control.ListTasks(ctx, a, q)
+		p.Tasks, p.Next = tasks.Items, tasks.Next
+		return err
+	}
+	return nil
+}
+
+// volumeRows makes the table's rows, and counts the VMs of Quantix whose disks are among them.
+func volumeRows(volumes []control.VolumeOn) (rows []views.VolumeRow, owners int) {
+	seen := map[fleet.VMID]bool{}
+	for _, v := range volumes {
+		r := views.VolumeRow{Volume: v.Volume, Shared: v.Shared}
+		for _, h := range v.Hosts {
+			r.Hosts = append(r.Hosts, views.Named{Name: h.Name, Href: "/hosts/" + string(h.ID)})
+		}
+		switch {
+		case v.VM == nil:
+		case v.VM.HostID != "":
+			r.VM, r.Found = &views.Named{Name: v.VM.Name, Href: "/hosts/" + string(v.VM.HostID) + "/found/" + string(v.VM.ID)}, true
+		default:
+			r.VM = &views.Named{Name: v.VM.Name, Href: "/vms/" + string(v.VM.ID)}
+			seen[v.VM.ID] = true
+		}
+		rows = append(rows, r)
+	}
+	return rows, len(seen)
+}
+
+func (s *Server) poolMenu(c echo.Context, a fleet.Actor) error {
+	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	return s.part(c, a, v.Name, views.Acts(views.PoolActs(a, v)))
+}

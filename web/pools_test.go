@@ -1,0 +1,96 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// poolOf gives a portal with a pool that is well on host-1, failed on host-2 and unknown on host-3.
+func poolOf(t *testing.T) (p *portal, pool fleet.PoolID, hosts []fleet.HostID) {
+	t.Helper()
+	t.Parallel()
+	p = newPortal(t)
+	hosts = []fleet.HostID{p.addHost("host-1", 0), p.addHost("host-2", 0), p.addHost("host-3", 5*time.Minute)}
+	pool = p.addPool("shared-nfs", hosts...)
+	p.exec("UPDATE pool_hosts SET status = $2 WHERE host_id = $1", hosts[1],
+		mustJSON(fleet.PoolStatus{State: fleet.PoolFailed, Error: "mount.nfs: Connection refused"}))
+	p.addVM(p.addProject("shop"), hosts[0], "web-01", fleet.Running, func(vm *fleet.VM) {
+		vm.Spec.Disks = []fleet.Disk{{PoolID: pool, Volume: "debian-12.qcow2", SizeBytes: 3 << 30}}
+	})
+	return p, pool, hosts
+}
+
+func TestPoolMatrix(t *testing.T) {
+	p, pool, hosts := poolOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/pools/" + string(pool)
+	b.get("/pools").is(t, http.StatusOK).has(t, "shared-nfs", "1 of 3 hosts healthy", "10.0.0.5:/exports/shared-nfs", "498 GiB of 2 TiB")
+	a := b.get(path).is(t, http.StatusOK)
+	a.has(t, "1 of 3 hosts healthy", "host-2 cannot use this pool.", "mount.nfs: Connection refused", "Retry host-2",
+		"Last known: active, 498 GiB of 2 TiB used.", "shared: counted once", "498 GiB used", "1.5 TiB of 2 TiB free", "The host is not heard. It tries by itself when it is back.")
+	a.lacks(t, "host-3 cannot use")
+	b.get(path+"?tab=volumes").is(t, http.StatusOK).has(t, "debian-12.qcow2", "web-01", "installer.iso", "ISO")
+	b.get(path+"?tab=vms").is(t, http.StatusOK).has(t, "web-01")
+	b.get(path+"?tab=vms&filter=host:host-2").is(t, http.StatusOK).has(t, "None that fits the filter")
+	b.get(path+"?tab=vms&filter=nosuch:x").is(t, http.StatusUnprocessableEntity).has(t, `role="alert"`)
+	b.get(path+"?tab=configure").is(t, http.StatusOK).has(t, "Kind and place of a pool are fixed.")
+	b.fragment(path, "pool-head").is(t, http.StatusOK).has(t, "1 of 3 hosts healthy")
+	b.fragment(path, "pool-body").is(t, http.StatusOK).has(t, "Connection refused")
+
+	b.post(path+"/hosts/"+string(hosts[1])+"/retry", url.Values{}, hx("")...).is(t, http.StatusNoContent)
+	b.get(path+"?tab=tasks").has(t, "Assign pool", "Waits for host-2")
+	b.get("/pools?filter=tone:warn").has(t, "shared-nfs")
+	b.get("/pools?filter=tone:ok").has(t, "No pool matches")
+}
+
+func TestPoolOfATenant(t *testing.T) {
+	p, pool, _ := poolOf(t)
+	b := p.signedIn("tom", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
+	a := b.get("/pools/"+string(pool)).is(t, http.StatusOK)
+	a.has(t, "1 of 3 hosts healthy", "shown to those who run the hosts")
+	a.lacks(t, "host-2", "10.0.0.5", "Connection refused")
+	b.get("/hosts").is(t, http.StatusForbidden)
+}
+
+func TestNewPool(t *testing.T) {
+	p, _, hosts := poolOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/pools/new").is(t, http.StatusOK).has(t, "host-1", "host-3", "The same bytes on every host")
+	a := b.post("/pools", url.Values{"name": {"Scratch!"}, "kind": {"dir"}, "path": {"/etc"}, "host": {string(hosts[0])}}, hx("pool-form")...).is(t, 422)
+	a.has(t, "A name has 1–63 lower-case letters", "/etc belongs to the system", `value="Scratch!"`, "checked")
+	// Without scripts the fields of the other kind are sent too.
+	form := url.Values{"name": {"scratch"}, "kind": {"dir"}, "path": {"/srv/scratch"}, "server": {"nas"}, "host": {string(hosts[0]), string(hosts[1])}}
+	a = b.post("/pools", form).is(t, http.StatusSeeOther)
+	b.get(a.header.Get("Location")).is(t, http.StatusOK).has(t, "scratch", "0 of 2 hosts healthy", "Pending", "every host has its own")
+}
+
+func TestAssignReleaseAndDeletePool(t *testing.T) {
+	p, pool, hosts := poolOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/pools/" + string(pool)
+	dialog := b.fragment(path+"/assign", "dialog").is(t, http.StatusOK)
+	dialog.has(t, "has this pool already")
+	dialog.lacks(t, "<html")
+	more := p.addHost("host-4", 0)
+	b.get(path+"/assign").is(t, http.StatusOK).has(t, "host-4")
+	b.post(path+"/assign", url.Values{}, hx("dialog")...).is(t, 422).has(t, "Choose at least one host.")
+	b.post(path+"/assign", url.Values{"host": {string(more)}}, hx("dialog")...).is(t, http.StatusNoContent)
+	b.get(path).has(t, "host-4", "1 of 4 hosts healthy")
+
+	b.get(path+"/hosts/"+string(hosts[0])+"/release").is(t, http.StatusOK).has(t, "Release shared-nfs from host-1?", "Not a byte is deleted")
+	b.post(path+"/hosts/"+string(hosts[0])+"/release", url.Values{}, hx("dialog")...).is(t, 422).has(t, "web-01")
+	b.post(path+"/hosts/"+string(more)+"/release", url.Values{}, hx("dialog")...).is(t, http.StatusNoContent)
+	b.get(path+"/hosts/"+string(fleet.NewID[fleet.HostID]())+"/release").is(t, http.StatusNotFound)
+
+	b.get(path+"/delete").is(t, http.StatusOK).has(t, "Delete shared-nfs?", "host-1")
+	b.post(path+"/delete", url.Values{}).is(t, http.StatusConflict).has(t, "web-01")
+	p.exec("DELETE FROM vms")
+	b.post(path+"/delete", url.Values{}).is(t, http.StatusSeeOther)
+	b.get(path).has(t, "Being deleted")
+	p.signedIn("vera", fleet.RoleViewer).post(path+"/delete", url.Values{}).is(t, http.StatusForbidden)
+}

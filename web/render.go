@@ -1,0 +1,160 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf16"
+
+	"github.com/a-h/templ"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+// gzipFrom is the size in bytes from which compressing an answer is worth it.
+const gzipFrom = 1400
+
+func isHX(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
+
+// target is the id of the element that htmx wants to fill; empty for a plain request.
+func target(c echo.Context) string {
+	if !isHX(c) {
+		return ""
+	}
+	return c.Request().Header.Get("HX-Target")
+}
+
+// isRefresh tells what a page asks by itself, to stay live, from what a person asked: an element that fetches itself.
+// It must not keep an idle session open.
+func isRefresh(c echo.Context) bool {
+	h := c.Request().Header
+	return c.Request().Method == http.MethodGet && (routeOf(c).kind == stream ||
+		isHX(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
+}
+
+// show answers with body in its frame. Where htmx asks for one element, the answer is the part of body inside
+// @templ.Fragment(id) with that element's id, from the same handler: first render and update are one code path.
+func (s *Server) show(c echo.Context, a fleet.Actor, f views.Frame, body templ.Component) error {
+	return s.showAs(c, http.StatusOK, a, f, body)
+}
+
+// showAs is show with a status: 422 for a form with its errors.
+func (s *Server) showAs(c echo.Context, status int, a fleet.Actor, f views.Frame, body templ.Component) error {
+	if id := target(c); id != "" {
+		var out bytes.Buffer
+		if err := templ.RenderFragments(c.Request().Context(), &out, body, id); err != nil {
+			return err
+		}
+		if out.Len() == 0 {
+			return fleet.Errorf(fleet.NotFound, "This part of the page no longer exists. Reload the page.")
+		}
+		return s.send(c, status, out.Bytes())
+	}
+	f.Actor = a
+	if err := s.loadFrame(c, &f); err != nil {
+		return err
+	}
+	return s.write(c, status, views.Layout(f, body))
+}
+
+// part answers with a piece of a page that has an address of its own: a menu, a level of the tree, suggestions.
+// Without scripts the same address is a page.
+func (s *Server) part(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
+	if isHX(c) {
+		return s.write(c, http.StatusOK, piece)
+	}
+	return s.show(c, a, views.Frame{Title: title}, views.Piece(title, piece))
+}
+
+// write renders into memory first: an error while rendering is still answered with the right status.
+func (s *Server) write(c echo.Context, status int, page templ.Component) error {
+	var out bytes.Buffer
+	// Rendering asks nothing, and an error page must come out after the request's own time is over.
+	if err := page.Render(context.WithoutCancel(c.Request().Context()), &out); err != nil {
+		return err
+	}
+	return s.send(c, status, out.Bytes())
+}
+
+var zippers = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for an unknown level
+	return z
+}}
+
+func (s *Server) send(c echo.Context, status int, html []byte) error {
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
+	h.Set(echo.HeaderVary, "Accept-Encoding, HX-Request, HX-Target")
+	if len(html) >= gzipFrom && strings.Contains(c.Request().Header.Get("Accept-Encoding"), "gzip") {
+		var small bytes.Buffer
+		z := zippers.Get().(*gzip.Writer)
+		z.Reset(&small)
+		z.Write(html) // a bytes.Buffer takes everything
+		z.Close()
+		zippers.Put(z)
+		html = small.Bytes()
+		h.Set(echo.HeaderContentEncoding, "gzip")
+	}
+	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html)))
+	c.Response().WriteHeader(status)
+	_, err := c.Response().Write(html)
+	return err
+}
+
+// stay ends a change that leaves the person where they are: with scripts a toast, and the live page redraws itself;
+// without, back to the page.
+func (s *Server) stay(c echo.Context, back, text string) error {
+	if !isHX(c) {
+		return c.Redirect(http.StatusSeeOther, back)
+	}
+	c.Response().Header().Set("HX-Trigger", trigger(map[string]any{
+		"close-dialog": true, "toast": map[string]string{"kind": "ok", "text": text},
+	}))
+	return c.NoContent(http.StatusNoContent)
+}
+
+// leave ends a change that brings the person to another page.
+func (s *Server) leave(c echo.Context, to string) error {
+	if !isHX(c) {
+		return c.Redirect(http.StatusSeeOther, to)
+	}
+	c.Response().Header().Set("HX-Redirect", to)
+	return c.NoContent(http.StatusNoContent)
+}
+
+// trigger writes events for htmx as JSON in ASCII: headers hold nothing else.
+func trigger(events map[string]any) string {
+	text, err := json.Marshal(events)
+	if err != nil {
+		return "{}" // maps of strings and booleans always encode
+	}
+	var out strings.Builder
+	for _, r := range string(text) {
+		if r < 0x80 {
+			out.WriteRune(r)
+			continue
+		}
+		for _, u := range utf16.Encode([]rune{r}) {
+			out.WriteString(`\u` + strconv.FormatUint(uint64(u)+0x10000, 16)[1:])
+		}
+	}
+	return out.String()
+}
+
+// localPath returns path where it is an address on this site, else "/". It keeps "return to" from leading anywhere else.
+func localPath(path string) string {
+	u, err := url.Parse(path)
+	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(path, "/") ||
+		strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t") {
+		return "/"
+	}
+	return path
+}

@@ -1,0 +1,54 @@
+package web
+
+import (
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+const (
+	suggested = 4 // results of a kind below the search box
+	searched  = 8 // and on the page
+)
+
+func (s *Server) lookUp(c echo.Context, a fleet.Actor, limit int) (views.SearchPage, error) {
+	p := views.SearchPage{Text: strings.TrimSpace(c.QueryParam("q"))}
+	if p.Text == "" {
+		return p, nil
+	}
+	var err error
+	p.Found, err = s.Control.Search(c.Request().Context(), a, p.Text, limit)
+	return p, err
+}
+
+func (s *Server) searchPage(c echo.Context, a fleet.Actor) error {
+	p, err := s.lookUp(c, a, searched)
+	if err != nil {
+		return err
+	}
+	return s.show(c, a, views.Frame{Title: "Search"}, views.Search(p))
+}
+
+func (s *Server) suggest(c echo.Context, a fleet.Actor) error {
+	p, err := s.lookUp(c, a, suggested)
+	if err != nil {
+		return err
+	}
+	return s.part(c, a, "Search", views.Suggestions(p))
+}
+
+// complete offers ways to go on with a filter; q is its text up to the caret.
+func (s *Server) complete(c echo.Context, a fleet.Actor) error {
+	list, err := s.Control.Complete(c.Request().Context(), a, c.QueryParam("noun"), c.QueryParam("q"))
+	if err != nil {
+		return err
+	}
+	out := make([]views.Completion, len(list))
+	for i, x := range list {
+		out[i] = views.Completion(x)
+	}
+	return s.part(c, a, "Filter", views.Completions(out))
+}

@@ -1,0 +1,116 @@
+// Package web is HTTP in and out: pages, fragments and streams for browsers, /api/v1 for programs, /agent/v1 for hosts.
+// A handler decodes, calls control, renders. echo lives only here; see routes.go for everything that can be asked.
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"github.com/alexedwards/scs/v2"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/console"
+	"quantix/internal/control"
+	"quantix/internal/notify"
+)
+
+// Options are what the server is made of. All but TrustedProxies, Ready and Log are needed.
+type Options struct {
+	Control        *control.Control
+	Hub            *notify.Hub
+	Sessions       *scs.SessionManager // made by auth.Sessions
+	Log            *slog.Logger
+	PublicURL      string         // what browsers open: "https://quantix.example.org"
+	AgentURL       string         // what agents dial
+	Secure         bool           // browsers come over TLS, directly or through a proxy
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	Version        string
+	Ready          func(context.Context) error // what /readyz asks
+	Pool           func() PoolStat             // for /metrics; nil: it says nothing of the database
+}
+
+// Server answers browsers and programs by Handler, and joined hosts by AgentHandler.
+type Server struct {
+	Options
+	origin  *http.CrossOriginProtection
+	pages   *echo.Echo
+	agents  *echo.Echo
+	table   map[string]route // by method and path
+	streams streamCount
+
+	consoles *console.Broker
+	seats    seats
+	metrics  *metrics
+
+	description []byte // of /api/v1, as OpenAPI
+}
+
+// New makes a server; it listens nowhere.
+func New(o Options) *Server {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[string]int{}}, consoles: console.New()}
+	s.metrics = s.newMetrics()
+	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
+		// A proxy may hand on another Host than the one browsers see. An address that is no origin is simply not added.
+		_ = s.origin.AddTrustedOrigin(u.Scheme + "://" + u.Host)
+	}
+	s.pages = s.newEcho()
+	s.pages.Use(
+		s.metrics.observe,
+		requestID,
+		s.logAccess, // outside all that can fail: it turns errors into answers and notes what was sent
+		recoverPanic,
+		s.find, // which route of the table this is; the rest below depends on it
+		s.secure,
+		limitBody,
+		limitTime,
+		s.sameOrigin,
+		s.identify, // who asks: session, bearer token or nobody
+		s.admit,    // the route's right
+	)
+	s.table = map[string]route{}
+	for _, r := range s.routes() {
+		s.table[r.method+" "+r.path] = r
+		if r.handle != nil {
+			s.pages.Add(r.method, r.path, func(c echo.Context) error { return r.handle(c, actorOf(c)) })
+		}
+	}
+	s.registerAPI(s.pages)
+	s.agents = s.newAgents()
+	return s
+}
+
+// Handler answers browsers and API clients.
+func (s *Server) Handler() http.Handler { return s.pages }
+
+// AgentHandler answers hosts' agents; it must stand behind a listener that asks for client certificates.
+func (s *Server) AgentHandler() http.Handler { return s.agents }
+
+func (s *Server) newEcho() *echo.Echo {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.HTTPErrorHandler = s.fail
+	e.IPExtractor = ipExtractor(s.TrustedProxies)
+	return e
+}
+
+// ipExtractor believes X-Forwarded-For only from the named proxies; echo's own default believes it from anybody.
+func ipExtractor(proxies []netip.Prefix) echo.IPExtractor {
+	if len(proxies) == 0 {
+		return echo.ExtractIPDirect()
+	}
+	trust := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
+	for _, p := range proxies {
+		p = p.Masked()
+		trust = append(trust, echo.TrustIPRange(&net.IPNet{
+			IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
+		}))
+	}
+	return echo.ExtractIPFromXFFHeader(trust...)
+}

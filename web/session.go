@@ -1,0 +1,154 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// touchAfter is how old the note of a session's last use may grow, so that not every page writes to the database.
+const touchAfter = time.Minute
+
+// What a session holds.
+const (
+	sessionUser  = "user"  // fleet.UserID
+	sessionBegan = "began" // when it was signed in, in microseconds of the database's time
+	sessionUsed  = "used"  // Unix seconds of the newest note of use
+)
+
+// identify finds out who asks. It refuses a token or session that is not valid only where the route asks for a right.
+func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := routeOf(c)
+		nobody := fleet.Actor{Address: c.RealIP()}
+		c.Set(keyActor, nobody)
+		var a fleet.Actor
+		var err error
+		switch r.kind {
+		case plain:
+			return next(c)
+		case api, socket:
+			a, err = s.bearer(c, nobody)
+		default:
+			a, err = s.session(c)
+		}
+		switch {
+		case err == nil:
+			c.Set(keyActor, a)
+		case fleet.CodeOf(err) != fleet.Unauthorized || (r.kind == api || r.kind == socket) && r.right != anyone:
+			return err
+		}
+		return next(c)
+	}
+}
+
+// admit asks policy for the route's right. control asks again, for the very thing: this is the early and coarse answer.
+func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := routeOf(c)
+		if r.right == anyone {
+			return next(c)
+		}
+		if err := policy.Check(actorOf(c), r.right, ""); err != nil {
+			return err
+		}
+		return next(c)
+	}
+}
+
+func (s *Server) bearer(c echo.Context, nobody fleet.Actor) (fleet.Actor, error) {
+	scheme, secret, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
+		return nobody, fleet.Errorf(fleet.Unauthorized, "Send an API token: \"Authorization: Bearer qx_…\".")
+	}
+	return s.Control.ActorOfToken(c.Request().Context(), nobody, strings.TrimSpace(secret))
+}
+
+// session loads the browser's session and its user. The context of the request then holds the session, which sign-in changes.
+func (s *Server) session(c echo.Context) (fleet.Actor, error) {
+	r := c.Request()
+	var token string
+	if cookie, err := r.Cookie(s.Sessions.Cookie.Name); err == nil {
+		token = cookie.Value
+	}
+	ctx, err := s.Sessions.Load(r.Context(), token)
+	if err != nil {
+		return fleet.Actor{}, sessionsAway(err)
+	}
+	c.SetRequest(r.WithContext(ctx))
+	a, err := s.actorInSession(ctx, c.RealIP())
+	if err != nil || isRefresh(c) {
+		return a, err
+	}
+	return a, s.touch(ctx)
+}
+
+// actorInSession is the user of the loaded session, with the rights of this moment.
+func (s *Server) actorInSession(ctx context.Context, address string) (fleet.Actor, error) {
+	id := fleet.UserID(s.Sessions.GetString(ctx, sessionUser))
+	if id == "" {
+		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
+	}
+	began := time.UnixMicro(s.Sessions.GetInt64(ctx, sessionBegan))
+	a, err := s.Control.ActorOf(ctx, fleet.SystemActor, id, began)
+	if err != nil {
+		return fleet.Actor{}, err
+	}
+	sum := sha256.Sum256([]byte(s.Sessions.Token(ctx)))
+	a.Session, a.Address = hex.EncodeToString(sum[:]), address
+	return a, nil
+}
+
+// touch notes that the session is in use, which puts off its idle end.
+func (s *Server) touch(ctx context.Context) error {
+	now := time.Now().Unix()
+	if now-s.Sessions.GetInt64(ctx, sessionUsed) < int64(touchAfter/time.Second) {
+		return nil
+	}
+	s.Sessions.Put(ctx, sessionUsed, now)
+	if _, _, err := s.Sessions.Commit(ctx); err != nil {
+		return sessionsAway(err)
+	}
+	return nil
+}
+
+// begin gives the browser a new session for the user; the token it came with is worth nothing afterwards.
+// began is the beginning as control said it.
+func (s *Server) begin(c echo.Context, user fleet.UserID, began time.Time) error {
+	ctx := c.Request().Context()
+	if err := s.Sessions.RenewToken(ctx); err != nil {
+		return sessionsAway(err)
+	}
+	s.Sessions.Put(ctx, sessionUser, string(user))
+	s.Sessions.Put(ctx, sessionBegan, began.UnixMicro())
+	s.Sessions.Put(ctx, sessionUsed, time.Now().Unix())
+	token, expiry, err := s.Sessions.Commit(ctx)
+	if err != nil {
+		return sessionsAway(err)
+	}
+	s.Sessions.WriteSessionCookie(ctx, c.Response(), token, expiry)
+	return nil
+}
+
+// end deletes the session.
+func (s *Server) end(c echo.Context) error {
+	ctx := c.Request().Context()
+	if err := s.Sessions.Destroy(ctx); err != nil {
+		return sessionsAway(err)
+	}
+	s.Sessions.WriteSessionCookie(ctx, c.Response(), "", time.Time{})
+	return nil
+}
+
+func sessionsAway(err error) error {
+	return fmt.Errorf("sessions: %w (%w)",
+		fleet.Errorf(fleet.Unavailable, "The database does not answer. VMs keep running; try again in a moment."), err)
+}

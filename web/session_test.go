@@ -1,0 +1,129 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	p.addUser("mara", fleet.RoleAdmin)
+	b := p.browser()
+
+	a := b.get("/vms?filter=phase:running").is(t, http.StatusSeeOther)
+	if to := a.header.Get("Location"); to != "/sign-in?next=%2Fvms%3Ffilter%3Dphase%3Arunning" {
+		t.Fatalf("without a session the page leads to %q", to)
+	}
+	b.get("/sign-in?next=%2Fvms").is(t, http.StatusOK).has(t, `name="next" value="/vms"`)
+	a = b.post("/sign-in", url.Values{"name": {"mara"}, "password": {"wrong"}}).is(t, http.StatusUnauthorized)
+	a.has(t, "The user name or the password is wrong.", `value="mara"`)
+	a = b.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}, "next": {"/tasks"}}).is(t, http.StatusSeeOther)
+	if to := a.header.Get("Location"); to != "/tasks" {
+		t.Errorf("signing in leads to %q", to)
+	}
+	cookie := a.header.Get("Set-Cookie")
+	if !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Lax") {
+		t.Errorf("the session's cookie is %q", cookie)
+	}
+	b.get("/tasks").is(t, http.StatusOK).has(t, "<h1>Tasks</h1>")
+
+	b.post("/sign-out", nil).is(t, http.StatusSeeOther)
+	b.get("/tasks").is(t, http.StatusSeeOther)
+	b.get("/tasks", "HX-Request", "true").is(t, http.StatusUnauthorized)
+}
+
+func TestNextLeadsNowhereElse(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	p.addUser("mara", fleet.RoleAdmin)
+	for _, next := range []string{"https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)", "evil", "/\t/evil.example"} {
+		a := p.browser().post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}, "next": {next}})
+		if to := a.header.Get("Location"); to != "/" {
+			t.Errorf("next=%q leads to %q", next, to)
+		}
+	}
+}
+
+func TestFirstPasswordMustBeChanged(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	p.addUser("mara", fleet.RoleAdmin)
+	p.exec("UPDATE users SET must_change = true")
+	b := p.browser()
+	a := b.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}}).is(t, http.StatusSeeOther)
+	if to := a.header.Get("Location"); !strings.HasPrefix(to, "/account/password") {
+		t.Fatalf("signing in leads to %q", to)
+	}
+	if to := b.get("/vms").is(t, http.StatusSeeOther).header.Get("Location"); to != "/account/password" {
+		t.Errorf("before the change, pages lead to %q", to)
+	}
+	b.post("/account/password", url.Values{"old": {goodPassword}, "new": {"a new long password"}, "again": {"another one"}}).
+		is(t, http.StatusUnprocessableEntity).has(t, "differ")
+	b.post("/account/password", url.Values{"old": {goodPassword}, "new": {"a new long password"}, "again": {"a new long password"}}).
+		is(t, http.StatusSeeOther)
+	b.get("/tasks").is(t, http.StatusOK)
+}
+
+func TestRefreshesDoNotKeepASessionOpen(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	var before, after time.Time
+	expiry := func(into *time.Time) {
+		t.Helper()
+		if err := p.pool.QueryRow(t.Context(), "SELECT expiry FROM sessions").Scan(into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expiry(&before)
+	b.fragment("/tasks/recent", "dock-body").is(t, http.StatusOK)
+	if expiry(&after); !after.Equal(before) {
+		t.Error("a page's own refresh put off the session's idle end")
+	}
+}
+
+func TestOtherSitesCannotPost(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.post("/sign-out", nil, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").is(t, http.StatusForbidden)
+	b.get("/tasks").is(t, http.StatusOK)
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	h := p.browser().get("/sign-in").header
+	for name, want := range map[string]string{
+		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Cache-Control": "no-store",
+	} {
+		if h.Get(name) != want {
+			t.Errorf("%s is %q, not %q", name, h.Get(name), want)
+		}
+	}
+	if !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") {
+		t.Error("the page may be framed")
+	}
+	if h.Get("Strict-Transport-Security") != "" {
+		t.Error("HSTS without TLS")
+	}
+}
+
+// The tree's view and grouping are kept by the browser, not by the address.
+func TestTree(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	a := b.get("/vms/"+string(vms["web-01"])).is(t, http.StatusOK)
+	a.has(t, `id="tree-hosts"`, `aria-expanded="true"`, `aria-current="page"`)
+	b.get("/?tree=vms&group=env").is(t, http.StatusOK).has(t, `id="tree-vms"`, ">shop<", `value="env"`)
+	b.get("/tasks").is(t, http.StatusOK).has(t, `id="tree-vms"`, `value="env"`)
+	b.get("/tasks?group=Not+A+Key").is(t, http.StatusOK).has(t, `value="env"`)
+	b.fragment("/tree/hosts", "tree-hosts").is(t, http.StatusOK).has(t, "host-1")
+	b.get("/tree/nosuch").is(t, http.StatusNotFound)
+}

@@ -1,0 +1,106 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+type signInForm struct {
+	Name     string `form:"name"`
+	Password string `form:"password"`
+	Next     string `form:"next"`
+}
+
+// signInFor is the sign-in page that leads back to what r asked for.
+func signInFor(r *http.Request) string {
+	if r.Method != http.MethodGet || r.URL.Path == "/" {
+		return "/sign-in"
+	}
+	return "/sign-in?next=" + url.QueryEscape(r.URL.RequestURI())
+}
+
+func (s *Server) signInPage(c echo.Context, a fleet.Actor) error {
+	next := localPath(c.QueryParam("next"))
+	if a.UserID != "" {
+		return c.Redirect(http.StatusSeeOther, next)
+	}
+	return s.write(c, http.StatusOK, views.SignIn(views.SignInPage{Next: next}))
+}
+
+func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
+	in, err := decode[signInForm](c)
+	if err != nil {
+		return err
+	}
+	next := localPath(in.Next)
+	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address}, in.Name, in.Password)
+	switch fleet.CodeOf(err) {
+	case fleet.Unauthorized, fleet.TooMany, fleet.Invalid:
+		p := views.SignInPage{Name: in.Name, Next: next, Error: s.refuse(c, err).text()}
+		return s.write(c, statuses[fleet.CodeOf(err)], views.SignIn(p))
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.begin(c, user.ID, *user.LastSeenAt); err != nil {
+		return err
+	}
+	if user.MustChange {
+		next = "/account/password?next=" + url.QueryEscape(next)
+	}
+	return c.Redirect(http.StatusSeeOther, next)
+}
+
+func (s *Server) signOut(c echo.Context, a fleet.Actor) error {
+	if a.UserID != "" {
+		if err := s.end(c); err != nil {
+			return err
+		}
+	}
+	return c.Redirect(http.StatusSeeOther, "/sign-in")
+}
+
+type passwordForm struct {
+	Old   string `form:"old"`
+	New   string `form:"new"`
+	Again string `form:"again"`
+	Next  string `form:"next"`
+}
+
+func (s *Server) passwordPage(c echo.Context, a fleet.Actor) error {
+	p := views.PasswordPage{Name: a.Name, Must: a.MustChange, Next: localPath(c.QueryParam("next"))}
+	return s.write(c, http.StatusOK, views.Password(p))
+}
+
+func (s *Server) changePassword(c echo.Context, a fleet.Actor) error {
+	in, err := decode[passwordForm](c)
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	if in.New != in.Again {
+		checks.Add("again", "The two new passwords differ. Type the same one twice.")
+	}
+	var began time.Time
+	if err = checks.Err(); err == nil {
+		began, err = s.Control.ChangePassword(c.Request().Context(), a, in.Old, in.New)
+	}
+	if e, status, ok := formErrors(err); ok {
+		p := views.PasswordPage{Name: a.Name, Must: a.MustChange, Next: localPath(in.Next), Errors: e}
+		return s.write(c, status, views.Password(p))
+	}
+	if err != nil {
+		return err
+	}
+	// All older sessions have ended with the old password; this one goes on under a new token.
+	if err := s.begin(c, a.UserID, began); err != nil {
+		return err
+	}
+	return c.Redirect(http.StatusSeeOther, localPath(in.Next))
+}

@@ -1,0 +1,179 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+)
+
+// actionsOf is what the person may do with the VM now, with the reason where not.
+func actionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
+	states := vm.Actions()
+	for i, s := range states {
+		right, why := policy.VMUse, "You may see this VM, not use it."
+		if s.Action == fleet.ActEdit || s.Action == fleet.ActDelete {
+			right, why = policy.VMChange, "You may not change VMs of this project."
+		}
+		if !policy.May(a, right, vm.ProjectID) {
+			states[i].Allowed, states[i].Reason = false, why
+		}
+	}
+	return states
+}
+
+// vmFrame marks the VM in the tree, below its host.
+func vmFrame(vm fleet.VMView) views.Frame {
+	return views.Frame{Title: vm.Name, Here: []string{
+		"project:" + string(vm.ProjectID), "host:" + string(vm.HostID), "vm:" + string(vm.ID),
+	}}
+}
+
+// vmOf reads the VM of the address with what every tab of its page shows.
+func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (views.VMPage, error) {
+	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
+	return views.VMPage{VM: vm, Tab: tab, Now: time.Now(), Actions: actionsOf(a, vm)}, err
+}
+
+func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
+	tab := c.QueryParam("tab")
+	if tab == "" {
+		tab = "summary"
+	}
+	p, err := s.vmOf(c, a, tab)
+	if err != nil {
+		return err
+	}
+	if target(c) != "vm-head" {
+		if err := s.fillTab(c, a, &p); err != nil {
+			return err
+		}
+	}
+	return s.show(c, a, vmFrame(p.VM), views.VM(p))
+}
+
+// fillTab reads what only the page's tab shows.
+func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *views.VMPage) (err error) {
+	ctx := c.Request().Context()
+	switch p.Tab {
+	case "summary":
+		p.Pools, err = s.poolNames(ctx, a)
+	case "configure":
+		p.Edit = editOf(p.VM)
+		if p.Edit.ISOs, err = s.isoChoices(ctx, a, p.VM.Spec.ISO); err == nil {
+			p.Pools, err = s.poolNames(ctx, a)
+		}
+	case "events":
+		history, err := s.Control.VMEvents(ctx, a, p.VM.ID)
+		p.Audit, p.Tasks = history.Audit, history.Jobs
+		return err
+	case "monitor":
+		m, err := s.Control.VMMeter(ctx, a, p.VM.ID)
+		if m != nil {
+			p.Meter = &views.Meter{At: m.At, Meter: m.Meter, CPUPercent: m.CPUPercent}
+		}
+		return err
+	default:
+		return fleet.Errorf(fleet.NotFound, "A VM's page has no view %q.", p.Tab)
+	}
+	return err
+}
+
+// poolNames are the names behind the disks' pools.
+func (s *Server) poolNames(ctx context.Context, a fleet.Actor) (map[fleet.PoolID]string, error) {
+	pools, err := s.Control.ListPools(ctx, a, fleet.Query{Limit: 500})
+	names := make(map[fleet.PoolID]string, len(pools.Items))
+	for _, p := range pools.Items {
+		names[p.ID] = p.Name
+	}
+	return names, err
+}
+
+func (s *Server) consolePage(c echo.Context, a fleet.Actor) error {
+	p, err := s.vmOf(c, a, "console")
+	if err != nil {
+		return err
+	}
+	f := vmFrame(p.VM)
+	f.Scripts = []string{"js/console.js"}
+	if c.QueryParam("window") == "" {
+		return s.show(c, a, f, views.VM(p))
+	}
+	f.Title, f.Actor, f.Now = "Console of "+p.VM.Name, a, p.Now
+	return s.write(c, http.StatusOK, views.Window(f, views.ConsoleWindow(p)))
+}
+
+func (s *Server) vmMenu(c echo.Context, a fleet.Actor) error {
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return err
+	}
+	return s.part(c, a, p.VM.Name, views.VMMenuPage(p.VM, p.Actions))
+}
+
+func (s *Server) foundVMPage(c echo.Context, a fleet.Actor) error {
+	vm, err := s.Control.GetFoundVM(c.Request().Context(), a, fleet.HostID(c.Param("host")), fleet.VMID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	f := views.Frame{Title: vm.Name, Here: []string{"host:" + string(vm.HostID), "found:" + string(vm.ID)}}
+	return s.show(c, a, f, views.FoundVM(views.FoundVMPage{VM: vm, Now: time.Now()}))
+}
+
+type actionForm struct {
+	Action string `form:"action"`
+}
+
+func (s *Server) actOnVM(c echo.Context, a fleet.Actor) error {
+	in, err := decode[actionForm](c)
+	if err != nil {
+		return err
+	}
+	act := fleet.Action(in.Action)
+	job, err := s.Control.ActVM(c.Request().Context(), a, fleet.VMID(c.Param("id")), act)
+	if err != nil {
+		return err
+	}
+	return s.stay(c, "/vms/"+c.Param("id"), act.Word()+" "+job.SubjectName+": asked of "+job.HostName+".")
+}
+
+func (s *Server) deleteVMPage(c echo.Context, a fleet.Actor) error {
+	return s.showDelete(c, a, http.StatusOK, views.Errors{})
+}
+
+func (s *Server) showDelete(c echo.Context, a fleet.Actor, status int, e views.Errors) error {
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return err
+	}
+	d := views.DeleteVMPage{VM: p.VM, Errors: e}
+	if d.Pools, err = s.poolNames(c.Request().Context(), a); err != nil {
+		return err
+	}
+	return s.showAs(c, status, a, vmFrame(p.VM), views.DeleteVM(d))
+}
+
+type deleteForm struct {
+	Disks   string `form:"disks"`
+	Confirm string `form:"confirm"`
+}
+
+func (s *Server) deleteVM(c echo.Context, a fleet.Actor) error {
+	in, err := decode[deleteForm](c)
+	if err != nil {
+		return err
+	}
+	_, err = s.Control.DeleteVM(c.Request().Context(), a, fleet.VMID(c.Param("id")), in.Disks == "delete", in.Confirm)
+	if e, status, ok := formErrors(err); ok {
+		return s.showDelete(c, a, formStatus(c, status), e)
+	}
+	if err != nil {
+		return err
+	}
+	return s.leave(c, "/vms")
+}

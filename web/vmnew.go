@@ -1,0 +1,270 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+)
+
+type vmForm struct {
+	Key         string       `form:"key"`
+	Name        string       `form:"name"`
+	Project     string       `form:"project"`
+	Host        string       `form:"host"`
+	Labels      string       `form:"labels"`
+	Description string       `form:"description"`
+	CPUs        string       `form:"cpus"`
+	Memory      string       `form:"memory"`
+	Unit        string       `form:"unit"`
+	Firmware    string       `form:"firmware"`
+	ISO         string       `form:"iso"`
+	Start       string       `form:"start"`
+	Disks       []vmFormDisk `form:"disks"`
+	NICs        []vmFormNIC  `form:"nics"`
+	Add         string       `form:"add"`  // "disk", "nic": without scripts
+	Drop        string       `form:"drop"` // "disk:0", "nic:1"
+}
+
+type vmFormDisk struct {
+	Source string `form:"source"`
+	Pool   string `form:"pool"`
+	Size   string `form:"size"`
+	Image  string `form:"image"`
+}
+
+type vmFormNIC struct {
+	On  string `form:"on"`
+	MAC string `form:"mac"`
+}
+
+func (s *Server) newVM(c echo.Context, a fleet.Actor) error {
+	f := views.VMForm{
+		Key: fleet.NewID[string](), Project: c.QueryParam("project"), Host: c.QueryParam("host"),
+		CPUs: "2", Memory: "2", Unit: "GiB", Firmware: string(fleet.UEFI), Start: true,
+	}
+	if err := s.choices(c.Request().Context(), a, &f); err != nil {
+		return err
+	}
+	if len(f.Pools) > 0 {
+		f.Disks = []views.DiskRow{{Source: "empty", Size: "20"}}
+	}
+	if len(f.Networks) > 0 {
+		f.NICs = []views.NICRow{{}}
+	}
+	return s.show(c, a, views.Frame{Title: "New VM"}, views.NewVM(f))
+}
+
+func (s *Server) createVM(c echo.Context, a fleet.Actor) error {
+	in, err := decode[vmForm](c)
+	if err != nil {
+		return err
+	}
+	in.dropGaps()
+	if in.Add != "" || in.Drop != "" {
+		in.changeRows()
+		return s.showForm(c, a, http.StatusOK, in, views.Errors{})
+	}
+	var checks fleet.Checks
+	ask := in.read(&checks)
+	if err = checks.Err(); err == nil {
+		var vm fleet.VMView
+		if vm, err = s.Control.CreateVM(c.Request().Context(), a, ask); err == nil {
+			return s.leave(c, "/vms/"+string(vm.ID))
+		}
+	} else if spec := ask.Spec; true {
+		// What control would say about the rest is said at once, not after the first correction.
+		var rest fleet.Checks
+		fleet.CheckName(&rest, "name", ask.Name)
+		spec.Power = fleet.Stopped
+		spec.Check(&rest, "spec")
+		err = merge(&checks, rest.Err())
+	}
+	e, status, ok := formErrors(err)
+	if !ok {
+		return err
+	}
+	return s.showForm(c, a, formStatus(c, status), in, e)
+}
+
+// showForm shows again what was typed, with what is wrong.
+func (s *Server) showForm(c echo.Context, a fleet.Actor, status int, in vmForm, e views.Errors) error {
+	f := views.VMForm{
+		Key: in.Key, Name: in.Name, Project: in.Project, Host: in.Host, Labels: in.Labels, Description: in.Description,
+		CPUs: in.CPUs, Memory: in.Memory, Unit: in.Unit, Firmware: in.Firmware, ISO: in.ISO, Start: in.Start != "", Errors: e,
+	}
+	for _, d := range in.Disks {
+		f.Disks = append(f.Disks, views.DiskRow(d))
+	}
+	for _, n := range in.NICs {
+		f.NICs = append(f.NICs, views.NICRow(n))
+	}
+	if err := s.choices(c.Request().Context(), a, &f); err != nil {
+		return err
+	}
+	return s.showAs(c, status, a, views.Frame{Title: "New VM"}, views.NewVM(f))
+}
+
+// dropGaps takes out rows that were removed in the browser: their numbers are missing in what was sent.
+func (in *vmForm) dropGaps() {
+	in.Disks = slices.DeleteFunc(in.Disks, func(d vmFormDisk) bool { return d == vmFormDisk{} })
+	in.NICs = slices.DeleteFunc(in.NICs, func(n vmFormNIC) bool { return n == vmFormNIC{} })
+}
+
+// changeRows adds or removes a row for a browser without scripts.
+func (in *vmForm) changeRows() {
+	switch in.Add {
+	case "disk":
+		in.Disks = append(in.Disks, vmFormDisk{Source: "empty", Size: "20"})
+	case "nic":
+		in.NICs = append(in.NICs, vmFormNIC{})
+	}
+	noun, text, _ := strings.Cut(in.Drop, ":")
+	i, err := strconv.Atoi(text)
+	switch {
+	case err != nil || i < 0:
+	case noun == "disk" && i < len(in.Disks):
+		in.Disks = slices.Delete(in.Disks, i, i+1)
+	case noun == "nic" && i < len(in.NICs):
+		in.NICs = slices.Delete(in.NICs, i, i+1)
+	}
+}
+
+func (in vmForm) read(checks *fleet.Checks) control.CreateVM {
+	out := control.CreateVM{
+		ProjectID: fleet.ProjectID(in.Project), HostID: fleet.HostID(in.Host), Name: strings.TrimSpace(in.Name),
+		Labels: labelsOf(checks, "labels", in.Labels), Description: in.Description, Start: in.Start != "", Key: in.Key,
+		Spec: fleet.VMSpec{
+			CPUs: number(checks, "spec.cpus", in.CPUs), MemoryMiB: memoryOf(checks, "spec.memoryMiB", in.Memory, in.Unit),
+			Firmware: fleet.Firmware(in.Firmware), Disks: []fleet.Disk{}, NICs: []fleet.NIC{},
+		},
+	}
+	for i, d := range in.Disks {
+		disk := fleet.Disk{PoolID: fleet.PoolID(d.Pool), SizeBytes: sizeOf(checks, fmt.Sprintf("spec.disks[%d].sizeBytes", i), d.Size)}
+		if d.Source == "image" {
+			image := volumeOf(d.Image)
+			disk.Image = &image
+		}
+		out.Spec.Disks = append(out.Spec.Disks, disk)
+	}
+	for _, n := range in.NICs {
+		nic := fleet.NIC{MAC: strings.TrimSpace(n.MAC)}
+		switch kind, name, _ := strings.Cut(n.On, ":"); fleet.NetworkKind(kind) {
+		case fleet.NetworkLibvirt:
+			nic.Network = name
+		case fleet.NetworkBridge:
+			nic.Bridge = name
+		}
+		out.Spec.NICs = append(out.Spec.NICs, nic)
+	}
+	if iso := volumeOf(in.ISO); iso != (fleet.Volref{}) {
+		out.Spec.ISO = &iso
+	}
+	return out
+}
+
+// choices fills the form's lists with what the person may choose from.
+func (s *Server) choices(ctx context.Context, a fleet.Actor, f *views.VMForm) error {
+	projects, err := s.Control.ListProjects(ctx, a)
+	if err != nil {
+		return err
+	}
+	for _, p := range projects {
+		if policy.May(a, policy.VMChange, p.ID) {
+			f.Projects = append(f.Projects, views.Option{Value: string(p.ID), Text: p.Name})
+		}
+	}
+	f.Hosts = []views.Option{{Value: "", Text: "Choose for me"}}
+	if policy.May(a, policy.InfraSee, "") {
+		hosts, err := s.Control.ListHosts(ctx, a, fleet.Query{Limit: 500})
+		if err != nil {
+			return err
+		}
+		for _, h := range hosts.Items {
+			text := h.Name
+			if h.Phase != fleet.HostOnline {
+				text += " (" + strings.ToLower(h.Phase.Word()) + ")"
+			}
+			f.Hosts = append(f.Hosts, views.Option{Value: string(h.ID), Text: text})
+		}
+	}
+	return s.storageChoices(ctx, a, f)
+}
+
+func (s *Server) storageChoices(ctx context.Context, a fleet.Actor, f *views.VMForm) error {
+	pools, err := s.Control.ListPools(ctx, a, fleet.Query{Limit: 500})
+	if err != nil {
+		return err
+	}
+	for _, p := range pools.Items {
+		text := p.Name
+		if p.Health.CapacityBytes > 0 {
+			text += " · " + views.Bytes(p.Health.AvailableBytes) + " free"
+		}
+		f.Pools = append(f.Pools, views.Option{Value: string(p.ID), Text: text})
+	}
+	images, err := s.Control.Images(ctx, a)
+	if err != nil {
+		return err
+	}
+	f.Images = []views.Option{{Value: "", Text: "Choose an image"}}
+	for _, v := range images {
+		f.Images = append(f.Images, volumeChoice(v))
+	}
+	if f.ISOs, err = s.isoChoices(ctx, a, nil); err != nil {
+		return err
+	}
+	networks, err := s.Control.NetworksOn(ctx, a, "")
+	if err != nil {
+		return err
+	}
+	for _, n := range networks {
+		kind := "network"
+		if n.Kind == fleet.NetworkBridge {
+			kind = "bridge"
+		}
+		f.Networks = append(f.Networks, views.Option{Value: string(n.Kind) + ":" + n.Name, Text: fmt.Sprintf("%s %s · %s", kind, n.Name, views.Count(len(n.Hosts), "host"))})
+	}
+	return nil
+}
+
+// isoChoices are the ISO images, with the present one also where its pool is not heard.
+func (s *Server) isoChoices(ctx context.Context, a fleet.Actor, now *fleet.Volref) ([]views.Option, error) {
+	isos, err := s.Control.ISOs(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	out := []views.Option{{Value: "", Text: "Empty"}}
+	for _, v := range isos {
+		out = append(out, volumeChoice(v))
+	}
+	if now == nil {
+		return out, nil
+	}
+	value := views.Volume(now.PoolID, now.Volume)
+	if !slices.ContainsFunc(out, func(o views.Option) bool { return o.Value == value }) {
+		out = append(out, views.Option{Value: value, Text: now.Volume})
+	}
+	return out, nil
+}
+
+func volumeChoice(v control.VolumeOn) views.Option {
+	text := v.Name + " · " + views.Bytes(v.CapacityBytes) + " · " + v.PoolName
+	if !v.Shared && len(v.Hosts) > 0 {
+		var hosts []string
+		for _, h := range v.Hosts {
+			hosts = append(hosts, h.Name)
+		}
+		text += " on " + strings.Join(hosts, ", ")
+	}
+	return views.Option{Value: views.Volume(v.PoolID, v.Name), Text: text}
+}

@@ -1,0 +1,243 @@
+package web_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// fleetOf gives a portal with two hosts, a pool, a network and four VMs of the project shop.
+func fleetOf(t *testing.T) (p *portal, project fleet.ProjectID, pool fleet.PoolID, vms map[string]fleet.VMID) {
+	t.Helper()
+	t.Parallel()
+	p = newPortal(t)
+	project = p.addProject("shop")
+	h1, h2 := p.addHost("host-1", 0), p.addHost("host-2", 0)
+	pool = p.addPool("shared-nfs", h1, h2)
+	p.addNetwork("default", h1, h2)
+	vms = map[string]fleet.VMID{
+		"web-01": p.addVM(project, h1, "web-01", fleet.Running, func(vm *fleet.VM) { vm.Labels = map[string]string{"env": "prod"} }),
+		"web-02": p.addVM(project, h2, "web-02", fleet.Stopped),
+		"mail": p.addVM(project, h1, "mail", fleet.Running, func(vm *fleet.VM) {
+			vm.Spec.MemoryMiB, vm.Status.NextBoot = 8192, []string{"memoryMiB"}
+		}),
+		"broken": p.addVM(project, h2, "broken", fleet.Absent, func(vm *fleet.VM) {
+			vm.Status.Error, vm.Status.ErrorOf = "internal error: <qemu> exited", fleet.VMStart
+		}),
+	}
+	return p, project, pool, vms
+}
+
+func TestVMList(t *testing.T) {
+	p, _, _, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/vms").is(t, http.StatusOK).has(t, "web-01", "Running", "web-02", "Stopped", "Needs restart", "Failed", "env=prod", "4 GiB")
+
+	a := b.get("/vms?filter="+url.QueryEscape("phase:stopped")).is(t, http.StatusOK)
+	a.has(t, "web-02", `value="phase:stopped"`)
+	if strings.Contains(a.main(), ">web-01<") {
+		t.Error("the filter lets web-01 through")
+	}
+	a = b.get("/vms?tab=attention").is(t, http.StatusOK)
+	a.has(t, ">broken<")
+	if strings.Contains(a.main(), ">web-01<") {
+		t.Error("web-01 needs no attention")
+	}
+	b.get("/vms?filter=nosuch:x").is(t, http.StatusUnprocessableEntity).has(t, `role="alert"`, "nosuch")
+	b.get("/vms?filter=name:zzz*").is(t, http.StatusOK).has(t, "No VM matches")
+
+	// The same handler and address gives the rows alone.
+	rows := b.fragment("/vms?filter=phase:stopped", "vm-rows").is(t, http.StatusOK)
+	rows.has(t, ">web-02<")
+	rows.lacks(t, "<html", "<form")
+	b.fragment("/vms", "no-such-part").is(t, http.StatusNotFound)
+}
+
+func TestVMListPages(t *testing.T) {
+	p, project, _, _ := fleetOf(t)
+	host := p.addHost("host-9", 0)
+	for i := range 120 {
+		p.addVM(project, host, fmt.Sprintf("node-%03d", i), fleet.Running)
+	}
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	link := regexp.MustCompile(`rel="next" href="([^"]+)"`)
+	seen := map[string]bool{}
+	for path, pages := "/vms?filter=name%3Anode-*&sort=-name&limit=50", 0; path != ""; pages++ {
+		if pages == 5 {
+			t.Fatal("the pages do not end")
+		}
+		a := b.get(path).is(t, http.StatusOK)
+		for _, m := range regexp.MustCompile(`>(node-\d+)</a></th>`).FindAllStringSubmatch(a.body, -1) {
+			if seen[m[1]] {
+				t.Errorf("%s stands on two pages", m[1])
+			}
+			seen[m[1]] = true
+		}
+		path = ""
+		if m := link.FindStringSubmatch(a.body); m != nil {
+			path = strings.ReplaceAll(m[1], "&amp;", "&")
+		}
+	}
+	if len(seen) != 120 {
+		t.Errorf("the pages show %d VMs, not 120", len(seen))
+	}
+	rows, err := csv.NewReader(strings.NewReader(b.get("/vms.csv?filter=name%3Anode-*").is(t, http.StatusOK).body)).ReadAll()
+	if err != nil || len(rows) != 121 {
+		t.Errorf("the export has %d rows: %v", len(rows), err)
+	}
+}
+
+func TestVMPage(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/vms/" + string(vms["web-01"])
+	b.get(path).is(t, http.StatusOK).has(t, "<h1>web-01</h1>", "10.4.0.11", "host-1", "Shut down", "Only a VM that is stopped can be started.")
+	b.fragment(path, "vm-head").is(t, http.StatusOK).lacks(t, "<html", "Hardware")
+	b.fragment(path, "vm-body").is(t, http.StatusOK).has(t, "Hardware")
+	for _, tab := range []string{"?tab=monitor", "?tab=configure", "?tab=events", "/console", "/console?window=1"} {
+		b.get(path+tab).is(t, http.StatusOK).has(t, "web-01")
+	}
+	b.get("/menus/vm/"+string(vms["web-01"]), "HX-Request", "true").is(t, http.StatusOK).has(t, "Force off", "Delete")
+	b.get("/vms/"+string(vms["broken"])).is(t, http.StatusOK).has(t, "“Start” failed on host-2.", "internal error: &lt;qemu&gt; exited")
+	b.get("/vms/"+string(vms["mail"])).is(t, http.StatusOK).has(t, "Changes wait for the next start: memory.")
+	b.get(path+"?tab=nosuch").is(t, http.StatusNotFound)
+	b.get("/vms/"+string(fleet.NewID[fleet.VMID]())).is(t, http.StatusNotFound)
+	b.get("/vms/nonsense").is(t, http.StatusNotFound)
+}
+
+func TestVMActions(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/vms/" + string(vms["web-02"]) + "/actions"
+	b.post(path, url.Values{"action": {"start"}}).is(t, http.StatusSeeOther)
+	a := b.post("/vms/"+string(vms["web-01"])+"/actions", url.Values{"action": {"shutdown"}}, hx("")...).is(t, http.StatusNoContent)
+	if got := a.header.Get("HX-Trigger"); !strings.Contains(got, `"kind":"ok"`) || !strings.Contains(got, "Shut down web-01: asked of host-1.") {
+		t.Errorf("the toast is %q", got)
+	}
+	a = b.post("/vms/"+string(vms["broken"])+"/actions", url.Values{"action": {"pause"}}, hx("")...).is(t, http.StatusConflict)
+	if got, _ := url.PathUnescape(a.header.Get("X-Quantix-Message")); !strings.Contains(got, "does not exist on its host") {
+		t.Errorf("the refusal says %q", got)
+	}
+	b.get("/tasks").is(t, http.StatusOK).has(t, "Start", "web-02", "Shut down")
+	b.get("/").is(t, http.StatusOK).has(t, "Dashboard", "2 running")
+}
+
+func TestBulk(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	a := b.post("/vms/bulk", url.Values{
+		"action": {"start"}, "back": {"/vms?sort=-name"},
+		"id": {string(vms["web-02"]), string(vms["web-01"]), string(fleet.NewID[fleet.VMID]())},
+	}).is(t, http.StatusOK)
+	a.has(t, "Asked for", "Only a VM that is stopped can be started.", "There is no such VM.", `href="/vms?sort=-name"`)
+	b.post("/vms/bulk", url.Values{"action": {"start"}}).is(t, http.StatusBadRequest)
+	b.post("/vms/bulk", url.Values{"action": {"delete"}, "id": {string(vms["web-02"])}}).is(t, http.StatusBadRequest)
+}
+
+func newVMForm(project fleet.ProjectID, pool fleet.PoolID) url.Values {
+	return url.Values{
+		"key": {fleet.NewID[string]()}, "name": {"fresh-1"}, "project": {string(project)}, "host": {""}, "cpus": {"2"}, "memory": {"1.5"}, "unit": {"GiB"},
+		"firmware": {"uefi"}, "labels": {"env=prod\ntier=web"}, "start": {"yes"},
+		"disks[0].source": {"empty"}, "disks[0].pool": {string(pool)}, "disks[0].size": {"20"},
+		"disks[2].source": {"image"}, "disks[2].pool": {string(pool)}, "disks[2].image": {string(pool) + "/debian-12.qcow2"},
+		"nics[0].on": {"libvirt:default"},
+	}
+}
+
+func TestCreateVM(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/vms/new").is(t, http.StatusOK).has(t, "shared-nfs", "debian-12.qcow2", "installer.iso", "network default", "disks[__i__].size")
+
+	form := newVMForm(project, pool)
+	to := b.post("/vms", form).is(t, http.StatusSeeOther).header.Get("Location")
+	b.get(to).is(t, http.StatusOK).has(t, "<h1>fresh-1</h1>", "Creating", "1.5 GiB", "20 GiB", "env=prod")
+	if again := b.post("/vms", form).is(t, http.StatusSeeOther).header.Get("Location"); again != to {
+		t.Errorf("the second submit of one form made another VM: %s, %s", to, again)
+	}
+}
+
+func TestCreateVMKeepsWhatWasTyped(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	form := newVMForm(project, pool)
+	form.Set("name", "Not A Name")
+	form.Set("cpus", "many")
+	form.Set("disks[0].size", "big")
+	a := b.post("/vms", form).is(t, http.StatusUnprocessableEntity)
+	a.has(t, "<html", `value="Not A Name"`, `id="name-error"`, `value="many"`, `id="cpus-error"`, `value="big"`, `id="disks-0--size-error"`)
+	a = b.post("/vms", form, hx("vm-form")...).is(t, http.StatusUnprocessableEntity)
+	a.lacks(t, "<html")
+	a.has(t, `id="vm-form"`, `value="Not A Name"`)
+
+	form = newVMForm(project, pool)
+	form.Set("name", "web-01")
+	b.post("/vms", form).is(t, http.StatusConflict).has(t, "already", `value="web-01"`)
+
+	form.Set("add", "disk")
+	b.post("/vms", form).is(t, http.StatusOK).has(t, `name="disks[2].size"`, `value="web-01"`)
+	form.Del("add")
+	form.Set("drop", "disk:0")
+	b.post("/vms", form).is(t, http.StatusOK).lacks(t, `name="disks[1].size"`)
+}
+
+func TestEditVM(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/vms/" + string(vms["web-01"])
+	form := url.Values{"generation": {"1"}, "name": {"web-1"}, "labels": {"env=test"}, "cpus": {"4"}, "memory": {"8"}, "unit": {"GiB"}, "description": {"shop front"}}
+	b.post(path+"/edit", form).is(t, http.StatusSeeOther)
+	b.get(path).is(t, http.StatusOK).has(t, "<h1>web-1</h1>", "env=test", "8 GiB", "shop front")
+	b.post(path+"/edit", form).is(t, http.StatusConflict).has(t, `value="web-1"`) // made from a generation that has passed
+	form.Set("generation", "2")
+	form.Set("cpus", "0")
+	b.post(path+"/edit", form, hx("vm-edit")...).is(t, http.StatusUnprocessableEntity).has(t, `id="cpus-error"`)
+}
+
+func TestDeleteVM(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	host := p.addHost("host-9", 0)
+	id := p.addVM(project, host, "old", fleet.Stopped, func(vm *fleet.VM) {
+		vm.Spec.Disks = []fleet.Disk{{PoolID: pool, Volume: "old-1.qcow2", SizeBytes: 20 << 30}}
+	})
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/vms/" + string(id) + "/delete"
+	b.get(path).is(t, http.StatusOK).has(t, "old-1.qcow2", "20 GiB", "<html")
+	d := b.fragment(path, "dialog").is(t, http.StatusOK)
+	d.lacks(t, "<html")
+	d.has(t, `data-confirm-name="old"`, `id="dialog-title"`)
+	b.post(path, url.Values{"disks": {"delete"}, "confirm": {"other"}}, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, "dialog-title")
+	a := b.post(path, url.Values{"disks": {"delete"}, "confirm": {"old"}}, hx("dialog")...).is(t, http.StatusNoContent)
+	if a.header.Get("HX-Redirect") != "/vms" {
+		t.Errorf("after the deletion: %v", a.header)
+	}
+	b.get("/vms/"+string(id)).is(t, http.StatusOK).has(t, "Deleting")
+}
+
+// What one may not see is answered exactly as what does not exist.
+func TestVMsOfOtherProjects(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	other := p.addProject("finance")
+	b := p.signedIn("vera", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'vera', 'member')", other)
+	gone := string(fleet.NewID[fleet.VMID]())
+	for _, suffix := range []string{"", "?tab=configure", "/console", "/delete"} {
+		hidden, missing := b.get("/vms/"+string(vms["web-01"])+suffix), b.get("/vms/"+gone+suffix)
+		if hidden.status != http.StatusNotFound || missing.status != http.StatusNotFound {
+			t.Errorf("%s: %d and %d", suffix, hidden.status, missing.status)
+		}
+		if a, b := strings.ReplaceAll(hidden.main(), string(vms["web-01"]), gone), missing.main(); a != b {
+			t.Errorf("%s: the two answers differ", suffix)
+		}
+	}
+	b.post("/vms/"+string(vms["web-01"])+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusNotFound)
+	b.get("/vms").is(t, http.StatusOK).lacks(t, "web-01")
+	b.get("/search?q=web-01").is(t, http.StatusOK).has(t, "Nothing matches")
+	b.get("/vms/new").is(t, http.StatusOK)
+}
