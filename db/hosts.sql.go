@@ -148,7 +148,7 @@ func (q *Queries) DropHost(ctx context.Context, id fleet.HostID) error {
 }
 
 const getHost = `-- name: GetHost :one
-SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, s.seen_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 CROSS JOIN LATERAL (SELECT count(*) AS vms, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
@@ -158,6 +158,7 @@ WHERE h.id = $1
 type GetHostRow struct {
 	Host      Host
 	SeenAt    *time.Time
+	Load      *fleet.HostMeter
 	Conflict  string
 	Now       time.Time
 	Vms       int64
@@ -178,6 +179,7 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Host.Status,
 		&i.Host.ReportSeq,
 		&i.SeenAt,
+		&i.Load,
 		&i.Conflict,
 		&i.Now,
 		&i.Vms,

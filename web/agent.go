@@ -21,20 +21,19 @@ const (
 	agentLimit  = 256 << 10 // bytes of any other request of an agent
 )
 
-// newAgents makes the server that hosts' agents talk to. Ten thousand of them are parked in it, so there is nothing between
-// net/http and the handlers but the count of requests and the net for panics.
+// newAgents makes the server that hosts' agents talk to.
 func (s *Server) newAgents() *echo.Echo {
 	e := s.newEcho()
 	e.HTTPErrorHandler = s.failAgent
-	e.Use(s.metrics.observe, recoverPanic)
-	e.POST(wire.PathJoin, s.join)
-	e.POST(wire.PathHello, agentCall(agentLimit, s.Control.Hello))
-	e.POST(wire.PathReport, agentCall(reportLimit, s.Control.Report))
-	e.POST(wire.PathRenew, agentCall(agentLimit, s.renew))
-	e.POST(wire.PathClaim, s.claim)
-	e.POST(wire.PathJobs+":id/progress", s.progress)
-	e.POST(wire.PathJobs+":id/finish", s.finish)
-	e.GET(wire.PathConsole+":id", s.hostConsole)
+	add := func(method, path string, h echo.HandlerFunc) { e.Add(method, path, h, s.metrics.observe, recoverPanic) }
+	add(post, wire.PathJoin, s.join)
+	add(post, wire.PathHello, agentCall(agentLimit, s.Control.Hello))
+	add(post, wire.PathReport, agentCall(reportLimit, s.Control.Report))
+	add(post, wire.PathRenew, agentCall(agentLimit, s.renew))
+	add(post, wire.PathJobs+":id/progress", s.progress)
+	add(post, wire.PathJobs+":id/finish", s.finish)
+	add(get, wire.PathConsole+":id", s.hostConsole)
+	e.POST(wire.PathClaim, s.claim) // nothing in between: each frame is on ten thousand parked stacks
 	return e
 }
 
@@ -89,14 +88,19 @@ func (s *Server) renew(ctx context.Context, a fleet.Actor, in wire.RenewRequest)
 }
 
 // claim parks until there is work. Its body is read to the end before, so that net/http notices when the agent hangs up
-// and the claim ends with it.
+// and the claim ends with it. It is read on a stack that is gone when the claim parks: see control.Claim.
 func (s *Server) claim(c echo.Context) error {
-	a, err := agentOf(c)
-	if err != nil {
-		return err
-	}
-	in, err := readJSON[wire.ClaimRequest](c, agentLimit)
-	if err != nil {
+	var a fleet.Actor
+	var in wire.ClaimRequest
+	read := make(chan error)
+	go func() {
+		var err error
+		if a, err = agentOf(c); err == nil {
+			in, err = readJSON[wire.ClaimRequest](c, agentLimit)
+		}
+		read <- err
+	}()
+	if err := <-read; err != nil {
 		return err
 	}
 	s.metrics.parked.Add(1)
@@ -104,10 +108,13 @@ func (s *Server) claim(c echo.Context) error {
 	s.metrics.parked.Add(-1)
 	switch {
 	case err != nil:
+		s.metrics.claims.WithLabelValues("refused").Inc()
 		return err
 	case len(out.Jobs) == 0:
+		s.metrics.claims.WithLabelValues("nothing").Inc()
 		return c.NoContent(http.StatusNoContent)
 	}
+	s.metrics.claims.WithLabelValues("work").Inc()
 	return c.JSON(http.StatusOK, out)
 }
 

@@ -35,6 +35,9 @@ func (s *Server) fillFrame(c echo.Context, f *views.Frame) {
 func (s *Server) loadFrame(c echo.Context, f *views.Frame) error {
 	s.fillFrame(c, f)
 	f.Quiet = false
+	if !f.May(policy.VMSee) {
+		return nil // no role yet: nothing stands around the page
+	}
 	ctx := c.Request().Context()
 	var err error
 	if f.Projects, err = s.Control.ListProjects(ctx, f.Actor); err != nil {

@@ -33,6 +33,7 @@ type PoolStat interface {
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.HistogramVec
+	claims   *prometheus.CounterVec
 	parked   atomic.Int64
 }
 
@@ -40,15 +41,18 @@ func (s *Server) newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "quantix_http_request_seconds", Help: "How long requests took, by route and status. Parked claims and streams last as long as they are open.",
+			Name: "quantix_http_request_seconds", Help: "How long requests took, by route and status. Streams and consoles last as long as they are open.",
 			Buckets: []float64{.001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 30},
 		}, []string{"method", "route", "status"}),
+		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quantix_claims_total", Help: "Claims of agents by how they ended: work, nothing, refused.",
+		}, []string{"end"}),
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	m.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.claims,
 		gauge("quantix_tasks_open", "Tasks that wait or run, 1000 at most.", s.openTasks),
 		gauge("quantix_claims_parked", "Agents that wait for work.", func() float64 { return float64(m.parked.Load()) }),
 		gauge("quantix_consoles_open", "Consoles with both halves.", func() float64 { open, _ := s.consoles.Counts(); return float64(open) }),

@@ -95,7 +95,7 @@ func (c *Control) GetHost(ctx context.Context, a fleet.Actor, id fleet.HostID) (
 		return fleet.HostView{}, notFound(err, "host")
 	}
 	v := hostView(r.Host, r.SeenAt, r.Conflict, r.Now)
-	v.VMs, v.CommittedCPUs, v.CommittedMiB = int(r.Vms), int(r.Cpus), r.MemoryMib
+	v.VMs, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Cpus), r.MemoryMib, r.Load
 	return v, nil
 }
 

@@ -155,10 +155,11 @@ func (p HostPhase) Tone() Tone { return hostLooks[p].tone }
 // HostView is a host as people see it.
 type HostView struct {
 	Host
-	Phase         HostPhase `json:"phase"`
-	VMs           int       `json:"vms"`
-	CommittedCPUs int       `json:"committedCpus"` // vCPUs of all VMs placed here
-	CommittedMiB  int64     `json:"committedMemoryMiB"`
+	Phase         HostPhase  `json:"phase"`
+	VMs           int        `json:"vms"`
+	CommittedCPUs int        `json:"committedCpus"` // vCPUs of all VMs placed here
+	CommittedMiB  int64      `json:"committedMemoryMiB"`
+	Load          *HostMeter `json:"load,omitempty"` // of the newest report; only where one host is asked for
 }
 
 // JoinToken lets one machine join as a host. The secret is shown once; only its hash is stored.
