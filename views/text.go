@@ -44,8 +44,11 @@ func Short(d time.Duration) string {
 
 // Took writes how long something lasted: "0.6 s", "12 s", "3 min".
 func Took(d time.Duration) string {
+	if d < 100*time.Millisecond {
+		return fmt.Sprintf("%d ms", max(d, 0).Milliseconds())
+	}
 	if d < 10*time.Second {
-		return fmt.Sprintf("%.1f s", max(d, 0).Seconds())
+		return fmt.Sprintf("%.1f s", d.Seconds())
 	}
 	return Short(d)
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -95,10 +97,15 @@ func (s *Server) claim(c echo.Context) error {
 	read := make(chan error)
 	go func() {
 		var err error
+		defer func() {
+			if p := recover(); p != nil { // here it would end the portal
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+			read <- err
+		}()
 		if a, err = agentOf(c); err == nil {
 			in, err = readJSON[wire.ClaimRequest](c, agentLimit)
 		}
-		read <- err
 	}()
 	if err := <-read; err != nil {
 		return err

@@ -50,7 +50,7 @@ type vmFormNIC struct {
 func (s *Server) newVM(c echo.Context, a fleet.Actor) error {
 	f := views.VMForm{
 		Key: fleet.NewID[string](), Project: c.QueryParam("project"), Host: c.QueryParam("host"),
-		CPUs: "2", Memory: "2", Unit: "GiB", Firmware: string(fleet.UEFI), Start: true,
+		CPUs: "2", Memory: "2", Unit: "GiB", Firmware: string(fleet.BIOS), Start: true,
 	}
 	if err := s.choices(c.Request().Context(), a, &f); err != nil {
 		return err

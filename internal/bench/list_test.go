@@ -76,8 +76,8 @@ func ask(b *testing.B, client *http.Client, base string, q fleet.Query) time.Dur
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	took := time.Since(began)
-	if err != nil || res.StatusCode != http.StatusOK || strings.Count(string(body), `id="vm-`) != 100 {
-		b.Errorf("%s: status %d, %d rows, %v", q.Filter, res.StatusCode, strings.Count(string(body), `id="vm-`), err)
+	if err != nil || res.StatusCode != http.StatusOK || strings.Count(string(body), `<tr id="vm-`) != 100 {
+		b.Errorf("%s: status %d, %d rows, %v", q.Filter, res.StatusCode, strings.Count(string(body), `<tr id="vm-`), err)
 	}
 	return took
 }

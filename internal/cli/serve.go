@@ -89,6 +89,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	server := web.New(web.Options{
 		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL, AgentURL: p.AgentURL,
 		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: pool.Ping,
+		Pool: func() web.PoolStat { return pool.Stat() },
 	})
 	authority, err := p.Control.Authority(ctx, fleet.SystemActor)
 	if err != nil {
@@ -111,13 +112,14 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	p.group, ctx = errgroup.WithContext(ctx)
 	p.group.Go(func() error { return hub.Listen(ctx, pool.Config().ConnConfig, p.log) })
 	p.group.Go(func() error { return reconcile.Run(ctx, p.Control, hub, p.log) })
-	p.group.Go(func() error { return runServer(ctx, browsers, server.Handler(), p.log) })
-	p.group.Go(func() error { return runServer(ctx, tls.NewListener(agents, agentTLS), server.AgentHandler(), p.log) })
+	p.group.Go(func() error { return runServer(ctx, browsers, server.Handler(), time.Second, p.log) })
+	p.group.Go(func() error { return runServer(ctx, tls.NewListener(agents, agentTLS), server.AgentHandler(), 0, p.log) })
 	return nil
 }
 
-// runServer serves until ctx ends; streams end with it, and other requests get a few seconds.
-func runServer(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
+// runServer serves until ctx ends. Requests in flight then get grace to end by themselves, before their contexts end too, as
+// those of streams, parked claims and consoles must.
+func runServer(ctx context.Context, listener net.Listener, handler http.Handler, grace time.Duration, log *slog.Logger) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server := &http.Server{
@@ -128,10 +130,10 @@ func runServer(ctx context.Context, listener net.Listener, handler http.Handler,
 	stopped := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		cut()
-		grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer time.AfterFunc(grace, cut).Stop()
+		limit, cancel := context.WithTimeout(context.Background(), grace+5*time.Second)
 		defer cancel()
-		if server.Shutdown(grace) != nil {
+		if server.Shutdown(limit) != nil {
 			server.Close()
 		}
 	})

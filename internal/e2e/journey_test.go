@@ -132,41 +132,37 @@ const drawn = `(() => {
   return d.length - Math.max(...n.values());
 })()`
 
-// cursor is more than what a blinking cursor draws, and less than a word.
+// cursor is more than what a blinking cursor draws, and less than a line.
 const cursor = 150
 
-// typeIntoConsole waits for the guest's prompt and types: one order writes onto the guest's screen, the other wipes it.
+// typeIntoConsole types until the guest has booted and wipes its screen when asked, and then demands that it writes what it is
+// told to.
 func (p *tab) typeIntoConsole() {
 	p.Helper()
 	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
 	p.click("#console canvas", "")
-	// Twice: the first time the guest may still be booting, and write by itself. After the wipe it only answers.
-	for range 2 {
-		before := p.settledScreen()
-		p.keys("echo quantix was here\r")
-		p.waitTrue("text on the guest's screen after typing", fmt.Sprintf("%s > %d", drawn, before+cursor))
-		written := p.settledScreen()
-		p.savePicture("journey-console")
-		p.keys("clear\r")
-		p.waitTrue("a wiped screen", fmt.Sprintf("%s < %d - %d", drawn, written, cursor))
-	}
-}
-
-// settledScreen waits until the guest has written something and then nothing for two seconds.
-func (p *tab) settledScreen() (last int) {
-	p.Helper()
-	var since time.Time
-	eventually(p, guestLimit, "a prompt on the guest's screen", func() (bool, string) {
-		now, err := eval[int](p, drawn)
-		if err != nil {
+	var typed time.Time
+	most, now := 0, 0
+	eventually(p, guestLimit, "a shell behind the console", func() (bool, string) {
+		var err error
+		if now, err = eval[int](p, drawn); err != nil {
 			return false, err.Error()
 		}
-		if now > last+cursor || now < last-cursor {
-			last, since = now, time.Now()
+		most = max(most, now)
+		if !typed.IsZero() && most > 2000 && now < most/4 {
+			return true, ""
 		}
-		return last > 0 && time.Since(since) > 2*time.Second, "the picture still changes, or is empty"
+		if time.Since(typed) > 2*time.Second {
+			typed = time.Now()
+			p.keys("clear\r")
+		}
+		return false, fmt.Sprintf("%d points are drawn, %d at most", now, most)
 	})
-	return last
+	p.keys("echo quantix was here; echo quantix was here\r")
+	p.waitTrue("text on the guest's screen after typing", fmt.Sprintf("%s > %d", drawn, now+10*cursor))
+	p.savePicture("journey-console")
+	p.keys("clear\r")
+	p.waitTrue("a wiped screen", fmt.Sprintf("%s < %d", drawn, now+5*cursor))
 }
 
 // virsh asks a host's libvirt from outside, as a person beside Quantix would.

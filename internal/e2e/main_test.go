@@ -4,11 +4,13 @@ package e2e
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +27,11 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
+	}
+	flag.Parse()
+	if runtime.GOMAXPROCS(0) < atOnce {
+		// The tests wait for other processes most of the time, so more of them run at once than there are processors.
+		_ = flag.Set("test.parallel", strconv.Itoa(atOnce))
 	}
 	code := m.Run()
 	if err := tidy(); err != nil {
@@ -56,6 +63,7 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 const (
+	atOnce     = 4                 // tests
 	readyLimit = 150 * time.Second // for a lab to stand on a busy machine, its guest image included
 	endLimit   = 60 * time.Second
 	stepLimit  = 30 * time.Second // for one thing to happen on a page
@@ -84,7 +92,7 @@ func eventually(t testing.TB, limit time.Duration, what string, done func() (ok 
 	}
 }
 
-// caller keeps a started program alive with the thread that started it: the kernel ends it when that thread dies.
+// onOwnThread runs f on a thread that nobody else uses: the kernel ends a child with the thread that started it.
 func onOwnThread(f func()) {
 	go func() {
 		runtime.LockOSThread()

@@ -24,14 +24,13 @@ import (
 // portal is one of a test's own, which the test may kill.
 type portal struct {
 	*program
-	t              *testing.T
-	dir            string
-	args           []string
-	url, agentURL  string
-	password       string // of admin
-	browser        *http.Client
-	token          string
-	stdoutFinished chan struct{}
+	t             *testing.T
+	dir           string
+	args          []string
+	url, agentURL string
+	password      string // of admin
+	browser       *http.Client
+	token         string
 }
 
 // newPortal starts "quantix portal" with a data directory of its own and further arguments, and signs in.
@@ -49,17 +48,20 @@ func newPortal(t *testing.T, name string, args ...string) *portal {
 			showLogs(t, p.log)
 		}
 	})
-	out := p.start(name)
-	_, text, ok := strings.Cut(out, "one-time password ")
-	if !ok {
-		t.Fatalf("the portal printed no one-time password: %s", out)
-	}
-	p.password = strings.Fields(text)[0]
+	printed := p.start(name)
+	eventually(t, stepLimit, "a one-time password", func() (bool, string) {
+		out := printed.String()
+		_, text, ok := strings.Cut(out, "one-time password ")
+		if ok = ok && strings.Contains(text, "\n"); ok {
+			p.password = strings.Fields(text)[0]
+		}
+		return ok, "the portal printed " + out
+	})
 	return p
 }
 
-// start runs the portal, again after kill, and returns once it answers, with what it printed.
-func (p *portal) start(name string) string {
+// start runs the portal, again after kill, and returns once it answers, with what it prints.
+func (p *portal) start(name string) *lockedBuffer {
 	p.t.Helper()
 	var err error
 	if p.program, err = launch(name, nil, p.args...); err != nil {
@@ -83,7 +85,7 @@ func (p *portal) start(name string) string {
 		res.Body.Close()
 		return res.StatusCode == http.StatusOK, res.Status
 	})
-	return printed.String()
+	return printed
 }
 
 // kill ends the portal as a crash does.

@@ -13,10 +13,18 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// open goes to a path of the portal and waits until the page has loaded.
+// open goes to a path of the portal and waits until the page has loaded, whole.
 func (p *tab) open(path string) {
 	p.Helper()
-	p.do("open "+path, chromedp.Navigate(p.base+path))
+	eventually(p, stepLimit, "opening "+path, func() (bool, string) {
+		ctx, cancel := context.WithTimeout(p.ctx, stepLimit)
+		defer cancel()
+		cuts := p.cut()
+		if err := chromedp.Do(ctx, chromedp.Navigate(p.base+path)); err != nil && !strings.Contains(err.Error(), networkChanged) {
+			p.Fatalf("open %s: %v", path, err)
+		}
+		return p.cut() == cuts, "network devices come and go"
+	})
 }
 
 func (p *tab) path() string {
@@ -27,13 +35,18 @@ func (p *tab) path() string {
 	return at
 }
 
-// waitPath waits until the page's path begins so.
+// waitPath waits until the page's path begins so, and all of it has loaded.
 func (p *tab) waitPath(prefix string) {
 	p.Helper()
+	cuts := p.cut()
 	eventually(p, stepLimit, "going to "+prefix, func() (bool, string) {
 		at := p.path()
 		return strings.HasPrefix(at, prefix), "the page is " + at
 	})
+	p.waitTrue("the page to load", `document.readyState === "complete"`)
+	if p.cut() != cuts {
+		p.open(p.path())
+	}
 }
 
 // waitText waits until an element that sel selects shows the text.
@@ -72,19 +85,19 @@ func (p *tab) waitTrue(what, expression string) {
 	})
 }
 
-// findScript finds the first visible element that sel selects and that holds the text, brings it into view, and answers
-// its middle, where nothing else lies over it.
+// findScript finds the first visible element that sel selects and that holds the text, brings it into view where it is not,
+// and answers its middle, where nothing else lies over it.
 const findScript = `((sel, text) => {
+  if (document.readyState !== "complete") return {why: "the page is loading"};
   const hit = [...document.querySelectorAll(sel)].filter(e => e.checkVisibility({visibilityProperty: true}) && e.textContent.includes(text));
   const e = hit.find(e => e.textContent.trim() === text) || hit[0];
   if (!e) return {why: "there is no such element"};
   if (e.closest("[aria-disabled=true], .htmx-request")) return {why: "it is disabled or busy"};
-  e.scrollIntoView({block: "center", behavior: "instant"});
-  const r = e.getBoundingClientRect();
-  const x = r.left + r.width / 2, y = r.top + r.height / 2;
-  const top = document.elementFromPoint(x, y);
-  if (!top || !(e.contains(top) || top.contains(e) && top.tagName === "LABEL")) return {why: "something lies over it: " + (top && top.outerHTML.slice(0, 120))};
-  return {x, y, ok: true};
+  const middle = () => { const r = e.getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]; };
+  const onTop = (x, y) => { const top = document.elementFromPoint(x, y); return top && (e.contains(top) || top.contains(e) && top.tagName === "LABEL"); };
+  if (!onTop(...middle())) e.scrollIntoView({block: "center", behavior: "instant"});
+  const [x, y] = middle();
+  return onTop(x, y) ? {x, y, ok: true} : {why: "something lies over it: " + document.elementFromPoint(x, y)?.outerHTML.slice(0, 120)};
 })`
 
 type spot struct {
@@ -93,17 +106,19 @@ type spot struct {
 	Why  string
 }
 
-// click clicks with the mouse on the first visible element that sel selects and that holds the text; "" is any text.
+// click clicks with the mouse on the first visible element that sel selects and that holds the text; "" is any text. It waits
+// until the element stands still.
 func (p *tab) click(sel, text string) {
 	p.Helper()
 	var at spot
 	eventually(p, stepLimit, fmt.Sprintf("a click on %s %q", sel, text), func() (bool, string) {
-		var err error
-		at, err = eval[spot](p, fmt.Sprintf(`%s(%s, %s)`, findScript, quote(sel), quote(text)))
+		now, err := eval[spot](p, fmt.Sprintf(`%s(%s, %s)`, findScript, quote(sel), quote(text)))
 		if err != nil {
 			return false, err.Error()
 		}
-		return at.OK, at.Why
+		still := now == at
+		at = now
+		return at.OK && still, at.Why
 	})
 	p.do("click on "+sel, chromedp.MouseClickXY(at.X, at.Y))
 }
@@ -173,7 +188,6 @@ func (p *tab) signIn(s *play) {
 
 func (p *tab) enter(name, password string) {
 	p.Helper()
-	p.waitTrue("the page to load", `document.readyState === "complete"`)
 	p.fill("#name", name)
 	p.fill("#password", password)
 	p.click("button.primary", "Sign in")
