@@ -191,8 +191,7 @@ func sessionOver(err error) bool {
 
 // detail is the portal's sentence, or the error's text.
 func detail(err error) string {
-	var e *wire.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e.Detail
 	}
 	return fmt.Sprint(err)

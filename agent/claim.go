@@ -30,7 +30,7 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 		got, err := a.client.Claim(ctx, wire.ClaimRequest{Max: min(room, maxClaim)})
 		switch {
 		case ctx.Err() != nil && err != nil:
-			return nil
+			return nil //nolint:nilerr // the agent is to stop: no failure
 		case sessionOver(err):
 			return err
 		case err != nil:

@@ -126,7 +126,7 @@ func toScreen(screen net.Conn, ws *websocket.Conn) {
 	defer consoleBuffers.Put(buf)
 	alive := func(string) error { return ws.SetReadDeadline(time.Now().Add(3 * consolePing)) }
 	ws.SetPongHandler(alive)
-	alive("")
+	_ = alive("")
 	for {
 		kind, r, err := ws.NextReader()
 		if err != nil || kind != websocket.BinaryMessage {
@@ -163,5 +163,5 @@ func keepAlive(ws *websocket.Conn, over <-chan struct{}) {
 }
 
 func closeMessage(ws *websocket.Conn, code int, why string) {
-	ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why), time.Now().Add(time.Second))
+	_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why), time.Now().Add(time.Second))
 }

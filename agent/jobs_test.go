@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,10 +66,8 @@ func TestAJobGivenAgainWhileInWorkIsDoneOnceUnderItsNewEpoch(t *testing.T) {
 	p.give(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 3})
 	p.wait("a lease of the new epoch", func() bool {
 		for _, r := range p.reports {
-			for _, l := range r.Leases {
-				if l == (wire.Lease{ID: job, Epoch: 3}) {
-					return true
-				}
+			if slices.Contains(r.Leases, (wire.Lease{ID: job, Epoch: 3})) {
+				return true
 			}
 		}
 		return false

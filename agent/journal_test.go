@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -106,7 +107,7 @@ func TestProgressIsSpacedAndKeepsTheNewestWord(t *testing.T) {
 			time.Sleep(time.Second)
 		}}
 		for n := range 100 {
-			j.tell(n, fmt.Sprint(n))
+			j.tell(n, strconv.Itoa(n))
 			time.Sleep(29 * time.Millisecond)
 		}
 		j.stop()

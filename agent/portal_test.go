@@ -10,12 +10,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -175,7 +175,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 		defer p.change()()
 		p.session++
 		p.hellos = append(p.hellos, in)
-		return wire.HelloAnswer{Session: fmt.Sprint(p.session), SeqBase: int64(p.session) * 1000}
+		return wire.HelloAnswer{Session: strconv.Itoa(p.session), SeqBase: int64(p.session) * 1000}
 	case name == "claim":
 		read[wire.ClaimRequest](p, r)
 		io.Copy(io.Discard, r.Body) // a server notices that a client has left only after the body's end
@@ -210,7 +210,7 @@ func (p *portal) claim(ctx context.Context, session string) any {
 	unlock()
 	for {
 		p.mu.Lock()
-		if mine != p.claims || session != fmt.Sprint(p.session) {
+		if mine != p.claims || session != strconv.Itoa(p.session) {
 			p.mu.Unlock()
 			return nil
 		}

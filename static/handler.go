@@ -41,8 +41,8 @@ func newAsset(name string, content []byte) *asset {
 func compress(content []byte) []byte {
 	var out bytes.Buffer
 	writer, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails only for an unknown level
-	writer.Write(content)                                        // a bytes.Buffer takes everything
-	writer.Close()
+	_, _ = writer.Write(content)                                 // a bytes.Buffer takes everything
+	_ = writer.Close()
 	return out.Bytes()
 }
 
@@ -78,7 +78,7 @@ func Handler() http.Handler {
 		}
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 		if r.Method == http.MethodGet {
-			w.Write(body) // the browser went away: nothing to do about it
+			_, _ = w.Write(body) // the browser went away: nothing to do about it
 		}
 	})
 }

@@ -116,9 +116,7 @@ type Link struct {
 // With gives the link with one more value of the query; an empty one takes the name out.
 func (l Link) With(name, value string) Link {
 	q := url.Values{}
-	for k, v := range l.Query {
-		q[k] = v
-	}
+	maps.Copy(q, l.Query)
 	if value == "" {
 		q.Del(name)
 	} else {

@@ -1,7 +1,9 @@
 package views
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"quantix/internal/fleet"
@@ -58,12 +60,7 @@ func (p VMsPage) columns() []VMColumn {
 }
 
 func (p VMsPage) has(key string) bool {
-	for _, k := range p.Columns {
-		if k == key {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.Columns, key)
 }
 
 // tabs drop what belongs to one page of one order.
@@ -96,19 +93,20 @@ func (p VMsPage) tabs() []Tab {
 
 // summary is one line under the title: "40 · 29 running · 8 unknown". It is of the whole fleet, so a page that is cut shows none.
 func (p VMsPage) summary() string {
-	total, words := 0, ""
+	total := 0
 	for _, n := range p.Total {
 		total += n
 	}
 	if total == 0 {
 		return ""
 	}
+	parts := []string{strconv.Itoa(total)}
 	for _, ph := range []fleet.Phase{fleet.PhaseRunning, fleet.PhaseStopped, fleet.PhaseUnknown} {
 		if n := p.Total[ph]; n > 0 {
-			words += " · " + strconv.Itoa(n) + " " + lower(ph.Word())
+			parts = append(parts, strconv.Itoa(n)+" "+lower(ph.Word()))
 		}
 	}
-	return strconv.Itoa(total) + words
+	return strings.Join(parts, " · ")
 }
 
 func (p VMsPage) pager() Pager {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -161,7 +162,7 @@ func (s *Server) hostConsole(c echo.Context) error {
 	}
 	ws, err := console.Upgrade(c.Response(), c.Request())
 	if err != nil {
-		return nil // answered
+		return nil //nolint:nilerr // Upgrade has answered
 	}
 	if err := s.consoles.Agent(c.Request().Context(), id, ws); err != nil {
 		s.Log.Info("console ended before it began", "console", id, "half", "host", "host", a.HostID, "error", err)
@@ -202,8 +203,8 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 		}
 	}()
 	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
-		if tooLong := asTooLarge(err); tooLong != err {
-			return in, tooLong
+		if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return in, tooLarge(e.Limit)
 		}
 		return in, fleet.Errorf(fleet.Malformed, "The request did not arrive whole. Send it again.")
 	}

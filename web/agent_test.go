@@ -9,11 +9,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -114,7 +114,7 @@ func (m *machine) report(t testing.TB, vms ...wire.VMReport) {
 	t.Helper()
 	m.seq++
 	_, err := m.Report(t.Context(), wire.Report{
-		Seq: m.seq, Digest: fmt.Sprint(m.seq), State: &wire.State{VMs: vms, Host: fleet.HostStatus{
+		Seq: m.seq, Digest: strconv.FormatInt(m.seq, 10), State: &wire.State{VMs: vms, Host: fleet.HostStatus{
 			Connected: true, Inventory: fleet.Inventory{
 				MemoryBytes: 64 << 30, CPU: fleet.CPU{Threads: 16}, Firmwares: []fleet.Firmware{fleet.BIOS}, Accelerators: []string{"kvm"},
 			},

@@ -119,7 +119,7 @@ func TestAVMReadsAsPromised(t *testing.T) {
 	}
 }
 
-func TestEveryRefusalHasItsStatus(t *testing.T) {
+func TestEveryRefusalHasItsStatus(t *testing.T) { //nolint:tparallel // after the refusals it looks at what they left
 	t.Parallel()
 	p := newPortal(t)
 	shop, lab := p.addProject("shop"), p.addProject("lab")

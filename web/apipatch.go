@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
@@ -67,9 +68,7 @@ func labelsWith(p labelPatch, old map[string]string) map[string]string {
 	if p.null {
 		return merged
 	}
-	for k, v := range old {
-		merged[k] = v
-	}
+	maps.Copy(merged, old)
 	for k, v := range p.value {
 		if v == nil {
 			delete(merged, k)

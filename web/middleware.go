@@ -166,8 +166,7 @@ func (s *Server) sameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 
 // asTooLarge recognises a body that went over limitBody's bound while it was read.
 func asTooLarge(err error) error {
-	var e *http.MaxBytesError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(e.Limit)
 	}
 	return err

@@ -97,8 +97,8 @@ func (s *Server) send(c echo.Context, status int, html []byte) error {
 		var small bytes.Buffer
 		z := zippers.Get().(*gzip.Writer)
 		z.Reset(&small)
-		z.Write(html) // a bytes.Buffer takes everything
-		z.Close()
+		_, _ = z.Write(html) // a bytes.Buffer takes everything
+		_ = z.Close()
 		zippers.Put(z)
 		html = small.Bytes()
 		h.Set(echo.HeaderContentEncoding, "gzip")

@@ -86,11 +86,9 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if target(c) == "" && policy.AllProjects(a) {
-		all, err := s.Control.Overview(ctx, a)
-		if err != nil {
+		if p.Total, p.FoundN, err = s.Control.VMTotals(ctx, a); err != nil {
 			return err
 		}
-		p.Total, p.FoundN = all.VMs, all.FoundVMs
 	}
 	status := http.StatusOK
 	if p.Filter.Error != "" {

@@ -90,7 +90,7 @@ func (a *applying) existing(ctx context.Context) (*sighted, error) {
 	case !is(nameErr, golibvirt.ErrNoDomain):
 		return nil, nameErr
 	case err != nil:
-		return nil, nil
+		return nil, nil //nolint:nilerr // no domain of this UUID and none of this name
 	}
 	return &s, nil
 }

@@ -73,11 +73,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		b.end()
 		return nil, err
 	}
-	b.ended.Add(1)
-	go func() {
-		defer b.ended.Done()
-		b.keepConnected(link)
-	}()
+	b.ended.Go(func() { b.keepConnected(link) })
 	return b, nil
 }
 

@@ -66,8 +66,7 @@ func runInHost() (int, error) {
 	cmd := host.Command(ctx, os.Args[0], os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = nil
 	}
 	return cmd.ProcessState.ExitCode(), errors.Join(err, host.Stop(ctx))

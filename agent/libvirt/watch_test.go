@@ -46,7 +46,7 @@ func TestWatchLooksOnceAtATime(t *testing.T) {
 			t.Errorf("an expired value was given: %+v", s)
 		}
 		broken := errors.New("broken")
-		if s := w.read(ctx, 0, time.Second, func() (int64, error) { return 0, broken }); s.value != 3 || s.err != broken {
+		if s := w.read(ctx, 0, time.Second, func() (int64, error) { return 0, broken }); s.value != 3 || !errors.Is(s.err, broken) {
 			t.Errorf("a failed look took the value away: %+v", s)
 		}
 	})

@@ -130,7 +130,7 @@ func (h *Host) plan(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, error
 }
 
 func noVolume(name string) error {
-	return fmt.Errorf("Storage volume not found: no storage vol with matching name '%s'", name) //nolint:staticcheck // libvirt's words
+	return fmt.Errorf("Storage volume not found: no storage vol with matching name '%s'", name)
 }
 
 // copyVolume takes its time, in ten steps for a clone.

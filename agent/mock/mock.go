@@ -214,7 +214,7 @@ func (h *Host) find(id fleet.VMID) (*guest, error) {
 	g, ok := h.guests[id]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("Domain not found: no domain with matching uuid '%s'", id) //nolint:staticcheck // libvirt's words
+		return nil, fmt.Errorf("Domain not found: no domain with matching uuid '%s'", id)
 	case !g.managed:
 		return nil, foreign(g)
 	}

@@ -130,7 +130,7 @@ func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 	}
 	p, ok := h.pools[pools[i].Name]
 	if !ok || p.dir == nil {
-		return nil, fmt.Errorf("Requested operation is not valid: storage pool '%s' is not active", pools[i].Name) //nolint:staticcheck // libvirt's words
+		return nil, fmt.Errorf("Requested operation is not valid: storage pool '%s' is not active", pools[i].Name)
 	}
 	return p, nil
 }

@@ -117,8 +117,7 @@ func packages(t *testing.T) []listed {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "quantix/...")
 	out, err := cmd.Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		t.Fatalf("go list: %s", failed.Stderr)
 	}
 	if err != nil {

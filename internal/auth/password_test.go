@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"errors"
 	"math"
 	"regexp"
 	"strings"
@@ -88,7 +89,7 @@ func TestHashingWaitsItsTurnAndThenGivesUp(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := h.do(gone, func() error { return nil }); err != context.Canceled {
+		if err := h.do(gone, func() error { return nil }); !errors.Is(err, context.Canceled) {
 			t.Errorf("a caller that has gone got %v", err)
 		}
 		close(release)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"quantix/internal/cli"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
 )
@@ -34,6 +35,7 @@ var listQueries = []fleet.Query{
 // BenchmarkVMList measures the full page for people who are signed in, four at a time. Limit: p99 ≤ 20 ms. Beside it: the same
 // list from control alone, without HTTP and HTML.
 func BenchmarkVMList(b *testing.B) {
+	cli.TuneMemory() // as the portal does
 	r := newRig(b)
 	testkit.Seed(b, r.pool, listHosts, listVMs)
 	server := httptest.NewServer(r.web.Handler())

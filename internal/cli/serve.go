@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -44,6 +45,7 @@ type portal struct {
 // startPortal opens the database, migrates it, and serves browsers and agents until the context ends or Close is called.
 // throwaway: the data need not survive a power failure (demo and lab).
 func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throwaway bool) (p *portal, err error) {
+	TuneMemory()
 	p = &portal{log: log}
 	defer func() {
 		if err != nil {
@@ -113,7 +115,9 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	p.group.Go(func() error { return hub.Listen(ctx, pool.Config().ConnConfig, p.log) })
 	p.group.Go(func() error { return reconcile.Run(ctx, p.Control, hub, p.log) })
 	p.group.Go(func() error { return runServer(ctx, browsers, server.Handler(), time.Second, p.log) })
-	p.group.Go(func() error { return runServer(ctx, tls.NewListener(agents, agentTLS), server.AgentHandler(), 0, p.log) })
+	p.group.Go(func() error {
+		return runServer(ctx, tls.NewListener(agents, agentTLS), server.AgentHandler(), 0, p.log)
+	})
 	return nil
 }
 
@@ -167,8 +171,8 @@ func (p *portal) Close() error {
 }
 
 func (p *portal) close() {
-	for i := len(p.undo) - 1; i >= 0; i-- {
-		p.undo[i]()
+	for _, undo := range slices.Backward(p.undo) {
+		undo()
 	}
 	p.undo = nil
 }

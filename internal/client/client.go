@@ -66,8 +66,7 @@ func (e *Error) Error() string {
 
 // StatusOf is the HTTP status of the first Error in err's chain; 0 where the portal did not answer at all.
 func StatusOf(err error) int {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Status
 	}
 	return 0

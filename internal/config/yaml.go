@@ -91,7 +91,7 @@ func (r *yamlReader) value(s setting, name, node *yaml.Node) {
 	}
 	var value any
 	var err error
-	want := ""
+	var want string
 	switch s.value.(type) {
 	case int:
 		var number int

@@ -115,8 +115,7 @@ func (b *Broker) serve(ctx context.Context, id fleet.ConsoleID, s side, mine hal
 }
 
 func stopped(ctx context.Context) (int, string) {
-	var why Reason
-	if errors.As(context.Cause(ctx), &why) {
+	if why, ok := errors.AsType[Reason](context.Cause(ctx)); ok {
 		return websocket.ClosePolicyViolation, string(why)
 	}
 	return websocket.CloseGoingAway, "The portal is stopping."

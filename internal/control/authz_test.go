@@ -49,7 +49,7 @@ func refuses(t *testing.T, name string, method reflect.Value, a fleet.Actor) {
 		args = append(args, reflect.Zero(kind.In(i)))
 	}
 	out := method.Call(args)
-	err, _ := out[len(out)-1].Interface().(error)
+	err, _ := reflect.TypeAssert[error](out[len(out)-1])
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.Forbidden, fleet.NotFound:
 	default:

@@ -109,7 +109,7 @@ func (c *Control) completeValue(ctx context.Context, a fleet.Actor, k fleet.Filt
 	sql := ""
 	switch k.Key {
 	case "who":
-		if strings.HasPrefix("me", start) {
+		if strings.HasPrefix("me", start) { //nolint:gocritic // start is the beginning of what is typed: "m"
 			values = append(values, "me")
 		}
 		return values, nil

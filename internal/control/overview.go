@@ -32,7 +32,11 @@ func (c *Control) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 	for _, h := range hosts {
 		phases[h.ID] = hostPhase(h.SeenAt, reported(h.Reported, h.Connected), h.Conflict, h.Now)
 	}
-	addVMs(&o, a, sums, hosts)
+	fresh := make(map[fleet.HostID]bool, len(hosts))
+	for _, h := range hosts {
+		fresh[h.ID] = fleet.Fresh(h.LookedAt, h.Now)
+	}
+	addVMs(&o, a, sums, fresh)
 	if policy.May(a, policy.InfraSee, "") {
 		addHosts(&o, sums, hosts, phases)
 	}
@@ -47,14 +51,38 @@ func (c *Control) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 	return o, nil
 }
 
+// VMTotals is how many VMs of each phase the actor sees, and how many that Quantix did not make: from the counters, so that a
+// list can show them on each page.
+func (c *Control) VMTotals(ctx context.Context, a fleet.Actor) (phases map[fleet.Phase]int, found int, err error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return nil, 0, err
+	}
+	sums, err := c.counted(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	heard, err := c.q.HostsSeen(ctx)
+	if err != nil {
+		return nil, 0, dbError(err)
+	}
+	fresh := make(map[fleet.HostID]bool, len(heard))
+	for _, h := range heard {
+		fresh[h.HostID] = h.Fresh
+	}
+	o := fleet.Overview{VMs: map[fleet.Phase]int{}}
+	addVMs(&o, a, sums, fresh)
+	if policy.May(a, policy.InfraSee, "") {
+		for _, n := range sums.found {
+			found += n
+		}
+	}
+	return o.VMs, found, nil
+}
+
 var urgency = map[fleet.Tone]int{fleet.ToneBad: 0, fleet.ToneUnknown: 1, fleet.ToneWarn: 2}
 
 // addVMs adds up the VMs of the actor's projects. Those of a silent host are unknown, but for what does not hang on it.
-func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, hosts []db.HostSumsRow) {
-	fresh := map[fleet.HostID]bool{}
-	for _, h := range hosts {
-		fresh[h.ID] = fleet.Fresh(h.LookedAt, h.Now)
-	}
+func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, fresh map[fleet.HostID]bool) {
 	for _, g := range sums.groups {
 		if !policy.AllProjects(a) && !policy.May(a, policy.VMSee, g.ProjectID) {
 			continue

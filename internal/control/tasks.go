@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -72,10 +73,8 @@ func (c *Control) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t f
 		return err
 	case "who":
 		who := s.text("j.created_by", t.Any)
-		for _, m := range t.Any {
-			if m.Matches("me") && a.UserID != "" {
-				who += " OR j.user_id = " + s.arg(string(a.UserID))
-			}
+		if a.UserID != "" && slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches("me") }) {
+			who += " OR j.user_id = " + s.arg(string(a.UserID))
 		}
 		s.not(t.Not, "("+who+")")
 	}

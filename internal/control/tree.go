@@ -10,7 +10,7 @@ import (
 )
 
 // treePage is how many rows of a level come at a time.
-const treePage = 200
+const treePage = 100
 
 // TreeQuery asks for one level of the inventory tree.
 type TreeQuery struct {
@@ -79,7 +79,7 @@ func (c *Control) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 }
 
 func (c *Control) treeHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (TreeLevel, error) {
-	page, err := c.ListHosts(ctx, a, q)
+	page, err := c.listHosts(ctx, a, q, bareStatus)
 	if err != nil {
 		return TreeLevel{}, err
 	}

@@ -61,7 +61,7 @@ func (c *Control) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *
 			return fleet.Page[fleet.VMView]{}, err
 		}
 	}
-	sql := ""
+	var sql string
 	switch strings.TrimPrefix(p.sort, "-") {
 	case "host":
 		sql = groupedVMs(p, s, "hosts h", "h.id = v.host_id", "projects p ON p.id = v.project_id")

@@ -29,7 +29,7 @@ func (m *machine) family() family {
 		if key != "ID" && key != "ID_LIKE" {
 			continue
 		}
-		for _, word := range strings.Fields(strings.Trim(value, `"'`)) {
+		for word := range strings.FieldsSeq(strings.Trim(value, `"'`)) {
 			switch word {
 			case "debian", "ubuntu":
 				return debian

@@ -132,9 +132,3 @@ func (a api) waitPhase(t testing.TB, limit time.Duration, id fleet.VMID, want fl
 	})
 	return vm
 }
-
-// act asks for an action on a VM.
-func (a api) act(t testing.TB, id fleet.VMID, action fleet.Action) {
-	t.Helper()
-	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(id)+"/actions", map[string]any{"action": action})
-}

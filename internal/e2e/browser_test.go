@@ -119,10 +119,11 @@ func (p *tab) note(event any) {
 	switch e := event.(type) {
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == "error" || e.Type == "assert" {
+			parts := []string{"console:"}
 			for _, a := range e.Args {
-				fault += fmt.Sprintf(" %s%s", a.Value, a.Description)
+				parts = append(parts, fmt.Sprintf("%s%s", a.Value, a.Description))
 			}
-			fault = "console:" + fault
+			fault = strings.Join(parts, " ")
 		}
 	case *runtime.EventExceptionThrown:
 		fault = (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error()
@@ -201,20 +202,23 @@ func (p *tab) size(width, height int64) {
 	p.do("set the window's size", chromedp.EmulateViewport(width, height))
 }
 
-// pictures is the folder for screenshots: what QUANTIX_TEST_SCREENSHOTS names, else one below the system's temporary folder
-// for pictures of failures.
-func pictures() string {
+// pictures is the folder for screenshots: what QUANTIX_TEST_SCREENSHOTS names. Without it, those of failures are kept in the
+// system's temporary folder, and others last as long as the run.
+func (p *tab) pictures() string {
 	if dir := os.Getenv("QUANTIX_TEST_SCREENSHOTS"); dir != "" {
 		return dir
 	}
-	return filepath.Join(os.TempDir(), "quantix-screenshots")
+	if p.Failed() {
+		return filepath.Join(os.TempDir(), "quantix-screenshots")
+	}
+	return filepath.Join(root, "pictures")
 }
 
 func pictureName(test string) string { return strings.NewReplacer("/", "-", " ", "_").Replace(test) }
 
 // savePicture writes what the tab shows; it works in a test that has failed as well.
 func (p *tab) savePicture(name string) {
-	dir := pictures()
+	dir := p.pictures()
 	ctx, cancel := context.WithTimeout(p.ctx, 10*time.Second)
 	defer cancel()
 	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())

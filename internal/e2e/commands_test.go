@@ -87,11 +87,11 @@ func TestReadyLine(t *testing.T) {
 // TestInterruptedLab ends a lab by Ctrl-C while it starts: nothing may stay.
 func TestInterruptedLab(t *testing.T) {
 	t.Parallel()
-	temp := filepath.Join(root, "i")
+	temp := filepath.Join(root, unique("i"))
 	if err := os.Mkdir(temp, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p, err := launch("interrupted", []string{"TMPDIR=" + temp}, "lab", "--json", "--listen", "127.0.0.1:0")
+	p, err := launch(filepath.Base(temp), []string{"TMPDIR=" + temp}, "lab", "--json", "--listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestAgentKilledMidJob(t *testing.T) {
 	a := s.api()
 	host, pool := a.host(t, "host-2"), a.pool(t, "shared")
 	for try := 1; ; try++ {
-		name := fmt.Sprintf("halfway-%d", try)
+		name := unique("halfway")
 		vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 			"name": name, "projectId": a.project(t, "lab").ID, "hostId": host.ID,
 			"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
@@ -106,16 +106,16 @@ func agentPid(t *testing.T, dir string) int {
 // TestCopiedIdentity runs a second agent with a copy of the first one's data directory, as a cloned machine would.
 func TestCopiedIdentity(t *testing.T) {
 	t.Parallel()
-	p := newPortal(t, "cp")
+	p := newPortal(t, unique("copied"))
 	_, dir := p.mockAgent("original")
-	twin := filepath.Join(root, "cp-twin")
+	twin := dir + "-twin"
 	copyDir(t, twin, dir)
-	p.runAgent("cp-twin", "--name", "original", "--data-dir", twin, "--hypervisor", "mock")
+	second := p.runAgent(filepath.Base(twin), "--name", "original", "--data-dir", twin, "--hypervisor", "mock")
 	eventually(t, stepLimit, "the flag of the host", func() (bool, string) {
 		h := p.api().host(t, "original")
 		return h.Phase == fleet.HostConflict && h.Conflict != "", string(h.Phase)
 	})
-	if text := tail(filepath.Join(root, "cp-twin.log"), 20); !strings.Contains(strings.ToLower(text), "identity") {
+	if text := tail(second.log, 20); !strings.Contains(strings.ToLower(text), "identity") {
 		t.Errorf("the second agent's log does not say why it is refused: %s", text)
 	}
 }

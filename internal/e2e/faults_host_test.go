@@ -28,10 +28,15 @@ type rig struct {
 	pg *pglocal.Server
 	*portal
 	host *lab.Host
+	dir  string // of all of it
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t}
+	r := &rig{t: t, dir: filepath.Join(root, unique("rig"))}
+	// PostgreSQL's own user must be able to reach its files.
+	if err := os.Mkdir(r.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	r.startPostgres()
 	t.Cleanup(func() {
 		r.signalPostgres(syscall.SIGCONT)
@@ -41,9 +46,9 @@ func newRig(t *testing.T) *rig {
 			t.Error(err)
 		}
 	})
-	r.portal = newPortal(t, "fp", "--database-url", r.pg.URL())
+	r.portal = newPortal(t, unique("shaken"), "--database-url", r.pg.URL())
 	var err error
-	r.host, err = lab.StartHost(t.Context(), lab.Options{Dir: filepath.Join(root, "fh"), Name: "faulty", Index: 20})
+	r.host, err = lab.StartHost(t.Context(), lab.Options{Dir: filepath.Join(r.dir, "h"), Name: "faulty", Index: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +68,7 @@ func (r *rig) startPostgres() {
 	ctx, cancel := context.WithTimeout(r.t.Context(), endLimit)
 	defer cancel()
 	var err error
-	r.pg, err = pglocal.Start(ctx, pglocal.Options{Dir: filepath.Join(root, "fpg"), Unsafe: true, DieWithParent: true})
+	r.pg, err = pglocal.Start(ctx, pglocal.Options{Dir: filepath.Join(r.dir, "pg"), Unsafe: true, DieWithParent: true})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -77,12 +82,12 @@ func (r *rig) joinHost() {
 		r.t.Fatal(err)
 	}
 	token := ask[fleet.JoinToken](r.t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
-	common := []string{"--name", "faulty", "--data-dir", filepath.Join(root, "fh", "agent")}
+	common := []string{"--name", "faulty", "--data-dir", filepath.Join(r.dir, "h", "agent")}
 	join := r.host.Command(r.t.Context(), path, append([]string{"agent", "join", "--portal", r.agentURL, "--token", token.Secret}, common...)...)
 	if out, err := join.CombinedOutput(); err != nil {
 		r.t.Fatalf("join: %v: %s", err, out)
 	}
-	log := filepath.Join(root, "faulty-agent.log")
+	log := filepath.Join(r.dir, "agent.log")
 	file, err := os.Create(log)
 	if err != nil {
 		r.t.Fatal(err)
@@ -162,28 +167,29 @@ func guest(t *testing.T, name string) int {
 }
 
 // TestFaultsUnderAHost kills, one after the other, what a running VM must survive.
-func TestFaultsUnderAHost(t *testing.T) {
+func TestFaultsUnderAHost(t *testing.T) { //nolint:tparallel // one fault after the other, under one VM
 	t.Parallel()
 	r := newRig(t)
 	a := r.api()
+	name := unique("survivor")
 	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "faults"})
 	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": "survivor", "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 128},
+		"name": name, "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 128},
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
-	pid := guest(t, "survivor")
+	pid := guest(t, name)
 	t.Cleanup(func() {
 		if t.Failed() {
 			return
 		}
-		if now := guest(t, "survivor"); now != pid {
+		if now := guest(t, name); now != pid {
 			t.Errorf("the guest is process %d now, was %d: it did not run through", now, pid)
 		}
 	})
 
 	t.Run("libvirtd", func(t *testing.T) { r.libvirtdDies(t) })
-	t.Run("a PostgreSQL that hangs", func(t *testing.T) { r.postgresHangs(t, vm.ID) })
-	t.Run("a PostgreSQL that dies", func(t *testing.T) { r.postgresDies(t, vm.ID) })
+	t.Run("a PostgreSQL that hangs", func(t *testing.T) { r.postgresHangs(t, vm) })
+	t.Run("a PostgreSQL that dies", func(t *testing.T) { r.postgresDies(t, vm) })
 }
 
 func (r *rig) libvirtdDies(t *testing.T) {
@@ -199,30 +205,30 @@ func (r *rig) libvirtdDies(t *testing.T) {
 }
 
 // postgresHangs freezes PostgreSQL: connections stay open, and nothing answers.
-func (r *rig) postgresHangs(t *testing.T, vm fleet.VMID) {
+func (r *rig) postgresHangs(t *testing.T, vm fleet.VMView) {
 	r.t = t
 	r.signalPostgres(syscall.SIGSTOP)
 	r.unavailable(t)
-	if _, err := r.host.Virsh(t.Context(), "suspend", "survivor"); err != nil {
+	if _, err := r.host.Virsh(t.Context(), "suspend", vm.Name); err != nil {
 		t.Error(err)
 	}
 	r.signalPostgres(syscall.SIGCONT)
 	r.waitHost(stepLimit, fleet.HostOnline)
-	r.api().waitPhase(t, stepLimit, vm, fleet.PhasePaused)
+	r.api().waitPhase(t, stepLimit, vm.ID, fleet.PhasePaused)
 }
 
-func (r *rig) postgresDies(t *testing.T, vm fleet.VMID) {
+func (r *rig) postgresDies(t *testing.T, vm fleet.VMView) {
 	r.t = t
 	for _, pid := range slices.Backward(r.postgresProcesses()) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	r.unavailable(t)
-	if _, err := r.host.Virsh(t.Context(), "resume", "survivor"); err != nil {
+	if _, err := r.host.Virsh(t.Context(), "resume", vm.Name); err != nil {
 		t.Error(err)
 	}
 	r.startPostgres()
 	r.waitHost(stepLimit, fleet.HostOnline)
-	r.api().waitPhase(t, stepLimit, vm, fleet.PhaseRunning)
+	r.api().waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
 }
 
 // unavailable demands that pages and the API say within five seconds that the database is away, and that the program is

@@ -23,7 +23,8 @@ import (
 // intent stands, and the retry with the same Idempotency-Key returns that VM.
 func TestPortalKilledAfterCommit(t *testing.T) {
 	t.Parallel()
-	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, "kpg"), Unsafe: true, DieWithParent: true})
+	name := unique("killed")
+	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, name+"-pg"), Unsafe: true, DieWithParent: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func TestPortalKilledAfterCommit(t *testing.T) {
 		}
 	})
 	gate := newGate(t, pg.URL())
-	p := newPortal(t, "kp", "--database-url", gate.url)
+	p := newPortal(t, name, "--database-url", gate.url)
 	p.mockAgent("mock-1")
 	a := p.api()
 	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "kept"})
@@ -59,7 +60,7 @@ func TestPortalKilledAfterCommit(t *testing.T) {
 	<-unanswered
 	gate.release()
 
-	p.start("kp")
+	p.start(name)
 	vms := list[fleet.VMView](t, a, "/api/v1/vms")
 	if len(vms) != 1 || vms[0].Name != "only-once" {
 		t.Fatalf("after the crash there are %d VMs, want the one that was committed", len(vms))
@@ -77,11 +78,11 @@ func TestPortalKilledAfterCommit(t *testing.T) {
 // TestPrivatePostgresIsAdopted kills a portal with SIGKILL: its PostgreSQL lives on, and the next start takes it over.
 func TestPrivatePostgresIsAdopted(t *testing.T) {
 	t.Parallel()
-	p := newPortal(t, "ap")
+	p := newPortal(t, unique("adopted"))
 	ask[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
 	before := postmaster(t, p.dir)
 	p.kill()
-	p.start("ap")
+	p.start(p.name)
 	if after := postmaster(t, p.dir); after != before {
 		t.Errorf("PostgreSQL is process %s now, was %s: it was not adopted", after, before)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // guestLimit is how long a tiny guest may take to boot, or to obey its power button, on a busy machine without KVM.
-const guestLimit = 90 * time.Second
+const guestLimit = 150 * time.Second
 
 // TestJourney is one person's first hour: sign in, make a pool and a VM on a real libvirt host, type into its console, shut
 // it down and delete it, all on the pages.
@@ -27,8 +27,9 @@ func TestJourney(t *testing.T) {
 	p := newTab(t, s.URL)
 	p.signIn(s)
 
-	p.createPool("journey", filepath.Join(labDir(), "journey"))
-	p.createVM("tourist", "journey")
+	pool, name := unique("journey"), unique("tourist")
+	p.createPool(pool, filepath.Join(labDir(), pool))
+	p.createVM(name, pool)
 	p.mark()
 	p.waitWithin(guestLimit, ".head", "Running")
 	p.sameDocument()
@@ -55,13 +56,13 @@ func TestJourney(t *testing.T) {
 
 	p.click(".head summary", "Actions")
 	p.click(".head .menu-item", "Delete")
-	p.waitText("#dialog", "tourist")
-	p.fill("#dialog #confirm", "tourist")
+	p.waitText("#dialog", name)
+	p.fill("#dialog #confirm", name)
 	p.click("#dialog button.danger", "Delete with disks")
 	p.waitPath("/vms")
 	eventually(t, stepLimit, "the end of the VM on its host", func() (bool, string) {
 		names := virsh(t, s.Hosts[0], "list", "--all", "--name")
-		return !strings.Contains(names, "tourist"), names
+		return !strings.Contains(names, name), names
 	})
 	eventually(t, stepLimit, "the end of the disk's file", func() (bool, string) {
 		_, err := os.Stat(disk)

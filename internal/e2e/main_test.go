@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -100,6 +101,11 @@ func onOwnThread(f func()) {
 		f()
 	}()
 }
+
+var names atomic.Int64
+
+// unique is a name that no other test, and no other run of the same test, has used.
+func unique(name string) string { return fmt.Sprintf("%s-%d", name, names.Add(1)) }
 
 func writeFile(t testing.TB, path, text string) {
 	t.Helper()

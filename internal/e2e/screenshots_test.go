@@ -104,7 +104,7 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"vm", vm, nil},
 		{"vm-actions", vm, func(p *tab) { p.click(".head summary", "Actions") }},
-		{"vm-failed", "/vms/" + string(failed.ID), nil},
+		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "“Start” failed") }},
 		{"vm-monitor", vm + "?tab=monitor", nil},
 		{"vm-configure", vm + "?tab=configure", nil},
 		{"vm-events", vm + "?tab=events", nil},
@@ -173,7 +173,7 @@ func (p *tab) waitConsole() {
 // emptyFleet looks at a portal that has just been installed, and at one whose only host has fallen silent.
 func emptyFleet(t *testing.T) {
 	t.Parallel()
-	s := newPortal(t, "ep")
+	s := newPortal(t, unique("empty"))
 	p := newTab(t, s.url)
 	p.open("/")
 	p.enter("admin", s.password)

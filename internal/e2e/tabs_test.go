@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func TestTenTabs(t *testing.T) {
 	shown := func(n int, limit time.Duration) {
 		label := fmt.Sprintf("round=%d", n)
 		path := "/api/v1/vms/" + string(vm.ID)
-		ask[fleet.VMView](t, s.api(), http.StatusOK, http.MethodPatch, path, map[string]any{"labels": map[string]string{"round": fmt.Sprint(n)}})
+		ask[fleet.VMView](t, s.api(), http.StatusOK, http.MethodPatch, path, map[string]any{"labels": map[string]string{"round": strconv.Itoa(n)}})
 		for i, p := range tabs {
 			p.waitWithin(limit, ".head", label)
 			if i == len(tabs)-1 {

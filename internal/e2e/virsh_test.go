@@ -26,7 +26,8 @@ func TestVirshBeside(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	host := s.Hosts[1]
-	vm := s.diskless(t, "beside", host.Name)
+	name, stranger := unique("beside"), unique("stranger")
+	vm := s.diskless(t, name, host.Name)
 	s.api().waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
 	p := newTab(t, s.URL)
 	p.signIn(s)
@@ -34,28 +35,27 @@ func TestVirshBeside(t *testing.T) {
 	p.open("/vms/" + string(vm.ID))
 	p.waitText(".head", "Stopped")
 	p.mark()
-	virsh(t, host, "start", "beside")
+	virsh(t, host, "start", name)
 	p.waitText(".head", "Running")
-	virsh(t, host, "suspend", "beside")
+	virsh(t, host, "suspend", name)
 	p.waitText(".head", "Paused")
-	virsh(t, host, "resume", "beside")
+	virsh(t, host, "resume", name)
 	p.waitText(".head", "Running")
-	virsh(t, host, "destroy", "beside")
+	virsh(t, host, "destroy", name)
 	p.waitText(".head", "Stopped")
 	p.sameDocument()
 
 	p.open("/vms?tab=found")
-	p.waitText("main", "Nothing discovered")
 	p.mark()
-	define(t, host, "stranger")
-	p.waitText("#found-rows", "stranger")
+	define(t, host, stranger)
+	p.waitText("#found-rows", stranger)
 	p.sameDocument()
-	p.click("#found-rows a", "stranger")
+	p.click("#found-rows a", stranger)
 	p.waitText(".head", "Discovered")
 	if buttons := p.text("main button"); strings.Contains(buttons, "Start") {
 		t.Errorf("a VM that Quantix did not make offers actions: %s", buttons)
 	}
-	virsh(t, host, "undefine", "stranger")
+	virsh(t, host, "undefine", stranger)
 }
 
 // define makes a domain by hand.

@@ -1,5 +1,7 @@
 package fleet
 
+import "slices"
+
 import "fmt"
 
 // Action is something a person can ask of a VM.
@@ -32,18 +34,30 @@ type actionRule struct {
 }
 
 var actionRules = map[Action]actionRule{
-	ActStart: {"Start", VMStart, Running, []Phase{PhaseStopped, PhaseCrashed, PhaseMissing, PhaseFailed},
-		"Only a VM that is stopped can be started."},
-	ActShutdown: {"Shut down", VMShutdown, Stopped, []Phase{PhaseRunning, PhaseNeedsRestart},
-		"Only a running VM can be shut down."},
-	ActStop: {"Force off", VMStop, Stopped, []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseCrashed, PhaseStarting, PhaseStopping, PhasePausing, PhaseUpdating},
-		"The VM is not running."},
+	ActStart: {
+		"Start", VMStart, Running,
+		[]Phase{PhaseStopped, PhaseCrashed, PhaseMissing, PhaseFailed},
+		"Only a VM that is stopped can be started.",
+	},
+	ActShutdown: {
+		"Shut down", VMShutdown, Stopped,
+		[]Phase{PhaseRunning, PhaseNeedsRestart},
+		"Only a running VM can be shut down.",
+	},
+	ActStop: {
+		"Force off", VMStop, Stopped,
+		[]Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseCrashed, PhaseStarting, PhaseStopping, PhasePausing, PhaseUpdating},
+		"The VM is not running.",
+	},
 	ActReboot: {"Reboot", VMReboot, "", []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be rebooted."},
 	ActReset:  {"Reset", VMReset, "", []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping}, "Only a running VM can be reset."},
 	ActPause:  {"Pause", VMPause, Paused, []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be paused."},
 	ActResume: {"Resume", VMResume, Running, []Phase{PhasePaused}, "Only a paused VM can be resumed."},
-	ActConsole: {"Console", "", "", []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping, PhaseStarting, PhasePausing, PhaseUpdating},
-		"The VM is not running, so it has no screen."},
+	ActConsole: {
+		"Console", "", "",
+		[]Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping, PhaseStarting, PhasePausing, PhaseUpdating},
+		"The VM is not running, so it has no screen.",
+	},
 	ActEdit:   {"Edit", VMApply, "", nil, ""},
 	ActDelete: {"Delete", VMDelete, "", nil, ""},
 }
@@ -78,10 +92,8 @@ func (p Phase) Allows(a Action) (bool, string) {
 	case rule.needs == nil:
 		return true, ""
 	}
-	for _, n := range rule.needs {
-		if n == p {
-			return true, ""
-		}
+	if slices.Contains(rule.needs, p) {
+		return true, ""
 	}
 	switch p {
 	case PhaseUnknown:

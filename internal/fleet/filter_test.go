@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -59,7 +60,7 @@ func TestWrongFiltersAreExplained(t *testing.T) {
 		":red":                                 `no filter key ""`,
 		"phase:":                               "a value is missing",
 		"phase:running,":                       "a value is missing",
-		"phase:runing":                         "Values: creating, starting, running",
+		"phase:runnin":                         "Values: creating, starting, running",
 		"phase:ab*":                            "matches nothing",
 		`name:"web`:                            "not closed",
 		"label:=prod":                          "label's key is missing",
@@ -71,7 +72,7 @@ func TestWrongFiltersAreExplained(t *testing.T) {
 		"id:" + strings.Repeat("a,", 60) + "b": "more than 50",
 	} {
 		_, err := fleet.ParseFilter(fleet.VMKeys, text)
-		refusal, ok := err.(*fleet.Error)
+		refusal, ok := errors.AsType[*fleet.Error](err)
 		if !ok || refusal.Code != fleet.Invalid || len(refusal.Fields) != 1 || refusal.Fields[0].Field != "filter" || !strings.Contains(refusal.Message, says) {
 			t.Errorf("%q: %v, want a refusal of field filter that says %q", text, err, says)
 		}

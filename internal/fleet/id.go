@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"sync"
 	"time"
 )
 
@@ -24,14 +25,25 @@ type (
 	ConsoleID   string
 )
 
-// NewID returns a version 7 UUID: unique, and ordered by its time of birth to the millisecond.
+// born orders the ids that this process makes within one millisecond.
+var born struct {
+	mu   sync.Mutex
+	last uint64 // milliseconds since 1970 << 12 | count within the millisecond
+}
+
+// NewID returns a version 7 UUID: unique, and ordered by its time of birth; those of one process by their order in it.
 func NewID[T ~string]() T {
 	var b [16]byte
 	rand.Read(b[:])
+	born.mu.Lock()
+	born.last = max(born.last+1, uint64(time.Now().UnixMilli())<<12)
+	at := born.last
+	born.mu.Unlock()
 	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli()))
+	binary.BigEndian.PutUint64(ms[:], at>>12)
 	copy(b[:6], ms[2:])
-	b[6] = b[6]&0x0f | 0x70
+	b[6] = byte(at>>8)&0x0f | 0x70
+	b[7] = byte(at)
 	b[8] = b[8]&0x3f | 0x80
 	var out [36]byte
 	hex.Encode(out[0:8], b[0:4])

@@ -84,7 +84,7 @@ func settled(s VMStatus) Phase {
 	return PhaseStopped
 }
 
-// Phase of a found VM: what the host says, or unknown where the host is silent.
+// PhaseAt is the phase of a found VM: what the host says, or unknown where the host is silent.
 func (f FoundVM) PhaseAt(seen *time.Time, now time.Time) Phase {
 	if !Fresh(seen, now) {
 		return PhaseUnknown

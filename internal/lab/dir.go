@@ -5,6 +5,7 @@ package lab
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -121,7 +122,7 @@ func machineID(path string) (string, error) {
 	var b [16]byte
 	rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	id := fmt.Sprintf("%x", b)
+	id := hex.EncodeToString(b[:])
 	return id, os.WriteFile(path, []byte(id+"\n"), 0o644)
 }
 

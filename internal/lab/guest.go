@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,7 +96,7 @@ func guestKey() (string, error) {
 		fmt.Fprintf(sum, "%s %d\n%s", path, len(text), text)
 		return err
 	})
-	return fmt.Sprintf("%x", sum.Sum(nil))[:12], err
+	return hex.EncodeToString(sum.Sum(nil))[:12], err
 }
 
 // buildGuest makes the images in work/out.

@@ -5,6 +5,7 @@ package lab
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,7 +51,7 @@ func (s *slot) networkXML() string {
     <dhcp><range start='%[6]s2' end='%[6]s254'/></dhcp>
   </ip>
 </network>
-`, formatUUID(fmt.Sprintf("%x", uuid)), s.bridge(), mac[0], mac[1], mac[2], s.subnet())
+`, formatUUID(hex.EncodeToString(uuid[:])), s.bridge(), mac[0], mac[1], mac[2], s.subnet())
 }
 
 // takeSlot claims the first free slot from number first on, for the host in dir, after it has removed what dead hosts

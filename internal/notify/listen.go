@@ -21,7 +21,7 @@ func (h *Hub) Listen(ctx context.Context, config *pgx.ConnConfig, log *slog.Logg
 	for {
 		err := h.listenOnce(ctx, config, wait.Reset)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the portal is to stop: no failure
 		}
 		log.Warn("wake-ups are interrupted; reconnecting", "error", err)
 		select {

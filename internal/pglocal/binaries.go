@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -124,22 +125,20 @@ func majorVersion(ctx context.Context, dir string) (string, error) {
 func (s search) hint() string {
 	family := s.osRelease
 	is := func(names ...string) bool {
-		for _, line := range strings.Split(family, "\n") {
+		for line := range strings.SplitSeq(family, "\n") {
 			key, value, _ := strings.Cut(line, "=")
 			if key != "ID" && key != "ID_LIKE" {
 				continue
 			}
-			for _, word := range strings.Fields(strings.Trim(value, `"'`)) {
-				for _, name := range names {
-					if word == name {
-						return true
-					}
+			for word := range strings.FieldsSeq(strings.Trim(value, `"'`)) {
+				if slices.Contains(names, word) {
+					return true
 				}
 			}
 		}
 		return false
 	}
-	command := ""
+	var command string
 	switch {
 	case s.goos == "darwin":
 		command = "brew install postgresql@17"

@@ -145,14 +145,14 @@ func TestRefusalsCarryStatusAndSentence(t *testing.T) {
 	srv := a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case wire.PathRenew:
-			w.WriteHeader(409)
+			w.WriteHeader(http.StatusConflict)
 			io.WriteString(w, `{"title":"Conflict","detail":"Another agent is at work."}`)
 		case wire.PathHello:
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		case wire.PathReport:
 			w.Write(make([]byte, 17<<20))
 		default:
-			http.Error(w, "<html>", 502)
+			http.Error(w, "<html>", http.StatusBadGateway)
 		}
 	})
 	c := a.client(srv.URL)

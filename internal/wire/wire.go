@@ -178,7 +178,7 @@ type Finish struct {
 	Pool       *fleet.PoolStatus `json:"pool,omitempty"` // likewise (pool.*)
 }
 
-// FinishAnswer: Again means that the subject has moved on and a new job is queued.
+// FinishAnswer says what became of the result.
 type FinishAnswer struct {
-	Again bool `json:"again"`
+	Again bool `json:"again"` // the subject has moved on, and a new job is queued
 }

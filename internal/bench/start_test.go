@@ -1,0 +1,194 @@
+//go:build linux
+
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/digitalocean/go-libvirt"
+	"github.com/digitalocean/go-libvirt/socket/dialers"
+
+	"quantix/internal/client"
+	"quantix/internal/fleet"
+)
+
+const startSamples = 10
+
+// BenchmarkCreateAndStart measures a diskless guest on a real libvirt host, under emulation: through the portal, from the
+// request to the end of its start, and by plain libvirt over one connection, define and create. Limit: the peer's + 100 ms.
+func BenchmarkCreateAndStart(b *testing.B) {
+	url, token, uri := startLab(b)
+	api, err := client.New(url, token, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	hosts, err := api.Hosts(b.Context(), fleet.Query{Filter: "name:host-1"})
+	if err != nil || len(hosts.Items) != 1 {
+		b.Fatalf("hosts: %v, %v", hosts, err)
+	}
+	projects, err := api.Projects(b.Context(), fleet.Query{})
+	if err != nil || len(projects.Items) == 0 {
+		b.Fatalf("projects: %v, %v", projects, err)
+	}
+	peer := dialLibvirt(b, uri)
+	b.ResetTimer()
+	for range b.N {
+		var portal, plain spread
+		for i := range startSamples + 1 {
+			vm, took := createByPortal(b, api, client.NewVM{
+				Name: fmt.Sprintf("bench-%d", i), ProjectID: projects.Items[0].ID, HostID: hosts.Items[0].ID, Start: true,
+				Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS},
+			})
+			other := createByLibvirt(b, peer, vm)
+			removeVM(b, api, vm)
+			if i > 0 { // the first one warms both
+				portal, plain = append(portal, took), append(plain, other)
+			}
+		}
+		portal.report(b, "portal")
+		plain.report(b, "libvirt")
+		b.ReportMetric(ms(portal.at(0.5)-plain.at(0.5)), "portal-above-libvirt-p50-ms")
+		b.ReportMetric(100, "limit-above-libvirt-ms")
+	}
+}
+
+func createByPortal(b *testing.B, api *client.Client, in client.NewVM) (fleet.VMID, time.Duration) {
+	b.Helper()
+	began := time.Now()
+	vm, err := api.CreateVM(b.Context(), in, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for time.Since(began) < time.Minute {
+		now, err := api.VM(b.Context(), vm.ID)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if now.Phase == fleet.PhaseRunning {
+			return vm.ID, time.Since(began)
+		}
+		if now.Status != nil && now.Status.Error != "" {
+			b.Fatal(now.Status.Error)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	b.Fatal("the VM did not start")
+	return "", 0
+}
+
+func removeVM(b *testing.B, api *client.Client, id fleet.VMID) {
+	b.Helper()
+	task, err := api.DeleteVM(b.Context(), id, false, "")
+	if err == nil {
+		_, err = api.WaitTask(b.Context(), task.ID)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// createByLibvirt defines and starts a twin of the portal's guest, with its very XML.
+func createByLibvirt(b *testing.B, l *libvirt.Libvirt, twin fleet.VMID) time.Duration {
+	b.Helper()
+	bytes, err := hex.DecodeString(strings.ReplaceAll(string(twin), "-", ""))
+	if err != nil {
+		b.Fatal(err)
+	}
+	domain, err := l.DomainLookupByUUID(libvirt.UUID(bytes))
+	if err != nil {
+		b.Fatal(err)
+	}
+	text, err := l.DomainGetXMLDesc(domain, libvirt.DomainXMLInactive)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, part := range []string{`(?s)<metadata>.*</metadata>`, `<uuid>.*</uuid>`, `<mac address=.*/>`} {
+		text = regexp.MustCompile(part).ReplaceAllString(text, "")
+	}
+	text = regexp.MustCompile(`<name>.*</name>`).ReplaceAllString(text, "<name>plain-"+string(twin)+"</name>")
+	began := time.Now()
+	made, err := l.DomainDefineXMLFlags(text, 0)
+	if err == nil {
+		err = l.DomainCreate(made)
+	}
+	took := time.Since(began)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := l.DomainDestroy(made); err != nil {
+		b.Fatal(err)
+	}
+	if err := l.DomainUndefineFlags(made, libvirt.DomainUndefineNvram); err != nil {
+		b.Fatal(err)
+	}
+	return took
+}
+
+func dialLibvirt(b *testing.B, uri string) *libvirt.Libvirt {
+	b.Helper()
+	_, socket, _ := strings.Cut(uri, "socket=")
+	l := libvirt.NewWithDialer(dialers.NewLocal(dialers.WithSocket(socket), dialers.WithLocalTimeout(5*time.Second)))
+	if err := l.Connect(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = l.Disconnect() })
+	return l
+}
+
+// startLab builds the program and runs its lab.
+func startLab(b *testing.B) (url, token, uri string) {
+	b.Helper()
+	dir, err := os.MkdirTemp("/tmp", "qxbench") // Unix sockets want a short path
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { os.RemoveAll(dir) })
+	program := filepath.Join(dir, "quantix")
+	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", program, "quantix").CombinedOutput(); err != nil {
+		b.Fatalf("build: %v\n%s", err, out)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(b.Context()), program, "lab", "--json", "--listen", "127.0.0.1:0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			b.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			b.Errorf("the lab ended: %v", err)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		b.Fatalf("the lab is not ready: %v", err)
+	}
+	var ready struct {
+		URL      string `json:"url"`
+		APIToken string `json:"apiToken"`
+		Hosts    []struct {
+			LibvirtURI string `json:"libvirtUri"`
+		} `json:"hosts"`
+	}
+	if err := json.Unmarshal(line, &ready); err != nil {
+		b.Fatal(err)
+	}
+	return ready.URL, ready.APIToken, ready.Hosts[0].LibvirtURI
+}
