@@ -41,15 +41,18 @@ type Found struct {
 
 // Overview is the dashboard.
 type Overview struct {
-	Hosts                             map[HostPhase]int `json:"hosts"`
-	VMs                               map[Phase]int     `json:"vms"`
-	FoundVMs                          int               `json:"foundVms"`
-	Pools                             map[Tone]int      `json:"pools"`
-	CPUThreads, CommittedCPUs         int               `json:",omitempty"`
-	MemoryBytes, CommittedMemoryBytes int64             `json:",omitempty"`
-	StorageBytes, StorageUsedBytes    int64             `json:",omitempty"`
-	Attention                         []Attention       `json:"attention"` // at most 20, worst first
-	CountedAt                         time.Time         `json:"countedAt"`
+	Hosts                map[HostPhase]int `json:"hosts"`
+	VMs                  map[Phase]int     `json:"vms"`
+	FoundVMs             int               `json:"foundVms"`
+	Pools                map[Tone]int      `json:"pools"`
+	CPUThreads           int               `json:"cpuThreads"`
+	CommittedCPUs        int               `json:"committedCpus"`
+	MemoryBytes          int64             `json:"memoryBytes"`
+	CommittedMemoryBytes int64             `json:"committedMemoryBytes"`
+	StorageBytes         int64             `json:"storageBytes"`
+	StorageUsedBytes     int64             `json:"storageUsedBytes"`
+	Attention            []Attention       `json:"attention"` // at most 20, worst first
+	CountedAt            time.Time         `json:"countedAt"`
 }
 
 // Attention is one thing that wants a person.

@@ -1,0 +1,78 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestActionsOfEachPhase(t *testing.T) {
+	t.Parallel()
+	// Columns as in fleet.VMActions: start, shutdown, stop, reboot, reset, pause, resume, console, edit, delete.
+	table := map[fleet.Phase]string{
+		fleet.PhaseCreating:     "--------++",
+		fleet.PhaseStarting:     "--+----+++",
+		fleet.PhaseRunning:      "-+++++-+++",
+		fleet.PhaseNeedsRestart: "-+++++-+++",
+		fleet.PhaseStopping:     "--+-+--+++",
+		fleet.PhaseStopped:      "+-------++",
+		fleet.PhasePausing:      "--+----+++",
+		fleet.PhasePaused:       "--+-+-++++",
+		fleet.PhaseUpdating:     "--+----+++",
+		fleet.PhaseDeleting:     "----------",
+		fleet.PhaseFailed:       "+-------++",
+		fleet.PhaseCrashed:      "+-+-----++",
+		fleet.PhaseMissing:      "+-------++",
+		fleet.PhaseUnknown:      "--------++",
+	}
+	for _, phase := range fleet.VMPhases {
+		var got strings.Builder
+		for _, a := range (fleet.VMView{Phase: phase}).Actions() {
+			if a.Allowed {
+				got.WriteByte('+')
+			} else {
+				got.WriteByte('-')
+			}
+			if a.Allowed != (a.Reason == "") || !a.Allowed && !strings.HasSuffix(a.Reason, ".") {
+				t.Errorf("%s, %s: allowed %t, because %q", phase, a.Action, a.Allowed, a.Reason)
+			}
+		}
+		if got.String() != table[phase] {
+			t.Errorf("%s allows %s, want %s", phase, got.String(), table[phase])
+		}
+	}
+}
+
+func TestRefusedActionsSayWhy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		phase  fleet.Phase
+		action fleet.Action
+		says   string
+	}{
+		{fleet.PhaseRunning, fleet.ActStart, "Only a VM that is stopped can be started."},
+		{fleet.PhaseStopped, fleet.ActConsole, "no screen"},
+		{fleet.PhaseUnknown, fleet.ActStart, "host is not heard"},
+		{fleet.PhaseCreating, fleet.ActStart, "still being created"},
+		{fleet.PhaseMissing, fleet.ActStop, "does not exist on its host"},
+		{fleet.PhaseDeleting, fleet.ActDelete, "being deleted"},
+		{fleet.PhaseRunning, "explode", `no action "explode"`},
+	} {
+		if ok, why := c.phase.Allows(c.action); ok || !strings.Contains(why, c.says) {
+			t.Errorf("%s of a VM that is %s: %t, %q, want %q", c.action, c.phase, ok, why, c.says)
+		}
+	}
+}
+
+func TestEveryActionIsKnownAndSpoken(t *testing.T) {
+	t.Parallel()
+	for _, a := range fleet.VMActions {
+		if !a.Known() || a.Word() == "" || a.Job() != "" && !a.Job().Known() {
+			t.Errorf("%s: word %q, job %q", a, a.Word(), a.Job())
+		}
+	}
+	if fleet.Action("explode").Known() {
+		t.Error("an action that there is not is known")
+	}
+}

@@ -1,0 +1,20 @@
+package fleet_test
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/golden"
+)
+
+func TestJSONFieldsKeepTheirNames(t *testing.T) {
+	t.Parallel()
+	golden.Types(
+		t, "testdata/types.json",
+		fleet.VMView{}, fleet.FoundVM{}, fleet.ActionState{},
+		fleet.HostView{}, fleet.HostMeter{}, fleet.JoinToken{},
+		fleet.PoolView{}, fleet.NetworkView{},
+		fleet.Job{}, fleet.JobArgs{}, fleet.Project{}, fleet.User{}, fleet.Token{},
+		fleet.AuditEntry{}, fleet.Found{}, fleet.Overview{}, fleet.FieldError{},
+	)
+}

@@ -1,0 +1,118 @@
+package fleet_test
+
+import (
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) *time.Time {
+	at := now.Add(-d)
+	return &at
+}
+
+func TestPhaseOfAVM(t *testing.T) {
+	t.Parallel()
+	said := func(p fleet.Power) *fleet.VMStatus { return &fleet.VMStatus{Power: p} }
+	fresh, stale := ago(fleet.Freshness), ago(fleet.Freshness+time.Millisecond)
+	for name, c := range map[string]struct {
+		wanted   fleet.Power
+		observed int64 // of generation 2
+		status   *fleet.VMStatus
+		seen     *time.Time
+		deleted  bool
+		want     fleet.Phase
+	}{
+		"as wanted":                         {fleet.Running, 2, said(fleet.Running), fresh, false, fleet.PhaseRunning},
+		"powered off by its guest":          {fleet.Running, 2, said(fleet.Stopped), fresh, false, fleet.PhaseStopped},
+		"paused":                            {fleet.Paused, 2, said(fleet.Paused), fresh, false, fleet.PhasePaused},
+		"crashed":                           {fleet.Running, 2, said(fleet.Crashed), fresh, false, fleet.PhaseCrashed},
+		"waits for its next start":          {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Running, NextBoot: []string{"cpus"}}, fresh, false, fleet.PhaseNeedsRestart},
+		"is to run":                         {fleet.Running, 1, said(fleet.Stopped), fresh, false, fleet.PhaseStarting},
+		"is to stop":                        {fleet.Stopped, 1, said(fleet.Running), fresh, false, fleet.PhaseStopping},
+		"is to pause":                       {fleet.Paused, 1, said(fleet.Running), fresh, false, fleet.PhasePausing},
+		"is to change":                      {fleet.Running, 1, said(fleet.Running), fresh, false, fleet.PhaseUpdating},
+		"never reported":                    {fleet.Running, 0, nil, fresh, false, fleet.PhaseCreating},
+		"never reported, host silent":       {fleet.Running, 0, nil, stale, false, fleet.PhaseCreating},
+		"is being made":                     {fleet.Running, 1, said(fleet.Absent), fresh, false, fleet.PhaseCreating},
+		"could not be made":                 {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Absent, Error: "no space"}, fresh, false, fleet.PhaseFailed},
+		"gone from its host":                {fleet.Running, 2, said(fleet.Absent), fresh, false, fleet.PhaseMissing},
+		"host silent":                       {fleet.Running, 2, said(fleet.Running), stale, false, fleet.PhaseUnknown},
+		"host never heard":                  {fleet.Running, 2, said(fleet.Running), nil, false, fleet.PhaseUnknown},
+		"is to stop, host silent":           {fleet.Stopped, 1, said(fleet.Running), stale, false, fleet.PhaseUnknown},
+		"is to be deleted":                  {fleet.Running, 2, said(fleet.Running), fresh, true, fleet.PhaseDeleting},
+		"is to be deleted, host silent":     {fleet.Running, 2, said(fleet.Running), stale, true, fleet.PhaseDeleting},
+		"is to be deleted, never was there": {fleet.Running, 0, nil, nil, true, fleet.PhaseDeleting},
+	} {
+		vm := fleet.VM{Meta: fleet.Meta{Generation: 2, ObservedGeneration: c.observed}, Spec: fleet.VMSpec{Power: c.wanted}, Status: c.status}
+		if c.deleted {
+			vm.DeletedAt = ago(time.Minute)
+		}
+		if got := vm.Phase(c.seen, now); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestPhaseOfAFoundVM(t *testing.T) {
+	t.Parallel()
+	found := fleet.FoundVM{Status: fleet.VMStatus{Power: fleet.Running}}
+	if got := found.PhaseAt(ago(time.Second), now); got != fleet.PhaseRunning {
+		t.Errorf("of a host that is heard: %q", got)
+	}
+	if got := found.PhaseAt(ago(time.Hour), now); got != fleet.PhaseUnknown {
+		t.Errorf("of a silent host: %q", got)
+	}
+}
+
+func TestPhaseOfAHost(t *testing.T) {
+	t.Parallel()
+	well, blind := &fleet.HostStatus{Connected: true}, &fleet.HostStatus{}
+	for want, hosts := range map[fleet.HostPhase][]fleet.Host{
+		fleet.HostOnline:   {{Status: well, SeenAt: ago(0)}},
+		fleet.HostDegraded: {{Status: blind, SeenAt: ago(0)}},
+		fleet.HostConflict: {{Status: well, SeenAt: ago(0), Conflict: "two"}, {Status: well, SeenAt: ago(time.Hour), Conflict: "two"}},
+		fleet.HostPending:  {{}, {SeenAt: ago(0)}, {Status: well}},
+		fleet.HostUnknown:  {{Status: well, SeenAt: ago(time.Hour)}, {Status: blind, SeenAt: ago(time.Hour)}},
+	} {
+		for _, h := range hosts {
+			if got := h.Phase(now); got != want {
+				t.Errorf("%+v is %q, want %q", h, got, want)
+			}
+		}
+	}
+}
+
+func TestStateOfAPoolOnAHost(t *testing.T) {
+	t.Parallel()
+	failed := &fleet.PoolStatus{State: fleet.PoolFailed}
+	for want, cell := range map[fleet.PoolState]fleet.PoolHost{
+		fleet.PoolPending: {SeenAt: ago(0)},
+		fleet.PoolFailed:  {SeenAt: ago(0), Status: failed},
+		fleet.PoolUnknown: {SeenAt: ago(time.Hour), Status: failed},
+	} {
+		if got := cell.StateAt(now); got != want {
+			t.Errorf("%+v is %q, want %q", cell, got, want)
+		}
+	}
+	if got := (fleet.PoolHost{}).StateAt(now); got != fleet.PoolUnknown {
+		t.Errorf("on a host that was never heard: %q", got)
+	}
+}
+
+func TestEveryPhaseHasAWordAndATone(t *testing.T) {
+	t.Parallel()
+	for _, p := range fleet.VMPhases {
+		if p.Word() == "" || p.Tone() == "" {
+			t.Errorf("phase %q has none", p)
+		}
+	}
+	for _, p := range fleet.HostPhases {
+		if p.Word() == "" || p.Tone() == "" {
+			t.Errorf("host phase %q has none", p)
+		}
+	}
+}

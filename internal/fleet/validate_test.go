@@ -1,0 +1,163 @@
+package fleet_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// faults are the fields that a check notes, in order.
+func faults(check func(*fleet.Checks)) []string {
+	var c fleet.Checks
+	check(&c)
+	var fields []string
+	if e, ok := errors.AsType[*fleet.Error](c.Err()); ok {
+		for _, f := range e.Fields {
+			fields = append(fields, f.Field)
+		}
+	}
+	return fields
+}
+
+func TestVMSpecsAreChecked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*fleet.VMSpec)
+		want   []string
+	}{
+		"right":               {func(*fleet.VMSpec) {}, nil},
+		"no CPU":              {func(s *fleet.VMSpec) { s.CPUs = 0 }, []string{"spec.cpus"}},
+		"too many CPUs":       {func(s *fleet.VMSpec) { s.CPUs = fleet.MaxCPUs + 1 }, []string{"spec.cpus"}},
+		"little memory":       {func(s *fleet.VMSpec) { s.MemoryMiB = fleet.MinMemoryMiB - 1 }, []string{"spec.memoryMiB"}},
+		"much memory":         {func(s *fleet.VMSpec) { s.MemoryMiB = fleet.MaxMemoryMiB + 1 }, []string{"spec.memoryMiB"}},
+		"no firmware":         {func(s *fleet.VMSpec) { s.Firmware = "" }, []string{"spec.firmware"}},
+		"reported power":      {func(s *fleet.VMSpec) { s.Power = fleet.Crashed }, []string{"spec.power"}},
+		"too many disks":      {func(s *fleet.VMSpec) { s.Disks = slices.Repeat(s.Disks, fleet.MaxDisks+1) }, []string{"spec.disks"}},
+		"too many NICs":       {func(s *fleet.VMSpec) { s.NICs = slices.Repeat(s.NICs, fleet.MaxNICs+1) }, []string{"spec.nics"}},
+		"disk without pool":   {func(s *fleet.VMSpec) { s.Disks[0].PoolID = "" }, []string{"spec.disks[0].poolId"}},
+		"disk without size":   {func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 0 }, []string{"spec.disks[0].sizeBytes"}},
+		"disk too large":      {func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = fleet.MaxDiskBytes + 1 }, []string{"spec.disks[0].sizeBytes"}},
+		"volume with a slash": {func(s *fleet.VMSpec) { s.Disks[0].Volume = "../shadow" }, []string{"spec.disks[0].volume"}},
+		"image's own size": {func(s *fleet.VMSpec) {
+			s.Disks[0].Image, s.Disks[0].SizeBytes = &fleet.Volref{PoolID: "p", Volume: "debian.qcow2"}, 0
+		}, nil},
+		"image without name":     {func(s *fleet.VMSpec) { s.Disks[0].Image = &fleet.Volref{PoolID: "p"} }, []string{"spec.disks[0].image.volume"}},
+		"ISO without pool":       {func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{Volume: "debian.iso"} }, []string{"spec.iso.poolId"}},
+		"NIC on nothing":         {func(s *fleet.VMSpec) { s.NICs[0].Network = "" }, []string{"spec.nics[0].network"}},
+		"NIC on both":            {func(s *fleet.VMSpec) { s.NICs[0].Bridge = "br0" }, []string{"spec.nics[0].network"}},
+		"NIC on a wrong name":    {func(s *fleet.VMSpec) { s.NICs[0].Network = "a/b" }, []string{"spec.nics[0].network"}},
+		"NIC on a wrong bridge":  {func(s *fleet.VMSpec) { s.NICs[0] = fleet.NIC{Bridge: "a-name-that-is-too-long"} }, []string{"spec.nics[0].bridge"}},
+		"multicast MAC address":  {func(s *fleet.VMSpec) { s.NICs[0].MAC = "01:00:5e:00:00:01" }, []string{"spec.nics[0].mac"}},
+		"MAC address of 8 bytes": {func(s *fleet.VMSpec) { s.NICs[0].MAC = "52:54:00:12:34:56:78:9a" }, []string{"spec.nics[0].mac"}},
+		"several faults":         {func(s *fleet.VMSpec) { s.CPUs, s.Firmware = 0, "" }, []string{"spec.cpus", "spec.firmware"}},
+	} {
+		spec := fleet.VMSpec{
+			Power: fleet.Running, CPUs: 2, MemoryMiB: 512, Firmware: fleet.UEFI,
+			Disks: []fleet.Disk{{PoolID: "p", SizeBytes: 1 << 30}},
+			NICs:  []fleet.NIC{{Network: "default", MAC: "52:54:00:12:34:56"}},
+		}
+		c.change(&spec)
+		if got := faults(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
+			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestPoolSpecsAreChecked(t *testing.T) {
+	t.Parallel()
+	nfs := fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/srv/vm", Server: "10.0.0.5", Export: "/exports/vm"}
+	with := func(s fleet.PoolSpec, change func(*fleet.PoolSpec)) fleet.PoolSpec { change(&s); return s }
+	for name, c := range map[string]struct {
+		spec fleet.PoolSpec
+		want []string
+	}{
+		"directory":            {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm/"}, nil},
+		"NFS":                  {nfs, nil},
+		"NFS over IPv6":        {with(nfs, func(s *fleet.PoolSpec) { s.Server = "2001:db8::5" }), nil},
+		"no kind":              {fleet.PoolSpec{Path: "/srv/vm"}, []string{"spec.kind"}},
+		"directory's server":   {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm", Server: "nas"}, []string{"spec.server"}},
+		"relative path":        {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "srv/vm"}, []string{"spec.path"}},
+		"path that climbs":     {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/../etc/vm"}, []string{"spec.path"}},
+		"path of two lines":    {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/\nvm"}, []string{"spec.path"}},
+		"the root":             {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/"}, []string{"spec.path"}},
+		"the system's":         {fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/etc/"}, []string{"spec.path"}},
+		"NFS without server":   {with(nfs, func(s *fleet.PoolSpec) { s.Server = "" }), []string{"spec.server"}},
+		"NFS server's option":  {with(nfs, func(s *fleet.PoolSpec) { s.Server = "-o" }), []string{"spec.server"}},
+		"NFS without export":   {with(nfs, func(s *fleet.PoolSpec) { s.Export = "" }), []string{"spec.export"}},
+		"an endless text":      {with(nfs, func(s *fleet.PoolSpec) { s.Description = strings.Repeat("a", fleet.MaxDescription+1) }), []string{"spec.description"}},
+		"a text with no bytes": {with(nfs, func(s *fleet.PoolSpec) { s.Description = "a\x00" }), []string{"spec.description"}},
+	} {
+		if got := faults(func(checks *fleet.Checks) { c.spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
+			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestNamesAreChecked(t *testing.T) {
+	t.Parallel()
+	object := func(name string) bool {
+		return faults(func(c *fleet.Checks) { fleet.CheckName(c, "name", name) }) == nil
+	}
+	user := func(name string) bool {
+		return faults(func(c *fleet.Checks) { fleet.CheckUserName(c, "name", name) }) == nil
+	}
+	for _, name := range []string{"a", "0", "web-1", "web.example", strings.Repeat("a", 63)} {
+		if !object(name) || !user(name) {
+			t.Errorf("%q is refused", name)
+		}
+	}
+	for _, name := range []string{"", "Web", "-web", "web-", "we b", "web\n", "wéb", strings.Repeat("a", 65)} {
+		if object(name) || user(name) {
+			t.Errorf("%q passes", name)
+		}
+	}
+	if address := "mia_b@example.org"; object(address) || !user(address) {
+		t.Errorf("%q is a user's name, and no object's", address)
+	}
+}
+
+func TestLabelsAreChecked(t *testing.T) {
+	t.Parallel()
+	many := map[string]string{}
+	for i := range fleet.MaxLabels + 1 {
+		many["k"+strings.Repeat("a", i%60)+string(rune('a'+i%26))] = ""
+	}
+	for name, c := range map[string]struct {
+		labels map[string]string
+		ok     bool
+	}{
+		"none":              {nil, true},
+		"right":             {map[string]string{"env": "prod", "a-1": "", "team": "Ärzte & co"}, true},
+		"key of capitals":   {map[string]string{"Env": ""}, false},
+		"key of digits":     {map[string]string{"1a": ""}, false},
+		"empty key":         {map[string]string{"": ""}, false},
+		"long key":          {map[string]string{strings.Repeat("a", 64): ""}, false},
+		"long value":        {map[string]string{"a": strings.Repeat("a", 256)}, false},
+		"value of 2 lines":  {map[string]string{"a": "b\nc"}, false},
+		"value of no UTF-8": {map[string]string{"a": "\xff"}, false},
+		"too many":          {many, false},
+	} {
+		if got := faults(func(checks *fleet.Checks) { fleet.CheckLabels(checks, "labels", c.labels) }); (got == nil) != c.ok {
+			t.Errorf("%s: faults at %q", name, got)
+		}
+	}
+}
+
+func TestRefusalsCountTheirFields(t *testing.T) {
+	t.Parallel()
+	var c fleet.Checks
+	if c.Err() != nil {
+		t.Error("a refusal without a fault")
+	}
+	c.Add("name", "Give a name.")
+	if err := c.Err(); fleet.CodeOf(err) != fleet.Invalid || err.Error() != "Give a name." {
+		t.Errorf("one fault says %q", err)
+	}
+	c.Add("cpus", "Give 1 to %d vCPUs.", 8)
+	if err := c.Err(); err.Error() != "2 fields need a correction." {
+		t.Errorf("two faults say %q", err)
+	}
+}

@@ -1,0 +1,73 @@
+package notify_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/notify"
+)
+
+// woken are the keys that a subscription was woken for; nil where it was not.
+func woken(s *notify.Sub) []string {
+	select {
+	case <-s.C:
+		return s.Take()
+	default:
+		return nil
+	}
+}
+
+func TestWakeReachesItsKeyAndItsNoun(t *testing.T) {
+	t.Parallel()
+	h := notify.NewHub()
+	one, noun, plain, both := h.Subscribe("vm:1"), h.Subscribe("vm:*"), h.Subscribe("tasks"), h.Subscribe("host:9", "vm:1", "vm:*")
+	for _, key := range []string{"vm:1", "vm:2", "vm:1", "vms:3", "host:1", "tasks"} {
+		h.Wake(key)
+	}
+	for name, c := range map[string]struct {
+		sub  *notify.Sub
+		want []string
+	}{
+		"vm:1":  {one, []string{"vm:1"}},
+		"vm:*":  {noun, []string{"vm:1", "vm:2"}},
+		"tasks": {plain, []string{"tasks"}},
+		"three": {both, []string{"vm:1", "vm:2"}},
+	} {
+		if diff := cmp.Diff(c.want, woken(c.sub)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if again := woken(c.sub); again != nil {
+			t.Errorf("%s is woken once more, for %q", name, again)
+		}
+	}
+}
+
+func TestAClosedSubscriptionSleeps(t *testing.T) {
+	t.Parallel()
+	h := notify.NewHub()
+	gone, stays := h.Subscribe("vm:1", "vm:*"), h.Subscribe("vm:1")
+	gone.Close()
+	h.Wake("vm:1")
+	h.WakeAll()
+	if got := woken(gone); got != nil {
+		t.Errorf("it was woken for %q", got)
+	}
+	if diff := cmp.Diff([]string{notify.Resync, "vm:1"}, woken(stays)); diff != "" {
+		t.Errorf("the other one (-want +got):\n%s", diff)
+	}
+}
+
+func TestAFloodOfKeysBecomesAResync(t *testing.T) {
+	t.Parallel()
+	h := notify.NewHub()
+	s := h.Subscribe("vm:*")
+	for i := range 10_000 {
+		h.Wake(fmt.Sprintf("vm:%d", i))
+	}
+	if keys := woken(s); len(keys) > 257 || !slices.Contains(keys, notify.Resync) {
+		t.Errorf("%d keys are kept, a resync among them: %t", len(keys), slices.Contains(keys, notify.Resync))
+	}
+}

@@ -1,0 +1,66 @@
+package notify_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"quantix/internal/notify"
+	"quantix/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// await waits until the subscription is woken for key.
+func await(t *testing.T, s *notify.Sub, key string) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		select {
+		case <-s.C:
+			if slices.Contains(s.Take(), key) {
+				return
+			}
+		case <-late:
+			t.Fatalf("no wake-up for %q", key)
+		}
+	}
+}
+
+func TestALostConnectionIsMadeAnewAndResyncs(t *testing.T) {
+	t.Parallel()
+	pool := testkit.DB(t)
+	exec := func(sql string) int64 {
+		t.Helper()
+		tag, err := pool.Exec(t.Context(), sql)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tag.RowsAffected()
+	}
+	config := pool.Config().ConnConfig
+	config.RuntimeParams["application_name"] = "listener"
+	h := notify.NewHub()
+	s := h.Subscribe("vm:1")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Listen(ctx, config, slog.New(slog.DiscardHandler)) }()
+	await(t, s, notify.Resync)
+	exec(`NOTIFY quantix, 'vm:1'`)
+	await(t, s, "vm:1")
+
+	killed := exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'listener' AND datname = current_database()`)
+	if killed != 1 {
+		t.Fatalf("%d listeners were there to be ended", killed)
+	}
+	await(t, s, notify.Resync)
+	exec(`NOTIFY quantix, 'vm:1'`)
+	await(t, s, "vm:1")
+
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("told to stop, it failed: %v", err)
+	}
+}

@@ -1,0 +1,84 @@
+package policy_test
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+const (
+	mine  fleet.ProjectID = "mine"
+	other fleet.ProjectID = "other"
+)
+
+// rights are the columns of the table below.
+var rights = []policy.Right{
+	policy.VMSee, policy.VMUse, policy.VMChange, policy.InfraSee, policy.StorageSee,
+	policy.InfraChange, policy.TasksSee, policy.Manage, policy.Self, policy.AgentTalk,
+}
+
+// outcomes are the letters of the table below.
+var outcomes = map[fleet.Code]byte{"": '+', fleet.Unauthorized: 'u', fleet.Forbidden: 'f', fleet.NotFound: 'n'}
+
+func person(role fleet.Role, projects map[fleet.ProjectID]fleet.Role) fleet.Actor {
+	return fleet.Actor{UserID: "u", Name: "sam", Role: role, Projects: projects}
+}
+
+func in(role fleet.Role) map[fleet.ProjectID]fleet.Role {
+	return map[fleet.ProjectID]fleet.Role{mine: role}
+}
+
+func TestWhoMayDoWhat(t *testing.T) {
+	t.Parallel()
+	fresh := person(fleet.RoleAdmin, in(fleet.RoleMember))
+	fresh.MustChange = true
+	for name, c := range map[string]struct {
+		actor                fleet.Actor
+		any, inMine, inOther string // a letter a right: "+" may, else why not
+	}{
+		"the portal":       {fleet.SystemActor, "++++++++++", "++++++++++", "++++++++++"},
+		"nobody":           {fleet.Actor{}, "uuuuuuuuuu", "uuuuuuuuuu", "uuuuuuuuuu"},
+		"an agent":         {fleet.Actor{HostID: "h"}, "uuuuuuuuu+", "uuuuuuuuu+", "uuuuuuuuu+"},
+		"an admin":         {person(fleet.RoleAdmin, nil), "+++++++++u", "+++++++++u", "+++++++++u"},
+		"an operator":      {person(fleet.RoleOperator, nil), "+++++++f+u", "+++++++f+u", "+++++++f+u"},
+		"a viewer":         {person(fleet.RoleViewer, nil), "+ff++f+f+u", "+ff++f+f+u", "+ff++f+f+u"},
+		"a member":         {person(fleet.RoleNone, in(fleet.RoleMember)), "+++f+f+f+u", "+++f+f+f+u", "nnnfffff+u"},
+		"a project viewer": {person(fleet.RoleNone, in(fleet.RoleViewer)), "+fff+f+f+u", "+fff+f+f+u", "nnnfffff+u"},
+		"viewer and member": {
+			person(fleet.RoleViewer, in(fleet.RoleMember)),
+			"+++++f+f+u", "+++++f+f+u", "+ff++f+f+u",
+		},
+		"a person without rights":  {person(fleet.RoleNone, nil), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
+		"an unknown role":          {person("owner", in("owner")), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
+		"before a password change": {fresh, "ffffffff+u", "ffffffff+u", "ffffffff+u"},
+	} {
+		for project, want := range map[fleet.ProjectID]string{"": c.any, mine: c.inMine, other: c.inOther} {
+			got := make([]byte, len(rights))
+			for i, right := range rights {
+				err := policy.Check(c.actor, right, project)
+				got[i] = outcomes[fleet.CodeOf(err)]
+				if (err == nil) != policy.May(c.actor, right, project) {
+					t.Errorf("%s, %s: May and Check differ", name, right)
+				}
+			}
+			if string(got) != want {
+				t.Errorf("%s in project %q: %s, want %s", name, project, got, want)
+			}
+		}
+	}
+}
+
+func TestWhoSeesAllProjects(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[fleet.Role]bool{
+		fleet.RoleAdmin: true, fleet.RoleOperator: true, fleet.RoleViewer: true, fleet.RoleMember: false, fleet.RoleNone: false,
+	} {
+		if got := policy.AllProjects(person(role, in(fleet.RoleMember))); got != want {
+			t.Errorf("role %q: %t", role, got)
+		}
+	}
+	if !policy.AllProjects(fleet.SystemActor) {
+		t.Error("the portal does not see all projects")
+	}
+}

@@ -1,0 +1,86 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func TestSilenceAndReturnOfAHostWakeItsPages(t *testing.T) {
+	t.Parallel()
+	pool := testkit.DB(t)
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quiet, well := fleet.NewID[fleet.HostID](), fleet.NewID[fleet.HostID]()
+	for _, id := range []fleet.HostID{quiet, well} {
+		exec(`INSERT INTO hosts (id, name) VALUES ($1::text, $1::text)`, id)
+		exec(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now())`, id)
+	}
+	hub := notify.NewHub()
+	pages := hub.Subscribe("host:*")
+	live := liveness{control: control.New(pool, control.Options{Hub: hub}), hub: hub}
+	look := func(when string, want ...string) {
+		t.Helper()
+		if err := live.run(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, pages.Take()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	look("at the first look")
+	look("when nothing has changed")
+	exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, quiet)
+	look("when one went silent", "host:"+string(quiet))
+	look("while it is silent")
+	exec(`UPDATE host_sessions SET seen_at = now() WHERE host_id = $1`, quiet)
+	look("when it came back", "host:"+string(quiet))
+}
+
+func TestAPassThatFailsIsToldOnceAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var log bytes.Buffer
+		runs, began := 0, time.Now()
+		p := pass{"count sheep", time.Minute, func(_ context.Context, a fleet.Actor) error {
+			if runs++; runs == 5 {
+				stop()
+			}
+			if !a.System {
+				t.Error("it does not run as the portal")
+			}
+			if runs == 3 {
+				return nil
+			}
+			return errors.New("no sheep")
+		}}
+		if err := p.loop(ctx, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Errorf("told to stop, it failed: %v", err)
+		}
+		if runs != 5 || time.Since(began) != 4*time.Minute {
+			t.Errorf("%d runs in %v", runs, time.Since(began))
+		}
+		if told := strings.Count(log.String(), "no sheep"); told != 2 {
+			t.Errorf("told %d times of two failures:\n%s", told, log.String())
+		}
+	})
+}
