@@ -147,17 +147,6 @@ func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) error {
 	return err
 }
 
-const failLapsed = `-- name: FailLapsed :exec
-UPDATE jobs SET state = 'failed', ended_at = now(), lease_until = NULL,
-    error = 'The agent took this job ' || attempt || ' times and never told how it ended.'
-WHERE state = 'running' AND lease_until < now() AND attempt >= 5
-`
-
-func (q *Queries) FailLapsed(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, failLapsed)
-	return err
-}
-
 const failVM = `-- name: FailVM :exec
 UPDATE vms SET status = COALESCE(status, '{"power": "absent", "cpus": 0, "memoryMiB": 0}') || jsonb_build_object('error', $1::text, 'errorOf', $2::text),
                observed_generation = GREATEST(observed_generation, LEAST($3::bigint, generation))
@@ -235,6 +224,32 @@ func (q *Queries) FinishVM(ctx context.Context, arg FinishVMParams) error {
 	return err
 }
 
+const holdPools = `-- name: HoldPools :exec
+SELECT id FROM pools WHERE id = ANY ($1::text[]) ORDER BY id FOR SHARE
+`
+
+// The pools stay assigned while a VM is put on them: who releases one locks it first.
+func (q *Queries) HoldPools(ctx context.Context, ids []string) error {
+	_, err := q.db.Exec(ctx, holdPools, ids)
+	return err
+}
+
+const holdSubject = `-- name: HoldSubject :one
+WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND kind <> 'console.open'),
+     vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
+     pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
+SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool)
+`
+
+// Locks what a job is about. Whoever changes a VM or a pool locks it before its jobs; so must whoever begins with a job, or
+// the two wait for each other.
+func (q *Queries) HoldSubject(ctx context.Context, id fleet.JobID) (int32, error) {
+	row := q.db.QueryRow(ctx, holdSubject, id)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const lockJob = `-- name: LockJob :one
 SELECT id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at FROM jobs WHERE id = $1 AND host_id = $2 FOR UPDATE
 `
@@ -246,6 +261,45 @@ type LockJobParams struct {
 
 func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (Job, error) {
 	row := q.db.QueryRow(ctx, lockJob, arg.ID, arg.HostID)
+	var i Job
+	err := row.Scan(
+		&i.ID,
+		&i.HostID,
+		&i.ProjectID,
+		&i.Kind,
+		&i.Subject,
+		&i.SubjectName,
+		&i.Args,
+		&i.Generation,
+		&i.State,
+		&i.Epoch,
+		&i.Attempt,
+		&i.LeaseUntil,
+		&i.RunAfter,
+		&i.Progress,
+		&i.Note,
+		&i.Error,
+		&i.CreatedBy,
+		&i.UserID,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
+
+const lockWornOut = `-- name: LockWornOut :one
+SELECT id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at FROM jobs
+WHERE id = $1 AND state = 'running' AND attempt >= 5 AND (lease_until < now() OR host_id = $2::text) FOR UPDATE
+`
+
+type LockWornOutParams struct {
+	ID     fleet.JobID
+	HostID *string
+}
+
+func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, error) {
+	row := q.db.QueryRow(ctx, lockWornOut, arg.ID, arg.HostID)
 	var i Job
 	err := row.Scan(
 		&i.ID,
@@ -513,6 +567,32 @@ func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VM, e
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const wornOut = `-- name: WornOut :many
+SELECT id FROM jobs
+WHERE state = 'running' AND attempt >= 5 AND (lease_until < now() OR host_id = $1::text) ORDER BY id LIMIT 500
+`
+
+// Lapsed jobs, or those of a host whose agent was started anew, that were taken too often.
+func (q *Queries) WornOut(ctx context.Context, hostID *string) ([]fleet.JobID, error) {
+	rows, err := q.db.Query(ctx, wornOut, hostID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.JobID{}
+	for rows.Next() {
+		var id fleet.JobID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -135,6 +135,16 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 	return i, err
 }
 
+const holdMACs = `-- name: HoldMACs :exec
+SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest($1::text[]) AS mac ORDER BY 1) m
+`
+
+// Of two VMs that are made with one address at once, the second must see the first.
+func (q *Queries) HoldMACs(ctx context.Context, macs []string) error {
+	_, err := q.db.Exec(ctx, holdMACs, macs)
+	return err
+}
+
 const keyTaken = `-- name: KeyTaken :one
 SELECT request, subject_id FROM idempotency WHERE user_id = $1 AND key = $2
 `

@@ -76,12 +76,26 @@ func (s *Server) part(c echo.Context, a fleet.Actor, title string, piece templ.C
 
 // write renders into memory first: an error while rendering is still answered with the right status.
 func (s *Server) write(c echo.Context, status int, page templ.Component) error {
-	var out bytes.Buffer
+	out := takeBuffer()
+	defer giveBuffer(out)
 	// Rendering asks nothing, and an error page must come out after the request's own time is over.
-	if err := page.Render(context.WithoutCancel(c.Request().Context()), &out); err != nil {
+	if err := page.Render(context.WithoutCancel(c.Request().Context()), out); err != nil {
 		return err
 	}
 	return s.send(c, status, out.Bytes())
+}
+
+// buffers are kept between pages: a list of a hundred rows is a quarter of a megabyte.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func takeBuffer() *bytes.Buffer { return buffers.Get().(*bytes.Buffer) }
+
+// giveBuffer keeps a buffer for the next page, unless an uncommonly large one has swollen it.
+func giveBuffer(b *bytes.Buffer) {
+	if b.Cap() <= 1<<20 {
+		b.Reset()
+		buffers.Put(b)
+	}
 }
 
 var zippers = sync.Pool{New: func() any {
@@ -94,9 +108,10 @@ func (s *Server) send(c echo.Context, status int, html []byte) error {
 	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
 	h.Set(echo.HeaderVary, "Accept-Encoding, HX-Request, HX-Target")
 	if len(html) >= gzipFrom && strings.Contains(c.Request().Header.Get("Accept-Encoding"), "gzip") {
-		var small bytes.Buffer
+		small := takeBuffer()
+		defer giveBuffer(small)
 		z := zippers.Get().(*gzip.Writer)
-		z.Reset(&small)
+		z.Reset(small)
 		_, _ = z.Write(html) // a bytes.Buffer takes everything
 		_ = z.Close()
 		zippers.Put(z)

@@ -79,6 +79,7 @@ func Run(t *testing.T, h Harness) {
 			{"a running VM is renamed at its next boot", testRenameRunning},
 			{"deleting a VM leaves its disks unless told", testDelete},
 			{"disks are cloned from images", testClone},
+			{"a disk outlives the pool of its image", testImagePoolGone},
 			{"images that refer to other files are refused", testUnsafeImages},
 			{"a disk in use by another VM is refused", testDiskInUse},
 			{"found domains are shown and never touched", testFound},

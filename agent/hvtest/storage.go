@@ -37,6 +37,21 @@ func testClone(t *testing.T, h *host) {
 	}
 }
 
+func testImagePoolGone(t *testing.T, h *host) {
+	p, library := h.pool(), h.pool()
+	h.h.AddImage(t, library, Image{Name: "golden", Kind: Qcow2, SizeBytes: 4 << 20})
+	d := disk(p)
+	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: library.ID, Volume: "golden"}
+	vm := h.vm(d)
+	h.apply(vm)
+	vm.Generation = 2
+	h.must("apply without the image's pool", h.ApplyVM(h.ctx, vm, []fleet.Pool{p}, noProgress))
+	h.status(vm.ID, 2)
+	vm = h.vm(d)
+	vm.Spec.Disks[0].Volume = "other-" + d.Volume
+	h.refused("clone without the image's pool", h.ApplyVM(h.ctx, vm, []fleet.Pool{p}, noProgress), "pool")
+}
+
 // progress notes what a backend tells, which may come from several goroutines.
 type progress struct {
 	mu       sync.Mutex

@@ -178,10 +178,7 @@ func (a *applying) intent() (intent, []place, error) {
 		p.size = d.SizeBytes
 		if d.Image != nil {
 			image, err := placeOf(*d.Image, a.assigned)
-			if err != nil {
-				return in, nil, err
-			}
-			p.image = &image
+			p.image, p.noImage = &image, err
 		}
 		places = append(places, p)
 	}

@@ -27,6 +27,8 @@ type place struct {
 	volume string
 	size   int64  // asked for; 0: the image's
 	image  *place // to clone
+
+	noImage error // why the image has no place here, which matters only while the disk is still to be made
 }
 
 func (p place) path() string { return filepath.Join(p.pool.Spec.Path, p.volume) }
@@ -86,6 +88,9 @@ func (a *applying) ensureDisk(ctx context.Context, p place, i, n int) (made bool
 	there, err := a.diskThere(ctx, p)
 	if err != nil || there {
 		return false, err
+	}
+	if p.noImage != nil {
+		return false, p.noImage
 	}
 	tell := func(percent int, note string) { a.progress((i*100+percent)/n, note) }
 	tell(0, fmt.Sprintf("creating disk %d", i+1))

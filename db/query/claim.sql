@@ -15,6 +15,10 @@ UPDATE jobs SET state = 'running', epoch = nextval('job_epoch'), attempt = attem
 FROM ready WHERE jobs.id = ready.id
 RETURNING jobs.*;
 
+-- name: HoldPools :exec
+-- The pools stay assigned while a VM is put on them: who releases one locks it first.
+SELECT id FROM pools WHERE id = ANY (@ids::text[]) ORDER BY id FOR SHARE;
+
 -- name: VMsForWork :many
 SELECT * FROM vms WHERE id = ANY (@ids::text[]) AND host_id = @host_id;
 
@@ -30,6 +34,14 @@ RETURNING j.id;
 -- name: NoteProgress :execrows
 UPDATE jobs SET progress = @progress, note = @note, lease_until = now() + interval '30 seconds'
 WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running';
+
+-- name: HoldSubject :one
+-- Locks what a job is about. Whoever changes a VM or a pool locks it before its jobs; so must whoever begins with a job, or
+-- the two wait for each other.
+WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND kind <> 'console.open'),
+     vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
+     pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
+SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
 
 -- name: LockJob :one
 SELECT * FROM jobs WHERE id = @id AND host_id = @host_id FOR UPDATE;
@@ -92,10 +104,14 @@ WHERE j.state = 'running' AND (j.lease_until < now() OR j.host_id = sqlc.narg(ho
   AND (j.kind = 'console.open' OR EXISTS (
         SELECT 1 FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued'));
 
--- name: FailLapsed :exec
-UPDATE jobs SET state = 'failed', ended_at = now(), lease_until = NULL,
-    error = 'The agent took this job ' || attempt || ' times and never told how it ended.'
-WHERE state = 'running' AND lease_until < now() AND attempt >= 5;
+-- name: WornOut :many
+-- Lapsed jobs, or those of a host whose agent was started anew, that were taken too often.
+SELECT id FROM jobs
+WHERE state = 'running' AND attempt >= 5 AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text) ORDER BY id LIMIT 500;
+
+-- name: LockWornOut :one
+SELECT * FROM jobs
+WHERE id = @id AND state = 'running' AND attempt >= 5 AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text) FOR UPDATE;
 
 -- name: ReturnLapsed :execrows
 -- Back to the queue: after the lease, or at once when the host's agent has started anew.

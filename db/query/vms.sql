@@ -40,6 +40,10 @@ WHERE j.subject = @subject AND j.kind <> 'console.open' ORDER BY j.id DESC LIMIT
 -- name: VMMeter :one
 SELECT at, meter, cpu_percent FROM vm_meters WHERE vm_id = @vm_id;
 
+-- name: HoldMACs :exec
+-- Of two VMs that are made with one address at once, the second must see the first.
+SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest(@macs::text[]) AS mac ORDER BY 1) m;
+
 -- name: MACOwners :many
 -- Which of the addresses a VM has already.
 SELECT m.mac::text FROM unnest(@macs::text[]) AS m (mac)

@@ -27,6 +27,7 @@ func (c *Control) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire
 		if err != nil {
 			return noHost(err)
 		}
+		twin = false
 		if now.Live && now.Instance != in.Instance && now.Fingerprint != in.Fingerprint {
 			twin = true
 			text := fmt.Sprintf("A second agent with this host's identity asked to connect from %s.", a.Address)
@@ -42,7 +43,11 @@ func (c *Control) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire
 			HostID: a.HostID, Session: hashSession(session), Instance: in.Instance, Fingerprint: in.Fingerprint,
 		})
 		answer.SeqBase = number << 32
-		return firstError(err, func() error { return returnJobs(ctx, q, &a.HostID) })
+		host := string(a.HostID)
+		if err == nil && now.Instance != in.Instance { // a new process: what it leaves, it may have died of
+			err = giveUp(ctx, q, &host)
+		}
+		return firstError(err, func() error { return returnJobs(ctx, q, &host) })
 	})
 	if err == nil && twin {
 		err = fleet.Errorf(fleet.Conflict, "Another agent already speaks for this host. Stop it, or remove the copied identity and join again.")

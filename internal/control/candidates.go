@@ -11,9 +11,12 @@ import (
 )
 
 // candidates reads what placement asks about hosts: of all, or of one that somebody has named, where nobody asks how much
-// memory is promised already.
+// memory is promised already. Until the transaction ends, the pools of the spec are released from no host.
 func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
 	ids := poolsOf(spec)
+	if err := q.HoldPools(ctx, ids); err != nil {
+		return nil, err
+	}
 	pools, err := q.PoolsForWork(ctx, ids)
 	if err != nil {
 		return nil, err

@@ -47,10 +47,20 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	return &Control{pool: pool, q: db.New(pool), log: o.Log, opts: o}
 }
 
-// tx runs do in one transaction; an error rolls all of it back.
+// maxTries is how often a transaction is tried that PostgreSQL breaks because others wait for it in a circle.
+const maxTries = 4
+
+// tx runs do in one transaction; an error rolls all of it back. After a deadlock do runs anew, so it must not build on what
+// an earlier run left in its variables.
 func (c *Control) tx(ctx context.Context, do func(q *db.Queries) error) error {
-	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error { return do(db.New(tx)) })
-	return dbError(err)
+	for try := 1; ; try++ {
+		err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error { return do(db.New(tx)) })
+		const deadlock = "40P01"
+		var pg *pgconn.PgError
+		if try == maxTries || !errors.As(err, &pg) || pg.Code != deadlock {
+			return dbError(err)
+		}
+	}
 }
 
 // dbError turns what PostgreSQL says into a refusal where people caused it, and an unreachable server into Unavailable.
@@ -63,6 +73,9 @@ func dbError(err error) error {
 	case errors.As(err, &pg):
 		if text, ok := constraintTexts[pg.ConstraintName]; ok {
 			return fleet.Errorf(fleet.Conflict, "%s", text)
+		}
+		if pg.Code == "22021" || pg.Code == "22P05" {
+			return fleet.Errorf(fleet.Malformed, "Text must be UTF-8 without NUL characters.")
 		}
 		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code[:2] == "53" { // shutting down, connection, resources
 			return unavailable(err)
@@ -89,6 +102,7 @@ var constraintTexts = map[string]string{
 	"vm_name_taken":      "A VM with this name exists in the project already. Choose another name.",
 	"pool_name_taken":    "A pool with this name exists already. Choose another name.",
 	"host_name_taken":    "A host with this name has joined already. Give the new host another name.",
+	"vms_host_id_fkey":   "The host was removed a moment ago. Choose another one.",
 	"host_machine_taken": "This machine has joined already under another name. Delete that host first.",
 }
 

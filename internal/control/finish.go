@@ -25,6 +25,9 @@ func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	}
 	in.Error = cut(in.Error, 4096)
 	err := c.tx(ctx, func(q *db.Queries) error {
+		if _, err := q.HoldSubject(ctx, id); err != nil {
+			return err
+		}
 		job, err := q.LockJob(ctx, db.LockJobParams{ID: id, HostID: a.HostID})
 		if err != nil {
 			return notFound(err, "job")

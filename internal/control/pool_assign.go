@@ -216,6 +216,7 @@ func (c *Control) RetryPool(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 func (c *Control) DeletePool(ctx context.Context, a fleet.Actor, id fleet.PoolID) ([]fleet.JobID, error) {
 	jobs := []fleet.JobID{}
 	err := c.changePool(ctx, a, id, func(q *db.Queries, pool db.Pool) error {
+		jobs = jobs[:0]
 		if err := poolFree(ctx, q, pool, "", "still"); err != nil {
 			return err
 		}

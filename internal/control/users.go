@@ -47,10 +47,9 @@ func (c *Control) EnsureAdmin(ctx context.Context, a fleet.Actor) (password stri
 	err = c.tx(ctx, func(q *db.Queries) error {
 		id := fleet.NewID[fleet.UserID]()
 		rows, err := q.AddFirstUser(ctx, db.AddFirstUserParams{ID: id, Name: "admin", Role: fleet.RoleAdmin, PasswordHash: hash})
-		if err != nil || rows == 0 {
+		if made = rows > 0; err != nil || !made {
 			return err
 		}
-		made = true
 		return audit(ctx, q, a, "user.create", userSubject(id), "admin", "role admin, first start")
 	})
 	if err != nil || !made {

@@ -49,10 +49,11 @@ func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fle
 			}
 			return err
 		}
-		if err := in.complete(id); err != nil {
+		whole := in
+		if err := whole.complete(id); err != nil {
 			return err
 		}
-		vm, err = createVM(ctx, q, a, id, in)
+		vm, err = createVM(ctx, q, a, id, whole)
 		return err
 	})
 	if err != nil {
@@ -199,7 +200,11 @@ func chooseMACs(ctx context.Context, q *db.Queries, nics []fleet.NIC) error {
 			given[n.MAC] = i
 		}
 	}
-	taken, err := q.MACOwners(ctx, slices.Collect(maps.Keys(given)))
+	macs := slices.Collect(maps.Keys(given))
+	if err := q.HoldMACs(ctx, macs); err != nil {
+		return err
+	}
+	taken, err := q.MACOwners(ctx, macs)
 	if err != nil {
 		return err
 	}

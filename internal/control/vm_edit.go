@@ -35,6 +35,7 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	var vm fleet.VMView
 	var job fleet.Job
 	err := c.tx(ctx, func(q *db.Queries) error {
+		job = fleet.Job{}
 		old, err := lockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"net"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -165,12 +166,24 @@ func (s PoolSpec) Check(c *Checks, prefix string) {
 		c.Add(prefix+".kind", "A pool's kind is \"dir\" or \"nfs\".")
 	}
 	checkPath(c, prefix+".path", s.Path, "Give an absolute path on the hosts, such as /srv/vm.")
-	for _, sys := range []string{"/", "/etc", "/usr", "/bin", "/sbin", "/lib", "/boot", "/dev", "/proc", "/sys", "/run", "/root", "/home", "/var", "/tmp"} {
-		if path.Clean(s.Path) == sys {
-			c.Add(prefix+".path", "%s belongs to the system. Give a directory of its own, such as /srv/vm.", sys)
-		}
+	if p := path.Clean(s.Path); ofSystem(p) && (p == s.Path || p+"/" == s.Path) {
+		c.Add(prefix+".path", "%s belongs to the system. Give a directory of its own, such as /srv/vm.", p)
 	}
 	CheckDescription(c, prefix+".description", s.Description)
+}
+
+// Directories of a host that are no pool, and those below which none may be either: who defines pools must not get to read
+// the host's secrets as images, or mount over its programs.
+var (
+	systemDirs  = []string{"/", "/run", "/root", "/home", "/var", "/var/lib", "/var/log", "/var/spool", "/var/cache", "/tmp"}
+	systemTrees = []string{
+		"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/boot", "/dev", "/proc", "/sys", "/var/spool/cron", "/var/lib/quantix-agent",
+	}
+)
+
+func ofSystem(p string) bool {
+	below := func(tree string) bool { return p == tree || strings.HasPrefix(p, tree+"/") }
+	return slices.Contains(systemDirs, p) || slices.ContainsFunc(systemTrees, below) || strings.Contains(p+"/", "/.ssh/")
 }
 
 func checkPath(c *Checks, field, p, ask string) {

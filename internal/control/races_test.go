@@ -1,0 +1,287 @@
+package control_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// begin opens a transaction of the test's own, which gives up a lock that it waits for and never falls to a deadlock itself.
+func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+	for _, sql := range []string{"SET LOCAL lock_timeout = '10s'", "SET LOCAL deadlock_timeout = '1min'"} {
+		in(t, tx, sql)
+	}
+	return tx
+}
+
+func in(t *testing.T, tx pgx.Tx, sql string, args ...any) {
+	t.Helper()
+	if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// behind starts do and returns when it waits for a lock. end waits for it.
+func behind(t *testing.T, pool *pgxpool.Pool, do func() error) (end func() error) {
+	t.Helper()
+	waiting := func() (n int) {
+		sql := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+		if err := pool.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := waiting()
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		switch {
+		case waiting() > before:
+			return func() error { return <-done }
+		case time.Now().After(deadline):
+			t.Fatal("nothing waits for a lock")
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait: %v", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func TestAJobsEndWaitsForTheOrderBeforeIt(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	w := r.claim()[0]
+	order := begin(t, r.pool) // what forcing off and deleting do: the VM first, then its jobs
+	in(t, order, `SELECT 1 FROM vms WHERE id = $1 FOR UPDATE`, id)
+	end := behind(t, r.pool, func() error {
+		return r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}})
+	})
+	in(t, order, "SET LOCAL lock_timeout = '500ms'")
+	in(t, order, `UPDATE jobs SET state = 'cancelled' WHERE id = $1`, w.ID)
+	if err := order.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, end(), fleet.Conflict)
+}
+
+func TestTheEndOfAReleaseWaitsForTheOrderBeforeIt(t *testing.T) {
+	r := newRig(t)
+	pool := fleet.NewID[fleet.PoolID]()
+	r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'p', '{}')`, pool)
+	r.exec(`INSERT INTO pool_hosts (pool_id, host_id, assigned) VALUES ($1, $2, false)`, pool, r.agent.HostID)
+	r.exec(`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) VALUES ($1, $2, 'pool.release', $3, 'p', 1, 'test')`,
+		fleet.NewID[fleet.JobID](), r.agent.HostID, fleet.SubjectPool(pool))
+	w := r.claim()[0]
+	order := begin(t, r.pool) // what assigning anew does: the pool first, then its hosts
+	in(t, order, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, pool)
+	end := behind(t, r.pool, func() error { return r.finish(w, wire.Finish{Outcome: wire.Done}) })
+	in(t, order, "SET LOCAL lock_timeout = '500ms'")
+	in(t, order, `UPDATE pool_hosts SET assigned = true WHERE pool_id = $1`, pool)
+	if err := order.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](r, `SELECT count(*) FROM pool_hosts WHERE assigned`); n != 1 {
+		t.Fatal("the end of the release took the new assignment away")
+	}
+}
+
+func TestWhatADeadlockBreaksRunsAgain(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Stopped)
+	other := begin(t, s.pool)
+	in(t, other, `SELECT 1 FROM jobs WHERE subject = $1 FOR UPDATE`, fleet.SubjectVM(v.ID))
+	end := behind(t, s.pool, func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err })
+	in(t, other, `UPDATE vms SET description = 'other' WHERE id = $1`, v.ID)
+	if err := other.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if now := s.get(v.ID); now.DeletedAt == nil || now.Description != "other" || s.count("audit WHERE action = 'vm.delete'") != 1 {
+		t.Fatalf("%+v", now.Meta)
+	}
+}
+
+// wearOut takes the job until it is given up.
+func (r *rig) wearOut() {
+	r.t.Helper()
+	for range 5 {
+		if len(r.claim()) != 1 {
+			r.t.Fatal("the job was not given again")
+		}
+		r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE state = 'running'`)
+		if err := r.RescueJobs(r.t.Context(), fleet.SystemActor); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func TestACreationThatIsGivenUpFailsItsVM(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.queue(id, fleet.VMStart)
+	r.wearOut()
+	r.report("1")
+	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](r, `SELECT count(*) FROM jobs WHERE state IN ('queued', 'running')`); n != 0 {
+		t.Fatal("what was given up is queued again")
+	}
+	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.Phase != fleet.PhaseFailed || vm.Status.Error == "" {
+		t.Fatalf("%+v, %v", vm, err)
+	}
+}
+
+func TestADeletionThatIsGivenUpIsTakenBack(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
+	r.exec(`DELETE FROM jobs`)
+	if _, err := r.DeleteVM(t.Context(), fleet.SystemActor, id, true, "web"); err != nil {
+		t.Fatal(err)
+	}
+	r.wearOut()
+	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if w := r.claim(); len(w) != 0 {
+		t.Fatalf("the deletion goes on, and keeps the disks that were to go: %+v", w)
+	}
+	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.DeletedAt != nil || vm.Status.ErrorOf != fleet.VMDelete {
+		t.Fatalf("%+v, %v", vm, err)
+	}
+	// Whether the data is gone, nobody knows.
+	if state := one[string](r, `SELECT state FROM jobs`); state != "unknown" {
+		t.Fatalf("the job is %s", state)
+	}
+}
+
+func TestAnAgentThatDiesOfAJobIsNotGivenItForEver(t *testing.T) {
+	r := newRig(t)
+	r.addVM("web")
+	for i := range 5 {
+		if len(r.claim()) != 1 {
+			t.Fatal("the job was not given again")
+		}
+		r.hello("start "+string(rune('a'+i)), "here")
+	}
+	if got := r.claim(); len(got) != 0 {
+		t.Fatalf("the agent got %+v a sixth time", got)
+	}
+}
+
+func TestAnAgentThatSaysHelloAgainKeepsItsJob(t *testing.T) {
+	r := newRig(t)
+	r.addVM("web")
+	for range 7 {
+		if len(r.claim()) != 1 {
+			t.Fatal("the job was not given again")
+		}
+		r.hello("one", "here")
+	}
+}
+
+func TestAPoolThatIsBeingReleasedTakesNoNewVM(t *testing.T) {
+	s := newSite(t)
+	release := begin(t, s.pool)
+	in(t, release, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, s.nfs)
+	end := behind(t, s.pool, func() error {
+		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{
+			ProjectID: s.red, HostID: s.h1, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},
+		})
+		return err
+	})
+	in(t, release, `UPDATE pool_hosts SET assigned = false WHERE pool_id = $1`, s.nfs)
+	if err := release.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, end(), fleet.Invalid)
+}
+
+func TestOneAddressGoesToOneVM(t *testing.T) {
+	s := newSite(t)
+	spec := small
+	spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:07"}}
+	create := func(name string) func() error {
+		return behind(t, s.pool, func() error {
+			_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
+			return err
+		})
+	}
+	host := begin(t, s.pool) // holds up the first VM after its address was chosen
+	in(t, host, `SELECT 1 FROM hosts WHERE id = $1 FOR UPDATE`, s.h1)
+	first, second := create("a"), create("b")
+	if err := host.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := first(); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, second(), fleet.Invalid)
+}
+
+func TestAHostThatIsRemovedMeanwhileTakesNoNewVM(t *testing.T) {
+	s := newSite(t)
+	s.exec(`DELETE FROM pool_hosts`)
+	removal := begin(t, s.pool)
+	in(t, removal, `DELETE FROM hosts WHERE id = $1`, s.h1)
+	end := behind(t, s.pool, func() error {
+		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: small})
+		return err
+	})
+	if err := removal.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, end(), fleet.Conflict)
+}
+
+func TestTextThatPostgreSQLCannotHoldIsRefused(t *testing.T) {
+	s := newSite(t)
+	nul := "a\x00b"
+	for name, do := range map[string]func() error{
+		"sign in": func() error { _, err := s.SignIn(t.Context(), anonymous, nul, goodPassword); return err },
+		"project": func() error { _, err := s.GetProject(t.Context(), chief, fleet.ProjectID(nul)); return err },
+		"list": func() error {
+			_, err := s.ListVMs(t.Context(), chief, fleet.Query{Project: fleet.ProjectID(nul)})
+			return err
+		},
+		"join token": func() error { return s.RevokeJoinToken(t.Context(), chief, fleet.JoinTokenID(nul)) },
+		"user":       func() error { _, err := s.GetUser(t.Context(), chief, fleet.UserID(nul)); return err },
+		"create": func() error {
+			_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: fleet.ProjectID(nul), Name: "web", Spec: small})
+			return err
+		},
+		"filter": func() error {
+			_, err := s.ListVMs(t.Context(), chief, fleet.Query{Filter: "name:" + nul})
+			return err
+		},
+		"host": func() error {
+			_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: fleet.HostID(nul), Name: "web", Spec: small})
+			return err
+		},
+	} {
+		if code := fleet.CodeOf(do()); code != fleet.Malformed && code != fleet.Invalid && code != fleet.NotFound {
+			t.Errorf("%s: %q", name, code)
+		}
+	}
+}
