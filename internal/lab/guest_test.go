@@ -32,6 +32,9 @@ const diskGuest = `<domain type='qemu'>
   </devices>
 </domain>`
 
+// guestLimit is how long an emulated guest may take for anything.
+const guestLimit = 2 * time.Minute
+
 func TestGuest(t *testing.T) {
 	t.Parallel()
 	files := guestImage(t)
@@ -110,10 +113,10 @@ func guestImage(t *testing.T) lab.GuestFiles {
 	return files
 }
 
-// eventually asks until the answer is yes, for 20 seconds.
+// eventually asks until the answer is yes. Guests are emulated, beside other tests' guests on the same cores: the limit is wide.
 func eventually(t *testing.T, what string, ask func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), guestLimit)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -150,10 +153,10 @@ func (c *console) send(text string) {
 	}
 }
 
-// expect reads until the guest has written want, for 30 seconds.
+// expect reads until the guest has written want.
 func (c *console) expect(want string) {
 	c.t.Helper()
-	_ = c.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = c.conn.SetReadDeadline(time.Now().Add(guestLimit))
 	buf := make([]byte, 4096)
 	for {
 		if _, rest, ok := strings.Cut(c.text, want); ok {
