@@ -147,6 +147,16 @@ func (q *Queries) DropHost(ctx context.Context, id fleet.HostID) error {
 	return err
 }
 
+const forgetVMs = `-- name: ForgetVMs :exec
+DELETE FROM vms WHERE host_id = $1 AND deleted_at IS NOT NULL
+`
+
+// VMs whose deletion the host never confirmed go with it.
+func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
+	_, err := q.db.Exec(ctx, forgetVMs, hostID)
+	return err
+}
+
 const getHost = `-- name: GetHost :one
 SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, s.seen_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
@@ -210,10 +220,12 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 }
 
 const vMsOnHost = `-- name: VMsOnHost :many
-SELECT name FROM vms WHERE host_id = $1 ORDER BY name LIMIT 4
+SELECT v.name FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.host_id = $1 AND (v.deleted_at IS NULL OR s.seen_at >= now() - interval '30 seconds') ORDER BY v.name LIMIT 4
 `
 
-// A few names of VMs that keep a host from being removed.
+// A few names of VMs that keep a host from being removed. Those that are being deleted do so only while it is heard: a host
+// that is gone for good will never say that they are gone, too.
 func (q *Queries) VMsOnHost(ctx context.Context, hostID fleet.HostID) ([]string, error) {
 	rows, err := q.db.Query(ctx, vMsOnHost, hostID)
 	if err != nil {

@@ -636,7 +636,7 @@ func TokenDelete(t fleet.Token, e Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete the token " + t.Name + "?", Action: "/account/tokens/" + string(t.ID) + "/delete", Button: "Delete token", Danger: true}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete the token " + t.Name + "?", Action: "/account/tokens/" + string(t.ID) + "/delete", Button: "Delete token", Danger: true, Back: "/account/tokens"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

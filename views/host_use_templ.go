@@ -462,7 +462,7 @@ func cellOf(v fleet.PoolView, host fleet.HostID) fleet.PoolHost {
 			return h
 		}
 	}
-	return fleet.PoolHost{PoolID: v.ID, HostID: host, State: fleet.PoolPending}
+	return fleet.PoolHost{PoolID: v.ID, HostID: host, State: fleet.PoolPending, Assigned: true}
 }
 
 func hostStorage(p HostPage) templ.Component {
@@ -597,7 +597,7 @@ func hostStorage(p HostPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = PoolChip(cell.State).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = CellChip(cell).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

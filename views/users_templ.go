@@ -942,7 +942,7 @@ func UserPassword(u fleet.User, password string, e Errors) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = DialogForm(Dialog{Title: "Reset the password of " + u.Name + "?", Action: "/users/" + string(u.ID) + "/password", Button: "Reset password"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var36), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = DialogForm(Dialog{Title: "Reset the password of " + u.Name + "?", Action: "/users/" + string(u.ID) + "/password", Button: "Reset password", Back: "/users/" + string(u.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var36), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1026,7 +1026,7 @@ func UserDelete(u fleet.User, e Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + u.Name + "?", Action: "/users/" + string(u.ID) + "/delete", Button: "Delete user", Danger: true}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var40), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + u.Name + "?", Action: "/users/" + string(u.ID) + "/delete", Button: "Delete user", Danger: true, Back: "/users/" + string(u.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var40), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -13,6 +13,7 @@ type VMPage struct {
 	Now     time.Time
 	Actions []fleet.ActionState // cut by what the person may do, with the reason
 	Pools   map[fleet.PoolID]string
+	Infra   bool // the person may see hosts
 
 	Edit  VMEdit             // tab configure
 	Audit []fleet.AuditEntry // tab events
@@ -57,8 +58,8 @@ func (p VMPage) tabs() []Tab {
 
 func (p VMPage) crumbs() []Crumb {
 	out := []Crumb{{"Virtual machines", "/vms"}}
-	if p.VM.HostName != "" {
-		out = append(out, Crumb{p.VM.HostName, "/vms?filter=host:" + p.VM.HostName})
+	if p.Infra && p.VM.HostName != "" {
+		out = append(out, Crumb{p.VM.HostName, "/hosts/" + string(p.VM.HostID)})
 	}
 	return out
 }

@@ -38,6 +38,7 @@ var VMColumns = []VMColumn{
 	{"host", "Host", "host", ""},
 	{"project", "Project", "project", ""},
 	{"cpus", "vCPU", "cpus", "num"},
+	{"load", "CPU", "", "num"},
 	{"memory", "Memory", "memory", "num"},
 	{"address", "Address", "", ""},
 	{"labels", "Labels", "", ""},
@@ -47,7 +48,7 @@ var VMColumns = []VMColumn{
 }
 
 // VMColumnsFirst are shown where nobody has chosen.
-var VMColumnsFirst = []string{"state", "host", "project", "cpus", "memory", "address", "labels"}
+var VMColumnsFirst = []string{"state", "host", "project", "cpus", "load", "memory", "address", "labels"}
 
 func (p VMsPage) columns() []VMColumn {
 	var out []VMColumn
@@ -134,6 +135,14 @@ func addresses(vm fleet.VMView) []string {
 		out = append(out, n.Addresses...)
 	}
 	return out
+}
+
+// load is how much of its vCPUs a VM uses: "37 %".
+func load(vm *fleet.VMView) string {
+	if vm.CPUPercent == nil || vm.Spec.CPUs == 0 {
+		return "–"
+	}
+	return strconv.FormatFloat(*vm.CPUPercent/float64(vm.Spec.CPUs), 'f', 0, 64) + " %"
 }
 
 // bulkActions can be asked of many VMs at once.

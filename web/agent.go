@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	reportLimit = 8 << 20   // bytes of a report
+	reportLimit = 8 << 20   // bytes of a report, or of a result, which may list a pool's volumes
 	agentLimit  = 256 << 10 // bytes of any other request of an agent
 )
 
@@ -142,7 +143,7 @@ func (s *Server) progress(c echo.Context) error {
 }
 
 func (s *Server) finish(c echo.Context) error {
-	return agentCall(agentLimit, func(ctx context.Context, a fleet.Actor, in wire.Finish) (wire.FinishAnswer, error) {
+	return agentCall(reportLimit, func(ctx context.Context, a fleet.Actor, in wire.Finish) (wire.FinishAnswer, error) {
 		return s.Control.Finish(ctx, a, fleet.JobID(c.Param("id")), in)
 	})(c)
 }
@@ -202,6 +203,8 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 			bodies.Put(buf)
 		}
 	}()
+	readUntil(c, time.Now().Add(bodyTime))
+	defer readUntil(c, time.Time{}) // a parked claim is longer than that
 	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
 		if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return in, tooLarge(e.Limit)

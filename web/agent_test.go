@@ -162,6 +162,33 @@ func credentials(t testing.TB, key *ecdsa.PrivateKey, c wire.Certificate) wire.C
 	return wire.Credentials{Certificate: tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}, CA: trust}
 }
 
+// A pool of thousands of volumes makes a long result, and a result that is refused would be asked for again and again.
+func TestALongResultIsTaken(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	m := p.joined(agentURL, "h1")
+	m.report(t)
+	pool, err := p.control.CreatePool(t.Context(), fleet.SystemActor, control.CreatePool{
+		Name: "big", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/big"}, HostIDs: []fleet.HostID{m.id},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := m.take(t)
+	st := fleet.PoolStatus{State: fleet.PoolActive, Volumes: make([]fleet.Volume, 2000)}
+	for i := range st.Volumes {
+		name := strings.Repeat("v", 200) + strconv.Itoa(i)
+		st.Volumes[i] = fleet.Volume{Name: name, Path: "/srv/big/" + name, Format: "raw"}
+	}
+	m.seq++
+	if _, err := m.Finish(t.Context(), w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: m.seq, Outcome: wire.Done, Pool: &st}); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := p.control.GetPool(t.Context(), fleet.SystemActor, pool.ID); err != nil || v.Hosts[0].State != fleet.PoolActive {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
 func TestAnAgentJoinsReportsAndWorks(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newWhole(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 )
 
@@ -115,6 +116,7 @@ func (s *Server) failPage(c echo.Context, r refusal) error {
 		p.Message = r.text()
 	}
 	if a := actorOf(c); a.UserID != "" && !a.MustChange && r.status != http.StatusServiceUnavailable {
+		p.NoRole = r.status == http.StatusForbidden && !policy.May(a, policy.VMSee, "")
 		f := views.Frame{Title: p.Title(), Actor: a}
 		s.fillFrame(c, &f)
 		return s.write(c, r.status, views.Layout(f, views.ErrorBody(p)))
@@ -124,7 +126,7 @@ func (s *Server) failPage(c echo.Context, r refusal) error {
 
 func backOf(r *http.Request) string {
 	if r.Method == http.MethodGet {
-		return r.URL.RequestURI()
+		return localPath(r.URL.RequestURI()) // "//elsewhere.example" is a path here, and another site in a link
 	}
 	return "/"
 }

@@ -20,11 +20,11 @@ const dockRows = 8
 // fillFrame sets what is known without asking.
 func (s *Server) fillFrame(c echo.Context, f *views.Frame) {
 	r := c.Request()
-	f.Now, f.Path, f.Query = time.Now(), r.URL.Path, r.URL.Query()
+	f.Now, f.Path, f.Query = time.Now(), localPath(r.URL.Path), r.URL.Query()
 	if r.Method != http.MethodGet {
 		f.Query = url.Values{} // a form shown again: its address is no page
 	}
-	f.Tree.View = choice(c, "tree", append(views.TreeViewsOf(f.Actor), "vms")...)
+	f.Tree.View = treeView(c, append(views.TreeViewsOf(f.Actor), "vms"))
 	f.Tree.Group = groupOf(c)
 	f.Dock.All = choice(c, "dock", "mine", "all") == "all"
 	f.Dock.Now = f.Now
@@ -101,6 +101,31 @@ func choice(c echo.Context, name string, allowed ...string) string {
 		return cookie.Value
 	}
 	return allowed[0]
+}
+
+// treeViewsFor are the views of the tree that hold what a page is about, by the first word of its path; the first is preferred.
+var treeViewsFor = map[string][]string{
+	"hosts": {"hosts"}, "vms": {"hosts", "vms"}, "projects": {"vms"}, "pools": {"storage"}, "networks": {"networks"},
+}
+
+// treeView is the person's choice among the allowed views. Where nobody chose in this very address and the chosen view does
+// not hold what the page is about, it is one that does.
+func treeView(c echo.Context, allowed []string) string {
+	chosen := choice(c, "tree", allowed...)
+	if c.QueryParam("tree") != "" {
+		return chosen
+	}
+	noun, _, _ := strings.Cut(strings.TrimPrefix(c.Request().URL.Path, "/"), "/")
+	fitting := treeViewsFor[noun]
+	if slices.Contains(fitting, chosen) {
+		return chosen
+	}
+	for _, view := range fitting {
+		if slices.Contains(allowed, view) {
+			return view
+		}
+	}
+	return chosen
 }
 
 func keep(c echo.Context, name, value string) {

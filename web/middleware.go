@@ -18,6 +18,9 @@ const (
 	formLimit = 64 << 10 // bytes of a form
 	apiLimit  = 1 << 20  // bytes of an API request
 
+	// bodyTime is how long a body may take to arrive: one that trickles in for ever would hold its connection for ever.
+	bodyTime = 15 * time.Second
+
 	// pageLimit is how long a page may wait for the database; the answer that says so is out within 5 s.
 	pageLimit = 4 * time.Second
 )
@@ -131,8 +134,16 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 			return tooLarge(limit)
 		}
 		r.Body = http.MaxBytesReader(c.Response(), r.Body, limit)
+		if r.ContentLength != 0 {
+			readUntil(c, time.Now().Add(bodyTime)) // net/http takes it back after the answer
+		}
 		return next(c)
 	}
+}
+
+// readUntil bounds reading from the connection; zero: no bound. One without deadlines (a test's recorder) has none.
+func readUntil(c echo.Context, t time.Time) {
+	_ = http.NewResponseController(c.Response()).SetReadDeadline(t)
 }
 
 func tooLarge(limit int64) error {

@@ -45,7 +45,7 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, status int, f views.Pool
 	return s.showAs(c, status, a, views.Frame{Title: "New pool"}, views.NewPool(f))
 }
 
-// hostChoices are the hosts to tick, but those that have the pool already.
+// hostChoices are the hosts to tick, but those that have the pool already and keep it.
 func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have []fleet.PoolHost, chosen []fleet.HostID) ([]views.HostChoice, error) {
 	hosts, err := s.Control.ListHosts(ctx, a, fleet.Query{Limit: mostOf})
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have []fleet.Po
 	}
 	var out []views.HostChoice
 	for _, h := range hosts.Items {
-		if !slices.ContainsFunc(have, func(p fleet.PoolHost) bool { return p.HostID == h.ID }) {
+		if !slices.ContainsFunc(have, func(p fleet.PoolHost) bool { return p.HostID == h.ID && p.Assigned }) {
 			out = append(out, views.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)})
 		}
 	}
@@ -163,18 +163,15 @@ func (s *Server) askDeletePool(c echo.Context, a fleet.Actor, status int, e view
 	return s.showAs(c, status, a, poolFrame(v), views.PoolDelete(v, e))
 }
 
-// deletePool leads to the list where the pool is gone at once, else to its page, which says what it still waits for.
+// deletePool leads to the list: the pool is gone from it, or says there what it still waits for.
 func (s *Server) deletePool(c echo.Context, a fleet.Actor) error {
 	id := fleet.PoolID(c.Param("id"))
-	jobs, err := s.Control.DeletePool(c.Request().Context(), a, id)
+	_, err := s.Control.DeletePool(c.Request().Context(), a, id)
 	if e, status, ok := formErrors(err); ok {
 		return s.askDeletePool(c, a, formStatus(c, status), e)
 	}
 	if err != nil {
 		return err
 	}
-	if len(jobs) == 0 {
-		return s.leave(c, "/pools")
-	}
-	return s.leave(c, "/pools/"+string(id))
+	return s.leave(c, "/pools")
 }

@@ -26,7 +26,11 @@ func (s *Server) listPools(c echo.Context, a fleet.Actor) error {
 }
 
 func poolFrame(v fleet.PoolView) views.Frame {
-	return views.Frame{Title: v.Name, Here: []string{"storage:" + string(v.Spec.Kind), "pool:" + string(v.ID)}}
+	group := "storage:local"
+	if v.Spec.Shared {
+		group = "storage:shared"
+	}
+	return views.Frame{Title: v.Name, Here: []string{group, "pool:" + string(v.ID)}}
 }
 
 func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {

@@ -37,7 +37,7 @@ func vmFrame(vm fleet.VMView) views.Frame {
 // vmOf reads the VM of the address with what every tab of its page shows.
 func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (views.VMPage, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	return views.VMPage{VM: vm, Tab: tab, Now: time.Now(), Actions: actionsOf(a, vm)}, err
+	return views.VMPage{VM: vm, Tab: tab, Now: time.Now(), Actions: actionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, "")}, err
 }
 
 func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {

@@ -205,9 +205,13 @@ func (s *Server) storageChoices(ctx context.Context, a fleet.Actor, f *views.VMF
 	if err != nil {
 		return err
 	}
+	// The first is chosen where nobody chooses: it must be one that works.
+	slices.SortStableFunc(pools.Items, func(p, q fleet.PoolView) int { return useless(p) - useless(q) })
 	for _, p := range pools.Items {
 		text := p.Name
-		if p.Health.CapacityBytes > 0 {
+		if useless(p) > 0 {
+			text += " · healthy on no host"
+		} else if p.Health.CapacityBytes > 0 {
 			text += " · " + views.Bytes(p.Health.AvailableBytes) + " free"
 		}
 		f.Pools = append(f.Pools, views.Option{Value: string(p.ID), Text: text})
@@ -235,6 +239,14 @@ func (s *Server) storageChoices(ctx context.Context, a fleet.Actor, f *views.VMF
 		f.Networks = append(f.Networks, views.Option{Value: string(n.Kind) + ":" + n.Name, Text: fmt.Sprintf("%s %s · %s", kind, n.Name, views.Count(len(n.Hosts), "host"))})
 	}
 	return nil
+}
+
+// useless is 1 for a pool in which no host can make a disk now, else 0.
+func useless(p fleet.PoolView) int {
+	if p.Health.Healthy == 0 || p.DeletedAt != nil {
+		return 1
+	}
+	return 0
 }
 
 // isoChoices are the ISO images, with the present one also where its pool is not heard.

@@ -72,12 +72,14 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 		p.Sort = "name"
 	}
 	var err error
-	if tab == "found" {
+	switch {
+	case target(c) == "vms-head": // counts only
+	case tab == "found":
 		p.Filter.Noun, p.Filter.Placeholder = "found", "name:web* host:h1 phase:running"
 		var found fleet.Page[fleet.FoundVM]
 		found, err = s.Control.ListFoundVMs(ctx, a, q)
 		p.Found, p.Next = found.Items, found.Next
-	} else {
+	default:
 		var vms fleet.Page[fleet.VMView]
 		vms, err = s.Control.ListVMs(ctx, a, q)
 		p.VMs, p.Next = vms.Items, vms.Next
@@ -85,7 +87,7 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 	if p.Filter.Error, err = wrongFilter(err); err != nil {
 		return err
 	}
-	if target(c) == "" && policy.AllProjects(a) {
+	if id := target(c); (id == "" || id == "vms-head") && policy.AllProjects(a) {
 		if p.Total, p.FoundN, err = s.Control.VMTotals(ctx, a); err != nil {
 			return err
 		}

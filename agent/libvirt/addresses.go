@@ -16,6 +16,7 @@ import (
 const (
 	addressesAge      = 10 * time.Second
 	addressesPatience = 300 * time.Millisecond
+	mostAddresses     = 64 // of a card: what a guest says must not swell its host's report beyond what the portal takes
 )
 
 // addressesOf returns the guests' addresses by MAC. They are read in the background, a few guests at a time: a guest's
@@ -81,6 +82,7 @@ func byMAC(cards []golibvirt.DomainInterface) map[string][]string {
 		}
 		slices.Sort(out[mac])
 		out[mac] = slices.Compact(out[mac])
+		out[mac] = out[mac][:min(len(out[mac]), mostAddresses)]
 		if len(out[mac]) == 0 {
 			delete(out, mac)
 		}

@@ -5,6 +5,7 @@ package libvirt_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +102,24 @@ func TestNFSPool(t *testing.T) {
 	}
 	if mounts, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(mounts), p.Spec.Path) {
 		t.Error("the released pool is still mounted")
+	}
+}
+
+func TestALargeDirectoryIsListedInPart(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	t.Cleanup(func() { b.Close() })
+	f := newFixtureOn(t, b)
+	for i := range 2001 {
+		if err := os.WriteFile(filepath.Join(f.pool.Spec.Path, fmt.Sprintf("%04d", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.ok(b.ApplyPool(t.Context(), f.pool)) // looks anew
+	waitFor(t, "the files are seen", func() bool { return len(poolOf(t, b, f.pool).Volumes) > 0 })
+	st := poolOf(t, b, f.pool)
+	if len(st.Volumes) != 2000 || st.State != fleet.PoolActive || !strings.Contains(st.Error, "2000 of its 2001") {
+		t.Errorf("%d volumes, %s, %q", len(st.Volumes), st.State, st.Error)
 	}
 }
 

@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ func (w *poolWatch) inactive(st fleet.PoolStatus, words string) fleet.PoolStatus
 func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, st fleet.PoolStatus) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
-	volumes := w.volumes
+	volumes, total := w.volumes, w.total
 	w.mu.Unlock()
 	if due {
 		begun := time.Now()
@@ -89,11 +90,11 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 			w.failure, w.hung = inWords(err).Error(), false
 			return st, err
 		}
-		if volumes, err = listVolumes(l, ref); err != nil {
+		if volumes, total, err = listVolumes(l, ref); err != nil {
 			return st, err
 		}
 		w.mu.Lock()
-		w.volumes, w.refreshed, w.failure, w.hung = volumes, begun, "", false
+		w.volumes, w.total, w.refreshed, w.failure, w.hung = volumes, total, begun, "", false
 		w.mu.Unlock()
 	}
 	_, capacity, used, available, err := l.StoragePoolGetInfo(ref)
@@ -102,6 +103,9 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	}
 	st.State, st.Volumes = fleet.PoolActive, volumes
 	st.CapacityBytes, st.UsedBytes, st.AvailableBytes = int64(capacity), int64(used), int64(available)
+	if total > mostVolumes {
+		st.Error = fmt.Sprintf("Only the first %d of its %d volumes are listed.", mostVolumes, total)
+	}
 	return st, nil
 }
 
@@ -110,34 +114,35 @@ func isBusy(err error) bool {
 	return answered(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }
 
-// listVolumes lists the pool's volumes by name, without those that are half made.
-func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool) ([]fleet.Volume, error) {
+// mostVolumes is how many volumes of a pool are listed: a directory full of small files must not swell its host's report
+// beyond what the portal takes.
+const mostVolumes = 2000
+
+// listVolumes lists the pool's first volumes by name, without those that are half made, and says how many there are in all.
+func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (out []fleet.Volume, total int, err error) {
 	refs, _, err := l.StoragePoolListAllVolumes(ref, 1, 0)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var out []fleet.Volume
-	for _, v := range refs {
-		if strings.HasSuffix(v.Name, partialSuffix) {
-			continue
-		}
+	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool { return strings.HasSuffix(v.Name, partialSuffix) })
+	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
+	for _, v := range refs[:min(len(refs), mostVolumes)] {
 		text, err := l.StorageVolGetXMLDesc(v, 0)
 		if is(err, golibvirt.ErrNoStorageVol) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		var x libvirtxml.StorageVolume
 		if err := x.Unmarshal(text); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if x.Type == "" || x.Type == "file" || x.Type == "block" {
 			out = append(out, volumeOf(x))
 		}
 	}
-	slices.SortFunc(out, func(a, b fleet.Volume) int { return cmp.Compare(a.Name, b.Name) })
-	return out, nil
+	return out, len(refs), nil
 }
 
 func volumeOf(x libvirtxml.StorageVolume) fleet.Volume {

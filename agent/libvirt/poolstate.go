@@ -39,6 +39,7 @@ type poolWatch struct {
 	hung      bool   // that order ended at its deadline, without an answer
 	refreshed time.Time
 	volumes   []fleet.Volume
+	total     int // volumes are the first of so many
 	told      fleet.PoolStatus
 }
 

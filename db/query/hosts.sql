@@ -12,8 +12,14 @@ SELECT * FROM hosts WHERE id = @id FOR UPDATE;
 UPDATE hosts SET spec = @spec, generation = generation + 1 WHERE id = @id;
 
 -- name: VMsOnHost :many
--- A few names of VMs that keep a host from being removed.
-SELECT name FROM vms WHERE host_id = @host_id ORDER BY name LIMIT 4;
+-- A few names of VMs that keep a host from being removed. Those that are being deleted do so only while it is heard: a host
+-- that is gone for good will never say that they are gone, too.
+SELECT v.name FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.host_id = @host_id AND (v.deleted_at IS NULL OR s.seen_at >= now() - interval '30 seconds') ORDER BY v.name LIMIT 4;
+
+-- name: ForgetVMs :exec
+-- VMs whose deletion the host never confirmed go with it.
+DELETE FROM vms WHERE host_id = @host_id AND deleted_at IS NOT NULL;
 
 -- name: DropHost :exec
 DELETE FROM hosts WHERE id = @id;

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/policy"
 )
 
-const maxCompletions = 12
+const maxCompletions = 16
 
 // labelSample is how many of the newest VMs are asked for their labels: a completion is a help, not a census.
 const labelSample = 1000

@@ -157,8 +157,9 @@ func (c *Control) changeHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 	})
 }
 
-// DeleteHost forgets a host that has no VMs. Nothing on the machine is touched: its pools, discovered VMs and agent stay as
-// they are, and its certificate is worth nothing from then on.
+// DeleteHost forgets a host that has no VMs, or is not heard and has only VMs whose deletion was asked for: those go with it.
+// Nothing on the machine is touched: its domains, pools and agent stay as they are, and its certificate is worth nothing from
+// then on.
 func (c *Control) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
 	return c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		vms, err := q.VMsOnHost(ctx, id)
@@ -170,6 +171,9 @@ func (c *Control) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 		}
 		if len(vms) > 0 {
 			return fleet.Errorf(fleet.Conflict, "Host %s still has VMs: %s. Delete them first.", h.Name, strings.Join(vms, ", "))
+		}
+		if err := q.ForgetVMs(ctx, id); err != nil {
+			return err
 		}
 		if err := q.DropHost(ctx, id); err != nil {
 			return err

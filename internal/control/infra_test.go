@@ -45,6 +45,32 @@ func TestHosts(t *testing.T) {
 	s.refused("delete twice", fleet.NotFound, "There is no such host.", func() error { return s.DeleteHost(t.Context(), chief, s.h2) })
 }
 
+func TestAHostThatIsGoneForGoodCanBeRemoved(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	if _, err := s.ReleasePool(t.Context(), chief, s.nfs, s.h1); err != nil {
+		t.Fatal(err)
+	}
+	remove := func() error { return s.DeleteHost(t.Context(), chief, s.h1) }
+	silent := func() {
+		s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
+	}
+	silent()
+	s.refused("VMs that nobody wants gone", fleet.Conflict, "web", remove)
+	if _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`UPDATE host_sessions SET seen_at = now()`)
+	s.refused("a host that is still at it", fleet.Conflict, "web", remove)
+	silent()
+	if err := remove(); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count("vms") + s.count("jobs") + s.count("pool_hosts WHERE NOT assigned"); n != 0 {
+		t.Errorf("%d rows of the host are left", n)
+	}
+}
+
 func TestFoundVMs(t *testing.T) {
 	s := newSite(t)
 	id := fleet.NewID[fleet.VMID]()

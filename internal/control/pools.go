@@ -18,6 +18,7 @@ type cell struct {
 	host     fleet.HostID
 	hostName string
 	phase    fleet.HostPhase
+	assigned bool
 	seen     *time.Time
 	status   *fleet.PoolStatus
 	now      time.Time
@@ -30,7 +31,7 @@ func (c *Control) cells(ctx context.Context, from, by string, s statement, volum
 	if volumes {
 		status = "ph.status"
 	}
-	return collect(ctx, c, `SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at, COALESCE(ph.host_id, ''), COALESCE(h.name, ''),
+	return collect(ctx, c, `SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at, COALESCE(ph.host_id, ''), COALESCE(h.name, ''), COALESCE(ph.assigned, false),
 		s.seen_at, s.looked_at, COALESCE(s.conflict, ''), (h.status->>'connected')::boolean, `+status+`, now()
 		FROM `+from+` p LEFT JOIN pool_hosts ph ON ph.pool_id = p.id LEFT JOIN hosts h ON h.id = ph.host_id LEFT JOIN host_sessions s ON s.host_id = ph.host_id`+
 		s.conditions()+` ORDER BY `+by+`, h.name`, s.args, scanCell)
@@ -41,7 +42,7 @@ func scanCell(row pgx.CollectableRow) (cell, error) {
 	var conflict string
 	var connected *bool
 	var seen *time.Time // the agent; x.seen is how old what it says about the pool is
-	err := row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.pool.Generation, &x.pool.CreatedAt, &x.pool.DeletedAt, &x.host, &x.hostName,
+	err := row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.pool.Generation, &x.pool.CreatedAt, &x.pool.DeletedAt, &x.host, &x.hostName, &x.assigned,
 		&seen, &x.seen, &conflict, &connected, &x.status, &x.now)
 	x.phase = hostPhase(seen, connected, conflict, x.now)
 	return x, err
@@ -71,22 +72,18 @@ func poolViews(a fleet.Actor, cells []cell) []fleet.PoolView {
 	for _, x := range cells {
 		if n := len(views); n == 0 || views[n-1].ID != x.pool.ID {
 			views = append(views, fleet.PoolView{Pool: poolOf(x.pool), Hosts: []fleet.PoolHost{}})
-			if x.pool.DeletedAt != nil {
-				views[n].Health.Summary = deletingPool
-			}
 		}
 		if now = x.now; x.host == "" {
 			continue
 		}
 		v := &views[len(views)-1]
-		h := fleet.PoolHost{PoolID: x.pool.ID, HostID: x.host, HostName: x.hostName, HostPhase: x.phase, Status: x.status, SeenAt: x.seen}
+		h := fleet.PoolHost{PoolID: x.pool.ID, HostID: x.host, HostName: x.hostName, HostPhase: x.phase, Status: x.status, SeenAt: x.seen, Assigned: x.assigned}
 		h.State = h.StateAt(now)
 		v.Hosts = append(v.Hosts, h)
 	}
 	for i := range views {
 		v := &views[i]
-		deleting := v.Health.Summary == deletingPool
-		if v.Health = policy.PoolHealth(v.Spec, v.Hosts, now); deleting {
+		if v.Health = policy.PoolHealth(v.Spec, v.Hosts, now); v.DeletedAt != nil {
 			v.Health.Tone, v.Health.Summary = fleet.ToneWarn, deletingPool
 		}
 		if !policy.May(a, policy.InfraSee, "") {

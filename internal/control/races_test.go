@@ -176,6 +176,24 @@ func TestADeletionThatIsGivenUpIsTakenBack(t *testing.T) {
 	}
 }
 
+func TestADeletionThatHasBegunIsNotCancelled(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
+	r.exec(`DELETE FROM jobs`)
+	job, err := r.DeleteVM(t.Context(), fleet.SystemActor, id, true, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.claim()
+	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`) // the agent is not heard, but may be at it
+	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.CancelTask(t.Context(), fleet.SystemActor, job.ID)
+	wantCode(t, err, fleet.Conflict)
+}
+
 func TestAnAgentThatDiesOfAJobIsNotGivenItForEver(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")

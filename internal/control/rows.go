@@ -17,5 +17,5 @@ func vmOf(r db.VM) fleet.VM {
 }
 
 func poolOf(r db.Pool) fleet.Pool {
-	return fleet.Pool{ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, CreatedAt: r.CreatedAt}
+	return fleet.Pool{ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt}
 }

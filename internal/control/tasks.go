@@ -161,6 +161,9 @@ func mayCancel(a fleet.Actor, j fleet.Job) error {
 	if err := policy.Check(a, right, j.ProjectID); err != nil {
 		return err
 	}
+	if j.Kind == fleet.VMDelete && j.Attempt > 0 {
+		return fleet.Errorf(fleet.Conflict, "The host has begun to delete the VM already, so this cannot be taken back.")
+	}
 	switch j.Kind {
 	case fleet.PoolRelease, fleet.VMApply, fleet.PoolApply:
 		return fleet.Errorf(fleet.Conflict, "This task cannot be cancelled: it would come again until the host is as people asked for. Change what is asked for instead.")

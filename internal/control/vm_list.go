@@ -17,7 +17,8 @@ import (
 
 const (
 	vmColumns = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at,
-		v.status, v.observed_generation, h.name AS host_name, p.name AS project_name, s.looked_at, now()`
+		v.status, v.observed_generation, h.name AS host_name, p.name AS project_name, s.looked_at, now(),
+		(SELECT m.cpu_percent FROM vm_meters m WHERE m.vm_id = v.id AND m.at > now() - interval '1 minute') AS cpu_percent`
 	vmTables = ` FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 )
 
@@ -92,9 +93,14 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	var host, project string
 	var seen *time.Time
 	var now time.Time
+	var load *float64
 	err := row.Scan(&r.ID, &r.ProjectID, &r.HostID, &r.Name, &r.Labels, &r.Description, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt,
-		&r.Status, &r.ObservedGeneration, &host, &project, &seen, &now)
-	return vmView(r, host, project, seen, now), err
+		&r.Status, &r.ObservedGeneration, &host, &project, &seen, &now, &load)
+	v := vmView(r, host, project, seen, now)
+	if v.Phase == fleet.PhaseRunning || v.Phase == fleet.PhaseNeedsRestart {
+		v.CPUPercent = load
+	}
+	return v, err
 }
 
 // vmTerm adds one term of a VM filter. Names of hosts, projects and pools become ids first: with the very ids PostgreSQL

@@ -15,11 +15,12 @@ const (
 
 // Pool is storage that any number of hosts use under one name. Its libvirt name on every host is Name.
 type Pool struct {
-	ID         PoolID    `json:"id"`
-	Name       string    `json:"name"`
-	Spec       PoolSpec  `json:"spec"`
-	Generation int64     `json:"generation"`
-	CreatedAt  time.Time `json:"createdAt"`
+	ID         PoolID     `json:"id"`
+	Name       string     `json:"name"`
+	Spec       PoolSpec   `json:"spec"`
+	Generation int64      `json:"generation"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	DeletedAt  *time.Time `json:"deletedAt,omitempty"` // set: deletion is asked for; the pool goes when the last of its hosts has released it
 }
 
 // PoolSpec says where the storage is. Kind and places cannot be changed after creation.
@@ -79,9 +80,10 @@ type PoolHost struct {
 	HostID    HostID      `json:"hostId"`
 	HostName  string      `json:"hostName"`
 	HostPhase HostPhase   `json:"hostPhase"`
-	Status    *PoolStatus `json:"status"` // nil: nothing said yet
-	SeenAt    *time.Time  `json:"seenAt"` // when the host was last heard
-	State     PoolState   `json:"state"`  // derived: stale is unknown
+	Status    *PoolStatus `json:"status"`   // nil: nothing said yet
+	SeenAt    *time.Time  `json:"seenAt"`   // when the host was last heard
+	State     PoolState   `json:"state"`    // derived: stale is unknown
+	Assigned  bool        `json:"assigned"` // false: release is asked for, the host has not yet done it
 }
 
 // StateAt derives the cell's state from the last report and its age.

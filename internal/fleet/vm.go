@@ -112,6 +112,8 @@ type VMView struct {
 	HostName    string     `json:"hostName"`
 	ProjectName string     `json:"projectName"`
 	SeenAt      *time.Time `json:"seenAt"` // when the host was last heard (database time)
+	// CPUPercent is the load of a running VM in lists; 100 is one core. nil: not running, or no load known of the last minute.
+	CPUPercent *float64 `json:"cpuPercent,omitempty"`
 }
 
 // FoundVM is a domain that a host runs and Quantix did not make: shown, never touched.

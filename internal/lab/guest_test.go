@@ -67,7 +67,8 @@ func TestGuest(t *testing.T) {
 		return strings.Contains(virsh(t, h, "domifaddr", "guest"), "192.168.")
 	})
 	eventually(t, "the guest agent answers", func() bool {
-		_, err := h.Virsh(t.Context(), "qemu-agent-command", "guest", `{"execute":"guest-ping"}`)
+		// Without a limit libvirt waits for ever for a guest agent that has just gone.
+		_, err := h.Virsh(t.Context(), "qemu-agent-command", "guest", "--timeout", "5", `{"execute":"guest-ping"}`)
 		return err == nil
 	})
 

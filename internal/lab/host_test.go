@@ -284,7 +284,9 @@ func hostDir(t *testing.T) string {
 
 func virsh(t *testing.T, h *lab.Host, args ...string) string {
 	t.Helper()
-	out, err := h.Virsh(t.Context(), args...)
+	ctx, cancel := context.WithTimeout(t.Context(), guestLimit)
+	defer cancel()
+	out, err := h.Virsh(ctx, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,8 @@
 // The bar above a page for states of the whole page. The worst one is shown: signed out before lost.
 
 const words = {
-  "signed-out": ["You are signed out. ", "Sign in again", () => `/login?next=${encodeURIComponent(location.pathname + location.search)}`],
+  "signed-out": ["You are signed out. ", "Sign in again", () => `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`],
+  gone: [],  // filled by showGone
   lost: ["Live updates are interrupted; trying again. What you see may be old. ", "Reload", () => location.href],
 };
 const active = new Set();
@@ -10,6 +11,12 @@ const active = new Set();
 export function showBar(kind) {
   active.add(kind);
   draw();
+}
+
+/** Shows that what the page is about no longer exists, with the way to the list at href. */
+export function showGone(sentence, href) {
+  words.gone = [`${sentence} `, "Show the list", () => href];
+  showBar("gone");
 }
 
 export function hideBar(kind) {

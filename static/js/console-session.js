@@ -27,9 +27,9 @@ export class Session {
     return this.#connect();
   }
 
-  stop() {
+  stop(sentence = "Not connected.") {
     this.#drop();
-    this.#changed("idle", "Not connected.");
+    this.#changed("idle", sentence);
   }
 
   #drop() {

@@ -62,8 +62,22 @@ function begin(root) {
   leaveByKeys(screen, session, root);
   addEventListener("pagehide", () => session.stop());
   addEventListener("pageshow", ({ persisted }) => { if (persisted) session.start(); });
-  if (root.dataset.autostart === "no") session.stop();
+  if (root.dataset.autostart === "no") session.stop(root.dataset.reason);
   else session.start();
+  whenItRuns(() => {
+    if (["idle", "failed", "refused"].includes(root.dataset.state)) session.start();
+  });
+}
+
+// The page's head follows the VM live: a VM that is switched on while its console is open gets its screen by itself.
+function whenItRuns(begin) {
+  const phase = () => document.getElementById("vm-head")?.dataset.screen ?? ""; // empty: no screen
+  let before = phase();
+  document.addEventListener("htmx:afterSettle", () => {
+    const now = phase();
+    if (now && now !== before) begin();
+    before = now;
+  });
 }
 
 // A console that comes back by itself must not take the focus from what the user does meanwhile.

@@ -1,7 +1,7 @@
 // Live pages: tells the stream which keys this page shows, and pokes the elements that show a changed one.
 // A poke carries no data: the element's own hx-get fetches the truth.
 import { onContent } from "./dom.js";
-import { showBar, hideBar } from "./bar.js";
+import { showBar, showGone, hideBar } from "./bar.js";
 import { Stream } from "./stream.js";
 
 const MIN_GAP = 250; // ms between two refreshes of one element
@@ -114,5 +114,7 @@ document.addEventListener("htmx:afterRequest", ({ target, detail }) => {
   const status = detail.xhr?.status ?? 0;
   target.classList.toggle("gone", status === 404);
   target.classList.toggle("late", !detail.successful && status !== 404);
-  if (status === 404) follow();
+  if (status !== 404) return;
+  if (target.dataset.gone) showGone(target.dataset.gone, target.dataset.goneHref);
+  follow();
 });

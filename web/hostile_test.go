@@ -1,0 +1,61 @@
+package web_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func TestNoPageLinksToAnotherSite(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("//elsewhere.example/vms").is(t, http.StatusNotFound).lacks(t, `"//elsewhere.example`)
+	p.exec("ALTER TABLE users RENAME COLUMN role TO oops")
+	b.get("//elsewhere.example/vms").is(t, http.StatusInternalServerError).lacks(t, `"//elsewhere.example`)
+}
+
+func TestAddressesOfImpossibleTextAreRefused(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	for _, path := range []string{"/projects/%00", "/users/%00", "/vms?project=%00", "/tasks?project=%00", "/hosts?filter=name:%00", "/tree/vms?project=%00"} {
+		if a := b.get(path); a.status >= 500 {
+			t.Errorf("%s: %d", path, a.status)
+		}
+	}
+}
+
+// deadlines is a connection that notes until when it is read.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.set = append(d.set, t)
+	return nil
+}
+
+func TestABodyMustArriveInTime(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	send := func(to http.Handler, path string) *deadlines {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		to.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("name=mara")))
+		return w
+	}
+	soon := func(at time.Time) bool { return time.Until(at) > 0 && time.Until(at) < time.Minute }
+	if w := send(p.server.Handler(), "/sign-in"); len(w.set) == 0 || !soon(w.set[0]) {
+		t.Errorf("a form may take until %v", w.set)
+	}
+	// A parked claim is longer than that, so the bound has to end with the body.
+	if w := send(p.server.AgentHandler(), wire.PathJoin); len(w.set) != 2 || !soon(w.set[0]) || !w.set[1].IsZero() {
+		t.Errorf("an agent's request may take until %v", w.set)
+	}
+}
