@@ -80,12 +80,13 @@ func (s *Server) level(c echo.Context, a fleet.Actor, q control.TreeQuery, here 
 			Tone: n.Tone, Word: n.PhaseWord, Count: n.Count, HasChildren: n.HasChildren,
 		}
 		// Only what holds the page's object is opened, not the object itself.
-		if at := slices.Index(here, n.Key); n.HasChildren && at >= 0 && at < len(here)-1 {
+		// It has children even where the counters do not know of them yet.
+		if at := slices.Index(here, n.Key); at >= 0 && at < len(here)-1 {
 			below, err := s.level(c, a, control.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
 			if err != nil {
 				return l, err
 			}
-			l.Items[i].Open = &below
+			l.Items[i].Open, l.Items[i].HasChildren = &below, true
 		}
 	}
 	return l, nil

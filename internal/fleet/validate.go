@@ -119,7 +119,11 @@ func (d Disk) check(c *Checks, at string) {
 	if d.Volume != "" && !volumeForm.MatchString(d.Volume) {
 		c.Add(at+".volume", "A volume name has letters, digits and . _ -, 200 at most.")
 	}
-	if d.Image != nil {
+	switch {
+	case d.Image == nil:
+	case *d.Image == Volref{}:
+		c.Add(at+".image.volume", "Choose an image.")
+	default:
 		d.Image.check(c, at+".image")
 	}
 }

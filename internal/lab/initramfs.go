@@ -49,7 +49,7 @@ func writeInitramfs(root, to string) error {
 	a.file("etc/acpi/PWRF/00000080", []byte("#!/bin/sh\nsync\nexec poweroff -f\n"), 0o755)
 	a.file("etc/profile", []byte("export HOME=/root PATH=/sbin:/bin PS1='quantix-guest:\\w# '\ncd\n"), 0o644)
 	a.file("etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644)
-	a.file("etc/inittab", []byte("::ctrlaltdel:/sbin/reboot\n"), 0o644)
+	a.file("etc/inittab", []byte("::ctrlaltdel:/bin/reboot\n"), 0o644)
 	if err := addModules(a, root); err != nil {
 		return err
 	}

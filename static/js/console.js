@@ -43,7 +43,10 @@ function begin(root) {
   const keys = keyboardField(() => session.rfb);
   screen.append(keys);
   const acts = {
-    cad: () => session.rfb?.sendCtrlAltDel(),
+    cad: () => {
+      session.rfb?.sendCtrlAltDel();
+      session.rfb?.focus(); // or the next space bar would press the button again
+    },
     paste: () => askPaste(session),
     keyboard: () => keys.focus(),
     scale: () => { fit = !fit; scale(); },

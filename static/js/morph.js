@@ -14,6 +14,9 @@ function keepsNode(node, fresh) {
   return node.matches("[data-lazy]") && node.childElementCount > 0 && fresh.childElementCount === 0;
 }
 
+/** The counts behind a row may lag: a level that shows something stays until its own refresh has emptied it. */
+const isFilledLevel = (node) => node instanceof Element && node.matches("[data-lazy]") && node.childElementCount > 0;
+
 /** A tick belongs to the row's thing, not to its place in the table. */
 function untick(box, fresh) {
   if (box instanceof HTMLInputElement && box.matches("[data-select-row]") && box.value !== fresh.value) box.checked = false;
@@ -26,6 +29,7 @@ if (window.Idiomorph) {
       untick(node, fresh);
       return !keepsNode(node, fresh);
     },
+    beforeNodeRemoved: (node) => !isFilledLevel(node),
     beforeAttributeUpdated: (name, element) => !ownAttributes.some(([names, selector]) => names.test(name) && element.matches(selector)),
   });
 }
