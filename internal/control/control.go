@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -84,11 +86,19 @@ func dbError(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable(err)
 	}
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) || pgconn.SafeToRetry(err) || pgconn.Timeout(err) {
+	if lost(err) {
 		return unavailable(err)
 	}
 	return err
+}
+
+// lost reports whether the connection to the server broke, or none could be made: refused, reset in the middle of an answer,
+// cut off, closed or timed out.
+func lost(err error) bool {
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) || pgconn.Timeout(err) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
 }
 
 func unavailable(err error) error {
