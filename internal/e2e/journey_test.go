@@ -142,28 +142,33 @@ func (p *tab) typeIntoConsole() {
 	p.Helper()
 	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
 	p.click("#console canvas", "")
-	var typed time.Time
-	most, now := 0, 0
-	eventually(p, guestLimit, "a shell behind the console", func() (bool, string) {
-		var err error
-		if now, err = eval[int](p, drawn); err != nil {
-			return false, err.Error()
-		}
-		most = max(most, now)
-		if !typed.IsZero() && most > 2000 && now < most/4 {
-			return true, ""
-		}
-		if time.Since(typed) > 2*time.Second {
-			typed = time.Now()
-			p.keys("clear\r")
-		}
-		return false, fmt.Sprintf("%d points are drawn, %d at most", now, most)
+	// A booting guest draws and wipes its screen as well. Only a shell is empty again after clear, every time.
+	eventually(p, guestLimit, "a shell that answers behind the console", func() (bool, string) {
+		p.keys("clear\r")
+		before := p.settled()
+		p.keys("echo quantix was here; echo quantix was here\r")
+		typed := p.settled()
+		p.savePicture("journey-console")
+		p.keys("clear\r")
+		after := p.settled()
+		return typed > before+10*cursor && max(before, after)-min(before, after) <= 5*cursor,
+			fmt.Sprintf("%d points are drawn after clear, %d after typing, %d after clear", before, typed, after)
 	})
-	p.keys("echo quantix was here; echo quantix was here\r")
-	p.waitTrue("text on the guest's screen after typing", fmt.Sprintf("%s > %d", drawn, now+10*cursor))
-	p.savePicture("journey-console")
-	p.keys("clear\r")
-	p.waitTrue("a wiped screen", fmt.Sprintf("%s < %d", drawn, now+5*cursor))
+}
+
+// settled is how many points the guest's screen shows once it has been still for a second.
+func (p *tab) settled() (now int) {
+	p.Helper()
+	since := time.Now()
+	eventually(p, guestLimit, "a still screen", func() (bool, string) {
+		next, err := eval[int](p, drawn)
+		if err != nil || max(now, next)-min(now, next) > 2*cursor {
+			since = time.Now()
+		}
+		now = next
+		return time.Since(since) > time.Second, fmt.Sprintf("%d points, %v", now, err)
+	})
+	return now
 }
 
 // virsh asks a host's libvirt from outside, as a person beside Quantix would.
