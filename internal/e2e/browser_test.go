@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -110,6 +112,11 @@ func attach(t *testing.T, ctx context.Context, cancel context.CancelFunc, base s
 		t.Fatalf("open a tab: %v", err)
 	}
 	p.size(1440, 900)
+	// Each tab is to behave as the one that a person has before them, though others open and close beside it.
+	p.do("hold the focus", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+		return err
+	}))
 	return p
 }
 

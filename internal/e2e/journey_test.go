@@ -141,9 +141,13 @@ const cursor = 150
 func (p *tab) typeIntoConsole() {
 	p.Helper()
 	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
-	p.click("#console canvas", "")
 	// A booting guest draws and wipes its screen as well. Only a shell is empty again after clear, every time.
 	eventually(p, guestLimit, "a shell that answers behind the console", func() (bool, string) {
+		p.click("#console canvas", "")
+		focus, err := eval[string](p, `document.activeElement.tagName + (document.hasFocus() ? "" : " of a page without focus")`)
+		if err != nil || focus != "CANVAS" {
+			return false, fmt.Sprintf("the focus after a click on the screen: %s, %v", focus, err)
+		}
 		p.keys("clear\r")
 		before := p.settled()
 		p.keys("echo quantix was here; echo quantix was here\r")
