@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"quantix/db"
 	"quantix/internal/testkit"
 )
@@ -72,5 +74,26 @@ func TestPoolWaitsNoLongerThanItsContext(t *testing.T) {
 	var limit string
 	if err := held.QueryRow(t.Context(), "SHOW statement_timeout").Scan(&limit); err != nil || limit != "10s" {
 		t.Fatalf("statement_timeout is %q: %v", limit, err)
+	}
+}
+
+// PostgreSQL uses no index to compare text of two collations, and says nothing about it.
+func TestReferencesHaveTheCollationOfWhatTheyReferTo(t *testing.T) {
+	t.Parallel()
+	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	rows, err := pool.Query(t.Context(), `SELECT c.conrelid::regclass || '.' || a.attname FROM pg_constraint c
+		JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1]
+		JOIN pg_attribute r ON r.attrelid = c.confrelid AND r.attnum = c.confkey[1]
+		WHERE c.contype = 'f' AND a.attcollation <> r.attcollation`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	odd, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(odd) > 0 {
+		t.Fatalf("of another collation than the ids that they hold: %v (%v)", odd, err)
 	}
 }

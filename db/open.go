@@ -2,9 +2,13 @@ package db
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -39,6 +43,7 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 			cfg.ConnConfig.RuntimeParams[name] = value
 		}
 	}
+	cfg.AfterConnect = readFast
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -48,4 +53,12 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return pool, nil
+}
+
+// readFast decodes jsonb with the second version of Go's own package, which takes less than half the time: a list of VMs is
+// three documents a row. Documents are written as everywhere else, by encoding/json.
+func readFast(_ context.Context, conn *pgx.Conn) error {
+	codec := &pgtype.JSONBCodec{Marshal: stdjson.Marshal, Unmarshal: func(data []byte, v any) error { return json.Unmarshal(data, v) }}
+	conn.TypeMap().RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: codec})
+	return nil
 }
