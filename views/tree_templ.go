@@ -349,8 +349,8 @@ func TreeRows(l TreeLevel) templ.Component {
 			templ_7745c5c3_Var16 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		for _, item := range l.Items {
-			templ_7745c5c3_Err = treeRow(l, item).Render(ctx, templ_7745c5c3_Buffer)
+		for i := range l.Items {
+			templ_7745c5c3_Err = treeRow(&l, &l.Items[i]).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -404,7 +404,7 @@ func TreeRows(l TreeLevel) templ.Component {
 	})
 }
 
-func treeRow(l TreeLevel, item TreeItem) templ.Component {
+func treeRow(l *TreeLevel, item *TreeItem) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -665,7 +665,7 @@ func treeRow(l TreeLevel, item TreeItem) templ.Component {
 	})
 }
 
-func (l TreeLevel) word() string {
+func (l *TreeLevel) word() string {
 	for _, v := range TreeViews {
 		if v.Name == l.View {
 			return v.Word
@@ -674,7 +674,7 @@ func (l TreeLevel) word() string {
 	return "Inventory"
 }
 
-func (l TreeLevel) empty() string {
+func (l *TreeLevel) empty() string {
 	switch l.View {
 	case "vms":
 		return "No VMs yet."
@@ -687,7 +687,7 @@ func (l TreeLevel) empty() string {
 }
 
 // liveKeys of the root: everything of the view's noun.
-func (l TreeLevel) liveKeys() string {
+func (l *TreeLevel) liveKeys() string {
 	switch l.View {
 	case "vms":
 		return "vms projects"
@@ -699,9 +699,9 @@ func (l TreeLevel) liveKeys() string {
 	return "hosts vms" // hosts count their VMs
 }
 
-func (l TreeLevel) child(item TreeItem) TreeLevel { return TreeLevel{View: l.View, Node: item.Key} }
+func (l *TreeLevel) child(item *TreeItem) *TreeLevel { return &TreeLevel{View: l.View, Node: item.Key} }
 
-func (l TreeLevel) address(after string) string {
+func (l *TreeLevel) address(after string) string {
 	path := "/tree/" + l.View
 	if l.Node != "" {
 		path += "/" + url.PathEscape(l.Node)
@@ -713,10 +713,10 @@ func (l TreeLevel) address(after string) string {
 }
 
 // id of a row is unique on the page: the same VM may stand below several pools.
-func (l TreeLevel) id(key string) string { return "t-" + slug(l.Node+"-"+key) }
+func (l *TreeLevel) id(key string) string { return "t-" + slug(l.Node+"-"+key) }
 
 // liveKeys of an opened row: its object's own key; a host's or project's VMs change by their own keys.
-func (i TreeItem) liveKeys() string {
+func (i *TreeItem) liveKeys() string {
 	switch i.Kind {
 	case "host":
 		return i.Key + " vms"
@@ -726,7 +726,7 @@ func (i TreeItem) liveKeys() string {
 	return "vms"
 }
 
-func (i TreeItem) menu() string {
+func (i *TreeItem) menu() string {
 	switch i.Kind {
 	case "vm", "host", "pool", "network":
 		if i.ID != "" {
@@ -736,7 +736,7 @@ func (i TreeItem) menu() string {
 	return ""
 }
 
-func (i TreeItem) href() string {
+func (i *TreeItem) href() string {
 	switch {
 	case i.Kind == "found" && i.HostID != "" && i.ID != "":
 		return "/hosts/" + i.HostID + "/found/" + i.ID

@@ -133,5 +133,5 @@ func (c *Control) completeValue(ctx context.Context, a fleet.Actor, k fleet.Filt
 	if sql == "" {
 		return values, nil
 	}
-	return collect(ctx, c, sql+" ORDER BY name LIMIT "+s.arg(maxCompletions), s.args, pgx.RowTo[string])
+	return collect(ctx, c, sql+" ORDER BY name LIMIT "+s.arg(maxCompletions), &s, pgx.RowTo[string])
 }

@@ -15,6 +15,7 @@ type counters struct {
 	projects map[fleet.ProjectID]usage
 	groups   []db.CountVMsRow // by project, host and phase-if-heard
 	found    map[fleet.HostID]int
+	fresh    map[fleet.HostID]bool // whether what the host says was believed then
 }
 
 // usage is what some VMs add up to.
@@ -45,8 +46,16 @@ func (c *Control) count(ctx context.Context) (*counters, error) {
 	if err != nil {
 		return nil, dbError(err)
 	}
+	seen, err := c.q.HostsSeen(ctx)
+	if err != nil {
+		return nil, dbError(err)
+	}
 	n := &counters{
 		at: time.Now(), hosts: map[fleet.HostID]usage{}, projects: map[fleet.ProjectID]usage{}, groups: rows, found: map[fleet.HostID]int{},
+		fresh: make(map[fleet.HostID]bool, len(seen)),
+	}
+	for _, r := range seen {
+		n.fresh[r.HostID] = r.Fresh
 	}
 	for _, r := range found {
 		n.found[r.HostID] = int(r.Vms)

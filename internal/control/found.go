@@ -52,7 +52,7 @@ func (c *Control) listFound(ctx context.Context, q fleet.Query, s *statement) (f
 	}
 	tail := p.apply(s)
 	items, err := collect(ctx, c, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, now()
-		FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id`+s.conditions()+tail, s.args,
+		FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id`+s.conditions()+tail, s,
 		func(row pgx.CollectableRow) (fleet.FoundVM, error) {
 			var r db.FoundVM
 			var host string

@@ -27,19 +27,12 @@ var hostOrders = orders[fleet.HostView]{
 	}},
 }
 
-// hostPhaseSQL is fleet.Host.Phase in SQL, for filters.
+// hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It leaves the host's status closed: an inventory is much to read.
 var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + heard +
-	" THEN 'unknown' WHEN h.status->>'connected' = 'true' THEN 'online' ELSE 'degraded' END"
+	" THEN 'unknown' WHEN s.blind_since IS NULL THEN 'online' ELSE 'degraded' END"
 
 // ListHosts returns one page of hosts. What their VMs use comes from the counters, up to five seconds old. Sorts: name, created.
 func (c *Control) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.HostView], error) {
-	return c.listHosts(ctx, a, q, "h.status")
-}
-
-// bareStatus stands for a host's status where only its phase is wanted: the inventory of hundreds of hosts is much to read.
-const bareStatus = "CASE WHEN h.status IS NOT NULL THEN jsonb_build_object('connected', s.blind_since IS NULL) END"
-
-func (c *Control) listHosts(ctx context.Context, a fleet.Actor, q fleet.Query, status string) (fleet.Page[fleet.HostView], error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}
@@ -67,8 +60,8 @@ func (c *Control) listHosts(ctx context.Context, a fleet.Actor, q fleet.Query, s
 	if err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}
-	items, err := collect(ctx, c, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, `+status+`, s.seen_at, COALESCE(s.conflict, ''), now()
-		FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id`+s.conditions()+tail, s.args, func(row pgx.CollectableRow) (fleet.HostView, error) {
+	items, err := collect(ctx, c, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, s.seen_at, COALESCE(s.conflict, ''), now()
+		FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id`+s.conditions()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
 		var r db.Host
 		var seen *time.Time
 		var conflict string

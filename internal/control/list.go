@@ -20,6 +20,8 @@ import (
 const (
 	defaultPage = 100
 	largestPage = 500
+
+	usualPage = defaultPage + 1 // rows that are read for a page: one more tells whether there is another
 )
 
 // heard is true where the agent of host_sessions s is still believed, and fresh where also what it says about VMs, pools and
@@ -35,12 +37,19 @@ func within(column string) string {
 
 // statement is SQL that grows; what people typed only ever becomes a bound argument of it.
 type statement struct {
-	where []string
-	args  []any
+	where  []string
+	args   []any
+	varies bool // how it is best done hangs on the values of its arguments
 }
 
 // arg binds v and returns its placeholder.
 func (s *statement) arg(v any) string {
+	s.varies = true
+	return s.key(v)
+}
+
+// key binds a value on which the plan does not hang, such as an id or a place in the list's order.
+func (s *statement) key(v any) string {
 	s.args = append(s.args, v)
 	return "$" + strconv.Itoa(len(s.args))
 }
@@ -102,10 +111,10 @@ func (s *statement) labels(column string, any []fleet.Match) string {
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// oneOf is column = the value, or any of several.
+// oneOf is column = the id, or any of several.
 func (s *statement) oneOf(column string, values []string) string {
 	if len(values) == 1 {
-		return column + " = " + s.arg(values[0])
+		return column + " = " + s.key(values[0])
 	}
 	return column + " = ANY (" + s.arg(values) + "::text[])"
 }
@@ -113,7 +122,7 @@ func (s *statement) oneOf(column string, values []string) string {
 // visible keeps to the projects that the actor sees, cut to one where it is not empty.
 func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) {
 	if only != "" {
-		s.and(column + " = " + s.arg(string(only)))
+		s.and(column + " = " + s.key(string(only)))
 	}
 	if !policy.AllProjects(a) && (only == "" || !slices.Contains(projectsOf(a), string(only))) {
 		s.and(s.oneOf(column, projectsOf(a)))
@@ -210,7 +219,7 @@ func (p paging[T]) apply(s *statement) string {
 		}
 		names, values := make([]string, len(p.columns)), make([]string, len(p.columns))
 		for i, c := range p.columns {
-			names[i], values[i] = c.sql, s.arg(p.after[i])
+			names[i], values[i] = c.sql, s.key(p.after[i])
 		}
 		// The first column alone again: the only part that an index can use where the columns are of several tables.
 		s.and(names[0] + strings.TrimRight(than, " ") + "= " + values[0])
@@ -260,16 +269,17 @@ func readCursor(after, sort string, columns []column) ([]string, error) {
 	return values[1:], nil
 }
 
-// collect runs a grown statement. It is planned for its very arguments each time: the best plan for a name that one VM has
-// is not the best for a name that all have.
-func collect[T any](ctx context.Context, c *Control, sql string, args []any, scan pgx.RowToFunc[T]) ([]T, error) {
-	rows, err := c.pool.Query(ctx, sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+// collect runs sql, which was made of the grown statement s. Where s varies, it is planned for its very arguments each time:
+// the best plan for a label that one VM has is not the best for a label that all have. All others are prepared.
+func collect[T any](ctx context.Context, c *Control, sql string, s *statement, scan pgx.RowToFunc[T]) ([]T, error) {
+	args := s.args
+	if s.varies {
+		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
+	}
+	rows, err := c.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, dbError(err)
 	}
-	items, err := pgx.CollectRows(rows, scan)
-	if items == nil {
-		items = []T{}
-	}
+	items, err := pgx.AppendRows(make([]T, 0, usualPage), rows, scan)
 	return items, dbError(err)
 }

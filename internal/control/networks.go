@@ -44,7 +44,7 @@ func (c *Control) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 		}
 	}
 	tail := p.apply(&s)
-	views, err := c.networks(ctx, a, "(SELECT * FROM networks n"+s.conditions()+tail+")", p.by(), statement{args: s.args})
+	views, err := c.networks(ctx, a, "(SELECT * FROM networks n"+s.conditions()+tail+")", p.by(), statement{args: s.args, varies: s.varies})
 	return p.cut(views), err
 }
 
@@ -56,7 +56,7 @@ func (c *Control) networks(ctx context.Context, a fleet.Actor, from, by string, 
 	}
 	rows, err := collect(ctx, c, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, nh.host_id, h.name, nh.status, s.looked_at
 		FROM `+from+` n JOIN network_hosts nh ON nh.network_id = n.id JOIN hosts h ON h.id = nh.host_id LEFT JOIN host_sessions s ON s.host_id = nh.host_id`+
-		s.conditions()+` ORDER BY `+by+`, h.name`, s.args, func(x pgx.CollectableRow) (row, error) {
+		s.conditions()+` ORDER BY `+by+`, h.name`, &s, func(x pgx.CollectableRow) (row, error) {
 		var r row
 		err := x.Scan(&r.network.ID, &r.network.Name, &r.network.Kind, &r.network.Generation, &r.network.CreatedAt,
 			&r.host.HostID, &r.host.HostName, &r.host.Status, &r.host.SeenAt)

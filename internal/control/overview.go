@@ -51,8 +51,8 @@ func (c *Control) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 	return o, nil
 }
 
-// VMTotals is how many VMs of each phase the actor sees, and how many that Quantix did not make: from the counters, so that a
-// list can show them on each page.
+// VMTotals is how many VMs of each phase the actor sees, and how many that Quantix did not make: from the counters, up to
+// five seconds old, so that a list can show them on each page.
 func (c *Control) VMTotals(ctx context.Context, a fleet.Actor) (phases map[fleet.Phase]int, found int, err error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, 0, err
@@ -61,16 +61,8 @@ func (c *Control) VMTotals(ctx context.Context, a fleet.Actor) (phases map[fleet
 	if err != nil {
 		return nil, 0, err
 	}
-	heard, err := c.q.HostsSeen(ctx)
-	if err != nil {
-		return nil, 0, dbError(err)
-	}
-	fresh := make(map[fleet.HostID]bool, len(heard))
-	for _, h := range heard {
-		fresh[h.HostID] = h.Fresh
-	}
 	o := fleet.Overview{VMs: map[fleet.Phase]int{}}
-	addVMs(&o, a, sums, fresh)
+	addVMs(&o, a, sums, sums.fresh)
 	if policy.May(a, policy.InfraSee, "") {
 		for _, n := range sums.found {
 			found += n

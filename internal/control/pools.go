@@ -32,9 +32,9 @@ func (c *Control) cells(ctx context.Context, from, by string, s statement, volum
 		status = "ph.status"
 	}
 	return collect(ctx, c, `SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at, COALESCE(ph.host_id, ''), COALESCE(h.name, ''), COALESCE(ph.assigned, false),
-		s.seen_at, s.looked_at, COALESCE(s.conflict, ''), (h.status->>'connected')::boolean, `+status+`, now()
+		s.seen_at, s.looked_at, COALESCE(s.conflict, ''), CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, `+status+`, now()
 		FROM `+from+` p LEFT JOIN pool_hosts ph ON ph.pool_id = p.id LEFT JOIN hosts h ON h.id = ph.host_id LEFT JOIN host_sessions s ON s.host_id = ph.host_id`+
-		s.conditions()+` ORDER BY `+by+`, h.name`, s.args, scanCell)
+		s.conditions()+` ORDER BY `+by+`, h.name`, &s, scanCell)
 }
 
 func scanCell(row pgx.CollectableRow) (cell, error) {
@@ -149,7 +149,7 @@ func (c *Control) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) 
 func (c *Control) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.PoolView], s statement, tones []fleet.Term) (fleet.Page[fleet.PoolView], error) {
 	kept := []fleet.PoolView{}
 	for {
-		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args)}
+		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), varies: s.varies}
 		tail := p.apply(&part)
 		from := "(SELECT * FROM pools p" + part.conditions() + tail + ")"
 		cells, err := c.cells(ctx, from, p.by(), statement{args: part.args}, false)

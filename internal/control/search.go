@@ -58,7 +58,7 @@ func (c *Control) searchVMs(ctx context.Context, a fleet.Actor, text string, lim
 		s.visible(a, "v.project_id", "")
 		s.and(way.condition(&s))
 		tail := paging[fleet.VMView]{order: vmOrders["name"], limit: limit - 1}.apply(&s)
-		vms, err := collect(ctx, c, vmColumns+vmTables+s.conditions()+tail, s.args, scanVM)
+		vms, err := collect(ctx, c, vmColumns+vmTables+s.conditions()+tail, &s, scanVM)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (c *Control) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 	add(`'project', p.id, p.name, p.description, '' FROM projects p WHERE ` + seen + ` AND (p.name ILIKE ` + part + ` OR p.id LIKE ` + start + `) ORDER BY p.name`)
 	// Every argument is used, whatever the actor sees.
 	sql := "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS f (kind, id, name, hint, phase) WHERE " + label + "::jsonb IS NOT NULL"
-	found, err := collect(ctx, c, sql, s.args, func(row pgx.CollectableRow) (fleet.Found, error) {
+	found, err := collect(ctx, c, sql, &s, func(row pgx.CollectableRow) (fleet.Found, error) {
 		var f fleet.Found
 		var phase string
 		err := row.Scan(&f.Kind, &f.ID, &f.Name, &f.Hint, &phase)

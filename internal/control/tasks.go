@@ -55,7 +55,7 @@ func (c *Control) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		}
 	}
 	tail := p.apply(&s)
-	items, err := collect(ctx, c, taskRows+s.conditions()+tail, s.args, scanTask)
+	items, err := collect(ctx, c, taskRows+s.conditions()+tail, &s, scanTask)
 	return p.cut(items), err
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"quantix/db"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -57,7 +59,7 @@ func (c *Control) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 	noun, id, _ := strings.Cut(q.Node, ":")
 	switch q.View + "/" + noun {
 	case "hosts/":
-		return c.treeHosts(ctx, a, page)
+		return c.treeHosts(ctx, page)
 	case "hosts/host":
 		return c.treeHost(ctx, a, page, fleet.HostID(id))
 	case "hosts/found":
@@ -78,16 +80,27 @@ func (c *Control) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 	return TreeLevel{}, fleet.Errorf(fleet.NotFound, "There is no such part of the inventory.")
 }
 
-func (c *Control) treeHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (TreeLevel, error) {
-	page, err := c.listHosts(ctx, a, q, bareStatus)
+func (c *Control) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, error) {
+	p, err := hostOrders.page(q, "name")
 	if err != nil {
 		return TreeLevel{}, err
 	}
 	sums, err := c.counted(ctx)
-	return level(page, func(h fleet.HostView) TreeNode {
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	var s statement
+	tail := p.apply(&s)
+	hosts, err := collect(ctx, c, "SELECT h.id, h.name, "+hostPhaseSQL+" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id"+s.conditions()+tail, &s,
+		func(row pgx.CollectableRow) (v fleet.HostView, err error) {
+			err = row.Scan(&v.ID, &v.Name, &v.Phase)
+			return v, err
+		})
+	return level(p.cut(hosts), func(h fleet.HostView) TreeNode {
+		vms := sums.hosts[h.ID].vms
 		return TreeNode{
 			Key: "host:" + string(h.ID), Kind: "host", ID: string(h.ID), Name: h.Name, Icon: "server", Tone: h.Phase.Tone(), PhaseWord: h.Phase.Word(),
-			Count: h.VMs, HasChildren: h.VMs+sums.found[h.ID] > 0,
+			Count: vms, HasChildren: vms+sums.found[h.ID] > 0,
 		}
 	}), err
 }

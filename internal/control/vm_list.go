@@ -72,7 +72,7 @@ func (c *Control) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *
 		tail := p.apply(s)
 		sql = vmColumns + vmTables + s.conditions() + tail
 	}
-	items, err := collect(ctx, c, sql, s.args, scanVM)
+	items, err := collect(ctx, c, sql, s, scanVM)
 	return p.cut(items), err
 }
 
@@ -177,8 +177,12 @@ func document(shape, text string) string {
 // named lists the ids of the hosts, projects or pools whose names fit.
 func (c *Control) named(ctx context.Context, table string, any []fleet.Match) ([]string, error) {
 	var s statement
-	s.and(s.text("name", lower(any)))
-	return collect(ctx, c, "SELECT id FROM "+table+s.conditions(), s.args, pgx.RowTo[string])
+	if name, ok := any[0].Exact(); ok && len(any) == 1 {
+		s.and("name = " + s.key(strings.ToLower(name)))
+	} else {
+		s.and(s.text("name", lower(any)))
+	}
+	return collect(ctx, c, "SELECT id FROM "+table+s.conditions(), &s, pgx.RowTo[string])
 }
 
 // phaseTerm asks for derived phases. Column heard is the phase while the host is heard; a host that is not turns all but
@@ -191,18 +195,19 @@ func (c *Control) phaseTerm(ctx context.Context, s *statement, t fleet.Term) err
 			wanted = append(wanted, string(p))
 		}
 	}
-	silent, err := collect(ctx, c, "SELECT s.host_id FROM host_sessions s WHERE NOT "+fresh, nil, pgx.RowTo[string])
-	if err != nil {
-		return err
-	}
 	const acted = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
 	parts := []string{"false"}
 	if i := slices.Index(wanted, string(fleet.PhaseUnknown)); i >= 0 {
 		wanted = slices.Delete(wanted, i, i+1)
+		silent, err := collect(ctx, c, "SELECT s.host_id FROM host_sessions s WHERE NOT "+fresh, new(statement), pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
 		parts = append(parts, s.oneOf("v.host_id", silent)+" AND NOT "+fresh+" AND "+acted)
 	}
 	if len(wanted) > 0 {
-		parts = append(parts, s.oneOf("v.heard", wanted)+" AND ("+fresh+" OR NOT ("+acted+"))")
+		// The phases stand in the statement itself: PostgreSQL knows how many VMs are in each.
+		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+fresh+" OR NOT ("+acted+"))")
 	}
 	s.and("((" + strings.Join(parts, ") OR (") + "))")
 	return nil

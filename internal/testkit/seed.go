@@ -7,7 +7,7 @@ import (
 )
 
 // Seed fills a database with hosts, all just heard, and VMs that are spread over them, over ten projects, phases, labels
-// (env, tier), two shared pools and one network. Names: host-001…, project-0…9, vm-000001…, ssd and hdd, default. The ids are
+// (env, tier), two shared pools and one network. VMs that run have a meter, which stays new for an hour. Names: host-001…, project-0…9, vm-000001…, ssd and hdd, default. The ids are
 // made of numbers: 00000000-0000-7000-8000-<twelve digits>, where projects count from 1000 and pools from 2000.
 func Seed(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
 	t.Helper()
@@ -63,4 +63,6 @@ var seeds = []string{
 				'nics', jsonb_build_array(jsonb_build_object('mac', '52:54:00:00:00:00', 'source', 'network default', 'addresses', jsonb_build_array('10.' || i / 65536 || '.' || i / 256 % 256 || '.' || i % 256)))),
 			1
 		FROM n, generate_series(1, n.vms) i`,
+	seedSQL + `INSERT INTO vm_meters (vm_id, at, meter, cpu_percent)
+		SELECT v.id, now() + interval '1 hour', '{"cpuNs":0}', v.cpus * 7 FROM n, vms v WHERE v.heard = 'running'`,
 }
