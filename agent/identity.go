@@ -75,7 +75,15 @@ func lockDir(dir string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
-	if err := flock(f); err != nil {
+	// A program that this process is just starting holds a copy of every open file for a moment, and with it a lock that was
+	// given back.
+	for tries := 0; ; tries++ {
+		if err = flock(f); err == nil || tries == 10 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("another agent works in %s: stop it first, or give this one its own --data-dir", dir)
 	}

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -26,12 +27,22 @@ func TestJoinKeepsTheKeyPrivate(t *testing.T) {
 			t.Errorf("%s has mode %o, want %o", name, got, want)
 		}
 	}
+	key, err := os.ReadFile(filepath.Join(dir, "host.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	again := agent.JoinOptions{Portal: p.srv.URL, Token: p.token, Name: "host-1", DataDir: dir}
-	if err := agent.Join(t.Context(), again); err == nil || !strings.Contains(err.Error(), "joined already") {
-		t.Errorf("joining twice: %v", err)
+	if _, err := agent.Join(t.Context(), again); err != nil {
+		t.Errorf("joining again: %v", err)
+	}
+	if same, err := os.ReadFile(filepath.Join(dir, "host.key")); err != nil || !bytes.Equal(key, same) {
+		t.Errorf("the host's key was made anew: %v", err)
+	}
+	if asked := p.lastJoin(); asked.HostID != "host-1" {
+		t.Errorf("the portal was not told which host this is: %+v", asked)
 	}
 	again.DataDir, again.Token = t.TempDir(), strings.Replace(p.token, "qxj_", "qxj_x", 1)
-	if err := agent.Join(t.Context(), again); err == nil || !strings.Contains(err.Error(), "The test refuses this.") {
+	if _, err := agent.Join(t.Context(), again); err == nil || !strings.Contains(err.Error(), "The test refuses this.") {
 		t.Errorf("joining with another token: %v", err)
 	}
 	if agent.Joined(again.DataDir) {

@@ -43,6 +43,7 @@ type portal struct {
 	life     time.Duration // of certificates
 	refuse   map[string]int
 	session  int
+	joined   wire.JoinRequest // the newest
 	hellos   []wire.Hello
 	serials  []string // of client certificates, by call
 	queue    []wire.Work
@@ -169,7 +170,8 @@ func (p *portal) answer(r *http.Request, name string) any {
 	id, verb, isJob := strings.Cut(strings.TrimPrefix(name, "jobs/"), "/")
 	switch {
 	case name == "join":
-		return wire.JoinAnswer{HostID: "host-1", Certificate: p.certificate(read[wire.JoinRequest](p, r).CSR)}
+		p.joined = read[wire.JoinRequest](p, r)
+		return wire.JoinAnswer{HostID: "host-1", Name: "host-1", Certificate: p.certificate(p.joined.CSR)}
 	case name == "renew":
 		return p.certificate(read[wire.RenewRequest](p, r).CSR)
 	case name == "hello":

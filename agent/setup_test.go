@@ -17,11 +17,17 @@ import (
 func (p *portal) join() string {
 	p.t.Helper()
 	dir := filepath.Join(p.t.TempDir(), "agent")
-	err := agent.Join(p.t.Context(), agent.JoinOptions{Portal: p.srv.URL, Token: p.token, Name: "host-1", HostUUID: "uuid-1", DataDir: dir})
+	_, err := agent.Join(p.t.Context(), agent.JoinOptions{Portal: p.srv.URL, Token: p.token, Name: "host-1", HostUUID: "uuid-1", DataDir: dir})
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	return dir
+}
+
+func (p *portal) lastJoin() wire.JoinRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.joined
 }
 
 // running starts an agent over a backend; stop ends it and waits. It ends with the test.

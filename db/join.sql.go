@@ -36,18 +36,24 @@ func (q *Queries) AddHostSession(ctx context.Context, hostID fleet.HostID) error
 }
 
 const addJoinToken = `-- name: AddJoinToken :one
-INSERT INTO join_tokens (id, hash, created_by, expires_at) VALUES ($1, $2, $3, now() + interval '15 minutes')
-RETURNING id, hash, created_by, created_at, expires_at, used_at, used_by, revoked_at
+INSERT INTO join_tokens (id, hash, created_by, host_id, expires_at) VALUES ($1, $2, $3, $4, now() + interval '15 minutes')
+RETURNING id, hash, created_by, created_at, expires_at, used_at, used_by, revoked_at, host_id
 `
 
 type AddJoinTokenParams struct {
 	ID        fleet.JoinTokenID
 	Hash      []byte
 	CreatedBy string
+	HostID    *fleet.HostID
 }
 
 func (q *Queries) AddJoinToken(ctx context.Context, arg AddJoinTokenParams) (JoinToken, error) {
-	row := q.db.QueryRow(ctx, addJoinToken, arg.ID, arg.Hash, arg.CreatedBy)
+	row := q.db.QueryRow(ctx, addJoinToken,
+		arg.ID,
+		arg.Hash,
+		arg.CreatedBy,
+		arg.HostID,
+	)
 	var i JoinToken
 	err := row.Scan(
 		&i.ID,
@@ -58,6 +64,7 @@ func (q *Queries) AddJoinToken(ctx context.Context, arg AddJoinTokenParams) (Joi
 		&i.UsedAt,
 		&i.UsedBy,
 		&i.RevokedAt,
+		&i.HostID,
 	)
 	return i, err
 }
@@ -71,8 +78,18 @@ func (q *Queries) DropOldJoinTokens(ctx context.Context) error {
 	return err
 }
 
+const endHostSession = `-- name: EndHostSession :exec
+UPDATE host_sessions SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL WHERE host_id = $1
+`
+
+// Whoever spoke for the host before must say hello again.
+func (q *Queries) EndHostSession(ctx context.Context, hostID fleet.HostID) error {
+	_, err := q.db.Exec(ctx, endHostSession, hostID)
+	return err
+}
+
 const getJoinToken = `-- name: GetJoinToken :one
-SELECT id, hash, created_by, created_at, expires_at, used_at, used_by, revoked_at FROM join_tokens WHERE id = $1
+SELECT id, hash, created_by, created_at, expires_at, used_at, used_by, revoked_at, host_id FROM join_tokens WHERE id = $1
 `
 
 func (q *Queries) GetJoinToken(ctx context.Context, id fleet.JoinTokenID) (JoinToken, error) {
@@ -87,6 +104,7 @@ func (q *Queries) GetJoinToken(ctx context.Context, id fleet.JoinTokenID) (JoinT
 		&i.UsedAt,
 		&i.UsedBy,
 		&i.RevokedAt,
+		&i.HostID,
 	)
 	return i, err
 }
@@ -103,29 +121,23 @@ func (q *Queries) HostName(ctx context.Context, id fleet.HostID) (string, error)
 }
 
 const hostOfMachine = `-- name: HostOfMachine :one
-SELECT name FROM hosts WHERE machine = $1 AND machine <> ''
+SELECT id, name FROM hosts WHERE machine = $1 AND machine <> ''
 `
 
-func (q *Queries) HostOfMachine(ctx context.Context, machine string) (string, error) {
-	row := q.db.QueryRow(ctx, hostOfMachine, machine)
-	var name string
-	err := row.Scan(&name)
-	return name, err
+type HostOfMachineRow struct {
+	ID   fleet.HostID
+	Name string
 }
 
-const joinTokenLives = `-- name: JoinTokenLives :one
-SELECT EXISTS (SELECT FROM join_tokens WHERE hash = $1 AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now())
-`
-
-func (q *Queries) JoinTokenLives(ctx context.Context, hash []byte) (bool, error) {
-	row := q.db.QueryRow(ctx, joinTokenLives, hash)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+func (q *Queries) HostOfMachine(ctx context.Context, machine string) (HostOfMachineRow, error) {
+	row := q.db.QueryRow(ctx, hostOfMachine, machine)
+	var i HostOfMachineRow
+	err := row.Scan(&i.ID, &i.Name)
+	return i, err
 }
 
 const listJoinTokens = `-- name: ListJoinTokens :many
-SELECT id, hash, created_by, created_at, expires_at, used_at, used_by, revoked_at FROM join_tokens ORDER BY created_at DESC, id DESC LIMIT 200
+SELECT id, hash, created_by, created_at, expires_at, used_at, used_by, revoked_at, host_id FROM join_tokens ORDER BY created_at DESC, id DESC LIMIT 200
 `
 
 func (q *Queries) ListJoinTokens(ctx context.Context) ([]JoinToken, error) {
@@ -146,6 +158,7 @@ func (q *Queries) ListJoinTokens(ctx context.Context) ([]JoinToken, error) {
 			&i.UsedAt,
 			&i.UsedBy,
 			&i.RevokedAt,
+			&i.HostID,
 		); err != nil {
 			return nil, err
 		}
@@ -155,6 +168,34 @@ func (q *Queries) ListJoinTokens(ctx context.Context) ([]JoinToken, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const liveJoinToken = `-- name: LiveJoinToken :one
+SELECT host_id FROM join_tokens WHERE hash = $1 AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now()
+`
+
+func (q *Queries) LiveJoinToken(ctx context.Context, hash []byte) (*fleet.HostID, error) {
+	row := q.db.QueryRow(ctx, liveJoinToken, hash)
+	var host_id *fleet.HostID
+	err := row.Scan(&host_id)
+	return host_id, err
+}
+
+const rejoinHost = `-- name: RejoinHost :one
+UPDATE hosts SET machine = COALESCE(NULLIF($1::text, ''), machine) WHERE id = $2 RETURNING name
+`
+
+type RejoinHostParams struct {
+	Machine string
+	ID      fleet.HostID
+}
+
+// The host keeps its name; where it is another machine by now, that one is the host's from here on.
+func (q *Queries) RejoinHost(ctx context.Context, arg RejoinHostParams) (string, error) {
+	row := q.db.QueryRow(ctx, rejoinHost, arg.Machine, arg.ID)
+	var name string
+	err := row.Scan(&name)
+	return name, err
 }
 
 const revokeJoinToken = `-- name: RevokeJoinToken :one
@@ -171,7 +212,7 @@ func (q *Queries) RevokeJoinToken(ctx context.Context, id fleet.JoinTokenID) (fl
 const useJoinToken = `-- name: UseJoinToken :one
 UPDATE join_tokens SET used_at = now(), used_by = $1
 WHERE hash = $2 AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now()
-RETURNING id, hash, created_by, created_at, expires_at, used_at, used_by, revoked_at
+RETURNING id, hash, created_by, created_at, expires_at, used_at, used_by, revoked_at, host_id
 `
 
 type UseJoinTokenParams struct {
@@ -192,6 +233,7 @@ func (q *Queries) UseJoinToken(ctx context.Context, arg UseJoinTokenParams) (Joi
 		&i.UsedAt,
 		&i.UsedBy,
 		&i.RevokedAt,
+		&i.HostID,
 	)
 	return i, err
 }

@@ -114,6 +114,7 @@ type JoinToken struct {
 	UsedAt    *time.Time
 	UsedBy    string
 	RevokedAt *time.Time
+	HostID    *fleet.HostID
 }
 
 type LoginThrottle struct {

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,9 +32,9 @@ func (s *Server) newAgents() *echo.Echo {
 	e.HTTPErrorHandler = s.failAgent
 	add := func(method, path string, h echo.HandlerFunc) { e.Add(method, path, h, s.metrics.observe, recoverPanic) }
 	add(post, wire.PathJoin, s.join)
-	add(post, wire.PathHello, agentCall(agentLimit, s.Control.Hello))
-	add(post, wire.PathReport, agentCall(reportLimit, s.Control.Report))
-	add(post, wire.PathRenew, agentCall(agentLimit, s.renew))
+	add(post, wire.PathHello, agentCall(agentOf, agentLimit, s.Control.Hello))
+	add(post, wire.PathReport, agentCall(agentOf, reportLimit, s.Control.Report))
+	add(post, wire.PathRenew, agentCall(renewingAgentOf, agentLimit, s.renew))
 	add(post, wire.PathJobs+":id/progress", s.progress)
 	add(post, wire.PathJobs+":id/finish", s.finish)
 	add(get, wire.PathConsole+":id", s.hostConsole)
@@ -43,22 +44,27 @@ func (s *Server) newAgents() *echo.Echo {
 
 // agentOf is the host whose certificate the listener has verified. It asks no database: every use case checks the session in
 // its own statement, where a host that was removed has none.
-func agentOf(c echo.Context) (fleet.Actor, error) {
+func agentOf(c echo.Context) (fleet.Actor, error) { return agentBy(c, auth.HostOf) }
+
+// renewingAgentOf is agentOf for renewal, which also a certificate serves that has lapsed.
+func renewingAgentOf(c echo.Context) (fleet.Actor, error) { return agentBy(c, auth.LapsedHostOf) }
+
+func agentBy(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)) (fleet.Actor, error) {
 	r := c.Request()
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		if id, ok := auth.HostOf(r.TLS.PeerCertificates[0]); ok {
+		if id, ok := hostOf(r.TLS.PeerCertificates[0]); ok {
 			return fleet.Actor{
 				HostID: id, Name: "host " + string(id), Session: r.Header.Get(wire.SessionHeader), Address: c.RealIP(),
 			}, nil
 		}
 	}
-	return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Show this host's certificate. If it has expired, join the host again.")
+	return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Show this host's certificate. One that ended more than 30 days ago cannot be renewed: open the host in Quantix and choose \"Join again\".")
 }
 
-// agentCall is a route whose body goes to do, and whose answer is the body that comes back.
-func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (O, error)) echo.HandlerFunc {
+// agentCall is a route whose body goes to do for the agent that who finds, and whose answer is the body that comes back.
+func agentCall[I, O any](who func(echo.Context) (fleet.Actor, error), limit int64, do func(context.Context, fleet.Actor, I) (O, error)) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		a, err := agentOf(c)
+		a, err := who(c)
 		if err != nil {
 			return err
 		}
@@ -143,7 +149,7 @@ func (s *Server) progress(c echo.Context) error {
 }
 
 func (s *Server) finish(c echo.Context) error {
-	return agentCall(reportLimit, func(ctx context.Context, a fleet.Actor, in wire.Finish) (wire.FinishAnswer, error) {
+	return agentCall(agentOf, reportLimit, func(ctx context.Context, a fleet.Actor, in wire.Finish) (wire.FinishAnswer, error) {
 		return s.Control.Finish(ctx, a, fleet.JobID(c.Param("id")), in)
 	})(c)
 }

@@ -87,7 +87,7 @@ type machine struct {
 func (p *portal) joined(agentURL, name string) *machine {
 	p.t.Helper()
 	admin := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
-	token, err := p.control.CreateJoinToken(p.t.Context(), admin)
+	token, err := p.control.CreateJoinToken(p.t.Context(), admin, "")
 	if err != nil {
 		p.t.Fatal(err)
 	}

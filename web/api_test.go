@@ -463,7 +463,7 @@ func TestTheRestOfTheAPI(t *testing.T) {
 	tokens, err := admin.Tokens(ctx, fleet.Query{Filter: "name:backup"})
 	check("tokens", err, len(tokens.Items) == 1 && tokens.Items[0].Secret == "")
 	check("delete a token", admin.DeleteToken(ctx, token.ID), true)
-	join, err := admin.CreateJoinToken(ctx)
+	join, err := admin.CreateJoinToken(ctx, "")
 	check("create a join token", err, strings.HasPrefix(join.Secret, "qxj_") && strings.Contains(join.Command, join.Secret))
 	joins, err := admin.JoinTokens(ctx, fleet.Query{})
 	check("join tokens", err, len(joins.Items) == 1)

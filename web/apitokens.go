@@ -56,8 +56,18 @@ func (s *Server) apiDeleteToken(ctx context.Context, a fleet.Actor, in *struct {
 
 type joinTokenOutput struct{ Body fleet.JoinToken }
 
-func (s *Server) apiCreateJoinToken(ctx context.Context, a fleet.Actor, _ *nothing) (*joinTokenOutput, error) {
-	t, err := s.Control.CreateJoinToken(ctx, a)
+type createJoinTokenInput struct {
+	Body *struct {
+		HostID fleet.HostID `json:"hostId,omitempty" doc:"The host whose agent is to join again; a new host where it is left out"`
+	}
+}
+
+func (s *Server) apiCreateJoinToken(ctx context.Context, a fleet.Actor, in *createJoinTokenInput) (*joinTokenOutput, error) {
+	var again fleet.HostID
+	if in.Body != nil {
+		again = in.Body.HostID
+	}
+	t, err := s.Control.CreateJoinToken(ctx, a, again)
 	return &joinTokenOutput{t}, err
 }
 

@@ -13,18 +13,33 @@ import (
 	"quantix/views"
 )
 
-// joinPage shows the join tokens, and with ?token= what has become of one.
+// joinPage shows the join tokens, with ?token= what has become of one, and with ?host= how that host joins again.
 func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
 	p, err := s.joinTokens(c, a, fleet.JoinTokenID(c.QueryParam("token")))
 	if err != nil {
 		return err
 	}
+	if id := fleet.HostID(c.QueryParam("host")); id != "" {
+		h, err := s.Control.GetHost(c.Request().Context(), a, id)
+		if err != nil {
+			return err
+		}
+		p.Again = &h
+	}
 	return s.showJoin(c, a, p)
+}
+
+type joinForm struct {
+	Host fleet.HostID `form:"host"` // that joins again; empty: a new one
 }
 
 // makeJoinToken answers with the page that holds the secret: it is kept nowhere, so there is no address that could show it again.
 func (s *Server) makeJoinToken(c echo.Context, a fleet.Actor) error {
-	made, err := s.Control.CreateJoinToken(c.Request().Context(), a)
+	in, err := decode[joinForm](c)
+	if err != nil {
+		return err
+	}
+	made, err := s.Control.CreateJoinToken(c.Request().Context(), a, in.Host)
 	if err != nil {
 		return err
 	}
@@ -37,7 +52,7 @@ func (s *Server) makeJoinToken(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) showJoin(c echo.Context, a fleet.Actor, p views.JoinPage) error {
-	return s.showAs(c, http.StatusOK, a, views.Frame{Title: "Add host"}, views.Join(p))
+	return s.showAs(c, http.StatusOK, a, views.Frame{Title: p.Title()}, views.Join(p))
 }
 
 // joinTokens reads the tokens; of the watched one also the host that used it.

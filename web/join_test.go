@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"testing"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -43,4 +44,17 @@ func TestJoinTokenRevoked(t *testing.T) {
 	b.fragment("/hosts/join?token="+id, "join-state").has(t, "This token was revoked.")
 	b.get("/hosts/join").has(t, "Revoked")
 	p.signedIn("otto", fleet.RoleOperator).post("/hosts/join", url.Values{}).is(t, http.StatusForbidden)
+}
+
+func TestAHostIsJoinedAgainFromItsPage(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	host := p.addHost("host-7", time.Minute)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/hosts/"+string(host)).is(t, http.StatusOK).has(t, "Join again", "/hosts/join?host="+string(host))
+	b.get("/hosts/join?host="+string(host)).is(t, http.StatusOK).has(t, "Join host-7 again", "Make a join token for host-7")
+	b.get("/hosts/join?host=00000000-0000-7000-8000-000000000009").is(t, http.StatusNotFound)
+	a := b.post("/hosts/join", url.Values{"host": {string(host)}}).is(t, http.StatusOK)
+	a.has(t, "quantix agent join --portal", "Waiting for the machine.", "Join a host again")
+	b.post("/hosts/join", url.Values{"host": {"00000000-0000-7000-8000-000000000009"}}).is(t, http.StatusNotFound)
 }

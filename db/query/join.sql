@@ -1,5 +1,5 @@
 -- name: AddJoinToken :one
-INSERT INTO join_tokens (id, hash, created_by, expires_at) VALUES (@id, @hash, @created_by, now() + interval '15 minutes')
+INSERT INTO join_tokens (id, hash, created_by, host_id, expires_at) VALUES (@id, @hash, @created_by, @host_id, now() + interval '15 minutes')
 RETURNING *;
 
 -- name: DropOldJoinTokens :exec
@@ -14,8 +14,8 @@ UPDATE join_tokens SET revoked_at = COALESCE(revoked_at, now()) WHERE id = @id A
 -- name: GetJoinToken :one
 SELECT * FROM join_tokens WHERE id = @id;
 
--- name: JoinTokenLives :one
-SELECT EXISTS (SELECT FROM join_tokens WHERE hash = @hash AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now());
+-- name: LiveJoinToken :one
+SELECT host_id FROM join_tokens WHERE hash = @hash AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now();
 
 -- name: UseJoinToken :one
 -- One use: of two machines that show a token at once, the second finds it used.
@@ -24,7 +24,15 @@ WHERE hash = @hash AND used_at IS NULL AND revoked_at IS NULL AND expires_at > n
 RETURNING *;
 
 -- name: HostOfMachine :one
-SELECT name FROM hosts WHERE machine = @machine AND machine <> '';
+SELECT id, name FROM hosts WHERE machine = @machine AND machine <> '';
+
+-- name: RejoinHost :one
+-- The host keeps its name; where it is another machine by now, that one is the host's from here on.
+UPDATE hosts SET machine = COALESCE(NULLIF(@machine::text, ''), machine) WHERE id = @id RETURNING name;
+
+-- name: EndHostSession :exec
+-- Whoever spoke for the host before must say hello again.
+UPDATE host_sessions SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL WHERE host_id = @host_id;
 
 -- name: AddHost :exec
 INSERT INTO hosts (id, name, machine) VALUES (@id, @name, @machine);

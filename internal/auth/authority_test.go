@@ -227,6 +227,48 @@ func TestAgentAndPortalKnowEachOther(t *testing.T) {
 	}
 }
 
+func TestALapsedCertificateServesForItsRenewalAlone(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	server, err := a.ServerTLS([]string{"portal.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := newKey(t)
+	const day = 24 * time.Hour
+	for age, want := range map[time.Duration]struct{ enters, speaks, renews bool }{
+		0:                    {true, true, true},
+		day - time.Minute:    {true, true, true},
+		day + time.Minute:    {true, false, true},
+		31*day - time.Minute: {true, false, true},
+		31*day + time.Minute: {false, false, false},
+	} {
+		text, err := a.issueHost(hostID, newCSR(t, key), time.Now().Add(-age))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert := parse(t, text)
+		client := &tls.Config{RootCAs: a.Pool(), ServerName: "portal.example", Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}}
+		if _, serverErr, _ := shake(t, server, client); (serverErr == nil) != want.enters {
+			t.Errorf("a certificate made %s ago: the portal's listener says %v", age, serverErr)
+		}
+		if _, ok := HostOf(cert); ok != want.speaks {
+			t.Errorf("a certificate made %s ago speaks for its host: %v", age, ok)
+		}
+		if id, ok := LapsedHostOf(cert); ok != want.renews || ok && id != hostID {
+			t.Errorf("a certificate made %s ago can be renewed: %v, %q", age, ok, id)
+		}
+	}
+	foreign, err := newAuthority(t).issueHost(hostID, newCSR(t, key), time.Now().Add(-2*day))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &tls.Config{RootCAs: a.Pool(), ServerName: "portal.example", Certificates: []tls.Certificate{{Certificate: [][]byte{parse(t, foreign).Raw}, PrivateKey: key}}}
+	if _, serverErr, _ := shake(t, server, client); serverErr == nil {
+		t.Error("the portal took another authority's lapsed host")
+	}
+}
+
 func TestServerCertificateIsReplacedInTime(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

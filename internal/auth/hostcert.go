@@ -5,10 +5,14 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,18 +21,24 @@ import (
 
 const (
 	hostCertLife = 24 * time.Hour
-	maxCSR       = 16 << 10 // bytes
+	// lapse is how long after its end a certificate can still be renewed: a portal, or a host, may be away for longer than
+	// certificates live. Removing a host ends its certificates at once, lapsed or not.
+	lapse  = 30 * 24 * time.Hour
+	maxCSR = 16 << 10 // bytes
 )
 
 // IssueHost signs a client certificate of 24 h for the host: its common name is the host's id, its URI is
 // quantix://host/<id>. Of the request (PEM) only the key counts, P-256 or Ed25519; its subject and extensions are ignored.
 // A request that is none is Invalid at the field "csr".
 func (a *Authority) IssueHost(id fleet.HostID, csr string) (certificate string, err error) {
+	return a.issueHost(id, csr, time.Now())
+}
+
+func (a *Authority) issueHost(id fleet.HostID, csr string, now time.Time) (certificate string, err error) {
 	key, err := requestKey(csr)
 	if err != nil {
 		return "", err
 	}
-	now := time.Now()
 	der, err := a.sign(&x509.Certificate{
 		Subject:               pkix.Name{CommonName: string(id)},
 		URIs:                  []*url.URL{hostURI(id)},
@@ -51,10 +61,33 @@ func CheckCSR(c *fleet.Checks, csr string) {
 	}
 }
 
+// verifyHost accepts client certificates of this authority for hosts that are valid or lapsed, and clients that show none.
+func (a *Authority) verifyHost(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) == 0 {
+		return nil
+	}
+	cert := state.PeerCertificates[0]
+	if err := cert.CheckSignatureFrom(a.cert); err != nil {
+		return fmt.Errorf("not of this portal's authority: %w", err)
+	}
+	if !slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth) {
+		return errors.New("not a client's certificate")
+	}
+	if now := time.Now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter.Add(lapse)) {
+		return fmt.Errorf("valid from %s to %s", cert.NotBefore, cert.NotAfter)
+	}
+	return nil
+}
+
 // HostOf reads the host's id from a certificate that TLS has verified; false where it is no host's certificate, or no
 // longer valid: a connection may outlive the certificate that opened it.
-func HostOf(cert *x509.Certificate) (fleet.HostID, bool) {
-	if cert == nil || len(cert.URIs) != 1 || time.Now().After(cert.NotAfter) {
+func HostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, 0) }
+
+// LapsedHostOf is HostOf for renewal alone: the certificate may have ended within the last 30 days.
+func LapsedHostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, lapse) }
+
+func hostWithin(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool) {
+	if cert == nil || len(cert.URIs) != 1 || time.Now().After(cert.NotAfter.Add(grace)) {
 		return "", false
 	}
 	id, ok := strings.CutPrefix(cert.URIs[0].String(), "quantix://host/")

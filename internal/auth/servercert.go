@@ -51,7 +51,8 @@ func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 
 // ServerTLS is the configuration of the listener that agents dial: TLS 1.3, a certificate for hosts that is replaced at
 // two thirds of its life, and client certificates of this authority only. A client without one gets through the handshake,
-// because joining has none yet; every other path must ask for it.
+// because joining has none yet, and so does one whose certificate has lapsed, because it can still renew it: every path must
+// ask HostOf or LapsedHostOf.
 func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
 	first, err := a.IssueServer(hosts)
 	if err != nil {
@@ -59,11 +60,12 @@ func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
 	}
 	current := &serverCert{authority: a, hosts: hosts, cert: &first}
 	return &tls.Config{
-		MinVersion:     tls.VersionTLS13,
-		ClientAuth:     tls.VerifyClientCertIfGiven,
-		ClientCAs:      a.Pool(),
-		NextProtos:     []string{"http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.get(time.Now()) },
+		MinVersion:       tls.VersionTLS13,
+		ClientAuth:       tls.RequestClientCert, // and verified by a.verifyHost
+		ClientCAs:        a.Pool(),
+		VerifyConnection: a.verifyHost,
+		NextProtos:       []string{"http/1.1"},
+		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.get(time.Now()) },
 	}, nil
 }
 

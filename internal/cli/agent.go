@@ -76,13 +76,13 @@ func joinHost(ctx context.Context, cfg config.Agent, token string, cmd *cobra.Co
 	if err != nil {
 		return fmt.Errorf("read this machine's hardware: %w", err)
 	}
-	err = agent.Join(ctx, agent.JoinOptions{
+	name, err := agent.Join(ctx, agent.JoinOptions{
 		Portal: cfg.Portal, Token: token, Name: cfg.Name, HostUUID: inventory.HostUUID, DataDir: cfg.DataDir,
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "Joined %s as %s. Start the agent: systemctl enable --now quantix-agent (or: quantix agent)\n", cfg.Portal, cfg.Name)
+	fmt.Fprintf(cmd.OutOrStdout(), "Joined %s as %s. Start the agent: systemctl enable --now quantix-agent (or: quantix agent)\n", cfg.Portal, name)
 	return nil
 }
 

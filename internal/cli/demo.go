@@ -98,7 +98,7 @@ func runDemo(ctx context.Context, f playFlags, out, progress io.Writer) (err err
 func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, log *slog.Logger, running *sync.WaitGroup) (fleet.HostID, error) {
 	host := mock.New(o)
 	if !agent.Joined(dir) {
-		token, err := s.Control.CreateJoinToken(ctx, s.actor)
+		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
 		if err != nil {
 			return "", err
 		}
@@ -106,7 +106,7 @@ func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, l
 		if err != nil {
 			return "", err
 		}
-		err = agent.Join(ctx, agent.JoinOptions{
+		_, err = agent.Join(ctx, agent.JoinOptions{
 			Portal: s.AgentURL, Token: token.Secret, Name: o.Name, HostUUID: inventory.HostUUID, DataDir: dir,
 		})
 		if err != nil {

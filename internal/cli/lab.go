@@ -168,7 +168,7 @@ func copyFile(to, from string) error {
 // joinLabHost joins a host as a person would: with a token, by the agent's own command, on the host.
 func (s *stage) joinLabHost(ctx context.Context, h *labHost) error {
 	if !agent.Joined(h.agentDir()) {
-		token, err := s.Control.CreateJoinToken(ctx, s.actor)
+		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
 		if err != nil {
 			return err
 		}

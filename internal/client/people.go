@@ -130,9 +130,10 @@ func (c *Client) JoinTokens(ctx context.Context, q fleet.Query) (fleet.Page[flee
 	return list[fleet.JoinToken](ctx, c, q, "join-tokens")
 }
 
-// CreateJoinToken makes a token with which one host can join. Its secret and command are in this answer only.
-func (c *Client) CreateJoinToken(ctx context.Context) (fleet.JoinToken, error) {
-	return change[fleet.JoinToken](ctx, c, http.MethodPost, nil, "join-tokens")
+// CreateJoinToken makes a token with which one new host can join, or where again is not empty that one again. Its secret and
+// command are in this answer only.
+func (c *Client) CreateJoinToken(ctx context.Context, again fleet.HostID) (fleet.JoinToken, error) {
+	return change[fleet.JoinToken](ctx, c, http.MethodPost, map[string]fleet.HostID{"hostId": again}, "join-tokens")
 }
 
 // RevokeJoinToken ends a join token that was not used.

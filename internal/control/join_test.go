@@ -31,7 +31,7 @@ var someCSR = sync.OnceValue(func() string {
 
 func (h *house) joinToken() fleet.JoinToken {
 	h.t.Helper()
-	token, err := h.CreateJoinToken(h.t.Context(), chief)
+	token, err := h.CreateJoinToken(h.t.Context(), chief, "")
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -212,4 +212,66 @@ func TestPortalsThatStartAtOnceShareOneAuthority(t *testing.T) {
 	if n := h.count("audit WHERE action = 'authority.create'"); n != 1 {
 		t.Errorf("%d authorities were made", n)
 	}
+}
+
+// A host whose agent's files are lost, or whose machine was replaced, is that host again, with its VMs.
+func TestAHostJoinsAgain(t *testing.T) {
+	h := newHouse(t)
+	first, err := h.join(h.joinToken().Secret, "node-1", machineA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := h.join(h.joinToken().Secret, "node-2", machineB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func(req wire.JoinRequest) (wire.JoinAnswer, error) {
+		t.Helper()
+		token, err := h.CreateJoinToken(t.Context(), chief, first.HostID)
+		if err != nil || token.HostID != first.HostID {
+			t.Fatalf("%+v, %v", token, err)
+		}
+		req.CSR = someCSR()
+		return h.JoinHost(t.Context(), anonymous, token.Secret, req)
+	}
+	h.exec("UPDATE host_sessions SET session = 'old', conflict = 'two of them' WHERE host_id = $1", first.HostID)
+
+	for name, req := range map[string]wire.JoinRequest{
+		"the same machine":               {Name: "any-name", HostUUID: machineA},
+		"the agent that it was":          {Name: "node-1", HostUUID: machineA, HostID: first.HostID},
+		"another machine":                {Name: "node-1", HostUUID: "6d1f0c2e-0000-4000-8000-00000000000c"},
+		"an agent whose host is removed": {Name: "node-1", HostID: "6d1f0c2e-0000-7000-8000-00000000000d"},
+	} {
+		answer, err := again(req)
+		if err != nil || answer.HostID != first.HostID || answer.Name != "node-1" {
+			t.Errorf("%s: %+v, %v", name, answer, err)
+			continue
+		}
+		if id, ok := auth.HostOf(certificate(t, answer.Cert)); !ok || id != first.HostID {
+			t.Errorf("%s: the certificate names host %q", name, id)
+		}
+	}
+	if h.count("host_sessions s WHERE s.host_id = $1 AND s.session IS NULL AND s.conflict = ''", first.HostID) != 1 {
+		t.Error("who spoke for the host before still does")
+	}
+	h.audited("host.join")
+
+	_, err = again(wire.JoinRequest{Name: "node-1", HostUUID: machineB})
+	wantCode(t, err, fleet.Conflict)
+	_, err = again(wire.JoinRequest{Name: "node-1", HostUUID: machineA, HostID: other.HostID})
+	wantCode(t, err, fleet.Conflict)
+	_, err = again(wire.JoinRequest{Name: "node-1", HostID: "no id"})
+	wantField(t, err, "hostId")
+	_, err = h.JoinHost(t.Context(), anonymous, h.joinToken().Secret, wire.JoinRequest{Name: "node-9", HostID: first.HostID, CSR: someCSR()})
+	wantCode(t, err, fleet.Conflict)
+
+	_, err = h.CreateJoinToken(t.Context(), chief, "6d1f0c2e-0000-7000-8000-00000000000e")
+	wantCode(t, err, fleet.NotFound)
+	token, err := h.CreateJoinToken(t.Context(), chief, first.HostID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.exec("DELETE FROM hosts WHERE id = $1", first.HostID)
+	_, err = h.JoinHost(t.Context(), anonymous, token.Secret, wire.JoinRequest{Name: "node-1", CSR: someCSR()})
+	wantCode(t, err, fleet.Unauthorized)
 }

@@ -13,11 +13,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// CreateJoinToken makes a token with which one machine can join within 15 minutes. The answer is the only place where its
-// secret, and the command to paste on the machine, are shown.
-func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor) (fleet.JoinToken, error) {
+// CreateJoinToken makes a token with which one machine can join within 15 minutes: as a new host, or, where host is not
+// empty, as that one again. The answer is the only place where its secret, and the command to paste on the machine, are shown.
+func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet.HostID) (fleet.JoinToken, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.JoinToken{}, err
+	}
+	var again *fleet.HostID
+	if host != "" {
+		if err := checkID(host, "host"); err != nil {
+			return fleet.JoinToken{}, err
+		}
+		again = &host
 	}
 	authority, err := c.authority(ctx)
 	if err != nil {
@@ -29,14 +36,21 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor) (fleet.Joi
 		if err := q.DropOldJoinTokens(ctx); err != nil {
 			return err
 		}
+		name := ""
+		if again != nil {
+			var err error
+			if name, err = q.HostName(ctx, host); err != nil {
+				return notFound(err, "host")
+			}
+		}
 		row, err := q.AddJoinToken(ctx, db.AddJoinTokenParams{
-			ID: fleet.NewID[fleet.JoinTokenID](), Hash: auth.HashSecret(secret), CreatedBy: a.Name,
+			ID: fleet.NewID[fleet.JoinTokenID](), Hash: auth.HashSecret(secret), CreatedBy: a.Name, HostID: again,
 		})
 		if err != nil {
 			return err
 		}
 		token = joinTokenOf(row)
-		return audit(ctx, q, a, "joinToken.create", joinTokenSubject(row.ID), "", "")
+		return audit(ctx, q, a, "joinToken.create", joinTokenSubject(row.ID), name, "")
 	})
 	if err != nil {
 		return fleet.JoinToken{}, err
@@ -84,10 +98,14 @@ func (c *Control) RevokeJoinToken(ctx context.Context, a fleet.Actor, id fleet.J
 }
 
 func joinTokenOf(row db.JoinToken) fleet.JoinToken {
-	return fleet.JoinToken{
+	t := fleet.JoinToken{
 		ID: row.ID, CreatedBy: row.CreatedBy, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
 		UsedAt: row.UsedAt, UsedBy: row.UsedBy, RevokedAt: row.RevokedAt,
 	}
+	if row.HostID != nil {
+		t.HostID = *row.HostID
+	}
+	return t
 }
 
 func joinTokenSubject(id fleet.JoinTokenID) fleet.Subject {

@@ -156,7 +156,7 @@ func TestIdentityIsRefusedWithoutTheRight(t *testing.T) {
 		},
 		"DeleteProject":   func(a fleet.Actor) error { return h.DeleteProject(t.Context(), a, "p") },
 		"SetMember":       func(a fleet.Actor) error { return h.SetMember(t.Context(), a, "p", "chief", fleet.RoleMember) },
-		"CreateJoinToken": func(a fleet.Actor) error { _, err := h.CreateJoinToken(t.Context(), a); return err },
+		"CreateJoinToken": func(a fleet.Actor) error { _, err := h.CreateJoinToken(t.Context(), a, ""); return err },
 		"ListJoinTokens":  func(a fleet.Actor) error { _, err := h.ListJoinTokens(t.Context(), a); return err },
 		"RevokeJoinToken": func(a fleet.Actor) error { return h.RevokeJoinToken(t.Context(), a, "j") },
 	} {

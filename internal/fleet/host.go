@@ -165,6 +165,7 @@ type HostView struct {
 // JoinToken lets one machine join as a host. The secret is shown once; only its hash is stored.
 type JoinToken struct {
 	ID        JoinTokenID `json:"id"`
+	HostID    HostID      `json:"hostId,omitempty"` // the host whose agent joins again; empty: a new host
 	CreatedBy string      `json:"createdBy"`
 	CreatedAt time.Time   `json:"createdAt"`
 	ExpiresAt time.Time   `json:"expiresAt"`

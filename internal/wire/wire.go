@@ -33,18 +33,21 @@ const ReportPeriod = 10 * time.Second
 
 // JoinRequest asks for the first certificate. The join token is the bearer.
 type JoinRequest struct {
-	Name     string `json:"name"`     // the host's name in Quantix
-	HostUUID string `json:"hostUuid"` // of the machine
-	CSR      string `json:"csr"`      // PEM; the key never leaves the host
+	Name     string       `json:"name"`             // a new host's name in Quantix; one that joins again keeps its own
+	HostUUID string       `json:"hostUuid"`         // of the machine
+	HostID   fleet.HostID `json:"hostId,omitempty"` // of the host that this agent was before, if any
+	CSR      string       `json:"csr"`              // PEM; the key never leaves the host
 }
 
 // JoinAnswer is the host's identity and the authority to pin.
 type JoinAnswer struct {
 	HostID fleet.HostID `json:"hostId"`
+	Name   string       `json:"name"`
 	Certificate
 }
 
-// RenewRequest asks for the next certificate for the same host.
+// RenewRequest asks for the next certificate for the same host. The one that it is asked with may have lapsed: see
+// auth.LapsedHostOf.
 type RenewRequest struct {
 	CSR string `json:"csr"` // PEM
 }

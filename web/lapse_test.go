@@ -1,0 +1,80 @@
+package web_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net/url"
+	"testing"
+	"time"
+
+	"quantix/internal/wire"
+)
+
+// A host that was away for longer than its certificate lives comes back by itself.
+func TestAHostWhoseCertificateLapsedRenewsIt(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	m := p.joined(agentURL, "h1")
+	_, csr := request(t)
+	ask := func(after time.Duration) (*wire.Client, error) {
+		t.Helper()
+		away, err := wire.NewClient(agentURL, func() wire.Credentials {
+			return wire.Credentials{CA: m.credentials.CA, Certificate: p.endedBefore(t, m, after)}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(away.Close)
+		_, err = away.Renew(t.Context(), wire.RenewRequest{CSR: csr})
+		return away, err
+	}
+	away, err := ask(29 * 24 * time.Hour)
+	if err != nil {
+		t.Fatalf("29 days later: %v", err)
+	}
+	if _, err := away.Hello(t.Context(), wire.Hello{Instance: "h1", Fingerprint: "h1", Version: "1"}); wire.StatusOf(err) != 401 {
+		t.Errorf("it speaks for its host by the lapsed certificate: %v", err)
+	}
+	if _, err := ask(31 * 24 * time.Hour); err == nil {
+		t.Error("it was renewed 31 days later")
+	}
+	p.exec("DELETE FROM hosts WHERE id = $1", m.id)
+	if _, err := ask(time.Minute); wire.StatusOf(err) != 401 {
+		t.Errorf("a removed host renewed its certificate: %v", err)
+	}
+}
+
+// endedBefore is a certificate as the portal's authority makes them for the host, for the machine's key, that ended so long ago.
+func (p *portal) endedBefore(t *testing.T, m *machine, ago time.Duration) tls.Certificate {
+	t.Helper()
+	var certPEM, keyPEM string
+	if err := p.pool.QueryRow(t.Context(), "SELECT cert_pem, key_pem FROM authority").Scan(&certPEM, &keyPEM); err != nil {
+		t.Fatal(err)
+	}
+	certBlock, _ := pem.Decode([]byte(certPEM))
+	keyBlock, _ := pem.Decode([]byte(keyPEM))
+	authority, err := x509.ParseCertificate(certBlock.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey)
+	end := time.Now().Add(-ago)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: string(m.id)},
+		URIs:      []*url.URL{{Scheme: "quantix", Host: "host", Path: "/" + string(m.id)}},
+		NotBefore: end.Add(-24 * time.Hour), NotAfter: end, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, authority, own.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: own}
+}
