@@ -74,8 +74,9 @@ type Agent struct {
 	slots     *semaphore.Weighted
 	consoles  atomic.Int64
 
-	seq   atomic.Int64 // see next
-	moved bell         // the hypervisor said that something may have changed
+	seq     atomic.Int64 // see next
+	moved   bell         // the hypervisor said that something may have changed
+	renewed bell         // there is a new certificate
 
 	life    context.Context // Run's: consoles and waits end with it
 	pending []journalEntry  // what the last run left open; told after the first hello

@@ -121,15 +121,10 @@ func (id *Identity) readKey() error {
 	return err
 }
 
-// makeKey reads the key, or makes one where there is none. It never leaves the host.
-func (id *Identity) makeKey() error {
-	err := id.readKey()
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if id.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		return err
-	}
+func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+
+// keepKey writes the key to disk. It never leaves the host.
+func (id *Identity) keepKey() error {
 	der, err := x509.MarshalECPrivateKey(id.key)
 	if err != nil {
 		return err

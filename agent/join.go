@@ -19,31 +19,34 @@ type JoinOptions struct {
 	DataDir  string // where key and certificate are kept
 }
 
-// Join makes the key, asks the portal for a certificate, keeps both, and returns the host's name. Where the directory holds
-// an identity already, its key stays, and the portal is told which host it was: it gives only that one back.
+// Join makes a key, asks the portal for a certificate, keeps both, and returns the host's name. Where the directory holds an
+// identity already, the portal is told which host it was, gives only that one back, and knows only the new key from then on.
 func Join(ctx context.Context, o JoinOptions) (name string, err error) {
 	id, err := lockDir(o.DataDir)
 	if err != nil {
 		return "", err
 	}
 	defer id.Close()
-	if err := id.read(); err != nil && !errors.Is(err, ErrNotJoined) {
-		return "", fmt.Errorf("%w; to join with a new identity, move %s away", err, o.DataDir)
-	}
-	if err := id.makeKey(); err != nil {
+	// An identity that cannot be read, such as one that a crash has left half replaced, counts as none: joining is its cure.
+	_ = id.read()
+	before := id.HostID()
+	if id.key, err = newKey(); err != nil {
 		return "", fmt.Errorf("make the host's key: %w", err)
 	}
 	csr, err := id.csr(o.Name)
 	if err != nil {
 		return "", err
 	}
-	answer, err := wire.Join(ctx, o.Portal, o.Token, wire.JoinRequest{Name: o.Name, HostUUID: o.HostUUID, HostID: id.HostID(), CSR: csr})
+	answer, err := wire.Join(ctx, o.Portal, o.Token, wire.JoinRequest{Name: o.Name, HostUUID: o.HostUUID, HostID: before, CSR: csr})
 	var refused *wire.Error
 	switch {
 	case errors.As(err, &refused):
 		return "", fmt.Errorf("the portal refused: %s", refused.Detail)
 	case err != nil:
 		return "", fmt.Errorf("join %s: %w", o.Portal, err)
+	}
+	if err := id.keepKey(); err != nil {
+		return "", fmt.Errorf("save the host's key: %w", err)
 	}
 	return answer.Name, id.replace(savedIdentity{Portal: o.Portal, HostID: answer.HostID, Certificate: answer.Certificate})
 }

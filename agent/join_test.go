@@ -35,9 +35,14 @@ func TestJoinKeepsTheKeyPrivate(t *testing.T) {
 	if _, err := agent.Join(t.Context(), again); err != nil {
 		t.Errorf("joining again: %v", err)
 	}
-	if same, err := os.ReadFile(filepath.Join(dir, "host.key")); err != nil || !bytes.Equal(key, same) {
-		t.Errorf("the host's key was made anew: %v", err)
+	if next, err := os.ReadFile(filepath.Join(dir, "host.key")); err != nil || bytes.Equal(key, next) {
+		t.Errorf("the host's key is the old one: %v", err)
 	}
+	id, err := agent.OpenIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id.Close()
 	if asked := p.lastJoin(); asked.HostID != "host-1" {
 		t.Errorf("the portal was not told which host this is: %+v", asked)
 	}

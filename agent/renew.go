@@ -58,5 +58,6 @@ func (a *Agent) renew(ctx context.Context) error {
 	}
 	a.client.Rekey()
 	a.log.Info("The host's certificate was renewed.")
+	a.renewed.ring()
 	return nil
 }

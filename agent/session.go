@@ -14,6 +14,7 @@ import (
 func (a *Agent) hello(ctx context.Context) bool {
 	wait := newBackoff(a.times.retry, a.times.retryMost)
 	for ctx.Err() == nil {
+		renewed := a.renewed.wait()
 		err := a.helloOnce(ctx)
 		switch {
 		case err == nil:
@@ -29,13 +30,17 @@ func (a *Agent) hello(ctx context.Context) bool {
 				"portal", detail(err))
 			pace = a.times.passive
 		case 401, 403:
-			a.log.Error("The portal does not accept this host's certificate. Join the host again.", "portal", detail(err))
+			// One that has lapsed is renewed meanwhile.
+			a.log.Error("The portal does not accept this host's certificate.", "portal", detail(err))
 			pace = a.times.passive
 		default:
 			a.log.Warn("The portal cannot be reached; trying again.", "error", err, "in", pace.Round(time.Millisecond))
 		}
-		if !pause(ctx, pace) {
+		select {
+		case <-ctx.Done():
 			return false
+		case <-time.After(pace):
+		case <-renewed:
 		}
 	}
 	return false

@@ -200,13 +200,14 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 }
 
 const lockHostSession = `-- name: LockHostSession :one
-SELECT h.name, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.looked_at, s.conflict, s.conflict_at, s.load, COALESCE(s.seen_at > now() - interval '20 seconds', false)::boolean AS live
+SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.looked_at, s.conflict, s.conflict_at, s.load, COALESCE(s.session IS NOT NULL AND s.seen_at > now() - interval '20 seconds', false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = $1 FOR UPDATE OF s
 `
 
 type LockHostSessionRow struct {
 	Name        string
+	KeyHash     []byte
 	HostID      fleet.HostID
 	Session     []byte
 	Number      int64
@@ -228,6 +229,7 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 	var i LockHostSessionRow
 	err := row.Scan(
 		&i.Name,
+		&i.KeyHash,
 		&i.HostID,
 		&i.Session,
 		&i.Number,

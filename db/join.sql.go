@@ -12,17 +12,23 @@ import (
 )
 
 const addHost = `-- name: AddHost :exec
-INSERT INTO hosts (id, name, machine) VALUES ($1, $2, $3)
+INSERT INTO hosts (id, name, machine, key_hash) VALUES ($1, $2, $3, $4)
 `
 
 type AddHostParams struct {
 	ID      fleet.HostID
 	Name    string
 	Machine string
+	KeyHash []byte
 }
 
 func (q *Queries) AddHost(ctx context.Context, arg AddHostParams) error {
-	_, err := q.db.Exec(ctx, addHost, arg.ID, arg.Name, arg.Machine)
+	_, err := q.db.Exec(ctx, addHost,
+		arg.ID,
+		arg.Name,
+		arg.Machine,
+		arg.KeyHash,
+	)
 	return err
 }
 
@@ -109,6 +115,22 @@ func (q *Queries) GetJoinToken(ctx context.Context, id fleet.JoinTokenID) (JoinT
 	return i, err
 }
 
+const hostKey = `-- name: HostKey :one
+SELECT name, key_hash FROM hosts WHERE id = $1
+`
+
+type HostKeyRow struct {
+	Name    string
+	KeyHash []byte
+}
+
+func (q *Queries) HostKey(ctx context.Context, id fleet.HostID) (HostKeyRow, error) {
+	row := q.db.QueryRow(ctx, hostKey, id)
+	var i HostKeyRow
+	err := row.Scan(&i.Name, &i.KeyHash)
+	return i, err
+}
+
 const hostName = `-- name: HostName :one
 SELECT name FROM hosts WHERE id = $1
 `
@@ -182,17 +204,18 @@ func (q *Queries) LiveJoinToken(ctx context.Context, hash []byte) (*fleet.HostID
 }
 
 const rejoinHost = `-- name: RejoinHost :one
-UPDATE hosts SET machine = COALESCE(NULLIF($1::text, ''), machine) WHERE id = $2 RETURNING name
+UPDATE hosts SET machine = COALESCE(NULLIF($1::text, ''), machine), key_hash = $2 WHERE id = $3 RETURNING name
 `
 
 type RejoinHostParams struct {
 	Machine string
+	KeyHash []byte
 	ID      fleet.HostID
 }
 
 // The host keeps its name; where it is another machine by now, that one is the host's from here on.
 func (q *Queries) RejoinHost(ctx context.Context, arg RejoinHostParams) (string, error) {
-	row := q.db.QueryRow(ctx, rejoinHost, arg.Machine, arg.ID)
+	row := q.db.QueryRow(ctx, rejoinHost, arg.Machine, arg.KeyHash, arg.ID)
 	var name string
 	err := row.Scan(&name)
 	return name, err

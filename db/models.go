@@ -55,6 +55,7 @@ type Host struct {
 	CreatedAt  time.Time
 	Status     *fleet.HostStatus
 	ReportSeq  int64
+	KeyHash    []byte
 }
 
 type HostSession struct {

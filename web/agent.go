@@ -55,6 +55,7 @@ func agentBy(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)
 		if id, ok := hostOf(r.TLS.PeerCertificates[0]); ok {
 			return fleet.Actor{
 				HostID: id, Name: "host " + string(id), Session: r.Header.Get(wire.SessionHeader), Address: c.RealIP(),
+				KeyHash: string(auth.KeyHash(r.TLS.PeerCertificates[0])),
 			}, nil
 		}
 	}

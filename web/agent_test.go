@@ -145,11 +145,16 @@ func request(t testing.TB) (*ecdsa.PrivateKey, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return key, requestFor(t, key)
+}
+
+func requestFor(t testing.TB, key *ecdsa.PrivateKey) string {
+	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
 func credentials(t testing.TB, key *ecdsa.PrivateKey, c wire.Certificate) wire.Credentials {
@@ -220,8 +225,12 @@ func TestAnAgentJoinsReportsAndWorks(t *testing.T) {
 	if vm, err := admin.VM(t.Context(), w.VM.ID); err != nil || vm.Phase != fleet.PhaseStopped || vm.ObservedGeneration != 1 {
 		t.Errorf("%+v, %v", vm, err)
 	}
-	key, csr := request(t)
-	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: csr})
+	_, other := request(t)
+	if _, err := m.Renew(t.Context(), wire.RenewRequest{CSR: other}); wire.StatusOf(err) != http.StatusUnprocessableEntity {
+		t.Errorf("a certificate for another key: %v", err)
+	}
+	key := m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey)
+	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: requestFor(t, key)})
 	if err != nil {
 		t.Fatal(err)
 	}

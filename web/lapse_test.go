@@ -20,7 +20,7 @@ func TestAHostWhoseCertificateLapsedRenewsIt(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newWhole(t)
 	m := p.joined(agentURL, "h1")
-	_, csr := request(t)
+	csr := requestFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
 	ask := func(after time.Duration) (*wire.Client, error) {
 		t.Helper()
 		away, err := wire.NewClient(agentURL, func() wire.Credentials {

@@ -28,17 +28,20 @@ SELECT id, name FROM hosts WHERE machine = @machine AND machine <> '';
 
 -- name: RejoinHost :one
 -- The host keeps its name; where it is another machine by now, that one is the host's from here on.
-UPDATE hosts SET machine = COALESCE(NULLIF(@machine::text, ''), machine) WHERE id = @id RETURNING name;
+UPDATE hosts SET machine = COALESCE(NULLIF(@machine::text, ''), machine), key_hash = @key_hash WHERE id = @id RETURNING name;
 
 -- name: EndHostSession :exec
 -- Whoever spoke for the host before must say hello again.
 UPDATE host_sessions SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL WHERE host_id = @host_id;
 
 -- name: AddHost :exec
-INSERT INTO hosts (id, name, machine) VALUES (@id, @name, @machine);
+INSERT INTO hosts (id, name, machine, key_hash) VALUES (@id, @name, @machine, @key_hash);
 
 -- name: AddHostSession :exec
 INSERT INTO host_sessions (host_id) VALUES (@host_id);
 
 -- name: HostName :one
 SELECT name FROM hosts WHERE id = @id;
+
+-- name: HostKey :one
+SELECT name, key_hash FROM hosts WHERE id = @id;

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -92,6 +93,26 @@ func hostWithin(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool
 	}
 	id, ok := strings.CutPrefix(cert.URIs[0].String(), "quantix://host/")
 	return fleet.HostID(id), ok && id != "" && id == cert.Subject.CommonName
+}
+
+// KeyHash is the sha256 of the public key that a host's certificate is for.
+func KeyHash(cert *x509.Certificate) []byte {
+	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
+	return sum[:]
+}
+
+// RequestKeyHash is the KeyHash of the certificate that IssueHost makes of the request.
+func RequestKeyHash(csr string) ([]byte, error) {
+	key, err := requestKey(csr)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("write the request's key: %w", err)
+	}
+	sum := sha256.Sum256(der)
+	return sum[:], nil
 }
 
 func hostURI(id fleet.HostID) *url.URL {

@@ -27,6 +27,9 @@ func (c *Control) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire
 		if err != nil {
 			return noHost(err)
 		}
+		if err := sameKey(now.KeyHash, a); err != nil {
+			return err
+		}
 		twin = false
 		if now.Live && now.Instance != in.Instance && now.Fingerprint != in.Fingerprint {
 			twin = true

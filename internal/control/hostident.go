@@ -15,9 +15,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// RenewHost gives a host its next certificate.
+// RenewHost gives a host its next certificate, for the key that it joined with.
 func (c *Control) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.Certificate, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return wire.Certificate{}, err
+	}
+	key, err := auth.RequestKeyHash(csr)
+	if err != nil {
 		return wire.Certificate{}, err
 	}
 	authority, err := c.authority(ctx)
@@ -29,16 +33,30 @@ func (c *Control) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wir
 		return wire.Certificate{}, err
 	}
 	err = c.tx(ctx, func(q *db.Queries) error {
-		name, err := q.HostName(ctx, a.HostID)
+		host, err := q.HostKey(ctx, a.HostID)
 		if err != nil {
 			return noHost(err)
 		}
-		return audit(ctx, q, a, "host.renew", hostSubject(a.HostID), name, "")
+		if err := sameKey(host.KeyHash, a); err != nil {
+			return err
+		}
+		if string(key) != a.KeyHash {
+			return fleet.Errorf(fleet.Invalid, "A certificate is renewed for the key that it has. Join the host again for another key.")
+		}
+		return audit(ctx, q, a, "host.renew", hostSubject(a.HostID), host.Name, "")
 	})
 	if err != nil {
 		return wire.Certificate{}, err
 	}
 	return wire.Certificate{Cert: cert, CA: authority.CertPEM()}, nil
+}
+
+// sameKey refuses an agent that has the certificate of a key from before its host joined again.
+func sameKey(key []byte, a fleet.Actor) error {
+	if key == nil || string(key) == a.KeyHash {
+		return nil
+	}
+	return fleet.Errorf(fleet.Unauthorized, "This host has joined again since, with another agent. Stop this one and remove its data directory.")
 }
 
 // HostActor is the agent behind a client certificate that TLS has verified, together with the session it shows. It is
@@ -56,7 +74,7 @@ func (c *Control) HostActor(ctx context.Context, a fleet.Actor, cert *x509.Certi
 	if err != nil {
 		return fleet.Actor{}, noHost(err)
 	}
-	return fleet.Actor{HostID: id, Name: "host " + name, Session: session}, nil
+	return fleet.Actor{HostID: id, Name: "host " + name, Session: session, KeyHash: string(auth.KeyHash(cert))}, nil
 }
 
 // Authority is the portals' own certificate authority, made by whichever of them asks first. Only the portal may call it.

@@ -38,6 +38,10 @@ func (c *Control) JoinHost(ctx context.Context, a fleet.Actor, secret string, re
 	if err != nil {
 		return wire.JoinAnswer{}, err
 	}
+	key, err := auth.RequestKeyHash(req.CSR)
+	if err != nil {
+		return wire.JoinAnswer{}, err
+	}
 	answer := wire.JoinAnswer{HostID: fleet.NewID[fleet.HostID](), Name: req.Name}
 	if again != nil {
 		answer.HostID = *again
@@ -55,7 +59,7 @@ func (c *Control) JoinHost(ctx context.Context, a fleet.Actor, secret string, re
 			return err
 		}
 		var err error
-		if answer.Name, err = add(ctx, q, answer.HostID, req); err != nil {
+		if answer.Name, err = add(ctx, q, answer.HostID, req, key); err != nil {
 			return err
 		}
 		token, err := q.UseJoinToken(ctx, db.UseJoinTokenParams{Hash: hash, UsedBy: answer.Name})
@@ -97,15 +101,15 @@ func onlyHostOf(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.Jo
 	return fleet.Errorf(fleet.Conflict, "The agent on this machine belongs to host %q. %s", name, hint)
 }
 
-func addHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest) (name string, err error) {
-	if err := q.AddHost(ctx, db.AddHostParams{ID: id, Name: req.Name, Machine: req.HostUUID}); err != nil {
+func addHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest, key []byte) (name string, err error) {
+	if err := q.AddHost(ctx, db.AddHostParams{ID: id, Name: req.Name, Machine: req.HostUUID, KeyHash: key}); err != nil {
 		return "", err
 	}
 	return req.Name, q.AddHostSession(ctx, id)
 }
 
-func rejoinHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest) (name string, err error) {
-	if name, err = q.RejoinHost(ctx, db.RejoinHostParams{ID: id, Machine: req.HostUUID}); err != nil {
+func rejoinHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.JoinRequest, key []byte) (name string, err error) {
+	if name, err = q.RejoinHost(ctx, db.RejoinHostParams{ID: id, Machine: req.HostUUID, KeyHash: key}); err != nil {
 		return "", notFound(err, "host")
 	}
 	if err := q.EndHostSession(ctx, id); err != nil {

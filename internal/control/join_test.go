@@ -231,7 +231,6 @@ func TestAHostJoinsAgain(t *testing.T) {
 		if err != nil || token.HostID != first.HostID {
 			t.Fatalf("%+v, %v", token, err)
 		}
-		req.CSR = someCSR()
 		return h.JoinHost(t.Context(), anonymous, token.Secret, req)
 	}
 	h.exec("UPDATE host_sessions SET session = 'old', conflict = 'two of them' WHERE host_id = $1", first.HostID)
@@ -242,25 +241,37 @@ func TestAHostJoinsAgain(t *testing.T) {
 		"another machine":                {Name: "node-1", HostUUID: "6d1f0c2e-0000-4000-8000-00000000000c"},
 		"an agent whose host is removed": {Name: "node-1", HostID: "6d1f0c2e-0000-7000-8000-00000000000d"},
 	} {
+		req.CSR = someCSR()
 		answer, err := again(req)
 		if err != nil || answer.HostID != first.HostID || answer.Name != "node-1" {
 			t.Errorf("%s: %+v, %v", name, answer, err)
 			continue
 		}
-		if id, ok := auth.HostOf(certificate(t, answer.Cert)); !ok || id != first.HostID {
+		cert := certificate(t, answer.Cert)
+		if id, ok := auth.HostOf(cert); !ok || id != first.HostID {
 			t.Errorf("%s: the certificate names host %q", name, id)
 		}
+		for agent, key := range map[string]string{"the new agent": string(auth.KeyHash(cert)), "another agent": "another key"} {
+			actor := fleet.Actor{HostID: first.HostID, Name: "host node-1", KeyHash: key}
+			_, hello := h.Hello(t.Context(), actor, wire.Hello{Instance: agent, Fingerprint: agent})
+			_, renewal := h.RenewHost(t.Context(), actor, req.CSR)
+			if refused := agent == "another agent"; (fleet.CodeOf(hello) == fleet.Unauthorized) != refused || (renewal != nil) != refused {
+				t.Errorf("%s: %s is told %v and %v", name, agent, hello, renewal)
+			}
+		}
+		h.exec("UPDATE host_sessions SET seen_at = now() WHERE host_id = $1", first.HostID)
 	}
-	if h.count("host_sessions s WHERE s.host_id = $1 AND s.session IS NULL AND s.conflict = ''", first.HostID) != 1 {
-		t.Error("who spoke for the host before still does")
+	if _, err := again(wire.JoinRequest{Name: "node-1", CSR: someCSR()}); err != nil ||
+		h.count("host_sessions s WHERE s.host_id = $1 AND s.session IS NULL AND s.conflict = ''", first.HostID) != 1 {
+		t.Errorf("who spoke for the host before still does (%v)", err)
 	}
 	h.audited("host.join")
 
-	_, err = again(wire.JoinRequest{Name: "node-1", HostUUID: machineB})
+	_, err = again(wire.JoinRequest{Name: "node-1", HostUUID: machineB, CSR: someCSR()})
 	wantCode(t, err, fleet.Conflict)
-	_, err = again(wire.JoinRequest{Name: "node-1", HostUUID: machineA, HostID: other.HostID})
+	_, err = again(wire.JoinRequest{Name: "node-1", HostUUID: machineA, HostID: other.HostID, CSR: someCSR()})
 	wantCode(t, err, fleet.Conflict)
-	_, err = again(wire.JoinRequest{Name: "node-1", HostID: "no id"})
+	_, err = again(wire.JoinRequest{Name: "node-1", HostID: "no id", CSR: someCSR()})
 	wantField(t, err, "hostId")
 	_, err = h.JoinHost(t.Context(), anonymous, h.joinToken().Secret, wire.JoinRequest{Name: "node-9", HostID: first.HostID, CSR: someCSR()})
 	wantCode(t, err, fleet.Conflict)

@@ -55,6 +55,7 @@ type Actor struct {
 	Projects   map[ProjectID]Role
 	MustChange bool   // may do nothing but change the password
 	Session    string // hash of the session or id of the API token: what a console ticket is bound to
+	KeyHash    string // of an agent: sha256 of the public key in its certificate, 32 bytes
 	Address    string // remote address, for the audit line and throttling
 }
 
