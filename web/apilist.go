@@ -14,7 +14,8 @@ type ListQuery struct {
 	Filter  string          `query:"filter" doc:"The pages' filter language: phase:running label:env=prod name:web*"`
 	Sort    string          `query:"sort" doc:"A column's key, with - in front for descending"`
 	Limit   int             `query:"limit" doc:"1 to 500; 100 where none is given"`
-	After   string          `query:"after" doc:"The page before's next"`
+	After   string          `query:"after" doc:"The next of the page before"`
+	Before  string          `query:"before" doc:"The prev of the page after; never together with after"`
 	Project fleet.ProjectID `query:"project" doc:"Only what belongs to this project"`
 }
 
@@ -24,7 +25,7 @@ func (in ListQuery) query() (fleet.Query, error) {
 		c.Add("query.limit", "A page has 1 to 500 items.")
 		return fleet.Query{}, c.Err()
 	}
-	return fleet.Query{Filter: in.Filter, Sort: in.Sort, Limit: in.Limit, After: in.After, Project: in.Project}, nil
+	return fleet.Query{Filter: in.Filter, Sort: in.Sort, Limit: in.Limit, After: in.After, Before: in.Before, Project: in.Project}, nil
 }
 
 type pageOutput[T any] struct{ Body fleet.Page[T] }
@@ -125,22 +126,34 @@ func (l shortList[T]) page(items []T, q fleet.Query) (fleet.Page[T], error) {
 		}
 		return n
 	})
-	if q.After != "" {
-		at := slices.IndexFunc(items, func(t T) bool { return l.id(t) == q.After })
-		if at < 0 {
-			return fleet.Page[T]{}, fleet.Errorf(fleet.Malformed, "This page link is out of date. Go back to the first page of the list.")
-		}
-		items = items[at+1:]
+	from, to, err := l.span(items, q)
+	if err != nil {
+		return fleet.Page[T]{}, err
 	}
-	limit := q.Limit
-	if limit == 0 {
-		limit = 100
+	page := fleet.Page[T]{Items: append([]T{}, items[from:to]...)}
+	if 0 < from && from < len(items) {
+		page.Prev = l.id(items[from])
 	}
-	page := fleet.Page[T]{Items: append([]T{}, items[:min(limit, len(items))]...)}
-	if len(items) > limit {
-		page.Next = l.id(items[limit-1])
+	if 0 < to && to < len(items) {
+		page.Next = l.id(items[to-1])
 	}
 	return page, nil
+}
+
+// span is the place of q's page among all items. A cursor is the id of an item.
+func (l shortList[T]) span(items []T, q fleet.Query) (from, to int, err error) {
+	limit := cmp.Or(q.Limit, 100)
+	cursor := cmp.Or(q.After, q.Before)
+	at := slices.IndexFunc(items, func(t T) bool { return l.id(t) == cursor })
+	switch {
+	case q.After != "" && q.Before != "":
+		return 0, 0, fleet.Errorf(fleet.Malformed, "A page comes after one place of a list or before one. Give one of the two.")
+	case cursor != "" && at < 0:
+		return 0, 0, fleet.Errorf(fleet.Malformed, "This page link is out of date. Go back to the first page of the list.")
+	case q.Before != "":
+		return max(0, at-limit), at, nil
+	}
+	return at + 1, min(at+1+limit, len(items)), nil // at is -1 on the first page
 }
 
 func (l shortList[T]) fits(t T, term fleet.Term) bool {

@@ -152,7 +152,7 @@ func change[T any](ctx context.Context, c *Client, method string, in any, path .
 
 func list[T any](ctx context.Context, c *Client, q fleet.Query, path ...string) (fleet.Page[T], error) {
 	values := url.Values{}
-	for k, v := range map[string]string{"filter": q.Filter, "sort": q.Sort, "after": q.After, "project": string(q.Project)} {
+	for k, v := range map[string]string{"filter": q.Filter, "sort": q.Sort, "after": q.After, "before": q.Before, "project": string(q.Project)} {
 		if v != "" {
 			values.Set(k, v)
 		}

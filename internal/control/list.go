@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -166,13 +167,15 @@ type order[T any] struct {
 // orders are the ways to sort one list; the empty key is its own order.
 type orders[T any] map[string]order[T]
 
-// paging is one page's place in a list.
+// paging is one page's place in a list. A page back is read from its end: SQL gives its rows in the contrary order, nearest to
+// the cursor first, and cut turns them round.
 type paging[T any] struct {
 	order[T]
-	sort  string
-	desc  bool
-	after []string
-	limit int
+	sort   string
+	desc   bool     // the order of SQL's rows
+	back   bool     // the page ends before the cursor, instead of beginning after it
+	cursor []string // nil: the list's first page
+	limit  int
 }
 
 // page reads q's sort, cursor and limit. own is the sort of a list that nobody sorted.
@@ -192,12 +195,15 @@ func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
 		c.Add("sort", "This list cannot be sorted by %q. Sort by one of: %s; put - in front for the contrary.", key, strings.Join(sorted(all), ", "))
 		return p, c.Err()
 	}
-	p.order, p.desc = o, desc
-	if q.After == "" {
-		return p, nil
-	}
+	p.order, p.back = o, q.Before != ""
+	p.desc = desc != p.back
 	var err error
-	p.after, err = readCursor(q.After, p.sort, o.columns)
+	switch {
+	case q.After != "" && q.Before != "":
+		err = fleet.Errorf(fleet.Malformed, "A page comes after one place of a list or before one. Give one of the two.")
+	case q.After != "" || q.Before != "":
+		p.cursor, err = readCursor(cmp.Or(q.After, q.Before), p.sort, o.columns)
+	}
 	return p, err
 }
 
@@ -212,23 +218,37 @@ func sorted[V any](m map[string]V) []string {
 
 // apply adds the cursor's condition to s and returns ORDER BY and LIMIT: one row more than the page, which tells whether there is another.
 func (p paging[T]) apply(s *statement) string {
-	if p.after != nil {
-		than := " > "
-		if p.desc {
-			than = " < "
-		}
+	if p.cursor != nil {
 		names, values := make([]string, len(p.columns)), make([]string, len(p.columns))
 		for i, c := range p.columns {
-			names[i], values[i] = c.sql, s.key(p.after[i])
+			names[i], values[i] = c.sql, s.key(p.cursor[i])
 		}
-		// The first column alone again: the only part that an index can use where the columns are of several tables.
-		s.and(names[0] + strings.TrimRight(than, " ") + "= " + values[0])
-		s.and("(" + strings.Join(names, ", ") + ")" + than + "(" + strings.Join(values, ", ") + ")")
+		row, at := "("+strings.Join(names, ", ")+")", "("+strings.Join(values, ", ")+")"
+		// From the cursor's row on, and not that row: of "beyond it" PostgreSQL would guess that rows which share the first
+		// column's value are none, and read and sort all of them where the index has them in order.
+		s.and(row + p.onward() + at)
+		s.and(row + " <> " + at)
 	}
 	return " ORDER BY " + p.by() + " LIMIT " + strconv.Itoa(p.limit+1)
 }
 
-// by is what to sort by in SQL.
+// applyFirst adds the cursor's condition on the first column alone. apply says the same and more; this is the part that an
+// index can use where the columns are of several tables. Where they are of one, PostgreSQL would count it twice.
+func (p paging[T]) applyFirst(s *statement) {
+	if p.cursor != nil {
+		s.and(p.columns[0].sql + p.onward() + s.key(p.cursor[0]))
+	}
+}
+
+// onward compares what lies from the cursor on with the cursor.
+func (p paging[T]) onward() string {
+	if p.desc {
+		return " <= "
+	}
+	return " >= "
+}
+
+// by is what SQL sorts by.
 func (p paging[T]) by() string {
 	parts := make([]string, len(p.columns))
 	for i, c := range p.columns {
@@ -241,22 +261,37 @@ func (p paging[T]) by() string {
 
 // cut makes the page of the rows that apply's statement gave.
 func (p paging[T]) cut(items []T) fleet.Page[T] {
-	if len(items) <= p.limit {
-		return fleet.Page[T]{Items: items}
+	more := len(items) > p.limit
+	if more {
+		items = items[:p.limit]
 	}
-	items = items[:p.limit]
-	return fleet.Page[T]{Items: items, Next: writeCursor(p.sort, p.values(items[p.limit-1]))}
+	page := fleet.Page[T]{Items: items}
+	if len(items) == 0 {
+		return page
+	}
+	before, after := p.cursor != nil, more
+	if p.back {
+		before, after = more, true
+		slices.Reverse(items)
+	}
+	if before {
+		page.Prev = writeCursor(p.sort, p.values(items[0]))
+	}
+	if after {
+		page.Next = writeCursor(p.sort, p.values(items[len(items)-1]))
+	}
+	return page
 }
 
-// A cursor is base64url JSON: the sort that it belongs to, then the values of the last row in the sort's columns.
+// A cursor is base64url JSON: the sort that it belongs to, then a row's values in the sort's columns.
 func writeCursor(sort string, values []string) string {
 	text, _ := json.Marshal(append([]string{sort}, values...)) // strings always marshal
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func readCursor(after, sort string, columns []column) ([]string, error) {
+func readCursor(cursor, sort string, columns []column) ([]string, error) {
 	outdated := fleet.Errorf(fleet.Malformed, "This page link is out of date. Go back to the first page of the list.")
-	text, err := base64.RawURLEncoding.DecodeString(after)
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	var values []string
 	if err != nil || json.Unmarshal(text, &values) != nil || len(values) != len(columns)+1 || values[0] != sort {
 		return nil, outdated

@@ -148,9 +148,9 @@ func (c *Control) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) 
 // pagePools reads pages until one is full: health is no column, so a page may lose rows after it was read.
 func (c *Control) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.PoolView], s statement, tones []fleet.Term) (fleet.Page[fleet.PoolView], error) {
 	kept := []fleet.PoolView{}
-	for {
+	for at := p; ; {
 		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), varies: s.varies}
-		tail := p.apply(&part)
+		tail := at.apply(&part)
 		from := "(SELECT * FROM pools p" + part.conditions() + tail + ")"
 		cells, err := c.cells(ctx, from, p.by(), statement{args: part.args}, false)
 		if err != nil {
@@ -160,7 +160,7 @@ func (c *Control) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.P
 		more := len(views) > p.limit
 		if more {
 			views = views[:p.limit]
-			p.after = p.values(views[p.limit-1])
+			at.cursor = p.values(views[p.limit-1])
 		}
 		for _, v := range views {
 			if toned(tones, v.Health.Tone) {

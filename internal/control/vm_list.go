@@ -79,6 +79,7 @@ func (c *Control) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *
 // groupedVMs goes through outer in the order of its names and takes no more VMs of each than the page has rows, so that it
 // stops early whatever the number of VMs.
 func groupedVMs(p paging[fleet.VMView], s *statement, outer, on, other string) string {
+	p.applyFirst(s)
 	tail := p.apply(s)
 	s.and(on)
 	within := p

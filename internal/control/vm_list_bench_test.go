@@ -33,6 +33,32 @@ func BenchmarkListVMs(b *testing.B) {
 	}
 }
 
+// BenchmarkListVMsBack reads the page before one that lies deep in the list.
+func BenchmarkListVMsBack(b *testing.B) {
+	pool := testkit.DB(b)
+	testkit.Seed(b, pool, 100, 100_000)
+	c := control.New(pool, control.Options{})
+	for _, sort := range []string{"name", "-memory", "host"} {
+		q := fleet.Query{Sort: sort}
+		var page fleet.Page[fleet.VMView]
+		for range 30 {
+			var err error
+			if page, err = c.ListVMs(b.Context(), chief, q); err != nil {
+				b.Fatal(err)
+			}
+			q.After = page.Next
+		}
+		q.After, q.Before = "", page.Prev
+		b.Run(sort, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := c.ListVMs(b.Context(), chief, q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkSearch asks for the beginning of a name, and for one that no VM has.
 func BenchmarkSearch(b *testing.B) {
 	pool := testkit.DB(b)

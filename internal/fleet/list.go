@@ -7,14 +7,18 @@ type Query struct {
 	Filter  string    // the filter language: "phase:running label:env=prod name:web*"
 	Sort    string    // a column's key, with "-" in front for descending; empty: the list's own order
 	Limit   int       // 1…500; 0: 100
-	After   string    // the cursor that the page before gave
+	After   string    // the Next of the page before
+	Before  string    // the Prev of the page after; never together with After
 	Project ProjectID // empty: all that the actor may see
 }
 
-// Page is one page of a list. Next is the cursor of the page after it, empty at the end.
+// Page is one page of a list. Next is the cursor of the page after it, empty at the end; Prev that of the page before it,
+// empty at the start. Where the page was reached by a cursor, the rows on that side are those that the cursor was made beside:
+// they were there then.
 type Page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next"`
+	Prev  string `json:"prev,omitempty"`
 }
 
 // AuditEntry is one line of what people did.
