@@ -29,6 +29,14 @@ type Authority struct {
 	CreatedAt time.Time
 }
 
+type BulkAction struct {
+	ID        fleet.BulkID
+	UserID    fleet.UserID
+	Action    fleet.Action
+	Results   fleet.BulkResults
+	CreatedAt time.Time
+}
+
 type ConsoleTicket struct {
 	Hash      []byte
 	ConsoleID fleet.ConsoleID
@@ -170,6 +178,14 @@ type ProjectMember struct {
 	ProjectID fleet.ProjectID
 	UserID    fleet.UserID
 	Role      fleet.Role
+}
+
+type SavedView struct {
+	ID     fleet.ViewID
+	UserID fleet.UserID
+	List   string
+	Name   string
+	Query  string
 }
 
 type Session struct {

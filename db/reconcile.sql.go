@@ -131,6 +131,15 @@ func (q *Queries) HostsSeen(ctx context.Context) ([]HostsSeenRow, error) {
 	return items, nil
 }
 
+const sweepBulk = `-- name: SweepBulk :exec
+DELETE FROM bulk_actions WHERE created_at < now() - interval '1 day'
+`
+
+func (q *Queries) SweepBulk(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, sweepBulk)
+	return err
+}
+
 const sweepIdempotency = `-- name: SweepIdempotency :exec
 DELETE FROM idempotency WHERE created_at < now() - interval '24 hours'
 `

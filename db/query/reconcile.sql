@@ -31,6 +31,8 @@ DELETE FROM console_tickets WHERE expires_at < now() - interval '1 hour';
 DELETE FROM idempotency WHERE created_at < now() - interval '24 hours';
 -- name: SweepThrottle :exec
 DELETE FROM login_throttle WHERE last_at < now() - interval '1 day';
+-- name: SweepBulk :exec
+DELETE FROM bulk_actions WHERE created_at < now() - interval '1 day';
 -- name: SweepJobs :execrows
 DELETE FROM jobs WHERE id IN (
     SELECT id FROM jobs WHERE ended_at < CASE WHEN kind = 'console.open' THEN now() - interval '1 hour' ELSE now() - interval '30 days' END LIMIT 5000);

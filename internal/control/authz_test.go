@@ -13,7 +13,7 @@ import (
 )
 
 // own are the use cases that any person who is signed in may call, for themselves, whatever their roles.
-var own = []string{"ChangePassword", "ListTokens", "CreateToken", "DeleteToken", "WatchKeys"}
+var own = []string{"ChangePassword", "ListTokens", "CreateToken", "DeleteToken", "ListViews", "SaveView", "DeleteView", "WatchKeys"}
 
 // TestEveryUseCaseRefusesWhoHasNoRight calls every exported method, also ones that do not exist yet, with nobody and with a
 // person who has no role. A method that does not take the actor second, or does not refuse, fails here.

@@ -140,10 +140,10 @@ func queueDriftedPools(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 	return nil
 }
 
-// Sweep deletes what has served its time: tickets, idempotency keys, throttles, old jobs.
+// Sweep deletes what has served its time: tickets, idempotency keys, throttles, outcomes of bulk actions, old jobs.
 func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	return c.pass(ctx, a, "sweep", func(q *db.Queries) error {
-		for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle} {
+		for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBulk} {
 			if err := do(ctx); err != nil {
 				return err
 			}

@@ -23,6 +23,8 @@ type (
 	TokenID     string
 	JoinTokenID string
 	ConsoleID   string
+	ViewID      string
+	BulkID      string
 )
 
 // born orders the ids that this process makes within one millisecond.
