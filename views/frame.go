@@ -51,7 +51,7 @@ func (f Frame) projectLink(id fleet.ProjectID) string {
 	if path == f.Path {
 		l.Query = f.Query
 	}
-	return l.With("project", string(id)).Without("after").String()
+	return l.With("project", string(id)).First().String()
 }
 
 // TreeViews are the tree's views in the order of their buttons.
@@ -132,6 +132,9 @@ func (l Link) Without(names ...string) Link {
 	}
 	return l
 }
+
+// First gives the link to the first page of the list.
+func (l Link) First() Link { return l.Without("after", "before") }
 
 // At gives the same query at another path.
 func (l Link) At(path string) Link { return Link{path, l.Query} }

@@ -29,7 +29,7 @@ type HostPage struct {
 	Pools    []fleet.PoolView
 	Networks []fleet.NetworkView
 	Tasks    []fleet.Job
-	After    string // cursor of this page of the tab's list
+	Prev     string // cursors around this page of the tab's list
 	Next     string
 	Form     HostForm
 }
@@ -340,7 +340,7 @@ func Host(p HostPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				case "tasks":
-					templ_7745c5c3_Err = TaskCard("host-tasks", p.Tasks, p.Link.With("after", p.Next), p.Next != "").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = TaskCard("host-tasks", p.Tasks, pager(p.Link, len(p.Tasks), "task", p.Prev, p.Next)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

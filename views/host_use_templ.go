@@ -335,11 +335,11 @@ func hostVMs(p HostPage) templ.Component {
 			templ_7745c5c3_Var16 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = VMBriefs("Virtual machines", p.VMs, false, pager(p.Link, len(p.VMs), "VM", p.After, p.Next), p.Now, "Quantix has placed none here yet.").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = VMBriefs("Virtual machines", p.VMs, false, pager(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "Quantix has placed none here yet.").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.After == "" {
+		if p.Prev == "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<div class=\"card\"><header><h2>Discovered</h2><span class=\"right muted\">made without Quantix, shown and never touched</span></header>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -837,8 +837,8 @@ func hostNetworks(p HostPage) templ.Component {
 	})
 }
 
-// TaskCard is the tasks on the page of what they are about, id their table's. older leads to further ones.
-func TaskCard(id string, tasks []fleet.Job, older Link, more bool) templ.Component {
+// TaskCard is the tasks on the page of what they are about, id their table's.
+func TaskCard(id string, tasks []fleet.Job, p Pager) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -877,11 +877,9 @@ func TaskCard(id string, tasks []fleet.Job, older Link, more bool) templ.Compone
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if more {
-				templ_7745c5c3_Err = PagerBar(Pager{Text: Count(len(tasks), "task"), Next: older.String()}).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+			templ_7745c5c3_Err = PagerBar(p).Render(ctx, templ_7745c5c3_Buffer)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
 			}
 		}
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 77, "</div>")

@@ -370,7 +370,7 @@ func PoolAssign(v fleet.PoolView, hosts []HostChoice, e Errors) templ.Component 
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var12 string
-					templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(poolSource(v.Spec))
+					templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(PoolSource(v.Spec))
 					if templ_7745c5c3_Err != nil {
 						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool_form.templ`, Line: 118, Col: 109}
 					}
@@ -606,7 +606,7 @@ func PoolDelete(v fleet.PoolView, e Errors) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var23 string
-				templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(poolSource(v.Spec))
+				templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(PoolSource(v.Spec))
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool_form.templ`, Line: 156, Col: 84}
 				}

@@ -29,7 +29,7 @@ type PoolPage struct {
 	VMs     []fleet.VMView
 	Filter  Filter // of tab vms
 	Tasks   []fleet.Job
-	After   string // cursor of this page of the tab's list
+	Prev    string // cursors around this page of the tab's list
 	Next    string
 }
 
@@ -191,7 +191,7 @@ func Pool(p PoolPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var7 string
-			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(poolSource(p.Pool.Spec))
+			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(PoolSource(p.Pool.Spec))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool.templ`, Line: 74, Col: 54}
 			}
@@ -303,7 +303,7 @@ func Pool(p PoolPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				case "tasks":
-					templ_7745c5c3_Err = TaskCard("pool-tasks", p.Tasks, p.Link.With("after", p.Next), p.Next != "").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = TaskCard("pool-tasks", p.Tasks, pager(p.Link, len(p.Tasks), "task", p.Prev, p.Next)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1277,7 +1277,7 @@ func poolVMs(p PoolPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = VMBriefs("VMs with disks in this pool", p.VMs, p.infra(), pager(p.Link, len(p.VMs), "VM", p.After, p.Next), p.Now, p.noVMs()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = VMBriefs("VMs with disks in this pool", p.VMs, p.infra(), pager(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, p.noVMs()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

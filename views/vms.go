@@ -1,72 +1,84 @@
 package views
 
 import (
-	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
 )
 
 // VMsPage is the list of VMs, or of discovered ones.
 type VMsPage struct {
-	Link    Link   // of the page as it is shown
-	Tab     string // "all", "attention", "restart", "found"
-	Filter  Filter
-	Sort    string
-	Columns []string // keys of VMColumns
-	VMs     []fleet.VMView
-	Found   []fleet.FoundVM
-	Next    string // cursor
-	After   string // cursor of this page; empty: the first
-	Now     time.Time
-	Create  bool // the person may make VMs
-	Use     bool // and use some
-	Total   map[fleet.Phase]int
-	FoundN  int
-	Share   string // the whole address of what is shown
-	Any     bool   // a filter, tab or project cuts the list
+	List
+	Tab    string // "all", "attention", "restart", "found"
+	VMs    []fleet.VMView
+	Found  []fleet.FoundVM
+	Create bool // the person may make VMs
+	Use    bool // and use some
+	Total  map[fleet.Phase]int
+	FoundN int
+	Any    bool // a filter, tab or project cuts the list
 }
 
-// VMColumn is a column that a person may choose. Sort is the key to order by; empty: it cannot be.
-type VMColumn struct{ Key, Word, Sort, Class string }
-
-// VMColumns lists the columns in their order; the name always stands first.
-var VMColumns = []VMColumn{
-	{"state", "State", "", ""},
-	{"host", "Host", "host", ""},
-	{"project", "Project", "project", ""},
-	{"cpus", "vCPU", "cpus", "num"},
-	{"load", "CPU", "", "num"},
-	{"memory", "Memory", "memory", "num"},
-	{"address", "Address", "", ""},
-	{"labels", "Labels", "", ""},
-	{"created", "Created", "created", ""},
-	{"seen", "Heard", "", ""},
-	{"id", "UUID", "", ""},
+// VMColumns are the columns of VMs.
+var VMColumns = Columns{
+	{Key: "state", Word: "State"},
+	{Key: "host", Word: "Host", Sort: "host"},
+	{Key: "project", Word: "Project", Sort: "project"},
+	{Key: "cpus", Word: "vCPU", Sort: "cpus", Class: "num"},
+	{Key: "load", Word: "CPU", Class: "num"},
+	{Key: "memory", Word: "Memory", Sort: "memory", Class: "num"},
+	{Key: "address", Word: "Address"},
+	{Key: "labels", Word: "Labels"},
+	{Key: "created", Word: "Created", Sort: "created", Extra: true},
+	{Key: "seen", Word: "Heard", Extra: true},
+	{Key: "id", Word: "UUID", Extra: true},
 }
 
-// VMColumnsFirst are shown where nobody has chosen.
-var VMColumnsFirst = []string{"state", "host", "project", "cpus", "load", "memory", "address", "labels"}
+// FoundColumns are the columns of discovered VMs.
+var FoundColumns = Columns{
+	{Key: "state", Word: "State"},
+	{Key: "host", Word: "Host"},
+	{Key: "cpus", Word: "vCPU", Class: "num"},
+	{Key: "memory", Word: "Memory", Class: "num"},
+	{Key: "seen", Word: "Heard"},
+	{Key: "id", Word: "UUID", Extra: true},
+}
 
-func (p VMsPage) columns() []VMColumn {
-	var out []VMColumn
-	for _, c := range VMColumns {
-		if p.has(c.Key) {
-			out = append(out, c)
-		}
+func (p *VMsPage) vms() Table[fleet.VMView] {
+	return Table[fleet.VMView]{
+		List: &p.List, ID: "vm-rows", Live: "vms", Every: "30s", Label: "Virtual machines", Noun: "VM", Head: nameHead,
+		Items: p.VMs, Acts: true, Select: p.Use, None: noVMs(p),
+		Row: func(vm *fleet.VMView) Row {
+			id := string(vm.ID)
+			return Row{ID: "vm-" + id, Name: vm.Name, Href: "/vms/" + id, Menu: "/menus/vm/" + id, Value: id}
+		},
+		Cells: func(shown Columns, vm *fleet.VMView) templ.Component { return vmRow(shown, vm, p.Now) },
 	}
-	return out
 }
 
-func (p VMsPage) has(key string) bool {
-	return slices.Contains(p.Columns, key)
+func (p *VMsPage) found() Table[fleet.FoundVM] {
+	return Table[fleet.FoundVM]{
+		List: &p.List, ID: "found-rows", Live: "hosts", Every: "30s", Label: "Discovered virtual machines", Noun: "VM", Head: nameHead,
+		Items: p.Found, None: noFound(p),
+		Row: func(vm *fleet.FoundVM) Row {
+			host, id := string(vm.HostID), string(vm.ID)
+			return Row{ID: "found-" + host + id, Name: vm.Name, Href: "/hosts/" + host + "/found/" + id}
+		},
+		Cells: func(shown Columns, vm *fleet.FoundVM) templ.Component { return foundRow(shown, vm, p.Now) },
+	}
 }
 
-// tabs drop what belongs to one page of one order.
-func (p VMsPage) tabs() []Tab {
-	l := p.Link.Without("after", "tab")
+// tabs drop what belongs to one page of one order. Discovered VMs are another list than the other three, with words and columns
+// of its own.
+func (p *VMsPage) tabs() []Tab {
+	l := p.Link.First().Without("tab")
+	ours, found := l, l.Without("filter", "sort", "columns")
+	if p.Tab == "found" {
+		ours, found = found, l
+	}
 	count := func(phases ...fleet.Phase) string {
 		n := 0
 		for _, ph := range phases {
@@ -77,23 +89,23 @@ func (p VMsPage) tabs() []Tab {
 		}
 		return strconv.Itoa(n)
 	}
-	found := ""
+	discovered := ""
 	if p.FoundN > 0 {
-		found = strconv.Itoa(p.FoundN)
+		discovered = strconv.Itoa(p.FoundN)
 	}
 	return []Tab{
-		{Text: "All", Href: l.String(), Here: p.Tab == "all"},
+		{Text: "All", Href: ours.String(), Here: p.Tab == "all"},
 		{
-			Text: "Needs attention", Href: l.With("tab", "attention").String(), Here: p.Tab == "attention", Tone: "bad",
+			Text: "Needs attention", Href: ours.With("tab", "attention").String(), Here: p.Tab == "attention", Tone: "bad",
 			Count: count(fleet.PhaseFailed, fleet.PhaseCrashed, fleet.PhaseMissing, fleet.PhaseUnknown),
 		},
-		{Text: "Needs restart", Href: l.With("tab", "restart").String(), Here: p.Tab == "restart", Count: count(fleet.PhaseNeedsRestart)},
-		{Text: "Discovered", Href: l.Without("filter", "sort").With("tab", "found").String(), Here: p.Tab == "found", Count: found},
+		{Text: "Needs restart", Href: ours.With("tab", "restart").String(), Here: p.Tab == "restart", Count: count(fleet.PhaseNeedsRestart)},
+		{Text: "Discovered", Href: found.With("tab", "found").String(), Here: p.Tab == "found", Count: discovered},
 	}
 }
 
 // summary is one line under the title: "40 · 29 running · 8 unknown". It is of the whole fleet, so a page that is cut shows none.
-func (p VMsPage) summary() string {
+func (p *VMsPage) summary() string {
 	total := 0
 	for _, n := range p.Total {
 		total += n
@@ -108,21 +120,6 @@ func (p VMsPage) summary() string {
 		}
 	}
 	return strings.Join(parts, " · ")
-}
-
-func (p VMsPage) pager() Pager {
-	n := len(p.VMs)
-	if p.Tab == "found" {
-		n = len(p.Found)
-	}
-	out := Pager{Text: Count(n, "VM") + " on this page"}
-	if p.After != "" {
-		out.First = p.Link.Without("after").String()
-	}
-	if p.Next != "" {
-		out.Next = p.Link.With("after", p.Next).String()
-	}
-	return out
 }
 
 // addresses of all network cards, as the guest's host knows them.
@@ -147,18 +144,3 @@ func load(vm *fleet.VMView) string {
 
 // bulkActions can be asked of many VMs at once.
 var bulkActions = []fleet.Action{fleet.ActStart, fleet.ActShutdown, fleet.ActReboot, fleet.ActPause, fleet.ActResume, fleet.ActStop}
-
-// BulkPage is the outcome of one action asked of many VMs.
-type BulkPage struct {
-	Action  fleet.Action
-	Results []BulkResult
-	Back    string
-}
-
-// BulkResult is one VM's part of it: a task, or why not.
-type BulkResult struct {
-	ID    fleet.VMID
-	Name  string
-	Task  fleet.JobID
-	Error string
-}

@@ -14,10 +14,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// export writes all pages of a list as CSV, a page at a time. list gives a page, row one line's cells below head.
-func export[T any](c echo.Context, a fleet.Actor, name string, q fleet.Query,
-	list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error), head []string, row func(T) []string,
-) error {
+// exportPage is how many rows an export reads at once; each read has the time of a page.
+const exportPage = 500
+
+// export writes all pages of a list as CSV, a page at a time, wherever q begins. list gives a page, row one line's cells below
+// head.
+func export[T any](c echo.Context, a fleet.Actor, name string, q fleet.Query, list lister[T], head []string, row func(T) []string) error {
+	q.Limit, q.After, q.Before = exportPage, "", ""
 	var out *csv.Writer
 	for {
 		p, err := pageOf(c, a, q, list)
@@ -45,11 +48,19 @@ func export[T any](c echo.Context, a fleet.Actor, name string, q fleet.Query,
 }
 
 // pageOf reads one page of the export within a page's time, and gives the browser as long to take it.
-func pageOf[T any](c echo.Context, a fleet.Actor, q fleet.Query, list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) (fleet.Page[T], error) {
+func pageOf[T any](c echo.Context, a fleet.Actor, q fleet.Query, list lister[T]) (fleet.Page[T], error) {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), pageLimit)
 	defer cancel()
 	_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * writeLimit))
 	return list(ctx, a, q)
+}
+
+// moment is a cell for a time that may not have come.
+func moment(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
 }
 
 // cell keeps a spreadsheet from taking text for a formula.

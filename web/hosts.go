@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,61 +12,28 @@ import (
 	"quantix/views"
 )
 
-// hostFilters are the filters behind the list's tabs.
-var hostFilters = map[string]string{"all": "", "attention": "-phase:online"}
-
-func hostQuery(c echo.Context) (tab string, link views.Link, q fleet.Query, err error) {
-	link, q = listOf(c)
-	if tab = c.QueryParam("tab"); tab == "" {
-		tab = "all"
-	}
-	own, ok := hostFilters[tab]
-	if !ok {
-		err = fleet.Errorf(fleet.NotFound, "The list of hosts has no view %q.", tab)
-	}
-	q.Filter = strings.TrimSpace(own + " " + q.Filter)
-	return tab, link, q, err
-}
+// hostTabs are the filters behind the list's tabs.
+var hostTabs = map[string]string{"all": "", "attention": "-phase:online"}
 
 func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
-	ctx := c.Request().Context()
-	tab, link, q, err := hostQuery(c)
+	q := queryOf(c)
+	tab, err := tabFilter(c, hostTabs, "hosts", &q)
 	if err != nil {
 		return err
 	}
-	p := views.HostsPage{
-		Actor: a, Link: link, Tab: tab, Sort: sortOf(q, "name"), After: q.After, Now: time.Now(),
-		Filter: views.Filter{Link: link, Noun: "hosts", Label: "Filter hosts", Value: c.QueryParam("filter"), Placeholder: "phase:online label:rack=4 name:h*"},
-	}
-	hosts, err := s.Control.ListHosts(ctx, a, q)
-	if p.Filter.Error, err = wrongFilter(err); err != nil {
+	f := views.Filter{Label: "Filter hosts", Placeholder: "phase:online label:rack=4 name:h*"}
+	p := &views.HostsPage{List: s.listOf(c, "hosts", "name", views.HostColumns, f), Actor: a, Tab: tab}
+	if p.Hosts, err = fill(c, a, &p.List, q, s.Control.ListHosts); err != nil {
 		return err
 	}
-	p.Hosts, p.Next = hosts.Items, hosts.Next
 	if target(c) == "" {
-		all, err := s.Control.Overview(ctx, a)
+		all, err := s.Control.Overview(c.Request().Context(), a)
 		if err != nil {
 			return err
 		}
 		p.Total = all.Hosts
 	}
-	return s.showAs(c, listStatus(p.Filter), a, views.Frame{Title: "Hosts"}, views.Hosts(p))
-}
-
-// sortOf is the order that a list is shown in; own is that of a list that nobody sorted.
-func sortOf(q fleet.Query, own string) string {
-	if q.Sort == "" {
-		return own
-	}
-	return q.Sort
-}
-
-// listStatus is the status of a list whose filter may be wrong.
-func listStatus(f views.Filter) int {
-	if f.Error != "" {
-		return http.StatusUnprocessableEntity
-	}
-	return http.StatusOK
+	return s.showList(c, a, views.Frame{Title: "Hosts"}, p.List, views.Hosts(p))
 }
 
 var hostHead = []string{"id", "name", "phase", "vms", "committedCpus", "threads", "committedMemoryMiB", "memoryMiB", "hypervisor", "os", "labels", "description", "seen"}
@@ -77,24 +43,18 @@ func hostRow(h fleet.HostView) []string {
 	if h.Status != nil {
 		status = *h.Status
 	}
-	seen := ""
-	if h.SeenAt != nil {
-		seen = h.SeenAt.UTC().Format(time.RFC3339)
-	}
 	return []string{
 		string(h.ID), h.Name, string(h.Phase), strconv.Itoa(h.VMs), strconv.Itoa(h.CommittedCPUs), strconv.Itoa(status.Inventory.CPU.Threads),
 		strconv.FormatInt(h.CommittedMiB, 10), strconv.FormatInt(status.Inventory.MemoryBytes>>20, 10), status.Hypervisor, status.Inventory.OS,
-		strings.ReplaceAll(views.LabelText(h.Spec.Labels), "\n", " "), h.Spec.Description, seen,
+		strings.ReplaceAll(views.LabelText(h.Spec.Labels), "\n", " "), h.Spec.Description, moment(h.SeenAt),
 	}
 }
 
-// exportHosts writes the list, all pages of it, as CSV.
 func (s *Server) exportHosts(c echo.Context, a fleet.Actor) error {
-	_, _, q, err := hostQuery(c)
-	if err != nil {
+	q := queryOf(c)
+	if _, err := tabFilter(c, hostTabs, "hosts", &q); err != nil {
 		return err
 	}
-	q.Limit, q.After = exportPage, ""
 	return export(c, a, "hosts.csv", q, s.Control.ListHosts, hostHead, hostRow)
 }
 
@@ -128,7 +88,7 @@ func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := views.HostPage{Actor: a, Link: linkOf(c), Tab: tab, Host: h, Now: time.Now(), After: c.QueryParam("after"), Form: hostFormOf(h)}
+	p := views.HostPage{Actor: a, Link: linkOf(c), Tab: tab, Host: h, Now: time.Now(), Form: hostFormOf(h)}
 	if target(c) != "host-head" {
 		if err := s.fillHost(c, a, &p); err != nil {
 			return err
@@ -139,14 +99,15 @@ func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
 
 // fillHost reads what only the page's tab shows.
 func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *views.HostPage) (err error) {
-	ctx, q := c.Request().Context(), fleet.Query{Filter: "host:" + strconv.Quote(p.Host.Name), After: p.After}
+	ctx, q := c.Request().Context(), queryOf(c)
+	q.Filter = "host:" + strconv.Quote(p.Host.Name)
 	switch p.Tab {
 	case "vms":
 		vms, err := s.Control.ListVMs(ctx, a, q)
 		if err != nil {
 			return err
 		}
-		p.VMs, p.Next = vms.Items, vms.Next
+		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
 		found, err := s.Control.ListFoundVMs(ctx, a, fleet.Query{Filter: q.Filter, Limit: mostOf})
 		p.Found = found.Items
 		return err
@@ -158,7 +119,7 @@ func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *views.HostPage) (err
 		p.Networks, err = s.Control.NetworksOn(ctx, a, p.Host.ID)
 	case "tasks":
 		tasks, err := s.Control.ListTasks(ctx, a, q)
-		p.Tasks, p.Next = tasks.Items, tasks.Next
+		p.Tasks, p.Prev, p.Next = tasks.Items, tasks.Prev, tasks.Next
 		return err
 	}
 	return err

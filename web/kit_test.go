@@ -94,6 +94,15 @@ func (p *portal) exec(sql string, args ...any) {
 	}
 }
 
+func (p *portal) count(table string) int {
+	p.t.Helper()
+	var n int
+	if err := p.pool.QueryRow(p.t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
 // addUser makes a user with goodPassword, whose id is the name.
 func (p *portal) addUser(name string, role fleet.Role) {
 	p.t.Helper()

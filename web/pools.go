@@ -11,18 +11,29 @@ import (
 	"quantix/views"
 )
 
-func (s *Server) listPools(c echo.Context, a fleet.Actor) error {
-	link, q := listOf(c)
-	p := views.PoolsPage{
-		Actor: a, Link: link, Sort: sortOf(q, "name"), After: q.After, Now: time.Now(),
-		Filter: views.Filter{Link: link, Noun: "pools", Label: "Filter pools", Value: q.Filter, Placeholder: "tone:bad kind:nfs host:h1 name:shared*"},
-	}
-	pools, err := s.Control.ListPools(c.Request().Context(), a, q)
-	if p.Filter.Error, err = wrongFilter(err); err != nil {
+func (s *Server) listPools(c echo.Context, a fleet.Actor) (err error) {
+	f := views.Filter{Label: "Filter pools", Placeholder: "tone:bad kind:nfs host:h1 name:shared*"}
+	p := &views.PoolsPage{List: s.listOf(c, "pools", "name", views.PoolColumns, f), Actor: a}
+	if p.Pools, err = fill(c, a, &p.List, queryOf(c), s.Control.ListPools); err != nil {
 		return err
 	}
-	p.Pools, p.Next = pools.Items, pools.Next
-	return s.showAs(c, listStatus(p.Filter), a, views.Frame{Title: "Storage pools"}, views.Pools(p))
+	return s.showList(c, a, views.Frame{Title: "Storage pools"}, p.List, views.Pools(p))
+}
+
+var poolHead = []string{
+	"id", "name", "kind", "source", "shared", "health", "summary", "capacityBytes", "usedBytes", "availableBytes", "description", "created",
+}
+
+func poolRow(v fleet.PoolView) []string {
+	return []string{
+		string(v.ID), v.Name, string(v.Spec.Kind), views.PoolSource(v.Spec), strconv.FormatBool(v.Spec.Shared), string(v.Health.Tone), v.Health.Summary,
+		strconv.FormatInt(v.Health.CapacityBytes, 10), strconv.FormatInt(v.Health.UsedBytes, 10), strconv.FormatInt(v.Health.AvailableBytes, 10),
+		v.Spec.Description, v.CreatedAt.UTC().Format(time.RFC3339),
+	}
+}
+
+func (s *Server) exportPools(c echo.Context, a fleet.Actor) error {
+	return export(c, a, "pools.csv", queryOf(c), s.Control.ListPools, poolHead, poolRow)
 }
 
 func poolFrame(v fleet.PoolView) views.Frame {
@@ -43,7 +54,7 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := views.PoolPage{Actor: a, Link: linkOf(c), Tab: tab, Pool: v, Now: time.Now(), After: c.QueryParam("after")}
+	p := views.PoolPage{Actor: a, Link: linkOf(c), Tab: tab, Pool: v, Now: time.Now()}
 	// The tabs count volumes and VMs, and the capacity card adds up what volumes may grow by.
 	volumes, err := s.Control.PoolVolumes(ctx, a, v.ID)
 	if err != nil {
@@ -56,28 +67,25 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	return s.showAs(c, listStatus(p.Filter), a, poolFrame(v), views.Pool(p))
 }
 
-// volumesShown is how many volumes the page shows at once.
-const volumesShown = 200
-
 // fillPool reads what only the page's tab shows.
 func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *views.PoolPage) error {
 	ctx := c.Request().Context()
-	_, q := listOf(c)
+	q := queryOf(c)
 	switch p.Tab {
 	case "vms":
 		p.Filter = views.Filter{Link: p.Link, Noun: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
 		vms, err := s.Control.PoolVMs(ctx, a, p.Pool.ID, q)
 		p.Filter.Error, err = wrongFilter(err)
-		p.VMs, p.Next = vms.Items, vms.Next
+		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
 		return err
 	case "volumes":
 		from, _ := strconv.Atoi(c.QueryParam("from")) // a word counts as the beginning
 		p.First = min(max(0, from), len(p.Volumes))
-		p.Last = min(p.First+volumesShown, len(p.Volumes))
+		p.Last = min(p.First+views.VolumesShown, len(p.Volumes))
 	case "tasks":
 		q.Filter = "target:" + strconv.Quote(string(fleet.SubjectPool(p.Pool.ID)))
 		tasks, err := s.Control.ListTasks(ctx, a, q)
-		p.Tasks, p.Next = tasks.Items, tasks.Next
+		p.Tasks, p.Prev, p.Next = tasks.Items, tasks.Prev, tasks.Next
 		return err
 	}
 	return nil

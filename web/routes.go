@@ -68,10 +68,16 @@ func (s *Server) routes() []route {
 		{get, "/tree/:view", page, policy.VMSee, s.treeRoot},
 		{get, "/tree/:view/:node", page, policy.VMSee, s.treeLevel},
 
+		// What a person keeps of a list.
+		{get, "/views/:list", page, policy.Self, s.viewsPage},
+		{post, "/views/:list", page, policy.Self, s.saveView},
+		{post, "/views/:list/:id/delete", page, policy.Self, s.deleteView},
+
 		// VMs.
 		{get, "/vms", page, policy.VMSee, s.listVMs},
 		{get, "/vms.csv", stream, policy.VMSee, s.exportVMs},
 		{post, "/vms/bulk", page, policy.VMUse, s.actOnVMs},
+		{get, "/vms/bulk/:id", page, policy.VMUse, s.bulkPage},
 		{get, "/vms/new", page, policy.VMChange, s.newVM},
 		{post, "/vms", page, policy.VMChange, s.createVM},
 		{get, "/vms/:id", page, policy.VMSee, s.vmPage},
@@ -100,6 +106,7 @@ func (s *Server) routes() []route {
 
 		// Pools.
 		{get, "/pools", page, policy.StorageSee, s.listPools},
+		{get, "/pools.csv", stream, policy.StorageSee, s.exportPools},
 		{get, "/pools/new", page, policy.InfraChange, s.newPool},
 		{post, "/pools", page, policy.InfraChange, s.createPool},
 		{get, "/pools/:id", page, policy.StorageSee, s.poolPage},
@@ -114,6 +121,7 @@ func (s *Server) routes() []route {
 
 		// Networks.
 		{get, "/networks", page, policy.StorageSee, s.listNetworks},
+		{get, "/networks.csv", stream, policy.StorageSee, s.exportNetworks},
 		{get, "/networks/:id", page, policy.StorageSee, s.networkPage},
 		{get, "/menus/network/:id", page, policy.StorageSee, s.networkMenu},
 
@@ -139,6 +147,7 @@ func (s *Server) routes() []route {
 
 		// Tasks.
 		{get, "/tasks", page, policy.TasksSee, s.listTasks},
+		{get, "/tasks.csv", stream, policy.TasksSee, s.exportTasks},
 		{get, "/tasks/recent", page, policy.TasksSee, s.recentTasks},
 		{get, "/tasks/running", page, policy.TasksSee, s.runningTasks},
 		{get, "/tasks/:id", page, policy.TasksSee, s.taskPage},

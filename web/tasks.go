@@ -1,7 +1,7 @@
 package web
 
 import (
-	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -11,20 +11,27 @@ import (
 	"quantix/views"
 )
 
-func (s *Server) listTasks(c echo.Context, a fleet.Actor) error {
-	link, q := listOf(c)
-	tasks, err := s.Control.ListTasks(c.Request().Context(), a, q)
-	p := views.TasksPage{
-		Link: link, Tasks: tasks.Items, Next: tasks.Next, After: q.After, Now: time.Now(),
-		Filter: views.Filter{Link: link, Noun: "tasks", Label: "Filter tasks", Value: q.Filter, Placeholder: "state:failed target:web-01 who:me"},
-	}
-	status := http.StatusOK
-	if p.Filter.Error, err = wrongFilter(err); err != nil {
+func (s *Server) listTasks(c echo.Context, a fleet.Actor) (err error) {
+	q := queryOf(c)
+	f := views.Filter{Label: "Filter tasks", Placeholder: "state:failed target:web-01 who:me"}
+	p := &views.TasksPage{List: s.listOf(c, "tasks", "-created", views.TaskColumns, f)}
+	if p.Tasks, err = fill(c, a, &p.List, q, s.Control.ListTasks); err != nil {
 		return err
-	} else if p.Filter.Error != "" {
-		status = http.StatusUnprocessableEntity
 	}
-	return s.showAs(c, status, a, views.Frame{Title: "Tasks", Project: q.Project}, views.Tasks(p))
+	return s.showList(c, a, views.Frame{Title: "Tasks", Project: q.Project}, p.List, views.Tasks(p))
+}
+
+var taskHead = []string{"id", "task", "kind", "target", "state", "who", "host", "created", "started", "ended", "progress", "error"}
+
+func taskRow(j fleet.Job) []string {
+	return []string{
+		string(j.ID), j.Title(), string(j.Kind), j.SubjectName, string(j.State), j.CreatedBy, j.HostName,
+		j.CreatedAt.UTC().Format(time.RFC3339), moment(j.StartedAt), moment(j.EndedAt), strconv.Itoa(j.Progress), j.Error,
+	}
+}
+
+func (s *Server) exportTasks(c echo.Context, a fleet.Actor) error {
+	return export(c, a, "tasks.csv", queryOf(c), s.Control.ListTasks, taskHead, taskRow)
 }
 
 func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {

@@ -1,11 +1,8 @@
 package web_test
 
 import (
-	"encoding/csv"
-	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -59,40 +56,6 @@ func TestVMList(t *testing.T) {
 	b.fragment("/vms", "no-such-part").is(t, http.StatusNotFound)
 }
 
-func TestVMListPages(t *testing.T) {
-	p, project, _, _ := fleetOf(t)
-	host := p.addHost("host-9", 0)
-	for i := range 120 {
-		p.addVM(project, host, fmt.Sprintf("node-%03d", i), fleet.Running)
-	}
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	link := regexp.MustCompile(`rel="next" href="([^"]+)"`)
-	seen := map[string]bool{}
-	for path, pages := "/vms?filter=name%3Anode-*&sort=-name&limit=50", 0; path != ""; pages++ {
-		if pages == 5 {
-			t.Fatal("the pages do not end")
-		}
-		a := b.get(path).is(t, http.StatusOK)
-		for _, m := range regexp.MustCompile(`>(node-\d+)</a></th>`).FindAllStringSubmatch(a.body, -1) {
-			if seen[m[1]] {
-				t.Errorf("%s stands on two pages", m[1])
-			}
-			seen[m[1]] = true
-		}
-		path = ""
-		if m := link.FindStringSubmatch(a.body); m != nil {
-			path = strings.ReplaceAll(m[1], "&amp;", "&")
-		}
-	}
-	if len(seen) != 120 {
-		t.Errorf("the pages show %d VMs, not 120", len(seen))
-	}
-	rows, err := csv.NewReader(strings.NewReader(b.get("/vms.csv?filter=name%3Anode-*").is(t, http.StatusOK).body)).ReadAll()
-	if err != nil || len(rows) != 121 {
-		t.Errorf("the export has %d rows: %v", len(rows), err)
-	}
-}
-
 func TestVMPage(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -126,18 +89,6 @@ func TestVMActions(t *testing.T) {
 	}
 	b.get("/tasks").is(t, http.StatusOK).has(t, "Start", "web-02", "Shut down")
 	b.get("/").is(t, http.StatusOK).has(t, "Dashboard", "2 running")
-}
-
-func TestBulk(t *testing.T) {
-	p, _, _, vms := fleetOf(t)
-	b := p.signedIn("mara", fleet.RoleAdmin)
-	a := b.post("/vms/bulk", url.Values{
-		"action": {"start"}, "back": {"/vms?sort=-name"},
-		"id": {string(vms["web-02"]), string(vms["web-01"]), string(fleet.NewID[fleet.VMID]())},
-	}).is(t, http.StatusOK)
-	a.has(t, "Asked for", "Only a VM that is stopped can be started.", "There is no such VM.", `href="/vms?sort=-name"`)
-	b.post("/vms/bulk", url.Values{"action": {"start"}}).is(t, http.StatusBadRequest)
-	b.post("/vms/bulk", url.Values{"action": {"delete"}, "id": {string(vms["web-02"])}}).is(t, http.StatusBadRequest)
 }
 
 func newVMForm(project fleet.ProjectID, pool fleet.PoolID) url.Values {

@@ -91,6 +91,18 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vms-found", "/vms?tab=found", nil},
 		{"vms-attention", "/vms?tab=attention", nil},
 		{"vms-selected", "/vms", func(p *tab) { p.click("tbody input[data-select-row]", "") }},
+		{"vms-page", "/vms?limit=10", func(p *tab) { p.click(".pager a", "Next"); p.waitText(".pager", "Previous"); p.settle() }},
+		{"vms-columns", "/vms?columns=state,host,created,id", nil},
+		{"vms-views", "/views/vms?filter=phase:running&sort=-memory", func(p *tab) {
+			p.fill("#view-name", "Running by memory")
+			p.click("#view-save", "Save")
+			p.waitText(".kept", "Running by memory")
+		}},
+		{"vms-bulk", "/vms?filter=name:fail-start-kiosk,web-01", func(p *tab) {
+			p.click("input[data-select-all]", "")
+			p.click(".bulk button", "Resume")
+			p.waitText("#bulk-rows", "Only a paused VM can be resumed.")
+		}},
 		{"vms-menu", "/vms", func(p *tab) { p.click("tbody [data-menu-open]", ""); p.waitText("body", "Force off") }},
 		{"vm-new", "/vms/new", nil},
 		{"vm-new-errors", "/vms/new", func(p *tab) {
@@ -226,7 +238,7 @@ func demandEveryRoute(t *testing.T, shots []shot) {
 		t.Fatalf("only %d pages were found in the table of routes", len(routes))
 	}
 	// Seen by other shots: what a click leads to, and who is not signed in.
-	seen := []string{"/sign-in", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete"}
+	seen := []string{"/sign-in", "/vms/bulk/b", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete"}
 	for _, s := range shots {
 		seen = append(seen, s.path)
 	}

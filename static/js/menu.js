@@ -1,5 +1,5 @@
 // Menus (<details class="menu">): placed beside their button whatever clips it, closed by Escape or a click elsewhere.
-import { moveFocus, on } from "./dom.js";
+import { isTyping, moveFocus, on } from "./dom.js";
 
 const GAP = 4, EDGE = 8; // px
 
@@ -20,12 +20,22 @@ const items = (list) => [...list.querySelectorAll("a, button, input, summary")].
 const opened = () => [...document.querySelectorAll("details.menu[open]")];
 const closeAll = (except) => opened().forEach((menu) => { if (menu !== except && !menu.contains(except)) menu.open = false; });
 
+function placeOf(menu) {
+  const list = menu.querySelector(":scope > .menu-list");
+  if (list) place(list, menu.querySelector("summary").getBoundingClientRect(), list.matches(".right"));
+}
+
 document.addEventListener("toggle", ({ target }) => {
   if (!(target instanceof Element) || !target.matches("details.menu") || !target.open) return;
   closeAll(target);
-  const list = target.querySelector(":scope > .menu-list");
-  if (list) place(list, target.querySelector("summary").getBoundingClientRect(), list.matches(".right"));
+  placeOf(target);
 }, { capture: true });
+
+// What htmx brings into an open menu changes its size.
+document.addEventListener("htmx:afterSettle", ({ target }) => {
+  const menu = target.closest?.("details.menu[open]");
+  if (menu) placeOf(menu);
+});
 
 document.addEventListener("click", ({ target }) => {
   closeAll(target.closest?.("details.menu"));
@@ -53,11 +63,12 @@ on("keydown", "details.menu", (event, menu) => {
   }
 });
 
-/** Arrow keys, Home and End inside a list of items. */
+/** Arrow keys, Home and End inside a list of items; in a field, Home and End stay the field's. */
 export function arrows(event, list) {
   const all = items(list);
   if (event.key === "ArrowDown") moveFocus(all, 1);
   else if (event.key === "ArrowUp") moveFocus(all, -1);
+  else if (isTyping(event.target)) return;
   else if (event.key === "Home") all[0]?.focus();
   else if (event.key === "End") all.at(-1)?.focus();
   else return;

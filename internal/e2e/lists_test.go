@@ -1,0 +1,70 @@
+//go:build linux
+
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// TestLists pages through a list and back, keeps a view of it, and asks one action of all its rows.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	s := demoProgram.get(t)
+	p := newTab(t, s.URL)
+	p.signIn(s)
+
+	p.open("/vms?filter=name:web-test*&limit=2")
+	p.waitText("#vm-rows", "web-test-02")
+	p.click(".pager a", "Next")
+	p.waitText("#vm-rows", "web-test-03")
+	p.click(".pager a", "Previous")
+	p.waitText("#vm-rows", "web-test-01")
+	p.waitNoText("#vm-rows", "web-test-03")
+	p.waitNoText(".pager", "First page")
+
+	p.click(".tools summary", "Views")
+	p.fill("#view-name", "Test servers")
+	p.mark()
+	p.click("#view-save", "Save")
+	p.waitText(".kept", "Test servers")
+	p.sameDocument()
+	p.open("/vms")
+	p.click(".tools summary", "Views")
+	p.click(".kept a", "Test servers")
+	p.waitPath("/vms?filter=name%3Aweb-test%2A&limit=2")
+	p.click(".tools summary", "Views")
+	p.waitText(".kept a[aria-current]", "Test servers")
+	p.click(".kept button[aria-label='Delete the view Test servers']", "")
+	p.waitTrue("the view to go and the menu to stay", `!document.querySelector(".kept button[aria-label$='Test servers']") && document.activeElement.id === "view-name"`)
+
+	// What is selected stays so while the rows follow a change.
+	p.open("/vms?filter=name:runner-*")
+	p.mark()
+	p.click("#vm-rows input[data-select-row]", "")
+	p.waitText(".bulk", "1 selected")
+	odd := one[fleet.VMView](t, s.api(), "vms", "runner-03")
+	path := "/api/v1/vms/" + string(odd.ID)
+	ask[fleet.VMView](t, s.api(), http.StatusOK, http.MethodPatch, path, map[string]any{"labels": map[string]string{"list": "live"}})
+	p.waitText("#vm-rows", "list=live")
+	p.waitText(".bulk", "1 selected")
+	p.sameDocument()
+
+	s.api().waitPhase(t, stepLimit, odd.ID, fleet.PhaseStopped)
+	ask[fleet.Job](t, s.api(), http.StatusAccepted, http.MethodPost, path+"/actions", map[string]any{"action": "start"})
+	s.api().waitPhase(t, stepLimit, odd.ID, fleet.PhaseRunning)
+	p.click("#vm-rows input[data-select-all]", "")
+	p.waitText(".bulk", "3 selected")
+	p.click(".bulk button", "Start")
+	p.waitPath("/vms/bulk/")
+	p.mark()
+	p.waitText("#bulk-rows", "Only a VM that is stopped can be started.")
+	p.waitText("#bulk-rows header", "2 done · 1 refused")
+	p.sameDocument()
+	p.open(p.path()) // again: nothing is asked again
+	p.waitText("#bulk-rows header", "2 done · 1 refused")
+	p.click(".head a", "Back to the list")
+	p.waitPath("/vms?filter=name")
+}

@@ -1,0 +1,181 @@
+package web_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// listsOf gives a portal with more of everything than a page of two shows.
+func listsOf(t *testing.T) *portal {
+	t.Helper()
+	t.Parallel()
+	p := newPortal(t)
+	project := p.addProject("shop")
+	var hosts []fleet.HostID
+	for i := range 5 {
+		hosts = append(hosts, p.addHost(fmt.Sprintf("host-%d", i), 0))
+		p.addPool(fmt.Sprintf("pool-%d", i), hosts[0])
+		p.addNetwork(fmt.Sprintf("net-%d", i), hosts[0])
+		p.addVM(project, hosts[0], fmt.Sprintf("vm-%d", i), fleet.Running)
+		p.exec("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, $4)", hosts[0], fleet.NewID[fleet.VMID](), fmt.Sprintf("old-%d", i),
+			mustJSON(fleet.VMStatus{Power: fleet.Running}))
+		p.exec("INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by, error, state) VALUES ($1, $2, 'pool.apply', $3, $4, 1, '=cmd()', '@x', 'failed')",
+			fleet.NewID[fleet.JobID](), hosts[0], fmt.Sprintf("pool:%d", i), fmt.Sprintf("job-%d", i))
+	}
+	return p
+}
+
+var (
+	tableBody = regexp.MustCompile(`(?s)<tbody.*?</tbody>`)
+	rowWords  = regexp.MustCompile(`>((?:host|pool|net|vm|old|job)-\d+)<`)
+	pageLink  = regexp.MustCompile(`rel="(prev|next)" href="([^"]+)"`)
+)
+
+// rowsOf are the things that an answer's table shows, in its order.
+func rowsOf(a answer) string {
+	var words []string
+	for _, m := range rowWords.FindAllStringSubmatch(tableBody.FindString(a.body), -1) {
+		words = append(words, m[1])
+	}
+	return strings.Join(words, " ")
+}
+
+func linksOf(a answer) map[string]string {
+	links := map[string]string{}
+	for _, m := range pageLink.FindAllStringSubmatch(a.body, -1) {
+		links[m[1]] = strings.ReplaceAll(m[2], "&amp;", "&")
+	}
+	return links
+}
+
+func TestListsPageOnAndBack(t *testing.T) {
+	p := listsOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	for path, want := range map[string][]string{
+		"/vms?columns=state&limit=2":           {"vm-0 vm-1", "vm-2 vm-3", "vm-4"},
+		"/vms?sort=-name&columns=id&limit=2":   {"vm-4 vm-3", "vm-2 vm-1", "vm-0"},
+		"/vms?sort=host&columns=id&limit=2":    {"vm-0 vm-1", "vm-2 vm-3", "vm-4"},
+		"/vms?tab=found&columns=id&limit=2":    {"old-0 old-1", "old-2 old-3", "old-4"},
+		"/hosts?limit=2":                       {"host-0 host-1", "host-2 host-3", "host-4"},
+		"/pools?columns=id&sort=-name&limit=2": {"pool-4 pool-3", "pool-2 pool-1", "pool-0"},
+		"/networks?columns=id&limit=2":         {"net-0 net-1", "net-2 net-3", "net-4"},
+		"/tasks?columns=target&limit=2":        {"job-4 job-3", "job-2 job-1", "job-0"},
+	} {
+		first := b.get(path).is(t, http.StatusOK)
+		if rowsOf(first) != want[0] || linksOf(first)["prev"] != "" || strings.Contains(first.body, "First page") {
+			t.Errorf("%s begins with %q, links %v", path, rowsOf(first), linksOf(first))
+			continue
+		}
+		second := b.get(linksOf(first)["next"]).is(t, http.StatusOK)
+		second.has(t, "First page", "Previous")
+		third := b.get(linksOf(second)["next"]).is(t, http.StatusOK)
+		if rowsOf(second) != want[1] || rowsOf(third) != want[2] || linksOf(third)["next"] != "" {
+			t.Errorf("%s goes on with %q and %q", path, rowsOf(second), rowsOf(third))
+		}
+		again := b.get(linksOf(third)["prev"]).is(t, http.StatusOK)
+		start := b.get(linksOf(again)["prev"]).is(t, http.StatusOK)
+		if rowsOf(again) != want[1] || rowsOf(start) != want[0] || linksOf(start)["prev"] != "" || linksOf(start)["next"] == "" {
+			t.Errorf("%s goes back by %q to %q, links %v", path, rowsOf(again), rowsOf(start), linksOf(start))
+		}
+		start.lacks(t, "First page")
+	}
+}
+
+// The way on follows the rows: where a row comes in between, the next page begins after the last one that is shown.
+func TestThePagerIsAsLiveAsTheRows(t *testing.T) {
+	p := listsOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/vms?columns=state&limit=2"
+	before := linksOf(b.get(path))
+	p.exec("UPDATE vms SET name = 'vm-00' WHERE name = 'vm-4'") // now the second
+	rows := b.fragment(path, "vm-rows").is(t, http.StatusOK)
+	if after := linksOf(rows); after["next"] == before["next"] || rowsOf(b.get(after["next"])) != "vm-1 vm-2" {
+		t.Errorf("after a change, the next page is %q", rowsOf(b.get(linksOf(rows)["next"])))
+	}
+}
+
+func TestAPageThatHasEmptiedLeadsToTheFirst(t *testing.T) {
+	p := listsOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/vms?columns=state&limit=2"
+	second := linksOf(b.get(path))["next"]
+	back := linksOf(b.get(second))["prev"]
+	p.exec("DELETE FROM vms WHERE name < 'vm-2'")
+	if to := b.get(back).is(t, http.StatusSeeOther).header.Get("Location"); to != path {
+		t.Errorf("it leads to %s", to)
+	}
+	b.get(path).is(t, http.StatusOK).has(t, "vm-2")
+	b.get("/vms?after=zzz").is(t, http.StatusBadRequest).has(t, "out of date")
+	b.get(second+"&before=x").is(t, http.StatusBadRequest).has(t, "Give one of the two")
+	p.exec("DELETE FROM vms")
+	b.get(path).is(t, http.StatusOK).has(t, "No VMs yet")
+}
+
+func TestListsShowTheColumnsOfTheirAddress(t *testing.T) {
+	p := listsOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	head := func(a answer) string {
+		var words []string
+		for _, m := range regexp.MustCompile(`(?s)<th class="[^"]*"[^>]*>(.*?)</th>`).FindAllStringSubmatch(a.body, -1) {
+			words = append(words, strings.TrimSpace(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(m[1], "")))
+		}
+		return strings.Join(words, "|")
+	}
+	for path, want := range map[string]string{
+		"/hosts":                            "Name|State|VMs|vCPUs / threads|Memory promised|Hypervisor|Labels|Heard|Actions",
+		"/hosts?columns=id,state,os,nosuch": "Name|State|Operating system|UUID|Actions",
+		"/pools":                            "Name|Health|Kind|Source|Used|Free|Description|Actions",
+		"/pools?columns=free":               "Name|Free|Actions",
+		"/networks?columns=nosuch":          "Name|Kind|Health|Forward mode|Subnets|Hosts|Actions",
+		"/networks?columns=id":              "Name|UUID|Actions",
+		"/tasks":                            "Task|Target|State|Who|Host|Started|Progress|Result",
+		"/tasks?columns=ended,state":        "Task|State|Ended",
+		"/vms?tab=found&columns=host":       "Name|Host",
+		"/vms?columns=created":              "|Name|Created|Actions",
+	} {
+		if got := head(b.get(path).is(t, http.StatusOK)); got != want {
+			t.Errorf("%s shows %s, not %s", path, got, want)
+		}
+	}
+	// The menu leads to one column more or less; the list's own choice is not spelt out, and one column stays.
+	a := b.get("/pools?columns=free&filter=x&limit=9&tree=storage").is(t, http.StatusOK)
+	a.has(t, `href="/pools?columns=kind%2Cfree&amp;filter=x&amp;limit=9"`, `href="/pools?columns=free&amp;filter=x&amp;limit=9" aria-current="true"`)
+	b.get("/networks?columns=kind,health,forward,subnets").is(t, http.StatusOK).has(t, `<a class="menu-item" href="/networks">Hosts</a>`)
+}
+
+func TestListsAsCSV(t *testing.T) {
+	p := listsOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	for path, first := range map[string]string{
+		"/hosts.csv": "host-0", "/pools.csv": "pool-0", "/networks.csv": "net-0", "/tasks.csv": "Assign pool", "/vms.csv": "vm-0", "/vms.csv?tab=found": "old-0",
+	} {
+		// Where the page stands in the list is no matter.
+		a := b.get(path+map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")]+"limit=2&after=x&before=y").is(t, http.StatusOK)
+		rows, err := csv.NewReader(strings.NewReader(a.body)).ReadAll()
+		if err != nil || len(rows) != 6 || rows[1][1] != first || rows[0][0] != "id" || !strings.Contains(a.header.Get("Content-Disposition"), ".csv") {
+			t.Errorf("%s: %q %v", path, rows, err)
+		}
+	}
+	b.get("/pools.csv?filter=name:pool-3").is(t, http.StatusOK).lacks(t, "pool-2")
+	b.get("/pools.csv?filter=name:pool-3").has(t, "pool-3,nfs,10.0.0.5:/exports/pool-3,true,ok,1 of 1 hosts healthy,2199023255552")
+	b.get("/networks.csv?sort=-name&filter=name:net-3").has(t, "net-3,libvirt,1,1,host-0")
+	b.get("/tasks.csv?filter=target:job-2").has(t, "job-2,failed,'=cmd(),host-0", "'@x")
+	b.get("/tasks.csv?filter=nosuch:x").is(t, http.StatusUnprocessableEntity)
+	b.get("/vms.csv?tab=nosuch").is(t, http.StatusNotFound)
+	b.get("/hosts.csv?tab=nosuch").is(t, http.StatusNotFound)
+	b.get("/tasks?"+url.Values{"filter": {"target:job-2"}, "columns": {"who"}, "after": {""}, "limit": {"3"}}.Encode()).is(t, http.StatusOK).
+		has(t, `href="/tasks.csv?filter=target%3Ajob-2"`)
+
+	tenant := p.signedIn("tom", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
+	tenant.get("/pools.csv").is(t, http.StatusOK).lacks(t, "10.0.0.5")
+	tenant.get("/tasks.csv").is(t, http.StatusOK).lacks(t, "job-")
+	tenant.get("/hosts.csv").is(t, http.StatusForbidden)
+}

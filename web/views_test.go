@@ -1,0 +1,74 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestViewsAreKeptAndFound(t *testing.T) {
+	p, _, _, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	const query = "filter=label%3Aenv%3Dprod&sort=-name"
+	b.get("/vms?"+query+"&tree=vms").is(t, http.StatusOK).has(t, `hx-get="/views/vms?filter=label%3Aenv%3Dprod&amp;sort=-name"`, `href="/views/vms?filter=label%3Aenv%3Dprod&amp;sort=-name"`)
+
+	// Without scripts: a page, and back to the list.
+	menu := "/views/vms?" + query
+	b.get(menu).is(t, http.StatusOK).has(t, "<html", "No views yet", `value="filter=label%3Aenv%3Dprod&amp;sort=-name"`)
+	a := b.post("/views/vms", url.Values{"name": {"Prod <1>"}, "query": {query + "&after=x&tree=vms"}}).is(t, http.StatusSeeOther)
+	if to := a.header.Get("Location"); to != "/vms?"+query {
+		t.Errorf("a kept view leads to %s", to)
+	}
+	a = b.get(menu).is(t, http.StatusOK)
+	a.has(t, `href="/vms?filter=label%3Aenv%3Dprod&amp;sort=-name" aria-current="true">Prod &lt;1&gt;</a>`)
+	a.lacks(t, "after=x")
+	b.get("/views/vms").is(t, http.StatusOK).lacks(t, "aria-current=\"true\">Prod")
+
+	// With scripts: the menu anew.
+	a = b.post("/views/vms", url.Values{"name": {"My own"}, "query": {""}}, hx("")...).is(t, http.StatusOK)
+	a.has(t, `href="/vms" aria-current="true">My own</a>`, "Prod &lt;1&gt;", `id="view-name"`)
+	a.lacks(t, "<html")
+	b.get("/views/vms", "HX-Request", "true").is(t, http.StatusOK).lacks(t, "<html", "autofocus")
+
+	// The lists do not wait for their views.
+	b.get("/vms?"+query).is(t, http.StatusOK).lacks(t, "Prod &lt;1&gt;", ">My own<")
+	b.get("/views/hosts").is(t, http.StatusOK).has(t, "No views yet")
+	p.signedIn("otto", fleet.RoleAdmin).get("/views/vms").is(t, http.StatusOK).has(t, "No views yet")
+
+	remove := regexp.MustCompile(`action="(/views/vms/[0-9a-f-]+/delete)"`).FindStringSubmatch(b.get("/views/vms").body)
+	if remove == nil {
+		t.Fatal("no view can be deleted")
+	}
+	b.post(remove[1], url.Values{"query": {"tab=all&x=y"}}, hx("")...).is(t, http.StatusOK).lacks(t, ">My own<")
+	b.post(remove[1], url.Values{}).is(t, http.StatusNotFound)
+	remove = regexp.MustCompile(`action="(/views/vms/[0-9a-f-]+/delete)"`).FindStringSubmatch(b.get("/views/vms").body)
+	if to := b.post(remove[1], url.Values{"query": {"tab=attention&x=y"}}).is(t, http.StatusSeeOther).header.Get("Location"); to != "/vms?tab=attention" {
+		t.Errorf("after the last one: %s", to)
+	}
+}
+
+func TestViewsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleNone) // views are of everybody
+	a := b.post("/views/vms", url.Values{"name": {" "}, "query": {"sort=-name"}}, hx("")...).is(t, http.StatusUnprocessableEntity)
+	a.has(t, "Give the view a name.", `value="sort=-name"`, "autofocus")
+	a.lacks(t, "<html")
+	long := strings.Repeat("n", 61)
+	b.post("/views/vms", url.Values{"name": {long}}).is(t, http.StatusUnprocessableEntity).has(t, "<html", "at most 60 characters", `value="`+long+`"`)
+	b.post("/views/vms", url.Values{"name": {"n"}, "query": {"filter=" + strings.Repeat("x", 2000)}}).is(t, http.StatusUnprocessableEntity).has(t, "too long to be kept")
+	p.exec("INSERT INTO saved_views (id, user_id, list, name, query) SELECT n::text, 'mara', 'vms', n::text, '' FROM generate_series(1, 50) n")
+	b.post("/views/vms", url.Values{"name": {"n"}}).is(t, http.StatusConflict).has(t, "50 views of this list already")
+	b.post("/views/vms", url.Values{"name": {"n"}}, hx("")...).is(t, http.StatusUnprocessableEntity).has(t, "50 views of this list already")
+	b.post("/views/users", url.Values{"name": {"n"}}).is(t, http.StatusNotFound)
+	b.get("/views/users").is(t, http.StatusNotFound)
+	b.post("/views/vms/x/delete", url.Values{}).is(t, http.StatusNotFound)
+	p.browser().post("/views/vms", url.Values{"name": {"n"}}).is(t, http.StatusSeeOther) // to sign in
+	if n := p.count("saved_views"); n != 50 {
+		t.Errorf("%d views", n)
+	}
+}
