@@ -241,3 +241,9 @@ type VmMeter struct {
 	Meter      fleet.Meter
 	CpuPercent *float32
 }
+
+type VmWord struct {
+	VMID fleet.VMID
+	Kind string
+	Word string
+}

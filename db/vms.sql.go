@@ -218,7 +218,7 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 
 const mACOwners = `-- name: MACOwners :many
 SELECT m.mac::text FROM unnest($1::text[]) AS m (mac)
-WHERE EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', m.mac))))
+WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac')
 `
 
 // Which of the addresses a VM has already.

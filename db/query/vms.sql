@@ -47,7 +47,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT 
 -- name: MACOwners :many
 -- Which of the addresses a VM has already.
 SELECT m.mac::text FROM unnest(@macs::text[]) AS m (mac)
-WHERE EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', m.mac))));
+WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac');
 
 -- name: ProjectName :one
 -- The project stays while a VM is put into it.

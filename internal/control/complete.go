@@ -104,6 +104,10 @@ func (c *Control) completeValue(ctx context.Context, a fleet.Actor, k fleet.Filt
 	if k.Values != nil {
 		return values, nil
 	}
+	kind := wordKinds[k.Key]
+	if kind != "" {
+		start = strings.ToLower(start)
+	}
 	var s statement
 	like := s.arg(fleet.Pattern{start, ""}.Like())
 	sql := ""
@@ -125,6 +129,13 @@ func (c *Control) completeValue(ctx context.Context, a fleet.Actor, k fleet.Filt
 		s.visible(a, "id", "")
 		s.and("name LIKE " + like)
 		sql = "SELECT name FROM projects" + s.conditions()
+	case "mac", "address":
+		if start == "" {
+			return values, nil // the first of all addresses are no help
+		}
+		s.visible(a, "v.project_id", "")
+		s.and("w.kind = '" + kind + "' AND w.word LIKE " + like)
+		sql = "SELECT DISTINCT w.word AS name FROM vm_words w JOIN vms v ON v.id = w.vm_id" + s.conditions()
 	case "label":
 		s.visible(a, "v.project_id", "")
 		sql = "SELECT DISTINCT l.key || '=' || l.value AS name FROM (SELECT labels FROM vms v" + s.conditions() +

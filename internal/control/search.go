@@ -3,9 +3,9 @@ package control
 import (
 	"cmp"
 	"context"
-	"net"
-	"net/netip"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -21,8 +21,8 @@ const (
 	maxSearchKinds = 8   // results of one kind
 )
 
-// Search finds objects of all kinds by a part of their name, the beginning of their id, a MAC or IP address, or a label
-// (key=value); at most limit (1…8) of each kind. The ID of a discovered VM is "<host id>/<domain's UUID>".
+// Search finds objects of all kinds by a part of their name, the beginning of their id, or that of a MAC or IP address or a
+// label (key=value) of a VM; at most limit (1…8) of each kind. The ID of a discovered VM is "<host id>/<domain's UUID>".
 func (c *Control) Search(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.Found, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
@@ -45,29 +45,29 @@ func (c *Control) Search(ctx context.Context, a fleet.Actor, text string, limit 
 	return append(vms, others...), err
 }
 
-// searchVMs asks by each way that text can be meant until there are enough. What is found by an address, label or id needs no
-// look at the names, of which a part is the one thing here that no index finds.
+// searchVMs asks by each way that text can be meant until there are enough. Who gave a whole address, label or id has meant no
+// part of a name, which is the one thing here that no index finds.
 func (c *Control) searchVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.Found, error) {
 	found, had := []fleet.Found{}, map[fleet.VMID]bool{}
-	exact := false
+	whole := false
 	for _, way := range waysToVM(text) {
-		if len(found) == limit || exact && way.hint == "" {
+		if len(found) == limit || whole && way.hint == "" {
 			break
 		}
 		var s statement
 		s.visible(a, "v.project_id", "")
 		s.and(way.condition(&s))
-		tail := paging[fleet.VMView]{order: vmOrders["name"], limit: limit - 1}.apply(&s)
-		vms, err := collect(ctx, c, vmColumns+vmTables+s.conditions()+tail, &s, scanVM)
+		sql := vmColumns + ", " + cmp.Or(way.hint, "''") + vmTables + way.tables + s.conditions() + " ORDER BY " + way.order + " LIMIT " + strconv.Itoa(limit)
+		vms, err := collect(ctx, c, sql, &s, scanHinted)
 		if err != nil {
 			return nil, err
 		}
-		exact = exact || way.hint != "" && len(vms) > 0
 		for _, v := range vms {
+			whole = whole || v.hint == wordOf(text) || v.hint == string(v.ID)
 			if len(found) < limit && !had[v.ID] {
 				had[v.ID] = true
 				found = append(found, fleet.Found{
-					Kind: "vm", ID: string(v.ID), Name: v.Name, Hint: cmp.Or(way.hint, v.ProjectName+" on "+v.HostName), Phase: v.Phase.Word(), Tone: v.Phase.Tone(),
+					Kind: "vm", ID: string(v.ID), Name: v.Name, Hint: cmp.Or(v.hint, v.ProjectName+" on "+v.HostName), Phase: v.Phase.Word(), Tone: v.Phase.Tone(),
 				})
 			}
 		}
@@ -75,44 +75,64 @@ func (c *Control) searchVMs(ctx context.Context, a fleet.Actor, text string, lim
 	return found, nil
 }
 
-// wayToVM is one thing that searched text can mean.
-type wayToVM struct {
-	hint      string
-	condition func(*statement) string
+// hintedVM is a VM, and where the searched text was found.
+type hintedVM struct {
+	fleet.VMView
+	hint string
 }
 
+func scanHinted(row pgx.CollectableRow) (v hintedVM, err error) {
+	v.VMView, err = scanVM(longerRow{row, &v.hint})
+	return v, err
+}
+
+// longerRow has one column more than its reader knows of.
+type longerRow struct {
+	pgx.CollectableRow
+	last any
+}
+
+func (r longerRow) Scan(dest ...any) error { return r.CollectableRow.Scan(append(dest, r.last)...) }
+
+// wayToVM is one thing that searched text can mean.
+type wayToVM struct {
+	tables, order string
+	hint          string // SQL for where the text was found; empty: in the name
+	condition     func(*statement) string
+}
+
+var vmName = regexp.MustCompile(`^[a-z0-9.-]+$`)
+
 func waysToVM(text string) []wayToVM {
-	folded := strings.ToLower(text)
-	exact := []fleet.Match{{Pattern: fleet.Pattern{folded}}}
+	folded, word := strings.ToLower(text), wordOf(text)
+	like := func(column string, parts ...string) func(*statement) string {
+		return func(s *statement) string { return s.text(column, []fleet.Match{{Pattern: parts}}) }
+	}
+	words := wayToVM{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statement) string {
+		begun := s.arg(fleet.Pattern{word, ""}.Like())
+		// A VM with several such words is found once.
+		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
+	}}
 	var ways []wayToVM
-	if mac, err := net.ParseMAC(folded); err == nil {
-		ways = append(ways, wayToVM{mac.String(), func(s *statement) string {
-			return s.inside("v.spec", `{"nics":[{"mac":?}]}`, "", []fleet.Match{{Pattern: fleet.Pattern{mac.String()}}})
-		}})
-	}
-	if _, err := netip.ParseAddr(folded); err == nil {
-		ways = append(ways, wayToVM{folded, func(s *statement) string {
-			return s.inside("(v.status->'nics')", `[{"addresses":[?]}]`, "", exact)
-		}})
-	}
-	if key, value, ok := strings.Cut(text, "="); ok && key != "" {
-		ways = append(ways, wayToVM{text, func(s *statement) string {
-			return s.labels("v.labels", []fleet.Match{{Label: key, Pattern: fleet.Pattern{value}}})
-		}})
+	certain := strings.ContainsAny(word, ".:=")
+	if certain {
+		ways = append(ways, words)
 	}
 	if len(folded) >= 8 && strings.Trim(folded, "0123456789abcdef-") == "" {
-		ways = append(ways, wayToVM{folded, func(s *statement) string {
-			return s.text("v.id", []fleet.Match{{Pattern: fleet.Pattern{folded, ""}}})
-		}})
+		ways = append(ways, wayToVM{"", "v.name, v.id", "v.id", like("v.id", folded, "")})
 	}
-	return append(ways,
-		wayToVM{"", func(s *statement) string {
-			return s.text("v.name", []fleet.Match{{Pattern: fleet.Pattern{folded, ""}}})
-		}},
-		// The index alone is read for this, not the VMs.
-		wayToVM{"", func(s *statement) string {
-			return "v.id IN (SELECT n.id FROM vms n WHERE " + s.text("n.name", []fleet.Match{{Pattern: fleet.Pattern{"", folded, ""}}}) + ")"
-		}})
+	if vmName.MatchString(folded) {
+		ways = append(ways,
+			wayToVM{"", "v.name, v.id", "", like("v.name", folded, "")},
+			// The index alone is read for this, not the VMs.
+			wayToVM{"", "v.name, v.id", "", func(s *statement) string {
+				return "v.id IN (SELECT n.id FROM vms n WHERE " + like("n.name", "", folded, "")(s) + ")"
+			}})
+	}
+	if !certain {
+		ways = append(ways, words)
+	}
+	return ways
 }
 
 // searchOthers looks through the kinds of which there are few.
@@ -128,8 +148,14 @@ func (c *Control) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 	if policy.May(a, policy.InfraSee, "") {
 		add(`'host', h.id, h.name, COALESCE(h.status->>'hypervisor', ''), ` + hostPhaseSQL + ` FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 			WHERE h.name ILIKE ` + part + ` OR h.id LIKE ` + start + ` OR (h.spec->'labels') @> ` + label + `::jsonb ORDER BY h.name`)
-		add(`'found', f.host_id || '/' || f.id, f.name, 'discovered on ' || h.name, '' FROM found_vms f JOIN hosts h ON h.id = f.host_id
-			WHERE f.name ILIKE ` + part + ` OR f.id LIKE ` + start + ` ORDER BY f.name`)
+		// An address is looked for in each of them: they are few.
+		address := "false"
+		if word := wordOf(text); addressBegun.MatchString(word) {
+			address = "n.word LIKE " + s.arg(fleet.Pattern{word, ""}.Like())
+		}
+		add(`'found', f.host_id || '/' || f.id, f.name, concat(a.word || ', ', 'discovered on ', h.name), '' FROM found_vms f JOIN hosts h ON h.id = f.host_id
+			CROSS JOIN LATERAL (SELECT min(n.word) AS word FROM words_of('{}', f.status, '{}') n WHERE ` + address + `) a
+			WHERE f.name ILIKE ` + part + ` OR f.id LIKE ` + start + ` OR a.word IS NOT NULL ORDER BY f.name`)
 	}
 	if policy.May(a, policy.StorageSee, "") {
 		add(`'pool', p.id, p.name, p.spec->>'kind', '' FROM pools p WHERE p.name ILIKE ` + part + ` OR p.id LIKE ` + start + ` ORDER BY p.name`)

@@ -127,14 +127,12 @@ func (c *Control) vmTerm(ctx context.Context, s *statement, t fleet.Term) error 
 	case "id":
 		s.not(t.Not, s.text("v.id", lower(t.Any)))
 	case "label":
-		s.not(t.Not, s.labels("v.labels", t.Any))
+		s.not(t.Not, s.vmLabels(t.Any))
 	case "network":
 		s.not(t.Not, s.inside("v.spec", `{"nics":[{"network":?}]}`, `$.nics[*].network`, t.Any)+" OR "+
 			s.inside("v.spec", `{"nics":[{"bridge":?}]}`, `$.nics[*].bridge`, t.Any))
-	case "mac":
-		s.not(t.Not, s.inside("v.spec", `{"nics":[{"mac":?}]}`, `$.nics[*].mac`, lower(t.Any)))
-	case "address":
-		s.not(t.Not, s.inside("(v.status->'nics')", `[{"addresses":[?]}]`, `$[*].addresses[*]`, lower(t.Any)))
+	case "mac", "address":
+		s.not(t.Not, s.words(wordKinds[t.Key], lower(t.Any)))
 	}
 	return nil
 }

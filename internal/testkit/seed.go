@@ -60,7 +60,7 @@ var seeds = []string{
 			now() - i * interval '1 second',
 			jsonb_build_object('power', CASE WHEN i % 1000 = 0 THEN 'crashed' WHEN i % 10 < 7 THEN 'running' ELSE 'stopped' END, 'cpus', 1 + i % 8, 'memoryMiB', 512 * (1 + i % 16),
 				'disks', jsonb_build_array(jsonb_build_object('target', 'vda', 'path', '/srv/vm-' || i || '-1.qcow2', 'sizeBytes', 10737418240, 'allocBytes', 1073741824)),
-				'nics', jsonb_build_array(jsonb_build_object('mac', '52:54:00:00:00:00', 'source', 'network default', 'addresses', jsonb_build_array('10.' || i / 65536 || '.' || i / 256 % 256 || '.' || i % 256)))),
+				'nics', jsonb_build_array(jsonb_build_object('mac', '52:54:00:' || lpad(to_hex(i / 65536), 2, '0') || ':' || lpad(to_hex(i / 256 % 256), 2, '0') || ':' || lpad(to_hex(i % 256), 2, '0'), 'source', 'network default', 'addresses', jsonb_build_array('10.' || i / 65536 || '.' || i / 256 % 256 || '.' || i % 256)))),
 			1
 		FROM n, generate_series(1, n.vms) i`,
 	seedSQL + `INSERT INTO vm_meters (vm_id, at, meter, cpu_percent)

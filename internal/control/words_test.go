@@ -1,0 +1,55 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// words lists what the VMs are found by.
+func (r *rig) words() string {
+	r.t.Helper()
+	return one[string](r, `SELECT COALESCE(string_agg(word, ' ' ORDER BY word), '') FROM vm_words`)
+}
+
+func TestReportsKeepTheWordsOfVMs(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:01"}]}' WHERE id = $1`, id)
+	said := func(digest string, power fleet.Power, addresses ...string) string {
+		t.Helper()
+		r.report(digest, wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{
+			Power: power, NICs: []fleet.NICState{{MAC: "52:54:00:00:00:01", Addresses: addresses}, {MAC: "52:54:00:00:00:AA"}},
+		}})
+		return r.words()
+	}
+	if got := said("1", fleet.Running, "10.0.0.5", "FE80::1"); got != "10.0.0.5 52:54:00:00:00:01 52:54:00:00:00:aa env=prod fe80::1" {
+		t.Errorf("words: %s", got)
+	}
+	version := func(word string) string {
+		return one[string](r, `SELECT xmin::text FROM vm_words WHERE word = $1`, word)
+	}
+	mac, ip := version("52:54:00:00:00:01"), version("10.0.0.5")
+	said("2", fleet.Paused, "10.0.0.5", "FE80::1")
+	if version("52:54:00:00:00:01") != mac || version("10.0.0.5") != ip {
+		t.Error("a report that changes no address wrote words anew")
+	}
+	if got := said("3", fleet.Running, "10.0.0.6"); got != "10.0.0.6 52:54:00:00:00:01 52:54:00:00:00:aa env=prod" || version("52:54:00:00:00:01") != mac {
+		t.Errorf("after a new address: %s", got)
+	}
+	long := strings.Repeat("f", 5000)
+	if got := said("4", fleet.Running, long); got != "52:54:00:00:00:01 52:54:00:00:00:aa env=prod "+long[:64] {
+		t.Errorf("after nonsense for an address: %s", got)
+	}
+	r.exec(`UPDATE vms SET labels = '{"env":"test","tier":"web"}' WHERE id = $1`, id)
+	r.report("5") // the host no longer has it
+	if got := r.words(); got != "52:54:00:00:00:01 env=test tier=web" {
+		t.Errorf("of a VM that is on no host: %s", got)
+	}
+	r.exec(`DELETE FROM vms WHERE id = $1`, id)
+	if got := r.words(); got != "" {
+		t.Errorf("of a VM that is gone: %s", got)
+	}
+}
