@@ -3,7 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -72,13 +72,27 @@ func (c *Control) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t f
 		}
 		return err
 	case "who":
-		who := s.text("j.created_by", t.Any)
-		if a.UserID != "" && slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches("me") }) {
-			who += " OR j.user_id = " + s.arg(string(a.UserID))
-		}
-		s.not(t.Not, "("+who+")")
+		s.not(t.Not, s.who(a, t.Any))
 	}
 	return nil
+}
+
+// who is the condition that a task was asked for by one of any: names, or "me". One's own tasks are found by index as long as
+// no name stands beside them.
+func (s *statement) who(a fleet.Actor, any []fleet.Match) string {
+	var names []fleet.Match
+	var parts []string
+	for _, m := range any {
+		if text, exact := m.Exact(); exact && text == "me" && a.UserID != "" {
+			parts = append(parts, "j.user_id = "+s.arg(string(a.UserID)))
+		} else {
+			names = append(names, m)
+		}
+	}
+	if len(names) > 0 {
+		parts = append(parts, s.text("j.created_by", names))
+	}
+	return strings.Join(parts, " OR ")
 }
 
 func scanTask(row pgx.CollectableRow) (fleet.Job, error) {
