@@ -328,7 +328,7 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 }
 
 const movedOnVM = `-- name: MovedOnVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard FROM vms v
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, v.attention FROM vms v
 WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.kind <> 'console.open')
 `
@@ -360,6 +360,7 @@ func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error
 		&i.Cpus,
 		&i.MemoryMib,
 		&i.Heard,
+		&i.Attention,
 	)
 	return i, err
 }
@@ -529,7 +530,7 @@ func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) erro
 }
 
 const vMsForWork = `-- name: VMsForWork :many
-SELECT id, project_id, host_id, name, labels, description, spec, generation, created_at, deleted_at, status, observed_generation, report_seq, cpus, memory_mib, heard FROM vms WHERE id = ANY ($1::text[]) AND host_id = $2
+SELECT id, project_id, host_id, name, labels, description, spec, generation, created_at, deleted_at, status, observed_generation, report_seq, cpus, memory_mib, heard, attention FROM vms WHERE id = ANY ($1::text[]) AND host_id = $2
 `
 
 type VMsForWorkParams struct {
@@ -563,6 +564,7 @@ func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VM, e
 			&i.Cpus,
 			&i.MemoryMib,
 			&i.Heard,
+			&i.Attention,
 		); err != nil {
 			return nil, err
 		}

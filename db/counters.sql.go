@@ -42,7 +42,8 @@ func (q *Queries) CountFound(ctx context.Context) ([]CountFoundRow, error) {
 }
 
 const countVMs = `-- name: CountVMs :many
-SELECT project_id, host_id, heard, count(*)::bigint AS vms, sum(cpus)::bigint AS cpus, sum(memory_mib)::bigint AS memory_mib
+SELECT project_id, host_id, heard, count(*)::bigint AS vms, (count(*) FILTER (WHERE attention))::bigint AS attention,
+       sum(cpus)::bigint AS cpus, sum(memory_mib)::bigint AS memory_mib
 FROM vms GROUP BY project_id, host_id, heard
 `
 
@@ -51,6 +52,7 @@ type CountVMsRow struct {
 	HostID    fleet.HostID
 	Heard     string
 	Vms       int64
+	Attention int64
 	Cpus      int64
 	MemoryMib int64
 }
@@ -69,6 +71,7 @@ func (q *Queries) CountVMs(ctx context.Context) ([]CountVMsRow, error) {
 			&i.HostID,
 			&i.Heard,
 			&i.Vms,
+			&i.Attention,
 			&i.Cpus,
 			&i.MemoryMib,
 		); err != nil {
@@ -228,39 +231,40 @@ func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]Lab
 	return items, nil
 }
 
-const troubledVMs = `-- name: TroubledVMs :many
-SELECT v.id, v.name, v.heard, COALESCE(v.status->>'error', '')::text AS error FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.heard IN ('failed', 'crashed', 'missing') AND s.looked_at >= now() - interval '30 seconds'
+const vMsInNeed = `-- name: VMsInNeed :many
+SELECT v.id, v.name, v.heard, v.status FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.attention AND s.looked_at >= now() - interval '30 seconds'
   AND ($1::boolean OR v.project_id = ANY ($2::text[]))
 ORDER BY v.name, v.id LIMIT 20
 `
 
-type TroubledVMsParams struct {
+type VMsInNeedParams struct {
 	AllProjects bool
 	Projects    []string
 }
 
-type TroubledVMsRow struct {
-	ID    fleet.VMID
-	Name  string
-	Heard string
-	Error string
+type VMsInNeedRow struct {
+	ID     fleet.VMID
+	Name   string
+	Heard  string
+	Status *fleet.VMStatus
 }
 
-func (q *Queries) TroubledVMs(ctx context.Context, arg TroubledVMsParams) ([]TroubledVMsRow, error) {
-	rows, err := q.db.Query(ctx, troubledVMs, arg.AllProjects, arg.Projects)
+// Those of silent hosts are not among them: there the host wants a person, once.
+func (q *Queries) VMsInNeed(ctx context.Context, arg VMsInNeedParams) ([]VMsInNeedRow, error) {
+	rows, err := q.db.Query(ctx, vMsInNeed, arg.AllProjects, arg.Projects)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []TroubledVMsRow{}
+	items := []VMsInNeedRow{}
 	for rows.Next() {
-		var i TroubledVMsRow
+		var i VMsInNeedRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
 			&i.Heard,
-			&i.Error,
+			&i.Status,
 		); err != nil {
 			return nil, err
 		}

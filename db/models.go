@@ -233,6 +233,7 @@ type VM struct {
 	Cpus               int32
 	MemoryMib          int64
 	Heard              string
+	Attention          bool
 }
 
 type VmMeter struct {

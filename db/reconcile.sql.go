@@ -57,7 +57,7 @@ func (q *Queries) DriftedPools(ctx context.Context) ([]DriftedPoolsRow, error) {
 }
 
 const driftedVMs = `-- name: DriftedVMs :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, v.attention FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - interval '30 seconds'
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id
                   AND j.state IN ('queued', 'running') AND j.kind <> 'console.open')
@@ -91,6 +91,7 @@ func (q *Queries) DriftedVMs(ctx context.Context) ([]VM, error) {
 			&i.Cpus,
 			&i.MemoryMib,
 			&i.Heard,
+			&i.Attention,
 		); err != nil {
 			return nil, err
 		}

@@ -17,8 +17,7 @@ type VMsPage struct {
 	Found  []fleet.FoundVM
 	Create bool // the person may make VMs
 	Use    bool // and use some
-	Total  map[fleet.Phase]int
-	FoundN int
+	Total  fleet.VMTotals
 	Any    bool // a filter, tab or project cuts the list
 }
 
@@ -79,35 +78,30 @@ func (p *VMsPage) tabs() []Tab {
 	if p.Tab == "found" {
 		ours, found = found, l
 	}
-	count := func(phases ...fleet.Phase) string {
-		n := 0
-		for _, ph := range phases {
-			n += p.Total[ph]
-		}
+	count := func(n int) string {
 		if n == 0 {
 			return ""
 		}
 		return strconv.Itoa(n)
 	}
-	discovered := ""
-	if p.FoundN > 0 {
-		discovered = strconv.Itoa(p.FoundN)
-	}
 	return []Tab{
 		{Text: "All", Href: ours.String(), Here: p.Tab == "all"},
 		{
 			Text: "Needs attention", Href: ours.With("tab", "attention").String(), Here: p.Tab == "attention", Tone: "bad",
-			Count: count(fleet.PhaseFailed, fleet.PhaseCrashed, fleet.PhaseMissing, fleet.PhaseUnknown),
+			Count: count(p.Total.InNeed),
 		},
-		{Text: "Needs restart", Href: ours.With("tab", "restart").String(), Here: p.Tab == "restart", Count: count(fleet.PhaseNeedsRestart)},
-		{Text: "Discovered", Href: found.With("tab", "found").String(), Here: p.Tab == "found", Count: discovered},
+		{
+			Text: "Needs restart", Href: ours.With("tab", "restart").String(), Here: p.Tab == "restart",
+			Count: count(p.Total.Phases[fleet.PhaseNeedsRestart]),
+		},
+		{Text: "Discovered", Href: found.With("tab", "found").String(), Here: p.Tab == "found", Count: count(p.Total.Found)},
 	}
 }
 
 // summary is one line under the title: "40 · 29 running · 8 unknown". It is of the whole fleet, so a page that is cut shows none.
 func (p *VMsPage) summary() string {
 	total := 0
-	for _, n := range p.Total {
+	for _, n := range p.Total.Phases {
 		total += n
 	}
 	if total == 0 {
@@ -115,7 +109,7 @@ func (p *VMsPage) summary() string {
 	}
 	parts := []string{strconv.Itoa(total)}
 	for _, ph := range []fleet.Phase{fleet.PhaseRunning, fleet.PhaseStopped, fleet.PhaseUnknown} {
-		if n := p.Total[ph]; n > 0 {
+		if n := p.Total.Phases[ph]; n > 0 {
 			parts = append(parts, strconv.Itoa(n)+" "+lower(ph.Word()))
 		}
 	}

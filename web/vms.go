@@ -15,7 +15,7 @@ import (
 // vmTabs are the filters behind the list's tabs.
 var vmTabs = map[string]string{
 	"all": "", "found": "",
-	"attention": "phase:failed,crashed,missing,unknown",
+	"attention": "attention:yes",
 	"restart":   "phase:needsRestart",
 }
 
@@ -45,7 +45,7 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if id := target(c); (id == "" || id == "vms-head") && policy.AllProjects(a) {
-		if p.Total, p.FoundN, err = s.Control.VMTotals(c.Request().Context(), a); err != nil {
+		if p.Total, err = s.Control.VMTotals(c.Request().Context(), a); err != nil {
 			return err
 		}
 	}

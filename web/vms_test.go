@@ -67,7 +67,7 @@ func TestVMPage(t *testing.T) {
 		b.get(path+tab).is(t, http.StatusOK).has(t, "web-01")
 	}
 	b.get("/menus/vm/"+string(vms["web-01"]), "HX-Request", "true").is(t, http.StatusOK).has(t, "Force off", "Delete")
-	b.get("/vms/"+string(vms["broken"])).is(t, http.StatusOK).has(t, "“Start” failed on host-2.", "internal error: &lt;qemu&gt; exited")
+	b.get("/vms/"+string(vms["broken"])).is(t, http.StatusOK).has(t, "Start failed on host-2.", "internal error: &lt;qemu&gt; exited")
 	b.get("/vms/"+string(vms["mail"])).is(t, http.StatusOK).has(t, "Changes wait for the next start: memory.")
 	b.get(path+"?tab=nosuch").is(t, http.StatusNotFound)
 	b.get("/vms/"+string(fleet.NewID[fleet.VMID]())).is(t, http.StatusNotFound)
@@ -89,6 +89,29 @@ func TestVMActions(t *testing.T) {
 	}
 	b.get("/tasks").is(t, http.StatusOK).has(t, "Start", "web-02", "Shut down")
 	b.get("/").is(t, http.StatusOK).has(t, "Dashboard", "2 running")
+}
+
+func TestAVMThatDidNotStart(t *testing.T) {
+	p, project, _, _ := fleetOf(t)
+	id := string(p.addVM(project, p.addHost("host-9", 0), "stuck", fleet.Stopped, func(vm *fleet.VM) {
+		vm.Spec.Power = fleet.Running
+		vm.Status.Error, vm.Status.ErrorOf = "internal error: no <firmware>", fleet.VMStart
+	}))
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	words := "internal error: no &lt;firmware&gt;"
+	b.get("/").is(t, http.StatusOK).has(t, "2 need attention", ">stuck</a>", "Start failed: "+words)
+	a := b.get("/vms?tab=attention").is(t, http.StatusOK)
+	a.has(t, ">stuck<", ">broken<", "Start failed", `<span class="bad">2</span>`)
+	if strings.Contains(a.main(), ">web-02<") {
+		t.Error("web-02 is off as it should be, and needs no attention")
+	}
+	b.get("/vms?filter=attention:no").is(t, http.StatusOK).has(t, ">web-02<")
+	b.get("/vms/"+id).is(t, http.StatusOK).has(t, "Start failed on host-9.", words, "Leave it off")
+	b.post("/vms/"+id+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusSeeOther)
+	a = b.get("/vms/"+id).is(t, http.StatusOK)
+	a.has(t, "Updating")
+	a.lacks(t, "Leave it off")
+	b.get("/vms?tab=attention").is(t, http.StatusOK).lacks(t, "vm-"+id)
 }
 
 func newVMForm(project fleet.ProjectID, pool fleet.PoolID) url.Values {

@@ -44,3 +44,13 @@ CREATE TRIGGER keep_words_change AFTER UPDATE OF spec, status, labels ON vms FOR
     EXECUTE FUNCTION keep_words();
 
 DROP INDEX vms_by_address;
+
+-- fleet.VM.NeedsAttention, if the host is heard; a test holds the two together.
+ALTER TABLE vms ADD COLUMN attention boolean NOT NULL GENERATED ALWAYS AS (
+    deleted_at IS NULL AND status IS NOT NULL AND observed_generation > 0 AND generation <= observed_generation
+    AND (COALESCE(status->>'power', '') IN ('absent', 'crashed') OR COALESCE(status->>'error', '') <> '' AND NOT (
+        COALESCE(status->>'errorOf', '') IN ('vm.start', 'vm.shutdown', 'vm.stop', 'vm.pause', 'vm.resume')
+        AND COALESCE(spec->>'power' = status->>'power', false)))) STORED;
+CREATE INDEX vms_in_need ON vms (name, id) WHERE attention;
+DROP INDEX vms_counted;
+CREATE INDEX vms_counted ON vms (host_id, project_id, heard) INCLUDE (cpus, memory_mib, attention);

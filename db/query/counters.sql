@@ -1,5 +1,6 @@
 -- name: CountVMs :many
-SELECT project_id, host_id, heard, count(*)::bigint AS vms, sum(cpus)::bigint AS cpus, sum(memory_mib)::bigint AS memory_mib
+SELECT project_id, host_id, heard, count(*)::bigint AS vms, (count(*) FILTER (WHERE attention))::bigint AS attention,
+       sum(cpus)::bigint AS cpus, sum(memory_mib)::bigint AS memory_mib
 FROM vms GROUP BY project_id, host_id, heard;
 
 -- name: CountFound :many
@@ -13,9 +14,10 @@ SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS c
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id ORDER BY h.name;
 
--- name: TroubledVMs :many
-SELECT v.id, v.name, v.heard, COALESCE(v.status->>'error', '')::text AS error FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.heard IN ('failed', 'crashed', 'missing') AND s.looked_at >= now() - interval '30 seconds'
+-- name: VMsInNeed :many
+-- Those of silent hosts are not among them: there the host wants a person, once.
+SELECT v.id, v.name, v.heard, v.status FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.attention AND s.looked_at >= now() - interval '30 seconds'
   AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 ORDER BY v.name, v.id LIMIT 20;
 

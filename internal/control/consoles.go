@@ -43,7 +43,7 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err := policy.Check(a, policy.VMUse, vm.ProjectID); err != nil {
 			return err
 		}
-		if ok, why := vm.Phase.Allows(fleet.ActConsole); !ok {
+		if ok, why := vm.Allows(fleet.ActConsole); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
 		if err := q.AddTicket(ctx, db.AddTicketParams{

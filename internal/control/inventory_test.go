@@ -65,11 +65,14 @@ func TestSearch(t *testing.T) {
 	s := newSite(t)
 	web := s.vm("web-1", fleet.Running)
 	s.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:01"}]}',
-		status = status || '{"nics":[{"addresses":["10.0.0.5"]}]}' WHERE id = $1`, web.ID)
-	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'Web-old', '{"power":"running"}')`, s.h1)
+		status = status || '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.5","10.0.0.6","fe80::5054:ff:fe00:1"]}]}' WHERE id = $1`, web.ID)
+	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'Web-old',
+		'{"power":"running","nics":[{"mac":"52:54:00:AA:00:01","addresses":["10.0.7.1","10.0.7.2"]}]}')`, s.h1)
 	for text, want := range map[string]string{
 		"web": "vm web-1, found Web-old", "WEB-1": "vm web-1", "eb-": "vm web-1, found Web-old", string(web.ID): "vm web-1", "10.0.0.5": "vm web-1",
-		"52:54:00:00:00:01": "vm web-1", "env=prod": "vm web-1", "env=nope": "", "h1": "host h1", "nfs": "pool nfs", "default": "network default", "red": "project red", " ": "", "%": "", `\`: "",
+		"52:54:00:00:00:01": "vm web-1", "52-54-00-00-00-01": "vm web-1", "env=prod": "vm web-1", "env=nope": "",
+		"10.0.": "vm web-1, found Web-old", "10.0.0": "vm web-1", "10.0.7": "found Web-old", "10.1": "", "FE80::5": "vm web-1", "fe80:0:0::5054:ff:fe00:1": "vm web-1",
+		"52:54": "vm web-1, found Web-old", "52:54:00:a": "found Web-old", "52-54-00-0": "vm web-1", "54:00": "", "env=pr": "vm web-1", "ENV": "vm web-1", "nv=": "", "prod": "", "h1": "host h1", "nfs": "pool nfs", "default": "network default", "red": "project red", " ": "", "%": "", `\`: "",
 	} {
 		found, err := s.Search(t.Context(), chief, text, 8)
 		var rows []string
@@ -78,6 +81,19 @@ func TestSearch(t *testing.T) {
 		}
 		if got := strings.Join(rows, ", "); err != nil || got != want {
 			t.Errorf("%q finds %q %v, want %q", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"10.0.0": "10.0.0.5", "10.0.0.6": "10.0.0.6", "52:54:00:00": "52:54:00:00:00:01", "env": "env=prod", "web-1": "red on h1", string(web.ID): string(web.ID),
+		"10.0.7": "10.0.7.1, discovered on h1", "52:54:00:aa": "52:54:00:aa:00:01, discovered on h1", "web-o": "discovered on h1",
+	} {
+		if found, err := s.Search(t.Context(), chief, text, 8); err != nil || len(found) != 1 || found[0].Hint != want {
+			t.Errorf("%q finds %+v %v, want it in %q", text, found, err, want)
+		}
+	}
+	for _, text := range []string{"10.0", "52:54", "env=", "fe80"} {
+		if found, err := s.Search(t.Context(), s.stranger, text, 8); err != nil || len(found) != 0 {
+			t.Errorf("by %q a stranger finds %+v %v", text, found, err)
 		}
 	}
 	if found, err := s.Search(t.Context(), s.stranger, "e", 8); err != nil || len(found) != 2 { // network default, project blue
@@ -92,25 +108,35 @@ func TestOverview(t *testing.T) {
 	s.vm("dead", fleet.Crashed)
 	s.exec(`UPDATE pool_hosts SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
-	s.exec(`UPDATE jobs SET state = 'failed', error = 'no space', ended_at = now() WHERE subject_name = 'ok'`)
+	stuck := s.vm("stuck", fleet.Running)
+	s.exec(`UPDATE vms SET status = status || '{"power":"stopped","error":"no firmware","errorOf":"vm.start"}' WHERE id = $1`, stuck.ID)
+	s.exec(`UPDATE jobs SET state = 'failed', error = 'no space', ended_at = now() WHERE subject_name IN ('ok', 'stuck')`)
 	o, err := s.Overview(t.Context(), chief)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o.VMs[fleet.PhaseRunning] != 1 || o.VMs[fleet.PhaseCrashed] != 1 || o.Hosts[fleet.HostOnline] != 1 || o.Hosts[fleet.HostUnknown] != 1 ||
-		o.CommittedCPUs != 2 || o.CPUThreads != 16 || o.MemoryBytes != 24<<30 || o.Pools[fleet.ToneBad]+o.Pools[fleet.ToneWarn] != 1 {
+		o.VMs[fleet.PhaseStopped] != 1 || o.VMsInNeed != 2 || o.CommittedCPUs != 3 || o.CPUThreads != 16 || o.MemoryBytes != 24<<30 || o.Pools[fleet.ToneBad]+o.Pools[fleet.ToneWarn] != 1 {
 		t.Errorf("%+v", o)
 	}
 	var rows []string
 	for _, a := range o.Attention {
 		rows = append(rows, a.Kind+" "+a.Name+": "+a.Text)
 	}
-	want := "pool nfs: Failed on h1: mount.nfs: timed out\nvm dead: Crashed\nhost h2: Its agent is not heard. What it said last may be outdated.\ntask ok: Create failed: no space"
+	want := "pool nfs: Failed on h1: mount.nfs: timed out\nvm dead: Crashed\nhost h2: Its agent is not heard. What it said last may be outdated.\n" +
+		"vm stuck: Start failed: no firmware\ntask ok: Create failed: no space"
 	if got := strings.Join(rows, "\n"); got != want {
 		t.Errorf("attention:\n%s\nwant\n%s", got, want)
 	}
+	if totals, err := s.VMTotals(t.Context(), s.member); err != nil || totals.InNeed != 2 || totals.Phases[fleet.PhaseRunning] != 1 {
+		t.Errorf("a member counts %+v %v", totals, err)
+	}
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
+	if totals, err := s.VMTotals(t.Context(), chief); err != nil || totals.InNeed != 3 || totals.Phases[fleet.PhaseUnknown] != 3 {
+		t.Errorf("of silent hosts: %+v %v", totals, err)
+	}
 	other, err := s.Overview(t.Context(), s.stranger)
-	if err != nil || len(other.VMs) != 0 || len(other.Hosts) != 0 || len(other.Attention) != 0 || other.CommittedCPUs != 0 || other.CPUThreads != 0 {
+	if err != nil || len(other.VMs) != 0 || other.VMsInNeed != 0 || len(other.Hosts) != 0 || len(other.Attention) != 0 || other.CommittedCPUs != 0 || other.CPUThreads != 0 {
 		t.Errorf("a stranger sees %+v %v", other, err)
 	}
 }
@@ -118,13 +144,21 @@ func TestOverview(t *testing.T) {
 func TestComplete(t *testing.T) {
 	s := newSite(t)
 	web := s.vm("web", fleet.Running)
-	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"two words"}' WHERE id = $1`, web.ID)
+	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"two words"}',
+		status = status || '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.6","10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
 	for _, c := range []struct {
 		actor            fleet.Actor
 		noun, text, want string
 	}{
 		{chief, "vms", "ph", "phase:"},
 		{chief, "vms", "web -ph", "-phase:"},
+		{chief, "vms", "att", "attention:"},
+		{chief, "vms", "attention:", "attention:yes attention:no"},
+		{chief, "vms", "address:", ""},
+		{chief, "vms", "address:10.0", "address:10.0.0.5 address:10.0.0.6"},
+		{chief, "vms", "address:10.0.0.5,FE", `address:10.0.0.5,"fe80::1"`},
+		{chief, "vms", "mac:52:54", `mac:"52:54:00:00:00:01"`},
+		{s.stranger, "vms", "address:10.0", ""},
 		{chief, "vms", "phase:st", "phase:starting phase:stopping phase:stopped"},
 		{chief, "vms", "phase:running,cra", "phase:running,crashed"},
 		{chief, "vms", "host:h", "host:h1 host:h2"},

@@ -51,24 +51,25 @@ func (c *Control) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 	return o, nil
 }
 
-// VMTotals is how many VMs of each phase the actor sees, and how many that Quantix did not make: from the counters, up to
-// five seconds old, so that a list can show them on each page.
-func (c *Control) VMTotals(ctx context.Context, a fleet.Actor) (phases map[fleet.Phase]int, found int, err error) {
+// VMTotals is how many VMs the actor sees: from the counters, up to five seconds old, so that a list can show them on each page.
+func (c *Control) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, error) {
+	var totals fleet.VMTotals
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
-		return nil, 0, err
+		return totals, err
 	}
 	sums, err := c.counted(ctx)
 	if err != nil {
-		return nil, 0, err
+		return totals, err
 	}
 	o := fleet.Overview{VMs: map[fleet.Phase]int{}}
 	addVMs(&o, a, sums, sums.fresh)
+	totals.Phases, totals.InNeed = o.VMs, o.VMsInNeed
 	if policy.May(a, policy.InfraSee, "") {
 		for _, n := range sums.found {
-			found += n
+			totals.Found += n
 		}
 	}
-	return o.VMs, found, nil
+	return totals, nil
 }
 
 var urgency = map[fleet.Tone]int{fleet.ToneBad: 0, fleet.ToneUnknown: 1, fleet.ToneWarn: 2}
@@ -79,11 +80,12 @@ func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, fresh map[fleet.Ho
 		if !policy.AllProjects(a) && !policy.May(a, policy.VMSee, g.ProjectID) {
 			continue
 		}
-		phase := fleet.Phase(g.Heard)
+		phase, inNeed := fleet.Phase(g.Heard), g.Attention
 		if !fresh[g.HostID] && phase != fleet.PhaseDeleting && phase != fleet.PhaseCreating {
-			phase = fleet.PhaseUnknown
+			phase, inNeed = fleet.PhaseUnknown, g.Vms
 		}
 		o.VMs[phase] += int(g.Vms)
+		o.VMsInNeed += int(inNeed)
 		o.CommittedCPUs += int(g.Cpus)
 		o.CommittedMemoryBytes += g.MemoryMib << 20
 	}
@@ -137,25 +139,26 @@ func (c *Control) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview
 	return nil
 }
 
-// addTrouble adds VMs that failed and the tasks that failed within the last hour.
+// addTrouble adds the VMs that wait for a person, and the tasks that failed within the last hour but those of such a VM: it
+// says itself what failed.
 func (c *Control) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
-	vms, err := c.q.TroubledVMs(ctx, db.TroubledVMsParams{AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
+	vms, err := c.q.VMsInNeed(ctx, db.VMsInNeedParams{AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
 	if err != nil {
 		return dbError(err)
 	}
+	shown := map[fleet.Subject]bool{}
 	for _, v := range vms {
-		phase := fleet.Phase(v.Heard)
-		text := phase.Word()
-		if v.Error != "" {
-			text += ": " + v.Error
-		}
-		o.Attention = append(o.Attention, fleet.Attention{Kind: "vm", ID: string(v.ID), Name: v.Name, Tone: phase.Tone(), Text: text})
+		shown[fleet.SubjectVM(v.ID)] = true
+		o.Attention = append(o.Attention, vmInNeed(v))
 	}
 	tasks, err := c.q.FailedTasks(ctx, db.FailedTasksParams{AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
 	if err != nil {
 		return dbError(err)
 	}
 	for _, t := range tasks {
+		if shown[t.Subject] {
+			continue
+		}
 		job := jobOf(t, "")
 		text := job.Title() + " failed: " + job.Error
 		if job.State == fleet.JobUnknown {
@@ -164,4 +167,17 @@ func (c *Control) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvi
 		o.Attention = append(o.Attention, fleet.Attention{Kind: "task", ID: string(job.ID), Name: job.SubjectName, Tone: fleet.ToneWarn, Text: text, At: job.EndedAt})
 	}
 	return nil
+}
+
+// vmInNeed says why in the phase's word, or, where the VM is well but for its last order, in that order's, and in the hypervisor's own.
+func vmInNeed(v db.VMsInNeedRow) fleet.Attention {
+	phase := fleet.Phase(v.Heard)
+	tone, text := phase.Tone(), phase.Word()
+	if tone != fleet.ToneBad {
+		tone, text = fleet.ToneWarn, v.Status.Failure()
+	}
+	if v.Status.Error != "" {
+		text += ": " + v.Status.Error
+	}
+	return fleet.Attention{Kind: "vm", ID: string(v.ID), Name: v.Name, Tone: tone, Text: text}
 }

@@ -13,7 +13,7 @@ import (
 // powerOrders are the jobs of which only the newest counts: a waiting one gives way to the next.
 var powerOrders = []fleet.JobKind{fleet.VMStart, fleet.VMShutdown, fleet.VMStop, fleet.VMReboot, fleet.VMReset, fleet.VMPause, fleet.VMResume}
 
-// ActVM asks for a power action. It queues the job and returns it at once; fleet.Phase.Allows says when an action is
+// ActVM asks for a power action. It queues the job and returns it at once; fleet.VMView.Allows says when an action is
 // possible, and the refusal (Conflict) says why it is not. Waiting orders that the new one contradicts are cancelled.
 func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Job, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
@@ -33,7 +33,7 @@ func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act f
 		if err != nil {
 			return err
 		}
-		if ok, why := vm.Phase.Allows(act); !ok {
+		if ok, why := vm.Allows(act); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s is not possible: %s", act.Word(), why)
 		}
 		if power := act.Power(); power != "" {
@@ -107,7 +107,7 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		if err != nil {
 			return err
 		}
-		if ok, why := vm.Phase.Allows(fleet.ActDelete); !ok {
+		if ok, why := vm.Allows(fleet.ActDelete); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
 		if disks && confirmName != vm.Name {

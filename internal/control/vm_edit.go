@@ -43,7 +43,7 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
 			return changedMeanwhile("VM", old.Generation, in.IfGeneration)
 		}
-		if ok, why := old.Phase.Allows(fleet.ActEdit); !ok {
+		if ok, why := old.Allows(fleet.ActEdit); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
 		var changes []string

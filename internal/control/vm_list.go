@@ -110,6 +110,8 @@ func (c *Control) vmTerm(ctx context.Context, s *statement, t fleet.Term) error 
 	switch t.Key {
 	case "phase":
 		return c.phaseTerm(ctx, s, t)
+	case "attention":
+		return c.attentionTerm(ctx, s, t)
 	case "host", "project":
 		ids, err := c.named(ctx, t.Key+"s", t.Any)
 		if err == nil {
@@ -194,20 +196,50 @@ func (c *Control) phaseTerm(ctx context.Context, s *statement, t fleet.Term) err
 			wanted = append(wanted, string(p))
 		}
 	}
-	const acted = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
 	parts := []string{"false"}
 	if i := slices.Index(wanted, string(fleet.PhaseUnknown)); i >= 0 {
 		wanted = slices.Delete(wanted, i, i+1)
-		silent, err := collect(ctx, c, "SELECT s.host_id FROM host_sessions s WHERE NOT "+fresh, new(statement), pgx.RowTo[string])
+		silent, err := c.silentHosts(ctx)
 		if err != nil {
 			return err
 		}
-		parts = append(parts, s.oneOf("v.host_id", silent)+" AND NOT "+fresh+" AND "+acted)
+		parts = append(parts, s.unknown(silent))
 	}
 	if len(wanted) > 0 {
 		// The phases stand in the statement itself: PostgreSQL knows how many VMs are in each.
 		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+fresh+" OR NOT ("+acted+"))")
 	}
 	s.and("((" + strings.Join(parts, ") OR (") + "))")
+	return nil
+}
+
+// acted is true of VMs whose state hangs on what their host says.
+const acted = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
+
+// silentHosts lists the ids of the hosts that are not believed now.
+func (c *Control) silentHosts(ctx context.Context) ([]string, error) {
+	return collect(ctx, c, "SELECT s.host_id FROM host_sessions s WHERE NOT "+fresh, new(statement), pgx.RowTo[string])
+}
+
+// unknown is the condition that the VM's host is silent.
+func (s *statement) unknown(silent []string) string {
+	return s.oneOf("v.host_id", silent) + " AND NOT " + fresh + " AND " + acted
+}
+
+// attentionTerm asks for the VMs that wait for a person, or for those that do not. See fleet.VM.NeedsAttention, to which a test
+// holds this.
+func (c *Control) attentionTerm(ctx context.Context, s *statement, t fleet.Term) error {
+	silent, err := c.silentHosts(ctx)
+	if err != nil {
+		return err
+	}
+	parts := make([]string, len(t.Any))
+	for i, m := range t.Any {
+		parts[i] = "v.attention OR " + s.unknown(silent)
+		if m.Matches("no") {
+			parts[i] = "NOT (" + parts[i] + ")"
+		}
+	}
+	s.not(t.Not, strings.Join(parts, " OR "))
 	return nil
 }

@@ -47,6 +47,10 @@ func TestFiltersOfVMs(t *testing.T) {
 		`label:note="50%_\"`:              "web-1",
 		`label:note=5*\`:                  "web-1",
 		"label:note=5%":                   "",
+		"label:env=x*":                    "",
+		"label:env=te*,prod":              "db1 web-1",
+		"-label:env=p*":                   "db1 off",
+		"label:nv":                        "",
 		"host:h2":                         "off",
 		"host:h*":                         "db1 off web-1",
 		"-host:h2":                        "db1 web-1",
@@ -63,6 +67,15 @@ func TestFiltersOfVMs(t *testing.T) {
 		"address:10.0.0.5":                "web-1",
 		"address:10.0.*":                  "web-1",
 		"address:10.0":                    "",
+		"address:FE80::1":                 "web-1",
+		"address:*.5":                     "web-1",
+		"address:10.0.0.6,fe80::*":        "web-1",
+		"-address:10.*":                   "db1 off",
+		"address:52*":                     "",
+		"mac:52:54:00:00:00:0":            "",
+		"mac:*:01":                        "web-1",
+		"attention:yes":                   "off",
+		"attention:no phase:stopped":      "db1",
 		"id:" + string(off.ID):            "off",
 		"id:" + string(off.ID)[:30] + "*": "",
 		"phase:running label:env=prod host:h1 name:web*": "web-1",
@@ -181,7 +194,8 @@ func (s *site) firstTask() fleet.JobID {
 	return id
 }
 
-// The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter over the column heard.
+// The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter over the column heard. So is
+// whether a VM needs attention: in Go, by the column for hosts that are heard, and by the filter.
 func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
@@ -195,6 +209,7 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 			vm.Status = &fleet.VMStatus{
 				Power:    rapid.SampledFrom([]fleet.Power{fleet.Running, fleet.Paused, fleet.Stopped, fleet.Crashed, fleet.Absent}).Draw(t, "power"),
 				Error:    rapid.SampledFrom([]string{"", "no space"}).Draw(t, "error"),
+				ErrorOf:  rapid.SampledFrom([]fleet.JobKind{"", fleet.VMApply, fleet.VMStart, fleet.VMShutdown, fleet.VMStop, fleet.VMPause, fleet.VMResume, fleet.VMReset}).Draw(t, "order"),
 				NextBoot: rapid.SampledFrom([][]string{nil, {}, {"cpus"}}).Draw(t, "nextBoot"),
 			}
 		}
@@ -217,10 +232,24 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 		s.exec(`UPDATE host_sessions SET seen_at = $1`, seen)
 		want := vm.Phase(seen, now)
 		var got fleet.Phase
-		err := s.pool.QueryRow(s.t.Context(), `SELECT vm_phase(spec, status, generation, observed_generation, deleted_at, $2) FROM vms WHERE id = $1`,
-			vm.ID, fleet.Fresh(seen, now)).Scan(&got)
+		var attention bool
+		err := s.pool.QueryRow(s.t.Context(), `SELECT vm_phase(spec, status, generation, observed_generation, deleted_at, $2), attention FROM vms WHERE id = $1`,
+			vm.ID, fleet.Fresh(seen, now)).Scan(&got, &attention)
 		if err != nil || got != want {
 			t.Fatalf("vm_phase %q, Phase %q, %v", got, want, err)
+		}
+		if attention != vm.NeedsAttention(&now, now) {
+			t.Fatalf("column attention of %+v is %t", vm, attention)
+		}
+		yes, no := "yes", "no"
+		if !vm.NeedsAttention(seen, now) {
+			yes, no = no, yes
+		}
+		for filter, n := range map[string]int{"attention:" + yes: 1, "attention:" + no: 0, "-attention:" + yes: 0, "-attention:" + no: 1, "attention:*": 1} {
+			page, err := s.ListVMs(s.t.Context(), chief, fleet.Query{Filter: filter})
+			if err != nil || len(page.Items) != n {
+				t.Fatalf("%s lists %d of %+v, %v", filter, len(page.Items), vm, err)
+			}
 		}
 		for _, p := range []fleet.Phase{want, rapid.SampledFrom(fleet.VMPhases).Draw(t, "asked")} {
 			for _, not := range []bool{false, true} {

@@ -66,7 +66,9 @@ func lockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 
 func vmView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {
 	vm := vmOf(r)
-	return fleet.VMView{VM: vm, Phase: vm.Phase(seen, now), HostName: host, ProjectName: project, SeenAt: seen}
+	return fleet.VMView{
+		VM: vm, Phase: vm.Phase(seen, now), Attention: vm.NeedsAttention(seen, now), HostName: host, ProjectName: project, SeenAt: seen,
+	}
 }
 
 // VMEvents returns what people did to a VM and the tasks that came of it.

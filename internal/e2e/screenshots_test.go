@@ -116,7 +116,7 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"vm", vm, nil},
 		{"vm-actions", vm, func(p *tab) { p.click(".head summary", "Actions") }},
-		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "“Start” failed") }},
+		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},
 		{"vm-monitor", vm + "?tab=monitor", nil},
 		{"vm-configure", vm + "?tab=configure", nil},
 		{"vm-events", vm + "?tab=events", nil},

@@ -106,11 +106,20 @@ func (p Phase) Allows(a Action) (bool, string) {
 	return false, rule.else_
 }
 
-// Actions lists all actions for the VM's phase.
+// Allows is the phase's answer. One thing more is possible: to force off a VM that is off already takes the order back that
+// failed, say a start, so that nothing is left for a person to do.
+func (v VMView) Allows(a Action) (bool, string) {
+	if a == ActStop && v.Phase == PhaseStopped && v.Attention {
+		return true, ""
+	}
+	return v.Phase.Allows(a)
+}
+
+// Actions lists all actions for the VM as it is now.
 func (v VMView) Actions() []ActionState {
 	out := make([]ActionState, len(VMActions))
 	for i, a := range VMActions {
-		ok, why := v.Phase.Allows(a)
+		ok, why := v.Allows(a)
 		out[i] = ActionState{Action: a, Allowed: ok, Reason: why}
 	}
 	return out

@@ -65,6 +65,23 @@ func TestRefusedActionsSayWhy(t *testing.T) {
 	}
 }
 
+func TestAFailedOrderCanBeTakenBack(t *testing.T) {
+	t.Parallel()
+	off := fleet.VMView{Phase: fleet.PhaseStopped}
+	if ok, why := off.Allows(fleet.ActStop); ok || why != "The VM is not running." {
+		t.Errorf("a VM that is off and well: %t, %q", ok, why)
+	}
+	off.Attention = true
+	if ok, why := off.Allows(fleet.ActStop); !ok || why != "" {
+		t.Errorf("a VM that did not start: %t, %q", ok, why)
+	}
+	for _, phase := range []fleet.Phase{fleet.PhaseFailed, fleet.PhaseMissing, fleet.PhaseUnknown} {
+		if ok, _ := (fleet.VMView{Phase: phase, Attention: true}).Allows(fleet.ActStop); ok {
+			t.Errorf("a VM that is %s can be forced off", phase)
+		}
+	}
+}
+
 func TestEveryActionIsKnownAndSpoken(t *testing.T) {
 	t.Parallel()
 	for _, a := range fleet.VMActions {

@@ -56,7 +56,7 @@ func TestParseFilter(t *testing.T) {
 func TestWrongFiltersAreExplained(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
-		"colour:red":                           `no filter key "colour". Keys here: phase, host, project`,
+		"colour:red":                           `no filter key "colour". Keys here: phase, attention, host`,
 		":red":                                 `no filter key ""`,
 		"phase:":                               "a value is missing",
 		"phase:running,":                       "a value is missing",

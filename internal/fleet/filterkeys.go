@@ -4,6 +4,7 @@ package fleet
 var (
 	VMKeys = FilterKeys{
 		{"phase", "what it does now", texts(VMPhases)},
+		{"attention", "whether it waits for a person", []string{"yes", "no"}},
 		{"host", "name of its host", nil},
 		{"project", "name of its project", nil},
 		{"name", "its name", nil},

@@ -47,6 +47,7 @@ type Found struct {
 type Overview struct {
 	Hosts                map[HostPhase]int `json:"hosts"`
 	VMs                  map[Phase]int     `json:"vms"`
+	VMsInNeed            int               `json:"vmsInNeed"` // of the VMs, those that wait for a person
 	FoundVMs             int               `json:"foundVms"`
 	Pools                map[Tone]int      `json:"pools"`
 	CPUThreads           int               `json:"cpuThreads"`
@@ -57,6 +58,13 @@ type Overview struct {
 	StorageUsedBytes     int64             `json:"storageUsedBytes"`
 	Attention            []Attention       `json:"attention"` // at most 20, worst first
 	CountedAt            time.Time         `json:"countedAt"`
+}
+
+// VMTotals is how many VMs there are.
+type VMTotals struct {
+	Phases map[Phase]int
+	InNeed int // of them, those that wait for a person
+	Found  int // that Quantix did not make
 }
 
 // Attention is one thing that wants a person.

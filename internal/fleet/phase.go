@@ -59,6 +59,31 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	return settled(*vm.Status)
 }
 
+// NeedsAttention reports whether the VM waits for a person: its host is not heard, or nothing is on its way and the VM is gone,
+// has crashed, or its last order failed and did not come about in another way. A later order that succeeds ends it. Column
+// vms.attention is the same decision for hosts that are heard; a test holds the two together.
+func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
+	switch {
+	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
+		return false
+	case !Fresh(seen, now):
+		return true
+	case vm.Generation > vm.ObservedGeneration:
+		return false
+	}
+	return vm.Status.Power == Absent || vm.Status.Power == Crashed || vm.Status.Error != "" && !vm.cameAbout()
+}
+
+// cameAbout reports whether the failed order was one for a power that the VM has by now: its guest took its time to shut down,
+// or somebody started it on the host.
+func (vm VM) cameAbout() bool {
+	switch vm.Status.ErrorOf {
+	case VMStart, VMShutdown, VMStop, VMPause, VMResume:
+		return vm.Status.Power == vm.Spec.Power
+	}
+	return false
+}
+
 func towards(want Power) Phase {
 	switch want {
 	case Running:

@@ -57,6 +57,49 @@ func TestPhaseOfAVM(t *testing.T) {
 	}
 }
 
+func TestAVMNeedsAttention(t *testing.T) {
+	t.Parallel()
+	fresh, stale := ago(0), ago(time.Hour)
+	failed := func(p fleet.Power, order fleet.JobKind) *fleet.VMStatus {
+		return &fleet.VMStatus{Power: p, Error: "no space", ErrorOf: order}
+	}
+	for name, c := range map[string]struct {
+		wanted   fleet.Power
+		observed int64 // of generation 2
+		status   *fleet.VMStatus
+		seen     *time.Time
+		want     bool
+	}{
+		"as wanted":                   {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Running}, fresh, false},
+		"powered off by its guest":    {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Stopped}, fresh, false},
+		"did not start":               {fleet.Running, 2, failed(fleet.Stopped, fleet.VMStart), fresh, true},
+		"did not start, asked again":  {fleet.Running, 1, failed(fleet.Stopped, fleet.VMStart), fresh, false},
+		"started by other hands":      {fleet.Running, 2, failed(fleet.Running, fleet.VMStart), fresh, false},
+		"did not shut down":           {fleet.Stopped, 2, failed(fleet.Running, fleet.VMShutdown), fresh, true},
+		"shut down late":              {fleet.Stopped, 2, failed(fleet.Stopped, fleet.VMShutdown), fresh, false},
+		"not changed":                 {fleet.Running, 2, failed(fleet.Running, fleet.VMApply), fresh, true},
+		"not rebooted":                {fleet.Running, 2, failed(fleet.Running, fleet.VMReboot), fresh, true},
+		"not deleted":                 {fleet.Stopped, 2, failed(fleet.Stopped, fleet.VMDelete), fresh, true},
+		"failed in an unknown way":    {fleet.Running, 2, failed(fleet.Running, ""), fresh, true},
+		"crashed":                     {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Crashed}, fresh, true},
+		"crashed, asked to start":     {fleet.Running, 1, &fleet.VMStatus{Power: fleet.Crashed}, fresh, false},
+		"could not be made":           {fleet.Running, 2, failed(fleet.Absent, fleet.VMApply), fresh, true},
+		"gone from its host":          {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Absent}, fresh, true},
+		"host silent":                 {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Running}, stale, true},
+		"host silent, change pending": {fleet.Running, 1, &fleet.VMStatus{Power: fleet.Running}, stale, true},
+		"never reported":              {fleet.Running, 0, nil, stale, false},
+	} {
+		vm := fleet.VM{Meta: fleet.Meta{Generation: 2, ObservedGeneration: c.observed}, Spec: fleet.VMSpec{Power: c.wanted}, Status: c.status}
+		if got := vm.NeedsAttention(c.seen, now); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+		vm.DeletedAt = ago(time.Minute)
+		if vm.NeedsAttention(c.seen, now) {
+			t.Errorf("%s, being deleted: it needs attention", name)
+		}
+	}
+}
+
 func TestPhaseOfAFoundVM(t *testing.T) {
 	t.Parallel()
 	found := fleet.FoundVM{Status: fleet.VMStatus{Power: fleet.Running}}

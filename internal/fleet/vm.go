@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Meta is what every VM carries besides its spec and status. Generation counts people's changes; ObservedGeneration is
 // the newest generation that the host has acted on, with or without success.
@@ -90,6 +93,9 @@ type VMStatus struct {
 	Accelerator string      `json:"accelerator,omitempty"` // "kvm" or "qemu" (emulation)
 }
 
+// Failure names the last order, where it failed: "Start failed".
+func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Verb(), "The last order") + " failed" }
+
 // DiskState is one disk as the host has it.
 type DiskState struct {
 	Target     string `json:"target"` // "vda"
@@ -109,6 +115,7 @@ type NICState struct {
 type VMView struct {
 	VM
 	Phase       Phase      `json:"phase"`
+	Attention   bool       `json:"attention"` // it waits for a person: see VM.NeedsAttention
 	HostName    string     `json:"hostName"`
 	ProjectName string     `json:"projectName"`
 	SeenAt      *time.Time `json:"seenAt"` // when the host was last heard (database time)

@@ -1,0 +1,70 @@
+package control_test
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// inNeed reports whether the VM is among those that wait for a person, by the list's filter and by its page alike.
+func (r *rig) inNeed(id fleet.VMID) bool {
+	r.t.Helper()
+	page, err := r.ListVMs(r.t.Context(), fleet.SystemActor, fleet.Query{Filter: "attention:yes id:" + string(id)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	vm, err := r.GetVM(r.t.Context(), fleet.SystemActor, id)
+	if err != nil || vm.Attention != (len(page.Items) == 1) {
+		r.t.Fatalf("the VM says %t, the list %t: %v", vm.Attention, len(page.Items) == 1, err)
+	}
+	return vm.Attention
+}
+
+func TestAVMThatDidNotStartWaitsForAPerson(t *testing.T) {
+	r := newRig(t)
+	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
+	id := r.addVM("web")
+	off := &fleet.VMStatus{Power: fleet.Stopped}
+	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: off}); err != nil {
+		t.Fatal(err)
+	}
+	r.report("1", wire.VMReport{ID: id, Name: "web", Generation: 1, Status: *off})
+	order := func(act fleet.Action, outcome wire.Outcome, status *fleet.VMStatus) {
+		t.Helper()
+		if _, err := r.ActVM(t.Context(), chief, id, act); err != nil {
+			t.Fatal(err)
+		}
+		if r.inNeed(id) {
+			t.Fatalf("%s is on its way, yet it waits for a person", act)
+		}
+		words := ""
+		if status != nil {
+			words = status.Error
+		}
+		if err := r.finish(r.claim()[0], wire.Finish{Outcome: outcome, Error: words, VM: status}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failed := &fleet.VMStatus{Power: fleet.Stopped, Error: "no firmware", ErrorOf: fleet.VMStart}
+	order(fleet.ActStart, wire.Failed, failed)
+	if !r.inNeed(id) {
+		t.Fatal("nobody is told that the VM did not start")
+	}
+	order(fleet.ActStart, wire.Done, &fleet.VMStatus{Power: fleet.Running})
+	if r.inNeed(id) {
+		t.Fatal("a start that went well does not make up for the one before")
+	}
+	order(fleet.ActStop, wire.Done, off)
+	order(fleet.ActStart, wire.Failed, failed)
+	if !r.inNeed(id) {
+		t.Fatal("nobody is told that the VM did not start again")
+	}
+	order(fleet.ActStop, wire.Done, off) // it is off already: the start is taken back
+	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || r.inNeed(id) || vm.Spec.Power != fleet.Stopped {
+		t.Fatalf("the start cannot be taken back: %+v %v", vm, err)
+	}
+	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); fleet.CodeOf(err) != fleet.Conflict {
+		t.Fatalf("a VM that is off and well was forced off: %v", err)
+	}
+}

@@ -1,0 +1,133 @@
+package control_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/db"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+// recorder notes what is asked of a database.
+type recorder struct {
+	mu    sync.Mutex
+	asked []pgx.TraceQueryStartData
+}
+
+func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, q)
+	return ctx
+}
+
+func (r *recorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// recorded is a second Control over the database at url whose statements are noted.
+func recorded(t *testing.T, url string) (*control.Control, *recorder) {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{}
+	cfg.ConnConfig.Tracer = r
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return control.New(pool, control.Options{}), r
+}
+
+// plans are PostgreSQL's plans for the statements about table that do runs, with their very arguments.
+func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
+	t.Helper()
+	r.asked = nil
+	if err := do(); err != nil {
+		t.Fatal(err)
+	}
+	var plans []string
+	for _, q := range r.asked {
+		if !strings.Contains(q.SQL, table) {
+			continue
+		}
+		rows, err := pool.Query(t.Context(), "EXPLAIN "+q.SQL, q.Args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, strings.Join(lines, "\n"))
+	}
+	return strings.Join(plans, "\n\n")
+}
+
+// What is asked while somebody types, and on every page, must not look at each VM or task.
+func TestIndexesAreUsed(t *testing.T) {
+	t.Parallel()
+	url := testkit.URL(t)
+	pool, err := db.Open(t.Context(), url, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	testkit.Seed(t, pool, 20, 20_000)
+	for _, sql := range []string{
+		`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', ''), ('idle', 'idle', 'viewer', '')`,
+		`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, state, created_by, user_id)
+			SELECT 'job-' || lpad(n::text, 6, '0'), v.host_id, 'vm.start', 'vm:' || v.id, v.name, 1, 'done', 'chief', 'chief'
+			FROM vms v, generate_series(1, 20000) n WHERE v.name = 'vm-' || lpad(n::text, 6, '0')`,
+		`ANALYZE jobs`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, r := recorded(t, url)
+	idle := fleet.Actor{UserID: "idle", Name: "idle", Role: fleet.RoleViewer}
+	search := func(text string) func() error {
+		return func() error { _, err := c.Search(t.Context(), chief, text, 4); return err }
+	}
+	vms := func(filter string) func() error {
+		return func() error { _, err := c.ListVMs(t.Context(), chief, fleet.Query{Filter: filter}); return err }
+	}
+	for name, x := range map[string]struct {
+		table, index string
+		do           func() error
+	}{
+		"beginning of an IP address":      {"vms v", "vm_words_by_word", search("10.0.1")},
+		"whole IP address":                {"vms v", "vm_words_by_word", search("10.0.1.1")},
+		"beginning of a MAC":              {"vms v", "vm_words_by_word", search("52:54:00:00:1")},
+		"beginning of a label's value":    {"vms v", "vm_words_by_word", search("env=pr")},
+		"an address that nobody has":      {"vms v", "vm_words_by_word", search("fe80::5")},
+		"filter by address":               {"vms v", "vm_words_by_word", vms("address:10.0.17.1")},
+		"filter by its beginning":         {"vms v", "vm_words_by_word", vms("address:10.0.17.*")},
+		"filter by the beginning of MACs": {"vms v", "vm_words_by_word", vms("mac:52:54:00:00:1a:*")},
+		"filter by a rare label":          {"vms v", "vm_words_by_word", vms("label:env=x*")},
+		"completion of an address": {"vms v", "vm_words_by_word", func() error {
+			_, err := c.Complete(t.Context(), chief, "vms", "address:10.0.1")
+			return err
+		}},
+		"VMs that need attention": {"vms v", "vms_in_need", vms("attention:yes")},
+		"the dashboard's list":    {"v.attention", "vms_in_need", func() error { _, err := c.Overview(t.Context(), chief); return err }},
+		"tasks of who has none": {"jobs j", "jobs_by_user", func() error {
+			_, err := c.ListTasks(t.Context(), idle, fleet.Query{Filter: "who:me", Limit: 8})
+			return err
+		}},
+	} {
+		plan := r.plans(t, pool, x.table, x.do)
+		if !strings.Contains(plan, x.index) || strings.Contains(plan, "Seq Scan on vms") || strings.Contains(plan, "Seq Scan on vm_words") || strings.Contains(plan, "Seq Scan on jobs") {
+			t.Errorf("%s does not go by %s:\n%s", name, x.index, plan)
+		}
+	}
+}
