@@ -102,9 +102,9 @@ func TestUpdateVMRefusals(t *testing.T) {
 		"stranger":    {s.stranger, control.UpdateVM{CPUs: set(2)}, fleet.NotFound, "There is no such VM."},
 		"stale":       {s.member, control.UpdateVM{CPUs: set(2), IfGeneration: 7}, fleet.Conflict, "(generation 1, you had 7)"},
 		"no CPU":      {s.member, control.UpdateVM{CPUs: set(0)}, fleet.Invalid, "1 to 768"},
-		"too much":    {s.member, control.UpdateVM{MemoryMiB: set(17000)}, fleet.Invalid, "in all"},
+		"too much":    {s.member, control.UpdateVM{MemoryMiB: set(17000)}, fleet.Invalid, "Not enough memory"},
 		"taken name":  {s.member, control.UpdateVM{Name: &taken.Name}, fleet.Conflict, `"taken" exists in red`},
-		"image as CD": {s.member, control.UpdateVM{ISO: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}}, fleet.Invalid, "no ISO image"},
+		"image as CD": {s.member, control.UpdateVM{ISO: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}}, fleet.Invalid, "No ISO image"},
 		"bad labels":  {s.member, control.UpdateVM{Labels: map[string]string{"A": ""}}, fleet.Invalid, "Label key"},
 	} {
 		s.refused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return err })

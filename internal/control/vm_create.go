@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -176,16 +177,28 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM) 
 			return placement.Host{}, checks.Err()
 		}
 		for _, f := range placement.Fit(in.Spec, hosts[0]) {
-			checks.Add(f.Field, "%s", f.Message)
+			checks.Add(f.Field, "%s", told(a, f))
 		}
 		return hosts[0], checks.Err()
 	}
 	choice := placement.Place(in.Spec, hosts)
-	if choice.Host == nil {
-		checks.Add("hostId", "%s", choice.Why(10))
-		return placement.Host{}, checks.Err()
+	if choice.Host != nil {
+		return *choice.Host, nil
 	}
-	return *choice.Host, nil
+	why := choice.WhyPlain
+	if policy.May(a, policy.InfraSee, "") {
+		why = choice.Why
+	}
+	checks.Add("hostId", "%s", why(10))
+	return placement.Host{}, checks.Err()
+}
+
+// told is the fault as the actor may read it: who sees no hosts reads neither their names nor their own words.
+func told(a fleet.Actor, f placement.Fault) string {
+	if policy.May(a, policy.InfraSee, "") {
+		return f.Message
+	}
+	return strings.ToUpper(f.Plain[:1]) + f.Plain[1:] + "."
 }
 
 // chooseMACs gives each card without an address a free one, and refuses those that another VM has.

@@ -96,6 +96,28 @@ func TestCreateVMRefusals(t *testing.T) {
 	}
 }
 
+// Members of a project see no hosts, so no refusal names one to them.
+func TestMembersAreToldNoHosts(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("big", fleet.Stopped)
+	s.exec(`UPDATE pool_hosts SET status = '{"state":"failed","error":"mount.nfs: nas timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '1') WHERE id = $1`, s.h1)
+	in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: small}
+	in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1}}
+	create := func(a fleet.Actor) func() error {
+		return func() error { _, err := s.CreateVM(t.Context(), a, in); return err }
+	}
+	s.refused("a member's choice", fleet.Invalid, "No host can take this VM. 1 host: not enough memory; 1 host: pool nfs is failed.", create(s.member))
+	s.refused("an administrator's", fleet.Invalid, "No host can take this VM. h1: h1 has 0 MiB of memory in all; h2: Pool nfs is failed on h2: mount.nfs: nas timed out.", create(chief))
+	in.HostID = s.h2
+	s.refused("a host that a member named", fleet.Invalid, "Pool nfs is failed.", create(s.member))
+	s.refused("and that an administrator did", fleet.Invalid, "Pool nfs is failed on h2: mount.nfs: nas timed out", create(chief))
+
+	more := v.Spec.MemoryMiB + 64
+	edit := control.UpdateVM{MemoryMiB: &more}
+	s.refused("a member's edit", fleet.Invalid, "Not enough memory.", func() error { _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edit); return err })
+}
+
 func TestPlacementSpreadsByFreeMemory(t *testing.T) {
 	s := newSite(t)
 	var hosts []string
@@ -128,7 +150,7 @@ func TestOtherPeoplesDisksAreNoImages(t *testing.T) {
 	for _, volume := range []string{disk, leftover, "found.raw"} {
 		in := control.CreateVM{ProjectID: s.red, Name: "thief", Spec: small}
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: volume}}}
-		s.refused("clone "+volume, fleet.Invalid, "has no volume", func() error { _, err := s.CreateVM(t.Context(), s.member, in); return err })
+		s.refused("clone "+volume, fleet.Invalid, "no volume", func() error { _, err := s.CreateVM(t.Context(), s.member, in); return err })
 	}
 	names := func(volumes []control.VolumeOn, err error) string {
 		if err != nil {

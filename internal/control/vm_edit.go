@@ -137,7 +137,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, old, vm fleet.
 	for _, f := range placement.Fit(asked, hosts[0]) {
 		// The host may be silent just now, and its firmware is not asked for again.
 		if f.Field == "spec.memoryMiB" || newISO && f.Field != "spec.firmware" {
-			checks.Add(f.Field, "%s", f.Message)
+			checks.Add(f.Field, "%s", told(a, f))
 		}
 	}
 	return checks.Err()

@@ -3,7 +3,9 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,7 +44,14 @@ type Choice struct {
 type Refusal struct {
 	HostID   fleet.HostID
 	HostName string
-	Reason   string
+	Fault
+}
+
+// Fault is what keeps a VM from a host, at the field of the VM that asks for it.
+type Fault struct {
+	Field   string
+	Message string // names the host, and says it in the host's own words where there are any
+	Plain   string // a phrase without either, the same for all hosts that lack the same: "no UEFI firmware"
 }
 
 // Place chooses the fitting host that has the most memory left; among equals the first by name.
@@ -50,8 +59,8 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 	var c Choice
 	for i := range hosts {
 		h := &hosts[i]
-		if why := refuse(spec, *h); why != "" {
-			c.Refused = append(c.Refused, Refusal{h.ID, h.Name, why})
+		if fault := refuse(spec, *h); fault != nil {
+			c.Refused = append(c.Refused, Refusal{h.ID, h.Name, *fault})
 			continue
 		}
 		if c.Host == nil || h.free() > c.Host.free() || h.free() == c.Host.free() && h.Name < c.Host.Name {
@@ -67,49 +76,73 @@ func (c Choice) Why(limit int) string {
 	if len(c.Refused) == 0 {
 		return "There is no host yet. Add one first."
 	}
-	parts := make([]string, 0, limit+1)
+	parts := make([]string, len(c.Refused))
 	for i, r := range c.Refused {
-		if i == limit {
-			parts = append(parts, fmt.Sprintf("and %d more", len(c.Refused)-limit))
-			break
+		parts[i] = r.HostName + ": " + strings.TrimSuffix(r.Message, ".")
+	}
+	return why(parts, limit)
+}
+
+// WhyPlain is Why for those who are to see no hosts: how many lack what, the most first.
+func (c Choice) WhyPlain(limit int) string {
+	if len(c.Refused) == 0 {
+		return "There is no host yet. Ask an administrator to add one."
+	}
+	lack := map[string]int{}
+	for _, r := range c.Refused {
+		lack[r.Plain]++
+	}
+	most := slices.SortedFunc(maps.Keys(lack), func(a, b string) int { return cmp.Or(lack[b]-lack[a], strings.Compare(a, b)) })
+	parts := make([]string, len(most))
+	for i, plain := range most {
+		if parts[i] = "1 host: " + plain; lack[plain] > 1 {
+			parts[i] = fmt.Sprintf("%d hosts: %s", lack[plain], plain)
 		}
-		parts = append(parts, r.HostName+": "+r.Reason)
+	}
+	return why(parts, limit)
+}
+
+func why(parts []string, limit int) string {
+	if more := len(parts) - limit; more > 0 {
+		parts = append(parts[:limit:limit], fmt.Sprintf("and %d more", more))
 	}
 	return "No host can take this VM. " + strings.Join(parts, "; ") + "."
 }
 
-func refuse(spec fleet.VMSpec, h Host) string {
-	faults := Fit(spec, h)
-	if len(faults) > 0 {
-		return strings.TrimSuffix(faults[0].Message, ".")
+func refuse(spec fleet.VMSpec, h Host) *Fault {
+	if faults := Fit(spec, h); len(faults) > 0 {
+		return &faults[0]
 	}
 	if free := h.free(); int64(spec.MemoryMiB) > free {
-		return fmt.Sprintf("%d MiB of memory left, %d wanted", max(free, 0), spec.MemoryMiB)
+		return &Fault{"spec.memoryMiB", fmt.Sprintf("%d MiB of memory left, %d wanted", max(free, 0), spec.MemoryMiB), noMemory}
 	}
-	return ""
+	return nil
 }
+
+const noMemory = "not enough memory"
 
 // free is the memory that VMs may still be promised: all but what the host keeps for itself (10 %, at most 1 GiB).
 func (h Host) free() int64 { return h.MemoryMiB - min(h.MemoryMiB/10, 1024) - h.CommittedMiB }
 
 // Fit lists what keeps the VM from this very host, each at the field of the VM that asks for it. Memory that is promised to
 // other VMs is no such fault: who names a host may promise more than it has.
-func Fit(spec fleet.VMSpec, h Host) []fleet.FieldError {
-	if why := h.away(); why != "" {
-		return []fleet.FieldError{{Field: "hostId", Message: why}}
-	}
+func Fit(spec fleet.VMSpec, h Host) []Fault {
 	f := fit{host: h}
+	if f.away(); len(f.faults) > 0 {
+		return f.faults
+	}
 	if int64(spec.MemoryMiB) > h.MemoryMiB {
-		f.add("spec.memoryMiB", "%s has %d MiB of memory in all.", h.Name, h.MemoryMiB)
+		f.add("spec.memoryMiB", noMemory, "%s has %d MiB of memory in all.", h.Name, h.MemoryMiB)
 	}
 	if !slices.Contains(h.Firmwares, spec.Firmware) {
-		f.add("spec.firmware", "%s has no %s firmware.", h.Name, strings.ToUpper(string(spec.Firmware)))
+		firmware := strings.ToUpper(string(spec.Firmware))
+		f.add("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
 	}
 	for i, d := range spec.Disks {
 		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))
 	}
 	if iso := spec.ISO; iso != nil && f.pool(iso.PoolID, "spec.iso.poolId") && f.volume(*iso, "spec.iso.volume") && !h.Volumes[*iso].IsISO() {
-		f.add("spec.iso.volume", "%s is no ISO image.", iso.Volume)
+		f.add("spec.iso.volume", fmt.Sprintf("no ISO image %q", iso.Volume), "%s is no ISO image.", iso.Volume)
 	}
 	for i, n := range spec.NICs {
 		f.nic(n, fmt.Sprintf("spec.nics[%d]", i))
@@ -117,27 +150,27 @@ func Fit(spec fleet.VMSpec, h Host) []fleet.FieldError {
 	return f.faults
 }
 
-func (h Host) away() string {
-	switch h.Phase {
-	case fleet.HostOnline:
-		return ""
-	case fleet.HostDegraded:
-		return fmt.Sprintf("The hypervisor of %s does not answer: %s", h.Name, h.Error)
-	case fleet.HostConflict:
-		return fmt.Sprintf("A second agent shows the identity of %s. Clear that first.", h.Name)
-	case fleet.HostPending:
-		return fmt.Sprintf("%s has not reported yet.", h.Name)
-	}
-	return fmt.Sprintf("%s is not heard.", h.Name)
-}
-
 type fit struct {
 	host   Host
-	faults []fleet.FieldError
+	faults []Fault
 }
 
-func (f *fit) add(field, format string, args ...any) {
-	f.faults = append(f.faults, fleet.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+func (f *fit) add(field, plain, format string, args ...any) {
+	f.faults = append(f.faults, Fault{Field: field, Plain: plain, Message: fmt.Sprintf(format, args...)})
+}
+
+func (f *fit) away() {
+	switch h := f.host; h.Phase {
+	case fleet.HostOnline:
+	case fleet.HostDegraded:
+		f.add("hostId", "no answer from the hypervisor", "The hypervisor of %s does not answer: %s", h.Name, h.Error)
+	case fleet.HostConflict:
+		f.add("hostId", "two agents with one identity", "A second agent shows the identity of %s. Clear that first.", h.Name)
+	case fleet.HostPending:
+		f.add("hostId", "no report yet", "%s has not reported yet.", h.Name)
+	default:
+		f.add("hostId", "not heard", "%s is not heard.", h.Name)
+	}
 }
 
 func (f *fit) disk(d fleet.Disk, at string) {
@@ -147,26 +180,27 @@ func (f *fit) disk(d fleet.Disk, at string) {
 	}
 	switch image := f.host.Volumes[*d.Image]; {
 	case !image.IsImage():
-		f.add(at+".image.volume", "Disks cannot be cloned from %s: an image is a qcow2 or raw volume without a backing file.", image.Name)
+		f.add(at+".image.volume", fmt.Sprintf("no image %q to clone", image.Name), "Disks cannot be cloned from %s: an image is a qcow2 or raw volume without a backing file.", image.Name)
 	case d.SizeBytes != 0 && d.SizeBytes < image.CapacityBytes:
-		f.add(at+".sizeBytes", "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
+		f.add(at+".sizeBytes", fmt.Sprintf("image %q is larger than the disk", image.Name), "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
 	}
 }
 
 // pool notes where the pool is not ready on the host, with the host's own words.
 func (f *fit) pool(id fleet.PoolID, field string) bool {
 	p, ok := f.host.Pools[id]
+	state := strings.ToLower(p.State.Word())
 	switch {
 	case !ok || p.Name == "":
-		f.add(field, "There is no such pool.")
+		f.add(field, "no such pool", "There is no such pool.")
 	case !p.Assigned:
-		f.add(field, "Pool %s is not assigned to %s.", p.Name, f.host.Name)
+		f.add(field, "no pool "+p.Name, "Pool %s is not assigned to %s.", p.Name, f.host.Name)
 	case p.State == fleet.PoolActive:
 		return true
 	case p.Error != "":
-		f.add(field, "Pool %s is %s on %s: %s", p.Name, strings.ToLower(p.State.Word()), f.host.Name, p.Error)
+		f.add(field, "pool "+p.Name+" is "+state, "Pool %s is %s on %s: %s", p.Name, state, f.host.Name, p.Error)
 	default:
-		f.add(field, "Pool %s is %s on %s.", p.Name, strings.ToLower(p.State.Word()), f.host.Name)
+		f.add(field, "pool "+p.Name+" is "+state, "Pool %s is %s on %s.", p.Name, state, f.host.Name)
 	}
 	return false
 }
@@ -174,7 +208,8 @@ func (f *fit) pool(id fleet.PoolID, field string) bool {
 func (f *fit) volume(ref fleet.Volref, field string) bool {
 	_, ok := f.host.Volumes[ref]
 	if !ok {
-		f.add(field, "Pool %s has no volume %q on %s.", f.host.Pools[ref.PoolID].Name, ref.Volume, f.host.Name)
+		pool := f.host.Pools[ref.PoolID].Name
+		f.add(field, fmt.Sprintf("no volume %q in pool %s", ref.Volume, pool), "Pool %s has no volume %q on %s.", pool, ref.Volume, f.host.Name)
 	}
 	return ok
 }
@@ -182,8 +217,8 @@ func (f *fit) volume(ref fleet.Volref, field string) bool {
 func (f *fit) nic(n fleet.NIC, at string) {
 	switch {
 	case n.Network != "" && !slices.Contains(f.host.Networks, "libvirt:"+n.Network):
-		f.add(at+".network", "%s has no active network %q.", f.host.Name, n.Network)
+		f.add(at+".network", fmt.Sprintf("no active network %q", n.Network), "%s has no active network %q.", f.host.Name, n.Network)
 	case n.Bridge != "" && !slices.Contains(f.host.Networks, "bridge:"+n.Bridge):
-		f.add(at+".bridge", "%s has no bridge %q.", f.host.Name, n.Bridge)
+		f.add(at+".bridge", fmt.Sprintf("no bridge %q", n.Bridge), "%s has no bridge %q.", f.host.Name, n.Bridge)
 	}
 }

@@ -99,6 +99,9 @@ func TestRefusals(t *testing.T) {
 		if len(faults) == 0 || faults[0].Field != c.field || !strings.Contains(faults[0].Message, c.says) {
 			t.Errorf("%s: %v, want %q at %s", name, faults, c.says, c.field)
 		}
+		if plain := faults[0].Plain; plain == "" || strings.Contains(plain, c.host.Error) && c.host.Error != "" || strings.HasSuffix(plain, " a") {
+			t.Errorf("%s: %q is no phrase without the host", name, plain)
+		}
 		choice := placement.Place(c.spec, []placement.Host{c.host})
 		if choice.Host != nil || len(choice.Refused) != 1 || !strings.Contains(choice.Why(10), c.says) {
 			t.Errorf("%s: placed, or %q does not say %q", name, choice.Why(10), c.says)
@@ -114,6 +117,30 @@ func TestANamedHostMayPromiseMoreThanItHas(t *testing.T) {
 	}
 	if choice := placement.Place(spec(), []placement.Host{full}); choice.Host != nil || !strings.Contains(choice.Why(1), "0 MiB of memory left, 1024 wanted") {
 		t.Errorf("placed, or not explained: %s", choice.Why(1))
+	}
+}
+
+// Who sees no hosts is told how many lack what, without a name and without a host's own words.
+func TestWhyWithoutNames(t *testing.T) {
+	t.Parallel()
+	failed := func(h *placement.Host) {
+		h.Pools["ssd"] = placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolFailed, Error: "mount.nfs: nas-7 timed out"}
+	}
+	hosts := []placement.Host{
+		host("secret-1", 512, 0), host("secret-2", 8192, 0, failed), host("secret-3", 4096, 4096), host("secret-4", 8192, 0, failed), host("secret-5", 600, 0),
+		host("secret-6", 8192, 0, func(h *placement.Host) { h.Phase, h.Error = fleet.HostDegraded, "no socket" }),
+		host("secret-7", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }),
+	}
+	choice := placement.Place(spec(), hosts)
+	want := "No host can take this VM. 3 hosts: not enough memory; 2 hosts: pool fast is failed; 1 host: no answer from the hypervisor; 1 host: not heard."
+	if got := choice.WhyPlain(10); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := choice.WhyPlain(1); got != "No host can take this VM. 3 hosts: not enough memory; and 3 more." {
+		t.Error(got)
+	}
+	if got := (placement.Choice{}).WhyPlain(10); !strings.Contains(got, "Ask an administrator") {
+		t.Error(got)
 	}
 }
 
