@@ -2,6 +2,7 @@
 package views
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -18,40 +19,36 @@ type Frame struct {
 	Project fleet.ProjectID // that the page is cut to; empty: all
 	Scripts []string        // further modules of this page: "js/console.js"
 
-	Actor    fleet.Actor
-	Now      time.Time // when the page was made
-	Path     string    // of the request
-	Query    url.Values
-	Projects []fleet.Project
-	Running  int // tasks that wait or run
-	Tree     TreeLevel
-	Dock     Dock
-	Quiet    bool // an error page: draw no more than is known without asking
+	Actor       fleet.Actor
+	Now         time.Time // when the page was made
+	Path        string    // of the request
+	Query       url.Values
+	ProjectName string // of Project; empty: there is none that the person may see
+	Running     int    // tasks that wait or run
+	Tree        TreeLevel
+	Dock        Dock
+	Quiet       bool // an error page: draw no more than is known without asking
 }
 
 // May reports whether to show what needs a right in any project.
 func (f Frame) May(r policy.Right) bool { return policy.May(f.Actor, r, "") }
 
 func (f Frame) projectName() string {
-	for _, p := range f.Projects {
-		if p.ID == f.Project {
-			return p.Name
-		}
+	if f.Project == "" {
+		return "All projects"
 	}
-	return "All projects"
+	return cmp.Or(f.ProjectName, "No such project")
 }
 
-// projectLink leads to the same list cut to a project, or to the VMs from a page that is no list.
-func (f Frame) projectLink(id fleet.ProjectID) string {
-	path := "/vms"
-	if f.Path == "/vms" || f.Path == "/tasks" {
-		path = f.Path
+// CutByProject reports whether the page at path is a list that can be cut to a project.
+func CutByProject(path string) bool { return path == "/vms" || path == "/tasks" }
+
+func (f Frame) switcher() Switcher {
+	s := Switcher{Project: f.Project}
+	if CutByProject(f.Path) {
+		s.Back = Link{f.Path, f.Query}
 	}
-	l := Link{Path: path, Query: url.Values{}}
-	if path == f.Path {
-		l.Query = f.Query
-	}
-	return l.With("project", string(id)).First().String()
+	return s
 }
 
 // TreeViews are the tree's views in the order of their buttons.

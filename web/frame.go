@@ -40,8 +40,12 @@ func (s *Server) loadFrame(c echo.Context, f *views.Frame) error {
 	}
 	ctx := c.Request().Context()
 	var err error
-	if f.Projects, err = s.Control.ListProjects(ctx, f.Actor); err != nil {
-		return err
+	if f.Project != "" && f.ProjectName == "" {
+		project, err := s.Control.GetProject(ctx, f.Actor, f.Project)
+		if err != nil && fleet.CodeOf(err) != fleet.NotFound {
+			return err
+		}
+		f.ProjectName = project.Name
 	}
 	if f.May(policy.TasksSee) {
 		if f.Running, err = s.Control.RunningTasks(ctx, f.Actor); err != nil {

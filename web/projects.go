@@ -23,7 +23,7 @@ func (s *Server) listProjects(c echo.Context, a fleet.Actor) error {
 }
 
 func projectFrame(p fleet.Project) views.Frame {
-	return views.Frame{Title: p.Name, Project: p.ID, Here: []string{"project:" + string(p.ID)}}
+	return views.Frame{Title: p.Name, Project: p.ID, ProjectName: p.Name, Here: []string{"project:" + string(p.ID)}}
 }
 
 func (s *Server) projectPage(c echo.Context, a fleet.Actor) error {

@@ -127,6 +127,7 @@ func (s *Server) routes() []route {
 
 		// Projects and users.
 		{get, "/projects", page, policy.VMSee, s.listProjects},
+		{get, "/projects/switch", page, policy.VMSee, s.switchProject},
 		{get, "/projects/new", page, policy.Manage, s.newProject},
 		{post, "/projects", page, policy.Manage, s.createProject},
 		{get, "/projects/:id", page, policy.VMSee, s.projectPage},

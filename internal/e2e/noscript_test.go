@@ -42,6 +42,7 @@ func TestWithoutScripts(t *testing.T) {
 	for path, text := range map[string]string{
 		"/": "Dashboard", "/vms": "desk-02", "/hosts": "host-1", "/pools": "local-nvme", "/networks": "default",
 		"/tasks": "Start", "/search?q=ledger": "ledger-01", "/vms/" + string(vm.ID): "desk-02", "/tree/hosts": "host-1",
+		"/projects/switch": "finance",
 	} {
 		p.open(path)
 		p.waitText("body", text)

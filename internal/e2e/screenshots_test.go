@@ -80,7 +80,8 @@ func demoShots(t *testing.T, a api) []shot {
 	net := list[fleet.NetworkView](t, a, "/api/v1/networks")[0]
 	user := list[fleet.User](t, a, "/api/v1/users")[0]
 	vm, h, pl := "/vms/"+string(running.ID), "/hosts/"+string(host.ID), "/pools/"+string(pool.ID)
-	project, u := "/projects/"+string(a.project(t, "shop").ID), "/users/"+string(user.ID)
+	shop := string(a.project(t, "shop").ID)
+	project, u := "/projects/"+shop, "/users/"+string(user.ID)
 	shots := []shot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -151,6 +152,8 @@ func demoShots(t *testing.T, a api) []shot {
 		{"network", "/networks/" + string(net.ID), nil},
 		{"projects", "/projects", nil},
 		{"project", project, nil},
+		{"project-menu", "/vms", func(p *tab) { p.click(".top summary", "All projects"); p.waitText("#switch-links", "shop") }},
+		{"project-switch", "/projects/switch?back=%2Fvms&project=" + shop, nil},
 		{"project-new", "/projects/new", nil},
 		{"project-edit", project + "/edit", nil},
 		{"project-delete", project + "/delete", nil},

@@ -31,10 +31,12 @@ document.addEventListener("toggle", ({ target }) => {
   placeOf(target);
 }, { capture: true });
 
-// What htmx brings into an open menu changes its size.
+// What htmx brings into an open menu changes its size, and may have taken the focused item with it.
 document.addEventListener("htmx:afterSettle", ({ target }) => {
   const menu = target.closest?.("details.menu[open]");
-  if (menu) placeOf(menu);
+  if (!menu) return;
+  placeOf(menu);
+  if (target.matches(".menu-list") && document.activeElement === document.body) items(target)[0]?.focus();
 });
 
 document.addEventListener("click", ({ target }) => {
@@ -43,9 +45,11 @@ document.addEventListener("click", ({ target }) => {
   if (item && !item.matches('[aria-disabled="true"], label')) closeAll(null);
 });
 document.addEventListener("focusin", ({ target }) => closeAll(target.closest("details.menu")));
-addEventListener("resize", () => closeAll(null));
+// A phone's keyboard moves and shrinks the page: a menu in which one types stays.
+const typing = () => document.activeElement?.matches(".menu-list input") ?? false;
+addEventListener("resize", () => { if (!typing()) closeAll(null); });
 document.addEventListener("scroll", ({ target }) => {
-  if (!(target instanceof Element) || !target.closest(".menu-list")) closeAll(null);
+  if ((!(target instanceof Element) || !target.closest(".menu-list")) && !typing()) closeAll(null);
 }, { capture: true, passive: true });
 
 on("keydown", "details.menu", (event, menu) => {

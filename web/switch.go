@@ -1,0 +1,47 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+// fewProjects are found at a glance.
+const fewProjects = 12
+
+// switchProject offers the projects to cut lists to: in the top bar's menu, and as a page without scripts.
+func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
+	all, err := s.Control.ListProjects(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	p := views.Switcher{
+		Back: cuttable(c.QueryParam("back")), Project: fleet.ProjectID(c.QueryParam("project")),
+		Text: strings.TrimSpace(c.QueryParam("q")), Few: len(all) <= fewProjects,
+	}
+	part := strings.ToLower(p.Text)
+	p.Projects = slices.DeleteFunc(all, func(x fleet.Project) bool { return !strings.Contains(x.Name, part) })
+	switch {
+	case target(c) == "switch-links":
+		return s.write(c, http.StatusOK, views.SwitchLinks(p))
+	case isHX(c):
+		return s.write(c, http.StatusOK, views.SwitchList(p))
+	}
+	const title = "Choose a project"
+	return s.show(c, a, views.Frame{Title: title, Project: p.Project}, views.Piece(title, views.SwitchList(p)))
+}
+
+// cuttable is the address as a link, where it is a list that can be cut to a project.
+func cuttable(address string) views.Link {
+	u, err := url.Parse(localPath(address))
+	if err != nil || !views.CutByProject(u.Path) {
+		return views.Link{}
+	}
+	return views.Link{Path: u.Path, Query: u.Query()}
+}
