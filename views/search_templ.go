@@ -267,7 +267,7 @@ func Search(p SearchPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Empty("search", "Search everything", "Type a part of a name, an address, a MAC, a UUID or a label into the box at the top.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("search", "Search everything", "Type a part of a name, or the beginning of an address, a MAC, a UUID or a label, into the box at the top.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -280,7 +280,7 @@ func Search(p SearchPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Empty("search", "Nothing matches “"+p.Text+"”", "Look for a part of the name, an address, a MAC, a UUID or a label (env=prod). Things of projects that you may not see are not searched.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("search", "Nothing matches “"+p.Text+"”", "Look for a part of a name, or for the beginning of an address, a MAC, a UUID or a label (env=prod). Things of projects that you may not see are not searched.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

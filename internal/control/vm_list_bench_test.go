@@ -20,6 +20,8 @@ func BenchmarkListVMs(b *testing.B) {
 		"crashed":            {Filter: "phase:crashed"},
 		"by host":            {Sort: "host"},
 		"one MAC":            {Filter: "mac:52:54:00:01:00:01"},
+		"a net":              {Filter: "address:10.1.8.*"},
+		"needs attention":    {Filter: "attention:yes"},
 		"part of no name":    {Filter: "nothing"},
 		"a host's, of label": {Filter: "host:host-042 label:tier=t3"},
 	} {
@@ -59,12 +61,14 @@ func BenchmarkListVMsBack(b *testing.B) {
 	}
 }
 
-// BenchmarkSearch asks for the beginning of a name, and for one that no VM has.
+// BenchmarkSearch asks for the beginning of a name, for one that no VM has, and for addresses and labels, whole and begun.
 func BenchmarkSearch(b *testing.B) {
 	pool := testkit.DB(b)
 	testkit.Seed(b, pool, 100, 100_000)
 	c := control.New(pool, control.Options{})
-	for name, text := range map[string]string{"beginning": "vm-0500", "nothing": "nothing", "address": "10.1.0.1"} {
+	for name, text := range map[string]string{
+		"beginning": "vm-0500", "nothing": "nothing", "address": "10.1.0.1", "beginning of addresses": "10.1.", "beginning of MACs": "52:54:00:01:8", "beginning of labels": "env=p",
+	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := c.Search(b.Context(), chief, text, 8); err != nil {
