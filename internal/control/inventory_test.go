@@ -132,6 +132,9 @@ func TestOverview(t *testing.T) {
 		t.Errorf("a member counts %+v %v", totals, err)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
+	if err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
 	if totals, err := s.VMTotals(t.Context(), chief); err != nil || totals.InNeed != 3 || totals.Phases[fleet.PhaseUnknown] != 3 {
 		t.Errorf("of silent hosts: %+v %v", totals, err)
 	}
