@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 
@@ -57,24 +56,6 @@ func sameKey(key []byte, a fleet.Actor) error {
 		return nil
 	}
 	return fleet.Errorf(fleet.Unauthorized, "This host has joined again since, with another agent. Stop this one and remove its data directory.")
-}
-
-// HostActor is the agent behind a client certificate that TLS has verified, together with the session it shows. It is
-// Unauthorized where the certificate is no host's or has expired, or the host was deleted. Only the portal may call it; it
-// adds Address to the answer.
-func (c *Control) HostActor(ctx context.Context, a fleet.Actor, cert *x509.Certificate, session string) (fleet.Actor, error) {
-	if err := onlySystem(a); err != nil {
-		return fleet.Actor{}, err
-	}
-	id, ok := auth.HostOf(cert)
-	if !ok {
-		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "This certificate does not name a host, or has expired. Join the host again.")
-	}
-	name, err := c.q.HostName(ctx, id)
-	if err != nil {
-		return fleet.Actor{}, noHost(err)
-	}
-	return fleet.Actor{HostID: id, Name: "host " + name, Session: session, KeyHash: string(auth.KeyHash(cert))}, nil
 }
 
 // Authority is the portals' own certificate authority, made by whichever of them asks first. Only the portal may call it.

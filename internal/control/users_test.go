@@ -173,8 +173,6 @@ func TestIdentityIsRefusedWithoutTheRight(t *testing.T) {
 	wantCode(t, err, fleet.Forbidden)
 	_, err = h.Authority(t.Context(), chief)
 	wantCode(t, err, fleet.Forbidden)
-	_, err = h.HostActor(t.Context(), chief, nil, "")
-	wantCode(t, err, fleet.Forbidden)
 	_, err = h.ListTokens(t.Context(), anonymous)
 	wantCode(t, err, fleet.Unauthorized)
 }
