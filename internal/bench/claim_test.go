@@ -34,7 +34,7 @@ func BenchmarkIntentToAgent(b *testing.B) {
 	}
 	defer parked.Wait()
 	defer stop()
-	waitParked(b, r)
+	await(b, "all agents are parked", func() bool { n, ok := r.parked(); return ok && n == idleAgents })
 	b.ResetTimer()
 	for range b.N {
 		var took spread
@@ -76,12 +76,6 @@ func insertJob(b *testing.B, r *rig, h hostSession, i int) time.Time {
 		b.Fatal(err)
 	}
 	return began
-}
-
-// waitParked lets one job through each of some hosts, so that the agents are known to be parked.
-func waitParked(b *testing.B, r *rig) {
-	b.Helper()
-	time.Sleep(2 * time.Second) // a benchmark may wait: all thousand have asked by then
 }
 
 func rawNotify(b *testing.B, r *rig) spread {

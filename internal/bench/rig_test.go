@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if parkedServer() {
+	if beParking() {
 		return
 	}
 	testkit.Main(m)
@@ -56,7 +57,7 @@ const hostHeader = "Bench-Host"
 
 func newRig(b *testing.B) *rig {
 	b.Helper()
-	r := newPortal(b.Context(), b, testkit.URL(b))
+	r := newPortal(b.Context(), b, testkit.URL(b), "https://portal.test")
 	b.Cleanup(r.pool.Close)
 	r.agents = httptest.NewServer(asHosts(r.web.AgentHandler()))
 	b.Cleanup(r.agents.Close)
@@ -65,8 +66,8 @@ func newRig(b *testing.B) *rig {
 
 type fataler interface{ Fatal(...any) }
 
-func newPortal(ctx context.Context, b fataler, url string) *rig {
-	pool, err := db.Open(ctx, url, 20)
+func newPortal(ctx context.Context, b fataler, database, agentURL string) *rig {
+	pool, err := db.Open(ctx, database, 20)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -74,10 +75,10 @@ func newPortal(ctx context.Context, b fataler, url string) *rig {
 	log := slog.New(slog.DiscardHandler)
 	go hub.Listen(ctx, pool.Config().ConnConfig, log)
 	r := &rig{pool: pool}
-	r.control = control.New(pool, control.Options{Hub: hub, Log: log, AgentURL: "https://portal.test", PublicURL: "http://portal.test"})
+	r.control = control.New(pool, control.Options{Hub: hub, Log: log, AgentURL: agentURL, PublicURL: "http://portal.test"})
 	r.web = web.New(web.Options{
 		Control: r.control, Hub: hub, Sessions: auth.Sessions(pool, false), Log: log, PublicURL: "http://portal.test",
-		AgentURL: "https://portal.test", Version: "bench", Ready: pool.Ping,
+		AgentURL: agentURL, Version: "bench", Ready: pool.Ping,
 	})
 	return r
 }
@@ -156,6 +157,27 @@ func (h hostSession) call(ctx context.Context, client *http.Client, base, path s
 	}
 	_, err = io.Copy(io.Discard, res.Body)
 	return res.StatusCode, err
+}
+
+// parked is how many agents wait for work; ok once none of them still looks for it in the database.
+func (r *rig) parked() (n int, ok bool) {
+	ask := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	ask.RemoteAddr = "127.0.0.1:1"
+	answer := httptest.NewRecorder()
+	r.web.Handler().ServeHTTP(answer, ask)
+	_, rest, _ := strings.Cut(answer.Body.String(), "\nquantix_claims_parked ")
+	_, err := fmt.Sscan(rest, &n)
+	return n, err == nil && r.pool.Stat().AcquiredConns() == 0
+}
+
+// await asks until it is so.
+func await(b *testing.B, what string, so func() bool) {
+	b.Helper()
+	for until := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			b.Fatalf("%s: not within a minute", what)
+		}
+	}
 }
 
 func newClient() *http.Client {

@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"context"
+	"net"
+	"net/http/httptest"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"quantix/internal/client"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+	"quantix/internal/wire"
+)
+
+const consoleSamples = 200
+
+const greeting = "RFB 003.008\n"
+
+// BenchmarkConsoleOpen measures from asking for a ticket to the screen's first bytes, the agent's dial-back over mutual TLS
+// included. The peer is websockify, which asks nobody and dials by itself; the limit is its p50 as it was measured
+// elsewhere, 6.4 ms.
+func BenchmarkConsoleOpen(b *testing.B) {
+	b.Run("portal", func(b *testing.B) {
+		line, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		agentURL := "https://" + line.Addr().String()
+		r := newPortal(b.Context(), b, testkit.URL(b), agentURL)
+		b.Cleanup(r.pool.Close)
+		made := newPasses(b, r.control)
+		if err := serveMutually(line, made.authority, r.web.AgentHandler()); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { line.Close() })
+		pages := httptest.NewServer(r.web.Handler())
+		b.Cleanup(pages.Close)
+		r.addHosts(b, 1)
+		seedVMs(b, r, 1)
+		keepFresh(b, r)
+		stop := r.serveConsoles(b, agentURL, made)
+		defer stop()
+		api, vm := r.administrator(b, pages.URL)
+		for range b.N {
+			opened(b, func() (*websocket.Conn, error) { return api.Console(b.Context(), vm) }).report(b, "open")
+			b.ReportMetric(6.4, "limit-p50-ms")
+		}
+	})
+	b.Run("websockify", func(b *testing.B) {
+		dial := startWebsockify(b)
+		for range b.N {
+			opened(b, dial).report(b, "open")
+		}
+	})
+}
+
+// opened opens consoles one after the other, each until its first bytes came.
+func opened(b *testing.B, dial func() (*websocket.Conn, error)) spread {
+	b.Helper()
+	var took spread
+	for range consoleSamples {
+		began := time.Now()
+		ws, err := dial()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, _, err := ws.ReadMessage(); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(began))
+		ws.Close()
+	}
+	return took
+}
+
+// administrator is the first one's way into the API, and the first VM.
+func (r *rig) administrator(b *testing.B, base string) (*client.Client, fleet.VMID) {
+	b.Helper()
+	if _, _, err := r.control.EnsureAdmin(b.Context(), fleet.SystemActor); err != nil {
+		b.Fatal(err)
+	}
+	users, err := r.control.ListUsers(b.Context(), fleet.SystemActor)
+	if err != nil {
+		b.Fatal(err)
+	}
+	admin := fleet.Actor{UserID: users[0].ID, Name: users[0].Name, Role: users[0].Role}
+	token, err := r.control.CreateToken(b.Context(), admin, "bench", 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	vms, err := r.control.ListVMs(b.Context(), admin, fleet.Query{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	api, err := client.New(base, token.Secret, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return api, vms.Items[0].ID
+}
+
+// serveConsoles plays the first host's agent: it dials each console back and sends the first bytes of a screen.
+func (r *rig) serveConsoles(b *testing.B, agentURL string, made passes) (stop func()) {
+	b.Helper()
+	shown := wire.Credentials{Certificate: made.of(b, r.hosts[0].id), CA: made.authority.Pool()}
+	agent, err := wire.NewClient(agentURL, func() wire.Credentials { return shown })
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := agent.Hello(b.Context(), wire.Hello{Instance: "bench", Fingerprint: "bench"}); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			claim, err := agent.Claim(ctx, wire.ClaimRequest{Max: 4})
+			if err != nil && ctx.Err() == nil {
+				b.Error(err)
+				return
+			}
+			for _, w := range claim.Jobs {
+				go showScreen(ctx, b, agent, w)
+				if _, err := agent.Finish(ctx, w.ID, wire.Finish{Epoch: w.Epoch, Outcome: wire.Done}); err != nil && ctx.Err() == nil {
+					b.Error(err)
+				}
+			}
+		}
+	}()
+	return func() { cancel(); <-ended; agent.Close() }
+}
+
+func showScreen(ctx context.Context, b *testing.B, agent *wire.Client, w wire.Work) {
+	ws, err := agent.DialConsole(ctx, w.Args.PortalURL, w.Args.Console)
+	if err != nil {
+		if ctx.Err() == nil {
+			b.Error(err)
+		}
+		return
+	}
+	defer ws.Close()
+	ws.WriteMessage(websocket.BinaryMessage, []byte(greeting))
+	ws.ReadMessage() // until the browser leaves
+}
+
+// startWebsockify starts the peer before a server of screens.
+func startWebsockify(b *testing.B) (dial func() (*websocket.Conn, error)) {
+	b.Helper()
+	path, err := exec.LookPath("websockify")
+	if err != nil {
+		b.Skip("websockify is not installed (Debian: apt install websockify)")
+	}
+	screens, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { screens.Close() })
+	go func() {
+		for {
+			c, err := screens.Accept()
+			if err != nil {
+				return
+			}
+			c.Write([]byte(greeting))
+			defer c.Close()
+		}
+	}()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	cmd := exec.Command(path, address, screens.Addr().String())
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	d := websocket.Dialer{Subprotocols: []string{"binary"}}
+	dial = func() (*websocket.Conn, error) { ws, _, err := d.Dial("ws://"+address, nil); return ws, err }
+	await(b, "websockify listens", func() bool {
+		ws, err := dial()
+		if err == nil {
+			ws.Close()
+		}
+		return err == nil
+	})
+	return dial
+}

@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+const (
+	parkingVar  = "QUANTIX_BENCH_PARKING"
+	databaseVar = "QUANTIX_BENCH_DATABASE"
+	overTLS     = "-mtls" // ends the kinds of servers that speak mutual TLS
+)
+
+// parking is a server process whose memory is measured: "portal" or "echo", and over mutual TLS "portal-mtls" or "bare-mtls",
+// which is net/http alone.
+type parking struct {
+	b       *testing.B
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	answers *bufio.Scanner
+	address string
+}
+
+func startParking(b *testing.B, r *rig, kind string) *parking {
+	b.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &parking{b: b, cmd: exec.CommandContext(b.Context(), self)}
+	s.cmd.Env = append(os.Environ(), parkingVar+"="+kind, databaseVar+"="+r.pool.Config().ConnString())
+	s.cmd.Stderr = os.Stderr
+	if s.in, err = s.cmd.StdinPipe(); err != nil {
+		b.Fatal(err)
+	}
+	out, err := s.cmd.StdoutPipe()
+	if err == nil {
+		err = s.cmd.Start()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.answers = bufio.NewScanner(out)
+	s.address = s.line()
+	return s
+}
+
+func (s *parking) line() string {
+	if !s.answers.Scan() {
+		s.b.Fatal("the server process ended")
+	}
+	return s.answers.Text()
+}
+
+// ask is the bytes that are "resident", or how many requests are "parked", -1 while some are on their way.
+func (s *parking) ask(word string) int64 {
+	fmt.Fprintln(s.in, word)
+	n, err := strconv.ParseInt(s.line(), 10, 64)
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	return n
+}
+
+func (s *parking) stop() {
+	s.in.Close()
+	s.cmd.Wait()
+}
+
+// beParking is the server process, where this one is to be it.
+func beParking() bool {
+	kind := os.Getenv(parkingVar)
+	if kind == "" {
+		return false
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	line, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		exitOnFatal{}.Fatal(err)
+	}
+	var peer peer
+	parked := func() int64 { return peer.parked.Load() }
+	handler := http.Handler(&peer)
+	var r *rig
+	if kind != "echo" {
+		r = newPortal(ctx, exitOnFatal{}, os.Getenv(databaseVar), "https://portal.test")
+	}
+	switch name := strings.TrimSuffix(kind, overTLS); name {
+	case "portal":
+		handler = r.web.AgentHandler()
+		if name == kind {
+			handler = asHosts(handler)
+		}
+		parked = func() int64 {
+			if n, ok := r.parked(); ok {
+				return int64(n)
+			}
+			return -1
+		}
+	case "echo":
+		e := echo.New()
+		e.POST(wire.PathClaim, echo.WrapHandler(&peer))
+		handler = e
+	}
+	if strings.HasSuffix(kind, overTLS) {
+		authority, err := r.control.Authority(ctx, fleet.SystemActor)
+		if err == nil {
+			err = serveMutually(line, authority, handler)
+		}
+		if err != nil {
+			exitOnFatal{}.Fatal(err)
+		}
+	} else {
+		go (&http.Server{Handler: handler}).Serve(line)
+	}
+	fmt.Println(line.Addr())
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		if in.Text() == "parked" {
+			fmt.Println(parked())
+		} else {
+			fmt.Println(resident())
+		}
+	}
+	return true
+}
+
+// peer parks requests and does nothing else.
+type peer struct{ parked atomic.Int64 }
+
+func (p *peer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body)
+	p.parked.Add(1)
+	defer p.parked.Add(-1)
+	<-r.Context().Done()
+}
+
+type exitOnFatal struct{}
+
+func (exitOnFatal) Fatal(args ...any) { fmt.Fprintln(os.Stderr, args...); os.Exit(1) }
+
+// resident is what the process holds once what is free went back to the system. Stacks shrink by half in each collection.
+func resident() int64 {
+	for range 4 {
+		debug.FreeOSMemory()
+	}
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(b))
+	pages, _ := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}
