@@ -758,4 +758,6 @@ func (i *TreeItem) href() string {
 	return "/vms"
 }
 
+func hereIn(here []string, key string) bool { return len(here) > 0 && here[len(here)-1] == key }
+
 var _ = templruntime.GeneratedTemplate

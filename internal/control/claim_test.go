@@ -1,0 +1,145 @@
+package control_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func TestClaimGivesOneJobASubjectInOrder(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.queue(id, fleet.VMStart)
+	other := r.addVM("db")
+	first := r.claim()
+	if len(first) != 2 || first[0].Kind != fleet.VMApply || first[1].Kind != fleet.VMApply {
+		t.Fatalf("claimed %+v, want the vm.apply of both VMs", first)
+	}
+	if got := r.claim(); len(got) != 0 {
+		t.Fatalf("claimed %+v while both subjects are busy", got)
+	}
+	if first[0].VM == nil || first[0].VM.Spec.MemoryMiB != 128 {
+		t.Fatalf("the job came without its VM's newest spec: %+v", first[0])
+	}
+	for _, w := range first {
+		if w.VM.ID == id {
+			if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if next := r.claim(); len(next) != 1 || next[0].Kind != fleet.VMStart || next[0].VM.ID == other {
+		t.Fatalf("claimed %+v, want the start that waited", next)
+	}
+}
+
+func TestParkedClaimWakesOnAJob(t *testing.T) {
+	r := newRig(t)
+	got := make(chan wire.Claim, 1)
+	go func() {
+		claim, err := r.Claim(t.Context(), r.agent, wire.ClaimRequest{Max: 1}, time.Minute)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- claim
+	}()
+	r.addVM("web")
+	if claim := <-got; len(claim.Jobs) != 1 {
+		t.Fatalf("woke with %+v", claim)
+	}
+}
+
+func TestOldEpochIsRefused(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	old := r.claim()[0]
+	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
+	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	again := r.claim()[0]
+	if again.ID != old.ID || again.Epoch <= old.Epoch {
+		t.Fatalf("the lapsed job came back as %+v, was %+v", again, old)
+	}
+	wantCode(t, r.finish(old, wire.Finish{Outcome: wire.Done}), fleet.Conflict)
+	if err := r.finish(again, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+		t.Fatal(err)
+	}
+	if gen := one[int64](r, `SELECT observed_generation FROM vms WHERE id = $1`, id); gen != 1 {
+		t.Fatalf("observed generation %d", gen)
+	}
+}
+
+func TestAJobIsGivenUpAfterFiveAttempts(t *testing.T) {
+	r := newRig(t)
+	r.addVM("web")
+	for range 5 {
+		if len(r.claim()) != 1 {
+			t.Fatal("the job was not given again")
+		}
+		r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
+		if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if state := one[string](r, `SELECT state FROM jobs`); state != "failed" {
+		t.Fatalf("state %s", state)
+	}
+}
+
+func TestLeasesAreRenewedByReportsAndLostOnesNamed(t *testing.T) {
+	r := newRig(t)
+	r.addVM("web")
+	w := r.claim()[0]
+	r.exec(`UPDATE jobs SET lease_until = now() + interval '1 second'`)
+	answer, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Leases: []wire.Lease{{ID: w.ID, Epoch: w.Epoch}, {ID: "gone", Epoch: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]fleet.JobID{"gone"}, answer.Lost); diff != "" {
+		t.Fatal(diff)
+	}
+	if !one[bool](r, `SELECT lease_until > now() + interval '20 seconds' FROM jobs`) {
+		t.Fatal("the lease was not renewed")
+	}
+}
+
+func TestDriftQueuesWhatGotLost(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
+	r.exec(`DELETE FROM jobs`)
+	r.exec(`UPDATE vms SET generation = 3`)
+	for range 2 {
+		if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if work := r.claim(); len(work) != 1 || work[0].Generation != 3 {
+		t.Fatalf("claimed %+v", work)
+	}
+}
+
+func TestForcingOffBreaksOffAShutdownThatWaits(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	r.exec(`DELETE FROM jobs`)
+	admin := fleet.SystemActor
+	if _, err := r.ActVM(t.Context(), admin, id, fleet.ActShutdown); err != nil {
+		t.Fatal(err)
+	}
+	waiting := r.claim()[0]
+	if _, err := r.ActVM(t.Context(), admin, id, fleet.ActStop); err != nil {
+		t.Fatal(err)
+	}
+	now := r.claim()
+	if len(now) != 1 || now[0].Kind != fleet.VMStop || now[0].Epoch <= waiting.Epoch {
+		t.Fatalf("claimed %+v, want the force-off at once", now)
+	}
+	wantCode(t, r.finish(waiting, wire.Finish{Outcome: wire.Failed, Error: "late"}), fleet.Conflict)
+}

@@ -1,0 +1,78 @@
+package control_test
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func TestAFailedCreationCancelsItsStart(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.queue(id, fleet.VMStart)
+	w := r.claim()[0]
+	words := "Cannot access storage file '/nope'"
+	if err := r.finish(w, wire.Finish{Outcome: wire.Failed, Error: words}); err != nil {
+		t.Fatal(err)
+	}
+	if state := one[string](r, `SELECT state FROM jobs WHERE kind = 'vm.start'`); state != "cancelled" {
+		t.Fatalf("the start is %s", state)
+	}
+	if got := one[string](r, `SELECT status->>'error' FROM vms`); got != words {
+		t.Fatalf("the VM says %q", got)
+	}
+}
+
+func TestFinishQueuesAgainWhenTheGenerationHasMovedOn(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	w := r.claim()[0]
+	r.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, id)
+	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+		t.Fatal(err)
+	}
+	if again := r.claim(); len(again) != 1 || again[0].Generation != 2 {
+		t.Fatalf("claimed %+v, want generation 2", again)
+	}
+}
+
+func TestDeletedVMGoesWithItsJobAndComesBackWhenItFails(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.exec(`UPDATE vms SET deleted_at = now()`)
+	r.exec(`UPDATE jobs SET kind = 'vm.delete'`)
+	w := r.claim()[0]
+	if err := r.finish(w, wire.Finish{Outcome: wire.Failed, Error: "device busy"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](r, `SELECT count(*) FROM vms WHERE deleted_at IS NULL`); n != 1 {
+		t.Fatal("a failed deletion left the VM as deleting")
+	}
+	r.exec(`UPDATE vms SET deleted_at = now()`)
+	r.queue(id, fleet.VMDelete)
+	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Absent}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](r, `SELECT count(*) FROM vms`); n != 0 {
+		t.Fatal("the VM is still there")
+	}
+}
+
+func TestALateResultDoesNotHideANewerReport(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	w := r.claim()[0]
+	seqOfResult := r.next()
+	r.report("d1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	if err := r.finish(w, wire.Finish{Outcome: wire.Done, Seq: seqOfResult, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "d1"})
+	if err != nil || !answer.Resend {
+		t.Fatalf("answer %+v, %v: the portal must ask for the whole state again", answer, err)
+	}
+	if power := one[string](r, `SELECT status->>'power' FROM vms`); power != "running" {
+		t.Fatalf("the VM is %s", power)
+	}
+}

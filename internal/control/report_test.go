@@ -1,0 +1,110 @@
+package control_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func TestReportsOnlyGoForward(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	running := wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 1}}
+	slow := wire.Report{Seq: r.next(), Digest: "old", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}
+	r.report("new", running)
+	if _, err := r.Report(t.Context(), r.agent, slow); err != nil {
+		t.Fatal(err)
+	}
+	if power := one[string](r, `SELECT status->>'power' FROM vms`); power != "running" {
+		t.Fatalf("an older report made the VM %s", power)
+	}
+}
+
+func TestWhatIsMissingFromAReportIsAbsent(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	r.report("2")
+	if power := one[string](r, `SELECT status->>'power' FROM vms`); power != "absent" {
+		t.Fatalf("power %s", power)
+	}
+}
+
+func TestAnAgentWithoutItsHypervisorSaysNothingAboutVMs(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	_, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "2", State: &wire.State{Host: fleet.HostStatus{Error: "no libvirtd"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if power := one[string](r, `SELECT status->>'power' FROM vms`); power != "running" {
+		t.Fatalf("power %s", power)
+	}
+}
+
+func TestAnUnchangedHeartbeatWritesNoVM(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	report := wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, NICs: []fleet.NICState{{MAC: "52:54:00:00:00:01"}}}}
+	r.report("1", report)
+	version := one[string](r, `SELECT xmin::text || ctid::text FROM vms`)
+	r.report("1", report) // even a full report
+	if answer, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "1"}); err != nil || answer.Resend {
+		t.Fatalf("answer %+v, %v", answer, err)
+	}
+	if now := one[string](r, `SELECT xmin::text || ctid::text FROM vms`); now != version {
+		t.Fatal("a heartbeat in which nothing changed wrote a new row version")
+	}
+}
+
+func TestFoundVMsAndStrangersAreShown(t *testing.T) {
+	r := newRig(t)
+	stranger := fleet.NewID[fleet.VMID]()
+	_, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "1", State: &wire.State{
+		Host:  fleet.HostStatus{Connected: true},
+		VMs:   []wire.VMReport{{ID: stranger, Name: "stamped-elsewhere", Status: fleet.VMStatus{Power: fleet.Running}}},
+		Found: []fleet.FoundVM{{ID: fleet.NewID[fleet.VMID](), Name: "legacy", Status: fleet.VMStatus{Power: fleet.Stopped}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := one[[]string](r, `SELECT array_agg(name ORDER BY name) FROM found_vms`)
+	if diff := cmp.Diff([]string{"legacy", "stamped-elsewhere"}, names); diff != "" {
+		t.Fatal(diff)
+	}
+	r.report("2")
+	if n := one[int](r, `SELECT count(*) FROM found_vms`); n != 0 {
+		t.Fatal("domains that are gone are still shown")
+	}
+}
+
+func TestVMsOfAHostWithoutItsHypervisorBecomeUnknown(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	blind := func(digest string) {
+		_, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: digest, State: &wire.State{Host: fleet.HostStatus{Error: "no libvirtd"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	blind("2")
+	r.exec(`UPDATE host_sessions SET blind_since = now() - interval '31 seconds'`)
+	blind("3") // the agent itself is heard all the time
+	vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
+	if err != nil || vm.Phase != fleet.PhaseUnknown {
+		t.Fatalf("phase %s, %v", vm.Phase, err)
+	}
+	host, err := r.GetHost(t.Context(), fleet.SystemActor, r.agent.HostID)
+	if err != nil || host.Phase != fleet.HostDegraded {
+		t.Fatalf("host %s, %v", host.Phase, err)
+	}
+	r.report("4", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
+	if vm, _ = r.GetVM(t.Context(), fleet.SystemActor, id); vm.Phase != fleet.PhaseRunning {
+		t.Fatalf("phase %s after the hypervisor came back", vm.Phase)
+	}
+}

@@ -1,0 +1,128 @@
+package control_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/testkit"
+	"quantix/internal/wire"
+)
+
+// rig is a portal's middle with one joined host, whose agent the test plays.
+type rig struct {
+	*control.Control
+	t     *testing.T
+	pool  *pgxpool.Pool
+	hub   *notify.Hub
+	agent fleet.Actor
+	seq   int64
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	t.Parallel()
+	pool := testkit.DB(t)
+	hub := notify.NewHub()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		hub.Listen(ctx, pool.Config().ConnConfig, slog.New(slog.DiscardHandler))
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	r := &rig{Control: control.New(pool, control.Options{Hub: hub}), t: t, pool: pool, hub: hub}
+	r.agent = r.addHost("h1")
+	r.hello("one", "here")
+	return r
+}
+
+func (r *rig) addHost(name string) fleet.Actor {
+	id := fleet.NewID[fleet.HostID]()
+	r.exec(`INSERT INTO hosts (id, name) VALUES ($1, $2)`, id, name)
+	r.exec(`INSERT INTO host_sessions (host_id) VALUES ($1)`, id)
+	return fleet.Actor{HostID: id, Name: "host " + name, Address: "192.0.2.1"}
+}
+
+func (r *rig) exec(sql string, args ...any) {
+	r.t.Helper()
+	if _, err := r.pool.Exec(r.t.Context(), sql, args...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func one[T any](r *rig, sql string, args ...any) T {
+	r.t.Helper()
+	var v T
+	if err := r.pool.QueryRow(r.t.Context(), sql, args...).Scan(&v); err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+func (r *rig) hello(instance, fingerprint string) {
+	r.t.Helper()
+	answer, err := r.Hello(r.t.Context(), r.agent, wire.Hello{Instance: instance, Fingerprint: fingerprint})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.agent.Session, r.seq = answer.Session, answer.SeqBase
+}
+
+func (r *rig) next() int64 { r.seq++; return r.seq }
+
+func (r *rig) report(digest string, vms ...wire.VMReport) wire.ReportAnswer {
+	r.t.Helper()
+	answer, err := r.Report(r.t.Context(), r.agent, wire.Report{
+		Seq: r.next(), Digest: digest, State: &wire.State{Host: fleet.HostStatus{Connected: true}, VMs: vms},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return answer
+}
+
+// addVM makes a VM with a waiting vm.apply, as CreateVM does.
+func (r *rig) addVM(name string) fleet.VMID {
+	project := one[string](r, `INSERT INTO projects (id, name) VALUES (gen_random_uuid()::text, gen_random_uuid()::text) RETURNING id`)
+	id := fleet.NewID[fleet.VMID]()
+	r.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, $4, '{"power":"running","cpus":1,"memoryMiB":128}')`,
+		id, project, r.agent.HostID, name)
+	r.queue(id, fleet.VMApply)
+	return id
+}
+
+func (r *rig) queue(id fleet.VMID, kind fleet.JobKind) {
+	r.exec(`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) VALUES ($1, $2, $3, $4, '', 1, 'test')`,
+		fleet.NewID[fleet.JobID](), r.agent.HostID, kind, fleet.SubjectVM(id))
+}
+
+func (r *rig) claim() []wire.Work {
+	r.t.Helper()
+	claim, err := r.Claim(r.t.Context(), r.agent, wire.ClaimRequest{Max: 8}, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return claim.Jobs
+}
+
+func (r *rig) finish(w wire.Work, f wire.Finish) error {
+	f.Epoch, f.Generation = w.Epoch, w.Generation
+	if f.Seq == 0 {
+		f.Seq = r.next()
+	}
+	_, err := r.Finish(r.t.Context(), r.agent, w.ID, f)
+	return err
+}
+
+func wantCode(t *testing.T, err error, code fleet.Code) {
+	t.Helper()
+	if fleet.CodeOf(err) != code {
+		t.Fatalf("got %v, want a refusal of kind %s", err, code)
+	}
+}

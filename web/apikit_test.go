@@ -1,0 +1,69 @@
+package web_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"quantix/internal/auth"
+	"quantix/internal/client"
+	"quantix/internal/fleet"
+)
+
+// program is one user's API token in use.
+type program struct {
+	*client.Client
+	browser
+	token string
+}
+
+// program makes a user with that role in all projects, and one in each of the projects.
+func (p *portal) program(name string, role fleet.Role, projects map[fleet.ProjectID]fleet.Role) *program {
+	p.t.Helper()
+	p.addUser(name, role)
+	for id, r := range projects {
+		p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, $3)", id, name, r)
+	}
+	secret := auth.NewSecret(auth.TokenPrefix)
+	p.exec("INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, $2, 'test', $3)", fleet.NewID[fleet.TokenID](), name, auth.HashSecret(secret))
+	c, err := client.New(p.url, secret, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return &program{c, *p.browser(), secret}
+}
+
+// call sends JSON with the program's token; header is pairs of names and values.
+func (g *program) call(method, path, body string, header ...string) answer {
+	g.t.Helper()
+	return g.do(method, path, strings.NewReader(body), append([]string{"Authorization", "Bearer " + g.token, "Content-Type", "application/json"}, header...)...)
+}
+
+type problem struct {
+	Title, Detail, Reference string
+	Status                   int
+	Errors                   []struct{ Location, Message string }
+}
+
+// refused fails unless the answer is a problem with that status and, where one is named, at that location.
+func (a answer) refused(t testing.TB, status int, location string) problem {
+	t.Helper()
+	var p problem
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.header.Get("Content-Type") != "application/problem+json" {
+		t.Fatalf("%d %s is no problem: %v: %s", a.status, a.header.Get("Content-Type"), err, a.body)
+	}
+	if a.status != status || p.Status != status || p.Title != http.StatusText(status) || !strings.HasSuffix(p.Detail, ".") {
+		t.Errorf("status %d, not %d: %s", a.status, status, a.body)
+	}
+	if location != "" && (len(p.Errors) == 0 || p.Errors[0].Location != location) {
+		t.Errorf("not at %q: %s", location, a.body)
+	}
+	return p
+}
+
+const newVM = `{"projectId":"PROJECT","name":"NAME","labels":{"env":"prod"},"description":"Front end","spec":{"cpus":2,"memoryMiB":512,"firmware":"bios","disks":[],"nics":[]}}`
+
+func vmBody(project fleet.ProjectID, name string) string {
+	return strings.NewReplacer("PROJECT", string(project), "NAME", name).Replace(newVM)
+}
