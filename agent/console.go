@@ -126,7 +126,7 @@ func toScreen(screen net.Conn, ws *websocket.Conn) {
 	defer consoleBuffers.Put(buf)
 	alive := func(string) error { return ws.SetReadDeadline(time.Now().Add(3 * consolePing)) }
 	ws.SetPongHandler(alive)
-	_ = alive("")
+	_ = alive("") // where it cannot be set, the first read says why
 	for {
 		kind, r, err := ws.NextReader()
 		if err != nil || kind != websocket.BinaryMessage {
@@ -162,6 +162,7 @@ func keepAlive(ws *websocket.Conn, over <-chan struct{}) {
 	}
 }
 
+// closeMessage says why as far as the other side still listens.
 func closeMessage(ws *websocket.Conn, code int, why string) {
 	_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why), time.Now().Add(time.Second))
 }

@@ -41,7 +41,7 @@ func newAsset(name string, content []byte) *asset {
 func compress(content []byte) []byte {
 	var out bytes.Buffer
 	writer, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails only for an unknown level
-	_, _ = writer.Write(content)                                 // a bytes.Buffer takes everything
+	_, _ = writer.Write(content)                                 // a bytes.Buffer takes everything, also the end
 	_ = writer.Close()
 	return out.Bytes()
 }

@@ -51,6 +51,7 @@ func export[T any](c echo.Context, a fleet.Actor, name string, q fleet.Query, li
 func pageOf[T any](c echo.Context, a fleet.Actor, q fleet.Query, list lister[T]) (fleet.Page[T], error) {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), pageLimit)
 	defer cancel()
+	// As in eventWriter: without deadlines it is written to all the same.
 	_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * writeLimit))
 	return list(ctx, a, q)
 }

@@ -112,7 +112,7 @@ func (s *Server) send(c echo.Context, status int, html []byte) error {
 		defer giveBuffer(small)
 		z := zippers.Get().(*gzip.Writer)
 		z.Reset(small)
-		_, _ = z.Write(html) // a bytes.Buffer takes everything
+		_, _ = z.Write(html) // a bytes.Buffer takes everything, also the end
 		_ = z.Close()
 		zippers.Put(z)
 		html = small.Bytes()

@@ -28,6 +28,7 @@ func (t tree) text(rel ...string) string {
 	return strings.TrimSpace(string(data))
 }
 
+// number is a file's number; 0 where there is none.
 func (t tree) number(rel ...string) int64 {
 	n, _ := strconv.ParseInt(t.text(rel...), 10, 64)
 	return n
@@ -71,6 +72,7 @@ func (t tree) osName(ctx context.Context) string {
 	if field["NAME"] != "" {
 		return strings.TrimSpace(field["NAME"] + " " + field["VERSION_ID"])
 	}
+	// Elsewhere than on Linux the system itself is asked; what it does not tell stays empty.
 	platform, _, version, _ := host.PlatformInformationWithContext(ctx)
 	return strings.TrimSpace(platform + " " + version)
 }
@@ -110,7 +112,7 @@ func (t tree) numa() (out []fleet.NUMANode) {
 		for line := range strings.Lines(t.text(dir, name, "meminfo")) {
 			f := strings.Fields(line) // Node 0 MemTotal: 16384 kB
 			if len(f) >= 4 && f[2] == "MemTotal:" {
-				kib, _ := strconv.ParseInt(f[3], 10, 64)
+				kib, _ := strconv.ParseInt(f[3], 10, 64) // the kernel writes a number there
 				node.MemoryBytes = kib << 10
 			}
 		}

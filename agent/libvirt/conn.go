@@ -71,13 +71,13 @@ func (c *conn) hangUp() {
 	default:
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = c.do(ctx, (*golibvirt.Libvirt).ConnectClose)
+		_ = c.do(ctx, (*golibvirt.Libvirt).ConnectClose) // whatever it answers, the connection ends below
 	}
 	c.close()
 }
 
 // close drops the connection; calls under way return an error. libvirtd may still finish what they asked for.
-func (c *conn) close() { _ = c.sock.Close() }
+func (c *conn) close() { c.sock.Close() }
 
 func (c *conn) do(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, f(l) })

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -100,7 +101,7 @@ func subnet(x libvirtxml.NetworkIP) string {
 
 // bridges are the bridge devices that this host has now.
 func bridges() []string {
-	dirs, _ := filepath.Glob("/sys/class/net/*/bridge")
+	dirs, _ := filepath.Glob("/sys/class/net/*/bridge") // fails only for a bad pattern
 	names := make([]string, len(dirs))
 	for i, d := range dirs {
 		names[i] = filepath.Base(filepath.Dir(d))
@@ -116,13 +117,20 @@ func bridgeStatus(name string) fleet.NetworkStatus {
 		return st
 	}
 	const up = 1
-	bits, _ := strconv.ParseUint(string(flags[2:len(flags)-1]), 16, 32) // "0x1003\n"
+	bits, err := strconv.ParseUint(strings.TrimSpace(string(flags)), 0, 32) // "0x1003\n"
+	if err != nil {
+		st.Error = "The kernel tells no flags of the bridge: " + err.Error()
+		return st
+	}
 	st.Active = bits&up != 0
 	dev, err := net.InterfaceByName(name)
 	if err != nil {
 		return st // not of this network namespace
 	}
-	addrs, _ := dev.Addrs()
+	addrs, err := dev.Addrs()
+	if err != nil {
+		st.Error = err.Error()
+	}
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
 			st.Subnets = append(st.Subnets, (&net.IPNet{IP: n.IP.Mask(n.Mask), Mask: n.Mask}).String())

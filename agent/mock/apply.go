@@ -157,7 +157,7 @@ func (h *Host) define(vm fleet.VM, pools []fleet.Pool) {
 		h.guests[vm.ID] = g
 	}
 	at := func(id fleet.PoolID, volume string) string {
-		p, _ := h.active(id, pools)
+		p, _ := h.active(id, pools) // check has found it a moment ago, under the same lock
 		return path.Join(p.spec.Path, volume)
 	}
 	def := shape{cpus: vm.Spec.CPUs, memoryMiB: vm.Spec.MemoryMiB, firmware: vm.Spec.Firmware, nics: append([]fleet.NIC(nil), vm.Spec.NICs...)}

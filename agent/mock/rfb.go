@@ -90,6 +90,7 @@ func (r *rfb) greet() error {
 	if _, err := r.in.ReadByte(); err != nil { // ClientInit
 		return err
 	}
+	// A struct of fixed size always encodes.
 	hello, _ := binary.Append(nil, binary.BigEndian, struct {
 		Width, Height uint16
 		Format        pixelFormat

@@ -131,7 +131,7 @@ func (p *session) end(code int, text string) {
 		p.pings.Stop()
 		until := time.Now().Add(farewell)
 		for _, h := range p.halves {
-			_ = h.ws.NetConn().SetDeadline(until)
+			h.ws.NetConn().SetDeadline(until)
 		}
 		for _, h := range p.halves {
 			sayClose(h.ws, code, text)
@@ -159,7 +159,7 @@ func reasonOf(err error, s side) (int, string) {
 	return websocket.CloseGoingAway, gone[s]
 }
 
-// sayClose sends a close frame; its text is cut to the 123 bytes that one holds.
+// sayClose sends a close frame to a half that may have gone; its text is cut to the 123 bytes that one holds.
 func sayClose(ws *websocket.Conn, code int, text string) {
 	for len(text) > 123 {
 		cut := 123

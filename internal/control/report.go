@@ -34,7 +34,10 @@ func (c *Control) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wi
 		return answer, err
 	}
 	if len(in.Meters) > 0 {
-		meters, _ := json.Marshal(in.Meters)
+		meters, err := json.Marshal(in.Meters)
+		if err != nil {
+			return answer, fleet.Errorf(fleet.Malformed, "The meters hold no plain numbers.")
+		}
 		if err := c.q.ReportMeters(ctx, db.ReportMetersParams{Meters: meters, HostID: a.HostID}); err != nil {
 			return answer, fmt.Errorf("store meters: %w", dbError(err))
 		}

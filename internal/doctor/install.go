@@ -103,7 +103,7 @@ func (m *machine) quiet(ctx context.Context) (*quiet, error) {
 func (q *quiet) end(ctx context.Context, out io.Writer) {
 	if q.policy {
 		if err := os.Remove(q.m.policyFile); err != nil {
-			_, _ = fmt.Fprintf(out, "Could not remove %s: %v; remove it, or no package will start its service.\n", q.m.policyFile, err)
+			fmt.Fprintf(out, "Could not remove %s: %v; remove it, or no package will start its service.\n", q.m.policyFile, err)
 		}
 	}
 	if q.enabled == nil {
@@ -114,7 +114,7 @@ func (q *quiet) end(ctx context.Context, out io.Writer) {
 			continue
 		}
 		if err := q.systemctl(ctx, "disable", service); err != nil {
-			_, _ = fmt.Fprintf(out, "Could not disable %s: %v; it will start with the machine.\n", service, err)
+			fmt.Fprintf(out, "Could not disable %s: %v; it will start with the machine.\n", service, err)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (m *machine) look(ctx context.Context, n need) (found string, ok bool) {
 		}
 	}
 	for _, pattern := range n.files {
-		if found, _ := fs.Glob(m.root, pattern); len(found) > 0 {
+		if found, _ := fs.Glob(m.root, pattern); len(found) > 0 { // fails only for a bad pattern
 			return "/" + found[0], true
 		}
 	}

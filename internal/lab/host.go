@@ -116,12 +116,12 @@ func (h *Host) startSupervisor(ctx context.Context) (err error) {
 	}
 	h.supervisor, h.hold = cmd, hold
 	go func() {
-		_ = cmd.Wait()
+		_ = cmd.Wait() // ended by a signal or by itself: it is gone
 		close(h.gone)
 	}()
-	defer context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Now()) })()
+	defer context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Now()) })() // ends the read below
 	if line, err := bufio.NewReader(said).ReadString('\n'); line != "ready\n" {
-		why, _ := os.ReadFile(errLog.Name())
+		why, _ := os.ReadFile(errLog.Name()) // adds to the error what can be read
 		return fmt.Errorf("mount the host's directories: %w: %s", errors.Join(ctx.Err(), err), strings.TrimSpace(string(why)))
 	}
 	return nil
@@ -150,13 +150,13 @@ func (h *Host) Stop(ctx context.Context) error {
 func (h *Host) end(ctx context.Context) error {
 	var errs []error
 	if h.hold != nil {
-		_ = h.hold.Close()
+		h.hold.Close() // the supervisor ends with it
 		ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 		defer cancel()
 		select {
 		case <-h.gone:
 		case <-ctx.Done():
-			_ = h.supervisor.Process.Kill()
+			_ = h.supervisor.Process.Kill() // fails only where it has ended meanwhile
 		}
 		select {
 		case <-h.gone:

@@ -97,7 +97,10 @@ func (s *slot) taken() bool {
 	if exists("/sys/class/net/" + s.bridge()) {
 		return true
 	}
-	addrs, _ := net.InterfaceAddrs()
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return true // as good as taken: nobody can tell
+	}
 	for _, a := range addrs {
 		if strings.HasPrefix(a.String(), s.subnet()) {
 			return true
@@ -128,7 +131,7 @@ func (s *slot) path() string { return filepath.Join(slotDir, "host-"+strconv.Ito
 
 // running counts the machine's lab hosts, dead ones not yet swept included.
 func running() int {
-	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*"))
+	files, _ := filepath.Glob(filepath.Join(slotDir, "host-*")) // fails only for a bad pattern
 	return len(files)
 }
 
@@ -155,7 +158,7 @@ func sweepDead(log *slog.Logger) {
 			if err := s.sweep([]string{s.bridge()}, log); err != nil {
 				log.Warn("A lab host that died left something that cannot be removed.", "bridge", s.bridge(), "error", err)
 			} else {
-				_ = os.Remove(s.path())
+				os.Remove(s.path()) // where it stays, the next sweep finds nothing but it
 			}
 		}
 		file.Close()

@@ -36,7 +36,7 @@ func (s *slot) sweep(bridges []string, log *slog.Logger) error {
 
 // networksLeft are the bridges of networks that still ran when the libvirtd of the host in dir ended.
 func networksLeft(dir string) (bridges []string) {
-	files, _ := filepath.Glob(filepath.Join(dir, "run/network/*.xml"))
+	files, _ := filepath.Glob(filepath.Join(dir, "run/network/*.xml")) // a directory that is gone has none
 	for _, file := range files {
 		var status struct {
 			Network struct {

@@ -75,7 +75,7 @@ func (s search) findVersion(ctx context.Context, data, major string) (string, er
 func (s search) all() []string {
 	candidates := append([]string(nil), s.path...)
 	for _, pattern := range s.patterns {
-		found, _ := filepath.Glob(pattern)
+		found, _ := filepath.Glob(pattern) // fails only for a bad pattern
 		sort.SliceStable(found, func(i, j int) bool { return versionIn(found[i]) > versionIn(found[j]) })
 		candidates = append(candidates, found...)
 	}
@@ -97,6 +97,7 @@ func isProgram(path string) bool {
 
 var digits = regexp.MustCompile(`\d+`)
 
+// versionIn is 0 for a path without a number.
 func versionIn(path string) int {
 	number, _ := strconv.Atoi(digits.FindString(path))
 	return number

@@ -31,7 +31,7 @@ func (c *cluster) initdb(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		_ = os.RemoveAll(fresh)
+		os.RemoveAll(fresh) // what stays goes before the next initdb
 		return fmt.Errorf("make a new database cluster: %w", err)
 	}
 	if err := os.Rename(fresh, c.data); err != nil {
@@ -87,7 +87,9 @@ func runGroup(ctx context.Context, cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	stop := context.AfterFunc(ctx, func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails only for a group that has ended
+	})
 	defer stop()
 	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {

@@ -48,7 +48,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = startLog.Close() }()
+	defer startLog.Close()
 	cmd.Stdout, cmd.Stderr = startLog, startLog
 	cmd.Args = append(cmd.Args, "-D", path)
 	for _, setting := range c.settings(socketDir) {
@@ -70,7 +70,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*Server, error) {
 	}
 	s := &Server{pid: cmd.Process.Pid, data: c.data, socketDir: socketDir, exited: exited, log: c.Log}
 	if err := s.waitReady(ctx); err != nil {
-		text, _ := os.ReadFile(logPath)
+		text, _ := os.ReadFile(logPath) // without it the error stands alone
 		if strings.Contains(string(text), "pre-existing shared memory block") {
 			return nil, errInUse
 		}
@@ -93,7 +93,7 @@ func spawn(cmd *exec.Cmd) (exited <-chan struct{}, err error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait()
+			_ = cmd.Wait() // how it ended stands in its log
 		}
 		close(done)
 	}()

@@ -79,7 +79,7 @@ func (c *cluster) command(program, directory string) (cmd *exec.Cmd, path string
 	probe := c.bare(program)
 	probe.Args = append(probe.Args, "--version")
 	if err := probe.Run(); err != nil {
-		_ = f.Close()
+		f.Close()
 		return nil, "", fmt.Errorf("user id %d cannot run %s; make it readable and executable for all: %w", c.owner.uid, cmd.Path, err)
 	}
 	cmd = c.bare(program)
@@ -108,6 +108,6 @@ func (c *cluster) bare(program string) *exec.Cmd {
 
 func closeFiles(cmd *exec.Cmd) {
 	for _, f := range cmd.ExtraFiles {
-		_ = f.Close()
+		f.Close()
 	}
 }

@@ -29,6 +29,7 @@ func isPostmaster(pid int, _ string, _ int) bool {
 	return isRunning(pid) && (name == "postgres" || name == "postmaster")
 }
 
+// ps is one column about a process; empty where it has gone.
 func ps(pid int, column string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

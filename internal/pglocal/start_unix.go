@@ -121,10 +121,10 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 		return true, err
 	})
 	if err != nil {
-		_ = f.Close()
+		f.Close()
 		return nil, fmt.Errorf("wait for another start on this directory (%s): %w", path, err)
 	}
-	return func() { _ = f.Close() }, nil
+	return func() { f.Close() }, nil
 }
 
 // ask runs one question on a connection of its own, with a deadline: a stopped server accepts and then says nothing.
@@ -135,7 +135,7 @@ func ask(ctx context.Context, socketDir, database string, question func(context.
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close(ctx) }()
+	defer conn.Close(ctx)
 	return question(ctx, conn)
 }
 

@@ -26,7 +26,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		if err := s.signal(syscall.SIGQUIT); err != nil {
 			return err
 		}
-		// A stopped process takes no signal before it goes on.
+		// A stopped process takes no signal before it goes on. One that has ended is what is waited for.
 		_ = s.signal(syscall.SIGCONT)
 		quitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -35,7 +35,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		}
 	}
 	if filepath.Dir(s.socketDir) != filepath.Dir(s.data) {
-		_ = os.RemoveAll(s.socketDir)
+		os.RemoveAll(s.socketDir) // a temporary directory, empty by now
 	}
 	return nil
 }
