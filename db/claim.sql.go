@@ -130,10 +130,11 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]Job, er
 	return items, nil
 }
 
-const endJob = `-- name: EndJob :exec
+const endJob = `-- name: EndJob :one
 UPDATE jobs SET state = $1, error = $2, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN $1 = 'done' THEN 100 ELSE progress END
 WHERE id = $3
+RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at
 `
 
 type EndJobParams struct {
@@ -142,9 +143,33 @@ type EndJobParams struct {
 	ID    fleet.JobID
 }
 
-func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) error {
-	_, err := q.db.Exec(ctx, endJob, arg.State, arg.Error, arg.ID)
-	return err
+func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
+	row := q.db.QueryRow(ctx, endJob, arg.State, arg.Error, arg.ID)
+	var i Job
+	err := row.Scan(
+		&i.ID,
+		&i.HostID,
+		&i.ProjectID,
+		&i.Kind,
+		&i.Subject,
+		&i.SubjectName,
+		&i.Args,
+		&i.Generation,
+		&i.State,
+		&i.Epoch,
+		&i.Attempt,
+		&i.LeaseUntil,
+		&i.RunAfter,
+		&i.Progress,
+		&i.Note,
+		&i.Error,
+		&i.CreatedBy,
+		&i.UserID,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.EndedAt,
+	)
+	return i, err
 }
 
 const failVM = `-- name: FailVM :exec

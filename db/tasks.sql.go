@@ -45,6 +45,24 @@ func (q *Queries) CancelWaitingOf(ctx context.Context, arg CancelWaitingOfParams
 	return err
 }
 
+const countOpenJobs = `-- name: CountOpenJobs :one
+SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running
+FROM jobs WHERE state IN ('queued', 'running')
+`
+
+type CountOpenJobsRow struct {
+	Queued  int64
+	Running int64
+}
+
+// All that wait and run, consoles too.
+func (q *Queries) CountOpenJobs(ctx context.Context) (CountOpenJobsRow, error) {
+	row := q.db.QueryRow(ctx, countOpenJobs)
+	var i CountOpenJobsRow
+	err := row.Scan(&i.Queued, &i.Running)
+	return i, err
+}
+
 const countRunning = `-- name: CountRunning :one
 SELECT count(*) FROM (
     SELECT 1 FROM jobs j WHERE j.state IN ('queued', 'running') AND j.kind <> 'console.open'

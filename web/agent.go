@@ -151,7 +151,11 @@ func (s *Server) progress(c echo.Context) error {
 
 func (s *Server) finish(c echo.Context) error {
 	return agentCall(agentOf, reportLimit, func(ctx context.Context, a fleet.Actor, in wire.Finish) (wire.FinishAnswer, error) {
-		return s.Control.Finish(ctx, a, fleet.JobID(c.Param("id")), in)
+		answer, job, err := s.Control.Finish(ctx, a, fleet.JobID(c.Param("id")), in)
+		if err == nil {
+			s.metrics.ended(job)
+		}
+		return answer, err
 	})(c)
 }
 

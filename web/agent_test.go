@@ -179,7 +179,10 @@ func TestALongResultIsTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	metrics := func() answer { return p.browser().get("/metrics") }
+	metrics().has(t, `quantix_jobs{state="queued"} 1`, `quantix_jobs{state="running"} 0`)
 	w := m.take(t)
+	metrics().has(t, `quantix_jobs{state="queued"} 0`, `quantix_jobs{state="running"} 1`)
 	st := fleet.PoolStatus{State: fleet.PoolActive, Volumes: make([]fleet.Volume, 2000)}
 	for i := range st.Volumes {
 		name := strings.Repeat("v", 200) + strconv.Itoa(i)
@@ -189,6 +192,7 @@ func TestALongResultIsTaken(t *testing.T) {
 	if _, err := m.Finish(t.Context(), w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: m.seq, Outcome: wire.Done, Pool: &st}); err != nil {
 		t.Fatal(err)
 	}
+	metrics().has(t, `quantix_jobs{state="running"} 0`, `quantix_job_seconds_count{kind="pool.apply",outcome="done"} 1`)
 	if v, err := p.control.GetPool(t.Context(), fleet.SystemActor, pool.ID); err != nil || v.Hosts[0].State != fleet.PoolActive {
 		t.Errorf("%+v, %v", v, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -29,11 +30,12 @@ type PoolStat interface {
 	AcquireDuration() time.Duration
 }
 
-// metrics counts what the portal does. Only the number of open tasks asks the database.
+// metrics counts what the portal does. Only the number of open jobs asks the database.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.HistogramVec
 	claims   *prometheus.CounterVec
+	jobs     *prometheus.HistogramVec
 	parked   atomic.Int64
 }
 
@@ -47,13 +49,17 @@ func (s *Server) newMetrics() *metrics {
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quantix_claims_total", Help: "Claims of agents by how they ended: work, nothing, refused.",
 		}, []string{"end"}),
+		jobs: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "quantix_job_seconds", Help: "How long jobs took from their first claim until an agent told this portal their end, by kind and outcome: done, failed, unknown.",
+			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+		}, []string{"kind", "outcome"}),
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	m.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.claims,
-		gauge("quantix_tasks_open", "Tasks that wait or run, 1000 at most.", s.openTasks),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.claims, m.jobs,
+		openJobs{s.Control},
 		gauge("quantix_claims_parked", "Agents that wait for work.", func() float64 { return float64(m.parked.Load()) }),
 		gauge("quantix_consoles_open", "Consoles with both halves.", func() float64 { open, _ := s.consoles.Counts(); return float64(open) }),
 		gauge("quantix_consoles_waiting", "Halves of consoles that wait for the other one.", func() float64 { _, waiting := s.consoles.Counts(); return float64(waiting) }),
@@ -64,15 +70,33 @@ func (s *Server) newMetrics() *metrics {
 	return m
 }
 
-// openTasks is not a number while the database does not answer.
-func (s *Server) openTasks() float64 {
+// openJobs asks the database at each scrape how many jobs are open.
+type openJobs struct{ control *control.Control }
+
+var jobsOpen = prometheus.NewDesc("quantix_jobs", "Jobs of all hosts that wait for their agent or run there.", []string{"state"}, nil)
+
+// Describe implements prometheus.Collector.
+func (openJobs) Describe(out chan<- *prometheus.Desc) { out <- jobsOpen }
+
+// Collect implements prometheus.Collector. The figures are no numbers while the database does not answer.
+func (o openJobs) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	n, err := s.Control.RunningTasks(ctx, fleet.SystemActor)
-	if err != nil {
-		return math.NaN()
+	open, err := o.control.OpenJobs(ctx, fleet.SystemActor)
+	for _, state := range []fleet.JobState{fleet.JobQueued, fleet.JobRunning} {
+		n := float64(open[state])
+		if err != nil {
+			n = math.NaN()
+		}
+		out <- prometheus.MustNewConstMetric(jobsOpen, prometheus.GaugeValue, n, string(state))
 	}
-	return float64(n)
+}
+
+// ended notes a job's end and how long it took.
+func (m *metrics) ended(j fleet.Job) {
+	if j.StartedAt != nil && j.EndedAt != nil {
+		m.jobs.WithLabelValues(string(j.Kind), string(j.State)).Observe(j.EndedAt.Sub(*j.StartedAt).Seconds())
+	}
 }
 
 func poolMetrics(stat func() PoolStat) []prometheus.Collector {

@@ -46,10 +46,11 @@ SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
 -- name: LockJob :one
 SELECT * FROM jobs WHERE id = @id AND host_id = @host_id FOR UPDATE;
 
--- name: EndJob :exec
+-- name: EndJob :one
 UPDATE jobs SET state = @state, error = @error, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN @state = 'done' THEN 100 ELSE progress END
-WHERE id = @id;
+WHERE id = @id
+RETURNING *;
 
 -- name: FinishVM :exec
 -- Only forward: a report that was read after this result stands.

@@ -22,3 +22,8 @@ SELECT count(*) FROM (
     SELECT 1 FROM jobs j WHERE j.state IN ('queued', 'running') AND j.kind <> 'console.open'
       AND (@all_projects::boolean OR j.project_id = ANY (@projects::text[])) LIMIT 1000
 ) bounded;
+
+-- name: CountOpenJobs :one
+-- All that wait and run, consoles too.
+SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running
+FROM jobs WHERE state IN ('queued', 'running');

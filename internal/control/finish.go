@@ -13,18 +13,17 @@ import (
 )
 
 // Finish closes a job while its epoch holds, stores what the host saw after it, and queues the subject again where
-// people have changed it meanwhile. Conflict: the epoch is over, the result counts for nothing.
-func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Finish) (wire.FinishAnswer, error) {
-	var answer wire.FinishAnswer
+// people have changed it meanwhile. ended is the job as it is now. Conflict: the epoch is over, the result counts for nothing.
+func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Finish) (answer wire.FinishAnswer, ended fleet.Job, err error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
-		return answer, err
+		return answer, ended, err
 	}
 	state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown}[in.Outcome]
 	if !known {
-		return answer, fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(in.Outcome))
+		return answer, ended, fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(in.Outcome))
 	}
 	in.Error = cut(in.Error, 4096)
-	err := c.tx(ctx, func(q *db.Queries) error {
+	err = c.tx(ctx, func(q *db.Queries) error {
 		if _, err := q.HoldSubject(ctx, id); err != nil {
 			return err
 		}
@@ -35,16 +34,18 @@ func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 		if job.State != fleet.JobRunning || job.Epoch != in.Epoch {
 			return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
 		}
-		if err := q.EndJob(ctx, db.EndJobParams{ID: id, State: state, Error: in.Error}); err != nil {
+		now, err := q.EndJob(ctx, db.EndJobParams{ID: id, State: state, Error: in.Error})
+		if err != nil {
 			return err
 		}
+		ended = jobOf(now, "")
 		if err := settle(ctx, q, job, in); err != nil {
 			return err
 		}
 		answer.Again, err = requeue(ctx, q, job, in)
 		return err
 	})
-	return answer, err
+	return answer, ended, err
 }
 
 // settle writes what a job's end means for its subject.

@@ -80,7 +80,7 @@ func giveUp(ctx context.Context, q *db.Queries, host *string) error {
 		if job.Kind.SingleShot(job.Args) {
 			in.Outcome, state = wire.Unknown, fleet.JobUnknown
 		}
-		if err := q.EndJob(ctx, db.EndJobParams{ID: id, State: state, Error: in.Error}); err != nil {
+		if _, err := q.EndJob(ctx, db.EndJobParams{ID: id, State: state, Error: in.Error}); err != nil {
 			return err
 		}
 		if err := settle(ctx, q, job, in); err != nil {

@@ -116,7 +116,7 @@ func (r *rig) finish(w wire.Work, f wire.Finish) error {
 	if f.Seq == 0 {
 		f.Seq = r.next()
 	}
-	_, err := r.Finish(r.t.Context(), r.agent, w.ID, f)
+	_, _, err := r.Finish(r.t.Context(), r.agent, w.ID, f)
 	return err
 }
 

@@ -193,3 +193,12 @@ func (c *Control) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) 
 	n, err := c.q.CountRunning(ctx, db.CountRunningParams{AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
 	return int(n), dbError(err)
 }
+
+// OpenJobs counts the jobs of all hosts that wait (fleet.JobQueued) and run (fleet.JobRunning), consoles among them.
+func (c *Control) OpenJobs(ctx context.Context, a fleet.Actor) (map[fleet.JobState]int64, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	n, err := c.q.CountOpenJobs(ctx)
+	return map[fleet.JobState]int64{fleet.JobQueued: n.Queued, fleet.JobRunning: n.Running}, dbError(err)
+}
