@@ -158,40 +158,6 @@ func (q *Queries) HostOfMachine(ctx context.Context, machine string) (HostOfMach
 	return i, err
 }
 
-const listJoinTokens = `-- name: ListJoinTokens :many
-SELECT id, hash, created_by, created_at, expires_at, used_at, used_by, revoked_at, host_id FROM join_tokens ORDER BY created_at DESC, id DESC LIMIT 200
-`
-
-func (q *Queries) ListJoinTokens(ctx context.Context) ([]JoinToken, error) {
-	rows, err := q.db.Query(ctx, listJoinTokens)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []JoinToken{}
-	for rows.Next() {
-		var i JoinToken
-		if err := rows.Scan(
-			&i.ID,
-			&i.Hash,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.ExpiresAt,
-			&i.UsedAt,
-			&i.UsedBy,
-			&i.RevokedAt,
-			&i.HostID,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const liveJoinToken = `-- name: LiveJoinToken :one
 SELECT host_id FROM join_tokens WHERE hash = $1 AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now()
 `

@@ -113,40 +113,6 @@ func (q *Queries) ListMembers(ctx context.Context, projectID fleet.ProjectID) ([
 	return items, nil
 }
 
-const listProjects = `-- name: ListProjects :many
-SELECT id, name, description, created_at FROM projects WHERE $1::boolean OR id = ANY ($2::text[]) ORDER BY name
-`
-
-type ListProjectsParams struct {
-	AllOfThem bool
-	Ids       []string
-}
-
-func (q *Queries) ListProjects(ctx context.Context, arg ListProjectsParams) ([]Project, error) {
-	rows, err := q.db.Query(ctx, listProjects, arg.AllOfThem, arg.Ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []Project{}
-	for rows.Next() {
-		var i Project
-		if err := rows.Scan(
-			&i.ID,
-			&i.Name,
-			&i.Description,
-			&i.CreatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const projectAndUser = `-- name: ProjectAndUser :one
 SELECT p.name AS project, u.name AS person FROM projects p, users u WHERE p.id = $1 AND u.id = $2
 FOR KEY SHARE

@@ -66,38 +66,6 @@ func (q *Queries) DeleteToken(ctx context.Context, arg DeleteTokenParams) (strin
 	return name, err
 }
 
-const listTokens = `-- name: ListTokens :many
-SELECT id, user_id, name, hash, created_at, expires_at, last_used_at FROM tokens WHERE user_id = $1 ORDER BY created_at DESC, id DESC
-`
-
-func (q *Queries) ListTokens(ctx context.Context, userID fleet.UserID) ([]Token, error) {
-	rows, err := q.db.Query(ctx, listTokens, userID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []Token{}
-	for rows.Next() {
-		var i Token
-		if err := rows.Scan(
-			&i.ID,
-			&i.UserID,
-			&i.Name,
-			&i.Hash,
-			&i.CreatedAt,
-			&i.ExpiresAt,
-			&i.LastUsedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const userOfToken = `-- name: UserOfToken :one
 WITH used AS (
     UPDATE tokens SET last_used_at = now()

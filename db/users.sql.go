@@ -188,47 +188,6 @@ func (q *Queries) HasUsers(ctx context.Context) (bool, error) {
 	return exists, err
 }
 
-const listUsers = `-- name: ListUsers :many
-SELECT u.id, u.name, u.role, u.password_hash, u.must_change, u.disabled, u.created_at, u.last_seen_at, u.sessions_from, COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = u.id), '{}')::jsonb AS projects
-FROM users u ORDER BY u.name
-`
-
-type ListUsersRow struct {
-	User     User
-	Projects []byte
-}
-
-func (q *Queries) ListUsers(ctx context.Context) ([]ListUsersRow, error) {
-	rows, err := q.db.Query(ctx, listUsers)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []ListUsersRow{}
-	for rows.Next() {
-		var i ListUsersRow
-		if err := rows.Scan(
-			&i.User.ID,
-			&i.User.Name,
-			&i.User.Role,
-			&i.User.PasswordHash,
-			&i.User.MustChange,
-			&i.User.Disabled,
-			&i.User.CreatedAt,
-			&i.User.LastSeenAt,
-			&i.User.SessionsFrom,
-			&i.Projects,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const lockAdmins = `-- name: LockAdmins :many
 SELECT id FROM users WHERE role = 'admin' AND NOT disabled ORDER BY id FOR UPDATE
 `

@@ -49,7 +49,7 @@ func (s *Server) operations() []operation {
 		op(get, "/networks", policy.StorageSee, ok, "list-networks", "List networks", list(s.Control.ListNetworks)),
 		op(get, "/networks/{id}", policy.StorageSee, ok, "get-network", "Get a network", s.apiGetNetwork),
 
-		op(get, "/projects", policy.VMSee, ok, "list-projects", "List projects", listed(projectList, s.Control.ListProjects)),
+		op(get, "/projects", policy.VMSee, ok, "list-projects", "List projects", list(s.Control.ListProjects)),
 		op(post, "/projects", policy.Manage, created, "create-project", "Create a project", s.apiCreateProject),
 		op(get, "/projects/{id}", policy.VMSee, ok, "get-project", "Get a project", s.apiGetProject),
 		op(patchOne, "/projects/{id}", policy.Manage, ok, "update-project", "Change a project by a JSON merge patch", s.apiUpdateProject),
@@ -58,7 +58,7 @@ func (s *Server) operations() []operation {
 		op(put, "/projects/{id}/members/{user}", policy.Manage, noContent, "set-member", "Give a user a role in a project", s.apiSetMember),
 		op(remove, "/projects/{id}/members/{user}", policy.Manage, noContent, "remove-member", "Take a user out of a project", s.apiRemoveMember),
 
-		op(get, "/users", policy.Manage, ok, "list-users", "List users", listed(userList, s.Control.ListUsers)),
+		op(get, "/users", policy.Manage, ok, "list-users", "List users", list(s.Control.ListUsers)),
 		op(post, "/users", policy.Manage, created, "create-user", "Create a user with a one-time password", s.apiCreateUser),
 		op(get, "/users/{id}", policy.Self, ok, "get-user", "Get a user; \"me\" is who asks", s.apiGetUser),
 		op(patchOne, "/users/{id}", policy.Manage, ok, "update-user", "Change a user by a JSON merge patch", s.apiUpdateUser),
@@ -69,11 +69,11 @@ func (s *Server) operations() []operation {
 		op(get, "/tasks/{id}", policy.TasksSee, ok, "get-task", "Get a task", s.apiGetTask),
 		op(post, "/tasks/{id}/cancel", policy.TasksSee, ok, "cancel-task", "Cancel a task that waits", s.apiCancelTask),
 
-		op(get, "/tokens", policy.Self, ok, "list-tokens", "List your own API tokens", listed(tokenList, s.Control.ListTokens)),
+		op(get, "/tokens", policy.Self, ok, "list-tokens", "List your own API tokens", list(s.Control.ListTokens)),
 		op(post, "/tokens", policy.Self, created, "create-token", "Create an API token; its secret is in this answer only", s.apiCreateToken),
 		op(remove, "/tokens/{id}", policy.Self, noContent, "delete-token", "Delete an API token of your own", s.apiDeleteToken),
 
-		op(get, "/join-tokens", policy.Manage, ok, "list-join-tokens", "List join tokens", listed(joinTokenList, s.Control.ListJoinTokens)),
+		op(get, "/join-tokens", policy.Manage, ok, "list-join-tokens", "List join tokens", list(s.Control.ListJoinTokens)),
 		op(post, "/join-tokens", policy.Manage, created, "create-join-token", "Create a join token; its secret is in this answer only", s.apiCreateJoinToken),
 		op(remove, "/join-tokens/{id}", policy.Manage, noContent, "revoke-join-token", "Revoke a join token", s.apiRevokeJoinToken),
 	}

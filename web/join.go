@@ -55,12 +55,15 @@ func (s *Server) showJoin(c echo.Context, a fleet.Actor, p views.JoinPage) error
 	return s.showAs(c, http.StatusOK, a, views.Frame{Title: p.Title()}, views.Join(p))
 }
 
+// shownTokens is how many join tokens the page shows, the newest ones.
+const shownTokens = 200
+
 // joinTokens reads the tokens; of the watched one also the host that used it.
 func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (views.JoinPage, error) {
 	ctx := c.Request().Context()
 	p := views.JoinPage{Now: time.Now()}
-	var err error
-	if p.Tokens, err = s.Control.ListJoinTokens(ctx, a); err != nil || watched == "" {
+	tokens, err := s.Control.ListJoinTokens(ctx, a, fleet.Query{Limit: shownTokens})
+	if p.Tokens = tokens.Items; err != nil || watched == "" {
 		return p, err
 	}
 	i := slices.IndexFunc(p.Tokens, func(t fleet.JoinToken) bool { return t.ID == watched })

@@ -15,7 +15,7 @@ import (
 )
 
 func (s *Server) listProjects(c echo.Context, a fleet.Actor) error {
-	projects, err := s.Control.ListProjects(c.Request().Context(), a)
+	projects, err := control.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *Server) showProject(c echo.Context, a fleet.Actor, status int, f views.
 
 // userChoices are the people who are no members yet, and whose role does not reach all projects anyway.
 func (s *Server) userChoices(ctx context.Context, a fleet.Actor, members []views.MemberRow) ([]views.Option, error) {
-	users, err := s.Control.ListUsers(ctx, a)
+	users, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListUsers)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func (s *Server) listUsers(c echo.Context, a fleet.Actor) error {
-	users, err := s.Control.ListUsers(c.Request().Context(), a)
+	users, err := control.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListUsers)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]vi
 	if len(u.Projects) == 0 {
 		return nil, roles, nil
 	}
-	projects, err := s.Control.ListProjects(ctx, a)
+	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
 	var out []views.Named
 	for _, p := range projects {
 		if role, ok := u.Projects[p.ID]; ok {

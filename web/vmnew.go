@@ -174,7 +174,7 @@ func (in vmForm) read(checks *fleet.Checks) control.CreateVM {
 
 // choices fills the form's lists with what the person may choose from.
 func (s *Server) choices(ctx context.Context, a fleet.Actor, f *views.VMForm) error {
-	projects, err := s.Control.ListProjects(ctx, a)
+	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return err
 	}

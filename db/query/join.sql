@@ -5,9 +5,6 @@ RETURNING *;
 -- name: DropOldJoinTokens :exec
 DELETE FROM join_tokens WHERE expires_at < now() - interval '30 days';
 
--- name: ListJoinTokens :many
-SELECT * FROM join_tokens ORDER BY created_at DESC, id DESC LIMIT 200;
-
 -- name: RevokeJoinToken :one
 UPDATE join_tokens SET revoked_at = COALESCE(revoked_at, now()) WHERE id = @id AND used_at IS NULL RETURNING id;
 

@@ -1,6 +1,3 @@
--- name: ListProjects :many
-SELECT * FROM projects WHERE @all_of_them::boolean OR id = ANY (@ids::text[]) ORDER BY name;
-
 -- name: GetProject :one
 SELECT * FROM projects WHERE id = @id;
 

@@ -9,9 +9,6 @@ SELECT t.id AS token_id, u.id, u.name, u.role,
 FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.hash = @hash AND (t.expires_at IS NULL OR t.expires_at > now()) AND NOT u.disabled;
 
--- name: ListTokens :many
-SELECT * FROM tokens WHERE user_id = @user_id ORDER BY created_at DESC, id DESC;
-
 -- name: AddToken :one
 -- ttl_seconds 0: does not expire. No row: the user has max tokens already.
 INSERT INTO tokens (id, user_id, name, hash, expires_at)

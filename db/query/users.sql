@@ -1,7 +1,3 @@
--- name: ListUsers :many
-SELECT sqlc.embed(u), COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = u.id), '{}')::jsonb AS projects
-FROM users u ORDER BY u.name;
-
 -- name: GetUser :one
 SELECT sqlc.embed(u), COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = u.id), '{}')::jsonb AS projects
 FROM users u WHERE u.id = @id;

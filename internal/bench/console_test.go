@@ -83,11 +83,12 @@ func (r *rig) administrator(b *testing.B, base string) (*client.Client, fleet.VM
 	if _, _, err := r.control.EnsureAdmin(b.Context(), fleet.SystemActor); err != nil {
 		b.Fatal(err)
 	}
-	users, err := r.control.ListUsers(b.Context(), fleet.SystemActor)
+	users, err := r.control.ListUsers(b.Context(), fleet.SystemActor, fleet.Query{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	admin := fleet.Actor{UserID: users[0].ID, Name: users[0].Name, Role: users[0].Role}
+	first := users.Items[0]
+	admin := fleet.Actor{UserID: first.ID, Name: first.Name, Role: first.Role}
 	token, err := r.control.CreateToken(b.Context(), admin, "bench", 0)
 	if err != nil {
 		b.Fatal(err)

@@ -17,16 +17,15 @@ type stage struct {
 
 // newStage acts as the administrator.
 func newStage(ctx context.Context, p *portal) (*stage, error) {
-	users, err := p.Control.ListUsers(ctx, fleet.SystemActor)
+	admins, err := p.Control.ListUsers(ctx, fleet.SystemActor, fleet.Query{Filter: "role:" + string(fleet.RoleAdmin), Limit: 1})
 	if err != nil {
 		return nil, err
 	}
-	for _, u := range users {
-		if u.Role == fleet.RoleAdmin {
-			return &stage{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}}, nil
-		}
+	if len(admins.Items) == 0 {
+		return nil, fmt.Errorf("there is no administrator")
 	}
-	return nil, fmt.Errorf("there is no administrator")
+	u := admins.Items[0]
+	return &stage{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}}, nil
 }
 
 // ready makes an API token and gathers what people need to begin.
@@ -44,7 +43,7 @@ func (s *stage) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 
 // project returns the project of that name, made where it is missing.
 func (s *stage) project(ctx context.Context, name, description string) (fleet.ProjectID, error) {
-	projects, err := s.Control.ListProjects(ctx, s.actor)
+	projects, err := control.Every(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return "", err
 	}

@@ -48,7 +48,7 @@ func newUser() *cobra.Command {
 }
 
 func listUsers(cmd *cobra.Command, _ []string, c *control.Control) error {
-	users, err := c.ListUsers(cmd.Context(), fleet.SystemActor)
+	users, err := control.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func listUsers(cmd *cobra.Command, _ []string, c *control.Control) error {
 }
 
 func resetPassword(cmd *cobra.Command, args []string, c *control.Control) error {
-	users, err := c.ListUsers(cmd.Context(), fleet.SystemActor)
+	users, err := control.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
 	if err != nil {
 		return err
 	}

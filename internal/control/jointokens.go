@@ -60,20 +60,30 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 	return token, nil
 }
 
-// ListJoinTokens returns the 200 newest join tokens without their secrets.
-func (c *Control) ListJoinTokens(ctx context.Context, a fleet.Actor) ([]fleet.JoinToken, error) {
+var joinTokenOrders = orders[fleet.JoinToken]{
+	"created": {[]column{timeColumn("j.created_at"), textColumn("j.id")}, func(t fleet.JoinToken) []string { return []string{stamp(t.CreatedAt), string(t.ID)} }},
+}
+
+// ListJoinTokens returns one page of join tokens, newest first, without their secrets. Sort: created.
+func (c *Control) ListJoinTokens(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.JoinToken], error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
-		return nil, err
+		return fleet.Page[fleet.JoinToken]{}, err
 	}
-	rows, err := c.q.ListJoinTokens(ctx)
+	p, err := joinTokenOrders.page(q, "-created")
 	if err != nil {
-		return nil, dbError(err)
+		return fleet.Page[fleet.JoinToken]{}, err
 	}
-	tokens := make([]fleet.JoinToken, len(rows))
-	for i, row := range rows {
-		tokens[i] = joinTokenOf(row)
+	var s statement
+	if err := s.byName(fleet.JoinTokenKeys, q.Filter, "j.used_by"); err != nil {
+		return fleet.Page[fleet.JoinToken]{}, err
 	}
-	return tokens, nil
+	tail := p.apply(&s)
+	items, err := collect(ctx, c, "SELECT j.id, COALESCE(j.host_id, ''), j.created_by, j.created_at, j.expires_at, j.used_at, j.used_by, j.revoked_at FROM join_tokens j"+s.conditions()+tail, &s,
+		func(x pgx.CollectableRow) (t fleet.JoinToken, err error) {
+			err = x.Scan(&t.ID, &t.HostID, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt, &t.UsedAt, &t.UsedBy, &t.RevokedAt)
+			return t, err
+		})
+	return p.cut(items), err
 }
 
 // RevokeJoinToken ends a token that was not used; revoking it twice is no error.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
@@ -24,24 +25,46 @@ func (in ProjectInput) check() error {
 	return c.Err()
 }
 
-// ListProjects returns the projects that the actor sees, by name. VMs is as old as the counters.
-func (c *Control) ListProjects(ctx context.Context, a fleet.Actor) ([]fleet.Project, error) {
+var projectOrders = orders[fleet.Project]{
+	"name":    {[]column{textColumn("p.name"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{p.Name, string(p.ID)} }},
+	"created": {[]column{timeColumn("p.created_at"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{stamp(p.CreatedAt), string(p.ID)} }},
+}
+
+// ListProjects returns one page of the projects that the actor sees. VMs is as old as the counters. Sorts: name (its own), created.
+func (c *Control) ListProjects(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Project], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
-		return nil, err
+		return fleet.Page[fleet.Project]{}, err
 	}
-	rows, err := c.q.ListProjects(ctx, db.ListProjectsParams{AllOfThem: policy.AllProjects(a), Ids: projectsOf(a)})
+	p, err := projectOrders.page(q, "name")
 	if err != nil {
-		return nil, dbError(err)
+		return fleet.Page[fleet.Project]{}, err
+	}
+	var s statement
+	s.visible(a, "p.id", q.Project)
+	if err := s.byName(fleet.ProjectKeys, q.Filter, "p.name"); err != nil {
+		return fleet.Page[fleet.Project]{}, err
 	}
 	n, err := c.counted(ctx)
 	if err != nil {
-		return nil, err
+		return fleet.Page[fleet.Project]{}, err
 	}
-	projects := make([]fleet.Project, len(rows))
-	for i, row := range rows {
-		projects[i] = projectOf(row, n.projects[row.ID].vms)
+	tail := p.apply(&s)
+	items, err := collect(ctx, c, "SELECT p.id, p.name, p.description, p.created_at FROM projects p"+s.conditions()+tail, &s,
+		func(x pgx.CollectableRow) (v fleet.Project, err error) {
+			err = x.Scan(&v.ID, &v.Name, &v.Description, &v.CreatedAt)
+			v.VMs = n.projects[v.ID].vms
+			return v, err
+		})
+	return p.cut(items), err
+}
+
+// byName adds the terms of a filter that knows no key but the name.
+func (s *statement) byName(keys fleet.FilterKeys, filter, column string) error {
+	terms, err := fleet.ParseFilter(keys, filter)
+	for _, t := range terms {
+		s.not(t.Not, s.text("lower("+column+")", lower(t.Any)))
 	}
-	return projects, nil
+	return err
 }
 
 // GetProject returns one project that the actor sees.

@@ -30,7 +30,7 @@ func TestPeopleSeeTheirProjectsOnly(t *testing.T) {
 	h := newHouse(t)
 	h.addUser("ann", fleet.RoleNone)
 	mine, other := h.addProject("mine"), h.addProject("other")
-	_, err := h.ListProjects(t.Context(), h.as("ann"))
+	_, err := h.ListProjects(t.Context(), h.as("ann"), fleet.Query{})
 	wantCode(t, err, fleet.Forbidden)
 
 	if err := h.SetMember(t.Context(), chief, mine.ID, "ann", fleet.RoleViewer); err != nil {
@@ -38,10 +38,10 @@ func TestPeopleSeeTheirProjectsOnly(t *testing.T) {
 	}
 	h.audited("project.setMember")
 	ann := h.as("ann")
-	if list, err := h.ListProjects(t.Context(), ann); err != nil || len(list) != 1 || list[0].ID != mine.ID {
+	if list, err := control.Every(t.Context(), ann, fleet.Query{}, h.ListProjects); err != nil || len(list) != 1 || list[0].ID != mine.ID {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if list, err := h.ListProjects(t.Context(), chief); err != nil || len(list) != 2 {
+	if list, err := control.Every(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || len(list) != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if p, err := h.GetProject(t.Context(), ann, mine.ID); err != nil || p.Name != "mine" {
@@ -99,7 +99,7 @@ func TestOnlyAnEmptyProjectCanBeDeleted(t *testing.T) {
 	if p, err := h.GetProject(t.Context(), chief, p.ID); err != nil || p.VMs != 1 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if list, err := h.ListProjects(t.Context(), chief); err != nil || list[0].VMs != 1 {
+	if list, err := control.Every(t.Context(), chief, fleet.Query{}, h.ListProjects); err != nil || list[0].VMs != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	h.exec("DELETE FROM vms")

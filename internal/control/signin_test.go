@@ -32,7 +32,7 @@ func TestFirstStartMakesOneAdminWhoMustChangeThePassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.ListUsers(t.Context(), admin)
+	_, err = h.ListUsers(t.Context(), admin, fleet.Query{})
 	wantCode(t, err, fleet.Forbidden)
 	_, err = h.CreateToken(t.Context(), admin, "early", 0)
 	wantCode(t, err, fleet.Forbidden)
@@ -48,7 +48,7 @@ func TestFirstStartMakesOneAdminWhoMustChangeThePassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.ListUsers(t.Context(), admin); err != nil {
+	if _, err := h.ListUsers(t.Context(), admin, fleet.Query{}); err != nil {
 		t.Error(err)
 	}
 	if _, made, err := h.EnsureAdmin(t.Context(), fleet.SystemActor); made || err != nil {

@@ -43,20 +43,32 @@ func (c *Control) ActorOfToken(ctx context.Context, a fleet.Actor, secret string
 	}, err
 }
 
-// ListTokens returns the actor's own API tokens, newest first, without their secrets.
-func (c *Control) ListTokens(ctx context.Context, a fleet.Actor) ([]fleet.Token, error) {
+var tokenOrders = orders[fleet.Token]{
+	"name":    {[]column{textColumn("t.name"), textColumn("t.id")}, func(t fleet.Token) []string { return []string{t.Name, string(t.ID)} }},
+	"created": {[]column{timeColumn("t.created_at"), textColumn("t.id")}, func(t fleet.Token) []string { return []string{stamp(t.CreatedAt), string(t.ID)} }},
+}
+
+// ListTokens returns one page of the actor's own API tokens, without their secrets. Sorts: name (its own), created.
+func (c *Control) ListTokens(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Token], error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
-		return nil, err
+		return fleet.Page[fleet.Token]{}, err
 	}
-	rows, err := c.q.ListTokens(ctx, a.UserID)
+	p, err := tokenOrders.page(q, "name")
 	if err != nil {
-		return nil, dbError(err)
+		return fleet.Page[fleet.Token]{}, err
 	}
-	tokens := make([]fleet.Token, len(rows))
-	for i, row := range rows {
-		tokens[i] = tokenOf(row)
+	var s statement
+	s.and("t.user_id = " + s.arg(string(a.UserID)))
+	if err := s.byName(fleet.TokenKeys, q.Filter, "t.name"); err != nil {
+		return fleet.Page[fleet.Token]{}, err
 	}
-	return tokens, nil
+	tail := p.apply(&s)
+	items, err := collect(ctx, c, "SELECT t.id, t.user_id, t.name, t.created_at, t.expires_at, t.last_used_at FROM tokens t"+s.conditions()+tail, &s,
+		func(x pgx.CollectableRow) (t fleet.Token, err error) {
+			err = x.Scan(&t.ID, &t.UserID, &t.Name, &t.CreatedAt, &t.ExpiresAt, &t.LastUsedAt)
+			return t, err
+		})
+	return p.cut(items), err
 }
 
 // CreateToken makes an API token of the actor's own. ttl is rounded to seconds; 0 never expires. The answer is the only

@@ -157,24 +157,14 @@ func (c *Control) treeFound(ctx context.Context, q fleet.Query, host string) (Tr
 }
 
 func (c *Control) treeProjects(ctx context.Context, a fleet.Actor, only fleet.ProjectID) (TreeLevel, error) {
-	rows, err := c.q.ListProjects(ctx, db.ListProjectsParams{AllOfThem: policy.AllProjects(a), Ids: projectsOf(a)})
-	if err != nil {
-		return TreeLevel{}, dbError(err)
-	}
-	sums, err := c.counted(ctx)
-	if err != nil {
-		return TreeLevel{}, err
-	}
+	projects, err := Every(ctx, a, fleet.Query{Project: only}, c.ListProjects)
 	l := TreeLevel{Nodes: []TreeNode{}}
-	for _, p := range rows {
-		if only == "" || p.ID == only {
-			n := sums.projects[p.ID].vms
-			l.Nodes = append(l.Nodes, TreeNode{
-				Key: "project:" + string(p.ID), Kind: "project", ID: string(p.ID), Name: p.Name, Icon: "folder", Count: n, HasChildren: n > 0,
-			})
-		}
+	for _, p := range projects {
+		l.Nodes = append(l.Nodes, TreeNode{
+			Key: "project:" + string(p.ID), Kind: "project", ID: string(p.ID), Name: p.Name, Icon: "folder", Count: p.VMs, HasChildren: p.VMs > 0,
+		})
 	}
-	return l, nil
+	return l, err
 }
 
 // treeProject is a project's VMs, or their groups by a label's value.

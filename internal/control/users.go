@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"quantix/db"
 	"quantix/internal/auth"
 	"quantix/internal/fleet"
@@ -58,23 +60,47 @@ func (c *Control) EnsureAdmin(ctx context.Context, a fleet.Actor) (password stri
 	return password, true, nil
 }
 
-// ListUsers returns all users by name.
-func (c *Control) ListUsers(ctx context.Context, a fleet.Actor) ([]fleet.User, error) {
+var userOrders = orders[fleet.User]{
+	"name":    {[]column{textColumn("u.name"), textColumn("u.id")}, func(u fleet.User) []string { return []string{u.Name, string(u.ID)} }},
+	"created": {[]column{timeColumn("u.created_at"), textColumn("u.id")}, func(u fleet.User) []string { return []string{stamp(u.CreatedAt), string(u.ID)} }},
+}
+
+// ListUsers returns one page of users. Sorts: name (its own), created.
+func (c *Control) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.User], error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
-		return nil, err
+		return fleet.Page[fleet.User]{}, err
 	}
-	rows, err := c.q.ListUsers(ctx)
+	p, err := userOrders.page(q, "name")
 	if err != nil {
-		return nil, dbError(err)
+		return fleet.Page[fleet.User]{}, err
 	}
-	users := make([]fleet.User, len(rows))
-	for i, r := range rows {
-		if users[i], err = userWith(r.User, r.Projects); err != nil {
-			return nil, err
+	terms, err := fleet.ParseFilter(fleet.UserKeys, q.Filter)
+	if err != nil {
+		return fleet.Page[fleet.User]{}, err
+	}
+	var s statement
+	for _, t := range terms {
+		switch t.Key {
+		case "name":
+			s.not(t.Not, s.text("lower(u.name)", lower(t.Any)))
+		case "role":
+			s.not(t.Not, s.text("COALESCE(NULLIF(u.role, ''), 'none')", t.Any))
 		}
 	}
-	return users, nil
+	tail := p.apply(&s)
+	items, err := collect(ctx, c, userRows+s.conditions()+tail, &s, func(x pgx.CollectableRow) (fleet.User, error) {
+		var row db.User
+		var projects []byte
+		if err := x.Scan(&row.ID, &row.Name, &row.Role, &row.MustChange, &row.Disabled, &row.CreatedAt, &row.LastSeenAt, &projects); err != nil {
+			return fleet.User{}, err
+		}
+		return userWith(row, projects)
+	})
+	return p.cut(items), err
 }
+
+const userRows = `SELECT u.id, u.name, u.role, u.must_change, u.disabled, u.created_at, u.last_seen_at,
+	COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = u.id), '{}') FROM users u`
 
 // GetUser returns one user; everybody may ask for themselves.
 func (c *Control) GetUser(ctx context.Context, a fleet.Actor, id fleet.UserID) (fleet.User, error) {

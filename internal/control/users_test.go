@@ -26,7 +26,7 @@ func TestAdminMakesAUserWhoCanSignIn(t *testing.T) {
 	if user, err := h.SignIn(t.Context(), anonymous, "ann", password); err != nil || !user.MustChange || user.Role != fleet.RoleOperator {
 		t.Errorf("%+v, %v", user, err)
 	}
-	users, err := h.ListUsers(t.Context(), chief)
+	users, err := control.Every(t.Context(), chief, fleet.Query{}, h.ListUsers)
 	if err != nil || len(users) != 2 || users[0].ID != user.ID || users[1].Name != "chief" {
 		t.Errorf("%+v, %v", users, err)
 	}
@@ -137,7 +137,7 @@ func TestIdentityIsRefusedWithoutTheRight(t *testing.T) {
 	h := newHouse(t)
 	operator := h.addUser("ann", fleet.RoleOperator)
 	for name, call := range map[string]func(a fleet.Actor) error{
-		"ListUsers":  func(a fleet.Actor) error { _, err := h.ListUsers(t.Context(), a); return err },
+		"ListUsers":  func(a fleet.Actor) error { _, err := h.ListUsers(t.Context(), a, fleet.Query{}); return err },
 		"GetUser":    func(a fleet.Actor) error { _, err := h.GetUser(t.Context(), a, "chief"); return err },
 		"CreateUser": func(a fleet.Actor) error { _, _, err := h.CreateUser(t.Context(), a, control.UserInput{}); return err },
 		"UpdateUser": func(a fleet.Actor) error {
@@ -157,7 +157,7 @@ func TestIdentityIsRefusedWithoutTheRight(t *testing.T) {
 		"DeleteProject":   func(a fleet.Actor) error { return h.DeleteProject(t.Context(), a, "p") },
 		"SetMember":       func(a fleet.Actor) error { return h.SetMember(t.Context(), a, "p", "chief", fleet.RoleMember) },
 		"CreateJoinToken": func(a fleet.Actor) error { _, err := h.CreateJoinToken(t.Context(), a, ""); return err },
-		"ListJoinTokens":  func(a fleet.Actor) error { _, err := h.ListJoinTokens(t.Context(), a); return err },
+		"ListJoinTokens":  func(a fleet.Actor) error { _, err := h.ListJoinTokens(t.Context(), a, fleet.Query{}); return err },
 		"RevokeJoinToken": func(a fleet.Actor) error { return h.RevokeJoinToken(t.Context(), a, "j") },
 	} {
 		if code := fleet.CodeOf(call(anonymous)); code != fleet.Unauthorized {
@@ -173,6 +173,6 @@ func TestIdentityIsRefusedWithoutTheRight(t *testing.T) {
 	wantCode(t, err, fleet.Forbidden)
 	_, err = h.Authority(t.Context(), chief)
 	wantCode(t, err, fleet.Forbidden)
-	_, err = h.ListTokens(t.Context(), anonymous)
+	_, err = h.ListTokens(t.Context(), anonymous, fleet.Query{})
 	wantCode(t, err, fleet.Unauthorized)
 }

@@ -46,6 +46,19 @@ var (
 		{"host", "name of the host that does it", nil},
 		{"who", "who asked for it; me: you", nil},
 	}
+	ProjectKeys = FilterKeys{
+		{"name", "its name", nil},
+	}
+	UserKeys = FilterKeys{
+		{"name", "the user's name", nil},
+		{"role", "what the user may do in all projects", []string{string(RoleAdmin), string(RoleOperator), string(RoleViewer), "none"}},
+	}
+	TokenKeys = FilterKeys{
+		{"name", "what it is for", nil},
+	}
+	JoinTokenKeys = FilterKeys{
+		{"name", "name of the host that joined with it", nil},
+	}
 )
 
 var shownKinds = []JobKind{VMApply, VMStart, VMShutdown, VMStop, VMReboot, VMReset, VMPause, VMResume, VMDelete, PoolApply, PoolRelease}
