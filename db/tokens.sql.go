@@ -7,14 +7,16 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
 )
 
 const addToken = `-- name: AddToken :one
 INSERT INTO tokens (id, user_id, name, hash, expires_at)
-SELECT $1, $2, $3, $4, CASE WHEN $5::float8 > 0 THEN now() + make_interval(secs => $5::float8) END
-WHERE (SELECT count(*) FROM tokens t WHERE t.user_id = $2) < $6::bigint
+SELECT $1, $2, $3, $4,
+       LEAST(CASE WHEN $5::float8 > 0 THEN now() + make_interval(secs => $5::float8) END, $6::timestamptz)
+WHERE (SELECT count(*) FROM tokens t WHERE t.user_id = $2) < $7::bigint
 RETURNING id, user_id, name, hash, created_at, expires_at, last_used_at
 `
 
@@ -24,10 +26,11 @@ type AddTokenParams struct {
 	Name       string
 	Hash       []byte
 	TtlSeconds float64
+	NotAfter   *time.Time
 	Max        int64
 }
 
-// ttl_seconds 0: does not expire. No row: the user has max tokens already.
+// ttl_seconds 0: does not expire, unless not_after says so. No row: the user has max tokens already.
 func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (Token, error) {
 	row := q.db.QueryRow(ctx, addToken,
 		arg.ID,
@@ -35,6 +38,7 @@ func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (Token, erro
 		arg.Name,
 		arg.Hash,
 		arg.TtlSeconds,
+		arg.NotAfter,
 		arg.Max,
 	)
 	var i Token
@@ -64,6 +68,18 @@ func (q *Queries) DeleteToken(ctx context.Context, arg DeleteTokenParams) (strin
 	var name string
 	err := row.Scan(&name)
 	return name, err
+}
+
+const tokenEnd = `-- name: TokenEnd :one
+SELECT expires_at FROM tokens WHERE id = $1 AND (expires_at IS NULL OR expires_at > now()) FOR SHARE
+`
+
+// When a live token expires. It stays until the transaction ends: what is made with it must not outlive its deletion unseen.
+func (q *Queries) TokenEnd(ctx context.Context, id fleet.TokenID) (*time.Time, error) {
+	row := q.db.QueryRow(ctx, tokenEnd, id)
+	var expires_at *time.Time
+	err := row.Scan(&expires_at)
+	return expires_at, err
 }
 
 const userOfToken = `-- name: UserOfToken :one

@@ -29,7 +29,7 @@ type tokenOutput struct {
 type createTokenInput struct {
 	Body struct {
 		Name string `json:"name"`
-		TTL  string `json:"ttl,omitempty" doc:"How long it lives: \"720h\"; without end where it is left out"`
+		TTL  string `json:"ttl,omitempty" doc:"How long it lives: \"720h\"; without end where it is left out. Made with a token, it ends with that one at the latest"`
 	}
 }
 

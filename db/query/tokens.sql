@@ -9,10 +9,15 @@ SELECT t.id AS token_id, u.id, u.name, u.role,
 FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.hash = @hash AND (t.expires_at IS NULL OR t.expires_at > now()) AND NOT u.disabled;
 
+-- name: TokenEnd :one
+-- When a live token expires. It stays until the transaction ends: what is made with it must not outlive its deletion unseen.
+SELECT expires_at FROM tokens WHERE id = @id AND (expires_at IS NULL OR expires_at > now()) FOR SHARE;
+
 -- name: AddToken :one
--- ttl_seconds 0: does not expire. No row: the user has max tokens already.
+-- ttl_seconds 0: does not expire, unless not_after says so. No row: the user has max tokens already.
 INSERT INTO tokens (id, user_id, name, hash, expires_at)
-SELECT @id, @user_id, @name, @hash, CASE WHEN @ttl_seconds::float8 > 0 THEN now() + make_interval(secs => @ttl_seconds::float8) END
+SELECT @id, @user_id, @name, @hash,
+       LEAST(CASE WHEN @ttl_seconds::float8 > 0 THEN now() + make_interval(secs => @ttl_seconds::float8) END, sqlc.narg(not_after)::timestamptz)
 WHERE (SELECT count(*) FROM tokens t WHERE t.user_id = @user_id) < @max::bigint
 RETURNING *;
 

@@ -26,20 +26,19 @@ const (
 // expired and deleted tokens, and those of disabled users, are refused alike (Unauthorized). That the user must change the
 // password is the browser's matter and does not stop a token, which only somebody with a proper password could make.
 func (c *Control) ActorOfToken(ctx context.Context, a fleet.Actor, secret string) (fleet.Actor, error) {
-	refused := fleet.Errorf(fleet.Unauthorized, "This API token is not valid. Make a new one in your account.")
 	if !strings.HasPrefix(secret, auth.TokenPrefix) {
-		return fleet.Actor{}, refused
+		return fleet.Actor{}, refusedToken()
 	}
 	row, err := c.q.UserOfToken(ctx, auth.HashSecret(secret))
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Actor{}, refused
+		return fleet.Actor{}, refusedToken()
 	}
 	if err != nil {
 		return fleet.Actor{}, dbError(err)
 	}
 	projects, err := projectRoles(row.Projects)
 	return fleet.Actor{
-		UserID: row.ID, Name: row.Name, Role: row.Role, Projects: projects, Session: string(row.TokenID), Address: a.Address,
+		UserID: row.ID, Name: row.Name, Role: row.Role, Projects: projects, Session: string(row.TokenID), Token: row.TokenID, Address: a.Address,
 	}, err
 }
 
@@ -71,8 +70,9 @@ func (c *Control) ListTokens(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	return p.cut(items), err
 }
 
-// CreateToken makes an API token of the actor's own. ttl is rounded to seconds; 0 never expires. The answer is the only
-// place where its secret is shown. An actor who must change the password has to do that first.
+// CreateToken makes an API token of the actor's own. ttl is rounded to seconds; 0 never expires. One that is made with an API
+// token expires with that one at the latest. The answer is the only place where its secret is shown. An actor who must change
+// the password has to do that first.
 func (c *Control) CreateToken(ctx context.Context, a fleet.Actor, name string, ttl time.Duration) (fleet.Token, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return fleet.Token{}, err
@@ -89,9 +89,18 @@ func (c *Control) CreateToken(ctx context.Context, a fleet.Actor, name string, t
 	secret := auth.NewSecret(auth.TokenPrefix)
 	var token fleet.Token
 	err := c.tx(ctx, func(q *db.Queries) error {
+		var notAfter *time.Time
+		if a.Token != "" {
+			var err error
+			if notAfter, err = q.TokenEnd(ctx, a.Token); errors.Is(err, pgx.ErrNoRows) {
+				return refusedToken()
+			} else if err != nil {
+				return err
+			}
+		}
 		row, err := q.AddToken(ctx, db.AddTokenParams{
 			ID: fleet.NewID[fleet.TokenID](), UserID: a.UserID, Name: name, Hash: auth.HashSecret(secret),
-			TtlSeconds: ttl.Round(time.Second).Seconds(), Max: maxTokens,
+			TtlSeconds: ttl.Round(time.Second).Seconds(), NotAfter: notAfter, Max: maxTokens,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fleet.Errorf(fleet.Conflict, "You have %d API tokens already. Delete one that is not used.", maxTokens)
@@ -135,6 +144,10 @@ func checkToken(name string, ttl time.Duration) error {
 		c.Add("ttl", "A token lives from one minute to ten years, or without end.")
 	}
 	return c.Err()
+}
+
+func refusedToken() error {
+	return fleet.Errorf(fleet.Unauthorized, "This API token is not valid. Make a new one in your account.")
 }
 
 func tokenOf(row db.Token) fleet.Token {

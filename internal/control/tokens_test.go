@@ -107,3 +107,33 @@ func TestTokenInputIsChecked(t *testing.T) {
 	_, err := h.CreateToken(t.Context(), chief, "ci", 0)
 	wantCode(t, err, fleet.Conflict)
 }
+
+func TestATokenMadeWithATokenDoesNotOutliveIt(t *testing.T) {
+	h := newHouse(t)
+	first, err := h.CreateToken(t.Context(), chief, "first", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := h.ActorOfToken(t.Context(), anonymous, first.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		ttl  time.Duration
+		last bool
+	}{{0, true}, {24 * time.Hour, true}, {time.Minute, false}} {
+		made, err := h.CreateToken(t.Context(), program, "second", c.ttl)
+		if err != nil || made.ExpiresAt == nil || made.ExpiresAt.Equal(*first.ExpiresAt) != c.last || made.ExpiresAt.After(*first.ExpiresAt) {
+			t.Errorf("for %v: %+v, %v", c.ttl, made, err)
+		}
+	}
+	h.exec("UPDATE tokens SET expires_at = NULL WHERE id = $1", first.ID)
+	if made, err := h.CreateToken(t.Context(), program, "third", 0); err != nil || made.ExpiresAt != nil {
+		t.Errorf("by one without end: %+v, %v", made, err)
+	}
+	if err := h.DeleteToken(t.Context(), program, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.CreateToken(t.Context(), program, "fourth", 0)
+	wantCode(t, err, fleet.Unauthorized)
+}

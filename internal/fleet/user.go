@@ -53,10 +53,11 @@ type Actor struct {
 	Name       string // for the audit line
 	Role       Role
 	Projects   map[ProjectID]Role
-	MustChange bool   // may do nothing but change the password
-	Session    string // hash of the session or id of the API token: what a console ticket is bound to
-	KeyHash    string // of an agent: sha256 of the public key in its certificate, 32 bytes
-	Address    string // remote address, for the audit line and throttling
+	MustChange bool    // may do nothing but change the password
+	Session    string  // hash of the session or id of the API token: what a console ticket is bound to
+	Token      TokenID // the API token that the person shows; empty: a browser's session
+	KeyHash    string  // of an agent: sha256 of the public key in its certificate, 32 bytes
+	Address    string  // remote address, for the audit line and throttling
 }
 
 // SystemActor is the portal acting on its own: reconcilers and start-up.
