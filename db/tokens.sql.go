@@ -70,6 +70,18 @@ func (q *Queries) DeleteToken(ctx context.Context, arg DeleteTokenParams) (strin
 	return name, err
 }
 
+const deleteTokensOf = `-- name: DeleteTokensOf :execrows
+DELETE FROM tokens WHERE user_id = $1
+`
+
+func (q *Queries) DeleteTokensOf(ctx context.Context, userID fleet.UserID) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteTokensOf, userID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const tokenEnd = `-- name: TokenEnd :one
 SELECT expires_at FROM tokens WHERE id = $1 AND (expires_at IS NULL OR expires_at > now()) FOR SHARE
 `

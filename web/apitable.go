@@ -63,7 +63,7 @@ func (s *Server) operations() []operation {
 		op(get, "/users/{id}", policy.Self, ok, "get-user", "Get a user; \"me\" is who asks", s.apiGetUser),
 		op(patchOne, "/users/{id}", policy.Manage, ok, "update-user", "Change a user by a JSON merge patch", s.apiUpdateUser),
 		op(remove, "/users/{id}", policy.Manage, noContent, "delete-user", "Delete a user", s.apiDeleteUser),
-		op(put, "/users/{id}/password", policy.Manage, noContent, "set-password", "Give a user a one-time password", s.apiSetPassword),
+		op(put, "/users/{id}/password", policy.Manage, noContent, "set-password", "Give a user a one-time password; ends their sessions and deletes their API tokens", s.apiSetPassword),
 
 		op(get, "/tasks", policy.TasksSee, ok, "list-tasks", "List tasks, newest first", list(s.Control.ListTasks)),
 		op(get, "/tasks/{id}", policy.TasksSee, ok, "get-task", "Get a task", s.apiGetTask),

@@ -68,6 +68,7 @@ func TestFirstPasswordMustBeChanged(t *testing.T) {
 	b.post("/account/password", url.Values{"old": {goodPassword}, "new": {"a new long password"}, "again": {"a new long password"}}).
 		is(t, http.StatusSeeOther)
 	b.get("/tasks").is(t, http.StatusOK)
+	b.get("/account/password").is(t, http.StatusOK).has(t, "Your API tokens stay")
 }
 
 func TestRefreshesDoNotKeepASessionOpen(t *testing.T) {

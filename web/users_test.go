@@ -34,6 +34,7 @@ func TestUsers(t *testing.T) {
 	b.post(path, url.Values{"name": {"tom"}, "role": {"viewer"}, "disabled": {"yes"}}).is(t, http.StatusSeeOther)
 	b.get("/users").has(t, "Viewer", "Disabled")
 
+	b.get(path+"/password").has(t, "all sessions of tom end", "the API tokens are deleted")
 	reset := b.post(path+"/password", url.Values{}, hx("dialog")...).is(t, http.StatusOK)
 	if again := oneTime.FindStringSubmatch(reset.body); again == nil || again[1] == password[1] {
 		t.Error("the reset shows no new password")

@@ -21,5 +21,8 @@ SELECT @id, @user_id, @name, @hash,
 WHERE (SELECT count(*) FROM tokens t WHERE t.user_id = @user_id) < @max::bigint
 RETURNING *;
 
+-- name: DeleteTokensOf :execrows
+DELETE FROM tokens WHERE user_id = @user_id;
+
 -- name: DeleteToken :one
 DELETE FROM tokens WHERE id = @id AND user_id = @user_id RETURNING name;

@@ -39,7 +39,7 @@ func newUser() *cobra.Command {
 	})
 	cmd.AddCommand(add,
 		&cobra.Command{Use: "list", Short: "List the users", Args: cobra.NoArgs, RunE: withControl(listUsers)},
-		&cobra.Command{Use: "reset-password NAME", Short: "Give a user a new one-time password and end the user's sessions", Args: cobra.ExactArgs(1), RunE: withControl(resetPassword)},
+		&cobra.Command{Use: "reset-password NAME", Short: "Give a user a new one-time password, end the user's sessions and delete the API tokens", Args: cobra.ExactArgs(1), RunE: withControl(resetPassword)},
 	)
 	for _, sub := range cmd.Commands() {
 		config.PortalFlags(sub.Flags())

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// ChangePassword gives the actor another password and ends all their sessions. The caller renews its own session and keeps
+// ChangePassword gives the actor another password and ends all their sessions; their API tokens stay. The caller renews its own session and keeps
 // the returned time, in database time, as its beginning. Wrong guesses at the old password are throttled like sign-ins.
 func (c *Control) ChangePassword(ctx context.Context, a fleet.Actor, old, password string) (signedInAt time.Time, err error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
@@ -58,7 +59,8 @@ func (c *Control) proveOld(ctx context.Context, a fleet.Actor, user db.User, old
 	return c.tx(ctx, func(q *db.Queries) error { return forgive(ctx, q, at) })
 }
 
-// SetPassword gives another user a one-time password, such as auth.NewPassword makes, and ends their sessions.
+// SetPassword gives another user a one-time password, such as auth.NewPassword makes, ends their sessions and deletes their API
+// tokens: an administrator resets what may be in the wrong hands.
 func (c *Control) SetPassword(ctx context.Context, a fleet.Actor, id fleet.UserID, password string) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
@@ -102,11 +104,14 @@ func (c *Control) storePassword(ctx context.Context, a fleet.Actor, user db.User
 		if err != nil {
 			return err
 		}
-		action := "user.changePassword"
-		if oneTime {
-			action = "user.setPassword"
+		if !oneTime {
+			return audit(ctx, q, a, "user.changePassword", userSubject(user.ID), user.Name, "")
 		}
-		return audit(ctx, q, a, action, userSubject(user.ID), user.Name, "")
+		tokens, err := q.DeleteTokensOf(ctx, user.ID)
+		if err != nil {
+			return err
+		}
+		return audit(ctx, q, a, "user.setPassword", userSubject(user.ID), user.Name, fmt.Sprintf("API tokens deleted: %d", tokens))
 	})
 	return from, err
 }

@@ -169,18 +169,33 @@ func TestPasswordChangeAsksForTheOldOneAndAProperNewOne(t *testing.T) {
 	_, err := h.ChangePassword(t.Context(), chief, goodPassword, "another password")
 	wantCode(t, err, fleet.TooMany)
 	h.exec("UPDATE login_throttle SET last_at = now() - interval '3 seconds'")
+	token, err := h.CreateToken(t.Context(), chief, "ci", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := h.ChangePassword(t.Context(), chief, goodPassword, "another password"); err != nil {
 		t.Fatal(err)
 	}
 	h.audited("user.changePassword")
+	if _, err := h.ActorOfToken(t.Context(), anonymous, token.Secret); err != nil {
+		t.Errorf("the API token: %v", err)
+	}
 	_, err = h.SignIn(t.Context(), anonymous, "chief", goodPassword)
 	wantCode(t, err, fleet.Unauthorized)
 }
 
 func TestAPasswordSetByAnAdminIsForOneTime(t *testing.T) {
 	h := newHouse(t)
-	h.addUser("ann", fleet.RoleViewer)
+	ann := h.addUser("ann", fleet.RoleViewer)
 	began := h.session("ann")
+	var programs []string
+	for _, who := range []fleet.Actor{ann, ann, chief} {
+		token, err := h.CreateToken(t.Context(), who, "ci", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, token.Secret)
+	}
 	wantField(t, h.SetPassword(t.Context(), chief, "ann", "short"), "password")
 	wantField(t, h.SetPassword(t.Context(), chief, "ann", goodPassword), "password")
 	wantCode(t, h.SetPassword(t.Context(), chief, "chief", "another password"), fleet.Conflict)
@@ -192,8 +207,18 @@ func TestAPasswordSetByAnAdminIsForOneTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.audited("user.setPassword")
+	if h.count("audit WHERE action = 'user.setPassword' AND detail = 'API tokens deleted: 2'") != 1 {
+		t.Error("the audit line does not say how many API tokens went")
+	}
 	if h.lives("ann", began) {
 		t.Error("the session of the old password lives on")
+	}
+	for _, secret := range programs[:2] {
+		_, err := h.ActorOfToken(t.Context(), anonymous, secret)
+		wantCode(t, err, fleet.Unauthorized)
+	}
+	if _, err := h.ActorOfToken(t.Context(), anonymous, programs[2]); err != nil {
+		t.Errorf("another's token: %v", err)
 	}
 	user, err := h.SignIn(t.Context(), anonymous, "ann", "another password")
 	if err != nil || !user.MustChange {
