@@ -11,9 +11,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-const addTicket = `-- name: AddTicket :exec
+const addTicket = `-- name: AddTicket :execrows
 INSERT INTO console_tickets (hash, console_id, vm_id, user_id, session, expires_at)
-VALUES ($1, $2, $3, $4, $5, now() + interval '30 seconds')
+SELECT $1, $2, $3, $4, $5, now() + interval '30 seconds'
+WHERE (SELECT count(*) FROM console_tickets t WHERE t.user_id = $4 AND t.used_at IS NULL AND t.expires_at > now()) < $6::bigint
 `
 
 type AddTicketParams struct {
@@ -22,17 +23,23 @@ type AddTicketParams struct {
 	VMID      fleet.VMID
 	UserID    fleet.UserID
 	Session   string
+	Max       int64
 }
 
-func (q *Queries) AddTicket(ctx context.Context, arg AddTicketParams) error {
-	_, err := q.db.Exec(ctx, addTicket,
+// No row: the person holds max unused tickets already.
+func (q *Queries) AddTicket(ctx context.Context, arg AddTicketParams) (int64, error) {
+	result, err := q.db.Exec(ctx, addTicket,
 		arg.Hash,
 		arg.ConsoleID,
 		arg.VMID,
 		arg.UserID,
 		arg.Session,
+		arg.Max,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const consoleOfHost = `-- name: ConsoleOfHost :one

@@ -1,6 +1,8 @@
--- name: AddTicket :exec
+-- name: AddTicket :execrows
+-- No row: the person holds max unused tickets already.
 INSERT INTO console_tickets (hash, console_id, vm_id, user_id, session, expires_at)
-VALUES (@hash, @console_id, @vm_id, @user_id, @session, now() + interval '30 seconds');
+SELECT @hash, @console_id, @vm_id, @user_id, @session, now() + interval '30 seconds'
+WHERE (SELECT count(*) FROM console_tickets t WHERE t.user_id = @user_id AND t.used_at IS NULL AND t.expires_at > now()) < @max::bigint;
 
 -- name: RedeemTicket :one
 -- One use, whoever comes first.

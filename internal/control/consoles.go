@@ -14,6 +14,9 @@ import (
 	"quantix/internal/policy"
 )
 
+// maxTickets is how many unused tickets a person may hold at once. Each is a job for a host, which dials back for nothing.
+const maxTickets = 32
+
 // ConsoleTicket lets one browser session open one console once, within 30 s.
 type ConsoleTicket struct {
 	ID     fleet.ConsoleID `json:"id"`
@@ -46,10 +49,14 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if ok, why := vm.Allows(fleet.ActConsole); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		if err := q.AddTicket(ctx, db.AddTicketParams{
-			Hash: hashTicket(ticket.Secret), ConsoleID: ticket.ID, VMID: id, UserID: a.UserID, Session: a.Session,
-		}); err != nil {
+		added, err := q.AddTicket(ctx, db.AddTicketParams{
+			Hash: hashTicket(ticket.Secret), ConsoleID: ticket.ID, VMID: id, UserID: a.UserID, Session: a.Session, Max: maxTickets,
+		})
+		if err != nil {
 			return err
+		}
+		if added == 0 {
+			return fleet.Errorf(fleet.TooMany, "You have asked for %d consoles that have not opened. Wait half a minute and try again.", maxTickets)
 		}
 		if _, err := queueVM(ctx, q, a, vm, fleet.ConsoleOpen, fleet.JobArgs{Console: ticket.ID, PortalURL: portalURL}); err != nil {
 			return err

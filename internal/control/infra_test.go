@@ -186,3 +186,33 @@ func TestConsoleTickets(t *testing.T) {
 	s.reported(v.ID, fleet.Stopped)
 	s.refused("no screen", fleet.Conflict, "no screen", func() error { _, err := s.OpenConsole(t.Context(), s.member, v.ID, ""); return err })
 }
+
+func TestUnusedConsoleTicketsAreBounded(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	open := func(a fleet.Actor) (control.ConsoleTicket, error) { return s.OpenConsole(t.Context(), a, v.ID, "") }
+	var last control.ConsoleTicket
+	for range 32 {
+		var err error
+		if last, err = open(s.member); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.refused("one more", fleet.TooMany, "have not opened", func() error { _, err := open(s.member); return err })
+	other := chief
+	other.Session = "another browser"
+	if _, err := open(other); err != nil {
+		t.Errorf("another person: %v", err)
+	}
+	if _, err := s.RedeemConsole(t.Context(), s.member, last.ID, last.Secret); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(s.member); err != nil {
+		t.Errorf("after one was used: %v", err)
+	}
+	s.refused("again one more", fleet.TooMany, "have not opened", func() error { _, err := open(s.member); return err })
+	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE used_at IS NULL`)
+	if _, err := open(s.member); err != nil {
+		t.Errorf("after they expired: %v", err)
+	}
+}
