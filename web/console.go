@@ -14,6 +14,7 @@ import (
 
 	"quantix/internal/console"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 )
 
 const (
@@ -49,28 +50,27 @@ func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
 	if r := c.Request(); !s.ownOrigin(r) {
 		return fleet.Errorf(fleet.Forbidden, "The console was asked for from another site. Open Quantix itself and try again.")
 	}
-	return s.serveConsole(c, a, s.consoleSessionLives)
+	return s.serveConsole(c, a, s.consoleActor)
 }
 
-// consoleSessionLives asks whether the browser's session still is one. What the browser says to the screen counts as use
-// of the session; a screen that nobody touches and that shows nothing new does not keep it.
-func (s *Server) consoleSessionLives(r *http.Request, used bool) bool {
-	if !s.sessionLives(r) {
-		return false
+// consoleActor is who looks at a console now. What the browser says to the screen counts as use of the session; a screen that
+// nobody touches and that shows nothing new does not keep it.
+func (s *Server) consoleActor(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error) {
+	a, err := s.actorNow(ctx, r)
+	if err != nil || !used {
+		return a, err
 	}
 	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
-	if err != nil || !used {
-		return err == nil
+	if err == nil {
+		ctx, err = s.Sessions.Load(ctx, cookie.Value)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
-	defer cancel()
-	if ctx, err = s.Sessions.Load(ctx, cookie.Value); err == nil && s.Sessions.GetString(ctx, sessionUser) != "" {
+	if err == nil && s.Sessions.GetString(ctx, sessionUser) != "" {
 		err = s.touch(ctx)
 	}
 	if err != nil {
 		s.Log.Warn("note a console's use of its session", "error", err)
 	}
-	return true
+	return a, nil
 }
 
 // apiConsoleSocket is the same for a program, which shows its token instead of a session.
@@ -78,15 +78,13 @@ func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 	if r := c.Request(); r.Header.Get("Origin") != "" && !s.ownOrigin(r) {
 		return fleet.Errorf(fleet.Forbidden, "The console was asked for from another site.")
 	}
-	return s.serveConsole(c, a, func(r *http.Request, _ bool) bool {
-		ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
-		defer cancel()
-		_, err := s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerOf(r))
-		return fleet.CodeOf(err) != fleet.Unauthorized
+	return s.serveConsole(c, a, func(ctx context.Context, r *http.Request, _ bool) (fleet.Actor, error) {
+		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerOf(r))
 	})
 }
 
-func (s *Server) serveConsole(c echo.Context, a fleet.Actor, lives func(r *http.Request, used bool) bool) error {
+// serveConsole splices the browser's half. now is asked again who looks; used: whether they have typed or moved since.
+func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error)) error {
 	r := c.Request()
 	if !c.IsWebSocket() {
 		return notWebsocket()
@@ -111,7 +109,17 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, lives func(r *http.
 		return nil // answered
 	}
 	var said atomic.Bool
-	ctx, stop := watched(r, func() bool { return lives(r, said.Swap(false)) })
+	ctx, stop := s.watched(r, a, func(ctx context.Context) error {
+		a, err := now(ctx, r, said.Swap(false))
+		if err != nil {
+			return err
+		}
+		v, err := s.Control.GetVM(ctx, a, vm)
+		if err != nil {
+			return err
+		}
+		return policy.Check(a, policy.VMUse, v.ProjectID)
+	})
 	defer stop()
 	if err := s.consoles.Browser(ctx, id, ws, func() { said.Store(true) }); err != nil {
 		s.Log.Info("console ended before it began", "console", id, "half", "browser", "vm", vm, "who", a.Name, "error", err)
@@ -146,20 +154,29 @@ func ticketOf(r *http.Request) string {
 	return ""
 }
 
-// watched is the request's context, which also ends when lives, asked each minute, says so.
-func watched(r *http.Request, lives func() bool) (context.Context, func()) {
+// watched is the request's context, which also ends when may refuses. It is asked now and then, and when the rights of a change.
+func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Context) error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
+	sub := s.Hub.Subscribe(rightsKey(a))
 	go func() {
-		ask := time.NewTicker(sessionEvery)
-		defer ask.Stop()
+		defer sub.Close()
+		again := time.NewTicker(rightsEvery)
+		defer again.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-ask.C:
-				if !lives() {
-					cancel(console.Reason("You are signed out. Sign in again."))
-				}
+			case <-again.C:
+			case <-sub.C:
+			}
+			ask, end := context.WithTimeout(context.Background(), pageLimit)
+			err := may(ask)
+			end()
+			switch {
+			case fleet.CodeOf(err) == fleet.Unauthorized:
+				cancel(console.Reason("You are signed out. Sign in again."))
+			case refused(err):
+				cancel(console.Reason("You may no longer use this VM."))
 			}
 		}
 	}()

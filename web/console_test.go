@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -269,5 +270,46 @@ func TestAProgramOpensAConsole(t *testing.T) {
 	defer ws.Close()
 	if got, err := receive(ws, 12); err != nil || string(got) != "RFB 003.008\n" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestAConsoleEndsWithTheRightToUseIt(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	root := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
+	ann, program := s.signedIn("ann", fleet.RoleOperator), s.program("bob", fleet.RoleOperator, nil)
+	for _, c := range []struct {
+		name, user string
+		open       func() *websocket.Conn
+		change     control.UserInput
+		says       string
+	}{
+		{"a disabled user's", "ann", func() *websocket.Conn {
+			ws, a := s.open(ann, s.ticket(ann))
+			if ws == nil {
+				t.Fatal(a)
+			}
+			return ws
+		}, control.UserInput{Name: "ann", Role: fleet.RoleOperator, Disabled: true}, "You are signed out. Sign in again."},
+		{"a program's, whose user lost the role", "bob", func() *websocket.Conn {
+			ws, err := program.Console(t.Context(), s.vm)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { ws.Close() })
+			return ws
+		}, control.UserInput{Name: "bob", Role: fleet.RoleViewer}, "You may no longer use this VM."},
+	} {
+		browser := c.open()
+		host := s.dialBack()
+		if _, err := s.control.UpdateUser(t.Context(), root, fleet.UserID(c.user), c.change); err != nil {
+			t.Fatal(err)
+		}
+		for _, half := range []*websocket.Conn{browser, host} {
+			var said *websocket.CloseError
+			if _, err := receive(half, 1); !errors.As(err, &said) || said.Text != c.says {
+				t.Errorf("%s console: %v", c.name, err)
+			}
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,12 +16,12 @@ import (
 )
 
 const (
-	mostKeys     = 170              // of one stream; an address with more would be too long for some proxies
-	mostStreams  = 20               // of one session
-	pingEvery    = 20 * time.Second // the browser gives up on a stream that is silent for 60 s
-	sessionEvery = time.Minute      // how often a stream asks whether its session still is one
-	nounGap      = time.Second      // between two wake-ups for a whole noun: lists need not follow each change
-	writeLimit   = 10 * time.Second
+	mostKeys    = 170              // of one stream; an address with more would be too long for some proxies
+	mostStreams = 20               // of one session
+	pingEvery   = 20 * time.Second // the browser gives up on a stream that is silent for 60 s
+	rightsEvery = 30 * time.Second // how often a stream or console asks anew for its session and rights, besides when they are known to change
+	nounGap     = time.Second      // between two wake-ups for a whole noun: lists need not follow each change
+	writeLimit  = 10 * time.Second
 )
 
 // nouns are the keys that stand for all of a kind, with the wake-ups they mean.
@@ -67,7 +68,8 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	defer s.streams.leave(a.Session)
 
 	p := newPoker(allowed)
-	sub := s.Hub.Subscribe(p.subscriptions...)
+	rights := rightsKey(a)
+	sub := s.Hub.Subscribe(append(p.subscriptions, rights)...)
 	defer sub.Close()
 	out := &eventWriter{w: c.Response(), control: http.NewResponseController(c.Response())}
 	h := c.Response().Header()
@@ -76,21 +78,25 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	c.Response().WriteHeader(http.StatusOK)
 	out.write(": open\n\n")
 
-	ping, session := time.NewTicker(pingEvery), time.NewTicker(sessionEvery)
+	ping, again := time.NewTicker(pingEvery), time.NewTicker(rightsEvery)
 	defer ping.Stop()
-	defer session.Stop()
+	defer again.Stop()
 	for out.err == nil {
 		select {
 		case <-r.Context().Done():
 			return nil
 		case <-sub.C:
-			out.events(p.woken(sub.Take(), time.Now()))
+			keys := sub.Take()
+			if (slices.Contains(keys, rights) || slices.Contains(keys, notify.Resync)) && !s.mayFollow(r, asked, allowed) {
+				return nil
+			}
+			out.events(p.woken(keys, time.Now()))
 		case <-p.due():
 			out.events(p.late(time.Now()))
 		case <-ping.C:
 			out.write(": ping\n\n")
-		case <-session.C:
-			if !s.sessionLives(r) {
+		case <-again.C:
+			if !s.mayFollow(r, asked, allowed) {
 				return nil
 			}
 		}
@@ -98,19 +104,22 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	return nil // the browser has gone
 }
 
-// sessionLives asks the database anew whether the request's session still is one. While the database is away, it is.
-func (s *Server) sessionLives(r *http.Request) bool {
-	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
-	if err != nil {
-		return false
-	}
+// rightsKey is the wake-up for a change of what the actor may do. Pages cannot follow it.
+func rightsKey(a fleet.Actor) string { return "user:" + string(a.UserID) }
+
+// mayFollow says whether the stream may go on: whose keys have become others opens it anew, and so gets what there is now.
+func (s *Server) mayFollow(r *http.Request, asked, allowed []string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
 	defer cancel()
-	if ctx, err = s.Sessions.Load(ctx, cookie.Value); err != nil {
-		return true
+	a, err := s.actorNow(ctx, r)
+	if err != nil {
+		return !refused(err)
 	}
-	_, err = s.actorInSession(ctx, "")
-	return fleet.CodeOf(err) != fleet.Unauthorized
+	now, err := s.Control.WatchKeys(ctx, a, asked)
+	if err != nil {
+		return !refused(err)
+	}
+	return slices.Equal(now, allowed)
 }
 
 // poker turns the hub's keys into the page's: a noun key stands for all of its kind, at most once a second.

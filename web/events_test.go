@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 )
 
@@ -97,4 +99,62 @@ func TestTooManyStreams(t *testing.T) {
 	}
 	b.get("/events?key=tasks").is(t, http.StatusTooManyRequests)
 	p.browser().get("/events?key=tasks", "Accept", "text/event-stream", "HX-Request", "true").is(t, http.StatusUnauthorized)
+}
+
+// ends demands that the stream ends, by itself and long before it would ask anew without a reason.
+func ends(t *testing.T, lines <-chan string) {
+	t.Helper()
+	limit := time.After(10 * time.Second)
+	for {
+		select {
+		case _, ok := <-lines:
+			if !ok {
+				return
+			}
+		case <-limit:
+			t.Fatal("the stream goes on")
+		}
+	}
+}
+
+func TestAStreamEndsWithTheRightToFollowIt(t *testing.T) {
+	t.Parallel()
+	p, _ := newWhole(t)
+	shop := p.addProject("shop")
+	vm := p.addVM(shop, p.addHost("h1", 0), "web", fleet.Running)
+	root := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
+	user := func(name string, role fleet.Role, disabled bool) {
+		t.Helper()
+		if _, err := p.control.UpdateUser(t.Context(), root, "mia", control.UserInput{Name: name, Role: role, Disabled: disabled}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	member := func(role fleet.Role) {
+		t.Helper()
+		if err := p.control.SetMember(t.Context(), root, shop, "mia", role); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := p.signedIn("mia", fleet.RoleNone)
+	member(fleet.RoleMember)
+	query := "key=tasks&key=vm:" + string(vm)
+
+	lines := stream(t, b, query)
+	user("maria", fleet.RoleNone, false) // no change of rights
+	member(fleet.RoleViewer)             // another role, the same keys
+	p.exec("UPDATE vms SET description = 'poked' WHERE id = $1", vm)
+	expect(t, lines, "event: vm:"+string(vm))
+	member(fleet.RoleNone)
+	ends(t, lines)
+
+	member(fleet.RoleMember)
+	lines = stream(t, b, query)
+	b.post("/sign-out", nil).is(t, http.StatusSeeOther)
+	ends(t, lines)
+
+	b.post("/sign-in", url.Values{"name": {"maria"}, "password": {goodPassword}}).is(t, http.StatusSeeOther)
+	lines = stream(t, b, query)
+	user("maria", fleet.RoleNone, true)
+	ends(t, lines)
+	b.get("/events?"+query, "HX-Request", "true").is(t, http.StatusUnauthorized)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -107,6 +108,28 @@ func (s *Server) actorInSession(ctx context.Context, address string) (fleet.Acto
 	return a, nil
 }
 
+// actorNow asks the database anew whose session the request came with, and for their rights of this moment. ctx is not the
+// request's own, which holds the session as it was then.
+func (s *Server) actorNow(ctx context.Context, r *http.Request) (fleet.Actor, error) {
+	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
+	if err != nil {
+		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
+	}
+	if ctx, err = s.Sessions.Load(ctx, cookie.Value); err != nil {
+		return fleet.Actor{}, sessionsAway(err)
+	}
+	return s.actorInSession(ctx, "")
+}
+
+// refused tells a right that has ended from a database that is away, which ends nothing.
+func refused(err error) bool {
+	switch fleet.CodeOf(err) {
+	case fleet.Unauthorized, fleet.Forbidden, fleet.NotFound:
+		return true
+	}
+	return false
+}
+
 // touch notes that the session is in use, which puts off its idle end.
 func (s *Server) touch(ctx context.Context) error {
 	now := time.Now().Unix()
@@ -138,13 +161,14 @@ func (s *Server) begin(c echo.Context, user fleet.UserID, began time.Time) error
 	return nil
 }
 
-// end deletes the session.
+// end deletes the session. What it still follows through this portal ends at once.
 func (s *Server) end(c echo.Context) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.Destroy(ctx); err != nil {
 		return sessionsAway(err)
 	}
 	s.Sessions.WriteSessionCookie(ctx, c.Response(), "", time.Time{})
+	s.Hub.Wake(rightsKey(actorOf(c)))
 	return nil
 }
 
