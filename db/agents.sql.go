@@ -161,9 +161,14 @@ func (q *Queries) HasHostSession(ctx context.Context, arg HasHostSessionParams) 
 }
 
 const heartbeats = `-- name: Heartbeats :many
+WITH beats AS (
+    SELECT unnest($1::text[]) AS host_id, unnest($2::bytea[]) AS session, unnest($3::text[])::jsonb AS load
+), mine AS (
+    SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY ($1::text[]) ORDER BY h.host_id FOR NO KEY UPDATE
+)
 UPDATE host_sessions s SET seen_at = now(), load = COALESCE(NULLIF(b.load, 'null'), s.load)
-FROM (SELECT unnest($1::text[]) AS host_id, unnest($2::bytea[]) AS session, unnest($3::text[])::jsonb AS load) b
-WHERE s.host_id = b.host_id AND s.session = b.session
+FROM mine m JOIN beats b ON b.host_id = m.host_id
+WHERE s.host_id = m.host_id AND s.session = b.session
 RETURNING s.host_id, s.digest
 `
 
@@ -178,7 +183,8 @@ type HeartbeatsRow struct {
 	Digest string
 }
 
-// Many hosts' signs of life in one statement. A host that is not in the answer has another session.
+// Many hosts' signs of life in one statement. A host that is not in the answer has another session. The rows are locked in one
+// order, so that two batches never wait for each other.
 func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]HeartbeatsRow, error) {
 	rows, err := q.db.Query(ctx, heartbeats, arg.HostIds, arg.Sessions, arg.Loads)
 	if err != nil {

@@ -19,10 +19,16 @@ SELECT pg_notify('quantix', 'host:' || @host_id::text);
 SELECT EXISTS (SELECT 1 FROM host_sessions WHERE host_id = @host_id AND session = @session);
 
 -- name: Heartbeats :many
--- Many hosts' signs of life in one statement. A host that is not in the answer has another session.
+-- Many hosts' signs of life in one statement. A host that is not in the answer has another session. The rows are locked in one
+-- order, so that two batches never wait for each other.
+WITH beats AS (
+    SELECT unnest(@host_ids::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@loads::text[])::jsonb AS load
+), mine AS (
+    SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY (@host_ids::text[]) ORDER BY h.host_id FOR NO KEY UPDATE
+)
 UPDATE host_sessions s SET seen_at = now(), load = COALESCE(NULLIF(b.load, 'null'), s.load)
-FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@loads::text[])::jsonb AS load) b
-WHERE s.host_id = b.host_id AND s.session = b.session
+FROM mine m JOIN beats b ON b.host_id = m.host_id
+WHERE s.host_id = m.host_id AND s.session = b.session
 RETURNING s.host_id, s.digest;
 
 -- name: BeginReport :one

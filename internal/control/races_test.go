@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"quantix/db"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -301,5 +302,31 @@ func TestTextThatPostgreSQLCannotHoldIsRefused(t *testing.T) {
 		if code := fleet.CodeOf(do()); code != fleet.Malformed && code != fleet.Invalid && code != fleet.NotFound {
 			t.Errorf("%s: %q", name, code)
 		}
+	}
+}
+
+// Two portals' batches of heartbeats may hold the same hosts, each in its own order.
+func TestHeartbeatsLockTheirHostsInOneOrder(t *testing.T) {
+	r := newRig(t)
+	session := []byte("s")
+	for _, id := range []string{"b", "a"} { // as they lie in the table, and as they are in the batch
+		r.exec(`INSERT INTO hosts (id, name) VALUES ($1, $1)`, id)
+		r.exec(`INSERT INTO host_sessions (host_id, session, digest) VALUES ($1, $2, 'd')`, id, session)
+	}
+	first := begin(t, r.pool)
+	in(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'a' FOR UPDATE`)
+	var heard []db.HeartbeatsRow
+	end := behind(t, r.pool, func() (err error) {
+		heard, err = db.New(r.pool).Heartbeats(t.Context(), db.HeartbeatsParams{
+			HostIds: []string{"b", "a"}, Sessions: [][]byte{session, session}, Loads: []string{"null", "null"},
+		})
+		return err
+	})
+	in(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'b' FOR UPDATE NOWAIT`)
+	if err := first.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := end(); err != nil || len(heard) != 2 {
+		t.Errorf("heard %v, %v", heard, err)
 	}
 }
