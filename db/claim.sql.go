@@ -11,6 +11,22 @@ import (
 	"quantix/internal/fleet"
 )
 
+const askAgain = `-- name: AskAgain :exec
+UPDATE vms SET generation = generation + 1 WHERE id = $1 AND host_id = $2 AND observed_generation < generation - 1
+`
+
+type AskAgainParams struct {
+	ID     fleet.VMID
+	HostID fleet.HostID
+}
+
+// A change that gave way to a deletion has never reached the host. It is asked for anew, at a generation of its own: the
+// deletion's counts as acted on.
+func (q *Queries) AskAgain(ctx context.Context, arg AskAgainParams) error {
+	_, err := q.db.Exec(ctx, askAgain, arg.ID, arg.HostID)
+	return err
+}
+
 const askFullReport = `-- name: AskFullReport :exec
 UPDATE host_sessions SET digest = '' WHERE host_id = $1 AND report_seq > $2
 `

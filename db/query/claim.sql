@@ -70,6 +70,11 @@ DELETE FROM vms WHERE id = @id AND host_id = @host_id AND deleted_at IS NOT NULL
 -- name: UndoDeletion :exec
 UPDATE vms SET deleted_at = NULL WHERE id = @id AND host_id = @host_id;
 
+-- name: AskAgain :exec
+-- A change that gave way to a deletion has never reached the host. It is asked for anew, at a generation of its own: the
+-- deletion's counts as acted on.
+UPDATE vms SET generation = generation + 1 WHERE id = @id AND host_id = @host_id AND observed_generation < generation - 1;
+
 -- name: AskFullReport :exec
 -- A report newer than this result was taken as unchanged: ask again, so that the truth is not lost between the two.
 UPDATE host_sessions SET digest = '' WHERE host_id = @host_id AND report_seq > @seq;

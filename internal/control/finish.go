@@ -67,6 +67,11 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) erro
 		if err := q.UndoDeletion(ctx, db.UndoDeletionParams{ID: vm, HostID: job.HostID}); err != nil {
 			return err
 		}
+		if in.VM != nil && in.VM.Power != fleet.Absent { // nothing of it is gone, so that nothing comes back by this
+			if err := q.AskAgain(ctx, db.AskAgainParams{ID: vm, HostID: job.HostID}); err != nil {
+				return err
+			}
+		}
 	}
 	if err := settleVM(ctx, q, job, vm, in); err != nil {
 		return err
@@ -108,7 +113,7 @@ func settlePool(ctx context.Context, q *db.Queries, job db.Job, pool fleet.PoolI
 // requeue carries a newer generation to the host when no waiting job does.
 func requeue(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (bool, error) {
 	noun, id := job.Subject.Split()
-	if noun != "vm" || job.Kind == fleet.ConsoleOpen || job.Kind == fleet.VMDelete {
+	if noun != "vm" || job.Kind == fleet.ConsoleOpen {
 		return false, nil
 	}
 	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: fleet.VMID(id), HostID: job.HostID, Generation: in.Generation})

@@ -3,6 +3,7 @@ package control_test
 import (
 	"testing"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -74,5 +75,55 @@ func TestALateResultDoesNotHideANewerReport(t *testing.T) {
 	}
 	if power := one[string](r, `SELECT status->>'power' FROM vms`); power != "running" {
 		t.Fatalf("the VM is %s", power)
+	}
+}
+
+func TestAnEditThatGaveWayToADeletionIsNotLost(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	stopped := &fleet.VMStatus{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128}
+	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: stopped}); err != nil {
+		t.Fatal(err)
+	}
+	cannot := func() wire.FinishAnswer {
+		t.Helper()
+		if _, err := r.DeleteVM(t.Context(), fleet.SystemActor, id, false, ""); err != nil {
+			t.Fatal(err)
+		}
+		w := r.claim()[0]
+		answer, _, err := r.Finish(t.Context(), r.agent, w.ID, wire.Finish{
+			Epoch: w.Epoch, Generation: w.Generation, Seq: r.next(), Outcome: wire.Failed, Error: "device busy", VM: stopped,
+		})
+		if err != nil || w.Kind != fleet.VMDelete {
+			t.Fatalf("%s: %v", w.Kind, err)
+		}
+		return answer
+	}
+	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: *stopped})
+	if answer := cannot(); answer.Again {
+		t.Error("without an edit, there is nothing to do again")
+	}
+
+	r.exec(`UPDATE vms SET spec = spec || '{"firmware":"bios"}'`)
+	cpus := 2
+	_, edit, err := r.UpdateVM(t.Context(), fleet.SystemActor, id, control.UpdateVM{CPUs: &cpus})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer := cannot(); !answer.Again {
+		t.Error("the deletion failed, and the edit before it is forgotten")
+	}
+	if got := one[string](r, `SELECT state || ': ' || error FROM jobs WHERE id = $1`, edit); got != "cancelled: Not done: the VM was to be deleted." {
+		t.Errorf("the edit's task is %s", got)
+	}
+	again := r.claim()
+	if len(again) != 1 || again[0].Kind != fleet.VMApply || again[0].VM.Spec.CPUs != 2 {
+		t.Fatalf("claimed %+v, want the edit", again)
+	}
+	if err := r.finish(again[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped, CPUs: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.Phase != fleet.PhaseStopped {
+		t.Errorf("%+v, %v", vm, err)
 	}
 }
