@@ -15,7 +15,7 @@ import (
 func Bytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	v, i := float64(n), 0
-	for v >= 1024 && i < len(units)-1 {
+	for v >= 1023.5 && i < len(units)-1 { // what would be written as 1024 is one of the next unit
 		v, i = v/1024, i+1
 	}
 	if i == 0 || v >= 100 || v == float64(int64(v)) {
@@ -47,10 +47,10 @@ func Took(d time.Duration) string {
 	if d < 100*time.Millisecond {
 		return fmt.Sprintf("%d ms", max(d, 0).Milliseconds())
 	}
-	if d < 10*time.Second {
-		return fmt.Sprintf("%.1f s", d.Seconds())
+	if tenths := d.Round(100 * time.Millisecond); tenths < 10*time.Second {
+		return fmt.Sprintf("%.1f s", tenths.Seconds())
 	}
-	return Short(d)
+	return Short(d.Round(time.Second))
 }
 
 // Count writes a number with a noun: "1 VM", "3 VMs".

@@ -128,9 +128,9 @@ func addresses(vm fleet.VMView) []string {
 	return out
 }
 
-// load is how much of its vCPUs a VM uses: "37 %".
+// load is how much of its vCPUs a VM uses: "37 %". Of a host that is not heard nobody knows.
 func load(vm *fleet.VMView) string {
-	if vm.CPUPercent == nil || vm.Spec.CPUs == 0 {
+	if vm.CPUPercent == nil || vm.Spec.CPUs == 0 || vm.Phase == fleet.PhaseUnknown {
 		return "–"
 	}
 	return strconv.FormatFloat(*vm.CPUPercent/float64(vm.Spec.CPUs), 'f', 0, 64) + " %"
