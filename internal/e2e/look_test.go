@@ -29,9 +29,7 @@ func (p *tab) portray(name string) {
 		p.settle()
 		p.savePicture(name + "-390-" + theme)
 		p.fits(name + " on a phone")
-		if theme == themes[0] {
-			p.axe(name + " on a phone")
-		}
+		p.axe(name + " on a phone in " + theme)
 	}
 	p.size(1440, 900)
 }
