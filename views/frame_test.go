@@ -43,16 +43,14 @@ func TestTheProjectPickerStaysOnTheList(t *testing.T) {
 	} {
 		query, _ := url.ParseQuery(c.query)
 		f := Frame{Path: c.path, Query: query}
-		if got := f.projectLink(fleet.ProjectID(c.project)); got != c.want {
+		if got := f.switcher().to(fleet.ProjectID(c.project)); got != c.want {
 			t.Errorf("from %s?%s: %s, not %s", c.path, c.query, got, c.want)
 		}
 	}
-	f := Frame{Projects: []fleet.Project{{ID: "1", Name: "shop"}}, Project: "1"}
-	if got := f.projectName(); got != "shop" {
-		t.Errorf("project %q", got)
-	}
-	if f.Project = "2"; f.projectName() != "All projects" {
-		t.Errorf("a project that is not seen is called %q", f.projectName())
+	for want, f := range map[string]Frame{"All projects": {}, "shop": {Project: "1", ProjectName: "shop"}, "No such project": {Project: "2"}} {
+		if got := f.projectName(); got != want {
+			t.Errorf("project %q, want %q", got, want)
+		}
 	}
 }
 

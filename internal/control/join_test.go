@@ -87,11 +87,12 @@ func TestAMachineJoinsAndSpeaksForItsHost(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 
-	id, ok := auth.HostOf(certificate(t, answer.Cert))
+	cert := certificate(t, answer.Cert)
+	id, ok := auth.HostOf(cert)
 	if !ok || id != answer.HostID {
 		t.Errorf("the certificate names %q, not the host %q", id, answer.HostID)
 	}
-	host := fleet.Actor{HostID: id, Name: "host node-1"}
+	host := fleet.Actor{HostID: id, Name: "host node-1", KeyHash: string(auth.KeyHash(cert))}
 	next, err := h.RenewHost(t.Context(), host, someCSR())
 	if err != nil {
 		t.Fatal(err)
