@@ -154,7 +154,7 @@ func startWebsockify(b *testing.B) (dial func() (*websocket.Conn, error)) {
 	b.Helper()
 	path, err := exec.LookPath("websockify")
 	if err != nil {
-		b.Skip("websockify is not installed (Debian: apt install websockify)")
+		b.Fatal("the peer is not installed: quantix doctor bench --install")
 	}
 	screens, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -55,7 +55,7 @@ func startSplicer(b *testing.B, kind string) *splicer {
 	if kind == "websockify" {
 		path, err := exec.LookPath("websockify")
 		if err != nil {
-			b.Skip("websockify is not installed (Debian: apt install websockify)")
+			b.Fatal("the peer is not installed: quantix doctor bench --install")
 		}
 		s.listenHosts()
 		s.browser = freeAddress(b)
@@ -226,7 +226,7 @@ func (s *splicer) memory() (bytes int) {
 	for _, pid := range s.processes() {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 		if err != nil {
-			s.b.Skip(err)
+			s.b.Fatal(err)
 		}
 		_, rest, _ := strings.Cut(string(data), "\nPss:")
 		kib, _ := strconv.Atoi(strings.Fields(rest)[0])

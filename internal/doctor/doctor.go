@@ -13,17 +13,18 @@ import (
 // Purpose is what somebody wants to run here.
 type Purpose string
 
-// The purposes. Portal and Demo need PostgreSQL only; Test needs all that Lab needs and more.
+// The purposes. Portal and Demo need PostgreSQL only; Test and Bench need all that Lab needs and more.
 const (
 	Portal Purpose = "portal"
 	Agent  Purpose = "agent"
 	Lab    Purpose = "lab"
 	Test   Purpose = "test"
 	Demo   Purpose = "demo"
+	Bench  Purpose = "bench"
 )
 
 // Purposes lists all of them, for help texts and checks of arguments.
-func Purposes() []Purpose { return []Purpose{Portal, Agent, Lab, Test, Demo} }
+func Purposes() []Purpose { return []Purpose{Portal, Agent, Lab, Test, Demo, Bench} }
 
 // Check is one need and what was found.
 type Check struct {

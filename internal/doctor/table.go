@@ -25,16 +25,16 @@ func (n need) concerns(p Purpose) bool {
 }
 
 var (
-	forLab   = []Purpose{Lab, Test}
+	forLab   = []Purpose{Lab, Test, Bench}
 	forTests = []Purpose{Test}
-	forHosts = []Purpose{Agent, Lab, Test}
+	forHosts = []Purpose{Agent, Lab, Test, Bench}
 	forAgent = []Purpose{Agent}
 )
 
 // needs is everything that any purpose needs.
 var needs = []need{
 	{
-		name: "PostgreSQL", why: "private database (not needed with --database-url)", required: []Purpose{Portal, Demo, Lab, Test},
+		name: "PostgreSQL", why: "private database (not needed with --database-url)", required: []Purpose{Portal, Demo, Lab, Test, Bench},
 		probe: postgres, debian: []string{"postgresql"}, rpm: []string{"postgresql-server"}, brew: []string{"postgresql@17"},
 	},
 	{
@@ -124,6 +124,10 @@ var needs = []need{
 		debian:   []string{"chromium"}, rpm: []string{"chromium"},
 	},
 	{
+		name: "websockify", why: "the peer of the consoles' benchmarks", required: []Purpose{Bench}, programs: []string{"websockify"},
+		debian: []string{"websockify"}, rpm: []string{"python3-websockify"},
+	},
+	{
 		name: "C compiler", why: "the race detector and sqlc", required: forTests, programs: []string{"gcc", "cc", "clang"},
 		debian: []string{"gcc"}, rpm: []string{"gcc"},
 	},
@@ -133,7 +137,7 @@ var needs = []need{
 	},
 }
 
-// program is a need of the lab and the tests that one program of the same name meets.
+// program is a need of the lab, the tests and the benchmarks that one program of the same name meets.
 func program(name, why, debian, rpm string) need {
 	return need{
 		name: name, why: why, required: forLab, programs: []string{name}, debian: []string{debian}, rpm: []string{rpm},
