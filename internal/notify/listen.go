@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Channel is the PostgreSQL channel that the announce() trigger notifies.
+// Channel is the PostgreSQL channel that the announcing triggers notify.
 const Channel = "quantix"
 
 // Listen feeds the hub from one connection of its own until ctx ends. After each (re)connection every waiter gets Resync,
