@@ -63,26 +63,6 @@ func (q *Queries) CountOpenJobs(ctx context.Context) (CountOpenJobsRow, error) {
 	return i, err
 }
 
-const countRunning = `-- name: CountRunning :one
-SELECT count(*) FROM (
-    SELECT 1 FROM jobs j WHERE j.state IN ('queued', 'running') AND j.kind <> 'console.open'
-      AND ($1::boolean OR j.project_id = ANY ($2::text[])) LIMIT 1000
-) bounded
-`
-
-type CountRunningParams struct {
-	AllProjects bool
-	Projects    []string
-}
-
-// Bounded: nobody reads a number above a thousand.
-func (q *Queries) CountRunning(ctx context.Context, arg CountRunningParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countRunning, arg.AllProjects, arg.Projects)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const getTask = `-- name: GetTask :one
 SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
 WHERE j.id = $1 AND ($2::boolean OR j.project_id = ANY ($3::text[]))

@@ -39,7 +39,6 @@ func (s *Server) loadFrame(c echo.Context, f *views.Frame) error {
 		return nil // no role yet: nothing stands around the page
 	}
 	ctx := c.Request().Context()
-	var err error
 	if f.Project != "" && f.ProjectName == "" {
 		project, err := s.Control.GetProject(ctx, f.Actor, f.Project)
 		if err != nil && fleet.CodeOf(err) != fleet.NotFound {
@@ -47,35 +46,41 @@ func (s *Server) loadFrame(c echo.Context, f *views.Frame) error {
 		}
 		f.ProjectName = project.Name
 	}
-	if f.May(policy.TasksSee) {
-		if f.Running, err = s.Control.RunningTasks(ctx, f.Actor); err != nil {
-			return err
-		}
-		if f.Dock, err = s.dock(c, f.Actor, f.Dock.All); err != nil {
-			return err
-		}
+	tree := control.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}
+	around, err := s.Control.Surroundings(ctx, f.Actor, dockQuery(f.Dock.All), tree)
+	if err != nil {
+		return err
 	}
-	f.Tree, err = s.level(c, f.Actor, control.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}, f.Here)
+	f.Running, f.Dock.Tasks = around.Running, around.Tasks
+	f.Tree, err = s.openLevel(c, f.Actor, tree, around.Tree, f.Here)
 	return err
 }
 
-// dock reads the newest tasks, one's own or all that one may see.
-func (s *Server) dock(c echo.Context, a fleet.Actor, all bool) (views.Dock, error) {
-	q := fleet.Query{Limit: dockRows}
-	if !all {
-		q.Filter = "who:me"
+// dockQuery asks for the newest tasks, one's own or all that one may see.
+func dockQuery(all bool) fleet.Query {
+	if all {
+		return fleet.Query{Limit: dockRows}
 	}
-	tasks, err := s.Control.ListTasks(c.Request().Context(), a, q)
+	return fleet.Query{Limit: dockRows, Filter: "who:me"}
+}
+
+func (s *Server) dock(c echo.Context, a fleet.Actor, all bool) (views.Dock, error) {
+	tasks, err := s.Control.ListTasks(c.Request().Context(), a, dockQuery(all))
 	return views.Dock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
 }
 
 // level reads one level of the tree, and below it those that lead to what the page is about (here).
 func (s *Server) level(c echo.Context, a fleet.Actor, q control.TreeQuery, here []string) (views.TreeLevel, error) {
-	l := views.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
 	rows, err := s.Control.Tree(c.Request().Context(), a, q)
 	if err != nil {
-		return l, err
+		return views.TreeLevel{}, err
 	}
+	return s.openLevel(c, a, q, rows, here)
+}
+
+// openLevel is a level whose rows are known.
+func (s *Server) openLevel(c echo.Context, a fleet.Actor, q control.TreeQuery, rows control.TreeLevel, here []string) (views.TreeLevel, error) {
+	l := views.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
 	l.Next = rows.Next
 	l.Items = make([]views.TreeItem, len(rows.Nodes))
 	for i, n := range rows.Nodes {

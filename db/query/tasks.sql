@@ -16,13 +16,6 @@ INSERT INTO jobs (id, host_id, project_id, kind, subject, subject_name, generati
 VALUES (@id, @host_id, @project_id, @kind, @subject, @subject_name, @generation, 'done', 100, @note, @created_by, @user_id, now(), now())
 RETURNING *;
 
--- name: CountRunning :one
--- Bounded: nobody reads a number above a thousand.
-SELECT count(*) FROM (
-    SELECT 1 FROM jobs j WHERE j.state IN ('queued', 'running') AND j.kind <> 'console.open'
-      AND (@all_projects::boolean OR j.project_id = ANY (@projects::text[])) LIMIT 1000
-) bounded;
-
 -- name: CountOpenJobs :one
 -- All that wait and run, consoles too.
 SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running

@@ -304,8 +304,15 @@ func readCursor(cursor, sort string, columns []column) ([]string, error) {
 	return values[1:], nil
 }
 
-// collect runs sql, which was made of the grown statement s. Where s varies, it is planned for its very arguments each time:
-// the best plan for a label that one VM has is not the best for a label that all have. All others are prepared.
+// question is sql that was made of a grown statement, and how its rows are read.
+type question[T any] struct {
+	sql  string
+	s    *statement
+	scan pgx.RowToFunc[T]
+}
+
+// collect asks one question. Where its statement varies, it is planned for its very arguments each time: the best plan for a
+// label that one VM has is not the best for a label that all have. All others are prepared.
 func collect[T any](ctx context.Context, c *Control, sql string, s *statement, scan pgx.RowToFunc[T]) ([]T, error) {
 	args := s.args
 	if s.varies {
@@ -315,6 +322,18 @@ func collect[T any](ctx context.Context, c *Control, sql string, s *statement, s
 	if err != nil {
 		return nil, dbError(err)
 	}
-	items, err := pgx.AppendRows(make([]T, 0, usualPage), rows, scan)
+	items, err := question[T]{sql, s, scan}.read(rows)
 	return items, dbError(err)
+}
+
+func (q question[T]) read(rows pgx.Rows) ([]T, error) {
+	return pgx.AppendRows(make([]T, 0, usualPage), rows, q.scan)
+}
+
+// join adds the question to others that travel together; into holds its answer once they are sent. All of them are prepared.
+func join[T any](b *pgx.Batch, q question[T], into *[]T) {
+	b.Queue(q.sql, q.s.args...).Query(func(rows pgx.Rows) (err error) {
+		*into, err = q.read(rows)
+		return err
+	})
 }

@@ -81,7 +81,7 @@ func (c *Control) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 }
 
 func (c *Control) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, error) {
-	p, err := hostOrders.page(q, "name")
+	p, ask, err := treeHostsOf(q)
 	if err != nil {
 		return TreeLevel{}, err
 	}
@@ -89,20 +89,31 @@ func (c *Control) treeHosts(ctx context.Context, q fleet.Query) (TreeLevel, erro
 	if err != nil {
 		return TreeLevel{}, err
 	}
-	var s statement
-	tail := p.apply(&s)
-	hosts, err := collect(ctx, c, "SELECT h.id, h.name, "+hostPhaseSQL+" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id"+s.conditions()+tail, &s,
-		func(row pgx.CollectableRow) (v fleet.HostView, err error) {
-			err = row.Scan(&v.ID, &v.Name, &v.Phase)
-			return v, err
-		})
-	return level(p.cut(hosts), func(h fleet.HostView) TreeNode {
-		vms := sums.hosts[h.ID].vms
-		return TreeNode{
-			Key: "host:" + string(h.ID), Kind: "host", ID: string(h.ID), Name: h.Name, Icon: "server", Tone: h.Phase.Tone(), PhaseWord: h.Phase.Word(),
-			Count: vms, HasChildren: vms+sums.found[h.ID] > 0,
-		}
-	}), err
+	hosts, err := collect(ctx, c, ask.sql, ask.s, ask.scan)
+	return level(p.cut(hosts), sums.hostNode), err
+}
+
+// treeHostsOf is the question for one page of the hosts with their phases; nothing else of them is read.
+func treeHostsOf(q fleet.Query) (paging[fleet.HostView], question[fleet.HostView], error) {
+	p, err := hostOrders.page(q, "name")
+	if err != nil {
+		return p, question[fleet.HostView]{}, err
+	}
+	s := new(statement)
+	tail := p.apply(s)
+	sql := "SELECT h.id, h.name, " + hostPhaseSQL + " FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id" + s.conditions() + tail
+	return p, question[fleet.HostView]{sql, s, func(row pgx.CollectableRow) (v fleet.HostView, err error) {
+		err = row.Scan(&v.ID, &v.Name, &v.Phase)
+		return v, err
+	}}, nil
+}
+
+func (n *counters) hostNode(h fleet.HostView) TreeNode {
+	vms := n.hosts[h.ID].vms
+	return TreeNode{
+		Key: "host:" + string(h.ID), Kind: "host", ID: string(h.ID), Name: h.Name, Icon: "server", Tone: h.Phase.Tone(), PhaseWord: h.Phase.Word(),
+		Count: vms, HasChildren: vms+n.found[h.ID] > 0,
+	}
 }
 
 func level[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {

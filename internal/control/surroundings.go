@@ -1,0 +1,66 @@
+package control
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// Surroundings are what stands around every page.
+type Surroundings struct {
+	Tasks   []fleet.Job // a page of them, newest first
+	Running int         // waiting and running tasks, up to 1000
+	Tree    TreeLevel   // the inventory's root
+}
+
+// Surroundings reads what stands around a page in as few round trips as it can: it is asked for with every page. Who does not
+// see tasks gets none; tree is a view that the actor may see.
+func (c *Control) Surroundings(ctx context.Context, a fleet.Actor, tasks fleet.Query, tree TreeQuery) (Surroundings, error) {
+	var out Surroundings
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return out, err
+	}
+	var together pgx.Batch
+	var jobs []fleet.Job
+	var running []int
+	var page paging[fleet.Job]
+	if policy.May(a, policy.TasksSee, "") {
+		p, ask, err := c.tasksOf(ctx, a, tasks)
+		if err != nil {
+			return out, err
+		}
+		page = p
+		join(&together, ask, &jobs)
+		join(&together, runningOf(a), &running)
+	}
+	var hosts []fleet.HostView
+	byHost := tree.View == "hosts" && tree.Node == "" && policy.May(a, policy.InfraSee, "")
+	p, ask, err := treeHostsOf(fleet.Query{Limit: treePage, After: tree.After})
+	if err != nil {
+		return out, err
+	}
+	if byHost {
+		join(&together, ask, &hosts)
+	}
+	if together.Len() > 0 {
+		if err := c.pool.SendBatch(ctx, &together).Close(); err != nil {
+			return out, dbError(err)
+		}
+	}
+	if running != nil {
+		out.Tasks, out.Running = page.cut(jobs).Items, running[0]
+	}
+	if !byHost {
+		out.Tree, err = c.Tree(ctx, a, tree)
+		return out, err
+	}
+	sums, err := c.counted(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Tree = level(p.cut(hosts), sums.hostNode)
+	return out, nil
+}
