@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/static"
 )
 
 func TestSignIn(t *testing.T) {
@@ -113,6 +114,12 @@ func TestHeaders(t *testing.T) {
 	}
 	if h.Get("Strict-Transport-Security") != "" {
 		t.Error("HSTS without TLS")
+	}
+	for file, policy := range map[string]bool{"app.css": false, "js/live-worker.js": true, "mark.svg": true} {
+		h := p.browser().get(static.Path(file)).header
+		if (h.Get("Content-Security-Policy") != "") != policy || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "" {
+			t.Errorf("%s comes with %v", file, h)
+		}
 	}
 }
 
