@@ -17,7 +17,8 @@ const (
 	VMReset     JobKind = "vm.reset"    // press the reset button; single-shot
 	VMPause     JobKind = "vm.pause"
 	VMResume    JobKind = "vm.resume"
-	VMDelete    JobKind = "vm.delete" // undefine; single-shot where Args.Disks says that data goes with it
+	VMPutBack   JobKind = "vm.putback" // apply, and undo what somebody changed on the host: VMStatus.Drift
+	VMDelete    JobKind = "vm.delete"  // undefine; single-shot where Args.Disks says that data goes with it
 	PoolApply   JobKind = "pool.apply"
 	PoolRelease JobKind = "pool.release" // stop and undefine; data stays
 	ConsoleOpen JobKind = "console.open"
@@ -31,7 +32,7 @@ type jobLook struct {
 var jobKinds = map[JobKind]jobLook{
 	VMApply: {"Configure", false}, VMStart: {"Start", false}, VMShutdown: {"Shut down", false},
 	VMStop: {"Force off", false}, VMReboot: {"Reboot", true}, VMReset: {"Reset", true},
-	VMPause: {"Pause", false}, VMResume: {"Resume", false}, VMDelete: {"Delete", false},
+	VMPause: {"Pause", false}, VMResume: {"Resume", false}, VMPutBack: {"Put back", false}, VMDelete: {"Delete", false},
 	PoolApply: {"Assign pool", false}, PoolRelease: {"Release pool", false}, ConsoleOpen: {"Open console", true},
 }
 

@@ -61,7 +61,8 @@ type PoolStatus struct {
 	AvailableBytes int64     `json:"availableBytes"`
 	MountPath      string    `json:"mountPath"`
 	Volumes        []Volume  `json:"volumes,omitempty"`
-	Error          string    `json:"error,omitempty"` // libvirt's own words
+	Error          string    `json:"error,omitempty"`    // libvirt's own words
+	ByOthers       bool      `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host, Quantix did not
 }
 
 // Volume is one volume of a pool. Format is "qcow2", "raw", "iso", ….

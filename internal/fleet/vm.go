@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"encoding/json"
 	"time"
 )
 
@@ -91,6 +92,34 @@ type VMStatus struct {
 	Error       string      `json:"error,omitempty"`       // the hypervisor's own words about the last order that failed; empty after a success
 	ErrorOf     JobKind     `json:"errorOf,omitempty"`     // which order that was
 	Accelerator string      `json:"accelerator,omitempty"` // "kvm" or "qemu" (emulation)
+	Domain      string      `json:"domain,omitempty"`      // the domain's name in "virsh list", where it is not the VM's
+	Faults      []Fault     `json:"faults,omitempty"`      // what is wrong with it now and waits for a person
+	Drift       []Drift     `json:"drift,omitempty"`       // what somebody changed on the host
+}
+
+// FaultCode says what kind of thing is wrong, so that a page can offer the way out.
+type FaultCode string
+
+const (
+	FaultDisk     FaultCode = "disk"     // a disk that was made is not there: restore it, detach it, or ask for a new one
+	FaultRebooted FaultCode = "rebooted" // it ran when its host went down, and is off since
+	FaultIO       FaultCode = "io"       // QEMU paused it, because its storage is full or fails
+)
+
+// Fault is one thing that is wrong with a VM on its host. It stands until it is so no more; no order takes it away.
+type Fault struct {
+	Code FaultCode `json:"code"`
+	Disk *Volref   `json:"disk,omitempty"` // which one, for FaultDisk
+	Text string    `json:"text"`           // a sentence for people: "Disk 1 (pool fast, volume web-1.qcow2) is not on host-1: …"
+}
+
+// Drift is a field of the VM that has one value in what was last applied on the host and another in the definition there:
+// somebody changed it beside Quantix. Nothing undoes it but "Put back"; "Take over" makes it the intent.
+type Drift struct {
+	Field   string          `json:"field"`          // "name", or the JSON name of a field of VMSpec: "cpus", "memoryMiB", …
+	Applied string          `json:"applied"`        // in words: what was last applied
+	Actual  string          `json:"actual"`         // in words: what the definition says
+	Take    json.RawMessage `json:"take,omitempty"` // the actual value as the field's JSON; absent: it cannot be taken over
 }
 
 // Failure names the last order, where it failed: "Start failed".
@@ -102,6 +131,8 @@ type DiskState struct {
 	Path       string `json:"path"`
 	SizeBytes  int64  `json:"sizeBytes"`
 	AllocBytes int64  `json:"allocBytes"`
+	// Volume is the spec's disk that this is, told only while its file is there and whole; nil: of no spec, or not there.
+	Volume *Volref `json:"volume,omitempty"`
 }
 
 // NICState is one network card as the host has it.

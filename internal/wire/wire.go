@@ -79,6 +79,9 @@ type Report struct {
 	Leases []Lease    `json:"leases,omitempty"` // the jobs this agent is working on: renews them
 	Meters []Meter    `json:"meters,omitempty"` // one a running VM
 	Load   *HostMeter `json:"load,omitempty"`
+	// LookedAgoMs is how long before sending this the newest look at the hypervisor that succeeded was begun, in milliseconds of
+	// the agent's monotonic clock: what the host says about VMs, pools and networks is that old.
+	LookedAgoMs int64 `json:"lookedAgoMs,omitempty"`
 }
 
 // State is the host's full state. What is not in it is not on the host.
@@ -152,6 +155,10 @@ type Work struct {
 	VM         *fleet.VM     `json:"vm,omitempty"`    // vm.* and console.open
 	Pools      []fleet.Pool  `json:"pools,omitempty"` // every pool that the VM's spec names
 	Pool       *fleet.Pool   `json:"pool,omitempty"`  // pool.*
+	// Made are the disks of the VM that were seen whole at some time. A disk is made once: one of these that is not there is a
+	// fault, never made anew.
+	Made    []fleet.Volref `json:"made,omitempty"`
+	Project string         `json:"project,omitempty"` // the name of the VM's project: part of the domain's name where the VM's alone is taken
 }
 
 // Progress tells how far a job is; it also renews its lease.
@@ -177,8 +184,9 @@ type Finish struct {
 	Seq        int64             `json:"seq"`        // a number from the same sequence as reports
 	Outcome    Outcome           `json:"outcome"`
 	Error      string            `json:"error,omitempty"`
-	VM         *fleet.VMStatus   `json:"vm,omitempty"`   // status after the act (vm.*)
-	Pool       *fleet.PoolStatus `json:"pool,omitempty"` // likewise (pool.*)
+	Retry      bool              `json:"retry,omitempty"` // failed, convergent, and only because the hypervisor was not reached or did not answer: worth another try
+	VM         *fleet.VMStatus   `json:"vm,omitempty"`    // status after the act (vm.*)
+	Pool       *fleet.PoolStatus `json:"pool,omitempty"`  // likewise (pool.*)
 }
 
 // FinishAnswer says what became of the result.
