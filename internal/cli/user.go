@@ -87,7 +87,7 @@ func printPassword(cmd *cobra.Command, name, password string) error {
 }
 
 // withControl runs a command over the portal's database: the configured one, or the private one, which it starts for the
-// moment where the portal is not running.
+// moment where the portal is not running. Where one is, agents dial the address that it listens on, whatever the settings say.
 func withControl(run func(*cobra.Command, []string, *control.Control) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
 		cfg, err := config.LoadPortal(cmd.Flags(), os.Environ(), "")
@@ -100,14 +100,24 @@ func withControl(run func(*cobra.Command, []string, *control.Control) error) fun
 		}
 		defer func() { err = errors.Join(err, release()) }()
 		if err := db.Migrate(cmd.Context(), url); err != nil {
-			return err
+			return databaseError(err)
 		}
 		pool, err := db.Open(cmd.Context(), url, 2)
 		if err != nil {
-			return err
+			return databaseError(err)
 		}
 		defer pool.Close()
-		return run(cmd, args, control.New(pool, control.Options{AgentURL: cfg.AgentURL, PublicURL: cfg.PublicURL}))
+		options := control.Options{AgentURL: cfg.AgentURL, PublicURL: cfg.PublicURL}
+		if !cmd.Flags().Changed("agent-url") {
+			told, err := control.New(pool, options).ToldAddress(cmd.Context(), fleet.SystemActor)
+			if err != nil {
+				return err
+			}
+			if told != "" {
+				options.AgentURL = told
+			}
+		}
+		return run(cmd, args, control.New(pool, options))
 	}
 }
 
@@ -119,14 +129,11 @@ func existingDatabase(ctx context.Context, cfg config.Portal, log *slog.Logger) 
 	if _, err := os.Stat(dir); err != nil {
 		return "", nil, fmt.Errorf("there is no portal's database in %s; give the portal's --data-dir or --database-url, and run as the portal's user", strings.TrimSuffix(dir, "/postgres"))
 	}
-	server, err := pglocal.Start(ctx, pglocal.Options{Dir: dir, Log: log})
+	server, err := pglocal.Visit(ctx, pglocal.Options{Dir: dir, Log: log})
 	if err != nil {
 		return "", nil, err
 	}
 	return server.URL(), func() error {
-		if server.Adopted() {
-			return nil // the portal's own, at work
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		return server.Stop(ctx)

@@ -222,6 +222,9 @@ func (r *rig) postgresDies(t *testing.T, vm fleet.VMView) {
 	for _, pid := range slices.Backward(r.postgresProcesses()) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
+	if err := r.pg.Stop(t.Context()); err != nil { // or it would come back by itself
+		t.Fatal(err)
+	}
 	r.unavailable(t)
 	if _, err := r.host.Virsh(t.Context(), "resume", vm.Name); err != nil {
 		t.Error(err)

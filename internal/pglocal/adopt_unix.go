@@ -6,26 +6,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
+// watchEvery is how often an adopted server, whose end nobody tells, is looked at.
+const watchEvery = time.Second
+
+// postmaster is one run of the server.
+type postmaster struct {
+	pid       int
+	data      string          // the data directory
+	socketDir string          // where .s.PGSQL.5432 is
+	exited    <-chan struct{} // closed when the process has been reaped; nil for an adopted server
+	log       *slog.Logger
+}
+
+// adopted: it ran already when it was found, and so belongs to whoever started it.
+func (s *postmaster) adopted() bool { return s.exited == nil }
+
 // adopt returns the server that already runs on the data directory, or nil where none does. One that cannot be used as it
 // is (going down, unsafe, its socket's directory swept away) is stopped first.
-func (c *cluster) adopt(ctx context.Context) (*Server, error) {
+func (c *cluster) adopt(ctx context.Context) (*postmaster, error) {
 	file, ok := readPidFile(c.data)
 	if !ok || !isPostmaster(file.pid, c.data, c.owner.uid) {
 		return nil, nil
 	}
-	s := &Server{pid: file.pid, data: c.data, socketDir: file.socketDir, log: c.Log}
+	s := &postmaster{pid: file.pid, data: c.data, socketDir: file.socketDir, log: c.Log}
 	if file.status == "stopping" {
 		return nil, s.waitGone(ctx)
 	}
-	if file.status == "ready" && !s.hasSocket() {
-		c.Log.Warn("the running PostgreSQL has lost its socket; restarting it", "pid", s.pid, "socketDir", s.socketDir)
-		return nil, s.Stop(ctx)
+	if file.status == "ready" && (!s.hasSocket() || (c.socketDir != "" && s.socketDir != c.socketDir)) {
+		c.Log.Warn("the running PostgreSQL has no socket where it is looked for; restarting it", "pid", s.pid, "socketDir", s.socketDir)
+		return nil, s.stop(ctx)
 	}
 	if err := s.waitReady(ctx); err != nil {
 		if !s.alive() {
@@ -39,26 +56,48 @@ func (c *cluster) adopt(ctx context.Context) (*Server, error) {
 	}
 	if !careful && !c.Unsafe {
 		c.Log.Warn("the running PostgreSQL does not write safely; restarting it", "pid", s.pid)
-		return nil, s.Stop(ctx)
+		return nil, s.stop(ctx)
 	}
 	c.Log.Info("adopted the private PostgreSQL that was running", "dir", c.data, "pid", s.pid)
 	return s, nil
 }
 
-func (s *Server) hasSocket() bool {
+func (s *postmaster) hasSocket() bool {
 	_, err := os.Stat(filepath.Join(s.socketDir, ".s.PGSQL."+port))
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-func (s *Server) careful(ctx context.Context) (careful bool, err error) {
+func (s *postmaster) careful(ctx context.Context) (careful bool, err error) {
 	err = ask(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, "SELECT current_setting('fsync')::bool AND current_setting('full_page_writes')::bool").Scan(&careful)
 	})
 	return careful, err
 }
 
+// awaitEnd returns true when the server has ended, and false when ctx did first.
+func (s *postmaster) awaitEnd(ctx context.Context) bool {
+	if s.exited != nil {
+		select {
+		case <-s.exited:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for s.alive() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
 // alive is true while the postmaster runs; a process that has ended but was not reaped is gone.
-func (s *Server) alive() bool {
+func (s *postmaster) alive() bool {
 	if s.exited != nil {
 		select {
 		case <-s.exited:

@@ -20,8 +20,8 @@ import (
 var errInUse = errors.New("the shared memory of the last server is still in use")
 
 // launch starts the postmaster and waits until it accepts connections.
-func (c *cluster) launch(ctx context.Context) (*Server, error) {
-	var s *Server
+func (c *cluster) launch(ctx context.Context) (*postmaster, error) {
+	var s *postmaster
 	err := poll(ctx, func() (bool, error) {
 		var err error
 		s, err = c.launchOnce(ctx)
@@ -33,7 +33,7 @@ func (c *cluster) launch(ctx context.Context) (*Server, error) {
 	return s, err
 }
 
-func (c *cluster) launchOnce(ctx context.Context) (*Server, error) {
+func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 	cmd, path, err := c.command("postgres", c.data)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", cmd.Path, err)
 	}
-	s := &Server{pid: cmd.Process.Pid, data: c.data, socketDir: socketDir, exited: exited, log: c.Log}
+	s := &postmaster{pid: cmd.Process.Pid, data: c.data, socketDir: socketDir, exited: exited, log: c.Log}
 	if err := s.waitReady(ctx); err != nil {
 		text, _ := os.ReadFile(logPath) // without it the error stands alone
 		if strings.Contains(string(text), "pre-existing shared memory block") {
@@ -77,7 +77,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*Server, error) {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 		defer cancel()
 		return nil, errors.Join(fmt.Errorf("%w; it said: %s (see also %s)", err, lastLines(string(text), 5),
-			filepath.Join(c.data, "log")), s.Stop(stopCtx))
+			filepath.Join(c.data, "log")), s.stop(stopCtx))
 	}
 	c.Log.Info("started the private PostgreSQL", "dir", c.data, "pid", s.pid)
 	return s, nil
@@ -122,7 +122,7 @@ func (c *cluster) settings(socketDir string) []string {
 }
 
 // waitReady returns when the server with this pid, and no other, answers; with an error when it ended or ctx did.
-func (s *Server) waitReady(ctx context.Context) error {
+func (s *postmaster) waitReady(ctx context.Context) error {
 	var last error
 	err := poll(ctx, func() (bool, error) {
 		if !s.alive() {
@@ -144,7 +144,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 }
 
 // answers asks who listens on the socket: the server there must run on this data directory.
-func (s *Server) answers(ctx context.Context) error {
+func (s *postmaster) answers(ctx context.Context) error {
 	return ask(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		var pid string
 		err := conn.QueryRow(ctx, `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`).Scan(&pid)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -194,11 +195,17 @@ func TestStartRecoversAfterServerIsKilled(t *testing.T) {
 	first := startHere(t, dir)
 	query[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'kept')) SELECT count(*) FROM made")
 	query[int](t, first, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
-	if err := syscall.Kill(first.Pid(), syscall.SIGKILL); err != nil {
+	if err := first.Stop(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	helper, pid := startHelper(t, dir, false)
+	_ = helper.Process.Kill()
+	_ = helper.Wait()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	second := startHere(t, dir)
-	if second.Pid() == first.Pid() {
+	if second.Pid() == pid {
 		t.Error("the killed server was adopted")
 	}
 	if got := query[string](t, second, "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "kept" {
@@ -206,55 +213,183 @@ func TestStartRecoversAfterServerIsKilled(t *testing.T) {
 	}
 }
 
-func TestStartsAtOnceShareOneServer(t *testing.T) {
+// diesAndComesBack kills the server and waits until another one answers under the same address with the same data.
+func diesAndComesBack(t *testing.T, s *Server) {
+	t.Helper()
+	before, address := s.Pid(), s.URL()
+	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	var last error
+	err := poll(deadline(t), func() (bool, error) {
+		if s.Pid() == before {
+			return false, nil
+		}
+		last = ask(deadline(t), s.socketDir, databaseName, func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "SELECT lo_get(4711)")
+			return err
+		})
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("the server is not back: %v (last: %v)", err, last)
+	}
+	if s.URL() != address {
+		t.Errorf("the address is %s now, was %s", s.URL(), address)
+	}
+}
+
+func TestAServerThatDiesIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	found := make(chan *Server, 2)
-	for range 2 {
-		go func() {
-			s, err := Start(context.Background(), Options{Dir: dir, Unsafe: true, DieWithParent: true})
-			if err != nil {
-				t.Error(err)
+	helper, pid := startHelper(t, dir, false)
+	_ = helper.Process.Kill()
+	_ = helper.Wait()
+	s := startHere(t, dir)
+	if s.Pid() != pid {
+		t.Fatalf("the server is process %d, want the adopted %d", s.Pid(), pid)
+	}
+	query[int](t, s, "WITH made AS (SELECT lo_from_bytea(4711, 'kept')) SELECT count(*) FROM made")
+	query[int](t, s, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
+	diesAndComesBack(t, s) // the adopted one, whose end nobody tells
+	diesAndComesBack(t, s) // our own child
+	if err := s.Stop(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if isRunning(s.Pid()) {
+		t.Error("the server runs on after Stop")
+	}
+}
+
+// TestDataThatAreGoneStayGone: a cluster that disappears under its server must not come back empty.
+func TestDataThatAreGoneStayGone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	said := make(lines, 64)
+	s, err := Start(deadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true, Log: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop(context.Background()) })
+	if err := os.Rename(filepath.Join(dir, "pgdata"), filepath.Join(dir, "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(s.Pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	said.await(t, "cannot be started again yet")
+	if _, err := os.Stat(filepath.Join(dir, "pgdata")); !os.IsNotExist(err) {
+		t.Errorf("an empty cluster stands where the data were: %v", err)
+	}
+	if err := os.Rename(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "pgdata")); err != nil {
+		t.Fatal(err)
+	}
+	said.await(t, "started the private PostgreSQL")
+}
+
+// lines is a log whose lines a test can wait for.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	select {
+	case l <- string(p):
+	default:
+	}
+	return len(p), nil
+}
+
+func (l lines) await(t *testing.T, text string) {
+	t.Helper()
+	for {
+		select {
+		case line := <-l:
+			if strings.Contains(line, text) {
+				return
 			}
-			found <- s
-		}()
+		case <-deadline(t).Done():
+			t.Fatalf("the log does not say %q", text)
+		}
 	}
-	a, b := <-found, <-found
-	if a == nil || b == nil {
-		return
+}
+
+func TestADirectoryHasOneOwner(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	helper, pid := startHelper(t, dir, false)
+	_, err := Start(deadline(t), Options{Dir: dir, DieWithParent: true})
+	if want := fmt.Sprintf("belongs to process %d", helper.Process.Pid); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
 	}
-	t.Cleanup(func() { _ = a.Stop(context.Background()); _ = b.Stop(context.Background()) })
-	if a.Pid() != b.Pid() {
-		t.Errorf("two servers, %d and %d, on one directory", a.Pid(), b.Pid())
+	guest, err := Visit(deadline(t), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := query[string](t, guest, "SHOW fsync"); got != "off" || guest.Pid() != pid {
+		t.Errorf("a visitor sees the server %d with fsync %s, want the owner's", guest.Pid(), got)
+	}
+	if err := guest.Stop(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if !isRunning(pid) {
+		t.Fatal("a visitor stopped the owner's server")
+	}
+
+	_ = helper.Process.Kill()
+	_ = helper.Wait()
+	if guest, err = Visit(deadline(t), Options{Dir: dir, Unsafe: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := guest.Stop(deadline(t)); err != nil || !isRunning(pid) {
+		t.Errorf("a visitor of a server without an owner: %v; it runs: %t", err, isRunning(pid))
+	}
+	s := startHere(t, dir)
+	if s.Pid() != pid {
+		t.Errorf("the next owner has the server %d, want %d adopted", s.Pid(), pid)
+	}
+	if err := s.Stop(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if guest, err = Visit(deadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := guest.Stop(deadline(t)); err != nil || isRunning(guest.Pid()) {
+		t.Errorf("a visitor leaves the server that it started: %v, %t", err, isRunning(guest.Pid()))
 	}
 }
 
 func TestStalePidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := startHere(t, dir)
-	path := filepath.Join(first.data, "postmaster.pid")
-	text, err := os.ReadFile(path)
-	if err != nil {
+	data := filepath.Join(dir, "pgdata")
+	helper, pid := startHelper(t, dir, false)
+	_ = helper.Process.Kill()
+	_ = helper.Wait()
+	file, ok := readPidFile(data)
+	if !ok {
+		t.Fatal("the server has no pid file")
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(first.Pid(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	<-first.exited
 	// After a reboot the id may belong to a program of the same user.
 	other := exec.Command("sleep", "60")
 	other.SysProcAttr = &syscall.SysProcAttr{}
-	if o, err := dataOwner(first.data); err == nil && os.Getuid() == 0 {
+	if o, err := dataOwner(data); err == nil && os.Getuid() == 0 {
 		other.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.gid)}
 	}
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
-	_, rest, _ := strings.Cut(string(text), "\n")
-	if err := os.WriteFile(path, fmt.Appendf(nil, "%d\n%s", other.Process.Pid, rest), 0o600); err != nil {
-		t.Fatal(err)
+	for _, path := range []string{filepath.Join(data, "postmaster.pid"), filepath.Join(file.socketDir, ".s.PGSQL."+port+".lock")} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "\n")
+		if err := os.WriteFile(path, fmt.Appendf(nil, "%d\n%s", other.Process.Pid, rest), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if s := startHere(t, dir); s.Pid() == other.Process.Pid {
 		t.Error("adopted a program that is no server")
@@ -264,13 +399,15 @@ func TestStalePidFileOfAnotherProgramIsNoObstacle(t *testing.T) {
 func TestUnsafeServerIsNotAdoptedBySafeStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := startHere(t, dir)
+	helper, pid := startHelper(t, dir, false)
+	_ = helper.Process.Kill()
+	_ = helper.Wait()
 	s, err := Start(deadline(t), Options{Dir: dir, DieWithParent: true, MaxConnections: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
-	if s.Pid() == first.Pid() || query[string](t, s, "SHOW fsync") != "on" || query[string](t, s, "SHOW max_connections") != "20" {
+	if s.Pid() == pid || query[string](t, s, "SHOW fsync") != "on" || query[string](t, s, "SHOW max_connections") != "20" {
 		t.Error("the server still runs without fsync")
 	}
 }
@@ -344,11 +481,15 @@ func TestStartRefuses(t *testing.T) {
 func TestStartGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	unlock, err := lockFile(deadline(t), filepath.Join(dir, "pglocal.lock"))
+	c, err := newCluster(Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unlock()
+	lock, err := c.tryClaim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := Start(ctx, Options{Dir: dir}); !errors.Is(err, context.DeadlineExceeded) {

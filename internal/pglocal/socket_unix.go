@@ -16,8 +16,11 @@ import (
 const socketPathLimit = 100
 
 // makeSocketDir returns a directory that only the owner and root may enter: Dir/run, or a short one named after Dir where that
-// path is too long or the owner cannot reach it.
+// path is too long or the owner cannot reach it. A later run takes that of the first, whose address is in use.
 func (c *cluster) makeSocketDir(reachable bool) (string, error) {
+	if c.socketDir != "" {
+		return c.socketDir, c.privateDir(c.socketDir)
+	}
 	path := filepath.Join(c.dir, "run")
 	if reachable && fits(path) {
 		return path, c.privateDir(path)

@@ -7,10 +7,18 @@ import (
 	"errors"
 )
 
+// Server stands for a PostgreSQL that cannot be started here.
+type Server struct{}
+
 func start(context.Context, Options, search) (*Server, error) {
 	return nil, errors.New("a private PostgreSQL is not available on this operating system; " +
 		"run a PostgreSQL server and name it with --database-url, QUANTIX_DATABASE_URL or database.url")
 }
 
-// Stop has nothing to stop: no server can be started here.
+func visit(ctx context.Context, o Options, find search) (*Server, error) { return start(ctx, o, find) }
+
+// URL is empty: there is no server.
+func (s *Server) URL() string { return "" }
+
+// Stop has nothing to stop.
 func (s *Server) Stop(context.Context) error { return nil }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,50 +18,11 @@ import (
 // cluster is one data directory and all that is needed to run a server on it.
 type cluster struct {
 	Options
-	dir    string // absolute Options.Dir
-	data   string // dir/pgdata
-	binDir string
-	owner  owner
-}
-
-func start(ctx context.Context, o Options, find search) (*Server, error) {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	s, err := startCluster(ctx, o, find)
-	if err != nil {
-		return nil, fmt.Errorf("start the private PostgreSQL: %w", err)
-	}
-	return s, nil
-}
-
-func startCluster(ctx context.Context, o Options, find search) (*Server, error) {
-	c, err := newCluster(o)
-	if err != nil {
-		return nil, err
-	}
-	// Two portals that start at once on one directory would both see no server and both make one.
-	unlock, err := lockFile(ctx, filepath.Join(c.dir, "pglocal.lock"))
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-
-	if c.owner, err = dataOwner(c.data); err != nil {
-		return nil, err
-	}
-	s, err := c.adopt(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if s == nil {
-		if s, err = c.create(ctx, find); err != nil {
-			return nil, err
-		}
-	}
-	if err := ensureDatabase(ctx, s.socketDir); err != nil {
-		return nil, err
-	}
-	return s, nil
+	dir       string // absolute Options.Dir
+	data      string // dir/pgdata
+	binDir    string
+	owner     owner
+	socketDir string // of the first run, and so of the next ones; empty before it
 }
 
 func newCluster(o Options) (*cluster, error) {
@@ -90,41 +50,37 @@ func newCluster(o Options) (*cluster, error) {
 	return &cluster{Options: o, dir: dir, data: filepath.Join(dir, "pgdata")}, nil
 }
 
-// create starts a server on a directory on which none runs.
-func (c *cluster) create(ctx context.Context, find search) (*Server, error) {
-	version, err := os.ReadFile(filepath.Join(c.data, "PG_VERSION"))
-	switch {
-	case err == nil:
-		c.binDir, err = find.findVersion(ctx, c.data, strings.TrimSpace(string(version)))
-	case errors.Is(err, os.ErrNotExist):
-		if c.binDir, err = find.find(); err == nil {
-			err = c.initdb(ctx)
-		}
+// version is the major version that made the cluster.
+func (c *cluster) version() (string, error) {
+	text, err := os.ReadFile(filepath.Join(c.data, "PG_VERSION"))
+	return strings.TrimSpace(string(text)), err
+}
+
+func (c *cluster) ensureCluster(ctx context.Context, find search) error {
+	_, err := c.version()
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
+	if c.binDir, err = find.find(); err != nil {
+		return err
+	}
+	return c.initdb(ctx)
+}
+
+// bringUp returns the server that runs on the cluster, which is started where none does.
+func (c *cluster) bringUp(ctx context.Context, find search) (*postmaster, error) {
+	run, err := c.adopt(ctx)
+	if err != nil || run != nil {
+		return run, err
+	}
+	version, err := c.version()
 	if err != nil {
 		return nil, err
 	}
+	if c.binDir, err = find.findVersion(ctx, c.data, version); err != nil {
+		return nil, err
+	}
 	return c.launch(ctx)
-}
-
-// lockFile waits for the lock until ctx ends. The kernel drops the lock with the process.
-func lockFile(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock: %w", err)
-	}
-	err = poll(ctx, func() (bool, error) {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
-			return false, nil
-		}
-		return true, err
-	})
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("wait for another start on this directory (%s): %w", path, err)
-	}
-	return func() { f.Close() }, nil
 }
 
 // ask runs one question on a connection of its own, with a deadline: a stopped server accepts and then says nothing.

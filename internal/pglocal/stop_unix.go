@@ -12,10 +12,8 @@ import (
 	"time"
 )
 
-// Stop shuts the server down fast (open transactions are rolled back, everything is written) and returns when it is gone. When
-// ctx ends first, or after a minute, the server is ended at once instead and recovers at its next start.
-// Stopping a server that is gone is no error.
-func (s *Server) Stop(ctx context.Context) error {
+// stop shuts the server down fast, or at once when ctx ends first or a minute has passed.
+func (s *postmaster) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
 	if err := s.signal(syscall.SIGINT); err != nil {
@@ -40,11 +38,11 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) waitGone(ctx context.Context) error {
+func (s *postmaster) waitGone(ctx context.Context) error {
 	return poll(ctx, func() (bool, error) { return !s.alive(), nil })
 }
 
-func (s *Server) signal(sig syscall.Signal) error {
+func (s *postmaster) signal(sig syscall.Signal) error {
 	if !s.alive() {
 		return nil
 	}

@@ -1,0 +1,78 @@
+//go:build unix
+
+package pglocal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ownedError refuses a directory that belongs to another process.
+type ownedError struct {
+	dir string
+	pid int // 0: the owner has not written it
+}
+
+func (e *ownedError) Error() string {
+	by := "another process"
+	if e.pid != 0 {
+		by = fmt.Sprintf("process %d, which is running", e.pid)
+	}
+	return fmt.Sprintf("the data directory %s belongs to %s; stop that first, or choose another data directory", e.dir, by)
+}
+
+// claim makes this process the owner of the directory until the file is closed: the kernel drops the lock with the process.
+// It waits a moment for an owner that is just going.
+func (c *cluster) claim(ctx context.Context) (*os.File, error) {
+	patience, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	var lock *os.File
+	err := poll(patience, func() (bool, error) {
+		var err error
+		lock, err = c.tryClaim()
+		var owned *ownedError
+		if errors.As(err, &owned) {
+			return false, nil
+		}
+		return true, err
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("wait for the data directory %s: %w", c.dir, err)
+	case err != nil && patience.Err() != nil:
+		return c.tryClaim()
+	}
+	return lock, err
+}
+
+// tryClaim is claim without patience.
+func (c *cluster) tryClaim() (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(c.dir, "pglocal.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock: %w", err)
+	}
+	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK), errors.Is(err, syscall.EINTR):
+		text, _ := os.ReadFile(f.Name()) // who owns it adds to the refusal
+		f.Close()
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		return nil, &ownedError{c.dir, pid}
+	case err != nil:
+		f.Close()
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	if err := f.Truncate(0); err == nil {
+		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write the owner of the data directory: %w", err)
+	}
+	return f, nil
+}
