@@ -167,6 +167,11 @@ type PoolHost struct {
 	ReportedAt         *time.Time
 }
 
+type PortalAddress struct {
+	OnlyOne  bool
+	AgentUrl string
+}
+
 type Project struct {
 	ID          fleet.ProjectID
 	Name        string

@@ -54,11 +54,11 @@ func runDemo(ctx context.Context, f playFlags, out, progress io.Writer) (err err
 	defer remove()
 	log := newLog(f.log, progress)
 	fmt.Fprintln(progress, "Starting the portal and three simulated hosts …")
-	p, err := startPortal(ctx, f.portalConfig(dir), log, f.dataDir == "")
+	p, err := f.start(ctx, dir, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Close()) }()
+	defer p.Close()
 	s, err := newStage(ctx, p)
 	if err != nil {
 		return err

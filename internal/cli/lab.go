@@ -66,11 +66,11 @@ func runLab(ctx context.Context, f playFlags, out, progress io.Writer) (err erro
 	say := func(text string, args ...any) { fmt.Fprintf(progress, text+"\n", args...) }
 	say("Starting the portal, two libvirt hosts and a guest image …")
 	log := newLog(f.log, progress)
-	p, err := startPortal(ctx, f.portalConfig(dir), log, f.dataDir == "")
+	p, err := f.start(ctx, dir, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Close()) }()
+	defer p.Close()
 
 	shared := filepath.Join(dir, "shared")
 	hosts := []*labHost{{name: "host-1", dir: filepath.Join(dir, "h1")}, {name: "host-2", dir: filepath.Join(dir, "h2")}}
@@ -99,7 +99,9 @@ func runLab(ctx context.Context, f playFlags, out, progress io.Writer) (err erro
 		if err := s.joinLabHost(ctx, h); err != nil {
 			return err
 		}
-		running.Go(func() { h.superviseAgent(agents, progress) })
+		running.Go(func() {
+			supervise(agents, h.name, func() error { return h.runAgent(agents, p.AgentURL) }, h.agentLog(), progress)
+		})
 	}
 	if err := s.furnishLab(ctx, hosts, shared); err != nil {
 		return err
@@ -192,22 +194,23 @@ func (s *stage) joinLabHost(ctx context.Context, h *labHost) error {
 
 func (h *labHost) agentDir() string { return filepath.Join(h.dir, "agent") }
 
-// superviseAgent runs the host's agent and starts it again when it ends, as systemd does on a real host.
-func (h *labHost) superviseAgent(ctx context.Context, progress io.Writer) {
-	for ctx.Err() == nil {
-		if err := h.runAgent(ctx); err != nil && ctx.Err() == nil {
-			fmt.Fprintf(progress, "The agent of %s ended (%v); it is started again. Its log: %s\n", h.name, err, h.agentLog())
-		}
+// supervise runs a host's agent and starts it again when it ends, as systemd does on a real host. It speaks of that only when
+// it does it: at the lab's end agents may be gone before the lab knows.
+func supervise(ctx context.Context, host string, run func() error, log string, progress io.Writer) {
+	for {
+		err := run()
 		select {
 		case <-ctx.Done():
+			return
 		case <-time.After(time.Second):
 		}
+		fmt.Fprintf(progress, "The agent of %s ended (%v); it is started again. Its log: %s\n", host, err, log)
 	}
 }
 
 func (h *labHost) agentLog() string { return filepath.Join(h.dir, "agent.log") }
 
-func (h *labHost) runAgent(ctx context.Context) error {
+func (h *labHost) runAgent(ctx context.Context, portal string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -217,7 +220,7 @@ func (h *labHost) runAgent(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	cmd := h.Command(ctx, self, "agent", "--data-dir", h.agentDir(), "--name", h.name)
+	cmd := h.Command(ctx, self, "agent", "--portal", portal, "--data-dir", h.agentDir(), "--name", h.name)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -31,7 +30,8 @@ PostgreSQL in its data directory. The first start makes the user "admin" and pri
 			if p.Password != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "\n  Open %s and sign in as \"admin\" with the one-time password %s\n\n", p.URL, p.Password)
 			}
-			return errors.Join(p.Wait(cmd.Context()), p.Close())
+			defer p.Close()
+			return p.Wait(cmd.Context())
 		},
 	}
 	config.PortalFlags(cmd.Flags())

@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,8 +48,31 @@ func (f *playFlags) dir(name string) (string, func(), error) {
 	return dir, func() { os.RemoveAll(dir) }, os.Chmod(dir, 0o755) // PostgreSQL and QEMU run as users of their own
 }
 
-func (f *playFlags) portalConfig(dir string) config.Portal {
+// start starts the portal in dir. Agents find it at the address that they joined, also when it starts again.
+func (f *playFlags) start(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
+	file := filepath.Join(dir, "agent-address")
+	known, _ := os.ReadFile(file) // none at the first start
+	p, err := startPortal(ctx, f.portalConfig(dir, strings.TrimSpace(string(known))), log, f.dataDir == "")
+	if err != nil || len(known) > 0 {
+		return p, err
+	}
+	if err := os.WriteFile(file, []byte(strings.TrimPrefix(p.AgentURL, "https://")+"\n"), 0o644); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("remember where agents reach the portal: %w", err)
+	}
+	return p, nil
+}
+
+// portalConfig are the settings of a portal in dir. known is where it listened for agents before; empty at the first start. Where
+// somebody else listens there now, another address is taken: the agents that are started with the portal learn of it.
+func (f *playFlags) portalConfig(dir, known string) config.Portal {
 	cfg := config.Portal{Listen: f.listen, AgentListen: "127.0.0.1:0", DataDir: dir, Log: f.log}
+	if known != "" {
+		if l, err := net.Listen("tcp", known); err == nil {
+			l.Close()
+			cfg.AgentListen = known
+		}
+	}
 	cfg.Database.MaxConns = 20
 	if host, _, err := net.SplitHostPort(f.listen); err == nil && host == "" {
 		cfg.Listen = "0.0.0.0" + f.listen

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -43,51 +44,64 @@ type portal struct {
 }
 
 // startPortal opens the database, migrates it, and serves browsers and agents until the context ends or Close is called.
-// throwaway: the data need not survive a power failure (demo and lab).
-func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throwaway bool) (p *portal, err error) {
+// Where it fails, nothing of it is left. throwaway: the data need not survive a power failure (demo and lab).
+func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throwaway bool) (*portal, error) {
 	TuneMemory()
-	p = &portal{log: log}
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
-	url, err := p.openDatabase(ctx, cfg, throwaway)
-	if err != nil {
+	p := &portal{log: log}
+	if err := p.start(ctx, cfg, throwaway); err != nil {
+		p.close()
 		return nil, err
 	}
-	if err := db.Migrate(ctx, url); err != nil {
-		return nil, err
-	}
-	pool, err := db.Open(ctx, url, cfg.Database.MaxConns)
-	if err != nil {
-		return nil, err
-	}
-	p.undo = append(p.undo, pool.Close)
-	browsers, err := p.listen(cfg.Listen, "listen")
-	if err != nil {
-		return nil, err
-	}
-	agents, err := p.listen(cfg.AgentListen, "agent-listen")
-	if err != nil {
-		return nil, err
-	}
-	p.URL, p.AgentURL = addresses(cfg, browsers, agents)
-	hub := notify.NewHub()
-	p.Control = control.New(pool, control.Options{Log: log, Hub: hub, AgentURL: p.AgentURL, PublicURL: p.URL})
-	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
-		return nil, fmt.Errorf("make the first administrator: %w", err)
-	}
-	return p, p.serve(ctx, cfg, pool, hub, browsers, agents)
+	return p, nil
 }
 
-// serve starts everything that runs on its own.
-func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool, hub *notify.Hub, browsers, agents net.Listener) error {
-	secure := cfg.TLS.Cert != "" || hasScheme(p.URL, "https")
+func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) error {
+	// What needs nothing but a look comes first: it is refused before a database is touched.
 	proxies, err := prefixes(cfg.TrustedProxies)
 	if err != nil {
 		return err
 	}
+	certificates, err := browserCertificates(cfg.TLS)
+	if err != nil {
+		return err
+	}
+	url, err := p.openDatabase(ctx, cfg, throwaway)
+	if err != nil {
+		return err
+	}
+	if err := db.Migrate(ctx, url); err != nil {
+		return databaseError(err)
+	}
+	pool, err := db.Open(ctx, url, cfg.Database.MaxConns)
+	if err != nil {
+		return databaseError(err)
+	}
+	p.undo = append(p.undo, pool.Close)
+	browsers, err := p.listen(cfg.Listen, "listen")
+	if err != nil {
+		return err
+	}
+	agents, err := p.listen(cfg.AgentListen, "agent-listen")
+	if err != nil {
+		return err
+	}
+	p.URL, p.AgentURL = addresses(cfg, browsers, agents)
+	hub := notify.NewHub()
+	p.Control = control.New(pool, control.Options{Log: p.log, Hub: hub, AgentURL: p.AgentURL, PublicURL: p.URL})
+	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
+		return fmt.Errorf("make the first administrator: %w", err)
+	}
+	if err := p.tellAddress(ctx); err != nil {
+		return err
+	}
+	return p.serve(ctx, cfg, pool, hub, proxies, certificates, browsers, agents)
+}
+
+// serve starts everything that runs on its own.
+func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool, hub *notify.Hub,
+	proxies []netip.Prefix, certificates []tls.Certificate, browsers, agents net.Listener,
+) error {
+	secure := cfg.TLS.Cert != "" || hasScheme(p.URL, "https")
 	server := web.New(web.Options{
 		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL, AgentURL: p.AgentURL,
 		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: pool.Ping,
@@ -101,12 +115,8 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	if err != nil {
 		return err
 	}
-	if cfg.TLS.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(cfg.TLS.Cert, cfg.TLS.Key)
-		if err != nil {
-			return fmt.Errorf("read the TLS certificate: %w", err)
-		}
-		browsers = tls.NewListener(browsers, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
+	if len(certificates) > 0 {
+		browsers = tls.NewListener(browsers, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
 	} else if !loopback(cfg.Listen) && !secure {
 		p.log.Warn("browsers are served without TLS beyond this machine; set --tls-cert and --tls-key, or put a TLS proxy before it and set --public-url")
 	}
@@ -162,12 +172,11 @@ func (p *portal) Wait(ctx context.Context) error {
 	}
 }
 
-// Close ends the portal and, where it is private, its PostgreSQL.
-func (p *portal) Close() error {
+// Close ends the portal and, where it is private, its PostgreSQL. What ended it by itself Wait has said.
+func (p *portal) Close() {
 	p.stop()
-	err := p.group.Wait()
+	_ = p.group.Wait()
 	p.close()
-	return err
 }
 
 func (p *portal) close() {
@@ -186,7 +195,7 @@ func (p *portal) openDatabase(ctx context.Context, cfg config.Portal, throwaway 
 		Dir: filepath.Join(cfg.DataDir, "postgres"), Log: p.log, Unsafe: throwaway, DieWithParent: throwaway,
 	})
 	if err != nil {
-		return "", fmt.Errorf("start the private PostgreSQL: %w", err)
+		return "", err
 	}
 	p.undo = append(p.undo, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -201,10 +210,29 @@ func (p *portal) openDatabase(ctx context.Context, cfg config.Portal, throwaway 
 func (p *portal) listen(address, flag string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address by --%s", address, err, flag)
+		var why syscall.Errno
+		if errors.As(err, &why) {
+			err = why
+		}
+		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address with --%s", address, err, flag)
 	}
 	p.undo = append(p.undo, func() { l.Close() })
 	return l, nil
+}
+
+// tellAddress lets programs beside the portal know where it listens, for as long as it does.
+func (p *portal) tellAddress(ctx context.Context) error {
+	if err := p.Control.TellAddress(ctx, fleet.SystemActor); err != nil {
+		return fmt.Errorf("tell the portal's address: %w", err)
+	}
+	p.undo = append(p.undo, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := p.Control.ForgetAddress(ctx, fleet.SystemActor); err != nil {
+			p.log.Debug("the portal's address stays in the database", "error", err)
+		}
+	})
+	return nil
 }
 
 // addresses fills in what only the opened listeners know.

@@ -13,6 +13,7 @@ import (
 type stage struct {
 	*portal
 	actor fleet.Actor
+	began time.Time // before any agent of this run
 }
 
 // newStage acts as the administrator.
@@ -25,7 +26,7 @@ func newStage(ctx context.Context, p *portal) (*stage, error) {
 		return nil, fmt.Errorf("there is no administrator")
 	}
 	u := admins.Items[0]
-	return &stage{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}}, nil
+	return &stage{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}, time.Now()}, nil
 }
 
 // ready makes an API token and gathers what people need to begin.
@@ -78,11 +79,12 @@ func waitFor(ctx context.Context, what string, done func() (bool, error)) error 
 	}
 }
 
+// waitHosts waits until every host was heard in this run: what an earlier one left counts as heard for a while.
 func (s *stage) waitHosts(ctx context.Context, ids []fleet.HostID) error {
 	for _, id := range ids {
 		err := waitFor(ctx, "the first report of a host", func() (bool, error) {
 			h, err := s.Control.GetHost(ctx, s.actor, id)
-			return err == nil && h.Phase == fleet.HostOnline, err
+			return err == nil && h.Phase == fleet.HostOnline && h.SeenAt.After(s.began), err
 		})
 		if err != nil {
 			return err

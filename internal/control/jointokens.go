@@ -26,6 +26,10 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 		}
 		again = &host
 	}
+	if c.opts.AgentURL == "" {
+		return fleet.JoinToken{}, fleet.Errorf(fleet.Unavailable,
+			"No portal runs on this database, and the settings do not say where agents reach one. Start it, or give --agent-url.")
+	}
 	authority, err := c.authority(ctx)
 	if err != nil {
 		return fleet.JoinToken{}, err

@@ -1,0 +1,341 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/fleet"
+	"quantix/internal/pglocal"
+)
+
+// killPostmaster kills the postmaster of a portal's private PostgreSQL.
+func killPostmaster(t *testing.T, dir string) {
+	t.Helper()
+	pid, err := strconv.Atoi(postmaster(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// statuses asks a page and the API, and returns what they answered.
+func (p *portal) statuses(t *testing.T) (page, api int) {
+	t.Helper()
+	res, err := p.browser.Get(p.url + "/vms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	got, err := p.api().send(t.Context(), http.MethodGet, "/api/v1/projects", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, got.status
+}
+
+// TestPrivatePostgresComesBack kills the private PostgreSQL under a portal: everything says that the database is away, nothing
+// else, and all is as before once it runs again, with nobody's help.
+func TestPrivatePostgresComesBack(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t, unique("back"))
+	ask[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})
+	data := filepath.Join(p.dir, "postgres", "pgdata")
+	back := func(before string) {
+		t.Helper()
+		eventually(t, stepLimit, "the database's return", func() (bool, string) {
+			page, api := p.statuses(t)
+			for _, status := range []int{page, api} {
+				if status != http.StatusOK && status != http.StatusServiceUnavailable {
+					t.Fatalf("the page answered %d and the API %d, want 503 until it is 200", page, api)
+				}
+			}
+			return page == http.StatusOK && api == http.StatusOK, fmt.Sprintf("the page answers %d, the API %d", page, api)
+		})
+		if after := postmaster(t, p.dir); after == before {
+			t.Errorf("PostgreSQL is process %s still: it was not killed", after)
+		}
+		p.api().project(t, "lasting")
+	}
+
+	before := postmaster(t, p.dir)
+	killPostmaster(t, p.dir)
+	back(before)
+
+	// It stays away while its files are, so that what is said meanwhile can be read.
+	before = postmaster(t, p.dir)
+	pid, err := strconv.Atoi(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(data, data+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, stepLimit, "the database's absence", func() (bool, string) {
+		page, api := p.statuses(t)
+		return page == http.StatusServiceUnavailable && api == http.StatusServiceUnavailable, fmt.Sprintf("the page answers %d, the API %d", page, api)
+	})
+	if err := os.Rename(data+".away", data); err != nil {
+		t.Fatal(err)
+	}
+	back(before)
+	if !strings.Contains(tail(p.log, 10_000), "the private PostgreSQL has died") {
+		t.Error("the log does not tell of it")
+	}
+}
+
+// failedStart runs the program, which must refuse to start in one sentence, and returns that.
+func failedStart(t *testing.T, args ...string) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), endLimit)
+	defer cancel()
+	cmd := command(ctx, path, args...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	var exit *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("%v ended with %v, want exit status 1; it said: %s", args, err, said.String())
+	}
+	text := strings.TrimSuffix(said.String(), "\n")
+	if out.Len() > 0 || !strings.HasPrefix(text, "quantix: ") || strings.Contains(text, "\n") {
+		t.Errorf("%v printed %q and said, in more or less than one sentence:\n%s", args, out.String(), text)
+	}
+	return text
+}
+
+// TestADataDirectoryHasOneOwner starts a second program on a portal's data: it is refused with the owner's process id, and the
+// owner does not notice. Commands that only look in may.
+func TestADataDirectoryHasOneOwner(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t, unique("owned"))
+	a := p.api()
+	before := postmaster(t, p.dir)
+	for _, args := range [][]string{
+		{"portal", "--listen", freeAddress(t), "--agent-listen", freeAddress(t), "--log-level", "error"},
+		{"portal", "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--log-level", "error"},
+	} {
+		said := failedStart(t, append(args, "--data-dir", p.dir)...)
+		if want := fmt.Sprintf("process %d", p.cmd.Process.Pid); !strings.Contains(said, want) || !strings.Contains(said, p.dir) {
+			t.Errorf("the refusal names neither %s nor %s: %s", want, p.dir, said)
+		}
+	}
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, err := output(t.Context(), path, "user", "list", "--data-dir", p.dir, "--log-level", "error")
+	if err != nil || !strings.Contains(users, "admin") {
+		t.Errorf("the users cannot be listed beside the portal: %v: %s", err, users)
+	}
+	// The portal listens elsewhere than the settings that this command sees would say.
+	token, err := output(t.Context(), path, "host", "token", "--data-dir", p.dir, "--log-level", "error")
+	if err != nil || !strings.Contains(token, "--portal "+p.agentURL+" ") {
+		t.Errorf("the join command does not name %s: %v: %s", p.agentURL, err, token)
+	}
+	if after := postmaster(t, p.dir); after != before {
+		t.Errorf("PostgreSQL is process %s now, was %s", after, before)
+	}
+	ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "undisturbed"})
+}
+
+// TestFailingStartsSpeak starts portals that cannot start.
+func TestFailingStartsSpeak(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	busy := taken.Addr().String()
+	files := filepath.Join(root, unique("files"))
+	if err := os.Mkdir(files, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text, file := filepath.Join(files, "notes.txt"), filepath.Join(files, "file")
+	writeFile(t, text, "no certificate")
+	writeFile(t, file, "no directory")
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"a port in use":             {[]string{"--listen", busy}, []string{"cannot listen on " + busy, "address already in use", "--listen"}},
+		"the agents' port in use":   {[]string{"--agent-listen", busy}, []string{"cannot listen on " + busy, "address already in use", "--agent-listen"}},
+		"an address of another":     {[]string{"--listen", "192.0.2.1:80"}, []string{"cannot listen on 192.0.2.1:80", "--listen"}},
+		"an unreachable database":   {[]string{"--database-url", "postgres://me:secret@127.0.0.1:1/quantix"}, []string{"127.0.0.1:1", "connection refused", "--database-url"}},
+		"a database's unknown host": {[]string{"--database-url", "postgres://me:secret@database.invalid/quantix"}, []string{"database.invalid", "--database-url"}},
+		"a newer schema":            {[]string{"--database-url", newerSchema(t)}, []string{"newer release"}},
+		"a certificate without PEM": {[]string{"--tls-cert", text, "--tls-key", text}, []string{text, "PEM"}},
+		"a missing certificate":     {[]string{"--tls-cert", text + ".pem", "--tls-key", text}, []string{text + ".pem", "no such file"}},
+		"a file as data directory":  {[]string{"--data-dir", file}, []string{file, "not a directory"}},
+		"not a network":             {[]string{"--trusted-proxies", "everybody"}, []string{"everybody"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(root, unique("failed"))
+			args := append([]string{"portal", "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--data-dir", dir, "--log-level", "error"}, c.args...)
+			said := failedStart(t, args...)
+			for _, want := range c.want {
+				if !strings.Contains(said, want) {
+					t.Errorf("the refusal lacks %q: %s", want, said)
+				}
+			}
+			if strings.Contains(said, "secret") {
+				t.Errorf("the refusal holds the password: %s", said)
+			}
+			if left := processes(dir + "/"); len(left) > 0 {
+				t.Errorf("left behind: %s", strings.Join(left, "\n"))
+			}
+		})
+	}
+}
+
+// newerSchema is the URL of a database that a later release has migrated.
+func newerSchema(t *testing.T) string {
+	t.Helper()
+	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, unique("newer")), Unsafe: true, DieWithParent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pg.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := pgx.Connect(t.Context(), pg.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), `CREATE TABLE goose_db_version AS SELECT 999999 AS version_id`); err != nil {
+		t.Fatal(err)
+	}
+	return pg.URL()
+}
+
+// TestDemoStartsAgain runs a demo twice on one data directory.
+func TestDemoStartsAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(root, unique("again"))
+	first, firstAddress := startAgain(t, "demo", dir)
+	vms := list[fleet.VMView](t, api{first.URL, first.APIToken}, "/api/v1/vms?limit=500")
+	if err := first.signal(syscall.SIGTERM); err != nil {
+		t.Fatalf("the demo ended with %v:\n%s", err, tail(first.log, 20))
+	}
+	second, secondAddress := startAgain(t, "demo", dir)
+	if firstAddress != secondAddress {
+		t.Errorf("agents reach the portal at %s now, and at %s before", secondAddress, firstAddress)
+	}
+	a := api{second.URL, second.APIToken}
+	eventually(t, stepLimit, "the return of the VMs", func() (bool, string) {
+		var odd []string
+		now := map[fleet.VMID]fleet.VMView{}
+		for _, vm := range list[fleet.VMView](t, a, "/api/v1/vms?limit=500") {
+			now[vm.ID] = vm
+		}
+		for _, vm := range vms {
+			if got := now[vm.ID].Phase; got != vm.Phase {
+				odd = append(odd, fmt.Sprintf("%s is %s, was %s", vm.Name, got, vm.Phase))
+			}
+		}
+		return len(odd) == 0, strings.Join(odd, ", ")
+	})
+	if err := second.signal(syscall.SIGTERM); err != nil {
+		t.Errorf("the demo ended with %v:\n%s", err, tail(second.log, 20))
+	}
+}
+
+// TestLabStartsAgain runs a lab twice on one data directory: its hosts and their VM are there again, and work.
+func TestLabStartsAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(root, unique("l"))
+	first, firstAddress := startAgain(t, "lab", dir)
+	if err := first.signal(syscall.SIGTERM); err != nil {
+		t.Fatalf("the lab ended with %v:\n%s", err, tail(first.log, 20))
+	}
+	if said := tail(first.log, 20); strings.Contains(said, "started again") {
+		t.Errorf("at its end the lab says: %s", said)
+	}
+	second, secondAddress := startAgain(t, "lab", dir)
+	if firstAddress != secondAddress {
+		t.Errorf("agents reach the portal at %s now, and at %s before", secondAddress, firstAddress)
+	}
+	a := api{second.URL, second.APIToken}
+	vms := list[fleet.VMView](t, a, "/api/v1/vms")
+	if len(vms) != 1 {
+		t.Fatalf("%d VMs, want the one of before", len(vms))
+	}
+	a.waitPhase(t, stepLimit, vms[0].ID, fleet.PhaseStopped) // its host was off
+	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vms[0].ID)+"/actions", map[string]any{"action": "start"})
+	a.waitPhase(t, guestLimit, vms[0].ID, fleet.PhaseRunning)
+	if err := second.signal(syscall.SIGTERM); err != nil {
+		t.Errorf("the lab ended with %v:\n%s", err, tail(second.log, 20))
+	}
+}
+
+// startAgain starts demo or lab on a data directory, and says where its agents reach the portal: as the first host's identity has it.
+func startAgain(t *testing.T, name, dir string) (*play, string) {
+	t.Helper()
+	p, err := startPlay(filepath.Base(dir), nil, name, "--json", "--listen", "127.0.0.1:0", "--data-dir", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.signal(syscall.SIGTERM)
+		if t.Failed() {
+			showLogs(t, p.log)
+		}
+	})
+	identity := map[string]string{"demo": "host-1/identity.json", "lab": "h1/agent/identity.json"}[name]
+	text, err := os.ReadFile(filepath.Join(dir, identity))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var joined struct{ Portal string }
+	if err := json.Unmarshal(text, &joined); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(joined.Portal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(listeners(t, u.Port())) == 0 {
+		t.Errorf("nobody listens where the agents of %s joined, %s", name, joined.Portal)
+	}
+	return p, joined.Portal
+}
+
+// listeners are the connections that a dial of this port on this machine makes: one, or none where nobody listens.
+func listeners(t *testing.T, port string) []string {
+	t.Helper()
+	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	return []string{c.RemoteAddr().String()}
+}
