@@ -35,7 +35,8 @@ func op[I, O any](method, path string, right policy.Right, status int, id, summa
 		Method: method, Path: apiBase + path, OperationID: id, Summary: summary, DefaultStatus: status, Tags: []string{noun}, MaxBodyBytes: apiLimit,
 		Errors: []int{
 			http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
-			http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusServiceUnavailable,
+			http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests,
+			http.StatusServiceUnavailable,
 		},
 	}}
 	o.register = func(s *Server, api huma.API, op huma.Operation) {
@@ -130,7 +131,7 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// requireAnswers marks what answers always hold. Bodies of requests keep their fields optional.
+// requireAnswers marks what answers always hold, be it null. Bodies of requests keep their fields optional.
 func requireAnswers(doc *huma.OpenAPI) {
 	asked := map[string]bool{}
 	for _, path := range doc.Paths {
@@ -145,7 +146,14 @@ func requireAnswers(doc *huma.OpenAPI) {
 	}
 	for name, schema := range doc.Components.Schemas.Map() {
 		if t := doc.Components.Schemas.TypeFromRef("#/components/schemas/" + name); t != nil && !asked[name] {
-			schema.Required = alwaysThere(t)
+			schema.Required = nil
+			for _, f := range alwaysThere(t) {
+				schema.Required = append(schema.Required, f.name)
+				// huma knows null for plain types alone, not for what another schema describes.
+				if p := schema.Properties[f.name]; f.null && p != nil && p.Ref != "" {
+					schema.Properties[f.name] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
+				}
+			}
 		}
 	}
 }
@@ -172,9 +180,14 @@ func reach(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 	}
 }
 
-// alwaysThere are the JSON fields of t that are never left out.
-func alwaysThere(t reflect.Type) []string {
-	var names []string
+// alwaysField is a JSON field that is never left out; null where it may hold nothing.
+type alwaysField struct {
+	name string
+	null bool
+}
+
+// alwaysThere are the fields of t that are never left out.
+func alwaysThere(t reflect.Type) (fields []alwaysField) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -184,8 +197,8 @@ func alwaysThere(t reflect.Type) []string {
 	for _, f := range reflect.VisibleFields(t) {
 		name, rules, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.IsExported() && !f.Anonymous && name != "" && name != "-" && !strings.Contains(rules, "omitempty") {
-			names = append(names, name)
+			fields = append(fields, alwaysField{name, f.Type.Kind() == reflect.Pointer})
 		}
 	}
-	return names
+	return fields
 }

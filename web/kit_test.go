@@ -74,7 +74,7 @@ func newPortal(t testing.TB) *portal {
 		Ready: pool.Ping,
 		Pool:  func() web.PoolStat { return pool.Stat() },
 	})
-	s := httptest.NewServer(p.server.Handler())
+	s := httptest.NewServer(described(t, p.server.Handler()))
 	t.Cleanup(s.Close)
 	p.url = s.URL
 	return p

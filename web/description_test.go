@@ -1,0 +1,273 @@
+package web_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// description is the served OpenAPI document, against which every answer of /api/v1 in this package's tests is held.
+type description struct {
+	Paths map[string]map[string]struct {
+		Responses map[string]struct {
+			Content map[string]struct{ Schema schema }
+		}
+	}
+	Components struct{ Schemas map[string]schema }
+}
+
+// schema is what of JSON Schema the document uses; a keyword that is not here fails the reading of it.
+type schema struct {
+	Ref                  string `json:"$ref"`
+	Type                 any
+	Format               string
+	ContentEncoding      string
+	Description          string
+	Title                string
+	Examples             []any
+	Properties           map[string]schema
+	AdditionalProperties json.RawMessage
+	Required             []string
+	Items                *schema
+	AnyOf                []schema
+	Enum                 []any
+	Minimum              *float64
+}
+
+// readDescription fails on what the judging below would pass over.
+func readDescription(text []byte) (*description, error) {
+	var d description
+	if err := json.Unmarshal(text, &d); err != nil {
+		return nil, err
+	}
+	var raw struct {
+		Components struct{ Schemas map[string]json.RawMessage }
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, err
+	}
+	for name, text := range raw.Components.Schemas {
+		strict := json.NewDecoder(bytes.NewReader(text))
+		strict.DisallowUnknownFields()
+		if err := strict.Decode(&schema{}); err != nil {
+			return nil, fmt.Errorf("schema %s: %w", name, err)
+		}
+	}
+	return &d, nil
+}
+
+// operationOf is the documented path of a request.
+func (d *description) operationOf(path string) (string, bool) {
+	parts := strings.Split(path, "/")
+	best, holes := "", math.MaxInt
+	for template := range d.Paths {
+		want := strings.Split(template, "/")
+		n := strings.Count(template, "{")
+		if len(want) == len(parts) && n < holes && !slices.ContainsFunc(indexes(want), func(i int) bool {
+			return !strings.HasPrefix(want[i], "{") && want[i] != parts[i]
+		}) {
+			best, holes = template, n
+		}
+	}
+	return best, best != ""
+}
+
+func indexes(s []string) []int {
+	out := make([]int, len(s))
+	for i := range s {
+		out[i] = i
+	}
+	return out
+}
+
+// judge says what of an answer is not as the document has it.
+func (d *description) judge(method, path string, status int, kind string, body []byte) []string {
+	template, ok := d.operationOf(path)
+	if !ok {
+		return nil // no operation: a refusal of a path that does not exist
+	}
+	operation, ok := d.Paths[template][strings.ToLower(method)]
+	if !ok {
+		return nil
+	}
+	answer, ok := operation.Responses[fmt.Sprint(status)]
+	if !ok {
+		return []string{fmt.Sprintf("the status %d is not described", status)}
+	}
+	if len(answer.Content) == 0 {
+		if len(body) > 0 {
+			return []string{"no body is described"}
+		}
+		return nil
+	}
+	kind, _, _ = strings.Cut(kind, ";")
+	media, ok := answer.Content[kind]
+	if !ok {
+		return []string{fmt.Sprintf("the type %q is not described, only %v", kind, slices.Collect(maps.Keys(answer.Content)))}
+	}
+	var value any
+	if err := json.Unmarshal(body, &value); err != nil {
+		return []string{err.Error()}
+	}
+	return d.differs("", media.Schema, value)
+}
+
+// differs lists where the value is not what the schema allows.
+func (d *description) differs(at string, s schema, v any) (out []string) {
+	if s.Ref != "" {
+		return d.differs(at, d.Components.Schemas[s.Ref[strings.LastIndex(s.Ref, "/")+1:]], v)
+	}
+	if len(s.AnyOf) > 0 {
+		var reasons []string
+		for _, one := range s.AnyOf {
+			differs := d.differs(at, one, v)
+			if len(differs) == 0 {
+				return nil
+			}
+			reasons = append(reasons, differs...)
+		}
+		return reasons
+	}
+	if s.Type != nil && !slices.Contains(typesOf(s.Type), typeOf(v)) && !(typeOf(v) == "integer" && slices.Contains(typesOf(s.Type), "number")) {
+		return []string{fmt.Sprintf("%s is %v, want %v", at, v, s.Type)}
+	}
+	if len(s.Enum) > 0 && !slices.Contains(s.Enum, v) {
+		out = append(out, fmt.Sprintf("%s is %v, want one of %v", at, v, s.Enum))
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range s.Required {
+			if _, ok := v[name]; !ok {
+				out = append(out, at+"."+name+" is missing")
+			}
+		}
+		var more schema
+		free := len(s.AdditionalProperties) > 0 && json.Unmarshal(s.AdditionalProperties, &more) == nil || string(s.AdditionalProperties) == "true"
+		for name, value := range v {
+			switch property, ok := s.Properties[name]; {
+			case ok:
+				out = append(out, d.differs(at+"."+name, property, value)...)
+			case free:
+				out = append(out, d.differs(at+"."+name, more, value)...)
+			default:
+				out = append(out, at+"."+name+" is not described")
+			}
+		}
+	case []any:
+		for i, item := range v {
+			if s.Items != nil {
+				out = append(out, d.differs(fmt.Sprintf("%s[%d]", at, i), *s.Items, item)...)
+			}
+		}
+	case float64:
+		if s.Minimum != nil && v < *s.Minimum {
+			out = append(out, fmt.Sprintf("%s is %v, want at least %v", at, v, *s.Minimum))
+		}
+	}
+	return out
+}
+
+func typesOf(v any) (out []string) {
+	switch v := v.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		for _, one := range v {
+			out = append(out, fmt.Sprint(one))
+		}
+	}
+	return out
+}
+
+func typeOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case string:
+		return "string"
+	case []any:
+		return "array"
+	case float64:
+		if v == math.Trunc(v) {
+			return "integer"
+		}
+		return "number"
+	}
+	return "object"
+}
+
+// served is the description, read once: it is the same for all portals of this process.
+var served struct {
+	once sync.Once
+	doc  *description
+	err  error
+}
+
+// described holds every answer of next's /api/v1 against the document that next serves.
+func described(t testing.TB, next http.Handler) http.Handler {
+	served.once.Do(func() {
+		w := httptest.NewRecorder()
+		next.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/openapi.json", nil))
+		served.doc, served.err = readDescription(w.Body.Bytes())
+	})
+	if served.err != nil {
+		t.Fatal(served.err)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/api/v1/") || r.Header.Get("Upgrade") != "" || r.URL.Path == "/api/v1/openapi.json" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		r.Header.Del("Accept-Encoding")
+		record := httptest.NewRecorder()
+		next.ServeHTTP(record, r)
+		if r.Context().Err() != nil {
+			return // nobody waits for the answer, and so none was written
+		}
+		for _, fault := range served.doc.judge(r.Method, r.URL.Path, record.Code, record.Header().Get("Content-Type"), record.Body.Bytes()) {
+			t.Errorf("%s %s answers %d, not as /api/v1/openapi.json describes: %s", r.Method, r.URL.Path, record.Code, strings.TrimSpace(fault))
+		}
+		maps.Copy(w.Header(), record.Header())
+		w.WriteHeader(record.Code)
+		_, _ = w.Write(record.Body.Bytes()) // the client's side says what is wrong
+	})
+}
+
+// TestWhatNobodyHasReportedYetIsDescribed asks for everything that has no report yet; the portal of each test holds the answers
+// against the document.
+func TestWhatNobodyHasReportedYetIsDescribed(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	admin := p.program("ann", fleet.RoleAdmin, nil)
+	host := fleet.NewID[fleet.HostID]()
+	p.exec("INSERT INTO hosts (id, name) VALUES ($1, 'silent')", host)
+	p.exec("INSERT INTO host_sessions (host_id) VALUES ($1)", host)
+	project, vm, pool := p.addProject("shop"), fleet.NewID[fleet.VMID](), fleet.NewID[fleet.PoolID]()
+	p.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, 'unborn', '{"power":"stopped","cpus":1,"memoryMiB":64,"disks":[],"nics":[]}')`, vm, project, host)
+	p.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'empty', '{"kind":"dir","path":"/srv/empty"}')`, pool)
+	p.exec("INSERT INTO pool_hosts (pool_id, host_id) VALUES ($1, $2)", pool, host)
+	p.addNetwork("default", host)
+	h, err := admin.Host(t.Context(), host)
+	if err != nil || h.Status != nil || h.SeenAt != nil || h.Phase != fleet.HostPending {
+		t.Errorf("the host is %+v, %v; want a pending one", h, err)
+	}
+	for _, path := range []string{
+		"/hosts", "/hosts/" + string(host), "/hosts/" + string(host) + "/discovered-vms", "/vms", "/vms/" + string(vm), "/vms/" + string(vm) + "/events",
+		"/pools", "/pools/" + string(pool), "/pools/" + string(pool) + "/volumes", "/pools/" + string(pool) + "/vms", "/networks", "/projects",
+		"/projects/" + string(project), "/projects/" + string(project) + "/members", "/users", "/users/me", "/tasks", "/tokens", "/join-tokens",
+	} {
+		admin.call(http.MethodGet, "/api/v1"+path, "").is(t, http.StatusOK)
+	}
+}
