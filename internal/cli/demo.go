@@ -26,7 +26,8 @@ func newDemo() *cobra.Command {
 		Use:   "demo",
 		Short: "Run a portal with three simulated hosts and forty VMs",
 		Long: `Run a portal with three simulated hosts and forty VMs. It needs no root and nothing but PostgreSQL's binaries. The portal,
-its database and the agents are the real ones; only the hypervisor is simulated, and forgets everything at the end.`,
+its database and the agents are the real ones; only the hypervisor is simulated. With --data-dir all is there again at the next
+start; without, nothing stays.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := runDemo(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -96,8 +97,8 @@ func runDemo(ctx context.Context, f playFlags, out, progress io.Writer) (err err
 
 // startMockHost joins a simulated host and runs its agent in this process, over the same mutual TLS as a real one.
 func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, log *slog.Logger, running *sync.WaitGroup) (fleet.HostID, error) {
-	host := mock.New(o)
-	if !agent.Joined(dir) {
+	host, again := mock.New(o), agent.Joined(dir)
+	if !again {
 		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
 		if err != nil {
 			return "", err
@@ -116,6 +117,11 @@ func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, l
 	identity, err := agent.OpenIdentity(dir)
 	if err != nil {
 		return "", err
+	}
+	if again {
+		if err := s.remind(ctx, host, identity.HostID(), o.Name); err != nil {
+			return "", errors.Join(err, identity.Close())
+		}
 	}
 	client, err := identity.Client(s.AgentURL)
 	if err != nil {

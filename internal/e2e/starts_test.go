@@ -242,6 +242,10 @@ func TestDemoStartsAgain(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(root, unique("again"))
 	first, firstAddress := startAgain(t, "demo", dir)
+	eventually(t, stepLimit, "the start of the VMs", func() (bool, string) {
+		running := list[fleet.VMView](t, api{first.URL, first.APIToken}, "/api/v1/vms?limit=500&filter=phase:running")
+		return len(running) == 32, fmt.Sprintf("%d run", len(running))
+	})
 	vms := list[fleet.VMView](t, api{first.URL, first.APIToken}, "/api/v1/vms?limit=500")
 	if err := first.signal(syscall.SIGTERM); err != nil {
 		t.Fatalf("the demo ended with %v:\n%s", err, tail(first.log, 20))

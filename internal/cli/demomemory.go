@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"quantix/agent/mock"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// remind gives a simulated host, which forgets everything at the end, what an earlier run on this data directory left in the
+// portal's records: its pools, its VMs, and which of them ran. It runs before the host's agent does.
+func (s *stage) remind(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
+	pools, err := s.remindPools(ctx, host, id)
+	if err != nil {
+		return err
+	}
+	vms, err := control.Every(ctx, s.actor, fleet.Query{Filter: "host:" + name}, s.Control.ListVMs)
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for _, vm := range vms {
+		if vm.HostID != id || vm.Status == nil || vm.Status.Power == fleet.Absent {
+			continue
+		}
+		all.Go(func() {
+			// What fails now failed before, as some VMs of the demo are made to: the host's report says so.
+			if host.ApplyVM(ctx, vm.VM, pools, func(int, string) {}) == nil && vm.Status.Power == fleet.Running {
+				_ = host.StartVM(ctx, vm.ID)
+			}
+		})
+	}
+	all.Wait()
+	return ctx.Err()
+}
+
+// remindPools returns the pools that are assigned to the host. One that it cannot have fails again at the next order.
+func (s *stage) remindPools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
+	known, err := control.Every(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
+	if err != nil {
+		return nil, err
+	}
+	var pools []fleet.Pool
+	for _, p := range known {
+		pool, err := s.Control.GetPool(ctx, s.actor, p.ID)
+		if err != nil {
+			return nil, fmt.Errorf("read the pool %s: %w", p.Name, err)
+		}
+		for _, on := range pool.Hosts {
+			if on.HostID == id && on.Assigned {
+				_ = host.ApplyPool(ctx, pool.Pool)
+				pools = append(pools, pool.Pool)
+			}
+		}
+	}
+	return pools, nil
+}

@@ -1,0 +1,51 @@
+package control_test
+
+import (
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// TestTheAddressIsThatOfThePortalThatRuns: the newest portal's word stands, and goes with that portal alone.
+func TestTheAddressIsThatOfThePortalThatRuns(t *testing.T) {
+	h := newHouse(t)
+	ctx, system := t.Context(), fleet.SystemActor
+	older := control.New(h.pool, control.Options{AgentURL: "https://older.example:8444"})
+	newer := control.New(h.pool, control.Options{AgentURL: "https://newer.example:8444"})
+	beside := control.New(h.pool, control.Options{})
+	told := func(want string) {
+		t.Helper()
+		if got, err := beside.ToldAddress(ctx, system); err != nil || got != want {
+			t.Errorf("told %q, %v; want %q", got, err, want)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	told("")
+	if _, err := beside.CreateJoinToken(ctx, chief, ""); fleet.CodeOf(err) != fleet.Unavailable {
+		t.Errorf("a join command without an address: %v", err)
+	}
+	must(older.TellAddress(ctx, system))
+	must(older.TellAddress(ctx, system))
+	told("https://older.example:8444")
+	must(newer.TellAddress(ctx, system))
+	must(older.ForgetAddress(ctx, system))
+	told("https://newer.example:8444")
+	must(newer.ForgetAddress(ctx, system))
+	told("")
+
+	if err := newer.TellAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
+		t.Errorf("a person tells an address: %v", err)
+	}
+	if err := newer.ForgetAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
+		t.Errorf("a person forgets an address: %v", err)
+	}
+	if _, err := newer.ToldAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
+		t.Errorf("a person asks for the address: %v", err)
+	}
+}
