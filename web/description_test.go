@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -100,7 +101,7 @@ func (d *description) judge(method, path string, status int, kind string, body [
 	if !ok {
 		return nil
 	}
-	answer, ok := operation.Responses[fmt.Sprint(status)]
+	answer, ok := operation.Responses[strconv.Itoa(status)]
 	if !ok {
 		return []string{fmt.Sprintf("the status %d is not described", status)}
 	}
@@ -138,7 +139,7 @@ func (d *description) differs(at string, s schema, v any) (out []string) {
 		}
 		return reasons
 	}
-	if s.Type != nil && !slices.Contains(typesOf(s.Type), typeOf(v)) && !(typeOf(v) == "integer" && slices.Contains(typesOf(s.Type), "number")) {
+	if s.Type != nil && !slices.ContainsFunc(typesOf(v), func(is string) bool { return slices.Contains(allowed(s.Type), is) }) {
 		return []string{fmt.Sprintf("%s is %v, want %v", at, v, s.Type)}
 	}
 	if len(s.Enum) > 0 && !slices.Contains(s.Enum, v) {
@@ -177,35 +178,37 @@ func (d *description) differs(at string, s schema, v any) (out []string) {
 	return out
 }
 
-func typesOf(v any) (out []string) {
-	switch v := v.(type) {
+// allowed are the types that a schema names, one or several.
+func allowed(types any) (out []string) {
+	switch types := types.(type) {
 	case string:
-		return []string{v}
+		return []string{types}
 	case []any:
-		for _, one := range v {
+		for _, one := range types {
 			out = append(out, fmt.Sprint(one))
 		}
 	}
 	return out
 }
 
-func typeOf(v any) string {
+// typesOf are the types that a value is of.
+func typesOf(v any) []string {
 	switch v := v.(type) {
 	case nil:
-		return "null"
+		return []string{"null"}
 	case bool:
-		return "boolean"
+		return []string{"boolean"}
 	case string:
-		return "string"
+		return []string{"string"}
 	case []any:
-		return "array"
+		return []string{"array"}
 	case float64:
 		if v == math.Trunc(v) {
-			return "integer"
+			return []string{"integer", "number"}
 		}
-		return "number"
+		return []string{"number"}
 	}
-	return "object"
+	return []string{"object"}
 }
 
 // served is the description, read once: it is the same for all portals of this process.

@@ -181,7 +181,7 @@ func (s *stage) joinLabHost(ctx context.Context, h *labHost) error {
 		cmd := h.Command(ctx, self, "agent", "join", "--portal", s.AgentURL, "--token-file", "-", "--name", h.name, "--data-dir", h.agentDir())
 		cmd.Stdin = strings.NewReader(token.Secret)
 		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("join %s: %w: %s", h.name, err, strings.TrimSpace(string(text)))
+			return fmt.Errorf("join %s: %w: %s", h.name, errors.Join(ctx.Err(), err), strings.TrimSpace(string(text)))
 		}
 	}
 	id, joined, err := s.hostID(ctx, h.name)

@@ -210,8 +210,7 @@ func (p *portal) openDatabase(ctx context.Context, cfg config.Portal, throwaway 
 func (p *portal) listen(address, flag string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		var why syscall.Errno
-		if errors.As(err, &why) {
+		if why, ok := errors.AsType[syscall.Errno](err); ok {
 			err = why
 		}
 		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address with --%s", address, err, flag)

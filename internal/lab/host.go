@@ -75,7 +75,7 @@ func (h *Host) start(ctx context.Context) error {
 		return err
 	}
 	if out, err := h.Command(ctx, "virtlogd", "-d", "--pid-file", "/run/libvirt/virtlogd.pid").CombinedOutput(); err != nil {
-		return fmt.Errorf("start virtlogd: %w: %s", err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("start virtlogd: %w: %s", errors.Join(ctx.Err(), err), strings.TrimSpace(string(out)))
 	}
 	if err := h.StartLibvirtd(ctx); err != nil {
 		return err

@@ -4,6 +4,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,7 +59,7 @@ func downloadPackages(ctx context.Context, dir string) error {
 	cmd.Dir = dir
 	cmd.Env = environment([]string{"LC_ALL=C"})
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("download Debian packages: %w: %s", err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("download Debian packages: %w: %s", errors.Join(ctx.Err(), err), strings.TrimSpace(string(out)))
 	}
 	return nil
 }

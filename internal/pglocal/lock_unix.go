@@ -36,8 +36,7 @@ func (c *cluster) claim(ctx context.Context) (*os.File, error) {
 	err := poll(patience, func() (bool, error) {
 		var err error
 		lock, err = c.tryClaim()
-		var owned *ownedError
-		if errors.As(err, &owned) {
+		if _, owned := errors.AsType[*ownedError](err); owned {
 			return false, nil
 		}
 		return true, err
@@ -67,7 +66,8 @@ func (c *cluster) tryClaim() (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
-	if err := f.Truncate(0); err == nil {
+	err = f.Truncate(0)
+	if err == nil {
 		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
 	if err != nil {

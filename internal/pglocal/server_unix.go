@@ -80,8 +80,7 @@ func visit(ctx context.Context, o Options, find search) (*Server, error) {
 	var s *Server
 	err = poll(ctx, func() (bool, error) {
 		lock, err := c.tryClaim()
-		var owned *ownedError
-		if errors.As(err, &owned) {
+		if _, owned := errors.AsType[*ownedError](err); owned {
 			s = c.owners(ctx)
 			return s != nil, nil
 		}
