@@ -45,7 +45,7 @@ func (q *Queries) AddTicket(ctx context.Context, arg AddTicketParams) (int64, er
 const consoleOfHost = `-- name: ConsoleOfHost :one
 SELECT EXISTS (
     SELECT 1 FROM console_tickets t JOIN vms v ON v.id = t.vm_id
-    WHERE t.console_id = $1 AND v.host_id = $2 AND t.expires_at > now()
+    WHERE t.console_id = $1 AND v.host_id = $2 AND t.used_at > now() - interval '30 seconds'
 )
 `
 
@@ -54,7 +54,7 @@ type ConsoleOfHostParams struct {
 	HostID    fleet.HostID
 }
 
-// Whether the host may still dial this console back: its own VM's, and asked for a moment ago.
+// Whether the host may still dial this console back: its own VM's, with a browser that came a moment ago.
 func (q *Queries) ConsoleOfHost(ctx context.Context, arg ConsoleOfHostParams) (bool, error) {
 	row := q.db.QueryRow(ctx, consoleOfHost, arg.ConsoleID, arg.HostID)
 	var exists bool

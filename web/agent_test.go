@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
@@ -30,7 +32,12 @@ import (
 // newWhole is a portal with both listeners: agents dial agentURL over mutual TLS, and work wakes them.
 func newWhole(t testing.TB) (p *portal, agentURL string) {
 	t.Helper()
-	pool := testkit.DB(t)
+	return newWholeOn(t, testkit.DB(t))
+}
+
+// newWholeOn is newWhole over a database that another portal may share. Hosts dial its consoles at agentURL.
+func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
+	t.Helper()
 	p = &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	listened := make(chan struct{})
@@ -45,9 +52,9 @@ func newWhole(t testing.TB) (p *portal, agentURL string) {
 		t.Fatal(err)
 	}
 	agentURL = "https://" + line.Addr().String()
-	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL})
+	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL, PairURL: agentURL})
 	p.server = web.New(web.Options{
-		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false), AgentURL: agentURL,
+		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false),
 		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Ready: pool.Ping,
 	})
 	pages := httptest.NewServer(p.server.Handler())

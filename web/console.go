@@ -32,7 +32,7 @@ type consoleTicket struct {
 
 // openConsole makes a ticket; the websocket's address is below base.
 func (s *Server) openConsole(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (consoleTicket, error) {
-	t, err := s.Control.OpenConsole(ctx, a, vm, s.AgentURL)
+	t, err := s.Control.OpenConsole(ctx, a, vm)
 	return consoleTicket{URL: base + string(t.ID), Protocol: ticketProtocol + t.Secret}, err
 }
 

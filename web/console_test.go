@@ -3,11 +3,13 @@ package web_test
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -196,6 +198,38 @@ func TestAConsoleCarriesTenMegabytesBothWays(t *testing.T) {
 	send(host, browser, 32<<10)
 	send(browser, host, 5000)
 	wg.Wait()
+}
+
+// Behind a balancer the page's POST and its websocket reach whichever portal.
+func TestAConsoleIsPairedWhereItsWebsocketLands(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	ann := s.signedIn("ann", fleet.RoleAdmin)
+	landed := *s
+	var agentURL string
+	landed.portal, agentURL = newWholeOn(t, s.pool)
+	for range 3 {
+		browser, a := landed.open(ann, s.ticket(ann))
+		if browser == nil {
+			t.Fatal(a)
+		}
+		host := s.dialBack() // claimed at the first portal
+		if at := host.NetConn().RemoteAddr().String(); "https://"+at != agentURL {
+			t.Errorf("the host dialled %s, the browser waits at %s", at, agentURL)
+		}
+		if err := host.WriteMessage(websocket.BinaryMessage, []byte("RFB 003.008\n")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := receive(browser, 12); err != nil || string(got) != "RFB 003.008\n" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	// Whatever a job names, a host talks to nobody whom its authority does not vouch for.
+	foreign := httptest.NewTLSServer(http.NotFoundHandler())
+	defer foreign.Close()
+	if _, err := s.host.DialConsole(t.Context(), foreign.URL, fleet.NewID[fleet.ConsoleID]()); !errors.As(err, new(*tls.CertificateVerificationError)) {
+		t.Errorf("a host dials a stranger: %v", err)
+	}
 }
 
 func TestEitherHalfOfAConsoleEndsTheOther(t *testing.T) {

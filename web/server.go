@@ -25,7 +25,6 @@ type Options struct {
 	Sessions       *scs.SessionManager // made by auth.Sessions
 	Log            *slog.Logger
 	PublicURL      string         // what browsers open: "https://quantix.example.org"
-	AgentURL       string         // what agents dial
 	Secure         bool           // browsers come over TLS, directly or through a proxy
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
 	Version        string

@@ -11,8 +11,8 @@ WHERE hash = @hash AND console_id = @console_id AND user_id = @user_id AND sessi
 RETURNING vm_id;
 
 -- name: ConsoleOfHost :one
--- Whether the host may still dial this console back: its own VM's, and asked for a moment ago.
+-- Whether the host may still dial this console back: its own VM's, with a browser that came a moment ago.
 SELECT EXISTS (
     SELECT 1 FROM console_tickets t JOIN vms v ON v.id = t.vm_id
-    WHERE t.console_id = @console_id AND v.host_id = @host_id AND t.expires_at > now()
+    WHERE t.console_id = @console_id AND v.host_id = @host_id AND t.used_at > now() - interval '30 seconds'
 );

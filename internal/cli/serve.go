@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -34,6 +35,7 @@ import (
 type portal struct {
 	URL      string // for browsers
 	AgentURL string
+	PairURL  string // for hosts, of this very portal
 	Control  *control.Control
 	Password string // of the admin that this start has made; empty otherwise
 
@@ -85,9 +87,9 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err != nil {
 		return err
 	}
-	p.URL, p.AgentURL = addresses(cfg, browsers, agents)
+	p.URL, p.AgentURL, p.PairURL = addresses(cfg, browsers, agents)
 	hub := notify.NewHub()
-	p.Control = control.New(pool, control.Options{Log: p.log, Hub: hub, AgentURL: p.AgentURL, PublicURL: p.URL})
+	p.Control = control.New(pool, control.Options{Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, PublicURL: p.URL})
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("make the first administrator: %w", err)
 	}
@@ -103,7 +105,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 ) error {
 	secure := cfg.TLS.Cert != "" || hasScheme(p.URL, "https")
 	server := web.New(web.Options{
-		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL, AgentURL: p.AgentURL,
+		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL,
 		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: pool.Ping,
 		Pool: func() web.PoolStat { return pool.Stat() },
 	})
@@ -111,7 +113,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	if err != nil {
 		return fmt.Errorf("open the authority that signs hosts' certificates: %w", err)
 	}
-	agentTLS, err := authority.ServerTLS(certNames(p.AgentURL, cfg.AgentListen))
+	agentTLS, err := authority.ServerTLS(certNames(cfg.AgentListen, p.AgentURL, p.PairURL))
 	if err != nil {
 		return err
 	}
@@ -235,7 +237,7 @@ func (p *portal) tellAddress(ctx context.Context) error {
 }
 
 // addresses fills in what only the opened listeners know.
-func addresses(cfg config.Portal, browsers, agents net.Listener) (public, agent string) {
+func addresses(cfg config.Portal, browsers, agents net.Listener) (public, agent, pair string) {
 	public, agent = cfg.PublicURL, cfg.AgentURL
 	if public == "" {
 		scheme := "http://"
@@ -247,14 +249,16 @@ func addresses(cfg config.Portal, browsers, agents net.Listener) (public, agent 
 	if agent == "" {
 		agent = "https://" + agents.Addr().String()
 	}
-	return public, agent
+	return public, agent, cmp.Or(cfg.PairURL, agent)
 }
 
-// certNames are the names under which agents may dial this portal.
-func certNames(agentURL, listen string) []string {
+// certNames are the names under which agents may dial this portal: the balancer's, and its own.
+func certNames(listen string, urls ...string) []string {
 	names := []string{"localhost", "127.0.0.1", "::1"}
-	if u, err := url.Parse(agentURL); err == nil && u.Hostname() != "" {
-		names = append(names, u.Hostname())
+	for _, address := range urls {
+		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
+			names = append(names, u.Hostname())
+		}
 	}
 	if host, _, err := net.SplitHostPort(listen); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
 		names = append(names, host)

@@ -32,6 +32,7 @@ func checkPortal(p *Portal, from origins) error {
 	c.filled("dataDir", p.DataDir)
 	c.webURL("publicUrl", p.PublicURL, "https", "http")
 	c.webURL("agentUrl", p.AgentURL, "https")
+	c.webURL("pairUrl", p.PairURL, "https")
 	for i, network := range p.TrustedProxies {
 		prefix, ok := parseNetwork(network)
 		if !ok {

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"os"
 	"strings"
@@ -27,8 +28,11 @@ type Portal struct {
 	// PublicURL is the address that browsers and the join command use. Where none is set it follows from Listen; it is
 	// empty while Listen's port is 0, which only the opened listener knows.
 	PublicURL string `koanf:"publicUrl"`
-	// AgentURL is the address that agents dial, as PublicURL from AgentListen.
+	// AgentURL is the address that agents dial, as PublicURL from AgentListen. Before several portals it is the balancer's.
 	AgentURL string `koanf:"agentUrl"`
+	// PairURL is the address at which hosts find this very portal, for consoles, whose two halves must meet in one; AgentURL
+	// where none is set.
+	PairURL string `koanf:"pairUrl"`
 	// TrustedProxies are the networks (CIDR) whose X-Forwarded-For is believed.
 	TrustedProxies []string `koanf:"trustedProxies"`
 	Database       Database `koanf:"database"`
@@ -96,7 +100,9 @@ func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error)
 	if err := checkPortal(&p, from); err != nil {
 		return Portal{}, err
 	}
-	p.PublicURL, p.AgentURL = strings.TrimSuffix(p.PublicURL, "/"), strings.TrimSuffix(p.AgentURL, "/")
+	for _, u := range []*string{&p.PublicURL, &p.AgentURL, &p.PairURL} {
+		*u = strings.TrimSuffix(*u, "/")
+	}
 	if p.PublicURL == "" {
 		scheme := "http"
 		if p.TLS.Cert != "" {
@@ -107,6 +113,7 @@ func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error)
 	if p.AgentURL == "" {
 		p.AgentURL = reachable("https", p.AgentListen)
 	}
+	p.PairURL = cmp.Or(p.PairURL, p.AgentURL)
 	return p, nil
 }
 

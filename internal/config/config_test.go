@@ -49,7 +49,7 @@ func (g given) file(t *testing.T, name string) string {
 func portalDefaults() Portal {
 	return Portal{
 		Listen: "127.0.0.1:8443", AgentListen: "127.0.0.1:8444", DataDir: "/var/lib/quantix",
-		PublicURL: "http://127.0.0.1:8443", AgentURL: "https://127.0.0.1:8444",
+		PublicURL: "http://127.0.0.1:8443", AgentURL: "https://127.0.0.1:8444", PairURL: "https://127.0.0.1:8444",
 		Database: Database{MaxConns: 20}, Log: Log{Level: "info", Format: "text"},
 	}
 }
@@ -68,6 +68,7 @@ listen: ":9443"
 dataDir: /srv/quantix
 publicUrl: https://portal.example/
 agentUrl: https://portal.example:9444
+pairUrl: https://portal-1.example:9444/
 trustedProxies:
   - 10.1.2.3/8
   - 192.0.2.7
@@ -79,7 +80,7 @@ log: {level: debug, format: json}
 `},
 			func(p *Portal) {
 				p.Listen, p.DataDir = ":9443", "/srv/quantix"
-				p.PublicURL, p.AgentURL = "https://portal.example", "https://portal.example:9444"
+				p.PublicURL, p.AgentURL, p.PairURL = "https://portal.example", "https://portal.example:9444", "https://portal-1.example:9444"
 				p.TrustedProxies = []string{"10.0.0.0/8", "192.0.2.7/32"}
 				p.Database = Database{URL: "postgres://q:s@db/quantix", MaxConns: 40}
 				p.TLS = TLS{Cert: "/c.pem", Key: "/k.pem"}
@@ -115,7 +116,7 @@ log: {level: debug, format: json}
 		"a port that is not known yet": {
 			given{flags: []string{"--listen=127.0.0.1:0", "--agent-listen=127.0.0.1:0"}},
 			func(p *Portal) {
-				p.Listen, p.AgentListen, p.PublicURL, p.AgentURL = "127.0.0.1:0", "127.0.0.1:0", "", ""
+				p.Listen, p.AgentListen, p.PublicURL, p.AgentURL, p.PairURL = "127.0.0.1:0", "127.0.0.1:0", "", "", ""
 			},
 		},
 		"all addresses are known by the machine's name": {

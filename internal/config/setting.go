@@ -24,7 +24,8 @@ var portalSettings = []setting{
 	{"agentListen", "127.0.0.1:8444", "`host:port` for agents, which speak mutual TLS"},
 	{"dataDir", "/var/lib/quantix", "`directory` of the portal's keys and its private PostgreSQL"},
 	{"publicUrl", "", "`URL` that browsers and the join command use; without it, the address that follows from listen"},
-	{"agentUrl", "", "`URL` that agents dial; without it, the address that follows from agentListen"},
+	{"agentUrl", "", "`URL` that agents dial, a balancer's before several portals; without it, the address that follows from agentListen"},
+	{"pairUrl", "", "`URL` at which hosts reach this very portal, for consoles; without it, agentUrl. Behind a balancer each portal has its own"},
 	{"trustedProxies", []string(nil), "`networks` (CIDR) whose X-Forwarded-For is believed"},
 	{
 		"database.url", "", "`URL` of the PostgreSQL to use; without it the portal runs a private one in its data directory. " +

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// maxTickets is how many unused tickets a person may hold at once. Each is a job for a host, which dials back for nothing.
+// maxTickets is how many unused tickets a person may hold at once.
 const maxTickets = 32
 
 // ConsoleTicket lets one browser session open one console once, within 30 s.
@@ -23,9 +23,9 @@ type ConsoleTicket struct {
 	Secret string          `json:"secret"` // 256 bit, base64url; only its hash is stored
 }
 
-// OpenConsole makes a ticket for the screen of a VM and at once asks the host to dial back to portalURL (empty: to the portal
-// that its agent knows), so that the host is there when the browser is.
-func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID, portalURL string) (ConsoleTicket, error) {
+// OpenConsole makes a ticket for the screen of a VM. The host hears of it when the ticket is redeemed: only then is it known at
+// which portal the browser waits.
+func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID) (ConsoleTicket, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return ConsoleTicket{}, err
 	}
@@ -58,9 +58,6 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if added == 0 {
 			return fleet.Errorf(fleet.TooMany, "You have asked for %d consoles that have not opened. Wait half a minute and try again.", maxTickets)
 		}
-		if _, err := queueVM(ctx, q, a, vm, fleet.ConsoleOpen, fleet.JobArgs{Console: ticket.ID, PortalURL: portalURL}); err != nil {
-			return err
-		}
 		return audit(ctx, q, a, "vm.console", fleet.SubjectVM(id), vm.Name, "")
 	})
 	if err != nil {
@@ -74,8 +71,8 @@ func hashTicket(secret string) []byte {
 	return hash[:]
 }
 
-// RedeemConsole uses a ticket up and returns the VM that it is for. All refusals read alike: wrong, used, late, or made for
-// another person or session.
+// RedeemConsole uses a ticket up, asks the host to dial this very portal, and returns the VM that the ticket is for. What is
+// wrong with a ticket reads alike: wrong, used, late, or made for another person or session.
 func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.ConsoleID, secret string) (fleet.VMID, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return "", err
@@ -95,7 +92,14 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Con
 		if err != nil {
 			return err
 		}
-		return policy.Check(a, policy.VMUse, view.ProjectID)
+		if err := policy.Check(a, policy.VMUse, view.ProjectID); err != nil {
+			return err
+		}
+		if ok, why := view.Allows(fleet.ActConsole); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		_, err = queueVM(ctx, q, a, view, fleet.ConsoleOpen, fleet.JobArgs{Console: id, PortalURL: c.opts.PairURL})
+		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) || fleet.CodeOf(err) == fleet.NotFound || fleet.CodeOf(err) == fleet.Forbidden {
 		return "", refused
@@ -103,7 +107,7 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Con
 	return vm, err
 }
 
-// ConsoleHost lets a host dial a console back that was asked for within the last 30 s and is of a VM of its own.
+// ConsoleHost lets a host dial a console back whose browser came within the last 30 s and that is of a VM of its own.
 func (c *Control) ConsoleHost(ctx context.Context, a fleet.Actor, id fleet.ConsoleID) error {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return err

@@ -34,7 +34,8 @@ type Control struct {
 type Options struct {
 	Log       *slog.Logger
 	Hub       *notify.Hub // wakes parked claims; nil: claims find new work only when asked again
-	AgentURL  string      // what agents dial; it goes into join commands and console jobs
+	AgentURL  string      // what agents dial, a balancer perhaps; it goes into join commands
+	PairURL   string      // where hosts find this very portal; it goes into console jobs. Empty: where their agents call
 	PublicURL string      // what browsers open
 }
 

@@ -115,7 +115,11 @@ func TestTasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.OpenConsole(t.Context(), s.member, v.ID, ""); err != nil {
+	ticket, err := s.OpenConsole(t.Context(), s.member, v.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); err != nil {
 		t.Fatal(err)
 	}
 	for filter, want := range map[string]int{
@@ -150,13 +154,9 @@ func TestTasks(t *testing.T) {
 func TestConsoleTickets(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
-	ticket, err := s.OpenConsole(t.Context(), s.member, v.ID, "https://portal-2:8444")
+	ticket, err := s.OpenConsole(t.Context(), s.member, v.ID)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var args string
-	if err := s.pool.QueryRow(t.Context(), `SELECT args->>'console' || ' ' || (args->>'portalUrl') FROM jobs WHERE kind = 'console.open'`).Scan(&args); err != nil || args != string(ticket.ID)+" https://portal-2:8444" {
-		t.Errorf("the agent is told %q %v", args, err)
 	}
 	other := s.member
 	other.Session = "another browser"
@@ -165,32 +165,48 @@ func TestConsoleTickets(t *testing.T) {
 	}
 	s.refused("wrong secret", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, "x"); return err })
 	h1, h2 := fleet.Actor{HostID: s.h1}, fleet.Actor{HostID: s.h2}
+	s.refused("no browser yet", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h1, ticket.ID) })
+	if n := s.count("jobs WHERE kind = 'console.open'"); n != 0 {
+		t.Errorf("%d hosts are asked before anybody waits", n)
+	}
+	landed := control.New(s.pool, control.Options{AgentURL: "https://portal.example:8444", PairURL: "https://portal-2:8444"})
+	if vm, err := landed.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); err != nil || vm != v.ID {
+		t.Errorf("%s %v", vm, err)
+	}
+	var args string
+	if err := s.pool.QueryRow(t.Context(), `SELECT args->>'console' || ' ' || (args->>'portalUrl') FROM jobs WHERE kind = 'console.open'`).Scan(&args); err != nil || args != string(ticket.ID)+" https://portal-2:8444" {
+		t.Errorf("the agent is told %q %v", args, err)
+	}
 	if err := s.ConsoleHost(t.Context(), h1, ticket.ID); err != nil {
 		t.Error(err)
 	}
 	s.refused("another host", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h2, ticket.ID) })
-	if vm, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); err != nil || vm != v.ID {
-		t.Errorf("%s %v", vm, err)
-	}
+	s.exec(`UPDATE console_tickets SET used_at = now() - interval '31 seconds' WHERE console_id = $1`, ticket.ID)
+	s.refused("too late", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h1, ticket.ID) })
 	s.refused("used", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); return err })
 
-	late, err := s.OpenConsole(t.Context(), s.member, v.ID, "")
+	late, err := s.OpenConsole(t.Context(), s.member, v.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE console_id = $1`, late.ID)
 	s.refused("late", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, late.ID, late.Secret); return err })
 	s.refused("late host", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h1, late.ID) })
-	s.refused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID, ""); return err })
-	s.refused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.stranger, v.ID, ""); return err })
+	s.refused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID); return err })
+	s.refused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.stranger, v.ID); return err })
+	gone, err := s.OpenConsole(t.Context(), s.member, v.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.reported(v.ID, fleet.Stopped)
-	s.refused("no screen", fleet.Conflict, "no screen", func() error { _, err := s.OpenConsole(t.Context(), s.member, v.ID, ""); return err })
+	s.refused("no screen any more", fleet.Conflict, "no screen", func() error { _, err := s.RedeemConsole(t.Context(), s.member, gone.ID, gone.Secret); return err })
+	s.refused("no screen", fleet.Conflict, "no screen", func() error { _, err := s.OpenConsole(t.Context(), s.member, v.ID); return err })
 }
 
 func TestUnusedConsoleTicketsAreBounded(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
-	open := func(a fleet.Actor) (control.ConsoleTicket, error) { return s.OpenConsole(t.Context(), a, v.ID, "") }
+	open := func(a fleet.Actor) (control.ConsoleTicket, error) { return s.OpenConsole(t.Context(), a, v.ID) }
 	var last control.ConsoleTicket
 	for range 32 {
 		var err error
