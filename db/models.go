@@ -88,6 +88,7 @@ type Idempotency struct {
 	Request   []byte
 	SubjectID string
 	CreatedAt time.Time
+	Answer    []byte
 }
 
 type Job struct {
@@ -183,6 +184,11 @@ type ProjectMember struct {
 	ProjectID fleet.ProjectID
 	UserID    fleet.UserID
 	Role      fleet.Role
+}
+
+type Pulse struct {
+	One bool
+	At  time.Time
 }
 
 type SavedView struct {

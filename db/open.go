@@ -15,6 +15,8 @@ import (
 const (
 	connectTimeout   = 5 * time.Second
 	statementTimeout = "10s"
+	// ReadOnly is PostgreSQL's code for a change on a server that takes none: a standby, or a primary that has become one.
+	ReadOnly = "25006"
 	// idleInTransaction ends a transaction whose portal hangs, so that its locks do not outlive it for long.
 	idleInTransaction = "30s"
 )

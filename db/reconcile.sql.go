@@ -141,15 +141,6 @@ func (q *Queries) SweepBulk(ctx context.Context) error {
 	return err
 }
 
-const sweepIdempotency = `-- name: SweepIdempotency :exec
-DELETE FROM idempotency WHERE created_at < now() - interval '24 hours'
-`
-
-func (q *Queries) SweepIdempotency(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, sweepIdempotency)
-	return err
-}
-
 const sweepJobs = `-- name: SweepJobs :execrows
 DELETE FROM jobs WHERE id IN (
     SELECT id FROM jobs WHERE ended_at < CASE WHEN kind = 'console.open' THEN now() - interval '1 hour' ELSE now() - interval '30 days' END LIMIT 5000)

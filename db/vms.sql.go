@@ -73,20 +73,6 @@ func (q *Queries) DropVM(ctx context.Context, id fleet.VMID) error {
 	return err
 }
 
-const forgetOldKey = `-- name: ForgetOldKey :exec
-DELETE FROM idempotency WHERE user_id = $1 AND key = $2 AND created_at < now() - interval '24 hours'
-`
-
-type ForgetOldKeyParams struct {
-	UserID fleet.UserID
-	Key    string
-}
-
-func (q *Queries) ForgetOldKey(ctx context.Context, arg ForgetOldKeyParams) error {
-	_, err := q.db.Exec(ctx, forgetOldKey, arg.UserID, arg.Key)
-	return err
-}
-
 const getVM = `-- name: GetVM :one
 SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, v.attention, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -144,27 +130,6 @@ SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT 
 func (q *Queries) HoldMACs(ctx context.Context, macs []string) error {
 	_, err := q.db.Exec(ctx, holdMACs, macs)
 	return err
-}
-
-const keyTaken = `-- name: KeyTaken :one
-SELECT request, subject_id FROM idempotency WHERE user_id = $1 AND key = $2
-`
-
-type KeyTakenParams struct {
-	UserID fleet.UserID
-	Key    string
-}
-
-type KeyTakenRow struct {
-	Request   []byte
-	SubjectID string
-}
-
-func (q *Queries) KeyTaken(ctx context.Context, arg KeyTakenParams) (KeyTakenRow, error) {
-	row := q.db.QueryRow(ctx, keyTaken, arg.UserID, arg.Key)
-	var i KeyTakenRow
-	err := row.Scan(&i.Request, &i.SubjectID)
-	return i, err
 }
 
 const lockVM = `-- name: LockVM :one
@@ -263,31 +228,6 @@ func (q *Queries) ProjectName(ctx context.Context, id fleet.ProjectID) (string, 
 	var name string
 	err := row.Scan(&name)
 	return name, err
-}
-
-const takeKey = `-- name: TakeKey :execrows
-INSERT INTO idempotency (user_id, key, request, subject_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
-`
-
-type TakeKeyParams struct {
-	UserID    fleet.UserID
-	Key       string
-	Request   []byte
-	SubjectID string
-}
-
-// Waits for another request with the same key to end.
-func (q *Queries) TakeKey(ctx context.Context, arg TakeKeyParams) (int64, error) {
-	result, err := q.db.Exec(ctx, takeKey,
-		arg.UserID,
-		arg.Key,
-		arg.Request,
-		arg.SubjectID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const vMAudit = `-- name: VMAudit :many

@@ -39,10 +39,13 @@ func op[I, O any](method, path string, right policy.Right, status int, id, summa
 			http.StatusServiceUnavailable,
 		},
 	}}
+	if method == post {
+		o.Parameters = []*huma.Param{keyParam()}
+	}
 	o.register = func(s *Server, api huma.API, op huma.Operation) {
 		huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
 			c := ctx.Value(callKey{}).(echo.Context)
-			out, err := do(ctx, actorOf(c), in)
+			out, err := answer(ctx, s, c, in, do)
 			if err != nil {
 				return nil, s.apiProblem(c, err)
 			}
@@ -50,6 +53,19 @@ func op[I, O any](method, path string, right policy.Right, status int, id, summa
 		})
 	}
 	return o
+}
+
+// answer asks do; a POST once for each Idempotency-Key.
+func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do call[I, O]) (*O, error) {
+	a := actorOf(c)
+	if c.Request().Method != post {
+		return do(ctx, a, in)
+	}
+	key, err := keyOf(c, in)
+	if err != nil {
+		return nil, err
+	}
+	return once(ctx, s, a, key, func(ctx context.Context) (*O, error) { return do(ctx, a, in) })
 }
 
 // callKey carries the request across huma, to the one place above that takes the actor out of it.

@@ -23,13 +23,7 @@ type taskOutput struct{ Body fleet.Job }
 
 type nothing struct{}
 
-type createVMInput struct {
-	Key  string `header:"Idempotency-Key" doc:"The same key with the same request gives the same VM for 24 h"`
-	Body control.CreateVM
-}
-
-func (s *Server) apiCreateVM(ctx context.Context, a fleet.Actor, in *createVMInput) (*vmOutput, error) {
-	in.Body.Key = in.Key
+func (s *Server) apiCreateVM(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateVM }) (*vmOutput, error) {
 	vm, err := s.Control.CreateVM(ctx, a, in.Body)
 	return &vmOutput{ETag: etag(vm.Generation), Location: apiBase + "/vms/" + string(vm.ID), Body: vm}, err
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -77,9 +78,9 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor) error {
 	var checks fleet.Checks
 	ask := in.read(&checks)
 	if err = checks.Err(); err == nil {
-		var vm fleet.VMView
-		if vm, err = s.Control.CreateVM(c.Request().Context(), a, ask); err == nil {
-			return s.leave(c, "/vms/"+string(vm.ID))
+		var vm fleet.VMID
+		if vm, err = s.createOnce(c.Request().Context(), a, in.Key, ask); err == nil {
+			return s.leave(c, "/vms/"+string(vm))
 		}
 	} else if spec := ask.Spec; true {
 		// What control would say about the rest is said at once, not after the first correction.
@@ -94,6 +95,19 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	return s.showForm(c, a, formStatus(c, status), in, e)
+}
+
+// createOnce makes one VM of a form that is sent twice.
+func (s *Server) createOnce(ctx context.Context, a fleet.Actor, form string, ask control.CreateVM) (fleet.VMID, error) {
+	request, err := json.Marshal(ask)
+	if err != nil {
+		return "", err
+	}
+	k := control.Key{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}
+	return once(ctx, s, a, k, func(ctx context.Context) (fleet.VMID, error) {
+		vm, err := s.Control.CreateVM(ctx, a, ask)
+		return vm.ID, err
+	})
 }
 
 // showForm shows again what was typed, with what is wrong.
@@ -142,7 +156,7 @@ func (in *vmForm) changeRows() {
 func (in vmForm) read(checks *fleet.Checks) control.CreateVM {
 	out := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Project), HostID: fleet.HostID(in.Host), Name: strings.TrimSpace(in.Name),
-		Labels: labelsOf(checks, "labels", in.Labels), Description: in.Description, Start: in.Start != "", Key: in.Key,
+		Labels: labelsOf(checks, "labels", in.Labels), Description: in.Description, Start: in.Start != "",
 		Spec: fleet.VMSpec{
 			CPUs: number(checks, "spec.cpus", in.CPUs), MemoryMiB: memoryOf(checks, "spec.memoryMiB", in.Memory, in.Unit),
 			Firmware: fleet.Firmware(in.Firmware), Disks: []fleet.Disk{}, NICs: []fleet.NIC{},

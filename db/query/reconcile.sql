@@ -27,8 +27,6 @@ SELECT host_id, COALESCE(looked_at > now() - interval '30 seconds', false)::bool
 
 -- name: SweepTickets :exec
 DELETE FROM console_tickets WHERE expires_at < now() - interval '1 hour';
--- name: SweepIdempotency :exec
-DELETE FROM idempotency WHERE created_at < now() - interval '24 hours';
 -- name: SweepThrottle :exec
 DELETE FROM login_throttle WHERE last_at < now() - interval '1 day';
 -- name: SweepBulk :exec

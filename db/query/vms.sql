@@ -53,12 +53,3 @@ WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac');
 -- The project stays while a VM is put into it.
 SELECT name FROM projects WHERE id = @id FOR KEY SHARE;
 
--- name: ForgetOldKey :exec
-DELETE FROM idempotency WHERE user_id = @user_id AND key = @key AND created_at < now() - interval '24 hours';
-
--- name: TakeKey :execrows
--- Waits for another request with the same key to end.
-INSERT INTO idempotency (user_id, key, request, subject_id) VALUES (@user_id, @key, @request, @subject_id) ON CONFLICT DO NOTHING;
-
--- name: KeyTaken :one
-SELECT request, subject_id FROM idempotency WHERE user_id = @user_id AND key = @key;

@@ -12,8 +12,9 @@ import (
 	"quantix/internal/testkit"
 )
 
-// own are the use cases that any person who is signed in may call, for themselves, whatever their roles.
-var own = []string{"ChangePassword", "ListTokens", "CreateToken", "DeleteToken", "ListViews", "SaveView", "DeleteView", "WatchKeys"}
+// own are the use cases that any person who is signed in may call, for themselves, whatever their roles. What runs inside Once
+// asks for itself.
+var own = []string{"ChangePassword", "ListTokens", "CreateToken", "DeleteToken", "ListViews", "SaveView", "DeleteView", "WatchKeys", "Once"}
 
 // TestEveryUseCaseRefusesWhoHasNoRight calls every exported method, also ones that do not exist yet, with nobody and with a
 // person who has no role. A method that does not take the actor second, or does not refuse, fails here.

@@ -23,7 +23,7 @@ import (
 
 // Control runs the use cases over one PostgreSQL.
 type Control struct {
-	pool *pgxpool.Pool
+	db   lines
 	q    *db.Queries
 	log  *slog.Logger
 	opts Options
@@ -47,20 +47,26 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	if o.Hub == nil {
 		o.Hub = notify.NewHub()
 	}
-	return &Control{pool: pool, q: db.New(pool), log: o.Log, opts: o}
+	return &Control{db: lines{pool}, q: db.New(lines{pool}), log: o.Log, opts: o}
 }
 
 // maxTries is how often a transaction is tried that PostgreSQL breaks because others wait for it in a circle.
 const maxTries = 4
 
 // tx runs do in one transaction; an error rolls all of it back. After a deadlock do runs anew, so it must not build on what
-// an earlier run left in its variables.
+// an earlier run left in its variables. Inside Once it is a part of the transaction there, which runs anew as a whole.
 func (c *Control) tx(ctx context.Context, do func(q *db.Queries) error) error {
+	return c.begin(ctx, func(tx pgx.Tx) error { return do(db.New(tx)) })
+}
+
+func (c *Control) begin(ctx context.Context, do func(tx pgx.Tx) error) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	for try := 1; ; try++ {
-		err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error { return do(db.New(tx)) })
+		err := pgx.BeginFunc(ctx, c.db.of(ctx), do)
 		const deadlock = "40P01"
 		var pg *pgconn.PgError
-		if try == maxTries || !errors.As(err, &pg) || pg.Code != deadlock {
+		if try == maxTries || joined(ctx) || !errors.As(err, &pg) || pg.Code != deadlock {
 			return dbError(err)
 		}
 	}
@@ -80,7 +86,8 @@ func dbError(err error) error {
 		if pg.Code == "22021" || pg.Code == "22P05" {
 			return fleet.Errorf(fleet.Malformed, "Text must be UTF-8 without NUL characters.")
 		}
-		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code[:2] == "53" { // shutting down, connection, resources
+		// Shutting down, connection, resources; and a server that has become a standby.
+		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code[:2] == "53" || pg.Code == db.ReadOnly {
 			return unavailable(err)
 		}
 		return err

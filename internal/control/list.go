@@ -318,7 +318,7 @@ func collect[T any](ctx context.Context, c *Control, sql string, s *statement, s
 	if s.varies {
 		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
 	}
-	rows, err := c.pool.Query(ctx, sql, args...)
+	rows, err := c.db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, dbError(err)
 	}

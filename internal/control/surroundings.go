@@ -46,7 +46,7 @@ func (c *Control) Surroundings(ctx context.Context, a fleet.Actor, tasks fleet.Q
 		join(&together, ask, &hosts)
 	}
 	if together.Len() > 0 {
-		if err := c.pool.SendBatch(ctx, &together).Close(); err != nil {
+		if err := c.db.of(ctx).SendBatch(ctx, &together).Close(); err != nil {
 			return out, dbError(err)
 		}
 	}

@@ -27,11 +27,9 @@ type CreateVM struct {
 	Description string            `json:"description,omitempty"`
 	Spec        fleet.VMSpec      `json:"spec"`            // power, firmware and MACs may be left out; disks[].volume must be
 	Start       bool              `json:"start,omitempty"` // the same as spec.power "running"
-	Key         string            `json:"-"`               // Idempotency-Key; empty: none
 }
 
-// CreateVM writes a new VM and queues its creation, and its start where that is asked for. The same key with the same
-// request by the same person within 24 h returns the VM that was made first.
+// CreateVM writes a new VM and queues its creation, and its start where that is asked for.
 func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return fleet.VMView{}, err
@@ -39,21 +37,11 @@ func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fle
 	id := fleet.NewID[fleet.VMID]()
 	var vm fleet.VMView
 	err := c.tx(ctx, func(q *db.Queries) error {
-		made, err := once(ctx, q, a, in.Key, in, string(id))
-		if err != nil {
-			return err
-		}
-		if made != "" {
-			vm, err = getVM(ctx, q, a, fleet.VMID(made))
-			if fleet.CodeOf(err) == fleet.NotFound {
-				return fleet.Errorf(fleet.Conflict, "The VM that was made with this Idempotency-Key is gone. Use a new key to make another.")
-			}
-			return err
-		}
 		whole := in
 		if err := whole.complete(id); err != nil {
 			return err
 		}
+		var err error
 		vm, err = createVM(ctx, q, a, id, whole)
 		return err
 	})

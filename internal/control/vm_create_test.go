@@ -3,7 +3,6 @@ package control_test
 import (
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"quantix/internal/control"
@@ -86,7 +85,6 @@ func TestCreateVMRefusals(t *testing.T) {
 			in.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}, {Network: "default", MAC: "52:54:00:00:00:01"}}
 		}, fleet.Invalid, "Another card"},
 		"nowhere fits": {chief, func(in *control.CreateVM) { in.HostID, in.Spec.MemoryMiB = "", 16000 }, fleet.Invalid, "h1: 15104 MiB of memory left"},
-		"key too long": {chief, func(in *control.CreateVM) { in.Key = strings.Repeat("k", 201) }, fleet.Malformed, "Idempotency-Key"},
 	} {
 		in := ok()
 		if c.change != nil {
@@ -177,36 +175,4 @@ func TestOtherPeoplesDisksAreNoImages(t *testing.T) {
 	if got := names(s.ISOs(t.Context(), s.member)); got != "cd.iso cd.iso" {
 		t.Errorf("ISOs: %s", got)
 	}
-}
-
-func TestSameKeyMakesOneVM(t *testing.T) {
-	s := newSite(t)
-	in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: small, Key: "order-1"}
-	const tries = 8
-	var got [tries]fleet.VMView
-	var errs [tries]error
-	var wait sync.WaitGroup
-	for i := range tries {
-		wait.Go(func() { got[i], errs[i] = s.CreateVM(t.Context(), s.member, in) })
-	}
-	wait.Wait()
-	for i := range tries {
-		if errs[i] != nil || got[i].ID != got[0].ID {
-			t.Errorf("try %d: %s %v, want %s", i, got[i].ID, errs[i], got[0].ID)
-		}
-	}
-	if s.count("vms") != 1 || s.count("jobs") != 1 || s.count("audit") != 1 {
-		t.Errorf("not one of each: %s", s.written())
-	}
-	other := in
-	other.Name = "db"
-	s.refused("same key, another request", fleet.Conflict, "another request", func() error { _, err := s.CreateVM(t.Context(), s.member, other); return err })
-	s.refused("same name by another person's key", fleet.Conflict, `"web" exists in red`, func() error { _, err := s.CreateVM(t.Context(), chief, in); return err })
-
-	s.exec(`UPDATE idempotency SET created_at = now() - interval '25 hours'`)
-	if v, err := s.CreateVM(t.Context(), s.member, other); err != nil || v.Name != "db" {
-		t.Errorf("after 24 hours: %v", err)
-	}
-	s.exec(`DELETE FROM vms WHERE name = 'db'`)
-	s.refused("the VM is gone", fleet.Conflict, "is gone", func() error { _, err := s.CreateVM(t.Context(), s.member, other); return err })
 }

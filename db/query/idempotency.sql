@@ -1,0 +1,15 @@
+-- name: ForgetOldKey :exec
+DELETE FROM idempotency WHERE user_id = @user_id AND key = @key AND created_at < now() - interval '24 hours';
+
+-- name: TakeKey :execrows
+-- Waits for another request with the same key to end.
+INSERT INTO idempotency (user_id, key, request) VALUES (@user_id, @key, @request) ON CONFLICT DO NOTHING;
+
+-- name: KeepAnswer :exec
+UPDATE idempotency SET answer = @answer WHERE user_id = @user_id AND key = @key;
+
+-- name: KeyTaken :one
+SELECT request, answer FROM idempotency WHERE user_id = @user_id AND key = @key;
+
+-- name: SweepIdempotency :exec
+DELETE FROM idempotency WHERE created_at < now() - interval '24 hours';

@@ -1,0 +1,41 @@
+package auth
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"fmt"
+)
+
+// Seal encrypts text so that only who has the secret, 256 random bits, reads it again. label says what it is.
+func Seal(secret, label string, text []byte) ([]byte, error) {
+	box, err := boxOf(secret, label)
+	if err != nil {
+		return nil, err
+	}
+	return box.Seal(nil, nil, text, []byte(label)), nil
+}
+
+// Unseal is Seal's way back; false: another secret or label.
+func Unseal(secret, label string, sealed []byte) ([]byte, bool) {
+	box, err := boxOf(secret, label)
+	if err != nil {
+		return nil, false
+	}
+	text, err := box.Open(nil, nil, sealed, []byte(label))
+	return text, err == nil
+}
+
+// boxOf puts a random nonce before what it seals.
+func boxOf(secret, label string) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "quantix seal "+label, 32)
+	if err != nil {
+		return nil, fmt.Errorf("derive the seal's key: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}

@@ -1,0 +1,128 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/auth"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func keyed(name, request string) control.Key {
+	return control.Key{Name: name, Request: []byte(request), Secret: "qx_first"}
+}
+
+// resetting is what a POST does: a use case in Once, and an answer.
+func (s *site) resetting(id fleet.VMID) func(context.Context) ([]byte, error) {
+	return func(ctx context.Context) ([]byte, error) {
+		job, err := s.ActVM(ctx, s.member, id, fleet.ActReset)
+		return []byte("secret " + job.ID), err
+	}
+}
+
+func TestTheSameKeyDoesItOnce(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	before := s.count("audit")
+	const tries = 8
+	var got [tries]string
+	var wait sync.WaitGroup
+	for i := range tries {
+		wait.Go(func() {
+			answer, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), s.resetting(v.ID))
+			if got[i] = string(answer); err != nil {
+				got[i] = err.Error()
+			}
+		})
+	}
+	wait.Wait()
+	for i := range tries {
+		if !strings.HasPrefix(got[i], "secret ") || got[i] != got[0] {
+			t.Errorf("try %d: %q, want %q", i, got[i], got[0])
+		}
+	}
+	// Taken by the host: a second order would not coalesce with it any more.
+	s.exec(`UPDATE jobs SET state = 'running', epoch = 1 WHERE kind = 'vm.reset'`)
+	if again, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), s.resetting(v.ID)); err != nil || string(again) != got[0] {
+		t.Errorf("later: %q %v", again, err)
+	}
+	if resets, lines := s.count("jobs WHERE kind = 'vm.reset'"), s.count("audit")-before; resets != 1 || lines != 1 {
+		t.Errorf("%d resets and %d audit lines, not one of each", resets, lines)
+	}
+	if n := s.count("idempotency WHERE position('secret' in encode(answer, 'escape')) > 0"); n != 0 {
+		t.Error("the answer lies open in the database")
+	}
+
+	again := func(a fleet.Actor, k control.Key) func() error {
+		return func() error { _, err := s.Once(t.Context(), a, k, s.resetting(v.ID)); return err }
+	}
+	s.refused("another request", fleet.Conflict, "another request", again(s.member, keyed("order-1", "start")))
+	other := keyed("order-1", "reset")
+	other.Secret = "qx_second"
+	s.refused("another token", fleet.Conflict, "done already", again(s.member, other))
+	s.refused("too long", fleet.Malformed, "Idempotency-Key", again(s.member, keyed(strings.Repeat("k", 201), "reset")))
+	s.refused("nobody", fleet.Unauthorized, "", again(fleet.Actor{}, keyed("order-1", "reset")))
+
+	s.exec(`UPDATE idempotency SET created_at = now() - interval '25 hours'`)
+	if later, err := s.Once(t.Context(), s.member, keyed("order-1", "start"), s.resetting(v.ID)); err != nil || string(later) == got[0] {
+		t.Errorf("after 24 hours: %q %v", later, err)
+	}
+}
+
+// A crash is a transaction that never commits: neither what was done nor the key may stay.
+func TestTheKeyAndWhatWasDoneStandOrFallTogether(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	do := s.resetting(v.ID)
+	for name, c := range map[string]struct {
+		after func([]byte) ([]byte, error)
+		says  string
+	}{
+		"a refusal later on": {func([]byte) ([]byte, error) { return nil, fleet.Errorf(fleet.Conflict, "No.") }, "No."},
+		"a fault later on":   {func([]byte) ([]byte, error) { return nil, errors.New("broken") }, "broken"},
+		"an endless answer":  {func([]byte) ([]byte, error) { return make([]byte, 1<<20+1), nil }, "too large to be kept"},
+	} {
+		before := s.written()
+		_, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), func(ctx context.Context) ([]byte, error) {
+			answer, err := do(ctx)
+			if err != nil {
+				return nil, err
+			}
+			// Its own reads see what it has done, others do not.
+			if seen, err := s.ListTasks(ctx, s.member, fleet.Query{Filter: "kind:vm.reset"}); err != nil || len(seen.Items) != 1 {
+				t.Errorf("%s: it sees %d resets, %v", name, len(seen.Items), err)
+			}
+			if n := s.count("jobs WHERE kind = 'vm.reset'"); n != 0 {
+				t.Errorf("%s: %d resets stand before the end", name, n)
+			}
+			return c.after(answer)
+		})
+		if !strings.Contains(fmt.Sprint(err), c.says) || s.written() != before {
+			t.Errorf("%s: %v; %s before, %s after", name, err, before, s.written())
+		}
+	}
+	if _, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), do); err != nil {
+		t.Errorf("the key was burnt: %v", err)
+	}
+}
+
+func TestSealsOpenToTheirSecretAlone(t *testing.T) {
+	t.Parallel()
+	sealed, err := auth.Seal("qx_a", "order-1", []byte("text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][3]string{{"qx_a", "order-1", "text"}, {"qx_b", "order-1"}, {"qx_a", "order-2"}} {
+		if text, ok := auth.Unseal(c[0], c[1], sealed); string(text) != c[2] || ok != (c[2] != "") {
+			t.Errorf("%q, %q: %q %v", c[0], c[1], text, ok)
+		}
+	}
+	if _, ok := auth.Unseal("qx_a", "order-1", nil); ok {
+		t.Error("nothing was opened")
+	}
+}

@@ -1,0 +1,54 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// keyHeader makes a POST of /api/v1 safe to send again.
+const keyHeader = "Idempotency-Key"
+
+func keyParam() *huma.Param {
+	return &huma.Param{
+		Name: keyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: new(200)},
+		Description: "Makes the request safe to send again: for 24 h the same key with the same request gets the first answer, and nothing is done twice",
+	}
+}
+
+// once runs do under a key, or gives the answer that the key's first request got. Without a key it is do.
+func once[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, do func(context.Context) (O, error)) (out O, err error) {
+	if k.Name == "" || a.UserID == "" {
+		return do(ctx)
+	}
+	answer, err := s.Control.Once(ctx, a, k, func(ctx context.Context) ([]byte, error) {
+		out, err := do(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(out)
+	})
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(answer, &out); err != nil {
+		return out, fmt.Errorf("read a kept answer: %w", err)
+	}
+	return out, nil
+}
+
+// keyOf is the key of an API request: which operation of what, with which input.
+func keyOf(c echo.Context, in any) (control.Key, error) {
+	r := c.Request()
+	request, err := json.Marshal(struct {
+		Path  string
+		Input any
+	}{r.URL.Path, in})
+	return control.Key{Name: r.Header.Get(keyHeader), Request: request, Secret: bearerOf(r)}, err
+}

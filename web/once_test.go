@@ -1,0 +1,83 @@
+package web_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// Every POST of the API that its description names is sent twice under one key, and once more with another body.
+func TestEveryPostIsSafeToSendAgain(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	admin := s.program("ann", fleet.RoleAdmin, nil)
+	project, pool := s.addProject("lab"), s.addPool("fast", s.host.id)
+	off := s.addVM(project, s.host.id, "off", fleet.Stopped)
+	var waiting struct{ ID string }
+	if err := json.Unmarshal([]byte(admin.call("POST", "/api/v1/vms/"+string(off)+"/actions", `{"action":"start"}`).is(t, http.StatusAccepted).body), &waiting); err != nil {
+		t.Fatal(err)
+	}
+	vm := "/vms/" + string(s.vm)
+	bodies := map[string]struct{ path, body, other string }{
+		"/vms":                           {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
+		"/vms/{id}/actions":              {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
+		"/vms/{id}/console":              {vm + "/console", ``, ``},
+		"/hosts/{id}/actions":            {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
+		"/pools":                         {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
+		"/pools/{id}/hosts/{host}/retry": {"/pools/" + string(pool) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
+		"/projects":                      {"/projects", `{"name":"shop-2"}`, `{"name":"shop-3"}`},
+		"/users":                         {"/users", `{"name":"cora"}`, `{"name":"dora"}`},
+		"/tasks/{id}/cancel":             {"/tasks/" + waiting.ID + "/cancel", ``, ``},
+		"/tokens":                        {"/tokens", `{"name":"backup"}`, `{"name":"other"}`},
+		"/join-tokens":                   {"/join-tokens", `{}`, `{"hostId":"` + string(s.host.id) + `"}`},
+	}
+	var api struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct{ Name, In string }
+		}
+	}
+	if err := json.Unmarshal([]byte(admin.get("/api/v1/openapi.json").body), &api); err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for path, methods := range api.Paths {
+		op, isPost := methods["post"]
+		if !isPost {
+			continue
+		}
+		tried++
+		path = strings.TrimPrefix(path, "/api/v1")
+		c, known := bodies[path]
+		if len(op.Parameters) == 0 || !known {
+			t.Errorf("POST %s: parameters %+v; this test tries it: %v", path, op.Parameters, known)
+			continue
+		}
+		if path == "/hosts/{id}/actions" { // there must be a conflict to clear
+			s.exec("UPDATE host_sessions SET conflict = 'A copy of this host is at work.' WHERE host_id = $1", s.host.id)
+		}
+		before := s.count("audit")
+		first := admin.call("POST", "/api/v1"+c.path, c.body, "Idempotency-Key", path)
+		if first.status/100 != 2 {
+			t.Errorf("POST %s: %d %s", path, first.status, first.body)
+			continue
+		}
+		again := admin.call("POST", "/api/v1"+c.path, c.body, "Idempotency-Key", path)
+		if again.status != first.status || again.body != first.body || again.header.Get("Location") != first.header.Get("Location") || again.header.Get("ETag") != first.header.Get("ETag") {
+			t.Errorf("POST %s answers\n%d %s, then\n%d %s", path, first.status, first.body, again.status, again.body)
+		}
+		if n := s.count("audit") - before; n != 1 {
+			t.Errorf("POST %s was done %d times", path, n)
+		}
+		if c.other != "" {
+			admin.call("POST", "/api/v1"+c.path, c.other, "Idempotency-Key", path).refused(t, http.StatusConflict, "")
+		}
+	}
+	if tried != len(bodies) {
+		t.Errorf("%d POSTs are described, %d are tried", tried, len(bodies))
+	}
+	// The address is a part of the request.
+	admin.call("POST", "/api/v1/vms/"+string(off)+"/actions", `{"action":"reset"}`, "Idempotency-Key", "/vms/{id}/actions").refused(t, http.StatusConflict, "")
+}
