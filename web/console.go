@@ -157,7 +157,7 @@ func ticketOf(r *http.Request) string {
 // watched is the request's context, which also ends when may refuses. It is asked now and then, and when the rights of a change.
 func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Context) error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	sub := s.Hub.Subscribe(rightsKey(a))
+	sub := s.Hub.Subscribe(rightsKeys(a)...)
 	go func() {
 		defer sub.Close()
 		again := time.NewTicker(rightsEvery)

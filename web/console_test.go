@@ -232,6 +232,31 @@ func TestAConsoleIsPairedWhereItsWebsocketLands(t *testing.T) {
 	}
 }
 
+// Who signs out at one portal is signed out of what is open at the others.
+func TestASignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	ann := s.signedIn("ann", fleet.RoleAdmin)
+	other := *s
+	other.portal, _ = newWholeOn(t, s.pool)
+	there := *ann
+	there.url = other.url
+	lines := stream(t, &there, "key=vm:"+string(s.vm))
+	browser, a := other.open(ann, s.ticket(ann))
+	if browser == nil {
+		t.Fatal(a)
+	}
+	host := s.dialBack()
+	ann.post("/sign-out", nil).is(t, http.StatusSeeOther)
+	ends(t, lines)
+	for _, half := range []*websocket.Conn{browser, host} {
+		var said *websocket.CloseError
+		if _, err := receive(half, 1); !errors.As(err, &said) || said.Text != "You are signed out. Sign in again." {
+			t.Errorf("the console ends with %v", err)
+		}
+	}
+}
+
 func TestEitherHalfOfAConsoleEndsTheOther(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)

@@ -68,8 +68,8 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	defer s.streams.leave(a.Session)
 
 	p := newPoker(allowed)
-	rights := rightsKey(a)
-	sub := s.Hub.Subscribe(append(p.subscriptions, rights)...)
+	rights := rightsKeys(a)
+	sub := s.Hub.Subscribe(append(p.subscriptions, rights...)...)
 	defer sub.Close()
 	out := &eventWriter{w: c.Response(), control: http.NewResponseController(c.Response())}
 	h := c.Response().Header()
@@ -87,7 +87,8 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 			return nil
 		case <-sub.C:
 			keys := sub.Take()
-			if (slices.Contains(keys, rights) || slices.Contains(keys, notify.Resync)) && !s.mayFollow(r, asked, allowed) {
+			judge := func(key string) bool { return key == notify.Resync || slices.Contains(rights, key) }
+			if slices.ContainsFunc(keys, judge) && !s.mayFollow(r, asked, allowed) {
 				return nil
 			}
 			out.events(p.woken(keys, time.Now()))
@@ -104,8 +105,10 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	return nil // the browser has gone
 }
 
-// rightsKey is the wake-up for a change of what the actor may do. Pages cannot follow it.
-func rightsKey(a fleet.Actor) string { return "user:" + string(a.UserID) }
+// rightsKeys are the wake-ups for a change of what the actor may do, and for the end of the session. Pages cannot follow them.
+func rightsKeys(a fleet.Actor) []string {
+	return []string{"user:" + string(a.UserID), "session:" + a.Session}
+}
 
 // mayFollow says whether the stream may go on: whose keys have become others opens it anew, and so gets what there is now.
 func (s *Server) mayFollow(r *http.Request, asked, allowed []string) bool {

@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"strings"
@@ -103,8 +103,8 @@ func (s *Server) actorInSession(ctx context.Context, address string) (fleet.Acto
 	if err != nil {
 		return fleet.Actor{}, err
 	}
-	sum := sha256.Sum256([]byte(s.Sessions.Token(ctx)))
-	a.Session, a.Address = hex.EncodeToString(sum[:]), address
+	sum := sha256.Sum256([]byte(s.Sessions.Token(ctx))) // as the database knows and announces it
+	a.Session, a.Address = base64.RawURLEncoding.EncodeToString(sum[:]), address
 	return a, nil
 }
 
@@ -161,14 +161,13 @@ func (s *Server) begin(c echo.Context, user fleet.UserID, began time.Time) error
 	return nil
 }
 
-// end deletes the session. What it still follows through this portal ends at once.
+// end deletes the session. The database announces that, and what the session still follows ends at once on every portal.
 func (s *Server) end(c echo.Context) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.Destroy(ctx); err != nil {
 		return sessionsAway(err)
 	}
 	s.Sessions.WriteSessionCookie(ctx, c.Response(), "", time.Time{})
-	s.Hub.Wake(rightsKey(actorOf(c)))
 	return nil
 }
 
