@@ -47,7 +47,7 @@ var usual = timing{
 	report: wire.ReportPeriod, snapshot: 5 * time.Second, spacing: 200 * time.Millisecond, lease: 8 * time.Second,
 	inventory: 10 * time.Minute, inventoryRead: 20 * time.Second,
 	passive: 30 * time.Second,
-	retry:   500 * time.Millisecond, retryMost: 15 * time.Second,
+	retry:   500 * time.Millisecond, retryMost: 5 * time.Second,
 	grace:    4 * time.Second,
 	stall:    2 * time.Minute,
 	start:    2 * time.Minute,

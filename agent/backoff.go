@@ -7,10 +7,12 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// newBackoff doubles from first to most, each wait varied by half.
+// newBackoff doubles from first, each wait varied by half, so that a thousand agents do not come back at once. No wait is
+// longer than most.
 func newBackoff(first, most time.Duration) *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval, b.Multiplier = first, most, 2
+	b.InitialInterval, b.Multiplier, b.RandomizationFactor = first, 2, 0.5
+	b.MaxInterval = most * 2 / 3 // which varies up to most
 	b.Reset()
 	return b
 }

@@ -2,6 +2,15 @@ package agent
 
 import "time"
 
+// RetryWaits are the first waits between tries at a portal that is away, as long as the usual agent's.
+func RetryWaits(n int) (waits []time.Duration) {
+	wait := newBackoff(usual.retry, usual.retryMost)
+	for range n {
+		waits = append(waits, wait.NextBackOff())
+	}
+	return waits
+}
+
 // NewBrisk makes an agent whose periods and deadlines are short enough to watch.
 func NewBrisk(o Options) (*Agent, error) {
 	return newAgent(o, timing{

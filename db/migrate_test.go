@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // sql's driver "pgx"
 	"github.com/pressly/goose/v3"
 
@@ -114,6 +116,40 @@ func TestPoolWaitsNoLongerThanItsContext(t *testing.T) {
 	var limit string
 	if err := held.QueryRow(t.Context(), "SHOW statement_timeout").Scan(&limit); err != nil || limit != "10s" {
 		t.Fatalf("statement_timeout is %q: %v", limit, err)
+	}
+}
+
+// A primary that has become a standby refuses changes, on connections that stay open.
+func TestAReadOnlyServerIsLeft(t *testing.T) {
+	t.Parallel()
+	pool, err := db.Open(t.Context(), testkit.URL(t), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var conns []*pgxpool.Conn
+	for range 3 {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), "SET default_transaction_read_only = on"); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		conn.Release()
+	}
+	const change = "INSERT INTO pulse DEFAULT VALUES ON CONFLICT (one) DO UPDATE SET at = now()"
+	var pg *pgconn.PgError
+	if _, err := pool.Exec(t.Context(), change); !errors.As(err, &pg) || pg.Code != db.ReadOnly {
+		t.Fatalf("a standby takes changes: %v", err)
+	}
+	for i := range 3 { // none of the old connections is asked again
+		if _, err := pool.Exec(t.Context(), change); err != nil {
+			t.Errorf("change %d after the first refusal: %v", i+1, err)
+		}
 	}
 }
 

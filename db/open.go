@@ -4,16 +4,19 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
 	connectTimeout   = 5 * time.Second
+	pingTimeout      = 2 * time.Second // for an idle connection to show that its server is there
 	statementTimeout = "10s"
 	// ReadOnly is PostgreSQL's code for a change on a server that takes none: a standby, or a primary that has become one.
 	ReadOnly = "25006"
@@ -22,7 +25,9 @@ const (
 )
 
 // Open makes a pool of at most maxConns connections (0: pgx's default) and checks that the server answers. A connect takes
-// at most 5 s and a statement 10 s; waiting for a free connection lasts as long as the caller's context.
+// at most 5 s and a statement 10 s; waiting for a free connection lasts as long as the caller's context. Of the hosts that the
+// URL names it takes the one that can be written to; the first refused write drops all connections, so that the next ones
+// find the new primary.
 func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -34,22 +39,18 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
 	cfg.HealthCheckPeriod = 15 * time.Second
 	cfg.MaxConnIdleTime = 5 * time.Minute
-	for name, value := range map[string]string{
-		"application_name":                    "quantix",
-		"timezone":                            "UTC",
-		"statement_timeout":                   statementTimeout,
-		"jit":                                 "off", // statements are short; compiling one costs more than it saves
-		"idle_in_transaction_session_timeout": idleInTransaction,
-	} {
-		if _, set := cfg.ConnConfig.RuntimeParams[name]; !set {
-			cfg.ConnConfig.RuntimeParams[name] = value
-		}
+	cfg.PingTimeout = pingTimeout
+	setUp := settings(cfg.ConnConfig.RuntimeParams)
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		readFast(conn)
+		return conn.PgConn().Exec(ctx, setUp).Close()
 	}
-	cfg.AfterConnect = readFast
+	leave := leaveStandby(cfg.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
+	leave.Store(pool)
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -57,10 +58,53 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 	return pool, nil
 }
 
+// settings adds to the parameters that the connection begins with, and returns the statements that set the others: a pooler
+// such as PgBouncer refuses to begin with those. What the URL sets stays.
+func settings(params map[string]string) (setUp string) {
+	for _, p := range []struct {
+		name, value string
+		first       bool
+	}{
+		{"application_name", "quantix", true},
+		{"timezone", "UTC", true},
+		{"statement_timeout", statementTimeout, false},
+		{"jit", "off", false}, // statements are short; compiling one costs more than it saves
+		{"idle_in_transaction_session_timeout", idleInTransaction, false},
+	} {
+		switch _, set := params[p.name]; {
+		case set:
+		case p.first:
+			params[p.name] = p.value
+		default:
+			setUp += fmt.Sprintf("SET %s = '%s';", p.name, p.value)
+		}
+	}
+	return setUp
+}
+
+// leaveStandby connects to servers that take changes only, and drops the pool that is stored into the answer when one takes
+// none any more.
+func leaveStandby(cfg *pgx.ConnConfig) *atomic.Pointer[pgxpool.Pool] {
+	if cfg.ValidateConnect == nil {
+		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	var pool atomic.Pointer[pgxpool.Pool]
+	usual := cfg.OnPgError
+	cfg.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		if err.Code != ReadOnly {
+			return usual(conn, err)
+		}
+		if p := pool.Load(); p != nil {
+			p.Reset()
+		}
+		return false
+	}
+	return &pool
+}
+
 // readFast decodes jsonb with the second version of Go's own package, which takes less than half the time: a list of VMs is
 // three documents a row. Documents are written as everywhere else, by encoding/json.
-func readFast(_ context.Context, conn *pgx.Conn) error {
+func readFast(conn *pgx.Conn) {
 	codec := &pgtype.JSONBCodec{Marshal: stdjson.Marshal, Unmarshal: func(data []byte, v any) error { return json.Unmarshal(data, v) }}
 	conn.TypeMap().RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: codec})
-	return nil
 }

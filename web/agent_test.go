@@ -55,7 +55,7 @@ func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL, PairURL: agentURL})
 	p.server = web.New(web.Options{
 		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false),
-		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Ready: pool.Ping,
+		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Ready: func(ctx context.Context) error { return p.control.Ready(ctx, fleet.SystemActor) },
 	})
 	pages := httptest.NewServer(p.server.Handler())
 	p.url = pages.URL

@@ -20,14 +20,14 @@ func (s *Server) alive(c echo.Context, _ fleet.Actor) error {
 	return c.String(http.StatusOK, "ok\n")
 }
 
-// ready says whether the portal can do its work: whether its database answers.
+// ready says whether the portal can do its work: whether its database takes changes.
 func (s *Server) ready(c echo.Context, _ fleet.Actor) error {
 	if s.Ready != nil {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), readyLimit)
 		defer cancel()
 		if err := s.Ready(ctx); err != nil {
 			s.Log.Warn("not ready", "error", err)
-			return c.String(http.StatusServiceUnavailable, "The database does not answer.\n")
+			return c.String(http.StatusServiceUnavailable, "The database takes no changes.\n")
 		}
 	}
 	return c.String(http.StatusOK, "ready\n")

@@ -71,7 +71,7 @@ func newPortal(t testing.TB) *portal {
 	p.server = web.New(web.Options{
 		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false), Version: "test",
 		Log:   slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Ready: pool.Ping,
+		Ready: func(ctx context.Context) error { return p.control.Ready(ctx, fleet.SystemActor) },
 		Pool:  func() web.PoolStat { return pool.Stat() },
 	})
 	s := httptest.NewServer(described(t, p.server.Handler()))

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // with the browser. secure says that browsers reach the portal over TLS; the cookie is then bound to this one origin.
 func Sessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 	m := scs.New()
-	m.Store = pgxstore.New(pool)
+	m.Store = bounded{pgxstore.New(pool)}
 	m.HashTokenInStore = true
 	m.IdleTimeout = 30 * time.Minute
 	m.Lifetime = 12 * time.Hour
@@ -24,4 +25,27 @@ func Sessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 		m.Cookie.Name = "__Host-quantix"
 	}
 	return m
+}
+
+// storeLimit is how long the database may take for a session, also where a request has no end of its own, as streams have none.
+const storeLimit = 4 * time.Second
+
+type bounded struct{ *pgxstore.PostgresStore }
+
+func (b bounded) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	return b.PostgresStore.FindCtx(ctx, token)
+}
+
+func (b bounded) CommitCtx(ctx context.Context, token string, data []byte, expiry time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	return b.PostgresStore.CommitCtx(ctx, token, data, expiry)
+}
+
+func (b bounded) DeleteCtx(ctx context.Context, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	return b.PostgresStore.DeleteCtx(ctx, token)
 }

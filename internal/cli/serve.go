@@ -71,6 +71,11 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err != nil {
 		return err
 	}
+	if cfg.Database.URL != "" {
+		if err := db.ProveSessions(ctx, url); err != nil {
+			return databaseError(err)
+		}
+	}
 	if err := db.Migrate(ctx, url); err != nil {
 		return databaseError(err)
 	}
@@ -106,7 +111,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	secure := cfg.TLS.Cert != "" || hasScheme(p.URL, "https")
 	server := web.New(web.Options{
 		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL,
-		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: pool.Ping,
+		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: func(ctx context.Context) error { return p.Control.Ready(ctx, fleet.SystemActor) },
 		Pool: func() web.PoolStat { return pool.Stat() },
 	})
 	authority, err := p.Control.Authority(ctx, fleet.SystemActor)
@@ -125,6 +130,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	p.group, ctx = errgroup.WithContext(ctx)
 	p.group.Go(func() error { return hub.Listen(ctx, pool.Config().ConnConfig, p.log) })
+	p.group.Go(func() error { return p.Control.KeepPulse(ctx, fleet.SystemActor) })
 	p.group.Go(func() error { return reconcile.Run(ctx, p.Control, hub, p.log) })
 	p.group.Go(func() error { return runServer(ctx, browsers, server.Handler(), time.Second, p.log) })
 	p.group.Go(func() error {

@@ -28,6 +28,7 @@ type Control struct {
 	log  *slog.Logger
 	opts Options
 	memo
+	pulse pulse
 }
 
 // Options are what use cases need to know of the portal they run in.

@@ -124,6 +124,14 @@ var needs = []need{
 		debian:   []string{"chromium"}, rpm: []string{"chromium"},
 	},
 	{
+		name: "HAProxy", why: "the balancer before several portals", required: forTests, programs: []string{"haproxy"},
+		debian: []string{"haproxy"}, rpm: []string{"haproxy"},
+	},
+	{
+		name: "PgBouncer", why: "the pooler that portals are tried behind", required: forTests, programs: []string{"pgbouncer"},
+		debian: []string{"pgbouncer"}, rpm: []string{"pgbouncer"},
+	},
+	{
 		name: "websockify", why: "the peer of the consoles' benchmarks", required: []Purpose{Bench}, programs: []string{"websockify"},
 		debian: []string{"websockify"}, rpm: []string{"python3-websockify"},
 	},

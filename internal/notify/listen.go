@@ -8,6 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Channel is the PostgreSQL channel that the announcing triggers notify.
@@ -52,9 +53,12 @@ func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected 
 	}
 }
 
-// next waits for one wake-up; each minute of silence it asks the server for a sign of life, so that a hung server is noticed.
+// silence is how long no wake-up may come before the server is asked whether it is still the one that others write to.
+const silence = 10 * time.Second
+
+// next waits for one wake-up; a server that hangs, or that has become a standby, it leaves after a silence.
 func (h *Hub) next(ctx context.Context, conn *pgx.Conn) error {
-	quiet, cancel := context.WithTimeout(ctx, time.Minute)
+	quiet, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
 	n, err := conn.WaitForNotification(quiet)
 	switch {
@@ -66,5 +70,5 @@ func (h *Hub) next(ctx context.Context, conn *pgx.Conn) error {
 	}
 	probe, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return conn.Ping(probe)
+	return pgconn.ValidateConnectTargetSessionAttrsReadWrite(probe, conn.PgConn())
 }

@@ -1,0 +1,90 @@
+package db
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrPooled is ProveSessions' refusal of a pooler that gives a connection another server after each transaction.
+var ErrPooled = errors.New("the database URL leads to a connection pooler in transaction mode, which loses wake-ups and locks between transactions; " +
+	"set pool_mode = session for this database (PgBouncer), or name PostgreSQL itself")
+
+// wakeLimit is how long a wake-up may take on a machine that has much else to do.
+const wakeLimit = 10 * time.Second
+
+// ProveSessions opens two connections to url and proves that each keeps its server: what the one listens for, it hears from the
+// other. It refuses with ErrPooled where that is not so.
+func ProveSessions(ctx context.Context, url string) error {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return fmt.Errorf("read the database URL: %w", err)
+	}
+	cfg.ConnectTimeout = connectTimeout
+	if err := proveSessions(ctx, cfg); err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	return nil
+}
+
+func proveSessions(ctx context.Context, cfg *pgx.ConnConfig) error {
+	leaveStandby(cfg)
+	ctx, cancel := context.WithTimeout(ctx, 4*wakeLimit)
+	defer cancel()
+	heard := make(chan struct{}, 1)
+	cfg.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { heard <- struct{}{} }
+	listener, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer listener.Close(context.WithoutCancel(ctx))
+	cfg.OnNotification = nil
+	speaker, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer speaker.Close(context.WithoutCancel(ctx))
+
+	channel := "quantix_" + strings.ToLower(rand.Text())
+	mine, err := serverOf(ctx, listener, "LISTEN "+channel)
+	if err != nil {
+		return err
+	}
+	other, err := serverOf(ctx, speaker, "BEGIN")
+	if err != nil {
+		return err
+	}
+	if mine == other {
+		return ErrPooled
+	}
+	if err := speaker.PgConn().Exec(ctx, "NOTIFY "+channel+"; COMMIT").Close(); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, wakeLimit)
+	defer cancel()
+	if err := listener.PgConn().WaitForNotification(wait); err != nil && wait.Err() == nil {
+		return err
+	}
+	if len(heard) == 0 {
+		return ErrPooled
+	}
+	return nil
+}
+
+// serverOf runs a statement and says which server process the connection has afterwards.
+func serverOf(ctx context.Context, conn *pgx.Conn, sql string) (string, error) {
+	if err := conn.PgConn().Exec(ctx, sql).Close(); err != nil {
+		return "", err
+	}
+	results, err := conn.PgConn().Exec(ctx, "SELECT pg_backend_pid()").ReadAll()
+	if err != nil {
+		return "", err
+	}
+	return string(results[0].Rows[0][0]), nil
+}

@@ -1,0 +1,164 @@
+package web_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+	"quantix/internal/wire"
+)
+
+// heldLine is a way to the database that can be held: what is sent then stays where it is, and no connection ends.
+type heldLine struct {
+	mu   sync.Mutex
+	held chan struct{} // closed when the line is let go; nil: it is not held
+}
+
+func (l *heldLine) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = make(chan struct{})
+}
+
+func (l *heldLine) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.held)
+	l.held = nil
+}
+
+func (l *heldLine) carry(to io.Writer, from io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		l.mu.Lock()
+		held := l.held
+		l.mu.Unlock()
+		if held != nil {
+			<-held
+		}
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// newHeldLine leads to a test's database; the answer is the URL through it.
+func newHeldLine(t *testing.T) (*heldLine, string) {
+	t.Helper()
+	behind, err := url.Parse(testkit.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := behind.Query().Get("host") + "/.s.PGSQL." + behind.Query().Get("port")
+	line, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { line.Close() })
+	l := &heldLine{}
+	go func() {
+		for {
+			in, err := line.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("unix", socket)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+				go func() {
+					l.carry(way[0], way[1])
+					in.Close()
+					out.Close()
+				}()
+			}
+		}
+	}()
+	through := url.URL{Scheme: "postgres", User: behind.User, Host: line.Addr().String(), Path: behind.Path, RawQuery: "sslmode=disable"}
+	return l, through.String()
+}
+
+// until asks again until the answer has that status.
+func (b *browser) until(t *testing.T, path string, status int) {
+	t.Helper()
+	for late := time.Now().Add(30 * time.Second); b.get(path).status != status; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("%s never answers %d", path, status)
+		}
+	}
+}
+
+// A server that takes connections and answers nothing is as good as away, to people, programs, agents and balancers.
+func TestAHungDatabaseIsUnavailable(t *testing.T) {
+	t.Parallel()
+	line, through := newHeldLine(t)
+	pool, err := db.Open(t.Context(), through, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	p, agentURL := newWholeOn(t, pool)
+	host := p.joined(agentURL, "h1")
+	host.report(t)
+	ann, admin := p.signedIn("ann", fleet.RoleAdmin), p.program("bob", fleet.RoleAdmin, nil)
+	ann.get("/readyz").is(t, http.StatusOK)
+
+	line.hold()
+	var all sync.WaitGroup
+	all.Go(func() { ann.until(t, "/readyz", http.StatusServiceUnavailable) })
+	all.Go(func() { ann.get("/vms").is(t, http.StatusServiceUnavailable).has(t, "The database does not answer.") })
+	all.Go(func() { ann.get("/events?key=tasks", "HX-Request", "true").is(t, http.StatusServiceUnavailable) })
+	all.Go(func() {
+		admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").refused(t, http.StatusServiceUnavailable, "")
+	})
+	all.Go(func() {
+		if _, err := host.Report(t.Context(), wire.Report{Seq: 99, Digest: "x", State: &wire.State{}}); wire.StatusOf(err) != http.StatusServiceUnavailable {
+			t.Errorf("an agent's report: %v", err)
+		}
+	})
+	all.Go(func() {
+		if _, err := host.Claim(t.Context(), wire.ClaimRequest{Max: 1}); wire.StatusOf(err) != http.StatusServiceUnavailable {
+			t.Errorf("an agent's claim: %v", err)
+		}
+	})
+	all.Wait()
+	ann.get("/healthz").is(t, http.StatusOK)
+
+	line.release()
+	ann.until(t, "/readyz", http.StatusOK)
+	admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").is(t, http.StatusCreated)
+}
+
+// A server that has become a standby refuses changes, and readiness is the right to change.
+func TestAReadOnlyDatabaseIsUnavailable(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	ann, admin := p.signedIn("ann", fleet.RoleAdmin), p.program("bob", fleet.RoleAdmin, nil)
+	var name string
+	if err := p.pool.QueryRow(t.Context(), "SELECT current_database()").Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	p.exec("ALTER DATABASE " + name + " SET default_transaction_read_only = on")
+	for _, conn := range p.pool.AcquireAllIdle(t.Context()) {
+		if _, err := conn.Exec(t.Context(), "SET default_transaction_read_only = on"); err != nil {
+			t.Fatal(err)
+		}
+		conn.Release()
+	}
+	admin.call("POST", "/api/v1/projects", `{"name":"shop"}`).refused(t, http.StatusServiceUnavailable, "")
+	ann.get("/readyz").is(t, http.StatusServiceUnavailable)
+	ann.get("/vms").is(t, http.StatusServiceUnavailable).has(t, "The database does not answer.")
+}
