@@ -302,3 +302,14 @@ func TestHelpNamesAllThreeSpellings(t *testing.T) {
 		}
 	}
 }
+
+// Several servers in one URL are how a failover is survived; net/url alone is stricter in other schemes.
+func TestADatabaseMayHaveSeveralHosts(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"postgres://quantix@pg1.example.org,pg2.example.org/quantix?target_session_attrs=read-write", "postgres://q:s@127.0.0.1:5432,127.0.0.1:5433/q"} {
+		p, err := LoadPortal(nil, []string{"QUANTIX_DATABASE_URL=" + url}, os.DevNull)
+		if err != nil || p.Database.URL != url {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}

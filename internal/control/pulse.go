@@ -49,18 +49,18 @@ func (c *Control) Ready(ctx context.Context, a fleet.Actor) error {
 	return p.state
 }
 
-// feel makes one proof. Where there is none, the connections are dropped: they may lead to a server that hangs or is no primary
-// any more, while new ones find the one that is. A pool whose connections are all at work says nothing about the server.
+// feel makes one proof. Where there is none any more, the connections are dropped once: they may lead to a server that hangs or is
+// no primary, while new ones find the one that is. A pool whose connections are all at work says nothing about the server.
 func (c *Control) feel() {
 	ctx, cancel := context.WithTimeout(context.Background(), pulseLimit)
 	defer cancel()
 	err := dbError(c.q.Pulse(ctx))
-	if now := c.db.pool.Stat(); err != nil && now.AcquiredConns() < now.MaxConns() {
-		c.db.pool.Reset()
-	}
 	p := &c.pulse
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if now := c.db.pool.Stat(); err != nil && p.state == nil && now.AcquiredConns() < now.MaxConns() {
+		c.db.pool.Reset()
+	}
 	close(p.open)
 	p.open, p.at, p.state = nil, time.Now(), err
 }

@@ -94,7 +94,7 @@ func TestWhatIsMissing(t *testing.T) {
 		{Lab, "postgresql libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf dnsmasq-base iptables nftables iproute2 util-linux " +
 			"cpio gzip busybox-static xorriso isolinux syslinux-common"},
 		{Test, "postgresql libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf dnsmasq-base iptables nftables iproute2 util-linux " +
-			"cpio gzip busybox-static xorriso isolinux syslinux-common chromium gcc libc6-dev"},
+			"cpio gzip busybox-static xorriso isolinux syslinux-common chromium haproxy pgbouncer gcc libc6-dev"},
 		{Bench, "postgresql libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf dnsmasq-base iptables nftables iproute2 util-linux " +
 			"cpio gzip busybox-static xorriso isolinux syslinux-common websockify"},
 	} {

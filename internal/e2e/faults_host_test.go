@@ -125,8 +125,9 @@ func (r *rig) waitHost(limit time.Duration, want fleet.HostPhase) {
 }
 
 // postgresProcesses are the postmaster and its children.
-func (r *rig) postgresProcesses() []int {
-	pids := []int{r.pg.Pid()}
+func (r *rig) postgresProcesses() []int { return append(childrenOf(r.pg.Pid()), r.pg.Pid()) }
+
+func childrenOf(parent int) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
@@ -134,7 +135,7 @@ func (r *rig) postgresProcesses() []int {
 			continue
 		}
 		_, rest, ok := strings.Cut(string(stat), ") ")
-		if f := strings.Fields(rest); ok && len(f) > 1 && f[1] == strconv.Itoa(r.pg.Pid()) {
+		if f := strings.Fields(rest); ok && len(f) > 1 && f[1] == strconv.Itoa(parent) {
 			if pid, err := strconv.Atoi(e.Name()); err == nil {
 				pids = append(pids, pid)
 			}

@@ -30,6 +30,7 @@ type portal struct {
 	url, agentURL string
 	password      string // of admin
 	browser       *http.Client
+	via           http.RoundTripper // nil: the usual one
 	token         string
 }
 
@@ -115,7 +116,7 @@ func (p *portal) signIn() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.browser = &http.Client{Jar: jar, Timeout: 15 * time.Second}
+	p.browser = &http.Client{Jar: jar, Timeout: 15 * time.Second, Transport: p.via}
 	if page := p.post("/sign-in", url.Values{"name": {"admin"}, "password": {p.password}}); !strings.Contains(page, "Change your password") {
 		p.t.Fatalf("the first sign-in does not ask for a new password: %.300s", page)
 	}
@@ -150,7 +151,11 @@ func (p *portal) api() api {
 			p.t.Fatalf("the page shows no new API token: %.300s", page)
 		}
 	}
-	return api{p.url, p.token}
+	a := api{url: p.url, token: p.token}
+	if p.via != nil {
+		a.via = &http.Client{Transport: p.via, Timeout: httpClient.Timeout}
+	}
+	return a
 }
 
 // mockAgent joins a simulated host and runs its agent. The program is ended with the test.

@@ -34,7 +34,8 @@ func (h *Hub) Listen(ctx context.Context, config *pgx.ConnConfig, log *slog.Logg
 }
 
 func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected func()) error {
-	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
+	// A server that hangs must not keep the next one of the URL from being tried.
+	dial, cancel := context.WithTimeout(ctx, time.Duration(2+len(config.Fallbacks))*max(config.ConnectTimeout, time.Second))
 	defer cancel()
 	conn, err := pgx.ConnectConfig(dial, config.Copy())
 	if err != nil {

@@ -1,0 +1,327 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"quantix/internal/client"
+	"quantix/internal/fleet"
+)
+
+const portalCount = 3
+
+// site is README's section on more than one portal, at work: its balancer, three portals, a primary and its standby.
+type site struct {
+	*portal // the balancer, as people see it
+	t       *testing.T
+	primary *postgres
+	standby *postgres
+	portals []*portal
+	via     *http.Transport
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	dir := filepath.Join(root, unique("site"))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, primary: newPrimary(t, filepath.Join(dir, "pg1"))}
+	s.standby = s.primary.standby(filepath.Join(dir, "pg2"))
+	pages, agents := "127.0.0.2:"+freePort(t), "127.0.0.2:"+freePort(t)
+	certificate, trust := selfSigned(t, "127.0.0.2")
+	s.via = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trust}}
+	t.Cleanup(s.via.CloseIdleConnections)
+	s.portal = &portal{program: &program{name: filepath.Base(dir)}, t: t, url: "https://" + pages, agentURL: "https://" + agents, via: s.via}
+
+	file := filepath.Join(dir, "balancer.pem")
+	writeFile(t, file, certificate)
+	places := []string{"bind :443 ssl crt /etc/haproxy/quantix.pem", "bind " + pages + " ssl crt " + file, "bind :8444", "bind " + agents}
+	database := "postgres://quantix@" + s.primary.address + "," + s.standby.address + "/quantix?target_session_attrs=read-write&sslmode=disable"
+	for i := range portalCount {
+		host := fmt.Sprintf("127.0.0.1%d", i+1)
+		listen, hosts := host+":"+freePort(t), freePort(t)
+		places = append(places, fmt.Sprintf("192.0.2.1%d:8080", i+1), listen, fmt.Sprintf("192.0.2.1%d:8444 port 8080", i+1), host+":"+hosts+" port "+listen[len(host)+1:])
+		p := &portal{t: t, dir: filepath.Join(dir, fmt.Sprint("portal", i+1)), url: "http://" + listen, args: []string{
+			"portal", "--listen", listen, "--public-url", s.url, "--trusted-proxies", "127.0.0.0/8",
+			// All addresses: so only pairUrl says that hosts dial this one.
+			"--agent-listen", "0.0.0.0:" + hosts, "--agent-url", s.agentURL, "--pair-url", "https://" + host + ":" + hosts,
+			"--database-url", database,
+		}}
+		p.args = append(p.args, "--data-dir", p.dir)
+		t.Cleanup(func() {
+			p.end()
+			if t.Failed() {
+				showLogs(t, p.log)
+			}
+		})
+		printed := p.start(filepath.Base(dir) + fmt.Sprint("-portal", i+1))
+		if i == 0 {
+			eventually(t, stepLimit, "a one-time password", func() (bool, string) {
+				_, text, ok := strings.Cut(printed.String(), "one-time password ")
+				if ok = ok && strings.Contains(text, "\n"); ok {
+					s.password = strings.Fields(text)[0]
+				}
+				return ok, printed.String()
+			})
+		}
+		s.portals = append(s.portals, p)
+	}
+	s.balance(filepath.Join(dir, "haproxy.cfg"), strings.NewReplacer(places...))
+	return s
+}
+
+// balance runs Debian's HAProxy by README's words; only addresses and the certificate's file are this machine's.
+func (s *site) balance(file string, places *strings.Replacer) {
+	s.t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, config, found := strings.Cut(string(text), "```haproxy\n")
+	config, _, closed := strings.Cut(config, "```")
+	if !found || !closed {
+		s.t.Fatal("README has no configuration of the balancer")
+	}
+	writeFile(s.t, file, places.Replace(config))
+	cmd := command(s.t.Context(), "haproxy", "-db", "-f", file)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	log, err := os.Create(file + ".log")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	gone := daemon(s.t, cmd, log.Name())
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-gone
+		log.Close()
+	})
+	s.until("the balancer at work", "/readyz", http.StatusOK, "")
+}
+
+// until asks the balancer, as the administrator once signed in, until the answer has that status and holds the text.
+func (s *site) until(what, path string, status int, text string) {
+	s.t.Helper()
+	ask := cmp.Or(s.browser, &http.Client{Transport: s.via, Timeout: httpClient.Timeout})
+	eventually(s.t, endLimit, what, func() (bool, string) {
+		res, err := ask.Get(s.url + path)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		return err == nil && res.StatusCode == status && strings.Contains(string(body), text), fmt.Sprintf("%s %.300s", res.Status, body)
+	})
+}
+
+// consoles opens n through the balancer, and demands the screen's greeting of each.
+func (s *site) consoles(n int, vm fleet.VMID) {
+	s.t.Helper()
+	people, err := client.New(s.url, s.token, &http.Client{Transport: s.via, Timeout: stepLimit})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range n {
+		ws, err := people.Console(s.t.Context(), vm)
+		if err != nil {
+			s.t.Fatalf("console %d: %v", i, err)
+		}
+		_ = ws.SetReadDeadline(time.Now().Add(stepLimit))
+		kind, text, err := ws.ReadMessage()
+		if err != nil || kind != websocket.BinaryMessage || !bytes.HasPrefix(text, []byte("RFB ")) {
+			s.t.Errorf("console %d says %q, %v", i, text, err)
+		}
+		ws.Close()
+	}
+}
+
+// orders are intents that somebody sends without a pause, each until it is answered.
+type orders struct {
+	mu   sync.Mutex
+	done map[string]bool // acknowledged
+	bad  []string        // answers that nobody should see
+	calm bool            // a 5xx or a broken connection is one of them
+}
+
+func (o *orders) strict(on bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.calm = on
+}
+
+// note reports whether the order has come to its end.
+func (o *orders) note(name string, got answer, err error) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if got.status == http.StatusCreated {
+		o.done[name] = true
+		return true
+	}
+	if o.calm || err == nil && got.status < 500 {
+		o.bad = append(o.bad, fmt.Sprintf("%s: %d %s %v", name, got.status, got.body, err))
+	}
+	return err == nil && got.status < 500
+}
+
+func (o *orders) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.done)
+}
+
+// ordering sends orders, and asks for a list in between, until stop is called.
+func (s *site) ordering() (o *orders, stop func()) {
+	o = &orders{done: map[string]bool{}, calm: true}
+	a, end := s.api(), make(chan struct{})
+	var all sync.WaitGroup
+	for who := range 3 {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				name := fmt.Sprintf("order-%d-%d", who, i)
+				for ended := false; !ended; {
+					got, err := a.send(s.t.Context(), http.MethodPost, "/api/v1/projects", map[string]any{"name": name}, "Idempotency-Key", name)
+					if ended = o.note(name, got, err); !ended {
+						<-time.After(pollEvery)
+					}
+					select {
+					case <-end:
+						return
+					default:
+					}
+				}
+				if got, err := a.send(s.t.Context(), http.MethodGet, "/api/v1/vms", nil); err != nil || got.status != http.StatusOK {
+					o.note("a list", got, err)
+				}
+			}
+		})
+	}
+	return o, sync.OnceFunc(func() { close(end); all.Wait() })
+}
+
+// more waits until some more orders were acknowledged.
+func (o *orders) more(t *testing.T) {
+	t.Helper()
+	from := o.count()
+	eventually(t, endLimit, "more orders", func() (bool, string) { return o.count() >= from+10, fmt.Sprint(o.count() - from) })
+}
+
+// TestPortalsBehindABalancer is README's section on more than one portal: consoles, a rolling restart, and a failover of the
+// database, first hung and then dead.
+func TestPortalsBehindABalancer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.mockAgent("mock-1")
+	a := s.api()
+	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": "web", "projectId": project.ID, "spec": map[string]any{"cpus": 1, "memoryMiB": 128}, "start": true,
+	})
+	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
+	s.consoles(20, vm.ID)
+	if n := s.primary.sql("quantix", "SELECT count(DISTINCT args->>'portalUrl') FROM jobs WHERE kind = 'console.open'"); n != fmt.Sprint(portalCount) {
+		t.Errorf("consoles went to %s portals, not all %d", n, portalCount)
+	}
+
+	o, stop := s.ordering()
+	defer stop()
+	o.more(t)
+	for _, p := range s.portals { // a rolling restart, as an upgrade is
+		if err := p.signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		o.more(t)
+		p.start(p.name)
+		o.more(t)
+	}
+	s.until("all portals behind the balancer", "/readyz", http.StatusOK, "")
+
+	o.strict(false)
+	s.primary.signal(syscall.SIGSTOP)
+	s.until("the portals' own words while no portal is ready", "/vms", http.StatusServiceUnavailable, "The database does not answer.")
+	s.standby.sql("postgres", "SELECT pg_promote()")
+	s.until("readiness over the promoted standby", "/readyz", http.StatusOK, "")
+	o.more(t)
+	s.primary.signal(syscall.SIGKILL)
+	o.more(t)
+	stop()
+
+	for _, bad := range o.bad {
+		t.Error(bad)
+	}
+	for name := range o.done {
+		if n := s.standby.sql("quantix", "SELECT count(*) FROM audit WHERE action = 'project.create' AND name = '"+name+"'"); n != "1" {
+			t.Errorf("%s was done %s times", name, n)
+		}
+	}
+	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "stop"}, "Idempotency-Key", "stop")
+	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
+	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"}, "Idempotency-Key", "start")
+	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
+	s.consoles(6, vm.ID)
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(freeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// selfSigned is a certificate with its key, as one file, and the trust in it.
+func selfSigned(t *testing.T, address string) (file string, trust *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "balancer"}, IPAddresses: []net.IP{net.ParseIP(address)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true, IsCA: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust = x509.NewCertPool()
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust.AddCert(cert)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})) + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})), trust
+}

@@ -1,0 +1,172 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/pglocal"
+)
+
+// postgres is a server as an operator runs it: on TCP, with a standby that follows it.
+type postgres struct {
+	t       *testing.T
+	dir     string
+	address string
+	pid     int
+}
+
+// newPrimary makes a server with an empty database named quantix.
+func newPrimary(t *testing.T, dir string) *postgres {
+	t.Helper()
+	p := &postgres{t: t, dir: dir, address: freeAddress(t)}
+	p.run("initdb", "-D", dir, "-U", "quantix", "-A", "trust", "--no-sync")
+	p.start()
+	p.sql("postgres", "CREATE DATABASE quantix")
+	return p
+}
+
+// standby makes a server that follows p, which from then on commits nothing that the standby does not have.
+func (p *postgres) standby(dir string) *postgres {
+	p.t.Helper()
+	s := &postgres{t: p.t, dir: dir, address: freeAddress(p.t)}
+	host, port, _ := net.SplitHostPort(p.address)
+	s.run("pg_basebackup", "-D", dir, "-R", "-X", "stream", "-c", "fast", "-U", "quantix", "-h", host, "-p", port)
+	s.start()
+	p.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	p.sql("postgres", "SELECT pg_reload_conf()")
+	return s
+}
+
+// as is how PostgreSQL's programs run: never as root.
+func as(t *testing.T) *syscall.Credential {
+	t.Helper()
+	owner, err := user.Lookup("postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, uidErr := strconv.Atoi(owner.Uid)
+	gid, gidErr := strconv.Atoi(owner.Gid)
+	if uidErr != nil || gidErr != nil {
+		t.Fatal(owner)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+func (p *postgres) program(name string, args ...string) *exec.Cmd {
+	p.t.Helper()
+	bin, err := pglocal.FindBinaries()
+	if err == nil { // where only links to two of them are in PATH, the others are beside what they lead to
+		bin, err = filepath.EvalSymlinks(filepath.Join(bin, "postgres"))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := command(p.t.Context(), filepath.Join(filepath.Dir(bin), name), args...)
+	cmd.Dir = root
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as(p.t), Setpgid: true, Pdeathsig: syscall.SIGQUIT}
+	return cmd
+}
+
+func (p *postgres) run(name string, args ...string) {
+	p.t.Helper()
+	if err := os.Mkdir(p.dir, 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Chown(p.dir, int(as(p.t).Uid), int(as(p.t).Gid)); err != nil {
+		p.t.Fatal(err)
+	}
+	if out, err := p.program(name, args...).CombinedOutput(); err != nil {
+		p.t.Fatalf("%s: %v: %s", name, err, out)
+	}
+}
+
+func (p *postgres) start() {
+	p.t.Helper()
+	host, port, _ := net.SplitHostPort(p.address)
+	cmd := p.program("postgres", "-D", p.dir, "-c", "listen_addresses="+host, "-c", "port="+port, "-c", "unix_socket_directories=", "-c", "fsync=off")
+	log, err := os.Create(p.dir + ".log")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	gone := daemon(p.t, cmd, log.Name())
+	p.pid = cmd.Process.Pid
+	p.t.Cleanup(func() {
+		p.signal(syscall.SIGCONT)
+		_ = cmd.Process.Signal(syscall.SIGQUIT)
+		<-gone
+		log.Close()
+	})
+	eventually(p.t, stepLimit, "PostgreSQL's start", func() (bool, string) {
+		conn, err := p.connect("postgres")
+		if err != nil {
+			return false, err.Error()
+		}
+		return conn.Close(context.Background()) == nil, ""
+	})
+}
+
+// daemon starts a program that ends with the test, and returns what tells of its end.
+func daemon(t *testing.T, cmd *exec.Cmd, log string) <-chan struct{} {
+	t.Helper()
+	started, gone := make(chan error), make(chan struct{})
+	onOwnThread(func() { // see launch
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+			close(gone)
+		}
+	})
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			showLogs(t, log)
+		}
+	})
+	return gone
+}
+
+// signal reaches the server and all its processes.
+func (p *postgres) signal(s syscall.Signal) {
+	for _, pid := range append(childrenOf(p.pid), p.pid) {
+		_ = syscall.Kill(pid, s)
+	}
+}
+
+func (p *postgres) connect(database string) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
+	defer cancel()
+	return pgx.Connect(ctx, "postgres://quantix@"+p.address+"/"+database+"?sslmode=disable")
+}
+
+// sql runs a statement and returns its first value as text.
+func (p *postgres) sql(database, statement string) (value string) {
+	p.t.Helper()
+	conn, err := p.connect(database)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	results, err := conn.PgConn().Exec(p.t.Context(), statement).ReadAll()
+	if err != nil {
+		p.t.Fatalf("%s: %v", statement, err)
+	}
+	if len(results) > 0 && len(results[0].Rows) > 0 {
+		value = string(results[0].Rows[0][0])
+	}
+	return value
+}
