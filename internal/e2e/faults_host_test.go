@@ -125,7 +125,7 @@ func (r *rig) waitHost(limit time.Duration, want fleet.HostPhase) {
 }
 
 // postgresProcesses are the postmaster and its children.
-func (r *rig) postgresProcesses() []int { return append(childrenOf(r.pg.Pid()), r.pg.Pid()) }
+func (r *rig) postgresProcesses() []int { return append([]int{r.pg.Pid()}, childrenOf(r.pg.Pid())...) }
 
 func childrenOf(parent int) (pids []int) {
 	entries, _ := os.ReadDir("/proc")

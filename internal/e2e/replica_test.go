@@ -142,7 +142,7 @@ func daemon(t *testing.T, cmd *exec.Cmd, log string) <-chan struct{} {
 
 // signal reaches the server and all its processes.
 func (p *postgres) signal(s syscall.Signal) {
-	for _, pid := range append(childrenOf(p.pid), p.pid) {
+	for _, pid := range append([]int{p.pid}, childrenOf(p.pid)...) {
 		_ = syscall.Kill(pid, s)
 	}
 }
