@@ -121,7 +121,7 @@ func rejoinHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire.Jo
 func checkJoin(req wire.JoinRequest) error {
 	var c fleet.Checks
 	fleet.CheckName(&c, "name", req.Name)
-	if req.HostID != "" && !idForm.MatchString(string(req.HostID)) {
+	if req.HostID != "" && !fleet.IsID(string(req.HostID)) {
 		c.Add("hostId", "This is no host's id.")
 	}
 	if !machineForm.MatchString(req.HostUUID) {

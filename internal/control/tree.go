@@ -149,7 +149,7 @@ func (c *Control) treeHost(ctx context.Context, a fleet.Actor, q fleet.Query, id
 
 // cleanID is id, or text that no object has as its id where it could not be one.
 func cleanID(id string) string {
-	if !idForm.MatchString(id) {
+	if !fleet.IsID(id) {
 		return ""
 	}
 	return id

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"regexp"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,11 +25,9 @@ type VMMeter struct {
 	CPUPercent *float64 `json:"cpuPercent,omitempty"` // since the meter before; 100 is one core; nil: only one meter yet
 }
 
-var idForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-
 // checkID refuses what can be no identifier in the words for a thing that does not exist, before the database is asked.
 func checkID[T ~string](id T, noun string) error {
-	if !idForm.MatchString(string(id)) {
+	if !fleet.IsID(string(id)) {
 		return notFound(pgx.ErrNoRows, noun)
 	}
 	return nil

@@ -46,7 +46,7 @@ func (c *Control) vmsSeen(ctx context.Context, a fleet.Actor, keys []string) (ma
 	}
 	var ids []string
 	for _, key := range keys {
-		if id, ok := strings.CutPrefix(key, "vm:"); ok && idForm.MatchString(id) {
+		if id, ok := strings.CutPrefix(key, "vm:"); ok && fleet.IsID(id) {
 			ids = append(ids, id)
 		}
 	}

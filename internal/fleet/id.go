@@ -56,3 +56,21 @@ func NewID[T ~string]() T {
 	out[8], out[13], out[18], out[23] = '-', '-', '-', '-'
 	return T(out[:])
 }
+
+// IsID reports whether s has the form of an identifier: a UUID in lower-case text form, of any version.
+func IsID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if c != '-' {
+				return false
+			}
+		case (c < '0' || c > '9') && (c < 'a' || c > 'f'):
+			return false
+		}
+	}
+	return true
+}

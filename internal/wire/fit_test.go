@@ -1,0 +1,156 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// fill puts one entry into every list and a value behind every pointer, so that Fit meets each field that a message has.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			v.SetBytes([]byte(`"\u0000"`))
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Now()))
+			return
+		}
+		for _, f := range v.Fields() {
+			fill(f)
+		}
+	case reflect.String:
+		switch {
+		case strings.HasSuffix(v.Type().Name(), "ID"):
+			v.SetString(fleet.NewID[string]())
+		case v.Type() == reflect.TypeFor[fleet.Power](), v.Type() == reflect.TypeFor[fleet.PoolState]():
+		case v.Type() == reflect.TypeFor[fleet.NetworkKind]():
+			v.SetString(string(fleet.NetworkBridge))
+		default:
+			v.SetString(strings.Repeat("ü\x00\u202e", 50000))
+		}
+	case reflect.Int, reflect.Int64, reflect.Int32:
+		v.SetInt(-1)
+	case reflect.Float64:
+		v.SetFloat(-1)
+	}
+}
+
+// texts demands that nothing is left of what fill wrote but what may be stored and shown.
+func texts(t *testing.T, v any) {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), `\u0000`) || strings.Contains(string(data), "\u202e") || strings.Contains(string(data), ":-1") {
+		t.Errorf("%T keeps what it must not: %.400s", v, data)
+	}
+	if len(data) > 200<<10 {
+		t.Errorf("%T is %d bytes long", v, len(data))
+	}
+}
+
+func fits[T any](t *testing.T) {
+	t.Helper()
+	var m T
+	fill(reflect.ValueOf(&m).Elem())
+	if err := wire.Fit(&m); err != nil {
+		t.Errorf("%T: %v", m, err)
+	}
+	texts(t, m)
+}
+
+func TestEveryFieldOfAMessageIsBounded(t *testing.T) {
+	t.Parallel()
+	fits[wire.JoinRequest](t)
+	fits[wire.RenewRequest](t)
+	fits[wire.Hello](t)
+	fits[wire.Report](t)
+	fits[wire.ClaimRequest](t)
+	fits[wire.Progress](t)
+	fits[wire.Finish](t)
+}
+
+func TestWhatNoHostSaysIsRefused(t *testing.T) {
+	t.Parallel()
+	id := func() fleet.VMID { return fleet.NewID[fleet.VMID]() }
+	for field, s := range map[string]wire.State{
+		"state.vms[0].id":                   {VMs: []wire.VMReport{{}}},
+		"state.vms[1].id":                   {VMs: []wire.VMReport{{ID: id()}, {ID: "../../etc"}}},
+		"state.found[0].id":                 {Found: []fleet.FoundVM{{ID: fleet.VMID(strings.ToUpper(string(id())))}}},
+		"state.vms[0].status.power":         {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{Power: "melted"}}}},
+		"state.networks[0].kind":            {Networks: []wire.NetworkReport{{Name: "n", Kind: "tunnel"}}},
+		"state.pools[0].status.state":       {Pools: []wire.PoolReport{{Name: "p", Status: fleet.PoolStatus{State: "melted"}}}},
+		"state.vms":                         {VMs: make([]wire.VMReport, 5000)},
+		"state.found":                       {Found: make([]fleet.FoundVM, 5000)},
+		"state.networks":                    {Networks: make([]wire.NetworkReport, 5000)},
+		"state.pools[0].status.volumes":     {Pools: []wire.PoolReport{{Status: fleet.PoolStatus{Volumes: make([]fleet.Volume, 5000)}}}},
+		"state.vms[0].status.nics":          {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{NICs: make([]fleet.NICState, 300)}}}},
+		"state.host.inventory.gpus":         {Host: fleet.HostStatus{Inventory: fleet.Inventory{GPUs: make([]fleet.GPU, 2000)}}},
+		"state.host.otherPools":             {Host: fleet.HostStatus{OtherPools: make([]string, 2000)}},
+		"state.vms[0].status.startedAt":     {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{StartedAt: &time.Time{}}}}},
+		"state.vms[0].status.disks":         {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{Disks: make([]fleet.DiskState, 300)}}}},
+		"state.host.inventory.numa":         {Host: fleet.HostStatus{Inventory: fleet.Inventory{NUMA: make([]fleet.NUMANode, 2000)}}},
+		"state.host.inventory.cpu.features": {Host: fleet.HostStatus{Inventory: fleet.Inventory{CPU: fleet.CPU{Features: make([]string, 2000)}}}},
+	} {
+		refusedAt(t, field, wire.Fit(&wire.Report{State: &s}))
+	}
+	refusedAt(t, "leases[0].id", wire.Fit(&wire.Report{Leases: []wire.Lease{{ID: "1"}}}))
+	refusedAt(t, "meters", wire.Fit(&wire.Report{Meters: make([]wire.Meter, 5000)}))
+}
+
+func refusedAt(t *testing.T, field string, err error) {
+	t.Helper()
+	refused, ok := errors.AsType[*fleet.Error](err)
+	if !ok || refused.Code != fleet.Invalid || len(refused.Fields) != 1 || refused.Fields[0].Field != field {
+		t.Errorf("%s: %+v", field, err)
+	}
+}
+
+func TestWhatAHostMaySayIsKept(t *testing.T) {
+	t.Parallel()
+	id := fleet.NewID[fleet.VMID]()
+	status := fleet.VMStatus{
+		Power: fleet.Running, MemoryMiB: 1 << 20, Error: "line one\n\tline two", NICs: []fleet.NICState{{Addresses: make([]string, 100)}},
+	}
+	r := wire.Report{
+		Seq: 1<<62 + 1, Meters: []wire.Meter{{ID: id, CPUNanos: 1<<62 + 1, ReadBytes: 1 << 62}, {ID: id}},
+		State: &wire.State{
+			VMs:      []wire.VMReport{{ID: id, Name: "müller", Generation: 1 << 60, Status: status}, {ID: id}},
+			Found:    []fleet.FoundVM{{ID: id}, {ID: fleet.NewID[fleet.VMID](), Name: "a\nb"}},
+			Networks: []wire.NetworkReport{{Name: "br0", Kind: fleet.NetworkBridge}, {Name: "br0", Kind: fleet.NetworkLibvirt}, {Name: "br0", Kind: fleet.NetworkBridge}},
+		},
+	}
+	if err := wire.Fit(&r); err != nil {
+		t.Fatal(err)
+	}
+	s := r.State
+	vm := s.VMs[0]
+	if r.Seq != 1<<62+1 || len(r.Meters) != 1 || r.Meters[0].CPUNanos != 1<<62+1 || r.Meters[0].ReadBytes != 1<<53 {
+		t.Errorf("numbers: %+v", r)
+	}
+	if len(s.VMs) != 1 || vm.Name != "müller" || vm.Generation != 1<<60 || vm.Status.Error != status.Error || vm.Status.MemoryMiB != 1<<20 {
+		t.Errorf("VMs: %+v", s.VMs)
+	}
+	if got := len(vm.Status.NICs[0].Addresses); got != 64 {
+		t.Errorf("a guest says %d addresses", got)
+	}
+	if len(s.Found) != 1 || s.Found[0].Name != "a�b" || len(s.Networks) != 2 {
+		t.Errorf("found %+v, networks %+v", s.Found, s.Networks)
+	}
+}
