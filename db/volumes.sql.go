@@ -12,19 +12,23 @@ import (
 )
 
 const foundDisks = `-- name: FoundDisks :many
-SELECT f.host_id, f.id, f.name, (d #>> '{}')::text AS path FROM found_vms f CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d
+SELECT ph.pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
+FROM pool_hosts ph JOIN found_vms f ON f.host_id = ph.host_id CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d
+WHERE ph.pool_id = ANY ($1::text[])
 `
 
 type FoundDisksRow struct {
+	PoolID fleet.PoolID
 	HostID fleet.HostID
 	ID     fleet.VMID
 	Name   string
 	Path   string
 }
 
-// Files that domains use which Quantix did not make.
-func (q *Queries) FoundDisks(ctx context.Context) ([]FoundDisksRow, error) {
-	rows, err := q.db.Query(ctx, foundDisks)
+// Files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it has not
+// been given counts for nothing.
+func (q *Queries) FoundDisks(ctx context.Context, pools []string) ([]FoundDisksRow, error) {
+	rows, err := q.db.Query(ctx, foundDisks, pools)
 	if err != nil {
 		return nil, err
 	}
@@ -33,6 +37,7 @@ func (q *Queries) FoundDisks(ctx context.Context) ([]FoundDisksRow, error) {
 	for rows.Next() {
 		var i FoundDisksRow
 		if err := rows.Scan(
+			&i.PoolID,
 			&i.HostID,
 			&i.ID,
 			&i.Name,

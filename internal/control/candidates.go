@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"quantix/db"
 	"quantix/internal/fleet"
@@ -90,31 +91,44 @@ func namedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	if err != nil {
 		return nil, err
 	}
-	shared := map[fleet.PoolID]bool{}
+	of := map[fleet.PoolID]db.Pool{}
 	for _, p := range pools {
-		shared[p.ID] = p.Spec.Shared
+		of[p.ID] = p
 	}
-	found, lines := make([]namedVolume, len(rows)), make([]VolumeOn, len(rows))
+	found, lines, shared := make([]namedVolume, len(rows)), make([]VolumeOn, len(rows)), map[fleet.Volref][]string{}
 	for i, r := range rows {
 		v := namedVolume{ref: fleet.Volref{PoolID: fleet.PoolID(r.PoolID), Volume: r.Volume}, host: r.HostID}
 		if err := json.Unmarshal(r.Found, &v.Volume); err != nil {
 			return nil, fmt.Errorf("read volume %s: %w", r.Volume, err)
 		}
-		v.shared = shared[v.ref.PoolID]
-		found[i], lines[i] = v, VolumeOn{Volume: v.Volume, PoolID: v.ref.PoolID}
+		pool := of[v.ref.PoolID]
+		v.shared = pool.Spec.Shared
+		found[i], lines[i] = v, volumeOn(pool, v.host, v.Volume)
+		if v.shared {
+			shared[v.ref] = append(shared[v.ref], lines[i].paths...)
+		}
+	}
+	for i, v := range found {
+		if v.shared { // one file, wherever a host says that it is
+			lines[i].paths = shared[v.ref]
+		}
 	}
 	owners, err := ownersOf(ctx, q, lines)
 	if err != nil {
 		return nil, err
 	}
-	kept := found[:0]
+	kept, used := found[:0], map[fleet.Volref]*VMRef{}
 	for i, v := range found {
-		owner, seen := owners.of(a, lines[i])
-		if owner != nil && seen {
-			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose an image that no VM uses.", v.Name, owner.Name)
-		}
-		if seen {
+		switch owner, seen := owners.of(a, lines[i]); {
+		case seen && owner != nil:
+			used[v.ref] = owner
+		case seen:
 			kept = append(kept, v)
+		}
+	}
+	for ref, owner := range used { // a VM that one host found does not use the files of other hosts
+		if !slices.ContainsFunc(kept, func(v namedVolume) bool { return v.ref == ref }) {
+			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose an image that no VM uses.", ref.Volume, owner.Name)
 		}
 	}
 	return kept, nil

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"path"
 	"regexp"
 	"slices"
 
@@ -19,6 +20,9 @@ type VolumeOn struct {
 	Shared   bool         `json:"shared"`       // of the pool: then one line stands for all hosts
 	Hosts    []HostRef    `json:"hosts"`        // hosts that are heard, have the pool active and report the volume
 	VM       *VMRef       `json:"vm,omitempty"` // whose disk it is
+
+	on    fleet.HostID // the only host whose word counts; empty: the pool is shared
+	paths []string     // where it is there
 }
 
 // HostRef names a host.
@@ -89,6 +93,17 @@ func (c *Control) volumes(ctx context.Context, a fleet.Actor, s statement, want 
 	return shown, nil
 }
 
+// volumeOn is a volume as one host reports it. Each host knows its own files; those of a shared pool are the same on all that have it.
+func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
+	out := VolumeOn{
+		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path},
+	}
+	if out.Shared {
+		out.on, out.paths = "", append(out.paths, path.Join(pool.Spec.Path, v.Name))
+	}
+	return out
+}
+
 // mergeVolumes makes one line of a shared pool's volume, and one a host of a local pool's.
 func mergeVolumes(cells []cell) []VolumeOn {
 	type key struct {
@@ -110,7 +125,10 @@ func mergeVolumes(cells []cell) []VolumeOn {
 			i, known := at[k]
 			if !known {
 				i, at[k] = len(out), len(out)
-				out = append(out, VolumeOn{Volume: v, PoolID: x.pool.ID, PoolName: x.pool.Name, Shared: x.pool.Spec.Shared, Hosts: []HostRef{}})
+				out = append(out, volumeOn(x.pool, x.host, v))
+			}
+			if !slices.Contains(out[i].paths, v.Path) {
+				out[i].paths = append(out[i].paths, v.Path)
 			}
 			if ready {
 				out[i].Hosts = append(out[i].Hosts, HostRef{x.host, x.hostName})
@@ -123,14 +141,22 @@ func mergeVolumes(cells []cell) []VolumeOn {
 	return out
 }
 
-// owners tells whose disks volumes are: VMs of Quantix by pool and name, discovered ones by path.
+// owners tells whose disks volumes are: VMs of Quantix by pool and name, discovered ones by path, on their own host or, where the
+// pool is shared, on any that has it.
 type owners struct {
 	vms   map[fleet.Volref]db.VolumeOwnersRow
-	found map[string]db.FoundDisksRow // by path
+	found map[file]db.FoundDisksRow
+}
+
+// file is a path on a host that has the pool; on all that have it where host is empty.
+type file struct {
+	pool fleet.PoolID
+	host fleet.HostID
+	path string
 }
 
 func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, error) {
-	o := owners{map[fleet.Volref]db.VolumeOwnersRow{}, map[string]db.FoundDisksRow{}}
+	o := owners{map[fleet.Volref]db.VolumeOwnersRow{}, map[file]db.FoundDisksRow{}}
 	var ask db.VolumeOwnersParams
 	for _, v := range volumes {
 		ask.Pools, ask.Volumes = append(ask.Pools, string(v.PoolID)), append(ask.Volumes, v.Name)
@@ -142,7 +168,7 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 	if err != nil {
 		return o, dbError(err)
 	}
-	found, err := q.FoundDisks(ctx)
+	found, err := q.FoundDisks(ctx, slices.Compact(slices.Sorted(slices.Values(ask.Pools))))
 	if err != nil {
 		return o, dbError(err)
 	}
@@ -150,7 +176,7 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 		o.vms[fleet.Volref{PoolID: fleet.PoolID(r.PoolID), Volume: r.Volume}] = r
 	}
 	for _, r := range found {
-		o.found[r.Path] = r
+		o.found[file{r.PoolID, r.HostID, r.Path}], o.found[file{r.PoolID, "", r.Path}] = r, r
 	}
 	return o, nil
 }
@@ -161,8 +187,10 @@ func (o owners) of(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {
 		return &VMRef{ID: r.ID, Name: r.Name}, everything || policy.May(a, policy.VMSee, r.ProjectID)
 	}
-	if r, ok := o.found[v.Path]; ok && v.Path != "" && !v.IsISO() {
-		return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, everything
+	for _, at := range v.paths {
+		if r, ok := o.found[file{v.PoolID, v.on, at}]; ok && at != "" && !v.IsISO() {
+			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, everything
+		}
 	}
 	return nil, everything || (v.IsImage() || v.IsISO()) && !ownDisk.MatchString(v.Name)
 }
