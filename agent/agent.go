@@ -181,6 +181,9 @@ func (a *Agent) watch(ctx context.Context) {
 // being read while a job ended has a lower number than the job's finish and cannot undo it, though it arrives later.
 func (a *Agent) next() int64 { return a.seq.Add(1) }
 
+// present reports whether the number is one of this session: the portal takes no others. Its upper half numbers sessions.
+func (a *Agent) present(seq int64) bool { return seq>>32 == a.seq.Load()>>32 }
+
 // RefreshInventory reads the hardware again soon.
 func (a *Agent) RefreshInventory() { a.inventory.refresh() }
 

@@ -213,6 +213,30 @@ func TestResultSurvivesAPortalOutage(t *testing.T) {
 	}
 }
 
+// A session ends while a result is on its way: the job comes again, and its result needs a number of the new session.
+func TestAResultOfAnEndedSessionIsNumberedAnew(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	p.set(func() { p.refuse["jobs"] = 503 })
+	vm := newVM("web")
+	w := wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMApply, VM: vm}
+	p.give(w)
+	p.nextState("the VM", func(s wire.State) bool { _, ok := vmIn(s, vm.ID); return ok })
+	for _, session := range []int{4, 1} { // numbers fall where a portal was restored from a backup
+		said := 0
+		p.set(func() { said, p.session, p.refuse["report"] = len(p.hellos), session, 409 })
+		p.wait("another hello", func() bool { return len(p.hellos) > said })
+	}
+	p.set(func() { delete(p.refuse, "report") })
+	w.Epoch = 2
+	p.give(w)
+	p.wait("the job under its new epoch", func() bool { return len(p.claimed) == 2 })
+	p.set(func() { delete(p.refuse, "jobs") })
+	if f := p.result(w.ID); f.Epoch != 2 || f.VM == nil || f.VM.Power != fleet.Stopped {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestCertificateIsRenewedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})

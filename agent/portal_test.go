@@ -137,9 +137,7 @@ func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
 		status = 401
 	}
 	if status != 0 {
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(status)
-		json.NewEncoder(w).Encode(map[string]any{"title": "refused", "detail": "The test refuses this."})
+		refuse(w, status)
 		return
 	}
 	if id, ok := strings.CutPrefix(name, "console/"); ok {
@@ -150,12 +148,23 @@ func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	out := p.answer(r, name)
-	if out == nil {
+	switch out := p.answer(r, name).(type) {
+	case nil:
 		w.WriteHeader(http.StatusNoContent)
-		return
+	case refusal:
+		refuse(w, int(out))
+	default:
+		json.NewEncoder(w).Encode(out)
 	}
-	json.NewEncoder(w).Encode(out)
+}
+
+// refusal is an answer's status.
+type refusal int
+
+func refuse(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(map[string]any{"title": "refused", "detail": "The test refuses this."})
 }
 
 func read[T any](p *portal, r *http.Request) (in T) {
@@ -179,7 +188,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 		defer p.change()()
 		p.session++
 		p.hellos = append(p.hellos, in)
-		return wire.HelloAnswer{Session: strconv.Itoa(p.session), SeqBase: int64(p.session) * 1000}
+		return wire.HelloAnswer{Session: strconv.Itoa(p.session), SeqBase: int64(p.session) << 32}
 	case name == "claim":
 		read[wire.ClaimRequest](p, r)
 		io.Copy(io.Discard, r.Body) // a server notices that a client has left only after the body's end
@@ -199,6 +208,9 @@ func (p *portal) answer(r *http.Request, name string) any {
 	case isJob && verb == "finish":
 		in := read[wire.Finish](p, r)
 		defer p.change()()
+		if in.Seq>>32 != int64(p.session) {
+			return refusal(422)
+		}
 		p.finishes = append(p.finishes, finish{fleet.JobID(id), in})
 		return wire.FinishAnswer{}
 	}

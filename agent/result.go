@@ -50,6 +50,7 @@ func (a *Agent) remember(j *job, out *wire.Finish) error {
 func (a *Agent) observe(j *job, out *wire.Finish) {
 	ctx, cancel := context.WithTimeout(j.ctx, a.times.call)
 	defer cancel()
+	out.VM, out.Pool = nil, nil
 	switch {
 	case j.Kind == fleet.ConsoleOpen:
 		out.Generation = 0 // nothing was acted on
@@ -120,14 +121,17 @@ func (a *Agent) tellPending(inWork context.Context) {
 func (a *Agent) deliver(j *job, out wire.Finish) {
 	wait := newBackoff(a.times.retry, a.times.retryMost)
 	for j.ctx.Err() == nil && !j.lost.Load() {
+		if !a.present(out.Seq) {
+			a.observe(j, &out) // what was seen in a session that has ended has no number in this one
+		}
 		out.Epoch = j.epoch.Load()
 		_, err := a.client.Finish(j.ctx, j.ID, out)
 		if err == nil {
 			break
 		}
 		status := wire.StatusOf(err)
-		if status == 409 && j.epoch.Load() != out.Epoch {
-			continue // the job was given again meanwhile, to this agent
+		if status/100 == 4 && !a.present(out.Seq) || status == 409 && j.epoch.Load() != out.Epoch {
+			continue // there is a new session meanwhile, or the job was given again, to this agent
 		}
 		if status/100 == 4 && status != 401 && status != 408 && status != 429 {
 			// 409: the job was given again or is over. Another 4xx: asking again cannot help.

@@ -59,7 +59,7 @@ func (a *Agent) helloOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.seq.Store(max(a.seq.Load(), answer.SeqBase))
+	a.seq.Store(answer.SeqBase) // lower than before where the portal was restored from a backup
 	a.reports.newSession()
 	a.log.Info("The agent is at work.", "host", a.identity.HostID())
 	return nil

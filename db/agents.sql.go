@@ -73,7 +73,7 @@ func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error)
 const beginReport = `-- name: BeginReport :one
 UPDATE host_sessions SET seen_at = now(), digest = $1, report_seq = $2, load = COALESCE($3, load),
                          blind_since = CASE WHEN NOT $4::boolean THEN COALESCE(blind_since, now()) END
-WHERE host_id = $5 AND session = $6 AND report_seq < $2
+WHERE host_id = $5 AND session = $6 AND number = $2::bigint >> 32 AND report_seq < $2
 RETURNING host_id
 `
 
@@ -86,7 +86,7 @@ type BeginReportParams struct {
 	Session   []byte
 }
 
-// Only forward: a slow report must not undo a newer one.
+// Only forward: a slow report must not undo a newer one. Only numbers of the session: none may outrun those of the next one.
 func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (fleet.HostID, error) {
 	row := q.db.QueryRow(ctx, beginReport,
 		arg.Digest,
@@ -115,7 +115,7 @@ func (q *Queries) DropFoundVMs(ctx context.Context, arg DropFoundVMsParams) erro
 	return err
 }
 
-const dropNetworks = `-- name: DropNetworks :exec
+const dropNetworks = `-- name: DropNetworks :execrows
 DELETE FROM network_hosts nh USING networks n
 WHERE nh.network_id = n.id AND nh.host_id = $1 AND n.kind || ':' || n.name <> ALL ($2::text[])
 `
@@ -125,9 +125,12 @@ type DropNetworksParams struct {
 	Keys   []string
 }
 
-func (q *Queries) DropNetworks(ctx context.Context, arg DropNetworksParams) error {
-	_, err := q.db.Exec(ctx, dropNetworks, arg.HostID, arg.Keys)
-	return err
+func (q *Queries) DropNetworks(ctx context.Context, arg DropNetworksParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropNetworks, arg.HostID, arg.Keys)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const flagConflict = `-- name: FlagConflict :exec
@@ -141,6 +144,16 @@ type FlagConflictParams struct {
 
 func (q *Queries) FlagConflict(ctx context.Context, arg FlagConflictParams) error {
 	_, err := q.db.Exec(ctx, flagConflict, arg.Conflict, arg.HostID)
+	return err
+}
+
+const forgetNetworks = `-- name: ForgetNetworks :exec
+DELETE FROM networks n WHERE n.id = ANY ($1::text[]) AND NOT EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)
+`
+
+// Locked ones, in a statement of its own: one that a host has reported before the lock was there stays.
+func (q *Queries) ForgetNetworks(ctx context.Context, ids []string) error {
+	_, err := q.db.Exec(ctx, forgetNetworks, ids)
 	return err
 }
 
@@ -205,6 +218,34 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 	return items, nil
 }
 
+const holdHostSession = `-- name: HoldHostSession :one
+SELECT number FROM host_sessions WHERE host_id = $1 AND session = $2 FOR KEY SHARE
+`
+
+type HoldHostSessionParams struct {
+	HostID  fleet.HostID
+	Session []byte
+}
+
+// The session stays the host's until the transaction ends: a hello, a join and a removal wait, heartbeats do not.
+func (q *Queries) HoldHostSession(ctx context.Context, arg HoldHostSessionParams) (int64, error) {
+	row := q.db.QueryRow(ctx, holdHostSession, arg.HostID, arg.Session)
+	var number int64
+	err := row.Scan(&number)
+	return number, err
+}
+
+const holdNetworks = `-- name: HoldNetworks :exec
+SELECT n.id FROM jsonb_to_recordset($1::jsonb) AS r (name text, kind text) JOIN networks n ON n.kind = r.kind AND n.name = r.name
+ORDER BY n.id FOR KEY SHARE OF n
+`
+
+// The named networks stay until the transaction ends: see LostNetworks.
+func (q *Queries) HoldNetworks(ctx context.Context, networks []byte) error {
+	_, err := q.db.Exec(ctx, holdNetworks, networks)
+	return err
+}
+
 const lockHostSession = `-- name: LockHostSession :one
 SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.looked_at, s.conflict, s.conflict_at, s.load, COALESCE(s.session IS NOT NULL AND s.seen_at > now() - interval '20 seconds', false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
@@ -254,9 +295,57 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 	return i, err
 }
 
+const lostNetworks = `-- name: LostNetworks :many
+SELECT n.id FROM networks n
+WHERE NOT EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)
+  AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(
+        jsonb_build_object(CASE n.kind WHEN 'bridge' THEN 'bridge' ELSE 'network' END, n.name))))
+FOR UPDATE OF n SKIP LOCKED
+`
+
+// Networks that no host has and no VM wants, locked. One that a host is about to report is passed over.
+func (q *Queries) LostNetworks(ctx context.Context) ([]fleet.NetworkID, error) {
+	rows, err := q.db.Query(ctx, lostNetworks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.NetworkID{}
+	for rows.Next() {
+		var id fleet.NetworkID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const numberAnew = `-- name: NumberAnew :exec
+WITH host AS (UPDATE hosts h SET report_seq = 0 WHERE h.id = $1 AND h.report_seq >= $2),
+     vm AS (UPDATE vms v SET report_seq = 0 WHERE v.host_id = $1 AND v.report_seq >= $2),
+     pool AS (UPDATE pool_hosts p SET report_seq = 0 WHERE p.host_id = $1 AND p.report_seq >= $2)
+UPDATE network_hosts n SET report_seq = 0 WHERE n.host_id = $1 AND n.report_seq >= $2
+`
+
+type NumberAnewParams struct {
+	HostID fleet.HostID
+	Base   int64
+}
+
+// Whatever a host's rows are numbered past the beginning of its new session, as after a portal was restored from a backup:
+// the reports of this session count.
+func (q *Queries) NumberAnew(ctx context.Context, arg NumberAnewParams) error {
+	_, err := q.db.Exec(ctx, numberAnew, arg.HostID, arg.Base)
+	return err
+}
+
 const openHostSession = `-- name: OpenHostSession :one
 UPDATE host_sessions
-SET session = $1, number = number + 1, instance = $2, fingerprint = $3, digest = ''
+SET session = $1, number = number + 1, instance = $2, fingerprint = $3, digest = '', report_seq = 0
 WHERE host_id = $4
 RETURNING number
 `

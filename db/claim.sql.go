@@ -92,7 +92,7 @@ WITH ready AS (
     ORDER BY j.kind <> 'console.open', j.id
     LIMIT $2 FOR UPDATE SKIP LOCKED
 )
-UPDATE jobs SET state = 'running', epoch = nextval('job_epoch'), attempt = attempt + 1, progress = 0, note = '',
+UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + interval '30 seconds', started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ready.id
 RETURNING jobs.id, jobs.host_id, jobs.project_id, jobs.kind, jobs.subject, jobs.subject_name, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_by, jobs.user_id, jobs.created_at, jobs.started_at, jobs.ended_at
@@ -216,7 +216,7 @@ func (q *Queries) FailVM(ctx context.Context, arg FailVMParams) error {
 
 const finishPool = `-- name: FinishPool :exec
 UPDATE pool_hosts SET status = COALESCE($1, status), report_seq = $2, reported_at = now(),
-                      observed_generation = GREATEST(observed_generation, $3::bigint)
+                      observed_generation = GREATEST(observed_generation, LEAST($3::bigint, (SELECT p.generation FROM pools p WHERE p.id = $4)))
 WHERE pool_id = $4 AND host_id = $5 AND report_seq < $2
 `
 
@@ -276,16 +276,21 @@ func (q *Queries) HoldPools(ctx context.Context, ids []string) error {
 }
 
 const holdSubject = `-- name: HoldSubject :one
-WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND kind <> 'console.open'),
+WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND ($2::text IS NULL OR jobs.host_id = $2::text) AND kind <> 'console.open'),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
      pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool)
 `
 
+type HoldSubjectParams struct {
+	ID     fleet.JobID
+	HostID *string
+}
+
 // Locks what a job is about. Whoever changes a VM or a pool locks it before its jobs; so must whoever begins with a job, or
-// the two wait for each other.
-func (q *Queries) HoldSubject(ctx context.Context, id fleet.JobID) (int32, error) {
-	row := q.db.QueryRow(ctx, holdSubject, id)
+// the two wait for each other. host: only of that host's jobs.
+func (q *Queries) HoldSubject(ctx context.Context, arg HoldSubjectParams) (int32, error) {
+	row := q.db.QueryRow(ctx, holdSubject, arg.ID, arg.HostID)
 	var column_1 int32
 	err := row.Scan(&column_1)
 	return column_1, err

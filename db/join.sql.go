@@ -85,10 +85,11 @@ func (q *Queries) DropOldJoinTokens(ctx context.Context) error {
 }
 
 const endHostSession = `-- name: EndHostSession :exec
-UPDATE host_sessions SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL WHERE host_id = $1
+WITH held AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = $1 FOR UPDATE)
+UPDATE host_sessions s SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL FROM held WHERE s.host_id = held.host_id
 `
 
-// Whoever spoke for the host before must say hello again.
+// Whoever spoke for the host before must say hello again. What is being done for that one is waited for.
 func (q *Queries) EndHostSession(ctx context.Context, hostID fleet.HostID) error {
 	_, err := q.db.Exec(ctx, endHostSession, hostID)
 	return err

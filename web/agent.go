@@ -24,31 +24,50 @@ import (
 const (
 	reportLimit = 8 << 20   // bytes of a report, or of a result, which may list a pool's volumes
 	agentLimit  = 256 << 10 // bytes of any other request of an agent
+	mostValues  = 512 << 10 // commas of a request: an empty entry of a list is two bytes to send and hundreds to read
 )
+
+// prover finds the host that asks, or refuses.
+type prover func(echo.Context) (fleet.Actor, error)
+
+// agentHandler makes a route's handler, which asks who before it does anything.
+type agentHandler func(who prover) echo.HandlerFunc
 
 // newAgents makes the server that hosts' agents talk to.
 func (s *Server) newAgents() *echo.Echo {
 	e := s.newEcho()
 	e.HTTPErrorHandler = s.failAgent
-	add := func(method, path string, h echo.HandlerFunc) { e.Add(method, path, h, s.metrics.observe, recoverPanic) }
-	add(post, wire.PathJoin, s.join)
-	add(post, wire.PathHello, agentCall(agentOf, agentLimit, s.Control.Hello))
-	add(post, wire.PathReport, agentCall(agentOf, reportLimit, s.Control.Report))
-	add(post, wire.PathRenew, agentCall(renewingAgentOf, agentLimit, s.renew))
-	add(post, wire.PathJobs+":id/progress", s.progress)
-	add(post, wire.PathJobs+":id/finish", s.finish)
-	add(get, wire.PathConsole+":id", s.hostConsole)
-	e.POST(wire.PathClaim, s.claim) // nothing in between: each frame is on ten thousand parked stacks
+	for _, r := range s.agentRoutes() {
+		h := r.handle(s.prover(r.proof))
+		if r.path == wire.PathClaim {
+			e.Add(r.method, r.path, h) // nothing in between: each frame is on ten thousand parked stacks
+			continue
+		}
+		e.Add(r.method, r.path, h, s.metrics.observe, recoverPanic)
+	}
 	return e
 }
 
-// agentOf is the host whose certificate the listener has verified. It asks no database: every use case checks the session in
-// its own statement, where a host that was removed has none.
-func agentOf(c echo.Context) (fleet.Actor, error) { return agentBy(c, auth.HostOf) }
+// prover asks for what a route's line says.
+func (s *Server) prover(p proof) prover {
+	return func(c echo.Context) (fleet.Actor, error) {
+		switch p {
+		case noProof:
+			return fleet.Actor{Address: c.RealIP()}, nil
+		case lapsedProof:
+			return agentBy(c, auth.LapsedHostOf)
+		case keyProof:
+			return agentBy(c, auth.HostOf)
+		}
+		a, err := agentBy(c, auth.HostOf)
+		if err == nil && p != boundProof {
+			err = s.Control.ProveSession(c.Request().Context(), a)
+		}
+		return a, err
+	}
+}
 
-// renewingAgentOf is agentOf for renewal, which also a certificate serves that has lapsed.
-func renewingAgentOf(c echo.Context) (fleet.Actor, error) { return agentBy(c, auth.LapsedHostOf) }
-
+// agentBy is the host whose certificate the listener has verified, with the session that it says it has.
 func agentBy(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)) (fleet.Actor, error) {
 	r := c.Request()
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -62,36 +81,45 @@ func agentBy(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)
 	return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Show this host's certificate. One that ended more than 30 days ago cannot be renewed: open the host in Quantix and choose \"Join again\".")
 }
 
-// agentCall is a route whose body goes to do for the agent that who finds, and whose answer is the body that comes back.
-func agentCall[I, O any](who func(echo.Context) (fleet.Actor, error), limit int64, do func(context.Context, fleet.Actor, I) (O, error)) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		a, err := who(c)
-		if err != nil {
-			return err
+// agentRequest is a route whose body, of at most limit bytes, goes to do for the agent that proved itself, and whose answer is
+// what comes back; nil: 204.
+func agentRequest[I, O any](limit int64, do func(echo.Context, fleet.Actor, I) (*O, error)) agentHandler {
+	return func(who prover) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			a, err := who(c)
+			if err != nil {
+				return err
+			}
+			in, err := readJSON[I](c, limit)
+			if err != nil {
+				return err
+			}
+			out, err := do(c, a, in)
+			switch {
+			case err != nil:
+				return err
+			case out == nil:
+				return c.NoContent(http.StatusNoContent)
+			}
+			return c.JSON(http.StatusOK, out)
 		}
-		in, err := readJSON[I](c, limit)
-		if err != nil {
-			return err
-		}
-		out, err := do(c.Request().Context(), a, in)
-		if err != nil {
-			return err
-		}
-		return c.JSON(http.StatusOK, out)
 	}
 }
 
+// agentCall is agentRequest for what asks nothing of the request but its body.
+func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (O, error)) agentHandler {
+	return agentRequest(limit, func(c echo.Context, a fleet.Actor, in I) (*O, error) {
+		out, err := do(c.Request().Context(), a, in)
+		return &out, err
+	})
+}
+
 // join needs no certificate: it is how a host gets its first.
-func (s *Server) join(c echo.Context) error {
-	in, err := readJSON[wire.JoinRequest](c, agentLimit)
-	if err != nil {
-		return err
-	}
-	out, err := s.Control.JoinHost(c.Request().Context(), fleet.Actor{Address: c.RealIP()}, bearerOf(c.Request()), in)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, out)
+func (s *Server) join(who prover) echo.HandlerFunc {
+	return agentRequest(agentLimit, func(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
+		out, err := s.Control.JoinHost(c.Request().Context(), a, bearerOf(c.Request()), in)
+		return &out, err
+	})(who)
 }
 
 func (s *Server) renew(ctx context.Context, a fleet.Actor, in wire.RenewRequest) (wire.Certificate, error) {
@@ -100,86 +128,78 @@ func (s *Server) renew(ctx context.Context, a fleet.Actor, in wire.RenewRequest)
 
 // claim parks until there is work. Its body is read to the end before, so that net/http notices when the agent hangs up
 // and the claim ends with it. It is read on a stack that is gone when the claim parks: see control.Claim.
-func (s *Server) claim(c echo.Context) error {
-	var a fleet.Actor
-	var in wire.ClaimRequest
-	read := make(chan error)
-	go func() {
-		var err error
-		defer func() {
-			if p := recover(); p != nil { // here it would end the portal
-				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+func (s *Server) claim(who prover) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		var a fleet.Actor
+		var in wire.ClaimRequest
+		read := make(chan error)
+		go func() {
+			var err error
+			defer func() {
+				if p := recover(); p != nil { // here it would end the portal
+					err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+				}
+				read <- err
+			}()
+			if a, err = who(c); err == nil {
+				in, err = readJSON[wire.ClaimRequest](c, agentLimit)
 			}
-			read <- err
 		}()
-		if a, err = agentOf(c); err == nil {
-			in, err = readJSON[wire.ClaimRequest](c, agentLimit)
+		if err := <-read; err != nil {
+			return err
 		}
-	}()
-	if err := <-read; err != nil {
-		return err
-	}
-	s.metrics.parked.Add(1)
-	out, err := s.Control.Claim(c.Request().Context(), a, in, wire.ClaimWait)
-	s.metrics.parked.Add(-1)
-	switch {
-	case err != nil:
-		s.metrics.claims.WithLabelValues("refused").Inc()
-		return err
-	case len(out.Jobs) == 0:
-		s.metrics.claims.WithLabelValues("nothing").Inc()
-		return c.NoContent(http.StatusNoContent)
-	}
-	s.metrics.claims.WithLabelValues("work").Inc()
-	return c.JSON(http.StatusOK, out)
-}
-
-func (s *Server) progress(c echo.Context) error {
-	a, err := agentOf(c)
-	if err != nil {
-		return err
-	}
-	in, err := readJSON[wire.Progress](c, agentLimit)
-	if err != nil {
-		return err
-	}
-	if err := s.Control.Progress(c.Request().Context(), a, fleet.JobID(c.Param("id")), in); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
-}
-
-func (s *Server) finish(c echo.Context) error {
-	return agentCall(agentOf, reportLimit, func(ctx context.Context, a fleet.Actor, in wire.Finish) (wire.FinishAnswer, error) {
-		answer, job, err := s.Control.Finish(ctx, a, fleet.JobID(c.Param("id")), in)
-		if err == nil {
-			s.metrics.ended(job)
+		s.metrics.parked.Add(1)
+		out, err := s.Control.Claim(c.Request().Context(), a, in, wire.ClaimWait)
+		s.metrics.parked.Add(-1)
+		switch {
+		case err != nil:
+			s.metrics.claims.WithLabelValues("refused").Inc()
+			return err
+		case len(out.Jobs) == 0:
+			s.metrics.claims.WithLabelValues("nothing").Inc()
+			return c.NoContent(http.StatusNoContent)
 		}
-		return answer, err
-	})(c)
+		s.metrics.claims.WithLabelValues("work").Inc()
+		return c.JSON(http.StatusOK, out)
+	}
 }
 
-// hostConsole is the host's half of a console: it dials back because a job told it to.
-func (s *Server) hostConsole(c echo.Context) error {
-	a, err := agentOf(c)
-	if err != nil {
-		return err
+func (s *Server) progress(c echo.Context, a fleet.Actor, in wire.Progress) (*struct{}, error) {
+	return nil, s.Control.Progress(c.Request().Context(), a, fleet.JobID(c.Param("id")), in)
+}
+
+func (s *Server) finish(c echo.Context, a fleet.Actor, in wire.Finish) (*wire.FinishAnswer, error) {
+	answer, job, err := s.Control.Finish(c.Request().Context(), a, fleet.JobID(c.Param("id")), in)
+	if err == nil {
+		s.metrics.ended(job)
 	}
-	if !c.IsWebSocket() {
-		return notWebsocket()
+	return &answer, err
+}
+
+// hostConsole is the host's half of a console: it dials back because a job told it to. What is open stays open when the agent
+// says hello again.
+func (s *Server) hostConsole(who prover) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		a, err := who(c)
+		if err != nil {
+			return err
+		}
+		if !c.IsWebSocket() {
+			return notWebsocket()
+		}
+		id := fleet.ConsoleID(c.Param("id"))
+		if err := s.Control.ConsoleHost(c.Request().Context(), a, id); err != nil {
+			return err
+		}
+		ws, err := console.Upgrade(c.Response(), c.Request())
+		if err != nil {
+			return nil //nolint:nilerr // Upgrade has answered
+		}
+		if err := s.consoles.Agent(c.Request().Context(), id, ws); err != nil {
+			s.Log.Info("console ended before it began", "console", id, "half", "host", "host", a.HostID, "error", err)
+		}
+		return nil
 	}
-	id := fleet.ConsoleID(c.Param("id"))
-	if err := s.Control.ConsoleHost(c.Request().Context(), a, id); err != nil {
-		return err
-	}
-	ws, err := console.Upgrade(c.Response(), c.Request())
-	if err != nil {
-		return nil //nolint:nilerr // Upgrade has answered
-	}
-	if err := s.consoles.Agent(c.Request().Context(), id, ws); err != nil {
-		s.Log.Info("console ended before it began", "console", id, "half", "host", "host", a.HostID, "error", err)
-	}
-	return nil
 }
 
 // failAgent answers an agent's request that ended in err.
@@ -199,8 +219,8 @@ func (s *Server) failAgent(err error, c echo.Context) {
 // bodies are the buffers that requests are read into; they are free again before the work begins.
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// readJSON reads a body of at most limit bytes to its end. Fields that it does not know are left alone: a newer agent may
-// send more.
+// readJSON reads a message of at most limit bytes to its end, and makes it keep its bounds. Fields that it does not know are left
+// alone: a newer agent may send more.
 func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	var in T
 	r := c.Request()
@@ -222,10 +242,13 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 		}
 		return in, fleet.Errorf(fleet.Malformed, "The request did not arrive whole. Send it again.")
 	}
+	if bytes.Count(buf.Bytes(), []byte{','}) > mostValues {
+		return in, fleet.Errorf(fleet.TooLarge, "The request holds more than %d values. Send less at once.", mostValues)
+	}
 	if err := json.Unmarshal(buf.Bytes(), &in); err != nil {
 		return in, fleet.Errorf(fleet.Malformed, "The request is not the JSON that belongs here: %s.", err)
 	}
-	return in, nil
+	return in, wire.Fit(&in)
 }
 
 // bearerOf is the token of an Authorization header, or "".

@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/wire"
 )
 
 // handler answers one route; a is who asks, with at least the route's right (in some project, where the right is one of projects).
@@ -155,4 +156,37 @@ func (s *Server) routes() []route {
 		{post, "/tasks/:id/cancel", page, policy.TasksSee, s.cancelTask},
 	}
 	return append(pages, s.apiRoutes()...)
+}
+
+// proof says what a call of an agent must show. That the host is still there, and the key the one that it joined with last, is
+// part of every proof but none.
+type proof int
+
+const (
+	noProof      proof = iota // a join token in its place
+	lapsedProof               // the host's certificate, which may have ended: its renewal
+	keyProof                  // the host's certificate; the call opens a session
+	sessionProof              // the certificate and the session, asked for before the call is read
+	boundProof                // the same, asked for in the call's own statement or transaction, which a second question would slow down
+)
+
+// agentRoute is one line of the agents' table.
+type agentRoute struct {
+	method, path string
+	proof        proof
+	handle       agentHandler
+}
+
+// agentRoutes lists everything that hosts can ask. See TestEveryAgentCallProvesItself.
+func (s *Server) agentRoutes() []agentRoute {
+	return []agentRoute{
+		{post, wire.PathJoin, noProof, s.join},
+		{post, wire.PathRenew, lapsedProof, agentCall(agentLimit, s.renew)},
+		{post, wire.PathHello, keyProof, agentCall(agentLimit, s.Control.Hello)},
+		{post, wire.PathReport, boundProof, agentCall(reportLimit, s.Control.Report)},
+		{post, wire.PathClaim, boundProof, s.claim},
+		{post, wire.PathJobs + ":id/progress", sessionProof, agentRequest(agentLimit, s.progress)},
+		{post, wire.PathJobs + ":id/finish", boundProof, agentRequest(reportLimit, s.finish)},
+		{get, wire.PathConsole + ":id", sessionProof, s.hostConsole},
+	}
 }

@@ -5,9 +5,17 @@ WHERE s.host_id = @host_id FOR UPDATE OF s;
 
 -- name: OpenHostSession :one
 UPDATE host_sessions
-SET session = @session, number = number + 1, instance = @instance, fingerprint = @fingerprint, digest = ''
+SET session = @session, number = number + 1, instance = @instance, fingerprint = @fingerprint, digest = '', report_seq = 0
 WHERE host_id = @host_id
 RETURNING number;
+
+-- name: NumberAnew :exec
+-- Whatever a host's rows are numbered past the beginning of its new session, as after a portal was restored from a backup:
+-- the reports of this session count.
+WITH host AS (UPDATE hosts h SET report_seq = 0 WHERE h.id = @host_id AND h.report_seq >= @base),
+     vm AS (UPDATE vms v SET report_seq = 0 WHERE v.host_id = @host_id AND v.report_seq >= @base),
+     pool AS (UPDATE pool_hosts p SET report_seq = 0 WHERE p.host_id = @host_id AND p.report_seq >= @base)
+UPDATE network_hosts n SET report_seq = 0 WHERE n.host_id = @host_id AND n.report_seq >= @base;
 
 -- name: FlagConflict :exec
 UPDATE host_sessions SET conflict = @conflict, conflict_at = now() WHERE host_id = @host_id;
@@ -17,6 +25,10 @@ SELECT pg_notify('quantix', 'host:' || @host_id::text);
 
 -- name: HasHostSession :one
 SELECT EXISTS (SELECT 1 FROM host_sessions WHERE host_id = @host_id AND session = @session);
+
+-- name: HoldHostSession :one
+-- The session stays the host's until the transaction ends: a hello, a join and a removal wait, heartbeats do not.
+SELECT number FROM host_sessions WHERE host_id = @host_id AND session = @session FOR KEY SHARE;
 
 -- name: Heartbeats :many
 -- Many hosts' signs of life in one statement. A host that is not in the answer has another session. The rows are locked in one
@@ -32,10 +44,10 @@ WHERE s.host_id = m.host_id AND s.session = b.session
 RETURNING s.host_id, s.digest;
 
 -- name: BeginReport :one
--- Only forward: a slow report must not undo a newer one.
+-- Only forward: a slow report must not undo a newer one. Only numbers of the session: none may outrun those of the next one.
 UPDATE host_sessions SET seen_at = now(), digest = @digest, report_seq = @seq, load = COALESCE(@load, load),
                          blind_since = CASE WHEN NOT @connected::boolean THEN COALESCE(blind_since, now()) END
-WHERE host_id = @host_id AND session = @session AND report_seq < @seq
+WHERE host_id = @host_id AND session = @session AND number = @seq::bigint >> 32 AND report_seq < @seq
 RETURNING host_id;
 
 -- name: ReportHost :exec
@@ -77,6 +89,11 @@ FROM jsonb_to_recordset(@pools::jsonb) AS r (name text, status jsonb), pools p
 WHERE p.name = r.name AND ph.pool_id = p.id AND ph.host_id = @host_id AND ph.report_seq < @seq
   AND ph.status IS DISTINCT FROM r.status;
 
+-- name: HoldNetworks :exec
+-- The named networks stay until the transaction ends: see LostNetworks.
+SELECT n.id FROM jsonb_to_recordset(@networks::jsonb) AS r (name text, kind text) JOIN networks n ON n.kind = r.kind AND n.name = r.name
+ORDER BY n.id FOR KEY SHARE OF n;
+
 -- name: AddNetworks :exec
 INSERT INTO networks (id, name, kind)
 SELECT r.id, r.name, r.kind FROM jsonb_to_recordset(@networks::jsonb) AS r (id text, name text, kind text)
@@ -91,9 +108,21 @@ JOIN networks n ON n.kind = r.kind AND n.name = r.name
 ON CONFLICT (network_id, host_id) DO UPDATE SET status = EXCLUDED.status, report_seq = EXCLUDED.report_seq, reported_at = now()
 WHERE network_hosts.report_seq < EXCLUDED.report_seq AND network_hosts.status <> EXCLUDED.status;
 
--- name: DropNetworks :exec
+-- name: DropNetworks :execrows
 DELETE FROM network_hosts nh USING networks n
 WHERE nh.network_id = n.id AND nh.host_id = @host_id AND n.kind || ':' || n.name <> ALL (@keys::text[]);
+
+-- name: LostNetworks :many
+-- Networks that no host has and no VM wants, locked. One that a host is about to report is passed over.
+SELECT n.id FROM networks n
+WHERE NOT EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)
+  AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(
+        jsonb_build_object(CASE n.kind WHEN 'bridge' THEN 'bridge' ELSE 'network' END, n.name))))
+FOR UPDATE OF n SKIP LOCKED;
+
+-- name: ForgetNetworks :exec
+-- Locked ones, in a statement of its own: one that a host has reported before the lock was there stays.
+DELETE FROM networks n WHERE n.id = ANY (@ids::text[]) AND NOT EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id);
 
 -- name: ReportMeters :exec
 INSERT INTO vm_meters AS m (vm_id, at, meter)

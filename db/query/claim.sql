@@ -10,7 +10,7 @@ WITH ready AS (
     ORDER BY j.kind <> 'console.open', j.id
     LIMIT @max_jobs FOR UPDATE SKIP LOCKED
 )
-UPDATE jobs SET state = 'running', epoch = nextval('job_epoch'), attempt = attempt + 1, progress = 0, note = '',
+UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + interval '30 seconds', started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ready.id
 RETURNING jobs.*;
@@ -37,8 +37,8 @@ WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running';
 
 -- name: HoldSubject :one
 -- Locks what a job is about. Whoever changes a VM or a pool locks it before its jobs; so must whoever begins with a job, or
--- the two wait for each other.
-WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND kind <> 'console.open'),
+-- the two wait for each other. host: only of that host's jobs.
+WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND (sqlc.narg(host_id)::text IS NULL OR jobs.host_id = sqlc.narg(host_id)::text) AND kind <> 'console.open'),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
      pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
@@ -81,7 +81,7 @@ UPDATE host_sessions SET digest = '' WHERE host_id = @host_id AND report_seq > @
 
 -- name: FinishPool :exec
 UPDATE pool_hosts SET status = COALESCE(@status, status), report_seq = @seq, reported_at = now(),
-                      observed_generation = GREATEST(observed_generation, @generation::bigint)
+                      observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, (SELECT p.generation FROM pools p WHERE p.id = @pool_id)))
 WHERE pool_id = @pool_id AND host_id = @host_id AND report_seq < @seq;
 
 -- name: RemovePoolHost :exec

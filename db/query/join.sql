@@ -28,8 +28,9 @@ SELECT id, name FROM hosts WHERE machine = @machine AND machine <> '';
 UPDATE hosts SET machine = COALESCE(NULLIF(@machine::text, ''), machine), key_hash = @key_hash WHERE id = @id RETURNING name;
 
 -- name: EndHostSession :exec
--- Whoever spoke for the host before must say hello again.
-UPDATE host_sessions SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL WHERE host_id = @host_id;
+-- Whoever spoke for the host before must say hello again. What is being done for that one is waited for.
+WITH held AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = @host_id FOR UPDATE)
+UPDATE host_sessions s SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL FROM held WHERE s.host_id = held.host_id;
 
 -- name: AddHost :exec
 INSERT INTO hosts (id, name, machine, key_hash) VALUES (@id, @name, @machine, @key_hash);

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 
 	"quantix/internal/auth"
@@ -24,21 +26,35 @@ type passes struct {
 	request   string
 }
 
+// hostKey is the same in each process of a benchmark: a session belongs to the key that it was opened with.
+var hostKey = sync.OnceValue(func() *ecdsa.PrivateKey {
+	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), bytes.Repeat([]byte{1}, 32))
+	if err != nil {
+		panic(err)
+	}
+	return key
+})
+
+// hostKeyInfo is hostKey's public half as certificates hold it.
+var hostKeyInfo = sync.OnceValue(func() []byte {
+	der, err := x509.MarshalPKIXPublicKey(hostKey().Public())
+	if err != nil {
+		panic(err)
+	}
+	return der
+})
+
 func newPasses(b *testing.B, c *control.Control) passes {
 	b.Helper()
 	authority, err := c.Authority(b.Context(), fleet.SystemActor)
 	if err != nil {
 		b.Fatal(err)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, hostKey())
 	if err != nil {
 		b.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return passes{authority, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
+	return passes{authority, hostKey(), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
 }
 
 func (p passes) of(b *testing.B, id fleet.HostID) tls.Certificate {

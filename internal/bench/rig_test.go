@@ -99,7 +99,7 @@ func asHosts(next http.Handler) http.Handler {
 
 func stateOf(id string) *tls.ConnectionState {
 	cert := &x509.Certificate{
-		Subject: pkix.Name{CommonName: id}, NotAfter: time.Now().Add(time.Hour),
+		Subject: pkix.Name{CommonName: id}, NotAfter: time.Now().Add(time.Hour), RawSubjectPublicKeyInfo: hostKeyInfo(),
 		URIs: []*url.URL{{Scheme: "quantix", Host: "host", Path: "/" + id}},
 	}
 	return &tls.ConnectionState{HandshakeComplete: true, PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
@@ -121,7 +121,7 @@ func (r *rig) addHosts(b *testing.B, n int) {
 // hello opens a host's session and sends its first full report.
 func (r *rig) hello(b *testing.B, h *hostSession) {
 	b.Helper()
-	actor := fleet.Actor{HostID: h.id, Name: "host"}
+	actor := fleet.Actor{HostID: h.id, Name: "host", KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}
 	answer, err := r.control.Hello(b.Context(), actor, wire.Hello{Instance: "bench", Fingerprint: "bench"})
 	if err != nil {
 		b.Fatal(err)

@@ -5,7 +5,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/fleet"
@@ -19,8 +22,8 @@ func (c *Control) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return wire.HelloAnswer{}, err
 	}
-	session := newSession()
-	answer := wire.HelloAnswer{Session: session}
+	a.Session = newSession()
+	answer := wire.HelloAnswer{Session: a.Session}
 	var twin bool
 	err := c.tx(ctx, func(q *db.Queries) error {
 		now, err := q.LockHostSession(ctx, a.HostID)
@@ -43,9 +46,12 @@ func (c *Control) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire
 			return firstError(err, func() error { return q.AnnounceHost(ctx, string(a.HostID)) })
 		}
 		number, err := q.OpenHostSession(ctx, db.OpenHostSessionParams{
-			HostID: a.HostID, Session: hashSession(session), Instance: in.Instance, Fingerprint: in.Fingerprint,
+			HostID: a.HostID, Session: hashSession(a), Instance: in.Instance, Fingerprint: in.Fingerprint,
 		})
 		answer.SeqBase = number << 32
+		err = firstError(err, func() error {
+			return q.NumberAnew(ctx, db.NumberAnewParams{HostID: a.HostID, Base: answer.SeqBase})
+		})
 		host := string(a.HostID)
 		if err == nil && now.Instance != in.Instance { // a new process: what it leaves, it may have died of
 			err = giveUp(ctx, q, &host)
@@ -58,8 +64,43 @@ func (c *Control) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire
 	return answer, err
 }
 
+// ProveSession refuses an agent whose session another hello has ended, or that shows another key than the one which opened it.
+func (c *Control) ProveSession(ctx context.Context, a fleet.Actor) error {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return err
+	}
+	return dbError(proveSession(ctx, c.q, a))
+}
+
+func proveSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+	mine, err := q.HasHostSession(ctx, db.HasHostSessionParams{HostID: a.HostID, Session: hashSession(a)})
+	if err == nil && !mine {
+		return sessionEnded()
+	}
+	return err
+}
+
+// holdSession is ProveSession until the transaction ends. number orders the host's sessions.
+func holdSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
+	number, err = q.HoldHostSession(ctx, db.HoldHostSessionParams{HostID: a.HostID, Session: hashSession(a)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = sessionEnded()
+	}
+	return number, err
+}
+
+// numberedIn refuses a report or result with a number that its session has not been given: it would outrun those of the
+// sessions to come, or hide behind those of the ones before.
+func numberedIn(ctx context.Context, q *db.Queries, a fleet.Actor, seq int64) error {
+	number, err := holdSession(ctx, q, a)
+	if err == nil && seq>>32 != number {
+		err = fleet.Errorf(fleet.Invalid, "The number %d is not of this session, whose numbers are above %d. Say hello again.", seq, number<<32)
+	}
+	return err
+}
+
 // sessionEnded refuses an agent whose session another hello has ended, or whose host was removed.
-func (c *Control) sessionEnded() error {
+func sessionEnded() error {
 	return fleet.Errorf(fleet.Conflict, "This agent's session has ended. Say hello again.")
 }
 
@@ -76,8 +117,10 @@ func newSession() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-func hashSession(s string) []byte {
-	h := sha256.Sum256([]byte(s))
+// hashSession is what is stored of an agent's session. The key that the agent shows is part of it: whoever has heard a
+// session, and has not the key that it was opened with, has nothing.
+func hashSession(a fleet.Actor) []byte {
+	h := sha256.Sum256([]byte(a.Session + a.KeyHash))
 	return h[:]
 }
 

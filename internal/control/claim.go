@@ -58,14 +58,14 @@ func apart[T any](do func() (T, error)) (out T, err error) {
 func (c *Control) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
 	var jobs []db.Job
 	err := c.tx(ctx, func(q *db.Queries) error {
-		mine, err := q.HasHostSession(ctx, db.HasHostSessionParams{HostID: a.HostID, Session: hashSession(a.Session)})
-		if err == nil && !mine {
-			err = c.sessionEnded()
-		}
-		if err != nil {
+		if err := proveSession(ctx, q, a); err != nil {
 			return err
 		}
+		var err error
 		jobs, err = q.ClaimJobs(ctx, db.ClaimJobsParams{HostID: a.HostID, MaxJobs: limit})
+		if err == nil && len(jobs) > 0 {
+			_, err = holdSession(ctx, q, a) // a hello that came between has not seen that these are taken
+		}
 		return err
 	})
 	if err != nil || len(jobs) == 0 {
@@ -140,6 +140,9 @@ func workOf(j db.Job, vms map[string]fleet.VM, pools map[fleet.PoolID]fleet.Pool
 // Progress notes how far a job is and renews its lease.
 func (c *Control) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Progress) error {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return err
+	}
+	if err := checkID(id, "job"); err != nil {
 		return err
 	}
 	n, err := c.q.NoteProgress(ctx, db.NoteProgressParams{

@@ -22,9 +22,15 @@ func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	if !known {
 		return answer, ended, fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(in.Outcome))
 	}
-	in.Error = cut(in.Error, 4096)
+	if err := checkID(id, "job"); err != nil {
+		return answer, ended, err
+	}
+	host := string(a.HostID)
 	err = c.tx(ctx, func(q *db.Queries) error {
-		if _, err := q.HoldSubject(ctx, id); err != nil {
+		if err := numberedIn(ctx, q, a, in.Seq); err != nil {
+			return err
+		}
+		if _, err := q.HoldSubject(ctx, db.HoldSubjectParams{ID: id, HostID: &host}); err != nil {
 			return err
 		}
 		job, err := q.LockJob(ctx, db.LockJobParams{ID: id, HostID: a.HostID})

@@ -40,7 +40,7 @@ func (c *Control) beat(ctx context.Context, a fleet.Actor, in wire.Report) (rese
 		}
 		load = string(b)
 	}
-	b, first := c.beats.join(string(a.HostID), hashSession(a.Session), load)
+	b, first := c.beats.join(string(a.HostID), hashSession(a), load)
 	if first {
 		c.writeBeats(b)
 	}
@@ -54,7 +54,7 @@ func (c *Control) beat(ctx context.Context, a fleet.Actor, in wire.Report) (rese
 	}
 	digest, known := b.digest[a.HostID]
 	if !known {
-		return false, c.sessionEnded()
+		return false, sessionEnded()
 	}
 	return digest != in.Digest, nil
 }

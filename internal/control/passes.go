@@ -62,7 +62,7 @@ func giveUp(ctx context.Context, q *db.Queries, host *string) error {
 		return err
 	}
 	for _, id := range ids {
-		if _, err := q.HoldSubject(ctx, id); err != nil {
+		if _, err := q.HoldSubject(ctx, db.HoldSubjectParams{ID: id}); err != nil {
 			return err
 		}
 		job, err := q.LockWornOut(ctx, db.LockWornOutParams{ID: id, HostID: host})
@@ -140,10 +140,11 @@ func queueDriftedPools(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 	return nil
 }
 
-// Sweep deletes what has served its time: tickets, idempotency keys, throttles, outcomes of bulk actions, old jobs.
+// Sweep deletes what has served its time: tickets, idempotency keys, throttles, outcomes of bulk actions, lost networks, old jobs.
 func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	return c.pass(ctx, a, "sweep", func(q *db.Queries) error {
-		for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBulk} {
+		forget := func(ctx context.Context) error { return forgetNetworks(ctx, q) }
+		for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBulk, forget} {
 			if err := do(ctx); err != nil {
 				return err
 			}

@@ -73,16 +73,12 @@ func (c *Control) renewLeases(ctx context.Context, host fleet.HostID, leases []w
 
 // fullReport writes a host's whole state in one transaction. An older report than the newest one changes nothing.
 func (c *Control) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) error {
-	session := hashSession(a.Session)
-	load := in.Load
 	return c.tx(ctx, func(q *db.Queries) error {
-		_, err := q.BeginReport(ctx, db.BeginReportParams{HostID: a.HostID, Session: session, Seq: in.Seq, Digest: in.Digest, Load: load, Connected: in.State.Host.Connected})
+		_, err := q.BeginReport(ctx, db.BeginReportParams{
+			HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected,
+		})
 		if errors.Is(err, pgx.ErrNoRows) {
-			mine, err := q.HasHostSession(ctx, db.HasHostSessionParams{HostID: a.HostID, Session: session})
-			if err == nil && !mine {
-				return c.sessionEnded()
-			}
-			return err
+			return numberedIn(ctx, q, a, in.Seq) // else it is only older than the newest
 		}
 		return firstError(err, func() error { return writeState(ctx, q, a.HostID, in.Seq, *in.State) })
 	})
@@ -164,11 +160,32 @@ func writeNetworks(ctx context.Context, q *db.Queries, host fleet.HostID, seq in
 		rows[i] = row{fleet.NewID[fleet.NetworkID](), n}
 		keys[i] = string(n.Kind) + ":" + n.Name
 	}
-	err := q.AddNetworks(ctx, mustJSON(rows))
+	err := q.HoldNetworks(ctx, mustJSON(rows))
+	err = firstError(err, func() error { return q.AddNetworks(ctx, mustJSON(rows)) })
 	err = firstError(err, func() error {
 		return q.ReportNetworks(ctx, db.ReportNetworksParams{HostID: host, Seq: seq, Networks: mustJSON(rows)})
 	})
-	return firstError(err, func() error { return q.DropNetworks(ctx, db.DropNetworksParams{HostID: host, Keys: keys}) })
+	if err != nil {
+		return err
+	}
+	dropped, err := q.DropNetworks(ctx, db.DropNetworksParams{HostID: host, Keys: keys})
+	if err != nil || dropped == 0 {
+		return err
+	}
+	return forgetNetworks(ctx, q)
+}
+
+// forgetNetworks drops the networks that were found and that neither a host nor a VM's spec names any more.
+func forgetNetworks(ctx context.Context, q *db.Queries) error {
+	ids, err := q.LostNetworks(ctx)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	lost := make([]string, len(ids))
+	for i, id := range ids {
+		lost[i] = string(id)
+	}
+	return q.ForgetNetworks(ctx, lost)
 }
 
 // mustJSON encodes values of our own types, which cannot fail; nil slices become empty ones.

@@ -146,7 +146,7 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.JobID)
 		if j, err = getTask(ctx, q, a, id); err != nil {
 			return err
 		}
-		if _, err := q.HoldSubject(ctx, id); err != nil {
+		if _, err := q.HoldSubject(ctx, db.HoldSubjectParams{ID: id}); err != nil {
 			return err
 		}
 		if err := mayCancel(a, j); err != nil {

@@ -1,8 +1,11 @@
 // Package wire is the protocol between an agent and its portal: JSON over HTTP/1.1 and mutual TLS, always dialled by the agent.
 //
+// Every call but Join proves the host by its certificate, for the key that the host joined with last; every call but Join, Renew
+// and Hello also by the live session, which belongs to that key.
+//
 // Every answer but 2xx is problem+json with a "detail" sentence. 401 means that the certificate is not accepted (join again),
-// 409 on Hello that another agent holds the identity, 409 on Report and Claim that this agent's session was taken over,
-// 409 on Finish that the job's epoch is over (drop the result).
+// 409 on Hello that another agent holds the identity, 409 elsewhere that this agent's session is over (say hello again) or, on
+// Progress and Finish, that the job's epoch is (drop the result), 422 that the message breaks a bound: see Fit.
 package wire
 
 import (
@@ -65,7 +68,7 @@ type Hello struct {
 	Version     string `json:"version"`
 }
 
-// HelloAnswer is the session. Seq numbers of reports start above SeqBase.
+// HelloAnswer is the session. Seq numbers of its reports and results are above SeqBase, by less than 1<<32; no others are taken.
 type HelloAnswer struct {
 	Session string `json:"session"`
 	SeqBase int64  `json:"seqBase"`

@@ -1,0 +1,152 @@
+package control_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// A host that lies about its own domains must take nothing away from others.
+func TestAHostsWordCountsForItsOwnFiles(t *testing.T) {
+	s := newSite(t)
+	rogue := s.host("rogue", 16384)
+	claim := func(host fleet.HostID, paths ...string) {
+		t.Helper()
+		s.exec(`DELETE FROM found_vms`)
+		for i, p := range paths {
+			s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, $2,
+				jsonb_build_object('power', 'running', 'disks', jsonb_build_array(jsonb_build_object('path', $3::text))))`, host, fmt.Sprint("liar-", i), p)
+		}
+	}
+	images := func() string {
+		t.Helper()
+		all, err := s.Images(t.Context(), chief)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, v := range all {
+			on := []string{}
+			for _, h := range v.Hosts {
+				on = append(on, h.Name)
+			}
+			names = append(names, v.PoolName+":"+strings.Join(on, "+"))
+		}
+		return strings.Join(names, " ")
+	}
+	clone := func(pool fleet.PoolID) error {
+		in := control.CreateVM{ProjectID: s.red, Name: fleet.NewID[string]()[24:], Spec: small}
+		in.Name = "vm-" + in.Name
+		in.Spec.Disks = []fleet.Disk{{PoolID: pool, Image: &fleet.Volref{PoolID: pool, Volume: "debian.qcow2"}}}
+		_, err := s.CreateVM(t.Context(), chief, in)
+		return err
+	}
+	const all = "local:h1 nfs:h1+h2"
+	every := []string{"/v/debian.qcow2", "/mnt/nfs/debian.qcow2", "/srv/vm/debian.qcow2"}
+
+	claim(rogue, every...)
+	if got := images(); got != all {
+		t.Errorf("a host that has no pool takes images away: %s is left of %s", got, all)
+	}
+	for _, pool := range []fleet.PoolID{s.nfs, s.local} {
+		if err := clone(pool); err != nil {
+			t.Errorf("a host that has no pool keeps others from cloning: %v", err)
+		}
+	}
+	claim(s.h2, every...) // has nfs, and not h1's local pool
+	if got := images(); got != "local:h1" {
+		t.Errorf("a VM that h2 found uses a file of the shared pool; offered: %s", got)
+	}
+	if err := clone(s.nfs); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("cloned from a file that a found VM writes: %v", err)
+	}
+	if err := clone(s.local); err != nil {
+		t.Errorf("h2 keeps h1 from cloning a local image: %v", err)
+	}
+	claim(s.h1, "/v/debian.qcow2")
+	if got := images(); got != "" {
+		t.Errorf("h1's VM uses the files; offered: %s", got)
+	}
+
+	// What one host says about its own file of a local pool is no word about the file of that name on another.
+	s.exec(`INSERT INTO pool_hosts (pool_id, host_id, status, observed_generation, reported_at)
+		SELECT pool_id, $2, status, 1, now() FROM pool_hosts WHERE pool_id = $1`, s.local, rogue)
+	claim(rogue, "/v/debian.qcow2")
+	if err := clone(s.local); err != nil {
+		t.Errorf("the rogue's own copy is in use, h1's is not: %v", err)
+	}
+	// A host that shares a pool cannot hide by a false path that another's VM uses a file of it.
+	s.exec(`UPDATE pool_hosts SET status = jsonb_set(status, '{volumes,0,path}', '"/elsewhere"') WHERE host_id = $1`, s.h1)
+	claim(s.h2, "/mnt/nfs/debian.qcow2")
+	if got := images(); strings.Contains(got, "nfs") {
+		t.Errorf("a used file of the shared pool is offered: %s", got)
+	}
+	if err := clone(s.nfs); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("cloned from a file that a found VM writes: %v", err)
+	}
+}
+
+func TestNetworksThatVanishGo(t *testing.T) {
+	r := newRig(t)
+	other := r.addHost("h2")
+	network := func(kind fleet.NetworkKind, name string) wire.NetworkReport {
+		return wire.NetworkReport{Name: name, Kind: kind, Status: fleet.NetworkStatus{Active: true}}
+	}
+	say := func(networks ...wire.NetworkReport) {
+		t.Helper()
+		_, err := r.Report(t.Context(), r.agent, wire.Report{
+			Seq: r.next(), Digest: strconv.FormatInt(r.seq, 10), State: &wire.State{Host: fleet.HostStatus{Connected: true}, Networks: networks},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(want string) {
+		t.Helper()
+		if got := one[string](r, `SELECT COALESCE(string_agg(kind || ':' || name, ' ' ORDER BY kind, name), '') FROM networks`); got != want {
+			t.Errorf("networks: %q, want %q", got, want)
+		}
+	}
+	vm := r.addVM("web")
+	r.exec(`UPDATE vms SET spec = spec || '{"nics":[{"network":"kept","mac":"52:54:00:00:00:01"},{"bridge":"br-kept","mac":"52:54:00:00:00:02"}]}'`)
+	many := []wire.NetworkReport{
+		network(fleet.NetworkLibvirt, "kept"), network(fleet.NetworkBridge, "kept"), network(fleet.NetworkBridge, "br-kept"), network(fleet.NetworkLibvirt, "both"),
+	}
+	for i := range 500 {
+		many = append(many, network(fleet.NetworkBridge, fmt.Sprint("junk-", i)))
+	}
+	say(many...)
+	r.exec(`INSERT INTO network_hosts (network_id, host_id, status) SELECT id, $1, '{}' FROM networks WHERE name = 'both'`, other.HostID)
+	say()
+	left("bridge:br-kept libvirt:both libvirt:kept")
+	say(many[0])
+	r.exec(`DELETE FROM vms WHERE id = $1`, vm)
+	r.exec(`DELETE FROM hosts WHERE id = $1`, other.HostID)
+	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	left("libvirt:kept")
+}
+
+func TestEpochsRiseByGapsThatNobodyKnows(t *testing.T) {
+	r := newRig(t)
+	var before, gap int64
+	gaps := map[int64]bool{}
+	for i := range 8 {
+		r.addVM(fmt.Sprint("vm-", i))
+		epoch := r.claim()[0].Epoch
+		if epoch <= before {
+			t.Fatalf("epoch %d after %d", epoch, before)
+		}
+		gap, before = epoch-before, epoch
+		gaps[gap] = true
+	}
+	if len(gaps) < 7 || gaps[1] {
+		t.Errorf("the gaps between epochs: %v", gaps)
+	}
+}
