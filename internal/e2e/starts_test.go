@@ -243,10 +243,10 @@ func TestDemoStartsAgain(t *testing.T) {
 	dir := filepath.Join(root, unique("again"))
 	first, firstAddress := startAgain(t, "demo", dir)
 	eventually(t, stepLimit, "the start of the VMs", func() (bool, string) {
-		running := list[fleet.VMView](t, api{first.URL, first.APIToken}, "/api/v1/vms?limit=500&filter=phase:running")
+		running := list[fleet.VMView](t, first.api(), "/api/v1/vms?limit=500&filter=phase:running")
 		return len(running) == 32, fmt.Sprintf("%d run", len(running))
 	})
-	vms := list[fleet.VMView](t, api{first.URL, first.APIToken}, "/api/v1/vms?limit=500")
+	vms := list[fleet.VMView](t, first.api(), "/api/v1/vms?limit=500")
 	if err := first.signal(syscall.SIGTERM); err != nil {
 		t.Fatalf("the demo ended with %v:\n%s", err, tail(first.log, 20))
 	}
@@ -254,7 +254,7 @@ func TestDemoStartsAgain(t *testing.T) {
 	if firstAddress != secondAddress {
 		t.Errorf("agents reach the portal at %s now, and at %s before", secondAddress, firstAddress)
 	}
-	a := api{second.URL, second.APIToken}
+	a := second.api()
 	eventually(t, stepLimit, "the return of the VMs", func() (bool, string) {
 		var odd []string
 		now := map[fleet.VMID]fleet.VMView{}
@@ -288,7 +288,7 @@ func TestLabStartsAgain(t *testing.T) {
 	if firstAddress != secondAddress {
 		t.Errorf("agents reach the portal at %s now, and at %s before", secondAddress, firstAddress)
 	}
-	a := api{second.URL, second.APIToken}
+	a := second.api()
 	vms := list[fleet.VMView](t, a, "/api/v1/vms")
 	if len(vms) != 1 {
 		t.Fatalf("%d VMs, want the one of before", len(vms))
