@@ -58,6 +58,11 @@ func startHelper(t *testing.T, dir string, dies bool) (helper *exec.Cmd, pid int
 	if _, err := fmt.Sscan(line, &pid); err != nil {
 		t.Fatalf("the helper said %q", line)
 	}
+	t.Cleanup(func() { // only where the test has failed is it still there
+		if isPostmaster(pid, filepath.Join(dir, "pgdata"), os.Getuid()) {
+			_ = syscall.Kill(pid, syscall.SIGQUIT)
+		}
+	})
 	return helper, pid
 }
 
