@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -231,7 +232,7 @@ func (s *site) ordering() (o *orders, stop func()) {
 func (o *orders) more(t *testing.T) {
 	t.Helper()
 	from := o.count()
-	eventually(t, endLimit, "more orders", func() (bool, string) { return o.count() >= from+10, fmt.Sprint(o.count() - from) })
+	eventually(t, endLimit, "more orders", func() (bool, string) { return o.count() >= from+10, strconv.Itoa(o.count() - from) })
 }
 
 // TestPortalsBehindABalancer is README's section on more than one portal: consoles, a rolling restart, and a failover of the
@@ -247,7 +248,7 @@ func TestPortalsBehindABalancer(t *testing.T) {
 	})
 	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
 	s.consoles(20, vm.ID)
-	if n := s.primary.sql("quantix", "SELECT count(DISTINCT args->>'portalUrl') FROM jobs WHERE kind = 'console.open'"); n != fmt.Sprint(portalCount) {
+	if n := s.primary.sql("quantix", "SELECT count(DISTINCT args->>'portalUrl') FROM jobs WHERE kind = 'console.open'"); n != strconv.Itoa(portalCount) {
 		t.Errorf("consoles went to %s portals, not all %d", n, portalCount)
 	}
 
