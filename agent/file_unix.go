@@ -18,3 +18,11 @@ func fileIdentity(info os.FileInfo) string {
 	}
 	return info.Name()
 }
+
+// inode is the file's number in its file system.
+func inode(info os.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
+}

@@ -150,7 +150,7 @@ func (m *memory) completePools(s *wire.State) {
 	for i := range s.Pools {
 		p := &s.Pools[i]
 		seen[p.Name] = true
-		if words := m.kept.Pools[p.Name]; words != "" && p.Status.State == fleet.PoolInactive {
+		if words := m.kept.Pools[p.Name]; words != "" && p.Status.State == fleet.PoolInactive && !p.Status.ByOthers {
 			p.Status.State, p.Status.Error = fleet.PoolFailed, words
 		}
 	}

@@ -22,6 +22,15 @@ type Harness struct {
 	// FailingPool returns a pool that cannot be started on this host, and a part of the words that the host says about it.
 	FailingPool func(t *testing.T) (spec fleet.PoolSpec, words string)
 
+	// BadPath is a path at which the host's agent lets no pool be.
+	BadPath string
+
+	// StopPool stops an active pool past the backend, as virsh pool-destroy does.
+	StopPool func(t *testing.T, pool fleet.Pool)
+
+	// Misplace lets the pool's directory not be what it was, until back.
+	Misplace func(t *testing.T, pool fleet.Pool, how Misplacement) (back func())
+
 	// AddImage puts a volume into a pool that the suite has applied, as a person does who copies a file there.
 	AddImage func(t *testing.T, pool fleet.Pool, image Image)
 
@@ -43,6 +52,15 @@ type Harness struct {
 	// Freeze makes the hypervisor accept calls without ever answering them, until thaw. Optional.
 	Freeze func(t *testing.T) (thaw func())
 }
+
+// Misplacement is a way in which another directory can stand in a pool's place.
+type Misplacement string
+
+const (
+	Moved   Misplacement = "moved away"
+	Emptied Misplacement = "moved away, and made again empty"
+	Covered Misplacement = "under another file system"
+)
 
 // ImageKind says what an Image is made of.
 type ImageKind string
@@ -87,6 +105,10 @@ func Run(t *testing.T, h Harness) {
 			{"a pool in use is not released", testPoolInUse},
 			{"a pool of that name with another source is refused", testPoolClash},
 			{"a failing pool speaks the host's own words", testFailingPool},
+			{"a pool that somebody stops stays stopped until it is ordered again", testPoolStopped},
+			{"nothing is made where another directory stands in a pool's place", testPoolMisplaced},
+			{"a directory that belongs to another pool is refused", testPoolMarker},
+			{"a pool outside the agent's roots is refused", testPoolRoots},
 			{"networks are listed", testNetworks},
 			{"the console speaks VNC", testConsole},
 			{"changes wake up", testChanges},

@@ -27,8 +27,10 @@ const callLimit = 10 * time.Second
 
 // Options says which libvirtd to use.
 type Options struct {
-	Socket string       // empty: DefaultSocket
-	Log    *slog.Logger // nil: slog.Default()
+	Socket string          // empty: DefaultSocket
+	Log    *slog.Logger    // nil: slog.Default()
+	Roots  agent.PoolRoots // where pools may be
+	Book   *agent.PoolBook // what is remembered of pools; nil: nothing from before
 }
 
 // Backend implements agent.Hypervisor. Its methods may be called from several goroutines.
@@ -66,7 +68,14 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	b := &Backend{socket: o.Socket, log: o.Log}
+	if o.Book == nil {
+		book, err := agent.OpenPoolBook("")
+		if err != nil {
+			return nil, err
+		}
+		o.Book = book
+	}
+	b := &Backend{socket: o.Socket, log: o.Log, pools: poolWatches{roots: o.Roots, book: o.Book}}
 	b.life, b.end = context.WithCancel(context.Background())
 	link, err := b.connect(ctx)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -85,6 +86,9 @@ func TestConformance(t *testing.T) {
 		Open:        open,
 		PoolPath:    func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
 		FailingPool: failingPool,
+		BadPath:     "/var/lib/libvirt/secrets",
+		StopPool:    func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
+		Misplace:    misplace,
 		AddImage:    addImage,
 		Foreign:     foreign,
 		Power:       powerOf,
@@ -106,13 +110,19 @@ func TestConformance(t *testing.T) {
 func openBench(b *testing.B) agent.Hypervisor {
 	b.Helper()
 	needHost(b)
-	hv, err := libvirt.Open(b.Context(), libvirt.Options{Log: slog.New(slog.DiscardHandler)})
+	hv, err := libvirt.Open(b.Context(), libvirt.Options{Log: slog.New(slog.DiscardHandler), Roots: roots, Book: book})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { hv.Close() })
 	return hv
 }
+
+// All backends of the test share what an agent remembers of pools; its pools are in the tests' directories.
+var (
+	book  = must(agent.OpenPoolBook(""))
+	roots = agent.PoolRoots{Allowed: []string{os.TempDir()}}
+)
 
 func open(t *testing.T) agent.Hypervisor {
 	t.Helper()
@@ -122,11 +132,18 @@ func open(t *testing.T) agent.Hypervisor {
 func openAt(t *testing.T, socket string) agent.Hypervisor {
 	t.Helper()
 	needHost(t)
-	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil))})
+	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Roots: roots, Book: book})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // testLog writes log lines into the test's output while the test runs.
@@ -147,6 +164,44 @@ func failingPool(t *testing.T) (fleet.PoolSpec, string) {
 		t.Fatal(err)
 	}
 	return fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(file, "pool")}, "Not a directory"
+}
+
+func misplace(t *testing.T, p fleet.Pool, how hvtest.Misplacement) (back func()) {
+	t.Helper()
+	dir, aside := p.Spec.Path, p.Spec.Path+".aside"
+	if how == hvtest.Covered {
+		run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", dir)
+		back = sync.OnceFunc(func() { unmount(t, dir) })
+		t.Cleanup(back)
+		return back
+	}
+	if err := os.Rename(dir, aside); err != nil {
+		t.Fatal(err)
+	}
+	if how == hvtest.Emptied {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	back = sync.OnceFunc(func() {
+		if how == hvtest.Emptied {
+			if err := os.Remove(dir); err != nil {
+				t.Error("something was made in the place of the pool:", err)
+			}
+		}
+		if err := os.Rename(aside, dir); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(back)
+	return back
+}
+
+func unmount(t *testing.T, dir string) {
+	t.Helper()
+	if out, err := exec.CommandContext(context.Background(), "umount", dir).CombinedOutput(); err != nil {
+		t.Errorf("umount %s: %v: %s", dir, err, out)
+	}
 }
 
 func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {

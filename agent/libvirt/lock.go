@@ -15,27 +15,34 @@ type locks[K comparable] struct {
 // lock waits for the key's lock or for the end of ctx.
 func (l *locks[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
 	for {
-		l.mu.Lock()
-		busy := l.held[key]
-		if busy == nil {
-			mine := make(chan struct{})
-			if l.held == nil {
-				l.held = map[K]chan struct{}{}
-			}
-			l.held[key] = mine
-			l.mu.Unlock()
-			return func() {
-				l.mu.Lock()
-				delete(l.held, key)
-				l.mu.Unlock()
-				close(mine)
-			}, nil
+		unlock, busy := l.try(key)
+		if unlock != nil {
+			return unlock, nil
 		}
-		l.mu.Unlock()
 		select {
 		case <-busy:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for the order before: %w", ctx.Err())
 		}
 	}
+}
+
+// try takes the key's lock if it is free; else it returns what is closed when it is given back.
+func (l *locks[K]) try(key K) (unlock func(), busy <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if held := l.held[key]; held != nil {
+		return nil, held
+	}
+	mine := make(chan struct{})
+	if l.held == nil {
+		l.held = map[K]chan struct{}{}
+	}
+	l.held[key] = mine
+	return func() {
+		l.mu.Lock()
+		delete(l.held, key)
+		l.mu.Unlock()
+		close(mine)
+	}, nil
 }

@@ -13,80 +13,78 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplyPool implements agent.Hypervisor. Autostart comes before the start, so that a pool whose server is away now is
-// tried again when the host boots.
+// ApplyPool implements agent.Hypervisor.
 func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 	err := b.onPool(ctx, "apply", pool, func(ctx context.Context, c *conn) error {
-		ref, x, err := findPool(ctx, c, pool.Name)
-		switch {
-		case is(err, golibvirt.ErrNoStoragePool):
-			if ref, err = definePool(ctx, c, pool); err != nil {
-				return err
-			}
-		case err != nil:
+		kept, _ := b.pools.book.Of(pool)
+		kept.ID, kept.Path, kept.ByOthers = pool.ID, path.Clean(pool.Spec.Path), false
+		if err := b.pools.book.Put(pool.Name, kept); err != nil {
 			return err
-		case !sameSource(x, pool.Spec):
-			return otherSource(pool.Name, x)
 		}
-		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
-			if err := startPool(l, ref); err != nil {
-				return err
-			}
-			return l.StoragePoolRefresh(ref, 0)
-		})
-		if isBusy(err) {
-			return nil
-		}
-		return err
+		return b.startPool(ctx, c, pool)
 	})
 	if !errors.Is(err, context.Canceled) {
-		b.pools.failed(pool.Name, err)
+		b.poolFailed(pool, err)
 	}
 	b.pools.changed(pool.Name)
 	return err
 }
 
-// ReleasePool implements agent.Hypervisor.
+// ReleasePool implements agent.Hypervisor. The marker goes with the pool, but stays where other hosts share it.
 func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 	err := b.onPool(ctx, "release", pool, func(ctx context.Context, c *conn) error {
 		ref, x, err := findPool(ctx, c, pool.Name)
 		switch {
 		case is(err, golibvirt.ErrNoStoragePool):
-			return nil
+			return b.forgetPool(ctx, pool)
 		case err != nil:
 			return err
 		case !sameSource(x, pool.Spec):
-			return nil // somebody else's of the same name; this one was never made
+			return b.pools.book.Forget(pool.Name) // libvirt's is somebody else's of the same name; this one was never made
 		}
 		if err := b.checkUnused(ctx, c, pool); err != nil {
 			return err
 		}
-		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+		if err := b.unmark(ctx, pool); err != nil {
+			return err
+		}
+		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
 			active, err := l.StoragePoolIsActive(ref)
 			if err == nil && active != 0 {
 				err = l.StoragePoolDestroy(ref)
 			}
-			if err != nil {
-				return err
-			}
-			return l.StoragePoolUndefine(ref)
+			return err
 		})
+		if err != nil {
+			b.remark(ctx, pool)
+			return err
+		}
+		if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolUndefine(ref) }); err != nil {
+			return err
+		}
+		return b.pools.book.Forget(pool.Name)
 	})
 	if err == nil {
-		b.pools.failed(pool.Name, nil)
+		b.poolFailed(pool, nil)
 	}
 	b.pools.changed(pool.Name)
 	return err
 }
 
+// onPool runs one order at a time for each pool.
 func (b *Backend) onPool(ctx context.Context, verb string, pool fleet.Pool, f func(context.Context, *conn) error) error {
 	act := verb + " pool " + pool.Name
 	if err := ctx.Err(); err != nil {
 		return inAct(act, err)
 	}
-	if err := b.pools.answers(pool.Name); err != nil {
+	if err := b.pools.hangs(pool.Name); err != nil {
 		return err
 	}
+	unlock, err := b.pools.orders.lock(ctx, pool.Name)
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
 	return inAct(act, b.order(ctx, f))
 }
 
@@ -143,21 +141,6 @@ func definePool(ctx context.Context, c *conn, pool fleet.Pool) (golibvirt.Storag
 		return golibvirt.StoragePool{}, fmt.Errorf("write the pool's definition: %w", err)
 	}
 	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolDefineXML(text, 0) })
-}
-
-// startPool makes the directory if it is missing, and starts the pool unless it is active.
-func startPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) error {
-	if err := l.StoragePoolSetAutostart(ref, 1); err != nil {
-		return err
-	}
-	active, err := l.StoragePoolIsActive(ref)
-	if err != nil || active != 0 {
-		return err
-	}
-	if err := l.StoragePoolBuild(ref, 0); err != nil {
-		return err
-	}
-	return l.StoragePoolCreate(ref, 0)
 }
 
 // refreshPool makes libvirt see what changed in the pool's directory. Orders to VMs succeed without it: libvirt refuses

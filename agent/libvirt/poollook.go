@@ -10,8 +10,19 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
+
+// poolLook is one look at a pool, which also starts again what failed.
+type poolLook struct {
+	*Backend
+	w     *poolWatch
+	c     *conn
+	pool  fleet.Pool
+	alone bool // no order is under way: the look may act and remember
+	tried bool // it has started the pool
+}
 
 // lookAtPool may hang for as long as the storage does. It has no deadline: a second call could only hang behind it.
 func (b *Backend) lookAtPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error) {
@@ -20,20 +31,30 @@ func (b *Backend) lookAtPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, erro
 		return fleet.PoolStatus{}, err
 	}
 	defer c.hangUp()
+	look := poolLook{Backend: b, w: w, c: c, pool: p}
+	if unlock, _ := b.pools.orders.try(p.Name); unlock != nil {
+		defer unlock()
+		look.alone = true
+	}
 	return call(b.life, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
-		st, err := w.look(l, p)
+		st, err := look.look(l)
 		if err != nil && answered(err) {
-			return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.Spec.Path, Error: inWords(err).Error()}, nil
+			return look.failed(inWords(err).Error()), nil
 		}
 		return st, err
 	})
 }
 
-func (w *poolWatch) look(l *golibvirt.Libvirt, p fleet.Pool) (fleet.PoolStatus, error) {
-	st := fleet.PoolStatus{State: fleet.PoolInactive, MountPath: p.Spec.Path}
-	ref, err := l.StoragePoolLookupByName(p.Name)
+func (g *poolLook) failed(words string) fleet.PoolStatus {
+	return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: g.pool.Spec.Path, Error: words}
+}
+
+func (g *poolLook) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+	st := fleet.PoolStatus{State: fleet.PoolInactive, MountPath: g.pool.Spec.Path}
+	ref, err := l.StoragePoolLookupByName(g.pool.Name)
 	if is(err, golibvirt.ErrNoStoragePool) {
-		return w.inactive(st, inWords(err).Error()), nil
+		st.Error = inWords(err).Error()
+		return g.idle(l, st, false)
 	}
 	if err != nil {
 		return st, err
@@ -46,25 +67,83 @@ func (w *poolWatch) look(l *golibvirt.Libvirt, p fleet.Pool) (fleet.PoolStatus, 
 	if err := x.Unmarshal(text); err != nil {
 		return st, err
 	}
-	if !sameSource(x, p.Spec) {
-		st.State, st.Error = fleet.PoolFailed, otherSource(p.Name, x).Error()
-		return st, nil
+	if !sameSource(x, g.pool.Spec) {
+		return g.failed(otherSource(g.pool.Name, x).Error()), nil
 	}
 	active, err := l.StoragePoolIsActive(ref)
 	if err != nil {
 		return st, err
 	}
 	if active == 0 {
-		return w.inactive(st, ""), nil
+		autostart, err := l.StoragePoolGetAutostart(ref)
+		if err != nil {
+			return st, err
+		}
+		return g.idle(l, st, autostart != 0)
 	}
-	return w.lookInside(l, ref, st)
+	if g.alone {
+		kept, _ := g.pools.book.Of(g.pool)
+		if wrong := g.takePlace(g.life, g.pool, kept); wrong != nil {
+			return g.misplaced(l, kept, wrong)
+		}
+	}
+	return g.w.lookInside(l, ref, st, func(err error) { g.poolFailed(g.pool, err) })
+}
+
+// misplaced is an active pool whose directory is not its own. What is lost beneath libvirt's pool is mounted again.
+func (g *poolLook) misplaced(l *golibvirt.Libvirt, kept agent.KeptPool, wrong error) (fleet.PoolStatus, error) {
+	now, err := agent.SeePlace(kept.Path)
+	if err == nil && g.pool.Spec.Kind == fleet.PoolNFS && kept.Unmounted(now) && !g.tried && g.w.healDue() {
+		return g.heal(l)
+	}
+	kept.Failing = true
+	g.keepPool(g.pool, kept)
+	return g.failed(wrong.Error()), nil
+}
+
+// idle is a pool that is not active: stopped by somebody else, or failed, and then started again as soon as that may go well.
+func (g *poolLook) idle(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
+	kept, known := g.pools.book.Of(g.pool)
+	if !g.alone || !known {
+		return g.w.inactive(st), nil
+	}
+	if g.pool.Spec.Kind == fleet.PoolDir {
+		if _, wrong := g.judge(g.life, kept); wrong != nil {
+			kept.Failing = kept.Failing || !kept.ByOthers
+			g.keepPool(g.pool, kept)
+			return g.failed(wrong.Error()), nil
+		}
+	}
+	if kept.Stopped(g.pools.book.Boot(), autostart) {
+		kept.ByOthers, st.ByOthers = true, true
+		g.keepPool(g.pool, kept)
+		return st, nil
+	}
+	if g.tried || !g.w.healDue() {
+		return g.w.inactive(st), nil
+	}
+	return g.heal(l)
+}
+
+// heal starts the pool and looks again.
+func (g *poolLook) heal(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+	g.tried = true
+	err := inAct("start pool "+g.pool.Name, g.startPool(g.life, g.c, g.pool))
+	if g.life.Err() != nil {
+		return fleet.PoolStatus{}, err
+	}
+	g.poolFailed(g.pool, err)
+	if err != nil {
+		return g.failed(err.Error()), nil
+	}
+	g.log.Info("a storage pool that had failed is active again", "pool", g.pool.Name)
+	return g.look(l)
 }
 
 // inactive is failed where an order said why.
-func (w *poolWatch) inactive(st fleet.PoolStatus, words string) fleet.PoolStatus {
+func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	st.Error = words
 	switch {
 	case w.hung:
 		st.State, st.Error = fleet.PoolStalled, w.failure
@@ -75,7 +154,8 @@ func (w *poolWatch) inactive(st fleet.PoolStatus, words string) fleet.PoolStatus
 }
 
 // lookInside reads an active pool. A refresh opens each volume, so it is done more rarely than the look.
-func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, st fleet.PoolStatus) (fleet.PoolStatus, error) {
+// failed is told why libvirt gave the pool up.
+func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
 	volumes, total := w.volumes, w.total
@@ -85,9 +165,7 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		// libvirt deactivates a pool that it cannot refresh, but refuses without harm while a volume is being made.
 		err := l.StoragePoolRefresh(ref, 0)
 		if err != nil && !isBusy(err) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.failure, w.hung = inWords(err).Error(), false
+			failed(inWords(err))
 			return st, err
 		}
 		if volumes, total, err = listVolumes(l, ref); err != nil {
@@ -118,13 +196,15 @@ func isBusy(err error) bool {
 // beyond what the portal takes.
 const mostVolumes = 2000
 
-// listVolumes lists the pool's first volumes by name, without those that are half made, and says how many there are in all.
+// listVolumes lists the pool's first volumes by name, without the marker and those that are half made, and says how many there are in all.
 func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (out []fleet.Volume, total int, err error) {
 	refs, _, err := l.StoragePoolListAllVolumes(ref, 1, 0)
 	if err != nil {
 		return nil, 0, err
 	}
-	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool { return strings.HasSuffix(v.Name, partialSuffix) })
+	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool {
+		return strings.HasSuffix(v.Name, partialSuffix) || v.Name == agent.PoolMarker
+	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range refs[:min(len(refs), mostVolumes)] {
 		text, err := l.StorageVolGetXMLDesc(v, 0)

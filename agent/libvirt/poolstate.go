@@ -11,6 +11,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -21,11 +22,17 @@ const (
 	refreshAge   = 30 * time.Second
 	stalledAfter = 10 * time.Second // without an answer of its storage
 	storageLimit = time.Minute      // for a refresh within an order
+	healSoonest  = 5 * time.Second  // from a failure to the next try, which doubles
+	healLatest   = 15 * time.Second
 )
 
 // poolWatches looks at each assigned pool on a connection of its own. libvirt locks a pool while it looks at its
 // storage, so one whose storage hangs also hangs every call that names it, and the list of all pools.
 type poolWatches struct {
+	roots  agent.PoolRoots
+	book   *agent.PoolBook
+	orders locks[string] // by name: held by an order, and by a look that has it
+
 	mu     sync.Mutex
 	all    map[string]*poolWatch
 	others watch[[]string]
@@ -33,6 +40,7 @@ type poolWatches struct {
 
 type poolWatch struct {
 	watch[fleet.PoolStatus]
+	place watch[error] // whether the directory is the pool's; see poolWatches.answers
 
 	mu        sync.Mutex
 	failure   string // the words of the last order or refresh that failed; empty after a success
@@ -41,6 +49,8 @@ type poolWatch struct {
 	volumes   []fleet.Volume
 	total     int // volumes are the first of so many
 	told      fleet.PoolStatus
+	healAt    time.Time // not before this is it started again
+	healWait  time.Duration
 }
 
 func (p *poolWatches) of(name string) *poolWatch {
@@ -65,15 +75,35 @@ func (p *poolWatches) changed(name string) {
 	p.others.expire()
 }
 
-// failed notes an order's outcome, whose words the pool's status carries until it is active.
-func (p *poolWatches) failed(name string, err error) {
-	w := p.of(name)
+// failed notes the outcome of an order, a refresh or a try to heal, whose words the pool's status carries until it is active.
+func (b *Backend) poolFailed(p fleet.Pool, err error) {
+	w := b.pools.of(p.Name)
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.failure, w.hung = "", errors.Is(err, context.DeadlineExceeded)
 	if err != nil {
 		w.failure = err.Error()
+		w.healAt, w.healWait = time.Now().Add(max(w.healWait, healSoonest)), min(2*max(w.healWait, healSoonest), healLatest)
+	} else {
+		w.healAt, w.healWait = time.Time{}, 0
 	}
+	w.mu.Unlock()
+	if kept, known := b.pools.book.Of(p); known && err != nil {
+		kept.Failing, kept.ByOthers = true, false
+		b.keepPool(p, kept)
+	}
+}
+
+// keepPool remembers the pool. That it cannot be written hinders nothing but the next agent.
+func (b *Backend) keepPool(p fleet.Pool, kept agent.KeptPool) {
+	if err := b.pools.book.Put(p.Name, kept); err != nil {
+		b.log.Error("what is known of a storage pool cannot be written", "pool", p.Name, "error", err)
+	}
+}
+
+func (w *poolWatch) healDue() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !time.Now().Before(w.healAt)
 }
 
 func (p *poolWatches) expire() {
@@ -85,12 +115,35 @@ func (p *poolWatches) expire() {
 	p.others.expire()
 }
 
-// answers refuses a pool whose storage hangs: another call would only hang one more thread of libvirtd.
-func (p *poolWatches) answers(name string) error {
+// hangs refuses a pool whose storage hangs: another call would only hang one more thread of libvirtd.
+func (p *poolWatches) hangs(name string) error {
 	if s := p.of(name).sight(); s.late > stalledAfter {
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledWords(s.began))
 	}
 	return nil
+}
+
+// answers refuses a pool in which nothing may be made or used now: its storage hangs, or its directory is not the one that it
+// was made in.
+func (p *poolWatches) answers(name string) error {
+	if err := p.hangs(name); err != nil {
+		return err
+	}
+	kept, known := p.book.Named(name)
+	if !known || kept.Place == nil {
+		return nil // libvirt knows whether it is active
+	}
+	s := p.of(name).place.read(context.Background(), 0, poolPatience, func() (error, error) {
+		now, err := agent.SeePlace(kept.Path)
+		return kept.Judge(now), err
+	})
+	switch {
+	case s.late > 0:
+		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledWords(s.began))
+	case s.err != nil:
+		return fmt.Errorf("look at the pool %s: %w", name, s.err)
+	}
+	return s.value
 }
 
 func stalledWords(since time.Time) string {

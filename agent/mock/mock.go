@@ -28,11 +28,12 @@ const (
 
 // Options describe a simulated host.
 type Options struct {
-	Name   string         // host name; also the seed of its hardware
-	Delay  time.Duration  // how long a step that takes time takes: a start, a shutdown, a copy; 0: none
-	Found  []string       // names of running domains that Quantix did not make
-	Images []fleet.Volume // volumes that a new pool holds from the start; Path is set by the pool
-	Shared *Storage       // storage that several hosts reach; nil: this host reaches none but its own
+	Name   string          // host name; also the seed of its hardware
+	Delay  time.Duration   // how long a step that takes time takes: a start, a shutdown, a copy; 0: none
+	Found  []string        // names of running domains that Quantix did not make
+	Images []fleet.Volume  // volumes that a new pool holds from the start; Path is set by the pool
+	Shared *Storage        // storage that several hosts reach; nil: this host reaches none but its own
+	Roots  agent.PoolRoots // where pools may be; none: in /srv and /mnt
 }
 
 // Host is a simulated host. It implements agent.Hypervisor; its guests live as long as it does, Close or not.
@@ -55,6 +56,9 @@ var _ agent.Hypervisor = (*Host)(nil)
 func New(o Options) *Host {
 	if o.Shared == nil {
 		o.Shared = NewStorage()
+	}
+	if o.Roots.Allowed == nil {
+		o.Roots.Allowed = []string{"/srv", "/mnt"}
 	}
 	h := &Host{
 		opts: o, inv: inventoryOf(o.Name), mu: &o.Shared.mu,

@@ -19,6 +19,9 @@ func TestConformance(t *testing.T) {
 		FailingPool: func(*testing.T) (fleet.PoolSpec, string) {
 			return fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/bad", Server: "refused.example", Export: "/vm", Shared: true}, "Connection refused"
 		},
+		BadPath:  "/var/lib/quantix",
+		StopPool: func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
+		Misplace: func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
 		AddImage: func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
 		Foreign:  func(_ *testing.T, name string) fleet.VMID { return h.addFound(name) },
 		Power: func(_ *testing.T, id fleet.VMID) fleet.Power {
@@ -39,6 +42,27 @@ func TestConformance(t *testing.T) {
 		Unplug:  func(*testing.T) func() { return h.Unplug() },
 		Freeze:  func(*testing.T) func() { return h.Freeze() },
 	})
+}
+
+func (h *Host) stopPool(p fleet.Pool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pools[p.Name].stopped = true
+}
+
+func (h *Host) misplace(p fleet.Pool, how hvtest.Misplacement) (back func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	dir := h.pools[p.Name].dir
+	dir.misplaced = map[hvtest.Misplacement]*agent.Sighting{
+		hvtest.Moved: {}, hvtest.Emptied: {There: true, Mount: ownMount},
+		hvtest.Covered: {There: true, Mount: agent.Mount{Point: p.Spec.Path, Type: "tmpfs", Source: "tmpfs"}},
+	}[how]
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		dir.misplaced = nil
+	}
 }
 
 func (h *Host) addImage(p fleet.Pool, img hvtest.Image) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -21,10 +22,21 @@ type Storage struct {
 // NewStorage makes an empty storage.
 func NewStorage() *Storage { return &Storage{dirs: map[string]*directory{}} }
 
-// directory holds the volumes of one source.
+// directory holds the volumes of one source. misplaced: what a host sees in its place.
 type directory struct {
-	capacity int64
-	files    map[string]*file
+	capacity  int64
+	files     map[string]*file
+	marker    fleet.PoolID
+	misplaced *agent.Sighting
+}
+
+var ownMount = agent.Mount{Point: "/", Type: "ext4", Source: "/dev/vda1"}
+
+func (d *directory) sight() agent.Sighting {
+	if d.misplaced != nil {
+		return *d.misplaced
+	}
+	return agent.Sighting{There: true, Marker: d.marker, Mount: ownMount}
 }
 
 type file struct {
@@ -34,9 +46,11 @@ type file struct {
 
 // pool is a pool as one host has it. dir is nil where it could not be started; words say why.
 type pool struct {
-	spec  fleet.PoolSpec
-	dir   *directory
-	words string
+	spec    fleet.PoolSpec
+	dir     *directory
+	words   string
+	kept    agent.KeptPool
+	stopped bool // by somebody else
 }
 
 // at returns the directory of a source, made with its first volumes where it is new; the hosts' lock is held.
@@ -63,18 +77,40 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	if ok && old.spec.Source() != p.Spec.Source() {
 		return fleet.Errorf(fleet.Conflict, "The host has a pool %q already, of %s. Release that one first.", p.Name, old.spec.Source())
 	}
-	err := h.mount(ctx, p.Spec)
+	err := h.opts.Roots.Check(p.Spec.Path)
+	if err == nil {
+		err = h.mount(ctx, p.Spec)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	next := &pool{spec: p.Spec}
+	next := &pool{spec: p.Spec, kept: agent.KeptPool{ID: p.ID, Path: p.Spec.Path}}
+	if ok && old.kept.ID == p.ID {
+		next.kept = old.kept
+	}
+	if err == nil {
+		err = next.start(h.storage(p.Spec).at(p.Spec.Source(), h.opts.Images))
+	}
 	if err != nil {
 		next.words = err.Error()
-	} else {
-		next.dir = h.storage(p.Spec).at(p.Spec.Source(), h.opts.Images)
 	}
 	h.pools[p.Name] = next
 	h.notify()
 	return err
+}
+
+// start uses the directory, and marks it when it is first used.
+func (p *pool) start(d *directory) error {
+	if p.kept.Place != nil {
+		p.dir = d // whatever stands in its place now: it is used again by itself
+	}
+	if err := p.kept.Judge(d.sight()); err != nil {
+		return err
+	}
+	if d.marker == "" {
+		d.marker = p.kept.ID
+	}
+	p.dir, p.kept.Place = d, &agent.Place{Marked: true, Mount: ownMount}
+	return nil
 }
 
 func (h *Host) storage(s fleet.PoolSpec) *Storage {
@@ -117,6 +153,9 @@ func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
 			}
 		}
 	}
+	if mine.dir != nil && mine.dir.marker == p.ID && (!p.Spec.Shared || p.DeletedAt != nil) {
+		mine.dir.marker = ""
+	}
 	delete(h.pools, p.Name)
 	h.notify()
 	return nil
@@ -129,10 +168,10 @@ func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 		return nil, fleet.Errorf(fleet.Invalid, "The pool %s is not known to this host.", id)
 	}
 	p, ok := h.pools[pools[i].Name]
-	if !ok || p.dir == nil {
+	if !ok || p.dir == nil || p.stopped {
 		return nil, fmt.Errorf("Requested operation is not valid: storage pool '%s' is not active", pools[i].Name)
 	}
-	return p, nil
+	return p, p.kept.Judge(p.dir.sight())
 }
 
 // volumeAt finds the volume of a path; h.mu is held.
@@ -168,6 +207,12 @@ func (h *Host) reportPools(assigned []fleet.Pool) (out []wire.PoolReport, others
 func (p *pool) status() fleet.PoolStatus {
 	if p.dir == nil {
 		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: p.words}
+	}
+	if err := p.kept.Judge(p.dir.sight()); err != nil {
+		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: err.Error()}
+	}
+	if p.stopped {
+		return fleet.PoolStatus{State: fleet.PoolInactive, MountPath: p.spec.Path, ByOthers: true}
 	}
 	s := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: p.dir.capacity, MountPath: p.spec.Path}
 	for _, f := range p.dir.files {

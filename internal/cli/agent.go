@@ -143,10 +143,15 @@ func refreshOnHangup(ctx context.Context, a *agent.Agent) {
 
 // openHypervisor opens what is spelt out; there is no silent stand-in.
 func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (agent.Hypervisor, error) {
+	roots := agent.PoolRoots{Allowed: cfg.PoolRoots, Never: []string{cfg.DataDir}}
 	if cfg.Hypervisor == "mock" {
-		return mock.New(mock.Options{}), nil
+		return mock.New(mock.Options{Roots: roots}), nil
 	}
-	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log})
+	book, err := agent.OpenPoolBook(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, Roots: roots, Book: book})
 	if err != nil {
 		return nil, fmt.Errorf("%w; is libvirtd installed and running? \"quantix doctor agent\" says what is missing", err)
 	}

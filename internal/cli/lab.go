@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"quantix/agent"
+	"quantix/internal/config"
 	"quantix/internal/control"
 	"quantix/internal/doctor"
 	"quantix/internal/fleet"
@@ -46,9 +48,10 @@ own libvirtd, agent and guests, a pool that both share, and one VM. Needs root o
 // labHost is one real host of the lab.
 type labHost struct {
 	*lab.Host
-	name string
-	dir  string
-	id   fleet.HostID
+	name  string
+	dir   string
+	pools []string // directories in which its agent lets pools be, beside the usual ones
+	id    fleet.HostID
 }
 
 func runLab(ctx context.Context, f playFlags, out, progress io.Writer) (err error) {
@@ -73,7 +76,8 @@ func runLab(ctx context.Context, f playFlags, out, progress io.Writer) (err erro
 	defer p.Close()
 
 	shared := filepath.Join(dir, "shared")
-	hosts := []*labHost{{name: "host-1", dir: filepath.Join(dir, "h1")}, {name: "host-2", dir: filepath.Join(dir, "h2")}}
+	pools := []string{shared, filepath.Join(dir, "pools")}
+	hosts := []*labHost{{name: "host-1", dir: filepath.Join(dir, "h1"), pools: pools}, {name: "host-2", dir: filepath.Join(dir, "h2"), pools: pools}}
 	defer func() { err = errors.Join(err, stopHosts(hosts)) }()
 	start, startCtx := errgroup.WithContext(ctx)
 	for i, h := range hosts {
@@ -220,7 +224,8 @@ func (h *labHost) runAgent(ctx context.Context, portal string) error {
 		return err
 	}
 	defer log.Close()
-	cmd := h.Command(ctx, self, "agent", "--portal", portal, "--data-dir", h.agentDir(), "--name", h.name)
+	roots := append(slices.Clone(config.PoolRoots), h.pools...)
+	cmd := h.Command(ctx, self, "agent", "--portal", portal, "--data-dir", h.agentDir(), "--name", h.name, "--pool-roots", strings.Join(roots, ","))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second

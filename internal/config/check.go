@@ -64,6 +64,11 @@ func checkAgent(a Agent, from origins) error {
 	if a.Hypervisor == "libvirt" && !filepath.IsAbs(a.Libvirt.Socket) {
 		c.fail("libvirt.socket", "%q is not an absolute path; the usual one is /run/libvirt/libvirt-sock", a.Libvirt.Socket)
 	}
+	for _, root := range a.PoolRoots {
+		if !filepath.IsAbs(root) || filepath.Clean(root) == "/" {
+			c.fail("poolRoots", "%q is not a directory for pools; write absolute paths such as /srv, not /", root)
+		}
+	}
 	if a.MetricsListen != "" {
 		c.address("metricsListen", a.MetricsListen)
 	}

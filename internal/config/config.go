@@ -71,6 +71,8 @@ type Agent struct {
 	// Hypervisor is "libvirt" or "mock".
 	Hypervisor string  `koanf:"hypervisor"`
 	Libvirt    Libvirt `koanf:"libvirt"`
+	// PoolRoots are the directories in which pools may be.
+	PoolRoots []string `koanf:"poolRoots"`
 	// MetricsListen is the host:port of /metrics; empty serves none.
 	MetricsListen string `koanf:"metricsListen"`
 	Log           Log    `koanf:"log"`

@@ -160,18 +160,18 @@ func TestAgentSettings(t *testing.T) {
 			given{},
 			Agent{
 				Name: host, DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt",
-				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, Log: Log{Level: "info", Format: "text"},
+				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots, Log: Log{Level: "info", Format: "text"},
 			},
 		},
 		"all three": {
 			given{
-				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\n",
+				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\npoolRoots: [/srv, /vmdata]\n",
 				env:   []string{"QUANTIX_LIBVIRT_SOCKET=/b", "QUANTIX_NAME=h1", "QUANTIX_DATABASE_URL=postgres://x"},
 				flags: []string{"--hypervisor", "mock", "--metrics-listen", "127.0.0.1:9100"},
 			},
 			Agent{
 				Portal: "https://portal.example:8444", Name: "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "mock",
-				Libvirt: Libvirt{Socket: "/b"}, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
+				Libvirt: Libvirt{Socket: "/b"}, PoolRoots: []string{"/srv", "/vmdata"}, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
 			},
 		},
 	} {
@@ -256,13 +256,15 @@ func TestAgentRefuses(t *testing.T) {
 		given given
 		want  string
 	}{
-		"an unknown hypervisor":   {given{flags: []string{"--hypervisor=xen"}}, `--hypervisor: "xen" is not known; choose one of libvirt, mock`},
-		"plain HTTP":              {given{yaml: "portal: http://p\n"}, "agent.yaml:1: portal: "},
-		"a relative socket":       {given{env: []string{"QUANTIX_LIBVIRT_SOCKET=sock"}}, `QUANTIX_LIBVIRT_SOCKET: "sock" is not an absolute path`},
-		"no address for metrics":  {given{flags: []string{"--metrics-listen=yes"}}, "--metrics-listen"},
-		"a variable of nobody":    {given{env: []string{"QUANTIX_PORTL=x"}}, `did you mean "QUANTIX_PORTAL"?`},
-		"the portal's key":        {given{yaml: "database: {url: x}\n"}, "belongs into the other program's file"},
-		"an empty name in quotes": {given{yaml: "name: ' '\n"}, "agent.yaml:1: name: it must not be empty"},
+		"an unknown hypervisor":    {given{flags: []string{"--hypervisor=xen"}}, `--hypervisor: "xen" is not known; choose one of libvirt, mock`},
+		"plain HTTP":               {given{yaml: "portal: http://p\n"}, "agent.yaml:1: portal: "},
+		"a relative socket":        {given{env: []string{"QUANTIX_LIBVIRT_SOCKET=sock"}}, `QUANTIX_LIBVIRT_SOCKET: "sock" is not an absolute path`},
+		"pools anywhere":           {given{flags: []string{"--pool-roots=/srv,/"}}, "--pool-roots"},
+		"a relative root of pools": {given{env: []string{"QUANTIX_POOL_ROOTS=srv"}}, "QUANTIX_POOL_ROOTS"},
+		"no address for metrics":   {given{flags: []string{"--metrics-listen=yes"}}, "--metrics-listen"},
+		"a variable of nobody":     {given{env: []string{"QUANTIX_PORTL=x"}}, `did you mean "QUANTIX_PORTAL"?`},
+		"the portal's key":         {given{yaml: "database: {url: x}\n"}, "belongs into the other program's file"},
+		"an empty name in quotes":  {given{yaml: "name: ' '\n"}, "agent.yaml:1: name: it must not be empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

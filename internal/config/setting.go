@@ -17,6 +17,9 @@ type setting struct {
 	help  string
 }
 
+// PoolRoots are the directories in which an agent lets pools be where it is not told otherwise: those that are usual for them.
+var PoolRoots = []string{"/var/lib/libvirt/images", "/srv", "/mnt", "/data", "/storage"}
+
 const envPrefix = "QUANTIX_"
 
 var portalSettings = []setting{
@@ -43,6 +46,10 @@ var agentSettings = []setting{
 	{"dataDir", "/var/lib/quantix-agent", "`directory` of the agent's key, certificate and journal"},
 	{"hypervisor", "libvirt", "`backend` that runs the VMs: libvirt, or mock, which only pretends"},
 	{"libvirt.socket", "/run/libvirt/libvirt-sock", "`path` of libvirtd's Unix socket"},
+	{
+		"poolRoots", PoolRoots,
+		"`directories` in which storage pools may be, wherever symbolic links lead; the agent refuses all others",
+	},
 	{"metricsListen", "", "`host:port` for Prometheus' /metrics; without it there is none"},
 	logLevel, logFormat,
 }

@@ -28,7 +28,7 @@ func TestJourney(t *testing.T) {
 	p.signIn(s)
 
 	pool, name := unique("journey"), unique("tourist")
-	p.createPool(pool, filepath.Join(labDir(), pool))
+	p.createPool(pool, filepath.Join(labDir(), "pools", pool))
 	p.createVM(name, pool)
 	p.mark()
 	p.waitWithin(guestLimit, ".head", "Running")

@@ -176,18 +176,29 @@ func (s PoolSpec) Check(c *Checks, prefix string) {
 	CheckDescription(c, prefix+".description", s.Description)
 }
 
-// Directories of a host that are no pool, and those below which none may be either: who defines pools must not get to read
-// the host's secrets as images, or mount over its programs.
+// Directories of a host that are evidently no pool, and those below which none may be either. It is a courtesy that spares a
+// round trip: which directories pools may be in says each agent's own configuration, on the host, where symbolic links show.
 var (
-	systemDirs  = []string{"/", "/run", "/root", "/home", "/var", "/var/lib", "/var/log", "/var/spool", "/var/cache", "/tmp"}
+	systemDirs  = []string{"/", "/var", "/var/lib", "/var/lib/libvirt", "/home", "/tmp", "/var/tmp"}
 	systemTrees = []string{
-		"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/boot", "/dev", "/proc", "/sys", "/var/spool/cron", "/var/lib/quantix-agent",
+		"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/dev", "/proc", "/sys", "/run", "/root", "/lost+found",
+		"/var/run", "/var/lock", "/var/log", "/var/spool", "/var/cache", "/var/mail", "/var/backups",
+		"/var/lib/quantix", "/var/lib/quantix-agent", "/var/lib/systemd", "/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/lib/dbus",
+		"/var/lib/postgresql", "/var/lib/pgsql", "/var/lib/mysql", "/var/lib/docker", "/var/lib/containers", "/var/lib/containerd", "/var/lib/kubelet",
+		"/var/lib/etcd", "/var/lib/private", "/var/lib/sss", "/var/lib/samba", "/var/lib/ceph", "/var/lib/nfs", "/var/lib/polkit-1", "/var/lib/swtpm-localca",
 	}
+	poolTrees = []string{"/var/lib/libvirt/images"} // of what is libvirt's
 )
 
 func ofSystem(p string) bool {
 	below := func(tree string) bool { return p == tree || strings.HasPrefix(p, tree+"/") }
-	return slices.Contains(systemDirs, p) || slices.ContainsFunc(systemTrees, below) || strings.Contains(p+"/", "/.ssh/")
+	switch {
+	case slices.Contains(systemDirs, p) || slices.ContainsFunc(systemTrees, below):
+		return true
+	case path.Dir(p) == "/home" || below("/home") && strings.Contains(p, "/.") || strings.Contains(p+"/", "/.ssh/"):
+		return true
+	}
+	return below("/var/lib/libvirt") && !slices.ContainsFunc(poolTrees, below)
 }
 
 func checkPath(c *Checks, field, p, ask string) {

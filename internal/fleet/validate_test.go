@@ -100,6 +100,23 @@ func TestPoolSpecsAreChecked(t *testing.T) {
 	}
 }
 
+func TestEvidentlyNoPools(t *testing.T) {
+	t.Parallel()
+	for _, p := range []string{
+		"/var/lib/libvirt/secrets", "/var/lib/libvirt/qemu/save", "/var/lib/quantix", "/var/lib/quantix/postgres", "/home", "/home/ann", "/home/ann/.config",
+		"/root/vm", "/run/libvirt", "/var/run/vm", "/var/log/x", "/var/lib/postgresql/15/main", "/var/lib/docker/volumes", "/srv/x/.ssh", "/tmp",
+	} {
+		if got := faults(func(c *fleet.Checks) { fleet.PoolSpec{Kind: fleet.PoolDir, Path: p}.Check(c, "spec") }); !slices.Equal(got, []string{"spec.path"}) {
+			t.Errorf("%s: faults at %q", p, got)
+		}
+	}
+	for _, p := range []string{"/srv", "/mnt/a", "/var/lib/libvirt/images/fast", "/data", "/home/ann/vm", "/vmdata", "/tmp/x/pool"} {
+		if got := faults(func(c *fleet.Checks) { fleet.PoolSpec{Kind: fleet.PoolDir, Path: p}.Check(c, "spec") }); got != nil {
+			t.Errorf("%s: faults at %q", p, got)
+		}
+	}
+}
+
 func TestNamesAreChecked(t *testing.T) {
 	t.Parallel()
 	object := func(name string) bool {

@@ -1,0 +1,83 @@
+package hvtest
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func testPoolStopped(t *testing.T, h *host) {
+	p := h.pool()
+	h.waitPool(p, "active", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive })
+	h.h.StopPool(t, p)
+	stopped := func(s fleet.PoolStatus) bool { return s.State == fleet.PoolInactive && s.ByOthers && s.Error == "" }
+	h.waitPool(p, "stopped by others", stopped)
+	again := open(t, h.h)
+	if s := again.poolStatus(p); !stopped(s) {
+		t.Errorf("after the agent's restart the pool is %+v", s)
+	}
+	h.must("apply", h.ApplyPool(h.ctx, p))
+	if s := h.poolStatus(p); s.State != fleet.PoolActive || s.ByOthers {
+		t.Errorf("the pool that was ordered again is %+v", s)
+	}
+}
+
+func testPoolMisplaced(t *testing.T, h *host) {
+	for how, words := range map[Misplacement]string{
+		Moved: "is gone", Emptied: "its marker .quantix-pool is missing", Covered: "Another file system lies over",
+	} {
+		t.Run(string(how), func(t *testing.T) {
+			t.Parallel()
+			h := open(t, h.h)
+			p := h.pool()
+			kept := h.made(disk(p))
+			back := h.h.Misplace(t, p, how)
+			vm := h.vm(disk(p))
+			h.refused("make a disk", h.ApplyVM(h.ctx, vm, h.pools, noProgress), words)
+			h.refused("apply the pool", h.ApplyPool(h.ctx, p), words)
+			h.waitPool(p, "failed in words", func(s fleet.PoolStatus) bool {
+				return s.State == fleet.PoolFailed && strings.Contains(s.Error, words) && strings.Contains(s.Error, p.Spec.Path) && len(s.Volumes) == 0
+			})
+			again := open(t, h.h)
+			if s := again.poolStatus(p); s.State != fleet.PoolFailed || !strings.Contains(s.Error, words) {
+				t.Errorf("after the agent's restart the pool is %+v", s)
+			}
+			back()
+			healed := func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 }
+			h.waitPool(p, "active by itself", healed)
+			if _, ok := h.volume(p, kept.Spec.Disks[0].Volume); !ok {
+				t.Error("the disk is not there")
+			}
+			h.apply(vm)
+		})
+	}
+}
+
+func testPoolMarker(t *testing.T, h *host) {
+	p := h.pool()
+	other := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: name("other"), Generation: 1, Spec: p.Spec}
+	h.cleanup("release", h.releaser(other))
+	h.refused("apply another pool on its directory", h.ApplyPool(h.ctx, other), string(p.ID))
+	if s := h.poolStatus(p); s.State != fleet.PoolActive || len(s.Volumes) != 0 {
+		t.Errorf("the first pool is %+v", s)
+	}
+	h.must("release the first", h.ReleasePool(h.ctx, p))
+	h.must("apply the other", h.ApplyPool(h.ctx, other))
+}
+
+func testPoolRoots(t *testing.T, h *host) {
+	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: name("bad"), Generation: 1}
+	p.Spec = fleet.PoolSpec{Kind: fleet.PoolDir, Path: h.h.BadPath + "/" + p.Name}
+	h.cleanup("release", h.releaser(p))
+	h.refused("apply", h.ApplyPool(h.ctx, p), "poolRoots")
+	if s := h.poolStatus(p); s.State != fleet.PoolFailed || !strings.Contains(s.Error, "poolRoots") {
+		t.Errorf("the refused pool is %+v", s)
+	}
+}
+
+func (h *host) waitPool(p fleet.Pool, what string, ok func(fleet.PoolStatus) bool) {
+	h.t.Helper()
+	var s fleet.PoolStatus
+	h.eventually("the pool is "+what, func() bool { s = h.poolStatus(p); return ok(s) })
+}

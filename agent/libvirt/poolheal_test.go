@@ -1,0 +1,234 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/agent/libvirt"
+	"quantix/internal/fleet"
+)
+
+func marker(p fleet.Pool) string { return filepath.Join(p.Spec.Path, agent.PoolMarker) }
+
+func waitPool(t *testing.T, b backend, p fleet.Pool, what string, ok func(fleet.PoolStatus) bool) {
+	t.Helper()
+	waitFor(t, "the pool is "+what, func() bool { return ok(poolOf(t, b, p)) })
+}
+
+func isActive(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive }
+
+// Whoever undefines a pool has stopped it for good; an order defines it again.
+func TestPoolThatSomebodyUndefines(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	waitPool(t, f, f.pool, "active", isActive)
+	virsh(t, "pool-destroy", f.pool.Name)
+	virsh(t, "pool-undefine", f.pool.Name)
+	waitPool(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolInactive && s.ByOthers })
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	waitPool(t, f, f.pool, "active", isActive)
+	virsh(t, "pool-destroy", f.pool.Name)
+	waitPool(t, f, f.pool, "stopped by others", func(s fleet.PoolStatus) bool { return s.ByOthers })
+	virsh(t, "pool-start", f.pool.Name)
+	waitPool(t, f, f.pool, "active, by them", isActive)
+}
+
+// An NFS server that is away at the first order is no reason to ask a person again when it is back; nor is one that lost
+// its mount.
+func TestNFSPoolHealsByItself(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	t.Cleanup(func() { b.Close() })
+	dir := t.TempDir()
+	away := filepath.Join(dir, "away")
+	if err := os.WriteFile(away, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := nfs(t, b, "flaky", dir)
+	const words = "Connection refused for flaky"
+	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), words) {
+		t.Errorf("apply: %v", err)
+	}
+	waitPool(t, b, p, "failed", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolFailed && strings.Contains(s.Error, words) })
+	if err := os.Remove(away); err != nil {
+		t.Fatal(err)
+	}
+	waitPool(t, b, p, "active by itself", isActive)
+	if text, err := os.ReadFile(marker(p)); err != nil || strings.TrimSpace(string(text)) != string(p.ID) {
+		t.Errorf("the marker is %q, %v", text, err)
+	}
+
+	if err := os.WriteFile(away, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unmount(t, p.Spec.Path)
+	waitPool(t, b, p, "not mounted", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolFailed })
+	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), words) {
+		t.Errorf("apply: %v", err)
+	}
+	if err := os.Remove(away); err != nil {
+		t.Fatal(err)
+	}
+	waitPool(t, b, p, "mounted again by itself", isActive)
+
+	// A server that exports something else now is not the pool's.
+	virsh(t, "pool-destroy", p.Name)
+	unmount(t, p.Spec.Path) // libvirt does not know it by its source, as it would an NFS mount
+	if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), "Another file system lies over") {
+		t.Errorf("apply on another export: %v", err)
+	}
+	if mounts, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(mounts), p.Spec.Path) {
+		t.Error("the wrong export stayed mounted")
+	}
+	if err := os.Remove(filepath.Join(dir, "other")); err != nil {
+		t.Fatal(err)
+	}
+	waitPool(t, b, p, "active on its own export", isActive)
+	t.Cleanup(func() { unmount(t, p.Spec.Path) })
+}
+
+// libvirt itself gives a pool up when its directory is away while libvirtd starts: that is no stop by somebody else.
+func TestPoolOverARestartOfLibvirtd(t *testing.T) {
+	f := newFixture(t) // takes libvirtd away from everybody, so it runs alone
+	stays := newFixture(t)
+	waitPool(t, f, f.pool, "active", isActive)
+	aside := f.pool.Spec.Path + ".aside"
+	stopLibvirtd(t)
+	if err := os.Rename(f.pool.Spec.Path, aside); err != nil {
+		t.Fatal(err)
+	}
+	startLibvirtd(t)
+	waitFor(t, "the pool has failed", func() bool {
+		s, err := f.Snapshot(t.Context(), []fleet.Pool{f.pool})
+		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolFailed && strings.Contains(s.Pools[0].Status.Error, "is gone")
+	})
+	if err := os.Rename(aside, f.pool.Spec.Path); err != nil {
+		t.Fatal(err)
+	}
+	waitPool(t, f, f.pool, "active by itself", isActive)
+	waitPool(t, stays, stays.pool, "active", isActive)
+}
+
+// An agent of before the markers left its pools without one, and without a memory: they get both at the first look.
+func TestPoolOfAnOlderAgentIsMarked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if err := os.Remove(marker(f.pool)); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := agent.OpenPoolBook(t.TempDir())
+	f.ok(err)
+	b, err := libvirt.Open(t.Context(), libvirt.Options{Roots: agent.PoolRoots{}, Book: fresh})
+	f.ok(err)
+	t.Cleanup(func() { b.Close() })
+	waitPool(t, b, f.pool, "active", isActive)
+	if text, err := os.ReadFile(marker(f.pool)); err != nil || strings.TrimSpace(string(text)) != string(f.pool.ID) {
+		t.Errorf("the marker is %q, %v", text, err)
+	}
+	if kept, ok := fresh.Of(f.pool); !ok || kept.Place == nil || !kept.Place.Marked {
+		t.Errorf("remembered is %+v", kept)
+	}
+	// One that lost it since never gets another.
+	if err := os.Remove(marker(f.pool)); err != nil {
+		t.Fatal(err)
+	}
+	waitPool(t, b, f.pool, "failed", func(s fleet.PoolStatus) bool {
+		return s.State == fleet.PoolFailed && strings.Contains(s.Error, "its marker .quantix-pool is missing")
+	})
+	if _, err := os.Stat(marker(f.pool)); !os.IsNotExist(err) {
+		t.Errorf("the marker was written again: %v", err)
+	}
+}
+
+// The marker of a local pool goes with its release; that of a shared one with the pool.
+func TestMarkersGo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	gone := func() bool { _, err := os.Stat(marker(f.pool)); return os.IsNotExist(err) }
+	if gone() {
+		t.Error("the pool was not marked")
+	}
+	f.ok(f.ReleasePool(t.Context(), f.pool))
+	if !gone() {
+		t.Error("a local pool's marker outlives its release")
+	}
+	shared := f.pool
+	shared.Spec.Shared = true
+	f.ok(f.ApplyPool(t.Context(), shared))
+	f.ok(f.ReleasePool(t.Context(), shared))
+	if gone() {
+		t.Error("a shared pool's marker went with one host")
+	}
+	f.ok(f.ApplyPool(t.Context(), shared))
+	now := time.Now()
+	shared.DeletedAt = &now
+	f.ok(f.ReleasePool(t.Context(), shared))
+	if !gone() {
+		t.Error("a deleted pool's marker stayed")
+	}
+}
+
+// A path is what it leads to, and libvirt is not asked to make anything elsewhere.
+func TestPoolBehindALink(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("/var/lib/libvirt", link); err != nil {
+		t.Fatal(err)
+	}
+	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(link, "new-secrets")}}
+	p.Name = "link-" + string(p.ID)
+	if err := f.ApplyPool(t.Context(), p); fleet.CodeOf(err) != fleet.Forbidden || !strings.Contains(err.Error(), "which is really /var/lib/libvirt/new-secrets") {
+		t.Errorf("apply: %v", err)
+	}
+	if _, err := tryVirsh("pool-info", p.Name); err == nil {
+		t.Error("libvirt has the refused pool")
+	}
+	if _, err := os.Stat("/var/lib/libvirt/new-secrets"); !os.IsNotExist(err) {
+		t.Errorf("the directory was made: %v", err)
+	}
+}
+
+// A full file system is said as it is: its pool stays active, with no free byte.
+func TestPoolThatIsFull(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	t.Cleanup(func() { b.Close() })
+	dir := filepath.Join(t.TempDir(), "pool")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", dir)
+	t.Cleanup(func() { unmount(t, dir) })
+	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 3<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}
+	p.Name = "full-" + string(p.ID)
+	t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := b.ReleasePool(ctx, p); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.ApplyPool(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "sh", "-c", "cat /dev/zero >"+filepath.Join(dir, "more")+" 2>/dev/null; true")
+	if err := b.ApplyPool(t.Context(), p); err != nil {
+		t.Errorf("apply a full pool: %v", err)
+	}
+	waitPool(t, b, p, "full", func(s fleet.PoolStatus) bool {
+		return s.State == fleet.PoolActive && s.AvailableBytes == 0 && s.UsedBytes == s.CapacityBytes
+	})
+}

@@ -1,0 +1,171 @@
+package libvirt
+
+import (
+	"context"
+	"path"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// startPool makes the pool active, where its directory is allowed and is the one that it was made in. The pool's order is
+// held. A directory is made once, for a pool that has never been active: a missing one is somebody's data elsewhere.
+func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
+	if err := b.poolAllowed(ctx, p); err != nil {
+		return err
+	}
+	kept, _ := b.pools.book.Of(p)
+	if p.Spec.Kind == fleet.PoolDir {
+		if _, err := b.judge(ctx, kept); err != nil {
+			return err
+		}
+	}
+	ref, err := b.definedPool(ctx, c, p)
+	if err != nil {
+		return err
+	}
+	active, err := b.poolActive(ctx, c, ref, kept)
+	if err != nil {
+		return err
+	}
+	if !active {
+		if err := b.createPool(ctx, c, p, ref, kept.Place == nil || p.Spec.Kind == fleet.PoolNFS); err != nil {
+			return err
+		}
+	}
+	if err := b.takePlace(ctx, p, kept); err != nil {
+		if !active {
+			b.undoStart(ctx, c, ref)
+		}
+		return err
+	}
+	err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(ref, 0) })
+	if isBusy(err) {
+		return nil
+	}
+	return err
+}
+
+// definedPool is libvirt's pool, defined where it is missing.
+func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
+	ref, x, err := findPool(ctx, c, p.Name)
+	switch {
+	case is(err, golibvirt.ErrNoStoragePool):
+		return definePool(ctx, c, p)
+	case err != nil:
+		return ref, err
+	case !sameSource(x, p.Spec):
+		return ref, otherSource(p.Name, x)
+	}
+	return ref, nil
+}
+
+// poolActive reports whether libvirt has the pool active. One whose mount is gone beneath it is stopped first: libvirt
+// mounts at the start alone.
+func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.StoragePool, kept agent.KeptPool) (bool, error) {
+	active, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(ref) })
+	if err != nil || active == 0 {
+		return false, err
+	}
+	now, wrong := b.judge(ctx, kept)
+	if wrong == nil || !kept.Unmounted(now) {
+		return true, wrong
+	}
+	return false, c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) })
+}
+
+// createPool starts the pool. Autostart comes before the start, so that a pool whose server is away now is tried again when the
+// host boots. What was built may have been moved meanwhile: the path is checked again.
+func (b *Backend) createPool(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool, build bool) error {
+	err := c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err := l.StoragePoolSetAutostart(ref, 1)
+		if err == nil && build {
+			err = l.StoragePoolBuild(ref, 0)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := b.poolAllowed(ctx, p); err != nil {
+		return err
+	}
+	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolCreate(ref, 0) })
+}
+
+// undoStart stops a pool that was started on the wrong directory.
+func (b *Backend) undoStart(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
+	if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) }); err != nil {
+		b.log.Warn("a storage pool on the wrong directory cannot be stopped", "pool", ref.Name, "error", err)
+	}
+}
+
+func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
+	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, b.pools.roots.Check(p.Spec.Path) })
+	return err
+}
+
+// judge looks at the pool's directory and refuses one that is not the pool's.
+func (b *Backend) judge(ctx context.Context, kept agent.KeptPool) (agent.Sighting, error) {
+	now, err := within(ctx, func() (agent.Sighting, error) { return agent.SeePlace(kept.Path) })
+	if err != nil {
+		return now, err
+	}
+	return now, kept.Judge(now)
+}
+
+// takePlace judges the directory of an active pool, remembers it, and marks it when it is first used. A directory that had a
+// marker never gets another.
+func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.KeptPool) error {
+	kept.ID, kept.Path = p.ID, path.Clean(p.Spec.Path)
+	now, err := b.judge(ctx, kept)
+	if err == nil && kept.Place == nil && !now.There {
+		return fleet.Errorf(fleet.Conflict, "The directory %s is gone.", kept.Path)
+	}
+	if err != nil {
+		return err
+	}
+	if now.Marker == "" && (kept.Place == nil || !kept.Place.Marked) {
+		_, failed := within(ctx, func() (struct{}, error) { return struct{}{}, agent.MarkPlace(kept.Path, p.ID) })
+		if failed != nil && kept.Place == nil {
+			b.log.Warn("a storage pool's directory cannot be marked; its mount and inode must do", "pool", p.Name, "error", failed)
+		}
+		if now, err = b.judge(ctx, kept); err != nil {
+			return err // another pool marked it at the same time
+		}
+	}
+	kept.Place = &agent.Place{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
+	kept.Boot, kept.Failing, kept.ByOthers = b.pools.book.Boot(), false, false
+	return b.pools.book.Put(p.Name, kept)
+}
+
+// forgetPool forgets a pool that libvirt does not have.
+func (b *Backend) forgetPool(ctx context.Context, p fleet.Pool) error {
+	if err := b.unmark(ctx, p); err != nil {
+		return err
+	}
+	return b.pools.book.Forget(p.Name)
+}
+
+// unmark takes the marker away before the pool's directory is unmounted. That of a shared pool goes when the pool itself does:
+// other hosts know it by the marker.
+func (b *Backend) unmark(ctx context.Context, p fleet.Pool) error {
+	if p.Spec.Shared && p.DeletedAt == nil {
+		return nil
+	}
+	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, agent.UnmarkPlace(p.Spec.Path, p.ID) })
+	return err
+}
+
+// remark undoes unmark where the release failed after it.
+func (b *Backend) remark(ctx context.Context, p fleet.Pool) {
+	kept, known := b.pools.book.Of(p)
+	if !known || kept.Place == nil || !kept.Place.Marked {
+		return
+	}
+	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, agent.MarkPlace(kept.Path, p.ID) }); err != nil {
+		b.log.Warn("a storage pool's directory cannot be marked again", "pool", p.Name, "error", err)
+	}
+}

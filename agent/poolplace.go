@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"quantix/internal/fleet"
+)
+
+// PoolMarker is the file in a pool's directory that says whose it is: the pool's ID. All hosts of a shared pool share it.
+// The name begins as no volume's may, and no list of volumes shows it.
+const PoolMarker = ".quantix-pool"
+
+// Mount is what the kernel says of the file system that a path lies on.
+type Mount struct {
+	Point  string `json:"point"`
+	Type   string `json:"type"`
+	Source string `json:"source"`
+}
+
+// Sighting is what a pool's directory shows of itself.
+type Sighting struct {
+	There  bool
+	Marker fleet.PoolID // empty: none
+	Mount  Mount
+	Inode  uint64
+}
+
+// Place is the directory that a pool was first used in. The marker is what counts. Numbers of devices change with reboots and
+// mounts, so the mount and the inode count only where no marker could be written; else they find the words.
+type Place struct {
+	Marked bool   `json:"marked"`
+	Mount  Mount  `json:"mount"`
+	Inode  uint64 `json:"inode"`
+}
+
+// SeePlace looks at a pool's directory. It may hang for as long as the storage does.
+func SeePlace(dir string) (Sighting, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return Sighting{}, nil
+	}
+	if err != nil {
+		return Sighting{}, err
+	}
+	defer root.Close()
+	self, err := root.Open(".")
+	if err != nil {
+		return Sighting{}, err
+	}
+	defer self.Close()
+	info, err := self.Stat()
+	if err != nil {
+		return Sighting{}, err
+	}
+	s := Sighting{There: true, Inode: inode(info), Mount: mountOf(self)}
+	s.Marker, err = readMarker(root)
+	return s, err
+}
+
+func readMarker(root *os.Root) (fleet.PoolID, error) {
+	info, err := root.Lstat(PoolMarker)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	f, err := root.OpenFile(PoolMarker, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 64))
+	return fleet.PoolID(strings.TrimSpace(string(text))), err
+}
+
+// MarkPlace writes the pool's marker where there is none. Another host of a shared pool may do so at the same time.
+func MarkPlace(dir string, id fleet.PoolID) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if there, err := readMarker(root); err != nil || there != "" {
+		return err
+	}
+	f, err := root.OpenFile(PoolMarker, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(string(id) + "\n")
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// UnmarkPlace takes the pool's marker away where it is this pool's.
+func UnmarkPlace(dir string, id fleet.PoolID) error {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if there, err := readMarker(root); err != nil || there != id {
+		return err
+	}
+	return root.Remove(PoolMarker)
+}
+
+// mountOf is the file system that the open directory lies on; nothing where the kernel does not say.
+func mountOf(dir *os.File) Mount {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
+	if err != nil {
+		return Mount{}
+	}
+	_, id, _ := strings.Cut(string(text), "mnt_id:")
+	id, _, _ = strings.Cut(strings.TrimSpace(id), "\n")
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return Mount{}
+	}
+	return mountIn(string(table), id)
+}
+
+// mountIn finds a mount in the kernel's table, whose lines are: id, parent, device, root, point, options, any number of
+// others, "-", type, source, options.
+func mountIn(table, id string) Mount {
+	for line := range strings.Lines(table) {
+		first, second, ok := strings.Cut(line, " - ")
+		before, after := strings.Fields(first), strings.Fields(second)
+		if ok && len(before) > 4 && before[0] == id && len(after) > 1 {
+			return Mount{Point: unescape(before[4]), Type: after[0], Source: unescape(after[1])}
+		}
+	}
+	return Mount{}
+}
+
+// unescape undoes the kernel's octal spelling of blanks and backslashes.
+func unescape(s string) string {
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				out.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		out.WriteByte(s[i])
+	}
+	return out.String()
+}

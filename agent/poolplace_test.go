@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	mine   = fleet.PoolID("01994c2e-0000-7000-8000-000000000001")
+	theirs = fleet.PoolID("01994c2e-0000-7000-8000-000000000002")
+)
+
+func TestPlacesAreJudged(t *testing.T) {
+	t.Parallel()
+	disk, root := Mount{"/srv", "ext4", "/dev/sdb1"}, Mount{"/", "ext4", "/dev/sda1"}
+	nas := Mount{"/srv/vm", "nfs4", "nas:/vm"}
+	marked, unmarked := &Place{true, disk, 7}, &Place{false, nas, 7}
+	for name, c := range map[string]struct {
+		place *Place
+		now   Sighting
+		want  string
+	}{
+		"never used, not there":              {nil, Sighting{}, ""},
+		"never used, there":                  {nil, Sighting{There: true, Mount: root, Inode: 1}, ""},
+		"never used, its own marker":         {nil, Sighting{There: true, Marker: mine}, ""},
+		"never used, another pool's":         {nil, Sighting{There: true, Marker: theirs}, string(theirs)},
+		"its marker":                         {marked, Sighting{true, mine, disk, 7}, ""},
+		"its marker on another device":       {marked, Sighting{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9}, ""},
+		"another pool's marker":              {marked, Sighting{true, theirs, disk, 7}, "belongs to another pool"},
+		"gone":                               {marked, Sighting{}, "is gone"},
+		"made again":                         {marked, Sighting{true, "", disk, 8}, "its marker .quantix-pool is missing"},
+		"the marker alone is gone":           {marked, Sighting{true, "", disk, 7}, "its marker .quantix-pool is missing"},
+		"not mounted":                        {marked, Sighting{true, "", root, 8}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
+		"another file system over it":        {marked, Sighting{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
+		"another file system at its mount":   {marked, Sighting{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
+		"no marker could be written":         {unmarked, Sighting{true, "", nas, 7}, ""},
+		"no marker, another directory":       {unmarked, Sighting{true, "", nas, 8}, "not the one"},
+		"no marker, not mounted":             {unmarked, Sighting{true, "", disk, 7}, "is not mounted: nfs4 of nas:/vm"},
+		"no marker, marked by another since": {unmarked, Sighting{true, theirs, nas, 7}, "belongs to another pool"},
+	} {
+		err := KeptPool{ID: mine, Path: "/srv/vm", Place: c.place}.Judge(c.now)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// Who stopped a pool that is not active: only somebody else's stop is left alone.
+func TestWhoStoppedAPool(t *testing.T) {
+	t.Parallel()
+	used := &Place{Marked: true}
+	for name, c := range map[string]struct {
+		kept      KeptPool
+		autostart bool
+		want      bool
+	}{
+		"never active":                         {KeptPool{}, true, false},
+		"active before, same boot":             {KeptPool{Place: used, Boot: "now"}, true, true},
+		"it failed":                            {KeptPool{Place: used, Boot: "now", Failing: true}, true, false},
+		"the host booted":                      {KeptPool{Place: used, Boot: "before"}, true, false},
+		"booted, autostart taken away":         {KeptPool{Place: used, Boot: "before"}, false, true},
+		"stopped by others before the boot":    {KeptPool{Place: used, Boot: "before", ByOthers: true}, true, false},
+		"failed before the boot, no autostart": {KeptPool{Place: used, Boot: "before", Failing: true}, false, false},
+	} {
+		if got := c.kept.Stopped("now", c.autostart); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestAPlaceIsMarkedOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	see := func() Sighting {
+		t.Helper()
+		s, err := SeePlace(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if s := see(); !s.There || s.Marker != "" || s.Inode == 0 || s.Mount.Point == "" {
+		t.Errorf("a new directory is %+v", s)
+	}
+	for _, id := range []fleet.PoolID{mine, mine, theirs} {
+		if err := MarkPlace(dir, id); err != nil {
+			t.Fatal(err)
+		}
+		if s := see(); s.Marker != mine {
+			t.Errorf("marked by %s it is %+v", id, s)
+		}
+	}
+	for _, id := range []fleet.PoolID{theirs, mine, mine} {
+		if err := UnmarkPlace(dir, id); err != nil {
+			t.Fatal(err)
+		}
+		if s := see(); (s.Marker == mine) != (id == theirs) {
+			t.Errorf("unmarked by %s it is %+v", id, s)
+		}
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, filepath.Join(dir, PoolMarker)); err != nil {
+		t.Fatal(err)
+	}
+	if s := see(); s.Marker != "" {
+		t.Errorf("a link was followed: %+v", s)
+	}
+	if err := MarkPlace(dir, mine); err == nil {
+		t.Error("a link out of the directory was written through")
+	}
+	if s, err := SeePlace(filepath.Join(secret, "below")); err != nil || s.There {
+		t.Errorf("below a file: %+v, %v", s, err)
+	}
+}
+
+func TestMountTable(t *testing.T) {
+	t.Parallel()
+	const table = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+90 22 0:40 / /srv/my\040vm rw shared:2 master:1 - nfs4 nas:/a\134b rw
+91 90 0:41 / /srv/my\040vm rw - tmpfs tmpfs rw
+`
+	for id, want := range map[string]Mount{
+		"22": {"/", "ext4", "/dev/sda1"}, "90": {"/srv/my vm", "nfs4", `nas:/a\b`}, "91": {"/srv/my vm", "tmpfs", "tmpfs"}, "9": {},
+	} {
+		if got := mountIn(table, id); got != want {
+			t.Errorf("mount %s is %+v, want %+v", id, got, want)
+		}
+	}
+}
+
+func TestThePoolBookIsKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	book := func() *PoolBook {
+		t.Helper()
+		b, err := OpenPoolBook(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	kept := KeptPool{ID: mine, Path: "/srv/vm", Place: &Place{Marked: true, Inode: 7}, Boot: "b", Failing: true}
+	if err := book().Put("fast", kept); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := book().Of(fleet.Pool{ID: mine, Name: "fast"}); !ok || !same(got, kept) {
+		t.Errorf("kept is %+v, %v", got, ok)
+	}
+	if got, ok := book().Of(fleet.Pool{ID: theirs, Name: "fast"}); ok || !same(got, KeptPool{}) {
+		t.Errorf("of another pool of that name: %+v, %v", got, ok)
+	}
+	if err := book().Forget("fast"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := book().Named("fast"); ok {
+		t.Error("it was not forgotten")
+	}
+	if err := os.WriteFile(filepath.Join(dir, poolBookFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenPoolBook(dir); err == nil || !strings.Contains(err.Error(), "remove the file") {
+		t.Errorf("a broken book: %v", err)
+	}
+}
