@@ -21,7 +21,9 @@ SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now(
        ARRAY(SELECT n.kind || ':' || n.name FROM network_hosts nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true')::text[] AS networks,
        COALESCE((SELECT jsonb_object_agg(ph.pool_id, jsonb_build_object(
-                     'assigned', ph.assigned, 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', '')))
+                     'assigned', ph.assigned, 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', ''),
+                     'capacityBytes', COALESCE((ph.status->>'capacityBytes')::bigint, 0),
+                     'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'promisedBytes')::bigint, 0)))
                  FROM pool_hosts ph WHERE ph.host_id = h.id AND ph.pool_id = ANY ($1::text[])), '{}')::jsonb AS pools
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE $2::text = '' OR h.id = $2
@@ -128,6 +130,40 @@ func (q *Queries) CommittedMemory(ctx context.Context) ([]CommittedMemoryRow, er
 	for rows.Next() {
 		var i CommittedMemoryRow
 		if err := rows.Scan(&i.HostID, &i.Mib); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const disksToCome = `-- name: DisksToCome :many
+SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(COALESCE((d->>'sizeBytes')::bigint, 0))::bigint AS bytes
+FROM vms v, jsonb_array_elements(v.spec->'disks') d
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation = 0 AND d->>'poolId' = ANY ($1::text[])
+GROUP BY 1, 2
+`
+
+type DisksToComeRow struct {
+	HostID fleet.HostID
+	PoolID string
+	Bytes  int64
+}
+
+// What disks that no host has made yet will take of these pools.
+func (q *Queries) DisksToCome(ctx context.Context, pools []string) ([]DisksToComeRow, error) {
+	rows, err := q.db.Query(ctx, disksToCome, pools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DisksToComeRow{}
+	for rows.Next() {
+		var i DisksToComeRow
+		if err := rows.Scan(&i.HostID, &i.PoolID, &i.Bytes); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -8,6 +8,7 @@ type VMForm struct {
 	Name, Project, Host, Labels, Description string
 	CPUs, Memory, Unit, Firmware, ISO        string
 	Start                                    bool
+	Overcommit, MayOvercommit                bool // see control.CreateVM
 	Disks                                    []DiskRow
 	NICs                                     []NICRow
 	Errors                                   Errors

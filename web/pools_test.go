@@ -47,6 +47,23 @@ func TestPoolMatrix(t *testing.T) {
 	b.get("/pools?filter=tone:ok").has(t, "No pool matches")
 }
 
+// What somebody stopped on a host says so, and offers its start; what is full says that.
+func TestPoolStoppedByOthersAndFullPool(t *testing.T) {
+	p, pool, hosts := poolOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/pools/" + string(pool)
+	p.exec("UPDATE pool_hosts SET status = $2 WHERE host_id = $1", hosts[1], mustJSON(fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}))
+	p.exec(`UPDATE pool_hosts SET status = status || '{"usedBytes": 2180000000000}' WHERE host_id = $1`, hosts[0])
+	a := b.get(path).is(t, http.StatusOK)
+	a.has(t, "Stopped on the host by somebody else.", "Start on host-2", "It was stopped on the host by somebody else, and is started only when you ask for it.",
+		"Full: 99 % used", "1 of 3 hosts healthy, full")
+	a.lacks(t, "Retry host-2", "Defined on the host")
+	b.get("/").is(t, http.StatusOK).has(t, "host-1: Full: 99 % used")
+	b.get("/hosts/"+string(hosts[1])+"?tab=storage").is(t, http.StatusOK).has(t, "Stopped on the host by somebody else.")
+	b.post(path+"/hosts/"+string(hosts[1])+"/retry", url.Values{}, hx("")...).is(t, http.StatusNoContent)
+	b.get("/pools?filter=tone:bad").has(t, "shared-nfs", "1 of 3 hosts healthy, full")
+}
+
 func TestPoolOfATenant(t *testing.T) {
 	p, pool, _ := poolOf(t)
 	b := p.signedIn("tom", fleet.RoleNone)

@@ -30,6 +30,7 @@ type vmForm struct {
 	Firmware    string       `form:"firmware"`
 	ISO         string       `form:"iso"`
 	Start       string       `form:"start"`
+	Overcommit  string       `form:"overcommit"`
 	Disks       []vmFormDisk `form:"disks"`
 	NICs        []vmFormNIC  `form:"nics"`
 	Add         string       `form:"add"`  // "disk", "nic": without scripts
@@ -115,6 +116,7 @@ func (s *Server) showForm(c echo.Context, a fleet.Actor, status int, in vmForm, 
 	f := views.VMForm{
 		Key: in.Key, Name: in.Name, Project: in.Project, Host: in.Host, Labels: in.Labels, Description: in.Description,
 		CPUs: in.CPUs, Memory: in.Memory, Unit: in.Unit, Firmware: in.Firmware, ISO: in.ISO, Start: in.Start != "", Errors: e,
+		Overcommit: in.Overcommit != "", MayOvercommit: policy.May(a, policy.InfraChange, ""),
 	}
 	for _, d := range in.Disks {
 		f.Disks = append(f.Disks, views.DiskRow(d))
@@ -156,7 +158,7 @@ func (in *vmForm) changeRows() {
 func (in vmForm) read(checks *fleet.Checks) control.CreateVM {
 	out := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Project), HostID: fleet.HostID(in.Host), Name: strings.TrimSpace(in.Name),
-		Labels: labelsOf(checks, "labels", in.Labels), Description: in.Description, Start: in.Start != "",
+		Labels: labelsOf(checks, "labels", in.Labels), Description: in.Description, Start: in.Start != "", Overcommit: in.Overcommit != "",
 		Spec: fleet.VMSpec{
 			CPUs: number(checks, "spec.cpus", in.CPUs), MemoryMiB: memoryOf(checks, "spec.memoryMiB", in.Memory, in.Unit),
 			Firmware: fleet.Firmware(in.Firmware), Disks: []fleet.Disk{}, NICs: []fleet.NIC{},
@@ -226,7 +228,7 @@ func (s *Server) storageChoices(ctx context.Context, a fleet.Actor, f *views.VMF
 		if useless(p) > 0 {
 			text += " · healthy on no host"
 		} else if p.Health.CapacityBytes > 0 {
-			text += " · " + views.Bytes(p.Health.AvailableBytes) + " free"
+			text += " · " + poolRoom(p.Health)
 		}
 		f.Pools = append(f.Pools, views.Option{Value: string(p.ID), Text: text})
 	}
@@ -253,6 +255,20 @@ func (s *Server) storageChoices(ctx context.Context, a fleet.Actor, f *views.VMF
 		f.Networks = append(f.Networks, views.Option{Value: string(n.Kind) + ":" + n.Name, Text: fmt.Sprintf("%s %s · %s", kind, n.Name, views.Count(len(n.Hosts), "host"))})
 	}
 	return nil
+}
+
+// poolRoom says how much may be promised to new disks before somebody has to say that more is.
+func poolRoom(h fleet.PoolHealth) string {
+	text := views.Bytes(h.AvailableBytes) + " free"
+	switch {
+	case h.Full > 0:
+		text += ", full"
+	case h.PromisedBytes >= h.AvailableBytes && h.PromisedBytes > 0:
+		text += ", all of it promised"
+	case h.PromisedBytes > 0:
+		text += ", " + views.Bytes(h.PromisedBytes) + " of it promised"
+	}
+	return text
 }
 
 // useless is 1 for a pool in which no host can make a disk now, else 0.

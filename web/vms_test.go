@@ -161,6 +161,30 @@ func TestCreateVMKeepsWhatWasTyped(t *testing.T) {
 	b.post("/vms", form).is(t, http.StatusOK).lacks(t, `name="disks[1].size"`)
 }
 
+// A disk that its pool has no room for is refused in words; who may overcommit is offered to.
+func TestCreateVMBeyondItsPool(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	a := b.get("/vms/new").is(t, http.StatusOK)
+	a.has(t, "shared-nfs · 1.5 TiB free")
+	a.lacks(t, "Promise more storage")
+	p.exec(`UPDATE pool_hosts SET status = status || '{"promisedBytes": 10737418240, "availableBytes": 21474836480}'`)
+	b.get("/vms/new").is(t, http.StatusOK).has(t, "shared-nfs · 20 GiB free, 10 GiB of it promised")
+	form := newVMForm(project, pool)
+	a = b.post("/vms", form).is(t, http.StatusUnprocessableEntity)
+	a.has(t, "10 GiB that are promised to no volume, and the new disks may grow to 23 GiB", "Promise more storage than there is", `name="overcommit"`)
+	form.Set("overcommit", "yes")
+	b.post("/vms", form).is(t, http.StatusSeeOther)
+
+	tenant := p.signedIn("tom", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
+	form = newVMForm(project, pool)
+	form.Set("name", "fresh-2")
+	a = tenant.post("/vms", form).is(t, http.StatusUnprocessableEntity)
+	a.has(t, "no room for 23 GiB in pool shared-nfs")
+	a.lacks(t, `name="overcommit"`)
+}
+
 func TestEditVM(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -228,6 +228,17 @@ func (w *poolWatch) tell(st fleet.PoolStatus) fleet.PoolStatus {
 			}
 		}
 	}
+	st.PromisedBytes = promised(st.Volumes)
 	w.told = st
 	return st
+}
+
+// promised is what the listed volumes may still grow by. An ISO does not grow.
+func promised(volumes []fleet.Volume) (n int64) {
+	for _, v := range volumes {
+		if !v.IsISO() {
+			n += max(0, v.CapacityBytes-v.AllocBytes)
+		}
+	}
+	return n
 }

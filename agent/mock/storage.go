@@ -220,6 +220,9 @@ func (p *pool) status() fleet.PoolStatus {
 		v.Path = path.Join(p.spec.Path, v.Name)
 		s.Volumes = append(s.Volumes, v)
 		s.UsedBytes += v.AllocBytes
+		if !v.IsISO() {
+			s.PromisedBytes += max(0, v.CapacityBytes-v.AllocBytes)
+		}
 	}
 	slices.SortFunc(s.Volumes, func(a, b fleet.Volume) int { return strings.Compare(a.Name, b.Name) })
 	s.AvailableBytes = s.CapacityBytes - s.UsedBytes

@@ -37,11 +37,20 @@ SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now(
        ARRAY(SELECT n.kind || ':' || n.name FROM network_hosts nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true')::text[] AS networks,
        COALESCE((SELECT jsonb_object_agg(ph.pool_id, jsonb_build_object(
-                     'assigned', ph.assigned, 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', '')))
+                     'assigned', ph.assigned, 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', ''),
+                     'capacityBytes', COALESCE((ph.status->>'capacityBytes')::bigint, 0),
+                     'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'promisedBytes')::bigint, 0)))
                  FROM pool_hosts ph WHERE ph.host_id = h.id AND ph.pool_id = ANY (@pools::text[])), '{}')::jsonb AS pools
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE @host::text = '' OR h.id = @host
 ORDER BY h.name;
+
+-- name: DisksToCome :many
+-- What disks that no host has made yet will take of these pools.
+SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(COALESCE((d->>'sizeBytes')::bigint, 0))::bigint AS bytes
+FROM vms v, jsonb_array_elements(v.spec->'disks') d
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation = 0 AND d->>'poolId' = ANY (@pools::text[])
+GROUP BY 1, 2;
 
 -- name: CommittedMemory :many
 -- What the VMs of each host are promised, in MiB.

@@ -40,6 +40,10 @@ func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.Ho
 			committed[sum.HostID] = sum.Mib
 		}
 	}
+	toCome, err := disksToCome(ctx, q, ids)
+	if err != nil {
+		return nil, err
+	}
 	hosts := make([]placement.Host, len(rows))
 	for i, r := range rows {
 		h := placement.Host{
@@ -55,7 +59,7 @@ func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.Ho
 		}
 		for _, p := range pools {
 			if on := h.Pools[p.ID]; p.DeletedAt == nil {
-				on.Name = p.Name
+				on.Name, on.FreeBytes = p.Name, on.FreeBytes-toCome.of(p, r.ID)
 				h.Pools[p.ID] = on
 			}
 		}
@@ -67,6 +71,37 @@ func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.Ho
 		hosts[i] = h
 	}
 	return hosts, nil
+}
+
+// coming is what disks that are asked for and not made yet will take, by pool and host.
+type coming map[fleet.PoolID]map[fleet.HostID]int64
+
+func disksToCome(ctx context.Context, q *db.Queries, pools []string) (coming, error) {
+	out := coming{}
+	if len(pools) == 0 {
+		return out, nil
+	}
+	rows, err := q.DisksToCome(ctx, pools)
+	for _, r := range rows {
+		id := fleet.PoolID(r.PoolID)
+		if out[id] == nil {
+			out[id] = map[fleet.HostID]int64{}
+		}
+		out[id][r.HostID] += r.Bytes
+	}
+	return out, err
+}
+
+// of is what will be taken of the pool as this host sees it: of a shared one, by all hosts.
+func (c coming) of(p db.Pool, host fleet.HostID) int64 {
+	if !p.Spec.Shared {
+		return c[p.ID][host]
+	}
+	var n int64
+	for _, bytes := range c[p.ID] {
+		n += bytes
+	}
+	return n
 }
 
 // namedVolume is an image or ISO that a spec names, as one host reports it.

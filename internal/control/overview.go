@@ -115,7 +115,7 @@ func addHosts(o *fleet.Overview, sums *counters, hosts []db.HostSumsRow, phases 
 	}
 }
 
-// addPools counts pools by health. A pool that failed is shown with the first host's own words.
+// addPools counts pools by health. A pool that wants a person is shown with the words of the host where it is worst.
 func (c *Control) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
 	cells, err := c.cells(ctx, "pools", "p.name, p.id", statement{}, false)
 	if err != nil {
@@ -125,18 +125,28 @@ func (c *Control) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview
 		o.Pools[v.Health.Tone]++
 		o.StorageBytes += v.Health.CapacityBytes
 		o.StorageUsedBytes += v.Health.UsedBytes
-		for _, h := range v.Hosts {
-			if tone := h.State.Tone(); tone == fleet.ToneBad {
-				text := h.State.Word() + " on " + h.HostName
-				if h.Status != nil && h.Status.Error != "" {
-					text += ": " + h.Status.Error
-				}
-				o.Attention = append(o.Attention, fleet.Attention{Kind: "pool", ID: string(v.ID), Name: v.Name, Tone: tone, Text: text, At: h.SeenAt})
-				break
+		var worst *fleet.PoolHost
+		for i := range v.Hosts {
+			h := &v.Hosts[i]
+			if (h.Tone == fleet.ToneBad || h.Notice != "") && (worst == nil || urgency[h.Tone] < urgency[worst.Tone]) {
+				worst = h
 			}
+		}
+		if worst != nil {
+			o.Attention = append(o.Attention, fleet.Attention{Kind: "pool", ID: string(v.ID), Name: v.Name, Tone: worst.Tone, Text: poolTrouble(*worst), At: worst.SeenAt})
 		}
 	}
 	return nil
+}
+
+func poolTrouble(h fleet.PoolHost) string {
+	switch {
+	case h.Notice != "":
+		return h.HostName + ": " + h.Notice
+	case h.Status != nil && h.Status.Error != "":
+		return h.State.Word() + " on " + h.HostName + ": " + h.Status.Error
+	}
+	return h.State.Word() + " on " + h.HostName
 }
 
 // addTrouble adds the VMs that wait for a person, and the tasks that failed within the last hour but those of such a VM: it

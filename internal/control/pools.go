@@ -20,6 +20,7 @@ type cell struct {
 	phase    fleet.HostPhase
 	assigned bool
 	seen     *time.Time
+	starved  int
 	status   *fleet.PoolStatus
 	now      time.Time
 }
@@ -32,10 +33,15 @@ func (c *Control) cells(ctx context.Context, from, by string, s statement, volum
 		status = "ph.status"
 	}
 	return collect(ctx, c, `SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at, COALESCE(ph.host_id, ''), COALESCE(h.name, ''), COALESCE(ph.assigned, false),
-		s.seen_at, s.looked_at, COALESCE(s.conflict, ''), CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, `+status+`, now()
+		s.seen_at, s.looked_at, COALESCE(s.conflict, ''), CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, `+status+`,
+		(SELECT count(*) FROM vms v WHERE v.host_id = ph.host_id AND `+starved+` AND v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', p.id)))),
+		now()
 		FROM `+from+` p LEFT JOIN pool_hosts ph ON ph.pool_id = p.id LEFT JOIN hosts h ON h.id = ph.host_id LEFT JOIN host_sessions s ON s.host_id = ph.host_id`+
 		s.conditions()+` ORDER BY `+by+`, h.name`, &s, scanCell)
 }
+
+// starved is what the index vms_starved is about.
+const starved = `v.status->>'power' = 'paused' AND (v.status->>'reason' = 'I/O error' OR v.status @> '{"faults": [{"code": "io"}]}')`
 
 func scanCell(row pgx.CollectableRow) (cell, error) {
 	var x cell
@@ -43,7 +49,7 @@ func scanCell(row pgx.CollectableRow) (cell, error) {
 	var connected *bool
 	var seen *time.Time // the agent; x.seen is how old what it says about the pool is
 	err := row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.pool.Generation, &x.pool.CreatedAt, &x.pool.DeletedAt, &x.host, &x.hostName, &x.assigned,
-		&seen, &x.seen, &conflict, &connected, &x.status, &x.now)
+		&seen, &x.seen, &conflict, &connected, &x.status, &x.starved, &x.now)
 	x.phase = hostPhase(seen, connected, conflict, x.now)
 	return x, err
 }
@@ -77,8 +83,9 @@ func poolViews(a fleet.Actor, cells []cell) []fleet.PoolView {
 			continue
 		}
 		v := &views[len(views)-1]
-		h := fleet.PoolHost{PoolID: x.pool.ID, HostID: x.host, HostName: x.hostName, HostPhase: x.phase, Status: x.status, SeenAt: x.seen, Assigned: x.assigned}
+		h := fleet.PoolHost{PoolID: x.pool.ID, HostID: x.host, HostName: x.hostName, HostPhase: x.phase, Status: x.status, SeenAt: x.seen, Assigned: x.assigned, Starved: x.starved}
 		h.State = h.StateAt(now)
+		h.Tone, h.Notice = policy.PoolCell(h, now)
 		v.Hosts = append(v.Hosts, h)
 	}
 	for i := range views {

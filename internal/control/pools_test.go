@@ -20,7 +20,7 @@ func (s *site) poolView(a fleet.Actor, id fleet.PoolID) fleet.PoolView {
 func TestPoolHealthComesFromItsHosts(t *testing.T) {
 	s := newSite(t)
 	v := s.poolView(chief, s.nfs)
-	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Tone != fleet.ToneOK || v.Health.CapacityBytes != 1000 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
+	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Tone != fleet.ToneOK || v.Health.CapacityBytes != 1000<<30 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
 		t.Errorf("healthy: %+v", v)
 	}
 	s.exec(`UPDATE pool_hosts SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)

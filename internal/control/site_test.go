@@ -62,7 +62,7 @@ func (s *site) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
 	s.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)`, id, name, spec)
 	for _, h := range hosts {
 		s.exec(`INSERT INTO pool_hosts (pool_id, host_id, status, observed_generation, reported_at)
-			VALUES ($1, $2, jsonb_build_object('state', 'active', 'capacityBytes', 1000, 'usedBytes', 100, 'availableBytes', 900, 'volumes', $3::jsonb), 1, now())`, id, h, volumes)
+			VALUES ($1, $2, jsonb_build_object('state', 'active', 'capacityBytes', 1000::bigint << 30, 'usedBytes', 100::bigint << 30, 'availableBytes', 900::bigint << 30, 'volumes', $3::jsonb), 1, now())`, id, h, volumes)
 	}
 	return id
 }

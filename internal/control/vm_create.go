@@ -25,8 +25,9 @@ type CreateVM struct {
 	HostID      fleet.HostID      `json:"hostId,omitempty"` // empty: placement chooses
 	Labels      map[string]string `json:"labels,omitempty"`
 	Description string            `json:"description,omitempty"`
-	Spec        fleet.VMSpec      `json:"spec"`            // power, firmware and MACs may be left out; disks[].volume must be
-	Start       bool              `json:"start,omitempty"` // the same as spec.power "running"
+	Spec        fleet.VMSpec      `json:"spec"`                 // power, firmware and MACs may be left out; disks[].volume must be
+	Start       bool              `json:"start,omitempty"`      // the same as spec.power "running"
+	Overcommit  bool              `json:"overcommit,omitempty"` // promise more storage than there is: for those who may change infrastructure
 }
 
 // CreateVM writes a new VM and queues its creation, and its start where that is asked for.
@@ -154,18 +155,30 @@ func nameTaken(err error, name, project string) error {
 
 // chooseHost is the named host, if it can take the VM, or the one that placement chooses.
 func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM) (placement.Host, error) {
+	var checks fleet.Checks
+	may := policy.May(a, policy.InfraChange, "")
+	if in.Overcommit && !may {
+		checks.Add("overcommit", "Only those who may change infrastructure may promise more storage than there is.")
+		return placement.Host{}, checks.Err()
+	}
 	hosts, err := candidates(ctx, q, a, in.HostID, in.Spec)
 	if err != nil {
 		return placement.Host{}, err
 	}
-	var checks fleet.Checks
+	for i := range hosts {
+		hosts[i].Overcommit = in.Overcommit
+	}
 	if in.HostID != "" {
 		if len(hosts) == 0 {
 			checks.Add("hostId", "There is no such host.")
 			return placement.Host{}, checks.Err()
 		}
-		for _, f := range placement.Fit(in.Spec, hosts[0]) {
+		faults := placement.Fit(in.Spec, hosts[0])
+		for _, f := range faults {
 			checks.Add(f.Field, "%s", told(a, f))
+		}
+		if may && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Room }) {
+			checks.Add("overcommit", tellOvercommit)
 		}
 		return hosts[0], checks.Err()
 	}
@@ -178,8 +191,14 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM) 
 		why = choice.Why
 	}
 	checks.Add("hostId", "%s", why(10))
+	if may && slices.ContainsFunc(choice.Refused, func(r placement.Refusal) bool { return r.Room }) {
+		checks.Add("overcommit", tellOvercommit)
+	}
 	return placement.Host{}, checks.Err()
 }
+
+// tellOvercommit says that there is a way on, to those who may take it.
+const tellOvercommit = "Say that a pool may be promised more than it has, to go on all the same."
 
 // told is the fault as the actor may read it: who sees no hosts reads neither their names nor their own words.
 func told(a fleet.Actor, f placement.Fault) string {

@@ -59,6 +59,7 @@ type PoolStatus struct {
 	CapacityBytes  int64     `json:"capacityBytes"`
 	UsedBytes      int64     `json:"usedBytes"`
 	AvailableBytes int64     `json:"availableBytes"`
+	PromisedBytes  int64     `json:"promisedBytes,omitempty"` // what its volumes may still grow by
 	MountPath      string    `json:"mountPath"`
 	Volumes        []Volume  `json:"volumes,omitempty"`
 	Error          string    `json:"error,omitempty"`    // libvirt's own words
@@ -81,10 +82,13 @@ type PoolHost struct {
 	HostID    HostID      `json:"hostId"`
 	HostName  string      `json:"hostName"`
 	HostPhase HostPhase   `json:"hostPhase"`
-	Status    *PoolStatus `json:"status"`   // nil: nothing said yet
-	SeenAt    *time.Time  `json:"seenAt"`   // when the host was last heard
-	State     PoolState   `json:"state"`    // derived: stale is unknown
-	Assigned  bool        `json:"assigned"` // false: release is asked for, the host has not yet done it
+	Status    *PoolStatus `json:"status"`            // nil: nothing said yet
+	SeenAt    *time.Time  `json:"seenAt"`            // when the host was last heard
+	State     PoolState   `json:"state"`             // derived: stale is unknown
+	Starved   int         `json:"starved,omitempty"` // VMs there with a disk in it that are paused, because storage is full or fails
+	Tone      Tone        `json:"tone"`              // how the cell is drawn: of its state, or worse
+	Notice    string      `json:"notice,omitempty"`  // what is to be known of it beside its state: "98 % used"
+	Assigned  bool        `json:"assigned"`          // false: release is asked for, the host has not yet done it
 }
 
 // StateAt derives the cell's state from the last report and its age.
@@ -105,10 +109,13 @@ type PoolHealth struct {
 	Failed         int    `json:"failed"`
 	Unknown        int    `json:"unknown"`
 	Tone           Tone   `json:"tone"`
-	Summary        string `json:"summary"`       // "2 of 3 hosts healthy"
-	CapacityBytes  int64  `json:"capacityBytes"` // a shared pool counts once, from the freshest healthy host
+	Full           int    `json:"full,omitempty"`       // of the healthy, those where it is full or as good as full
+	NearlyFull     int    `json:"nearlyFull,omitempty"` // of the healthy, those where it will soon be
+	Summary        string `json:"summary"`              // "2 of 3 hosts healthy"
+	CapacityBytes  int64  `json:"capacityBytes"`        // a shared pool counts once, from the freshest healthy host
 	UsedBytes      int64  `json:"usedBytes"`
 	AvailableBytes int64  `json:"availableBytes"`
+	PromisedBytes  int64  `json:"promisedBytes,omitempty"` // what volumes may still grow by
 }
 
 // PoolView is a pool as people see it.

@@ -24,6 +24,7 @@ type Host struct {
 	Networks     []string // "libvirt:<name>" and "bridge:<device>", active ones
 	Pools        map[fleet.PoolID]Pool
 	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
+	Overcommit   bool                          // pools may be promised more than is free
 }
 
 // Pool is a pool on one host.
@@ -32,6 +33,9 @@ type Pool struct {
 	Assigned bool
 	State    fleet.PoolState
 	Error    string // the host's own words
+
+	CapacityBytes int64 // 0: the host does not say
+	FreeBytes     int64 // promised to no volume
 }
 
 // Choice is what Place decided. Host is nil where no host fits.
@@ -52,6 +56,7 @@ type Fault struct {
 	Field   string
 	Message string // names the host, and says it in the host's own words where there are any
 	Plain   string // a phrase without either, the same for all hosts that lack the same: "no UEFI firmware"
+	Room    bool   // a pool is too small, which who may overcommit may wish all the same: see Host.Overcommit
 }
 
 // Place chooses the fitting host that has the most memory left; among equals the first by name.
@@ -114,7 +119,7 @@ func refuse(spec fleet.VMSpec, h Host) *Fault {
 		return &faults[0]
 	}
 	if free := h.free(); int64(spec.MemoryMiB) > free {
-		return &Fault{"spec.memoryMiB", fmt.Sprintf("%d MiB of memory left, %d wanted", max(free, 0), spec.MemoryMiB), noMemory}
+		return &Fault{"spec.memoryMiB", fmt.Sprintf("%d MiB of memory left, %d wanted", max(free, 0), spec.MemoryMiB), noMemory, false}
 	}
 	return nil
 }
@@ -147,6 +152,7 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 	for i, n := range spec.NICs {
 		f.nic(n, fmt.Sprintf("spec.nics[%d]", i))
 	}
+	f.room(spec.Disks)
 	return f.faults
 }
 
@@ -183,6 +189,29 @@ func (f *fit) disk(d fleet.Disk, at string) {
 		f.add(at+".image.volume", fmt.Sprintf("no image %q to clone", image.Name), "Disks cannot be cloned from %s: an image is a qcow2 or raw volume without a backing file.", image.Name)
 	case d.SizeBytes != 0 && d.SizeBytes < image.CapacityBytes:
 		f.add(at+".sizeBytes", fmt.Sprintf("image %q is larger than the disk", image.Name), "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
+	}
+}
+
+// room notes pools that are too small for the new disks if every volume grew to its full size, at the first disk in each.
+func (f *fit) room(disks []fleet.Disk) {
+	wanted := map[fleet.PoolID]int64{}
+	for _, d := range disks {
+		size := d.SizeBytes
+		if d.Image != nil {
+			size = max(size, f.host.Volumes[*d.Image].CapacityBytes)
+		}
+		wanted[d.PoolID] += size
+	}
+	for i, d := range disks {
+		p, size := f.host.Pools[d.PoolID], wanted[d.PoolID]
+		delete(wanted, d.PoolID)
+		if f.host.Overcommit || p.State != fleet.PoolActive || p.CapacityBytes == 0 || size <= p.FreeBytes {
+			continue
+		}
+		f.faults = append(f.faults, Fault{
+			Field: fmt.Sprintf("spec.disks[%d].sizeBytes", i), Room: true, Plain: "no room for " + fleet.Bytes(size) + " in pool " + p.Name,
+			Message: fmt.Sprintf("Pool %s on %s has %s that are promised to no volume, and the new disks may grow to %s.", p.Name, f.host.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(size)),
+		})
 	}
 }
 

@@ -20,6 +20,13 @@ func TestPoolHealth(t *testing.T) {
 	active, failed, stalled := cell(fleet.PoolActive, time.Second), cell(fleet.PoolFailed, 0), cell(fleet.PoolStalled, 0)
 	silent, pending := cell(fleet.PoolActive, fleet.Freshness+time.Second), cell(fleet.PoolPending, 0)
 	pending.Status = nil
+	filled := func(used int64) fleet.PoolHost {
+		c := cell(fleet.PoolActive, 0)
+		c.Status = &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 100, UsedBytes: used, AvailableBytes: 100 - used, PromisedBytes: 5}
+		return c
+	}
+	starved := active
+	starved.Starved = 2
 	local, shared := fleet.PoolSpec{}, fleet.PoolSpec{Shared: true}
 	for name, c := range map[string]struct {
 		spec  fleet.PoolSpec
@@ -42,12 +49,57 @@ func TestPoolHealth(t *testing.T) {
 		"nothing works": {local, []fleet.PoolHost{failed, stalled, cell(fleet.PoolInactive, 0), silent}, fleet.PoolHealth{
 			Hosts: 4, Failed: 3, Unknown: 1, Tone: fleet.ToneBad, Summary: "0 of 4 hosts healthy",
 		}},
+		"nearly full": {local, []fleet.PoolHost{filled(89), filled(90)}, fleet.PoolHealth{
+			Hosts: 2, Healthy: 2, NearlyFull: 1, Tone: fleet.ToneWarn, Summary: "2 of 2 hosts healthy, nearly full on 1", CapacityBytes: 200, UsedBytes: 179, AvailableBytes: 21, PromisedBytes: 10,
+		}},
+		"full on one": {local, []fleet.PoolHost{active, filled(97)}, fleet.PoolHealth{
+			Hosts: 2, Healthy: 2, Full: 1, Tone: fleet.ToneWarn, Summary: "2 of 2 hosts healthy, full on 1", CapacityBytes: 200, UsedBytes: 127, AvailableBytes: 73, PromisedBytes: 5,
+		}},
+		"shared and full": {shared, []fleet.PoolHost{filled(100), filled(100), failed}, fleet.PoolHealth{
+			Hosts: 3, Healthy: 2, Failed: 1, Full: 2, Tone: fleet.ToneBad, Summary: "2 of 3 hosts healthy, full", CapacityBytes: 100, UsedBytes: 100, PromisedBytes: 5,
+		}},
+		"VMs wait for space": {local, []fleet.PoolHost{starved}, fleet.PoolHealth{
+			Hosts: 1, Healthy: 1, Full: 1, Tone: fleet.ToneBad, Summary: "1 of 1 hosts healthy, full", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
+		}},
 		"nothing said yet": {local, []fleet.PoolHost{pending}, fleet.PoolHealth{
 			Hosts: 1, Tone: fleet.ToneWarn, Summary: "0 of 1 hosts healthy",
 		}},
 	} {
 		if diff := cmp.Diff(c.want, policy.PoolHealth(c.spec, c.cells, now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestPoolCell(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		status  fleet.PoolStatus
+		age     time.Duration
+		starved int
+		tone    fleet.Tone
+		notice  string
+	}{
+		"half full":                {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 0, fleet.ToneOK, ""},
+		"no size said":             {fleet.PoolStatus{State: fleet.PoolActive}, 0, 0, fleet.ToneOK, ""},
+		"just below":               {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 899}, 0, 0, fleet.ToneOK, ""},
+		"nearly full":              {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 900}, 0, 0, fleet.ToneWarn, "Nearly full: 90 % used"},
+		"nearly full still":        {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 969}, 0, 0, fleet.ToneWarn, "Nearly full: 96 % used"},
+		"full":                     {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 970}, 0, 0, fleet.ToneBad, "Full: 97 % used"},
+		"of exabytes":              {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 62, UsedBytes: 1 << 62}, 0, 0, fleet.ToneBad, "Full: 100 % used"},
+		"a VM waits for space":     {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 1, fleet.ToneBad, "A VM is paused there, because its storage is full or fails; 50 % used"},
+		"VMs wait for space":       {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, 0, 3, fleet.ToneBad, "3 VMs are paused there, because their storage is full or fails; 100 % used"},
+		"stopped by others":        {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, 0, 0, fleet.ToneWarn, "Stopped on the host by somebody else"},
+		"not started":              {fleet.PoolStatus{State: fleet.PoolInactive}, 0, 0, fleet.ToneWarn, ""},
+		"failed":                   {fleet.PoolStatus{State: fleet.PoolFailed, CapacityBytes: 1000, UsedBytes: 1000}, 0, 0, fleet.ToneBad, ""},
+		"full, of a silent host":   {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, fleet.Freshness + time.Second, 1, fleet.ToneUnknown, ""},
+		"stopped on a silent host": {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, fleet.Freshness + time.Second, 0, fleet.ToneUnknown, ""},
+	} {
+		seen := now.Add(-c.age)
+		tone, notice := policy.PoolCell(fleet.PoolHost{SeenAt: &seen, Status: &c.status, Starved: c.starved}, now)
+		if tone != c.tone || notice != c.notice {
+			t.Errorf("%s: %s, %q, want %s, %q", name, tone, notice, c.tone, c.notice)
 		}
 	}
 }

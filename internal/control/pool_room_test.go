@@ -1,0 +1,153 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// holds sets what the hosts say of a pool's size, in MiB.
+func (s *site) holds(pool fleet.PoolID, capacity, used, promised int64) {
+	s.t.Helper()
+	s.exec(`UPDATE pool_hosts SET status = status || jsonb_build_object('capacityBytes', $2::bigint << 20, 'usedBytes', $3::bigint << 20,
+		'availableBytes', ($2::bigint - $3::bigint) << 20, 'promisedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, promised)
+}
+
+// A pool is promised no more than it has, but by those who run the hosts and say so.
+func TestPoolsAreNotOvercommittedWithoutAWord(t *testing.T) {
+	s := newSite(t)
+	s.holds(s.local, 48, 8, 10) // 30 MiB are promised to nobody
+	ask := func(name string, host fleet.HostID, overcommit bool, mib ...int64) control.CreateVM {
+		in := control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Overcommit: overcommit, Spec: small}
+		for _, size := range mib {
+			in.Spec.Disks = append(in.Spec.Disks, fleet.Disk{PoolID: s.local, SizeBytes: size << 20})
+		}
+		return in
+	}
+	create := func(a fleet.Actor, in control.CreateVM) func() error {
+		return func() error { _, err := s.CreateVM(context.Background(), a, in); return err }
+	}
+	fields := func(err error) (all []string) {
+		if e, ok := errors.AsType[*fleet.Error](err); ok {
+			for _, f := range e.Fields {
+				all = append(all, f.Field+": "+f.Message)
+			}
+		}
+		return all
+	}
+	named := create(chief, ask("web", s.h1, false, 1024))
+	s.refused("a disk larger than its pool", fleet.Invalid, "2 fields", named)
+	want := "spec.disks[0].sizeBytes: Pool local on h1 has 30 MiB that are promised to no volume, and the new disks may grow to 1 GiB.|" +
+		"overcommit: Say that a pool may be promised more than it has, to go on all the same."
+	if got := strings.Join(fields(named()), "|"); got != want {
+		t.Errorf("the refusal says\n%s, want\n%s", got, want)
+	}
+	s.refused("of two disks together", fleet.Invalid, "", create(chief, ask("web", s.h1, false, 16, 16)))
+	s.refused("by placement", fleet.Invalid, "", create(chief, ask("web", "", false, 1024)))
+	s.refused("a member's", fleet.Invalid, "no room for 1 GiB in pool local", create(s.member, ask("web", "", false, 1024)))
+	s.refused("a member who says so", fleet.Invalid, "Only those who may change infrastructure", create(s.member, ask("web", "", true, 8)))
+
+	if err := create(s.member, ask("fits", "", false, 16))(); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("beside a disk that is yet to be made", fleet.Invalid, "no room for 16 MiB in pool local", create(s.member, ask("second", "", false, 16)))
+	if err := create(s.member, ask("second", "", false, 14))(); err != nil {
+		t.Errorf("what just fits: %v", err)
+	}
+	if err := create(chief, ask("large", s.h1, true, 1024))(); err != nil {
+		t.Errorf("who may and says so: %v", err)
+	}
+	if err := create(chief, ask("placed", "", true, 1024))(); err != nil {
+		t.Errorf("who may and says so, placed: %v", err)
+	}
+}
+
+func TestFullPoolsWantAPerson(t *testing.T) {
+	s := newSite(t)
+	see := func(tone fleet.Tone, summary, attention string) {
+		t.Helper()
+		v := s.poolView(chief, s.local)
+		if v.Health.Tone != tone || v.Health.Summary != summary {
+			t.Errorf("health is %s, %q, want %s, %q", v.Health.Tone, v.Health.Summary, tone, summary)
+		}
+		page, err := s.ListPools(t.Context(), chief, fleet.Query{Filter: "local tone:" + string(tone)})
+		if err != nil || len(page.Items) != 1 {
+			t.Errorf("the list of tone %s has %d pools, %v", tone, len(page.Items), err)
+		}
+		o, err := s.Overview(t.Context(), chief)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, a := range o.Attention {
+			if a.Kind == "pool" {
+				got = string(a.Tone) + " " + a.Name + ": " + a.Text
+			}
+		}
+		if got != attention {
+			t.Errorf("attention is %q, want %q", got, attention)
+		}
+	}
+	s.holds(s.local, 1000, 899, 0)
+	see(fleet.ToneOK, "1 of 1 hosts healthy", "")
+	s.holds(s.local, 1000, 900, 0)
+	see(fleet.ToneWarn, "1 of 1 hosts healthy, nearly full", "warn local: h1: Nearly full: 90 % used")
+	s.holds(s.local, 1000, 970, 0)
+	see(fleet.ToneBad, "1 of 1 hosts healthy, full", "bad local: h1: Full: 97 % used")
+
+	s.holds(s.local, 1000, 100, 0)
+	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
+		ProjectID: s.red, HostID: s.h1, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 20}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const paused = "bad local: h1: A VM is paused there, because its storage is full or fails; 10 % used"
+	for _, status := range []string{
+		`{"power":"paused","reason":"I/O error"}`, `{"power":"paused","reason":"other","faults":[{"code":"io","text":"no space"}]}`,
+	} {
+		s.exec(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
+		see(fleet.ToneBad, "1 of 1 hosts healthy, full", paused)
+	}
+	s.exec(`UPDATE vms SET status = '{"power":"paused","reason":"by a person"}' WHERE id = $1`, v.ID)
+	see(fleet.ToneOK, "1 of 1 hosts healthy", "")
+}
+
+// Somebody's stop is shown and left alone: only an order starts the pool.
+func TestAPoolThatOthersStoppedIsNotOrdered(t *testing.T) {
+	s := newSite(t)
+	s.exec(`UPDATE pool_hosts SET observed_generation = 1`)
+	drift := func() string {
+		t.Helper()
+		s.exec(`DELETE FROM jobs`)
+		if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+		return s.jobs(fleet.SubjectPool(s.local))
+	}
+	for status, want := range map[string]string{
+		`{"state":"active"}`: "", `{"state":"inactive","byOthers":true}`: "", `{"state":"failed","error":"gone"}`: "", // the agent's to heal
+		`{"state":"inactive","error":"no storage pool with matching name"}`: "pool.apply queued",
+	} {
+		s.exec(`UPDATE pool_hosts SET status = $2 WHERE pool_id = $1`, s.local, status)
+		if got := drift(); got != want {
+			t.Errorf("%s: queued %q, want %q", status, got, want)
+		}
+	}
+	s.exec(`UPDATE pool_hosts SET status = '{"state":"inactive","byOthers":true}' WHERE pool_id = $1`, s.local)
+	v := s.poolView(chief, s.local)
+	if v.Health.Tone != fleet.ToneBad || v.Hosts[0].State != fleet.PoolInactive || v.Hosts[0].Notice != "Stopped on the host by somebody else" {
+		t.Errorf("shown is %+v", v)
+	}
+	s.exec(`DELETE FROM jobs`)
+	if _, err := s.RetryPool(t.Context(), chief, s.local, s.h1); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.jobs(fleet.SubjectPool(s.local)); got != "pool.apply queued" {
+		t.Errorf("a person's order queued %q", got)
+	}
+}
