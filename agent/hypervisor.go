@@ -18,7 +18,8 @@ type Hypervisor interface {
 	// Snapshot is the full state. A part that cannot be read is reported as such (a pool as stalled), never left out.
 	// pools are those assigned to this host: only their volumes are listed; other pools go to HostStatus.OtherPools.
 	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators and .Firmwares.
-	// VMStatus.Error/ErrorOf are the caller's too.
+	// VMStatus.Error/ErrorOf are the caller's too. A look at a pool that has failed starts it again as soon as that may go well; one
+	// that somebody else stopped stays as it is (PoolStatus.ByOthers).
 	Snapshot(ctx context.Context, pools []fleet.Pool) (wire.State, error)
 
 	// Meters reads the load of all running VMs that carry Quantix metadata.
@@ -49,9 +50,11 @@ type Hypervisor interface {
 	DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error
 
 	// ApplyPool defines, builds (directory made if missing), starts and autostarts the pool, and refreshes it.
-	// A libvirt pool of that name with another source is refused.
+	// A libvirt pool of that name with another source is refused, and so is a directory outside the agent's PoolRoots, one that
+	// bears another pool's marker, and once the pool was active any other than its own: nothing is made or started there.
 	ApplyPool(ctx context.Context, pool fleet.Pool) error
 	// ReleasePool stops and undefines the pool and keeps its data. It refuses while a domain on this host uses its volumes.
+	// The marker goes with it, but for a shared pool's, which stays until the pool itself is deleted.
 	ReleasePool(ctx context.Context, pool fleet.Pool) error
 
 	// Console dials the VM's local VNC endpoint.

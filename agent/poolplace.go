@@ -49,7 +49,7 @@ func SeePlace(dir string) (Sighting, error) {
 	if err != nil {
 		return Sighting{}, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	self, err := root.Open(".")
 	if err != nil {
 		return Sighting{}, err
@@ -87,7 +87,7 @@ func MarkPlace(dir string, id fleet.PoolID) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	if there, err := readMarker(root); err != nil || there != "" {
 		return err
 	}
@@ -108,7 +108,7 @@ func UnmarkPlace(dir string, id fleet.PoolID) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	if there, err := readMarker(root); err != nil || there != id {
 		return err
 	}
