@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -45,6 +46,11 @@ func openMemory(path string) (*memory, error) {
 		if err := json.Unmarshal(data, &m.kept); err != nil {
 			return nil, fmt.Errorf("read %s: %w; remove the file to start without it", path, err)
 		}
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(path), poolBookFile)); errors.Is(err, fs.ErrNotExist) {
+		// From an agent of before the book of pools: nobody tries again what it says has failed. Without the words the portal
+		// orders it once more.
+		m.kept.Pools = nil
 	}
 	if m.kept.VMs == nil {
 		m.kept.VMs = map[fleet.VMID]vmMemory{}
@@ -161,7 +167,8 @@ func (m *memory) completePools(s *wire.State) {
 	}
 }
 
-// forget drops the VMs that are neither on the host nor failed, so that the file stays as small as the host.
+// forget drops the VMs that are neither on the host nor failed, so that the file stays as small as the host, and the words of
+// pools that are active again.
 // busy names VMs that are in work now.
 func (m *memory) forget(s wire.State, busy map[fleet.Subject]bool) error {
 	m.mu.Lock()
@@ -170,13 +177,18 @@ func (m *memory) forget(s wire.State, busy map[fleet.Subject]bool) error {
 	for _, vm := range s.VMs {
 		here[vm.ID] = true
 	}
-	before := len(m.kept.VMs)
+	before := len(m.kept.VMs) + len(m.kept.Pools)
+	for _, p := range s.Pools {
+		if p.Status.State == fleet.PoolActive {
+			delete(m.kept.Pools, p.Name)
+		}
+	}
 	for id, k := range m.kept.VMs {
 		if k.Error == "" && !here[id] && !busy[fleet.SubjectVM(id)] {
 			delete(m.kept.VMs, id)
 		}
 	}
-	if len(m.kept.VMs) == before {
+	if len(m.kept.VMs)+len(m.kept.Pools) == before {
 		return nil
 	}
 	return m.save()

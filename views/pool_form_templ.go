@@ -144,7 +144,7 @@ func NewPool(f PoolForm) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = TextField(Field{Name: "path", Label: "Path on the hosts", Value: f.Path, Error: f.Errors.At("spec.path"),
-				Hint: "Where the volumes are, such as /srv/vm. An NFS export is mounted here. A directory that is missing is made.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Where the volumes are, such as /srv/vm. An NFS export is mounted here. A directory that is missing is made. Each host's agent says where pools may be (its poolRoots), and refuses other places.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -138,7 +138,8 @@ func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.KeptPo
 	}
 	kept.Place = &agent.Place{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
 	kept.Boot, kept.Failing, kept.ByOthers = b.pools.book.Boot(), false, false
-	return b.pools.book.Put(p.Name, kept)
+	b.keepPool(p, kept)
+	return nil
 }
 
 // forgetPool forgets a pool that libvirt does not have.

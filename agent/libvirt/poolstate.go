@@ -138,7 +138,7 @@ func (p *poolWatches) answers(name string) error {
 		return kept.Judge(now), err
 	})
 	switch {
-	case s.late > 0:
+	case s.late > poolPatience/2: // less is somebody else's later look
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledWords(s.began))
 	case s.err != nil:
 		return fmt.Errorf("look at the pool %s: %w", name, s.err)
