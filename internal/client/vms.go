@@ -22,6 +22,7 @@ type NewVM struct {
 	Description string            `json:"description,omitempty"`
 	Spec        fleet.VMSpec      `json:"spec"`
 	Start       bool              `json:"start,omitempty"`
+	Overcommit  bool              `json:"overcommit,omitempty"` // promise more storage than there is
 }
 
 // Patch is a JSON merge patch: what is left out stays, nil takes away.
