@@ -32,12 +32,17 @@ type Hypervisor interface {
 	// VM is the status of one domain; Power is fleet.Absent where there is none. generation is the stamp in its metadata.
 	VM(ctx context.Context, id fleet.VMID) (status fleet.VMStatus, generation int64, err error)
 
-	// ApplyVM creates missing disks and makes the persistent definition equal to the spec, stamped with id and generation.
-	// It never starts or stops the guest. What a running guest gets only at its next start shows in VMStatus.NextBoot.
-	// It refuses to touch a domain of that UUID or name that carries no Quantix metadata (unless the UUID is the VM's and metadata is its own).
-	ApplyVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, progress Progress) error
+	// ApplyVM creates disks that were never made and changes in the persistent definition what differs between the spec and the one
+	// that was applied before; the definition is stamped with id and generation and keeps what was applied. What somebody changed
+	// on the host stays, and shows in VMStatus.Drift, unless the order is to put it back. It never starts or stops the guest. What
+	// a running guest gets only at its next start shows in VMStatus.NextBoot. A VM that has no definition gets one from its disks.
+	// It does nothing at all where a disk that was made is not there: the error says what VMStatus.Faults says.
+	// It refuses to touch a domain of that UUID that carries no Quantix metadata of its own. Where another domain has the VM's
+	// name it takes another: see DomainNames. No error names another domain.
+	ApplyVM(ctx context.Context, in Apply) error
 
-	StartVM(ctx context.Context, id fleet.VMID) error    // running already: nothing
+	// StartVM refuses a guest of which a disk is not there. Running already: nothing.
+	StartVM(ctx context.Context, id fleet.VMID) error
 	ShutdownVM(ctx context.Context, id fleet.VMID) error // asks the guest and returns; off already: nothing
 	StopVM(ctx context.Context, id fleet.VMID) error     // force off; off already: nothing
 	RebootVM(ctx context.Context, id fleet.VMID) error   // asks the guest

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -15,8 +16,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// memory is what the agent knows and the hypervisor does not: which generation of a VM it has acted on, and the words
-// of the last order that failed. A small file keeps it over a restart.
+// memory is what the agent knows and the hypervisor does not: which generation of a VM it has acted on, the words of the last
+// order that failed, and the disks that it made. A small file keeps it over a restart.
 type memory struct {
 	path string
 	mu   sync.Mutex
@@ -33,6 +34,8 @@ type vmMemory struct {
 	Generation int64         `json:"generation"`
 	Error      string        `json:"error,omitempty"`
 	ErrorOf    fleet.JobKind `json:"errorOf,omitempty"`
+	// Made are the disks that this agent made and the VM has: their definition may be removed before anybody else knows of them.
+	Made []fleet.Volref `json:"made,omitempty"`
 }
 
 func openMemory(path string) (*memory, error) {
@@ -66,15 +69,40 @@ func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, word
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old := m.kept.VMs[vm.ID]
-	next := vmMemory{Name: cmp.Or(vm.Name, old.Name), Generation: max(old.Generation, generation), Error: words}
+	next := vmMemory{Name: cmp.Or(vm.Name, old.Name), Generation: max(old.Generation, generation), Error: words, Made: old.Made}
 	if words != "" {
 		next.ErrorOf = kind
 	}
-	if next == old {
+	if words == "" && appliesSpec(kind) {
+		next.Made = slices.DeleteFunc(slices.Clone(old.Made), func(r fleet.Volref) bool {
+			return !slices.ContainsFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == r })
+		})
+	}
+	if reflect.DeepEqual(next, old) {
 		return nil
 	}
 	m.kept.VMs[vm.ID] = next
 	return m.save()
+}
+
+// diskMade notes a disk that is whole.
+func (m *memory) diskMade(vm fleet.VM, ref fleet.Volref) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.kept.VMs[vm.ID]
+	if slices.Contains(k.Made, ref) {
+		return nil
+	}
+	k.Name, k.Made = vm.Name, append(slices.Clone(k.Made), ref)
+	m.kept.VMs[vm.ID] = k
+	return m.save()
+}
+
+// made lists the disks of the VM that this agent made.
+func (m *memory) made(id fleet.VMID) []fleet.Volref {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kept.VMs[id].Made
 }
 
 // vmGone forgets a VM that was deleted.
@@ -184,7 +212,7 @@ func (m *memory) forget(s wire.State, busy map[fleet.Subject]bool) error {
 		}
 	}
 	for id, k := range m.kept.VMs {
-		if k.Error == "" && !here[id] && !busy[fleet.SubjectVM(id)] {
+		if k.Error == "" && len(k.Made) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] {
 			delete(m.kept.VMs, id)
 		}
 	}

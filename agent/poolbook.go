@@ -129,7 +129,7 @@ func (b *PoolBook) Put(name string, k KeptPool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old, ok := b.kept[name]
-	if ok && same(old, k) {
+	if ok && old.equal(k) {
 		return nil
 	}
 	next := maps.Clone(b.kept)
@@ -149,12 +149,12 @@ func (b *PoolBook) Forget(name string) error {
 	return b.save(next)
 }
 
-func same(a, b KeptPool) bool {
-	if (a.Place == nil) != (b.Place == nil) || a.Place != nil && *a.Place != *b.Place {
+func (k KeptPool) equal(o KeptPool) bool {
+	if (k.Place == nil) != (o.Place == nil) || k.Place != nil && *k.Place != *o.Place {
 		return false
 	}
-	a.Place, b.Place = nil, nil
-	return a == b
+	k.Place, o.Place = nil, nil
+	return k == o
 }
 
 // save keeps the new state even where it cannot be written: the agent that runs knows it.

@@ -150,10 +150,10 @@ func TestThePoolBookIsKept(t *testing.T) {
 	if err := book().Put("fast", kept); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := book().Of(fleet.Pool{ID: mine, Name: "fast"}); !ok || !same(got, kept) {
+	if got, ok := book().Of(fleet.Pool{ID: mine, Name: "fast"}); !ok || !got.equal(kept) {
 		t.Errorf("kept is %+v, %v", got, ok)
 	}
-	if got, ok := book().Of(fleet.Pool{ID: theirs, Name: "fast"}); ok || !same(got, KeptPool{}) {
+	if got, ok := book().Of(fleet.Pool{ID: theirs, Name: "fast"}); ok || !got.equal(KeptPool{}) {
 		t.Errorf("of another pool of that name: %+v, %v", got, ok)
 	}
 	if err := book().Forget("fast"); err != nil {

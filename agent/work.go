@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"quantix/internal/fleet"
@@ -15,7 +16,7 @@ import (
 
 // limits is how long each kind of work may take in all.
 var limits = map[fleet.JobKind]time.Duration{
-	fleet.VMApply: 30 * time.Minute, fleet.VMStart: 32 * time.Minute, fleet.VMShutdown: 4 * time.Minute,
+	fleet.VMApply: 30 * time.Minute, fleet.VMPutBack: 30 * time.Minute, fleet.VMStart: 32 * time.Minute, fleet.VMShutdown: 4 * time.Minute,
 	fleet.VMStop: time.Minute, fleet.VMReboot: 30 * time.Second, fleet.VMReset: 30 * time.Second,
 	fleet.VMPause: 30 * time.Second, fleet.VMResume: 30 * time.Second, fleet.VMDelete: 5 * time.Minute,
 	fleet.PoolApply: 2 * time.Minute, fleet.PoolRelease: time.Minute, fleet.ConsoleOpen: 10 * time.Second,
@@ -24,10 +25,15 @@ var limits = map[fleet.JobKind]time.Duration{
 // slow reports whether the kind takes one of the host's slots. Waiting for a guest and short calls take none.
 func slow(k fleet.JobKind) bool {
 	switch k {
-	case fleet.VMApply, fleet.VMStart, fleet.VMDelete, fleet.PoolApply, fleet.PoolRelease:
+	case fleet.VMApply, fleet.VMPutBack, fleet.VMStart, fleet.VMDelete, fleet.PoolApply, fleet.PoolRelease:
 		return true
 	}
 	return false
+}
+
+// appliesSpec reports whether work of the kind makes the definition and the disks as the spec says.
+func appliesSpec(k fleet.JobKind) bool {
+	return k == fleet.VMApply || k == fleet.VMPutBack || k == fleet.VMStart
 }
 
 // limitOf is the kind's limit; an unknown kind is refused within any.
@@ -115,7 +121,7 @@ func (a *Agent) do(ctx context.Context, j *job) error {
 	}
 	id := j.VM.ID
 	switch j.Kind {
-	case fleet.VMApply:
+	case fleet.VMApply, fleet.VMPutBack:
 		return a.apply(ctx, j)
 	case fleet.VMStart:
 		if err := a.apply(ctx, j); err != nil {
@@ -148,9 +154,19 @@ func (a *Agent) apply(ctx context.Context, j *job) error {
 	defer cancel(nil)
 	stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
 	defer stalled.Stop()
-	return explain(ctx, a.hypervisor.ApplyVM(ctx, *j.VM, j.Pools, func(percent int, note string) {
-		stalled.Reset(a.times.stall)
-		j.told.tell(percent, note)
+	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
+		VM: *j.VM, Project: j.Project, Pools: j.Pools, PutBack: j.Kind == fleet.VMPutBack,
+		Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
+		Whole: func(ref fleet.Volref) error {
+			if err := a.memory.diskMade(*j.VM, ref); err != nil {
+				return fmt.Errorf("the disk %s is made, but the agent cannot keep that in mind: %w", ref.Volume, err)
+			}
+			return nil
+		},
+		Progress: func(percent int, note string) {
+			stalled.Reset(a.times.stall)
+			j.told.tell(percent, note)
+		},
 	}))
 }
 

@@ -123,12 +123,31 @@ func (h *host) refused(act string, err error, word string) {
 	}
 }
 
-func (h *host) apply(vm fleet.VM) {
+// namesNobody demands that an error speaks of no other VM.
+func (h *host) namesNobody(act string, err error, other fleet.VM) {
 	h.t.Helper()
-	h.must("apply "+vm.Name, h.ApplyVM(h.ctx, vm, h.pools, noProgress))
+	if err != nil && (strings.Contains(err.Error(), other.Name) || strings.Contains(err.Error(), string(other.ID))) {
+		h.t.Errorf("%s: the error names another VM: %v", act, err)
+	}
 }
 
-func noProgress(int, string) {}
+func (h *host) apply(vm fleet.VM) {
+	h.t.Helper()
+	h.must("apply "+vm.Name, h.ApplyVM(h.ctx, h.order(vm)))
+}
+
+// order is what an agent orders for the VM that it never made a disk for.
+func (h *host) order(vm fleet.VM) agent.Apply {
+	return agent.Apply{
+		VM: vm, Project: "tests", Pools: h.pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil },
+	}
+}
+
+// with is the order with another value in it.
+func with(in agent.Apply, f func(*agent.Apply)) agent.Apply {
+	f(&in)
+	return in
+}
 
 // status is the VM as the backend says it; its generation must be want.
 func (h *host) status(id fleet.VMID, want int64) fleet.VMStatus {

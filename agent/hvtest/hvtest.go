@@ -25,9 +25,6 @@ type Harness struct {
 	// BadPath is a path at which the host's agent lets no pool be.
 	BadPath string
 
-	// StopPool stops an active pool past the backend, as virsh pool-destroy does.
-	StopPool func(t *testing.T, pool fleet.Pool)
-
 	// Misplace lets the pool's directory not be what it was, until back.
 	Misplace func(t *testing.T, pool fleet.Pool, how Misplacement) (back func())
 
@@ -42,6 +39,21 @@ type Harness struct {
 
 	// PowerOff forces a domain off past the backend, as virsh destroy does.
 	PowerOff func(t *testing.T, id fleet.VMID)
+
+	// Change changes a stopped domain's definition past the backend, as virsh does.
+	Change func(t *testing.T, id fleet.VMID, c Change)
+
+	// Undefine removes a domain's definition past the backend; a guest that runs, runs on.
+	Undefine func(t *testing.T, id fleet.VMID)
+
+	// HideVolume takes a volume's file out of its pool; restore puts it back.
+	HideVolume func(t *testing.T, pool fleet.Pool, volume string) (restore func())
+
+	// DeleteVolume deletes a volume past the backend, as virsh vol-delete does.
+	DeleteVolume func(t *testing.T, pool fleet.Pool, volume string)
+
+	// StopPool stops a pool past the backend, as virsh pool-destroy does; start starts it again.
+	StopPool func(t *testing.T, pool fleet.Pool) (start func())
 
 	// Network is the name of a libvirt network of the host that is active.
 	Network string
@@ -61,6 +73,15 @@ const (
 	Emptied Misplacement = "moved away, and made again empty"
 	Covered Misplacement = "under another file system"
 )
+
+// Change is what an administrator does to a definition. What is zero stays.
+type Change struct {
+	Name            string
+	CPUs, MemoryMiB int
+	Detach          string // the target of a disk: "vdb"
+	Network         string // of the first network card; its MAC stays
+	ISO             string // the path of a medium
+}
 
 // ImageKind says what an Image is made of.
 type ImageKind string
@@ -95,6 +116,17 @@ func Run(t *testing.T, h Harness) {
 			{"edits of a running VM wait for its next boot", testNextBoot},
 			{"a stopped VM is renamed", testRename},
 			{"a running VM is renamed at its next boot", testRenameRunning},
+			{"a disk that was made and is not there is a fault", testMissingDisk},
+			{"a disk that was made is not made again for a VM whose definition is gone", testMissingUndefined},
+			{"a missing disk shows on a running guest", testMissingRunning},
+			{"a VM whose definition is gone is defined from its disks", testUndefined},
+			{"what an administrator changed is shown and stays", testDrift},
+			{"what an administrator changed is put back", testPutBack},
+			{"what an administrator changed is taken over", testTakeOver},
+			{"a disk that an administrator detached stays detached", testDetached},
+			{"a guest whose definition is removed shows at once", testTransient},
+			{"VMs of one name live on one host", testOneName},
+			{"a renamed VM takes a name that is free", testRenameTaken},
 			{"deleting a VM leaves its disks unless told", testDelete},
 			{"disks are cloned from images", testClone},
 			{"a disk outlives the pool of its image", testImagePoolGone},

@@ -34,7 +34,7 @@ func testPoolMisplaced(t *testing.T, h *host) {
 			kept := h.made(disk(p))
 			back := h.h.Misplace(t, p, how)
 			vm := h.vm(disk(p))
-			h.refused("make a disk", h.ApplyVM(h.ctx, vm, h.pools, noProgress), words)
+			h.refused("make a disk", h.ApplyVM(h.ctx, h.order(vm)), words)
 			h.refused("apply the pool", h.ApplyPool(h.ctx, p), words)
 			h.waitPool(p, "failed in words", func(s fleet.PoolStatus) bool {
 				return s.State == fleet.PoolFailed && strings.Contains(s.Error, words) && strings.Contains(s.Error, p.Spec.Path) && len(s.Volumes) == 0

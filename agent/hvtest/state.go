@@ -140,7 +140,7 @@ func testDeadline(t *testing.T, h *host) {
 	_, console := h.Console(ended, vm.ID)
 	for act, err := range map[string]error{
 		"VM": look, "Meters": meters, "Console": console,
-		"ApplyVM": h.ApplyVM(ended, vm, h.pools, noProgress), "StartVM": h.StartVM(ended, vm.ID),
+		"ApplyVM": h.ApplyVM(ended, h.order(vm)), "StartVM": h.StartVM(ended, vm.ID),
 		"StopVM": h.StopVM(ended, vm.ID), "DeleteVM": h.DeleteVM(ended, vm, h.pools, true),
 		"ApplyPool": h.ApplyPool(ended, p), "ReleasePool": h.ReleasePool(ended, p),
 	} {

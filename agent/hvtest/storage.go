@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -20,7 +21,7 @@ func testClone(t *testing.T, h *host) {
 			d.SizeBytes, d.Image = c.ask, &fleet.Volref{PoolID: p.ID, Volume: img.Name}
 			vm := h.vm(d)
 			var told progress
-			h.must("apply", h.ApplyVM(h.ctx, vm, h.pools, told.tell))
+			h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Progress = told.tell })))
 			told.check(t)
 			s := h.status(vm.ID, 1)
 			if len(s.Disks) != 1 || s.Disks[0].SizeBytes != c.get {
@@ -45,11 +46,11 @@ func testImagePoolGone(t *testing.T, h *host) {
 	vm := h.vm(d)
 	h.apply(vm)
 	vm.Generation = 2
-	h.must("apply without the image's pool", h.ApplyVM(h.ctx, vm, []fleet.Pool{p}, noProgress))
+	h.must("apply without the image's pool", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Pools = []fleet.Pool{p} })))
 	h.status(vm.ID, 2)
 	vm = h.vm(d)
 	vm.Spec.Disks[0].Volume = "other-" + d.Volume
-	h.refused("clone without the image's pool", h.ApplyVM(h.ctx, vm, []fleet.Pool{p}, noProgress), "pool")
+	h.refused("clone without the image's pool", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Pools = []fleet.Pool{p} })), "pool")
 }
 
 // progress notes what a backend tells, which may come from several goroutines.
@@ -81,7 +82,7 @@ func testUnsafeImages(t *testing.T, h *host) {
 		d := disk(p)
 		d.Image = &fleet.Volref{PoolID: p.ID, Volume: img.Name}
 		vm := h.vm(d)
-		h.refused("clone "+img.Name, h.ApplyVM(h.ctx, vm, h.pools, noProgress), img.Name)
+		h.refused("clone "+img.Name, h.ApplyVM(h.ctx, h.order(vm)), img.Name)
 		h.wantPower(vm.ID, fleet.Absent)
 		for _, v := range h.poolStatus(p).Volumes {
 			if strings.HasPrefix(v.Name, d.Volume) {
@@ -91,15 +92,19 @@ func testUnsafeImages(t *testing.T, h *host) {
 	}
 	d := disk(p)
 	d.Image = &fleet.Volref{PoolID: p.ID, Volume: "no-such-image"}
-	h.refused("clone what is not there", h.ApplyVM(h.ctx, h.vm(d), h.pools, noProgress), "no-such-image")
+	h.refused("clone what is not there", h.ApplyVM(h.ctx, h.order(h.vm(d))), "no-such-image")
 }
 
 func testDiskInUse(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.made(disk(p))
 	second := h.vm(vm.Spec.Disks...)
-	h.refused("give one disk to two VMs", h.ApplyVM(h.ctx, second, h.pools, noProgress), vm.Name)
-	h.refused("delete a disk of another VM", h.DeleteVM(h.ctx, second, h.pools, true), vm.Name)
+	for act, err := range map[string]error{
+		"give one disk to two VMs": h.ApplyVM(h.ctx, h.order(second)), "delete a disk of another VM": h.DeleteVM(h.ctx, second, h.pools, true),
+	} {
+		h.refused(act, err, "in use by another VM")
+		h.namesNobody(act, err, vm)
+	}
 	if _, ok := h.volume(p, vm.Spec.Disks[0].Volume); !ok {
 		t.Error("the disk is gone")
 	}
@@ -118,16 +123,13 @@ func testFound(t *testing.T, h *host) {
 		t.Error("a foreign domain is listed as a VM of Quantix")
 	}
 
-	sameName := h.vm()
-	sameName.Name = foreign
-	h.refused("apply over its name", h.ApplyVM(h.ctx, sameName, nil, noProgress), foreign)
 	sameID := h.vm()
 	sameID.ID = id
-	h.refused("apply over its UUID", h.ApplyVM(h.ctx, sameID, nil, noProgress), foreign)
-	h.refused("delete it", h.DeleteVM(h.ctx, sameID, nil, true), foreign)
-	h.refused("stop it", h.StopVM(h.ctx, id), foreign)
-	h.refused("pause it", h.PauseVM(h.ctx, id), foreign)
-	h.refused("reset it", h.ResetVM(h.ctx, id), foreign)
+	h.refused("apply over its UUID", h.ApplyVM(h.ctx, h.order(sameID)), "not made by Quantix")
+	h.refused("delete it", h.DeleteVM(h.ctx, sameID, nil, true), "not made by Quantix")
+	h.refused("stop it", h.StopVM(h.ctx, id), "not made by Quantix")
+	h.refused("pause it", h.PauseVM(h.ctx, id), "not made by Quantix")
+	h.refused("reset it", h.ResetVM(h.ctx, id), "not made by Quantix")
 	if got := h.h.Power(t, id); got != fleet.Running {
 		t.Errorf("the foreign domain is %q now", got)
 	}

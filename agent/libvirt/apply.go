@@ -2,6 +2,8 @@ package libvirt
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,16 +14,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplyVM implements agent.Hypervisor. Disks first, definition last: a domain never names a disk that is not whole.
-func (b *Backend) ApplyVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, progress agent.Progress) error {
-	act := "apply " + vm.Name
-	unlock, err := b.vms.lock(ctx, vm.ID)
+// ApplyVM implements agent.Hypervisor. Disks first, definition last: a domain never names a disk that is not whole. So a disk that a
+// definition names was made, and is not made again.
+func (b *Backend) ApplyVM(ctx context.Context, in agent.Apply) error {
+	act := "apply " + in.VM.Name
+	unlock, err := b.vms.lock(ctx, in.VM.ID)
 	if err != nil {
 		return inAct(act, err)
 	}
 	defer unlock()
+	b.assigned.note(in.Pools)
 	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
-		a := applying{Backend: b, c: c, vm: vm, assigned: pools, progress: progress}
+		a := applying{Backend: b, c: c, in: in}
 		return a.run(ctx)
 	}))
 }
@@ -29,10 +33,8 @@ func (b *Backend) ApplyVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, 
 // applying is one ApplyVM under way.
 type applying struct {
 	*Backend
-	c        *conn
-	vm       fleet.VM
-	assigned []fleet.Pool
-	progress agent.Progress
+	c  *conn
+	in agent.Apply
 }
 
 func (a *applying) run(ctx context.Context) error {
@@ -40,78 +42,56 @@ func (a *applying) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in, places, err := a.intent()
+	if old == nil {
+		return a.create(ctx)
+	}
+	if old.transient && !a.in.PutBack {
+		return agent.Refusal(agent.Undefined())
+	}
+	return a.redefine(ctx, *old)
+}
+
+// existing is the VM's domain as it is now; nil where there is none. A UUID that belongs to another is refused.
+func (a *applying) existing(ctx context.Context) (*sighted, error) {
+	uuid, err := parseUUID(a.in.VM.ID)
+	if err != nil {
+		return nil, err
+	}
+	a.domains.forget(uuid)
+	s, err := a.seeOn(ctx, a.c, a.in.VM.ID)
+	switch {
+	case is(err, golibvirt.ErrNoDomain):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !s.ours:
+		return nil, notOurs()
+	}
+	return &s, nil
+}
+
+// create defines a VM that has no definition: a new one, or one whose definition somebody removed.
+func (a *applying) create(ctx context.Context) error {
+	want := a.in.VM
+	plan := agent.Plan(agent.Applied{}, agent.Defined{}, want, true)
+	in, err := a.prepare(ctx, nil, nil, plan)
 	if err != nil {
 		return err
-	}
-	if err := a.checkUsers(ctx, places); err != nil {
-		return err
-	}
-	for i, p := range places {
-		made, err := a.ensureDisk(ctx, p, i, len(places))
-		if err == nil && !made && (old == nil || !slices.Contains(old.files(), p.path())) {
-			err = checkDisk(ctx, p)
-		}
-		if err != nil {
-			return fmt.Errorf("disk %d: %w", i+1, err)
-		}
-		in.disks = append(in.disks, diskPlace{
-			alias: diskAlias(fleet.Volref{PoolID: p.pool.ID, Volume: p.volume}), path: p.path(), direct: directWithin(ctx, p.path()),
-		})
-	}
-	a.progress(100, "writing the definition")
-	if old != nil {
-		return a.redefine(ctx, *old, in)
 	}
 	x, err := a.first(ctx)
 	if err != nil {
 		return err
 	}
-	edit(x, in)
-	return a.define(ctx, x)
+	return a.underName(ctx, func(name string) error {
+		in.name, in.mark = name, a.mark(agent.NewApplied(a.in, name, "", nil))
+		edit(x, in)
+		return a.define(ctx, x)
+	})
 }
 
-// existing is the VM's domain; nil where there is none yet. A name or UUID that belongs to another is refused.
-func (a *applying) existing(ctx context.Context) (*sighted, error) {
-	s, err := a.seeOn(ctx, a.c, a.vm.ID)
-	switch {
-	case is(err, golibvirt.ErrNoDomain):
-	case err != nil:
-		return nil, err
-	case !s.ours:
-		return nil, notOurs(s.ref.Name)
-	case s.ref.Name == a.vm.Name:
-		return &s, nil
-	}
-	other, nameErr := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.Domain, error) { return l.DomainLookupByName(a.vm.Name) })
-	switch {
-	case nameErr == nil:
-		return nil, fleet.Errorf(fleet.Conflict, "The host has another domain named %q already (UUID %s). Give the VM another name, or rename that domain.", a.vm.Name, formatUUID(other.UUID))
-	case !is(nameErr, golibvirt.ErrNoDomain):
-		return nil, nameErr
-	case err != nil:
-		return nil, nil //nolint:nilerr // no domain of this UUID and none of this name
-	}
-	return &s, nil
-}
-
-// redefine writes the definition only where it differs. A guest that runs keeps its name until it is off: libvirt
-// renames no other; the mark holds the name until then.
-func (a *applying) redefine(ctx context.Context, old sighted, in intent) error {
+// redefine changes the definition where a person wants something else than before. It writes nothing where nothing differs.
+func (a *applying) redefine(ctx context.Context, old sighted) error {
 	defer a.domains.forget(old.ref.UUID)
-	if old.live == nil && old.ref.Name != in.name {
-		err := a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-			_, err := l.DomainRename(old.ref, golibvirt.OptString{in.name}, 0)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("rename %s: %w", old.ref.Name, err)
-		}
-		old.ref.Name = in.name
-	}
-	if old.ref.Name != in.name {
-		in.mark.Name, in.name = in.name, old.ref.Name
-	}
 	// With what libvirt holds secret, else an administrator's VNC password would be lost by writing it back.
 	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
@@ -121,12 +101,122 @@ func (a *applying) redefine(ctx context.Context, old sighted, in intent) error {
 	if err != nil {
 		return err
 	}
+	was := old.applied
+	if was == nil {
+		if was, err = a.assume(ctx, old, x); err != nil {
+			return err
+		}
+	}
+	plan := agent.Plan(*was, definedOf(x, *was, a.assigned.volumeAt), a.in.VM, a.in.PutBack)
+	in, err := a.prepare(ctx, &old, was, plan)
+	if err != nil {
+		return err
+	}
+	domain, oldName, err := a.rename(ctx, &old, *was, plan.Name)
+	if err != nil {
+		return err
+	}
+	in.name, in.mark = old.ref.Name, a.mark(agent.NewApplied(a.in, domain, oldName, was.Pools))
 	edit(x, in)
 	after, err := x.Marshal()
-	if err != nil || before == after {
+	if err != nil || before == after && !old.transient {
 		return err
 	}
 	return a.define(ctx, x)
+}
+
+// assume stands in for what an older agent applied.
+func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain) (*agent.Applied, error) {
+	domain, was := a.in.VM.Name, ""
+	if p := old.pending(); p != "" {
+		domain, was = p, old.ref.Name
+	}
+	here := definedOf(x, agent.NewApplied(a.in, domain, was, nil), a.assigned.volumeAt)
+	var failed error
+	out := agent.Assumed(a.in, domain, was, func(d fleet.Disk) bool {
+		if slices.ContainsFunc(here.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) || slices.Contains(a.in.Made, d.Ref()) {
+			return false
+		}
+		p, err := placeOf(d.Ref(), a.in.Pools)
+		there := false
+		if err == nil {
+			there, err = fileExists(ctx, p.path())
+		}
+		failed = errors.Join(failed, err)
+		return !there
+	})
+	if was != "" {
+		out.Name = domain // so far it is the VM's name that waits for the guest to be off
+	}
+	return &out, failed
+}
+
+func (a *applying) mark(applied agent.Applied) mark {
+	text, err := json.Marshal(applied)
+	if err != nil {
+		panic(err) // plain text and numbers
+	}
+	return mark{ID: a.in.VM.ID, Generation: a.in.VM.Generation, Applied: string(text)}
+}
+
+// prepare turns what is to be written into this host's paths, and makes the disks that were never made. Before it makes one it has
+// seen all the others.
+func (a *applying) prepare(ctx context.Context, old *sighted, was *agent.Applied, plan agent.Edit) (intent, error) {
+	in, places, err := a.intent(plan)
+	if err != nil {
+		return in, err
+	}
+	if err := a.checkUsers(ctx, places); err != nil {
+		return in, err
+	}
+	var missing []place
+	for _, p := range places {
+		made, err := a.check(ctx, p, old, was)
+		if err != nil {
+			return in, err
+		}
+		if !made {
+			missing = append(missing, p)
+		}
+	}
+	for i, p := range missing {
+		if err := a.makeDisk(ctx, p, i, len(missing)); err != nil {
+			return in, fmt.Errorf("disk %d: %w", p.number, err)
+		}
+	}
+	for _, p := range places {
+		in.disks = append(in.disks, diskPlace{alias: diskAlias(p.ref()), path: p.path(), direct: directWithin(ctx, p.path())})
+	}
+	a.in.Progress(100, "writing the definition")
+	return in, nil
+}
+
+// check looks for one disk; false: it was never made. One that was and is not there is refused.
+func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.Applied) (made bool, err error) {
+	path := p.path()
+	made = slices.Contains(a.in.Made, p.ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.ref() })
+	named := false
+	if old != nil {
+		alias := diskAlias(p.ref())
+		if k := slices.IndexFunc(old.spec, func(d specDisk) bool { return d.alias == alias || d.path == path }); k >= 0 {
+			made, named, path = true, true, old.spec[k].path
+		}
+	}
+	why, err := a.absent(ctx, a.c, p.pool.Name, path)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("disk %d: %w", p.number, err)
+	case why == agent.FileMissing && !made:
+		return false, nil
+	case why != "":
+		return false, agent.Refusal(agent.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
+	case named:
+		return true, nil
+	}
+	if err := checkDisk(ctx, p); err != nil {
+		return false, fmt.Errorf("disk %d: %w", p.number, err)
+	}
+	return true, nil
 }
 
 // first is the definition of a VM that the host has not had before.
@@ -141,10 +231,10 @@ func (a *applying) first(ctx context.Context) (*libvirtxml.Domain, error) {
 		return nil, fleet.Errorf(fleet.Unavailable, "libvirt has not yet found out what guests the host can run. Try again in a minute.")
 	case len(caps.value.kinds) == 0:
 		return nil, fleet.Errorf(fleet.Conflict, "libvirt finds no QEMU for %s guests on this host. Install qemu-system-x86 or qemu-kvm.", caps.value.arch)
-	case a.vm.Spec.Firmware == fleet.UEFI && !slices.Contains(caps.value.firmware, fleet.UEFI):
+	case a.in.VM.Spec.Firmware == fleet.UEFI && !slices.Contains(caps.value.firmware, fleet.UEFI):
 		return nil, fleet.Errorf(fleet.Conflict, "The host has no UEFI firmware for guests. Install ovmf (edk2-ovmf), or choose BIOS.")
 	}
-	return newDefinition(a.vm.ID, caps.value.arch, caps.value.kinds[0]), nil
+	return newDefinition(a.in.VM.ID, caps.value.arch, caps.value.kinds[0]), nil
 }
 
 func (a *applying) define(ctx context.Context, x *libvirtxml.Domain) error {
@@ -161,29 +251,30 @@ func (a *applying) define(ctx context.Context, x *libvirtxml.Domain) error {
 	})
 }
 
-// intent turns the spec into this host's paths.
-func (a *applying) intent() (intent, []place, error) {
-	in := intent{name: a.vm.Name, mark: mark{ID: a.vm.ID, Generation: a.vm.Generation}, spec: a.vm.Spec}
-	for _, n := range a.vm.Spec.NICs {
+// intent turns what is to be written into this host's paths.
+func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
+	in := intent{Edit: plan, spec: a.in.VM.Spec}
+	for _, n := range plan.NICs {
 		if n.MAC == "" {
 			return in, nil, fleet.Errorf(fleet.Invalid, "A network card has no MAC address. Give it one.")
 		}
 	}
 	var places []place
-	for _, d := range a.vm.Spec.Disks {
-		p, err := placeOf(fleet.Volref{PoolID: d.PoolID, Volume: d.Volume}, a.assigned)
+	for _, d := range plan.Disks {
+		p, err := placeOf(d.Ref(), a.in.Pools)
 		if err != nil {
 			return in, nil, err
 		}
+		p.number = 1 + slices.IndexFunc(in.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		p.size = d.SizeBytes
 		if d.Image != nil {
-			image, err := placeOf(*d.Image, a.assigned)
+			image, err := placeOf(*d.Image, a.in.Pools)
 			p.image, p.noImage = &image, err
 		}
 		places = append(places, p)
 	}
-	if a.vm.Spec.ISO != nil {
-		iso, err := placeOf(*a.vm.Spec.ISO, a.assigned)
+	if plan.ISO && in.spec.ISO != nil {
+		iso, err := placeOf(*in.spec.ISO, a.in.Pools)
 		if err != nil {
 			return in, nil, err
 		}
@@ -202,19 +293,14 @@ func (a *applying) checkUsers(ctx context.Context, places []place) error {
 		return err
 	}
 	for _, p := range places {
-		if user := userOf(all, a.vm.ID, p.path()); user != "" {
-			return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by %s. Choose another volume, or remove it there.", p.volume, p.pool.Name, user)
+		if inUse(all, a.in.VM.ID, p.path()) {
+			return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host. Choose another volume, or remove it there.", p.volume, p.pool.Name)
 		}
 	}
 	return nil
 }
 
-// userOf is the name of a domain other than except that uses the file; empty: none.
-func userOf(all []sighted, except fleet.VMID, path string) string {
-	for _, s := range all {
-		if s.id != except && slices.Contains(s.files(), path) {
-			return s.ref.Name
-		}
-	}
-	return ""
+// inUse reports whether a domain other than except uses the file. Which one is nobody's business.
+func inUse(all []sighted, except fleet.VMID, path string) bool {
+	return slices.ContainsFunc(all, func(s sighted) bool { return s.id != except && slices.Contains(s.files(), path) })
 }

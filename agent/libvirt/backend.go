@@ -44,6 +44,7 @@ type Backend struct {
 	subscribers subscribers
 	vms         locks[fleet.VMID]
 	domains     domainCache
+	assigned    assigned
 	addresses   watch[map[fleet.VMID]map[string][]string]
 	disks       diskSizes
 	pools       poolWatches

@@ -19,7 +19,7 @@ func BenchmarkSnapshot(b *testing.B) {
 			Meta: fleet.Meta{ID: id, Name: fmt.Sprintf("bench-%d-%s", i, id), Generation: 1},
 			Spec: fleet.VMSpec{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS},
 		}
-		if err := hv.ApplyVM(b.Context(), vm, nil, func(int, string) {}); err != nil {
+		if err := hv.ApplyVM(b.Context(), order(vm)); err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() {
@@ -50,7 +50,7 @@ func BenchmarkCreateAndStart(b *testing.B) {
 			Meta: fleet.Meta{ID: id, Name: "bench-" + string(id), Generation: 1},
 			Spec: fleet.VMSpec{Power: fleet.Running, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS},
 		}
-		if err := hv.ApplyVM(b.Context(), vm, nil, func(int, string) {}); err != nil {
+		if err := hv.ApplyVM(b.Context(), order(vm)); err != nil {
 			b.Fatal(err)
 		}
 		if err := hv.StartVM(b.Context(), id); err != nil {

@@ -18,7 +18,7 @@ func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) 
 	defer cancel()
 	s, err := b.see(ctx, id)
 	if is(err, golibvirt.ErrNoDomain) {
-		return nil, absent(id)
+		return nil, noDomain(id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open console: %w", err)

@@ -75,8 +75,8 @@ func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []f
 		return nil, err
 	}
 	for _, p := range out {
-		if user := userOf(all, vm.ID, p.path()); user != "" {
-			return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by %s, so nothing was deleted. Delete the VM without its disks.", p.volume, p.pool.Name, user)
+		if inUse(all, vm.ID, p.path()) {
+			return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host, so nothing was deleted. Delete the VM without its disks.", p.volume, p.pool.Name)
 		}
 	}
 	return out, nil
@@ -90,7 +90,7 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 	case err != nil:
 		return err
 	case !s.ours:
-		return notOurs(s.ref.Name)
+		return notOurs()
 	}
 	defer b.domains.forget(s.ref.UUID)
 	const all = golibvirt.DomainUndefineManagedSave | golibvirt.DomainUndefineSnapshotsMetadata |

@@ -2,19 +2,34 @@ package libvirt
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 )
 
 const (
-	sizesAge      = 20 * time.Second
+	sizesAge      = 5 * time.Second
 	sizesPatience = time.Second
 )
 
 // size is how large a disk is for the guest and on its storage, in bytes; 0 where it cannot be read.
-type size struct{ bytes, alloc int64 }
+type size struct {
+	bytes, alloc int64
+	is           presence
+}
+
+// presence is whether a file is there. What cannot be read is neither.
+type presence int
+
+const (
+	fileUnknown presence = iota
+	fileThere
+	fileMissing
+)
 
 // diskSizes reads the sizes of disks' files, directory by directory, because storage that hangs hangs as a whole.
 // libvirt's own numbers serve less: of a running qcow2 disk it tells only what was written since the start.
@@ -79,7 +94,17 @@ func (d *diskSizes) readDir(ctx context.Context, dir string, files []string) map
 			break
 		}
 	}
-	return w.read(ctx, sizesAge, sizesPatience, look).value
+	s := w.read(ctx, sizesAge, sizesPatience, look)
+	if s.late <= sizesPatience {
+		return s.value
+	}
+	// The storage hangs: what was there then may be gone, and what was not may be back.
+	old := maps.Clone(s.value)
+	for f, z := range old {
+		z.is = fileUnknown
+		old[f] = z
+	}
+	return old
 }
 
 func (d *diskSizes) tell(paths []string, found map[string]size) map[string]size {
@@ -127,8 +152,16 @@ func (d *diskSizes) keepOnly(paths map[string]size) {
 // sizeOf reads a file's own header and what it takes on its storage; zero where that cannot be read.
 func sizeOf(path string) size {
 	h, err := readHeader(path, true)
-	if err != nil {
+	switch {
+	case isMissing(err):
+		return size{is: fileMissing}
+	case err != nil:
 		return size{}
 	}
-	return size{bytes: h.size, alloc: h.alloc}
+	return size{bytes: h.size, alloc: h.alloc, is: fileThere}
+}
+
+// isMissing reports whether the file system itself said that there is no such file.
+func isMissing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -2,6 +2,8 @@ package libvirt
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -9,10 +11,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
-// domainAge is how long a definition is believed without an event; a few changes, such as of a link state, have none.
+// domainAge is how long a definition is believed without an event; a few changes, such as of a link state, have none. Those of
+// what is kept for the next start, such as of the number of vCPUs, are seen by the file that libvirt keeps it in.
 const domainAge = time.Minute
 
 // domain is one domain of the host with what its definitions say.
@@ -21,13 +25,18 @@ type domain struct {
 	id          fleet.VMID
 	ours        bool // carries Quantix's mark for this very UUID
 	mark        mark
-	live        *hardware // nil while it is off
-	kept        hardware  // what its next start gets
+	applied     *agent.Applied // nil: an older agent kept none
+	drift       []fleet.Drift
+	transient   bool       // it runs, but its definition is gone
+	spec        []specDisk // the spec's disks that the definition has
+	live        *hardware  // nil while it is off
+	kept        hardware   // what its next start gets
 	accelerator string
 	vnc         endpoint
 	agent       bool // the guest's agent is connected
 	startedAt   *time.Time
 	readAt      time.Time
+	file        fileStamp // of the kept definition
 }
 
 // now is what the guest has at present: of the running guest, else of the definition.
@@ -68,12 +77,12 @@ func (k *domainCache) clear() {
 	k.forgets++
 }
 
-// get returns what is kept of the domain, if it is of the same run and name and not too old.
-func (k *domainCache) get(ref golibvirt.Domain) (d *domain, forgets int) {
+// get returns what is kept of the domain, if it is of the same run, name and file and not too old.
+func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, forgets int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	d = k.all[ref.UUID]
-	if d != nil && d.ref == ref && time.Since(d.readAt) < domainAge {
+	if d != nil && d.ref == ref && d.file == file && time.Since(d.readAt) < domainAge {
 		return d, k.forgets
 	}
 	return nil, k.forgets
@@ -108,7 +117,8 @@ func (k *domainCache) keepOnly(all []sighted) {
 
 // look returns the domain from the cache or reads its definitions. ref must be as libvirt gave it a moment ago.
 func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*domain, error) {
-	d, forgets := b.domains.get(ref)
+	file := stampOf(definitionFile(ref.Name))
+	d, forgets := b.domains.get(ref, file)
 	if d != nil {
 		return d, nil
 	}
@@ -116,9 +126,14 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 	if err != nil {
 		return nil, err
 	}
-	d = &domain{ref: ref, id: formatUUID(ref.UUID), kept: hardwareOf(kept), accelerator: kept.Type, readAt: time.Now()}
+	d = &domain{
+		ref: ref, id: formatUUID(ref.UUID), kept: hardwareOf(kept), accelerator: kept.Type, readAt: time.Now(), file: file,
+	}
 	d.mark, d.ours = markOf(kept.Metadata)
 	d.ours = d.ours && d.mark.ID == d.id // a copy made by virt-clone carries the mark of the original
+	if d.ours {
+		d.compare(kept, b.assigned.volumeAt)
+	}
 	if ref.ID >= 0 {
 		x, err := readXML(ctx, c, ref, 0)
 		if err != nil {
@@ -127,9 +142,53 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 		live := hardwareOf(x)
 		d.live, d.vnc, d.agent, d.accelerator = &live, vncOf(x), hasAgent(x), x.Type
 		d.startedAt = b.startedAt(ref.Name)
+		persistent, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsPersistent(ref) })
+		if err != nil {
+			return nil, err
+		}
+		d.transient = persistent == 0
 	}
 	b.domains.put(d, forgets)
 	return d, nil
+}
+
+// compare reads out of the definition what was applied, and what is else now.
+func (d *domain) compare(kept *libvirtxml.Domain, volumeAt func(string) *fleet.Volref) {
+	d.applied = d.mark.applied()
+	if d.applied != nil {
+		d.drift = d.applied.Drift(definedOf(kept, *d.applied, volumeAt))
+	}
+	d.spec = specDisks(kept, d.applied, volumeAt)
+}
+
+// pending is the name that the domain gets when it is next off; empty: it has its name.
+func (d *domain) pending() string {
+	if d.applied != nil {
+		return d.applied.Pending(d.ref.Name)
+	}
+	if d.mark.Name != d.ref.Name {
+		return d.mark.Name
+	}
+	return ""
+}
+
+// definitionDir is where libvirt keeps the definitions of QEMU guests.
+const definitionDir = "/etc/libvirt/qemu"
+
+func definitionFile(name string) string { return filepath.Join(definitionDir, name+".xml") }
+
+// fileStamp changes when a file is written anew; zero where there is none.
+type fileStamp struct {
+	changed time.Time
+	size    int64
+}
+
+func stampOf(path string) fileStamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileStamp{}
+	}
+	return fileStamp{info.ModTime(), info.Size()}
 }
 
 func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt.DomainXMLFlags) (*libvirtxml.Domain, error) {

@@ -72,7 +72,7 @@ func (f fixture) vm() fleet.VM {
 
 func (f fixture) apply(vm fleet.VM) {
 	f.t.Helper()
-	f.ok(f.ApplyVM(f.t.Context(), vm, []fleet.Pool{f.pool}, func(int, string) {}))
+	f.ok(f.ApplyVM(f.t.Context(), order(vm, f.pool)))
 }
 
 func (f fixture) disk(name string) fleet.Disk {
@@ -143,7 +143,7 @@ func TestAVolumeThatIsNoDiskIsRefused(t *testing.T) {
 	for _, name := range []string{"raw", "refers"} {
 		vm := f.vm()
 		vm.Spec.Disks = []fleet.Disk{f.disk(name)}
-		err := f.ApplyVM(t.Context(), vm, []fleet.Pool{f.pool}, func(int, string) {})
+		err := f.ApplyVM(t.Context(), order(vm, f.pool))
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -276,4 +276,69 @@ func TestACrashedGuestIsSeenAndStartsAgain(t *testing.T) {
 	if st.Power != fleet.Running || st.StartedAt == nil || time.Since(*st.StartedAt) > time.Minute {
 		t.Errorf("status is %+v", st)
 	}
+}
+
+// What an older agent made has no memory of what was applied: it is taken as it is, and nothing in it is overwritten.
+func TestDefinitionsOfOlderAgentsAreTakenAsTheyAre(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{f.disk("one")}
+	f.apply(vm)
+	id := string(vm.ID)
+	xml := virsh(t, "dumpxml", id, "--inactive")
+	from, to := strings.Index(xml, "<quantix:applied>"), strings.Index(xml, "</quantix:applied>")
+	if from < 0 {
+		t.Fatalf("nothing is kept of what was applied:\n%s", xml)
+	}
+	edit(t, id, xml[from:to+len("</quantix:applied>")], "")
+	_, err := f.Snapshot(t.Context(), []fleet.Pool{f.pool})
+	f.ok(err)
+	st, _, err := f.VM(t.Context(), vm.ID)
+	f.ok(err)
+	if len(st.Drift) != 0 || len(st.Disks) != 1 || st.Disks[0].Volume == nil || *st.Disks[0].Volume != vm.Spec.Disks[0].Ref() {
+		t.Errorf("before anything is applied: %+v", st)
+	}
+	restore := hideVolume(t, f.pool, "one")
+	if err := f.ApplyVM(t.Context(), order(vm, f.pool)); err == nil || !strings.Contains(err.Error(), "Disk 1") {
+		t.Errorf("its missing disk: %v", err)
+	}
+	restore()
+	change(t, vm.ID, hvtest.Change{CPUs: 4})
+	vm.Generation, vm.Spec.Disks = 2, append(vm.Spec.Disks, f.disk("two"))
+	f.apply(vm)
+	st, generation, err := f.VM(t.Context(), vm.ID)
+	f.ok(err)
+	if st.CPUs != 4 || len(st.Disks) != 2 || generation != 2 || len(st.Drift) != 1 || st.Drift[0].Field != "cpus" {
+		t.Errorf("after the first order: %+v", st)
+	}
+}
+
+// A pool's file system that is not mounted, or hidden below another, hides disks: none is made in what lies there instead.
+func TestADiskUnderAnotherFileSystemIsMissing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{f.disk("one")}
+	f.apply(vm)
+	run(t, "mount", "-t", "tmpfs", "none", f.pool.Spec.Path)
+	mounted := true
+	umount := func() {
+		if mounted {
+			mounted = false
+			run(t, "umount", f.pool.Spec.Path)
+		}
+	}
+	defer umount()
+	for act, err := range map[string]error{"apply": f.ApplyVM(t.Context(), order(vm, f.pool)), "start": f.StartVM(t.Context(), vm.ID)} {
+		if err == nil || !strings.Contains(err.Error(), "Disk 1 (pool "+f.pool.Name) {
+			t.Errorf("%s: %v", act, err)
+		}
+	}
+	if made, err := os.ReadDir(f.pool.Spec.Path); err != nil || len(made) != 0 {
+		t.Errorf("in the other file system is %v, %v", made, err)
+	}
+	umount()
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
 }

@@ -10,6 +10,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
@@ -24,13 +25,14 @@ const (
 // nvramDir is where libvirt keeps the variables of UEFI guests. Quantix names the file after the UUID, as a name may change.
 const nvramDir = "/var/lib/libvirt/qemu/nvram"
 
-// intent is a VM's spec with the host's own paths.
+// intent is what is to be written into a definition, with the host's own paths.
 type intent struct {
+	agent.Edit
 	name  string
 	mark  mark
 	spec  fleet.VMSpec
-	disks []diskPlace
-	iso   string // path; empty: no medium
+	disks []diskPlace // of Edit.Disks
+	iso   string      // path; empty: no medium
 }
 
 type diskPlace struct {
@@ -40,7 +42,7 @@ type diskPlace struct {
 }
 
 func (p diskPlace) is(d *libvirtxml.DomainDisk) bool {
-	return aliasOf(d.Alias) == p.alias || pathOf(d) == p.path
+	return aliasOf(d.Alias) == p.alias || p.path != "" && pathOf(d) == p.path
 }
 
 // diskAlias is the alias of the spec's disk with that volume.
@@ -49,19 +51,27 @@ func diskAlias(ref fleet.Volref) string {
 	return aliasDisk + hex.EncodeToString(sum[:6])
 }
 
-// edit makes a definition say what is intended, and leaves in it what an administrator added.
+// edit changes a definition as far as is intended, and leaves in it what an administrator added or changed.
 func edit(x *libvirtxml.Domain, in intent) {
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}
 	}
 	x.Name = in.name
 	x.Metadata = putMark(x.Metadata, in.mark)
-	editMemory(x, uint(in.spec.MemoryMiB)*1024)
-	editCPUs(x, uint(in.spec.CPUs))
-	editFirmware(x, in.spec.Firmware)
-	editDisks(x.Devices, in.disks)
-	editNICs(x.Devices, in.spec.NICs)
-	editCDROM(x.Devices, in.iso)
+	if in.MemoryMiB {
+		editMemory(x, uint(in.spec.MemoryMiB)*1024)
+	}
+	if in.CPUs {
+		editCPUs(x, uint(in.spec.CPUs))
+	}
+	if in.Firmware {
+		editFirmware(x, in.spec.Firmware)
+	}
+	editDisks(x.Devices, in)
+	editNICs(x.Devices, in)
+	if in.ISO {
+		editCDROM(x, in.iso)
+	}
 }
 
 func editMemory(x *libvirtxml.Domain, kib uint) {
@@ -98,9 +108,13 @@ func editFirmware(x *libvirtxml.Domain, want fleet.Firmware) {
 	}
 }
 
-func editDisks(devices *libvirtxml.DomainDeviceList, want []diskPlace) {
+func editDisks(devices *libvirtxml.DomainDeviceList, in intent) {
+	want := in.disks
+	drop := func(d libvirtxml.DomainDisk) bool {
+		return in.Strays || slices.ContainsFunc(in.DropDisks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == aliasOf(d.Alias) })
+	}
 	devices.Disks = slices.DeleteFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool {
-		return isOurs(d.Alias, aliasDisk) && !slices.ContainsFunc(want, func(w diskPlace) bool { return w.is(&d) })
+		return isOurs(d.Alias, aliasDisk) && drop(d) && !slices.ContainsFunc(want, func(w diskPlace) bool { return w.is(&d) })
 	})
 	for _, w := range want {
 		if !slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return w.is(&d) }) {
@@ -136,11 +150,15 @@ func virtioName(i int) string {
 	return "vd" + name
 }
 
-func editNICs(devices *libvirtxml.DomainDeviceList, want []fleet.NIC) {
+func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
+	has := func(all []fleet.NIC, mac string) bool {
+		return slices.ContainsFunc(all, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, mac) })
+	}
 	devices.Interfaces = slices.DeleteFunc(devices.Interfaces, func(n libvirtxml.DomainInterface) bool {
-		return isOurs(n.Alias, aliasNIC) && !slices.ContainsFunc(want, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) })
+		mac := macOf(&n)
+		return isOurs(n.Alias, aliasNIC) && !has(in.spec.NICs, mac) && (in.Strays || has(in.DropNICs, mac))
 	})
-	for _, w := range want {
+	for _, w := range in.NICs {
 		source := &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: w.Network}}
 		if w.Bridge != "" {
 			source = &libvirtxml.DomainInterfaceSource{Bridge: &libvirtxml.DomainInterfaceSourceBridge{Bridge: w.Bridge}}
@@ -166,10 +184,24 @@ func editNICs(devices *libvirtxml.DomainDeviceList, want []fleet.NIC) {
 	}
 }
 
-func editCDROM(devices *libvirtxml.DomainDeviceList, iso string) {
+// editCDROM puts the medium into the drive, which comes back where somebody removed it.
+func editCDROM(x *libvirtxml.Domain, iso string) {
+	devices := x.Devices
 	i := slices.IndexFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })
-	if i < 0 || pathOf(&devices.Disks[i]) == iso {
+	if i < 0 && iso == "" {
 		return
+	}
+	if i < 0 {
+		machine := "q35"
+		if x.OS != nil && x.OS.Type != nil && !strings.Contains(x.OS.Type.Machine, machine) {
+			machine = "pc"
+		}
+		drive := newCDROM(machine)
+		for c := 'a'; slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == drive.Target.Dev }); c++ {
+			drive.Target.Dev = drive.Target.Dev[:2] + string(c)
+		}
+		devices.Disks = append(devices.Disks, drive)
+		i = len(devices.Disks) - 1
 	}
 	devices.Disks[i].Source = nil
 	if iso != "" {

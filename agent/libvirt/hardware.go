@@ -23,7 +23,10 @@ type hardware struct {
 	files     []string
 }
 
-type drive struct{ target, path string }
+type drive struct {
+	target, path string
+	alias        string // of a disk of the spec
+}
 
 type card struct{ mac, source string }
 
@@ -42,7 +45,11 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
 		case d.Device == "disk" || d.Device == "" || d.Device == "lun":
-			h.disks = append(h.disks, drive{targetOf(d), path})
+			one := drive{target: targetOf(d), path: path}
+			if isOurs(d.Alias, aliasDisk) {
+				one.alias = aliasOf(d.Alias)
+			}
+			h.disks = append(h.disks, one)
 		}
 	}
 	slices.SortFunc(h.disks, func(a, b drive) int {

@@ -87,13 +87,22 @@ func TestConformance(t *testing.T) {
 		PoolPath:    func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
 		FailingPool: failingPool,
 		BadPath:     "/var/lib/libvirt/secrets",
-		StopPool:    func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
 		Misplace:    misplace,
 		AddImage:    addImage,
 		Foreign:     foreign,
 		Power:       powerOf,
 		PowerOff:    func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
-		Network:     "default",
+		Change:      change,
+		Undefine:    func(t *testing.T, id fleet.VMID) { virsh(t, "undefine", string(id)) },
+		HideVolume:  hideVolume,
+		DeleteVolume: func(t *testing.T, pool fleet.Pool, volume string) {
+			virsh(t, "vol-delete", volume, "--pool", pool.Name)
+		},
+		StopPool: func(t *testing.T, pool fleet.Pool) func() {
+			virsh(t, "pool-destroy", pool.Name)
+			return func() { virsh(t, "pool-start", pool.Name) }
+		},
+		Network: "default",
 		Unplug: func(t *testing.T) func() {
 			stopLibvirtd(t)
 			return func() { startLibvirtd(t) }
@@ -105,6 +114,11 @@ func TestConformance(t *testing.T) {
 			return func() { signal(t, pid, syscall.SIGCONT) }
 		},
 	})
+}
+
+// order is what an agent orders for the VM.
+func order(vm fleet.VM, pools ...fleet.Pool) agent.Apply {
+	return agent.Apply{VM: vm, Pools: pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}
 }
 
 func openBench(b *testing.B) agent.Hypervisor {
@@ -240,6 +254,46 @@ func foreign(t *testing.T, name string) fleet.VMID {
 	virsh(t, "start", name)
 	t.Cleanup(func() { virsh(t, "destroy", name) })
 	return fleet.VMID(virsh(t, "domuuid", name))
+}
+
+// change does with virsh what an administrator does.
+func change(t *testing.T, vm fleet.VMID, c hvtest.Change) {
+	t.Helper()
+	id := string(vm)
+	if c.CPUs > 0 {
+		n := strconv.Itoa(c.CPUs)
+		virsh(t, "setvcpus", id, n, "--config", "--maximum")
+		virsh(t, "setvcpus", id, n, "--config")
+	}
+	if c.MemoryMiB > 0 {
+		n := strconv.Itoa(c.MemoryMiB) + "MiB"
+		virsh(t, "setmaxmem", id, n, "--config")
+		virsh(t, "setmem", id, n, "--config")
+	}
+	if c.Detach != "" {
+		virsh(t, "detach-disk", id, c.Detach, "--config")
+	}
+	if c.Network != "" {
+		edit(t, id, "<source network='default'/>", "<source network='"+c.Network+"'/>")
+	}
+	if c.ISO != "" {
+		virsh(t, "change-media", id, "sda", c.ISO, "--insert", "--config")
+	}
+	if c.Name != "" {
+		virsh(t, "domrename", id, c.Name)
+	}
+}
+
+func hideVolume(t *testing.T, pool fleet.Pool, volume string) func() {
+	t.Helper()
+	from, to := filepath.Join(pool.Spec.Path, volume), filepath.Join(t.TempDir(), "hidden")
+	rename := func(from, to string) {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rename(from, to)
+	return func() { rename(to, from) }
 }
 
 func powerOf(t *testing.T, id fleet.VMID) fleet.Power {

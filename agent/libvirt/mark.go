@@ -1,12 +1,14 @@
 package libvirt
 
 import (
+	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"strings"
 
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
@@ -17,7 +19,8 @@ const markSpace = "https://quantix.dev/xmlns/vm/1"
 type mark struct {
 	ID         fleet.VMID `xml:"id"`
 	Generation int64      `xml:"generation"`
-	Name       string     `xml:"name"` // the name it gets when it is next off; empty: its own
+	Name       string     `xml:"name"`    // of an older agent: the name it gets when it is next off; empty: its own
+	Applied    string     `xml:"applied"` // an agent.Applied as JSON; empty: an older agent kept none
 }
 
 // markOf reads the stamp; false where there is none that can be read.
@@ -31,14 +34,25 @@ func markOf(meta *libvirtxml.DomainMetadata) (mark, bool) {
 	return m, err == nil
 }
 
+// applied is what was last applied to the domain; nil where the mark does not tell.
+func (m mark) applied() *agent.Applied {
+	var a agent.Applied
+	if m.Applied == "" || json.Unmarshal([]byte(m.Applied), &a) != nil {
+		return nil
+	}
+	return &a
+}
+
 // putMark replaces the stamp and keeps all other metadata.
 func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<quantix:vm xmlns:quantix=%q><quantix:id>%s</quantix:id><quantix:generation>%d</quantix:generation>`, markSpace, m.ID, m.Generation)
-	if m.Name != "" {
-		b.WriteString("<quantix:name>")
-		_ = xml.EscapeText(&b, []byte(m.Name)) // a Builder takes everything
-		b.WriteString("</quantix:name>")
+	for _, text := range []struct{ name, value string }{{"name", m.Name}, {"applied", m.Applied}} {
+		if text.value != "" {
+			b.WriteString("<quantix:" + text.name + ">")
+			_ = xml.EscapeText(&b, []byte(text.value)) // a Builder takes everything
+			b.WriteString("</quantix:" + text.name + ">")
+		}
 	}
 	b.WriteString("</quantix:vm>")
 	if old, ok := markOf(meta); ok && old == m {

@@ -208,7 +208,7 @@ func TestPoolThatHangs(t *testing.T) {
 	f.ok(b.StopVM(t.Context(), vm.ID))
 	vm.Spec.Disks = []fleet.Disk{f.disk("disk")}
 	begun := time.Now()
-	if err := b.ApplyVM(t.Context(), vm, []fleet.Pool{f.pool}, func(int, string) {}); fleet.CodeOf(err) != fleet.Unavailable {
+	if err := b.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Unavailable {
 		t.Errorf("a disk on a stalled pool: %v", err)
 	}
 	if took := time.Since(begun); took > time.Second {

@@ -12,23 +12,30 @@ import (
 
 // StartVM implements agent.Hypervisor. A rename that waited for the guest to be off is done first.
 func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
-	return b.onVM(ctx, id, "start", func(l *golibvirt.Libvirt, s sighted) error {
-		ref := s.ref
+	return b.onVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s sighted) error {
 		if s.live != nil {
 			if p, _ := power(s.state, s.reason); p != fleet.Crashed {
 				return nil
 			}
-			if err := l.DomainDestroy(ref); err != nil {
-				return err
-			}
 		}
-		if want := s.mark.Name; want != "" && want != ref.Name {
-			if _, err := l.DomainRename(ref, golibvirt.OptString{want}, 0); err != nil {
-				return err
-			}
-			ref.Name = want
+		if err := b.complete(ctx, c, s); err != nil {
+			return err
 		}
-		return l.DomainCreate(ref)
+		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+			ref := s.ref
+			if s.live != nil {
+				if err := l.DomainDestroy(ref); err != nil {
+					return err
+				}
+			}
+			if want := s.pending(); want != "" {
+				if _, err := l.DomainRename(ref, golibvirt.OptString{want}, 0); err != nil {
+					return err
+				}
+				ref.Name = want
+			}
+			return l.DomainCreate(ref)
+		})
 	})
 }
 
@@ -94,8 +101,14 @@ func (b *Backend) onRunning(ctx context.Context, id fleet.VMID, verb string, f f
 	})
 }
 
-// onVM gives one order to one VM of Quantix, as it is at this moment.
 func (b *Backend) onVM(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, sighted) error) error {
+	return b.onVMConn(ctx, id, verb, func(ctx context.Context, c *conn, s sighted) error {
+		return c.do(ctx, func(l *golibvirt.Libvirt) error { return f(l, s) })
+	})
+}
+
+// onVMConn gives one order to one VM of Quantix, as it is at this moment, over a connection of its own.
+func (b *Backend) onVMConn(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn, sighted) error) error {
 	unlock, err := b.vms.lock(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %w", verb, err)
@@ -104,23 +117,23 @@ func (b *Backend) onVM(ctx context.Context, id fleet.VMID, verb string, f func(*
 	return b.order(ctx, func(ctx context.Context, c *conn) error {
 		s, err := b.seeOn(ctx, c, id)
 		if is(err, golibvirt.ErrNoDomain) {
-			return absent(id)
+			return noDomain(id)
 		}
 		if err != nil {
 			return inAct(verb, err)
 		}
 		if !s.ours {
-			return notOurs(s.ref.Name)
+			return notOurs()
 		}
 		defer b.domains.forget(s.ref.UUID)
-		return inAct(verb+" "+s.ref.Name, c.do(ctx, func(l *golibvirt.Libvirt) error { return f(l, s) }))
+		return inAct(verb+" "+s.ref.Name, f(ctx, c, s))
 	})
 }
 
-func absent(id fleet.VMID) error {
+func noDomain(id fleet.VMID) error {
 	return fleet.Errorf(fleet.NotFound, "The host has no domain with the UUID %s. Apply the VM again to make it.", id)
 }
 
-func notOurs(name string) error {
-	return fleet.Errorf(fleet.Conflict, "The domain %q was not made by Quantix, so Quantix does not touch it. Use virsh on the host.", name)
+func notOurs() error {
+	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not made by Quantix, so Quantix does not touch it. Use virsh on the host.")
 }

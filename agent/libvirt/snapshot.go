@@ -38,6 +38,7 @@ func (b *Backend) Snapshot(ctx context.Context, pools []fleet.Pool) (wire.State,
 func (b *Backend) snapshot(ctx context.Context, pools []fleet.Pool) (wire.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotLimit)
 	defer cancel()
+	b.assigned.note(pools)
 	c, err := b.reading(ctx)
 	if err != nil {
 		return wire.State{}, err
@@ -60,8 +61,9 @@ func (b *Backend) snapshot(ctx context.Context, pools []fleet.Pool) (wire.State,
 	sizes := b.disks.read(ctx, pathsOf(all...))
 	b.disks.keepOnly(sizes)
 	addresses := b.addressesOf(ctx, all)
+	seen := <-poolsDone
 	for _, s := range all {
-		st := s.status(sizes, addresses[s.id])
+		st := b.statusOf(s, sizes, addresses[s.id])
 		if s.ours {
 			state.VMs = append(state.VMs, wire.VMReport{ID: s.id, Name: s.ref.Name, Generation: s.mark.Generation, Status: st})
 		} else {
@@ -70,7 +72,6 @@ func (b *Backend) snapshot(ctx context.Context, pools []fleet.Pool) (wire.State,
 	}
 	slices.SortFunc(state.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(state.Found, func(a, b fleet.FoundVM) int { return cmp.Compare(a.ID, b.ID) })
-	seen := <-poolsDone
 	state.Pools, state.Host.OtherPools = seen.assigned, seen.others
 	return state, nil
 }
@@ -96,7 +97,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 	if !s.ours {
 		generation = 0
 	}
-	return s.status(b.disks.read(ctx, pathsOf(s)), b.addresses.sight().value[id]), generation, nil
+	return b.statusOf(s, b.disks.read(ctx, pathsOf(s)), b.addresses.sight().value[id]), generation, nil
 }
 
 // see reads one domain over the state connection.
@@ -127,11 +128,14 @@ func (b *Backend) seeOn(ctx context.Context, c *conn, id fleet.VMID) (sighted, e
 	return s, err
 }
 
-// pathsOf are the disks' paths of the domains as they are now.
+// pathsOf are the disks' paths of the domains as they are now, and of what their specs have.
 func pathsOf(all ...sighted) []string {
 	var out []string
 	for _, s := range all {
 		for _, d := range s.now().disks {
+			out = append(out, d.path)
+		}
+		for _, d := range s.spec {
 			out = append(out, d.path)
 		}
 	}

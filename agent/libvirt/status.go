@@ -20,14 +20,24 @@ func (s sighted) status(sizes map[string]size, addresses map[string][]string) fl
 	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
 	st.Power, st.Reason = power(s.state, s.reason)
 	if s.live != nil {
-		if s.ours && s.mark.Name != "" && s.mark.Name != s.ref.Name {
+		if s.ours && s.pending() != "" {
 			st.NextBoot = []string{"name"}
 		}
 		st.NextBoot = append(st.NextBoot, nextBoot(*s.live, s.kept)...)
 	}
+	if s.ours {
+		st.Drift = s.drift
+		if s.applied != nil && s.applied.Name != s.ref.Name {
+			st.Domain = s.ref.Name
+		}
+	}
 	for _, d := range hw.disks {
 		z := sizes[d.path]
-		st.Disks = append(st.Disks, fleet.DiskState{Target: d.target, Path: d.path, SizeBytes: z.bytes, AllocBytes: z.alloc})
+		state := fleet.DiskState{Target: d.target, Path: d.path, SizeBytes: z.bytes, AllocBytes: z.alloc}
+		if k := slices.IndexFunc(s.spec, func(v specDisk) bool { return v.isDrive(d) }); k >= 0 && z.is == fileThere {
+			state.Volume = s.spec[k].volume()
+		}
+		st.Disks = append(st.Disks, state)
 	}
 	for _, n := range hw.nics {
 		nic := fleet.NICState{MAC: n.mac, Source: n.source}

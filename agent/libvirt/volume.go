@@ -2,9 +2,7 @@ package libvirt
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +23,7 @@ const partialSuffix = ".partial"
 type place struct {
 	pool   fleet.Pool
 	volume string
+	number int    // among the VM's disks, from 1
 	size   int64  // asked for; 0: the image's
 	image  *place // to clone
 
@@ -32,6 +31,8 @@ type place struct {
 }
 
 func (p place) path() string { return filepath.Join(p.pool.Spec.Path, p.volume) }
+
+func (p place) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volume: p.volume} }
 
 // partial is the place under its name until it is whole.
 func (p place) partial() place { return place{pool: p.pool, volume: p.volume + partialSuffix} }
@@ -76,56 +77,55 @@ func directWithin(ctx context.Context, path string) bool {
 func fileExists(ctx context.Context, path string) (bool, error) {
 	return within(ctx, func() (bool, error) {
 		_, err := os.Lstat(path)
-		if errors.Is(err, fs.ErrNotExist) {
+		if isMissing(err) {
 			return false, nil
 		}
 		return err == nil, err
 	})
 }
 
-// ensureDisk makes the disk where it is missing. i and n place it among the VM's disks, for the progress.
-func (a *applying) ensureDisk(ctx context.Context, p place, i, n int) (made bool, err error) {
-	there, err := a.diskThere(ctx, p)
-	if err != nil || there {
-		return false, err
-	}
+// makeDisk makes a disk that was never made. i and n place it among the disks to make, for the progress.
+func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	if p.noImage != nil {
-		return false, p.noImage
+		return p.noImage
 	}
-	tell := func(percent int, note string) { a.progress((i*100+percent)/n, note) }
-	tell(0, fmt.Sprintf("creating disk %d", i+1))
+	tell := func(percent int, note string) { a.in.Progress((i*100+percent)/n, note) }
+	tell(0, fmt.Sprintf("creating disk %d", p.number))
 	pool, err := lookupPool(ctx, a.c, p.pool.Name)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if err := a.removeVolume(ctx, a.c, p.partial()); err != nil {
-		return false, err
+		return err
 	}
 	if p.image == nil {
 		_, err = call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, p.size), 0)
 		})
 	} else {
-		err = a.clone(ctx, pool, p, func(percent int) { tell(percent, fmt.Sprintf("copying %s to disk %d", p.image.volume, i+1)) })
+		err = a.clone(ctx, pool, p, func(percent int) { tell(percent, fmt.Sprintf("copying %s to disk %d", p.image.volume, p.number)) })
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
-	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, os.Rename(p.partial().path(), p.path()) })
-	if err != nil {
-		return false, err
+	if _, err = within(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(p) }); err != nil {
+		return err
+	}
+	if err := a.in.Whole(p.ref()); err != nil {
+		return err
 	}
 	a.refreshPool(ctx, a.c, pool)
 	a.disks.expire(p.pool.Spec.Path)
-	tell(100, fmt.Sprintf("disk %d is ready", i+1))
-	return true, nil
+	tell(100, fmt.Sprintf("disk %d is ready", p.number))
+	return nil
 }
 
-func (a *applying) diskThere(ctx context.Context, p place) (bool, error) {
-	if err := a.pools.answers(p.pool.Name); err != nil {
-		return false, err
+// putInPlace gives a whole disk its name, unless a file of that name has come meanwhile.
+func putInPlace(p place) error {
+	if _, err := os.Lstat(p.path()); !isMissing(err) {
+		return fleet.Errorf(fleet.Conflict, "A file named %s came into the pool %s while the disk was being made. It is left as it is; try again to use it.", p.volume, p.pool.Name)
 	}
-	return fileExists(ctx, p.path())
+	return os.Rename(p.partial().path(), p.path())
 }
 
 // checkDisk refuses a volume that was there before and is no plain disk: QEMU would follow what it refers to.

@@ -5,28 +5,46 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 
 	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
 // ApplyVM implements agent.Hypervisor.
-func (h *Host) ApplyVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, progress agent.Progress) error {
+func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
-	make, err := h.missing(vm, pools)
+	make, err := h.missing(in)
 	if err != nil {
 		return err
 	}
 	for i, v := range make {
-		if err := h.copyVolume(ctx, v, i, len(make), progress); err != nil {
+		if err := h.copyVolume(ctx, v, i, len(make), in.Progress); err != nil {
+			return err
+		}
+	}
+	if err := h.put(in, make); err != nil { // the world may have moved on during the copies
+		return err
+	}
+	for _, v := range make {
+		if err := in.Whole(v.ref); err != nil {
 			return err
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, err := h.check(vm, pools); err != nil { // the world may have moved on during the copies
+	defer h.notify()
+	return h.define(in)
+}
+
+// put makes the volumes appear.
+func (h *Host) put(in agent.Apply, make []newVolume) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, err := h.check(in); err != nil {
 		return err
 	}
 	for _, v := range make {
@@ -34,59 +52,62 @@ func (h *Host) ApplyVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, pro
 			v.in.files[v.Name] = &v.file
 		}
 	}
-	h.define(vm, pools)
-	h.notify()
 	return nil
 }
 
 // newVolume is a volume that is to be made.
 type newVolume struct {
 	file
+	ref   fleet.Volref
 	in    *directory
 	image bool
 }
 
 // missing checks the spec against the host and lists the volumes to make.
-func (h *Host) missing(vm fleet.VM, pools []fleet.Pool) ([]newVolume, error) {
+func (h *Host) missing(in agent.Apply) ([]newVolume, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	make, err := h.check(vm, pools)
-	if err == nil && misbehaves(vm.Name, FailCreate) {
+	make, err := h.check(in)
+	if err == nil && misbehaves(in.VM.Name, FailCreate) {
 		err = errors.New("cannot allocate the disk image: No space left on device")
 	}
 	return make, err
 }
 
-// check refuses what cannot be; h.mu is held.
-func (h *Host) check(vm fleet.VM, pools []fleet.Pool) ([]newVolume, error) {
-	if g, ok := h.guests[vm.ID]; ok && !g.managed {
-		return nil, foreign(g)
+// plan is what the order changes; h.mu is held.
+func (h *Host) plan(in agent.Apply) agent.Edit {
+	if g, ok := h.guests[in.VM.ID]; ok {
+		return agent.Plan(g.applied, g.defined(), in.VM, in.PutBack)
 	}
-	for _, g := range h.guests {
-		if g.id != vm.ID && g.name == vm.Name {
-			return nil, fmt.Errorf("operation failed: domain '%s' already exists with uuid %s", vm.Name, g.id)
+	return agent.Plan(agent.Applied{}, agent.Defined{}, in.VM, true)
+}
+
+// check refuses what cannot be, and lists the volumes to make; h.mu is held.
+func (h *Host) check(in agent.Apply) ([]newVolume, error) {
+	var was []fleet.Disk
+	if g, ok := h.guests[in.VM.ID]; ok {
+		switch {
+		case !g.managed:
+			return nil, foreign()
+		case g.undefined && !in.PutBack:
+			return nil, agent.Refusal(agent.Undefined())
 		}
+		was = g.applied.Spec.Disks
 	}
+	plan := h.plan(in)
 	var out []newVolume
-	for _, d := range vm.Spec.Disks {
-		p, err := h.active(d.PoolID, pools)
+	for _, d := range plan.Disks {
+		made := slices.Contains(in.Made, d.Ref()) || slices.ContainsFunc(was, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		v, err := h.checkDisk(in, d, made)
 		if err != nil {
 			return nil, err
 		}
-		if err := h.free(path.Join(p.spec.Path, d.Volume), vm.ID); err != nil {
-			return nil, err
+		if v != nil {
+			out = append(out, *v)
 		}
-		if _, ok := p.dir.files[d.Volume]; ok {
-			continue
-		}
-		v, err := h.plan(d, p, pools)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
 	}
-	if iso := vm.Spec.ISO; iso != nil {
-		p, err := h.active(iso.PoolID, pools)
+	if iso := in.VM.Spec.ISO; iso != nil && plan.ISO {
+		p, err := h.active(iso.PoolID, in.Pools)
 		if err != nil {
 			return nil, err
 		}
@@ -97,18 +118,40 @@ func (h *Host) check(vm fleet.VM, pools []fleet.Pool) ([]newVolume, error) {
 	return out, nil
 }
 
+// checkDisk is the volume to make for a disk that was never made; nil where it is there.
+func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, error) {
+	i := slices.IndexFunc(in.Pools, func(p fleet.Pool) bool { return p.ID == d.PoolID })
+	if i < 0 {
+		return nil, fleet.Errorf(fleet.Invalid, "The pool %s is not known to this host.", d.PoolID)
+	}
+	pools := agent.NewApplied(in, "", "", nil).Pools
+	switch why := h.absent(d.Ref(), pools); {
+	case why == "":
+		return nil, h.free(path.Join(in.Pools[i].Spec.Path, d.Volume), in.VM.ID)
+	case made || why != agent.FileMissing:
+		n := 1 + slices.IndexFunc(in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		return nil, agent.Refusal(agent.MissingDisk(n, d.Ref(), in.Pools[i].Name, h.opts.Name, why))
+	}
+	p, err := h.active(d.PoolID, in.Pools)
+	if err != nil {
+		return nil, err
+	}
+	v, err := h.newVolume(d, p, in.Pools)
+	return &v, err
+}
+
 // free refuses a disk that another domain holds.
 func (h *Host) free(file string, owner fleet.VMID) error {
 	for _, g := range h.guests {
 		if g.id != owner && g.uses(file) {
-			return fleet.Errorf(fleet.Conflict, "The disk %s belongs to the VM %q.", file, g.name)
+			return fleet.Errorf(fleet.Conflict, "The volume %s is in use by another VM of the host.", path.Base(file))
 		}
 	}
 	return nil
 }
 
-func (h *Host) plan(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, error) {
-	v := newVolume{in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume, Format: "qcow2", CapacityBytes: d.SizeBytes, AllocBytes: 196 << 10}}}
+func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, error) {
+	v := newVolume{ref: d.Ref(), in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume, Format: "qcow2", CapacityBytes: d.SizeBytes, AllocBytes: 196 << 10}}}
 	if d.Image == nil {
 		return v, nil
 	}
@@ -149,28 +192,86 @@ func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress a
 	return nil
 }
 
-// define makes the definition as the spec says; h.mu is held and check has passed.
-func (h *Host) define(vm fleet.VM, pools []fleet.Pool) {
-	g, ok := h.guests[vm.ID]
+// define changes the definition as far as a person wants it else than before; h.mu is held.
+func (h *Host) define(in agent.Apply) error {
+	plan := h.plan(in)
+	g, ok := h.guests[in.VM.ID]
 	if !ok {
-		g = &guest{id: vm.ID, managed: true, name: vm.Name, power: fleet.Stopped}
-		h.guests[vm.ID] = g
+		g = &guest{id: in.VM.ID, managed: true, power: fleet.Stopped}
 	}
-	at := func(id fleet.PoolID, volume string) string {
-		p, _ := h.active(id, pools) // check has found it a moment ago, under the same lock
-		return path.Join(p.spec.Path, volume)
+	domain, was := g.applied.Domain, ""
+	if plan.Name || g.applied.Pending(g.name) != "" {
+		if domain = h.freeName(in); domain == "" {
+			return fleet.Errorf(fleet.Conflict, "The host has other domains of every name that this VM's could have.")
+		}
+		if g.on() && domain != g.name {
+			was = g.name
+		} else {
+			g.name = domain
+		}
 	}
-	def := shape{cpus: vm.Spec.CPUs, memoryMiB: vm.Spec.MemoryMiB, firmware: vm.Spec.Firmware, nics: append([]fleet.NIC(nil), vm.Spec.NICs...)}
-	for _, d := range vm.Spec.Disks {
-		def.disks = append(def.disks, at(d.PoolID, d.Volume))
+	h.guests[g.id] = g
+	old := g.applied.Pools
+	g.applied, g.generation, g.undefined = agent.NewApplied(in, domain, was, old), in.VM.Generation, false
+	g.def = shape{spec: edited(g.def.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
+	for id, p := range g.applied.Pools {
+		g.def.pools[id] = p.Path
 	}
-	if vm.Spec.ISO != nil {
-		def.iso = at(vm.Spec.ISO.PoolID, vm.Spec.ISO.Volume)
+	return nil
+}
+
+// freeName is the best name for the VM's domain that no other has; empty: all are taken.
+func (h *Host) freeName(in agent.Apply) string {
+	for _, name := range agent.DomainNames(in.VM.Name, in.Project, in.VM.ID) {
+		taken := false
+		for _, g := range h.guests {
+			taken = taken || g.id != in.VM.ID && g.name == name
+		}
+		if !taken {
+			return name
+		}
 	}
-	g.def, g.generation, g.wantName = def, vm.Generation, vm.Name
-	if !g.on() {
-		g.name = vm.Name
+	return ""
+}
+
+// edited is a definition after an edit.
+func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec {
+	if plan.CPUs {
+		spec.CPUs = want.CPUs
 	}
+	if plan.MemoryMiB {
+		spec.MemoryMiB = want.MemoryMiB
+	}
+	if plan.Firmware {
+		spec.Firmware = want.Firmware
+	}
+	if plan.ISO {
+		spec.ISO = want.ISO
+	}
+	spec.Disks = slices.DeleteFunc(slices.Clone(spec.Disks), func(d fleet.Disk) bool { return hasDisk(plan.DropDisks, d) })
+	for _, d := range plan.Disks {
+		if !hasDisk(spec.Disks, d) {
+			spec.Disks = append(spec.Disks, d)
+		}
+	}
+	cards := slices.DeleteFunc(slices.Clone(spec.NICs), func(n fleet.NIC) bool { return cardOf(plan.DropNICs, n) >= 0 })
+	for _, n := range plan.NICs {
+		if i := cardOf(cards, n); i >= 0 {
+			cards[i] = n
+		} else {
+			cards = append(cards, n)
+		}
+	}
+	spec.NICs = cards
+	return spec
+}
+
+func hasDisk(all []fleet.Disk, d fleet.Disk) bool {
+	return slices.ContainsFunc(all, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+}
+
+func cardOf(all []fleet.NIC, n fleet.NIC) int {
+	return slices.IndexFunc(all, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) })
 }
 
 // DeleteVM implements agent.Hypervisor.
@@ -185,14 +286,14 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 	defer h.mu.Unlock()
 	g, ok := h.guests[vm.ID]
 	if ok && !g.managed {
-		return foreign(g)
+		return foreign()
 	}
 	doomed, err := h.doomed(vm, pools, disks)
 	if err != nil {
 		return err
 	}
 	if ok {
-		g.stop()
+		h.stop(g)
 		delete(h.guests, vm.ID)
 	}
 	for _, d := range doomed {

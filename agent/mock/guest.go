@@ -3,9 +3,11 @@ package mock
 import (
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"time"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -15,38 +17,59 @@ type guest struct {
 	id         fleet.VMID
 	managed    bool // carries Quantix metadata
 	generation int64
+	applied    agent.Applied
 	name       string // as the domain is called now
-	wantName   string // what the newest definition calls it; takes effect while the guest is off
 	def        shape
+	undefined  bool   // it runs, but its definition is gone
 	live       *shape // what runs; nil: off
 	power      fleet.Power
 	startedAt  time.Time
 	screen     *screen
 }
 
-// shape is what a definition says, with disks as paths.
+// shape is what a definition says: the devices of a spec, and where its pools are.
 type shape struct {
-	cpus, memoryMiB int
-	firmware        fleet.Firmware
-	disks           []string // paths
-	nics            []fleet.NIC
-	iso             string // path
+	spec  fleet.VMSpec
+	pools map[fleet.PoolID]string
 }
 
+func (s shape) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }
+
+func (s shape) disks() []string {
+	var out []string
+	for _, d := range s.spec.Disks {
+		out = append(out, s.path(d.Ref()))
+	}
+	return out
+}
+
+func (s shape) iso() string {
+	if s.spec.ISO == nil {
+		return ""
+	}
+	return s.path(*s.spec.ISO)
+}
+
+func (g *guest) defined() agent.Defined { return agent.Defined{Domain: g.name, Spec: g.def.spec} }
+
 func (g *guest) start(now time.Time) {
-	if g.wantName != "" {
-		g.name = g.wantName
+	if want := g.applied.Pending(g.name); want != "" {
+		g.name = want
 	}
 	run := g.def
 	g.live, g.power, g.startedAt = &run, fleet.Running, now.Truncate(time.Second)
 	g.screen = newScreen(g.name, g.def)
 }
 
-func (g *guest) stop() {
+// stop powers the guest off. Without a definition it is gone then.
+func (h *Host) stop(g *guest) {
 	g.live, g.power, g.startedAt = nil, fleet.Stopped, time.Time{}
 	if g.screen != nil {
 		g.screen.off()
 		g.screen = nil
+	}
+	if g.undefined {
+		delete(h.guests, g.id)
 	}
 }
 
@@ -63,20 +86,21 @@ func (g *guest) nextBoot() []string {
 			out = append(out, field)
 		}
 	}
-	add(g.wantName != "" && g.wantName != g.name, "name")
-	add(g.live.cpus != g.def.cpus, "cpus")
-	add(g.live.memoryMiB != g.def.memoryMiB, "memoryMiB")
-	add(g.live.firmware != g.def.firmware, "firmware")
-	add(!slices.Equal(g.live.disks, g.def.disks), "disks")
-	add(!slices.Equal(g.live.nics, g.def.nics), "nics")
-	add(g.live.iso != g.def.iso, "iso")
+	live, def := g.live.spec, g.def.spec
+	add(g.applied.Pending(g.name) != "", "name")
+	add(live.CPUs != def.CPUs, "cpus")
+	add(live.MemoryMiB != def.MemoryMiB, "memoryMiB")
+	add(live.Firmware != def.Firmware, "firmware")
+	add(!slices.Equal(g.live.disks(), g.def.disks()), "disks")
+	add(!slices.Equal(live.NICs, def.NICs), "nics")
+	add(g.live.iso() != g.def.iso(), "iso")
 	return out
 }
 
 // uses reports whether the domain, as it runs or as it is defined, holds the file.
 func (g *guest) uses(path string) bool {
-	return slices.Contains(g.def.disks, path) || g.def.iso == path ||
-		g.on() && (slices.Contains(g.live.disks, path) || g.live.iso == path)
+	return slices.Contains(g.def.disks(), path) || g.def.iso() == path ||
+		g.on() && (slices.Contains(g.live.disks(), path) || g.live.iso() == path)
 }
 
 // status is what libvirt would say; h.mu is held.
@@ -88,15 +112,22 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		started := g.startedAt
 		s.StartedAt = &started
 	}
-	s.CPUs, s.MemoryMiB = now.cpus, now.memoryMiB
-	for i, path := range now.disks {
-		d := fleet.DiskState{Target: target(i), Path: path}
-		if v := h.volumeAt(path); v != nil {
-			d.SizeBytes, d.AllocBytes = v.CapacityBytes, v.AllocBytes
+	s.CPUs, s.MemoryMiB = now.spec.CPUs, now.spec.MemoryMiB
+	if g.managed {
+		s.Faults, s.Drift = h.faults(g), g.applied.Drift(g.defined())
+		if g.name != g.applied.Name {
+			s.Domain = g.name
+		}
+	}
+	for i, spec := range now.spec.Disks {
+		ref := spec.Ref()
+		d := fleet.DiskState{Target: target(i), Path: now.path(ref)}
+		if v := h.volumeAt(d.Path); v != nil {
+			d.SizeBytes, d.AllocBytes, d.Volume = v.CapacityBytes, v.AllocBytes, &ref
 		}
 		s.Disks = append(s.Disks, d)
 	}
-	for _, n := range now.nics {
+	for _, n := range now.spec.NICs {
 		state := fleet.NICState{MAC: n.MAC, Source: "network " + n.Network}
 		if n.Bridge != "" {
 			state.Source = "bridge " + n.Bridge
@@ -107,6 +138,35 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		s.NICs = append(s.NICs, state)
 	}
 	return s
+}
+
+// faults are what is wrong with a VM; h.mu is held.
+func (h *Host) faults(g *guest) []fleet.Fault {
+	var out []fleet.Fault
+	for i, d := range g.applied.Spec.Disks {
+		if !slices.ContainsFunc(g.def.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
+			continue
+		}
+		if why := h.absent(d.Ref(), g.applied.Pools); why != "" {
+			out = append(out, agent.MissingDisk(i+1, d.Ref(), g.applied.Pools[d.PoolID].Name, h.opts.Name, why))
+		}
+	}
+	if g.undefined {
+		out = append(out, agent.Undefined())
+	}
+	return out
+}
+
+// absent says why a volume cannot be had; empty: it is there. h.mu is held.
+func (h *Host) absent(ref fleet.Volref, pools map[fleet.PoolID]agent.AppliedPool) string {
+	p := h.pools[pools[ref.PoolID].Name]
+	if p == nil || p.dir == nil || p.stopped {
+		return agent.PoolInactive
+	}
+	if _, ok := p.dir.files[ref.Volume]; !ok {
+		return agent.FileMissing
+	}
+	return ""
 }
 
 func target(i int) string { return "vd" + string(rune('a'+i)) }
@@ -127,9 +187,9 @@ func (g *guest) meter(now time.Time) wire.Meter {
 	mean := 0.03 + float64(seed%100)/250 // of each vCPU
 	period := 120 + float64(seed%240)
 	swing := 2 * math.Pi / period
-	busy := mean * (seconds + 0.8*(1-math.Cos(swing*seconds))/swing) * float64(g.live.cpus)
+	busy := mean * (seconds + 0.8*(1-math.Cos(swing*seconds))/swing) * float64(g.live.spec.CPUs)
 	io := busy * float64(1<<20)
-	memory := float64(g.live.memoryMiB<<20) * (0.35 + float64(seed%50)/100)
+	memory := float64(g.live.spec.MemoryMiB<<20) * (0.35 + float64(seed%50)/100)
 	return wire.Meter{
 		ID: g.id, CPUNanos: int64(busy*1e9) + 1, MemoryBytes: int64(memory),
 		ReadBytes: int64(io * 3), WriteBytes: int64(io * 2), ReceiveBytes: int64(io * 1.5), SendBytes: int64(io),

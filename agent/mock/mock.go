@@ -75,7 +75,7 @@ func (h *Host) addFound(name string) fleet.VMID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := &guest{id: stableID(h.opts.Name + "/" + name), name: name, power: fleet.Stopped}
-	g.def = shape{cpus: 2, memoryMiB: 2048, nics: []fleet.NIC{{Network: "default", MAC: macOf(name)}}}
+	g.def.spec = fleet.VMSpec{CPUs: 2, MemoryMiB: 2048, NICs: []fleet.NIC{{Network: "default", MAC: macOf(name)}}}
 	g.start(time.Now())
 	h.guests[g.id] = g
 	h.notify()
@@ -220,13 +220,13 @@ func (h *Host) find(id fleet.VMID) (*guest, error) {
 	case !ok:
 		return nil, fmt.Errorf("Domain not found: no domain with matching uuid '%s'", id)
 	case !g.managed:
-		return nil, foreign(g)
+		return nil, foreign()
 	}
 	return g, nil
 }
 
-func foreign(g *guest) error {
-	return fleet.Errorf(fleet.Conflict, "The domain %q was not made by Quantix, so it is left alone.", g.name)
+func foreign() error {
+	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not made by Quantix, so it is left alone.")
 }
 
 // misbehaves reports whether the VM's name asks for a fault.

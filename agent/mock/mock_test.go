@@ -1,8 +1,11 @@
 package mock
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"testing"
 
 	"quantix/agent"
@@ -20,7 +23,6 @@ func TestConformance(t *testing.T) {
 			return fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/bad", Server: "refused.example", Export: "/vm", Shared: true}, "Connection refused"
 		},
 		BadPath:  "/var/lib/quantix",
-		StopPool: func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
 		Misplace: func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
 		AddImage: func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
 		Foreign:  func(_ *testing.T, name string) fleet.VMID { return h.addFound(name) },
@@ -38,16 +40,32 @@ func TestConformance(t *testing.T) {
 			h.mu.Unlock()
 			h.powerOff(id, run)
 		},
+		Change: func(_ *testing.T, id fleet.VMID, c hvtest.Change) { h.alter(id, c) },
+		Undefine: func(_ *testing.T, id fleet.VMID) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if g := h.guests[id]; g.on() {
+				g.undefined = true
+			} else {
+				delete(h.guests, id)
+			}
+			h.notify()
+		},
+		HideVolume:   func(_ *testing.T, p fleet.Pool, volume string) func() { return h.hide(p, volume) },
+		DeleteVolume: func(_ *testing.T, p fleet.Pool, volume string) { h.hide(p, volume) },
+		StopPool: func(_ *testing.T, p fleet.Pool) func() {
+			stop := func(stopped bool) {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				h.pools[p.Name].stopped = stopped
+			}
+			stop(true)
+			return func() { stop(false) }
+		},
 		Network: "default",
 		Unplug:  func(*testing.T) func() { return h.Unplug() },
 		Freeze:  func(*testing.T) func() { return h.Freeze() },
 	})
-}
-
-func (h *Host) stopPool(p fleet.Pool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.pools[p.Name].stopped = true
 }
 
 func (h *Host) misplace(p fleet.Pool, how hvtest.Misplacement) (back func()) {
@@ -62,6 +80,44 @@ func (h *Host) misplace(p fleet.Pool, how hvtest.Misplacement) (back func()) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		dir.misplaced = nil
+	}
+}
+
+// alter does what an administrator does with virsh.
+func (h *Host) alter(id fleet.VMID, c hvtest.Change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.guests[id]
+	g.name, g.def.spec.CPUs, g.def.spec.MemoryMiB = cmp.Or(c.Name, g.name), cmp.Or(c.CPUs, g.def.spec.CPUs), cmp.Or(c.MemoryMiB, g.def.spec.MemoryMiB)
+	if c.Detach != "" {
+		i := int(c.Detach[2] - 'a')
+		g.def.spec.Disks = slices.Delete(slices.Clone(g.def.spec.Disks), i, i+1)
+	}
+	if c.Network != "" {
+		g.def.spec.NICs = slices.Clone(g.def.spec.NICs)
+		g.def.spec.NICs[0].Network = c.Network
+	}
+	for _, p := range h.pools {
+		if path.Dir(c.ISO) == p.spec.Path {
+			g.def.pools = maps.Clone(g.def.pools)
+			g.def.pools[p.kept.ID] = p.spec.Path
+			g.def.spec.ISO = &fleet.Volref{PoolID: p.kept.ID, Volume: path.Base(c.ISO)}
+		}
+	}
+	h.notify()
+}
+
+// hide takes a volume's file away until restore.
+func (h *Host) hide(p fleet.Pool, volume string) (restore func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	files := h.pools[p.Name].dir.files
+	f := files[volume]
+	delete(files, volume)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		files[volume] = f
 	}
 }
 

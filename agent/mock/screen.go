@@ -26,7 +26,7 @@ type screen struct {
 func newScreen(name string, s shape) *screen {
 	scr := &screen{name: name, changed: make(chan struct{}), banner: []string{
 		"Quantix simulated machine", "",
-		fmt.Sprintf("  name    %s", name), fmt.Sprintf("  vCPUs   %d", s.cpus), fmt.Sprintf("  memory  %d MiB", s.memoryMiB), "",
+		fmt.Sprintf("  name    %s", name), fmt.Sprintf("  vCPUs   %d", s.spec.CPUs), fmt.Sprintf("  memory  %d MiB", s.spec.MemoryMiB), "",
 		"No guest runs here: this screen only echoes what you type.", "",
 	}}
 	scr.boot()

@@ -177,7 +177,7 @@ func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 // volumeAt finds the volume of a path; h.mu is held.
 func (h *Host) volumeAt(file string) *fleet.Volume {
 	for _, p := range h.pools {
-		if p.dir != nil && p.spec.Path == path.Dir(file) {
+		if p.dir != nil && !p.stopped && p.spec.Path == path.Dir(file) {
 			if v, ok := p.dir.files[path.Base(file)]; ok {
 				return &v.Volume
 			}
@@ -205,6 +205,9 @@ func (h *Host) reportPools(assigned []fleet.Pool) (out []wire.PoolReport, others
 }
 
 func (p *pool) status() fleet.PoolStatus {
+	if p.stopped {
+		return fleet.PoolStatus{State: fleet.PoolInactive, MountPath: p.spec.Path}
+	}
 	if p.dir == nil {
 		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: p.words}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"quantix/agent"
@@ -64,9 +65,13 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 		if misbehaves(g.name, FailStart) {
 			return fmt.Errorf("internal error: process exited while connecting to monitor: qemu-system-x86_64: -accel kvm: failed to initialize kvm: Cannot allocate memory")
 		}
-		if !g.on() {
-			g.start(time.Now())
+		if g.on() {
+			return nil
 		}
+		if i := slices.IndexFunc(h.faults(g), func(f fleet.Fault) bool { return f.Code == fleet.FaultDisk }); i >= 0 {
+			return agent.Refusal(h.faults(g)[i])
+		}
+		g.start(time.Now())
 		return nil
 	})
 }
@@ -117,7 +122,7 @@ func (h *Host) powerOff(id fleet.VMID, run *shape) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if g, ok := h.guests[id]; ok && g.on() && g.live == run {
-		g.stop()
+		h.stop(g)
 		h.notify()
 	}
 }
@@ -131,7 +136,7 @@ func (h *Host) StopVM(ctx context.Context, id fleet.VMID) error {
 		return err
 	}
 	return h.change(id, func(g *guest) error {
-		g.stop()
+		h.stop(g)
 		return nil
 	})
 }

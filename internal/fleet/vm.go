@@ -61,6 +61,9 @@ type Disk struct {
 	Image     *Volref `json:"image,omitempty"` // the volume it is cloned from
 }
 
+// Ref names the disk's volume.
+func (d Disk) Ref() Volref { return Volref{PoolID: d.PoolID, Volume: d.Volume} }
+
 // NIC is a virtio network card on exactly one of a libvirt network or a host bridge.
 type NIC struct {
 	Network string `json:"network,omitempty"` // name of a libvirt network on the host
@@ -101,9 +104,10 @@ type VMStatus struct {
 type FaultCode string
 
 const (
-	FaultDisk     FaultCode = "disk"     // a disk that was made is not there: restore it, detach it, or ask for a new one
-	FaultRebooted FaultCode = "rebooted" // it ran when its host went down, and is off since
-	FaultIO       FaultCode = "io"       // QEMU paused it, because its storage is full or fails
+	FaultDisk      FaultCode = "disk"      // a disk that was made is not there: restore it, detach it, or ask for a new one
+	FaultRebooted  FaultCode = "rebooted"  // it ran when its host went down, and is off since
+	FaultIO        FaultCode = "io"        // QEMU paused it, because its storage is full or fails
+	FaultUndefined FaultCode = "undefined" // it runs, but its definition was removed on the host: put it back, or it is gone when it stops
 )
 
 // Fault is one thing that is wrong with a VM on its host. It stands until it is so no more; no order takes it away.
@@ -119,7 +123,7 @@ type Drift struct {
 	Field   string          `json:"field"`          // "name", or the JSON name of a field of VMSpec: "cpus", "memoryMiB", …
 	Applied string          `json:"applied"`        // in words: what was last applied
 	Actual  string          `json:"actual"`         // in words: what the definition says
-	Take    json.RawMessage `json:"take,omitempty"` // the actual value as the field's JSON; absent: it cannot be taken over
+	Take    json.RawMessage `json:"take,omitempty"` // the actual value as the field's JSON; absent: it cannot be taken over; null for an ISO: none
 }
 
 // Failure names the last order, where it failed: "Start failed".

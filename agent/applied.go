@@ -1,0 +1,236 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// Applied is what was last applied to a VM on its host. A backend keeps it in the domain's metadata. Where a new spec differs
+// from it, a person wants something else; where the definition differs from it, somebody changed that on the host.
+type Applied struct {
+	Name   string                       `json:"name"`          // the VM's
+	Domain string                       `json:"domain"`        // the domain's, chosen for it: see DomainNames
+	Was    string                       `json:"was,omitempty"` // the domain's until its guest is off: no guest is renamed while it runs
+	Spec   fleet.VMSpec                 `json:"spec"`          // without its power
+	Pools  map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
+}
+
+// AppliedPool is a pool as the host knew it then.
+type AppliedPool struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+}
+
+// Defined is what a domain's definition says, in the words of a spec.
+type Defined struct {
+	Domain string            // the domain's name
+	Spec   fleet.VMSpec      // of disks those that were applied, of cards those that were or that Quantix made
+	Odd    map[string]string // by field of the spec: what it says and no spec can, in words
+}
+
+// NewApplied is what is to be kept once vm is applied under that name. old is kept of pools that the order does not bring.
+func NewApplied(in Apply, domain, was string, old map[fleet.PoolID]AppliedPool) Applied {
+	out := Applied{Name: in.VM.Name, Domain: domain, Was: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}}
+	out.Spec.Power = ""
+	named := map[fleet.PoolID]bool{}
+	for _, d := range out.Spec.Disks {
+		named[d.PoolID] = true
+	}
+	if iso := out.Spec.ISO; iso != nil {
+		named[iso.PoolID] = true
+	}
+	maps.Copy(out.Pools, old)
+	for _, p := range in.Pools {
+		out.Pools[p.ID] = AppliedPool{p.Name, p.Spec.Path}
+	}
+	maps.DeleteFunc(out.Pools, func(id fleet.PoolID, _ AppliedPool) bool { return !named[id] })
+	return out
+}
+
+// Assumed stands for what was last applied, where an older agent did not keep it: all that is wanted, but for disks that are not
+// made yet. So nothing that somebody changed is overwritten; it shows as drift.
+func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
+	out := NewApplied(in, domain, was, nil)
+	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), fresh)
+	return out
+}
+
+// Edit is what an apply writes into a definition. All else in it stays as it is.
+type Edit struct {
+	Name, CPUs, MemoryMiB, Firmware, ISO bool         // as wanted
+	Disks, DropDisks                     []fleet.Disk // that it shall have, and shall not
+	NICs, DropNICs                       []fleet.NIC  // likewise
+	Strays                               bool         // devices that Quantix made and no spec names are to go
+}
+
+// Plan compares three ways: a person's change is what differs between was and want; putBack wants all of it, whatever is.
+func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
+	changed := func(field string, of func(fleet.VMSpec) any) bool {
+		w := same(of(want.Spec))
+		return (is.Odd[field] != "" || same(of(is.Spec)) != w) && (putBack || same(of(was.Spec)) != w)
+	}
+	out := Edit{
+		Name:      was.Name != want.Name || putBack && was.renamed(is),
+		CPUs:      changed("cpus", takeCPUs),
+		MemoryMiB: changed("memoryMiB", takeMemory),
+		Firmware:  changed("firmware", takeFirmware),
+		ISO:       changed("iso", takeISO),
+		Strays:    putBack,
+	}
+	for _, d := range want.Spec.Disks {
+		if putBack || hasDisk(is.Spec, d) || !hasDisk(was.Spec, d) {
+			out.Disks = append(out.Disks, d)
+		}
+	}
+	for _, d := range was.Spec.Disks {
+		if !hasDisk(want.Spec, d) {
+			out.DropDisks = append(out.DropDisks, d)
+		}
+	}
+	for _, n := range want.Spec.NICs {
+		if putBack || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return same(card(o)) == same(card(n)) }) {
+			out.NICs = append(out.NICs, n)
+		}
+	}
+	for _, n := range was.Spec.NICs {
+		if !slices.ContainsFunc(want.Spec.NICs, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) }) {
+			out.DropNICs = append(out.DropNICs, n)
+		}
+	}
+	return out
+}
+
+// renamed reports whether somebody gave the domain a name that is neither the VM's nor the one chosen for it.
+func (a Applied) renamed(is Defined) bool {
+	return is.Domain != a.Domain && is.Domain != a.Name && is.Domain != a.Was
+}
+
+// Pending is the name that the domain gets when its guest is off; empty: it has its name.
+func (a Applied) Pending(domain string) string {
+	if a.Was != "" && a.Was == domain && a.Domain != domain {
+		return a.Domain
+	}
+	return ""
+}
+
+// Drift is what the definition says else than what was applied.
+func (a Applied) Drift(is Defined) []fleet.Drift {
+	var out []fleet.Drift
+	if a.renamed(is) {
+		d := fleet.Drift{Field: "name", Applied: a.Domain, Actual: is.Domain}
+		var c fleet.Checks
+		if fleet.CheckName(&c, "name", is.Domain); c.Err() == nil {
+			d.Take = raw(is.Domain)
+		}
+		out = append(out, d)
+	}
+	for _, f := range fields {
+		odd := is.Odd[f.name]
+		if odd == "" && same(f.of(a.Spec)) == same(f.of(is.Spec)) {
+			continue
+		}
+		d := fleet.Drift{Field: f.name, Applied: f.words(a.Spec), Actual: f.words(is.Spec)}
+		if odd != "" {
+			d.Actual = odd
+		} else {
+			d.Take = raw(f.take(is.Spec))
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// fields are those of a spec that a definition holds: of is what makes two of them differ, take what a spec can take over.
+var fields = []struct {
+	name     string
+	of, take func(fleet.VMSpec) any
+	words    func(fleet.VMSpec) string
+}{
+	{"cpus", takeCPUs, takeCPUs, func(s fleet.VMSpec) string { return count(s.CPUs, "vCPU") }},
+	{"memoryMiB", takeMemory, takeMemory, func(s fleet.VMSpec) string { return fmt.Sprintf("%d MiB", s.MemoryMiB) }},
+	{"firmware", takeFirmware, takeFirmware, func(s fleet.VMSpec) string { return strings.ToUpper(string(s.Firmware)) }},
+	{"disks", diskRefs, func(s fleet.VMSpec) any { return list(s.Disks) }, func(s fleet.VMSpec) string {
+		return each(s.Disks, func(d fleet.Disk) string { return d.Volume })
+	}},
+	{"nics", cards, func(s fleet.VMSpec) any { return list(s.NICs) }, func(s fleet.VMSpec) string {
+		return each(s.NICs, func(n fleet.NIC) string {
+			if n.Bridge != "" {
+				return n.MAC + " on bridge " + n.Bridge
+			}
+			return n.MAC + " on network " + n.Network
+		})
+	}},
+	{"iso", takeISO, takeISO, func(s fleet.VMSpec) string {
+		if s.ISO == nil {
+			return "none"
+		}
+		return s.ISO.Volume
+	}},
+}
+
+func takeCPUs(s fleet.VMSpec) any     { return s.CPUs }
+func takeMemory(s fleet.VMSpec) any   { return s.MemoryMiB }
+func takeFirmware(s fleet.VMSpec) any { return s.Firmware }
+func takeISO(s fleet.VMSpec) any      { return s.ISO }
+
+func diskRefs(s fleet.VMSpec) any {
+	out := []string{}
+	for _, d := range s.Disks {
+		out = append(out, string(d.PoolID)+"/"+d.Volume)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func cards(s fleet.VMSpec) any {
+	out := []string{}
+	for _, n := range s.NICs {
+		out = append(out, card(n))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func card(n fleet.NIC) string {
+	return strings.ToLower(n.MAC) + " network " + n.Network + " bridge " + n.Bridge
+}
+
+func hasDisk(s fleet.VMSpec, d fleet.Disk) bool {
+	return slices.ContainsFunc(s.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+}
+
+func list[T any](all []T) []T { return append([]T{}, all...) } // in JSON none is [], not null
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func each[T any](all []T, say func(T) string) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	words := make([]string, len(all))
+	for i, v := range all {
+		words[i] = say(v)
+	}
+	return strings.Join(words, ", ")
+}
+
+func same(v any) string { return string(raw(v)) }
+
+// raw is a plain value of a spec as JSON, which cannot fail.
+func raw(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}

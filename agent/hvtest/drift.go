@@ -1,0 +1,167 @@
+package hvtest
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+func (h *host) drift(id fleet.VMID) []fleet.Drift {
+	h.t.Helper()
+	r, _ := h.report(id)
+	s, _, err := h.VM(h.ctx, id)
+	h.must("look at the VM", err)
+	if len(s.Drift) != len(r.Status.Drift) {
+		h.t.Errorf("VM says the drift %+v, the snapshot %+v", s.Drift, r.Status.Drift)
+	}
+	return s.Drift
+}
+
+func (h *host) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.Drift {
+	h.t.Helper()
+	var got []fleet.Drift
+	h.eventually(when+": drift of "+fieldsOf(got), func() bool {
+		got = h.drift(id)
+		return slices.EqualFunc(got, fields, func(d fleet.Drift, f string) bool { return d.Field == f })
+	})
+	return got
+}
+
+func fieldsOf(all []fleet.Drift) (out string) {
+	for _, d := range all {
+		out += d.Field + " "
+	}
+	return out
+}
+
+// take is the drift's value for a field of the spec.
+func take[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
+	t.Helper()
+	d, ok := find(all, func(d fleet.Drift) bool { return d.Field == field })
+	if !ok {
+		t.Fatalf("no drift of %s in %+v", field, all)
+	}
+	if err := json.Unmarshal(d.Take, &v); err != nil {
+		t.Fatalf("take over %s: %v of %+v", field, err, d)
+	}
+	return v
+}
+
+// drifted is a stopped VM of which somebody changed the number of vCPUs, the memory and the name.
+func (h *host) drifted(disks ...fleet.Disk) (fleet.VM, string) {
+	h.t.Helper()
+	vm := h.made(disks...)
+	h.report(vm.ID)
+	other := name("other")
+	h.h.Change(h.t, vm.ID, Change{CPUs: 2, MemoryMiB: 192, Name: other})
+	got := h.wantDrift(vm.ID, "after the change", "name", "cpus", "memoryMiB")
+	for i, want := range []fleet.Drift{
+		{Field: "name", Applied: vm.Name, Actual: other},
+		{Field: "cpus", Applied: "1 vCPU", Actual: "2 vCPUs"},
+		{Field: "memoryMiB", Applied: "128 MiB", Actual: "192 MiB"},
+	} {
+		if d := got[i]; d.Applied != want.Applied || d.Actual != want.Actual {
+			h.t.Errorf("the drift is %+v, want %+v", d, want)
+		}
+	}
+	return vm, other
+}
+
+func testDrift(t *testing.T, h *host) {
+	p := h.pool()
+	vm, other := h.drifted(disk(p))
+	vm.Generation = 2
+	h.apply(vm)
+	if s := h.status(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != other {
+		t.Errorf("an edit of the description alone made %+v", s)
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 2 || s.MemoryMiB != 192 || len(s.NextBoot) != 0 {
+		t.Errorf("the start made %+v", s)
+	}
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	vm.Generation, vm.Spec.Disks = 3, append(slices.Clone(vm.Spec.Disks), disk(p))
+	h.apply(vm)
+	h.wantDrift(vm.ID, "after another disk", "name", "cpus", "memoryMiB")
+	// What a person wants else than before counts, whatever is there.
+	vm.Generation, vm.Spec.CPUs = 4, 3
+	h.apply(vm)
+	h.wantDrift(vm.ID, "after an edit of the vCPUs", "name", "memoryMiB")
+	if s := h.status(vm.ID, 4); s.CPUs != 3 || s.MemoryMiB != 192 || len(s.Disks) != 2 {
+		t.Errorf("after the edits: %+v", s)
+	}
+	vm.Generation, vm.Name = 5, name("renamed")
+	h.apply(vm)
+	h.wantDrift(vm.ID, "after a rename", "memoryMiB")
+	if r, _ := h.report(vm.ID); r.Status.Domain != "" {
+		t.Errorf("after the rename, the domain is %q", r.Status.Domain)
+	}
+}
+
+func testPutBack(t *testing.T, h *host) {
+	vm, _ := h.drifted()
+	h.must("put back", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.PutBack = true })))
+	h.wantDrift(vm.ID, "after it was put back")
+	if s := h.status(vm.ID, 1); s.CPUs != 1 || s.MemoryMiB != 128 || s.Domain != "" {
+		t.Errorf("after it was put back: %+v", s)
+	}
+}
+
+func testTakeOver(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: Raw, SizeBytes: 1 << 20})
+	vm, other := h.drifted()
+	h.h.Change(t, vm.ID, Change{ISO: p.Spec.Path + "/boot.iso"})
+	got := h.wantDrift(vm.ID, "after a medium", "name", "cpus", "memoryMiB", "iso")
+	iso := take[*fleet.Volref](t, got, "iso")
+	vm.Generation, vm.Name = 2, take[string](t, got, "name")
+	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.ISO = take[int](t, got, "cpus"), take[int](t, got, "memoryMiB"), iso
+	if vm.Name != other || iso == nil || *iso != (fleet.Volref{PoolID: p.ID, Volume: "boot.iso"}) {
+		t.Errorf("taken over: %q, %+v", vm.Name, iso)
+	}
+	h.apply(vm)
+	h.wantDrift(vm.ID, "after it was taken over")
+	if s := h.status(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != "" {
+		t.Errorf("after it was taken over: %+v", s)
+	}
+}
+
+func testDetached(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.vm(disk(p), disk(p))
+	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+	h.apply(vm)
+	h.report(vm.ID)
+	h.h.Change(t, vm.ID, Change{Detach: "vdb", Network: "elsewhere"})
+	got := h.wantDrift(vm.ID, "after the detach", "disks", "nics")
+	if left := take[[]fleet.Disk](t, got, "disks"); len(left) != 1 || left[0].Ref() != vm.Spec.Disks[0].Ref() || left[0].SizeBytes != vm.Spec.Disks[0].SizeBytes {
+		t.Errorf("to take over: %+v", left)
+	}
+	if nics := take[[]fleet.NIC](t, got, "nics"); len(nics) != 1 || nics[0].Network != "elsewhere" || nics[0].MAC != vm.Spec.NICs[0].MAC {
+		t.Errorf("to take over: %+v", nics)
+	}
+	vm.Generation, vm.Spec.CPUs = 2, 2
+	h.apply(vm)
+	if s := h.status(vm.ID, 2); len(s.Disks) != 1 || s.CPUs != 2 || s.NICs[0].Source != "network elsewhere" {
+		t.Errorf("an edit of the vCPUs made %+v", s)
+	}
+	h.wantDrift(vm.ID, "after the edit", "disks", "nics")
+	putBack := with(h.order(vm), func(in *agent.Apply) { in.PutBack = true })
+	back := h.h.HideVolume(t, p, vm.Spec.Disks[1].Volume)
+	h.refused("put back a disk that is not there", h.ApplyVM(h.ctx, putBack), "Disk 2 (pool "+p.Name)
+	back()
+	h.must("put back", h.ApplyVM(h.ctx, putBack))
+	h.wantDrift(vm.ID, "after it was put back")
+	if s := h.status(vm.ID, 2); len(s.Disks) != 2 || s.NICs[0].Source != "network "+h.h.Network {
+		t.Errorf("after it was put back: %+v", s)
+	}
+	// Taken over instead: the disk is out of the spec, and nothing differs.
+	h.h.Change(t, vm.ID, Change{Detach: "vdb"})
+	got = h.wantDrift(vm.ID, "after another detach", "disks")
+	vm.Generation, vm.Spec.Disks = 3, take[[]fleet.Disk](t, got, "disks")
+	h.apply(vm)
+	h.wantDrift(vm.ID, "after it was taken over")
+}

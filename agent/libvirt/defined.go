@@ -1,0 +1,134 @@
+package libvirt
+
+import (
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// definedOf is what the definition says, in the words of a spec. applied says which devices are the spec's; all others that
+// Quantix did not make are somebody else's, and none of it.
+func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string) *fleet.Volref) agent.Defined {
+	out := agent.Defined{Domain: x.Name, Odd: map[string]string{}, Spec: fleet.VMSpec{
+		CPUs: cpusOf(x), MemoryMiB: int(memoryKiB(x) / 1024), Firmware: firmwareOf(x),
+	}}
+	if x.Devices == nil {
+		return out
+	}
+	out.Spec.Disks = definedDisks(x.Devices.Disks, applied, out.Odd)
+	out.Spec.NICs = definedNICs(x.Devices.Interfaces, applied, out.Odd)
+	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })
+	if i < 0 {
+		return out
+	}
+	iso := pathOf(&x.Devices.Disks[i])
+	switch ref := applied.Spec.ISO; {
+	case iso == "":
+	case ref != nil && filepath.Join(applied.Pools[ref.PoolID].Path, ref.Volume) == iso:
+		out.Spec.ISO = ref
+	default:
+		if out.Spec.ISO = volumeAt(iso); out.Spec.ISO == nil {
+			out.Odd["iso"] = path.Base(iso)
+		}
+	}
+	return out
+}
+
+func definedDisks(disks []libvirtxml.DomainDisk, applied agent.Applied, odd map[string]string) []fleet.Disk {
+	var out []fleet.Disk
+	var words []string
+	stray := false
+	for i := range disks {
+		d := &disks[i]
+		k := slices.IndexFunc(applied.Spec.Disks, func(a fleet.Disk) bool {
+			return diskPlace{alias: diskAlias(a.Ref()), path: pathIn(applied, a.Ref())}.is(d)
+		})
+		switch {
+		case k >= 0:
+			out = append(out, applied.Spec.Disks[k])
+			words = append(words, applied.Spec.Disks[k].Volume)
+		case isOurs(d.Alias, aliasDisk):
+			stray, words = true, append(words, path.Base(pathOf(d)))
+		}
+	}
+	if stray {
+		odd["disks"] = strings.Join(words, ", ")
+	}
+	return out
+}
+
+func definedNICs(cards []libvirtxml.DomainInterface, applied agent.Applied, odd map[string]string) []fleet.NIC {
+	var out []fleet.NIC
+	var words []string
+	strange := false
+	for i := range cards {
+		n := &cards[i]
+		mac := macOf(n)
+		known := slices.ContainsFunc(applied.Spec.NICs, func(a fleet.NIC) bool { return strings.EqualFold(a.MAC, mac) })
+		if !known && !isOurs(n.Alias, aliasNIC) {
+			continue
+		}
+		nic := fleet.NIC{MAC: mac}
+		switch s := n.Source; {
+		case s != nil && s.Network != nil:
+			nic.Network = s.Network.Network
+		case s != nil && s.Bridge != nil:
+			nic.Bridge = s.Bridge.Bridge
+		default:
+			strange = true
+		}
+		out, words = append(out, nic), append(words, mac+" on "+sourceOf(n))
+	}
+	if strange {
+		odd["nics"] = strings.Join(words, ", ")
+	}
+	return out
+}
+
+// pathIn is where the volume was when it was applied; empty: not known.
+func pathIn(applied agent.Applied, ref fleet.Volref) string {
+	if p, ok := applied.Pools[ref.PoolID]; ok {
+		return filepath.Join(p.Path, ref.Volume)
+	}
+	return ""
+}
+
+// assigned are the pools of the host that the portal has spoken of, by their path.
+type assigned struct {
+	mu    sync.Mutex
+	pools map[string]fleet.Pool
+}
+
+func (a *assigned) note(pools []fleet.Pool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pools == nil {
+		a.pools = map[string]fleet.Pool{}
+	}
+	for _, p := range pools {
+		a.pools[filepath.Clean(p.Spec.Path)] = p
+	}
+}
+
+// at is the pool in whose directory the file is.
+func (a *assigned) at(file string) (fleet.Pool, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p, ok := a.pools[filepath.Dir(file)]
+	return p, ok
+}
+
+// volumeAt is the volume of a file in one of the pools; nil: in none.
+func (a *assigned) volumeAt(file string) *fleet.Volref {
+	if p, ok := a.at(file); ok {
+		return &fleet.Volref{PoolID: p.ID, Volume: filepath.Base(file)}
+	}
+	return nil
+}

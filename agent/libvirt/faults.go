@@ -1,0 +1,177 @@
+package libvirt
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// specDisk is a disk of the spec that a definition has.
+type specDisk struct {
+	number int // among the disks of the spec, from 1
+	ref    fleet.Volref
+	pool   string // name; empty: not known
+	alias  string
+	path   string // in the definition: an overlay, after a snapshot
+}
+
+// specDisks are the disks that the definition has of what was applied; where that is not kept, those that Quantix made.
+func specDisks(x *libvirtxml.Domain, applied *agent.Applied, volumeAt func(string) *fleet.Volref) []specDisk {
+	if x.Devices == nil {
+		return nil
+	}
+	var out []specDisk
+	for i := range x.Devices.Disks {
+		d := &x.Devices.Disks[i]
+		one := specDisk{alias: aliasOf(d.Alias), path: pathOf(d), ref: fleet.Volref{Volume: filepath.Base(pathOf(d))}}
+		if applied == nil {
+			if !isOurs(d.Alias, aliasDisk) {
+				continue
+			}
+			if ref := volumeAt(one.path); ref != nil && diskAlias(*ref) == one.alias {
+				one.ref = *ref
+			}
+			one.number = len(out) + 1
+			out = append(out, one)
+			continue
+		}
+		k := slices.IndexFunc(applied.Spec.Disks, func(a fleet.Disk) bool {
+			return diskPlace{alias: diskAlias(a.Ref()), path: pathIn(*applied, a.Ref())}.is(d)
+		})
+		if k >= 0 {
+			one.number, one.ref = k+1, applied.Spec.Disks[k].Ref()
+			one.pool = applied.Pools[one.ref.PoolID].Name
+			out = append(out, one)
+		}
+	}
+	slices.SortFunc(out, func(a, b specDisk) int { return a.number - b.number })
+	return out
+}
+
+func (d specDisk) isDrive(v drive) bool {
+	return v.alias != "" && v.alias == d.alias || v.path == d.path
+}
+
+// volume is the disk's volume; nil where only its path is known.
+func (d specDisk) volume() *fleet.Volref {
+	if d.ref.PoolID == "" {
+		return nil
+	}
+	return &d.ref
+}
+
+func (d specDisk) fault(why string) fleet.Fault {
+	return agent.MissingDisk(d.number, d.ref, d.pool, hostname(), why)
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "this host"
+	}
+	return name
+}
+
+// statusOf is the domain as people see it, with what is wrong with it. A disk with a fault is not told as whole.
+func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses map[string][]string) fleet.VMStatus {
+	st := s.status(sizes, addresses)
+	st.Faults = b.faults(s, sizes)
+	for i, d := range st.Disks {
+		if d.Volume != nil && slices.ContainsFunc(st.Faults, func(f fleet.Fault) bool { return f.Disk != nil && *f.Disk == *d.Volume }) {
+			st.Disks[i].Volume = nil
+		}
+	}
+	return st
+}
+
+// faults are what is wrong with the VM, as far as was seen lately: what storage that hangs holds, nobody knows, and it is no fault.
+func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
+	if !s.ours {
+		return nil
+	}
+	var out []fleet.Fault
+	for _, d := range s.spec {
+		switch {
+		case b.pools.seenInactive(d.pool):
+			out = append(out, d.fault(agent.PoolInactive))
+		case sizes[d.path].is == fileMissing:
+			out = append(out, d.fault(agent.FileMissing))
+		}
+	}
+	if s.transient {
+		out = append(out, agent.Undefined())
+	}
+	return out
+}
+
+// seenInactive reports whether the newest look at the pool found that it is not active. One that hangs or was not looked at is not.
+func (p *poolWatches) seenInactive(name string) bool {
+	p.mu.Lock()
+	w := p.all[name]
+	p.mu.Unlock()
+	if w == nil {
+		return false
+	}
+	s := w.sight()
+	return s.known && s.err == nil && s.late < stalledAfter && s.value.State == fleet.PoolInactive
+}
+
+// absent says why a disk cannot be had, as it is now; empty: it is there. pool may be empty: not known.
+func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (string, error) {
+	if pool != "" {
+		if err := b.pools.answers(pool); err != nil {
+			return "", err
+		}
+		active, err := poolActive(ctx, c, pool)
+		if err != nil || !active {
+			b.pools.changed(pool)
+			return agent.PoolInactive, err
+		}
+	}
+	if !filepath.IsAbs(path) {
+		return "", nil // no file: QEMU knows
+	}
+	there, err := fileExists(ctx, path)
+	if err != nil || there {
+		return "", err
+	}
+	b.disks.expire(filepath.Dir(path))
+	return agent.FileMissing, nil
+}
+
+func poolActive(ctx context.Context, c *conn, name string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*stalledAfter)
+	defer cancel()
+	active, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) {
+		ref, err := l.StoragePoolLookupByName(name)
+		if err != nil {
+			return 0, err
+		}
+		return l.StoragePoolIsActive(ref)
+	})
+	if is(err, golibvirt.ErrNoStoragePool) {
+		return false, nil
+	}
+	return active != 0, err
+}
+
+// complete refuses a guest of which a disk is not there.
+func (b *Backend) complete(ctx context.Context, c *conn, s sighted) error {
+	for _, d := range s.spec {
+		why, err := b.absent(ctx, c, d.pool, d.path)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return agent.Refusal(d.fault(why))
+		}
+	}
+	return nil
+}

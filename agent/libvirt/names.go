@@ -1,0 +1,74 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// underName does f with the best name that no other domain has. A name that another domain takes in that very moment is passed over.
+func (a *applying) underName(ctx context.Context, f func(name string) error) error {
+	for _, name := range agent.DomainNames(a.in.VM.Name, a.in.Project, a.in.VM.ID) {
+		taken, err := a.taken(ctx, name)
+		if err != nil {
+			return err
+		}
+		if taken {
+			continue
+		}
+		failed := f(name)
+		if failed == nil || !answered(failed) {
+			return failed
+		}
+		// libvirt's own words name the other domain, which is nobody's business.
+		if taken, err = a.taken(ctx, name); err != nil || !taken {
+			return failed
+		}
+	}
+	return fleet.Errorf(fleet.Conflict, "The host has other domains of every name that this VM's could have. Give the VM another name.")
+}
+
+// taken reports whether another domain has the name.
+func (a *applying) taken(ctx context.Context, name string) (bool, error) {
+	other, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.Domain, error) { return l.DomainLookupByName(name) })
+	switch {
+	case is(err, golibvirt.ErrNoDomain):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return formatUUID(other.UUID) != a.in.VM.ID, nil
+}
+
+// rename gives the domain the name that was chosen for it, or chooses one where the VM has a new name. A guest that runs keeps its
+// name until it is off: libvirt renames no other.
+func (a *applying) rename(ctx context.Context, s *sighted, was agent.Applied, choose bool) (domain, old string, err error) {
+	wanted := was.Pending(s.ref.Name)
+	if !choose && wanted == "" {
+		return was.Domain, "", nil
+	}
+	err = a.underName(ctx, func(name string) error {
+		domain = name
+		if name == s.ref.Name {
+			return nil
+		}
+		if s.live != nil {
+			old = s.ref.Name
+			return nil
+		}
+		err := a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+			_, err := l.DomainRename(s.ref, golibvirt.OptString{name}, 0)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("rename: %w", err)
+		}
+		s.ref.Name = name
+		return nil
+	})
+	return domain, old, err
+}

@@ -1,0 +1,81 @@
+package agent_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+var errCut = fleet.Errorf(fleet.Unavailable, "The test cuts it off.")
+
+// cut is a host whose orders are cut off after the disks are made, and that remembers what it was told.
+type cut struct {
+	*mock.Host
+	orders chan agent.Apply
+	fail   chan bool
+}
+
+func (c cut) ApplyVM(ctx context.Context, in agent.Apply) error {
+	c.orders <- in
+	if !<-c.fail {
+		return c.Host.ApplyVM(ctx, in)
+	}
+	for _, d := range in.VM.Spec.Disks {
+		if err := in.Whole(d.Ref()); err != nil {
+			return err
+		}
+	}
+	return errCut
+}
+
+// A disk that was made is remembered before any definition names it, over a restart of the agent, until the VM has it no more.
+func TestMadeDisksAreRememberedOverARestart(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), cut{mock.New(mock.Options{Name: "host-1"}), make(chan agent.Apply, 1), make(chan bool, 1)}
+	dir := p.join()
+	_, stop := p.running(dir, host, host.Host)
+	vm := newVM("web")
+	vm.Spec.Disks = []fleet.Disk{{PoolID: "p", Volume: "web-1", SizeBytes: 1}}
+	known := fleet.Volref{PoolID: "p", Volume: "older"}
+	host.fail <- true
+	p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Made: []fleet.Volref{known}, Project: "acme"})
+	if in := <-host.orders; len(in.Made) != 1 || in.Made[0] != known || in.Project != "acme" || in.PutBack {
+		t.Errorf("the first order is %+v", in)
+	}
+	stop()
+	p.running(dir, host, host.Host)
+	host.fail <- true
+	p.do(wire.Work{Kind: fleet.VMPutBack, VM: vm, Epoch: 2})
+	if in := <-host.orders; len(in.Made) != 1 || in.Made[0] != vm.Spec.Disks[0].Ref() || !in.PutBack {
+		t.Errorf("after the restart, the order is %+v", in)
+	}
+	vm.Spec.Disks, vm.Generation = nil, 2
+	for epoch := range int64(2) {
+		host.fail <- false
+		if f := p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 3 + epoch}); f.Outcome != wire.Done {
+			t.Errorf("the order without the disk ended %+v", f)
+		}
+		if in := <-host.orders; len(in.Made) != int(1-epoch) {
+			t.Errorf("order %d without the disk has made %+v", epoch, in.Made)
+		}
+	}
+}
+
+// What is missing is said in the job's error and in the status that comes with it.
+func TestAMissingDiskIsSaidWithTheJob(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	pool := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "fast", Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}}
+	p.do(wire.Work{Kind: fleet.PoolApply, Pool: &pool})
+	vm := newVM("web")
+	vm.Spec.Disks = []fleet.Disk{{PoolID: pool.ID, Volume: "web-1", SizeBytes: 1}}
+	f := p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Pools: []fleet.Pool{pool}, Made: []fleet.Volref{vm.Spec.Disks[0].Ref()}})
+	if f.Outcome != wire.Failed || !strings.HasPrefix(f.Error, "Disk 1 (pool fast, volume web-1) is not on host-1: ") || f.VM.Power != fleet.Absent {
+		t.Errorf("the start ended %+v", f)
+	}
+}

@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"fmt"
+
+	"quantix/internal/fleet"
+)
+
+// Apply is the order to make a VM's disks and definition. All of it is needed.
+type Apply struct {
+	VM      fleet.VM
+	Project string         // the name of the VM's project: see DomainNames
+	Pools   []fleet.Pool   // every pool that the spec names and this host is assigned
+	Made    []fleet.Volref // disks that were whole at some time: none of them is ever made again
+	PutBack bool           // write all of the spec, also what somebody changed on the host
+	// Whole is told of a disk as soon as it is, before a definition names it. Its error ends the order: what nobody keeps would
+	// be made twice.
+	Whole    func(fleet.Volref) error
+	Progress Progress
+}
+
+// DomainNames are the names that the VM's domain may have, best first: its own, with its project's where another domain has
+// that name, and with the end of its id where even that is taken. No VM or project has a "_" in its name.
+func DomainNames(vm, project string, id fleet.VMID) []string {
+	const most = 200 // bytes: libvirt makes file names of it
+	cut := func(s string, n int) string { return s[:min(len(s), n)] }
+	unique := "_" + cut(string(id[max(0, len(id)-12):]), 8)
+	long := vm
+	if project != "" {
+		long += "_" + project
+	}
+	names := []string{cut(vm, most), cut(long, most), cut(long, most-len(unique)) + unique}
+	if project == "" {
+		return []string{names[0], names[2]}
+	}
+	return names
+}
+
+// MissingDisk is the fault of a disk that was made and is not there. why is a sentence, such as "Its file is missing."
+func MissingDisk(number int, ref fleet.Volref, pool, host, why string) fleet.Fault {
+	in := "volume " + ref.Volume
+	if pool != "" {
+		in = "pool " + pool + ", " + in
+	}
+	f := fleet.Fault{Code: fleet.FaultDisk, Text: fmt.Sprintf("Disk %d (%s) is not on %s: %s", number, in, host, why)}
+	if ref.PoolID != "" {
+		f.Disk = &ref
+	}
+	return f
+}
+
+// Why a disk is not there, in the words of both backends.
+const (
+	FileMissing  = "its file is missing. Restore it, detach the disk, or give the VM a new one."
+	PoolInactive = "the pool is not active there. Start the pool, and see that its disks are in it."
+)
+
+// Refusal is the fault as an order's error.
+func Refusal(f fleet.Fault) error { return fleet.Errorf(fleet.Conflict, "%s", f.Text) }
+
+// Undefined is the fault of a guest whose definition is gone.
+func Undefined() fleet.Fault {
+	return fleet.Fault{Code: fleet.FaultUndefined, Text: "Its definition was removed on the host while it runs: it will be gone when it stops. Put it back to keep it."}
+}
