@@ -1,10 +1,12 @@
 package agent_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"quantix/agent"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -50,6 +52,72 @@ func TestOneVMsJourney(t *testing.T) {
 	if p.reports[0].State == nil || !p.reports[0].State.Host.Connected || p.reports[0].State.Host.Inventory.Hostname != "host-1" {
 		t.Errorf("the first report is %+v", p.reports[0])
 	}
+}
+
+// slowApply is a host that waits for a sign once a definition is written.
+type slowApply struct {
+	*mock.Host
+	release chan struct{}
+}
+
+func (h *slowApply) ApplyVM(ctx context.Context, in agent.Apply) error {
+	if err := h.Host.ApplyVM(ctx, in); err != nil {
+		return err
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.release:
+			return nil
+		case <-tick.C:
+			in.Progress(100, "waiting")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// An order to create and start is one thing: what was stamped on the way is not what was acted on, not even for the next agent.
+func TestAHalfDoneOrderIsNotTakenAsDone(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	host := &slowApply{mock.New(mock.Options{Name: "host-1"}), make(chan struct{})}
+	dir := p.join()
+	_, stop := p.running(dir, host, host.Host)
+	vm := newVM("web")
+	vm.Generation = 3
+	p.give(wire.Work{Kind: fleet.VMStart, VM: vm})
+	stamped := func(s wire.State) bool { r, ok := vmIn(s, vm.ID); return ok && r.Status.Power == fleet.Stopped }
+	acted := func() bool {
+		for _, r := range p.reports {
+			if r.State == nil {
+				continue
+			}
+			if got, ok := vmIn(*r.State, vm.ID); ok && got.Generation != 0 {
+				return true
+			}
+		}
+		return false
+	}
+	p.stateSince(0, "the definition", stamped)
+	stop()
+	p.running(dir, host, host.Host)
+	p.nextState("the definition, by the next agent", stamped)
+	p.set(func() {
+		if acted() {
+			t.Error("the half-done order was reported as done")
+		}
+	})
+	close(host.release)
+	f := p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Epoch: 2})
+	if f.Outcome != wire.Done || f.Generation != 3 {
+		t.Errorf("given again, it ended %+v", f)
+	}
+	p.stateSince(0, "the report of what was done", func(s wire.State) bool {
+		r, ok := vmIn(s, vm.ID)
+		return ok && r.Generation == 3 && r.Status.Power == fleet.Running
+	})
 }
 
 func TestHeartbeatsCarryNoState(t *testing.T) {

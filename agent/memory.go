@@ -85,6 +85,17 @@ func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, word
 	return m.save()
 }
 
+// vmBegun notes a VM that is about to be stamped, so that the stamp of a half-done order is not taken for its end.
+func (m *memory) vmBegun(vm fleet.VM) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.kept.VMs[vm.ID]; ok {
+		return nil
+	}
+	m.kept.VMs[vm.ID] = vmMemory{Name: vm.Name}
+	return m.save()
+}
+
 // diskMade notes a disk that is whole.
 func (m *memory) diskMade(vm fleet.VM, ref fleet.Volref) error {
 	m.mu.Lock()
@@ -157,8 +168,10 @@ func (m *memory) complete(s *wire.State) {
 	for i := range s.VMs {
 		vm := &s.VMs[i]
 		seen[vm.ID] = true
-		k := m.kept.VMs[vm.ID]
-		vm.Generation = max(vm.Generation, k.Generation)
+		k, acted := m.kept.VMs[vm.ID]
+		if acted { // the stamp says what was begun, which may be half done
+			vm.Generation = k.Generation
+		}
 		vm.Status.Error, vm.Status.ErrorOf = k.Error, k.ErrorOf
 	}
 	for id, k := range m.kept.VMs {

@@ -154,6 +154,9 @@ func (a *Agent) apply(ctx context.Context, j *job) error {
 	defer cancel(nil)
 	stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
 	defer stalled.Stop()
+	if err := a.memory.vmBegun(*j.VM); err != nil {
+		a.log.Error("The agent's memory cannot be written.", "error", err)
+	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
 		VM: *j.VM, Project: j.Project, Pools: j.Pools, PutBack: j.Kind == fleet.VMPutBack,
 		Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
