@@ -11,7 +11,7 @@ import (
 
 // Hypervisor is what an agent needs of the machine it runs on. agent/libvirt and agent/mock implement it, and
 // agent/hvtest holds both to one meaning. Every method honours ctx: past its deadline it returns, whatever hangs below.
-// Errors of the hypervisor keep its own words (fmt's %w or text): they are shown to people.
+// Errors of the hypervisor keep its own words (fmt's %w or text): they are shown to people. Where it gave no answer, they are ErrAway.
 //
 // Methods that change something look first and may be called again: a second call with the same input changes nothing.
 type Hypervisor interface {
@@ -74,3 +74,18 @@ type Progress func(percent int, note string)
 
 // ErrNotRunning is returned by Console, RebootVM and ResetVM for a guest that is not running.
 var ErrNotRunning = errors.New("the VM is not running")
+
+// ErrAway is in every error that says no more than that the hypervisor was not reached or did not answer: it may be tried again.
+var ErrAway = errors.New("the hypervisor is away")
+
+// Away marks err as such an error. Its words stay.
+func Away(err error) error {
+	if err == nil {
+		return nil
+	}
+	return away{err}
+}
+
+type away struct{ error }
+
+func (a away) Unwrap() []error { return []error{a.error, ErrAway} }

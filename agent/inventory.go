@@ -47,6 +47,9 @@ func (i *inventory) get() fleet.Inventory {
 	return i.value
 }
 
+// bootID names this run of the host's kernel; empty: not known yet.
+func (a *Agent) bootID() string { return a.inventory.get().BootID }
+
 // set keeps a reading and reports whether it is news.
 func (i *inventory) set(v fleet.Inventory) bool {
 	i.mu.Lock()

@@ -148,7 +148,7 @@ func TestMemoryIsWrittenOnlyWhenItChanges(t *testing.T) {
 	}
 	must(t, m.vmActed(vm, 2, fleet.VMStart, ""))
 	s := wire.State{VMs: []wire.VMReport{{ID: "1", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}}}}
-	m.complete(&s)
+	m.complete(&s, "")
 	if s.VMs[0].Generation != 2 || s.VMs[0].Status.Error != "" {
 		t.Errorf("the report is %+v", s.VMs[0])
 	}

@@ -36,6 +36,8 @@ type vmMemory struct {
 	ErrorOf    fleet.JobKind `json:"errorOf,omitempty"`
 	// Made are the disks that this agent made and the VM has: their definition may be removed before anybody else knows of them.
 	Made []fleet.Volref `json:"made,omitempty"`
+	// Ran is the boot of the host in which the guest was last seen on; empty: it was seen going off, or an order put it there.
+	Ran string `json:"ran,omitempty"`
 }
 
 func openMemory(path string) (*memory, error) {
@@ -69,7 +71,10 @@ func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, word
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old := m.kept.VMs[vm.ID]
-	next := vmMemory{Name: cmp.Or(vm.Name, old.Name), Generation: max(old.Generation, generation), Error: words, Made: old.Made}
+	next := vmMemory{Name: cmp.Or(vm.Name, old.Name), Generation: max(old.Generation, generation), Error: words, Made: old.Made, Ran: old.Ran}
+	if words == "" && (kind == fleet.VMStart || kind == fleet.VMShutdown || kind == fleet.VMStop) {
+		next.Ran = ""
+	}
 	if words != "" {
 		next.ErrorOf = kind
 	}
@@ -152,16 +157,60 @@ func (m *memory) save() error {
 	return nil
 }
 
-// addTo completes one status.
-func (m *memory) addTo(id fleet.VMID, status *fleet.VMStatus) {
+// seen notes which guests are on in this boot of the host. Most looks change nothing, and write nothing.
+func (m *memory) seen(s wire.State, boot string) error {
+	if boot == "" {
+		return nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	status.Error, status.ErrorOf = m.kept.VMs[id].Error, m.kept.VMs[id].ErrorOf
+	changed := false
+	for _, vm := range s.VMs {
+		k := m.kept.VMs[vm.ID]
+		ran := k.Ran
+		switch {
+		case !isOff(vm.Status.Power):
+			ran = boot
+		case ran == boot:
+			ran = ""
+		}
+		if ran == k.Ran {
+			continue
+		}
+		if k.Ran, changed = ran, true; k.Name == "" {
+			k.Name, k.Generation = vm.Name, vm.Generation // it is as acted on as its stamp says
+		}
+		m.kept.VMs[vm.ID] = k
+	}
+	if !changed {
+		return nil
+	}
+	return m.save()
+}
+
+func isOff(p fleet.Power) bool {
+	return p == fleet.Stopped || p == fleet.Crashed || p == fleet.Absent
+}
+
+// addTo completes one status, in this boot of the host.
+func (m *memory) addTo(id fleet.VMID, status *fleet.VMStatus, boot string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept.VMs[id].addTo(status, boot)
+}
+
+func (k vmMemory) addTo(status *fleet.VMStatus, boot string) {
+	status.Error, status.ErrorOf = k.Error, k.ErrorOf
+	if k.Ran != "" && boot != "" && k.Ran != boot && isOff(status.Power) && status.Power != fleet.Absent {
+		status.Faults = append(slices.Clone(status.Faults), fleet.Fault{
+			Code: fleet.FaultRebooted, Text: "It was on when its host went down, and is off since the host is back. Start it, or force it off to leave it so.",
+		})
+	}
 }
 
 // complete adds to a snapshot what only the agent knows, and sorts it, so that equal states have equal digests.
 // A VM whose creation failed is on no host, yet its failure must be told: it is reported as absent.
-func (m *memory) complete(s *wire.State) {
+func (m *memory) complete(s *wire.State, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seen := map[fleet.VMID]bool{}
@@ -172,7 +221,7 @@ func (m *memory) complete(s *wire.State) {
 		if acted { // the stamp says what was begun, which may be half done
 			vm.Generation = k.Generation
 		}
-		vm.Status.Error, vm.Status.ErrorOf = k.Error, k.ErrorOf
+		k.addTo(&vm.Status, boot)
 	}
 	for id, k := range m.kept.VMs {
 		if !seen[id] && k.Error != "" {

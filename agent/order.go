@@ -62,3 +62,12 @@ func Refusal(f fleet.Fault) error { return fleet.Errorf(fleet.Conflict, "%s", f.
 func Undefined() fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUndefined, Text: "Its definition was removed on the host while it runs: it will be gone when it stops. Put it back to keep it."}
 }
+
+// StorageFault is the fault of a guest that QEMU paused because of a disk. full: its storage has no room; else QEMU did not say.
+func StorageFault(which string, ref *fleet.Volref, full bool) fleet.Fault {
+	f := fleet.Fault{Code: fleet.FaultIO, Disk: ref, Text: "QEMU paused it, because " + which + " could not be written or read. See to its storage, then resume it."}
+	if full {
+		f.Text = "QEMU paused it, because the storage of " + which + " is full. Make room there, then resume it."
+	}
+	return f
+}

@@ -25,6 +25,7 @@ type reporter struct {
 	last  wire.State    // the newest that the hypervisor said; only the loop touches it
 
 	mu     sync.Mutex
+	looked time.Time // when the look that gave last began; zero: none has succeeded
 	digest string    // of the newest full report that the portal took; empty: none in this session
 	force  bool      // the next report is a full one, changed or not
 	sentAt time.Time // when the last report of any kind was taken
@@ -149,6 +150,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 
 // send delivers one report; heed gets what the portal says about pools.
 func (r *reporter) send(ctx context.Context, out wire.Report, heed func([]fleet.Pool)) error {
+	out.LookedAgoMs = max(1, r.lookedAgo().Milliseconds()) // none at all is an agent that cannot tell
 	answer, err := r.a.client.Report(ctx, out)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,6 +174,16 @@ func (r *reporter) send(ctx context.Context, out wire.Report, heed func([]fleet.
 	return nil
 }
 
+// lookedAgo is the age of what is known of the hypervisor, by the clock that no setting of the time moves.
+func (r *reporter) lookedAgo() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.looked.IsZero() {
+		return wire.NeverLooked
+	}
+	return time.Since(r.looked)
+}
+
 // heed takes up the pools assigned to this host. New ones are reported at once, with their volumes.
 func (r *reporter) heed(pools []fleet.Pool) {
 	if !reflect.DeepEqual(pools, r.pools) && len(pools)+len(r.pools) > 0 {
@@ -185,6 +197,7 @@ func (r *reporter) heed(pools []fleet.Pool) {
 func (r *reporter) look(ctx context.Context) wire.State {
 	within, cancel := context.WithTimeout(ctx, r.a.times.snapshot)
 	defer cancel()
+	begun := time.Now()
 	state, err := r.a.hypervisor.Snapshot(within, r.pools)
 	if err != nil {
 		state.Host = fleet.HostStatus{Hypervisor: r.last.Host.Hypervisor, Error: err.Error()}
@@ -194,7 +207,10 @@ func (r *reporter) look(ctx context.Context) wire.State {
 	}
 	if state.Host.Connected {
 		r.last = state
-		if err := r.a.memory.forget(state, r.a.board.busy()); err != nil {
+		r.mu.Lock()
+		r.looked = begun
+		r.mu.Unlock()
+		if err := errors.Join(r.a.memory.forget(state, r.a.board.busy()), r.a.memory.seen(state, r.a.bootID())); err != nil {
 			r.a.log.Error("The agent's memory cannot be written.", "error", err)
 		}
 	}
@@ -209,7 +225,7 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 	if known.Connected {
 		out = clone(r.last)
 		out.Host = host
-		r.a.memory.complete(&out)
+		r.a.memory.complete(&out, r.a.bootID())
 	}
 	out.Host.OtherPools = slices.Sorted(slices.Values(known.OtherPools))
 	inv := r.a.inventory.get()

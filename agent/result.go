@@ -23,12 +23,19 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 		if single && (errors.Is(err, errOverdue) || errors.Is(err, errPanic)) {
 			out.Outcome = wire.Unknown
 		}
+		out.Retry = !single && worthAnotherTry(err)
 	}
 	if kept := a.remember(j, out); kept != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", kept)
 	}
 	a.observe(j, out)
 	return out
+}
+
+// worthAnotherTry reports whether the work failed only because the hypervisor was not reached or did not answer in time. What it
+// refused, it would refuse again.
+func worthAnotherTry(err error) bool {
+	return errors.Is(err, ErrAway) || fleet.CodeOf(err) == fleet.Unavailable
 }
 
 // remember keeps what reports must say from now on.
@@ -62,7 +69,7 @@ func (a *Agent) observe(j *job, out *wire.Finish) {
 			a.log.Warn("The VM's status after the job cannot be read.", "job", j.ID, "error", err)
 			break
 		}
-		a.memory.addTo(j.VM.ID, &status)
+		a.memory.addTo(j.VM.ID, &status, a.bootID())
 		out.VM = &status
 	}
 	out.Seq = a.next()
@@ -72,7 +79,7 @@ func (a *Agent) poolStatus(ctx context.Context, j *job, out *wire.Finish) *fleet
 	released := j.Kind == fleet.PoolRelease && out.Outcome == wire.Done
 	if state, err := a.hypervisor.Snapshot(ctx, []fleet.Pool{*j.Pool}); err == nil && state.Host.Connected && !released {
 		state = clone(state)
-		a.memory.complete(&state)
+		a.memory.complete(&state, a.bootID())
 		for _, p := range state.Pools {
 			if p.Name == j.Pool.Name {
 				return &p.Status

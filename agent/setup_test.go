@@ -38,6 +38,22 @@ func (p *portal) running(dir string, hv agent.Hypervisor, host *mock.Host) (a *a
 		p.t.Fatal(err)
 	}
 	a, run := newRun(p.t, id, hv, host)
+	return a, p.run(id, run)
+}
+
+// runningOn is running on a host that tells of itself.
+func (p *portal) runningOn(dir string, host *rebooted) (a *agent.Agent, stop func()) {
+	p.t.Helper()
+	id, err := agent.OpenIdentity(dir)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	a, run := newRun(p.t, id, host, host)
+	return a, p.run(id, run)
+}
+
+// run runs an agent until stop, which waits for its end.
+func (p *portal) run(id *agent.Identity, run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -50,10 +66,16 @@ func (p *portal) running(dir string, hv agent.Hypervisor, host *mock.Host) (a *a
 		<-ended
 	}
 	p.t.Cleanup(stop)
-	return a, stop
+	return stop
 }
 
-func newRun(t *testing.T, id *agent.Identity, hv agent.Hypervisor, host *mock.Host) (*agent.Agent, func(context.Context)) {
+// machine is what a host tells of itself beside its hypervisor.
+type machine interface {
+	Inventory(context.Context) (fleet.Inventory, error)
+	Load(context.Context) (wire.HostMeter, error)
+}
+
+func newRun(t *testing.T, id *agent.Identity, hv agent.Hypervisor, host machine) (*agent.Agent, func(context.Context)) {
 	t.Helper()
 	client, err := id.Client("")
 	if err != nil {

@@ -218,7 +218,7 @@ func (a *Agent) isOff(ctx context.Context, id fleet.VMID) (bool, error) {
 		power = status.Power
 		return err
 	})
-	return err == nil && (power == fleet.Stopped || power == fleet.Crashed || power == fleet.Absent), err
+	return err == nil && isOff(power), err
 }
 
 // within gives one short call its own deadline.

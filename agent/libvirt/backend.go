@@ -45,6 +45,7 @@ type Backend struct {
 	vms         locks[fleet.VMID]
 	domains     domainCache
 	assigned    assigned
+	ioErrors    ioErrors
 	addresses   watch[map[fleet.VMID]map[string][]string]
 	disks       diskSizes
 	pools       poolWatches

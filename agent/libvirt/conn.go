@@ -13,6 +13,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
@@ -43,20 +44,20 @@ type dialer struct{ net.Conn }
 
 func (d dialer) Dial() (net.Conn, error) { return d.Conn, nil }
 
-// dial opens a connection to qemu:///system at the socket, within callLimit.
+// dial opens a connection to qemu:///system at the socket, within callLimit. Its errors are agent.ErrAway.
 func dial(ctx context.Context, socket string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	raw, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, fmt.Errorf("connect to libvirt: %w", err)
+		return nil, agent.Away(fmt.Errorf("connect to libvirt: %w", err))
 	}
 	sock := &watchedConn{Conn: raw, gone: make(chan struct{})}
 	c := &conn{rpc: golibvirt.NewWithDialer(dialer{sock}), sock: sock}
 	err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.ConnectToURI(golibvirt.QEMUSystem) })
 	if err != nil {
 		c.close()
-		return nil, fmt.Errorf("connect to libvirt: %w", err)
+		return nil, agent.Away(fmt.Errorf("connect to libvirt: %w", err))
 	}
 	return c, nil
 }
@@ -107,17 +108,19 @@ func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, er
 		if !c.shared {
 			c.close()
 		}
-		return none, fmt.Errorf("libvirt did not answer in time: %w", ctx.Err())
+		return none, agent.Away(fmt.Errorf("libvirt did not answer in time: %w", ctx.Err()))
 	}
 }
 
-var errLost = errors.New("the connection to libvirt was lost")
+var errLost = agent.Away(errors.New("the connection to libvirt was lost"))
 
 func inWords(err error) error {
 	var said golibvirt.Error
 	switch {
 	case err == nil:
 		return nil
+	case is(err, golibvirt.ErrOperationTimeout): // QEMU does not answer libvirt
+		return agent.Away(fmt.Errorf("libvirt: %w", err))
 	case errors.As(err, &said):
 		return fmt.Errorf("libvirt: %w", err)
 	case errors.Is(err, golibvirt.ErrInterrupted), errors.Is(err, syscall.EINVAL), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE):

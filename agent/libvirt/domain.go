@@ -239,6 +239,7 @@ func (b *Backend) inventory(ctx context.Context, c *conn) ([]sighted, error) {
 		}
 	}
 	b.domains.keepOnly(here)
+	b.ioErrors.keepOnly(here)
 	return here, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -341,4 +342,45 @@ func TestADiskUnderAnotherFileSystemIsMissing(t *testing.T) {
 	umount()
 	f.apply(vm)
 	f.ok(f.StartVM(t.Context(), vm.ID))
+}
+
+// fillDisk is a boot sector that writes one sector into each 64 KiB of the disk that it was read from.
+var fillDisk = []byte{
+	0x31, 0xc0, // xor ax, ax
+	0x8e, 0xd8, // mov ds, ax
+	0xbe, 0x1c, 0x7c, // next: mov si, packet
+	0xb8, 0x00, 0x43, // mov ax, 4300h: write
+	0xcd, 0x13, // int 13h
+	0x66, 0x81, 0x06, 0x24, 0x7c, 0x80, 0, 0, 0, // add dword [packet+8], 128
+	0xeb, 0xed, // jmp next
+	0, 0, 0, 0, 0, // packet: of one sector from 0:7c00h to sector 128 and on
+	0x10, 0, 1, 0, 0, 0x7c, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0,
+}
+
+// The guest's disk grows until its pool is full: QEMU pauses it, and it is said why.
+func TestAFullPoolIsAFaultOfTheGuestThatFilledIt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "none", f.pool.Spec.Path)
+	t.Cleanup(func() { syscall.Unmount(f.pool.Spec.Path, syscall.MNT_DETACH) })
+	vm.Spec.Disks = []fleet.Disk{f.disk("full")}
+	f.apply(vm)
+	sector := make([]byte, 512)
+	copy(sector, fillDisk)
+	sector[510], sector[511] = 0x55, 0xaa
+	file := filepath.Join(t.TempDir(), "sector")
+	f.ok(os.WriteFile(file, sector, 0o600))
+	run(t, "qemu-io", "-f", "qcow2", "-c", "write -s "+file+" 0 512", filepath.Join(f.pool.Spec.Path, "full"))
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	var st fleet.VMStatus
+	waitFor(t, "the guest is paused", func() bool {
+		var err error
+		st, _, err = f.VM(t.Context(), vm.ID)
+		return err == nil && st.Power == fleet.Paused && len(st.Faults) > 0
+	})
+	want := "QEMU paused it, because the storage of disk 1 (pool " + f.pool.Name + ", volume full) is full."
+	if f := st.Faults[0]; st.Reason != "I/O error" || f.Code != fleet.FaultIO || !strings.HasPrefix(f.Text, want) || f.Disk == nil || *f.Disk != vm.Spec.Disks[0].Ref() {
+		t.Errorf("status is %+v", st)
+	}
 }

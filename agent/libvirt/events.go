@@ -31,6 +31,9 @@ func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 		}
 		go func() {
 			for e := range events {
+				if io, ok := e.(*golibvirt.DomainEventCallbackIOErrorReasonMsg); ok {
+					b.ioErrors.note(io.Msg)
+				}
 				b.domains.forget(domainOf(e))
 				b.subscribers.wake()
 			}

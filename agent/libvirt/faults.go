@@ -2,9 +2,12 @@ package libvirt
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -105,6 +108,9 @@ func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 			out = append(out, d.fault(agent.FileMissing))
 		}
 	}
+	if golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedIoerror {
+		out = append(out, b.ioErrors.fault(s))
+	}
 	if s.transient {
 		out = append(out, agent.Undefined())
 	}
@@ -174,4 +180,45 @@ func (b *Backend) complete(ctx context.Context, c *conn, s sighted) error {
 		}
 	}
 	return nil
+}
+
+// ioErrors keeps what QEMU said last of each guest's failed storage, as its events tell: to ask QEMU itself may hang with the storage.
+type ioErrors struct {
+	mu   sync.Mutex
+	said map[golibvirt.UUID]golibvirt.DomainEventIOErrorReasonMsg
+}
+
+func (e *ioErrors) note(m golibvirt.DomainEventIOErrorReasonMsg) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.said == nil {
+		e.said = map[golibvirt.UUID]golibvirt.DomainEventIOErrorReasonMsg{}
+	}
+	e.said[m.Dom.UUID] = m
+}
+
+// keepOnly forgets all guests but these.
+func (e *ioErrors) keepOnly(all []sighted) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.said, func(id golibvirt.UUID, _ golibvirt.DomainEventIOErrorReasonMsg) bool {
+		return !slices.ContainsFunc(all, func(s sighted) bool { return s.ref.UUID == id })
+	})
+}
+
+// fault is that of a guest that QEMU paused.
+func (e *ioErrors) fault(s sighted) fleet.Fault {
+	e.mu.Lock()
+	m := e.said[s.ref.UUID]
+	e.mu.Unlock()
+	var ref *fleet.Volref
+	which := "a disk"
+	if i := slices.IndexFunc(s.spec, func(d specDisk) bool { return d.alias == m.DevAlias || d.path == m.SrcPath }); i >= 0 {
+		d := s.spec[i]
+		which, ref = fmt.Sprintf("disk %d", d.number), d.volume()
+		if d.pool != "" {
+			which += fmt.Sprintf(" (pool %s, volume %s)", d.pool, d.ref.Volume)
+		}
+	}
+	return agent.StorageFault(which, ref, m.Reason == "enospc")
 }

@@ -110,7 +110,7 @@ func (h *Host) Freeze() (thaw func()) {
 	})
 }
 
-var errGone = errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused")
+var errGone = agent.Away(errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused"))
 
 // enter stands for one call to libvirtd: it takes its time and may find nobody there.
 func (h *Host) enter(ctx context.Context) error {

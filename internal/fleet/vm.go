@@ -113,7 +113,7 @@ const (
 // Fault is one thing that is wrong with a VM on its host. It stands until it is so no more; no order takes it away.
 type Fault struct {
 	Code FaultCode `json:"code"`
-	Disk *Volref   `json:"disk,omitempty"` // which one, for FaultDisk
+	Disk *Volref   `json:"disk,omitempty"` // which one, for FaultDisk; for FaultIO where it is known
 	Text string    `json:"text"`           // a sentence for people: "Disk 1 (pool fast, volume web-1.qcow2) is not on host-1: …"
 }
 

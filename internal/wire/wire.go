@@ -74,6 +74,9 @@ type HelloAnswer struct {
 	SeqBase int64  `json:"seqBase"`
 }
 
+// NeverLooked is the age of a look that has not yet succeeded: too old for anything.
+const NeverLooked = 1000 * time.Hour
+
 // Report is all that a host knows. Full reports carry State; heartbeats, in which nothing changed, only Digest.
 type Report struct {
 	Seq    int64      `json:"seq"`
