@@ -51,8 +51,9 @@ func MissingDisk(number int, ref fleet.Volref, pool, host, why string) fleet.Fau
 
 // Why a disk is not there, in the words of both backends.
 const (
-	FileMissing  = "its file is missing. Restore it, detach the disk, or give the VM a new one."
-	PoolInactive = "the pool is not active there. Start the pool, and see that its disks are in it."
+	FileMissing   = "its file is missing. Restore it, detach the disk, or give the VM a new one."
+	PoolInactive  = "the pool is not active there. Start the pool."
+	PoolElsewhere = "what is in the place of the pool there is not the pool. See to the pool."
 )
 
 // Refusal is the fault as an order's error.

@@ -18,20 +18,21 @@ func TestReportsSayHowOldTheLookIs(t *testing.T) {
 	dir := p.join()
 	_, stop := p.running(dir, host, host)
 	p.do(wire.Work{Kind: fleet.VMStart, VM: newVM("web")})
+	p.stateSince(0, "the VM", func(s wire.State) bool { return len(s.VMs) == 1 })
 	plug := host.Unplug()
-	p.nextState("the loss", func(s wire.State) bool { return !s.Host.Connected && len(s.VMs) == 1 })
+	p.stateSince(0, "the loss", func(s wire.State) bool { return !s.Host.Connected && len(s.VMs) == 1 })
 	newest := func(ok func(wire.Report) bool) func() bool {
-		return func() bool { return ok(p.reports[len(p.reports)-1]) }
+		return func() bool { return len(p.reports) > 0 && ok(p.reports[len(p.reports)-1]) }
 	}
 	p.wait("a heartbeat with an old look", newest(func(r wire.Report) bool {
 		return r.State == nil && time.Duration(r.LookedAgoMs)*time.Millisecond > 500*time.Millisecond
 	}))
 	stop()
-	from := len(p.reports)
+	p.set(func() { p.reports = nil })
 	p.running(dir, host, host)
-	p.wait("reports of an agent that has seen nothing", func() bool { return len(p.reports) >= from+3 })
+	p.wait("reports of an agent that has seen nothing", func() bool { return len(p.reports) >= 3 })
 	p.set(func() {
-		for _, r := range p.reports[from:] {
+		for _, r := range p.reports {
 			if r.LookedAgoMs < wire.NeverLooked.Milliseconds() {
 				t.Errorf("without a look, the age is %d ms", r.LookedAgoMs)
 			}

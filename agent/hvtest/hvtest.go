@@ -52,8 +52,8 @@ type Harness struct {
 	// DeleteVolume deletes a volume past the backend, as virsh vol-delete does.
 	DeleteVolume func(t *testing.T, pool fleet.Pool, volume string)
 
-	// StopPool stops a pool past the backend, as virsh pool-destroy does; start starts it again.
-	StopPool func(t *testing.T, pool fleet.Pool) (start func())
+	// StopPool stops an active pool past the backend, as virsh pool-destroy does.
+	StopPool func(t *testing.T, pool fleet.Pool)
 
 	// Network is the name of a libvirt network of the host that is active.
 	Network string

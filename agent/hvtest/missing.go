@@ -15,7 +15,13 @@ var missing = []struct {
 }{
 	{"moved", func(t *testing.T, h *host, p fleet.Pool, v string) func() { return h.h.HideVolume(t, p, v) }},
 	{"deleted", func(t *testing.T, h *host, p fleet.Pool, v string) func() { h.h.DeleteVolume(t, p, v); return nil }},
-	{"pool stopped", func(t *testing.T, h *host, p fleet.Pool, _ string) func() { return h.h.StopPool(t, p) }},
+	{"pool stopped", func(t *testing.T, h *host, p fleet.Pool, _ string) func() {
+		h.h.StopPool(t, p)
+		fresh := h.vm(disk(p))
+		h.refused("make a disk in a pool that is not active", h.ApplyVM(h.ctx, h.order(fresh)), "not active")
+		h.wantPower(fresh.ID, fleet.Absent)
+		return func() { h.must("apply pool", h.ApplyPool(h.ctx, p)) }
+	}},
 }
 
 // isMissing are the words of a missing first disk.

@@ -202,12 +202,19 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.
 			made, named, path = true, true, old.spec[k].path
 		}
 	}
+	if !made {
+		if err := a.pools.answers(p.pool.Name); err != nil {
+			return false, fmt.Errorf("disk %d: %w", p.number, err)
+		}
+	}
 	why, err := a.absent(ctx, a.c, p.pool.Name, path)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
 	case why == agent.FileMissing && !made:
 		return false, nil
+	case why == agent.PoolInactive && !made:
+		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.pool.Name, p.number, hostname())
 	case why != "":
 		return false, agent.Refusal(agent.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
 	case named:

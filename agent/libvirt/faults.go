@@ -132,7 +132,10 @@ func (p *poolWatches) seenInactive(name string) bool {
 // absent says why a disk cannot be had, as it is now; empty: it is there. pool may be empty: not known.
 func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (string, error) {
 	if pool != "" {
-		if err := b.pools.answers(pool); err != nil {
+		switch err := b.pools.answers(pool); {
+		case fleet.CodeOf(err) == fleet.Conflict:
+			return agent.PoolElsewhere, nil
+		case err != nil:
 			return "", err
 		}
 		active, err := poolActive(ctx, c, pool)

@@ -98,11 +98,8 @@ func TestConformance(t *testing.T) {
 		DeleteVolume: func(t *testing.T, pool fleet.Pool, volume string) {
 			virsh(t, "vol-delete", volume, "--pool", pool.Name)
 		},
-		StopPool: func(t *testing.T, pool fleet.Pool) func() {
-			virsh(t, "pool-destroy", pool.Name)
-			return func() { virsh(t, "pool-start", pool.Name) }
-		},
-		Network: "default",
+		StopPool: func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
+		Network:  "default",
 		Unplug: func(t *testing.T) func() {
 			stopLibvirtd(t)
 			return func() { startLibvirtd(t) }

@@ -55,7 +55,13 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 		if s.live == nil {
 			return nil
 		}
-		return l.DomainDestroy(s.ref)
+		err := l.DomainDestroy(s.ref)
+		if is(err, golibvirt.ErrOperationInvalid) {
+			if active, look := l.DomainIsActive(s.ref); look == nil && active == 0 {
+				return nil // it has ended by itself since
+			}
+		}
+		return err
 	})
 }
 

@@ -128,7 +128,7 @@ func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, e
 	switch why := h.absent(d.Ref(), pools); {
 	case why == "":
 		return nil, h.free(path.Join(in.Pools[i].Spec.Path, d.Volume), in.VM.ID)
-	case made || why != agent.FileMissing:
+	case made:
 		n := 1 + slices.IndexFunc(in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		return nil, agent.Refusal(agent.MissingDisk(n, d.Ref(), in.Pools[i].Name, h.opts.Name, why))
 	}

@@ -53,18 +53,10 @@ func TestConformance(t *testing.T) {
 		},
 		HideVolume:   func(_ *testing.T, p fleet.Pool, volume string) func() { return h.hide(p, volume) },
 		DeleteVolume: func(_ *testing.T, p fleet.Pool, volume string) { h.hide(p, volume) },
-		StopPool: func(_ *testing.T, p fleet.Pool) func() {
-			stop := func(stopped bool) {
-				h.mu.Lock()
-				defer h.mu.Unlock()
-				h.pools[p.Name].stopped = stopped
-			}
-			stop(true)
-			return func() { stop(false) }
-		},
-		Network: "default",
-		Unplug:  func(*testing.T) func() { return h.Unplug() },
-		Freeze:  func(*testing.T) func() { return h.Freeze() },
+		StopPool:     func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
+		Network:      "default",
+		Unplug:       func(*testing.T) func() { return h.Unplug() },
+		Freeze:       func(*testing.T) func() { return h.Freeze() },
 	})
 }
 
@@ -81,6 +73,12 @@ func (h *Host) misplace(p fleet.Pool, how hvtest.Misplacement) (back func()) {
 		defer h.mu.Unlock()
 		dir.misplaced = nil
 	}
+}
+
+func (h *Host) stopPool(p fleet.Pool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pools[p.Name].stopped = true
 }
 
 // alter does what an administrator does with virsh.

@@ -29,11 +29,11 @@ func (s *stage) remind(ctx context.Context, host *mock.Host, id fleet.HostID, na
 		}
 		all.Go(func() {
 			// What fails now failed before, as some VMs of the demo are made to: the host's report says so.
-			order := agent.Apply{
+			in := agent.Apply{
 				VM: vm.VM, Project: vm.ProjectName, Pools: pools,
 				Whole: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
 			}
-			if host.ApplyVM(ctx, order) == nil && vm.Status.Power == fleet.Running {
+			if host.ApplyVM(ctx, in) == nil && vm.Status.Power == fleet.Running {
 				_ = host.StartVM(ctx, vm.ID)
 			}
 		})
