@@ -39,7 +39,7 @@ func TestReportsSayHowOldTheLookIs(t *testing.T) {
 		}
 	})
 	plug()
-	p.nextState("the return", func(s wire.State) bool { return s.Host.Connected })
+	p.stateSince(0, "the return", func(s wire.State) bool { return s.Host.Connected })
 	p.wait("a fresh look", newest(func(r wire.Report) bool {
 		return r.LookedAgoMs > 0 && time.Duration(r.LookedAgoMs)*time.Millisecond < patience
 	}))

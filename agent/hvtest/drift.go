@@ -3,6 +3,7 @@ package hvtest
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"quantix/agent"
@@ -23,18 +24,11 @@ func (h *host) drift(id fleet.VMID) []fleet.Drift {
 func (h *host) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.Drift {
 	h.t.Helper()
 	var got []fleet.Drift
-	h.eventually(when+": drift of "+fieldsOf(got), func() bool {
+	h.eventually(when+": drift of "+strings.Join(fields, ", "), func() bool {
 		got = h.drift(id)
 		return slices.EqualFunc(got, fields, func(d fleet.Drift, f string) bool { return d.Field == f })
 	})
 	return got
-}
-
-func fieldsOf(all []fleet.Drift) (out string) {
-	for _, d := range all {
-		out += d.Field + " "
-	}
-	return out
 }
 
 // take is the drift's value for a field of the spec.
