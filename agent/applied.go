@@ -52,7 +52,7 @@ func NewApplied(in Apply, domain, was string, old map[fleet.PoolID]AppliedPool) 
 	return out
 }
 
-// Assumed stands for what was last applied, where an older agent did not keep it: all that is wanted, but for disks that are not
+// Assumed stands for what was last applied, where an older agent or definition does not tell: all that is wanted, but for disks that are not
 // made yet. So nothing that somebody changed is overwritten; it shows as drift.
 func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
 	out := NewApplied(in, domain, was, nil)

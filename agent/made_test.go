@@ -60,8 +60,8 @@ func TestMadeDisksAreRememberedOverARestart(t *testing.T) {
 		if f := p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 3 + epoch}); f.Outcome != wire.Done {
 			t.Errorf("the order without the disk ended %+v", f)
 		}
-		if in := <-host.orders; len(in.Made) != int(1-epoch) {
-			t.Errorf("order %d without the disk has made %+v", epoch, in.Made)
+		if in := <-host.orders; len(in.Made) != int(1-epoch) || in.Stamped != 2*epoch {
+			t.Errorf("order %d without the disk has made %+v, stamped %d", epoch, in.Made, in.Stamped)
 		}
 	}
 }

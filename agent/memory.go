@@ -34,6 +34,8 @@ type vmMemory struct {
 	Generation int64         `json:"generation"`
 	Error      string        `json:"error,omitempty"`
 	ErrorOf    fleet.JobKind `json:"errorOf,omitempty"`
+	// Stamped is the newest generation that was applied.
+	Stamped int64 `json:"stamped,omitempty"`
 	// Made are the disks that this agent made and the VM has: their definition may be removed before anybody else knows of them.
 	Made []fleet.Volref `json:"made,omitempty"`
 	// Ran is the boot of the host in which the guest was last seen on; empty: it was seen going off, or an order put it there.
@@ -71,7 +73,7 @@ func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, word
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old := m.kept.VMs[vm.ID]
-	next := vmMemory{Name: cmp.Or(vm.Name, old.Name), Generation: max(old.Generation, generation), Error: words, Made: old.Made, Ran: old.Ran}
+	next := vmMemory{Name: cmp.Or(vm.Name, old.Name), Generation: max(old.Generation, generation), Error: words, Stamped: old.Stamped, Made: old.Made, Ran: old.Ran}
 	if words == "" && (kind == fleet.VMStart || kind == fleet.VMShutdown || kind == fleet.VMStop) {
 		next.Ran = ""
 	}
@@ -79,6 +81,7 @@ func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, word
 		next.ErrorOf = kind
 	}
 	if words == "" && appliesSpec(kind) {
+		next.Stamped = generation
 		next.Made = slices.DeleteFunc(slices.Clone(old.Made), func(r fleet.Volref) bool {
 			return !slices.ContainsFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == r })
 		})
@@ -119,6 +122,13 @@ func (m *memory) made(id fleet.VMID) []fleet.Volref {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kept.VMs[id].Made
+}
+
+// stamped is the newest generation of the VM that was applied; 0: not known.
+func (m *memory) stamped(id fleet.VMID) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kept.VMs[id].Stamped
 }
 
 // vmGone forgets a VM that was deleted.

@@ -12,7 +12,10 @@ type Apply struct {
 	Project string         // the name of the VM's project: see DomainNames
 	Pools   []fleet.Pool   // every pool that the spec names and this host is assigned
 	Made    []fleet.Volref // disks that were whole at some time: none of them is ever made again
-	PutBack bool           // write all of the spec, also what somebody changed on the host
+	// Stamped is the generation that this agent applied last; 0: not known. A definition with an older stamp is one that somebody
+	// restored: it does not tell what was applied last.
+	Stamped int64
+	PutBack bool // write all of the spec, also what somebody changed on the host
 	// Whole is told of a disk as soon as it is, before a definition names it. Its error ends the order: what nobody keeps would
 	// be made twice.
 	Whole    func(fleet.Volref) error

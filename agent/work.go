@@ -159,7 +159,7 @@ func (a *Agent) apply(ctx context.Context, j *job) error {
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
 		VM: *j.VM, Project: j.Project, Pools: j.Pools, PutBack: j.Kind == fleet.VMPutBack,
-		Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
+		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
 		Whole: func(ref fleet.Volref) error {
 			if err := a.memory.diskMade(*j.VM, ref); err != nil {
 				return fmt.Errorf("the disk %s is made, but the agent cannot keep that in mind: %w", ref.Volume, err)

@@ -159,3 +159,18 @@ func testDetached(t *testing.T, h *host) {
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after it was taken over")
 }
+
+// Somebody defines the domain anew from a file that he kept: it says that it was applied so, but the agent knows better.
+func testRestored(t *testing.T, h *host) {
+	vm := h.made()
+	restore := h.h.Keep(t, vm.ID)
+	vm.Generation, vm.Spec.CPUs = 2, 2
+	h.apply(vm)
+	restore()
+	vm.Generation = 3
+	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Stamped = 2 })))
+	if s := h.status(vm.ID, 3); s.CPUs != 1 {
+		t.Errorf("an edit of the description alone made %+v", s)
+	}
+	h.wantDrift(vm.ID, "after the edit", "cpus")
+}

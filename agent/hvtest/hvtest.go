@@ -43,6 +43,9 @@ type Harness struct {
 	// Change changes a stopped domain's definition past the backend, as virsh does.
 	Change func(t *testing.T, id fleet.VMID, c Change)
 
+	// Keep copies a stopped domain's definition past the backend; restore defines it again.
+	Keep func(t *testing.T, id fleet.VMID) (restore func())
+
 	// Undefine removes a domain's definition past the backend; a guest that runs, runs on.
 	Undefine func(t *testing.T, id fleet.VMID)
 
@@ -124,6 +127,7 @@ func Run(t *testing.T, h Harness) {
 			{"what an administrator changed is put back", testPutBack},
 			{"what an administrator changed is taken over", testTakeOver},
 			{"a disk that an administrator detached stays detached", testDetached},
+			{"an older definition that an administrator restores stays", testRestored},
 			{"a guest whose definition is removed shows at once", testTransient},
 			{"VMs of one name live on one host", testOneName},
 			{"a renamed VM takes a name that is free", testRenameTaken},

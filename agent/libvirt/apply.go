@@ -102,7 +102,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 		return err
 	}
 	was := old.applied
-	if was == nil {
+	if was == nil || old.mark.Generation < a.in.Stamped {
 		if was, err = a.assume(ctx, old, x); err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	return a.define(ctx, x)
 }
 
-// assume stands in for what an older agent applied.
+// assume stands in for what was applied last, where the definition does not tell.
 func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain) (*agent.Applied, error) {
 	domain, was := a.in.VM.Name, ""
 	if p := old.pending(); p != "" {

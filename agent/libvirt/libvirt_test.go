@@ -93,8 +93,15 @@ func TestConformance(t *testing.T) {
 		Power:       powerOf,
 		PowerOff:    func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
 		Change:      change,
-		Undefine:    func(t *testing.T, id fleet.VMID) { virsh(t, "undefine", string(id)) },
-		HideVolume:  hideVolume,
+		Keep: func(t *testing.T, id fleet.VMID) func() {
+			file := filepath.Join(t.TempDir(), "kept.xml")
+			if err := os.WriteFile(file, []byte(virsh(t, "dumpxml", string(id), "--inactive", "--security-info")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return func() { virsh(t, "define", file) }
+		},
+		Undefine:   func(t *testing.T, id fleet.VMID) { virsh(t, "undefine", string(id)) },
+		HideVolume: hideVolume,
 		DeleteVolume: func(t *testing.T, pool fleet.Pool, volume string) {
 			virsh(t, "vol-delete", volume, "--pool", pool.Name)
 		},

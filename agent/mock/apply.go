@@ -77,7 +77,11 @@ func (h *Host) missing(in agent.Apply) ([]newVolume, error) {
 // plan is what the order changes; h.mu is held.
 func (h *Host) plan(in agent.Apply) agent.Edit {
 	if g, ok := h.guests[in.VM.ID]; ok {
-		return agent.Plan(g.applied, g.defined(), in.VM, in.PutBack)
+		was := g.applied
+		if g.generation < in.Stamped {
+			was = agent.Assumed(in, was.Domain, was.Was, func(d fleet.Disk) bool { return !hasDisk(was.Spec.Disks, d) && !slices.Contains(in.Made, d.Ref()) })
+		}
+		return agent.Plan(was, g.defined(), in.VM, in.PutBack)
 	}
 	return agent.Plan(agent.Applied{}, agent.Defined{}, in.VM, true)
 }

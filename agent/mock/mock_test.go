@@ -41,6 +41,16 @@ func TestConformance(t *testing.T) {
 			h.powerOff(id, run)
 		},
 		Change: func(_ *testing.T, id fleet.VMID, c hvtest.Change) { h.alter(id, c) },
+		Keep: func(_ *testing.T, id fleet.VMID) func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			kept := *h.guests[id]
+			return func() {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				*h.guests[id] = kept
+			}
+		},
 		Undefine: func(_ *testing.T, id fleet.VMID) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
