@@ -71,34 +71,47 @@ func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error)
 }
 
 const beginReport = `-- name: BeginReport :one
-UPDATE host_sessions SET seen_at = now(), digest = $1, report_seq = $2, load = COALESCE($3, load),
-                         blind_since = CASE WHEN NOT $4::boolean THEN COALESCE(blind_since, now()) END
-WHERE host_id = $5 AND session = $6 AND number = $2::bigint >> 32 AND report_seq < $2
-RETURNING host_id
+WITH was AS (SELECT w.host_id, w.blind_since FROM host_sessions w WHERE w.host_id = $8 FOR NO KEY UPDATE)
+UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, $1::timestamptz)), digest = $2, report_seq = $3,
+    load = COALESCE($4, s.load), last_look = LEAST(now(), GREATEST(s.last_look, LEAST(now(), $1) - make_interval(secs => $5::float8))),
+    blind_since = CASE WHEN NOT $6::boolean THEN COALESCE(s.blind_since, now()) END
+FROM was
+WHERE s.host_id = was.host_id AND s.session = $7 AND s.number = $3::bigint >> 32 AND s.report_seq < $3
+RETURNING now()::timestamptz AS now, (was.blind_since IS NOT NULL AND $6)::boolean AS sighted
 `
 
 type BeginReportParams struct {
+	Sent      time.Time
 	Digest    string
 	Seq       int64
 	Load      *fleet.HostMeter
+	LookAge   *float64
 	Connected bool
-	HostID    fleet.HostID
 	Session   []byte
+	HostID    fleet.HostID
+}
+
+type BeginReportRow struct {
+	Now     time.Time
+	Sighted bool
 }
 
 // Only forward: a slow report must not undo a newer one. Only numbers of the session: none may outrun those of the next one.
-func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (fleet.HostID, error) {
+// look_age: since the last look that succeeded; NULL: none has. sighted: it reaches its hypervisor again.
+func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (BeginReportRow, error) {
 	row := q.db.QueryRow(ctx, beginReport,
+		arg.Sent,
 		arg.Digest,
 		arg.Seq,
 		arg.Load,
+		arg.LookAge,
 		arg.Connected,
-		arg.HostID,
 		arg.Session,
+		arg.HostID,
 	)
-	var host_id fleet.HostID
-	err := row.Scan(&host_id)
-	return host_id, err
+	var i BeginReportRow
+	err := row.Scan(&i.Now, &i.Sighted)
+	return i, err
 }
 
 const dropFoundVMs = `-- name: DropFoundVMs :exec
@@ -175,31 +188,46 @@ func (q *Queries) HasHostSession(ctx context.Context, arg HasHostSessionParams) 
 
 const heartbeats = `-- name: Heartbeats :many
 WITH beats AS (
-    SELECT unnest($1::text[]) AS host_id, unnest($2::bytea[]) AS session, unnest($3::text[])::jsonb AS load
+    SELECT unnest($1::text[]) AS host_id, unnest($2::bytea[]) AS session, unnest($3::text[])::jsonb AS load,
+           unnest($4::text[]) AS digest, LEAST(now(), unnest($5::timestamptz[])) AS sent,
+           make_interval(secs => unnest($6::float8[])) AS look_age
 ), mine AS (
     SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY ($1::text[]) ORDER BY h.host_id FOR NO KEY UPDATE
 )
-UPDATE host_sessions s SET seen_at = now(), load = COALESCE(NULLIF(b.load, 'null'), s.load)
+UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, b.sent)), load = COALESCE(NULLIF(b.load, 'null'), s.load),
+    last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END
 FROM mine m JOIN beats b ON b.host_id = m.host_id
 WHERE s.host_id = m.host_id AND s.session = b.session
-RETURNING s.host_id, s.digest
+RETURNING s.host_id, s.digest, now()::timestamptz AS now
 `
 
 type HeartbeatsParams struct {
 	HostIds  []string
 	Sessions [][]byte
 	Loads    []string
+	Digests  []string
+	Sent     []time.Time
+	LookAges []float64
 }
 
 type HeartbeatsRow struct {
 	HostID fleet.HostID
 	Digest string
+	Now    time.Time
 }
 
 // Many hosts' signs of life in one statement. A host that is not in the answer has another session. The rows are locked in one
-// order, so that two batches never wait for each other.
+// order, so that two batches never wait for each other. A beat counts from when it was sent, and its look only where what it saw
+// is what is stored.
 func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]HeartbeatsRow, error) {
-	rows, err := q.db.Query(ctx, heartbeats, arg.HostIds, arg.Sessions, arg.Loads)
+	rows, err := q.db.Query(ctx, heartbeats,
+		arg.HostIds,
+		arg.Sessions,
+		arg.Loads,
+		arg.Digests,
+		arg.Sent,
+		arg.LookAges,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +235,7 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 	items := []HeartbeatsRow{}
 	for rows.Next() {
 		var i HeartbeatsRow
-		if err := rows.Scan(&i.HostID, &i.Digest); err != nil {
+		if err := rows.Scan(&i.HostID, &i.Digest, &i.Now); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -247,7 +275,7 @@ func (q *Queries) HoldNetworks(ctx context.Context, networks []byte) error {
 }
 
 const lockHostSession = `-- name: LockHostSession :one
-SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.looked_at, s.conflict, s.conflict_at, s.load, COALESCE(s.session IS NOT NULL AND s.seen_at > now() - interval '20 seconds', false)::boolean AS live
+SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, COALESCE(s.session IS NOT NULL AND s.seen_at > now() - interval '20 seconds', false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = $1 FOR UPDATE OF s
 `
@@ -264,10 +292,11 @@ type LockHostSessionRow struct {
 	ReportSeq   int64
 	SeenAt      *time.Time
 	BlindSince  *time.Time
-	LookedAt    *time.Time
 	Conflict    string
 	ConflictAt  *time.Time
 	Load        *fleet.HostMeter
+	LastLook    *time.Time
+	LookedAt    *time.Time
 	Live        bool
 }
 
@@ -286,10 +315,11 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 		&i.ReportSeq,
 		&i.SeenAt,
 		&i.BlindSince,
-		&i.LookedAt,
 		&i.Conflict,
 		&i.ConflictAt,
 		&i.Load,
+		&i.LastLook,
+		&i.LookedAt,
 		&i.Live,
 	)
 	return i, err
@@ -347,7 +377,7 @@ const openHostSession = `-- name: OpenHostSession :one
 UPDATE host_sessions
 SET session = $1, number = number + 1, instance = $2, fingerprint = $3, digest = '', report_seq = 0
 WHERE host_id = $4
-RETURNING number
+RETURNING number, now()::timestamptz AS now
 `
 
 type OpenHostSessionParams struct {
@@ -357,16 +387,21 @@ type OpenHostSessionParams struct {
 	HostID      fleet.HostID
 }
 
-func (q *Queries) OpenHostSession(ctx context.Context, arg OpenHostSessionParams) (int64, error) {
+type OpenHostSessionRow struct {
+	Number int64
+	Now    time.Time
+}
+
+func (q *Queries) OpenHostSession(ctx context.Context, arg OpenHostSessionParams) (OpenHostSessionRow, error) {
 	row := q.db.QueryRow(ctx, openHostSession,
 		arg.Session,
 		arg.Instance,
 		arg.Fingerprint,
 		arg.HostID,
 	)
-	var number int64
-	err := row.Scan(&number)
-	return number, err
+	var i OpenHostSessionRow
+	err := row.Scan(&i.Number, &i.Now)
+	return i, err
 }
 
 const reportAbsentVMs = `-- name: ReportAbsentVMs :exec

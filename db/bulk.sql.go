@@ -55,7 +55,7 @@ func (q *Queries) GetBulk(ctx context.Context, arg GetBulkParams) (BulkAction, e
 }
 
 const tasksByID = `-- name: TasksByID :many
-SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
+SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
 WHERE j.id = ANY ($1::text[]) AND ($2::boolean OR j.project_id = ANY ($3::text[]))
 `
 
@@ -101,6 +101,7 @@ func (q *Queries) TasksByID(ctx context.Context, arg TasksByIDParams) ([]TasksBy
 			&i.Job.CreatedAt,
 			&i.Job.StartedAt,
 			&i.Job.EndedAt,
+			&i.Job.Retries,
 			&i.HostName,
 		); err != nil {
 			return nil, err

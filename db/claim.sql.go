@@ -95,7 +95,7 @@ WITH ready AS (
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + interval '30 seconds', started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ready.id
-RETURNING jobs.id, jobs.host_id, jobs.project_id, jobs.kind, jobs.subject, jobs.subject_name, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_by, jobs.user_id, jobs.created_at, jobs.started_at, jobs.ended_at
+RETURNING jobs.id, jobs.host_id, jobs.project_id, jobs.kind, jobs.subject, jobs.subject_name, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_by, jobs.user_id, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries
 `
 
 type ClaimJobsParams struct {
@@ -135,6 +135,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]Job, er
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.EndedAt,
+			&i.Retries,
 		); err != nil {
 			return nil, err
 		}
@@ -150,7 +151,7 @@ const endJob = `-- name: EndJob :one
 UPDATE jobs SET state = $1, error = $2, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN $1 = 'done' THEN 100 ELSE progress END
 WHERE id = $3
-RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at
+RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries
 `
 
 type EndJobParams struct {
@@ -184,6 +185,7 @@ func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Retries,
 	)
 	return i, err
 }
@@ -265,6 +267,17 @@ func (q *Queries) FinishVM(ctx context.Context, arg FinishVMParams) error {
 	return err
 }
 
+const hastenRetries = `-- name: HastenRetries :exec
+UPDATE jobs SET run_after = now() WHERE id IN (
+    SELECT j.id FROM jobs j WHERE j.host_id = $1 AND j.state = 'queued' AND j.retries > 0 AND j.run_after > now() FOR UPDATE SKIP LOCKED)
+`
+
+// The hypervisor is there again: what waited for it is tried at once. Nobody waits here for whoever holds one of the jobs.
+func (q *Queries) HastenRetries(ctx context.Context, hostID fleet.HostID) error {
+	_, err := q.db.Exec(ctx, hastenRetries, hostID)
+	return err
+}
+
 const holdPools = `-- name: HoldPools :exec
 SELECT id FROM pools WHERE id = ANY ($1::text[]) ORDER BY id FOR SHARE
 `
@@ -297,7 +310,7 @@ func (q *Queries) HoldSubject(ctx context.Context, arg HoldSubjectParams) (int32
 }
 
 const lockJob = `-- name: LockJob :one
-SELECT id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at FROM jobs WHERE id = $1 AND host_id = $2 FOR UPDATE
+SELECT id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries FROM jobs WHERE id = $1 AND host_id = $2 FOR UPDATE
 `
 
 type LockJobParams struct {
@@ -330,13 +343,14 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (Job, error) {
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Retries,
 	)
 	return i, err
 }
 
 const lockWornOut = `-- name: LockWornOut :one
-SELECT id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at FROM jobs
-WHERE id = $1 AND state = 'running' AND attempt >= 5 AND (lease_until < now() OR host_id = $2::text) FOR UPDATE
+SELECT id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries FROM jobs
+WHERE id = $1 AND state = 'running' AND attempt - retries >= 5 AND (lease_until < now() OR host_id = $2::text) FOR UPDATE
 `
 
 type LockWornOutParams struct {
@@ -369,12 +383,37 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Retries,
 	)
 	return i, err
 }
 
+const madeDisks = `-- name: MadeDisks :many
+SELECT vm_id, pool_id, volume FROM made_disks WHERE vm_id = ANY ($1::text[]) ORDER BY vm_id, pool_id, volume
+`
+
+func (q *Queries) MadeDisks(ctx context.Context, ids []string) ([]MadeDisk, error) {
+	rows, err := q.db.Query(ctx, madeDisks, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []MadeDisk{}
+	for rows.Next() {
+		var i MadeDisk
+		if err := rows.Scan(&i.VMID, &i.PoolID, &i.Volume); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const movedOnVM = `-- name: MovedOnVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, v.attention FROM vms v
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention FROM vms v
 WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.kind <> 'console.open')
 `
@@ -405,6 +444,7 @@ func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error
 		&i.ReportSeq,
 		&i.Cpus,
 		&i.MemoryMib,
+		&i.Ordered,
 		&i.Heard,
 		&i.Attention,
 	)
@@ -436,6 +476,19 @@ func (q *Queries) NoteProgress(ctx context.Context, arg NoteProgressParams) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const overtaken = `-- name: Overtaken :one
+SELECT EXISTS (SELECT 1 FROM jobs j JOIN jobs n ON n.subject = j.subject AND n.host_id = j.host_id AND n.state = 'queued' AND n.id <> j.id
+    WHERE j.id = $1 AND (n.kind = j.kind OR n.kind = 'vm.delete' OR ordered_power(n.kind) IS NOT NULL AND ordered_power(j.kind) IS NOT NULL))
+`
+
+// Whether a newer order of the job's kind waits, or one that asks for another power.
+func (q *Queries) Overtaken(ctx context.Context, id fleet.JobID) (bool, error) {
+	row := q.db.QueryRow(ctx, overtaken, id)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const poolsForWork = `-- name: PoolsForWork :many
@@ -561,6 +614,49 @@ func (q *Queries) ReturnLapsed(ctx context.Context, hostID *string) (int64, erro
 	return result.RowsAffected(), nil
 }
 
+const tryAgain = `-- name: TryAgain :one
+UPDATE jobs SET state = 'queued', retries = retries + 1, error = $1, lease_until = NULL, progress = 0, note = '',
+                run_after = now() + LEAST(interval '5 minutes', interval '5 seconds' * power(2, LEAST(retries, 10)))
+WHERE id = $2
+RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries
+`
+
+type TryAgainParams struct {
+	Error string
+	ID    fleet.JobID
+}
+
+// Back to the queue with its words: after 5 s, twice as long each time, at most 5 minutes.
+func (q *Queries) TryAgain(ctx context.Context, arg TryAgainParams) (Job, error) {
+	row := q.db.QueryRow(ctx, tryAgain, arg.Error, arg.ID)
+	var i Job
+	err := row.Scan(
+		&i.ID,
+		&i.HostID,
+		&i.ProjectID,
+		&i.Kind,
+		&i.Subject,
+		&i.SubjectName,
+		&i.Args,
+		&i.Generation,
+		&i.State,
+		&i.Epoch,
+		&i.Attempt,
+		&i.LeaseUntil,
+		&i.RunAfter,
+		&i.Progress,
+		&i.Note,
+		&i.Error,
+		&i.CreatedBy,
+		&i.UserID,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Retries,
+	)
+	return i, err
+}
+
 const undoDeletion = `-- name: UndoDeletion :exec
 UPDATE vms SET deleted_at = NULL WHERE id = $1 AND host_id = $2
 `
@@ -576,7 +672,8 @@ func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) erro
 }
 
 const vMsForWork = `-- name: VMsForWork :many
-SELECT id, project_id, host_id, name, labels, description, spec, generation, created_at, deleted_at, status, observed_generation, report_seq, cpus, memory_mib, heard, attention FROM vms WHERE id = ANY ($1::text[]) AND host_id = $2
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, p.name AS project_name FROM vms v JOIN projects p ON p.id = v.project_id
+WHERE v.id = ANY ($1::text[]) AND v.host_id = $2
 `
 
 type VMsForWorkParams struct {
@@ -584,33 +681,40 @@ type VMsForWorkParams struct {
 	HostID fleet.HostID
 }
 
-func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VM, error) {
+type VMsForWorkRow struct {
+	VM          VM
+	ProjectName string
+}
+
+func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VMsForWorkRow, error) {
 	rows, err := q.db.Query(ctx, vMsForWork, arg.Ids, arg.HostID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []VM{}
+	items := []VMsForWorkRow{}
 	for rows.Next() {
-		var i VM
+		var i VMsForWorkRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.ProjectID,
-			&i.HostID,
-			&i.Name,
-			&i.Labels,
-			&i.Description,
-			&i.Spec,
-			&i.Generation,
-			&i.CreatedAt,
-			&i.DeletedAt,
-			&i.Status,
-			&i.ObservedGeneration,
-			&i.ReportSeq,
-			&i.Cpus,
-			&i.MemoryMib,
-			&i.Heard,
-			&i.Attention,
+			&i.VM.ID,
+			&i.VM.ProjectID,
+			&i.VM.HostID,
+			&i.VM.Name,
+			&i.VM.Labels,
+			&i.VM.Description,
+			&i.VM.Spec,
+			&i.VM.Generation,
+			&i.VM.CreatedAt,
+			&i.VM.DeletedAt,
+			&i.VM.Status,
+			&i.VM.ObservedGeneration,
+			&i.VM.ReportSeq,
+			&i.VM.Cpus,
+			&i.VM.MemoryMib,
+			&i.VM.Ordered,
+			&i.VM.Heard,
+			&i.VM.Attention,
+			&i.ProjectName,
 		); err != nil {
 			return nil, err
 		}
@@ -624,10 +728,10 @@ func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VM, e
 
 const wornOut = `-- name: WornOut :many
 SELECT id FROM jobs
-WHERE state = 'running' AND attempt >= 5 AND (lease_until < now() OR host_id = $1::text) ORDER BY id LIMIT 500
+WHERE state = 'running' AND attempt - retries >= 5 AND (lease_until < now() OR host_id = $1::text) ORDER BY id LIMIT 500
 `
 
-// Lapsed jobs, or those of a host whose agent was started anew, that were taken too often.
+// Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer.
 func (q *Queries) WornOut(ctx context.Context, hostID *string) ([]fleet.JobID, error) {
 	rows, err := q.db.Query(ctx, wornOut, hostID)
 	if err != nil {

@@ -86,7 +86,7 @@ func (q *Queries) CountVMs(ctx context.Context) ([]CountVMsRow, error) {
 }
 
 const failedTasks = `-- name: FailedTasks :many
-SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at FROM jobs j
+SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries FROM jobs j
 WHERE j.state IN ('failed', 'unknown') AND j.ended_at > now() - interval '1 hour' AND j.kind <> 'console.open'
   AND ($1::boolean OR j.project_id = ANY ($2::text[]))
 ORDER BY j.ended_at DESC LIMIT 20
@@ -128,6 +128,7 @@ func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]Job
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.EndedAt,
+			&i.Retries,
 		); err != nil {
 			return nil, err
 		}
@@ -232,7 +233,7 @@ func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]Lab
 }
 
 const vMsInNeed = `-- name: VMsInNeed :many
-SELECT v.id, v.name, v.heard, v.status FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
+SELECT v.id, v.name, v.heard, v.spec, v.status FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.attention AND s.looked_at >= now() - interval '30 seconds'
   AND ($1::boolean OR v.project_id = ANY ($2::text[]))
 ORDER BY v.name, v.id LIMIT 20
@@ -247,6 +248,7 @@ type VMsInNeedRow struct {
 	ID     fleet.VMID
 	Name   string
 	Heard  string
+	Spec   fleet.VMSpec
 	Status *fleet.VMStatus
 }
 
@@ -264,6 +266,7 @@ func (q *Queries) VMsInNeed(ctx context.Context, arg VMsInNeedParams) ([]VMsInNe
 			&i.ID,
 			&i.Name,
 			&i.Heard,
+			&i.Spec,
 			&i.Status,
 		); err != nil {
 			return nil, err

@@ -13,7 +13,7 @@ import (
 )
 
 const candidates = `-- name: Candidates :many
-SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
@@ -39,6 +39,7 @@ type CandidatesRow struct {
 	ID          fleet.HostID
 	Name        string
 	SeenAt      *time.Time
+	LookedAt    *time.Time
 	Conflict    string
 	Now         time.Time
 	Reported    bool
@@ -64,6 +65,7 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.ID,
 			&i.Name,
 			&i.SeenAt,
+			&i.LookedAt,
 			&i.Conflict,
 			&i.Now,
 			&i.Reported,
@@ -194,7 +196,7 @@ func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 }
 
 const getHost = `-- name: GetHost :one
-SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, s.seen_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 CROSS JOIN LATERAL (SELECT count(*) AS vms, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
@@ -204,6 +206,7 @@ WHERE h.id = $1
 type GetHostRow struct {
 	Host      Host
 	SeenAt    *time.Time
+	LookedAt  *time.Time
 	Load      *fleet.HostMeter
 	Conflict  string
 	Now       time.Time
@@ -226,6 +229,7 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Host.ReportSeq,
 		&i.Host.KeyHash,
 		&i.SeenAt,
+		&i.LookedAt,
 		&i.Load,
 		&i.Conflict,
 		&i.Now,

@@ -12,12 +12,16 @@ import (
 )
 
 const queueJob = `-- name: QueueJob :one
+WITH sooner AS (
+    UPDATE jobs SET run_after = now()
+    WHERE subject = $5 AND host_id = $2 AND state = 'queued' AND kind NOT IN ($4, 'console.open') AND retries > 0
+)
 INSERT INTO jobs (id, host_id, project_id, kind, subject, subject_name, args, generation, created_by, user_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND kind <> 'console.open'
 DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, created_by = EXCLUDED.created_by,
               user_id = EXCLUDED.user_id, run_after = now()
-RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at
+RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries
 `
 
 type QueueJobParams struct {
@@ -33,7 +37,8 @@ type QueueJobParams struct {
 	UserID      *fleet.UserID
 }
 
-// A waiting job of the same subject and kind takes the newer generation and arguments instead of a second row.
+// A waiting job of the same subject and kind takes the newer generation and arguments instead of a second row. What waits for
+// another try stands before no newer order: it is tried now.
 func (q *Queries) QueueJob(ctx context.Context, arg QueueJobParams) (Job, error) {
 	row := q.db.QueryRow(ctx, queueJob,
 		arg.ID,
@@ -70,6 +75,7 @@ func (q *Queries) QueueJob(ctx context.Context, arg QueueJobParams) (Job, error)
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Retries,
 	)
 	return i, err
 }

@@ -76,10 +76,11 @@ type HostSession struct {
 	ReportSeq   int64
 	SeenAt      *time.Time
 	BlindSince  *time.Time
-	LookedAt    *time.Time
 	Conflict    string
 	ConflictAt  *time.Time
 	Load        *fleet.HostMeter
+	LastLook    *time.Time
+	LookedAt    *time.Time
 }
 
 type Idempotency struct {
@@ -113,6 +114,7 @@ type Job struct {
 	CreatedAt   time.Time
 	StartedAt   *time.Time
 	EndedAt     *time.Time
+	Retries     int32
 }
 
 type JoinToken struct {
@@ -131,6 +133,12 @@ type LoginThrottle struct {
 	Key      string
 	Failures int32
 	LastAt   time.Time
+}
+
+type MadeDisk struct {
+	VMID   fleet.VMID
+	PoolID fleet.PoolID
+	Volume string
 }
 
 type Network struct {
@@ -243,6 +251,7 @@ type VM struct {
 	ReportSeq          int64
 	Cpus               int32
 	MemoryMib          int64
+	Ordered            fleet.Power
 	Heard              string
 	Attention          bool
 }

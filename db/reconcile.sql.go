@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -59,7 +60,7 @@ func (q *Queries) DriftedPools(ctx context.Context) ([]DriftedPoolsRow, error) {
 }
 
 const driftedVMs = `-- name: DriftedVMs :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, v.attention FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - interval '30 seconds'
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id
                   AND j.state IN ('queued', 'running') AND j.kind <> 'console.open')
@@ -92,6 +93,7 @@ func (q *Queries) DriftedVMs(ctx context.Context) ([]VM, error) {
 			&i.ReportSeq,
 			&i.Cpus,
 			&i.MemoryMib,
+			&i.Ordered,
 			&i.Heard,
 			&i.Attention,
 		); err != nil {
@@ -106,12 +108,14 @@ func (q *Queries) DriftedVMs(ctx context.Context) ([]VM, error) {
 }
 
 const hostsSeen = `-- name: HostsSeen :many
-SELECT host_id, COALESCE(looked_at > now() - interval '30 seconds', false)::boolean AS fresh FROM host_sessions
+SELECT host_id, seen_at, looked_at, now()::timestamptz AS now FROM host_sessions
 `
 
 type HostsSeenRow struct {
-	HostID fleet.HostID
-	Fresh  bool
+	HostID   fleet.HostID
+	SeenAt   *time.Time
+	LookedAt *time.Time
+	Now      time.Time
 }
 
 func (q *Queries) HostsSeen(ctx context.Context) ([]HostsSeenRow, error) {
@@ -123,7 +127,12 @@ func (q *Queries) HostsSeen(ctx context.Context) ([]HostsSeenRow, error) {
 	items := []HostsSeenRow{}
 	for rows.Next() {
 		var i HostsSeenRow
-		if err := rows.Scan(&i.HostID, &i.Fresh); err != nil {
+		if err := rows.Scan(
+			&i.HostID,
+			&i.SeenAt,
+			&i.LookedAt,
+			&i.Now,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

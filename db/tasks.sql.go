@@ -64,7 +64,7 @@ func (q *Queries) CountOpenJobs(ctx context.Context) (CountOpenJobsRow, error) {
 }
 
 const getTask = `-- name: GetTask :one
-SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
+SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
 WHERE j.id = $1 AND ($2::boolean OR j.project_id = ANY ($3::text[]))
 `
 
@@ -104,6 +104,7 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Job.CreatedAt,
 		&i.Job.StartedAt,
 		&i.Job.EndedAt,
+		&i.Job.Retries,
 		&i.HostName,
 	)
 	return i, err
@@ -112,7 +113,7 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 const noteDone = `-- name: NoteDone :one
 INSERT INTO jobs (id, host_id, project_id, kind, subject, subject_name, generation, state, progress, note, created_by, user_id, started_at, ended_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'done', 100, $8, $9, $10, now(), now())
-RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at
+RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries
 `
 
 type NoteDoneParams struct {
@@ -165,6 +166,7 @@ func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Job, error)
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Retries,
 	)
 	return i, err
 }

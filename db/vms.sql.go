@@ -74,7 +74,7 @@ func (q *Queries) DropVM(ctx context.Context, id fleet.VMID) error {
 }
 
 const getVM = `-- name: GetVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, v.attention, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = $1 AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 `
@@ -112,6 +112,7 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 		&i.VM.ReportSeq,
 		&i.VM.Cpus,
 		&i.VM.MemoryMib,
+		&i.VM.Ordered,
 		&i.VM.Heard,
 		&i.VM.Attention,
 		&i.HostName,
@@ -133,7 +134,7 @@ func (q *Queries) HoldMACs(ctx context.Context, macs []string) error {
 }
 
 const lockVM = `-- name: LockVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.heard, v.attention, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = $1 AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 FOR UPDATE OF v
@@ -173,6 +174,7 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 		&i.VM.ReportSeq,
 		&i.VM.Cpus,
 		&i.VM.MemoryMib,
+		&i.VM.Ordered,
 		&i.VM.Heard,
 		&i.VM.Attention,
 		&i.HostName,
@@ -191,6 +193,36 @@ WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac')
 // Which of the addresses a VM has already.
 func (q *Queries) MACOwners(ctx context.Context, macs []string) ([]string, error) {
 	rows, err := q.db.Query(ctx, mACOwners, macs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var m_mac string
+		if err := rows.Scan(&m_mac); err != nil {
+			return nil, err
+		}
+		items = append(items, m_mac)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const mACsOfOthers = `-- name: MACsOfOthers :many
+SELECT m.mac::text FROM unnest($1::text[]) AS m (mac)
+WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac' AND w.vm_id <> $2)
+`
+
+type MACsOfOthersParams struct {
+	Macs []string
+	VMID fleet.VMID
+}
+
+func (q *Queries) MACsOfOthers(ctx context.Context, arg MACsOfOthersParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, mACsOfOthers, arg.Macs, arg.VMID)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +297,7 @@ func (q *Queries) VMAudit(ctx context.Context, subject string) ([]Audit, error) 
 }
 
 const vMJobs = `-- name: VMJobs :many
-SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
+SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
 WHERE j.subject = $1 AND j.kind <> 'console.open' ORDER BY j.id DESC LIMIT 50
 `
 
@@ -305,6 +337,7 @@ func (q *Queries) VMJobs(ctx context.Context, subject fleet.Subject) ([]VMJobsRo
 			&i.Job.CreatedAt,
 			&i.Job.StartedAt,
 			&i.Job.EndedAt,
+			&i.Job.Retries,
 			&i.HostName,
 		); err != nil {
 			return nil, err
@@ -331,6 +364,48 @@ func (q *Queries) VMMeter(ctx context.Context, vmID fleet.VMID) (VMMeterRow, err
 	row := q.db.QueryRow(ctx, vMMeter, vmID)
 	var i VMMeterRow
 	err := row.Scan(&i.At, &i.Meter, &i.CpuPercent)
+	return i, err
+}
+
+const vMRetry = `-- name: VMRetry :one
+SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
+WHERE j.subject = $1 AND j.state = 'queued' AND j.retries > 0 ORDER BY j.id LIMIT 1
+`
+
+type VMRetryRow struct {
+	Job      Job
+	HostName string
+}
+
+// The VM's next job that is tried again.
+func (q *Queries) VMRetry(ctx context.Context, subject fleet.Subject) (VMRetryRow, error) {
+	row := q.db.QueryRow(ctx, vMRetry, subject)
+	var i VMRetryRow
+	err := row.Scan(
+		&i.Job.ID,
+		&i.Job.HostID,
+		&i.Job.ProjectID,
+		&i.Job.Kind,
+		&i.Job.Subject,
+		&i.Job.SubjectName,
+		&i.Job.Args,
+		&i.Job.Generation,
+		&i.Job.State,
+		&i.Job.Epoch,
+		&i.Job.Attempt,
+		&i.Job.LeaseUntil,
+		&i.Job.RunAfter,
+		&i.Job.Progress,
+		&i.Job.Note,
+		&i.Job.Error,
+		&i.Job.CreatedBy,
+		&i.Job.UserID,
+		&i.Job.CreatedAt,
+		&i.Job.StartedAt,
+		&i.Job.EndedAt,
+		&i.Job.Retries,
+		&i.HostName,
+	)
 	return i, err
 }
 

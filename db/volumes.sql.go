@@ -99,6 +99,27 @@ func (q *Queries) VolumeOwners(ctx context.Context, arg VolumeOwnersParams) ([]V
 	return items, nil
 }
 
+const volumeTaken = `-- name: VolumeTaken :one
+SELECT (EXISTS (SELECT 1 FROM pool_hosts ph WHERE ph.pool_id = $1::text
+               AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $2::text)))
+    OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $2)
+    OR EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))))::boolean
+AS taken
+`
+
+type VolumeTakenParams struct {
+	PoolID string
+	Volume string
+}
+
+// Whether a volume of that name is reported in the pool, or is or was a disk of a VM.
+func (q *Queries) VolumeTaken(ctx context.Context, arg VolumeTakenParams) (bool, error) {
+	row := q.db.QueryRow(ctx, volumeTaken, arg.PoolID, arg.Volume)
+	var taken bool
+	err := row.Scan(&taken)
+	return taken, err
+}
+
 const volumesNamed = `-- name: VolumesNamed :many
 SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, ph.host_id, v.volume::jsonb AS found
 FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume) w

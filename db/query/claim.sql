@@ -20,7 +20,11 @@ RETURNING jobs.*;
 SELECT id FROM pools WHERE id = ANY (@ids::text[]) ORDER BY id FOR SHARE;
 
 -- name: VMsForWork :many
-SELECT * FROM vms WHERE id = ANY (@ids::text[]) AND host_id = @host_id;
+SELECT sqlc.embed(v), p.name AS project_name FROM vms v JOIN projects p ON p.id = v.project_id
+WHERE v.id = ANY (@ids::text[]) AND v.host_id = @host_id;
+
+-- name: MadeDisks :many
+SELECT * FROM made_disks WHERE vm_id = ANY (@ids::text[]) ORDER BY vm_id, pool_id, volume;
 
 -- name: PoolsForWork :many
 SELECT * FROM pools WHERE id = ANY (@ids::text[]);
@@ -51,6 +55,23 @@ UPDATE jobs SET state = @state, error = @error, ended_at = now(), lease_until = 
                 progress = CASE WHEN @state = 'done' THEN 100 ELSE progress END
 WHERE id = @id
 RETURNING *;
+
+-- name: Overtaken :one
+-- Whether a newer order of the job's kind waits, or one that asks for another power.
+SELECT EXISTS (SELECT 1 FROM jobs j JOIN jobs n ON n.subject = j.subject AND n.host_id = j.host_id AND n.state = 'queued' AND n.id <> j.id
+    WHERE j.id = @id AND (n.kind = j.kind OR n.kind = 'vm.delete' OR ordered_power(n.kind) IS NOT NULL AND ordered_power(j.kind) IS NOT NULL));
+
+-- name: TryAgain :one
+-- Back to the queue with its words: after 5 s, twice as long each time, at most 5 minutes.
+UPDATE jobs SET state = 'queued', retries = retries + 1, error = @error, lease_until = NULL, progress = 0, note = '',
+                run_after = now() + LEAST(interval '5 minutes', interval '5 seconds' * power(2, LEAST(retries, 10)))
+WHERE id = @id
+RETURNING *;
+
+-- name: HastenRetries :exec
+-- The hypervisor is there again: what waited for it is tried at once. Nobody waits here for whoever holds one of the jobs.
+UPDATE jobs SET run_after = now() WHERE id IN (
+    SELECT j.id FROM jobs j WHERE j.host_id = @host_id AND j.state = 'queued' AND j.retries > 0 AND j.run_after > now() FOR UPDATE SKIP LOCKED);
 
 -- name: FinishVM :exec
 -- Only forward: a report that was read after this result stands.
@@ -111,13 +132,13 @@ WHERE j.state = 'running' AND (j.lease_until < now() OR j.host_id = sqlc.narg(ho
         SELECT 1 FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued'));
 
 -- name: WornOut :many
--- Lapsed jobs, or those of a host whose agent was started anew, that were taken too often.
+-- Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer.
 SELECT id FROM jobs
-WHERE state = 'running' AND attempt >= 5 AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text) ORDER BY id LIMIT 500;
+WHERE state = 'running' AND attempt - retries >= 5 AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text) ORDER BY id LIMIT 500;
 
 -- name: LockWornOut :one
 SELECT * FROM jobs
-WHERE id = @id AND state = 'running' AND attempt >= 5 AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text) FOR UPDATE;
+WHERE id = @id AND state = 'running' AND attempt - retries >= 5 AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text) FOR UPDATE;
 
 -- name: ReturnLapsed :execrows
 -- Back to the queue: after the lease, or at once when the host's agent has started anew.

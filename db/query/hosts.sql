@@ -1,5 +1,5 @@
 -- name: GetHost :one
-SELECT sqlc.embed(h), s.seen_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT sqlc.embed(h), s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 CROSS JOIN LATERAL (SELECT count(*) AS vms, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
@@ -29,7 +29,7 @@ UPDATE host_sessions SET conflict = '', conflict_at = NULL WHERE host_id = @host
 
 -- name: Candidates :many
 -- All that placement asks about hosts: one, or all where @host is empty.
-SELECT h.id, h.name, s.seen_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,

@@ -25,7 +25,7 @@ WHERE state = 'queued' AND run_after <= now() AND run_after > created_at AND run
 GROUP BY host_id;
 
 -- name: HostsSeen :many
-SELECT host_id, COALESCE(looked_at > now() - interval '30 seconds', false)::boolean AS fresh FROM host_sessions;
+SELECT host_id, seen_at, looked_at, now()::timestamptz AS now FROM host_sessions;
 
 -- name: SweepTickets :exec
 DELETE FROM console_tickets WHERE expires_at < now() - interval '1 hour';

@@ -37,6 +37,11 @@ SELECT * FROM audit WHERE subject = @subject ORDER BY id DESC LIMIT 50;
 SELECT sqlc.embed(j), h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
 WHERE j.subject = @subject AND j.kind <> 'console.open' ORDER BY j.id DESC LIMIT 50;
 
+-- name: VMRetry :one
+-- The VM's next job that is tried again.
+SELECT sqlc.embed(j), h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
+WHERE j.subject = @subject AND j.state = 'queued' AND j.retries > 0 ORDER BY j.id LIMIT 1;
+
 -- name: VMMeter :one
 SELECT at, meter, cpu_percent FROM vm_meters WHERE vm_id = @vm_id;
 
@@ -48,6 +53,10 @@ SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT 
 -- Which of the addresses a VM has already.
 SELECT m.mac::text FROM unnest(@macs::text[]) AS m (mac)
 WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac');
+
+-- name: MACsOfOthers :many
+SELECT m.mac::text FROM unnest(@macs::text[]) AS m (mac)
+WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac' AND w.vm_id <> @vm_id);
 
 -- name: ProjectName :one
 -- The project stays while a VM is put into it.

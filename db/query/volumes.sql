@@ -6,6 +6,14 @@ JOIN pool_hosts ph ON ph.pool_id = w.pool_id AND ph.assigned AND ph.status->>'st
 CROSS JOIN LATERAL jsonb_path_query_first(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', w.volume)) AS v (volume)
 WHERE v.volume IS NOT NULL;
 
+-- name: VolumeTaken :one
+-- Whether a volume of that name is reported in the pool, or is or was a disk of a VM.
+SELECT (EXISTS (SELECT 1 FROM pool_hosts ph WHERE ph.pool_id = @pool_id::text
+               AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
+    OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = @pool_id AND m.volume = @volume)
+    OR EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))))::boolean
+AS taken;
+
 -- name: VolumeOwners :many
 -- The VMs whose disks the volumes are.
 SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id

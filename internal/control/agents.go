@@ -45,10 +45,10 @@ func (c *Control) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire
 			}
 			return firstError(err, func() error { return q.AnnounceHost(ctx, string(a.HostID)) })
 		}
-		number, err := q.OpenHostSession(ctx, db.OpenHostSessionParams{
+		opened, err := q.OpenHostSession(ctx, db.OpenHostSessionParams{
 			HostID: a.HostID, Session: hashSession(a), Instance: in.Instance, Fingerprint: in.Fingerprint,
 		})
-		answer.SeqBase = number << 32
+		answer.SeqBase, answer.At = opened.Number<<32, opened.Now
 		err = firstError(err, func() error {
 			return q.NumberAnew(ctx, db.NumberAnewParams{HostID: a.HostID, Base: answer.SeqBase})
 		})

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,7 +48,7 @@ func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.Ho
 	hosts := make([]placement.Host, len(rows))
 	for i, r := range rows {
 		h := placement.Host{
-			ID: r.ID, Name: r.Name, Phase: hostPhase(r.SeenAt, reported(r.Reported, r.Connected), r.Conflict, r.Now), Error: r.Error,
+			ID: r.ID, Name: r.Name, Phase: hostPhase(r.SeenAt, r.LookedAt, reported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.NoLook),
 			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID], Networks: r.Networks,
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{},
 		}

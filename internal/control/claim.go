@@ -86,15 +86,25 @@ func (c *Control) describe(ctx context.Context, host fleet.HostID, jobs []db.Job
 			poolIDs = append(poolIDs, id)
 		}
 	}
-	vms := map[string]fleet.VM{}
+	vms := map[fleet.VMID]*vmWork{}
 	if len(vmIDs) > 0 {
 		rows, err := c.q.VMsForWork(ctx, db.VMsForWorkParams{Ids: vmIDs, HostID: host})
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range rows {
-			vms[string(row.ID)] = vmOf(row)
-			poolIDs = append(poolIDs, poolsOf(row.Spec)...)
+			vm := vmOf(row.VM)
+			vms[vm.ID] = &vmWork{VM: vm, project: row.ProjectName}
+			poolIDs = append(poolIDs, poolsOf(vm.Spec)...)
+		}
+		made, err := c.q.MadeDisks(ctx, vmIDs)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range made {
+			if vm := vms[m.VMID]; vm != nil {
+				vm.made = append(vm.made, fleet.Volref{PoolID: m.PoolID, Volume: m.Volume})
+			}
 		}
 	}
 	pools := map[fleet.PoolID]fleet.Pool{}
@@ -114,7 +124,14 @@ func (c *Control) describe(ctx context.Context, host fleet.HostID, jobs []db.Job
 	return out, nil
 }
 
-func workOf(j db.Job, vms map[string]fleet.VM, pools map[fleet.PoolID]fleet.Pool) wire.Work {
+// vmWork is what a host is told of a VM.
+type vmWork struct {
+	fleet.VM
+	made    []fleet.Volref
+	project string
+}
+
+func workOf(j db.Job, vms map[fleet.VMID]*vmWork, pools map[fleet.PoolID]fleet.Pool) wire.Work {
 	w := wire.Work{
 		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args,
 	}
@@ -125,8 +142,9 @@ func workOf(j db.Job, vms map[string]fleet.VM, pools map[fleet.PoolID]fleet.Pool
 		}
 		return w
 	}
-	if vm, ok := vms[id]; ok {
-		w.VM, w.Generation = &vm, vm.Generation
+	if known := vms[fleet.VMID(id)]; known != nil {
+		vm := known.VM
+		w.VM, w.Generation, w.Made, w.Project = &vm, vm.Generation, known.made, known.project
 		vm.Status = nil // the host knows better
 		for _, pid := range poolsOf(vm.Spec) {
 			if p, ok := pools[fleet.PoolID(pid)]; ok {

@@ -15,7 +15,18 @@ type counters struct {
 	projects map[fleet.ProjectID]usage
 	groups   []db.CountVMsRow // by project, host and phase-if-heard
 	found    map[fleet.HostID]int
-	fresh    map[fleet.HostID]bool // whether what the host says was believed then
+	looked   map[fleet.HostID]*time.Time // how old what the host says was then
+	now      time.Time                   // by the clock of looked
+}
+
+// fresh tells of each host whether what it says is still believed.
+func (n *counters) fresh() map[fleet.HostID]bool {
+	now := n.now.Add(time.Since(n.at))
+	out := make(map[fleet.HostID]bool, len(n.looked))
+	for id, at := range n.looked {
+		out[id] = fleet.Fresh(at, now)
+	}
+	return out
 }
 
 // usage is what some VMs add up to.
@@ -52,10 +63,10 @@ func (c *Control) count(ctx context.Context) (*counters, error) {
 	}
 	n := &counters{
 		at: time.Now(), hosts: map[fleet.HostID]usage{}, projects: map[fleet.ProjectID]usage{}, groups: rows, found: map[fleet.HostID]int{},
-		fresh: make(map[fleet.HostID]bool, len(seen)),
+		looked: make(map[fleet.HostID]*time.Time, len(seen)),
 	}
 	for _, r := range seen {
-		n.fresh[r.HostID] = r.Fresh
+		n.looked[r.HostID], n.now = r.LookedAt, r.Now
 	}
 	for _, r := range found {
 		n.found[r.HostID] = int(r.Vms)
@@ -68,9 +79,9 @@ func (c *Control) count(ctx context.Context) (*counters, error) {
 	return n, nil
 }
 
-// counted returns the newest counters; the first who asks counts.
+// counted returns the newest counters; the first who asks counts, and who finds them so old that nobody seems to count any more.
 func (c *Control) counted(ctx context.Context) (*counters, error) {
-	if n := c.counters.Load(); n != nil {
+	if n := c.counters.Load(); n != nil && time.Since(n.at) < fleet.Freshness/2 {
 		return n, nil
 	}
 	return c.count(ctx)

@@ -40,6 +40,10 @@ func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 		if job.State != fleet.JobRunning || job.Epoch != in.Epoch {
 			return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
 		}
+		if in.Retry && state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) {
+			ended, err = tryAgain(ctx, q, job, in)
+			return err
+		}
 		now, err := q.EndJob(ctx, db.EndJobParams{ID: id, State: state, Error: in.Error})
 		if err != nil {
 			return err
@@ -52,6 +56,21 @@ func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 		return err
 	})
 	return answer, ended, err
+}
+
+// tryAgain gives convergent work back that failed only because the hypervisor was not reached. Nothing has ended: the subject is
+// as it was, and the order stands. Where a newer one waits already, that is tried instead.
+func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
+	next, err := q.Overtaken(ctx, job.ID)
+	if err == nil && next {
+		ended, err := q.EndJob(ctx, db.EndJobParams{ID: job.ID, State: fleet.JobCancelled, Error: "Replaced by a newer order. " + in.Error})
+		return jobOf(ended, ""), err
+	}
+	if err != nil {
+		return fleet.Job{}, err
+	}
+	waits, err := q.TryAgain(ctx, db.TryAgainParams{ID: job.ID, Error: in.Error})
+	return jobOf(waits, ""), err
 }
 
 // settle writes what a job's end means for its subject.
@@ -82,10 +101,9 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) erro
 	if err := settleVM(ctx, q, job, vm, in); err != nil {
 		return err
 	}
-	if in.Outcome != wire.Done && job.Kind == fleet.VMApply && in.Generation <= 1 {
+	if in.Outcome != wire.Done && job.Kind == fleet.VMApply && (in.VM == nil && in.Generation <= 1 || in.VM != nil && in.VM.Power == fleet.Absent) {
 		return q.CancelWaiting(ctx, db.CancelWaitingParams{
-			Subject: job.Subject, HostID: job.HostID, Kinds: []string{string(fleet.VMStart)},
-			Error: "Not tried: the VM could not be created.",
+			Subject: job.Subject, HostID: job.HostID, Kinds: texts(powerOrders), Error: "Not tried: the VM could not be created.",
 		})
 	}
 	return nil

@@ -47,7 +47,7 @@ func (c *Control) listFound(ctx context.Context, q fleet.Query, s *statement) (f
 			}
 			s.not(t.Not, s.oneOf("f.host_id", ids))
 		case "phase": // of a VM at one generation that the host has acted on
-			s.not(t.Not, s.text("vm_phase('{}', f.status, 1, 1, NULL, "+fresh+")", t.Any))
+			s.not(t.Not, s.text("vm_phase('', f.status, 1, 1, NULL, "+fresh+")", t.Any))
 		}
 	}
 	tail := p.apply(s)

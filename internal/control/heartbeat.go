@@ -26,49 +26,65 @@ type batch struct {
 	params db.HeartbeatsParams
 	full   chan struct{} // closed when the batch has beatBatch members
 	done   chan struct{} // closed when it is written
-	digest map[fleet.HostID]string
+	rows   map[fleet.HostID]db.HeartbeatsRow
 	err    error
 }
 
-// beat notes a sign of life and reports whether the portal holds another digest than the host's, so that it must send all.
-func (c *Control) beat(ctx context.Context, a fleet.Actor, in wire.Report) (resend bool, err error) {
+// beat notes a sign of life and says when that was, and whether the portal holds another digest than the host's, so that it must
+// send all.
+func (c *Control) beat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
 	load := "null"
 	if in.Load != nil {
 		b, err := json.Marshal(in.Load)
 		if err != nil {
-			return false, fleet.Errorf(fleet.Malformed, "The load holds no plain numbers.")
+			return now, false, fleet.Errorf(fleet.Malformed, "The load holds no plain numbers.")
 		}
 		load = string(b)
 	}
-	b, first := c.beats.join(string(a.HostID), hashSession(a), load)
+	b, first := c.beats.join(a, in, load)
 	if first {
 		c.writeBeats(b)
 	}
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return now, false, ctx.Err()
 	}
 	if b.err != nil {
-		return false, b.err
+		return now, false, b.err
 	}
-	digest, known := b.digest[a.HostID]
+	row, known := b.rows[a.HostID]
 	if !known {
-		return false, sessionEnded()
+		return now, false, sessionEnded()
 	}
-	return digest != in.Digest, nil
+	return row.Now, row.Digest != in.Digest, nil
 }
 
-func (s *beats) join(host string, session []byte, load string) (b *batch, first bool) {
+// sentAt is when a report was sent, by the clock of the database, or earlier. Of one that does not tell, it is in the far future:
+// what is later than the database's present counts as that.
+func sentAt(in wire.Report) time.Time {
+	if in.Stamp == nil {
+		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return in.Stamp.At.Add(milliseconds(in.Stamp.AgoMs))
+}
+
+// milliseconds is what an agent measured, within reason.
+func milliseconds(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), time.Hour.Milliseconds())) * time.Millisecond
+}
+
+func (s *beats) join(a fleet.Actor, in wire.Report, load string) (b *batch, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
 		s.open, first = &batch{full: make(chan struct{}), done: make(chan struct{})}, true
 	}
 	b = s.open
-	b.params.HostIds = append(b.params.HostIds, host)
-	b.params.Sessions = append(b.params.Sessions, session)
-	b.params.Loads = append(b.params.Loads, load)
+	p := &b.params
+	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashSession(a)), append(p.Loads, load)
+	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, sentAt(in))
+	p.LookAges = append(p.LookAges, milliseconds(in.LookedAgoMs).Seconds())
 	if len(b.params.HostIds) == beatBatch {
 		close(b.full)
 		s.open = nil
@@ -93,9 +109,9 @@ func (c *Control) writeBeats(b *batch) {
 	defer cancel()
 	rows, err := c.q.Heartbeats(ctx, b.params)
 	b.err = dbError(err)
-	b.digest = make(map[fleet.HostID]string, len(rows))
+	b.rows = make(map[fleet.HostID]db.HeartbeatsRow, len(rows))
 	for _, r := range rows {
-		b.digest[r.HostID] = r.Digest
+		b.rows[r.HostID] = r
 	}
 	close(b.done)
 }

@@ -29,7 +29,7 @@ var hostOrders = orders[fleet.HostView]{
 
 // hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It leaves the host's status closed: an inventory is much to read.
 var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + heard +
-	" THEN 'unknown' WHEN s.blind_since IS NULL THEN 'online' ELSE 'degraded' END"
+	" THEN 'unknown' WHEN s.blind_since IS NULL AND " + fresh + " THEN 'online' ELSE 'degraded' END"
 
 // ListHosts returns one page of hosts. What their VMs use comes from the counters, up to five seconds old. Sorts: name, created.
 func (c *Control) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.HostView], error) {
@@ -60,14 +60,14 @@ func (c *Control) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}
-	items, err := collect(ctx, c, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, s.seen_at, COALESCE(s.conflict, ''), now()
+	items, err := collect(ctx, c, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, s.seen_at, s.looked_at, COALESCE(s.conflict, ''), now()
 		FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id`+s.conditions()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
 		var r db.Host
-		var seen *time.Time
+		var seen, looked *time.Time
 		var conflict string
 		var now time.Time
-		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &seen, &conflict, &now)
-		v := hostView(r, seen, conflict, now)
+		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &seen, &looked, &conflict, &now)
+		v := hostView(r, seen, looked, conflict, now)
 		sum := sums.hosts[r.ID]
 		v.VMs, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.cpus, sum.memoryMiB
 		return v, err
@@ -75,9 +75,9 @@ func (c *Control) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	return p.cut(items), err
 }
 
-func hostView(r db.Host, seen *time.Time, conflict string, now time.Time) fleet.HostView {
+func hostView(r db.Host, seen, looked *time.Time, conflict string, now time.Time) fleet.HostView {
 	h := fleet.Host{
-		ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, Status: r.Status, SeenAt: seen, Conflict: conflict, CreatedAt: r.CreatedAt,
+		ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, Status: r.Status, SeenAt: seen, LookedAt: looked, Conflict: conflict, CreatedAt: r.CreatedAt,
 	}
 	return fleet.HostView{Host: h, Phase: h.Phase(now)}
 }
@@ -94,7 +94,7 @@ func (c *Control) GetHost(ctx context.Context, a fleet.Actor, id fleet.HostID) (
 	if err != nil {
 		return fleet.HostView{}, notFound(err, "host")
 	}
-	v := hostView(r.Host, r.SeenAt, r.Conflict, r.Now)
+	v := hostView(r.Host, r.SeenAt, r.LookedAt, r.Conflict, r.Now)
 	v.VMs, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Cpus), r.MemoryMib, r.Load
 	return v, nil
 }

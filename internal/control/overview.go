@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -30,7 +31,7 @@ func (c *Control) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 	}
 	phases := map[fleet.HostID]fleet.HostPhase{}
 	for _, h := range hosts {
-		phases[h.ID] = hostPhase(h.SeenAt, reported(h.Reported, h.Connected), h.Conflict, h.Now)
+		phases[h.ID] = hostPhase(h.SeenAt, h.LookedAt, reported(h.Reported, h.Connected), h.Conflict, h.Now)
 	}
 	fresh := make(map[fleet.HostID]bool, len(hosts))
 	for _, h := range hosts {
@@ -62,7 +63,7 @@ func (c *Control) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 		return totals, err
 	}
 	o := fleet.Overview{VMs: map[fleet.Phase]int{}}
-	addVMs(&o, a, sums, sums.fresh)
+	addVMs(&o, a, sums, sums.fresh())
 	totals.Phases, totals.InNeed = o.VMs, o.VMsInNeed
 	if policy.May(a, policy.InfraSee, "") {
 		for _, n := range sums.found {
@@ -105,7 +106,7 @@ func addHosts(o *fleet.Overview, sums *counters, hosts []db.HostSumsRow, phases 
 		case fleet.HostConflict:
 			text = "A second agent showed this host's identity: " + h.Conflict
 		case fleet.HostDegraded:
-			text = "Its hypervisor does not answer: " + h.Error
+			text = "Its hypervisor does not answer: " + cmp.Or(h.Error, fleet.NoLook)
 		case fleet.HostUnknown:
 			text = "Its agent is not heard. What it said last may be outdated."
 		}
@@ -159,7 +160,7 @@ func (c *Control) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvi
 	shown := map[fleet.Subject]bool{}
 	for _, v := range vms {
 		shown[fleet.SubjectVM(v.ID)] = true
-		o.Attention = append(o.Attention, vmInNeed(v))
+		o.Attention = append(o.Attention, vmInNeed(a, v))
 	}
 	tasks, err := c.q.FailedTasks(ctx, db.FailedTasksParams{AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
 	if err != nil {
@@ -179,9 +180,14 @@ func (c *Control) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvi
 	return nil
 }
 
-// vmInNeed says why in the phase's word, or, where the VM is well but for its last order, in that order's, and in the hypervisor's own.
-func vmInNeed(v db.VMsInNeedRow) fleet.Attention {
+// vmInNeed says what is wrong with the VM, or why in the phase's word, or, where the VM is well but for its last order, in that
+// order's, and in the hypervisor's own.
+func vmInNeed(a fleet.Actor, v db.VMsInNeedRow) fleet.Attention {
 	phase := fleet.Phase(v.Heard)
+	if len(v.Status.Faults) > 0 {
+		vm := shownTo(a, fleet.VMView{VM: fleet.VM{Spec: v.Spec, Status: v.Status}})
+		return fleet.Attention{Kind: "vm", ID: string(v.ID), Name: v.Name, Tone: fleet.ToneBad, Text: vm.Status.Faults[0].Text}
+	}
 	tone, text := phase.Tone(), phase.Word()
 	if tone != fleet.ToneBad {
 		tone, text = fleet.ToneWarn, v.Status.Failure()

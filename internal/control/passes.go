@@ -154,8 +154,11 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-// HostsHeard tells for every joined host whether it was heard within fleet.Freshness.
-func (c *Control) HostsHeard(ctx context.Context, a fleet.Actor) (map[fleet.HostID]bool, error) {
+// Believed is what is believed of a host now: that it is there, and what it says about its hypervisor.
+type Believed struct{ Heard, Looked bool }
+
+// HostsBelieved tells for every joined host what of it is within fleet.Freshness.
+func (c *Control) HostsBelieved(ctx context.Context, a fleet.Actor) (map[fleet.HostID]Believed, error) {
 	if err := onlySystem(a); err != nil {
 		return nil, err
 	}
@@ -163,9 +166,9 @@ func (c *Control) HostsHeard(ctx context.Context, a fleet.Actor) (map[fleet.Host
 	if err != nil {
 		return nil, dbError(err)
 	}
-	heard := make(map[fleet.HostID]bool, len(rows))
+	hosts := make(map[fleet.HostID]Believed, len(rows))
 	for _, r := range rows {
-		heard[r.HostID] = r.Fresh
+		hosts[r.HostID] = Believed{fleet.Fresh(r.SeenAt, r.Now), fleet.Fresh(r.LookedAt, r.Now)}
 	}
-	return heard, nil
+	return hosts, nil
 }

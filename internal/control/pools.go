@@ -50,13 +50,13 @@ func scanCell(row pgx.CollectableRow) (cell, error) {
 	var seen *time.Time // the agent; x.seen is how old what it says about the pool is
 	err := row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.pool.Generation, &x.pool.CreatedAt, &x.pool.DeletedAt, &x.host, &x.hostName, &x.assigned,
 		&seen, &x.seen, &conflict, &connected, &x.status, &x.starved, &x.now)
-	x.phase = hostPhase(seen, connected, conflict, x.now)
+	x.phase = hostPhase(seen, x.seen, connected, conflict, x.now)
 	return x, err
 }
 
 // hostPhase is fleet.Host.Phase of a host of which no more is known. connected nil: it never reported.
-func hostPhase(seen *time.Time, connected *bool, conflict string, now time.Time) fleet.HostPhase {
-	h := fleet.Host{SeenAt: seen, Conflict: conflict}
+func hostPhase(seen, looked *time.Time, connected *bool, conflict string, now time.Time) fleet.HostPhase {
+	h := fleet.Host{SeenAt: seen, LookedAt: looked, Conflict: conflict}
 	if connected != nil {
 		h.Status = &fleet.HostStatus{Connected: *connected}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,9 +24,9 @@ func (c *Control) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wi
 	}
 	var err error
 	if in.State == nil {
-		answer.Resend, err = c.beat(ctx, a, in)
+		answer.At, answer.Resend, err = c.beat(ctx, a, in)
 	} else {
-		err = c.fullReport(ctx, a, in)
+		answer.At, err = c.fullReport(ctx, a, in)
 	}
 	if err != nil {
 		return answer, err
@@ -71,17 +72,29 @@ func (c *Control) renewLeases(ctx context.Context, host fleet.HostID, leases []w
 	return lost, nil
 }
 
-// fullReport writes a host's whole state in one transaction. An older report than the newest one changes nothing.
-func (c *Control) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) error {
-	return c.tx(ctx, func(q *db.Queries) error {
-		_, err := q.BeginReport(ctx, db.BeginReportParams{
-			HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected,
-		})
+// fullReport writes a host's whole state in one transaction, and says when that was. An older report than the newest one changes
+// nothing.
+func (c *Control) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, err error) {
+	begin := db.BeginReportParams{
+		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in),
+	}
+	if in.State.Host.Connected || in.LookedAgoMs > 0 { // else it has never looked
+		age := milliseconds(in.LookedAgoMs).Seconds()
+		begin.LookAge = &age
+	}
+	err = c.tx(ctx, func(q *db.Queries) error {
+		begun, err := q.BeginReport(ctx, begin)
+		now = begun.Now
 		if errors.Is(err, pgx.ErrNoRows) {
 			return numberedIn(ctx, q, a, in.Seq) // else it is only older than the newest
 		}
-		return firstError(err, func() error { return writeState(ctx, q, a.HostID, in.Seq, *in.State) })
+		err = firstError(err, func() error { return writeState(ctx, q, a.HostID, in.Seq, *in.State) })
+		if err != nil || !begun.Sighted {
+			return err
+		}
+		return q.HastenRetries(ctx, a.HostID)
 	})
+	return now, err
 }
 
 func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) error {

@@ -91,7 +91,7 @@ func (r *rig) report(digest string, vms ...wire.VMReport) wire.ReportAnswer {
 func (r *rig) addVM(name string) fleet.VMID {
 	project := one[string](r, `INSERT INTO projects (id, name) VALUES (gen_random_uuid()::text, gen_random_uuid()::text) RETURNING id`)
 	id := fleet.NewID[fleet.VMID]()
-	r.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, $4, '{"power":"running","cpus":1,"memoryMiB":128}')`,
+	r.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, $4, '{"power":"running","cpus":1,"memoryMiB":128,"firmware":"bios"}')`,
 		id, project, r.agent.HostID, name)
 	r.queue(id, fleet.VMApply)
 	return id

@@ -21,6 +21,9 @@ func jobOf(r db.Job, host string) fleet.Job {
 	if r.ProjectID != nil {
 		j.ProjectID = *r.ProjectID
 	}
+	if r.Retries > 0 && r.State == fleet.JobQueued {
+		j.RetryAt = &r.RunAfter
+	}
 	return j
 }
 
@@ -30,7 +33,7 @@ var taskOrders = orders[fleet.Job]{
 }
 
 const taskRows = `SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.generation, j.state, j.attempt, j.progress, j.note, j.error,
-	j.created_by, j.created_at, j.started_at, j.ended_at, h.name FROM jobs j JOIN hosts h ON h.id = j.host_id`
+	j.retries, j.run_after, j.created_by, j.created_at, j.started_at, j.ended_at, h.name FROM jobs j JOIN hosts h ON h.id = j.host_id`
 
 // ListTasks returns one page of the tasks of the projects that the actor sees; those of hosts and pools only to global roles.
 // Opened consoles are no tasks.
@@ -108,7 +111,7 @@ func scanTask(row pgx.CollectableRow) (fleet.Job, error) {
 	var r db.Job
 	var host string
 	err := row.Scan(&r.ID, &r.HostID, &r.ProjectID, &r.Kind, &r.Subject, &r.SubjectName, &r.Generation, &r.State, &r.Attempt, &r.Progress, &r.Note, &r.Error,
-		&r.CreatedBy, &r.CreatedAt, &r.StartedAt, &r.EndedAt, &host)
+		&r.Retries, &r.RunAfter, &r.CreatedBy, &r.CreatedAt, &r.StartedAt, &r.EndedAt, &host)
 	return jobOf(r, host), err
 }
 
@@ -178,7 +181,7 @@ func mayCancel(a fleet.Actor, j fleet.Job) error {
 	switch {
 	case j.ProjectID == "":
 		right = policy.InfraChange
-	case j.Kind == fleet.VMApply || j.Kind == fleet.VMDelete:
+	case j.Kind == fleet.VMApply || j.Kind == fleet.VMPutBack || j.Kind == fleet.VMDelete:
 		right = policy.VMChange
 	}
 	if err := policy.Check(a, right, j.ProjectID); err != nil {

@@ -53,6 +53,14 @@ func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act f
 	return job, err
 }
 
+func texts[T ~string](values []T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
+	}
+	return out
+}
+
 // changeVM writes a locked VM's name, labels, description and spec as its next generation.
 func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 	vm.Generation++
@@ -62,12 +70,7 @@ func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 // overtake cancels the waiting power orders but those of the kind itself, which coalesce. Forcing off and resetting also
 // break off a shutdown that waits for its guest.
 func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, word string) error {
-	var kinds []string
-	for _, k := range powerOrders {
-		if k != by {
-			kinds = append(kinds, string(k))
-		}
-	}
+	kinds := slices.DeleteFunc(texts(powerOrders), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)
 	err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{
 		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was asked for before its turn came.", word),
@@ -134,11 +137,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err != nil {
 		return fleet.Job{}, err
 	}
-	waiting := append([]fleet.JobKind{fleet.VMApply}, powerOrders...)
-	kinds := make([]string, len(waiting))
-	for i, k := range waiting {
-		kinds[i] = string(k)
-	}
+	kinds := append(texts(powerOrders), string(fleet.VMApply), string(fleet.VMPutBack))
 	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: kinds, Error: "Not done: the VM was to be deleted."}); err != nil {
 		return fleet.Job{}, err
 	}

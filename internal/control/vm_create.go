@@ -100,8 +100,7 @@ func (in *CreateVM) fill(id fleet.VMID) {
 		s.NICs = []fleet.NIC{}
 	}
 	for i := range s.Disks {
-		// The end of the id is random; its beginning is a clock, which VMs of the same minute share.
-		s.Disks[i].Volume = fmt.Sprintf("%s-%s-%d.qcow2", in.Name, id[len(id)-12:], i+1)
+		s.Disks[i].Volume = diskName(in.Name, id, i+1)
 	}
 	for i := range s.NICs {
 		if mac, err := net.ParseMAC(s.NICs[i].MAC); err == nil {

@@ -33,9 +33,9 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		return fleet.VMView{}, "", err
 	}
 	var vm fleet.VMView
-	var job fleet.Job
+	var job fleet.JobID
 	err := c.tx(ctx, func(q *db.Queries) error {
-		job = fleet.Job{}
+		job = ""
 		old, err := lockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return err
@@ -53,22 +53,13 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err := checkEdit(ctx, q, a, old, vm); err != nil {
 			return err
 		}
-		if err := changeVM(ctx, q, &vm); err != nil {
-			return nameTaken(err, vm.Name, vm.ProjectName)
-		}
-		if job, err = queueVM(ctx, q, a, vm, fleet.VMApply, fleet.JobArgs{}); err != nil {
-			return err
-		}
-		if err := audit(ctx, q, a, "vm.edit", fleet.SubjectVM(id), vm.Name, strings.Join(changes, ", ")); err != nil {
-			return err
-		}
-		vm, err = getVM(ctx, q, a, id)
+		vm, job, err = applyChange(ctx, q, a, vm, "vm.edit", strings.Join(changes, ", "))
 		return err
 	})
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	return vm, job.ID, nil
+	return vm, job, nil
 }
 
 func changedMeanwhile(noun string, now, had int64) error {

@@ -204,6 +204,7 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 		vm.Spec.Power = rapid.SampledFrom([]fleet.Power{fleet.Running, fleet.Paused, fleet.Stopped}).Draw(t, "wanted")
 		vm.Generation = rapid.Int64Range(1, 3).Draw(t, "generation")
 		vm.ObservedGeneration = rapid.Int64Range(0, 3).Draw(t, "observed")
+		vm.Ordered = rapid.SampledFrom([]fleet.Power{"", "", fleet.Running, fleet.Paused, fleet.Stopped}).Draw(t, "ordered")
 		vm.Status, vm.DeletedAt = nil, nil
 		if rapid.Bool().Draw(t, "reported") {
 			vm.Status = &fleet.VMStatus{
@@ -211,6 +212,7 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 				Error:    rapid.SampledFrom([]string{"", "no space"}).Draw(t, "error"),
 				ErrorOf:  rapid.SampledFrom([]fleet.JobKind{"", fleet.VMApply, fleet.VMStart, fleet.VMShutdown, fleet.VMStop, fleet.VMPause, fleet.VMResume, fleet.VMReset}).Draw(t, "order"),
 				NextBoot: rapid.SampledFrom([][]string{nil, {}, {"cpus"}}).Draw(t, "nextBoot"),
+				Faults:   rapid.SampledFrom([][]fleet.Fault{nil, nil, {}, {{Code: "new", Text: "It hums."}}}).Draw(t, "faults"),
 			}
 		}
 		if rapid.Bool().Draw(t, "deleted") {
@@ -227,13 +229,13 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 			at := now.Add(-age)
 			seen = &at
 		}
-		s.exec(`UPDATE vms SET spec = $2, status = $3, generation = $4, observed_generation = $5, deleted_at = $6 WHERE id = $1`,
-			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt)
+		s.exec(`UPDATE vms SET spec = $2, status = $3, generation = $4, observed_generation = $5, deleted_at = $6, ordered = $7 WHERE id = $1`,
+			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt, vm.Ordered)
 		s.exec(`UPDATE host_sessions SET seen_at = $1`, seen)
 		want := vm.Phase(seen, now)
 		var got fleet.Phase
 		var attention bool
-		err := s.pool.QueryRow(s.t.Context(), `SELECT vm_phase(spec, status, generation, observed_generation, deleted_at, $2), attention FROM vms WHERE id = $1`,
+		err := s.pool.QueryRow(s.t.Context(), `SELECT vm_phase(ordered, status, generation, observed_generation, deleted_at, $2), attention FROM vms WHERE id = $1`,
 			vm.ID, fleet.Fresh(seen, now)).Scan(&got, &attention)
 		if err != nil || got != want {
 			t.Fatalf("vm_phase %q, Phase %q, %v", got, want, err)

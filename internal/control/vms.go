@@ -49,7 +49,7 @@ func getVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 	if err != nil {
 		return fleet.VMView{}, notFound(err, "VM")
 	}
-	return vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now), nil
+	return shownTo(a, vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)), nil
 }
 
 // lockVM is getVM for a change: nobody else changes the VM until the transaction ends. right is asked for the VM's project.
@@ -58,7 +58,7 @@ func lockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 	if err != nil {
 		return fleet.VMView{}, notFound(err, "VM")
 	}
-	return vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now), policy.Check(a, right, r.VM.ProjectID)
+	return shownTo(a, vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)), policy.Check(a, right, r.VM.ProjectID)
 }
 
 func vmView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {
@@ -66,6 +66,30 @@ func vmView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet
 	return fleet.VMView{
 		VM: vm, Phase: vm.Phase(seen, now), Attention: vm.NeedsAttention(seen, now), HostName: host, ProjectName: project, SeenAt: seen,
 	}
+}
+
+// shownTo is the VM as the actor may read it: who sees no hosts reads neither their names nor their own words.
+func shownTo(a fleet.Actor, v fleet.VMView) fleet.VMView {
+	if !policy.May(a, policy.InfraSee, "") {
+		v.Status = v.Plain()
+	}
+	return v
+}
+
+// VMRetry returns the VM's job that failed because its hypervisor was not reached, and is tried again; nil: there is none.
+func (c *Control) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.Job, error) {
+	if _, err := c.GetVM(ctx, a, id); err != nil {
+		return nil, err
+	}
+	r, err := c.q.VMRetry(ctx, fleet.SubjectVM(id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, dbError(err)
+	}
+	job := jobOf(r.Job, r.HostName)
+	return &job, nil
 }
 
 // VMEvents returns what people did to a VM and the tasks that came of it.

@@ -1,8 +1,9 @@
 package fleet
 
-import "slices"
-
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Action is something a person can ask of a VM.
 type Action string
@@ -18,6 +19,10 @@ const (
 	ActConsole  Action = "console"
 	ActEdit     Action = "edit"
 	ActDelete   Action = "delete"
+
+	// What a person can do about what somebody changed on the host; beside the changes, in no menu.
+	ActTakeOver Action = "takeover"
+	ActPutBack  Action = "putback"
 )
 
 // VMActions lists every action in the order in which menus show them.
@@ -27,39 +32,40 @@ var VMActions = []Action{
 
 type actionRule struct {
 	word  string
-	kind  JobKind // the job it queues; empty where it queues none by itself
-	power Power   // the power it asks for; empty where it asks for none
+	kind  JobKind // the job it queues, whose power it asks for; empty where it queues none by itself
 	needs []Phase // phases in which it is possible; nil: any but Deleting
 	else_ string  // why not, elsewhere
 }
 
 var actionRules = map[Action]actionRule{
 	ActStart: {
-		"Start", VMStart, Running,
+		"Start", VMStart,
 		[]Phase{PhaseStopped, PhaseCrashed, PhaseMissing, PhaseFailed},
 		"Only a VM that is stopped can be started.",
 	},
 	ActShutdown: {
-		"Shut down", VMShutdown, Stopped,
+		"Shut down", VMShutdown,
 		[]Phase{PhaseRunning, PhaseNeedsRestart},
 		"Only a running VM can be shut down.",
 	},
 	ActStop: {
-		"Force off", VMStop, Stopped,
+		"Force off", VMStop,
 		[]Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseCrashed, PhaseStarting, PhaseStopping, PhasePausing, PhaseUpdating},
 		"The VM is not running.",
 	},
-	ActReboot: {"Reboot", VMReboot, "", []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be rebooted."},
-	ActReset:  {"Reset", VMReset, "", []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping}, "Only a running VM can be reset."},
-	ActPause:  {"Pause", VMPause, Paused, []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be paused."},
-	ActResume: {"Resume", VMResume, Running, []Phase{PhasePaused}, "Only a paused VM can be resumed."},
+	ActReboot: {"Reboot", VMReboot, []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be rebooted."},
+	ActReset:  {"Reset", VMReset, []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping}, "Only a running VM can be reset."},
+	ActPause:  {"Pause", VMPause, []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be paused."},
+	ActResume: {"Resume", VMResume, []Phase{PhasePaused}, "Only a paused VM can be resumed."},
 	ActConsole: {
-		"Console", "", "",
+		"Console", "",
 		[]Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping, PhaseStarting, PhasePausing, PhaseUpdating},
 		"The VM is not running, so it has no screen.",
 	},
-	ActEdit:   {"Edit", VMApply, "", nil, ""},
-	ActDelete: {"Delete", VMDelete, "", nil, ""},
+	ActEdit:     {"Edit", VMApply, nil, ""},
+	ActDelete:   {"Delete", VMDelete, nil, ""},
+	ActTakeOver: {"Take over", VMApply, nil, ""},
+	ActPutBack:  {"Put back", VMPutBack, nil, ""},
 }
 
 // Word is the action as its button says it.
@@ -69,9 +75,9 @@ func (a Action) Word() string { return actionRules[a].word }
 func (a Action) Job() JobKind { return actionRules[a].kind }
 
 // Power is the power that the action asks for; empty where it asks for none.
-func (a Action) Power() Power { return actionRules[a].power }
+func (a Action) Power() Power { return actionRules[a].kind.Power() }
 
-// Known reports whether a is one of VMActions.
+// Known reports whether there is such an action.
 func (a Action) Known() bool { _, ok := actionRules[a]; return ok }
 
 // ActionState is one action of one VM: possible, or why not. The button, the API and the queue all ask it.
@@ -106,13 +112,32 @@ func (p Phase) Allows(a Action) (bool, string) {
 	return false, rule.else_
 }
 
-// Allows is the phase's answer. One thing more is possible: to force off a VM that is off already takes the order back that
-// failed, say a start, so that nothing is left for a person to do.
+// Allows is the phase's answer, with what hangs on more than the phase. Forcing off also takes an order back: the start that a
+// VM waits for while it is being created, or one that failed for a VM that is off, so that nothing is left for a person to do.
 func (v VMView) Allows(a Action) (bool, string) {
-	if a == ActStop && v.Phase == PhaseStopped && v.Attention {
+	ok, why := v.Phase.Allows(a)
+	missing := v.missingDisk()
+	switch {
+	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.Ordered == Running):
 		return true, ""
+	case a == ActStart && ok && missing != nil:
+		return false, missing.Text
+	case (a == ActTakeOver || a == ActPutBack) && ok && v.Phase == PhaseUnknown:
+		return false, "Its host is not heard, so nobody knows what the VM is like now."
+	case (a == ActTakeOver || a == ActPutBack) && ok && (v.Status == nil || len(v.Status.Drift) == 0):
+		return false, "Nothing of the VM was changed on its host beside Quantix."
 	}
-	return v.Phase.Allows(a)
+	return ok, why
+}
+
+// missingDisk is the first fault of a disk that the VM is to have; nil: none.
+func (v VMView) missingDisk() *Fault {
+	for _, d := range v.Spec.Disks {
+		if f := v.FaultOf(d.Ref()); f != nil {
+			return f
+		}
+	}
+	return nil
 }
 
 // Actions lists all actions for the VM as it is now.

@@ -10,6 +10,7 @@ type Host struct {
 	Generation int64       `json:"generation"`
 	Status     *HostStatus `json:"status"`             // nil: never reported
 	SeenAt     *time.Time  `json:"seenAt"`             // database time of the newest report or heartbeat
+	LookedAt   *time.Time  `json:"lookedAt"`           // how old what it says about its VMs, pools and networks is
 	Conflict   string      `json:"conflict,omitempty"` // set: a second agent showed this host's identity
 	CreatedAt  time.Time   `json:"createdAt"`
 }
@@ -120,6 +121,9 @@ const (
 	HostUnknown  HostPhase = "unknown"  // not heard for longer than Freshness
 )
 
+// NoLook says why a host that is heard counts as without a hypervisor though its agent has not said so.
+const NoLook = "its agent has not seen it for more than 30 s."
+
 // HostPhases lists every phase of a host.
 var HostPhases = []HostPhase{HostOnline, HostDegraded, HostConflict, HostPending, HostUnknown}
 
@@ -132,7 +136,7 @@ func (h Host) Phase(now time.Time) HostPhase {
 		return HostConflict
 	case !Fresh(h.SeenAt, now):
 		return HostUnknown
-	case !h.Status.Connected:
+	case !h.Status.Connected || !Fresh(h.LookedAt, now):
 		return HostDegraded
 	}
 	return HostOnline

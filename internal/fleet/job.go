@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,17 +29,24 @@ const (
 type jobLook struct {
 	verb       string
 	singleShot bool
+	power      Power // that it brings the VM to; empty: it asks for none
 }
 
 var jobKinds = map[JobKind]jobLook{
-	VMApply: {"Configure", false}, VMStart: {"Start", false}, VMShutdown: {"Shut down", false},
-	VMStop: {"Force off", false}, VMReboot: {"Reboot", true}, VMReset: {"Reset", true},
-	VMPause: {"Pause", false}, VMResume: {"Resume", false}, VMPutBack: {"Put back", false}, VMDelete: {"Delete", false},
-	PoolApply: {"Assign pool", false}, PoolRelease: {"Release pool", false}, ConsoleOpen: {"Open console", true},
+	VMApply: {verb: "Configure"}, VMStart: {verb: "Start", power: Running}, VMShutdown: {verb: "Shut down", power: Stopped},
+	VMStop: {verb: "Force off", power: Stopped}, VMReboot: {verb: "Reboot", singleShot: true}, VMReset: {verb: "Reset", singleShot: true},
+	VMPause: {verb: "Pause", power: Paused}, VMResume: {verb: "Resume", power: Running}, VMPutBack: {verb: "Put back"}, VMDelete: {verb: "Delete"},
+	PoolApply: {verb: "Assign pool"}, PoolRelease: {verb: "Release pool"}, ConsoleOpen: {verb: "Open console", singleShot: true},
 }
+
+// JobKinds lists every kind, in no order.
+func JobKinds() []JobKind { return slices.Collect(maps.Keys(jobKinds)) }
 
 // Verb is the kind as people read it: "Shut down".
 func (k JobKind) Verb() string { return jobKinds[k].verb }
+
+// Power is what the kind brings a VM to; empty where it asks for no power. The SQL function ordered_power is the same table.
+func (k JobKind) Power() Power { return jobKinds[k].power }
 
 // Known reports whether k is one of the kinds above.
 func (k JobKind) Known() bool { _, ok := jobKinds[k]; return ok }
@@ -98,10 +107,11 @@ type Job struct {
 	Generation  int64      `json:"generation"`
 	State       JobState   `json:"state"`
 	Attempt     int        `json:"attempt"`
-	Progress    int        `json:"progress"`        // percent
-	Note        string     `json:"note,omitempty"`  // what the agent is doing: "copying disk 1"
-	Error       string     `json:"error,omitempty"` // the hypervisor's own words
-	CreatedBy   string     `json:"createdBy"`       // the person's name, or "Quantix"
+	Progress    int        `json:"progress"`          // percent
+	Note        string     `json:"note,omitempty"`    // what the agent is doing: "copying disk 1"
+	Error       string     `json:"error,omitempty"`   // the hypervisor's own words
+	RetryAt     *time.Time `json:"retryAt,omitempty"` // it failed because the hypervisor was not reached, and is tried again then; Error says how
+	CreatedBy   string     `json:"createdBy"`         // the person's name, or "Quantix"
 	CreatedAt   time.Time  `json:"createdAt"`
 	StartedAt   *time.Time `json:"startedAt,omitempty"`
 	EndedAt     *time.Time `json:"endedAt,omitempty"`

@@ -34,8 +34,9 @@ var VMPhases = []Phase{
 // Fresh reports whether something seen at that time (nil: never) is still believed now.
 func Fresh(seen *time.Time, now time.Time) bool { return seen != nil && now.Sub(*seen) <= Freshness }
 
-// Phase derives the VM's status word. seen is when its host was last heard. The SQL function vm_phase is the same
-// decision for filters; a test holds the two together.
+// Phase derives the VM's status word. seen is how old what its host says is. What a person ordered is one thing until it has
+// ended: whatever the host reports by the way, the VM is on its way to that power. The SQL function vm_phase is the same decision
+// for filters; a test holds the two together.
 func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	pending := vm.Generation > vm.ObservedGeneration
 	switch {
@@ -45,30 +46,33 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 		return PhaseCreating
 	case !Fresh(seen, now):
 		return PhaseUnknown
-	case vm.Status.Power == Absent && pending:
+	case vm.Status.Power == Absent && (pending || vm.Ordered != ""):
 		return PhaseCreating
 	case vm.Status.Power == Absent && vm.Status.Error != "":
 		return PhaseFailed
 	case vm.Status.Power == Absent:
 		return PhaseMissing
-	case pending && vm.Spec.Power != vm.Status.Power:
-		return towards(vm.Spec.Power)
+	case vm.Ordered != "":
+		return towards(vm.Ordered)
 	case pending:
 		return PhaseUpdating
 	}
 	return settled(*vm.Status)
 }
 
-// NeedsAttention reports whether the VM waits for a person: its host is not heard, or nothing is on its way and the VM is gone,
-// has crashed, or its last order failed and did not come about in another way. A later order that succeeds ends it. Column
-// vms.attention is the same decision for hosts that are heard; a test holds the two together.
+// NeedsAttention reports whether the VM waits for a person: its host is not heard, something is wrong with it there, or nothing
+// is on its way and the VM is gone, has crashed, or its last order failed and did not come about in another way. A later order
+// that succeeds ends it, but for what is wrong. Column vms.attention is the same decision for hosts that are heard; a test holds
+// the two together.
 func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	switch {
 	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
 		return false
 	case !Fresh(seen, now):
 		return true
-	case vm.Generation > vm.ObservedGeneration:
+	case len(vm.Status.Faults) > 0:
+		return true
+	case vm.Generation > vm.ObservedGeneration || vm.Ordered != "":
 		return false
 	}
 	return vm.Status.Power == Absent || vm.Status.Power == Crashed || vm.Status.Error != "" && !vm.cameAbout()
@@ -77,11 +81,7 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 // cameAbout reports whether the failed order was one for a power that the VM has by now: its guest took its time to shut down,
 // or somebody started it on the host.
 func (vm VM) cameAbout() bool {
-	switch vm.Status.ErrorOf {
-	case VMStart, VMShutdown, VMStop, VMPause, VMResume:
-		return vm.Status.Power == vm.Spec.Power
-	}
-	return false
+	return vm.Status.ErrorOf.Power() != "" && vm.Status.Power == vm.Spec.Power
 }
 
 func towards(want Power) Phase {

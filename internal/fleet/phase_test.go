@@ -18,36 +18,42 @@ func TestPhaseOfAVM(t *testing.T) {
 	t.Parallel()
 	said := func(p fleet.Power) *fleet.VMStatus { return &fleet.VMStatus{Power: p} }
 	fresh, stale := ago(fleet.Freshness), ago(fleet.Freshness+time.Millisecond)
+	const nothing = fleet.Power("")
 	for name, c := range map[string]struct {
-		wanted   fleet.Power
+		ordered  fleet.Power
 		observed int64 // of generation 2
 		status   *fleet.VMStatus
 		seen     *time.Time
 		deleted  bool
 		want     fleet.Phase
 	}{
-		"as wanted":                         {fleet.Running, 2, said(fleet.Running), fresh, false, fleet.PhaseRunning},
-		"powered off by its guest":          {fleet.Running, 2, said(fleet.Stopped), fresh, false, fleet.PhaseStopped},
-		"paused":                            {fleet.Paused, 2, said(fleet.Paused), fresh, false, fleet.PhasePaused},
-		"crashed":                           {fleet.Running, 2, said(fleet.Crashed), fresh, false, fleet.PhaseCrashed},
-		"waits for its next start":          {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Running, NextBoot: []string{"cpus"}}, fresh, false, fleet.PhaseNeedsRestart},
+		"runs":                              {nothing, 2, said(fleet.Running), fresh, false, fleet.PhaseRunning},
+		"is off":                            {nothing, 2, said(fleet.Stopped), fresh, false, fleet.PhaseStopped},
+		"paused":                            {nothing, 2, said(fleet.Paused), fresh, false, fleet.PhasePaused},
+		"crashed":                           {nothing, 2, said(fleet.Crashed), fresh, false, fleet.PhaseCrashed},
+		"waits for its next start":          {nothing, 2, &fleet.VMStatus{Power: fleet.Running, NextBoot: []string{"cpus"}}, fresh, false, fleet.PhaseNeedsRestart},
 		"is to run":                         {fleet.Running, 1, said(fleet.Stopped), fresh, false, fleet.PhaseStarting},
+		"is to run, made just now":          {fleet.Running, 2, said(fleet.Stopped), fresh, false, fleet.PhaseStarting},
+		"is to run, made ready by QEMU":     {fleet.Running, 2, said(fleet.Paused), fresh, false, fleet.PhaseStarting},
+		"is to run, runs, not told yet":     {fleet.Running, 1, said(fleet.Running), fresh, false, fleet.PhaseStarting},
 		"is to stop":                        {fleet.Stopped, 1, said(fleet.Running), fresh, false, fleet.PhaseStopping},
 		"is to pause":                       {fleet.Paused, 1, said(fleet.Running), fresh, false, fleet.PhasePausing},
-		"is to change":                      {fleet.Running, 1, said(fleet.Running), fresh, false, fleet.PhaseUpdating},
-		"never reported":                    {fleet.Running, 0, nil, fresh, false, fleet.PhaseCreating},
-		"never reported, host silent":       {fleet.Running, 0, nil, stale, false, fleet.PhaseCreating},
-		"is being made":                     {fleet.Running, 1, said(fleet.Absent), fresh, false, fleet.PhaseCreating},
-		"could not be made":                 {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Absent, Error: "no space"}, fresh, false, fleet.PhaseFailed},
-		"gone from its host":                {fleet.Running, 2, said(fleet.Absent), fresh, false, fleet.PhaseMissing},
-		"host silent":                       {fleet.Running, 2, said(fleet.Running), stale, false, fleet.PhaseUnknown},
-		"host never heard":                  {fleet.Running, 2, said(fleet.Running), nil, false, fleet.PhaseUnknown},
+		"is to change":                      {nothing, 1, said(fleet.Running), fresh, false, fleet.PhaseUpdating},
+		"never reported":                    {nothing, 0, nil, fresh, false, fleet.PhaseCreating},
+		"never reported, is to run":         {fleet.Running, 0, nil, fresh, false, fleet.PhaseCreating},
+		"never reported, host silent":       {nothing, 0, nil, stale, false, fleet.PhaseCreating},
+		"is being made":                     {nothing, 1, said(fleet.Absent), fresh, false, fleet.PhaseCreating},
+		"is being made again to run":        {fleet.Running, 2, said(fleet.Absent), fresh, false, fleet.PhaseCreating},
+		"could not be made":                 {nothing, 2, &fleet.VMStatus{Power: fleet.Absent, Error: "no space"}, fresh, false, fleet.PhaseFailed},
+		"gone from its host":                {nothing, 2, said(fleet.Absent), fresh, false, fleet.PhaseMissing},
+		"host silent":                       {nothing, 2, said(fleet.Running), stale, false, fleet.PhaseUnknown},
+		"host never heard":                  {nothing, 2, said(fleet.Running), nil, false, fleet.PhaseUnknown},
 		"is to stop, host silent":           {fleet.Stopped, 1, said(fleet.Running), stale, false, fleet.PhaseUnknown},
-		"is to be deleted":                  {fleet.Running, 2, said(fleet.Running), fresh, true, fleet.PhaseDeleting},
-		"is to be deleted, host silent":     {fleet.Running, 2, said(fleet.Running), stale, true, fleet.PhaseDeleting},
-		"is to be deleted, never was there": {fleet.Running, 0, nil, nil, true, fleet.PhaseDeleting},
+		"is to be deleted":                  {nothing, 2, said(fleet.Running), fresh, true, fleet.PhaseDeleting},
+		"is to be deleted, host silent":     {nothing, 2, said(fleet.Running), stale, true, fleet.PhaseDeleting},
+		"is to be deleted, never was there": {nothing, 0, nil, nil, true, fleet.PhaseDeleting},
 	} {
-		vm := fleet.VM{Meta: fleet.Meta{Generation: 2, ObservedGeneration: c.observed}, Spec: fleet.VMSpec{Power: c.wanted}, Status: c.status}
+		vm := fleet.VM{Meta: fleet.Meta{Generation: 2, ObservedGeneration: c.observed, Ordered: c.ordered}, Status: c.status}
 		if c.deleted {
 			vm.DeletedAt = ago(time.Minute)
 		}
@@ -88,10 +94,15 @@ func TestAVMNeedsAttention(t *testing.T) {
 		"host silent":                 {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Running}, stale, true},
 		"host silent, change pending": {fleet.Running, 1, &fleet.VMStatus{Power: fleet.Running}, stale, true},
 		"never reported":              {fleet.Running, 0, nil, stale, false},
+		"lacks a disk":                {fleet.Stopped, 2, &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{{Code: fleet.FaultDisk}}}, fresh, true},
+		"lacks a disk, to be changed": {fleet.Stopped, 1, &fleet.VMStatus{Power: fleet.Stopped, Faults: []fleet.Fault{{Code: fleet.FaultDisk}}}, fresh, true},
 	} {
 		vm := fleet.VM{Meta: fleet.Meta{Generation: 2, ObservedGeneration: c.observed}, Spec: fleet.VMSpec{Power: c.wanted}, Status: c.status}
 		if got := vm.NeedsAttention(c.seen, now); got != c.want {
 			t.Errorf("%s: %t", name, got)
+		}
+		if vm.Ordered = fleet.Running; c.status != nil && len(c.status.Faults) == 0 && fleet.Fresh(c.seen, now) && vm.NeedsAttention(c.seen, now) {
+			t.Errorf("%s, an order is on its way: it needs attention", name)
 		}
 		vm.DeletedAt = ago(time.Minute)
 		if vm.NeedsAttention(c.seen, now) {
@@ -115,8 +126,8 @@ func TestPhaseOfAHost(t *testing.T) {
 	t.Parallel()
 	well, blind := &fleet.HostStatus{Connected: true}, &fleet.HostStatus{}
 	for want, hosts := range map[fleet.HostPhase][]fleet.Host{
-		fleet.HostOnline:   {{Status: well, SeenAt: ago(0)}},
-		fleet.HostDegraded: {{Status: blind, SeenAt: ago(0)}},
+		fleet.HostOnline:   {{Status: well, SeenAt: ago(0), LookedAt: ago(fleet.Freshness)}},
+		fleet.HostDegraded: {{Status: blind, SeenAt: ago(0), LookedAt: ago(0)}, {Status: well, SeenAt: ago(0), LookedAt: ago(fleet.Freshness + 1)}},
 		fleet.HostConflict: {{Status: well, SeenAt: ago(0), Conflict: "two"}, {Status: well, SeenAt: ago(time.Hour), Conflict: "two"}},
 		fleet.HostPending:  {{}, {SeenAt: ago(0)}, {Status: well}},
 		fleet.HostUnknown:  {{Status: well, SeenAt: ago(time.Hour)}, {Status: blind, SeenAt: ago(time.Hour)}},

@@ -75,6 +75,13 @@ func plain(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
+// CheckVolume notes at field where name cannot be a new disk's.
+func CheckVolume(c *Checks, field, name string) {
+	if !volumeForm.MatchString(name) || !strings.HasSuffix(name, ".qcow2") {
+		c.Add(field, "Name the new disk with letters, digits and . _ -, 200 at most, ending in .qcow2.")
+	}
+}
+
 // Check notes the spec's faults with JSON paths below prefix ("spec").
 func (s VMSpec) Check(c *Checks, prefix string) {
 	if s.CPUs < 1 || s.CPUs > MaxCPUs {

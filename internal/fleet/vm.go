@@ -17,6 +17,7 @@ type Meta struct {
 	Description        string            `json:"description"`
 	Generation         int64             `json:"generation"`
 	ObservedGeneration int64             `json:"observedGeneration"`
+	Ordered            Power             `json:"ordered,omitempty"` // the power that the newest order asks for which has not ended; empty: nothing is ordered
 	CreatedAt          time.Time         `json:"createdAt"`
 	DeletedAt          *time.Time        `json:"deletedAt,omitempty"` // set: deletion is asked for, the host has not yet done it
 }
@@ -115,6 +116,19 @@ type Fault struct {
 	Code FaultCode `json:"code"`
 	Disk *Volref   `json:"disk,omitempty"` // which one, for FaultDisk; for FaultIO where it is known
 	Text string    `json:"text"`           // a sentence for people: "Disk 1 (pool fast, volume web-1.qcow2) is not on host-1: …"
+}
+
+// FaultOf is the fault that says the disk is not there; nil: none does.
+func (vm VM) FaultOf(disk Volref) *Fault {
+	if vm.Status == nil {
+		return nil
+	}
+	for i, f := range vm.Status.Faults {
+		if f.Code == FaultDisk && f.Disk != nil && *f.Disk == disk {
+			return &vm.Status.Faults[i]
+		}
+	}
+	return nil
 }
 
 // Drift is a field of the VM that has one value in what was last applied on the host and another in the definition there:

@@ -61,23 +61,24 @@ func (p pass) loop(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// liveness wakes the pages of hosts that went silent or came back: silence writes no row, so nothing else would announce it.
+// liveness wakes the pages of hosts that went silent, look at their hypervisor no more, or came back: silence writes no row, so
+// nothing else would announce it.
 type liveness struct {
 	control *control.Control
 	hub     *notify.Hub
-	heard   map[fleet.HostID]bool
+	was     map[fleet.HostID]control.Believed
 }
 
 func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
-	heard, err := l.control.HostsHeard(ctx, a)
+	hosts, err := l.control.HostsBelieved(ctx, a)
 	if err != nil {
 		return err
 	}
-	for host, now := range heard {
-		if was, known := l.heard[host]; known && was != now {
+	for host, now := range hosts {
+		if was, known := l.was[host]; known && was != now {
 			l.hub.Wake("host:" + string(host))
 		}
 	}
-	l.heard = heard
+	l.was = hosts
 	return nil
 }

@@ -37,6 +37,7 @@ type Client struct {
 	credentials func() Credentials
 	session     atomic.Pointer[string]
 	lines       atomic.Pointer[lines]
+	stamp       stamps
 }
 
 // lines are the connections made under one set of credentials. Claims have a transport of their own, so that a parked
@@ -117,6 +118,7 @@ func (c *Client) Hello(ctx context.Context, in Hello) (HelloAnswer, error) {
 		return out, err
 	}
 	c.session.Store(&out.Session)
+	c.stamp.heard(out.At)
 	return out, nil
 }
 
@@ -130,7 +132,11 @@ func (c *Client) Renew(ctx context.Context, in RenewRequest) (Certificate, error
 // Report says what the host knows.
 func (c *Client) Report(ctx context.Context, in Report) (ReportAnswer, error) {
 	var out ReportAnswer
+	in.Stamp = c.stamp.now()
 	err := c.call(ctx, PathReport, in, &out)
+	if err == nil {
+		c.stamp.heard(out.At)
+	}
 	return out, err
 }
 

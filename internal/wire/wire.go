@@ -70,8 +70,16 @@ type Hello struct {
 
 // HelloAnswer is the session. Seq numbers of its reports and results are above SeqBase, by less than 1<<32; no others are taken.
 type HelloAnswer struct {
-	Session string `json:"session"`
-	SeqBase int64  `json:"seqBase"`
+	Session string    `json:"session"`
+	SeqBase int64     `json:"seqBase"`
+	At      time.Time `json:"at"` // the portal's time: see Stamp
+}
+
+// Stamp is the newest moment that the portal has told, and how long before sending it was heard, in milliseconds of the agent's
+// monotonic clock. It says when a report was sent, however long that was under way: what was held up somewhere is no news.
+type Stamp struct {
+	At    time.Time `json:"at"`
+	AgoMs int64     `json:"agoMs"`
 }
 
 // NeverLooked is the age of a look that has not yet succeeded: too old for anything.
@@ -87,7 +95,8 @@ type Report struct {
 	Load   *HostMeter `json:"load,omitempty"`
 	// LookedAgoMs is how long before sending this the newest look at the hypervisor that succeeded was begun, in milliseconds of
 	// the agent's monotonic clock: what the host says about VMs, pools and networks is that old.
-	LookedAgoMs int64 `json:"lookedAgoMs,omitempty"`
+	LookedAgoMs int64  `json:"lookedAgoMs,omitempty"`
+	Stamp       *Stamp `json:"stamp,omitempty"` // set by Client
 }
 
 // State is the host's full state. What is not in it is not on the host.
@@ -131,6 +140,7 @@ type ReportAnswer struct {
 	Resend bool          `json:"resend,omitempty"` // the digest is not what the portal holds: send State
 	Pools  []fleet.Pool  `json:"pools"`            // the pools assigned to this host: report these, with volumes
 	Lost   []fleet.JobID `json:"lost,omitempty"`   // leases that are no longer this agent's: drop the results
+	At     time.Time     `json:"at"`               // the portal's time: see Stamp
 }
 
 // Lease names a job in work and the epoch of its claim.

@@ -1,0 +1,143 @@
+package control_test
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func TestOrderedPowerInSQLIsPowerInGo(t *testing.T) {
+	r := newRig(t)
+	for _, k := range append(fleet.JobKinds(), "", "vm.new") {
+		if got := one[*string](r, `SELECT ordered_power($1)`, k); (got == nil) != (k.Power() == "") || got != nil && *got != string(k.Power()) {
+			t.Errorf("%s orders %q in Go, in SQL %v", k, k.Power(), got)
+		}
+	}
+}
+
+// shows adds a VM's phase to those that were shown, where it is another than the last one.
+func (r *rig) shows(id fleet.VMID, seen *[]fleet.Phase) {
+	r.t.Helper()
+	vm, err := r.GetVM(r.t.Context(), fleet.SystemActor, id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if n := len(*seen); n == 0 || (*seen)[n-1] != vm.Phase {
+		*seen = append(*seen, vm.Phase)
+	}
+}
+
+// order makes a VM that is to run at once, and ends its creation; what the agent reports by the way is shown too.
+func (r *rig) order(name string, seen *[]fleet.Phase) fleet.VMID {
+	r.t.Helper()
+	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
+	id := r.addVM(name)
+	r.queue(id, fleet.VMStart)
+	r.shows(id, seen)
+	make := r.claim()
+	if len(make) != 1 || make[0].Kind != fleet.VMApply {
+		r.t.Fatalf("claimed %+v", make)
+	}
+	r.report("made", wire.VMReport{ID: id, Name: name, Status: fleet.VMStatus{Power: fleet.Stopped}}) // by the way
+	r.shows(id, seen)
+	if err := r.finish(make[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.shows(id, seen)
+	return id
+}
+
+func TestAStartIsOneThingUntilItHasEnded(t *testing.T) {
+	r := newRig(t)
+	var seen []fleet.Phase
+	id := r.order("web", &seen)
+	start := r.claim()[0]
+	r.shows(id, &seen)
+	for _, by := range []fleet.Power{fleet.Stopped, fleet.Paused, fleet.Running} {
+		r.report(string(by), wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: by}})
+		r.shows(id, &seen)
+	}
+	if err := r.finish(start, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {
+		t.Fatal(err)
+	}
+	r.shows(id, &seen)
+	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseRunning}; !slices.Equal(seen, want) {
+		t.Fatalf("shown: %v, want %v", seen, want)
+	}
+}
+
+func TestAFailedStartIsNoOrderAnyMore(t *testing.T) {
+	r := newRig(t)
+	var seen []fleet.Phase
+	id := r.order("web", &seen)
+	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Failed, Error: "no firmware", VM: &fleet.VMStatus{Power: fleet.Stopped, Error: "no firmware", ErrorOf: fleet.VMStart}}); err != nil {
+		t.Fatal(err)
+	}
+	r.shows(id, &seen)
+	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseStopped}; !slices.Equal(seen, want) || !r.inNeed(id) {
+		t.Fatalf("shown: %v, want %v, and in need", seen, want)
+	}
+}
+
+func TestAStartIsTakenBackWhileTheVMIsMade(t *testing.T) {
+	r := newRig(t)
+	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
+	id := r.addVM("web")
+	r.queue(id, fleet.VMStart)
+	job := r.claim()[0]
+	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); err != nil {
+		t.Fatalf("it cannot be forced off while it is being made: %v", err)
+	}
+	r.report("")
+	if err := r.finish(job, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+		t.Fatal(err)
+	}
+	next := r.claim()
+	if len(next) != 1 || next[0].Kind != fleet.VMStop || next[0].VM == nil {
+		t.Fatalf("after its creation the host gets %+v", next)
+	}
+	if err := r.finish(next[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+		t.Fatal(err)
+	}
+	vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
+	if err != nil || vm.Phase != fleet.PhaseStopped || vm.Attention || vm.Spec.Power != fleet.Stopped || len(r.claim()) != 0 {
+		t.Fatalf("%+v %v", vm, err)
+	}
+}
+
+func TestWhatWasOrderedOfAVMThatCannotBeMadeIsNotTried(t *testing.T) {
+	r := newRig(t)
+	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
+	id := r.addVM("web")
+	r.queue(id, fleet.VMStart)
+	job := r.claim()[0]
+	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.finish(job, wire.Finish{Outcome: wire.Failed, Error: "no space", VM: &fleet.VMStatus{Power: fleet.Absent, Error: "no space", ErrorOf: fleet.VMApply}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range r.claim() {
+		if w.Kind != fleet.VMApply {
+			t.Fatalf("the host is asked to %s what is not there", w.Kind)
+		}
+	}
+	if n := one[int](r, `SELECT count(*) FROM jobs WHERE state = 'queued'`); n != 0 {
+		t.Fatalf("%d orders wait on", n)
+	}
+}
+
+func TestOnlyAVMThatIsToStartIsForcedOffWhileItIsMade(t *testing.T) {
+	s := newSite(t)
+	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: small})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.refused("force off", fleet.Conflict, "still being created", func() error {
+		_, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStop)
+		return err
+	})
+}

@@ -1,0 +1,164 @@
+package control_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+const noAnswer = "libvirt did not answer"
+
+func (r *rig) retry(w wire.Work) {
+	r.t.Helper()
+	if err := r.finish(w, wire.Finish{Outcome: wire.Failed, Error: noAnswer, Retry: true}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// due lets the time pass that a job waits for.
+func (r *rig) due() { r.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued'`) }
+
+func TestWhatTheHypervisorDidNotAnswerIsTriedAgain(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	r.report("")
+	var waits []time.Duration
+	for range 9 { // more often than a job may be lost
+		work := r.claim()
+		if len(work) != 1 || work[0].Kind != fleet.VMApply {
+			t.Fatalf("claimed %+v", work)
+		}
+		r.retry(work[0])
+		if again := r.claim(); len(again) != 0 {
+			t.Fatal("it is tried again at once")
+		}
+		vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
+		if err != nil || vm.Phase != fleet.PhaseCreating || vm.Attention {
+			t.Fatalf("it counts as ended: %+v %v", vm, err)
+		}
+		job, err := r.VMRetry(t.Context(), fleet.SystemActor, id)
+		if err != nil || job == nil || job.RetryAt == nil || job.Error != noAnswer || job.State != fleet.JobQueued {
+			t.Fatalf("nobody is told: %+v %v", job, err)
+		}
+		waits = append(waits, one[time.Duration](r, `SELECT run_after - now() FROM jobs`).Round(5*time.Second))
+		r.due()
+	}
+	want := []time.Duration{5, 10, 20, 40, 80, 160, 300, 300, 300}
+	for i := range want {
+		want[i] *= time.Second
+	}
+	if !slices.Equal(waits, want) {
+		t.Errorf("it waits %v, want %v", waits, want)
+	}
+	last := r.claim()[0]
+	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`) // an agent that dies of it now does so for the first time
+	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if again := r.claim(); len(again) != 1 || again[0].ID != last.ID {
+		t.Fatalf("attempts that the hypervisor did not answer wore the job out: %+v", again)
+	}
+}
+
+func TestItIsTriedAtOnceWhenTheHypervisorIsThereAgain(t *testing.T) {
+	r := newRig(t)
+	r.addVM("web")
+	r.retry(r.claim()[0])
+	r.report("still there") // the host was never blind: the wait stands
+	if got := r.claim(); len(got) != 0 {
+		t.Fatalf("claimed %+v", got)
+	}
+	_, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "blind", State: &wire.State{Host: fleet.HostStatus{Error: "no libvirtd"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.claim(); len(got) != 0 {
+		t.Fatalf("claimed %+v", got)
+	}
+	woken := r.hub.Subscribe("jobs:" + string(r.agent.HostID))
+	defer woken.Close()
+	r.report("there again")
+	select {
+	case <-woken.C:
+	case <-t.Context().Done():
+	}
+	if got := r.claim(); len(got) != 1 {
+		t.Fatalf("claimed %+v", got)
+	}
+}
+
+func TestANewerOrderOvertakesWhatIsTriedAgain(t *testing.T) {
+	r := newRig(t)
+	var seen []fleet.Phase
+	id := r.order("web", &seen)
+	r.retry(r.claim()[0]) // the start
+	r.shows(id, &seen)
+	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting}; !slices.Equal(seen, want) {
+		t.Fatalf("shown: %v, want %v", seen, want)
+	}
+	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); err != nil {
+		t.Fatal(err)
+	}
+	stop := r.claim()
+	if len(stop) != 1 || stop[0].Kind != fleet.VMStop {
+		t.Fatalf("claimed %+v", stop)
+	}
+	// A start that is asked for while the stop is tried: whether that failed is no matter any more.
+	r.exec(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, id)
+	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStart); err != nil {
+		t.Fatal(err)
+	}
+	r.retry(stop[0])
+	if start := r.claim(); len(start) != 1 || start[0].Kind != fleet.VMStart {
+		t.Fatalf("claimed %+v", start)
+	}
+}
+
+func TestAnEditIsNotHeldUpByWhatIsTriedAgain(t *testing.T) {
+	r := newRig(t)
+	var seen []fleet.Phase
+	id := r.order("web", &seen)
+	r.retry(r.claim()[0])
+	text := "the shop"
+	if _, _, err := r.UpdateVM(t.Context(), fleet.SystemActor, id, control.UpdateVM{Description: &text}); err != nil {
+		t.Fatal(err)
+	}
+	if next := r.claim(); len(next) != 1 || next[0].Kind != fleet.VMStart {
+		t.Fatalf("claimed %+v, want the start before the edit", next)
+	}
+}
+
+func TestWhatIsTriedAgainCanBeCancelled(t *testing.T) {
+	r := newRig(t)
+	var seen []fleet.Phase
+	id := r.order("web", &seen)
+	r.retry(r.claim()[0])
+	job, err := r.VMRetry(t.Context(), fleet.SystemActor, id)
+	if err != nil || job == nil {
+		t.Fatalf("%+v %v", job, err)
+	}
+	if _, err := r.CancelTask(t.Context(), fleet.SystemActor, job.ID); err != nil {
+		t.Fatal(err)
+	}
+	r.shows(id, &seen)
+	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseStopped}; !slices.Equal(seen, want) {
+		t.Fatalf("shown: %v, want %v", seen, want)
+	}
+}
+
+func TestOnlyConvergentWorkIsTriedAgain(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {
+		t.Fatal(err)
+	}
+	r.queue(id, fleet.VMReset)
+	r.retry(r.claim()[0])
+	if state := one[string](r, `SELECT state FROM jobs WHERE kind = 'vm.reset'`); state != "failed" {
+		t.Fatalf("the reset is %s", state)
+	}
+}

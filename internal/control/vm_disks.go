@@ -1,0 +1,147 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+	"quantix/internal/policy"
+)
+
+// NewDisk is what takes the place of a disk that is not there.
+type NewDisk struct {
+	Volume    string `json:"volume"`              // the new disk's name; it must be free
+	SizeBytes int64  `json:"sizeBytes,omitempty"` // 0: as large as the one before
+	Clone     bool   `json:"clone,omitempty"`     // copy the image again that the one before was made of; otherwise it is blank
+}
+
+// DetachDisk takes a disk that is not on its host out of the VM. No data is deleted: where the file turns up again, it stays
+// where it is. Only a disk that a fault names can be detached so.
+func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref) (fleet.VMView, fleet.JobID, error) {
+	return c.mendDisk(ctx, a, id, disk, func(_ *db.Queries, vm *fleet.VMView, i int) (string, error) {
+		vm.Spec.Disks = slices.Delete(slices.Clone(vm.Spec.Disks), i, i+1)
+		return "vm.disk.detach", nil
+	})
+}
+
+// ReplaceDisk asks for a new disk in the place of one that is not on its host, under a name of its own: what the old name stands
+// for is never made anew. Only a disk that a fault names can be replaced.
+func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in NewDisk) (fleet.VMView, fleet.JobID, error) {
+	return c.mendDisk(ctx, a, id, disk, func(q *db.Queries, vm *fleet.VMView, i int) (string, error) {
+		d := vm.Spec.Disks[i]
+		d.Volume = in.Volume
+		if in.SizeBytes != 0 {
+			d.SizeBytes = in.SizeBytes
+		}
+		if !in.Clone {
+			d.Image = nil
+		}
+		vm.Spec.Disks = slices.Clone(vm.Spec.Disks)
+		vm.Spec.Disks[i] = d
+		return "vm.disk.replace", checkNewDisk(ctx, q, a, *vm, d, in)
+	})
+}
+
+// mendDisk changes a locked VM's disk i, which a fault says is not there, as an edit of the actor; do says how that is called.
+func (c *Control) mendDisk(
+	ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, do func(q *db.Queries, vm *fleet.VMView, i int) (action string, err error),
+) (vm fleet.VMView, job fleet.JobID, err error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return vm, "", err
+	}
+	if err := checkID(id, "VM"); err != nil {
+		return vm, "", err
+	}
+	err = c.tx(ctx, func(q *db.Queries) error {
+		if vm, err = lockVM(ctx, q, a, id, policy.VMChange); err != nil {
+			return err
+		}
+		if ok, why := vm.Allows(fleet.ActEdit); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
+		if i < 0 {
+			return fleet.Errorf(fleet.Conflict, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
+		}
+		if vm.FaultOf(disk) == nil {
+			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not missing, so it stays as it is.", i+1, disk.Volume)
+		}
+		action, err := do(q, &vm, i)
+		if err != nil {
+			return err
+		}
+		detail := fmt.Sprintf("disk %d, %s", i+1, disk.Volume)
+		if i < len(vm.Spec.Disks) && action == "vm.disk.replace" {
+			detail += " → " + vm.Spec.Disks[i].Volume
+		}
+		vm, job, err = applyChange(ctx, q, a, vm, action, detail)
+		return err
+	})
+	return vm, job, err
+}
+
+// applyChange writes a locked VM's new spec and name, queues what brings them to its host, and notes who did it.
+func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string) (fleet.VMView, fleet.JobID, error) {
+	if err := changeVM(ctx, q, &vm); err != nil {
+		return vm, "", nameTaken(err, vm.Name, vm.ProjectName)
+	}
+	job, err := queueVM(ctx, q, a, vm, fleet.VMApply, fleet.JobArgs{})
+	if err != nil {
+		return vm, "", err
+	}
+	if err := audit(ctx, q, a, action, fleet.SubjectVM(vm.ID), vm.Name, detail); err != nil {
+		return vm, "", err
+	}
+	vm, err = getVM(ctx, q, a, vm.ID)
+	return vm, job.ID, err
+}
+
+// checkNewDisk asks whether the disk's name is free, and whether the VM's host can make it.
+func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, d fleet.Disk, in NewDisk) error {
+	var checks fleet.Checks
+	fleet.CheckVolume(&checks, "volume", in.Volume)
+	if in.Clone && d.Image == nil {
+		checks.Add("clone", "This disk was made of no image. Ask for a blank one.")
+	}
+	if d.Image == nil && d.SizeBytes <= 0 {
+		checks.Add("sizeBytes", "Give the new disk a size above 0.")
+	}
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	vm.Spec.Check(&checks, "spec")
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	taken, err := q.VolumeTaken(ctx, db.VolumeTakenParams{PoolID: string(d.PoolID), Volume: d.Volume})
+	if err != nil {
+		return err
+	}
+	if taken {
+		checks.Add("volume", "A volume with this name is, or was, in the pool. Choose another name: a new disk never takes the place of data.")
+		return checks.Err()
+	}
+	hosts, err := candidates(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: []fleet.Disk{d}})
+	if err != nil || len(hosts) == 0 {
+		return err
+	}
+	for _, f := range placement.Fit(fleet.VMSpec{Firmware: vm.Spec.Firmware, Disks: []fleet.Disk{d}}, hosts[0]) {
+		checks.Add(strings.TrimPrefix(f.Field, "spec.disks[0]."), "%s", told(a, f))
+	}
+	return checks.Err()
+}
+
+// NewDiskName is a name for a new disk in the place of one: like those that the portal gives. Its number is above the VM's
+// generation, so that it is none that a disk bore which was replaced before.
+func NewDiskName(vm fleet.VMView) string {
+	return diskName(vm.Name, vm.ID, max(len(vm.Spec.Disks), int(vm.Generation))+1)
+}
+
+// diskName is the name of a VM's n-th disk. The end of the id is random; its beginning is a clock, which VMs of the same minute share.
+func diskName(vm string, id fleet.VMID, n int) string {
+	return fmt.Sprintf("%s-%s-%d.qcow2", vm, id[len(id)-12:], n)
+}

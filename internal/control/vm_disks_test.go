@@ -1,0 +1,149 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// missing makes a VM in project red with two disks, of which the host says that the first is gone.
+func (s *site) missing(name string) (fleet.VMView, fleet.Volref) {
+	s.t.Helper()
+	spec := small
+	spec.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}, {PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}}}
+	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+	first, second := v.Spec.Disks[0].Ref(), v.Spec.Disks[1].Ref()
+	whole := fleet.VMStatus{Power: fleet.Stopped, Disks: []fleet.DiskState{{Target: "vda", Volume: &first}, {Target: "vdb", Volume: &second}}}
+	gone := fleet.VMStatus{
+		Power: fleet.Stopped, Disks: []fleet.DiskState{{Target: "vda"}, {Target: "vdb", Volume: &second}},
+		Faults: []fleet.Fault{{Code: fleet.FaultDisk, Disk: &first, Text: "Disk 1 is not on h1: /mnt/nfs/" + first.Volume}},
+	}
+	for _, status := range []fleet.VMStatus{whole, gone} {
+		s.exec(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
+	}
+	return s.get(v.ID), first
+}
+
+func TestADiskIsMadeOnce(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	a, b, foreign := fleet.Volref{PoolID: "p", Volume: "a.qcow2"}, fleet.Volref{PoolID: "p", Volume: "b.qcow2"}, fleet.Volref{PoolID: "p", Volume: "other.qcow2"}
+	r.exec(`UPDATE vms SET spec = spec || '{"disks":[{"poolId":"p","volume":"a.qcow2"},{"poolId":"p","volume":"b.qcow2"}]}' WHERE id = $1`, id)
+	job := r.claim()[0]
+	if len(job.Made) != 0 || job.Project == "" {
+		t.Fatalf("of a VM that nobody has made yet: %+v", job)
+	}
+	disks := func(refs ...*fleet.Volref) fleet.VMStatus {
+		s := fleet.VMStatus{Power: fleet.Stopped}
+		for _, ref := range refs {
+			s.Disks = append(s.Disks, fleet.DiskState{Volume: ref})
+		}
+		return s
+	}
+	first := disks(&a, nil, &foreign)
+	if err := r.finish(job, wire.Finish{Outcome: wire.Done, VM: &first}); err != nil {
+		t.Fatal(err)
+	}
+	r.report("both", wire.VMReport{ID: id, Generation: 1, Status: disks(&a, &b)})
+	r.report("none", wire.VMReport{ID: id, Generation: 1, Status: disks()}) // what was seen once stays so
+	r.report("gone")
+	r.queue(id, fleet.VMStart)
+	if made := r.claim()[0].Made; len(made) != 2 || made[0] != a || made[1] != b {
+		t.Fatalf("the host is told that these were made: %+v", made)
+	}
+}
+
+func TestAVMWithoutItsDiskDoesNotStart(t *testing.T) {
+	s := newSite(t)
+	v, _ := s.missing("web")
+	if !v.Attention {
+		t.Error("it waits for nobody")
+	}
+	s.refused("start", fleet.Conflict, "Disk 1 is not on h1: /mnt/nfs/", func() error {
+		_, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart)
+		return err
+	})
+	err := func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err }()
+	if fleet.CodeOf(err) != fleet.Conflict || strings.Contains(err.Error(), "h1") || strings.Contains(err.Error(), "/mnt") || !strings.Contains(err.Error(), "Disk 1") {
+		t.Errorf("a member is told: %v", err)
+	}
+	page, err := s.ListVMs(t.Context(), s.member, fleet.Query{Filter: "attention:yes"})
+	if err != nil || len(page.Items) != 1 || strings.Contains(page.Items[0].Status.Faults[0].Text, "h1") {
+		t.Errorf("in a member's list: %+v %v", page.Items, err)
+	}
+	for a, words := range map[*fleet.Actor]string{&chief: "is not on h1", &s.member: "is not on its host"} {
+		o, err := s.Overview(t.Context(), *a)
+		if err != nil || len(o.Attention) != 1 || !strings.Contains(o.Attention[0].Text, words) || o.VMsInNeed != 1 {
+			t.Errorf("the dashboard of %s: %+v %v", a.Name, o.Attention, err)
+		}
+	}
+}
+
+func TestAMissingDiskIsDetached(t *testing.T) {
+	s := newSite(t)
+	v, disk := s.missing("web")
+	for name, who := range map[string]struct {
+		fleet.Actor
+		code fleet.Code
+	}{"a viewer": {s.viewer, fleet.Forbidden}, "a stranger": {s.stranger, fleet.NotFound}} {
+		s.refused(name, who.code, "", func() error { _, _, err := s.DetachDisk(t.Context(), who.Actor, v.ID, disk); return err })
+	}
+	s.refused("a disk that is there", fleet.Conflict, "is not missing", func() error {
+		_, _, err := s.DetachDisk(t.Context(), chief, v.ID, v.Spec.Disks[1].Ref())
+		return err
+	})
+	s.refused("no disk", fleet.Conflict, "no disk", func() error {
+		_, _, err := s.DetachDisk(t.Context(), chief, v.ID, fleet.Volref{PoolID: s.nfs, Volume: "x"})
+		return err
+	})
+	now, task, err := s.DetachDisk(t.Context(), s.member, v.ID, disk)
+	if err != nil || task == "" || len(now.Spec.Disks) != 1 || now.Generation != v.Generation+1 {
+		t.Fatalf("%+v %q %v", now.Spec, task, err)
+	}
+	if s.count("audit WHERE action = 'vm.disk.detach'") != 1 {
+		t.Error("nobody wrote down who did it")
+	}
+	if ok, why := now.Allows(fleet.ActStart); !ok && !strings.Contains(why, "Only a VM") {
+		t.Errorf("what is no more to be there keeps the VM from starting: %s", why)
+	}
+}
+
+func TestAMissingDiskGetsANewOneByName(t *testing.T) {
+	s := newSite(t)
+	v, disk := s.missing("web")
+	name := control.NewDiskName(v)
+	replace := func(a fleet.Actor, in control.NewDisk) error {
+		_, _, err := s.ReplaceDisk(t.Context(), a, v.ID, disk, in)
+		return err
+	}
+	for says, in := range map[string]control.NewDisk{
+		"Name the new disk":      {Volume: "../x.qcow2"},
+		"ending in .qcow2":       {Volume: "x.raw"},
+		"was, in the pool":       {Volume: disk.Volume},
+		"A volume with this":     {Volume: "debian.qcow2"},
+		"is, or was":             {Volume: v.Spec.Disks[1].Volume},
+		"made of no image":       {Volume: name, Clone: true},
+		"at most 64 TiB":         {Volume: name, SizeBytes: 1 << 60},
+		"a size above 0":         {Volume: name, SizeBytes: -1},
+		"200 at most, ending in": {},
+	} {
+		s.refused(says, fleet.Invalid, says, func() error { return replace(chief, in) })
+	}
+	s.refused("a viewer", fleet.Forbidden, "", func() error { return replace(s.viewer, control.NewDisk{Volume: name}) })
+	s.refused("a stranger", fleet.NotFound, "", func() error { return replace(s.stranger, control.NewDisk{Volume: name}) })
+	s.exec(`UPDATE pool_hosts SET status = status || '{"state":"inactive"}'`)
+	s.refused("the pool is not there", fleet.Invalid, "Pool nfs is inactive on h1", func() error { return replace(chief, control.NewDisk{Volume: name}) })
+	s.exec(`UPDATE pool_hosts SET status = status || '{"state":"active"}'`)
+	now, task, err := s.ReplaceDisk(t.Context(), s.member, v.ID, disk, control.NewDisk{Volume: name, SizeBytes: 2 << 30})
+	if err != nil || task == "" || now.Spec.Disks[0] != (fleet.Disk{PoolID: s.nfs, Volume: name, SizeBytes: 2 << 30}) || now.Spec.Disks[1].Image == nil {
+		t.Fatalf("%+v %q %v", now.Spec, task, err)
+	}
+	s.refused("again", fleet.Conflict, "no disk", func() error { return replace(chief, control.NewDisk{Volume: "y.qcow2"}) })
+}

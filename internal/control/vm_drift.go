@@ -1,0 +1,188 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+	"quantix/internal/policy"
+)
+
+// TakeOver makes what somebody changed on the host the intent: the named fields, each with the actual value as it was shown to
+// the actor. It is checked as an edit of the actor's, for a host's word grants nobody anything: a Conflict where the host says
+// something else by now.
+func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, seen map[string]string) (vm fleet.VMView, job fleet.JobID, err error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return vm, "", err
+	}
+	if err := checkID(id, "VM"); err != nil {
+		return vm, "", err
+	}
+	if len(seen) == 0 {
+		var checks fleet.Checks
+		checks.Add("fields", "Choose what to take over.")
+		return vm, "", checks.Err()
+	}
+	err = c.tx(ctx, func(q *db.Queries) error {
+		old, err := lockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return err
+		}
+		if ok, why := old.Allows(fleet.ActTakeOver); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		vm = old
+		if vm.Name, vm.Spec, err = taken(old, seen); err != nil {
+			return err
+		}
+		var checks fleet.Checks
+		fleet.CheckName(&checks, "name", vm.Name)
+		vm.Spec.Check(&checks, "spec")
+		if err := checks.Err(); err != nil {
+			return err
+		}
+		if err := checkTaken(ctx, q, a, old, vm); err != nil {
+			return err
+		}
+		if err := checkEdit(ctx, q, a, old, vm); err != nil {
+			return err
+		}
+		vm, job, err = applyChange(ctx, q, a, vm, "vm.takeover", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
+		return err
+	})
+	return vm, job, err
+}
+
+// taken is the VM's name and spec with the host's values of these fields.
+func taken(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error) {
+	stale := fleet.Errorf(fleet.Conflict, "The VM was changed on its host again meanwhile. Reload and look at what it is like now.")
+	text, err := json.Marshal(vm.Spec)
+	if err != nil {
+		return "", vm.Spec, err
+	}
+	name, fields := vm.Name, map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return "", vm.Spec, err
+	}
+	for field, actual := range seen {
+		i := slices.IndexFunc(vm.Status.Drift, func(d fleet.Drift) bool { return d.Field == field && d.Actual == actual })
+		if i < 0 {
+			return "", vm.Spec, stale
+		}
+		switch d := vm.Status.Drift[i]; {
+		case d.Take == nil || field == "power":
+			return "", vm.Spec, fleet.Errorf(fleet.Conflict, "%s cannot be taken over: Quantix has no such setting. Put it back, or leave it.", field)
+		case field == "name":
+			if json.Unmarshal(d.Take, &name) != nil {
+				return "", vm.Spec, unreadable(field)
+			}
+		default:
+			fields[field] = d.Take
+		}
+	}
+	if text, err = json.Marshal(fields); err != nil {
+		return "", vm.Spec, err
+	}
+	var spec fleet.VMSpec
+	read := json.NewDecoder(bytes.NewReader(text))
+	read.DisallowUnknownFields()
+	if err := read.Decode(&spec); err != nil {
+		return "", vm.Spec, unreadable(strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
+	}
+	return name, spec, nil
+}
+
+func unreadable(field string) error {
+	return fleet.Errorf(fleet.Conflict, "What the host says about %s is no value that a VM can have. Put it back, or change it on the host.", field)
+}
+
+// checkTaken refuses what an edit could not have brought about: other disks than the VM's own, another VM's address, and networks
+// or firmware that the host does not have.
+func checkTaken(ctx context.Context, q *db.Queries, a fleet.Actor, old, vm fleet.VMView) error {
+	var checks fleet.Checks
+	for i, d := range vm.Spec.Disks {
+		if !slices.ContainsFunc(old.Spec.Disks, func(o fleet.Disk) bool { return sameDisk(o, d) }) {
+			checks.Add(fmt.Sprintf("spec.disks[%d]", i), "A disk that was attached on the host is not the VM's own, so it cannot be taken over.")
+		}
+	}
+	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware}
+	macs := map[string]bool{}
+	for _, n := range old.Spec.NICs {
+		macs[n.MAC] = true
+	}
+	var fresh []string
+	for i, n := range vm.Spec.NICs {
+		if n.MAC == "" {
+			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "A network card without an address cannot be taken over.")
+		}
+		if !slices.Contains(old.Spec.NICs, n) {
+			asked.NICs = append(asked.NICs, n)
+		}
+		if n.MAC != "" && !macs[n.MAC] {
+			fresh, macs[n.MAC] = append(fresh, n.MAC), true
+		}
+	}
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	if err := q.HoldMACs(ctx, fresh); err != nil {
+		return err
+	}
+	others, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: fresh, VMID: vm.ID})
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		checks.Add("spec.nics", "Another VM has the address %s already.", others[0])
+	}
+	if len(asked.NICs) > 0 || asked.Firmware != old.Spec.Firmware {
+		hosts, err := candidates(ctx, q, a, vm.HostID, asked)
+		if err != nil || len(hosts) == 0 {
+			return err
+		}
+		for _, f := range placement.Fit(asked, hosts[0]) {
+			checks.Add(f.Field, "%s", told(a, f))
+		}
+	}
+	return checks.Err()
+}
+
+func sameDisk(a, b fleet.Disk) bool {
+	image := a.Image == b.Image || a.Image != nil && b.Image != nil && *a.Image == *b.Image
+	return a.Ref() == b.Ref() && a.SizeBytes == b.SizeBytes && image
+}
+
+// PutBack asks the host to undo what somebody changed there beside Quantix: the VM becomes what was last applied and asked for.
+func (c *Control) PutBack(ctx context.Context, a fleet.Actor, id fleet.VMID) (job fleet.Job, err error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return job, err
+	}
+	if err := checkID(id, "VM"); err != nil {
+		return job, err
+	}
+	err = c.tx(ctx, func(q *db.Queries) error {
+		vm, err := lockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return err
+		}
+		if ok, why := vm.Allows(fleet.ActPutBack); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		if job, err = queueVM(ctx, q, a, vm, fleet.VMPutBack, fleet.JobArgs{}); err != nil {
+			return err
+		}
+		fields := make([]string, len(vm.Status.Drift))
+		for i, d := range vm.Status.Drift {
+			fields[i] = d.Field
+		}
+		return audit(ctx, q, a, "vm.putback", fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
+	})
+	return job, err
+}

@@ -1,0 +1,111 @@
+package control_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// drifted makes a VM in project red that somebody has changed on its host.
+func (s *site) drifted(name string, drift ...fleet.Drift) fleet.VMView {
+	s.t.Helper()
+	v := s.vm(name, fleet.Stopped)
+	s.exec(`UPDATE vms SET status = status || jsonb_build_object('drift', $2::jsonb) WHERE id = $1`, v.ID, drift)
+	return s.get(v.ID)
+}
+
+func raw(text string) json.RawMessage { return json.RawMessage(text) }
+
+func TestWhatWasChangedOnTheHostIsTakenOver(t *testing.T) {
+	s := newSite(t)
+	v := s.drifted("web",
+		fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")},
+		fleet.Drift{Field: "memoryMiB", Applied: "256 MiB", Actual: "512 MiB", Take: raw("512")},
+		fleet.Drift{Field: "name", Applied: "web", Actual: "shop", Take: raw(`"shop"`)},
+		fleet.Drift{Field: "watchdog", Applied: "none", Actual: "/dev/watchdog of h1"})
+	if v.Attention {
+		t.Error("a change on the host is no trouble")
+	}
+	take := func(a fleet.Actor, seen map[string]string) error {
+		_, _, err := s.TakeOver(t.Context(), a, v.ID, seen)
+		return err
+	}
+	s.refused("a viewer", fleet.Forbidden, "", func() error { return take(s.viewer, map[string]string{"cpus": "3"}) })
+	s.refused("a stranger", fleet.NotFound, "", func() error { return take(s.stranger, map[string]string{"cpus": "3"}) })
+	s.refused("nothing", fleet.Invalid, "Choose", func() error { return take(chief, nil) })
+	s.refused("changed meanwhile", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"cpus": "2"}) })
+	s.refused("no drift", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"firmware": "uefi"}) })
+	s.refused("no setting", fleet.Conflict, "no such setting", func() error { return take(chief, map[string]string{"watchdog": "/dev/watchdog of h1"}) })
+	if shown, err := s.GetVM(t.Context(), s.member, v.ID); err != nil || shown.Status.Drift[3].Actual != "something else" {
+		t.Errorf("a member reads %+v, %v", shown.Status.Drift, err)
+	}
+	now, task, err := s.TakeOver(t.Context(), s.member, v.ID, map[string]string{"cpus": "3", "name": "shop"})
+	if err != nil || task == "" || now.Name != "shop" || now.Spec.CPUs != 3 || now.Spec.MemoryMiB != v.Spec.MemoryMiB || now.Generation != v.Generation+1 {
+		t.Fatalf("%+v %q %v", now, task, err)
+	}
+	if s.count("audit WHERE action = 'vm.takeover' AND detail = 'cpus, name'") != 1 || s.jobs(fleet.SubjectVM(v.ID)) != "vm.apply done, vm.apply queued" {
+		t.Errorf("jobs %s", s.jobs(fleet.SubjectVM(v.ID)))
+	}
+}
+
+// What a host says is checked as what the person asks for: it grants nobody anything.
+func TestAHostsWordGrantsNothing(t *testing.T) {
+	s := newSite(t)
+	other := s.vm("db", fleet.Stopped)
+	s.exec(`UPDATE vms SET spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:07"}]}' WHERE id = $1`, other.ID)
+	for says, drift := range map[string]fleet.Drift{
+		"at most 16 TiB":          {Field: "memoryMiB", Take: raw("99999999999")},
+		"16384 MiB of memory in":  {Field: "memoryMiB", Take: raw("1000000")},
+		"Give 1 to":               {Field: "cpus", Take: raw("0")},
+		"A name has":              {Field: "name", Take: raw(`"../x"`)},
+		"not the VM's own":        {Field: "disks", Take: raw(`[{"poolId":"p","volume":"theirs.qcow2","sizeBytes":1}]`)},
+		"no bridge \"br-secret\"": {Field: "nics", Take: raw(`[{"bridge":"br-secret","mac":"52:54:00:00:00:09"}]`)},
+		"without an address":      {Field: "nics", Take: raw(`[{"network":"default"}]`)},
+		"Another VM has the":      {Field: "nics", Take: raw(`[{"network":"default","mac":"52:54:00:00:00:07"}]`)},
+		"There is no such pool":   {Field: "iso", Take: raw(`{"poolId":"p","volume":"cd.iso"}`)},
+		"Firmware is \"bios\"":    {Field: "firmware", Take: raw(`"coreboot"`)},
+	} {
+		drift.Actual = "now"
+		v := s.drifted("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
+		s.refused(says, fleet.Invalid, says, func() error {
+			_, _, err := s.TakeOver(t.Context(), chief, v.ID, map[string]string{drift.Field: "now"})
+			return err
+		})
+	}
+	for says, drift := range map[string]fleet.Drift{
+		"no value that a VM":  {Field: "cpus", Take: raw(`"three"`)},
+		"no value that a":     {Field: "secret", Take: raw(`1`)},
+		"cannot be taken":     {Field: "power", Take: raw(`"running"`)},
+		"exists in red alrea": {Field: "name", Take: raw(`"db"`)},
+	} {
+		drift.Actual = "now"
+		v := s.drifted("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
+		s.refused(says, fleet.Conflict, says, func() error {
+			_, _, err := s.TakeOver(t.Context(), chief, v.ID, map[string]string{drift.Field: "now"})
+			return err
+		})
+	}
+}
+
+func TestWhatWasChangedOnTheHostIsPutBack(t *testing.T) {
+	s := newSite(t)
+	same := s.vm("same", fleet.Stopped)
+	put := func(a fleet.Actor, id fleet.VMID) error { _, err := s.PutBack(t.Context(), a, id); return err }
+	s.refused("nothing was changed", fleet.Conflict, "Nothing of the VM", func() error { return put(chief, same.ID) })
+	v := s.drifted("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3"})
+	s.refused("a viewer", fleet.Forbidden, "", func() error { return put(s.viewer, v.ID) })
+	s.refused("a stranger", fleet.NotFound, "", func() error { return put(s.stranger, v.ID) })
+	if err := put(s.member, v.ID); err != nil {
+		t.Fatal(err)
+	}
+	if s.jobs(fleet.SubjectVM(v.ID)) != "vm.apply done, vm.putback queued" || s.count("audit WHERE action = 'vm.putback' AND detail = 'cpus'") != 1 {
+		t.Errorf("jobs %s", s.jobs(fleet.SubjectVM(v.ID)))
+	}
+	if _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.putback cancelled, vm.delete queued" {
+		t.Errorf("with the VM being deleted: %s", got)
+	}
+}

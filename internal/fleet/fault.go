@@ -1,0 +1,49 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// faultLooks are the faults as people read them: word is the heading, plain the words for those who see no hosts, with neither
+// their names nor their paths. An agent may say more kinds than are known here.
+var faultLooks = map[FaultCode]struct{ word, plain string }{
+	FaultDisk:     {"A disk is not there", "A disk of this VM is not on its host."},
+	FaultRebooted: {"It is off since its host restarted", "It ran when its host went down, and is off since. Start it, or leave it off."},
+	FaultIO:       {"Its storage fails", "It was paused because its storage is full or fails."},
+}
+
+// Word is the fault's heading.
+func (f Fault) Word() string {
+	return cmp.Or(faultLooks[f.Code].word, "Something is wrong with it on its host")
+}
+
+// Plain is the status for those who see no hosts: what is wrong and what was changed, without a host's names, paths and words.
+func (vm VM) Plain() *VMStatus {
+	if vm.Status == nil {
+		return nil
+	}
+	s := *vm.Status
+	s.Domain, s.Faults, s.Drift = "", slices.Clone(s.Faults), slices.Clone(s.Drift)
+	for i, f := range s.Faults {
+		s.Faults[i].Text = vm.plainFault(f)
+	}
+	for i, d := range s.Drift {
+		if d.Take == nil { // what Quantix has no field for can be anything of the host
+			s.Drift[i].Applied, s.Drift[i].Actual = "as it was made", "something else"
+		}
+	}
+	return &s
+}
+
+func (vm VM) plainFault(f Fault) string {
+	if f.Code == FaultDisk && f.Disk != nil {
+		for i, d := range vm.Spec.Disks {
+			if d.Ref() == *f.Disk {
+				return fmt.Sprintf("Disk %d (%s) is not on its host.", i+1, d.Volume)
+			}
+		}
+	}
+	return cmp.Or(faultLooks[f.Code].plain, "Something is wrong with this VM on its host. Ask an administrator.")
+}
