@@ -449,7 +449,7 @@ func hostNotes(p HostPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var14 string
-				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(p.Host.Status.Error)
+				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(hostTrouble(p.Host))
 				if templ_7745c5c3_Err != nil {
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host.templ`, Line: 171, Col: 45}
 				}

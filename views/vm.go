@@ -18,7 +18,8 @@ type VMPage struct {
 	Edit  VMEdit             // tab configure
 	Audit []fleet.AuditEntry // tab events
 	Tasks []fleet.Job
-	Meter *Meter // tab monitor; nil: none yet
+	Meter *Meter     // tab monitor; nil: none yet
+	Retry *fleet.Job // tab summary: the order that waits for its hypervisor; nil: none
 }
 
 // Meter is a VM's newest load.
@@ -100,17 +101,6 @@ func sure(a fleet.Action, name string) string {
 		return "Reset " + name + "? The guest is not asked: what it has not written is lost."
 	}
 	return ""
-}
-
-// nextBootWord is a spec field as people read it.
-func nextBootWord(field string) string {
-	switch field {
-	case "cpus":
-		return "vCPUs"
-	case "memoryMiB":
-		return "memory"
-	}
-	return field
 }
 
 // DeleteVMPage asks what is to go.

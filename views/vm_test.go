@@ -81,7 +81,7 @@ func TestWordsAboutAVM(t *testing.T) {
 	if p.VM.Status = nil; p.running() || addresses(p.VM) != nil {
 		t.Error("a VM without a status runs, or has addresses")
 	}
-	same(t, "nextBootWord", nextBootWord, map[string]string{"cpus": "vCPUs", "memoryMiB": "memory", "iso": "iso"})
+	same(t, "fieldWord", fieldWord, map[string]string{"cpus": "vCPUs", "memoryMiB": "memory", "watchdog": "watchdog"})
 	for _, a := range fleet.VMActions {
 		if asked := sure(a, "web") != ""; asked != (a == fleet.ActStop || a == fleet.ActReset) {
 			t.Errorf("%s asks before: %v", a, asked)

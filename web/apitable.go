@@ -27,6 +27,10 @@ func (s *Server) operations() []operation {
 		op(remove, "/vms/{id}", policy.VMChange, accepted, "delete-vm", "Delete a VM, with or without its disks", s.apiDeleteVM),
 		op(post, "/vms/{id}/actions", policy.VMUse, accepted, "act-on-vm", "Start, shut down, stop, reboot, reset, pause or resume a VM", s.apiActOnVM),
 		op(post, "/vms/{id}/console", policy.VMUse, created, "open-console", "Get a ticket for a VM's console", s.apiOpenConsole),
+		op(post, "/vms/{id}/disks/detach", policy.VMChange, ok, "detach-disk", "Take a disk that is not there out of a VM; deletes no data", s.apiDetachDisk),
+		op(post, "/vms/{id}/disks/replace", policy.VMChange, ok, "replace-disk", "Ask for a new disk in the place of one that is not there", s.apiReplaceDisk),
+		op(post, "/vms/{id}/takeover", policy.VMChange, ok, "take-over-vm", "Make what somebody changed on the host what is wanted", s.apiTakeOver),
+		op(post, "/vms/{id}/putback", policy.VMChange, accepted, "put-back-vm", "Undo what somebody changed on the host", s.apiPutBack),
 		op(get, "/vms/{id}/events", policy.VMSee, ok, "get-vm-events", "Get what happened to a VM", s.apiVMEvents),
 
 		op(get, "/hosts", policy.InfraSee, ok, "list-hosts", "List hosts", list(s.Control.ListHosts)),

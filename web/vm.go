@@ -62,7 +62,9 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *views.VMPage) (err er
 	ctx := c.Request().Context()
 	switch p.Tab {
 	case "summary":
-		p.Pools, err = s.poolNames(ctx, a)
+		if p.Retry, err = s.Control.VMRetry(ctx, a, p.VM.ID); err == nil {
+			p.Pools, err = s.poolNames(ctx, a)
+		}
 	case "configure":
 		p.Edit = editOf(p.VM)
 		if p.Edit.ISOs, err = s.isoChoices(ctx, a, p.VM.Spec.ISO); err == nil {

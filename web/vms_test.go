@@ -109,7 +109,7 @@ func TestAVMThatDidNotStart(t *testing.T) {
 	b.get("/vms/"+id).is(t, http.StatusOK).has(t, "Start failed on host-9.", words, "Leave it off")
 	b.post("/vms/"+id+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusSeeOther)
 	a = b.get("/vms/"+id).is(t, http.StatusOK)
-	a.has(t, "Updating")
+	a.has(t, "Stopping")
 	a.lacks(t, "Leave it off")
 	b.get("/vms?tab=attention").is(t, http.StatusOK).lacks(t, "vm-"+id)
 }

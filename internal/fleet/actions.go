@@ -124,10 +124,15 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return false, missing.Text
 	case (a == ActTakeOver || a == ActPutBack) && ok && v.Phase == PhaseUnknown:
 		return false, "Its host is not heard, so nobody knows what the VM is like now."
-	case (a == ActTakeOver || a == ActPutBack) && ok && (v.Status == nil || len(v.Status.Drift) == 0):
+	case (a == ActTakeOver || a == ActPutBack) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActPutBack || !v.undefined())):
 		return false, "Nothing of the VM was changed on its host beside Quantix."
 	}
 	return ok, why
+}
+
+// undefined reports whether the VM runs without a definition.
+func (v VMView) undefined() bool {
+	return slices.ContainsFunc(v.Status.Faults, func(f Fault) bool { return f.Code == FaultUndefined })
 }
 
 // missingDisk is the first fault of a disk that the VM is to have; nil: none.

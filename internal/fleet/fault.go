@@ -9,9 +9,10 @@ import (
 // faultLooks are the faults as people read them: word is the heading, plain the words for those who see no hosts, with neither
 // their names nor their paths. An agent may say more kinds than are known here.
 var faultLooks = map[FaultCode]struct{ word, plain string }{
-	FaultDisk:     {"A disk is not there", "A disk of this VM is not on its host."},
-	FaultRebooted: {"It is off since its host restarted", "It ran when its host went down, and is off since. Start it, or leave it off."},
-	FaultIO:       {"Its storage fails", "It was paused because its storage is full or fails."},
+	FaultDisk:      {"A disk is not there", "A disk of this VM is not on its host."},
+	FaultRebooted:  {"Off since its host restarted", "It ran when its host went down, and is off since. Start it, or leave it off."},
+	FaultIO:        {"Its storage fails", "It was paused because its storage is full or fails."},
+	FaultUndefined: {"Its definition was removed", "It runs on, but its definition was removed on its host. Put it back, or it is gone when it stops."},
 }
 
 // Word is the fault's heading.

@@ -122,7 +122,7 @@ const (
 )
 
 // NoLook says why a host that is heard counts as without a hypervisor though its agent has not said so.
-const NoLook = "its agent has not seen it for more than 30 s."
+const NoLook = "Its agent has not seen it for more than 30 s."
 
 // HostPhases lists every phase of a host.
 var HostPhases = []HostPhase{HostOnline, HostDegraded, HostConflict, HostPending, HostUnknown}

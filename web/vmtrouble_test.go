@@ -1,0 +1,124 @@
+package web_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// troubled adds a VM of the project whose first disk is not on its host, a new one, and which somebody changed there.
+func troubled(p *portal, project fleet.ProjectID, hostName string) (id fleet.VMID, disk fleet.Volref) {
+	host := p.addHost(hostName, 0)
+	pool := p.addPool("pool-of-"+hostName, host)
+	disk = fleet.Volref{PoolID: pool, Volume: "lost-1.qcow2"}
+	return p.addVM(project, host, "lost", fleet.Stopped, func(vm *fleet.VM) {
+		vm.Spec.Disks = []fleet.Disk{{PoolID: pool, Volume: disk.Volume, SizeBytes: 8 << 30, Image: &fleet.Volref{PoolID: pool, Volume: "debian-12.qcow2"}}}
+		vm.Status.Domain = "lost_shop"
+		vm.Status.Faults = []fleet.Fault{
+			{Code: fleet.FaultDisk, Disk: &disk, Text: "Disk 1 (pool shared-nfs, volume lost-1.qcow2) is not on host-7: /mnt/it is <gone>."},
+			{Code: "loud", Text: "The fan of host-7 is loud."},
+		}
+		vm.Status.Drift = []fleet.Drift{
+			{Field: "cpus", Applied: "2", Actual: "3", Take: json.RawMessage("3")},
+			{Field: "watchdog", Applied: "none", Actual: "i6300esb of host-7"},
+		}
+	}), disk
+}
+
+// tenant is the browser of a new member of the project.
+func (p *portal) tenant(name string, project fleet.ProjectID) *browser {
+	b := p.signedIn(name, fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')", project, name)
+	return b
+}
+
+func TestAVMWhoseDiskIsNotThere(t *testing.T) {
+	p, project, _, _ := fleetOf(t)
+	id, disk := troubled(p, project, "host-7")
+	page := "/vms/" + string(id)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	a := b.get(page).is(t, http.StatusOK)
+	a.has(t, "A disk is not there", "is not on host-7: /mnt/it is &lt;gone&gt;", "Detach disk…", "New disk…", "not there",
+		"Something is wrong with it on its host", "The fan of host-7", "Domain on the host", "lost_shop", `id="why-start"`)
+	a.lacks(t, `value="start"`, "Leave it off")
+	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, ">lost<", "A disk is not there")
+	b.get("/").is(t, http.StatusOK).has(t, ">lost</a>", "is not on host-7")
+
+	tenant := p.tenant("mia", project)
+	a = tenant.get(page).is(t, http.StatusOK)
+	a.has(t, "Disk 1 (lost-1.qcow2) is not on its host.", "Detach disk…", "Something is wrong with this VM on its host. Ask an administrator.")
+	a.lacks(t, "/mnt/it", "The fan", "lost_shop", "of host-7")
+
+	query := "?disk=" + url.QueryEscape(string(disk.PoolID)+"/"+disk.Volume)
+	b.get(page+"/disks/detach"+query).is(t, http.StatusOK).has(t, "No data is deleted", "lost-1.qcow2")
+	a = b.get(page + "/disks/replace" + query).is(t, http.StatusOK)
+	a.has(t, `name="volume"`, `value="8"`, "A fresh copy of debian-12.qcow2", "pool-of-host-7")
+	b.post(page+"/disks/replace"+query, url.Values{"volume": {disk.Volume}, "size": {"8"}}).is(t, http.StatusUnprocessableEntity).has(t, "A volume with this name")
+	b.post(page+"/disks/replace"+query, url.Values{"volume": {"x.qcow2"}, "size": {"much"}}).is(t, http.StatusUnprocessableEntity).has(t, "number of GiB")
+	b.get(page+"/disks/detach?disk=x/y").is(t, http.StatusNotFound)
+	p.signedIn("vic", fleet.RoleViewer).post(page+"/disks/detach"+query, url.Values{}).is(t, http.StatusForbidden)
+
+	api := p.program("ann", fleet.RoleAdmin, nil)
+	body := func(v any) string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	api.call("POST", "/api/v1/vms/"+string(id)+"/actions", `{"action":"start"}`).is(t, http.StatusConflict).has(t, "Start is not possible: Disk 1")
+	named := map[string]any{"disk": disk, "volume": "lost-2.qcow2"}
+	api.call("POST", "/api/v1/vms/"+string(id)+"/disks/replace", body(named)).is(t, http.StatusOK).has(t, `"volume":"lost-2.qcow2"`)
+	api.call("POST", "/api/v1/vms/"+string(id)+"/disks/detach", body(map[string]any{"disk": disk})).is(t, http.StatusConflict)
+	if n := p.count("jobs WHERE kind = 'vm.apply' AND state = 'queued'"); n != 1 {
+		t.Errorf("%d tasks", n)
+	}
+
+	other, disk := troubled(p, p.addProject("other"), "host-8")
+	query = "?disk=" + url.QueryEscape(string(disk.PoolID)+"/"+disk.Volume)
+	b.post("/vms/"+string(other)+"/disks/detach"+query, url.Values{}).is(t, http.StatusSeeOther)
+	b.get("/vms/"+string(other)).is(t, http.StatusOK).lacks(t, "Detach disk…")
+	tenant.post("/vms/"+string(other)+"/disks/detach"+query, url.Values{}).is(t, http.StatusNotFound)
+}
+
+func TestWhatSomebodyChangedOnTheHost(t *testing.T) {
+	p, project, _, _ := fleetOf(t)
+	id, _ := troubled(p, project, "host-7")
+	page := "/vms/" + string(id)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get(page).is(t, http.StatusOK).has(t, "Changed on its host", "changed on its host", "i6300esb of host-7", "Take over", "Put back", "Quantix has no such setting")
+	tenant := p.tenant("mia", project)
+	a := tenant.get(page).is(t, http.StatusOK)
+	a.has(t, "Changed on its host", "something else")
+	a.lacks(t, "i6300esb")
+	b.post(page+"/takeover", url.Values{"field": {"cpus"}, "actual": {"5"}}).is(t, http.StatusConflict)
+	b.post(page+"/putback", url.Values{}).is(t, http.StatusSeeOther)
+	tenant.post(page+"/takeover", url.Values{"field": {"cpus"}, "actual": {"3"}}).is(t, http.StatusSeeOther)
+	if n := p.count("vms WHERE spec->>'cpus' = '3'"); n != 1 {
+		t.Errorf("%d VMs have what was taken over", n)
+	}
+	api := p.program("ann", fleet.RoleAdmin, nil)
+	api.call("POST", "/api/v1/vms/"+string(id)+"/takeover", `{"fields":{"cpus":"4"}}`).is(t, http.StatusConflict)
+	api.call("POST", "/api/v1/vms/"+string(id)+"/putback", ``).is(t, http.StatusAccepted).has(t, `"kind":"vm.putback"`)
+}
+
+func TestAnOrderThatIsTriedAgainSaysSo(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	id := vms["web-02"]
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusSeeOther)
+	p.exec(`UPDATE jobs SET retries = 1, attempt = 1, error = 'libvirt did not <answer>', run_after = now() + interval '10 seconds' WHERE subject = $1`, fleet.SubjectVM(id))
+	b.get("/vms/"+string(id)).is(t, http.StatusOK).has(t, "Start is tried again at", "libvirt did not &lt;answer&gt;", "Starting")
+	b.get("/tasks").is(t, http.StatusOK).has(t, "Tried again at")
+	api := p.program("ann", fleet.RoleAdmin, nil)
+	a := api.call("GET", "/api/v1/tasks", "").is(t, http.StatusOK)
+	a.has(t, `"retryAt":"`)
+	var tasks fleet.Page[fleet.Job]
+	if err := json.Unmarshal([]byte(a.body), &tasks); err != nil || len(tasks.Items) == 0 {
+		t.Fatal(err)
+	}
+	b.get("/tasks/"+string(tasks.Items[0].ID)).is(t, http.StatusOK).has(t, "It is tried again at", "libvirt did not &lt;answer&gt;")
+}
