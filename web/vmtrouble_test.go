@@ -54,7 +54,7 @@ func TestAVMWhoseDiskIsNotThere(t *testing.T) {
 
 	query := "?disk=" + url.QueryEscape(string(disk.PoolID)+"/"+disk.Volume)
 	b.get(page+"/disks/detach"+query).is(t, http.StatusOK).has(t, "No data is deleted", "lost-1.qcow2")
-	a = b.get(page + "/disks/replace" + query).is(t, http.StatusOK)
+	a = b.get(page+"/disks/replace"+query).is(t, http.StatusOK)
 	a.has(t, `name="volume"`, `value="8"`, "A fresh copy of debian-12.qcow2", "pool-of-host-7")
 	b.post(page+"/disks/replace"+query, url.Values{"volume": {disk.Volume}, "size": {"8"}}).is(t, http.StatusUnprocessableEntity).has(t, "A volume with this name")
 	b.post(page+"/disks/replace"+query, url.Values{"volume": {"x.qcow2"}, "size": {"much"}}).is(t, http.StatusUnprocessableEntity).has(t, "number of GiB")

@@ -1,0 +1,91 @@
+package control_test
+
+import (
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// said is a host's word about a running VM, looked at some time before it was sent, and sent some time before it arrived.
+func (r *rig) said(digest string, full bool, looked, underWay time.Duration, vms ...wire.VMReport) {
+	r.t.Helper()
+	in := wire.Report{
+		Seq: r.next(), Digest: digest, LookedAgoMs: looked.Milliseconds(),
+		Stamp: &wire.Stamp{At: one[time.Time](r, `SELECT now()`).Add(-underWay - time.Minute), AgoMs: time.Minute.Milliseconds()},
+	}
+	if full {
+		in.State = &wire.State{Host: fleet.HostStatus{Connected: true}, VMs: vms}
+	}
+	if _, err := r.Report(r.t.Context(), r.agent, in); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// What a host says is as old as its look at the hypervisor, and not as its voice.
+func TestAFactIsAsOldAsTheLookAtIt(t *testing.T) {
+	r := newRig(t)
+	id := r.addVM("web")
+	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {
+		t.Fatal(err)
+	}
+	web := wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}}
+	long, short := fleet.Freshness+time.Second, time.Second
+	for name, c := range map[string]struct {
+		say  func()
+		vm   fleet.Phase
+		host fleet.HostPhase
+	}{
+		"looked just now":                     {func() { r.said("a", true, short, 0, web) }, fleet.PhaseRunning, fleet.HostOnline},
+		"heard, but looked long ago":          {func() { r.said("a", true, long, 0, web) }, fleet.PhaseUnknown, fleet.HostDegraded},
+		"long under way":                      {func() { r.said("a", true, short, long, web) }, fleet.PhaseUnknown, fleet.HostUnknown},
+		"a beat that looked just now":         {func() { r.said("a", true, long, 0, web); r.said("a", false, short, 0) }, fleet.PhaseRunning, fleet.HostOnline},
+		"a beat that looked long ago":         {func() { r.said("a", true, long, 0, web); r.said("a", false, long, 0) }, fleet.PhaseUnknown, fleet.HostDegraded},
+		"a beat that was long under way":      {func() { r.said("a", true, long, long, web); r.said("a", false, short, long) }, fleet.PhaseUnknown, fleet.HostUnknown},
+		"a beat that saw what nobody has yet": {func() { r.said("a", true, long, 0, web); r.said("b", false, short, 0) }, fleet.PhaseUnknown, fleet.HostDegraded},
+		"a word from the future":              {func() { r.said("a", true, -time.Hour, -time.Hour, web) }, fleet.PhaseRunning, fleet.HostOnline},
+	} {
+		r.exec(`UPDATE host_sessions SET seen_at = NULL, last_look = now() - interval '1 hour'`)
+		c.say()
+		vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
+		if err != nil || vm.Phase != c.vm || vm.Attention != (c.vm == fleet.PhaseUnknown) {
+			t.Errorf("%s: the VM is %s (%v), want %s", name, vm.Phase, err, c.vm)
+		}
+		if vm.SeenAt == nil || time.Until(*vm.SeenAt) > time.Minute {
+			t.Errorf("%s: seen at %v", name, vm.SeenAt)
+		}
+		host, err := r.GetHost(t.Context(), fleet.SystemActor, r.agent.HostID)
+		if err != nil || host.Phase != c.host {
+			t.Errorf("%s: the host is %s (%v), want %s", name, host.Phase, err, c.host)
+		}
+		for filter, n := range map[string]int{"phase:" + string(c.host): 1, "-phase:" + string(c.host): 0} {
+			if page, err := r.ListHosts(t.Context(), fleet.SystemActor, fleet.Query{Filter: filter}); err != nil || len(page.Items) != n {
+				t.Errorf("%s: %s lists %d, %v", name, filter, len(page.Items), err)
+			}
+		}
+		all, err := r.HostsBelieved(t.Context(), fleet.SystemActor)
+		if b := all[r.agent.HostID]; err != nil || b.Looked != (c.vm == fleet.PhaseRunning) || b.Heard != (c.host != fleet.HostUnknown) {
+			t.Errorf("%s: believed %+v, %v", name, b, err)
+		}
+		o, err := r.Overview(t.Context(), fleet.SystemActor)
+		if err != nil || o.VMs[c.vm] != 1 {
+			t.Errorf("%s: the dashboard counts %v, %v", name, o.VMs, err)
+		}
+	}
+}
+
+// A host that has lost its hypervisor since its last look does not grow older by saying so.
+func TestAHostThatIsBlindAgesFromItsLastLook(t *testing.T) {
+	r := newRig(t)
+	r.said("a", true, time.Second, 0)
+	_, err := r.Report(t.Context(), r.agent, wire.Report{
+		Seq: r.next(), Digest: "b", LookedAgoMs: 20_000, State: &wire.State{Host: fleet.HostStatus{Error: "no libvirtd"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if age := one[float64](r, `SELECT extract(epoch FROM now() - looked_at) FROM host_sessions`); age > 15 {
+		t.Errorf("its last look, a second before its report, counts as %.0f s old", age)
+	}
+}
