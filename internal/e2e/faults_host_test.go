@@ -28,11 +28,21 @@ type rig struct {
 	pg *pglocal.Server
 	*portal
 	host *lab.Host
+	name string // of the host
+	door string // where its agent finds the portal
 	dir  string // of all of it
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, dir: filepath.Join(root, unique("rig"))}
+	r := newBareRig(t, "faulty", 20)
+	r.joinHost()
+	return r
+}
+
+// newBareRig is one whose host has not joined. index tells its networks from those of other hosts.
+func newBareRig(t *testing.T, name string, index int) *rig {
+	t.Helper()
+	r := &rig{t: t, name: name, dir: filepath.Join(root, unique("rig"))}
 	// PostgreSQL's own user must be able to reach its files.
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -47,8 +57,9 @@ func newRig(t *testing.T) *rig {
 		}
 	})
 	r.portal = newPortal(t, unique("shaken"), "--database-url", r.pg.URL())
+	r.door = r.agentURL
 	var err error
-	r.host, err = lab.StartHost(t.Context(), lab.Options{Dir: filepath.Join(r.dir, "h"), Name: "faulty", Index: 20})
+	r.host, err = lab.StartHost(t.Context(), lab.Options{Dir: filepath.Join(r.dir, "h"), Name: name, Index: index})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +70,6 @@ func newRig(t *testing.T) *rig {
 			t.Error(err)
 		}
 	})
-	r.joinHost()
 	return r
 }
 
@@ -82,18 +92,28 @@ func (r *rig) joinHost() {
 		r.t.Fatal(err)
 	}
 	token := ask[fleet.JoinToken](r.t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
-	common := []string{"--name", "faulty", "--data-dir", filepath.Join(r.dir, "h", "agent")}
-	join := r.host.Command(r.t.Context(), path, append([]string{"agent", "join", "--portal", r.agentURL, "--token", token.Secret}, common...)...)
+	join := r.host.Command(r.t.Context(), path, append([]string{"agent", "join", "--portal", r.door, "--token", token.Secret}, r.agentArgs()...)...)
 	if out, err := join.CombinedOutput(); err != nil {
 		r.t.Fatalf("join: %v: %s", err, out)
 	}
+	r.startAgent(path)
+	r.waitHost(stepLimit, fleet.HostOnline)
+}
+
+func (r *rig) agentArgs() []string {
+	return []string{"--name", r.name, "--data-dir", filepath.Join(r.dir, "h", "agent")}
+}
+
+// startAgent runs the host's agent, also again after it was killed.
+func (r *rig) startAgent(path string) {
+	r.t.Helper()
 	log := filepath.Join(r.dir, "agent.log")
-	file, err := os.Create(log)
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	agent := r.host.Command(ctx, path, append([]string{"agent"}, common...)...)
+	agent := r.host.Command(ctx, path, append([]string{"agent"}, r.agentArgs()...)...)
 	agent.Stdout, agent.Stderr = file, file
 	agent.Cancel = func() error { return agent.Process.Signal(syscall.SIGTERM) }
 	if err := agent.Start(); err != nil {
@@ -110,13 +130,12 @@ func (r *rig) joinHost() {
 			showLogs(r.t, log)
 		}
 	})
-	r.waitHost(stepLimit, fleet.HostOnline)
 }
 
 func (r *rig) waitHost(limit time.Duration, want fleet.HostPhase) {
 	r.t.Helper()
 	eventually(r.t, limit, "phase "+string(want)+" of the host", func() (bool, string) {
-		got, err := r.api().send(r.t.Context(), http.MethodGet, "/api/v1/hosts?filter=name:faulty", nil)
+		got, err := r.api().send(r.t.Context(), http.MethodGet, "/api/v1/hosts?filter=name:"+r.name, nil)
 		if err != nil {
 			return false, err.Error()
 		}

@@ -1,0 +1,69 @@
+//go:build linux
+
+package e2e
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// TestAStartShowsNothingElse asks for a VM that is to run, on a real host and on a simulated one, and looks at it without a pause:
+// what a person ordered is one thing until it has ended.
+func TestAStartShowsNothingElse(t *testing.T) {
+	t.Parallel()
+	for name, program := range map[string]struct {
+		*sharedProgram
+		project, pool, image, host string
+	}{
+		"libvirt":    {labProgram, "lab", "shared", "tiny-guest.qcow2", "host-1"},
+		"simulation": {demoProgram, "shop", "shared", "debian-12.qcow2", "host-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := program.get(t).api()
+			pool := a.pool(t, program.pool)
+			for range 3 {
+				vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+					"name": unique("steady"), "projectId": a.project(t, program.project).ID, "hostId": a.host(t, program.host).ID, "start": true,
+					"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
+						map[string]any{"poolId": pool.ID, "image": map[string]any{"poolId": pool.ID, "volume": program.image}},
+					}},
+				})
+				seen := a.phases(t, vm)
+				whole := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseRunning}
+				// Nobody looks as quickly as it may start; but nothing else is ever shown.
+				if quick := slices.Delete(slices.Clone(whole), 1, 2); !slices.Equal(seen, whole) && !slices.Equal(seen, quick) {
+					t.Errorf("shown: %v, want %v", seen, whole)
+				}
+				ask[fleet.Job](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+vm.Name, nil)
+			}
+		})
+	}
+}
+
+// phases are those that a VM is shown in, one after the other, until it runs and stays so.
+func (a api) phases(t *testing.T, vm fleet.VMView) []fleet.Phase {
+	t.Helper()
+	seen := []fleet.Phase{vm.Phase}
+	var since time.Time
+	for deadline := time.Now().Add(guestLimit); time.Now().Before(deadline); {
+		now := a.vm(t, vm.ID)
+		if now.Phase != seen[len(seen)-1] {
+			seen = append(seen, now.Phase)
+		}
+		switch {
+		case now.Phase != fleet.PhaseRunning || now.Generation > now.ObservedGeneration:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > time.Second: // the report that follows a start has come
+			return seen
+		}
+	}
+	t.Fatalf("it does not run: %v", seen)
+	return nil
+}

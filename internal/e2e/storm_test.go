@@ -1,0 +1,425 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	simulated  = 8                             // hosts beside the real one
+	stormLimit = fleet.Freshness + time.Second // the age at which no fact may be shown as present, with a second for the probe's own clock
+	longer     = stormLimit + 4*time.Second    // how long a fault lasts that must be seen
+	shorter    = 700 * time.Millisecond        // and one that need not
+	stormWants = 200                           // faults in all
+)
+
+// stormHost is a host in the storm, with its one VM and what is true of them.
+type stormHost struct {
+	name string
+	vm   fleet.VMView
+	door *door
+
+	mu    sync.Mutex
+	blind time.Time // since when nobody can have looked at its hypervisor, or told the portal; zero: one can
+	dead  time.Time // since when the VM does not run; zero: it does, or was asked to
+}
+
+func (h *stormHost) set(at *time.Time, to time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	*at = to
+}
+
+// storm is a portal under which everything fails, and those who look at its pages all the while.
+type storm struct {
+	*rig
+	a      api
+	hosts  []*stormHost
+	faults atomic.Int64
+	judged sync.Map // what was shown -> *atomic.Int64: how often
+	wrong  atomic.Int64
+}
+
+// TestNoFactOutlivesItsLimit takes agents, libvirtd, QEMU, the network and PostgreSQL away, 200 times in all, while pages and the
+// API are asked without a pause: no fact older than its limit is shown as present.
+func TestNoFactOutlivesItsLimit(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t)
+	over := make(chan struct{})
+	var probes, faults sync.WaitGroup
+	probes.Go(func() { s.probe(over, s.probeAPI) })
+	probes.Go(func() { s.probe(over, s.probePages) })
+	for i, h := range s.hosts[1:] {
+		faults.Go(func() { s.shakeSimulated(h, i) })
+	}
+	faults.Go(s.shakeReal)
+	faults.Go(s.shakePostgres)
+	faults.Wait()
+	close(over)
+	probes.Wait()
+	for _, h := range s.hosts {
+		eventually(t, 2*stepLimit, h.name+" to be well after the storm", func() (bool, string) {
+			got := s.a.host(t, h.name)
+			return got.Phase == fleet.HostOnline, string(got.Phase)
+		})
+	}
+	if n := s.faults.Load(); n < stormWants {
+		t.Errorf("there were %d faults, want %d", n, stormWants)
+	}
+	for _, what := range []string{"API running", "API unknown", "page Running", "page Unknown", "list Running", "list Unknown", "host online", "host unknown", "host degraded"} {
+		if n, ok := s.judged.Load(what); !ok {
+			t.Errorf("nobody ever saw %q, so the storm proves nothing", what)
+		} else {
+			t.Logf("%s: seen %d times", what, n.(*atomic.Int64).Load())
+		}
+	}
+}
+
+func newStorm(t *testing.T) *storm {
+	s := &storm{rig: newBareRig(t, unique("stormy"), 21)}
+	s.a = s.api()
+	project := ask[fleet.Project](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "storm"})
+	real := &stormHost{name: s.rig.name, door: newDoor(t, s.agentURL)}
+	s.rig.door = real.door.url
+	s.joinHost()
+	s.hosts = []*stormHost{real}
+	var mu sync.Mutex
+	var join sync.WaitGroup
+	for range simulated {
+		h := &stormHost{name: unique("cloud"), door: newDoor(t, s.agentURL)}
+		join.Go(func() {
+			s.joinSimulated(h)
+			mu.Lock()
+			defer mu.Unlock()
+			s.hosts = append(s.hosts, h)
+		})
+	}
+	join.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for _, h := range s.hosts {
+		h.vm = ask[fleet.VMView](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+			"name": unique("drop"), "projectId": project.ID, "hostId": s.a.host(t, h.name).ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 128},
+		})
+	}
+	for _, h := range s.hosts {
+		s.a.waitPhase(t, guestLimit, h.vm.ID, fleet.PhaseRunning)
+	}
+	return s
+}
+
+func (s *storm) agentDir(h *stormHost) string { return filepath.Join(s.rig.dir, h.name) }
+
+func (s *storm) simulatedArgs(h *stormHost) []string {
+	return []string{"--name", h.name, "--data-dir", s.agentDir(h), "--hypervisor", "mock"}
+}
+
+func (s *storm) joinSimulated(h *stormHost) {
+	got, err := s.a.send(s.t.Context(), http.MethodPost, "/api/v1/join-tokens", map[string]any{})
+	var token fleet.JoinToken
+	if err == nil {
+		err = json.Unmarshal(got.body, &token)
+	}
+	path, missing := binary()
+	if err != nil || missing != nil {
+		s.t.Error(err, missing)
+		return
+	}
+	join := append([]string{"agent", "join", "--portal", h.door.url, "--token", token.Secret}, s.simulatedArgs(h)...)
+	if out, err := output(s.t.Context(), path, join...); err != nil {
+		s.t.Errorf("join: %v: %s", err, out)
+		return
+	}
+	s.runAgent(h.name, s.simulatedArgs(h)...)
+	eventually(s.t, stepLimit, "the first report of "+h.name, func() (bool, string) {
+		got, err := s.a.send(s.t.Context(), http.MethodGet, "/api/v1/hosts?filter=phase:online+name:"+h.name, nil)
+		return err == nil && strings.Contains(string(got.body), h.name), string(got.body)
+	})
+}
+
+// last lets a fault last, and counts it.
+func (s *storm) last(d time.Duration) {
+	s.faults.Add(1)
+	select {
+	case <-time.After(d):
+	case <-s.t.Context().Done():
+	}
+}
+
+// blinded does a fault that keeps the portal from knowing about a host's guests.
+func (s *storm) blinded(h *stormHost, d time.Duration, begin, end func()) {
+	begin()
+	h.set(&h.blind, time.Now())
+	s.last(d)
+	h.set(&h.blind, time.Time{}) // before it ends: from then on everything may be told anew
+	end()
+	s.last0(shorter)
+}
+
+// last0 is the time between two faults.
+func (s *storm) last0(d time.Duration) { s.last(d); s.faults.Add(-1) }
+
+// shakeSimulated does 22 faults to a host whose guests live in its agent's process.
+func (s *storm) shakeSimulated(h *stormHost, number int) {
+	pid := func() int { return pidOf(s.t, s.agentDir(h)) }
+	kill := func(signal syscall.Signal) func() { return func() { _ = syscall.Kill(pid(), signal) } }
+	stop, cont := kill(syscall.SIGSTOP), kill(syscall.SIGCONT)
+	s.last0(time.Duration(number) * 150 * time.Millisecond)
+	for range 6 {
+		s.blinded(h, shorter, stop, cont)
+		s.blinded(h, shorter, h.door.hold, h.door.open)
+		s.blinded(h, 0, h.door.cut, func() {})
+	}
+	s.blinded(h, longer, stop, cont)
+	s.blinded(h, longer, h.door.hold, h.door.open)
+	// Its guests die with the agent; the next one knows of none.
+	s.dies(h, longer, kill(syscall.SIGKILL), func() { s.runAgent(h.name, s.simulatedArgs(h)...) })
+	s.dies(h, shorter, func() { h.door.hold(); kill(syscall.SIGKILL)() }, func() { s.last0(longer); h.door.open(); s.runAgent(h.name, s.simulatedArgs(h)...) })
+}
+
+// dies kills the VM and what could tell of it, and starts it again after.
+func (s *storm) dies(h *stormHost, d time.Duration, begin, end func()) {
+	begin()
+	h.set(&h.dead, time.Now())
+	s.last(d)
+	end()
+	s.again(h)
+}
+
+// again starts the VM anew, once it is known that it does not run.
+func (s *storm) again(h *stormHost) {
+	eventually(s.t, 2*stepLimit, "a new start of "+h.vm.Name, func() (bool, string) {
+		got, err := s.a.send(s.t.Context(), http.MethodPost, "/api/v1/vms/"+string(h.vm.ID)+"/actions", map[string]any{"action": "start"})
+		if err != nil || got.status != http.StatusAccepted {
+			return false, fmt.Sprintf("%v %s", err, got.body)
+		}
+		return true, ""
+	})
+	h.set(&h.dead, time.Time{})
+	eventually(s.t, 2*stepLimit, h.vm.Name+" to run again", func() (bool, string) {
+		got, err := s.a.send(s.t.Context(), http.MethodGet, "/api/v1/vms/"+string(h.vm.ID), nil)
+		return err == nil && strings.Contains(string(got.body), `"phase":"running"`), string(got.body)
+	})
+}
+
+// shakeReal does 22 faults to the host with a real libvirtd and QEMU. The first is the one by which a dead guest was shown as
+// running for 41 s: libvirtd hangs, and then its guest is killed.
+func (s *storm) shakeReal() {
+	h := s.hosts[0]
+	path, err := binary()
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	libvirtd := func(signal string) func() {
+		return func() {
+			if out, err := s.host.Command(s.t.Context(), "sh", "-c", "kill -"+signal+" $(cat /run/libvirt/libvirtd.pid)").CombinedOutput(); err != nil {
+				s.t.Errorf("libvirtd: %v: %s", err, out)
+			}
+		}
+	}
+	stop, cont := libvirtd("STOP"), libvirtd("CONT")
+	killed := func() {
+		if err := s.host.KillLibvirtd(s.t.Context()); err != nil {
+			s.t.Error(err)
+		}
+	}
+	started := func() {
+		if err := s.host.StartLibvirtd(s.t.Context()); err != nil {
+			s.t.Error(err)
+		}
+	}
+	qemu := func() { _ = syscall.Kill(guest(s.t, h.vm.Name), syscall.SIGKILL) }
+	agent := func(signal syscall.Signal) func() {
+		return func() { _ = syscall.Kill(pidOf(s.t, filepath.Join(s.rig.dir, "h", "agent")), signal) }
+	}
+	stop()
+	s.dies(h, longer, qemu, cont)
+	s.faults.Add(1) // two at once
+	s.blinded(h, longer, killed, started)
+	for range 4 {
+		s.blinded(h, shorter, stop, cont)
+		s.blinded(h, shorter, agent(syscall.SIGSTOP), agent(syscall.SIGCONT))
+		s.blinded(h, shorter, h.door.hold, h.door.open)
+		s.dies(h, shorter, qemu, func() {})
+	}
+	s.blinded(h, shorter, killed, started)
+	s.blinded(h, 0, agent(syscall.SIGKILL), func() { s.startAgent(path) })
+	s.blinded(h, longer, agent(syscall.SIGSTOP), agent(syscall.SIGCONT))
+}
+
+// shakePostgres freezes and kills the portal's database, under all the other faults.
+func (s *storm) shakePostgres() {
+	for _, d := range []time.Duration{shorter, 2 * time.Second, shorter, 6 * time.Second, longer, shorter} {
+		s.signalPostgres(syscall.SIGSTOP)
+		s.last(d)
+		s.signalPostgres(syscall.SIGCONT)
+		s.last0(5 * time.Second)
+	}
+	for range 2 {
+		for _, pid := range slices.Backward(s.postgresProcesses()) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		s.last(2 * time.Second)
+		s.startPostgres()
+		s.last0(5 * time.Second)
+	}
+}
+
+// probe looks again and again until the storm is over.
+func (s *storm) probe(over <-chan struct{}, look func()) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-s.t.Context().Done():
+			return
+		case <-tick.C:
+			look()
+		}
+	}
+}
+
+// present are the phases of a VM that say something about now, and running those that a dead one must not be in.
+var (
+	present = []string{"running", "needsRestart", "stopped", "paused", "starting", "stopping", "missing", "crashed", "Running", "Needs restart", "Stopped", "Paused", "Starting", "Stopping", "Missing", "Crashed"}
+	alive   = []string{"running", "needsRestart", "paused", "Running", "Needs restart", "Paused"}
+)
+
+// judge says whether it was right to show a VM in this phase, in an answer that was asked for at that moment.
+func (s *storm) judge(h *stormHost, where, phase string, asked time.Time) {
+	n, _ := s.judged.LoadOrStore(where+" "+phase, new(atomic.Int64))
+	n.(*atomic.Int64).Add(1)
+	h.mu.Lock()
+	blind, dead := h.blind, h.dead
+	h.mu.Unlock()
+	if !blind.IsZero() && asked.Sub(blind) > stormLimit && slices.Contains(present, phase) {
+		s.bad("%s: %s on %s is %q, %s after anybody could last know", where, h.vm.Name, h.name, phase, asked.Sub(blind).Round(time.Millisecond))
+	}
+	if !dead.IsZero() && asked.Sub(dead) > stormLimit && slices.Contains(alive, phase) {
+		s.bad("%s: %s on %s is %q, %s after it died", where, h.vm.Name, h.name, phase, asked.Sub(dead).Round(time.Millisecond))
+	}
+}
+
+func (s *storm) judgeHost(h *stormHost, phase string, asked time.Time) {
+	n, _ := s.judged.LoadOrStore("host "+phase, new(atomic.Int64))
+	n.(*atomic.Int64).Add(1)
+	h.mu.Lock()
+	blind := h.blind
+	h.mu.Unlock()
+	if !blind.IsZero() && asked.Sub(blind) > stormLimit && phase == "online" {
+		s.bad("host %s is online, %s after anybody could last know", h.name, asked.Sub(blind).Round(time.Millisecond))
+	}
+}
+
+func (s *storm) bad(format string, args ...any) {
+	if s.wrong.Add(1) <= 20 {
+		s.t.Errorf(format, args...)
+	}
+}
+
+func (s *storm) probeAPI() {
+	asked := time.Now()
+	got, err := s.a.send(s.t.Context(), http.MethodGet, "/api/v1/vms?limit=100", nil)
+	var vms, hosts struct {
+		Items []struct{ ID, Name, Phase string }
+	}
+	if err == nil && got.status == http.StatusOK && json.Unmarshal(got.body, &vms) == nil {
+		for _, vm := range vms.Items {
+			for _, h := range s.hosts {
+				if string(h.vm.ID) == vm.ID {
+					s.judge(h, "API", vm.Phase, asked)
+				}
+			}
+		}
+	}
+	asked = time.Now()
+	got, err = s.a.send(s.t.Context(), http.MethodGet, "/api/v1/hosts?limit=100", nil)
+	if err == nil && got.status == http.StatusOK && json.Unmarshal(got.body, &hosts) == nil {
+		for _, host := range hosts.Items {
+			for _, h := range s.hosts {
+				if h.name == host.Name {
+					s.judgeHost(h, host.Phase, asked)
+				}
+			}
+		}
+	}
+}
+
+var (
+	tags = regexp.MustCompile(`<[^>]*>`)
+	chip = regexp.MustCompile(`(?s)class="chip[^"]*">(.*?)</span>`)
+)
+
+// probePages reads the words that the list and each VM's page show.
+func (s *storm) probePages() {
+	asked := time.Now()
+	list := s.page("/vms")
+	for _, h := range s.hosts {
+		if _, row, ok := strings.Cut(list, ">"+h.vm.Name+"<"); ok {
+			s.judge(h, "list", wordOf(row), asked)
+		}
+	}
+	for _, h := range s.hosts {
+		asked := time.Now()
+		if _, head, ok := strings.Cut(s.page("/vms/"+string(h.vm.ID)), "<h1>"+h.vm.Name+"</h1>"); ok {
+			s.judge(h, "page", wordOf(head), asked)
+		}
+	}
+}
+
+func wordOf(html string) string {
+	m := chip.FindStringSubmatch(html)
+	if m == nil {
+		return ""
+	}
+	return strings.TrimSpace(tags.ReplaceAllString(m[1], ""))
+}
+
+func (s *storm) page(path string) string {
+	res, err := s.browser.Get(s.url + path)
+	if err != nil {
+		return ""
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		return ""
+	}
+	return string(text)
+}
+
+// pidOf is the agent with that data directory, not the shells around it.
+func pidOf(t *testing.T, dir string) int {
+	path, err := binary()
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	for _, pid := range processesOf(path, "agent", dir) {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(exe) == filepath.Base(path) {
+			return pid
+		}
+	}
+	t.Errorf("no agent runs on %s", dir)
+	return 1 << 22 // no process
+}
