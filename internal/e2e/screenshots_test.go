@@ -59,6 +59,7 @@ func TestScreenshots(t *testing.T) {
 		}})
 	})
 	t.Run("empty fleet", emptyFleet)
+	t.Run("trouble", troubledVM)
 }
 
 func (p *tab) shoot(s shot) {
@@ -241,7 +242,7 @@ func demandEveryRoute(t *testing.T, shots []shot) {
 		t.Fatalf("only %d pages were found in the table of routes", len(routes))
 	}
 	// Seen by other shots: what a click leads to, and who is not signed in.
-	seen := []string{"/sign-in", "/vms/bulk/b", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete"}
+	seen := []string{"/sign-in", "/vms/bulk/b", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete", "/vms/v/disks/detach", "/vms/v/disks/replace"}
 	for _, s := range shots {
 		seen = append(seen, s.path)
 	}

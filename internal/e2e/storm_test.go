@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
@@ -137,14 +138,14 @@ func (s *storm) joinSimulated(h *stormHost) {
 	if err == nil {
 		err = json.Unmarshal(got.body, &token)
 	}
-	path, missing := binary()
-	if err != nil || missing != nil {
-		s.t.Error(err, missing)
-		return
+	if err == nil {
+		// All are on this one machine, so each gets a UUID of its own.
+		_, err = agent.Join(s.t.Context(), agent.JoinOptions{
+			Portal: h.door.url, Token: token.Secret, Name: h.name, HostUUID: fleet.NewID[string](), DataDir: s.agentDir(h),
+		})
 	}
-	join := append([]string{"agent", "join", "--portal", h.door.url, "--token", token.Secret}, s.simulatedArgs(h)...)
-	if out, err := output(s.t.Context(), path, join...); err != nil {
-		s.t.Errorf("join: %v: %s", err, out)
+	if err != nil {
+		s.t.Errorf("join: %v", err)
 		return
 	}
 	s.runAgent(h.name, s.simulatedArgs(h)...)
@@ -247,7 +248,7 @@ func (s *storm) shakeReal() {
 		}
 	}
 	qemu := func() { _ = syscall.Kill(guest(s.t, h.vm.Name), syscall.SIGKILL) }
-	agent := func(signal syscall.Signal) func() {
+	theAgent := func(signal syscall.Signal) func() {
 		return func() { _ = syscall.Kill(pidOf(s.t, filepath.Join(s.rig.dir, "h", "agent")), signal) }
 	}
 	stop()
@@ -256,13 +257,13 @@ func (s *storm) shakeReal() {
 	s.blinded(h, longer, killed, started)
 	for range 4 {
 		s.blinded(h, shorter, stop, cont)
-		s.blinded(h, shorter, agent(syscall.SIGSTOP), agent(syscall.SIGCONT))
+		s.blinded(h, shorter, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
 		s.blinded(h, shorter, h.door.hold, h.door.open)
 		s.dies(h, shorter, qemu, func() {})
 	}
 	s.blinded(h, shorter, killed, started)
-	s.blinded(h, 0, agent(syscall.SIGKILL), func() { s.startAgent(path) })
-	s.blinded(h, longer, agent(syscall.SIGSTOP), agent(syscall.SIGCONT))
+	s.blinded(h, 0, theAgent(syscall.SIGKILL), func() { s.startAgent(path) })
+	s.blinded(h, longer, theAgent(syscall.SIGSTOP), theAgent(syscall.SIGCONT))
 }
 
 // shakePostgres freezes and kills the portal's database, under all the other faults.

@@ -1,0 +1,156 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// played is a host whose agent the test plays, so that it can say whatever a host may have to say.
+type played struct {
+	*testing.T
+	client *wire.Client
+	id     fleet.HostID
+	seq    int64
+	state  wire.State
+}
+
+func (p *portal) playHost(name string) *played {
+	p.t.Helper()
+	dir := filepath.Join(root, p.name+"-"+name)
+	token := ask[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
+	_, err := agent.Join(p.t.Context(), agent.JoinOptions{Portal: p.agentURL, Token: token.Secret, Name: name, DataDir: dir})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	identity, err := agent.OpenIdentity(dir)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	client, err := identity.Client(p.agentURL)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { client.Close(); identity.Close() })
+	h := &played{T: p.t, client: client, id: p.api().host(p.t, name).ID}
+	hello, err := client.Hello(p.t.Context(), wire.Hello{Instance: name, Fingerprint: name})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	h.seq = hello.SeqBase
+	h.state.Host = fleet.HostStatus{Connected: true, Hypervisor: "libvirt 9.0.0, QEMU 7.2.22", Inventory: fleet.Inventory{
+		MemoryBytes: 64 << 30, CPU: fleet.CPU{Threads: 16}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI}, Accelerators: []string{"kvm"},
+	}}
+	h.report()
+	return h
+}
+
+func (h *played) next() int64 { h.seq++; return h.seq }
+
+// report says all; its digest is never the one before.
+func (h *played) report() {
+	h.Helper()
+	seq := h.next()
+	if _, err := h.client.Report(h.Context(), wire.Report{Seq: seq, Digest: time.Now().String(), State: &h.state}); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// finish does the next job in name only.
+func (h *played) finish(result func(wire.Work) wire.Finish) {
+	h.Helper()
+	claim, err := h.client.Claim(h.Context(), wire.ClaimRequest{Max: 1})
+	if err != nil || len(claim.Jobs) != 1 {
+		h.Fatalf("claimed %+v, %v", claim, err)
+	}
+	w := claim.Jobs[0]
+	out := result(w)
+	out.Epoch, out.Generation, out.Seq = w.Epoch, w.Generation, h.next()
+	if _, err := h.client.Finish(h.Context(), w.ID, out); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// troubledVM looks at a VM whose disk is not there, and which somebody changed on its host, and at an order that waits.
+func troubledVM(t *testing.T) {
+	t.Parallel()
+	s := newPortal(t, unique("trouble"))
+	a := s.api()
+	h := s.playHost("host-7")
+	image := fleet.Volume{Name: "debian-12.qcow2", Format: "qcow2", CapacityBytes: 4 << 30, AllocBytes: 640 << 20}
+	pool := ask[fleet.Pool](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+		"name": "fast", "spec": map[string]any{"kind": "dir", "path": "/srv/fast"}, "hostIds": []any{h.id},
+	})
+	status := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, MountPath: "/srv/fast", Volumes: []fleet.Volume{image}}
+	h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, Pool: &status} })
+	h.state.Pools = []wire.PoolReport{{Name: "fast", Status: status}}
+	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": "web-01", "projectId": project.ID, "hostId": h.id,
+		"spec": map[string]any{"cpus": 2, "memoryMiB": 4096, "disks": []any{
+			map[string]any{"poolId": pool.ID, "sizeBytes": 20 << 30, "image": map[string]any{"poolId": pool.ID, "volume": image.Name}},
+		}},
+	})
+	disk := vm.Spec.Disks[0].Ref()
+	gone := fleet.VMStatus{
+		Power: fleet.Stopped, CPUs: 3, MemoryMiB: 4096, Domain: "web-01_shop", Disks: []fleet.DiskState{{Target: "vda", Path: "/srv/fast/" + disk.Volume}},
+		Faults: []fleet.Fault{{
+			Code: fleet.FaultDisk, Disk: &disk,
+			Text: "Disk 1 (pool fast, volume " + disk.Volume + ") is not on host-7: its file is missing. Restore it, detach the disk, or give the VM a new one.",
+		}},
+		Drift: []fleet.Drift{
+			{Field: "cpus", Applied: "2 vCPUs", Actual: "3 vCPUs", Take: json.RawMessage("3")},
+			{Field: "watchdog", Applied: "none", Actual: "i6300esb, action reset"},
+		},
+	}
+	h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, VM: &gone} })
+	h.state.VMs = []wire.VMReport{{ID: vm.ID, Name: vm.Name, Generation: 1, Status: gone}}
+	other := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": "db-01", "projectId": project.ID, "hostId": h.id, "spec": map[string]any{"cpus": 2, "memoryMiB": 4096},
+	})
+	const away = "libvirt did not answer: cannot connect to '/run/libvirt/libvirt-sock': Connection refused."
+	h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Failed, Retry: true, Error: away} })
+
+	spoken := make(chan struct{})
+	ctx, quiet := context.WithCancel(t.Context())
+	go func() {
+		defer close(spoken)
+		for tick := time.NewTicker(wire.ReportPeriod / 2); ; {
+			h.report()
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	t.Cleanup(func() { quiet(); <-spoken })
+	p := newTab(t, s.url)
+	p.open("/sign-in")
+	p.enter("admin", s.password)
+	p.waitTrue("the dashboard", `location.pathname === "/"`)
+	query := "?disk=" + string(disk.PoolID) + "/" + disk.Volume
+	for _, shot := range []shot{
+		{"vm-trouble", "/vms/" + string(vm.ID), func(p *tab) { p.waitText("main .note", "Disk 1") }},
+		{"vm-trouble-detach", "/vms/" + string(vm.ID), func(p *tab) { p.click(".note .btn", "Detach"); p.waitText("#dialog", "No data is deleted") }},
+		{"vm-trouble-replace", "/vms/" + string(vm.ID), func(p *tab) { p.click(".note .btn", "New disk"); p.waitText("#dialog", "A new disk takes its place") }},
+		{"vm-trouble-detach-page", "/vms/" + string(vm.ID) + "/disks/detach" + query, nil},
+		{"vm-trouble-replace-page", "/vms/" + string(vm.ID) + "/disks/replace" + query, nil},
+		{"vm-waits", "/vms/" + string(other.ID), func(p *tab) { p.waitText("main .note", "libvirt did not answer") }},
+		{"tasks-waiting", "/tasks", nil},
+		{"vms-trouble", "/vms?tab=attention", nil},
+		{"dashboard-trouble", "/", nil},
+	} {
+		p.shoot(shot)
+	}
+}
