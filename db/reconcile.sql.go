@@ -195,6 +195,30 @@ func (q *Queries) TryPassLock(ctx context.Context, pass string) (bool, error) {
 	return pg_try_advisory_xact_lock, err
 }
 
+const vMsOfHosts = `-- name: VMsOfHosts :many
+SELECT id FROM vms WHERE host_id = ANY ($1::text[])
+`
+
+func (q *Queries) VMsOfHosts(ctx context.Context, ids []string) ([]fleet.VMID, error) {
+	rows, err := q.db.Query(ctx, vMsOfHosts, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.VMID{}
+	for rows.Next() {
+		var id fleet.VMID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const wakeDue = `-- name: WakeDue :exec
 SELECT pg_notify('quantix', 'jobs:' || host_id) FROM jobs
 WHERE state = 'queued' AND run_after <= now() AND run_after > created_at AND run_after > now() - interval '10 seconds'

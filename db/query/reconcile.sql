@@ -27,6 +27,9 @@ GROUP BY host_id;
 -- name: HostsSeen :many
 SELECT host_id, seen_at, looked_at, now()::timestamptz AS now FROM host_sessions;
 
+-- name: VMsOfHosts :many
+SELECT id FROM vms WHERE host_id = ANY (@ids::text[]);
+
 -- name: SweepTickets :exec
 DELETE FROM console_tickets WHERE expires_at < now() - interval '1 hour';
 -- name: SweepThrottle :exec

@@ -154,6 +154,15 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
+// VMsOf lists the VMs of hosts.
+func (c *Control) VMsOf(ctx context.Context, a fleet.Actor, hosts []fleet.HostID) ([]fleet.VMID, error) {
+	if err := onlySystem(a); err != nil || len(hosts) == 0 {
+		return nil, err
+	}
+	ids, err := c.q.VMsOfHosts(ctx, texts(hosts))
+	return ids, dbError(err)
+}
+
 // Believed is what is believed of a host now: that it is there, and what it says about its hypervisor.
 type Believed struct{ Heard, Looked bool }
 

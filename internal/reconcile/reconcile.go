@@ -61,8 +61,8 @@ func (p pass) loop(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// liveness wakes the pages of hosts that went silent, look at their hypervisor no more, or came back: silence writes no row, so
-// nothing else would announce it.
+// liveness wakes the pages of hosts that went silent, look at their hypervisor no more, or came back, and those of their VMs:
+// silence writes no row, so nothing else would announce it.
 type liveness struct {
 	control *control.Control
 	hub     *notify.Hub
@@ -74,10 +74,22 @@ func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
+	var blinked []fleet.HostID // their VMs have other phases now
 	for host, now := range hosts {
-		if was, known := l.was[host]; known && was != now {
+		was, known := l.was[host]
+		if known && was != now {
 			l.hub.Wake("host:" + string(host))
 		}
+		if known && was.Looked != now.Looked {
+			blinked = append(blinked, host)
+		}
+	}
+	vms, err := l.control.VMsOf(ctx, a, blinked)
+	if err != nil {
+		return err
+	}
+	for _, vm := range vms {
+		l.hub.Wake(string(fleet.SubjectVM(vm)))
 	}
 	l.was = hosts
 	return nil

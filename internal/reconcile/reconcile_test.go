@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,25 +35,33 @@ func TestSilenceAndReturnOfAHostWakeItsPages(t *testing.T) {
 		exec(`INSERT INTO hosts (id, name) VALUES ($1::text, $1::text)`, id)
 		exec(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now())`, id)
 	}
+	exec(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
+	exec(`INSERT INTO vms (id, project_id, host_id, name, spec) SELECT 'of-' || id, 'p', id, 'of-' || id, '{"cpus":1,"memoryMiB":128}' FROM hosts`)
 	hub := notify.NewHub()
-	pages := hub.Subscribe("host:*")
+	pages := hub.Subscribe("host:*", "vm:*")
 	live := liveness{control: control.New(pool, control.Options{Hub: hub}), hub: hub}
 	look := func(when string, want ...string) {
 		t.Helper()
 		if err := live.run(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, pages.Take()); diff != "" {
+		got := pages.Take()
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
 	look("at the first look")
 	look("when nothing has changed")
 	exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, quiet)
-	look("when one went silent", "host:"+string(quiet))
+	look("when one went silent", "host:"+string(quiet), "vm:of-"+string(quiet))
 	look("while it is silent")
 	exec(`UPDATE host_sessions SET seen_at = now() WHERE host_id = $1`, quiet)
-	look("when it came back", "host:"+string(quiet))
+	look("when it came back", "host:"+string(quiet), "vm:of-"+string(quiet))
+	exec(`UPDATE host_sessions SET last_look = now() - interval '31 seconds' WHERE host_id = $1`, quiet)
+	look("when it is heard, and sees nothing", "host:"+string(quiet), "vm:of-"+string(quiet))
+	exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, quiet)
+	look("when it went silent after that", "host:"+string(quiet))
 }
 
 func TestAPassThatFailsIsToldOnceAndTriedAgain(t *testing.T) {
