@@ -113,7 +113,7 @@ func (q *Queries) ClearConflict(ctx context.Context, hostID fleet.HostID) (int64
 }
 
 const committedMemory = `-- name: CommittedMemory :many
-SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms GROUP BY host_id
+SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms WHERE $1::text = '' OR host_id = $1 GROUP BY host_id
 `
 
 type CommittedMemoryRow struct {
@@ -121,9 +121,9 @@ type CommittedMemoryRow struct {
 	Mib    int64
 }
 
-// What the VMs of each host are promised, in MiB.
-func (q *Queries) CommittedMemory(ctx context.Context) ([]CommittedMemoryRow, error) {
-	rows, err := q.db.Query(ctx, committedMemory)
+// What the VMs of each host are promised, in MiB; of one host, or of all where @host is empty.
+func (q *Queries) CommittedMemory(ctx context.Context, host string) ([]CommittedMemoryRow, error) {
+	rows, err := q.db.Query(ctx, committedMemory, host)
 	if err != nil {
 		return nil, err
 	}
@@ -238,6 +238,16 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.MemoryMib,
 	)
 	return i, err
+}
+
+const holdMemory = `-- name: HoldMemory :exec
+SELECT pg_advisory_xact_lock(hashtextextended('memory ' || $1::text, 0))
+`
+
+// Of two VMs that are promised the last memory of a host at once, the second must see the first.
+func (q *Queries) HoldMemory(ctx context.Context, host string) error {
+	_, err := q.db.Exec(ctx, holdMemory, host)
+	return err
 }
 
 const lockHost = `-- name: LockHost :one

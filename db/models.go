@@ -29,6 +29,13 @@ type Authority struct {
 	CreatedAt time.Time
 }
 
+type Browser struct {
+	ID         string
+	UserID     fleet.UserID
+	Hash       []byte
+	LastUsedAt time.Time
+}
+
 type BulkAction struct {
 	ID        fleet.BulkID
 	UserID    fleet.UserID
@@ -149,6 +156,11 @@ type Network struct {
 	CreatedAt  time.Time
 }
 
+type NetworkGrant struct {
+	NetworkID fleet.NetworkID
+	ProjectID *fleet.ProjectID
+}
+
 type NetworkHost struct {
 	NetworkID  fleet.NetworkID
 	HostID     fleet.HostID
@@ -221,6 +233,7 @@ type Token struct {
 	CreatedAt  time.Time
 	ExpiresAt  *time.Time
 	LastUsedAt *time.Time
+	MadeWith   *string
 }
 
 type User struct {

@@ -17,7 +17,7 @@ INSERT INTO tokens (id, user_id, name, hash, expires_at)
 SELECT $1, $2, $3, $4,
        LEAST(CASE WHEN $5::float8 > 0 THEN now() + make_interval(secs => $5::float8) END, $6::timestamptz)
 WHERE (SELECT count(*) FROM tokens t WHERE t.user_id = $2) < $7::bigint
-RETURNING id, user_id, name, hash, created_at, expires_at, last_used_at
+RETURNING id, user_id, name, hash, created_at, expires_at, last_used_at, made_with
 `
 
 type AddTokenParams struct {
@@ -50,6 +50,7 @@ func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (Token, erro
 		&i.CreatedAt,
 		&i.ExpiresAt,
 		&i.LastUsedAt,
+		&i.MadeWith,
 	)
 	return i, err
 }

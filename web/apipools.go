@@ -105,3 +105,17 @@ func (s *Server) apiGetNetwork(ctx context.Context, a fleet.Actor, in *struct {
 	network, err := s.Control.GetNetwork(ctx, a, in.ID)
 	return &networkOutput{network}, err
 }
+
+// GrantPath names a network and the project that it is open to.
+type GrantPath struct {
+	ID      fleet.NetworkID `path:"id"`
+	Project string          `path:"project"`
+}
+
+func (s *Server) apiGrantNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*nothing, error) {
+	return nil, s.Control.GrantNetwork(ctx, a, in.ID, grantedTo(in.Project))
+}
+
+func (s *Server) apiRevokeNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*nothing, error) {
+	return nil, s.Control.RevokeNetwork(ctx, a, in.ID, grantedTo(in.Project))
+}

@@ -52,6 +52,8 @@ func (s *Server) operations() []operation {
 
 		op(get, "/networks", policy.StorageSee, ok, "list-networks", "List networks", list(s.Control.ListNetworks)),
 		op(get, "/networks/{id}", policy.StorageSee, ok, "get-network", "Get a network", s.apiGetNetwork),
+		op(put, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "grant-network", "Open a network that leads out of its hosts to a project, or to \"all\"", s.apiGrantNetwork),
+		op(remove, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "revoke-network", "Close a network to a project, or to \"all\"; VMs on it stay", s.apiRevokeNetwork),
 
 		op(get, "/projects", policy.VMSee, ok, "list-projects", "List projects", list(s.Control.ListProjects)),
 		op(post, "/projects", policy.Manage, created, "create-project", "Create a project", s.apiCreateProject),

@@ -19,11 +19,11 @@ const exportPage = 500
 
 // export writes all pages of a list as CSV, a page at a time, wherever q begins. list gives a page, row one line's cells below
 // head.
-func export[T any](c echo.Context, a fleet.Actor, name string, q fleet.Query, list lister[T], head []string, row func(T) []string) error {
+func export[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list lister[T], head []string, row func(T) []string) error {
 	q.Limit, q.After, q.Before = exportPage, "", ""
 	var out *csv.Writer
 	for {
-		p, err := pageOf(c, a, q, list)
+		p, err := pageOf(s, c, a, q, list)
 		if err != nil && out == nil {
 			return err // nothing is sent yet: a proper refusal
 		}
@@ -48,9 +48,14 @@ func export[T any](c echo.Context, a fleet.Actor, name string, q fleet.Query, li
 }
 
 // pageOf reads one page of the export within a page's time, and gives the browser as long to take it.
-func pageOf[T any](c echo.Context, a fleet.Actor, q fleet.Query, list lister[T]) (fleet.Page[T], error) {
+func pageOf[T any](s *Server, c echo.Context, a fleet.Actor, q fleet.Query, list lister[T]) (fleet.Page[T], error) {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), pageLimit)
 	defer cancel()
+	leave, err := s.turns.take(ctx, a.UserID)
+	if err != nil {
+		return fleet.Page[T]{}, err
+	}
+	defer leave()
 	// As in eventWriter: without deadlines it is written to all the same.
 	_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * writeLimit))
 	return list(ctx, a, q)

@@ -55,7 +55,7 @@ func (s *Server) exportHosts(c echo.Context, a fleet.Actor) error {
 	if _, err := tabFilter(c, hostTabs, "hosts", &q); err != nil {
 		return err
 	}
-	return export(c, a, "hosts.csv", q, s.Control.ListHosts, hostHead, hostRow)
+	return export(s, c, a, "hosts.csv", q, s.Control.ListHosts, hostHead, hostRow)
 }
 
 func hostFrame(h fleet.HostView) views.Frame {

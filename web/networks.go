@@ -1,13 +1,17 @@
 package web
 
 import (
+	"context"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 )
 
@@ -34,15 +38,19 @@ func networkRow(n fleet.NetworkView) []string {
 }
 
 func (s *Server) exportNetworks(c echo.Context, a fleet.Actor) error {
-	return export(c, a, "networks.csv", queryOf(c), s.Control.ListNetworks, networkHead, networkRow)
+	return export(s, c, a, "networks.csv", queryOf(c), s.Control.ListNetworks, networkHead, networkRow)
 }
 
 func (s *Server) networkPage(c echo.Context, a fleet.Actor) error {
-	ctx := c.Request().Context()
 	tab, err := tabOf(c, views.NetworkTabs(), "network")
 	if err != nil {
 		return err
 	}
+	return s.showNetwork(c, a, http.StatusOK, tab, views.Errors{})
+}
+
+func (s *Server) showNetwork(c echo.Context, a fleet.Actor, status int, tab string, e views.Errors) error {
+	ctx := c.Request().Context()
 	n, err := s.Control.GetNetwork(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
@@ -57,8 +65,73 @@ func (s *Server) networkPage(c echo.Context, a fleet.Actor) error {
 		}
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
 	}
+	if tab == "grants" && n.Restricted && policy.May(a, policy.InfraChange, "") {
+		p.Grant.Errors = e
+		if p.Grant.Projects, err = s.grantChoices(ctx, a, n); err != nil {
+			return err
+		}
+	}
 	f := views.Frame{Title: n.Name, Here: []string{"net:" + string(n.ID)}}
-	return s.show(c, a, f, views.Network(p))
+	return s.showAs(c, status, a, f, views.Network(p))
+}
+
+// grantChoices are the projects that the network is not open to; none where it is open to all.
+func (s *Server) grantChoices(ctx context.Context, a fleet.Actor, n fleet.NetworkView) ([]views.Option, error) {
+	open := map[fleet.ProjectID]bool{}
+	for _, g := range n.Grants {
+		open[g.ProjectID] = true
+	}
+	if open[""] {
+		return nil, nil
+	}
+	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
+	out := []views.Option{}
+	for _, p := range projects {
+		if !open[p.ID] {
+			out = append(out, views.Option{Value: string(p.ID), Text: p.Name})
+		}
+	}
+	return append(out, views.Option{Value: views.GrantAll, Text: "All projects"}), err
+}
+
+type grantForm struct {
+	Project string `form:"project"`
+	Revoke  string `form:"revoke"`
+}
+
+// setGrant opens a network to a project, or closes it again.
+func (s *Server) setGrant(c echo.Context, a fleet.Actor) error {
+	in, err := decode[grantForm](c)
+	if err != nil {
+		return err
+	}
+	set := s.Control.GrantNetwork
+	if in.Revoke != "" {
+		set = s.Control.RevokeNetwork
+	}
+	id := c.Param("id")
+	err = set(c.Request().Context(), a, fleet.NetworkID(id), grantedTo(in.Project))
+	if e, status, ok := formErrors(err); ok {
+		return s.showNetwork(c, a, formStatus(c, status), "grants", e)
+	}
+	if err != nil {
+		return err
+	}
+	if target(c) == "" {
+		return c.Redirect(http.StatusSeeOther, "/networks/"+id+"?tab=grants")
+	}
+	return s.showNetwork(c, a, http.StatusOK, "grants", views.Errors{})
+}
+
+// grantedTo is the project that a form or a path names; empty: all. What names none is no project's id.
+func grantedTo(text string) fleet.ProjectID {
+	switch text {
+	case views.GrantAll:
+		return ""
+	case "":
+		return "none"
+	}
+	return fleet.ProjectID(text)
 }
 
 func (s *Server) networkMenu(c echo.Context, a fleet.Actor) error {

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -27,4 +28,37 @@ func TestNetworks(t *testing.T) {
 	b.get("/menus/network/"+id, "HX-Request", "true").is(t, http.StatusOK).has(t, "Networks are found on hosts.")
 	b.get("/networks?filter=nosuch:x").is(t, http.StatusUnprocessableEntity)
 	b.get("/networks/"+string(fleet.NewID[fleet.NetworkID]())).is(t, http.StatusNotFound)
+}
+
+func TestABridgeIsOpenedToAProject(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	chief, mia := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("mia", fleet.RoleNone)
+	shop, h := p.addProject("shop"), p.addHost("host-1", 0)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'mia', 'member')", shop)
+	p.addNetwork("default", h)
+	p.addNetwork("br0", h)
+	p.exec("UPDATE networks SET kind = 'bridge' WHERE name = 'br0'")
+	var id string
+	if err := p.pool.QueryRow(t.Context(), "SELECT id FROM networks WHERE name = 'br0'").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	grants := "/networks/" + id + "/grants"
+	chief.get("/vms/new").is(t, http.StatusOK).has(t, "bridge br0")
+	form := mia.get("/vms/new").is(t, http.StatusOK)
+	form.has(t, "network default")
+	form.lacks(t, "br0")
+	mia.get("/networks").is(t, http.StatusOK).lacks(t, "br0")
+	mia.post(grants, url.Values{"project": {string(shop)}}).is(t, http.StatusForbidden)
+	chief.get("/networks/"+id+"?tab=grants").is(t, http.StatusOK).has(t, "Open to no project", "shop", "All projects")
+	chief.post(grants, url.Values{"project": {string(shop)}}, hx("grants")...).is(t, http.StatusOK).has(t, `id="grants"`, `id="grant-`+string(shop))
+	mia.get("/vms/new").is(t, http.StatusOK).has(t, "bridge br0 · 1 host · only in shop")
+	shown := mia.get("/networks/" + id + "?tab=grants").is(t, http.StatusOK)
+	shown.has(t, "shop")
+	shown.lacks(t, `<form class="pad`)
+	chief.post(grants, url.Values{"project": {string(shop)}, "revoke": {"yes"}}).is(t, http.StatusSeeOther)
+	mia.get("/networks/"+id).is(t, http.StatusNotFound)
+	chief.post(grants, url.Values{"project": {"all"}}, hx("grants")...).is(t, http.StatusOK).has(t, `id="grant-all"`, "It is open to all.")
+	chief.post(grants, url.Values{}, hx("grants")...).is(t, http.StatusNotFound)
+	mia.get("/networks/"+id).is(t, http.StatusOK)
 }

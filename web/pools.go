@@ -33,7 +33,7 @@ func poolRow(v fleet.PoolView) []string {
 }
 
 func (s *Server) exportPools(c echo.Context, a fleet.Actor) error {
-	return export(c, a, "pools.csv", queryOf(c), s.Control.ListPools, poolHead, poolRow)
+	return export(s, c, a, "pools.csv", queryOf(c), s.Control.ListPools, poolHead, poolRow)
 }
 
 func poolFrame(v fleet.PoolView) views.Frame {

@@ -130,6 +130,7 @@ func (s *Server) routes() []route {
 		{get, "/networks", page, policy.StorageSee, s.listNetworks},
 		{get, "/networks.csv", stream, policy.StorageSee, s.exportNetworks},
 		{get, "/networks/:id", page, policy.StorageSee, s.networkPage},
+		{post, "/networks/:id/grants", page, policy.InfraChange, s.setGrant},
 		{get, "/menus/network/:id", page, policy.StorageSee, s.networkMenu},
 
 		// Projects and users.

@@ -40,6 +40,7 @@ type Server struct {
 	agents  *echo.Echo
 	table   map[string]route // by method and path
 	streams streamCount
+	turns   *turns
 
 	consoles *console.Broker
 	seats    seats
@@ -53,7 +54,7 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[string]int{}}, consoles: console.New()}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[string]int{}}, turns: newTurns(o.Pool), consoles: console.New()}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may hand on another Host than the one browsers see. An address that is no origin is simply not added.
@@ -72,6 +73,7 @@ func New(o Options) *Server {
 		s.sameOrigin,
 		s.identify, // who asks: session, bearer token or nobody
 		s.admit,    // the route's right
+		s.takeTurns,
 	)
 	s.table = map[string]route{}
 	for _, r := range s.routes() {

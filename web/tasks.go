@@ -31,7 +31,7 @@ func taskRow(j fleet.Job) []string {
 }
 
 func (s *Server) exportTasks(c echo.Context, a fleet.Actor) error {
-	return export(c, a, "tasks.csv", queryOf(c), s.Control.ListTasks, taskHead, taskRow)
+	return export(s, c, a, "tasks.csv", queryOf(c), s.Control.ListTasks, taskHead, taskRow)
 }
 
 func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {

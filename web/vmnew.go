@@ -243,18 +243,28 @@ func (s *Server) storageChoices(ctx context.Context, a fleet.Actor, f *views.VMF
 	if f.ISOs, err = s.isoChoices(ctx, a, nil); err != nil {
 		return err
 	}
-	networks, err := s.Control.NetworksOn(ctx, a, "")
-	if err != nil {
-		return err
-	}
+	networks, err := s.Control.UsableNetworks(ctx, a)
 	for _, n := range networks {
-		kind := "network"
-		if n.Kind == fleet.NetworkBridge {
-			kind = "bridge"
-		}
-		f.Networks = append(f.Networks, views.Option{Value: string(n.Kind) + ":" + n.Name, Text: fmt.Sprintf("%s %s · %s", kind, n.Name, views.Count(len(n.Hosts), "host"))})
+		f.Networks = append(f.Networks, networkChoice(a, n))
 	}
-	return nil
+	return err
+}
+
+func networkChoice(a fleet.Actor, n fleet.NetworkView) views.Option {
+	kind := "network"
+	if n.Kind == fleet.NetworkBridge {
+		kind = "bridge"
+	}
+	text := fmt.Sprintf("%s %s · %s", kind, n.Name, views.Count(len(n.Hosts), "host"))
+	everywhere := slices.ContainsFunc(n.Grants, func(g fleet.NetworkGrant) bool { return g.ProjectID == "" })
+	if n.Restricted && !everywhere && !policy.May(a, policy.InfraChange, "") {
+		var projects []string
+		for _, g := range n.Grants {
+			projects = append(projects, g.ProjectName)
+		}
+		text += " · only in " + strings.Join(projects, ", ")
+	}
+	return views.Option{Value: string(n.Kind) + ":" + n.Name, Text: text}
 }
 
 // poolRoom says how much may be promised to new disks before somebody has to say that more is.

@@ -60,9 +60,9 @@ func (s *Server) exportVMs(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if tab == "found" {
-		return export(c, a, "discovered-vms.csv", q, s.Control.ListFoundVMs, foundHead, foundRow)
+		return export(s, c, a, "discovered-vms.csv", q, s.Control.ListFoundVMs, foundHead, foundRow)
 	}
-	return export(c, a, "vms.csv", q, s.Control.ListVMs, vmHead, vmRow)
+	return export(s, c, a, "vms.csv", q, s.Control.ListVMs, vmHead, vmRow)
 }
 
 var vmHead = []string{"id", "name", "phase", "host", "project", "cpus", "memoryMiB", "addresses", "labels", "description", "created"}

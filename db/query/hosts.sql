@@ -53,5 +53,9 @@ WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.o
 GROUP BY 1, 2;
 
 -- name: CommittedMemory :many
--- What the VMs of each host are promised, in MiB.
-SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms GROUP BY host_id;
+-- What the VMs of each host are promised, in MiB; of one host, or of all where @host is empty.
+SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms WHERE @host::text = '' OR host_id = @host GROUP BY host_id;
+
+-- name: HoldMemory :exec
+-- Of two VMs that are promised the last memory of a host at once, the second must see the first.
+SELECT pg_advisory_xact_lock(hashtextextended('memory ' || @host::text, 0));

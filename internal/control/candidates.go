@@ -12,8 +12,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// candidates reads what placement asks about hosts: of all, or of one that somebody has named, where nobody asks how much
-// memory is promised already. Until the transaction ends, the pools of the spec are released from no host.
+// candidates reads what placement asks about hosts: of all, or of one that somebody has named. Until the transaction ends, the
+// pools of the spec are released from no host.
 func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
 	ids := poolsOf(spec)
 	if err := q.HoldPools(ctx, ids); err != nil {
@@ -32,14 +32,12 @@ func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.Ho
 		return nil, err
 	}
 	committed := map[fleet.HostID]int64{}
-	if host == "" {
-		sums, err := q.CommittedMemory(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, sum := range sums {
-			committed[sum.HostID] = sum.Mib
-		}
+	sums, err := q.CommittedMemory(ctx, string(host))
+	if err != nil {
+		return nil, err
+	}
+	for _, sum := range sums {
+		committed[sum.HostID] = sum.Mib
 	}
 	toCome, err := disksToCome(ctx, q, ids)
 	if err != nil {

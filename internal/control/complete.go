@@ -109,7 +109,7 @@ func (c *Control) completeValue(ctx context.Context, a fleet.Actor, k fleet.Filt
 		start = strings.ToLower(start)
 	}
 	var s statement
-	like := s.arg(fleet.Pattern{start, ""}.Like())
+	like := s.pattern(fleet.Pattern{start, ""})
 	sql := ""
 	switch k.Key {
 	case "who":
@@ -124,7 +124,9 @@ func (c *Control) completeValue(ctx context.Context, a fleet.Actor, k fleet.Filt
 	case "pool":
 		sql = "SELECT name FROM pools WHERE name LIKE " + like
 	case "network":
-		sql = "SELECT name FROM networks WHERE name LIKE " + like
+		s.and("n.name LIKE " + like)
+		s.knownNetworks(a)
+		sql = "SELECT n.name AS name FROM networks n" + s.conditions()
 	case "project":
 		s.visible(a, "id", "")
 		s.and("name LIKE " + like)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -41,6 +43,8 @@ type statement struct {
 	where  []string
 	args   []any
 	varies bool // how it is best done hangs on the values of its arguments
+
+	searches bool // it looks for parts of text, which may mean to look at everything
 }
 
 // arg binds v and returns its placeholder.
@@ -53,6 +57,12 @@ func (s *statement) arg(v any) string {
 func (s *statement) key(v any) string {
 	s.args = append(s.args, v)
 	return "$" + strconv.Itoa(len(s.args))
+}
+
+// pattern binds what LIKE compares with.
+func (s *statement) pattern(p fleet.Pattern) string {
+	s.searches = true
+	return s.arg(p.Like())
 }
 
 // and adds a condition. Its own parentheses keep an OR within it from widening what the others allow.
@@ -81,7 +91,7 @@ func (s *statement) text(column string, any []fleet.Match) string {
 		if t, ok := m.Exact(); ok {
 			exact = append(exact, t)
 		} else {
-			parts = append(parts, column+" LIKE "+s.arg(m.Like()))
+			parts = append(parts, column+" LIKE "+s.pattern(m.Pattern))
 		}
 	}
 	switch len(exact) {
@@ -106,7 +116,7 @@ func (s *statement) labels(column string, any []fleet.Match) string {
 			parts[i] = column + " ? " + s.arg(m.Label)
 		default:
 			key := s.arg(m.Label)
-			parts[i] = "(" + column + " ? " + key + " AND " + column + "->>" + key + " LIKE " + s.arg(m.Like()) + ")"
+			parts[i] = "(" + column + " ? " + key + " AND " + column + "->>" + key + " LIKE " + s.pattern(m.Pattern) + ")"
 		}
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
@@ -131,10 +141,13 @@ func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) 
 }
 
 // projectsOf lists the projects in which the actor sees VMs, sorted.
-func projectsOf(a fleet.Actor) []string {
+func projectsOf(a fleet.Actor) []string { return projectsWith(a, policy.VMSee) }
+
+// projectsWith lists the actor's projects in which it has the right, sorted.
+func projectsWith(a fleet.Actor, r policy.Right) []string {
 	ids := []string{}
 	for id := range a.Projects {
-		if policy.May(a, policy.VMSee, id) {
+		if policy.May(a, r, id) {
 			ids = append(ids, string(id))
 		}
 	}
@@ -314,15 +327,51 @@ type question[T any] struct {
 // collect asks one question. Where its statement varies, it is planned for its very arguments each time: the best plan for a
 // label that one VM has is not the best for a label that all have. All others are prepared.
 func collect[T any](ctx context.Context, c *Control, sql string, s *statement, scan pgx.RowToFunc[T]) ([]T, error) {
-	args := s.args
-	if s.varies {
-		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
+	ask := func(q asker) ([]T, error) {
+		args := s.args
+		if s.varies {
+			args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
+		}
+		rows, err := q.Query(ctx, sql, args...)
+		if err != nil {
+			return nil, err
+		}
+		return question[T]{sql, s, scan}.read(rows)
 	}
-	rows, err := c.db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, dbError(err)
+	if s.searches {
+		return search(ctx, c, ask)
 	}
-	items, err := question[T]{sql, s, scan}.read(rows)
+	items, err := ask(c.db)
+	return items, dbError(err)
+}
+
+// asker is the way to the database, or a transaction of its own.
+type asker interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// searchTime is what the server spends on one statement that looks for parts of text. Who asks for more is told to say more of
+// what is looked for: nobody's filter keeps the others waiting.
+const searchTime = 2 * time.Second
+
+// search asks under searchTime.
+func search[T any](ctx context.Context, c *Control, ask func(asker) ([]T, error)) (items []T, err error) {
+	if joined(ctx) {
+		items, err = ask(c.db)
+		return items, dbError(err)
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	begin := fmt.Sprintf("BEGIN READ ONLY; SET LOCAL statement_timeout = %d", searchTime.Milliseconds())
+	err = pgx.BeginTxFunc(ctx, c.db.pool, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error {
+		items, err = ask(tx)
+		return err
+	})
+	const cancelled = "57014"
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == cancelled && ctx.Err() == nil {
+		text := "This search takes too long. Write more of what you look for, with fewer asterisks."
+		return nil, &fleet.Error{Code: fleet.Invalid, Message: text, Fields: []fleet.FieldError{{Field: "filter", Message: text}}}
+	}
 	return items, dbError(err)
 }
 

@@ -29,6 +29,7 @@ func (c *Control) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 	var s statement
 	// A network that no host has any more is kept for its id, not for people.
 	s.and("EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)")
+	s.knownNetworks(a)
 	for _, t := range terms {
 		switch t.Key {
 		case "name":
@@ -44,22 +45,23 @@ func (c *Control) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 		}
 	}
 	tail := p.apply(&s)
-	views, err := c.networks(ctx, a, "(SELECT * FROM networks n"+s.conditions()+tail+")", p.by(), statement{args: s.args, varies: s.varies})
+	views, err := c.networks(ctx, a, "(SELECT * FROM networks n"+s.conditions()+tail+")", p.by(), statement{args: s.args, varies: s.varies, searches: s.searches})
 	return p.cut(views), err
 }
 
 // networks reads networks n with their hosts. Who does not see hosts is shown whether a network is there, not how it is made.
 func (c *Control) networks(ctx context.Context, a fleet.Actor, from, by string, s statement) ([]fleet.NetworkView, error) {
 	type row struct {
-		network fleet.Network
-		host    fleet.NetworkHost
+		network    fleet.Network
+		host       fleet.NetworkHost
+		restricted bool
 	}
-	rows, err := collect(ctx, c, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, nh.host_id, h.name, nh.status, s.looked_at
+	rows, err := collect(ctx, c, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, nh.host_id, h.name, nh.status, s.looked_at, leads_out(n.id, n.kind)
 		FROM `+from+` n JOIN network_hosts nh ON nh.network_id = n.id JOIN hosts h ON h.id = nh.host_id LEFT JOIN host_sessions s ON s.host_id = nh.host_id`+
 		s.conditions()+` ORDER BY `+by+`, h.name`, &s, func(x pgx.CollectableRow) (row, error) {
 		var r row
 		err := x.Scan(&r.network.ID, &r.network.Name, &r.network.Kind, &r.network.Generation, &r.network.CreatedAt,
-			&r.host.HostID, &r.host.HostName, &r.host.Status, &r.host.SeenAt)
+			&r.host.HostID, &r.host.HostName, &r.host.Status, &r.host.SeenAt, &r.restricted)
 		r.host.NetworkID = r.network.ID
 		return r, err
 	})
@@ -70,7 +72,7 @@ func (c *Control) networks(ctx context.Context, a fleet.Actor, from, by string, 
 	views := []fleet.NetworkView{}
 	for _, r := range rows {
 		if n := len(views); n == 0 || views[n-1].ID != r.network.ID {
-			views = append(views, fleet.NetworkView{Network: r.network})
+			views = append(views, fleet.NetworkView{Network: r.network, Restricted: r.restricted, Grants: []fleet.NetworkGrant{}})
 		}
 		if !infra && r.host.Status != nil {
 			r.host.Status = &fleet.NetworkStatus{Active: r.host.Status.Active}
@@ -78,7 +80,7 @@ func (c *Control) networks(ctx context.Context, a fleet.Actor, from, by string, 
 		v := &views[len(views)-1]
 		v.Hosts = append(v.Hosts, r.host)
 	}
-	return views, nil
+	return views, c.addGrants(ctx, a, views)
 }
 
 // GetNetwork returns one network.
@@ -91,6 +93,7 @@ func (c *Control) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.Networ
 	}
 	var s statement
 	s.and("n.id = " + s.arg(string(id)))
+	s.knownNetworks(a)
 	views, err := c.networks(ctx, a, "networks", "n.id", s)
 	if err == nil && len(views) == 0 {
 		err = notFound(pgx.ErrNoRows, "network")
@@ -113,5 +116,6 @@ func (c *Control) NetworksOn(ctx context.Context, a fleet.Actor, host fleet.Host
 		}
 		s.and("nh.host_id = " + s.arg(string(host)))
 	}
+	s.knownNetworks(a)
 	return c.networks(ctx, a, "networks", "n.name, n.id", s)
 }

@@ -156,10 +156,10 @@ func (c *Control) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) 
 func (c *Control) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.PoolView], s statement, tones []fleet.Term) (fleet.Page[fleet.PoolView], error) {
 	kept := []fleet.PoolView{}
 	for at := p; ; {
-		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), varies: s.varies}
+		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), varies: s.varies, searches: s.searches}
 		tail := at.apply(&part)
 		from := "(SELECT * FROM pools p" + part.conditions() + tail + ")"
-		cells, err := c.cells(ctx, from, p.by(), statement{args: part.args}, false)
+		cells, err := c.cells(ctx, from, p.by(), statement{args: part.args, searches: part.searches}, false)
 		if err != nil {
 			return fleet.Page[fleet.PoolView]{}, err
 		}

@@ -109,7 +109,7 @@ func waysToVM(text string) []wayToVM {
 		return func(s *statement) string { return s.text(column, []fleet.Match{{Pattern: parts}}) }
 	}
 	words := wayToVM{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statement) string {
-		begun := s.arg(fleet.Pattern{word, ""}.Like())
+		begun := s.pattern(fleet.Pattern{word, ""})
 		// A VM with several such words is found once.
 		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
 	}}
@@ -138,8 +138,8 @@ func waysToVM(text string) []wayToVM {
 // searchOthers looks through the kinds of which there are few.
 func (c *Control) searchOthers(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.Found, error) {
 	var s statement
-	part := s.arg(fleet.Pattern{"", text, ""}.Like())
-	start := s.arg(fleet.Pattern{strings.ToLower(text), ""}.Like())
+	part := s.pattern(fleet.Pattern{"", text, ""})
+	start := s.pattern(fleet.Pattern{strings.ToLower(text), ""})
 	key, value, _ := strings.Cut(text, "=")
 	label := s.arg(map[string]string{key: value})
 	most := s.arg(limit)
@@ -151,7 +151,7 @@ func (c *Control) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 		// An address is looked for in each of them: they are few.
 		address := "false"
 		if word := wordOf(text); addressBegun.MatchString(word) {
-			address = "n.word LIKE " + s.arg(fleet.Pattern{word, ""}.Like())
+			address = "n.word LIKE " + s.pattern(fleet.Pattern{word, ""})
 		}
 		add(`'found', f.host_id || '/' || f.id, f.name, concat(a.word || ', ', 'discovered on ', h.name), '' FROM found_vms f JOIN hosts h ON h.id = f.host_id
 			CROSS JOIN LATERAL (SELECT min(n.word) AS word FROM words_of('{}', f.status, '{}') n WHERE ` + address + `) a
@@ -159,8 +159,11 @@ func (c *Control) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 	}
 	if policy.May(a, policy.StorageSee, "") {
 		add(`'pool', p.id, p.name, p.spec->>'kind', '' FROM pools p WHERE p.name ILIKE ` + part + ` OR p.id LIKE ` + start + ` ORDER BY p.name`)
-		add(`'network', n.id, n.name, n.kind, '' FROM networks n WHERE (n.name ILIKE ` + part + ` OR n.id LIKE ` + start + `)
-			AND EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id) ORDER BY n.name`)
+		known := statement{args: s.args}
+		known.and("EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)")
+		known.knownNetworks(a)
+		s.args = known.args
+		add(`'network', n.id, n.name, n.kind, '' FROM networks n` + known.conditions() + ` AND (n.name ILIKE ` + part + ` OR n.id LIKE ` + start + `) ORDER BY n.name`)
 	}
 	seen := "true"
 	if !policy.AllProjects(a) {

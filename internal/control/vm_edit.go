@@ -131,5 +131,8 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, old, vm fleet.
 			checks.Add(f.Field, "%s", told(a, f))
 		}
 	}
-	return checks.Err()
+	if err := checks.Err(); err != nil || !moreMemory {
+		return err
+	}
+	return promise(ctx, q, a, asked, hosts[0], old.Spec.MemoryMiB)
 }

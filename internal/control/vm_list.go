@@ -168,7 +168,7 @@ func (s *statement) inside(column, shape, path string, any []fleet.Match) string
 		if t, ok := m.Exact(); ok {
 			parts[i] = column + " @> " + s.arg(document(shape, t)) + "::jsonb"
 		} else {
-			parts[i] = "EXISTS (SELECT 1 FROM jsonb_path_query(" + column + ", '" + path + "') AS e (x) WHERE e.x #>> '{}' LIKE " + s.arg(m.Like()) + ")"
+			parts[i] = "EXISTS (SELECT 1 FROM jsonb_path_query(" + column + ", '" + path + "') AS e (x) WHERE e.x #>> '{}' LIKE " + s.pattern(m.Pattern) + ")"
 		}
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"

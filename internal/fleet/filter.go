@@ -12,6 +12,8 @@ const (
 	maxFilter       = 1000 // bytes
 	maxTerms        = 20
 	maxAlternatives = 50 // of one term
+	maxAsterisks    = 4  // of one pattern: each makes looking for it longer by as much as the text is long
+	maxAllAsterisks = 12
 )
 
 // FilterKey is a word that may stand before the colon of a filter term.
@@ -93,6 +95,9 @@ func ParseFilter(keys FilterKeys, text string) ([]Term, error) {
 	if len(words) > maxTerms {
 		return nil, wrongFilter("A filter has at most %d words.", maxTerms)
 	}
+	if err := checkAsterisks(words); err != nil {
+		return nil, err
+	}
 	terms := make([]Term, 0, len(words))
 	for _, w := range words {
 		t, err := keys.term(w)
@@ -102,6 +107,27 @@ func ParseFilter(keys FilterKeys, text string) ([]Term, error) {
 		terms = append(terms, t)
 	}
 	return terms, nil
+}
+
+// checkAsterisks bounds what there is to look for.
+func checkAsterisks(words []filterWord) error {
+	all := 0
+	for _, w := range words {
+		one := 0
+		for i, r := range w.text {
+			switch {
+			case r == ',' && w.plain[i]:
+				one = 0
+			case r == '*' && w.plain[i]:
+				one++
+				all++
+			}
+			if one > maxAsterisks || all > maxAllAsterisks {
+				return wrongFilter("A filter has at most %d asterisks, and a value %d. Write more of what you look for.", maxAllAsterisks, maxAsterisks)
+			}
+		}
+	}
+	return nil
 }
 
 func wrongFilter(format string, args ...any) error {

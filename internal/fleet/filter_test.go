@@ -30,6 +30,7 @@ func TestParseFilter(t *testing.T) {
 		"name:web*":              {{Key: "name", Any: []fleet.Match{match("web", "")}}},
 		`name:"web*"`:            {{Key: "name", Any: []fleet.Match{match("web*")}}},
 		"NAME:web":               {{Key: "name", Any: []fleet.Match{match("web")}}},
+		`"*****************"`:    {{Key: "name", Any: []fleet.Match{match("", "*****************", "")}}},
 		"name:a,b*":              {{Key: "name", Any: []fleet.Match{match("a"), match("b", "")}}},
 		"phase:running":          {{Key: "phase", Any: []fleet.Match{match("running")}}},
 		"-phase:Running,stopped": {{Key: "phase", Not: true, Any: []fleet.Match{match("running"), match("stopped")}}},
@@ -56,6 +57,9 @@ func TestParseFilter(t *testing.T) {
 func TestWrongFiltersAreExplained(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
+		"a*b*c*d*e*":                           "at most 12 asterisks, and a value 4",
+		"name:a*b*,c*d*e*f*g*":                 "at most 12 asterisks, and a value 4",
+		strings.Repeat("a*b*c* ", 5):           "at most 12 asterisks, and a value 4",
 		"colour:red":                           `no filter key "colour". Keys here: phase, attention, host`,
 		":red":                                 `no filter key ""`,
 		"phase:":                               "a value is missing",

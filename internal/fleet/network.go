@@ -41,7 +41,15 @@ type NetworkHost struct {
 // NetworkView is a network as people see it.
 type NetworkView struct {
 	Network
-	Hosts []NetworkHost `json:"hosts"`
+	Restricted bool           `json:"restricted"` // it leads out of the host: VMs of a project come onto it only by a grant
+	Grants     []NetworkGrant `json:"grants"`     // those that the person may know of
+	Hosts      []NetworkHost  `json:"hosts"`
+}
+
+// NetworkGrant opens a restricted network to the VMs of a project.
+type NetworkGrant struct {
+	ProjectID   ProjectID `json:"projectId"` // empty: all projects
+	ProjectName string    `json:"projectName"`
 }
 
 // Healthy counts the hosts that say it is active and are still believed.

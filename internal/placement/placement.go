@@ -118,6 +118,11 @@ func refuse(spec fleet.VMSpec, h Host) *Fault {
 	if faults := Fit(spec, h); len(faults) > 0 {
 		return &faults[0]
 	}
+	return Unpromised(spec, h)
+}
+
+// Unpromised is the fault that the host has not enough memory left that no VM is promised; nil: it has.
+func Unpromised(spec fleet.VMSpec, h Host) *Fault {
 	if free := h.free(); int64(spec.MemoryMiB) > free {
 		return &Fault{"spec.memoryMiB", fmt.Sprintf("%d MiB of memory left, %d wanted", max(free, 0), spec.MemoryMiB), noMemory, false}
 	}
@@ -130,7 +135,7 @@ const noMemory = "not enough memory"
 func (h Host) free() int64 { return h.MemoryMiB - min(h.MemoryMiB/10, 1024) - h.CommittedMiB }
 
 // Fit lists what keeps the VM from this very host, each at the field of the VM that asks for it. Memory that is promised to
-// other VMs is no such fault: who names a host may promise more than it has.
+// other VMs is no such fault: who runs the hosts may name one and promise more than it has. Of others, ask Unpromised too.
 func Fit(spec fleet.VMSpec, h Host) []Fault {
 	f := fit{host: h}
 	if f.away(); len(f.faults) > 0 {

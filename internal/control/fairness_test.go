@@ -1,0 +1,148 @@
+package control_test
+
+import (
+	"fmt"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// Naming a host is no way round what placement asks: h1 has 16384 MiB, of which VMs may be promised 15360.
+func TestOnlyWhoRunsHostsMayPromiseMoreMemoryThanThereIs(t *testing.T) {
+	s := newSite(t)
+	create := func(a fleet.Actor, name string, mib int) (fleet.VMView, error) {
+		return s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: mib}})
+	}
+	first, err := create(s.member, "first", 15000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reported(first.ID, fleet.Stopped)
+	s.refused("a member names a host", fleet.Invalid, "Not enough memory.", func() error { _, err := create(s.member, "more", 512); return err })
+	grow := func(a fleet.Actor, mib int) func() error {
+		return func() error {
+			_, _, err := s.UpdateVM(t.Context(), a, first.ID, control.UpdateVM{MemoryMiB: &mib})
+			return err
+		}
+	}
+	s.refused("a member's VM grows", fleet.Invalid, "Not enough memory.", grow(s.member, 15361))
+	if err := grow(s.member, 15360)(); err != nil {
+		t.Errorf("up to what is left: %v", err)
+	}
+	operator := fleet.Actor{UserID: "chief", Name: "olga", Role: fleet.RoleOperator}
+	if _, err := create(operator, "more", 512); err != nil {
+		t.Errorf("an operator: %v", err)
+	}
+	text := "as before"
+	s.reported(first.ID, fleet.Stopped)
+	if _, _, err := s.UpdateVM(t.Context(), s.member, first.ID, control.UpdateVM{Description: &text}); err != nil {
+		t.Errorf("an edit of something else, where too much is promised: %v", err)
+	}
+}
+
+func TestMembersAtOnceArePromisedNoMoreThanThereIs(t *testing.T) {
+	s := newSite(t)
+	got := tally(atOnce(8, func(i int) error {
+		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
+			ProjectID: s.red, HostID: s.h1, Name: fmt.Sprintf("vm-%d", i), Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 6000},
+		})
+		return err
+	}))
+	if got[""] != 2 || got[fleet.Invalid] != 6 {
+		t.Errorf("of 15360 MiB, 6000 were promised to %v", got)
+	}
+}
+
+// addNetwork puts a network on h1.
+func (s *site) addNetwork(kind fleet.NetworkKind, name, status string) fleet.NetworkID {
+	s.t.Helper()
+	id := fleet.NewID[fleet.NetworkID]()
+	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, $3)`, id, name, kind)
+	s.exec(`INSERT INTO network_hosts (network_id, host_id, status) VALUES ($1, $2, $3)`, id, s.h1, status)
+	return id
+}
+
+func TestBridgesAreOpenToProjectsByGrant(t *testing.T) {
+	s := newSite(t)
+	bridge := s.addNetwork(fleet.NetworkBridge, "br0", `{"active":true}`)
+	lan := s.addNetwork(fleet.NetworkLibvirt, "lan", `{"active":true,"forward":"bridge"}`)
+	create := func(a fleet.Actor, project fleet.ProjectID, name string, nics ...fleet.NIC) func() error {
+		return func() error {
+			in := control.CreateVM{ProjectID: project, Name: name, Spec: small}
+			in.Spec.NICs = nics
+			_, err := s.CreateVM(t.Context(), a, in)
+			return err
+		}
+	}
+	onBridge, onLAN := fleet.NIC{Bridge: "br0"}, fleet.NIC{Network: "lan"}
+	names := func(a fleet.Actor) string {
+		t.Helper()
+		usable, err := s.UsableNetworks(t.Context(), a)
+		listed, errList := s.ListNetworks(t.Context(), a, fleet.Query{})
+		found, errFound := s.Search(t.Context(), a, "br0", 8)
+		all, errAll := s.Complete(t.Context(), a, "vms", "network:b")
+		if err != nil || errList != nil || errFound != nil || errAll != nil {
+			t.Fatal(err, errList, errFound, errAll)
+		}
+		text := ""
+		for _, n := range usable {
+			text += n.Name + " "
+		}
+		return text + fmt.Sprint(len(listed.Items), len(found), len(all))
+	}
+	const closed = "br0 is not open to this project."
+	s.refused("a bridge", fleet.Invalid, closed, create(s.member, s.red, "web", onBridge))
+	s.refused("a libvirt network that hands on a bridge", fleet.Invalid, "lan is not open", create(s.member, s.red, "web", onLAN))
+	s.refused("a bridge that is not there", fleet.Invalid, "br7 is not open to this project.", create(s.member, s.red, "web", fleet.NIC{Bridge: "br7"}))
+	s.refused("a member's grant", fleet.Forbidden, "no right", func() error { return s.GrantNetwork(t.Context(), s.member, bridge, s.red) })
+	s.refused("to no project", fleet.NotFound, "no such project", func() error { return s.GrantNetwork(t.Context(), chief, bridge, "nowhere") })
+	_, err := s.GetNetwork(t.Context(), s.member, bridge)
+	wantCode(t, err, fleet.NotFound)
+	if got := names(s.member); got != "default 1 0 0" {
+		t.Errorf("before the grant the member sees %s", got)
+	}
+	if err := create(chief, s.red, "by-hand", onBridge)(); err != nil {
+		t.Errorf("who runs hosts: %v", err)
+	}
+
+	for range 2 {
+		if err := s.GrantNetwork(t.Context(), chief, bridge, s.red); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.audited("network.grant")
+	if err := create(s.member, s.red, "web", onBridge)(); err != nil {
+		t.Errorf("with a grant: %v", err)
+	}
+	s.refused("another project", fleet.Invalid, closed, create(s.stranger, s.blue, "web", onBridge))
+	if got, other := names(s.member), names(s.stranger); got != "br0 default 2 1 1" || other != "default 1 0 0" {
+		t.Errorf("the member sees %s, the stranger %s", got, other)
+	}
+
+	// What is on the bridge stays there, and may be edited as ever.
+	if err := s.RevokeNetwork(t.Context(), chief, bridge, s.red); err != nil {
+		t.Fatal(err)
+	}
+	s.audited("network.revoke")
+	page, err := s.ListVMs(t.Context(), s.member, fleet.Query{Filter: "name:web"})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("%+v %v", page, err)
+	}
+	s.reported(page.Items[0].ID, fleet.Stopped)
+	text, cpus, mib := "still there", 2, 300
+	if _, _, err := s.UpdateVM(t.Context(), s.member, page.Items[0].ID, control.UpdateVM{Description: &text, CPUs: &cpus, MemoryMiB: &mib}); err != nil {
+		t.Errorf("an edit that leaves the card alone: %v", err)
+	}
+
+	if err := s.GrantNetwork(t.Context(), chief, lan, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(s.stranger, s.blue, "web", onLAN)(); err != nil {
+		t.Errorf("open to all: %v", err)
+	}
+	v, err := s.GetNetwork(t.Context(), s.stranger, lan)
+	if err != nil || !v.Restricted || len(v.Grants) != 1 || v.Grants[0].ProjectID != "" {
+		t.Errorf("%+v %v", v, err)
+	}
+}

@@ -1,0 +1,51 @@
+package web_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// A person whose searches take all the time there is waits for them alone. The searches stand still here because the table is locked.
+func TestOnePersonsSearchesKeepNobodyElseWaiting(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	greedy, other := p.signedIn("gus", fleet.RoleAdmin), p.browser()
+	p.addUser("mara", fleet.RoleAdmin)
+	token, err := p.control.CreateToken(t.Context(), fleet.Actor{UserID: "mara"}, "ci", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	greedy.get("/vms?filter=*a*b*c*d*", hx("vm-rows")...).is(t, http.StatusUnprocessableEntity)
+	tx, err := p.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE vms IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	answers := make([]answer, 24)
+	var asked sync.WaitGroup
+	for i := range answers {
+		asked.Go(func() {
+			answers[i] = greedy.get("/vms?filter=slow", append(hx("vm-rows"), "Accept", "application/json")...)
+		})
+	}
+	other.do(http.MethodGet, "/api/v1/users/me", nil, "Authorization", "Bearer "+token.Secret).is(t, http.StatusOK)
+	asked.Wait()
+	got := map[int]int{}
+	for _, a := range answers {
+		got[a.status]++
+		if a.status == http.StatusTooManyRequests && !strings.Contains(a.body, "pages and lists for you at the same time") ||
+			a.status == http.StatusUnprocessableEntity && !strings.Contains(a.body, "This search takes too long.") {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if got[http.StatusTooManyRequests] == 0 || got[http.StatusUnprocessableEntity] == 0 || got[http.StatusTooManyRequests]+got[http.StatusUnprocessableEntity] != len(answers) {
+		t.Errorf("answers: %v", got)
+	}
+}
