@@ -7,6 +7,8 @@ package db
 
 import (
 	"context"
+
+	"quantix/internal/fleet"
 )
 
 const attemptWait = `-- name: AttemptWait :one
@@ -27,6 +29,18 @@ func (q *Queries) AttemptWait(ctx context.Context, arg AttemptWaitParams) (int32
 	return seconds, err
 }
 
+const browserSeen = `-- name: BrowserSeen :one
+SELECT EXISTS (SELECT FROM browsers WHERE hash = $1 AND last_used_at > now() - interval '180 days')
+`
+
+// Whether any account was signed in to with it.
+func (q *Queries) BrowserSeen(ctx context.Context, hash []byte) (bool, error) {
+	row := q.db.QueryRow(ctx, browserSeen, hash)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const forgetAttempts = `-- name: ForgetAttempts :exec
 DELETE FROM login_throttle WHERE key = $1
 `
@@ -36,12 +50,64 @@ func (q *Queries) ForgetAttempts(ctx context.Context, key string) error {
 	return err
 }
 
+const forgetBrowsersOf = `-- name: ForgetBrowsersOf :exec
+DELETE FROM browsers WHERE user_id = $1
+`
+
+func (q *Queries) ForgetBrowsersOf(ctx context.Context, userID fleet.UserID) error {
+	_, err := q.db.Exec(ctx, forgetBrowsersOf, userID)
+	return err
+}
+
 const giveBackAttempt = `-- name: GiveBackAttempt :exec
 UPDATE login_throttle SET failures = GREATEST(failures - 1, 0) WHERE key = $1
 `
 
 func (q *Queries) GiveBackAttempt(ctx context.Context, key string) error {
 	_, err := q.db.Exec(ctx, giveBackAttempt, key)
+	return err
+}
+
+const knowBrowser = `-- name: KnowBrowser :exec
+INSERT INTO browsers (id, user_id, hash) VALUES ($1, $2, $3)
+ON CONFLICT ON CONSTRAINT browser_known_once DO UPDATE SET last_used_at = now()
+`
+
+type KnowBrowserParams struct {
+	ID     string
+	UserID fleet.UserID
+	Hash   []byte
+}
+
+func (q *Queries) KnowBrowser(ctx context.Context, arg KnowBrowserParams) error {
+	_, err := q.db.Exec(ctx, knowBrowser, arg.ID, arg.UserID, arg.Hash)
+	return err
+}
+
+const knownBrowser = `-- name: KnownBrowser :one
+SELECT b.id FROM browsers b JOIN users u ON u.id = b.user_id
+WHERE u.name = $1 AND b.hash = $2 AND b.last_used_at > now() - interval '180 days'
+`
+
+type KnownBrowserParams struct {
+	Name string
+	Hash []byte
+}
+
+// Which browser of the named account shows this secret.
+func (q *Queries) KnownBrowser(ctx context.Context, arg KnownBrowserParams) (string, error) {
+	row := q.db.QueryRow(ctx, knownBrowser, arg.Name, arg.Hash)
+	var id string
+	err := row.Scan(&id)
+	return id, err
+}
+
+const sweepBrowsers = `-- name: SweepBrowsers :exec
+DELETE FROM browsers WHERE last_used_at < now() - interval '180 days'
+`
+
+func (q *Queries) SweepBrowsers(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, sweepBrowsers)
 	return err
 }
 
@@ -65,4 +131,19 @@ func (q *Queries) TakeAttempt(ctx context.Context, arg TakeAttemptParams) (int32
 	var failures int32
 	err := row.Scan(&failures)
 	return failures, err
+}
+
+const trimBrowsers = `-- name: TrimBrowsers :exec
+DELETE FROM browsers b WHERE b.user_id = $1
+    AND b.id NOT IN (SELECT k.id FROM browsers k WHERE k.user_id = $1 ORDER BY k.last_used_at DESC, k.id DESC LIMIT $2::integer)
+`
+
+type TrimBrowsersParams struct {
+	UserID fleet.UserID
+	Most   int32
+}
+
+func (q *Queries) TrimBrowsers(ctx context.Context, arg TrimBrowsersParams) error {
+	_, err := q.db.Exec(ctx, trimBrowsers, arg.UserID, arg.Most)
+	return err
 }

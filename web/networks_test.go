@@ -53,7 +53,7 @@ func TestABridgeIsOpenedToAProject(t *testing.T) {
 	chief.get("/networks/"+id+"?tab=grants").is(t, http.StatusOK).has(t, "Open to no project", "shop", "All projects")
 	chief.post(grants, url.Values{"project": {string(shop)}}, hx("grants")...).is(t, http.StatusOK).has(t, `id="grants"`, `id="grant-`+string(shop))
 	mia.get("/vms/new").is(t, http.StatusOK).has(t, "bridge br0 · 1 host · only in shop")
-	shown := mia.get("/networks/" + id + "?tab=grants").is(t, http.StatusOK)
+	shown := mia.get("/networks/"+id+"?tab=grants").is(t, http.StatusOK)
 	shown.has(t, "shop")
 	shown.lacks(t, `<form class="pad`)
 	chief.post(grants, url.Values{"project": {string(shop)}, "revoke": {"yes"}}).is(t, http.StatusSeeOther)

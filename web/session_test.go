@@ -135,3 +135,27 @@ func TestTree(t *testing.T) {
 	b.fragment("/tree/hosts", "tree-hosts").is(t, http.StatusOK).has(t, "host-1")
 	b.get("/tree/nosuch").is(t, http.StatusNotFound)
 }
+
+func TestASignInMakesTheBrowserKnown(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	p.exec("UPDATE login_throttle SET failures = 100, last_at = now()")
+	enter := url.Values{"name": {"mara"}, "password": {goodPassword}}
+	p.browser().post("/sign-in", enter).is(t, http.StatusTooManyRequests)
+	b.post("/sign-out", nil).is(t, http.StatusSeeOther)
+	again := b.post("/sign-in", enter).is(t, http.StatusSeeOther)
+	for _, cookie := range again.header.Values("Set-Cookie") {
+		name, value, _ := strings.Cut(cookie, "=")
+		if name != "quantix-browser" {
+			continue
+		}
+		for _, want := range []string{"HttpOnly", "SameSite=Strict", "Max-Age=15552000", "Path=/"} {
+			if !strings.Contains(value, want) {
+				t.Errorf("the cookie %q lacks %s", cookie, want)
+			}
+		}
+		return
+	}
+	t.Error("the browser gets no cookie to be known by")
+}

@@ -39,7 +39,7 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	next := localPath(in.Next)
-	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address}, in.Name, in.Password)
+	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address, Browser: s.browserOf(c.Request())}, in.Name, in.Password)
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.TooMany, fleet.Invalid:
 		p := views.SignInPage{Name: in.Name, Next: next, Error: s.refuse(c, err).text()}
@@ -51,10 +51,40 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 	if err := s.begin(c, user.ID, *user.LastSeenAt); err != nil {
 		return err
 	}
+	if err := s.remember(c, user.ID); err != nil {
+		return err
+	}
 	if user.MustChange {
 		next = "/account/password?next=" + url.QueryEscape(next)
 	}
 	return c.Redirect(http.StatusSeeOther, next)
+}
+
+// knownFor is how long a browser stays known after its last sign-in.
+const knownFor = 180 * 24 * time.Hour
+
+// browserCookie is a cookie beside the session's that outlives it. It opens nothing: who shows it is only not kept waiting for
+// wrong passwords that others have typed.
+func (s *Server) browserCookie() string { return s.Sessions.Cookie.Name + "-browser" }
+
+func (s *Server) browserOf(r *http.Request) string {
+	cookie, err := r.Cookie(s.browserCookie())
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+// remember makes the browser known to the account that it has signed in to.
+func (s *Server) remember(c echo.Context, user fleet.UserID) error {
+	secret, err := s.Control.RememberBrowser(c.Request().Context(), fleet.SystemActor, user, s.browserOf(c.Request()))
+	if err != nil {
+		return err
+	}
+	c.SetCookie(&http.Cookie{
+		Name: s.browserCookie(), Value: secret, Path: "/", MaxAge: int(knownFor / time.Second), HttpOnly: true, Secure: s.Secure, SameSite: http.SameSiteStrictMode,
+	})
+	return nil
 }
 
 func (s *Server) signOut(c echo.Context, a fleet.Actor) error {

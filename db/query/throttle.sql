@@ -17,3 +17,26 @@ UPDATE login_throttle SET failures = GREATEST(failures - 1, 0) WHERE key = @key;
 
 -- name: ForgetAttempts :exec
 DELETE FROM login_throttle WHERE key = @key;
+
+-- name: KnownBrowser :one
+-- Which browser of the named account shows this secret.
+SELECT b.id FROM browsers b JOIN users u ON u.id = b.user_id
+WHERE u.name = @name AND b.hash = @hash AND b.last_used_at > now() - interval '180 days';
+
+-- name: BrowserSeen :one
+-- Whether any account was signed in to with it.
+SELECT EXISTS (SELECT FROM browsers WHERE hash = @hash AND last_used_at > now() - interval '180 days');
+
+-- name: KnowBrowser :exec
+INSERT INTO browsers (id, user_id, hash) VALUES (@id, @user_id, @hash)
+ON CONFLICT ON CONSTRAINT browser_known_once DO UPDATE SET last_used_at = now();
+
+-- name: TrimBrowsers :exec
+DELETE FROM browsers b WHERE b.user_id = @user_id
+    AND b.id NOT IN (SELECT k.id FROM browsers k WHERE k.user_id = @user_id ORDER BY k.last_used_at DESC, k.id DESC LIMIT @most::integer);
+
+-- name: ForgetBrowsersOf :exec
+DELETE FROM browsers WHERE user_id = @user_id;
+
+-- name: SweepBrowsers :exec
+DELETE FROM browsers WHERE last_used_at < now() - interval '180 days';

@@ -62,6 +62,10 @@ func CheckPassword(c *fleet.Checks, field, userName, password string) {
 		c.Add(field, "A password has %d to %d bytes of text. Choose a longer one, such as a few words.", MinPassword, MaxPassword)
 	case strings.EqualFold(password, userName):
 		c.Add(field, "The password must not be the user name. Choose another one.")
+	default:
+		if why := guessable(userName, password); why != "" {
+			c.Add(field, "This password is too easy to guess: it %s. Choose another one, such as a few words that do not belong together.", why)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func (c *Control) ChangePassword(ctx context.Context, a fleet.Actor, old, passwo
 
 // proveOld counts apart from sign-ins, so that guessing in a stolen session does not lock the user out.
 func (c *Control) proveOld(ctx context.Context, a fleet.Actor, user db.User, old string) error {
-	at := attempts{account: "password:" + string(user.ID), address: attemptsOf("", a.Address).address}
+	at := append(attempts{{"password:" + string(user.ID), freeByAccountHere, true}}, byAddress(a)...)
 	if err := c.take(ctx, at); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (c *Control) proveOld(ctx context.Context, a fleet.Actor, user db.User, old
 	return c.tx(ctx, func(q *db.Queries) error { return forgive(ctx, q, at) })
 }
 
-// SetPassword gives another user a one-time password, such as auth.NewPassword makes, ends their sessions and deletes their API
+// SetPassword gives another user a one-time password, such as auth.NewPassword makes, ends their sessions, forgets their browsers and deletes their API
 // tokens: an administrator resets what may be in the wrong hands.
 func (c *Control) SetPassword(ctx context.Context, a fleet.Actor, id fleet.UserID, password string) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
@@ -106,6 +106,9 @@ func (c *Control) storePassword(ctx context.Context, a fleet.Actor, user db.User
 		}
 		if !oneTime {
 			return audit(ctx, q, a, "user.changePassword", userSubject(user.ID), user.Name, "")
+		}
+		if err := q.ForgetBrowsersOf(ctx, user.ID); err != nil {
+			return err
 		}
 		tokens, err := q.DeleteTokensOf(ctx, user.ID)
 		if err != nil {

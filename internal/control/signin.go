@@ -12,11 +12,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SignIn checks a name and password. a is anonymous and carries the remote address. LastSeenAt of the answer is when the
+// SignIn checks a name and password. a is anonymous and carries the remote address, and what the browser is known by. LastSeenAt of the answer is when the
 // session begins, in database time: keep it in the session and hand it to ActorOf. Every failure reads alike (Unauthorized)
-// and costs alike; after a few, attempts have to wait (TooMany), by account and by address.
+// and costs alike; after a few, attempts have to wait (TooMany): see the bounds in throttle.go.
 func (c *Control) SignIn(ctx context.Context, a fleet.Actor, name, password string) (fleet.User, error) {
-	at := attemptsOf(name, a.Address)
+	at, err := c.attemptsOf(ctx, name, a)
+	if err != nil {
+		return fleet.User{}, err
+	}
 	if err := c.take(ctx, at); err != nil {
 		return fleet.User{}, err
 	}

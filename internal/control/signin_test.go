@@ -80,7 +80,7 @@ func TestEverySignInFailureReadsAlike(t *testing.T) {
 func TestAccountIsThrottledByDatabaseTime(t *testing.T) {
 	h := newHouse(t)
 	throttle := func(failures int, ago time.Duration) {
-		h.exec(`INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:chief', $1, now() - $2::interval)
+		h.exec(`INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:chief from 192.0.2.0/24', $1, now() - $2::interval)
 			ON CONFLICT (key) DO UPDATE SET failures = EXCLUDED.failures, last_at = EXCLUDED.last_at`, failures, ago)
 	}
 	for _, c := range []struct {
@@ -102,7 +102,7 @@ func TestAccountIsThrottledByDatabaseTime(t *testing.T) {
 		switch {
 		case c.text == "" && err != nil:
 			t.Errorf("after %d failures, %v ago: %v", c.failures, c.ago, err)
-		case c.text == "" && h.count("login_throttle WHERE key = 'account:chief'") != 0:
+		case c.text == "" && h.count("login_throttle WHERE failures <> 0") != 0:
 			t.Errorf("a success leaves failures behind")
 		case c.text != "":
 			wantCode(t, err, fleet.TooMany)
@@ -114,7 +114,7 @@ func TestAccountIsThrottledByDatabaseTime(t *testing.T) {
 	throttle(1000, 16*time.Minute)
 	_, err := h.SignIn(t.Context(), anonymous, "chief", "wrong password")
 	wantCode(t, err, fleet.Unauthorized)
-	if h.count("login_throttle WHERE key = 'account:chief' AND failures = 1") != 1 {
+	if h.count("login_throttle WHERE key = 'account:chief from 192.0.2.0/24' AND failures = 1") != 1 {
 		t.Error("old failures still count")
 	}
 }
@@ -129,7 +129,7 @@ func TestAddressIsThrottledOverAllAccounts(t *testing.T) {
 		}
 	}
 	// A refusal by one key leaves the other as it was.
-	if n := h.count("login_throttle WHERE key = 'account:chief'"); n != 0 {
+	if n := h.count("login_throttle WHERE key LIKE 'account:chief%' AND failures <> 0"); n != 0 {
 		t.Error("the refused attempt counts against the account")
 	}
 	// Success in one's own account does not wipe out failures in others.
@@ -238,4 +238,71 @@ func TestAVisitIsNotedOnceAMinute(t *testing.T) {
 	if h.count("users WHERE last_seen_at > now() - interval '1 minute'") != 1 {
 		t.Error("the visit was not noted")
 	}
+}
+
+// Five wrong passwords keep those waiting who are near to who typed them, not the person.
+func TestWrongPasswordsFromElsewhereLockNobodyOut(t *testing.T) {
+	h := newHouse(t)
+	from := func(address, browser, password string) error {
+		_, err := h.SignIn(t.Context(), fleet.Actor{Address: address, Browser: browser}, "chief", password)
+		return err
+	}
+	secret, err := h.RememberBrowser(t.Context(), fleet.SystemActor, "chief", "made up")
+	if err != nil || secret == "made up" {
+		t.Fatalf("%q %v", secret, err)
+	}
+	for i := range 5 {
+		wantCode(t, from(fmt.Sprintf("198.51.100.%d", i), "", "wrong password"), fleet.Unauthorized)
+	}
+	wantCode(t, from("198.51.100.77", "", goodPassword), fleet.TooMany)
+	if err := from("192.0.2.7", "", goodPassword); err != nil {
+		t.Errorf("from another network: %v", err)
+	}
+	if err := from("198.51.100.77", secret, goodPassword); err != nil {
+		t.Errorf("a known browser in the attacker's network: %v", err)
+	}
+	// From very many networks the account is closed to strangers, and open to the person's browsers.
+	h.exec("UPDATE login_throttle SET failures = 100, last_at = now() WHERE key = 'account:chief'")
+	wantCode(t, from("203.0.113.1", "", goodPassword), fleet.TooMany)
+	wantCode(t, from("203.0.113.1", "made up", goodPassword), fleet.TooMany)
+	if err := from("203.0.113.1", secret, goodPassword); err != nil {
+		t.Errorf("a known browser: %v", err)
+	}
+	// It is known to this account alone, and who has stolen it cannot guess without end.
+	h.addUser("ann", fleet.RoleViewer)
+	h.exec("INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:ann', 100, now())")
+	_, err = h.SignIn(t.Context(), fleet.Actor{Address: "203.0.113.1", Browser: secret}, "ann", goodPassword)
+	wantCode(t, err, fleet.TooMany)
+	for range 10 {
+		wantCode(t, from("203.0.113.1", secret, "wrong password"), fleet.Unauthorized)
+	}
+	wantCode(t, from("203.0.113.1", secret, goodPassword), fleet.TooMany)
+	// A password that an administrator sets forgets the browsers too.
+	if err := h.SetPassword(t.Context(), fleet.SystemActor, "chief", "another password"); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.count("browsers"); n != 0 {
+		t.Errorf("%d browsers are still known", n)
+	}
+}
+
+func TestOfEachAccountSomeBrowsersAreKnown(t *testing.T) {
+	h := newHouse(t)
+	first, err := h.RememberBrowser(t.Context(), fleet.SystemActor, "chief", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 25 {
+		if again, err := h.RememberBrowser(t.Context(), fleet.SystemActor, "chief", first); err != nil || again != first {
+			t.Fatalf("%q is %q at the next sign-in: %v", first, again, err)
+		}
+		if _, err := h.RememberBrowser(t.Context(), fleet.SystemActor, "chief", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := h.count("browsers"); n != 20 {
+		t.Errorf("%d browsers are known", n)
+	}
+	_, err = h.RememberBrowser(t.Context(), chief, "chief", "")
+	wantCode(t, err, fleet.Forbidden)
 }

@@ -9,29 +9,69 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/auth"
 	"quantix/internal/fleet"
 )
 
-// How many failures in 15 minutes are free before each further attempt has to wait. Many people may share an address.
+// How many failures in 15 minutes are free before each further attempt has to wait. Many people may share an address. A name
+// alone is bounded far above what one network may try, so that nobody locks a person out from elsewhere; who guesses from many
+// networks meets that bound, and browsers that the person has signed in with have one of their own.
 const (
-	freeByAccount = 5
-	freeByAddress = 20
+	freeByAccountHere = 5
+	freeByBrowser     = 10
+	freeByAddress     = 20
+	freeByAccount     = 100
 )
 
-// attempts are the keys under which one try of a password counts; an empty one does not count.
-type attempts struct{ account, address string }
+// bound is a key under which one try of a password counts.
+type bound struct {
+	key    string
+	free   int32
+	forget bool // a success wipes it out; otherwise it only gives the try back
+}
 
-func attemptsOf(name, address string) attempts {
-	var at attempts
-	var c fleet.Checks
-	// A name that no account can have needs no row of its own.
-	if fleet.CheckUserName(&c, "name", name); c.Err() == nil {
-		at.account = "account:" + name
+// attempts are the bounds of one try. Every transaction takes their rows in this order.
+type attempts []bound
+
+// attemptsOf are the bounds of a sign-in. A browser that is known to the account answers for itself alone.
+func (c *Control) attemptsOf(ctx context.Context, name string, a fleet.Actor) (attempts, error) {
+	var checks fleet.Checks
+	if fleet.CheckUserName(&checks, "name", name); checks.Err() != nil {
+		return byAddress(a), nil // a name that no account can have needs no row of its own
 	}
-	if address != "" {
-		at.address = "address:" + network(address)
+	if a.Browser != "" {
+		id, err := c.q.KnownBrowser(ctx, db.KnownBrowserParams{Name: name, Hash: auth.HashSecret(a.Browser)})
+		if err == nil {
+			return attempts{{"browser:" + id, freeByBrowser, true}}, nil
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return nil, dbError(err)
+		}
 	}
-	return at
+	at := attempts{{"account:" + name, freeByAccount, false}}
+	if a.Address != "" {
+		at = append(at, bound{"account:" + name + " from " + neighbours(a.Address), freeByAccountHere, true})
+	}
+	return append(at, byAddress(a)...), nil
+}
+
+func byAddress(a fleet.Actor) attempts {
+	if a.Address == "" {
+		return nil
+	}
+	return attempts{{"address:" + network(a.Address), freeByAddress, false}}
+}
+
+// neighbours is the network in which an attacker easily gets another address: 24 bits of IPv4, 64 of IPv6.
+func neighbours(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if ip = ip.Unmap().WithZone(""); !ip.Is4() {
+		return network(address)
+	}
+	return netip.PrefixFrom(ip, 24).Masked().String()
 }
 
 // network is what one attacker can easily hold: an IPv4 address, or an IPv6 network of 64 bits.
@@ -50,26 +90,24 @@ func network(address string) string {
 	return prefix.String()
 }
 
-// take counts the try as failed before it is made, or refuses with TooMany and how long to wait. Every transaction takes
-// the account's row before the address's.
+// take counts the try as failed before it is made, or refuses with TooMany and how long to wait.
 func (c *Control) take(ctx context.Context, at attempts) error {
 	return c.tx(ctx, func(q *db.Queries) error {
-		if err := takeOne(ctx, q, at.account, freeByAccount); err != nil {
-			return err
+		for _, b := range at {
+			if err := takeOne(ctx, q, b); err != nil {
+				return err
+			}
 		}
-		return takeOne(ctx, q, at.address, freeByAddress)
+		return nil
 	})
 }
 
-func takeOne(ctx context.Context, q *db.Queries, key string, free int32) error {
-	if key == "" {
-		return nil
-	}
-	_, err := q.TakeAttempt(ctx, db.TakeAttemptParams{Key: key, Free: free})
+func takeOne(ctx context.Context, q *db.Queries, b bound) error {
+	_, err := q.TakeAttempt(ctx, db.TakeAttemptParams{Key: b.key, Free: b.free})
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
-	seconds, err := q.AttemptWait(ctx, db.AttemptWaitParams{Key: key, Free: free})
+	seconds, err := q.AttemptWait(ctx, db.AttemptWaitParams{Key: b.key, Free: b.free})
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
@@ -90,18 +128,53 @@ func waitWords(seconds int32) string {
 // giveBack undoes take after a try that was never judged.
 func (c *Control) giveBack(ctx context.Context, at attempts) error {
 	return c.tx(ctx, func(q *db.Queries) error {
-		if err := q.GiveBackAttempt(ctx, at.account); err != nil {
-			return err
+		for _, b := range at {
+			if err := q.GiveBackAttempt(ctx, b.key); err != nil {
+				return err
+			}
 		}
-		return q.GiveBackAttempt(ctx, at.address)
+		return nil
 	})
 }
 
-// forgive forgets the account's failures after a success. The address only gets its try back: whoever has one account must
-// not be able to guess at others without end.
+// forgive forgets the failures of this account from here after a success. The address and the account itself only get their
+// try back: whoever has one account must not be able to guess at others without end, nor a person who signs in wipe out what
+// is tried elsewhere.
 func forgive(ctx context.Context, q *db.Queries, at attempts) error {
-	if err := q.ForgetAttempts(ctx, at.account); err != nil {
-		return err
+	for _, b := range at {
+		undo := q.GiveBackAttempt
+		if b.forget {
+			undo = q.ForgetAttempts
+		}
+		if err := undo(ctx, b.key); err != nil {
+			return err
+		}
 	}
-	return q.GiveBackAttempt(ctx, at.address)
+	return nil
+}
+
+// mostBrowsers are known of one account; of more, those are forgotten that were not used for longest.
+const mostBrowsers = 20
+
+// RememberBrowser makes the browser of a sign-in known to the account, so that wrong passwords from elsewhere do not lock it
+// out, and returns the secret that it is to show at the next one: its own, where it came with one. Only the portal may call it.
+func (c *Control) RememberBrowser(ctx context.Context, a fleet.Actor, id fleet.UserID, secret string) (string, error) {
+	if err := onlySystem(a); err != nil {
+		return "", err
+	}
+	err := c.tx(ctx, func(q *db.Queries) error {
+		seen, err := q.BrowserSeen(ctx, auth.HashSecret(secret))
+		if err != nil {
+			return err
+		}
+		if !seen { // nobody makes the portal keep a secret that others may know
+			secret = auth.NewSecret("")
+		}
+		err = q.KnowBrowser(ctx, db.KnowBrowserParams{ID: fleet.NewID[string](), UserID: id, Hash: auth.HashSecret(secret)})
+		if err != nil {
+			return err
+		}
+		return q.TrimBrowsers(ctx, db.TrimBrowsersParams{UserID: id, Most: mostBrowsers})
+	})
+	return secret, err
 }

@@ -58,6 +58,7 @@ type Actor struct {
 	Token      TokenID // the API token that the person shows; empty: a browser's session
 	KeyHash    string  // of an agent: sha256 of the public key in its certificate, 32 bytes
 	Address    string  // remote address, for the audit line and throttling
+	Browser    string  // at a sign-in: the secret of a browser that has been here before, which throttling lets through
 }
 
 // SystemActor is the portal acting on its own: reconcilers and start-up.

@@ -1,0 +1,138 @@
+package auth
+
+import (
+	_ "embed"
+	"strings"
+	"unicode"
+)
+
+//go:embed common.txt
+var commonText string
+
+// common are the words that most guessed passwords are made of.
+var common = func() map[string]bool {
+	words := map[string]bool{}
+	for _, w := range strings.Fields(commonText) {
+		words[w] = true
+	}
+	return words
+}()
+
+// guessable says in what way a password is one of those that are tried first, whatever is written large, as a figure ("p4$$w0rd")
+// or added at its ends ("password2026!"); empty: in none.
+func guessable(userName, password string) string {
+	folded := strings.ToLower(password)
+	switch {
+	case repeated(folded):
+		return "repeats the same few characters"
+	case sequential(folded):
+		return "is a row of the alphabet, of figures or of the keyboard"
+	case strings.Trim(folded, "0123456789 .,:;-_/!?#+*") == "" && len(folded) < 20:
+		return "is a number, such as a date or a telephone's"
+	}
+	for _, bare := range bared(folded) {
+		switch {
+		case bare == bareOf(strings.ToLower(userName)):
+			return "is the user name with something added"
+		case wordy(bare):
+			return "is one of those that are tried first"
+		}
+	}
+	return ""
+}
+
+// repeated: at most three different characters, or one piece of up to six over and over.
+func repeated(text string) bool {
+	runes := []rune(text)
+	different := map[rune]bool{}
+	for _, r := range runes {
+		different[r] = true
+	}
+	if len(different) <= 3 {
+		return true
+	}
+	for size := 1; size <= 6 && size*2 <= len(runes); size++ {
+		same := 0
+		for i := size; i < len(runes); i++ {
+			if runes[i] == runes[i-size] {
+				same++
+			}
+		}
+		if same == len(runes)-size {
+			return true
+		}
+	}
+	return false
+}
+
+// rows are what fingers run along.
+var rows = []string{"1234567890", "qwertyuiop", "qwertzuiop", "azertyuiop", "asdfghjkl", "zxcvbnm", "yxcvbnm", "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik9ol0p", "q1w2e3r4t5y6u7i8o9p0"}
+
+// sequential: four of five steps from one character to the next go along a row, the alphabet or the figures, either way.
+func sequential(text string) bool {
+	runes := []rune(text)
+	steps := 0
+	for i := 1; i < len(runes); i++ {
+		if along(runes[i-1], runes[i]) {
+			steps++
+		}
+	}
+	return len(runes) > 1 && steps*5 >= (len(runes)-1)*4
+}
+
+func along(a, b rune) bool {
+	if d := b - a; d >= -1 && d <= 1 {
+		return true
+	}
+	for _, row := range rows {
+		i, j := strings.IndexRune(row, a), strings.IndexRune(row, b)
+		if i >= 0 && j >= 0 && (i-j == 1 || j-i == 1) {
+			return true
+		}
+	}
+	return false
+}
+
+// asLetters undoes what people write for letters; "1" and "!" stand for either of two.
+var asLetters = []*strings.Replacer{
+	strings.NewReplacer(),
+	strings.NewReplacer("0", "o", "1", "i", "!", "i", "|", "i", "3", "e", "€", "e", "4", "a", "@", "a", "5", "s", "$", "s", "7", "t", "+", "t", "8", "b", "9", "g", "2", "z"),
+	strings.NewReplacer("0", "o", "1", "l", "!", "l", "|", "l", "3", "e", "€", "e", "4", "a", "@", "a", "5", "s", "$", "s", "7", "t", "+", "t", "8", "b", "9", "g", "2", "z"),
+}
+
+// bared are the ways to read a password as words: with and without what stands before and after its letters.
+func bared(folded string) []string {
+	noLetter := func(r rune) bool { return !unicode.IsLetter(r) }
+	var out []string
+	for _, part := range []string{folded, strings.TrimRightFunc(folded, noLetter), strings.TrimLeftFunc(folded, noLetter), strings.TrimFunc(folded, noLetter)} {
+		for _, letters := range asLetters {
+			if bare := bareOf(letters.Replace(part)); bare != "" {
+				out = append(out, bare)
+			}
+		}
+	}
+	return out
+}
+
+// bareOf keeps the letters.
+func bareOf(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+// wordy: one common word, or two of them.
+func wordy(bare string) bool {
+	if common[bare] {
+		return true
+	}
+	for i := range bare {
+		if common[bare[:i]] && (common[bare[i:]] || len(bare[i:]) < 3) {
+			return true
+		}
+	}
+	return false
+}
