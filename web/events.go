@@ -17,7 +17,7 @@ import (
 
 const (
 	mostKeys    = 170              // of one stream; an address with more would be too long for some proxies
-	mostStreams = 20               // of one session
+	mostStreams = 40               // of one person, in all browsers
 	pingEvery   = 20 * time.Second // the browser gives up on a stream that is silent for 60 s
 	rightsEvery = 30 * time.Second // how often a stream or console asks anew for its session and rights, besides when they are known to change
 	nounGap     = time.Second      // between two wake-ups for a whole noun: lists need not follow each change
@@ -27,27 +27,27 @@ const (
 // nouns are the keys that stand for all of a kind, with the wake-ups they mean.
 var nouns = map[string]string{"vms": "vm:*", "hosts": "host:*", "pools": "pool:*", "networks": "net:*"}
 
-// streamCount counts the open streams of each session.
+// streamCount counts the open streams of each person.
 type streamCount struct {
 	mu   sync.Mutex
-	open map[string]int
+	open map[fleet.UserID]int
 }
 
-func (n *streamCount) enter(session string) bool {
+func (n *streamCount) enter(id fleet.UserID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.open[session] >= mostStreams {
+	if n.open[id] >= mostStreams {
 		return false
 	}
-	n.open[session]++
+	n.open[id]++
 	return true
 }
 
-func (n *streamCount) leave(session string) {
+func (n *streamCount) leave(id fleet.UserID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.open[session]--; n.open[session] <= 0 {
-		delete(n.open, session)
+	if n.open[id]--; n.open[id] <= 0 {
+		delete(n.open, id)
 	}
 }
 
@@ -62,10 +62,10 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	if !s.streams.enter(a.Session) {
-		return fleet.Errorf(fleet.TooMany, "Too many live pages are open in this session. Close some.")
+	if !s.streams.enter(a.UserID) {
+		return fleet.Errorf(fleet.TooMany, "You have %d live pages open. Close some.", mostStreams)
 	}
-	defer s.streams.leave(a.Session)
+	defer s.streams.leave(a.UserID)
 
 	p := newPoker(allowed)
 	rights := rightsKeys(a)

@@ -94,7 +94,7 @@ func TestEventsOfOtherProjects(t *testing.T) {
 func TestTooManyStreams(t *testing.T) {
 	p, _, _, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	for range 20 {
+	for range 40 {
 		stream(t, b, "key=tasks")
 	}
 	b.get("/events?key=tasks").is(t, http.StatusTooManyRequests)

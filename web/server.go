@@ -15,6 +15,7 @@ import (
 
 	"quantix/internal/console"
 	"quantix/internal/control"
+	"quantix/internal/fleet"
 	"quantix/internal/notify"
 )
 
@@ -54,7 +55,7 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[string]int{}}, turns: newTurns(o.Pool), consoles: console.New()}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), consoles: console.New()}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may hand on another Host than the one browsers see. An address that is no origin is simply not added.
@@ -67,6 +68,7 @@ func New(o Options) *Server {
 		s.logAccess, // outside all that can fail: it turns errors into answers and notes what was sent
 		recoverPanic,
 		s.find, // which route of the table this is; the rest below depends on it
+		rollDeadline,
 		s.secure,
 		limitBody,
 		limitTime,

@@ -122,6 +122,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	if err != nil {
 		return err
 	}
+	browsers = web.LimitPerAddress(browsers, cfg.ConnsPerAddress, proxies)
 	if len(certificates) > 0 {
 		browsers = tls.NewListener(browsers, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
 	} else if !loopback(cfg.Listen) && !secure {

@@ -41,6 +41,9 @@ func checkPortal(p *Portal, from origins) error {
 		}
 		p.TrustedProxies[i] = prefix.String()
 	}
+	if p.ConnsPerAddress < 0 || p.ConnsPerAddress > 1_000_000 {
+		c.fail("connsPerAddress", "%d is out of range; choose 0, for no bound, to 1000000", p.ConnsPerAddress)
+	}
 	c.databaseURL("database.url", p.Database.URL)
 	if p.Database.MaxConns < 2 || p.Database.MaxConns > 10_000 {
 		c.fail("database.maxConns", "%d is out of range; choose 2 to 10000", p.Database.MaxConns)

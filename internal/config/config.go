@@ -35,9 +35,12 @@ type Portal struct {
 	PairURL string `koanf:"pairUrl"`
 	// TrustedProxies are the networks (CIDR) whose X-Forwarded-For is believed.
 	TrustedProxies []string `koanf:"trustedProxies"`
-	Database       Database `koanf:"database"`
-	TLS            TLS      `koanf:"tls"`
-	Log            Log      `koanf:"log"`
+	// ConnsPerAddress is the most connections at once of browsers and programs at one address; 0: no bound. Trusted proxies and
+	// this machine have none.
+	ConnsPerAddress int      `koanf:"connsPerAddress"`
+	Database        Database `koanf:"database"`
+	TLS             TLS      `koanf:"tls"`
+	Log             Log      `koanf:"log"`
 }
 
 // Database says which PostgreSQL the portal uses.

@@ -1,0 +1,161 @@
+package web
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+const (
+	// slowest and slowChunk are how slowly an answer may be read: each 64 KiB of it within 15 s.
+	slowest   = 15 * time.Second
+	slowChunk = 64 << 10
+)
+
+// rollDeadline ends connections whose other side does not read. Streams set deadlines of their own, by what they write.
+func rollDeadline(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		control := http.NewResponseController(c.Response().Writer)
+		// A connection without deadlines (a test's recorder) is written to all the same.
+		if k := routeOf(c).kind; k == stream || k == socket {
+			_ = control.SetWriteDeadline(time.Time{}) // of the answer before it on this connection
+			return next(c)
+		}
+		_ = control.SetWriteDeadline(time.Now().Add(pageLimit + bodyTime + slowest)) // for an answer that nobody writes
+		c.Response().Writer = &rolling{c.Response().Writer, control}
+		return next(c)
+	}
+}
+
+// rolling puts the deadline off with each piece that it writes.
+type rolling struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (w *rolling) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *rolling) WriteHeader(status int) {
+	w.putOff()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *rolling) Write(b []byte) (n int, err error) {
+	for {
+		piece := b[n:min(n+slowChunk, len(b))]
+		w.putOff()
+		wrote, err := w.ResponseWriter.Write(piece)
+		if n += wrote; err != nil || n == len(b) {
+			return n, err
+		}
+	}
+}
+
+func (w *rolling) putOff() { _ = w.control.SetWriteDeadline(time.Now().Add(slowest)) }
+
+// LimitPerAddress accepts at most that many connections at once from one address, which is a network of 64 bits for IPv6, and
+// closes those beyond. This machine and the exempt networks, such as proxies that stand for many people, have no bound.
+func LimitPerAddress(l net.Listener, most int, exempt []netip.Prefix) net.Listener {
+	if most == 0 {
+		return l
+	}
+	return &limited{Listener: l, most: most, exempt: exempt, open: map[netip.Addr]int{}}
+}
+
+type limited struct {
+	net.Listener
+	most   int
+	exempt []netip.Prefix
+
+	mu   sync.Mutex
+	open map[netip.Addr]int
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from, bounded := l.countedAs(conn.RemoteAddr())
+		switch {
+		case !bounded:
+			return conn, nil
+		case l.enter(from):
+			leave := sync.OnceFunc(func() { l.leave(from) })
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				return &countedTCP{tcp, leave}, nil
+			}
+			return &counted{conn, leave}, nil
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // it leaves nothing behind, not even for the minute that a proper end takes
+		}
+		_ = conn.Close()
+	}
+}
+
+// countedAs is what a connection counts for, and whether it is bounded at all.
+func (l *limited) countedAs(remote net.Addr) (netip.Addr, bool) {
+	at, err := netip.ParseAddrPort(remote.String())
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.IsLoopback() {
+		return ip, false
+	}
+	for _, p := range l.exempt {
+		if p.Contains(ip) {
+			return ip, false
+		}
+	}
+	if ip.Is6() {
+		ip = netip.PrefixFrom(ip, 64).Masked().Addr()
+	}
+	return ip, true
+}
+
+func (l *limited) enter(from netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[from] >= l.most {
+		return false
+	}
+	l.open[from]++
+	return true
+}
+
+func (l *limited) leave(from netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[from]--; l.open[from] <= 0 {
+		delete(l.open, from)
+	}
+}
+
+// counted is a connection that leaves the count when it is closed.
+type counted struct {
+	net.Conn
+	leave func()
+}
+
+func (c *counted) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}
+
+// countedTCP is counted with all that only a TCP connection can do, such as writing several pieces at once.
+type countedTCP struct {
+	*net.TCPConn
+	leave func()
+}
+
+func (c *countedTCP) Close() error {
+	c.leave()
+	return c.TCPConn.Close()
+}
