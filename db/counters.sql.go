@@ -86,7 +86,7 @@ func (q *Queries) CountVMs(ctx context.Context) ([]CountVMsRow, error) {
 }
 
 const failedTasks = `-- name: FailedTasks :many
-SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries FROM jobs j
+SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries, (SELECT h.name FROM hosts h WHERE h.id = j.host_id)::text AS host FROM jobs j
 WHERE j.state IN ('failed', 'unknown') AND j.ended_at > now() - interval '1 hour' AND j.kind <> 'console.open'
   AND ($1::boolean OR j.project_id = ANY ($2::text[]))
 ORDER BY j.ended_at DESC LIMIT 20
@@ -97,38 +97,44 @@ type FailedTasksParams struct {
 	Projects    []string
 }
 
-func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]Job, error) {
+type FailedTasksRow struct {
+	Job  Job
+	Host string
+}
+
+func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]FailedTasksRow, error) {
 	rows, err := q.db.Query(ctx, failedTasks, arg.AllProjects, arg.Projects)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []Job{}
+	items := []FailedTasksRow{}
 	for rows.Next() {
-		var i Job
+		var i FailedTasksRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.HostID,
-			&i.ProjectID,
-			&i.Kind,
-			&i.Subject,
-			&i.SubjectName,
-			&i.Args,
-			&i.Generation,
-			&i.State,
-			&i.Epoch,
-			&i.Attempt,
-			&i.LeaseUntil,
-			&i.RunAfter,
-			&i.Progress,
-			&i.Note,
-			&i.Error,
-			&i.CreatedBy,
-			&i.UserID,
-			&i.CreatedAt,
-			&i.StartedAt,
-			&i.EndedAt,
-			&i.Retries,
+			&i.Job.ID,
+			&i.Job.HostID,
+			&i.Job.ProjectID,
+			&i.Job.Kind,
+			&i.Job.Subject,
+			&i.Job.SubjectName,
+			&i.Job.Args,
+			&i.Job.Generation,
+			&i.Job.State,
+			&i.Job.Epoch,
+			&i.Job.Attempt,
+			&i.Job.LeaseUntil,
+			&i.Job.RunAfter,
+			&i.Job.Progress,
+			&i.Job.Note,
+			&i.Job.Error,
+			&i.Job.CreatedBy,
+			&i.Job.UserID,
+			&i.Job.CreatedAt,
+			&i.Job.StartedAt,
+			&i.Job.EndedAt,
+			&i.Job.Retries,
+			&i.Host,
 		); err != nil {
 			return nil, err
 		}
@@ -233,7 +239,7 @@ func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]Lab
 }
 
 const vMsInNeed = `-- name: VMsInNeed :many
-SELECT v.id, v.name, v.heard, v.spec, v.status FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
+SELECT v.id, v.name, v.heard, v.spec, v.status, (SELECT h.name FROM hosts h WHERE h.id = v.host_id)::text AS host FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.attention AND s.looked_at >= now() - interval '30 seconds'
   AND ($1::boolean OR v.project_id = ANY ($2::text[]))
 ORDER BY v.name, v.id LIMIT 20
@@ -250,6 +256,7 @@ type VMsInNeedRow struct {
 	Heard  string
 	Spec   fleet.VMSpec
 	Status *fleet.VMStatus
+	Host   string
 }
 
 // Those of silent hosts are not among them: there the host wants a person, once.
@@ -268,6 +275,7 @@ func (q *Queries) VMsInNeed(ctx context.Context, arg VMsInNeedParams) ([]VMsInNe
 			&i.Heard,
 			&i.Spec,
 			&i.Status,
+			&i.Host,
 		); err != nil {
 			return nil, err
 		}

@@ -233,7 +233,7 @@ type Token struct {
 	CreatedAt  time.Time
 	ExpiresAt  *time.Time
 	LastUsedAt *time.Time
-	MadeWith   *string
+	MadeWith   *fleet.TokenID
 }
 
 type User struct {

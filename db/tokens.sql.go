@@ -13,10 +13,10 @@ import (
 )
 
 const addToken = `-- name: AddToken :one
-INSERT INTO tokens (id, user_id, name, hash, expires_at)
-SELECT $1, $2, $3, $4,
-       LEAST(CASE WHEN $5::float8 > 0 THEN now() + make_interval(secs => $5::float8) END, $6::timestamptz)
-WHERE (SELECT count(*) FROM tokens t WHERE t.user_id = $2) < $7::bigint
+INSERT INTO tokens (id, user_id, name, hash, made_with, expires_at)
+SELECT $1, $2, $3, $4, $5,
+       LEAST(CASE WHEN $6::float8 > 0 THEN now() + make_interval(secs => $6::float8) END, $7::timestamptz)
+WHERE (SELECT count(*) FROM tokens t WHERE t.user_id = $2) < $8::bigint
 RETURNING id, user_id, name, hash, created_at, expires_at, last_used_at, made_with
 `
 
@@ -25,6 +25,7 @@ type AddTokenParams struct {
 	UserID     fleet.UserID
 	Name       string
 	Hash       []byte
+	MadeWith   *fleet.TokenID
 	TtlSeconds float64
 	NotAfter   *time.Time
 	Max        int64
@@ -37,6 +38,7 @@ func (q *Queries) AddToken(ctx context.Context, arg AddTokenParams) (Token, erro
 		arg.UserID,
 		arg.Name,
 		arg.Hash,
+		arg.MadeWith,
 		arg.TtlSeconds,
 		arg.NotAfter,
 		arg.Max,
@@ -81,6 +83,21 @@ func (q *Queries) DeleteTokensOf(ctx context.Context, userID fleet.UserID) (int6
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const madeWith = `-- name: MadeWith :one
+WITH RECURSIVE made AS (
+    SELECT id FROM tokens WHERE made_with = $1::text
+    UNION ALL SELECT t.id FROM tokens t JOIN made m ON t.made_with = m.id)
+SELECT count(*) FROM made
+`
+
+// How many tokens go with this one: those that were made with it, and with those.
+func (q *Queries) MadeWith(ctx context.Context, id string) (int64, error) {
+	row := q.db.QueryRow(ctx, madeWith, id)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const tokenEnd = `-- name: TokenEnd :one

@@ -481,7 +481,7 @@ func eachOf(n fleet.NetworkView, value func(fleet.NetworkView, *fleet.NetworkSta
 
 // networkHosts names few hosts and counts many.
 func networkHosts(n fleet.NetworkView) string {
-	if len(n.Hosts) > 6 {
+	if len(n.Hosts) > 6 || len(n.Hosts) > 0 && n.Hosts[0].HostName == "" {
 		return Count(len(n.Hosts), "host")
 	}
 	names := make([]string, len(n.Hosts))

@@ -53,6 +53,9 @@ func taskTable(l *List, id string, tasks []fleet.Job, none templ.Component) Tabl
 // TaskTable is tasks on another object's page; target: also what each is about.
 func TaskTable(id string, tasks []fleet.Job, target bool) templ.Component {
 	shown := TaskColumns.Chosen(Link{})
+	if !slices.ContainsFunc(tasks, func(j fleet.Job) bool { return j.HostName != "" }) {
+		shown = shown.Hostless()
+	}
 	if !target {
 		shown = slices.DeleteFunc(shown, func(c Column) bool { return c.Key == "target" })
 	}

@@ -1,6 +1,7 @@
 package views
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -159,3 +160,14 @@ func SubjectLink(subject string) string {
 }
 
 func lower(s string) string { return strings.ToLower(s) }
+
+// aHost and TheHost name a host within a sentence and at its beginning; who sees no hosts is not told which.
+func aHost(name string) string { return cmp.Or(name, "its host") }
+
+// TheHost is aHost at the beginning of a sentence.
+func TheHost(name string) string { return cmp.Or(name, "Its host") }
+
+// Hostless are the columns without those about hosts.
+func (all Columns) Hostless() Columns {
+	return slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return c.Key == "host" })
+}

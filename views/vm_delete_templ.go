@@ -157,9 +157,9 @@ func deleteVM(p DeleteVMPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var8 string
-		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs("The VM is taken off " + p.VM.HostName + " for good. If it runs, it is forced off first.")
+		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs("The VM is taken off " + aHost(p.VM.HostName) + " for good. If it runs, it is forced off first.")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm_delete.templ`, Line: 26, Col: 97}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm_delete.templ`, Line: 26, Col: 104}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 		if templ_7745c5c3_Err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -71,6 +72,7 @@ func (s *Server) refuse(c echo.Context, err error) refusal {
 	var known *fleet.Error
 	if errors.As(err, &known) && statuses[known.Code] != 0 {
 		r := refusal{status: statuses[known.Code], message: known.Error(), fields: known.Fields}
+		s.noteRefusal(c, known)
 		if known.Code == fleet.Unavailable {
 			s.Log.Warn("unavailable", "request", c.Get(keyID), "path", c.Request().URL.Path, "error", err)
 		}
@@ -90,6 +92,19 @@ func (s *Server) refuse(c echo.Context, err error) refusal {
 	return refusal{
 		status: http.StatusInternalServerError, reference: ref,
 		message: "Something went wrong in the portal. Try again; if it stays, give an administrator the reference below: the log has the details.",
+	}
+}
+
+// noteRefusal has it written down who was not let through, and where: the route, not the address, which may hold anything.
+func (s *Server) noteRefusal(c echo.Context, e *fleet.Error) {
+	a := actorOf(c)
+	if e.Code != fleet.Forbidden && e.Code != fleet.TooMany || a.MustChange {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), time.Second)
+	defer cancel()
+	if err := s.Control.NoteRefusal(ctx, fleet.SystemActor, a, c.Request().Method+" "+c.Path(), e); err != nil {
+		s.Log.Warn("a refusal is not in the audit", "request", c.Get(keyID), "error", err)
 	}
 }
 

@@ -60,3 +60,27 @@ func TestDatabaseAway(t *testing.T) {
 	b.get("/healthz").is(t, http.StatusOK)
 	b.get("/readyz").is(t, http.StatusServiceUnavailable)
 }
+
+func TestRefusalsAreInTheAudit(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mia", fleet.RoleNone)
+	b.get("/users/0190?secret=1").is(t, http.StatusForbidden)
+	token, err := p.control.CreateToken(t.Context(), fleet.Actor{UserID: "mia"}, "ci", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.get("/api/v1/hosts", "Authorization", "Bearer "+token.Secret).is(t, http.StatusForbidden)
+	for range 6 {
+		p.browser().post("/sign-in", url.Values{"name": {"mia"}, "password": {"wrong password"}})
+	}
+	for _, where := range []string{
+		"action = 'user.refused' AND user_id = 'mia' AND detail LIKE 'GET /users/:id: You have no right%'",
+		"action = 'user.refused' AND user_id = 'mia' AND detail LIKE 'GET /api/v1/hosts: %'",
+		"action = 'user.throttled' AND user_id IS NULL AND detail LIKE 'POST /sign-in: Too many failed attempts.%'",
+	} {
+		if p.count("audit WHERE "+where) != 1 {
+			t.Errorf("the audit has no line where %s", where)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 )
@@ -23,9 +24,6 @@ const (
 	nounGap     = time.Second      // between two wake-ups for a whole noun: lists need not follow each change
 	writeLimit  = 10 * time.Second
 )
-
-// nouns are the keys that stand for all of a kind, with the wake-ups they mean.
-var nouns = map[string]string{"vms": "vm:*", "hosts": "host:*", "pools": "pool:*", "networks": "net:*"}
 
 // streamCount counts the open streams of each person.
 type streamCount struct {
@@ -111,7 +109,7 @@ func rightsKeys(a fleet.Actor) []string {
 }
 
 // mayFollow says whether the stream may go on: whose keys have become others opens it anew, and so gets what there is now.
-func (s *Server) mayFollow(r *http.Request, asked, allowed []string) bool {
+func (s *Server) mayFollow(r *http.Request, asked []string, allowed []control.Watched) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
 	defer cancel()
 	a, err := s.actorNow(ctx, r)
@@ -122,28 +120,27 @@ func (s *Server) mayFollow(r *http.Request, asked, allowed []string) bool {
 	if err != nil {
 		return !refused(err)
 	}
-	return slices.Equal(now, allowed)
+	return slices.EqualFunc(now, allowed, func(x, y control.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
-// poker turns the hub's keys into the page's: a noun key stands for all of its kind, at most once a second.
+// gapped are the keys for all of a kind: they are poked at most once a second.
+var gapped = map[string]bool{"vms": true, "hosts": true, "pools": true, "networks": true}
+
+// poker turns the hub's keys into the page's.
 type poker struct {
 	subscriptions []string
-	single        map[string]bool      // keys asked for by themselves
-	byNoun        map[string]string    // "vm" -> "vms"
-	last          map[string]time.Time // when a noun was poked
-	waiting       map[string]bool      // nouns whose poke waits for the gap to pass
+	pokes         map[string][]string  // wake-up -> the page's keys
+	last          map[string]time.Time // when a gapped key was poked
+	waiting       map[string]bool      // gapped keys whose poke waits for the gap to pass
 	timer         *time.Timer
 }
 
-func newPoker(keys []string) *poker {
-	p := &poker{single: map[string]bool{}, byNoun: map[string]string{}, last: map[string]time.Time{}, waiting: map[string]bool{}}
-	for _, k := range keys {
-		if all, ok := nouns[k]; ok {
-			p.byNoun[strings.TrimSuffix(all, ":*")] = k
-			p.subscriptions = append(p.subscriptions, all)
-		} else {
-			p.single[k] = true
-			p.subscriptions = append(p.subscriptions, k)
+func newPoker(watched []control.Watched) *poker {
+	p := &poker{pokes: map[string][]string{}, last: map[string]time.Time{}, waiting: map[string]bool{}}
+	for _, w := range watched {
+		for _, wake := range w.WakeUps {
+			p.subscriptions = append(p.subscriptions, wake)
+			p.pokes[wake] = append(p.pokes[wake], w.Key)
 		}
 	}
 	return p
@@ -153,18 +150,19 @@ func newPoker(keys []string) *poker {
 func (p *poker) woken(keys []string, now time.Time) []string {
 	var out []string
 	for _, k := range keys {
-		if k == notify.Resync || p.single[k] {
+		if k == notify.Resync {
 			out = append(out, k)
 		}
 		noun, _, _ := strings.Cut(k, ":")
-		name, ok := p.byNoun[noun]
-		switch {
-		case !ok || p.waiting[name]:
-		case now.Sub(p.last[name]) >= nounGap:
-			p.last[name] = now
-			out = append(out, name)
-		default:
-			p.waiting[name] = true
+		for _, name := range slices.Concat(p.pokes[k], p.pokes[noun+":*"]) {
+			switch {
+			case slices.Contains(out, name) || p.waiting[name]:
+			case !gapped[name] || now.Sub(p.last[name]) >= nounGap:
+				p.last[name] = now
+				out = append(out, name)
+			default:
+				p.waiting[name] = true
+			}
 		}
 	}
 	if len(p.waiting) > 0 && p.timer == nil {

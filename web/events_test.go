@@ -84,10 +84,15 @@ func TestEvents(t *testing.T) {
 func TestEventsOfOtherProjects(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("vera", fleet.RoleNone)
-	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'vera', 'viewer')", p.addProject("finance"))
-	lines := stream(t, b, "key=vm:"+string(vms["web-01"])+"&key=tasks")
-	p.hub.Wake("vm:" + string(vms["web-01"]))
-	p.hub.Wake("tasks")
+	finance := p.addProject("finance")
+	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'vera', 'viewer')", finance)
+	lines := stream(t, b, "key=vm:"+string(vms["web-01"])+"&key=tasks&key=vms&key=pools&key=networks&key=projects")
+	for _, key := range []string{"vm:" + string(vms["web-01"]), "tasks", "projects", "pool:one", "net:one", "tasks:other", "vms:other", "project:other"} {
+		p.hub.Wake(key)
+	}
+	p.hub.Wake("vms:" + string(finance))
+	expect(t, lines, "event: vms")
+	p.hub.Wake("tasks:" + string(finance))
 	expect(t, lines, "event: tasks")
 }
 

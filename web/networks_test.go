@@ -60,5 +60,15 @@ func TestABridgeIsOpenedToAProject(t *testing.T) {
 	mia.get("/networks/"+id).is(t, http.StatusNotFound)
 	chief.post(grants, url.Values{"project": {"all"}}, hx("grants")...).is(t, http.StatusOK).has(t, `id="grant-all"`, "It is open to all.")
 	chief.post(grants, url.Values{}, hx("grants")...).is(t, http.StatusNotFound)
+	for who, want := range map[fleet.UserID]int{"mara": http.StatusNoContent, "mia": http.StatusForbidden} {
+		token, err := p.control.CreateToken(t.Context(), fleet.Actor{UserID: who}, "ci", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodPut} {
+			p.browser().do(method, "/api/v1"+grants+"/"+string(shop), nil, "Authorization", "Bearer "+token.Secret).is(t, want)
+			p.browser().do(method, "/api/v1"+grants+"/all", nil, "Authorization", "Bearer "+token.Secret).is(t, want)
+		}
+	}
 	mia.get("/networks/"+id).is(t, http.StatusOK)
 }

@@ -103,7 +103,7 @@ func TestHeaders(t *testing.T) {
 	p := newPortal(t)
 	h := p.browser().get("/sign-in").header
 	for name, want := range map[string]string{
-		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Cache-Control": "no-store",
+		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
 	} {
 		if h.Get(name) != want {
 			t.Errorf("%s is %q, not %q", name, h.Get(name), want)

@@ -14,7 +14,11 @@ import (
 func (s *Server) listTasks(c echo.Context, a fleet.Actor) (err error) {
 	q := queryOf(c)
 	f := views.Filter{Label: "Filter tasks", Placeholder: "state:failed target:web-01 who:me"}
-	p := &views.TasksPage{List: s.listOf(c, "tasks", "-created", views.TaskColumns, f)}
+	columns := views.TaskColumns
+	if !policy.May(a, policy.InfraSee, "") {
+		columns = columns.Hostless()
+	}
+	p := &views.TasksPage{List: s.listOf(c, "tasks", "-created", columns, f)}
 	if p.Tasks, err = fill(c, a, &p.List, q, s.Control.ListTasks); err != nil {
 		return err
 	}

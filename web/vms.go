@@ -29,6 +29,9 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 	if tab == "found" {
 		f.Noun, f.Placeholder, columns = "found", "name:web* host:h1 phase:running", views.FoundColumns
 	}
+	if !policy.May(a, policy.InfraSee, "") {
+		f.Placeholder, columns = "phase:running name:web* label:env=prod", columns.Hostless()
+	}
 	p := &views.VMsPage{
 		List: s.listOf(c, "vms", "name", columns, f), Tab: tab,
 		Create: policy.May(a, policy.VMChange, ""), Use: policy.May(a, policy.VMUse, ""),

@@ -15,14 +15,21 @@ SELECT expires_at FROM tokens WHERE id = @id AND (expires_at IS NULL OR expires_
 
 -- name: AddToken :one
 -- ttl_seconds 0: does not expire, unless not_after says so. No row: the user has max tokens already.
-INSERT INTO tokens (id, user_id, name, hash, expires_at)
-SELECT @id, @user_id, @name, @hash,
+INSERT INTO tokens (id, user_id, name, hash, made_with, expires_at)
+SELECT @id, @user_id, @name, @hash, sqlc.narg(made_with),
        LEAST(CASE WHEN @ttl_seconds::float8 > 0 THEN now() + make_interval(secs => @ttl_seconds::float8) END, sqlc.narg(not_after)::timestamptz)
 WHERE (SELECT count(*) FROM tokens t WHERE t.user_id = @user_id) < @max::bigint
 RETURNING *;
 
 -- name: DeleteTokensOf :execrows
 DELETE FROM tokens WHERE user_id = @user_id;
+
+-- name: MadeWith :one
+-- How many tokens go with this one: those that were made with it, and with those.
+WITH RECURSIVE made AS (
+    SELECT id FROM tokens WHERE made_with = @id::text
+    UNION ALL SELECT t.id FROM tokens t JOIN made m ON t.made_with = m.id)
+SELECT count(*) FROM made;
 
 -- name: DeleteToken :one
 DELETE FROM tokens WHERE id = @id AND user_id = @user_id RETURNING name;

@@ -42,6 +42,7 @@ func (c *Control) Complete(ctx context.Context, a fleet.Actor, noun, text string
 	if err := policy.Check(a, f.right, ""); err != nil {
 		return nil, err
 	}
+	f.keys = noHosts(a, f.keys)
 	if len(text) > maxSearchText*5 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return []Completion{}, nil
 	}

@@ -159,4 +159,5 @@ type memo struct {
 	beats    beats
 	assigned assigned
 	counters atomic.Pointer[counters]
+	refusals refusals
 }

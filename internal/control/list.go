@@ -24,6 +24,8 @@ const (
 	defaultPage = 100
 	largestPage = 500
 
+	maxCursorText = 4096 // bytes of one value in a cursor
+
 	usualPage = defaultPage + 1 // rows that are read for a page: one more tells whether there is another
 )
 
@@ -155,20 +157,33 @@ func projectsWith(a fleet.Actor, r policy.Right) []string {
 	return ids
 }
 
-// column is one part of a list's order. Parse proves that a cursor's value is one of the column's type.
+// column is one part of a list's order. Known tells whether a cursor's value is one that the portal writes for a value of the
+// column: what only looks like one would be an error in SQL.
 type column struct {
 	sql   string
-	parse func(string) error
+	known func(string) bool
 }
 
-func textColumn(sql string) column { return column{sql, func(string) error { return nil }} }
+func textColumn(sql string) column {
+	return column{sql, func(v string) bool { return len(v) <= maxCursorText && !strings.ContainsRune(v, 0) }}
+}
 
-func intColumn(sql string) column {
-	return column{sql, func(v string) error { _, err := strconv.ParseInt(v, 10, 64); return err }}
+func int32Column(sql string) column { return column{sql, wholeNumber(32)} }
+
+func int64Column(sql string) column { return column{sql, wholeNumber(64)} }
+
+func wholeNumber(bits int) func(string) bool {
+	return func(v string) bool {
+		n, err := strconv.ParseInt(v, 10, bits)
+		return err == nil && strconv.FormatInt(n, 10) == v
+	}
 }
 
 func timeColumn(sql string) column {
-	return column{sql, func(v string) error { _, err := time.Parse(time.RFC3339Nano, v); return err }}
+	return column{sql, func(v string) bool {
+		at, err := time.Parse(time.RFC3339Nano, v)
+		return err == nil && at.Year() > 0 && stamp(at) == v
+	}}
 }
 
 // order is a way to sort a list of T: unique columns, and their values in an item for the cursor.
@@ -310,7 +325,7 @@ func readCursor(cursor, sort string, columns []column) ([]string, error) {
 		return nil, outdated
 	}
 	for i, c := range columns {
-		if v := values[i+1]; strings.ContainsRune(v, 0) || c.parse(v) != nil {
+		if !c.known(values[i+1]) {
 			return nil, outdated
 		}
 	}

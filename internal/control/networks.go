@@ -68,17 +68,13 @@ func (c *Control) networks(ctx context.Context, a fleet.Actor, from, by string, 
 	if err != nil {
 		return nil, err
 	}
-	infra := policy.May(a, policy.InfraSee, "")
 	views := []fleet.NetworkView{}
 	for _, r := range rows {
 		if n := len(views); n == 0 || views[n-1].ID != r.network.ID {
 			views = append(views, fleet.NetworkView{Network: r.network, Restricted: r.restricted, Grants: []fleet.NetworkGrant{}})
 		}
-		if !infra && r.host.Status != nil {
-			r.host.Status = &fleet.NetworkStatus{Active: r.host.Status.Active}
-		}
 		v := &views[len(views)-1]
-		v.Hosts = append(v.Hosts, r.host)
+		v.Hosts = append(v.Hosts, networkHostFor(a, r.host))
 	}
 	return views, c.addGrants(ctx, a, views)
 }

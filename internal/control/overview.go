@@ -160,17 +160,21 @@ func (c *Control) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvi
 	shown := map[fleet.Subject]bool{}
 	for _, v := range vms {
 		shown[fleet.SubjectVM(v.ID)] = true
-		o.Attention = append(o.Attention, vmInNeed(a, v))
+		n := vmInNeed(a, v)
+		if !seesHosts(a) {
+			n.Text = concealed(n.Text, v.Host)
+		}
+		o.Attention = append(o.Attention, n)
 	}
 	tasks, err := c.q.FailedTasks(ctx, db.FailedTasksParams{AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
 	if err != nil {
 		return dbError(err)
 	}
 	for _, t := range tasks {
-		if shown[t.Subject] {
+		if shown[t.Job.Subject] {
 			continue
 		}
-		job := jobOf(t, "")
+		job := jobFor(a, jobOf(t.Job, t.Host))
 		text := job.Title() + " failed: " + job.Error
 		if job.State == fleet.JobUnknown {
 			text = job.Title() + " may or may not have happened: " + job.Error

@@ -67,12 +67,20 @@ func (c *Control) searchVMs(ctx context.Context, a fleet.Actor, text string, lim
 			if len(found) < limit && !had[v.ID] {
 				had[v.ID] = true
 				found = append(found, fleet.Found{
-					Kind: "vm", ID: string(v.ID), Name: v.Name, Hint: cmp.Or(v.hint, v.ProjectName+" on "+v.HostName), Phase: v.Phase.Word(), Tone: v.Phase.Tone(),
+					Kind: "vm", ID: string(v.ID), Name: v.Name, Hint: cmp.Or(v.hint, vmHint(a, v.VMView)), Phase: v.Phase.Word(), Tone: v.Phase.Tone(),
 				})
 			}
 		}
 	}
 	return found, nil
+}
+
+// vmHint says where the VM is.
+func vmHint(a fleet.Actor, v fleet.VMView) string {
+	if seesHosts(a) {
+		return v.ProjectName + " on " + v.HostName
+	}
+	return v.ProjectName
 }
 
 // hintedVM is a VM, and where the searched text was found.

@@ -51,7 +51,7 @@ func (c *Control) Surroundings(ctx context.Context, a fleet.Actor, tasks fleet.Q
 		}
 	}
 	if running != nil {
-		out.Tasks, out.Running = page.cut(jobs).Items, running[0]
+		out.Tasks, out.Running = page.cut(each(a, jobs, jobFor)).Items, running[0]
 	}
 	if !byHost {
 		out.Tree, err = c.Tree(ctx, a, tree)

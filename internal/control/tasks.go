@@ -46,7 +46,7 @@ func (c *Control) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		return fleet.Page[fleet.Job]{}, err
 	}
 	items, err := collect(ctx, c, ask.sql, ask.s, ask.scan)
-	return p.cut(items), err
+	return p.cut(each(a, items, jobFor)), err
 }
 
 // tasksOf is the question for one page of tasks.
@@ -56,7 +56,7 @@ func (c *Control) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (pa
 	if err != nil {
 		return p, question[fleet.Job]{}, err
 	}
-	terms, err := fleet.ParseFilter(fleet.TaskKeys, q.Filter)
+	terms, err := fleet.ParseFilter(noHosts(a, fleet.TaskKeys), q.Filter)
 	if err != nil {
 		return p, question[fleet.Job]{}, err
 	}
@@ -123,7 +123,8 @@ func (c *Control) GetTask(ctx context.Context, a fleet.Actor, id fleet.JobID) (f
 	if err := checkID(id, "task"); err != nil {
 		return fleet.Job{}, err
 	}
-	return getTask(ctx, c.q, a, id)
+	j, err := getTask(ctx, c.q, a, id)
+	return jobFor(a, j), err
 }
 
 func getTask(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.JobID) (fleet.Job, error) {
@@ -172,7 +173,7 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.JobID)
 		}
 		return audit(ctx, q, a, "task.cancel", j.Subject, j.SubjectName, j.Title())
 	})
-	return j, err
+	return jobFor(a, j), err
 }
 
 // mayCancel asks for the right that the task itself took, and whether cancelling would have any effect.

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -71,7 +72,7 @@ func (c *Control) ListTokens(ctx context.Context, a fleet.Actor, q fleet.Query) 
 }
 
 // CreateToken makes an API token of the actor's own. ttl is rounded to seconds; 0 never expires. One that is made with an API
-// token expires with that one at the latest. The answer is the only place where its secret is shown. An actor who must change
+// token expires with that one at the latest, and is deleted with it. The answer is the only place where its secret is shown. An actor who must change
 // the password has to do that first.
 func (c *Control) CreateToken(ctx context.Context, a fleet.Actor, name string, ttl time.Duration) (fleet.Token, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
@@ -90,8 +91,10 @@ func (c *Control) CreateToken(ctx context.Context, a fleet.Actor, name string, t
 	var token fleet.Token
 	err := c.tx(ctx, func(q *db.Queries) error {
 		var notAfter *time.Time
+		var madeWith *fleet.TokenID
 		if a.Token != "" {
 			var err error
+			madeWith = &a.Token
 			if notAfter, err = q.TokenEnd(ctx, a.Token); errors.Is(err, pgx.ErrNoRows) {
 				return refusedToken()
 			} else if err != nil {
@@ -100,7 +103,7 @@ func (c *Control) CreateToken(ctx context.Context, a fleet.Actor, name string, t
 		}
 		row, err := q.AddToken(ctx, db.AddTokenParams{
 			ID: fleet.NewID[fleet.TokenID](), UserID: a.UserID, Name: name, Hash: auth.HashSecret(secret),
-			TtlSeconds: ttl.Round(time.Second).Seconds(), NotAfter: notAfter, Max: maxTokens,
+			TtlSeconds: ttl.Round(time.Second).Seconds(), NotAfter: notAfter, MadeWith: madeWith, Max: maxTokens,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fleet.Errorf(fleet.Conflict, "You have %d API tokens already. Delete one that is not used.", maxTokens)
@@ -118,18 +121,30 @@ func (c *Control) CreateToken(ctx context.Context, a fleet.Actor, name string, t
 	return token, nil
 }
 
-// DeleteToken ends one of the actor's own API tokens at once.
+// DeleteToken ends one of the actor's own API tokens at once, and all that were made with it: who deletes a stolen token must
+// not leave the thief another.
 func (c *Control) DeleteToken(ctx context.Context, a fleet.Actor, id fleet.TokenID) error {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return err
 	}
 	return c.tx(ctx, func(q *db.Queries) error {
+		made, err := q.MadeWith(ctx, string(id))
+		if err != nil {
+			return err
+		}
 		name, err := q.DeleteToken(ctx, db.DeleteTokenParams{ID: id, UserID: a.UserID})
 		if err != nil {
 			return notFound(err, "API token")
 		}
-		return audit(ctx, q, a, "token.delete", tokenSubject(id), name, "")
+		return audit(ctx, q, a, "token.delete", tokenSubject(id), name, goneWith(made))
 	})
+}
+
+func goneWith(tokens int64) string {
+	if tokens == 0 {
+		return ""
+	}
+	return fmt.Sprintf("and %d that were made with it", tokens)
 }
 
 func checkToken(name string, ttl time.Duration) error {

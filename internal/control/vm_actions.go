@@ -50,7 +50,7 @@ func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act f
 		}
 		return audit(ctx, q, a, "vm."+string(act), fleet.SubjectVM(id), vm.Name, "")
 	})
-	return job, err
+	return jobFor(a, job), err
 }
 
 func texts[T ~string](values []T) []string {
@@ -128,7 +128,7 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		job, err = removeVM(ctx, q, a, vm, fleet.JobArgs{DeleteDisks: disks})
 		return err
 	})
-	return job, err
+	return jobFor(a, job), err
 }
 
 func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, args fleet.JobArgs) (fleet.Job, error) {

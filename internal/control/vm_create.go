@@ -49,7 +49,7 @@ func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fle
 	if err != nil {
 		return fleet.VMView{}, err
 	}
-	return vm, nil
+	return vmFor(a, vm), nil
 }
 
 // complete checks the input, and fills in what the portal decides: power, firmware, volumes and MACs.
@@ -121,7 +121,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, 
 	if err != nil {
 		return fleet.VMView{}, err
 	}
-	if err := chooseMACs(ctx, q, in.Spec.NICs); err != nil {
+	if err := chooseMACs(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, err
 	}
 	err = q.AddVM(ctx, db.AddVMParams{
@@ -237,8 +237,9 @@ func told(a fleet.Actor, f placement.Fault) string {
 	return strings.ToUpper(f.Plain[:1]) + f.Plain[1:] + "."
 }
 
-// chooseMACs gives each card without an address a free one, and refuses those that another VM has.
-func chooseMACs(ctx context.Context, q *db.Queries, nics []fleet.NIC) error {
+// chooseMACs gives each card without an address a free one, and refuses those that another VM has. Who does not run hosts
+// chooses among addresses of the project alone: from any others, a refusal would tell which VMs other projects have.
+func chooseMACs(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
 	given := map[string]int{}
 	var checks fleet.Checks
 	for i, n := range nics {
@@ -248,6 +249,12 @@ func chooseMACs(ctx context.Context, q *db.Queries, nics []fleet.NIC) error {
 		if n.MAC != "" {
 			given[n.MAC] = i
 		}
+		if own := fleet.ProjectMACs(project); n.MAC != "" && !strings.HasPrefix(n.MAC, own) && !policy.May(a, policy.InfraChange, "") {
+			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Addresses that are chosen in this project begin with %s. Leave it out to get a free one.", own)
+		}
+	}
+	if err := checks.Err(); err != nil {
+		return err
 	}
 	macs := slices.Collect(maps.Keys(given))
 	if err := q.HoldMACs(ctx, macs); err != nil {

@@ -11,24 +11,25 @@ import (
 
 func TestCreateVMWritesIntentAndQueuesIt(t *testing.T) {
 	s := newSite(t)
+	mine := fleet.ProjectMACs(s.red) + "0a:0b"
 	v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
 		ProjectID: s.red, Name: "web", Start: true, Labels: map[string]string{"env": "prod"},
 		Spec: fleet.VMSpec{
-			CPUs: 2, MemoryMiB: 512, NICs: []fleet.NIC{{Network: "default"}, {Network: "default", MAC: "52:54:00:AA:BB:CC"}},
+			CPUs: 2, MemoryMiB: 512, NICs: []fleet.NIC{{Network: "default"}, {Network: "default", MAC: strings.ToUpper(mine)}},
 			Disks: []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}}, {PoolID: s.local, SizeBytes: 1 << 30}},
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.HostID != s.h1 || v.Phase != fleet.PhaseCreating || v.Generation != 1 || v.Spec.Power != fleet.Running || v.Spec.Firmware != fleet.BIOS {
+	if s.get(v.ID).HostID != s.h1 || v.HostID != "" || v.Phase != fleet.PhaseCreating || v.Generation != 1 || v.Spec.Power != fleet.Running || v.Spec.Firmware != fleet.BIOS {
 		t.Errorf("got %+v", v)
 	}
 	want := "web-" + string(v.ID[len(v.ID)-12:]) + "-1.qcow2"
 	if v.Spec.Disks[0].Volume != want || v.Spec.Disks[1].Volume == want {
 		t.Errorf("volumes %+v, want the first to be %s", v.Spec.Disks, want)
 	}
-	if !regexp.MustCompile(`^52:54:00(:[0-9a-f]{2}){3}$`).MatchString(v.Spec.NICs[0].MAC) || v.Spec.NICs[1].MAC != "52:54:00:aa:bb:cc" {
+	if !regexp.MustCompile(`^52:54:00(:[0-9a-f]{2}){3}$`).MatchString(v.Spec.NICs[0].MAC) || v.Spec.NICs[1].MAC != mine {
 		t.Errorf("cards %+v", v.Spec.NICs)
 	}
 	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply queued, vm.start queued" {

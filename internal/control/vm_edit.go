@@ -59,7 +59,7 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	return vm, job, nil
+	return vmFor(a, vm), job, nil
 }
 
 func changedMeanwhile(noun string, now, had int64) error {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +30,8 @@ const (
 var vmOrders = orders[fleet.VMView]{
 	"name":    {[]column{textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{v.Name, string(v.ID)} }},
 	"created": {[]column{timeColumn("v.created_at"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{stamp(v.CreatedAt), string(v.ID)} }},
-	"cpus":    {[]column{intColumn("v.cpus"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{strconv.Itoa(v.Spec.CPUs), string(v.ID)} }},
-	"memory":  {[]column{intColumn("v.memory_mib"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{strconv.Itoa(v.Spec.MemoryMiB), string(v.ID)} }},
+	"cpus":    {[]column{int32Column("v.cpus"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{strconv.Itoa(v.Spec.CPUs), string(v.ID)} }},
+	"memory":  {[]column{int64Column("v.memory_mib"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{strconv.Itoa(v.Spec.MemoryMiB), string(v.ID)} }},
 	"host": {[]column{textColumn("h.name"), textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string {
 		return []string{v.HostName, v.Name, string(v.ID)}
 	}},
@@ -51,11 +52,16 @@ func (c *Control) ListVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fl
 
 // listVMs is ListVMs with the conditions that s has already.
 func (c *Control) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statement) (fleet.Page[fleet.VMView], error) {
-	p, err := vmOrders.page(q, "name")
+	all := vmOrders
+	if !seesHosts(a) {
+		all = maps.Clone(vmOrders)
+		delete(all, "host") // its cursors name hosts
+	}
+	p, err := all.page(q, "name")
 	if err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
-	terms, err := fleet.ParseFilter(fleet.VMKeys, q.Filter)
+	terms, err := fleet.ParseFilter(noHosts(a, fleet.VMKeys), q.Filter)
 	if err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
@@ -76,10 +82,7 @@ func (c *Control) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *
 		sql = vmColumns + vmTables + s.conditions() + tail
 	}
 	items, err := collect(ctx, c, sql, s, scanVM)
-	for i := range items {
-		items[i] = shownTo(a, items[i])
-	}
-	return p.cut(items), err
+	return p.cut(each(a, items, vmFor)), err
 }
 
 // groupedVMs goes through outer in the order of its names and takes no more VMs of each than the page has rows, so that it

@@ -41,7 +41,8 @@ func (c *Control) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (flee
 	if err := checkID(id, "VM"); err != nil {
 		return fleet.VMView{}, err
 	}
-	return getVM(ctx, c.q, a, id)
+	v, err := getVM(ctx, c.q, a, id)
+	return vmFor(a, v), err
 }
 
 func getVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
@@ -88,7 +89,7 @@ func (c *Control) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*f
 	if err != nil {
 		return nil, dbError(err)
 	}
-	job := jobOf(r.Job, r.HostName)
+	job := jobFor(a, jobOf(r.Job, r.HostName))
 	return &job, nil
 }
 
@@ -107,15 +108,12 @@ func (c *Control) VMEvents(ctx context.Context, a fleet.Actor, id fleet.VMID) (H
 	}
 	h := History{Audit: make([]fleet.AuditEntry, len(audit)), Jobs: make([]fleet.Job, len(jobs))}
 	for i, e := range audit {
-		h.Audit[i] = fleet.AuditEntry{
+		h.Audit[i] = auditFor(a, fleet.AuditEntry{
 			ID: e.ID, At: e.At, Actor: e.Actor, Address: e.Address, Action: e.Action, Subject: e.Subject, Name: e.Name, Detail: e.Detail,
-		}
-		if !policy.AllProjects(a) {
-			h.Audit[i].Address = ""
-		}
+		})
 	}
 	for i, j := range jobs {
-		h.Jobs[i] = jobOf(j.Job, j.HostName)
+		h.Jobs[i] = jobFor(a, jobOf(j.Job, j.HostName))
 	}
 	return h, nil
 }

@@ -87,7 +87,7 @@ func (c *Control) volumes(ctx context.Context, a fleet.Actor, s statement, want 
 	for _, v := range merged {
 		if owner, seen := owners.of(a, v); seen {
 			v.VM = owner
-			shown = append(shown, v)
+			shown = append(shown, volumeFor(a, v))
 		}
 	}
 	return shown, nil

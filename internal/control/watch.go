@@ -18,9 +18,41 @@ var watchRights = map[string]policy.Right{
 	"tasks": policy.TasksSee, "projects": policy.VMSee,
 }
 
-// WatchKeys keeps those of the wake-up keys that the actor may hear of, in their order. A key without rights is left out
-// silently, exactly as one that does not exist would never wake anybody.
-func (c *Control) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) ([]string, error) {
+// Watched is a key that a page follows, and what wakes it. A key of the whole fleet is woken by what is the actor's own where the
+// actor sees some projects only: by when others' things change, their work could be timed.
+type Watched struct {
+	Key     string
+	WakeUps []string
+}
+
+// everything are the keys for all of a kind, with the wake-ups that they mean to who sees all projects.
+var everything = map[string]string{"vms": "vm:*", "hosts": "host:*", "pools": "pool:*", "networks": "net:*", "tasks": "tasks", "projects": "projects"}
+
+// ofProject are the same to who sees some: a wake-up for each project. What belongs to no project does not wake them; their
+// pages look again by themselves.
+var ofProject = map[string]string{"vms": "vms:", "tasks": "tasks:", "projects": "project:"}
+
+// wakeUps are what wakes the key for the actor.
+func wakeUps(a fleet.Actor, key string) []string {
+	noun, _, one := strings.Cut(key, ":")
+	if policy.AllProjects(a) || noun == "vm" {
+		if all, ok := everything[key]; ok {
+			return []string{all}
+		}
+		return []string{key}
+	}
+	ids := []string{}
+	if prefix, ok := ofProject[noun]; ok && !one {
+		for _, id := range projectsOf(a) {
+			ids = append(ids, prefix+id)
+		}
+	}
+	return ids
+}
+
+// WatchKeys keeps those of the keys that the actor may hear of, in their order. A key without rights is left out silently,
+// exactly as one that does not exist would never wake anybody.
+func (c *Control) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) ([]Watched, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return nil, err
 	}
@@ -28,12 +60,12 @@ func (c *Control) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 	if err != nil {
 		return nil, err
 	}
-	kept := make([]string, 0, len(keys))
+	kept := make([]Watched, 0, len(keys))
 	for _, key := range keys {
 		noun, id, _ := strings.Cut(key, ":")
 		right, known := watchRights[noun]
 		if known && policy.May(a, right, "") && (noun != "vm" || seen == nil || seen[id]) {
-			kept = append(kept, key)
+			kept = append(kept, Watched{key, wakeUps(a, key)})
 		}
 	}
 	return kept, nil

@@ -4,8 +4,10 @@ package fleet
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -73,4 +75,11 @@ func IsID(s string) bool {
 		}
 	}
 	return true
+}
+
+// ProjectMACs is the beginning of the MAC addresses that a project's people may choose: of those for local use, and a different
+// one for each project but for a chance of one in 16 million.
+func ProjectMACs(id ProjectID) string {
+	sum := sha256.Sum256([]byte(id))
+	return fmt.Sprintf("02:%02x:%02x:%02x:", sum[0], sum[1], sum[2])
 }
