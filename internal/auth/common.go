@@ -12,7 +12,7 @@ var commonText string
 // common are the words that most guessed passwords are made of.
 var common = func() map[string]bool {
 	words := map[string]bool{}
-	for _, w := range strings.Fields(commonText) {
+	for w := range strings.FieldsSeq(commonText) {
 		words[w] = true
 	}
 	return words

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"quantix/internal/control"
@@ -85,11 +86,11 @@ func TestBridgesAreOpenToProjectsByGrant(t *testing.T) {
 		if err != nil || errList != nil || errFound != nil || errAll != nil {
 			t.Fatal(err, errList, errFound, errAll)
 		}
-		text := ""
+		var words []any
 		for _, n := range usable {
-			text += n.Name + " "
+			words = append(words, n.Name)
 		}
-		return text + fmt.Sprint(len(listed.Items), len(found), len(all))
+		return strings.TrimSpace(fmt.Sprintln(append(words, len(listed.Items), len(found), len(all))...))
 	}
 	const closed = "br0 is not open to this project."
 	s.refused("a bridge", fleet.Invalid, closed, create(s.member, s.red, "web", onBridge))

@@ -36,7 +36,8 @@ type attempts []bound
 // attemptsOf are the bounds of a sign-in. A browser that is known to the account answers for itself alone.
 func (c *Control) attemptsOf(ctx context.Context, name string, a fleet.Actor) (attempts, error) {
 	var checks fleet.Checks
-	if fleet.CheckUserName(&checks, "name", name); checks.Err() != nil {
+	fleet.CheckUserName(&checks, "name", name)
+	if possible := checks.Err() == nil; !possible {
 		return byAddress(a), nil // a name that no account can have needs no row of its own
 	}
 	if a.Browser != "" {
