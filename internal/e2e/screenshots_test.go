@@ -151,6 +151,13 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"networks", "/networks", nil},
 		{"network", "/networks/" + string(net.ID), nil},
+		{"network-grants", "/networks?filter=kind:bridge", func(p *tab) {
+			p.click("#network-rows tbody a[href^='/networks/']", "")
+			p.waitPath("/networks/")
+			p.click(".tabs a", "Open to")
+			p.waitText("#grants h2", "Open to a project")
+			p.settle()
+		}},
 		{"projects", "/projects", nil},
 		{"project", project, nil},
 		{"project-menu", "/vms", func(p *tab) { p.click(".top summary", "All projects"); p.waitText("#switch-links", "shop") }},
