@@ -328,12 +328,13 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 const lostNetworks = `-- name: LostNetworks :many
 SELECT n.id FROM networks n
 WHERE NOT EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)
+  AND NOT EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(
         jsonb_build_object(CASE n.kind WHEN 'bridge' THEN 'bridge' ELSE 'network' END, n.name))))
 FOR UPDATE OF n SKIP LOCKED
 `
 
-// Networks that no host has and no VM wants, locked. One that a host is about to report is passed over.
+// Networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report is passed over.
 func (q *Queries) LostNetworks(ctx context.Context) ([]fleet.NetworkID, error) {
 	rows, err := q.db.Query(ctx, lostNetworks)
 	if err != nil {

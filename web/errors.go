@@ -101,7 +101,7 @@ func (s *Server) noteRefusal(c echo.Context, e *fleet.Error) {
 	if e.Code != fleet.Forbidden && e.Code != fleet.TooMany || a.MustChange {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // the request's own may be in a transaction that is over
 	defer cancel()
 	if err := s.Control.NoteRefusal(ctx, fleet.SystemActor, a, c.Request().Method+" "+c.Path(), e); err != nil {
 		s.Log.Warn("a refusal is not in the audit", "request", c.Get(keyID), "error", err)

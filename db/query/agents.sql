@@ -121,9 +121,10 @@ DELETE FROM network_hosts nh USING networks n
 WHERE nh.network_id = n.id AND nh.host_id = @host_id AND n.kind || ':' || n.name <> ALL (@keys::text[]);
 
 -- name: LostNetworks :many
--- Networks that no host has and no VM wants, locked. One that a host is about to report is passed over.
+-- Networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report is passed over.
 SELECT n.id FROM networks n
 WHERE NOT EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)
+  AND NOT EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(
         jsonb_build_object(CASE n.kind WHEN 'bridge' THEN 'bridge' ELSE 'network' END, n.name))))
 FOR UPDATE OF n SKIP LOCKED;
