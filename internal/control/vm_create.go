@@ -249,9 +249,7 @@ func chooseMACs(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 		if n.MAC != "" {
 			given[n.MAC] = i
 		}
-		if own := fleet.ProjectMACs(project); n.MAC != "" && !strings.HasPrefix(n.MAC, own) && !policy.May(a, policy.InfraChange, "") {
-			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Addresses that are chosen in this project begin with %s. Leave it out to get a free one.", own)
-		}
+		checkMAC(&checks, a, project, i, n.MAC)
 	}
 	if err := checks.Err(); err != nil {
 		return err
@@ -283,6 +281,13 @@ func chooseMACs(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 		}
 	}
 	return nil
+}
+
+// checkMAC notes an address that card i was given and that is none of the project's.
+func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, mac string) {
+	if own := fleet.ProjectMACs(project); mac != "" && !strings.HasPrefix(mac, own) && !policy.May(a, policy.InfraChange, "") {
+		c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Addresses that are chosen in this project begin with %s. Leave it out to get a free one.", own)
+	}
 }
 
 // newMAC is an address with the prefix that QEMU guests use.

@@ -81,7 +81,7 @@ func (c *Control) mendDisk(
 		vm, job, err = applyChange(ctx, q, a, vm, action, detail)
 		return err
 	})
-	return vm, job, err
+	return vmFor(a, vm), job, err
 }
 
 // applyChange writes a locked VM's new spec and name, queues what brings them to its host, and notes who did it.

@@ -57,7 +57,7 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.takeover", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
 		return err
 	})
-	return vm, job, err
+	return vmFor(a, vm), job, err
 }
 
 // taken is the VM's name and spec with the host's values of these fields.
@@ -126,10 +126,14 @@ func checkTaken(ctx context.Context, q *db.Queries, a fleet.Actor, old, vm fleet
 			asked.NICs = append(asked.NICs, n)
 		}
 		if n.MAC != "" && !macs[n.MAC] {
+			checkMAC(&checks, a, vm.ProjectID, i, n.MAC)
 			fresh, macs[n.MAC] = append(fresh, n.MAC), true
 		}
 	}
 	if err := checks.Err(); err != nil {
+		return err
+	}
+	if err := checkNetworks(ctx, q, a, vm.ProjectID, asked.NICs); err != nil {
 		return err
 	}
 	if err := q.HoldMACs(ctx, fresh); err != nil {
@@ -184,5 +188,5 @@ func (c *Control) PutBack(ctx context.Context, a fleet.Actor, id fleet.VMID) (jo
 		}
 		return audit(ctx, q, a, "vm.putback", fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
 	})
-	return job, err
+	return jobFor(a, job), err
 }
