@@ -206,6 +206,17 @@ type ProjectMember struct {
 	Role      fleet.Role
 }
 
+type PublishedImage struct {
+	PoolID        fleet.PoolID
+	HostID        *fleet.HostID
+	Volume        string
+	ProjectID     *fleet.ProjectID
+	Format        string
+	CapacityBytes int64
+	PublishedBy   string
+	PublishedAt   time.Time
+}
+
 type Pulse struct {
 	One bool
 	At  time.Time

@@ -11,6 +11,46 @@ import (
 	"quantix/internal/fleet"
 )
 
+const domainsNamed = `-- name: DomainsNamed :many
+SELECT v.host_id, v.id, v.name, v.project_id, false AS found FROM vms v WHERE v.id = ANY ($1::text[])
+UNION ALL SELECT f.host_id, f.id, f.name, '', true FROM found_vms f WHERE f.id = ANY ($1::text[])
+`
+
+type DomainsNamedRow struct {
+	HostID    fleet.HostID
+	ID        fleet.VMID
+	Name      string
+	ProjectID fleet.ProjectID
+	Found     bool
+}
+
+// VMs by the ids of their domains, each on its host: those of Quantix, and those that hosts have besides.
+func (q *Queries) DomainsNamed(ctx context.Context, ids []string) ([]DomainsNamedRow, error) {
+	rows, err := q.db.Query(ctx, domainsNamed, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DomainsNamedRow{}
+	for rows.Next() {
+		var i DomainsNamedRow
+		if err := rows.Scan(
+			&i.HostID,
+			&i.ID,
+			&i.Name,
+			&i.ProjectID,
+			&i.Found,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const foundDisks = `-- name: FoundDisks :many
 SELECT ph.pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
 FROM pool_hosts ph JOIN found_vms f ON f.host_id = ph.host_id CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d

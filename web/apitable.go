@@ -45,6 +45,8 @@ func (s *Server) operations() []operation {
 		op(get, "/pools/{id}", policy.StorageSee, ok, "get-pool", "Get a storage pool with its health on each host", s.apiGetPool),
 		op(remove, "/pools/{id}", policy.InfraChange, accepted, "delete-pool", "Delete a storage pool; its data stays", s.apiDeletePool),
 		op(get, "/pools/{id}/volumes", policy.StorageSee, ok, "list-pool-volumes", "List the volumes of a pool", s.apiPoolVolumes),
+		op(put, "/pools/{id}/images/{volume}", policy.InfraChange, noContent, "publish-image", "Let tenants clone a volume, or put it into a drive", s.apiPublishImage),
+		op(remove, "/pools/{id}/images/{volume}", policy.InfraChange, noContent, "withdraw-image", "Take a published volume from tenants; what has it keeps it", s.apiWithdrawImage),
 		op(get, "/pools/{id}/vms", policy.VMSee, ok, "list-pool-vms", "List the VMs that have disks in a pool", s.apiPoolVMs),
 		op(put, "/pools/{id}/hosts/{host}", policy.InfraChange, accepted, "assign-pool", "Put a pool on a host", s.apiAssignPool),
 		op(remove, "/pools/{id}/hosts/{host}", policy.InfraChange, accepted, "release-pool", "Take a pool from a host; its data stays", s.apiReleasePool),

@@ -275,6 +275,9 @@ func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 	for _, h := range hosts {
 		p.exec("INSERT INTO pool_hosts (pool_id, host_id, status, observed_generation, report_seq, reported_at) VALUES ($1, $2, $3, 1, 1, now())", id, h, mustJSON(status))
 	}
+	for _, v := range status.Volumes {
+		p.exec("INSERT INTO published_images (pool_id, volume, format, capacity_bytes, published_by) VALUES ($1, $2, $3, $4, 'mara')", id, v.Name, v.Format, v.CapacityBytes)
+	}
 	return id
 }
 

@@ -95,7 +95,13 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *views.PoolPage) erro
 func volumeRows(volumes []control.VolumeOn) (rows []views.VolumeRow, owners int) {
 	seen := map[fleet.VMID]bool{}
 	for _, v := range volumes {
-		r := views.VolumeRow{Volume: v.Volume, Shared: v.Shared}
+		r := views.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit}
+		if !v.Shared && len(v.Hosts) > 0 {
+			r.Host = v.Hosts[0].ID
+		}
+		if v.Published != nil {
+			r.Published = &views.Published{By: v.Published.By, At: v.Published.At, Stale: v.Published.Stale}
+		}
 		for _, h := range v.Hosts {
 			r.Hosts = append(r.Hosts, views.Named{Name: h.Name, Href: "/hosts/" + string(h.ID)})
 		}

@@ -122,6 +122,8 @@ func (s *Server) routes() []route {
 		{get, "/pools/:id/hosts/:host/release", page, policy.InfraChange, s.releasePoolPage},
 		{post, "/pools/:id/hosts/:host/release", page, policy.InfraChange, s.releasePool},
 		{post, "/pools/:id/hosts/:host/retry", page, policy.InfraChange, s.retryPool},
+		{post, "/pools/:id/publish", page, policy.InfraChange, s.publishImage},
+		{post, "/pools/:id/withdraw", page, policy.InfraChange, s.withdrawImage},
 		{get, "/pools/:id/delete", page, policy.InfraChange, s.deletePoolPage},
 		{post, "/pools/:id/delete", page, policy.InfraChange, s.deletePool},
 		{get, "/menus/pool/:id", page, policy.StorageSee, s.poolMenu},

@@ -94,6 +94,8 @@ const (
 	Raw          ImageKind = "raw"           // any bytes
 	Qcow2Backing ImageKind = "qcow2-backing" // names a backing file: must be refused
 	Qcow2Data    ImageKind = "qcow2-data"    // keeps its data in another file: must be refused
+	ISO          ImageKind = "iso"           // an ISO 9660 volume descriptor and no more
+	LinkedISO    ImageKind = "iso-linked"    // a symbolic link to one outside the pool: must be refused
 )
 
 // Image is a volume that disks are cloned from.
@@ -136,6 +138,9 @@ func Run(t *testing.T, h Harness) {
 			{"a disk outlives the pool of its image", testImagePoolGone},
 			{"images that refer to other files are refused", testUnsafeImages},
 			{"a disk in use by another VM is refused", testDiskInUse},
+			{"volumes say whose disks they are", testVolumeUsers},
+			{"somebody's disk is neither cloned nor put into a drive", testDiskIsNoImage},
+			{"only a disc is put into a drive", testISOs},
 			{"found domains are shown and never touched", testFound},
 			{"a pool is applied, reported and released", testPool},
 			{"a pool in use is not released", testPoolInUse},

@@ -144,7 +144,7 @@ func testEditStopped(t *testing.T, h *host) {
 
 func testNextBoot(t *testing.T, h *host) {
 	p := h.pool()
-	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: Raw, SizeBytes: 1 << 20})
+	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
 	vm := h.started()
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	h.apply(vm)

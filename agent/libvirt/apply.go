@@ -169,6 +169,9 @@ func (a *applying) prepare(ctx context.Context, old *sighted, was *agent.Applied
 	if err := a.checkUsers(ctx, places); err != nil {
 		return in, err
 	}
+	if err := a.checkMedium(ctx, old, in); err != nil {
+		return in, err
+	}
 	var missing []place
 	for _, p := range places {
 		made, err := a.check(ctx, p, old, was)
@@ -300,14 +303,13 @@ func (a *applying) checkUsers(ctx context.Context, places []place) error {
 		return err
 	}
 	for _, p := range places {
-		if inUse(all, a.in.VM.ID, p.path()) {
+		user, err := a.userOf(ctx, all, a.in.VM.ID, p)
+		if err != nil {
+			return err
+		}
+		if user != "" {
 			return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host. Choose another volume, or remove it there.", p.volume, p.pool.Name)
 		}
 	}
 	return nil
-}
-
-// inUse reports whether a domain other than except uses the file. Which one is nobody's business.
-func inUse(all []sighted, except fleet.VMID, path string) bool {
-	return slices.ContainsFunc(all, func(s sighted) bool { return s.id != except && slices.Contains(s.files(), path) })
 }

@@ -48,6 +48,7 @@ type Backend struct {
 	ioErrors    ioErrors
 	addresses   watch[map[fleet.VMID]map[string][]string]
 	disks       diskSizes
+	files       fileWatches
 	pools       poolWatches
 	caps        watch[capabilities]
 

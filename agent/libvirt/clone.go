@@ -3,8 +3,6 @@ package libvirt
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -45,13 +43,13 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 func (a *applying) image(ctx context.Context, p place) (golibvirt.StorageVol, header, error) {
 	none := golibvirt.StorageVol{}
 	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
-	if errors.Is(err, fs.ErrNotExist) {
-		return none, h, fleet.Errorf(fleet.NotFound, "The image %s is not in the pool %s of this host. Choose another image.", p.volume, p.pool.Name)
-	}
 	if err != nil {
-		return none, h, fmt.Errorf("read the image %s: %w", p.volume, err)
+		return none, h, notPlain(p, err)
 	}
 	if err := checkImage(p.volume, h); err != nil {
+		return none, h, err
+	}
+	if err := a.checkNoDisk(ctx, p); err != nil {
 		return none, h, err
 	}
 	pool, err := lookupPool(ctx, a.c, p.pool.Name)

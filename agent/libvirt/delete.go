@@ -75,7 +75,11 @@ func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []f
 		return nil, err
 	}
 	for _, p := range out {
-		if inUse(all, vm.ID, p.path()) {
+		user, err := b.userOf(ctx, all, vm.ID, p)
+		if err != nil {
+			return nil, err
+		}
+		if user != "" {
 			return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host, so nothing was deleted. Delete the VM without its disks.", p.volume, p.pool.Name)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,15 @@ func (d *domain) files() []string {
 	all := d.kept.files
 	if d.live != nil {
 		all = append(append([]string{}, all...), d.live.files...)
+	}
+	return all
+}
+
+// held are all files that the domain has as disks now or at its next start.
+func (d *domain) held() []held {
+	all := d.kept.held
+	if d.live != nil {
+		all = slices.Concat(all, d.live.held)
 	}
 	return all
 }

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// openImage opens a regular file or block device for reading; a FIFO does not block it. A symbolic link as the path's last
-// part is an error unless follow.
+// openImage opens a file for reading; a FIFO does not block it. Where it is to follow, also a symbolic link or a block device
+// will do; else only a regular file that stands at that very path.
 func openImage(path string, follow bool) (*os.File, error) {
 	flags := os.O_RDONLY | syscall.O_NONBLOCK
 	if !follow {
@@ -17,7 +17,7 @@ func openImage(path string, follow bool) (*os.File, error) {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() && info.Mode()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice {
+	if err == nil && !info.Mode().IsRegular() && (!follow || info.Mode()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice) {
 		err = &os.PathError{Op: "open", Path: path, Err: syscall.EINVAL}
 	}
 	if err != nil {
@@ -25,6 +25,17 @@ func openImage(path string, follow bool) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+func identityOf(info os.FileInfo) fileID {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return fileID{}
+	case info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice:
+		return fileID{dev: st.Rdev, device: true}
+	}
+	return fileID{dev: st.Dev, ino: st.Ino}
 }
 
 // allocated is what the file takes on its storage; a device takes all of its size.

@@ -21,6 +21,7 @@ type hardware struct {
 	nics      []card  // in the definition's order
 	iso       string  // path of the first CD-ROM's medium
 	files     []string
+	held      []held
 }
 
 type drive struct {
@@ -41,6 +42,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		if path != "" {
 			h.files = append(h.files, path)
 		}
+		h.held = append(h.held, heldBy(d)...)
 		switch {
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
@@ -120,8 +122,10 @@ func targetOf(d *libvirtxml.DomainDisk) string {
 }
 
 // pathOf is the file or device behind a disk; "rbd:pool/image" for network storage; empty without a medium.
-func pathOf(d *libvirtxml.DomainDisk) string {
-	switch s := d.Source; {
+func pathOf(d *libvirtxml.DomainDisk) string { return sourcePath(d.Source) }
+
+func sourcePath(s *libvirtxml.DomainDiskSource) string {
+	switch {
 	case s == nil:
 		return ""
 	case s.File != nil:
@@ -131,7 +135,7 @@ func pathOf(d *libvirtxml.DomainDisk) string {
 	case s.Network != nil:
 		return s.Network.Protocol + ":" + s.Network.Name
 	case s.Volume != nil:
-		return "volume:" + s.Volume.Pool + "/" + s.Volume.Volume
+		return volumePath(s.Volume.Pool, s.Volume.Volume)
 	case s.Dir != nil:
 		return s.Dir.Dir
 	}

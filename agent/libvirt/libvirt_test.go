@@ -238,10 +238,28 @@ func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "raw", raw, path)
 	case hvtest.Qcow2:
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, path)
+	case hvtest.ISO:
+		disc(t, path, image.SizeBytes)
+	case hvtest.LinkedISO:
+		disc(t, raw+".iso", image.SizeBytes)
+		if err := os.Symlink(raw+".iso", path); err != nil {
+			t.Fatal(err)
+		}
 	case hvtest.Qcow2Backing:
 		run(t, "qemu-img", "create", "-f", "qcow2", "-b", raw, "-F", "raw", path)
 	case hvtest.Qcow2Data:
 		run(t, "qemu-img", "create", "-f", "qcow2", "-o", "data_file="+raw+".data,data_file_raw=on", path, strconv.FormatInt(image.SizeBytes, 10))
+	}
+}
+
+// disc writes a file with an ISO 9660 volume descriptor.
+func disc(t *testing.T, path string, size int64) {
+	t.Helper()
+	text := make([]byte, size)
+	copy(text[16*2048:], "\x01CD001\x01")
+	copy(text[17*2048:], "\xffCD001\x01")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

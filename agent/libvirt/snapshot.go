@@ -73,6 +73,7 @@ func (b *Backend) snapshot(ctx context.Context, pools []fleet.Pool) (wire.State,
 	slices.SortFunc(state.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(state.Found, func(a, b fleet.FoundVM) int { return cmp.Compare(a.ID, b.ID) })
 	state.Pools, state.Host.OtherPools = seen.assigned, seen.others
+	b.markUsers(ctx, all, state.Pools)
 	return state, nil
 }
 

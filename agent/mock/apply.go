@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -115,8 +116,17 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := p.dir.files[iso.Volume]; !ok {
+		at := path.Join(p.spec.Path, iso.Volume)
+		if g, ok := h.guests[in.VM.ID]; ok && g.def.iso() == at {
+			return out, nil // it is in the drive already
+		}
+		switch f, ok := p.dir.files[iso.Volume]; {
+		case !ok:
 			return nil, noVolume(iso.Volume)
+		case len(h.diskUsers()[at]) > 0:
+			return nil, someDisk(iso.Volume)
+		case f.Format != "iso" || f.refers:
+			return nil, fleet.Errorf(fleet.Conflict, "The volume %s is no ISO image, or a link to one. Choose another.", iso.Volume)
 		}
 	}
 	return out, nil
@@ -144,6 +154,28 @@ func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, e
 	return &v, err
 }
 
+// diskUsers are the domains by the files that they have as disks; h.mu is held.
+func (h *Host) diskUsers() map[string][]fleet.VMID {
+	out := map[string][]fleet.VMID{}
+	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
+		g := h.guests[id]
+		files := g.def.disks()
+		if g.on() {
+			files = append(files, g.live.disks()...)
+		}
+		for _, f := range files {
+			if !slices.Contains(out[f], id) {
+				out[f] = append(out[f], id)
+			}
+		}
+	}
+	return out
+}
+
+func someDisk(name string) error {
+	return fleet.Errorf(fleet.Conflict, "The volume %s is a disk of a VM on this host, so it is neither cloned nor put into a drive. Choose one that no VM uses.", name)
+}
+
 // free refuses a disk that another domain holds.
 func (h *Host) free(file string, owner fleet.VMID) error {
 	for _, g := range h.guests {
@@ -167,6 +199,8 @@ func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, 
 	switch {
 	case !ok:
 		return v, noVolume(d.Image.Volume)
+	case len(h.diskUsers()[path.Join(from.spec.Path, img.Name)]) > 0:
+		return v, someDisk(img.Name)
 	case img.Backing != "" || img.refers:
 		return v, fleet.Errorf(fleet.Invalid, "The image %s refers to another file, so it cannot be cloned. Use a self-contained image.", img.Name)
 	case d.SizeBytes != 0 && d.SizeBytes < img.CapacityBytes:

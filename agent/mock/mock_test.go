@@ -136,6 +136,10 @@ func (h *Host) addImage(p fleet.Pool, img hvtest.Image) {
 	switch img.Kind {
 	case hvtest.Raw:
 		f.Format = "raw"
+	case hvtest.ISO:
+		f.Format = "iso"
+	case hvtest.LinkedISO:
+		f.Format, f.refers = "iso", true
 	case hvtest.Qcow2Backing:
 		f.Backing = path.Join(p.Spec.Path, "base.img")
 	case hvtest.Qcow2Data:

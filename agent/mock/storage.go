@@ -189,10 +189,11 @@ func (h *Host) volumeAt(file string) *fleet.Volume {
 // reportPools tells of the assigned pools and names the others; h.mu is held.
 func (h *Host) reportPools(assigned []fleet.Pool) (out []wire.PoolReport, others []string) {
 	out = []wire.PoolReport{}
+	users := h.diskUsers()
 	for _, a := range assigned {
 		status := fleet.PoolStatus{State: fleet.PoolInactive, Error: fmt.Sprintf("Storage pool not found: no storage pool with matching name '%s'", a.Name)}
 		if p, ok := h.pools[a.Name]; ok {
-			status = p.status()
+			status = p.status(users)
 		}
 		out = append(out, wire.PoolReport{Name: a.Name, Status: status})
 	}
@@ -204,10 +205,7 @@ func (h *Host) reportPools(assigned []fleet.Pool) (out []wire.PoolReport, others
 	return out, others
 }
 
-func (p *pool) status() fleet.PoolStatus {
-	if p.stopped {
-		return fleet.PoolStatus{State: fleet.PoolInactive, MountPath: p.spec.Path}
-	}
+func (p *pool) status(users map[string][]fleet.VMID) fleet.PoolStatus {
 	if p.dir == nil {
 		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: p.words}
 	}
@@ -221,6 +219,7 @@ func (p *pool) status() fleet.PoolStatus {
 	for _, f := range p.dir.files {
 		v := f.Volume
 		v.Path = path.Join(p.spec.Path, v.Name)
+		v.UsedBy = users[v.Path]
 		s.Volumes = append(s.Volumes, v)
 		s.UsedBytes += v.AllocBytes
 		if !v.IsISO() {

@@ -26,3 +26,8 @@ JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_buil
 SELECT ph.pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
 FROM pool_hosts ph JOIN found_vms f ON f.host_id = ph.host_id CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d
 WHERE ph.pool_id = ANY (@pools::text[]);
+
+-- name: DomainsNamed :many
+-- VMs by the ids of their domains, each on its host: those of Quantix, and those that hosts have besides.
+SELECT v.host_id, v.id, v.name, v.project_id, false AS found FROM vms v WHERE v.id = ANY (@ids::text[])
+UNION ALL SELECT f.host_id, f.id, f.name, '', true FROM found_vms f WHERE f.id = ANY (@ids::text[]);

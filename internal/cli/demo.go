@@ -170,6 +170,11 @@ func (s *stage) furnishDemo(ctx context.Context, hosts []fleet.HostID) error {
 	if err != nil || len(vms.Items) > 0 {
 		return err
 	}
+	for _, image := range demoImages {
+		if err := s.Control.PublishImage(ctx, s.actor, control.Image{PoolID: pools[0], Volume: image.Name}); err != nil {
+			return fmt.Errorf("publish %s: %w", image.Name, err)
+		}
+	}
 	var last fleet.VMID
 	for i, vm := range demoVMs {
 		project, err := s.project(ctx, vm.project, "")

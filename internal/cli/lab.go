@@ -261,6 +261,11 @@ func (s *stage) furnishLab(ctx context.Context, hosts []*labHost, shared string)
 	if err != nil || len(vms.Items) > 0 {
 		return err
 	}
+	for _, image := range []string{"tiny-guest.qcow2", "tiny-guest.iso"} {
+		if err := s.Control.PublishImage(ctx, s.actor, control.Image{PoolID: pool, Volume: image}); err != nil {
+			return fmt.Errorf("publish %s: %w", image, err)
+		}
+	}
 	vm, err := s.Control.CreateVM(ctx, s.actor, control.CreateVM{
 		ProjectID: project, Name: "hello", HostID: hosts[0].id, Start: true, Labels: map[string]string{"env": "lab"},
 		Description: "A tiny Linux that boots in a few seconds.",

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -58,6 +60,16 @@ type Volume struct {
 	Shared   bool         `json:"shared"`
 	Hosts    []Ref        `json:"hosts"`
 	VM       *Ref         `json:"vm"`
+	// Published is set where tenants may use it, unless it is stale; nil: they may not.
+	Published *Published `json:"published"`
+	Unfit     string     `json:"unfit"` // why it cannot be published
+}
+
+// Published says who let tenants use a volume.
+type Published struct {
+	By    string    `json:"by"`
+	At    time.Time `json:"at"`
+	Stale string    `json:"stale"`
 }
 
 // Pools returns one page.
@@ -104,6 +116,25 @@ func (c *Client) tasks(ctx context.Context, method string, path ...string) ([]fl
 func (c *Client) Volumes(ctx context.Context, id fleet.PoolID) ([]Volume, error) {
 	page, err := read[fleet.Page[Volume]](ctx, c, "pools", string(id), "volumes")
 	return page.Items, err
+}
+
+// PublishImage lets tenants use a volume of a pool. Of a local pool it is the named host's; of every host where host is empty.
+func (c *Client) PublishImage(ctx context.Context, id fleet.PoolID, volume string, host fleet.HostID) error {
+	return c.image(ctx, http.MethodPut, id, volume, host)
+}
+
+// WithdrawImage takes it from them again.
+func (c *Client) WithdrawImage(ctx context.Context, id fleet.PoolID, volume string, host fleet.HostID) error {
+	return c.image(ctx, http.MethodDelete, id, volume, host)
+}
+
+func (c *Client) image(ctx context.Context, method string, id fleet.PoolID, volume string, host fleet.HostID) error {
+	q := url.Values{}
+	if host != "" {
+		q.Set("host", string(host))
+	}
+	_, err := c.do(ctx, request{method: method, path: join([]string{"pools", string(id), "images", volume}), query: q})
+	return err
 }
 
 // PoolVMs returns one page of the VMs that have disks in a pool.

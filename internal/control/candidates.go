@@ -111,8 +111,8 @@ type namedVolume struct {
 	shared bool // what one host sees of a shared pool is there for all
 }
 
-// namedVolumes reads the images and ISOs that the spec names. Those that the actor may not see are not there for it, and the
-// disk of another VM is no image.
+// namedVolumes reads the images and ISOs that the spec names. Those that the actor may not use are not there for it, and the
+// disk of a VM is no image.
 func namedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, pools []db.Pool) ([]namedVolume, error) {
 	var ask db.VolumesNamedParams
 	for _, ref := range volumesOf(spec) {
@@ -125,39 +125,29 @@ func namedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	if err != nil {
 		return nil, err
 	}
-	of := map[fleet.PoolID]db.Pool{}
-	for _, p := range pools {
-		of[p.ID] = p
-	}
-	found, lines, shared := make([]namedVolume, len(rows)), make([]VolumeOn, len(rows)), map[fleet.Volref][]string{}
-	for i, r := range rows {
-		v := namedVolume{ref: fleet.Volref{PoolID: fleet.PoolID(r.PoolID), Volume: r.Volume}, host: r.HostID}
-		if err := json.Unmarshal(r.Found, &v.Volume); err != nil {
+	var cells []cell
+	for _, r := range rows {
+		var v fleet.Volume
+		if err := json.Unmarshal(r.Found, &v); err != nil {
 			return nil, fmt.Errorf("read volume %s: %w", r.Volume, err)
 		}
-		pool := of[v.ref.PoolID]
-		v.shared = pool.Spec.Shared
-		found[i], lines[i] = v, volumeOn(pool, v.host, v.Volume)
-		if v.shared {
-			shared[v.ref] = append(shared[v.ref], lines[i].paths...)
+		if k := slices.IndexFunc(pools, func(p db.Pool) bool { return string(p.ID) == r.PoolID }); k >= 0 {
+			cells = append(cells, cell{pool: pools[k], host: r.HostID, status: &fleet.PoolStatus{State: fleet.PoolActive, Volumes: []fleet.Volume{v}}})
 		}
 	}
-	for i, v := range found {
-		if v.shared { // one file, wherever a host says that it is
-			lines[i].paths = shared[v.ref]
-		}
-	}
-	owners, err := ownersOf(ctx, q, lines)
+	known, err := judged(ctx, q, a, mergeVolumes(cells))
 	if err != nil {
 		return nil, err
 	}
-	kept, used := found[:0], map[fleet.Volref]*VMRef{}
-	for i, v := range found {
-		switch owner, seen := owners.of(a, lines[i]); {
-		case seen && owner != nil:
-			used[v.ref] = owner
-		case seen:
-			kept = append(kept, v)
+	var kept []namedVolume
+	used := map[fleet.Volref]*VMRef{}
+	for _, v := range known {
+		ref := fleet.Volref{PoolID: v.PoolID, Volume: v.Name}
+		switch {
+		case v.VM != nil:
+			used[ref] = v.VM
+		case v.usableBy(a):
+			kept = append(kept, namedVolume{Volume: v.Volume, ref: ref, host: v.on, shared: v.Shared})
 		}
 	}
 	for ref, owner := range used { // a VM that one host found does not use the files of other hosts

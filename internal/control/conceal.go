@@ -59,8 +59,15 @@ func networkHostFor(a fleet.Actor, h fleet.NetworkHost) fleet.NetworkHost {
 }
 
 func volumeFor(a fleet.Actor, v VolumeOn) VolumeOn {
-	if !seesHosts(a) {
-		v.Path, v.Hosts = "", []HostRef{}
+	if seesHosts(a) {
+		return v
+	}
+	v.Path, v.Hosts, v.Unfit, v.UsedBy, v.Backing = "", []HostRef{}, "", nil, ""
+	if v.Published != nil {
+		v.Published = &Published{At: v.Published.At}
+		if !v.offered() {
+			v.Published = nil
+		}
 	}
 	return v
 }

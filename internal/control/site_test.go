@@ -10,7 +10,7 @@ import (
 )
 
 // site is a house with projects red and blue, hosts h1 and h2 that are heard, the shared pool "nfs" on both with an image and
-// an ISO, the local pool "local" on h1 alone, and the network "default" on both. Tests write what agents would report.
+// an ISO that are published, the local pool "local" on h1 alone, and the network "default" on both. Tests write what agents would report.
 type site struct {
 	*house
 	red, blue      fleet.ProjectID
@@ -64,6 +64,9 @@ func (s *site) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
 		s.exec(`INSERT INTO pool_hosts (pool_id, host_id, status, observed_generation, reported_at)
 			VALUES ($1, $2, jsonb_build_object('state', 'active', 'capacityBytes', 1000::bigint << 30, 'usedBytes', 100::bigint << 30, 'availableBytes', 900::bigint << 30, 'volumes', $3::jsonb), 1, now())`, id, h, volumes)
 	}
+	s.exec(`INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by)
+		SELECT DISTINCT ph.pool_id, CASE WHEN NOT (p.spec->>'shared')::boolean THEN ph.host_id END, v->>'name', v->>'format', (v->>'capacityBytes')::bigint, 'chief'
+		FROM pools p JOIN pool_hosts ph ON ph.pool_id = p.id, jsonb_array_elements($2::jsonb) v WHERE p.id = $1`, id, volumes)
 	return id
 }
 

@@ -20,9 +20,19 @@ type VolumeOn struct {
 	Shared   bool         `json:"shared"`       // of the pool: then one line stands for all hosts
 	Hosts    []HostRef    `json:"hosts"`        // hosts that are heard, have the pool active and report the volume
 	VM       *VMRef       `json:"vm,omitempty"` // whose disk it is
+	// Published says that it was published for tenants; nil: it is not.
+	Published *Published `json:"published,omitempty"`
+	Unfit     string     `json:"unfit,omitempty"` // why it cannot be published, for those who could
 
 	on    fleet.HostID // the only host whose word counts; empty: the pool is shared
 	paths []string     // where it is there
+	users []domainOn   // whose disk hosts say it is
+}
+
+// domainOn is a domain as its host names it: of other hosts it says nothing.
+type domainOn struct {
+	host fleet.HostID
+	id   fleet.VMID
 }
 
 // HostRef names a host.
@@ -41,7 +51,7 @@ type VMRef struct {
 // ownDisk is the form of the names that the portal gives to disks. What bears it was some VM's data, also when that VM is gone.
 var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.qcow2$`)
 
-// PoolVolumes lists the volumes of a pool, by name. Who does not see all projects is shown images, ISOs and the disks of
+// PoolVolumes lists the volumes of a pool, by name. Who does not see all projects is shown what is published and the disks of
 // VMs that it sees, and never other people's data.
 func (c *Control) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolID) ([]VolumeOn, error) {
 	if _, err := c.GetPool(ctx, a, id); err != nil {
@@ -52,26 +62,6 @@ func (c *Control) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	return c.volumes(ctx, a, s, func(VolumeOn) bool { return true })
 }
 
-// Images lists the volumes that disks can be cloned from: of no VM, self-contained, on a host that is heard.
-func (c *Control) Images(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
-	return c.offered(ctx, a, fleet.Volume.IsImage)
-}
-
-// ISOs lists the volumes that can be put into a CD-ROM drive.
-func (c *Control) ISOs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
-	return c.offered(ctx, a, fleet.Volume.IsISO)
-}
-
-func (c *Control) offered(ctx context.Context, a fleet.Actor, fits func(fleet.Volume) bool) ([]VolumeOn, error) {
-	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
-		return nil, err
-	}
-	var s statement
-	s.and("p.deleted_at IS NULL AND ph.assigned")
-	all, err := c.volumes(ctx, a, s, func(v VolumeOn) bool { return len(v.Hosts) > 0 && fits(v.Volume) && !ownDisk.MatchString(v.Name) })
-	return slices.DeleteFunc(all, func(v VolumeOn) bool { return v.VM != nil }), err
-}
-
 // volumes reads and merges the volumes of the pools that s asks for, keeps those wanted, and names their VMs.
 func (c *Control) volumes(ctx context.Context, a fleet.Actor, s statement, want func(VolumeOn) bool) ([]VolumeOn, error) {
 	cells, err := c.cells(ctx, "pools", "p.name, p.id", s, true)
@@ -79,14 +69,25 @@ func (c *Control) volumes(ctx context.Context, a fleet.Actor, s statement, want 
 		return nil, err
 	}
 	merged := slices.DeleteFunc(mergeVolumes(cells), func(v VolumeOn) bool { return !want(v) })
-	owners, err := ownersOf(ctx, c.q, merged)
+	return judged(ctx, c.q, a, merged)
+}
+
+// judged are the volumes that the actor may know of, each with its owner and with what was published of it.
+func judged(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeOn) ([]VolumeOn, error) {
+	owners, err := ownersOf(ctx, q, volumes)
 	if err != nil {
 		return nil, err
 	}
-	shown := merged[:0]
-	for _, v := range merged {
-		if owner, seen := owners.of(a, v); seen {
-			v.VM = owner
+	published, err := publishedOf(ctx, q, volumes)
+	if err != nil {
+		return nil, err
+	}
+	shown := []VolumeOn{}
+	for _, v := range volumes {
+		owner, seen := owners.of(a, v)
+		v.VM = owner
+		published.mark(&v)
+		if seen || v.offered() {
 			shown = append(shown, volumeFor(a, v))
 		}
 	}
@@ -96,7 +97,7 @@ func (c *Control) volumes(ctx context.Context, a fleet.Actor, s statement, want 
 // volumeOn is a volume as one host reports it. Each host knows its own files; those of a shared pool are the same on all that have it.
 func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 	out := VolumeOn{
-		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path},
+		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path}, users: usersOn(host, v),
 	}
 	if out.Shared {
 		out.on, out.paths = "", append(out.paths, path.Join(pool.Spec.Path, v.Name))
@@ -126,9 +127,8 @@ func mergeVolumes(cells []cell) []VolumeOn {
 			if !known {
 				i, at[k] = len(out), len(out)
 				out = append(out, volumeOn(x.pool, x.host, v))
-			}
-			if !slices.Contains(out[i].paths, v.Path) {
-				out[i].paths = append(out[i].paths, v.Path)
+			} else {
+				out[i].alsoSaid(x.host, v)
 			}
 			if ready {
 				out[i].Hosts = append(out[i].Hosts, HostRef{x.host, x.hostName})
@@ -141,10 +141,28 @@ func mergeVolumes(cells []cell) []VolumeOn {
 	return out
 }
 
-// owners tells whose disks volumes are: VMs of Quantix by pool and name, discovered ones by path, on their own host or, where the
-// pool is shared, on any that has it.
+// alsoSaid adds what another host says about the file of a shared pool: all their words count together.
+func (v *VolumeOn) alsoSaid(host fleet.HostID, said fleet.Volume) {
+	v.Backing = cmp.Or(v.Backing, said.Backing)
+	v.users = append(v.users, usersOn(host, said)...)
+	if !slices.Contains(v.paths, said.Path) {
+		v.paths = append(v.paths, said.Path)
+	}
+}
+
+func usersOn(host fleet.HostID, said fleet.Volume) []domainOn {
+	users := make([]domainOn, len(said.UsedBy))
+	for i, id := range said.UsedBy {
+		users[i] = domainOn{host, id}
+	}
+	return users
+}
+
+// owners tells whose disks volumes are: VMs of Quantix by pool and name, all VMs by what their hosts say of files, and discovered
+// ones by path, on their own host or, where the pool is shared, on any that has it.
 type owners struct {
 	vms   map[fleet.Volref]db.VolumeOwnersRow
+	users map[domainOn]db.DomainsNamedRow
 	found map[file]db.FoundDisksRow
 }
 
@@ -156,15 +174,23 @@ type file struct {
 }
 
 func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, error) {
-	o := owners{map[fleet.Volref]db.VolumeOwnersRow{}, map[file]db.FoundDisksRow{}}
+	o := owners{map[fleet.Volref]db.VolumeOwnersRow{}, map[domainOn]db.DomainsNamedRow{}, map[file]db.FoundDisksRow{}}
 	var ask db.VolumeOwnersParams
+	var domains []string
 	for _, v := range volumes {
 		ask.Pools, ask.Volumes = append(ask.Pools, string(v.PoolID)), append(ask.Volumes, v.Name)
+		for _, u := range v.users {
+			domains = append(domains, string(u.id))
+		}
 	}
 	if len(volumes) == 0 {
 		return o, nil
 	}
 	vms, err := q.VolumeOwners(ctx, ask)
+	if err != nil {
+		return o, dbError(err)
+	}
+	users, err := q.DomainsNamed(ctx, domains)
 	if err != nil {
 		return o, dbError(err)
 	}
@@ -175,22 +201,35 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 	for _, r := range vms {
 		o.vms[fleet.Volref{PoolID: fleet.PoolID(r.PoolID), Volume: r.Volume}] = r
 	}
+	for _, r := range users {
+		o.users[domainOn{r.HostID, r.ID}] = r
+	}
 	for _, r := range found {
 		o.found[file{r.PoolID, r.HostID, r.Path}], o.found[file{r.PoolID, "", r.Path}] = r, r
 	}
 	return o, nil
 }
 
-// of returns the VM whose disk the volume is (nil: of none), and whether the actor may know of the volume at all.
+// of returns the VM whose disk the volume is (nil: of none), and whether the actor may know that.
 func (o owners) of(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 	everything := policy.AllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {
 		return &VMRef{ID: r.ID, Name: r.Name}, everything || policy.May(a, policy.VMSee, r.ProjectID)
 	}
+	for _, u := range v.users {
+		r, ok := o.users[u]
+		switch {
+		case !ok: // the host has not reported the domain itself yet
+			return &VMRef{ID: u.id, Name: string(u.id), HostID: u.host}, everything
+		case r.Found:
+			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, everything
+		}
+		return &VMRef{ID: r.ID, Name: r.Name}, everything || policy.May(a, policy.VMSee, r.ProjectID)
+	}
 	for _, at := range v.paths {
-		if r, ok := o.found[file{v.PoolID, v.on, at}]; ok && at != "" && !v.IsISO() {
+		if r, ok := o.found[file{v.PoolID, v.on, at}]; ok && at != "" {
 			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, everything
 		}
 	}
-	return nil, everything || (v.IsImage() || v.IsISO()) && !ownDisk.MatchString(v.Name)
+	return nil, everything
 }

@@ -74,7 +74,11 @@ type Volume struct {
 	CapacityBytes int64  `json:"capacityBytes"`
 	AllocBytes    int64  `json:"allocBytes"`
 	Backing       string `json:"backing,omitempty"` // a backing file: such a volume is not offered as an image
+	UsedBy        []VMID `json:"usedBy,omitempty"`  // domains of the host whose disk the file is, by whatever path; a medium in a drive is no disk. At most MostUsers
 }
+
+// MostUsers bounds Volume.UsedBy: any number of disks may stand on one file.
+const MostUsers = 8
 
 // PoolHost is one cell of the host × health matrix.
 type PoolHost struct {

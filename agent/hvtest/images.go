@@ -1,0 +1,55 @@
+package hvtest
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func testVolumeUsers(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
+	h.h.AddImage(t, p, Image{Name: "tools.iso", Kind: ISO, SizeBytes: 1 << 20})
+	vm := h.vm(disk(p))
+	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
+	h.apply(vm)
+	for volume, want := range map[string][]fleet.VMID{vm.Spec.Disks[0].Volume: {vm.ID}, "golden.qcow2": nil, "tools.iso": nil} {
+		if v, ok := h.volume(p, volume); !ok || !slices.Equal(v.UsedBy, want) {
+			t.Errorf("%s is a disk of %q, want %q", volume, v.UsedBy, want)
+		}
+	}
+	h.must("delete without its disks", h.DeleteVM(h.ctx, vm, h.pools, false))
+	if v, ok := h.volume(p, vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) != 0 {
+		t.Errorf("the VM is gone, yet its disk is %+v", v)
+	}
+	h.apply(vm) // so that its disk goes with the test
+}
+
+func testDiskIsNoImage(t *testing.T, h *host) {
+	p := h.pool()
+	owner := h.made(disk(p))
+	taken := &fleet.Volref{PoolID: p.ID, Volume: owner.Spec.Disks[0].Volume}
+	d := disk(p)
+	d.Image = taken
+	h.refused("clone another VM's disk", h.ApplyVM(h.ctx, h.order(h.vm(d))), taken.Volume)
+	vm := h.vm()
+	vm.Spec.ISO = taken
+	h.refused("put another VM's disk into the drive", h.ApplyVM(h.ctx, h.order(vm)), taken.Volume)
+	h.wantPower(vm.ID, fleet.Absent)
+}
+
+func testISOs(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddImage(t, p, Image{Name: "good.iso", Kind: ISO, SizeBytes: 1 << 20})
+	h.h.AddImage(t, p, Image{Name: "linked.iso", Kind: LinkedISO, SizeBytes: 1 << 20})
+	h.h.AddImage(t, p, Image{Name: "dump.iso", Kind: Raw, SizeBytes: 1 << 20})
+	vm := h.vm()
+	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "good.iso"}
+	h.apply(vm)
+	for _, bad := range []string{"linked.iso", "dump.iso", "missing.iso"} {
+		vm.Generation, vm.Spec.ISO = 2, &fleet.Volref{PoolID: p.ID, Volume: bad}
+		h.refused("put "+bad+" into the drive", h.ApplyVM(h.ctx, h.order(vm)), bad)
+		h.status(vm.ID, 1)
+	}
+}

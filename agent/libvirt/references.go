@@ -1,0 +1,107 @@
+package libvirt
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+)
+
+// reference is a file that an image's header names. An opaque one has no header that counts.
+type reference struct {
+	path   string
+	opaque bool
+}
+
+// referenceBytes is how much of an image is read for its references: qcow2 keeps them in its first cluster.
+const referenceBytes = 64 << 10
+
+// qcow2's header extensions.
+const (
+	qcow2DataName      = 0x44415441
+	qcow2BackingFormat = 0xe2792aca
+)
+
+// readReferences reads the names, not the files.
+func readReferences(path string) []reference {
+	f, err := openImage(path, true)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text := make([]byte, referenceBytes)
+	n, _ := f.ReadAt(text, 0) // what could be read says what it says
+	var out []reference
+	for _, r := range parseReferences(text[:n]) {
+		for _, name := range fileNames(r.path) {
+			if !filepath.IsAbs(name) {
+				name = filepath.Join(filepath.Dir(path), name)
+			}
+			out = append(out, reference{name, r.opaque})
+		}
+	}
+	return out
+}
+
+// parseReferences are the names of the backing file and of the external data file as the header of a qcow2 image has them.
+func parseReferences(text []byte) []reference {
+	if len(text) < 72 || !bytes.HasPrefix(text, []byte("QFI\xfb")) {
+		return nil
+	}
+	var out []reference
+	at, length := binary.BigEndian.Uint64(text[8:]), uint64(binary.BigEndian.Uint32(text[16:]))
+	backing := at != 0 && at < uint64(len(text)) && length <= uint64(len(text))-at
+	opaque := false
+	next := uint64(72)
+	if binary.BigEndian.Uint32(text[4:]) > 2 && len(text) >= 104 {
+		next = uint64(binary.BigEndian.Uint32(text[100:]))
+	}
+	for next+8 <= uint64(len(text)) {
+		kind, size := binary.BigEndian.Uint32(text[next:]), uint64(binary.BigEndian.Uint32(text[next+4:]))
+		if next += 8; kind == 0 || size > uint64(len(text))-next {
+			break
+		}
+		switch value := string(text[next : next+size]); kind {
+		case qcow2BackingFormat:
+			opaque = value == "raw"
+		case qcow2DataName:
+			out = append(out, reference{value, true})
+		}
+		next += (size + 7) &^ 7
+	}
+	if backing {
+		out = append(out, reference{string(text[at : at+length]), opaque})
+	}
+	return out
+}
+
+// fileNames are the files that a name means to QEMU, which also takes "file:" and a description in JSON.
+func fileNames(name string) []string {
+	text, described := strings.CutPrefix(name, "json:")
+	if !described {
+		return []string{strings.TrimPrefix(name, "file:")}
+	}
+	var value any
+	if json.Unmarshal([]byte(text), &value) != nil {
+		return nil
+	}
+	return namesIn(value)
+}
+
+func namesIn(value any) (out []string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, x := range v {
+			if name, ok := x.(string); ok && (key == "filename" || strings.HasSuffix(key, ".filename")) {
+				out = append(out, fileNames(strings.TrimPrefix(name, "json:"))...)
+			}
+			out = append(out, namesIn(x)...)
+		}
+	case []any:
+		for _, x := range v {
+			out = append(out, namesIn(x)...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package libvirt
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+)
+
+// extension adds one of qcow2's header extensions at the place, and returns the next place.
+func extension(h []byte, at int, kind uint32, value string) int {
+	binary.BigEndian.PutUint32(h[at:], kind)
+	binary.BigEndian.PutUint32(h[at+4:], uint32(len(value)))
+	return at + 8 + (copy(h[at+8:], value)+7)&^7
+}
+
+func TestReferencesAreReadNotFollowed(t *testing.T) {
+	t.Parallel()
+	image := func(version uint32, backing string, extensions func([]byte, int)) []byte {
+		return qcow2(version, func(h []byte) {
+			at := 72
+			if version > 2 {
+				binary.BigEndian.PutUint32(h[100:], 104)
+				at = 104
+			}
+			if extensions != nil {
+				extensions(h, at)
+			}
+			binary.BigEndian.PutUint64(h[8:], 300)
+			binary.BigEndian.PutUint32(h[16:], uint32(copy(h[300:], backing)))
+		})
+	}
+	for name, c := range map[string]struct {
+		text []byte
+		want []reference
+	}{
+		"plain":       {qcow2(3, nil), nil},
+		"raw":         {[]byte("anything"), nil},
+		"cut off":     {image(3, "base", nil)[:302], nil},
+		"backing":     {image(3, "base.qcow2", nil), []reference{{"base.qcow2", false}}},
+		"backing, v2": {image(2, "/v/base", nil), []reference{{"/v/base", false}}},
+		"raw backing": {image(3, "base.img", func(h []byte, at int) { extension(h, at, qcow2BackingFormat, "raw") }), []reference{{"base.img", true}}},
+		"data and below": {image(3, "b", func(h []byte, at int) {
+			extension(h, extension(h, at, qcow2BackingFormat, "qcow2"), qcow2DataName, "d.raw")
+		}), []reference{{"d.raw", true}, {"b", false}}},
+	} {
+		if got := parseReferences(c.text); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	for name, want := range map[string][]string{
+		"/v/a": {"/v/a"}, "file:/v/a": {"/v/a"}, "json:{": nil,
+		`json:{"driver":"qcow2","file":{"driver":"file","filename":"/v/a"}}`: {"/v/a"},
+		`json:{"file.filename":"/v/a"}`:                                      {"/v/a"},
+	} {
+		if got := fileNames(name); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDiscsAreTold(t *testing.T) {
+	t.Parallel()
+	sectors := func(ids ...string) []byte {
+		out := make([]byte, len(ids)*sectorBytes)
+		for i, id := range ids {
+			copy(out[i*sectorBytes+1:], id)
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		text []byte
+		want bool
+	}{
+		"ISO 9660": {sectors("CD001", "CD001"), true},
+		"UDF":      {sectors("BEA01", "NSR03", "TEA01"), true},
+		"UDF 1.02": {sectors("BEA01", "BOOT2", "NSR02"), true},
+		"no UDF":   {sectors("BEA01", "TEA01"), false},
+		"nothing":  {sectors("", ""), false},
+		"empty":    {nil, false},
+		"cut off":  {sectors("CD001")[:4], false},
+	} {
+		if got := isDisc(c.text); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func FuzzParseReferences(f *testing.F) {
+	f.Add(qcow2(3, func(h []byte) { h[15], h[19] = 200, 9 }))
+	f.Add(qcow2(2, nil)[:72])
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, r := range parseReferences(text) {
+			_ = fileNames(r.path)
+		}
+	})
+}

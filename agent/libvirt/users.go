@@ -1,0 +1,260 @@
+package libvirt
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// held is a file that a domain has as a disk, or as a part of one. A medium in a drive is only read, and is none.
+type held struct {
+	path   string // or "volume:pool/name"
+	opaque bool   // raw: what it begins with is the guest's, and refers to nothing
+}
+
+// heldBy are the files behind one disk, as far as the definition names them.
+func heldBy(d *libvirtxml.DomainDisk) []held {
+	if d.Device == "cdrom" {
+		return nil
+	}
+	var out []held
+	add := func(s *libvirtxml.DomainDiskSource, format string) {
+		if path := sourcePath(s); path != "" {
+			out = append(out, held{path, format == "raw"})
+		}
+	}
+	chain := func(b *libvirtxml.DomainDiskBackingStore) {
+		for ; b != nil; b = b.BackingStore {
+			add(b.Source, formatName(b.Format))
+		}
+	}
+	format := ""
+	if d.Driver != nil {
+		format = d.Driver.Type
+	}
+	add(d.Source, format)
+	chain(d.BackingStore)
+	if d.Mirror != nil {
+		add(d.Mirror.Source, formatName(d.Mirror.Format))
+		chain(d.Mirror.BackingStore)
+	}
+	return out
+}
+
+func formatName(f *libvirtxml.DomainDiskFormat) string {
+	if f == nil {
+		return ""
+	}
+	return f.Type
+}
+
+// manner is how a domain uses a file.
+type manner int
+
+const (
+	asDisk   manner = iota
+	asPart          // its disk stands on the file
+	asMedium        // in a drive: read, never written
+)
+
+type fileUser struct {
+	id     fleet.VMID
+	name   string
+	manner manner
+}
+
+// fileUsers answers which domains of the host use a file: by the file itself, and by its path where storage does not answer.
+type fileUsers struct {
+	byID   map[fileID][]fileUser
+	byPath map[string][]fileUser
+}
+
+// fileWatches is what is remembered of files from one look to the next.
+type fileWatches struct {
+	chains  byDir[[]fileID] // of domains' disks and media
+	volumes byDir[fileID]   // of pools
+	pools   watch[map[string]string]
+}
+
+// usersOf finds out which files the domains use, whatever path their definitions call them by.
+func (b *Backend) usersOf(ctx context.Context, all []sighted) fileUsers {
+	type use struct {
+		held
+		fileUser
+	}
+	var uses []use
+	opaque := map[string]bool{}
+	dirs := b.dirsOfPools(ctx, all)
+	for _, s := range all {
+		disks := s.held()
+		for _, f := range s.files() {
+			if !slices.ContainsFunc(disks, func(h held) bool { return h.path == f }) {
+				uses = append(uses, use{held{dirs.path(f), true}, fileUser{s.id, s.ref.Name, asMedium}})
+			}
+		}
+		for _, h := range disks {
+			h.path = dirs.path(h.path)
+			uses = append(uses, use{h, fileUser{s.id, s.ref.Name, asDisk}})
+		}
+	}
+	paths := make([]string, len(uses))
+	for i, u := range uses {
+		paths[i] = u.path
+		old, twice := opaque[u.path]
+		opaque[u.path] = u.opaque && (old || !twice)
+	}
+	known := b.files.chains.read(ctx, paths, func(path string) []fileID { return chainOf(path, opaque[path]) })
+	b.files.chains.keepOnly(paths)
+	out := fileUsers{map[fileID][]fileUser{}, map[string][]fileUser{}}
+	for _, u := range uses {
+		out.byPath[u.path] = append(out.byPath[u.path], u.fileUser)
+		for i, id := range known[u.path] {
+			if i > 0 && u.manner == asDisk {
+				u.manner = asPart
+			}
+			out.byID[id] = append(out.byID[id], u.fileUser)
+		}
+	}
+	return out
+}
+
+// of lists the users of a volume's file.
+func (u fileUsers) of(pool, path string, id fileID) []fileUser {
+	out := slices.Concat(u.byPath[path], u.byPath[volumePath(pool, filepath.Base(path))])
+	if id != (fileID{}) {
+		out = append(out, u.byID[id]...)
+	}
+	return out
+}
+
+// id looks at this very moment: what was remembered may be another file by now.
+func (p place) id(ctx context.Context) (fileID, error) {
+	return within(ctx, func() (fileID, error) { return identify(p.path()), nil })
+}
+
+// userOf is the name of a domain other than except that uses the place's file; empty: none. What stands on a disk that except
+// has already, such as an administrator's overlay, is that administrator's affair.
+func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, p place) (string, error) {
+	id, err := p.id(ctx)
+	if err != nil {
+		return "", err
+	}
+	users := b.usersOf(ctx, all).of(p.pool.Name, p.path(), id)
+	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.manner == asDisk })
+	for _, u := range users {
+		if u.id != except && !(mine && u.manner == asPart) {
+			return u.name, nil
+		}
+	}
+	return "", nil
+}
+
+// checkNoDisk refuses to read from a file that is a domain's disk, or a part of one: its bytes are that guest's.
+func (a *applying) checkNoDisk(ctx context.Context, p place) error {
+	all, err := a.inventory(ctx, a.c)
+	if err != nil {
+		return err
+	}
+	id, err := p.id(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(a.usersOf(ctx, all).of(p.pool.Name, p.path(), id), func(u fileUser) bool { return u.manner != asMedium }) {
+		return fleet.Errorf(fleet.Conflict, "The volume %s is a disk of a VM on this host, or a part of one, so it is neither cloned nor put into a drive. Choose one that no VM uses.", p.volume)
+	}
+	return nil
+}
+
+// markUsers notes on the volumes whose disks they are.
+func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.PoolReport) {
+	var paths []string
+	for _, p := range pools {
+		for _, v := range p.Status.Volumes {
+			paths = append(paths, v.Path)
+		}
+	}
+	ids := b.files.volumes.read(ctx, paths, identify)
+	b.files.volumes.keepOnly(paths)
+	users := b.usersOf(ctx, all)
+	for i := range pools {
+		volumes := slices.Clone(pools[i].Status.Volumes) // the pool's own look keeps the others
+		for k := range volumes {
+			v := &volumes[k]
+			for _, u := range users.of(pools[i].Name, v.Path, ids[v.Path]) {
+				if u.manner != asMedium && !slices.Contains(v.UsedBy, u.id) {
+					v.UsedBy = append(v.UsedBy, u.id)
+				}
+			}
+			slices.Sort(v.UsedBy)
+			v.UsedBy = v.UsedBy[:min(len(v.UsedBy), fleet.MostUsers)]
+		}
+		pools[i].Status.Volumes = volumes
+	}
+}
+
+const volumePrefix = "volume:"
+
+func volumePath(pool, volume string) string { return volumePrefix + pool + "/" + volume }
+
+// poolDirs are the directories of the host's pools, by name.
+type poolDirs map[string]string
+
+// path is where the file is that a definition calls by its pool and name; other paths stay.
+func (d poolDirs) path(path string) string {
+	rest, byPool := strings.CutPrefix(path, volumePrefix)
+	pool, volume, _ := strings.Cut(rest, "/")
+	if dir := d[pool]; byPool && dir != "" {
+		return filepath.Join(dir, volume)
+	}
+	return path
+}
+
+// dirsOfPools asks libvirt only where a domain calls a disk by its pool, and never waits for storage that hangs.
+func (b *Backend) dirsOfPools(ctx context.Context, all []sighted) poolDirs {
+	if !slices.ContainsFunc(all, func(s sighted) bool {
+		return slices.ContainsFunc(s.files(), func(f string) bool { return strings.HasPrefix(f, volumePrefix) })
+	}) {
+		return nil
+	}
+	return b.files.pools.read(ctx, 10*time.Second, poolPatience, func() (map[string]string, error) {
+		c, err := dial(b.life, b.socket)
+		if err != nil {
+			return nil, err
+		}
+		defer c.hangUp()
+		return call(b.life, c, listPoolDirs)
+	}).value
+}
+
+func listPoolDirs(l *golibvirt.Libvirt) (map[string]string, error) {
+	refs, _, err := l.ConnectListAllStoragePools(1, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]string, len(refs))
+	for _, ref := range refs {
+		text, err := l.StoragePoolGetXMLDesc(ref, 0)
+		if is(err, golibvirt.ErrNoStoragePool) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var x libvirtxml.StoragePool
+		if err := x.Unmarshal(text); err != nil {
+			return nil, err
+		}
+		if x.Target != nil {
+			out[ref.Name] = x.Target.Path
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,150 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+)
+
+// stranger defines a domain without Quantix metadata that has these disks; it ends with the test.
+func stranger(t *testing.T, disks string) fleet.VMID {
+	t.Helper()
+	name := "stranger-" + string(fleet.NewID[fleet.VMID]())
+	xml := filepath.Join(t.TempDir(), "domain.xml")
+	text := `<domain type='qemu'><name>` + name + `</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+<os><type arch='x86_64'>hvm</type></os><devices>` + disks + `</devices></domain>`
+	if err := os.WriteFile(xml, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	virsh(t, "define", xml)
+	t.Cleanup(func() { virsh(t, "undefine", name) })
+	return fleet.VMID(virsh(t, "domuuid", name))
+}
+
+func fileDisk(path, format string) string {
+	return fmt.Sprintf(`<disk type='file' device='disk'><driver name='qemu' type='%s'/><source file='%s'/><target dev='vda' bus='virtio'/></disk>`, format, path)
+}
+
+// Whose disk a file is does not hang on the words by which a definition calls it.
+func TestUsersOfAFileAreFoundWhateverItIsCalled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(f.pool.Spec.Path, name) }
+	f.ok(os.Symlink(f.pool.Spec.Path, filepath.Join(dir, "link")))
+	bound := filepath.Join(dir, "bound")
+	f.ok(os.Mkdir(bound, 0o755))
+	f.ok(bindMount(f.pool.Spec.Path, bound))
+	t.Cleanup(func() { f.ok(syscall.Unmount(bound, 0)) })
+	other := "other-" + string(f.pool.ID)
+	virsh(t, "pool-define-as", other, "dir", "--target", filepath.Join(dir, "link")) // libvirt takes no path twice
+	t.Cleanup(func() { virsh(t, "pool-undefine", other) })
+
+	overlay := filepath.Join(dir, "overlay")
+	fake := filepath.Join(dir, "fake.raw") // a guest may write what it likes into a raw disk
+	ways := map[string]func(volume string) string{
+		"path":    func(v string) string { return fileDisk(at(v), "qcow2") },
+		"symlink": func(v string) string { return fileDisk(filepath.Join(dir, "link", v), "qcow2") },
+		"bind":    func(v string) string { return fileDisk(filepath.Join(bound, v), "qcow2") },
+		"hardlink": func(v string) string {
+			f.ok(os.Link(at(v), at("other-name")))
+			return fileDisk(at("other-name"), "qcow2")
+		},
+		"volume": func(v string) string {
+			return fmt.Sprintf(`<disk type='volume' device='disk'><driver name='qemu' type='qcow2'/><source pool='%s' volume='%s'/><target dev='vda' bus='virtio'/></disk>`, f.pool.Name, v)
+		},
+		"volume-of-another-pool": func(v string) string {
+			return fmt.Sprintf(`<disk type='volume' device='disk'><driver name='qemu' type='qcow2'/><source pool='%s' volume='%s'/><target dev='vda' bus='virtio'/></disk>`, other, v)
+		},
+		"backing": func(v string) string {
+			run(t, "qemu-img", "create", "-f", "qcow2", "-b", at(v), "-F", "qcow2", overlay+"1")
+			run(t, "qemu-img", "create", "-f", "qcow2", "-b", overlay+"1", "-F", "qcow2", overlay+"2")
+			return fileDisk(overlay+"2", "qcow2")
+		},
+		"data-file": func(v string) string {
+			run(t, "qemu-img", "create", "-f", "qcow2", "-o", "data_file="+at(v)+",data_file_raw=on", overlay+"3", "4M")
+			return fileDisk(overlay+"3", "qcow2")
+		},
+	}
+	want := map[string][]fleet.VMID{"free": nil, "named-by-a-guest": nil}
+	addImage(t, f.pool, hvtest.Image{Name: "free", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	addImage(t, f.pool, hvtest.Image{Name: "named-by-a-guest", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	run(t, "qemu-img", "create", "-f", "qcow2", "-b", at("named-by-a-guest"), "-F", "qcow2", fake)
+	stranger(t, fileDisk(fake, "raw"))
+	for how, disks := range ways {
+		addImage(t, f.pool, hvtest.Image{Name: how, Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+		want[how] = []fleet.VMID{stranger(t, disks(how))}
+	}
+	f.ok(f.ApplyPool(t.Context(), f.pool)) // sees the files at once
+	seen := 0
+	for _, v := range poolOf(t, f, f.pool).Volumes {
+		users, known := want[v.Name]
+		if known && !slices.Equal(v.UsedBy, users) {
+			t.Errorf("%s: the volume is a disk of %q, want %q", v.Name, v.UsedBy, users)
+		}
+		if known {
+			seen++
+		}
+	}
+	if seen != len(want) {
+		t.Errorf("%d of %d volumes are reported", seen, len(want))
+	}
+	for how := range want {
+		vm := f.vm()
+		d := f.disk("clone-of-" + how)
+		d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: how}
+		vm.Spec.Disks = []fleet.Disk{d}
+		err := f.ApplyVM(t.Context(), order(vm, f.pool))
+		if taken := ways[how] != nil; taken != (fleet.CodeOf(err) == fleet.Conflict) {
+			t.Errorf("%s: cloned: %v", how, err)
+		}
+		vm = f.vm()
+		vm.Spec.Disks = []fleet.Disk{f.disk(how)}
+		if how == "free" || how == "named-by-a-guest" {
+			continue
+		}
+		if err := f.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "in use") {
+			t.Errorf("%s: given to a second VM: %v", how, err)
+		}
+	}
+}
+
+// What a VM's own administrator put on top of its disk does not stop edits of the VM.
+func TestAnOverlayOfAnotherDomainStopsNoEdit(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{f.disk("base")}
+	f.apply(vm)
+	overlay := filepath.Join(t.TempDir(), "overlay")
+	run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(f.pool.Spec.Path, "base"), "-F", "qcow2", overlay)
+	stranger(t, fileDisk(overlay, "qcow2"))
+	vm.Generation, vm.Spec.CPUs = 2, 2
+	f.apply(vm)
+}
+
+// A link in a pool leads out of it.
+func TestLinksInAPoolAreNotRead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	secret := filepath.Join(t.TempDir(), "secret.raw")
+	f.ok(os.WriteFile(secret, make([]byte, 1<<20), 0o600))
+	f.ok(os.Symlink(secret, filepath.Join(f.pool.Spec.Path, "linked.raw")))
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	vm := f.vm()
+	d := f.disk("clone")
+	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: "linked.raw"}
+	vm.Spec.Disks = []fleet.Disk{d}
+	if err := f.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
+		t.Errorf("a link was cloned: %v", err)
+	}
+}

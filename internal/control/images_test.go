@@ -1,0 +1,233 @@
+package control_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// lay puts a volume into the pool as the host reports it.
+func (s *site) lay(pool fleet.PoolID, host fleet.HostID, volume string) {
+	s.t.Helper()
+	s.exec(`UPDATE pool_hosts SET status = jsonb_set(status, '{volumes}', status->'volumes' || $3::jsonb) WHERE pool_id = $1 AND host_id = $2`, pool, host, volume)
+}
+
+// named joins the volumes' names.
+func named(t *testing.T) func([]control.VolumeOn, error) string {
+	return func(volumes []control.VolumeOn, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, v := range volumes {
+			all = append(all, v.Name)
+		}
+		return strings.Join(all, " ")
+	}
+}
+
+// cloning and inserting ask for a VM from an image or with an ISO of the pool.
+func (s *site) cloning(a fleet.Actor, pool fleet.PoolID, volume string) func() error {
+	in := control.CreateVM{ProjectID: s.red, Name: "clone", Spec: small}
+	in.Spec.Disks = []fleet.Disk{{PoolID: pool, Image: &fleet.Volref{PoolID: pool, Volume: volume}}}
+	return func() error { _, err := s.CreateVM(s.t.Context(), a, in); return err }
+}
+
+func (s *site) inserting(a fleet.Actor, pool fleet.PoolID, volume string) func() error {
+	in := control.CreateVM{ProjectID: s.red, Name: "insert", Spec: small}
+	in.Spec.ISO = &fleet.Volref{PoolID: pool, Volume: volume}
+	return func() error { _, err := s.CreateVM(s.t.Context(), a, in); return err }
+}
+
+func TestTenantsCloneOnlyWhatWasPublished(t *testing.T) {
+	s := newSite(t)
+	dump, disc := "dump.raw", "tools.iso"
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.lay(s.nfs, h, `{"name":"dump.raw","path":"/v/dump.raw","format":"raw","capacityBytes":100}`)
+		s.lay(s.nfs, h, `{"name":"tools.iso","path":"/v/tools.iso","format":"iso","capacityBytes":100}`)
+	}
+	check := func(what string, shown bool, code fleet.Code) {
+		t.Helper()
+		for list, got := range map[string]string{
+			"images": named(t)(s.Images(t.Context(), s.member)), "ISOs": named(t)(s.ISOs(t.Context(), s.member)),
+			"volumes": named(t)(s.PoolVolumes(t.Context(), s.member, s.nfs)),
+		} {
+			want := shown && (list == "volumes" || list == "images")
+			if strings.Contains(got, dump) != want {
+				t.Errorf("%s: a member is offered the %s %q", what, list, got)
+			}
+			if want = shown && (list == "volumes" || list == "ISOs"); strings.Contains(got, disc) != want {
+				t.Errorf("%s: a member is offered the %s %q", what, list, got)
+			}
+		}
+		if code == "" {
+			return
+		}
+		s.refused(what+": clone", code, "no volume", s.cloning(s.member, s.nfs, dump))
+		s.refused(what+": insert", code, "no volume", s.inserting(s.member, s.nfs, disc))
+		v := s.vm("vm-"+strings.ReplaceAll(what, " ", "-"), fleet.Stopped)
+		s.refused(what+": edit", code, "No volume", func() error {
+			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{ISO: &fleet.Volref{PoolID: s.nfs, Volume: disc}})
+			return err
+		})
+	}
+	check("not published", false, fleet.Invalid)
+	if got := named(t)(s.Images(t.Context(), chief)); !strings.Contains(got, dump) {
+		t.Errorf("an administrator is offered %q", got)
+	}
+	for _, volume := range []string{dump, disc} {
+		if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: volume}); err != nil {
+			t.Fatal(err)
+		}
+		s.audited("image.publish")
+	}
+	check("published", true, "")
+	if err := s.cloning(s.member, s.nfs, dump)(); err != nil {
+		t.Errorf("a published image: %v", err)
+	}
+	if err := s.inserting(s.member, s.nfs, disc)(); err != nil {
+		t.Errorf("a published ISO: %v", err)
+	}
+	for _, volume := range []string{dump, disc} {
+		if err := s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: volume}); err != nil {
+			t.Fatal(err)
+		}
+		s.audited("image.withdraw")
+	}
+	check("withdrawn", false, fleet.Invalid)
+
+	// What has it keeps it.
+	vms, err := s.ListVMs(t.Context(), s.member, fleet.Query{Filter: "name:insert"})
+	if err != nil || len(vms.Items) != 1 {
+		t.Fatalf("%+v %v", vms.Items, err)
+	}
+	text := "still with its disc"
+	got, _, err := s.UpdateVM(t.Context(), s.member, vms.Items[0].ID, control.UpdateVM{Description: &text, ISO: vms.Items[0].Spec.ISO})
+	if err != nil || got.Description != text || got.Spec.ISO == nil {
+		t.Errorf("an edit of the description: %+v %v", got.Spec, err)
+	}
+}
+
+func TestWhatIsNoImageIsNotPublished(t *testing.T) {
+	s := newSite(t)
+	vm := s.vm("web", fleet.Stopped)
+	for volume, says := range map[string]string{
+		`{"name":"layer.qcow2","path":"/v/layer","format":"qcow2","backing":"/v/base"}`:                               "backing file",
+		`{"name":"old.vmdk","path":"/v/old.vmdk","format":"vmdk"}`:                                                    "neither",
+		`{"name":"gone-0123456789ab-1.qcow2","path":"/v/gone","format":"qcow2"}`:                                      "bears the name",
+		`{"name":"other.raw","path":"/v/other.raw","format":"raw","usedBy":["11111111-1111-7111-8111-111111111111"]}`: "disk of the VM old-erp",
+		`{"name":"extra.raw","path":"/v/extra.raw","format":"raw","usedBy":["` + string(vm.ID) + `"]}`:                "disk of the VM web",
+		`{"name":"new.raw","path":"/v/new.raw","format":"raw","usedBy":["22222222-2222-7222-8222-222222222222"]}`:     "disk of the VM 2222",
+		`{"name":"named.iso","path":"/v/named.iso","format":"raw","usedBy":["11111111-1111-7111-8111-111111111111"]}`: "disk of the VM old-erp",
+	} {
+		s.lay(s.local, s.h1, volume)
+		name, _, _ := strings.Cut(strings.TrimPrefix(volume, `{"name":"`), `"`)
+		s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-7111-8111-111111111111', 'old-erp', '{"power":"running"}') ON CONFLICT DO NOTHING`, s.h1)
+		in := control.Image{PoolID: s.local, Volume: name}
+		s.refused(name, fleet.Conflict, says, func() error { return s.PublishImage(t.Context(), chief, in) })
+		// Nor is it offered where it was published before it became that.
+		s.exec(`INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by) VALUES ($1, $2, $3, 'raw', 0, 'chief')`, s.local, s.h1, name)
+		for kind, got := range map[string]string{"images": named(t)(s.Images(t.Context(), s.stranger)), "ISOs": named(t)(s.ISOs(t.Context(), s.stranger)), "volumes": named(t)(s.PoolVolumes(t.Context(), s.stranger, s.local))} {
+			if strings.Contains(got, name) {
+				t.Errorf("a stranger is offered the %s %q", kind, got)
+			}
+		}
+		if !strings.Contains(says, "disk of the VM") {
+			continue
+		}
+		s.refused("clone "+name, fleet.Conflict, "disk of the VM", s.cloning(chief, s.local, name))
+	}
+	s.refused("what is not there", fleet.NotFound, "no volume", func() error {
+		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
+	})
+	s.refused("withdraw what is not published", fleet.NotFound, "not published", func() error {
+		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
+	})
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
+	s.refused("of a silent host", fleet.Conflict, "no host that is heard", func() error {
+		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"})
+	})
+	for name, a := range map[string]fleet.Actor{"member": s.member, "viewer": s.addUser("val", fleet.RoleViewer)} {
+		s.refused(name+" publishes", fleet.Forbidden, "no right", func() error {
+			return s.PublishImage(t.Context(), a, control.Image{PoolID: s.nfs, Volume: "debian.qcow2"})
+		})
+		s.refused(name+" withdraws", fleet.Forbidden, "no right", func() error {
+			return s.WithdrawImage(t.Context(), a, control.Image{PoolID: s.nfs, Volume: "debian.qcow2"})
+		})
+	}
+}
+
+// A file that is another one by now was not looked at by anybody.
+func TestAnImageThatChangedIsNotOffered(t *testing.T) {
+	s := newSite(t)
+	for name, change := range map[string]string{"format": `{"format":"raw"}`, "size": `{"capacityBytes":5}`, "backing": `{"backing":"/v/x"}`} {
+		image := name + ".qcow2"
+		s.lay(s.local, s.h1, `{"name":"`+image+`","path":"/v/`+image+`","format":"qcow2","capacityBytes":100}`)
+		if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: image, HostID: s.h1}); err != nil {
+			t.Fatal(err)
+		}
+		if got := named(t)(s.Images(t.Context(), s.member)); !strings.Contains(got, image) {
+			t.Fatalf("%s is not offered: %s", image, got)
+		}
+		s.exec(`UPDATE pool_hosts SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || $3::jsonb ELSE v END)
+			FROM jsonb_array_elements(status->'volumes') v)) WHERE pool_id = $1`, s.local, image, change)
+		if got := named(t)(s.Images(t.Context(), s.member)); strings.Contains(got, image) {
+			t.Errorf("with another %s it is offered: %s", name, got)
+		}
+		s.refused("clone after a change of "+name, fleet.Invalid, "no volume", s.cloning(s.member, s.local, image))
+		all, err := s.PoolVolumes(t.Context(), chief, s.local)
+		i := slices.IndexFunc(all, func(v control.VolumeOn) bool { return v.Name == image })
+		if err != nil || i < 0 || all[i].Published == nil || all[i].Published.Stale == "" {
+			t.Errorf("%s: an administrator is not told: %+v %v", name, all, err)
+		}
+		if name == "backing" {
+			continue
+		}
+		if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: image}); err != nil {
+			t.Fatal(err)
+		}
+		if got := named(t)(s.Images(t.Context(), s.member)); !strings.Contains(got, image) {
+			t.Errorf("%s is not offered after it was published again: %s", image, got)
+		}
+	}
+}
+
+// Local pools of two hosts may hold different files under one name.
+func TestALocalImageIsPublishedOnItsHost(t *testing.T) {
+	s := newSite(t)
+	pool := s.addPool("both", `{"kind":"dir","path":"/srv/both","shared":false}`, s.h1, s.h2)
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.lay(pool, h, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100}`)
+	}
+	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: pool, Volume: "same.raw", HostID: s.h1}); err != nil {
+		t.Fatal(err)
+	}
+	on := func(h fleet.HostID) func() error {
+		in := control.CreateVM{ProjectID: s.red, HostID: h, Name: "on", Spec: small}
+		in.Spec.Disks = []fleet.Disk{{PoolID: pool, Image: &fleet.Volref{PoolID: pool, Volume: "same.raw"}}}
+		return func() error { _, err := s.CreateVM(t.Context(), s.member, in); return err }
+	}
+	s.refused("the other host's file", fleet.Invalid, "o volume", on(s.h2))
+	if err := on(s.h1)(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A host's word about files counts for its own files: it takes no image away on another host, and names no VM of another.
+func TestAHostsWordAboutFilesIsItsOwn(t *testing.T) {
+	s := newSite(t)
+	pool := s.addPool("both", `{"kind":"dir","path":"/srv/both","shared":false}`, s.h1, s.h2)
+	vm := s.vm("web", fleet.Stopped) // on h1
+	s.lay(pool, s.h2, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100,"usedBy":["`+string(vm.ID)+`"]}`)
+	s.lay(pool, s.h1, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100}`)
+	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: pool, Volume: "same.raw", HostID: s.h1}); err != nil {
+		t.Error(err)
+	}
+	if got := named(t)(s.PoolVolumes(t.Context(), s.member, pool)); got != "cd.iso cd.iso debian.qcow2 debian.qcow2 same.raw" {
+		t.Errorf("a member sees %s", got)
+	}
+}
