@@ -2,58 +2,269 @@ package control_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/testkit"
+	"quantix/internal/notify"
+	"quantix/internal/wire"
 )
 
-// own are the use cases that any person who is signed in may call, for themselves, whatever their roles. What runs inside Once
-// asks for itself.
-var own = []string{"ChangePassword", "ListTokens", "CreateToken", "DeleteToken", "ListViews", "SaveView", "DeleteView", "WatchKeys", "Once"}
+// useCase is one line of the table: who may call it, as names of world.actors (one with "?" is not asked), and with what. The arguments name real objects,
+// made anew for every call: of project red, where they are of a project, and mia's, where they are of a person.
+type useCase struct {
+	may  string
+	with func(w *world) []any
+	// without gives arguments that prove nothing, for the few use cases that everybody may call who proves something.
+	without func(w *world) []any
+}
 
-// TestEveryUseCaseRefusesWhoHasNoRight calls every exported method, also ones that do not exist yet, with nobody and with a
-// person who has no role. A method that does not take the actor second, or does not refuse, fails here.
-func TestEveryUseCaseRefusesWhoHasNoRight(t *testing.T) {
-	t.Parallel()
-	c := control.New(testkit.DB(t), control.Options{})
-	nobody := fleet.Actor{Name: "nobody", Address: "192.0.2.9"}
-	roleless := fleet.Actor{UserID: "0190-nobody", Name: "roleless", Session: "s"}
-	v := reflect.ValueOf(c)
-	if v.NumMethod() < 40 {
-		t.Fatalf("only %d methods: is this the right type?", v.NumMethod())
+// Who may call what. These lists are the specification; they do not ask package policy.
+const (
+	everybody   = "nobody newcomer roleless stranger viewer member watcher operator admin agent alien system"
+	people      = "newcomer roleless stranger viewer member watcher operator admin system" // for themselves
+	somewhere   = "stranger viewer member watcher operator admin system"                   // see some project, and what is of none
+	someUse     = "stranger member operator admin system"
+	redSeen     = "viewer member watcher operator admin system"
+	redUse      = "member operator admin system"
+	infraSeen   = "watcher operator admin system"
+	infraChange = "operator admin system"
+	managers    = "admin system"
+	mia         = "member"
+	portal      = "system"
+	agents      = "agent alien system?" // the portal speaks for no host, and nothing in it asks
+	ownAgent    = "agent system?"
+)
+
+// but takes names out of a list.
+func but(list string, names ...string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(list), func(n string) bool { return slices.Contains(names, n) }), " ")
+}
+
+// world is a site with somebody of every kind. Red is the project of viewer and member; the stranger is of blue alone.
+type world struct {
+	*site
+	actors map[string]fleet.Actor
+	number int
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{site: newSite(t)}
+	w.Control = control.New(w.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444"})
+	w.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '8796093022208')`)
+	w.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'found-1', '{"power":"running"}')`, w.h1, foundID)
+	newcomer := w.addUser("nina", fleet.RoleAdmin)
+	newcomer.MustChange = true
+	w.actors = map[string]fleet.Actor{
+		"nobody": anonymous, "newcomer": newcomer, "roleless": w.addUser("ron", fleet.RoleNone),
+		"stranger": w.stranger, "viewer": w.viewer, "member": w.member, "watcher": w.addUser("wes", fleet.RoleViewer),
+		"operator": w.addUser("olga", fleet.RoleOperator), "admin": chief,
+		"agent": {HostID: w.h1, Name: "host h1"}, "alien": {HostID: w.h2, Name: "host h2"}, "system": fleet.SystemActor,
 	}
+	for name, a := range w.actors {
+		if a.UserID != "" {
+			a.Session = "session of " + name
+			w.actors[name] = a
+		}
+	}
+	return w
+}
+
+const foundID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
+
+// TestEveryUseCaseAsksForItsRight calls every exported method as everybody, with objects that exist. A method without a line in
+// the table fails, and so does one that lets anybody pass who is not in its line, does anything before it refuses, or shows a
+// stranger what is of another project.
+func TestEveryUseCaseAsksForItsRight(t *testing.T) {
+	w := newWorld(t)
+	v := reflect.ValueOf(w.Control)
+	known := map[string]bool{}
 	for i := range v.NumMethod() {
 		name := v.Type().Method(i).Name
-		refuses(t, name, v.Method(i), nobody)
-		if !slices.Contains(own, name) {
-			refuses(t, name, v.Method(i), roleless)
+		known[name] = true
+		line, ok := useCases[name]
+		if !ok {
+			t.Errorf("%s has no line in the table of use cases: say who may call it, and with what", name)
+			continue
+		}
+		w.line(name, v.Method(i), line)
+	}
+	for name := range useCases {
+		if !known[name] {
+			t.Errorf("%s is in the table, but is no use case", name)
 		}
 	}
 }
 
-func refuses(t *testing.T, name string, method reflect.Value, a fleet.Actor) {
-	t.Helper()
-	kind := method.Type()
-	if kind.NumIn() < 2 || kind.In(1) != reflect.TypeFor[fleet.Actor]() {
-		t.Errorf("%s does not take the actor second", name)
-		return
+// line calls the method as everybody: first as all who are refused, with one and the same objects, for nothing may become of
+// them; then as those who may, each with objects of their own.
+func (w *world) line(name string, method reflect.Value, line useCase) {
+	w.t.Helper()
+	may := strings.Fields(line.may)
+	args := line.with(w)
+	before := w.marks()
+	for who := range w.actors {
+		if slices.Contains(may, who) || slices.Contains(may, who+"?") {
+			continue
+		}
+		out, err := w.call(name, method, who, args)
+		switch {
+		case !refusal(err) && !(who == "alien" && fleet.CodeOf(err) == fleet.Conflict):
+			w.t.Errorf("%s lets %s pass: %v", name, who, err)
+		case w.marks() != before:
+			w.t.Errorf("%s refuses %s, but did something before", name, who)
+			before = w.marks()
+		case slices.ContainsFunc(out, func(x any) bool { return x != nil && !reflect.ValueOf(x).IsZero() && !empty(x) }):
+			w.t.Errorf("%s refuses %s with an answer: %+v", name, who, out)
+		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	args := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(a)}
-	for i := 2; i < kind.NumIn(); i++ {
-		args = append(args, reflect.Zero(kind.In(i)))
+	for who := range w.actors {
+		if !slices.Contains(may, who) {
+			continue
+		}
+		if line.without != nil {
+			if _, err := w.call(name, method, who, line.without(w)); !refusal(err) {
+				w.t.Errorf("%s lets %s pass without any proof: %v", name, who, err)
+			}
+		}
+		out, err := w.call(name, method, who, line.with(w))
+		if err != nil {
+			w.t.Errorf("%s refuses %s: %v", name, who, err)
+		}
+		if who == "stranger" {
+			w.tellsNothing(name, out)
+		}
 	}
-	out := method.Call(args)
-	err, _ := reflect.TypeAssert[error](out[len(out)-1])
+}
+
+// tellsNothing demands that an answer to the stranger names nothing of project red, and no domain of a host.
+func (w *world) tellsNothing(name string, out []any) {
+	w.t.Helper()
+	text, err := json.Marshal(out)
+	if err != nil {
+		w.t.Errorf("%s: %v", name, err)
+	}
+	for _, secret := range []string{string(w.red), `"red`, "found-1", string(foundID)} {
+		if strings.Contains(string(text), secret) {
+			w.t.Errorf("%s tells a stranger %q: %s", name, secret, text)
+		}
+	}
+}
+
+func empty(x any) bool {
+	v := reflect.ValueOf(x)
+	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
+}
+
+func refusal(err error) bool {
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.Forbidden, fleet.NotFound:
-	default:
-		t.Errorf("%s let %s pass: %v", name, a.Name, err)
+		return true
+	}
+	return false
+}
+
+// marks tells of every change: each writes its line, queues work, or touches what a host said.
+func (w *world) marks() string {
+	return fmt.Sprint(w.count("audit"), w.count("jobs"), w.count("jobs WHERE state = 'running'"), w.count("vms WHERE generation > 1"), w.count("host_sessions WHERE session IS NOT NULL"))
+}
+
+// call calls the method as somebody and returns its answer without the error.
+func (w *world) call(name string, method reflect.Value, who string, args []any) (out []any, err error) {
+	w.t.Helper()
+	kind := method.Type()
+	if kind.NumIn() < 2 || kind.In(1) != reflect.TypeFor[fleet.Actor]() {
+		w.t.Fatalf("%s does not take the actor second", name)
+	}
+	if kind.NumIn() != 2+len(args) {
+		w.t.Fatalf("%s takes %d arguments after the actor, its line gives %d", name, kind.NumIn()-2, len(args))
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	in := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(w.actors[who])}
+	for i, arg := range args {
+		v := reflect.ValueOf(arg)
+		if !v.Type().AssignableTo(kind.In(i + 2)) {
+			w.t.Fatalf("%s takes a %s as argument %d, its line gives a %s", name, kind.In(i+2), i+1, v.Type())
+		}
+		in = append(in, v)
+	}
+	answers := method.Call(in)
+	last := len(answers) - 1
+	for _, a := range answers[:last] {
+		out = append(out, a.Interface())
+	}
+	err, _ = reflect.TypeAssert[error](answers[last])
+	return out, err
+}
+
+// The rest makes objects.
+
+func (w *world) name(prefix string) string {
+	w.number++
+	return fmt.Sprintf("%s-%d", prefix, w.number)
+}
+
+// vm is a running one of project red on h1.
+func (w *world) vm() fleet.VMID {
+	id := fleet.NewID[fleet.VMID]()
+	w.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, observed_generation, status)
+		VALUES ($1, $2, $3, $4, '{"power":"running","cpus":1,"memoryMiB":128,"firmware":"bios","disks":[],"nics":[]}', 1, '{"power":"running","cpus":1,"memoryMiB":128}')`,
+		id, w.red, w.h1, w.name("red"))
+	return id
+}
+
+// job is an order to a VM of project red on h1: "queued", or "running" with epoch 7.
+func (w *world) job(state string) fleet.JobID {
+	id, vm := fleet.NewID[fleet.JobID](), w.vm()
+	w.exec(`INSERT INTO jobs (id, host_id, project_id, kind, subject, subject_name, generation, created_by, state, epoch, lease_until)
+		VALUES ($1, $2, $3, 'vm.shutdown', $4, 'red-vm', 1, 'mia', $5, 7, now() + interval '1 hour')`, id, w.h1, w.red, fleet.SubjectVM(vm), state)
+	return id
+}
+
+// storage is a pool on h1 alone.
+func (w *world) storage() fleet.PoolID {
+	name := w.name("pool")
+	return w.addPool(name, `{"kind":"dir","path":"/srv/`+name+`","shared":false}`, w.h1)
+}
+
+func (w *world) someHost() fleet.HostID { return w.host(w.name("spare"), 1024) }
+
+func (w *world) someUser() fleet.UserID { return w.addUser(w.name("user"), fleet.RoleNone).UserID }
+
+// ownedByMia makes a row that is mia's own.
+func (w *world) ownedByMia(sql string) string {
+	id := string(fleet.NewID[fleet.TokenID]())
+	w.exec(sql, id)
+	return id
+}
+
+// console is a ticket of mia's for a VM of project red, which h1 is asked to dial back.
+func (w *world) console() (fleet.ConsoleID, string) {
+	ticket, err := w.OpenConsole(w.t.Context(), w.actors["member"], w.vm(), "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.exec(`DELETE FROM console_tickets WHERE expires_at < now() OR used_at IS NULL AND console_id <> $1`, ticket.ID)
+	return ticket.ID, ticket.Secret
+}
+
+// sessions lets both hosts' agents say hello anew.
+func (w *world) sessions() {
+	for _, who := range []string{"agent", "alien"} {
+		a := w.actors[who]
+		answer, err := w.Hello(w.t.Context(), a, wire.Hello{Instance: w.name("instance"), Fingerprint: "f"})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		a.Session = answer.Session
+		w.actors[who] = a
 	}
 }

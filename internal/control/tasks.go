@@ -173,7 +173,10 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.JobID)
 		}
 		return audit(ctx, q, a, "task.cancel", j.Subject, j.SubjectName, j.Title())
 	})
-	return jobFor(a, j), err
+	if err != nil {
+		return fleet.Job{}, err
+	}
+	return jobFor(a, j), nil
 }
 
 // mayCancel asks for the right that the task itself took, and whether cancelling would have any effect.

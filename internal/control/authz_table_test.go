@@ -1,0 +1,202 @@
+package control_test
+
+import (
+	"time"
+
+	"quantix/internal/auth"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func none(*world) []any  { return nil }
+func query(*world) []any { return []any{fleet.Query{}} }
+
+// seq is above all numbers that a session has given.
+const seq = int64(1) << 40
+
+func newSeq(w *world) int64 { w.number++; return seq + int64(w.number) }
+
+// useCases has a line for every exported method of control.Control.
+var useCases = map[string]useCase{
+	// VMs of project red.
+	"ActVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), fleet.ActShutdown} }},
+	"CreateVM": {may: redUse, with: func(w *world) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
+	}},
+	"DeleteVM":    {may: redUse, with: func(w *world) []any { return []any{w.vm(), false, ""} }},
+	"GetVM":       {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"UpdateVM":    {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}} }},
+	"VMEvents":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"VMMeter":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm(), ""} }},
+	"RedeemConsole": {may: mia, with: func(w *world) []any {
+		id, secret := w.console()
+		return []any{id, secret}
+	}},
+	"GetTask":    {may: redSeen, with: func(w *world) []any { return []any{w.job("queued")} }},
+	"CancelTask": {may: redUse, with: func(w *world) []any { return []any{w.job("queued")} }},
+
+	// Lists, which are cut to what the actor sees.
+	"Complete":     {may: somewhere, with: func(w *world) []any { w.vm(); return []any{"vms", "red"} }},
+	"ListProjects": {may: somewhere, with: query},
+	"ListTasks":    {may: somewhere, with: func(w *world) []any { w.job("queued"); return query(w) }},
+	"ListVMs":      {may: somewhere, with: func(w *world) []any { w.vm(); return query(w) }},
+	"Overview":     {may: somewhere, with: func(w *world) []any { w.job("queued"); return nil }},
+	"RunningTasks": {may: somewhere, with: none},
+	"Search":       {may: somewhere, with: func(w *world) []any { w.vm(); return []any{"red", 8} }},
+	"Surroundings": {may: somewhere, with: func(w *world) []any { return []any{fleet.Query{}, control.TreeQuery{View: "vms"}} }},
+	"Tree":         {may: somewhere, with: func(w *world) []any { return []any{control.TreeQuery{View: "vms"}} }},
+	"VMTotals":     {may: somewhere, with: none},
+	"KeepBulk": {may: but(someUse, "system"), with: func(w *world) []any {
+		return []any{fleet.ActStart, fleet.BulkResults{{VM: w.vm(), Name: "red-vm"}}}
+	}},
+	"GetBulk": {may: mia, with: func(w *world) []any {
+		return []any{fleet.BulkID(w.ownedByMia(`INSERT INTO bulk_actions (id, user_id, action, results) VALUES ($1, 'mia', 'start', '[]')`))}
+	}},
+
+	// Storage and networks, of no project: members of any choose from them.
+	"GetNetwork": {may: somewhere, with: func(w *world) []any {
+		page, err := w.ListNetworks(w.t.Context(), chief, fleet.Query{})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return []any{page.Items[0].ID}
+	}},
+	"GetPool":      {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
+	"Images":       {may: somewhere, with: none},
+	"ISOs":         {may: somewhere, with: none},
+	"ListNetworks": {may: somewhere, with: query},
+	"ListPools":    {may: somewhere, with: query},
+	"NetworksOn":   {may: somewhere, with: func(*world) []any { return []any{fleet.HostID("")} }},
+	"PoolVMs":      {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
+	"PoolVolumes":  {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
+
+	// The infrastructure.
+	"GetFoundVM":   {may: infraSeen, with: func(w *world) []any { return []any{w.h1, foundID} }},
+	"GetHost":      {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
+	"ListFoundVMs": {may: infraSeen, with: query},
+	"ListHosts":    {may: infraSeen, with: query},
+	"OpenJobs":     {may: infraSeen, with: none},
+
+	"AssignPool":    {may: infraChange, with: func(w *world) []any { return []any{w.storage(), []fleet.HostID{w.h2}} }},
+	"ClearConflict": {may: infraChange, with: func(w *world) []any { return []any{w.someHost()} }},
+	"CreatePool": {may: infraChange, with: func(w *world) []any {
+		name := w.name("pool")
+		return []any{control.CreatePool{Name: name, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}, HostIDs: []fleet.HostID{w.h1}}}
+	}},
+	"DeleteHost":    {may: infraChange, with: func(w *world) []any { return []any{w.someHost()} }},
+	"DeletePool":    {may: infraChange, with: func(w *world) []any { return []any{w.storage()} }},
+	"PublishImage":  {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.nfs, Volume: "debian.qcow2"}} }},
+	"ReleasePool":   {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
+	"RetryPool":     {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
+	"UpdateHost":    {may: infraChange, with: func(w *world) []any { return []any{w.h1, control.UpdateHost{Labels: map[string]string{"rack": "r1"}}} }},
+	"WithdrawImage": {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.storage(), Volume: "debian.qcow2"}} }},
+
+	// People and projects.
+	"CreateJoinToken": {may: managers, with: func(*world) []any { return []any{fleet.HostID("")} }},
+	"CreateProject":   {may: managers, with: func(w *world) []any { return []any{control.ProjectInput{Name: w.name("project")}} }},
+	"CreateUser":      {may: managers, with: func(w *world) []any { return []any{control.UserInput{Name: w.name("user")}} }},
+	"DeleteProject":   {may: managers, with: func(w *world) []any { return []any{w.project(w.name("project"))} }},
+	"DeleteUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser()} }},
+	"GetProject":      {may: redSeen, with: func(w *world) []any { return []any{w.red} }},
+	"GetUser":         {may: mia + " " + managers, with: func(*world) []any { return []any{fleet.UserID("mia")} }},
+	"ListJoinTokens":  {may: managers, with: query},
+	"ListMembers":     {may: redSeen, with: func(w *world) []any { return []any{w.red} }},
+	"ListUsers":       {may: managers, with: query},
+	"RevokeJoinToken": {may: managers, with: func(w *world) []any { return []any{w.joinToken().ID} }},
+	"SetMember":       {may: managers, with: func(w *world) []any { return []any{w.red, w.someUser(), fleet.RoleViewer} }},
+	"SetPassword":     {may: managers, with: func(w *world) []any { return []any{w.someUser(), "violet lantern harbour"} }},
+	"UpdateProject":   {may: managers, with: func(w *world) []any { return []any{w.blue, control.ProjectInput{Name: "blue"}} }},
+	"UpdateUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser(), control.UserInput{Name: w.name("user")}} }},
+
+	// Oneself.
+	"ChangePassword": {may: but(people, "system"), with: func(*world) []any { return []any{goodPassword, "violet lantern harbour"} }},
+	"CreateToken":    {may: but(people, "newcomer", "system"), with: func(*world) []any { return []any{"a token", time.Hour} }},
+	"DeleteToken": {may: mia, with: func(w *world) []any {
+		return []any{fleet.TokenID(w.ownedByMia(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'mia', 'her own', convert_to($1, 'UTF8'))`))}
+	}},
+	"DeleteView": {may: mia, with: func(w *world) []any {
+		return []any{fleet.ViewID(w.ownedByMia(`INSERT INTO saved_views (id, user_id, list, name, query) VALUES ($1, 'mia', 'vms', $1, '')`))}
+	}},
+	"ListTokens": {may: people, with: query},
+	"ListViews":  {may: people, with: func(*world) []any { return []any{"vms"} }},
+	"SaveView":   {may: but(people, "system"), with: func(*world) []any { return []any{"vms", "mine", "filter=phase:running"} }},
+	"WatchKeys":  {may: people, with: func(w *world) []any { return []any{[]string{"vm:" + string(w.vm()), "host:" + string(w.h1), "tasks"}} }},
+
+	// Who proves who they are.
+	"ActorOfToken": {
+		may: everybody,
+		with: func(w *world) []any {
+			secret := auth.NewSecret(auth.TokenPrefix)
+			w.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'wes', 'his', $2)`, fleet.NewID[fleet.TokenID](), auth.HashSecret(secret))
+			return []any{secret}
+		},
+		without: func(*world) []any { return []any{auth.NewSecret(auth.TokenPrefix)} },
+	},
+	"JoinHost": {
+		may: everybody,
+		with: func(w *world) []any {
+			return []any{w.joinToken().Secret, wire.JoinRequest{Name: w.name("joined"), HostUUID: string(fleet.NewID[fleet.HostID]()), CSR: someCSR()}}
+		},
+		without: func(w *world) []any {
+			return []any{auth.NewSecret("qxj_"), wire.JoinRequest{Name: w.name("joined"), CSR: someCSR()}}
+		},
+	},
+	"SignIn": {
+		may:  everybody,
+		with: func(w *world) []any { return []any{string(w.someUser()), goodPassword} },
+		without: func(w *world) []any {
+			w.exec(`DELETE FROM login_throttle`)
+			return []any{string(w.someUser()), "not the password"}
+		},
+	},
+
+	// Agents, each for its own host. What the portal itself would ask of no host is not asked here.
+	"Hello": {may: agents, with: func(w *world) []any {
+		return []any{wire.Hello{Instance: w.name("instance"), Fingerprint: "f"}}
+	}},
+	"Claim": {may: agents, with: func(w *world) []any {
+		w.sessions()
+		w.exec(`DELETE FROM jobs`)
+		return []any{wire.ClaimRequest{Max: 1}, time.Duration(0)}
+	}},
+	"Report": {may: agents, with: func(w *world) []any {
+		w.sessions()
+		return []any{wire.Report{Seq: newSeq(w), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}}
+	}},
+	"Progress": {may: ownAgent, with: func(w *world) []any {
+		w.sessions()
+		return []any{w.job("running"), wire.Progress{Epoch: 7, Percent: 50}}
+	}},
+	"Finish": {may: ownAgent, with: func(w *world) []any {
+		w.sessions()
+		return []any{w.job("running"), wire.Finish{Epoch: 7, Generation: 1, Seq: newSeq(w), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}
+	}},
+	"ConsoleHost": {may: ownAgent, with: func(w *world) []any {
+		id, _ := w.console()
+		return []any{id}
+	}},
+	"RenewHost": {may: agents, with: func(w *world) []any {
+		key, err := auth.RequestKeyHash(someCSR())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, who := range []string{"agent", "alien"} {
+			a := w.actors[who]
+			a.KeyHash = string(key)
+			w.actors[who] = a
+		}
+		return []any{someCSR()}
+	}},
+
+	// The portal itself.
+	"ActorOf":         {may: portal, with: func(*world) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
+	"Authority":       {may: portal, with: none},
+	"EnsureAdmin":     {may: portal, with: none},
+	"HostsHeard":      {may: portal, with: none},
+	"QueueDrifted":    {may: portal, with: none},
+	"RefreshCounters": {may: portal, with: none},
+	"RescueJobs":      {may: portal, with: none},
+	"Sweep":           {may: portal, with: none},
+}
