@@ -2,6 +2,8 @@ package control_test
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,18 +49,21 @@ func recorded(t *testing.T, url string) (*control.Control, *recorder) {
 	return control.New(pool, control.Options{}), r
 }
 
-// plans are PostgreSQL's plans for the statements about table that do runs, with their very arguments.
-func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
+// about are the statements about table that do runs.
+func (r *recorder) about(t *testing.T, table string, do func() error) []pgx.TraceQueryStartData {
 	t.Helper()
 	r.asked = nil
 	if err := do(); err != nil {
 		t.Fatal(err)
 	}
+	return slices.DeleteFunc(r.asked, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, table) })
+}
+
+// plans are PostgreSQL's plans for the statements about table that do runs, with their very arguments.
+func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
+	t.Helper()
 	var plans []string
-	for _, q := range r.asked {
-		if !strings.Contains(q.SQL, table) {
-			continue
-		}
+	for _, q := range r.about(t, table, do) {
 		rows, err := pool.Query(t.Context(), "EXPLAIN "+q.SQL, q.Args...)
 		if err != nil {
 			t.Fatal(err)
@@ -70,6 +75,45 @@ func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func
 		plans = append(plans, strings.Join(lines, "\n"))
 	}
 	return strings.Join(plans, "\n\n")
+}
+
+// visited counts the rows of vms that PostgreSQL looks at for what do asks, as scans and indexes give them.
+func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
+	t.Helper()
+	for _, q := range r.about(t, "vms v", do) {
+		var text []byte
+		if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) "+q.SQL, q.Args...).Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		var roots []struct{ Plan node }
+		if err := json.Unmarshal(text, &roots); err != nil {
+			t.Fatal(err)
+		}
+		rows += roots[0].Plan.visited()
+		plans += string(text)
+	}
+	return rows, plans
+}
+
+// node is one step of a plan that was run.
+type node struct {
+	Relation string  `json:"Relation Name"`
+	Index    string  `json:"Index Name"`
+	Rows     float64 `json:"Actual Rows"`
+	Loops    float64 `json:"Actual Loops"`
+	Removed  float64 `json:"Rows Removed by Filter"`
+	Plans    []node
+}
+
+func (n node) visited() int {
+	rows := 0
+	if n.Relation == "vms" || strings.HasPrefix(n.Index, "vms_") {
+		rows = int((n.Rows + n.Removed) * n.Loops)
+	}
+	for _, p := range n.Plans {
+		rows += p.visited()
+	}
+	return rows
 }
 
 // What is asked while somebody types, and on every page, must not look at each VM or task.
@@ -128,6 +172,49 @@ func TestIndexesAreUsed(t *testing.T) {
 		plan := r.plans(t, pool, x.table, x.do)
 		if !strings.Contains(plan, x.index) || strings.Contains(plan, "Seq Scan on vms") || strings.Contains(plan, "Seq Scan on vm_words") || strings.Contains(plan, "Seq Scan on jobs") {
 			t.Errorf("%s does not go by %s:\n%s", name, x.index, plan)
+		}
+	}
+}
+
+// However many hosts are heard, a list looks at a page of VMs and not at each: also to find out that it shows none.
+func TestListsStayShortWhenHostsFallSilent(t *testing.T) {
+	t.Parallel()
+	url := testkit.URL(t)
+	pool, err := db.Open(t.Context(), url, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	const vms = 20_000
+	testkit.Seed(t, pool, 20, vms)
+	c, r := recorded(t, url)
+	for _, some := range []struct{ heard, where string }{{"all", "true"}, {"no", "false"}, {"one", "host_id = (SELECT min(id) FROM hosts)"}} {
+		_, err := pool.Exec(t.Context(), `UPDATE host_sessions SET seen_at = now() + CASE WHEN `+some.where+` THEN interval '1 hour' ELSE interval '-1 hour' END`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pool.Exec(t.Context(), `ANALYZE host_sessions`); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range []fleet.Query{
+			{},
+			{Filter: "attention:yes"},
+			{Filter: "attention:no"},
+			{Filter: "phase:running"},
+			{Filter: "phase:unknown"},
+			{Filter: "-phase:unknown"},
+			{Filter: "-phase:running"},
+			{Filter: "phase:running,unknown"},
+			{Filter: "phase:creating"},
+			{Filter: "phase:crashed"},
+			{Filter: "phase:running", Sort: "-created"},
+			{Filter: "attention:no", Sort: "-memory"},
+			{Filter: "phase:running", Sort: "host"},
+		} {
+			rows, plans := r.visited(t, pool, func() error { _, err := c.ListVMs(t.Context(), chief, q); return err })
+			if rows > vms/5 {
+				t.Errorf("with %s hosts heard, %q by %q looks at %d rows:\n%s", some.heard, q.Filter, q.Sort, rows, plans)
+			}
 		}
 	}
 }

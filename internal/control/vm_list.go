@@ -204,50 +204,89 @@ func (c *Control) phaseTerm(ctx context.Context, s *statement, t fleet.Term) err
 			wanted = append(wanted, string(p))
 		}
 	}
+	hosts, err := c.hearing(ctx)
+	if err != nil {
+		return err
+	}
 	parts := []string{"false"}
 	if i := slices.Index(wanted, string(fleet.PhaseUnknown)); i >= 0 {
 		wanted = slices.Delete(wanted, i, i+1)
-		silent, err := c.silentHosts(ctx)
-		if err != nil {
-			return err
-		}
-		parts = append(parts, s.unknown(silent))
+		parts = append(parts, s.unknown(hosts))
 	}
 	if len(wanted) > 0 {
+		told := s.heard(hosts)
+		if slices.ContainsFunc(wanted, func(p string) bool { return slices.Contains(ownPhases, p) }) {
+			told += " OR " + unacted
+		}
 		// The phases stand in the statement itself: PostgreSQL knows how many VMs are in each.
-		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+fresh+" OR NOT ("+acted+"))")
+		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+told+")")
 	}
 	s.and("((" + strings.Join(parts, ") OR (") + "))")
 	return nil
 }
 
-// acted is true of VMs whose state hangs on what their host says.
-const acted = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
+// ownPhases do not hang on the host, for VMs that it has not acted on.
+var ownPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseDeleting)}
 
-// silentHosts lists the ids of the hosts that are not believed now.
-func (c *Control) silentHosts(ctx context.Context) ([]string, error) {
-	return collect(ctx, c, "SELECT s.host_id FROM host_sessions s WHERE NOT "+fresh, new(statement), pgx.RowTo[string])
+const (
+	// acted is true of VMs whose state hangs on what their host says.
+	acted = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
+	// unacted is its contrary, with the phases of which they all are, because an index knows those.
+	unacted = "v.heard IN ('creating', 'deleting') AND NOT (" + acted + ")"
+)
+
+// hearing is which hosts are believed now. With the very ids PostgreSQL knows how many VMs it is about, also where there are no
+// such hosts at all: a list must not look at each VM to find out that it shows none.
+type hearing struct{ heard, silent []string }
+
+func (c *Control) hearing(ctx context.Context) (hearing, error) {
+	type host struct {
+		ID    string
+		Heard bool
+	}
+	out := hearing{[]string{}, []string{}}
+	rows, err := collect(ctx, c, "SELECT s.host_id, "+fresh+" FROM host_sessions s ORDER BY s.host_id", new(statement), pgx.RowToStructByPos[host])
+	for _, h := range rows {
+		if h.Heard {
+			out.heard = append(out.heard, h.ID)
+		} else {
+			out.silent = append(out.silent, h.ID)
+		}
+	}
+	return out, err
 }
 
 // unknown is the condition that the VM's host is silent.
-func (s *statement) unknown(silent []string) string {
-	return s.oneOf("v.host_id", silent) + " AND NOT " + fresh + " AND " + acted
+func (s *statement) unknown(h hearing) string {
+	return s.oneOf("v.host_id", h.silent) + " AND NOT " + fresh + " AND " + acted
+}
+
+// heard is the condition that the VM's host is not silent.
+func (s *statement) heard(h hearing) string {
+	if len(h.silent) == 0 {
+		return fresh
+	}
+	return s.oneOf("v.host_id", h.heard) + " AND " + fresh
 }
 
 // attentionTerm asks for the VMs that wait for a person, or for those that do not. See fleet.VM.NeedsAttention, to which a test
 // holds this.
 func (c *Control) attentionTerm(ctx context.Context, s *statement, t fleet.Term) error {
-	silent, err := c.silentHosts(ctx)
+	hosts, err := c.hearing(ctx)
 	if err != nil {
 		return err
 	}
-	parts := make([]string, len(t.Any))
-	for i, m := range t.Any {
-		parts[i] = "v.attention OR " + s.unknown(silent)
-		if m.Matches("no") {
-			parts[i] = "NOT (" + parts[i] + ")"
+	parts := []string{"false"}
+	for _, need := range []bool{true, false} {
+		asked := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches("no") != need })
+		switch {
+		case asked == t.Not:
+		case need:
+			parts = append(parts, "v.attention OR "+s.unknown(hosts))
+		default:
+			parts = append(parts, "NOT v.attention AND ("+s.heard(hosts)+" OR "+unacted+")")
 		}
 	}
-	s.not(t.Not, strings.Join(parts, " OR "))
+	s.and("((" + strings.Join(parts, ") OR (") + "))")
 	return nil
 }
