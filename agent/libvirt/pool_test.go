@@ -175,6 +175,9 @@ func TestNFSPoolThatHangsAtTheMount(t *testing.T) {
 	}
 }
 
+// hung is far above what any answer takes, on a busy machine too; what hangs here does so until it is let go.
+const hung = 20 * time.Second
+
 // Storage that hangs later hangs the refresh, as does a look at it by anybody. Nothing else of the host feels it.
 func TestPoolThatHangs(t *testing.T) {
 	t.Parallel()
@@ -198,7 +201,7 @@ func TestPoolThatHangs(t *testing.T) {
 	waitFor(t, "the pool is stalled", func() bool {
 		begun := time.Now()
 		st := poolOf(t, b, f.pool)
-		if took := time.Since(begun); took > 4*time.Second {
+		if took := time.Since(begun); took > hung {
 			t.Fatalf("a snapshot beside the hanging pool took %s", took)
 		}
 		return st.State == fleet.PoolStalled && strings.Contains(st.Error, "has not answered since")
@@ -211,7 +214,7 @@ func TestPoolThatHangs(t *testing.T) {
 	if err := b.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Unavailable {
 		t.Errorf("a disk on a stalled pool: %v", err)
 	}
-	if took := time.Since(begun); took > time.Second {
+	if took := time.Since(begun); took > hung {
 		t.Errorf("the refusal took %s", took)
 	}
 	if n := proxy.dropped.Load(); n > 2 {

@@ -41,6 +41,7 @@ func TestLists(t *testing.T) {
 	p.waitTrue("the view to go and the menu to stay", `!document.querySelector(".kept button[aria-label$='Test servers']") && document.activeElement.id === "view-name"`)
 
 	// What is selected stays so while the rows follow a change.
+	p.withoutPolls()
 	p.open("/vms?filter=name:runner-*")
 	p.mark()
 	p.click("#vm-rows input[data-select-row]", "")
@@ -49,6 +50,7 @@ func TestLists(t *testing.T) {
 	path := "/api/v1/vms/" + string(odd.ID)
 	ask[fleet.VMView](t, s.api(), http.StatusOK, http.MethodPatch, path, map[string]any{"labels": map[string]string{"list": "live"}})
 	p.waitText("#vm-rows", "list=live")
+	p.poked()
 	p.waitText(".bulk", "1 selected")
 	p.sameDocument()
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
@@ -25,6 +26,29 @@ func (p *tab) open(path string) {
 		}
 		return p.cut() == cuts, "network devices come and go"
 	})
+}
+
+// noPolls keeps htmx's timers of ten seconds and more from ever ringing, and counts them.
+const noPolls = `(() => {
+  const later = window.setTimeout;
+  window.pollsKept = 0;
+  window.setTimeout = (f, ms, ...rest) => ms >= 10000 && new Error().stack.includes("htmx") ? (window.pollsKept++, 0) : later(f, ms, ...rest);
+})()`
+
+// withoutPolls lets the pages that are opened from now on live by their stream alone: the slow polls that cover a lost wake-up
+// never come, so that what a page shows without a reload was poked.
+func (p *tab) withoutPolls() {
+	p.Helper()
+	p.do("stop the polls", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: noPolls})
+		return err
+	}))
+}
+
+// poked fails the test unless the page had polls and none of them came.
+func (p *tab) poked() {
+	p.Helper()
+	p.waitTrue("the page's polls to be off", `window.pollsKept > 0`)
 }
 
 func (p *tab) path() string {

@@ -32,6 +32,7 @@ func TestVirshBeside(t *testing.T) {
 	p := newTab(t, s.URL)
 	p.signIn(s)
 
+	p.withoutPolls()
 	p.open("/vms/" + string(vm.ID))
 	p.waitText(".head", "Stopped")
 	p.mark()
@@ -50,6 +51,7 @@ func TestVirshBeside(t *testing.T) {
 	define(t, host, stranger)
 	p.waitText("#found-rows", stranger)
 	p.sameDocument()
+	p.poked()
 	p.click("#found-rows a", stranger)
 	p.waitText(".head", "Discovered")
 	if buttons := p.text("main button"); strings.Contains(buttons, "Start") {
