@@ -44,6 +44,9 @@ func TestOneVMsJourney(t *testing.T) {
 	defer p.mu.Unlock()
 	last := int64(1000)
 	for _, r := range p.reports {
+		if r.State == nil {
+			continue // a renewal of leases may overtake a look at the host that takes long; it says nothing about the host
+		}
 		if r.Seq <= last {
 			t.Errorf("report %d follows %d", r.Seq, last)
 		}
