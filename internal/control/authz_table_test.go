@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"time"
 
 	"quantix/internal/auth"
@@ -29,7 +30,11 @@ var useCases = map[string]useCase{
 	"UpdateVM":    {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}} }},
 	"VMEvents":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"VMMeter":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm(), ""} }},
+	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
+	"Once": {may: but(people, "system"), with: func(w *world) []any { // what runs inside asks for itself
+		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
+		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
+	}},
 	"RedeemConsole": {may: mia, with: func(w *world) []any {
 		id, secret := w.console()
 		return []any{id, secret}
