@@ -13,11 +13,6 @@ import (
 func none(*world) []any  { return nil }
 func query(*world) []any { return []any{fleet.Query{}} }
 
-// seq is above all numbers that a session has given.
-const seq = int64(1) << 40
-
-func newSeq(w *world) int64 { w.number++; return seq + int64(w.number) }
-
 // useCases has a line for every exported method of control.Control.
 var useCases = map[string]useCase{
 	// VMs of project red.
@@ -31,7 +26,7 @@ var useCases = map[string]useCase{
 	"VMEvents":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"VMMeter":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
-	"Once": {may: but(people, "system"), with: func(w *world) []any { // what runs inside asks for itself
+	"Once": {may: but(people, "system") + " system?", with: func(w *world) []any { // what runs inside asks for itself
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
 	}},
@@ -168,7 +163,7 @@ var useCases = map[string]useCase{
 	}},
 	"Report": {may: agents, with: func(w *world) []any {
 		w.sessions()
-		return []any{wire.Report{Seq: newSeq(w), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}}
+		return []any{wire.Report{Seq: w.seq(), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}}
 	}},
 	"Progress": {may: ownAgent, with: func(w *world) []any {
 		w.sessions()
@@ -176,12 +171,17 @@ var useCases = map[string]useCase{
 	}},
 	"Finish": {may: ownAgent, with: func(w *world) []any {
 		w.sessions()
-		return []any{w.job("running"), wire.Finish{Epoch: 7, Generation: 1, Seq: newSeq(w), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}
+		return []any{w.job("running"), wire.Finish{Epoch: 7, Generation: 1, Seq: w.seq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}
 	}},
 	"ConsoleHost": {may: ownAgent, with: func(w *world) []any {
-		id, _ := w.console()
+		w.sessions()
+		id, secret := w.console()
+		if _, err := w.RedeemConsole(w.t.Context(), w.actors["member"], id, secret); err != nil {
+			w.t.Fatal(err)
+		}
 		return []any{id}
 	}},
+	"ProveSession": {may: agents, with: func(w *world) []any { w.sessions(); return nil }},
 	"RenewHost": {may: agents, with: func(w *world) []any {
 		key, err := auth.RequestKeyHash(someCSR())
 		if err != nil {
@@ -204,4 +204,9 @@ var useCases = map[string]useCase{
 	"RefreshCounters": {may: portal, with: none},
 	"RescueJobs":      {may: portal, with: none},
 	"Sweep":           {may: portal, with: none},
+	"ForgetAddress":   {may: portal, with: none},
+	"KeepPulse":       {may: "system?", with: none}, // it would not end
+	"Ready":           {may: portal, with: none},
+	"TellAddress":     {may: portal, with: none},
+	"ToldAddress":     {may: portal, with: none},
 }

@@ -52,6 +52,7 @@ type world struct {
 	*site
 	actors map[string]fleet.Actor
 	number int
+	base   int64 // of both agents' sessions, which say hello together
 }
 
 func newWorld(t *testing.T) *world {
@@ -256,6 +257,9 @@ func (w *world) console() (fleet.ConsoleID, string) {
 	return ticket.ID, ticket.Secret
 }
 
+// seq is a number of the present sessions that no report had.
+func (w *world) seq() int64 { w.number++; return w.base + int64(w.number) }
+
 // sessions lets both hosts' agents say hello anew.
 func (w *world) sessions() {
 	for _, who := range []string{"agent", "alien"} {
@@ -264,7 +268,7 @@ func (w *world) sessions() {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		a.Session = answer.Session
+		a.Session, w.base = answer.Session, answer.SeqBase
 		w.actors[who] = a
 	}
 }
