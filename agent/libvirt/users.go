@@ -150,9 +150,10 @@ func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, 
 	users := b.usersOf(ctx, all).of(p.pool.Name, p.path(), id)
 	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.manner == asDisk })
 	for _, u := range users {
-		if u.id != except && !(mine && u.manner == asPart) {
-			return u.name, nil
+		if u.id == except || mine && u.manner == asPart {
+			continue
 		}
+		return u.name, nil
 	}
 	return "", nil
 }

@@ -80,6 +80,7 @@ func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func
 // visited counts the rows of vms that PostgreSQL looks at for what do asks, as scans and indexes give them.
 func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
 	t.Helper()
+	var all []string
 	for _, q := range r.about(t, "vms v", do) {
 		var text []byte
 		if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) "+q.SQL, q.Args...).Scan(&text); err != nil {
@@ -90,9 +91,9 @@ func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (r
 			t.Fatal(err)
 		}
 		rows += roots[0].Plan.visited()
-		plans += string(text)
+		all = append(all, string(text))
 	}
-	return rows, plans
+	return rows, strings.Join(all, "\n")
 }
 
 // node is one step of a plan that was run.

@@ -216,15 +216,16 @@ func (o owners) of(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {
 		return &VMRef{ID: r.ID, Name: r.Name}, everything || policy.May(a, policy.VMSee, r.ProjectID)
 	}
-	for _, u := range v.users {
-		r, ok := o.users[u]
-		switch {
+	if len(v.users) > 0 {
+		u := v.users[0]
+		switch r, ok := o.users[u]; {
 		case !ok: // the host has not reported the domain itself yet
 			return &VMRef{ID: u.id, Name: string(u.id), HostID: u.host}, everything
 		case r.Found:
 			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, everything
+		default:
+			return &VMRef{ID: r.ID, Name: r.Name}, everything || policy.May(a, policy.VMSee, r.ProjectID)
 		}
-		return &VMRef{ID: r.ID, Name: r.Name}, everything || policy.May(a, policy.VMSee, r.ProjectID)
 	}
 	for _, at := range v.paths {
 		if r, ok := o.found[file{v.PoolID, v.on, at}]; ok && at != "" {
