@@ -188,7 +188,7 @@ func (p *tab) keys(text string) {
 	p.do("type", chromedp.KeyEvent(text))
 }
 
-const newPassword = "correct horse battery staple"
+const newPassword = "seven wet paper boats"
 
 // signIn signs in as the play's administrator. Whoever comes first has the one-time password and must change it.
 func (p *tab) signIn(s *play) {
