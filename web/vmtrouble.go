@@ -148,7 +148,7 @@ func (s *Server) apiReplaceDisk(ctx context.Context, a fleet.Actor, in *replaceD
 type takeOverInput struct {
 	VMPath
 	Body struct {
-		Fields map[string]string `json:"fields" maxProperties:"64" doc:"Fields of status.drift, each with its \"actual\" as you read it: refused where it has changed since"`
+		Fields map[string]string `json:"fields" doc:"Fields of status.drift, each with its \"actual\" as you read it: refused where it has changed since"`
 	}
 }
 
