@@ -21,10 +21,20 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	vm := "/vms/" + string(s.vm)
+	sick := map[string]string{} // what is done about VMs in trouble: each about one of its own
+	for _, act := range []string{"detach", "replace", "takeover", "putback"} {
+		id, disk := troubled(s.portal, s.addProject("of-"+act), "host-"+act)
+		sick[act] = "/vms/" + string(id)
+		sick[act+" disk"] = `{"disk":{"poolId":"` + string(disk.PoolID) + `","volume":"` + disk.Volume + `"}`
+	}
 	bodies := map[string]struct{ path, body, other string }{
 		"/vms":                           {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
 		"/vms/{id}/actions":              {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
 		"/vms/{id}/console":              {vm + "/console", ``, ``},
+		"/vms/{id}/disks/detach":         {sick["detach"] + "/disks/detach", sick["detach disk"] + `}`, sick["replace disk"] + `}`},
+		"/vms/{id}/disks/replace":        {sick["replace"] + "/disks/replace", sick["replace disk"] + `,"volume":"new.qcow2"}`, sick["replace disk"] + `,"volume":"x.qcow2"}`},
+		"/vms/{id}/takeover":             {sick["takeover"] + "/takeover", `{"fields":{"cpus":"3"}}`, `{"fields":{"cpus":"4"}}`},
+		"/vms/{id}/putback":              {sick["putback"] + "/putback", ``, ``},
 		"/hosts/{id}/actions":            {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
 		"/pools":                         {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
 		"/pools/{id}/hosts/{host}/retry": {"/pools/" + string(pool) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
