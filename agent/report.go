@@ -110,7 +110,9 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 			continue
 		}
 		if leases := r.a.board.leases(); len(leases) > 0 {
-			err := r.send(ctx, wire.Report{Seq: r.a.next(), Digest: digest, Leases: leases}, nil)
+			// It follows no look: a newer one may have seen what the portal does not know yet, so it makes nothing younger.
+			out := wire.Report{Seq: r.a.next(), Digest: digest, Leases: leases, LookedAgoMs: wire.NeverLooked.Milliseconds()}
+			err := r.send(ctx, out, nil)
 			if sessionOver(err) {
 				return err
 			}
@@ -145,12 +147,12 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	if full {
 		out.State = &state
 	}
+	out.LookedAgoMs = max(1, r.lookedAgo().Milliseconds()) // none at all is an agent that cannot tell
 	return r.send(ctx, out, r.heed)
 }
 
 // send delivers one report; heed gets what the portal says about pools.
 func (r *reporter) send(ctx context.Context, out wire.Report, heed func([]fleet.Pool)) error {
-	out.LookedAgoMs = max(1, r.lookedAgo().Milliseconds()) // none at all is an agent that cannot tell
 	answer, err := r.a.client.Report(ctx, out)
 	r.mu.Lock()
 	defer r.mu.Unlock()

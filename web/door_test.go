@@ -171,15 +171,18 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	work := m.take(t)
-	ann.post("/vms/"+string(vm)+"/console/ticket", nil, "Accept", "application/json").is(t, http.StatusOK)
-	screen := m.take(t)
-	if screen.Kind != fleet.ConsoleOpen || work.VM == nil {
-		t.Fatalf("claimed %+v and %+v", work, screen)
+	page := &screen{portal: p, host: m, vm: vm}
+	if ws, a := page.open(ann, page.ticket(ann)); ws == nil { // the host is asked when the browser waits
+		t.Fatal(a)
+	}
+	asked := m.take(t)
+	if asked.Kind != fleet.ConsoleOpen || work.VM == nil {
+		t.Fatalf("claimed %+v and %+v", work, asked)
 	}
 	p.exec(`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) VALUES ($1, $2, 'pool.apply', 'pool:x', '', 1, 'test')`,
 		fleet.NewID[fleet.JobID](), m.id) // so that no claim is parked
 
-	calls := lines(t, m, work, screen)
+	calls := lines(t, m, work, asked)
 	proofs := p.server.AgentProofs()
 	for route := range maps.Keys(proofs) {
 		if _, ok := calls[route]; !ok {
@@ -261,7 +264,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 			t.Errorf("%s, by the host: %d: %s", route, a.status, a.body)
 		}
 	}
-	finish := lines(t, m, work, screen)["POST "+wire.PathJobs+":id/finish"]
+	finish := lines(t, m, work, asked)["POST "+wire.PathJobs+":id/finish"]
 	if a := self.ask(http.MethodPost, finish.path, finish.body); a.status != http.StatusOK {
 		t.Errorf("the host's own result: %d: %s", a.status, a.body)
 	}

@@ -20,9 +20,17 @@ var useCases = map[string]useCase{
 	"CreateVM": {may: redUse, with: func(w *world) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
 	}},
-	"DeleteVM":    {may: redUse, with: func(w *world) []any { return []any{w.vm(), false, ""} }},
-	"GetVM":       {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"UpdateVM":    {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}} }},
+	"DeleteVM":   {may: redUse, with: func(w *world) []any { return []any{w.vm(), false, ""} }},
+	"GetVM":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"UpdateVM":   {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}} }},
+	"DetachDisk": {may: redUse, with: func(w *world) []any { id, disk := w.sick(); return []any{id, disk} }},
+	"ReplaceDisk": {may: redUse, with: func(w *world) []any {
+		id, disk := w.sick()
+		return []any{id, disk, control.NewDisk{Volume: w.name("new") + ".qcow2", SizeBytes: 1 << 20}}
+	}},
+	"TakeOver":    {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id, map[string]string{"cpus": "2 vCPUs"}} }},
+	"PutBack":     {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id} }},
+	"VMRetry":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"VMEvents":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"VMMeter":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
@@ -63,14 +71,15 @@ var useCases = map[string]useCase{
 		}
 		return []any{page.Items[0].ID}
 	}},
-	"GetPool":      {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
-	"Images":       {may: somewhere, with: none},
-	"ISOs":         {may: somewhere, with: none},
-	"ListNetworks": {may: somewhere, with: query},
-	"ListPools":    {may: somewhere, with: query},
-	"NetworksOn":   {may: somewhere, with: func(*world) []any { return []any{fleet.HostID("")} }},
-	"PoolVMs":      {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
-	"PoolVolumes":  {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
+	"GetPool":        {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
+	"Images":         {may: somewhere, with: none},
+	"ISOs":           {may: somewhere, with: none},
+	"ListNetworks":   {may: somewhere, with: query},
+	"ListPools":      {may: somewhere, with: query},
+	"UsableNetworks": {may: somewhere, with: none},
+	"NetworksOn":     {may: somewhere, with: func(*world) []any { return []any{fleet.HostID("")} }},
+	"PoolVMs":        {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
+	"PoolVolumes":    {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
 
 	// The infrastructure.
 	"GetFoundVM":   {may: infraSeen, with: func(w *world) []any { return []any{w.h1, foundID} }},
@@ -85,8 +94,14 @@ var useCases = map[string]useCase{
 		name := w.name("pool")
 		return []any{control.CreatePool{Name: name, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}, HostIDs: []fleet.HostID{w.h1}}}
 	}},
-	"DeleteHost":    {may: infraChange, with: func(w *world) []any { return []any{w.someHost()} }},
-	"DeletePool":    {may: infraChange, with: func(w *world) []any { return []any{w.storage()} }},
+	"DeleteHost":   {may: infraChange, with: func(w *world) []any { return []any{w.someHost()} }},
+	"DeletePool":   {may: infraChange, with: func(w *world) []any { return []any{w.storage()} }},
+	"GrantNetwork": {may: infraChange, with: func(w *world) []any { return []any{w.network(), w.red} }},
+	"RevokeNetwork": {may: infraChange, with: func(w *world) []any {
+		id := w.network()
+		w.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, w.red)
+		return []any{id, w.red}
+	}},
 	"PublishImage":  {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.nfs, Volume: "debian.qcow2"}} }},
 	"ReleasePool":   {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
 	"RetryPool":     {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
@@ -196,10 +211,15 @@ var useCases = map[string]useCase{
 	}},
 
 	// The portal itself.
-	"ActorOf":         {may: portal, with: func(*world) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
-	"Authority":       {may: portal, with: none},
-	"EnsureAdmin":     {may: portal, with: none},
-	"HostsHeard":      {may: portal, with: none},
+	"ActorOf":       {may: portal, with: func(*world) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
+	"Authority":     {may: portal, with: none},
+	"EnsureAdmin":   {may: portal, with: none},
+	"HostsBelieved": {may: portal, with: none},
+	"VMsOf":         {may: portal, with: func(w *world) []any { return []any{[]fleet.HostID{w.h1}} }},
+	"NoteRefusal": {may: portal, with: func(w *world) []any {
+		return []any{w.actors["stranger"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
+	}},
+	"RememberBrowser": {may: portal, with: func(w *world) []any { return []any{w.someUser(), ""} }},
 	"QueueDrifted":    {may: portal, with: none},
 	"RefreshCounters": {may: portal, with: none},
 	"RescueJobs":      {may: portal, with: none},

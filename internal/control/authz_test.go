@@ -223,6 +223,24 @@ func (w *world) vm() fleet.VMID {
 	return id
 }
 
+// sick is one that is off, whose disk is not there and whose number of vCPUs somebody changed on its host.
+func (w *world) sick() (fleet.VMID, fleet.Volref) {
+	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.name("lost") + ".qcow2"}
+	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('power', 'stopped', 'disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),
+		status = status || jsonb_build_object('power', 'stopped',
+			'faults', jsonb_build_array(jsonb_build_object('code', 'disk', 'text', 'Disk 1 is not there.', 'disk', jsonb_build_object('poolId', $2::text, 'volume', $3::text))),
+			'drift', '[{"field":"cpus","applied":"1 vCPU","actual":"2 vCPUs","take":2}]'::jsonb) WHERE id = $1`, id, string(disk.PoolID), disk.Volume)
+	return id, disk
+}
+
+// network is a bridge of h1's that no project has.
+func (w *world) network() fleet.NetworkID {
+	id := fleet.NewID[fleet.NetworkID]()
+	w.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'bridge')`, id, w.name("br"))
+	w.exec(`INSERT INTO network_hosts (network_id, host_id, status) VALUES ($1, $2, '{"active":true}')`, id, w.h1)
+	return id
+}
+
 // job is an order to a VM of project red on h1: "queued", or "running" with epoch 7.
 func (w *world) job(state string) fleet.JobID {
 	id, vm := fleet.NewID[fleet.JobID](), w.vm()
