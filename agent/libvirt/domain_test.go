@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"quantix/agent"
 	"quantix/agent/hvtest"
 	"quantix/internal/fleet"
 )
@@ -362,8 +363,12 @@ func TestAFullPoolIsAFaultOfTheGuestThatFilledIt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
+	mark := filepath.Join(f.pool.Spec.Path, agent.PoolMarker)
+	marker, err := os.ReadFile(mark)
+	f.ok(err)
 	run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "none", f.pool.Spec.Path)
 	t.Cleanup(func() { syscall.Unmount(f.pool.Spec.Path, syscall.MNT_DETACH) })
+	f.ok(os.WriteFile(mark, marker, 0o644)) // the pool has moved into the small file system
 	vm.Spec.Disks = []fleet.Disk{f.disk("full")}
 	f.apply(vm)
 	sector := make([]byte, 512)

@@ -57,7 +57,7 @@ type pool struct {
 func (s *Storage) at(source string, first []fleet.Volume) *directory {
 	d, ok := s.dirs[source]
 	if !ok {
-		d = &directory{capacity: 2 << 40, files: map[string]*file{}}
+		d = &directory{capacity: 4 << 40, files: map[string]*file{}}
 		for _, v := range first {
 			d.files[v.Name] = &file{Volume: v}
 		}
