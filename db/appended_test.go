@@ -1,0 +1,51 @@
+package db_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A migration that a database somewhere has run is never changed: a change of it would reach new databases alone. Each file is
+// listed with its checksum once it is whole; a new one is added by
+//
+//	(cd db/migration && sha256sum 0015_*.sql) >> db/testdata/migrations.sha256
+func TestMigrationsAreOnlyEverAppended(t *testing.T) {
+	t.Parallel()
+	list, err := os.ReadFile("testdata/migrations.sha256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, last := map[string]string{}, ""
+	for line := range strings.Lines(string(list)) {
+		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
+		if !ok || name <= last {
+			t.Fatalf("%q: one line a file, in the order of their numbers", line)
+		}
+		listed[name], last = sum, name
+	}
+	files, err := filepath.Glob("migration/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(file)
+		switch sum := fmt.Sprintf("%x", sha256.Sum256(text)); {
+		case listed[name] == "":
+			t.Errorf("%s is not listed: add its line when it is whole", name)
+		case listed[name] != sum:
+			t.Errorf("%s was changed. Databases that ran it will not run it again: write a new migration", name)
+		}
+		delete(listed, name)
+	}
+	for name := range listed {
+		t.Errorf("%s is gone, but databases have run it", name)
+	}
+}
