@@ -61,7 +61,8 @@ func (h hostSession) work(ctx context.Context, client *http.Client, base string,
 		}
 		for _, w := range claim.Jobs {
 			got <- w
-			h.call(ctx, client, base, wire.PathJobs+string(w.ID)+"/finish", wire.Finish{Epoch: w.Epoch, Generation: 1, Outcome: wire.Done}, nil)
+			h.seq++
+			h.call(ctx, client, base, wire.PathJobs+string(w.ID)+"/finish", wire.Finish{Epoch: w.Epoch, Generation: 1, Seq: h.seq, Outcome: wire.Done}, nil)
 		}
 	}
 }

@@ -112,9 +112,11 @@ func (r *rig) serveConsoles(b *testing.B, agentURL string, made passes) (stop fu
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := agent.Hello(b.Context(), wire.Hello{Instance: "bench", Fingerprint: "bench"}); err != nil {
+	session, err := agent.Hello(b.Context(), wire.Hello{Instance: "bench", Fingerprint: "bench"})
+	if err != nil {
 		b.Fatal(err)
 	}
+	seq := session.SeqBase
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -127,7 +129,8 @@ func (r *rig) serveConsoles(b *testing.B, agentURL string, made passes) (stop fu
 			}
 			for _, w := range claim.Jobs {
 				go showScreen(ctx, b, agent, w)
-				if _, err := agent.Finish(ctx, w.ID, wire.Finish{Epoch: w.Epoch, Outcome: wire.Done}); err != nil && ctx.Err() == nil {
+				seq++
+				if _, err := agent.Finish(ctx, w.ID, wire.Finish{Epoch: w.Epoch, Seq: seq, Outcome: wire.Done}); err != nil && ctx.Err() == nil {
 					b.Error(err)
 				}
 			}

@@ -139,6 +139,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"host-delete", h + "/delete", nil},
 		{"pools", "/pools", nil},
 		{"pool", pl, nil},
+		{"pool-volumes", pl + "?tab=volumes", nil},
 		{"pool-failed", "/pools/" + string(broken.ID), nil},
 		{"pool-assign", pl + "/assign", nil},
 		{"pool-release", pl + "/hosts/" + string(host.ID) + "/release", nil},
