@@ -88,6 +88,25 @@ func TestAHostsWordGrantsNothing(t *testing.T) {
 	}
 }
 
+// A tenant comes onto no network, and to no address, by a host's word that an edit would not bring.
+func TestATenantTakesOverOnlyWhatIsOpenToIt(t *testing.T) {
+	s := newSite(t)
+	for says, card := range map[string]string{
+		"is not open to this project":            `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
+		"Addresses that are chosen in this proj": `[{"network":"default","mac":"52:54:00:00:00:09"}]`,
+	} {
+		drift := fleet.Drift{Field: "nics", Actual: "now", Take: raw(card)}
+		v := s.drifted("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
+		if says == "is not open to this project" { // the card was the VM's own before
+			s.exec(`UPDATE vms SET spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:09"}]}' WHERE id = $1`, v.ID)
+		}
+		s.refused(says, fleet.Invalid, says, func() error {
+			_, _, err := s.TakeOver(t.Context(), s.member, v.ID, map[string]string{"nics": "now"})
+			return err
+		})
+	}
+}
+
 func TestWhatWasChangedOnTheHostIsPutBack(t *testing.T) {
 	s := newSite(t)
 	same := s.vm("same", fleet.Stopped)
