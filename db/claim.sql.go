@@ -82,15 +82,20 @@ func (q *Queries) CancelWaiting(ctx context.Context, arg CancelWaitingParams) er
 }
 
 const claimJobs = `-- name: ClaimJobs :many
-WITH ready AS (
-    SELECT j.id FROM jobs j
-    WHERE j.host_id = $1 AND j.state = 'queued' AND j.run_after <= now()
+WITH mine AS MATERIALIZED (
+    SELECT s.host_id FROM host_sessions s
+    WHERE s.host_id = $1 AND s.session = $2
+      AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = $1 AND w.state = 'queued' AND w.run_after <= now())
+    FOR KEY SHARE
+), ready AS (
+    SELECT j.id FROM mine JOIN jobs j ON j.host_id = mine.host_id
+    WHERE j.state = 'queued' AND j.run_after <= now()
       AND (j.kind = 'console.open' OR NOT EXISTS (
             SELECT 1 FROM jobs o
             WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.kind <> 'console.open'
               AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
     ORDER BY j.kind <> 'console.open', j.id
-    LIMIT $2 FOR UPDATE SKIP LOCKED
+    LIMIT $3 FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + interval '30 seconds', started_at = COALESCE(started_at, now())
@@ -100,12 +105,14 @@ RETURNING jobs.id, jobs.host_id, jobs.project_id, jobs.kind, jobs.subject, jobs.
 
 type ClaimJobsParams struct {
 	HostID  fleet.HostID
+	Session []byte
 	MaxJobs int32
 }
 
-// One job a subject, oldest first; a console never waits behind other work. The claim raises the epoch.
+// One job a subject, oldest first; a console never waits behind other work. The claim raises the epoch. Where there is work the
+// session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]Job, error) {
-	rows, err := q.db.Query(ctx, claimJobs, arg.HostID, arg.MaxJobs)
+	rows, err := q.db.Query(ctx, claimJobs, arg.HostID, arg.Session, arg.MaxJobs)
 	if err != nil {
 		return nil, err
 	}
@@ -388,30 +395,6 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 	return i, err
 }
 
-const madeDisks = `-- name: MadeDisks :many
-SELECT vm_id, pool_id, volume FROM made_disks WHERE vm_id = ANY ($1::text[]) ORDER BY vm_id, pool_id, volume
-`
-
-func (q *Queries) MadeDisks(ctx context.Context, ids []string) ([]MadeDisk, error) {
-	rows, err := q.db.Query(ctx, madeDisks, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []MadeDisk{}
-	for rows.Next() {
-		var i MadeDisk
-		if err := rows.Scan(&i.VMID, &i.PoolID, &i.Volume); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const movedOnVM = `-- name: MovedOnVM :one
 SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention FROM vms v
 WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL
@@ -672,7 +655,10 @@ func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) erro
 }
 
 const vMsForWork = `-- name: VMsForWork :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, p.name AS project_name FROM vms v JOIN projects p ON p.id = v.project_id
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, p.name AS project_name,
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume), '[]')
+        FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made
+FROM vms v JOIN projects p ON p.id = v.project_id
 WHERE v.id = ANY ($1::text[]) AND v.host_id = $2
 `
 
@@ -684,8 +670,10 @@ type VMsForWorkParams struct {
 type VMsForWorkRow struct {
 	VM          VM
 	ProjectName string
+	Made        []byte
 }
 
+// made: the disks that were once seen whole, as {pool id, volume}.
 func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VMsForWorkRow, error) {
 	rows, err := q.db.Query(ctx, vMsForWork, arg.Ids, arg.HostID)
 	if err != nil {
@@ -715,6 +703,7 @@ func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VMsFo
 			&i.VM.Heard,
 			&i.VM.Attention,
 			&i.ProjectName,
+			&i.Made,
 		); err != nil {
 			return nil, err
 		}

@@ -43,23 +43,30 @@ func (q *Queries) AddTicket(ctx context.Context, arg AddTicketParams) (int64, er
 }
 
 const consoleOfHost = `-- name: ConsoleOfHost :one
-SELECT EXISTS (
+SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = $1 AND s.session = $2) AS proven, EXISTS (
     SELECT 1 FROM console_tickets t JOIN vms v ON v.id = t.vm_id
-    WHERE t.console_id = $1 AND v.host_id = $2 AND t.used_at > now() - interval '30 seconds'
-)
+    WHERE t.console_id = $3 AND v.host_id = $1 AND t.used_at > now() - interval '30 seconds'
+) AS awaited
 `
 
 type ConsoleOfHostParams struct {
-	ConsoleID fleet.ConsoleID
 	HostID    fleet.HostID
+	Session   []byte
+	ConsoleID fleet.ConsoleID
 }
 
-// Whether the host may still dial this console back: its own VM's, with a browser that came a moment ago.
-func (q *Queries) ConsoleOfHost(ctx context.Context, arg ConsoleOfHostParams) (bool, error) {
-	row := q.db.QueryRow(ctx, consoleOfHost, arg.ConsoleID, arg.HostID)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+type ConsoleOfHostRow struct {
+	Proven  bool
+	Awaited bool
+}
+
+// Whether the session is the host's, and whether it may still dial this console back: its own VM's, with a browser that came
+// a moment ago.
+func (q *Queries) ConsoleOfHost(ctx context.Context, arg ConsoleOfHostParams) (ConsoleOfHostRow, error) {
+	row := q.db.QueryRow(ctx, consoleOfHost, arg.HostID, arg.Session, arg.ConsoleID)
+	var i ConsoleOfHostRow
+	err := row.Scan(&i.Proven, &i.Awaited)
+	return i, err
 }
 
 const redeemTicket = `-- name: RedeemTicket :one

@@ -196,6 +196,6 @@ func (s *Server) agentRoutes() []agentRoute {
 		{post, wire.PathClaim, boundProof, s.claim},
 		{post, wire.PathJobs + ":id/progress", sessionProof, agentRequest(agentLimit, s.progress)},
 		{post, wire.PathJobs + ":id/finish", boundProof, agentRequest(reportLimit, s.finish)},
-		{get, wire.PathConsole + ":id", sessionProof, s.hostConsole},
+		{get, wire.PathConsole + ":id", boundProof, s.hostConsole},
 	}
 }

@@ -1,14 +1,20 @@
 -- name: ClaimJobs :many
--- One job a subject, oldest first; a console never waits behind other work. The claim raises the epoch.
-WITH ready AS (
-    SELECT j.id FROM jobs j
-    WHERE j.host_id = @host_id AND j.state = 'queued' AND j.run_after <= now()
+-- One job a subject, oldest first; a console never waits behind other work. The claim raises the epoch. Where there is work the
+-- session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
+WITH mine AS MATERIALIZED (
+    SELECT s.host_id FROM host_sessions s
+    WHERE s.host_id = @host_id AND s.session = @session
+      AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = @host_id AND w.state = 'queued' AND w.run_after <= now())
+    FOR KEY SHARE
+), ready AS (
+    SELECT j.id FROM mine JOIN jobs j ON j.host_id = mine.host_id
+    WHERE j.state = 'queued' AND j.run_after <= now()
       AND (j.kind = 'console.open' OR NOT EXISTS (
             SELECT 1 FROM jobs o
             WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.kind <> 'console.open'
               AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
     ORDER BY j.kind <> 'console.open', j.id
-    LIMIT @max_jobs FOR UPDATE SKIP LOCKED
+    LIMIT @max_jobs FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + interval '30 seconds', started_at = COALESCE(started_at, now())
@@ -20,11 +26,12 @@ RETURNING jobs.*;
 SELECT id FROM pools WHERE id = ANY (@ids::text[]) ORDER BY id FOR SHARE;
 
 -- name: VMsForWork :many
-SELECT sqlc.embed(v), p.name AS project_name FROM vms v JOIN projects p ON p.id = v.project_id
+-- made: the disks that were once seen whole, as {pool id, volume}.
+SELECT sqlc.embed(v), p.name AS project_name,
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume), '[]')
+        FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made
+FROM vms v JOIN projects p ON p.id = v.project_id
 WHERE v.id = ANY (@ids::text[]) AND v.host_id = @host_id;
-
--- name: MadeDisks :many
-SELECT * FROM made_disks WHERE vm_id = ANY (@ids::text[]) ORDER BY vm_id, pool_id, volume;
 
 -- name: PoolsForWork :many
 SELECT * FROM pools WHERE id = ANY (@ids::text[]);

@@ -11,8 +11,9 @@ WHERE hash = @hash AND console_id = @console_id AND user_id = @user_id AND sessi
 RETURNING vm_id;
 
 -- name: ConsoleOfHost :one
--- Whether the host may still dial this console back: its own VM's, with a browser that came a moment ago.
-SELECT EXISTS (
+-- Whether the session is the host's, and whether it may still dial this console back: its own VM's, with a browser that came
+-- a moment ago.
+SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session) AS proven, EXISTS (
     SELECT 1 FROM console_tickets t JOIN vms v ON v.id = t.vm_id
     WHERE t.console_id = @console_id AND v.host_id = @host_id AND t.used_at > now() - interval '30 seconds'
-);
+) AS awaited;

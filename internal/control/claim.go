@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -56,20 +57,12 @@ func apart[T any](do func() (T, error)) (out T, err error) {
 }
 
 func (c *Control) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
-	var jobs []db.Job
-	err := c.tx(ctx, func(q *db.Queries) error {
-		if err := proveSession(ctx, q, a); err != nil {
-			return err
-		}
-		var err error
-		jobs, err = q.ClaimJobs(ctx, db.ClaimJobsParams{HostID: a.HostID, MaxJobs: limit})
-		if err == nil && len(jobs) > 0 {
-			_, err = holdSession(ctx, q, a) // a hello that came between has not seen that these are taken
-		}
-		return err
-	})
+	jobs, err := c.q.ClaimJobs(ctx, db.ClaimJobsParams{HostID: a.HostID, Session: hashSession(a), MaxJobs: limit})
+	if err == nil && len(jobs) == 0 {
+		err = proveSession(ctx, c.q, a)
+	}
 	if err != nil || len(jobs) == 0 {
-		return nil, err
+		return nil, dbError(err)
 	}
 	work, err := c.describe(ctx, a.HostID, jobs)
 	return work, dbError(err)
@@ -78,10 +71,12 @@ func (c *Control) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]w
 // describe adds to each job the newest truth about its subject. A VM that is gone leaves its job without one; the agent ends it.
 func (c *Control) describe(ctx context.Context, host fleet.HostID, jobs []db.Job) ([]wire.Work, error) {
 	var vmIDs, poolIDs []string
+	needsPools := map[fleet.VMID]bool{} // a screen needs none, and somebody waits for it
 	for _, j := range jobs {
 		switch noun, id := j.Subject.Split(); noun {
 		case "vm":
 			vmIDs = append(vmIDs, id)
+			needsPools[fleet.VMID(id)] = needsPools[fleet.VMID(id)] || j.Kind != fleet.ConsoleOpen
 		case "pool":
 			poolIDs = append(poolIDs, id)
 		}
@@ -93,17 +88,13 @@ func (c *Control) describe(ctx context.Context, host fleet.HostID, jobs []db.Job
 			return nil, err
 		}
 		for _, row := range rows {
-			vm := vmOf(row.VM)
-			vms[vm.ID] = &vmWork{VM: vm, project: row.ProjectName}
-			poolIDs = append(poolIDs, poolsOf(vm.Spec)...)
-		}
-		made, err := c.q.MadeDisks(ctx, vmIDs)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range made {
-			if vm := vms[m.VMID]; vm != nil {
-				vm.made = append(vm.made, fleet.Volref{PoolID: m.PoolID, Volume: m.Volume})
+			vm := &vmWork{VM: vmOf(row.VM), project: row.ProjectName}
+			if err := json.Unmarshal(row.Made, &vm.made); err != nil {
+				return nil, fmt.Errorf("disks of VM %s that were made: %w", vm.ID, err)
+			}
+			vms[vm.ID] = vm
+			if needsPools[vm.ID] {
+				poolIDs = append(poolIDs, poolsOf(vm.Spec)...)
 			}
 		}
 	}

@@ -98,7 +98,7 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Con
 		if ok, why := view.Allows(fleet.ActConsole); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		_, err = queueVM(ctx, q, a, view, fleet.ConsoleOpen, fleet.JobArgs{Console: id, PortalURL: c.opts.PairURL})
+		_, err = queue(ctx, q, a, orderOf(view, fleet.ConsoleOpen, fleet.JobArgs{Console: id, PortalURL: c.opts.PairURL}))
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) || fleet.CodeOf(err) == fleet.NotFound || fleet.CodeOf(err) == fleet.Forbidden {
@@ -112,16 +112,14 @@ func (c *Control) ConsoleHost(ctx context.Context, a fleet.Actor, id fleet.Conso
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return err
 	}
-	refused := fleet.Errorf(fleet.NotFound, "Nobody waits for this console any more.")
-	if checkID(id, "console") != nil {
-		return refused
-	}
-	ok, err := c.q.ConsoleOfHost(ctx, db.ConsoleOfHostParams{ConsoleID: id, HostID: a.HostID})
-	if err != nil {
+	is, err := c.q.ConsoleOfHost(ctx, db.ConsoleOfHostParams{ConsoleID: id, HostID: a.HostID, Session: hashSession(a)})
+	switch {
+	case err != nil:
 		return dbError(err)
-	}
-	if !ok {
-		return refused
+	case !is.Proven:
+		return sessionEnded()
+	case !is.Awaited:
+		return fleet.Errorf(fleet.NotFound, "Nobody waits for this console any more.")
 	}
 	return nil
 }

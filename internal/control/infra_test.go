@@ -169,7 +169,7 @@ func TestConsoleTickets(t *testing.T) {
 		s.refused(name, fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), a, ticket.ID, ticket.Secret); return err })
 	}
 	s.refused("wrong secret", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, "x"); return err })
-	h1, h2 := fleet.Actor{HostID: s.h1}, fleet.Actor{HostID: s.h2}
+	h1, h2 := s.greet(s.h1), s.greet(s.h2)
 	s.refused("no browser yet", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h1, ticket.ID) })
 	if n := s.count("jobs WHERE kind = 'console.open'"); n != 0 {
 		t.Errorf("%d hosts are asked before anybody waits", n)
@@ -186,6 +186,7 @@ func TestConsoleTickets(t *testing.T) {
 		t.Error(err)
 	}
 	s.refused("another host", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h2, ticket.ID) })
+	s.refused("an ended session", fleet.Conflict, "session has ended", func() error { return s.ConsoleHost(t.Context(), fleet.Actor{HostID: s.h1, Session: "old"}, ticket.ID) })
 	s.exec(`UPDATE console_tickets SET used_at = now() - interval '31 seconds' WHERE console_id = $1`, ticket.ID)
 	s.refused("too late", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h1, ticket.ID) })
 	s.refused("used", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); return err })

@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/wire"
 )
 
 // site is a house with projects red and blue, hosts h1 and h2 that are heard, the shared pool "nfs" on both with an image and
@@ -32,6 +33,18 @@ func newSite(t *testing.T) *site {
 	s.exec(`INSERT INTO network_hosts (network_id, host_id, status) SELECT $1, id, '{"active":true,"bridge":"virbr0"}' FROM hosts`, network)
 	s.member, s.viewer, s.stranger = s.person("mia", s.red, fleet.RoleMember), s.person("vic", s.red, fleet.RoleViewer), s.person("sam", s.blue, fleet.RoleMember)
 	return s
+}
+
+// greet is the host's agent in a session of its own.
+func (s *site) greet(id fleet.HostID) fleet.Actor {
+	s.t.Helper()
+	a := fleet.Actor{HostID: id, Name: "host " + string(id)}
+	answer, err := s.Hello(s.t.Context(), a, wire.Hello{Instance: "one", Fingerprint: string(id)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a.Session = answer.Session
+	return a
 }
 
 func (s *site) project(name string) fleet.ProjectID {

@@ -85,14 +85,18 @@ func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobK
 
 // queueVM queues a job about a VM at its generation.
 func queueVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) (fleet.Job, error) {
-	id, err := queue(ctx, q, a, db.QueueJobParams{
-		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: kind, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name,
-		Args: args, Generation: vm.Generation,
-	})
+	id, err := queue(ctx, q, a, orderOf(vm, kind, args))
 	if err != nil {
 		return fleet.Job{}, fmt.Errorf("queue %s: %w", kind, err)
 	}
 	return getTask(ctx, q, fleet.SystemActor, id)
+}
+
+func orderOf(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.QueueJobParams {
+	return db.QueueJobParams{
+		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: kind, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name,
+		Args: args, Generation: vm.Generation,
+	}
 }
 
 // DeleteVM asks the host to remove a VM, with its disks where disks is set; then confirmName must be the VM's name. Waiting
