@@ -140,23 +140,9 @@ func jobLook(s fleet.JobState) (t, icon, word string) {
 }
 
 // SubjectLink is the page of what a task or an audit line is about; empty where it has none.
-func SubjectLink(subject string) string {
-	noun, id, _ := strings.Cut(subject, ":")
-	switch noun {
-	case "vm":
-		return "/vms/" + id
-	case "host":
-		return "/hosts/" + id
-	case "pool":
-		return "/pools/" + id
-	case "net":
-		return "/networks/" + id
-	case "project":
-		return "/projects/" + id
-	case "user":
-		return "/users/" + id
-	}
-	return ""
+func SubjectLink(s fleet.Subject) string {
+	noun, id := s.Split()
+	return fleet.Noun(noun).Is().At(id)
 }
 
 func lower(s string) string { return strings.ToLower(s) }
