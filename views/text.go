@@ -139,12 +139,6 @@ func jobLook(s fleet.JobState) (t, icon, word string) {
 	return "unknown", "circle-question-mark", "Outcome unknown"
 }
 
-// SubjectLink is the page of what a task or an audit line is about; empty where it has none.
-func SubjectLink(s fleet.Subject) string {
-	noun, id := s.Split()
-	return fleet.Noun(noun).Is().At(id)
-}
-
 func lower(s string) string { return strings.ToLower(s) }
 
 // aHost and TheHost name a host within a sentence and at its beginning; who sees no hosts is not told which.

@@ -684,45 +684,36 @@ func (l *TreeLevel) id(key string) string { return "t-" + slug(l.Node+"-"+key) }
 
 // liveKeys of an opened row: its object's own key; a host's or project's VMs change by their own keys.
 func (i *TreeItem) liveKeys() string {
-	switch i.Kind {
-	case "host":
+	switch t, _ := fleet.Worded(i.Kind); {
+	case t.Key == fleet.NounHost:
 		return i.Key + " vms"
-	case "pool", "network":
+	case t.Each && t.Key != fleet.NounVM:
 		return i.Key
 	}
 	return "vms"
 }
 
 func (i *TreeItem) menu() string {
-	switch i.Kind {
-	case "vm", "host", "pool", "network":
-		if i.ID != "" {
-			return "/menus/" + i.Kind + "/" + i.ID
-		}
+	if t, _ := fleet.Worded(i.Kind); t.Each && i.ID != "" {
+		return MenuPath(t.Key, i.ID)
 	}
 	return ""
 }
 
 func (i *TreeItem) href() string {
-	switch {
-	case i.Kind == "found" && i.HostID != "" && i.ID != "":
-		return "/hosts/" + i.HostID + "/found/" + i.ID
-	case i.Kind == "found":
-		return "/vms?tab=found"
-	case i.Kind == "vm":
-		return "/vms/" + i.ID
-	case i.Kind == "host":
-		return "/hosts/" + i.ID
-	case i.Kind == "pool":
-		return "/pools/" + i.ID
-	case i.Kind == "network":
-		return "/networks/" + i.ID
-	case i.Kind == "project":
-		return "/vms?project=" + url.QueryEscape(i.ID)
+	switch t, _ := fleet.Worded(i.Kind); {
+	case i.HostID != "" && i.ID != "": // discovered
+		return FoundPath(fleet.HostID(i.HostID), fleet.VMID(i.ID))
+	case t.Key == fleet.NounFound:
+		return TabPath(fleet.NounVM.Is().Path, "found")
+	case t.Key == fleet.NounProject:
+		return CutPath(fleet.NounVM, fleet.ProjectID(i.ID))
+	case t.Path != "":
+		return t.At(i.ID)
 	case i.Kind == "storage":
-		return "/pools"
+		return fleet.NounPool.Is().Path
 	}
-	return "/vms"
+	return fleet.NounVM.Is().Path
 }
 
 func hereIn(here []string, key string) bool { return len(here) > 0 && here[len(here)-1] == key }

@@ -53,7 +53,7 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor) error {
 	case err != nil:
 		return err
 	default:
-		return s.leave(c, "/vms/"+string(id))
+		return s.leave(c, views.VMPath(id))
 	}
 	p, err := s.vmOf(c, a, "configure")
 	if err != nil {
