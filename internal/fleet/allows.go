@@ -126,8 +126,8 @@ var networkOffers = offers[NetworkView]{
 }
 
 // Allows says whether the network can be asked for the action now, and if not, why. Actions lists all of them.
-func (n NetworkView) Allows(a Action) (bool, string) { return networkOffers.allows(n, a) }
-func (n NetworkView) Actions() []ActionState         { return networkOffers.states(n) }
+func (v NetworkView) Allows(a Action) (bool, string) { return networkOffers.allows(v, a) }
+func (v NetworkView) Actions() []ActionState         { return networkOffers.states(v) }
 
 var projectOffers = offers[Project]{
 	{ActEdit, nil},

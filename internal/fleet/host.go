@@ -162,7 +162,7 @@ type HostView struct {
 	Phase         HostPhase  `json:"phase"`
 	VMs           int        `json:"vms"`
 	Leaving       int        `json:"leaving,omitempty"` // of these, those whose deletion was asked for
-	CommittedCPUs int        `json:"committedCpus"` // vCPUs of all VMs placed here
+	CommittedCPUs int        `json:"committedCpus"`     // vCPUs of all VMs placed here
 	CommittedMiB  int64      `json:"committedMemoryMiB"`
 	Load          *HostMeter `json:"load,omitempty"` // of the newest report; only where one host is asked for
 }
