@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -210,6 +211,13 @@ func (p *portal) answer(r *http.Request, name string) any {
 		defer p.change()()
 		if in.Seq>>32 != int64(p.session) {
 			return refusal(422)
+		}
+		for _, w := range slices.Backward(p.claimed) { // the newest claim's epoch counts
+			if w.ID == fleet.JobID(id) && w.Epoch != in.Epoch {
+				return refusal(409)
+			} else if w.ID == fleet.JobID(id) {
+				break
+			}
 		}
 		p.finishes = append(p.finishes, finish{fleet.JobID(id), in})
 		return wire.FinishAnswer{}

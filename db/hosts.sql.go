@@ -197,9 +197,9 @@ func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 
 const getHost = `-- name: GetHost :one
 SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
-       c.vms::bigint AS vms, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
+       c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-CROSS JOIN LATERAL (SELECT count(*) AS vms, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
+CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
 WHERE h.id = $1
 `
 
@@ -211,6 +211,7 @@ type GetHostRow struct {
 	Conflict  string
 	Now       time.Time
 	Vms       int64
+	Leaving   int64
 	Cpus      int64
 	MemoryMib int64
 }
@@ -234,6 +235,7 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Conflict,
 		&i.Now,
 		&i.Vms,
+		&i.Leaving,
 		&i.Cpus,
 		&i.MemoryMib,
 	)
@@ -272,12 +274,10 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 }
 
 const vMsOnHost = `-- name: VMsOnHost :many
-SELECT v.name FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.host_id = $1 AND (v.deleted_at IS NULL OR s.seen_at >= now() - interval '30 seconds') ORDER BY v.name LIMIT 4
+SELECT name FROM vms WHERE host_id = $1 ORDER BY deleted_at IS NOT NULL, name LIMIT 4
 `
 
-// A few names of VMs that keep a host from being removed. Those that are being deleted do so only while it is heard: a host
-// that is gone for good will never say that they are gone, too.
+// A few names of VMs that keep a host from being removed.
 func (q *Queries) VMsOnHost(ctx context.Context, hostID fleet.HostID) ([]string, error) {
 	rows, err := q.db.Query(ctx, vMsOnHost, hostID)
 	if err != nil {

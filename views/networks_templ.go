@@ -616,12 +616,12 @@ func (p NetworkPage) liveKeys() string {
 }
 
 // NetworkActs is everything that can be asked about a network.
-func NetworkActs(n fleet.NetworkView) []Act {
-	path := "/networks/" + string(n.ID)
+func NetworkActs(a fleet.Actor, n fleet.NetworkView) []Act {
+	path, can := "/networks/"+string(n.ID), policy.Offer(a, "network", "", n.Actions())
 	return []Act{
 		{Icon: "network", Word: "Open", Href: path},
 		{Icon: "monitor", Word: "VMs on this network", Href: path + "?tab=vms"},
-		{Icon: "trash-2", Word: "Delete network", Danger: true, Why: "Networks are found on hosts. It goes by itself when no host has it any more."},
+		Act{Icon: "trash-2", Word: "Delete network", Danger: true}.as(can, fleet.ActDelete),
 	}
 }
 
@@ -738,7 +738,7 @@ func Network(p NetworkPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = ActMenu(NetworkActs(p.Network)[1:]).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ActMenu(NetworkActs(p.Actor, p.Network)[1:]).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -741,49 +741,29 @@ func mountPath(v fleet.PoolView, cell fleet.PoolHost) string {
 
 // PoolActs is everything that can be asked about a pool.
 func PoolActs(a fleet.Actor, v fleet.PoolView) []Act {
-	path := "/pools/" + string(v.ID)
+	path, can := "/pools/"+string(v.ID), policy.Offer(a, "pool", "", v.Actions())
 	return []Act{
 		{Icon: "database", Word: "Open", Href: path},
 		{Icon: "monitor", Word: "VMs with disks in it", Href: path + "?tab=vms"},
 		{Icon: "hard-drive", Word: "Volumes", Href: path + "?tab=volumes"},
-		Act{Icon: "plug", Word: "Assign to hosts", Href: path + "/assign", Dialog: true}.needs(a, policy.InfraChange).when(deleting(v)),
-		Act{Icon: "trash-2", Word: "Delete pool", Href: path + "/delete", Dialog: true, Danger: true}.needs(a, policy.InfraChange).when(deleting(v)),
+		Act{Icon: "plug", Word: "Assign to hosts", Href: path + "/assign", Dialog: true}.as(can, fleet.ActAssign),
+		Act{Icon: "trash-2", Word: "Delete pool", Href: path + "/delete", Dialog: true, Danger: true}.as(can, fleet.ActDelete),
 	}
-}
-
-// deleting is why nothing more can be asked of a pool whose deletion is under way.
-func deleting(v fleet.PoolView) string {
-	if v.DeletedAt == nil {
-		return ""
-	}
-	return "The pool is being deleted; it goes when its last host has released it."
 }
 
 // cellActs is what can be asked about a pool on one host.
 func cellActs(a fleet.Actor, cell fleet.PoolHost) []Act {
 	path := "/pools/" + string(cell.PoolID)
-	at := path + "/hosts/" + string(cell.HostID)
-	retry := Act{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: path}.needs(a, policy.InfraChange)
+	at, can := path+"/hosts/"+string(cell.HostID), policy.Offer(a, "pool", "", cell.Actions())
+	retry := Act{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: path}.as(can, fleet.ActRetry)
 	if stoppedByOthers(cell) {
 		retry.Icon, retry.Word = "play", "Start"
-	}
-	leaving := ""
-	switch {
-	case !cell.Assigned:
-		leaving = cell.HostName + " is releasing it."
-		retry = retry.when(leaving)
-	case cell.State == fleet.PoolActive:
-		retry = retry.when("The pool is active there.")
-	case cell.State == fleet.PoolUnknown:
-		retry = retry.when("The host is not heard. It tries by itself when it is back.")
-	case cell.State == fleet.PoolPending:
-		retry = retry.when("The host is at it.")
 	}
 	return []Act{
 		retry,
 		{Icon: "monitor", Word: "VMs with disks here", Href: Link{Path: path}.With("tab", "vms").With("filter", "host:"+quote(cell.HostName)).String()},
 		{Icon: "server", Word: "Open " + cell.HostName, Href: "/hosts/" + string(cell.HostID)},
-		Act{Icon: "unplug", Word: "Release from " + cell.HostName, Href: at + "/release", Dialog: true, Danger: true}.needs(a, policy.InfraChange).when(leaving),
+		Act{Icon: "unplug", Word: "Release from " + cell.HostName, Href: at + "/release", Dialog: true, Danger: true}.as(can, fleet.ActRelease),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 )
 
 // HostPath names a host in the path.
@@ -15,15 +16,30 @@ type HostPath struct {
 
 type hostOutput struct {
 	ETag string `header:"ETag"`
-	Body fleet.HostView
+	Body hostBody
 }
 
-func hostAnswer(h fleet.HostView, err error) (*hostOutput, error) {
-	return &hostOutput{ETag: etag(h.Generation), Body: h}, err
+type hostBody struct {
+	fleet.HostView
+	Offered
+}
+
+// Offered is what the person may ask of the object now, and why not. Exported, as huma describes no other embedded types.
+type Offered struct {
+	Actions []fleet.ActionState `json:"actions" doc:"What you can ask of it now, and why not"`
+}
+
+func offers(a fleet.Actor, noun string, states []fleet.ActionState) Offered {
+	return Offered{policy.Offer(a, noun, "", states)}
+}
+
+func hostAnswer(a fleet.Actor, h fleet.HostView, err error) (*hostOutput, error) {
+	return &hostOutput{ETag: etag(h.Generation), Body: hostBody{h, offers(a, "host", h.Actions())}}, err
 }
 
 func (s *Server) apiGetHost(ctx context.Context, a fleet.Actor, in *HostPath) (*hostOutput, error) {
-	return hostAnswer(s.Control.GetHost(ctx, a, in.ID))
+	h, err := s.Control.GetHost(ctx, a, in.ID)
+	return hostAnswer(a, h, err)
 }
 
 type updateHostInput struct {
@@ -57,7 +73,8 @@ func (s *Server) apiUpdateHost(ctx context.Context, a fleet.Actor, in *updateHos
 		if spec != nil {
 			change.Labels, change.Description = labelsWith(spec.Labels, old.Spec.Labels), spec.Description.orZero()
 		}
-		return hostAnswer(s.Control.UpdateHost(ctx, a, in.ID, change))
+		h, err := s.Control.UpdateHost(ctx, a, in.ID, change)
+		return hostAnswer(a, h, err)
 	})
 }
 
@@ -81,7 +98,7 @@ func (s *Server) apiActOnHost(ctx context.Context, a fleet.Actor, in *actOnHostI
 	if err := s.Control.ClearConflict(ctx, a, in.ID); err != nil {
 		return nil, err
 	}
-	return hostAnswer(s.Control.GetHost(ctx, a, in.ID))
+	return s.apiGetHost(ctx, a, &in.HostPath)
 }
 
 type foundVMsInput struct {

@@ -14,17 +14,28 @@ type ProjectPath struct {
 
 type projectOutput struct {
 	Location string `header:"Location"`
-	Body     fleet.Project
+	Body     projectBody
+}
+
+type projectBody struct {
+	fleet.Project
+	Offered
+}
+
+func projectAnswer(a fleet.Actor, p fleet.Project) *projectOutput {
+	return &projectOutput{Body: projectBody{p, offers(a, "project", p.Actions())}}
 }
 
 func (s *Server) apiCreateProject(ctx context.Context, a fleet.Actor, in *struct{ Body control.ProjectInput }) (*projectOutput, error) {
 	p, err := s.Control.CreateProject(ctx, a, in.Body)
-	return &projectOutput{apiBase + "/projects/" + string(p.ID), p}, err
+	out := projectAnswer(a, p)
+	out.Location = apiBase + "/projects/" + string(p.ID)
+	return out, err
 }
 
 func (s *Server) apiGetProject(ctx context.Context, a fleet.Actor, in *ProjectPath) (*projectOutput, error) {
 	p, err := s.Control.GetProject(ctx, a, in.ID)
-	return &projectOutput{Body: p}, err
+	return projectAnswer(a, p), err
 }
 
 type updateProjectInput struct {
@@ -48,7 +59,7 @@ func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *update
 		return nil, err
 	}
 	p, err := s.Control.UpdateProject(ctx, a, in.ID, change)
-	return &projectOutput{Body: p}, err
+	return projectAnswer(a, p), err
 }
 
 // set writes a value that is there.
@@ -95,7 +106,18 @@ type UserPath struct {
 	ID fleet.UserID `path:"id"`
 }
 
-type userOutput struct{ Body fleet.User }
+type userOutput struct {
+	Body struct {
+		fleet.User
+		Offered
+	}
+}
+
+func userAnswer(a fleet.Actor, u fleet.User) *userOutput {
+	var out userOutput
+	out.Body.User, out.Body.Offered = u, offers(a, "user", u.ActionsBy(a.UserID))
+	return &out
+}
 
 type newUserOutput struct {
 	Location string `header:"Location"`
@@ -117,7 +139,7 @@ func (s *Server) apiGetUser(ctx context.Context, a fleet.Actor, in *UserPath) (*
 		in.ID = a.UserID
 	}
 	u, err := s.Control.GetUser(ctx, a, in.ID)
-	return &userOutput{u}, err
+	return userAnswer(a, u), err
 }
 
 type updateUserInput struct {
@@ -143,7 +165,7 @@ func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUse
 		return nil, err
 	}
 	u, err := s.Control.UpdateUser(ctx, a, in.ID, change)
-	return &userOutput{u}, err
+	return userAnswer(a, u), err
 }
 
 func (s *Server) apiDeleteUser(ctx context.Context, a fleet.Actor, in *UserPath) (*nothing, error) {

@@ -20,17 +20,36 @@ type PoolHostPath struct {
 
 type poolOutput struct {
 	Location string `header:"Location"`
-	Body     fleet.PoolView
+	Body     poolBody
+}
+
+type poolBody struct {
+	fleet.PoolView
+	Offered
+	Hosts []poolHostBody `json:"hosts"`
+}
+
+type poolHostBody struct {
+	fleet.PoolHost
+	Offered
+}
+
+func poolAnswer(a fleet.Actor, p fleet.PoolView) poolBody {
+	out := poolBody{PoolView: p, Offered: offers(a, "pool", p.Actions()), Hosts: make([]poolHostBody, len(p.Hosts))}
+	for i, h := range p.Hosts {
+		out.Hosts[i] = poolHostBody{h, offers(a, "pool", h.Actions())}
+	}
+	return out
 }
 
 func (s *Server) apiCreatePool(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreatePool }) (*poolOutput, error) {
 	pool, err := s.Control.CreatePool(ctx, a, in.Body)
-	return &poolOutput{Location: apiBase + "/pools/" + string(pool.ID), Body: pool}, err
+	return &poolOutput{Location: apiBase + "/pools/" + string(pool.ID), Body: poolAnswer(a, pool)}, err
 }
 
 func (s *Server) apiGetPool(ctx context.Context, a fleet.Actor, in *PoolPath) (*poolOutput, error) {
 	pool, err := s.Control.GetPool(ctx, a, in.ID)
-	return &poolOutput{Body: pool}, err
+	return &poolOutput{Body: poolAnswer(a, pool)}, err
 }
 
 func (s *Server) apiDeletePool(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[fleet.Job], error) {
@@ -96,14 +115,21 @@ func (s *Server) apiPoolVMs(ctx context.Context, a fleet.Actor, in *poolVMsInput
 	})(ctx, a, &in.ListQuery)
 }
 
-type networkOutput struct{ Body fleet.NetworkView }
+type networkOutput struct {
+	Body struct {
+		fleet.NetworkView
+		Offered
+	}
+}
 
 func (s *Server) apiGetNetwork(ctx context.Context, a fleet.Actor, in *struct {
 	ID fleet.NetworkID `path:"id"`
 },
 ) (*networkOutput, error) {
 	network, err := s.Control.GetNetwork(ctx, a, in.ID)
-	return &networkOutput{network}, err
+	var out networkOutput
+	out.Body.NetworkView, out.Body.Offered = network, offers(a, "network", network.Actions())
+	return &out, err
 }
 
 // GrantPath names a network and the project that it is open to.

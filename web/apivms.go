@@ -16,7 +16,16 @@ type vmOutput struct {
 	ETag     string `header:"ETag"`
 	Location string `header:"Location"`
 	Task     string `header:"Quantix-Task" doc:"The task that brings the change to the host"`
-	Body     fleet.VMView
+	Body     vmBody
+}
+
+type vmBody struct {
+	fleet.VMView
+	Offered
+}
+
+func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
+	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{vm, Offered{actionsOf(a, vm)}}}
 }
 
 type taskOutput struct{ Body fleet.Job }
@@ -25,12 +34,14 @@ type nothing struct{}
 
 func (s *Server) apiCreateVM(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateVM }) (*vmOutput, error) {
 	vm, err := s.Control.CreateVM(ctx, a, in.Body)
-	return &vmOutput{ETag: etag(vm.Generation), Location: apiBase + "/vms/" + string(vm.ID), Body: vm}, err
+	out := vmAnswer(a, vm)
+	out.Location = apiBase + "/vms/" + string(vm.ID)
+	return out, err
 }
 
 func (s *Server) apiGetVM(ctx context.Context, a fleet.Actor, in *VMPath) (*vmOutput, error) {
 	vm, err := s.Control.GetVM(ctx, a, in.ID)
-	return &vmOutput{ETag: etag(vm.Generation), Body: vm}, err
+	return vmAnswer(a, vm), err
 }
 
 // vmPatch holds what can be changed of a VM, in the places where a VM has it.
@@ -75,7 +86,9 @@ func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInp
 		if err == nil && task == "" { // nothing to change
 			vm = old
 		}
-		return &vmOutput{ETag: etag(vm.Generation), Task: string(task), Body: vm}, err
+		out := vmAnswer(a, vm)
+		out.Task = string(task)
+		return out, err
 	})
 }
 

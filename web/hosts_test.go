@@ -109,7 +109,7 @@ func TestHostConflictAndRemoval(t *testing.T) {
 	b.get("/hosts/"+string(silent)).lacks(t, "A second agent")
 
 	b.get("/hosts/"+string(well)+"/delete").has(t, "Nothing on the machine itself is touched", "It still has 1 VM")
-	b.post("/hosts/"+string(well)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "still has VMs: web-01")
+	b.post("/hosts/"+string(well)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "It still has 1 VM. Delete them first. host-1 has web-01.")
 	b.post("/hosts/"+string(silent)+"/delete", url.Values{}).is(t, http.StatusSeeOther)
 	b.get("/hosts/"+string(silent)).is(t, http.StatusNotFound)
 }

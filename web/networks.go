@@ -139,5 +139,5 @@ func (s *Server) networkMenu(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, n.Name, views.Acts(views.NetworkActs(n)))
+	return s.part(c, a, n.Name, views.Acts(views.NetworkActs(a, n)))
 }

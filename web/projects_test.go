@@ -36,7 +36,7 @@ func TestProjects(t *testing.T) {
 func TestProjectWithVMsStays(t *testing.T) {
 	p, project, _, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.post("/projects/"+string(project)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "The project still has VMs.")
+	b.post("/projects/"+string(project)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "It still has 4 VMs. Delete them first.")
 	// Those who may not see a project get the same answer as for one that does not exist.
 	other := p.addProject("finance")
 	tom := p.signedIn("tom", fleet.RoleNone)

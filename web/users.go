@@ -66,7 +66,7 @@ func (s *Server) userPage(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) showUser(c echo.Context, a fleet.Actor, status int, u fleet.User, f views.UserForm) error {
-	p := views.UserPage{User: u, Self: u.ID == a.UserID, Form: f, Now: time.Now()}
+	p := views.UserPage{User: u, Actor: a, Form: f, Now: time.Now()}
 	var err error
 	if p.Projects, p.Roles, err = s.rolesOf(c.Request().Context(), a, u); err != nil {
 		return err

@@ -15,17 +15,7 @@ import (
 
 // actionsOf is what the person may do with the VM now, with the reason where not.
 func actionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
-	states := vm.Actions()
-	for i, s := range states {
-		right, why := policy.VMUse, "You may see this VM, not use it."
-		if s.Action == fleet.ActEdit || s.Action == fleet.ActDelete {
-			right, why = policy.VMChange, "You may not change VMs of this project."
-		}
-		if !policy.May(a, right, vm.ProjectID) {
-			states[i].Allowed, states[i].Reason = false, why
-		}
-	}
-	return states
+	return policy.Offer(a, "vm", vm.ProjectID, vm.Actions())
 }
 
 // vmFrame marks the VM in the tree, below its host.

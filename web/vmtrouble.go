@@ -131,7 +131,7 @@ type detachDiskInput struct {
 }
 
 func (s *Server) apiDetachDisk(ctx context.Context, a fleet.Actor, in *detachDiskInput) (*vmOutput, error) {
-	return changedVM(s.Control.DetachDisk(ctx, a, in.ID, in.Body.Disk))
+	return changedVM(a)(s.Control.DetachDisk(ctx, a, in.ID, in.Body.Disk))
 }
 
 type replaceDiskInput struct {
@@ -143,7 +143,7 @@ type replaceDiskInput struct {
 }
 
 func (s *Server) apiReplaceDisk(ctx context.Context, a fleet.Actor, in *replaceDiskInput) (*vmOutput, error) {
-	return changedVM(s.Control.ReplaceDisk(ctx, a, in.ID, in.Body.Disk, in.Body.NewDisk))
+	return changedVM(a)(s.Control.ReplaceDisk(ctx, a, in.ID, in.Body.Disk, in.Body.NewDisk))
 }
 
 type takeOverInput struct {
@@ -154,7 +154,7 @@ type takeOverInput struct {
 }
 
 func (s *Server) apiTakeOver(ctx context.Context, a fleet.Actor, in *takeOverInput) (*vmOutput, error) {
-	return changedVM(s.Control.TakeOver(ctx, a, in.ID, in.Body.Fields))
+	return changedVM(a)(s.Control.TakeOver(ctx, a, in.ID, in.Body.Fields))
 }
 
 func (s *Server) apiPutBack(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
@@ -163,6 +163,10 @@ func (s *Server) apiPutBack(ctx context.Context, a fleet.Actor, in *VMPath) (*ta
 }
 
 // changedVM answers a change with the VM as it is then, and the task that brings it to the host.
-func changedVM(vm fleet.VMView, task fleet.JobID, err error) (*vmOutput, error) {
-	return &vmOutput{ETag: etag(vm.Generation), Task: string(task), Body: vm}, err
+func changedVM(a fleet.Actor) func(fleet.VMView, fleet.JobID, error) (*vmOutput, error) {
+	return func(vm fleet.VMView, task fleet.JobID, err error) (*vmOutput, error) {
+		out := vmAnswer(a, vm)
+		out.Task = string(task)
+		return out, err
+	}
 }

@@ -1,8 +1,8 @@
 -- name: GetHost :one
 SELECT sqlc.embed(h), s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
-       c.vms::bigint AS vms, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
+       c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-CROSS JOIN LATERAL (SELECT count(*) AS vms, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
+CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
 WHERE h.id = @id;
 
 -- name: LockHost :one
@@ -12,10 +12,8 @@ SELECT * FROM hosts WHERE id = @id FOR UPDATE;
 UPDATE hosts SET spec = @spec, generation = generation + 1 WHERE id = @id;
 
 -- name: VMsOnHost :many
--- A few names of VMs that keep a host from being removed. Those that are being deleted do so only while it is heard: a host
--- that is gone for good will never say that they are gone, too.
-SELECT v.name FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.host_id = @host_id AND (v.deleted_at IS NULL OR s.seen_at >= now() - interval '30 seconds') ORDER BY v.name LIMIT 4;
+-- A few names of VMs that keep a host from being removed.
+SELECT name FROM vms WHERE host_id = @host_id ORDER BY deleted_at IS NOT NULL, name LIMIT 4;
 
 -- name: ForgetVMs :exec
 -- VMs whose deletion the host never confirmed go with it.

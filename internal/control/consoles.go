@@ -112,6 +112,10 @@ func (c *Control) ConsoleHost(ctx context.Context, a fleet.Actor, id fleet.Conso
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return err
 	}
+	refused := fleet.Errorf(fleet.NotFound, "Nobody waits for this console any more.")
+	if checkID(id, "console") != nil {
+		return refused
+	}
 	is, err := c.q.ConsoleOfHost(ctx, db.ConsoleOfHostParams{ConsoleID: id, HostID: a.HostID, Session: hashSession(a)})
 	switch {
 	case err != nil:
@@ -119,7 +123,7 @@ func (c *Control) ConsoleHost(ctx context.Context, a fleet.Actor, id fleet.Conso
 	case !is.Proven:
 		return sessionEnded()
 	case !is.Awaited:
-		return fleet.Errorf(fleet.NotFound, "Nobody waits for this console any more.")
+		return refused
 	}
 	return nil
 }

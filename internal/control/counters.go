@@ -33,10 +33,15 @@ func (n *counters) fresh() map[fleet.HostID]bool {
 type usage struct {
 	vms, cpus int
 	memoryMiB int64
+	leaving   int // of the VMs, those whose deletion was asked for
 }
 
 func (u usage) plus(r db.CountVMsRow) usage {
-	return usage{u.vms + int(r.Vms), u.cpus + int(r.Cpus), u.memoryMiB + r.MemoryMib}
+	sum := usage{u.vms + int(r.Vms), u.cpus + int(r.Cpus), u.memoryMiB + r.MemoryMib, u.leaving}
+	if r.Heard == string(fleet.PhaseDeleting) {
+		sum.leaving += int(r.Vms)
+	}
+	return sum
 }
 
 // RefreshCounters counts anew. A loop of the portal calls it every few seconds.

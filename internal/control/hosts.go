@@ -69,7 +69,7 @@ func (c *Control) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &seen, &looked, &conflict, &now)
 		v := hostView(r, seen, looked, conflict, now)
 		sum := sums.hosts[r.ID]
-		v.VMs, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.cpus, sum.memoryMiB
+		v.VMs, v.Leaving, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.leaving, sum.cpus, sum.memoryMiB
 		return v, err
 	})
 	return p.cut(items), err
@@ -94,9 +94,13 @@ func (c *Control) GetHost(ctx context.Context, a fleet.Actor, id fleet.HostID) (
 	if err != nil {
 		return fleet.HostView{}, notFound(err, "host")
 	}
+	return viewOfHost(r), nil
+}
+
+func viewOfHost(r db.GetHostRow) fleet.HostView {
 	v := hostView(r.Host, r.SeenAt, r.LookedAt, r.Conflict, r.Now)
-	v.VMs, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Cpus), r.MemoryMib, r.Load
-	return v, nil
+	v.VMs, v.Leaving, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Leaving), int(r.Cpus), r.MemoryMib, r.Load
+	return v
 }
 
 // UpdateHost changes a host's labels and description. Nothing on the host changes by it.
@@ -155,15 +159,19 @@ func (c *Control) changeHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 // then on.
 func (c *Control) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
 	return c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
-		vms, err := q.VMsOnHost(ctx, id)
+		row, err := q.GetHost(ctx, id)
 		if err != nil {
 			return err
 		}
-		if len(vms) > 3 {
-			vms[3] = "others"
-		}
-		if len(vms) > 0 {
-			return fleet.Errorf(fleet.Conflict, "Host %s still has VMs: %s. Delete them first.", h.Name, strings.Join(vms, ", "))
+		if ok, why := viewOfHost(row).Allows(fleet.ActDelete); !ok {
+			vms, err := q.VMsOnHost(ctx, id)
+			if err != nil {
+				return err
+			}
+			if len(vms) > 3 {
+				vms[3] = "others"
+			}
+			return fleet.Errorf(fleet.Conflict, "%s %s has %s.", why, h.Name, strings.Join(vms, ", "))
 		}
 		if err := q.ForgetVMs(ctx, id); err != nil {
 			return err

@@ -65,8 +65,8 @@ func (c *Control) SetPassword(ctx context.Context, a fleet.Actor, id fleet.UserI
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
 	}
-	if a.UserID == id {
-		return fleet.Errorf(fleet.Conflict, "Change your own password on your account's page.")
+	if ok, why := (fleet.User{ID: id}).AllowsTo(a.UserID, fleet.ActPassword); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s", why)
 	}
 	user, err := c.userRow(ctx, c.q, id)
 	if err != nil {

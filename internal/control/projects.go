@@ -140,7 +140,12 @@ func (c *Control) DeleteProject(ctx context.Context, a fleet.Actor, id fleet.Pro
 	const stillReferenced = "23503"
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == stillReferenced {
-		return fleet.Errorf(fleet.Conflict, "The project still has VMs. Delete them first.")
+		n, err := c.vmCount(ctx, id)
+		if err != nil {
+			return err
+		}
+		_, why := fleet.Project{VMs: max(n, 1)}.Allows(fleet.ActDelete)
+		return fleet.Errorf(fleet.Conflict, "%s", why)
 	}
 	return err
 }

@@ -187,8 +187,8 @@ func (c *Control) DeleteUser(ctx context.Context, a fleet.Actor, id fleet.UserID
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
 	}
-	if a.UserID == id {
-		return fleet.Errorf(fleet.Conflict, "You cannot delete yourself. Ask another administrator.")
+	if ok, why := (fleet.User{ID: id}).AllowsTo(a.UserID, fleet.ActDelete); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s", why)
 	}
 	return c.tx(ctx, func(q *db.Queries) error {
 		admins, err := q.LockAdmins(ctx)

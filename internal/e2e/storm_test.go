@@ -55,6 +55,9 @@ type storm struct {
 	faults atomic.Int64
 	judged sync.Map // what was shown -> *atomic.Int64: how often
 	wrong  atomic.Int64
+
+	// alone ends with the fault during which nothing else may keep the pages from answering: what it proves is in their last seconds.
+	alone chan struct{}
 }
 
 // TestNoFactOutlivesItsLimit takes agents, libvirtd, QEMU, the network and PostgreSQL away, 200 times in all, while pages and the
@@ -93,7 +96,7 @@ func TestNoFactOutlivesItsLimit(t *testing.T) {
 }
 
 func newStorm(t *testing.T) *storm {
-	s := &storm{rig: newBareRig(t, unique("stormy"), 21)}
+	s := &storm{rig: newBareRig(t, unique("stormy"), 21), alone: make(chan struct{})}
 	s.a = s.api()
 	project := ask[fleet.Project](t, s.a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "storm"})
 	libvirt := &stormHost{name: s.rig.name, door: newDoor(t, s.agentURL)}
@@ -252,7 +255,7 @@ func (s *storm) shakeReal() {
 		return func() { _ = syscall.Kill(pidOf(s.t, filepath.Join(s.rig.dir, "h", "agent")), signal) }
 	}
 	stop()
-	s.dies(h, longer, qemu, cont)
+	s.dies(h, longer, qemu, func() { close(s.alone); cont() })
 	s.faults.Add(1) // two at once
 	s.blinded(h, longer, killed, started)
 	for range 4 {
@@ -268,6 +271,10 @@ func (s *storm) shakeReal() {
 
 // shakePostgres freezes and kills the portal's database, under all the other faults.
 func (s *storm) shakePostgres() {
+	select {
+	case <-s.alone:
+	case <-s.t.Context().Done():
+	}
 	for _, d := range []time.Duration{shorter, 2 * time.Second, shorter, 6 * time.Second, longer, shorter} {
 		s.signalPostgres(syscall.SIGSTOP)
 		s.last(d)

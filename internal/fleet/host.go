@@ -161,7 +161,8 @@ type HostView struct {
 	Host
 	Phase         HostPhase  `json:"phase"`
 	VMs           int        `json:"vms"`
-	CommittedCPUs int        `json:"committedCpus"` // vCPUs of all VMs placed here
+	Leaving       int        `json:"leaving,omitempty"` // of these, those whose deletion was asked for
+	CommittedCPUs int        `json:"committedCpus"`     // vCPUs of all VMs placed here
 	CommittedMiB  int64      `json:"committedMemoryMiB"`
 	Load          *HostMeter `json:"load,omitempty"` // of the newest report; only where one host is asked for
 }

@@ -1,0 +1,180 @@
+package fleet
+
+import "fmt"
+
+// What a person can ask of hosts, pools, networks, projects and users. VMs have VMActions, with phases of their own. For each
+// noun one table says what can be asked, and why not now: buttons, menus, the API and the use cases all ask it.
+const (
+	ActClearConflict Action = "clear-conflict" // of a host
+	ActJoinAgain     Action = "join-again"     // of a host
+	ActAssign        Action = "assign"         // of a pool, to more hosts
+	ActRetry         Action = "retry"          // of a pool on one host; also "Start" where it was stopped
+	ActRelease       Action = "release"        // of a pool on one host
+	ActGrant         Action = "grant"          // of a network, to a project
+	ActMembers       Action = "members"        // of a project
+	ActPassword      Action = "password"       // of a user
+)
+
+// offer is one line of a noun's table. why says why the action is not possible now, in one sentence; empty: it is. nil: it
+// always is.
+type offer[T any] struct {
+	action Action
+	why    func(T) string
+}
+
+type offers[T any] []offer[T]
+
+func (o offers[T]) allows(of T, a Action) (bool, string) {
+	for _, line := range o {
+		if line.action != a {
+			continue
+		}
+		if line.why == nil {
+			return true, ""
+		}
+		why := line.why(of)
+		return why == "", why
+	}
+	return false, fmt.Sprintf("There is no action %q.", string(a))
+}
+
+func (o offers[T]) states(of T) []ActionState {
+	out := make([]ActionState, len(o))
+	for i, line := range o {
+		out[i] = ActionState{Action: line.action}
+		out[i].Allowed, out[i].Reason = o.allows(of, line.action)
+	}
+	return out
+}
+
+var hostOffers = offers[HostView]{
+	{ActEdit, nil},
+	{ActClearConflict, func(h HostView) string {
+		if h.Conflict == "" {
+			return "Only one agent shows this host's identity."
+		}
+		return ""
+	}},
+	{ActJoinAgain, nil},
+	{ActDelete, func(h HostView) string {
+		staying := h.VMs
+		if h.Phase == HostUnknown || h.Phase == HostPending { // a host that is gone for good will never say that they are gone, too
+			staying -= h.Leaving
+		}
+		if staying == 0 {
+			return ""
+		}
+		return fmt.Sprintf("It still has %s. Delete them first.", counted(staying, "VM"))
+	}},
+}
+
+// Allows says whether the host can be asked for the action now, and if not, why. Actions lists all of them.
+func (h HostView) Allows(a Action) (bool, string) { return hostOffers.allows(h, a) }
+func (h HostView) Actions() []ActionState         { return hostOffers.states(h) }
+
+var poolOffers = offers[Pool]{{ActAssign, leavingPool}, {ActDelete, leavingPool}}
+
+func leavingPool(p Pool) string {
+	if p.DeletedAt == nil {
+		return ""
+	}
+	return "The pool is being deleted; it goes when its last host has released it."
+}
+
+// Allows says whether the pool can be asked for the action now, and if not, why. Actions lists all of them.
+func (p Pool) Allows(a Action) (bool, string) { return poolOffers.allows(p, a) }
+func (p Pool) Actions() []ActionState         { return poolOffers.states(p) }
+
+var poolHostOffers = offers[PoolHost]{
+	{ActRetry, func(p PoolHost) string {
+		switch {
+		case !p.Assigned:
+			return leavingHost(p)
+		case p.State == PoolActive:
+			return "The pool is active there."
+		case p.State == PoolUnknown:
+			return "The host is not heard. It tries by itself when it is back."
+		case p.State == PoolPending:
+			return "The host is at it."
+		}
+		return ""
+	}},
+	{ActRelease, leavingHost},
+}
+
+func leavingHost(p PoolHost) string {
+	if p.Assigned {
+		return ""
+	}
+	return p.HostName + " is releasing it."
+}
+
+// Allows says whether the pool on this host can be asked for the action now, and if not, why. Actions lists all of them.
+func (p PoolHost) Allows(a Action) (bool, string) { return poolHostOffers.allows(p, a) }
+func (p PoolHost) Actions() []ActionState         { return poolHostOffers.states(p) }
+
+var networkOffers = offers[NetworkView]{
+	{ActGrant, func(n NetworkView) string {
+		if n.Restricted {
+			return ""
+		}
+		return "A network that stays within libvirt is open to all projects."
+	}},
+	{ActDelete, func(NetworkView) string {
+		return "Networks are found on hosts. It goes by itself when no host has it any more."
+	}},
+}
+
+// Allows says whether the network can be asked for the action now, and if not, why. Actions lists all of them.
+func (v NetworkView) Allows(a Action) (bool, string) { return networkOffers.allows(v, a) }
+func (v NetworkView) Actions() []ActionState         { return networkOffers.states(v) }
+
+var projectOffers = offers[Project]{
+	{ActEdit, nil},
+	{ActMembers, nil},
+	{ActDelete, func(p Project) string {
+		if p.VMs == 0 {
+			return ""
+		}
+		return "It still has " + counted(p.VMs, "VM") + ". Delete them first."
+	}},
+}
+
+// Allows says whether the project can be asked for the action now, and if not, why. Actions lists all of them.
+func (p Project) Allows(a Action) (bool, string) { return projectOffers.allows(p, a) }
+func (p Project) Actions() []ActionState         { return projectOffers.states(p) }
+
+// userBy is a user and who asks about them.
+type userBy struct {
+	User
+	by UserID
+}
+
+var userOffers = offers[userBy]{
+	{ActEdit, nil},
+	{ActPassword, func(u userBy) string {
+		if u.ID == u.by {
+			return "Change your own password on your account's page."
+		}
+		return ""
+	}},
+	{ActDelete, func(u userBy) string {
+		if u.ID == u.by {
+			return "You cannot delete yourself. Ask another administrator."
+		}
+		return ""
+	}},
+}
+
+// AllowsTo says whether the one who asks can do the action to the user now, and if not, why. ActionsBy lists all of them.
+func (u User) AllowsTo(by UserID, a Action) (bool, string) {
+	return userOffers.allows(userBy{u, by}, a)
+}
+func (u User) ActionsBy(by UserID) []ActionState { return userOffers.states(userBy{u, by}) }
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,48 @@
+package policy
+
+import "quantix/internal/fleet"
+
+// takes is the right that each action on a noun takes. Actions on VMs that are not named use them.
+var takes = map[string]map[fleet.Action]Right{
+	"vm":      {fleet.ActEdit: VMChange, fleet.ActDelete: VMChange, fleet.ActTakeOver: VMChange, fleet.ActPutBack: VMChange},
+	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
+	"pool":    {fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
+	"network": {fleet.ActGrant: InfraChange, fleet.ActDelete: InfraChange},
+	"project": {fleet.ActEdit: Manage, fleet.ActMembers: Manage, fleet.ActDelete: Manage},
+	"user":    {fleet.ActEdit: Manage, fleet.ActPassword: Manage, fleet.ActDelete: Manage},
+}
+
+// Takes is the right that the action on an object of the noun takes.
+func Takes(noun string, a fleet.Action) Right {
+	if r, ok := takes[noun][a]; ok {
+		return r
+	}
+	if noun == "vm" {
+		return VMUse
+	}
+	return Manage
+}
+
+// Offer is what the object allows, cut by what the actor may do; a missing right is the reason before any other. project is that
+// of a VM; empty for other nouns.
+func Offer(a fleet.Actor, noun string, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
+	out := make([]fleet.ActionState, len(states))
+	for i, s := range states {
+		if right := Takes(noun, s.Action); !May(a, right, project) {
+			s.Allowed, s.Reason = false, lacks(right)
+		}
+		out[i] = s
+	}
+	return out
+}
+
+// lacks is why a right that is missing keeps the actor from something that is in sight.
+func lacks(r Right) string {
+	switch r {
+	case VMUse:
+		return "You may see this VM, not use it."
+	case VMChange:
+		return "You may not change VMs of this project."
+	}
+	return "You have no right to " + string(r) + ". Ask an administrator."
+}

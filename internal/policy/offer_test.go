@@ -1,0 +1,53 @@
+package policy
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// What a noun offers has a right of its own here, and nothing else has.
+func TestEachOfferTakesARight(t *testing.T) {
+	t.Parallel()
+	offered := map[string][]fleet.ActionState{
+		"host": fleet.HostView{}.Actions(), "pool": append(fleet.Pool{}.Actions(), fleet.PoolHost{}.Actions()...), "network": fleet.NetworkView{}.Actions(),
+		"project": fleet.Project{}.Actions(), "user": fleet.User{}.ActionsBy(""),
+	}
+	for noun, states := range offered {
+		seen := map[fleet.Action]bool{}
+		for _, s := range states {
+			seen[s.Action] = true
+			if _, ok := takes[noun][s.Action]; !ok {
+				t.Errorf("%s of a %s takes no right", s.Action, noun)
+			}
+		}
+		for a := range takes[noun] {
+			if !seen[a] {
+				t.Errorf("a %s has no action %s", noun, a)
+			}
+		}
+	}
+}
+
+func TestOffer(t *testing.T) {
+	t.Parallel()
+	states := []fleet.ActionState{{Action: fleet.ActEdit, Allowed: true}, {Action: fleet.ActStart, Reason: "It runs."}}
+	for name, c := range map[string]struct {
+		role        fleet.Role
+		noun        string
+		edit, start string
+	}{
+		"operator":           {fleet.RoleOperator, "vm", "", "It runs."},
+		"viewer":             {fleet.RoleViewer, "vm", "You may not change VMs of this project.", "You may see this VM, not use it."},
+		"viewer of a host":   {fleet.RoleViewer, "host", "You have no right to change hosts and pools. Ask an administrator.", "You have no right to manage users, projects and join tokens. Ask an administrator."},
+		"operator of a user": {fleet.RoleOperator, "user", "You have no right to manage users, projects and join tokens. Ask an administrator.", "You have no right to manage users, projects and join tokens. Ask an administrator."},
+	} {
+		got := Offer(fleet.Actor{UserID: "u", Role: c.role}, c.noun, "p", states)
+		if got[0].Reason != c.edit || got[0].Allowed != (c.edit == "") || got[1].Reason != c.start || got[1].Allowed {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if states[0].Reason != "" {
+		t.Error("the object's own states were changed")
+	}
+}
