@@ -98,7 +98,7 @@ func HostActs(a fleet.Actor, h fleet.HostView) []Act {
 		{Icon: "monitor", Word: "VMs of this host", Href: TabPath(path, "vms")},
 		Act{Icon: "pencil", Word: "Labels and description", Href: TabPath(path, "configure")}.as(can, fleet.ActEdit),
 		Act{Icon: "shield-check", Word: "Clear the conflict", Post: HostPath(h.ID, "conflict"), Back: path}.as(can, fleet.ActClearConflict),
-		Act{Icon: "key-round", Word: "Join again", Href: "/hosts/join?host=" + string(h.ID)}.as(can, fleet.ActJoinAgain),
+		Act{Icon: "key-round", Word: "Join again", Href: JoinAgainPath(h.ID)}.as(can, fleet.ActJoinAgain),
 		Act{Icon: "trash-2", Word: "Remove host", Href: HostPath(h.ID, "delete"), Dialog: true, Danger: true}.as(can, fleet.ActDelete),
 	}
 }

@@ -53,6 +53,16 @@ func JoinTokenPath(id fleet.JoinTokenID, below ...string) string {
 	return joined("/hosts/join/"+url.PathEscape(string(id)), below)
 }
 
+// JoinAgainPath is where a host that is known is given a new identity.
+func JoinAgainPath(id fleet.HostID) string {
+	return withQuery("/hosts/join", "host="+url.QueryEscape(string(id)))
+}
+
+// JoinWatchPath is where one sees a host come that uses the token.
+func JoinWatchPath(id fleet.JoinTokenID) string {
+	return withQuery("/hosts/join", "token="+url.QueryEscape(string(id)))
+}
+
 // CutPath is the list of a noun, cut to a project.
 func CutPath(n fleet.Noun, id fleet.ProjectID) string {
 	return withQuery(n.Is().Path, "project="+url.QueryEscape(string(id)))
