@@ -2,6 +2,7 @@ package views
 
 import (
 	"net/url"
+	"strings"
 
 	"quantix/internal/fleet"
 )
@@ -82,8 +83,9 @@ func pathOf[I ~string](n fleet.Noun, id I, below []string) string {
 }
 
 func joined(path string, below []string) string {
+	parts := []string{path}
 	for _, part := range below {
-		path += "/" + url.PathEscape(part)
+		parts = append(parts, url.PathEscape(part))
 	}
-	return path
+	return strings.Join(parts, "/")
 }
