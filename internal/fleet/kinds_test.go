@@ -52,3 +52,12 @@ func TestWhatMustNeverBeDoneTwice(t *testing.T) {
 		}
 	}
 }
+
+func TestTasksOfEveryKindAreFound(t *testing.T) {
+	t.Parallel()
+	for _, k := range everyKind() {
+		if _, err := fleet.ParseFilter(fleet.TaskKeys, "kind:"+string(k)); (err != nil) != k.Is().Aside {
+			t.Errorf("kind:%s: %v", k, err)
+		}
+	}
+}
