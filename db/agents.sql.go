@@ -12,18 +12,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-const addNetworks = `-- name: AddNetworks :exec
-INSERT INTO networks (id, name, kind)
-SELECT r.id, r.name, r.kind FROM jsonb_to_recordset($1::jsonb) AS r (id text, name text, kind text)
-WHERE NOT EXISTS (SELECT 1 FROM networks n WHERE n.kind = r.kind AND n.name = r.name)
-ON CONFLICT (kind, name) DO NOTHING
-`
-
-func (q *Queries) AddNetworks(ctx context.Context, networks []byte) error {
-	_, err := q.db.Exec(ctx, addNetworks, networks)
-	return err
-}
-
 const announceHost = `-- name: AnnounceHost :exec
 SELECT pg_notify('quantix', 'host:' || $1::text)
 `
@@ -31,43 +19,6 @@ SELECT pg_notify('quantix', 'host:' || $1::text)
 func (q *Queries) AnnounceHost(ctx context.Context, hostID string) error {
 	_, err := q.db.Exec(ctx, announceHost, hostID)
 	return err
-}
-
-const assignedPools = `-- name: AssignedPools :many
-SELECT ph.host_id, p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at FROM pool_hosts ph JOIN pools p ON p.id = ph.pool_id WHERE ph.assigned ORDER BY ph.host_id, p.name
-`
-
-type AssignedPoolsRow struct {
-	HostID fleet.HostID
-	Pool   Pool
-}
-
-func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error) {
-	rows, err := q.db.Query(ctx, assignedPools)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []AssignedPoolsRow{}
-	for rows.Next() {
-		var i AssignedPoolsRow
-		if err := rows.Scan(
-			&i.HostID,
-			&i.Pool.ID,
-			&i.Pool.Name,
-			&i.Pool.Spec,
-			&i.Pool.Generation,
-			&i.Pool.CreatedAt,
-			&i.Pool.DeletedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const beginReport = `-- name: BeginReport :one
@@ -128,24 +79,6 @@ func (q *Queries) DropFoundVMs(ctx context.Context, arg DropFoundVMsParams) erro
 	return err
 }
 
-const dropNetworks = `-- name: DropNetworks :execrows
-DELETE FROM network_hosts nh USING networks n
-WHERE nh.network_id = n.id AND nh.host_id = $1 AND n.kind || ':' || n.name <> ALL ($2::text[])
-`
-
-type DropNetworksParams struct {
-	HostID fleet.HostID
-	Keys   []string
-}
-
-func (q *Queries) DropNetworks(ctx context.Context, arg DropNetworksParams) (int64, error) {
-	result, err := q.db.Exec(ctx, dropNetworks, arg.HostID, arg.Keys)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const flagConflict = `-- name: FlagConflict :exec
 UPDATE host_sessions SET conflict = $1, conflict_at = now() WHERE host_id = $2
 `
@@ -157,16 +90,6 @@ type FlagConflictParams struct {
 
 func (q *Queries) FlagConflict(ctx context.Context, arg FlagConflictParams) error {
 	_, err := q.db.Exec(ctx, flagConflict, arg.Conflict, arg.HostID)
-	return err
-}
-
-const forgetNetworks = `-- name: ForgetNetworks :exec
-DELETE FROM networks n WHERE n.id = ANY ($1::text[]) AND NOT EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)
-`
-
-// Locked ones, in a statement of its own: one that a host has reported before the lock was there stays.
-func (q *Queries) ForgetNetworks(ctx context.Context, ids []string) error {
-	_, err := q.db.Exec(ctx, forgetNetworks, ids)
 	return err
 }
 
@@ -263,17 +186,6 @@ func (q *Queries) HoldHostSession(ctx context.Context, arg HoldHostSessionParams
 	return number, err
 }
 
-const holdNetworks = `-- name: HoldNetworks :exec
-SELECT n.id FROM jsonb_to_recordset($1::jsonb) AS r (name text, kind text) JOIN networks n ON n.kind = r.kind AND n.name = r.name
-ORDER BY n.id FOR KEY SHARE OF n
-`
-
-// The named networks stay until the transaction ends: see LostNetworks.
-func (q *Queries) HoldNetworks(ctx context.Context, networks []byte) error {
-	_, err := q.db.Exec(ctx, holdNetworks, networks)
-	return err
-}
-
 const lockHostSession = `-- name: LockHostSession :one
 SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, COALESCE(s.session IS NOT NULL AND s.seen_at > now() - interval '20 seconds', false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
@@ -325,41 +237,10 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 	return i, err
 }
 
-const lostNetworks = `-- name: LostNetworks :many
-SELECT n.id FROM networks n
-WHERE NOT EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)
-  AND NOT EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id)
-  AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(
-        jsonb_build_object(CASE n.kind WHEN 'bridge' THEN 'bridge' ELSE 'network' END, n.name))))
-FOR UPDATE OF n SKIP LOCKED
-`
-
-// Networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report is passed over.
-func (q *Queries) LostNetworks(ctx context.Context) ([]fleet.NetworkID, error) {
-	rows, err := q.db.Query(ctx, lostNetworks)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []fleet.NetworkID{}
-	for rows.Next() {
-		var id fleet.NetworkID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const numberAnew = `-- name: NumberAnew :exec
 WITH host AS (UPDATE hosts h SET report_seq = 0 WHERE h.id = $1 AND h.report_seq >= $2),
-     vm AS (UPDATE vms v SET report_seq = 0 WHERE v.host_id = $1 AND v.report_seq >= $2),
-     pool AS (UPDATE pool_hosts p SET report_seq = 0 WHERE p.host_id = $1 AND p.report_seq >= $2)
-UPDATE network_hosts n SET report_seq = 0 WHERE n.host_id = $1 AND n.report_seq >= $2
+     vm AS (UPDATE vms v SET report_seq = 0 WHERE v.host_id = $1 AND v.report_seq >= $2)
+UPDATE assignments a SET report_seq = 0 WHERE a.host_id = $1 AND a.report_seq >= $2
 `
 
 type NumberAnewParams struct {
@@ -472,45 +353,6 @@ type ReportMetersParams struct {
 
 func (q *Queries) ReportMeters(ctx context.Context, arg ReportMetersParams) error {
 	_, err := q.db.Exec(ctx, reportMeters, arg.Meters, arg.HostID)
-	return err
-}
-
-const reportNetworks = `-- name: ReportNetworks :exec
-INSERT INTO network_hosts (network_id, host_id, status, report_seq)
-SELECT n.id, $1, r.status, $2
-FROM jsonb_to_recordset($3::jsonb) AS r (name text, kind text, status jsonb)
-JOIN networks n ON n.kind = r.kind AND n.name = r.name
-ON CONFLICT (network_id, host_id) DO UPDATE SET status = EXCLUDED.status, report_seq = EXCLUDED.report_seq, reported_at = now()
-WHERE network_hosts.report_seq < EXCLUDED.report_seq AND network_hosts.status <> EXCLUDED.status
-`
-
-type ReportNetworksParams struct {
-	HostID   fleet.HostID
-	Seq      int64
-	Networks []byte
-}
-
-func (q *Queries) ReportNetworks(ctx context.Context, arg ReportNetworksParams) error {
-	_, err := q.db.Exec(ctx, reportNetworks, arg.HostID, arg.Seq, arg.Networks)
-	return err
-}
-
-const reportPools = `-- name: ReportPools :exec
-UPDATE pool_hosts ph SET status = r.status, report_seq = $1, reported_at = now()
-FROM jsonb_to_recordset($3::jsonb) AS r (name text, status jsonb), pools p
-WHERE p.name = r.name AND ph.pool_id = p.id AND ph.host_id = $2 AND ph.report_seq < $1
-  AND ph.status IS DISTINCT FROM r.status
-`
-
-type ReportPoolsParams struct {
-	Seq    int64
-	HostID fleet.HostID
-	Pools  []byte
-}
-
-// A pool that is not named is one that the agent did not look for: an assigned pool that the host lacks is reported as such.
-func (q *Queries) ReportPools(ctx context.Context, arg ReportPoolsParams) error {
-	_, err := q.db.Exec(ctx, reportPools, arg.Seq, arg.HostID, arg.Pools)
 	return err
 }
 

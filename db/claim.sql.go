@@ -223,31 +223,6 @@ func (q *Queries) FailVM(ctx context.Context, arg FailVMParams) error {
 	return err
 }
 
-const finishPool = `-- name: FinishPool :exec
-UPDATE pool_hosts SET status = COALESCE($1, status), report_seq = $2, reported_at = now(),
-                      observed_generation = GREATEST(observed_generation, LEAST($3::bigint, (SELECT p.generation FROM pools p WHERE p.id = $4)))
-WHERE pool_id = $4 AND host_id = $5 AND report_seq < $2
-`
-
-type FinishPoolParams struct {
-	Status     *fleet.PoolStatus
-	Seq        int64
-	Generation int64
-	PoolID     fleet.PoolID
-	HostID     fleet.HostID
-}
-
-func (q *Queries) FinishPool(ctx context.Context, arg FinishPoolParams) error {
-	_, err := q.db.Exec(ctx, finishPool,
-		arg.Status,
-		arg.Seq,
-		arg.Generation,
-		arg.PoolID,
-		arg.HostID,
-	)
-	return err
-}
-
 const finishVM = `-- name: FinishVM :exec
 UPDATE vms SET status = $1, report_seq = $2,
                observed_generation = GREATEST(observed_generation, LEAST($3::bigint, generation))
@@ -505,20 +480,6 @@ func (q *Queries) PoolsForWork(ctx context.Context, ids []string) ([]Pool, error
 	return items, nil
 }
 
-const removePoolHost = `-- name: RemovePoolHost :exec
-DELETE FROM pool_hosts WHERE pool_id = $1 AND host_id = $2 AND NOT assigned
-`
-
-type RemovePoolHostParams struct {
-	PoolID fleet.PoolID
-	HostID fleet.HostID
-}
-
-func (q *Queries) RemovePoolHost(ctx context.Context, arg RemovePoolHostParams) error {
-	_, err := q.db.Exec(ctx, removePoolHost, arg.PoolID, arg.HostID)
-	return err
-}
-
 const removeVM = `-- name: RemoveVM :execrows
 DELETE FROM vms WHERE id = $1 AND host_id = $2 AND deleted_at IS NOT NULL
 `
@@ -657,7 +618,9 @@ func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) erro
 const vMsForWork = `-- name: VMsForWork :many
 SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, p.name AS project_name,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume), '[]')
-        FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made
+        FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made,
+       ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
+             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN projects p ON p.id = v.project_id
 WHERE v.id = ANY ($1::text[]) AND v.host_id = $2
 `
@@ -671,6 +634,7 @@ type VMsForWorkRow struct {
 	VM          VM
 	ProjectName string
 	Made        []byte
+	Networks    []string
 }
 
 // made: the disks that were once seen whole, as {pool id, volume}.
@@ -704,6 +668,7 @@ func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VMsFo
 			&i.VM.Attention,
 			&i.ProjectName,
 			&i.Made,
+			&i.Networks,
 		); err != nil {
 			return nil, err
 		}

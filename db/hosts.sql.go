@@ -18,13 +18,13 @@ SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS c
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*]') AS f)::text[] AS firmwares,
-       ARRAY(SELECT n.kind || ':' || n.name FROM network_hosts nh JOIN networks n ON n.id = nh.network_id
+       ARRAY(SELECT n.kind || ':' || n.name FROM assignments nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true')::text[] AS networks,
        COALESCE((SELECT jsonb_object_agg(ph.pool_id, jsonb_build_object(
-                     'assigned', ph.assigned, 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', ''),
+                     'assigned', ph.asked = 'assign', 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', ''),
                      'capacityBytes', COALESCE((ph.status->>'capacityBytes')::bigint, 0),
                      'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'promisedBytes')::bigint, 0)))
-                 FROM pool_hosts ph WHERE ph.host_id = h.id AND ph.pool_id = ANY ($1::text[])), '{}')::jsonb AS pools
+                 FROM assignments ph WHERE ph.host_id = h.id AND ph.pool_id = ANY ($1::text[])), '{}')::jsonb AS pools
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE $2::text = '' OR h.id = $2
 ORDER BY h.name

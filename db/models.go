@@ -10,6 +10,19 @@ import (
 	"quantix/internal/fleet"
 )
 
+type Assignment struct {
+	Noun               string
+	ObjectID           string
+	HostID             fleet.HostID
+	Asked              string
+	Status             []byte
+	ObservedGeneration int64
+	ReportSeq          int64
+	ReportedAt         *time.Time
+	PoolID             *fleet.PoolID
+	NetworkID          *fleet.NetworkID
+}
+
 type Audit struct {
 	ID      int64
 	At      time.Time
@@ -161,12 +174,11 @@ type NetworkGrant struct {
 	ProjectID *fleet.ProjectID
 }
 
-type NetworkHost struct {
-	NetworkID  fleet.NetworkID
-	HostID     fleet.HostID
-	Status     fleet.NetworkStatus
-	ReportSeq  int64
-	ReportedAt time.Time
+type Object struct {
+	Noun       string
+	ID         string
+	Name       string
+	Generation int64
 }
 
 type Pool struct {
@@ -176,16 +188,6 @@ type Pool struct {
 	Generation int64
 	CreatedAt  time.Time
 	DeletedAt  *time.Time
-}
-
-type PoolHost struct {
-	PoolID             fleet.PoolID
-	HostID             fleet.HostID
-	Assigned           bool
-	Status             *fleet.PoolStatus
-	ObservedGeneration int64
-	ReportSeq          int64
-	ReportedAt         *time.Time
 }
 
 type PortalAddress struct {

@@ -11,37 +11,82 @@ import (
 	"quantix/internal/fleet"
 )
 
-const closedNetworks = `-- name: ClosedNetworks :many
-SELECT w.name::text FROM unnest($1::text[]) AS w (name) LEFT JOIN networks n ON n.kind || ':' || n.name = w.name
-WHERE (w.name LIKE 'bridge:%' OR leads_out(n.id, n.kind))
-  AND NOT EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = $2::text))
+const addNetworks = `-- name: AddNetworks :exec
+INSERT INTO networks (id, name, kind)
+SELECT r.id, r.name, r.kind FROM jsonb_to_recordset($1::jsonb) AS r (id text, name text, kind text)
+WHERE NOT EXISTS (SELECT 1 FROM networks n WHERE n.kind = r.kind AND n.name = r.name)
+ON CONFLICT (kind, name) DO NOTHING
 `
 
-type ClosedNetworksParams struct {
-	Names     []string
-	ProjectID string
+func (q *Queries) AddNetworks(ctx context.Context, networks []byte) error {
+	_, err := q.db.Exec(ctx, addNetworks, networks)
+	return err
 }
 
-// Of networks named "libvirt:<name>" and "bridge:<device>", those that only grants open and that the project has no grant of.
-// A bridge that nobody has reported is among them: whether it is there is told to nobody who may not use it.
-func (q *Queries) ClosedNetworks(ctx context.Context, arg ClosedNetworksParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, closedNetworks, arg.Names, arg.ProjectID)
+const findNetworks = `-- name: FindNetworks :many
+SELECT n.id, n.kind, n.name, (leads_out(n.id, n.kind) AND NOT EXISTS (
+    SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = $1::text)))::boolean AS closed
+FROM networks n
+WHERE n.id = ANY ($2::text[]) OR (n.kind, n.name) IN (SELECT unnest($3::text[]), unnest($4::text[]))
+ORDER BY n.id FOR KEY SHARE OF n
+`
+
+type FindNetworksParams struct {
+	ProjectID string
+	Ids       []string
+	Kinds     []string
+	Names     []string
+}
+
+type FindNetworksRow struct {
+	ID     fleet.NetworkID
+	Kind   fleet.NetworkKind
+	Name   string
+	Closed bool
+}
+
+// Networks by their ids, or else by kinds and names. They stay until the transaction ends: see LostNetworks. closed: only a grant
+// opens it, and the project has none.
+func (q *Queries) FindNetworks(ctx context.Context, arg FindNetworksParams) ([]FindNetworksRow, error) {
+	rows, err := q.db.Query(ctx, findNetworks,
+		arg.ProjectID,
+		arg.Ids,
+		arg.Kinds,
+		arg.Names,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []string{}
+	items := []FindNetworksRow{}
 	for rows.Next() {
-		var w_name string
-		if err := rows.Scan(&w_name); err != nil {
+		var i FindNetworksRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.Name,
+			&i.Closed,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, w_name)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
 	return items, nil
+}
+
+const forgetNetworks = `-- name: ForgetNetworks :exec
+DELETE FROM networks n WHERE n.id = ANY ($1::text[])
+  AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
+  AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))))
+`
+
+// Locked ones, in a statement of its own: one that was reported, or that a VM was put on, before the lock was there stays.
+func (q *Queries) ForgetNetworks(ctx context.Context, ids []string) error {
+	_, err := q.db.Exec(ctx, forgetNetworks, ids)
+	return err
 }
 
 const grantNetwork = `-- name: GrantNetwork :execrows
@@ -72,6 +117,66 @@ func (q *Queries) HoldNetwork(ctx context.Context, id fleet.NetworkID) (string, 
 	var name string
 	err := row.Scan(&name)
 	return name, err
+}
+
+const lostNetworks = `-- name: LostNetworks :many
+SELECT n.id FROM networks n
+WHERE NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
+  AND NOT EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id)
+  AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))))
+FOR UPDATE OF n SKIP LOCKED
+`
+
+// Networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report, or that
+// somebody is about to put a VM on, is passed over.
+func (q *Queries) LostNetworks(ctx context.Context) ([]fleet.NetworkID, error) {
+	rows, err := q.db.Query(ctx, lostNetworks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.NetworkID{}
+	for rows.Next() {
+		var id fleet.NetworkID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const meetNetworks = `-- name: MeetNetworks :one
+WITH fresh AS MATERIALIZED (
+    SELECT r.kind, r.name FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) r
+    WHERE NOT EXISTS (SELECT 1 FROM networks n JOIN assignments a ON a.network_id = n.id AND a.host_id = $3 WHERE n.kind = r.kind AND n.name = r.name)
+), held AS MATERIALIZED (
+    SELECT n.id FROM fresh f JOIN networks n ON n.kind = f.kind AND n.name = f.name ORDER BY n.id FOR KEY SHARE OF n
+)
+SELECT (SELECT count(*) FROM fresh)::bigint AS fresh, (SELECT count(*) FROM held)::bigint AS held
+`
+
+type MeetNetworksParams struct {
+	Kinds  []string
+	Names  []string
+	HostID fleet.HostID
+}
+
+type MeetNetworksRow struct {
+	Fresh int64
+	Held  int64
+}
+
+// How many of the reported networks the host did not have before. Those that are known stay until the transaction ends: see
+// LostNetworks.
+func (q *Queries) MeetNetworks(ctx context.Context, arg MeetNetworksParams) (MeetNetworksRow, error) {
+	row := q.db.QueryRow(ctx, meetNetworks, arg.Kinds, arg.Names, arg.HostID)
+	var i MeetNetworksRow
+	err := row.Scan(&i.Fresh, &i.Held)
+	return i, err
 }
 
 const networkGrants = `-- name: NetworkGrants :many

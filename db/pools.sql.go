@@ -26,25 +26,6 @@ func (q *Queries) AddPool(ctx context.Context, arg AddPoolParams) error {
 	return err
 }
 
-const assignPoolTo = `-- name: AssignPoolTo :execrows
-INSERT INTO pool_hosts (pool_id, host_id) VALUES ($1, $2)
-ON CONFLICT (pool_id, host_id) DO UPDATE SET assigned = true WHERE NOT pool_hosts.assigned
-`
-
-type AssignPoolToParams struct {
-	PoolID fleet.PoolID
-	HostID fleet.HostID
-}
-
-// On a host that was to release the pool, this takes the release back.
-func (q *Queries) AssignPoolTo(ctx context.Context, arg AssignPoolToParams) (int64, error) {
-	result, err := q.db.Exec(ctx, assignPoolTo, arg.PoolID, arg.HostID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const dropPool = `-- name: DropPool :exec
 DELETE FROM pools WHERE id = $1
 `
@@ -112,8 +93,8 @@ func (q *Queries) MarkPoolDeleted(ctx context.Context, id fleet.PoolID) error {
 }
 
 const placesTaken = `-- name: PlacesTaken :many
-SELECT p.name, h.name AS host_name FROM pool_hosts ph JOIN pools p ON p.id = ph.pool_id JOIN hosts h ON h.id = ph.host_id
-WHERE ph.host_id = ANY ($1::text[]) AND p.id <> $2 AND p.spec->>'path' = $3::text
+SELECT p.name, h.name AS host_name FROM assignments s JOIN pools p ON p.id = s.pool_id JOIN hosts h ON h.id = s.host_id
+WHERE s.host_id = ANY ($1::text[]) AND p.id <> $2 AND p.spec->>'path' = $3::text
 LIMIT 1
 `
 
@@ -139,35 +120,6 @@ func (q *Queries) PlacesTaken(ctx context.Context, arg PlacesTakenParams) ([]Pla
 	for rows.Next() {
 		var i PlacesTakenRow
 		if err := rows.Scan(&i.Name, &i.HostName); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const poolHosts = `-- name: PoolHosts :many
-SELECT host_id, assigned FROM pool_hosts WHERE pool_id = $1 ORDER BY host_id
-`
-
-type PoolHostsRow struct {
-	HostID   fleet.HostID
-	Assigned bool
-}
-
-func (q *Queries) PoolHosts(ctx context.Context, poolID fleet.PoolID) ([]PoolHostsRow, error) {
-	rows, err := q.db.Query(ctx, poolHosts, poolID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []PoolHostsRow{}
-	for rows.Next() {
-		var i PoolHostsRow
-		if err := rows.Scan(&i.HostID, &i.Assigned); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -215,21 +167,4 @@ func (q *Queries) PoolNeeded(ctx context.Context, arg PoolNeededParams) ([]PoolN
 		return nil, err
 	}
 	return items, nil
-}
-
-const releasePoolFrom = `-- name: ReleasePoolFrom :execrows
-UPDATE pool_hosts SET assigned = false WHERE pool_id = $1 AND host_id = $2 AND assigned
-`
-
-type ReleasePoolFromParams struct {
-	PoolID fleet.PoolID
-	HostID fleet.HostID
-}
-
-func (q *Queries) ReleasePoolFrom(ctx context.Context, arg ReleasePoolFromParams) (int64, error) {
-	result, err := q.db.Exec(ctx, releasePoolFrom, arg.PoolID, arg.HostID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }

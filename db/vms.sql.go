@@ -74,7 +74,9 @@ func (q *Queries) DropVM(ctx context.Context, id fleet.VMID) error {
 }
 
 const getVM = `-- name: GetVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
+       ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
+             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = $1 AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 `
@@ -91,8 +93,10 @@ type GetVMRow struct {
 	ProjectName string
 	LookedAt    *time.Time
 	Now         time.Time
+	Networks    []string
 }
 
+// networks: those of its cards, as "id kind name".
 func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) {
 	row := q.db.QueryRow(ctx, getVM, arg.ID, arg.AllProjects, arg.Projects)
 	var i GetVMRow
@@ -119,6 +123,7 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 		&i.ProjectName,
 		&i.LookedAt,
 		&i.Now,
+		&i.Networks,
 	)
 	return i, err
 }
@@ -134,7 +139,9 @@ func (q *Queries) HoldMACs(ctx context.Context, macs []string) error {
 }
 
 const lockVM = `-- name: LockVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
+       ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
+             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = $1 AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 FOR UPDATE OF v
@@ -152,6 +159,7 @@ type LockVMRow struct {
 	ProjectName string
 	LookedAt    *time.Time
 	Now         time.Time
+	Networks    []string
 }
 
 // The row stays ours until the transaction ends, so that generations are exact.
@@ -181,6 +189,7 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 		&i.ProjectName,
 		&i.LookedAt,
 		&i.Now,
+		&i.Networks,
 	)
 	return i, err
 }

@@ -52,13 +52,13 @@ func (q *Queries) DomainsNamed(ctx context.Context, ids []string) ([]DomainsName
 }
 
 const foundDisks = `-- name: FoundDisks :many
-SELECT ph.pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
-FROM pool_hosts ph JOIN found_vms f ON f.host_id = ph.host_id CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d
+SELECT ph.object_id AS pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
+FROM assignments ph JOIN found_vms f ON f.host_id = ph.host_id CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d
 WHERE ph.pool_id = ANY ($1::text[])
 `
 
 type FoundDisksRow struct {
-	PoolID fleet.PoolID
+	PoolID string
 	HostID fleet.HostID
 	ID     fleet.VMID
 	Name   string
@@ -140,7 +140,7 @@ func (q *Queries) VolumeOwners(ctx context.Context, arg VolumeOwnersParams) ([]V
 }
 
 const volumeTaken = `-- name: VolumeTaken :one
-SELECT (EXISTS (SELECT 1 FROM pool_hosts ph WHERE ph.pool_id = $1::text
+SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $2::text)))
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $2)
     OR EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))))::boolean
@@ -163,7 +163,7 @@ func (q *Queries) VolumeTaken(ctx context.Context, arg VolumeTakenParams) (bool,
 const volumesNamed = `-- name: VolumesNamed :many
 SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, ph.host_id, v.volume::jsonb AS found
 FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume) w
-JOIN pool_hosts ph ON ph.pool_id = w.pool_id AND ph.assigned AND ph.status->>'state' = 'active'
+JOIN assignments ph ON ph.pool_id = w.pool_id AND ph.asked = 'assign' AND ph.status->>'state' = 'active'
 CROSS JOIN LATERAL jsonb_path_query_first(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', w.volume)) AS v (volume)
 WHERE v.volume IS NOT NULL
 `

@@ -260,7 +260,7 @@ func TestWhatNobodyHasReportedYetIsDescribed(t *testing.T) {
 	project, vm, pool := p.addProject("shop"), fleet.NewID[fleet.VMID](), fleet.NewID[fleet.PoolID]()
 	p.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, 'unborn', '{"power":"stopped","cpus":1,"memoryMiB":64,"disks":[],"nics":[]}')`, vm, project, host)
 	p.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'empty', '{"kind":"dir","path":"/srv/empty"}')`, pool)
-	p.exec("INSERT INTO pool_hosts (pool_id, host_id) VALUES ($1, $2)", pool, host)
+	p.exec("INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'assign')", pool, host)
 	p.addNetwork("default", host)
 	h, err := admin.Host(t.Context(), host)
 	if err != nil || h.Status != nil || h.SeenAt != nil || h.Phase != fleet.HostPending {

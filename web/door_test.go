@@ -105,7 +105,7 @@ func (p *portal) again(agentURL string, m *machine) {
 func (p *portal) stored() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}
-	for _, table := range []string{"hosts", "host_sessions", "vms", "vm_meters", "found_vms", "pools", "pool_hosts", "networks", "network_hosts", "jobs", "console_tickets", "join_tokens", "audit"} {
+	for _, table := range []string{"hosts", "host_sessions", "vms", "vm_meters", "found_vms", "pools", "assignments", "networks", "jobs", "console_tickets", "join_tokens", "audit"} {
 		var rows string
 		if err := p.pool.QueryRow(p.t.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&rows); err != nil {
 			p.t.Fatal(err)
@@ -322,7 +322,7 @@ func TestNumbersCannotRunAhead(t *testing.T) {
 		}
 		var got string
 		err := p.pool.QueryRow(t.Context(), `SELECT concat_ws(' ', h.status->>'hypervisor', v.status->>'power', ph.status->>'mountPath', nh.status->>'bridge')
-			FROM hosts h JOIN vms v ON v.host_id = h.id JOIN pool_hosts ph ON ph.host_id = h.id JOIN network_hosts nh ON nh.host_id = h.id`).Scan(&got)
+			FROM hosts h JOIN vms v ON v.host_id = h.id JOIN assignments ph ON ph.host_id = h.id AND ph.noun = 'pool' JOIN assignments nh ON nh.host_id = h.id AND nh.noun = 'net'`).Scan(&got)
 		if want := strings.Repeat(string(power)+" ", 3) + string(power); err != nil || got != want {
 			t.Fatalf("after an honest report the portal holds %q, want %q: %v", got, want, err)
 		}
@@ -353,14 +353,14 @@ func TestNumbersCannotRunAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var observed int64
-	if err := p.pool.QueryRow(t.Context(), `SELECT observed_generation FROM pool_hosts WHERE pool_id = $1`, pool.ID).Scan(&observed); err != nil || observed != 1 {
+	if err := p.pool.QueryRow(t.Context(), `SELECT observed_generation FROM assignments WHERE pool_id = $1`, pool.ID).Scan(&observed); err != nil || observed != 1 {
 		t.Errorf("the host has acted on generation %d of 1: %v", observed, err)
 	}
 
 	// What was frozen thaws: by the agent's next hello, and when the host joins again.
 	freeze := func() {
 		t.Helper()
-		for _, table := range []string{"hosts", "host_sessions", "vms", "pool_hosts", "network_hosts"} {
+		for _, table := range []string{"hosts", "host_sessions", "vms", "assignments"} {
 			p.exec(`UPDATE ` + table + ` SET report_seq = 1::bigint << 62`)
 		}
 	}
@@ -393,8 +393,8 @@ func TestARogueHostReachesOnlyItself(t *testing.T) {
 	rogue.report(t)
 	others := func() (rows string) {
 		t.Helper()
-		err := p.pool.QueryRow(t.Context(), `SELECT (SELECT string_agg(v::text, ';') FROM vms v) || (SELECT string_agg(ph::text, ';' ORDER BY ph::text) FROM pool_hosts ph WHERE ph.host_id = $1)
-			|| (SELECT count(*) FROM pool_hosts) || (SELECT h::text FROM hosts h WHERE h.id = $1) || (SELECT count(*) FROM vm_meters)`, m.id).Scan(&rows)
+		err := p.pool.QueryRow(t.Context(), `SELECT (SELECT string_agg(v::text, ';') FROM vms v) || (SELECT string_agg(ph::text, ';' ORDER BY ph::text) FROM assignments ph WHERE ph.host_id = $1)
+			|| (SELECT count(*) FROM assignments) || (SELECT h::text FROM hosts h WHERE h.id = $1) || (SELECT count(*) FROM vm_meters)`, m.id).Scan(&rows)
 		if err != nil {
 			t.Fatal(err)
 		}

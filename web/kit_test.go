@@ -276,7 +276,7 @@ func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 		},
 	}
 	for _, h := range hosts {
-		p.exec("INSERT INTO pool_hosts (pool_id, host_id, status, observed_generation, report_seq, reported_at) VALUES ($1, $2, $3, 1, 1, now())", id, h, mustJSON(status))
+		p.exec("INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, report_seq, reported_at) VALUES ('pool', $1, $2, 'assign', $3, 1, 1, now())", id, h, mustJSON(status))
 	}
 	for _, v := range status.Volumes {
 		p.exec("INSERT INTO published_images (pool_id, volume, format, capacity_bytes, published_by) VALUES ($1, $2, $3, $4, 'mara')", id, v.Name, v.Format, v.CapacityBytes)
@@ -289,7 +289,7 @@ func (p *portal) addNetwork(name string, hosts ...fleet.HostID) {
 	id := fleet.NewID[fleet.NetworkID]()
 	p.exec("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt')", id, name)
 	for _, h := range hosts {
-		p.exec("INSERT INTO network_hosts (network_id, host_id, status, report_seq) VALUES ($1, $2, $3, 1)", id, h,
+		p.exec("INSERT INTO assignments (noun, object_id, host_id, status, report_seq) VALUES ('net', $1, $2, $3, 1)", id, h,
 			mustJSON(fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"192.168.122.0/24"}}))
 	}
 }

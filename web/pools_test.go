@@ -16,7 +16,7 @@ func poolOf(t *testing.T) (p *portal, pool fleet.PoolID, hosts []fleet.HostID) {
 	p = newPortal(t)
 	hosts = []fleet.HostID{p.addHost("host-1", 0), p.addHost("host-2", 0), p.addHost("host-3", 5*time.Minute)}
 	pool = p.addPool("shared-nfs", hosts...)
-	p.exec("UPDATE pool_hosts SET status = $2 WHERE host_id = $1", hosts[1],
+	p.exec("UPDATE assignments SET status = $2 WHERE noun = 'pool' AND host_id = $1", hosts[1],
 		mustJSON(fleet.PoolStatus{State: fleet.PoolFailed, Error: "mount.nfs: Connection refused"}))
 	p.addVM(p.addProject("shop"), hosts[0], "web-01", fleet.Running, func(vm *fleet.VM) {
 		vm.Spec.Disks = []fleet.Disk{{PoolID: pool, Volume: "debian-12.qcow2", SizeBytes: 3 << 30}}
@@ -52,8 +52,8 @@ func TestPoolStoppedByOthersAndFullPool(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
-	p.exec("UPDATE pool_hosts SET status = $2 WHERE host_id = $1", hosts[1], mustJSON(fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}))
-	p.exec(`UPDATE pool_hosts SET status = status || '{"usedBytes": 2180000000000}' WHERE host_id = $1`, hosts[0])
+	p.exec("UPDATE assignments SET status = $2 WHERE noun = 'pool' AND host_id = $1", hosts[1], mustJSON(fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}))
+	p.exec(`UPDATE assignments SET status = status || '{"usedBytes": 2180000000000}' WHERE noun = 'pool' AND host_id = $1`, hosts[0])
 	a := b.get(path).is(t, http.StatusOK)
 	a.has(t, "Stopped on the host by somebody else.", "Start on host-2", "It was stopped on the host by somebody else, and is started only when you ask for it.",
 		"Full: 99 % used", "1 of 3 hosts healthy, full")

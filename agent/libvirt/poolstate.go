@@ -161,7 +161,7 @@ func (b *Backend) seePools(ctx context.Context, pools []fleet.Pool) poolsSeen {
 	var done sync.WaitGroup
 	for i, p := range pools {
 		done.Go(func() {
-			seen.assigned[i] = wire.PoolReport{Name: p.Name, Status: b.poolStatus(ctx, p)}
+			seen.assigned[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: b.poolStatus(ctx, p)}
 		})
 	}
 	names := b.pools.others.read(ctx, poolAge, poolPatience, b.poolNames).value

@@ -195,7 +195,7 @@ func (h *Host) reportPools(assigned []fleet.Pool) (out []wire.PoolReport, others
 		if p, ok := h.pools[a.Name]; ok {
 			status = p.status(users)
 		}
-		out = append(out, wire.PoolReport{Name: a.Name, Status: status})
+		out = append(out, wire.PoolReport{ID: a.ID, Name: a.Name, Status: status})
 	}
 	for name := range h.pools {
 		if !slices.ContainsFunc(assigned, func(a fleet.Pool) bool { return a.Name == name }) {

@@ -13,9 +13,8 @@ RETURNING number, now()::timestamptz AS now;
 -- Whatever a host's rows are numbered past the beginning of its new session, as after a portal was restored from a backup:
 -- the reports of this session count.
 WITH host AS (UPDATE hosts h SET report_seq = 0 WHERE h.id = @host_id AND h.report_seq >= @base),
-     vm AS (UPDATE vms v SET report_seq = 0 WHERE v.host_id = @host_id AND v.report_seq >= @base),
-     pool AS (UPDATE pool_hosts p SET report_seq = 0 WHERE p.host_id = @host_id AND p.report_seq >= @base)
-UPDATE network_hosts n SET report_seq = 0 WHERE n.host_id = @host_id AND n.report_seq >= @base;
+     vm AS (UPDATE vms v SET report_seq = 0 WHERE v.host_id = @host_id AND v.report_seq >= @base)
+UPDATE assignments a SET report_seq = 0 WHERE a.host_id = @host_id AND a.report_seq >= @base;
 
 -- name: FlagConflict :exec
 UPDATE host_sessions SET conflict = @conflict, conflict_at = now() WHERE host_id = @host_id;
@@ -90,49 +89,6 @@ SELECT @host_id, r.id, r.name, r.status FROM jsonb_to_recordset(@found::jsonb) A
 ON CONFLICT (host_id, id) DO UPDATE SET name = EXCLUDED.name, status = EXCLUDED.status
 WHERE found_vms.name <> EXCLUDED.name OR found_vms.status <> EXCLUDED.status;
 
--- name: ReportPools :exec
--- A pool that is not named is one that the agent did not look for: an assigned pool that the host lacks is reported as such.
-UPDATE pool_hosts ph SET status = r.status, report_seq = @seq, reported_at = now()
-FROM jsonb_to_recordset(@pools::jsonb) AS r (name text, status jsonb), pools p
-WHERE p.name = r.name AND ph.pool_id = p.id AND ph.host_id = @host_id AND ph.report_seq < @seq
-  AND ph.status IS DISTINCT FROM r.status;
-
--- name: HoldNetworks :exec
--- The named networks stay until the transaction ends: see LostNetworks.
-SELECT n.id FROM jsonb_to_recordset(@networks::jsonb) AS r (name text, kind text) JOIN networks n ON n.kind = r.kind AND n.name = r.name
-ORDER BY n.id FOR KEY SHARE OF n;
-
--- name: AddNetworks :exec
-INSERT INTO networks (id, name, kind)
-SELECT r.id, r.name, r.kind FROM jsonb_to_recordset(@networks::jsonb) AS r (id text, name text, kind text)
-WHERE NOT EXISTS (SELECT 1 FROM networks n WHERE n.kind = r.kind AND n.name = r.name)
-ON CONFLICT (kind, name) DO NOTHING;
-
--- name: ReportNetworks :exec
-INSERT INTO network_hosts (network_id, host_id, status, report_seq)
-SELECT n.id, @host_id, r.status, @seq
-FROM jsonb_to_recordset(@networks::jsonb) AS r (name text, kind text, status jsonb)
-JOIN networks n ON n.kind = r.kind AND n.name = r.name
-ON CONFLICT (network_id, host_id) DO UPDATE SET status = EXCLUDED.status, report_seq = EXCLUDED.report_seq, reported_at = now()
-WHERE network_hosts.report_seq < EXCLUDED.report_seq AND network_hosts.status <> EXCLUDED.status;
-
--- name: DropNetworks :execrows
-DELETE FROM network_hosts nh USING networks n
-WHERE nh.network_id = n.id AND nh.host_id = @host_id AND n.kind || ':' || n.name <> ALL (@keys::text[]);
-
--- name: LostNetworks :many
--- Networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report is passed over.
-SELECT n.id FROM networks n
-WHERE NOT EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)
-  AND NOT EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id)
-  AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(
-        jsonb_build_object(CASE n.kind WHEN 'bridge' THEN 'bridge' ELSE 'network' END, n.name))))
-FOR UPDATE OF n SKIP LOCKED;
-
--- name: ForgetNetworks :exec
--- Locked ones, in a statement of its own: one that a host has reported before the lock was there stays.
-DELETE FROM networks n WHERE n.id = ANY (@ids::text[]) AND NOT EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id);
-
 -- name: ReportMeters :exec
 INSERT INTO vm_meters AS m (vm_id, at, meter)
 SELECT v.id, now(), r.meter
@@ -140,6 +96,3 @@ FROM jsonb_array_elements(@meters::jsonb) AS r (meter) JOIN vms v ON v.id = r.me
 ON CONFLICT (vm_id) DO UPDATE SET at = now(), meter = EXCLUDED.meter,
     cpu_percent = CASE WHEN now() > m.at AND (EXCLUDED.meter->>'cpuNanos')::bigint >= (m.meter->>'cpuNanos')::bigint
         THEN ((EXCLUDED.meter->>'cpuNanos')::bigint - (m.meter->>'cpuNanos')::bigint) / (extract(epoch FROM now() - m.at) * 1e7) END;
-
--- name: AssignedPools :many
-SELECT ph.host_id, sqlc.embed(p) FROM pool_hosts ph JOIN pools p ON p.id = ph.pool_id WHERE ph.assigned ORDER BY ph.host_id, p.name;

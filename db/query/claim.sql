@@ -29,7 +29,9 @@ SELECT id FROM pools WHERE id = ANY (@ids::text[]) ORDER BY id FOR SHARE;
 -- made: the disks that were once seen whole, as {pool id, volume}.
 SELECT sqlc.embed(v), p.name AS project_name,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume), '[]')
-        FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made
+        FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made,
+       ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
+             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN projects p ON p.id = v.project_id
 WHERE v.id = ANY (@ids::text[]) AND v.host_id = @host_id;
 
@@ -106,14 +108,6 @@ UPDATE vms SET generation = generation + 1 WHERE id = @id AND host_id = @host_id
 -- name: AskFullReport :exec
 -- A report newer than this result was taken as unchanged: ask again, so that the truth is not lost between the two.
 UPDATE host_sessions SET digest = '' WHERE host_id = @host_id AND report_seq > @seq;
-
--- name: FinishPool :exec
-UPDATE pool_hosts SET status = COALESCE(@status, status), report_seq = @seq, reported_at = now(),
-                      observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, (SELECT p.generation FROM pools p WHERE p.id = @pool_id)))
-WHERE pool_id = @pool_id AND host_id = @host_id AND report_seq < @seq;
-
--- name: RemovePoolHost :exec
-DELETE FROM pool_hosts WHERE pool_id = @pool_id AND host_id = @host_id AND NOT assigned;
 
 -- name: MovedOnVM :one
 -- The VM, when its generation has moved on and nothing waits to carry that to the host.

@@ -14,17 +14,6 @@ DELETE FROM pools WHERE id = @id;
 -- The hosts stay while a pool is put on them.
 SELECT id, name FROM hosts WHERE id = ANY (@ids::text[]) ORDER BY name FOR KEY SHARE;
 
--- name: AssignPoolTo :execrows
--- On a host that was to release the pool, this takes the release back.
-INSERT INTO pool_hosts (pool_id, host_id) VALUES (@pool_id, @host_id)
-ON CONFLICT (pool_id, host_id) DO UPDATE SET assigned = true WHERE NOT pool_hosts.assigned;
-
--- name: ReleasePoolFrom :execrows
-UPDATE pool_hosts SET assigned = false WHERE pool_id = @pool_id AND host_id = @host_id AND assigned;
-
--- name: PoolHosts :many
-SELECT host_id, assigned FROM pool_hosts WHERE pool_id = @pool_id ORDER BY host_id;
-
 -- name: PoolNeeded :many
 -- A few names of VMs that have a disk or ISO in the pool: on one host, or on any where @host is empty.
 SELECT v.name, v.project_id FROM vms v
@@ -35,6 +24,6 @@ LIMIT 4;
 
 -- name: PlacesTaken :many
 -- Other pools on these hosts with the same directory.
-SELECT p.name, h.name AS host_name FROM pool_hosts ph JOIN pools p ON p.id = ph.pool_id JOIN hosts h ON h.id = ph.host_id
-WHERE ph.host_id = ANY (@hosts::text[]) AND p.id <> @pool_id AND p.spec->>'path' = @path::text
+SELECT p.name, h.name AS host_name FROM assignments s JOIN pools p ON p.id = s.pool_id JOIN hosts h ON h.id = s.host_id
+WHERE s.host_id = ANY (@hosts::text[]) AND p.id <> @pool_id AND p.spec->>'path' = @path::text
 LIMIT 1;

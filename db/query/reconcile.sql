@@ -6,18 +6,6 @@ WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.l
                   AND j.state IN ('queued', 'running') AND j.kind <> 'console.open')
 LIMIT 500;
 
--- name: DriftedPools :many
--- First orders and releases that got lost, on a host that is heard, tried again each five minutes; and pools that are not
--- active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
--- is theirs to start.
-SELECT ph.pool_id, ph.host_id, ph.assigned, p.name, p.generation FROM pool_hosts ph
-JOIN pools p ON p.id = ph.pool_id JOIN host_sessions s ON s.host_id = ph.host_id
-WHERE s.looked_at > now() - interval '30 seconds'
-  AND (NOT ph.assigned OR ph.observed_generation < p.generation OR ph.status->>'state' = 'inactive' AND ph.status->>'byOthers' IS NULL)
-  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = ph.host_id AND j.subject = 'pool:' || ph.pool_id
-                  AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
-LIMIT 500;
-
 -- name: WakeDue :exec
 -- Jobs that waited for their time: wake their hosts.
 SELECT pg_notify('quantix', 'jobs:' || host_id) FROM jobs

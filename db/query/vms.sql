@@ -1,11 +1,16 @@
 -- name: GetVM :one
-SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+-- networks: those of its cards, as "id kind name".
+SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
+       ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
+             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
 
 -- name: LockVM :one
 -- The row stays ours until the transaction ends, so that generations are exact.
-SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
+       ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
+             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 FOR UPDATE OF v;

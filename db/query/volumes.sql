@@ -2,13 +2,13 @@
 -- The named volumes as active hosts report them.
 SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, ph.host_id, v.volume::jsonb AS found
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
-JOIN pool_hosts ph ON ph.pool_id = w.pool_id AND ph.assigned AND ph.status->>'state' = 'active'
+JOIN assignments ph ON ph.pool_id = w.pool_id AND ph.asked = 'assign' AND ph.status->>'state' = 'active'
 CROSS JOIN LATERAL jsonb_path_query_first(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', w.volume)) AS v (volume)
 WHERE v.volume IS NOT NULL;
 
 -- name: VolumeTaken :one
 -- Whether a volume of that name is reported in the pool, or is or was a disk of a VM.
-SELECT (EXISTS (SELECT 1 FROM pool_hosts ph WHERE ph.pool_id = @pool_id::text
+SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = @pool_id AND m.volume = @volume)
     OR EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))))::boolean
@@ -23,8 +23,8 @@ JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_buil
 -- name: FoundDisks :many
 -- Files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it has not
 -- been given counts for nothing.
-SELECT ph.pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
-FROM pool_hosts ph JOIN found_vms f ON f.host_id = ph.host_id CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d
+SELECT ph.object_id AS pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
+FROM assignments ph JOIN found_vms f ON f.host_id = ph.host_id CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d
 WHERE ph.pool_id = ANY (@pools::text[]);
 
 -- name: DomainsNamed :many

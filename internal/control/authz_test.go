@@ -237,7 +237,7 @@ func (w *world) sick() (fleet.VMID, fleet.Volref) {
 func (w *world) network() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()
 	w.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'bridge')`, id, w.name("br"))
-	w.exec(`INSERT INTO network_hosts (network_id, host_id, status) VALUES ($1, $2, '{"active":true}')`, id, w.h1)
+	w.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, id, w.h1)
 	return id
 }
 

@@ -88,6 +88,7 @@ func (c *Control) describe(ctx context.Context, host fleet.HostID, jobs []db.Job
 			return nil, err
 		}
 		for _, row := range rows {
+			nameNetworks(row.VM.Spec.NICs, row.Networks)
 			vm := &vmWork{VM: vmOf(row.VM), project: row.ProjectName}
 			if err := json.Unmarshal(row.Made, &vm.made); err != nil {
 				return nil, fmt.Errorf("disks of VM %s that were made: %w", vm.ID, err)

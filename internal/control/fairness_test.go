@@ -60,7 +60,7 @@ func (s *site) addNetwork(kind fleet.NetworkKind, name, status string) fleet.Net
 	s.t.Helper()
 	id := fleet.NewID[fleet.NetworkID]()
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, $3)`, id, name, kind)
-	s.exec(`INSERT INTO network_hosts (network_id, host_id, status) VALUES ($1, $2, $3)`, id, s.h1, status)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3)`, id, s.h1, status)
 	return id
 }
 

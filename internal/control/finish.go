@@ -76,11 +76,11 @@ func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (f
 // settle writes what a job's end means for its subject.
 func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	noun, id := job.Subject.Split()
-	switch {
-	case job.Kind.Is().Aside:
+	if job.Kind.Is().Aside {
 		return nil
-	case noun == "pool":
-		return settlePool(ctx, q, job, fleet.PoolID(id), in)
+	}
+	if e := executedNouns[noun]; e != nil {
+		return e.settle(ctx, q, job, id, in)
 	}
 	vm := fleet.VMID(id)
 	if job.Kind == fleet.VMDelete {
@@ -117,18 +117,6 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 		return q.FailVM(ctx, db.FailVMParams{ID: vm, HostID: job.HostID, Generation: in.Generation, Error: in.Error, Kind: string(job.Kind)})
 	}
 	err := q.FinishVM(ctx, db.FinishVMParams{ID: vm, HostID: job.HostID, Generation: in.Generation, Seq: in.Seq, Status: in.VM})
-	return firstError(err, func() error {
-		return q.AskFullReport(ctx, db.AskFullReportParams{HostID: job.HostID, Seq: in.Seq})
-	})
-}
-
-func settlePool(ctx context.Context, q *db.Queries, job db.Job, pool fleet.PoolID, in wire.Finish) error {
-	if job.Kind == fleet.PoolRelease && in.Outcome == wire.Done {
-		return q.RemovePoolHost(ctx, db.RemovePoolHostParams{PoolID: pool, HostID: job.HostID})
-	}
-	err := q.FinishPool(ctx, db.FinishPoolParams{
-		PoolID: pool, HostID: job.HostID, Generation: in.Generation, Seq: in.Seq, Status: in.Pool,
-	})
 	return firstError(err, func() error {
 		return q.AskFullReport(ctx, db.AskFullReportParams{HostID: job.HostID, Seq: in.Seq})
 	})

@@ -41,7 +41,7 @@ func (c *Control) usable(ctx context.Context, a fleet.Actor, fits func(fleet.Vol
 		return nil, err
 	}
 	var s statement
-	s.and("p.deleted_at IS NULL AND ph.assigned")
+	s.and("p.deleted_at IS NULL AND ph.asked = 'assign'")
 	all, err := c.volumes(ctx, a, s, func(v VolumeOn) bool { return len(v.Hosts) > 0 && fits(v.Volume) && !ownDisk.MatchString(v.Name) })
 	return slices.DeleteFunc(all, func(v VolumeOn) bool { return v.VM != nil || !v.usableBy(a) }), err
 }
@@ -128,30 +128,30 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 			return fleet.Errorf(fleet.Conflict, "%s cannot be published now: no host that is heard has it.", v.Name)
 		}
 	}
-	return c.changePool(ctx, a, in.PoolID, func(q *db.Queries, pool db.Pool) error {
+	return storagePools.change(ctx, c, a, string(in.PoolID), func(q *db.Queries, pool object) error {
 		for _, v := range lines {
 			err := q.PublishImage(ctx, db.PublishImageParams{
-				PoolID: pool.ID, Host: string(v.on), Volume: v.Name, Format: v.Format, CapacityBytes: v.CapacityBytes, PublishedBy: a.Name,
+				PoolID: in.PoolID, Host: string(v.on), Volume: v.Name, Format: v.Format, CapacityBytes: v.CapacityBytes, PublishedBy: a.Name,
 			})
 			if err != nil {
 				return err
 			}
 		}
-		return audit(ctx, q, a, "image.publish", fleet.SubjectPool(pool.ID), pool.Name, in.words())
+		return audit(ctx, q, a, "image.publish", pool.subject(), pool.name, in.words())
 	})
 }
 
 // WithdrawImage takes a volume from tenants. Clones and drives that have it keep it.
 func (c *Control) WithdrawImage(ctx context.Context, a fleet.Actor, in Image) error {
-	return c.changePool(ctx, a, in.PoolID, func(q *db.Queries, pool db.Pool) error {
-		n, err := q.WithdrawImage(ctx, db.WithdrawImageParams{PoolID: pool.ID, Volume: in.Volume, Host: string(in.HostID)})
+	return storagePools.change(ctx, c, a, string(in.PoolID), func(q *db.Queries, pool object) error {
+		n, err := q.WithdrawImage(ctx, db.WithdrawImageParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return fleet.Errorf(fleet.NotFound, "%q is not published.", in.Volume)
 		}
-		return audit(ctx, q, a, "image.withdraw", fleet.SubjectPool(pool.ID), pool.Name, in.words())
+		return audit(ctx, q, a, "image.withdraw", pool.subject(), pool.name, in.words())
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 // lay puts a volume into the pool as the host reports it.
 func (s *site) lay(pool fleet.PoolID, host fleet.HostID, volume string) {
 	s.t.Helper()
-	s.exec(`UPDATE pool_hosts SET status = jsonb_set(status, '{volumes}', status->'volumes' || $3::jsonb) WHERE pool_id = $1 AND host_id = $2`, pool, host, volume)
+	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || $3::jsonb) WHERE pool_id = $1 AND host_id = $2`, pool, host, volume)
 }
 
 // named joins the volumes' names.
@@ -173,7 +173,7 @@ func TestAnImageThatChangedIsNotOffered(t *testing.T) {
 		if got := named(t)(s.Images(t.Context(), s.member)); !strings.Contains(got, image) {
 			t.Fatalf("%s is not offered: %s", image, got)
 		}
-		s.exec(`UPDATE pool_hosts SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || $3::jsonb ELSE v END)
+		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || $3::jsonb ELSE v END)
 			FROM jsonb_array_elements(status->'volumes') v)) WHERE pool_id = $1`, s.local, image, change)
 		if got := named(t)(s.Images(t.Context(), s.member)); strings.Contains(got, image) {
 			t.Errorf("with another %s it is offered: %s", name, got)

@@ -66,7 +66,7 @@ func TestAHostThatIsGoneForGoodCanBeRemoved(t *testing.T) {
 	if err := remove(); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("vms") + s.count("jobs") + s.count("pool_hosts WHERE NOT assigned"); n != 0 {
+	if n := s.count("vms") + s.count("jobs") + s.count("assignments WHERE asked = 'release'"); n != 0 {
 		t.Errorf("%d rows of the host are left", n)
 	}
 }

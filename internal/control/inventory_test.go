@@ -64,7 +64,7 @@ func TestTree(t *testing.T) {
 func TestSearch(t *testing.T) {
 	s := newSite(t)
 	web := s.vm("web-1", fleet.Running)
-	s.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:01"}]}',
+	s.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || ` + onDefault("52:54:00:00:00:01") + `,
 		status = status || '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.5","10.0.0.6","fe80::5054:ff:fe00:1"]}]}' WHERE id = $1`, web.ID)
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'Web-old',
 		'{"power":"running","nics":[{"mac":"52:54:00:AA:00:01","addresses":["10.0.7.1","10.0.7.2"]}]}')`, s.h1)
@@ -106,7 +106,7 @@ func TestOverview(t *testing.T) {
 	s := newSite(t)
 	s.vm("ok", fleet.Running)
 	s.vm("dead", fleet.Crashed)
-	s.exec(`UPDATE pool_hosts SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
+	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
 	stuck := s.vm("stuck", fleet.Running)
 	s.exec(`UPDATE vms SET status = status || '{"power":"stopped","error":"no firmware","errorOf":"vm.start"}' WHERE id = $1`, stuck.ID)

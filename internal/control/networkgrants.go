@@ -2,8 +2,6 @@ package control
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"quantix/db"
 	"quantix/internal/fleet"
@@ -74,35 +72,6 @@ func (s *statement) knownNetworks(a fleet.Actor) {
 func (s *statement) open(n string, projects []string) {
 	s.and("NOT leads_out(" + n + ".id, " + n + ".kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = " + n +
 		".id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", projects) + "))")
-}
-
-// checkNetworks refuses cards on networks that are not open to the project. Who runs hosts may put a VM anywhere.
-func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
-	if policy.May(a, policy.InfraChange, "") || len(nics) == 0 {
-		return nil
-	}
-	names := make([]string, len(nics))
-	for i, n := range nics {
-		if names[i] = string(fleet.NetworkLibvirt) + ":" + n.Network; n.Bridge != "" {
-			names[i] = string(fleet.NetworkBridge) + ":" + n.Bridge
-		}
-	}
-	closed, err := q.ClosedNetworks(ctx, db.ClosedNetworksParams{Names: names, ProjectID: string(project)})
-	if err != nil {
-		return err
-	}
-	refused := map[string]bool{}
-	for _, name := range closed {
-		refused[name] = true
-	}
-	var checks fleet.Checks
-	for i, name := range names {
-		if kind, short, _ := strings.Cut(name, ":"); refused[name] {
-			field := map[fleet.NetworkKind]string{fleet.NetworkLibvirt: "network", fleet.NetworkBridge: "bridge"}[fleet.NetworkKind(kind)]
-			checks.Add(fmt.Sprintf("spec.nics[%d].%s", i, field), "%s is not open to this project. Choose another network, or ask an administrator to grant it.", short)
-		}
-	}
-	return checks.Err()
 }
 
 // addGrants fills in whom restricted networks are granted to, as far as the actor may know.

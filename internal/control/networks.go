@@ -28,7 +28,7 @@ func (c *Control) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 	}
 	var s statement
 	// A network that no host has any more is kept for its id, not for people.
-	s.and("EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id)")
+	s.and("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
 	s.knownNetworks(a)
 	for _, t := range terms {
 		switch t.Key {
@@ -41,7 +41,7 @@ func (c *Control) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query
 			if err != nil {
 				return fleet.Page[fleet.NetworkView]{}, err
 			}
-			s.not(t.Not, "EXISTS (SELECT 1 FROM network_hosts x WHERE x.network_id = n.id AND "+s.oneOf("x.host_id", ids)+")")
+			s.not(t.Not, "EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id AND "+s.oneOf("x.host_id", ids)+")")
 		}
 	}
 	tail := p.apply(&s)
@@ -57,7 +57,7 @@ func (c *Control) networks(ctx context.Context, a fleet.Actor, from, by string, 
 		restricted bool
 	}
 	rows, err := collect(ctx, c, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, nh.host_id, h.name, nh.status, s.looked_at, leads_out(n.id, n.kind)
-		FROM `+from+` n JOIN network_hosts nh ON nh.network_id = n.id JOIN hosts h ON h.id = nh.host_id LEFT JOIN host_sessions s ON s.host_id = nh.host_id`+
+		FROM `+from+` n JOIN assignments nh ON nh.network_id = n.id JOIN hosts h ON h.id = nh.host_id LEFT JOIN host_sessions s ON s.host_id = nh.host_id`+
 		s.conditions()+` ORDER BY `+by+`, h.name`, &s, func(x pgx.CollectableRow) (row, error) {
 		var r row
 		err := x.Scan(&r.network.ID, &r.network.Name, &r.network.Kind, &r.network.Generation, &r.network.CreatedAt,

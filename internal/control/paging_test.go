@@ -72,7 +72,7 @@ func TestPagesMeetBothWaysWithoutGapOrOverlap(t *testing.T) {
 		`INSERT INTO found_vms (host_id, id, name, status) SELECT h.id, '00000000-0000-7000-9000-00000000000' || i, 'old', '{"power":"running"}' FROM hosts h, generate_series(1, 2) i`,
 		`INSERT INTO pools (id, name, spec) SELECT 'pool ' || i, 'pool-' || i, jsonb_build_object('kind', 'dir', 'path', '/srv', 'shared', i % 2 = 0) FROM generate_series(1, 8) i`,
 		`INSERT INTO networks (id, name, kind) SELECT 'net ' || i, 'net-' || i / 2, CASE i % 2 WHEN 0 THEN 'bridge' ELSE 'libvirt' END FROM generate_series(1, 8) i`,
-		`INSERT INTO network_hosts (network_id, host_id, status) SELECT n.id, h.id, '{}' FROM networks n, hosts h ON CONFLICT DO NOTHING`,
+		`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', n.id, h.id, '{}' FROM networks n, hosts h ON CONFLICT DO NOTHING`,
 		`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) SELECT lpad(i::text, 3, '0'), (SELECT min(id) FROM hosts), 'pool.apply', 'pool:' || i, '', 1, 'x'
 			FROM generate_series(1, 11) i`,
 	} {

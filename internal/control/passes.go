@@ -117,27 +117,8 @@ func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 				return err
 			}
 		}
-		return queueDriftedPools(ctx, q, a)
+		return queueDriftedAssignments(ctx, q, a)
 	})
-}
-
-func queueDriftedPools(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	pools, err := q.DriftedPools(ctx)
-	if err != nil {
-		return err
-	}
-	for _, p := range pools {
-		kind := fleet.PoolApply
-		if !p.Assigned {
-			kind = fleet.PoolRelease
-		}
-		if _, err := queue(ctx, q, a, db.QueueJobParams{
-			HostID: p.HostID, Kind: kind, Subject: fleet.SubjectPool(p.PoolID), SubjectName: p.Name, Generation: p.Generation,
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Sweep deletes what has served its time: tickets, idempotency keys, throttles, browsers that do not come any more,

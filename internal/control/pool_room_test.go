@@ -13,7 +13,7 @@ import (
 // holds sets what the hosts say of a pool's size, in MiB.
 func (s *site) holds(pool fleet.PoolID, capacity, used, promised int64) {
 	s.t.Helper()
-	s.exec(`UPDATE pool_hosts SET status = status || jsonb_build_object('capacityBytes', $2::bigint << 20, 'usedBytes', $3::bigint << 20,
+	s.exec(`UPDATE assignments SET status = status || jsonb_build_object('capacityBytes', $2::bigint << 20, 'usedBytes', $3::bigint << 20,
 		'availableBytes', ($2::bigint - $3::bigint) << 20, 'promisedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, promised)
 }
 
@@ -120,7 +120,7 @@ func TestFullPoolsWantAPerson(t *testing.T) {
 // Somebody's stop is shown and left alone: only an order starts the pool.
 func TestAPoolThatOthersStoppedIsNotOrdered(t *testing.T) {
 	s := newSite(t)
-	s.exec(`UPDATE pool_hosts SET observed_generation = 1`)
+	s.exec(`UPDATE assignments SET observed_generation = 1 WHERE noun = 'pool'`)
 	drift := func() string {
 		t.Helper()
 		s.exec(`DELETE FROM jobs`)
@@ -133,12 +133,12 @@ func TestAPoolThatOthersStoppedIsNotOrdered(t *testing.T) {
 		`{"state":"active"}`: "", `{"state":"inactive","byOthers":true}`: "", `{"state":"failed","error":"gone"}`: "", // the agent's to heal
 		`{"state":"inactive","error":"no storage pool with matching name"}`: "pool.apply queued",
 	} {
-		s.exec(`UPDATE pool_hosts SET status = $2 WHERE pool_id = $1`, s.local, status)
+		s.exec(`UPDATE assignments SET status = $2 WHERE pool_id = $1`, s.local, status)
 		if got := drift(); got != want {
 			t.Errorf("%s: queued %q, want %q", status, got, want)
 		}
 	}
-	s.exec(`UPDATE pool_hosts SET status = '{"state":"inactive","byOthers":true}' WHERE pool_id = $1`, s.local)
+	s.exec(`UPDATE assignments SET status = '{"state":"inactive","byOthers":true}' WHERE pool_id = $1`, s.local)
 	v := s.poolView(chief, s.local)
 	if v.Health.Tone != fleet.ToneBad || v.Hosts[0].State != fleet.PoolInactive || v.Hosts[0].Notice != "Stopped on the host by somebody else" {
 		t.Errorf("shown is %+v", v)

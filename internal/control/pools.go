@@ -32,11 +32,11 @@ func (c *Control) cells(ctx context.Context, from, by string, s statement, volum
 	if volumes {
 		status = "ph.status"
 	}
-	return collect(ctx, c, `SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at, COALESCE(ph.host_id, ''), COALESCE(h.name, ''), COALESCE(ph.assigned, false),
+	return collect(ctx, c, `SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at, COALESCE(ph.host_id, ''), COALESCE(h.name, ''), COALESCE(ph.asked = 'assign', false),
 		s.seen_at, s.looked_at, COALESCE(s.conflict, ''), CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, `+status+`,
 		(SELECT count(*) FROM vms v WHERE v.host_id = ph.host_id AND `+starved+` AND v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', p.id)))),
 		now()
-		FROM `+from+` p LEFT JOIN pool_hosts ph ON ph.pool_id = p.id LEFT JOIN hosts h ON h.id = ph.host_id LEFT JOIN host_sessions s ON s.host_id = ph.host_id`+
+		FROM `+from+` p LEFT JOIN assignments ph ON ph.pool_id = p.id LEFT JOIN hosts h ON h.id = ph.host_id LEFT JOIN host_sessions s ON s.host_id = ph.host_id`+
 		s.conditions()+` ORDER BY `+by+`, h.name`, &s, scanCell)
 }
 
@@ -136,7 +136,7 @@ func (c *Control) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (
 			if err != nil {
 				return fleet.Page[fleet.PoolView]{}, err
 			}
-			s.not(t.Not, "EXISTS (SELECT 1 FROM pool_hosts ph WHERE ph.pool_id = p.id AND "+s.oneOf("ph.host_id", ids)+")")
+			s.not(t.Not, "EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = p.id AND "+s.oneOf("ph.host_id", ids)+")")
 		case "tone":
 			tones = append(tones, t)
 		}
@@ -218,6 +218,6 @@ func (c *Control) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q
 		return fleet.Page[fleet.VMView]{}, err
 	}
 	var s statement
-	s.and(s.holds([]string{string(id)}))
+	s.and(s.holds(holdsDisk, []string{string(id)}))
 	return c.listVMs(ctx, a, q, &s)
 }

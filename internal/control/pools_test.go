@@ -23,7 +23,7 @@ func TestPoolHealthComesFromItsHosts(t *testing.T) {
 	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Tone != fleet.ToneOK || v.Health.CapacityBytes != 1000<<30 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
 		t.Errorf("healthy: %+v", v)
 	}
-	s.exec(`UPDATE pool_hosts SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
 	v = s.poolView(chief, s.nfs)
 	if v.Health.Tone != fleet.ToneBad || v.Hosts[0].State != fleet.PoolUnknown || v.Hosts[1].State != fleet.PoolFailed || v.Hosts[1].HostPhase != fleet.HostOnline {
@@ -81,9 +81,9 @@ func TestPoolLife(t *testing.T) {
 	if got := s.poolView(chief, v.ID); !strings.Contains(got.Health.Summary, "Being deleted") {
 		t.Errorf("%+v", got.Health)
 	}
-	s.exec(`DELETE FROM pool_hosts WHERE pool_id = $1 AND host_id = $2`, v.ID, s.h1)
+	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, v.ID, s.h1)
 	s.poolView(chief, v.ID)
-	s.exec(`DELETE FROM pool_hosts WHERE pool_id = $1`, v.ID)
+	s.exec(`DELETE FROM assignments WHERE pool_id = $1`, v.ID)
 	if _, err := s.GetPool(t.Context(), chief, v.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("the pool outlives its last host: %v", err)
 	}
@@ -126,7 +126,7 @@ func TestPoolRefusals(t *testing.T) {
 
 func TestSharedVolumesAreMergedAndLocalOnesNot(t *testing.T) {
 	s := newSite(t)
-	s.exec(`INSERT INTO pool_hosts (pool_id, host_id, status) SELECT pool_id, $1, status FROM pool_hosts WHERE pool_id = $2`, s.h2, s.local)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT noun, object_id, $1, asked, status FROM assignments WHERE pool_id = $2`, s.h2, s.local)
 	for pool, want := range map[fleet.PoolID]string{s.nfs: "cd.iso 2, debian.qcow2 2", s.local: "cd.iso 1, cd.iso 1, debian.qcow2 1, debian.qcow2 1"} {
 		volumes, err := s.PoolVolumes(t.Context(), chief, pool)
 		if err != nil {

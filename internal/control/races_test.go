@@ -84,7 +84,7 @@ func TestTheEndOfAReleaseWaitsForTheOrderBeforeIt(t *testing.T) {
 	r := newRig(t)
 	pool := fleet.NewID[fleet.PoolID]()
 	r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'p', '{}')`, pool)
-	r.exec(`INSERT INTO pool_hosts (pool_id, host_id, assigned) VALUES ($1, $2, false)`, pool, r.agent.HostID)
+	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'release')`, pool, r.agent.HostID)
 	r.exec(`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) VALUES ($1, $2, 'pool.release', $3, 'p', 1, 'test')`,
 		fleet.NewID[fleet.JobID](), r.agent.HostID, fleet.SubjectPool(pool))
 	w := r.claim()[0]
@@ -92,14 +92,14 @@ func TestTheEndOfAReleaseWaitsForTheOrderBeforeIt(t *testing.T) {
 	in(t, order, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, pool)
 	end := behind(t, r.pool, func() error { return r.finish(w, wire.Finish{Outcome: wire.Done}) })
 	in(t, order, "SET LOCAL lock_timeout = '500ms'")
-	in(t, order, `UPDATE pool_hosts SET assigned = true WHERE pool_id = $1`, pool)
+	in(t, order, `UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, pool)
 	if err := order.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := end(); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](r, `SELECT count(*) FROM pool_hosts WHERE assigned`); n != 1 {
+	if n := one[int](r, `SELECT count(*) FROM assignments WHERE asked = 'assign'`); n != 1 {
 		t.Fatal("the end of the release took the new assignment away")
 	}
 }
@@ -230,7 +230,7 @@ func TestAPoolThatIsBeingReleasedTakesNoNewVM(t *testing.T) {
 		})
 		return err
 	})
-	in(t, release, `UPDATE pool_hosts SET assigned = false WHERE pool_id = $1`, s.nfs)
+	in(t, release, `UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.nfs)
 	if err := release.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestOneAddressGoesToOneVM(t *testing.T) {
 
 func TestAHostThatIsRemovedMeanwhileTakesNoNewVM(t *testing.T) {
 	s := newSite(t)
-	s.exec(`DELETE FROM pool_hosts`)
+	s.exec(`DELETE FROM assignments WHERE noun = 'pool'`)
 	removal := begin(t, s.pool)
 	in(t, removal, `DELETE FROM hosts WHERE id = $1`, s.h1)
 	end := behind(t, s.pool, func() error {

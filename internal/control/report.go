@@ -107,11 +107,8 @@ func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64
 	if err := writeVMs(ctx, q, host, seq, s); err != nil {
 		return fmt.Errorf("report VMs: %w", err)
 	}
-	if err := q.ReportPools(ctx, db.ReportPoolsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools)}); err != nil {
-		return fmt.Errorf("report pools: %w", err)
-	}
-	if err := writeNetworks(ctx, q, host, seq, s.Networks); err != nil {
-		return fmt.Errorf("report networks: %w", err)
+	if err := writeAssignments(ctx, q, host, seq, s); err != nil {
+		return fmt.Errorf("report pools and networks: %w", err)
 	}
 	return nil
 }
@@ -163,29 +160,37 @@ func withStrange(found []fleet.FoundVM, vms []wire.VMReport, strange []string) [
 	return found
 }
 
-func writeNetworks(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, networks []wire.NetworkReport) error {
+// writeAssignments writes what the host says of objects that it executes, and of those that it merely has.
+func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) error {
+	networks := mustJSON(s.Networks)
+	met := db.MeetNetworksParams{HostID: host, Kinds: make([]string, len(s.Networks)), Names: make([]string, len(s.Networks))}
+	for i, n := range s.Networks {
+		met.Kinds[i], met.Names[i] = string(n.Kind), n.Name
+	}
+	fresh, err := q.MeetNetworks(ctx, met)
+	if err == nil && fresh.Fresh > 0 {
+		err = addNetworks(ctx, q, s.Networks)
+	}
+	if err != nil {
+		return err
+	}
+	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: networks})
+	if err != nil || lost == 0 {
+		return err
+	}
+	return forgetNetworks(ctx, q)
+}
+
+func addNetworks(ctx context.Context, q *db.Queries, networks []wire.NetworkReport) error {
 	type row struct {
 		ID fleet.NetworkID `json:"id"`
 		wire.NetworkReport
 	}
-	rows, keys := make([]row, len(networks)), make([]string, len(networks))
+	rows := make([]row, len(networks))
 	for i, n := range networks {
 		rows[i] = row{fleet.NewID[fleet.NetworkID](), n}
-		keys[i] = string(n.Kind) + ":" + n.Name
 	}
-	err := q.HoldNetworks(ctx, mustJSON(rows))
-	err = firstError(err, func() error { return q.AddNetworks(ctx, mustJSON(rows)) })
-	err = firstError(err, func() error {
-		return q.ReportNetworks(ctx, db.ReportNetworksParams{HostID: host, Seq: seq, Networks: mustJSON(rows)})
-	})
-	if err != nil {
-		return err
-	}
-	dropped, err := q.DropNetworks(ctx, db.DropNetworksParams{HostID: host, Keys: keys})
-	if err != nil || dropped == 0 {
-		return err
-	}
-	return forgetNetworks(ctx, q)
+	return q.AddNetworks(ctx, mustJSON(rows))
 }
 
 // forgetNetworks drops the networks that were found and that neither a host nor a VM's spec names any more.

@@ -97,6 +97,11 @@ func (r *rig) addVM(name string) fleet.VMID {
 	return id
 }
 
+// onDefault is SQL for the part of a spec that has one card, on the network "default".
+func onDefault(mac string) string {
+	return `jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', '` + mac + `', 'networkId', (SELECT id FROM networks WHERE name = 'default'))))`
+}
+
 func (r *rig) queue(id fleet.VMID, kind fleet.JobKind) {
 	r.exec(`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) VALUES ($1, $2, $3, $4, '', 1, 'test')`,
 		fleet.NewID[fleet.JobID](), r.agent.HostID, kind, fleet.SubjectVM(id))

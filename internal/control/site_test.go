@@ -30,7 +30,7 @@ func newSite(t *testing.T) *site {
 	s.local = s.addPool("local", `{"kind":"dir","path":"/srv/vm","shared":false}`, s.h1)
 	network := fleet.NewID[fleet.NetworkID]()
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'default', 'libvirt')`, network)
-	s.exec(`INSERT INTO network_hosts (network_id, host_id, status) SELECT $1, id, '{"active":true,"bridge":"virbr0"}' FROM hosts`, network)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', $1, id, '{"active":true,"bridge":"virbr0"}' FROM hosts`, network)
 	s.member, s.viewer, s.stranger = s.person("mia", s.red, fleet.RoleMember), s.person("vic", s.red, fleet.RoleViewer), s.person("sam", s.blue, fleet.RoleMember)
 	return s
 }
@@ -74,12 +74,12 @@ func (s *site) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
 	id := fleet.NewID[fleet.PoolID]()
 	s.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)`, id, name, spec)
 	for _, h := range hosts {
-		s.exec(`INSERT INTO pool_hosts (pool_id, host_id, status, observed_generation, reported_at)
-			VALUES ($1, $2, jsonb_build_object('state', 'active', 'capacityBytes', 1000::bigint << 30, 'usedBytes', 100::bigint << 30, 'availableBytes', 900::bigint << 30, 'volumes', $3::jsonb), 1, now())`, id, h, volumes)
+		s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
+			VALUES ('pool', $1, $2, 'assign', jsonb_build_object('state', 'active', 'capacityBytes', 1000::bigint << 30, 'usedBytes', 100::bigint << 30, 'availableBytes', 900::bigint << 30, 'volumes', $3::jsonb), 1, now())`, id, h, volumes)
 	}
 	s.exec(`INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by)
 		SELECT DISTINCT ph.pool_id, CASE WHEN NOT (p.spec->>'shared')::boolean THEN ph.host_id END, v->>'name', v->>'format', (v->>'capacityBytes')::bigint, 'chief'
-		FROM pools p JOIN pool_hosts ph ON ph.pool_id = p.id, jsonb_array_elements($2::jsonb) v WHERE p.id = $1`, id, volumes)
+		FROM pools p JOIN assignments ph ON ph.pool_id = p.id, jsonb_array_elements($2::jsonb) v WHERE p.id = $1`, id, volumes)
 	return id
 }
 
@@ -93,7 +93,7 @@ func (s *site) count(table string) int {
 
 // written is what every refusal must leave alone.
 func (s *site) written() string {
-	return fmt.Sprint(s.count("vms"), s.count("jobs"), s.count("audit"), s.count("pools"), s.count("pool_hosts WHERE assigned"), s.count("idempotency"),
+	return fmt.Sprint(s.count("vms"), s.count("jobs"), s.count("audit"), s.count("pools"), s.count("assignments WHERE asked = 'assign'"), s.count("idempotency"),
 		s.count("hosts"), s.count("console_tickets"), s.count("vms WHERE generation > 1"))
 }
 

@@ -66,8 +66,12 @@ func texts[T ~string](values []T) []string {
 
 // changeVM writes a locked VM's name, labels, description and spec as its next generation.
 func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
+	spec, err := stored(ctx, q, vm.ProjectID, vm.Spec)
+	if err != nil {
+		return err
+	}
 	vm.Generation++
-	return q.ChangeVM(ctx, db.ChangeVMParams{ID: vm.ID, Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
+	return q.ChangeVM(ctx, db.ChangeVMParams{ID: vm.ID, Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: spec})
 }
 
 // overtake cancels the waiting power orders but those of the kind itself, which coalesce. What forces also breaks off a shutdown

@@ -124,8 +124,12 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, 
 	if err := chooseMACs(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, err
 	}
+	spec, err := stored(ctx, q, in.ProjectID, in.Spec)
+	if err != nil {
+		return fleet.VMView{}, err
+	}
 	err = q.AddVM(ctx, db.AddVMParams{
-		ID: id, ProjectID: in.ProjectID, HostID: host.ID, Name: in.Name, Labels: in.Labels, Description: in.Description, Spec: in.Spec,
+		ID: id, ProjectID: in.ProjectID, HostID: host.ID, Name: in.Name, Labels: in.Labels, Description: in.Description, Spec: spec,
 	})
 	if err != nil {
 		return fleet.VMView{}, nameTaken(err, in.Name, project)

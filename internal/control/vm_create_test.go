@@ -44,8 +44,8 @@ func TestCreateVMWritesIntentAndQueuesIt(t *testing.T) {
 func TestCreateVMRefusals(t *testing.T) {
 	s := newSite(t)
 	taken := s.vm("taken", fleet.Stopped)
-	s.exec(`UPDATE vms SET spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:99"}]}' WHERE id = $1`, taken.ID)
-	s.exec(`UPDATE pool_hosts SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	s.exec(`UPDATE vms SET spec = spec || ` + onDefault("52:54:00:00:00:99") + ` WHERE id = $1`, taken.ID)
+	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	ok := func() control.CreateVM {
 		return control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: small}
 	}
@@ -99,7 +99,7 @@ func TestCreateVMRefusals(t *testing.T) {
 func TestMembersAreToldNoHosts(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("big", fleet.Stopped)
-	s.exec(`UPDATE pool_hosts SET status = '{"state":"failed","error":"mount.nfs: nas timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: nas timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '1') WHERE id = $1`, s.h1)
 	in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: small}
 	in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1}}
@@ -142,9 +142,9 @@ func TestOtherPeoplesDisksAreNoImages(t *testing.T) {
 	}
 	disk, leftover := v.Spec.Disks[0].Volume, "gone-0123456789ab-1.qcow2"
 	for _, volume := range []string{disk, leftover} {
-		s.exec(`UPDATE pool_hosts SET status = jsonb_set(status, '{volumes}', status->'volumes' || jsonb_build_object('name', $1::text, 'format', 'qcow2', 'path', '/v/' || $1))`, volume)
+		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || jsonb_build_object('name', $1::text, 'format', 'qcow2', 'path', '/v/' || $1)) WHERE noun = 'pool'`, volume)
 	}
-	s.exec(`UPDATE pool_hosts SET status = jsonb_set(status, '{volumes}', status->'volumes' || '{"name":"found.raw","format":"raw","path":"/v/found.raw"}')`)
+	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '{"name":"found.raw","format":"raw","path":"/v/found.raw"}') WHERE noun = 'pool'`)
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'old', '{"power":"running","disks":[{"path":"/v/found.raw"}]}')`, s.h1)
 	for _, volume := range []string{disk, leftover, "found.raw"} {
 		in := control.CreateVM{ProjectID: s.red, Name: "thief", Spec: small}

@@ -138,9 +138,9 @@ func TestAMissingDiskGetsANewOneByName(t *testing.T) {
 	}
 	s.refused("a viewer", fleet.Forbidden, "", func() error { return replace(s.viewer, control.NewDisk{Volume: name}) })
 	s.refused("a stranger", fleet.NotFound, "", func() error { return replace(s.stranger, control.NewDisk{Volume: name}) })
-	s.exec(`UPDATE pool_hosts SET status = status || '{"state":"inactive"}'`)
+	s.exec(`UPDATE assignments SET status = status || '{"state":"inactive"}' WHERE noun = 'pool'`)
 	s.refused("the pool is not there", fleet.Invalid, "Pool nfs is inactive on h1", func() error { return replace(chief, control.NewDisk{Volume: name}) })
-	s.exec(`UPDATE pool_hosts SET status = status || '{"state":"active"}'`)
+	s.exec(`UPDATE assignments SET status = status || '{"state":"active"}' WHERE noun = 'pool'`)
 	now, task, err := s.ReplaceDisk(t.Context(), s.member, v.ID, disk, control.NewDisk{Volume: name, SizeBytes: 2 << 30})
 	if err != nil || task == "" || now.Spec.Disks[0] != (fleet.Disk{PoolID: s.nfs, Volume: name, SizeBytes: 2 << 30}) || now.Spec.Disks[1].Image == nil {
 		t.Fatalf("%+v %q %v", now.Spec, task, err)

@@ -42,6 +42,9 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		if vm.Name, vm.Spec, err = taken(old, seen); err != nil {
 			return err
 		}
+		if _, err := findNetworks(ctx, q, vm.ProjectID, vm.Spec.NICs); err != nil {
+			return err
+		}
 		var checks fleet.Checks
 		fleet.CheckName(&checks, "name", vm.Name)
 		vm.Spec.Check(&checks, "spec")
@@ -96,6 +99,11 @@ func taken(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error
 	if err := read.Decode(&spec); err != nil {
 		return "", vm.Spec, unreadable(strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
 	}
+	if _, ok := seen["nics"]; ok {
+		for i := range spec.NICs {
+			spec.NICs[i].NetworkID = "" // a host knows networks by their names
+		}
+	}
 	return name, spec, nil
 }
 
@@ -123,7 +131,7 @@ func checkTaken(ctx context.Context, q *db.Queries, a fleet.Actor, old, vm fleet
 			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "A network card without an address cannot be taken over.")
 		}
 		if !slices.Contains(old.Spec.NICs, n) {
-			asked.NICs = append(asked.NICs, n)
+			asked.NICs = append(asked.NICs, fleet.NIC{Network: n.Network, Bridge: n.Bridge, MAC: n.MAC})
 		}
 		if n.MAC != "" && !macs[n.MAC] {
 			checkMAC(&checks, a, vm.ProjectID, i, n.MAC)

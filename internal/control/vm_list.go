@@ -22,7 +22,9 @@ const (
 	vmColumns = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at,
 		v.status, v.observed_generation, v.ordered, (SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name,
 		(SELECT p.name FROM projects p WHERE p.id = v.project_id) AS project_name, s.looked_at, now(),
-		(SELECT m.cpu_percent FROM vm_meters m WHERE m.vm_id = v.id AND m.at > now() - interval '1 minute') AS cpu_percent`
+		(SELECT m.cpu_percent FROM vm_meters m WHERE m.vm_id = v.id AND m.at > now() - interval '1 minute') AS cpu_percent,
+		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
+			WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))) AS networks`
 	vmTables = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 )
 
@@ -103,8 +105,10 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	var seen *time.Time
 	var now time.Time
 	var load *float64
+	var networks []string
 	err := row.Scan(&r.ID, &r.ProjectID, &r.HostID, &r.Name, &r.Labels, &r.Description, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt,
-		&r.Status, &r.ObservedGeneration, &r.Ordered, &host, &project, &seen, &now, &load)
+		&r.Status, &r.ObservedGeneration, &r.Ordered, &host, &project, &seen, &now, &load, &networks)
+	nameNetworks(r.Spec.NICs, networks)
 	v := vmView(r, host, project, seen, now)
 	if v.Phase == fleet.PhaseRunning || v.Phase == fleet.PhaseNeedsRestart {
 		v.CPUPercent = load
@@ -129,7 +133,7 @@ func (c *Control) vmTerm(ctx context.Context, s *statement, t fleet.Term) error 
 	case "pool":
 		ids, err := c.named(ctx, "pools", t.Any)
 		if err == nil {
-			s.not(t.Not, s.holds(ids))
+			s.not(t.Not, s.holds(holdsDisk, ids))
 		}
 		return err
 	case "name":
@@ -139,8 +143,13 @@ func (c *Control) vmTerm(ctx context.Context, s *statement, t fleet.Term) error 
 	case "label":
 		s.not(t.Not, s.vmLabels(t.Any))
 	case "network":
-		s.not(t.Not, s.inside("v.spec", `{"nics":[{"network":?}]}`, `$.nics[*].network`, t.Any)+" OR "+
-			s.inside("v.spec", `{"nics":[{"bridge":?}]}`, `$.nics[*].bridge`, t.Any))
+		var named statement
+		named.and(named.text("lower(n.name)", lower(t.Any)))
+		ids, err := collect(ctx, c, "SELECT n.id FROM networks n"+named.conditions(), &named, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		s.not(t.Not, s.holds(`{"nics":[{"networkId":?}]}`, ids))
 	case "mac", "address":
 		s.not(t.Not, s.words(wordKinds[t.Key], lower(t.Any)))
 	}
@@ -155,24 +164,14 @@ func lower(any []fleet.Match) []fleet.Match {
 	return out
 }
 
-// holds is the condition that a VM has a disk or its ISO in one of the pools.
-func (s *statement) holds(pools []string) string {
-	parts := []string{"false"}
-	for _, id := range pools {
-		parts = append(parts, "v.spec @> "+s.arg(document(`{"disks":[{"poolId":?}]}`, id))+"::jsonb")
-	}
-	return "(" + strings.Join(parts, " OR ") + ")"
-}
+// holdsDisk is the shape of a spec with a disk in a pool.
+const holdsDisk = `{"disks":[{"poolId":?}]}`
 
-// inside is a condition on text somewhere in a jsonb: exact text by containment, which an index finds; a pattern by a look at each.
-func (s *statement) inside(column, shape, path string, any []fleet.Match) string {
-	parts := make([]string, len(any))
-	for i, m := range any {
-		if t, ok := m.Exact(); ok {
-			parts[i] = column + " @> " + s.arg(document(shape, t)) + "::jsonb"
-		} else {
-			parts[i] = "EXISTS (SELECT 1 FROM jsonb_path_query(" + column + ", '" + path + "') AS e (x) WHERE e.x #>> '{}' LIKE " + s.pattern(m.Pattern) + ")"
-		}
+// holds is the condition that a VM's spec has one of the ids in the place of "?" in shape, which an index finds.
+func (s *statement) holds(shape string, ids []string) string {
+	parts := []string{"false"}
+	for _, id := range ids {
+		parts = append(parts, "v.spec @> "+s.arg(document(shape, id))+"::jsonb")
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }

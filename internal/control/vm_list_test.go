@@ -15,7 +15,7 @@ import (
 func TestFiltersOfVMs(t *testing.T) {
 	s := newSite(t)
 	web, db, off := s.vm("web-1", fleet.Running), s.vm("db1", fleet.Stopped), s.vm("off", fleet.Running)
-	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:01"}]}',
+	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || ` + onDefault("52:54:00:00:00:01") + `,
 		status = status || '{"nics":[{"addresses":["10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
 	s.exec(`UPDATE vms SET labels = '{"env":"test"}' WHERE id = $1`, db.ID)
 	s.exec(`UPDATE vms SET host_id = $1, project_id = $2, spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $3::text))) WHERE id = $4`, s.h2, s.blue, s.nfs, off.ID)
@@ -147,7 +147,7 @@ func TestVisibility(t *testing.T) {
 		names(both, fleet.Query{Project: s.blue}) != 0 || names(s.stranger, fleet.Query{Project: s.red}) != 0 || names(chief, fleet.Query{Project: s.red}) != 1 {
 		t.Error("the list shows what it must not, or hides what it must show")
 	}
-	s.exec(`UPDATE vms SET spec = spec || '{"nics":[{"network":"default","mac":"52:54:00:00:00:01"}]}'`)
+	s.exec(`UPDATE vms SET spec = spec || ` + onDefault("52:54:00:00:00:01"))
 	for _, filter := range []string{"network:default", "network:default,x", "network:d*", "phase:running", "-phase:stopped", "-name:x", "label:a,b", "-label:a,b", "mac:5*,6*", "web", "id:*"} {
 		for _, sort := range []string{"name", "-created", "project"} {
 			if n := names(s.stranger, fleet.Query{Filter: filter, Sort: sort}); n != 0 {

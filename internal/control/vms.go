@@ -50,6 +50,7 @@ func getVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 	if err != nil {
 		return fleet.VMView{}, notFound(err, "VM")
 	}
+	nameNetworks(r.VM.Spec.NICs, r.Networks)
 	return shownTo(a, vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)), nil
 }
 
@@ -59,6 +60,7 @@ func lockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 	if err != nil {
 		return fleet.VMView{}, notFound(err, "VM")
 	}
+	nameNetworks(r.VM.Spec.NICs, r.Networks)
 	return shownTo(a, vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)), policy.Check(a, right, r.VM.ProjectID)
 }
 

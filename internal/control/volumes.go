@@ -205,7 +205,7 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 		o.users[domainOn{r.HostID, r.ID}] = r
 	}
 	for _, r := range found {
-		o.found[file{r.PoolID, r.HostID, r.Path}], o.found[file{r.PoolID, "", r.Path}] = r, r
+		o.found[file{fleet.PoolID(r.PoolID), r.HostID, r.Path}], o.found[file{fleet.PoolID(r.PoolID), "", r.Path}] = r, r
 	}
 	return o, nil
 }

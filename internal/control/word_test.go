@@ -74,14 +74,14 @@ func TestAHostsWordCountsForItsOwnFiles(t *testing.T) {
 	}
 
 	// What one host says about its own file of a local pool is no word about the file of that name on another.
-	s.exec(`INSERT INTO pool_hosts (pool_id, host_id, status, observed_generation, reported_at)
-		SELECT pool_id, $2, status, 1, now() FROM pool_hosts WHERE pool_id = $1`, s.local, rogue)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
+		SELECT noun, object_id, $2, asked, status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, rogue)
 	claim(rogue, "/v/debian.qcow2")
 	if err := clone(s.local); err != nil {
 		t.Errorf("the rogue's own copy is in use, h1's is not: %v", err)
 	}
 	// A host that shares a pool cannot hide by a false path that another's VM uses a file of it.
-	s.exec(`UPDATE pool_hosts SET status = jsonb_set(status, '{volumes,0,path}', '"/elsewhere"') WHERE host_id = $1`, s.h1)
+	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes,0,path}', '"/elsewhere"') WHERE noun = 'pool' AND host_id = $1`, s.h1)
 	claim(s.h2, "/mnt/nfs/debian.qcow2")
 	if got := images(); strings.Contains(got, "nfs") {
 		t.Errorf("a used file of the shared pool is offered: %s", got)
@@ -113,7 +113,6 @@ func TestNetworksThatVanishGo(t *testing.T) {
 		}
 	}
 	vm := r.addVM("web")
-	r.exec(`UPDATE vms SET spec = spec || '{"nics":[{"network":"kept","mac":"52:54:00:00:00:01"},{"bridge":"br-kept","mac":"52:54:00:00:00:02"}]}'`)
 	many := []wire.NetworkReport{
 		network(fleet.NetworkLibvirt, "kept"), network(fleet.NetworkBridge, "kept"), network(fleet.NetworkBridge, "br-kept"), network(fleet.NetworkLibvirt, "both"),
 	}
@@ -121,7 +120,9 @@ func TestNetworksThatVanishGo(t *testing.T) {
 		many = append(many, network(fleet.NetworkBridge, fmt.Sprint("junk-", i)))
 	}
 	say(many...)
-	r.exec(`INSERT INTO network_hosts (network_id, host_id, status) SELECT id, $1, '{}' FROM networks WHERE name = 'both'`, other.HostID)
+	r.exec(`UPDATE vms SET spec = spec || jsonb_build_object('nics', (SELECT jsonb_agg(jsonb_build_object('networkId', n.id)) FROM networks n
+		WHERE n.kind || ':' || n.name IN ('libvirt:kept', 'bridge:br-kept')))`)
+	r.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{}' FROM networks WHERE name = 'both'`, other.HostID)
 	say()
 	left("bridge:br-kept libvirt:both libvirt:kept")
 	say(many[0])

@@ -62,3 +62,19 @@ func (v NetworkView) Healthy(now time.Time) int {
 	}
 	return n
 }
+
+// On is the kind and name of the card's network; no name where only its id is known.
+func (n NIC) On() (NetworkKind, string) {
+	if n.Bridge != "" {
+		return NetworkBridge, n.Bridge
+	}
+	return NetworkLibvirt, n.Network
+}
+
+// Onto is the card on a network.
+func (n NIC) Onto(id NetworkID, kind NetworkKind, name string) NIC {
+	if kind == NetworkBridge {
+		return NIC{NetworkID: id, Bridge: name, MAC: n.MAC}
+	}
+	return NIC{NetworkID: id, Network: name, MAC: n.MAC}
+}

@@ -146,7 +146,9 @@ func (v Volref) check(c *Checks, at string) {
 
 func (n NIC) check(c *Checks, at string) {
 	switch {
-	case (n.Network == "") == (n.Bridge == ""):
+	case n.NetworkID != "" && !IsID(string(n.NetworkID)):
+		c.Add(at+".networkId", "There is no such network.")
+	case n.Network != "" && n.Bridge != "", n.NetworkID == "" && n.Network == n.Bridge:
 		c.Add(at+".network", "Choose one network or one bridge.")
 	case n.Network != "" && !netNameForm.MatchString(n.Network):
 		c.Add(at+".network", "%q is no name of a libvirt network.", n.Network)

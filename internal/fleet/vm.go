@@ -65,11 +65,13 @@ type Disk struct {
 // Ref names the disk's volume.
 func (d Disk) Ref() Volref { return Volref{PoolID: d.PoolID, Volume: d.Volume} }
 
-// NIC is a virtio network card on exactly one of a libvirt network or a host bridge.
+// NIC is a virtio network card on one network: a libvirt network or a bridge device of the host. Whoever asks for a card gives the
+// network's id or its name; the portal keeps the id, and shows both. Hosts know the name.
 type NIC struct {
-	Network string `json:"network,omitempty"` // name of a libvirt network on the host
-	Bridge  string `json:"bridge,omitempty"`  // name of a bridge device on the host
-	MAC     string `json:"mac"`               // set by the portal when empty
+	NetworkID NetworkID `json:"networkId,omitempty"`
+	Network   string    `json:"network,omitempty"` // name of a libvirt network on the host
+	Bridge    string    `json:"bridge,omitempty"`  // name of a bridge device on the host
+	MAC       string    `json:"mac"`               // set by the portal when empty
 }
 
 // Power is the power state of a guest.

@@ -43,11 +43,11 @@ var seeds = []string{
 	seedSQL + `INSERT INTO pools (id, name, spec)
 		SELECT '00000000-0000-7000-8000-' || lpad((2000 + i)::text, 12, '0'), name, jsonb_build_object('kind', 'dir', 'path', '/srv/' || name, 'shared', true)
 		FROM n, unnest(ARRAY['ssd', 'hdd']) WITH ORDINALITY AS p (name, i)`,
-	seedSQL + `INSERT INTO pool_hosts (pool_id, host_id, status, observed_generation, reported_at)
-		SELECT p.id, h.id, '{"state":"active","capacityBytes":1099511627776,"usedBytes":0,"availableBytes":1099511627776,"mountPath":"/srv","volumes":[{"name":"debian.qcow2","path":"/srv/debian.qcow2","format":"qcow2","capacityBytes":2147483648,"allocBytes":0}]}', 1, now()
+	seedSQL + `INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
+		SELECT 'pool', p.id, h.id, 'assign', '{"state":"active","capacityBytes":1099511627776,"usedBytes":0,"availableBytes":1099511627776,"mountPath":"/srv","volumes":[{"name":"debian.qcow2","path":"/srv/debian.qcow2","format":"qcow2","capacityBytes":2147483648,"allocBytes":0}]}', 1, now()
 		FROM n, pools p, hosts h`,
 	seedSQL + `INSERT INTO networks (id, name, kind) SELECT '00000000-0000-7000-8000-000000003000', 'default', 'libvirt' FROM n`,
-	seedSQL + `INSERT INTO network_hosts (network_id, host_id, status) SELECT '00000000-0000-7000-8000-000000003000', h.id, '{"active":true}' FROM n, hosts h`,
+	seedSQL + `INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', '00000000-0000-7000-8000-000000003000', h.id, '{"active":true}' FROM n, hosts h`,
 	seedSQL + `INSERT INTO vms (id, project_id, host_id, name, labels, spec, created_at, status, observed_generation)
 		SELECT '00000000-0000-7000-8000-' || lpad((1000000 + i)::text, 12, '0'),
 			'00000000-0000-7000-8000-' || lpad((1000 + i % 10)::text, 12, '0'),
@@ -56,7 +56,7 @@ var seeds = []string{
 			jsonb_build_object('env', (ARRAY['prod', 'stage', 'test'])[1 + i % 3], 'tier', 't' || i % 7),
 			jsonb_build_object('power', 'running', 'cpus', 1 + i % 8, 'memoryMiB', 512 * (1 + i % 16), 'firmware', 'bios',
 				'disks', jsonb_build_array(jsonb_build_object('poolId', '00000000-0000-7000-8000-' || lpad((2001 + i % 2)::text, 12, '0'), 'volume', 'vm-' || i || '-1.qcow2', 'sizeBytes', 10737418240)),
-				'nics', jsonb_build_array(jsonb_build_object('network', 'default', 'mac', '52:54:00:' || lpad(to_hex(i / 65536), 2, '0') || ':' || lpad(to_hex(i / 256 % 256), 2, '0') || ':' || lpad(to_hex(i % 256), 2, '0')))),
+				'nics', jsonb_build_array(jsonb_build_object('networkId', '00000000-0000-7000-8000-000000003000', 'mac', '52:54:00:' || lpad(to_hex(i / 65536), 2, '0') || ':' || lpad(to_hex(i / 256 % 256), 2, '0') || ':' || lpad(to_hex(i % 256), 2, '0')))),
 			now() - i * interval '1 second',
 			jsonb_build_object('power', CASE WHEN i % 1000 = 0 THEN 'crashed' WHEN i % 10 < 7 THEN 'running' ELSE 'stopped' END, 'cpus', 1 + i % 8, 'memoryMiB', 512 * (1 + i % 16),
 				'disks', jsonb_build_array(jsonb_build_object('target', 'vda', 'path', '/srv/vm-' || i || '-1.qcow2', 'sizeBytes', 10737418240, 'allocBytes', 1073741824)),

@@ -116,8 +116,9 @@ type VMReport struct {
 	Status     fleet.VMStatus `json:"status"`
 }
 
-// PoolReport is a libvirt pool by its name.
+// PoolReport is a libvirt pool. Agents that know no ids tell its name alone.
 type PoolReport struct {
+	ID     fleet.PoolID     `json:"id,omitempty"`
 	Name   string           `json:"name"`
 	Status fleet.PoolStatus `json:"status"`
 }

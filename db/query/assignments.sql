@@ -1,0 +1,68 @@
+-- name: Assign :many
+-- The hosts that are new to it. On a host that was to release the object this takes the release back.
+INSERT INTO assignments AS a (noun, object_id, host_id, asked)
+SELECT @noun, @object_id, h.id, 'assign' FROM unnest(@hosts::text[]) AS h (id) ORDER BY h.id
+ON CONFLICT (noun, object_id, host_id) DO UPDATE SET asked = 'assign' WHERE a.asked <> 'assign'
+RETURNING host_id;
+
+-- name: Release :execrows
+UPDATE assignments SET asked = 'release'
+WHERE noun = @noun AND object_id = @object_id AND host_id = ANY (@hosts::text[]) AND asked = 'assign';
+
+-- name: EndRelease :exec
+DELETE FROM assignments WHERE noun = @noun AND object_id = @object_id AND host_id = @host_id AND asked = 'release';
+
+-- name: AssignedHosts :many
+-- The hosts that somebody gave the object to, also those that have yet to release it.
+SELECT host_id, (asked = 'assign')::boolean AS assigned FROM assignments
+WHERE noun = @noun AND object_id = @object_id AND asked <> '' ORDER BY host_id;
+
+-- name: SettleAssignment :exec
+-- Only forward: a report that was read after this result stands. status NULL: the host did not look.
+UPDATE assignments a SET status = COALESCE(sqlc.narg(status), status), report_seq = @seq, reported_at = now(),
+    observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
+WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.report_seq < @seq;
+
+-- name: ReportAssignments :one
+-- What a host says of the objects on it, where that is another thing than before; lost are the networks that it has no more. A pool
+-- counts only where it was given to the host; older agents call it by its name. One that is not named is one that the agent did not
+-- look for: an assigned pool that the host lacks is reported as such. A network is its kind and name, and counts wherever it is found.
+WITH said AS MATERIALIZED (
+    SELECT 'pool' AS noun, COALESCE(r.pool->>'id', p.id) AS object_id, r.pool->'status' AS status
+    FROM jsonb_array_elements(@pools::jsonb) AS r (pool) LEFT JOIN pools p ON r.pool->>'id' IS NULL AND p.name = r.pool->>'name'
+    UNION ALL SELECT 'net', n.id, r.net->'status'
+    FROM jsonb_array_elements(@networks::jsonb) AS r (net) JOIN networks n ON n.kind = r.net->>'kind' AND n.name = r.net->>'name'
+), had AS MATERIALIZED (
+    SELECT * FROM assignments a WHERE a.host_id = @host_id
+), told AS (
+    UPDATE assignments a SET status = s.status, report_seq = @seq, reported_at = now()
+    FROM said s JOIN had h ON h.noun = s.noun AND h.object_id = s.object_id AND h.status IS DISTINCT FROM s.status
+    WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = @host_id AND a.report_seq < @seq
+), found AS (
+    INSERT INTO assignments AS a (noun, object_id, host_id, status, report_seq, reported_at)
+    SELECT s.noun, s.object_id, @host_id, s.status, @seq, now() FROM said s
+    WHERE s.noun = 'net' AND NOT EXISTS (SELECT 1 FROM had h WHERE h.noun = s.noun AND h.object_id = s.object_id)
+    ON CONFLICT (noun, object_id, host_id) DO UPDATE SET status = EXCLUDED.status, report_seq = EXCLUDED.report_seq, reported_at = now()
+    WHERE a.report_seq < EXCLUDED.report_seq
+), lost AS (
+    DELETE FROM assignments a USING had h
+    WHERE h.noun = 'net' AND h.asked = '' AND NOT EXISTS (SELECT 1 FROM said s WHERE s.noun = h.noun AND s.object_id = h.object_id)
+      AND a.noun = h.noun AND a.object_id = h.object_id AND a.host_id = @host_id AND a.asked = ''
+    RETURNING a.object_id
+)
+SELECT count(*)::bigint AS lost FROM lost;
+
+-- name: DriftedAssignments :many
+-- First orders and releases that got lost, on a host that is heard, tried again each five minutes; and objects that are not
+-- active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
+-- is theirs to start.
+SELECT a.noun, a.object_id, a.host_id, (a.asked = 'assign')::boolean AS assigned, o.name, o.generation FROM assignments a
+JOIN objects o ON o.noun = a.noun AND o.id = a.object_id JOIN host_sessions s ON s.host_id = a.host_id
+WHERE s.looked_at > now() - interval '30 seconds'
+  AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.status->>'state' = 'inactive' AND a.status->>'byOthers' IS NULL))
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
+                  AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
+LIMIT 500;
+
+-- name: AssignedPools :many
+SELECT a.host_id, sqlc.embed(p) FROM assignments a JOIN pools p ON p.id = a.pool_id WHERE a.asked = 'assign' ORDER BY a.host_id, p.name;

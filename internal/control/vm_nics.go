@@ -1,0 +1,114 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// A stored spec names the network of a card by its id alone. Everywhere else a card is whole: it has the network's name too.
+
+// nameNetworks makes cards whole that were read with their networks, each "id kind name".
+func nameNetworks(nics []fleet.NIC, networks []string) {
+	for _, network := range networks {
+		id, on, _ := strings.Cut(network, " ")
+		kind, name, _ := strings.Cut(on, " ")
+		for i, n := range nics {
+			if string(n.NetworkID) == id {
+				nics[i] = n.Onto(n.NetworkID, fleet.NetworkKind(kind), name)
+			}
+		}
+	}
+}
+
+// findNetworks makes cards whole that somebody asks for. Networks that nobody has reported are not found; the others stay until the
+// transaction ends. closed: those that are not open to the project.
+func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
+	ask := db.FindNetworksParams{ProjectID: string(project)}
+	for _, n := range nics {
+		if kind, name := n.On(); n.NetworkID != "" {
+			ask.Ids = append(ask.Ids, string(n.NetworkID))
+		} else {
+			ask.Kinds, ask.Names = append(ask.Kinds, string(kind)), append(ask.Names, name)
+		}
+	}
+	if len(nics) == 0 {
+		return nil, nil
+	}
+	rows, err := q.FindNetworks(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	closed = map[fleet.NetworkID]bool{}
+	var checks fleet.Checks
+	for i, n := range nics {
+		kind, name := n.On()
+		k := slices.IndexFunc(rows, func(r db.FindNetworksRow) bool {
+			return r.ID == n.NetworkID || n.NetworkID == "" && r.Kind == kind && r.Name == name
+		})
+		switch {
+		case k >= 0 && (name == "" || rows[k].Kind == kind && rows[k].Name == name):
+			nics[i] = n.Onto(rows[k].ID, rows[k].Kind, rows[k].Name)
+			closed[rows[k].ID] = rows[k].Closed
+		case n.NetworkID != "":
+			checks.Add(fmt.Sprintf("spec.nics[%d].networkId", i), "%s", noNetwork(name))
+		}
+	}
+	return closed, checks.Err()
+}
+
+// noNetwork says it alike of one that is not there and of one that whoever asks may not know.
+func noNetwork(name string) string {
+	if name == "" {
+		return "There is no such network."
+	}
+	return fmt.Sprintf("There is no such network that is named %s. Give its id or its name.", name)
+}
+
+// checkNetworks makes cards whole, and refuses those on networks that are not open to the project. Who runs hosts may put a VM
+// anywhere.
+func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
+	asked := slices.Clone(nics)
+	closed, err := findNetworks(ctx, q, project, nics)
+	if err != nil || policy.May(a, policy.InfraChange, "") {
+		return err
+	}
+	var checks fleet.Checks
+	for i, n := range nics {
+		// Whether a bridge is there is told to nobody who may not use it.
+		if !closed[n.NetworkID] && (n.NetworkID != "" || n.Bridge == "") {
+			continue
+		}
+		kind, name := asked[i].On()
+		field := map[fleet.NetworkKind]string{fleet.NetworkLibvirt: "network", fleet.NetworkBridge: "bridge"}[kind]
+		if asked[i].NetworkID != "" {
+			checks.Add(fmt.Sprintf("spec.nics[%d].networkId", i), "%s", noNetwork(name))
+			continue
+		}
+		checks.Add(fmt.Sprintf("spec.nics[%d].%s", i, field), "%s is not open to this project. Choose another network, or ask an administrator to grant it.", name)
+	}
+	return checks.Err()
+}
+
+// stored is the spec as it is kept.
+func stored(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
+	spec.NICs = slices.Clone(spec.NICs)
+	if slices.ContainsFunc(spec.NICs, func(n fleet.NIC) bool { return n.NetworkID == "" }) {
+		if _, err := findNetworks(ctx, q, project, spec.NICs); err != nil {
+			return spec, err
+		}
+	}
+	var checks fleet.Checks
+	for i, n := range spec.NICs {
+		if _, name := n.On(); n.NetworkID == "" {
+			checks.Add(fmt.Sprintf("spec.nics[%d].network", i), "There is no network %q any more.", name)
+		}
+		spec.NICs[i] = fleet.NIC{NetworkID: n.NetworkID, MAC: n.MAC}
+	}
+	return spec, checks.Err()
+}
