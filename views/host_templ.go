@@ -327,7 +327,7 @@ func Host(p HostPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				case "networks":
-					templ_7745c5c3_Err = hostNetworks(p).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = matrix(p.networks()).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

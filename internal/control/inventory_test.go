@@ -64,7 +64,7 @@ func TestTree(t *testing.T) {
 func TestSearch(t *testing.T) {
 	s := newSite(t)
 	web := s.vm("web-1", fleet.Running)
-	s.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || ` + onDefault("52:54:00:00:00:01") + `,
+	s.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || `+onDefault("52:54:00:00:00:01")+`,
 		status = status || '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.5","10.0.0.6","fe80::5054:ff:fe00:1"]}]}' WHERE id = $1`, web.ID)
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'Web-old',
 		'{"power":"running","nics":[{"mac":"52:54:00:AA:00:01","addresses":["10.0.7.1","10.0.7.2"]}]}')`, s.h1)

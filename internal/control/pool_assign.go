@@ -86,8 +86,10 @@ var storagePools = &executed{
 		return object{name: p.Name, generation: p.Generation, deleted: p.DeletedAt != nil, path: p.Spec.Path}, err
 	},
 	fits: poolFits, free: poolFree,
-	markDelete: func(ctx context.Context, q *db.Queries, id string) error { return q.MarkPoolDeleted(ctx, fleet.PoolID(id)) },
-	drop:       func(ctx context.Context, q *db.Queries, id string) error { return q.DropPool(ctx, fleet.PoolID(id)) },
+	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
+		return q.MarkPoolDeleted(ctx, fleet.PoolID(id))
+	},
+	drop: func(ctx context.Context, q *db.Queries, id string) error { return q.DropPool(ctx, fleet.PoolID(id)) },
 	status: func(in wire.Finish) any {
 		if in.Pool == nil {
 			return nil

@@ -248,7 +248,7 @@ func TestTenantsLearnNothingOfHosts(t *testing.T) {
 func TestMACsTellNothingOfOtherProjects(t *testing.T) {
 	s := newSite(t)
 	taken := s.vm("theirs", fleet.Stopped)
-	s.exec(`UPDATE vms SET project_id = $2, spec = spec || ` + onDefault("52:54:00:00:00:99") + ` WHERE id = $1`, taken.ID, s.blue)
+	s.exec(`UPDATE vms SET project_id = $2, spec = spec || `+onDefault("52:54:00:00:00:99")+` WHERE id = $1`, taken.ID, s.blue)
 	said := map[string]bool{}
 	for _, mac := range []string{"52:54:00:00:00:99", "52:54:00:00:00:98", fleet.ProjectMACs(s.blue) + "00:01"} {
 		in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: small}

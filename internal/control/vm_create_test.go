@@ -44,7 +44,7 @@ func TestCreateVMWritesIntentAndQueuesIt(t *testing.T) {
 func TestCreateVMRefusals(t *testing.T) {
 	s := newSite(t)
 	taken := s.vm("taken", fleet.Stopped)
-	s.exec(`UPDATE vms SET spec = spec || ` + onDefault("52:54:00:00:00:99") + ` WHERE id = $1`, taken.ID)
+	s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:99")+` WHERE id = $1`, taken.ID)
 	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	ok := func() control.CreateVM {
 		return control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: small}

@@ -53,7 +53,7 @@ func TestWhatWasChangedOnTheHostIsTakenOver(t *testing.T) {
 func TestAHostsWordGrantsNothing(t *testing.T) {
 	s := newSite(t)
 	other := s.vm("db", fleet.Stopped)
-	s.exec(`UPDATE vms SET spec = spec || ` + onDefault("52:54:00:00:00:07") + ` WHERE id = $1`, other.ID)
+	s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:07")+` WHERE id = $1`, other.ID)
 	for says, drift := range map[string]fleet.Drift{
 		"at most 16 TiB":          {Field: "memoryMiB", Take: raw("99999999999")},
 		"16384 MiB of memory in":  {Field: "memoryMiB", Take: raw("1000000")},
@@ -98,7 +98,7 @@ func TestATenantTakesOverOnlyWhatIsOpenToIt(t *testing.T) {
 		drift := fleet.Drift{Field: "nics", Actual: "now", Take: raw(card)}
 		v := s.drifted("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
 		if says == "is not open to this project" { // the card was the VM's own before
-			s.exec(`UPDATE vms SET spec = spec || ` + onDefault("52:54:00:00:00:09") + ` WHERE id = $1`, v.ID)
+			s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:09")+` WHERE id = $1`, v.ID)
 		}
 		s.refused(says, fleet.Invalid, says, func() error {
 			_, _, err := s.TakeOver(t.Context(), s.member, v.ID, map[string]string{"nics": "now"})

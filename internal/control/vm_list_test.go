@@ -15,7 +15,7 @@ import (
 func TestFiltersOfVMs(t *testing.T) {
 	s := newSite(t)
 	web, db, off := s.vm("web-1", fleet.Running), s.vm("db1", fleet.Stopped), s.vm("off", fleet.Running)
-	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || ` + onDefault("52:54:00:00:00:01") + `,
+	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || `+onDefault("52:54:00:00:00:01")+`,
 		status = status || '{"nics":[{"addresses":["10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
 	s.exec(`UPDATE vms SET labels = '{"env":"test"}' WHERE id = $1`, db.ID)
 	s.exec(`UPDATE vms SET host_id = $1, project_id = $2, spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $3::text))) WHERE id = $4`, s.h2, s.blue, s.nfs, off.ID)

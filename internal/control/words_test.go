@@ -17,7 +17,7 @@ func (r *rig) words() string {
 func TestReportsKeepTheWordsOfVMs(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
-	r.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || ` + onDefault("52:54:00:00:00:01") + ` WHERE id = $1`, id)
+	r.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || `+onDefault("52:54:00:00:00:01")+` WHERE id = $1`, id)
 	said := func(digest string, power fleet.Power, addresses ...string) string {
 		t.Helper()
 		r.report(digest, wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{
