@@ -2,9 +2,7 @@ package db_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"os"
 	"sync"
 	"testing"
 
@@ -12,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // sql's driver "pgx"
-	"github.com/pressly/goose/v3"
 
 	"quantix/db"
 	"quantix/internal/testkit"
@@ -47,34 +44,16 @@ func TestPortalsThatStartAtOnceMigrateOnce(t *testing.T) {
 // What VMs are found by is filled in for those that were there before it was kept.
 func TestOldVMsAreFoundByTheirAddresses(t *testing.T) {
 	t.Parallel()
-	url := testkit.EmptyURL(t)
-	conn, err := sql.Open("pgx", url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	first, err := goose.NewProvider(goose.DialectPostgres, conn, os.DirFS("migration"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.UpTo(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	for _, sql := range []string{
+	conn, url := before(t, 1,
 		`INSERT INTO hosts (id, name) VALUES ('h', 'h')`,
 		`INSERT INTO projects (id, name) VALUES ('p', 'p')`,
 		`INSERT INTO vms (id, project_id, host_id, name, labels, spec, status) VALUES ('v', 'p', 'h', 'web', '{"env":"prod"}',
-			'{"cpus":1,"memoryMiB":1,"nics":[{"mac":"52:54:00:00:00:01"}]}', '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.5"]}]}')`,
-	} {
-		if _, err := conn.ExecContext(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
+			'{"cpus":1,"memoryMiB":1,"nics":[{"mac":"52:54:00:00:00:01"}]}', '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.5"]}]}')`)
 	if err := db.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
 	var words string
-	err = conn.QueryRowContext(t.Context(), `SELECT string_agg(kind || ' ' || word, ', ' ORDER BY word) FROM vm_words`).Scan(&words)
+	err := conn.QueryRowContext(t.Context(), `SELECT string_agg(kind || ' ' || word, ', ' ORDER BY word) FROM vm_words`).Scan(&words)
 	if want := "ip 10.0.0.5, mac 52:54:00:00:00:01, label env=prod"; err != nil || words != want {
 		t.Fatalf("%q %v, want %q", words, err, want)
 	}
