@@ -207,22 +207,18 @@ WITH said AS MATERIALIZED (
     FROM jsonb_array_elements($1::jsonb) AS r (pool) LEFT JOIN pools p ON r.pool->>'id' IS NULL AND p.name = r.pool->>'name'
     UNION ALL SELECT 'net', n.id, r.net->'status'
     FROM jsonb_array_elements($2::jsonb) AS r (net) JOIN networks n ON n.kind = r.net->>'kind' AND n.name = r.net->>'name'
-), had AS MATERIALIZED (
-    SELECT noun, object_id, host_id, asked, status, observed_generation, report_seq, reported_at, pool_id, network_id FROM assignments a WHERE a.host_id = $3
 ), told AS (
-    UPDATE assignments a SET status = s.status, report_seq = $4, reported_at = now()
-    FROM said s JOIN had h ON h.noun = s.noun AND h.object_id = s.object_id AND h.status IS DISTINCT FROM s.status
-    WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = $3 AND a.report_seq < $4
+    UPDATE assignments a SET status = s.status, report_seq = $3, reported_at = now() FROM said s
+    WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = $4 AND a.report_seq < $3 AND a.status IS DISTINCT FROM s.status
 ), found AS (
     INSERT INTO assignments AS a (noun, object_id, host_id, status, report_seq, reported_at)
-    SELECT s.noun, s.object_id, $3, s.status, $4, now() FROM said s
-    WHERE s.noun = 'net' AND NOT EXISTS (SELECT 1 FROM had h WHERE h.noun = s.noun AND h.object_id = s.object_id)
+    SELECT s.noun, s.object_id, $4, s.status, $3, now() FROM said s
+    WHERE s.noun = 'net' AND NOT EXISTS (SELECT 1 FROM assignments h WHERE h.noun = s.noun AND h.object_id = s.object_id AND h.host_id = $4)
     ON CONFLICT (noun, object_id, host_id) DO UPDATE SET status = EXCLUDED.status, report_seq = EXCLUDED.report_seq, reported_at = now()
     WHERE a.report_seq < EXCLUDED.report_seq
 ), lost AS (
-    DELETE FROM assignments a USING had h
-    WHERE h.noun = 'net' AND h.asked = '' AND NOT EXISTS (SELECT 1 FROM said s WHERE s.noun = h.noun AND s.object_id = h.object_id)
-      AND a.noun = h.noun AND a.object_id = h.object_id AND a.host_id = $3 AND a.asked = ''
+    DELETE FROM assignments a
+    WHERE a.host_id = $4 AND a.noun = 'net' AND a.asked = '' AND a.object_id NOT IN (SELECT s.object_id FROM said s WHERE s.noun = 'net')
     RETURNING a.object_id
 )
 SELECT count(*)::bigint AS lost FROM lost
@@ -231,8 +227,8 @@ SELECT count(*)::bigint AS lost FROM lost
 type ReportAssignmentsParams struct {
 	Pools    []byte
 	Networks []byte
-	HostID   fleet.HostID
 	Seq      int64
+	HostID   fleet.HostID
 }
 
 // What a host says of the objects on it, where that is another thing than before; lost are the networks that it has no more. A pool
@@ -242,8 +238,8 @@ func (q *Queries) ReportAssignments(ctx context.Context, arg ReportAssignmentsPa
 	row := q.db.QueryRow(ctx, reportAssignments,
 		arg.Pools,
 		arg.Networks,
-		arg.HostID,
 		arg.Seq,
+		arg.HostID,
 	)
 	var lost int64
 	err := row.Scan(&lost)

@@ -49,7 +49,7 @@ func TestAVMReadsAsPromised(t *testing.T) {
 	if err := json.Indent(&indented, []byte(got), "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	names := strings.NewReplacer(string(full), "VM", string(pool), "POOL", string(project), "PROJECT", string(host), "HOST")
+	names := strings.NewReplacer(string(full), "VM", string(pool), "POOL", string(project), "PROJECT", string(host), "HOST", string(p.network("default")), "NETWORK")
 	times := regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]+"`)
 	shown := times.ReplaceAllString(names.Replace(strings.TrimSpace(indented.String())), `"TIME"`) + "\n"
 	golden, err := os.ReadFile("testdata/vm.json")

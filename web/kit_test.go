@@ -284,10 +284,19 @@ func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 	return id
 }
 
+// network is the id of the libvirt network of that name, which no host need have.
+func (p *portal) network(name string) (id fleet.NetworkID) {
+	p.t.Helper()
+	p.exec("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt') ON CONFLICT DO NOTHING", fleet.NewID[fleet.NetworkID](), name)
+	if err := p.pool.QueryRow(p.t.Context(), "SELECT id FROM networks WHERE name = $1 AND kind = 'libvirt'", name).Scan(&id); err != nil {
+		p.t.Fatal(err)
+	}
+	return id
+}
+
 func (p *portal) addNetwork(name string, hosts ...fleet.HostID) {
 	p.t.Helper()
-	id := fleet.NewID[fleet.NetworkID]()
-	p.exec("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt')", id, name)
+	id := p.network(name)
 	for _, h := range hosts {
 		p.exec("INSERT INTO assignments (noun, object_id, host_id, status, report_seq) VALUES ('net', $1, $2, $3, 1)", id, h,
 			mustJSON(fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"192.168.122.0/24"}}))
@@ -301,7 +310,7 @@ func (p *portal) addVM(project fleet.ProjectID, host fleet.HostID, name string, 
 		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: name, Labels: map[string]string{}, Generation: 1, ObservedGeneration: 1},
 		Spec: fleet.VMSpec{
 			Power: power, CPUs: 2, MemoryMiB: 4096, Firmware: fleet.UEFI, Disks: []fleet.Disk{},
-			NICs: []fleet.NIC{{Network: "default", MAC: "52:54:00:3a:01:11"}},
+			NICs: []fleet.NIC{{NetworkID: p.network("default"), MAC: "52:54:00:3a:01:11"}},
 		},
 		Status: &fleet.VMStatus{Power: power, CPUs: 2, MemoryMiB: 4096, Accelerator: "kvm"},
 	}

@@ -32,22 +32,18 @@ WITH said AS MATERIALIZED (
     FROM jsonb_array_elements(@pools::jsonb) AS r (pool) LEFT JOIN pools p ON r.pool->>'id' IS NULL AND p.name = r.pool->>'name'
     UNION ALL SELECT 'net', n.id, r.net->'status'
     FROM jsonb_array_elements(@networks::jsonb) AS r (net) JOIN networks n ON n.kind = r.net->>'kind' AND n.name = r.net->>'name'
-), had AS MATERIALIZED (
-    SELECT * FROM assignments a WHERE a.host_id = @host_id
 ), told AS (
-    UPDATE assignments a SET status = s.status, report_seq = @seq, reported_at = now()
-    FROM said s JOIN had h ON h.noun = s.noun AND h.object_id = s.object_id AND h.status IS DISTINCT FROM s.status
-    WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = @host_id AND a.report_seq < @seq
+    UPDATE assignments a SET status = s.status, report_seq = @seq, reported_at = now() FROM said s
+    WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = @host_id AND a.report_seq < @seq AND a.status IS DISTINCT FROM s.status
 ), found AS (
     INSERT INTO assignments AS a (noun, object_id, host_id, status, report_seq, reported_at)
     SELECT s.noun, s.object_id, @host_id, s.status, @seq, now() FROM said s
-    WHERE s.noun = 'net' AND NOT EXISTS (SELECT 1 FROM had h WHERE h.noun = s.noun AND h.object_id = s.object_id)
+    WHERE s.noun = 'net' AND NOT EXISTS (SELECT 1 FROM assignments h WHERE h.noun = s.noun AND h.object_id = s.object_id AND h.host_id = @host_id)
     ON CONFLICT (noun, object_id, host_id) DO UPDATE SET status = EXCLUDED.status, report_seq = EXCLUDED.report_seq, reported_at = now()
     WHERE a.report_seq < EXCLUDED.report_seq
 ), lost AS (
-    DELETE FROM assignments a USING had h
-    WHERE h.noun = 'net' AND h.asked = '' AND NOT EXISTS (SELECT 1 FROM said s WHERE s.noun = h.noun AND s.object_id = h.object_id)
-      AND a.noun = h.noun AND a.object_id = h.object_id AND a.host_id = @host_id AND a.asked = ''
+    DELETE FROM assignments a
+    WHERE a.host_id = @host_id AND a.noun = 'net' AND a.asked = '' AND a.object_id NOT IN (SELECT s.object_id FROM said s WHERE s.noun = 'net')
     RETURNING a.object_id
 )
 SELECT count(*)::bigint AS lost FROM lost;
