@@ -1,0 +1,129 @@
+package control_test
+
+import (
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// executes is what a host says of a pool and of its networks.
+func (r *rig) executes(pools []wire.PoolReport, networks ...wire.NetworkReport) {
+	r.t.Helper()
+	seq := r.next()
+	_, err := r.Report(r.t.Context(), r.agent, wire.Report{Seq: seq, Digest: string(rune(seq)), State: &wire.State{
+		Host: fleet.HostStatus{Connected: true}, Pools: pools, Networks: networks,
+	}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) assignments() string {
+	r.t.Helper()
+	return one[string](r, `SELECT COALESCE(string_agg(concat_ws(' ', o.noun, o.name, a.asked, COALESCE(a.status->>'state', a.status->>'active')), ', ' ORDER BY o.noun, o.name), '')
+		FROM assignments a JOIN objects o ON o.noun = a.noun AND o.id = a.object_id`)
+}
+
+// A pool counts only where it was given to the host, by its id or, from an older agent, by its name. A network counts where it is found.
+func TestWhatAHostExecutesIsKnownByIdOrName(t *testing.T) {
+	r := newRig(t)
+	for _, name := range []string{"fast", "slow", "others"} {
+		r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, $1, '{}')`, name)
+	}
+	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'fast', $1, 'assign'), ('pool', 'slow', $1, 'release')`, r.agent.HostID)
+	active := fleet.PoolStatus{State: fleet.PoolActive}
+	lan := wire.NetworkReport{Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
+	r.executes([]wire.PoolReport{{ID: "fast", Name: "renamed", Status: active}, {Name: "slow", Status: active}, {ID: "others", Name: "others", Status: active}}, lan)
+	if got, want := r.assignments(), "net lan  true, pool fast assign active, pool slow release active"; got != want {
+		t.Fatalf("%q, want %q", got, want)
+	}
+	r.executes([]wire.PoolReport{{ID: "nobody's", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolFailed}}})
+	if got, want := r.assignments(), "pool fast assign active, pool slow release active"; got != want {
+		t.Errorf("with another id under its name, and without the network: %q, want %q", got, want)
+	}
+}
+
+// A report in which nothing changed writes no row of what the host executes, and locks none.
+func TestAReportOfNothingNewWritesNothing(t *testing.T) {
+	r := newRig(t)
+	r.exec(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
+	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'fast', $1, 'assign')`, r.agent.HostID)
+	say := func(active bool) string {
+		t.Helper()
+		r.executes([]wire.PoolReport{{ID: "fast", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolActive}}},
+			wire.NetworkReport{Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: active}}, wire.NetworkReport{Name: "br0", Kind: fleet.NetworkBridge})
+		return one[string](r, `SELECT concat((SELECT string_agg(concat(ctid, xmin, xmax), ' ' ORDER BY ctid) FROM assignments), (SELECT string_agg(concat(ctid, xmin, xmax), ' ' ORDER BY ctid) FROM networks))`)
+	}
+	first := say(true)
+	if again := say(true); again != first {
+		t.Errorf("rows before %s, after the same report %s", first, again)
+	}
+	if changed := say(false); changed == first {
+		t.Error("a network that is off now is as it was")
+	}
+}
+
+// A card is asked for by the network's id or by its name, kept by the id, and shown and sent to hosts with both.
+func TestACardNamesItsNetworkByID(t *testing.T) {
+	s := newSite(t)
+	var id fleet.NetworkID
+	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM networks`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	create := func(a fleet.Actor, name string, nics ...fleet.NIC) (fleet.VMView, error) {
+		spec := small
+		spec.NICs = nics
+		return s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
+	}
+	vm, err := create(chief, "web", fleet.NIC{NetworkID: id}, fleet.NIC{Network: "default"}, fleet.NIC{NetworkID: id, Network: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.ListVMs(t.Context(), chief, fleet.Query{Filter: "network:default"})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("%d VMs are listed: %v", len(page.Items), err)
+	}
+	agent := s.greet(s.h1)
+	claim, err := s.Claim(t.Context(), agent, wire.ClaimRequest{Max: 1}, 0)
+	if err != nil || len(claim.Jobs) != 1 {
+		t.Fatalf("%+v %v", claim, err)
+	}
+	for where, nics := range map[string][]fleet.NIC{"made": vm.Spec.NICs, "read": s.get(vm.ID).Spec.NICs, "listed": page.Items[0].Spec.NICs, "sent": claim.Jobs[0].VM.Spec.NICs} {
+		for i, n := range nics {
+			if len(nics) != 3 || n.NetworkID != id || n.Network != "default" || n.Bridge != "" || n.MAC == "" {
+				t.Errorf("%s: card %d of %d is %+v", where, i+1, len(nics), n)
+			}
+		}
+	}
+	if n := s.count(`vms v, jsonb_array_elements(v.spec->'nics') AS c WHERE c ? 'networkId' AND NOT c ?| ARRAY['network', 'bridge']`); n != 3 {
+		t.Errorf("%d cards are kept by the id alone", n)
+	}
+	s.reported(vm.ID, fleet.Stopped)
+	if _, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // which writes the spec
+		t.Fatal(err)
+	}
+	if got := s.get(vm.ID).Spec.NICs; got[0].Network != "default" {
+		t.Errorf("after an order the cards are %+v", got)
+	}
+
+	bridge := s.addNetwork(fleet.NetworkBridge, "br0", `{"active":true}`)
+	for says, try := range map[string]struct {
+		by  fleet.Actor
+		nic fleet.NIC
+	}{
+		"There is no such network.":            {chief, fleet.NIC{NetworkID: fleet.NewID[fleet.NetworkID]()}},
+		"There is no such net":                 {s.member, fleet.NIC{NetworkID: bridge}}, // nor is a tenant told that there is
+		"There is no such":                     {chief, fleet.NIC{NetworkID: "default"}},
+		"no such network that is named lan.":   {chief, fleet.NIC{NetworkID: id, Network: "lan"}},
+		"br0 is not open to this project":      {s.member, fleet.NIC{Bridge: "br0"}},
+		"Choose one network or one bridge.":    {chief, fleet.NIC{}},
+		`h1 has no active network "elsewhere"`: {chief, fleet.NIC{Network: "elsewhere"}},
+	} {
+		s.refused(says, fleet.Invalid, says, func() error { _, err := create(try.by, "refused", try.nic); return err })
+	}
+	if vm, err := create(chief, "bridged", fleet.NIC{NetworkID: bridge}); err != nil || vm.Spec.NICs[0].Bridge != "br0" {
+		t.Errorf("%+v %v", vm.Spec.NICs, err)
+	}
+}
