@@ -283,7 +283,7 @@ func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 		}
 		places = append(places, p)
 	}
-	if plan.ISO && in.spec.ISO != nil {
+	if plan.Has("iso") && in.spec.ISO != nil {
 		iso, err := placeOf(*in.spec.ISO, a.in.Pools)
 		if err != nil {
 			return in, nil, err

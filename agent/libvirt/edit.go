@@ -58,18 +58,18 @@ func edit(x *libvirtxml.Domain, in intent) {
 	}
 	x.Name = in.name
 	x.Metadata = putMark(x.Metadata, in.mark)
-	if in.MemoryMiB {
+	if in.Has("memoryMiB") {
 		editMemory(x, uint(in.spec.MemoryMiB)*1024)
 	}
-	if in.CPUs {
+	if in.Has("cpus") {
 		editCPUs(x, uint(in.spec.CPUs))
 	}
-	if in.Firmware {
+	if in.Has("firmware") {
 		editFirmware(x, in.spec.Firmware)
 	}
 	editDisks(x.Devices, in)
 	editNICs(x.Devices, in)
-	if in.ISO {
+	if in.Has("iso") {
 		editCDROM(x, in.iso)
 	}
 }

@@ -111,7 +111,7 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 			out = append(out, *v)
 		}
 	}
-	if iso := in.VM.Spec.ISO; iso != nil && plan.ISO {
+	if iso := in.VM.Spec.ISO; iso != nil && plan.Has("iso") {
 		p, err := h.active(iso.PoolID, in.Pools)
 		if err != nil {
 			return nil, err
@@ -274,25 +274,17 @@ func (h *Host) freeName(in agent.Apply) string {
 
 // edited is a definition after an edit.
 func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec {
-	if plan.CPUs {
-		spec.CPUs = want.CPUs
+	disks, cards := spec.Disks, spec.NICs
+	for _, f := range plan.Fields {
+		f.Copy(&spec, want)
 	}
-	if plan.MemoryMiB {
-		spec.MemoryMiB = want.MemoryMiB
-	}
-	if plan.Firmware {
-		spec.Firmware = want.Firmware
-	}
-	if plan.ISO {
-		spec.ISO = want.ISO
-	}
-	spec.Disks = slices.DeleteFunc(slices.Clone(spec.Disks), func(d fleet.Disk) bool { return hasDisk(plan.DropDisks, d) })
+	spec.Disks = slices.DeleteFunc(slices.Clone(disks), func(d fleet.Disk) bool { return hasDisk(plan.DropDisks, d) })
 	for _, d := range plan.Disks {
 		if !hasDisk(spec.Disks, d) {
 			spec.Disks = append(spec.Disks, d)
 		}
 	}
-	cards := slices.DeleteFunc(slices.Clone(spec.NICs), func(n fleet.NIC) bool { return cardOf(plan.DropNICs, n) >= 0 })
+	cards = slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return cardOf(plan.DropNICs, n) >= 0 })
 	for _, n := range plan.NICs {
 		if i := cardOf(cards, n); i >= 0 {
 			cards[i] = n
