@@ -126,7 +126,7 @@ func vmSummary(p VMPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.running() && p.VM.Phase != fleet.PhaseUnknown && p.VM.Status.StartedAt != nil {
+		if p.VM.On() && p.VM.Phase != fleet.PhaseUnknown && p.VM.Status.StartedAt != nil {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<time class=\"age\" datetime=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

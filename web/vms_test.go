@@ -116,18 +116,18 @@ func TestAVMThatDidNotStart(t *testing.T) {
 
 func newVMForm(project fleet.ProjectID, pool fleet.PoolID) url.Values {
 	return url.Values{
-		"key": {fleet.NewID[string]()}, "name": {"fresh-1"}, "project": {string(project)}, "host": {""}, "cpus": {"2"}, "memory": {"1.5"}, "unit": {"GiB"},
-		"firmware": {"uefi"}, "labels": {"env=prod\ntier=web"}, "start": {"yes"},
-		"disks[0].source": {"empty"}, "disks[0].pool": {string(pool)}, "disks[0].size": {"20"},
-		"disks[2].source": {"image"}, "disks[2].pool": {string(pool)}, "disks[2].image": {string(pool) + "/debian-12.qcow2"},
-		"nics[0].on": {"libvirt:default"},
+		"key": {fleet.NewID[string]()}, "name": {"fresh-1"}, "projectId": {string(project)}, "hostId": {""}, "spec.cpus": {"2"}, "spec.memoryMiB": {"1.5", "GiB"},
+		"spec.firmware": {"uefi"}, "labels": {"env=prod\ntier=web"}, "start": {"yes"},
+		"spec.disks[0].source": {"empty"}, "spec.disks[0].poolId": {string(pool)}, "spec.disks[0].sizeBytes": {"20"},
+		"spec.disks[2].source": {"image"}, "spec.disks[2].poolId": {string(pool)}, "spec.disks[2].image": {string(pool) + "/debian-12.qcow2"},
+		"spec.nics[0].network": {"libvirt:default"},
 	}
 }
 
 func TestCreateVM(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/vms/new").is(t, http.StatusOK).has(t, "shared-nfs", "debian-12.qcow2", "installer.iso", "network default", "disks[__i__].size")
+	b.get("/vms/new").is(t, http.StatusOK).has(t, "shared-nfs", "debian-12.qcow2", "installer.iso", "network default", `name="spec.disks[__i__].sizeBytes"`)
 
 	form := newVMForm(project, pool)
 	to := b.post("/vms", form).is(t, http.StatusSeeOther).header.Get("Location")
@@ -142,10 +142,10 @@ func TestCreateVMKeepsWhatWasTyped(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	form := newVMForm(project, pool)
 	form.Set("name", "Not A Name")
-	form.Set("cpus", "many")
-	form.Set("disks[0].size", "big")
+	form.Set("spec.cpus", "many")
+	form.Set("spec.disks[0].sizeBytes", "big")
 	a := b.post("/vms", form).is(t, http.StatusUnprocessableEntity)
-	a.has(t, "<html", `value="Not A Name"`, `id="name-error"`, `value="many"`, `id="cpus-error"`, `value="big"`, `id="disks-0--size-error"`)
+	a.has(t, "<html", `value="Not A Name"`, `id="name-error"`, `value="many"`, `id="spec-cpus-error"`, `value="big"`, `id="spec-disks-0--sizeBytes-error"`)
 	a = b.post("/vms", form, hx("vm-form")...).is(t, http.StatusUnprocessableEntity)
 	a.lacks(t, "<html")
 	a.has(t, `id="vm-form"`, `value="Not A Name"`)
@@ -154,11 +154,11 @@ func TestCreateVMKeepsWhatWasTyped(t *testing.T) {
 	form.Set("name", "web-01")
 	b.post("/vms", form).is(t, http.StatusConflict).has(t, "already", `value="web-01"`)
 
-	form.Set("add", "disk")
-	b.post("/vms", form).is(t, http.StatusOK).has(t, `name="disks[2].size"`, `value="web-01"`)
+	form.Set("add", "spec.disks")
+	b.post("/vms", form).is(t, http.StatusOK).has(t, `name="spec.disks[2].sizeBytes"`, `value="web-01"`)
 	form.Del("add")
-	form.Set("drop", "disk:0")
-	b.post("/vms", form).is(t, http.StatusOK).lacks(t, `name="disks[1].size"`)
+	form.Set("drop", "spec.disks[0]")
+	b.post("/vms", form).is(t, http.StatusOK).lacks(t, `name="spec.disks[1].sizeBytes"`)
 }
 
 // A disk that its pool has no room for is refused in words; who may overcommit is offered to.
@@ -189,13 +189,18 @@ func TestEditVM(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"])
-	form := url.Values{"generation": {"1"}, "name": {"web-1"}, "labels": {"env=test"}, "cpus": {"4"}, "memory": {"8"}, "unit": {"GiB"}, "description": {"shop front"}}
+	b.get(path+"?tab=configure").is(t, http.StatusOK).has(t, `name="spec.cpus" type="text" value="2"`, "next boot", "power off first")
+	b.get("/vms/"+string(vms["web-02"])+"?tab=configure").is(t, http.StatusOK).lacks(t, "next boot", "power off first")
+	form := url.Values{"generation": {"1"}, "name": {"web-1"}, "labels": {"env=test"}, "spec.cpus": {"4"}, "spec.memoryMiB": {"8", "GiB"}, "description": {"shop front"}}
 	b.post(path+"/edit", form).is(t, http.StatusSeeOther)
 	b.get(path).is(t, http.StatusOK).has(t, "<h1>web-1</h1>", "env=test", "8 GiB", "shop front")
 	b.post(path+"/edit", form).is(t, http.StatusConflict).has(t, `value="web-1"`) // made from a generation that has passed
 	form.Set("generation", "2")
-	form.Set("cpus", "0")
-	b.post(path+"/edit", form, hx("vm-edit")...).is(t, http.StatusUnprocessableEntity).has(t, `id="cpus-error"`)
+	form.Set("spec.cpus", "0")
+	b.post(path+"/edit", form, hx("vm-edit")...).is(t, http.StatusUnprocessableEntity).has(t, `id="spec-cpus-error"`)
+	form.Set("spec.cpus", "4")
+	form.Set("spec.firmware", "bios")
+	b.post(path+"/edit", form, hx("vm-edit")...).is(t, http.StatusUnprocessableEntity).has(t, "only while the VM is off")
 }
 
 func TestDeleteVM(t *testing.T) {

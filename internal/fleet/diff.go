@@ -20,7 +20,7 @@ const (
 
 // Change is one difference between what a VM is and what it shall be.
 type Change struct {
-	Field string `json:"field"` // the JSON path: "spec.cpus", "spec.nics[1]"; of what is taken out, where it stood before
+	Field string `json:"field"` // the JSON path: "spec.cpus", "spec.nics[1]"; of what is taken out, the list's: "spec.nics"
 	Words string `json:"words"` // "vCPUs 2 → 4"
 	When  When   `json:"when"`  // for the VM in the power that it has
 }
@@ -88,7 +88,7 @@ var VMFields = []VMField{
 		element[Disk]{diskKey, diskKey, func(d Disk) string { return d.Volume }}),
 	list("nics", "network card", Never, func(s *VMSpec) *[]NIC { return &s.NICs },
 		element[NIC]{nicKey, nicTold, func(n NIC) string { return strings.TrimSpace(n.MAC + " on " + nicOn(n)) }}),
-	value("iso", "ISO", NextBoot, func(s *VMSpec) **Volref { return &s.ISO },
+	value("iso", "CD-ROM", NextBoot, func(s *VMSpec) **Volref { return &s.ISO },
 		func(v *Volref) string {
 			if v == nil {
 				return "none"
@@ -152,23 +152,23 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		replaced = NextBoot
 	}
 	diff := func(old, to VMSpec) (out []Change) {
-		add := func(i int, when When, format string, args ...any) {
-			out = append(out, Change{fmt.Sprintf("spec.%s[%d]", name, i), noun + " " + fmt.Sprintf(format, args...), when})
+		add := func(at string, when When, words string) {
+			out = append(out, Change{"spec." + name + at, noun + " " + words, when})
 		}
 		was, stay := get(old), map[int]bool{}
 		for i, v := range get(to) {
-			k := index(was, v)
+			k, at := index(was, v), fmt.Sprintf("[%d]", i)
 			switch {
 			case k < 0 || stay[k]:
-				add(i, on, "%s added", e.words(v))
+				add(at, on, e.words(v)+" added")
 			case !reflect.DeepEqual(was[k], v):
-				add(i, replaced, "%s → %s", e.words(was[k]), e.words(v))
+				add(at, replaced, e.words(was[k])+" → "+e.words(v))
 			}
 			stay[k] = true
 		}
-		for i, v := range was {
-			if !stay[i] {
-				add(i, on, "%s removed", e.words(v))
+		for k, v := range was {
+			if !stay[k] {
+				add("", on, e.words(v)+" removed")
 			}
 		}
 		return out

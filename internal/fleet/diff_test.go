@@ -37,8 +37,8 @@ func TestDiffSaysWhatChangesInWhichWordsAndWhen(t *testing.T) {
 		}),
 		"spec.cpus: vCPUs 2 → 4 (nextBoot); spec.memoryMiB: memory 512 → 1024 MiB (nextBoot)":                          edit(func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 }),
 		"spec.firmware: firmware BIOS → UEFI (powerOff)":                                                               edit(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }),
-		"spec.iso: ISO none → cd.iso (nextBoot)":                                                                       edit(func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: "p", Volume: "cd.iso"} }),
-		"spec.disks[1]: disk b removed (never)":                                                                        edit(func(s *fleet.VMSpec) { s.Disks = s.Disks[:1] }),
+		"spec.iso: CD-ROM none → cd.iso (nextBoot)":                                                                       edit(func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: "p", Volume: "cd.iso"} }),
+		"spec.disks: disk b removed (never)":                                                                        edit(func(s *fleet.VMSpec) { s.Disks = s.Disks[:1] }),
 		"spec.disks[0]: disk a → a (never)":                                                                            edit(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 2 }),
 		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0 → 52:54:00:00:00:02 on network default (never)": edit(func(s *fleet.VMSpec) { s.NICs[1] = fleet.NIC{Network: "default", MAC: "52:54:00:00:00:02"} }),
 	} {
