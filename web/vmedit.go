@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/url"
 	"strconv"
 	"strings"
@@ -11,6 +12,17 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 )
+
+// editForm is the form as the VM is now, with what there is to choose from.
+func (s *Server) editForm(ctx context.Context, a fleet.Actor, vm fleet.VMView) (views.VMForm, error) {
+	f := views.VMForm{Edits: true, On: vm.On()}
+	var err error
+	if f.Typed, err = typedOf(vm); err != nil {
+		return f, err
+	}
+	f.ISOs, err = s.isoChoices(ctx, a, vm.Spec.ISO)
+	return f, err
+}
 
 func (s *Server) editVM(c echo.Context, a fleet.Actor) error {
 	typed, _, err := typedVM(c)
