@@ -28,7 +28,7 @@ func (f VMForm) field(name string, in Field) Field {
 	if in.Error == "" {
 		in.Error = f.Errors.Under(name)
 	}
-	if of, ok := fleet.FieldOf(strings.TrimPrefix(name, "spec.")); f.Edits {
+	if of, ok := fleet.FieldOf(strings.TrimPrefix(name, "spec.")); f.Edits && !strings.Contains(name, "[") {
 		in.When = fleet.Now
 		if ok && f.On {
 			in.When = of.On
