@@ -1,8 +1,12 @@
 package web
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,12 +24,24 @@ func (s *Server) editForm(ctx context.Context, a fleet.Actor, vm fleet.VMView) (
 	if f.Typed, err = typedOf(vm); err != nil {
 		return f, err
 	}
-	f.ISOs, err = s.isoChoices(ctx, a, vm.Spec.ISO)
+	if f.ISOs, err = s.isoChoices(ctx, a, vm.Spec.ISO); err != nil {
+		return f, err
+	}
+	networks, err := s.Control.NetworksFor(ctx, a, vm.ID)
+	for _, n := range networks {
+		f.Networks = append(f.Networks, networkChoice(a, n))
+	}
+	for i, n := range vm.Spec.NICs { // a card stays where it is, though nobody could put it there now
+		on := views.Option{Value: f.Typed.Get(fmt.Sprintf("spec.nics[%d].network", i)), Text: cmp.Or(n.Network, n.Bridge)}
+		if !slices.ContainsFunc(f.Networks, func(o views.Option) bool { return o.Value == on.Value }) {
+			f.Networks = append(f.Networks, on)
+		}
+	}
 	return f, err
 }
 
 func (s *Server) editVM(c echo.Context, a fleet.Actor) error {
-	typed, _, err := typedVM(c)
+	typed, again, err := typedVM(c)
 	if err != nil {
 		return err
 	}
@@ -34,11 +50,13 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	change, err := editOf(typed, p.VM)
-	if err == nil {
+	if err == nil && !again {
 		_, _, err = s.Control.UpdateVM(c.Request().Context(), a, p.VM.ID, change)
 	}
 	e, status, refused := formErrors(err)
 	switch {
+	case again:
+		e, status = views.Errors{}, http.StatusOK
 	case refused:
 	case err != nil:
 		return err

@@ -203,6 +203,42 @@ func TestEditVM(t *testing.T) {
 	b.post(path+"/edit", form, hx("vm-edit")...).is(t, http.StatusUnprocessableEntity).has(t, "only while the VM is off")
 }
 
+func TestNetworkCardsArePluggedInThePageAndByPatch(t *testing.T) {
+	p, project, _, vms := fleetOf(t)
+	p.addNetwork("lab-net", p.addHost("host-3", 0))
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	id := vms["web-01"]
+	path := "/vms/" + string(id)
+	form := b.get(path + "?tab=configure").is(t, http.StatusOK)
+	form.has(t, `Network <span class="badge now">now</span>`, `name="spec.nics[__i__].network"`, "network default")
+	form.lacks(t, "lab-net")
+	typed := url.Values{"generation": {"1"}, "name": {"web-01"}, "spec.nics": {""}, "add": {"spec.nics"}, "description": {"half typed"}}
+	b.post(path+"/edit", typed).is(t, http.StatusOK).has(t, `name="spec.nics[0].mac"`, "half typed")
+	typed.Del("add")
+	typed.Set("spec.nics[3].network", "libvirt:default")
+	typed.Set("spec.nics[3].mac", "")
+	b.post(path+"/edit", typed).is(t, http.StatusSeeOther)
+
+	member := p.program("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
+	vm, err := member.VM(t.Context(), id)
+	if err != nil || len(vm.Spec.NICs) != 1 || vm.Spec.NICs[0].Network != "default" || vm.Spec.NICs[0].MAC == "" {
+		t.Fatalf("%+v, %v", vm.Spec.NICs, err)
+	}
+	first := vm.Spec.NICs[0].MAC
+	patch := func(nics string) answer { return member.call("PATCH", "/api/v1"+path, `{"spec":{"nics":[`+nics+`]}}`) }
+	patch(`{"network":"lab-net"}`).refused(t, 422, "spec.nics[0].network")
+	patch(`{"bridge":"br-secret"}`).refused(t, 422, "spec.nics[0].bridge")
+	patch(`{"network":"default","mac":"52:54:00:00:00:09"}`).refused(t, 422, "spec.nics[0].mac")
+	patch(`{"network":"default","mac":"`+first+`"},{"network":"default"}`).is(t, http.StatusOK).has(t,
+		`"changes":[{"field":"spec.nics[1]"`, ` on network default added","when":"now"}`)
+	patch("").is(t, http.StatusOK).has(t, `"nics":[]`, "network card "+first+" on network default removed")
+
+	p.exec(`UPDATE vms SET status = status || jsonb_build_object('nextBoot', '["nics"]'::jsonb, 'nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default'))) WHERE id = $1`, id, first)
+	b.get(path).is(t, http.StatusOK).has(t, first, "waits for the guest to let go of it")
+	p.exec(`UPDATE vms SET status = status - 'nextBoot' WHERE id = $1`, id)
+	b.get(path).is(t, http.StatusOK).has(t, first, "added on the host")
+}
+
 func TestDeleteVM(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	host := p.addHost("host-9", 0)

@@ -251,6 +251,9 @@ func (h *Host) define(in agent.Apply) error {
 	h.guests[g.id] = g
 	old := g.applied.Pools
 	g.applied, g.generation, g.undefined = agent.NewApplied(in, domain, was, old), in.VM.Generation, false
+	if g.on() {
+		g.live.spec.NICs = plugged(g.live.spec.NICs, plan, misbehaves(g.name, NoShutdown))
+	}
 	g.def = shape{spec: edited(g.def.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
 	for id, p := range g.applied.Pools {
 		g.def.pools[id] = p.Path
@@ -294,6 +297,17 @@ func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec 
 	}
 	spec.NICs = cards
 	return spec
+}
+
+// plugged are the cards of a running guest after an edit: new ones are there, and those taken out are gone, unless the guest does not listen.
+func plugged(cards []fleet.NIC, plan agent.Edit, deaf bool) []fleet.NIC {
+	out := slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return !deaf && cardOf(plan.DropNICs, n) >= 0 })
+	for _, n := range plan.NICs {
+		if cardOf(out, n) < 0 {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 func hasDisk(all []fleet.Disk, d fleet.Disk) bool {

@@ -46,6 +46,7 @@ func TestJourney(t *testing.T) {
 	p.click(".head nav.tabs a", "Console")
 	p.waitPath("/vms/" + string(id) + "/console")
 	p.typeIntoConsole()
+	p.plugCards(s.api(), s.Hosts[0], id)
 
 	p.click(".head nav.tabs a", "Summary")
 	p.waitText(".head", "Running")
@@ -72,6 +73,32 @@ func TestJourney(t *testing.T) {
 		got, err := s.api().send(t.Context(), http.MethodGet, "/api/v1/vms/"+string(id), nil)
 		return err == nil && got.status == http.StatusNotFound, string(got.body)
 	})
+}
+
+// plugCards gives the running guest a network card by the form, and takes it away by PATCH.
+func (p *tab) plugCards(a api, h readyHost, id fleet.VMID) {
+	p.Helper()
+	before := a.vm(p.T, id)
+	cards := func(n int) {
+		p.Helper()
+		eventually(p, stepLimit, fmt.Sprintf("%d cards of the running guest", n), func() (bool, string) {
+			list, vm := virsh(p.T, h, "domiflist", string(id)), a.vm(p.T, id)
+			return strings.Count(list, "virtio") == n && len(vm.Status.NICs) == n && len(vm.Status.NextBoot) == 0, fmt.Sprintf("%s\n%+v", list, vm.Status)
+		})
+	}
+	had := len(before.Spec.NICs)
+	p.click(".head nav.tabs a", "Configure")
+	p.waitPath("/vms/" + string(id) + "?tab=configure")
+	p.click("#vm-edit button", "Add network card")
+	p.choose(fmt.Sprintf("select[name='spec.nics[%d].network']", had), "network default")
+	p.click("#vm-edit footer button.primary", "Save")
+	p.waitPath("/vms/" + string(id))
+	cards(had + 1)
+	got, err := a.send(p.Context(), http.MethodPatch, "/api/v1/vms/"+string(id), map[string]any{"spec": map[string]any{"nics": before.Spec.NICs}})
+	if err != nil || got.status != http.StatusOK {
+		p.Fatalf("take the card away: %d %s %v", got.status, got.body, err)
+	}
+	cards(had)
 }
 
 // createPool makes a directory pool on the first host by the form.

@@ -86,7 +86,7 @@ var VMFields = []VMField{
 		func(f Firmware) string { return strings.ToUpper(string(f)) }, nil),
 	list("disks", "disk", Never, func(s *VMSpec) *[]Disk { return &s.Disks },
 		element[Disk]{diskKey, diskKey, func(d Disk) string { return d.Volume }}),
-	list("nics", "network card", Never, func(s *VMSpec) *[]NIC { return &s.NICs },
+	list("nics", "network card", Now, func(s *VMSpec) *[]NIC { return &s.NICs },
 		element[NIC]{nicKey, nicTold, func(n NIC) string { return strings.TrimSpace(n.MAC + " on " + nicOn(n)) }}),
 	value("iso", "CD-ROM", NextBoot, func(s *VMSpec) **Volref { return &s.ISO },
 		func(v *Volref) string {

@@ -35,12 +35,14 @@ func TestDiffSaysWhatChangesInWhichWordsAndWhen(t *testing.T) {
 			s.Power = fleet.Stopped
 			s.Disks[0], s.Disks[1] = s.Disks[1], s.Disks[0]
 		}),
-		"spec.cpus: vCPUs 2 → 4 (nextBoot); spec.memoryMiB: memory 512 → 1024 MiB (nextBoot)":                          edit(func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 }),
-		"spec.firmware: firmware BIOS → UEFI (powerOff)":                                                               edit(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }),
-		"spec.iso: CD-ROM none → cd.iso (nextBoot)":                                                                       edit(func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: "p", Volume: "cd.iso"} }),
-		"spec.disks: disk b removed (never)":                                                                        edit(func(s *fleet.VMSpec) { s.Disks = s.Disks[:1] }),
-		"spec.disks[0]: disk a → a (never)":                                                                            edit(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 2 }),
-		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0 → 52:54:00:00:00:02 on network default (never)": edit(func(s *fleet.VMSpec) { s.NICs[1] = fleet.NIC{Network: "default", MAC: "52:54:00:00:00:02"} }),
+		"spec.cpus: vCPUs 2 → 4 (nextBoot); spec.memoryMiB: memory 512 → 1024 MiB (nextBoot)":                                          edit(func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 }),
+		"spec.firmware: firmware BIOS → UEFI (powerOff)":                                                                               edit(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }),
+		"spec.iso: CD-ROM none → cd.iso (nextBoot)":                                                                                    edit(func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: "p", Volume: "cd.iso"} }),
+		"spec.disks: disk b removed (never)":                                                                                           edit(func(s *fleet.VMSpec) { s.Disks = s.Disks[:1] }),
+		"spec.disks[0]: disk a → a (never)":                                                                                            edit(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 2 }),
+		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0 → 52:54:00:00:00:02 on network default (nextBoot)":                 edit(func(s *fleet.VMSpec) { s.NICs[1] = fleet.NIC{Network: "default", MAC: "52:54:00:00:00:02"} }),
+		"spec.nics[1]: network card on network lan added (now); spec.nics: network card 52:54:00:00:00:02 on bridge br0 removed (now)": edit(func(s *fleet.VMSpec) { s.NICs[1] = fleet.NIC{Network: "lan"} }),
+		"spec.nics[2]: network card 52:54:00:00:00:01 on network default added (now)":                                                  edit(func(s *fleet.VMSpec) { s.NICs = append(s.NICs, s.NICs[0]) }),
 	} {
 		if got := words(old.Diff(to, true)); got != want {
 			t.Errorf("the difference is %q, want %q", got, want)
