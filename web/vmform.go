@@ -78,8 +78,10 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	out := into.Spec
 	out.Power = spec.Power // it is ordered, not typed
 	for i := range out.Disks {
+		source := typed[fmt.Sprintf("spec.disks[%d].source", i)]
 		switch d := &out.Disks[i]; {
-		case typed.Get(fmt.Sprintf("spec.disks[%d].source", i)) != "image":
+		case len(source) == 0: // no disk of the form's
+		case source[0] != "image":
 			d.Image = nil
 		case d.Image == nil:
 			d.Image = &fleet.Volref{}
