@@ -45,18 +45,19 @@ func newBoard() *board {
 }
 
 // take accepts claimed work, to be done within ctx. nil: it is in work already (and now under the newer epoch), or its
-// epoch is older than one that was seen for the subject; stale tells the two apart. A shutdown that waits for its guest
+// epoch is older than one that was seen for the subject; stale tells the two apart. What waits for its guest
 // ends when another job of the VM comes: the portal has broken it off, because somebody wants the VM off now.
 func (b *board) take(ctx context.Context, w wire.Work) (j *job, stale bool) {
-	if w.Kind == fleet.ConsoleOpen {
-		w.Subject = fleet.Subject("console:" + string(w.ID)) // consoles wait for nothing and nothing waits for them
+	aside := w.Kind.Is().Aside
+	if aside {
+		w.Subject = fleet.Subject("aside:" + string(w.ID)) // it waits for nothing and nothing waits for it
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if w.Epoch < b.epochs[w.Subject] {
 		return nil, true
 	}
-	if w.Kind != fleet.ConsoleOpen {
+	if !aside {
 		b.epochs[w.Subject] = w.Epoch
 	}
 	if known, ok := b.jobs[w.ID]; ok && !known.lost.Load() {
@@ -64,7 +65,7 @@ func (b *board) take(ctx context.Context, w wire.Work) (j *job, stale bool) {
 		return nil, false
 	}
 	j = &job{Work: w, before: b.last[w.Subject], done: make(chan struct{})}
-	if j.before != nil && j.before.ID != w.ID && j.before.Kind == fleet.VMShutdown {
+	if j.before != nil && j.before.ID != w.ID && j.before.Kind.Is().Waits {
 		j.before.lose()
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)

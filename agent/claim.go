@@ -85,7 +85,7 @@ func (a *Agent) inTurn(j *job) *wire.Finish {
 		<-j.before.done
 		j.before = nil
 	}
-	if slow(j.Kind) {
+	if j.Kind.Is().Slot {
 		if !a.slots.TryAcquire(1) {
 			j.told.tell(0, "Waiting for other jobs of this host")
 			if a.slots.Acquire(j.ctx, 1) != nil {

@@ -25,7 +25,7 @@ var consoleBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // openConsole dials the VM's screen and the portal at once, and returns as soon as both are open; from then on bytes
 // flow until either side, or the agent, ends.
-func (a *Agent) openConsole(ctx context.Context, j *job) error {
+func openConsole(ctx context.Context, a *Agent, j *job) error {
 	if a.consoles.Add(1) > maxConsoles {
 		a.consoles.Add(-1)
 		return fleet.Errorf(fleet.TooMany, "This host has %d consoles open already. Close one and try again.", maxConsoles)

@@ -68,19 +68,19 @@ func openMemory(path string) (*memory, error) {
 	return m, nil
 }
 
-// vmActed notes that a generation was acted on; words are empty after a success.
-func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string) error {
+// vmActed notes that a generation was acted on; words are empty after a success. turned: a success has put the guest on or off.
+func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string, turned bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old := m.kept.VMs[vm.ID]
 	next := vmMemory{Name: cmp.Or(vm.Name, old.Name), Generation: max(old.Generation, generation), Error: words, Stamped: old.Stamped, Made: old.Made, Ran: old.Ran}
-	if words == "" && (kind == fleet.VMStart || kind == fleet.VMShutdown || kind == fleet.VMStop) {
+	if words == "" && turned {
 		next.Ran = ""
 	}
 	if words != "" {
 		next.ErrorOf = kind
 	}
-	if words == "" && appliesSpec(kind) {
+	if words == "" && kind.Is().Applies {
 		next.Stamped = generation
 		next.Made = slices.DeleteFunc(slices.Clone(old.Made), func(r fleet.Volref) bool {
 			return !slices.ContainsFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == r })

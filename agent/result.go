@@ -25,7 +25,7 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 		}
 		out.Retry = !single && worthAnotherTry(err)
 	}
-	if kept := a.remember(j, out); kept != nil {
+	if kept := dutyOf(j).remember(a, j, out); kept != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", kept)
 	}
 	a.observe(j, out)
@@ -38,58 +38,13 @@ func worthAnotherTry(err error) bool {
 	return errors.Is(err, ErrAway) || fleet.CodeOf(err) == fleet.Unavailable
 }
 
-// remember keeps what reports must say from now on.
-func (a *Agent) remember(j *job, out *wire.Finish) error {
-	switch {
-	case j.Kind == fleet.ConsoleOpen:
-		return nil
-	case j.Pool != nil:
-		return a.memory.poolActed(j.Pool.Name, out.Error)
-	case j.VM == nil:
-		return nil
-	case j.Kind == fleet.VMDelete && out.Outcome == wire.Done:
-		return a.memory.vmGone(j.VM.ID)
-	}
-	return a.memory.vmActed(*j.VM, j.Generation, j.Kind, out.Error)
-}
-
 // observe adds the status after the act and, once it is read, the number that orders it against reports.
 func (a *Agent) observe(j *job, out *wire.Finish) {
 	ctx, cancel := context.WithTimeout(j.ctx, a.times.call)
 	defer cancel()
 	out.VM, out.Pool = nil, nil
-	switch {
-	case j.Kind == fleet.ConsoleOpen:
-		out.Generation = 0 // nothing was acted on
-	case j.Pool != nil:
-		out.Pool = a.poolStatus(ctx, j, out)
-	case j.VM != nil:
-		status, _, err := a.hypervisor.VM(ctx, j.VM.ID)
-		if err != nil {
-			a.log.Warn("The VM's status after the job cannot be read.", "job", j.ID, "error", err)
-			break
-		}
-		a.memory.addTo(j.VM.ID, &status, a.bootID())
-		out.VM = &status
-	}
+	dutyOf(j).observe(ctx, a, j, out)
 	out.Seq = a.next()
-}
-
-func (a *Agent) poolStatus(ctx context.Context, j *job, out *wire.Finish) *fleet.PoolStatus {
-	released := j.Kind == fleet.PoolRelease && out.Outcome == wire.Done
-	if state, err := a.hypervisor.Snapshot(ctx, []fleet.Pool{*j.Pool}); err == nil && state.Host.Connected && !released {
-		state = clone(state)
-		a.memory.complete(&state, a.bootID())
-		for _, p := range state.Pools {
-			if p.Name == j.Pool.Name {
-				return &p.Status
-			}
-		}
-	}
-	if out.Outcome == wire.Done {
-		return nil
-	}
-	return &fleet.PoolStatus{State: fleet.PoolFailed, MountPath: j.Pool.Spec.Path, Error: out.Error}
 }
 
 // recall answers for single-shot work that the journal knows already: it is never done again.
@@ -97,11 +52,11 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 	out := &wire.Finish{Generation: old.Generation, Outcome: old.Outcome, Error: old.Error}
 	if out.Outcome == "" {
 		out.Outcome = wire.Unknown
-		out.Error = fmt.Sprintf("The agent was interrupted during this job, so nobody can tell whether the VM did it. Look at the VM; to try again, choose %q again.", j.Kind.Verb())
+		out.Error = fmt.Sprintf("The agent was interrupted during this job, so nobody can tell whether the VM did it. Look at the VM; to try again, choose %q again.", j.Kind.Is().Verb)
 		if err := a.journal.end(j.ID, out.Outcome, out.Error, true); err != nil {
 			a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 		}
-		if err := a.remember(j, out); err != nil {
+		if err := dutyOf(j).remember(a, j, out); err != nil {
 			a.log.Error("The agent's memory cannot be written.", "error", err)
 		}
 	}
@@ -113,10 +68,8 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 func (a *Agent) tellPending(inWork context.Context) {
 	for _, e := range a.pending {
 		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
-		if e.Kind == fleet.VMDelete {
-			w.Args.DeleteDisks = true
-		}
-		if noun, id := e.Subject.Split(); noun == "vm" {
+		w.Args.DeleteDisks = e.Kind.Is().ShotByData // or it would not stand in the journal
+		if noun, id := e.Subject.Split(); noun == string(fleet.NounVM) {
 			w.VM = &fleet.VM{Meta: fleet.Meta{ID: fleet.VMID(id)}}
 		}
 		a.start(inWork, w)
@@ -157,7 +110,7 @@ func (a *Agent) deliver(j *job, out wire.Finish) {
 		a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 	}
 	a.log.Info("A job has ended.", "job", j.ID, "kind", j.Kind, "subject", j.Subject, "outcome", out.Outcome, "error", out.Error)
-	if j.Kind != fleet.ConsoleOpen {
+	if !j.Kind.Is().Aside {
 		a.reports.pokeFull()
 	}
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,31 +12,6 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
-
-// limits is how long each kind of work may take in all.
-var limits = map[fleet.JobKind]time.Duration{
-	fleet.VMApply: 30 * time.Minute, fleet.VMPutBack: 30 * time.Minute, fleet.VMStart: 32 * time.Minute, fleet.VMShutdown: 4 * time.Minute,
-	fleet.VMStop: time.Minute, fleet.VMReboot: 30 * time.Second, fleet.VMReset: 30 * time.Second,
-	fleet.VMPause: 30 * time.Second, fleet.VMResume: 30 * time.Second, fleet.VMDelete: 5 * time.Minute,
-	fleet.PoolApply: 2 * time.Minute, fleet.PoolRelease: time.Minute, fleet.ConsoleOpen: 10 * time.Second,
-}
-
-// slow reports whether the kind takes one of the host's slots. Waiting for a guest and short calls take none.
-func slow(k fleet.JobKind) bool {
-	switch k {
-	case fleet.VMApply, fleet.VMPutBack, fleet.VMStart, fleet.VMDelete, fleet.PoolApply, fleet.PoolRelease:
-		return true
-	}
-	return false
-}
-
-// appliesSpec reports whether work of the kind makes the definition and the disks as the spec says.
-func appliesSpec(k fleet.JobKind) bool {
-	return k == fleet.VMApply || k == fleet.VMPutBack || k == fleet.VMStart
-}
-
-// limitOf is the kind's limit; an unknown kind is refused within any.
-func limitOf(k fleet.JobKind) time.Duration { return cmp.Or(limits[k], time.Minute) }
 
 // Causes of contexts that ended at a limit.
 var (
@@ -60,8 +34,7 @@ func (a *Agent) act(j *job) *wire.Finish {
 	if j.lost.Load() || j.ctx.Err() != nil {
 		return nil
 	}
-	// A power cut ends consoles anyway, so theirs need not wait for the disk.
-	durable := j.Kind != fleet.ConsoleOpen
+	durable := !j.Kind.Is().Aside // what changes nothing, a power cut ends anyway: it need not wait for the disk
 	if err := a.journal.begin(j.Work, j.epoch.Load(), durable); err != nil {
 		return a.result(j, fmt.Errorf("nothing was done, because the agent cannot keep its journal: %w", err))
 	}
@@ -75,9 +48,13 @@ func (a *Agent) act(j *job) *wire.Finish {
 	return r
 }
 
-// attempt acts within the kind's limit. A panic becomes an error with a reference to the log.
+// attempt acts within the kind's limit, if it has a duty for the kind. A panic becomes an error with a reference to the log.
 func (a *Agent) attempt(j *job) (err error) {
-	ctx, cancel := context.WithTimeoutCause(j.ctx, limitOf(j.Kind), errOverdue)
+	d, known := duties[j.Kind]
+	if !known {
+		return fmt.Errorf("this agent (version %s) does not know work of kind %q: upgrade it", a.version, j.Kind)
+	}
+	ctx, cancel := context.WithTimeoutCause(j.ctx, j.Kind.Is().Limit, errOverdue)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -86,7 +63,7 @@ func (a *Agent) attempt(j *job) (err error) {
 			err = fmt.Errorf("%w; its log has the details under reference %s", errPanic, ref)
 		}
 	}()
-	return explain(ctx, a.do(ctx, j))
+	return explain(ctx, d.do(ctx, a, j))
 }
 
 // explain puts a limit that has passed into words, before the hypervisor's own where it has any.
@@ -101,55 +78,12 @@ func explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w %w", cause, err)
 }
 
-func (a *Agent) do(ctx context.Context, j *job) error {
-	h := a.hypervisor
-	switch j.Kind {
-	case fleet.PoolApply, fleet.PoolRelease:
-		if j.Pool == nil {
-			return errors.New("the portal sent this work without its pool")
-		}
-		if j.Kind == fleet.PoolApply {
-			return h.ApplyPool(ctx, *j.Pool)
-		}
-		return h.ReleasePool(ctx, *j.Pool)
-	}
-	if !j.Kind.Known() {
-		return fmt.Errorf("this agent (version %s) does not know work of kind %q: upgrade it", a.version, j.Kind)
-	}
-	if j.VM == nil {
-		return errors.New("the portal sent this work without its VM")
-	}
-	id := j.VM.ID
-	switch j.Kind {
-	case fleet.VMApply, fleet.VMPutBack:
-		return a.apply(ctx, j)
-	case fleet.VMStart:
-		if err := a.apply(ctx, j); err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
-		defer cancel()
-		return explain(ctx, h.StartVM(ctx, id))
-	case fleet.VMShutdown:
-		return a.shutdown(ctx, j)
-	case fleet.VMStop:
-		return h.StopVM(ctx, id)
-	case fleet.VMReboot:
-		return h.RebootVM(ctx, id)
-	case fleet.VMReset:
-		return h.ResetVM(ctx, id)
-	case fleet.VMPause:
-		return h.PauseVM(ctx, id)
-	case fleet.VMResume:
-		return h.ResumeVM(ctx, id)
-	case fleet.VMDelete:
-		return h.DeleteVM(ctx, *j.VM, j.Pools, j.Args.DeleteDisks)
-	}
-	return a.openConsole(ctx, j)
-}
+func apply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, false) }
 
-// apply makes the definition and the disks. It may take long, but not without a sign of life.
-func (a *Agent) apply(ctx context.Context, j *job) error {
+func putBack(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
+
+// applySpec makes the definition and the disks. It may take long, but not without a sign of life.
+func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
@@ -158,7 +92,7 @@ func (a *Agent) apply(ctx context.Context, j *job) error {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
-		VM: *j.VM, Project: j.Project, Pools: j.Pools, PutBack: j.Kind == fleet.VMPutBack,
+		VM: *j.VM, Project: j.Project, Pools: j.Pools, PutBack: putBack,
 		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
 		Whole: func(ref fleet.Volref) error {
 			if err := a.memory.diskMade(*j.VM, ref); err != nil {
@@ -174,7 +108,7 @@ func (a *Agent) apply(ctx context.Context, j *job) error {
 }
 
 // shutdown asks the guest to power off, reminds it, and waits until it has.
-func (a *Agent) shutdown(ctx context.Context, j *job) error {
+func shutdown(ctx context.Context, a *Agent, j *job) error {
 	late := time.After(a.times.shutdown)
 	poll := time.NewTicker(a.times.poll)
 	defer poll.Stop()

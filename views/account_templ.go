@@ -542,9 +542,9 @@ func tokenList(p TokensPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var17 templ.SafeURL
-				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL("/account/tokens/" + string(t.ID) + "/delete"))
+				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(TokenPath(t.ID, "delete")))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `account.templ`, Line: 183, Col: 113}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `account.templ`, Line: 183, Col: 93}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 				if templ_7745c5c3_Err != nil {
@@ -636,7 +636,7 @@ func TokenDelete(t fleet.Token, e Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete the token " + t.Name + "?", Action: "/account/tokens/" + string(t.ID) + "/delete", Button: "Delete token", Danger: true, Back: "/account/tokens"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete the token " + t.Name + "?", Action: TokenPath(t.ID, "delete"), Button: "Delete token", Danger: true, Back: "/account/tokens"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

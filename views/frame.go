@@ -42,7 +42,10 @@ func (f Frame) projectName() string {
 }
 
 // CutByProject reports whether the page at path is a list that can be cut to a project.
-func CutByProject(path string) bool { return path == "/vms" || path == "/tasks" }
+func CutByProject(path string) bool {
+	t, _ := fleet.Listed(strings.TrimPrefix(path, "/"))
+	return t.Path == path && t.ByProject()
+}
 
 func (f Frame) switcher() Switcher {
 	s := Switcher{Project: f.Project}
@@ -52,24 +55,10 @@ func (f Frame) switcher() Switcher {
 	return s
 }
 
-// TreeViews are the tree's views in the order of their buttons.
-var TreeViews = []TreeView{
-	{"hosts", "Hosts", "server", policy.InfraSee},
-	{"vms", "VMs", "monitor", policy.VMSee},
-	{"storage", "Storage", "database", policy.StorageSee},
-	{"networks", "Networks", "network", policy.StorageSee},
-}
-
-// TreeView is one way to arrange the inventory.
-type TreeView struct {
-	Name, Word, Icon string
-	Right            policy.Right // what one must have to see it
-}
-
 // TreeViewsOf are the names of the views that the actor may see.
 func TreeViewsOf(a fleet.Actor) []string {
 	var out []string
-	for _, v := range TreeViews {
+	for _, v := range fleet.TreeViews {
 		if policy.May(a, v.Right, "") {
 			out = append(out, v.Name)
 		}
@@ -79,7 +68,7 @@ func TreeViewsOf(a fleet.Actor) []string {
 
 // TreeLevel is one level of the inventory tree, or one page of it.
 type TreeLevel struct {
-	View    string // name of a TreeView
+	View    string // name of a fleet.TreeView
 	Group   string // view "vms": the label key that groups a project's VMs; empty: none
 	Node    string // whose children these are; empty: the root
 	Items   []TreeItem

@@ -72,7 +72,7 @@ func tabsAt(path string, tabs []Tab, here string, counts map[string]int) []Tab {
 	return out
 }
 
-func (p HostPage) path() string { return "/hosts/" + string(p.Host.ID) }
+func (p HostPage) path(below ...string) string { return HostPath(p.Host.ID, below...) }
 
 // liveKeys are what the shown tab depends on.
 func (p HostPage) liveKeys() string {
@@ -92,14 +92,14 @@ func (p HostPage) liveKeys() string {
 
 // HostActs is everything that can be asked about a host.
 func HostActs(a fleet.Actor, h fleet.HostView) []Act {
-	path, can := "/hosts/"+string(h.ID), policy.Offer(a, "host", "", h.Actions())
+	path, can := HostPath(h.ID), policy.Offer(a, "host", "", h.Actions())
 	return []Act{
 		{Icon: "server", Word: "Open", Href: path},
-		{Icon: "monitor", Word: "VMs of this host", Href: path + "?tab=vms"},
-		Act{Icon: "pencil", Word: "Labels and description", Href: path + "?tab=configure"}.as(can, fleet.ActEdit),
-		Act{Icon: "shield-check", Word: "Clear the conflict", Post: path + "/conflict", Back: path}.as(can, fleet.ActClearConflict),
-		Act{Icon: "key-round", Word: "Join again", Href: "/hosts/join?host=" + string(h.ID)}.as(can, fleet.ActJoinAgain),
-		Act{Icon: "trash-2", Word: "Remove host", Href: path + "/delete", Dialog: true, Danger: true}.as(can, fleet.ActDelete),
+		{Icon: "monitor", Word: "VMs of this host", Href: TabPath(path, "vms")},
+		Act{Icon: "pencil", Word: "Labels and description", Href: TabPath(path, "configure")}.as(can, fleet.ActEdit),
+		Act{Icon: "shield-check", Word: "Clear the conflict", Post: HostPath(h.ID, "conflict"), Back: path}.as(can, fleet.ActClearConflict),
+		Act{Icon: "key-round", Word: "Join again", Href: JoinAgainPath(h.ID)}.as(can, fleet.ActJoinAgain),
+		Act{Icon: "trash-2", Word: "Remove host", Href: HostPath(h.ID, "delete"), Dialog: true, Danger: true}.as(can, fleet.ActDelete),
 	}
 }
 
@@ -406,7 +406,7 @@ func hostNotes(p HostPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = ActButton("clear", "small", Act{Icon: "shield-check", Word: "Clear the conflict", Post: p.path() + "/conflict", Back: p.path()}.needs(p.Actor, policy.InfraChange)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ActButton("clear", "small", Act{Icon: "shield-check", Word: "Clear the conflict", Post: p.path("conflict"), Back: p.path()}.needs(p.Actor, policy.InfraChange)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1177,9 +1177,9 @@ func hostConfigure(p HostPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var47 templ.SafeURL
-				templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(p.path() + "/edit"))
+				templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(p.path("edit")))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host.templ`, Line: 345, Col: 93}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host.templ`, Line: 345, Col: 89}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var47))
 				if templ_7745c5c3_Err != nil {
@@ -1190,9 +1190,9 @@ func hostConfigure(p HostPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var48 string
-				templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.ResolveAttributeValue(p.path() + "/edit")
+				templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.ResolveAttributeValue(p.path("edit"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host.templ`, Line: 345, Col: 124}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `host.templ`, Line: 345, Col: 116}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var48)
 				if templ_7745c5c3_Err != nil {
@@ -1287,7 +1287,7 @@ func HostDelete(h fleet.HostView, e Errors) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Crumbs([]Crumb{{"Hosts", "/hosts"}, {h.Name, "/hosts/" + string(h.ID)}}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Crumbs([]Crumb{{"Hosts", "/hosts"}, {h.Name, HostPath(h.ID)}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1370,7 +1370,7 @@ func HostDelete(h fleet.HostView, e Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Remove " + h.Name + "?", Action: "/hosts/" + string(h.ID) + "/delete", Button: "Remove host", Danger: true, Back: "/hosts/" + string(h.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var54), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Remove " + h.Name + "?", Action: HostPath(h.ID, "delete"), Button: "Remove host", Danger: true, Back: HostPath(h.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var54), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

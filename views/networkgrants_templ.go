@@ -22,7 +22,7 @@ type GrantForm struct {
 	Errors   Errors
 }
 
-func (p NetworkPage) grantsPath() string { return "/networks/" + string(p.Network.ID) + "/grants" }
+func (p NetworkPage) grantsPath() string { return NetworkPath(p.Network.ID, "grants") }
 
 func (p NetworkPage) mayGrant() bool { return policy.May(p.Actor, policy.InfraChange, "") }
 

@@ -1568,7 +1568,7 @@ func JobTarget(j fleet.Job) templ.Component {
 			templ_7745c5c3_Var80 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if href := SubjectLink(string(j.Subject)); href != "" && j.SubjectName != "" {
+		if href := SubjectLink(j.Subject); href != "" && j.SubjectName != "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 99, "<a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -396,7 +396,7 @@ func PoolAssign(v fleet.PoolView, hosts []HostChoice, e Errors) templ.Component 
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = DialogForm(Dialog{Title: "Assign " + v.Name + " to hosts", Action: "/pools/" + string(v.ID) + "/assign", Button: "Assign", Back: "/pools/" + string(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = DialogForm(Dialog{Title: "Assign " + v.Name + " to hosts", Action: PoolPath(v.ID, "assign"), Button: "Assign", Back: PoolPath(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -493,8 +493,8 @@ func PoolRelease(v fleet.PoolView, cell fleet.PoolHost, e Errors) templ.Componen
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Release " + v.Name + " from " + cell.HostName + "?", Action: "/pools/" + string(v.ID) + "/hosts/" + string(cell.HostID) + "/release",
-				Button: "Release", Danger: true, Back: "/pools/" + string(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Release " + v.Name + " from " + cell.HostName + "?", Action: PoolPath(v.ID, "hosts", string(cell.HostID), "release"),
+				Button: "Release", Danger: true, Back: PoolPath(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -624,7 +624,7 @@ func PoolDelete(v fleet.PoolView, e Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + v.Name + "?", Action: "/pools/" + string(v.ID) + "/delete", Button: "Delete pool", Danger: true, Back: "/pools/" + string(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + v.Name + "?", Action: PoolPath(v.ID, "delete"), Button: "Delete pool", Danger: true, Back: PoolPath(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -663,7 +663,7 @@ func poolDialog(v fleet.PoolView, title string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Crumbs([]Crumb{{"Storage", "/pools"}, {v.Name, "/pools/" + string(v.ID)}}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Crumbs([]Crumb{{"Storage", "/pools"}, {v.Name, PoolPath(v.ID)}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

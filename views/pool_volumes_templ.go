@@ -383,7 +383,7 @@ func (p Published) who() string {
 // volumeActs is what can be asked about a volume.
 func (p PoolPage) volumeActs(v VolumeRow) []Act {
 	at := func(act string) string {
-		link := Link{Path: p.path() + "/" + act}.With("volume", v.Name)
+		link := Link{Path: p.path(act)}.With("volume", v.Name)
 		if v.Host != "" {
 			link = link.With("host", string(v.Host))
 		}

@@ -37,8 +37,7 @@ func (p *PoolsPage) table() Table[fleet.PoolView] {
 	return Table[fleet.PoolView]{
 		List: &p.List, ID: "pool-rows", Live: "pools", Every: "30s", Label: "Pools", Noun: "pool", Head: nameHead, Items: p.Pools, Acts: true, None: noPools(p),
 		Row: func(v *fleet.PoolView) Row {
-			id := string(v.ID)
-			return Row{ID: "pool-" + id, Name: v.Name, Href: "/pools/" + id, Menu: "/menus/pool/" + id}
+			return Row{ID: "pool-" + string(v.ID), Name: v.Name, Href: PoolPath(v.ID), Menu: MenuPath(fleet.NounPool, v.ID)}
 		},
 		Cells: poolRow,
 	}
@@ -157,7 +156,7 @@ func poolRow(shown Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var3 string
 				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(poolKind(v.Spec))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 71, Col: 23}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 70, Col: 23}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 				if templ_7745c5c3_Err != nil {
@@ -171,7 +170,7 @@ func poolRow(shown Columns, v *fleet.PoolView) templ.Component {
 					var templ_7745c5c3_Var4 string
 					templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 73, Col: 11}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 72, Col: 11}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 					if templ_7745c5c3_Err != nil {
@@ -194,7 +193,7 @@ func poolRow(shown Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var5 string
 				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.ResolveAttributeValue(PoolSource(v.Spec))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 78, Col: 52}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 77, Col: 52}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var5)
 				if templ_7745c5c3_Err != nil {
@@ -207,7 +206,7 @@ func poolRow(shown Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(dash(PoolSource(v.Spec)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 78, Col: 81}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 77, Col: 81}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -239,7 +238,7 @@ func poolRow(shown Columns, v *fleet.PoolView) templ.Component {
 					var templ_7745c5c3_Var7 string
 					templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(Bytes(v.Health.AvailableBytes))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 86, Col: 38}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 85, Col: 38}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 					if templ_7745c5c3_Err != nil {
@@ -263,7 +262,7 @@ func poolRow(shown Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var8 string
 				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.ResolveAttributeValue(v.Spec.Description)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 92, Col: 47}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 91, Col: 47}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var8)
 				if templ_7745c5c3_Err != nil {
@@ -276,7 +275,7 @@ func poolRow(shown Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var9 string
 				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(v.Spec.Description)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 92, Col: 70}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 91, Col: 70}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 				if templ_7745c5c3_Err != nil {
@@ -307,7 +306,7 @@ func poolRow(shown Columns, v *fleet.PoolView) templ.Component {
 				var templ_7745c5c3_Var10 string
 				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(string(v.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 98, Col: 35}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 97, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 				if templ_7745c5c3_Err != nil {
@@ -525,7 +524,7 @@ func poolUsage(cell fleet.PoolHost) templ.Component {
 				var templ_7745c5c3_Var17 string
 				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(Bytes(cell.Status.UsedBytes))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 159, Col: 72}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 158, Col: 72}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 				if templ_7745c5c3_Err != nil {
@@ -538,7 +537,7 @@ func poolUsage(cell fleet.PoolHost) templ.Component {
 				var templ_7745c5c3_Var18 string
 				templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(Bytes(cell.Status.CapacityBytes))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 159, Col: 112}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 158, Col: 112}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 				if templ_7745c5c3_Err != nil {
@@ -607,7 +606,7 @@ func poolWords(cell fleet.PoolHost) templ.Component {
 			var templ_7745c5c3_Var20 string
 			templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(lastPool(cell))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 181, Col: 39}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 180, Col: 39}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 			if templ_7745c5c3_Err != nil {
@@ -630,7 +629,7 @@ func poolWords(cell fleet.PoolHost) templ.Component {
 			var templ_7745c5c3_Var21 string
 			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(cell.Status.Error)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 185, Col: 40}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 184, Col: 40}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 			if templ_7745c5c3_Err != nil {
@@ -681,7 +680,7 @@ func poolWords(cell fleet.PoolHost) templ.Component {
 			var templ_7745c5c3_Var24 string
 			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(cell.Notice)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 193, Col: 48}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 192, Col: 48}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 			if templ_7745c5c3_Err != nil {
@@ -699,7 +698,7 @@ func poolWords(cell fleet.PoolHost) templ.Component {
 			var templ_7745c5c3_Var25 string
 			templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(cell.Status.Error)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 195, Col: 41}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pools.templ`, Line: 194, Col: 41}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 			if templ_7745c5c3_Err != nil {
@@ -741,29 +740,30 @@ func mountPath(v fleet.PoolView, cell fleet.PoolHost) string {
 
 // PoolActs is everything that can be asked about a pool.
 func PoolActs(a fleet.Actor, v fleet.PoolView) []Act {
-	path, can := "/pools/"+string(v.ID), policy.Offer(a, "pool", "", v.Actions())
+	path, can := PoolPath(v.ID), policy.Offer(a, "pool", "", v.Actions())
 	return []Act{
 		{Icon: "database", Word: "Open", Href: path},
-		{Icon: "monitor", Word: "VMs with disks in it", Href: path + "?tab=vms"},
-		{Icon: "hard-drive", Word: "Volumes", Href: path + "?tab=volumes"},
-		Act{Icon: "plug", Word: "Assign to hosts", Href: path + "/assign", Dialog: true}.as(can, fleet.ActAssign),
-		Act{Icon: "trash-2", Word: "Delete pool", Href: path + "/delete", Dialog: true, Danger: true}.as(can, fleet.ActDelete),
+		{Icon: "monitor", Word: "VMs with disks in it", Href: TabPath(path, "vms")},
+		{Icon: "hard-drive", Word: "Volumes", Href: TabPath(path, "volumes")},
+		Act{Icon: "plug", Word: "Assign to hosts", Href: PoolPath(v.ID, "assign"), Dialog: true}.as(can, fleet.ActAssign),
+		Act{Icon: "trash-2", Word: "Delete pool", Href: PoolPath(v.ID, "delete"), Dialog: true, Danger: true}.as(can, fleet.ActDelete),
 	}
 }
 
 // cellActs is what can be asked about a pool on one host.
 func cellActs(a fleet.Actor, cell fleet.PoolHost) []Act {
-	path := "/pools/" + string(cell.PoolID)
-	at, can := path+"/hosts/"+string(cell.HostID), policy.Offer(a, "pool", "", cell.Actions())
-	retry := Act{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: path}.as(can, fleet.ActRetry)
+	path := PoolPath(cell.PoolID)
+	at := func(act string) string { return PoolPath(cell.PoolID, "hosts", string(cell.HostID), act) }
+	can := policy.Offer(a, "pool", "", cell.Actions())
+	retry := Act{Icon: "refresh-cw", Word: "Try again", Post: at("retry"), Back: path}.as(can, fleet.ActRetry)
 	if stoppedByOthers(cell) {
 		retry.Icon, retry.Word = "play", "Start"
 	}
 	return []Act{
 		retry,
 		{Icon: "monitor", Word: "VMs with disks here", Href: Link{Path: path}.With("tab", "vms").With("filter", "host:"+quote(cell.HostName)).String()},
-		{Icon: "server", Word: "Open " + cell.HostName, Href: "/hosts/" + string(cell.HostID)},
-		Act{Icon: "unplug", Word: "Release from " + cell.HostName, Href: at + "/release", Dialog: true, Danger: true}.as(can, fleet.ActRelease),
+		{Icon: "server", Word: "Open " + cell.HostName, Href: HostPath(cell.HostID)},
+		Act{Icon: "unplug", Word: "Release from " + cell.HostName, Href: at("release"), Dialog: true, Danger: true}.as(can, fleet.ActRelease),
 	}
 }
 

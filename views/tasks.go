@@ -44,7 +44,7 @@ func taskTable(l *List, id string, tasks []fleet.Job, none templ.Component) Tabl
 	return Table[fleet.Job]{
 		List: l, ID: id, Live: "tasks", Every: "30s", Label: "List of tasks", Noun: "task", Head: Column{Word: "Task"}, Items: tasks, None: none,
 		Row: func(j *fleet.Job) Row {
-			return Row{ID: id + "-" + string(j.ID), Name: j.Title(), Href: "/tasks/" + string(j.ID)}
+			return Row{ID: id + "-" + string(j.ID), Name: j.Title(), Href: TaskPath(j.ID)}
 		},
 		Cells: taskRow,
 	}

@@ -139,26 +139,6 @@ func jobLook(s fleet.JobState) (t, icon, word string) {
 	return "unknown", "circle-question-mark", "Outcome unknown"
 }
 
-// SubjectLink is the page of what a task or an audit line is about; empty where it has none.
-func SubjectLink(subject string) string {
-	noun, id, _ := strings.Cut(subject, ":")
-	switch noun {
-	case "vm":
-		return "/vms/" + id
-	case "host":
-		return "/hosts/" + id
-	case "pool":
-		return "/pools/" + id
-	case "net":
-		return "/networks/" + id
-	case "project":
-		return "/projects/" + id
-	case "user":
-		return "/users/" + id
-	}
-	return ""
-}
-
 func lower(s string) string { return strings.ToLower(s) }
 
 // aHost and TheHost name a host within a sentence and at its beginning; who sees no hosts is not told which.

@@ -57,9 +57,9 @@ func TestNumbersAndTheirNouns(t *testing.T) {
 
 func TestWhereSubjectsLead(t *testing.T) {
 	t.Parallel()
-	same(t, "SubjectLink", SubjectLink, map[string]string{
+	same(t, "SubjectLink", SubjectLink, map[fleet.Subject]string{
 		"vm:1": "/vms/1", "host:2": "/hosts/2", "pool:3": "/pools/3", "net:4": "/networks/4", "project:5": "/projects/5", "user:6": "/users/6",
-		"token:7": "", "authority": "", "": "",
+		"task:7": "/tasks/7", "token:8": "", "authority": "", "": "",
 	})
 	same(t, "slug", slug, map[string]string{"vda-1_A": "vda-1_A", "web 01.é\"": "web-01---"})
 }

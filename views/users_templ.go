@@ -120,9 +120,9 @@ func Users(p UsersPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var6 templ.SafeURL
-			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL("/users/" + string(u.ID)))
+			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(UserPath(u.ID)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `users.templ`, Line: 39, Col: 73}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `users.templ`, Line: 39, Col: 63}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 			if templ_7745c5c3_Err != nil {
@@ -135,7 +135,7 @@ func Users(p UsersPage) templ.Component {
 			var templ_7745c5c3_Var7 string
 			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(u.Name)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `users.templ`, Line: 39, Col: 84}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `users.templ`, Line: 39, Col: 74}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 			if templ_7745c5c3_Err != nil {
@@ -334,9 +334,9 @@ func NewUser(f UserForm) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var14 templ.SafeURL
-				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL("/users/" + string(f.ID)))
+				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(UserPath(f.ID)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `users.templ`, Line: 101, Col: 77}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `users.templ`, Line: 101, Col: 67}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 				if templ_7745c5c3_Err != nil {
@@ -349,7 +349,7 @@ func NewUser(f UserForm) templ.Component {
 				var templ_7745c5c3_Var15 string
 				templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(f.Name)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `users.templ`, Line: 101, Col: 93}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `users.templ`, Line: 101, Col: 83}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 				if templ_7745c5c3_Err != nil {
@@ -506,13 +506,13 @@ type UserPage struct {
 	Now      time.Time
 }
 
-func (p UserPage) path() string { return "/users/" + string(p.User.ID) }
+func (p UserPage) path(below ...string) string { return UserPath(p.User.ID, below...) }
 
 func (p UserPage) acts() []Act {
 	can := policy.Offer(p.Actor, "user", "", p.User.ActionsBy(p.Actor.UserID))
 	return []Act{
-		Act{Icon: "key-round", Word: "Reset the password", Href: p.path() + "/password", Dialog: true}.as(can, fleet.ActPassword),
-		Act{Icon: "trash-2", Word: "Delete user", Href: p.path() + "/delete", Dialog: true, Danger: true}.as(can, fleet.ActDelete),
+		Act{Icon: "key-round", Word: "Reset the password", Href: p.path("password"), Dialog: true}.as(can, fleet.ActPassword),
+		Act{Icon: "trash-2", Word: "Delete user", Href: p.path("delete"), Dialog: true, Danger: true}.as(can, fleet.ActDelete),
 	}
 }
 
@@ -893,9 +893,9 @@ func UserPassword(u fleet.User, password string, e Errors) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var35 templ.SafeURL
-				templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL("/users/" + string(u.ID)))
+				templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(UserPath(u.ID)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `users.templ`, Line: 248, Col: 80}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `users.templ`, Line: 248, Col: 70}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
 				if templ_7745c5c3_Err != nil {
@@ -941,7 +941,7 @@ func UserPassword(u fleet.User, password string, e Errors) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = DialogForm(Dialog{Title: "Reset the password of " + u.Name + "?", Action: "/users/" + string(u.ID) + "/password", Button: "Reset password", Back: "/users/" + string(u.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var36), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = DialogForm(Dialog{Title: "Reset the password of " + u.Name + "?", Action: UserPath(u.ID, "password"), Button: "Reset password", Back: UserPath(u.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var36), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1025,7 +1025,7 @@ func UserDelete(u fleet.User, e Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + u.Name + "?", Action: "/users/" + string(u.ID) + "/delete", Button: "Delete user", Danger: true, Back: "/users/" + string(u.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var40), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + u.Name + "?", Action: UserPath(u.ID, "delete"), Button: "Delete user", Danger: true, Back: UserPath(u.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var40), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1064,7 +1064,7 @@ func userDialog(u fleet.User, title string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Crumbs([]Crumb{{"Users", "/users"}, {u.Name, "/users/" + string(u.ID)}}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Crumbs([]Crumb{{"Users", "/users"}, {u.Name, UserPath(u.ID)}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

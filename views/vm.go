@@ -29,16 +29,16 @@ type Meter struct {
 	CPUPercent *float64 // 100 is one core
 }
 
-func (p VMPage) path() string { return "/vms/" + string(p.VM.ID) }
+func (p VMPage) path(below ...string) string { return VMPath(p.VM.ID, below...) }
 
 func (p VMPage) address() string {
 	switch p.Tab {
 	case "summary":
 		return p.path()
 	case "console":
-		return p.path() + "/console"
+		return p.path("console")
 	}
-	return p.path() + "?tab=" + p.Tab
+	return TabPath(p.path(), p.Tab)
 }
 
 func (p VMPage) tabs() []Tab {
@@ -51,7 +51,7 @@ func (p VMPage) tabs() []Tab {
 func (p VMPage) crumbs() []Crumb {
 	out := []Crumb{{"Virtual machines", "/vms"}}
 	if p.Infra && p.VM.HostName != "" {
-		out = append(out, Crumb{p.VM.HostName, "/hosts/" + string(p.VM.HostID)})
+		out = append(out, Crumb{p.VM.HostName, HostPath(p.VM.HostID)})
 	}
 	return out
 }
@@ -79,13 +79,10 @@ var actionIcons = map[fleet.Action]string{
 
 // sure is what the browser asks before an action that loses what the guest has not written; empty: nothing.
 func sure(a fleet.Action, name string) string {
-	switch a {
-	case fleet.ActStop:
-		return "Force off " + name + "? The guest is not asked: what it has not written is lost."
-	case fleet.ActReset:
-		return "Reset " + name + "? The guest is not asked: what it has not written is lost."
+	if !a.Job().Is().Forces {
+		return ""
 	}
-	return ""
+	return a.Word() + " " + name + "? The guest is not asked: what it has not written is lost."
 }
 
 // DeleteVMPage asks what is to go.

@@ -120,7 +120,7 @@ func (p VMPage) waysOut(f fleet.Fault) []Act {
 		return nil
 	}
 	at := func(act string) string {
-		return p.path() + "/disks/" + act + "?" + url.Values{"disk": {Volume(f.Disk.PoolID, f.Disk.Volume)}}.Encode()
+		return Link{p.path("disks", act), url.Values{"disk": {Volume(f.Disk.PoolID, f.Disk.Volume)}}}.String()
 	}
 	why := p.action(fleet.ActEdit).Reason
 	return []Act{
@@ -130,7 +130,7 @@ func (p VMPage) waysOut(f fleet.Fault) []Act {
 }
 
 func (p VMPage) putBack() Act {
-	return Act{Icon: "history", Word: "Put back", Post: p.path() + "/putback", Back: p.path()}.when(p.driftWhy(fleet.ActPutBack))
+	return Act{Icon: "history", Word: "Put back", Post: p.path("putback"), Back: p.path()}.when(p.driftWhy(fleet.ActPutBack))
 }
 
 // vmRetry says that an order waits for its hypervisor.
@@ -190,9 +190,9 @@ func vmRetry(p VMPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var7 templ.SafeURL
-				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL("/tasks/" + string(j.ID)))
+				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(TaskPath(j.ID)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm_trouble.templ`, Line: 62, Col: 52}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm_trouble.templ`, Line: 62, Col: 42}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 				if templ_7745c5c3_Err != nil {
@@ -402,9 +402,9 @@ func takeOver(p VMPage, d fleet.Drift) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var15 templ.SafeURL
-			templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(p.path() + "/takeover"))
+			templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(p.path("takeover")))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm_trouble.templ`, Line: 117, Col: 84}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm_trouble.templ`, Line: 117, Col: 80}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 			if templ_7745c5c3_Err != nil {
@@ -415,9 +415,9 @@ func takeOver(p VMPage, d fleet.Drift) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var16 string
-			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.ResolveAttributeValue(p.path() + "/takeover")
+			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.ResolveAttributeValue(p.path("takeover"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm_trouble.templ`, Line: 117, Col: 119}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm_trouble.templ`, Line: 117, Col: 111}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var16)
 			if templ_7745c5c3_Err != nil {
@@ -557,7 +557,7 @@ type NewDiskForm struct {
 }
 
 func (p DiskPage) action(act string) string {
-	return "/vms/" + string(p.VM.ID) + "/disks/" + act + "?" + url.Values{"disk": {Volume(p.Disk.PoolID, p.Disk.Volume)}}.Encode()
+	return Link{VMPath(p.VM.ID, "disks", act), url.Values{"disk": {Volume(p.Disk.PoolID, p.Disk.Volume)}}}.String()
 }
 
 func diskDialog(p DiskPage, d Dialog) templ.Component {
@@ -585,7 +585,7 @@ func diskDialog(p DiskPage, d Dialog) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Crumbs([]Crumb{{"Virtual machines", "/vms"}, {p.VM.Name, "/vms/" + string(p.VM.ID)}}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Crumbs([]Crumb{{"Virtual machines", "/vms"}, {p.VM.Name, VMPath(p.VM.ID)}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -736,7 +736,7 @@ func DetachDisk(p DiskPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = diskDialog(p, Dialog{Title: "Detach a disk of " + p.VM.Name, Action: p.action("detach"), Button: "Detach", Back: "/vms/" + string(p.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var27), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = diskDialog(p, Dialog{Title: "Detach a disk of " + p.VM.Name, Action: p.action("detach"), Button: "Detach", Back: VMPath(p.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var27), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -877,7 +877,7 @@ func ReplaceDisk(p DiskPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = diskDialog(p, Dialog{Title: "New disk for " + p.VM.Name, Action: p.action("replace"), Button: "Ask for the disk", Back: "/vms/" + string(p.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var32), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = diskDialog(p, Dialog{Title: "New disk for " + p.VM.Name, Action: p.action("replace"), Button: "Ask for the disk", Back: VMPath(p.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var32), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -52,7 +52,7 @@ func (p *VMsPage) vms() Table[fleet.VMView] {
 		Items: p.VMs, Acts: true, Select: p.Use, None: noVMs(p),
 		Row: func(vm *fleet.VMView) Row {
 			id := string(vm.ID)
-			return Row{ID: "vm-" + id, Name: vm.Name, Href: "/vms/" + id, Menu: "/menus/vm/" + id, Value: id}
+			return Row{ID: "vm-" + id, Name: vm.Name, Href: VMPath(vm.ID), Menu: MenuPath(fleet.NounVM, vm.ID), Value: id}
 		},
 		Cells: func(shown Columns, vm *fleet.VMView) templ.Component { return vmRow(shown, vm, p.Now) },
 	}
@@ -63,8 +63,7 @@ func (p *VMsPage) found() Table[fleet.FoundVM] {
 		List: &p.List, ID: "found-rows", Live: "hosts", Every: "30s", Label: "Discovered virtual machines", Noun: "VM", Head: nameHead,
 		Items: p.Found, None: noFound(p),
 		Row: func(vm *fleet.FoundVM) Row {
-			host, id := string(vm.HostID), string(vm.ID)
-			return Row{ID: "found-" + host + id, Name: vm.Name, Href: "/hosts/" + host + "/found/" + id}
+			return Row{ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: FoundPath(vm.HostID, vm.ID)}
 		},
 		Cells: func(shown Columns, vm *fleet.FoundVM) templ.Component { return foundRow(shown, vm, p.Now) },
 	}

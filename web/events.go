@@ -123,8 +123,11 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []control.Wa
 	return slices.EqualFunc(now, allowed, func(x, y control.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
-// gapped are the keys for all of a kind: they are poked at most once a second.
-var gapped = map[string]bool{"vms": true, "hosts": true, "pools": true, "networks": true}
+// gapped reports whether the key is for all of what changes one by one: it is poked at most once a second.
+func gapped(key string) bool {
+	t, _ := fleet.Listed(key)
+	return t.Each
+}
 
 // poker turns the hub's keys into the page's.
 type poker struct {
@@ -157,7 +160,7 @@ func (p *poker) woken(keys []string, now time.Time) []string {
 		for _, name := range slices.Concat(p.pokes[k], p.pokes[noun+":*"]) {
 			switch {
 			case slices.Contains(out, name) || p.waiting[name]:
-			case !gapped[name] || now.Sub(p.last[name]) >= nounGap:
+			case !gapped(name) || now.Sub(p.last[name]) >= nounGap:
 				p.last[name] = now
 				out = append(out, name)
 			default:

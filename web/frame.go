@@ -24,7 +24,7 @@ func (s *Server) fillFrame(c echo.Context, f *views.Frame) {
 	if r.Method != http.MethodGet {
 		f.Query = url.Values{} // a form shown again: its address is no page
 	}
-	f.Tree.View = treeView(c, append(views.TreeViewsOf(f.Actor), "vms"))
+	f.Tree.View = treeView(c, append(views.TreeViewsOf(f.Actor), fleet.TreeVMs))
 	f.Tree.Group = groupOf(c)
 	f.Dock.All = choice(c, "dock", "mine", "all") == "all"
 	f.Dock.Now = f.Now
@@ -113,9 +113,11 @@ func choice(c echo.Context, name string, allowed ...string) string {
 	return allowed[0]
 }
 
-// treeViewsFor are the views of the tree that hold what a page is about, by the first word of its path; the first is preferred.
-var treeViewsFor = map[string][]string{
-	"hosts": {"hosts"}, "vms": {"hosts", "vms"}, "projects": {"vms"}, "pools": {"storage"}, "networks": {"networks"},
+// nounAt is the noun of the pages at a path, and the rest of the path.
+func nounAt(path string) (t fleet.Thing, rest string) {
+	list, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
+	t, _ = fleet.Listed(list)
+	return t, rest
 }
 
 // treeView is the person's choice among the allowed views. Where nobody chose in this very address and the chosen view does
@@ -125,12 +127,11 @@ func treeView(c echo.Context, allowed []string) string {
 	if c.QueryParam("tree") != "" {
 		return chosen
 	}
-	noun, _, _ := strings.Cut(strings.TrimPrefix(c.Request().URL.Path, "/"), "/")
-	fitting := treeViewsFor[noun]
-	if slices.Contains(fitting, chosen) {
+	t, _ := nounAt(c.Request().URL.Path)
+	if slices.Contains(t.Trees, chosen) {
 		return chosen
 	}
-	for _, view := range fitting {
+	for _, view := range t.Trees {
 		if slices.Contains(allowed, view) {
 			return view
 		}
@@ -191,12 +192,12 @@ func hereOf(c echo.Context) []string {
 	if err != nil {
 		return nil
 	}
-	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
-	nouns := map[string]string{"vms": "vm:", "hosts": "host:", "pools": "pool:", "networks": "net:"}
-	if len(parts) < 2 || nouns[parts[0]] == "" {
+	t, rest := nounAt(u.Path)
+	id, _, _ := strings.Cut(rest, "/")
+	if !t.Each || id == "" {
 		return nil
 	}
-	return []string{nouns[parts[0]] + parts[1]}
+	return []string{string(fleet.SubjectOf(t.Key, id))}
 }
 
 func (s *Server) recentTasks(c echo.Context, a fleet.Actor) error {

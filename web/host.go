@@ -40,14 +40,14 @@ func (s *Server) editHost(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 		f := views.HostForm{Labels: in.Labels, Description: in.Description, Generation: generation, Errors: e}
-		link := views.Link{Path: "/hosts/" + string(id)}.With("tab", "configure")
+		link := views.Link{Path: views.HostPath(id)}.With("tab", "configure")
 		p := views.HostPage{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
 		return s.showAs(c, formStatus(c, status), a, hostFrame(h), views.Host(p))
 	}
 	if err != nil {
 		return err
 	}
-	return s.leave(c, "/hosts/"+string(id))
+	return s.leave(c, views.HostPath(id))
 }
 
 func (s *Server) clearConflict(c echo.Context, a fleet.Actor) error {
@@ -55,7 +55,7 @@ func (s *Server) clearConflict(c echo.Context, a fleet.Actor) error {
 	if err := s.Control.ClearConflict(c.Request().Context(), a, id); err != nil {
 		return err
 	}
-	return s.stay(c, "/hosts/"+string(id), "The conflict is cleared.")
+	return s.stay(c, views.HostPath(id), "The conflict is cleared.")
 }
 
 func (s *Server) deleteHostPage(c echo.Context, a fleet.Actor) error {

@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/views"
 )
 
 // imageOf reads which volume of the pool in the path is meant.
@@ -19,7 +20,7 @@ func (s *Server) publishImage(c echo.Context, a fleet.Actor) error {
 	if err := s.Control.PublishImage(c.Request().Context(), a, in); err != nil {
 		return err
 	}
-	return s.stay(c, "/pools/"+string(in.PoolID)+"?tab=volumes", "Tenants may use "+in.Volume+" now.")
+	return s.stay(c, views.TabPath(views.PoolPath(in.PoolID), "volumes"), "Tenants may use "+in.Volume+" now.")
 }
 
 func (s *Server) withdrawImage(c echo.Context, a fleet.Actor) error {
@@ -27,7 +28,7 @@ func (s *Server) withdrawImage(c echo.Context, a fleet.Actor) error {
 	if err := s.Control.WithdrawImage(c.Request().Context(), a, in); err != nil {
 		return err
 	}
-	return s.stay(c, "/pools/"+string(in.PoolID)+"?tab=volumes", "Tenants are not offered "+in.Volume+" any more.")
+	return s.stay(c, views.TabPath(views.PoolPath(in.PoolID), "volumes"), "Tenants are not offered "+in.Volume+" any more.")
 }
 
 // imageInput names a volume of a pool.

@@ -109,8 +109,8 @@ func (s *Server) setGrant(c echo.Context, a fleet.Actor) error {
 	if in.Revoke != "" {
 		set = s.Control.RevokeNetwork
 	}
-	id := c.Param("id")
-	err = set(c.Request().Context(), a, fleet.NetworkID(id), grantedTo(in.Project))
+	id := fleet.NetworkID(c.Param("id"))
+	err = set(c.Request().Context(), a, id, grantedTo(in.Project))
 	if e, status, ok := formErrors(err); ok {
 		return s.showNetwork(c, a, formStatus(c, status), "grants", e)
 	}
@@ -118,7 +118,7 @@ func (s *Server) setGrant(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if target(c) == "" {
-		return c.Redirect(http.StatusSeeOther, "/networks/"+id+"?tab=grants")
+		return c.Redirect(http.StatusSeeOther, views.TabPath(views.NetworkPath(id), "grants"))
 	}
 	return s.showNetwork(c, a, http.StatusOK, "grants", views.Errors{})
 }

@@ -75,7 +75,7 @@ func (s *Server) createPool(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.leave(c, "/pools/"+string(pool.ID))
+	return s.leave(c, views.PoolPath(pool.ID))
 }
 
 type assignForm struct {
@@ -112,7 +112,7 @@ func (s *Server) assignPool(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.stay(c, "/pools/"+string(id), views.Count(len(jobs), "host")+" will have the pool.")
+	return s.stay(c, views.PoolPath(id), views.Count(len(jobs), "host")+" will have the pool.")
 }
 
 func (s *Server) releasePoolPage(c echo.Context, a fleet.Actor) error {
@@ -140,7 +140,7 @@ func (s *Server) releasePool(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.stay(c, "/pools/"+string(id), "The host will release the pool.")
+	return s.stay(c, views.PoolPath(id), "The host will release the pool.")
 }
 
 func (s *Server) retryPool(c echo.Context, a fleet.Actor) error {
@@ -148,7 +148,7 @@ func (s *Server) retryPool(c echo.Context, a fleet.Actor) error {
 	if _, err := s.Control.RetryPool(c.Request().Context(), a, id, fleet.HostID(c.Param("host"))); err != nil {
 		return err
 	}
-	return s.stay(c, "/pools/"+string(id), "The host will try again.")
+	return s.stay(c, views.PoolPath(id), "The host will try again.")
 }
 
 func (s *Server) deletePoolPage(c echo.Context, a fleet.Actor) error {

@@ -103,14 +103,14 @@ func volumeRows(volumes []control.VolumeOn) (rows []views.VolumeRow, owners int)
 			r.Published = &views.Published{By: v.Published.By, At: v.Published.At, Stale: v.Published.Stale}
 		}
 		for _, h := range v.Hosts {
-			r.Hosts = append(r.Hosts, views.Named{Name: h.Name, Href: "/hosts/" + string(h.ID)})
+			r.Hosts = append(r.Hosts, views.Named{Name: h.Name, Href: views.HostPath(h.ID)})
 		}
 		switch {
 		case v.VM == nil:
 		case v.VM.HostID != "":
-			r.VM, r.Found = &views.Named{Name: v.VM.Name, Href: "/hosts/" + string(v.VM.HostID) + "/found/" + string(v.VM.ID)}, true
+			r.VM, r.Found = &views.Named{Name: v.VM.Name, Href: views.FoundPath(v.VM.HostID, v.VM.ID)}, true
 		default:
-			r.VM = &views.Named{Name: v.VM.Name, Href: "/vms/" + string(v.VM.ID)}
+			r.VM = &views.Named{Name: v.VM.Name, Href: views.VMPath(v.VM.ID)}
 			seen[v.VM.ID] = true
 		}
 		rows = append(rows, r)

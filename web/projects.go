@@ -88,7 +88,7 @@ func (s *Server) setMember(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if target(c) == "" {
-		return c.Redirect(http.StatusSeeOther, "/projects/"+string(id))
+		return c.Redirect(http.StatusSeeOther, views.ProjectPath(id))
 	}
 	return s.projectPage(c, a)
 }
@@ -136,7 +136,7 @@ func (s *Server) saveProject(c echo.Context, a fleet.Actor, id fleet.ProjectID, 
 	if err != nil {
 		return err
 	}
-	return s.leave(c, "/projects/"+string(p.ID))
+	return s.leave(c, views.ProjectPath(p.ID))
 }
 
 func (s *Server) deleteProjectPage(c echo.Context, a fleet.Actor) error {

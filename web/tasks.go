@@ -69,5 +69,5 @@ func (s *Server) cancelTask(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.stay(c, "/tasks/"+string(job.ID), "The task is cancelled.")
+	return s.stay(c, views.TaskPath(job.ID), "The task is cancelled.")
 }

@@ -84,7 +84,7 @@ func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]vi
 	var out []views.Named
 	for _, p := range projects {
 		if role, ok := u.Projects[p.ID]; ok {
-			out = append(out, views.Named{Name: p.Name, Href: "/projects/" + string(p.ID)})
+			out = append(out, views.Named{Name: p.Name, Href: views.ProjectPath(p.ID)})
 			roles[p.Name] = role
 		}
 	}
@@ -108,7 +108,7 @@ func (s *Server) editUser(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.leave(c, "/users/"+string(id))
+	return s.leave(c, views.UserPath(id))
 }
 
 func (s *Server) resetPasswordPage(c echo.Context, a fleet.Actor) error {

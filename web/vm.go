@@ -131,7 +131,7 @@ func (s *Server) actOnVM(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.stay(c, "/vms/"+c.Param("id"), act.Word()+" "+job.SubjectName+": asked of "+cmp.Or(job.HostName, "its host")+".")
+	return s.stay(c, views.VMPath(fleet.VMID(c.Param("id"))), act.Word()+" "+job.SubjectName+": asked of "+cmp.Or(job.HostName, "its host")+".")
 }
 
 func (s *Server) deleteVMPage(c echo.Context, a fleet.Actor) error {

@@ -61,7 +61,7 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor) error {
 	case err != nil:
 		return err
 	default:
-		return s.leave(c, "/vms/"+string(p.VM.ID))
+		return s.leave(c, views.VMPath(p.VM.ID))
 	}
 	if err := s.fillTab(c, a, &p); err != nil {
 		return err

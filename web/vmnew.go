@@ -50,7 +50,7 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor) error {
 	if err = checks.Err(); err == nil {
 		var vm fleet.VMID
 		if vm, err = s.createOnce(c.Request().Context(), a, typed.Get("key"), ask); err == nil {
-			return s.leave(c, "/vms/"+string(vm))
+			return s.leave(c, views.VMPath(vm))
 		}
 	} else {
 		// What control would say about the rest is said at once, not after the first correction.

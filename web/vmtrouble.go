@@ -41,8 +41,8 @@ func (s *Server) detachDiskPage(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) detachDisk(c echo.Context, a fleet.Actor) error {
-	id := c.Param("id")
-	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, fleet.VMID(id), volumeOf(c.QueryParam("disk")))
+	id := fleet.VMID(c.Param("id"))
+	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")))
 	if e, status, refused := formErrors(err); refused {
 		p, err := s.diskOf(c, a)
 		if err != nil {
@@ -54,7 +54,7 @@ func (s *Server) detachDisk(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.stay(c, "/vms/"+id, "The disk is taken out of the VM.")
+	return s.stay(c, views.VMPath(id), "The disk is taken out of the VM.")
 }
 
 func (s *Server) replaceDiskPage(c echo.Context, a fleet.Actor) error {
@@ -78,9 +78,9 @@ func (s *Server) replaceDisk(c echo.Context, a fleet.Actor) error {
 	}
 	var checks fleet.Checks
 	disk := control.NewDisk{Volume: in.Volume, SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Clone: in.Content == "clone"}
-	id := c.Param("id")
+	id := fleet.VMID(c.Param("id"))
 	if err = checks.Err(); err == nil {
-		_, _, err = s.Control.ReplaceDisk(c.Request().Context(), a, fleet.VMID(id), volumeOf(c.QueryParam("disk")), disk)
+		_, _, err = s.Control.ReplaceDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), disk)
 	}
 	if e, status, refused := formErrors(err); refused {
 		p, err := s.diskOf(c, a)
@@ -93,7 +93,7 @@ func (s *Server) replaceDisk(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.stay(c, "/vms/"+id, "The new disk is asked of the host.")
+	return s.stay(c, views.VMPath(id), "The new disk is asked of the host.")
 }
 
 type takeOverForm struct {
@@ -106,19 +106,20 @@ func (s *Server) takeOverVM(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	id := c.Param("id")
-	if _, _, err := s.Control.TakeOver(c.Request().Context(), a, fleet.VMID(id), map[string]string{in.Field: in.Actual}); err != nil {
+	id := fleet.VMID(c.Param("id"))
+	if _, _, err := s.Control.TakeOver(c.Request().Context(), a, id, map[string]string{in.Field: in.Actual}); err != nil {
 		return err
 	}
-	return s.stay(c, "/vms/"+id, "What the host has is now what is wanted.")
+	return s.stay(c, views.VMPath(id), "What the host has is now what is wanted.")
 }
 
 func (s *Server) putBackVM(c echo.Context, a fleet.Actor) error {
-	job, err := s.Control.PutBack(c.Request().Context(), a, fleet.VMID(c.Param("id")))
+	id := fleet.VMID(c.Param("id"))
+	job, err := s.Control.PutBack(c.Request().Context(), a, id)
 	if err != nil {
 		return err
 	}
-	return s.stay(c, "/vms/"+c.Param("id"), "Put back "+job.SubjectName+": asked of "+job.HostName+".")
+	return s.stay(c, views.VMPath(id), "Put back "+job.SubjectName+": asked of "+job.HostName+".")
 }
 
 type detachDiskInput struct {

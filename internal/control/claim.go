@@ -76,7 +76,7 @@ func (c *Control) describe(ctx context.Context, host fleet.HostID, jobs []db.Job
 		switch noun, id := j.Subject.Split(); noun {
 		case "vm":
 			vmIDs = append(vmIDs, id)
-			needsPools[fleet.VMID(id)] = needsPools[fleet.VMID(id)] || j.Kind != fleet.ConsoleOpen
+			needsPools[fleet.VMID(id)] = needsPools[fleet.VMID(id)] || !j.Kind.Is().Aside
 		case "pool":
 			poolIDs = append(poolIDs, id)
 		}

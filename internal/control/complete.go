@@ -22,27 +22,17 @@ type Completion struct {
 	Hint  string `json:"hint,omitempty"`
 }
 
-type nounFilter struct {
-	keys  fleet.FilterKeys
-	right policy.Right
-}
-
-var nounFilters = map[string]nounFilter{
-	"vms": {fleet.VMKeys, policy.VMSee}, "hosts": {fleet.HostKeys, policy.InfraSee}, "found": {fleet.FoundKeys, policy.InfraSee},
-	"pools": {fleet.PoolKeys, policy.StorageSee}, "networks": {fleet.NetworkKeys, policy.StorageSee}, "tasks": {fleet.TaskKeys, policy.TasksSee},
-}
-
-// Complete offers ways to end the last word of text, which is a filter up to the caret. noun is vms, hosts, found, pools,
-// networks or tasks.
-func (c *Control) Complete(ctx context.Context, a fleet.Actor, noun, text string) ([]Completion, error) {
-	f, known := nounFilters[noun]
+// Complete offers ways to end the last word of text, which is a filter up to the caret. list is the name of a noun's
+// list: vms, found, ….
+func (c *Control) Complete(ctx context.Context, a fleet.Actor, list, text string) ([]Completion, error) {
+	of, known := fleet.Listed(list)
 	if !known {
-		f.right = policy.VMSee
+		of.See = policy.VMSee
 	}
-	if err := policy.Check(a, f.right, ""); err != nil {
+	if err := policy.Check(a, of.See, ""); err != nil {
 		return nil, err
 	}
-	f.keys = noHosts(a, f.keys)
+	keys := noHosts(a, of.Filter)
 	if len(text) > maxSearchText*5 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return []Completion{}, nil
 	}
@@ -53,13 +43,13 @@ func (c *Control) Complete(ctx context.Context, a fleet.Actor, noun, text string
 	}
 	key, value, colon := strings.Cut(word, ":")
 	if !colon {
-		return completeKey(f.keys, not, word), nil
+		return completeKey(keys, not, word), nil
 	}
 	before := not + key + ":"
 	if i := strings.LastIndexByte(value, ','); i >= 0 {
 		before, value = before+value[:i+1], value[i+1:]
 	}
-	for _, k := range f.keys {
+	for _, k := range keys {
 		if k.Key == key {
 			values, err := c.completeValue(ctx, a, k, value)
 			out := make([]Completion, len(values))

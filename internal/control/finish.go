@@ -77,7 +77,7 @@ func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (f
 func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	noun, id := job.Subject.Split()
 	switch {
-	case job.Kind == fleet.ConsoleOpen:
+	case job.Kind.Is().Aside:
 		return nil
 	case noun == "pool":
 		return settlePool(ctx, q, job, fleet.PoolID(id), in)
@@ -137,7 +137,7 @@ func settlePool(ctx context.Context, q *db.Queries, job db.Job, pool fleet.PoolI
 // requeue carries a newer generation to the host when no waiting job does.
 func requeue(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (bool, error) {
 	noun, id := job.Subject.Split()
-	if noun != "vm" || job.Kind == fleet.ConsoleOpen {
+	if noun != "vm" || job.Kind.Is().Aside {
 		return false, nil
 	}
 	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: fleet.VMID(id), HostID: job.HostID, Generation: in.Generation})

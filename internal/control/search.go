@@ -189,8 +189,11 @@ func (c *Control) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 		}
 		return f, err
 	})
-	slices.SortStableFunc(found, func(x, y fleet.Found) int { return cmp.Compare(searchOrder[x.Kind], searchOrder[y.Kind]) })
+	slices.SortStableFunc(found, func(x, y fleet.Found) int { return cmp.Compare(searchPlace(x.Kind), searchPlace(y.Kind)) })
 	return found, err
 }
 
-var searchOrder = map[string]int{"host": 1, "pool": 2, "network": 3, "project": 4, "found": 5}
+func searchPlace(kind string) int {
+	_, place := fleet.Worded(kind)
+	return place
+}

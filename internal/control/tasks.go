@@ -181,22 +181,19 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.JobID)
 
 // mayCancel asks for the right that the task itself took, and whether cancelling would have any effect.
 func mayCancel(a fleet.Actor, j fleet.Job) error {
-	right := policy.VMUse
-	switch {
-	case j.ProjectID == "":
+	is := j.Kind.Is()
+	right := is.Right
+	if j.ProjectID == "" {
 		right = policy.InfraChange
-	case j.Kind == fleet.VMApply || j.Kind == fleet.VMPutBack || j.Kind == fleet.VMDelete:
-		right = policy.VMChange
 	}
 	if err := policy.Check(a, right, j.ProjectID); err != nil {
 		return err
 	}
-	if j.Kind == fleet.VMDelete && j.Attempt > 0 {
-		return fleet.Errorf(fleet.Conflict, "The host has begun to delete the VM already, so this cannot be taken back.")
-	}
-	switch j.Kind {
-	case fleet.PoolRelease, fleet.VMApply, fleet.PoolApply:
-		return fleet.Errorf(fleet.Conflict, "This task cannot be cancelled: it would come again until the host is as people asked for. Change what is asked for instead.")
+	switch {
+	case is.Begun != "" && j.Attempt > 0:
+		return fleet.Errorf(fleet.Conflict, "%s", is.Begun)
+	case is.Stands != "":
+		return fleet.Errorf(fleet.Conflict, "%s", is.Stands)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -46,13 +47,7 @@ type TreeLevel struct {
 
 // Tree returns one page of one level of the inventory tree.
 func (c *Control) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLevel, error) {
-	right, known := map[string]policy.Right{
-		"hosts": policy.InfraSee, "vms": policy.VMSee, "storage": policy.StorageSee, "networks": policy.StorageSee,
-	}[q.View]
-	if !known {
-		right = policy.VMSee
-	}
-	if err := policy.Check(a, right, ""); err != nil {
+	if err := policy.Check(a, cmp.Or(fleet.TreeNamed(q.View).Right, policy.VMSee), ""); err != nil {
 		return TreeLevel{}, err
 	}
 	page := fleet.Query{Limit: treePage, After: q.After, Project: q.Project}
@@ -110,10 +105,9 @@ func treeHostsOf(q fleet.Query) (paging[fleet.HostView], question[fleet.HostView
 
 func (n *counters) hostNode(h fleet.HostView) TreeNode {
 	vms := n.hosts[h.ID].vms
-	return TreeNode{
-		Key: "host:" + string(h.ID), Kind: "host", ID: string(h.ID), Name: h.Name, Icon: "server", Tone: h.Phase.Tone(), PhaseWord: h.Phase.Word(),
-		Count: vms, HasChildren: vms+n.found[h.ID] > 0,
-	}
+	node := nodeOf(fleet.NounHost, h.ID, h.Name).toned(h.Phase.Tone(), h.Phase.Word())
+	node.Count, node.HasChildren = vms, vms+n.found[h.ID] > 0
+	return node
 }
 
 func level[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
@@ -124,10 +118,19 @@ func level[T any](page fleet.Page[T], node func(T) TreeNode) TreeLevel {
 	return l
 }
 
+// nodeOf is the row of one thing.
+func nodeOf[I ~string](n fleet.Noun, id I, name string) TreeNode {
+	is := n.Is()
+	return TreeNode{Key: string(fleet.SubjectOf(n, id)), Kind: is.Word, ID: string(id), Name: name, Icon: is.Icon}
+}
+
+func (n TreeNode) toned(t fleet.Tone, word string) TreeNode {
+	n.Tone, n.PhaseWord = t, word
+	return n
+}
+
 func vmNode(v fleet.VMView) TreeNode {
-	return TreeNode{
-		Key: "vm:" + string(v.ID), Kind: "vm", ID: string(v.ID), Name: v.Name, Icon: "monitor", Tone: v.Phase.Tone(), PhaseWord: v.Phase.Word(),
-	}
+	return nodeOf(fleet.NounVM, v.ID, v.Name).toned(v.Phase.Tone(), v.Phase.Word())
 }
 
 // treeHost is a host's VMs, after the group of its discovered ones.
@@ -171,9 +174,9 @@ func (c *Control) treeProjects(ctx context.Context, a fleet.Actor, only fleet.Pr
 	projects, err := Every(ctx, a, fleet.Query{Project: only}, c.ListProjects)
 	l := TreeLevel{Nodes: []TreeNode{}}
 	for _, p := range projects {
-		l.Nodes = append(l.Nodes, TreeNode{
-			Key: "project:" + string(p.ID), Kind: "project", ID: string(p.ID), Name: p.Name, Icon: "folder", Count: p.VMs, HasChildren: p.VMs > 0,
-		})
+		node := nodeOf(fleet.NounProject, p.ID, p.Name)
+		node.Count, node.HasChildren = p.VMs, p.VMs > 0
+		l.Nodes = append(l.Nodes, node)
 	}
 	return l, err
 }
@@ -256,15 +259,15 @@ func (c *Control) treePools(ctx context.Context, a fleet.Actor, q fleet.Query, g
 	s.and("(p.spec->>'shared')::boolean = " + s.arg(group == "shared"))
 	page, err := c.pagePools(ctx, a, p, s, nil)
 	return level(page, func(v fleet.PoolView) TreeNode {
-		return TreeNode{
-			Key: "pool:" + string(v.ID), Kind: "pool", ID: string(v.ID), Name: v.Name, Icon: "database", Tone: v.Health.Tone, PhaseWord: v.Health.Summary,
-		}
+		return nodeOf(fleet.NounPool, v.ID, v.Name).toned(v.Health.Tone, v.Health.Summary)
 	}), err
 }
 
 func (c *Control) treeNetworks(ctx context.Context, a fleet.Actor, q fleet.Query) (TreeLevel, error) {
 	page, err := c.ListNetworks(ctx, a, q)
 	return level(page, func(v fleet.NetworkView) TreeNode {
-		return TreeNode{Key: "net:" + string(v.ID), Kind: "network", ID: string(v.ID), Name: v.Name, Icon: "network", Count: len(v.Hosts)}
+		node := nodeOf(fleet.NounNetwork, v.ID, v.Name)
+		node.Count = len(v.Hosts)
+		return node
 	}), err
 }

@@ -10,8 +10,11 @@ import (
 	"quantix/internal/policy"
 )
 
-// powerOrders are the jobs of which only the newest counts: a waiting one gives way to the next.
-var powerOrders = []fleet.JobKind{fleet.VMStart, fleet.VMShutdown, fleet.VMStop, fleet.VMReboot, fleet.VMReset, fleet.VMPause, fleet.VMResume}
+// powerOrders are the jobs of which only the newest counts.
+var powerOrders = fleet.KindsWhere(func(k fleet.Kind) bool { return k.NewestOnly })
+
+// vmChanges is all work that changes a VM, but its deletion.
+var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool { return k.Noun == fleet.NounVM && !k.Aside && k.Name != fleet.VMDelete })
 
 // ActVM asks for a power action. It queues the job and returns it at once; fleet.VMView.Allows says when an action is
 // possible, and the refusal (Conflict) says why it is not. Waiting orders that the new one contradicts are cancelled.
@@ -19,7 +22,7 @@ func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act f
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Job{}, err
 	}
-	if !slices.Contains(powerOrders, act.Job()) {
+	if !act.Job().Is().NewestOnly {
 		var checks fleet.Checks
 		checks.Add("action", "There is no power action %q. Use start, shutdown, stop, reboot, reset, pause or resume.", string(act))
 		return fleet.Job{}, checks.Err()
@@ -67,15 +70,15 @@ func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 	return q.ChangeVM(ctx, db.ChangeVMParams{ID: vm.ID, Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
 }
 
-// overtake cancels the waiting power orders but those of the kind itself, which coalesce. Forcing off and resetting also
-// break off a shutdown that waits for its guest.
+// overtake cancels the waiting power orders but those of the kind itself, which coalesce. What forces also breaks off a shutdown
+// that waits for its guest.
 func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, word string) error {
 	kinds := slices.DeleteFunc(texts(powerOrders), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)
 	err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{
 		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was asked for before its turn came.", word),
 	})
-	if err != nil || by != fleet.VMStop && by != fleet.VMReset {
+	if err != nil || !by.Is().Forces {
 		return err
 	}
 	return q.BreakOffShutdown(ctx, db.BreakOffShutdownParams{
@@ -141,8 +144,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err != nil {
 		return fleet.Job{}, err
 	}
-	kinds := append(texts(powerOrders), string(fleet.VMApply), string(fleet.VMPutBack))
-	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: kinds, Error: "Not done: the VM was to be deleted."}); err != nil {
+	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: texts(vmChanges), Error: "Not done: the VM was to be deleted."}); err != nil {
 		return fleet.Job{}, err
 	}
 	if err := q.BreakOffShutdown(ctx, db.BreakOffShutdownParams{Subject: subject, HostID: vm.HostID, Error: "Broken off: the VM was to be deleted."}); err != nil {

@@ -9,15 +9,6 @@ import (
 	"quantix/internal/policy"
 )
 
-// watchRights are what it takes to hear of a noun, by key or by the part of a key before the colon.
-var watchRights = map[string]policy.Right{
-	"vm": policy.VMSee, "vms": policy.VMSee,
-	"host": policy.InfraSee, "hosts": policy.InfraSee,
-	"pool": policy.StorageSee, "pools": policy.StorageSee,
-	"net": policy.StorageSee, "networks": policy.StorageSee,
-	"tasks": policy.TasksSee, "projects": policy.VMSee,
-}
-
 // Watched is a key that a page follows, and what wakes it. A key of the whole fleet is woken by what is the actor's own where the
 // actor sees some projects only: by when others' things change, their work could be timed.
 type Watched struct {
@@ -25,26 +16,36 @@ type Watched struct {
 	WakeUps []string
 }
 
-// everything are the keys for all of a kind, with the wake-ups that they mean to who sees all projects.
-var everything = map[string]string{"vms": "vm:*", "hosts": "host:*", "pools": "pool:*", "networks": "net:*", "tasks": "tasks", "projects": "projects"}
-
-// ofProject are the same to who sees some: a wake-up for each project. What belongs to no project does not wake them; their
-// pages look again by themselves.
-var ofProject = map[string]string{"vms": "vms:", "tasks": "tasks:", "projects": "project:"}
-
-// wakeUps are what wakes the key for the actor.
-func wakeUps(a fleet.Actor, key string) []string {
+// followed is the noun that a key names, and whether it names one of them ("vm:<id>") or all ("vms"). A key that nothing can
+// follow is of no noun.
+func followed(key string) (t fleet.Thing, one bool) {
 	noun, _, one := strings.Cut(key, ":")
-	if policy.AllProjects(a) || noun == "vm" {
-		if all, ok := everything[key]; ok {
-			return []string{all}
+	if one {
+		if t = fleet.Noun(noun).Is(); !t.Each {
+			t = fleet.Thing{}
 		}
+	} else if t, _ = fleet.Listed(noun); t.All == "" {
+		t = fleet.Thing{}
+	}
+	return t, one
+}
+
+// wakeUps are what wakes the key for the actor. What belongs to no project does not wake who sees some: their pages look again
+// by themselves.
+func wakeUps(a fleet.Actor, key string, t fleet.Thing, one bool) []string {
+	sees := policy.AllProjects(a)
+	switch {
+	case one && (sees || t.Own != ""):
 		return []string{key}
+	case one:
+		return []string{}
+	case sees:
+		return []string{t.All}
 	}
 	ids := []string{}
-	if prefix, ok := ofProject[noun]; ok && !one {
+	if t.Own != "" {
 		for _, id := range projectsOf(a) {
-			ids = append(ids, prefix+id)
+			ids = append(ids, t.Own+id)
 		}
 	}
 	return ids
@@ -56,23 +57,23 @@ func (c *Control) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return nil, err
 	}
-	seen, err := c.vmsSeen(ctx, a, keys)
+	seen, err := c.seenOf(ctx, a, keys)
 	if err != nil {
 		return nil, err
 	}
 	kept := make([]Watched, 0, len(keys))
 	for _, key := range keys {
-		noun, id, _ := strings.Cut(key, ":")
-		right, known := watchRights[noun]
-		if known && policy.May(a, right, "") && (noun != "vm" || seen == nil || seen[id]) {
-			kept = append(kept, Watched{key, wakeUps(a, key)})
+		t, one := followed(key)
+		ofProject := one && t.Own != ""
+		if t.Key != "" && policy.May(a, t.See, "") && (!ofProject || seen == nil || seen[key]) {
+			kept = append(kept, Watched{key, wakeUps(a, key, t, one)})
 		}
 	}
 	return kept, nil
 }
 
-// vmsSeen says which of the VMs among the keys the actor sees; nil: all.
-func (c *Control) vmsSeen(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
+// seenOf says which of the keys for one thing of a project, a VM, the actor sees; nil: all.
+func (c *Control) seenOf(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
 	if policy.AllProjects(a) {
 		return nil, nil
 	}
@@ -88,7 +89,7 @@ func (c *Control) vmsSeen(ctx context.Context, a fleet.Actor, keys []string) (ma
 	}
 	rows, err := c.q.VMsSeen(ctx, db.VMsSeenParams{Ids: ids, Projects: projectsOf(a)})
 	for _, id := range rows {
-		seen[string(id)] = true
+		seen[string(fleet.SubjectVM(id))] = true
 	}
 	return seen, dbError(err)
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -31,51 +32,51 @@ var VMActions = []Action{
 }
 
 type actionRule struct {
-	word  string
 	kind  JobKind // the job it queues, whose power it asks for; empty where it queues none by itself
+	word  string  // of its button; empty: the verb of its job
 	needs []Phase // phases in which it is possible; nil: any but Deleting
 	else_ string  // why not, elsewhere
 }
 
 var actionRules = map[Action]actionRule{
 	ActStart: {
-		"Start", VMStart,
+		VMStart, "",
 		[]Phase{PhaseStopped, PhaseCrashed, PhaseMissing, PhaseFailed},
 		"Only a VM that is stopped can be started.",
 	},
 	ActShutdown: {
-		"Shut down", VMShutdown,
+		VMShutdown, "",
 		[]Phase{PhaseRunning, PhaseNeedsRestart},
 		"Only a running VM can be shut down.",
 	},
 	ActStop: {
-		"Force off", VMStop,
+		VMStop, "",
 		[]Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseCrashed, PhaseStarting, PhaseStopping, PhasePausing, PhaseUpdating},
 		"The VM is not running.",
 	},
-	ActReboot: {"Reboot", VMReboot, []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be rebooted."},
-	ActReset:  {"Reset", VMReset, []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping}, "Only a running VM can be reset."},
-	ActPause:  {"Pause", VMPause, []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be paused."},
-	ActResume: {"Resume", VMResume, []Phase{PhasePaused}, "Only a paused VM can be resumed."},
+	ActReboot: {VMReboot, "", []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be rebooted."},
+	ActReset:  {VMReset, "", []Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping}, "Only a running VM can be reset."},
+	ActPause:  {VMPause, "", []Phase{PhaseRunning, PhaseNeedsRestart}, "Only a running VM can be paused."},
+	ActResume: {VMResume, "", []Phase{PhasePaused}, "Only a paused VM can be resumed."},
 	ActConsole: {
-		"Console", "",
+		"", "Console",
 		[]Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping, PhaseStarting, PhasePausing, PhaseUpdating},
 		"The VM is not running, so it has no screen.",
 	},
-	ActEdit:     {"Edit", VMApply, nil, ""},
-	ActDelete:   {"Delete", VMDelete, nil, ""},
-	ActTakeOver: {"Take over", VMApply, nil, ""},
-	ActPutBack:  {"Put back", VMPutBack, nil, ""},
+	ActEdit:     {VMApply, "Edit", nil, ""},
+	ActDelete:   {VMDelete, "", nil, ""},
+	ActTakeOver: {VMApply, "Take over", nil, ""},
+	ActPutBack:  {VMPutBack, "", nil, ""},
 }
 
 // Word is the action as its button says it.
-func (a Action) Word() string { return actionRules[a].word }
+func (a Action) Word() string { return cmp.Or(actionRules[a].word, a.Job().Is().Verb) }
 
 // Job is the kind of job that the action queues; empty where it queues none.
 func (a Action) Job() JobKind { return actionRules[a].kind }
 
 // Power is the power that the action asks for; empty where it asks for none.
-func (a Action) Power() Power { return actionRules[a].kind.Power() }
+func (a Action) Power() Power { return actionRules[a].kind.Is().Power }
 
 // Known reports whether there is such an action.
 func (a Action) Known() bool { _, ok := actionRules[a]; return ok }

@@ -41,7 +41,7 @@ var (
 	}
 	TaskKeys = FilterKeys{
 		{"state", "where it stands", texts([]JobState{JobQueued, JobRunning, JobDone, JobFailed, JobCancelled, JobUnknown})},
-		{"kind", "what it does", texts(shownKinds)},
+		{"kind", "what it does", texts(KindsWhere(func(k Kind) bool { return !k.Aside }))},
 		{"target", "name of the VM or pool, or vm:<id>", nil},
 		{"host", "name of the host that does it", nil},
 		{"who", "who asked for it; me: you", nil},
@@ -60,8 +60,6 @@ var (
 		{"name", "name of the host that joined with it", nil},
 	}
 )
-
-var shownKinds = []JobKind{VMApply, VMStart, VMShutdown, VMStop, VMReboot, VMReset, VMPause, VMResume, VMDelete, PoolApply, PoolRelease}
 
 func texts[T ~string](values []T) []string {
 	out := make([]string, len(values))

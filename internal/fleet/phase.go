@@ -81,7 +81,7 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 // cameAbout reports whether the failed order was one for a power that the VM has by now: its guest took its time to shut down,
 // or somebody started it on the host.
 func (vm VM) cameAbout() bool {
-	return vm.Status.ErrorOf.Power() != "" && vm.Status.Power == vm.Spec.Power
+	return vm.Status.ErrorOf.Is().Power != "" && vm.Status.Power == vm.Spec.Power
 }
 
 func towards(want Power) Phase {

@@ -141,7 +141,7 @@ type Drift struct {
 }
 
 // Failure names the last order, where it failed: "Start failed".
-func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Verb(), "The last order") + " failed" }
+func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Is().Verb, "The last order") + " failed" }
 
 // DiskState is one disk as the host has it.
 type DiskState struct {

@@ -1,10 +1,13 @@
 package policy
 
-import "quantix/internal/fleet"
+import (
+	"cmp"
 
-// takes is the right that each action on a noun takes. Actions on VMs that are not named use them.
+	"quantix/internal/fleet"
+)
+
+// takes is the right that each action on a noun takes; one on a VM takes that of the work that it asks for.
 var takes = map[string]map[fleet.Action]Right{
-	"vm":      {fleet.ActEdit: VMChange, fleet.ActDelete: VMChange, fleet.ActTakeOver: VMChange, fleet.ActPutBack: VMChange},
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
 	"network": {fleet.ActGrant: InfraChange, fleet.ActDelete: InfraChange},
@@ -18,7 +21,7 @@ func Takes(noun string, a fleet.Action) Right {
 		return r
 	}
 	if noun == "vm" {
-		return VMUse
+		return cmp.Or(a.Job().Is().Right, VMUse)
 	}
 	return Manage
 }

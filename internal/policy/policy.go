@@ -4,26 +4,24 @@ package policy
 import "quantix/internal/fleet"
 
 // Right is one thing that an actor may be allowed to do.
-type Right string
+type Right = fleet.Right
 
+// The rights that the tables of nouns and kinds name.
 const (
-	// In a project.
-	VMSee    Right = "see VMs"
-	VMUse    Right = "use VMs"    // power and console
-	VMChange Right = "change VMs" // create, edit, delete
+	VMSee       = fleet.MaySeeVMs
+	VMUse       = fleet.MayUseVMs
+	VMChange    = fleet.MayChangeVMs
+	InfraSee    = fleet.MaySeeInfra
+	StorageSee  = fleet.MaySeeStorage
+	InfraChange = fleet.MayChangeInfra
+	TasksSee    = fleet.MaySeeTasks
+	Manage      = fleet.MayManage
+)
 
-	// Of the whole fleet.
-	InfraSee    Right = "see hosts"
-	StorageSee  Right = "see pools and networks" // also project members: they choose from them
-	InfraChange Right = "change hosts and pools"
-	TasksSee    Right = "see tasks" // control cuts them to what the actor may see
-	Manage      Right = "manage users, projects and join tokens"
-
-	// Of oneself: any person who is signed in, also one who must change the password.
-	Self Right = "manage one's own account"
-
-	// Of an agent.
-	AgentTalk Right = "speak for a host"
+// The rights that no table names.
+const (
+	Self      Right = "manage one's own account" // of any person who is signed in, also one who must change the password
+	AgentTalk Right = "speak for a host"         // of an agent
 )
 
 // Check refuses where the actor lacks the right. project matters for the VM rights only; empty then means "any project at all".

@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// duty is how this agent does one kind of work.
+type duty struct {
+	do       func(context.Context, *Agent, *job) error
+	observe  func(context.Context, *Agent, *job, *wire.Finish) // adds to the result what the host has become
+	remember func(*Agent, *job, *wire.Finish) error            // keeps what reports must say from now on
+}
+
+var duties = map[fleet.JobKind]duty{
+	fleet.VMApply:     {onVM(apply), seeVM, keepVM},
+	fleet.VMPutBack:   {onVM(putBack), seeVM, keepVM},
+	fleet.VMStart:     {onVM(start), seeVM, keepTurned},
+	fleet.VMShutdown:  {onVM(shutdown), seeVM, keepTurned},
+	fleet.VMStop:      {byID(Hypervisor.StopVM), seeVM, keepTurned},
+	fleet.VMReboot:    {byID(Hypervisor.RebootVM), seeVM, keepVM},
+	fleet.VMReset:     {byID(Hypervisor.ResetVM), seeVM, keepVM},
+	fleet.VMPause:     {byID(Hypervisor.PauseVM), seeVM, keepVM},
+	fleet.VMResume:    {byID(Hypervisor.ResumeVM), seeVM, keepVM},
+	fleet.VMDelete:    {onVM(deleteVM), seeVM, forgetVM},
+	fleet.PoolApply:   {onPool(Hypervisor.ApplyPool), seePool, keepPool},
+	fleet.PoolRelease: {onPool(Hypervisor.ReleasePool), seeReleased, keepPool},
+	fleet.ConsoleOpen: {onVM(openConsole), seeNothing, keepNothing},
+}
+
+// dutyOf is the duty for a job. Of work that this agent is too old to know, the refusal is told and kept as any failure.
+func dutyOf(j *job) duty {
+	d, known := duties[j.Kind]
+	switch {
+	case known:
+		return d
+	case j.Pool != nil:
+		return duty{observe: seePool, remember: keepPool}
+	}
+	return duty{observe: seeVM, remember: keepVM}
+}
+
+// onVM is work on a VM that must have come along.
+func onVM(do func(context.Context, *Agent, *job) error) func(context.Context, *Agent, *job) error {
+	return func(ctx context.Context, a *Agent, j *job) error {
+		if j.VM == nil {
+			return errors.New("the portal sent this work without its VM")
+		}
+		return do(ctx, a, j)
+	}
+}
+
+// byID is onVM for one call of the hypervisor.
+func byID(call func(Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
+	return onVM(func(ctx context.Context, a *Agent, j *job) error { return call(a.hypervisor, ctx, j.VM.ID) })
+}
+
+// onPool is a call of the hypervisor for a pool that must have come along.
+func onPool(call func(Hypervisor, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
+	return func(ctx context.Context, a *Agent, j *job) error {
+		if j.Pool == nil {
+			return errors.New("the portal sent this work without its pool")
+		}
+		return call(a.hypervisor, ctx, *j.Pool)
+	}
+}
+
+func start(ctx context.Context, a *Agent, j *job) error {
+	if err := apply(ctx, a, j); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
+	defer cancel()
+	return explain(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
+}
+
+func deleteVM(ctx context.Context, a *Agent, j *job) error {
+	return a.hypervisor.DeleteVM(ctx, *j.VM, j.Pools, j.Args.DeleteDisks)
+}
+
+func seeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+	if j.VM == nil {
+		return
+	}
+	status, _, err := a.hypervisor.VM(ctx, j.VM.ID)
+	if err != nil {
+		a.log.Warn("The VM's status after the job cannot be read.", "job", j.ID, "error", err)
+		return
+	}
+	a.memory.addTo(j.VM.ID, &status, a.bootID())
+	out.VM = &status
+}
+
+// seePool tells of the pool as the host has it; where a failure left nothing to see, of the failure.
+func seePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+	if j.Pool == nil {
+		return
+	}
+	if state, err := a.hypervisor.Snapshot(ctx, []fleet.Pool{*j.Pool}); err == nil && state.Host.Connected {
+		state = clone(state)
+		a.memory.complete(&state, a.bootID())
+		for _, p := range state.Pools {
+			if p.Name == j.Pool.Name {
+				out.Pool = &p.Status
+				return
+			}
+		}
+	}
+	if out.Outcome != wire.Done {
+		out.Pool = &fleet.PoolStatus{State: fleet.PoolFailed, MountPath: j.Pool.Spec.Path, Error: out.Error}
+	}
+}
+
+// seeReleased tells of a pool only where it is still there: what has its name after a release is another's.
+func seeReleased(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+	if out.Outcome != wire.Done {
+		seePool(ctx, a, j, out)
+	}
+}
+
+// seeNothing says that nothing was acted on.
+func seeNothing(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
+
+func keepVM(a *Agent, j *job, out *wire.Finish) error { return keepActed(a, j, out, false) }
+
+// keepTurned is keepVM for what puts the guest on or off.
+func keepTurned(a *Agent, j *job, out *wire.Finish) error { return keepActed(a, j, out, true) }
+
+func keepActed(a *Agent, j *job, out *wire.Finish, turned bool) error {
+	if j.VM == nil {
+		return nil
+	}
+	return a.memory.vmActed(*j.VM, j.Generation, j.Kind, out.Error, turned)
+}
+
+func forgetVM(a *Agent, j *job, out *wire.Finish) error {
+	if j.VM != nil && out.Outcome == wire.Done {
+		return a.memory.vmGone(j.VM.ID)
+	}
+	return keepVM(a, j, out)
+}
+
+func keepPool(a *Agent, j *job, out *wire.Finish) error {
+	if j.Pool == nil {
+		return nil
+	}
+	return a.memory.poolActed(j.Pool.Name, out.Error)
+}
+
+func keepNothing(*Agent, *job, *wire.Finish) error { return nil }

@@ -1,0 +1,99 @@
+package fleet
+
+import "time"
+
+// JobKind says what a job permits a host to do.
+type JobKind string
+
+const (
+	VMApply     JobKind = "vm.apply"    // make the definition and disks as the spec says
+	VMStart     JobKind = "vm.start"    // apply, then start
+	VMShutdown  JobKind = "vm.shutdown" // ask the guest to power off, wait for it
+	VMStop      JobKind = "vm.stop"     // force off
+	VMReboot    JobKind = "vm.reboot"   // ask the guest to restart
+	VMReset     JobKind = "vm.reset"    // press the reset button
+	VMPause     JobKind = "vm.pause"
+	VMResume    JobKind = "vm.resume"
+	VMPutBack   JobKind = "vm.putback" // apply, and undo what somebody changed on the host: VMStatus.Drift
+	VMDelete    JobKind = "vm.delete"  // undefine; with its data where Args.DeleteDisks says so
+	PoolApply   JobKind = "pool.apply"
+	PoolRelease JobKind = "pool.release" // stop and undefine; data stays
+	ConsoleOpen JobKind = "console.open"
+)
+
+// Kind is all that is decided about a kind of job, but how a host does it: that is the agent's duty for it.
+type Kind struct {
+	Name  JobKind
+	Noun  Noun          // what it is about
+	Verb  string        // as people read it and as its button says it: "Shut down"
+	Right Right         // that ordering it takes, and so taking it back
+	Limit time.Duration // that it may take in all on the host
+
+	Slot       bool  // it takes one of the host's slots. Waiting for a guest and short calls take none
+	Applies    bool  // it makes the definition and the disks as the spec says
+	Power      Power // that it brings the VM to; empty: it asks for none. The SQL function ordered_power is the same column
+	NewestOnly bool  // one of the orders of which only the newest counts: a waiting one gives way to the next
+	Waits      bool  // for the guest, as long as no other work of the VM comes
+	Forces     bool  // it breaks off what waits for the guest
+	SingleShot bool  // never to be done twice: journalled before acting and, on doubt, ended as unknown
+	ShotByData bool  // single-shot where data goes with it
+	Aside      bool  // it changes nothing of its subject: no task that people see, it waits for no other work and none for it
+
+	// Why it cannot be taken back while it waits, and why not once a host has begun it; empty: it can.
+	Stands, Begun string
+}
+
+// comesAgain is why what brings a host to the intent that people gave cannot be taken back.
+const comesAgain = "This task cannot be cancelled: it would come again until the host is as people asked for. Change what is asked for instead."
+
+// kinds is the table, in the order in which people choose from them.
+var kinds = []Kind{
+	{Name: VMApply, Noun: NounVM, Verb: "Configure", Right: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true, Stands: comesAgain},
+	{Name: VMStart, Noun: NounVM, Verb: "Start", Right: MayUseVMs, Limit: 32 * time.Minute, Slot: true, Applies: true, NewestOnly: true, Power: Running},
+	{Name: VMShutdown, Noun: NounVM, Verb: "Shut down", Right: MayUseVMs, Limit: 4 * time.Minute, NewestOnly: true, Power: Stopped, Waits: true},
+	{Name: VMStop, Noun: NounVM, Verb: "Force off", Right: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, Forces: true},
+	{Name: VMReboot, Noun: NounVM, Verb: "Reboot", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true},
+	{Name: VMReset, Noun: NounVM, Verb: "Reset", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, Forces: true},
+	{Name: VMPause, Noun: NounVM, Verb: "Pause", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Paused},
+	{Name: VMResume, Noun: NounVM, Verb: "Resume", Right: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Running},
+	{Name: VMPutBack, Noun: NounVM, Verb: "Put back", Right: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true},
+	{
+		Name: VMDelete, Noun: NounVM, Verb: "Delete", Right: MayChangeVMs, Limit: 5 * time.Minute, Slot: true, ShotByData: true,
+		Begun: "The host has begun to delete the VM already, so this cannot be taken back.",
+	},
+	{Name: PoolApply, Noun: NounPool, Verb: "Assign pool", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
+	{Name: PoolRelease, Noun: NounPool, Verb: "Release pool", Right: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
+	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
+}
+
+var kindNamed = func() map[JobKind]Kind {
+	named := map[JobKind]Kind{}
+	for _, k := range kinds {
+		named[k.Name] = k
+	}
+	return named
+}()
+
+// Is is the kind's line in the table; that of an unknown kind is empty.
+func (k JobKind) Is() Kind { return kindNamed[k] }
+
+// Known reports whether the table has the kind.
+func (k JobKind) Known() bool { _, ok := kindNamed[k]; return ok }
+
+// SingleShot reports whether a job of this kind must never be done twice: the agent journals it before acting and, on
+// doubt, ends it as unknown. Deleting data is single-shot too.
+func (k JobKind) SingleShot(a JobArgs) bool {
+	is := k.Is()
+	return is.SingleShot || is.ShotByData && a.DeleteDisks
+}
+
+// KindsWhere lists the kinds that are so, in the table's order.
+func KindsWhere(so func(Kind) bool) []JobKind {
+	var out []JobKind
+	for _, k := range kinds {
+		if so(k) {
+			out = append(out, k.Name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,63 @@
+package fleet_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func everyKind() []fleet.JobKind { return fleet.KindsWhere(func(fleet.Kind) bool { return true }) }
+
+func TestEveryKindIsWhole(t *testing.T) {
+	t.Parallel()
+	rights := []fleet.Right{fleet.MayUseVMs, fleet.MayChangeVMs, fleet.MayChangeInfra}
+	verbs := map[string]fleet.JobKind{}
+	for _, k := range everyKind() {
+		is := k.Is()
+		if is.Name != k || is.Verb == "" || is.Limit <= 0 || is.Noun.Is().Plural == "" || !slices.Contains(rights, is.Right) {
+			t.Errorf("%s is not whole: %+v", k, is)
+		}
+		if other, taken := verbs[is.Verb]; taken {
+			t.Errorf("%s and %s are both called %q", k, other, is.Verb)
+		}
+		verbs[is.Verb] = k
+		if noun, _, _ := strings.Cut(string(k), "."); !is.Aside && noun != string(is.Noun) {
+			t.Errorf("%s is about a %s", k, is.Noun)
+		}
+		if is.SingleShot && is.ShotByData || is.SingleShot && is.Slot || is.Waits && (is.Slot || is.Forces) || is.Stands != "" && is.Begun != "" {
+			t.Errorf("%s contradicts itself: %+v", k, is)
+		}
+		if is.Power != "" && !is.NewestOnly {
+			t.Errorf("%s orders a power, and a later order does not count before it", k)
+		}
+		for _, why := range []string{is.Stands, is.Begun} {
+			if why != "" && !strings.HasSuffix(why, ".") {
+				t.Errorf("%s cannot be taken back, because %q: no sentence", k, why)
+			}
+		}
+	}
+	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 13 {
+		t.Errorf("the kinds are %v", everyKind())
+	}
+}
+
+func TestWhatMustNeverBeDoneTwice(t *testing.T) {
+	t.Parallel()
+	for _, k := range everyKind() {
+		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.ConsoleOpen}, k)
+		if k.SingleShot(fleet.JobArgs{}) != once || k.SingleShot(fleet.JobArgs{DeleteDisks: true}) != (once || k == fleet.VMDelete) {
+			t.Errorf("%s: single-shot %v, with data %v", k, k.SingleShot(fleet.JobArgs{}), k.SingleShot(fleet.JobArgs{DeleteDisks: true}))
+		}
+	}
+}
+
+func TestTasksOfEveryKindAreFound(t *testing.T) {
+	t.Parallel()
+	for _, k := range everyKind() {
+		if _, err := fleet.ParseFilter(fleet.TaskKeys, "kind:"+string(k)); (err != nil) != k.Is().Aside {
+			t.Errorf("kind:%s: %v", k, err)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package fleet
+
+import (
+	"net/url"
+	"slices"
+)
+
+// Noun is a kind of thing, as the part of a key before the colon names it: of a subject, a wake-up, a row of the tree.
+type Noun string
+
+const (
+	NounVM      Noun = "vm"
+	NounFound   Noun = "found" // a VM that Quantix did not make
+	NounHost    Noun = "host"
+	NounPool    Noun = "pool"
+	NounNetwork Noun = "net"
+	NounProject Noun = "project"
+	NounUser    Noun = "user"
+	NounTask    Noun = "task"
+)
+
+// Thing is all that is decided about a noun.
+type Thing struct {
+	Key    Noun
+	Word   string // of one of them, in results of the search and in addresses: "network"
+	Plural string // the name of their list and of its completions, and the key of all of them: "networks"
+	Title  string // as a heading says it: "Networks"
+	Icon   string // a lucide name
+	Path   string // of their list; with an id behind it, of one of them
+	See    Right  // that it takes to see any, and so to hear of them
+
+	Each  bool     // pages follow single ones by their own keys, so that a page that follows all need not follow each change
+	All   string   // the wake-ups for all of them to who sees all projects; empty: pages do not follow them
+	Own   string   // the same to who sees some, before a project's id; empty: they belong to no project
+	Trees []string // the trees that hold them, the preferred one first
+
+	Filter FilterKeys // that the box above their list helps with; nil: it has none
+	View   []string   // what of their list's address says what it shows and how, and so makes a view; nil: views of it are not kept
+}
+
+// nouns is the table, in the order of search results.
+var nouns = []Thing{
+	{
+		Key: NounVM, Word: "vm", Plural: "vms", Title: "VMs", Icon: "monitor",
+		Path: "/vms", See: MaySeeVMs,
+		Each: true, All: "vm:*", Own: "vms:", Trees: []string{TreeHosts, TreeVMs},
+		Filter: VMKeys, View: []string{"tab", "filter", "sort", "columns", "project", "limit"},
+	},
+	{
+		Key: NounHost, Word: "host", Plural: "hosts", Title: "Hosts", Icon: "server",
+		Path: "/hosts", See: MaySeeInfra,
+		Each: true, All: "host:*", Trees: []string{TreeHosts},
+		Filter: HostKeys, View: []string{"tab", "filter", "sort", "columns", "limit"},
+	},
+	{
+		Key: NounPool, Word: "pool", Plural: "pools", Title: "Storage", Icon: "database",
+		Path: "/pools", See: MaySeeStorage,
+		Each: true, All: "pool:*", Trees: []string{TreeStorage},
+		Filter: PoolKeys, View: []string{"filter", "sort", "columns", "limit"},
+	},
+	{
+		Key: NounNetwork, Word: "network", Plural: "networks", Title: "Networks", Icon: "network",
+		Path: "/networks", See: MaySeeStorage,
+		Each: true, All: "net:*", Trees: []string{TreeNetworks},
+		Filter: NetworkKeys, View: []string{"filter", "sort", "columns", "limit"},
+	},
+	{
+		Key: NounProject, Word: "project", Plural: "projects", Title: "Projects", Icon: "folder",
+		Path: "/projects", See: MaySeeVMs,
+		All: "project:*", Own: "project:", Trees: []string{TreeVMs},
+	},
+	{Key: NounFound, Word: "found", Plural: "found", Title: "Discovered VMs", Icon: "eye", See: MaySeeInfra, Filter: FoundKeys},
+	{
+		Key: NounTask, Word: "task", Plural: "tasks", Title: "Tasks", Icon: "list-checks",
+		Path: "/tasks", See: MaySeeTasks, All: "tasks", Own: "tasks:",
+		Filter: TaskKeys, View: []string{"filter", "sort", "columns", "project", "limit"},
+	},
+	{Key: NounUser, Word: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},
+}
+
+func thing(is func(Thing) bool) (Thing, bool) {
+	if i := slices.IndexFunc(nouns, is); i >= 0 {
+		return nouns[i], true
+	}
+	return Thing{}, false
+}
+
+// Is is the noun's line in the table; that of an unknown noun is empty.
+func (n Noun) Is() Thing {
+	t, _ := thing(func(t Thing) bool { return t.Key == n })
+	return t
+}
+
+// Listed is the noun whose list has the name.
+func Listed(plural string) (Thing, bool) {
+	return thing(func(t Thing) bool { return t.Plural == plural })
+}
+
+// Worded is the noun that a result of the search is of, and its place among the results.
+func Worded(word string) (t Thing, place int) {
+	place = slices.IndexFunc(nouns, func(t Thing) bool { return t.Word == word })
+	if place >= 0 {
+		t = nouns[place]
+	}
+	return t, place
+}
+
+// SubjectOf is the subject of one of them, and so the key of its wake-ups: "vm:<id>".
+func SubjectOf[I ~string](n Noun, id I) Subject { return Subject(string(n) + ":" + string(id)) }
+
+// At is the page of one of them; empty where they have none.
+func (t Thing) At(id string) string {
+	if t.Path == "" {
+		return ""
+	}
+	return t.Path + "/" + url.PathEscape(id)
+}
+
+// ByProject reports whether their list can be cut to a project.
+func (t Thing) ByProject() bool { return slices.Contains(t.View, "project") }

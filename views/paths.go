@@ -1,0 +1,91 @@
+package views
+
+import (
+	"net/url"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// Every address of the portal that names a thing. The part after the thing says what of it: VMPath(id, "delete").
+
+// VMPath is a VM's page, or what stands below it.
+func VMPath(id fleet.VMID, below ...string) string { return pathOf(fleet.NounVM, id, below) }
+
+// FoundPath is the page of a VM that Quantix did not make.
+func FoundPath(host fleet.HostID, id fleet.VMID) string {
+	return HostPath(host, "found", string(id))
+}
+
+// HostPath is a host's page, or what stands below it.
+func HostPath(id fleet.HostID, below ...string) string { return pathOf(fleet.NounHost, id, below) }
+
+// PoolPath is a pool's page, or what stands below it.
+func PoolPath(id fleet.PoolID, below ...string) string { return pathOf(fleet.NounPool, id, below) }
+
+// NetworkPath is a network's page, or what stands below it.
+func NetworkPath(id fleet.NetworkID, below ...string) string {
+	return pathOf(fleet.NounNetwork, id, below)
+}
+
+// ProjectPath is a project's page, or what stands below it.
+func ProjectPath(id fleet.ProjectID, below ...string) string {
+	return pathOf(fleet.NounProject, id, below)
+}
+
+// UserPath is a user's page, or what stands below it.
+func UserPath(id fleet.UserID, below ...string) string { return pathOf(fleet.NounUser, id, below) }
+
+// TaskPath is a task's page, or what stands below it.
+func TaskPath(id fleet.JobID, below ...string) string { return pathOf(fleet.NounTask, id, below) }
+
+// MenuPath is the menu of one thing.
+func MenuPath[I ~string](n fleet.Noun, id I) string {
+	return "/menus/" + n.Is().Word + "/" + url.PathEscape(string(id))
+}
+
+// TokenPath is what stands below one of one's own API tokens.
+func TokenPath(id fleet.TokenID, below ...string) string {
+	return joined("/account/tokens/"+url.PathEscape(string(id)), below)
+}
+
+// JoinTokenPath is what stands below a join token.
+func JoinTokenPath(id fleet.JoinTokenID, below ...string) string {
+	return joined("/hosts/join/"+url.PathEscape(string(id)), below)
+}
+
+// JoinAgainPath is where a host that is known is given a new identity.
+func JoinAgainPath(id fleet.HostID) string {
+	return withQuery("/hosts/join", "host="+url.QueryEscape(string(id)))
+}
+
+// JoinWatchPath is where one sees a host come that uses the token.
+func JoinWatchPath(id fleet.JoinTokenID) string {
+	return withQuery("/hosts/join", "token="+url.QueryEscape(string(id)))
+}
+
+// CutPath is the list of a noun, cut to a project.
+func CutPath(n fleet.Noun, id fleet.ProjectID) string {
+	return withQuery(n.Is().Path, "project="+url.QueryEscape(string(id)))
+}
+
+// TabPath is one tab of the page at path.
+func TabPath(path, tab string) string { return withQuery(path, "tab="+tab) }
+
+// SubjectLink is the page of what a task or an audit line is about; empty where it has none.
+func SubjectLink(s fleet.Subject) string {
+	noun, id := s.Split()
+	return fleet.Noun(noun).Is().At(id)
+}
+
+func pathOf[I ~string](n fleet.Noun, id I, below []string) string {
+	return joined(n.Is().At(string(id)), below)
+}
+
+func joined(path string, below []string) string {
+	parts := []string{path}
+	for _, part := range below {
+		parts = append(parts, url.PathEscape(part))
+	}
+	return strings.Join(parts, "/")
+}
