@@ -209,7 +209,7 @@ func TestNetworkCardsArePluggedInThePageAndByPatch(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	id := vms["web-01"]
 	path := "/vms/" + string(id)
-	form := b.get(path + "?tab=configure").is(t, http.StatusOK)
+	form := b.get(path+"?tab=configure").is(t, http.StatusOK)
 	form.has(t, `Network <span class="badge now">now</span>`, `name="spec.nics[__i__].network"`, "network default")
 	form.lacks(t, "lab-net")
 	typed := url.Values{"generation": {"1"}, "name": {"web-01"}, "spec.nics": {""}, "add": {"spec.nics"}, "description": {"half typed"}}
