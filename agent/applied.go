@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -62,25 +61,26 @@ func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied 
 
 // Edit is what an apply writes into a definition. All else in it stays as it is.
 type Edit struct {
-	Name, CPUs, MemoryMiB, Firmware, ISO bool         // as wanted
-	Disks, DropDisks                     []fleet.Disk // that it shall have, and shall not
-	NICs, DropNICs                       []fleet.NIC  // likewise
-	Strays                               bool         // devices that Quantix made and no spec names are to go
+	Name             bool            // as wanted
+	Fields           []fleet.VMField // likewise; of those with elements, see below
+	Disks, DropDisks []fleet.Disk    // that it shall have, and shall not
+	NICs, DropNICs   []fleet.NIC     // likewise
+	Strays           bool            // devices that Quantix made and no spec names are to go
+}
+
+// Has reports whether the field of that name is to be as wanted.
+func (e Edit) Has(field string) bool {
+	return slices.ContainsFunc(e.Fields, func(f fleet.VMField) bool { return f.Name == field })
 }
 
 // Plan compares three ways: a person's change is what differs between was and want; putBack wants all of it, whatever is.
 func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
-	changed := func(field string, of func(fleet.VMSpec) any) bool {
-		w := same(of(want.Spec))
-		return (is.Odd[field] != "" || same(of(is.Spec)) != w) && (putBack || same(of(was.Spec)) != w)
-	}
-	out := Edit{
-		Name:      was.Name != want.Name || putBack && was.renamed(is),
-		CPUs:      changed("cpus", takeCPUs),
-		MemoryMiB: changed("memoryMiB", takeMemory),
-		Firmware:  changed("firmware", takeFirmware),
-		ISO:       changed("iso", takeISO),
-		Strays:    putBack,
+	out := Edit{Name: was.Name != want.Name || putBack && was.renamed(is), Strays: putBack}
+	for _, f := range fleet.VMFields {
+		here := is.Odd[f.Name] == "" && f.Same(is.Spec, want.Spec)
+		if !here && (putBack || !f.Same(was.Spec, want.Spec)) {
+			out.Fields = append(out.Fields, f)
+		}
 	}
 	for _, d := range want.Spec.Disks {
 		if putBack || hasDisk(is.Spec, d) || !hasDisk(was.Spec, d) {
@@ -93,7 +93,7 @@ func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 		}
 	}
 	for _, n := range want.Spec.NICs {
-		if putBack || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return same(card(o)) == same(card(n)) }) {
+		if putBack || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return sameCard(o, n) }) {
 			out.NICs = append(out.NICs, n)
 		}
 	}
@@ -129,102 +129,29 @@ func (a Applied) Drift(is Defined) []fleet.Drift {
 		}
 		out = append(out, d)
 	}
-	for _, f := range fields {
-		odd := is.Odd[f.name]
-		if odd == "" && same(f.of(a.Spec)) == same(f.of(is.Spec)) {
+	for _, f := range fleet.VMFields {
+		odd := is.Odd[f.Name]
+		if odd == "" && f.Same(a.Spec, is.Spec) {
 			continue
 		}
-		d := fleet.Drift{Field: f.name, Applied: f.words(a.Spec), Actual: f.words(is.Spec)}
+		d := fleet.Drift{Field: f.Name, Applied: f.Words(a.Spec), Actual: f.Words(is.Spec)}
 		if odd != "" {
 			d.Actual = odd
 		} else {
-			d.Take = raw(f.take(is.Spec))
+			d.Take = raw(f.Value(is.Spec))
 		}
 		out = append(out, d)
 	}
 	return out
 }
 
-// fields are those of a spec that a definition holds: of is what makes two of them differ, take what a spec can take over.
-var fields = []struct {
-	name     string
-	of, take func(fleet.VMSpec) any
-	words    func(fleet.VMSpec) string
-}{
-	{"cpus", takeCPUs, takeCPUs, func(s fleet.VMSpec) string { return count(s.CPUs, "vCPU") }},
-	{"memoryMiB", takeMemory, takeMemory, func(s fleet.VMSpec) string { return fmt.Sprintf("%d MiB", s.MemoryMiB) }},
-	{"firmware", takeFirmware, takeFirmware, func(s fleet.VMSpec) string { return strings.ToUpper(string(s.Firmware)) }},
-	{"disks", diskRefs, func(s fleet.VMSpec) any { return list(s.Disks) }, func(s fleet.VMSpec) string {
-		return each(s.Disks, func(d fleet.Disk) string { return d.Volume })
-	}},
-	{"nics", cards, func(s fleet.VMSpec) any { return list(s.NICs) }, func(s fleet.VMSpec) string {
-		return each(s.NICs, func(n fleet.NIC) string {
-			if n.Bridge != "" {
-				return n.MAC + " on bridge " + n.Bridge
-			}
-			return n.MAC + " on network " + n.Network
-		})
-	}},
-	{"iso", takeISO, takeISO, func(s fleet.VMSpec) string {
-		if s.ISO == nil {
-			return "none"
-		}
-		return s.ISO.Volume
-	}},
-}
-
-func takeCPUs(s fleet.VMSpec) any     { return s.CPUs }
-func takeMemory(s fleet.VMSpec) any   { return s.MemoryMiB }
-func takeFirmware(s fleet.VMSpec) any { return s.Firmware }
-func takeISO(s fleet.VMSpec) any      { return s.ISO }
-
-func diskRefs(s fleet.VMSpec) any {
-	out := []string{}
-	for _, d := range s.Disks {
-		out = append(out, string(d.PoolID)+"/"+d.Volume)
-	}
-	slices.Sort(out)
-	return out
-}
-
-func cards(s fleet.VMSpec) any {
-	out := []string{}
-	for _, n := range s.NICs {
-		out = append(out, card(n))
-	}
-	slices.Sort(out)
-	return out
-}
-
-func card(n fleet.NIC) string {
-	return strings.ToLower(n.MAC) + " network " + n.Network + " bridge " + n.Bridge
+func sameCard(a, b fleet.NIC) bool {
+	return strings.EqualFold(a.MAC, b.MAC) && a.Network == b.Network && a.Bridge == b.Bridge
 }
 
 func hasDisk(s fleet.VMSpec, d fleet.Disk) bool {
 	return slices.ContainsFunc(s.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 }
-
-func list[T any](all []T) []T { return append([]T{}, all...) } // in JSON none is [], not null
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func each[T any](all []T, say func(T) string) string {
-	if len(all) == 0 {
-		return "none"
-	}
-	words := make([]string, len(all))
-	for i, v := range all {
-		words[i] = say(v)
-	}
-	return strings.Join(words, ", ")
-}
-
-func same(v any) string { return string(raw(v)) }
 
 // raw is a plain value of a spec as JSON, which cannot fail.
 func raw(v any) json.RawMessage {

@@ -49,7 +49,7 @@ func TestPlanComparesThreeWays(t *testing.T) {
 		"detached by a person": {specOf(1, "a", "b"), specOf(1, "a", "b"), specOf(1, "b"), false, false, "b", "a"},
 	} {
 		e := agent.Plan(agent.Applied{Name: "web", Spec: c.was}, agent.Defined{Spec: c.is}, vmOf(c.want), c.putBack)
-		if e.CPUs != c.cpus || volumes(e.Disks) != c.disks || volumes(e.DropDisks) != c.drop || e.Name || e.MemoryMiB || e.Strays != c.putBack {
+		if e.Has("cpus") != c.cpus || volumes(e.Disks) != c.disks || volumes(e.DropDisks) != c.drop || e.Name || e.Has("memoryMiB") || e.Strays != c.putBack {
 			t.Errorf("%s: the edit is %+v", name, e)
 		}
 	}
@@ -62,7 +62,7 @@ func TestWithoutAMemoryOfWhatWasAppliedNothingIsOverwritten(t *testing.T) {
 	is := agent.Defined{Domain: "web", Spec: specOf(4, "a")}
 	was := agent.Assumed(in, "web", "", func(d fleet.Disk) bool { return d.Volume == "new" })
 	e := agent.Plan(was, is, in.VM, false)
-	if e.CPUs || volumes(e.Disks) != "a new" {
+	if e.Has("cpus") || volumes(e.Disks) != "a new" {
 		t.Errorf("the edit is %+v", e)
 	}
 	if d := agent.NewApplied(in, "web", "", nil).Drift(is); len(d) != 2 || d[0].Field != "cpus" || d[1].Field != "disks" {

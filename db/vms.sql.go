@@ -194,32 +194,6 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 	return i, err
 }
 
-const mACOwners = `-- name: MACOwners :many
-SELECT m.mac::text FROM unnest($1::text[]) AS m (mac)
-WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac')
-`
-
-// Which of the addresses a VM has already.
-func (q *Queries) MACOwners(ctx context.Context, macs []string) ([]string, error) {
-	rows, err := q.db.Query(ctx, mACOwners, macs)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []string{}
-	for rows.Next() {
-		var m_mac string
-		if err := rows.Scan(&m_mac); err != nil {
-			return nil, err
-		}
-		items = append(items, m_mac)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const mACsOfOthers = `-- name: MACsOfOthers :many
 SELECT m.mac::text FROM unnest($1::text[]) AS m (mac)
 WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac' AND w.vm_id <> $2)
@@ -230,6 +204,7 @@ type MACsOfOthersParams struct {
 	VMID fleet.VMID
 }
 
+// Which of the addresses another VM has already.
 func (q *Queries) MACsOfOthers(ctx context.Context, arg MACsOfOthersParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, mACsOfOthers, arg.Macs, arg.VMID)
 	if err != nil {

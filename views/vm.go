@@ -15,7 +15,7 @@ type VMPage struct {
 	Pools   map[fleet.PoolID]string
 	Infra   bool // the person may see hosts
 
-	Edit  VMEdit             // tab configure
+	Edit  VMForm             // tab configure
 	Audit []fleet.AuditEntry // tab events
 	Tasks []fleet.Job
 	Meter *Meter     // tab monitor; nil: none yet
@@ -27,15 +27,6 @@ type Meter struct {
 	At time.Time
 	fleet.Meter
 	CPUPercent *float64 // 100 is one core
-}
-
-// VMEdit is what a person typed to change a VM.
-type VMEdit struct {
-	Name, Labels, Description, CPUs, Memory, Unit, ISO string
-	Generation                                         int64 // that the form was made from
-	ISOs                                               []Option
-	Allowed                                            bool
-	Errors                                             Errors
 }
 
 func (p VMPage) path(below ...string) string { return VMPath(p.VM.ID, below...) }
@@ -72,12 +63,6 @@ func (p VMPage) action(a fleet.Action) fleet.ActionState {
 		}
 	}
 	return fleet.ActionState{Action: a}
-}
-
-// running reports whether there is a guest that changes could wait for.
-func (p VMPage) running() bool {
-	s := p.VM.Status
-	return s != nil && (s.Power == fleet.Running || s.Power == fleet.Paused)
 }
 
 func (p VMPage) pool(id fleet.PoolID) string {

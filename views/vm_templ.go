@@ -456,7 +456,7 @@ func vmHead(p VMPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.action(fleet.ActStart).Allowed || !p.running() {
+		if p.action(fleet.ActStart).Allowed || !p.VM.On() {
 			templ_7745c5c3_Err = vmButton(p.VM, p.action(fleet.ActStart), "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -6,16 +6,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fieldWords are fields of a VM as people read them.
-var fieldWords = map[string]string{
-	"name": "name", "cpus": "vCPUs", "memoryMiB": "memory", "firmware": "firmware", "disks": "disks", "nics": "networks", "iso": "CD-ROM",
-}
-
-func fieldWord(field string) string {
-	if word := fieldWords[field]; word != "" {
-		return word
+// fieldWord is a field of a VM as people read it.
+func fieldWord(name string) string {
+	if f, ok := fleet.FieldOf(name); ok {
+		return f.Noun
 	}
-	return field
+	return name
 }
 
 // faultID is an id for the button of an act at the i-th fault.

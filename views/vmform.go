@@ -1,26 +1,64 @@
 package views
 
-import "quantix/internal/fleet"
+import (
+	"net/url"
+	"strconv"
+	"strings"
 
-// VMForm is what a person typed to make a VM, and what there is to choose from.
+	"quantix/internal/fleet"
+)
+
+// VMForm is a form that makes or edits a VM. Its fields have the names that the API has for them, and so has what is wrong.
 type VMForm struct {
-	Key                                      string // the same for all submits of one rendered form
-	Name, Project, Host, Labels, Description string
-	CPUs, Memory, Unit, Firmware, ISO        string
-	Start                                    bool
-	Overcommit, MayOvercommit                bool // see control.CreateVM
-	Disks                                    []DiskRow
-	NICs                                     []NICRow
-	Errors                                   Errors
+	Typed         url.Values // as they are shown; of the memory, a number and its unit
+	Errors        Errors
+	Edits         bool // a VM that is there, else a new one
+	On            bool // and its guest is on
+	MayOvercommit bool // see control.CreateVM
 
 	Projects, Hosts, Pools, Images, ISOs, Networks []Option
 }
 
-// DiskRow is one disk: "empty" in a pool, or "image": cloned.
-type DiskRow struct{ Source, Pool, Size, Image string }
+// field is one input with what is typed in it, what is wrong with it or below it, and from when on an edit of it counts.
+func (f VMForm) field(name string, in Field) Field {
+	in.Name = name
+	if texts := f.Typed[name]; len(texts) > 0 {
+		in.Value = texts[0]
+	}
+	if in.Error == "" {
+		in.Error = f.Errors.Under(name)
+	}
+	if of, ok := fleet.FieldOf(strings.TrimPrefix(name, "spec.")); f.Edits && !strings.Contains(name, "[") {
+		in.When = fleet.Now
+		if ok && f.On {
+			in.When = of.On
+		}
+	}
+	return in
+}
 
-// NICRow is one network card; On is "network:<name>" or "bridge:<name>".
-type NICRow struct{ On, MAC string }
+// unit is that of the memory that is typed.
+func (f VMForm) unit() string {
+	if texts := f.Typed["spec.memoryMiB"]; len(texts) > 1 {
+		return texts[1]
+	}
+	return "GiB"
+}
+
+// rows are the numbers of a list's rows.
+func (f VMForm) rows(list string) []string {
+	var out []string
+	for name := range f.Typed {
+		rest, ok := strings.CutPrefix(name, list+"[")
+		number, _, closed := strings.Cut(rest, "]")
+		if n, err := strconv.Atoi(number); ok && closed && err == nil {
+			for len(out) <= n {
+				out = append(out, strconv.Itoa(len(out)))
+			}
+		}
+	}
+	return out
+}
 
 // Volume is a volume as a choice's value.
 func Volume(pool fleet.PoolID, volume string) string { return string(pool) + "/" + volume }

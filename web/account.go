@@ -61,7 +61,7 @@ func (s *Server) createToken(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	var checks fleet.Checks
-	hours := min(number(&checks, "ttl", in.Life), mostHours)
+	hours := min(read(&checks, "ttl", in.Life, wholeOf), mostHours)
 	var made fleet.Token
 	if err = checks.Err(); err == nil {
 		made, err = s.Control.CreateToken(c.Request().Context(), a, strings.TrimSpace(in.Name), time.Duration(hours)*time.Hour)

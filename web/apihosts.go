@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -45,14 +46,12 @@ func (s *Server) apiGetHost(ctx context.Context, a fleet.Actor, in *HostPath) (*
 type updateHostInput struct {
 	HostPath
 	MatchHeader
-	Body struct {
-		Spec patch[hostSpecPatch] `json:"spec"`
-	}
+	Body mergePatch[hostEdit]
 }
 
-type hostSpecPatch struct {
-	Labels      labelPatch    `json:"labels"`
-	Description patch[string] `json:"description"`
+// hostEdit is what can be edited of a host, in the place where a host has it.
+type hostEdit struct {
+	Spec fleet.HostSpec `json:"spec"`
 }
 
 func (s *Server) apiUpdateHost(ctx context.Context, a fleet.Actor, in *updateHostInput) (*hostOutput, error) {
@@ -61,19 +60,16 @@ func (s *Server) apiUpdateHost(ctx context.Context, a fleet.Actor, in *updateHos
 		if err != nil {
 			return nil, err
 		}
-		var c fleet.Checks
-		spec := in.Body.Spec.must(&c, "spec")
-		if err := c.Err(); err != nil {
+		to, err := in.Body.on(hostEdit{old.Spec})
+		if err != nil {
 			return nil, err
 		}
-		change := control.UpdateHost{IfGeneration: wanted}
-		if wanted == 0 {
-			change.IfGeneration = old.Generation
+		if to.Spec.Labels == nil {
+			to.Spec.Labels = map[string]string{}
 		}
-		if spec != nil {
-			change.Labels, change.Description = labelsWith(spec.Labels, old.Spec.Labels), spec.Description.orZero()
-		}
-		h, err := s.Control.UpdateHost(ctx, a, in.ID, change)
+		h, err := s.Control.UpdateHost(ctx, a, in.ID, control.UpdateHost{
+			Labels: to.Spec.Labels, Description: &to.Spec.Description, IfGeneration: cmp.Or(wanted, old.Generation),
+		})
 		return hostAnswer(a, h, err)
 	})
 }

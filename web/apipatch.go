@@ -1,82 +1,78 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"quantix/internal/fleet"
 )
 
-// patch is a field of a JSON merge patch: left out, null, or a value.
-type patch[T any] struct {
-	set, null bool
-	value     T
+// mergePatch is a JSON merge patch (RFC 7396) of a T: what is left out stays, null takes away, and a list takes the place of the old one.
+type mergePatch[T any] struct{ text []byte }
+
+// UnmarshalJSON keeps the patch as it was sent, because null and nothing are two things in it.
+func (p *mergePatch[T]) UnmarshalJSON(text []byte) error {
+	p.text = slices.Clone(text)
+	return nil
 }
 
-// UnmarshalJSON is called only where the field is there.
-func (p *patch[T]) UnmarshalJSON(text []byte) error {
-	p.set, p.null = true, string(text) == "null"
-	if p.null {
-		return nil
+// Schema describes a T in which every field may be left out or null.
+func (mergePatch[T]) Schema(r huma.Registry) *huma.Schema {
+	return patchable(r, r.Schema(reflect.TypeFor[T](), false, ""))
+}
+
+func patchable(r huma.Registry, of *huma.Schema) *huma.Schema {
+	for of.Ref != "" {
+		of = r.SchemaFromRef(of.Ref)
 	}
-	return json.Unmarshal(text, &p.value)
-}
-
-// Schema describes the value, which may also be null.
-func (patch[T]) Schema(r huma.Registry) *huma.Schema {
-	s := *r.Schema(reflect.TypeFor[T](), true, "")
-	if s.Ref == "" {
-		s.Nullable = true
+	s := *of
+	s.Required, s.Properties = nil, maps.Clone(of.Properties)
+	for name, field := range s.Properties {
+		s.Properties[name] = orNull(patchable(r, field))
+	}
+	if values, ok := of.AdditionalProperties.(*huma.Schema); ok {
+		s.AdditionalProperties = orNull(patchable(r, values))
 	}
 	return &s
 }
 
-// must notes a null where the field cannot be taken away, and gives the new value or nil.
-func (p patch[T]) must(c *fleet.Checks, field string) *T {
-	switch {
-	case p.null:
-		c.Add(field, "This field cannot be removed. Give a value, or leave it out.")
-		return nil
-	case !p.set:
-		return nil
-	}
-	return &p.value
+func orNull(s *huma.Schema) *huma.Schema {
+	s.Nullable = true
+	return s
 }
 
-// orZero is the new value, the zero value for null, or nil.
-func (p patch[T]) orZero() *T {
-	if !p.set {
-		return nil
+// on is the T that comes of old.
+func (p mergePatch[T]) on(old T) (T, error) {
+	var out T
+	before, err := json.Marshal(old)
+	if err != nil {
+		return out, fmt.Errorf("write what is patched: %w", err)
 	}
-	return &p.value // untouched by null
-}
-
-// labelPatch is a merge patch of labels: null takes a label away.
-type labelPatch = patch[map[string]*string]
-
-// labelsWith is the whole new set of labels, or nil where nothing is said about them.
-func labelsWith(p labelPatch, old map[string]string) map[string]string {
-	if !p.set {
-		return nil
+	after, err := jsonpatch.MergePatch(before, p.text)
+	if err == nil {
+		read := json.NewDecoder(bytes.NewReader(after))
+		read.DisallowUnknownFields()
+		err = read.Decode(&out)
 	}
-	merged := map[string]string{}
-	if p.null {
-		return merged
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		var c fleet.Checks
+		c.Add(wrong.Field, "This is no value of the field.")
+		return out, c.Err()
 	}
-	maps.Copy(merged, old)
-	for k, v := range p.value {
-		if v == nil {
-			delete(merged, k)
-		} else {
-			merged[k] = *v
-		}
+	if err != nil {
+		return out, fleet.Errorf(fleet.Malformed, "This is no JSON merge patch of what is there: %v.", err)
 	}
-	return merged
+	return out, nil
 }
 
 // MatchHeader is the generation of an If-Match header, plain or as an ETag; 0 where there is none.

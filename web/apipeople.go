@@ -40,10 +40,7 @@ func (s *Server) apiGetProject(ctx context.Context, a fleet.Actor, in *ProjectPa
 
 type updateProjectInput struct {
 	ProjectPath
-	Body struct {
-		Name        patch[string] `json:"name"`
-		Description patch[string] `json:"description"`
-	}
+	Body mergePatch[control.ProjectInput]
 }
 
 func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *updateProjectInput) (*projectOutput, error) {
@@ -51,22 +48,12 @@ func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *update
 	if err != nil {
 		return nil, err
 	}
-	var c fleet.Checks
-	change := control.ProjectInput{Name: old.Name, Description: old.Description}
-	set(&change.Name, in.Body.Name.must(&c, "name"))
-	set(&change.Description, in.Body.Description.orZero())
-	if err := c.Err(); err != nil {
+	to, err := in.Body.on(control.ProjectInput{Name: old.Name, Description: old.Description})
+	if err != nil {
 		return nil, err
 	}
-	p, err := s.Control.UpdateProject(ctx, a, in.ID, change)
+	p, err := s.Control.UpdateProject(ctx, a, in.ID, to)
 	return projectAnswer(a, p), err
-}
-
-// set writes a value that is there.
-func set[T any](to, value *T) {
-	if value != nil {
-		*to = *value
-	}
 }
 
 func (s *Server) apiDeleteProject(ctx context.Context, a fleet.Actor, in *ProjectPath) (*nothing, error) {
@@ -144,11 +131,7 @@ func (s *Server) apiGetUser(ctx context.Context, a fleet.Actor, in *UserPath) (*
 
 type updateUserInput struct {
 	UserPath
-	Body struct {
-		Name     patch[string]     `json:"name"`
-		Role     patch[fleet.Role] `json:"role"` // null: only what projects grant
-		Disabled patch[bool]       `json:"disabled"`
-	}
+	Body mergePatch[control.UserInput]
 }
 
 func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUserInput) (*userOutput, error) {
@@ -156,15 +139,11 @@ func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUse
 	if err != nil {
 		return nil, err
 	}
-	var c fleet.Checks
-	change := control.UserInput{Name: old.Name, Role: old.Role, Disabled: old.Disabled}
-	set(&change.Name, in.Body.Name.must(&c, "name"))
-	set(&change.Role, in.Body.Role.orZero())
-	set(&change.Disabled, in.Body.Disabled.orZero())
-	if err := c.Err(); err != nil {
+	to, err := in.Body.on(control.UserInput{Name: old.Name, Role: old.Role, Disabled: old.Disabled})
+	if err != nil {
 		return nil, err
 	}
-	u, err := s.Control.UpdateUser(ctx, a, in.ID, change)
+	u, err := s.Control.UpdateUser(ctx, a, in.ID, to)
 	return userAnswer(a, u), err
 }
 

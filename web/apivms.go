@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 
 	"quantix/internal/control"
@@ -22,10 +23,11 @@ type vmOutput struct {
 type vmBody struct {
 	fleet.VMView
 	Offered
+	Changes []fleet.Change `json:"changes,omitempty" doc:"What an edit changed, and from when on it counts"`
 }
 
 func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
-	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{vm, Offered{actionsOf(a, vm)}}}
+	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{VMView: vm, Offered: Offered{actionsOf(a, vm)}}}
 }
 
 type taskOutput struct{ Body fleet.Job }
@@ -44,29 +46,18 @@ func (s *Server) apiGetVM(ctx context.Context, a fleet.Actor, in *VMPath) (*vmOu
 	return vmAnswer(a, vm), err
 }
 
-// vmPatch holds what can be changed of a VM, in the places where a VM has it.
-type vmPatch struct {
-	Name        patch[string]      `json:"name"`
-	Labels      labelPatch         `json:"labels"`
-	Description patch[string]      `json:"description"`
-	Spec        patch[vmSpecPatch] `json:"spec"`
-}
-
-type vmSpecPatch struct {
-	CPUs      patch[int]         `json:"cpus"`
-	MemoryMiB patch[int]         `json:"memoryMiB"`
-	ISO       patch[volrefPatch] `json:"iso"` // null takes the ISO out
-}
-
-type volrefPatch struct {
-	PoolID patch[fleet.PoolID] `json:"poolId"`
-	Volume patch[string]       `json:"volume"`
+// vmEdit is what can be edited of a VM, in the places where a VM has it.
+type vmEdit struct {
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels"`
+	Description string            `json:"description"`
+	Spec        fleet.VMSpec      `json:"spec"`
 }
 
 type updateVMInput struct {
 	VMPath
 	MatchHeader
-	Body vmPatch
+	Body mergePatch[vmEdit]
 }
 
 func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInput) (*vmOutput, error) {
@@ -75,54 +66,23 @@ func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInp
 		if err != nil {
 			return nil, err
 		}
-		change, err := in.Body.on(old)
+		to, err := in.Body.on(vmEdit{old.Name, old.Labels, old.Description, old.Spec})
 		if err != nil {
 			return nil, err
 		}
-		if change.IfGeneration = wanted; wanted == 0 {
-			change.IfGeneration = old.Generation
+		if to.Labels == nil {
+			to.Labels = map[string]string{}
 		}
-		vm, task, err := s.Control.UpdateVM(ctx, a, in.ID, change)
+		vm, task, err := s.Control.UpdateVM(ctx, a, in.ID, control.UpdateVM{
+			Name: &to.Name, Labels: to.Labels, Description: &to.Description, Spec: &to.Spec, IfGeneration: cmp.Or(wanted, old.Generation),
+		})
 		if err == nil && task == "" { // nothing to change
 			vm = old
 		}
 		out := vmAnswer(a, vm)
-		out.Task = string(task)
+		out.Task, out.Body.Changes = string(task), old.Diff(vm.VM)
 		return out, err
 	})
-}
-
-// on merges the patch with the VM as it is.
-func (p vmPatch) on(old fleet.VMView) (control.UpdateVM, error) {
-	var c fleet.Checks
-	change := control.UpdateVM{Name: p.Name.must(&c, "name"), Description: p.Description.orZero(), Labels: labelsWith(p.Labels, old.Labels)}
-	if spec := p.Spec.must(&c, "spec"); spec != nil {
-		change.CPUs, change.MemoryMiB = spec.CPUs.must(&c, "spec.cpus"), spec.MemoryMiB.must(&c, "spec.memoryMiB")
-		if iso := spec.ISO.orZero(); iso != nil {
-			change.ISO = iso.on(&c, old.Spec.ISO, spec.ISO.null)
-		}
-	}
-	return change, c.Err()
-}
-
-func (p volrefPatch) on(c *fleet.Checks, old *fleet.Volref, out bool) *fleet.Volref {
-	iso := &fleet.Volref{}
-	if out {
-		return iso
-	}
-	if old != nil {
-		*iso = *old
-	}
-	if pool := p.PoolID.must(c, "spec.iso.poolId"); pool != nil {
-		iso.PoolID = *pool
-	}
-	if volume := p.Volume.must(c, "spec.iso.volume"); volume != nil {
-		iso.Volume = *volume
-	}
-	if *iso == (fleet.Volref{}) { // {} with no ISO in the drive: nothing is said
-		return nil
-	}
-	return iso
 }
 
 type deleteVMInput struct {

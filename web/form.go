@@ -2,7 +2,7 @@ package web
 
 import (
 	"errors"
-	"strconv"
+	"net/url"
 	"strings"
 
 	"github.com/go-playground/form/v4"
@@ -24,20 +24,33 @@ func newDecoder() *form.Decoder {
 }
 
 // decode reads the request's form into T, whose fields carry `form:"name"` tags. Numbers stay text in T: what was typed is shown
-// again beside its error. Rows are named disks[0].size.
+// again beside its error.
 func decode[T any](c echo.Context) (T, error) {
 	var into T
+	sent, err := posted(c)
+	if err != nil {
+		return into, err
+	}
+	if err := decoder.Decode(&into, sent); err != nil {
+		return into, unreadable()
+	}
+	return into, nil
+}
+
+// posted is what the request's form was sent with.
+func posted(c echo.Context) (url.Values, error) {
 	r := c.Request()
 	if err := r.ParseForm(); err != nil {
 		if limited := asTooLarge(err); fleet.CodeOf(limited) != "" {
-			return into, limited
+			return nil, limited
 		}
-		return into, fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
+		return nil, unreadable()
 	}
-	if err := decoder.Decode(&into, r.PostForm); err != nil {
-		return into, fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
-	}
-	return into, nil
+	return r.PostForm, nil
+}
+
+func unreadable() error {
+	return fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
 }
 
 // formErrors turns a refusal into what a form shows: Invalid at its fields, Conflict above the button. For every other error
@@ -64,13 +77,13 @@ func formStatus(c echo.Context, status int) int {
 	return status
 }
 
-// number reads a whole number that a person typed, and notes at field where it is none.
-func number(c *fleet.Checks, field, text string) int {
-	n, err := strconv.Atoi(strings.TrimSpace(text))
+// read reads what a person typed, and notes at field why it is nothing of the kind.
+func read[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
+	v, err := as(text)
 	if err != nil {
-		c.Add(field, "Give a whole number.")
+		c.Add(field, "%s", err)
 	}
-	return n
+	return v
 }
 
 // labelsOf reads labels as people type them: one "key=value" a line.

@@ -41,6 +41,7 @@ func (p *problemBody) ContentType(string) string { return "application/problem+j
 
 // What huma finds wrong comes out in the portal's own words and shape. huma keeps both in package variables.
 func init() {
+	huma.ValidateStrictCasing = true // else "CPUs" would be let through, and lost beside "cpus"
 	huma.NewError = func(status int, text string, errs ...error) huma.StatusError { return humaProblem(status, text, errs) }
 	validation.MsgUnexpectedProperty = "There is no such field here, or it cannot be set."
 	validation.MsgExpectedBoolean = "Give true or false."

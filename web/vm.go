@@ -57,8 +57,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *views.VMPage) (err er
 			p.Pools, err = s.poolNames(ctx, a)
 		}
 	case "configure":
-		p.Edit = editOf(p.VM)
-		if p.Edit.ISOs, err = s.isoChoices(ctx, a, p.VM.Spec.ISO); err == nil {
+		if p.Edit, err = s.editForm(ctx, a, p.VM); err == nil {
 			p.Pools, err = s.poolNames(ctx, a)
 		}
 	case "events":

@@ -1,7 +1,12 @@
 package web
 
 import (
-	"math"
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,109 +17,67 @@ import (
 	"quantix/views"
 )
 
-type vmEditForm struct {
-	Generation  int64  `form:"generation"`
-	Name        string `form:"name"`
-	Labels      string `form:"labels"`
-	Description string `form:"description"`
-	CPUs        string `form:"cpus"`
-	Memory      string `form:"memory"`
-	Unit        string `form:"unit"`
-	ISO         string `form:"iso"`
-}
-
-// editOf is the form as the VM is now.
-func editOf(vm fleet.VMView) views.VMEdit {
-	e := views.VMEdit{
-		Name: vm.Name, Labels: views.LabelText(vm.Labels), Description: vm.Description,
-		CPUs: strconv.Itoa(vm.Spec.CPUs), Generation: vm.Generation,
+// editForm is the form as the VM is now, with what there is to choose from.
+func (s *Server) editForm(ctx context.Context, a fleet.Actor, vm fleet.VMView) (views.VMForm, error) {
+	f := views.VMForm{Edits: true, On: vm.On()}
+	var err error
+	if f.Typed, err = typedOf(vm); err != nil {
+		return f, err
 	}
-	e.Memory, e.Unit = memoryText(vm.Spec.MemoryMiB)
-	if iso := vm.Spec.ISO; iso != nil {
-		e.ISO = views.Volume(iso.PoolID, iso.Volume)
+	if f.ISOs, err = s.isoChoices(ctx, a, vm.Spec.ISO); err != nil {
+		return f, err
 	}
-	return e
+	networks, err := s.Control.NetworksFor(ctx, a, vm.ID)
+	for _, n := range networks {
+		f.Networks = append(f.Networks, networkChoice(a, n))
+	}
+	for i, n := range vm.Spec.NICs { // a card stays where it is, though nobody could put it there now
+		on := views.Option{Value: f.Typed.Get(fmt.Sprintf("spec.nics[%d].network", i)), Text: cmp.Or(n.Network, n.Bridge)}
+		if !slices.ContainsFunc(f.Networks, func(o views.Option) bool { return o.Value == on.Value }) {
+			f.Networks = append(f.Networks, on)
+		}
+	}
+	return f, err
 }
 
 func (s *Server) editVM(c echo.Context, a fleet.Actor) error {
-	in, err := decode[vmEditForm](c)
+	typed, again, err := typedVM(c)
 	if err != nil {
 		return err
-	}
-	id := fleet.VMID(c.Param("id"))
-	var checks fleet.Checks
-	change := in.read(&checks)
-	if err = checks.Err(); err == nil {
-		_, _, err = s.Control.UpdateVM(c.Request().Context(), a, id, change)
-	}
-	e, status, refused := formErrors(err)
-	switch {
-	case refused:
-	case err != nil:
-		return err
-	default:
-		return s.leave(c, views.VMPath(id))
 	}
 	p, err := s.vmOf(c, a, "configure")
 	if err != nil {
 		return err
 	}
+	change, err := editOf(typed, p.VM)
+	if err == nil && !again {
+		_, _, err = s.Control.UpdateVM(c.Request().Context(), a, p.VM.ID, change)
+	}
+	e, status, refused := formErrors(err)
+	switch {
+	case again:
+		e, status = views.Errors{}, http.StatusOK
+	case refused:
+	case err != nil:
+		return err
+	default:
+		return s.leave(c, views.VMPath(p.VM.ID))
+	}
 	if err := s.fillTab(c, a, &p); err != nil {
 		return err
 	}
-	p.Edit = views.VMEdit{
-		Name: in.Name, Labels: in.Labels, Description: in.Description, CPUs: in.CPUs, Memory: in.Memory, Unit: in.Unit, ISO: in.ISO,
-		Generation: in.Generation, ISOs: p.Edit.ISOs, Errors: e,
-	}
+	p.Edit.Typed, p.Edit.Errors = typed, e
 	return s.showAs(c, formStatus(c, status), a, vmFrame(p.VM), views.VM(p))
 }
 
-func (in vmEditForm) read(checks *fleet.Checks) control.UpdateVM {
-	cpus, memory := number(checks, "spec.cpus", in.CPUs), memoryOf(checks, "spec.memoryMiB", in.Memory, in.Unit)
-	name := strings.TrimSpace(in.Name)
-	iso := volumeOf(in.ISO)
+func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
+	var checks fleet.Checks
+	name, text, spec := strings.TrimSpace(typed.Get("name")), typed.Get("description"), specOf(&checks, typed, vm.Spec)
+	generation, err := strconv.ParseInt(typed.Get("generation"), 10, 64)
+	if err != nil {
+		return control.UpdateVM{}, unreadable()
+	}
 	return control.UpdateVM{
-		Name: &name, Labels: labelsOf(checks, "labels", in.Labels), Description: &in.Description,
-		CPUs: &cpus, MemoryMiB: &memory, ISO: &iso, IfGeneration: in.Generation,
-	}
-}
-
-// memoryText writes a size in GiB where that is a whole number.
-func memoryText(mib int) (text, unit string) {
-	if mib%1024 == 0 {
-		return strconv.Itoa(mib / 1024), "GiB"
-	}
-	return strconv.Itoa(mib), "MiB"
-}
-
-// memoryOf reads a size in MiB; "1.5" GiB is fine.
-func memoryOf(checks *fleet.Checks, field, text, unit string) int {
-	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if unit != "MiB" {
-		n *= 1024
-	}
-	if err != nil || math.IsNaN(n) || n < 0 || n > fleet.MaxMemoryMiB || n != math.Trunc(n) {
-		checks.Add(field, "Give the memory as a number of GiB or MiB, up to %d TiB.", fleet.MaxMemoryMiB>>20)
-		return 0
-	}
-	return int(n)
-}
-
-// sizeOf reads a disk's size in GiB as bytes; empty is 0.
-func sizeOf(checks *fleet.Checks, field, text string) int64 {
-	if text = strings.TrimSpace(text); text == "" {
-		return 0
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(n) || n < 0 || n > fleet.MaxDiskBytes>>30 {
-		checks.Add(field, "Give the size as a number of GiB, up to %d TiB.", fleet.MaxDiskBytes>>40)
-		return 0
-	}
-	return int64(n * (1 << 30))
-}
-
-// volumeOf reads a choice made by views.Volume; empty is the zero Volref.
-func volumeOf(value string) fleet.Volref {
-	pool, volume, _ := strings.Cut(value, "/")
-	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}
+		Name: &name, Labels: labelsOf(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
+	}, checks.Err()
 }

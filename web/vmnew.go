@@ -3,10 +3,8 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"slices"
-	"strconv"
+	"net/url"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -17,85 +15,56 @@ import (
 	"quantix/views"
 )
 
-type vmForm struct {
-	Key         string       `form:"key"`
-	Name        string       `form:"name"`
-	Project     string       `form:"project"`
-	Host        string       `form:"host"`
-	Labels      string       `form:"labels"`
-	Description string       `form:"description"`
-	CPUs        string       `form:"cpus"`
-	Memory      string       `form:"memory"`
-	Unit        string       `form:"unit"`
-	Firmware    string       `form:"firmware"`
-	ISO         string       `form:"iso"`
-	Start       string       `form:"start"`
-	Overcommit  string       `form:"overcommit"`
-	Disks       []vmFormDisk `form:"disks"`
-	NICs        []vmFormNIC  `form:"nics"`
-	Add         string       `form:"add"`  // "disk", "nic": without scripts
-	Drop        string       `form:"drop"` // "disk:0", "nic:1"
-}
-
-type vmFormDisk struct {
-	Source string `form:"source"`
-	Pool   string `form:"pool"`
-	Size   string `form:"size"`
-	Image  string `form:"image"`
-}
-
-type vmFormNIC struct {
-	On  string `form:"on"`
-	MAC string `form:"mac"`
-}
-
 func (s *Server) newVM(c echo.Context, a fleet.Actor) error {
-	f := views.VMForm{
-		Key: fleet.NewID[string](), Project: c.QueryParam("project"), Host: c.QueryParam("host"),
-		CPUs: "2", Memory: "2", Unit: "GiB", Firmware: string(fleet.BIOS), Start: true,
+	typed := url.Values{
+		"key": {fleet.NewID[string]()}, "projectId": {c.QueryParam("project")}, "hostId": {c.QueryParam("host")},
+		"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"},
 	}
+	f := views.VMForm{Typed: typed}
 	if err := s.choices(c.Request().Context(), a, &f); err != nil {
 		return err
 	}
 	if len(f.Pools) > 0 {
-		f.Disks = []views.DiskRow{{Source: "empty", Size: "20"}}
+		addRow(typed, "spec.disks")
 	}
 	if len(f.Networks) > 0 {
-		f.NICs = []views.NICRow{{}}
+		addRow(typed, "spec.nics")
 	}
 	return s.show(c, a, views.Frame{Title: "New VM"}, views.NewVM(f))
 }
 
 func (s *Server) createVM(c echo.Context, a fleet.Actor) error {
-	in, err := decode[vmForm](c)
+	typed, again, err := typedVM(c)
 	if err != nil {
 		return err
 	}
-	in.dropGaps()
-	if in.Add != "" || in.Drop != "" {
-		in.changeRows()
-		return s.showForm(c, a, http.StatusOK, in, views.Errors{})
+	if again {
+		return s.showNewVM(c, a, http.StatusOK, typed, views.Errors{})
 	}
 	var checks fleet.Checks
-	ask := in.read(&checks)
+	ask := control.CreateVM{
+		ProjectID: fleet.ProjectID(typed.Get("projectId")), HostID: fleet.HostID(typed.Get("hostId")), Name: strings.TrimSpace(typed.Get("name")),
+		Labels: labelsOf(&checks, "labels", typed.Get("labels")), Description: typed.Get("description"),
+		Spec: specOf(&checks, typed, fleet.VMSpec{}), Start: typed.Get("start") != "", Overcommit: typed.Get("overcommit") != "",
+	}
 	if err = checks.Err(); err == nil {
 		var vm fleet.VMID
-		if vm, err = s.createOnce(c.Request().Context(), a, in.Key, ask); err == nil {
+		if vm, err = s.createOnce(c.Request().Context(), a, typed.Get("key"), ask); err == nil {
 			return s.leave(c, views.VMPath(vm))
 		}
-	} else if spec := ask.Spec; true {
+	} else {
 		// What control would say about the rest is said at once, not after the first correction.
 		var rest fleet.Checks
 		fleet.CheckName(&rest, "name", ask.Name)
-		spec.Power = fleet.Stopped
-		spec.Check(&rest, "spec")
+		ask.Spec.Power = fleet.Stopped
+		ask.Spec.Check(&rest, "spec")
 		err = merge(&checks, rest.Err())
 	}
 	e, status, ok := formErrors(err)
 	if !ok {
 		return err
 	}
-	return s.showForm(c, a, formStatus(c, status), in, e)
+	return s.showNewVM(c, a, formStatus(c, status), typed, e)
 }
 
 // createOnce makes one VM of a form that is sent twice.
@@ -111,212 +80,11 @@ func (s *Server) createOnce(ctx context.Context, a fleet.Actor, form string, ask
 	})
 }
 
-// showForm shows again what was typed, with what is wrong.
-func (s *Server) showForm(c echo.Context, a fleet.Actor, status int, in vmForm, e views.Errors) error {
-	f := views.VMForm{
-		Key: in.Key, Name: in.Name, Project: in.Project, Host: in.Host, Labels: in.Labels, Description: in.Description,
-		CPUs: in.CPUs, Memory: in.Memory, Unit: in.Unit, Firmware: in.Firmware, ISO: in.ISO, Start: in.Start != "", Errors: e,
-		Overcommit: in.Overcommit != "", MayOvercommit: policy.May(a, policy.InfraChange, ""),
-	}
-	for _, d := range in.Disks {
-		f.Disks = append(f.Disks, views.DiskRow(d))
-	}
-	for _, n := range in.NICs {
-		f.NICs = append(f.NICs, views.NICRow(n))
-	}
+// showNewVM shows again what was typed, with what is wrong.
+func (s *Server) showNewVM(c echo.Context, a fleet.Actor, status int, typed url.Values, e views.Errors) error {
+	f := views.VMForm{Typed: typed, Errors: e, MayOvercommit: policy.May(a, policy.InfraChange, "")}
 	if err := s.choices(c.Request().Context(), a, &f); err != nil {
 		return err
 	}
 	return s.showAs(c, status, a, views.Frame{Title: "New VM"}, views.NewVM(f))
-}
-
-// dropGaps takes out rows that were removed in the browser: their numbers are missing in what was sent.
-func (in *vmForm) dropGaps() {
-	in.Disks = slices.DeleteFunc(in.Disks, func(d vmFormDisk) bool { return d == vmFormDisk{} })
-	in.NICs = slices.DeleteFunc(in.NICs, func(n vmFormNIC) bool { return n == vmFormNIC{} })
-}
-
-// changeRows adds or removes a row for a browser without scripts.
-func (in *vmForm) changeRows() {
-	switch in.Add {
-	case "disk":
-		in.Disks = append(in.Disks, vmFormDisk{Source: "empty", Size: "20"})
-	case "nic":
-		in.NICs = append(in.NICs, vmFormNIC{})
-	}
-	noun, text, _ := strings.Cut(in.Drop, ":")
-	i, err := strconv.Atoi(text)
-	switch {
-	case err != nil || i < 0:
-	case noun == "disk" && i < len(in.Disks):
-		in.Disks = slices.Delete(in.Disks, i, i+1)
-	case noun == "nic" && i < len(in.NICs):
-		in.NICs = slices.Delete(in.NICs, i, i+1)
-	}
-}
-
-func (in vmForm) read(checks *fleet.Checks) control.CreateVM {
-	out := control.CreateVM{
-		ProjectID: fleet.ProjectID(in.Project), HostID: fleet.HostID(in.Host), Name: strings.TrimSpace(in.Name),
-		Labels: labelsOf(checks, "labels", in.Labels), Description: in.Description, Start: in.Start != "", Overcommit: in.Overcommit != "",
-		Spec: fleet.VMSpec{
-			CPUs: number(checks, "spec.cpus", in.CPUs), MemoryMiB: memoryOf(checks, "spec.memoryMiB", in.Memory, in.Unit),
-			Firmware: fleet.Firmware(in.Firmware), Disks: []fleet.Disk{}, NICs: []fleet.NIC{},
-		},
-	}
-	for i, d := range in.Disks {
-		disk := fleet.Disk{PoolID: fleet.PoolID(d.Pool), SizeBytes: sizeOf(checks, fmt.Sprintf("spec.disks[%d].sizeBytes", i), d.Size)}
-		if d.Source == "image" {
-			image := volumeOf(d.Image)
-			disk.Image = &image
-		}
-		out.Spec.Disks = append(out.Spec.Disks, disk)
-	}
-	for _, n := range in.NICs {
-		nic := fleet.NIC{MAC: strings.TrimSpace(n.MAC)}
-		switch kind, name, _ := strings.Cut(n.On, ":"); fleet.NetworkKind(kind) {
-		case fleet.NetworkLibvirt:
-			nic.Network = name
-		case fleet.NetworkBridge:
-			nic.Bridge = name
-		}
-		out.Spec.NICs = append(out.Spec.NICs, nic)
-	}
-	if iso := volumeOf(in.ISO); iso != (fleet.Volref{}) {
-		out.Spec.ISO = &iso
-	}
-	return out
-}
-
-// choices fills the form's lists with what the person may choose from.
-func (s *Server) choices(ctx context.Context, a fleet.Actor, f *views.VMForm) error {
-	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
-	if err != nil {
-		return err
-	}
-	for _, p := range projects {
-		if policy.May(a, policy.VMChange, p.ID) {
-			f.Projects = append(f.Projects, views.Option{Value: string(p.ID), Text: p.Name})
-		}
-	}
-	f.Hosts = []views.Option{{Value: "", Text: "Choose for me"}}
-	if policy.May(a, policy.InfraSee, "") {
-		hosts, err := s.Control.ListHosts(ctx, a, fleet.Query{Limit: 500})
-		if err != nil {
-			return err
-		}
-		for _, h := range hosts.Items {
-			text := h.Name
-			if h.Phase != fleet.HostOnline {
-				text += " (" + strings.ToLower(h.Phase.Word()) + ")"
-			}
-			f.Hosts = append(f.Hosts, views.Option{Value: string(h.ID), Text: text})
-		}
-	}
-	return s.storageChoices(ctx, a, f)
-}
-
-func (s *Server) storageChoices(ctx context.Context, a fleet.Actor, f *views.VMForm) error {
-	pools, err := s.Control.ListPools(ctx, a, fleet.Query{Limit: 500})
-	if err != nil {
-		return err
-	}
-	// The first is chosen where nobody chooses: it must be one that works.
-	slices.SortStableFunc(pools.Items, func(p, q fleet.PoolView) int { return useless(p) - useless(q) })
-	for _, p := range pools.Items {
-		text := p.Name
-		if useless(p) > 0 {
-			text += " · healthy on no host"
-		} else if p.Health.CapacityBytes > 0 {
-			text += " · " + poolRoom(p.Health)
-		}
-		f.Pools = append(f.Pools, views.Option{Value: string(p.ID), Text: text})
-	}
-	images, err := s.Control.Images(ctx, a)
-	if err != nil {
-		return err
-	}
-	f.Images = []views.Option{{Value: "", Text: "Choose an image"}}
-	for _, v := range images {
-		f.Images = append(f.Images, volumeChoice(v))
-	}
-	if f.ISOs, err = s.isoChoices(ctx, a, nil); err != nil {
-		return err
-	}
-	networks, err := s.Control.UsableNetworks(ctx, a)
-	for _, n := range networks {
-		f.Networks = append(f.Networks, networkChoice(a, n))
-	}
-	return err
-}
-
-func networkChoice(a fleet.Actor, n fleet.NetworkView) views.Option {
-	kind := "network"
-	if n.Kind == fleet.NetworkBridge {
-		kind = "bridge"
-	}
-	text := fmt.Sprintf("%s %s · %s", kind, n.Name, views.Count(len(n.Hosts), "host"))
-	everywhere := slices.ContainsFunc(n.Grants, func(g fleet.NetworkGrant) bool { return g.ProjectID == "" })
-	if n.Restricted && !everywhere && !policy.May(a, policy.InfraChange, "") {
-		var projects []string
-		for _, g := range n.Grants {
-			projects = append(projects, g.ProjectName)
-		}
-		text += " · only in " + strings.Join(projects, ", ")
-	}
-	return views.Option{Value: string(n.Kind) + ":" + n.Name, Text: text}
-}
-
-// poolRoom says how much may be promised to new disks before somebody has to say that more is.
-func poolRoom(h fleet.PoolHealth) string {
-	text := views.Bytes(h.AvailableBytes) + " free"
-	switch {
-	case h.Full > 0:
-		text += ", full"
-	case h.PromisedBytes >= h.AvailableBytes && h.PromisedBytes > 0:
-		text += ", all of it promised"
-	case h.PromisedBytes > 0:
-		text += ", " + views.Bytes(h.PromisedBytes) + " of it promised"
-	}
-	return text
-}
-
-// useless is 1 for a pool in which no host can make a disk now, else 0.
-func useless(p fleet.PoolView) int {
-	if p.Health.Healthy == 0 || p.DeletedAt != nil {
-		return 1
-	}
-	return 0
-}
-
-// isoChoices are the ISO images, with the present one also where its pool is not heard.
-func (s *Server) isoChoices(ctx context.Context, a fleet.Actor, now *fleet.Volref) ([]views.Option, error) {
-	isos, err := s.Control.ISOs(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	out := []views.Option{{Value: "", Text: "Empty"}}
-	for _, v := range isos {
-		out = append(out, volumeChoice(v))
-	}
-	if now == nil {
-		return out, nil
-	}
-	value := views.Volume(now.PoolID, now.Volume)
-	if !slices.ContainsFunc(out, func(o views.Option) bool { return o.Value == value }) {
-		out = append(out, views.Option{Value: value, Text: now.Volume})
-	}
-	return out, nil
-}
-
-func volumeChoice(v control.VolumeOn) views.Option {
-	text := v.Name + " · " + views.Bytes(v.CapacityBytes) + " · " + v.PoolName
-	if !v.Shared && len(v.Hosts) > 0 {
-		var hosts []string
-		for _, h := range v.Hosts {
-			hosts = append(hosts, h.Name)
-		}
-		text += " on " + strings.Join(hosts, ", ")
-	}
-	return views.Option{Value: views.Volume(v.PoolID, v.Name), Text: text}
 }

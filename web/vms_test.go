@@ -116,18 +116,18 @@ func TestAVMThatDidNotStart(t *testing.T) {
 
 func newVMForm(project fleet.ProjectID, pool fleet.PoolID) url.Values {
 	return url.Values{
-		"key": {fleet.NewID[string]()}, "name": {"fresh-1"}, "project": {string(project)}, "host": {""}, "cpus": {"2"}, "memory": {"1.5"}, "unit": {"GiB"},
-		"firmware": {"uefi"}, "labels": {"env=prod\ntier=web"}, "start": {"yes"},
-		"disks[0].source": {"empty"}, "disks[0].pool": {string(pool)}, "disks[0].size": {"20"},
-		"disks[2].source": {"image"}, "disks[2].pool": {string(pool)}, "disks[2].image": {string(pool) + "/debian-12.qcow2"},
-		"nics[0].on": {"libvirt:default"},
+		"key": {fleet.NewID[string]()}, "name": {"fresh-1"}, "projectId": {string(project)}, "hostId": {""}, "spec.cpus": {"2"}, "spec.memoryMiB": {"1.5", "GiB"},
+		"spec.firmware": {"uefi"}, "labels": {"env=prod\ntier=web"}, "start": {"yes"},
+		"spec.disks[0].source": {"empty"}, "spec.disks[0].poolId": {string(pool)}, "spec.disks[0].sizeBytes": {"20"},
+		"spec.disks[2].source": {"image"}, "spec.disks[2].poolId": {string(pool)}, "spec.disks[2].image": {string(pool) + "/debian-12.qcow2"},
+		"spec.nics[0].network": {"libvirt:default"},
 	}
 }
 
 func TestCreateVM(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/vms/new").is(t, http.StatusOK).has(t, "shared-nfs", "debian-12.qcow2", "installer.iso", "network default", "disks[__i__].size")
+	b.get("/vms/new").is(t, http.StatusOK).has(t, "shared-nfs", "debian-12.qcow2", "installer.iso", "network default", `name="spec.disks[__i__].sizeBytes"`)
 
 	form := newVMForm(project, pool)
 	to := b.post("/vms", form).is(t, http.StatusSeeOther).header.Get("Location")
@@ -142,10 +142,10 @@ func TestCreateVMKeepsWhatWasTyped(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	form := newVMForm(project, pool)
 	form.Set("name", "Not A Name")
-	form.Set("cpus", "many")
-	form.Set("disks[0].size", "big")
+	form.Set("spec.cpus", "many")
+	form.Set("spec.disks[0].sizeBytes", "big")
 	a := b.post("/vms", form).is(t, http.StatusUnprocessableEntity)
-	a.has(t, "<html", `value="Not A Name"`, `id="name-error"`, `value="many"`, `id="cpus-error"`, `value="big"`, `id="disks-0--size-error"`)
+	a.has(t, "<html", `value="Not A Name"`, `id="name-error"`, `value="many"`, `id="spec-cpus-error"`, `value="big"`, `id="spec-disks-0--sizeBytes-error"`)
 	a = b.post("/vms", form, hx("vm-form")...).is(t, http.StatusUnprocessableEntity)
 	a.lacks(t, "<html")
 	a.has(t, `id="vm-form"`, `value="Not A Name"`)
@@ -154,11 +154,11 @@ func TestCreateVMKeepsWhatWasTyped(t *testing.T) {
 	form.Set("name", "web-01")
 	b.post("/vms", form).is(t, http.StatusConflict).has(t, "already", `value="web-01"`)
 
-	form.Set("add", "disk")
-	b.post("/vms", form).is(t, http.StatusOK).has(t, `name="disks[2].size"`, `value="web-01"`)
+	form.Set("add", "spec.disks")
+	b.post("/vms", form).is(t, http.StatusOK).has(t, `name="spec.disks[2].sizeBytes"`, `value="web-01"`)
 	form.Del("add")
-	form.Set("drop", "disk:0")
-	b.post("/vms", form).is(t, http.StatusOK).lacks(t, `name="disks[1].size"`)
+	form.Set("drop", "spec.disks[0]")
+	b.post("/vms", form).is(t, http.StatusOK).lacks(t, `name="spec.disks[1].sizeBytes"`)
 }
 
 // A disk that its pool has no room for is refused in words; who may overcommit is offered to.
@@ -189,13 +189,54 @@ func TestEditVM(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"])
-	form := url.Values{"generation": {"1"}, "name": {"web-1"}, "labels": {"env=test"}, "cpus": {"4"}, "memory": {"8"}, "unit": {"GiB"}, "description": {"shop front"}}
+	b.get(path+"?tab=configure").is(t, http.StatusOK).has(t, `name="spec.cpus" type="text" value="2"`, "next boot", "power off first")
+	b.get("/vms/"+string(vms["web-02"])+"?tab=configure").is(t, http.StatusOK).lacks(t, "next boot", "power off first")
+	form := url.Values{"generation": {"1"}, "name": {"web-1"}, "labels": {"env=test"}, "spec.cpus": {"4"}, "spec.memoryMiB": {"8", "GiB"}, "description": {"shop front"}}
 	b.post(path+"/edit", form).is(t, http.StatusSeeOther)
 	b.get(path).is(t, http.StatusOK).has(t, "<h1>web-1</h1>", "env=test", "8 GiB", "shop front")
 	b.post(path+"/edit", form).is(t, http.StatusConflict).has(t, `value="web-1"`) // made from a generation that has passed
 	form.Set("generation", "2")
-	form.Set("cpus", "0")
-	b.post(path+"/edit", form, hx("vm-edit")...).is(t, http.StatusUnprocessableEntity).has(t, `id="cpus-error"`)
+	form.Set("spec.cpus", "0")
+	b.post(path+"/edit", form, hx("vm-edit")...).is(t, http.StatusUnprocessableEntity).has(t, `id="spec-cpus-error"`)
+	form.Set("spec.cpus", "4")
+	form.Set("spec.firmware", "bios")
+	b.post(path+"/edit", form, hx("vm-edit")...).is(t, http.StatusUnprocessableEntity).has(t, "only while the VM is off")
+}
+
+func TestNetworkCardsArePluggedInThePageAndByPatch(t *testing.T) {
+	p, project, _, vms := fleetOf(t)
+	p.addNetwork("lab-net", p.addHost("host-3", 0))
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	id := vms["web-01"]
+	path := "/vms/" + string(id)
+	form := b.get(path+"?tab=configure").is(t, http.StatusOK)
+	form.has(t, `Network <span class="badge now">now</span>`, `name="spec.nics[__i__].network"`, "network default")
+	form.lacks(t, "lab-net")
+	typed := url.Values{"generation": {"1"}, "name": {"web-01"}, "spec.nics": {""}, "add": {"spec.nics"}, "description": {"half typed"}}
+	b.post(path+"/edit", typed).is(t, http.StatusOK).has(t, `name="spec.nics[0].mac"`, "half typed")
+	typed.Del("add")
+	typed.Set("spec.nics[3].network", "libvirt:default")
+	typed.Set("spec.nics[3].mac", "")
+	b.post(path+"/edit", typed).is(t, http.StatusSeeOther)
+
+	member := p.program("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
+	vm, err := member.VM(t.Context(), id)
+	if err != nil || len(vm.Spec.NICs) != 1 || vm.Spec.NICs[0].Network != "default" || vm.Spec.NICs[0].MAC == "" {
+		t.Fatalf("%+v, %v", vm.Spec.NICs, err)
+	}
+	first := vm.Spec.NICs[0].MAC
+	patch := func(nics string) answer { return member.call("PATCH", "/api/v1"+path, `{"spec":{"nics":[`+nics+`]}}`) }
+	patch(`{"network":"lab-net"}`).refused(t, 422, "spec.nics[0].network")
+	patch(`{"bridge":"br-secret"}`).refused(t, 422, "spec.nics[0].bridge")
+	patch(`{"network":"default","mac":"52:54:00:00:00:09"}`).refused(t, 422, "spec.nics[0].mac")
+	patch(`{"network":"default","mac":"`+first+`"},{"network":"default"}`).is(t, http.StatusOK).has(t,
+		`"changes":[{"field":"spec.nics[1]"`, ` on network default added","when":"now"}`)
+	patch("").is(t, http.StatusOK).has(t, `"nics":[]`, "network card "+first+" on network default removed")
+
+	p.exec(`UPDATE vms SET status = status || jsonb_build_object('nextBoot', '["nics"]'::jsonb, 'nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default'))) WHERE id = $1`, id, first)
+	b.get(path).is(t, http.StatusOK).has(t, first, "waits for the guest to let go of it")
+	p.exec(`UPDATE vms SET status = status - 'nextBoot' WHERE id = $1`, id)
+	b.get(path).is(t, http.StatusOK).has(t, first, "added on the host")
 }
 
 func TestDeleteVM(t *testing.T) {

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"slices"
-	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -28,7 +27,7 @@ func (s *Server) diskOf(c echo.Context, a fleet.Actor) (views.DiskPage, error) {
 	d := p.VM.Spec.Disks[i]
 	in := views.NewDiskForm{Volume: control.NewDiskName(p.VM)}
 	if d.SizeBytes > 0 {
-		in.Size = strconv.FormatFloat(float64(d.SizeBytes)/(1<<30), 'f', -1, 64)
+		in.Size = gib(d.SizeBytes)
 	}
 	return views.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
 }
@@ -78,7 +77,7 @@ func (s *Server) replaceDisk(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	var checks fleet.Checks
-	disk := control.NewDisk{Volume: in.Volume, SizeBytes: sizeOf(&checks, "sizeBytes", in.Size), Clone: in.Content == "clone"}
+	disk := control.NewDisk{Volume: in.Volume, SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Clone: in.Content == "clone"}
 	id := fleet.VMID(c.Param("id"))
 	if err = checks.Err(); err == nil {
 		_, _, err = s.Control.ReplaceDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), disk)

@@ -119,6 +119,7 @@ func Run(t *testing.T, h Harness) {
 			{"orders to a stopped guest say that it is not running", testNotRunning},
 			{"edits of a stopped VM apply at once", testEditStopped},
 			{"edits of a running VM wait for its next boot", testNextBoot},
+			{"network cards come to a running guest and go", testHotPlug},
 			{"a stopped VM is renamed", testRename},
 			{"a running VM is renamed at its next boot", testRenameRunning},
 			{"a disk that was made and is not there is a fault", testMissingDisk},

@@ -85,6 +85,7 @@ func (a *applying) create(ctx context.Context) error {
 	return a.underName(ctx, func(name string) error {
 		in.name, in.mark = name, a.mark(agent.NewApplied(a.in, name, "", nil))
 		edit(x, in)
+		addPorts(x)
 		return a.define(ctx, x)
 	})
 }
@@ -119,10 +120,19 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	in.name, in.mark = old.ref.Name, a.mark(agent.NewApplied(a.in, domain, oldName, was.Pools))
 	edit(x, in)
 	after, err := x.Marshal()
-	if err != nil || before == after && !old.transient {
+	if err != nil {
 		return err
 	}
-	return a.define(ctx, x)
+	if before != after || old.transient {
+		addPorts(x)
+		if err := a.define(ctx, x); err != nil {
+			return err
+		}
+	}
+	if old.live == nil {
+		return nil
+	}
+	return a.plug(ctx, old, plan, old.mark.Generation == a.in.VM.Generation)
 }
 
 // assume stands in for what was applied last, where the definition does not tell.
@@ -283,7 +293,7 @@ func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 		}
 		places = append(places, p)
 	}
-	if plan.ISO && in.spec.ISO != nil {
+	if plan.Has("iso") && in.spec.ISO != nil {
 		iso, err := placeOf(*in.spec.ISO, a.in.Pools)
 		if err != nil {
 			return in, nil, err

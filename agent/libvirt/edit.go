@@ -3,7 +3,6 @@ package libvirt
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -58,18 +57,18 @@ func edit(x *libvirtxml.Domain, in intent) {
 	}
 	x.Name = in.name
 	x.Metadata = putMark(x.Metadata, in.mark)
-	if in.MemoryMiB {
+	if in.Has("memoryMiB") {
 		editMemory(x, uint(in.spec.MemoryMiB)*1024)
 	}
-	if in.CPUs {
+	if in.Has("cpus") {
 		editCPUs(x, uint(in.spec.CPUs))
 	}
-	if in.Firmware {
+	if in.Has("firmware") {
 		editFirmware(x, in.spec.Firmware)
 	}
 	editDisks(x.Devices, in)
 	editNICs(x.Devices, in)
-	if in.ISO {
+	if in.Has("iso") {
 		editCDROM(x, in.iso)
 	}
 }
@@ -171,10 +170,7 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
 			}
 			continue
 		}
-		alias := ""
-		for k := 0; alias == "" || slices.ContainsFunc(devices.Interfaces, func(n libvirtxml.DomainInterface) bool { return aliasOf(n.Alias) == alias }); k++ {
-			alias = fmt.Sprint(aliasNIC, k)
-		}
+		alias := aliasNIC + strings.ToLower(strings.ReplaceAll(w.MAC, ":", "")) // no other's, also none of one that the guest holds on to
 		devices.Interfaces = append(devices.Interfaces, libvirtxml.DomainInterface{
 			MAC:    &libvirtxml.DomainInterfaceMAC{Address: strings.ToLower(w.MAC)},
 			Source: source,

@@ -111,7 +111,7 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 			out = append(out, *v)
 		}
 	}
-	if iso := in.VM.Spec.ISO; iso != nil && plan.ISO {
+	if iso := in.VM.Spec.ISO; iso != nil && plan.Has("iso") {
 		p, err := h.active(iso.PoolID, in.Pools)
 		if err != nil {
 			return nil, err
@@ -251,6 +251,9 @@ func (h *Host) define(in agent.Apply) error {
 	h.guests[g.id] = g
 	old := g.applied.Pools
 	g.applied, g.generation, g.undefined = agent.NewApplied(in, domain, was, old), in.VM.Generation, false
+	if g.on() {
+		g.live.spec.NICs = plugged(g.live.spec.NICs, plan, misbehaves(g.name, NoShutdown))
+	}
 	g.def = shape{spec: edited(g.def.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
 	for id, p := range g.applied.Pools {
 		g.def.pools[id] = p.Path
@@ -274,25 +277,17 @@ func (h *Host) freeName(in agent.Apply) string {
 
 // edited is a definition after an edit.
 func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec {
-	if plan.CPUs {
-		spec.CPUs = want.CPUs
+	disks, cards := spec.Disks, spec.NICs
+	for _, f := range plan.Fields {
+		f.Copy(&spec, want)
 	}
-	if plan.MemoryMiB {
-		spec.MemoryMiB = want.MemoryMiB
-	}
-	if plan.Firmware {
-		spec.Firmware = want.Firmware
-	}
-	if plan.ISO {
-		spec.ISO = want.ISO
-	}
-	spec.Disks = slices.DeleteFunc(slices.Clone(spec.Disks), func(d fleet.Disk) bool { return hasDisk(plan.DropDisks, d) })
+	spec.Disks = slices.DeleteFunc(slices.Clone(disks), func(d fleet.Disk) bool { return hasDisk(plan.DropDisks, d) })
 	for _, d := range plan.Disks {
 		if !hasDisk(spec.Disks, d) {
 			spec.Disks = append(spec.Disks, d)
 		}
 	}
-	cards := slices.DeleteFunc(slices.Clone(spec.NICs), func(n fleet.NIC) bool { return cardOf(plan.DropNICs, n) >= 0 })
+	cards = slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return cardOf(plan.DropNICs, n) >= 0 })
 	for _, n := range plan.NICs {
 		if i := cardOf(cards, n); i >= 0 {
 			cards[i] = n
@@ -302,6 +297,17 @@ func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec 
 	}
 	spec.NICs = cards
 	return spec
+}
+
+// plugged are the cards of a running guest after an edit: new ones are there, and those taken out are gone, unless the guest does not listen.
+func plugged(cards []fleet.NIC, plan agent.Edit, deaf bool) []fleet.NIC {
+	out := slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return !deaf && cardOf(plan.DropNICs, n) >= 0 })
+	for _, n := range plan.NICs {
+		if cardOf(out, n) < 0 {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 func hasDisk(all []fleet.Disk, d fleet.Disk) bool {

@@ -81,19 +81,14 @@ func (g *guest) nextBoot() []string {
 		return nil
 	}
 	var out []string
-	add := func(differs bool, field string) {
-		if differs {
-			out = append(out, field)
+	if g.applied.Pending(g.name) != "" {
+		out = append(out, "name")
+	}
+	for _, f := range fleet.VMFields {
+		if !f.Same(g.live.spec, g.def.spec) {
+			out = append(out, f.Name)
 		}
 	}
-	live, def := g.live.spec, g.def.spec
-	add(g.applied.Pending(g.name) != "", "name")
-	add(live.CPUs != def.CPUs, "cpus")
-	add(live.MemoryMiB != def.MemoryMiB, "memoryMiB")
-	add(live.Firmware != def.Firmware, "firmware")
-	add(!slices.Equal(g.live.disks(), g.def.disks()), "disks")
-	add(!slices.Equal(live.NICs, def.NICs), "nics")
-	add(g.live.iso() != g.def.iso(), "iso")
 	return out
 }
 

@@ -54,12 +54,8 @@ SELECT at, meter, cpu_percent FROM vm_meters WHERE vm_id = @vm_id;
 -- Of two VMs that are made with one address at once, the second must see the first.
 SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest(@macs::text[]) AS mac ORDER BY 1) m;
 
--- name: MACOwners :many
--- Which of the addresses a VM has already.
-SELECT m.mac::text FROM unnest(@macs::text[]) AS m (mac)
-WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac');
-
 -- name: MACsOfOthers :many
+-- Which of the addresses another VM has already.
 SELECT m.mac::text FROM unnest(@macs::text[]) AS m (mac)
 WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac' AND w.vm_id <> @vm_id);
 

@@ -77,6 +77,7 @@ var useCases = map[string]useCase{
 	"ListNetworks":   {may: somewhere, with: query},
 	"ListPools":      {may: somewhere, with: query},
 	"UsableNetworks": {may: somewhere, with: none},
+	"NetworksFor":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"NetworksOn":     {may: somewhere, with: func(*world) []any { return []any{fleet.HostID("")} }},
 	"PoolVMs":        {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
 	"PoolVolumes":    {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},

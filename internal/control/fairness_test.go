@@ -23,7 +23,7 @@ func TestOnlyWhoRunsHostsMayPromiseMoreMemoryThanThereIs(t *testing.T) {
 	s.refused("a member names a host", fleet.Invalid, "Not enough memory.", func() error { _, err := create(s.member, "more", 512); return err })
 	grow := func(a fleet.Actor, mib int) func() error {
 		return func() error {
-			_, _, err := s.UpdateVM(t.Context(), a, first.ID, control.UpdateVM{MemoryMiB: &mib})
+			_, _, err := s.UpdateVM(t.Context(), a, first.ID, edited(s.get(first.ID), func(s *fleet.VMSpec) { s.MemoryMiB = mib }))
 			return err
 		}
 	}
@@ -131,8 +131,8 @@ func TestBridgesAreOpenToProjectsByGrant(t *testing.T) {
 		t.Fatalf("%+v %v", page, err)
 	}
 	s.reported(page.Items[0].ID, fleet.Stopped)
-	text, cpus, mib := "still there", 2, 300
-	if _, _, err := s.UpdateVM(t.Context(), s.member, page.Items[0].ID, control.UpdateVM{Description: &text, CPUs: &cpus, MemoryMiB: &mib}); err != nil {
+	edit := edited(page.Items[0], func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 2, 300 })
+	if _, _, err := s.UpdateVM(t.Context(), s.member, page.Items[0].ID, edit); err != nil {
 		t.Errorf("an edit that leaves the card alone: %v", err)
 	}
 

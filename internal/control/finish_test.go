@@ -3,7 +3,6 @@ package control_test
 import (
 	"testing"
 
-	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -105,8 +104,11 @@ func TestAnEditThatGaveWayToADeletionIsNotLost(t *testing.T) {
 	}
 
 	r.exec(`UPDATE vms SET spec = spec || '{"firmware":"bios"}'`)
-	cpus := 2
-	_, edit, err := r.UpdateVM(t.Context(), fleet.SystemActor, id, control.UpdateVM{CPUs: &cpus})
+	vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, edit, err := r.UpdateVM(t.Context(), fleet.SystemActor, id, edited(vm, func(s *fleet.VMSpec) { s.CPUs = 2 }))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func TestTenantsCloneOnlyWhatWasPublished(t *testing.T) {
 		s.refused(what+": insert", code, "no volume", s.inserting(s.member, s.nfs, disc))
 		v := s.vm("vm-"+strings.ReplaceAll(what, " ", "-"), fleet.Stopped)
 		s.refused(what+": edit", code, "No volume", func() error {
-			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{ISO: &fleet.Volref{PoolID: s.nfs, Volume: disc}})
+			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(v, func(to *fleet.VMSpec) { to.ISO = &fleet.Volref{PoolID: s.nfs, Volume: disc} }))
 			return err
 		})
 	}
@@ -106,7 +106,7 @@ func TestTenantsCloneOnlyWhatWasPublished(t *testing.T) {
 		t.Fatalf("%+v %v", vms.Items, err)
 	}
 	text := "still with its disc"
-	got, _, err := s.UpdateVM(t.Context(), s.member, vms.Items[0].ID, control.UpdateVM{Description: &text, ISO: vms.Items[0].Spec.ISO})
+	got, _, err := s.UpdateVM(t.Context(), s.member, vms.Items[0].ID, control.UpdateVM{Description: &text, Spec: &vms.Items[0].Spec})
 	if err != nil || got.Description != text || got.Spec.ISO == nil {
 		t.Errorf("an edit of the description: %+v %v", got.Spec, err)
 	}

@@ -61,6 +61,20 @@ func (c *Control) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.Ne
 	return c.networks(ctx, a, "networks", "n.name, n.id", s)
 }
 
+// NetworksFor lists the networks of the VM's host that the actor may put it on, by name.
+func (c *Control) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NetworkView, error) {
+	vm, err := c.GetVM(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	var s statement
+	s.and("n.id IN (SELECT h.network_id FROM network_hosts h JOIN vms v ON v.host_id = h.host_id WHERE v.id = " + s.arg(string(id)) + ")")
+	if !policy.May(a, policy.InfraChange, "") {
+		s.open("n", []string{string(vm.ProjectID)})
+	}
+	return c.networks(ctx, a, "networks", "n.name, n.id", s)
+}
+
 // knownNetworks keeps networks n to those that the actor may know of: who sees no hosts hears of a restricted one by a grant.
 func (s *statement) knownNetworks(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {

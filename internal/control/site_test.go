@@ -149,4 +149,10 @@ func (s *site) jobs(subject fleet.Subject) string {
 	return all
 }
 
+// edited is the whole spec with something else in it.
+func edited(v fleet.VMView, f func(*fleet.VMSpec)) control.UpdateVM {
+	f(&v.Spec)
+	return control.UpdateVM{Spec: &v.Spec}
+}
+
 var small = fleet.VMSpec{CPUs: 1, MemoryMiB: 256}

@@ -66,20 +66,23 @@ func TestActionRefusals(t *testing.T) {
 func TestUpdateVMRaisesTheGenerationOnce(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
-	name, cpus, memory, text := "www", 4, 512, "the shop"
+	name, text := "www", "the shop"
 	iso := fleet.Volref{PoolID: s.nfs, Volume: "cd.iso"}
-	got, job, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{
-		Name: &name, CPUs: &cpus, MemoryMiB: &memory, Description: &text, Labels: map[string]string{"env": "prod"}, ISO: &iso, IfGeneration: 1,
-	})
+	edit := edited(v, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.ISO = 4, 512, &iso })
+	edit.Name, edit.Description, edit.Labels, edit.IfGeneration = &name, &text, map[string]string{"env": "prod"}, 1
+	got, job, err := s.UpdateVM(t.Context(), s.member, v.ID, edit)
 	if err != nil || job == "" || got.Generation != 2 || got.Name != "www" || got.Spec.CPUs != 4 || got.Spec.MemoryMiB != 512 ||
 		got.Description != text || got.Labels["env"] != "prod" || *got.Spec.ISO != iso || got.Phase != fleet.PhaseUpdating {
 		t.Fatalf("%+v %s %v", got, job, err)
 	}
-	again, none, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Name: &name, CPUs: &cpus, ISO: &iso})
+	again, none, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Name: &name, Spec: &got.Spec})
 	if err != nil || none != "" || again.Generation != 2 {
 		t.Errorf("nothing changed, but generation %d, job %q, %v", again.Generation, none, err)
 	}
-	got, same, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{ISO: &fleet.Volref{}})
+	if s.count("audit WHERE action = 'vm.edit' AND detail = 'name web → www, labels, description, vCPUs 1 → 4, memory 256 → 512 MiB, CD-ROM none → cd.iso'") != 1 {
+		t.Error("the audit does not say what was changed")
+	}
+	got, same, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(got, func(s *fleet.VMSpec) { s.ISO = nil }))
 	if err != nil || got.Spec.ISO != nil || got.Generation != 3 || same != job {
 		t.Errorf("ISO out: %+v, job %s (the waiting one is %s), %v", got.Spec.ISO, same, job, err)
 	}
@@ -91,20 +94,26 @@ func TestUpdateVMRaisesTheGenerationOnce(t *testing.T) {
 func TestUpdateVMRefusals(t *testing.T) {
 	s := newSite(t)
 	v, taken := s.vm("web", fleet.Running), s.vm("taken", fleet.Running)
-	set := func(n int) *int { return &n }
+	edit := func(f func(*fleet.VMSpec)) control.UpdateVM { return edited(v, f) }
+	two := edit(func(s *fleet.VMSpec) { s.CPUs = 2 })
+	stale := two
+	stale.IfGeneration = 7
 	for name, c := range map[string]struct {
 		actor fleet.Actor
 		in    control.UpdateVM
 		code  fleet.Code
 		says  string
 	}{
-		"viewer":      {s.viewer, control.UpdateVM{CPUs: set(2)}, fleet.Forbidden, "no right"},
-		"stranger":    {s.stranger, control.UpdateVM{CPUs: set(2)}, fleet.NotFound, "There is no such VM."},
-		"stale":       {s.member, control.UpdateVM{CPUs: set(2), IfGeneration: 7}, fleet.Conflict, "(generation 1, you had 7)"},
-		"no CPU":      {s.member, control.UpdateVM{CPUs: set(0)}, fleet.Invalid, "1 to 768"},
-		"too much":    {s.member, control.UpdateVM{MemoryMiB: set(17000)}, fleet.Invalid, "Not enough memory"},
+		"viewer":      {s.viewer, two, fleet.Forbidden, "no right"},
+		"stranger":    {s.stranger, two, fleet.NotFound, "There is no such VM."},
+		"stale":       {s.member, stale, fleet.Conflict, "(generation 1, you had 7)"},
+		"no CPU":      {s.member, edit(func(s *fleet.VMSpec) { s.CPUs = 0 }), fleet.Invalid, "1 to 768"},
+		"too much":    {s.member, edit(func(s *fleet.VMSpec) { s.MemoryMiB = 17000 }), fleet.Invalid, "Not enough memory"},
 		"taken name":  {s.member, control.UpdateVM{Name: &taken.Name}, fleet.Conflict, `"taken" exists in red`},
-		"image as CD": {s.member, control.UpdateVM{ISO: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}}, fleet.Invalid, "No ISO image"},
+		"image as CD": {s.member, edit(func(to *fleet.VMSpec) { to.ISO = &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"} }), fleet.Invalid, "No ISO image"},
+		"power":       {s.member, edit(func(s *fleet.VMSpec) { s.Power = fleet.Stopped }), fleet.Invalid, "Power is not edited"},
+		"disks":       {s.member, edit(func(to *fleet.VMSpec) { to.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1}} }), fleet.Invalid, "not changed by an edit"},
+		"firmware":    {s.member, edit(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }), fleet.Invalid, "only while the VM is off: firmware BIOS → UEFI"},
 		"bad labels":  {s.member, control.UpdateVM{Labels: map[string]string{"A": ""}}, fleet.Invalid, "Label key"},
 	} {
 		s.refused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return err })
@@ -130,9 +139,8 @@ func TestDeleteVM(t *testing.T) {
 	if got := s.get(v.ID); got.Phase != fleet.PhaseDeleting {
 		t.Errorf("phase %s", got.Phase)
 	}
-	cpus := 2
 	s.refused("edit", fleet.Conflict, "being deleted", func() error {
-		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{CPUs: &cpus})
+		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, edited(v, func(s *fleet.VMSpec) { s.CPUs = 2 }))
 		return err
 	})
 	s.refused("delete twice", fleet.Conflict, "being deleted", func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err })

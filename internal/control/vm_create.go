@@ -74,7 +74,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	if in.Start {
 		s.Power = fleet.Running
 	}
-	s.Disks, s.NICs = slices.Clone(s.Disks), slices.Clone(s.NICs)
+	s.Disks, s.NICs = slices.Clone(s.Disks), plainMACs(s.NICs)
 	for i := range s.Disks {
 		if s.Disks[i].Volume != "" {
 			checks.Add(fmt.Sprintf("spec.disks[%d].volume", i), "Leave the volume's name out; a new disk gets one.")
@@ -96,17 +96,21 @@ func (in *CreateVM) fill(id fleet.VMID) {
 	if s.Disks == nil {
 		s.Disks = []fleet.Disk{}
 	}
-	if s.NICs == nil {
-		s.NICs = []fleet.NIC{}
-	}
 	for i := range s.Disks {
 		s.Disks[i].Volume = diskName(in.Name, id, i+1)
 	}
-	for i := range s.NICs {
-		if mac, err := net.ParseMAC(s.NICs[i].MAC); err == nil {
-			s.NICs[i].MAC = mac.String()
+}
+
+// plainMACs are the cards with their addresses as libvirt writes them.
+func plainMACs(nics []fleet.NIC) []fleet.NIC {
+	out := make([]fleet.NIC, len(nics))
+	for i, n := range nics {
+		if mac, err := net.ParseMAC(n.MAC); err == nil {
+			n.MAC = mac.String()
 		}
+		out[i] = n
 	}
+	return out
 }
 
 func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in CreateVM) (fleet.VMView, error) {
@@ -121,7 +125,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, 
 	if err != nil {
 		return fleet.VMView{}, err
 	}
-	if err := chooseMACs(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
+	if err := chooseMACs(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, err
 	}
 	spec, err := stored(ctx, q, in.ProjectID, in.Spec)
@@ -241,33 +245,34 @@ func told(a fleet.Actor, f placement.Fault) string {
 	return strings.ToUpper(f.Plain[:1]) + f.Plain[1:] + "."
 }
 
-// chooseMACs gives each card without an address a free one, and refuses those that another VM has. Who does not run hosts
-// chooses among addresses of the project alone: from any others, a refusal would tell which VMs other projects have.
-func chooseMACs(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
-	given := map[string]int{}
+// chooseMACs gives each of the VM's cards without an address a free one, and refuses those that are new and another VM's. Who does
+// not run hosts chooses among addresses of the project alone: from any others, a refusal would tell which VMs other projects have.
+func chooseMACs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
+	given, fresh := map[string]bool{}, map[string]int{}
 	var checks fleet.Checks
 	for i, n := range nics {
-		if _, twice := given[n.MAC]; twice && n.MAC != "" {
+		if given[n.MAC] && n.MAC != "" {
 			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Another card of this VM has the same address.")
 		}
-		if n.MAC != "" {
-			given[n.MAC] = i
+		given[n.MAC] = true
+		if n.MAC != "" && !slices.ContainsFunc(vm.Spec.NICs, func(o fleet.NIC) bool { return o.MAC == n.MAC }) {
+			fresh[n.MAC] = i
+			checkMAC(&checks, a, vm.ProjectID, i, n.MAC)
 		}
-		checkMAC(&checks, a, project, i, n.MAC)
 	}
 	if err := checks.Err(); err != nil {
 		return err
 	}
-	macs := slices.Collect(maps.Keys(given))
+	macs := slices.Collect(maps.Keys(fresh))
 	if err := q.HoldMACs(ctx, macs); err != nil {
 		return err
 	}
-	taken, err := q.MACOwners(ctx, macs)
+	taken, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: macs, VMID: vm.ID})
 	if err != nil {
 		return err
 	}
 	for _, mac := range taken {
-		checks.Add(fmt.Sprintf("spec.nics[%d].mac", given[mac]), "Another VM has this address already. Leave it out to get a free one.")
+		checks.Add(fmt.Sprintf("spec.nics[%d].mac", fresh[mac]), "Another VM has this address already. Leave it out to get a free one.")
 	}
 	if err := checks.Err(); err != nil {
 		return err
@@ -275,12 +280,12 @@ func chooseMACs(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 	for i := range nics {
 		for nics[i].MAC == "" {
 			mac := newMAC()
-			taken, err := q.MACOwners(ctx, []string{mac})
+			taken, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: []string{mac}, VMID: vm.ID})
 			if err != nil {
 				return err
 			}
-			if _, mine := given[mac]; len(taken) == 0 && !mine {
-				nics[i].MAC, given[mac] = mac, i
+			if len(taken) == 0 && !given[mac] {
+				nics[i].MAC, given[mac] = mac, true
 			}
 		}
 	}
@@ -289,7 +294,7 @@ func chooseMACs(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 
 // checkMAC notes an address that card i was given and that is none of the project's.
 func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, mac string) {
-	if own := fleet.ProjectMACs(project); mac != "" && !strings.HasPrefix(mac, own) && !policy.May(a, policy.InfraChange, "") {
+	if own := fleet.ProjectMACs(project); !strings.HasPrefix(mac, own) && !policy.May(a, policy.InfraChange, "") {
 		c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Addresses that are chosen in this project begin with %s. Leave it out to get a free one.", own)
 	}
 }

@@ -112,8 +112,7 @@ func TestMembersAreToldNoHosts(t *testing.T) {
 	s.refused("a host that a member named", fleet.Invalid, "Pool nfs is failed.", create(s.member))
 	s.refused("and that an administrator did", fleet.Invalid, "Pool nfs is failed on h2: mount.nfs: nas timed out", create(chief))
 
-	more := v.Spec.MemoryMiB + 64
-	edit := control.UpdateVM{MemoryMiB: &more}
+	edit := edited(v, func(s *fleet.VMSpec) { s.MemoryMiB += 64 })
 	s.refused("a member's edit", fleet.Invalid, "Not enough memory.", func() error { _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edit); return err })
 }
 

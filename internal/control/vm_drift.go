@@ -11,7 +11,6 @@ import (
 
 	"quantix/db"
 	"quantix/internal/fleet"
-	"quantix/internal/placement"
 	"quantix/internal/policy"
 )
 
@@ -42,6 +41,7 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		if vm.Name, vm.Spec, err = taken(old, seen); err != nil {
 			return err
 		}
+		typed := slices.Clone(vm.Spec.NICs)
 		if _, err := findNetworks(ctx, q, vm.ProjectID, vm.Spec.NICs); err != nil {
 			return err
 		}
@@ -51,10 +51,10 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		if err := checks.Err(); err != nil {
 			return err
 		}
-		if err := checkTaken(ctx, q, a, old, vm); err != nil {
+		if err := checkTaken(old, vm); err != nil {
 			return err
 		}
-		if err := checkEdit(ctx, q, a, old, vm); err != nil {
+		if err := checkEdit(ctx, q, a, old, &vm, typed); err != nil {
 			return err
 		}
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.takeover", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
@@ -111,56 +111,17 @@ func unreadable(field string) error {
 	return fleet.Errorf(fleet.Conflict, "What the host says about %s is no value that a VM can have. Put it back, or change it on the host.", field)
 }
 
-// checkTaken refuses what an edit could not have brought about: other disks than the VM's own, another VM's address, and networks
-// or firmware that the host does not have.
-func checkTaken(ctx context.Context, q *db.Queries, a fleet.Actor, old, vm fleet.VMView) error {
+// checkTaken refuses what only a person can bring about: other disks than the VM's own, and cards that Quantix would give an address.
+func checkTaken(old, vm fleet.VMView) error {
 	var checks fleet.Checks
 	for i, d := range vm.Spec.Disks {
 		if !slices.ContainsFunc(old.Spec.Disks, func(o fleet.Disk) bool { return sameDisk(o, d) }) {
 			checks.Add(fmt.Sprintf("spec.disks[%d]", i), "A disk that was attached on the host is not the VM's own, so it cannot be taken over.")
 		}
 	}
-	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware}
-	macs := map[string]bool{}
-	for _, n := range old.Spec.NICs {
-		macs[n.MAC] = true
-	}
-	var fresh []string
 	for i, n := range vm.Spec.NICs {
 		if n.MAC == "" {
 			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "A network card without an address cannot be taken over.")
-		}
-		if !slices.Contains(old.Spec.NICs, n) {
-			asked.NICs = append(asked.NICs, fleet.NIC{Network: n.Network, Bridge: n.Bridge, MAC: n.MAC})
-		}
-		if n.MAC != "" && !macs[n.MAC] {
-			checkMAC(&checks, a, vm.ProjectID, i, n.MAC)
-			fresh, macs[n.MAC] = append(fresh, n.MAC), true
-		}
-	}
-	if err := checks.Err(); err != nil {
-		return err
-	}
-	if err := checkNetworks(ctx, q, a, vm.ProjectID, asked.NICs); err != nil {
-		return err
-	}
-	if err := q.HoldMACs(ctx, fresh); err != nil {
-		return err
-	}
-	others, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: fresh, VMID: vm.ID})
-	if err != nil {
-		return err
-	}
-	if len(others) > 0 {
-		checks.Add("spec.nics", "Another VM has the address %s already.", others[0])
-	}
-	if len(asked.NICs) > 0 || asked.Firmware != old.Spec.Firmware {
-		hosts, err := candidates(ctx, q, a, vm.HostID, asked)
-		if err != nil || len(hosts) == 0 {
-			return err
-		}
-		for _, f := range placement.Fit(asked, hosts[0]) {
-			checks.Add(f.Field, "%s", told(a, f))
 		}
 	}
 	return checks.Err()

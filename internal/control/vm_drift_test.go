@@ -62,7 +62,7 @@ func TestAHostsWordGrantsNothing(t *testing.T) {
 		"not the VM's own":        {Field: "disks", Take: raw(`[{"poolId":"p","volume":"theirs.qcow2","sizeBytes":1}]`)},
 		"no bridge \"br-secret\"": {Field: "nics", Take: raw(`[{"bridge":"br-secret","mac":"52:54:00:00:00:09"}]`)},
 		"without an address":      {Field: "nics", Take: raw(`[{"network":"default"}]`)},
-		"Another VM has the":      {Field: "nics", Take: raw(`[{"network":"default","mac":"52:54:00:00:00:07"}]`)},
+		"Another VM has this":     {Field: "nics", Take: raw(`[{"network":"default","mac":"52:54:00:00:00:07"}]`)},
 		"There is no such pool":   {Field: "iso", Take: raw(`{"poolId":"p","volume":"cd.iso"}`)},
 		"Firmware is \"bios\"":    {Field: "firmware", Take: raw(`"coreboot"`)},
 	} {

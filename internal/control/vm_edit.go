@@ -3,7 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
-	"maps"
+	"slices"
 	"strings"
 
 	"quantix/db"
@@ -15,11 +15,9 @@ import (
 // UpdateVM changes what is not nil.
 type UpdateVM struct {
 	Name         *string
-	Labels       map[string]string // nil: as it is; otherwise the whole set
+	Labels       map[string]string // the whole set
 	Description  *string
-	CPUs         *int
-	MemoryMiB    *int
-	ISO          *fleet.Volref // the zero Volref takes the ISO out
+	Spec         *fleet.VMSpec // the whole spec; a network card without an address gets one
 	IfGeneration int64         // refuse where the VM is at another generation; 0: do not ask
 }
 
@@ -46,14 +44,19 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if ok, why := old.Allows(fleet.ActEdit); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		var changes []string
-		if vm, changes, err = in.on(old); err != nil || len(changes) == 0 {
+		vm = in.on(old)
+		typed := slices.Clone(vm.Spec.NICs)
+		if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
 			return err
 		}
-		if err := checkEdit(ctx, q, a, old, vm); err != nil {
+		changes := old.Diff(vm.VM)
+		if err := checkEditable(old, vm, changes); err != nil || len(changes) == 0 {
 			return err
 		}
-		vm, job, err = applyChange(ctx, q, a, vm, "vm.edit", strings.Join(changes, ", "))
+		if err := checkEdit(ctx, q, a, old, &vm, typed); err != nil {
+			return err
+		}
+		vm, job, err = applyChange(ctx, q, a, vm, "vm.edit", inWords(old.Diff(vm.VM)))
 		return err
 	})
 	if err != nil {
@@ -66,59 +69,92 @@ func changedMeanwhile(noun string, now, had int64) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", noun, now, had)
 }
 
-// on is the VM with the changes made, and what they are in words.
-func (in UpdateVM) on(vm fleet.VMView) (fleet.VMView, []string, error) {
-	var checks fleet.Checks
-	var changes []string
-	note := func(format string, args ...any) { changes = append(changes, fmt.Sprintf(format, args...)) }
-	if in.Name != nil && *in.Name != vm.Name {
-		fleet.CheckName(&checks, "name", *in.Name)
-		note("name %s → %s", vm.Name, *in.Name)
+// on is the VM with the changes made.
+func (in UpdateVM) on(vm fleet.VMView) fleet.VMView {
+	if in.Name != nil {
 		vm.Name = *in.Name
 	}
-	if in.Labels != nil && !maps.Equal(in.Labels, vm.Labels) {
-		fleet.CheckLabels(&checks, "labels", in.Labels)
-		note("labels")
+	if in.Labels != nil {
 		vm.Labels = in.Labels
 	}
-	if in.Description != nil && *in.Description != vm.Description {
-		fleet.CheckDescription(&checks, "description", *in.Description)
-		note("description")
+	if in.Description != nil {
 		vm.Description = *in.Description
 	}
-	if in.CPUs != nil && *in.CPUs != vm.Spec.CPUs {
-		note("vCPUs %d → %d", vm.Spec.CPUs, *in.CPUs)
-		vm.Spec.CPUs = *in.CPUs
+	if in.Spec != nil {
+		vm.Spec = *in.Spec
+		vm.Spec.NICs = plainMACs(vm.Spec.NICs)
 	}
-	if in.MemoryMiB != nil && *in.MemoryMiB != vm.Spec.MemoryMiB {
-		note("memory %d → %d MiB", vm.Spec.MemoryMiB, *in.MemoryMiB)
-		vm.Spec.MemoryMiB = *in.MemoryMiB
+	return vm
+}
+
+// checkEditable refuses what no edit may change, or not as the VM is now, and what breaks a rule.
+func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
+	var checks fleet.Checks
+	if vm.Spec.Power != old.Spec.Power {
+		checks.Add("spec.power", "Power is not edited. Order it: start, shut down, stop, pause or resume the VM.")
 	}
-	switch {
-	case in.ISO == nil:
-	case *in.ISO == fleet.Volref{} && vm.Spec.ISO != nil:
-		note("ISO taken out")
-		vm.Spec.ISO = nil
-	case *in.ISO != fleet.Volref{} && (vm.Spec.ISO == nil || *vm.Spec.ISO != *in.ISO):
-		note("ISO %s", in.ISO.Volume)
-		vm.Spec.ISO = in.ISO
+	for _, c := range changes {
+		switch c.When {
+		case fleet.Never:
+			checks.Add(c.Field, "This is not changed by an edit: %s.", c.Words)
+		case fleet.PowerOff:
+			checks.Add(c.Field, "This can be changed only while the VM is off: %s. Shut it down first.", c.Words)
+		}
+		switch c.Field {
+		case "name":
+			fleet.CheckName(&checks, "name", vm.Name)
+		case "labels":
+			fleet.CheckLabels(&checks, "labels", vm.Labels)
+		case "description":
+			fleet.CheckDescription(&checks, "description", vm.Description)
+		}
 	}
 	if len(changes) > 0 {
 		vm.Spec.Check(&checks, "spec")
 	}
-	return vm, changes, checks.Err()
+	return checks.Err()
 }
 
-// checkEdit asks whether the VM's host can give what is new.
-func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, old, vm fleet.VMView) error {
-	moreMemory := vm.Spec.MemoryMiB > old.Spec.MemoryMiB
-	newISO := vm.Spec.ISO != nil && (old.Spec.ISO == nil || *old.Spec.ISO != *vm.Spec.ISO)
-	if !moreMemory && !newISO {
+func inWords(changes []fleet.Change) string {
+	words := make([]string, len(changes))
+	for i, c := range changes {
+		words[i] = c.Words
+	}
+	return strings.Join(words, ", ")
+}
+
+// checkEdit refuses what the VM's host cannot give of what is new, and what the actor may not have for the project. It gives
+// new network cards their addresses. typed: the cards as they were asked for, which is all that a refusal may speak of.
+func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, vm *fleet.VMView, typed []fleet.NIC) error {
+	var fresh []string
+	for _, c := range old.Spec.Diff(vm.Spec, false) {
+		fresh = append(fresh, c.Field)
+	}
+	isFresh := func(field string) bool {
+		return slices.ContainsFunc(fresh, func(f string) bool { return f == field || strings.HasPrefix(field, f+".") })
+	}
+	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
+	// What the VM may have of its host's memory is known while the host is silent; all else is not.
+	heard := isFresh("spec.firmware")
+	for i, n := range typed {
+		if isFresh(fmt.Sprintf("spec.nics[%d]", i)) {
+			asked.NICs[i], heard = n, true
+		}
+	}
+	if isFresh("spec.iso") && vm.Spec.ISO != nil {
+		asked.ISO, heard = vm.Spec.ISO, true
+	}
+	if vm.Spec.MemoryMiB > old.Spec.MemoryMiB {
+		asked.MemoryMiB = vm.Spec.MemoryMiB
+	}
+	if !heard && asked.MemoryMiB == 0 {
 		return nil
 	}
-	asked := fleet.VMSpec{ISO: vm.Spec.ISO, MemoryMiB: vm.Spec.MemoryMiB}
-	if !newISO {
-		asked.ISO = nil
+	if err := checkNetworks(ctx, q, a, vm.ProjectID, asked.NICs); err != nil {
+		return err
+	}
+	if err := chooseMACs(ctx, q, a, old, vm.Spec.NICs); err != nil {
+		return err
 	}
 	hosts, err := candidates(ctx, q, a, vm.HostID, asked)
 	if err != nil || len(hosts) == 0 {
@@ -126,12 +162,11 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, old, vm fleet.
 	}
 	var checks fleet.Checks
 	for _, f := range placement.Fit(asked, hosts[0]) {
-		// The host may be silent just now, and its firmware is not asked for again.
-		if f.Field == "spec.memoryMiB" || newISO && f.Field != "spec.firmware" {
+		if isFresh(f.Field) || heard && f.Field == "hostId" {
 			checks.Add(f.Field, "%s", told(a, f))
 		}
 	}
-	if err := checks.Err(); err != nil || !moreMemory {
+	if err := checks.Err(); err != nil || asked.MemoryMiB == 0 {
 		return err
 	}
 	return promise(ctx, q, a, asked, hosts[0], old.Spec.MemoryMiB)

@@ -46,6 +46,7 @@ func TestJourney(t *testing.T) {
 	p.click(".head nav.tabs a", "Console")
 	p.waitPath("/vms/" + string(id) + "/console")
 	p.typeIntoConsole()
+	p.plugCards(s.api(), s.Hosts[0], id)
 
 	p.click(".head nav.tabs a", "Summary")
 	p.waitText(".head", "Running")
@@ -74,6 +75,32 @@ func TestJourney(t *testing.T) {
 	})
 }
 
+// plugCards gives the running guest a network card by the form, and takes it away by PATCH.
+func (p *tab) plugCards(a api, h readyHost, id fleet.VMID) {
+	p.Helper()
+	before := a.vm(p.T, id)
+	cards := func(n int) {
+		p.Helper()
+		eventually(p, stepLimit, fmt.Sprintf("%d cards of the running guest", n), func() (bool, string) {
+			list, vm := virsh(p.T, h, "domiflist", string(id)), a.vm(p.T, id)
+			return strings.Count(list, "virtio") == n && len(vm.Status.NICs) == n && len(vm.Status.NextBoot) == 0, fmt.Sprintf("%s\n%+v", list, vm.Status)
+		})
+	}
+	had := len(before.Spec.NICs)
+	p.click(".head nav.tabs a", "Configure")
+	p.waitPath("/vms/" + string(id) + "?tab=configure")
+	p.click("#vm-edit button", "Add network card")
+	p.choose(fmt.Sprintf("select[name='spec.nics[%d].network']", had), "network default")
+	p.click("#vm-edit footer button.primary", "Save")
+	p.waitPath("/vms/" + string(id))
+	cards(had + 1)
+	got, err := a.send(p.Context(), http.MethodPatch, "/api/v1/vms/"+string(id), map[string]any{"spec": map[string]any{"nics": before.Spec.NICs}})
+	if err != nil || got.status != http.StatusOK {
+		p.Fatalf("take the card away: %d %s %v", got.status, got.body, err)
+	}
+	cards(had)
+}
+
 // createPool makes a directory pool on the first host by the form.
 func (p *tab) createPool(name, path string) {
 	p.Helper()
@@ -96,16 +123,16 @@ func (p *tab) createVM(name, pool string) {
 	p.click("a", "New VM")
 	p.waitPath("/vms/new")
 	p.fill("#name", name)
-	p.choose("#project", "lab")
-	p.choose("#host", "host-1")
-	p.choose("#firmware", "BIOS")
-	p.fill("#cpus", "1")
-	p.fill("#memory", "256")
-	p.choose("#unit", "MiB")
-	p.choose("select[name='disks[0].source']", "Copy of an image")
-	p.choose("select[name='disks[0].image']", "tiny-guest.qcow2")
-	p.choose("select[name='disks[0].pool']", pool)
-	p.fill("input[name='disks[0].size']", "")
+	p.choose("#projectId", "lab")
+	p.choose("#hostId", "host-1")
+	p.choose("#spec-firmware", "BIOS")
+	p.fill("#spec-cpus", "1")
+	p.fill("#spec-memoryMiB", "256")
+	p.choose("#spec-memoryMiB-unit", "MiB")
+	p.choose("select[name='spec.disks[0].source']", "Copy of an image")
+	p.choose("select[name='spec.disks[0].image']", "tiny-guest.qcow2")
+	p.choose("select[name='spec.disks[0].poolId']", pool)
+	p.fill("input[name='spec.disks[0].sizeBytes']", "")
 	if on, err := eval[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
 		p.click("label", "Start it")
 	}

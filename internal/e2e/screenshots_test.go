@@ -110,9 +110,9 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-new-errors", "/vms/new", func(p *tab) {
 			p.expect("422")
 			p.fill("#name", "Not A Name")
-			p.fill("#cpus", "0")
-			p.fill("#memory", "1")
-			p.choose("#unit", "MiB")
+			p.fill("#spec-cpus", "0")
+			p.fill("#spec-memoryMiB", "1")
+			p.choose("#spec-memoryMiB-unit", "MiB")
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".field.bad", "Name")
 		}},

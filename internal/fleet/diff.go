@@ -1,0 +1,223 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+)
+
+// When says from when on a change of a VM counts.
+type When string
+
+const (
+	Now      When = "now"
+	NextBoot When = "nextBoot" // a running guest gets it at its next start
+	PowerOff When = "powerOff" // it is made only while the VM is off
+	Never    When = "never"    // no edit makes it
+)
+
+// Change is one difference between what a VM is and what it shall be.
+type Change struct {
+	Field string `json:"field"` // the JSON path: "spec.cpus", "spec.nics[1]"; of what is taken out, the list's: "spec.nics"
+	Words string `json:"words"` // "vCPUs 2 → 4"
+	When  When   `json:"when"`  // for the VM in the power that it has
+}
+
+// On reports whether there is a guest that changes may have to wait for.
+func (vm VM) On() bool {
+	return vm.Status != nil && (vm.Status.Power == Running || vm.Status.Power == Paused)
+}
+
+// Diff lists what an edit of the VM to to changes, in the order of its fields.
+func (vm VM) Diff(to VM) []Change {
+	var out []Change
+	add := func(field, format string, args ...any) {
+		out = append(out, Change{field, fmt.Sprintf(format, args...), Now})
+	}
+	if vm.Name != to.Name {
+		add("name", "name %s → %s", vm.Name, to.Name)
+	}
+	if !maps.Equal(vm.Labels, to.Labels) {
+		add("labels", "labels")
+	}
+	if vm.Description != to.Description {
+		add("description", "description")
+	}
+	return append(out, vm.Spec.Diff(to.Spec, vm.On())...)
+}
+
+// Diff lists what differs in the spec to, for a VM whose guest is on or not. Power is no part of it: it is ordered, not edited.
+func (s VMSpec) Diff(to VMSpec, on bool) []Change {
+	var out []Change
+	for _, f := range VMFields {
+		for _, c := range f.diff(s, to) {
+			if !on && c.When != Never {
+				c.When = Now
+			}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// VMField is all that is known of one field of a VM's spec: edits, their words and refusals, what a page says beside it, and how
+// an agent tells a person's change from one that somebody made on the host.
+type VMField struct {
+	Name, Noun string // "memoryMiB" in JSON, "memory" in a sentence
+	On         When   // when a change takes effect for a guest that is on
+	Words      func(VMSpec) string
+	Same       func(a, b VMSpec) bool // as far as a definition on a host can tell
+	Value      func(VMSpec) any       // of the field's JSON type
+	Copy       func(to *VMSpec, from VMSpec)
+	diff       func(old, to VMSpec) []Change
+}
+
+// VMFields are the fields of a spec that a host's definition holds.
+var VMFields = []VMField{
+	value("cpus", "vCPUs", NextBoot, func(s *VMSpec) *int { return &s.CPUs },
+		func(n int) string { return count(n, "vCPU") },
+		func(a, b int) string { return fmt.Sprintf("%d → %d", a, b) }),
+	value("memoryMiB", "memory", NextBoot, func(s *VMSpec) *int { return &s.MemoryMiB },
+		func(n int) string { return fmt.Sprintf("%d MiB", n) },
+		func(a, b int) string { return fmt.Sprintf("%d → %d MiB", a, b) }),
+	value("firmware", "firmware", PowerOff, func(s *VMSpec) *Firmware { return &s.Firmware },
+		func(f Firmware) string { return strings.ToUpper(string(f)) }, nil),
+	list("disks", "disk", Never, func(s *VMSpec) *[]Disk { return &s.Disks },
+		element[Disk]{diskKey, diskKey, func(d Disk) string { return d.Volume }}),
+	list("nics", "network card", Now, func(s *VMSpec) *[]NIC { return &s.NICs },
+		element[NIC]{nicKey, nicTold, func(n NIC) string { return strings.TrimSpace(n.MAC + " on " + nicOn(n)) }}),
+	value("iso", "CD-ROM", NextBoot, func(s *VMSpec) **Volref { return &s.ISO },
+		func(v *Volref) string {
+			if v == nil {
+				return "none"
+			}
+			return v.Volume
+		}, nil),
+}
+
+// FieldOf is the field of that name.
+func FieldOf(name string) (VMField, bool) {
+	for _, f := range VMFields {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return VMField{}, false
+}
+
+// value is a field that holds one thing. change says what becomes what; nil: the words of both.
+func value[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
+	get := func(s VMSpec) T { return *at(&s) }
+	if change == nil {
+		change = func(a, b T) string { return words(a) + " → " + words(b) }
+	}
+	same := func(a, b VMSpec) bool { return reflect.DeepEqual(get(a), get(b)) }
+	return VMField{
+		Name: name, Noun: noun, On: on, Same: same,
+		Words: func(s VMSpec) string { return words(get(s)) },
+		Value: func(s VMSpec) any { return get(s) },
+		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = get(from) },
+		diff: func(old, to VMSpec) []Change {
+			if same(old, to) {
+				return nil
+			}
+			return []Change{{"spec." + name, noun + " " + change(get(old), get(to)), on}}
+		},
+	}
+}
+
+// element is how the elements of a list are told apart.
+type element[T any] struct {
+	key   func(T) string // which one it is; empty: a new one
+	told  func(T) string // what a definition on a host tells of it
+	words func(T) string // for people
+}
+
+// list is a field that holds many, in an order that means nothing. What takes the place of one that stays takes effect at the
+// next boot, where others come and go at once.
+func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]) VMField {
+	get := func(s VMSpec) []T { return *at(&s) }
+	index := func(all []T, v T) int {
+		for i, o := range all {
+			if k := e.key(v); k != "" && e.key(o) == k {
+				return i
+			}
+		}
+		return -1
+	}
+	replaced := on
+	if on == Now {
+		replaced = NextBoot
+	}
+	diff := func(old, to VMSpec) (out []Change) {
+		add := func(at string, when When, words string) {
+			out = append(out, Change{"spec." + name + at, noun + " " + words, when})
+		}
+		was, stay := get(old), map[int]bool{}
+		for i, v := range get(to) {
+			k, at := index(was, v), fmt.Sprintf("[%d]", i)
+			switch {
+			case k < 0 || stay[k]:
+				add(at, on, e.words(v)+" added")
+			case !reflect.DeepEqual(was[k], v):
+				add(at, replaced, e.words(was[k])+" → "+e.words(v))
+			}
+			stay[k] = true
+		}
+		for k, v := range was {
+			if !stay[k] {
+				add("", on, e.words(v)+" removed")
+			}
+		}
+		return out
+	}
+	return VMField{
+		Name: name, Noun: noun + "s", On: on, diff: diff,
+		Same: func(a, b VMSpec) bool {
+			n := map[string]int{}
+			for _, v := range get(a) {
+				n[e.told(v)]++
+			}
+			for _, v := range get(b) {
+				n[e.told(v)]--
+			}
+			for _, more := range n {
+				if more != 0 {
+					return false
+				}
+			}
+			return true
+		},
+		Words: func(s VMSpec) string {
+			var all []string
+			for _, v := range get(s) {
+				all = append(all, e.words(v))
+			}
+			return cmp.Or(strings.Join(all, ", "), "none")
+		},
+		Value: func(s VMSpec) any { return append([]T{}, get(s)...) }, // in JSON none is [], not null
+		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = append([]T{}, get(from)...) },
+	}
+}
+
+func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
+
+func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
+
+func nicTold(n NIC) string { return nicKey(n) + " " + nicOn(n) }
+
+func nicOn(n NIC) string {
+	if n.Bridge != "" {
+		return "bridge " + n.Bridge
+	}
+	return "network " + n.Network
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

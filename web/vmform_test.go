@@ -1,0 +1,63 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/fleet"
+)
+
+// A form and the API are two ways to write one spec: what nobody touched is what it was, whatever the VM has.
+func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
+	t.Parallel()
+	spec := func() fleet.VMSpec {
+		return fleet.VMSpec{
+			Power: fleet.Running, CPUs: 2, MemoryMiB: 1536, Firmware: fleet.UEFI, ISO: &fleet.Volref{PoolID: "p", Volume: "installer.iso"},
+			Disks: []fleet.Disk{{PoolID: "p", Volume: "full-1.qcow2", SizeBytes: 8<<30 + 1, Image: &fleet.Volref{PoolID: "p", Volume: "debian-12.qcow2"}}},
+			NICs:  []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}, {Bridge: "br0", MAC: "52:54:00:00:00:02"}},
+		}
+	}
+	typed, err := typedOf(fleet.VMView{VM: fleet.VM{Spec: spec()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range typed { // the form has no disks
+		if strings.HasPrefix(name, "spec.disks") {
+			typed.Del(name)
+		}
+	}
+	typed.Set("spec.nics", "")
+	var checks fleet.Checks
+	got := specOf(&checks, inRows(typed), spec())
+	if diff := cmp.Diff(spec(), got); diff != "" || checks.Err() != nil {
+		t.Errorf("%v\n%s\n%+v", checks.Err(), diff, typed)
+	}
+}
+
+func TestWhatIsTypedIsReadAtTheFieldsOfTheAPI(t *testing.T) {
+	t.Parallel()
+	sent := url.Values{
+		"spec.cpus": {"many"}, "spec.memoryMiB": {"1.5", "GiB"}, "spec.power": {"running"}, "spec.iso": {"p/cd.iso"}, "spec.x]": {"1"}, "spec.nics[": {"1"},
+		"spec.disks[7].source": {"image"}, "spec.disks[7].image": {"p/debian.qcow2"}, "spec.disks[7].poolId": {"p"}, "spec.disks[7].sizeBytes": {"big"},
+		"spec.disks[4].source": {"empty"}, "spec.disks[4].image": {"p/debian.qcow2"}, "spec.disks[4].poolId": {"q"}, "spec.disks[4].sizeBytes": {"0.5"},
+		"spec.nics[2].network": {"bridge:br0"}, "spec.nics[2].mac": {" 52:54:00:00:00:02 "}, "spec.nics[5].network": {""}, "spec.nics[5].mac": {""},
+		"spec.nics[9].network": {"libvirt:default"}, "spec.nics[99999999].network": {"libvirt:lan"},
+	}
+	var checks fleet.Checks
+	got := specOf(&checks, inRows(sent), fleet.VMSpec{Power: fleet.Stopped})
+	want := fleet.VMSpec{
+		Power: fleet.Stopped, MemoryMiB: 1536, ISO: &fleet.Volref{PoolID: "p", Volume: "cd.iso"},
+		Disks: []fleet.Disk{{PoolID: "q", SizeBytes: 1 << 29}, {PoolID: "p", Image: &fleet.Volref{PoolID: "p", Volume: "debian.qcow2"}}},
+		NICs:  []fleet.NIC{{Bridge: "br0", MAC: "52:54:00:00:00:02"}, {Network: "default"}, {Network: "lan"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	e, _, _ := formErrors(checks.Err())
+	if len(e.Fields) != 2 || e.At("spec.cpus") == "" || e.At("spec.disks[1].sizeBytes") == "" {
+		t.Errorf("refused are %v", e.Fields)
+	}
+}
