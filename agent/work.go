@@ -158,7 +158,7 @@ func (a *Agent) apply(ctx context.Context, j *job) error {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
-		VM: *j.VM, Project: j.Project, Pools: j.Pools, PutBack: j.Kind == fleet.VMPutBack,
+		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools, PutBack: j.Kind == fleet.VMPutBack,
 		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
 		Whole: func(ref fleet.Volref) error {
 			if err := a.memory.diskMade(*j.VM, ref); err != nil {

@@ -396,8 +396,8 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 }
 
 const movedOnVM = `-- name: MovedOnVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention FROM vms v
-WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere FROM vms v
+WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.kind <> 'console.open')
 `
 
@@ -430,6 +430,7 @@ func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error
 		&i.Ordered,
 		&i.Heard,
 		&i.Attention,
+		&i.Elsewhere,
 	)
 	return i, err
 }
@@ -655,9 +656,10 @@ func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) erro
 }
 
 const vMsForWork = `-- name: VMsForWork :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, p.name AS project_name,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, p.name AS project_name,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume), '[]')
-        FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made
+        FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made,
+       (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id)::text AS mark
 FROM vms v JOIN projects p ON p.id = v.project_id
 WHERE v.id = ANY ($1::text[]) AND v.host_id = $2
 `
@@ -671,6 +673,7 @@ type VMsForWorkRow struct {
 	VM          VM
 	ProjectName string
 	Made        []byte
+	Mark        string
 }
 
 // made: the disks that were once seen whole, as {pool id, volume}.
@@ -702,8 +705,10 @@ func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VMsFo
 			&i.VM.Ordered,
 			&i.VM.Heard,
 			&i.VM.Attention,
+			&i.VM.Elsewhere,
 			&i.ProjectName,
 			&i.Made,
+			&i.Mark,
 		); err != nil {
 			return nil, err
 		}
