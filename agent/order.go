@@ -16,7 +16,7 @@ type Apply struct {
 	// restored: it does not tell what was applied last.
 	Stamped int64
 	Mark    string // the VM's secret, which the domain carries wherever it goes; empty: what it has stays
-	PutBack bool // write all of the spec, also what somebody changed on the host
+	PutBack bool   // write all of the spec, also what somebody changed on the host
 	// Whole is told of a disk as soon as it is, before a definition names it. Its error ends the order: what nobody keeps would
 	// be made twice.
 	Whole    func(fleet.Volref) error

@@ -38,12 +38,13 @@ func (q *Queries) DropSightings(ctx context.Context, arg DropSightingsParams) er
 	return err
 }
 
-const followVM = `-- name: FollowVM :execrows
+const followVM = `-- name: FollowVM :one
 WITH seen AS (DELETE FROM vm_sightings s WHERE s.vm_id = $2 AND s.host_id = $1 RETURNING s.generation),
      found AS (DELETE FROM found_vms f WHERE f.id = $2 AND f.host_id = $1 RETURNING f.status)
 UPDATE vms v SET host_id = $1, deleted_at = NULL, status = found.status, observed_generation = LEAST(seen.generation, v.generation),
                  report_seq = (SELECT h.report_seq FROM host_sessions h WHERE h.host_id = $1)
 FROM seen, found WHERE v.id = $2
+RETURNING v.observed_generation
 `
 
 type FollowVMParams struct {
@@ -53,11 +54,10 @@ type FollowVMParams struct {
 
 // What the new host said last is the VM's status now, and counts as said in its newest report.
 func (q *Queries) FollowVM(ctx context.Context, arg FollowVMParams) (int64, error) {
-	result, err := q.db.Exec(ctx, followVM, arg.ToHost, arg.ID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, followVM, arg.ToHost, arg.ID)
+	var observed_generation int64
+	err := row.Scan(&observed_generation)
+	return observed_generation, err
 }
 
 const moveJob = `-- name: MoveJob :exec

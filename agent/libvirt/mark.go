@@ -49,7 +49,9 @@ func (m mark) applied() *agent.Applied {
 }
 
 // xml is the stamp as it stands in the metadata.
-func (m mark) xml() string { return m.element(markKey+":", fmt.Sprintf(" xmlns:%s=%q", markKey, markSpace)) }
+func (m mark) xml() string {
+	return m.element(markKey+":", fmt.Sprintf(" xmlns:%s=%q", markKey, markSpace))
+}
 
 // plain is the stamp as libvirt takes it, to put it into the namespace by itself.
 func (m mark) plain() string { return m.element("", "") }

@@ -48,13 +48,14 @@ SELECT s.host_id, h.looked_at FROM vm_sightings s LEFT JOIN host_sessions h ON h
 WITH locked AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY (@ids::text[]) ORDER BY h.host_id FOR NO KEY UPDATE)
 UPDATE host_sessions s SET digest = '' FROM locked l WHERE s.host_id = l.host_id;
 
--- name: FollowVM :execrows
+-- name: FollowVM :one
 -- What the new host said last is the VM's status now, and counts as said in its newest report.
 WITH seen AS (DELETE FROM vm_sightings s WHERE s.vm_id = @id AND s.host_id = @to_host RETURNING s.generation),
      found AS (DELETE FROM found_vms f WHERE f.id = @id AND f.host_id = @to_host RETURNING f.status)
 UPDATE vms v SET host_id = @to_host, deleted_at = NULL, status = found.status, observed_generation = LEAST(seen.generation, v.generation),
                  report_seq = (SELECT h.report_seq FROM host_sessions h WHERE h.host_id = @to_host)
-FROM seen, found WHERE v.id = @id;
+FROM seen, found WHERE v.id = @id
+RETURNING v.observed_generation;
 
 -- name: RaiseAlarm :exec
 UPDATE vm_sightings SET alarm = true WHERE vm_id = @vm_id AND host_id = @host_id;

@@ -1,11 +1,12 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/fleet"
@@ -126,9 +127,12 @@ func moveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place)
 			return err
 		}
 	}
-	n, err := q.FollowVM(ctx, db.FollowVMParams{ID: vm.ID, ToHost: to.HostID})
-	if err == nil && n == 0 {
-		err = fleet.Errorf(fleet.Conflict, "%s does not have the VM any more. Reload and look again.", cmp.Or(to.HostName, "That host"))
+	acted, err := q.FollowVM(ctx, db.FollowVMParams{ID: vm.ID, ToHost: to.HostID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.Errorf(fleet.Conflict, "%s does not have the VM any more. Reload and look again.", to.HostName)
+	}
+	if err == nil {
+		_, err = requeue(ctx, q, vm.ID, to.HostID, acted)
 	}
 	return err
 }

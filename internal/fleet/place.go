@@ -10,14 +10,14 @@ import (
 // Sighting is a domain of a VM on another host than the VM's own, as that host says. A VM is its UUID; its place is what hosts
 // report: what runs elsewhere by the VM's mark is followed once its own host does not run it. See VM.Elsewhere.
 type Sighting struct {
-	HostID   HostID     `json:"hostId,omitempty"`
-	HostName string     `json:"hostName,omitempty"`
-	Power    Power      `json:"power"`
-	Proven   bool       `json:"proven"`            // it carries the VM's mark; else it may be anything of that UUID
-	Since    time.Time  `json:"since"`             // when the host was first heard to have it in this power
-	Alarm    bool       `json:"alarm,omitempty"`   // the VM's own host runs it, too
-	Settled  bool       `json:"settled,omitempty"` // a person has said that the VM is not there
-	Unheard  bool       `json:"unheard,omitempty"` // the host is not heard now: it is what it said last. Not told in lists
+	HostID   HostID    `json:"hostId,omitempty"`
+	HostName string    `json:"hostName,omitempty"`
+	Power    Power     `json:"power"`
+	Proven   bool      `json:"proven"`            // it carries the VM's mark; else it may be anything of that UUID
+	Since    time.Time `json:"since"`             // when the host was first heard to have it in this power
+	Alarm    bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too
+	Settled  bool      `json:"settled,omitempty"` // a person has said that the VM is not there
+	Unheard  bool      `json:"unheard,omitempty"` // the host is not heard now: it is what it said last. Not told in lists
 }
 
 func (s Sighting) on() bool { return s.Power == Running || s.Power == Paused }
