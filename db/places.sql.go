@@ -60,6 +60,20 @@ func (q *Queries) FollowVM(ctx context.Context, arg FollowVMParams) (int64, erro
 	return observed_generation, err
 }
 
+const leaveBehind = `-- name: LeaveBehind :exec
+WITH left_there AS (
+    INSERT INTO found_vms (host_id, id, name, status)
+    SELECT v.host_id, v.id, COALESCE(NULLIF(v.status->>'domain', ''), v.name), v.status FROM vms v WHERE v.id = $1 ON CONFLICT DO NOTHING)
+INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven)
+SELECT v.id, v.host_id, v.status->>'power', v.observed_generation, true FROM vms v WHERE v.id = $1
+`
+
+// What the VM's own host has of it is shown there once the VM is moved away, as its next report will say.
+func (q *Queries) LeaveBehind(ctx context.Context, vmID fleet.VMID) error {
+	_, err := q.db.Exec(ctx, leaveBehind, vmID)
+	return err
+}
+
 const moveJob = `-- name: MoveJob :exec
 UPDATE jobs SET host_id = $1, state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = '' WHERE id = $2
 `
@@ -187,28 +201,6 @@ type RaiseAlarmParams struct {
 
 func (q *Queries) RaiseAlarm(ctx context.Context, arg RaiseAlarmParams) error {
 	_, err := q.db.Exec(ctx, raiseAlarm, arg.VMID, arg.HostID)
-	return err
-}
-
-const settleLeft = `-- name: SettleLeft :exec
-INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, settled) VALUES ($1, $2, $3, $4, true, true)
-`
-
-type SettleLeftParams struct {
-	VMID       fleet.VMID
-	HostID     fleet.HostID
-	Power      fleet.Power
-	Generation int64
-}
-
-// What the host runs that a person has moved the VM away from is settled as well.
-func (q *Queries) SettleLeft(ctx context.Context, arg SettleLeftParams) error {
-	_, err := q.db.Exec(ctx, settleLeft,
-		arg.VMID,
-		arg.HostID,
-		arg.Power,
-		arg.Generation,
-	)
 	return err
 }
 

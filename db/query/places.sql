@@ -64,9 +64,13 @@ UPDATE vm_sightings SET alarm = true WHERE vm_id = @vm_id AND host_id = @host_id
 -- The VM stays where it is; what the others run is not it.
 UPDATE vm_sightings SET settled = true, alarm = false WHERE vm_id = @vm_id AND power IN ('running', 'paused') AND (alarm OR NOT settled);
 
--- name: SettleLeft :exec
--- What the host runs that a person has moved the VM away from is settled as well.
-INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, settled) VALUES (@vm_id, @host_id, @power, @generation, true, true);
+-- name: LeaveBehind :exec
+-- What the VM's own host has of it is shown there once the VM is moved away, as its next report will say.
+WITH left_there AS (
+    INSERT INTO found_vms (host_id, id, name, status)
+    SELECT v.host_id, v.id, COALESCE(NULLIF(v.status->>'domain', ''), v.name), v.status FROM vms v WHERE v.id = @vm_id ON CONFLICT DO NOTHING)
+INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven)
+SELECT v.id, v.host_id, v.status->>'power', v.observed_generation, true FROM vms v WHERE v.id = @vm_id;
 
 -- name: OpenJobsOf :many
 SELECT * FROM jobs WHERE subject = @subject AND host_id = @host_id AND state IN ('queued', 'running') ORDER BY id FOR UPDATE;

@@ -184,17 +184,15 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 
 // moveByHand also settles what all others run, the host before among them: a person has said that it is not the VM.
 func moveByHand(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
+	if own := vm.Places()[0]; !own.Unheard && own.Power != fleet.Absent { // else, should it turn out to run there as well, that is news
+		if err := q.LeaveBehind(ctx, vm.ID); err != nil {
+			return err
+		}
+	}
 	if err := moveVM(ctx, q, vm, to); err != nil {
 		return err
 	}
-	if err := q.SettleSightings(ctx, vm.ID); err != nil {
-		return err
-	}
-	own := vm.Places()[0]
-	if own.Unheard || own.Power != fleet.Running && own.Power != fleet.Paused {
-		return nil // should it turn out to run there as well, that is news
-	}
-	return q.SettleLeft(ctx, db.SettleLeftParams{VMID: vm.ID, HostID: own.HostID, Power: own.Power, Generation: vm.ObservedGeneration})
+	return q.SettleSightings(ctx, vm.ID)
 }
 
 func placeDetail(vm fleet.VMView, to fleet.Place) string {
