@@ -16,7 +16,7 @@ func Migrator(t testing.TB, url string, files fs.FS) (*goose.Provider, *sql.DB) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	p, err := goose.NewProvider(goose.DialectPostgres, conn, files)
 	if err != nil {
 		t.Fatal(err)
