@@ -41,6 +41,10 @@ type Hypervisor interface {
 	// name it takes another: see DomainNames. No error names another domain.
 	ApplyVM(ctx context.Context, in Apply) error
 
+	// MarkVM writes the VM's mark into the domain's metadata: into the definition, and of a running guest also into what goes with
+	// it when somebody migrates it. Nothing else is touched. wire.VMReport.Proof tells of it. Marked so already: nothing.
+	MarkVM(ctx context.Context, id fleet.VMID, mark string) error
+
 	// StartVM refuses a guest of which a disk is not there. Running already: nothing.
 	StartVM(ctx context.Context, id fleet.VMID) error
 	ShutdownVM(ctx context.Context, id fleet.VMID) error // asks the guest and returns; off already: nothing

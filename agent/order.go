@@ -15,7 +15,8 @@ type Apply struct {
 	// Stamped is the generation that this agent applied last; 0: not known. A definition with an older stamp is one that somebody
 	// restored: it does not tell what was applied last.
 	Stamped int64
-	PutBack bool // write all of the spec, also what somebody changed on the host
+	Mark    string // the VM's secret, which the domain carries wherever it goes; empty: what it has stays
+	PutBack bool   // write all of the spec, also what somebody changed on the host
 	// Whole is told of a disk as soon as it is, before a definition names it. Its error ends the order: what nobody keeps would
 	// be made twice.
 	Whole    func(fleet.Volref) error

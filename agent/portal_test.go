@@ -51,6 +51,7 @@ type portal struct {
 	claims   int
 	claimed  []wire.Work
 	pools    []fleet.Pool
+	marks    map[fleet.VMID]string // given to VMs that lack them
 	resend   bool
 	lost     []fleet.JobID
 	reports  []wire.Report
@@ -200,6 +201,14 @@ func (p *portal) answer(r *http.Request, name string) any {
 		p.reports = append(p.reports, in)
 		out := wire.ReportAnswer{Resend: p.resend, Pools: p.pools, Lost: p.lost}
 		p.resend, p.lost = false, nil
+		if in.State != nil {
+			out.Marks = map[fleet.VMID]string{}
+			for _, vm := range in.State.VMs {
+				if mark := p.marks[vm.ID]; vm.Proof != wire.Proof(vm.ID, mark) {
+					out.Marks[vm.ID] = mark
+				}
+			}
+		}
 		return out
 	case isJob && verb == "progress":
 		in := read[wire.Progress](p, r)

@@ -148,12 +148,22 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 		out.State = &state
 	}
 	out.LookedAgoMs = max(1, r.lookedAgo().Milliseconds()) // none at all is an agent that cannot tell
-	return r.send(ctx, out, r.heed)
+	return r.send(ctx, out, func(answer wire.ReportAnswer) {
+		r.heed(answer.Pools)
+		r.mark(ctx, answer.Marks)
+	})
 }
 
-// send delivers one report; heed gets what the portal says about pools.
-func (r *reporter) send(ctx context.Context, out wire.Report, heed func([]fleet.Pool)) error {
+// send delivers one report; heed gets the portal's answer.
+func (r *reporter) send(ctx context.Context, out wire.Report, heed func(wire.ReportAnswer)) error {
 	answer, err := r.a.client.Report(ctx, out)
+	if err = r.sent(out, answer, err); err == nil && heed != nil {
+		heed(answer)
+	}
+	return err
+}
+
+func (r *reporter) sent(out wire.Report, answer wire.ReportAnswer, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
@@ -168,9 +178,6 @@ func (r *reporter) send(ctx context.Context, out wire.Report, heed func([]fleet.
 	if answer.Resend {
 		r.force = true
 		r.poke()
-	}
-	if heed != nil {
-		heed(answer.Pools)
 	}
 	r.a.board.lose(answer.Lost)
 	return nil
@@ -190,6 +197,26 @@ func (r *reporter) lookedAgo() time.Duration {
 func (r *reporter) heed(pools []fleet.Pool) {
 	if !reflect.DeepEqual(pools, r.pools) && len(pools)+len(r.pools) > 0 {
 		r.pools = pools
+		r.poke()
+	}
+}
+
+// mark writes the marks that domains lack. What could not be written is told again with the next report, and asked again.
+func (r *reporter) mark(ctx context.Context, marks map[fleet.VMID]string) {
+	failed := false
+	for id, mark := range marks {
+		err := r.a.within(ctx, func(ctx context.Context) error { return r.a.hypervisor.MarkVM(ctx, id, mark) })
+		if err != nil {
+			failed = true
+			r.a.log.Warn("A VM's mark could not be written; trying again.", "vm", id, "error", err)
+		}
+	}
+	if failed {
+		r.mu.Lock()
+		r.force = true
+		r.mu.Unlock()
+	}
+	if len(marks) > 0 && !failed {
 		r.poke()
 	}
 }

@@ -92,7 +92,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
-		VM: *j.VM, Project: j.Project, Pools: j.Pools, PutBack: putBack,
+		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools, PutBack: putBack,
 		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
 		Whole: func(ref fleet.Volref) error {
 			if err := a.memory.diskMade(*j.VM, ref); err != nil {

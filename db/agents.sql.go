@@ -375,34 +375,3 @@ func (q *Queries) ReportVMs(ctx context.Context, arg ReportVMsParams) error {
 	_, err := q.db.Exec(ctx, reportVMs, arg.Seq, arg.HostID, arg.Vms)
 	return err
 }
-
-const strangeVMs = `-- name: StrangeVMs :many
-SELECT r.id::text FROM unnest($1::text[]) AS r (id)
-WHERE NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = r.id AND v.host_id = $2)
-`
-
-type StrangeVMsParams struct {
-	Ids    []string
-	HostID fleet.HostID
-}
-
-// Of the stamped domains, those that Quantix does not know on this host.
-func (q *Queries) StrangeVMs(ctx context.Context, arg StrangeVMsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, strangeVMs, arg.Ids, arg.HostID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []string{}
-	for rows.Next() {
-		var r_id string
-		if err := rows.Scan(&r_id); err != nil {
-			return nil, err
-		}
-		items = append(items, r_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}

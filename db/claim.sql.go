@@ -371,8 +371,8 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 }
 
 const movedOnVM = `-- name: MovedOnVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention FROM vms v
-WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere FROM vms v
+WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.kind <> 'console.open')
 `
 
@@ -405,6 +405,7 @@ func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error
 		&i.Ordered,
 		&i.Heard,
 		&i.Attention,
+		&i.Elsewhere,
 	)
 	return i, err
 }
@@ -616,11 +617,12 @@ func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) erro
 }
 
 const vMsForWork = `-- name: VMsForWork :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, p.name AS project_name,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, p.name AS project_name,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume), '[]')
         FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
-             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
+             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks,
+       (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id)::text AS mark
 FROM vms v JOIN projects p ON p.id = v.project_id
 WHERE v.id = ANY ($1::text[]) AND v.host_id = $2
 `
@@ -635,6 +637,7 @@ type VMsForWorkRow struct {
 	ProjectName string
 	Made        []byte
 	Networks    []string
+	Mark        string
 }
 
 // made: the disks that were once seen whole, as {pool id, volume}.
@@ -666,9 +669,11 @@ func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VMsFo
 			&i.VM.Ordered,
 			&i.VM.Heard,
 			&i.VM.Attention,
+			&i.VM.Elsewhere,
 			&i.ProjectName,
 			&i.Made,
 			&i.Networks,
+			&i.Mark,
 		); err != nil {
 			return nil, err
 		}

@@ -239,7 +239,7 @@ func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]Lab
 }
 
 const vMsInNeed = `-- name: VMsInNeed :many
-SELECT v.id, v.name, v.heard, v.spec, v.status, (SELECT h.name FROM hosts h WHERE h.id = v.host_id)::text AS host FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
+SELECT v.id, v.name, v.heard, v.spec, v.status, v.elsewhere, now()::timestamptz AS now, (SELECT h.name FROM hosts h WHERE h.id = v.host_id)::text AS host FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.attention AND s.looked_at >= now() - interval '30 seconds'
   AND ($1::boolean OR v.project_id = ANY ($2::text[]))
 ORDER BY v.name, v.id LIMIT 20
@@ -251,12 +251,14 @@ type VMsInNeedParams struct {
 }
 
 type VMsInNeedRow struct {
-	ID     fleet.VMID
-	Name   string
-	Heard  string
-	Spec   fleet.VMSpec
-	Status *fleet.VMStatus
-	Host   string
+	ID        fleet.VMID
+	Name      string
+	Heard     string
+	Spec      fleet.VMSpec
+	Status    *fleet.VMStatus
+	Elsewhere []fleet.Sighting
+	Now       time.Time
+	Host      string
 }
 
 // Those of silent hosts are not among them: there the host wants a person, once.
@@ -275,6 +277,8 @@ func (q *Queries) VMsInNeed(ctx context.Context, arg VMsInNeedParams) ([]VMsInNe
 			&i.Heard,
 			&i.Spec,
 			&i.Status,
+			&i.Elsewhere,
+			&i.Now,
 			&i.Host,
 		); err != nil {
 			return nil, err

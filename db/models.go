@@ -280,6 +280,12 @@ type VM struct {
 	Ordered            fleet.Power
 	Heard              string
 	Attention          bool
+	Elsewhere          []fleet.Sighting
+}
+
+type VmMark struct {
+	VMID fleet.VMID
+	Mark string
 }
 
 type VmMeter struct {
@@ -287,6 +293,18 @@ type VmMeter struct {
 	At         time.Time
 	Meter      fleet.Meter
 	CpuPercent *float32
+}
+
+type VmSighting struct {
+	VMID       fleet.VMID
+	HostID     fleet.HostID
+	Power      fleet.Power
+	Generation int64
+	Proven     bool
+	Began      time.Time
+	Since      time.Time
+	Alarm      bool
+	Settled    bool
 }
 
 type VmWord struct {

@@ -15,6 +15,8 @@ type VMPage struct {
 	Pools   map[fleet.PoolID]string
 	Infra   bool // the person may see hosts
 
+	PlaceWhy string // why the person may not say where the VM is; empty: they may
+
 	Edit  VMForm             // tab configure
 	Audit []fleet.AuditEntry // tab events
 	Tasks []fleet.Job

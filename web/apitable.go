@@ -30,6 +30,7 @@ func (s *Server) operations() []operation {
 		op(post, "/vms/{id}/disks/detach", policy.VMChange, ok, "detach-disk", "Take a disk that is not there out of a VM; deletes no data", s.apiDetachDisk),
 		op(post, "/vms/{id}/disks/replace", policy.VMChange, ok, "replace-disk", "Ask for a new disk in the place of one that is not there", s.apiReplaceDisk),
 		op(post, "/vms/{id}/takeover", policy.VMChange, ok, "take-over-vm", "Make what somebody changed on the host what is wanted", s.apiTakeOver),
+		op(post, "/vms/{id}/place", policy.InfraChange, ok, "place-vm", "Say where a VM is, when hosts disagree", s.apiPlaceVM),
 		op(post, "/vms/{id}/putback", policy.VMChange, accepted, "put-back-vm", "Undo what somebody changed on the host", s.apiPutBack),
 		op(get, "/vms/{id}/events", policy.VMSee, ok, "get-vm-events", "Get what happened to a VM", s.apiVMEvents),
 

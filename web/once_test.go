@@ -22,12 +22,19 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	}
 	vm := "/vms/" + string(s.vm)
 	sick := map[string]string{} // what is done about VMs in trouble: each about one of its own
-	for _, act := range []string{"detach", "replace", "takeover", "putback"} {
+	for _, act := range []string{"detach", "replace", "takeover", "putback", "place"} {
 		id, disk := troubled(s.portal, s.addProject("of-"+act), "host-"+act)
 		sick[act] = "/vms/" + string(id)
 		sick[act+" disk"] = `{"disk":{"poolId":"` + string(disk.PoolID) + `","volume":"` + disk.Volume + `"}`
 	}
+	s.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, alarm) VALUES ($1, $2, 'running', 1, true, true)`, strings.TrimPrefix(sick["place"], "/vms/"), s.host.id)
+	place := func(host fleet.HostID) string { return `{"hostId":"` + string(host) + `"}` }
+	var placed fleet.HostID
+	if err := s.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-place'").Scan(&placed); err != nil {
+		t.Fatal(err)
+	}
 	bodies := map[string]struct{ path, body, other string }{
+		"/vms/{id}/place":                {sick["place"] + "/place", place(placed), place(s.host.id)},
 		"/vms":                           {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
 		"/vms/{id}/actions":              {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
 		"/vms/{id}/console":              {vm + "/console", ``, ``},

@@ -92,6 +92,7 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/disks/replace", page, policy.VMChange, s.replaceDisk},
 		{post, "/vms/:id/takeover", page, policy.VMChange, s.takeOverVM},
 		{post, "/vms/:id/putback", page, policy.VMChange, s.putBackVM},
+		{post, "/vms/:id/place/:host", page, policy.InfraChange, s.placeVM},
 		{get, "/vms/:id/console", page, policy.VMUse, s.consolePage},
 		{post, "/vms/:id/console/ticket", page, policy.VMUse, s.consoleTicket},
 		{get, "/console/:id", stream, policy.VMUse, s.consoleSocket},

@@ -28,7 +28,14 @@ func vmFrame(vm fleet.VMView) views.Frame {
 // vmOf reads the VM of the address with what every tab of its page shows.
 func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (views.VMPage, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	return views.VMPage{VM: vm, Tab: tab, Now: time.Now(), Actions: actionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, "")}, err
+	return views.VMPage{VM: vm, Tab: tab, Now: time.Now(), Actions: actionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a)}, err
+}
+
+func placeWhy(a fleet.Actor) string {
+	if policy.May(a, policy.InfraChange, "") {
+		return ""
+	}
+	return "Only those who may change hosts say where a VM is."
 }
 
 func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {

@@ -122,6 +122,26 @@ func (s *Server) putBackVM(c echo.Context, a fleet.Actor) error {
 	return s.stay(c, views.VMPath(id), "Put back "+job.SubjectName+": asked of "+job.HostName+".")
 }
 
+func (s *Server) placeVM(c echo.Context, a fleet.Actor) error {
+	vm, err := s.Control.PlaceVM(c.Request().Context(), a, fleet.VMID(c.Param("id")), fleet.HostID(c.Param("host")))
+	if err != nil {
+		return err
+	}
+	return s.stay(c, "/vms/"+c.Param("id"), vm.Name+" is on "+vm.HostName+".")
+}
+
+type placeVMInput struct {
+	VMPath
+	Body struct {
+		HostID fleet.HostID `json:"hostId" doc:"The VM's own host, or one that \"elsewhere\" names with the VM's mark"`
+	}
+}
+
+func (s *Server) apiPlaceVM(ctx context.Context, a fleet.Actor, in *placeVMInput) (*vmOutput, error) {
+	vm, err := s.Control.PlaceVM(ctx, a, in.ID, in.Body.HostID)
+	return changedVM(a)(vm, "", err)
+}
+
 type detachDiskInput struct {
 	VMPath
 	Body struct {

@@ -132,6 +132,7 @@ func Run(t *testing.T, h Harness) {
 			{"a disk that an administrator detached stays detached", testDetached},
 			{"an older definition that an administrator restores stays", testRestored},
 			{"a guest whose definition is removed shows at once", testTransient},
+			{"a VM's mark goes where its domain goes", testMark},
 			{"VMs of one name live on one host", testOneName},
 			{"a renamed VM takes a name that is free", testRenameTaken},
 			{"deleting a VM leaves its disks unless told", testDelete},

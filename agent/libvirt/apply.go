@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,7 +84,7 @@ func (a *applying) create(ctx context.Context) error {
 		return err
 	}
 	return a.underName(ctx, func(name string) error {
-		in.name, in.mark = name, a.mark(agent.NewApplied(a.in, name, "", nil))
+		in.name, in.mark = name, a.mark(agent.NewApplied(a.in, name, "", nil), "")
 		edit(x, in)
 		addPorts(x)
 		return a.define(ctx, x)
@@ -117,7 +118,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	if err != nil {
 		return err
 	}
-	in.name, in.mark = old.ref.Name, a.mark(agent.NewApplied(a.in, domain, oldName, was.Pools))
+	in.name, in.mark = old.ref.Name, a.mark(agent.NewApplied(a.in, domain, oldName, was.Pools), old.mark.Mark)
 	edit(x, in)
 	after, err := x.Marshal()
 	if err != nil {
@@ -161,12 +162,12 @@ func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain
 	return &out, failed
 }
 
-func (a *applying) mark(applied agent.Applied) mark {
+func (a *applying) mark(applied agent.Applied, had string) mark {
 	text, err := json.Marshal(applied)
 	if err != nil {
 		panic(err) // plain text and numbers
 	}
-	return mark{ID: a.in.VM.ID, Generation: a.in.VM.Generation, Applied: string(text)}
+	return mark{ID: a.in.VM.ID, Generation: a.in.VM.Generation, Applied: string(text), Mark: cmp.Or(a.in.Mark, had)}
 }
 
 // prepare turns what is to be written into this host's paths, and makes the disks that were never made. Before it makes one it has

@@ -26,6 +26,7 @@ type domain struct {
 	id          fleet.VMID
 	ours        bool // carries Quantix's mark for this very UUID
 	mark        mark
+	secret      string         // the VM's mark that goes with the guest: of the running one, else of the definition
 	applied     *agent.Applied // nil: an older agent kept none
 	drift       []fleet.Drift
 	transient   bool       // it runs, but its definition is gone
@@ -141,6 +142,7 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 	}
 	d.mark, d.ours = markOf(kept.Metadata)
 	d.ours = d.ours && d.mark.ID == d.id // a copy made by virt-clone carries the mark of the original
+	d.secret = d.mark.Mark
 	if d.ours {
 		d.compare(kept, b.assigned.volumeAt)
 	}
@@ -152,6 +154,8 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 		live := hardwareOf(x)
 		d.live, d.vnc, d.agent, d.accelerator = &live, vncOf(x), hasAgent(x), x.Type
 		d.startedAt = b.startedAt(ref.Name)
+		running, _ := markOf(x.Metadata)
+		d.secret = running.Mark
 		persistent, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsPersistent(ref) })
 		if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"libvirt.org/go/libvirtxml"
@@ -15,12 +16,16 @@ import (
 // markSpace is the XML namespace of what Quantix writes into a domain's metadata.
 const markSpace = "https://quantix.dev/xmlns/vm/1"
 
+// markKey is its prefix.
+const markKey = "quantix"
+
 // mark is Quantix's stamp in a domain's metadata.
 type mark struct {
 	ID         fleet.VMID `xml:"id"`
 	Generation int64      `xml:"generation"`
 	Name       string     `xml:"name"`    // of an older agent: the name it gets when it is next off; empty: its own
 	Applied    string     `xml:"applied"` // an agent.Applied as JSON; empty: an older agent kept none
+	Mark       string     `xml:"mark"`    // the VM's secret; empty: it has none yet
 }
 
 // markOf reads the stamp; false where there is none that can be read.
@@ -43,29 +48,43 @@ func (m mark) applied() *agent.Applied {
 	return &a
 }
 
-// putMark replaces the stamp and keeps all other metadata.
-func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata {
+// xml is the stamp as it stands in the metadata.
+func (m mark) xml() string {
+	return m.element(markKey+":", fmt.Sprintf(" xmlns:%s=%q", markKey, markSpace))
+}
+
+// plain is the stamp as libvirt takes it, to put it into the namespace by itself.
+func (m mark) plain() string { return m.element("", "") }
+
+func (m mark) element(prefix, attributes string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<quantix:vm xmlns:quantix=%q><quantix:id>%s</quantix:id><quantix:generation>%d</quantix:generation>`, markSpace, m.ID, m.Generation)
-	for _, text := range []struct{ name, value string }{{"name", m.Name}, {"applied", m.Applied}} {
+	fmt.Fprintf(&b, "<%svm%s>", prefix, attributes)
+	for _, text := range []struct{ name, value string }{
+		{"id", string(m.ID)}, {"generation", strconv.FormatInt(m.Generation, 10)}, {"name", m.Name}, {"applied", m.Applied}, {"mark", m.Mark},
+	} {
 		if text.value != "" {
-			b.WriteString("<quantix:" + text.name + ">")
+			fmt.Fprintf(&b, "<%s%s>", prefix, text.name)
 			_ = xml.EscapeText(&b, []byte(text.value)) // a Builder takes everything
-			b.WriteString("</quantix:" + text.name + ">")
+			fmt.Fprintf(&b, "</%s%s>", prefix, text.name)
 		}
 	}
-	b.WriteString("</quantix:vm>")
+	fmt.Fprintf(&b, "</%svm>", prefix)
+	return b.String()
+}
+
+// putMark replaces the stamp and keeps all other metadata.
+func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata {
 	if old, ok := markOf(meta); ok && old == m {
 		return meta
 	}
 	if meta == nil {
-		return &libvirtxml.DomainMetadata{XML: b.String()}
+		return &libvirtxml.DomainMetadata{XML: m.xml()}
 	}
 	start, end := findMark(meta)
 	if start == end {
 		start, end = len(meta.XML), len(meta.XML)
 	}
-	return &libvirtxml.DomainMetadata{XML: meta.XML[:start] + b.String() + meta.XML[end:]}
+	return &libvirtxml.DomainMetadata{XML: meta.XML[:start] + m.xml() + meta.XML[end:]}
 }
 
 // findMark is where the stamp stands in the metadata's text; equal offsets where there is none.

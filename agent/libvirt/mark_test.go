@@ -12,7 +12,7 @@ func TestMarkLeavesOtherMetadata(t *testing.T) {
 	first := mark{ID: "0198-1", Generation: 3}
 	meta := putMark(&libvirtxml.DomainMetadata{XML: before}, first)
 	meta.XML += after
-	for _, m := range []mark{{ID: "0198-1", Generation: 4, Name: `web<&"`, Applied: `{"name":"<&>"}`}, {ID: "0198-1", Generation: 5}} {
+	for _, m := range []mark{{ID: "0198-1", Generation: 4, Name: `web<&"`, Applied: `{"name":"<&>"}`, Mark: "0f"}, {ID: "0198-1", Generation: 5}} {
 		meta = putMark(meta, m)
 		got, ok := markOf(meta)
 		if !ok || got != m {

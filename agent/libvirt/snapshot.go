@@ -65,7 +65,7 @@ func (b *Backend) snapshot(ctx context.Context, pools []fleet.Pool) (wire.State,
 	for _, s := range all {
 		st := b.statusOf(s, sizes, addresses[s.id])
 		if s.ours {
-			state.VMs = append(state.VMs, wire.VMReport{ID: s.id, Name: s.ref.Name, Generation: s.mark.Generation, Status: st})
+			state.VMs = append(state.VMs, wire.VMReport{ID: s.id, Name: s.ref.Name, Generation: s.mark.Generation, Status: st, Proof: wire.Proof(s.id, s.secret)})
 		} else {
 			state.Found = append(state.Found, fleet.FoundVM{ID: s.id, Name: s.ref.Name, Status: st})
 		}

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -250,7 +251,7 @@ func (h *Host) define(in agent.Apply) error {
 	}
 	h.guests[g.id] = g
 	old := g.applied.Pools
-	g.applied, g.generation, g.undefined = agent.NewApplied(in, domain, was, old), in.VM.Generation, false
+	g.applied, g.generation, g.undefined, g.mark = agent.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
 	if g.on() {
 		g.live.spec.NICs = plugged(g.live.spec.NICs, plan, misbehaves(g.name, NoShutdown))
 	}

@@ -18,6 +18,7 @@ type guest struct {
 	managed    bool // carries Quantix metadata
 	generation int64
 	applied    agent.Applied
+	mark       string // the VM's, in its metadata
 	name       string // as the domain is called now
 	def        shape
 	undefined  bool   // it runs, but its definition is gone

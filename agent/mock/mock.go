@@ -192,7 +192,7 @@ func (h *Host) Snapshot(ctx context.Context, assigned []fleet.Pool) (wire.State,
 	s.Host.Inventory.Firmwares = slices.Clone(h.inv.Firmwares)
 	for _, g := range h.guests {
 		if g.managed {
-			s.VMs = append(s.VMs, wire.VMReport{ID: g.id, Name: g.name, Generation: g.generation, Status: h.status(g)})
+			s.VMs = append(s.VMs, wire.VMReport{ID: g.id, Name: g.name, Generation: g.generation, Status: h.status(g), Proof: wire.Proof(g.id, g.mark)})
 		} else {
 			s.Found = append(s.Found, fleet.FoundVM{ID: g.id, Name: g.name, Status: h.status(g)})
 		}

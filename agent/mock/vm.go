@@ -26,6 +26,17 @@ func (h *Host) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, er
 	return h.status(g), g.generation, nil
 }
 
+// MarkVM implements agent.Hypervisor.
+func (h *Host) MarkVM(ctx context.Context, id fleet.VMID, mark string) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	return h.change(id, func(g *guest) error {
+		g.mark = mark
+		return nil
+	})
+}
+
 // Meters implements agent.Hypervisor.
 func (h *Host) Meters(ctx context.Context) ([]wire.Meter, error) {
 	if err := h.enter(ctx); err != nil {

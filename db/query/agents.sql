@@ -75,11 +75,6 @@ UPDATE vms SET status = jsonb_build_object('power', 'absent', 'cpus', 0, 'memory
 WHERE host_id = @host_id AND report_seq < @seq AND observed_generation > 0 AND id <> ALL (@ids::text[])
   AND status->>'power' IS DISTINCT FROM 'absent';
 
--- name: StrangeVMs :many
--- Of the stamped domains, those that Quantix does not know on this host.
-SELECT r.id::text FROM unnest(@ids::text[]) AS r (id)
-WHERE NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = r.id AND v.host_id = @host_id);
-
 -- name: DropFoundVMs :exec
 DELETE FROM found_vms WHERE host_id = @host_id AND id <> ALL (@ids::text[]);
 

@@ -31,7 +31,8 @@ SELECT sqlc.embed(v), p.name AS project_name,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume), '[]')
         FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
-             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
+             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks,
+       (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id)::text AS mark
 FROM vms v JOIN projects p ON p.id = v.project_id
 WHERE v.id = ANY (@ids::text[]) AND v.host_id = @host_id;
 
@@ -112,7 +113,7 @@ UPDATE host_sessions SET digest = '' WHERE host_id = @host_id AND report_seq > @
 -- name: MovedOnVM :one
 -- The VM, when its generation has moved on and nothing waits to carry that to the host.
 SELECT v.* FROM vms v
-WHERE v.id = @id AND v.host_id = @host_id AND v.generation > @generation AND v.deleted_at IS NULL
+WHERE v.id = @id AND v.host_id = @host_id AND v.generation > @generation AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.kind <> 'console.open');
 
 -- name: CancelWaiting :exec

@@ -103,6 +103,11 @@ var useCases = map[string]useCase{
 		w.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, w.red)
 		return []any{id, w.red}
 	}},
+	"PlaceVM": {may: infraChange, with: func(w *world) []any {
+		id := w.vm()
+		w.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) VALUES ($1, $2, 'running', 1, true)`, id, w.h2)
+		return []any{id, w.h1}
+	}},
 	"PublishImage":  {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.nfs, Volume: "debian.qcow2"}} }},
 	"ReleasePool":   {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
 	"RetryPool":     {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
@@ -222,6 +227,7 @@ var useCases = map[string]useCase{
 	}},
 	"RememberBrowser": {may: portal, with: func(w *world) []any { return []any{w.someUser(), ""} }},
 	"QueueDrifted":    {may: portal, with: none},
+	"SettlePlaces":    {may: portal, with: none},
 	"RefreshCounters": {may: portal, with: none},
 	"RescueJobs":      {may: portal, with: none},
 	"Sweep":           {may: portal, with: none},

@@ -89,7 +89,7 @@ func (c *Control) describe(ctx context.Context, host fleet.HostID, jobs []db.Job
 		}
 		for _, row := range rows {
 			nameNetworks(row.VM.Spec.NICs, row.Networks)
-			vm := &vmWork{VM: vmOf(row.VM), project: row.ProjectName}
+			vm := &vmWork{VM: vmOf(row.VM), project: row.ProjectName, mark: row.Mark}
 			if err := json.Unmarshal(row.Made, &vm.made); err != nil {
 				return nil, fmt.Errorf("disks of VM %s that were made: %w", vm.ID, err)
 			}
@@ -121,6 +121,7 @@ type vmWork struct {
 	fleet.VM
 	made    []fleet.Volref
 	project string
+	mark    string
 }
 
 func workOf(j db.Job, vms map[fleet.VMID]*vmWork, pools map[fleet.PoolID]fleet.Pool) wire.Work {
@@ -136,8 +137,8 @@ func workOf(j db.Job, vms map[fleet.VMID]*vmWork, pools map[fleet.PoolID]fleet.P
 	}
 	if known := vms[fleet.VMID(id)]; known != nil {
 		vm := known.VM
-		w.VM, w.Generation, w.Made, w.Project = &vm, vm.Generation, known.made, known.project
-		vm.Status = nil // the host knows better
+		w.VM, w.Generation, w.Made, w.Project, w.Mark = &vm, vm.Generation, known.made, known.project, known.mark
+		vm.Status, vm.Elsewhere = nil, nil // the host knows better
 		for _, pid := range poolsOf(vm.Spec) {
 			if p, ok := pools[fleet.PoolID(pid)]; ok {
 				w.Pools = append(w.Pools, p)

@@ -76,8 +76,13 @@ func auditFor(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
 	if !policy.AllProjects(a) {
 		e.Address = ""
 	}
-	if !seesHosts(a) && e.Action == "vm.create" {
-		e.Detail, _, _ = strings.Cut(e.Detail, " on ")
+	if !seesHosts(a) {
+		switch e.Action {
+		case "vm.create":
+			e.Detail, _, _ = strings.Cut(e.Detail, " on ")
+		case "vm.follow", "vm.alarm", "vm.place":
+			e.Detail = ""
+		}
 	}
 	return e
 }

@@ -52,7 +52,9 @@ func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 		if err := settle(ctx, q, job, in); err != nil {
 			return err
 		}
-		answer.Again, err = requeue(ctx, q, job, in)
+		if noun, id := job.Subject.Split(); noun == "vm" && !job.Kind.Is().Aside {
+			answer.Again, err = requeue(ctx, q, fleet.VMID(id), job.HostID, in.Generation)
+		}
 		return err
 	})
 	return answer, ended, err
@@ -122,13 +124,9 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 	})
 }
 
-// requeue carries a newer generation to the host when no waiting job does.
-func requeue(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (bool, error) {
-	noun, id := job.Subject.Split()
-	if noun != "vm" || job.Kind.Is().Aside {
-		return false, nil
-	}
-	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: fleet.VMID(id), HostID: job.HostID, Generation: in.Generation})
+// requeue carries a generation newer than that which the host has acted on to it, when no waiting job does.
+func requeue(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostID, acted int64) (bool, error) {
+	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: id, HostID: host, Generation: acted})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -136,7 +134,7 @@ func requeue(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (bo
 		return false, err
 	}
 	_, err = queue(ctx, q, fleet.SystemActor, db.QueueJobParams{
-		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: job.Subject, SubjectName: vm.Name, Generation: vm.Generation,
+		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: fleet.SubjectVM(id), SubjectName: vm.Name, Generation: vm.Generation,
 	})
 	return err == nil, err
 }

@@ -188,8 +188,8 @@ func (c *Control) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvi
 // order's, and in the hypervisor's own.
 func vmInNeed(a fleet.Actor, v db.VMsInNeedRow) fleet.Attention {
 	phase := fleet.Phase(v.Heard)
-	if len(v.Status.Faults) > 0 {
-		vm := shownTo(a, fleet.VMView{VM: fleet.VM{Spec: v.Spec, Status: v.Status}})
+	row := db.VM{Spec: v.Spec, Status: v.Status, Elsewhere: v.Elsewhere}
+	if vm := shownTo(a, vmView(row, v.Host, "", &v.Now, v.Now)); len(vm.Status.Faults) > 0 {
 		return fleet.Attention{Kind: "vm", ID: string(v.ID), Name: v.Name, Tone: fleet.ToneBad, Text: vm.Status.Faults[0].Text}
 	}
 	tone, text := phase.Tone(), phase.Word()

@@ -26,7 +26,7 @@ func (c *Control) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wi
 	if in.State == nil {
 		answer.At, answer.Resend, err = c.beat(ctx, a, in)
 	} else {
-		answer.At, err = c.fullReport(ctx, a, in)
+		answer.At, answer.Marks, err = c.fullReport(ctx, a, in)
 	}
 	if err != nil {
 		return answer, err
@@ -72,9 +72,9 @@ func (c *Control) renewLeases(ctx context.Context, host fleet.HostID, leases []w
 	return lost, nil
 }
 
-// fullReport writes a host's whole state in one transaction, and says when that was. An older report than the newest one changes
-// nothing.
-func (c *Control) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, err error) {
+// fullReport writes a host's whole state in one transaction, and says when that was, and which marks the host's VMs lack. An older
+// report than the newest one changes nothing.
+func (c *Control) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
 	begin := db.BeginReportParams{
 		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in),
 	}
@@ -88,76 +88,59 @@ func (c *Control) fullReport(ctx context.Context, a fleet.Actor, in wire.Report)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return numberedIn(ctx, q, a, in.Seq) // else it is only older than the newest
 		}
-		err = firstError(err, func() error { return writeState(ctx, q, a.HostID, in.Seq, *in.State) })
+		err = firstError(err, func() error {
+			marks, err = writeState(ctx, q, a.HostID, in.Seq, *in.State)
+			return err
+		})
 		if err != nil || !begun.Sighted {
 			return err
 		}
 		return q.HastenRetries(ctx, a.HostID)
 	})
-	return now, err
+	return now, marks, err
 }
 
-func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) error {
+func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) (marks map[fleet.VMID]string, err error) {
 	if err := q.ReportHost(ctx, db.ReportHostParams{HostID: host, Seq: seq, Status: &s.Host}); err != nil {
-		return fmt.Errorf("report host: %w", err)
+		return nil, fmt.Errorf("report host: %w", err)
 	}
 	if !s.Host.Connected {
-		return nil // the agent cannot see its guests, pools and networks: nothing is known about them, least of all that they are gone
+		return nil, nil // the agent cannot see its guests, pools and networks: nothing is known about them, least of all that they are gone
 	}
-	if err := writeVMs(ctx, q, host, seq, s); err != nil {
-		return fmt.Errorf("report VMs: %w", err)
+	if marks, err = writeVMs(ctx, q, host, seq, s); err != nil {
+		return nil, fmt.Errorf("report VMs: %w", err)
 	}
 	if err := writeAssignments(ctx, q, host, seq, s); err != nil {
-		return fmt.Errorf("report pools and networks: %w", err)
+		return nil, fmt.Errorf("report pools and networks: %w", err)
 	}
-	return nil
+	return marks, nil
 }
 
-func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) error {
+func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) (marks map[fleet.VMID]string, err error) {
 	ids := make([]string, len(s.VMs))
 	for i, vm := range s.VMs {
 		ids[i] = string(vm.ID)
 	}
-	err := q.ReportVMs(ctx, db.ReportVMsParams{HostID: host, Seq: seq, Vms: mustJSON(s.VMs)})
+	err = q.ReportVMs(ctx, db.ReportVMsParams{HostID: host, Seq: seq, Vms: mustJSON(s.VMs)})
 	err = firstError(err, func() error {
 		return q.ReportAbsentVMs(ctx, db.ReportAbsentVMsParams{HostID: host, Seq: seq, Ids: ids})
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	found := s.Found
-	if len(ids) > 0 {
-		strange, err := q.StrangeVMs(ctx, db.StrangeVMsParams{Ids: ids, HostID: host})
-		if err != nil {
-			return err
-		}
-		found = withStrange(found, s.VMs, strange)
+	d, err := domainsOf(ctx, q, host, s)
+	err = firstError(err, func() error { return writeSightings(ctx, q, host, d.seen) })
+	if err != nil {
+		return nil, err
 	}
-	foundIDs := make([]string, len(found))
-	for i, f := range found {
+	foundIDs := make([]string, len(d.found))
+	for i, f := range d.found {
 		foundIDs[i] = string(f.ID)
 	}
-	if err := q.DropFoundVMs(ctx, db.DropFoundVMsParams{HostID: host, Ids: foundIDs}); err != nil || len(found) == 0 {
-		return err
+	if err := q.DropFoundVMs(ctx, db.DropFoundVMsParams{HostID: host, Ids: foundIDs}); err != nil || len(d.found) == 0 {
+		return d.marks, err
 	}
-	return q.ReportFoundVMs(ctx, db.ReportFoundVMsParams{HostID: host, Found: mustJSON(found)})
-}
-
-// withStrange adds domains that carry Quantix metadata but belong to no VM of this host: they are shown, never touched.
-func withStrange(found []fleet.FoundVM, vms []wire.VMReport, strange []string) []fleet.FoundVM {
-	if len(strange) == 0 {
-		return found
-	}
-	is := make(map[string]bool, len(strange))
-	for _, id := range strange {
-		is[id] = true
-	}
-	for _, vm := range vms {
-		if is[string(vm.ID)] && vm.Status.Power != fleet.Absent {
-			found = append(found, fleet.FoundVM{ID: vm.ID, Name: vm.Name, Status: vm.Status})
-		}
-	}
-	return found
+	return d.marks, q.ReportFoundVMs(ctx, db.ReportFoundVMsParams{HostID: host, Found: mustJSON(d.found)})
 }
 
 // writeAssignments writes what the host says of objects that it executes, and of those that it merely has.

@@ -12,7 +12,7 @@ func vmOf(r db.VM) fleet.VM {
 			ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels, Description: r.Description,
 			Generation: r.Generation, ObservedGeneration: r.ObservedGeneration, Ordered: r.Ordered, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
 		},
-		Spec: r.Spec, Status: r.Status,
+		Spec: r.Spec, Status: r.Status, Elsewhere: r.Elsewhere,
 	}
 }
 

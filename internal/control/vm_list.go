@@ -20,7 +20,7 @@ import (
 // table to begin with is never in question.
 const (
 	vmColumns = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at,
-		v.status, v.observed_generation, v.ordered, (SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name,
+		v.status, v.observed_generation, v.ordered, v.elsewhere, (SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name,
 		(SELECT p.name FROM projects p WHERE p.id = v.project_id) AS project_name, s.looked_at, now(),
 		(SELECT m.cpu_percent FROM vm_meters m WHERE m.vm_id = v.id AND m.at > now() - interval '1 minute') AS cpu_percent,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
@@ -107,7 +107,7 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	var load *float64
 	var networks []string
 	err := row.Scan(&r.ID, &r.ProjectID, &r.HostID, &r.Name, &r.Labels, &r.Description, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt,
-		&r.Status, &r.ObservedGeneration, &r.Ordered, &host, &project, &seen, &now, &load, &networks)
+		&r.Status, &r.ObservedGeneration, &r.Ordered, &r.Elsewhere, &host, &project, &seen, &now, &load, &networks)
 	nameNetworks(r.Spec.NICs, networks)
 	v := vmView(r, host, project, seen, now)
 	if v.Phase == fleet.PhaseRunning || v.Phase == fleet.PhaseNeedsRestart {

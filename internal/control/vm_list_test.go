@@ -215,6 +215,7 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 				Faults:   rapid.SampledFrom([][]fleet.Fault{nil, nil, {}, {{Code: "new", Text: "It hums."}}}).Draw(t, "faults"),
 			}
 		}
+		vm.Elsewhere = rapid.SampledFrom([][]fleet.Sighting{nil, nil, {{Power: fleet.Running, Proven: true}}, {{Power: fleet.Running, Proven: true, Alarm: true}}}).Draw(t, "elsewhere")
 		if rapid.Bool().Draw(t, "deleted") {
 			at := time.Now()
 			vm.DeletedAt = &at
@@ -230,8 +231,8 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 			at := now.Add(-age)
 			seen = &at
 		}
-		s.exec(`UPDATE vms SET spec = $2, status = $3, generation = $4, observed_generation = $5, deleted_at = $6, ordered = $7 WHERE id = $1`,
-			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt, vm.Ordered)
+		s.exec(`UPDATE vms SET spec = $2, status = $3, generation = $4, observed_generation = $5, deleted_at = $6, ordered = $7, elsewhere = $8 WHERE id = $1`,
+			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt, vm.Ordered, vm.Elsewhere)
 		s.exec(`UPDATE host_sessions SET seen_at = $1`, seen)
 		want := vm.Phase(seen, now)
 		var got fleet.Phase

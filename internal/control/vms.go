@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,7 +52,9 @@ func getVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 		return fleet.VMView{}, notFound(err, "VM")
 	}
 	nameNetworks(r.VM.Spec.NICs, r.Networks)
-	return shownTo(a, vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)), nil
+	v := vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
+	err = hearPlaces(ctx, q, &v, r.Now)
+	return shownTo(a, v), err
 }
 
 // lockVM is getVM for a change: nobody else changes the VM until the transaction ends. right is asked for the VM's project.
@@ -60,12 +63,22 @@ func lockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 	if err != nil {
 		return fleet.VMView{}, notFound(err, "VM")
 	}
+	if err := policy.Check(a, right, r.VM.ProjectID); err != nil {
+		return fleet.VMView{}, err
+	}
 	nameNetworks(r.VM.Spec.NICs, r.Networks)
-	return shownTo(a, vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)), policy.Check(a, right, r.VM.ProjectID)
+	v := vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
+	err = hearPlaces(ctx, q, &v, r.Now)
+	return shownTo(a, v), err
 }
 
 func vmView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {
 	vm := vmOf(r)
+	if f := vm.PlaceFault(host, seen, now); f != nil && vm.Status != nil {
+		status := *vm.Status
+		status.Faults = append([]fleet.Fault{*f}, status.Faults...)
+		vm.Status = &status
+	}
 	return fleet.VMView{
 		VM: vm, Phase: vm.Phase(seen, now), Attention: vm.NeedsAttention(seen, now), HostName: host, ProjectName: project, SeenAt: seen,
 	}
@@ -74,7 +87,10 @@ func vmView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet
 // shownTo is the VM as the actor may read it: who sees no hosts reads neither their names nor their own words.
 func shownTo(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	if !policy.May(a, policy.InfraSee, "") {
-		v.Status = v.Plain()
+		v.Status, v.Elsewhere = v.Plain(), slices.Clone(v.Elsewhere)
+		for i := range v.Elsewhere {
+			v.Elsewhere[i].HostID, v.Elsewhere[i].HostName = "", ""
+		}
 	}
 	return v
 }

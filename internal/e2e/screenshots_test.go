@@ -60,6 +60,7 @@ func TestScreenshots(t *testing.T) {
 	})
 	t.Run("empty fleet", emptyFleet)
 	t.Run("trouble", troubledVM)
+	t.Run("two places", splitVM)
 }
 
 func (p *tab) shoot(s shot) {

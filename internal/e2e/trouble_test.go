@@ -80,6 +80,28 @@ func (h *played) finish(result func(wire.Work) wire.Finish) {
 	}
 }
 
+// speak lets the hosts report until the test ends.
+func speak(t *testing.T, hosts ...*played) {
+	t.Helper()
+	spoken := make(chan struct{})
+	ctx, quiet := context.WithCancel(t.Context())
+	go func() {
+		defer close(spoken)
+		for tick := time.NewTicker(wire.ReportPeriod / 2); ; {
+			for _, h := range hosts {
+				h.report()
+			}
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	t.Cleanup(func() { quiet(); <-spoken })
+}
+
 // troubledVM looks at a VM whose disk is not there, and which somebody changed on its host, and at an order that waits.
 func troubledVM(t *testing.T) {
 	t.Parallel()
@@ -120,21 +142,7 @@ func troubledVM(t *testing.T) {
 	const away = "libvirt did not answer: cannot connect to '/run/libvirt/libvirt-sock': Connection refused."
 	h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Failed, Retry: true, Error: away} })
 
-	spoken := make(chan struct{})
-	ctx, quiet := context.WithCancel(t.Context())
-	go func() {
-		defer close(spoken)
-		for tick := time.NewTicker(wire.ReportPeriod / 2); ; {
-			h.report()
-			select {
-			case <-ctx.Done():
-				tick.Stop()
-				return
-			case <-tick.C:
-			}
-		}
-	}()
-	t.Cleanup(func() { quiet(); <-spoken })
+	speak(t, h)
 	p := newTab(t, s.url)
 	p.open("/sign-in")
 	p.enter("admin", s.password)

@@ -119,10 +119,14 @@ func (v VMView) Allows(a Action) (bool, string) {
 	ok, why := v.Phase.Allows(a)
 	missing := v.missingDisk()
 	switch {
+	case v.Contested() && a != ActConsole:
+		return false, "It runs on two hosts at once: nothing is done to it until somebody has said where it is."
 	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.Ordered == Running):
 		return true, ""
 	case a == ActStart && ok && missing != nil:
 		return false, missing.Text
+	case a == ActStart && ok && v.heldElsewhere() != "":
+		return false, v.heldElsewhere()
 	case (a == ActTakeOver || a == ActPutBack) && ok && v.Phase == PhaseUnknown:
 		return false, "Its host is not heard, so nobody knows what the VM is like now."
 	case (a == ActTakeOver || a == ActPutBack) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActPutBack || !v.undefined())):

@@ -12,6 +12,8 @@ var faultLooks = map[FaultCode]struct{ word, plain string }{
 	FaultDisk:      {"A disk is not there", "A disk of this VM is not on its host."},
 	FaultRebooted:  {"Off since its host restarted", "It ran when its host went down, and is off since. Start it, or leave it off."},
 	FaultIO:        {"Its storage fails", "It was paused because its storage is full or fails."},
+	FaultTwoPlaces: {"Runs on two hosts", "It runs in two places at once, so nothing is done to it until an administrator has said where it is."},
+	FaultElsewhere: {"Seen on another host", "It was seen in another place while its host is not heard. Ask an administrator."},
 	FaultUndefined: {"Its definition was removed", "It runs on, but its definition was removed on its host. Put it back, or it is gone when it stops."},
 }
 

@@ -60,17 +60,17 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	return settled(*vm.Status)
 }
 
-// NeedsAttention reports whether the VM waits for a person: its host is not heard, something is wrong with it there, or nothing
-// is on its way and the VM is gone, has crashed, or its last order failed and did not come about in another way. A later order
-// that succeeds ends it, but for what is wrong. Column vms.attention is the same decision for hosts that are heard; a test holds
-// the two together.
+// NeedsAttention reports whether the VM waits for a person: its host is not heard, something is wrong with it there, two hosts run
+// it, or nothing is on its way and the VM is gone, has crashed, or its last order failed and did not come about in another way. A
+// later order that succeeds ends it, but for what is wrong. Column vms.attention is the same decision for hosts that are heard; a
+// test holds the two together.
 func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	switch {
 	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
 		return false
 	case !Fresh(seen, now):
 		return true
-	case len(vm.Status.Faults) > 0:
+	case len(vm.Status.Faults) > 0 || vm.Contested():
 		return true
 	case vm.Generation > vm.ObservedGeneration || vm.Ordered != "":
 		return false

@@ -25,8 +25,9 @@ type Meta struct {
 // VM is one virtual machine: Spec is what people want, Status what its host last reported (nil: never).
 type VM struct {
 	Meta
-	Spec   VMSpec    `json:"spec"`
-	Status *VMStatus `json:"status"`
+	Spec      VMSpec     `json:"spec"`
+	Status    *VMStatus  `json:"status"`
+	Elsewhere []Sighting `json:"elsewhere,omitempty"` // what other hosts say about domains of this VM
 }
 
 // VMSpec is the intent for a VM.
@@ -110,6 +111,8 @@ const (
 	FaultDisk      FaultCode = "disk"      // a disk that was made is not there: restore it, detach it, or ask for a new one
 	FaultRebooted  FaultCode = "rebooted"  // it ran when its host went down, and is off since
 	FaultIO        FaultCode = "io"        // QEMU paused it, because its storage is full or fails
+	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run it: the portal's own finding
+	FaultElsewhere FaultCode = "elsewhere" // another host has it on while its own is not heard: likewise
 	FaultUndefined FaultCode = "undefined" // it runs, but its definition was removed on the host: put it back, or it is gone when it stops
 )
 

@@ -1,5 +1,5 @@
 // Package reconcile runs the portal's input-free, idempotent passes by period and by event: rescue of lapsed jobs, drift
-// between intent and host, liveness of hosts, counters, sweeping. Nothing depends on a pass running at an exact time.
+// between intent and host, places of VMs, liveness of hosts, counters, sweeping. Nothing depends on a pass running at an exact time.
 package reconcile
 
 import (
@@ -27,6 +27,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 	passes := []pass{
 		{"rescue jobs", 2 * time.Second, c.RescueJobs},
 		{"queue drift", 15 * time.Second, c.QueueDrifted},
+		{"settle places", time.Second, c.SettlePlaces},
 		{"watch hosts", 2 * time.Second, live.run},
 		{"count", 5 * time.Second, c.RefreshCounters},
 		{"sweep", 10 * time.Minute, c.Sweep},

@@ -9,6 +9,8 @@
 package wire
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"quantix/internal/fleet"
@@ -114,6 +116,17 @@ type VMReport struct {
 	Name       string         `json:"name"`
 	Generation int64          `json:"generation"`
 	Status     fleet.VMStatus `json:"status"`
+	Proof      string         `json:"proof,omitempty"` // Proof of the mark in its metadata: the running guest's, else the definition's; empty: it has none
+}
+
+// Proof is what an agent shows of a VM's mark, the secret that goes with the domain wherever it goes. The SQL function vm_proof is
+// the same; a test holds the two together.
+func Proof(id fleet.VMID, mark string) string {
+	if mark == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(string(id) + " " + mark))
+	return hex.EncodeToString(sum[:])
 }
 
 // PoolReport is a libvirt pool. Agents that know no ids tell its name alone.
@@ -142,6 +155,8 @@ type ReportAnswer struct {
 	Pools  []fleet.Pool  `json:"pools"`            // the pools assigned to this host: report these, with volumes
 	Lost   []fleet.JobID `json:"lost,omitempty"`   // leases that are no longer this agent's: drop the results
 	At     time.Time     `json:"at"`               // the portal's time: see Stamp
+	// Marks are those of VMs of this host that the report showed without their own: write them into the domains' metadata.
+	Marks map[fleet.VMID]string `json:"marks,omitempty"`
 }
 
 // Lease names a job in work and the epoch of its claim.
@@ -175,6 +190,7 @@ type Work struct {
 	// Made are the disks of the VM that were seen whole at some time. A disk is made once: one of these that is not there is a
 	// fault, never made anew.
 	Made    []fleet.Volref `json:"made,omitempty"`
+	Mark    string         `json:"mark,omitempty"`    // the VM's: see Proof
 	Project string         `json:"project,omitempty"` // the name of the VM's project: part of the domain's name where the VM's alone is taken
 }
 

@@ -1,0 +1,49 @@
+package libvirt
+
+import (
+	"context"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/internal/fleet"
+)
+
+// MarkVM implements agent.Hypervisor. libvirt writes metadata by itself, into a running guest's and into the definition, and does
+// nothing to the guest.
+func (b *Backend) MarkVM(ctx context.Context, id fleet.VMID, secret string) error {
+	const act = "mark the VM"
+	unlock, err := b.vms.lock(ctx, id)
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
+	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+		uuid, err := parseUUID(id)
+		if err != nil {
+			return err
+		}
+		b.domains.forget(uuid)
+		s, err := b.seeOn(ctx, c, id)
+		switch {
+		case err != nil:
+			return err
+		case !s.ours:
+			return notOurs()
+		case s.mark.Mark == secret && s.secret == secret:
+			return nil
+		}
+		into := golibvirt.DomainAffectConfig
+		if s.transient {
+			into = golibvirt.DomainAffectLive
+		} else if s.live != nil {
+			into |= golibvirt.DomainAffectLive
+		}
+		m := s.mark
+		m.Mark = secret
+		defer b.domains.forget(uuid)
+		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+			return l.DomainSetMetadata(s.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{m.plain()},
+				golibvirt.OptString{markKey}, golibvirt.OptString{markSpace}, into)
+		})
+	}))
+}

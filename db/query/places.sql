@@ -1,0 +1,80 @@
+-- name: StrangeDomains :many
+-- Of the domains that a host reports, those that are not its VMs, and those of its VMs that lack their mark. proof: what the
+-- domain shows of its mark. known: another host's VM has that id; proven: with its mark.
+SELECT r.id::text AS id, (v.host_id IS NOT DISTINCT FROM @host_id)::boolean AS mine, (v.id IS NOT NULL)::boolean AS known,
+       COALESCE(r.proof = vm_proof(m.vm_id, m.mark), false)::boolean AS proven, COALESCE(m.mark, '')::text AS mark
+FROM jsonb_to_recordset(@domains::jsonb) AS r (id text, proof text)
+LEFT JOIN vms v ON v.id = r.id LEFT JOIN vm_marks m ON m.vm_id = v.id
+WHERE v.host_id IS DISTINCT FROM @host_id OR r.proof IS DISTINCT FROM vm_proof(m.vm_id, m.mark);
+
+-- name: DropSightings :exec
+DELETE FROM vm_sightings WHERE host_id = @host_id AND vm_id <> ALL (@ids::text[]);
+
+-- name: SightVMs :exec
+-- A domain that goes off ends what a person had said about its run.
+INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven)
+SELECT v.id, @host_id, r.power, r.generation, r.proven
+FROM jsonb_to_recordset(@seen::jsonb) AS r (id text, power text, generation bigint, proven boolean) JOIN vms v ON v.id = r.id
+ON CONFLICT (vm_id, host_id) DO UPDATE SET power = EXCLUDED.power, generation = EXCLUDED.generation, proven = EXCLUDED.proven,
+    since = CASE WHEN vm_sightings.power = EXCLUDED.power AND vm_sightings.proven = EXCLUDED.proven THEN vm_sightings.since ELSE now() END,
+    began = CASE WHEN vm_sightings.power IN ('running', 'paused') AND vm_sightings.proven = EXCLUDED.proven THEN vm_sightings.began ELSE now() END,
+    alarm = vm_sightings.alarm AND EXCLUDED.proven AND EXCLUDED.power IN ('running', 'paused'),
+    settled = vm_sightings.settled AND EXCLUDED.power IN ('running', 'paused')
+WHERE (vm_sightings.power, vm_sightings.generation, vm_sightings.proven) IS DISTINCT FROM (EXCLUDED.power, EXCLUDED.generation, EXCLUDED.proven);
+
+-- name: PlacesToSettle :many
+-- VMs that another host runs, by their mark, and what that means now that both hosts have spoken since: their own host has looked
+-- and does not run it (gone), or both run it. One that its own host is about to start waits for that. vm_id '': all.
+SELECT s.vm_id, s.host_id, v.host_id AS own_id, (v.status->>'power' <> 'running')::boolean AS gone
+FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
+JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
+WHERE s.proven AND NOT s.settled AND s.power = 'running' AND (@vm_id::text = '' OR s.vm_id = @vm_id::text)
+  AND own.looked_at > now() - interval '30 seconds'
+  AND (v.status->>'power' IN ('absent', 'stopped', 'crashed') AND own.looked_at > s.began
+            AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.host_id = v.host_id AND j.state = 'running'
+                            AND ordered_power(j.kind) = 'running')
+        OR v.status->>'power' = 'running' AND NOT s.alarm AND own.looked_at > s.since
+            AND its.looked_at > s.since AND its.looked_at > now() - interval '30 seconds')
+ORDER BY s.vm_id, s.began, s.host_id
+LIMIT 500;
+
+-- name: SightingsSeen :many
+-- How old what the hosts say is that have a domain of the VM.
+SELECT s.host_id, h.looked_at FROM vm_sightings s LEFT JOIN host_sessions h ON h.host_id = s.host_id WHERE s.vm_id = @vm_id;
+
+-- name: AskAnew :exec
+-- The hosts' next reports are full ones. Whoever settles where a VM is does this first: their reports wait, and none that was
+-- begun before is written after it.
+WITH locked AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY (@ids::text[]) ORDER BY h.host_id FOR NO KEY UPDATE)
+UPDATE host_sessions s SET digest = '' FROM locked l WHERE s.host_id = l.host_id;
+
+-- name: FollowVM :one
+-- What the new host said last is the VM's status now, and counts as said in its newest report.
+WITH seen AS (DELETE FROM vm_sightings s WHERE s.vm_id = @id AND s.host_id = @to_host RETURNING s.generation),
+     found AS (DELETE FROM found_vms f WHERE f.id = @id AND f.host_id = @to_host RETURNING f.status)
+UPDATE vms v SET host_id = @to_host, deleted_at = NULL, status = found.status, observed_generation = LEAST(seen.generation, v.generation),
+                 report_seq = (SELECT h.report_seq FROM host_sessions h WHERE h.host_id = @to_host)
+FROM seen, found WHERE v.id = @id
+RETURNING v.observed_generation;
+
+-- name: RaiseAlarm :exec
+UPDATE vm_sightings SET alarm = true WHERE vm_id = @vm_id AND host_id = @host_id;
+
+-- name: SettleSightings :exec
+-- The VM stays where it is; what the others run is not it.
+UPDATE vm_sightings SET settled = true, alarm = false WHERE vm_id = @vm_id AND power IN ('running', 'paused') AND (alarm OR NOT settled);
+
+-- name: LeaveBehind :exec
+-- What the VM's own host has of it is shown there once the VM is moved away, as its next report will say.
+WITH left_there AS (
+    INSERT INTO found_vms (host_id, id, name, status)
+    SELECT v.host_id, v.id, COALESCE(NULLIF(v.status->>'domain', ''), v.name), v.status FROM vms v WHERE v.id = @vm_id ON CONFLICT DO NOTHING)
+INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven)
+SELECT v.id, v.host_id, v.status->>'power', v.observed_generation, true FROM vms v WHERE v.id = @vm_id;
+
+-- name: OpenJobsOf :many
+SELECT * FROM jobs WHERE subject = @subject AND host_id = @host_id AND state IN ('queued', 'running') ORDER BY id FOR UPDATE;
+
+-- name: MoveJob :exec
+-- The order stands; another host carries it out.
+UPDATE jobs SET host_id = @to_host, state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = '' WHERE id = @id;

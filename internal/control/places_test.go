@@ -1,0 +1,419 @@
+package control_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// places are two hosts: r's own, which has the VM, and another.
+type places struct {
+	*rig
+	other *rig
+	id    fleet.VMID
+	mark  string
+}
+
+func newPlaces(t *testing.T) places {
+	t.Helper()
+	r := newRig(t)
+	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
+	p := places{rig: r, other: &rig{Control: r.Control, t: t, pool: r.pool, hub: r.hub, agent: r.addHost("h2")}, id: r.addVM("web")}
+	p.other.hello("two", "there")
+	p.exec(`DELETE FROM jobs`)
+	p.mark = one[string](r, `SELECT mark FROM vm_marks`)
+	p.own(fleet.Running)
+	p.other.report("nothing")
+	return p
+}
+
+// domain is the VM's as a host reports it, by its mark.
+func (p places) domain(power fleet.Power) wire.VMReport {
+	return wire.VMReport{ID: p.id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: power, CPUs: 1}, Proof: wire.Proof(p.id, p.mark)}
+}
+
+func (p places) own(power fleet.Power) { p.t.Helper(); p.report("own "+string(power), p.domain(power)) }
+
+func (p places) there(power fleet.Power) {
+	p.t.Helper()
+	p.other.report("there "+string(power), p.domain(power))
+}
+
+// settled is where the VM is after the pass.
+func (p places) settled() fleet.VMView {
+	p.t.Helper()
+	if err := p.SettlePlaces(p.t.Context(), fleet.SystemActor); err != nil {
+		p.t.Fatal(err)
+	}
+	vm, err := p.GetVM(p.t.Context(), chief, p.id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return vm
+}
+
+func (p places) stays(when string, phase fleet.Phase) fleet.VMView {
+	p.t.Helper()
+	vm := p.settled()
+	if vm.HostID != p.agent.HostID || vm.Phase != phase || vm.Contested() {
+		p.t.Fatalf("%s the VM is %s on %s, contested %t", when, vm.Phase, vm.HostName, vm.Contested())
+	}
+	return vm
+}
+
+func (p places) moved(when string) fleet.VMView {
+	p.t.Helper()
+	vm := p.settled()
+	if vm.HostID != p.other.agent.HostID || vm.Status.Power != fleet.Running || vm.Contested() || len(vm.Status.Faults) > 0 {
+		p.t.Fatalf("%s the VM is %s on %s: %+v", when, vm.Phase, vm.HostName, vm)
+	}
+	return vm
+}
+
+func (p places) found(host *rig) bool {
+	return one[bool](p.rig, `SELECT EXISTS (SELECT 1 FROM found_vms WHERE id = $1 AND host_id = $2)`, p.id, host.agent.HostID)
+}
+
+func TestAVMIsFollowedWhereItWasMigrated(t *testing.T) {
+	p := newPlaces(t)
+	p.there(fleet.Paused)
+	p.stays("while the guest comes in", fleet.PhaseRunning)
+	p.there(fleet.Running)
+	p.there(fleet.Running)
+	p.stays("while its own host has not spoken since", fleet.PhaseRunning)
+	p.report("gone")
+	if vm := p.moved("once its own host does not have it"); vm.Phase != fleet.PhaseRunning || len(vm.Elsewhere) != 0 {
+		t.Errorf("it is %s, and elsewhere %+v", vm.Phase, vm.Elsewhere)
+	}
+	if p.found(p.other) || p.found(p.rig) {
+		t.Error("the VM is shown as a stranger, too")
+	}
+	if n := one[int](p.rig, `SELECT count(*) FROM audit WHERE action = 'vm.follow' AND detail LIKE 'h1 → h2:%'`); n != 1 {
+		t.Errorf("%d audit lines", n)
+	}
+	// The new host's word counts now, and the old one's no more.
+	p.report("left", p.domain(fleet.Stopped))
+	p.moved("with its definition left behind")
+	if !p.found(p.rig) {
+		t.Error("what is left behind is not shown")
+	}
+	p.other.report("off", p.domain(fleet.Stopped))
+	if vm := p.settled(); vm.Phase != fleet.PhaseStopped {
+		t.Fatalf("the new host says off, the VM is %s", vm.Phase)
+	}
+	// And back, in one report: the definition there is running again.
+	p.own(fleet.Running)
+	p.other.report("off", p.domain(fleet.Stopped))
+	if vm := p.settled(); vm.HostID != p.agent.HostID || vm.Phase != fleet.PhaseRunning {
+		t.Fatalf("after it went back it is %s on %s", vm.Phase, vm.HostName)
+	}
+}
+
+func TestAVMIsFollowedWhenItsDefinitionStays(t *testing.T) {
+	p := newPlaces(t)
+	p.there(fleet.Paused)
+	p.own(fleet.Stopped) // newer than when the guest began to come in
+	p.there(fleet.Running)
+	p.moved("at the report that it runs")
+}
+
+func TestOrdersGoWithTheVM(t *testing.T) {
+	p := newPlaces(t)
+	p.queue(p.id, fleet.VMApply)
+	p.queue(p.id, fleet.VMReset)
+	p.queue(p.id, fleet.ConsoleOpen)
+	claimed := p.claim()
+	slices.SortFunc(claimed, func(a, b wire.Work) int { return strings.Compare(string(a.Kind), string(b.Kind)) })
+	if len(claimed) != 2 || claimed[1].Kind != fleet.VMApply || claimed[1].Mark != p.mark {
+		t.Fatalf("claimed %+v", claimed)
+	}
+	p.queue(p.id, fleet.VMApply) // two of a kind: one in work, one that waits
+	p.queue(p.id, fleet.VMPause)
+	p.there(fleet.Running)
+	p.report("gone")
+	p.moved("after the migration")
+	got := one[string](p.rig, `SELECT string_agg(kind || ' ' || state || ' ' || (SELECT name FROM hosts h WHERE h.id = j.host_id), ', ' ORDER BY kind, state) FROM jobs j`)
+	const want = "console.open cancelled h1, vm.apply cancelled h1, vm.apply queued h2, vm.pause queued h2, vm.reset cancelled h1"
+	if got != want {
+		t.Errorf("jobs: %s\nwant: %s", got, want)
+	}
+	wantCode(t, p.finish(claimed[1], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}), fleet.Conflict)
+	p.moved("after the old host's late result")
+	if w := p.other.claim(); len(w) != 1 || w[0].Kind != fleet.VMApply || w[0].VM == nil {
+		t.Errorf("the new host is given %+v", w)
+	}
+}
+
+func TestADeletionDoesNotGoWithTheVM(t *testing.T) {
+	p := newPlaces(t)
+	if _, err := p.DeleteVM(t.Context(), chief, p.id, true, "web"); err != nil {
+		t.Fatal(err)
+	}
+	p.claim()
+	p.there(fleet.Running)
+	p.report("gone")
+	vm := p.settled()
+	if vm.HostID != p.other.agent.HostID || vm.DeletedAt != nil {
+		t.Fatalf("%+v", vm.Meta)
+	}
+	if state := one[string](p.rig, `SELECT state FROM jobs WHERE kind = 'vm.delete'`); state != "unknown" {
+		t.Errorf("the deletion is %s", state)
+	}
+}
+
+func TestAVMWhoseHostIsSilentIsNotFollowed(t *testing.T) {
+	p := newPlaces(t)
+	p.there(fleet.Running)
+	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.agent.HostID)
+	vm := p.stays("with its host silent", fleet.PhaseUnknown)
+	if len(vm.Status.Faults) != 1 || vm.Status.Faults[0].Code != fleet.FaultElsewhere || !strings.Contains(vm.Status.Faults[0].Text, "h2") {
+		t.Fatalf("faults %+v", vm.Status.Faults)
+	}
+	if _, err := p.PlaceVM(t.Context(), chief, p.id, p.other.agent.HostID); err != nil {
+		t.Fatal(err)
+	}
+	p.moved("when a person says so")
+	p.own(fleet.Running) // its host is back, and runs it all the same
+	p.there(fleet.Running)
+	p.own(fleet.Running)
+	if vm := p.settled(); !vm.Contested() || vm.HostID != p.other.agent.HostID {
+		t.Fatalf("it runs twice: %+v", vm)
+	}
+}
+
+// split lets both hosts run the VM.
+func (p places) split() fleet.VMView {
+	p.t.Helper()
+	p.there(fleet.Running)
+	p.own(fleet.Running)
+	if vm := p.settled(); vm.Contested() {
+		p.t.Fatal("an alarm before the other host has spoken again")
+	}
+	p.there(fleet.Running)
+	vm := p.settled()
+	if !vm.Contested() || !vm.Attention || vm.HostID != p.agent.HostID || vm.Status.Faults[0].Code != fleet.FaultTwoPlaces {
+		p.t.Fatalf("two hosts run it: %+v", vm)
+	}
+	return vm
+}
+
+func TestTwoHostsThatRunAVMAreAnAlarm(t *testing.T) {
+	p := newPlaces(t)
+	p.queue(p.id, fleet.VMStop)
+	vm := p.split()
+	if !p.inNeed(p.id) {
+		t.Error("it does not need attention")
+	}
+	if n := one[int](p.rig, `SELECT count(*) FROM jobs WHERE state = 'cancelled'`); n != 1 {
+		t.Error("an order that waited is still carried out")
+	}
+	for _, act := range fleet.VMActions {
+		if ok, why := vm.Allows(act); ok != (act == fleet.ActConsole) {
+			t.Errorf("%s: %t %s", act, ok, why)
+		}
+	}
+	if _, err := p.ActVM(t.Context(), chief, p.id, fleet.ActStop); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("forced off: %v", err)
+	}
+	if _, err := p.DeleteVM(t.Context(), chief, p.id, false, ""); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("deleted: %v", err)
+	}
+	p.exec(`UPDATE vms SET generation = generation + 1`)
+	if err := p.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](p.rig, `SELECT count(*) FROM jobs WHERE state = 'queued'`); n != 0 {
+		t.Error("work is queued all the same")
+	}
+	if _, err := p.PlaceVM(t.Context(), chief, p.id, p.agent.HostID); err != nil {
+		t.Fatal(err)
+	}
+	vm = p.stays("after the decision", fleet.PhaseUpdating)
+	if ok, why := vm.Allows(fleet.ActStop); !ok {
+		t.Errorf("after the decision it cannot be forced off: %s", why)
+	}
+	// What was decided stands: it is not followed to the other host, and not started while that runs it.
+	p.exec(`UPDATE vms SET generation = 1`)
+	p.own(fleet.Stopped)
+	vm = p.stays("after it was stopped where it is", fleet.PhaseStopped)
+	if ok, why := vm.Allows(fleet.ActStart); ok || !strings.Contains(why, "h2") {
+		t.Errorf("started: %t %s", ok, why)
+	}
+	p.there(fleet.Stopped)
+	if ok, why := p.settled().Allows(fleet.ActStart); !ok {
+		t.Errorf("the other host is done, but: %s", why)
+	}
+	if n := one[int](p.rig, `SELECT count(*) FROM audit WHERE action IN ('vm.alarm', 'vm.place')`); n != 2 {
+		t.Errorf("%d audit lines", n)
+	}
+}
+
+func TestAPersonDecidesForTheOtherHost(t *testing.T) {
+	p := newPlaces(t)
+	p.split()
+	vm, err := p.PlaceVM(t.Context(), chief, p.id, p.other.agent.HostID)
+	if err != nil || vm.HostID != p.other.agent.HostID || vm.Phase != fleet.PhaseRunning || vm.Contested() {
+		t.Fatalf("%+v %v", vm, err)
+	}
+	p.own(fleet.Running)
+	p.there(fleet.Running)
+	p.own(fleet.Running)
+	if vm := p.settled(); vm.Contested() || vm.HostID != p.other.agent.HostID || !p.found(p.rig) {
+		t.Fatalf("what was decided does not stand: %+v", vm)
+	}
+	if _, err := p.PlaceVM(t.Context(), chief, p.id, fleet.NewID[fleet.HostID]()); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("a host without the VM: %v", err)
+	}
+}
+
+func TestAnAlarmEndsWhenOneOfTheTwoDoes(t *testing.T) {
+	p := newPlaces(t)
+	p.split()
+	p.there(fleet.Stopped)
+	p.stays("when the other host stops it", fleet.PhaseRunning)
+	p.split()
+	p.report("gone")
+	p.moved("when its own host stops it")
+}
+
+// A host's key is stolen, and UUIDs are no secret.
+func TestAHostDoesNotPullVMsOfOthersToItself(t *testing.T) {
+	p := newPlaces(t)
+	claim := func(proof string, power fleet.Power) {
+		t.Helper()
+		d := p.domain(power)
+		d.Proof = proof
+		p.other.report("claim "+proof, d)
+	}
+	guess := wire.Proof(p.id, strings.Repeat("0", 32))
+	for _, proof := range []string{"", guess, p.mark} {
+		claim(proof, fleet.Running)
+		p.report("gone " + proof)
+		vm := p.stays("claimed with "+proof, fleet.PhaseMissing)
+		if !p.found(p.other) {
+			t.Error("the claim is not shown")
+		}
+		if _, err := p.PlaceVM(t.Context(), chief, p.id, p.other.agent.HostID); fleet.CodeOf(err) != fleet.Conflict {
+			t.Errorf("a person is let choose it: %v", err)
+		}
+		if ok, why := vm.Allows(fleet.ActStart); ok || !strings.Contains(why, "h2") {
+			t.Errorf("the VM is started while a host that is heard runs its UUID: %s", why)
+		}
+		p.own(fleet.Running)
+		claim(proof, fleet.Running)
+		p.own(fleet.Running)
+		p.stays("claimed with "+proof, fleet.PhaseRunning)
+	}
+	p.other.report("found")
+	_, err := p.Report(t.Context(), p.other.agent, wire.Report{Seq: p.other.next(), Digest: "foreign", State: &wire.State{
+		Host: fleet.HostStatus{Connected: true}, Found: []fleet.FoundVM{{ID: p.id, Name: "web", Status: fleet.VMStatus{Power: fleet.Running}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.own(fleet.Stopped)
+	if ok, _ := p.stays("with a domain without any stamp", fleet.PhaseStopped).Allows(fleet.ActStart); ok {
+		t.Error("the VM is started while a host that is heard runs its UUID")
+	}
+	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.other.agent.HostID)
+	if ok, why := p.stays("with the other host silent", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
+		t.Errorf("a host that is not heard and shows no mark keeps it from starting: %s", why)
+	}
+	// With the right mark, but while the VM's own host runs it: an alarm, and it stays.
+	p.own(fleet.Running)
+	p.split()
+}
+
+func TestAStartUnderWayIsNotFollowedAway(t *testing.T) {
+	p := newPlaces(t)
+	p.own(fleet.Stopped)
+	if _, err := p.ActVM(t.Context(), chief, p.id, fleet.ActStart); err != nil {
+		t.Fatal(err)
+	}
+	w := p.claim()
+	p.there(fleet.Running)
+	p.own(fleet.Stopped)
+	if vm := p.settled(); vm.HostID != p.agent.HostID {
+		t.Fatal("it is about to run where it is")
+	}
+	if err := p.finish(w[0], wire.Finish{Outcome: wire.Failed, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+		t.Fatal(err)
+	}
+	p.own(fleet.Stopped)
+	p.moved("once its start has failed")
+}
+
+func TestSightingsAreWrittenWhenTheyChange(t *testing.T) {
+	p := newPlaces(t)
+	p.there(fleet.Paused)
+	const versions = `SELECT string_agg(x, ' ') FROM (SELECT xmin::text || ctid::text AS x FROM vm_sightings UNION ALL SELECT xmin::text || ctid::text FROM vms
+		UNION ALL SELECT xmin::text || ctid::text FROM found_vms) v`
+	before := one[string](p.rig, versions)
+	p.there(fleet.Paused)
+	p.own(fleet.Running)
+	p.settled()
+	if now := one[string](p.rig, versions); now != before {
+		t.Fatal("reports in which nothing changed wrote new row versions")
+	}
+	p.other.report("nothing")
+	if n := one[int](p.rig, `SELECT (SELECT count(*) FROM vm_sightings) + (SELECT count(*) FROM vms WHERE elsewhere IS NOT NULL)`); n != 0 {
+		t.Fatal("a domain that is gone is still seen")
+	}
+}
+
+func TestVMsWithoutTheirMarkAreGivenIt(t *testing.T) {
+	p := newPlaces(t)
+	bare := p.domain(fleet.Running)
+	bare.Proof = ""
+	for _, proof := range []string{"", wire.Proof(p.id, "other")} {
+		bare.Proof = proof
+		if answer := p.report("bare"+proof, bare); len(answer.Marks) != 1 || answer.Marks[p.id] != p.mark {
+			t.Errorf("showing %q, the host is given %v", proof, answer.Marks)
+		}
+	}
+	if answer := p.report("marked", p.domain(fleet.Running)); len(answer.Marks) != 0 {
+		t.Errorf("the host is given %v again", answer.Marks)
+	}
+	// Nobody is given the mark of another host's VM, or of one that is not there.
+	if answer := p.other.report("claim", bare); len(answer.Marks) != 0 {
+		t.Errorf("another host is given %v", answer.Marks)
+	}
+	gone := bare
+	gone.Status.Power = fleet.Absent
+	if answer := p.report("gone", gone); len(answer.Marks) != 0 {
+		t.Errorf("a host without the VM is given %v", answer.Marks)
+	}
+}
+
+func TestTheMarkIsShownToNobody(t *testing.T) {
+	p := newPlaces(t)
+	if one[string](p.rig, `SELECT vm_proof(vm_id, mark) FROM vm_marks`) != wire.Proof(p.id, p.mark) {
+		t.Error("the proof in SQL is another than in Go")
+	}
+	if len(p.mark) != 32 || p.mark == one[string](p.rig, `SELECT new_mark()`) {
+		t.Errorf("the mark %q is no 128-bit secret", p.mark)
+	}
+}
+
+func TestAVMIsFollowedOnlyWhenItsHostHasLookedSince(t *testing.T) {
+	p := newPlaces(t)
+	p.own(fleet.Stopped)
+	p.there(fleet.Running)
+	p.stays("before its own host has looked again", fleet.PhaseStopped)
+	if _, err := p.Report(t.Context(), p.agent, wire.Report{Seq: p.next(), Digest: "own stopped", LookedAgoMs: 1}); err != nil {
+		t.Fatal(err)
+	}
+	p.moved("after its heartbeat")
+}
+
+func TestWhatASilentHostSaidIsNoReasonToFollow(t *testing.T) {
+	p := newPlaces(t)
+	p.there(fleet.Running)
+	p.own(fleet.Stopped)
+	p.exec(`UPDATE vm_sightings SET began = now() - interval '1 minute'`)
+	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.agent.HostID)
+	p.stays("with its host silent", fleet.PhaseUnknown)
+}

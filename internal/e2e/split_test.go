@@ -1,0 +1,58 @@
+//go:build linux
+
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// splitVM looks at a VM that two hosts run, and at what becomes of the decision which of them is its place.
+func splitVM(t *testing.T) {
+	t.Parallel()
+	s := newPortal(t, unique("split"))
+	a := s.api()
+	own, other := s.playHost("host-7"), s.playHost("host-12")
+	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": "web-01", "projectId": project.ID, "hostId": own.id, "spec": map[string]any{"cpus": 2, "memoryMiB": 4096},
+	})
+	runs := fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096, Accelerator: "kvm"}
+	var mark string
+	own.finish(func(w wire.Work) wire.Finish {
+		mark = w.Mark
+		return wire.Finish{Outcome: wire.Done, VM: &runs}
+	})
+	for _, h := range []*played{own, other} {
+		h.state.VMs = []wire.VMReport{{ID: vm.ID, Name: vm.Name, Generation: 1, Status: runs, Proof: wire.Proof(vm.ID, mark)}}
+	}
+	speak(t, own, other)
+	p := newTab(t, s.url)
+	p.open("/sign-in")
+	p.enter("admin", s.password)
+	p.waitTrue("the dashboard", `location.pathname === "/"`)
+	page := "/vms/" + string(vm.ID)
+	p.open(page)
+	p.waitText("main .note", "host-7 and host-12 both run it")
+	for _, shot := range []shot{
+		{"vm-two-places", page, nil},
+		{"vm-two-places-menu", page, func(p *tab) { p.click(".head summary", "Actions"); p.waitText(".head .menu-list", "nothing is done to it") }},
+		{"vms-two-places", "/vms?tab=attention", nil},
+		{"dashboard-two-places", "/", nil},
+	} {
+		p.shoot(shot)
+	}
+	p.open(page)
+	p.mark()
+	if _, err := eval[bool](p, `(window.confirm = () => true)()`); err != nil {
+		t.Fatal(err)
+	}
+	p.click("#place-"+string(other.id)+" button", "Keep it on host-12")
+	p.waitText(".head", "host-12")
+	p.waitText("main", "not the VM, as somebody has decided")
+	p.sameDocument()
+	p.portray("vm-place-decided")
+}

@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Sighting is a domain of a VM on another host than the VM's own, as that host says. A VM is its UUID; its place is what hosts
+// report: what runs elsewhere by the VM's mark is followed once its own host does not run it. See VM.Elsewhere.
+type Sighting struct {
+	HostID   HostID    `json:"hostId,omitempty"`
+	HostName string    `json:"hostName,omitempty"`
+	Power    Power     `json:"power"`
+	Proven   bool      `json:"proven"`            // it carries the VM's mark; else it may be anything of that UUID
+	Since    time.Time `json:"since"`             // when the host was first heard to have it in this power
+	Alarm    bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too
+	Settled  bool      `json:"settled,omitempty"` // a person has said that the VM is not there
+	Unheard  bool      `json:"unheard,omitempty"` // the host is not heard now: it is what it said last. Not told in lists
+}
+
+func (s Sighting) on() bool { return s.Power == Running || s.Power == Paused }
+
+func (s Sighting) host() string { return cmp.Or(s.HostName, "Another host") }
+
+// Contested reports whether two hosts run the VM and no person has decided yet which one of the two it is. Nothing is done to it
+// until then.
+func (vm VM) Contested() bool {
+	return slices.ContainsFunc(vm.Elsewhere, func(s Sighting) bool { return s.Alarm })
+}
+
+// PlaceFault is what is wrong with where the VM is, for people who see hosts; nil: nothing. own is the name of the VM's own host,
+// seen how old what that says is.
+func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
+	for _, s := range vm.Elsewhere {
+		if s.Alarm {
+			return &Fault{Code: FaultTwoPlaces, Text: fmt.Sprintf(
+				"%s and %s both run it. Two guests that write to the same disks destroy them. Nothing is done to it until somebody says where it is.", own, s.host())}
+		}
+	}
+	for _, s := range vm.Elsewhere {
+		if s.on() && s.Proven && !s.Settled && !Fresh(seen, now) {
+			return &Fault{Code: FaultElsewhere, Text: fmt.Sprintf(
+				"%s says that it has this VM, %s. Its own host, %s, is not heard and may still run it. Look there, then say where the VM is.", s.host(), s.Power, own)}
+		}
+	}
+	return nil
+}
+
+// heldElsewhere says which host has the VM on, though it is not the VM's own, so that it must not be started; empty: none.
+func (v VMView) heldElsewhere() string {
+	for _, s := range v.Elsewhere {
+		if s.on() && (!s.Unheard || s.Proven && !s.Settled) {
+			return fmt.Sprintf("%s says that it has a guest of this UUID, %s. Two of them would destroy the disks.", s.host(), s.Power)
+		}
+	}
+	return ""
+}
+
+// Places says for each host that has the VM, its own first, whether a person can decide that the VM is there.
+func (v VMView) Places() []Place {
+	if len(v.Elsewhere) == 0 || v.Status == nil {
+		return nil
+	}
+	out := []Place{{HostID: v.HostID, HostName: v.HostName, Power: v.Status.Power, Unheard: v.Phase == PhaseUnknown, Own: true}}
+	if !slices.ContainsFunc(v.Elsewhere, func(s Sighting) bool { return s.on() && !s.Settled }) {
+		out[0].Why = "The VM is there already."
+	}
+	for _, s := range v.Elsewhere {
+		p := Place{HostID: s.HostID, HostName: s.HostName, Power: s.Power, Unheard: s.Unheard, Settled: s.Settled, Proven: s.Proven}
+		if !s.Proven {
+			p.Why = "That domain does not carry the mark of this VM, so it may be anything."
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Place is a host that has a domain of the VM.
+type Place struct {
+	HostID   HostID
+	HostName string
+	Power    Power
+	Unheard  bool   // it is what the host said last
+	Own      bool   // the VM's own host
+	Proven   bool   // of another host: it carries the VM's mark
+	Settled  bool   // of another host: a person has said that the VM is not there
+	Why      string // why nobody can decide that the VM is there; empty: a person can
+}

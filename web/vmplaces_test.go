@@ -1,0 +1,110 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// speaker is a host's agent in a session of its own.
+type speaker struct {
+	*portal
+	actor fleet.Actor
+	seq   int64
+}
+
+func (p *portal) speaker(name string) *speaker {
+	p.t.Helper()
+	s := &speaker{portal: p, actor: fleet.Actor{Name: name}}
+	if err := p.pool.QueryRow(p.t.Context(), "SELECT id FROM hosts WHERE name = $1", name).Scan(&s.actor.HostID); err != nil {
+		p.t.Fatal(err)
+	}
+	answer, err := p.control.Hello(p.t.Context(), s.actor, wire.Hello{Instance: name, Fingerprint: name})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	s.actor.Session, s.seq = answer.Session, answer.SeqBase
+	return s
+}
+
+// says reports the VM alone, by its mark.
+func (s *speaker) says(id fleet.VMID, power fleet.Power) {
+	s.t.Helper()
+	var mark string
+	if err := s.pool.QueryRow(s.t.Context(), "SELECT mark FROM vm_marks WHERE vm_id = $1", id).Scan(&mark); err != nil {
+		s.t.Fatal(err)
+	}
+	s.seq++
+	_, err := s.control.Report(s.t.Context(), s.actor, wire.Report{Seq: s.seq, Digest: string(power), State: &wire.State{
+		Host: fleet.HostStatus{Connected: true},
+		VMs:  []wire.VMReport{{ID: id, Name: "web-01", Generation: 1, Status: fleet.VMStatus{Power: power, CPUs: 2, MemoryMiB: 4096}, Proof: wire.Proof(id, mark)}},
+	}})
+	if err == nil {
+		err = s.control.SettlePlaces(s.t.Context(), fleet.SystemActor)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestAVMThatRunsOnTwoHosts(t *testing.T) {
+	p, project, _, vms := fleetOf(t)
+	id := vms["web-01"]
+	page, api := "/vms/"+string(id), "/api/v1/vms/"+string(id)
+	h1, h2 := p.speaker("host-1"), p.speaker("host-2")
+	h2.says(id, fleet.Running)
+	h1.says(id, fleet.Running)
+	h2.says(id, fleet.Running)
+
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	a := b.get(page).is(t, http.StatusOK)
+	a.has(t, "Runs on two hosts", "host-1 and host-2 both run it", "Where it is", "Keep it on host-1", "Keep it on host-2", "Nothing is done to it", "nothing is done to it until")
+	a.lacks(t, `value="shutdown"`, `value="stop"`, `value="reset"`)
+	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, ">web-01<", "Runs on two hosts")
+	b.get("/").is(t, http.StatusOK).has(t, ">web-01</a>", "host-1 and host-2 both run it")
+	b.post(page+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusConflict).has(t, "runs on two hosts")
+
+	admin := p.program("ann", fleet.RoleAdmin, nil)
+	admin.call("GET", api, "").is(t, http.StatusOK).has(t, `"code":"twoPlaces"`, `"hostName":"host-2"`, `"alarm":true`)
+	admin.call("POST", api+"/actions", `{"action":"stop"}`).is(t, http.StatusConflict).has(t, "runs on two hosts")
+	admin.call("PATCH", api, `{"spec":{"cpus":4}}`).is(t, http.StatusConflict)
+	admin.call("DELETE", api, "").is(t, http.StatusConflict)
+	bulk := b.post("/vms/bulk", url.Values{"action": {"stop"}, "vm": {string(id)}})
+	if n := p.count("jobs WHERE state = 'queued'"); n != 0 {
+		t.Errorf("%d orders were taken; the bulk order answered %d", n, bulk.status)
+	}
+
+	tenant := p.tenant("mia", project)
+	a = tenant.get(page).is(t, http.StatusOK)
+	a.has(t, "Runs on two hosts", "until an administrator has said where it is")
+	a.lacks(t, "host-1", "host-2", "Where it is", "Keep it")
+	tenant.post(page+"/place/"+string(h2.actor.HostID), url.Values{}).is(t, http.StatusForbidden)
+	viewer := p.signedIn("vic", fleet.RoleViewer)
+	viewer.get(page).is(t, http.StatusOK).has(t, "Where it is", "Only those who may change hosts")
+	viewer.post(page+"/place/"+string(h2.actor.HostID), url.Values{}).is(t, http.StatusForbidden)
+
+	b.post(page+"/place/nowhere", url.Values{}).is(t, http.StatusConflict)
+	b.post(page+"/place/"+string(h2.actor.HostID), url.Values{}).is(t, http.StatusSeeOther)
+	a = b.get(page).is(t, http.StatusOK)
+	a.has(t, ">host-2</a>", "Where it is", "not the VM, as somebody has decided", `value="shutdown"`)
+	a.lacks(t, "Runs on two hosts")
+	b.get(page+"?tab=events").is(t, http.StatusOK).has(t, "vm.alarm", "vm.place", "host-1 → host-2")
+	a = tenant.get(page+"?tab=events").is(t, http.StatusOK)
+	a.has(t, "vm.place")
+	a.lacks(t, "host-1", "host-2")
+	admin.call("POST", api+"/place", `{"hostId":"`+string(h1.actor.HostID)+`"}`).is(t, http.StatusOK).has(t, `"hostName":"host-1"`)
+}
+
+func TestAVMIsNotStartedWhileItRunsElsewhere(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	id := vms["web-02"]
+	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, false FROM hosts WHERE name = 'host-1'`, id)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	a := b.get("/vms/"+string(id)).is(t, http.StatusOK)
+	a.has(t, "host-1 says that it has a guest of this UUID", "without the mark of this VM", "so it may be anything")
+	a.lacks(t, `value="start"`)
+	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusConflict).has(t, "host-1 says")
+}
