@@ -196,6 +196,7 @@ func (s *Server) agentRoutes() []agentRoute {
 		{post, wire.PathClaim, boundProof, s.claim},
 		{post, wire.PathJobs + ":id/progress", sessionProof, agentRequest(agentLimit, s.progress)},
 		{post, wire.PathJobs + ":id/finish", boundProof, agentRequest(reportLimit, s.finish)},
-		{get, wire.PathConsole + ":id", boundProof, s.hostConsole},
+		{get, wire.PathPair + ":id", boundProof, s.hostPair},
+		{get, wire.PathConsole + ":id", boundProof, s.hostPair}, // older agents
 	}
 }
