@@ -19,7 +19,7 @@ type VMForm struct {
 // DiskRow is one disk: "empty" in a pool, or "image": cloned.
 type DiskRow struct{ Source, Pool, Size, Image string }
 
-// NICRow is one network card; On is "network:<name>" or "bridge:<name>".
+// NICRow is one network card; On is "libvirt:<name>" or "bridge:<name>".
 type NICRow struct{ On, MAC string }
 
 // Volume is a volume as a choice's value.

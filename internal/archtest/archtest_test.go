@@ -29,7 +29,6 @@ var may = map[string][]string{
 	"db":                 {"internal/fleet"},
 	"internal/fleet":     {},
 	"internal/wire":      {"internal/fleet"},
-	"internal/client":    {"internal/fleet"},
 	"internal/policy":    {"internal/fleet"},
 	"internal/placement": {"internal/fleet", "internal/policy"},
 	"internal/notify":    {"internal/fleet"},

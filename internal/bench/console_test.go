@@ -10,9 +10,9 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"quantix/internal/client"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
+	"quantix/internal/testkit/client"
 	"quantix/internal/wire"
 )
 
