@@ -33,7 +33,7 @@ type Meter struct {
 type VMEdit struct {
 	Name, Labels, Description, CPUs, Memory, Unit, ISO string
 	Generation                                         int64 // that the form was made from
-	ISOs                                               []Option
+	ISOs                                               Choices
 	Allowed                                            bool
 	Errors                                             Errors
 }

@@ -13,7 +13,7 @@ type VMForm struct {
 	NICs                                     []NICRow
 	Errors                                   Errors
 
-	Projects, Hosts, Pools, Images, ISOs, Networks []Option
+	Projects, Hosts, Pools, Images, ISOs, Networks Choices
 }
 
 // DiskRow is one disk: "empty" in a pool, or "image": cloned.

@@ -126,11 +126,11 @@ func vmFormBody(f VMForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(Field{Name: "project", Label: "Project", Value: f.Project, Error: f.Errors.At("projectId")}, f.Projects).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(Field{Name: "project", Label: "Project", Value: f.Project, Error: f.Errors.At("projectId")}, f.Projects).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(Field{Name: "host", Label: "Host", Value: f.Host, Error: f.Errors.At("hostId")}, f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(Field{Name: "host", Label: "Host", Value: f.Host, Error: f.Errors.At("hostId")}, f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -158,7 +158,7 @@ func vmFormBody(f VMForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(Field{Name: "iso", Label: "ISO in the CD-ROM drive", Value: f.ISO, Error: first(f.Errors, "spec.iso", "spec.iso.volume", "spec.iso.poolId")}, f.ISOs).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(Field{Name: "iso", Label: "ISO in the CD-ROM drive", Value: f.ISO, Error: first(f.Errors, "spec.iso", "spec.iso.volume", "spec.iso.poolId")}, f.ISOs).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -207,7 +207,7 @@ func vmFormBody(f VMForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(f.Pools) > 0 {
+		if len(f.Pools.Options) > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<div><button class=\"btn small\" type=\"submit\" name=\"add\" value=\"disk\" formnovalidate data-row-add>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -278,7 +278,7 @@ func vmFormBody(f VMForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(f.Networks) > 0 {
+		if len(f.Networks.Options) > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<div><button class=\"btn small\" type=\"submit\" name=\"add\" value=\"nic\" formnovalidate data-row-add>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -372,13 +372,13 @@ func diskRow(f VMForm, i string, d DiskRow) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(Field{Name: "disks[" + i + "].image", Label: "Image", Value: d.Image,
+		templ_7745c5c3_Err = ChoiceField(Field{Name: "disks[" + i + "].image", Label: "Image", Value: d.Image,
 			Error: first(f.Errors, "spec.disks["+i+"].image.volume", "spec.disks["+i+"].image.poolId", "spec.disks["+i+"].image"),
 			Wrap:  templ.Attributes{"data-show-when": "disks[" + i + "].source=image"}}, f.Images).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(Field{Name: "disks[" + i + "].pool", Label: "Pool", Value: d.Pool, Error: f.Errors.At("spec.disks[" + i + "].poolId")}, f.Pools).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(Field{Name: "disks[" + i + "].pool", Label: "Pool", Value: d.Pool, Error: f.Errors.At("spec.disks[" + i + "].poolId")}, f.Pools).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -454,7 +454,7 @@ func nicRow(f VMForm, i string, n NICRow) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(Field{Name: "nics[" + i + "].on", Label: "Connected to", Value: n.On,
+		templ_7745c5c3_Err = ChoiceField(Field{Name: "nics[" + i + "].on", Label: "Connected to", Value: n.On,
 			Error: first(f.Errors, "spec.nics["+i+"].network", "spec.nics["+i+"].bridge", "spec.nics["+i+"]")}, f.Networks).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -624,7 +624,7 @@ func vmEdit(p VMPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(Field{Name: "iso", Label: "ISO in the drive", Value: p.Edit.ISO, Error: first(p.Edit.Errors, "spec.iso", "spec.iso.volume", "spec.iso.poolId")}, p.Edit.ISOs).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(Field{Name: "iso", Label: "ISO in the drive", Value: p.Edit.ISO, Error: first(p.Edit.Errors, "spec.iso", "spec.iso.volume", "spec.iso.poolId")}, p.Edit.ISOs).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

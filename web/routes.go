@@ -66,6 +66,7 @@ func (s *Server) routes() []route {
 		{get, "/search", page, policy.VMSee, s.searchPage},
 		{get, "/search/suggest", page, policy.VMSee, s.suggest},
 		{get, "/complete", page, policy.VMSee, s.complete},
+		{get, "/choices/:noun", page, policy.VMSee, s.choicesPage},
 		{get, "/tree/:view", page, policy.VMSee, s.treeRoot},
 		{get, "/tree/:view/:node", page, policy.VMSee, s.treeLevel},
 

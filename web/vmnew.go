@@ -54,13 +54,13 @@ func (s *Server) newVM(c echo.Context, a fleet.Actor) error {
 		Key: fleet.NewID[string](), Project: c.QueryParam("project"), Host: c.QueryParam("host"),
 		CPUs: "2", Memory: "2", Unit: "GiB", Firmware: string(fleet.BIOS), Start: true,
 	}
-	if err := s.choices(c.Request().Context(), a, &f); err != nil {
+	if err := s.choices(c, a, &f); err != nil {
 		return err
 	}
-	if len(f.Pools) > 0 {
+	if len(f.Pools.Options) > 0 {
 		f.Disks = []views.DiskRow{{Source: "empty", Size: "20"}}
 	}
-	if len(f.Networks) > 0 {
+	if len(f.Networks.Options) > 0 {
 		f.NICs = []views.NICRow{{}}
 	}
 	return s.show(c, a, views.Frame{Title: "New VM"}, views.NewVM(f))
@@ -124,7 +124,7 @@ func (s *Server) showForm(c echo.Context, a fleet.Actor, status int, in vmForm, 
 	for _, n := range in.NICs {
 		f.NICs = append(f.NICs, views.NICRow(n))
 	}
-	if err := s.choices(c.Request().Context(), a, &f); err != nil {
+	if err := s.choices(c, a, &f); err != nil {
 		return err
 	}
 	return s.showAs(c, status, a, views.Frame{Title: "New VM"}, views.NewVM(f))
@@ -189,65 +189,23 @@ func (in vmForm) read(checks *fleet.Checks) control.CreateVM {
 }
 
 // choices fills the form's lists with what the person may choose from.
-func (s *Server) choices(ctx context.Context, a fleet.Actor, f *views.VMForm) error {
-	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
-	if err != nil {
-		return err
+func (s *Server) choices(c echo.Context, a fleet.Actor, f *views.VMForm) error {
+	now := map[string][]string{"projects": {f.Project}, "hosts": {f.Host}, "isos": {f.ISO}}
+	for _, d := range f.Disks {
+		now["pools"], now["images"] = append(now["pools"], d.Pool), append(now["images"], d.Image)
 	}
-	for _, p := range projects {
-		if policy.May(a, policy.VMChange, p.ID) {
-			f.Projects = append(f.Projects, views.Option{Value: string(p.ID), Text: p.Name})
-		}
+	for _, n := range f.NICs {
+		now["networks"] = append(now["networks"], n.On)
 	}
-	f.Hosts = []views.Option{{Value: "", Text: "Choose for me"}}
-	if policy.May(a, policy.InfraSee, "") {
-		hosts, err := s.Control.ListHosts(ctx, a, fleet.Query{Limit: 500})
-		if err != nil {
+	for noun, to := range map[string]*views.Choices{
+		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks,
+	} {
+		var err error
+		if *to, err = s.choose(c.Request().Context(), a, pick{noun: noun, now: now[noun], page: "/vms/new", all: c.QueryParam("all") != ""}); err != nil {
 			return err
 		}
-		for _, h := range hosts.Items {
-			text := h.Name
-			if h.Phase != fleet.HostOnline {
-				text += " (" + strings.ToLower(h.Phase.Word()) + ")"
-			}
-			f.Hosts = append(f.Hosts, views.Option{Value: string(h.ID), Text: text})
-		}
 	}
-	return s.storageChoices(ctx, a, f)
-}
-
-func (s *Server) storageChoices(ctx context.Context, a fleet.Actor, f *views.VMForm) error {
-	pools, err := s.Control.ListPools(ctx, a, fleet.Query{Limit: 500})
-	if err != nil {
-		return err
-	}
-	// The first is chosen where nobody chooses: it must be one that works.
-	slices.SortStableFunc(pools.Items, func(p, q fleet.PoolView) int { return useless(p) - useless(q) })
-	for _, p := range pools.Items {
-		text := p.Name
-		if useless(p) > 0 {
-			text += " · healthy on no host"
-		} else if p.Health.CapacityBytes > 0 {
-			text += " · " + poolRoom(p.Health)
-		}
-		f.Pools = append(f.Pools, views.Option{Value: string(p.ID), Text: text})
-	}
-	images, err := s.Control.Images(ctx, a)
-	if err != nil {
-		return err
-	}
-	f.Images = []views.Option{{Value: "", Text: "Choose an image"}}
-	for _, v := range images {
-		f.Images = append(f.Images, volumeChoice(v))
-	}
-	if f.ISOs, err = s.isoChoices(ctx, a, nil); err != nil {
-		return err
-	}
-	networks, err := s.Control.UsableNetworks(ctx, a)
-	for _, n := range networks {
-		f.Networks = append(f.Networks, networkChoice(a, n))
-	}
-	return err
+	return nil
 }
 
 func networkChoice(a fleet.Actor, n fleet.NetworkView) views.Option {
@@ -287,26 +245,6 @@ func useless(p fleet.PoolView) int {
 		return 1
 	}
 	return 0
-}
-
-// isoChoices are the ISO images, with the present one also where its pool is not heard.
-func (s *Server) isoChoices(ctx context.Context, a fleet.Actor, now *fleet.Volref) ([]views.Option, error) {
-	isos, err := s.Control.ISOs(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	out := []views.Option{{Value: "", Text: "Empty"}}
-	for _, v := range isos {
-		out = append(out, volumeChoice(v))
-	}
-	if now == nil {
-		return out, nil
-	}
-	value := views.Volume(now.PoolID, now.Volume)
-	if !slices.ContainsFunc(out, func(o views.Option) bool { return o.Value == value }) {
-		out = append(out, views.Option{Value: value, Text: now.Volume})
-	}
-	return out, nil
 }
 
 func volumeChoice(v control.VolumeOn) views.Option {

@@ -1,4 +1,4 @@
-import { $, $$, is, page, test } from "./harness.js";
+import { $, $$, is, page, press, test } from "./harness.js";
 import "js/form.js";
 
 test("a new row takes a number that no row has", () => {
@@ -21,4 +21,21 @@ test("a part that belongs to another choice is neither seen nor sent", () => {
   $("select").value = "nfs";
   $("select").dispatchEvent(new Event("change", { bubbles: true }));
   is([$("#nfs").hidden, sent()], [false, "s"]);
+});
+
+test("a box that searches works in a new row too, and Enter in it does not send the form", async () => {
+  page(`<form hx-post="/vms" hx-target="this" hx-swap="outerHTML"><div data-rows></div><template data-row-template><div data-row="__i__">
+    <input type="search" name="q" data-find hx-get="/choices/pools" hx-trigger="input" hx-target="#pool-__i__" hx-swap="innerHTML" hx-params="q"><select id="pool-__i__" name="pool"></select></div></template>
+    <button data-row-add>Add</button></form>`);
+  htmx.process(document.body);
+  $("[data-row-add]").click();
+  const asked = new Promise((done) => document.addEventListener("htmx:configRequest", (event) => {
+    event.preventDefault();
+    done({ path: event.detail.path, sent: Object.fromEntries(event.detail.formData), target: event.detail.target.id });
+  }, { once: true }));
+  const box = $("[data-find]");
+  box.value = "nfs";
+  box.dispatchEvent(new Event("input", { bubbles: true }));
+  is(await asked, { path: "/choices/pools", sent: { q: "nfs" }, target: "pool-0" });
+  is([press(box, "Enter"), press(box, "a")], [true, false]);
 });
