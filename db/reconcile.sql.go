@@ -15,7 +15,7 @@ import (
 const driftedPools = `-- name: DriftedPools :many
 SELECT ph.pool_id, ph.host_id, ph.assigned, p.name, p.generation FROM pool_hosts ph
 JOIN pools p ON p.id = ph.pool_id JOIN host_sessions s ON s.host_id = ph.host_id
-WHERE s.looked_at > now() - interval '30 seconds'
+WHERE s.looked_at > now() - $1::interval
   AND (NOT ph.assigned OR ph.observed_generation < p.generation OR ph.status->>'state' = 'inactive' AND ph.status->>'byOthers' IS NULL)
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = ph.host_id AND j.subject = 'pool:' || ph.pool_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
@@ -33,8 +33,8 @@ type DriftedPoolsRow struct {
 // First orders and releases that got lost, on a host that is heard, tried again each five minutes; and pools that are not
 // active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
 // is theirs to start.
-func (q *Queries) DriftedPools(ctx context.Context) ([]DriftedPoolsRow, error) {
-	rows, err := q.db.Query(ctx, driftedPools)
+func (q *Queries) DriftedPools(ctx context.Context, fresh time.Duration) ([]DriftedPoolsRow, error) {
+	rows, err := q.db.Query(ctx, driftedPools, fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -61,15 +61,15 @@ func (q *Queries) DriftedPools(ctx context.Context) ([]DriftedPoolsRow, error) {
 
 const driftedVMs = `-- name: DriftedVMs :many
 SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - interval '30 seconds'
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - $1::interval
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id
                   AND j.state IN ('queued', 'running') AND j.kind <> 'console.open')
 LIMIT 500
 `
 
 // VMs whose host is heard and has not acted on the newest generation, though nothing is on its way.
-func (q *Queries) DriftedVMs(ctx context.Context) ([]VM, error) {
-	rows, err := q.db.Query(ctx, driftedVMs)
+func (q *Queries) DriftedVMs(ctx context.Context, fresh time.Duration) ([]VM, error) {
+	rows, err := q.db.Query(ctx, driftedVMs, fresh)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 -- name: DriftedVMs :many
 -- VMs whose host is heard and has not acted on the newest generation, though nothing is on its way.
 SELECT v.* FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - interval '30 seconds'
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - @fresh::interval
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id
                   AND j.state IN ('queued', 'running') AND j.kind <> 'console.open')
 LIMIT 500;
@@ -12,7 +12,7 @@ LIMIT 500;
 -- is theirs to start.
 SELECT ph.pool_id, ph.host_id, ph.assigned, p.name, p.generation FROM pool_hosts ph
 JOIN pools p ON p.id = ph.pool_id JOIN host_sessions s ON s.host_id = ph.host_id
-WHERE s.looked_at > now() - interval '30 seconds'
+WHERE s.looked_at > now() - @fresh::interval
   AND (NOT ph.assigned OR ph.observed_generation < p.generation OR ph.status->>'state' = 'inactive' AND ph.status->>'byOthers' IS NULL)
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = ph.host_id AND j.subject = 'pool:' || ph.pool_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
