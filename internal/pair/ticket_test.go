@@ -1,6 +1,7 @@
 package pair
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/gorilla/websocket"
@@ -54,7 +55,7 @@ func TestBothEndsComeUnderOneTicket(t *testing.T) {
 	if said := closing(t, p.dial(t, "foreign", "c")); said.Code != websocket.ClosePolicyViolation {
 		t.Errorf("the foreign end: %v", said)
 	}
-	if err := <-p.results; err != ErrForeign {
+	if err := <-p.results; !errors.Is(err, ErrForeign) {
 		t.Error(err)
 	}
 	answerer := p.dial(t, "answerer", "c")
