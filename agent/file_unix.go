@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -10,6 +11,15 @@ import (
 
 // flock takes the file's lock, which ends with the process.
 func flock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
+
+// syncDir brings the names in a directory to disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
 
 // fileIdentity names the file's place on this machine: its device and inode.
 func fileIdentity(info os.FileInfo) string {

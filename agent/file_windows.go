@@ -12,6 +12,9 @@ func flock(f *os.File) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))
 }
 
+// syncDir does nothing: Windows keeps names in a journal of its own, and opens no directory for this.
+func syncDir(string) error { return nil }
+
 // fileIdentity names the file: Windows has no inode in os.FileInfo, so its birth stands in.
 func fileIdentity(info os.FileInfo) string {
 	return info.Name() + info.ModTime().UTC().String()

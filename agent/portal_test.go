@@ -142,10 +142,10 @@ func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status)
 		return
 	}
-	if id, ok := strings.CutPrefix(name, "console/"); ok {
+	if id, ok := strings.CutPrefix(name, "pair/"); ok {
 		up := websocket.Upgrader{Subprotocols: []string{"binary"}}
 		if ws, err := up.Upgrade(w, r, nil); err == nil {
-			p.t.Logf("console %s is open", id)
+			p.t.Logf("pair %s is open", id)
 			p.consoles <- ws
 		}
 		return

@@ -9,6 +9,7 @@ import (
 	"context"
 
 	"quantix/internal/fleet"
+	"time"
 )
 
 const assign = `-- name: Assign :many
@@ -121,7 +122,7 @@ func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error)
 const driftedAssignments = `-- name: DriftedAssignments :many
 SELECT a.noun, a.object_id, a.host_id, (a.asked = 'assign')::boolean AS assigned, o.name, o.generation FROM assignments a
 JOIN objects o ON o.noun = a.noun AND o.id = a.object_id JOIN host_sessions s ON s.host_id = a.host_id
-WHERE s.looked_at > now() - interval '30 seconds'
+WHERE s.looked_at > now() - $1::interval
   AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.status->>'state' = 'inactive' AND a.status->>'byOthers' IS NULL))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
@@ -140,8 +141,8 @@ type DriftedAssignmentsRow struct {
 // First orders and releases that got lost, on a host that is heard, tried again each five minutes; and objects that are not
 // active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
 // is theirs to start.
-func (q *Queries) DriftedAssignments(ctx context.Context) ([]DriftedAssignmentsRow, error) {
-	rows, err := q.db.Query(ctx, driftedAssignments)
+func (q *Queries) DriftedAssignments(ctx context.Context, fresh time.Duration) ([]DriftedAssignmentsRow, error) {
+	rows, err := q.db.Query(ctx, driftedAssignments, fresh)
 	if err != nil {
 		return nil, err
 	}

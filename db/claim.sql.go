@@ -9,6 +9,7 @@ import (
 	"context"
 
 	"quantix/internal/fleet"
+	"time"
 )
 
 const askAgain = `-- name: AskAgain :exec
@@ -84,8 +85,8 @@ func (q *Queries) CancelWaiting(ctx context.Context, arg CancelWaitingParams) er
 const claimJobs = `-- name: ClaimJobs :many
 WITH mine AS MATERIALIZED (
     SELECT s.host_id FROM host_sessions s
-    WHERE s.host_id = $1 AND s.session = $2
-      AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = $1 AND w.state = 'queued' AND w.run_after <= now())
+    WHERE s.host_id = $2 AND s.session = $3
+      AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = $2 AND w.state = 'queued' AND w.run_after <= now())
     FOR KEY SHARE
 ), ready AS (
     SELECT j.id FROM mine JOIN jobs j ON j.host_id = mine.host_id
@@ -95,15 +96,16 @@ WITH mine AS MATERIALIZED (
             WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.kind <> 'console.open'
               AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
     ORDER BY j.kind <> 'console.open', j.id
-    LIMIT $3 FOR UPDATE OF j SKIP LOCKED
+    LIMIT $4 FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
-                lease_until = now() + interval '30 seconds', started_at = COALESCE(started_at, now())
+                lease_until = now() + $1::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ready.id
 RETURNING jobs.id, jobs.host_id, jobs.project_id, jobs.kind, jobs.subject, jobs.subject_name, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_by, jobs.user_id, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries
 `
 
 type ClaimJobsParams struct {
+	Lease   time.Duration
 	HostID  fleet.HostID
 	Session []byte
 	MaxJobs int32
@@ -112,7 +114,12 @@ type ClaimJobsParams struct {
 // One job a subject, oldest first; a console never waits behind other work. The claim raises the epoch. Where there is work the
 // session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]Job, error) {
-	rows, err := q.db.Query(ctx, claimJobs, arg.HostID, arg.Session, arg.MaxJobs)
+	rows, err := q.db.Query(ctx, claimJobs,
+		arg.Lease,
+		arg.HostID,
+		arg.Session,
+		arg.MaxJobs,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -411,13 +418,14 @@ func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error
 }
 
 const noteProgress = `-- name: NoteProgress :execrows
-UPDATE jobs SET progress = $1, note = $2, lease_until = now() + interval '30 seconds'
-WHERE id = $3 AND host_id = $4 AND epoch = $5 AND state = 'running'
+UPDATE jobs SET progress = $1, note = $2, lease_until = now() + $3::interval
+WHERE id = $4 AND host_id = $5 AND epoch = $6 AND state = 'running'
 `
 
 type NoteProgressParams struct {
 	Progress int32
 	Note     string
+	Lease    time.Duration
 	ID       fleet.JobID
 	HostID   fleet.HostID
 	Epoch    int64
@@ -427,6 +435,7 @@ func (q *Queries) NoteProgress(ctx context.Context, arg NoteProgressParams) (int
 	result, err := q.db.Exec(ctx, noteProgress,
 		arg.Progress,
 		arg.Note,
+		arg.Lease,
 		arg.ID,
 		arg.HostID,
 		arg.Epoch,
@@ -499,20 +508,26 @@ func (q *Queries) RemoveVM(ctx context.Context, arg RemoveVMParams) (int64, erro
 }
 
 const renewLeases = `-- name: RenewLeases :many
-UPDATE jobs j SET lease_until = now() + interval '30 seconds'
-FROM (SELECT unnest($2::text[]) AS id, unnest($3::bigint[]) AS epoch) l
-WHERE j.id = l.id AND j.epoch = l.epoch AND j.host_id = $1 AND j.state = 'running'
+UPDATE jobs j SET lease_until = now() + $1::interval
+FROM (SELECT unnest($3::text[]) AS id, unnest($4::bigint[]) AS epoch) l
+WHERE j.id = l.id AND j.epoch = l.epoch AND j.host_id = $2 AND j.state = 'running'
 RETURNING j.id
 `
 
 type RenewLeasesParams struct {
+	Lease  time.Duration
 	HostID fleet.HostID
 	Ids    []string
 	Epochs []int64
 }
 
 func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]fleet.JobID, error) {
-	rows, err := q.db.Query(ctx, renewLeases, arg.HostID, arg.Ids, arg.Epochs)
+	rows, err := q.db.Query(ctx, renewLeases,
+		arg.Lease,
+		arg.HostID,
+		arg.Ids,
+		arg.Epochs,
+	)
 	if err != nil {
 		return nil, err
 	}

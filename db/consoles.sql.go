@@ -19,7 +19,7 @@ WHERE (SELECT count(*) FROM console_tickets t WHERE t.user_id = $4 AND t.used_at
 
 type AddTicketParams struct {
 	Hash      []byte
-	ConsoleID fleet.ConsoleID
+	ConsoleID fleet.PairID
 	VMID      fleet.VMID
 	UserID    fleet.UserID
 	Session   string
@@ -42,55 +42,60 @@ func (q *Queries) AddTicket(ctx context.Context, arg AddTicketParams) (int64, er
 	return result.RowsAffected(), nil
 }
 
-const consoleOfHost = `-- name: ConsoleOfHost :one
-SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = $1 AND s.session = $2) AS proven, EXISTS (
-    SELECT 1 FROM console_tickets t JOIN vms v ON v.id = t.vm_id
-    WHERE t.console_id = $3 AND v.host_id = $1 AND t.used_at > now() - interval '30 seconds'
-) AS awaited
+const awaitedConsole = `-- name: AwaitedConsole :one
+SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = $1 AND s.session = $2) AS proven,
+    COALESCE(t.user_id, '')::text AS user_id, COALESCE(t.session, '')::text AS of_session, COALESCE(v.host_id, '')::text AS of_host
+FROM (SELECT 1) one LEFT JOIN (console_tickets t JOIN vms v ON v.id = t.vm_id)
+    ON t.console_id = $3 AND t.used_at > now() - interval '30 seconds'
 `
 
-type ConsoleOfHostParams struct {
+type AwaitedConsoleParams struct {
 	HostID    fleet.HostID
 	Session   []byte
-	ConsoleID fleet.ConsoleID
+	ConsoleID fleet.PairID
 }
 
-type ConsoleOfHostRow struct {
-	Proven  bool
-	Awaited bool
+type AwaitedConsoleRow struct {
+	Proven    bool
+	UserID    string
+	OfSession string
+	OfHost    string
 }
 
-// Whether the session is the host's, and whether it may still dial this console back: its own VM's, with a browser that came
-// a moment ago.
-func (q *Queries) ConsoleOfHost(ctx context.Context, arg ConsoleOfHostParams) (ConsoleOfHostRow, error) {
-	row := q.db.QueryRow(ctx, consoleOfHost, arg.HostID, arg.Session, arg.ConsoleID)
-	var i ConsoleOfHostRow
-	err := row.Scan(&i.Proven, &i.Awaited)
+// Whether the session is the host's, and for whom a console is whose browser came a moment ago; without one all is empty.
+func (q *Queries) AwaitedConsole(ctx context.Context, arg AwaitedConsoleParams) (AwaitedConsoleRow, error) {
+	row := q.db.QueryRow(ctx, awaitedConsole, arg.HostID, arg.Session, arg.ConsoleID)
+	var i AwaitedConsoleRow
+	err := row.Scan(
+		&i.Proven,
+		&i.UserID,
+		&i.OfSession,
+		&i.OfHost,
+	)
 	return i, err
 }
 
 const redeemTicket = `-- name: RedeemTicket :one
 UPDATE console_tickets SET used_at = now()
-WHERE hash = $1 AND console_id = $2 AND user_id = $3 AND session = $4 AND used_at IS NULL AND expires_at > now()
-RETURNING vm_id
+WHERE hash = $1 AND console_id = $2 AND used_at IS NULL AND expires_at > now()
+RETURNING vm_id, user_id, session
 `
 
 type RedeemTicketParams struct {
 	Hash      []byte
-	ConsoleID fleet.ConsoleID
-	UserID    fleet.UserID
-	Session   string
+	ConsoleID fleet.PairID
 }
 
-// One use, whoever comes first.
-func (q *Queries) RedeemTicket(ctx context.Context, arg RedeemTicketParams) (fleet.VMID, error) {
-	row := q.db.QueryRow(ctx, redeemTicket,
-		arg.Hash,
-		arg.ConsoleID,
-		arg.UserID,
-		arg.Session,
-	)
-	var vm_id fleet.VMID
-	err := row.Scan(&vm_id)
-	return vm_id, err
+type RedeemTicketRow struct {
+	VMID    fleet.VMID
+	UserID  fleet.UserID
+	Session string
+}
+
+// One use, whoever comes first; the caller rolls it back where the ticket is another's.
+func (q *Queries) RedeemTicket(ctx context.Context, arg RedeemTicketParams) (RedeemTicketRow, error) {
+	row := q.db.QueryRow(ctx, redeemTicket, arg.Hash, arg.ConsoleID)
+	var i RedeemTicketRow
+	err := row.Scan(&i.VMID, &i.UserID, &i.Session)
+	return i, err
 }

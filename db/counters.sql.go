@@ -240,12 +240,13 @@ func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]Lab
 
 const vMsInNeed = `-- name: VMsInNeed :many
 SELECT v.id, v.name, v.heard, v.spec, v.status, v.elsewhere, now()::timestamptz AS now, (SELECT h.name FROM hosts h WHERE h.id = v.host_id)::text AS host FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.attention AND s.looked_at >= now() - interval '30 seconds'
-  AND ($1::boolean OR v.project_id = ANY ($2::text[]))
+WHERE v.attention AND s.looked_at >= now() - $1::interval
+  AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 ORDER BY v.name, v.id LIMIT 20
 `
 
 type VMsInNeedParams struct {
+	Fresh       time.Duration
 	AllProjects bool
 	Projects    []string
 }
@@ -263,7 +264,7 @@ type VMsInNeedRow struct {
 
 // Those of silent hosts are not among them: there the host wants a person, once.
 func (q *Queries) VMsInNeed(ctx context.Context, arg VMsInNeedParams) ([]VMsInNeedRow, error) {
-	rows, err := q.db.Query(ctx, vMsInNeed, arg.AllProjects, arg.Projects)
+	rows, err := q.db.Query(ctx, vMsInNeed, arg.Fresh, arg.AllProjects, arg.Projects)
 	if err != nil {
 		return nil, err
 	}

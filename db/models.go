@@ -59,7 +59,7 @@ type BulkAction struct {
 
 type ConsoleTicket struct {
 	Hash      []byte
-	ConsoleID fleet.ConsoleID
+	ConsoleID fleet.PairID
 	VMID      fleet.VMID
 	UserID    fleet.UserID
 	Session   string

@@ -146,15 +146,20 @@ SELECT s.vm_id, s.host_id, v.host_id AS own_id, (v.status->>'power' <> 'running'
 FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
 JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
 WHERE s.proven AND NOT s.settled AND s.power = 'running' AND ($1::text = '' OR s.vm_id = $1::text)
-  AND own.looked_at > now() - interval '30 seconds'
+  AND own.looked_at > now() - $2::interval
   AND (v.status->>'power' IN ('absent', 'stopped', 'crashed') AND own.looked_at > s.began
             AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.host_id = v.host_id AND j.state = 'running'
                             AND ordered_power(j.kind) = 'running')
         OR v.status->>'power' = 'running' AND NOT s.alarm AND own.looked_at > s.since
-            AND its.looked_at > s.since AND its.looked_at > now() - interval '30 seconds')
+            AND its.looked_at > s.since AND its.looked_at > now() - $2::interval)
 ORDER BY s.vm_id, s.began, s.host_id
 LIMIT 500
 `
+
+type PlacesToSettleParams struct {
+	VMID  string
+	Fresh time.Duration
+}
 
 type PlacesToSettleRow struct {
 	VMID   fleet.VMID
@@ -165,8 +170,8 @@ type PlacesToSettleRow struct {
 
 // VMs that another host runs, by their mark, and what that means now that both hosts have spoken since: their own host has looked
 // and does not run it (gone), or both run it. One that its own host is about to start waits for that. vm_id ”: all.
-func (q *Queries) PlacesToSettle(ctx context.Context, vmID string) ([]PlacesToSettleRow, error) {
-	rows, err := q.db.Query(ctx, placesToSettle, vmID)
+func (q *Queries) PlacesToSettle(ctx context.Context, arg PlacesToSettleParams) ([]PlacesToSettleRow, error) {
+	rows, err := q.db.Query(ctx, placesToSettle, arg.VMID, arg.Fresh)
 	if err != nil {
 		return nil, err
 	}

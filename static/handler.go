@@ -50,7 +50,8 @@ func sortedNames(assets map[string]*asset) []string {
 	return slices.Sorted(maps.Keys(assets))
 }
 
-// Handler serves every asset below Prefix: immutable, gzipped where the browser takes it.
+// Handler serves every asset below Prefix: immutable, gzipped where the browser takes it. Each is compressed once, as far as it
+// goes, which no handler that compresses answers on their way does.
 // A name from another build answers 404, so that a stale page fails loudly instead of mixing versions.
 func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

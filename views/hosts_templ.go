@@ -520,7 +520,7 @@ func (p *HostsPage) tabs() []Tab {
 func hostTrouble(h fleet.HostView) string {
 	switch h.Phase {
 	case fleet.HostUnknown:
-		return "Not heard for more than 30 s. What it said before may be outdated."
+		return "Not heard for more than " + Short(fleet.Freshness) + ". What it said before may be outdated."
 	case fleet.HostDegraded:
 		return cmp.Or(h.Status.Error, fleet.NoLook)
 	case fleet.HostConflict:

@@ -18,7 +18,7 @@ const GrantAll = "all"
 
 // GrantForm opens the network to one more project. Projects are those that it is not open to.
 type GrantForm struct {
-	Projects []Option
+	Projects Choices
 	Errors   Errors
 }
 
@@ -207,7 +207,7 @@ func addGrant(p NetworkPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(p.Grant.Projects) == 0 {
+		if len(p.Grant.Projects.Options) == 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<p class=\"muted\">It is open to all.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -217,7 +217,7 @@ func addGrant(p NetworkPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = SelectField(Field{Name: "project", Label: "Project", Error: p.Grant.Errors.At("project")}, p.Grant.Projects).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ChoiceField(Field{Name: "project", Label: "Project", Error: p.Grant.Errors.At("project")}, p.Grant.Projects).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -291,7 +291,7 @@ type MemberRow struct {
 // MemberForm gives a person a role in the project. Users are those who may be chosen.
 type MemberForm struct {
 	User, Role string
-	Users      []Option
+	Users      Choices
 	Errors     Errors
 }
 
@@ -554,7 +554,7 @@ func addMember(p ProjectPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(p.Add.Users) == 0 {
+		if len(p.Add.Users.Options) == 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<p class=\"muted\">Everybody who needs a role here has one. <a href=\"/users/new\">Make a user</a> to add somebody new.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -564,7 +564,7 @@ func addMember(p ProjectPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = SelectField(Field{Name: "user", Label: "User", Value: p.Add.User, Error: p.Add.Errors.At("user")}, p.Add.Users).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ChoiceField(Field{Name: "user", Label: "User", Value: p.Add.User, Error: p.Add.Errors.At("user")}, p.Add.Users).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -16,7 +16,7 @@ type VMForm struct {
 	On            bool // and its guest is on
 	MayOvercommit bool // see control.CreateVM
 
-	Projects, Hosts, Pools, Images, ISOs, Networks []Option
+	Projects, Hosts, Pools, Images, ISOs, Networks Choices
 }
 
 // field is one input with what is typed in it, what is wrong with it or below it, and from when on an edit of it counts.

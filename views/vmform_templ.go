@@ -125,11 +125,11 @@ func vmFormBody(f VMForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(f.field("projectId", Field{Label: "Project"}), f.Projects).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(f.field("projectId", Field{Label: "Project"}), f.Projects).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(f.field("hostId", Field{Label: "Host"}), f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(f.field("hostId", Field{Label: "Host"}), f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -186,7 +186,7 @@ func vmFormBody(f VMForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(f.Pools) > 0 {
+		if len(f.Pools.Options) > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<div><button class=\"btn small\" type=\"submit\" name=\"add\" value=\"spec.disks\" formnovalidate data-row-add>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -220,7 +220,7 @@ func vmFormBody(f VMForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(f.Networks) == 0 {
+		if len(f.Networks.Options) == 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<p class=\"hint\">No host has reported a network yet; the VM is made without a network card.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -363,7 +363,7 @@ func hardwareFields(f VMForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(f.field("spec.iso", Field{Label: "ISO in the CD-ROM drive"}), f.ISOs).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(f.field("spec.iso", Field{Label: "ISO in the CD-ROM drive"}), f.ISOs).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -418,11 +418,11 @@ func diskRow(f VMForm, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(f.field(at+".image", Field{Label: "Image", Wrap: templ.Attributes{"data-show-when": at + ".source=image"}}), f.Images).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(f.field(at+".image", Field{Label: "Image", Wrap: templ.Attributes{"data-show-when": at + ".source=image"}}), f.Images).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(f.field(at+".poolId", Field{Label: "Pool"}), f.Pools).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(f.field(at+".poolId", Field{Label: "Pool"}), f.Pools).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -509,7 +509,7 @@ func nicRows(f VMForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(f.Networks) > 0 {
+		if len(f.Networks.Options) > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<div><button class=\"btn small\" type=\"submit\" name=\"add\" value=\"spec.nics\" formnovalidate data-row-add>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -566,7 +566,7 @@ func nicRow(f VMForm, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = SelectField(f.field(at+".network", Field{Label: "Connected to", Error: first(f.Errors, at+".network", at+".bridge", at)}), f.Networks).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ChoiceField(f.field(at+".network", Field{Label: "Connected to", Error: first(f.Errors, at+".network", at+".bridge", at)}), f.Networks).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

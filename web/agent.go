@@ -13,11 +13,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/auth"
-	"quantix/internal/console"
 	"quantix/internal/fleet"
+	"quantix/internal/pair"
 	"quantix/internal/wire"
 )
 
@@ -176,9 +177,8 @@ func (s *Server) finish(c echo.Context, a fleet.Actor, in wire.Finish) (*wire.Fi
 	return &answer, err
 }
 
-// hostConsole is the host's half of a console: it dials back because a job told it to. What is open stays open when the agent
-// says hello again.
-func (s *Server) hostConsole(who prover) echo.HandlerFunc {
+// hostPair is a host's end of a pair: it dials because a job told it to. What is open stays open when the agent says hello again.
+func (s *Server) hostPair(who prover) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		a, err := who(c)
 		if err != nil {
@@ -187,18 +187,23 @@ func (s *Server) hostConsole(who prover) echo.HandlerFunc {
 		if !c.IsWebSocket() {
 			return notWebsocket()
 		}
-		id := fleet.ConsoleID(c.Param("id"))
-		if err := s.Control.ConsoleHost(c.Request().Context(), a, id); err != nil {
+		end, err := s.Control.JoinPair(c.Request().Context(), a, fleet.PairID(c.Param("id")))
+		if err != nil {
 			return err
 		}
-		ws, err := console.Upgrade(c.Response(), c.Request())
+		ws, err := pair.Upgrade(c.Response(), c.Request())
 		if err != nil {
 			return nil //nolint:nilerr // Upgrade has answered
 		}
-		if err := s.consoles.Agent(c.Request().Context(), id, ws); err != nil {
-			s.Log.Info("console ended before it began", "console", id, "half", "host", "host", a.HostID, "error", err)
-		}
+		s.servePair(c.Request().Context(), a, end, ws, nil)
 		return nil
+	}
+}
+
+// servePair brings an end that control has let in to the other one.
+func (s *Server) servePair(ctx context.Context, a fleet.Actor, end pair.End, ws *websocket.Conn, said func()) {
+	if err := s.pairs.Serve(ctx, end, ws, said); err != nil {
+		s.Log.Info("pair ended before it began", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"quantix/internal/client"
 	"quantix/internal/fleet"
+	"quantix/internal/testkit/client"
 )
 
 func TestEveryRefusalHasItsStatus(t *testing.T) { //nolint:tparallel // after the refusals it looks at what they left

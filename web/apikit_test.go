@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"quantix/internal/auth"
-	"quantix/internal/client"
 	"quantix/internal/fleet"
+	"quantix/internal/testkit/client"
 )
 
 // program is one user's API token in use.

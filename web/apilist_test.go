@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"quantix/internal/client"
 	"quantix/internal/fleet"
+	"quantix/internal/testkit/client"
 )
 
 func TestListsPageFilterAndSort(t *testing.T) {

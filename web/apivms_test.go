@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"quantix/internal/client"
 	"quantix/internal/fleet"
+	"quantix/internal/testkit/client"
 )
 
 func TestAVMReadsAsPromised(t *testing.T) {

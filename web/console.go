@@ -12,8 +12,8 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/console"
 	"quantix/internal/fleet"
+	"quantix/internal/pair"
 	"quantix/internal/policy"
 )
 
@@ -23,6 +23,17 @@ const (
 
 	mostConsoles = 64 // open or about to be, of one person on this portal
 )
+
+// consoles is what pairs are to consoles. The host may come first: its job is queued before the browser has upgraded.
+var consoles = pair.Use{
+	Kind:   pair.Console,
+	Wait:   [2]time.Duration{pair.Asker: 15 * time.Second, pair.Answerer: 30 * time.Second},
+	Late:   [2]string{pair.Asker: "The host did not answer in time.", pair.Answerer: "The browser did not come in time."},
+	Left:   [2]string{pair.Asker: "The browser left.", pair.Answerer: "The host ended the connection."},
+	Silent: [2]string{pair.Asker: "The browser is no longer heard.", pair.Answerer: "The host is no longer heard."},
+	Taken:  "This console is open already.",
+	Stray:  "A console carries binary messages only.",
+}
 
 // consoleTicket is what a browser needs to open the websocket: the address, and the subprotocol to offer beside "binary".
 type consoleTicket struct {
@@ -44,7 +55,7 @@ func (s *Server) consoleTicket(c echo.Context, a fleet.Actor) error {
 	return c.JSON(http.StatusOK, t)
 }
 
-// consoleSocket is the browser's half of a console. All that can be refused is refused before the upgrade. The console
+// consoleSocket is the browser's end of a console. All that can be refused is refused before the upgrade. The console
 // ends with the person's session.
 func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
 	if r := c.Request(); !s.ownOrigin(r) {
@@ -83,7 +94,7 @@ func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 	})
 }
 
-// serveConsole splices the browser's half. now is asked again who looks; used: whether they have typed or moved since.
+// serveConsole splices the browser's end. now is asked again who looks; used: whether they have typed or moved since.
 func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error)) error {
 	r := c.Request()
 	if !c.IsWebSocket() {
@@ -97,14 +108,13 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles open. Close some.", mostConsoles)
 	}
 	defer s.seats.leave(a.UserID)
-	id := fleet.ConsoleID(c.Param("id"))
 	redeem, cancel := context.WithTimeout(r.Context(), pageLimit)
 	defer cancel()
-	vm, err := s.Control.RedeemConsole(redeem, a, id, secret)
+	end, err := s.Control.RedeemConsole(redeem, a, fleet.PairID(c.Param("id")), secret)
 	if err != nil {
 		return err
 	}
-	ws, err := console.Upgrade(c.Response(), r)
+	ws, err := pair.Upgrade(c.Response(), r)
 	if err != nil {
 		return nil // answered
 	}
@@ -114,16 +124,14 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 		if err != nil {
 			return err
 		}
-		v, err := s.Control.GetVM(ctx, a, vm)
+		v, err := s.Control.GetVM(ctx, a, end.VM)
 		if err != nil {
 			return err
 		}
 		return policy.Check(a, policy.VMUse, v.ProjectID)
 	})
 	defer stop()
-	if err := s.consoles.Browser(ctx, id, ws, func() { said.Store(true) }); err != nil {
-		s.Log.Info("console ended before it began", "console", id, "half", "browser", "vm", vm, "who", a.Name, "error", err)
-	}
+	s.servePair(ctx, a, end.End, ws, func() { said.Store(true) })
 	return nil
 }
 
@@ -174,9 +182,9 @@ func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Contex
 			end()
 			switch {
 			case fleet.CodeOf(err) == fleet.Unauthorized:
-				cancel(console.Reason("You are signed out. Sign in again."))
+				cancel(pair.Reason("You are signed out. Sign in again."))
 			case refused(err):
-				cancel(console.Reason("You may no longer use this VM."))
+				cancel(pair.Reason("You may no longer use this VM."))
 			}
 		}
 	}()

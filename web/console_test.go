@@ -46,7 +46,7 @@ func (s *screen) dialBack() *websocket.Conn {
 	if w.Kind != fleet.ConsoleOpen || w.VM == nil || w.VM.ID != s.vm {
 		s.t.Fatalf("claimed %+v", w)
 	}
-	ws, err := s.host.DialConsole(s.t.Context(), w.Args.PortalURL, w.Args.Console)
+	ws, err := s.host.DialPair(s.t.Context(), w.Args.PortalURL, w.Args.Console)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestAConsoleIsRefusedBeforeTheUpgrade(t *testing.T) {
 
 	stopped := s.addVM(s.addProject("lab"), s.host.id, "off", fleet.Stopped)
 	ann.post("/vms/"+string(stopped)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusConflict, "")
-	if _, err := s.host.DialConsole(t.Context(), "", fleet.NewID[fleet.ConsoleID]()); wire.StatusOf(err) != http.StatusNotFound {
+	if _, err := s.host.DialPair(t.Context(), "", fleet.NewID[fleet.PairID]()); wire.StatusOf(err) != http.StatusNotFound {
 		t.Errorf("the host dials a console that nobody asked for: %v", err)
 	}
 	if strings.Contains(s.log.String(), strings.TrimPrefix(k.Protocol, "quantix.ticket.")) {
@@ -227,7 +227,7 @@ func TestAConsoleIsPairedWhereItsWebsocketLands(t *testing.T) {
 	// Whatever a job names, a host talks to nobody whom its authority does not vouch for.
 	foreign := httptest.NewTLSServer(http.NotFoundHandler())
 	defer foreign.Close()
-	if _, err := s.host.DialConsole(t.Context(), foreign.URL, fleet.NewID[fleet.ConsoleID]()); !errors.As(err, new(*tls.CertificateVerificationError)) {
+	if _, err := s.host.DialPair(t.Context(), foreign.URL, fleet.NewID[fleet.PairID]()); !errors.As(err, new(*tls.CertificateVerificationError)) {
 		t.Errorf("a host dials a stranger: %v", err)
 	}
 }

@@ -39,14 +39,18 @@ func callerAs(t *testing.T, url string, m *machine, cert *tls.Certificate, sessi
 	return caller{t, url, conf, session}
 }
 
-// ask calls a route; of a console it shakes hands only.
+func isPair(path string) bool {
+	return strings.HasPrefix(path, wire.PathPair) || strings.HasPrefix(path, wire.PathConsole)
+}
+
+// ask calls a route; of a pair it shakes hands only.
 func (c caller) ask(method, path, body string) answer {
 	c.t.Helper()
 	header := http.Header{}
 	if c.session != "" {
 		header.Set(wire.SessionHeader, c.session)
 	}
-	if strings.HasPrefix(path, wire.PathConsole) {
+	if isPair(path) {
 		d := websocket.Dialer{TLSClientConfig: c.trust, Subprotocols: []string{"binary"}, HandshakeTimeout: 20 * time.Second}
 		ws, got, err := d.DialContext(c.t.Context(), "wss"+strings.TrimPrefix(c.url, "https")+path, header)
 		if ws != nil {
@@ -144,6 +148,7 @@ func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ 
 		"POST " + wire.PathJobs + ":id/finish": {wire.PathJobs + string(work.ID) + "/finish", jsonOf(t, wire.Finish{
 			Epoch: work.Epoch, Generation: work.Generation, Seq: m.seq, Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Crashed},
 		})},
+		"GET " + wire.PathPair + ":id":    {wire.PathPair + string(screen.Args.Console), ""},
 		"GET " + wire.PathConsole + ":id": {wire.PathConsole + string(screen.Args.Console), ""},
 	}
 }
@@ -237,7 +242,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	}
 	// Another host, with a session of its own, has the right epoch and still not the job.
 	stranger := callerAs(t, agentURL, m, &foreign, others)
-	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "GET " + wire.PathConsole + ":id"} {
+	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
 		body := calls[route].body
 		if strings.HasSuffix(route, "/finish") {
@@ -257,7 +262,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	self := callerAs(t, agentURL, m, &key, now)
 	for route, want := range map[string]int{
 		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathRenew: http.StatusOK,
-		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "GET " + wire.PathConsole + ":id": http.StatusSwitchingProtocols,
+		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "GET " + wire.PathPair + ":id": http.StatusSwitchingProtocols,
 	} {
 		method, _, _ := strings.Cut(route, " ")
 		if a := self.ask(method, calls[route].path, calls[route].body); a.status != want {
@@ -445,9 +450,9 @@ func TestARogueHostReachesOnlyItself(t *testing.T) {
 	if n := p.count("networks WHERE name <> 'default'") + p.count("found_vms"); n != 0 {
 		t.Errorf("%d rows of what the rogue once said are left", n)
 	}
-	for _, path := range []string{wire.PathJobs + "%00/finish", wire.PathJobs + "%00/progress", wire.PathConsole + "%00"} {
+	for _, path := range []string{wire.PathJobs + "%00/finish", wire.PathJobs + "%00/progress", wire.PathPair + "%00", wire.PathConsole + "%00"} {
 		method, body := http.MethodPost, fmt.Sprintf(`{"seq":%d,"outcome":"done"}`, rogue.seq+1)
-		if strings.HasPrefix(path, wire.PathConsole) {
+		if isPair(path) {
 			method = http.MethodGet
 		}
 		if a := c.ask(method, path, body); a.status != http.StatusNotFound {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
 )
@@ -108,13 +109,10 @@ func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *views.HostPage) (err
 			return err
 		}
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
-		found, err := s.Control.ListFoundVMs(ctx, a, fleet.Query{Filter: q.Filter, Limit: mostOf})
-		p.Found = found.Items
+		p.Found, err = control.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListFoundVMs)
 		return err
 	case "storage":
-		pools, err := s.Control.ListPools(ctx, a, fleet.Query{Filter: q.Filter, Limit: mostOf})
-		p.Pools = pools.Items
-		return err
+		p.Pools, err = control.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListPools)
 	case "networks":
 		p.Networks, err = s.Control.NetworksOn(ctx, a, p.Host.ID)
 	case "tasks":
@@ -124,9 +122,6 @@ func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *views.HostPage) (err
 	}
 	return err
 }
-
-// mostOf bounds lists that a page shows without paging.
-const mostOf = 500
 
 func (s *Server) hostMenu(c echo.Context, a fleet.Actor) error {
 	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))

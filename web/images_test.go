@@ -5,8 +5,8 @@ import (
 	"net/url"
 	"testing"
 
-	"quantix/internal/client"
 	"quantix/internal/fleet"
+	"quantix/internal/testkit/client"
 )
 
 func TestVolumesArePublishedAndWithdrawn(t *testing.T) {

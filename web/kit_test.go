@@ -67,7 +67,7 @@ func newPortal(t testing.TB) *portal {
 	t.Helper()
 	pool := testkit.DB(t)
 	p := &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
-	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444", PublicURL: "https://portal.example"})
+	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444"})
 	p.server = web.New(web.Options{
 		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false), Version: "test",
 		Log:   slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

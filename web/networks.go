@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -67,31 +65,15 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, status int, tab stri
 	}
 	if tab == "grants" && n.Restricted && policy.May(a, policy.InfraChange, "") {
 		p.Grant.Errors = e
-		if p.Grant.Projects, err = s.grantChoices(ctx, a, n); err != nil {
+		projects := pick{
+			noun: "grants", of: string(n.ID), now: []string{views.GrantAll}, page: "/networks/" + string(n.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+		}
+		if p.Grant.Projects, err = s.choose(ctx, a, projects); err != nil {
 			return err
 		}
 	}
 	f := views.Frame{Title: n.Name, Here: []string{"net:" + string(n.ID)}}
 	return s.showAs(c, status, a, f, views.Network(p))
-}
-
-// grantChoices are the projects that the network is not open to; none where it is open to all.
-func (s *Server) grantChoices(ctx context.Context, a fleet.Actor, n fleet.NetworkView) ([]views.Option, error) {
-	open := map[fleet.ProjectID]bool{}
-	for _, g := range n.Grants {
-		open[g.ProjectID] = true
-	}
-	if open[""] {
-		return nil, nil
-	}
-	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
-	out := []views.Option{}
-	for _, p := range projects {
-		if !open[p.ID] {
-			out = append(out, views.Option{Value: string(p.ID), Text: p.Name})
-		}
-	}
-	return append(out, views.Option{Value: views.GrantAll, Text: "All projects"}), err
 }
 
 type grantForm struct {

@@ -47,12 +47,12 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, status int, f views.Pool
 
 // hostChoices are the hosts to tick, but those that have the pool already and keep it.
 func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have []fleet.PoolHost, chosen []fleet.HostID) ([]views.HostChoice, error) {
-	hosts, err := s.Control.ListHosts(ctx, a, fleet.Query{Limit: mostOf})
+	hosts, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
 		return nil, err
 	}
 	var out []views.HostChoice
-	for _, h := range hosts.Items {
+	for _, h := range hosts {
 		if !slices.ContainsFunc(have, func(p fleet.PoolHost) bool { return p.HostID == h.ID && p.Assigned }) {
 			out = append(out, views.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)})
 		}

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -45,27 +44,12 @@ func (s *Server) showProject(c echo.Context, a fleet.Actor, status int, f views.
 		p.Members = append(p.Members, views.MemberRow{UserID: m.UserID, Name: m.Name, Role: m.Role})
 	}
 	if policy.May(a, policy.Manage, "") {
-		if p.Add.Users, err = s.userChoices(ctx, a, p.Members); err != nil {
+		users := pick{noun: "members", of: string(id), now: []string{f.User}, page: "/projects/" + string(id), all: c.QueryParam("all") != ""}
+		if p.Add.Users, err = s.choose(ctx, a, users); err != nil {
 			return err
 		}
 	}
 	return s.showAs(c, status, a, projectFrame(project), views.Project(p))
-}
-
-// userChoices are the people who are no members yet, and whose role does not reach all projects anyway.
-func (s *Server) userChoices(ctx context.Context, a fleet.Actor, members []views.MemberRow) ([]views.Option, error) {
-	users, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListUsers)
-	if err != nil {
-		return nil, err
-	}
-	var out []views.Option
-	for _, u := range users {
-		isMember := slices.ContainsFunc(members, func(m views.MemberRow) bool { return m.UserID == u.ID })
-		if !isMember && u.Role != fleet.RoleAdmin && u.Role != fleet.RoleOperator {
-			out = append(out, views.Option{Value: string(u.ID), Text: u.Name})
-		}
-	}
-	return out, nil
 }
 
 type memberForm struct {

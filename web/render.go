@@ -12,6 +12,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/a-h/templ"
+	"github.com/klauspost/compress/gzhttp"
 	"github.com/klauspost/compress/gzip"
 	"github.com/labstack/echo/v4"
 
@@ -19,8 +20,16 @@ import (
 	"quantix/views"
 )
 
-// gzipFrom is the size in bytes from which compressing an answer is worth it.
-const gzipFrom = 1400
+// zip compresses pages from the size on where it is worth it. Pages hold no secret that is the same each time, such as a token
+// against forged requests, so their size tells nothing about one (BREACH). Streams and exports do not come here, and static
+// files are compressed once, harder. No zstd: browsers take it over TLS only, and its encoders hold megabytes.
+var zip = func() func(http.Handler) http.HandlerFunc {
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return wrap
+}()
 
 func isHX(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
 
@@ -98,29 +107,15 @@ func giveBuffer(b *bytes.Buffer) {
 	}
 }
 
-var zippers = sync.Pool{New: func() any {
-	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for an unknown level
-	return z
-}}
-
-func (s *Server) send(c echo.Context, status int, html []byte) error {
+func (s *Server) send(c echo.Context, status int, html []byte) (err error) {
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
-	h.Set(echo.HeaderVary, "Accept-Encoding, HX-Request, HX-Target")
-	if len(html) >= gzipFrom && strings.Contains(c.Request().Header.Get("Accept-Encoding"), "gzip") {
-		small := takeBuffer()
-		defer giveBuffer(small)
-		z := zippers.Get().(*gzip.Writer)
-		z.Reset(small)
-		_, _ = z.Write(html) // a bytes.Buffer takes everything, also the end
-		_ = z.Close()
-		zippers.Put(z)
-		html = small.Bytes()
-		h.Set(echo.HeaderContentEncoding, "gzip")
-	}
-	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html)))
-	c.Response().WriteHeader(status)
-	_, err := c.Response().Write(html)
+	h.Set(echo.HeaderVary, "HX-Request, HX-Target")
+	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html))) // of what is not compressed
+	zip(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, err = w.Write(html)
+	})).ServeHTTP(c.Response(), c.Request())
 	return err
 }
 

@@ -66,6 +66,7 @@ func (s *Server) routes() []route {
 		{get, "/search", page, policy.VMSee, s.searchPage},
 		{get, "/search/suggest", page, policy.VMSee, s.suggest},
 		{get, "/complete", page, policy.VMSee, s.complete},
+		{get, "/choices/:noun", page, policy.VMSee, s.choicesPage},
 		{get, "/tree/:view", page, policy.VMSee, s.treeRoot},
 		{get, "/tree/:view/:node", page, policy.VMSee, s.treeLevel},
 
@@ -197,6 +198,7 @@ func (s *Server) agentRoutes() []agentRoute {
 		{post, wire.PathClaim, boundProof, s.claim},
 		{post, wire.PathJobs + ":id/progress", sessionProof, agentRequest(agentLimit, s.progress)},
 		{post, wire.PathJobs + ":id/finish", boundProof, agentRequest(reportLimit, s.finish)},
-		{get, wire.PathConsole + ":id", boundProof, s.hostConsole},
+		{get, wire.PathPair + ":id", boundProof, s.hostPair},
+		{get, wire.PathConsole + ":id", boundProof, s.hostPair}, // older agents
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/alexedwards/scs/v2"
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/console"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
+	"quantix/internal/pair"
 )
 
 // Options are what the server is made of. All but TrustedProxies, Ready and Log are needed.
@@ -43,9 +43,9 @@ type Server struct {
 	streams streamCount
 	turns   *turns
 
-	consoles *console.Broker
-	seats    seats
-	metrics  *metrics
+	pairs   *pair.Broker
+	seats   seats
+	metrics *metrics
 
 	description []byte // of /api/v1, as OpenAPI
 }
@@ -55,7 +55,7 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), consoles: console.New()}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), pairs: pair.New(consoles)}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may hand on another Host than the one browsers see. An address that is no origin is simply not added.

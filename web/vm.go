@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -64,7 +65,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *views.VMPage) (err er
 			p.Pools, err = s.poolNames(ctx, a)
 		}
 	case "configure":
-		if p.Edit, err = s.editForm(ctx, a, p.VM); err == nil {
+		if p.Edit, err = s.editForm(c, a, p.VM); err == nil {
 			p.Pools, err = s.poolNames(ctx, a)
 		}
 	case "events":
@@ -85,9 +86,9 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *views.VMPage) (err er
 
 // poolNames are the names behind the disks' pools.
 func (s *Server) poolNames(ctx context.Context, a fleet.Actor) (map[fleet.PoolID]string, error) {
-	pools, err := s.Control.ListPools(ctx, a, fleet.Query{Limit: 500})
-	names := make(map[fleet.PoolID]string, len(pools.Items))
-	for _, p := range pools.Items {
+	pools, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
+	names := make(map[fleet.PoolID]string, len(pools))
+	for _, p := range pools {
 		names[p.ID] = p.Name
 	}
 	return names, err

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,68 +9,37 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+
+	"github.com/labstack/echo/v4"
 )
 
 // choices fills the form's lists with what the person may choose from.
-func (s *Server) choices(ctx context.Context, a fleet.Actor, f *views.VMForm) error {
-	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
-	if err != nil {
-		return err
-	}
-	for _, p := range projects {
-		if policy.May(a, policy.VMChange, p.ID) {
-			f.Projects = append(f.Projects, views.Option{Value: string(p.ID), Text: p.Name})
-		}
-	}
-	f.Hosts = []views.Option{{Value: "", Text: "Choose for me"}}
-	if policy.May(a, policy.InfraSee, "") {
-		hosts, err := s.Control.ListHosts(ctx, a, fleet.Query{Limit: 500})
-		if err != nil {
-			return err
-		}
-		for _, h := range hosts.Items {
-			text := h.Name
-			if h.Phase != fleet.HostOnline {
-				text += " (" + strings.ToLower(h.Phase.Word()) + ")"
-			}
-			f.Hosts = append(f.Hosts, views.Option{Value: string(h.ID), Text: text})
-		}
-	}
-	return s.storageChoices(ctx, a, f)
+func (s *Server) choices(c echo.Context, a fleet.Actor, f *views.VMForm) error {
+	return s.fillChoices(c, a, f, "/vms/new", "", map[string]*views.Choices{
+		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks,
+	})
 }
 
-func (s *Server) storageChoices(ctx context.Context, a fleet.Actor, f *views.VMForm) error {
-	pools, err := s.Control.ListPools(ctx, a, fleet.Query{Limit: 500})
-	if err != nil {
-		return err
+// editChoices is choices for a VM that is there.
+func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *views.VMForm, vm fleet.VMID) error {
+	return s.fillChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*views.Choices{"isos": &f.ISOs, "vm-networks": &f.Networks})
+}
+
+// fillChoices reads the options for each list, among them those that are typed.
+func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *views.VMForm, page, of string, lists map[string]*views.Choices) error {
+	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
+	for name, values := range f.Typed {
+		noun := map[string]string{"poolId": "pools", "image": "images", "network": "networks"}[name[strings.LastIndexByte(name, '.')+1:]]
+		now[noun] = append(now[noun], values...)
 	}
-	// The first is chosen where nobody chooses: it must be one that works.
-	slices.SortStableFunc(pools.Items, func(p, q fleet.PoolView) int { return useless(p) - useless(q) })
-	for _, p := range pools.Items {
-		text := p.Name
-		if useless(p) > 0 {
-			text += " · healthy on no host"
-		} else if p.Health.CapacityBytes > 0 {
-			text += " · " + poolRoom(p.Health)
+	now["vm-networks"] = now["networks"]
+	for noun, to := range lists {
+		var err error
+		if *to, err = s.choose(c.Request().Context(), a, pick{noun: noun, of: of, now: now[noun], page: page, all: c.QueryParam("all") != ""}); err != nil {
+			return err
 		}
-		f.Pools = append(f.Pools, views.Option{Value: string(p.ID), Text: text})
 	}
-	images, err := s.Control.Images(ctx, a)
-	if err != nil {
-		return err
-	}
-	f.Images = []views.Option{{Value: "", Text: "Choose an image"}}
-	for _, v := range images {
-		f.Images = append(f.Images, volumeChoice(v))
-	}
-	if f.ISOs, err = s.isoChoices(ctx, a, nil); err != nil {
-		return err
-	}
-	networks, err := s.Control.UsableNetworks(ctx, a)
-	for _, n := range networks {
-		f.Networks = append(f.Networks, networkChoice(a, n))
-	}
-	return err
+	return nil
 }
 
 func networkChoice(a fleet.Actor, n fleet.NetworkView) views.Option {
@@ -111,26 +79,6 @@ func useless(p fleet.PoolView) int {
 		return 1
 	}
 	return 0
-}
-
-// isoChoices are the ISO images, with the present one also where its pool is not heard.
-func (s *Server) isoChoices(ctx context.Context, a fleet.Actor, now *fleet.Volref) ([]views.Option, error) {
-	isos, err := s.Control.ISOs(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	out := []views.Option{{Value: "", Text: "Empty"}}
-	for _, v := range isos {
-		out = append(out, volumeChoice(v))
-	}
-	if now == nil {
-		return out, nil
-	}
-	value := views.Volume(now.PoolID, now.Volume)
-	if !slices.ContainsFunc(out, func(o views.Option) bool { return o.Value == value }) {
-		out = append(out, views.Option{Value: value, Text: now.Volume})
-	}
-	return out, nil
 }
 
 func volumeChoice(v control.VolumeOn) views.Option {

@@ -1,12 +1,8 @@
 package web
 
 import (
-	"cmp"
-	"context"
-	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,24 +14,11 @@ import (
 )
 
 // editForm is the form as the VM is now, with what there is to choose from.
-func (s *Server) editForm(ctx context.Context, a fleet.Actor, vm fleet.VMView) (views.VMForm, error) {
+func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (views.VMForm, error) {
 	f := views.VMForm{Edits: true, On: vm.On()}
 	var err error
-	if f.Typed, err = typedOf(vm); err != nil {
-		return f, err
-	}
-	if f.ISOs, err = s.isoChoices(ctx, a, vm.Spec.ISO); err != nil {
-		return f, err
-	}
-	networks, err := s.Control.NetworksFor(ctx, a, vm.ID)
-	for _, n := range networks {
-		f.Networks = append(f.Networks, networkChoice(a, n))
-	}
-	for i, n := range vm.Spec.NICs { // a card stays where it is, though nobody could put it there now
-		on := views.Option{Value: f.Typed.Get(fmt.Sprintf("spec.nics[%d].network", i)), Text: cmp.Or(n.Network, n.Bridge)}
-		if !slices.ContainsFunc(f.Networks, func(o views.Option) bool { return o.Value == on.Value }) {
-			f.Networks = append(f.Networks, on)
-		}
+	if f.Typed, err = typedOf(vm); err == nil {
+		err = s.editChoices(c, a, &f, vm.ID)
 	}
 	return f, err
 }
@@ -67,6 +50,9 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	p.Edit.Typed, p.Edit.Errors = typed, e
+	if err := s.editChoices(c, a, &p.Edit, p.VM.ID); err != nil {
+		return err
+	}
 	return s.showAs(c, formStatus(c, status), a, vmFrame(p.VM), views.VM(p))
 }
 

@@ -21,13 +21,13 @@ func (s *Server) newVM(c echo.Context, a fleet.Actor) error {
 		"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"},
 	}
 	f := views.VMForm{Typed: typed}
-	if err := s.choices(c.Request().Context(), a, &f); err != nil {
+	if err := s.choices(c, a, &f); err != nil {
 		return err
 	}
-	if len(f.Pools) > 0 {
+	if len(f.Pools.Options) > 0 {
 		addRow(typed, "spec.disks")
 	}
-	if len(f.Networks) > 0 {
+	if len(f.Networks.Options) > 0 {
 		addRow(typed, "spec.nics")
 	}
 	return s.show(c, a, views.Frame{Title: "New VM"}, views.NewVM(f))
@@ -83,7 +83,7 @@ func (s *Server) createOnce(ctx context.Context, a fleet.Actor, form string, ask
 // showNewVM shows again what was typed, with what is wrong.
 func (s *Server) showNewVM(c echo.Context, a fleet.Actor, status int, typed url.Values, e views.Errors) error {
 	f := views.VMForm{Typed: typed, Errors: e, MayOvercommit: policy.May(a, policy.InfraChange, "")}
-	if err := s.choices(c.Request().Context(), a, &f); err != nil {
+	if err := s.choices(c, a, &f); err != nil {
 		return err
 	}
 	return s.showAs(c, status, a, views.Frame{Title: "New VM"}, views.NewVM(f))

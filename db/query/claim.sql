@@ -17,7 +17,7 @@ WITH mine AS MATERIALIZED (
     LIMIT @max_jobs FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
-                lease_until = now() + interval '30 seconds', started_at = COALESCE(started_at, now())
+                lease_until = now() + @lease::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ready.id
 RETURNING jobs.*;
 
@@ -40,13 +40,13 @@ WHERE v.id = ANY (@ids::text[]) AND v.host_id = @host_id;
 SELECT * FROM pools WHERE id = ANY (@ids::text[]);
 
 -- name: RenewLeases :many
-UPDATE jobs j SET lease_until = now() + interval '30 seconds'
+UPDATE jobs j SET lease_until = now() + @lease::interval
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@epochs::bigint[]) AS epoch) l
 WHERE j.id = l.id AND j.epoch = l.epoch AND j.host_id = @host_id AND j.state = 'running'
 RETURNING j.id;
 
 -- name: NoteProgress :execrows
-UPDATE jobs SET progress = @progress, note = @note, lease_until = now() + interval '30 seconds'
+UPDATE jobs SET progress = @progress, note = @note, lease_until = now() + @lease::interval
 WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running';
 
 -- name: HoldSubject :one

@@ -5,15 +5,14 @@ SELECT @hash, @console_id, @vm_id, @user_id, @session, now() + interval '30 seco
 WHERE (SELECT count(*) FROM console_tickets t WHERE t.user_id = @user_id AND t.used_at IS NULL AND t.expires_at > now()) < @max::bigint;
 
 -- name: RedeemTicket :one
--- One use, whoever comes first.
+-- One use, whoever comes first; the caller rolls it back where the ticket is another's.
 UPDATE console_tickets SET used_at = now()
-WHERE hash = @hash AND console_id = @console_id AND user_id = @user_id AND session = @session AND used_at IS NULL AND expires_at > now()
-RETURNING vm_id;
+WHERE hash = @hash AND console_id = @console_id AND used_at IS NULL AND expires_at > now()
+RETURNING vm_id, user_id, session;
 
--- name: ConsoleOfHost :one
--- Whether the session is the host's, and whether it may still dial this console back: its own VM's, with a browser that came
--- a moment ago.
-SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session) AS proven, EXISTS (
-    SELECT 1 FROM console_tickets t JOIN vms v ON v.id = t.vm_id
-    WHERE t.console_id = @console_id AND v.host_id = @host_id AND t.used_at > now() - interval '30 seconds'
-) AS awaited;
+-- name: AwaitedConsole :one
+-- Whether the session is the host's, and for whom a console is whose browser came a moment ago; without one all is empty.
+SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session) AS proven,
+    COALESCE(t.user_id, '')::text AS user_id, COALESCE(t.session, '')::text AS of_session, COALESCE(v.host_id, '')::text AS of_host
+FROM (SELECT 1) one LEFT JOIN (console_tickets t JOIN vms v ON v.id = t.vm_id)
+    ON t.console_id = @console_id AND t.used_at > now() - interval '30 seconds';

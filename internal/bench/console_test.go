@@ -10,9 +10,9 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"quantix/internal/client"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
+	"quantix/internal/testkit/client"
 	"quantix/internal/wire"
 )
 
@@ -140,7 +140,7 @@ func (r *rig) serveConsoles(b *testing.B, agentURL string, made passes) (stop fu
 }
 
 func showScreen(ctx context.Context, b *testing.B, agent *wire.Client, w wire.Work) {
-	ws, err := agent.DialConsole(ctx, w.Args.PortalURL, w.Args.Console)
+	ws, err := agent.DialPair(ctx, w.Args.PortalURL, w.Args.Console)
 	if err != nil {
 		if ctx.Err() == nil {
 			b.Error(err)

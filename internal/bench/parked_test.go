@@ -78,7 +78,7 @@ func meetHosts(b *testing.B, address string, hosts []hostSession) {
 }
 
 // park sends a claim on a connection of its own for each host, reads nothing, and returns when all are parked. No claim has an
-// answer before 25 s have passed.
+// answer before wire.ClaimWait has passed.
 func park(b *testing.B, s *parking, hosts []hostSession, dial func(hostSession) net.Conn) (leave func()) {
 	b.Helper()
 	conns := make([]net.Conn, len(hosts))

@@ -75,7 +75,7 @@ func newPortal(ctx context.Context, b fataler, database, agentURL string) *rig {
 	log := slog.New(slog.DiscardHandler)
 	go hub.Listen(ctx, pool.Config().ConnConfig, log)
 	r := &rig{pool: pool}
-	r.control = control.New(pool, control.Options{Hub: hub, Log: log, AgentURL: agentURL, PairURL: agentURL, PublicURL: "http://portal.test"})
+	r.control = control.New(pool, control.Options{Hub: hub, Log: log, AgentURL: agentURL, PairURL: agentURL})
 	r.web = web.New(web.Options{
 		Control: r.control, Hub: hub, Sessions: auth.Sessions(pool, false), Log: log, PublicURL: "http://portal.test",
 		Version: "bench", Ready: pool.Ping,

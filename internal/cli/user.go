@@ -107,7 +107,7 @@ func withControl(run func(*cobra.Command, []string, *control.Control) error) fun
 			return databaseError(err)
 		}
 		defer pool.Close()
-		options := control.Options{AgentURL: cfg.AgentURL, PublicURL: cfg.PublicURL}
+		options := control.Options{AgentURL: cfg.AgentURL}
 		if !cmd.Flags().Changed("agent-url") {
 			told, err := control.New(pool, options).ToldAddress(cmd.Context(), fleet.SystemActor)
 			if err != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // yamlReader walks one file's nodes, which know their lines, and collects every mistake. It never repeats a value: the file
-// may hold a password.
+// may hold a password. A strict decoder (goccy/go-yaml) ends at the first mistake, quotes the line that holds it, and knows
+// neither the other program's keys nor which one was meant.
 type yamlReader struct {
 	from  source
 	file  string

@@ -225,7 +225,7 @@ func (e *executed) settle(ctx context.Context, q *db.Queries, job db.Job, id str
 
 // queueDriftedAssignments queues the orders and releases that got lost on their way.
 func queueDriftedAssignments(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	rows, err := q.DriftedAssignments(ctx)
+	rows, err := q.DriftedAssignments(ctx, fleet.Freshness)
 	if err != nil {
 		return err
 	}

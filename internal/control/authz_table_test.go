@@ -194,7 +194,7 @@ var useCases = map[string]useCase{
 		w.sessions()
 		return []any{w.job("running"), wire.Finish{Epoch: 7, Generation: 1, Seq: w.seq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}
 	}},
-	"ConsoleHost": {may: ownAgent, with: func(w *world) []any {
+	"JoinPair": {may: ownAgent, with: func(w *world) []any {
 		w.sessions()
 		id, secret := w.console()
 		if _, err := w.RedeemConsole(w.t.Context(), w.actors["member"], id, secret); err != nil {

@@ -267,7 +267,7 @@ func (w *world) ownedByMia(sql string) string {
 }
 
 // console is a ticket of mia's for a VM of project red, which h1 is asked to dial back.
-func (w *world) console() (fleet.ConsoleID, string) {
+func (w *world) console() (fleet.PairID, string) {
 	ticket, err := w.OpenConsole(w.t.Context(), w.actors["member"], w.vm())
 	if err != nil {
 		w.t.Fatal(err)

@@ -57,7 +57,7 @@ func apart[T any](do func() (T, error)) (out T, err error) {
 }
 
 func (c *Control) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
-	jobs, err := c.q.ClaimJobs(ctx, db.ClaimJobsParams{HostID: a.HostID, Session: hashSession(a), MaxJobs: limit})
+	jobs, err := c.q.ClaimJobs(ctx, db.ClaimJobsParams{HostID: a.HostID, Session: hashSession(a), MaxJobs: limit, Lease: fleet.Lease})
 	if err == nil && len(jobs) == 0 {
 		err = proveSession(ctx, c.q, a)
 	}
@@ -157,7 +157,8 @@ func (c *Control) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, i
 		return err
 	}
 	n, err := c.q.NoteProgress(ctx, db.NoteProgressParams{
-		ID: id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: cut(in.Note, 200),
+		Lease: fleet.Lease,
+		ID:    id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: cut(in.Note, 200),
 	})
 	if err == nil && n == 0 {
 		return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")

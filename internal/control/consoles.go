@@ -11,6 +11,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/fleet"
+	"quantix/internal/pair"
 	"quantix/internal/policy"
 )
 
@@ -19,8 +20,8 @@ const maxTickets = 32
 
 // ConsoleTicket lets one browser session open one console once, within 30 s.
 type ConsoleTicket struct {
-	ID     fleet.ConsoleID `json:"id"`
-	Secret string          `json:"secret"` // 256 bit, base64url; only its hash is stored
+	ID     fleet.PairID `json:"id"`
+	Secret string       `json:"secret"` // 256 bit, base64url; only its hash is stored
 }
 
 // OpenConsole makes a ticket for the screen of a VM. The host hears of it when the ticket is redeemed: only then is it known at
@@ -37,7 +38,7 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	}
 	var secret [32]byte
 	rand.Read(secret[:])
-	ticket := ConsoleTicket{fleet.NewID[fleet.ConsoleID](), base64.RawURLEncoding.EncodeToString(secret[:])}
+	ticket := ConsoleTicket{fleet.NewID[fleet.PairID](), base64.RawURLEncoding.EncodeToString(secret[:])}
 	err := c.tx(ctx, func(q *db.Queries) error {
 		vm, err := getVM(ctx, q, a, id)
 		if err != nil {
@@ -71,25 +72,34 @@ func hashTicket(secret string) []byte {
 	return hash[:]
 }
 
-// RedeemConsole uses a ticket up, asks the host to dial this very portal, and returns the VM that the ticket is for. What is
-// wrong with a ticket reads alike: wrong, used, late, or made for another person or session.
-func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.ConsoleID, secret string) (fleet.VMID, error) {
+// ConsoleEnd is a person's end of a console, and the VM whose screen it is.
+type ConsoleEnd struct {
+	pair.End
+	VM fleet.VMID
+}
+
+// RedeemConsole uses a ticket up, asks the host to dial this very portal, and lets the person in. What is wrong with a ticket
+// reads alike: wrong, used, late, or made for another person or session.
+func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.PairID, secret string) (ConsoleEnd, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
-		return "", err
+		return ConsoleEnd{}, err
 	}
 	refused := fleet.Errorf(fleet.NotFound, "This console link has been used or is too old. Open the console again.")
-	if checkID(id, "console") != nil || a.Session == "" {
-		return "", refused
+	if checkID(id, "console") != nil {
+		return ConsoleEnd{}, refused
 	}
-	var vm fleet.VMID
+	var out ConsoleEnd
 	err := c.tx(ctx, func(q *db.Queries) error {
-		var err error
-		vm, err = q.RedeemTicket(ctx, db.RedeemTicketParams{Hash: hashTicket(secret), ConsoleID: id, UserID: a.UserID, Session: a.Session})
+		row, err := q.RedeemTicket(ctx, db.RedeemTicketParams{Hash: hashTicket(secret), ConsoleID: id})
 		if err != nil {
 			return err
 		}
-		view, err := getVM(ctx, q, a, vm)
+		view, err := getVM(ctx, q, a, row.VMID)
 		if err != nil {
+			return err
+		}
+		out.VM = row.VMID
+		if out.End, err = consolePair(id, row.UserID, row.Session, view.HostID).Admit(pair.PartyOf(a)); err != nil {
 			return err
 		}
 		if err := policy.Check(a, policy.VMUse, view.ProjectID); err != nil {
@@ -101,29 +111,36 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Con
 		_, err = queue(ctx, q, a, orderOf(view, fleet.ConsoleOpen, fleet.JobArgs{Console: id, PortalURL: c.opts.PairURL}))
 		return err
 	})
-	if errors.Is(err, pgx.ErrNoRows) || fleet.CodeOf(err) == fleet.NotFound || fleet.CodeOf(err) == fleet.Forbidden {
-		return "", refused
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), fleet.CodeOf(err) == fleet.NotFound, fleet.CodeOf(err) == fleet.Forbidden:
+		return ConsoleEnd{}, refused
+	case err != nil:
+		return ConsoleEnd{}, err
 	}
-	return vm, err
+	return out, nil
 }
 
-// ConsoleHost lets a host dial a console back whose browser came within the last 30 s and that is of a VM of its own.
-func (c *Control) ConsoleHost(ctx context.Context, a fleet.Actor, id fleet.ConsoleID) error {
+// consolePair is a console as both of its sides know it.
+func consolePair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) pair.Ticket {
+	return pair.Ticket{ID: id, Kind: pair.Console, Parties: [2]pair.Party{
+		pair.Asker: {User: user, Session: session}, pair.Answerer: {Host: host},
+	}}
+}
+
+// JoinPair lets a host in at its end of a pair: for a console, of a VM of its own whose browser came within the last 30 s.
+func (c *Control) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (pair.End, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
-		return err
+		return pair.End{}, err
 	}
-	refused := fleet.Errorf(fleet.NotFound, "Nobody waits for this console any more.")
-	if checkID(id, "console") != nil {
-		return refused
+	if err := checkID(id, "connection"); err != nil {
+		return pair.End{}, err
 	}
-	is, err := c.q.ConsoleOfHost(ctx, db.ConsoleOfHostParams{ConsoleID: id, HostID: a.HostID, Session: hashSession(a)})
+	row, err := c.q.AwaitedConsole(ctx, db.AwaitedConsoleParams{ConsoleID: id, HostID: a.HostID, Session: hashSession(a)})
 	switch {
 	case err != nil:
-		return dbError(err)
-	case !is.Proven:
-		return sessionEnded()
-	case !is.Awaited:
-		return refused
+		return pair.End{}, dbError(err)
+	case !row.Proven:
+		return pair.End{}, sessionEnded()
 	}
-	return nil
+	return consolePair(id, fleet.UserID(row.UserID), row.OfSession, fleet.HostID(row.OfHost)).Admit(pair.PartyOf(a))
 }

@@ -33,11 +33,10 @@ type Control struct {
 
 // Options are what use cases need to know of the portal they run in.
 type Options struct {
-	Log       *slog.Logger
-	Hub       *notify.Hub // wakes parked claims; nil: claims find new work only when asked again
-	AgentURL  string      // what agents dial, a balancer perhaps; it goes into join commands
-	PairURL   string      // where hosts find this very portal; it goes into console jobs. Empty: where their agents call
-	PublicURL string      // what browsers open
+	Log      *slog.Logger
+	Hub      *notify.Hub // wakes parked claims; nil: claims find new work only when asked again
+	AgentURL string      // what agents dial, a balancer perhaps; it goes into join commands
+	PairURL  string      // where hosts find this very portal; it goes into console jobs. Empty: where their agents call
 }
 
 // New makes a Control over pool. It starts nothing.

@@ -170,25 +170,28 @@ func TestConsoleTickets(t *testing.T) {
 	}
 	s.refused("wrong secret", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, "x"); return err })
 	h1, h2 := s.greet(s.h1), s.greet(s.h2)
-	s.refused("no browser yet", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h1, ticket.ID) })
+	s.refused("no browser yet", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
 	if n := s.count("jobs WHERE kind = 'console.open'"); n != 0 {
 		t.Errorf("%d hosts are asked before anybody waits", n)
 	}
 	landed := control.New(s.pool, control.Options{AgentURL: "https://portal.example:8444", PairURL: "https://portal-2:8444"})
-	if vm, err := landed.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); err != nil || vm != v.ID {
-		t.Errorf("%s %v", vm, err)
+	if end, err := landed.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); err != nil || end.VM != v.ID {
+		t.Errorf("%+v %v", end, err)
 	}
 	var args string
 	if err := s.pool.QueryRow(t.Context(), `SELECT args->>'console' || ' ' || (args->>'portalUrl') FROM jobs WHERE kind = 'console.open'`).Scan(&args); err != nil || args != string(ticket.ID)+" https://portal-2:8444" {
 		t.Errorf("the agent is told %q %v", args, err)
 	}
-	if err := s.ConsoleHost(t.Context(), h1, ticket.ID); err != nil {
+	if _, err := s.JoinPair(t.Context(), h1, ticket.ID); err != nil {
 		t.Error(err)
 	}
-	s.refused("another host", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h2, ticket.ID) })
-	s.refused("an ended session", fleet.Conflict, "session has ended", func() error { return s.ConsoleHost(t.Context(), fleet.Actor{HostID: s.h1, Session: "old"}, ticket.ID) })
+	s.refused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h2, ticket.ID); return err })
+	s.refused("an ended session", fleet.Conflict, "session has ended", func() error {
+		_, err := s.JoinPair(t.Context(), fleet.Actor{HostID: s.h1, Session: "old"}, ticket.ID)
+		return err
+	})
 	s.exec(`UPDATE console_tickets SET used_at = now() - interval '31 seconds' WHERE console_id = $1`, ticket.ID)
-	s.refused("too late", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h1, ticket.ID) })
+	s.refused("too late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
 	s.refused("used", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); return err })
 
 	late, err := s.OpenConsole(t.Context(), s.member, v.ID)
@@ -197,7 +200,7 @@ func TestConsoleTickets(t *testing.T) {
 	}
 	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE console_id = $1`, late.ID)
 	s.refused("late", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, late.ID, late.Secret); return err })
-	s.refused("late host", fleet.NotFound, "Nobody waits", func() error { return s.ConsoleHost(t.Context(), h1, late.ID) })
+	s.refused("late host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, late.ID); return err })
 	s.refused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID); return err })
 	s.refused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.stranger, v.ID); return err })
 	gone, err := s.OpenConsole(t.Context(), s.member, v.ID)

@@ -153,7 +153,7 @@ func poolTrouble(h fleet.PoolHost) string {
 // addTrouble adds the VMs that wait for a person, and the tasks that failed within the last hour but those of such a VM: it
 // says itself what failed.
 func (c *Control) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
-	vms, err := c.q.VMsInNeed(ctx, db.VMsInNeedParams{AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
+	vms, err := c.q.VMsInNeed(ctx, db.VMsInNeedParams{AllProjects: policy.AllProjects(a), Projects: projectsOf(a), Fresh: fleet.Freshness})
 	if err != nil {
 		return dbError(err)
 	}

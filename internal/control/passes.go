@@ -102,7 +102,7 @@ func returnJobs(ctx context.Context, q *db.Queries, host *string) error {
 // QueueDrifted queues the work that brings hosts to the newest intent where nothing is on its way.
 func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 	return c.pass(ctx, a, "drift", func(q *db.Queries) error {
-		vms, err := q.DriftedVMs(ctx)
+		vms, err := q.DriftedVMs(ctx, fleet.Freshness)
 		if err != nil {
 			return err
 		}

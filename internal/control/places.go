@@ -21,7 +21,7 @@ func (c *Control) SettlePlaces(ctx context.Context, a fleet.Actor) error {
 	if err := onlySystem(a); err != nil {
 		return err
 	}
-	moves, err := c.q.PlacesToSettle(ctx, "")
+	moves, err := c.q.PlacesToSettle(ctx, db.PlacesToSettleParams{Fresh: fleet.Freshness})
 	if err != nil {
 		return dbError(err)
 	}
@@ -47,7 +47,7 @@ func (c *Control) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesT
 		if err != nil {
 			return err
 		}
-		now, err := q.PlacesToSettle(ctx, string(was.VMID))
+		now, err := q.PlacesToSettle(ctx, db.PlacesToSettleParams{VMID: string(was.VMID), Fresh: fleet.Freshness})
 		if err != nil || len(now) == 0 || now[0] != was {
 			return err
 		}

@@ -55,7 +55,7 @@ func (c *Control) renewLeases(ctx context.Context, host fleet.HostID, leases []w
 	for i, l := range leases {
 		ids[i], epochs[i] = string(l.ID), l.Epoch
 	}
-	kept, err := c.q.RenewLeases(ctx, db.RenewLeasesParams{Ids: ids, Epochs: epochs, HostID: host})
+	kept, err := c.q.RenewLeases(ctx, db.RenewLeasesParams{Ids: ids, Epochs: epochs, HostID: host, Lease: fleet.Lease})
 	if err != nil {
 		return nil, fmt.Errorf("renew leases: %w", dbError(err))
 	}

@@ -28,8 +28,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"quantix/internal/client"
 	"quantix/internal/fleet"
+	"quantix/internal/testkit/client"
 )
 
 const portalCount = 3

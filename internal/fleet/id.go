@@ -24,7 +24,7 @@ type (
 	JobID       string
 	TokenID     string
 	JoinTokenID string
-	ConsoleID   string
+	PairID      string
 	ViewID      string
 	BulkID      string
 )

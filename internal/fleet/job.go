@@ -25,9 +25,9 @@ const Lease = 30 * time.Second
 
 // JobArgs are the few parameters of an order that are no spec.
 type JobArgs struct {
-	DeleteDisks bool      `json:"deleteDisks,omitempty"` // vm.delete
-	Console     ConsoleID `json:"console,omitempty"`     // console.open
-	PortalURL   string    `json:"portalUrl,omitempty"`   // console.open: the portal that holds the browser's half; empty: the agent's own
+	DeleteDisks bool   `json:"deleteDisks,omitempty"` // vm.delete
+	Console     PairID `json:"console,omitempty"`     // console.open
+	PortalURL   string `json:"portalUrl,omitempty"`   // console.open: the portal that holds the browser's half; empty: the agent's own
 }
 
 // Subject names what a job is about: "vm:<id>" or "pool:<id>". One job a subject runs at a time.

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Paths below the portal's agent address. All are POST but Console, which is a websocket.
+// Paths below the portal's agent address. All are POST but those of pairs, which are websockets.
 const (
 	PathJoin    = "/agent/v1/join"     // JoinRequest → JoinAnswer; bearer: the join token
 	PathRenew   = "/agent/v1/renew"    // RenewRequest → Certificate; mutual TLS from here on
@@ -24,7 +24,8 @@ const (
 	PathReport  = "/agent/v1/report"   // Report → ReportAnswer
 	PathClaim   = "/agent/v1/claim"    // ClaimRequest → 200 Claim or 204 after ClaimWait
 	PathJobs    = "/agent/v1/jobs/"    // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204
-	PathConsole = "/agent/v1/console/" // + <console id>: websocket, subprotocol "binary"; header SessionHeader as on every call
+	PathPair    = "/agent/v1/pair/"    // + <pair id>: websocket, subprotocol "binary"; header SessionHeader as on every call
+	PathConsole = "/agent/v1/console/" // PathPair as agents before it know it
 )
 
 // SessionHeader carries the session from HelloAnswer on every call after Hello.

@@ -13,6 +13,7 @@ on("click", "[data-row-add]", (event, button) => {
   const row = holder.content.firstElementChild;
   row.dataset.row = String(index);
   rows.append(row);
+  window.htmx?.process(row); // its boxes for searching
   row.querySelector("input, select")?.focus();
   showParts();
 });
@@ -23,6 +24,11 @@ on("click", "[data-row-remove]", (event, button) => {
   const next = (row.nextElementSibling ?? row.previousElementSibling)?.querySelector("input, select");
   (next ?? row.closest("fieldset, form").querySelector("[data-row-add]"))?.focus();
   row.remove();
+});
+
+// Enter in a box that searches among choices is not yet the form's.
+on("keydown", "[data-find]", (event) => {
+  if (event.key === "Enter") event.preventDefault();
 });
 
 function showParts() {

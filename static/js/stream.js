@@ -2,7 +2,7 @@
 import { events, Refused } from "./sse.js";
 
 const OPEN_DELAY = 300; // ms; several tabs that load together cause one stream
-const SILENCE = 60_000; // ms; the server pings each 25 s
+const SILENCE = 60_000; // ms; the server pings each 20 s
 const FIRST_RETRY = 1_000, LAST_RETRY = 30_000;
 const MOST_KEYS = 170; // keeps the URL below the 8 KB that proxies take
 

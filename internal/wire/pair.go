@@ -13,15 +13,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// MaxConsoleMessage bounds one websocket message of a console.
-const MaxConsoleMessage = 1 << 20
+// MaxPairMessage bounds one websocket message of a pair.
+const MaxPairMessage = 1 << 20
 
-// consoleWrites are shared: a quiet console holds no write buffer.
-var consoleWrites sync.Pool
+// pairWrites are shared: a quiet pair holds no write buffer.
+var pairWrites sync.Pool
 
-// DialConsole opens the agent's half of a console at the portal that holds the browser's half; portal is its address,
-// empty for the agent's own. It resumes the TLS session of earlier calls where it can.
-func (c *Client) DialConsole(ctx context.Context, portal string, id fleet.ConsoleID) (*websocket.Conn, error) {
+// DialPair opens the agent's end of a pair at the portal that holds the other end; portal is its address, empty for the agent's
+// own. It resumes the TLS session of earlier calls where it can.
+func (c *Client) DialPair(ctx context.Context, portal string, id fleet.PairID) (*websocket.Conn, error) {
 	u := c.portal
 	if portal != "" {
 		var err error
@@ -29,7 +29,7 @@ func (c *Client) DialConsole(ctx context.Context, portal string, id fleet.Consol
 			return nil, err
 		}
 	}
-	u = u.JoinPath(PathConsole, url.PathEscape(string(id)))
+	u = u.JoinPath(PathPair, url.PathEscape(string(id)))
 	u.Scheme = "wss"
 	dialer := websocket.Dialer{
 		NetDialContext:   newDialer().DialContext,
@@ -38,7 +38,7 @@ func (c *Client) DialConsole(ctx context.Context, portal string, id fleet.Consol
 		Subprotocols:     []string{"binary"},
 		ReadBufferSize:   4 << 10,
 		WriteBufferSize:  32 << 10,
-		WriteBufferPool:  &consoleWrites,
+		WriteBufferPool:  &pairWrites,
 	}
 	ws, resp, err := dialer.DialContext(ctx, u.String(), c.header())
 	if err != nil {
@@ -46,8 +46,8 @@ func (c *Client) DialConsole(ctx context.Context, portal string, id fleet.Consol
 			defer resp.Body.Close()
 			return nil, problem(resp)
 		}
-		return nil, fmt.Errorf("dial the portal's console: %w", err)
+		return nil, fmt.Errorf("dial the portal for the other side: %w", err)
 	}
-	ws.SetReadLimit(MaxConsoleMessage)
+	ws.SetReadLimit(MaxPairMessage)
 	return ws, nil
 }

@@ -1,4 +1,4 @@
-package console
+package pair
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func (p pipes) dial(t *testing.T, side string) *websocket.Conn {
 func inBubble(t *testing.T, do func(t *testing.T, p *portal, line pipes)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &portal{Broker: New(), results: make(chan error, 8)}
+		p := &portal{Broker: New(use), results: make(chan error, 8)}
 		line := make(pipes)
 		server := &http.Server{Handler: p.handler(t.Context())}
 		go server.Serve(line)
@@ -56,55 +56,55 @@ func inBubble(t *testing.T, do func(t *testing.T, p *portal, line pipes)) {
 	})
 }
 
-func TestAHostThatDoesNotDialIsWaitedForFifteenSeconds(t *testing.T) {
+func TestAnAnswererThatDoesNotComeIsWaitedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, line pipes) {
 		start := time.Now()
-		said := closing(t, line.dial(t, "browser"))
-		if said.Code != websocket.CloseTryAgainLater || said.Text != "The host did not answer in time." {
+		said := closing(t, line.dial(t, "asker"))
+		if said.Code != websocket.CloseTryAgainLater || said.Text != "Nobody answered." {
 			t.Error(said)
 		}
-		if took := time.Since(start); took != BrowserWait {
+		if took := time.Since(start); took != use.Wait[Asker] {
 			t.Errorf("after %v", took)
 		}
-		if err := <-p.results; !errors.Is(err, ErrNoHost) {
+		if err := <-p.results; !errors.Is(err, ErrAlone) {
 			t.Error(err)
 		}
 	})
 }
 
-func TestABrowserThatDoesNotComeIsWaitedForThirtySeconds(t *testing.T) {
+func TestAnAskerThatDoesNotComeIsWaitedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, line pipes) {
 		start := time.Now()
-		if said := closing(t, line.dial(t, "agent")); said.Code != websocket.CloseTryAgainLater {
+		if said := closing(t, line.dial(t, "answerer")); said.Code != websocket.CloseTryAgainLater {
 			t.Error(said)
 		}
-		if took := time.Since(start); took != AgentWait {
+		if took := time.Since(start); took != use.Wait[Answerer] {
 			t.Errorf("after %v", took)
 		}
-		if err := <-p.results; !errors.Is(err, ErrNoBrowser) {
+		if err := <-p.results; !errors.Is(err, ErrAlone) {
 			t.Error(err)
 		}
 	})
 }
 
-func TestAQuietConsoleStaysOpenWhileBothAnswerPings(t *testing.T) {
+func TestAQuietPairStaysOpenWhileBothAnswerPings(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, line pipes) {
-		browser, agent := line.dial(t, "browser"), line.dial(t, "agent")
+		asker, answerer := line.dial(t, "asker"), line.dial(t, "answerer")
 		pings := 0
-		agent.SetPingHandler(func(string) error {
+		answerer.SetPingHandler(func(string) error {
 			pings++
-			return agent.WriteControl(websocket.PongMessage, nil, time.Now().Add(time.Second))
+			return answerer.WriteControl(websocket.PongMessage, nil, time.Now().Add(time.Second))
 		})
 		go func() { // answers pings
-			browser.NextReader()
+			asker.NextReader()
 		}()
 		got := make(chan []byte)
 		go func() {
-			data, _ := receive(agent, 5)
+			data, _ := receive(answerer, 5)
 			got <- data
 		}()
 		time.Sleep(time.Hour)
-		if err := browser.WriteMessage(websocket.BinaryMessage, []byte("still")); err != nil {
+		if err := asker.WriteMessage(websocket.BinaryMessage, []byte("still")); err != nil {
 			t.Fatal(err)
 		}
 		if data := <-got; string(data) != "still" || pings < 170 {
@@ -113,14 +113,14 @@ func TestAQuietConsoleStaysOpenWhileBothAnswerPings(t *testing.T) {
 	})
 }
 
-func TestAHalfThatNoLongerAnswersEndsTheConsole(t *testing.T) {
+func TestASideThatNoLongerAnswersEndsThePair(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, line pipes) {
-		browser, agent := line.dial(t, "browser"), line.dial(t, "agent")
-		agent.SetPingHandler(func(string) error { return nil }) // takes pings, answers none
-		go agent.NextReader()
+		asker, answerer := line.dial(t, "asker"), line.dial(t, "answerer")
+		answerer.SetPingHandler(func(string) error { return nil }) // takes pings, answers none
+		go answerer.NextReader()
 		start := time.Now()
-		said := closing(t, browser)
-		if said.Code != websocket.CloseGoingAway || said.Text != "The host is no longer heard." {
+		said := closing(t, asker)
+		if said.Code != websocket.CloseGoingAway || said.Text != "The answerer is silent." {
 			t.Error(said)
 		}
 		if took := time.Since(start); took != pongLimit {
@@ -128,7 +128,7 @@ func TestAHalfThatNoLongerAnswersEndsTheConsole(t *testing.T) {
 		}
 		<-p.results
 		<-p.results
-		if open, waiting := p.Counts(); open+waiting != 0 {
+		if open, waiting := p.Counts(Console); open+waiting != 0 {
 			t.Errorf("open %d, waiting %d", open, waiting)
 		}
 	})

@@ -1,4 +1,4 @@
-package console
+package pair
 
 import (
 	"bufio"
@@ -126,11 +126,11 @@ func (s *splicer) pair(id int) (write func([]byte) error, read func([]byte) (int
 	s.b.Helper()
 	scheme := map[bool]string{false: "ws://", true: "wss://"}[s.tls]
 	if s.host != "" {
-		host := s.websocket(scheme+s.host+"/agent/"+strconv.Itoa(id), 64<<10)
+		host := s.websocket(scheme+s.host+"/answerer/"+strconv.Itoa(id), 64<<10)
 		write = func(p []byte) error { return host.WriteMessage(websocket.BinaryMessage, p) }
 	}
 	if s.ws {
-		read = (&stream{ws: s.websocket("ws://"+s.browser+"/browser/"+strconv.Itoa(id), 64<<10)}).Read
+		read = (&stream{ws: s.websocket("ws://"+s.browser+"/asker/"+strconv.Itoa(id), 64<<10)}).Read
 	} else {
 		c, err := net.Dial("tcp", s.browser)
 		if err != nil {
@@ -256,7 +256,7 @@ func beSplicer(kind string) {
 		}()
 		fmt.Println(l.Addr())
 	default:
-		p := &portal{Broker: New(), results: make(chan error)}
+		p := &portal{Broker: New(use), results: make(chan error)}
 		go func() {
 			for range p.results {
 			}

@@ -1,4 +1,4 @@
-package console
+package pair
 
 import (
 	"net/http"
@@ -7,10 +7,10 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// ReadLimit bounds one websocket message of either half.
+// ReadLimit bounds one websocket message of either side.
 const ReadLimit = 1 << 20
 
-// Protocol is the websocket subprotocol of both halves: binary messages that together are one stream of bytes.
+// Protocol is the websocket subprotocol of both sides: binary messages that together are one stream of bytes.
 const Protocol = "binary"
 
 // headers are write buffers: they hold a frame's header and first bytes, and only while it is written. The rest of a chunk
@@ -26,7 +26,7 @@ var upgrader = websocket.Upgrader{
 	CheckOrigin:     func(*http.Request) bool { return true },
 }
 
-// Upgrade turns the request into one half of a console. The caller has judged all that can be judged before, the origin
+// Upgrade turns the request into one side of a pair. The caller has judged all that can be judged before, the origin
 // of a browser too. On error the answer is written.
 func Upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
 	return upgrader.Upgrade(w, r, nil)

@@ -1,4 +1,4 @@
-package console
+package pair
 
 import (
 	"bytes"
@@ -20,7 +20,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-// portal serves a broker's two halves at /browser/<id> and /agent/<id>; results gets what each half's handler returned.
+// use has other words for each side than any real one.
+var use = Use{
+	Kind:   Console,
+	Wait:   [2]time.Duration{15 * time.Second, 30 * time.Second},
+	Late:   [2]string{"Nobody answered.", "Nobody asked."},
+	Left:   [2]string{"The asker left.", "The answerer left."},
+	Silent: [2]string{"The asker is silent.", "The answerer is silent."},
+	Taken:  "Taken.",
+	Stray:  "Binary only.",
+}
+
+// parties bring the two ends of every pair in these tests.
+var parties = [2]Party{{User: "ann", Session: "s1"}, {Host: "h1"}}
+
+func ticketFor(id string) Ticket { return Ticket{fleet.PairID(id), Console, parties} }
+
+// portal serves a broker's two ends at /asker/<id> and /answerer/<id>; results gets what each end's handler returned.
 type portal struct {
 	*Broker
 	url     string
@@ -29,7 +45,7 @@ type portal struct {
 }
 
 func newPortal(t testing.TB, ctx context.Context) *portal {
-	p := &portal{Broker: New(), results: make(chan error, 64)}
+	p := &portal{Broker: New(use), results: make(chan error, 64)}
 	server := httptest.NewServer(p.handler(ctx))
 	t.Cleanup(server.Close)
 	p.url = "ws" + strings.TrimPrefix(server.URL, "http")
@@ -38,19 +54,27 @@ func newPortal(t testing.TB, ctx context.Context) *portal {
 
 func (p *portal) handler(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
-	serve := func(half func(context.Context, fleet.ConsoleID, *websocket.Conn) error) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
+	serve := func(path string, admit func(id string) (End, error), said func()) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			end, err := admit(r.PathValue("id"))
+			if err != nil {
+				p.results <- err
+				return
+			}
 			ws, err := Upgrade(w, r)
 			if err == nil {
-				err = half(ctx, fleet.ConsoleID(r.PathValue("id")), ws)
+				err = p.Serve(ctx, end, ws, said)
 			}
 			p.results <- err
-		}
+		})
 	}
-	mux.HandleFunc("/browser/{id}", serve(func(ctx context.Context, id fleet.ConsoleID, ws *websocket.Conn) error {
-		return p.Browser(ctx, id, ws, func() { p.said.Add(1) })
-	}))
-	mux.HandleFunc("/agent/{id}", serve(p.Agent))
+	serve("/asker/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Asker]) }, func() { p.said.Add(1) })
+	serve("/answerer/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Answerer]) }, nil)
+	serve("/foreign/{id}", func(id string) (End, error) { // another ticket of the same pair
+		t := ticketFor(id)
+		t.Parties[Answerer] = Party{Host: "h2"}
+		return t.Admit(Party{Host: "h2"})
+	}, nil)
 	return mux
 }
 
@@ -70,7 +94,7 @@ func (p *portal) dial(t testing.TB, side, id string) *websocket.Conn {
 func (p *portal) waitFor(t testing.TB, open, waiting int) {
 	t.Helper()
 	for until := time.Now().Add(10 * time.Second); ; {
-		o, w := p.Counts()
+		o, w := p.Counts(Console)
 		if o == open && w == waiting {
 			return
 		}
@@ -105,9 +129,9 @@ func closing(t *testing.T, ws *websocket.Conn) *websocket.CloseError {
 	return said
 }
 
-func TestEitherHalfMayComeFirst(t *testing.T) {
+func TestEitherSideMayComeFirst(t *testing.T) {
 	t.Parallel()
-	for _, order := range [][2]string{{"browser", "agent"}, {"agent", "browser"}} {
+	for _, order := range [][2]string{{"asker", "answerer"}, {"answerer", "asker"}} {
 		p := newPortal(t, t.Context())
 		first := p.dial(t, order[0], "c1")
 		p.waitFor(t, 0, 1)
@@ -130,7 +154,7 @@ func TestEitherHalfMayComeFirst(t *testing.T) {
 func TestTenMegabytesGoBothWaysAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
-	browser, agent := p.dial(t, "browser", "c"), p.dial(t, "agent", "c")
+	asker, answerer := p.dial(t, "asker", "c"), p.dial(t, "answerer", "c")
 	const size = 10 << 20
 	var wg sync.WaitGroup
 	send := func(from, to *websocket.Conn, pieces []int) {
@@ -154,30 +178,30 @@ func TestTenMegabytesGoBothWaysAtOnce(t *testing.T) {
 			}
 		})
 	}
-	send(browser, agent, []int{1, 126, 65536, 4096, 1 << 20, 3})
-	send(agent, browser, []int{32 << 10, 16, 100 << 10, 1 << 20, 32<<10 + 1})
+	send(asker, answerer, []int{1, 126, 65536, 4096, 1 << 20, 3})
+	send(answerer, asker, []int{32 << 10, 16, 100 << 10, 1 << 20, 32<<10 + 1})
 	wg.Wait()
 }
 
 func TestALargeMessageIsNotHeldBack(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
-	browser, agent := p.dial(t, "browser", "c"), p.dial(t, "agent", "c")
-	w, err := agent.NextWriter(websocket.BinaryMessage)
+	asker, answerer := p.dial(t, "asker", "c"), p.dial(t, "answerer", "c")
+	w, err := answerer.NextWriter(websocket.BinaryMessage)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Write(make([]byte, 3*chunkSize)); err != nil { // no end of the message yet
 		t.Fatal(err)
 	}
-	if got, err := receive(browser, 2*chunkSize); err != nil {
+	if got, err := receive(asker, 2*chunkSize); err != nil {
 		t.Errorf("got %d bytes, %v", len(got), err)
 	}
 }
 
 func TestCloseCodeAndReasonArePassedOn(t *testing.T) {
 	t.Parallel()
-	for _, sides := range [][2]string{{"browser", "agent"}, {"agent", "browser"}} {
+	for _, sides := range [][2]string{{"asker", "answerer"}, {"answerer", "asker"}} {
 		p := newPortal(t, t.Context())
 		leaves, stays := p.dial(t, sides[0], "c"), p.dial(t, sides[1], "c")
 		p.waitFor(t, 1, 0)
@@ -198,10 +222,10 @@ func TestCloseCodeAndReasonArePassedOn(t *testing.T) {
 	}
 }
 
-func TestAHalfThatGoesWithoutAWordEndsTheOther(t *testing.T) {
+func TestASideThatGoesWithoutAWordEndsTheOther(t *testing.T) {
 	t.Parallel()
 	for sides, want := range map[[2]string]string{
-		{"browser", "agent"}: "The browser left.", {"agent", "browser"}: "The host ended the connection.",
+		{"asker", "answerer"}: "The asker left.", {"answerer", "asker"}: "The answerer left.",
 	} {
 		p := newPortal(t, t.Context())
 		leaves, stays := p.dial(t, sides[0], "c"), p.dial(t, sides[1], "c")
@@ -214,7 +238,7 @@ func TestAHalfThatGoesWithoutAWordEndsTheOther(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoConsoleIsEnded(t *testing.T) {
+func TestWhatIsNoStreamIsEnded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		kind, size, code int
@@ -226,9 +250,9 @@ func TestWhatIsNoConsoleIsEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPortal(t, t.Context())
-			browser, agent := p.dial(t, "browser", "c"), p.dial(t, "agent", "c")
-			go browser.WriteMessage(c.kind, make([]byte, c.size))
-			got, err := receive(agent, c.size)
+			asker, answerer := p.dial(t, "asker", "c"), p.dial(t, "answerer", "c")
+			go asker.WriteMessage(c.kind, make([]byte, c.size))
+			got, err := receive(answerer, c.size)
 			if c.code == 0 {
 				if err != nil {
 					t.Errorf("got %d bytes, %v", len(got), err)
@@ -236,43 +260,43 @@ func TestWhatIsNoConsoleIsEnded(t *testing.T) {
 				return
 			}
 			if !websocket.IsCloseError(err, c.code) {
-				t.Errorf("the agent got %v, want %d", err, c.code)
+				t.Errorf("the answerer got %v, want %d", err, c.code)
 			}
 		})
 	}
 }
 
-func TestASecondBrowserIsRefusedWhileOneWaits(t *testing.T) {
+func TestASecondForTheSameSideIsRefusedWhileOneWaits(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
-	first := p.dial(t, "browser", "c")
+	first := p.dial(t, "asker", "c")
 	p.waitFor(t, 0, 1)
-	if said := closing(t, p.dial(t, "browser", "c")); said.Code != websocket.ClosePolicyViolation {
-		t.Errorf("second browser: %v", said)
+	if said := closing(t, p.dial(t, "asker", "c")); said.Code != websocket.ClosePolicyViolation {
+		t.Errorf("second asker: %v", said)
 	}
-	agent := p.dial(t, "agent", "c")
-	if err := agent.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
+	answerer := p.dial(t, "answerer", "c")
+	if err := answerer.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := receive(first, 5); err != nil || string(got) != "hello" {
-		t.Errorf("the first browser got %q, %v", got, err)
+		t.Errorf("the first asker got %q, %v", got, err)
 	}
 }
 
-func TestConsolesDoNotMix(t *testing.T) {
+func TestPairsDoNotMix(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Go(func() {
 			id := fmt.Sprint("c", i)
-			browser, agent := p.dial(t, "browser", id), p.dial(t, "agent", id)
+			asker, answerer := p.dial(t, "asker", id), p.dial(t, "answerer", id)
 			for range 100 {
-				if err := agent.WriteMessage(websocket.BinaryMessage, []byte(id)); err != nil {
+				if err := answerer.WriteMessage(websocket.BinaryMessage, []byte(id)); err != nil {
 					t.Error(err)
 					return
 				}
-				if got, err := receive(browser, len(id)); err != nil || string(got) != id {
+				if got, err := receive(asker, len(id)); err != nil || string(got) != id {
 					t.Errorf("%s got %q, %v", id, got, err)
 					return
 				}
@@ -282,19 +306,19 @@ func TestConsolesDoNotMix(t *testing.T) {
 	wg.Wait()
 }
 
-func TestACauseIsToldToBothHalves(t *testing.T) {
+func TestACauseIsToldToBothSides(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())
 	p := newPortal(t, ctx)
-	browser, agent := p.dial(t, "browser", "c"), p.dial(t, "agent", "c")
-	if err := browser.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
+	asker, answerer := p.dial(t, "asker", "c"), p.dial(t, "answerer", "c")
+	if err := asker.WriteMessage(websocket.BinaryMessage, []byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := receive(agent, 5); err != nil || p.said.Load() != 1 {
-		t.Errorf("%v; the browser was heard %d times", err, p.said.Load())
+	if _, err := receive(answerer, 5); err != nil || p.said.Load() != 1 {
+		t.Errorf("%v; the asker was heard %d times", err, p.said.Load())
 	}
 	stop(Reason("You are signed out."))
-	for _, ws := range []*websocket.Conn{browser, agent} {
+	for _, ws := range []*websocket.Conn{asker, answerer} {
 		if said := closing(t, ws); said.Code != websocket.ClosePolicyViolation || said.Text != "You are signed out." {
 			t.Error(said)
 		}
@@ -305,10 +329,10 @@ func TestAStoppingPortalSaysSo(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	p := newPortal(t, ctx)
-	browser, agent, alone := p.dial(t, "browser", "c"), p.dial(t, "agent", "c"), p.dial(t, "browser", "d")
+	asker, answerer, alone := p.dial(t, "asker", "c"), p.dial(t, "answerer", "c"), p.dial(t, "asker", "d")
 	p.waitFor(t, 1, 1)
 	stop()
-	for _, ws := range []*websocket.Conn{browser, agent, alone} {
+	for _, ws := range []*websocket.Conn{asker, answerer, alone} {
 		if said := closing(t, ws); said.Code != websocket.CloseGoingAway || said.Text != "The portal is stopping." {
 			t.Error(said)
 		}

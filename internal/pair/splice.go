@@ -1,4 +1,4 @@
-package console
+package pair
 
 import (
 	"errors"
@@ -13,34 +13,36 @@ import (
 
 const (
 	pingEvery  = 20 * time.Second
-	pongLimit  = 45 * time.Second // silence after which a half counts as gone
+	pongLimit  = 45 * time.Second // silence after which a side counts as gone
 	writeLimit = 30 * time.Second // for one chunk
 	pingLimit  = 15 * time.Second // for a ping to get into the line
 	farewell   = time.Second      // for closing: what is not out by then is lost
 	chunkSize  = 32 << 10
 )
 
-// chunks are held only while bytes are on their way: a quiet console has none.
+// chunks are held only while bytes are on their way: a quiet pair has none. Two io.Copy over the websockets as streams would
+// keep a buffer a direction, and end without the other side's code and words.
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
-// session is a paired console. Each half's own goroutine carries what that half says to the other one, so a session has
+// session is a pair that has met. Each side's own goroutine carries what that side says to the other one, so a session has
 // two goroutines and one timer.
 type session struct {
-	halves  [2]half
+	use     *Use
+	lines   [2]line
 	pings   *time.Timer
 	once    sync.Once
 	ended   atomic.Bool
 	running atomic.Int32
 }
 
-func newSession(s side, mine, other half) *session {
-	p := &session{}
-	p.halves[s], p.halves[1-s] = mine, other
+func newSession(use *Use, s Side, mine, other line) *session {
+	p := &session{use: use}
+	p.lines[s], p.lines[1-s] = mine, other
 	p.running.Store(2)
-	for _, h := range p.halves {
-		ws := h.ws
+	for _, l := range p.lines {
+		ws := l.ws
 		ws.SetReadLimit(ReadLimit)
-		ws.SetCloseHandler(func(int, string) error { return nil }) // end answers, once the other half has got all bytes
+		ws.SetCloseHandler(func(int, string) error { return nil }) // end answers, once the other side has got all bytes
 		ws.SetPongHandler(func(string) error { p.listen(ws); return nil })
 	}
 	p.pings = time.AfterFunc(time.Hour, p.ping)
@@ -48,18 +50,18 @@ func newSession(s side, mine, other half) *session {
 	return p
 }
 
-// left reports whether the caller was the last of the two halves.
+// left reports whether the caller was the last of the two sides.
 func (p *session) left() bool { return p.running.Add(-1) == 0 }
 
-// run carries what half s says to the other half until either of them ends; then it ends both.
-func (p *session) run(s side) {
-	from, to, said := p.halves[s].ws, p.halves[1-s].ws, p.halves[s].said
+// run carries what side s says to the other one until either of them ends; then it ends both.
+func (p *session) run(s Side) {
+	from, to, said := p.lines[s].ws, p.lines[1-s].ws, p.lines[s].said
 	for {
-		// Silence counts only while this half is listened to, not while the other one is slow to take what it said.
+		// Silence counts only while this side is listened to, not while the other one is slow to take what it said.
 		p.listen(from)
 		kind, message, err := from.NextReader()
 		if err == nil && kind != websocket.BinaryMessage {
-			p.end(websocket.CloseUnsupportedData, "A console carries binary messages only.")
+			p.end(websocket.CloseUnsupportedData, p.use.Stray)
 			return
 		}
 		var sent error
@@ -69,18 +71,18 @@ func (p *session) run(s side) {
 		}
 		switch {
 		case sent != nil:
-			code, text := reasonOf(sent, 1-s)
+			code, text := p.reasonOf(sent, 1-s)
 			p.end(code, text)
 			return
 		case err != nil:
-			code, text := reasonOf(err, s)
+			code, text := p.reasonOf(err, s)
 			p.end(code, text)
 			return
 		}
 	}
 }
 
-// carry sends a message on in chunks, each a message of its own as soon as it is read: a console is a stream of bytes,
+// carry sends a message on in chunks, each a message of its own as soon as it is read: a pair is a stream of bytes,
 // and nobody waits for the end of a large message.
 func carry(to *websocket.Conn, message io.Reader) (read, sent error) {
 	chunk := chunks.Get().(*[chunkSize]byte)
@@ -103,7 +105,7 @@ func carry(to *websocket.Conn, message io.Reader) (read, sent error) {
 	}
 }
 
-// listen gives a half time to say something, or little of it where the console is ending.
+// listen gives a side time to say something, or little of it where the pair is ending.
 func (p *session) listen(ws *websocket.Conn) {
 	ws.SetReadDeadline(time.Now().Add(pongLimit))
 	if p.ended.Load() {
@@ -111,12 +113,12 @@ func (p *session) listen(ws *websocket.Conn) {
 	}
 }
 
-// ping keeps proxies from closing a quiet console, and finds halves that are gone.
+// ping keeps proxies from closing a quiet pair, and finds sides that are gone.
 func (p *session) ping() {
 	until := time.Now().Add(pingLimit)
-	for _, h := range p.halves {
-		// A half that takes no ping is noticed by its reader.
-		_ = h.ws.WriteControl(websocket.PingMessage, nil, until)
+	for _, l := range p.lines {
+		// A side that takes no ping is noticed by its reader.
+		_ = l.ws.WriteControl(websocket.PingMessage, nil, until)
 	}
 	p.pings.Reset(pingEvery)
 	if p.ended.Load() {
@@ -124,26 +126,23 @@ func (p *session) ping() {
 	}
 }
 
-// end tells both halves why the console ends, and lets neither keep the other for longer than a farewell.
+// end tells both sides why the pair ends, and lets neither keep the other for longer than a farewell.
 func (p *session) end(code int, text string) {
 	p.once.Do(func() {
 		p.ended.Store(true)
 		p.pings.Stop()
 		until := time.Now().Add(farewell)
-		for _, h := range p.halves {
-			h.ws.NetConn().SetDeadline(until)
+		for _, l := range p.lines {
+			l.ws.NetConn().SetDeadline(until)
 		}
-		for _, h := range p.halves {
-			sayClose(h.ws, code, text)
+		for _, l := range p.lines {
+			sayClose(l.ws, code, text)
 		}
 	})
 }
 
-// gone is what is said about a half that went without a word.
-var gone = [2]string{browser: "The browser left.", agent: "The host ended the connection."}
-
-// reasonOf is what the halves are told after err while s was listened to: its own code and words where it gave any.
-func reasonOf(err error, s side) (int, string) {
+// reasonOf is what the sides are told after err while s was listened to: its own code and words where it gave any.
+func (p *session) reasonOf(err error, s Side) (int, string) {
 	var said *websocket.CloseError
 	var network net.Error
 	switch {
@@ -154,12 +153,12 @@ func reasonOf(err error, s side) (int, string) {
 	case errors.Is(err, websocket.ErrReadLimit):
 		return websocket.CloseMessageTooBig, "A message was larger than 1 MiB."
 	case errors.As(err, &network) && network.Timeout():
-		return websocket.CloseGoingAway, [2]string{browser: "The browser is no longer heard.", agent: "The host is no longer heard."}[s]
+		return websocket.CloseGoingAway, p.use.Silent[s]
 	}
-	return websocket.CloseGoingAway, gone[s]
+	return websocket.CloseGoingAway, p.use.Left[s]
 }
 
-// sayClose sends a close frame to a half that may have gone; its text is cut to the 123 bytes that one holds.
+// sayClose sends a close frame to a side that may have gone; its text is cut to the 123 bytes that one holds.
 func sayClose(ws *websocket.Conn, code int, text string) {
 	for len(text) > 123 {
 		cut := 123

@@ -1,0 +1,122 @@
+//go:build linux
+
+package static_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"quantix/static"
+)
+
+// modulePage runs one file of tests. The real modules are imported as "js/…", from where the portal serves them.
+const modulePage = `<!doctype html><html data-user="ann"><head><meta charset="utf-8">
+<script>
+	window.results = new Promise((done) => { window.finish = done; });
+	const failed = (why) => finish([{ name: "load", error: String(why) }]);
+	addEventListener("error", (event) => failed(event.message));
+	addEventListener("unhandledrejection", (event) => failed(event.reason));
+</script>
+<script src="%[1]svendor/htmx/htmx.min.js"></script>
+<script src="%[1]svendor/idiomorph/idiomorph-ext.min.js"></script>
+<script type="importmap">{"imports": {"js/": "%[1]sjs/"}}</script>
+<script type="module">
+	import { run } from "/test/harness.js";
+	await import("/test/%[2]s");
+	finish(await run());
+</script></head><body></body></html>`
+
+// TestModules runs testdata/modules/*.test.js, each in a page of its own, in a real browser.
+func TestModules(t *testing.T) {
+	t.Parallel()
+	base := strings.TrimSuffix(static.Path("app.css"), "app.css")
+	mux := http.NewServeMux()
+	mux.Handle(static.Prefix, static.Handler())
+	mux.Handle("/test/", http.StripPrefix("/test/", http.FileServer(http.Dir("testdata/modules"))))
+	mux.HandleFunc("/page/{name}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, modulePage, base, r.PathValue("name"))
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	browser := startBrowser(t)
+	files, err := filepath.Glob("testdata/modules/*.test.js")
+	if err != nil || len(files) == 0 {
+		t.Fatal("there are no tests", err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		t.Run(strings.TrimSuffix(name, ".test.js"), func(t *testing.T) {
+			t.Parallel()
+			for _, r := range runModule(t, browser, server.URL+"/page/"+name) {
+				t.Run(r.Name, func(t *testing.T) {
+					if r.Error != "" {
+						t.Error(r.Error)
+					}
+				})
+			}
+		})
+	}
+}
+
+type moduleResult struct{ Name, Error string }
+
+func runModule(t *testing.T, browser context.Context, address string) []moduleResult {
+	t.Helper()
+	tab, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	defer closeTab()
+	ctx, cancel := context.WithTimeout(tab, time.Minute)
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
+		t.Fatal(err)
+	}
+	results, err := chromedp.Run(ctx, chromedp.Evaluate[[]moduleResult]("window.results", chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) == 0 {
+		t.Error("no test ran")
+	}
+	return results
+}
+
+// startBrowser starts a browser that dies with the test.
+func startBrowser(t *testing.T) context.Context {
+	t.Helper()
+	options := []chromedp.ExecAllocatorOption{
+		chromedp.NoSandbox, chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("disable-renderer-backgrounding", true), chromedp.Flag("disable-backgrounding-occluded-windows", true),
+		chromedp.ModifyCmdFunc(func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }),
+	}
+	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, end := chromedp.NewContext(allocator)
+	started, over := make(chan error), make(chan struct{})
+	go func() { // the signal comes when the thread that started the browser ends
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- chromedp.Do(ctx)
+		<-over
+	}()
+	t.Cleanup(func() {
+		end()
+		endAllocator()
+		close(over)
+	})
+	if err := <-started; err != nil {
+		t.Fatalf("start chromium (quantix doctor test --install installs it): %v", err)
+	}
+	return ctx
+}

@@ -1,0 +1,41 @@
+import { $, $$, is, page, press, test } from "./harness.js";
+import "js/form.js";
+
+test("a new row takes a number that no row has", () => {
+  page(`<form><fieldset><div data-rows><div data-row="0"><input name="disks[0].size"></div><div data-row="1"><input name="disks[1].size"></div></div>
+    <template data-row-template><div data-row="__i__"><input name="disks[__i__].size"><button data-row-remove>x</button></div></template>
+    <button data-row-add>Add</button></fieldset></form>`);
+  $("[data-row-add]").click();
+  is([$$("[data-rows] input").at(-1).name, document.activeElement.name], ["disks[2].size", "disks[2].size"]);
+  $('[data-row="0"]').remove();
+  $("[data-row-add]").click();
+  is($$("[data-rows] input").map((field) => field.name), ["disks[1].size", "disks[2].size", "disks[3].size"]);
+  $('[data-row="3"] [data-row-remove]').click();
+  is([$$("[data-rows] input").length, document.activeElement.name], [2, "disks[2].size"]);
+});
+
+test("a part that belongs to another choice is neither seen nor sent", () => {
+  page(`<form><select name="kind"><option>dir</option><option>nfs</option></select><div id="nfs" data-show-when="kind=nfs|cifs"><input name="server" value="s"></div></form>`);
+  const sent = () => new FormData($("form")).get("server");
+  is([$("#nfs").hidden, sent()], [true, null]);
+  $("select").value = "nfs";
+  $("select").dispatchEvent(new Event("change", { bubbles: true }));
+  is([$("#nfs").hidden, sent()], [false, "s"]);
+});
+
+test("a box that searches works in a new row too, and Enter in it does not send the form", async () => {
+  page(`<form hx-post="/vms" hx-target="this" hx-swap="outerHTML"><div data-rows></div><template data-row-template><div data-row="__i__">
+    <input type="search" name="q" data-find hx-get="/choices/pools" hx-trigger="input" hx-target="#pool-__i__" hx-swap="innerHTML" hx-params="q"><select id="pool-__i__" name="pool"></select></div></template>
+    <button data-row-add>Add</button></form>`);
+  htmx.process(document.body);
+  $("[data-row-add]").click();
+  const asked = new Promise((done) => document.addEventListener("htmx:configRequest", (event) => {
+    event.preventDefault();
+    done({ path: event.detail.path, sent: Object.fromEntries(event.detail.formData), target: event.detail.target.id });
+  }, { once: true }));
+  const box = $("[data-find]");
+  box.value = "nfs";
+  box.dispatchEvent(new Event("input", { bubbles: true }));
+  is(await asked, { path: "/choices/pools", sent: { q: "nfs" }, target: "pool-0" });
+  is([press(box, "Enter"), press(box, "a")], [true, false]);
+});

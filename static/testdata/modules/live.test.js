@@ -1,0 +1,79 @@
+import { $, is, page, takeClock, takeServer, test } from "./harness.js";
+
+const pass = takeClock(), asked = takeServer();
+delete window.SharedWorker; // the tab's own stream: a worker's clock is not ours
+await import("js/live.js");
+
+const poked = {};
+document.addEventListener("poke", ({ target }) => { poked[target.id] = (poked[target.id] ?? 0) + 1; }, { capture: true });
+const count = (id) => poked[id] ?? 0;
+
+async function shows(html) {
+  page(html);
+  await pass(300);
+  asked.at(-1).accept();
+  await pass(300);
+  for (const id in poked) delete poked[id];
+  return asked.at(-1);
+}
+
+const say = async (stream, ...keys) => {
+  stream.say(keys.map((key) => `event: ${key}\n\n`).join(""));
+  await pass(0);
+};
+
+test("a poke reaches the elements that show its key, and no others", async () => {
+  const stream = await shows(`<div id="a" data-live="vm:1 host:1"></div><div id="b" data-live="vm:2"></div>`);
+  is(stream.url, "/events?key=vm:1&key=host:1&key=vm:2");
+  await say(stream, "host:1");
+  is([count("a"), count("b")], [1, 0]);
+  await pass(1000);
+  await say(stream, "resync");
+  is([count("a"), count("b")], [2, 1]);
+});
+
+test("many pokes are two refreshes: one at once, and one when the gap is over", async () => {
+  const stream = await shows(`<div id="c" data-live="vm:3"></div>`);
+  await pass(1000);
+  await say(stream, "vm:3", "vm:3");
+  await say(stream, "vm:3");
+  is(count("c"), 1);
+  await pass(249);
+  is(count("c"), 1, "within the gap");
+  await pass(1);
+  is(count("c"), 2);
+  await pass(5000);
+  is(count("c"), 2, "in the end");
+});
+
+test("a closed level of the tree is not followed until it is opened", async () => {
+  await shows(`<div id="d" data-live="vm:4"></div><ul><li id="item" aria-expanded="false"><div id="e" data-live="vm:5"></div></li></ul>`);
+  is(asked.at(-1).url.includes("vm:5"), false);
+  $("#item").setAttribute("aria-expanded", "true");
+  document.dispatchEvent(new CustomEvent("quantix:tree"));
+  await pass(300);
+  is(asked.at(-1).url, "/events?key=vm:4&key=vm:5");
+});
+
+test("the page says that it is cut off only after a while", async () => {
+  const stream = await shows(`<main id="main"><div data-live="vm:7"></div></main>`);
+  stream.end();
+  await pass(4000);
+  is($("#page-bar"), null);
+  await pass(1000);
+  is($("#page-bar").textContent.includes("interrupted"), true);
+});
+
+test("what no longer exists is marked, told, and asked for no more", async () => {
+  const stream = await shows(`<main id="main"><div id="f" data-live="vm:6" data-gone="The VM was deleted." data-gone-href="/vms"></div></main>`);
+  const answer = (status) => $("#f").dispatchEvent(new CustomEvent("htmx:afterRequest", {
+    bubbles: true, detail: { successful: status < 400, xhr: { status } } }));
+  answer(503);
+  is([...$("#f").classList], ["late"]);
+  answer(404);
+  is([...$("#f").classList], ["gone"]);
+  is($("#page-bar").textContent, "The VM was deleted. Show the list");
+  const ask = new CustomEvent("htmx:beforeRequest", { bubbles: true, cancelable: true });
+  is($("#f").dispatchEvent(ask), false, "a further request");
+  is(stream.aborted, true, "the stream, of which nothing else is followed, has ended:");
+});

@@ -1,0 +1,66 @@
+import { $, is, page, press, settle, test } from "./harness.js";
+import { place } from "js/menu.js";
+
+const show = () => page(`<details class="menu" id="a"><summary>A</summary><div class="menu-list"><a class="menu-item" href="#1">One</a><a class="menu-item" href="#2">Two</a>
+  <button class="menu-item" type="button" aria-disabled="true">Off</button></div></details>
+  <details class="menu" id="b"><summary>B</summary><div class="menu-list"><input><a class="menu-item" href="#3">Three</a></div></details><button id="away">Away</button>`);
+const open = async (id) => { $(`#${id}`).open = true; await settle(); };
+const now = () => ["a", "b"].filter((id) => $(`#${id}`).open).join();
+
+test("one menu is open at a time, and what lies elsewhere closes it", async () => {
+  show();
+  await open("a");
+  await open("b");
+  is(now(), "b");
+  $("#away").click();
+  is(now(), "");
+  await open("a");
+  $("#away").focus();
+  is(now(), "");
+});
+
+test("a choice closes the menu, one that cannot be made does not", async () => {
+  show();
+  await open("a");
+  $("#a button").click();
+  is(now(), "a");
+  $("#a a").click();
+  is(now(), "");
+});
+
+test("keys open, walk and close it, and the focus comes back", async () => {
+  show();
+  const summary = $("#a summary");
+  summary.focus();
+  is(press(summary, "ArrowDown"), true);
+  await new Promise(requestAnimationFrame);
+  is(document.activeElement.textContent, "One");
+  for (const [key, want] of [["ArrowDown", "Two"], ["ArrowUp", "One"], ["ArrowUp", "Off"], ["Home", "One"], ["End", "Off"]]) {
+    press(document.activeElement, key);
+    is(document.activeElement.textContent, want, key);
+  }
+  is(press(document.activeElement, "Escape"), true);
+  is([now(), document.activeElement.textContent], ["", "A"]);
+});
+
+test("in a field Home and End are the field's", async () => {
+  show();
+  await open("b");
+  const field = $("#b input");
+  field.focus();
+  is([press(field, "Home"), press(field, "ArrowDown"), document.activeElement.textContent], [false, true, "Three"]);
+});
+
+test("a list stays on the screen: below its button, above where there is no room", () => {
+  page(`<div id="list" style="position: fixed; width: 100px; height: 200px"></div>`);
+  const list = $("#list");
+  const at = (left, top, alignRight) => {
+    place(list, { left, right: left + 20, top, bottom: top + 10 }, alignRight);
+    const box = list.getBoundingClientRect();
+    return [box.left, box.top];
+  };
+  is(at(50, 100), [50, 114]);
+  is(at(50, 100, true), [8, 114], "aligned right, too near the left edge");
+  is(at(innerWidth - 10, 100), [innerWidth - 108, 114], "at the right edge");
+  is(at(50, innerHeight - 20), [50, innerHeight - 224], "at the bottom");
+});

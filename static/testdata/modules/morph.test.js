@@ -1,0 +1,41 @@
+import { $, $$, is, page, test } from "./harness.js";
+import "js/morph.js";
+
+const morph = (html) => Idiomorph.morph($("#live"), `<div id="live">${html}</div>`);
+
+test("what changed changes, and what is the user's stays", () => {
+  page(`<div id="live"><p>old</p><details id="d"><summary>More</summary></details><form data-keep><input value="typed"></form></div>`);
+  $("#d").open = true;
+  morph(`<p>new</p><details id="d"><summary>More</summary></details><form data-keep><input value="fresh"></form>`);
+  is([$("p").textContent, $("#d").open, $("form input").value], ["new", true, "typed"]);
+});
+
+test("an open menu is not redrawn under the pointer, a closed one is", () => {
+  const menu = (item) => `<details class="menu" id="m"><summary>Act</summary><a>${item}</a></details>`;
+  page(`<div id="live">${menu("Start")}</div>`);
+  $("#m").open = true;
+  morph(menu("Stop"));
+  is($("#m a").textContent, "Start");
+  $("#m").open = false;
+  morph(menu("Stop"));
+  is($("#m a").textContent, "Stop");
+});
+
+test("a tick belongs to the row's thing, not to its place", () => {
+  const rows = (...ids) => `<table><tbody>${ids.map((id) => `<tr><td><input type="checkbox" data-select-row value="${id}"></td></tr>`).join("")}</tbody></table>`;
+  page(`<div id="live">${rows("a", "b")}</div>`);
+  $("[value=a]").checked = true;
+  morph(rows("a", "b", "c"));
+  is($$("input:checked").map((box) => box.value), ["a"], "ticked after a row came");
+  morph(rows("x", "b", "c"));
+  is($$("input:checked").map((box) => box.value), [], "ticked after its row went");
+});
+
+test("a level of the tree keeps what it shows, and its open rows", () => {
+  const level = (inner, expanded) => `<ul><li role="treeitem" aria-expanded="${expanded}" tabindex="-1"><ul data-lazy>${inner}</ul></li></ul>`;
+  page(`<div id="live">${level("<li>vm</li>", true)}</div>`);
+  $("[role=treeitem]").tabIndex = 0;
+  morph(level("", false));
+  const item = $("[role=treeitem]");
+  is([item.getAttribute("aria-expanded"), item.tabIndex, $("[data-lazy]").textContent], ["true", 0, "vm"]);
+});

@@ -1,0 +1,28 @@
+import { is, takeServer, settle, test } from "./harness.js";
+import { events, Refused } from "js/sse.js";
+
+const asked = takeServer();
+
+async function reading() {
+  const got = [];
+  const done = (async () => { for await (const sign of events("/events", undefined)) got.push(sign === "open" ? "open" : sign.event ?? "."); })();
+  await settle();
+  return { got, done, stream: asked.at(-1) };
+}
+
+test("events come out whole, however they were cut", async () => {
+  const { got, done, stream } = await reading();
+  stream.accept();
+  for (const piece of [": ping\n\nev", "ent: vm:1\r", "\n\r\nevent:vm:2\n", "\n", "data: x\n\n"]) { stream.say(piece); await settle(); }
+  stream.end();
+  await done;
+  is(got.filter((sign) => sign !== "."), ["open", "vm:1", "vm:2"]);
+  is(got.filter((sign) => sign === ".").length, 5, "signs of life");
+});
+
+test("a refusal has its status", async () => {
+  const { done, stream } = await reading();
+  stream.accept(429);
+  const why = await done.catch((error) => error);
+  is([why instanceof Refused, why.status], [true, 429]);
+});

@@ -1,0 +1,29 @@
+package web_test
+
+import (
+	"net/http"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestPagesAreCompressedWhereTheyAreTakenSo(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	ann := p.signedIn("ann", fleet.RoleAdmin)
+	for accepted, want := range map[string]string{
+		"gzip": "gzip", "br;q=1.0, gzip;q=0.5": "gzip", "zstd, gzip": "gzip", "": "", "identity": "", "gzip;q=0": "", "gzipped": "",
+	} {
+		a := ann.get("/vms", "Accept-Encoding", accepted).is(t, http.StatusOK)
+		if got := a.header.Get("Content-Encoding"); got != want {
+			t.Errorf("%q: %q", accepted, got)
+		}
+		if vary := a.header.Values("Vary"); len(vary) != 2 {
+			t.Errorf("Vary: %q", vary)
+		}
+	}
+	small := ann.get("/projects/switch", "Accept-Encoding", "gzip", "HX-Request", "true").is(t, http.StatusOK)
+	if got := small.header.Get("Content-Encoding"); got != "" {
+		t.Errorf("%d bytes are %q", len(small.body), got)
+	}
+}
