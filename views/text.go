@@ -139,12 +139,25 @@ func jobLook(s fleet.JobState) (t, icon, word string) {
 	return "unknown", "circle-question-mark", "Outcome unknown"
 }
 
+// taskTone is the class of words about a task in that state.
+func taskTone(s fleet.JobState) string {
+	switch s {
+	case fleet.JobFailed:
+		return "bad"
+	case fleet.JobUnknown:
+		return "unknown"
+	}
+	return "muted"
+}
+
 // SubjectLink is the page of what a task or an audit line is about; empty where it has none.
 func SubjectLink(subject string) string {
 	noun, id, _ := strings.Cut(subject, ":")
 	switch noun {
 	case "vm":
 		return "/vms/" + id
+	case "task":
+		return "/tasks/" + id
 	case "host":
 		return "/hosts/" + id
 	case "pool":

@@ -19,7 +19,7 @@ type vmOutput struct {
 	Body     fleet.VMView
 }
 
-type taskOutput struct{ Body fleet.Job }
+type taskOutput struct{ Body fleet.Task }
 
 type nothing struct{}
 

@@ -123,8 +123,13 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []control.Wa
 	return slices.EqualFunc(now, allowed, func(x, y control.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
-// gapped are the keys for all of a kind: they are poked at most once a second.
-var gapped = map[string]bool{"vms": true, "hosts": true, "pools": true, "networks": true}
+// gapped are the nouns of keys for all of a kind, or for many parts of one: they are poked at most once a second.
+var gapped = map[string]bool{"vms": true, "hosts": true, "pools": true, "networks": true, "task": true}
+
+func hasGap(key string) bool {
+	noun, _, _ := strings.Cut(key, ":")
+	return gapped[noun]
+}
 
 // poker turns the hub's keys into the page's.
 type poker struct {
@@ -157,7 +162,7 @@ func (p *poker) woken(keys []string, now time.Time) []string {
 		for _, name := range slices.Concat(p.pokes[k], p.pokes[noun+":*"]) {
 			switch {
 			case slices.Contains(out, name) || p.waiting[name]:
-			case !gapped[name] || now.Sub(p.last[name]) >= nounGap:
+			case !hasGap(name) || now.Sub(p.last[name]) >= nounGap:
 				p.last[name] = now
 				out = append(out, name)
 			default:

@@ -162,6 +162,6 @@ func (s *Server) apiPutBack(ctx context.Context, a fleet.Actor, in *VMPath) (*ta
 }
 
 // changedVM answers a change with the VM as it is then, and the task that brings it to the host.
-func changedVM(vm fleet.VMView, task fleet.JobID, err error) (*vmOutput, error) {
+func changedVM(vm fleet.VMView, task fleet.TaskID, err error) (*vmOutput, error) {
 	return &vmOutput{ETag: etag(vm.Generation), Task: string(task), Body: vm}, err
 }

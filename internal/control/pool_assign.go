@@ -59,8 +59,8 @@ func trimSlash(path string) string {
 }
 
 // AssignPool puts a pool on more hosts. Hosts that have it already stay as they are.
-func (c *Control) AssignPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, hosts []fleet.HostID) ([]fleet.JobID, error) {
-	jobs := []fleet.JobID{}
+func (c *Control) AssignPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, hosts []fleet.HostID) ([]fleet.TaskID, error) {
+	jobs := []fleet.TaskID{}
 	err := c.changePool(ctx, a, id, func(q *db.Queries, pool db.Pool) error {
 		if len(hosts) == 0 {
 			var checks fleet.Checks
@@ -96,7 +96,7 @@ func (c *Control) changePool(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	})
 }
 
-func assignPool(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool, hosts []fleet.HostID) ([]fleet.JobID, error) {
+func assignPool(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool, hosts []fleet.HostID) ([]fleet.TaskID, error) {
 	ids := make([]string, len(hosts))
 	for i, h := range hosts {
 		ids[i] = string(h)
@@ -122,7 +122,7 @@ func assignPool(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool,
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
-	jobs := []fleet.JobID{}
+	jobs := []fleet.TaskID{}
 	for _, h := range known {
 		n, err := q.AssignPoolTo(ctx, db.AssignPoolToParams{PoolID: pool.ID, HostID: h.ID})
 		if err != nil {
@@ -141,7 +141,7 @@ func assignPool(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool,
 }
 
 // queuePool queues work on one host and cancels the waiting contrary.
-func queuePool(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool, host fleet.HostID, kind, contrary fleet.JobKind) (fleet.JobID, error) {
+func queuePool(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool, host fleet.HostID, kind, contrary fleet.JobKind) (fleet.TaskID, error) {
 	subject := fleet.SubjectPool(pool.ID)
 	err := q.CancelWaiting(ctx, db.CancelWaitingParams{
 		Subject: subject, HostID: host, Kinds: []string{string(contrary)}, Error: "Not done: the contrary was asked for before its turn came.",
@@ -155,8 +155,8 @@ func queuePool(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool, 
 }
 
 // ReleasePool takes a pool from one host; its data stays. It is refused while VMs of that host have disks or ISOs there.
-func (c *Control) ReleasePool(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.JobID, error) {
-	var job fleet.JobID
+func (c *Control) ReleasePool(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.TaskID, error) {
+	var job fleet.TaskID
 	err := c.changePool(ctx, a, id, func(q *db.Queries, pool db.Pool) error {
 		if err := poolFree(ctx, q, pool, host, "on this host"); err != nil {
 			return err
@@ -193,8 +193,8 @@ func poolFree(ctx context.Context, q *db.Queries, pool db.Pool, host fleet.HostI
 }
 
 // RetryPool sets the pool up on a host again, at once.
-func (c *Control) RetryPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.JobID, error) {
-	var job fleet.JobID
+func (c *Control) RetryPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.TaskID, error) {
+	var job fleet.TaskID
 	err := c.changePool(ctx, a, id, func(q *db.Queries, pool db.Pool) error {
 		cells, err := q.PoolHosts(ctx, id)
 		if err != nil {
@@ -213,8 +213,8 @@ func (c *Control) RetryPool(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 
 // DeletePool releases a pool on all hosts; its row goes with the last of them, and the data stays. It is refused while VMs
 // have disks or ISOs there. No job: it was on no host and is gone.
-func (c *Control) DeletePool(ctx context.Context, a fleet.Actor, id fleet.PoolID) ([]fleet.JobID, error) {
-	jobs := []fleet.JobID{}
+func (c *Control) DeletePool(ctx context.Context, a fleet.Actor, id fleet.PoolID) ([]fleet.TaskID, error) {
+	jobs := []fleet.TaskID{}
 	err := c.changePool(ctx, a, id, func(q *db.Queries, pool db.Pool) error {
 		jobs = jobs[:0]
 		if err := poolFree(ctx, q, pool, "", "still"); err != nil {

@@ -15,7 +15,7 @@ var watchRights = map[string]policy.Right{
 	"host": policy.InfraSee, "hosts": policy.InfraSee,
 	"pool": policy.StorageSee, "pools": policy.StorageSee,
 	"net": policy.StorageSee, "networks": policy.StorageSee,
-	"tasks": policy.TasksSee, "projects": policy.VMSee,
+	"task": policy.TasksSee, "tasks": policy.TasksSee, "projects": policy.VMSee,
 }
 
 // Watched is a key that a page follows, and what wakes it. A key of the whole fleet is woken by what is the actor's own where the
@@ -35,7 +35,7 @@ var ofProject = map[string]string{"vms": "vms:", "tasks": "tasks:", "projects": 
 // wakeUps are what wakes the key for the actor.
 func wakeUps(a fleet.Actor, key string) []string {
 	noun, _, one := strings.Cut(key, ":")
-	if policy.AllProjects(a) || noun == "vm" {
+	if policy.AllProjects(a) || one && (noun == "vm" || noun == "task") {
 		if all, ok := everything[key]; ok {
 			return []string{all}
 		}
@@ -56,39 +56,51 @@ func (c *Control) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return nil, err
 	}
-	seen, err := c.vmsSeen(ctx, a, keys)
+	seen, err := c.objectsSeen(ctx, a, keys)
 	if err != nil {
 		return nil, err
 	}
 	kept := make([]Watched, 0, len(keys))
 	for _, key := range keys {
-		noun, id, _ := strings.Cut(key, ":")
+		noun, _, one := strings.Cut(key, ":")
 		right, known := watchRights[noun]
-		if known && policy.May(a, right, "") && (noun != "vm" || seen == nil || seen[id]) {
+		own := one && (noun == "vm" || noun == "task") // of a project
+		if known && policy.May(a, right, "") && (!own || seen == nil || seen[key]) {
 			kept = append(kept, Watched{key, wakeUps(a, key)})
 		}
 	}
 	return kept, nil
 }
 
-// vmsSeen says which of the VMs among the keys the actor sees; nil: all.
-func (c *Control) vmsSeen(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
+// objectsSeen says which of the VMs and tasks among the keys the actor sees; nil: all.
+func (c *Control) objectsSeen(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
 	if policy.AllProjects(a) {
 		return nil, nil
 	}
-	var ids []string
+	ids := map[string][]string{}
 	for _, key := range keys {
-		if id, ok := strings.CutPrefix(key, "vm:"); ok && fleet.IsID(id) {
-			ids = append(ids, id)
+		if noun, id, _ := strings.Cut(key, ":"); fleet.IsID(id) {
+			ids[noun] = append(ids[noun], id)
 		}
 	}
 	seen := map[string]bool{}
-	if len(ids) == 0 {
-		return seen, nil
+	if len(ids["vm"]) > 0 {
+		vms, err := c.q.VMsSeen(ctx, db.VMsSeenParams{Ids: ids["vm"], Projects: projectsOf(a)})
+		if err != nil {
+			return nil, dbError(err)
+		}
+		for _, id := range vms {
+			seen[string(fleet.SubjectVM(id))] = true
+		}
 	}
-	rows, err := c.q.VMsSeen(ctx, db.VMsSeenParams{Ids: ids, Projects: projectsOf(a)})
-	for _, id := range rows {
-		seen[string(id)] = true
+	if len(ids["task"]) > 0 {
+		tasks, err := c.q.TasksSeen(ctx, db.TasksSeenParams{Ids: ids["task"], Projects: projectsOf(a), Own: userIDOf(a)})
+		if err != nil {
+			return nil, dbError(err)
+		}
+		for _, id := range tasks {
+			seen[string(fleet.SubjectTask(id))] = true
+		}
 	}
-	return seen, dbError(err)
+	return seen, nil
 }
