@@ -91,17 +91,17 @@ WITH mine AS MATERIALIZED (
 ), ready AS (
     SELECT j.id FROM mine JOIN jobs j ON j.host_id = mine.host_id
     WHERE j.state = 'queued' AND j.run_after <= now()
-      AND (j.kind = 'console.open' OR NOT EXISTS (
+      AND (j.task_id IS NULL OR NOT EXISTS (
             SELECT 1 FROM jobs o
-            WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.kind <> 'console.open'
+            WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.task_id IS NOT NULL
               AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
-    ORDER BY j.kind <> 'console.open', j.id
+    ORDER BY j.task_id IS NOT NULL, j.id
     LIMIT $4 FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + $1::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ready.id
-RETURNING jobs.id, jobs.host_id, jobs.project_id, jobs.kind, jobs.subject, jobs.subject_name, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_by, jobs.user_id, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries
+RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role
 `
 
 type ClaimJobsParams struct {
@@ -111,7 +111,7 @@ type ClaimJobsParams struct {
 	MaxJobs int32
 }
 
-// One job a subject, oldest first; a console never waits behind other work. The claim raises the epoch. Where there is work the
+// One job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises the epoch. Where there is work the
 // session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]Job, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
@@ -130,10 +130,8 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]Job, er
 		if err := rows.Scan(
 			&i.ID,
 			&i.HostID,
-			&i.ProjectID,
 			&i.Kind,
 			&i.Subject,
-			&i.SubjectName,
 			&i.Args,
 			&i.Generation,
 			&i.State,
@@ -144,12 +142,12 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]Job, er
 			&i.Progress,
 			&i.Note,
 			&i.Error,
-			&i.CreatedBy,
-			&i.UserID,
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.EndedAt,
 			&i.Retries,
+			&i.TaskID,
+			&i.Role,
 		); err != nil {
 			return nil, err
 		}
@@ -165,7 +163,7 @@ const endJob = `-- name: EndJob :one
 UPDATE jobs SET state = $1, error = $2, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN $1 = 'done' THEN 100 ELSE progress END
 WHERE id = $3
-RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries
+RETURNING id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role
 `
 
 type EndJobParams struct {
@@ -180,10 +178,8 @@ func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
 	err := row.Scan(
 		&i.ID,
 		&i.HostID,
-		&i.ProjectID,
 		&i.Kind,
 		&i.Subject,
-		&i.SubjectName,
 		&i.Args,
 		&i.Generation,
 		&i.State,
@@ -194,12 +190,12 @@ func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
 		&i.Progress,
 		&i.Note,
 		&i.Error,
-		&i.CreatedBy,
-		&i.UserID,
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Retries,
+		&i.TaskID,
+		&i.Role,
 	)
 	return i, err
 }
@@ -278,7 +274,7 @@ func (q *Queries) HoldPools(ctx context.Context, ids []string) error {
 }
 
 const holdSubject = `-- name: HoldSubject :one
-WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND ($2::text IS NULL OR jobs.host_id = $2::text) AND kind <> 'console.open'),
+WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND ($2::text IS NULL OR jobs.host_id = $2::text) AND task_id IS NOT NULL),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
      pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool)
@@ -299,7 +295,7 @@ func (q *Queries) HoldSubject(ctx context.Context, arg HoldSubjectParams) (int32
 }
 
 const lockJob = `-- name: LockJob :one
-SELECT id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries FROM jobs WHERE id = $1 AND host_id = $2 FOR UPDATE
+SELECT id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role FROM jobs WHERE id = $1 AND host_id = $2 FOR UPDATE
 `
 
 type LockJobParams struct {
@@ -313,10 +309,8 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (Job, error) {
 	err := row.Scan(
 		&i.ID,
 		&i.HostID,
-		&i.ProjectID,
 		&i.Kind,
 		&i.Subject,
-		&i.SubjectName,
 		&i.Args,
 		&i.Generation,
 		&i.State,
@@ -327,18 +321,18 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (Job, error) {
 		&i.Progress,
 		&i.Note,
 		&i.Error,
-		&i.CreatedBy,
-		&i.UserID,
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Retries,
+		&i.TaskID,
+		&i.Role,
 	)
 	return i, err
 }
 
 const lockWornOut = `-- name: LockWornOut :one
-SELECT id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries FROM jobs
+SELECT id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role FROM jobs
 WHERE id = $1 AND state = 'running' AND attempt - retries >= 5 AND (lease_until < now() OR host_id = $2::text) FOR UPDATE
 `
 
@@ -353,10 +347,8 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 	err := row.Scan(
 		&i.ID,
 		&i.HostID,
-		&i.ProjectID,
 		&i.Kind,
 		&i.Subject,
-		&i.SubjectName,
 		&i.Args,
 		&i.Generation,
 		&i.State,
@@ -367,12 +359,12 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 		&i.Progress,
 		&i.Note,
 		&i.Error,
-		&i.CreatedBy,
-		&i.UserID,
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Retries,
+		&i.TaskID,
+		&i.Role,
 	)
 	return i, err
 }
@@ -380,7 +372,7 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 const movedOnVM = `-- name: MovedOnVM :one
 SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere FROM vms v
 WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
-  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.kind <> 'console.open')
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.task_id IS NOT NULL)
 `
 
 type MovedOnVMParams struct {
@@ -548,9 +540,9 @@ func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]fle
 
 const replaceLapsed = `-- name: ReplaceLapsed :exec
 UPDATE jobs j SET state = 'cancelled', ended_at = now(), lease_until = NULL,
-    error = CASE WHEN j.kind = 'console.open' THEN 'The agent did not open the console in time.' ELSE 'Replaced by a newer order.' END
+    error = CASE WHEN j.task_id IS NULL THEN 'The agent did not open the console in time.' ELSE 'Replaced by a newer order.' END
 WHERE j.state = 'running' AND (j.lease_until < now() OR j.host_id = $1::text)
-  AND (j.kind = 'console.open' OR EXISTS (
+  AND (j.task_id IS NULL OR EXISTS (
         SELECT 1 FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued'))
 `
 
@@ -578,7 +570,7 @@ const tryAgain = `-- name: TryAgain :one
 UPDATE jobs SET state = 'queued', retries = retries + 1, error = $1, lease_until = NULL, progress = 0, note = '',
                 run_after = now() + LEAST(interval '5 minutes', interval '5 seconds' * power(2, LEAST(retries, 10)))
 WHERE id = $2
-RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries
+RETURNING id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role
 `
 
 type TryAgainParams struct {
@@ -593,10 +585,8 @@ func (q *Queries) TryAgain(ctx context.Context, arg TryAgainParams) (Job, error)
 	err := row.Scan(
 		&i.ID,
 		&i.HostID,
-		&i.ProjectID,
 		&i.Kind,
 		&i.Subject,
-		&i.SubjectName,
 		&i.Args,
 		&i.Generation,
 		&i.State,
@@ -607,12 +597,12 @@ func (q *Queries) TryAgain(ctx context.Context, arg TryAgainParams) (Job, error)
 		&i.Progress,
 		&i.Note,
 		&i.Error,
-		&i.CreatedBy,
-		&i.UserID,
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Retries,
+		&i.TaskID,
+		&i.Role,
 	)
 	return i, err
 }

@@ -86,10 +86,10 @@ func (q *Queries) CountVMs(ctx context.Context) ([]CountVMsRow, error) {
 }
 
 const failedTasks = `-- name: FailedTasks :many
-SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries, (SELECT h.name FROM hosts h WHERE h.id = j.host_id)::text AS host FROM jobs j
-WHERE j.state IN ('failed', 'unknown') AND j.ended_at > now() - interval '1 hour' AND j.kind <> 'console.open'
-  AND ($1::boolean OR j.project_id = ANY ($2::text[]))
-ORDER BY j.ended_at DESC LIMIT 20
+SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, (SELECT h.name FROM hosts h WHERE h.id = t.host_id)::text AS host FROM tasks t
+WHERE t.state IN ('failed', 'unknown') AND t.ended_at > now() - interval '1 hour' AND t.host_id IS NOT NULL
+  AND ($1::boolean OR t.project_id = ANY ($2::text[]))
+ORDER BY t.ended_at DESC LIMIT 20
 `
 
 type FailedTasksParams struct {
@@ -98,10 +98,11 @@ type FailedTasksParams struct {
 }
 
 type FailedTasksRow struct {
-	Job  Job
+	Task Task
 	Host string
 }
 
+// What a host failed to do: one by one, also where many were asked for together.
 func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]FailedTasksRow, error) {
 	rows, err := q.db.Query(ctx, failedTasks, arg.AllProjects, arg.Projects)
 	if err != nil {
@@ -112,28 +113,29 @@ func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]Fai
 	for rows.Next() {
 		var i FailedTasksRow
 		if err := rows.Scan(
-			&i.Job.ID,
-			&i.Job.HostID,
-			&i.Job.ProjectID,
-			&i.Job.Kind,
-			&i.Job.Subject,
-			&i.Job.SubjectName,
-			&i.Job.Args,
-			&i.Job.Generation,
-			&i.Job.State,
-			&i.Job.Epoch,
-			&i.Job.Attempt,
-			&i.Job.LeaseUntil,
-			&i.Job.RunAfter,
-			&i.Job.Progress,
-			&i.Job.Note,
-			&i.Job.Error,
-			&i.Job.CreatedBy,
-			&i.Job.UserID,
-			&i.Job.CreatedAt,
-			&i.Job.StartedAt,
-			&i.Job.EndedAt,
-			&i.Job.Retries,
+			&i.Task.ID,
+			&i.Task.ParentID,
+			&i.Task.Listed,
+			&i.Task.Pending,
+			&i.Task.Kind,
+			&i.Task.Subject,
+			&i.Task.SubjectName,
+			&i.Task.ProjectID,
+			&i.Task.HostID,
+			&i.Task.Generation,
+			&i.Task.State,
+			&i.Task.Attempt,
+			&i.Task.Progress,
+			&i.Task.Note,
+			&i.Task.Error,
+			&i.Task.RetryAt,
+			&i.Task.Steps,
+			&i.Task.CreatedBy,
+			&i.Task.UserID,
+			&i.Task.Address,
+			&i.Task.CreatedAt,
+			&i.Task.StartedAt,
+			&i.Task.EndedAt,
 			&i.Host,
 		); err != nil {
 			return nil, err

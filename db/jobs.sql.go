@@ -11,71 +11,85 @@ import (
 	"quantix/internal/fleet"
 )
 
+const queueConsole = `-- name: QueueConsole :exec
+INSERT INTO jobs (id, host_id, kind, subject, args, generation) VALUES ($1, $2, 'console.open', $3, $4, $5)
+`
+
+type QueueConsoleParams struct {
+	ID         fleet.JobID
+	HostID     fleet.HostID
+	Subject    fleet.Subject
+	Args       fleet.JobArgs
+	Generation int64
+}
+
+// A job of no task.
+func (q *Queries) QueueConsole(ctx context.Context, arg QueueConsoleParams) error {
+	_, err := q.db.Exec(ctx, queueConsole,
+		arg.ID,
+		arg.HostID,
+		arg.Subject,
+		arg.Args,
+		arg.Generation,
+	)
+	return err
+}
+
 const queueJob = `-- name: QueueJob :one
 WITH sooner AS (
-    UPDATE jobs SET run_after = now()
-    WHERE subject = $5 AND host_id = $2 AND state = 'queued' AND kind NOT IN ($4, 'console.open') AND retries > 0
+    UPDATE jobs w SET run_after = now()
+    WHERE w.subject = $1 AND w.host_id = $2 AND w.state = 'queued' AND w.task_id IS NOT NULL AND w.kind <> $3 AND w.retries > 0
+), job AS (
+    INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
+    VALUES ($4, COALESCE($5::text, $4), $2, $3, $1, $6, $7)
+    ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND task_id IS NOT NULL
+    DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, run_after = now(), task_id = COALESCE($5::text, jobs.task_id)
+    RETURNING id, task_id
+), made AS (
+    INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
+    SELECT $4, $2, $8, $3, $1, $9, $7, $10, $11 FROM job WHERE job.task_id = $4
+), joined AS ( -- a part of somebody's order about many stays theirs. Only by its id, whatever the planner believes of a young table
+    UPDATE tasks t SET created_by = CASE WHEN t.parent_id IS NULL THEN $10 ELSE t.created_by END,
+                       user_id = CASE WHEN t.parent_id IS NULL THEN $11 ELSE t.user_id END
+    WHERE t.id = (SELECT job.task_id FROM job WHERE job.task_id <> $4)
+), begun AS (
+    UPDATE tasks t SET pending = false, host_id = $2, generation = $7 WHERE t.id = $5::text
 )
-INSERT INTO jobs (id, host_id, project_id, kind, subject, subject_name, args, generation, created_by, user_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND kind <> 'console.open'
-DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, created_by = EXCLUDED.created_by,
-              user_id = EXCLUDED.user_id, run_after = now()
-RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries
+SELECT task_id::text FROM job
 `
 
 type QueueJobParams struct {
-	ID          fleet.JobID
-	HostID      fleet.HostID
-	ProjectID   *fleet.ProjectID
-	Kind        fleet.JobKind
 	Subject     fleet.Subject
-	SubjectName string
+	HostID      fleet.HostID
+	Kind        fleet.JobKind
+	ID          fleet.JobID
+	Child       *string
 	Args        fleet.JobArgs
 	Generation  int64
+	ProjectID   *fleet.ProjectID
+	SubjectName string
 	CreatedBy   string
 	UserID      *fleet.UserID
 }
 
-// A waiting job of the same subject and kind takes the newer generation and arguments instead of a second row. What waits for
-// another try stands before no newer order: it is tried now.
-func (q *Queries) QueueJob(ctx context.Context, arg QueueJobParams) (Job, error) {
+// Queues a job with a task of its own, or for the child of a task that has none yet; returns the task. A waiting job of the same
+// subject and kind takes the newer generation and arguments instead of a second row: the order joins that job's task, a child takes
+// the job over into its own. What waits for another try stands before no newer order: it is tried now.
+func (q *Queries) QueueJob(ctx context.Context, arg QueueJobParams) (string, error) {
 	row := q.db.QueryRow(ctx, queueJob,
-		arg.ID,
-		arg.HostID,
-		arg.ProjectID,
-		arg.Kind,
 		arg.Subject,
-		arg.SubjectName,
+		arg.HostID,
+		arg.Kind,
+		arg.ID,
+		arg.Child,
 		arg.Args,
 		arg.Generation,
+		arg.ProjectID,
+		arg.SubjectName,
 		arg.CreatedBy,
 		arg.UserID,
 	)
-	var i Job
-	err := row.Scan(
-		&i.ID,
-		&i.HostID,
-		&i.ProjectID,
-		&i.Kind,
-		&i.Subject,
-		&i.SubjectName,
-		&i.Args,
-		&i.Generation,
-		&i.State,
-		&i.Epoch,
-		&i.Attempt,
-		&i.LeaseUntil,
-		&i.RunAfter,
-		&i.Progress,
-		&i.Note,
-		&i.Error,
-		&i.CreatedBy,
-		&i.UserID,
-		&i.CreatedAt,
-		&i.StartedAt,
-		&i.EndedAt,
-		&i.Retries,
-	)
-	return i, err
+	var task_id string
+	err := row.Scan(&task_id)
+	return task_id, err
 }

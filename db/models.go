@@ -49,14 +49,6 @@ type Browser struct {
 	LastUsedAt time.Time
 }
 
-type BulkAction struct {
-	ID        fleet.BulkID
-	UserID    fleet.UserID
-	Action    fleet.Action
-	Results   fleet.BulkResults
-	CreatedAt time.Time
-}
-
 type ConsoleTicket struct {
 	Hash      []byte
 	ConsoleID fleet.PairID
@@ -113,28 +105,26 @@ type Idempotency struct {
 }
 
 type Job struct {
-	ID          fleet.JobID
-	HostID      fleet.HostID
-	ProjectID   *fleet.ProjectID
-	Kind        fleet.JobKind
-	Subject     fleet.Subject
-	SubjectName string
-	Args        fleet.JobArgs
-	Generation  int64
-	State       fleet.JobState
-	Epoch       int64
-	Attempt     int32
-	LeaseUntil  *time.Time
-	RunAfter    time.Time
-	Progress    int32
-	Note        string
-	Error       string
-	CreatedBy   string
-	UserID      *fleet.UserID
-	CreatedAt   time.Time
-	StartedAt   *time.Time
-	EndedAt     *time.Time
-	Retries     int32
+	ID         fleet.JobID
+	HostID     fleet.HostID
+	Kind       fleet.JobKind
+	Subject    fleet.Subject
+	Args       fleet.JobArgs
+	Generation int64
+	State      fleet.JobState
+	Epoch      int64
+	Attempt    int32
+	LeaseUntil *time.Time
+	RunAfter   time.Time
+	Progress   int32
+	Note       string
+	Error      string
+	CreatedAt  time.Time
+	StartedAt  *time.Time
+	EndedAt    *time.Time
+	Retries    int32
+	TaskID     *fleet.TaskID
+	Role       string
 }
 
 type JoinToken struct {
@@ -236,6 +226,32 @@ type Session struct {
 	Token  string
 	Data   []byte
 	Expiry time.Time
+}
+
+type Task struct {
+	ID          fleet.TaskID
+	ParentID    *fleet.TaskID
+	Listed      bool
+	Pending     bool
+	Kind        fleet.JobKind
+	Subject     fleet.Subject
+	SubjectName string
+	ProjectID   *fleet.ProjectID
+	HostID      *fleet.HostID
+	Generation  int64
+	State       fleet.JobState
+	Attempt     int32
+	Progress    int32
+	Note        string
+	Error       string
+	RetryAt     *time.Time
+	Steps       *fleet.Steps
+	CreatedBy   string
+	UserID      *fleet.UserID
+	Address     string
+	CreatedAt   time.Time
+	StartedAt   *time.Time
+	EndedAt     *time.Time
 }
 
 type Token struct {

@@ -90,7 +90,7 @@ func (q *Queries) MoveJob(ctx context.Context, arg MoveJobParams) error {
 }
 
 const openJobsOf = `-- name: OpenJobsOf :many
-SELECT id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries FROM jobs WHERE subject = $1 AND host_id = $2 AND state IN ('queued', 'running') ORDER BY id FOR UPDATE
+SELECT id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role FROM jobs WHERE subject = $1 AND host_id = $2 AND state IN ('queued', 'running') ORDER BY id FOR UPDATE
 `
 
 type OpenJobsOfParams struct {
@@ -110,10 +110,8 @@ func (q *Queries) OpenJobsOf(ctx context.Context, arg OpenJobsOfParams) ([]Job, 
 		if err := rows.Scan(
 			&i.ID,
 			&i.HostID,
-			&i.ProjectID,
 			&i.Kind,
 			&i.Subject,
-			&i.SubjectName,
 			&i.Args,
 			&i.Generation,
 			&i.State,
@@ -124,12 +122,12 @@ func (q *Queries) OpenJobsOf(ctx context.Context, arg OpenJobsOfParams) ([]Job, 
 			&i.Progress,
 			&i.Note,
 			&i.Error,
-			&i.CreatedBy,
-			&i.UserID,
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.EndedAt,
 			&i.Retries,
+			&i.TaskID,
+			&i.Role,
 		); err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - $1::interval
   AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id
-                  AND j.state IN ('queued', 'running') AND j.kind <> 'console.open')
+                  AND j.state IN ('queued', 'running') AND j.task_id IS NOT NULL)
 LIMIT 500
 `
 
@@ -98,26 +98,24 @@ func (q *Queries) HostsSeen(ctx context.Context) ([]HostsSeenRow, error) {
 	return items, nil
 }
 
-const sweepBulk = `-- name: SweepBulk :exec
-DELETE FROM bulk_actions WHERE created_at < now() - interval '1 day'
+const sweepJobs = `-- name: SweepJobs :exec
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE task_id IS NULL AND ended_at < now() - interval '1 hour' LIMIT 5000)
 `
 
-func (q *Queries) SweepBulk(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, sweepBulk)
+// Those of no task.
+func (q *Queries) SweepJobs(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, sweepJobs)
 	return err
 }
 
-const sweepJobs = `-- name: SweepJobs :execrows
-DELETE FROM jobs WHERE id IN (
-    SELECT id FROM jobs WHERE ended_at < CASE WHEN kind = 'console.open' THEN now() - interval '1 hour' ELSE now() - interval '30 days' END LIMIT 5000)
+const sweepTasks = `-- name: SweepTasks :exec
+DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND ended_at < now() - interval '30 days' LIMIT 5000)
 `
 
-func (q *Queries) SweepJobs(ctx context.Context) (int64, error) {
-	result, err := q.db.Exec(ctx, sweepJobs)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// Children and jobs go with them.
+func (q *Queries) SweepTasks(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, sweepTasks)
+	return err
 }
 
 const sweepThrottle = `-- name: SweepThrottle :exec

@@ -11,17 +11,102 @@ import (
 	"quantix/internal/fleet"
 )
 
-const cancelTask = `-- name: CancelTask :execrows
-UPDATE jobs SET state = 'cancelled', error = $1, ended_at = now() WHERE id = $2 AND state = 'queued'
+const addSteps = `-- name: AddSteps :exec
+WITH parent AS (
+    INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id)
+    VALUES ($1, $3, 'task:' || $1::text, $12, $13, $4, $5)
+)
+INSERT INTO tasks (id, parent_id, listed, pending, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at)
+SELECT s.id, $1, $2, s.error = '', $3, s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
+       s.error, $4, $5, $6, CASE WHEN s.error <> '' THEN now() END
+FROM (SELECT unnest($7::text[]) AS id, unnest($8::text[]) AS subject, unnest($9::text[]) AS name,
+             unnest($10::text[]) AS project, unnest($11::text[]) AS error) s
+`
+
+type AddStepsParams struct {
+	ID        *fleet.TaskID
+	Listed    bool
+	Kind      fleet.JobKind
+	CreatedBy string
+	UserID    *fleet.UserID
+	Address   string
+	Ids       []string
+	Subjects  []string
+	Names     []string
+	Projects  []string
+	Errors    []string
+	Name      string
+	ProjectID *fleet.ProjectID
+}
+
+// A task with a child for each id. An error ends its child at once; the others wait until the portal asks for them.
+func (q *Queries) AddSteps(ctx context.Context, arg AddStepsParams) error {
+	_, err := q.db.Exec(ctx, addSteps,
+		arg.ID,
+		arg.Listed,
+		arg.Kind,
+		arg.CreatedBy,
+		arg.UserID,
+		arg.Address,
+		arg.Ids,
+		arg.Subjects,
+		arg.Names,
+		arg.Projects,
+		arg.Errors,
+		arg.Name,
+		arg.ProjectID,
+	)
+	return err
+}
+
+const cancelSteps = `-- name: CancelSteps :execrows
+UPDATE jobs j SET state = 'cancelled', error = $1, ended_at = now() FROM tasks t
+WHERE t.parent_id = $2 AND j.task_id = t.id AND j.state = 'queued'
+`
+
+type CancelStepsParams struct {
+	Error string
+	ID    *fleet.TaskID
+}
+
+func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, cancelSteps, arg.Error, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const cancelTask = `-- name: CancelTask :one
+WITH unasked AS (UPDATE tasks SET state = 'cancelled', pending = false, error = $1, ended_at = now() WHERE tasks.id = $2 AND pending RETURNING 1),
+     waiting AS (UPDATE jobs SET state = 'cancelled', error = $1, ended_at = now() WHERE jobs.task_id = $2 AND state = 'queued' RETURNING 1)
+SELECT ((SELECT count(*) FROM unasked) + (SELECT count(*) FROM waiting))::bigint
 `
 
 type CancelTaskParams struct {
 	Error string
-	ID    fleet.JobID
+	ID    fleet.TaskID
 }
 
+// What the portal has not asked for yet, and what no host has begun.
 func (q *Queries) CancelTask(ctx context.Context, arg CancelTaskParams) (int64, error) {
-	result, err := q.db.Exec(ctx, cancelTask, arg.Error, arg.ID)
+	row := q.db.QueryRow(ctx, cancelTask, arg.Error, arg.ID)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const cancelUnasked = `-- name: CancelUnasked :execrows
+UPDATE tasks SET state = 'cancelled', pending = false, error = $1, ended_at = now() WHERE parent_id = $2 AND pending
+`
+
+type CancelUnaskedParams struct {
+	Error string
+	ID    *fleet.TaskID
+}
+
+func (q *Queries) CancelUnasked(ctx context.Context, arg CancelUnaskedParams) (int64, error) {
+	result, err := q.db.Exec(ctx, cancelUnasked, arg.Error, arg.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -64,61 +149,95 @@ func (q *Queries) CountOpenJobs(ctx context.Context) (CountOpenJobsRow, error) {
 }
 
 const getTask = `-- name: GetTask :one
-SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
-WHERE j.id = $1 AND ($2::boolean OR j.project_id = ANY ($3::text[]))
+SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+WHERE t.id = $1 AND ($2::boolean OR t.project_id = ANY ($3::text[])
+                      OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = $4)
 `
 
 type GetTaskParams struct {
-	ID          fleet.JobID
+	ID          fleet.TaskID
 	AllProjects bool
 	Projects    []string
+	Own         *fleet.UserID
 }
 
 type GetTaskRow struct {
-	Job      Job
+	Task     Task
 	HostName string
 }
 
+// own: also the person's own order about things of several projects, and its parts.
 func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, error) {
-	row := q.db.QueryRow(ctx, getTask, arg.ID, arg.AllProjects, arg.Projects)
+	row := q.db.QueryRow(ctx, getTask,
+		arg.ID,
+		arg.AllProjects,
+		arg.Projects,
+		arg.Own,
+	)
 	var i GetTaskRow
 	err := row.Scan(
-		&i.Job.ID,
-		&i.Job.HostID,
-		&i.Job.ProjectID,
-		&i.Job.Kind,
-		&i.Job.Subject,
-		&i.Job.SubjectName,
-		&i.Job.Args,
-		&i.Job.Generation,
-		&i.Job.State,
-		&i.Job.Epoch,
-		&i.Job.Attempt,
-		&i.Job.LeaseUntil,
-		&i.Job.RunAfter,
-		&i.Job.Progress,
-		&i.Job.Note,
-		&i.Job.Error,
-		&i.Job.CreatedBy,
-		&i.Job.UserID,
-		&i.Job.CreatedAt,
-		&i.Job.StartedAt,
-		&i.Job.EndedAt,
-		&i.Job.Retries,
+		&i.Task.ID,
+		&i.Task.ParentID,
+		&i.Task.Listed,
+		&i.Task.Pending,
+		&i.Task.Kind,
+		&i.Task.Subject,
+		&i.Task.SubjectName,
+		&i.Task.ProjectID,
+		&i.Task.HostID,
+		&i.Task.Generation,
+		&i.Task.State,
+		&i.Task.Attempt,
+		&i.Task.Progress,
+		&i.Task.Note,
+		&i.Task.Error,
+		&i.Task.RetryAt,
+		&i.Task.Steps,
+		&i.Task.CreatedBy,
+		&i.Task.UserID,
+		&i.Task.Address,
+		&i.Task.CreatedAt,
+		&i.Task.StartedAt,
+		&i.Task.EndedAt,
 		&i.HostName,
 	)
 	return i, err
 }
 
+const holdOf = `-- name: HoldOf :exec
+WITH vm AS (SELECT v.id FROM vms v WHERE $1::text LIKE 'vm:%' AND v.id = substr($1::text, 4) FOR UPDATE),
+     pool AS (SELECT p.id FROM pools p WHERE $1::text LIKE 'pool:%' AND p.id = substr($1::text, 6) FOR UPDATE)
+SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool)
+`
+
+// Locks what a task is about, as HoldSubject does.
+func (q *Queries) HoldOf(ctx context.Context, subject string) error {
+	_, err := q.db.Exec(ctx, holdOf, subject)
+	return err
+}
+
+const holdSteps = `-- name: HoldSteps :exec
+SELECT v.id FROM vms v WHERE v.id IN (
+    SELECT substr(j.subject, 4) FROM tasks t JOIN jobs j ON j.task_id = t.id
+    WHERE t.parent_id = $1 AND j.state = 'queued' AND j.subject LIKE 'vm:%')
+ORDER BY v.id FOR UPDATE
+`
+
+// Locks the VMs of a task's children that wait for their hosts, in one order for all who do so.
+func (q *Queries) HoldSteps(ctx context.Context, id *fleet.TaskID) error {
+	_, err := q.db.Exec(ctx, holdSteps, id)
+	return err
+}
+
 const noteDone = `-- name: NoteDone :one
-INSERT INTO jobs (id, host_id, project_id, kind, subject, subject_name, generation, state, progress, note, created_by, user_id, started_at, ended_at)
+INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, progress, note, created_by, user_id, started_at, ended_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'done', 100, $8, $9, $10, now(), now())
-RETURNING id, host_id, project_id, kind, subject, subject_name, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_by, user_id, created_at, started_at, ended_at, retries
+RETURNING id, parent_id, listed, pending, kind, subject, subject_name, project_id, host_id, generation, state, attempt, progress, note, error, retry_at, steps, created_by, user_id, address, created_at, started_at, ended_at
 `
 
 type NoteDoneParams struct {
-	ID          fleet.JobID
-	HostID      fleet.HostID
+	ID          fleet.TaskID
+	HostID      *fleet.HostID
 	ProjectID   *fleet.ProjectID
 	Kind        fleet.JobKind
 	Subject     fleet.Subject
@@ -130,7 +249,7 @@ type NoteDoneParams struct {
 }
 
 // A task that was over when it was asked for.
-func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Job, error) {
+func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Task, error) {
 	row := q.db.QueryRow(ctx, noteDone,
 		arg.ID,
 		arg.HostID,
@@ -143,30 +262,187 @@ func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Job, error)
 		arg.CreatedBy,
 		arg.UserID,
 	)
-	var i Job
+	var i Task
 	err := row.Scan(
 		&i.ID,
-		&i.HostID,
-		&i.ProjectID,
+		&i.ParentID,
+		&i.Listed,
+		&i.Pending,
 		&i.Kind,
 		&i.Subject,
 		&i.SubjectName,
-		&i.Args,
+		&i.ProjectID,
+		&i.HostID,
 		&i.Generation,
 		&i.State,
-		&i.Epoch,
 		&i.Attempt,
-		&i.LeaseUntil,
-		&i.RunAfter,
 		&i.Progress,
 		&i.Note,
 		&i.Error,
+		&i.RetryAt,
+		&i.Steps,
 		&i.CreatedBy,
 		&i.UserID,
+		&i.Address,
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
-		&i.Retries,
 	)
 	return i, err
+}
+
+const pendingTasks = `-- name: PendingTasks :many
+SELECT id, kind, subject, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
+`
+
+type PendingTasksRow struct {
+	ID        fleet.TaskID
+	Kind      fleet.JobKind
+	Subject   fleet.Subject
+	UserID    *fleet.UserID
+	CreatedBy string
+	Address   string
+}
+
+// Whoever else takes some takes others.
+func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
+	rows, err := q.db.Query(ctx, pendingTasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []PendingTasksRow{}
+	for rows.Next() {
+		var i PendingTasksRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.Subject,
+			&i.UserID,
+			&i.CreatedBy,
+			&i.Address,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const refuseTask = `-- name: RefuseTask :exec
+UPDATE tasks SET state = 'failed', pending = false, error = $1, ended_at = now() WHERE id = $2
+`
+
+type RefuseTaskParams struct {
+	Error string
+	ID    fleet.TaskID
+}
+
+func (q *Queries) RefuseTask(ctx context.Context, arg RefuseTaskParams) error {
+	_, err := q.db.Exec(ctx, refuseTask, arg.Error, arg.ID)
+	return err
+}
+
+const settleParent = `-- name: SettleParent :exec
+SELECT settle_parent($1)
+`
+
+func (q *Queries) SettleParent(ctx context.Context, id string) error {
+	_, err := q.db.Exec(ctx, settleParent, id)
+	return err
+}
+
+const stepProjects = `-- name: StepProjects :many
+SELECT DISTINCT project_id::text FROM tasks WHERE parent_id = $1 AND project_id IS NOT NULL
+`
+
+func (q *Queries) StepProjects(ctx context.Context, id *fleet.TaskID) ([]string, error) {
+	rows, err := q.db.Query(ctx, stepProjects, id)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var project_id string
+		if err := rows.Scan(&project_id); err != nil {
+			return nil, err
+		}
+		items = append(items, project_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const tasksSeen = `-- name: TasksSeen :many
+SELECT id FROM tasks WHERE id = ANY ($1::text[])
+  AND (project_id = ANY ($2::text[]) OR project_id IS NULL AND (steps IS NOT NULL OR parent_id IS NOT NULL) AND user_id = $3)
+`
+
+type TasksSeenParams struct {
+	Ids      []string
+	Projects []string
+	Own      *fleet.UserID
+}
+
+// Of the named tasks, those that somebody sees who sees some projects.
+func (q *Queries) TasksSeen(ctx context.Context, arg TasksSeenParams) ([]fleet.TaskID, error) {
+	rows, err := q.db.Query(ctx, tasksSeen, arg.Ids, arg.Projects, arg.Own)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.TaskID{}
+	for rows.Next() {
+		var id fleet.TaskID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const userNow = `-- name: UserNow :one
+SELECT u.id, u.name, u.role,
+       COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = u.id), '{}')::jsonb AS projects
+FROM users u WHERE u.id = $1 AND NOT u.disabled
+`
+
+type UserNowRow struct {
+	ID       fleet.UserID
+	Name     string
+	Role     fleet.Role
+	Projects []byte
+}
+
+// Somebody's present rights; no row where the account is gone or disabled.
+func (q *Queries) UserNow(ctx context.Context, id fleet.UserID) (UserNowRow, error) {
+	row := q.db.QueryRow(ctx, userNow, id)
+	var i UserNowRow
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Role,
+		&i.Projects,
+	)
+	return i, err
+}
+
+const wakeAskers = `-- name: WakeAskers :exec
+SELECT pg_notify('quantix', 'orders')
+`
+
+// Portals ask for what children of tasks wait for.
+func (q *Queries) WakeAskers(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, wakeAskers)
+	return err
 }

@@ -282,60 +282,6 @@ func (q *Queries) VMAudit(ctx context.Context, subject string) ([]Audit, error) 
 	return items, nil
 }
 
-const vMJobs = `-- name: VMJobs :many
-SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
-WHERE j.subject = $1 AND j.kind <> 'console.open' ORDER BY j.id DESC LIMIT 50
-`
-
-type VMJobsRow struct {
-	Job      Job
-	HostName string
-}
-
-func (q *Queries) VMJobs(ctx context.Context, subject fleet.Subject) ([]VMJobsRow, error) {
-	rows, err := q.db.Query(ctx, vMJobs, subject)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []VMJobsRow{}
-	for rows.Next() {
-		var i VMJobsRow
-		if err := rows.Scan(
-			&i.Job.ID,
-			&i.Job.HostID,
-			&i.Job.ProjectID,
-			&i.Job.Kind,
-			&i.Job.Subject,
-			&i.Job.SubjectName,
-			&i.Job.Args,
-			&i.Job.Generation,
-			&i.Job.State,
-			&i.Job.Epoch,
-			&i.Job.Attempt,
-			&i.Job.LeaseUntil,
-			&i.Job.RunAfter,
-			&i.Job.Progress,
-			&i.Job.Note,
-			&i.Job.Error,
-			&i.Job.CreatedBy,
-			&i.Job.UserID,
-			&i.Job.CreatedAt,
-			&i.Job.StartedAt,
-			&i.Job.EndedAt,
-			&i.Job.Retries,
-			&i.HostName,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const vMMeter = `-- name: VMMeter :one
 SELECT at, meter, cpu_percent FROM vm_meters WHERE vm_id = $1
 `
@@ -354,50 +300,106 @@ func (q *Queries) VMMeter(ctx context.Context, vmID fleet.VMID) (VMMeterRow, err
 }
 
 const vMRetry = `-- name: VMRetry :one
-SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_by, j.user_id, j.created_at, j.started_at, j.ended_at, j.retries, h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
-WHERE j.subject = $1 AND j.state = 'queued' AND j.retries > 0 ORDER BY j.id LIMIT 1
+SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+WHERE t.subject = $1 AND t.state = 'queued' AND t.retry_at IS NOT NULL ORDER BY t.id LIMIT 1
 `
 
 type VMRetryRow struct {
-	Job      Job
+	Task     Task
 	HostName string
 }
 
-// The VM's next job that is tried again.
+// The VM's next task that is tried again.
 func (q *Queries) VMRetry(ctx context.Context, subject fleet.Subject) (VMRetryRow, error) {
 	row := q.db.QueryRow(ctx, vMRetry, subject)
 	var i VMRetryRow
 	err := row.Scan(
-		&i.Job.ID,
-		&i.Job.HostID,
-		&i.Job.ProjectID,
-		&i.Job.Kind,
-		&i.Job.Subject,
-		&i.Job.SubjectName,
-		&i.Job.Args,
-		&i.Job.Generation,
-		&i.Job.State,
-		&i.Job.Epoch,
-		&i.Job.Attempt,
-		&i.Job.LeaseUntil,
-		&i.Job.RunAfter,
-		&i.Job.Progress,
-		&i.Job.Note,
-		&i.Job.Error,
-		&i.Job.CreatedBy,
-		&i.Job.UserID,
-		&i.Job.CreatedAt,
-		&i.Job.StartedAt,
-		&i.Job.EndedAt,
-		&i.Job.Retries,
+		&i.Task.ID,
+		&i.Task.ParentID,
+		&i.Task.Listed,
+		&i.Task.Pending,
+		&i.Task.Kind,
+		&i.Task.Subject,
+		&i.Task.SubjectName,
+		&i.Task.ProjectID,
+		&i.Task.HostID,
+		&i.Task.Generation,
+		&i.Task.State,
+		&i.Task.Attempt,
+		&i.Task.Progress,
+		&i.Task.Note,
+		&i.Task.Error,
+		&i.Task.RetryAt,
+		&i.Task.Steps,
+		&i.Task.CreatedBy,
+		&i.Task.UserID,
+		&i.Task.Address,
+		&i.Task.CreatedAt,
+		&i.Task.StartedAt,
+		&i.Task.EndedAt,
 		&i.HostName,
 	)
 	return i, err
 }
 
+const vMTasks = `-- name: VMTasks :many
+SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+WHERE t.subject = $1 ORDER BY t.id DESC LIMIT 50
+`
+
+type VMTasksRow struct {
+	Task     Task
+	HostName string
+}
+
+func (q *Queries) VMTasks(ctx context.Context, subject fleet.Subject) ([]VMTasksRow, error) {
+	rows, err := q.db.Query(ctx, vMTasks, subject)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []VMTasksRow{}
+	for rows.Next() {
+		var i VMTasksRow
+		if err := rows.Scan(
+			&i.Task.ID,
+			&i.Task.ParentID,
+			&i.Task.Listed,
+			&i.Task.Pending,
+			&i.Task.Kind,
+			&i.Task.Subject,
+			&i.Task.SubjectName,
+			&i.Task.ProjectID,
+			&i.Task.HostID,
+			&i.Task.Generation,
+			&i.Task.State,
+			&i.Task.Attempt,
+			&i.Task.Progress,
+			&i.Task.Note,
+			&i.Task.Error,
+			&i.Task.RetryAt,
+			&i.Task.Steps,
+			&i.Task.CreatedBy,
+			&i.Task.UserID,
+			&i.Task.Address,
+			&i.Task.CreatedAt,
+			&i.Task.StartedAt,
+			&i.Task.EndedAt,
+			&i.HostName,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const vMTouched = `-- name: VMTouched :one
 SELECT EXISTS (
-    SELECT 1 FROM (SELECT epoch FROM jobs WHERE subject = $1 AND kind <> 'console.open' FOR UPDATE) j WHERE j.epoch > 0
+    SELECT 1 FROM (SELECT epoch FROM jobs WHERE subject = $1 AND task_id IS NOT NULL FOR UPDATE) j WHERE j.epoch > 0
 )::boolean
 `
 
@@ -407,4 +409,69 @@ func (q *Queries) VMTouched(ctx context.Context, subject fleet.Subject) (bool, e
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const vMsNamed = `-- name: VMsNamed :many
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.id = ANY ($1::text[]) AND ($2::boolean OR v.project_id = ANY ($3::text[]))
+`
+
+type VMsNamedParams struct {
+	Ids         []string
+	AllProjects bool
+	Projects    []string
+}
+
+type VMsNamedRow struct {
+	VM          VM
+	HostName    string
+	ProjectName string
+	LookedAt    *time.Time
+	Now         time.Time
+}
+
+// Those of the ids that the actor sees.
+func (q *Queries) VMsNamed(ctx context.Context, arg VMsNamedParams) ([]VMsNamedRow, error) {
+	rows, err := q.db.Query(ctx, vMsNamed, arg.Ids, arg.AllProjects, arg.Projects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []VMsNamedRow{}
+	for rows.Next() {
+		var i VMsNamedRow
+		if err := rows.Scan(
+			&i.VM.ID,
+			&i.VM.ProjectID,
+			&i.VM.HostID,
+			&i.VM.Name,
+			&i.VM.Labels,
+			&i.VM.Description,
+			&i.VM.Spec,
+			&i.VM.Generation,
+			&i.VM.CreatedAt,
+			&i.VM.DeletedAt,
+			&i.VM.Status,
+			&i.VM.ObservedGeneration,
+			&i.VM.ReportSeq,
+			&i.VM.Cpus,
+			&i.VM.MemoryMib,
+			&i.VM.Ordered,
+			&i.VM.Heard,
+			&i.VM.Attention,
+			&i.VM.Elsewhere,
+			&i.HostName,
+			&i.ProjectName,
+			&i.LookedAt,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

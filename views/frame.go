@@ -90,7 +90,7 @@ type TreeItem struct {
 // Dock is the list of recent tasks at the bottom of every page.
 type Dock struct {
 	All   bool // of all people, not only one's own
-	Tasks []fleet.Job
+	Tasks []fleet.Task
 	Now   time.Time
 }
 

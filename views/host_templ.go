@@ -28,7 +28,7 @@ type HostPage struct {
 	Found    []fleet.FoundVM
 	Pools    []fleet.PoolView
 	Networks []fleet.NetworkView
-	Tasks    []fleet.Job
+	Tasks    []fleet.Task
 	Prev     string // cursors around this page of the tab's list
 	Next     string
 	Form     HostForm

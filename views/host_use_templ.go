@@ -518,7 +518,7 @@ func hostStorage(p HostPage) templ.Component {
 }
 
 // TaskCard is the tasks on the page of what they are about, id their table's.
-func TaskCard(id string, tasks []fleet.Job, p Pager) templ.Component {
+func TaskCard(id string, tasks []fleet.Task, p Pager) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -972,7 +972,7 @@ func RecentTasks(d Dock) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = JobTarget(j).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = TaskTarget(j).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1001,7 +1001,7 @@ func RecentTasks(d Dock) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = JobProgress(j).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = TaskProgress(j).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1022,7 +1022,7 @@ func RecentTasks(d Dock) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = JobResult(j).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = TaskResult(j).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -37,7 +37,7 @@ func ProjectPath(id fleet.ProjectID, below ...string) string {
 func UserPath(id fleet.UserID, below ...string) string { return pathOf(fleet.NounUser, id, below) }
 
 // TaskPath is a task's page, or what stands below it.
-func TaskPath(id fleet.JobID, below ...string) string { return pathOf(fleet.NounTask, id, below) }
+func TaskPath(id fleet.TaskID, below ...string) string { return pathOf(fleet.NounTask, id, below) }
 
 // MenuPath is the menu of one thing.
 func MenuPath[I ~string](n fleet.Noun, id I) string {

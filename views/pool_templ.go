@@ -28,7 +28,7 @@ type PoolPage struct {
 	Owners  int // VMs with disks in it, as far as hosts report them
 	VMs     []fleet.VMView
 	Filter  Filter // of tab vms
-	Tasks   []fleet.Job
+	Tasks   []fleet.Task
 	Prev    string // cursors around this page of the tab's list
 	Next    string
 }

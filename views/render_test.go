@@ -150,31 +150,31 @@ func TestAgesAreMarkedPastTheirFreshness(t *testing.T) {
 func TestATasksEndIsInItsOwnWords(t *testing.T) {
 	t.Parallel()
 	ended := noon.Add(640 * time.Millisecond)
-	job := func(state fleet.JobState, change ...func(*fleet.Job)) fleet.Job {
-		j := fleet.Job{Kind: fleet.VMStart, Subject: "vm:1", SubjectName: "web-01", HostName: "h1", State: state, CreatedAt: noon}
+	job := func(state fleet.JobState, change ...func(*fleet.Task)) fleet.Task {
+		j := fleet.Task{Kind: fleet.VMStart, Subject: "vm:1", SubjectName: "web-01", HostName: "h1", State: state, CreatedAt: noon}
 		for _, f := range change {
 			f(&j)
 		}
 		return j
 	}
-	for want, j := range map[string]fleet.Job{
+	for want, j := range map[string]fleet.Task{
 		"Waiting":        job(fleet.JobQueued),
 		"Running on h1":  job(fleet.JobRunning),
-		"copying disk 1": job(fleet.JobRunning, func(j *fleet.Job) { j.Note = "copying disk 1" }),
-		"Done in 0.6 s":  job(fleet.JobDone, func(j *fleet.Job) { j.EndedAt = &ended }),
-		"Cannot access storage file '/nope' <here>": job(fleet.JobFailed, func(j *fleet.Job) { j.Error = "Cannot access storage file '/nope' <here>" }),
+		"copying disk 1": job(fleet.JobRunning, func(j *fleet.Task) { j.Note = "copying disk 1" }),
+		"Done in 0.6 s":  job(fleet.JobDone, func(j *fleet.Task) { j.EndedAt = &ended }),
+		"Cannot access storage file '/nope' <here>": job(fleet.JobFailed, func(j *fleet.Task) { j.Error = "Cannot access storage file '/nope' <here>" }),
 		"Cancelled": job(fleet.JobCancelled),
 		"Outcome unknown: look at web-01 before you repeat it.": job(fleet.JobUnknown),
 	} {
-		if got := read(t, JobResult(j)); got != want {
+		if got := read(t, TaskResult(j)); got != want {
 			t.Errorf("%s reads %q, not %q", j.State, got, want)
 		}
 	}
-	bar := rendered(t, JobProgress(job(fleet.JobRunning, func(j *fleet.Job) { j.Progress = 40 })))
+	bar := rendered(t, TaskProgress(job(fleet.JobRunning, func(j *fleet.Task) { j.Progress = 40 })))
 	if !strings.Contains(bar, `value="40"`) || !strings.Contains(bar, `aria-label="Start web-01"`) {
 		t.Errorf("the bar is %s", bar)
 	}
-	if bar := rendered(t, JobProgress(job(fleet.JobUnknown))); strings.Contains(bar, "<progress") {
+	if bar := rendered(t, TaskProgress(job(fleet.JobUnknown))); strings.Contains(bar, "<progress") {
 		t.Errorf("nobody knows how far it came, but the bar is %s", bar)
 	}
 }

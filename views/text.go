@@ -139,6 +139,17 @@ func jobLook(s fleet.JobState) (t, icon, word string) {
 	return "unknown", "circle-question-mark", "Outcome unknown"
 }
 
+// taskTone is the class of words about a task in that state.
+func taskTone(s fleet.JobState) string {
+	switch s {
+	case fleet.JobFailed:
+		return "bad"
+	case fleet.JobUnknown:
+		return "unknown"
+	}
+	return "muted"
+}
+
 func lower(s string) string { return strings.ToLower(s) }
 
 // aHost and TheHost name a host within a sentence and at its beginning; who sees no hosts is not told which.

@@ -19,9 +19,9 @@ type VMPage struct {
 
 	Edit  VMForm             // tab configure
 	Audit []fleet.AuditEntry // tab events
-	Tasks []fleet.Job
-	Meter *Meter     // tab monitor; nil: none yet
-	Retry *fleet.Job // tab summary: the order that waits for its hypervisor; nil: none
+	Tasks []fleet.Task
+	Meter *Meter      // tab monitor; nil: none yet
+	Retry *fleet.Task // tab summary: the order that waits for its hypervisor; nil: none
 }
 
 // Meter is a VM's newest load.

@@ -222,7 +222,7 @@ func TestAnAgentJoinsReportsAndWorks(t *testing.T) {
 	if err := m.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 40, Note: "defining"}); err != nil {
 		t.Error(err)
 	}
-	if task, err := admin.Task(t.Context(), w.ID); err != nil || task.Progress != 40 || task.State != fleet.JobRunning {
+	if task, err := admin.Task(t.Context(), fleet.TaskID(w.ID)); err != nil || task.Progress != 40 || task.State != fleet.JobRunning {
 		t.Errorf("%+v, %v", task, err)
 	}
 	m.seq++

@@ -96,7 +96,7 @@ func TestFaultsOfThePortalItself(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	admin := p.program("ann", fleet.RoleAdmin, nil)
-	p.exec("ALTER TABLE jobs RENAME COLUMN note TO oops")
+	p.exec("ALTER TABLE tasks RENAME COLUMN note TO oops")
 	broken := admin.call("GET", "/api/v1/tasks", "")
 	if shown := broken.refused(t, http.StatusInternalServerError, ""); len(shown.Reference) != 10 || !strings.Contains(p.log.String(), shown.Reference) {
 		t.Errorf("no reference, or none that the log knows: %+v", shown)

@@ -52,32 +52,32 @@ func (s *Server) apiGetPool(ctx context.Context, a fleet.Actor, in *PoolPath) (*
 	return &poolOutput{Body: poolAnswer(a, pool)}, err
 }
 
-func (s *Server) apiDeletePool(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[fleet.Job], error) {
+func (s *Server) apiDeletePool(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[fleet.Task], error) {
 	ids, err := s.Control.DeletePool(ctx, a, in.ID)
 	return s.tasksOf(ctx, a, ids, err)
 }
 
-func (s *Server) apiAssignPool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Job], error) {
+func (s *Server) apiAssignPool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Task], error) {
 	ids, err := s.Control.AssignPool(ctx, a, in.ID, []fleet.HostID{in.Host})
 	return s.tasksOf(ctx, a, ids, err)
 }
 
-func (s *Server) apiReleasePool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Job], error) {
+func (s *Server) apiReleasePool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Task], error) {
 	id, err := s.Control.ReleasePool(ctx, a, in.ID, in.Host)
-	return s.tasksOf(ctx, a, []fleet.JobID{id}, err)
+	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
 }
 
-func (s *Server) apiRetryPool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Job], error) {
+func (s *Server) apiRetryPool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Task], error) {
 	id, err := s.Control.RetryPool(ctx, a, in.ID, in.Host)
-	return s.tasksOf(ctx, a, []fleet.JobID{id}, err)
+	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
 }
 
 // tasksOf answers with the tasks that hosts have to do; none where there is nothing to do.
-func (s *Server) tasksOf(ctx context.Context, a fleet.Actor, ids []fleet.JobID, err error) (*pageOutput[fleet.Job], error) {
+func (s *Server) tasksOf(ctx context.Context, a fleet.Actor, ids []fleet.TaskID, err error) (*pageOutput[fleet.Task], error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &pageOutput[fleet.Job]{fleet.Page[fleet.Job]{Items: []fleet.Job{}}}
+	out := &pageOutput[fleet.Task]{fleet.Page[fleet.Task]{Items: []fleet.Task{}}}
 	for _, id := range ids {
 		if id == "" {
 			continue

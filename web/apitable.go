@@ -26,6 +26,7 @@ func (s *Server) operations() []operation {
 		op(patchOne, "/vms/{id}", policy.VMChange, ok, "update-vm", "Change a VM by a JSON merge patch", s.apiUpdateVM),
 		op(remove, "/vms/{id}", policy.VMChange, accepted, "delete-vm", "Delete a VM, with or without its disks", s.apiDeleteVM),
 		op(post, "/vms/{id}/actions", policy.VMUse, accepted, "act-on-vm", "Start, shut down, stop, reboot, reset, pause or resume a VM", s.apiActOnVM),
+		op(post, "/vms/actions", policy.VMUse, accepted, "act-on-vms", "Ask one action of many VMs: a task with a child for each, listed by the filter parent:<its id>", s.apiActOnVMs),
 		op(post, "/vms/{id}/console", policy.VMUse, created, "open-console", "Get a ticket for a VM's console", s.apiOpenConsole),
 		op(post, "/vms/{id}/disks/detach", policy.VMChange, ok, "detach-disk", "Take a disk that is not there out of a VM; deletes no data", s.apiDetachDisk),
 		op(post, "/vms/{id}/disks/replace", policy.VMChange, ok, "replace-disk", "Ask for a new disk in the place of one that is not there", s.apiReplaceDisk),
@@ -76,7 +77,7 @@ func (s *Server) operations() []operation {
 
 		op(get, "/tasks", policy.TasksSee, ok, "list-tasks", "List tasks, newest first", list(s.Control.ListTasks)),
 		op(get, "/tasks/{id}", policy.TasksSee, ok, "get-task", "Get a task", s.apiGetTask),
-		op(post, "/tasks/{id}/cancel", policy.TasksSee, ok, "cancel-task", "Cancel a task that waits", s.apiCancelTask),
+		op(post, "/tasks/{id}/cancel", policy.TasksSee, ok, "cancel-task", "Cancel a task that waits; of one with children, what nobody has begun", s.apiCancelTask),
 
 		op(get, "/tokens", policy.Self, ok, "list-tokens", "List your own API tokens", list(s.Control.ListTokens)),
 		op(post, "/tokens", policy.Self, created, "create-token", "Create an API token; its secret is in this answer only", s.apiCreateToken),

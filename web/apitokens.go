@@ -9,7 +9,7 @@ import (
 
 // TaskPath names a task in the path.
 type TaskPath struct {
-	ID fleet.JobID `path:"id"`
+	ID fleet.TaskID `path:"id"`
 }
 
 func (s *Server) apiGetTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*taskOutput, error) {

@@ -30,7 +30,7 @@ func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
 	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{VMView: vm, Offered: Offered{actionsOf(a, vm)}}}
 }
 
-type taskOutput struct{ Body fleet.Job }
+type taskOutput struct{ Body fleet.Task }
 
 type nothing struct{}
 

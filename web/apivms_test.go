@@ -168,7 +168,7 @@ func TestOrdersAnswerWithTheTask(t *testing.T) {
 	id := p.addVM(project, host, "web", fleet.Stopped)
 	member := p.program("mia", "", map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember})
 	a := member.call("POST", "/api/v1/vms/"+string(id)+"/actions", `{"action":"start"}`).is(t, http.StatusAccepted)
-	var task fleet.Job
+	var task fleet.Task
 	if err := json.Unmarshal([]byte(a.body), &task); err != nil || task.Kind != fleet.VMStart || task.State != fleet.JobQueued {
 		t.Fatalf("%+v, %v", task, err)
 	}

@@ -1,12 +1,21 @@
 package web_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"quantix/internal/fleet"
 )
+
+func (p *portal) beginTasks() {
+	p.t.Helper()
+	if err := p.control.BeginTasks(p.t.Context(), fleet.SystemActor); err != nil {
+		p.t.Fatal(err)
+	}
+}
 
 func TestBulkActionsAreFollowed(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
@@ -16,26 +25,82 @@ func TestBulkActionsAreFollowed(t *testing.T) {
 		"id": {string(vms["web-02"]), string(vms["web-01"]), string(fleet.NewID[fleet.VMID]())},
 	}
 	to := b.post("/vms/bulk", form).is(t, http.StatusSeeOther).header.Get("Location")
+	b.get(to).is(t, http.StatusOK).has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waits for its turn")
+	p.beginTasks()
 	tasks := p.count("jobs")
 	a := b.get(to).is(t, http.StatusOK)
-	a.has(t, "Start: 3 VMs", "1 waiting · 2 refused", "Waits for host-2", "Only a VM that is stopped can be started.", "There is no such VM.",
-		`href="/vms?sort=-name"`, ">web-01</a>", `data-live="tasks"`)
-	p.exec(`UPDATE jobs SET state = 'failed', error = 'qemu: <no> memory', started_at = now(), ended_at = now() WHERE kind = 'vm.start'`)
-	rows := b.fragment(to, "bulk-rows").is(t, http.StatusOK)
-	rows.has(t, "1 failed · 2 refused", "qemu: &lt;no&gt; memory", "There is no such VM.", `href="/tasks/`)
+	a.has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waits for host-2", "Only a VM that is stopped can be started.", "There is no such VM.",
+		`href="/vms?sort=-name"`, ">web-01</a>", `data-live="task:`, "Cancel what waits")
+	p.exec(`UPDATE jobs SET state = 'failed', attempt = 1, error = 'qemu: <no> memory', started_at = now(), ended_at = now() WHERE kind = 'vm.start'`)
+	b.fragment(to, "task-sum").is(t, http.StatusOK).has(t, "1 failed · 2 refused")
+	rows := b.fragment(to, "step-rows").is(t, http.StatusOK)
+	rows.has(t, "qemu: &lt;no&gt; memory", "There is no such VM.", `href="/tasks/`)
 	rows.lacks(t, "<html", "<h1")
 	if n := p.count("jobs"); n != tasks || tasks != 1 {
 		t.Errorf("looking made %d tasks of %d", n, tasks)
 	}
-	p.exec("DELETE FROM jobs")
-	b.get(to).is(t, http.StatusOK).has(t, "Its task is gone")
 
-	p.signedIn("otto", fleet.RoleAdmin).get(to).is(t, http.StatusNotFound)
-	b.get("/vms/bulk/x").is(t, http.StatusNotFound)
+	// Its results are a list: filtered, paged, each with a page that leads back.
+	some := b.get(to+"&filter=target:web-02").is(t, http.StatusOK)
+	some.has(t, `">web-02</a>`)
+	some.lacks(t, `">web-01</a></th>`)
+	b.get(to+"&filter=state:done").is(t, http.StatusOK).has(t, "No result matches")
+	b.get(to+"&filter=nonsense:x").is(t, http.StatusUnprocessableEntity).has(t, "The filter cannot be understood")
+	first := b.get(to+"&limit=2").is(t, http.StatusOK)
+	first.has(t, "2 results on this page", ">web-02</a>", ">web-01</a>", "Next")
+	links := strings.Split(rows.body, `href="/tasks/`)
+	child, _, _ := strings.Cut(links[len(links)-1], `"`)
+	b.get("/tasks/"+child).is(t, http.StatusOK).has(t, ">Start 3 VMs</a>", "It was refused:")
+	list := b.get("/tasks").is(t, http.StatusOK)
+	list.has(t, ">3 VMs</a>", "1 failed · 2 refused")
+	list.lacks(t, ">There is no such VM.")
+
+	p.signedIn("ron", fleet.RoleNone).get(to).is(t, http.StatusForbidden)
+	if a := b.get(strings.Replace(to, "/tasks/", "/vms/bulk/", 1)); a.header.Get("Location") != to {
+		t.Errorf("the address of before leads to %q", a.header.Get("Location"))
+	}
 	form.Set("back", "//elsewhere.example")
 	to = b.post("/vms/bulk", form).is(t, http.StatusSeeOther).header.Get("Location")
 	b.get(to).is(t, http.StatusOK).lacks(t, "elsewhere.example")
 	b.get(to+"&back=//elsewhere.example").is(t, http.StatusOK).lacks(t, `href="//elsewhere`)
+}
+
+func TestWhatWaitsOfABulkIsCancelled(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	to := b.post("/vms/bulk", url.Values{"action": {"start"}, "id": {string(vms["web-02"])}}).is(t, http.StatusSeeOther).header.Get("Location")
+	path, _, _ := strings.Cut(to, "?")
+	b.post(path+"/cancel", nil).is(t, http.StatusSeeOther)
+	b.get(path).is(t, http.StatusOK).has(t, "Start 1 VM<", "1 cancelled", "Cancelled by mara.", "It has ended.")
+}
+
+func TestTheAPIAsksOfManyVMs(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	api := p.program("ann", fleet.RoleAdmin, nil)
+	body := mustJSON(map[string]any{"action": "start", "ids": []fleet.VMID{vms["web-01"], vms["web-02"]}})
+	a := api.call("POST", "/api/v1/vms/actions", body, "Idempotency-Key", "once").is(t, http.StatusAccepted)
+	if again := api.call("POST", "/api/v1/vms/actions", body, "Idempotency-Key", "once"); again.body != a.body || p.count("tasks") != 3 {
+		t.Errorf("sent again: %s, %d tasks", again.body, p.count("tasks"))
+	}
+	p.beginTasks()
+	var task fleet.Task
+	if err := json.Unmarshal([]byte(a.body), &task); err != nil {
+		t.Fatal(err)
+	}
+	one, err := api.Task(t.Context(), task.ID)
+	if err != nil || one.Steps == nil || *one.Steps != (fleet.Steps{Queued: 1, Failed: 1, Refused: 1}) {
+		t.Errorf("%+v %v", one, err)
+	}
+	all, err := api.Tasks(t.Context(), fleet.Query{})
+	if err != nil || len(all.Items) != 1 || all.Items[0].ID != task.ID {
+		t.Errorf("%+v %v", all, err)
+	}
+	parts, err := api.Tasks(t.Context(), fleet.Query{Filter: "parent:" + string(task.ID)})
+	if err != nil || len(parts.Items) != 2 || parts.Items[0].Parent != task.ID {
+		t.Errorf("%+v %v", parts, err)
+	}
+	api.call("POST", "/api/v1/vms/actions", `{"action":"start","ids":[]}`).refused(t, http.StatusBadRequest, "")
+	api.call("POST", "/api/v1/vms/actions", `{"action":"fly","ids":["`+string(vms["web-01"])+`"]}`).refused(t, http.StatusUnprocessableEntity, "action")
 }
 
 func TestBulkActionsThatAreNone(t *testing.T) {
@@ -51,8 +116,8 @@ func TestBulkActionsThatAreNone(t *testing.T) {
 		status int
 	}{
 		"nothing selected": {url.Values{"action": {"start"}}, http.StatusBadRequest},
-		"a deletion":       {url.Values{"action": {"delete"}, "id": {id}}, http.StatusBadRequest},
-		"no action":        {url.Values{"id": {id}}, http.StatusBadRequest},
+		"a deletion":       {url.Values{"action": {"delete"}, "id": {id}}, http.StatusUnprocessableEntity},
+		"no action":        {url.Values{"id": {id}}, http.StatusUnprocessableEntity},
 		"no id":            {url.Values{"action": {"start"}, "id": {id, "\x00"}}, http.StatusBadRequest},
 		"too many":         {url.Values{"action": {"start"}, "id": many}, http.StatusRequestEntityTooLarge},
 	} {
@@ -60,7 +125,7 @@ func TestBulkActionsThatAreNone(t *testing.T) {
 			t.Errorf("%s: %d, not %d", name, a.status, c.status)
 		}
 	}
-	if n := p.count("jobs") + p.count("bulk_actions"); n != 0 {
+	if n := p.count("tasks"); n != 0 {
 		t.Errorf("the refusals wrote %d rows", n)
 	}
 	p.signedIn("vera", fleet.RoleViewer).post("/vms/bulk", url.Values{"action": {"start"}, "id": {id}}).is(t, http.StatusForbidden)

@@ -17,6 +17,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/testkit"
 	"quantix/internal/wire"
 )
 
@@ -109,7 +110,7 @@ func (p *portal) again(agentURL string, m *machine) {
 func (p *portal) stored() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}
-	for _, table := range []string{"hosts", "host_sessions", "vms", "vm_meters", "found_vms", "pools", "assignments", "networks", "jobs", "console_tickets", "join_tokens", "audit"} {
+	for _, table := range []string{"hosts", "host_sessions", "vms", "vm_meters", "found_vms", "pools", "assignments", "networks", "tasks", "jobs", "console_tickets", "join_tokens", "audit"} {
 		var rows string
 		if err := p.pool.QueryRow(p.t.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&rows); err != nil {
 			p.t.Fatal(err)
@@ -184,8 +185,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	if asked.Kind != fleet.ConsoleOpen || work.VM == nil {
 		t.Fatalf("claimed %+v and %+v", work, asked)
 	}
-	p.exec(`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) VALUES ($1, $2, 'pool.apply', 'pool:x', '', 1, 'test')`,
-		fleet.NewID[fleet.JobID](), m.id) // so that no claim is parked
+	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool) // so that no claim is parked
 
 	calls := lines(t, m, work, asked)
 	proofs := p.server.AgentProofs()

@@ -33,7 +33,7 @@ func TestUnknownErrorsHaveAReference(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	p.exec("ALTER TABLE jobs RENAME COLUMN note TO oops")
+	p.exec("ALTER TABLE tasks RENAME COLUMN note TO oops")
 	a := b.get("/tasks").is(t, http.StatusInternalServerError)
 	_, rest, found := strings.Cut(a.body, `<p class="mono">`)
 	ref, _, _ := strings.Cut(rest, "<")

@@ -123,10 +123,15 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []control.Wa
 	return slices.EqualFunc(now, allowed, func(x, y control.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
-// gapped reports whether the key is for all of what changes one by one: it is poked at most once a second.
+// gapped reports whether the key is for all of what changes one by one, or for one that has many parts: it is poked at most once
+// a second.
 func gapped(key string) bool {
+	noun, _, one := strings.Cut(key, ":")
+	if one {
+		return fleet.Noun(noun).Is().Parts
+	}
 	t, _ := fleet.Listed(key)
-	return t.Each
+	return t.Each && !t.Parts
 }
 
 // poker turns the hub's keys into the page's.

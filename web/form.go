@@ -8,12 +8,13 @@ import (
 	"github.com/go-playground/form/v4"
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
 )
 
 // mostRows bounds repeated parts of a form: disks, NICs, selected VMs.
-const mostRows = 500
+const mostRows = control.MostAtOnce
 
 var decoder = newDecoder()
 

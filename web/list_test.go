@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/testkit"
 )
 
 // listsOf gives a portal with more of everything than a page of two shows.
@@ -26,8 +27,10 @@ func listsOf(t *testing.T) *portal {
 		p.addVM(project, hosts[0], fmt.Sprintf("vm-%d", i), fleet.Running)
 		p.exec("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, $4)", hosts[0], fleet.NewID[fleet.VMID](), fmt.Sprintf("old-%d", i),
 			mustJSON(fleet.VMStatus{Power: fleet.Running}))
-		p.exec("INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by, error, state) VALUES ($1, $2, 'pool.apply', $3, $4, 1, '=cmd()', '@x', 'failed')",
-			fleet.NewID[fleet.JobID](), hosts[0], fmt.Sprintf("pool:%d", i), fmt.Sprintf("job-%d", i))
+		testkit.Order{
+			Host: hosts[0], Kind: fleet.PoolApply, Subject: fleet.Subject(fmt.Sprintf("pool:%d", i)), Name: fmt.Sprintf("job-%d", i),
+			By: "=cmd()", Error: "@x", State: fleet.JobFailed,
+		}.Add(p.t, p.pool)
 	}
 	return p
 }

@@ -37,6 +37,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/vms/{id}/place":                {sick["place"] + "/place", place(placed), place(s.host.id)},
 		"/vms":                           {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
 		"/vms/{id}/actions":              {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
+		"/vms/actions":                   {"/vms/actions", `{"action":"pause","ids":["` + string(s.vm) + `"]}`, `{"action":"stop","ids":["` + string(s.vm) + `"]}`},
 		"/vms/{id}/console":              {vm + "/console", ``, ``},
 		"/vms/{id}/disks/detach":         {sick["detach"] + "/disks/detach", sick["detach disk"] + `}`, sick["replace disk"] + `}`},
 		"/vms/{id}/disks/replace":        {sick["replace"] + "/disks/replace", sick["replace disk"] + `,"volume":"new.qcow2"}`, sick["replace disk"] + `,"volume":"x.qcow2"}`},

@@ -2,6 +2,7 @@ package web
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -25,12 +26,12 @@ func (s *Server) listTasks(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, views.Frame{Title: "Tasks", Project: q.Project}, p.List, views.Tasks(p))
 }
 
-var taskHead = []string{"id", "task", "kind", "target", "state", "who", "host", "created", "started", "ended", "progress", "error"}
+var taskHead = []string{"id", "task", "kind", "target", "state", "who", "host", "created", "started", "ended", "progress", "error", "parent"}
 
-func taskRow(j fleet.Job) []string {
+func taskRow(j fleet.Task) []string {
 	return []string{
 		string(j.ID), j.Title(), string(j.Kind), j.SubjectName, string(j.State), j.CreatedBy, j.HostName,
-		j.CreatedAt.UTC().Format(time.RFC3339), moment(j.StartedAt), moment(j.EndedAt), strconv.Itoa(j.Progress), j.Error,
+		j.CreatedAt.UTC().Format(time.RFC3339), moment(j.StartedAt), moment(j.EndedAt), strconv.Itoa(j.Progress), j.Error, string(j.Parent),
 	}
 }
 
@@ -39,25 +40,58 @@ func (s *Server) exportTasks(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
-	job, err := s.Control.GetTask(c.Request().Context(), a, fleet.JobID(c.Param("id")))
+	task, err := s.Control.GetTask(c.Request().Context(), a, fleet.TaskID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := views.TaskPage{Task: job, Now: time.Now(), Cancel: cancelState(a, job)}
-	return s.show(c, a, views.Frame{Title: job.Title() + " " + job.SubjectName}, views.Task(p))
+	p := views.TaskPage{Task: task, Now: time.Now(), Cancel: cancelState(a, task)}
+	if given := c.QueryParam("back"); given != "" {
+		p.Back = localPath(given)
+	}
+	f := views.Frame{Title: task.Title() + " " + task.SubjectName}
+	if task.Steps != nil {
+		return s.stepsPage(c, a, f, p)
+	}
+	if task.Parent != "" {
+		parent, err := s.Control.GetTask(c.Request().Context(), a, task.Parent)
+		if err == nil {
+			p.Parent = &parent
+		} else if fleet.CodeOf(err) != fleet.NotFound {
+			return err
+		}
+	}
+	return s.show(c, a, f, views.Task(p))
+}
+
+// stepsPage is the page of a task with children: a list of their own.
+func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f views.Frame, p views.TaskPage) (err error) {
+	columns := views.StepColumns
+	if !policy.May(a, policy.InfraSee, "") {
+		columns = columns.Hostless()
+	}
+	filter := views.Filter{Noun: "tasks", Label: "Filter results", Placeholder: "state:failed target:web-01"}
+	p.Steps = &views.TasksPage{List: s.listOf(c, "tasks/"+string(p.Task.ID), "created", columns, filter)}
+	q := queryOf(c)
+	q.Filter, q.Sort, q.Project = strings.TrimSpace("parent:"+string(p.Task.ID)+" "+q.Filter), "created", ""
+	if p.Steps.Tasks, err = fill(c, a, &p.Steps.List, q, s.Control.ListTasks); err != nil {
+		return err
+	}
+	return s.showList(c, a, f, p.Steps.List, views.Task(p))
 }
 
 // cancelState says whether the task can be taken back, and why not. control decides; this is what the button says.
-func cancelState(a fleet.Actor, job fleet.Job) fleet.ActionState {
+func cancelState(a fleet.Actor, task fleet.Task) fleet.ActionState {
 	may := policy.May(a, policy.InfraChange, "")
-	if job.ProjectID != "" {
-		may = policy.May(a, policy.VMUse, job.ProjectID)
+	if task.ProjectID != "" || task.Steps != nil {
+		may = policy.May(a, policy.VMUse, task.ProjectID)
 	}
 	switch {
-	case job.State == fleet.JobRunning:
-		return fleet.ActionState{Reason: "The host is at work on it already."}
-	case job.State.Ended():
+	case task.State.Ended():
 		return fleet.ActionState{Reason: "It has ended."}
+	case task.Steps != nil && task.Steps.Queued == 0:
+		return fleet.ActionState{Reason: "Nothing of it waits any more."}
+	case task.Steps == nil && task.State == fleet.JobRunning:
+		return fleet.ActionState{Reason: "The host is at work on it already."}
 	case !may:
 		return fleet.ActionState{Reason: "You may see this task, not take it back."}
 	}
@@ -65,9 +99,13 @@ func cancelState(a fleet.Actor, job fleet.Job) fleet.ActionState {
 }
 
 func (s *Server) cancelTask(c echo.Context, a fleet.Actor) error {
-	job, err := s.Control.CancelTask(c.Request().Context(), a, fleet.JobID(c.Param("id")))
+	task, err := s.Control.CancelTask(c.Request().Context(), a, fleet.TaskID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	return s.stay(c, views.TaskPath(job.ID), "The task is cancelled.")
+	said := "The task is cancelled."
+	if task.Steps != nil {
+		said = "What waited is cancelled."
+	}
+	return s.stay(c, views.TaskPath(task.ID), said)
 }

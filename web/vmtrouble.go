@@ -182,8 +182,8 @@ func (s *Server) apiPutBack(ctx context.Context, a fleet.Actor, in *VMPath) (*ta
 }
 
 // changedVM answers a change with the VM as it is then, and the task that brings it to the host.
-func changedVM(a fleet.Actor) func(fleet.VMView, fleet.JobID, error) (*vmOutput, error) {
-	return func(vm fleet.VMView, task fleet.JobID, err error) (*vmOutput, error) {
+func changedVM(a fleet.Actor) func(fleet.VMView, fleet.TaskID, error) (*vmOutput, error) {
+	return func(vm fleet.VMView, task fleet.TaskID, err error) (*vmOutput, error) {
 		out := vmAnswer(a, vm)
 		out.Task = string(task)
 		return out, err

@@ -116,7 +116,7 @@ func TestAnOrderThatIsTriedAgainSaysSo(t *testing.T) {
 	api := p.program("ann", fleet.RoleAdmin, nil)
 	a := api.call("GET", "/api/v1/tasks", "").is(t, http.StatusOK)
 	a.has(t, `"retryAt":"`)
-	var tasks fleet.Page[fleet.Job]
+	var tasks fleet.Page[fleet.Task]
 	if err := json.Unmarshal([]byte(a.body), &tasks); err != nil || len(tasks.Items) == 0 {
 		t.Fatal(err)
 	}

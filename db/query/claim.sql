@@ -1,5 +1,5 @@
 -- name: ClaimJobs :many
--- One job a subject, oldest first; a console never waits behind other work. The claim raises the epoch. Where there is work the
+-- One job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises the epoch. Where there is work the
 -- session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
 WITH mine AS MATERIALIZED (
     SELECT s.host_id FROM host_sessions s
@@ -9,11 +9,11 @@ WITH mine AS MATERIALIZED (
 ), ready AS (
     SELECT j.id FROM mine JOIN jobs j ON j.host_id = mine.host_id
     WHERE j.state = 'queued' AND j.run_after <= now()
-      AND (j.kind = 'console.open' OR NOT EXISTS (
+      AND (j.task_id IS NULL OR NOT EXISTS (
             SELECT 1 FROM jobs o
-            WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.kind <> 'console.open'
+            WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.task_id IS NOT NULL
               AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
-    ORDER BY j.kind <> 'console.open', j.id
+    ORDER BY j.task_id IS NOT NULL, j.id
     LIMIT @max_jobs FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
@@ -52,7 +52,7 @@ WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running';
 -- name: HoldSubject :one
 -- Locks what a job is about. Whoever changes a VM or a pool locks it before its jobs; so must whoever begins with a job, or
 -- the two wait for each other. host: only of that host's jobs.
-WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND (sqlc.narg(host_id)::text IS NULL OR jobs.host_id = sqlc.narg(host_id)::text) AND kind <> 'console.open'),
+WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND (sqlc.narg(host_id)::text IS NULL OR jobs.host_id = sqlc.narg(host_id)::text) AND task_id IS NOT NULL),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
      pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
@@ -114,7 +114,7 @@ UPDATE host_sessions SET digest = '' WHERE host_id = @host_id AND report_seq > @
 -- The VM, when its generation has moved on and nothing waits to carry that to the host.
 SELECT v.* FROM vms v
 WHERE v.id = @id AND v.host_id = @host_id AND v.generation > @generation AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
-  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.kind <> 'console.open');
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.task_id IS NOT NULL);
 
 -- name: CancelWaiting :exec
 UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now()
@@ -128,9 +128,9 @@ WHERE subject = @subject AND host_id = @host_id AND state = 'running' AND kind =
 -- name: ReplaceLapsed :exec
 -- A lapsed job whose subject already has a newer waiting job of its kind, or that was a console, is over.
 UPDATE jobs j SET state = 'cancelled', ended_at = now(), lease_until = NULL,
-    error = CASE WHEN j.kind = 'console.open' THEN 'The agent did not open the console in time.' ELSE 'Replaced by a newer order.' END
+    error = CASE WHEN j.task_id IS NULL THEN 'The agent did not open the console in time.' ELSE 'Replaced by a newer order.' END
 WHERE j.state = 'running' AND (j.lease_until < now() OR j.host_id = sqlc.narg(host_id)::text)
-  AND (j.kind = 'console.open' OR EXISTS (
+  AND (j.task_id IS NULL OR EXISTS (
         SELECT 1 FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued'));
 
 -- name: WornOut :many

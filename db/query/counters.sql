@@ -22,10 +22,11 @@ WHERE v.attention AND s.looked_at >= now() - @fresh::interval
 ORDER BY v.name, v.id LIMIT 20;
 
 -- name: FailedTasks :many
-SELECT sqlc.embed(j), (SELECT h.name FROM hosts h WHERE h.id = j.host_id)::text AS host FROM jobs j
-WHERE j.state IN ('failed', 'unknown') AND j.ended_at > now() - interval '1 hour' AND j.kind <> 'console.open'
-  AND (@all_projects::boolean OR j.project_id = ANY (@projects::text[]))
-ORDER BY j.ended_at DESC LIMIT 20;
+-- What a host failed to do: one by one, also where many were asked for together.
+SELECT sqlc.embed(t), (SELECT h.name FROM hosts h WHERE h.id = t.host_id)::text AS host FROM tasks t
+WHERE t.state IN ('failed', 'unknown') AND t.ended_at > now() - interval '1 hour' AND t.host_id IS NOT NULL
+  AND (@all_projects::boolean OR t.project_id = ANY (@projects::text[]))
+ORDER BY t.ended_at DESC LIMIT 20;
 
 -- name: LabelGroups :many
 -- How a project's VMs spread over one label's values.

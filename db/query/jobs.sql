@@ -1,13 +1,28 @@
 -- name: QueueJob :one
--- A waiting job of the same subject and kind takes the newer generation and arguments instead of a second row. What waits for
--- another try stands before no newer order: it is tried now.
+-- Queues a job with a task of its own, or for the child of a task that has none yet; returns the task. A waiting job of the same
+-- subject and kind takes the newer generation and arguments instead of a second row: the order joins that job's task, a child takes
+-- the job over into its own. What waits for another try stands before no newer order: it is tried now.
 WITH sooner AS (
-    UPDATE jobs SET run_after = now()
-    WHERE subject = @subject AND host_id = @host_id AND state = 'queued' AND kind NOT IN (@kind, 'console.open') AND retries > 0
+    UPDATE jobs w SET run_after = now()
+    WHERE w.subject = @subject AND w.host_id = @host_id AND w.state = 'queued' AND w.task_id IS NOT NULL AND w.kind <> @kind AND w.retries > 0
+), job AS (
+    INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
+    VALUES (@id, COALESCE(sqlc.narg(child)::text, @id), @host_id, @kind, @subject, @args, @generation)
+    ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND task_id IS NOT NULL
+    DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, run_after = now(), task_id = COALESCE(sqlc.narg(child)::text, jobs.task_id)
+    RETURNING id, task_id
+), made AS (
+    INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
+    SELECT @id, @host_id, @project_id, @kind, @subject, @subject_name, @generation, @created_by, @user_id FROM job WHERE job.task_id = @id
+), joined AS ( -- a part of somebody's order about many stays theirs. Only by its id, whatever the planner believes of a young table
+    UPDATE tasks t SET created_by = CASE WHEN t.parent_id IS NULL THEN @created_by ELSE t.created_by END,
+                       user_id = CASE WHEN t.parent_id IS NULL THEN @user_id ELSE t.user_id END
+    WHERE t.id = (SELECT job.task_id FROM job WHERE job.task_id <> @id)
+), begun AS (
+    UPDATE tasks t SET pending = false, host_id = @host_id, generation = @generation WHERE t.id = sqlc.narg(child)::text
 )
-INSERT INTO jobs (id, host_id, project_id, kind, subject, subject_name, args, generation, created_by, user_id)
-VALUES (@id, @host_id, @project_id, @kind, @subject, @subject_name, @args, @generation, @created_by, @user_id)
-ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND kind <> 'console.open'
-DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, created_by = EXCLUDED.created_by,
-              user_id = EXCLUDED.user_id, run_after = now()
-RETURNING *;
+SELECT task_id::text FROM job;
+
+-- name: QueueConsole :exec
+-- A job of no task.
+INSERT INTO jobs (id, host_id, kind, subject, args, generation) VALUES (@id, @host_id, 'console.open', @subject, @args, @generation);

@@ -4,7 +4,7 @@ SELECT v.* FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - @fresh::interval
   AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id
-                  AND j.state IN ('queued', 'running') AND j.kind <> 'console.open')
+                  AND j.state IN ('queued', 'running') AND j.task_id IS NOT NULL)
 LIMIT 500;
 
 -- name: WakeDue :exec
@@ -23,11 +23,12 @@ SELECT id FROM vms WHERE host_id = ANY (@ids::text[]);
 DELETE FROM console_tickets WHERE expires_at < now() - interval '1 hour';
 -- name: SweepThrottle :exec
 DELETE FROM login_throttle WHERE last_at < now() - interval '1 day';
--- name: SweepBulk :exec
-DELETE FROM bulk_actions WHERE created_at < now() - interval '1 day';
--- name: SweepJobs :execrows
-DELETE FROM jobs WHERE id IN (
-    SELECT id FROM jobs WHERE ended_at < CASE WHEN kind = 'console.open' THEN now() - interval '1 hour' ELSE now() - interval '30 days' END LIMIT 5000);
+-- name: SweepTasks :exec
+-- Children and jobs go with them.
+DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND ended_at < now() - interval '30 days' LIMIT 5000);
+-- name: SweepJobs :exec
+-- Those of no task.
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE task_id IS NULL AND ended_at < now() - interval '1 hour' LIMIT 5000);
 
 -- name: TryPassLock :one
 -- One portal runs a periodic pass at a time.

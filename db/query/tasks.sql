@@ -1,9 +1,37 @@
 -- name: GetTask :one
-SELECT sqlc.embed(j), h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
-WHERE j.id = @id AND (@all_projects::boolean OR j.project_id = ANY (@projects::text[]));
+-- own: also the person's own order about things of several projects, and its parts.
+SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+WHERE t.id = @id AND (@all_projects::boolean OR t.project_id = ANY (@projects::text[])
+                      OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = @own);
 
--- name: CancelTask :execrows
-UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now() WHERE id = @id AND state = 'queued';
+-- name: HoldOf :exec
+-- Locks what a task is about, as HoldSubject does.
+WITH vm AS (SELECT v.id FROM vms v WHERE @subject::text LIKE 'vm:%' AND v.id = substr(@subject::text, 4) FOR UPDATE),
+     pool AS (SELECT p.id FROM pools p WHERE @subject::text LIKE 'pool:%' AND p.id = substr(@subject::text, 6) FOR UPDATE)
+SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
+
+-- name: CancelTask :one
+-- What the portal has not asked for yet, and what no host has begun.
+WITH unasked AS (UPDATE tasks SET state = 'cancelled', pending = false, error = @error, ended_at = now() WHERE tasks.id = @id AND pending RETURNING 1),
+     waiting AS (UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now() WHERE jobs.task_id = @id AND state = 'queued' RETURNING 1)
+SELECT ((SELECT count(*) FROM unasked) + (SELECT count(*) FROM waiting))::bigint;
+
+-- name: CancelUnasked :execrows
+UPDATE tasks SET state = 'cancelled', pending = false, error = @error, ended_at = now() WHERE parent_id = @id AND pending;
+
+-- name: HoldSteps :exec
+-- Locks the VMs of a task's children that wait for their hosts, in one order for all who do so.
+SELECT v.id FROM vms v WHERE v.id IN (
+    SELECT substr(j.subject, 4) FROM tasks t JOIN jobs j ON j.task_id = t.id
+    WHERE t.parent_id = @id AND j.state = 'queued' AND j.subject LIKE 'vm:%')
+ORDER BY v.id FOR UPDATE;
+
+-- name: CancelSteps :execrows
+UPDATE jobs j SET state = 'cancelled', error = @error, ended_at = now() FROM tasks t
+WHERE t.parent_id = @id AND j.task_id = t.id AND j.state = 'queued';
+
+-- name: StepProjects :many
+SELECT DISTINCT project_id::text FROM tasks WHERE parent_id = @id AND project_id IS NOT NULL;
 
 -- name: CancelWaitingOf :exec
 -- Waiting orders about a subject that a newer order contradicts.
@@ -12,9 +40,46 @@ WHERE subject = @subject AND state = 'queued' AND kind = ANY (@kinds::text[]);
 
 -- name: NoteDone :one
 -- A task that was over when it was asked for.
-INSERT INTO jobs (id, host_id, project_id, kind, subject, subject_name, generation, state, progress, note, created_by, user_id, started_at, ended_at)
+INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, progress, note, created_by, user_id, started_at, ended_at)
 VALUES (@id, @host_id, @project_id, @kind, @subject, @subject_name, @generation, 'done', 100, @note, @created_by, @user_id, now(), now())
 RETURNING *;
+
+-- name: AddSteps :exec
+-- A task with a child for each id. An error ends its child at once; the others wait until the portal asks for them.
+WITH parent AS (
+    INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id)
+    VALUES (@id, @kind, 'task:' || @id::text, @name, @project_id, @created_by, @user_id)
+)
+INSERT INTO tasks (id, parent_id, listed, pending, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at)
+SELECT s.id, @id, @listed, s.error = '', @kind, s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
+       s.error, @created_by, @user_id, @address, CASE WHEN s.error <> '' THEN now() END
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@subjects::text[]) AS subject, unnest(@names::text[]) AS name,
+             unnest(@projects::text[]) AS project, unnest(@errors::text[]) AS error) s;
+
+-- name: SettleParent :exec
+SELECT settle_parent(@id);
+
+-- name: WakeAskers :exec
+-- Portals ask for what children of tasks wait for.
+SELECT pg_notify('quantix', 'orders');
+
+-- name: PendingTasks :many
+-- Whoever else takes some takes others.
+SELECT id, kind, subject, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
+
+-- name: RefuseTask :exec
+UPDATE tasks SET state = 'failed', pending = false, error = @error, ended_at = now() WHERE id = @id;
+
+-- name: TasksSeen :many
+-- Of the named tasks, those that somebody sees who sees some projects.
+SELECT id FROM tasks WHERE id = ANY (@ids::text[])
+  AND (project_id = ANY (@projects::text[]) OR project_id IS NULL AND (steps IS NOT NULL OR parent_id IS NOT NULL) AND user_id = @own);
+
+-- name: UserNow :one
+-- Somebody's present rights; no row where the account is gone or disabled.
+SELECT u.id, u.name, u.role,
+       COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = u.id), '{}')::jsonb AS projects
+FROM users u WHERE u.id = @id AND NOT u.disabled;
 
 -- name: CountOpenJobs :one
 -- All that wait and run, consoles too.

@@ -15,6 +15,12 @@ FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_
 WHERE v.id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 FOR UPDATE OF v;
 
+-- name: VMsNamed :many
+-- Those of the ids that the actor sees.
+SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.id = ANY (@ids::text[]) AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
+
 -- name: AddVM :exec
 INSERT INTO vms (id, project_id, host_id, name, labels, description, spec)
 VALUES (@id, @project_id, @host_id, @name, @labels, @description, @spec);
@@ -29,7 +35,7 @@ UPDATE vms SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
 -- name: VMTouched :one
 -- Whether the host may have acted on the VM. Its waiting jobs stay locked, so that none is claimed meanwhile.
 SELECT EXISTS (
-    SELECT 1 FROM (SELECT epoch FROM jobs WHERE subject = @subject AND kind <> 'console.open' FOR UPDATE) j WHERE j.epoch > 0
+    SELECT 1 FROM (SELECT epoch FROM jobs WHERE subject = @subject AND task_id IS NOT NULL FOR UPDATE) j WHERE j.epoch > 0
 )::boolean;
 
 -- name: DropVM :exec
@@ -38,14 +44,14 @@ DELETE FROM vms WHERE id = @id;
 -- name: VMAudit :many
 SELECT * FROM audit WHERE subject = @subject ORDER BY id DESC LIMIT 50;
 
--- name: VMJobs :many
-SELECT sqlc.embed(j), h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
-WHERE j.subject = @subject AND j.kind <> 'console.open' ORDER BY j.id DESC LIMIT 50;
+-- name: VMTasks :many
+SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+WHERE t.subject = @subject ORDER BY t.id DESC LIMIT 50;
 
 -- name: VMRetry :one
--- The VM's next job that is tried again.
-SELECT sqlc.embed(j), h.name AS host_name FROM jobs j JOIN hosts h ON h.id = j.host_id
-WHERE j.subject = @subject AND j.state = 'queued' AND j.retries > 0 ORDER BY j.id LIMIT 1;
+-- The VM's next task that is tried again.
+SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+WHERE t.subject = @subject AND t.state = 'queued' AND t.retry_at IS NOT NULL ORDER BY t.id LIMIT 1;
 
 -- name: VMMeter :one
 SELECT at, meter, cpu_percent FROM vm_meters WHERE vm_id = @vm_id;

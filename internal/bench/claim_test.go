@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"quantix/db"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -71,8 +72,9 @@ func (h hostSession) work(ctx context.Context, client *http.Client, base string,
 func insertJob(b *testing.B, r *rig, h hostSession, i int) time.Time {
 	b.Helper()
 	began := time.Now()
-	_, err := r.pool.Exec(b.Context(), `INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) VALUES ($1, $2, 'pool.apply', $3, 'bench', 1, 'bench')`,
-		fleet.NewID[fleet.JobID](), h.id, fmt.Sprintf("pool:%d", i))
+	_, err := db.New(r.pool).QueueJob(b.Context(), db.QueueJobParams{
+		ID: fleet.NewID[fleet.JobID](), HostID: h.id, Kind: fleet.PoolApply, Subject: fleet.Subject(fmt.Sprintf("pool:%d", i)), SubjectName: "bench", Generation: 1, CreatedBy: "bench",
+	})
 	if err != nil {
 		b.Fatal(err)
 	}

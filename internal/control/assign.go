@@ -69,7 +69,7 @@ func (e *executed) change(ctx context.Context, c *Control, a fleet.Actor, id str
 }
 
 // assign puts the object on hosts and queues its set-up there. Hosts that have it already stay as they are.
-func (o object) assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts []fleet.HostID) ([]fleet.JobID, error) {
+func (o object) assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts []fleet.HostID) ([]fleet.TaskID, error) {
 	ids := texts(hosts)
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
@@ -90,7 +90,7 @@ func (o object) assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 		return nil, err
 	}
 	known = slices.DeleteFunc(known, func(h db.HostsNamedRow) bool { return !slices.Contains(fresh, h.ID) })
-	jobs := make([]fleet.JobID, len(known))
+	jobs := make([]fleet.TaskID, len(known))
 	for i, h := range known {
 		if jobs[i], err = o.queue(ctx, q, a, h.ID, o.executed.apply, o.executed.release); err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (o object) assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 }
 
 // queue queues work on one host and cancels the waiting contrary.
-func (o object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, contrary fleet.JobKind) (fleet.JobID, error) {
+func (o object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, contrary fleet.JobKind) (fleet.TaskID, error) {
 	err := q.CancelWaiting(ctx, db.CancelWaitingParams{
 		Subject: o.subject(), HostID: host, Kinds: []string{string(contrary)}, Error: "Not done: the contrary was asked for before its turn came.",
 	})
@@ -110,8 +110,8 @@ func (o object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fl
 	return queue(ctx, q, a, db.QueueJobParams{HostID: host, Kind: kind, Subject: o.subject(), SubjectName: o.name, Generation: o.generation})
 }
 
-func (e *executed) assign(ctx context.Context, c *Control, a fleet.Actor, id string, hosts []fleet.HostID) ([]fleet.JobID, error) {
-	jobs := []fleet.JobID{}
+func (e *executed) assign(ctx context.Context, c *Control, a fleet.Actor, id string, hosts []fleet.HostID) ([]fleet.TaskID, error) {
+	jobs := []fleet.TaskID{}
 	err := e.change(ctx, c, a, id, func(q *db.Queries, o object) error {
 		if len(hosts) == 0 {
 			var checks fleet.Checks
@@ -128,8 +128,8 @@ func (e *executed) assign(ctx context.Context, c *Control, a fleet.Actor, id str
 }
 
 // releaseFrom takes the object from one host, unless something there needs it.
-func (e *executed) releaseFrom(ctx context.Context, c *Control, a fleet.Actor, id string, host fleet.HostID) (fleet.JobID, error) {
-	var job fleet.JobID
+func (e *executed) releaseFrom(ctx context.Context, c *Control, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
+	var job fleet.TaskID
 	err := e.change(ctx, c, a, id, func(q *db.Queries, o object) error {
 		if err := e.free(ctx, q, o, host); err != nil {
 			return err
@@ -150,8 +150,8 @@ func (e *executed) releaseFrom(ctx context.Context, c *Control, a fleet.Actor, i
 }
 
 // retry sets the object up on a host again, at once.
-func (e *executed) retry(ctx context.Context, c *Control, a fleet.Actor, id string, host fleet.HostID) (fleet.JobID, error) {
-	var job fleet.JobID
+func (e *executed) retry(ctx context.Context, c *Control, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
+	var job fleet.TaskID
 	err := e.change(ctx, c, a, id, func(q *db.Queries, o object) error {
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: e.noun, ObjectID: id})
 		if err != nil {
@@ -170,10 +170,10 @@ func (e *executed) retry(ctx context.Context, c *Control, a fleet.Actor, id stri
 
 // delete releases the object on all its hosts, unless something needs it; its row goes with the last of them. No job: it was on
 // no host and is gone.
-func (e *executed) delete(ctx context.Context, c *Control, a fleet.Actor, id string) ([]fleet.JobID, error) {
-	jobs := []fleet.JobID{}
+func (e *executed) delete(ctx context.Context, c *Control, a fleet.Actor, id string) ([]fleet.TaskID, error) {
+	jobs := []fleet.TaskID{}
 	err := e.change(ctx, c, a, id, func(q *db.Queries, o object) error {
-		jobs = []fleet.JobID{}
+		jobs = []fleet.TaskID{}
 		if err := e.free(ctx, q, o, ""); err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (e *executed) delete(ctx context.Context, c *Control, a fleet.Actor, id str
 		}
 		o.generation++
 		all := make([]string, len(on))
-		jobs = make([]fleet.JobID, len(on))
+		jobs = make([]fleet.TaskID, len(on))
 		for i, x := range on {
 			all[i] = string(x.HostID)
 			if jobs[i], err = o.queue(ctx, q, a, x.HostID, e.release, e.apply); err != nil {

@@ -42,8 +42,8 @@ var useCases = map[string]useCase{
 		id, secret := w.console()
 		return []any{id, secret}
 	}},
-	"GetTask":    {may: redSeen, with: func(w *world) []any { return []any{w.job("queued")} }},
-	"CancelTask": {may: redUse, with: func(w *world) []any { return []any{w.job("queued")} }},
+	"GetTask":    {may: redSeen, with: func(w *world) []any { return []any{fleet.TaskID(w.job("queued"))} }},
+	"CancelTask": {may: redUse, with: func(w *world) []any { return []any{fleet.TaskID(w.job("queued"))} }},
 
 	// Lists, which are cut to what the actor sees.
 	"Complete":     {may: somewhere, with: func(w *world) []any { w.vm(); return []any{"vms", "red"} }},
@@ -56,11 +56,8 @@ var useCases = map[string]useCase{
 	"Surroundings": {may: somewhere, with: func(w *world) []any { return []any{fleet.Query{}, control.TreeQuery{View: "vms"}} }},
 	"Tree":         {may: somewhere, with: func(w *world) []any { return []any{control.TreeQuery{View: "vms"}} }},
 	"VMTotals":     {may: somewhere, with: none},
-	"KeepBulk": {may: but(someUse, "system"), with: func(w *world) []any {
-		return []any{fleet.ActStart, fleet.BulkResults{{VM: w.vm(), Name: "red-vm"}}}
-	}},
-	"GetBulk": {may: mia, with: func(w *world) []any {
-		return []any{fleet.BulkID(w.ownedByMia(`INSERT INTO bulk_actions (id, user_id, action, results) VALUES ($1, 'mia', 'start', '[]')`))}
+	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any { // each VM is judged for itself: see TestABulkIsJudgedOneByOne
+		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},
 
 	// Storage and networks, of no project: members of any choose from them.
@@ -226,6 +223,7 @@ var useCases = map[string]useCase{
 		return []any{w.actors["stranger"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
 	}},
 	"RememberBrowser": {may: portal, with: func(w *world) []any { return []any{w.someUser(), ""} }},
+	"BeginTasks":      {may: portal, with: none},
 	"QueueDrifted":    {may: portal, with: none},
 	"SettlePlaces":    {may: portal, with: none},
 	"RefreshCounters": {may: portal, with: none},

@@ -13,6 +13,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
+	"quantix/internal/testkit"
 	"quantix/internal/wire"
 )
 
@@ -175,7 +176,7 @@ func refusal(err error) bool {
 
 // marks tells of every change: each writes its line, queues work, or touches what a host said.
 func (w *world) marks() string {
-	return fmt.Sprint(w.count("audit"), w.count("jobs"), w.count("jobs WHERE state = 'running'"), w.count("vms WHERE generation > 1"), w.count("host_sessions WHERE session IS NOT NULL"))
+	return fmt.Sprint(w.count("audit"), w.count("jobs"), w.count("tasks"), w.count("jobs WHERE state = 'running'"), w.count("vms WHERE generation > 1"), w.count("host_sessions WHERE session IS NOT NULL"))
 }
 
 // call calls the method as somebody and returns its answer without the error.
@@ -243,10 +244,9 @@ func (w *world) network() fleet.NetworkID {
 
 // job is an order to a VM of project red on h1: "queued", or "running" with epoch 7.
 func (w *world) job(state string) fleet.JobID {
-	id, vm := fleet.NewID[fleet.JobID](), w.vm()
-	w.exec(`INSERT INTO jobs (id, host_id, project_id, kind, subject, subject_name, generation, created_by, state, epoch, lease_until)
-		VALUES ($1, $2, $3, 'vm.shutdown', $4, 'red-vm', 1, 'mia', $5, 7, now() + interval '1 hour')`, id, w.h1, w.red, fleet.SubjectVM(vm), state)
-	return id
+	id := testkit.Order{Host: w.h1, Project: w.red, Kind: fleet.VMShutdown, Subject: fleet.SubjectVM(w.vm()), Name: "red-vm", By: "mia", State: fleet.JobState(state)}.Add(w.t, w.pool)
+	w.exec(`UPDATE jobs SET epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, id)
+	return fleet.JobID(id)
 }
 
 // storage is a pool on h1 alone.

@@ -2,49 +2,216 @@ package control
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
 
-// KeepBulk keeps for a day what became of an action that the actor asked of many VMs.
-func (c *Control) KeepBulk(ctx context.Context, a fleet.Actor, act fleet.Action, results fleet.BulkResults) (fleet.BulkID, error) {
-	if err := policy.Check(a, policy.VMUse, ""); err != nil {
-		return "", err
-	}
-	if a.UserID == "" {
-		return "", fleet.Errorf(fleet.Forbidden, "Only a person's outcome is kept.")
-	}
-	id := fleet.NewID[fleet.BulkID]()
-	return id, dbError(c.q.AddBulk(ctx, db.AddBulkParams{ID: id, UserID: a.UserID, Action: act, Results: results}))
-}
+// MostAtOnce is how many things one order may be about.
+const MostAtOnce = 500
 
-// GetBulk returns the outcome of a bulk action with its tasks as they stand now. Only who asked for it finds it.
-func (c *Control) GetBulk(ctx context.Context, a fleet.Actor, id fleet.BulkID) (fleet.Bulk, error) {
+// ActVMs asks for a power action of many VMs, each once. It writes a task with a child for each VM and returns it at once; what is
+// plainly refused has ended so already. BeginTasks asks for the others, behind the request, with the rights that the person has then.
+func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
-		return fleet.Bulk{}, err
+		return fleet.Task{}, err
 	}
-	if err := checkID(id, "bulk action"); err != nil {
-		return fleet.Bulk{}, err
+	if err := checkPower(act); err != nil {
+		return fleet.Task{}, err
 	}
-	row, err := c.q.GetBulk(ctx, db.GetBulkParams{ID: id, UserID: a.UserID})
+	switch {
+	case a.UserID == "":
+		return fleet.Task{}, fleet.Errorf(fleet.Forbidden, "Only a person can ask for something of many VMs.")
+	case len(ids) == 0:
+		return fleet.Task{}, fleet.Errorf(fleet.Malformed, "Select VMs first.")
+	case len(ids) > MostAtOnce:
+		return fleet.Task{}, fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", MostAtOnce)
+	case slices.ContainsFunc(ids, func(id fleet.VMID) bool { return !fleet.IsID(string(id)) }):
+		return fleet.Task{}, fleet.Errorf(fleet.Malformed, "An id of a VM is a UUID in lower case.")
+	}
+	var task fleet.Task
+	var forbidden *fleet.Error
+	err := c.tx(ctx, func(q *db.Queries) error {
+		var steps db.AddStepsParams
+		var err error
+		if steps, forbidden, err = stepsOf(ctx, q, a, act, ids); err != nil {
+			return err
+		}
+		id := fleet.NewID[fleet.TaskID]()
+		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, act.Job(), a.Name, userIDOf(a), a.Address
+		if err := q.AddSteps(ctx, steps); err != nil {
+			return err
+		}
+		if err := q.SettleParent(ctx, string(id)); err != nil {
+			return err
+		}
+		if err := q.WakeAskers(ctx); err != nil {
+			return err
+		}
+		if err := audit(ctx, q, a, "vms."+string(act), fleet.SubjectTask(id), steps.Name, ""); err != nil {
+			return err
+		}
+		task, err = getTask(ctx, q, fleet.SystemActor, id)
+		return err
+	})
 	if err != nil {
-		return fleet.Bulk{}, notFound(err, "bulk action")
+		return fleet.Task{}, err
 	}
-	b := fleet.Bulk{ID: row.ID, Action: row.Action, Results: row.Results, Tasks: map[fleet.JobID]fleet.Job{}}
-	ids := []string{}
-	for _, r := range row.Results {
-		if r.Task != "" {
-			ids = append(ids, string(r.Task))
+	if forbidden != nil {
+		if err := c.NoteRefusal(ctx, fleet.SystemActor, a, "vms."+string(act), forbidden); err != nil {
+			return fleet.Task{}, err
 		}
 	}
-	jobs, err := c.q.TasksByID(ctx, db.TasksByIDParams{Ids: ids, AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
+	return taskFor(a, task), nil
+}
+
+// stepsOf makes a child for each VM, with the refusal of those that can be judged at once, and gives the first one for want of a right.
+func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
+	rows, err := q.VMsNamed(ctx, db.VMsNamedParams{Ids: texts(ids), AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
 	if err != nil {
-		return fleet.Bulk{}, dbError(err)
+		return steps, nil, err
 	}
-	for _, j := range jobs {
-		b.Tasks[j.Job.ID] = jobOf(j.Job, j.HostName)
+	vms := make(map[fleet.VMID]fleet.VMView, len(rows))
+	projects := map[fleet.ProjectID]bool{}
+	for _, r := range rows {
+		vms[r.VM.ID] = shownTo(a, vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now))
+		projects[r.VM.ProjectID] = true
 	}
-	return b, nil
+	if len(projects) == 1 { // otherwise it is of none, and its parts stand in the lists of theirs
+		steps.ProjectID = &rows[0].VM.ProjectID
+	}
+	steps.Listed = len(projects) > 1
+	seen := make(map[fleet.VMID]bool, len(ids))
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		vm, found := vms[id]
+		subject, name, project := fleet.SubjectVM(id), vm.Name, vm.ProjectID
+		err := notFound(pgx.ErrNoRows, "VM")
+		if found {
+			err = firstError(policy.Check(a, policy.VMUse, project), func() error { return allowed(vm, act) })
+		} else if subject, name = "", string(id); steps.ProjectID != nil {
+			project = *steps.ProjectID
+		}
+		said := ""
+		if refused, ok := errors.AsType[*fleet.Error](err); ok {
+			if said = refused.Error(); refused.Code == fleet.Forbidden && forbidden == nil {
+				forbidden = refused
+			}
+		}
+		steps.Ids, steps.Subjects = append(steps.Ids, string(fleet.NewID[fleet.TaskID]())), append(steps.Subjects, string(subject))
+		steps.Names, steps.Projects, steps.Errors = append(steps.Names, name), append(steps.Projects, string(project)), append(steps.Errors, said)
+	}
+	steps.Name = fmt.Sprintf("%d VMs", len(seen))
+	if len(seen) == 1 {
+		steps.Name = "1 VM"
+	}
+	return steps, forbidden, nil
+}
+
+// BeginTasks asks for what children of tasks wait for, until none is left: each as the person who ordered it, by the same use case as
+// if that person asked for it now. Order and child are one transaction, so that nothing is lost or done twice, however it ends. Any
+// number of portals may do so at once.
+func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
+	if err := onlySystem(a); err != nil {
+		return err
+	}
+	for {
+		n, err := c.beginSome(ctx)
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// beginSome begins a few, and says how many.
+func (c *Control) beginSome(ctx context.Context) (n int, err error) {
+	err = c.begin(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		pending, err := q.PendingTasks(ctx)
+		if n = len(pending); err != nil {
+			return err
+		}
+		// Of two that begin orders about the same VMs, both take them in one order.
+		slices.SortFunc(pending, func(x, y db.PendingTasksRow) int { return strings.Compare(string(x.Subject), string(y.Subject)) })
+		people := map[fleet.UserID]fleet.Actor{}
+		for _, p := range pending {
+			err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error { return beginOne(ctx, db.New(part), people, p) })
+			said, refused := c.judged(ctx, p, dbError(err))
+			if !refused {
+				return err
+			}
+			if said == "" {
+				continue
+			}
+			if err := q.RefuseTask(ctx, db.RefuseTaskParams{ID: p.ID, Error: said}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
+func beginOne(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) error {
+	a, err := personNow(ctx, q, people, p)
+	if err != nil {
+		return err
+	}
+	_, id := p.Subject.Split()
+	_, err = actVM(ctx, q, a, fleet.VMID(id), fleet.ActionOf(p.Kind), p.ID)
+	return err
+}
+
+// personNow is who ordered the child, with present rights.
+func personNow(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) (fleet.Actor, error) {
+	gone := fleet.Errorf(fleet.Unauthorized, "Not done: the account of %s is gone or disabled.", p.CreatedBy)
+	if p.UserID == nil {
+		return fleet.Actor{}, gone
+	}
+	a, known := people[*p.UserID]
+	if !known {
+		row, err := q.UserNow(ctx, *p.UserID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return a, gone
+		}
+		if err != nil {
+			return a, err
+		}
+		a = fleet.Actor{UserID: row.ID, Name: row.Name, Role: row.Role}
+		if a.Projects, err = projectRoles(row.Projects); err != nil {
+			return a, err
+		}
+		people[row.ID] = a
+	}
+	a.Address = p.Address
+	return a, nil
+}
+
+// judged says in which words a child ended that could not be asked for; none: it was asked for. Not refused is what concerns all of
+// them, and passes: they are tried again.
+func (c *Control) judged(ctx context.Context, p db.PendingTasksRow, err error) (said string, refused bool) {
+	var known *fleet.Error
+	var pg *pgconn.PgError
+	const deadlock = "40P01"
+	switch {
+	case err == nil:
+		return "", true
+	case errors.As(err, &known) && known.Code != fleet.Unavailable:
+		return known.Error(), true
+	case known != nil, ctx.Err() != nil, errors.As(err, &pg) && pg.Code == deadlock:
+		return "", false
+	}
+	c.log.Error("a part of a task could not be asked for", "task", p.ID, "error", err)
+	return "Something went wrong in the portal. Its log says what, under this task's id.", true
 }

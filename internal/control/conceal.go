@@ -40,12 +40,12 @@ func vmFor(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	return v
 }
 
-func jobFor(a fleet.Actor, j fleet.Job) fleet.Job {
+func taskFor(a fleet.Actor, t fleet.Task) fleet.Task {
 	if !seesHosts(a) {
-		j.Error, j.Note = concealed(j.Error, j.HostName), concealed(j.Note, j.HostName)
-		j.HostID, j.HostName = "", ""
+		t.Error, t.Note = concealed(t.Error, t.HostName), concealed(t.Note, t.HostName)
+		t.HostID, t.HostName = "", ""
 	}
-	return j
+	return t
 }
 
 func networkHostFor(a fleet.Actor, h fleet.NetworkHost) fleet.NetworkHost {

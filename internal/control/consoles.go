@@ -108,8 +108,10 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Pai
 		if ok, why := view.Allows(fleet.ActConsole); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		_, err = queue(ctx, q, a, orderOf(view, fleet.ConsoleOpen, fleet.JobArgs{Console: id, PortalURL: c.opts.PairURL}))
-		return err
+		return q.QueueConsole(ctx, db.QueueConsoleParams{
+			ID: fleet.NewID[fleet.JobID](), HostID: view.HostID, Subject: fleet.SubjectVM(view.ID),
+			Args: fleet.JobArgs{Console: id, PortalURL: c.opts.PairURL}, Generation: view.Generation,
+		})
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), fleet.CodeOf(err) == fleet.NotFound, fleet.CodeOf(err) == fleet.Forbidden:

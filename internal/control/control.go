@@ -134,23 +134,24 @@ func notFound(err error, noun string) error {
 
 // audit writes who did what; call it inside the transaction of the change.
 func audit(ctx context.Context, q *db.Queries, a fleet.Actor, action string, subject fleet.Subject, name, detail string) error {
-	var user *fleet.UserID
-	if a.UserID != "" {
-		user = &a.UserID
-	}
 	return q.AddAudit(ctx, db.AddAuditParams{
-		Actor: a.Name, UserID: user, Address: a.Address, Action: action, Subject: string(subject), Name: name, Detail: detail,
+		Actor: a.Name, UserID: userIDOf(a), Address: a.Address, Action: action, Subject: string(subject), Name: name, Detail: detail,
 	})
 }
 
-// queue adds a job, or hands its newer generation to one that already waits.
-func queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.QueueJobParams) (fleet.JobID, error) {
-	j.ID, j.CreatedBy = fleet.NewID[fleet.JobID](), a.Name
-	if a.UserID != "" {
-		j.UserID = &a.UserID
+// userIDOf is the person's id for a column; nil: nobody's.
+func userIDOf(a fleet.Actor) *fleet.UserID {
+	if a.UserID == "" {
+		return nil
 	}
-	job, err := q.QueueJob(ctx, j)
-	return job.ID, err
+	return &a.UserID
+}
+
+// queue adds a job, or hands its newer generation to one that already waits, and returns the task that it is of.
+func queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.QueueJobParams) (fleet.TaskID, error) {
+	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, userIDOf(a)
+	task, err := q.QueueJob(ctx, j)
+	return fleet.TaskID(task), err
 }
 
 // memo holds what the portal remembers between requests; every part of it may be lost at any time.

@@ -48,7 +48,7 @@ func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 		if err != nil {
 			return err
 		}
-		ended = jobOf(now, "")
+		ended = jobOf(now)
 		if err := settle(ctx, q, job, in); err != nil {
 			return err
 		}
@@ -60,19 +60,23 @@ func (c *Control) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	return answer, ended, err
 }
 
+func jobOf(r db.Job) fleet.Job {
+	return fleet.Job{ID: r.ID, Kind: r.Kind, State: r.State, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
+}
+
 // tryAgain gives convergent work back that failed only because the hypervisor was not reached. Nothing has ended: the subject is
 // as it was, and the order stands. Where a newer one waits already, that is tried instead.
 func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
 		ended, err := q.EndJob(ctx, db.EndJobParams{ID: job.ID, State: fleet.JobCancelled, Error: "Replaced by a newer order. " + in.Error})
-		return jobOf(ended, ""), err
+		return jobOf(ended), err
 	}
 	if err != nil {
 		return fleet.Job{}, err
 	}
 	waits, err := q.TryAgain(ctx, db.TryAgainParams{ID: job.ID, Error: in.Error})
-	return jobOf(waits, ""), err
+	return jobOf(waits), err
 }
 
 // settle writes what a job's end means for its subject.

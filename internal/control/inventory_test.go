@@ -110,7 +110,7 @@ func TestOverview(t *testing.T) {
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
 	stuck := s.vm("stuck", fleet.Running)
 	s.exec(`UPDATE vms SET status = status || '{"power":"stopped","error":"no firmware","errorOf":"vm.start"}' WHERE id = $1`, stuck.ID)
-	s.exec(`UPDATE jobs SET state = 'failed', error = 'no space', ended_at = now() WHERE subject_name IN ('ok', 'stuck')`)
+	s.exec(`UPDATE jobs SET state = 'failed', error = 'no space', ended_at = now() WHERE task_id IN (SELECT id FROM tasks WHERE subject_name IN ('ok', 'stuck'))`)
 	o, err := s.Overview(t.Context(), chief)
 	if err != nil {
 		t.Fatal(err)

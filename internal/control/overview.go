@@ -171,15 +171,15 @@ func (c *Control) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvi
 		return dbError(err)
 	}
 	for _, t := range tasks {
-		if shown[t.Job.Subject] {
+		if shown[t.Task.Subject] {
 			continue
 		}
-		job := jobFor(a, jobOf(t.Job, t.Host))
-		text := job.Title() + " failed: " + job.Error
-		if job.State == fleet.JobUnknown {
-			text = job.Title() + " may or may not have happened: " + job.Error
+		task := taskFor(a, taskOf(t.Task, t.Host))
+		text := task.Title() + " failed: " + task.Error
+		if task.State == fleet.JobUnknown {
+			text = task.Title() + " may or may not have happened: " + task.Error
 		}
-		o.Attention = append(o.Attention, fleet.Attention{Kind: "task", ID: string(job.ID), Name: job.SubjectName, Tone: fleet.ToneWarn, Text: text, At: job.EndedAt})
+		o.Attention = append(o.Attention, fleet.Attention{Kind: "task", ID: string(task.ID), Name: task.SubjectName, Tone: fleet.ToneWarn, Text: text, At: task.EndedAt})
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func TestPagesMeetBothWaysWithoutGapOrOverlap(t *testing.T) {
 		`INSERT INTO pools (id, name, spec) SELECT 'pool ' || i, 'pool-' || i, jsonb_build_object('kind', 'dir', 'path', '/srv', 'shared', i % 2 = 0) FROM generate_series(1, 8) i`,
 		`INSERT INTO networks (id, name, kind) SELECT 'net ' || i, 'net-' || i / 2, CASE i % 2 WHEN 0 THEN 'bridge' ELSE 'libvirt' END FROM generate_series(1, 8) i`,
 		`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', n.id, h.id, '{}' FROM networks n, hosts h ON CONFLICT DO NOTHING`,
-		`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) SELECT lpad(i::text, 3, '0'), (SELECT min(id) FROM hosts), 'pool.apply', 'pool:' || i, '', 1, 'x'
+		`INSERT INTO tasks (id, host_id, kind, subject, subject_name, created_by) SELECT lpad(i::text, 3, '0'), (SELECT min(id) FROM hosts), 'pool.apply', 'pool:' || i, '', 'x'
 			FROM generate_series(1, 11) i`,
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
@@ -120,7 +120,7 @@ func TestPagesMeetBothWaysWithoutGapOrOverlap(t *testing.T) {
 		ordered("pools with a tone", walk(t, c.ListPools, warned, poolName), desc, 8)
 		ordered("networks", walk(t, c.ListNetworks, by("name"), func(n fleet.NetworkView) string { return n.Name + string(n.ID) }), desc, 9)
 		ordered("found VMs", walk(t, c.ListFoundVMs, by("name"), func(f fleet.FoundVM) string { return f.Name + string(f.ID) + string(f.HostID) }), desc, 10)
-		ordered("tasks", walk(t, c.ListTasks, by("created"), func(j fleet.Job) string { return string(j.ID) }), desc, 11)
+		ordered("tasks", walk(t, c.ListTasks, by("created"), func(j fleet.Task) string { return string(j.ID) }), desc, 11)
 	}
 }
 

@@ -122,17 +122,16 @@ func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 }
 
 // Sweep deletes what has served its time: tickets, idempotency keys, throttles, browsers that do not come any more,
-// outcomes of bulk actions, lost networks, old jobs.
+// lost networks, old tasks and the jobs of none.
 func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	return c.pass(ctx, a, "sweep", func(q *db.Queries) error {
 		forget := func(ctx context.Context) error { return forgetNetworks(ctx, q) }
-		for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepBulk, forget} {
+		for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepTasks, q.SweepJobs, forget} {
 			if err := do(ctx); err != nil {
 				return err
 			}
 		}
-		_, err := q.SweepJobs(ctx)
-		return err
+		return nil
 	})
 }
 

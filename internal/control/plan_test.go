@@ -129,10 +129,11 @@ func TestIndexesAreUsed(t *testing.T) {
 	testkit.Seed(t, pool, 20, 20_000)
 	for _, sql := range []string{
 		`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', ''), ('idle', 'idle', 'viewer', '')`,
-		`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, state, created_by, user_id)
-			SELECT 'job-' || lpad(n::text, 6, '0'), v.host_id, 'vm.start', 'vm:' || v.id, v.name, 1, 'done', 'chief', 'chief'
-			FROM vms v, generate_series(1, 20000) n WHERE v.name = 'vm-' || lpad(n::text, 6, '0')`,
-		`ANALYZE jobs`,
+		`INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, created_by, user_id, steps, parent_id, listed)
+			SELECT 'task-' || lpad((n + 20000 * x)::text, 6, '0'), v.host_id, v.project_id, 'vm.start', 'vm:' || v.id, v.name, 1, 'done', 'chief', 'chief',
+				CASE WHEN n % 500 = 1 THEN '{"done": 499}'::jsonb END, CASE WHEN n % 500 <> 1 THEN 'task-' || lpad((n + 20000 * x - (n - 1) % 500)::text, 6, '0') END, n % 500 = 1
+			FROM vms v, generate_series(1, 20000) n, generate_series(0, 4) x WHERE v.name = 'vm-' || lpad(n::text, 6, '0')`,
+		`ANALYZE tasks`,
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
@@ -145,6 +146,13 @@ func TestIndexesAreUsed(t *testing.T) {
 	}
 	vms := func(filter string) func() error {
 		return func() error { _, err := c.ListVMs(t.Context(), chief, fleet.Query{Filter: filter}); return err }
+	}
+	tenant := fleet.Actor{UserID: "tenant", Name: "tenant", Projects: map[fleet.ProjectID]fleet.Role{"00000000-0000-7000-8000-000000001001": fleet.RoleMember}}
+	tasks := func(a fleet.Actor, filter string) func() error {
+		return func() error {
+			_, err := c.ListTasks(t.Context(), a, fleet.Query{Filter: filter, Limit: 100})
+			return err
+		}
 	}
 	for name, x := range map[string]struct {
 		table, index string
@@ -163,15 +171,21 @@ func TestIndexesAreUsed(t *testing.T) {
 			_, err := c.Complete(t.Context(), chief, "vms", "address:10.0.1")
 			return err
 		}},
-		"VMs that need attention": {"vms v", "vms_in_need", vms("attention:yes")},
-		"the dashboard's list":    {"v.attention", "vms_in_need", func() error { _, err := c.Overview(t.Context(), chief); return err }},
-		"tasks of who has none": {"jobs j", "jobs_by_user", func() error {
+		"VMs that need attention":     {"vms v", "vms_in_need", vms("attention:yes")},
+		"the dashboard's list":        {"v.attention", "vms_in_need", func() error { _, err := c.Overview(t.Context(), chief); return err }},
+		"all tasks":                   {"tasks t", "tasks_on_top", tasks(chief, "")},
+		"tasks that failed":           {"tasks t", "tasks_failed", tasks(chief, "state:failed")},
+		"tasks of a tenant":           {"tasks t", "tasks_by_project", tasks(tenant, "")},
+		"parts of a task":             {"tasks t", "tasks_by_parent", tasks(chief, "parent:task-000001")},
+		"parts of a task of a tenant": {"tasks t", "tasks_by_parent", tasks(tenant, "parent:task-000001")},
+		"what runs":                   {"tasks t", "tasks_open", func() error { _, err := c.RunningTasks(t.Context(), chief); return err }},
+		"tasks of who has none": {"tasks t", "tasks_by_user", func() error {
 			_, err := c.ListTasks(t.Context(), idle, fleet.Query{Filter: "who:me", Limit: 8})
 			return err
 		}},
 	} {
 		plan := r.plans(t, pool, x.table, x.do)
-		if !strings.Contains(plan, x.index) || strings.Contains(plan, "Seq Scan on vms") || strings.Contains(plan, "Seq Scan on vm_words") || strings.Contains(plan, "Seq Scan on jobs") {
+		if !strings.Contains(plan, x.index) || strings.Contains(plan, "Seq Scan on vms") || strings.Contains(plan, "Seq Scan on vm_words") || strings.Contains(plan, "Seq Scan on tasks") {
 			t.Errorf("%s does not go by %s:\n%s", name, x.index, plan)
 		}
 	}

@@ -58,23 +58,23 @@ func trimSlash(path string) string {
 }
 
 // AssignPool puts a pool on more hosts. Hosts that have it already stay as they are.
-func (c *Control) AssignPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, hosts []fleet.HostID) ([]fleet.JobID, error) {
+func (c *Control) AssignPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, hosts []fleet.HostID) ([]fleet.TaskID, error) {
 	return storagePools.assign(ctx, c, a, string(id), hosts)
 }
 
 // ReleasePool takes a pool from one host; its data stays. It is refused while VMs of that host have disks or ISOs there.
-func (c *Control) ReleasePool(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.JobID, error) {
+func (c *Control) ReleasePool(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.TaskID, error) {
 	return storagePools.releaseFrom(ctx, c, a, string(id), host)
 }
 
 // RetryPool sets the pool up on a host again, at once.
-func (c *Control) RetryPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.JobID, error) {
+func (c *Control) RetryPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.TaskID, error) {
 	return storagePools.retry(ctx, c, a, string(id), host)
 }
 
 // DeletePool releases a pool on all hosts; its row goes with the last of them, and the data stays. It is refused while VMs
 // have disks or ISOs there. No job: it was on no host and is gone.
-func (c *Control) DeletePool(ctx context.Context, a fleet.Actor, id fleet.PoolID) ([]fleet.JobID, error) {
+func (c *Control) DeletePool(ctx context.Context, a fleet.Actor, id fleet.PoolID) ([]fleet.TaskID, error) {
 	return storagePools.delete(ctx, c, a, string(id))
 }
 

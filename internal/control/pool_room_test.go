@@ -123,7 +123,7 @@ func TestAPoolThatOthersStoppedIsNotOrdered(t *testing.T) {
 	s.exec(`UPDATE assignments SET observed_generation = 1 WHERE noun = 'pool'`)
 	drift := func() string {
 		t.Helper()
-		s.exec(`DELETE FROM jobs`)
+		s.exec(`DELETE FROM tasks`)
 		if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestAPoolThatOthersStoppedIsNotOrdered(t *testing.T) {
 	if v.Health.Tone != fleet.ToneBad || v.Hosts[0].State != fleet.PoolInactive || v.Hosts[0].Notice != "Stopped on the host by somebody else" {
 		t.Errorf("shown is %+v", v)
 	}
-	s.exec(`DELETE FROM jobs`)
+	s.exec(`DELETE FROM tasks`)
 	if _, err := s.RetryPool(t.Context(), chief, s.local, s.h1); err != nil {
 		t.Fatal(err)
 	}

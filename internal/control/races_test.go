@@ -11,6 +11,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/testkit"
 	"quantix/internal/wire"
 )
 
@@ -85,8 +86,7 @@ func TestTheEndOfAReleaseWaitsForTheOrderBeforeIt(t *testing.T) {
 	pool := fleet.NewID[fleet.PoolID]()
 	r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'p', '{}')`, pool)
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'release')`, pool, r.agent.HostID)
-	r.exec(`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) VALUES ($1, $2, 'pool.release', $3, 'p', 1, 'test')`,
-		fleet.NewID[fleet.JobID](), r.agent.HostID, fleet.SubjectPool(pool))
+	testkit.Order{Host: r.agent.HostID, Kind: fleet.PoolRelease, Subject: fleet.SubjectPool(pool), Name: "p"}.Add(t, r.pool)
 	w := r.claim()[0]
 	order := begin(t, r.pool) // what assigning anew does: the pool first, then its hosts
 	in(t, order, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, pool)

@@ -103,8 +103,7 @@ func onDefault(mac string) string {
 }
 
 func (r *rig) queue(id fleet.VMID, kind fleet.JobKind) {
-	r.exec(`INSERT INTO jobs (id, host_id, kind, subject, subject_name, generation, created_by) VALUES ($1, $2, $3, $4, '', 1, 'test')`,
-		fleet.NewID[fleet.JobID](), r.agent.HostID, kind, fleet.SubjectVM(id))
+	testkit.Order{Host: r.agent.HostID, Kind: kind, Subject: fleet.SubjectVM(id)}.Add(r.t, r.pool)
 }
 
 func (r *rig) claim() []wire.Work {

@@ -117,7 +117,7 @@ func (s *site) vm(name string, power fleet.Power) fleet.VMView {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.exec(`DELETE FROM jobs WHERE subject = $1 AND kind = 'vm.start'`, fleet.SubjectVM(v.ID))
+	s.exec(`DELETE FROM tasks WHERE subject = $1 AND kind = 'vm.start'`, fleet.SubjectVM(v.ID))
 	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
 	s.reported(v.ID, power)
 	return s.get(v.ID)
@@ -138,11 +138,11 @@ func (s *site) get(id fleet.VMID) fleet.VMView {
 	return v
 }
 
-// jobs lists a subject's jobs as "kind state", oldest first.
+// jobs lists a subject's tasks as "kind state", oldest first.
 func (s *site) jobs(subject fleet.Subject) string {
 	s.t.Helper()
 	var all string
-	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(kind || ' ' || state, ', ' ORDER BY id), '') FROM jobs WHERE subject = $1`, subject).Scan(&all)
+	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(kind || ' ' || state, ', ' ORDER BY id), '') FROM tasks WHERE subject = $1`, subject).Scan(&all)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 
 // Surroundings are what stands around every page.
 type Surroundings struct {
-	Tasks   []fleet.Job // a page of them, newest first
-	Running int         // waiting and running tasks, up to 1000
-	Tree    TreeLevel   // the inventory's root
+	Tasks   []fleet.Task // a page of them, newest first
+	Running int          // waiting and running tasks, up to 1000
+	Tree    TreeLevel    // the inventory's root
 }
 
 // Surroundings reads what stands around a page in as few round trips as it can: it is asked for with every page. Who does not
@@ -24,9 +24,9 @@ func (c *Control) Surroundings(ctx context.Context, a fleet.Actor, tasks fleet.Q
 		return out, err
 	}
 	var together pgx.Batch
-	var jobs []fleet.Job
+	var jobs []fleet.Task
 	var running []int
-	var page paging[fleet.Job]
+	var page paging[fleet.Task]
 	if policy.May(a, policy.TasksSee, "") {
 		p, ask, err := c.tasksOf(ctx, a, tasks)
 		if err != nil {
@@ -51,7 +51,7 @@ func (c *Control) Surroundings(ctx context.Context, a fleet.Actor, tasks fleet.Q
 		}
 	}
 	if running != nil {
-		out.Tasks, out.Running = page.cut(each(a, jobs, jobFor)).Items, running[0]
+		out.Tasks, out.Running = page.cut(each(a, jobs, taskFor)).Items, running[0]
 	}
 	if !byHost {
 		out.Tree, err = c.Tree(ctx, a, tree)

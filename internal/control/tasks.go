@@ -2,7 +2,7 @@ package control
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -12,77 +12,102 @@ import (
 	"quantix/internal/policy"
 )
 
-func jobOf(r db.Job, host string) fleet.Job {
-	j := fleet.Job{
-		ID: r.ID, HostID: r.HostID, HostName: host, Kind: r.Kind, Subject: r.Subject, SubjectName: r.SubjectName, Generation: r.Generation,
-		State: r.State, Attempt: int(r.Attempt), Progress: int(r.Progress), Note: r.Note, Error: r.Error,
+func taskOf(r db.Task, host string) fleet.Task {
+	t := fleet.Task{
+		ID: r.ID, HostName: host, Kind: r.Kind, Subject: r.Subject, SubjectName: r.SubjectName, Generation: r.Generation,
+		State: r.State, Attempt: int(r.Attempt), Progress: int(r.Progress), Steps: r.Steps, Note: r.Note, Error: r.Error, RetryAt: r.RetryAt,
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 	}
+	if r.ParentID != nil {
+		t.Parent = *r.ParentID
+	}
+	if r.HostID != nil {
+		t.HostID = *r.HostID
+	}
 	if r.ProjectID != nil {
-		j.ProjectID = *r.ProjectID
+		t.ProjectID = *r.ProjectID
 	}
-	if r.Retries > 0 && r.State == fleet.JobQueued {
-		j.RetryAt = &r.RunAfter
-	}
-	return j
+	return t
 }
 
 // taskOrders: tasks are listed newest first, always; their ids are ordered by birth.
-var taskOrders = orders[fleet.Job]{
-	"created": {[]column{textColumn("j.id")}, func(j fleet.Job) []string { return []string{string(j.ID)} }},
+var taskOrders = orders[fleet.Task]{
+	"created": {[]column{textColumn("t.id")}, func(t fleet.Task) []string { return []string{string(t.ID)} }},
 }
 
-const taskRows = `SELECT j.id, j.host_id, j.project_id, j.kind, j.subject, j.subject_name, j.generation, j.state, j.attempt, j.progress, j.note, j.error,
-	j.retries, j.run_after, j.created_by, j.created_at, j.started_at, j.ended_at, h.name FROM jobs j JOIN hosts h ON h.id = j.host_id`
+const taskRows = `SELECT t.id, t.parent_id, t.host_id, t.project_id, t.kind, t.subject, t.subject_name, t.generation, t.state, t.attempt, t.progress, t.steps,
+	t.note, t.error, t.retry_at, t.created_by, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, '') FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id`
 
-// ListTasks returns one page of the tasks of the projects that the actor sees; those of hosts and pools only to global roles.
-// Opened consoles are no tasks.
-func (c *Control) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Job], error) {
+// ListTasks returns one page of the tasks of the projects that the actor sees; those of hosts and pools only to global roles. Parts
+// of a task are listed where the filter asks for them, or for what only they have: parent, target, host.
+func (c *Control) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Task], error) {
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
-		return fleet.Page[fleet.Job]{}, err
+		return fleet.Page[fleet.Task]{}, err
 	}
 	p, ask, err := c.tasksOf(ctx, a, q)
 	if err != nil {
-		return fleet.Page[fleet.Job]{}, err
+		return fleet.Page[fleet.Task]{}, err
 	}
 	items, err := collect(ctx, c, ask.sql, ask.s, ask.scan)
-	return p.cut(each(a, items, jobFor)), err
+	return p.cut(each(a, items, taskFor)), err
 }
 
 // tasksOf is the question for one page of tasks.
-func (c *Control) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Job], question[fleet.Job], error) {
+func (c *Control) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Task], question[fleet.Task], error) {
 	s := new(statement)
 	p, err := taskOrders.page(q, "-created")
 	if err != nil {
-		return p, question[fleet.Job]{}, err
+		return p, question[fleet.Task]{}, err
 	}
 	terms, err := fleet.ParseFilter(noHosts(a, fleet.TaskKeys), q.Filter)
 	if err != nil {
-		return p, question[fleet.Job]{}, err
+		return p, question[fleet.Task]{}, err
 	}
-	s.visible(a, "j.project_id", q.Project)
-	s.and("j.kind <> 'console.open'")
+	s.tasksFor(a, q.Project, terms)
 	for _, t := range terms {
 		if err := c.taskTerm(ctx, s, a, t); err != nil {
-			return p, question[fleet.Job]{}, err
+			return p, question[fleet.Task]{}, err
 		}
 	}
 	tail := p.apply(s)
-	return p, question[fleet.Job]{taskRows + s.conditions() + tail, s, scanTask}, nil
+	return p, question[fleet.Task]{taskRows + s.conditions() + tail, s, scanTask}, nil
+}
+
+// tasksFor keeps to the tasks that the actor sees. What somebody asked of several projects at once is of none: its parts are listed
+// in theirs, and it itself among one's own.
+func (s *statement) tasksFor(a fleet.Actor, only fleet.ProjectID, terms []fleet.Term) {
+	asks := func(keys ...string) bool {
+		return slices.ContainsFunc(terms, func(t fleet.Term) bool { return !t.Not && slices.Contains(keys, t.Key) })
+	}
+	mine := only == "" && a.UserID != "" && asks("who", "parent") && !policy.AllProjects(a)
+	if mine {
+		s.and(s.oneOf("t.project_id", projectsOf(a)) + " OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = " + s.arg(string(a.UserID)))
+	} else {
+		s.visible(a, "t.project_id", only)
+	}
+	switch {
+	case asks("parent", "target", "name", "host"):
+	case mine || only == "" && policy.AllProjects(a):
+		s.and("t.parent_id IS NULL")
+	default:
+		s.and("t.listed")
+	}
 }
 
 func (c *Control) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t fleet.Term) error {
 	switch t.Key {
 	case "state", "kind":
-		s.not(t.Not, s.text("j."+t.Key, t.Any))
+		s.not(t.Not, s.text("t."+t.Key, t.Any))
 	case "target", "name":
-		s.not(t.Not, "("+s.text("j.subject_name", lower(t.Any))+" OR "+s.text("j.subject", lower(t.Any))+")")
+		s.not(t.Not, "("+s.text("t.subject_name", lower(t.Any))+" OR "+s.text("t.subject", lower(t.Any))+")")
 	case "host":
 		ids, err := c.named(ctx, "hosts", t.Any)
 		if err == nil {
-			s.not(t.Not, s.oneOf("j.host_id", ids))
+			s.not(t.Not, s.oneOf("t.host_id", ids))
 		}
 		return err
+	case "parent":
+		s.not(t.Not, s.text("t.parent_id", t.Any))
 	case "who":
 		s.not(t.Not, s.who(a, t.Any))
 	}
@@ -96,106 +121,43 @@ func (s *statement) who(a fleet.Actor, any []fleet.Match) string {
 	var parts []string
 	for _, m := range any {
 		if text, exact := m.Exact(); exact && text == "me" && a.UserID != "" {
-			parts = append(parts, "j.user_id = "+s.arg(string(a.UserID)))
+			parts = append(parts, "t.user_id = "+s.arg(string(a.UserID)))
 		} else {
 			names = append(names, m)
 		}
 	}
 	if len(names) > 0 {
-		parts = append(parts, s.text("j.created_by", names))
+		parts = append(parts, s.text("t.created_by", names))
 	}
 	return strings.Join(parts, " OR ")
 }
 
-func scanTask(row pgx.CollectableRow) (fleet.Job, error) {
-	var r db.Job
+func scanTask(row pgx.CollectableRow) (fleet.Task, error) {
+	var r db.Task
 	var host string
-	err := row.Scan(&r.ID, &r.HostID, &r.ProjectID, &r.Kind, &r.Subject, &r.SubjectName, &r.Generation, &r.State, &r.Attempt, &r.Progress, &r.Note, &r.Error,
-		&r.Retries, &r.RunAfter, &r.CreatedBy, &r.CreatedAt, &r.StartedAt, &r.EndedAt, &host)
-	return jobOf(r, host), err
+	err := row.Scan(&r.ID, &r.ParentID, &r.HostID, &r.ProjectID, &r.Kind, &r.Subject, &r.SubjectName, &r.Generation, &r.State, &r.Attempt, &r.Progress, &r.Steps,
+		&r.Note, &r.Error, &r.RetryAt, &r.CreatedBy, &r.CreatedAt, &r.StartedAt, &r.EndedAt, &host)
+	return taskOf(r, host), err
 }
 
 // GetTask returns one task.
-func (c *Control) GetTask(ctx context.Context, a fleet.Actor, id fleet.JobID) (fleet.Job, error) {
+func (c *Control) GetTask(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
-		return fleet.Job{}, err
+		return fleet.Task{}, err
 	}
 	if err := checkID(id, "task"); err != nil {
-		return fleet.Job{}, err
+		return fleet.Task{}, err
 	}
-	j, err := getTask(ctx, c.q, a, id)
-	return jobFor(a, j), err
+	t, err := getTask(ctx, c.q, a, id)
+	return taskFor(a, t), err
 }
 
-func getTask(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.JobID) (fleet.Job, error) {
-	r, err := q.GetTask(ctx, db.GetTaskParams{ID: id, AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
+func getTask(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
+	r, err := q.GetTask(ctx, db.GetTaskParams{ID: id, AllProjects: policy.AllProjects(a), Projects: projectsOf(a), Own: userIDOf(a)})
 	if err != nil {
-		return fleet.Job{}, notFound(err, "task")
+		return fleet.Task{}, notFound(err, "task")
 	}
-	return jobOf(r.Job, r.HostName), nil
-}
-
-// CancelTask takes back an order that no host has begun; a deletion is undone with it. What brings a host to the intent that
-// people gave cannot be cancelled: it would be queued again.
-func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.JobID) (fleet.Job, error) {
-	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
-		return fleet.Job{}, err
-	}
-	if err := checkID(id, "task"); err != nil {
-		return fleet.Job{}, err
-	}
-	var j fleet.Job
-	err := c.tx(ctx, func(q *db.Queries) error {
-		var err error
-		if j, err = getTask(ctx, q, a, id); err != nil {
-			return err
-		}
-		if _, err := q.HoldSubject(ctx, db.HoldSubjectParams{ID: id}); err != nil {
-			return err
-		}
-		if err := mayCancel(a, j); err != nil {
-			return err
-		}
-		n, err := q.CancelTask(ctx, db.CancelTaskParams{ID: id, Error: fmt.Sprintf("Cancelled by %s.", a.Name)})
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return fleet.Errorf(fleet.Conflict, "Only a task that still waits can be cancelled. This one is %s.", j.State)
-		}
-		if _, id := j.Subject.Split(); j.Kind == fleet.VMDelete {
-			if err := q.UndoDeletion(ctx, db.UndoDeletionParams{ID: fleet.VMID(id), HostID: j.HostID}); err != nil {
-				return err
-			}
-		}
-		if j, err = getTask(ctx, q, a, id); err != nil {
-			return err
-		}
-		return audit(ctx, q, a, "task.cancel", j.Subject, j.SubjectName, j.Title())
-	})
-	if err != nil {
-		return fleet.Job{}, err
-	}
-	return jobFor(a, j), nil
-}
-
-// mayCancel asks for the right that the task itself took, and whether cancelling would have any effect.
-func mayCancel(a fleet.Actor, j fleet.Job) error {
-	is := j.Kind.Is()
-	right := is.Right
-	if j.ProjectID == "" {
-		right = policy.InfraChange
-	}
-	if err := policy.Check(a, right, j.ProjectID); err != nil {
-		return err
-	}
-	switch {
-	case is.Begun != "" && j.Attempt > 0:
-		return fleet.Errorf(fleet.Conflict, "%s", is.Begun)
-	case is.Stands != "":
-		return fleet.Errorf(fleet.Conflict, "%s", is.Stands)
-	}
-	return nil
+	return taskOf(r.Task, r.HostName), nil
 }
 
 // RunningTasks counts the waiting and running tasks that the actor sees, up to 1000.
@@ -214,9 +176,9 @@ func (c *Control) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) 
 // runningOf is the question for their number. It is bounded: nobody reads a number above a thousand.
 func runningOf(a fleet.Actor) question[int] {
 	s := new(statement)
-	s.visible(a, "j.project_id", "")
-	s.and("j.state IN ('queued', 'running') AND j.kind <> 'console.open'")
-	return question[int]{"SELECT count(*) FROM (SELECT 1 FROM jobs j" + s.conditions() + " LIMIT 1000) bounded", s, pgx.RowTo[int]}
+	s.tasksFor(a, "", nil)
+	s.and("t.state IN ('queued', 'running')")
+	return question[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.conditions() + " LIMIT 1000) bounded", s, pgx.RowTo[int]}
 }
 
 // OpenJobs counts the jobs of all hosts that wait (fleet.JobQueued) and run (fleet.JobRunning), consoles among them.

@@ -283,7 +283,7 @@ func TestTenantsAreWokenByTheirOwnProjectsOnly(t *testing.T) {
 	if want := []string{"vms:" + p, "tasks:" + p, "project:" + p, "vm:" + string(mine)}; !slices.Equal(wakes, want) {
 		t.Fatalf("woken by %v, want %v", wakes, want)
 	}
-	r.exec(`UPDATE jobs SET project_id = v.project_id FROM vms v WHERE subject = 'vm:' || v.id`)
+	r.exec(`UPDATE tasks SET project_id = v.project_id FROM vms v WHERE subject = 'vm:' || v.id`)
 	var hear func() map[string]bool
 	hear = func() map[string]bool {
 		sub := r.hub.Subscribe(wakes...)

@@ -16,44 +16,72 @@ var powerOrders = fleet.KindsWhere(func(k fleet.Kind) bool { return k.NewestOnly
 // vmChanges is all work that changes a VM, but its deletion.
 var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool { return k.Noun == fleet.NounVM && !k.Aside && k.Name != fleet.VMDelete })
 
-// ActVM asks for a power action. It queues the job and returns it at once; fleet.VMView.Allows says when an action is
+// ActVM asks for a power action. It queues the job and returns its task at once; fleet.VMView.Allows says when an action is
 // possible, and the refusal (Conflict) says why it is not. Waiting orders that the new one contradicts are cancelled.
-func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Job, error) {
+func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
-		return fleet.Job{}, err
+		return fleet.Task{}, err
 	}
-	if !act.Job().Is().NewestOnly {
-		var checks fleet.Checks
-		checks.Add("action", "There is no power action %q. Use start, shutdown, stop, reboot, reset, pause or resume.", string(act))
-		return fleet.Job{}, checks.Err()
+	if err := checkPower(act); err != nil {
+		return fleet.Task{}, err
 	}
 	if err := checkID(id, "VM"); err != nil {
-		return fleet.Job{}, err
+		return fleet.Task{}, err
 	}
-	var job fleet.Job
+	var task fleet.Task
 	err := c.tx(ctx, func(q *db.Queries) error {
-		vm, err := lockVM(ctx, q, a, id, policy.VMUse)
+		id, err := actVM(ctx, q, a, id, act, "")
 		if err != nil {
 			return err
 		}
-		if ok, why := vm.Allows(act); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s is not possible: %s", act.Word(), why)
-		}
-		if power := act.Power(); power != "" {
-			vm.Spec.Power = power
-			if err := changeVM(ctx, q, &vm); err != nil {
-				return err
-			}
-		}
-		if err := overtake(ctx, q, vm, act.Job(), act.Word()); err != nil {
-			return err
-		}
-		if job, err = queueVM(ctx, q, a, vm, act.Job(), fleet.JobArgs{}); err != nil {
-			return err
-		}
-		return audit(ctx, q, a, "vm."+string(act), fleet.SubjectVM(id), vm.Name, "")
+		task, err = getTask(ctx, q, fleet.SystemActor, id)
+		return err
 	})
-	return jobFor(a, job), err
+	return taskFor(a, task), err
+}
+
+func checkPower(act fleet.Action) error {
+	var checks fleet.Checks
+	if !slices.Contains(powerOrders, act.Job()) {
+		checks.Add("action", "There is no power action %q. Use start, shutdown, stop, reboot, reset, pause or resume.", string(act))
+	}
+	return checks.Err()
+}
+
+// actVM is ActVM within a transaction. child is the part of a task that asks; empty: the order is a task of its own, or joins one.
+func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
+	vm, err := lockVM(ctx, q, a, id, policy.VMUse)
+	if err != nil {
+		return "", err
+	}
+	if err := allowed(vm, act); err != nil {
+		return "", err
+	}
+	if power := act.Power(); power != "" {
+		vm.Spec.Power = power
+		if err := changeVM(ctx, q, &vm); err != nil {
+			return "", err
+		}
+	}
+	if err := overtake(ctx, q, vm, act.Job(), act.Word()); err != nil {
+		return "", err
+	}
+	order := orderOf(vm, act.Job(), fleet.JobArgs{})
+	if child != "" {
+		order.Child = (*string)(&child)
+	}
+	task, err := queue(ctx, q, a, order)
+	if err != nil {
+		return "", fmt.Errorf("queue %s: %w", order.Kind, err)
+	}
+	return task, audit(ctx, q, a, "vm."+string(act), fleet.SubjectVM(id), vm.Name, "")
+}
+
+func allowed(vm fleet.VMView, act fleet.Action) error {
+	if ok, why := vm.Allows(act); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s is not possible: %s", act.Word(), why)
+	}
+	return nil
 }
 
 func texts[T ~string](values []T) []string {
@@ -91,10 +119,10 @@ func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobK
 }
 
 // queueVM queues a job about a VM at its generation.
-func queueVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) (fleet.Job, error) {
+func queueVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) (fleet.Task, error) {
 	id, err := queue(ctx, q, a, orderOf(vm, kind, args))
 	if err != nil {
-		return fleet.Job{}, fmt.Errorf("queue %s: %w", kind, err)
+		return fleet.Task{}, fmt.Errorf("queue %s: %w", kind, err)
 	}
 	return getTask(ctx, q, fleet.SystemActor, id)
 }
@@ -108,14 +136,14 @@ func orderOf(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.QueueJo
 
 // DeleteVM asks the host to remove a VM, with its disks where disks is set; then confirmName must be the VM's name. Waiting
 // work of the VM is cancelled. A VM that no host has ever acted on is gone at once, and its job is already done.
-func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, disks bool, confirmName string) (fleet.Job, error) {
+func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, disks bool, confirmName string) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
-		return fleet.Job{}, err
+		return fleet.Task{}, err
 	}
 	if err := checkID(id, "VM"); err != nil {
-		return fleet.Job{}, err
+		return fleet.Task{}, err
 	}
-	var job fleet.Job
+	var job fleet.Task
 	err := c.tx(ctx, func(q *db.Queries) error {
 		vm, err := lockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
@@ -139,38 +167,34 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		job, err = removeVM(ctx, q, a, vm, fleet.JobArgs{DeleteDisks: disks})
 		return err
 	})
-	return jobFor(a, job), err
+	return taskFor(a, job), err
 }
 
-func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, args fleet.JobArgs) (fleet.Job, error) {
+func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, args fleet.JobArgs) (fleet.Task, error) {
 	subject := fleet.SubjectVM(vm.ID)
 	touched, err := q.VMTouched(ctx, subject)
 	if err != nil {
-		return fleet.Job{}, err
+		return fleet.Task{}, err
 	}
 	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: texts(vmChanges), Error: "Not done: the VM was to be deleted."}); err != nil {
-		return fleet.Job{}, err
+		return fleet.Task{}, err
 	}
 	if err := q.BreakOffShutdown(ctx, db.BreakOffShutdownParams{Subject: subject, HostID: vm.HostID, Error: "Broken off: the VM was to be deleted."}); err != nil {
-		return fleet.Job{}, err
+		return fleet.Task{}, err
 	}
 	if touched || vm.ObservedGeneration > 0 || vm.Status != nil {
 		if err := q.MarkVMDeleted(ctx, vm.ID); err != nil {
-			return fleet.Job{}, err
+			return fleet.Task{}, err
 		}
 		vm.Generation++
 		return queueVM(ctx, q, a, vm, fleet.VMDelete, args)
 	}
 	if err := q.DropVM(ctx, vm.ID); err != nil {
-		return fleet.Job{}, err
+		return fleet.Task{}, err
 	}
-	note := db.NoteDoneParams{
-		ID: fleet.NewID[fleet.JobID](), HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMDelete, Subject: subject, SubjectName: vm.Name,
-		Generation: vm.Generation, Note: "Its host had never made it.", CreatedBy: a.Name,
-	}
-	if a.UserID != "" {
-		note.UserID = &a.UserID
-	}
-	done, err := q.NoteDone(ctx, note)
-	return jobOf(done, vm.HostName), err
+	done, err := q.NoteDone(ctx, db.NoteDoneParams{
+		ID: fleet.NewID[fleet.TaskID](), HostID: &vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMDelete, Subject: subject, SubjectName: vm.Name,
+		Generation: vm.Generation, Note: "Its host had never made it.", CreatedBy: a.Name, UserID: userIDOf(a),
+	})
+	return taskOf(done, vm.HostName), err
 }

@@ -21,7 +21,7 @@ type NewDisk struct {
 
 // DetachDisk takes a disk that is not on its host out of the VM. No data is deleted: where the file turns up again, it stays
 // where it is. Only a disk that a fault names can be detached so.
-func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref) (fleet.VMView, fleet.JobID, error) {
+func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref) (fleet.VMView, fleet.TaskID, error) {
 	return c.mendDisk(ctx, a, id, disk, func(_ *db.Queries, vm *fleet.VMView, i int) (string, error) {
 		vm.Spec.Disks = slices.Delete(slices.Clone(vm.Spec.Disks), i, i+1)
 		return "vm.disk.detach", nil
@@ -30,7 +30,7 @@ func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, 
 
 // ReplaceDisk asks for a new disk in the place of one that is not on its host, under a name of its own: what the old name stands
 // for is never made anew. Only a disk that a fault names can be replaced.
-func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in NewDisk) (fleet.VMView, fleet.JobID, error) {
+func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in NewDisk) (fleet.VMView, fleet.TaskID, error) {
 	return c.mendDisk(ctx, a, id, disk, func(q *db.Queries, vm *fleet.VMView, i int) (string, error) {
 		d := vm.Spec.Disks[i]
 		d.Volume = in.Volume
@@ -49,7 +49,7 @@ func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 // mendDisk changes a locked VM's disk i, which a fault says is not there, as an edit of the actor; do says how that is called.
 func (c *Control) mendDisk(
 	ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, do func(q *db.Queries, vm *fleet.VMView, i int) (action string, err error),
-) (vm fleet.VMView, job fleet.JobID, err error) {
+) (vm fleet.VMView, job fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return vm, "", err
 	}
@@ -85,7 +85,7 @@ func (c *Control) mendDisk(
 }
 
 // applyChange writes a locked VM's new spec and name, queues what brings them to its host, and notes who did it.
-func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string) (fleet.VMView, fleet.JobID, error) {
+func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string) (fleet.VMView, fleet.TaskID, error) {
 	if err := changeVM(ctx, q, &vm); err != nil {
 		return vm, "", nameTaken(err, vm.Name, vm.ProjectName)
 	}

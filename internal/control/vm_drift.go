@@ -17,7 +17,7 @@ import (
 // TakeOver makes what somebody changed on the host the intent: the named fields, each with the actual value as it was shown to
 // the actor. It is checked as an edit of the actor's, for a host's word grants nobody anything: a Conflict where the host says
 // something else by now.
-func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, seen map[string]string) (vm fleet.VMView, job fleet.JobID, err error) {
+func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, seen map[string]string) (vm fleet.VMView, job fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return vm, "", err
 	}
@@ -133,7 +133,7 @@ func sameDisk(a, b fleet.Disk) bool {
 }
 
 // PutBack asks the host to undo what somebody changed there beside Quantix: the VM becomes what was last applied and asked for.
-func (c *Control) PutBack(ctx context.Context, a fleet.Actor, id fleet.VMID) (job fleet.Job, err error) {
+func (c *Control) PutBack(ctx context.Context, a fleet.Actor, id fleet.VMID) (job fleet.Task, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return job, err
 	}
@@ -157,5 +157,5 @@ func (c *Control) PutBack(ctx context.Context, a fleet.Actor, id fleet.VMID) (jo
 		}
 		return audit(ctx, q, a, "vm.putback", fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
 	})
-	return jobFor(a, job), err
+	return taskFor(a, job), err
 }

@@ -23,7 +23,7 @@ type UpdateVM struct {
 
 // UpdateVM changes a VM, raises its generation once and queues vm.apply. Where nothing would change it writes nothing, and the
 // job's id is empty. A stale IfGeneration is a Conflict.
-func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in UpdateVM) (fleet.VMView, fleet.JobID, error) {
+func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in UpdateVM) (fleet.VMView, fleet.TaskID, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, "", err
 	}
@@ -31,7 +31,7 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		return fleet.VMView{}, "", err
 	}
 	var vm fleet.VMView
-	var job fleet.JobID
+	var job fleet.TaskID
 	err := c.tx(ctx, func(q *db.Queries) error {
 		job = ""
 		old, err := lockVM(ctx, q, a, id, policy.VMChange)

@@ -185,10 +185,10 @@ func TestVisibility(t *testing.T) {
 	}
 }
 
-func (s *site) firstTask() fleet.JobID {
+func (s *site) firstTask() fleet.TaskID {
 	s.t.Helper()
-	var id fleet.JobID
-	if err := s.pool.QueryRow(s.t.Context(), `SELECT id FROM jobs ORDER BY id LIMIT 1`).Scan(&id); err != nil {
+	var id fleet.TaskID
+	if err := s.pool.QueryRow(s.t.Context(), `SELECT id FROM tasks ORDER BY id LIMIT 1`).Scan(&id); err != nil {
 		s.t.Fatal(err)
 	}
 	return id

@@ -16,7 +16,7 @@ import (
 // History is what happened to one VM, each list newest first and at most 50 long.
 type History struct {
 	Audit []fleet.AuditEntry `json:"audit"`
-	Jobs  []fleet.Job        `json:"jobs"`
+	Jobs  []fleet.Task       `json:"jobs"`
 }
 
 // VMMeter is a VM's newest load.
@@ -95,8 +95,8 @@ func shownTo(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	return v
 }
 
-// VMRetry returns the VM's job that failed because its hypervisor was not reached, and is tried again; nil: there is none.
-func (c *Control) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.Job, error) {
+// VMRetry returns the VM's task that failed because its hypervisor was not reached, and is tried again; nil: there is none.
+func (c *Control) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.Task, error) {
 	if _, err := c.GetVM(ctx, a, id); err != nil {
 		return nil, err
 	}
@@ -107,8 +107,8 @@ func (c *Control) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*f
 	if err != nil {
 		return nil, dbError(err)
 	}
-	job := jobFor(a, jobOf(r.Job, r.HostName))
-	return &job, nil
+	task := taskFor(a, taskOf(r.Task, r.HostName))
+	return &task, nil
 }
 
 // VMEvents returns what people did to a VM and the tasks that came of it.
@@ -120,18 +120,18 @@ func (c *Control) VMEvents(ctx context.Context, a fleet.Actor, id fleet.VMID) (H
 	if err != nil {
 		return History{}, dbError(err)
 	}
-	jobs, err := c.q.VMJobs(ctx, fleet.SubjectVM(id))
+	tasks, err := c.q.VMTasks(ctx, fleet.SubjectVM(id))
 	if err != nil {
 		return History{}, dbError(err)
 	}
-	h := History{Audit: make([]fleet.AuditEntry, len(audit)), Jobs: make([]fleet.Job, len(jobs))}
+	h := History{Audit: make([]fleet.AuditEntry, len(audit)), Jobs: make([]fleet.Task, len(tasks))}
 	for i, e := range audit {
 		h.Audit[i] = auditFor(a, fleet.AuditEntry{
 			ID: e.ID, At: e.At, Actor: e.Actor, Address: e.Address, Action: e.Action, Subject: e.Subject, Name: e.Name, Detail: e.Detail,
 		})
 	}
-	for i, j := range jobs {
-		h.Jobs[i] = jobFor(a, jobOf(j.Job, j.HostName))
+	for i, t := range tasks {
+		h.Jobs[i] = taskFor(a, taskOf(t.Task, t.HostName))
 	}
 	return h, nil
 }

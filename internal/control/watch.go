@@ -72,24 +72,35 @@ func (c *Control) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 	return kept, nil
 }
 
-// seenOf says which of the keys for one thing of a project, a VM, the actor sees; nil: all.
+// seenOf says which of the keys for one thing of a project, a VM or a task, the actor sees; nil: all.
 func (c *Control) seenOf(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
 	if policy.AllProjects(a) {
 		return nil, nil
 	}
-	var ids []string
+	ids := map[string][]string{}
 	for _, key := range keys {
-		if id, ok := strings.CutPrefix(key, "vm:"); ok && fleet.IsID(id) {
-			ids = append(ids, id)
+		if noun, id, _ := strings.Cut(key, ":"); fleet.IsID(id) {
+			ids[noun] = append(ids[noun], id)
 		}
 	}
 	seen := map[string]bool{}
-	if len(ids) == 0 {
-		return seen, nil
+	if len(ids["vm"]) > 0 {
+		vms, err := c.q.VMsSeen(ctx, db.VMsSeenParams{Ids: ids["vm"], Projects: projectsOf(a)})
+		if err != nil {
+			return nil, dbError(err)
+		}
+		for _, id := range vms {
+			seen[string(fleet.SubjectVM(id))] = true
+		}
 	}
-	rows, err := c.q.VMsSeen(ctx, db.VMsSeenParams{Ids: ids, Projects: projectsOf(a)})
-	for _, id := range rows {
-		seen[string(fleet.SubjectVM(id))] = true
+	if len(ids["task"]) > 0 {
+		tasks, err := c.q.TasksSeen(ctx, db.TasksSeenParams{Ids: ids["task"], Projects: projectsOf(a), Own: userIDOf(a)})
+		if err != nil {
+			return nil, dbError(err)
+		}
+		for _, id := range tasks {
+			seen[string(fleet.SubjectTask(id))] = true
+		}
 	}
-	return seen, dbError(err)
+	return seen, nil
 }

@@ -59,16 +59,16 @@ func (s *play) killAgentAtWork(t *testing.T, id fleet.VMID) {
 }
 
 // job is the first job of a VM: its creation.
-func (s *play) job(t *testing.T, id fleet.VMID) fleet.Job {
+func (s *play) job(t *testing.T, id fleet.VMID) fleet.Task {
 	t.Helper()
-	jobs := list[fleet.Job](t, s.api(), "/api/v1/tasks?limit=50")
+	jobs := list[fleet.Task](t, s.api(), "/api/v1/tasks?limit=50")
 	for _, j := range jobs {
 		if j.Subject == fleet.SubjectVM(id) && j.Kind == fleet.VMApply {
 			return j
 		}
 	}
 	t.Fatalf("no task is about the VM %s: %+v", id, jobs)
-	return fleet.Job{}
+	return fleet.Task{}
 }
 
 // madeOnce demands one domain and one disk.

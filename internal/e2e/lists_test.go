@@ -55,18 +55,18 @@ func TestLists(t *testing.T) {
 	p.sameDocument()
 
 	s.api().waitPhase(t, stepLimit, odd.ID, fleet.PhaseStopped)
-	ask[fleet.Job](t, s.api(), http.StatusAccepted, http.MethodPost, path+"/actions", map[string]any{"action": "start"})
+	ask[fleet.Task](t, s.api(), http.StatusAccepted, http.MethodPost, path+"/actions", map[string]any{"action": "start"})
 	s.api().waitPhase(t, stepLimit, odd.ID, fleet.PhaseRunning)
 	p.click("#vm-rows input[data-select-all]", "")
 	p.waitText(".bulk", "3 selected")
 	p.click(".bulk button", "Start")
-	p.waitPath("/vms/bulk/")
+	p.waitPath("/tasks/")
 	p.mark()
-	p.waitText("#bulk-rows", "Only a VM that is stopped can be started.")
-	p.waitText("#bulk-rows header", "2 done · 1 refused")
+	p.waitText("#step-rows", "Only a VM that is stopped can be started.")
+	p.waitText("#task-sum header", "2 done · 1 refused")
 	p.sameDocument()
 	p.open(p.path()) // again: nothing is asked again
-	p.waitText("#bulk-rows header", "2 done · 1 refused")
+	p.waitText("#task-sum header", "2 done · 1 refused")
 	p.click(".head a", "Back to the list")
 	p.waitPath("/vms?filter=name")
 }

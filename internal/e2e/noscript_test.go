@@ -65,8 +65,8 @@ func TestWithoutScripts(t *testing.T) {
 	p.waitPath("/vms?filter=name%3Adesk-0%2A")
 	p.click("input[data-select-row]", "")
 	p.submit(".bulk button", "Resume")
-	p.waitPath("/vms/bulk/")
-	p.waitText("#bulk-rows", "Only a paused VM can be resumed.")
+	p.waitPath("/tasks/")
+	p.waitText("#step-rows", "Only a paused VM can be resumed.")
 
 	p.open("/vms/" + string(vm.ID) + "?tab=configure")
 	p.fill("#description", "Changed without scripts.")

@@ -39,7 +39,7 @@ func TestAStartShowsNothingElse(t *testing.T) {
 				if quick := slices.Delete(slices.Clone(whole), 1, 2); !slices.Equal(seen, whole) && !slices.Equal(seen, quick) {
 					t.Errorf("shown: %v, want %v", seen, whole)
 				}
-				ask[fleet.Job](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+vm.Name, nil)
+				ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+vm.Name, nil)
 			}
 		})
 	}

@@ -283,9 +283,9 @@ func TestPortalsBehindABalancer(t *testing.T) {
 			t.Errorf("%s was done %s times", name, n)
 		}
 	}
-	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "stop"}, "Idempotency-Key", "stop")
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "stop"}, "Idempotency-Key", "stop")
 	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseStopped)
-	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"}, "Idempotency-Key", "start")
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"}, "Idempotency-Key", "start")
 	a.waitPhase(t, stepLimit, vm.ID, fleet.PhaseRunning)
 	s.consoles(6, vm.ID)
 }

@@ -101,10 +101,17 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("#view-save", "Save")
 			p.waitText(".kept", "Running by memory")
 		}},
-		{"vms-bulk", "/vms?filter=name:fail-start-kiosk,web-01", func(p *tab) {
+		{"task-of-many", "/vms?limit=40", func(p *tab) {
 			p.click("input[data-select-all]", "")
-			p.click(".bulk button", "Resume")
-			p.waitText("#bulk-rows", "Only a paused VM can be resumed.")
+			p.click(".bulk button", "Reboot")
+			p.waitPath("/tasks/")
+			p.waitText("#step-rows", "Only a running VM can be rebooted.")
+			p.waitText("#task-sum header", "done ·")
+		}},
+		{"tasks-of-many", "/tasks", nil},
+		{"task-part", "/tasks?filter=kind:vm.reboot+target:fail-start-kiosk", func(p *tab) {
+			p.click("#task-rows tbody a", "Reboot")
+			p.waitText("#task-body", "It was refused:")
 		}},
 		{"vms-menu", "/vms", func(p *tab) { p.click("tbody [data-menu-open]", ""); p.waitText("body", "Force off") }},
 		{"vm-new", "/vms/new", nil},

@@ -39,7 +39,10 @@ func splitVM(t *testing.T) {
 	p.waitText("main .note", "host-7 and host-12 both run it")
 	for _, shot := range []shot{
 		{"vm-two-places", page, nil},
-		{"vm-two-places-menu", page, func(p *tab) { p.click(".head summary", "Actions"); p.waitText(".head .menu-list", "nothing is done to it") }},
+		{"vm-two-places-menu", page, func(p *tab) {
+			p.click(".head summary", "Actions")
+			p.waitText(".head .menu-list", "nothing is done to it")
+		}},
 		{"vms-two-places", "/vms?tab=attention", nil},
 		{"dashboard-two-places", "/", nil},
 	} {

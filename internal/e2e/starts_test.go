@@ -294,7 +294,7 @@ func TestLabStartsAgain(t *testing.T) {
 		t.Fatalf("%d VMs, want the one of before", len(vms))
 	}
 	a.waitPhase(t, stepLimit, vms[0].ID, fleet.PhaseStopped) // its host was off
-	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vms[0].ID)+"/actions", map[string]any{"action": "start"})
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vms[0].ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vms[0].ID, fleet.PhaseRunning)
 	if err := second.signal(syscall.SIGTERM); err != nil {
 		t.Errorf("the lab ended with %v:\n%s", err, tail(second.log, 20))

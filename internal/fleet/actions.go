@@ -78,6 +78,14 @@ func (a Action) Job() JobKind { return actionRules[a].kind }
 // Power is the power that the action asks for; empty where it asks for none.
 func (a Action) Power() Power { return actionRules[a].kind.Is().Power }
 
+// ActionOf is the action of menus that queues jobs of the kind; empty where none does.
+func ActionOf(k JobKind) Action {
+	if i := slices.IndexFunc(VMActions, func(a Action) bool { return a.Job() == k }); i >= 0 {
+		return VMActions[i]
+	}
+	return ""
+}
+
 // Known reports whether there is such an action.
 func (a Action) Known() bool { _, ok := actionRules[a]; return ok }
 

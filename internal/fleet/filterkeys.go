@@ -45,6 +45,7 @@ var (
 		{"target", "name of the VM or pool, or vm:<id>", nil},
 		{"host", "name of the host that does it", nil},
 		{"who", "who asked for it; me: you", nil},
+		{"parent", "the UUID of the task that it is a part of", nil},
 	}
 	ProjectKeys = FilterKeys{
 		{"name", "its name", nil},

@@ -14,7 +14,7 @@ func TestJSONFieldsKeepTheirNames(t *testing.T) {
 		fleet.VMView{}, fleet.FoundVM{}, fleet.ActionState{},
 		fleet.HostView{}, fleet.HostMeter{}, fleet.JoinToken{},
 		fleet.PoolView{}, fleet.NetworkView{},
-		fleet.Job{}, fleet.JobArgs{}, fleet.Project{}, fleet.User{}, fleet.Token{},
+		fleet.Task{}, fleet.JobArgs{}, fleet.Project{}, fleet.User{}, fleet.Token{},
 		fleet.AuditEntry{}, fleet.Found{}, fleet.Overview{}, fleet.FieldError{},
 	)
 }

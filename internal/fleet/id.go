@@ -21,12 +21,12 @@ type (
 	NetworkID   string
 	ProjectID   string
 	UserID      string
+	TaskID      string
 	JobID       string
 	TokenID     string
 	JoinTokenID string
 	PairID      string
 	ViewID      string
-	BulkID      string
 )
 
 // born orders the ids that this process makes within one millisecond.

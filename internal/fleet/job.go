@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// JobState is where a job stands.
+// JobState is where a job stands, or a task.
 type JobState string
 
 const (
@@ -30,45 +30,19 @@ type JobArgs struct {
 	PortalURL   string `json:"portalUrl,omitempty"`   // console.open: the portal that holds the browser's half; empty: the agent's own
 }
 
-// Subject names what a job is about: "vm:<id>" or "pool:<id>". One job a subject runs at a time.
+// Subject names what a job or a task is about: "vm:<id>", "pool:<id>", or "task:<id>" of a task that is about its children. One job a
+// subject runs at a time.
 type Subject string
 
 // SubjectVM and SubjectPool make subjects; they are also the keys of wake-ups.
 func SubjectVM(id VMID) Subject     { return SubjectOf(NounVM, id) }
 func SubjectPool(id PoolID) Subject { return SubjectOf(NounPool, id) }
 
+// SubjectTask is what a task with children is about.
+func SubjectTask(id TaskID) Subject { return Subject("task:" + string(id)) }
+
 // Split parts a subject into its noun and id.
 func (s Subject) Split() (noun, id string) {
 	noun, id, _ = strings.Cut(string(s), ":")
 	return noun, id
-}
-
-// Job is one permission to converge, seen by people as a task.
-type Job struct {
-	ID          JobID      `json:"id"`
-	HostID      HostID     `json:"hostId"`
-	HostName    string     `json:"hostName"`
-	ProjectID   ProjectID  `json:"projectId,omitempty"` // empty: of no project
-	Kind        JobKind    `json:"kind"`
-	Subject     Subject    `json:"subject"`
-	SubjectName string     `json:"subjectName"`
-	Generation  int64      `json:"generation"`
-	State       JobState   `json:"state"`
-	Attempt     int        `json:"attempt"`
-	Progress    int        `json:"progress"`          // percent
-	Note        string     `json:"note,omitempty"`    // what the agent is doing: "copying disk 1"
-	Error       string     `json:"error,omitempty"`   // the hypervisor's own words
-	RetryAt     *time.Time `json:"retryAt,omitempty"` // it failed because the hypervisor was not reached, and is tried again then; Error says how
-	CreatedBy   string     `json:"createdBy"`         // the person's name, or "Quantix"
-	CreatedAt   time.Time  `json:"createdAt"`
-	StartedAt   *time.Time `json:"startedAt,omitempty"`
-	EndedAt     *time.Time `json:"endedAt,omitempty"`
-}
-
-// Title is the job as people read it: "Create", "Start", ….
-func (j Job) Title() string {
-	if j.Kind == VMApply && j.Generation == 1 {
-		return "Create"
-	}
-	return j.Kind.Is().Verb
 }

@@ -29,6 +29,7 @@ type Thing struct {
 	Path   string // of their list; with an id behind it, of one of them
 	See    Right  // that it takes to see any, and so to hear of them
 
+	Parts bool     // one of them may have many, each of which wakes its pages
 	Each  bool     // pages follow single ones by their own keys, so that a page that follows all need not follow each change
 	All   string   // the wake-ups for all of them to who sees all projects; empty: pages do not follow them
 	Own   string   // the same to who sees some, before a project's id; empty: they belong to no project
@@ -72,7 +73,7 @@ var nouns = []Thing{
 	{Key: NounFound, Word: "found", Plural: "found", Title: "Discovered VMs", Icon: "eye", See: MaySeeInfra, Filter: FoundKeys},
 	{
 		Key: NounTask, Word: "task", Plural: "tasks", Title: "Tasks", Icon: "list-checks",
-		Path: "/tasks", See: MaySeeTasks, All: "tasks", Own: "tasks:",
+		Path: "/tasks", See: MaySeeTasks, Each: true, Parts: true, All: "tasks", Own: "tasks:",
 		Filter: TaskKeys, View: []string{"filter", "sort", "columns", "project", "limit"},
 	},
 	{Key: NounUser, Word: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},

@@ -1,5 +1,6 @@
-// Package reconcile runs the portal's input-free, idempotent passes by period and by event: rescue of lapsed jobs, drift
-// between intent and host, places of VMs, liveness of hosts, counters, sweeping. Nothing depends on a pass running at an exact time.
+// Package reconcile runs the portal's input-free, idempotent passes by period and by event: rescue of lapsed jobs, orders about
+// many things, drift between intent and host, places of VMs, liveness of hosts, counters, sweeping. Nothing depends on a pass
+// running at an exact time.
 package reconcile
 
 import (
@@ -14,10 +15,11 @@ import (
 	"quantix/internal/notify"
 )
 
-// pass is one duty and how often it runs.
+// pass is one duty, how often it runs, and the wake-ups for which it runs at once.
 type pass struct {
 	name   string
 	period time.Duration
+	on     []string
 	run    func(ctx context.Context, a fleet.Actor) error
 }
 
@@ -25,21 +27,24 @@ type pass struct {
 func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Logger) error {
 	live := liveness{control: c, hub: hub}
 	passes := []pass{
-		{"rescue jobs", 2 * time.Second, c.RescueJobs},
-		{"queue drift", 15 * time.Second, c.QueueDrifted},
-		{"settle places", time.Second, c.SettlePlaces},
-		{"watch hosts", 2 * time.Second, live.run},
-		{"count", 5 * time.Second, c.RefreshCounters},
-		{"sweep", 10 * time.Minute, c.Sweep},
+		{"rescue jobs", 2 * time.Second, nil, c.RescueJobs},
+		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
+		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
+		{"settle places", time.Second, nil, c.SettlePlaces},
+		{"watch hosts", 2 * time.Second, nil, live.run},
+		{"count", 5 * time.Second, nil, c.RefreshCounters},
+		{"sweep", 10 * time.Minute, nil, c.Sweep},
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range passes {
-		group.Go(func() error { return p.loop(ctx, log) })
+		group.Go(func() error { return p.loop(ctx, hub, log) })
 	}
 	return group.Wait()
 }
 
-func (p pass) loop(ctx context.Context, log *slog.Logger) error {
+func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error {
+	wake := hub.Subscribe(p.on...)
+	defer wake.Close()
 	tick := time.NewTicker(p.period)
 	defer tick.Stop()
 	failing := false
@@ -58,6 +63,7 @@ func (p pass) loop(ctx context.Context, log *slog.Logger) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-wake.C:
 		}
 	}
 }

@@ -70,7 +70,7 @@ func TestAPassThatFailsIsToldOnceAndTriedAgain(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var log bytes.Buffer
 		runs, began := 0, time.Now()
-		p := pass{"count sheep", time.Minute, func(_ context.Context, a fleet.Actor) error {
+		p := pass{"count sheep", time.Minute, nil, func(_ context.Context, a fleet.Actor) error {
 			if runs++; runs == 5 {
 				stop()
 			}
@@ -82,7 +82,7 @@ func TestAPassThatFailsIsToldOnceAndTriedAgain(t *testing.T) {
 			}
 			return errors.New("no sheep")
 		}}
-		if err := p.loop(ctx, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		if err := p.loop(ctx, notify.NewHub(), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 			t.Errorf("told to stop, it failed: %v", err)
 		}
 		if runs != 5 || time.Since(began) != 4*time.Minute {

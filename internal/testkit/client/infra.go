@@ -88,27 +88,27 @@ func (c *Client) CreatePool(ctx context.Context, in NewPool) (fleet.PoolView, er
 }
 
 // DeletePool deletes a pool; its data stays.
-func (c *Client) DeletePool(ctx context.Context, id fleet.PoolID) ([]fleet.Job, error) {
+func (c *Client) DeletePool(ctx context.Context, id fleet.PoolID) ([]fleet.Task, error) {
 	return c.tasks(ctx, http.MethodDelete, "pools", string(id))
 }
 
 // AssignPool puts a pool on a host.
-func (c *Client) AssignPool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Job, error) {
+func (c *Client) AssignPool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
 	return c.tasks(ctx, http.MethodPut, "pools", string(id), "hosts", string(host))
 }
 
 // ReleasePool takes a pool from a host.
-func (c *Client) ReleasePool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Job, error) {
+func (c *Client) ReleasePool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
 	return c.tasks(ctx, http.MethodDelete, "pools", string(id), "hosts", string(host))
 }
 
 // RetryPool sets a pool up on a host again.
-func (c *Client) RetryPool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Job, error) {
+func (c *Client) RetryPool(ctx context.Context, id fleet.PoolID, host fleet.HostID) ([]fleet.Task, error) {
 	return c.tasks(ctx, http.MethodPost, "pools", string(id), "hosts", string(host), "retry")
 }
 
-func (c *Client) tasks(ctx context.Context, method string, path ...string) ([]fleet.Job, error) {
-	page, err := change[fleet.Page[fleet.Job]](ctx, c, method, nil, path...)
+func (c *Client) tasks(ctx context.Context, method string, path ...string) ([]fleet.Task, error) {
+	page, err := change[fleet.Page[fleet.Task]](ctx, c, method, nil, path...)
 	return page.Items, err
 }
 

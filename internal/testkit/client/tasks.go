@@ -13,23 +13,23 @@ import (
 const askEvery = 100 * time.Millisecond
 
 // Tasks returns one page, newest first.
-func (c *Client) Tasks(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Job], error) {
-	return list[fleet.Job](ctx, c, q, "tasks")
+func (c *Client) Tasks(ctx context.Context, q fleet.Query) (fleet.Page[fleet.Task], error) {
+	return list[fleet.Task](ctx, c, q, "tasks")
 }
 
 // Task returns one task.
-func (c *Client) Task(ctx context.Context, id fleet.JobID) (fleet.Job, error) {
-	return read[fleet.Job](ctx, c, "tasks", string(id))
+func (c *Client) Task(ctx context.Context, id fleet.TaskID) (fleet.Task, error) {
+	return read[fleet.Task](ctx, c, "tasks", string(id))
 }
 
 // CancelTask cancels a task that waits.
-func (c *Client) CancelTask(ctx context.Context, id fleet.JobID) (fleet.Job, error) {
-	return change[fleet.Job](ctx, c, http.MethodPost, nil, "tasks", string(id), "cancel")
+func (c *Client) CancelTask(ctx context.Context, id fleet.TaskID) (fleet.Task, error) {
+	return change[fleet.Task](ctx, c, http.MethodPost, nil, "tasks", string(id), "cancel")
 }
 
 // WaitTask asks until the task has ended or ctx has. It is an error where the task did not end well; the task comes with it.
-func (c *Client) WaitTask(ctx context.Context, id fleet.JobID) (fleet.Job, error) {
-	task, err := wait(ctx, func() (fleet.Job, bool, error) {
+func (c *Client) WaitTask(ctx context.Context, id fleet.TaskID) (fleet.Task, error) {
+	task, err := wait(ctx, func() (fleet.Task, bool, error) {
 		t, err := c.Task(ctx, id)
 		return t, t.State.Ended(), err
 	})

@@ -49,7 +49,7 @@ func (c *Client) CreateVM(ctx context.Context, in NewVM, key string) (fleet.VMVi
 
 // UpdateVM changes a VM: Patch{"spec": Patch{"cpus": 4}}. With a generation other than 0, only if the VM is still at it.
 // The task brings the change to the host; it is empty where nothing changed.
-func (c *Client) UpdateVM(ctx context.Context, id fleet.VMID, p Patch, generation int64) (fleet.VMView, fleet.JobID, error) {
+func (c *Client) UpdateVM(ctx context.Context, id fleet.VMID, p Patch, generation int64) (fleet.VMView, fleet.TaskID, error) {
 	var vm fleet.VMView
 	var match string
 	if generation != 0 {
@@ -59,12 +59,12 @@ func (c *Client) UpdateVM(ctx context.Context, id fleet.VMID, p Patch, generatio
 		method: http.MethodPatch, path: join([]string{"vms", string(id)}), in: p, out: &vm,
 		header: map[string]string{"If-Match": match, "Content-Type": "application/merge-patch+json"},
 	})
-	return vm, fleet.JobID(header.Get("Quantix-Task")), err
+	return vm, fleet.TaskID(header.Get("Quantix-Task")), err
 }
 
 // DeleteVM deletes a VM; with disks, confirm must be its name.
-func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confirm string) (fleet.Job, error) {
-	var task fleet.Job
+func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confirm string) (fleet.Task, error) {
+	var task fleet.Task
 	q := url.Values{}
 	if disks {
 		q.Set("disks", "true")
@@ -75,14 +75,14 @@ func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confir
 }
 
 // Act asks for a power action.
-func (c *Client) Act(ctx context.Context, id fleet.VMID, action fleet.Action) (fleet.Job, error) {
-	return change[fleet.Job](ctx, c, http.MethodPost, map[string]fleet.Action{"action": action}, "vms", string(id), "actions")
+func (c *Client) Act(ctx context.Context, id fleet.VMID, action fleet.Action) (fleet.Task, error) {
+	return change[fleet.Task](ctx, c, http.MethodPost, map[string]fleet.Action{"action": action}, "vms", string(id), "actions")
 }
 
 // VMEvents is what happened to a VM, newest first.
 type VMEvents struct {
 	Audit []fleet.AuditEntry `json:"audit"`
-	Jobs  []fleet.Job        `json:"jobs"`
+	Jobs  []fleet.Task       `json:"jobs"`
 }
 
 // VMEvents returns the newest of them.

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+const bulkSamples = 5
+
+// BenchmarkBulk measures an order about 500 VMs: how long the request takes, how long the portal takes behind it until every host
+// has its jobs, and a result of one part, with a lone order's beside it. Limit: the request ≤ 300 ms.
+func BenchmarkBulk(b *testing.B) {
+	r := newRig(b)
+	r.addHosts(b, 20)
+	seedVMs(b, r, control.MostAtOnce)
+	keepFresh(b, r)
+	if _, err := r.pool.Exec(b.Context(), `INSERT INTO users (id, name, role, password_hash) VALUES ('ann', 'ann', 'operator', '')`); err != nil {
+		b.Fatal(err)
+	}
+	ann := fleet.Actor{UserID: "ann", Name: "ann", Role: fleet.RoleOperator}
+	var ids []fleet.VMID
+	if err := r.pool.QueryRow(b.Context(), `SELECT array_agg(id ORDER BY name) FROM vms`).Scan(&ids); err != nil {
+		b.Fatal(err)
+	}
+	exec := func(sql string) time.Duration {
+		b.Helper()
+		began := time.Now()
+		if _, err := r.pool.Exec(context.WithoutCancel(b.Context()), sql); err != nil {
+			b.Fatal(err)
+		}
+		return time.Since(began)
+	}
+	b.ResetTimer()
+	for range b.N {
+		var request, behind, settled spread
+		for range bulkSamples {
+			began := time.Now()
+			task, err := r.control.ActVMs(b.Context(), ann, fleet.ActReboot, ids)
+			if err != nil || task.Steps.Queued != len(ids) {
+				b.Fatal(task.Steps, err)
+			}
+			request = append(request, time.Since(began))
+			began = time.Now()
+			if err := r.control.BeginTasks(b.Context(), fleet.SystemActor); err != nil {
+				b.Fatal(err)
+			}
+			behind = append(behind, time.Since(began))
+			for range 40 {
+				settled = append(settled, exec(`UPDATE jobs SET state = 'done', attempt = 1, ended_at = now() WHERE id = (SELECT id FROM jobs WHERE state = 'queued' LIMIT 1)`))
+			}
+			exec(`UPDATE jobs SET state = 'done', attempt = 1, ended_at = now() WHERE state = 'queued'`)
+		}
+		request.report(b, "request")
+		b.ReportMetric(300, "limit-request-ms")
+		behind.report(b, "behind")
+		settled.report(b, "end-of-a-part")
+		var alone spread
+		exec(`UPDATE tasks SET parent_id = NULL`)
+		exec(`UPDATE jobs SET state = 'queued', ended_at = NULL WHERE id IN (SELECT max(id) FROM jobs GROUP BY subject)`)
+		for range 200 {
+			alone = append(alone, exec(`UPDATE jobs SET state = 'done', attempt = 1, ended_at = now() WHERE id = (SELECT id FROM jobs WHERE state = 'queued' LIMIT 1)`))
+		}
+		alone.report(b, "end-of-a-lone-order")
+	}
+}

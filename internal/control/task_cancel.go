@@ -1,0 +1,113 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// CancelTask takes back an order that no host has begun; a deletion is undone with it. Of a task with children it takes back those
+// that nobody has begun. What brings a host to the intent that people gave cannot be cancelled: it would be queued again.
+func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
+	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := checkID(id, "task"); err != nil {
+		return fleet.Task{}, err
+	}
+	var t fleet.Task
+	err := c.tx(ctx, func(q *db.Queries) error {
+		var err error
+		if t, err = getTask(ctx, q, a, id); err != nil {
+			return err
+		}
+		cancel := cancelOne
+		if t.Steps != nil {
+			cancel = cancelSteps
+		}
+		if err := cancel(ctx, q, a, t); err != nil {
+			return err
+		}
+		if err := audit(ctx, q, a, "task.cancel", t.Subject, t.SubjectName, t.Title()); err != nil {
+			return err
+		}
+		t, err = getTask(ctx, q, a, id)
+		return err
+	})
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	return taskFor(a, t), nil
+}
+
+func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
+	if err := q.HoldOf(ctx, string(t.Subject)); err != nil {
+		return err
+	}
+	if err := mayCancel(a, t); err != nil {
+		return err
+	}
+	n, err := q.CancelTask(ctx, db.CancelTaskParams{ID: t.ID, Error: cancelledBy(a)})
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return fleet.Errorf(fleet.Conflict, "Only a task that still waits can be cancelled. This one is %s.", t.State)
+	}
+	if _, id := t.Subject.Split(); t.Kind == fleet.VMDelete {
+		return q.UndoDeletion(ctx, db.UndoDeletionParams{ID: fleet.VMID(id), HostID: t.HostID})
+	}
+	return nil
+}
+
+// cancelSteps takes back what the portal has not asked for before what no host has begun: the one may become the other meanwhile.
+func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
+	projects, err := q.StepProjects(ctx, &t.ID)
+	if err != nil {
+		return err
+	}
+	for _, id := range projects {
+		if err := mayCancel(a, fleet.Task{Kind: t.Kind, ProjectID: fleet.ProjectID(id)}); err != nil {
+			return err
+		}
+	}
+	unasked, err := q.CancelUnasked(ctx, db.CancelUnaskedParams{ID: &t.ID, Error: cancelledBy(a)})
+	if err != nil {
+		return err
+	}
+	if err := q.HoldSteps(ctx, &t.ID); err != nil {
+		return err
+	}
+	waiting, err := q.CancelSteps(ctx, db.CancelStepsParams{ID: &t.ID, Error: cancelledBy(a)})
+	if err != nil {
+		return err
+	}
+	if unasked+waiting == 0 {
+		return fleet.Errorf(fleet.Conflict, "Nothing of this task waits any more, so nothing of it can be cancelled.")
+	}
+	return q.SettleParent(ctx, string(t.ID)) // for the answer; otherwise the transaction's end does it
+}
+
+func cancelledBy(a fleet.Actor) string { return fmt.Sprintf("Cancelled by %s.", a.Name) }
+
+// mayCancel asks for the right that the task itself took, and whether cancelling would have any effect.
+func mayCancel(a fleet.Actor, t fleet.Task) error {
+	is := t.Kind.Is()
+	right := is.Right
+	if t.ProjectID == "" {
+		right = policy.InfraChange
+	}
+	if err := policy.Check(a, right, t.ProjectID); err != nil {
+		return err
+	}
+	switch {
+	case is.Begun != "" && t.Attempt > 0:
+		return fleet.Errorf(fleet.Conflict, "%s", is.Begun)
+	case is.Stands != "":
+		return fleet.Errorf(fleet.Conflict, "%s", is.Stands)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/pglocal"
+)
+
+// TestAnOrderAboutManyOutlivesThePortal starts 500 VMs by one order and kills the portal twice while it works that off: once when
+// PostgreSQL has committed some parts and the portal does not know it, once anywhere. Each part is done, and none twice.
+func TestAnOrderAboutManyOutlivesThePortal(t *testing.T) {
+	t.Parallel()
+	name := unique("bulk")
+	pg, err := pglocal.Start(t.Context(), pglocal.Options{Dir: filepath.Join(root, name+"-pg"), Unsafe: true, DieWithParent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+		defer cancel()
+		if err := pg.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	gate := newGate(t, pg.URL())
+	p := newPortal(t, name, "--database-url", gate.url)
+	p.mockAgent("mock-1")
+	a := p.api()
+	ids := manyVMs(t, a, a.host(t, "mock-1").ID, control.MostAtOnce)
+
+	held := gate.hold("savepoint sp_20") // the portal asks for twenty at a time
+	order := map[string]any{"action": "start", "ids": ids}
+	task := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
+	if task.State.Ended() || task.Steps == nil || *task.Steps != (fleet.Steps{Queued: len(ids)}) {
+		t.Fatalf("the answer is %+v %+v", task, task.Steps)
+	}
+	select {
+	case <-held:
+	case <-t.Context().Done():
+		t.Fatal("nothing was begun")
+	}
+	p.kill()
+	gate.release()
+	sql, err := pgx.Connect(t.Context(), pg.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sql.Close(context.WithoutCancel(t.Context())) })
+	count := func(question string) (n int) {
+		t.Helper()
+		if err := sql.QueryRow(t.Context(), question).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count(`SELECT count(*) FROM tasks WHERE pending`); n != len(ids)-20 {
+		t.Fatalf("%d parts wait when the portal is killed", n)
+	}
+
+	p.start(name)
+	again := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
+	if again.ID != task.ID {
+		t.Errorf("the same request made another task")
+	}
+	eventually(t, stepLimit, "more parts to be begun", func() (bool, string) {
+		n := count(`SELECT count(*) FROM tasks WHERE pending`)
+		return n < len(ids)-20, fmt.Sprintf("%d wait", n)
+	})
+	p.kill()
+	t.Logf("killed again while %d parts waited", count(`SELECT count(*) FROM tasks WHERE pending`))
+	p.start(name)
+
+	eventually(t, fleet.Lease+4*stepLimit, "the end of the task", func() (bool, string) {
+		task = ask[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+		return task.State.Ended(), fmt.Sprintf("%+v", *task.Steps)
+	})
+	if task.State != fleet.JobDone || *task.Steps != (fleet.Steps{Done: len(ids)}) {
+		t.Errorf("it is %s: %+v", task.State, *task.Steps)
+	}
+	parts := pages[fleet.Task](t, a, "/api/v1/tasks?sort=created&filter=parent:"+string(task.ID))
+	var about []fleet.VMID
+	for _, part := range parts {
+		_, id := part.Subject.Split()
+		if about = append(about, fleet.VMID(id)); part.State != fleet.JobDone || part.Error != "" {
+			t.Errorf("%s %s: %s %s", part.Title(), part.SubjectName, part.State, part.Error)
+		}
+	}
+	if !slices.Equal(about, ids) {
+		t.Errorf("%d results in another order than asked for", len(about))
+	}
+	// Each order is a generation, a job and a line in the audit: once.
+	for question, want := range map[string]int{
+		`SELECT count(*) FROM jobs WHERE kind = 'vm.start'`:                  len(ids),
+		`SELECT count(*) FROM audit WHERE action = 'vm.start'`:               len(ids),
+		`SELECT count(DISTINCT name) FROM audit WHERE action = 'vm.start'`:   len(ids),
+		`SELECT count(*) FROM audit WHERE action = 'vms.start'`:              1,
+		`SELECT count(*) FROM vms WHERE generation = 2`:                      len(ids),
+		`SELECT count(*) FROM vms WHERE status->>'power' = 'running'`:        len(ids),
+		`SELECT count(*) FROM tasks WHERE state IN ('queued', 'running')`:    0,
+		`SELECT count(*) FROM tasks WHERE kind = 'vm.start' AND listed`:      1,
+		`SELECT count(*) FROM tasks WHERE steps IS NOT NULL AND attempt = 0`: 1,
+	} {
+		if n := count(question); n != want {
+			t.Errorf("%s: %d, want %d", question, n, want)
+		}
+	}
+}
+
+// manyVMs makes so many VMs on a host, also more than it has memory for, and waits until they are there, off.
+func manyVMs(t *testing.T, a api, host fleet.HostID, n int) []fleet.VMID {
+	t.Helper()
+	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "many"})
+	ids := make([]fleet.VMID, n)
+	var makers sync.WaitGroup
+	for from := range 4 {
+		makers.Go(func() {
+			for i := from; i < n && !t.Failed(); i += 4 {
+				got, err := a.send(t.Context(), http.MethodPost, "/api/v1/vms", map[string]any{
+					"name": fmt.Sprintf("vm-%03d", i), "projectId": project.ID, "hostId": host, "spec": map[string]any{"cpus": 1, "memoryMiB": fleet.MinMemoryMiB},
+				})
+				if err != nil || got.status != http.StatusCreated {
+					t.Errorf("create a VM: %d %s %v", got.status, got.body, err)
+				}
+			}
+		})
+	}
+	if makers.Wait(); t.Failed() {
+		t.FailNow()
+	}
+	eventually(t, 4*stepLimit, "the VMs", func() (bool, string) {
+		off := pages[fleet.VMView](t, a, "/api/v1/vms?sort=name&filter=phase:stopped")
+		for i, vm := range off {
+			ids[i] = vm.ID
+		}
+		return len(off) == n, fmt.Sprintf("%d are there", len(off))
+	})
+	return ids
+}
+
+// pages reads all pages of a list.
+func pages[T any](t *testing.T, a api, path string) (all []T) {
+	t.Helper()
+	for after := ""; ; {
+		page := ask[fleet.Page[T]](t, a, http.StatusOK, http.MethodGet, path+"&limit=200&after="+after, nil)
+		if all, after = append(all, page.Items...), page.Next; after == "" {
+			return all
+		}
+	}
+}

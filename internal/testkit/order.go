@@ -1,0 +1,40 @@
+package testkit
+
+import (
+	"cmp"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/internal/fleet"
+)
+
+// Order is a lone order: a task with one job.
+type Order struct {
+	ID      fleet.TaskID // its job's too; empty: a new one
+	Host    fleet.HostID
+	Project fleet.ProjectID // empty: of none
+	Kind    fleet.JobKind
+	Subject fleet.Subject
+	Name    string
+	State   fleet.JobState // empty: queued
+	By      string         // empty: test
+	Error   string
+}
+
+// Add writes the order as control does, and returns its id.
+func (o Order) Add(t testing.TB, pool *pgxpool.Pool) fleet.TaskID {
+	t.Helper()
+	o.ID = cmp.Or(o.ID, fleet.NewID[fleet.TaskID]())
+	_, err := pool.Exec(t.Context(), `
+		WITH job AS (
+			INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state, error) VALUES ($1, $1, $2, $4, $5, 1, $7, $9)
+		)
+		INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, created_by, error)
+		VALUES ($1, $2, NULLIF($3::text, ''), $4, $5, $6, 1, $7, $8, $9)`,
+		o.ID, o.Host, o.Project, o.Kind, o.Subject, o.Name, cmp.Or(o.State, fleet.JobQueued), cmp.Or(o.By, "test"), o.Error)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.ID
+}
