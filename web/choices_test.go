@@ -74,12 +74,12 @@ func TestOneOfSixHundredCanBeChosen(t *testing.T) {
 		return id
 	}
 	chosen := url.Values{
-		"project": {value("projects", "project-577")}, "host": {value("hosts", "host-577")}, "iso": {value("isos", "pool-577")},
-		"disks[0].pool": {value("pools", "pool-577")}, "disks[0].source": {"empty"}, "disks[0].size": {"1"}, "nics[0].on": {value("networks", "net-577")}, "q": {"577", ""},
+		"projectId": {value("projects", "project-577")}, "hostId": {value("hosts", "host-577")}, "spec.iso": {value("isos", "pool-577")},
+		"spec.disks[0].poolId": {value("pools", "pool-577")}, "spec.disks[0].source": {"empty"}, "spec.disks[0].sizeBytes": {"1"}, "spec.nics[0].network": {value("networks", "net-577")}, "q": {"577", ""},
 	}
 	again := ann.post("/vms", chosen).is(t, http.StatusUnprocessableEntity)
 	for field, v := range chosen {
-		if field != "q" && field != "disks[0].source" && field != "disks[0].size" {
+		if field != "q" && field != "spec.disks[0].source" && field != "spec.disks[0].sizeBytes" {
 			again.has(t, `value="`+v[0]+`" selected`)
 		}
 	}

@@ -34,8 +34,12 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *views.VMForm, pag
 	}
 	now["vm-networks"] = now["networks"]
 	for noun, to := range lists {
+		q := pick{noun: noun, now: now[noun], page: page, all: c.QueryParam("all") != ""}
+		if noun == "vm-networks" {
+			q.of = of
+		}
 		var err error
-		if *to, err = s.choose(c.Request().Context(), a, pick{noun: noun, of: of, now: now[noun], page: page, all: c.QueryParam("all") != ""}); err != nil {
+		if *to, err = s.choose(c.Request().Context(), a, q); err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ func (c *Control) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID)
 		return nil, err
 	}
 	var s statement
-	s.and("n.id IN (SELECT h.network_id FROM network_hosts h JOIN vms v ON v.host_id = h.host_id WHERE v.id = " + s.arg(string(id)) + ")")
+	s.and("n.id IN (SELECT x.network_id FROM assignments x JOIN vms v ON v.host_id = x.host_id WHERE v.id = " + s.arg(string(id)) + ")")
 	if !policy.May(a, policy.InfraChange, "") {
 		s.open("n", []string{string(vm.ProjectID)})
 	}

@@ -81,7 +81,7 @@ func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, o
 		return err
 	}
 	for _, j := range jobs {
-		if j.State != fleet.JobQueued || j.Kind == fleet.ConsoleOpen {
+		if j.State != fleet.JobQueued || j.Kind.Is().Aside {
 			continue
 		}
 		if _, err := q.EndJob(ctx, db.EndJobParams{ID: j.ID, State: fleet.JobCancelled, Error: "Not done: two hosts run the VM. Say first where it is."}); err != nil {
@@ -108,7 +108,7 @@ func moveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place)
 	for _, j := range slices.Backward(jobs) { // of two of a kind the newer one stands
 		end := db.EndJobParams{ID: j.ID, State: fleet.JobCancelled}
 		switch single := j.Kind.SingleShot(j.Args); {
-		case j.Kind == fleet.ConsoleOpen:
+		case j.Kind.Is().Aside:
 			end.Error = "The VM moved to another host meanwhile. Open the console again."
 		case single && j.Epoch > 0:
 			end.State, end.Error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so nobody can tell whether %s did it. Look at the VM.", to.HostName, vm.HostName)

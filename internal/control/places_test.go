@@ -124,7 +124,8 @@ func TestOrdersGoWithTheVM(t *testing.T) {
 	p := newPlaces(t)
 	p.queue(p.id, fleet.VMApply)
 	p.queue(p.id, fleet.VMReset)
-	p.queue(p.id, fleet.ConsoleOpen)
+	p.exec(`INSERT INTO jobs (id, host_id, kind, subject, generation) VALUES ($1, $2, 'console.open', $3, 1)`,
+		fleet.NewID[fleet.JobID](), p.agent.HostID, fleet.SubjectVM(p.id))
 	claimed := p.claim()
 	slices.SortFunc(claimed, func(a, b wire.Work) int { return strings.Compare(string(a.Kind), string(b.Kind)) })
 	if len(claimed) != 2 || claimed[1].Kind != fleet.VMApply || claimed[1].Mark != p.mark {

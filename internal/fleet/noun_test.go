@@ -29,7 +29,7 @@ func TestEveryNounIsWhole(t *testing.T) {
 		if !known || listed.Key != n || worded.Key != n || place < 0 {
 			t.Errorf("%s shares its names with %s or %s", n, listed.Key, worded.Key)
 		}
-		if is.Path != "" && is.Path != "/"+is.Plural || is.Each && (is.All != string(n)+":*" || is.Path == "") || is.Own != "" && is.All == "" {
+		if is.Path != "" && is.Path != "/"+is.Plural || is.Each && (is.All != string(n)+":*" && !is.Parts || is.Path == "") || is.Own != "" && is.All == "" {
 			t.Errorf("%s contradicts itself: %+v", n, is)
 		}
 		for _, tree := range is.Trees {
