@@ -23,7 +23,7 @@ type shot struct {
 // fragments are routes that answer parts of pages; what they draw is seen where it belongs.
 var fragments = []string{
 	"/search/suggest", "/complete", "/tree/:view/:node", "/menus/vm/:id", "/menus/host/:id", "/menus/pool/:id", "/menus/network/:id",
-	"/tasks/recent", "/tasks/running",
+	"/tasks/recent", "/tasks/running", "/choices/:noun",
 }
 
 // TestScreenshots looks at every page in both themes, on a desktop and on a phone: pictures for people, axe-core for the rest.
