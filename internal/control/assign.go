@@ -34,7 +34,7 @@ type object struct {
 	*executed
 	id, name   string
 	generation int64
-	deleted    bool // asked for
+	leaving    string // why nothing more can be asked of it; empty: it can
 	path       string
 }
 
@@ -47,7 +47,7 @@ func (o object) audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, de
 	return audit(ctx, q, a, o.noun+"."+act, o.subject(), o.name, detail)
 }
 
-// change runs do with the locked object, which is not being deleted.
+// change runs do with the locked object, if anything can be asked of it.
 func (e *executed) change(ctx context.Context, c *Control, a fleet.Actor, id string, do func(*db.Queries, object) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -61,8 +61,8 @@ func (e *executed) change(ctx context.Context, c *Control, a fleet.Actor, id str
 			return notFound(err, e.noun)
 		}
 		o.executed, o.id = e, id
-		if o.deleted {
-			return fleet.Errorf(fleet.Conflict, "The %s is being deleted.", e.noun)
+		if o.leaving != "" {
+			return fleet.Errorf(fleet.Conflict, "%s", o.leaving)
 		}
 		return do(q, o)
 	})

@@ -83,7 +83,8 @@ var storagePools = &executed{
 	noun: "pool", apply: fleet.PoolApply, release: fleet.PoolRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (object, error) {
 		p, err := q.LockPool(ctx, fleet.PoolID(id))
-		return object{name: p.Name, generation: p.Generation, deleted: p.DeletedAt != nil, path: p.Spec.Path}, err
+		_, leaving := poolOf(p).Allows(fleet.ActAssign)
+		return object{name: p.Name, generation: p.Generation, leaving: leaving, path: p.Spec.Path}, err
 	},
 	fits: poolFits, free: poolFree,
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
