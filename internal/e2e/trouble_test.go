@@ -60,7 +60,7 @@ func (h *played) next() int64 { h.seq++; return h.seq }
 func (h *played) report() {
 	h.Helper()
 	seq := h.next()
-	if _, err := h.client.Report(h.Context(), wire.Report{Seq: seq, Digest: time.Now().String(), State: &h.state}); err != nil {
+	if _, err := h.client.Report(h.Context(), wire.Report{Seq: seq, Digest: time.Now().String(), State: &h.state}); err != nil && h.Context().Err() == nil { // else the test is over
 		h.Fatal(err)
 	}
 }
