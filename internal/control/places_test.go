@@ -280,54 +280,6 @@ func TestAnAlarmEndsWhenOneOfTheTwoDoes(t *testing.T) {
 	p.moved("when its own host stops it")
 }
 
-// A host's key is stolen, and UUIDs are no secret.
-func TestAHostDoesNotPullVMsOfOthersToItself(t *testing.T) {
-	p := newPlaces(t)
-	claim := func(proof string, power fleet.Power) {
-		t.Helper()
-		d := p.domain(power)
-		d.Proof = proof
-		p.other.report("claim "+proof, d)
-	}
-	guess := wire.Proof(p.id, strings.Repeat("0", 32))
-	for _, proof := range []string{"", guess, p.mark} {
-		claim(proof, fleet.Running)
-		p.report("gone " + proof)
-		vm := p.stays("claimed with "+proof, fleet.PhaseMissing)
-		if !p.found(p.other) {
-			t.Error("the claim is not shown")
-		}
-		if _, err := p.PlaceVM(t.Context(), chief, p.id, p.other.agent.HostID); fleet.CodeOf(err) != fleet.Conflict {
-			t.Errorf("a person is let choose it: %v", err)
-		}
-		if ok, why := vm.Allows(fleet.ActStart); ok || !strings.Contains(why, "h2") {
-			t.Errorf("the VM is started while a host that is heard runs its UUID: %s", why)
-		}
-		p.own(fleet.Running)
-		claim(proof, fleet.Running)
-		p.own(fleet.Running)
-		p.stays("claimed with "+proof, fleet.PhaseRunning)
-	}
-	p.other.report("found")
-	_, err := p.Report(t.Context(), p.other.agent, wire.Report{Seq: p.other.next(), Digest: "foreign", State: &wire.State{
-		Host: fleet.HostStatus{Connected: true}, Found: []fleet.FoundVM{{ID: p.id, Name: "web", Status: fleet.VMStatus{Power: fleet.Running}}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.own(fleet.Stopped)
-	if ok, _ := p.stays("with a domain without any stamp", fleet.PhaseStopped).Allows(fleet.ActStart); ok {
-		t.Error("the VM is started while a host that is heard runs its UUID")
-	}
-	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.other.agent.HostID)
-	if ok, why := p.stays("with the other host silent", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
-		t.Errorf("a host that is not heard and shows no mark keeps it from starting: %s", why)
-	}
-	// With the right mark, but while the VM's own host runs it: an alarm, and it stays.
-	p.own(fleet.Running)
-	p.split()
-}
-
 func TestAStartUnderWayIsNotFollowedAway(t *testing.T) {
 	p := newPlaces(t)
 	p.own(fleet.Stopped)
@@ -362,40 +314,6 @@ func TestSightingsAreWrittenWhenTheyChange(t *testing.T) {
 	p.other.report("nothing")
 	if n := one[int](p.rig, `SELECT (SELECT count(*) FROM vm_sightings) + (SELECT count(*) FROM vms WHERE elsewhere IS NOT NULL)`); n != 0 {
 		t.Fatal("a domain that is gone is still seen")
-	}
-}
-
-func TestVMsWithoutTheirMarkAreGivenIt(t *testing.T) {
-	p := newPlaces(t)
-	bare := p.domain(fleet.Running)
-	bare.Proof = ""
-	for _, proof := range []string{"", wire.Proof(p.id, "other")} {
-		bare.Proof = proof
-		if answer := p.report("bare"+proof, bare); len(answer.Marks) != 1 || answer.Marks[p.id] != p.mark {
-			t.Errorf("showing %q, the host is given %v", proof, answer.Marks)
-		}
-	}
-	if answer := p.report("marked", p.domain(fleet.Running)); len(answer.Marks) != 0 {
-		t.Errorf("the host is given %v again", answer.Marks)
-	}
-	// Nobody is given the mark of another host's VM, or of one that is not there.
-	if answer := p.other.report("claim", bare); len(answer.Marks) != 0 {
-		t.Errorf("another host is given %v", answer.Marks)
-	}
-	gone := bare
-	gone.Status.Power = fleet.Absent
-	if answer := p.report("gone", gone); len(answer.Marks) != 0 {
-		t.Errorf("a host without the VM is given %v", answer.Marks)
-	}
-}
-
-func TestTheMarkIsShownToNobody(t *testing.T) {
-	p := newPlaces(t)
-	if one[string](p.rig, `SELECT vm_proof(vm_id, mark) FROM vm_marks`) != wire.Proof(p.id, p.mark) {
-		t.Error("the proof in SQL is another than in Go")
-	}
-	if len(p.mark) != 32 || p.mark == one[string](p.rig, `SELECT new_mark()`) {
-		t.Errorf("the mark %q is no 128-bit secret", p.mark)
 	}
 }
 

@@ -1,0 +1,76 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// A Linux guest answers when a card comes and when it is asked for one, where a machine without a system does not.
+func TestARunningGuestGetsAndGivesNetworkCards(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	f.ok(err)
+	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
+	vm := f.vm()
+	id := string(vm.ID)
+	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "guest.iso"}
+	first, second := fleet.NIC{Network: "default", MAC: "52:54:00:0a:00:01"}, fleet.NIC{Network: "default", MAC: "52:54:00:0a:00:02"}
+	vm.Spec.NICs = []fleet.NIC{first}
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	edit := func(nics ...fleet.NIC) fleet.VMStatus {
+		t.Helper()
+		vm.Generation++
+		vm.Spec.NICs = nics
+		f.apply(vm)
+		s, _, err := f.VM(t.Context(), vm.ID)
+		f.ok(err)
+		return s
+	}
+	// While its firmware runs, a guest takes a card and lets none go; the card is shown until it does.
+	if s := edit(first, second); len(s.NICs) != 2 || len(s.NextBoot) != 0 {
+		t.Fatalf("with another card: %+v", s)
+	}
+	links := func() string {
+		out, _ := tryVirsh("qemu-agent-command", id, `{"execute":"guest-network-get-interfaces"}`)
+		return out
+	}
+	waitFor(t, "the guest sees both cards", func() bool { return strings.Contains(links(), first.MAC) && strings.Contains(links(), second.MAC) })
+	xml := virsh(t, "dumpxml", id)
+	if virsh(t, "domif-getlink", id, second.MAC); strings.Count(virsh(t, "domiflist", id, "--inactive"), "52:54:00:0a") != 2 {
+		t.Errorf("the cards are not kept for the next start:\n%s", xml)
+	}
+	virsh(t, "attach-interface", id, "network", "default", "--mac", "52:54:00:0a:00:09", "--model", "virtio", "--live", "--config")
+	s := edit(second)
+	if len(s.NICs) != 2 || len(s.NextBoot) != 0 || s.NICs[0].MAC != second.MAC || s.NICs[1].MAC != "52:54:00:0a:00:09" {
+		t.Fatalf("without the first card, and with one that an administrator added: %+v", s)
+	}
+	if got := links(); strings.Contains(got, first.MAC) || !strings.Contains(got, second.MAC) {
+		t.Errorf("the guest sees %s", got)
+	}
+	if s := edit(); len(s.NICs) != 1 || s.NICs[0].MAC != "52:54:00:0a:00:09" || len(s.NextBoot) != 0 {
+		t.Errorf("without a card of its own: %+v", s)
+	}
+	// One card more than there are ports waits for the next start.
+	var many []fleet.NIC
+	for i := range 8 {
+		many = append(many, fleet.NIC{Network: "default", MAC: fmt.Sprintf("52:54:00:0a:01:%02d", i)})
+	}
+	if s := edit(many...); len(s.NICs) < 4 || len(s.NICs) > 8 || !slices.Equal(s.NextBoot, []string{"nics"}) {
+		t.Errorf("with more cards than there is room for: %+v", s)
+	}
+	f.ok(f.StopVM(t.Context(), vm.ID))
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.NICs) != 9 || len(s.NextBoot) != 0 {
+		t.Errorf("after the next start: %+v %v", s, err)
+	}
+}

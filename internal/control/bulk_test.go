@@ -1,0 +1,346 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// taskSite is a site whose database also says what mia may do: she is asked for again when the turn of what she ordered comes.
+func taskSite(t *testing.T) *site {
+	s := newSite(t)
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
+	return s
+}
+
+// orderOfMany is mia's order to shut down some running VMs of red, which are made for it.
+func (s *site) orderOfMany(names ...string) (fleet.Task, []fleet.VMView) {
+	s.t.Helper()
+	var ids []fleet.VMID
+	var vms []fleet.VMView
+	for _, name := range names {
+		vm := s.vm(name, fleet.Running)
+		ids, vms = append(ids, vm.ID), append(vms, vm)
+	}
+	task, err := s.ActVMs(s.t.Context(), s.member, fleet.ActShutdown, ids)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return task, vms
+}
+
+// parts lists a task's children as "name state", in order.
+func (s *site) parts(id fleet.TaskID) string {
+	s.t.Helper()
+	page, err := s.ListTasks(s.t.Context(), chief, fleet.Query{Filter: "parent:" + string(id), Sort: "created"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var all []string
+	for _, t := range page.Items {
+		all = append(all, t.SubjectName+" "+string(t.State))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (s *site) begin() {
+	s.t.Helper()
+	if err := s.BeginTasks(s.t.Context(), fleet.SystemActor); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) ends(vm fleet.VMID, state string) {
+	s.t.Helper()
+	s.exec(`UPDATE jobs SET state = 'running', attempt = 1, started_at = now() WHERE subject = $1 AND state = 'queued'`, fleet.SubjectVM(vm))
+	s.exec(`UPDATE jobs SET state = $2, ended_at = now() WHERE subject = $1 AND state = 'running'`, fleet.SubjectVM(vm), state)
+}
+
+func (s *site) settledAs(id fleet.TaskID, state fleet.JobState, progress int, steps fleet.Steps) {
+	s.t.Helper()
+	got, err := s.GetTask(s.t.Context(), s.member, id)
+	if err != nil || got.State != state || got.Progress != progress || got.Steps == nil || *got.Steps != steps || (got.EndedAt != nil) != state.Ended() {
+		s.t.Errorf("want %s at %d%% with %+v: %+v %+v %v", state, progress, steps, got, got.Steps, err)
+	}
+}
+
+func TestAnOrderAboutManyIsOneTask(t *testing.T) {
+	s := taskSite(t)
+	off := s.vm("off", fleet.Stopped)
+	b, a := s.vm("b", fleet.Running), s.vm("a", fleet.Running)
+	foreign := fleet.NewID[fleet.VMID]()
+	before := s.count("jobs")
+	task, err := s.ActVMs(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{b.ID, off.ID, foreign, a.ID, b.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task.Title() != "Shut down" || task.SubjectName != "4 VMs" || task.Subject != fleet.SubjectTask(task.ID) || task.ProjectID != s.red || task.CreatedBy != "mia" {
+		t.Errorf("%+v", task)
+	}
+	if n := s.count("jobs"); n != before {
+		t.Error("the request itself asked the host")
+	}
+	if got, want := s.parts(task.ID), "b queued, off failed, "+string(foreign)+" failed, a queued"; got != want {
+		t.Errorf("its parts are %s, want %s", got, want)
+	}
+	s.settledAs(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 2, Failed: 2, Refused: 2})
+	s.begin()
+	s.begin() // there is nothing to do any more
+	if n := s.count("jobs"); n != before+2 {
+		t.Errorf("%d jobs, want 2", n-before)
+	}
+	if n := s.count("audit WHERE actor = 'mia' AND action = 'vm.shutdown'"); n != 2 {
+		t.Errorf("%d lines in the audit, want one a VM", n)
+	}
+	s.ends(a.ID, "done")
+	s.settledAs(task.ID, fleet.JobRunning, 75, fleet.Steps{Queued: 1, Done: 1, Failed: 2, Refused: 2})
+	s.ends(b.ID, "failed")
+	s.settledAs(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 1, Failed: 3, Refused: 2})
+
+	// Lists show the whole; who looks at one VM sees its part.
+	tasks := func(a fleet.Actor, filter string) int {
+		t.Helper()
+		page, err := s.ListTasks(t.Context(), a, fleet.Query{Filter: "kind:vm.shutdown " + filter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.Items)
+	}
+	for filter, want := range map[string]int{"": 1, "who:me": 1, "target:a": 1, "parent:" + string(task.ID): 4, "state:failed parent:" + string(task.ID): 3} {
+		if n := tasks(s.member, filter); n != want {
+			t.Errorf("%q shows %d tasks, want %d", filter, n, want)
+		}
+	}
+	history, err := s.VMEvents(t.Context(), s.member, a.ID)
+	if err != nil || history.Jobs[0].Parent != task.ID {
+		t.Errorf("the VM's own history lacks it: %+v %v", history.Jobs, err)
+	}
+	s.refused("who is not of the project", fleet.NotFound, "There is no such task.", func() error { _, err := s.GetTask(t.Context(), s.stranger, task.ID); return err })
+}
+
+func TestEndsOfAnOrderAboutMany(t *testing.T) {
+	s := taskSite(t)
+	for want, ends := range map[fleet.JobState][]string{
+		fleet.JobDone: {"done", "done"}, fleet.JobCancelled: {"done", "cancelled"}, fleet.JobUnknown: {"cancelled", "unknown"}, fleet.JobFailed: {"unknown", "failed"},
+	} {
+		task, vms := s.orderOfMany(string(want)+"-a", string(want)+"-b")
+		s.begin()
+		for i, end := range ends {
+			s.ends(vms[i].ID, end)
+		}
+		if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != want {
+			t.Errorf("%v: the task is %s %v", ends, got.State, err)
+		}
+	}
+	task, vms := s.orderOfMany("gone")
+	s.begin()
+	s.exec(`DELETE FROM tasks WHERE parent_id = $1`, task.ID)
+	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobCancelled {
+		t.Errorf("without any part, of %s: %s %v", vms[0].ID, got.State, err)
+	}
+}
+
+// Each part is asked for with the rights that its person has when its turn comes.
+func TestABulkIsJudgedOneByOne(t *testing.T) {
+	s := taskSite(t)
+	s.refused("viewer", fleet.Forbidden, "no right", func() error {
+		_, err := s.ActVMs(t.Context(), s.viewer, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
+		return err
+	})
+	s.refused("nobody's", fleet.Forbidden, "Only a person", func() error {
+		_, err := s.ActVMs(t.Context(), fleet.SystemActor, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
+		return err
+	})
+	s.refused("no power action", fleet.Invalid, "There is no power action", func() error {
+		_, err := s.ActVMs(t.Context(), chief, fleet.ActDelete, []fleet.VMID{fleet.NewID[fleet.VMID]()})
+		return err
+	})
+	s.refused("too many", fleet.TooLarge, "at most 500", func() error {
+		_, err := s.ActVMs(t.Context(), chief, fleet.ActStart, make([]fleet.VMID, control.MostAtOnce+1))
+		return err
+	})
+
+	blue := s.vm("blue", fleet.Running)
+	s.exec(`UPDATE vms SET project_id = $2 WHERE id = $1`, blue.ID, s.blue)
+	red := s.vm("red", fleet.Running)
+	both := s.member
+	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleMember, s.blue: fleet.RoleViewer}
+	task, err := s.ActVMs(t.Context(), both, fleet.ActPause, []fleet.VMID{blue.ID, red.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.parts(task.ID); got != "blue failed, red queued" || task.ProjectID != "" {
+		t.Errorf("%s %+v", got, task)
+	}
+	// It is of no project: one's own, with its parts. The projects' people see theirs.
+	for name, x := range map[string]struct {
+		who    fleet.Actor
+		filter string
+		want   string
+	}{
+		"one's own":          {both, "who:me", "2 VMs"},
+		"its parts":          {both, "parent:" + string(task.ID), "red blue"},
+		"the other projects": {s.stranger, "", "blue"},
+		"in another's":       {s.stranger, "parent:" + string(task.ID), "blue"},
+		"the whole house":    {chief, "", "2 VMs"},
+	} {
+		page, err := s.ListTasks(t.Context(), x.who, fleet.Query{Filter: "kind:vm.pause " + x.filter})
+		var got []string
+		for _, t := range page.Items {
+			got = append(got, t.SubjectName)
+		}
+		if err != nil || strings.Join(got, " ") != x.want {
+			t.Errorf("%s: %v %v, want %s", name, got, err, x.want)
+		}
+	}
+	keys := []string{"task:" + string(task.ID)}
+	for name, x := range map[string]struct {
+		who  fleet.Actor
+		want int
+	}{"one's own": {both, 1}, "a stranger": {s.stranger, 0}, "the whole house": {chief, 1}} {
+		if got, err := s.WatchKeys(t.Context(), x.who, keys); err != nil || len(got) != x.want || x.want == 1 && !slices.Equal(got[0].WakeUps, keys) {
+			t.Errorf("%s follows %v %v", name, got, err)
+		}
+	}
+	s.exec(`DELETE FROM project_members WHERE user_id = $1`, both.UserID)
+	s.begin()
+	child, err := s.ListTasks(t.Context(), chief, fleet.Query{Filter: "target:red parent:" + string(task.ID)})
+	if err != nil || len(child.Items) != 1 || !child.Items[0].Refused() || child.Items[0].Error != "There is no such VM." {
+		t.Errorf("%+v %v", child, err)
+	}
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, both.UserID)
+	task, vms := s.orderOfMany("late")
+	s.exec(`UPDATE users SET disabled = true WHERE id = $1`, s.member.UserID)
+	s.begin()
+	child, err = s.ListTasks(t.Context(), chief, fleet.Query{Filter: "parent:" + string(task.ID)})
+	if err != nil || child.Items[0].Error != "Not done: the account of mia is gone or disabled." || s.get(vms[0].ID).Spec.Power != fleet.Running {
+		t.Errorf("%+v %v", child, err)
+	}
+}
+
+// What changed since the order counts, not what was there when it was given.
+func TestAPartIsRefusedInItsTurn(t *testing.T) {
+	s := taskSite(t)
+	task, vms := s.orderOfMany("web", "db")
+	s.reported(vms[0].ID, fleet.Stopped)
+	s.begin()
+	if got := s.parts(task.ID); got != "web failed, db queued" {
+		t.Error(got)
+	}
+	s.settledAs(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 1, Failed: 1, Refused: 1})
+}
+
+func TestOrdersAboutTheSameVMMeet(t *testing.T) {
+	s := taskSite(t)
+	vm := s.vm("web", fleet.Running)
+	act := func() fleet.Task {
+		t.Helper()
+		task, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActShutdown)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return task
+	}
+	// The phase says "stopping" while an order waits: only the orders themselves are asked about here.
+	still := func() { s.exec(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, vm.ID) }
+	first := act()
+	still()
+	if again := act(); again.ID != first.ID {
+		t.Errorf("the second order is task %s, not %s", again.ID, first.ID)
+	}
+	still()
+	task, err := s.ActVMs(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{vm.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	still()
+	s.begin()
+	old, err := s.GetTask(t.Context(), chief, first.ID)
+	if err != nil || old.State != fleet.JobCancelled || old.Error != "Replaced by a newer order." || old.EndedAt == nil {
+		t.Errorf("the older order is %+v %v", old, err)
+	}
+	if n := s.count("jobs WHERE state = 'queued'"); n != 1 {
+		t.Errorf("%d jobs wait, want the one", n)
+	}
+	still()
+	if joined := act(); joined.Parent != task.ID {
+		t.Errorf("a lone order does not join the part that waits: %+v", joined)
+	}
+	s.ends(vm.ID, "done")
+	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 1})
+}
+
+func TestCancellingAnOrderAboutMany(t *testing.T) {
+	s := taskSite(t)
+	task, vms := s.orderOfMany("asked", "runs", "waits")
+	s.begin()
+	s.exec(`UPDATE jobs SET state = 'running', attempt = 1 WHERE subject = $1 AND state = 'queued'`, fleet.SubjectVM(vms[1].ID))
+	s.exec(`DELETE FROM jobs WHERE subject = $1 AND kind = 'vm.shutdown'`, fleet.SubjectVM(vms[2].ID))
+	s.exec(`UPDATE tasks SET pending = true, state = 'queued', error = '', ended_at = NULL WHERE subject = $1 AND kind = 'vm.shutdown'`, fleet.SubjectVM(vms[2].ID))
+	s.refused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.CancelTask(t.Context(), s.viewer, task.ID); return err })
+	got, err := s.CancelTask(t.Context(), s.member, task.ID)
+	if err != nil || got.State != fleet.JobRunning || *got.Steps != (fleet.Steps{Running: 1, Cancelled: 2}) {
+		t.Errorf("%+v %+v %v", got, got.Steps, err)
+	}
+	if parts := s.parts(task.ID); parts != "asked cancelled, runs running, waits cancelled" {
+		t.Error(parts)
+	}
+	s.begin()
+	if n := s.count("jobs WHERE state = 'queued'"); n != 0 {
+		t.Error("what was cancelled is asked for")
+	}
+	s.refused("twice", fleet.Conflict, "Nothing of this task waits", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
+	s.ends(vms[1].ID, "done")
+	s.settledAs(task.ID, fleet.JobCancelled, 100, fleet.Steps{Done: 1, Cancelled: 2})
+
+	// One part alone, before its turn.
+	task, _ = s.orderOfMany("one", "two")
+	page, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: "target:one parent:" + string(task.ID)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CancelTask(t.Context(), s.member, page.Items[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	s.begin()
+	if parts := s.parts(task.ID); parts != "one cancelled, two queued" {
+		t.Error(parts)
+	}
+}
+
+// Any number of portals begin what waits, each part once.
+func TestPartsAreBegunOnce(t *testing.T) {
+	s := taskSite(t)
+	var names []string
+	for i := range 45 { // more than are taken at a time
+		names = append(names, fmt.Sprintf("vm-%02d", i))
+	}
+	task, _ := s.orderOfMany(names...)
+	s.exec(`DELETE FROM jobs`)
+	errs := make(chan error, 4)
+	for range cap(errs) {
+		go func() { errs <- s.BeginTasks(t.Context(), fleet.SystemActor) }()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n, lines := s.count("jobs"), s.count("audit WHERE action = 'vm.shutdown'"); n != len(names) || lines != n {
+		t.Errorf("%d jobs and %d lines in the audit, want %d", n, lines, len(names))
+	}
+	s.settledAs(task.ID, fleet.JobQueued, 0, fleet.Steps{Queued: len(names)})
+	s.exec(`UPDATE jobs SET state = 'done', ended_at = now()`)
+	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: len(names)})
+	s.exec(`UPDATE tasks SET ended_at = now() - interval '31 days'`)
+	if err := s.Sweep(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count("tasks") + s.count("jobs"); n != 0 {
+		t.Errorf("%d rows are left of what ended long ago", n)
+	}
+}
