@@ -64,8 +64,8 @@ func networkGrants(p NetworkPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if !p.Network.Restricted {
-				templ_7745c5c3_Err = Note("info", "info", "A network that stays within libvirt is open to all projects.").Render(ctx, templ_7745c5c3_Buffer)
+			if ok, why := p.Network.Allows(fleet.ActGrant); !ok {
+				templ_7745c5c3_Err = Note("info", "info", why).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

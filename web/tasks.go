@@ -79,23 +79,13 @@ func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f views.Frame, p views
 	return s.showList(c, a, f, p.Steps.List, views.Task(p))
 }
 
-// cancelState says whether the task can be taken back, and why not. control decides; this is what the button says.
+// cancelState says whether the task can be taken back, and why not: what is over before what the person may not.
 func cancelState(a fleet.Actor, task fleet.Task) fleet.ActionState {
-	may := policy.May(a, policy.InfraChange, "")
-	if task.ProjectID != "" || task.Steps != nil {
-		may = policy.May(a, policy.VMUse, task.ProjectID)
+	ok, why := task.Allows(fleet.ActCancel)
+	if ok && !policy.May(a, policy.ToCancel(task), task.ProjectID) {
+		ok, why = false, "You may see this task, not take it back."
 	}
-	switch {
-	case task.State.Ended():
-		return fleet.ActionState{Reason: "It has ended."}
-	case task.Steps != nil && task.Steps.Queued == 0:
-		return fleet.ActionState{Reason: "Nothing of it waits any more."}
-	case task.Steps == nil && task.State == fleet.JobRunning:
-		return fleet.ActionState{Reason: "The host is at work on it already."}
-	case !may:
-		return fleet.ActionState{Reason: "You may see this task, not take it back."}
-	}
-	return fleet.ActionState{Allowed: true}
+	return fleet.ActionState{Action: fleet.ActCancel, Allowed: ok, Reason: why}
 }
 
 func (s *Server) cancelTask(c echo.Context, a fleet.Actor) error {

@@ -82,7 +82,11 @@ func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, act fleet.Action
 	vms := make(map[fleet.VMID]fleet.VMView, len(rows))
 	projects := map[fleet.ProjectID]bool{}
 	for _, r := range rows {
-		vms[r.VM.ID] = shownTo(a, vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now))
+		vm := vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
+		if err := hearPlaces(ctx, q, &vm, r.Now); err != nil {
+			return steps, nil, err
+		}
+		vms[vm.ID] = shownTo(a, vm)
 		projects[r.VM.ProjectID] = true
 	}
 	if len(projects) == 1 { // otherwise it is of none, and its parts stand in the lists of theirs

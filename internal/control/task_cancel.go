@@ -70,7 +70,7 @@ func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task
 		return err
 	}
 	for _, id := range projects {
-		if err := mayCancel(a, fleet.Task{Kind: t.Kind, ProjectID: fleet.ProjectID(id)}); err != nil {
+		if err := mayCancel(a, fleet.Task{Kind: t.Kind, State: fleet.JobQueued, ProjectID: fleet.ProjectID(id)}); err != nil {
 			return err
 		}
 	}
@@ -95,19 +95,11 @@ func cancelledBy(a fleet.Actor) string { return fmt.Sprintf("Cancelled by %s.", 
 
 // mayCancel asks for the right that the task itself took, and whether cancelling would have any effect.
 func mayCancel(a fleet.Actor, t fleet.Task) error {
-	is := t.Kind.Is()
-	right := is.Right
-	if t.ProjectID == "" {
-		right = policy.InfraChange
-	}
-	if err := policy.Check(a, right, t.ProjectID); err != nil {
+	if err := policy.Check(a, policy.ToCancel(t), t.ProjectID); err != nil {
 		return err
 	}
-	switch {
-	case is.Begun != "" && t.Attempt > 0:
-		return fleet.Errorf(fleet.Conflict, "%s", is.Begun)
-	case is.Stands != "":
-		return fleet.Errorf(fleet.Conflict, "%s", is.Stands)
+	if ok, why := t.Allows(fleet.ActCancel); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s", why)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TestVirshMigrateIsFollowed(t *testing.T) {
 		return len(got.Elsewhere) == 1 && got.Elsewhere[0].HostName == "host-2" && got.Elsewhere[0].Power == fleet.Stopped && !got.Attention, ""
 	})
 	p.waitText("main", "Where it is")
-	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "stop"})
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "stop"})
 	p.waitText(".head", "Stopped")
 	p.sameDocument()
 	for _, h := range s.Hosts {
@@ -68,13 +68,13 @@ func TestVirshMigrateIsFollowed(t *testing.T) {
 			t.Errorf("on %s it is %s", h.Name, state)
 		}
 	}
-	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "start"})
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 	if names := virsh(t, s.Hosts[0], "list", "--name"); !strings.Contains(names, name) {
 		t.Errorf("it was not started where it is; there run %s", names)
 	}
 	virsh(t, s.Hosts[1], "undefine", name)
-	ask[fleet.Job](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)
 }
 
 // followed demands that the page, which is not loaded anew, names the host before long.

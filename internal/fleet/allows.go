@@ -11,8 +11,8 @@ const (
 	ActRetry         Action = "retry"          // of a pool on one host; also "Start" where it was stopped
 	ActRelease       Action = "release"        // of a pool on one host
 	ActGrant         Action = "grant"          // of a network, to a project
-	ActMembers       Action = "members"        // of a project
 	ActPassword      Action = "password"       // of a user
+	ActCancel        Action = "cancel"         // of a task
 )
 
 // offer is one line of a noun's table. why says why the action is not possible now, in one sentence; empty: it is. nil: it
@@ -131,7 +131,6 @@ func (v NetworkView) Actions() []ActionState         { return networkOffers.stat
 
 var projectOffers = offers[Project]{
 	{ActEdit, nil},
-	{ActMembers, nil},
 	{ActDelete, func(p Project) string {
 		if p.VMs == 0 {
 			return ""
@@ -143,6 +142,24 @@ var projectOffers = offers[Project]{
 // Allows says whether the project can be asked for the action now, and if not, why. Actions lists all of them.
 func (p Project) Allows(a Action) (bool, string) { return projectOffers.allows(p, a) }
 func (p Project) Actions() []ActionState         { return projectOffers.states(p) }
+
+var taskOffers = offers[Task]{{ActCancel, func(t Task) string {
+	is := t.Kind.Is()
+	switch {
+	case t.State.Ended():
+		return "It has ended."
+	case t.Steps != nil && t.Steps.Queued == 0:
+		return "Nothing of it waits any more."
+	case t.Steps == nil && is.Begun != "" && t.Attempt > 0:
+		return is.Begun
+	case t.Steps == nil && t.State == JobRunning:
+		return "The host is at work on it already."
+	}
+	return is.Stands
+}}}
+
+// Allows says whether the task can be asked for the action now, and if not, why.
+func (t Task) Allows(a Action) (bool, string) { return taskOffers.allows(t, a) }
 
 // userBy is a user and who asks about them.
 type userBy struct {

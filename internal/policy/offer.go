@@ -11,7 +11,7 @@ var takes = map[string]map[fleet.Action]Right{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
 	"network": {fleet.ActGrant: InfraChange, fleet.ActDelete: InfraChange},
-	"project": {fleet.ActEdit: Manage, fleet.ActMembers: Manage, fleet.ActDelete: Manage},
+	"project": {fleet.ActEdit: Manage, fleet.ActDelete: Manage},
 	"user":    {fleet.ActEdit: Manage, fleet.ActPassword: Manage, fleet.ActDelete: Manage},
 }
 
@@ -24,6 +24,15 @@ func Takes(noun string, a fleet.Action) Right {
 		return cmp.Or(a.Job().Is().Right, VMUse)
 	}
 	return Manage
+}
+
+// ToCancel is the right that taking a task back takes: that of its kind, or that of whoever runs the hosts where it is of no project.
+// What it is about in many projects is asked for each.
+func ToCancel(t fleet.Task) Right {
+	if t.ProjectID == "" && t.Steps == nil {
+		return InfraChange
+	}
+	return t.Kind.Is().Right
 }
 
 // Offer is what the object allows, cut by what the actor may do; a missing right is the reason before any other. project is that
