@@ -66,6 +66,34 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER announce AFTER INSERT OR UPDATE OR DELETE ON assignments FOR EACH ROW EXECUTE FUNCTION announce_assignment();
 
+-- The two that told of many tables tell of what still calls them.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE r record;
+BEGIN
+    r := COALESCE(NEW, OLD);
+    CASE TG_TABLE_NAME
+        WHEN 'vms' THEN PERFORM pg_notify('quantix', 'vm:' || r.id);
+        WHEN 'hosts' THEN PERFORM pg_notify('quantix', 'host:' || r.id);
+        WHEN 'found_vms' THEN PERFORM pg_notify('quantix', 'host:' || r.host_id);
+        WHEN 'pools' THEN PERFORM pg_notify('quantix', 'pool:' || r.id);
+        WHEN 'projects' THEN PERFORM pg_notify('quantix', 'projects');
+    END CASE;
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION announce_to_project() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE r record;
+BEGIN
+    r := COALESCE(NEW, OLD);
+    CASE TG_TABLE_NAME
+        WHEN 'vms' THEN PERFORM pg_notify('quantix', 'vms:' || r.project_id);
+        WHEN 'projects' THEN PERFORM pg_notify('quantix', 'project:' || r.id);
+    END CASE;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
 -- A card names its network by id. Networks that only specs name become rows, so that no card loses its own.
 INSERT INTO networks (id, name, kind)
 SELECT gen_random_uuid()::text, n.name, n.kind FROM (
