@@ -34,7 +34,7 @@ const guestDiskSize = "64M"
 // The guest prints "Quantix guest ready" and keeps a root shell on tty1 (VGA) and ttyS0, takes an address by DHCP on
 // every virtio NIC, runs the QEMU guest agent and powers off at the ACPI power button. It needs 128 MiB.
 // Copy Disk, or lay an overlay over it, before a guest writes to it. For a direct boot
-// pass "console=ttyS0 console=tty1 quiet".
+// pass "console=ttyS0 console=tty1 quiet no_timer_check".
 func GuestImage(ctx context.Context, cacheDir string) (GuestFiles, error) {
 	files, err := guestImage(ctx, cacheDir)
 	if err != nil {
