@@ -1,3 +1,5 @@
+// Package views knows the address of every page. The pages themselves are in the packages below it, a noun each; they get ready
+// values and ask nothing.
 package views
 
 import (
@@ -88,4 +90,16 @@ func joined(path string, below []string) string {
 		parts = append(parts, url.PathEscape(part))
 	}
 	return strings.Join(parts, "/")
+}
+
+// ListAddress is a list as a view shows it.
+func ListAddress(list, query string) string { return withQuery("/"+list, query) }
+
+func SavedViewsPath(list, query string) string { return withQuery("/views/"+list, query) }
+
+func withQuery(path, query string) string {
+	if query == "" {
+		return path
+	}
+	return path + "?" + query
 }

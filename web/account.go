@@ -11,7 +11,9 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/people"
+	"quantix/views/shell"
 )
 
 func (s *Server) accountPage(c echo.Context, a fleet.Actor) error {
@@ -20,14 +22,14 @@ func (s *Server) accountPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := views.AccountPage{
+	p := people.AccountPage{
 		User: u, Now: time.Now(), Idle: s.Sessions.IdleTimeout, Max: s.Sessions.Lifetime,
 		SignedIn: time.UnixMicro(s.Sessions.GetInt64(ctx, sessionBegan)),
 	}
 	if p.Projects, p.Roles, err = s.rolesOf(ctx, a, u); err != nil {
 		return err
 	}
-	return s.show(c, a, views.Frame{Title: "Your account"}, views.Account(p))
+	return s.show(c, a, shell.Frame{Title: "Your account"}, people.Account(p))
 }
 
 // firstLife is the lifetime that a new token's form begins with, in hours.
@@ -37,16 +39,16 @@ const firstLife = "2160"
 const mostHours = 1_000_000
 
 func (s *Server) tokensPage(c echo.Context, a fleet.Actor) error {
-	return s.showTokens(c, a, http.StatusOK, nil, views.TokenForm{Life: firstLife})
+	return s.showTokens(c, a, http.StatusOK, nil, people.TokenForm{Life: firstLife})
 }
 
-func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet.Token, f views.TokenForm) error {
+func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet.Token, f people.TokenForm) error {
 	tokens, err := control.Every(c.Request().Context(), a, fleet.Query{Sort: "-created"}, s.Control.ListTokens)
 	if err != nil {
 		return err
 	}
-	p := views.TokensPage{Name: a.Name, Tokens: tokens, Made: made, Form: f, Now: time.Now()}
-	return s.showAs(c, status, a, views.Frame{Title: "API tokens"}, views.Tokens(p))
+	p := people.TokensPage{Name: a.Name, Tokens: tokens, Made: made, Form: f, Now: time.Now()}
+	return s.showAs(c, status, a, shell.Frame{Title: "API tokens"}, people.Tokens(p))
 }
 
 type tokenForm struct {
@@ -67,12 +69,12 @@ func (s *Server) createToken(c echo.Context, a fleet.Actor) error {
 		made, err = s.Control.CreateToken(c.Request().Context(), a, strings.TrimSpace(in.Name), time.Duration(hours)*time.Hour)
 	}
 	if e, status, ok := formErrors(err); ok {
-		return s.showTokens(c, a, formStatus(c, status), nil, views.TokenForm{Name: in.Name, Life: in.Life, Errors: e})
+		return s.showTokens(c, a, formStatus(c, status), nil, people.TokenForm{Name: in.Name, Life: in.Life, Errors: e})
 	}
 	if err != nil {
 		return err
 	}
-	return s.showTokens(c, a, http.StatusOK, &made, views.TokenForm{Life: firstLife})
+	return s.showTokens(c, a, http.StatusOK, &made, people.TokenForm{Life: firstLife})
 }
 
 func (s *Server) deleteTokenPage(c echo.Context, a fleet.Actor) error {
@@ -80,7 +82,7 @@ func (s *Server) deleteTokenPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, views.Frame{Title: "API tokens"}, views.TokenDelete(t, views.Errors{}))
+	return s.show(c, a, shell.Frame{Title: "API tokens"}, people.TokenDelete(t, kit.Errors{}))
 }
 
 func (s *Server) deleteToken(c echo.Context, a fleet.Actor) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/views"
+	"quantix/views/kit"
 )
 
 type bulkForm struct {
@@ -26,12 +26,12 @@ func (s *Server) actOnVMs(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return c.Redirect(http.StatusSeeOther, views.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String())
+	return c.Redirect(http.StatusSeeOther, kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String())
 }
 
 // bulkPage leads on from where results of actions about many VMs stood before they were tasks.
 func (s *Server) bulkPage(c echo.Context, _ fleet.Actor) error {
-	l := views.Link{Path: "/tasks/" + c.Param("id")}
+	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", localPath(c.QueryParam("back"))).String())
 }
 

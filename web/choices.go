@@ -14,7 +14,8 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
-	"quantix/views"
+	"quantix/views/kit"
+	networkview "quantix/views/network"
 )
 
 // mostChoices is how many options a select shows. Where there are more, one searches for a part of the text.
@@ -31,7 +32,7 @@ type pick struct {
 }
 
 // chooser lists options. It may leave out those without c.text in theirs, and those that do not fit any more.
-type chooser func(s *Server, ctx context.Context, a fleet.Actor, c pick) ([]views.Option, error)
+type chooser func(s *Server, ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error)
 
 var choosers = map[string]chooser{
 	"projects": (*Server).projectOptions, "hosts": (*Server).hostOptions, "pools": (*Server).poolOptions, "images": (*Server).imageOptions,
@@ -43,28 +44,28 @@ var choosers = map[string]chooser{
 var unchosen = map[string]string{"hosts": "Choose for me", "images": "Choose an image", "isos": "Empty"}
 
 // choose fills a select of a form.
-func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (views.Choices, error) {
+func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {
 	all, err := choosers[c.noun](s, ctx, a, c)
 	if err != nil {
-		return views.Choices{}, err
+		return kit.Choices{}, err
 	}
-	out := views.Choices{Options: all}
+	out := kit.Choices{Options: all}
 	if len(all) > mostChoices && !c.all {
 		out.Options = c.fitting(all)
-		out.Search = views.Link{Path: "/choices/" + c.noun}.With("of", c.of).String()
+		out.Search = kit.Link{Path: "/choices/" + c.noun}.With("of", c.of).String()
 		page, _ := url.Parse(c.page) // written below
-		out.All = views.Link{Path: page.Path, Query: page.Query()}.With("all", "1").String()
+		out.All = kit.Link{Path: page.Path, Query: page.Query()}.With("all", "1").String()
 	}
 	if text, ok := unchosen[c.noun]; ok {
-		out.Options = slices.Concat([]views.Option{{Text: text}}, out.Options)
+		out.Options = slices.Concat([]kit.Option{{Text: text}}, out.Options)
 	}
 	return out, nil
 }
 
 // fitting are the options with the text in theirs, as many as fit, and the present one.
-func (c pick) fitting(all []views.Option) []views.Option {
+func (c pick) fitting(all []kit.Option) []kit.Option {
 	part := strings.ToLower(c.text)
-	var out []views.Option
+	var out []kit.Option
 	for _, o := range all {
 		if !strings.Contains(strings.ToLower(o.Text), part) {
 			continue
@@ -91,33 +92,33 @@ func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 	// The first that fits is chosen; what stands for no choice comes first only where nothing was asked for.
 	switch text, ok := unchosen[q.noun]; {
 	case ok && q.text == "":
-		found = slices.Insert(found, 0, views.Option{Text: text})
+		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
-		found = append(found, views.Option{Text: text})
+		found = append(found, kit.Option{Text: text})
 	case len(found) == 0:
-		found = []views.Option{{Text: "Nothing has this in its name"}}
+		found = []kit.Option{{Text: "Nothing has this in its name"}}
 	}
-	return s.write(c, http.StatusOK, views.Options(found, ""))
+	return s.write(c, http.StatusOK, kit.Options(found, ""))
 }
 
 // projectOptions are those in which the person may make VMs.
-func (s *Server) projectOptions(ctx context.Context, a fleet.Actor, _ pick) ([]views.Option, error) {
+func (s *Server) projectOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
 	return s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return policy.May(a, policy.VMChange, id) })
 }
 
-func (s *Server) projectsThat(ctx context.Context, a fleet.Actor, fit func(fleet.ProjectID) bool) ([]views.Option, error) {
+func (s *Server) projectsThat(ctx context.Context, a fleet.Actor, fit func(fleet.ProjectID) bool) ([]kit.Option, error) {
 	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
-	var out []views.Option
+	var out []kit.Option
 	for _, p := range projects {
 		if fit(p.ID) {
-			out = append(out, views.Option{Value: string(p.ID), Text: p.Name})
+			out = append(out, kit.Option{Value: string(p.ID), Text: p.Name})
 		}
 	}
 	return out, err
 }
 
 // hostOptions asks the database for the few that are shown: there may be ten thousand.
-func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]views.Option, error) {
+func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if !policy.May(a, policy.InfraSee, "") || strings.ContainsAny(c.text, `"\`) {
 		return nil, nil
 	}
@@ -147,22 +148,22 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]view
 			hosts = append(hosts, h)
 		}
 	}
-	var out []views.Option
+	var out []kit.Option
 	for _, h := range hosts {
 		text := h.Name
 		if h.Phase != fleet.HostOnline {
 			text += " (" + strings.ToLower(h.Phase.Word()) + ")"
 		}
-		out = append(out, views.Option{Value: string(h.ID), Text: text})
+		out = append(out, kit.Option{Value: string(h.ID), Text: text})
 	}
 	return out, nil
 }
 
-func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, _ pick) ([]views.Option, error) {
+func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
 	pools, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
 	// The first is chosen where nobody chooses: it must be one that works.
 	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(useless(p), useless(q)) })
-	var out []views.Option
+	var out []kit.Option
 	for _, p := range pools {
 		text := p.Name
 		if useless(p) > 0 {
@@ -170,39 +171,39 @@ func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, _ pick) ([]view
 		} else if p.Health.CapacityBytes > 0 {
 			text += " · " + poolRoom(p.Health)
 		}
-		out = append(out, views.Option{Value: string(p.ID), Text: text})
+		out = append(out, kit.Option{Value: string(p.ID), Text: text})
 	}
 	return out, err
 }
 
-func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, _ pick) ([]views.Option, error) {
+func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
 	images, err := s.Control.Images(ctx, a)
 	return volumeOptions(images), err
 }
 
 // isoOptions are the ISO images, with the present one also where its pool is not heard.
-func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]views.Option, error) {
+func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	isos, err := s.Control.ISOs(ctx, a)
 	out := volumeOptions(isos)
 	for _, value := range c.now {
 		now := volumeOf(value)
-		if now.Volume != "" && !slices.ContainsFunc(out, func(o views.Option) bool { return o.Value == value }) {
-			out = append(out, views.Option{Value: value, Text: now.Volume})
+		if now.Volume != "" && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
+			out = append(out, kit.Option{Value: value, Text: now.Volume})
 		}
 	}
 	return out, err
 }
 
-func volumeOptions(volumes []control.VolumeOn) (out []views.Option) {
+func volumeOptions(volumes []control.VolumeOn) (out []kit.Option) {
 	for _, v := range volumes {
 		out = append(out, volumeChoice(v))
 	}
 	return out
 }
 
-func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, _ pick) ([]views.Option, error) {
+func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
 	networks, err := s.Control.UsableNetworks(ctx, a)
-	var out []views.Option
+	var out []kit.Option
 	for _, n := range networks {
 		out = append(out, networkChoice(a, n))
 	}
@@ -210,22 +211,22 @@ func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, _ pick) ([]v
 }
 
 // vmNetworkOptions are those that the VM c.of can be put on. A card stays where it is, though nobody could put it there now.
-func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([]views.Option, error) {
+func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	networks, err := s.Control.NetworksFor(ctx, a, fleet.VMID(c.of))
-	var out []views.Option
+	var out []kit.Option
 	for _, n := range networks {
 		out = append(out, networkChoice(a, n))
 	}
 	for _, value := range c.now {
-		if _, name, ok := strings.Cut(value, ":"); ok && !slices.ContainsFunc(out, func(o views.Option) bool { return o.Value == value }) {
-			out = append(out, views.Option{Value: value, Text: name})
+		if _, name, ok := strings.Cut(value, ":"); ok && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
+			out = append(out, kit.Option{Value: value, Text: name})
 		}
 	}
 	return out, err
 }
 
 // grantOptions are the projects that the network c.of is not open to; none where it is open to all.
-func (s *Server) grantOptions(ctx context.Context, a fleet.Actor, c pick) ([]views.Option, error) {
+func (s *Server) grantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
@@ -241,11 +242,11 @@ func (s *Server) grantOptions(ctx context.Context, a fleet.Actor, c pick) ([]vie
 		return nil, nil
 	}
 	out, err := s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
-	return append(out, views.Option{Value: views.GrantAll, Text: "All projects"}), err
+	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
 // memberOptions are the people who are no members of the project c.of yet, and whose role does not reach all projects anyway.
-func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c pick) ([]views.Option, error) {
+func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err
 	}
@@ -254,11 +255,11 @@ func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c pick) ([]vi
 		return nil, err
 	}
 	users, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListUsers)
-	var out []views.Option
+	var out []kit.Option
 	for _, u := range users {
 		isMember := slices.ContainsFunc(members, func(m control.Member) bool { return m.UserID == u.ID })
 		if !isMember && u.Role != fleet.RoleAdmin && u.Role != fleet.RoleOperator {
-			out = append(out, views.Option{Value: string(u.ID), Text: u.Name})
+			out = append(out, kit.Option{Value: string(u.ID), Text: u.Name})
 		}
 	}
 	return out, err

@@ -6,7 +6,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/views"
+	"quantix/views/home"
+	"quantix/views/shell"
 )
 
 func (s *Server) dashboard(c echo.Context, a fleet.Actor) error {
@@ -14,5 +15,5 @@ func (s *Server) dashboard(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, views.Frame{Title: "Dashboard"}, views.Dashboard(views.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
+	return s.show(c, a, shell.Frame{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
 }

@@ -15,7 +15,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
-	"quantix/views"
+	"quantix/views/shell"
 )
 
 var statuses = map[fleet.Code]int{
@@ -126,17 +126,17 @@ func (r refusal) text() string {
 
 // failPage draws what the layout can show without asking the database once more.
 func (s *Server) failPage(c echo.Context, r refusal) error {
-	p := views.ErrorPage{Status: r.status, Message: r.message, Reference: r.reference, Path: backOf(c.Request())}
+	p := shell.ErrorPage{Status: r.status, Message: r.message, Reference: r.reference, Path: backOf(c.Request())}
 	if p.Message == "" {
 		p.Message = r.text()
 	}
 	if a := actorOf(c); a.UserID != "" && !a.MustChange && r.status != http.StatusServiceUnavailable {
 		p.NoRole = r.status == http.StatusForbidden && !policy.May(a, policy.VMSee, "")
-		f := views.Frame{Title: p.Title(), Actor: a}
+		f := shell.Frame{Title: p.Title(), Actor: a}
 		s.fillFrame(c, &f)
-		return s.write(c, r.status, views.Layout(f, views.ErrorBody(p)))
+		return s.write(c, r.status, shell.Layout(f, shell.ErrorBody(p)))
 	}
-	return s.write(c, r.status, views.ErrorGate(p))
+	return s.write(c, r.status, shell.ErrorGate(p))
 }
 
 func backOf(r *http.Request) string {

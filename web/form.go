@@ -10,7 +10,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/views"
+	"quantix/views/kit"
 )
 
 // mostRows bounds repeated parts of a form: disks, NICs, selected VMs.
@@ -56,12 +56,12 @@ func unreadable() error {
 
 // formErrors turns a refusal into what a form shows: Invalid at its fields, Conflict above the button. For every other error
 // ok is false, and the handler returns the error.
-func formErrors(err error) (e views.Errors, status int, ok bool) {
+func formErrors(err error) (e kit.Errors, status int, ok bool) {
 	var refused *fleet.Error
 	if !errors.As(err, &refused) || refused.Code != fleet.Invalid && refused.Code != fleet.Conflict {
 		return e, 0, false
 	}
-	e = views.Errors{Form: refused.Error(), Fields: map[string]string{}}
+	e = kit.Errors{Form: refused.Error(), Fields: map[string]string{}}
 	for _, f := range refused.Fields {
 		if e.Fields[f.Field] == "" {
 			e.Fields[f.Field] = f.Message

@@ -12,19 +12,19 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
-	"quantix/views"
+	"quantix/views/shell"
 )
 
 const dockRows = 8
 
 // fillFrame sets what is known without asking.
-func (s *Server) fillFrame(c echo.Context, f *views.Frame) {
+func (s *Server) fillFrame(c echo.Context, f *shell.Frame) {
 	r := c.Request()
 	f.Now, f.Path, f.Query = time.Now(), localPath(r.URL.Path), r.URL.Query()
 	if r.Method != http.MethodGet {
 		f.Query = url.Values{} // a form shown again: its address is no page
 	}
-	f.Tree.View = treeView(c, append(views.TreeViewsOf(f.Actor), fleet.TreeVMs))
+	f.Tree.View = treeView(c, append(shell.TreeViewsOf(f.Actor), fleet.TreeVMs))
 	f.Tree.Group = groupOf(c)
 	f.Dock.All = choice(c, "dock", "mine", "all") == "all"
 	f.Dock.Now = f.Now
@@ -32,7 +32,7 @@ func (s *Server) fillFrame(c echo.Context, f *views.Frame) {
 }
 
 // loadFrame asks for what stands around the page.
-func (s *Server) loadFrame(c echo.Context, f *views.Frame) error {
+func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 	s.fillFrame(c, f)
 	f.Quiet = false
 	if !f.May(policy.VMSee) {
@@ -64,27 +64,27 @@ func dockQuery(all bool) fleet.Query {
 	return fleet.Query{Limit: dockRows, Filter: "who:me"}
 }
 
-func (s *Server) dock(c echo.Context, a fleet.Actor, all bool) (views.Dock, error) {
+func (s *Server) dock(c echo.Context, a fleet.Actor, all bool) (shell.Dock, error) {
 	tasks, err := s.Control.ListTasks(c.Request().Context(), a, dockQuery(all))
-	return views.Dock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
+	return shell.Dock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
 }
 
 // level reads one level of the tree, and below it those that lead to what the page is about (here).
-func (s *Server) level(c echo.Context, a fleet.Actor, q control.TreeQuery, here []string) (views.TreeLevel, error) {
+func (s *Server) level(c echo.Context, a fleet.Actor, q control.TreeQuery, here []string) (shell.TreeLevel, error) {
 	rows, err := s.Control.Tree(c.Request().Context(), a, q)
 	if err != nil {
-		return views.TreeLevel{}, err
+		return shell.TreeLevel{}, err
 	}
 	return s.openLevel(c, a, q, rows, here)
 }
 
 // openLevel is a level whose rows are known.
-func (s *Server) openLevel(c echo.Context, a fleet.Actor, q control.TreeQuery, rows control.TreeLevel, here []string) (views.TreeLevel, error) {
-	l := views.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
+func (s *Server) openLevel(c echo.Context, a fleet.Actor, q control.TreeQuery, rows control.TreeLevel, here []string) (shell.TreeLevel, error) {
+	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
 	l.Next = rows.Next
-	l.Items = make([]views.TreeItem, len(rows.Nodes))
+	l.Items = make([]shell.TreeItem, len(rows.Nodes))
 	for i, n := range rows.Nodes {
-		l.Items[i] = views.TreeItem{
+		l.Items[i] = shell.TreeItem{
 			Key: n.Key, Kind: n.Kind, ID: n.ID, HostID: string(n.HostID), Name: n.Name, Icon: n.Icon,
 			Tone: n.Tone, Word: n.PhaseWord, Count: n.Count, HasChildren: n.HasChildren,
 		}
@@ -181,9 +181,9 @@ func (s *Server) treeOf(c echo.Context, a fleet.Actor, q control.TreeQuery) erro
 		return err
 	}
 	if isHX(c) {
-		return s.write(c, http.StatusOK, views.TreeRows(l))
+		return s.write(c, http.StatusOK, shell.TreeRows(l))
 	}
-	return s.part(c, a, "Inventory", views.TreePage(l))
+	return s.part(c, a, "Inventory", shell.TreePage(l))
 }
 
 // hereOf says what the page is about that asks for a level of the tree, so that its row stays marked.
@@ -205,7 +205,7 @@ func (s *Server) recentTasks(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, "Recent tasks", views.RecentTasks(d))
+	return s.part(c, a, "Recent tasks", shell.RecentTasks(d))
 }
 
 func (s *Server) runningTasks(c echo.Context, a fleet.Actor) error {
@@ -213,5 +213,5 @@ func (s *Server) runningTasks(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, "Running tasks", views.RunningCount(n))
+	return s.part(c, a, "Running tasks", shell.RunningCount(n))
 }

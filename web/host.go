@@ -10,6 +10,8 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
+	hostview "quantix/views/host"
+	"quantix/views/kit"
 )
 
 type hostForm struct {
@@ -18,8 +20,8 @@ type hostForm struct {
 	Generation  string `form:"generation"`
 }
 
-func hostFormOf(h fleet.HostView) views.HostForm {
-	return views.HostForm{Labels: views.LabelText(h.Spec.Labels), Description: h.Spec.Description, Generation: h.Generation}
+func hostFormOf(h fleet.HostView) hostview.Form {
+	return hostview.Form{Labels: kit.LabelText(h.Spec.Labels), Description: h.Spec.Description, Generation: h.Generation}
 }
 
 func (s *Server) editHost(c echo.Context, a fleet.Actor) error {
@@ -39,10 +41,10 @@ func (s *Server) editHost(c echo.Context, a fleet.Actor) error {
 		if err != nil {
 			return err
 		}
-		f := views.HostForm{Labels: in.Labels, Description: in.Description, Generation: generation, Errors: e}
-		link := views.Link{Path: views.HostPath(id)}.With("tab", "configure")
-		p := views.HostPage{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
-		return s.showAs(c, formStatus(c, status), a, hostFrame(h), views.Host(p))
+		f := hostview.Form{Labels: in.Labels, Description: in.Description, Generation: generation, Errors: e}
+		link := kit.Link{Path: views.HostPath(id)}.With("tab", "configure")
+		p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
+		return s.showAs(c, formStatus(c, status), a, hostFrame(h), hostview.Show(p))
 	}
 	if err != nil {
 		return err
@@ -59,15 +61,15 @@ func (s *Server) clearConflict(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) deleteHostPage(c echo.Context, a fleet.Actor) error {
-	return s.askDeleteHost(c, a, http.StatusOK, views.Errors{})
+	return s.askDeleteHost(c, a, http.StatusOK, kit.Errors{})
 }
 
-func (s *Server) askDeleteHost(c echo.Context, a fleet.Actor, status int, e views.Errors) error {
+func (s *Server) askDeleteHost(c echo.Context, a fleet.Actor, status int, e kit.Errors) error {
 	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, hostFrame(h), views.HostDelete(h, e))
+	return s.showAs(c, status, a, hostFrame(h), hostview.Delete(h, e))
 }
 
 func (s *Server) deleteHost(c echo.Context, a fleet.Actor) error {

@@ -10,7 +10,9 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/views"
+	hostview "quantix/views/host"
+	"quantix/views/kit"
+	"quantix/views/shell"
 )
 
 // hostTabs are the filters behind the list's tabs.
@@ -22,8 +24,8 @@ func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	f := views.Filter{Label: "Filter hosts", Placeholder: "phase:online label:rack=4 name:h*"}
-	p := &views.HostsPage{List: s.listOf(c, "hosts", "name", views.HostColumns, f), Actor: a, Tab: tab}
+	f := kit.Filter{Label: "Filter hosts", Placeholder: "phase:online label:rack=4 name:h*"}
+	p := &hostview.ListPage{List: s.listOf(c, "hosts", "name", hostview.Columns, f), Actor: a, Tab: tab}
 	if p.Hosts, err = fill(c, a, &p.List, q, s.Control.ListHosts); err != nil {
 		return err
 	}
@@ -34,7 +36,7 @@ func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
 		}
 		p.Total = all.Hosts
 	}
-	return s.showList(c, a, views.Frame{Title: "Hosts"}, p.List, views.Hosts(p))
+	return s.showList(c, a, shell.Frame{Title: "Hosts"}, p.List, hostview.List(p))
 }
 
 var hostHead = []string{"id", "name", "phase", "vms", "committedCpus", "threads", "committedMemoryMiB", "memoryMiB", "hypervisor", "os", "labels", "description", "seen"}
@@ -47,7 +49,7 @@ func hostRow(h fleet.HostView) []string {
 	return []string{
 		string(h.ID), h.Name, string(h.Phase), strconv.Itoa(h.VMs), strconv.Itoa(h.CommittedCPUs), strconv.Itoa(status.Inventory.CPU.Threads),
 		strconv.FormatInt(h.CommittedMiB, 10), strconv.FormatInt(status.Inventory.MemoryBytes>>20, 10), status.Hypervisor, status.Inventory.OS,
-		strings.ReplaceAll(views.LabelText(h.Spec.Labels), "\n", " "), h.Spec.Description, moment(h.SeenAt),
+		strings.ReplaceAll(kit.LabelText(h.Spec.Labels), "\n", " "), h.Spec.Description, moment(h.SeenAt),
 	}
 }
 
@@ -59,8 +61,8 @@ func (s *Server) exportHosts(c echo.Context, a fleet.Actor) error {
 	return export(s, c, a, "hosts.csv", q, s.Control.ListHosts, hostHead, hostRow)
 }
 
-func hostFrame(h fleet.HostView) views.Frame {
-	return views.Frame{Title: h.Name, Here: []string{"host:" + string(h.ID)}}
+func hostFrame(h fleet.HostView) shell.Frame {
+	return shell.Frame{Title: h.Name, Here: []string{"host:" + string(h.ID)}}
 }
 
 // tabOf reads which view of an object's page is asked for; the first of all is its own.
@@ -76,12 +78,12 @@ func tabOf(c echo.Context, all []string, noun string) (string, error) {
 }
 
 // linkOf is the address of an object's page as it is shown.
-func linkOf(c echo.Context) views.Link {
-	return views.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
+func linkOf(c echo.Context) kit.Link {
+	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
 }
 
 func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
-	tab, err := tabOf(c, views.HostTabs(), "host")
+	tab, err := tabOf(c, hostview.Tabs(), "host")
 	if err != nil {
 		return err
 	}
@@ -89,17 +91,17 @@ func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := views.HostPage{Actor: a, Link: linkOf(c), Tab: tab, Host: h, Now: time.Now(), Form: hostFormOf(h)}
+	p := hostview.Page{Actor: a, Link: linkOf(c), Tab: tab, Host: h, Now: time.Now(), Form: hostFormOf(h)}
 	if target(c) != "host-head" {
 		if err := s.fillHost(c, a, &p); err != nil {
 			return err
 		}
 	}
-	return s.show(c, a, hostFrame(h), views.Host(p))
+	return s.show(c, a, hostFrame(h), hostview.Show(p))
 }
 
 // fillHost reads what only the page's tab shows.
-func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *views.HostPage) (err error) {
+func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *hostview.Page) (err error) {
 	ctx, q := c.Request().Context(), queryOf(c)
 	q.Filter = "host:" + strconv.Quote(p.Host.Name)
 	switch p.Tab {
@@ -128,5 +130,5 @@ func (s *Server) hostMenu(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, h.Name, views.Acts(views.HostActs(a, h)))
+	return s.part(c, a, h.Name, kit.Acts(hostview.Acts(a, h)))
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/views"
+	hostview "quantix/views/host"
+	"quantix/views/shell"
 )
 
 // joinPage shows the join tokens, with ?token= what has become of one, and with ?host= how that host joins again.
@@ -51,17 +52,17 @@ func (s *Server) makeJoinToken(c echo.Context, a fleet.Actor) error {
 	return s.showJoin(c, a, p)
 }
 
-func (s *Server) showJoin(c echo.Context, a fleet.Actor, p views.JoinPage) error {
-	return s.showAs(c, http.StatusOK, a, views.Frame{Title: p.Title()}, views.Join(p))
+func (s *Server) showJoin(c echo.Context, a fleet.Actor, p hostview.JoinPage) error {
+	return s.showAs(c, http.StatusOK, a, shell.Frame{Title: p.Title()}, hostview.Join(p))
 }
 
 // shownTokens is how many join tokens the page shows, the newest ones.
 const shownTokens = 200
 
 // joinTokens reads the tokens; of the watched one also the host that used it.
-func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (views.JoinPage, error) {
+func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (hostview.JoinPage, error) {
 	ctx := c.Request().Context()
-	p := views.JoinPage{Now: time.Now()}
+	p := hostview.JoinPage{Now: time.Now()}
 	tokens, err := s.Control.ListJoinTokens(ctx, a, fleet.Query{Limit: shownTokens})
 	if p.Tokens = tokens.Items; err != nil || watched == "" {
 		return p, err

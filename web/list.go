@@ -13,7 +13,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/shell"
 )
 
 // lister is a list of control.
@@ -30,8 +31,8 @@ func queryOf(c echo.Context) fleet.Query {
 }
 
 // listOf is the list that a page shows; sort is its order where nobody chose another.
-func (s *Server) listOf(c echo.Context, name, sort string, columns views.Columns, f views.Filter) views.List {
-	link := views.Link{Path: "/" + name, Query: c.QueryParams()}.Without("tree", "dock", "group")
+func (s *Server) listOf(c echo.Context, name, sort string, columns kit.Columns, f kit.Filter) kit.List {
+	link := kit.Link{Path: "/" + name, Query: c.QueryParams()}.Without("tree", "dock", "group")
 	f.Link, f.Value = link, c.QueryParam("filter")
 	if f.Noun == "" {
 		f.Noun = name
@@ -39,11 +40,11 @@ func (s *Server) listOf(c echo.Context, name, sort string, columns views.Columns
 	if chosen := c.QueryParam("sort"); chosen != "" {
 		sort = chosen
 	}
-	return views.List{Name: name, Link: link, Share: s.PublicURL + link.String(), Columns: columns, Shown: columns.Chosen(link), Sort: sort, Filter: f, Now: time.Now()}
+	return kit.List{Name: name, Link: link, Share: s.PublicURL + link.String(), Columns: columns, Shown: columns.Chosen(link), Sort: sort, Filter: f, Now: time.Now()}
 }
 
 // fill reads the page of the list that q asks for. A filter that cannot be understood is no error: the list explains it.
-func fill[T any](c echo.Context, a fleet.Actor, l *views.List, q fleet.Query, list lister[T]) ([]T, error) {
+func fill[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list lister[T]) ([]T, error) {
 	page, err := list(c.Request().Context(), a, q)
 	if l.Filter.Error, err = wrongFilter(err); err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func fill[T any](c echo.Context, a fleet.Actor, l *views.List, q fleet.Query, li
 }
 
 // showList answers with a list's page. One that has emptied since its link was made is none: it leads to the first.
-func (s *Server) showList(c echo.Context, a fleet.Actor, f views.Frame, l views.List, body templ.Component) error {
+func (s *Server) showList(c echo.Context, a fleet.Actor, f shell.Frame, l kit.List, body templ.Component) error {
 	if first := l.Link.First().String(); l.Count == 0 && l.Filter.Error == "" && first != l.Link.String() && !isHX(c) {
 		return c.Redirect(http.StatusSeeOther, first)
 	}
@@ -61,7 +62,7 @@ func (s *Server) showList(c echo.Context, a fleet.Actor, f views.Frame, l views.
 }
 
 // listStatus is the status of a list whose filter may be wrong.
-func listStatus(f views.Filter) int {
+func listStatus(f kit.Filter) int {
 	if f.Error != "" {
 		return http.StatusUnprocessableEntity
 	}

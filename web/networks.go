@@ -11,15 +11,18 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	"quantix/views/kit"
+	networkview "quantix/views/network"
+	"quantix/views/shell"
 )
 
 func (s *Server) listNetworks(c echo.Context, a fleet.Actor) (err error) {
-	f := views.Filter{Label: "Filter networks", Placeholder: "kind:bridge host:h1 name:br*"}
-	p := &views.NetworksPage{List: s.listOf(c, "networks", "name", views.NetworkColumns, f)}
+	f := kit.Filter{Label: "Filter networks", Placeholder: "kind:bridge host:h1 name:br*"}
+	p := &networkview.ListPage{List: s.listOf(c, "networks", "name", networkview.Columns, f)}
 	if p.Networks, err = fill(c, a, &p.List, queryOf(c), s.Control.ListNetworks); err != nil {
 		return err
 	}
-	return s.showList(c, a, views.Frame{Title: "Networks"}, p.List, views.Networks(p))
+	return s.showList(c, a, shell.Frame{Title: "Networks"}, p.List, networkview.List(p))
 }
 
 var networkHead = []string{"id", "name", "kind", "hosts", "active", "hostNames", "created"}
@@ -40,20 +43,20 @@ func (s *Server) exportNetworks(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) networkPage(c echo.Context, a fleet.Actor) error {
-	tab, err := tabOf(c, views.NetworkTabs(), "network")
+	tab, err := tabOf(c, networkview.Tabs(), "network")
 	if err != nil {
 		return err
 	}
-	return s.showNetwork(c, a, http.StatusOK, tab, views.Errors{})
+	return s.showNetwork(c, a, http.StatusOK, tab, kit.Errors{})
 }
 
-func (s *Server) showNetwork(c echo.Context, a fleet.Actor, status int, tab string, e views.Errors) error {
+func (s *Server) showNetwork(c echo.Context, a fleet.Actor, status int, tab string, e kit.Errors) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.GetNetwork(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := views.NetworkPage{Actor: a, Link: linkOf(c), Tab: tab, Network: n, Now: time.Now()}
+	p := networkview.Page{Actor: a, Link: linkOf(c), Tab: tab, Network: n, Now: time.Now()}
 	if tab == "vms" && target(c) != "network-head" {
 		q := queryOf(c)
 		q.Filter = "network:" + strconv.Quote(n.Name)
@@ -66,14 +69,14 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, status int, tab stri
 	if tab == "grants" && n.Restricted && policy.May(a, policy.InfraChange, "") {
 		p.Grant.Errors = e
 		projects := pick{
-			noun: "grants", of: string(n.ID), now: []string{views.GrantAll}, page: "/networks/" + string(n.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+			noun: "grants", of: string(n.ID), now: []string{networkview.GrantAll}, page: "/networks/" + string(n.ID) + "?tab=grants", all: c.QueryParam("all") != "",
 		}
 		if p.Grant.Projects, err = s.choose(ctx, a, projects); err != nil {
 			return err
 		}
 	}
-	f := views.Frame{Title: n.Name, Here: []string{"net:" + string(n.ID)}}
-	return s.showAs(c, status, a, f, views.Network(p))
+	f := shell.Frame{Title: n.Name, Here: []string{"net:" + string(n.ID)}}
+	return s.showAs(c, status, a, f, networkview.Show(p))
 }
 
 type grantForm struct {
@@ -102,13 +105,13 @@ func (s *Server) setGrant(c echo.Context, a fleet.Actor) error {
 	if target(c) == "" {
 		return c.Redirect(http.StatusSeeOther, views.TabPath(views.NetworkPath(id), "grants"))
 	}
-	return s.showNetwork(c, a, http.StatusOK, "grants", views.Errors{})
+	return s.showNetwork(c, a, http.StatusOK, "grants", kit.Errors{})
 }
 
 // grantedTo is the project that a form or a path names; empty: all. What names none is no project's id.
 func grantedTo(text string) fleet.ProjectID {
 	switch text {
-	case views.GrantAll:
+	case networkview.GrantAll:
 		return ""
 	case "":
 		return "none"
@@ -121,5 +124,5 @@ func (s *Server) networkMenu(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, n.Name, views.Acts(views.NetworkActs(a, n)))
+	return s.part(c, a, n.Name, kit.Acts(networkview.Acts(a, n)))
 }

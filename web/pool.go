@@ -11,6 +11,9 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
+	"quantix/views/kit"
+	poolview "quantix/views/pool"
+	"quantix/views/shell"
 )
 
 type poolForm struct {
@@ -34,27 +37,27 @@ func (in poolForm) spec() fleet.PoolSpec {
 }
 
 func (s *Server) newPool(c echo.Context, a fleet.Actor) error {
-	return s.askPool(c, a, http.StatusOK, views.PoolForm{Kind: string(fleet.PoolDir)}, nil)
+	return s.askPool(c, a, http.StatusOK, poolview.Form{Kind: string(fleet.PoolDir)}, nil)
 }
 
-func (s *Server) askPool(c echo.Context, a fleet.Actor, status int, f views.PoolForm, chosen []fleet.HostID) error {
+func (s *Server) askPool(c echo.Context, a fleet.Actor, status int, f poolview.Form, chosen []fleet.HostID) error {
 	var err error
 	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, nil, chosen); err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, views.Frame{Title: "New pool"}, views.NewPool(f))
+	return s.showAs(c, status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
 }
 
 // hostChoices are the hosts to tick, but those that have the pool already and keep it.
-func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have []fleet.PoolHost, chosen []fleet.HostID) ([]views.HostChoice, error) {
+func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have []fleet.PoolHost, chosen []fleet.HostID) ([]poolview.HostChoice, error) {
 	hosts, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
 		return nil, err
 	}
-	var out []views.HostChoice
+	var out []poolview.HostChoice
 	for _, h := range hosts {
 		if !slices.ContainsFunc(have, func(p fleet.PoolHost) bool { return p.HostID == h.ID && p.Assigned }) {
-			out = append(out, views.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)})
+			out = append(out, poolview.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)})
 		}
 	}
 	return out, nil
@@ -67,7 +70,7 @@ func (s *Server) createPool(c echo.Context, a fleet.Actor) error {
 	}
 	pool, err := s.Control.CreatePool(c.Request().Context(), a, control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec(), HostIDs: in.Hosts})
 	if e, status, ok := formErrors(err); ok {
-		f := views.PoolForm{
+		f := poolview.Form{
 			Name: in.Name, Kind: in.Kind, Path: in.Path, Server: in.Server, Export: in.Export, Description: in.Description, Shared: in.Shared != "", Errors: e,
 		}
 		return s.askPool(c, a, formStatus(c, status), f, in.Hosts)
@@ -83,10 +86,10 @@ type assignForm struct {
 }
 
 func (s *Server) assignPoolPage(c echo.Context, a fleet.Actor) error {
-	return s.askAssign(c, a, http.StatusOK, nil, views.Errors{})
+	return s.askAssign(c, a, http.StatusOK, nil, kit.Errors{})
 }
 
-func (s *Server) askAssign(c echo.Context, a fleet.Actor, status int, chosen []fleet.HostID, e views.Errors) error {
+func (s *Server) askAssign(c echo.Context, a fleet.Actor, status int, chosen []fleet.HostID, e kit.Errors) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 	if err != nil {
@@ -96,7 +99,7 @@ func (s *Server) askAssign(c echo.Context, a fleet.Actor, status int, chosen []f
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, poolFrame(v), views.PoolAssign(v, hosts, e))
+	return s.showAs(c, status, a, poolFrame(v), poolview.Assign(v, hosts, e))
 }
 
 func (s *Server) assignPool(c echo.Context, a fleet.Actor) error {
@@ -112,14 +115,14 @@ func (s *Server) assignPool(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.stay(c, views.PoolPath(id), views.Count(len(jobs), "host")+" will have the pool.")
+	return s.stay(c, views.PoolPath(id), kit.Count(len(jobs), "host")+" will have the pool.")
 }
 
 func (s *Server) releasePoolPage(c echo.Context, a fleet.Actor) error {
-	return s.askRelease(c, a, http.StatusOK, views.Errors{})
+	return s.askRelease(c, a, http.StatusOK, kit.Errors{})
 }
 
-func (s *Server) askRelease(c echo.Context, a fleet.Actor, status int, e views.Errors) error {
+func (s *Server) askRelease(c echo.Context, a fleet.Actor, status int, e kit.Errors) error {
 	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err
@@ -128,7 +131,7 @@ func (s *Server) askRelease(c echo.Context, a fleet.Actor, status int, e views.E
 	if i < 0 {
 		return fleet.Errorf(fleet.NotFound, "The pool is not assigned to this host.")
 	}
-	return s.showAs(c, status, a, poolFrame(v), views.PoolRelease(v, v.Hosts[i], e))
+	return s.showAs(c, status, a, poolFrame(v), poolview.Release(v, v.Hosts[i], e))
 }
 
 func (s *Server) releasePool(c echo.Context, a fleet.Actor) error {
@@ -152,15 +155,15 @@ func (s *Server) retryPool(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) deletePoolPage(c echo.Context, a fleet.Actor) error {
-	return s.askDeletePool(c, a, http.StatusOK, views.Errors{})
+	return s.askDeletePool(c, a, http.StatusOK, kit.Errors{})
 }
 
-func (s *Server) askDeletePool(c echo.Context, a fleet.Actor, status int, e views.Errors) error {
+func (s *Server) askDeletePool(c echo.Context, a fleet.Actor, status int, e kit.Errors) error {
 	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, poolFrame(v), views.PoolDelete(v, e))
+	return s.showAs(c, status, a, poolFrame(v), poolview.Delete(v, e))
 }
 
 // deletePool leads to the list: the pool is gone from it, or says there what it still waits for.

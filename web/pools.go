@@ -9,15 +9,18 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
+	"quantix/views/kit"
+	poolview "quantix/views/pool"
+	"quantix/views/shell"
 )
 
 func (s *Server) listPools(c echo.Context, a fleet.Actor) (err error) {
-	f := views.Filter{Label: "Filter pools", Placeholder: "tone:bad kind:nfs host:h1 name:shared*"}
-	p := &views.PoolsPage{List: s.listOf(c, "pools", "name", views.PoolColumns, f), Actor: a}
+	f := kit.Filter{Label: "Filter pools", Placeholder: "tone:bad kind:nfs host:h1 name:shared*"}
+	p := &poolview.ListPage{List: s.listOf(c, "pools", "name", poolview.Columns, f), Actor: a}
 	if p.Pools, err = fill(c, a, &p.List, queryOf(c), s.Control.ListPools); err != nil {
 		return err
 	}
-	return s.showList(c, a, views.Frame{Title: "Storage pools"}, p.List, views.Pools(p))
+	return s.showList(c, a, shell.Frame{Title: "Storage pools"}, p.List, poolview.List(p))
 }
 
 var poolHead = []string{
@@ -26,7 +29,7 @@ var poolHead = []string{
 
 func poolRow(v fleet.PoolView) []string {
 	return []string{
-		string(v.ID), v.Name, string(v.Spec.Kind), views.PoolSource(v.Spec), strconv.FormatBool(v.Spec.Shared), string(v.Health.Tone), v.Health.Summary,
+		string(v.ID), v.Name, string(v.Spec.Kind), poolview.Source(v.Spec), strconv.FormatBool(v.Spec.Shared), string(v.Health.Tone), v.Health.Summary,
 		strconv.FormatInt(v.Health.CapacityBytes, 10), strconv.FormatInt(v.Health.UsedBytes, 10), strconv.FormatInt(v.Health.AvailableBytes, 10),
 		v.Spec.Description, v.CreatedAt.UTC().Format(time.RFC3339),
 	}
@@ -36,17 +39,17 @@ func (s *Server) exportPools(c echo.Context, a fleet.Actor) error {
 	return export(s, c, a, "pools.csv", queryOf(c), s.Control.ListPools, poolHead, poolRow)
 }
 
-func poolFrame(v fleet.PoolView) views.Frame {
+func poolFrame(v fleet.PoolView) shell.Frame {
 	group := "storage:local"
 	if v.Spec.Shared {
 		group = "storage:shared"
 	}
-	return views.Frame{Title: v.Name, Here: []string{group, "pool:" + string(v.ID)}}
+	return shell.Frame{Title: v.Name, Here: []string{group, "pool:" + string(v.ID)}}
 }
 
 func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
-	tab, err := tabOf(c, views.PoolTabs(), "pool")
+	tab, err := tabOf(c, poolview.Tabs(), "pool")
 	if err != nil {
 		return err
 	}
@@ -54,7 +57,7 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := views.PoolPage{Actor: a, Link: linkOf(c), Tab: tab, Pool: v, Now: time.Now()}
+	p := poolview.Page{Actor: a, Link: linkOf(c), Tab: tab, Pool: v, Now: time.Now()}
 	// The tabs count volumes and VMs, and the capacity card adds up what volumes may grow by.
 	volumes, err := s.Control.PoolVolumes(ctx, a, v.ID)
 	if err != nil {
@@ -64,16 +67,16 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	if err := s.fillPool(c, a, &p); err != nil {
 		return err
 	}
-	return s.showAs(c, listStatus(p.Filter), a, poolFrame(v), views.Pool(p))
+	return s.showAs(c, listStatus(p.Filter), a, poolFrame(v), poolview.Show(p))
 }
 
 // fillPool reads what only the page's tab shows.
-func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *views.PoolPage) error {
+func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error {
 	ctx := c.Request().Context()
 	q := queryOf(c)
 	switch p.Tab {
 	case "vms":
-		p.Filter = views.Filter{Link: p.Link, Noun: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
+		p.Filter = kit.Filter{Link: p.Link, Noun: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
 		vms, err := s.Control.PoolVMs(ctx, a, p.Pool.ID, q)
 		p.Filter.Error, err = wrongFilter(err)
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
@@ -81,7 +84,7 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *views.PoolPage) erro
 	case "volumes":
 		from, _ := strconv.Atoi(c.QueryParam("from")) // a word counts as the beginning
 		p.First = min(max(0, from), len(p.Volumes))
-		p.Last = min(p.First+views.VolumesShown, len(p.Volumes))
+		p.Last = min(p.First+poolview.VolumesShown, len(p.Volumes))
 	case "tasks":
 		q.Filter = "target:" + strconv.Quote(string(fleet.SubjectPool(p.Pool.ID)))
 		tasks, err := s.Control.ListTasks(ctx, a, q)
@@ -92,25 +95,25 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *views.PoolPage) erro
 }
 
 // volumeRows makes the table's rows, and counts the VMs of Quantix whose disks are among them.
-func volumeRows(volumes []control.VolumeOn) (rows []views.VolumeRow, owners int) {
+func volumeRows(volumes []control.VolumeOn) (rows []poolview.VolumeRow, owners int) {
 	seen := map[fleet.VMID]bool{}
 	for _, v := range volumes {
-		r := views.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit}
+		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit}
 		if !v.Shared && len(v.Hosts) > 0 {
 			r.Host = v.Hosts[0].ID
 		}
 		if v.Published != nil {
-			r.Published = &views.Published{By: v.Published.By, At: v.Published.At, Stale: v.Published.Stale}
+			r.Published = &poolview.Published{By: v.Published.By, At: v.Published.At, Stale: v.Published.Stale}
 		}
 		for _, h := range v.Hosts {
-			r.Hosts = append(r.Hosts, views.Named{Name: h.Name, Href: views.HostPath(h.ID)})
+			r.Hosts = append(r.Hosts, kit.Named{Name: h.Name, Href: views.HostPath(h.ID)})
 		}
 		switch {
 		case v.VM == nil:
 		case v.VM.HostID != "":
-			r.VM, r.Found = &views.Named{Name: v.VM.Name, Href: views.FoundPath(v.VM.HostID, v.VM.ID)}, true
+			r.VM, r.Found = &kit.Named{Name: v.VM.Name, Href: views.FoundPath(v.VM.HostID, v.VM.ID)}, true
 		default:
-			r.VM = &views.Named{Name: v.VM.Name, Href: views.VMPath(v.VM.ID)}
+			r.VM = &kit.Named{Name: v.VM.Name, Href: views.VMPath(v.VM.ID)}
 			seen[v.VM.ID] = true
 		}
 		rows = append(rows, r)
@@ -123,5 +126,5 @@ func (s *Server) poolMenu(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, v.Name, views.Acts(views.PoolActs(a, v)))
+	return s.part(c, a, v.Name, kit.Acts(poolview.Acts(a, v)))
 }

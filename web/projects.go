@@ -11,6 +11,9 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/people"
+	"quantix/views/shell"
 )
 
 func (s *Server) listProjects(c echo.Context, a fleet.Actor) error {
@@ -18,18 +21,18 @@ func (s *Server) listProjects(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, views.Frame{Title: "Projects"}, views.Projects(views.ProjectsPage{Actor: a, Projects: projects}))
+	return s.show(c, a, shell.Frame{Title: "Projects"}, people.Projects(people.ProjectsPage{Actor: a, Projects: projects}))
 }
 
-func projectFrame(p fleet.Project) views.Frame {
-	return views.Frame{Title: p.Name, Project: p.ID, ProjectName: p.Name, Here: []string{"project:" + string(p.ID)}}
+func projectFrame(p fleet.Project) shell.Frame {
+	return shell.Frame{Title: p.Name, Project: p.ID, ProjectName: p.Name, Here: []string{"project:" + string(p.ID)}}
 }
 
 func (s *Server) projectPage(c echo.Context, a fleet.Actor) error {
-	return s.showProject(c, a, http.StatusOK, views.MemberForm{Role: string(fleet.RoleMember)})
+	return s.showProject(c, a, http.StatusOK, people.MemberForm{Role: string(fleet.RoleMember)})
 }
 
-func (s *Server) showProject(c echo.Context, a fleet.Actor, status int, f views.MemberForm) error {
+func (s *Server) showProject(c echo.Context, a fleet.Actor, status int, f people.MemberForm) error {
 	ctx, id := c.Request().Context(), fleet.ProjectID(c.Param("id"))
 	project, err := s.Control.GetProject(ctx, a, id)
 	if err != nil {
@@ -39,9 +42,9 @@ func (s *Server) showProject(c echo.Context, a fleet.Actor, status int, f views.
 	if err != nil {
 		return err
 	}
-	p := views.ProjectPage{Actor: a, Project: project, Add: f}
+	p := people.ProjectPage{Actor: a, Project: project, Add: f}
 	for _, m := range members {
-		p.Members = append(p.Members, views.MemberRow{UserID: m.UserID, Name: m.Name, Role: m.Role})
+		p.Members = append(p.Members, people.MemberRow{UserID: m.UserID, Name: m.Name, Role: m.Role})
 	}
 	if policy.May(a, policy.Manage, "") {
 		users := pick{noun: "members", of: string(id), now: []string{f.User}, page: "/projects/" + string(id), all: c.QueryParam("all") != ""}
@@ -49,7 +52,7 @@ func (s *Server) showProject(c echo.Context, a fleet.Actor, status int, f views.
 			return err
 		}
 	}
-	return s.showAs(c, status, a, projectFrame(project), views.Project(p))
+	return s.showAs(c, status, a, projectFrame(project), people.Project(p))
 }
 
 type memberForm struct {
@@ -66,7 +69,7 @@ func (s *Server) setMember(c echo.Context, a fleet.Actor) error {
 	id := fleet.ProjectID(c.Param("id"))
 	err = s.Control.SetMember(c.Request().Context(), a, id, fleet.UserID(in.User), fleet.Role(in.Role))
 	if e, status, ok := formErrors(err); ok {
-		return s.showProject(c, a, formStatus(c, status), views.MemberForm{User: in.User, Role: in.Role, Errors: e})
+		return s.showProject(c, a, formStatus(c, status), people.MemberForm{User: in.User, Role: in.Role, Errors: e})
 	}
 	if err != nil {
 		return err
@@ -83,7 +86,7 @@ type projectForm struct {
 }
 
 func (s *Server) newProject(c echo.Context, a fleet.Actor) error {
-	return s.show(c, a, views.Frame{Title: "New project"}, views.ProjectEdit(views.ProjectForm{}))
+	return s.show(c, a, shell.Frame{Title: "New project"}, people.ProjectEdit(people.ProjectForm{}))
 }
 
 func (s *Server) createProject(c echo.Context, a fleet.Actor) error {
@@ -97,7 +100,7 @@ func (s *Server) editProjectPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, projectFrame(p), views.ProjectEdit(views.ProjectForm{ID: p.ID, Name: p.Name, Description: p.Description}))
+	return s.show(c, a, projectFrame(p), people.ProjectEdit(people.ProjectForm{ID: p.ID, Name: p.Name, Description: p.Description}))
 }
 
 func (s *Server) editProject(c echo.Context, a fleet.Actor) error {
@@ -114,8 +117,8 @@ func (s *Server) saveProject(c echo.Context, a fleet.Actor, id fleet.ProjectID, 
 	}
 	p, err := save(c.Request().Context(), control.ProjectInput{Name: strings.TrimSpace(in.Name), Description: in.Description})
 	if e, status, ok := formErrors(err); ok {
-		f := views.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Errors: e}
-		return s.showAs(c, formStatus(c, status), a, views.Frame{Title: "Project"}, views.ProjectEdit(f))
+		f := people.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Errors: e}
+		return s.showAs(c, formStatus(c, status), a, shell.Frame{Title: "Project"}, people.ProjectEdit(f))
 	}
 	if err != nil {
 		return err
@@ -124,15 +127,15 @@ func (s *Server) saveProject(c echo.Context, a fleet.Actor, id fleet.ProjectID, 
 }
 
 func (s *Server) deleteProjectPage(c echo.Context, a fleet.Actor) error {
-	return s.askDeleteProject(c, a, http.StatusOK, views.Errors{})
+	return s.askDeleteProject(c, a, http.StatusOK, kit.Errors{})
 }
 
-func (s *Server) askDeleteProject(c echo.Context, a fleet.Actor, status int, e views.Errors) error {
+func (s *Server) askDeleteProject(c echo.Context, a fleet.Actor, status int, e kit.Errors) error {
 	p, err := s.Control.GetProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, projectFrame(p), views.ProjectDelete(p, e))
+	return s.showAs(c, status, a, projectFrame(p), people.ProjectDelete(p, e))
 }
 
 func (s *Server) deleteProject(c echo.Context, a fleet.Actor) error {

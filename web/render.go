@@ -17,7 +17,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/views"
+	"quantix/views/shell"
 )
 
 // zip compresses pages from the size on where it is worth it. Pages hold no secret that is the same each time, such as a token
@@ -51,12 +51,12 @@ func isRefresh(c echo.Context) bool {
 
 // show answers with body in its frame. Where htmx asks for one element, the answer is the part of body inside
 // @templ.Fragment(id) with that element's id, from the same handler: first render and update are one code path.
-func (s *Server) show(c echo.Context, a fleet.Actor, f views.Frame, body templ.Component) error {
+func (s *Server) show(c echo.Context, a fleet.Actor, f shell.Frame, body templ.Component) error {
 	return s.showAs(c, http.StatusOK, a, f, body)
 }
 
 // showAs is show with a status: 422 for a form with its errors.
-func (s *Server) showAs(c echo.Context, status int, a fleet.Actor, f views.Frame, body templ.Component) error {
+func (s *Server) showAs(c echo.Context, status int, a fleet.Actor, f shell.Frame, body templ.Component) error {
 	if id := target(c); id != "" {
 		var out bytes.Buffer
 		if err := templ.RenderFragments(c.Request().Context(), &out, body, id); err != nil {
@@ -71,7 +71,7 @@ func (s *Server) showAs(c echo.Context, status int, a fleet.Actor, f views.Frame
 	if err := s.loadFrame(c, &f); err != nil {
 		return err
 	}
-	return s.write(c, status, views.Layout(f, body))
+	return s.write(c, status, shell.Layout(f, body))
 }
 
 // part answers with a piece of a page that has an address of its own: a menu, a level of the tree, suggestions.
@@ -80,7 +80,7 @@ func (s *Server) part(c echo.Context, a fleet.Actor, title string, piece templ.C
 	if isHX(c) {
 		return s.write(c, http.StatusOK, piece)
 	}
-	return s.show(c, a, views.Frame{Title: title}, views.Piece(title, piece))
+	return s.show(c, a, shell.Frame{Title: title}, shell.Piece(title, piece))
 }
 
 // write renders into memory first: an error while rendering is still answered with the right status.

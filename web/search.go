@@ -6,7 +6,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/views"
+	"quantix/views/home"
+	"quantix/views/shell"
 )
 
 const (
@@ -14,8 +15,8 @@ const (
 	searched  = 8 // and on the page
 )
 
-func (s *Server) lookUp(c echo.Context, a fleet.Actor, limit int) (views.SearchPage, error) {
-	p := views.SearchPage{Text: strings.TrimSpace(c.QueryParam("q"))}
+func (s *Server) lookUp(c echo.Context, a fleet.Actor, limit int) (home.SearchPage, error) {
+	p := home.SearchPage{Text: strings.TrimSpace(c.QueryParam("q"))}
 	if p.Text == "" {
 		return p, nil
 	}
@@ -29,7 +30,7 @@ func (s *Server) searchPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, views.Frame{Title: "Search"}, views.Search(p))
+	return s.show(c, a, shell.Frame{Title: "Search"}, home.Search(p))
 }
 
 func (s *Server) suggest(c echo.Context, a fleet.Actor) error {
@@ -37,7 +38,7 @@ func (s *Server) suggest(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, "Search", views.Suggestions(p))
+	return s.part(c, a, "Search", home.Suggestions(p))
 }
 
 // complete offers ways to go on with a filter; q is its text up to the caret.
@@ -46,9 +47,9 @@ func (s *Server) complete(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	out := make([]views.Completion, len(list))
+	out := make([]home.Completion, len(list))
 	for i, x := range list {
-		out[i] = views.Completion(x)
+		out[i] = home.Completion(x)
 	}
-	return s.part(c, a, "Filter", views.Completions(out))
+	return s.part(c, a, "Filter", home.Completions(out))
 }

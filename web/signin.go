@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/views"
+	"quantix/views/people"
 )
 
 type signInForm struct {
@@ -30,7 +30,7 @@ func (s *Server) signInPage(c echo.Context, a fleet.Actor) error {
 	if a.UserID != "" {
 		return c.Redirect(http.StatusSeeOther, next)
 	}
-	return s.write(c, http.StatusOK, views.SignIn(views.SignInPage{Next: next}))
+	return s.write(c, http.StatusOK, people.SignIn(people.SignInPage{Next: next}))
 }
 
 func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
@@ -42,8 +42,8 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address, Browser: s.browserOf(c.Request())}, in.Name, in.Password)
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.TooMany, fleet.Invalid:
-		p := views.SignInPage{Name: in.Name, Next: next, Error: s.refuse(c, err).text()}
-		return s.write(c, statuses[fleet.CodeOf(err)], views.SignIn(p))
+		p := people.SignInPage{Name: in.Name, Next: next, Error: s.refuse(c, err).text()}
+		return s.write(c, statuses[fleet.CodeOf(err)], people.SignIn(p))
 	}
 	if err != nil {
 		return err
@@ -104,8 +104,8 @@ type passwordForm struct {
 }
 
 func (s *Server) passwordPage(c echo.Context, a fleet.Actor) error {
-	p := views.PasswordPage{Name: a.Name, Must: a.MustChange, Next: localPath(c.QueryParam("next"))}
-	return s.write(c, http.StatusOK, views.Password(p))
+	p := people.PasswordPage{Name: a.Name, Must: a.MustChange, Next: localPath(c.QueryParam("next"))}
+	return s.write(c, http.StatusOK, people.Password(p))
 }
 
 func (s *Server) changePassword(c echo.Context, a fleet.Actor) error {
@@ -122,8 +122,8 @@ func (s *Server) changePassword(c echo.Context, a fleet.Actor) error {
 		began, err = s.Control.ChangePassword(c.Request().Context(), a, in.Old, in.New)
 	}
 	if e, status, ok := formErrors(err); ok {
-		p := views.PasswordPage{Name: a.Name, Must: a.MustChange, Next: localPath(in.Next), Errors: e}
-		return s.write(c, status, views.Password(p))
+		p := people.PasswordPage{Name: a.Name, Must: a.MustChange, Next: localPath(in.Next), Errors: e}
+		return s.write(c, status, people.Password(p))
 	}
 	if err != nil {
 		return err

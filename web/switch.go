@@ -10,7 +10,8 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/shell"
 )
 
 // fewProjects are found at a glance.
@@ -22,7 +23,7 @@ func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := views.Switcher{
+	p := shell.Switcher{
 		Back: cuttable(c.QueryParam("back")), Project: fleet.ProjectID(c.QueryParam("project")),
 		Text: strings.TrimSpace(c.QueryParam("q")), Few: len(all) <= fewProjects,
 	}
@@ -30,19 +31,19 @@ func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
 	p.Projects = slices.DeleteFunc(all, func(x fleet.Project) bool { return !strings.Contains(x.Name, part) })
 	switch {
 	case target(c) == "switch-links":
-		return s.write(c, http.StatusOK, views.SwitchLinks(p))
+		return s.write(c, http.StatusOK, shell.SwitchLinks(p))
 	case isHX(c):
-		return s.write(c, http.StatusOK, views.SwitchList(p))
+		return s.write(c, http.StatusOK, shell.SwitchList(p))
 	}
 	const title = "Choose a project"
-	return s.show(c, a, views.Frame{Title: title, Project: p.Project}, views.Piece(title, views.SwitchList(p)))
+	return s.show(c, a, shell.Frame{Title: title, Project: p.Project}, shell.Piece(title, shell.SwitchList(p)))
 }
 
 // cuttable is the address as a link, where it is a list that can be cut to a project.
-func cuttable(address string) views.Link {
+func cuttable(address string) kit.Link {
 	u, err := url.Parse(localPath(address))
-	if err != nil || !views.CutByProject(u.Path) {
-		return views.Link{}
+	if err != nil || !shell.CutByProject(u.Path) {
+		return kit.Link{}
 	}
-	return views.Link{Path: u.Path, Query: u.Query()}
+	return kit.Link{Path: u.Path, Query: u.Query()}
 }

@@ -10,20 +10,23 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/shell"
+	taskview "quantix/views/task"
 )
 
 func (s *Server) listTasks(c echo.Context, a fleet.Actor) (err error) {
 	q := queryOf(c)
-	f := views.Filter{Label: "Filter tasks", Placeholder: "state:failed target:web-01 who:me"}
-	columns := views.TaskColumns
+	f := kit.Filter{Label: "Filter tasks", Placeholder: "state:failed target:web-01 who:me"}
+	columns := taskview.Columns
 	if !policy.May(a, policy.InfraSee, "") {
 		columns = columns.Hostless()
 	}
-	p := &views.TasksPage{List: s.listOf(c, "tasks", "-created", columns, f)}
+	p := &taskview.ListPage{List: s.listOf(c, "tasks", "-created", columns, f)}
 	if p.Tasks, err = fill(c, a, &p.List, q, s.Control.ListTasks); err != nil {
 		return err
 	}
-	return s.showList(c, a, views.Frame{Title: "Tasks", Project: q.Project}, p.List, views.Tasks(p))
+	return s.showList(c, a, shell.Frame{Title: "Tasks", Project: q.Project}, p.List, taskview.List(p))
 }
 
 var taskHead = []string{"id", "task", "kind", "target", "state", "who", "host", "created", "started", "ended", "progress", "error", "parent"}
@@ -44,11 +47,11 @@ func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := views.TaskPage{Task: task, Now: time.Now(), Cancel: cancelState(a, task)}
+	p := taskview.Page{Task: task, Now: time.Now(), Cancel: cancelState(a, task)}
 	if given := c.QueryParam("back"); given != "" {
 		p.Back = localPath(given)
 	}
-	f := views.Frame{Title: task.Title() + " " + task.SubjectName}
+	f := shell.Frame{Title: task.Title() + " " + task.SubjectName}
 	if task.Steps != nil {
 		return s.stepsPage(c, a, f, p)
 	}
@@ -60,23 +63,23 @@ func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.show(c, a, f, views.Task(p))
+	return s.show(c, a, f, taskview.Show(p))
 }
 
 // stepsPage is the page of a task with children: a list of their own.
-func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f views.Frame, p views.TaskPage) (err error) {
-	columns := views.StepColumns
+func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskview.Page) (err error) {
+	columns := taskview.StepColumns
 	if !policy.May(a, policy.InfraSee, "") {
 		columns = columns.Hostless()
 	}
-	filter := views.Filter{Noun: "tasks", Label: "Filter results", Placeholder: "state:failed target:web-01"}
-	p.Steps = &views.TasksPage{List: s.listOf(c, "tasks/"+string(p.Task.ID), "created", columns, filter)}
+	filter := kit.Filter{Noun: "tasks", Label: "Filter results", Placeholder: "state:failed target:web-01"}
+	p.Steps = &taskview.ListPage{List: s.listOf(c, "tasks/"+string(p.Task.ID), "created", columns, filter)}
 	q := queryOf(c)
 	q.Filter, q.Sort, q.Project = strings.TrimSpace("parent:"+string(p.Task.ID)+" "+q.Filter), "created", ""
 	if p.Steps.Tasks, err = fill(c, a, &p.Steps.List, q, s.Control.ListTasks); err != nil {
 		return err
 	}
-	return s.showList(c, a, f, p.Steps.List, views.Task(p))
+	return s.showList(c, a, f, p.Steps.List, taskview.Show(p))
 }
 
 // cancelState says whether the task can be taken back, and why not: what is over before what the person may not.

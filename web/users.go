@@ -12,6 +12,9 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/people"
+	"quantix/views/shell"
 )
 
 func (s *Server) listUsers(c echo.Context, a fleet.Actor) error {
@@ -19,7 +22,7 @@ func (s *Server) listUsers(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, views.Frame{Title: "Users"}, views.Users(views.UsersPage{Users: users, Now: time.Now()}))
+	return s.show(c, a, shell.Frame{Title: "Users"}, people.Users(people.UsersPage{Users: users, Now: time.Now()}))
 }
 
 type userForm struct {
@@ -32,12 +35,12 @@ func (in userForm) input() control.UserInput {
 	return control.UserInput{Name: strings.TrimSpace(in.Name), Role: fleet.Role(in.Role), Disabled: in.Disabled != ""}
 }
 
-func (in userForm) again(id fleet.UserID, e views.Errors) views.UserForm {
-	return views.UserForm{ID: id, Name: in.Name, Role: in.Role, Disabled: in.Disabled != "", Errors: e}
+func (in userForm) again(id fleet.UserID, e kit.Errors) people.UserForm {
+	return people.UserForm{ID: id, Name: in.Name, Role: in.Role, Disabled: in.Disabled != "", Errors: e}
 }
 
 func (s *Server) newUser(c echo.Context, a fleet.Actor) error {
-	return s.show(c, a, views.Frame{Title: "New user"}, views.NewUser(views.UserForm{}))
+	return s.show(c, a, shell.Frame{Title: "New user"}, people.NewUser(people.UserForm{}))
 }
 
 // createUser answers with the one-time password, which no other address shows.
@@ -46,15 +49,15 @@ func (s *Server) createUser(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	f := views.Frame{Title: "New user"}
+	f := shell.Frame{Title: "New user"}
 	u, password, err := s.Control.CreateUser(c.Request().Context(), a, in.input())
 	if e, status, ok := formErrors(err); ok {
-		return s.showAs(c, formStatus(c, status), a, f, views.NewUser(in.again("", e)))
+		return s.showAs(c, formStatus(c, status), a, f, people.NewUser(in.again("", e)))
 	}
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, http.StatusOK, a, f, views.NewUser(views.UserForm{ID: u.ID, Name: u.Name, Password: password}))
+	return s.showAs(c, http.StatusOK, a, f, people.NewUser(people.UserForm{ID: u.ID, Name: u.Name, Password: password}))
 }
 
 func (s *Server) userPage(c echo.Context, a fleet.Actor) error {
@@ -62,29 +65,29 @@ func (s *Server) userPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.showUser(c, a, http.StatusOK, u, views.UserForm{ID: u.ID, Name: u.Name, Role: string(u.Role), Disabled: u.Disabled})
+	return s.showUser(c, a, http.StatusOK, u, people.UserForm{ID: u.ID, Name: u.Name, Role: string(u.Role), Disabled: u.Disabled})
 }
 
-func (s *Server) showUser(c echo.Context, a fleet.Actor, status int, u fleet.User, f views.UserForm) error {
-	p := views.UserPage{User: u, Actor: a, Form: f, Now: time.Now()}
+func (s *Server) showUser(c echo.Context, a fleet.Actor, status int, u fleet.User, f people.UserForm) error {
+	p := people.UserPage{User: u, Actor: a, Form: f, Now: time.Now()}
 	var err error
 	if p.Projects, p.Roles, err = s.rolesOf(c.Request().Context(), a, u); err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, views.Frame{Title: u.Name}, views.User(p))
+	return s.showAs(c, status, a, shell.Frame{Title: u.Name}, people.User(p))
 }
 
 // rolesOf names the projects in which the user has a role, as far as the actor sees them.
-func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]views.Named, map[string]fleet.Role, error) {
+func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]kit.Named, map[string]fleet.Role, error) {
 	roles := map[string]fleet.Role{}
 	if len(u.Projects) == 0 {
 		return nil, roles, nil
 	}
 	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
-	var out []views.Named
+	var out []kit.Named
 	for _, p := range projects {
 		if role, ok := u.Projects[p.ID]; ok {
-			out = append(out, views.Named{Name: p.Name, Href: views.ProjectPath(p.ID)})
+			out = append(out, kit.Named{Name: p.Name, Href: views.ProjectPath(p.ID)})
 			roles[p.Name] = role
 		}
 	}
@@ -112,15 +115,15 @@ func (s *Server) editUser(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) resetPasswordPage(c echo.Context, a fleet.Actor) error {
-	return s.askReset(c, a, http.StatusOK, "", views.Errors{})
+	return s.askReset(c, a, http.StatusOK, "", kit.Errors{})
 }
 
-func (s *Server) askReset(c echo.Context, a fleet.Actor, status int, password string, e views.Errors) error {
+func (s *Server) askReset(c echo.Context, a fleet.Actor, status int, password string, e kit.Errors) error {
 	u, err := s.Control.GetUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, views.Frame{Title: u.Name}, views.UserPassword(u, password, e))
+	return s.showAs(c, status, a, shell.Frame{Title: u.Name}, people.UserPassword(u, password, e))
 }
 
 // resetPassword answers with the new one-time password, which no other address shows.
@@ -133,19 +136,19 @@ func (s *Server) resetPassword(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.askReset(c, a, http.StatusOK, password, views.Errors{})
+	return s.askReset(c, a, http.StatusOK, password, kit.Errors{})
 }
 
 func (s *Server) deleteUserPage(c echo.Context, a fleet.Actor) error {
-	return s.askDeleteUser(c, a, http.StatusOK, views.Errors{})
+	return s.askDeleteUser(c, a, http.StatusOK, kit.Errors{})
 }
 
-func (s *Server) askDeleteUser(c echo.Context, a fleet.Actor, status int, e views.Errors) error {
+func (s *Server) askDeleteUser(c echo.Context, a fleet.Actor, status int, e kit.Errors) error {
 	u, err := s.Control.GetUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, views.Frame{Title: u.Name}, views.UserDelete(u, e))
+	return s.showAs(c, status, a, shell.Frame{Title: u.Name}, people.UserDelete(u, e))
 }
 
 func (s *Server) deleteUser(c echo.Context, a fleet.Actor) error {

@@ -12,6 +12,9 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/shell"
+	vmview "quantix/views/vm"
 )
 
 // actionsOf is what the person may do with the VM now, with the reason where not.
@@ -20,16 +23,16 @@ func actionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 }
 
 // vmFrame marks the VM in the tree, below its host.
-func vmFrame(vm fleet.VMView) views.Frame {
-	return views.Frame{Title: vm.Name, Here: []string{
+func vmFrame(vm fleet.VMView) shell.Frame {
+	return shell.Frame{Title: vm.Name, Here: []string{
 		"project:" + string(vm.ProjectID), "host:" + string(vm.HostID), "vm:" + string(vm.ID),
 	}}
 }
 
 // vmOf reads the VM of the address with what every tab of its page shows.
-func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (views.VMPage, error) {
+func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	return views.VMPage{VM: vm, Tab: tab, Now: time.Now(), Actions: actionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a)}, err
+	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actions: actionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a)}, err
 }
 
 func placeWhy(a fleet.Actor) string {
@@ -53,11 +56,11 @@ func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.show(c, a, vmFrame(p.VM), views.VM(p))
+	return s.show(c, a, vmFrame(p.VM), vmview.Show(p))
 }
 
 // fillTab reads what only the page's tab shows.
-func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *views.VMPage) (err error) {
+func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err error) {
 	ctx := c.Request().Context()
 	switch p.Tab {
 	case "summary":
@@ -75,7 +78,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *views.VMPage) (err er
 	case "monitor":
 		m, err := s.Control.VMMeter(ctx, a, p.VM.ID)
 		if m != nil {
-			p.Meter = &views.Meter{At: m.At, Meter: m.Meter, CPUPercent: m.CPUPercent}
+			p.Meter = &vmview.Meter{At: m.At, Meter: m.Meter, CPUPercent: m.CPUPercent}
 		}
 		return err
 	default:
@@ -102,10 +105,10 @@ func (s *Server) consolePage(c echo.Context, a fleet.Actor) error {
 	f := vmFrame(p.VM)
 	f.Scripts = []string{"js/console.js"}
 	if c.QueryParam("window") == "" {
-		return s.show(c, a, f, views.VM(p))
+		return s.show(c, a, f, vmview.Show(p))
 	}
 	f.Title, f.Actor, f.Now = "Console of "+p.VM.Name, a, p.Now
-	return s.write(c, http.StatusOK, views.Window(f, views.ConsoleWindow(p)))
+	return s.write(c, http.StatusOK, shell.Window(f, vmview.ConsoleWindow(p)))
 }
 
 func (s *Server) vmMenu(c echo.Context, a fleet.Actor) error {
@@ -113,7 +116,7 @@ func (s *Server) vmMenu(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.part(c, a, p.VM.Name, views.VMMenuPage(p.VM, p.Actions))
+	return s.part(c, a, p.VM.Name, vmview.Menu(p.VM, p.Actions))
 }
 
 func (s *Server) foundVMPage(c echo.Context, a fleet.Actor) error {
@@ -121,8 +124,8 @@ func (s *Server) foundVMPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	f := views.Frame{Title: vm.Name, Here: []string{"host:" + string(vm.HostID), "found:" + string(vm.ID)}}
-	return s.show(c, a, f, views.FoundVM(views.FoundVMPage{VM: vm, Now: time.Now()}))
+	f := shell.Frame{Title: vm.Name, Here: []string{"host:" + string(vm.HostID), "found:" + string(vm.ID)}}
+	return s.show(c, a, f, vmview.Found(vmview.FoundPage{VM: vm, Now: time.Now()}))
 }
 
 type actionForm struct {
@@ -143,19 +146,19 @@ func (s *Server) actOnVM(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) deleteVMPage(c echo.Context, a fleet.Actor) error {
-	return s.showDelete(c, a, http.StatusOK, views.Errors{})
+	return s.showDelete(c, a, http.StatusOK, kit.Errors{})
 }
 
-func (s *Server) showDelete(c echo.Context, a fleet.Actor, status int, e views.Errors) error {
+func (s *Server) showDelete(c echo.Context, a fleet.Actor, status int, e kit.Errors) error {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
 		return err
 	}
-	d := views.DeleteVMPage{VM: p.VM, Errors: e}
+	d := vmview.DeletePage{VM: p.VM, Errors: e}
 	if d.Pools, err = s.poolNames(c.Request().Context(), a); err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, vmFrame(p.VM), views.DeleteVM(d))
+	return s.showAs(c, status, a, vmFrame(p.VM), vmview.Delete(d))
 }
 
 type deleteForm struct {

@@ -9,24 +9,26 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	"quantix/views/kit"
+	vmview "quantix/views/vm"
 
 	"github.com/labstack/echo/v4"
 )
 
 // choices fills the form's lists with what the person may choose from.
-func (s *Server) choices(c echo.Context, a fleet.Actor, f *views.VMForm) error {
-	return s.fillChoices(c, a, f, "/vms/new", "", map[string]*views.Choices{
+func (s *Server) choices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
+	return s.fillChoices(c, a, f, "/vms/new", "", map[string]*kit.Choices{
 		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks,
 	})
 }
 
 // editChoices is choices for a VM that is there.
-func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *views.VMForm, vm fleet.VMID) error {
-	return s.fillChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*views.Choices{"isos": &f.ISOs, "vm-networks": &f.Networks})
+func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
+	return s.fillChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{"isos": &f.ISOs, "vm-networks": &f.Networks})
 }
 
 // fillChoices reads the options for each list, among them those that are typed.
-func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *views.VMForm, page, of string, lists map[string]*views.Choices) error {
+func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.Choices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
 		noun := map[string]string{"poolId": "pools", "image": "images", "network": "networks"}[name[strings.LastIndexByte(name, '.')+1:]]
@@ -46,12 +48,12 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *views.VMForm, pag
 	return nil
 }
 
-func networkChoice(a fleet.Actor, n fleet.NetworkView) views.Option {
+func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {
 	kind := "network"
 	if n.Kind == fleet.NetworkBridge {
 		kind = "bridge"
 	}
-	text := fmt.Sprintf("%s %s · %s", kind, n.Name, views.Count(len(n.Hosts), "host"))
+	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.Count(len(n.Hosts), "host"))
 	everywhere := slices.ContainsFunc(n.Grants, func(g fleet.NetworkGrant) bool { return g.ProjectID == "" })
 	if n.Restricted && !everywhere && !policy.May(a, policy.InfraChange, "") {
 		var projects []string
@@ -60,19 +62,19 @@ func networkChoice(a fleet.Actor, n fleet.NetworkView) views.Option {
 		}
 		text += " · only in " + strings.Join(projects, ", ")
 	}
-	return views.Option{Value: string(n.Kind) + ":" + n.Name, Text: text}
+	return kit.Option{Value: string(n.Kind) + ":" + n.Name, Text: text}
 }
 
 // poolRoom says how much may be promised to new disks before somebody has to say that more is.
 func poolRoom(h fleet.PoolHealth) string {
-	text := views.Bytes(h.AvailableBytes) + " free"
+	text := kit.Bytes(h.AvailableBytes) + " free"
 	switch {
 	case h.Full > 0:
 		text += ", full"
 	case h.PromisedBytes >= h.AvailableBytes && h.PromisedBytes > 0:
 		text += ", all of it promised"
 	case h.PromisedBytes > 0:
-		text += ", " + views.Bytes(h.PromisedBytes) + " of it promised"
+		text += ", " + kit.Bytes(h.PromisedBytes) + " of it promised"
 	}
 	return text
 }
@@ -85,8 +87,8 @@ func useless(p fleet.PoolView) int {
 	return 0
 }
 
-func volumeChoice(v control.VolumeOn) views.Option {
-	text := v.Name + " · " + views.Bytes(v.CapacityBytes) + " · " + v.PoolName
+func volumeChoice(v control.VolumeOn) kit.Option {
+	text := v.Name + " · " + kit.Bytes(v.CapacityBytes) + " · " + v.PoolName
 	if !v.Shared && len(v.Hosts) > 0 {
 		var hosts []string
 		for _, h := range v.Hosts {
@@ -94,5 +96,5 @@ func volumeChoice(v control.VolumeOn) views.Option {
 		}
 		text += " on " + strings.Join(hosts, ", ")
 	}
-	return views.Option{Value: views.Volume(v.PoolID, v.Name), Text: text}
+	return kit.Option{Value: vmview.Volume(v.PoolID, v.Name), Text: text}
 }

@@ -11,11 +11,13 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
+	"quantix/views/kit"
+	vmview "quantix/views/vm"
 )
 
 // editForm is the form as the VM is now, with what there is to choose from.
-func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (views.VMForm, error) {
-	f := views.VMForm{Edits: true, On: vm.On()}
+func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
+	f := vmview.Form{Edits: true, On: vm.On()}
 	var err error
 	if f.Typed, err = typedOf(vm); err == nil {
 		err = s.editChoices(c, a, &f, vm.ID)
@@ -39,7 +41,7 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor) error {
 	e, status, refused := formErrors(err)
 	switch {
 	case again:
-		e, status = views.Errors{}, http.StatusOK
+		e, status = kit.Errors{}, http.StatusOK
 	case refused:
 	case err != nil:
 		return err
@@ -53,7 +55,7 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor) error {
 	if err := s.editChoices(c, a, &p.Edit, p.VM.ID); err != nil {
 		return err
 	}
-	return s.showAs(c, formStatus(c, status), a, vmFrame(p.VM), views.VM(p))
+	return s.showAs(c, formStatus(c, status), a, vmFrame(p.VM), vmview.Show(p))
 }
 
 func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {

@@ -15,7 +15,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/views"
+	"quantix/views/kit"
+	vmview "quantix/views/vm"
 )
 
 // A form's fields of a spec have the API's names, "spec.cpus", and are read into the spec itself. Only what people write otherwise
@@ -54,7 +55,7 @@ func newSpecEncoder() *form.Encoder {
 	e.RegisterCustomTypeFunc(func(v any) ([]string, error) { return []string{gib(v.(int64))}, nil }, int64(0))
 	e.RegisterCustomTypeFunc(func(v any) ([]string, error) {
 		ref := v.(fleet.Volref)
-		return []string{views.Volume(ref.PoolID, ref.Volume)}, nil
+		return []string{vmview.Volume(ref.PoolID, ref.Volume)}, nil
 	}, fleet.Volref{})
 	return e
 }
@@ -116,7 +117,7 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 		typed.Del(at + "bridge")
 	}
 	typed.Set("name", vm.Name)
-	typed.Set("labels", views.LabelText(vm.Labels))
+	typed.Set("labels", kit.LabelText(vm.Labels))
 	typed.Set("description", vm.Description)
 	typed.Set("generation", strconv.FormatInt(vm.Generation, 10))
 	return typed, nil
@@ -243,7 +244,7 @@ func sizeOf(text string) (int64, error) {
 // gib writes bytes as sizeOf reads them.
 func gib(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
 
-// volumeOf reads a choice made by views.Volume; empty is the zero Volref.
+// volumeOf reads a choice made by vmview.Volume; empty is the zero Volref.
 func volumeOf(value string) fleet.Volref {
 	pool, volume, _ := strings.Cut(value, "/")
 	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}

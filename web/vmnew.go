@@ -13,6 +13,9 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/shell"
+	vmview "quantix/views/vm"
 )
 
 func (s *Server) newVM(c echo.Context, a fleet.Actor) error {
@@ -20,7 +23,7 @@ func (s *Server) newVM(c echo.Context, a fleet.Actor) error {
 		"key": {fleet.NewID[string]()}, "projectId": {c.QueryParam("project")}, "hostId": {c.QueryParam("host")},
 		"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"},
 	}
-	f := views.VMForm{Typed: typed}
+	f := vmview.Form{Typed: typed}
 	if err := s.choices(c, a, &f); err != nil {
 		return err
 	}
@@ -30,7 +33,7 @@ func (s *Server) newVM(c echo.Context, a fleet.Actor) error {
 	if len(f.Networks.Options) > 0 {
 		addRow(typed, "spec.nics")
 	}
-	return s.show(c, a, views.Frame{Title: "New VM"}, views.NewVM(f))
+	return s.show(c, a, shell.Frame{Title: "New VM"}, vmview.New(f))
 }
 
 func (s *Server) createVM(c echo.Context, a fleet.Actor) error {
@@ -39,7 +42,7 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if again {
-		return s.showNewVM(c, a, http.StatusOK, typed, views.Errors{})
+		return s.showNewVM(c, a, http.StatusOK, typed, kit.Errors{})
 	}
 	var checks fleet.Checks
 	ask := control.CreateVM{
@@ -81,10 +84,10 @@ func (s *Server) createOnce(ctx context.Context, a fleet.Actor, form string, ask
 }
 
 // showNewVM shows again what was typed, with what is wrong.
-func (s *Server) showNewVM(c echo.Context, a fleet.Actor, status int, typed url.Values, e views.Errors) error {
-	f := views.VMForm{Typed: typed, Errors: e, MayOvercommit: policy.May(a, policy.InfraChange, "")}
+func (s *Server) showNewVM(c echo.Context, a fleet.Actor, status int, typed url.Values, e kit.Errors) error {
+	f := vmview.Form{Typed: typed, Errors: e, MayOvercommit: policy.May(a, policy.InfraChange, "")}
 	if err := s.choices(c, a, &f); err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, views.Frame{Title: "New VM"}, views.NewVM(f))
+	return s.showAs(c, status, a, shell.Frame{Title: "New VM"}, vmview.New(f))
 }

@@ -9,7 +9,9 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
-	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/shell"
+	vmview "quantix/views/vm"
 )
 
 // vmTabs are the filters behind the list's tabs.
@@ -25,14 +27,14 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	f, columns := views.Filter{Label: "Filter VMs", Placeholder: "phase:running host:h1 name:web* label:env=prod"}, views.VMColumns
+	f, columns := kit.Filter{Label: "Filter VMs", Placeholder: "phase:running host:h1 name:web* label:env=prod"}, vmview.Columns
 	if tab == "found" {
-		f.Noun, f.Placeholder, columns = "found", "name:web* host:h1 phase:running", views.FoundColumns
+		f.Noun, f.Placeholder, columns = "found", "name:web* host:h1 phase:running", vmview.FoundColumns
 	}
 	if !policy.May(a, policy.InfraSee, "") {
 		f.Placeholder, columns = "phase:running name:web* label:env=prod", columns.Hostless()
 	}
-	p := &views.VMsPage{
+	p := &vmview.ListPage{
 		List: s.listOf(c, "vms", "name", columns, f), Tab: tab,
 		Create: policy.May(a, policy.VMChange, ""), Use: policy.May(a, policy.VMUse, ""),
 		Any: tab != "all" || q.Filter != "" || q.Project != "",
@@ -52,7 +54,7 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.showList(c, a, views.Frame{Title: "Virtual machines", Project: q.Project}, p.List, views.VMs(p))
+	return s.showList(c, a, shell.Frame{Title: "Virtual machines", Project: q.Project}, p.List, vmview.List(p))
 }
 
 // exportVMs writes the list, all pages of it, as CSV while it is read.
@@ -79,7 +81,7 @@ func vmRow(vm fleet.VMView) []string {
 	}
 	return []string{
 		string(vm.ID), vm.Name, string(vm.Phase), vm.HostName, vm.ProjectName, strconv.Itoa(vm.Spec.CPUs), strconv.Itoa(vm.Spec.MemoryMiB),
-		strings.Join(addresses, " "), strings.ReplaceAll(views.LabelText(vm.Labels), "\n", " "), vm.Description, vm.CreatedAt.UTC().Format(time.RFC3339),
+		strings.Join(addresses, " "), strings.ReplaceAll(kit.LabelText(vm.Labels), "\n", " "), vm.Description, vm.CreatedAt.UTC().Format(time.RFC3339),
 	}
 }
 

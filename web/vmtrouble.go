@@ -9,27 +9,28 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
+	vmview "quantix/views/vm"
 )
 
 // diskOf is the dialog about the disk of the address, which must be one that is not there.
-func (s *Server) diskOf(c echo.Context, a fleet.Actor) (views.DiskPage, error) {
+func (s *Server) diskOf(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
-		return views.DiskPage{}, err
+		return vmview.DiskPage{}, err
 	}
 	ref := volumeOf(c.QueryParam("disk"))
 	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 	fault := p.VM.FaultOf(ref)
 	if i < 0 || fault == nil {
-		return views.DiskPage{}, fleet.Errorf(fleet.NotFound, "This VM misses no such disk any more.")
+		return vmview.DiskPage{}, fleet.Errorf(fleet.NotFound, "This VM misses no such disk any more.")
 	}
 	pools, err := s.poolNames(c.Request().Context(), a)
 	d := p.VM.Spec.Disks[i]
-	in := views.NewDiskForm{Volume: control.NewDiskName(p.VM)}
+	in := vmview.NewDiskForm{Volume: control.NewDiskName(p.VM)}
 	if d.SizeBytes > 0 {
 		in.Size = gib(d.SizeBytes)
 	}
-	return views.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
+	return vmview.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
 }
 
 func (s *Server) detachDiskPage(c echo.Context, a fleet.Actor) error {
@@ -37,7 +38,7 @@ func (s *Server) detachDiskPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, vmFrame(p.VM), views.DetachDisk(p))
+	return s.show(c, a, vmFrame(p.VM), vmview.DetachDisk(p))
 }
 
 func (s *Server) detachDisk(c echo.Context, a fleet.Actor) error {
@@ -49,7 +50,7 @@ func (s *Server) detachDisk(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 		p.Errors = e
-		return s.showAs(c, formStatus(c, status), a, vmFrame(p.VM), views.DetachDisk(p))
+		return s.showAs(c, formStatus(c, status), a, vmFrame(p.VM), vmview.DetachDisk(p))
 	}
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func (s *Server) replaceDiskPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, a, vmFrame(p.VM), views.ReplaceDisk(p))
+	return s.show(c, a, vmFrame(p.VM), vmview.ReplaceDisk(p))
 }
 
 type replaceDiskForm struct {
@@ -87,8 +88,8 @@ func (s *Server) replaceDisk(c echo.Context, a fleet.Actor) error {
 		if err != nil {
 			return err
 		}
-		p.In, p.Errors = views.NewDiskForm{Volume: in.Volume, Size: in.Size, Content: in.Content}, e
-		return s.showAs(c, formStatus(c, status), a, vmFrame(p.VM), views.ReplaceDisk(p))
+		p.In, p.Errors = vmview.NewDiskForm{Volume: in.Volume, Size: in.Size, Content: in.Content}, e
+		return s.showAs(c, formStatus(c, status), a, vmFrame(p.VM), vmview.ReplaceDisk(p))
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,88 @@
+package host
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// ListPage is the list of hosts.
+type ListPage struct {
+	kit.List
+	Actor fleet.Actor
+	Tab   string // "all" or "attention"
+	Hosts []fleet.HostView
+	Total map[fleet.HostPhase]int
+}
+
+// Columns are the columns of hosts.
+var Columns = kit.Columns{
+	{Key: "state", Word: "State"},
+	{Key: "vms", Word: "VMs", Class: "num"},
+	{Key: "cpus", Word: "vCPUs / threads", Class: "num"},
+	{Key: "memory", Word: "Memory promised", Class: "w-bar"},
+	{Key: "hypervisor", Word: "Hypervisor"},
+	{Key: "os", Word: "Operating system", Extra: true},
+	{Key: "labels", Word: "Labels"},
+	{Key: "description", Word: "Description", Extra: true},
+	{Key: "seen", Word: "Heard"},
+	{Key: "created", Word: "Joined", Sort: "created", Extra: true},
+	{Key: "id", Word: "UUID", Extra: true},
+}
+
+func (p *ListPage) table() kit.Table[fleet.HostView] {
+	return kit.Table[fleet.HostView]{
+		List: &p.List, ID: "host-rows", Live: "hosts", Every: "10s", Label: "Hosts", Noun: "host", Head: kit.NameHead, Items: p.Hosts, Acts: true, None: none(p),
+		Row: func(h *fleet.HostView) kit.Row {
+			return kit.Row{ID: "host-" + string(h.ID), Name: h.Name, Href: views.HostPath(h.ID), Menu: views.MenuPath(fleet.NounHost, h.ID)}
+		},
+		Cells: func(shown kit.Columns, h *fleet.HostView) templ.Component { return row(shown, h, p.Now) },
+	}
+}
+
+func addHost(a fleet.Actor) kit.Act {
+	return kit.Act{Icon: "plus", Word: "Add host", Href: "/hosts/join"}.Needs(a, policy.Manage)
+}
+
+func (p *ListPage) summary() string {
+	total, words := 0, ""
+	for _, n := range p.Total {
+		total += n
+	}
+	if total == 0 {
+		return ""
+	}
+	for _, ph := range fleet.HostPhases {
+		if n := p.Total[ph]; n > 0 {
+			words += " · " + strconv.Itoa(n) + " " + strings.ToLower(ph.Word())
+		}
+	}
+	return strconv.Itoa(total) + words
+}
+
+func (p *ListPage) tabs() []kit.Tab {
+	l, odd := p.Link.First().Without("tab"), ""
+	n := 0
+	for ph, count := range p.Total {
+		if ph != fleet.HostOnline {
+			n += count
+		}
+	}
+	if n > 0 {
+		odd = strconv.Itoa(n)
+	}
+	tabs := []kit.Tab{
+		{Text: "All", Href: l.String(), Here: p.Tab == "all"},
+		{Text: "Needs attention", Href: l.With("tab", "attention").String(), Here: p.Tab == "attention", Count: odd, Tone: "bad"},
+	}
+	if policy.May(p.Actor, policy.Manage, "") {
+		tabs = append(tabs, kit.Tab{Text: "Join tokens", Href: "/hosts/join"})
+	}
+	return tabs
+}

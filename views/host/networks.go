@@ -1,0 +1,31 @@
+package host
+
+import (
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/network"
+)
+
+var networksHere = kit.Columns{
+	{Key: "state", Word: "State here"},
+	{Key: "kind", Word: "Kind"},
+	{Key: "forward", Word: "Forward mode"},
+	{Key: "bridge", Word: "Bridge"},
+	{Key: "subnets", Word: "Subnets"},
+	{Key: "starts", Word: "Starts with the host"},
+}
+
+func (p Page) networks() kit.Matrix[fleet.NetworkView] {
+	m := hereMatrix(p, "Networks", "Network", networksHere, p.Networks)
+	m.Row = func(n fleet.NetworkView) kit.Row {
+		return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID)}
+	}
+	m.Cells = func(head kit.Columns, n fleet.NetworkView) templ.Component {
+		return network.Cells(head, n.Kind, network.CellOf(n, p.Host.ID), p.Now)
+	}
+	m.None = kit.Empty("network", "No networks", "The host reports neither a network of libvirt nor a bridge. Define one there, by virsh net-define or as a bridge device.")
+	return m
+}

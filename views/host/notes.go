@@ -1,0 +1,23 @@
+package host
+
+import (
+	"cmp"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// trouble says what is behind a phase that is not well.
+func trouble(h fleet.HostView) string {
+	switch h.Phase {
+	case fleet.HostUnknown:
+		return "Not heard for more than " + kit.Short(fleet.Freshness) + ". What it said before may be outdated."
+	case fleet.HostDegraded:
+		return cmp.Or(h.Status.Error, fleet.NoLook)
+	case fleet.HostConflict:
+		return h.Conflict
+	case fleet.HostPending:
+		return "It has joined; its agent has not reported yet."
+	}
+	return ""
+}

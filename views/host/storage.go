@@ -1,0 +1,37 @@
+package host
+
+import (
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/pool"
+)
+
+// hereMatrix is the matrix of one host's objects of a noun.
+func hereMatrix[T any](p Page, title, first string, head kit.Columns, objects []T) kit.Matrix[T] {
+	return kit.Matrix[T]{Title: title, Aside: kit.Seen(p.Host.SeenAt, p.Now), Label: title, First: first, Head: head, Items: objects}
+}
+
+var poolsHere = kit.Columns{
+	{Key: "state", Word: "State here"},
+	{Key: "kind", Word: "Kind"},
+	{Key: "path", Word: "Mounted at"},
+	{Key: "used", Word: "Used", Class: "w-bar"},
+	{Key: "free", Word: "Free", Class: "num"},
+	{Key: "says", Word: "What the host says"},
+}
+
+func (p Page) pools() kit.Matrix[fleet.PoolView] {
+	m := hereMatrix(p, "Pools of Quantix", "Pool", poolsHere, p.Pools)
+	m.Row = func(v fleet.PoolView) kit.Row {
+		id := string(v.ID)
+		return kit.Row{ID: "pool-" + id, Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.MenuPath(fleet.NounPool, v.ID)}
+	}
+	m.Cells = func(head kit.Columns, v fleet.PoolView) templ.Component {
+		return pool.Cells(head, v, pool.CellOf(v, p.Host.ID), p.Now)
+	}
+	m.None = noPoolsHere()
+	return m
+}

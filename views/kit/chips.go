@@ -1,0 +1,12 @@
+package kit
+
+import (
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+)
+
+// PhaseChip is a VM's phase: icon, word and colour.
+func PhaseChip(p fleet.Phase) templ.Component {
+	return phaseChips.get(p, func() templ.Component { return phaseChip(p) })
+}

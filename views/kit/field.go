@@ -1,0 +1,63 @@
+package kit
+
+import (
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+)
+
+// Field is one labelled input of a form. Name is what the form sends, ID its element (empty: Name).
+type Field struct {
+	Name, ID, Label, Value string
+	Type                   string // of an input: "" is text
+	Hint, Unit, Error      string
+	Short, Required        bool
+	When                   fleet.When       // from when on an edit counts; empty: it is no edit
+	Attrs                  templ.Attributes // further attributes of the input itself: autocomplete, rows
+	Wrap                   templ.Attributes // and of the element around: data-show-when
+}
+
+func (f Field) id() string {
+	if f.ID != "" {
+		return f.ID
+	}
+	return Slug(f.Name)
+}
+
+func (f Field) kind() string {
+	if f.Type == "" {
+		return "text"
+	}
+	return f.Type
+}
+
+// described names what explains the input, for aria-describedby.
+func (f Field) described() string {
+	switch {
+	case f.Hint != "" && f.Error != "":
+		return f.id() + "-hint " + f.id() + "-error"
+	case f.Hint != "":
+		return f.id() + "-hint"
+	case f.Error != "":
+		return f.id() + "-error"
+	}
+	return ""
+}
+
+func (f Field) attrs() templ.Attributes {
+	out := templ.Attributes{}
+	if d := f.described(); d != "" {
+		out["aria-describedby"] = d
+	}
+	if f.Error != "" {
+		out["aria-invalid"] = "true"
+		out["autofocus"] = true // the first of them gets the focus, also after htmx has swapped the form
+	}
+	if f.Required {
+		out["required"] = true
+	}
+	for k, v := range f.Attrs {
+		out[k] = v
+	}
+	return out
+}

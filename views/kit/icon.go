@@ -1,0 +1,70 @@
+package kit
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+)
+
+// drawn is markup that is the same on every page. It is rendered once: a list holds hundreds of icons and chips.
+type drawn string
+
+// Render writes the markup.
+func (d drawn) Render(_ context.Context, w io.Writer) error {
+	_, err := io.WriteString(w, string(d))
+	return err
+}
+
+// drawings keeps what was drawn by what it shows. The keys come from the templates' own words, so there are few.
+type drawings[K comparable] struct {
+	mu   sync.RWMutex
+	done map[K]templ.Component
+}
+
+func (s *drawings[K]) get(key K, draw func() templ.Component) templ.Component {
+	s.mu.RLock()
+	d, ok := s.done[key]
+	s.mu.RUnlock()
+	if ok {
+		return d
+	}
+	var out strings.Builder
+	if err := draw().Render(context.Background(), &out); err != nil {
+		return draw() // which says the same where it is asked for
+	}
+	d = drawn(out.String())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done == nil {
+		s.done = map[K]templ.Component{}
+	}
+	s.done[key] = d
+	return d
+}
+
+var (
+	icons      drawings[iconKey]
+	phaseChips drawings[fleet.Phase]
+)
+
+type iconKey struct{ name, first, second string }
+
+// Icon draws one of the sprite's icons; class adds a tone, "lg" or "spin".
+func Icon(name string, class ...string) templ.Component {
+	key := iconKey{name: name}
+	switch len(class) {
+	case 0:
+	case 1:
+		key.first = class[0]
+	case 2:
+		key.first, key.second = class[0], class[1]
+	default:
+		return icon(name, class)
+	}
+	return icons.get(key, func() templ.Component { return icon(name, []string{key.first, key.second}) })
+}

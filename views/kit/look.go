@@ -1,0 +1,42 @@
+package kit
+
+import (
+	"quantix/internal/fleet"
+)
+
+// Tone is the class for a tone; idle has none.
+func Tone(t fleet.Tone) string {
+	if t == fleet.ToneIdle {
+		return ""
+	}
+	return string(t)
+}
+
+// phaseIcon is the icon for a VM's phase; it turns while the phase is on its way.
+func phaseIcon(p fleet.Phase) (name string, spin bool) {
+	switch p {
+	case fleet.PhaseRunning, fleet.PhaseNeedsRestart:
+		return "circle-play", false
+	case fleet.PhasePaused:
+		return "circle-pause", false
+	case fleet.PhaseStopped:
+		return "circle-stop", false
+	case fleet.PhaseFailed, fleet.PhaseCrashed, fleet.PhaseMissing:
+		return "triangle-alert", false
+	case fleet.PhaseUnknown:
+		return "circle-question-mark", false
+	}
+	return "loader", true
+}
+
+func ToneIcon(t fleet.Tone) string {
+	switch t {
+	case fleet.ToneOK:
+		return "circle-check"
+	case fleet.ToneWarn, fleet.ToneBad:
+		return "triangle-alert"
+	case fleet.ToneUnknown:
+		return "circle-question-mark"
+	}
+	return "circle-stop"
+}

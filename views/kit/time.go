@@ -1,0 +1,36 @@
+package kit
+
+import (
+	"fmt"
+	"time"
+)
+
+// Short writes a length of time by its largest unit: "4 s", "12 min", "3 h", "5 d".
+func Short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 s"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d d", d/(24*time.Hour))
+}
+
+// Took writes how long something lasted: "0.6 s", "12 s", "3 min".
+func Took(d time.Duration) string {
+	if d < 100*time.Millisecond {
+		return fmt.Sprintf("%d ms", max(d, 0).Milliseconds())
+	}
+	if tenths := d.Round(100 * time.Millisecond); tenths < 10*time.Second {
+		return fmt.Sprintf("%.1f s", tenths.Seconds())
+	}
+	return Short(d.Round(time.Second))
+}
+
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

@@ -1,0 +1,18 @@
+package kit
+
+// Share is one part of a capacity bar. Class is "", "ok", "warn", "bad", "res" or "promised".
+type Share struct {
+	Percent int
+	Class   string
+}
+
+// Fullness is the class of a bar that fills: from 80 % it warns, from 90 % it is bad.
+func Fullness(percent int) string {
+	switch {
+	case percent >= 90:
+		return "bad"
+	case percent >= 80:
+		return "warn"
+	}
+	return ""
+}

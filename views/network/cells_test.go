@@ -1,0 +1,25 @@
+package network
+
+import (
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/rendered"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// What a silent host said last is never drawn as what is: no chip, bar or figure of it stands where the present does.
+func TestUnknownNeverShowsTheLastValueAsCurrent(t *testing.T) {
+	t.Parallel()
+	silent := noon.Add(-31 * time.Second)
+	net := fleet.NetworkHost{SeenAt: &silent, Status: &fleet.NetworkStatus{Active: true}}
+	if word := rendered.Text(t, chip(net, noon)); word != "Unknown" || lastKnown(net, noon) != "The host is not heard. Last known: active." {
+		t.Errorf("the network reads %q, %q", word, lastKnown(net, noon))
+	}
+	heard := noon.Add(-29 * time.Second)
+	if net.SeenAt = &heard; rendered.Text(t, chip(net, noon)) != "Active" || lastKnown(net, noon) != "" {
+		t.Errorf("of a host that is heard it reads %q, %q", rendered.Text(t, chip(net, noon)), lastKnown(net, noon))
+	}
+}

@@ -1,0 +1,35 @@
+package network
+
+import (
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// GrantAll stands for all projects in a grant's form and path.
+const GrantAll = "all"
+
+// GrantForm opens the network to one more project. Projects are those that it is not open to.
+type GrantForm struct {
+	Projects kit.Choices
+	Errors   kit.Errors
+}
+
+func (p Page) grantsPath() string { return views.NetworkPath(p.Network.ID, "grants") }
+
+func (p Page) mayGrant() bool { return policy.May(p.Actor, policy.InfraChange, "") }
+
+func grantName(g fleet.NetworkGrant) string {
+	if g.ProjectID == "" {
+		return "All projects"
+	}
+	return g.ProjectName
+}
+
+func grantValue(g fleet.NetworkGrant) string {
+	if g.ProjectID == "" {
+		return GrantAll
+	}
+	return string(g.ProjectID)
+}

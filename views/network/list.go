@@ -1,0 +1,36 @@
+package network
+
+import (
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// ListPage is the list of networks.
+type ListPage struct {
+	kit.List
+	Networks []fleet.NetworkView
+}
+
+// Columns are the columns of networks.
+var Columns = kit.Columns{
+	{Key: "kind", Word: "Kind"},
+	{Key: "health", Word: "Health"},
+	{Key: "forward", Word: "Forward mode"},
+	{Key: "subnets", Word: "Subnets"},
+	{Key: "hosts", Word: "Hosts"},
+	{Key: "id", Word: "UUID", Extra: true},
+}
+
+func (p *ListPage) table() kit.Table[fleet.NetworkView] {
+	return kit.Table[fleet.NetworkView]{
+		List: &p.List, ID: "network-rows", Live: "networks hosts", Every: "10s", Label: "Networks", Noun: "network", Head: kit.NameHead,
+		Items: p.Networks, Acts: true, None: none(p),
+		Row: func(n *fleet.NetworkView) kit.Row {
+			return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID), Menu: views.MenuPath(fleet.NounNetwork, n.ID)}
+		},
+		Cells: func(shown kit.Columns, n *fleet.NetworkView) templ.Component { return row(shown, n, p.Now) },
+	}
+}

@@ -1,0 +1,28 @@
+package people
+
+import (
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// ProjectPage is one project with its members.
+type ProjectPage struct {
+	Actor   fleet.Actor
+	Project fleet.Project
+	Members []MemberRow
+	Add     MemberForm
+}
+
+func (p ProjectPage) path(below ...string) string { return views.ProjectPath(p.Project.ID, below...) }
+
+func (p ProjectPage) acts() []kit.Act {
+	can := policy.Offer(p.Actor, "project", "", p.Project.Actions())
+	return []kit.Act{
+		{Icon: "monitor", Word: "VMs of this project", Href: views.CutPath(fleet.NounVM, p.Project.ID)},
+		{Icon: "list-checks", Word: "Tasks of this project", Href: views.CutPath(fleet.NounTask, p.Project.ID)},
+		kit.Act{Icon: "pencil", Word: "Name and description", Href: p.path("edit"), Dialog: true}.As(can, fleet.ActEdit),
+		kit.Act{Icon: "trash-2", Word: "Delete project", Href: p.path("delete"), Dialog: true, Danger: true}.As(can, fleet.ActDelete),
+	}
+}

@@ -1,0 +1,17 @@
+package people
+
+import (
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views/kit"
+)
+
+// ProjectsPage is the list of the projects that a person sees.
+type ProjectsPage struct {
+	Actor    fleet.Actor
+	Projects []fleet.Project
+}
+
+func newProject(a fleet.Actor) kit.Act {
+	return kit.Act{Icon: "plus", Word: "New project", Href: "/projects/new", Dialog: true}.Needs(a, policy.Manage)
+}

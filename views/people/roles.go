@@ -1,0 +1,38 @@
+package people
+
+import (
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// roleIn is what the person is in a project: by it, or by a role that reaches all projects.
+func roleIn(a fleet.Actor, project fleet.ProjectID) string {
+	if a.Role != fleet.RoleNone {
+		return roleWord(a.Role)
+	}
+	return roleWord(a.Projects[project])
+}
+
+// roleWord is a role as people read it.
+func roleWord(r fleet.Role) string {
+	switch r {
+	case fleet.RoleAdmin:
+		return "Administrator"
+	case fleet.RoleOperator:
+		return "Operator"
+	case fleet.RoleViewer:
+		return "Viewer"
+	case fleet.RoleMember:
+		return "Member"
+	}
+	return "Only what projects grant"
+}
+
+var memberRoles = []kit.Option{{Value: "member", Text: "Member: makes and runs VMs"}, {Value: "viewer", Text: "Viewer: sees them"}}
+
+var globalRoles = []kit.Option{
+	{Value: "", Text: "None: only what projects grant"},
+	{Value: "viewer", Text: "Viewer: sees everything"},
+	{Value: "operator", Text: "Operator: everything but users, projects and join tokens"},
+	{Value: "admin", Text: "Administrator: everything"},
+}

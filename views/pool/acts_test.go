@@ -1,0 +1,35 @@
+package pool
+
+import (
+	"html"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/rendered"
+	"quantix/views/kit"
+)
+
+func TestAnActWithoutTheRightSaysSo(t *testing.T) {
+	t.Parallel()
+	viewer, admin := fleet.Actor{UserID: "vic", Role: fleet.RoleViewer}, fleet.Actor{UserID: "ann", Role: fleet.RoleAdmin}
+	gone := time.Now()
+	for name, c := range map[string]struct {
+		act  kit.Act
+		want string // the reason; empty: it can be used
+	}{
+		"no right":        {Acts(viewer, fleet.PoolView{})[4], "Ask an administrator."},
+		"the right":       {Acts(admin, fleet.PoolView{})[4], ""},
+		"being deleted":   {Acts(admin, fleet.PoolView{Pool: fleet.Pool{DeletedAt: &gone}})[4], "The pool is being deleted"},
+		"the first stays": {kit.Act{Icon: "plug", Why: "First."}.When("Second.").Needs(viewer, "anything"), "First."},
+	} {
+		menu, button := rendered.HTML(t, kit.Acts([]kit.Act{c.act})), rendered.HTML(t, kit.ActButton("x", "", c.act))
+		for where, text := range map[string]string{"menu": menu, "button": button} {
+			usable := strings.Contains(text, "href=\"/pools/")
+			if disabled := strings.Contains(text, `aria-disabled="true"`); disabled == usable || usable != (c.want == "") || !strings.Contains(text, html.EscapeString(c.want)) {
+				t.Errorf("%s, %s: %s", name, where, text)
+			}
+		}
+	}
+}

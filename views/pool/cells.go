@@ -1,0 +1,65 @@
+package pool
+
+import (
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// CellOf is the pool's part on one host.
+func CellOf(v fleet.PoolView, host fleet.HostID) fleet.PoolHost {
+	for _, h := range v.Hosts {
+		if h.HostID == host {
+			return h
+		}
+	}
+	return fleet.PoolHost{PoolID: v.ID, HostID: host, State: fleet.PoolPending, Assigned: true}
+}
+
+func kindWord(s fleet.PoolSpec) string {
+	if s.Kind == fleet.PoolNFS {
+		return "NFS"
+	}
+	return "Directory"
+}
+
+// Source is where the bytes are; empty for those who may not know.
+func Source(s fleet.PoolSpec) string {
+	if s.Path == "" {
+		return ""
+	}
+	return s.Source()
+}
+
+// stoppedByOthers reports whether somebody stopped the pool on the host, as it says now.
+func stoppedByOthers(cell fleet.PoolHost) bool {
+	return cell.State == fleet.PoolInactive && cell.Status != nil && cell.Status.ByOthers
+}
+
+func free(cell fleet.PoolHost) string {
+	if cell.Status == nil || cell.Status.CapacityBytes == 0 {
+		return "–"
+	}
+	return kit.Bytes(cell.Status.AvailableBytes)
+}
+
+// lastKnown is what a silent host said last.
+func lastKnown(cell fleet.PoolHost) string {
+	switch {
+	case cell.State != fleet.PoolUnknown:
+		return ""
+	case cell.Status == nil:
+		return "The host is not heard and never said anything."
+	case cell.Status.CapacityBytes > 0:
+		return "Last known: " + strings.ToLower(cell.Status.State.Word()) + ", " + kit.Bytes(cell.Status.UsedBytes) + " of " + kit.Bytes(cell.Status.CapacityBytes) + " used."
+	}
+	return "Last known: " + strings.ToLower(cell.Status.State.Word()) + "."
+}
+
+func mountPath(v fleet.PoolView, cell fleet.PoolHost) string {
+	if cell.Status != nil && cell.Status.MountPath != "" {
+		return cell.Status.MountPath
+	}
+	return kit.Dash(v.Spec.Path)
+}

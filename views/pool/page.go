@@ -1,0 +1,58 @@
+// Package pool shows storage pools: their list, one with its health on each host, its volumes, and the forms and dialogs about it.
+package pool
+
+import (
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// Page is one pool; of the lists only those of its tab are filled.
+type Page struct {
+	Actor   fleet.Actor
+	Link    kit.Link // of the page as it is shown
+	Tab     string
+	Pool    fleet.PoolView
+	Now     time.Time
+	Volumes []VolumeRow
+	First   int // of Volumes, those from First to before Last are shown
+	Last    int
+	Owners  int // VMs with disks in it, as far as hosts report them
+	VMs     []fleet.VMView
+	Filter  kit.Filter // of tab vms
+	Tasks   []fleet.Task
+	Prev    string // cursors around this page of the tab's list
+	Next    string
+}
+
+var tabs = []kit.Tab{
+	{Text: "Health", Href: "health"}, {Text: "Volumes", Href: "volumes"}, {Text: "VMs", Href: "vms"}, {Text: "Configure", Href: "configure"}, {Text: "Tasks", Href: "tasks"},
+}
+
+// Tabs are the names of the views of a pool; the first is its own.
+func Tabs() []string { return kit.TabNames(tabs) }
+
+func (p Page) path(below ...string) string { return views.PoolPath(p.Pool.ID, below...) }
+
+func (p Page) infra() bool { return policy.May(p.Actor, policy.InfraSee, "") }
+
+// liveKeys are what the shown tab depends on.
+func (p Page) liveKeys() string {
+	switch p.Tab {
+	case "vms":
+		return "pool:" + string(p.Pool.ID) + " vms"
+	case "tasks":
+		return "tasks"
+	}
+	return "pool:" + string(p.Pool.ID)
+}
+
+func (p Page) noVMs() string {
+	if p.Filter.Value != "" {
+		return "None that fits the filter has a disk in this pool."
+	}
+	return "No VM that you may see has a disk in this pool."
+}

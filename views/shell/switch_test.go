@@ -1,0 +1,29 @@
+package shell
+
+import (
+	"net/url"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestTheProjectPickerStaysOnTheList(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ path, query, project, want string }{
+		{"/vms", "filter=web&after=x", "1", "/vms?filter=web&project=1"},
+		{"/tasks", "project=1", "", "/tasks"},
+		{"/hosts/7", "tab=pools", "1", "/vms?project=1"}, // no list of projects' things: its query means nothing elsewhere
+		{"/", "", "", "/vms"},
+	} {
+		query, _ := url.ParseQuery(c.query)
+		f := Frame{Path: c.path, Query: query}
+		if got := f.switcher().to(fleet.ProjectID(c.project)); got != c.want {
+			t.Errorf("from %s?%s: %s, not %s", c.path, c.query, got, c.want)
+		}
+	}
+	for want, f := range map[string]Frame{"All projects": {}, "shop": {Project: "1", ProjectName: "shop"}, "No such project": {Project: "2"}} {
+		if got := f.projectName(); got != want {
+			t.Errorf("project %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package shell
+
+import (
+	"net/url"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// TreeViewsOf are the names of the views that the actor may see.
+func TreeViewsOf(a fleet.Actor) []string {
+	var out []string
+	for _, v := range fleet.TreeViews {
+		if policy.May(a, v.Right, "") {
+			out = append(out, v.Name)
+		}
+	}
+	return out
+}
+
+// TreeLevel is one level of the inventory tree, or one page of it.
+type TreeLevel struct {
+	View    string // name of a fleet.TreeView
+	Group   string // view "vms": the label key that groups a project's VMs; empty: none
+	Node    string // whose children these are; empty: the root
+	Items   []TreeItem
+	Next    string // cursor of the level's next page
+	Here    []string
+	Partial bool // a later page of the level: the rows alone
+}
+
+// TreeItem is one row of the tree.
+type TreeItem struct {
+	Key, Kind, ID, HostID, Name, Icon string
+	Tone                              fleet.Tone
+	Word                              string // of the phase
+	Count                             int
+	HasChildren                       bool
+	Open                              *TreeLevel // its children, where they are known already
+}
+
+func (l *TreeLevel) child(item *TreeItem) *TreeLevel { return &TreeLevel{View: l.View, Node: item.Key} }
+
+func (l *TreeLevel) address(after string) string {
+	path := "/tree/" + l.View
+	if l.Node != "" {
+		path += "/" + url.PathEscape(l.Node)
+	}
+	if after != "" {
+		path += "?after=" + url.QueryEscape(after)
+	}
+	return path
+}
+
+// id of a row is unique on the page: the same VM may stand below several pools.
+func (l *TreeLevel) id(key string) string { return "t-" + kit.Slug(l.Node+"-"+key) }
+
+// liveKeys of an opened row: its object's own key; a host's or project's VMs change by their own keys.
+func (i *TreeItem) liveKeys() string {
+	switch t, _ := fleet.Worded(i.Kind); {
+	case t.Key == fleet.NounHost:
+		return i.Key + " vms"
+	case t.Each && t.Key != fleet.NounVM:
+		return i.Key
+	}
+	return "vms"
+}
+
+func (i *TreeItem) menu() string {
+	if t, _ := fleet.Worded(i.Kind); t.Each && i.ID != "" {
+		return views.MenuPath(t.Key, i.ID)
+	}
+	return ""
+}
+
+func (i *TreeItem) href() string {
+	switch t, _ := fleet.Worded(i.Kind); {
+	case i.HostID != "" && i.ID != "": // discovered
+		return views.FoundPath(fleet.HostID(i.HostID), fleet.VMID(i.ID))
+	case t.Key == fleet.NounFound:
+		return views.TabPath(fleet.NounVM.Is().Path, "found")
+	case t.Key == fleet.NounProject:
+		return views.CutPath(fleet.NounVM, fleet.ProjectID(i.ID))
+	case t.Path != "":
+		return t.At(i.ID)
+	case i.Kind == "storage":
+		return fleet.NounPool.Is().Path
+	}
+	return fleet.NounVM.Is().Path
+}
+
+func hereIn(here []string, key string) bool { return len(here) > 0 && here[len(here)-1] == key }

@@ -1,0 +1,64 @@
+package task
+
+import (
+	"slices"
+
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// ListPage is the list of tasks.
+type ListPage struct {
+	kit.List
+	Tasks []fleet.Task
+}
+
+// Columns are the columns of tasks.
+var Columns = kit.Columns{
+	{Key: "target", Word: "Target"},
+	{Key: "state", Word: "State"},
+	{Key: "who", Word: "Who"},
+	{Key: "host", Word: "Host"},
+	{Key: "created", Word: "Started", Sort: "created"},
+	{Key: "ended", Word: "Ended", Extra: true},
+	{Key: "progress", Word: "Progress"},
+	{Key: "result", Word: "Result"},
+	{Key: "id", Word: "UUID", Extra: true},
+}
+
+func (p *ListPage) tabs() []kit.Tab {
+	l := p.Link.First().Without("filter")
+	tab := func(word, filter string) kit.Tab {
+		return kit.Tab{Text: word, Href: l.With("filter", filter).String(), Here: p.Filter.Value == filter}
+	}
+	return []kit.Tab{tab("All", ""), tab("Mine", "who:me"), tab("Running", "state:queued,running"), tab("Failed", "state:failed,unknown")}
+}
+
+func (p *ListPage) table() kit.Table[fleet.Task] {
+	return tableOf(&p.List, "task-rows", p.Tasks, none(p))
+}
+
+func tableOf(l *kit.List, id string, tasks []fleet.Task, none templ.Component) kit.Table[fleet.Task] {
+	return kit.Table[fleet.Task]{
+		List: l, ID: id, Live: "tasks", Every: "30s", Label: "List of tasks", Noun: "task", Head: kit.Column{Word: "Task"}, Items: tasks, None: none,
+		Row: func(j *fleet.Task) kit.Row {
+			return kit.Row{ID: id + "-" + string(j.ID), Name: j.Title(), Href: views.TaskPath(j.ID)}
+		},
+		Cells: row,
+	}
+}
+
+// Table is tasks on another object's page; target: also what each is about.
+func Table(id string, tasks []fleet.Task, target bool) templ.Component {
+	shown := Columns.Chosen(kit.Link{})
+	if !slices.ContainsFunc(tasks, func(j fleet.Task) bool { return j.HostName != "" }) {
+		shown = shown.Hostless()
+	}
+	if !target {
+		shown = slices.DeleteFunc(shown, func(c kit.Column) bool { return c.Key == "target" })
+	}
+	return kit.BareTable(tableOf(&kit.List{Shown: shown}, id, tasks, nil))
+}

@@ -1,0 +1,43 @@
+// Package task shows tasks: their list, one with its results, and their state on the pages of what they are about.
+package task
+
+import (
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// Page is one task.
+type Page struct {
+	Task   fleet.Task
+	Parent *fleet.Task // what it is a part of; nil: nothing, or nothing that the reader may see
+	Now    time.Time
+	Cancel fleet.ActionState // whether it can be taken back
+	Steps  *ListPage         // a page of its children; nil: it has none
+	Back   string            // the list that it was asked for in; empty: none
+}
+
+// live and href say how the page follows its task.
+func (p Page) live() string {
+	if p.Steps != nil {
+		return string(fleet.SubjectTask(p.Task.ID))
+	}
+	return "tasks"
+}
+
+func (p Page) href() string {
+	if p.Steps != nil {
+		return p.Steps.Link.String()
+	}
+	return views.TaskPath(p.Task.ID)
+}
+
+func (p Page) crumbs() []kit.Crumb {
+	all := []kit.Crumb{{Text: "Tasks", Href: "/tasks"}}
+	if p.Parent != nil {
+		all = append(all, kit.Crumb{Text: p.Parent.Title() + " " + p.Parent.SubjectName, Href: views.TaskPath(p.Parent.ID)})
+	}
+	return all
+}

@@ -1,0 +1,57 @@
+package task
+
+import (
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// StepsText counts children: "3 done · 1 running · 1 refused".
+func StepsText(s fleet.Steps) string {
+	var parts []string
+	for _, x := range []struct {
+		n    int
+		word string
+	}{
+		{s.Done, "done"},
+		{s.Running, "running"},
+		{s.Queued, "waiting"},
+		{s.Failed - s.Refused, "failed"},
+		{s.Unknown, "outcome unknown"},
+		{s.Cancelled, "cancelled"},
+		{s.Refused, "refused"},
+	} {
+		if x.n > 0 {
+			parts = append(parts, strconv.Itoa(x.n)+" "+x.word)
+		}
+	}
+	return strings.Join(parts, " · ")
+}
+
+func look(s fleet.JobState) (t, icon, word string) {
+	switch s {
+	case fleet.JobQueued:
+		return "", "clock", "Waiting"
+	case fleet.JobRunning:
+		return "info", "loader", "Running"
+	case fleet.JobDone:
+		return "ok", "circle-check", "Done"
+	case fleet.JobFailed:
+		return "bad", "triangle-alert", "Failed"
+	case fleet.JobCancelled:
+		return "", "ban", "Cancelled"
+	}
+	return "unknown", "circle-question-mark", "Outcome unknown"
+}
+
+// toneOf is the class of words about a task in that state.
+func toneOf(s fleet.JobState) string {
+	switch s {
+	case fleet.JobFailed:
+		return "bad"
+	case fleet.JobUnknown:
+		return "unknown"
+	}
+	return "muted"
+}

@@ -1,0 +1,48 @@
+package task
+
+import (
+	"cmp"
+	"strconv"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// StepColumns are the columns of a task's children.
+var StepColumns = kit.Columns{
+	{Key: "state", Word: "State"},
+	{Key: "result", Word: "What happened"},
+	{Key: "progress", Word: "Progress", Class: "hide-narrow"},
+	{Key: "host", Word: "Host", Class: "hide-narrow"},
+	{Key: "task", Word: "Task"},
+}
+
+// stepTabs lead to the children in each state that some are in.
+func (p Page) stepTabs() []kit.Tab {
+	l, s := p.Steps.Link.First().Without("filter"), p.Task.Steps
+	tabs := []kit.Tab{{Text: "All", Href: l.String(), Here: p.Steps.Filter.Value == "", Count: strconv.Itoa(s.Queued + s.Running + s.Done + s.Failed + s.Cancelled + s.Unknown)}}
+	for _, x := range []struct {
+		state fleet.JobState
+		n     int
+	}{
+		{fleet.JobQueued, s.Queued}, {fleet.JobRunning, s.Running}, {fleet.JobDone, s.Done}, {fleet.JobFailed, s.Failed}, {fleet.JobUnknown, s.Unknown}, {fleet.JobCancelled, s.Cancelled},
+	} {
+		filter := "state:" + string(x.state)
+		tone, _, word := look(x.state)
+		if here := p.Steps.Filter.Value == filter; x.n > 0 || here {
+			tabs = append(tabs, kit.Tab{Text: word, Href: l.With("filter", filter).String(), Here: here, Count: strconv.Itoa(x.n), Tone: tone})
+		}
+	}
+	return tabs
+}
+
+func (p Page) stepTable() kit.Table[fleet.Task] {
+	return kit.Table[fleet.Task]{
+		List: &p.Steps.List, ID: "step-rows", Live: p.live(), Every: "30s", Label: "Results", Noun: "result", Head: kit.Column{Word: "VM"}, Items: p.Steps.Tasks, None: noSteps(p),
+		Row: func(t *fleet.Task) kit.Row {
+			return kit.Row{ID: "step-" + string(t.ID), Name: t.SubjectName, Href: cmp.Or(views.SubjectLink(t.Subject), views.TaskPath(t.ID))}
+		},
+		Cells: row,
+	}
+}

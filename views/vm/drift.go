@@ -1,0 +1,39 @@
+package vm
+
+import (
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+func (p Page) putBack() kit.Act {
+	return kit.Act{Icon: "history", Word: "Put back", Post: p.path("putback"), Back: p.path()}.When(p.driftWhy(fleet.ActPutBack))
+}
+
+// driftWhy says why the VM's changes cannot be taken over or put back now; empty: they can.
+func (p Page) driftWhy(a fleet.Action) string {
+	if s := p.action(fleet.ActEdit); !s.Allowed {
+		return s.Reason
+	}
+	_, why := p.VM.Allows(a)
+	return why
+}
+
+// actual is a value as the host has it, where that is known to be another than what people want.
+func actual(vm fleet.VMView, field, wanted string) string {
+	if d := driftOf(vm, field); d != nil {
+		return d.Actual
+	}
+	return wanted
+}
+
+func driftOf(vm fleet.VMView, field string) *fleet.Drift {
+	if vm.Status == nil {
+		return nil
+	}
+	for i, d := range vm.Status.Drift {
+		if d.Field == field {
+			return &vm.Status.Drift[i]
+		}
+	}
+	return nil
+}

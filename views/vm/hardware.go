@@ -1,0 +1,61 @@
+package vm
+
+import (
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// pluggedIn reports whether the guest has the card.
+func pluggedIn(vm fleet.VMView, mac string) bool {
+	return vm.Status != nil && slices.ContainsFunc(vm.Status.NICs, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) })
+}
+
+// unasked are the cards that the guest has and the spec has not.
+func unasked(vm fleet.VMView) []fleet.NICState {
+	if vm.Status == nil || driftOf(vm, "nics") != nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(vm.Status.NICs), func(n fleet.NICState) bool {
+		return slices.ContainsFunc(vm.Spec.NICs, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, n.MAC) })
+	})
+}
+
+func waits(vm fleet.VMView, field string) bool {
+	if vm.Status == nil {
+		return false
+	}
+	for _, f := range vm.Status.NextBoot {
+		if f == field {
+			return true
+		}
+	}
+	return false
+}
+
+func statusCPUs(vm fleet.VMView) int {
+	if vm.Status == nil {
+		return 0
+	}
+	return vm.Status.CPUs
+}
+
+func statusMemory(vm fleet.VMView) int {
+	if vm.Status == nil {
+		return 0
+	}
+	return vm.Status.MemoryMiB
+}
+
+// diskSize is a disk's size as its host has it, else as it was asked for.
+func diskSize(vm fleet.VMView, i int) string {
+	if vm.Status != nil && i < len(vm.Status.Disks) && vm.Status.Disks[i].SizeBytes > 0 {
+		return kit.Bytes(vm.Status.Disks[i].SizeBytes)
+	}
+	if n := vm.Spec.Disks[i].SizeBytes; n > 0 {
+		return kit.Bytes(n)
+	}
+	return "as large as its image"
+}

@@ -1,0 +1,121 @@
+package vm
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// ListPage is the list of VMs, or of discovered ones.
+type ListPage struct {
+	kit.List
+	Tab    string // "all", "attention", "restart", "found"
+	VMs    []fleet.VMView
+	Found  []fleet.FoundVM
+	Create bool // the person may make VMs
+	Use    bool // and use some
+	Total  fleet.VMTotals
+	Any    bool // a filter, tab or project cuts the list
+}
+
+// Columns are the columns of VMs.
+var Columns = kit.Columns{
+	{Key: "state", Word: "State"},
+	{Key: "host", Word: "Host", Sort: "host"},
+	{Key: "project", Word: "Project", Sort: "project"},
+	{Key: "cpus", Word: "vCPU", Sort: "cpus", Class: "num"},
+	{Key: "load", Word: "CPU", Class: "num"},
+	{Key: "memory", Word: "Memory", Sort: "memory", Class: "num"},
+	{Key: "address", Word: "Address"},
+	{Key: "labels", Word: "Labels"},
+	{Key: "created", Word: "Created", Sort: "created", Extra: true},
+	{Key: "seen", Word: "Heard", Extra: true},
+	{Key: "id", Word: "UUID", Extra: true},
+}
+
+// FoundColumns are the columns of discovered VMs.
+var FoundColumns = kit.Columns{
+	{Key: "state", Word: "State"},
+	{Key: "host", Word: "Host"},
+	{Key: "cpus", Word: "vCPU", Class: "num"},
+	{Key: "memory", Word: "Memory", Class: "num"},
+	{Key: "seen", Word: "Heard"},
+	{Key: "id", Word: "UUID", Extra: true},
+}
+
+func (p *ListPage) vms() kit.Table[fleet.VMView] {
+	return kit.Table[fleet.VMView]{
+		List: &p.List, ID: "vm-rows", Live: "vms", Every: "30s", Label: "Virtual machines", Noun: "VM", Head: kit.NameHead,
+		Items: p.VMs, Acts: true, Select: p.Use, None: none(p),
+		Row: func(vm *fleet.VMView) kit.Row {
+			id := string(vm.ID)
+			return kit.Row{ID: "vm-" + id, Name: vm.Name, Href: views.VMPath(vm.ID), Menu: views.MenuPath(fleet.NounVM, vm.ID), Value: id}
+		},
+		Cells: func(shown kit.Columns, vm *fleet.VMView) templ.Component { return row(shown, vm, p.Now) },
+	}
+}
+
+func (p *ListPage) found() kit.Table[fleet.FoundVM] {
+	return kit.Table[fleet.FoundVM]{
+		List: &p.List, ID: "found-rows", Live: "hosts", Every: "30s", Label: "Discovered virtual machines", Noun: "VM", Head: kit.NameHead,
+		Items: p.Found, None: noFound(p),
+		Row: func(vm *fleet.FoundVM) kit.Row {
+			return kit.Row{ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: views.FoundPath(vm.HostID, vm.ID)}
+		},
+		Cells: func(shown kit.Columns, vm *fleet.FoundVM) templ.Component { return foundRow(shown, vm, p.Now) },
+	}
+}
+
+// tabs drop what belongs to one page of one order. Discovered VMs are another list than the other three, with words and columns
+// of its own.
+func (p *ListPage) tabs() []kit.Tab {
+	l := p.Link.First().Without("tab")
+	ours, found := l, l.Without("filter", "sort", "columns")
+	if p.Tab == "found" {
+		ours, found = found, l
+	}
+	count := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	return []kit.Tab{
+		{Text: "All", Href: ours.String(), Here: p.Tab == "all"},
+		{
+			Text: "Needs attention", Href: ours.With("tab", "attention").String(), Here: p.Tab == "attention", Tone: "bad",
+			Count: count(p.Total.InNeed),
+		},
+		{
+			Text: "Needs restart", Href: ours.With("tab", "restart").String(), Here: p.Tab == "restart",
+			Count: count(p.Total.Phases[fleet.PhaseNeedsRestart]),
+		},
+		{Text: "Discovered", Href: found.With("tab", "found").String(), Here: p.Tab == "found", Count: count(p.Total.Found)},
+	}
+}
+
+// summary is one line under the title: "40 · 29 running · 8 unknown". It is of the whole fleet, so a page that is cut shows none.
+func (p *ListPage) summary() string {
+	total := 0
+	for _, n := range p.Total.Phases {
+		total += n
+	}
+	if total == 0 {
+		return ""
+	}
+	parts := []string{strconv.Itoa(total)}
+	for _, ph := range []fleet.Phase{fleet.PhaseRunning, fleet.PhaseStopped, fleet.PhaseUnknown} {
+		if n := p.Total.Phases[ph]; n > 0 {
+			parts = append(parts, strconv.Itoa(n)+" "+strings.ToLower(ph.Word()))
+		}
+	}
+	return strings.Join(parts, " · ")
+}
+
+// bulkActions can be asked of many VMs at once.
+var bulkActions = []fleet.Action{fleet.ActStart, fleet.ActShutdown, fleet.ActReboot, fleet.ActPause, fleet.ActResume, fleet.ActStop}

@@ -1,0 +1,50 @@
+package vm
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+func TestTheListsTabsKeepTheFilterAndDropThePage(t *testing.T) {
+	t.Parallel()
+	hrefs := func(tabs []kit.Tab) (all, here []string) {
+		for _, tab := range tabs {
+			all = append(all, tab.Href)
+			if tab.Here {
+				here = append(here, tab.Text)
+			}
+		}
+		return all, here
+	}
+	var vms ListPage
+	vms.Link = kit.Link{Path: "/vms", Query: url.Values{"filter": {"web"}, "after": {"x"}, "tab": {"restart"}}}
+	vms.Tab = "restart"
+	all, here := hrefs(vms.tabs())
+	want := []string{"/vms?filter=web", "/vms?filter=web&tab=attention", "/vms?filter=web&tab=restart", "/vms?tab=found"} // what is found has another filter language
+	if !cmp.Equal(here, []string{"Needs restart"}) || !cmp.Equal(all, want) {
+		t.Errorf("here %v, %v", here, all)
+	}
+}
+
+func TestLoadIsOfAllItsCPUsAndOfNow(t *testing.T) {
+	t.Parallel()
+	vm := web(fleet.PhaseRunning)
+	if got := load(&vm); got != "37 %" {
+		t.Errorf("running: %q", got)
+	}
+	for name, change := range map[string]func(*fleet.VMView){
+		"not measured": func(vm *fleet.VMView) { vm.CPUPercent = nil },
+		"no CPUs":      func(vm *fleet.VMView) { vm.Spec.CPUs = 0 },
+		"not heard":    func(vm *fleet.VMView) { vm.Phase = fleet.PhaseUnknown },
+	} {
+		vm := web(fleet.PhaseRunning)
+		if change(&vm); load(&vm) != "–" {
+			t.Errorf("%s: %q", name, load(&vm))
+		}
+	}
+}

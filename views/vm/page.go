@@ -1,0 +1,78 @@
+// Package vm shows virtual machines: their list, one with its tabs, the forms and dialogs about it, and those that hosts run beside.
+package vm
+
+import (
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// Page is one VM.
+type Page struct {
+	VM      fleet.VMView
+	Tab     string // "summary", "monitor", "console", "configure", "events"
+	Now     time.Time
+	Actions []fleet.ActionState // cut by what the person may do, with the reason
+	Pools   map[fleet.PoolID]string
+	Infra   bool // the person may see hosts
+
+	PlaceWhy string // why the person may not say where the VM is; empty: they may
+
+	Edit  Form               // tab configure
+	Audit []fleet.AuditEntry // tab events
+	Tasks []fleet.Task
+	Meter *Meter      // tab monitor; nil: none yet
+	Retry *fleet.Task // tab summary: the order that waits for its hypervisor; nil: none
+}
+
+// Meter is a VM's newest load.
+type Meter struct {
+	At time.Time
+	fleet.Meter
+	CPUPercent *float64 // 100 is one core
+}
+
+func (p Page) path(below ...string) string { return views.VMPath(p.VM.ID, below...) }
+
+func (p Page) address() string {
+	switch p.Tab {
+	case "summary":
+		return p.path()
+	case "console":
+		return p.path("console")
+	}
+	return views.TabPath(p.path(), p.Tab)
+}
+
+func (p Page) tabs() []kit.Tab {
+	tab := func(key, word string) kit.Tab {
+		return kit.Tab{Text: word, Href: Page{VM: p.VM, Tab: key}.address(), Here: p.Tab == key}
+	}
+	return []kit.Tab{tab("summary", "Summary"), tab("monitor", "Monitor"), tab("console", "Console"), tab("configure", "Configure"), tab("events", "Events")}
+}
+
+func (p Page) crumbs() []kit.Crumb {
+	out := []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}}
+	if p.Infra && p.VM.HostName != "" {
+		out = append(out, kit.Crumb{Text: p.VM.HostName, Href: views.HostPath(p.VM.HostID)})
+	}
+	return out
+}
+
+func (p Page) action(a fleet.Action) fleet.ActionState {
+	for _, s := range p.Actions {
+		if s.Action == a {
+			return s
+		}
+	}
+	return fleet.ActionState{Action: a}
+}
+
+func (p Page) pool(id fleet.PoolID) string {
+	if name := p.Pools[id]; name != "" {
+		return name
+	}
+	return "a pool"
+}

@@ -1,0 +1,118 @@
+package vm
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/rendered"
+	"quantix/views/kit"
+)
+
+// web is a VM that its host reported as running with 37 % load, some time ago.
+func web(phase fleet.Phase) fleet.VMView {
+	cpu, started, seen := 74.0, noon.Add(-4*time.Hour), noon.Add(-45*time.Second)
+	return fleet.VMView{
+		VM: fleet.VM{
+			Meta: fleet.Meta{ID: "1", Name: "web-01", HostID: "2", ProjectID: "3"},
+			Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 4096},
+			Status: &fleet.VMStatus{
+				Power: fleet.Running, StartedAt: &started, NICs: []fleet.NICState{{Addresses: []string{"10.0.0.1"}}, {Addresses: []string{"10.0.0.2", "fe80::1"}}},
+			},
+		},
+		Phase: phase, HostName: "h1", ProjectName: "shop", SeenAt: &seen, CPUPercent: &cpu,
+	}
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestAVMsTabsAreLinks(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"summary", "monitor", "console", "configure", "events"} {
+		here := 0
+		for _, tab := range (Page{VM: web(fleet.PhaseRunning), Tab: key}).tabs() {
+			want := map[string]string{"Summary": "/vms/1", "Console": "/vms/1/console"}[tab.Text]
+			if want == "" {
+				want = "/vms/1?tab=" + strings.ToLower(tab.Text)
+			}
+			if tab.Href != want {
+				t.Errorf("%s leads to %s", tab.Text, tab.Href)
+			}
+			if tab.Here {
+				here++
+			}
+		}
+		if here != 1 {
+			t.Errorf("%d tabs are here on %s", here, key)
+		}
+	}
+}
+
+func TestAVMsCrumbsHideHostsFromTenants(t *testing.T) {
+	t.Parallel()
+	p := Page{VM: web(fleet.PhaseRunning), Infra: true}
+	if got := p.crumbs(); !cmp.Equal(got, []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: "h1", Href: "/hosts/2"}}) {
+		t.Errorf("an administrator's: %v", got)
+	}
+	if p.Infra = false; len(p.crumbs()) != 1 {
+		t.Errorf("a tenant's: %v", p.crumbs())
+	}
+}
+
+func TestWordsAboutAVM(t *testing.T) {
+	t.Parallel()
+	p := Page{VM: web(fleet.PhaseRunning), Pools: map[fleet.PoolID]string{"1": "fast"}, Actions: []fleet.ActionState{{Action: fleet.ActStart, Reason: "It runs."}}}
+	if p.pool("1") != "fast" || p.pool("2") != "a pool" {
+		t.Errorf("pools %q and %q", p.pool("1"), p.pool("2"))
+	}
+	if got := p.action(fleet.ActStart); got.Reason != "It runs." {
+		t.Errorf("%+v", got)
+	}
+	if got := p.action(fleet.ActDelete); got.Allowed || got.Action != fleet.ActDelete {
+		t.Errorf("an action that nobody listed: %+v", got)
+	}
+	if got := addresses(p.VM); !cmp.Equal(got, []string{"10.0.0.1", "10.0.0.2", "fe80::1"}) {
+		t.Errorf("addresses %v", got)
+	}
+	if p.VM.Status = nil; addresses(p.VM) != nil {
+		t.Error("a VM without a status has addresses")
+	}
+	for field, want := range map[string]string{"cpus": "vCPUs", "memoryMiB": "memory", "watchdog": "watchdog"} {
+		if got := fieldWord(field); got != want {
+			t.Errorf("%s reads %q, not %q", field, got, want)
+		}
+	}
+	for _, a := range fleet.VMActions {
+		if asked := sure(a, "web") != ""; asked != (a == fleet.ActStop || a == fleet.ActReset) {
+			t.Errorf("%s asks before: %v", a, asked)
+		}
+		if actionIcons[a] == "" {
+			t.Errorf("%s has no icon", a)
+		}
+	}
+	if got := Volume("p", "a b.qcow2"); got != "p/a b.qcow2" {
+		t.Errorf("volume %q", got)
+	}
+}
+
+// What a silent host said last is never drawn as what is: no chip, bar or figure of it stands where the present does.
+func TestUnknownNeverShowsTheLastValueAsCurrent(t *testing.T) {
+	t.Parallel()
+	vm := web(fleet.PhaseUnknown)
+	page := Page{VM: vm, Tab: "summary", Now: noon, Actions: vm.Actions(), Infra: true}
+	if head := rendered.Text(t, head(page)); !strings.Contains(head, "web-01 Unknown") || strings.Contains(head, "Running") {
+		t.Errorf("the head reads %q", head)
+	}
+	if head := rendered.HTML(t, head(page)); !strings.Contains(head, `title="Its host is not heard. Last known: running."`) || strings.Contains(head, `class="chip ok"`) {
+		t.Errorf("the head is %s", head)
+	}
+	summary := rendered.Text(t, summary(page))
+	for _, text := range []string{"h1 is not heard. What is below is what it said last.", "State Unknown last known: running", "Up – Runs by"} {
+		if !strings.Contains(summary, text) {
+			t.Errorf("the summary lacks %q: %s", text, summary)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package vm
+
+import (
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// said is a place's power in a word.
+func said(p fleet.Place) string {
+	word := string(p.Power)
+	if p.Power == fleet.Stopped {
+		word = "shut off"
+	}
+	return strings.ToUpper(word[:1]) + word[1:]
+}
+
+// besides is what else there is to know of it.
+func besides(p fleet.Place) []string {
+	var out []string
+	if p.Own {
+		out = append(out, "· its host")
+	}
+	if p.Unheard {
+		out = append(out, "· as it said last: the host is not heard now")
+	}
+	if !p.Own && !p.Proven {
+		out = append(out, "· without the mark of this VM")
+	}
+	if p.Settled {
+		out = append(out, "· not the VM, as somebody has decided")
+	}
+	return out
+}
+
+func keepWord(vm fleet.VMView, p fleet.Place) string {
+	if p.Own || vm.Contested() {
+		return "Keep it on " + p.HostName
+	}
+	return "It is on " + p.HostName
+}
+
+func sureOfPlace(vm fleet.VMView, p fleet.Place) string {
+	return "Is " + vm.Name + " on " + p.HostName + "? Quantix works with that one from now on. Whatever runs elsewhere runs on until somebody stops it there."
+}
