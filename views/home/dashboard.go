@@ -6,6 +6,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/views/kit"
 )
 
 // DashboardPage is the start page.
@@ -59,4 +60,13 @@ func needs(n int) string {
 		return "needs"
 	}
 	return "need"
+}
+
+// tabs lead to the lists that the person may see.
+func (p DashboardPage) tabs() []kit.Tab {
+	tabs := []kit.Tab{{Text: "Overview", Href: "/", Here: true}, {Text: "VMs", Href: "/vms"}}
+	if p.infra() {
+		tabs = append(tabs, kit.Tab{Text: "Hosts", Href: "/hosts"})
+	}
+	return append(tabs, kit.Tab{Text: "Storage", Href: "/pools"}, kit.Tab{Text: "Networks", Href: "/networks"}, kit.Tab{Text: "Tasks", Href: "/tasks"})
 }

@@ -1,8 +1,6 @@
 package host
 
-import (
-	"strconv"
-)
+import "strconv"
 
 // ratio says how often a thread is promised, where that is more than once.
 func ratio(promised, threads int) string {

@@ -1,8 +1,6 @@
 package host
 
-import (
-	"quantix/views/kit"
-)
+import "quantix/views/kit"
 
 // Form is what people may change about a host, as they typed it.
 type Form struct {

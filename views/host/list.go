@@ -67,8 +67,7 @@ func (p *ListPage) summary() string {
 }
 
 func (p *ListPage) tabs() []kit.Tab {
-	l, odd := p.Link.First().Without("tab"), ""
-	n := 0
+	odd, n := "", 0
 	for ph, count := range p.Total {
 		if ph != fleet.HostOnline {
 			n += count
@@ -77,10 +76,7 @@ func (p *ListPage) tabs() []kit.Tab {
 	if n > 0 {
 		odd = strconv.Itoa(n)
 	}
-	tabs := []kit.Tab{
-		{Text: "All", Href: l.String(), Here: p.Tab == "all"},
-		{Text: "Needs attention", Href: l.With("tab", "attention").String(), Here: p.Tab == "attention", Count: odd, Tone: "bad"},
-	}
+	tabs := kit.TabsAt(p.Link.First(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: odd, Tone: "bad"})
 	if policy.May(p.Actor, policy.Manage, "") {
 		tabs = append(tabs, kit.Tab{Text: "Join tokens", Href: "/hosts/join"})
 	}

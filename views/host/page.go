@@ -2,6 +2,7 @@
 package host
 
 import (
+	"strconv"
 	"time"
 
 	"quantix/internal/fleet"
@@ -26,13 +27,15 @@ type Page struct {
 	Form     Form
 }
 
-var tabs = []kit.Tab{
-	{Text: "Summary", Href: "summary"}, {Text: "VMs", Href: "vms"}, {Text: "Hardware", Href: "hardware"}, {Text: "Storage", Href: "storage"},
-	{Text: "Networks", Href: "networks"}, {Text: "Configure", Href: "configure"}, {Text: "Tasks", Href: "tasks"},
+func (p Page) tabs() []kit.Tab {
+	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab,
+		kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "vms", Text: "VMs", Count: strconv.Itoa(p.Host.VMs)},
+		kit.Tab{Key: "hardware", Text: "Hardware"}, kit.Tab{Key: "storage", Text: "Storage"}, kit.Tab{Key: "networks", Text: "Networks"},
+		kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 }
 
 // Tabs are the names of the views of a host; the first is its own.
-func Tabs() []string { return kit.TabNames(tabs) }
+func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 func (p Page) path(below ...string) string { return views.HostPath(p.Host.ID, below...) }
 

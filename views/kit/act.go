@@ -10,13 +10,21 @@ import (
 // Act is one thing that a person can ask about an object: on its page, in its row and in its context menu alike.
 type Act struct {
 	Icon, Word string
+	Label      string // said instead of the word, where that alone does not tell one button of the page from another
 	Href       string // where it leads
 	Dialog     bool   // Href is shown as a dialog
 	Post       string // or the address of what is done at once
+	Send       []Sent // with it
 	Back       string // with Post: the page to come back to without scripts
+	Into       string // with Post: the selector of what the answer replaces; empty: the page follows by itself
+	Sure       string // with Post: what the browser asks before
 	Danger     bool
+	Apart      bool   // in a menu: a line stands before it, as before what is dangerous
 	Why        string // set: why it is not possible now
 }
+
+// Sent is a value that an act sends.
+type Sent struct{ Name, Value string }
 
 // Needs disables the act where the actor lacks the right that it takes.
 func (a Act) Needs(actor fleet.Actor, r policy.Right) Act {
@@ -44,9 +52,27 @@ func (a Act) When(why string) Act {
 	return a
 }
 
-func (a Act) dialog() templ.Attributes {
+func (a Act) link() templ.Attributes {
 	if a.Dialog {
 		return templ.Attributes{"data-dialog": true}
+	}
+	return nil
+}
+
+func (a Act) form() templ.Attributes {
+	out := templ.Attributes{"hx-swap": "none"}
+	if a.Into != "" {
+		out["hx-target"], out["hx-swap"] = a.Into, "outerHTML"
+	}
+	if a.Sure != "" {
+		out["hx-confirm"] = a.Sure
+	}
+	return out
+}
+
+func (a Act) button() templ.Attributes {
+	if a.Label != "" {
+		return templ.Attributes{"aria-label": a.Label}
 	}
 	return nil
 }

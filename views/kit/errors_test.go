@@ -1,8 +1,6 @@
 package kit
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestErrorsStandAtTheirFields(t *testing.T) {
 	t.Parallel()

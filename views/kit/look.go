@@ -1,8 +1,6 @@
 package kit
 
-import (
-	"quantix/internal/fleet"
-)
+import "quantix/internal/fleet"
 
 // Tone is the class for a tone; idle has none.
 func Tone(t fleet.Tone) string {

@@ -1,8 +1,6 @@
 package kit
 
-import (
-	"github.com/a-h/templ"
-)
+import "github.com/a-h/templ"
 
 // Matrix is a card with what hosts say about objects that they execute, a row about each T: one object on all its hosts, or all
 // objects on one host.

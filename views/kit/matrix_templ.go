@@ -297,7 +297,7 @@ func matrixRow[T any](m *Matrix[T], item T) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = RowMenu(row.Name, m.Acts(item)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = RowMenu("Actions of "+row.Name, m.Acts(item)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -1,8 +1,6 @@
 package kit
 
-import (
-	"github.com/a-h/templ"
-)
+import "github.com/a-h/templ"
 
 // Table is the rows of a list, each about a T, or of a card on another object's page: that has no Link to sort by.
 type Table[T any] struct {

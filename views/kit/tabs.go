@@ -1,43 +1,41 @@
 package kit
 
-import (
-	"strconv"
-)
-
-func TabNames(tabs []Tab) []string {
-	names := make([]string, len(tabs))
-	for i, t := range tabs {
-		names[i] = t.Href
-	}
-	return names
-}
-
-// TabsAt are the tabs of an object's page; counts stand beside some of them.
-func TabsAt(path string, tabs []Tab, here string, counts map[string]int) []Tab {
-	out := make([]Tab, len(tabs))
-	for i, t := range tabs {
-		out[i] = Tab{Text: t.Text, Href: path, Here: t.Href == here}
-		if i > 0 {
-			out[i].Href += "?tab=" + t.Href
-		}
-		if n, ok := counts[t.Href]; ok {
-			out[i].Count = strconv.Itoa(n)
-		}
-	}
-	return out
-}
+import "cmp"
 
 // Tab is one view of an object or list.
 type Tab struct {
-	Text, Href string
-	Count      string // "" shows none
-	Tone       string // of the count; "" is muted
-	Here       bool
+	Key   string // how an address says it
+	Text  string
+	Href  string
+	Count string // "" shows none
+	Tone  string // of the count; "" is muted
+	Here  bool
 }
 
-func countClass(t string) string {
-	if t == "" {
-		return "muted"
+// TabsAt are tabs with where each leads, and which of them is here: the page's address l with a tab's key as name. The first is
+// the page's own, and needs no key; one that has an address already keeps it.
+func TabsAt(l Link, name, here string, tabs ...Tab) []Tab {
+	for i := range tabs {
+		t := &tabs[i]
+		t.Here = t.Key == here
+		switch {
+		case t.Href != "":
+		case i == 0:
+			t.Href = l.Without(name).String()
+		default:
+			t.Href = l.With(name, t.Key).String()
+		}
 	}
-	return t
+	return tabs
 }
+
+// TabKeys are the keys of tabs.
+func TabKeys(tabs []Tab) []string {
+	keys := make([]string, len(tabs))
+	for i, t := range tabs {
+		keys[i] = t.Key
+	}
+	return keys
+}
+
+func (t Tab) tone() string { return cmp.Or(t.Tone, "muted") }

@@ -33,3 +33,10 @@ func grantValue(g fleet.NetworkGrant) string {
 	}
 	return string(g.ProjectID)
 }
+
+func (p Page) grantActs(g fleet.NetworkGrant) []kit.Act {
+	return []kit.Act{{
+		Icon: "trash-2", Word: "Close; VMs on it stay", Danger: true, Post: p.grantsPath(), Into: "#grants",
+		Send: []kit.Sent{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
+	}}
+}

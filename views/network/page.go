@@ -47,17 +47,23 @@ type Page struct {
 	Now     time.Time
 }
 
-var tabs = []kit.Tab{{Text: "Hosts", Href: "hosts"}, {Text: "VMs", Href: "vms"}, {Text: "Open to", Href: "grants"}}
+func (p Page) tabs() []kit.Tab {
+	return kit.TabsAt(kit.Link{Path: views.NetworkPath(p.Network.ID)}, "tab", p.Tab,
+		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "grants", Text: "Open to"})
+}
 
 // Tabs are the names of the views of a network; the first is its own.
-func Tabs() []string { return kit.TabNames(tabs) }
+func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 func (p Page) liveKeys() string {
 	if p.Tab == "vms" {
 		return "vms"
 	}
-	return "net:" + string(p.Network.ID)
+	return p.key()
 }
+
+// key is what changes when the network does.
+func (p Page) key() string { return "net:" + string(p.Network.ID) }
 
 // Acts is everything that can be asked about a network.
 func Acts(a fleet.Actor, n fleet.NetworkView) []kit.Act {

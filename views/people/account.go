@@ -18,7 +18,7 @@ type AccountPage struct {
 }
 
 func accountTabs(here string) []kit.Tab {
-	return []kit.Tab{{Text: "Account", Href: "/account", Here: here == "account"}, {Text: "API tokens", Href: "/account/tokens", Here: here == "tokens"}}
+	return kit.TabsAt(kit.Link{}, "", here, kit.Tab{Key: "account", Text: "Account", Href: "/account"}, kit.Tab{Key: "tokens", Text: "API tokens", Href: "/account/tokens"})
 }
 
 // longer writes a length of time in words: "30 minutes", "12 hours".

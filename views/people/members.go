@@ -18,3 +18,19 @@ type MemberForm struct {
 	Users      kit.Choices
 	Errors     kit.Errors
 }
+
+// memberActs are what can be made of a member's role.
+func (p ProjectPage) memberActs(m MemberRow) []kit.Act {
+	become := func(role, icon, word string) kit.Act {
+		return kit.Act{
+			Icon: icon, Word: word, Post: p.path("members"), Into: "#members",
+			Send: []kit.Sent{{Name: "user", Value: string(m.UserID)}, {Name: "role", Value: role}},
+		}
+	}
+	other, out := become("viewer", "eye", "Make a viewer"), become("", "trash-2", "Remove from the project")
+	if m.Role == fleet.RoleViewer {
+		other = become("member", "user", "Make a member")
+	}
+	out.Danger = true
+	return []kit.Act{other, out}
+}

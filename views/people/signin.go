@@ -1,8 +1,6 @@
 package people
 
-import (
-	"quantix/views/kit"
-)
+import "quantix/views/kit"
 
 // SignInPage is the sign-in form. Error is one sentence for all that can be wrong.
 type SignInPage struct{ Name, Next, Error string }

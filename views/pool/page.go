@@ -2,6 +2,7 @@
 package pool
 
 import (
+	"strconv"
 	"time"
 
 	"quantix/internal/fleet"
@@ -28,12 +29,17 @@ type Page struct {
 	Next    string
 }
 
-var tabs = []kit.Tab{
-	{Text: "Health", Href: "health"}, {Text: "Volumes", Href: "volumes"}, {Text: "VMs", Href: "vms"}, {Text: "Configure", Href: "configure"}, {Text: "Tasks", Href: "tasks"},
+func (p Page) tabs() []kit.Tab {
+	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab,
+		kit.Tab{Key: "health", Text: "Health"}, kit.Tab{Key: "volumes", Text: "Volumes", Count: strconv.Itoa(len(p.Volumes))},
+		kit.Tab{Key: "vms", Text: "VMs", Count: strconv.Itoa(p.Owners)}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 }
 
+// key is what changes when the pool does.
+func (p Page) key() string { return "pool:" + string(p.Pool.ID) }
+
 // Tabs are the names of the views of a pool; the first is its own.
-func Tabs() []string { return kit.TabNames(tabs) }
+func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 func (p Page) path(below ...string) string { return views.PoolPath(p.Pool.ID, below...) }
 
@@ -43,11 +49,11 @@ func (p Page) infra() bool { return policy.May(p.Actor, policy.InfraSee, "") }
 func (p Page) liveKeys() string {
 	switch p.Tab {
 	case "vms":
-		return "pool:" + string(p.Pool.ID) + " vms"
+		return p.key() + " vms"
 	case "tasks":
 		return "tasks"
 	}
-	return "pool:" + string(p.Pool.ID)
+	return p.key()
 }
 
 func (p Page) noVMs() string {

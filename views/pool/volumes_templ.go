@@ -220,7 +220,7 @@ func volumes(p Page) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.RowMenu(v.Name, p.volumeActs(v)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.RowMenu("Actions of "+v.Name, p.volumeActs(v)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

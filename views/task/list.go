@@ -30,11 +30,8 @@ var Columns = kit.Columns{
 }
 
 func (p *ListPage) tabs() []kit.Tab {
-	l := p.Link.First().Without("filter")
-	tab := func(word, filter string) kit.Tab {
-		return kit.Tab{Text: word, Href: l.With("filter", filter).String(), Here: p.Filter.Value == filter}
-	}
-	return []kit.Tab{tab("All", ""), tab("Mine", "who:me"), tab("Running", "state:queued,running"), tab("Failed", "state:failed,unknown")}
+	return kit.TabsAt(p.Link.First(), "filter", p.Filter.Value, kit.Tab{Text: "All"}, kit.Tab{Key: "who:me", Text: "Mine"},
+		kit.Tab{Key: "state:queued,running", Text: "Running"}, kit.Tab{Key: "state:failed,unknown", Text: "Failed"})
 }
 
 func (p *ListPage) table() kit.Table[fleet.Task] {

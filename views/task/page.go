@@ -2,6 +2,7 @@
 package task
 
 import (
+	"cmp"
 	"time"
 
 	"quantix/internal/fleet"
@@ -40,4 +41,16 @@ func (p Page) crumbs() []kit.Crumb {
 		all = append(all, kit.Crumb{Text: p.Parent.Title() + " " + p.Parent.SubjectName, Href: views.TaskPath(p.Parent.ID)})
 	}
 	return all
+}
+
+// cancel takes back what nobody has begun.
+func (p Page) cancel() kit.Act {
+	if !p.Cancel.Allowed {
+		return kit.Act{Word: "Cancel", Why: cmp.Or(p.Cancel.Reason, "This is not possible now.")}
+	}
+	a := kit.Act{Icon: "ban", Word: "Cancel", Post: views.TaskPath(p.Task.ID, "cancel")}
+	if p.Steps != nil {
+		a.Word = "Cancel what waits"
+	}
+	return a
 }

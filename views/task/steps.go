@@ -18,23 +18,26 @@ var StepColumns = kit.Columns{
 	{Key: "task", Word: "Task"},
 }
 
-// stepTabs lead to the children in each state that some are in.
-func (p Page) stepTabs() []kit.Tab {
-	l, s := p.Steps.Link.First().Without("filter"), p.Task.Steps
-	tabs := []kit.Tab{{Text: "All", Href: l.String(), Here: p.Steps.Filter.Value == "", Count: strconv.Itoa(s.Queued + s.Running + s.Done + s.Failed + s.Cancelled + s.Unknown)}}
+// tabs of a task with children lead to those in each state that some are in.
+func (p Page) tabs() []kit.Tab {
+	if p.Steps == nil {
+		return nil
+	}
+	s, here := p.Task.Steps, p.Steps.Filter.Value
+	tabs := []kit.Tab{{Text: "All", Count: strconv.Itoa(s.Queued + s.Running + s.Done + s.Failed + s.Cancelled + s.Unknown)}}
 	for _, x := range []struct {
 		state fleet.JobState
 		n     int
 	}{
 		{fleet.JobQueued, s.Queued}, {fleet.JobRunning, s.Running}, {fleet.JobDone, s.Done}, {fleet.JobFailed, s.Failed}, {fleet.JobUnknown, s.Unknown}, {fleet.JobCancelled, s.Cancelled},
 	} {
-		filter := "state:" + string(x.state)
+		key := "state:" + string(x.state)
 		tone, _, word := look(x.state)
-		if here := p.Steps.Filter.Value == filter; x.n > 0 || here {
-			tabs = append(tabs, kit.Tab{Text: word, Href: l.With("filter", filter).String(), Here: here, Count: strconv.Itoa(x.n), Tone: tone})
+		if x.n > 0 || here == key {
+			tabs = append(tabs, kit.Tab{Key: key, Text: word, Count: strconv.Itoa(x.n), Tone: tone})
 		}
 	}
-	return tabs
+	return kit.TabsAt(p.Steps.Link.First(), "filter", here, tabs...)
 }
 
 func (p Page) stepTable() kit.Table[fleet.Task] {

@@ -1,7 +1,11 @@
 package vm
 
 import (
+	"cmp"
+
 	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
 )
 
 var actionIcons = map[fleet.Action]string{
@@ -16,3 +20,35 @@ func sure(a fleet.Action, name string) string {
 	}
 	return a.Word() + " " + name + "? The guest is not asked: what it has not written is lost."
 }
+
+// acts are all actions of a VM, as they are possible: on its page, in lists and in the tree.
+func acts(vm fleet.VMView, states []fleet.ActionState) []kit.Act {
+	out := make([]kit.Act, len(states))
+	for i, s := range states {
+		out[i] = actOf(vm, s)
+	}
+	return out
+}
+
+func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
+	a := kit.Act{Icon: actionIcons[s.Action], Word: s.Action.Word()}
+	if !s.Allowed {
+		a.Why = cmp.Or(s.Reason, "This is not possible now.")
+	}
+	switch s.Action {
+	case fleet.ActConsole:
+		a.Href, a.Apart = views.VMPath(vm.ID, "console"), true
+	case fleet.ActEdit:
+		a.Href = views.TabPath(views.VMPath(vm.ID), "configure")
+	case fleet.ActDelete:
+		a.Href, a.Dialog, a.Danger = views.VMPath(vm.ID, "delete"), true, true
+		if s.Allowed {
+			a.Word += "…"
+		}
+	default:
+		a.Post, a.Send, a.Sure = views.VMPath(vm.ID, "actions"), []kit.Sent{{Name: "action", Value: string(s.Action)}}, sure(s.Action, vm.Name)
+	}
+	return a
+}
+
+func (p Page) act(a fleet.Action) kit.Act { return actOf(p.VM, p.action(a)) }

@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/rendered"
+	"quantix/views/kit"
 )
 
 // In every phase each action of a VM is either there to use, or there with the reason why not.
@@ -14,12 +15,12 @@ func TestADisabledActionCarriesItsReason(t *testing.T) {
 	t.Parallel()
 	for _, phase := range fleet.VMPhases {
 		vm := web(phase)
-		menu := rendered.HTML(t, items(vm, vm.Actions()))
+		menu := rendered.HTML(t, Menu(vm, vm.Actions()))
 		disabled := 0
 		for _, s := range vm.Actions() {
-			drawn := rendered.HTML(t, button(vm, s, ""))
+			drawn := rendered.HTML(t, kit.ActButton(string(s.Action), "", actOf(vm, s)))
 			if s.Allowed {
-				if strings.Contains(drawn, "aria-disabled") || !strings.Contains(drawn, `action="/vms/1/actions"`) {
+				if strings.Contains(drawn, "aria-disabled") || !strings.Contains(drawn, `="/vms/1`) {
 					t.Errorf("%s, %s: cannot be used: %s", phase, s.Action, drawn)
 				}
 				continue
@@ -37,5 +38,23 @@ func TestADisabledActionCarriesItsReason(t *testing.T) {
 		if n := strings.Count(menu, `aria-disabled="true"`); n != disabled {
 			t.Errorf("%s: %d of %d actions are disabled in the menu", phase, n, disabled)
 		}
+	}
+}
+
+// What loses a guest's writes is asked before, and nothing else is; what nobody listed as allowed cannot be used.
+func TestActsOfAVM(t *testing.T) {
+	t.Parallel()
+	vm := web(fleet.PhaseRunning)
+	for _, a := range acts(vm, vm.Actions()) {
+		forces := a.Word == fleet.ActStop.Word() || a.Word == fleet.ActReset.Word()
+		if (a.Sure != "") != forces || a.Post != "" && (len(a.Send) != 1 || a.Send[0].Name != "action") {
+			t.Errorf("%+v", a)
+		}
+		if a.Danger != strings.HasSuffix(a.Href, "/delete") || a.Dialog != a.Danger {
+			t.Errorf("%s is drawn as %+v", a.Word, a)
+		}
+	}
+	if a := (Page{VM: vm}).act(fleet.ActStart); a.Why == "" {
+		t.Error("an action that nobody listed can be used")
 	}
 }

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"quantix/internal/fleet"
+	"quantix/views"
 	"quantix/views/kit"
 )
 
@@ -10,4 +11,9 @@ type DeletePage struct {
 	VM     fleet.VMView
 	Pools  map[fleet.PoolID]string
 	Errors kit.Errors
+}
+
+// crumbsTo is the way to a dialog about a VM.
+func crumbsTo(vm fleet.VMView) []kit.Crumb {
+	return []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: vm.Name, Href: views.VMPath(vm.ID)}}
 }

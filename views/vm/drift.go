@@ -37,3 +37,15 @@ func driftOf(vm fleet.VMView, field string) *fleet.Drift {
 	}
 	return nil
 }
+
+// takeOver carries the value that is shown: what the host says by the time that it is pressed may be another.
+func (p Page) takeOver(d fleet.Drift) kit.Act {
+	a := kit.Act{
+		Word: "Take over", Label: "Take over " + fieldWord(d.Field), Post: p.path("takeover"), Why: p.driftWhy(fleet.ActTakeOver),
+		Send: []kit.Sent{{Name: "field", Value: d.Field}, {Name: "actual", Value: d.Actual}},
+	}
+	if d.Take == nil {
+		a = a.When("Quantix has no such setting. Put it back, or leave it.")
+	}
+	return a
+}

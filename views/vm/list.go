@@ -85,18 +85,10 @@ func (p *ListPage) tabs() []kit.Tab {
 		}
 		return strconv.Itoa(n)
 	}
-	return []kit.Tab{
-		{Text: "All", Href: ours.String(), Here: p.Tab == "all"},
-		{
-			Text: "Needs attention", Href: ours.With("tab", "attention").String(), Here: p.Tab == "attention", Tone: "bad",
-			Count: count(p.Total.InNeed),
-		},
-		{
-			Text: "Needs restart", Href: ours.With("tab", "restart").String(), Here: p.Tab == "restart",
-			Count: count(p.Total.Phases[fleet.PhaseNeedsRestart]),
-		},
-		{Text: "Discovered", Href: found.With("tab", "found").String(), Here: p.Tab == "found", Count: count(p.Total.Found)},
-	}
+	return kit.TabsAt(ours, "tab", p.Tab, kit.Tab{Key: "all", Text: "All"},
+		kit.Tab{Key: "attention", Text: "Needs attention", Tone: "bad", Count: count(p.Total.InNeed)},
+		kit.Tab{Key: "restart", Text: "Needs restart", Count: count(p.Total.Phases[fleet.PhaseNeedsRestart])},
+		kit.Tab{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Found)})
 }
 
 // summary is one line under the title: "40 · 29 running · 8 unknown". It is of the whole fleet, so a page that is cut shows none.
@@ -119,3 +111,11 @@ func (p *ListPage) summary() string {
 
 // bulkActions can be asked of many VMs at once.
 var bulkActions = []fleet.Action{fleet.ActStart, fleet.ActShutdown, fleet.ActReboot, fleet.ActPause, fleet.ActResume, fleet.ActStop}
+
+func (p *ListPage) newVM() kit.Act {
+	a := kit.Act{Icon: "plus", Word: "New VM", Href: "/vms/new"}
+	if !p.Create {
+		a.Why = "You may not create VMs in any project. Ask an administrator."
+	}
+	return a
+}

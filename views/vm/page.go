@@ -4,6 +4,8 @@ package vm
 import (
 	"time"
 
+	"github.com/a-h/templ"
+
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -47,10 +49,19 @@ func (p Page) address() string {
 }
 
 func (p Page) tabs() []kit.Tab {
-	tab := func(key, word string) kit.Tab {
-		return kit.Tab{Text: word, Href: Page{VM: p.VM, Tab: key}.address(), Here: p.Tab == key}
+	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab, kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "monitor", Text: "Monitor"},
+		kit.Tab{Key: "console", Text: "Console", Href: p.path("console")}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "events", Text: "Events"})
+}
+
+// key is what changes when the VM does.
+func (p Page) key() string { return "vm:" + string(p.VM.ID) }
+
+// screen says to its console's scripts which phase the VM is in; a VM without a console says nothing.
+func (p Page) screen() templ.Attributes {
+	if !p.action(fleet.ActConsole).Allowed {
+		return nil
 	}
-	return []kit.Tab{tab("summary", "Summary"), tab("monitor", "Monitor"), tab("console", "Console"), tab("configure", "Configure"), tab("events", "Events")}
+	return templ.Attributes{"data-screen": string(p.VM.Phase)}
 }
 
 func (p Page) crumbs() []kit.Crumb {

@@ -1,9 +1,11 @@
 package vm
 
 import (
+	"cmp"
 	"strings"
 
 	"quantix/internal/fleet"
+	"quantix/views/kit"
 )
 
 // said is a place's power in a word.
@@ -42,4 +44,11 @@ func keepWord(vm fleet.VMView, p fleet.Place) string {
 
 func sureOfPlace(vm fleet.VMView, p fleet.Place) string {
 	return "Is " + vm.Name + " on " + p.HostName + "? Quantix works with that one from now on. Whatever runs elsewhere runs on until somebody stops it there."
+}
+
+// keep is the decision that the VM is at the place.
+func (p Page) keep(place fleet.Place) kit.Act {
+	return kit.Act{
+		Word: keepWord(p.VM, place), Post: p.path("place", string(place.HostID)), Sure: sureOfPlace(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),
+	}
 }
