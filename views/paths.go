@@ -95,6 +95,7 @@ func joined(path string, below []string) string {
 // ListAddress is a list as a view shows it.
 func ListAddress(list, query string) string { return withQuery("/"+list, query) }
 
+// SavedViewsPath is the views that a person keeps of a list; query is that of the list as it is shown.
 func SavedViewsPath(list, query string) string { return withQuery("/views/"+list, query) }
 
 func withQuery(path, query string) string {

@@ -27,6 +27,7 @@ func phaseIcon(p fleet.Phase) (name string, spin bool) {
 	return "loader", true
 }
 
+// ToneIcon is the icon for a tone.
 func ToneIcon(t fleet.Tone) string {
 	switch t {
 	case fleet.ToneOK:

@@ -10,6 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
+// Dash is the text, or a dash where there is none.
 func Dash(text string) string {
 	if text == "" {
 		return "–"

@@ -31,6 +31,7 @@ func Took(d time.Duration) string {
 	return Short(d.Round(time.Second))
 }
 
+// Stamp is a moment as the browser's scripts read it.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

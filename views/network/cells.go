@@ -8,6 +8,7 @@ import (
 	"quantix/views/kit"
 )
 
+// CellOf is the network's part on one host.
 func CellOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	for _, h := range n.Hosts {
 		if h.HostID == host {

@@ -7,14 +7,6 @@ import (
 	"quantix/views/kit"
 )
 
-func (f Frame) switcher() Switcher {
-	s := Switcher{Project: f.Project}
-	if CutByProject(f.Path) {
-		s.Back = kit.Link{Path: f.Path, Query: f.Query}
-	}
-	return s
-}
-
 // Switcher is the choice of the project that lists are cut to.
 type Switcher struct {
 	Back     kit.Link        // the list that is shown now, if it can be cut to a project
@@ -45,4 +37,12 @@ func (s Switcher) to(id fleet.ProjectID) string {
 		l = kit.Link{Path: "/vms", Query: url.Values{}}
 	}
 	return l.With("project", string(id)).First().String()
+}
+
+func (f Frame) switcher() Switcher {
+	s := Switcher{Project: f.Project}
+	if CutByProject(f.Path) {
+		s.Back = kit.Link{Path: f.Path, Query: f.Query}
+	}
+	return s
 }

@@ -9,17 +9,6 @@ import (
 	"quantix/views/kit"
 )
 
-// TreeViewsOf are the names of the views that the actor may see.
-func TreeViewsOf(a fleet.Actor) []string {
-	var out []string
-	for _, v := range fleet.TreeViews {
-		if policy.May(a, v.Right, "") {
-			out = append(out, v.Name)
-		}
-	}
-	return out
-}
-
 // TreeLevel is one level of the inventory tree, or one page of it.
 type TreeLevel struct {
 	View    string // name of a fleet.TreeView
@@ -92,3 +81,14 @@ func (i *TreeItem) href() string {
 }
 
 func hereIn(here []string, key string) bool { return len(here) > 0 && here[len(here)-1] == key }
+
+// TreeViewsOf are the names of the views that the actor may see.
+func TreeViewsOf(a fleet.Actor) []string {
+	var out []string
+	for _, v := range fleet.TreeViews {
+		if policy.May(a, v.Right, "") {
+			out = append(out, v.Name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,91 @@
+package kit
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/rendered"
+)
+
+// One act comes out alike as an item and as a button: a link, a dialog, a form with what it sends, or a reason.
+func TestAnActAsItemAndButton(t *testing.T) {
+	t.Parallel()
+	post := Act{Word: "Go", Post: "/x", Back: "/b", Send: []Sent{{"a", "1"}, {"b", `"2"`}}}
+	into, sure := post, post
+	into.Into, sure.Sure = "#members", "Really?"
+	for name, c := range map[string]struct {
+		act   Act
+		has   []string
+		lacks []string
+	}{
+		"link":    {Act{Icon: "eye", Word: "Go", Href: "/x"}, []string{`href="/x"`, "<svg"}, []string{"<form", "data-dialog"}},
+		"dialog":  {Act{Word: "Go", Href: "/x", Dialog: true}, []string{"data-dialog"}, []string{"<form", "<svg"}},
+		"post":    {post, []string{`action="/x"`, `hx-post="/x"`, `hx-swap="none"`, `name="back" value="/b"`, `name="a" value="1"`, `name="b" value="&#34;2&#34;"`}, []string{"hx-target", "hx-confirm"}},
+		"into":    {into, []string{`hx-target="#members"`, `hx-swap="outerHTML"`}, []string{`hx-swap="none"`}},
+		"sure":    {sure, []string{`hx-confirm="Really?"`}, nil},
+		"no back": {Act{Word: "Go", Post: "/x"}, []string{"<form"}, []string{"<input"}},
+		"label":   {Act{Word: "Go", Label: "Go there", Post: "/x"}, []string{`aria-label="Go there"`}, nil},
+		"why":     {Act{Word: "Go", Post: "/x", Why: "Not <now>."}, []string{`aria-disabled="true"`, "Not &lt;now&gt;."}, []string{"<form", "/x"}},
+	} {
+		for where, got := range map[string]string{"item": rendered.HTML(t, Acts([]Act{c.act})), "button": rendered.HTML(t, ActButton("id", "small", c.act))} {
+			if c.act.Why != "" && where == "item" {
+				c.lacks = append(c.lacks, "aria-label")
+			}
+			for _, text := range c.has {
+				if !strings.Contains(got, text) {
+					t.Errorf("%s, %s: lacks %s: %s", name, where, text, got)
+				}
+			}
+			for _, text := range c.lacks {
+				if strings.Contains(got, text) {
+					t.Errorf("%s, %s: has %s: %s", name, where, text, got)
+				}
+			}
+		}
+	}
+}
+
+func TestALineStandsBeforeWhatIsDangerous(t *testing.T) {
+	t.Parallel()
+	a := Act{Word: "A", Href: "/"}
+	danger, apart := a, a
+	danger.Danger, apart.Apart = true, true
+	for want, acts := range map[int][]Act{0: {danger, a}, 1: {a, danger}, 2: {a, apart, danger}} {
+		if got := strings.Count(rendered.HTML(t, Acts(acts)), "<hr"); got != want {
+			t.Errorf("%d lines, not %d", got, want)
+		}
+	}
+}
+
+func TestTheFirstReasonStays(t *testing.T) {
+	t.Parallel()
+	states := []fleet.ActionState{{Action: fleet.ActEdit, Reason: "Third."}}
+	if got := (Act{}).When("").Needs(fleet.Actor{Role: fleet.RoleAdmin}, "anything").As(states, fleet.ActDelete).Why; got != "" {
+		t.Errorf("an act that all allow says %q", got)
+	}
+	if got := (Act{}).When("First.").When("Second.").Why; got != "First." {
+		t.Errorf("it says %q", got)
+	}
+	if got := (Act{}).As(states, fleet.ActEdit).Why; got != "Third." {
+		t.Errorf("it says %q", got)
+	}
+}
+
+// withChildren is a component around others, as a template writes it.
+func withChildren(around, inside templ.Component) templ.Component {
+	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error { return around.Render(templ.WithChildren(ctx, inside), w) })
+}
+
+func fragment(t *testing.T, c templ.Component, id string) string {
+	t.Helper()
+	var out strings.Builder
+	if err := templ.RenderFragments(t.Context(), &out, c, id); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}

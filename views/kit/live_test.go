@@ -1,0 +1,54 @@
+package kit
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/a-h/templ"
+
+	"quantix/internal/testkit/rendered"
+)
+
+// What a live part asks for is what it shows: its fragment is its content, without the element that follows.
+func TestALivePartIsAFragmentOfItsPage(t *testing.T) {
+	t.Parallel()
+	live := withChildren(Live("rows", "card", "vms hosts", "/vms?tab=x&sort=name", "30s", "poke delay:6s"), Chip("ok", "eye", "In it"))
+	got := rendered.HTML(t, live)
+	for _, text := range []string{
+		`<div id="rows" class="card"`, `data-live="vms hosts"`, `hx-get="/vms?tab=x&amp;sort=name"`, `hx-trigger="poke, poke delay:6s, every 30s"`,
+		`hx-ext="morph"`, `hx-swap="morph:innerHTML"`, "In it",
+	} {
+		if !strings.Contains(got, text) {
+			t.Errorf("lacks %s: %s", text, got)
+		}
+	}
+	if got := fragment(t, live, "rows"); !strings.HasPrefix(got, "<span") || !strings.Contains(got, "In it") {
+		t.Errorf("the fragment is %s", got)
+	}
+	if got := rendered.HTML(t, Live("x", "", "vms", "/", "1s")); strings.Contains(got, "class") {
+		t.Errorf("without a class: %s", got)
+	}
+}
+
+// An object's head is replaced as a whole, so that it can say another phase to scripts.
+func TestAnObjectsHeadIsAFragmentWithItself(t *testing.T) {
+	t.Parallel()
+	head := withChildren(ObjectHead(Head{
+		Crumbs: []Crumb{{"Hosts", "/hosts"}, {"here", ""}}, Icon: Icon("server"), Title: "h<1>", Acts: ActMenu(nil),
+		Tabs: TabsAt(Link{Path: "/hosts/1"}, "tab", "vms", Tab{Key: "summary", Text: "Summary"}, Tab{Key: "vms", Text: "VMs", Count: "3"}),
+	}, Following{
+		ID: "host-head", Keys: "host:1", Href: "/hosts/1", Every: "10s", Gone: "It is gone.", GoneHref: "/hosts", More: templ.Attributes{"data-screen": "running"},
+	}), Chip("ok", "eye", "Online"))
+	if got := rendered.Text(t, head); got != "Hosts / here h<1> Online Actions Summary VMs 3" {
+		t.Errorf("it reads %q", got)
+	}
+	got := fragment(t, head, "host-head")
+	for _, text := range []string{`<div class="head" id="host-head"`, `data-gone="It is gone."`, `data-gone-href="/hosts"`, `data-screen="running"`, `hx-swap="morph:outerHTML"`, `hx-trigger="poke, every 10s"`, "Online"} {
+		if !strings.Contains(got, text) {
+			t.Errorf("the fragment lacks %s: %s", text, got)
+		}
+	}
+	if got := rendered.HTML(t, ObjectHead(Head{Title: "x"}, Following{ID: "y"})); strings.Contains(got, "gone") || strings.Contains(got, "<nav") || strings.Contains(got, "actions") {
+		t.Errorf("a bare head has more than its title: %s", got)
+	}
+}
