@@ -51,19 +51,20 @@ func addHost(a fleet.Actor) kit.Act {
 }
 
 func (p *ListPage) summary() string {
-	total, words := 0, ""
+	total := 0
 	for _, n := range p.Total {
 		total += n
 	}
 	if total == 0 {
 		return ""
 	}
+	words := []string{strconv.Itoa(total)}
 	for _, ph := range fleet.HostPhases {
 		if n := p.Total[ph]; n > 0 {
-			words += " · " + strconv.Itoa(n) + " " + strings.ToLower(ph.Word())
+			words = append(words, strconv.Itoa(n)+" "+strings.ToLower(ph.Word()))
 		}
 	}
-	return strconv.Itoa(total) + words
+	return strings.Join(words, " · ")
 }
 
 func (p *ListPage) tabs() []kit.Tab {

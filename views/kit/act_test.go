@@ -9,6 +9,7 @@ import (
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/internal/testkit/rendered"
 )
 
@@ -65,7 +66,7 @@ func TestALineStandsBeforeWhatIsDangerous(t *testing.T) {
 func TestTheFirstReasonStays(t *testing.T) {
 	t.Parallel()
 	states := []fleet.ActionState{{Action: fleet.ActEdit, Reason: "Third."}}
-	if got := (Act{}).When("").Needs(fleet.Actor{Role: fleet.RoleAdmin}, "anything").As(states, fleet.ActDelete).Why; got != "" {
+	if got := (Act{}).When("").Needs(fleet.Actor{UserID: "ann", Role: fleet.RoleAdmin}, policy.InfraChange).As(states, fleet.ActDelete).Why; got != "" {
 		t.Errorf("an act that all allow says %q", got)
 	}
 	if got := (Act{}).When("First.").When("Second.").Why; got != "First." {

@@ -1,6 +1,8 @@
 package kit
 
 import (
+	"maps"
+
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
@@ -56,8 +58,6 @@ func (f Field) attrs() templ.Attributes {
 	if f.Required {
 		out["required"] = true
 	}
-	for k, v := range f.Attrs {
-		out[k] = v
-	}
+	maps.Copy(out, f.Attrs)
 	return out
 }

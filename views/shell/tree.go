@@ -11,13 +11,12 @@ import (
 
 // TreeLevel is one level of the inventory tree, or one page of it.
 type TreeLevel struct {
-	View    string // name of a fleet.TreeView
-	Group   string // view "vms": the label key that groups a project's VMs; empty: none
-	Node    string // whose children these are; empty: the root
-	Items   []TreeItem
-	Next    string // cursor of the level's next page
-	Here    []string
-	Partial bool // a later page of the level: the rows alone
+	View  string // name of a fleet.TreeView
+	Group string // view "vms": the label key that groups a project's VMs; empty: none
+	Node  string // whose children these are; empty: the root
+	Items []TreeItem
+	Next  string // cursor of the level's next page
+	Here  []string
 }
 
 // TreeItem is one row of the tree.

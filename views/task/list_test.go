@@ -30,5 +30,4 @@ func TestTheListsTabsKeepTheFilterAndDropThePage(t *testing.T) {
 	if !cmp.Equal(here, []string{"Mine"}) || !cmp.Equal(all, want) {
 		t.Errorf("here %v, %v", here, all)
 	}
-
 }

@@ -24,15 +24,7 @@ func unasked(vm fleet.VMView) []fleet.NICState {
 }
 
 func waits(vm fleet.VMView, field string) bool {
-	if vm.Status == nil {
-		return false
-	}
-	for _, f := range vm.Status.NextBoot {
-		if f == field {
-			return true
-		}
-	}
-	return false
+	return vm.Status != nil && slices.Contains(vm.Status.NextBoot, field)
 }
 
 func statusCPUs(vm fleet.VMView) int {
