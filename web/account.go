@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/views"
 )
@@ -41,7 +41,7 @@ func (s *Server) tokensPage(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet.Token, f views.TokenForm) error {
-	tokens, err := control.Every(c.Request().Context(), a, fleet.Query{Sort: "-created"}, s.Control.ListTokens)
+	tokens, err := browse.Every(c.Request().Context(), a, fleet.Query{Sort: "-created"}, s.Control.ListTokens)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (s *Server) deleteToken(c echo.Context, a fleet.Actor) error {
 
 // tokenNamed is the actor's own token of that id.
 func (s *Server) tokenNamed(ctx context.Context, a fleet.Actor, id fleet.TokenID) (fleet.Token, error) {
-	tokens, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListTokens)
+	tokens, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListTokens)
 	if err != nil {
 		return fleet.Token{}, err
 	}

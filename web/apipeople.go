@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 
-	"quantix/internal/control"
+	"quantix/internal/control/people"
 	"quantix/internal/fleet"
 )
 
@@ -26,7 +26,7 @@ func projectAnswer(a fleet.Actor, p fleet.Project) *projectOutput {
 	return &projectOutput{Body: projectBody{p, offers(a, "project", p.Actions())}}
 }
 
-func (s *Server) apiCreateProject(ctx context.Context, a fleet.Actor, in *struct{ Body control.ProjectInput }) (*projectOutput, error) {
+func (s *Server) apiCreateProject(ctx context.Context, a fleet.Actor, in *struct{ Body people.ProjectInput }) (*projectOutput, error) {
 	p, err := s.Control.CreateProject(ctx, a, in.Body)
 	out := projectAnswer(a, p)
 	out.Location = apiBase + "/projects/" + string(p.ID)
@@ -40,7 +40,7 @@ func (s *Server) apiGetProject(ctx context.Context, a fleet.Actor, in *ProjectPa
 
 type updateProjectInput struct {
 	ProjectPath
-	Body mergePatch[control.ProjectInput]
+	Body mergePatch[people.ProjectInput]
 }
 
 func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *updateProjectInput) (*projectOutput, error) {
@@ -48,7 +48,7 @@ func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *update
 	if err != nil {
 		return nil, err
 	}
-	to, err := in.Body.on(control.ProjectInput{Name: old.Name, Description: old.Description})
+	to, err := in.Body.on(people.ProjectInput{Name: old.Name, Description: old.Description})
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Server) apiDeleteProject(ctx context.Context, a fleet.Actor, in *Projec
 	return nil, s.Control.DeleteProject(ctx, a, in.ID)
 }
 
-func (s *Server) apiMembers(ctx context.Context, a fleet.Actor, in *ProjectPath) (*pageOutput[control.Member], error) {
+func (s *Server) apiMembers(ctx context.Context, a fleet.Actor, in *ProjectPath) (*pageOutput[people.Member], error) {
 	return whole(s.Control.ListMembers(ctx, a, in.ID))
 }
 
@@ -116,7 +116,7 @@ type newUser struct {
 	OneTimePassword string `json:"oneTimePassword"`
 }
 
-func (s *Server) apiCreateUser(ctx context.Context, a fleet.Actor, in *struct{ Body control.UserInput }) (*newUserOutput, error) {
+func (s *Server) apiCreateUser(ctx context.Context, a fleet.Actor, in *struct{ Body people.UserInput }) (*newUserOutput, error) {
 	u, password, err := s.Control.CreateUser(ctx, a, in.Body)
 	return &newUserOutput{apiBase + "/users/" + string(u.ID), newUser{u, password}}, err
 }
@@ -131,7 +131,7 @@ func (s *Server) apiGetUser(ctx context.Context, a fleet.Actor, in *UserPath) (*
 
 type updateUserInput struct {
 	UserPath
-	Body mergePatch[control.UserInput]
+	Body mergePatch[people.UserInput]
 }
 
 func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUserInput) (*userOutput, error) {
@@ -139,7 +139,7 @@ func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUse
 	if err != nil {
 		return nil, err
 	}
-	to, err := in.Body.on(control.UserInput{Name: old.Name, Role: old.Role, Disabled: old.Disabled})
+	to, err := in.Body.on(people.UserInput{Name: old.Name, Role: old.Role, Disabled: old.Disabled})
 	if err != nil {
 		return nil, err
 	}

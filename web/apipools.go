@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 )
 
@@ -91,7 +92,7 @@ func (s *Server) tasksOf(ctx context.Context, a fleet.Actor, ids []fleet.TaskID,
 	return out, nil
 }
 
-func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[control.VolumeOn], error) {
+func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[browse.VolumeOn], error) {
 	volumes, err := s.Control.PoolVolumes(ctx, a, in.ID)
 	return whole(volumes, err)
 }

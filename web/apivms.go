@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 )
 
@@ -115,7 +116,7 @@ func (s *Server) apiOpenConsole(ctx context.Context, a fleet.Actor, in *VMPath) 
 	return &consoleOutput{t}, err
 }
 
-type eventsOutput struct{ Body control.History }
+type eventsOutput struct{ Body browse.History }
 
 func (s *Server) apiVMEvents(ctx context.Context, a fleet.Actor, in *VMPath) (*eventsOutput, error) {
 	events, err := s.Control.VMEvents(ctx, a, in.ID)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/views"
 )
@@ -109,10 +109,10 @@ func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *views.HostPage) (err
 			return err
 		}
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
-		p.Found, err = control.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListFoundVMs)
+		p.Found, err = browse.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListFoundVMs)
 		return err
 	case "storage":
-		p.Pools, err = control.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListPools)
+		p.Pools, err = browse.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListPools)
 	case "networks":
 		p.Networks, err = s.Control.NetworksOn(ctx, a, p.Host.ID)
 	case "tasks":

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/views"
 )
@@ -47,7 +48,7 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, status int, f views.Pool
 
 // hostChoices are the hosts to tick, but those that have the pool already and keep it.
 func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have []fleet.PoolHost, chosen []fleet.HostID) ([]views.HostChoice, error) {
-	hosts, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
+	hosts, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
 		return nil, err
 	}

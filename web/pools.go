@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/views"
 )
@@ -92,7 +92,7 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *views.PoolPage) erro
 }
 
 // volumeRows makes the table's rows, and counts the VMs of Quantix whose disks are among them.
-func volumeRows(volumes []control.VolumeOn) (rows []views.VolumeRow, owners int) {
+func volumeRows(volumes []browse.VolumeOn) (rows []views.VolumeRow, owners int) {
 	seen := map[fleet.VMID]bool{}
 	for _, v := range volumes {
 		r := views.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit}

@@ -7,14 +7,15 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/control/people"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
 )
 
 func (s *Server) listProjects(c echo.Context, a fleet.Actor) error {
-	projects, err := control.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
+	projects, err := browse.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (s *Server) newProject(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) createProject(c echo.Context, a fleet.Actor) error {
-	return s.saveProject(c, a, "", func(ctx context.Context, in control.ProjectInput) (fleet.Project, error) {
+	return s.saveProject(c, a, "", func(ctx context.Context, in people.ProjectInput) (fleet.Project, error) {
 		return s.Control.CreateProject(ctx, a, in)
 	})
 }
@@ -102,17 +103,17 @@ func (s *Server) editProjectPage(c echo.Context, a fleet.Actor) error {
 
 func (s *Server) editProject(c echo.Context, a fleet.Actor) error {
 	id := fleet.ProjectID(c.Param("id"))
-	return s.saveProject(c, a, id, func(ctx context.Context, in control.ProjectInput) (fleet.Project, error) {
+	return s.saveProject(c, a, id, func(ctx context.Context, in people.ProjectInput) (fleet.Project, error) {
 		return s.Control.UpdateProject(ctx, a, id, in)
 	})
 }
 
-func (s *Server) saveProject(c echo.Context, a fleet.Actor, id fleet.ProjectID, save func(context.Context, control.ProjectInput) (fleet.Project, error)) error {
+func (s *Server) saveProject(c echo.Context, a fleet.Actor, id fleet.ProjectID, save func(context.Context, people.ProjectInput) (fleet.Project, error)) error {
 	in, err := decode[projectForm](c)
 	if err != nil {
 		return err
 	}
-	p, err := save(c.Request().Context(), control.ProjectInput{Name: strings.TrimSpace(in.Name), Description: in.Description})
+	p, err := save(c.Request().Context(), people.ProjectInput{Name: strings.TrimSpace(in.Name), Description: in.Description})
 	if e, status, ok := formErrors(err); ok {
 		f := views.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Errors: e}
 		return s.showAs(c, formStatus(c, status), a, views.Frame{Title: "Project"}, views.ProjectEdit(f))

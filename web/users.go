@@ -9,13 +9,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/auth"
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/control/people"
 	"quantix/internal/fleet"
 	"quantix/views"
 )
 
 func (s *Server) listUsers(c echo.Context, a fleet.Actor) error {
-	users, err := control.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListUsers)
+	users, err := browse.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListUsers)
 	if err != nil {
 		return err
 	}
@@ -28,8 +29,8 @@ type userForm struct {
 	Disabled string `form:"disabled"`
 }
 
-func (in userForm) input() control.UserInput {
-	return control.UserInput{Name: strings.TrimSpace(in.Name), Role: fleet.Role(in.Role), Disabled: in.Disabled != ""}
+func (in userForm) input() people.UserInput {
+	return people.UserInput{Name: strings.TrimSpace(in.Name), Role: fleet.Role(in.Role), Disabled: in.Disabled != ""}
 }
 
 func (in userForm) again(id fleet.UserID, e views.Errors) views.UserForm {
@@ -80,7 +81,7 @@ func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]vi
 	if len(u.Projects) == 0 {
 		return nil, roles, nil
 	}
-	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
+	projects, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
 	var out []views.Named
 	for _, p := range projects {
 		if role, ok := u.Projects[p.ID]; ok {

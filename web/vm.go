@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -86,7 +86,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *views.VMPage) (err er
 
 // poolNames are the names behind the disks' pools.
 func (s *Server) poolNames(ctx context.Context, a fleet.Actor) (map[fleet.PoolID]string, error) {
-	pools, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
+	pools, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
 	names := make(map[fleet.PoolID]string, len(pools))
 	for _, p := range pools {
 		names[p.ID] = p.Name

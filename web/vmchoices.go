@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -85,7 +85,7 @@ func useless(p fleet.PoolView) int {
 	return 0
 }
 
-func volumeChoice(v control.VolumeOn) views.Option {
+func volumeChoice(v browse.VolumeOn) views.Option {
 	text := v.Name + " · " + views.Bytes(v.CapacityBytes) + " · " + v.PoolName
 	if !v.Shared && len(v.Hosts) > 0 {
 		var hosts []string
