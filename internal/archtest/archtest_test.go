@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +134,7 @@ func ruleOf(name string) ([]string, bool) {
 
 func packages(t *testing.T) []listed {
 	t.Helper()
+	lookEverywhere(t)
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "quantix/...")
 	out, err := cmd.Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -151,5 +154,20 @@ func packages(t *testing.T) []listed {
 			t.Fatal(err)
 		}
 		all = append(all, p)
+	}
+}
+
+// lookEverywhere opens each directory of packages: go test gives a result again as long as what the test itself opened stays the same, and
+// would not know what go list read.
+func lookEverywhere(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != "../.." && strings.HasPrefix(d.Name(), ".") {
+			return filepath.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func none(*world) []any  { return nil }
 func query(*world) []any { return []any{fleet.Query{}} }
 
-// useCases has a line for every exported method of control.Control.
+// useCases has a line for every exported method of control.Control, those of its rooms among them.
 var useCases = map[string]useCase{
 	// VMs of project red.
 	"ActVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), fleet.ActShutdown} }},

@@ -5,20 +5,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
-
-// vmCount is how many VMs a project has, as of the newest counters.
-func (b *Browse) vmCount(ctx context.Context, id fleet.ProjectID) (int, error) {
-	n, err := b.counted(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return n.projects[id].vms, nil
-}
 
 var projectOrders = orders[fleet.Project]{
 	"name":    {[]column{textColumn("p.name"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{p.Name, string(p.ID)} }},
@@ -62,10 +52,9 @@ func (b *Browse) GetProject(ctx context.Context, a fleet.Actor, id fleet.Project
 	if err != nil {
 		return fleet.Project{}, store.NotFound(err, "project")
 	}
-	vms, err := b.vmCount(ctx, id)
-	return projectOf(row, vms), err
-}
-
-func projectOf(row db.Project, vms int) fleet.Project {
-	return fleet.Project{ID: row.ID, Name: row.Name, Description: row.Description, CreatedAt: row.CreatedAt, VMs: vms}
+	n, err := b.counted(ctx)
+	if err != nil {
+		return fleet.Project{}, err
+	}
+	return fleet.Project{ID: row.ID, Name: row.Name, Description: row.Description, CreatedAt: row.CreatedAt, VMs: n.projects[id].vms}, nil
 }

@@ -64,6 +64,7 @@ func (box *Inbox) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesT
 	})
 }
 
+// PlaceOf is what the host says of the VM; of no host, where it says nothing.
 func PlaceOf(vm fleet.VMView, host fleet.HostID) fleet.Place {
 	places := vm.Places()
 	if i := slices.IndexFunc(places, func(p fleet.Place) bool { return p.HostID == host }); i >= 0 {

@@ -5,12 +5,14 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/db"
+	"quantix/internal/fleet"
 )
 
 // Store is one PostgreSQL. Its queries run in the transaction that their context is in (see Within), or each for itself.
@@ -47,4 +49,22 @@ func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
 			return Err(err)
 		}
 	}
+}
+
+// Pass runs do in a transaction while no other portal runs the same pass.
+func (s *Store) Pass(ctx context.Context, a fleet.Actor, name string, do func(q *db.Queries) error) error {
+	if err := OnlySystem(a); err != nil {
+		return err
+	}
+	err := s.Tx(ctx, func(q *db.Queries) error {
+		mine, err := q.TryPassLock(ctx, name)
+		if err != nil || !mine {
+			return err
+		}
+		return do(q)
+	})
+	if err != nil {
+		return fmt.Errorf("pass %s: %w", name, err)
+	}
+	return nil
 }
