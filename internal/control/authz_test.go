@@ -116,8 +116,8 @@ func TestNoRoomHidesAUseCase(t *testing.T) {
 			continue
 		}
 		rooms++
-		for i := range field.Type.NumMethod() {
-			name := field.Type.Method(i).Name
+		for method := range field.Type.Methods() {
+			name := method.Name
 			shown, ok := door.MethodByName(name)
 			if !ok {
 				t.Errorf("%s is in two rooms, %s is one of them", name, field.Name)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// namedVolume is an image or ISO that a spec names, as one host reports it.
+// NamedVolume is an image or ISO that a spec names, as one host reports it.
 type NamedVolume struct {
 	fleet.Volume
 	Ref    fleet.Volref
