@@ -76,6 +76,7 @@ func TestATaskOutlivesItsHost(t *testing.T) {
 
 // A task of two parties is as both of their jobs are: it runs while one does, and ends as the worse of them.
 func TestATaskOfTwoPartiesIsAsBothAre(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		ends     map[string]fleet.JobState // role -> how it ends
