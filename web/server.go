@@ -77,15 +77,19 @@ func New(o Options) *Server {
 		s.admit,    // the route's right
 		s.takeTurns,
 	)
+	s.agents = s.newEcho()
+	s.agents.HTTPErrorHandler = s.failAgent
 	s.table = map[string]route{}
 	for _, r := range s.routes() {
 		s.table[r.method+" "+r.path] = r
-		if r.handle != nil {
+		switch {
+		case r.kind.ofAgents():
+			s.addForAgents(r)
+		case r.handle != nil:
 			s.pages.Add(r.method, r.path, func(c echo.Context) error { return r.handle(c, actorOf(c)) })
 		}
 	}
 	s.registerAPI(s.pages)
-	s.agents = s.newAgents()
 	return s
 }
 
