@@ -58,14 +58,6 @@ func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *views.HostPage) (err
 	return err
 }
 
-func (s *Server) hostMenu(c echo.Context, a fleet.Actor) error {
-	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	return s.part(c, a, h.Name, views.Acts(views.HostActs(a, h)))
-}
-
 type hostForm struct {
 	Labels      string `form:"labels"`
 	Description string `form:"description"`
@@ -110,8 +102,8 @@ func (s *Server) clearConflict(c echo.Context, a fleet.Actor, _ none) (end, erro
 	return stay(views.HostPath(id), "The conflict is cleared."), s.Control.ClearConflict(c.Request().Context(), a, id)
 }
 
-func (s *Server) askDeleteHost(c echo.Context, a fleet.Actor, _ none, how asked) error {
-	return confirm(s, c, a, how, s.Control.GetHost, hostFrame, views.HostDelete)
+func (s *Server) askDeleteHost() asking[none] {
+	return confirm(s, s.Control.GetHost, hostFrame, views.HostDelete)
 }
 
 func (s *Server) deleteHost(c echo.Context, a fleet.Actor, _ none) (end, error) {

@@ -11,6 +11,10 @@ import (
 	"quantix/views"
 )
 
+func networkFrame(n fleet.NetworkView) views.Frame {
+	return views.Frame{Title: n.Name, Here: []string{"net:" + string(n.ID)}}
+}
+
 type grantForm struct {
 	Project string `form:"project"`
 	Revoke  string `form:"revoke"`
@@ -54,8 +58,7 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how aske
 			return err
 		}
 	}
-	f := views.Frame{Title: n.Name, Here: []string{"net:" + string(n.ID)}}
-	return s.showAs(c, how.status, a, f, views.Network(p))
+	return s.showAs(c, how.status, a, networkFrame(n), views.Network(p))
 }
 
 // setGrant opens a network to a project, or closes it again.
@@ -78,12 +81,4 @@ func grantedTo(text string) fleet.ProjectID {
 		return "none"
 	}
 	return fleet.ProjectID(text)
-}
-
-func (s *Server) networkMenu(c echo.Context, a fleet.Actor) error {
-	n, err := s.Control.GetNetwork(c.Request().Context(), a, fleet.NetworkID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	return s.part(c, a, n.Name, views.Acts(views.NetworkActs(a, n)))
 }

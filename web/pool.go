@@ -93,16 +93,8 @@ func volumeRows(volumes []control.VolumeOn) (rows []views.VolumeRow, owners int)
 	return rows, len(seen)
 }
 
-func (s *Server) poolMenu(c echo.Context, a fleet.Actor) error {
-	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	return s.part(c, a, v.Name, views.Acts(views.PoolActs(a, v)))
-}
-
-func (s *Server) askDeletePool(c echo.Context, a fleet.Actor, _ none, how asked) error {
-	return confirm(s, c, a, how, s.Control.GetPool, poolFrame, views.PoolDelete)
+func (s *Server) askDeletePool() asking[none] {
+	return confirm(s, s.Control.GetPool, poolFrame, views.PoolDelete)
 }
 
 // deletePool leads to the list: the pool is gone from it, or says there what it still waits for.

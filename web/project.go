@@ -89,8 +89,8 @@ func (s *Server) editProject(c echo.Context, a fleet.Actor, in projectForm) (end
 	return leave(views.ProjectPath(p.ID)), err
 }
 
-func (s *Server) askDeleteProject(c echo.Context, a fleet.Actor, _ none, how asked) error {
-	return confirm(s, c, a, how, s.Control.GetProject, projectFrame, views.ProjectDelete)
+func (s *Server) askDeleteProject() asking[none] {
+	return confirm(s, s.Control.GetProject, projectFrame, views.ProjectDelete)
 }
 
 func (s *Server) deleteProject(c echo.Context, a fleet.Actor, _ none) (end, error) {

@@ -9,6 +9,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/wire"
+	"quantix/views"
 )
 
 // handler answers one route; a is who asks, with at least the route's right (in some project, where the right is one of projects).
@@ -69,8 +70,8 @@ func (s *Server) routes() []route {
 		{get, "/account", page, policy.Self, s.accountPage},
 		{get, "/account/tokens", page, policy.Self, ask(s.tokensPage)},
 		{post, "/account/tokens", page, policy.Self, submit(s.createToken, s.tokensPage)},
-		{get, "/account/tokens/:id/delete", page, policy.Self, ask(s.askDeleteToken)},
-		{post, "/account/tokens/:id/delete", page, policy.Self, submit(s.deleteToken, s.askDeleteToken)},
+		{get, "/account/tokens/:id/delete", page, policy.Self, ask(s.askDeleteToken())},
+		{post, "/account/tokens/:id/delete", page, policy.Self, submit(s.deleteToken, s.askDeleteToken())},
 
 		// The frame.
 		{get, "/", page, policy.VMSee, s.dashboard},
@@ -121,9 +122,9 @@ func (s *Server) routes() []route {
 		{get, "/hosts/:id", page, policy.InfraSee, s.hostPage},
 		{post, "/hosts/:id/edit", page, policy.InfraChange, submit(s.editHost, s.editedHost)},
 		{post, "/hosts/:id/conflict", page, policy.InfraChange, button(s.clearConflict)},
-		{get, "/hosts/:id/delete", page, policy.InfraChange, ask(s.askDeleteHost)},
-		{post, "/hosts/:id/delete", page, policy.InfraChange, submit(s.deleteHost, s.askDeleteHost)},
-		{get, "/menus/host/:id", page, policy.InfraSee, s.hostMenu},
+		{get, "/hosts/:id/delete", page, policy.InfraChange, ask(s.askDeleteHost())},
+		{post, "/hosts/:id/delete", page, policy.InfraChange, submit(s.deleteHost, s.askDeleteHost())},
+		{get, "/menus/host/:id", page, policy.InfraSee, menu(s, s.Control.GetHost, hostFrame, views.HostActs)},
 
 		// Pools.
 		{get, "/pools", page, policy.StorageSee, s.listPools},
@@ -138,16 +139,16 @@ func (s *Server) routes() []route {
 		{post, "/pools/:id/hosts/:host/retry", page, policy.InfraChange, button(s.retryPool)},
 		{post, "/pools/:id/publish", page, policy.InfraChange, button(s.publishImage)},
 		{post, "/pools/:id/withdraw", page, policy.InfraChange, button(s.withdrawImage)},
-		{get, "/pools/:id/delete", page, policy.InfraChange, ask(s.askDeletePool)},
-		{post, "/pools/:id/delete", page, policy.InfraChange, submit(s.deletePool, s.askDeletePool)},
-		{get, "/menus/pool/:id", page, policy.StorageSee, s.poolMenu},
+		{get, "/pools/:id/delete", page, policy.InfraChange, ask(s.askDeletePool())},
+		{post, "/pools/:id/delete", page, policy.InfraChange, submit(s.deletePool, s.askDeletePool())},
+		{get, "/menus/pool/:id", page, policy.StorageSee, menu(s, s.Control.GetPool, poolFrame, views.PoolActs)},
 
 		// Networks.
 		{get, "/networks", page, policy.StorageSee, s.listNetworks},
 		{get, "/networks.csv", stream, policy.StorageSee, s.exportNetworks},
 		{get, "/networks/:id", page, policy.StorageSee, ask(s.networkPage)},
 		{post, "/networks/:id/grants", page, policy.InfraChange, submit(s.setGrant, s.showGrants)},
-		{get, "/menus/network/:id", page, policy.StorageSee, s.networkMenu},
+		{get, "/menus/network/:id", page, policy.StorageSee, menu(s, s.Control.GetNetwork, networkFrame, views.NetworkActs)},
 
 		// Projects and users.
 		{get, "/projects", page, policy.VMSee, s.listProjects},
@@ -158,8 +159,8 @@ func (s *Server) routes() []route {
 		{post, "/projects/:id/members", page, policy.Manage, submit(s.setMember, s.projectPage)},
 		{get, "/projects/:id/edit", page, policy.Manage, ask(s.askProject)},
 		{post, "/projects/:id/edit", page, policy.Manage, submit(s.editProject, s.askProject)},
-		{get, "/projects/:id/delete", page, policy.Manage, ask(s.askDeleteProject)},
-		{post, "/projects/:id/delete", page, policy.Manage, submit(s.deleteProject, s.askDeleteProject)},
+		{get, "/projects/:id/delete", page, policy.Manage, ask(s.askDeleteProject())},
+		{post, "/projects/:id/delete", page, policy.Manage, submit(s.deleteProject, s.askDeleteProject())},
 		{get, "/users", page, policy.Manage, s.listUsers},
 		{get, "/users/new", page, policy.Manage, ask(s.askUser)},
 		{post, "/users", page, policy.Manage, submit(s.createUser, s.askUser)},
@@ -167,8 +168,8 @@ func (s *Server) routes() []route {
 		{post, "/users/:id", page, policy.Manage, submit(s.editUser, s.userPage)},
 		{get, "/users/:id/password", page, policy.Manage, ask(s.askReset)},
 		{post, "/users/:id/password", page, policy.Manage, submit(s.resetPassword, s.askReset)},
-		{get, "/users/:id/delete", page, policy.Manage, ask(s.askDeleteUser)},
-		{post, "/users/:id/delete", page, policy.Manage, submit(s.deleteUser, s.askDeleteUser)},
+		{get, "/users/:id/delete", page, policy.Manage, ask(s.askDeleteUser())},
+		{post, "/users/:id/delete", page, policy.Manage, submit(s.deleteUser, s.askDeleteUser())},
 
 		// Tasks.
 		{get, "/tasks", page, policy.TasksSee, s.listTasks},

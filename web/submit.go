@@ -1,10 +1,8 @@
 package web
 
 import (
-	"context"
 	"net/http"
 
-	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
@@ -68,18 +66,6 @@ func submit[F any](do doing[F], show asking[F]) handler {
 
 // button is submit of a form that is not shown again: its refusals are a toast, or a page without scripts.
 func button[F any](do doing[F]) handler { return submit(do, nil) }
-
-// confirm asks whether the object that the address names shall go.
-func confirm[ID ~string, T any](
-	s *Server, c echo.Context, a fleet.Actor, how asked,
-	get func(context.Context, fleet.Actor, ID) (T, error), frame func(T) views.Frame, dialog func(T, views.Errors) templ.Component,
-) error {
-	object, err := get(c.Request().Context(), a, ID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	return s.showAs(c, how.status, a, frame(object), dialog(object, how.errors))
-}
 
 // stay leaves the person where they are: with scripts a toast, and the live page redraws itself; without, back to the page.
 func stay(back, text string) end {

@@ -57,8 +57,8 @@ func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (end, 
 	}, err
 }
 
-func (s *Server) askDeleteToken(c echo.Context, a fleet.Actor, _ none, how asked) error {
-	return confirm(s, c, a, how, s.tokenNamed, tokenFrame, views.TokenDelete)
+func (s *Server) askDeleteToken() asking[none] {
+	return confirm(s, s.tokenNamed, tokenFrame, views.TokenDelete)
 }
 
 func (s *Server) deleteToken(c echo.Context, a fleet.Actor, _ none) (end, error) {

@@ -92,7 +92,8 @@ func (s *Server) askReset(c echo.Context, a fleet.Actor, _ none, how asked) erro
 }
 
 func (s *Server) showReset(c echo.Context, a fleet.Actor, how asked, password string) error {
-	return confirm(s, c, a, how, s.Control.GetUser, userFrame, func(u fleet.User, e views.Errors) templ.Component { return views.UserPassword(u, password, e) })
+	dialog := func(u fleet.User, e views.Errors) templ.Component { return views.UserPassword(u, password, e) }
+	return confirm(s, s.Control.GetUser, userFrame, dialog)(c, a, none{}, how)
 }
 
 // resetPassword answers with the new one-time password, which no other address shows.
@@ -102,8 +103,8 @@ func (s *Server) resetPassword(c echo.Context, a fleet.Actor, _ none) (end, erro
 	return func(c echo.Context) error { return s.showReset(c, a, first, password) }, err
 }
 
-func (s *Server) askDeleteUser(c echo.Context, a fleet.Actor, _ none, how asked) error {
-	return confirm(s, c, a, how, s.Control.GetUser, userFrame, views.UserDelete)
+func (s *Server) askDeleteUser() asking[none] {
+	return confirm(s, s.Control.GetUser, userFrame, views.UserDelete)
 }
 
 func (s *Server) deleteUser(c echo.Context, a fleet.Actor, _ none) (end, error) {
