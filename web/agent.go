@@ -31,34 +31,17 @@ const (
 
 // addForAgents adds a route of agents, whose handler runs when the agent has shown what the route's kind asks for.
 func (s *Server) addForAgents(r route) {
-	h := func(c echo.Context) error {
-		a, err := aside(func() (fleet.Actor, error) { return s.prove(c, r) })
+	if r.path == wire.PathClaim {
+		s.agents.Add(r.method, r.path, s.claim(r)) // nothing in between: each frame is on ten thousand parked stacks
+		return
+	}
+	s.agents.Add(r.method, r.path, func(c echo.Context) error {
+		a, err := s.prove(c, r)
 		if err != nil {
 			return err
 		}
 		return r.handle(c, a)
-	}
-	if r.path == wire.PathClaim {
-		s.agents.Add(r.method, r.path, h) // nothing in between: each frame is on ten thousand parked stacks
-		return
-	}
-	s.agents.Add(r.method, r.path, h, s.metrics.observe, recoverPanic)
-}
-
-// aside runs do on a stack that is gone when a claim parks: see control.Claim.
-func aside[T any](do func() (T, error)) (out T, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() {
-			if p := recover(); p != nil { // here it would end the portal
-				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			}
-		}()
-		out, err = do()
-	}()
-	<-done
-	return out, err
+	}, s.metrics.observe, recoverPanic)
 }
 
 // prove finds the host that asks, or refuses.
@@ -132,25 +115,41 @@ func (s *Server) renew(ctx context.Context, a fleet.Actor, in wire.RenewRequest)
 }
 
 // claim parks until there is work. Its body is read to the end before, so that net/http notices when the agent hangs up
-// and the claim ends with it.
-func (s *Server) claim(c echo.Context, a fleet.Actor) error {
-	in, err := aside(func() (wire.ClaimRequest, error) { return readJSON[wire.ClaimRequest](c, agentLimit) })
-	if err != nil {
-		return err
+// and the claim ends with it. Proof and body are read on a stack that is gone when the claim parks: see control.Claim.
+func (s *Server) claim(r route) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		var a fleet.Actor
+		var in wire.ClaimRequest
+		read := make(chan error)
+		go func() {
+			var err error
+			defer func() {
+				if p := recover(); p != nil { // here it would end the portal
+					err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+				}
+				read <- err
+			}()
+			if a, err = s.prove(c, r); err == nil {
+				in, err = readJSON[wire.ClaimRequest](c, agentLimit)
+			}
+		}()
+		if err := <-read; err != nil {
+			return err
+		}
+		s.metrics.parked.Add(1)
+		out, err := s.Control.Claim(c.Request().Context(), a, in, wire.ClaimWait)
+		s.metrics.parked.Add(-1)
+		switch {
+		case err != nil:
+			s.metrics.claims.WithLabelValues("refused").Inc()
+			return err
+		case len(out.Jobs) == 0:
+			s.metrics.claims.WithLabelValues("nothing").Inc()
+			return c.NoContent(http.StatusNoContent)
+		}
+		s.metrics.claims.WithLabelValues("work").Inc()
+		return c.JSON(http.StatusOK, out)
 	}
-	s.metrics.parked.Add(1)
-	out, err := s.Control.Claim(c.Request().Context(), a, in, wire.ClaimWait)
-	s.metrics.parked.Add(-1)
-	switch {
-	case err != nil:
-		s.metrics.claims.WithLabelValues("refused").Inc()
-		return err
-	case len(out.Jobs) == 0:
-		s.metrics.claims.WithLabelValues("nothing").Inc()
-		return c.NoContent(http.StatusNoContent)
-	}
-	s.metrics.claims.WithLabelValues("work").Inc()
-	return c.JSON(http.StatusOK, out)
 }
 
 func (s *Server) progress(c echo.Context, a fleet.Actor, in wire.Progress) (*struct{}, error) {

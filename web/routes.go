@@ -39,7 +39,7 @@ func (k kind) ofAgents() bool { return k >= joining }
 // anyone marks a route that asks for no right; control still refuses what the actor may not do.
 const anyone policy.Right = ""
 
-// route is one line of the table. handle is nil where the API's own router holds the handler.
+// route is one line of the table. handle is nil where the API's own router holds the handler, and for the claim: see addForAgents.
 type route struct {
 	method, path string
 	kind         kind
@@ -184,7 +184,7 @@ func (s *Server) routes() []route {
 		{post, wire.PathRenew, lapsed, policy.AgentTalk, agentCall(agentLimit, s.renew)},
 		{post, wire.PathHello, keyed, policy.AgentTalk, agentCall(agentLimit, s.Control.Hello)},
 		{post, wire.PathReport, bound, policy.AgentTalk, agentCall(reportLimit, s.Control.Report)},
-		{post, wire.PathClaim, bound, policy.AgentTalk, s.claim},
+		{post, wire.PathClaim, bound, policy.AgentTalk, nil}, // s.claim
 		{post, wire.PathJobs + ":id/progress", proven, policy.AgentTalk, agentRequest(agentLimit, s.progress)},
 		{post, wire.PathJobs + ":id/finish", bound, policy.AgentTalk, agentRequest(reportLimit, s.finish)},
 		{get, wire.PathPair + ":id", bound, policy.AgentTalk, s.hostPair},

@@ -1,5 +1,7 @@
 // Package web is HTTP in and out: pages, fragments and streams for browsers, /api/v1 for programs, /agent/v1 for hosts.
-// A handler decodes, calls control, renders. echo lives only here; see routes.go for everything that can be asked.
+// A handler decodes, calls control, renders. echo lives only here; see routes.go for everything that can be asked, and submit.go
+// for what all forms do. Of a noun, vms.go is the list, vm.go the object, vm_new.go and the like its parts, and api_vms.go the same
+// for programs.
 package web
 
 import (
