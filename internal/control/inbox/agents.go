@@ -94,10 +94,15 @@ func holdSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int6
 // sessions to come, or hide behind those of the ones before.
 func numberedIn(ctx context.Context, q *db.Queries, a fleet.Actor, seq int64) error {
 	number, err := holdSession(ctx, q, a)
-	if err == nil && seq>>32 != number {
-		err = fleet.Errorf(fleet.Invalid, "The number %d is not of this session, whose numbers are above %d. Say hello again.", seq, number<<32)
+	return store.FirstError(err, func() error { return numberOf(number, seq) })
+}
+
+// numberOf is numberedIn for a session whose number is known.
+func numberOf(session, seq int64) error {
+	if seq>>32 != session {
+		return fleet.Errorf(fleet.Invalid, "The number %d is not of this session, whose numbers are above %d. Say hello again.", seq, session<<32)
 	}
-	return err
+	return nil
 }
 
 // sessionEnded refuses an agent whose session another hello has ended, or whose host was removed.

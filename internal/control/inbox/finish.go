@@ -27,17 +27,17 @@ func (box *Inbox) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	if err := store.CheckID(id, "job"); err != nil {
 		return answer, ended, err
 	}
-	host := string(a.HostID)
 	err = box.store.Tx(ctx, func(q *db.Queries) error {
-		if err := numberedIn(ctx, q, a, in.Seq); err != nil {
-			return err
+		held, err := q.HoldResult(ctx, db.HoldResultParams{ID: id, HostID: a.HostID, Session: hashSession(a)})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return store.FirstError(proveSession(ctx, q, a), func() error { return store.NotFound(err, "job") })
 		}
-		if _, err := q.HoldSubject(ctx, db.HoldSubjectParams{ID: id, HostID: &host}); err != nil {
-			return err
-		}
-		job, err := q.LockJob(ctx, db.LockJobParams{ID: id, HostID: a.HostID})
 		if err != nil {
-			return store.NotFound(err, "job")
+			return err
+		}
+		job := held.Job
+		if err := numberOf(held.Number, in.Seq); err != nil {
+			return err
 		}
 		if job.State != fleet.JobRunning || job.Epoch != in.Epoch {
 			return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
@@ -46,20 +46,31 @@ func (box *Inbox) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 			ended, err = tryAgain(ctx, q, job, in)
 			return err
 		}
-		now, err := q.EndJob(ctx, db.EndJobParams{ID: id, State: state, Error: in.Error})
-		if err != nil {
-			return err
-		}
-		ended = jobOf(now)
 		if err := settle(ctx, q, job, in); err != nil {
 			return err
 		}
-		if noun, id := job.Subject.Split(); noun == "vm" && !job.Kind.Is().Aside {
-			answer.Again, err = requeue(ctx, q, fleet.VMID(id), job.HostID, in.Generation)
+		var ahead bool
+		if ended, ahead, err = endJob(ctx, q, job, state, in); err == nil && ahead {
+			_, vm := job.Subject.Split()
+			answer.Again, err = requeue(ctx, q, fleet.VMID(vm), job.HostID, in.Generation)
 		}
 		return err
 	})
 	return answer, ended, err
+}
+
+// endJob closes the job and writes what the host saw of its VM. ahead: people may have changed the VM since the generation acted on.
+func endJob(ctx context.Context, q *db.Queries, job db.Job, state fleet.JobState, in wire.Finish) (ended fleet.Job, ahead bool, err error) {
+	noun, id := job.Subject.Split()
+	ofVM := noun == "vm" && !job.Kind.Is().Aside
+	if !ofVM || in.VM == nil {
+		now, err := q.EndJob(ctx, db.EndJobParams{ID: job.ID, State: state, Error: in.Error})
+		return jobOf(now), ofVM, err
+	}
+	now, err := q.EndVMJob(ctx, db.EndVMJobParams{
+		ID: job.ID, State: state, Error: in.Error, VMID: fleet.VMID(id), HostID: job.HostID, Generation: in.Generation, Seq: in.Seq, Status: in.VM,
+	})
+	return jobOf(now.Job), now.Ahead, err
 }
 
 func jobOf(r db.Job) fleet.Job {
@@ -81,7 +92,7 @@ func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (f
 	return jobOf(waits), err
 }
 
-// settle writes what a job's end means for its subject.
+// settle writes what a job's end means for its subject, but what the host saw of a VM: that is written with the end.
 func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	noun, id := job.Subject.Split()
 	if job.Kind.Is().Aside {
@@ -106,8 +117,11 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) erro
 			}
 		}
 	}
-	if err := settleVM(ctx, q, job, vm, in); err != nil {
-		return err
+	if in.VM == nil && in.Outcome != wire.Done {
+		err := q.FailVM(ctx, db.FailVMParams{ID: vm, HostID: job.HostID, Generation: in.Generation, Error: in.Error, Kind: string(job.Kind)})
+		if err != nil {
+			return err
+		}
 	}
 	if in.Outcome != wire.Done && job.Kind == fleet.VMApply && (in.VM == nil && in.Generation <= 1 || in.VM != nil && in.VM.Power == fleet.Absent) {
 		return q.CancelWaiting(ctx, db.CancelWaitingParams{
@@ -115,19 +129,6 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) erro
 		})
 	}
 	return nil
-}
-
-func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
-	if in.VM == nil {
-		if in.Outcome == wire.Done {
-			return nil
-		}
-		return q.FailVM(ctx, db.FailVMParams{ID: vm, HostID: job.HostID, Generation: in.Generation, Error: in.Error, Kind: string(job.Kind)})
-	}
-	err := q.FinishVM(ctx, db.FinishVMParams{ID: vm, HostID: job.HostID, Generation: in.Generation, Seq: in.Seq, Status: in.VM})
-	return store.FirstError(err, func() error {
-		return q.AskFullReport(ctx, db.AskFullReportParams{HostID: job.HostID, Seq: in.Seq})
-	})
 }
 
 // requeue carries a generation newer than that which the host has acted on to it, when no waiting job does.

@@ -33,7 +33,7 @@ func giveUp(ctx context.Context, q *db.Queries, host *string) error {
 		return err
 	}
 	for _, id := range ids {
-		if _, err := q.HoldSubject(ctx, db.HoldSubjectParams{ID: id}); err != nil {
+		if _, err := q.HoldSubject(ctx, id); err != nil {
 			return err
 		}
 		job, err := q.LockWornOut(ctx, db.LockWornOutParams{ID: id, HostID: host})

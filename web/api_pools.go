@@ -73,36 +73,9 @@ func (s *Server) apiRetryPool(ctx context.Context, a fleet.Actor, in *PoolHostPa
 	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
 }
 
-// tasksOf answers with the tasks that hosts have to do; none where there is nothing to do.
-func (s *Server) tasksOf(ctx context.Context, a fleet.Actor, ids []fleet.TaskID, err error) (*pageOutput[fleet.Task], error) {
-	if err != nil {
-		return nil, err
-	}
-	out := &pageOutput[fleet.Task]{fleet.Page[fleet.Task]{Items: []fleet.Task{}}}
-	for _, id := range ids {
-		if id == "" {
-			continue
-		}
-		task, err := s.Control.GetTask(ctx, a, id)
-		if err != nil {
-			return nil, err
-		}
-		out.Body.Items = append(out.Body.Items, task)
-	}
-	return out, nil
-}
-
 func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[browse.VolumeOn], error) {
 	volumes, err := s.Control.PoolVolumes(ctx, a, in.ID)
 	return whole(volumes, err)
-}
-
-// whole is a list that has one page.
-func whole[T any](items []T, err error) (*pageOutput[T], error) {
-	if items == nil {
-		items = []T{}
-	}
-	return &pageOutput[T]{fleet.Page[T]{Items: items}}, err
 }
 
 type poolVMsInput struct {
@@ -114,35 +87,4 @@ func (s *Server) apiPoolVMs(ctx context.Context, a fleet.Actor, in *poolVMsInput
 	return list(func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 		return s.Control.PoolVMs(ctx, a, in.ID, q)
 	})(ctx, a, &in.ListQuery)
-}
-
-type networkOutput struct {
-	Body struct {
-		fleet.NetworkView
-		Offered
-	}
-}
-
-func (s *Server) apiGetNetwork(ctx context.Context, a fleet.Actor, in *struct {
-	ID fleet.NetworkID `path:"id"`
-},
-) (*networkOutput, error) {
-	network, err := s.Control.GetNetwork(ctx, a, in.ID)
-	var out networkOutput
-	out.Body.NetworkView, out.Body.Offered = network, offers(a, "network", network.Actions())
-	return &out, err
-}
-
-// GrantPath names a network and the project that it is open to.
-type GrantPath struct {
-	ID      fleet.NetworkID `path:"id"`
-	Project string          `path:"project"`
-}
-
-func (s *Server) apiGrantNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*nothing, error) {
-	return nil, s.Control.GrantNetwork(ctx, a, in.ID, grantedTo(in.Project))
-}
-
-func (s *Server) apiRevokeNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*nothing, error) {
-	return nil, s.Control.RevokeNetwork(ctx, a, in.ID, grantedTo(in.Project))
 }

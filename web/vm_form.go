@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/go-playground/form/v4"
-	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
 	"quantix/views"
@@ -122,22 +121,22 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 	return typed, nil
 }
 
-// typedVM is what a form of a VM was sent with. again is true where a browser without scripts asks for a row more or less.
-func typedVM(c echo.Context) (typed url.Values, again bool, err error) {
-	sent, err := posted(c)
-	if err != nil {
-		return nil, false, err
-	}
+// typedVM is what a form of a VM was sent with.
+type typedVM struct {
+	url.Values
+	again bool // nothing is asked but the form: a browser without scripts wants a row more or less
+}
+
+func (in *typedVM) read(sent url.Values) {
 	if drop := sent.Get("drop"); drop != "" {
 		maps.DeleteFunc(sent, func(name string, _ []string) bool { return strings.HasPrefix(name, drop+".") })
-		again = true
+		in.again = true
 	}
-	typed = inRows(sent)
+	in.Values = inRows(sent)
 	if list := sent.Get("add"); list != "" {
-		addRow(typed, list)
-		again = true
+		addRow(in.Values, list)
+		in.again = true
 	}
-	return typed, again, nil
 }
 
 // addRow adds a row to a list of the form.

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -23,37 +22,37 @@ func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (views
 	return f, err
 }
 
-func (s *Server) editVM(c echo.Context, a fleet.Actor) error {
-	typed, again, err := typedVM(c)
-	if err != nil {
-		return err
-	}
+// editedVM is the page's form with what was typed.
+func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how asked) error {
 	p, err := s.vmOf(c, a, "configure")
 	if err != nil {
 		return err
 	}
-	change, err := editOf(typed, p.VM)
-	if err == nil && !again {
-		_, _, err = s.Control.UpdateVM(c.Request().Context(), a, p.VM.ID, change)
-	}
-	e, status, refused := formErrors(err)
-	switch {
-	case again:
-		e, status = views.Errors{}, http.StatusOK
-	case refused:
-	case err != nil:
-		return err
-	default:
-		return s.leave(c, views.VMPath(p.VM.ID))
-	}
 	if err := s.fillTab(c, a, &p); err != nil {
 		return err
 	}
-	p.Edit.Typed, p.Edit.Errors = typed, e
+	p.Edit.Typed, p.Edit.Errors = in.Values, how.errors
 	if err := s.editChoices(c, a, &p.Edit, p.VM.ID); err != nil {
 		return err
 	}
-	return s.showAs(c, formStatus(c, status), a, vmFrame(p.VM), views.VM(p))
+	return s.showAs(c, how.status, a, vmFrame(p.VM), views.VM(p))
+}
+
+func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
+	if in.again {
+		return func(c echo.Context) error { return s.editedVM(c, a, in, first) }, nil
+	}
+	ctx := c.Request().Context()
+	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
+	if err != nil {
+		return nil, err
+	}
+	change, err := editOf(in.Values, vm)
+	if err != nil {
+		return nil, err
+	}
+	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, change)
+	return leave(views.VMPath(vm.ID)), err
 }
 
 func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {

@@ -38,3 +38,11 @@ func list[T any](get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page
 		return &pageOutput[T]{page}, err
 	}
 }
+
+// whole is a list that has one page.
+func whole[T any](items []T, err error) (*pageOutput[T], error) {
+	if items == nil {
+		items = []T{}
+	}
+	return &pageOutput[T]{fleet.Page[T]{Items: items}}, err
+}

@@ -7,7 +7,6 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/policy"
 )
 
 // HostPath names a host in the path.
@@ -23,15 +22,6 @@ type hostOutput struct {
 type hostBody struct {
 	fleet.HostView
 	Offered
-}
-
-// Offered is what the person may ask of the object now, and why not. Exported, as huma describes no other embedded types.
-type Offered struct {
-	Actions []fleet.ActionState `json:"actions" doc:"What you can ask of it now, and why not"`
-}
-
-func offers(a fleet.Actor, noun string, states []fleet.ActionState) Offered {
-	return Offered{policy.Offer(a, noun, "", states)}
 }
 
 func hostAnswer(a fleet.Actor, h fleet.HostView, err error) (*hostOutput, error) {

@@ -34,21 +34,16 @@ type joinForm struct {
 }
 
 // makeJoinToken answers with the page that holds the secret: it is kept nowhere, so there is no address that could show it again.
-func (s *Server) makeJoinToken(c echo.Context, a fleet.Actor) error {
-	in, err := decode[joinForm](c)
-	if err != nil {
-		return err
-	}
+func (s *Server) makeJoinToken(c echo.Context, a fleet.Actor, in joinForm) (end, error) {
 	made, err := s.Control.CreateJoinToken(c.Request().Context(), a, in.Host)
-	if err != nil {
-		return err
-	}
-	p, err := s.joinTokens(c, a, made.ID)
-	if err != nil {
-		return err
-	}
-	p.Made = &made
-	return s.showJoin(c, a, p)
+	return func(c echo.Context) error {
+		p, err := s.joinTokens(c, a, made.ID)
+		if err != nil {
+			return err
+		}
+		p.Made = &made
+		return s.showJoin(c, a, p)
+	}, err
 }
 
 func (s *Server) showJoin(c echo.Context, a fleet.Actor, p views.JoinPage) error {
@@ -87,9 +82,6 @@ func (s *Server) hostNamed(ctx context.Context, a fleet.Actor, name string) (*fl
 	return &hosts.Items[0], nil
 }
 
-func (s *Server) revokeJoinToken(c echo.Context, a fleet.Actor) error {
-	if err := s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id"))); err != nil {
-		return err
-	}
-	return s.leave(c, "/hosts/join")
+func (s *Server) revokeJoinToken(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	return leave("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
 }

@@ -7,21 +7,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TaskPath names a task in the path.
-type TaskPath struct {
-	ID fleet.TaskID `path:"id"`
-}
-
-func (s *Server) apiGetTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*taskOutput, error) {
-	task, err := s.Control.GetTask(ctx, a, in.ID)
-	return &taskOutput{task}, err
-}
-
-func (s *Server) apiCancelTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*taskOutput, error) {
-	task, err := s.Control.CancelTask(ctx, a, in.ID)
-	return &taskOutput{task}, err
-}
-
 type tokenOutput struct {
 	Body fleet.Token
 }

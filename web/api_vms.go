@@ -31,10 +31,6 @@ func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
 	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{VMView: vm, Offered: Offered{actionsOf(a, vm)}}}
 }
 
-type taskOutput struct{ Body fleet.Task }
-
-type nothing struct{}
-
 func (s *Server) apiCreateVM(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateVM }) (*vmOutput, error) {
 	vm, err := s.Control.CreateVM(ctx, a, in.Body)
 	out := vmAnswer(a, vm)
@@ -106,6 +102,18 @@ type actOnVMInput struct {
 
 func (s *Server) apiActOnVM(ctx context.Context, a fleet.Actor, in *actOnVMInput) (*taskOutput, error) {
 	task, err := s.Control.ActVM(ctx, a, in.ID, in.Body.Action)
+	return &taskOutput{task}, err
+}
+
+type actOnVMsInput struct {
+	Body struct {
+		Action fleet.Action `json:"action" doc:"start, shutdown, stop, reboot, reset, pause or resume"`
+		IDs    []fleet.VMID `json:"ids" doc:"of the VMs, 500 at most"`
+	}
+}
+
+func (s *Server) apiActOnVMs(ctx context.Context, a fleet.Actor, in *actOnVMsInput) (*taskOutput, error) {
+	task, err := s.Control.ActVMs(ctx, a, in.Body.Action, in.Body.IDs)
 	return &taskOutput{task}, err
 }
 
