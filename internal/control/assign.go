@@ -3,8 +3,11 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/fleet"
@@ -23,7 +26,9 @@ type executed struct {
 	// fits refuses hosts that cannot take the object.
 	fits func(ctx context.Context, q *db.Queries, o object, hosts []string) error
 	// free refuses while something needs the object: on a host, or on any where host is empty.
-	free       func(ctx context.Context, q *db.Queries, o object, host fleet.HostID) error
+	free func(ctx context.Context, q *db.Queries, o object, host fleet.HostID) error
+	// allows is the noun's table of what one cell of its matrix allows.
+	allows     func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
 	markDelete func(ctx context.Context, q *db.Queries, id string) error // raises the generation; the row goes with the last host
 	drop       func(ctx context.Context, q *db.Queries, id string) error
 	status     func(wire.Finish) any // what the host then saw; nil: it did not look
@@ -127,19 +132,35 @@ func (e *executed) assign(ctx context.Context, c *Control, a fleet.Actor, id str
 	return jobs, err
 }
 
+// check refuses what the object's cell does not allow, in the words that the page shows.
+func (o object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
+	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.noun, ObjectID: o.id, HostID: host})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", o.noun)
+	}
+	if err != nil {
+		return err
+	}
+	ok, why, err := o.allows(on, act)
+	if err == nil && !ok {
+		err = fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	return err
+}
+
 // releaseFrom takes the object from one host, unless something there needs it.
 func (e *executed) releaseFrom(ctx context.Context, c *Control, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := e.change(ctx, c, a, id, func(q *db.Queries, o object) error {
+		if err := o.check(ctx, q, host, fleet.ActRelease); err != nil {
+			return err
+		}
 		if err := e.free(ctx, q, o, host); err != nil {
 			return err
 		}
-		n, err := q.Release(ctx, db.ReleaseParams{Noun: e.noun, ObjectID: id, Hosts: []string{string(host)}})
+		err := q.Release(ctx, db.ReleaseParams{Noun: e.noun, ObjectID: id, Hosts: []string{string(host)}})
 		if err != nil {
 			return err
-		}
-		if n == 0 {
-			return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", e.noun)
 		}
 		if job, err = o.queue(ctx, q, a, host, e.release, e.apply); err != nil {
 			return err
@@ -153,12 +174,9 @@ func (e *executed) releaseFrom(ctx context.Context, c *Control, a fleet.Actor, i
 func (e *executed) retry(ctx context.Context, c *Control, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := e.change(ctx, c, a, id, func(q *db.Queries, o object) error {
-		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: e.noun, ObjectID: id})
+		err := o.check(ctx, q, host, fleet.ActRetry)
 		if err != nil {
 			return err
-		}
-		if !slices.Contains(on, db.AssignedHostsRow{HostID: host, Assigned: true}) {
-			return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", e.noun)
 		}
 		if job, err = o.queue(ctx, q, a, host, e.apply, e.release); err != nil {
 			return err
@@ -194,13 +212,12 @@ func (e *executed) delete(ctx context.Context, c *Control, a fleet.Actor, id str
 		all := make([]string, len(on))
 		jobs = make([]fleet.TaskID, len(on))
 		for i, x := range on {
-			all[i] = string(x.HostID)
-			if jobs[i], err = o.queue(ctx, q, a, x.HostID, e.release, e.apply); err != nil {
+			all[i] = string(x)
+			if jobs[i], err = o.queue(ctx, q, a, x, e.release, e.apply); err != nil {
 				return err
 			}
 		}
-		_, err = q.Release(ctx, db.ReleaseParams{Noun: e.noun, ObjectID: id, Hosts: all})
-		return err
+		return q.Release(ctx, db.ReleaseParams{Noun: e.noun, ObjectID: id, Hosts: all})
 	})
 	return jobs, err
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"quantix/db"
@@ -86,7 +87,7 @@ var storagePools = &executed{
 		_, leaving := poolOf(p).Allows(fleet.ActAssign)
 		return object{name: p.Name, generation: p.Generation, leaving: leaving, path: p.Spec.Path}, err
 	},
-	fits: poolFits, free: poolFree,
+	fits: poolFits, free: poolFree, allows: poolAllows,
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkPoolDeleted(ctx, fleet.PoolID(id))
 	},
@@ -97,6 +98,19 @@ var storagePools = &executed{
 		}
 		return in.Pool
 	},
+}
+
+// poolAllows asks the table that the page asks.
+func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
+	cell := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
+	if len(on.Status) > 0 {
+		if err := json.Unmarshal(on.Status, &cell.Status); err != nil {
+			return false, "", err
+		}
+	}
+	cell.State = cell.StateAt(on.Now)
+	ok, why := cell.Allows(act)
+	return ok, why, nil
 }
 
 // poolFits refuses hosts on which another pool has the directory.
