@@ -1,12 +1,10 @@
 package web_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,6 +14,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/client"
+	"quantix/internal/testkit/golden"
 )
 
 func TestAVMReadsAsPromised(t *testing.T) {
@@ -45,20 +44,9 @@ func TestAVMReadsAsPromised(t *testing.T) {
 		vm.Status.NextBoot, vm.Status.Error, vm.Status.ErrorOf, vm.Status.Reason = []string{"cpus"}, "It did not.", fleet.VMReboot, "booted"
 	})
 	got := admin.call("GET", "/api/v1/vms/"+string(full), "").is(t, http.StatusOK).body
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, []byte(got), "", "  "); err != nil {
-		t.Fatal(err)
-	}
 	names := strings.NewReplacer(string(full), "VM", string(pool), "POOL", string(project), "PROJECT", string(host), "HOST", string(p.network("default")), "NETWORK")
 	times := regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]+"`)
-	shown := times.ReplaceAllString(names.Replace(strings.TrimSpace(indented.String())), `"TIME"`) + "\n"
-	golden, err := os.ReadFile("testdata/vm.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(golden), shown); diff != "" {
-		t.Errorf("fields are only ever added (testdata/vm.json):\n%s", diff)
-	}
+	golden.JSON(t, "testdata/vm.json", json.RawMessage(times.ReplaceAllString(names.Replace(got), `"TIME"`)))
 }
 
 // lossy loses the first answer: what is asked for happens, and nobody hears of it.

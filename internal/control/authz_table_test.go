@@ -107,9 +107,13 @@ var useCases = map[string]useCase{
 		w.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) VALUES ($1, $2, 'running', 1, true)`, id, w.h2)
 		return []any{id, w.h1}
 	}},
-	"PublishImage":  {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.nfs, Volume: "debian.qcow2"}} }},
-	"ReleasePool":   {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
-	"RetryPool":     {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
+	"PublishImage": {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.nfs, Volume: "debian.qcow2"}} }},
+	"ReleasePool":  {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
+	"RetryPool": {may: infraChange, with: func(w *world) []any {
+		id := w.storage()
+		w.hears(id, w.h1, fleet.PoolFailed)
+		return []any{id, w.h1}
+	}},
 	"UpdateHost":    {may: infraChange, with: func(w *world) []any { return []any{w.h1, control.UpdateHost{Labels: map[string]string{"rack": "r1"}}} }},
 	"WithdrawImage": {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.storage(), Volume: "debian.qcow2"}} }},
 

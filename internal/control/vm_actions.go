@@ -4,12 +4,23 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
+
+// powerWords lists the actions that ask for them: "start, stop or reset".
+var powerWords = func() string {
+	var words []string
+	for _, k := range store.PowerOrders {
+		words = append(words, string(fleet.ActionOf(k)))
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}()
 
 // vmChanges is all work that changes a VM, but its deletion.
 var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool { return k.Noun == fleet.NounVM && !k.Aside && k.Name != fleet.VMDelete })
@@ -41,7 +52,7 @@ func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act f
 func checkPower(act fleet.Action) error {
 	var checks fleet.Checks
 	if !slices.Contains(store.PowerOrders, act.Job()) {
-		checks.Add("action", "There is no power action %q. Use start, shutdown, stop, reboot, reset, pause or resume.", string(act))
+		checks.Add("action", "There is no power action %q. Use %s.", string(act), powerWords)
 	}
 	return checks.Err()
 }

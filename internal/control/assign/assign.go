@@ -5,8 +5,11 @@ package assign
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -23,7 +26,9 @@ type Noun struct {
 	// fits refuses hosts that cannot take the object.
 	fits func(ctx context.Context, q *db.Queries, o Object, hosts []string) error
 	// free refuses while something needs the object: on a host, or on any where host is empty.
-	free       func(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error
+	free func(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error
+	// allows is the noun's table of what one cell of its matrix allows.
+	allows     func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
 	markDelete func(ctx context.Context, q *db.Queries, id string) error // raises the generation; the row goes with the last host
 	drop       func(ctx context.Context, q *db.Queries, id string) error
 	status     func(wire.Finish) any // what the host then saw; nil: it did not look
@@ -138,19 +143,35 @@ func (n *Noun) Assign(ctx context.Context, s *store.Store, a fleet.Actor, id str
 	return jobs, err
 }
 
+// check refuses what the object's cell does not allow, in the words that the page shows.
+func (o Object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
+	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.of.noun, ObjectID: o.id, HostID: host})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", o.of.noun)
+	}
+	if err != nil {
+		return err
+	}
+	ok, why, err := o.of.allows(on, act)
+	if err == nil && !ok {
+		err = fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	return err
+}
+
 // Release takes the object from one host, unless something there needs it.
 func (n *Noun) Release(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
+		if err := o.check(ctx, q, host, fleet.ActRelease); err != nil {
+			return err
+		}
 		if err := n.free(ctx, q, o, host); err != nil {
 			return err
 		}
-		rows, err := q.Release(ctx, db.ReleaseParams{Noun: n.noun, ObjectID: id, Hosts: []string{string(host)}})
+		err := q.Release(ctx, db.ReleaseParams{Noun: n.noun, ObjectID: id, Hosts: []string{string(host)}})
 		if err != nil {
 			return err
-		}
-		if rows == 0 {
-			return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", n.noun)
 		}
 		if job, err = o.queue(ctx, q, a, host, n.release, n.apply); err != nil {
 			return err
@@ -164,12 +185,9 @@ func (n *Noun) Release(ctx context.Context, s *store.Store, a fleet.Actor, id st
 func (n *Noun) Retry(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
-		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: n.noun, ObjectID: id})
+		err := o.check(ctx, q, host, fleet.ActRetry)
 		if err != nil {
 			return err
-		}
-		if !slices.Contains(on, db.AssignedHostsRow{HostID: host, Assigned: true}) {
-			return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", n.noun)
 		}
 		if job, err = o.queue(ctx, q, a, host, n.apply, n.release); err != nil {
 			return err
@@ -205,13 +223,12 @@ func (n *Noun) Delete(ctx context.Context, s *store.Store, a fleet.Actor, id str
 		all := make([]string, len(on))
 		jobs = make([]fleet.TaskID, len(on))
 		for i, x := range on {
-			all[i] = string(x.HostID)
-			if jobs[i], err = o.queue(ctx, q, a, x.HostID, n.release, n.apply); err != nil {
+			all[i] = string(x)
+			if jobs[i], err = o.queue(ctx, q, a, x, n.release, n.apply); err != nil {
 				return err
 			}
 		}
-		_, err = q.Release(ctx, db.ReleaseParams{Noun: n.noun, ObjectID: id, Hosts: all})
-		return err
+		return q.Release(ctx, db.ReleaseParams{Noun: n.noun, ObjectID: id, Hosts: all})
 	})
 	return jobs, err
 }

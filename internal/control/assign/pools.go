@@ -2,6 +2,7 @@ package assign
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"quantix/db"
@@ -18,7 +19,7 @@ var Pools = &Noun{
 		_, leaving := store.PoolOf(p).Allows(fleet.ActAssign)
 		return Object{Name: p.Name, generation: p.Generation, leaving: leaving, path: p.Spec.Path}, err
 	},
-	fits: poolFits, free: poolFree,
+	fits: poolFits, free: poolFree, allows: poolAllows,
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkPoolDeleted(ctx, fleet.PoolID(id))
 	},
@@ -29,6 +30,19 @@ var Pools = &Noun{
 		}
 		return in.Pool
 	},
+}
+
+// poolAllows asks the table that the page asks.
+func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
+	cell := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
+	if len(on.Status) > 0 {
+		if err := json.Unmarshal(on.Status, &cell.Status); err != nil {
+			return false, "", err
+		}
+	}
+	cell.State = cell.StateAt(on.Now)
+	ok, why := cell.Allows(act)
+	return ok, why, nil
 }
 
 // poolFits refuses hosts on which another pool has the directory.
