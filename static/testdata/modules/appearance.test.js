@@ -51,12 +51,11 @@ test("the dock of a wide screen starts open and stays as it is left, the sheet o
   is(dock(), "false");
   await reload();
   is(dock(), "false");
-  toggleDock();
   width(false);
   await reload();
   is(dock(), "false");
   toggleDock();
-  is([dock(), localStorage.getItem("quantix.dock")], ["true", "open"]);
+  is([dock(), localStorage.getItem("quantix.dock")], ["true", "closed"]);
   await reload();
   is(dock(), "false", "the next page's:");
 });

@@ -74,6 +74,9 @@ test("a VM that is switched on gets its screen, if nothing else is under way", a
 });
 
 test("who is signed out is shown the way back", async () => {
+  const before = asked.length;
   await asked.at(-1).answer(401, "");
+  document.body.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true }));
+  is(asked.length, before, "tickets, though the VM still runs");
   is([state(), $("#page-bar").textContent], ["refused", "You are signed out. Sign in again"]);
 });

@@ -55,6 +55,8 @@ test("a tab that loads meanwhile gets the pokes that are younger than what it sh
     return one.take().filter((message) => "poke" in message);
   };
   is([late(1_999), late(2_000)], [[], [{ poke: ["vm:1"] }]]);
+  for (const one of all) one.say({ bye: true });
+  is(late(2_000), [], "before the stream, which will poke it, is open:");
 });
 
 test("a new tab is told how the stream stands", async () => {

@@ -6,7 +6,7 @@ document.addEventListener("submit", (event) => {
   if (!event.defaultPrevented) sent.push(event.target.id);
   event.preventDefault();
 });
-document.addEventListener("click", (event) => { if (event.target.matches("a")) sent.push("followed"); event.preventDefault(); });
+document.addEventListener("click", (event) => { if (event.target.closest("a")) sent.push("followed"); event.preventDefault(); });
 const show = (html) => { sent = []; page(html); };
 const submit = (form, submitter) => form.dispatchEvent(new SubmitEvent("submit", { bubbles: true, cancelable: true, submitter }));
 
