@@ -7,9 +7,9 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
-	"time"
 )
 
 const assign = `-- name: Assign :many
@@ -47,8 +47,7 @@ func (q *Queries) Assign(ctx context.Context, arg AssignParams) ([]fleet.HostID,
 }
 
 const assignedHosts = `-- name: AssignedHosts :many
-SELECT host_id, (asked = 'assign')::boolean AS assigned FROM assignments
-WHERE noun = $1 AND object_id = $2 AND asked <> '' ORDER BY host_id
+SELECT host_id FROM assignments WHERE noun = $1 AND object_id = $2 AND asked <> '' ORDER BY host_id
 `
 
 type AssignedHostsParams struct {
@@ -56,25 +55,20 @@ type AssignedHostsParams struct {
 	ObjectID string
 }
 
-type AssignedHostsRow struct {
-	HostID   fleet.HostID
-	Assigned bool
-}
-
 // The hosts that somebody gave the object to, also those that have yet to release it.
-func (q *Queries) AssignedHosts(ctx context.Context, arg AssignedHostsParams) ([]AssignedHostsRow, error) {
+func (q *Queries) AssignedHosts(ctx context.Context, arg AssignedHostsParams) ([]fleet.HostID, error) {
 	rows, err := q.db.Query(ctx, assignedHosts, arg.Noun, arg.ObjectID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []AssignedHostsRow{}
+	items := []fleet.HostID{}
 	for rows.Next() {
-		var i AssignedHostsRow
-		if err := rows.Scan(&i.HostID, &i.Assigned); err != nil {
+		var host_id fleet.HostID
+		if err := rows.Scan(&host_id); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, host_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -117,6 +111,40 @@ func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error)
 		return nil, err
 	}
 	return items, nil
+}
+
+const assignmentOn = `-- name: AssignmentOn :one
+SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
+FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
+WHERE a.noun = $1 AND a.object_id = $2 AND a.host_id = $3 AND a.asked <> ''
+`
+
+type AssignmentOnParams struct {
+	Noun     string
+	ObjectID string
+	HostID   fleet.HostID
+}
+
+type AssignmentOnRow struct {
+	Assigned bool
+	HostName string
+	Status   []byte
+	LookedAt *time.Time
+	Now      time.Time
+}
+
+// One cell of the matrix, without what can be long. NULL: the host has said nothing yet, or was never heard.
+func (q *Queries) AssignmentOn(ctx context.Context, arg AssignmentOnParams) (AssignmentOnRow, error) {
+	row := q.db.QueryRow(ctx, assignmentOn, arg.Noun, arg.ObjectID, arg.HostID)
+	var i AssignmentOnRow
+	err := row.Scan(
+		&i.Assigned,
+		&i.HostName,
+		&i.Status,
+		&i.LookedAt,
+		&i.Now,
+	)
+	return i, err
 }
 
 const driftedAssignments = `-- name: DriftedAssignments :many
@@ -183,7 +211,7 @@ func (q *Queries) EndRelease(ctx context.Context, arg EndReleaseParams) error {
 	return err
 }
 
-const release = `-- name: Release :execrows
+const release = `-- name: Release :exec
 UPDATE assignments SET asked = 'release'
 WHERE noun = $1 AND object_id = $2 AND host_id = ANY ($3::text[]) AND asked = 'assign'
 `
@@ -194,12 +222,9 @@ type ReleaseParams struct {
 	Hosts    []string
 }
 
-func (q *Queries) Release(ctx context.Context, arg ReleaseParams) (int64, error) {
-	result, err := q.db.Exec(ctx, release, arg.Noun, arg.ObjectID, arg.Hosts)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) Release(ctx context.Context, arg ReleaseParams) error {
+	_, err := q.db.Exec(ctx, release, arg.Noun, arg.ObjectID, arg.Hosts)
+	return err
 }
 
 const reportAssignments = `-- name: ReportAssignments :one

@@ -200,6 +200,76 @@ func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
 	return i, err
 }
 
+const endVMJob = `-- name: EndVMJob :one
+WITH seen AS (
+    UPDATE vms SET status = $6, report_seq = $7,
+                   observed_generation = GREATEST(observed_generation, LEAST($5::bigint, generation))
+    WHERE vms.id = $4 AND vms.host_id = $8 AND report_seq < $7
+), asked AS (
+    UPDATE host_sessions SET digest = '' WHERE host_sessions.host_id = $8 AND report_seq > $7
+)
+UPDATE jobs j SET state = $1, error = $2, ended_at = now(), lease_until = NULL,
+                  progress = CASE WHEN $1 = 'done' THEN 100 ELSE progress END
+WHERE j.id = $3
+RETURNING j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, EXISTS (SELECT 1 FROM vms v WHERE v.id = $4 AND v.generation > $5)::boolean AS ahead
+`
+
+type EndVMJobParams struct {
+	State      fleet.JobState
+	Error      string
+	ID         fleet.JobID
+	VMID       fleet.VMID
+	Generation int64
+	Status     *fleet.VMStatus
+	Seq        int64
+	HostID     fleet.HostID
+}
+
+type EndVMJobRow struct {
+	Job   Job
+	Ahead bool
+}
+
+// EndJob with what the host saw of the VM after it; only forward: a report that was read after this result stands. A newer one that was taken
+// as unchanged is asked for again (AskFullReport). ahead: the VM is past the generation acted on.
+func (q *Queries) EndVMJob(ctx context.Context, arg EndVMJobParams) (EndVMJobRow, error) {
+	row := q.db.QueryRow(ctx, endVMJob,
+		arg.State,
+		arg.Error,
+		arg.ID,
+		arg.VMID,
+		arg.Generation,
+		arg.Status,
+		arg.Seq,
+		arg.HostID,
+	)
+	var i EndVMJobRow
+	err := row.Scan(
+		&i.Job.ID,
+		&i.Job.HostID,
+		&i.Job.Kind,
+		&i.Job.Subject,
+		&i.Job.Args,
+		&i.Job.Generation,
+		&i.Job.State,
+		&i.Job.Epoch,
+		&i.Job.Attempt,
+		&i.Job.LeaseUntil,
+		&i.Job.RunAfter,
+		&i.Job.Progress,
+		&i.Job.Note,
+		&i.Job.Error,
+		&i.Job.CreatedAt,
+		&i.Job.StartedAt,
+		&i.Job.EndedAt,
+		&i.Job.Retries,
+		&i.Job.TaskID,
+		&i.Job.Role,
+		&i.Ahead,
+	)
+	return i, err
+}
+
 const failVM = `-- name: FailVM :exec
 UPDATE vms SET status = COALESCE(status, '{"power": "absent", "cpus": 0, "memoryMiB": 0}') || jsonb_build_object('error', $1::text, 'errorOf', $2::text),
                observed_generation = GREATEST(observed_generation, LEAST($3::bigint, generation))
@@ -219,32 +289,6 @@ func (q *Queries) FailVM(ctx context.Context, arg FailVMParams) error {
 	_, err := q.db.Exec(ctx, failVM,
 		arg.Error,
 		arg.Kind,
-		arg.Generation,
-		arg.ID,
-		arg.HostID,
-	)
-	return err
-}
-
-const finishVM = `-- name: FinishVM :exec
-UPDATE vms SET status = $1, report_seq = $2,
-               observed_generation = GREATEST(observed_generation, LEAST($3::bigint, generation))
-WHERE id = $4 AND host_id = $5 AND report_seq < $2
-`
-
-type FinishVMParams struct {
-	Status     *fleet.VMStatus
-	Seq        int64
-	Generation int64
-	ID         fleet.VMID
-	HostID     fleet.HostID
-}
-
-// Only forward: a report that was read after this result stands.
-func (q *Queries) FinishVM(ctx context.Context, arg FinishVMParams) error {
-	_, err := q.db.Exec(ctx, finishVM,
-		arg.Status,
-		arg.Seq,
 		arg.Generation,
 		arg.ID,
 		arg.HostID,
@@ -273,62 +317,77 @@ func (q *Queries) HoldPools(ctx context.Context, ids []string) error {
 	return err
 }
 
+const holdResult = `-- name: HoldResult :one
+WITH mine AS MATERIALIZED (
+    SELECT s.host_id, s.number FROM host_sessions s WHERE s.host_id = $2 AND s.session = $3 FOR KEY SHARE
+), about AS MATERIALIZED (
+    SELECT j.subject FROM mine m JOIN jobs j ON j.host_id = m.host_id WHERE j.id = $1 AND j.task_id IS NOT NULL
+), vm AS MATERIALIZED (
+    SELECT v.id FROM about a JOIN vms v ON v.id = substr(a.subject, 4) WHERE a.subject LIKE 'vm:%' FOR UPDATE OF v
+), pool AS MATERIALIZED (
+    SELECT p.id FROM about a JOIN pools p ON p.id = substr(a.subject, 6) WHERE a.subject LIKE 'pool:%' FOR UPDATE OF p
+)
+SELECT j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, (SELECT m.number FROM mine m)::bigint AS number FROM jobs j
+WHERE j.id = $1 AND j.host_id = (SELECT m.host_id FROM mine m) AND (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
+FOR UPDATE OF j
+`
+
+type HoldResultParams struct {
+	ID      fleet.JobID
+	HostID  fleet.HostID
+	Session []byte
+}
+
+type HoldResultRow struct {
+	Job    Job
+	Number int64
+}
+
+// What a result needs, locked in everybody's order: the host's session, what the job is about, the job. No row: the session has ended, or the
+// host has no such job. number is the session's.
+func (q *Queries) HoldResult(ctx context.Context, arg HoldResultParams) (HoldResultRow, error) {
+	row := q.db.QueryRow(ctx, holdResult, arg.ID, arg.HostID, arg.Session)
+	var i HoldResultRow
+	err := row.Scan(
+		&i.Job.ID,
+		&i.Job.HostID,
+		&i.Job.Kind,
+		&i.Job.Subject,
+		&i.Job.Args,
+		&i.Job.Generation,
+		&i.Job.State,
+		&i.Job.Epoch,
+		&i.Job.Attempt,
+		&i.Job.LeaseUntil,
+		&i.Job.RunAfter,
+		&i.Job.Progress,
+		&i.Job.Note,
+		&i.Job.Error,
+		&i.Job.CreatedAt,
+		&i.Job.StartedAt,
+		&i.Job.EndedAt,
+		&i.Job.Retries,
+		&i.Job.TaskID,
+		&i.Job.Role,
+		&i.Number,
+	)
+	return i, err
+}
+
 const holdSubject = `-- name: HoldSubject :one
-WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND ($2::text IS NULL OR jobs.host_id = $2::text) AND task_id IS NOT NULL),
+WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND task_id IS NOT NULL),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
      pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool)
 `
 
-type HoldSubjectParams struct {
-	ID     fleet.JobID
-	HostID *string
-}
-
 // Locks what a job is about. Whoever changes a VM or a pool locks it before its jobs; so must whoever begins with a job, or
-// the two wait for each other. host: only of that host's jobs.
-func (q *Queries) HoldSubject(ctx context.Context, arg HoldSubjectParams) (int32, error) {
-	row := q.db.QueryRow(ctx, holdSubject, arg.ID, arg.HostID)
+// the two wait for each other.
+func (q *Queries) HoldSubject(ctx context.Context, id fleet.JobID) (int32, error) {
+	row := q.db.QueryRow(ctx, holdSubject, id)
 	var column_1 int32
 	err := row.Scan(&column_1)
 	return column_1, err
-}
-
-const lockJob = `-- name: LockJob :one
-SELECT id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role FROM jobs WHERE id = $1 AND host_id = $2 FOR UPDATE
-`
-
-type LockJobParams struct {
-	ID     fleet.JobID
-	HostID fleet.HostID
-}
-
-func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (Job, error) {
-	row := q.db.QueryRow(ctx, lockJob, arg.ID, arg.HostID)
-	var i Job
-	err := row.Scan(
-		&i.ID,
-		&i.HostID,
-		&i.Kind,
-		&i.Subject,
-		&i.Args,
-		&i.Generation,
-		&i.State,
-		&i.Epoch,
-		&i.Attempt,
-		&i.LeaseUntil,
-		&i.RunAfter,
-		&i.Progress,
-		&i.Note,
-		&i.Error,
-		&i.CreatedAt,
-		&i.StartedAt,
-		&i.EndedAt,
-		&i.Retries,
-		&i.TaskID,
-		&i.Role,
-	)
-	return i, err
 }
 
 const lockWornOut = `-- name: LockWornOut :one

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-const addProject = `-- name: AddProject :one
-INSERT INTO projects (id, name, description) VALUES ($1, $2, $3) RETURNING id, name, description, created_at
+const addProject = `-- name: AddProject :exec
+INSERT INTO projects (id, name, description) VALUES ($1, $2, $3)
 `
 
 type AddProjectParams struct {
@@ -21,20 +21,13 @@ type AddProjectParams struct {
 	Description string
 }
 
-func (q *Queries) AddProject(ctx context.Context, arg AddProjectParams) (Project, error) {
-	row := q.db.QueryRow(ctx, addProject, arg.ID, arg.Name, arg.Description)
-	var i Project
-	err := row.Scan(
-		&i.ID,
-		&i.Name,
-		&i.Description,
-		&i.CreatedAt,
-	)
-	return i, err
+func (q *Queries) AddProject(ctx context.Context, arg AddProjectParams) error {
+	_, err := q.db.Exec(ctx, addProject, arg.ID, arg.Name, arg.Description)
+	return err
 }
 
 const changeProject = `-- name: ChangeProject :one
-UPDATE projects SET name = $1, description = $2 WHERE id = $3 RETURNING id, name, description, created_at
+UPDATE projects SET name = $1, description = $2 WHERE id = $3 RETURNING id
 `
 
 type ChangeProjectParams struct {
@@ -43,16 +36,11 @@ type ChangeProjectParams struct {
 	ID          fleet.ProjectID
 }
 
-func (q *Queries) ChangeProject(ctx context.Context, arg ChangeProjectParams) (Project, error) {
+func (q *Queries) ChangeProject(ctx context.Context, arg ChangeProjectParams) (fleet.ProjectID, error) {
 	row := q.db.QueryRow(ctx, changeProject, arg.Name, arg.Description, arg.ID)
-	var i Project
-	err := row.Scan(
-		&i.ID,
-		&i.Name,
-		&i.Description,
-		&i.CreatedAt,
-	)
-	return i, err
+	var id fleet.ProjectID
+	err := row.Scan(&id)
+	return id, err
 }
 
 const deleteProject = `-- name: DeleteProject :one

@@ -94,8 +94,9 @@ func runModule(t *testing.T, browser context.Context, address string) []moduleRe
 // startBrowser starts a browser that dies with the test.
 func startBrowser(t *testing.T) context.Context {
 	t.Helper()
+	dir := t.TempDir()
 	options := []chromedp.ExecAllocatorOption{
-		chromedp.NoSandbox, chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(t.TempDir()),
+		chromedp.NoSandbox, chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(dir), chromedp.Env("TMPDIR=" + dir),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("disable-renderer-backgrounding", true), chromedp.Flag("disable-backgrounding-occluded-windows", true),

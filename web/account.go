@@ -1,18 +1,12 @@
 package web
 
 import (
-	"context"
-	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/views/kit"
-	"quantix/views/people"
+	peopleview "quantix/views/people"
 	"quantix/views/shell"
 )
 
@@ -22,85 +16,41 @@ func (s *Server) accountPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := people.AccountPage{
+	p := peopleview.AccountPage{
 		User: u, Now: time.Now(), Idle: s.Sessions.IdleTimeout, Max: s.Sessions.Lifetime,
 		SignedIn: time.UnixMicro(s.Sessions.GetInt64(ctx, sessionBegan)),
 	}
 	if p.Projects, p.Roles, err = s.rolesOf(ctx, a, u); err != nil {
 		return err
 	}
-	return s.show(c, a, shell.Frame{Title: "Your account"}, people.Account(p))
+	return s.show(c, a, shell.Frame{Title: "Your account"}, peopleview.Account(p))
 }
 
-// firstLife is the lifetime that a new token's form begins with, in hours.
-const firstLife = "2160"
-
-// mostHours is more than any token may live, and few enough to be counted in nanoseconds.
-const mostHours = 1_000_000
-
-func (s *Server) tokensPage(c echo.Context, a fleet.Actor) error {
-	return s.showTokens(c, a, http.StatusOK, nil, people.TokenForm{Life: firstLife})
+type passwordForm struct {
+	Old   string `form:"old"`
+	New   string `form:"new"`
+	Again string `form:"again"`
+	Next  string `form:"next"`
 }
 
-func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet.Token, f people.TokenForm) error {
-	tokens, err := control.Every(c.Request().Context(), a, fleet.Query{Sort: "-created"}, s.Control.ListTokens)
+// passwordPage shows none of what was typed, but where it leads.
+func (s *Server) passwordPage(c echo.Context, a fleet.Actor, in passwordForm, how asked) error {
+	if !how.again() {
+		in.Next = c.QueryParam("next")
+	}
+	return s.write(c, how.status, peopleview.Password(peopleview.PasswordPage{Name: a.Name, Must: a.MustChange, Next: localPath(in.Next), Errors: how.errors}))
+}
+
+func (s *Server) changePassword(c echo.Context, a fleet.Actor, in passwordForm) (end, error) {
+	if in.New != in.Again {
+		var checks fleet.Checks
+		checks.Add("again", "The two new passwords differ. Type the same one twice.")
+		return nil, checks.Err()
+	}
+	began, err := s.Control.ChangePassword(c.Request().Context(), a, in.Old, in.New)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p := people.TokensPage{Name: a.Name, Tokens: tokens, Made: made, Form: f, Now: time.Now()}
-	return s.showAs(c, status, a, shell.Frame{Title: "API tokens"}, people.Tokens(p))
-}
-
-type tokenForm struct {
-	Name string `form:"name"`
-	Life string `form:"life"` // hours; 0 for ever
-}
-
-// createToken answers with the page that holds the secret, which no other address shows.
-func (s *Server) createToken(c echo.Context, a fleet.Actor) error {
-	in, err := decode[tokenForm](c)
-	if err != nil {
-		return err
-	}
-	var checks fleet.Checks
-	hours := min(read(&checks, "ttl", in.Life, wholeOf), mostHours)
-	var made fleet.Token
-	if err = checks.Err(); err == nil {
-		made, err = s.Control.CreateToken(c.Request().Context(), a, strings.TrimSpace(in.Name), time.Duration(hours)*time.Hour)
-	}
-	if e, status, ok := formErrors(err); ok {
-		return s.showTokens(c, a, formStatus(c, status), nil, people.TokenForm{Name: in.Name, Life: in.Life, Errors: e})
-	}
-	if err != nil {
-		return err
-	}
-	return s.showTokens(c, a, http.StatusOK, &made, people.TokenForm{Life: firstLife})
-}
-
-func (s *Server) deleteTokenPage(c echo.Context, a fleet.Actor) error {
-	t, err := s.tokenNamed(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	return s.show(c, a, shell.Frame{Title: "API tokens"}, people.TokenDelete(t, kit.Errors{}))
-}
-
-func (s *Server) deleteToken(c echo.Context, a fleet.Actor) error {
-	if err := s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id"))); err != nil {
-		return err
-	}
-	return s.leave(c, "/account/tokens")
-}
-
-// tokenNamed is the actor's own token of that id.
-func (s *Server) tokenNamed(ctx context.Context, a fleet.Actor, id fleet.TokenID) (fleet.Token, error) {
-	tokens, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListTokens)
-	if err != nil {
-		return fleet.Token{}, err
-	}
-	i := slices.IndexFunc(tokens, func(t fleet.Token) bool { return t.ID == id })
-	if i < 0 {
-		return fleet.Token{}, fleet.Errorf(fleet.NotFound, "There is no such API token.")
-	}
-	return tokens[i], nil
+	// All older sessions have ended with the old password; this one goes on under a new token.
+	return leave(localPath(in.Next)), s.begin(c, a.UserID, began)
 }

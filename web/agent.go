@@ -19,6 +19,7 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/fleet"
 	"quantix/internal/pair"
+	"quantix/internal/policy"
 	"quantix/internal/wire"
 )
 
@@ -28,44 +29,38 @@ const (
 	mostValues  = 512 << 10 // commas of a request: an empty entry of a list is two bytes to send and hundreds to read
 )
 
-// prover finds the host that asks, or refuses.
-type prover func(echo.Context) (fleet.Actor, error)
-
-// agentHandler makes a route's handler, which asks who before it does anything.
-type agentHandler func(who prover) echo.HandlerFunc
-
-// newAgents makes the server that hosts' agents talk to.
-func (s *Server) newAgents() *echo.Echo {
-	e := s.newEcho()
-	e.HTTPErrorHandler = s.failAgent
-	for _, r := range s.agentRoutes() {
-		h := r.handle(s.prover(r.proof))
-		if r.path == wire.PathClaim {
-			e.Add(r.method, r.path, h) // nothing in between: each frame is on ten thousand parked stacks
-			continue
-		}
-		e.Add(r.method, r.path, h, s.metrics.observe, recoverPanic)
+// addForAgents adds a route of agents, whose handler runs when the agent has shown what the route's kind asks for.
+func (s *Server) addForAgents(r route) {
+	if r.path == wire.PathClaim {
+		s.agents.Add(r.method, r.path, s.claim(r)) // nothing in between: each frame is on ten thousand parked stacks
+		return
 	}
-	return e
+	s.agents.Add(r.method, r.path, func(c echo.Context) error {
+		a, err := s.prove(c, r)
+		if err != nil {
+			return err
+		}
+		return r.handle(c, a)
+	}, s.metrics.observe, recoverPanic)
 }
 
-// prover asks for what a route's line says.
-func (s *Server) prover(p proof) prover {
-	return func(c echo.Context) (fleet.Actor, error) {
-		switch p {
-		case noProof:
-			return fleet.Actor{Address: c.RealIP()}, nil
-		case lapsedProof:
-			return agentBy(c, auth.LapsedHostOf)
-		case keyProof:
-			return agentBy(c, auth.HostOf)
-		}
-		a, err := agentBy(c, auth.HostOf)
-		if err == nil && p != boundProof {
-			err = s.Control.ProveSession(c.Request().Context(), a)
-		}
-		return a, err
+// prove finds the host that asks, or refuses.
+func (s *Server) prove(c echo.Context, r route) (a fleet.Actor, err error) {
+	switch r.kind {
+	case joining:
+		return fleet.Actor{Address: c.RealIP()}, nil
+	case lapsed:
+		a, err = agentBy(c, auth.LapsedHostOf)
+	default:
+		a, err = agentBy(c, auth.HostOf)
 	}
+	if err == nil {
+		err = policy.Check(a, r.right, "")
+	}
+	if err == nil && r.kind == proven {
+		err = s.Control.ProveSession(c.Request().Context(), a)
+	}
+	return a, err
 }
 
 // agentBy is the host whose certificate the listener has verified, with the session that it says it has.
@@ -84,31 +79,25 @@ func agentBy(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)
 
 // agentRequest is a route whose body, of at most limit bytes, goes to do for the agent that proved itself, and whose answer is
 // what comes back; nil: 204.
-func agentRequest[I, O any](limit int64, do func(echo.Context, fleet.Actor, I) (*O, error)) agentHandler {
-	return func(who prover) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			a, err := who(c)
-			if err != nil {
-				return err
-			}
-			in, err := readJSON[I](c, limit)
-			if err != nil {
-				return err
-			}
-			out, err := do(c, a, in)
-			switch {
-			case err != nil:
-				return err
-			case out == nil:
-				return c.NoContent(http.StatusNoContent)
-			}
-			return c.JSON(http.StatusOK, out)
+func agentRequest[I, O any](limit int64, do func(echo.Context, fleet.Actor, I) (*O, error)) handler {
+	return func(c echo.Context, a fleet.Actor) error {
+		in, err := readJSON[I](c, limit)
+		if err != nil {
+			return err
 		}
+		out, err := do(c, a, in)
+		switch {
+		case err != nil:
+			return err
+		case out == nil:
+			return c.NoContent(http.StatusNoContent)
+		}
+		return c.JSON(http.StatusOK, out)
 	}
 }
 
 // agentCall is agentRequest for what asks nothing of the request but its body.
-func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (O, error)) agentHandler {
+func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (O, error)) handler {
 	return agentRequest(limit, func(c echo.Context, a fleet.Actor, in I) (*O, error) {
 		out, err := do(c.Request().Context(), a, in)
 		return &out, err
@@ -116,11 +105,9 @@ func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (
 }
 
 // join needs no certificate: it is how a host gets its first.
-func (s *Server) join(who prover) echo.HandlerFunc {
-	return agentRequest(agentLimit, func(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
-		out, err := s.Control.JoinHost(c.Request().Context(), a, bearerOf(c.Request()), in)
-		return &out, err
-	})(who)
+func (s *Server) join(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
+	out, err := s.Control.JoinHost(c.Request().Context(), a, bearerOf(c.Request()), in)
+	return &out, err
 }
 
 func (s *Server) renew(ctx context.Context, a fleet.Actor, in wire.RenewRequest) (wire.Certificate, error) {
@@ -128,8 +115,8 @@ func (s *Server) renew(ctx context.Context, a fleet.Actor, in wire.RenewRequest)
 }
 
 // claim parks until there is work. Its body is read to the end before, so that net/http notices when the agent hangs up
-// and the claim ends with it. It is read on a stack that is gone when the claim parks: see control.Claim.
-func (s *Server) claim(who prover) echo.HandlerFunc {
+// and the claim ends with it. Proof and body are read on a stack that is gone when the claim parks: see control.Claim.
+func (s *Server) claim(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var a fleet.Actor
 		var in wire.ClaimRequest
@@ -142,7 +129,7 @@ func (s *Server) claim(who prover) echo.HandlerFunc {
 				}
 				read <- err
 			}()
-			if a, err = who(c); err == nil {
+			if a, err = s.prove(c, r); err == nil {
 				in, err = readJSON[wire.ClaimRequest](c, agentLimit)
 			}
 		}()
@@ -178,26 +165,20 @@ func (s *Server) finish(c echo.Context, a fleet.Actor, in wire.Finish) (*wire.Fi
 }
 
 // hostPair is a host's end of a pair: it dials because a job told it to. What is open stays open when the agent says hello again.
-func (s *Server) hostPair(who prover) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		a, err := who(c)
-		if err != nil {
-			return err
-		}
-		if !c.IsWebSocket() {
-			return notWebsocket()
-		}
-		end, err := s.Control.JoinPair(c.Request().Context(), a, fleet.PairID(c.Param("id")))
-		if err != nil {
-			return err
-		}
-		ws, err := pair.Upgrade(c.Response(), c.Request())
-		if err != nil {
-			return nil //nolint:nilerr // Upgrade has answered
-		}
-		s.servePair(c.Request().Context(), a, end, ws, nil)
-		return nil
+func (s *Server) hostPair(c echo.Context, a fleet.Actor) error {
+	if !c.IsWebSocket() {
+		return notWebsocket()
 	}
+	end, err := s.Control.JoinPair(c.Request().Context(), a, fleet.PairID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	ws, err := pair.Upgrade(c.Response(), c.Request())
+	if err != nil {
+		return nil //nolint:nilerr // Upgrade has answered
+	}
+	s.servePair(c.Request().Context(), a, end, ws, nil)
+	return nil
 }
 
 // servePair brings an end that control has let in to the other one.

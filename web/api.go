@@ -71,6 +71,18 @@ func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do 
 // callKey carries the request across huma, to the one place above that takes the actor out of it.
 type callKey struct{}
 
+// nothing is the body of a 204.
+type nothing struct{}
+
+// Offered is what the person may ask of the object now, and why not. Exported, as huma describes no other embedded types.
+type Offered struct {
+	Actions []fleet.ActionState `json:"actions" doc:"What you can ask of it now, and why not"`
+}
+
+func offers(a fleet.Actor, noun string, states []fleet.ActionState) Offered {
+	return Offered{policy.Offer(a, noun, "", states)}
+}
+
 // apiRoutes lists /api/v1 with the right that each operation needs.
 func (s *Server) apiRoutes() []route {
 	routes := []route{

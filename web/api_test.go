@@ -149,6 +149,7 @@ func TestTheRestOfTheAPI(t *testing.T) {
 	check("create a pool", err, pool.Name == "fast" && len(pool.Hosts) == 1)
 	tasks, err := admin.AssignPool(ctx, pool.ID, other)
 	check("assign a pool", err, len(tasks) == 1 && tasks[0].Kind == fleet.PoolApply)
+	p.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1 AND host_id = $2`, pool.ID, host)
 	_, err = admin.RetryPool(ctx, pool.ID, host)
 	check("retry a pool", err, true)
 	_, err = admin.ReleasePool(ctx, pool.ID, other)

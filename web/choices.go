@@ -11,7 +11,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/control/people"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/kit"
@@ -107,7 +108,7 @@ func (s *Server) projectOptions(ctx context.Context, a fleet.Actor, _ pick) ([]k
 }
 
 func (s *Server) projectsThat(ctx context.Context, a fleet.Actor, fit func(fleet.ProjectID) bool) ([]kit.Option, error) {
-	projects, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
+	projects, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
 	var out []kit.Option
 	for _, p := range projects {
 		if fit(p.ID) {
@@ -130,7 +131,7 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 	var hosts []fleet.HostView
 	if c.all {
 		var err error
-		if hosts, err = control.Every(ctx, a, q, list); err != nil {
+		if hosts, err = browse.Every(ctx, a, q, list); err != nil {
 			return nil, err
 		}
 	} else {
@@ -160,7 +161,7 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 }
 
 func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
-	pools, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
+	pools, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
 	// The first is chosen where nobody chooses: it must be one that works.
 	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(useless(p), useless(q)) })
 	var out []kit.Option
@@ -194,7 +195,7 @@ func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.O
 	return out, err
 }
 
-func volumeOptions(volumes []control.VolumeOn) (out []kit.Option) {
+func volumeOptions(volumes []browse.VolumeOn) (out []kit.Option) {
 	for _, v := range volumes {
 		out = append(out, volumeChoice(v))
 	}
@@ -254,10 +255,10 @@ func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c pick) ([]ki
 	if err != nil {
 		return nil, err
 	}
-	users, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListUsers)
+	users, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListUsers)
 	var out []kit.Option
 	for _, u := range users {
-		isMember := slices.ContainsFunc(members, func(m control.Member) bool { return m.UserID == u.ID })
+		isMember := slices.ContainsFunc(members, func(m people.Member) bool { return m.UserID == u.ID })
 		if !isMember && u.Role != fleet.RoleAdmin && u.Role != fleet.RoleOperator {
 			out = append(out, kit.Option{Value: string(u.ID), Text: u.Name})
 		}

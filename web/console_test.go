@@ -17,7 +17,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"quantix/internal/control"
+	"quantix/internal/control/people"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -340,7 +340,7 @@ func TestAConsoleEndsWithTheRightToUseIt(t *testing.T) {
 	for _, c := range []struct {
 		name, user string
 		open       func() *websocket.Conn
-		change     control.UserInput
+		change     people.UserInput
 		says       string
 	}{
 		{"a disabled user's", "ann", func() *websocket.Conn {
@@ -349,7 +349,7 @@ func TestAConsoleEndsWithTheRightToUseIt(t *testing.T) {
 				t.Fatal(a)
 			}
 			return ws
-		}, control.UserInput{Name: "ann", Role: fleet.RoleOperator, Disabled: true}, "You are signed out. Sign in again."},
+		}, people.UserInput{Name: "ann", Role: fleet.RoleOperator, Disabled: true}, "You are signed out. Sign in again."},
 		{"a program's, whose user lost the role", "bob", func() *websocket.Conn {
 			ws, err := program.Console(t.Context(), s.vm)
 			if err != nil {
@@ -357,7 +357,7 @@ func TestAConsoleEndsWithTheRightToUseIt(t *testing.T) {
 			}
 			t.Cleanup(func() { ws.Close() })
 			return ws
-		}, control.UserInput{Name: "bob", Role: fleet.RoleViewer}, "You may no longer use this VM."},
+		}, people.UserInput{Name: "bob", Role: fleet.RoleViewer}, "You may no longer use this VM."},
 	} {
 		browser := c.open()
 		host := s.dialBack()

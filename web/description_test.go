@@ -20,11 +20,18 @@ import (
 // description is the served OpenAPI document, against which every answer of /api/v1 in this package's tests is held.
 type description struct {
 	Paths map[string]map[string]struct {
-		Responses map[string]struct {
-			Content map[string]struct{ Schema schema }
+		Parameters []struct {
+			Name, In string
+			Schema   schema
 		}
+		RequestBody message
+		Responses   map[string]message
 	}
 	Components struct{ Schemas map[string]schema }
+}
+
+type message struct {
+	Content map[string]struct{ Schema schema }
 }
 
 // schema is what of JSON Schema the document uses; a keyword that is not here fails the reading of it.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 )
@@ -109,7 +109,7 @@ func rightsKeys(a fleet.Actor) []string {
 }
 
 // mayFollow says whether the stream may go on: whose keys have become others opens it anew, and so gets what there is now.
-func (s *Server) mayFollow(r *http.Request, asked []string, allowed []control.Watched) bool {
+func (s *Server) mayFollow(r *http.Request, asked []string, allowed []browse.Watched) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
 	defer cancel()
 	a, err := s.actorNow(ctx, r)
@@ -120,7 +120,7 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []control.Wa
 	if err != nil {
 		return !refused(err)
 	}
-	return slices.EqualFunc(now, allowed, func(x, y control.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
+	return slices.EqualFunc(now, allowed, func(x, y browse.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
 // gapped reports whether the key is for all of what changes one by one, or for one that has many parts: it is poked at most once
@@ -143,7 +143,7 @@ type poker struct {
 	timer         *time.Timer
 }
 
-func newPoker(watched []control.Watched) *poker {
+func newPoker(watched []browse.Watched) *poker {
 	p := &poker{pokes: map[string][]string{}, last: map[string]time.Time{}, waiting: map[string]bool{}}
 	for _, w := range watched {
 		for _, wake := range w.WakeUps {

@@ -3,8 +3,10 @@ package web
 // AgentProofs tells of each route of agents, by method and path, whether it asks for a session.
 func (s *Server) AgentProofs() map[string]bool {
 	out := map[string]bool{}
-	for _, r := range s.agentRoutes() {
-		out[r.method+" "+r.path] = r.proof == sessionProof || r.proof == boundProof
+	for name, r := range s.table {
+		if r.kind.ofAgents() {
+			out[name] = r.kind == proven || r.kind == bound
+		}
 	}
 	return out
 }

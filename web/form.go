@@ -24,30 +24,25 @@ func newDecoder() *form.Decoder {
 	return d
 }
 
-// decode reads the request's form into T, whose fields carry `form:"name"` tags. Numbers stay text in T: what was typed is shown
-// again beside its error.
+// decode reads the request's form into T, whose fields carry `form:"name"` tags, or which reads itself. Numbers stay text in T:
+// what was typed is shown again beside its error.
 func decode[T any](c echo.Context) (T, error) {
 	var into T
-	sent, err := posted(c)
-	if err != nil {
-		return into, err
-	}
-	if err := decoder.Decode(&into, sent); err != nil {
-		return into, unreadable()
-	}
-	return into, nil
-}
-
-// posted is what the request's form was sent with.
-func posted(c echo.Context) (url.Values, error) {
 	r := c.Request()
 	if err := r.ParseForm(); err != nil {
 		if limited := asTooLarge(err); fleet.CodeOf(limited) != "" {
-			return nil, limited
+			return into, limited
 		}
-		return nil, unreadable()
+		return into, unreadable()
 	}
-	return r.PostForm, nil
+	if own, ok := any(&into).(interface{ read(sent url.Values) }); ok {
+		own.read(r.PostForm)
+		return into, nil
+	}
+	if err := decoder.Decode(&into, r.PostForm); err != nil {
+		return into, unreadable()
+	}
+	return into, nil
 }
 
 func unreadable() error {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/shell"
@@ -46,7 +46,7 @@ func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 		}
 		f.ProjectName = project.Name
 	}
-	tree := control.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}
+	tree := browse.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}
 	around, err := s.Control.Surroundings(ctx, f.Actor, dockQuery(f.Dock.All), tree)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *Server) dock(c echo.Context, a fleet.Actor, all bool) (shell.Dock, erro
 }
 
 // level reads one level of the tree, and below it those that lead to what the page is about (here).
-func (s *Server) level(c echo.Context, a fleet.Actor, q control.TreeQuery, here []string) (shell.TreeLevel, error) {
+func (s *Server) level(c echo.Context, a fleet.Actor, q browse.TreeQuery, here []string) (shell.TreeLevel, error) {
 	rows, err := s.Control.Tree(c.Request().Context(), a, q)
 	if err != nil {
 		return shell.TreeLevel{}, err
@@ -79,7 +79,7 @@ func (s *Server) level(c echo.Context, a fleet.Actor, q control.TreeQuery, here 
 }
 
 // openLevel is a level whose rows are known.
-func (s *Server) openLevel(c echo.Context, a fleet.Actor, q control.TreeQuery, rows control.TreeLevel, here []string) (shell.TreeLevel, error) {
+func (s *Server) openLevel(c echo.Context, a fleet.Actor, q browse.TreeQuery, rows browse.TreeLevel, here []string) (shell.TreeLevel, error) {
 	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
 	l.Next = rows.Next
 	l.Items = make([]shell.TreeItem, len(rows.Nodes))
@@ -91,7 +91,7 @@ func (s *Server) openLevel(c echo.Context, a fleet.Actor, q control.TreeQuery, r
 		// Only what holds the page's object is opened, not the object itself.
 		// It has children even where the counters do not know of them yet.
 		if at := slices.Index(here, n.Key); at >= 0 && at < len(here)-1 {
-			below, err := s.level(c, a, control.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
+			below, err := s.level(c, a, browse.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
 			if err != nil {
 				return l, err
 			}
@@ -164,7 +164,7 @@ func groupOf(c echo.Context) string {
 }
 
 func (s *Server) treeRoot(c echo.Context, a fleet.Actor) error {
-	return s.treeOf(c, a, control.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: groupOf(c)})
+	return s.treeOf(c, a, browse.TreeQuery{View: c.Param("view"), After: c.QueryParam("after"), LabelKey: groupOf(c)})
 }
 
 func (s *Server) treeLevel(c echo.Context, a fleet.Actor) error {
@@ -172,10 +172,10 @@ func (s *Server) treeLevel(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return fleet.Errorf(fleet.Malformed, "This row of the inventory cannot be read. Reload the page.")
 	}
-	return s.treeOf(c, a, control.TreeQuery{View: c.Param("view"), Node: node, After: c.QueryParam("after"), LabelKey: groupOf(c)})
+	return s.treeOf(c, a, browse.TreeQuery{View: c.Param("view"), Node: node, After: c.QueryParam("after"), LabelKey: groupOf(c)})
 }
 
-func (s *Server) treeOf(c echo.Context, a fleet.Actor, q control.TreeQuery) error {
+func (s *Server) treeOf(c echo.Context, a fleet.Actor, q browse.TreeQuery) error {
 	l, err := s.level(c, a, q, hereOf(c))
 	if err != nil {
 		return err

@@ -1,18 +1,66 @@
 package web
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/views"
 	hostview "quantix/views/host"
 	"quantix/views/kit"
+	"quantix/views/shell"
 )
+
+func hostFrame(h fleet.HostView) shell.Frame {
+	return shell.Frame{Title: h.Name, Here: []string{"host:" + string(h.ID)}}
+}
+
+func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
+	tab, err := tabOf(c, hostview.Tabs(), "host")
+	if err != nil {
+		return err
+	}
+	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	p := hostview.Page{Actor: a, Link: linkOf(c), Tab: tab, Host: h, Now: time.Now(), Form: hostFormOf(h)}
+	if target(c) != "host-head" {
+		if err := s.fillHost(c, a, &p); err != nil {
+			return err
+		}
+	}
+	return s.show(c, a, hostFrame(h), hostview.Show(p))
+}
+
+// fillHost reads what only the page's tab shows.
+func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *hostview.Page) (err error) {
+	ctx, q := c.Request().Context(), queryOf(c)
+	q.Filter = "host:" + strconv.Quote(p.Host.Name)
+	switch p.Tab {
+	case "vms":
+		vms, err := s.Control.ListVMs(ctx, a, q)
+		if err != nil {
+			return err
+		}
+		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
+		p.Found, err = browse.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListFoundVMs)
+		return err
+	case "storage":
+		p.Pools, err = browse.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListPools)
+	case "networks":
+		p.Networks, err = s.Control.NetworksOn(ctx, a, p.Host.ID)
+	case "tasks":
+		tasks, err := s.Control.ListTasks(ctx, a, q)
+		p.Tasks, p.Prev, p.Next = tasks.Items, tasks.Prev, tasks.Next
+		return err
+	}
+	return err
+}
 
 type hostForm struct {
 	Labels      string `form:"labels"`
@@ -20,65 +68,48 @@ type hostForm struct {
 	Generation  string `form:"generation"`
 }
 
+// generation is hidden in the form; one without it does not ask for any.
+func (in hostForm) generation() int64 {
+	n, _ := strconv.ParseInt(in.Generation, 10, 64)
+	return n
+}
+
 func hostFormOf(h fleet.HostView) hostview.Form {
 	return hostview.Form{Labels: kit.LabelText(h.Spec.Labels), Description: h.Spec.Description, Generation: h.Generation}
 }
 
-func (s *Server) editHost(c echo.Context, a fleet.Actor) error {
-	ctx, id := c.Request().Context(), fleet.HostID(c.Param("id"))
-	in, err := decode[hostForm](c)
-	if err != nil {
-		return err
-	}
-	var checks fleet.Checks
-	generation, _ := strconv.ParseInt(in.Generation, 10, 64) // hidden; a form without it does not ask for a generation
-	change := control.UpdateHost{Labels: labelsOf(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: generation}
-	if err = checks.Err(); err == nil {
-		_, err = s.Control.UpdateHost(ctx, a, id, change)
-	}
-	if e, status, ok := formErrors(err); ok {
-		h, err := s.Control.GetHost(ctx, a, id)
-		if err != nil {
-			return err
-		}
-		f := hostview.Form{Labels: in.Labels, Description: in.Description, Generation: generation, Errors: e}
-		link := kit.Link{Path: views.HostPath(id)}.With("tab", "configure")
-		p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
-		return s.showAs(c, formStatus(c, status), a, hostFrame(h), hostview.Show(p))
-	}
-	if err != nil {
-		return err
-	}
-	return s.leave(c, views.HostPath(id))
-}
-
-func (s *Server) clearConflict(c echo.Context, a fleet.Actor) error {
-	id := fleet.HostID(c.Param("id"))
-	if err := s.Control.ClearConflict(c.Request().Context(), a, id); err != nil {
-		return err
-	}
-	return s.stay(c, views.HostPath(id), "The conflict is cleared.")
-}
-
-func (s *Server) deleteHostPage(c echo.Context, a fleet.Actor) error {
-	return s.askDeleteHost(c, a, http.StatusOK, kit.Errors{})
-}
-
-func (s *Server) askDeleteHost(c echo.Context, a fleet.Actor, status int, e kit.Errors) error {
+// editedHost is the page's form with what was typed.
+func (s *Server) editedHost(c echo.Context, a fleet.Actor, in hostForm, how asked) error {
 	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, hostFrame(h), hostview.Delete(h, e))
+	link := kit.Link{Path: views.HostPath(h.ID)}.With("tab", "configure")
+	f := hostview.Form{Labels: in.Labels, Description: in.Description, Generation: in.generation(), Errors: how.errors}
+	p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
+	return s.showAs(c, how.status, a, hostFrame(h), hostview.Show(p))
 }
 
-func (s *Server) deleteHost(c echo.Context, a fleet.Actor) error {
-	err := s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
-	if e, status, ok := formErrors(err); ok {
-		return s.askDeleteHost(c, a, formStatus(c, status), e)
+func (s *Server) editHost(c echo.Context, a fleet.Actor, in hostForm) (end, error) {
+	var checks fleet.Checks
+	change := control.UpdateHost{Labels: labelsOf(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
+	if err := checks.Err(); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return err
-	}
-	return s.leave(c, "/hosts")
+	id := fleet.HostID(c.Param("id"))
+	_, err := s.Control.UpdateHost(c.Request().Context(), a, id, change)
+	return leave(views.HostPath(id)), err
+}
+
+func (s *Server) clearConflict(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	id := fleet.HostID(c.Param("id"))
+	return stay(views.HostPath(id), "The conflict is cleared."), s.Control.ClearConflict(c.Request().Context(), a, id)
+}
+
+func (s *Server) askDeleteHost() asking[none] {
+	return confirm(s, s.Control.GetHost, hostFrame, hostview.Delete)
+}
+
+func (s *Server) deleteHost(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	return leave("/hosts"), s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 }

@@ -1,14 +1,11 @@
 package web
 
 import (
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
 	"quantix/internal/fleet"
 	hostview "quantix/views/host"
 	"quantix/views/kit"
@@ -59,76 +56,4 @@ func (s *Server) exportHosts(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	return export(s, c, a, "hosts.csv", q, s.Control.ListHosts, hostHead, hostRow)
-}
-
-func hostFrame(h fleet.HostView) shell.Frame {
-	return shell.Frame{Title: h.Name, Here: []string{"host:" + string(h.ID)}}
-}
-
-// tabOf reads which view of an object's page is asked for; the first of all is its own.
-func tabOf(c echo.Context, all []string, noun string) (string, error) {
-	tab := c.QueryParam("tab")
-	switch {
-	case tab == "":
-		return all[0], nil
-	case !slices.Contains(all, tab):
-		return "", fleet.Errorf(fleet.NotFound, "The page of a %s has no view %q.", noun, tab)
-	}
-	return tab, nil
-}
-
-// linkOf is the address of an object's page as it is shown.
-func linkOf(c echo.Context) kit.Link {
-	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
-}
-
-func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
-	tab, err := tabOf(c, hostview.Tabs(), "host")
-	if err != nil {
-		return err
-	}
-	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	p := hostview.Page{Actor: a, Link: linkOf(c), Tab: tab, Host: h, Now: time.Now(), Form: hostFormOf(h)}
-	if target(c) != "host-head" {
-		if err := s.fillHost(c, a, &p); err != nil {
-			return err
-		}
-	}
-	return s.show(c, a, hostFrame(h), hostview.Show(p))
-}
-
-// fillHost reads what only the page's tab shows.
-func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *hostview.Page) (err error) {
-	ctx, q := c.Request().Context(), queryOf(c)
-	q.Filter = "host:" + strconv.Quote(p.Host.Name)
-	switch p.Tab {
-	case "vms":
-		vms, err := s.Control.ListVMs(ctx, a, q)
-		if err != nil {
-			return err
-		}
-		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
-		p.Found, err = control.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListFoundVMs)
-		return err
-	case "storage":
-		p.Pools, err = control.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListPools)
-	case "networks":
-		p.Networks, err = s.Control.NetworksOn(ctx, a, p.Host.ID)
-	case "tasks":
-		tasks, err := s.Control.ListTasks(ctx, a, q)
-		p.Tasks, p.Prev, p.Next = tasks.Items, tasks.Prev, tasks.Next
-		return err
-	}
-	return err
-}
-
-func (s *Server) hostMenu(c echo.Context, a fleet.Actor) error {
-	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	return s.part(c, a, h.Name, kit.Acts(hostview.Acts(a, h)))
 }

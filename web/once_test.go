@@ -33,6 +33,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	if err := s.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-place'").Scan(&placed); err != nil {
 		t.Fatal(err)
 	}
+	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, pool)
 	bodies := map[string]struct{ path, body, other string }{
 		"/vms/{id}/place":                {sick["place"] + "/place", place(placed), place(s.host.id)},
 		"/vms":                           {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},

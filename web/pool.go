@@ -1,14 +1,12 @@
 package web
 
 import (
-	"context"
-	"net/http"
-	"slices"
-	"strings"
+	"strconv"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -16,165 +14,94 @@ import (
 	"quantix/views/shell"
 )
 
-type poolForm struct {
-	Name        string         `form:"name"`
-	Kind        string         `form:"kind"`
-	Path        string         `form:"path"`
-	Server      string         `form:"server"`
-	Export      string         `form:"export"`
-	Shared      string         `form:"shared"`
-	Description string         `form:"description"`
-	Hosts       []fleet.HostID `form:"host"`
-}
-
-// spec leaves out what belongs to the other kind: without scripts the form shows both.
-func (in poolForm) spec() fleet.PoolSpec {
-	spec := fleet.PoolSpec{Kind: fleet.PoolKind(in.Kind), Path: strings.TrimSpace(in.Path), Description: in.Description, Shared: in.Shared != ""}
-	if spec.Kind == fleet.PoolNFS {
-		spec.Server, spec.Export, spec.Shared = strings.TrimSpace(in.Server), strings.TrimSpace(in.Export), true
+func poolFrame(v fleet.PoolView) shell.Frame {
+	group := "storage:local"
+	if v.Spec.Shared {
+		group = "storage:shared"
 	}
-	return spec
+	return shell.Frame{Title: v.Name, Here: []string{group, "pool:" + string(v.ID)}}
 }
 
-func (s *Server) newPool(c echo.Context, a fleet.Actor) error {
-	return s.askPool(c, a, http.StatusOK, poolview.Form{Kind: string(fleet.PoolDir)}, nil)
-}
-
-func (s *Server) askPool(c echo.Context, a fleet.Actor, status int, f poolview.Form, chosen []fleet.HostID) error {
-	var err error
-	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, nil, chosen); err != nil {
-		return err
-	}
-	return s.showAs(c, status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
-}
-
-// hostChoices are the hosts to tick, but those that have the pool already and keep it.
-func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have []fleet.PoolHost, chosen []fleet.HostID) ([]poolview.HostChoice, error) {
-	hosts, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
-	if err != nil {
-		return nil, err
-	}
-	var out []poolview.HostChoice
-	for _, h := range hosts {
-		if !slices.ContainsFunc(have, func(p fleet.PoolHost) bool { return p.HostID == h.ID && p.Assigned }) {
-			out = append(out, poolview.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)})
-		}
-	}
-	return out, nil
-}
-
-func (s *Server) createPool(c echo.Context, a fleet.Actor) error {
-	in, err := decode[poolForm](c)
-	if err != nil {
-		return err
-	}
-	pool, err := s.Control.CreatePool(c.Request().Context(), a, control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec(), HostIDs: in.Hosts})
-	if e, status, ok := formErrors(err); ok {
-		f := poolview.Form{
-			Name: in.Name, Kind: in.Kind, Path: in.Path, Server: in.Server, Export: in.Export, Description: in.Description, Shared: in.Shared != "", Errors: e,
-		}
-		return s.askPool(c, a, formStatus(c, status), f, in.Hosts)
-	}
-	if err != nil {
-		return err
-	}
-	return s.leave(c, views.PoolPath(pool.ID))
-}
-
-type assignForm struct {
-	Hosts []fleet.HostID `form:"host"`
-}
-
-func (s *Server) assignPoolPage(c echo.Context, a fleet.Actor) error {
-	return s.askAssign(c, a, http.StatusOK, nil, kit.Errors{})
-}
-
-func (s *Server) askAssign(c echo.Context, a fleet.Actor, status int, chosen []fleet.HostID, e kit.Errors) error {
+func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
+	tab, err := tabOf(c, poolview.Tabs(), "pool")
+	if err != nil {
+		return err
+	}
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	hosts, err := s.hostChoices(ctx, a, v.Hosts, chosen)
+	p := poolview.Page{Actor: a, Link: linkOf(c), Tab: tab, Pool: v, Now: time.Now()}
+	// The tabs count volumes and VMs, and the capacity card adds up what volumes may grow by.
+	volumes, err := s.Control.PoolVolumes(ctx, a, v.ID)
 	if err != nil {
 		return err
 	}
-	return s.showAs(c, status, a, poolFrame(v), poolview.Assign(v, hosts, e))
-}
-
-func (s *Server) assignPool(c echo.Context, a fleet.Actor) error {
-	in, err := decode[assignForm](c)
-	if err != nil {
+	p.Volumes, p.Owners = volumeRows(volumes)
+	if err := s.fillPool(c, a, &p); err != nil {
 		return err
 	}
-	id := fleet.PoolID(c.Param("id"))
-	jobs, err := s.Control.AssignPool(c.Request().Context(), a, id, in.Hosts)
-	if e, status, ok := formErrors(err); ok {
-		return s.askAssign(c, a, formStatus(c, status), in.Hosts, e)
-	}
-	if err != nil {
+	return s.showAs(c, listStatus(p.Filter), a, poolFrame(v), poolview.Show(p))
+}
+
+// fillPool reads what only the page's tab shows.
+func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error {
+	ctx := c.Request().Context()
+	q := queryOf(c)
+	switch p.Tab {
+	case "vms":
+		p.Filter = kit.Filter{Link: p.Link, Noun: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
+		vms, err := s.Control.PoolVMs(ctx, a, p.Pool.ID, q)
+		p.Filter.Error, err = wrongFilter(err)
+		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
+		return err
+	case "volumes":
+		from, _ := strconv.Atoi(c.QueryParam("from")) // a word counts as the beginning
+		p.First = min(max(0, from), len(p.Volumes))
+		p.Last = min(p.First+poolview.VolumesShown, len(p.Volumes))
+	case "tasks":
+		q.Filter = "target:" + strconv.Quote(string(fleet.SubjectPool(p.Pool.ID)))
+		tasks, err := s.Control.ListTasks(ctx, a, q)
+		p.Tasks, p.Prev, p.Next = tasks.Items, tasks.Prev, tasks.Next
 		return err
 	}
-	return s.stay(c, views.PoolPath(id), kit.Count(len(jobs), "host")+" will have the pool.")
+	return nil
 }
 
-func (s *Server) releasePoolPage(c echo.Context, a fleet.Actor) error {
-	return s.askRelease(c, a, http.StatusOK, kit.Errors{})
+// volumeRows makes the table's rows, and counts the VMs of Quantix whose disks are among them.
+func volumeRows(volumes []browse.VolumeOn) (rows []poolview.VolumeRow, owners int) {
+	seen := map[fleet.VMID]bool{}
+	for _, v := range volumes {
+		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit}
+		if !v.Shared && len(v.Hosts) > 0 {
+			r.Host = v.Hosts[0].ID
+		}
+		if v.Published != nil {
+			r.Published = &poolview.Published{By: v.Published.By, At: v.Published.At, Stale: v.Published.Stale}
+		}
+		for _, h := range v.Hosts {
+			r.Hosts = append(r.Hosts, kit.Named{Name: h.Name, Href: views.HostPath(h.ID)})
+		}
+		switch {
+		case v.VM == nil:
+		case v.VM.HostID != "":
+			r.VM, r.Found = &kit.Named{Name: v.VM.Name, Href: views.FoundPath(v.VM.HostID, v.VM.ID)}, true
+		default:
+			r.VM = &kit.Named{Name: v.VM.Name, Href: views.VMPath(v.VM.ID)}
+			seen[v.VM.ID] = true
+		}
+		rows = append(rows, r)
+	}
+	return rows, len(seen)
 }
 
-func (s *Server) askRelease(c echo.Context, a fleet.Actor, status int, e kit.Errors) error {
-	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(v.Hosts, func(h fleet.PoolHost) bool { return string(h.HostID) == c.Param("host") })
-	if i < 0 {
-		return fleet.Errorf(fleet.NotFound, "The pool is not assigned to this host.")
-	}
-	return s.showAs(c, status, a, poolFrame(v), poolview.Release(v, v.Hosts[i], e))
-}
-
-func (s *Server) releasePool(c echo.Context, a fleet.Actor) error {
-	id := fleet.PoolID(c.Param("id"))
-	_, err := s.Control.ReleasePool(c.Request().Context(), a, id, fleet.HostID(c.Param("host")))
-	if e, status, ok := formErrors(err); ok {
-		return s.askRelease(c, a, formStatus(c, status), e)
-	}
-	if err != nil {
-		return err
-	}
-	return s.stay(c, views.PoolPath(id), "The host will release the pool.")
-}
-
-func (s *Server) retryPool(c echo.Context, a fleet.Actor) error {
-	id := fleet.PoolID(c.Param("id"))
-	if _, err := s.Control.RetryPool(c.Request().Context(), a, id, fleet.HostID(c.Param("host"))); err != nil {
-		return err
-	}
-	return s.stay(c, views.PoolPath(id), "The host will try again.")
-}
-
-func (s *Server) deletePoolPage(c echo.Context, a fleet.Actor) error {
-	return s.askDeletePool(c, a, http.StatusOK, kit.Errors{})
-}
-
-func (s *Server) askDeletePool(c echo.Context, a fleet.Actor, status int, e kit.Errors) error {
-	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	return s.showAs(c, status, a, poolFrame(v), poolview.Delete(v, e))
+func (s *Server) askDeletePool() asking[none] {
+	return confirm(s, s.Control.GetPool, poolFrame, poolview.Delete)
 }
 
 // deletePool leads to the list: the pool is gone from it, or says there what it still waits for.
-func (s *Server) deletePool(c echo.Context, a fleet.Actor) error {
-	id := fleet.PoolID(c.Param("id"))
-	_, err := s.Control.DeletePool(c.Request().Context(), a, id)
-	if e, status, ok := formErrors(err); ok {
-		return s.askDeletePool(c, a, formStatus(c, status), e)
-	}
-	if err != nil {
-		return err
-	}
-	return s.leave(c, "/pools")
+func (s *Server) deletePool(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	_, err := s.Control.DeletePool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
+	return leave("/pools"), err
 }

@@ -6,9 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/views"
 	"quantix/views/kit"
 	poolview "quantix/views/pool"
 	"quantix/views/shell"
@@ -37,94 +35,4 @@ func poolRow(v fleet.PoolView) []string {
 
 func (s *Server) exportPools(c echo.Context, a fleet.Actor) error {
 	return export(s, c, a, "pools.csv", queryOf(c), s.Control.ListPools, poolHead, poolRow)
-}
-
-func poolFrame(v fleet.PoolView) shell.Frame {
-	group := "storage:local"
-	if v.Spec.Shared {
-		group = "storage:shared"
-	}
-	return shell.Frame{Title: v.Name, Here: []string{group, "pool:" + string(v.ID)}}
-}
-
-func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
-	ctx := c.Request().Context()
-	tab, err := tabOf(c, poolview.Tabs(), "pool")
-	if err != nil {
-		return err
-	}
-	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	p := poolview.Page{Actor: a, Link: linkOf(c), Tab: tab, Pool: v, Now: time.Now()}
-	// The tabs count volumes and VMs, and the capacity card adds up what volumes may grow by.
-	volumes, err := s.Control.PoolVolumes(ctx, a, v.ID)
-	if err != nil {
-		return err
-	}
-	p.Volumes, p.Owners = volumeRows(volumes)
-	if err := s.fillPool(c, a, &p); err != nil {
-		return err
-	}
-	return s.showAs(c, listStatus(p.Filter), a, poolFrame(v), poolview.Show(p))
-}
-
-// fillPool reads what only the page's tab shows.
-func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error {
-	ctx := c.Request().Context()
-	q := queryOf(c)
-	switch p.Tab {
-	case "vms":
-		p.Filter = kit.Filter{Link: p.Link, Noun: "vms", Label: "Filter VMs", Value: q.Filter, Placeholder: "host:h1 phase:running name:web*"}
-		vms, err := s.Control.PoolVMs(ctx, a, p.Pool.ID, q)
-		p.Filter.Error, err = wrongFilter(err)
-		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
-		return err
-	case "volumes":
-		from, _ := strconv.Atoi(c.QueryParam("from")) // a word counts as the beginning
-		p.First = min(max(0, from), len(p.Volumes))
-		p.Last = min(p.First+poolview.VolumesShown, len(p.Volumes))
-	case "tasks":
-		q.Filter = "target:" + strconv.Quote(string(fleet.SubjectPool(p.Pool.ID)))
-		tasks, err := s.Control.ListTasks(ctx, a, q)
-		p.Tasks, p.Prev, p.Next = tasks.Items, tasks.Prev, tasks.Next
-		return err
-	}
-	return nil
-}
-
-// volumeRows makes the table's rows, and counts the VMs of Quantix whose disks are among them.
-func volumeRows(volumes []control.VolumeOn) (rows []poolview.VolumeRow, owners int) {
-	seen := map[fleet.VMID]bool{}
-	for _, v := range volumes {
-		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit}
-		if !v.Shared && len(v.Hosts) > 0 {
-			r.Host = v.Hosts[0].ID
-		}
-		if v.Published != nil {
-			r.Published = &poolview.Published{By: v.Published.By, At: v.Published.At, Stale: v.Published.Stale}
-		}
-		for _, h := range v.Hosts {
-			r.Hosts = append(r.Hosts, kit.Named{Name: h.Name, Href: views.HostPath(h.ID)})
-		}
-		switch {
-		case v.VM == nil:
-		case v.VM.HostID != "":
-			r.VM, r.Found = &kit.Named{Name: v.VM.Name, Href: views.FoundPath(v.VM.HostID, v.VM.ID)}, true
-		default:
-			r.VM = &kit.Named{Name: v.VM.Name, Href: views.VMPath(v.VM.ID)}
-			seen[v.VM.ID] = true
-		}
-		rows = append(rows, r)
-	}
-	return rows, len(seen)
-}
-
-func (s *Server) poolMenu(c echo.Context, a fleet.Actor) error {
-	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	return s.part(c, a, v.Name, kit.Acts(poolview.Acts(a, v)))
 }

@@ -119,27 +119,6 @@ func (s *Server) send(c echo.Context, status int, html []byte) (err error) {
 	return err
 }
 
-// stay ends a change that leaves the person where they are: with scripts a toast, and the live page redraws itself;
-// without, back to the page.
-func (s *Server) stay(c echo.Context, back, text string) error {
-	if !isHX(c) {
-		return c.Redirect(http.StatusSeeOther, back)
-	}
-	c.Response().Header().Set("HX-Trigger", trigger(map[string]any{
-		"close-dialog": true, "toast": map[string]string{"kind": "ok", "text": text},
-	}))
-	return c.NoContent(http.StatusNoContent)
-}
-
-// leave ends a change that brings the person to another page.
-func (s *Server) leave(c echo.Context, to string) error {
-	if !isHX(c) {
-		return c.Redirect(http.StatusSeeOther, to)
-	}
-	c.Response().Header().Set("HX-Redirect", to)
-	return c.NoContent(http.StatusNoContent)
-}
-
 // trigger writes events for htmx as JSON in ASCII: headers hold nothing else.
 func trigger(events map[string]any) string {
 	text, err := json.Marshal(events)

@@ -2,12 +2,16 @@ package web
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/wire"
+	hostview "quantix/views/host"
+	networkview "quantix/views/network"
+	poolview "quantix/views/pool"
 )
 
 // handler answers one route; a is who asks, with at least the route's right (in some project, where the right is one of projects).
@@ -22,12 +26,22 @@ const (
 	api                // JSON: bearer token, 1 MiB
 	socket             // websockets of programs: bearer token, without a deadline
 	plain              // neither session nor token: health, static files
+
+	// Of agents, on a listener of their own, by what each must show. That the host is still there, and the key the one that it
+	// joined with last, is part of every proof but a join's.
+	joining // a join token in a proof's place
+	lapsed  // the host's certificate, which may have ended: its renewal
+	keyed   // the host's certificate; the call opens a session
+	proven  // the certificate and the session, asked for before the call is read
+	bound   // the same, asked for in the call's own statement or transaction, which a second question would slow down
 )
+
+func (k kind) ofAgents() bool { return k >= joining }
 
 // anyone marks a route that asks for no right; control still refuses what the actor may not do.
 const anyone policy.Right = ""
 
-// route is one line of the table. handle is nil where the API's own router holds the handler.
+// route is one line of the table. handle is nil where the API's own router holds the handler, and for the claim: see addForAgents.
 type route struct {
 	method, path string
 	kind         kind
@@ -40,7 +54,8 @@ const (
 	post = http.MethodPost
 )
 
-// routes lists everything that browsers and programs can ask. A route that is not here does not exist: see TestEveryRouteIsInTheTable.
+// routes lists everything that browsers, programs and hosts can ask. A route that is not here does not exist: see
+// TestEveryRouteIsInTheTable, and TestEveryAgentCallProvesItself.
 func (s *Server) routes() []route {
 	pages := []route{
 		{get, "/healthz", plain, anyone, s.alive},
@@ -52,13 +67,13 @@ func (s *Server) routes() []route {
 		{get, "/sign-in", page, anyone, s.signInPage},
 		{post, "/sign-in", page, anyone, s.signIn},
 		{post, "/sign-out", page, anyone, s.signOut},
-		{get, "/account/password", page, policy.Self, s.passwordPage},
-		{post, "/account/password", page, policy.Self, s.changePassword},
+		{get, "/account/password", page, policy.Self, ask(s.passwordPage)},
+		{post, "/account/password", page, policy.Self, submit(s.changePassword, s.passwordPage)},
 		{get, "/account", page, policy.Self, s.accountPage},
-		{get, "/account/tokens", page, policy.Self, s.tokensPage},
-		{post, "/account/tokens", page, policy.Self, s.createToken},
-		{get, "/account/tokens/:id/delete", page, policy.Self, s.deleteTokenPage},
-		{post, "/account/tokens/:id/delete", page, policy.Self, s.deleteToken},
+		{get, "/account/tokens", page, policy.Self, ask(s.tokensPage)},
+		{post, "/account/tokens", page, policy.Self, submit(s.createToken, s.tokensPage)},
+		{get, "/account/tokens/:id/delete", page, policy.Self, ask(s.askDeleteToken())},
+		{post, "/account/tokens/:id/delete", page, policy.Self, submit(s.deleteToken, s.askDeleteToken())},
 
 		// The frame.
 		{get, "/", page, policy.VMSee, s.dashboard},
@@ -71,29 +86,29 @@ func (s *Server) routes() []route {
 		{get, "/tree/:view/:node", page, policy.VMSee, s.treeLevel},
 
 		// What a person keeps of a list.
-		{get, "/views/:list", page, policy.Self, s.viewsPage},
-		{post, "/views/:list", page, policy.Self, s.saveView},
-		{post, "/views/:list/:id/delete", page, policy.Self, s.deleteView},
+		{get, "/views/:list", page, policy.Self, ask(s.viewsPage)},
+		{post, "/views/:list", page, policy.Self, submit(s.saveView, s.viewsPage)},
+		{post, "/views/:list/:id/delete", page, policy.Self, button(s.deleteView)},
 
 		// VMs.
 		{get, "/vms", page, policy.VMSee, s.listVMs},
 		{get, "/vms.csv", stream, policy.VMSee, s.exportVMs},
-		{post, "/vms/bulk", page, policy.VMUse, s.actOnVMs},
+		{post, "/vms/bulk", page, policy.VMUse, button(s.actOnVMs)},
 		{get, "/vms/bulk/:id", page, policy.VMUse, s.bulkPage},
-		{get, "/vms/new", page, policy.VMChange, s.newVM},
-		{post, "/vms", page, policy.VMChange, s.createVM},
+		{get, "/vms/new", page, policy.VMChange, ask(s.askVM)},
+		{post, "/vms", page, policy.VMChange, submit(s.createVM, s.askVM)},
 		{get, "/vms/:id", page, policy.VMSee, s.vmPage},
-		{get, "/vms/:id/delete", page, policy.VMChange, s.deleteVMPage},
-		{post, "/vms/:id/delete", page, policy.VMChange, s.deleteVM},
-		{post, "/vms/:id/edit", page, policy.VMChange, s.editVM},
-		{post, "/vms/:id/actions", page, policy.VMUse, s.actOnVM},
-		{get, "/vms/:id/disks/detach", page, policy.VMChange, s.detachDiskPage},
-		{post, "/vms/:id/disks/detach", page, policy.VMChange, s.detachDisk},
-		{get, "/vms/:id/disks/replace", page, policy.VMChange, s.replaceDiskPage},
-		{post, "/vms/:id/disks/replace", page, policy.VMChange, s.replaceDisk},
-		{post, "/vms/:id/takeover", page, policy.VMChange, s.takeOverVM},
-		{post, "/vms/:id/putback", page, policy.VMChange, s.putBackVM},
-		{post, "/vms/:id/place/:host", page, policy.InfraChange, s.placeVM},
+		{get, "/vms/:id/delete", page, policy.VMChange, ask(s.askDeleteVM)},
+		{post, "/vms/:id/delete", page, policy.VMChange, submit(s.deleteVM, s.askDeleteVM)},
+		{post, "/vms/:id/edit", page, policy.VMChange, submit(s.editVM, s.editedVM)},
+		{post, "/vms/:id/actions", page, policy.VMUse, button(s.actOnVM)},
+		{get, "/vms/:id/disks/detach", page, policy.VMChange, ask(s.askDetachDisk)},
+		{post, "/vms/:id/disks/detach", page, policy.VMChange, submit(s.detachDisk, s.askDetachDisk)},
+		{get, "/vms/:id/disks/replace", page, policy.VMChange, ask(s.askReplaceDisk)},
+		{post, "/vms/:id/disks/replace", page, policy.VMChange, submit(s.replaceDisk, s.askReplaceDisk)},
+		{post, "/vms/:id/takeover", page, policy.VMChange, button(s.takeOverVM)},
+		{post, "/vms/:id/putback", page, policy.VMChange, button(s.putBackVM)},
+		{post, "/vms/:id/place/:host", page, policy.InfraChange, button(s.placeVM)},
 		{get, "/vms/:id/console", page, policy.VMUse, s.consolePage},
 		{post, "/vms/:id/console/ticket", page, policy.VMUse, s.consoleTicket},
 		{get, "/console/:id", stream, policy.VMUse, s.consoleSocket},
@@ -104,59 +119,59 @@ func (s *Server) routes() []route {
 		{get, "/hosts", page, policy.InfraSee, s.listHosts},
 		{get, "/hosts.csv", stream, policy.InfraSee, s.exportHosts},
 		{get, "/hosts/join", page, policy.Manage, s.joinPage},
-		{post, "/hosts/join", page, policy.Manage, s.makeJoinToken},
-		{post, "/hosts/join/:id/revoke", page, policy.Manage, s.revokeJoinToken},
+		{post, "/hosts/join", page, policy.Manage, button(s.makeJoinToken)},
+		{post, "/hosts/join/:id/revoke", page, policy.Manage, button(s.revokeJoinToken)},
 		{get, "/hosts/:id", page, policy.InfraSee, s.hostPage},
-		{post, "/hosts/:id/edit", page, policy.InfraChange, s.editHost},
-		{post, "/hosts/:id/conflict", page, policy.InfraChange, s.clearConflict},
-		{get, "/hosts/:id/delete", page, policy.InfraChange, s.deleteHostPage},
-		{post, "/hosts/:id/delete", page, policy.InfraChange, s.deleteHost},
-		{get, "/menus/host/:id", page, policy.InfraSee, s.hostMenu},
+		{post, "/hosts/:id/edit", page, policy.InfraChange, submit(s.editHost, s.editedHost)},
+		{post, "/hosts/:id/conflict", page, policy.InfraChange, button(s.clearConflict)},
+		{get, "/hosts/:id/delete", page, policy.InfraChange, ask(s.askDeleteHost())},
+		{post, "/hosts/:id/delete", page, policy.InfraChange, submit(s.deleteHost, s.askDeleteHost())},
+		{get, "/menus/host/:id", page, policy.InfraSee, menu(s, s.Control.GetHost, hostFrame, hostview.Acts)},
 
 		// Pools.
 		{get, "/pools", page, policy.StorageSee, s.listPools},
 		{get, "/pools.csv", stream, policy.StorageSee, s.exportPools},
-		{get, "/pools/new", page, policy.InfraChange, s.newPool},
-		{post, "/pools", page, policy.InfraChange, s.createPool},
+		{get, "/pools/new", page, policy.InfraChange, ask(s.askPool)},
+		{post, "/pools", page, policy.InfraChange, submit(s.createPool, s.askPool)},
 		{get, "/pools/:id", page, policy.StorageSee, s.poolPage},
-		{get, "/pools/:id/assign", page, policy.InfraChange, s.assignPoolPage},
-		{post, "/pools/:id/assign", page, policy.InfraChange, s.assignPool},
-		{get, "/pools/:id/hosts/:host/release", page, policy.InfraChange, s.releasePoolPage},
-		{post, "/pools/:id/hosts/:host/release", page, policy.InfraChange, s.releasePool},
-		{post, "/pools/:id/hosts/:host/retry", page, policy.InfraChange, s.retryPool},
-		{post, "/pools/:id/publish", page, policy.InfraChange, s.publishImage},
-		{post, "/pools/:id/withdraw", page, policy.InfraChange, s.withdrawImage},
-		{get, "/pools/:id/delete", page, policy.InfraChange, s.deletePoolPage},
-		{post, "/pools/:id/delete", page, policy.InfraChange, s.deletePool},
-		{get, "/menus/pool/:id", page, policy.StorageSee, s.poolMenu},
+		{get, "/pools/:id/assign", page, policy.InfraChange, ask(s.askAssign)},
+		{post, "/pools/:id/assign", page, policy.InfraChange, submit(s.assignPool, s.askAssign)},
+		{get, "/pools/:id/hosts/:host/release", page, policy.InfraChange, ask(s.askRelease)},
+		{post, "/pools/:id/hosts/:host/release", page, policy.InfraChange, submit(s.releasePool, s.askRelease)},
+		{post, "/pools/:id/hosts/:host/retry", page, policy.InfraChange, button(s.retryPool)},
+		{post, "/pools/:id/publish", page, policy.InfraChange, button(s.publishImage)},
+		{post, "/pools/:id/withdraw", page, policy.InfraChange, button(s.withdrawImage)},
+		{get, "/pools/:id/delete", page, policy.InfraChange, ask(s.askDeletePool())},
+		{post, "/pools/:id/delete", page, policy.InfraChange, submit(s.deletePool, s.askDeletePool())},
+		{get, "/menus/pool/:id", page, policy.StorageSee, menu(s, s.Control.GetPool, poolFrame, poolview.Acts)},
 
 		// Networks.
 		{get, "/networks", page, policy.StorageSee, s.listNetworks},
 		{get, "/networks.csv", stream, policy.StorageSee, s.exportNetworks},
-		{get, "/networks/:id", page, policy.StorageSee, s.networkPage},
-		{post, "/networks/:id/grants", page, policy.InfraChange, s.setGrant},
-		{get, "/menus/network/:id", page, policy.StorageSee, s.networkMenu},
+		{get, "/networks/:id", page, policy.StorageSee, ask(s.networkPage)},
+		{post, "/networks/:id/grants", page, policy.InfraChange, submit(s.setGrant, s.showGrants)},
+		{get, "/menus/network/:id", page, policy.StorageSee, menu(s, s.Control.GetNetwork, networkFrame, networkview.Acts)},
 
 		// Projects and users.
 		{get, "/projects", page, policy.VMSee, s.listProjects},
 		{get, "/projects/switch", page, policy.VMSee, s.switchProject},
-		{get, "/projects/new", page, policy.Manage, s.newProject},
-		{post, "/projects", page, policy.Manage, s.createProject},
-		{get, "/projects/:id", page, policy.VMSee, s.projectPage},
-		{post, "/projects/:id/members", page, policy.Manage, s.setMember},
-		{get, "/projects/:id/edit", page, policy.Manage, s.editProjectPage},
-		{post, "/projects/:id/edit", page, policy.Manage, s.editProject},
-		{get, "/projects/:id/delete", page, policy.Manage, s.deleteProjectPage},
-		{post, "/projects/:id/delete", page, policy.Manage, s.deleteProject},
+		{get, "/projects/new", page, policy.Manage, ask(s.askProject)},
+		{post, "/projects", page, policy.Manage, submit(s.createProject, s.askProject)},
+		{get, "/projects/:id", page, policy.VMSee, ask(s.projectPage)},
+		{post, "/projects/:id/members", page, policy.Manage, submit(s.setMember, s.projectPage)},
+		{get, "/projects/:id/edit", page, policy.Manage, ask(s.askProject)},
+		{post, "/projects/:id/edit", page, policy.Manage, submit(s.editProject, s.askProject)},
+		{get, "/projects/:id/delete", page, policy.Manage, ask(s.askDeleteProject())},
+		{post, "/projects/:id/delete", page, policy.Manage, submit(s.deleteProject, s.askDeleteProject())},
 		{get, "/users", page, policy.Manage, s.listUsers},
-		{get, "/users/new", page, policy.Manage, s.newUser},
-		{post, "/users", page, policy.Manage, s.createUser},
-		{get, "/users/:id", page, policy.Manage, s.userPage},
-		{post, "/users/:id", page, policy.Manage, s.editUser},
-		{get, "/users/:id/password", page, policy.Manage, s.resetPasswordPage},
-		{post, "/users/:id/password", page, policy.Manage, s.resetPassword},
-		{get, "/users/:id/delete", page, policy.Manage, s.deleteUserPage},
-		{post, "/users/:id/delete", page, policy.Manage, s.deleteUser},
+		{get, "/users/new", page, policy.Manage, ask(s.askUser)},
+		{post, "/users", page, policy.Manage, submit(s.createUser, s.askUser)},
+		{get, "/users/:id", page, policy.Manage, ask(s.userPage)},
+		{post, "/users/:id", page, policy.Manage, submit(s.editUser, s.userPage)},
+		{get, "/users/:id/password", page, policy.Manage, ask(s.askReset)},
+		{post, "/users/:id/password", page, policy.Manage, submit(s.resetPassword, s.askReset)},
+		{get, "/users/:id/delete", page, policy.Manage, ask(s.askDeleteUser())},
+		{post, "/users/:id/delete", page, policy.Manage, submit(s.deleteUser, s.askDeleteUser())},
 
 		// Tasks.
 		{get, "/tasks", page, policy.TasksSee, s.listTasks},
@@ -164,41 +179,18 @@ func (s *Server) routes() []route {
 		{get, "/tasks/recent", page, policy.TasksSee, s.recentTasks},
 		{get, "/tasks/running", page, policy.TasksSee, s.runningTasks},
 		{get, "/tasks/:id", page, policy.TasksSee, s.taskPage},
-		{post, "/tasks/:id/cancel", page, policy.TasksSee, s.cancelTask},
+		{post, "/tasks/:id/cancel", page, policy.TasksSee, button(s.cancelTask)},
 	}
-	return append(pages, s.apiRoutes()...)
-}
-
-// proof says what a call of an agent must show. That the host is still there, and the key the one that it joined with last, is
-// part of every proof but none.
-type proof int
-
-const (
-	noProof      proof = iota // a join token in its place
-	lapsedProof               // the host's certificate, which may have ended: its renewal
-	keyProof                  // the host's certificate; the call opens a session
-	sessionProof              // the certificate and the session, asked for before the call is read
-	boundProof                // the same, asked for in the call's own statement or transaction, which a second question would slow down
-)
-
-// agentRoute is one line of the agents' table.
-type agentRoute struct {
-	method, path string
-	proof        proof
-	handle       agentHandler
-}
-
-// agentRoutes lists everything that hosts can ask. See TestEveryAgentCallProvesItself.
-func (s *Server) agentRoutes() []agentRoute {
-	return []agentRoute{
-		{post, wire.PathJoin, noProof, s.join},
-		{post, wire.PathRenew, lapsedProof, agentCall(agentLimit, s.renew)},
-		{post, wire.PathHello, keyProof, agentCall(agentLimit, s.Control.Hello)},
-		{post, wire.PathReport, boundProof, agentCall(reportLimit, s.Control.Report)},
-		{post, wire.PathClaim, boundProof, s.claim},
-		{post, wire.PathJobs + ":id/progress", sessionProof, agentRequest(agentLimit, s.progress)},
-		{post, wire.PathJobs + ":id/finish", boundProof, agentRequest(reportLimit, s.finish)},
-		{get, wire.PathPair + ":id", boundProof, s.hostPair},
-		{get, wire.PathConsole + ":id", boundProof, s.hostPair}, // older agents
+	agents := []route{
+		{post, wire.PathJoin, joining, anyone, agentRequest(agentLimit, s.join)},
+		{post, wire.PathRenew, lapsed, policy.AgentTalk, agentCall(agentLimit, s.renew)},
+		{post, wire.PathHello, keyed, policy.AgentTalk, agentCall(agentLimit, s.Control.Hello)},
+		{post, wire.PathReport, bound, policy.AgentTalk, agentCall(reportLimit, s.Control.Report)},
+		{post, wire.PathClaim, bound, policy.AgentTalk, nil}, // s.claim
+		{post, wire.PathJobs + ":id/progress", proven, policy.AgentTalk, agentRequest(agentLimit, s.progress)},
+		{post, wire.PathJobs + ":id/finish", bound, policy.AgentTalk, agentRequest(reportLimit, s.finish)},
+		{get, wire.PathPair + ":id", bound, policy.AgentTalk, s.hostPair},
+		{get, wire.PathConsole + ":id", bound, policy.AgentTalk, s.hostPair}, // older agents
 	}
+	return slices.Concat(pages, s.apiRoutes(), agents)
 }

@@ -3,18 +3,23 @@ package web
 import (
 	"testing"
 
+	"github.com/labstack/echo/v4"
+
 	"quantix/internal/control"
 	"quantix/internal/notify"
 	"quantix/internal/policy"
+	"quantix/internal/wire"
 )
 
 // A handler that is registered past the table would be reachable without any right.
 func TestEveryRouteIsInTheTable(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
-	for _, r := range s.pages.Routes() {
-		if _, ok := s.table[r.Method+" "+r.Path]; !ok {
-			t.Errorf("%s %s is not in the table of routes.go", r.Method, r.Path)
+	for of, served := range map[bool][]*echo.Route{false: s.pages.Routes(), true: s.agents.Routes()} {
+		for _, r := range served {
+			if line, ok := s.table[r.Method+" "+r.Path]; !ok || line.kind.ofAgents() != of {
+				t.Errorf("%s %s is not in the table of routes.go, for who is let in there (agents: %v)", r.Method, r.Path, of)
+			}
 		}
 	}
 	if len(s.table) != len(s.routes()) {
@@ -28,14 +33,15 @@ func TestOpenRoutes(t *testing.T) {
 	open := map[string]bool{
 		"GET /healthz": true, "GET /readyz": true, "GET /static/*": true, "GET /metrics": true,
 		"GET /sign-in": true, "POST /sign-in": true, "POST /sign-out": true, "GET /api/v1/openapi.json": true,
+		"POST " + wire.PathJoin: true,
 	}
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
 	for name, r := range s.table {
 		if r.right == anyone && !open[name] {
 			t.Errorf("%s asks for no right", name)
 		}
-		if r.right == policy.AgentTalk {
-			t.Errorf("%s is of agents, who have a listener of their own", name)
+		if (r.right == policy.AgentTalk) != (r.kind.ofAgents() && r.kind != joining) {
+			t.Errorf("%s: agents prove themselves, on a listener of their own", name)
 		}
 	}
 }

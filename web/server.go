@@ -1,5 +1,7 @@
 // Package web is HTTP in and out: pages, fragments and streams for browsers, /api/v1 for programs, /agent/v1 for hosts.
-// A handler decodes, calls control, renders. echo lives only here; see routes.go for everything that can be asked.
+// A handler decodes, calls control, renders. echo lives only here; see routes.go for everything that can be asked, and submit.go
+// for what all forms do. Of a noun, vms.go is the list, vm.go the object, vm_new.go and the like its parts, and api_vms.go the same
+// for programs.
 package web
 
 import (
@@ -77,15 +79,19 @@ func New(o Options) *Server {
 		s.admit,    // the route's right
 		s.takeTurns,
 	)
+	s.agents = s.newEcho()
+	s.agents.HTTPErrorHandler = s.failAgent
 	s.table = map[string]route{}
 	for _, r := range s.routes() {
 		s.table[r.method+" "+r.path] = r
-		if r.handle != nil {
+		switch {
+		case r.kind.ofAgents():
+			s.addForAgents(r)
+		case r.handle != nil:
 			s.pages.Add(r.method, r.path, func(c echo.Context) error { return r.handle(c, actorOf(c)) })
 		}
 	}
 	s.registerAPI(s.pages)
-	s.agents = s.newAgents()
 	return s
 }
 

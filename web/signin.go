@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
-	"quantix/views/people"
+	peopleview "quantix/views/people"
 )
 
 type signInForm struct {
@@ -30,7 +30,7 @@ func (s *Server) signInPage(c echo.Context, a fleet.Actor) error {
 	if a.UserID != "" {
 		return c.Redirect(http.StatusSeeOther, next)
 	}
-	return s.write(c, http.StatusOK, people.SignIn(people.SignInPage{Next: next}))
+	return s.write(c, http.StatusOK, peopleview.SignIn(peopleview.SignInPage{Next: next}))
 }
 
 func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
@@ -42,8 +42,8 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address, Browser: s.browserOf(c.Request())}, in.Name, in.Password)
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.TooMany, fleet.Invalid:
-		p := people.SignInPage{Name: in.Name, Next: next, Error: s.refuse(c, err).text()}
-		return s.write(c, statuses[fleet.CodeOf(err)], people.SignIn(p))
+		p := peopleview.SignInPage{Name: in.Name, Next: next, Error: s.refuse(c, err).text()}
+		return s.write(c, statuses[fleet.CodeOf(err)], peopleview.SignIn(p))
 	}
 	if err != nil {
 		return err
@@ -94,43 +94,4 @@ func (s *Server) signOut(c echo.Context, a fleet.Actor) error {
 		}
 	}
 	return c.Redirect(http.StatusSeeOther, "/sign-in")
-}
-
-type passwordForm struct {
-	Old   string `form:"old"`
-	New   string `form:"new"`
-	Again string `form:"again"`
-	Next  string `form:"next"`
-}
-
-func (s *Server) passwordPage(c echo.Context, a fleet.Actor) error {
-	p := people.PasswordPage{Name: a.Name, Must: a.MustChange, Next: localPath(c.QueryParam("next"))}
-	return s.write(c, http.StatusOK, people.Password(p))
-}
-
-func (s *Server) changePassword(c echo.Context, a fleet.Actor) error {
-	in, err := decode[passwordForm](c)
-	if err != nil {
-		return err
-	}
-	var checks fleet.Checks
-	if in.New != in.Again {
-		checks.Add("again", "The two new passwords differ. Type the same one twice.")
-	}
-	var began time.Time
-	if err = checks.Err(); err == nil {
-		began, err = s.Control.ChangePassword(c.Request().Context(), a, in.Old, in.New)
-	}
-	if e, status, ok := formErrors(err); ok {
-		p := people.PasswordPage{Name: a.Name, Must: a.MustChange, Next: localPath(in.Next), Errors: e}
-		return s.write(c, status, people.Password(p))
-	}
-	if err != nil {
-		return err
-	}
-	// All older sessions have ended with the old password; this one goes on under a new token.
-	if err := s.begin(c, a.UserID, began); err != nil {
-		return err
-	}
-	return c.Redirect(http.StatusSeeOther, localPath(in.Next))
 }

@@ -2,14 +2,12 @@ package web
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
-	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/shell"
 	taskview "quantix/views/task"
@@ -40,65 +38,4 @@ func taskRow(j fleet.Task) []string {
 
 func (s *Server) exportTasks(c echo.Context, a fleet.Actor) error {
 	return export(s, c, a, "tasks.csv", queryOf(c), s.Control.ListTasks, taskHead, taskRow)
-}
-
-func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
-	task, err := s.Control.GetTask(c.Request().Context(), a, fleet.TaskID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	p := taskview.Page{Task: task, Now: time.Now(), Cancel: cancelState(a, task)}
-	if given := c.QueryParam("back"); given != "" {
-		p.Back = localPath(given)
-	}
-	f := shell.Frame{Title: task.Title() + " " + task.SubjectName}
-	if task.Steps != nil {
-		return s.stepsPage(c, a, f, p)
-	}
-	if task.Parent != "" {
-		parent, err := s.Control.GetTask(c.Request().Context(), a, task.Parent)
-		if err == nil {
-			p.Parent = &parent
-		} else if fleet.CodeOf(err) != fleet.NotFound {
-			return err
-		}
-	}
-	return s.show(c, a, f, taskview.Show(p))
-}
-
-// stepsPage is the page of a task with children: a list of their own.
-func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskview.Page) (err error) {
-	columns := taskview.StepColumns
-	if !policy.May(a, policy.InfraSee, "") {
-		columns = columns.Hostless()
-	}
-	filter := kit.Filter{Noun: "tasks", Label: "Filter results", Placeholder: "state:failed target:web-01"}
-	p.Steps = &taskview.ListPage{List: s.listOf(c, "tasks/"+string(p.Task.ID), "created", columns, filter)}
-	q := queryOf(c)
-	q.Filter, q.Sort, q.Project = strings.TrimSpace("parent:"+string(p.Task.ID)+" "+q.Filter), "created", ""
-	if p.Steps.Tasks, err = fill(c, a, &p.Steps.List, q, s.Control.ListTasks); err != nil {
-		return err
-	}
-	return s.showList(c, a, f, p.Steps.List, taskview.Show(p))
-}
-
-// cancelState says whether the task can be taken back, and why not: what is over before what the person may not.
-func cancelState(a fleet.Actor, task fleet.Task) fleet.ActionState {
-	ok, why := task.Allows(fleet.ActCancel)
-	if ok && !policy.May(a, policy.ToCancel(task), task.ProjectID) {
-		ok, why = false, "You may see this task, not take it back."
-	}
-	return fleet.ActionState{Action: fleet.ActCancel, Allowed: ok, Reason: why}
-}
-
-func (s *Server) cancelTask(c echo.Context, a fleet.Actor) error {
-	task, err := s.Control.CancelTask(c.Request().Context(), a, fleet.TaskID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	said := "The task is cancelled."
-	if task.Steps != nil {
-		said = "What waited is cancelled."
-	}
-	return s.stay(c, views.TaskPath(task.ID), said)
 }

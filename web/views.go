@@ -25,10 +25,15 @@ func (in viewForm) kept(list string) string {
 	return query
 }
 
-func (s *Server) viewsPage(c echo.Context, a fleet.Actor) error {
-	list := c.Param("list")
-	query, _ := fleet.ViewQuery(list, c.QueryParams())
-	return s.showViews(c, a, http.StatusOK, kit.SavedViewsPage{List: list, Query: query})
+// viewsPage is the menu of a list's views, with the form that keeps one more.
+func (s *Server) viewsPage(c echo.Context, a fleet.Actor, in viewForm, how asked) error {
+	p := kit.SavedViewsPage{List: c.Param("list"), Name: in.Name, Errors: how.errors, Focus: how.again()}
+	if how.again() {
+		p.Query = in.kept(p.List)
+	} else {
+		p.Query, _ = fleet.ViewQuery(p.List, c.QueryParams())
+	}
+	return s.showViews(c, a, how.status, p)
 }
 
 // showViews answers with the views of a list: its menu, or a page of their own.
@@ -42,39 +47,19 @@ func (s *Server) showViews(c echo.Context, a fleet.Actor, status int, p kit.Save
 	return s.showAs(c, status, a, shell.Frame{Title: "Saved views"}, kit.SavedViews(p))
 }
 
-func (s *Server) saveView(c echo.Context, a fleet.Actor) error {
-	in, err := decode[viewForm](c)
-	if err != nil {
-		return err
-	}
-	list := c.Param("list")
-	view, err := s.Control.SaveView(c.Request().Context(), a, list, in.Name, in.Query)
-	if e, status, ok := formErrors(err); ok {
-		p := kit.SavedViewsPage{List: list, Query: in.kept(list), Name: in.Name, Errors: e, Focus: true}
-		return s.showViews(c, a, formStatus(c, status), p)
-	}
-	if err != nil {
-		return err
-	}
-	return s.viewsChanged(c, a, list, view.Query)
+func (s *Server) saveView(c echo.Context, a fleet.Actor, in viewForm) (end, error) {
+	view, err := s.Control.SaveView(c.Request().Context(), a, c.Param("list"), in.Name, in.Query)
+	return s.viewsChanged(a, c.Param("list"), view.Query), err
 }
 
-func (s *Server) deleteView(c echo.Context, a fleet.Actor) error {
-	in, err := decode[viewForm](c)
-	if err != nil {
-		return err
-	}
+func (s *Server) deleteView(c echo.Context, a fleet.Actor, in viewForm) (end, error) {
 	view, err := s.Control.DeleteView(c.Request().Context(), a, fleet.ViewID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	return s.viewsChanged(c, a, view.List, in.kept(view.List))
+	return s.viewsChanged(a, view.List, in.kept(view.List)), err
 }
 
 // viewsChanged gives the menu anew; without scripts it leads back to the list as it was shown.
-func (s *Server) viewsChanged(c echo.Context, a fleet.Actor, list, query string) error {
-	if isHX(c) {
+func (s *Server) viewsChanged(a fleet.Actor, list, query string) end {
+	return redraw(views.ListAddress(list, query), func(c echo.Context) error {
 		return s.showViews(c, a, http.StatusOK, kit.SavedViewsPage{List: list, Query: query, Focus: true})
-	}
-	return c.Redirect(http.StatusSeeOther, views.ListAddress(list, query))
+	})
 }

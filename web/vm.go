@@ -8,11 +8,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
-	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
 )
@@ -89,7 +88,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 
 // poolNames are the names behind the disks' pools.
 func (s *Server) poolNames(ctx context.Context, a fleet.Actor) (map[fleet.PoolID]string, error) {
-	pools, err := control.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
+	pools, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
 	names := make(map[fleet.PoolID]string, len(pools))
 	for _, p := range pools {
 		names[p.ID] = p.Name
@@ -129,36 +128,13 @@ func (s *Server) foundVMPage(c echo.Context, a fleet.Actor) error {
 }
 
 type actionForm struct {
-	Action string `form:"action"`
+	Action fleet.Action `form:"action"`
 }
 
-func (s *Server) actOnVM(c echo.Context, a fleet.Actor) error {
-	in, err := decode[actionForm](c)
-	if err != nil {
-		return err
-	}
-	act := fleet.Action(in.Action)
-	job, err := s.Control.ActVM(c.Request().Context(), a, fleet.VMID(c.Param("id")), act)
-	if err != nil {
-		return err
-	}
-	return s.stay(c, views.VMPath(fleet.VMID(c.Param("id"))), act.Word()+" "+job.SubjectName+": asked of "+cmp.Or(job.HostName, "its host")+".")
-}
-
-func (s *Server) deleteVMPage(c echo.Context, a fleet.Actor) error {
-	return s.showDelete(c, a, http.StatusOK, kit.Errors{})
-}
-
-func (s *Server) showDelete(c echo.Context, a fleet.Actor, status int, e kit.Errors) error {
-	p, err := s.vmOf(c, a, "")
-	if err != nil {
-		return err
-	}
-	d := vmview.DeletePage{VM: p.VM, Errors: e}
-	if d.Pools, err = s.poolNames(c.Request().Context(), a); err != nil {
-		return err
-	}
-	return s.showAs(c, status, a, vmFrame(p.VM), vmview.Delete(d))
+func (s *Server) actOnVM(c echo.Context, a fleet.Actor, in actionForm) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	job, err := s.Control.ActVM(c.Request().Context(), a, id, in.Action)
+	return stay(views.VMPath(id), in.Action.Word()+" "+job.SubjectName+": asked of "+cmp.Or(job.HostName, "its host")+"."), err
 }
 
 type deleteForm struct {
@@ -166,17 +142,19 @@ type deleteForm struct {
 	Confirm string `form:"confirm"`
 }
 
-func (s *Server) deleteVM(c echo.Context, a fleet.Actor) error {
-	in, err := decode[deleteForm](c)
+func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, _ deleteForm, how asked) error {
+	p, err := s.vmOf(c, a, "")
 	if err != nil {
 		return err
 	}
-	_, err = s.Control.DeleteVM(c.Request().Context(), a, fleet.VMID(c.Param("id")), in.Disks == "delete", in.Confirm)
-	if e, status, ok := formErrors(err); ok {
-		return s.showDelete(c, a, formStatus(c, status), e)
-	}
-	if err != nil {
+	d := vmview.DeletePage{VM: p.VM, Errors: how.errors}
+	if d.Pools, err = s.poolNames(c.Request().Context(), a); err != nil {
 		return err
 	}
-	return s.leave(c, "/vms")
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Delete(d))
+}
+
+func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (end, error) {
+	_, err := s.Control.DeleteVM(c.Request().Context(), a, fleet.VMID(c.Param("id")), in.Disks == "delete", in.Confirm)
+	return leave("/vms"), err
 }

@@ -379,13 +379,13 @@ func TestAFullPoolIsAFaultOfTheGuestThatFilledIt(t *testing.T) {
 	run(t, "qemu-io", "-f", "qcow2", "-c", "write -s "+file+" 0 512", filepath.Join(f.pool.Spec.Path, "full"))
 	f.ok(f.StartVM(t.Context(), vm.ID))
 	var st fleet.VMStatus
-	waitFor(t, "the guest is paused", func() bool {
+	waitFor(t, "the guest is paused, and QEMU has said because of which disk", func() bool { // the one may come a moment before the other
 		var err error
 		st, _, err = f.VM(t.Context(), vm.ID)
-		return err == nil && st.Power == fleet.Paused && len(st.Faults) > 0
+		return err == nil && st.Power == fleet.Paused && len(st.Faults) > 0 && st.Faults[0].Disk != nil
 	})
 	want := "QEMU paused it, because the storage of disk 1 (pool " + f.pool.Name + ", volume full) is full."
-	if f := st.Faults[0]; st.Reason != "I/O error" || f.Code != fleet.FaultIO || !strings.HasPrefix(f.Text, want) || f.Disk == nil || *f.Disk != vm.Spec.Disks[0].Ref() {
+	if f := st.Faults[0]; st.Reason != "I/O error" || f.Code != fleet.FaultIO || !strings.HasPrefix(f.Text, want) || *f.Disk != vm.Spec.Disks[0].Ref() {
 		t.Errorf("status is %+v", st)
 	}
 }

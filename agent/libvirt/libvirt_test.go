@@ -13,10 +13,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"quantix/agent"
 	"quantix/agent/hvtest"
@@ -184,44 +182,6 @@ func failingPool(t *testing.T) (fleet.PoolSpec, string) {
 	return fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(file, "pool")}, "Not a directory"
 }
 
-func misplace(t *testing.T, p fleet.Pool, how hvtest.Misplacement) (back func()) {
-	t.Helper()
-	dir, aside := p.Spec.Path, p.Spec.Path+".aside"
-	if how == hvtest.Covered {
-		run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", dir)
-		back = sync.OnceFunc(func() { unmount(t, dir) })
-		t.Cleanup(back)
-		return back
-	}
-	if err := os.Rename(dir, aside); err != nil {
-		t.Fatal(err)
-	}
-	if how == hvtest.Emptied {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	back = sync.OnceFunc(func() {
-		if how == hvtest.Emptied {
-			if err := os.Remove(dir); err != nil {
-				t.Error("something was made in the place of the pool:", err)
-			}
-		}
-		if err := os.Rename(aside, dir); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(back)
-	return back
-}
-
-func unmount(t *testing.T, dir string) {
-	t.Helper()
-	if out, err := exec.CommandContext(context.Background(), "umount", dir).CombinedOutput(); err != nil {
-		t.Errorf("umount %s: %v: %s", dir, err, out)
-	}
-}
-
 func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {
 	t.Helper()
 	path := filepath.Join(pool.Spec.Path, image.Name)
@@ -276,134 +236,4 @@ func foreign(t *testing.T, name string) fleet.VMID {
 	virsh(t, "start", name)
 	t.Cleanup(func() { virsh(t, "destroy", name) })
 	return fleet.VMID(virsh(t, "domuuid", name))
-}
-
-// change does with virsh what an administrator does.
-func change(t *testing.T, vm fleet.VMID, c hvtest.Change) {
-	t.Helper()
-	id := string(vm)
-	if c.CPUs > 0 {
-		n := strconv.Itoa(c.CPUs)
-		virsh(t, "setvcpus", id, n, "--config", "--maximum")
-		virsh(t, "setvcpus", id, n, "--config")
-	}
-	if c.MemoryMiB > 0 {
-		n := strconv.Itoa(c.MemoryMiB) + "MiB"
-		virsh(t, "setmaxmem", id, n, "--config")
-		virsh(t, "setmem", id, n, "--config")
-	}
-	if c.Detach != "" {
-		virsh(t, "detach-disk", id, c.Detach, "--config")
-	}
-	if c.Network != "" {
-		edit(t, id, "<source network='default'/>", "<source network='"+c.Network+"'/>")
-	}
-	if c.ISO != "" {
-		virsh(t, "change-media", id, "sda", c.ISO, "--insert", "--config")
-	}
-	if c.Name != "" {
-		virsh(t, "domrename", id, c.Name)
-	}
-}
-
-func hideVolume(t *testing.T, pool fleet.Pool, volume string) func() {
-	t.Helper()
-	from, to := filepath.Join(pool.Spec.Path, volume), filepath.Join(t.TempDir(), "hidden")
-	rename := func(from, to string) {
-		if err := os.Rename(from, to); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rename(from, to)
-	return func() { rename(to, from) }
-}
-
-func powerOf(t *testing.T, id fleet.VMID) fleet.Power {
-	t.Helper()
-	out, err := tryVirsh("domstate", string(id))
-	if err != nil {
-		return fleet.Absent
-	}
-	return map[string]fleet.Power{"running": fleet.Running, "paused": fleet.Paused, "shut off": fleet.Stopped}[out]
-}
-
-func virsh(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := tryVirsh(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-// tryVirsh has its own limit, because it also serves cleanups.
-func tryVirsh(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "virsh", append([]string{"-q", "-c", "qemu:///system"}, args...)...)
-	var errOut bytes.Buffer
-	cmd.Stderr = &errOut
-	out, err := cmd.Output()
-	if err != nil {
-		err = fmt.Errorf("virsh %s: %w: %s", strings.Join(args, " "), err, errOut.String())
-	}
-	return strings.TrimSpace(string(out)), err
-}
-
-func run(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v: %s", name, args, err, out)
-	}
-	return string(out)
-}
-
-func libvirtdPID(t *testing.T) int {
-	t.Helper()
-	text, err := os.ReadFile("/run/libvirt/libvirtd.pid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
-}
-
-func signal(t *testing.T, pid int, sig syscall.Signal) {
-	t.Helper()
-	if err := syscall.Kill(pid, sig); err != nil {
-		t.Error(err)
-	}
-}
-
-func stopLibvirtd(t *testing.T) {
-	t.Helper()
-	pid := libvirtdPID(t)
-	signal(t, pid, syscall.SIGKILL)
-	waitFor(t, "libvirtd is gone", func() bool { return syscall.Kill(pid, 0) != nil })
-}
-
-func startLibvirtd(t *testing.T) {
-	t.Helper()
-	run(t, "libvirtd", "-d", "--pid-file", "/run/libvirt/libvirtd.pid")
-	waitFor(t, "libvirtd answers", func() bool { _, err := tryVirsh("uri"); return err == nil })
-}
-
-func bindMount(from, to string) error { return syscall.Mount(from, to, "", syscall.MS_BIND, "") }
-
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(30 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%s: not in time", what)
-		}
-	}
 }

@@ -96,15 +96,27 @@ CREATE FUNCTION settled(states text[]) RETURNS text LANGUAGE sql IMMUTABLE STRIC
 $$;
 -- +goose StatementEnd
 
--- keep_task: a task is as its job is, whoever changes it. One that has lost its job before its end is over.
+-- keep_task: a task is as its job is, whoever changes it; one of several parties is as all of their jobs are. One that has lost its jobs
+-- before its end is over.
 -- +goose StatementBegin
 CREATE FUNCTION keep_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'UPDATE' THEN
+    IF TG_OP = 'UPDATE' AND NEW.role = '' THEN
         UPDATE tasks t SET host_id = NEW.host_id, state = NEW.state, generation = NEW.generation, attempt = NEW.attempt, progress = NEW.progress, note = NEW.note,
                            error = NEW.error, retry_at = CASE WHEN NEW.state = 'queued' AND NEW.retries > 0 THEN NEW.run_after END,
                            started_at = NEW.started_at, ended_at = NEW.ended_at
         WHERE t.id = NEW.task_id;
+    ELSIF OLD.role <> '' THEN
+        PERFORM 1 FROM tasks t WHERE t.id = OLD.task_id FOR NO KEY UPDATE; -- so that of two parties that end at once the second counts the first
+        UPDATE tasks t SET state = p.state, attempt = p.attempt, progress = p.progress, note = p.note, error = p.error, retry_at = p.retry_at,
+                           started_at = p.started_at, ended_at = p.ended_at
+        FROM (SELECT settled(array_agg(DISTINCT j.state)) AS state, max(j.attempt) AS attempt, avg(j.progress)::integer AS progress,
+                     COALESCE(string_agg(NULLIF(j.note, ''), ' ' ORDER BY j.role), '') AS note,
+                     COALESCE(string_agg(NULLIF(j.error, ''), ' ' ORDER BY j.role), '') AS error,
+                     min(j.run_after) FILTER (WHERE j.state = 'queued' AND j.retries > 0) AS retry_at, min(j.started_at) AS started_at,
+                     CASE WHEN bool_and(j.ended_at IS NOT NULL) THEN max(j.ended_at) END AS ended_at
+              FROM jobs j WHERE j.task_id = OLD.task_id HAVING count(*) > 0) p
+        WHERE t.id = OLD.task_id;
     END IF;
     IF TG_OP = 'DELETE' OR OLD.task_id <> NEW.task_id THEN
         UPDATE tasks t SET state = 'cancelled', ended_at = now(), retry_at = NULL,

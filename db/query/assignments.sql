@@ -5,7 +5,7 @@ SELECT @noun, @object_id, h.id, 'assign' FROM unnest(@hosts::text[]) AS h (id) O
 ON CONFLICT (noun, object_id, host_id) DO UPDATE SET asked = 'assign' WHERE a.asked <> 'assign'
 RETURNING host_id;
 
--- name: Release :execrows
+-- name: Release :exec
 UPDATE assignments SET asked = 'release'
 WHERE noun = @noun AND object_id = @object_id AND host_id = ANY (@hosts::text[]) AND asked = 'assign';
 
@@ -14,8 +14,13 @@ DELETE FROM assignments WHERE noun = @noun AND object_id = @object_id AND host_i
 
 -- name: AssignedHosts :many
 -- The hosts that somebody gave the object to, also those that have yet to release it.
-SELECT host_id, (asked = 'assign')::boolean AS assigned FROM assignments
-WHERE noun = @noun AND object_id = @object_id AND asked <> '' ORDER BY host_id;
+SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AND asked <> '' ORDER BY host_id;
+
+-- name: AssignmentOn :one
+-- One cell of the matrix, without what can be long. NULL: the host has said nothing yet, or was never heard.
+SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
+FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
+WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.asked <> '';
 
 -- name: SettleAssignment :exec
 -- Only forward: a report that was read after this result stands. status NULL: the host did not look.

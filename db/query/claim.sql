@@ -51,20 +51,48 @@ WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running';
 
 -- name: HoldSubject :one
 -- Locks what a job is about. Whoever changes a VM or a pool locks it before its jobs; so must whoever begins with a job, or
--- the two wait for each other. host: only of that host's jobs.
-WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND (sqlc.narg(host_id)::text IS NULL OR jobs.host_id = sqlc.narg(host_id)::text) AND task_id IS NOT NULL),
+-- the two wait for each other.
+WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND task_id IS NOT NULL),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
      pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
 
--- name: LockJob :one
-SELECT * FROM jobs WHERE id = @id AND host_id = @host_id FOR UPDATE;
+-- name: HoldResult :one
+-- What a result needs, locked in everybody's order: the host's session, what the job is about, the job. No row: the session has ended, or the
+-- host has no such job. number is the session's.
+WITH mine AS MATERIALIZED (
+    SELECT s.host_id, s.number FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session FOR KEY SHARE
+), about AS MATERIALIZED (
+    SELECT j.subject FROM mine m JOIN jobs j ON j.host_id = m.host_id WHERE j.id = @id AND j.task_id IS NOT NULL
+), vm AS MATERIALIZED (
+    SELECT v.id FROM about a JOIN vms v ON v.id = substr(a.subject, 4) WHERE a.subject LIKE 'vm:%' FOR UPDATE OF v
+), pool AS MATERIALIZED (
+    SELECT p.id FROM about a JOIN pools p ON p.id = substr(a.subject, 6) WHERE a.subject LIKE 'pool:%' FOR UPDATE OF p
+)
+SELECT sqlc.embed(j), (SELECT m.number FROM mine m)::bigint AS number FROM jobs j
+WHERE j.id = @id AND j.host_id = (SELECT m.host_id FROM mine m) AND (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
+FOR UPDATE OF j;
 
 -- name: EndJob :one
 UPDATE jobs SET state = @state, error = @error, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN @state = 'done' THEN 100 ELSE progress END
 WHERE id = @id
 RETURNING *;
+
+-- name: EndVMJob :one
+-- EndJob with what the host saw of the VM after it; only forward: a report that was read after this result stands. A newer one that was taken
+-- as unchanged is asked for again (AskFullReport). ahead: the VM is past the generation acted on.
+WITH seen AS (
+    UPDATE vms SET status = @status, report_seq = @seq,
+                   observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, generation))
+    WHERE vms.id = @vm_id AND vms.host_id = @host_id AND report_seq < @seq
+), asked AS (
+    UPDATE host_sessions SET digest = '' WHERE host_sessions.host_id = @host_id AND report_seq > @seq
+)
+UPDATE jobs j SET state = @state, error = @error, ended_at = now(), lease_until = NULL,
+                  progress = CASE WHEN @state = 'done' THEN 100 ELSE progress END
+WHERE j.id = @id
+RETURNING sqlc.embed(j), EXISTS (SELECT 1 FROM vms v WHERE v.id = @vm_id AND v.generation > @generation)::boolean AS ahead;
 
 -- name: Overtaken :one
 -- Whether a newer order of the job's kind waits, or one that asks for another power.
@@ -82,12 +110,6 @@ RETURNING *;
 -- The hypervisor is there again: what waited for it is tried at once. Nobody waits here for whoever holds one of the jobs.
 UPDATE jobs SET run_after = now() WHERE id IN (
     SELECT j.id FROM jobs j WHERE j.host_id = @host_id AND j.state = 'queued' AND j.retries > 0 AND j.run_after > now() FOR UPDATE SKIP LOCKED);
-
--- name: FinishVM :exec
--- Only forward: a report that was read after this result stands.
-UPDATE vms SET status = @status, report_seq = @seq,
-               observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, generation))
-WHERE id = @id AND host_id = @host_id AND report_seq < @seq;
 
 -- name: FailVM :exec
 -- A result without a fresh look: the old status stands, with the words of the failure.

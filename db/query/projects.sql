@@ -1,11 +1,11 @@
 -- name: GetProject :one
 SELECT * FROM projects WHERE id = @id;
 
--- name: AddProject :one
-INSERT INTO projects (id, name, description) VALUES (@id, @name, @description) RETURNING *;
+-- name: AddProject :exec
+INSERT INTO projects (id, name, description) VALUES (@id, @name, @description);
 
 -- name: ChangeProject :one
-UPDATE projects SET name = @name, description = @description WHERE id = @id RETURNING *;
+UPDATE projects SET name = @name, description = @description WHERE id = @id RETURNING id;
 
 -- name: DeleteProject :one
 DELETE FROM projects WHERE id = @id RETURNING name;

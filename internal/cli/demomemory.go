@@ -7,7 +7,7 @@ import (
 
 	"quantix/agent"
 	"quantix/agent/mock"
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 )
 
@@ -18,7 +18,7 @@ func (s *stage) remind(ctx context.Context, host *mock.Host, id fleet.HostID, na
 	if err != nil {
 		return err
 	}
-	vms, err := control.Every(ctx, s.actor, fleet.Query{Filter: "host:" + name}, s.Control.ListVMs)
+	vms, err := browse.Every(ctx, s.actor, fleet.Query{Filter: "host:" + name}, s.Control.ListVMs)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (s *stage) remind(ctx context.Context, host *mock.Host, id fleet.HostID, na
 
 // remindPools returns the pools that are assigned to the host. One that it cannot have fails again at the next order.
 func (s *stage) remindPools(ctx context.Context, host *mock.Host, id fleet.HostID) ([]fleet.Pool, error) {
-	known, err := control.Every(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
+	known, err := browse.Every(ctx, s.actor, fleet.Query{}, s.Control.ListPools)
 	if err != nil {
 		return nil, err
 	}

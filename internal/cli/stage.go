@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/control/people"
 	"quantix/internal/fleet"
 )
 
@@ -44,7 +45,7 @@ func (s *stage) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 
 // project returns the project of that name, made where it is missing.
 func (s *stage) project(ctx context.Context, name, description string) (fleet.ProjectID, error) {
-	projects, err := control.Every(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
+	projects, err := browse.Every(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +54,7 @@ func (s *stage) project(ctx context.Context, name, description string) (fleet.Pr
 			return p.ID, nil
 		}
 	}
-	p, err := s.Control.CreateProject(ctx, s.actor, control.ProjectInput{Name: name, Description: description})
+	p, err := s.Control.CreateProject(ctx, s.actor, people.ProjectInput{Name: name, Description: description})
 	return p.ID, err
 }
 

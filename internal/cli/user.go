@@ -17,6 +17,8 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/config"
 	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/control/people"
 	"quantix/internal/fleet"
 	"quantix/internal/pglocal"
 )
@@ -31,7 +33,7 @@ func newUser() *cobra.Command {
 	}
 	role := add.Flags().String("role", "", `"admin", "operator", "viewer", or empty: only what projects grant`)
 	add.RunE = withControl(func(cmd *cobra.Command, args []string, c *control.Control) error {
-		user, password, err := c.CreateUser(cmd.Context(), fleet.SystemActor, control.UserInput{Name: args[0], Role: fleet.Role(*role)})
+		user, password, err := c.CreateUser(cmd.Context(), fleet.SystemActor, people.UserInput{Name: args[0], Role: fleet.Role(*role)})
 		if err != nil {
 			return err
 		}
@@ -48,7 +50,7 @@ func newUser() *cobra.Command {
 }
 
 func listUsers(cmd *cobra.Command, _ []string, c *control.Control) error {
-	users, err := control.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
+	users, err := browse.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func listUsers(cmd *cobra.Command, _ []string, c *control.Control) error {
 }
 
 func resetPassword(cmd *cobra.Command, args []string, c *control.Control) error {
-	users, err := control.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
+	users, err := browse.Every(cmd.Context(), fleet.SystemActor, fleet.Query{}, c.ListUsers)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 
 	"quantix/internal/auth"
 	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/control/people"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -13,7 +15,7 @@ import (
 func none(*world) []any  { return nil }
 func query(*world) []any { return []any{fleet.Query{}} }
 
-// useCases has a line for every exported method of control.Control.
+// useCases has a line for every exported method of control.Control, those of its rooms among them.
 var useCases = map[string]useCase{
 	// VMs of project red.
 	"ActVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), fleet.ActShutdown} }},
@@ -34,7 +36,7 @@ var useCases = map[string]useCase{
 	"VMEvents":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"VMMeter":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
-	"Once": {may: but(people, "system") + " system?", with: func(w *world) []any { // what runs inside asks for itself
+	"Once": {may: but(persons, "system") + " system?", with: func(w *world) []any { // what runs inside asks for itself
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
 	}},
@@ -53,8 +55,8 @@ var useCases = map[string]useCase{
 	"Overview":     {may: somewhere, with: func(w *world) []any { w.job("queued"); return nil }},
 	"RunningTasks": {may: somewhere, with: none},
 	"Search":       {may: somewhere, with: func(w *world) []any { w.vm(); return []any{"red", 8} }},
-	"Surroundings": {may: somewhere, with: func(w *world) []any { return []any{fleet.Query{}, control.TreeQuery{View: "vms"}} }},
-	"Tree":         {may: somewhere, with: func(w *world) []any { return []any{control.TreeQuery{View: "vms"}} }},
+	"Surroundings": {may: somewhere, with: func(w *world) []any { return []any{fleet.Query{}, browse.TreeQuery{View: "vms"}} }},
+	"Tree":         {may: somewhere, with: func(w *world) []any { return []any{browse.TreeQuery{View: "vms"}} }},
 	"VMTotals":     {may: somewhere, with: none},
 	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any { // each VM is judged for itself: see TestABulkIsJudgedOneByOne
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
@@ -105,16 +107,20 @@ var useCases = map[string]useCase{
 		w.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) VALUES ($1, $2, 'running', 1, true)`, id, w.h2)
 		return []any{id, w.h1}
 	}},
-	"PublishImage":  {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.nfs, Volume: "debian.qcow2"}} }},
-	"ReleasePool":   {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
-	"RetryPool":     {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
+	"PublishImage": {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.nfs, Volume: "debian.qcow2"}} }},
+	"ReleasePool":  {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
+	"RetryPool": {may: infraChange, with: func(w *world) []any {
+		id := w.storage()
+		w.hears(id, w.h1, fleet.PoolFailed)
+		return []any{id, w.h1}
+	}},
 	"UpdateHost":    {may: infraChange, with: func(w *world) []any { return []any{w.h1, control.UpdateHost{Labels: map[string]string{"rack": "r1"}}} }},
 	"WithdrawImage": {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.storage(), Volume: "debian.qcow2"}} }},
 
 	// People and projects.
 	"CreateJoinToken": {may: managers, with: func(*world) []any { return []any{fleet.HostID("")} }},
-	"CreateProject":   {may: managers, with: func(w *world) []any { return []any{control.ProjectInput{Name: w.name("project")}} }},
-	"CreateUser":      {may: managers, with: func(w *world) []any { return []any{control.UserInput{Name: w.name("user")}} }},
+	"CreateProject":   {may: managers, with: func(w *world) []any { return []any{people.ProjectInput{Name: w.name("project")}} }},
+	"CreateUser":      {may: managers, with: func(w *world) []any { return []any{people.UserInput{Name: w.name("user")}} }},
 	"DeleteProject":   {may: managers, with: func(w *world) []any { return []any{w.project(w.name("project"))} }},
 	"DeleteUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser()} }},
 	"GetProject":      {may: redSeen, with: func(w *world) []any { return []any{w.red} }},
@@ -125,22 +131,22 @@ var useCases = map[string]useCase{
 	"RevokeJoinToken": {may: managers, with: func(w *world) []any { return []any{w.joinToken().ID} }},
 	"SetMember":       {may: managers, with: func(w *world) []any { return []any{w.red, w.someUser(), fleet.RoleViewer} }},
 	"SetPassword":     {may: managers, with: func(w *world) []any { return []any{w.someUser(), "violet lantern harbour"} }},
-	"UpdateProject":   {may: managers, with: func(w *world) []any { return []any{w.blue, control.ProjectInput{Name: "blue"}} }},
-	"UpdateUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser(), control.UserInput{Name: w.name("user")}} }},
+	"UpdateProject":   {may: managers, with: func(w *world) []any { return []any{w.blue, people.ProjectInput{Name: "blue"}} }},
+	"UpdateUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser(), people.UserInput{Name: w.name("user")}} }},
 
 	// Oneself.
-	"ChangePassword": {may: but(people, "system"), with: func(*world) []any { return []any{goodPassword, "violet lantern harbour"} }},
-	"CreateToken":    {may: but(people, "newcomer", "system"), with: func(*world) []any { return []any{"a token", time.Hour} }},
+	"ChangePassword": {may: but(persons, "system"), with: func(*world) []any { return []any{goodPassword, "violet lantern harbour"} }},
+	"CreateToken":    {may: but(persons, "newcomer", "system"), with: func(*world) []any { return []any{"a token", time.Hour} }},
 	"DeleteToken": {may: mia, with: func(w *world) []any {
 		return []any{fleet.TokenID(w.ownedByMia(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'mia', 'her own', convert_to($1, 'UTF8'))`))}
 	}},
 	"DeleteView": {may: mia, with: func(w *world) []any {
 		return []any{fleet.ViewID(w.ownedByMia(`INSERT INTO saved_views (id, user_id, list, name, query) VALUES ($1, 'mia', 'vms', $1, '')`))}
 	}},
-	"ListTokens": {may: people, with: query},
-	"ListViews":  {may: people, with: func(*world) []any { return []any{"vms"} }},
-	"SaveView":   {may: but(people, "system"), with: func(*world) []any { return []any{"vms", "mine", "filter=phase:running"} }},
-	"WatchKeys":  {may: people, with: func(w *world) []any { return []any{[]string{"vm:" + string(w.vm()), "host:" + string(w.h1), "tasks"}} }},
+	"ListTokens": {may: persons, with: query},
+	"ListViews":  {may: persons, with: func(*world) []any { return []any{"vms"} }},
+	"SaveView":   {may: but(persons, "system"), with: func(*world) []any { return []any{"vms", "mine", "filter=phase:running"} }},
+	"WatchKeys":  {may: persons, with: func(w *world) []any { return []any{[]string{"vm:" + string(w.vm()), "host:" + string(w.h1), "tasks"}} }},
 
 	// Who proves who they are.
 	"ActorOfToken": {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -39,14 +40,14 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 	}
 	var task fleet.Task
 	var forbidden *fleet.Error
-	err := c.tx(ctx, func(q *db.Queries) error {
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		var steps db.AddStepsParams
 		var err error
 		if steps, forbidden, err = stepsOf(ctx, q, a, act, ids); err != nil {
 			return err
 		}
 		id := fleet.NewID[fleet.TaskID]()
-		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, act.Job(), a.Name, userIDOf(a), a.Address
+		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, act.Job(), a.Name, store.UserIDOf(a), a.Address
 		if err := q.AddSteps(ctx, steps); err != nil {
 			return err
 		}
@@ -56,10 +57,10 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 		if err := q.WakeAskers(ctx); err != nil {
 			return err
 		}
-		if err := audit(ctx, q, a, "vms."+string(act), fleet.SubjectTask(id), steps.Name, ""); err != nil {
+		if err := store.Audit(ctx, q, a, "vms."+string(act), fleet.SubjectTask(id), steps.Name, ""); err != nil {
 			return err
 		}
-		task, err = getTask(ctx, q, fleet.SystemActor, id)
+		task, err = store.GetTask(ctx, q, fleet.SystemActor, id)
 		return err
 	})
 	if err != nil {
@@ -70,23 +71,23 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 			return fleet.Task{}, err
 		}
 	}
-	return taskFor(a, task), nil
+	return store.TaskFor(a, task), nil
 }
 
 // stepsOf makes a child for each VM, with the refusal of those that can be judged at once, and gives the first one for want of a right.
 func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
-	rows, err := q.VMsNamed(ctx, db.VMsNamedParams{Ids: texts(ids), AllProjects: policy.AllProjects(a), Projects: projectsOf(a)})
+	rows, err := q.VMsNamed(ctx, db.VMsNamedParams{Ids: store.Texts(ids), AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
 	if err != nil {
 		return steps, nil, err
 	}
 	vms := make(map[fleet.VMID]fleet.VMView, len(rows))
 	projects := map[fleet.ProjectID]bool{}
 	for _, r := range rows {
-		vm := vmView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-		if err := hearPlaces(ctx, q, &vm, r.Now); err != nil {
+		vm := store.VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
+		if err := store.HearPlaces(ctx, q, &vm, r.Now); err != nil {
 			return steps, nil, err
 		}
-		vms[vm.ID] = shownTo(a, vm)
+		vms[vm.ID] = store.ShownTo(a, vm)
 		projects[r.VM.ProjectID] = true
 	}
 	if len(projects) == 1 { // otherwise it is of none, and its parts stand in the lists of theirs
@@ -101,9 +102,9 @@ func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, act fleet.Action
 		seen[id] = true
 		vm, found := vms[id]
 		subject, name, project := fleet.SubjectVM(id), vm.Name, vm.ProjectID
-		err := notFound(pgx.ErrNoRows, "VM")
+		err := store.NotFound(pgx.ErrNoRows, "VM")
 		if found {
-			err = firstError(policy.Check(a, policy.VMUse, project), func() error { return allowed(vm, act) })
+			err = store.FirstError(policy.Check(a, policy.VMUse, project), func() error { return allowed(vm, act) })
 		} else if subject, name = "", string(id); steps.ProjectID != nil {
 			project = *steps.ProjectID
 		}
@@ -127,7 +128,7 @@ func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, act fleet.Action
 // if that person asked for it now. Order and child are one transaction, so that nothing is lost or done twice, however it ends. Any
 // number of portals may do so at once.
 func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
-	if err := onlySystem(a); err != nil {
+	if err := store.OnlySystem(a); err != nil {
 		return err
 	}
 	for {
@@ -140,7 +141,7 @@ func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
 
 // beginSome begins a few, and says how many.
 func (c *Control) beginSome(ctx context.Context) (n int, err error) {
-	err = c.begin(ctx, func(tx pgx.Tx) error {
+	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		pending, err := q.PendingTasks(ctx)
 		if n = len(pending); err != nil {
@@ -151,7 +152,7 @@ func (c *Control) beginSome(ctx context.Context) (n int, err error) {
 		people := map[fleet.UserID]fleet.Actor{}
 		for _, p := range pending {
 			err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error { return beginOne(ctx, db.New(part), people, p) })
-			said, refused := c.judged(ctx, p, dbError(err))
+			said, refused := c.judged(ctx, p, store.Err(err))
 			if !refused {
 				return err
 			}
@@ -193,7 +194,7 @@ func personNow(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet
 			return a, err
 		}
 		a = fleet.Actor{UserID: row.ID, Name: row.Name, Role: row.Role}
-		if a.Projects, err = projectRoles(row.Projects); err != nil {
+		if a.Projects, err = store.ProjectRoles(row.Projects); err != nil {
 			return a, err
 		}
 		people[row.ID] = a

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/control/inbox"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/pair"
 	"quantix/internal/policy"
@@ -33,14 +35,14 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	if a.UserID == "" || a.Session == "" {
 		return ConsoleTicket{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
-	if err := checkID(id, "VM"); err != nil {
+	if err := store.CheckID(id, "VM"); err != nil {
 		return ConsoleTicket{}, err
 	}
 	var secret [32]byte
 	rand.Read(secret[:])
 	ticket := ConsoleTicket{fleet.NewID[fleet.PairID](), base64.RawURLEncoding.EncodeToString(secret[:])}
-	err := c.tx(ctx, func(q *db.Queries) error {
-		vm, err := getVM(ctx, q, a, id)
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
+		vm, err := store.GetVM(ctx, q, a, id)
 		if err != nil {
 			return err
 		}
@@ -59,7 +61,7 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID)
 		if added == 0 {
 			return fleet.Errorf(fleet.TooMany, "You have asked for %d consoles that have not opened. Wait half a minute and try again.", maxTickets)
 		}
-		return audit(ctx, q, a, "vm.console", fleet.SubjectVM(id), vm.Name, "")
+		return store.Audit(ctx, q, a, "vm.console", fleet.SubjectVM(id), vm.Name, "")
 	})
 	if err != nil {
 		return ConsoleTicket{}, err
@@ -85,21 +87,21 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Pai
 		return ConsoleEnd{}, err
 	}
 	refused := fleet.Errorf(fleet.NotFound, "This console link has been used or is too old. Open the console again.")
-	if checkID(id, "console") != nil {
+	if store.CheckID(id, "console") != nil {
 		return ConsoleEnd{}, refused
 	}
 	var out ConsoleEnd
-	err := c.tx(ctx, func(q *db.Queries) error {
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		row, err := q.RedeemTicket(ctx, db.RedeemTicketParams{Hash: hashTicket(secret), ConsoleID: id})
 		if err != nil {
 			return err
 		}
-		view, err := getVM(ctx, q, a, row.VMID)
+		view, err := store.GetVM(ctx, q, a, row.VMID)
 		if err != nil {
 			return err
 		}
 		out.VM = row.VMID
-		if out.End, err = consolePair(id, row.UserID, row.Session, view.HostID).Admit(pair.PartyOf(a)); err != nil {
+		if out.End, err = inbox.ConsolePair(id, row.UserID, row.Session, view.HostID).Admit(pair.PartyOf(a)); err != nil {
 			return err
 		}
 		if err := policy.Check(a, policy.VMUse, view.ProjectID); err != nil {
@@ -120,29 +122,4 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Pai
 		return ConsoleEnd{}, err
 	}
 	return out, nil
-}
-
-// consolePair is a console as both of its sides know it.
-func consolePair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) pair.Ticket {
-	return pair.Ticket{ID: id, Kind: pair.Console, Parties: [2]pair.Party{
-		pair.Asker: {User: user, Session: session}, pair.Answerer: {Host: host},
-	}}
-}
-
-// JoinPair lets a host in at its end of a pair: for a console, of a VM of its own whose browser came within the last 30 s.
-func (c *Control) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (pair.End, error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
-		return pair.End{}, err
-	}
-	if err := checkID(id, "connection"); err != nil {
-		return pair.End{}, err
-	}
-	row, err := c.q.AwaitedConsole(ctx, db.AwaitedConsoleParams{ConsoleID: id, HostID: a.HostID, Session: hashSession(a)})
-	switch {
-	case err != nil:
-		return pair.End{}, dbError(err)
-	case !row.Proven:
-		return pair.End{}, sessionEnded()
-	}
-	return consolePair(id, fleet.UserID(row.UserID), row.OfSession, fleet.HostID(row.OfHost)).Admit(pair.PartyOf(a))
 }

@@ -9,6 +9,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/auth"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -38,7 +39,7 @@ func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx co
 	}
 	hash := sha256.Sum256(k.Request)
 	var answer []byte
-	err := c.begin(ctx, func(tx pgx.Tx) error {
+	err := c.store.Begin(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		if err := q.ForgetOldKey(ctx, db.ForgetOldKeyParams{UserID: a.UserID, Key: k.Name}); err != nil {
 			return err
@@ -51,7 +52,7 @@ func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx co
 			answer, err = answered(ctx, q, a, k, hash[:])
 			return err
 		}
-		if answer, err = do(context.WithValue(ctx, inTx{}, tx)); err != nil {
+		if answer, err = do(store.Within(ctx, tx)); err != nil {
 			return err
 		}
 		if len(answer) > maxAnswer {

@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 )
 
-func (s *site) tree(a fleet.Actor, q control.TreeQuery) string {
+func (s *site) tree(a fleet.Actor, q browse.TreeQuery) string {
 	s.t.Helper()
 	level, err := s.Tree(s.t.Context(), a, q)
 	if err != nil {
@@ -33,27 +33,27 @@ func TestTree(t *testing.T) {
 	red, host := string(s.red), string(s.h1)
 	for _, c := range []struct {
 		actor fleet.Actor
-		query control.TreeQuery
+		query browse.TreeQuery
 		want  string
 	}{
-		{chief, control.TreeQuery{View: "hosts"}, "host h1, host h2"},
-		{s.member, control.TreeQuery{View: "hosts"}, "forbidden"},
-		{chief, control.TreeQuery{View: "hosts", Node: "host:" + host}, "found Discovered, vm db, vm web"},
-		{chief, control.TreeQuery{View: "hosts", Node: "found:" + host}, "foundVM old"},
-		{chief, control.TreeQuery{View: "vms"}, "project blue, project red"},
-		{s.member, control.TreeQuery{View: "vms"}, "project red"},
-		{chief, control.TreeQuery{View: "vms", Node: "project:" + red}, "vm db, vm web"},
-		{s.stranger, control.TreeQuery{View: "vms", Node: "project:" + red}, "notFound"},
-		{chief, control.TreeQuery{View: "vms", Node: "project:" + red, LabelKey: "env"}, "label env=a=b, label without env"},
-		{chief, control.TreeQuery{View: "vms", Node: "label:" + red + ":env=a=b"}, "vm web"},
-		{chief, control.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, "vm db"},
-		{s.stranger, control.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, ""},
-		{chief, control.TreeQuery{View: "storage"}, "storage Shared, storage Local"},
-		{s.member, control.TreeQuery{View: "storage", Node: "storage:shared"}, "pool nfs"},
-		{chief, control.TreeQuery{View: "storage", Node: "storage:local"}, "pool local"},
-		{chief, control.TreeQuery{View: "networks"}, "network default"},
-		{chief, control.TreeQuery{View: "cellar"}, "notFound"},
-		{chief, control.TreeQuery{View: "hosts", Node: "host:x\x00"}, ""},
+		{chief, browse.TreeQuery{View: "hosts"}, "host h1, host h2"},
+		{s.member, browse.TreeQuery{View: "hosts"}, "forbidden"},
+		{chief, browse.TreeQuery{View: "hosts", Node: "host:" + host}, "found Discovered, vm db, vm web"},
+		{chief, browse.TreeQuery{View: "hosts", Node: "found:" + host}, "foundVM old"},
+		{chief, browse.TreeQuery{View: "vms"}, "project blue, project red"},
+		{s.member, browse.TreeQuery{View: "vms"}, "project red"},
+		{chief, browse.TreeQuery{View: "vms", Node: "project:" + red}, "vm db, vm web"},
+		{s.stranger, browse.TreeQuery{View: "vms", Node: "project:" + red}, "notFound"},
+		{chief, browse.TreeQuery{View: "vms", Node: "project:" + red, LabelKey: "env"}, "label env=a=b, label without env"},
+		{chief, browse.TreeQuery{View: "vms", Node: "label:" + red + ":env=a=b"}, "vm web"},
+		{chief, browse.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, "vm db"},
+		{s.stranger, browse.TreeQuery{View: "vms", Node: "label:" + red + ":env"}, ""},
+		{chief, browse.TreeQuery{View: "storage"}, "storage Shared, storage Local"},
+		{s.member, browse.TreeQuery{View: "storage", Node: "storage:shared"}, "pool nfs"},
+		{chief, browse.TreeQuery{View: "storage", Node: "storage:local"}, "pool local"},
+		{chief, browse.TreeQuery{View: "networks"}, "network default"},
+		{chief, browse.TreeQuery{View: "cellar"}, "notFound"},
+		{chief, browse.TreeQuery{View: "hosts", Node: "host:x\x00"}, ""},
 	} {
 		if got := s.tree(c.actor, c.query); got != c.want {
 			t.Errorf("%s sees %+v as %q, want %q", c.actor.Name, c.query, got, c.want)

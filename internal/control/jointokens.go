@@ -8,6 +8,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/auth"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/wire"
@@ -21,7 +22,7 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 	}
 	var again *fleet.HostID
 	if host != "" {
-		if err := checkID(host, "host"); err != nil {
+		if err := store.CheckID(host, "host"); err != nil {
 			return fleet.JoinToken{}, err
 		}
 		again = &host
@@ -30,13 +31,13 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 		return fleet.JoinToken{}, fleet.Errorf(fleet.Unavailable,
 			"No portal runs on this database, and the settings do not say where agents reach one. Start it, or give --agent-url.")
 	}
-	authority, err := c.authority(ctx)
+	authority, err := c.Authority(ctx, fleet.SystemActor)
 	if err != nil {
 		return fleet.JoinToken{}, err
 	}
 	secret := wire.NewJoinToken(authority.Certificate().Raw)
 	var token fleet.JoinToken
-	err = c.tx(ctx, func(q *db.Queries) error {
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		if err := q.DropOldJoinTokens(ctx); err != nil {
 			return err
 		}
@@ -44,7 +45,7 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 		if again != nil {
 			var err error
 			if name, err = q.HostName(ctx, host); err != nil {
-				return notFound(err, "host")
+				return store.NotFound(err, "host")
 			}
 		}
 		row, err := q.AddJoinToken(ctx, db.AddJoinTokenParams{
@@ -54,7 +55,7 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 			return err
 		}
 		token = joinTokenOf(row)
-		return audit(ctx, q, a, "joinToken.create", joinTokenSubject(row.ID), name, "")
+		return store.Audit(ctx, q, a, "joinToken.create", joinTokenSubject(row.ID), name, "")
 	})
 	if err != nil {
 		return fleet.JoinToken{}, err
@@ -64,50 +65,24 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 	return token, nil
 }
 
-var joinTokenOrders = orders[fleet.JoinToken]{
-	"created": {[]column{timeColumn("j.created_at"), textColumn("j.id")}, func(t fleet.JoinToken) []string { return []string{stamp(t.CreatedAt), string(t.ID)} }},
-}
-
-// ListJoinTokens returns one page of join tokens, newest first, without their secrets. Sort: created.
-func (c *Control) ListJoinTokens(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.JoinToken], error) {
-	if err := policy.Check(a, policy.Manage, ""); err != nil {
-		return fleet.Page[fleet.JoinToken]{}, err
-	}
-	p, err := joinTokenOrders.page(q, "-created")
-	if err != nil {
-		return fleet.Page[fleet.JoinToken]{}, err
-	}
-	var s statement
-	if err := s.byName(fleet.JoinTokenKeys, q.Filter, "j.used_by"); err != nil {
-		return fleet.Page[fleet.JoinToken]{}, err
-	}
-	tail := p.apply(&s)
-	items, err := collect(ctx, c, "SELECT j.id, COALESCE(j.host_id, ''), j.created_by, j.created_at, j.expires_at, j.used_at, j.used_by, j.revoked_at FROM join_tokens j"+s.conditions()+tail, &s,
-		func(x pgx.CollectableRow) (t fleet.JoinToken, err error) {
-			err = x.Scan(&t.ID, &t.HostID, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt, &t.UsedAt, &t.UsedBy, &t.RevokedAt)
-			return t, err
-		})
-	return p.cut(items), err
-}
-
 // RevokeJoinToken ends a token that was not used; revoking it twice is no error.
 func (c *Control) RevokeJoinToken(ctx context.Context, a fleet.Actor, id fleet.JoinTokenID) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
 	}
-	return c.tx(ctx, func(q *db.Queries) error {
+	return c.store.Tx(ctx, func(q *db.Queries) error {
 		_, err := q.RevokeJoinToken(ctx, id)
 		if errors.Is(err, pgx.ErrNoRows) {
 			row, err := q.GetJoinToken(ctx, id)
 			if err != nil {
-				return notFound(err, "join token")
+				return store.NotFound(err, "join token")
 			}
 			return fleet.Errorf(fleet.Conflict, "The host %q has joined with this token already. Delete the host if it should not be here.", row.UsedBy)
 		}
 		if err != nil {
 			return err
 		}
-		return audit(ctx, q, a, "joinToken.revoke", joinTokenSubject(id), "", "")
+		return store.Audit(ctx, q, a, "joinToken.revoke", joinTokenSubject(id), "", "")
 	})
 }
 

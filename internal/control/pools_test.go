@@ -64,6 +64,7 @@ func TestPoolLife(t *testing.T) {
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%v %v", jobs, err)
 	}
+	s.hears(v.ID, s.h2, fleet.PoolFailed)
 	if again, err := s.RetryPool(t.Context(), chief, v.ID, s.h2); err != nil || again != jobs[0] {
 		t.Errorf("a retry does not join the waiting job: %v %v", again, err)
 	}
@@ -73,7 +74,7 @@ func TestPoolLife(t *testing.T) {
 	if got := s.jobs(subject); got != "pool.apply queued, pool.apply cancelled, pool.release queued" {
 		t.Errorf("after a release: %s", got)
 	}
-	s.refused("release twice", fleet.NotFound, "not assigned", func() error { _, err := s.ReleasePool(t.Context(), chief, v.ID, s.h2); return err })
+	s.refused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.ReleasePool(t.Context(), chief, v.ID, s.h2); return err })
 	if jobs, err = s.DeletePool(t.Context(), chief, v.ID); err != nil || len(jobs) != 2 {
 		t.Fatalf("%v %v", jobs, err)
 	}
@@ -87,6 +88,41 @@ func TestPoolLife(t *testing.T) {
 	if _, err := s.GetPool(t.Context(), chief, v.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("the pool outlives its last host: %v", err)
 	}
+}
+
+// hears writes what the host's report of the pool does.
+func (s *site) hears(pool fleet.PoolID, host fleet.HostID, state fleet.PoolState) {
+	s.t.Helper()
+	s.exec(`UPDATE assignments SET status = jsonb_build_object('state', $3::text) WHERE pool_id = $1 AND host_id = $2`, pool, host, state)
+}
+
+// The page shows a button as disabled with the words with which the order is refused.
+func TestARetryIsRefusedAsItsCellSays(t *testing.T) {
+	s := newSite(t)
+	retry := func() error { _, err := s.RetryPool(t.Context(), chief, s.local, s.h1); return err }
+	for _, c := range []struct {
+		why   string
+		start func()
+	}{
+		{"The pool is active there.", func() { s.hears(s.local, s.h1, fleet.PoolActive) }},
+		{"The host is at it.", func() { s.exec(`UPDATE assignments SET status = NULL WHERE pool_id = $1`, s.local) }},
+		{"", func() { s.hears(s.local, s.h1, fleet.PoolFailed) }},
+		{"", func() { s.hears(s.local, s.h1, fleet.PoolInactive) }},
+		{"The host is not heard. It tries by itself when it is back.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
+		{"h1 is releasing it.", func() { s.exec(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
+	} {
+		c.start()
+		cell := s.poolView(chief, s.local).Hosts[0]
+		if ok, why := cell.Allows(fleet.ActRetry); ok != (c.why == "") || why != c.why {
+			t.Fatalf("the page says of %s: %v %q, want %q", cell.State, ok, why, c.why)
+		}
+		if c.why != "" {
+			s.refused("retry", fleet.Conflict, c.why, retry)
+		} else if err := retry(); err != nil {
+			t.Errorf("retry where it is %s: %v", cell.State, err)
+		}
+	}
+	s.refused("by a member", fleet.Forbidden, "no right", func() error { _, err := s.RetryPool(t.Context(), s.member, s.local, s.h1); return err })
 }
 
 func TestPoolRefusals(t *testing.T) {

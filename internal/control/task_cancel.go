@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"quantix/db"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -15,13 +16,13 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := checkID(id, "task"); err != nil {
+	if err := store.CheckID(id, "task"); err != nil {
 		return fleet.Task{}, err
 	}
 	var t fleet.Task
-	err := c.tx(ctx, func(q *db.Queries) error {
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		var err error
-		if t, err = getTask(ctx, q, a, id); err != nil {
+		if t, err = store.GetTask(ctx, q, a, id); err != nil {
 			return err
 		}
 		cancel := cancelOne
@@ -31,16 +32,16 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID
 		if err := cancel(ctx, q, a, t); err != nil {
 			return err
 		}
-		if err := audit(ctx, q, a, "task.cancel", t.Subject, t.SubjectName, t.Title()); err != nil {
+		if err := store.Audit(ctx, q, a, "task.cancel", t.Subject, t.SubjectName, t.Title()); err != nil {
 			return err
 		}
-		t, err = getTask(ctx, q, a, id)
+		t, err = store.GetTask(ctx, q, a, id)
 		return err
 	})
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return taskFor(a, t), nil
+	return store.TaskFor(a, t), nil
 }
 
 func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {

@@ -73,3 +73,41 @@ func TestATaskOutlivesItsHost(t *testing.T) {
 		}
 	}
 }
+
+// A task of two parties is as both of their jobs are: it runs while one does, and ends as the worse of them.
+func TestATaskOfTwoPartiesIsAsBothAre(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		ends     map[string]fleet.JobState // role -> how it ends
+		lost     string                    // the role whose host is removed
+		want     fleet.JobState
+		error    string
+		progress int
+	}{
+		{"both are done", map[string]fleet.JobState{"source": fleet.JobDone, "target": fleet.JobDone}, "", fleet.JobDone, "", 100},
+		{"one has failed", map[string]fleet.JobState{"source": fleet.JobDone, "target": fleet.JobFailed}, "", fleet.JobFailed, "target failed.", 50},
+		{"both have failed", map[string]fleet.JobState{"source": fleet.JobFailed, "target": fleet.JobFailed}, "", fleet.JobFailed, "source failed. target failed.", 0},
+		{"one works on", map[string]fleet.JobState{"source": fleet.JobDone}, "", fleet.JobRunning, "", 50},
+		{"one is gone", map[string]fleet.JobState{"source": fleet.JobDone}, "target", fleet.JobDone, "", 100},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			id := r.addVM("web")
+			w := r.claim()[0]
+			other := one[fleet.HostID](r, `INSERT INTO hosts (id, name, spec, key_hash) SELECT gen_random_uuid()::text, 'h2', spec, 'other' FROM hosts LIMIT 1 RETURNING id`)
+			r.exec(`UPDATE jobs SET role = 'source' WHERE id = $1`, w.ID)
+			r.exec(`INSERT INTO jobs (id, task_id, role, host_id, kind, subject, generation) SELECT $2, task_id, 'target', $3, kind, subject, generation FROM jobs WHERE id = $1`,
+				w.ID, fleet.NewID[fleet.JobID](), other)
+			for role, state := range c.ends {
+				r.exec(`UPDATE jobs SET state = $2, ended_at = now(), progress = CASE WHEN $2 = 'done' THEN 100 ELSE 0 END,
+					error = CASE WHEN $2 = 'failed' THEN role || ' failed.' ELSE '' END WHERE role = $1`, role, state)
+			}
+			r.exec(`DELETE FROM jobs WHERE role = $1`, c.lost)
+			got := r.task(one[fleet.TaskID](r, `SELECT id FROM tasks WHERE subject = $1`, fleet.SubjectVM(id)))
+			if got.State != c.want || got.Error != c.error || got.Progress != c.progress || (got.EndedAt != nil) != c.want.Ended() || got.HostName != "h1" {
+				t.Errorf("want %s %q %d: %+v", c.want, c.error, c.progress, got)
+			}
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 )
@@ -189,7 +190,7 @@ func TestTenantsLearnNothingOfHosts(t *testing.T) {
 		add("tasks", tasks, err)
 		task, err := s.GetTask(ctx, a, tasks.Items[0].ID)
 		add("task", task, err)
-		around, err := s.Surroundings(ctx, a, fleet.Query{}, control.TreeQuery{View: "vms"})
+		around, err := s.Surroundings(ctx, a, fleet.Query{}, browse.TreeQuery{View: "vms"})
 		add("surroundings", around, err)
 		networks, err := s.ListNetworks(ctx, a, fleet.Query{})
 		add("networks", networks, err)

@@ -4,14 +4,23 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
 
-// powerOrders are the jobs of which only the newest counts.
-var powerOrders = fleet.KindsWhere(func(k fleet.Kind) bool { return k.NewestOnly })
+// powerWords lists the actions that ask for them: "start, stop or reset".
+var powerWords = func() string {
+	var words []string
+	for _, k := range store.PowerOrders {
+		words = append(words, string(fleet.ActionOf(k)))
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}()
 
 // vmChanges is all work that changes a VM, but its deletion.
 var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool { return k.Noun == fleet.NounVM && !k.Aside && k.Name != fleet.VMDelete })
@@ -25,32 +34,32 @@ func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act f
 	if err := checkPower(act); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := checkID(id, "VM"); err != nil {
+	if err := store.CheckID(id, "VM"); err != nil {
 		return fleet.Task{}, err
 	}
 	var task fleet.Task
-	err := c.tx(ctx, func(q *db.Queries) error {
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		id, err := actVM(ctx, q, a, id, act, "")
 		if err != nil {
 			return err
 		}
-		task, err = getTask(ctx, q, fleet.SystemActor, id)
+		task, err = store.GetTask(ctx, q, fleet.SystemActor, id)
 		return err
 	})
-	return taskFor(a, task), err
+	return store.TaskFor(a, task), err
 }
 
 func checkPower(act fleet.Action) error {
 	var checks fleet.Checks
-	if !slices.Contains(powerOrders, act.Job()) {
-		checks.Add("action", "There is no power action %q. Use start, shutdown, stop, reboot, reset, pause or resume.", string(act))
+	if !slices.Contains(store.PowerOrders, act.Job()) {
+		checks.Add("action", "There is no power action %q. Use %s.", string(act), powerWords)
 	}
 	return checks.Err()
 }
 
 // actVM is ActVM within a transaction. child is the part of a task that asks; empty: the order is a task of its own, or joins one.
 func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
-	vm, err := lockVM(ctx, q, a, id, policy.VMUse)
+	vm, err := store.LockVM(ctx, q, a, id, policy.VMUse)
 	if err != nil {
 		return "", err
 	}
@@ -70,11 +79,11 @@ func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act
 	if child != "" {
 		order.Child = (*string)(&child)
 	}
-	task, err := queue(ctx, q, a, order)
+	task, err := store.Queue(ctx, q, a, order)
 	if err != nil {
 		return "", fmt.Errorf("queue %s: %w", order.Kind, err)
 	}
-	return task, audit(ctx, q, a, "vm."+string(act), fleet.SubjectVM(id), vm.Name, "")
+	return task, store.Audit(ctx, q, a, "vm."+string(act), fleet.SubjectVM(id), vm.Name, "")
 }
 
 func allowed(vm fleet.VMView, act fleet.Action) error {
@@ -82,14 +91,6 @@ func allowed(vm fleet.VMView, act fleet.Action) error {
 		return fleet.Errorf(fleet.Conflict, "%s is not possible: %s", act.Word(), why)
 	}
 	return nil
-}
-
-func texts[T ~string](values []T) []string {
-	out := make([]string, len(values))
-	for i, v := range values {
-		out[i] = string(v)
-	}
-	return out
 }
 
 // changeVM writes a locked VM's name, labels, description and spec as its next generation.
@@ -105,7 +106,7 @@ func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 // overtake cancels the waiting power orders but those of the kind itself, which coalesce. What forces also breaks off a shutdown
 // that waits for its guest.
 func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, word string) error {
-	kinds := slices.DeleteFunc(texts(powerOrders), func(k string) bool { return k == string(by) })
+	kinds := slices.DeleteFunc(store.Texts(store.PowerOrders), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)
 	err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{
 		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was asked for before its turn came.", word),
@@ -120,11 +121,11 @@ func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobK
 
 // queueVM queues a job about a VM at its generation.
 func queueVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) (fleet.Task, error) {
-	id, err := queue(ctx, q, a, orderOf(vm, kind, args))
+	id, err := store.Queue(ctx, q, a, orderOf(vm, kind, args))
 	if err != nil {
 		return fleet.Task{}, fmt.Errorf("queue %s: %w", kind, err)
 	}
-	return getTask(ctx, q, fleet.SystemActor, id)
+	return store.GetTask(ctx, q, fleet.SystemActor, id)
 }
 
 func orderOf(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.QueueJobParams {
@@ -140,12 +141,12 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := checkID(id, "VM"); err != nil {
+	if err := store.CheckID(id, "VM"); err != nil {
 		return fleet.Task{}, err
 	}
 	var job fleet.Task
-	err := c.tx(ctx, func(q *db.Queries) error {
-		vm, err := lockVM(ctx, q, a, id, policy.VMChange)
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
+		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return err
 		}
@@ -161,13 +162,13 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		if disks {
 			detail = "with disks"
 		}
-		if err := audit(ctx, q, a, "vm.delete", fleet.SubjectVM(id), vm.Name, detail); err != nil {
+		if err := store.Audit(ctx, q, a, "vm.delete", fleet.SubjectVM(id), vm.Name, detail); err != nil {
 			return err
 		}
 		job, err = removeVM(ctx, q, a, vm, fleet.JobArgs{DeleteDisks: disks})
 		return err
 	})
-	return taskFor(a, job), err
+	return store.TaskFor(a, job), err
 }
 
 func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, args fleet.JobArgs) (fleet.Task, error) {
@@ -176,7 +177,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: texts(vmChanges), Error: "Not done: the VM was to be deleted."}); err != nil {
+	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.Texts(vmChanges), Error: "Not done: the VM was to be deleted."}); err != nil {
 		return fleet.Task{}, err
 	}
 	if err := q.BreakOffShutdown(ctx, db.BreakOffShutdownParams{Subject: subject, HostID: vm.HostID, Error: "Broken off: the VM was to be deleted."}); err != nil {
@@ -194,7 +195,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	}
 	done, err := q.NoteDone(ctx, db.NoteDoneParams{
 		ID: fleet.NewID[fleet.TaskID](), HostID: &vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMDelete, Subject: subject, SubjectName: vm.Name,
-		Generation: vm.Generation, Note: "Its host had never made it.", CreatedBy: a.Name, UserID: userIDOf(a),
+		Generation: vm.Generation, Note: "Its host had never made it.", CreatedBy: a.Name, UserID: store.UserIDOf(a),
 	})
-	return taskOf(done, vm.HostName), err
+	return store.TaskOf(done, vm.HostName), err
 }

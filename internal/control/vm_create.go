@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -37,7 +38,7 @@ func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fle
 	}
 	id := fleet.NewID[fleet.VMID]()
 	var vm fleet.VMView
-	err := c.tx(ctx, func(q *db.Queries) error {
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		whole := in
 		if err := whole.complete(id); err != nil {
 			return err
@@ -49,7 +50,7 @@ func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fle
 	if err != nil {
 		return fleet.VMView{}, err
 	}
-	return vmFor(a, vm), nil
+	return store.VMFor(a, vm), nil
 }
 
 // complete checks the input, and fills in what the portal decides: power, firmware, volumes and MACs.
@@ -116,7 +117,7 @@ func plainMACs(nics []fleet.NIC) []fleet.NIC {
 func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in CreateVM) (fleet.VMView, error) {
 	project, err := q.ProjectName(ctx, in.ProjectID)
 	if err != nil {
-		return fleet.VMView{}, notFound(err, "project")
+		return fleet.VMView{}, store.NotFound(err, "project")
 	}
 	if err := checkNetworks(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, err
@@ -138,7 +139,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, 
 	if err != nil {
 		return fleet.VMView{}, nameTaken(err, in.Name, project)
 	}
-	vm, err := getVM(ctx, q, fleet.SystemActor, id)
+	vm, err := store.GetVM(ctx, q, fleet.SystemActor, id)
 	if err != nil {
 		return vm, err
 	}
@@ -150,7 +151,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, 
 			return vm, err
 		}
 	}
-	return vm, audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s", project, host.Name))
+	return vm, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s", project, host.Name))
 }
 
 // nameTaken names both where the refusal is about a VM's name.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -53,11 +54,11 @@ func (c *Control) mendDisk(
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return vm, "", err
 	}
-	if err := checkID(id, "VM"); err != nil {
+	if err := store.CheckID(id, "VM"); err != nil {
 		return vm, "", err
 	}
-	err = c.tx(ctx, func(q *db.Queries) error {
-		if vm, err = lockVM(ctx, q, a, id, policy.VMChange); err != nil {
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		if vm, err = store.LockVM(ctx, q, a, id, policy.VMChange); err != nil {
 			return err
 		}
 		if ok, why := vm.Allows(fleet.ActEdit); !ok {
@@ -81,7 +82,7 @@ func (c *Control) mendDisk(
 		vm, job, err = applyChange(ctx, q, a, vm, action, detail)
 		return err
 	})
-	return vmFor(a, vm), job, err
+	return store.VMFor(a, vm), job, err
 }
 
 // applyChange writes a locked VM's new spec and name, queues what brings them to its host, and notes who did it.
@@ -93,10 +94,10 @@ func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 	if err != nil {
 		return vm, "", err
 	}
-	if err := audit(ctx, q, a, action, fleet.SubjectVM(vm.ID), vm.Name, detail); err != nil {
+	if err := store.Audit(ctx, q, a, action, fleet.SubjectVM(vm.ID), vm.Name, detail); err != nil {
 		return vm, "", err
 	}
-	vm, err = getVM(ctx, q, a, vm.ID)
+	vm, err = store.GetVM(ctx, q, a, vm.ID)
 	return vm, job.ID, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -21,7 +22,7 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return vm, "", err
 	}
-	if err := checkID(id, "VM"); err != nil {
+	if err := store.CheckID(id, "VM"); err != nil {
 		return vm, "", err
 	}
 	if len(seen) == 0 {
@@ -29,8 +30,8 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		checks.Add("fields", "Choose what to take over.")
 		return vm, "", checks.Err()
 	}
-	err = c.tx(ctx, func(q *db.Queries) error {
-		old, err := lockVM(ctx, q, a, id, policy.VMChange)
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		old, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.takeover", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
 		return err
 	})
-	return vmFor(a, vm), job, err
+	return store.VMFor(a, vm), job, err
 }
 
 // taken is the VM's name and spec with the host's values of these fields.
@@ -137,11 +138,11 @@ func (c *Control) PutBack(ctx context.Context, a fleet.Actor, id fleet.VMID) (jo
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return job, err
 	}
-	if err := checkID(id, "VM"); err != nil {
+	if err := store.CheckID(id, "VM"); err != nil {
 		return job, err
 	}
-	err = c.tx(ctx, func(q *db.Queries) error {
-		vm, err := lockVM(ctx, q, a, id, policy.VMChange)
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return err
 		}
@@ -155,7 +156,7 @@ func (c *Control) PutBack(ctx context.Context, a fleet.Actor, id fleet.VMID) (jo
 		for i, d := range vm.Status.Drift {
 			fields[i] = d.Field
 		}
-		return audit(ctx, q, a, "vm.putback", fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
+		return store.Audit(ctx, q, a, "vm.putback", fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
 	})
-	return taskFor(a, job), err
+	return store.TaskFor(a, job), err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -27,14 +28,14 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := checkID(id, "VM"); err != nil {
+	if err := store.CheckID(id, "VM"); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	var vm fleet.VMView
 	var job fleet.TaskID
-	err := c.tx(ctx, func(q *db.Queries) error {
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		job = ""
-		old, err := lockVM(ctx, q, a, id, policy.VMChange)
+		old, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return err
 		}
@@ -62,7 +63,7 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	return vmFor(a, vm), job, nil
+	return store.VMFor(a, vm), job, nil
 }
 
 func changedMeanwhile(noun string, now, had int64) error {

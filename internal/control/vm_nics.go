@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"quantix/db"
 	"quantix/internal/fleet"
@@ -12,19 +11,6 @@ import (
 )
 
 // A stored spec names the network of a card by its id alone. Everywhere else a card is whole: it has the network's name too.
-
-// nameNetworks makes cards whole that were read with their networks, each "id kind name".
-func nameNetworks(nics []fleet.NIC, networks []string) {
-	for _, network := range networks {
-		id, on, _ := strings.Cut(network, " ")
-		kind, name, _ := strings.Cut(on, " ")
-		for i, n := range nics {
-			if string(n.NetworkID) == id {
-				nics[i] = n.Onto(n.NetworkID, fleet.NetworkKind(kind), name)
-			}
-		}
-	}
-}
 
 // findNetworks makes cards whole that somebody asks for. Networks that nobody has reported are not found; the others stay until the
 // transaction ends. closed: those that are not open to the project.

@@ -1,29 +1,29 @@
-// Package golden holds the JSON of types to a file, so that no field is renamed or taken away unnoticed.
+// Package golden holds JSON that others read to a file: its names are only ever added. "go test -update" writes what was added,
+// and refuses where a name is gone or its value is of another type.
 package golden
 
 import (
 	"encoding/json"
 	"flag"
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "write into golden files what was added")
 
 var (
 	fieldName = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 	moment    = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 )
 
+// anything stands for a value of any type.
+const anything = "any JSON"
+
 // Types compares the JSON of each type, every field filled, with the file: an object with one member a type. The values
-// only say of which type their members are. "go test -update" writes the file.
+// only say of which type their members are.
 func Types(t *testing.T, file string, values ...any) {
 	t.Helper()
 	shapes := make(map[string]any, len(values))
@@ -33,25 +33,21 @@ func Types(t *testing.T, file string, values ...any) {
 		fill(t, filled.Elem())
 		shapes[kind.Name()] = filled.Interface()
 	}
-	got, err := json.MarshalIndent(shapes, "", "  ")
+	JSON(t, file, shapes)
+}
+
+// JSON compares the value's JSON, or a json.RawMessage, with the file.
+func JSON(t *testing.T, file string, v any) {
+	t.Helper()
+	got, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = append(got, '\n')
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if t.Failed() {
+		return // and nothing is written
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("JSON fields are only ever added; for an added one run \"go test -update\" here (-%s +now):\n%s", file, diff)
+	if err := keep(file, append(got, '\n'), *update); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -59,7 +55,7 @@ func Types(t *testing.T, file string, values ...any) {
 func fill(t *testing.T, v reflect.Value) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {
-		v.SetBytes([]byte(`"any JSON"`))
+		v.SetBytes([]byte(`"` + anything + `"`))
 		return
 	}
 	switch v.Kind() {

@@ -70,17 +70,24 @@ export function takeClock() {
   };
 }
 
-/** Answers fetch from here on: the requests so far, each with accept(status), say(text), end(), and whether it was given up. */
+/** Answers fetch from here on: the requests so far, each with accept(status), say(text), end(), fail(), and whether it was given up. */
 export function takeServer() {
   const asked = [];
-  window.fetch = (url, { signal } = {}) => new Promise((resolve, reject) => {
+  window.fetch = (url, { signal, method = "GET" } = {}) => new Promise((resolve, reject) => {
     let out;
     const body = new ReadableStream({ start: (controller) => { out = controller; } });
     const request = {
-      url: String(url), aborted: false,
-      accept: (status = 200) => resolve({ ok: status < 400, status, redirected: false, body }),
+      url: String(url), method, aborted: false,
+      accept: (status = 200, headers = {}) => resolve(new Response(body, { status, headers })),
       say: (text) => out.enqueue(new TextEncoder().encode(text)),
       end: () => out.close(),
+      fail: () => reject(new TypeError("Failed to fetch")),
+      async answer(status, text, headers) {
+        request.accept(status, headers);
+        request.say(text);
+        request.end();
+        await settle();
+      },
     };
     signal?.addEventListener("abort", () => {
       request.aborted = true;
@@ -92,3 +99,13 @@ export function takeServer() {
   });
   return asked;
 }
+
+/** Writes text into a field as its user does, the caret behind it or at caret. */
+export function write(field, text, caret = text.length) {
+  field.value = text;
+  field.setSelectionRange(caret, caret);
+  field.dispatchEvent(new InputEvent("input", { bubbles: true }));
+}
+
+/** Waits for an event on the document. */
+export const heard = (type) => new Promise((done) => { document.addEventListener(type, done, { once: true }); });

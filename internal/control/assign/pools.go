@@ -1,0 +1,79 @@
+package assign
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Pools are what hosts execute as libvirt's storage pools.
+var Pools = &Noun{
+	noun: "pool", apply: fleet.PoolApply, release: fleet.PoolRelease,
+	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
+		p, err := q.LockPool(ctx, fleet.PoolID(id))
+		_, leaving := store.PoolOf(p).Allows(fleet.ActAssign)
+		return Object{Name: p.Name, generation: p.Generation, leaving: leaving, path: p.Spec.Path}, err
+	},
+	fits: poolFits, free: poolFree, allows: poolAllows,
+	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
+		return q.MarkPoolDeleted(ctx, fleet.PoolID(id))
+	},
+	drop: func(ctx context.Context, q *db.Queries, id string) error { return q.DropPool(ctx, fleet.PoolID(id)) },
+	status: func(in wire.Finish) any {
+		if in.Pool == nil {
+			return nil
+		}
+		return in.Pool
+	},
+}
+
+// poolAllows asks the table that the page asks.
+func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
+	cell := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
+	if len(on.Status) > 0 {
+		if err := json.Unmarshal(on.Status, &cell.Status); err != nil {
+			return false, "", err
+		}
+	}
+	cell.State = cell.StateAt(on.Now)
+	ok, why := cell.Allows(act)
+	return ok, why, nil
+}
+
+// poolFits refuses hosts on which another pool has the directory.
+func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
+	taken, err := q.PlacesTaken(ctx, db.PlacesTakenParams{Hosts: hosts, PoolID: fleet.PoolID(o.id), Path: o.path})
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	for _, t := range taken {
+		checks.Add("spec.path", "Pool %s uses %s on %s already. Give another directory.", t.Name, o.path, t.HostName)
+	}
+	return checks.Err()
+}
+
+// poolFree refuses while VMs need the pool: on a host, or on any where host is empty.
+func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
+	vms, err := q.PoolNeeded(ctx, db.PoolNeededParams{PoolID: o.id, Host: string(host)})
+	if err != nil || len(vms) == 0 {
+		return err
+	}
+	names := make([]string, 0, len(vms))
+	for _, v := range vms {
+		names = append(names, v.Name)
+	}
+	if len(names) > 3 {
+		names[3] = "others"
+	}
+	where := "on this host"
+	if host == "" {
+		where = "still"
+	}
+	return fleet.Errorf(fleet.Conflict, "VMs %s have disks or an ISO in pool %s: %s. Delete or change them first.", where, o.Name, strings.Join(names, ", "))
+}

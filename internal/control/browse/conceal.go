@@ -1,0 +1,66 @@
+package browse
+
+import (
+	"slices"
+	"strings"
+
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// noHosts are the filter keys without those that ask for hosts, where the actor sees none: what cannot be read must not be
+// found out by asking either.
+func noHosts(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
+	if store.SeesHosts(a) {
+		return keys
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(k fleet.FilterKey) bool { return k.Key == "host" })
+}
+
+func networkHostFor(a fleet.Actor, h fleet.NetworkHost) fleet.NetworkHost {
+	if !store.SeesHosts(a) {
+		h.HostID, h.HostName = "", ""
+		if h.Status != nil {
+			h.Status = &fleet.NetworkStatus{Active: h.Status.Active}
+		}
+	}
+	return h
+}
+
+func volumeFor(a fleet.Actor, v VolumeOn) VolumeOn {
+	if store.SeesHosts(a) {
+		return v
+	}
+	v.Path, v.Hosts, v.Unfit, v.UsedBy, v.Backing = "", []HostRef{}, "", nil, ""
+	if v.Published != nil {
+		v.Published = &Published{At: v.Published.At}
+		if !v.offered() {
+			v.Published = nil
+		}
+	}
+	return v
+}
+
+func auditFor(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
+	if !policy.AllProjects(a) {
+		e.Address = ""
+	}
+	if !store.SeesHosts(a) {
+		switch e.Action {
+		case "vm.create":
+			e.Detail, _, _ = strings.Cut(e.Detail, " on ")
+		case "vm.follow", "vm.alarm", "vm.place":
+			e.Detail = ""
+		}
+	}
+	return e
+}
+
+// each is an answer's items, each as the actor may see it.
+func each[T any](a fleet.Actor, items []T, shown func(fleet.Actor, T) T) []T {
+	for i := range items {
+		items[i] = shown(a, items[i])
+	}
+	return items
+}

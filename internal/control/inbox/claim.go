@@ -1,0 +1,179 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// Claim gives the host's agent its next jobs, at most one a subject, with the newest truth about each. With nothing to do
+// it parks until a job is announced or wait has passed; then the claim is empty.
+func (box *Inbox) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, wait time.Duration) (wire.Claim, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return wire.Claim{}, err
+	}
+	sub := box.hub.Subscribe("jobs:" + string(a.HostID)) // before the first look, so that no job falls between
+	defer sub.Close()
+	limit := int32(min(max(in.Max, 1), 32))
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		work, err := apart(func() ([]wire.Work, error) { return box.claimNow(ctx, a, limit) })
+		if err != nil || len(work) > 0 {
+			return wire.Claim{Jobs: work}, err
+		}
+		select {
+		case <-sub.C:
+		case <-timer.C:
+			return wire.Claim{}, nil
+		case <-ctx.Done():
+			return wire.Claim{}, ctx.Err()
+		}
+	}
+}
+
+// apart runs do on a stack of its own and forgets it: a parked claim keeps a stack of 4 KiB instead of the 8 KiB that a
+// look into the database needs, which counts at ten thousand of them. BenchmarkParkedAgents watches it.
+func apart[T any](do func() (T, error)) (out T, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil { // here it would end the portal
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+		out, err = do()
+	}()
+	<-done
+	return out, err
+}
+
+func (box *Inbox) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
+	jobs, err := box.store.ClaimJobs(ctx, db.ClaimJobsParams{HostID: a.HostID, Session: hashSession(a), MaxJobs: limit, Lease: fleet.Lease})
+	if err == nil && len(jobs) == 0 {
+		err = proveSession(ctx, box.store.Queries, a)
+	}
+	if err != nil || len(jobs) == 0 {
+		return nil, store.Err(err)
+	}
+	work, err := box.describe(ctx, a.HostID, jobs)
+	return work, store.Err(err)
+}
+
+// describe adds to each job the newest truth about its subject. A VM that is gone leaves its job without one; the agent ends it.
+func (box *Inbox) describe(ctx context.Context, host fleet.HostID, jobs []db.Job) ([]wire.Work, error) {
+	var vmIDs, poolIDs []string
+	needsPools := map[fleet.VMID]bool{} // a screen needs none, and somebody waits for it
+	for _, j := range jobs {
+		switch noun, id := j.Subject.Split(); noun {
+		case "vm":
+			vmIDs = append(vmIDs, id)
+			needsPools[fleet.VMID(id)] = needsPools[fleet.VMID(id)] || !j.Kind.Is().Aside
+		case "pool":
+			poolIDs = append(poolIDs, id)
+		}
+	}
+	vms := map[fleet.VMID]*vmWork{}
+	if len(vmIDs) > 0 {
+		rows, err := box.store.VMsForWork(ctx, db.VMsForWorkParams{Ids: vmIDs, HostID: host})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			store.NameNetworks(row.VM.Spec.NICs, row.Networks)
+			vm := &vmWork{VM: store.VMOf(row.VM), project: row.ProjectName, mark: row.Mark}
+			if err := json.Unmarshal(row.Made, &vm.made); err != nil {
+				return nil, fmt.Errorf("disks of VM %s that were made: %w", vm.ID, err)
+			}
+			vms[vm.ID] = vm
+			if needsPools[vm.ID] {
+				poolIDs = append(poolIDs, store.PoolsOf(vm.Spec)...)
+			}
+		}
+	}
+	pools := map[fleet.PoolID]fleet.Pool{}
+	if len(poolIDs) > 0 {
+		rows, err := box.store.PoolsForWork(ctx, poolIDs)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			pools[row.ID] = store.PoolOf(row)
+		}
+	}
+	out := make([]wire.Work, len(jobs))
+	for i, j := range jobs {
+		out[i] = workOf(j, vms, pools)
+	}
+	return out, nil
+}
+
+// vmWork is what a host is told of a VM.
+type vmWork struct {
+	fleet.VM
+	made    []fleet.Volref
+	project string
+	mark    string
+}
+
+func workOf(j db.Job, vms map[fleet.VMID]*vmWork, pools map[fleet.PoolID]fleet.Pool) wire.Work {
+	w := wire.Work{
+		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args,
+	}
+	noun, id := j.Subject.Split()
+	if noun == "pool" {
+		if p, ok := pools[fleet.PoolID(id)]; ok {
+			w.Pool, w.Generation = &p, p.Generation
+		}
+		return w
+	}
+	if known := vms[fleet.VMID(id)]; known != nil {
+		vm := known.VM
+		w.VM, w.Generation, w.Made, w.Project, w.Mark = &vm, vm.Generation, known.made, known.project, known.mark
+		vm.Status, vm.Elsewhere = nil, nil // the host knows better
+		for _, pid := range store.PoolsOf(vm.Spec) {
+			if p, ok := pools[fleet.PoolID(pid)]; ok {
+				w.Pools = append(w.Pools, p)
+			}
+		}
+	}
+	return w
+}
+
+// Progress notes how far a job is and renews its lease.
+func (box *Inbox) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Progress) error {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return err
+	}
+	if err := store.CheckID(id, "job"); err != nil {
+		return err
+	}
+	n, err := box.store.NoteProgress(ctx, db.NoteProgressParams{
+		Lease: fleet.Lease,
+		ID:    id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: cut(in.Note, 200),
+	})
+	if err == nil && n == 0 {
+		return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+	}
+	return store.Err(err)
+}
+
+// cut bounds text to n bytes on a rune's edge.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

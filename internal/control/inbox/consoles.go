@@ -1,0 +1,36 @@
+package inbox
+
+import (
+	"context"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/pair"
+	"quantix/internal/policy"
+)
+
+// ConsolePair is a console as both of its sides know it.
+func ConsolePair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) pair.Ticket {
+	return pair.Ticket{ID: id, Kind: pair.Console, Parties: [2]pair.Party{
+		pair.Asker: {User: user, Session: session}, pair.Answerer: {Host: host},
+	}}
+}
+
+// JoinPair lets a host in at its end of a pair: for a console, of a VM of its own whose browser came within the last 30 s.
+func (box *Inbox) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (pair.End, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return pair.End{}, err
+	}
+	if err := store.CheckID(id, "connection"); err != nil {
+		return pair.End{}, err
+	}
+	row, err := box.store.AwaitedConsole(ctx, db.AwaitedConsoleParams{ConsoleID: id, HostID: a.HostID, Session: hashSession(a)})
+	switch {
+	case err != nil:
+		return pair.End{}, store.Err(err)
+	case !row.Proven:
+		return pair.End{}, sessionEnded()
+	}
+	return ConsolePair(id, fleet.UserID(row.UserID), row.OfSession, fleet.HostID(row.OfHost)).Admit(pair.PartyOf(a))
+}

@@ -1,0 +1,153 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Heartbeats are written together: the first one of a batch waits beatGather for others, then writes all in one statement.
+const (
+	beatGather = 2 * time.Millisecond
+	beatBatch  = 500
+)
+
+type beats struct {
+	mu   sync.Mutex
+	open *batch
+}
+
+type batch struct {
+	params db.HeartbeatsParams
+	full   chan struct{} // closed when the batch has beatBatch members
+	done   chan struct{} // closed when it is written
+	rows   map[fleet.HostID]db.HeartbeatsRow
+	err    error
+}
+
+// beat notes a sign of life and says when that was, and whether the portal holds another digest than the host's, so that it must
+// send all.
+func (box *Inbox) beat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
+	load := "null"
+	if in.Load != nil {
+		b, err := json.Marshal(in.Load)
+		if err != nil {
+			return now, false, fleet.Errorf(fleet.Malformed, "The load holds no plain numbers.")
+		}
+		load = string(b)
+	}
+	b, first := box.beats.join(a, in, load)
+	if first {
+		box.writeBeats(b)
+	}
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return now, false, ctx.Err()
+	}
+	if b.err != nil {
+		return now, false, b.err
+	}
+	row, known := b.rows[a.HostID]
+	if !known {
+		return now, false, sessionEnded()
+	}
+	return row.Now, row.Digest != in.Digest, nil
+}
+
+// sentAt is when a report was sent, by the clock of the database, or earlier. Of one that does not tell, it is in the far future:
+// what is later than the database's present counts as that.
+func sentAt(in wire.Report) time.Time {
+	if in.Stamp == nil {
+		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return in.Stamp.At.Add(milliseconds(in.Stamp.AgoMs))
+}
+
+// milliseconds is what an agent measured, within reason.
+func milliseconds(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), time.Hour.Milliseconds())) * time.Millisecond
+}
+
+func (s *beats) join(a fleet.Actor, in wire.Report, load string) (b *batch, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open, first = &batch{full: make(chan struct{}), done: make(chan struct{})}, true
+	}
+	b = s.open
+	p := &b.params
+	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashSession(a)), append(p.Loads, load)
+	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, sentAt(in))
+	p.LookAges = append(p.LookAges, milliseconds(in.LookedAgoMs).Seconds())
+	if len(b.params.HostIds) == beatBatch {
+		close(b.full)
+		s.open = nil
+	}
+	return b, first
+}
+
+// writeBeats gathers, writes and answers one batch. It outlives the request that began it, for others wait on it.
+func (box *Inbox) writeBeats(b *batch) {
+	timer := time.NewTimer(beatGather)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.full:
+	}
+	box.beats.mu.Lock()
+	if box.beats.open == b {
+		box.beats.open = nil
+	}
+	box.beats.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	rows, err := box.store.Heartbeats(ctx, b.params)
+	b.err = store.Err(err)
+	b.rows = make(map[fleet.HostID]db.HeartbeatsRow, len(rows))
+	for _, r := range rows {
+		b.rows[r.HostID] = r
+	}
+	close(b.done)
+}
+
+// assigned remembers which pools are assigned to which hosts, so that a heartbeat asks no query for them.
+type assigned struct {
+	mu    sync.Mutex
+	until time.Time
+	pools map[fleet.HostID][]fleet.Pool
+}
+
+// assignedFor bounds how old the memory may be. It only decides which pools a host lists; assignments travel as jobs.
+const assignedFor = time.Second
+
+func (box *Inbox) assignedPools(ctx context.Context, host fleet.HostID) ([]fleet.Pool, error) {
+	m := &box.assigned
+	m.mu.Lock()
+	pools, fresh := m.pools, time.Now().Before(m.until)
+	if !fresh && pools != nil {
+		m.until = time.Now().Add(assignedFor) // one asks, the others go on with what is known
+	}
+	m.mu.Unlock()
+	if fresh {
+		return pools[host], nil
+	}
+	rows, err := box.store.AssignedPools(ctx)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	pools = make(map[fleet.HostID][]fleet.Pool)
+	for _, r := range rows {
+		pools[r.HostID] = append(pools[r.HostID], store.PoolOf(r.Pool))
+	}
+	m.mu.Lock()
+	m.pools, m.until = pools, time.Now().Add(assignedFor)
+	m.mu.Unlock()
+	return pools[host], nil
+}

@@ -1,0 +1,101 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// RenewHost gives a host its next certificate, for the key that it joined with.
+func (box *Inbox) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.Certificate, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return wire.Certificate{}, err
+	}
+	key, err := auth.RequestKeyHash(csr)
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	authority, err := box.authority(ctx)
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	cert, err := authority.IssueHost(a.HostID, csr)
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	err = box.store.Tx(ctx, func(q *db.Queries) error {
+		host, err := q.HostKey(ctx, a.HostID)
+		if err != nil {
+			return noHost(err)
+		}
+		if err := sameKey(host.KeyHash, a); err != nil {
+			return err
+		}
+		if string(key) != a.KeyHash {
+			return fleet.Errorf(fleet.Invalid, "A certificate is renewed for the key that it has. Join the host again for another key.")
+		}
+		return store.Audit(ctx, q, a, "host.renew", hostSubject(a.HostID), host.Name, "")
+	})
+	if err != nil {
+		return wire.Certificate{}, err
+	}
+	return wire.Certificate{Cert: cert, CA: authority.CertPEM()}, nil
+}
+
+// sameKey refuses an agent that has the certificate of a key from before its host joined again.
+func sameKey(key []byte, a fleet.Actor) error {
+	if key == nil || string(key) == a.KeyHash {
+		return nil
+	}
+	return fleet.Errorf(fleet.Unauthorized, "This host has joined again since, with another agent. Stop this one and remove its data directory.")
+}
+
+// Authority is the portals' own certificate authority, made by whichever of them asks first. Only the portal may call it.
+func (box *Inbox) Authority(ctx context.Context, a fleet.Actor) (*auth.Authority, error) {
+	if err := store.OnlySystem(a); err != nil {
+		return nil, err
+	}
+	return box.authority(ctx)
+}
+
+func (box *Inbox) authority(ctx context.Context) (*auth.Authority, error) {
+	row, err := box.store.GetAuthority(ctx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		if err := box.makeAuthority(ctx); err != nil {
+			return nil, err
+		}
+		row, err = box.store.GetAuthority(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load the authority: %w", store.Err(err))
+	}
+	return auth.ParseAuthority(row.CertPem, row.KeyPem)
+}
+
+// makeAuthority stores a fresh authority where there is none; of several at once the first stays.
+func (box *Inbox) makeAuthority(ctx context.Context) error {
+	made, err := auth.NewAuthority()
+	if err != nil {
+		return err
+	}
+	key, err := made.KeyPEM()
+	if err != nil {
+		return err
+	}
+	return box.store.Tx(ctx, func(q *db.Queries) error {
+		rows, err := q.AddAuthority(ctx, db.AddAuthorityParams{CertPem: made.CertPEM(), KeyPem: key})
+		if err != nil || rows == 0 {
+			return err
+		}
+		return store.Audit(ctx, q, fleet.SystemActor, "authority.create", "authority", "", "sha256 "+auth.Fingerprint(made.Certificate()))
+	})
+}

@@ -1,0 +1,20 @@
+// Package inbox is the room of control for what agents send: joining, sessions, reports, claims and the ends of jobs, with what becomes
+// of jobs whose agents are silent and of VMs that hosts have moved.
+package inbox
+
+import (
+	"quantix/internal/control/store"
+	"quantix/internal/notify"
+)
+
+// Inbox takes what agents send. Its exported methods are use cases of control.Control. What it remembers between requests may be lost
+// at any time.
+type Inbox struct {
+	store    *store.Store
+	hub      *notify.Hub // wakes parked claims
+	beats    beats
+	assigned assigned
+}
+
+// New makes an Inbox over s.
+func New(s *store.Store, hub *notify.Hub) *Inbox { return &Inbox{store: s, hub: hub} }

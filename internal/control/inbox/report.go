@@ -1,0 +1,203 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// Report takes what a host says. A heartbeat touches one narrow row, together with those of other hosts; a full report
+// writes what differs from what is stored, and nothing else. Leases of the named jobs are renewed.
+func (box *Inbox) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire.ReportAnswer, error) {
+	var answer wire.ReportAnswer
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return answer, err
+	}
+	var err error
+	if in.State == nil {
+		answer.At, answer.Resend, err = box.beat(ctx, a, in)
+	} else {
+		answer.At, answer.Marks, err = box.fullReport(ctx, a, in)
+	}
+	if err != nil {
+		return answer, err
+	}
+	if answer.Pools, err = box.assignedPools(ctx, a.HostID); err != nil {
+		return answer, err
+	}
+	if len(in.Meters) > 0 {
+		meters, err := json.Marshal(in.Meters)
+		if err != nil {
+			return answer, fleet.Errorf(fleet.Malformed, "The meters hold no plain numbers.")
+		}
+		if err := box.store.ReportMeters(ctx, db.ReportMetersParams{Meters: meters, HostID: a.HostID}); err != nil {
+			return answer, fmt.Errorf("store meters: %w", store.Err(err))
+		}
+	}
+	answer.Lost, err = box.renewLeases(ctx, a.HostID, in.Leases)
+	return answer, err
+}
+
+func (box *Inbox) renewLeases(ctx context.Context, host fleet.HostID, leases []wire.Lease) ([]fleet.JobID, error) {
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	ids, epochs := make([]string, len(leases)), make([]int64, len(leases))
+	for i, l := range leases {
+		ids[i], epochs[i] = string(l.ID), l.Epoch
+	}
+	kept, err := box.store.RenewLeases(ctx, db.RenewLeasesParams{Ids: ids, Epochs: epochs, HostID: host, Lease: fleet.Lease})
+	if err != nil {
+		return nil, fmt.Errorf("renew leases: %w", store.Err(err))
+	}
+	mine := make(map[fleet.JobID]bool, len(kept))
+	for _, id := range kept {
+		mine[id] = true
+	}
+	var lost []fleet.JobID
+	for _, l := range leases {
+		if !mine[l.ID] {
+			lost = append(lost, l.ID)
+		}
+	}
+	return lost, nil
+}
+
+// fullReport writes a host's whole state in one transaction, and says when that was, and which marks the host's VMs lack. An older
+// report than the newest one changes nothing.
+func (box *Inbox) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
+	begin := db.BeginReportParams{
+		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in),
+	}
+	if in.State.Host.Connected || in.LookedAgoMs > 0 { // else it has never looked
+		age := milliseconds(in.LookedAgoMs).Seconds()
+		begin.LookAge = &age
+	}
+	err = box.store.Tx(ctx, func(q *db.Queries) error {
+		begun, err := q.BeginReport(ctx, begin)
+		now = begun.Now
+		if errors.Is(err, pgx.ErrNoRows) {
+			return numberedIn(ctx, q, a, in.Seq) // else it is only older than the newest
+		}
+		err = store.FirstError(err, func() error {
+			marks, err = writeState(ctx, q, a.HostID, in.Seq, *in.State)
+			return err
+		})
+		if err != nil || !begun.Sighted {
+			return err
+		}
+		return q.HastenRetries(ctx, a.HostID)
+	})
+	return now, marks, err
+}
+
+func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) (marks map[fleet.VMID]string, err error) {
+	if err := q.ReportHost(ctx, db.ReportHostParams{HostID: host, Seq: seq, Status: &s.Host}); err != nil {
+		return nil, fmt.Errorf("report host: %w", err)
+	}
+	if !s.Host.Connected {
+		return nil, nil // the agent cannot see its guests, pools and networks: nothing is known about them, least of all that they are gone
+	}
+	if marks, err = writeVMs(ctx, q, host, seq, s); err != nil {
+		return nil, fmt.Errorf("report VMs: %w", err)
+	}
+	if err := writeAssignments(ctx, q, host, seq, s); err != nil {
+		return nil, fmt.Errorf("report pools and networks: %w", err)
+	}
+	return marks, nil
+}
+
+func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) (marks map[fleet.VMID]string, err error) {
+	ids := make([]string, len(s.VMs))
+	for i, vm := range s.VMs {
+		ids[i] = string(vm.ID)
+	}
+	err = q.ReportVMs(ctx, db.ReportVMsParams{HostID: host, Seq: seq, Vms: mustJSON(s.VMs)})
+	err = store.FirstError(err, func() error {
+		return q.ReportAbsentVMs(ctx, db.ReportAbsentVMsParams{HostID: host, Seq: seq, Ids: ids})
+	})
+	if err != nil {
+		return nil, err
+	}
+	d, err := domainsOf(ctx, q, host, s)
+	err = store.FirstError(err, func() error { return writeSightings(ctx, q, host, d.seen) })
+	if err != nil {
+		return nil, err
+	}
+	foundIDs := make([]string, len(d.found))
+	for i, f := range d.found {
+		foundIDs[i] = string(f.ID)
+	}
+	if err := q.DropFoundVMs(ctx, db.DropFoundVMsParams{HostID: host, Ids: foundIDs}); err != nil || len(d.found) == 0 {
+		return d.marks, err
+	}
+	return d.marks, q.ReportFoundVMs(ctx, db.ReportFoundVMsParams{HostID: host, Found: mustJSON(d.found)})
+}
+
+// writeAssignments writes what the host says of objects that it executes, and of those that it merely has.
+func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) error {
+	networks := mustJSON(s.Networks)
+	met := db.MeetNetworksParams{HostID: host, Kinds: make([]string, len(s.Networks)), Names: make([]string, len(s.Networks))}
+	for i, n := range s.Networks {
+		met.Kinds[i], met.Names[i] = string(n.Kind), n.Name
+	}
+	fresh, err := q.MeetNetworks(ctx, met)
+	if err == nil && fresh.Fresh > 0 {
+		err = addNetworks(ctx, q, s.Networks)
+	}
+	if err != nil {
+		return err
+	}
+	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: networks})
+	if err != nil || lost == 0 {
+		return err
+	}
+	return ForgetNetworks(ctx, q)
+}
+
+func addNetworks(ctx context.Context, q *db.Queries, networks []wire.NetworkReport) error {
+	type row struct {
+		ID fleet.NetworkID `json:"id"`
+		wire.NetworkReport
+	}
+	rows := make([]row, len(networks))
+	for i, n := range networks {
+		rows[i] = row{fleet.NewID[fleet.NetworkID](), n}
+	}
+	return q.AddNetworks(ctx, mustJSON(rows))
+}
+
+// ForgetNetworks drops the networks that were found and that neither a host nor a VM's spec names any more.
+func ForgetNetworks(ctx context.Context, q *db.Queries) error {
+	ids, err := q.LostNetworks(ctx)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	lost := make([]string, len(ids))
+	for i, id := range ids {
+		lost[i] = string(id)
+	}
+	return q.ForgetNetworks(ctx, lost)
+}
+
+// mustJSON encodes values of our own types, which cannot fail; nil slices become empty ones.
+func mustJSON[T any](v []T) []byte {
+	if v == nil {
+		v = []T{}
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

@@ -1,0 +1,70 @@
+// Package store is what the rooms of control share: the way to PostgreSQL, transactions, refusals, the audit, the queue, and rows as
+// the fleet's values. Only control and its rooms import it, and none of it leaves them.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+)
+
+// Store is one PostgreSQL. Its queries run in the transaction that their context is in (see Within), or each for itself.
+type Store struct {
+	*db.Queries
+	lines
+	pulse pulse
+}
+
+// New makes a Store over pool. It starts nothing.
+func New(pool *pgxpool.Pool) *Store {
+	l := lines{pool}
+	return &Store{Queries: db.New(l), lines: l}
+}
+
+// maxTries is how often a transaction is tried that PostgreSQL breaks because others wait for it in a circle.
+const maxTries = 4
+
+// Tx runs do in one transaction; an error rolls all of it back. After a deadlock do runs anew, so it must not build on what
+// an earlier run left in its variables. Within another it is a part of that one, which runs anew as a whole.
+func (s *Store) Tx(ctx context.Context, do func(q *db.Queries) error) error {
+	return s.Begin(ctx, func(tx pgx.Tx) error { return do(db.New(tx)) })
+}
+
+// Begin is Tx for who needs the transaction itself.
+func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	for try := 1; ; try++ {
+		err := pgx.BeginFunc(ctx, s.of(ctx), do)
+		const deadlock = "40P01"
+		var pg *pgconn.PgError
+		if try == maxTries || joined(ctx) || !errors.As(err, &pg) || pg.Code != deadlock {
+			return Err(err)
+		}
+	}
+}
+
+// Pass runs do in a transaction while no other portal runs the same pass.
+func (s *Store) Pass(ctx context.Context, a fleet.Actor, name string, do func(q *db.Queries) error) error {
+	if err := OnlySystem(a); err != nil {
+		return err
+	}
+	err := s.Tx(ctx, func(q *db.Queries) error {
+		mine, err := q.TryPassLock(ctx, name)
+		if err != nil || !mine {
+			return err
+		}
+		return do(q)
+	})
+	if err != nil {
+		return fmt.Errorf("pass %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+package store
+
+import (
+	"context"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// TaskOf is the task of a row.
+func TaskOf(r db.Task, host string) fleet.Task {
+	t := fleet.Task{
+		ID: r.ID, HostName: host, Kind: r.Kind, Subject: r.Subject, SubjectName: r.SubjectName, Generation: r.Generation,
+		State: r.State, Attempt: int(r.Attempt), Progress: int(r.Progress), Steps: r.Steps, Note: r.Note, Error: r.Error, RetryAt: r.RetryAt,
+		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+	}
+	if r.ParentID != nil {
+		t.Parent = *r.ParentID
+	}
+	if r.HostID != nil {
+		t.HostID = *r.HostID
+	}
+	if r.ProjectID != nil {
+		t.ProjectID = *r.ProjectID
+	}
+	return t
+}
+
+// GetTask returns a whole task that the actor sees.
+func GetTask(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
+	r, err := q.GetTask(ctx, db.GetTaskParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a), Own: UserIDOf(a)})
+	if err != nil {
+		return fleet.Task{}, NotFound(err, "task")
+	}
+	return TaskOf(r.Task, r.HostName), nil
+}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// VMOf is the VM of a row.
+func VMOf(r db.VM) fleet.VM {
+	return fleet.VM{
+		Meta: fleet.Meta{
+			ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels, Description: r.Description,
+			Generation: r.Generation, ObservedGeneration: r.ObservedGeneration, Ordered: r.Ordered, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
+		},
+		Spec: r.Spec, Status: r.Status, Elsewhere: r.Elsewhere,
+	}
+}
+
+// HearPlaces adds which of the hosts that have a domain of the VM are not heard. Few VMs are in two places: mostly it asks nothing.
+func HearPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
+	if len(v.Elsewhere) == 0 {
+		return nil
+	}
+	rows, err := q.SightingsSeen(ctx, v.ID)
+	heard := map[fleet.HostID]bool{}
+	for _, r := range rows {
+		heard[r.HostID] = fleet.Fresh(r.LookedAt, now)
+	}
+	for i, s := range v.Elsewhere {
+		v.Elsewhere[i].Unheard = !heard[s.HostID]
+	}
+	return Err(err)
+}
+
+// NameNetworks makes cards whole that were read with their networks, each "id kind name".
+func NameNetworks(nics []fleet.NIC, networks []string) {
+	for _, network := range networks {
+		id, on, _ := strings.Cut(network, " ")
+		kind, name, _ := strings.Cut(on, " ")
+		for i, n := range nics {
+			if string(n.NetworkID) == id {
+				nics[i] = n.Onto(n.NetworkID, fleet.NetworkKind(kind), name)
+			}
+		}
+	}
+}
+
+// GetVM returns a VM that the actor may see, as it may read it; all that an answer must not hold still is there (see VMFor).
+func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
+	r, err := q.GetVM(ctx, db.GetVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a)})
+	if err != nil {
+		return fleet.VMView{}, NotFound(err, "VM")
+	}
+	NameNetworks(r.VM.Spec.NICs, r.Networks)
+	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
+	err = HearPlaces(ctx, q, &v, r.Now)
+	return ShownTo(a, v), err
+}
+
+// LockVM is GetVM for a change: nobody else changes the VM until the transaction ends. right is asked for the VM's project.
+func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, right policy.Right) (fleet.VMView, error) {
+	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a)})
+	if err != nil {
+		return fleet.VMView{}, NotFound(err, "VM")
+	}
+	if err := policy.Check(a, right, r.VM.ProjectID); err != nil {
+		return fleet.VMView{}, err
+	}
+	NameNetworks(r.VM.Spec.NICs, r.Networks)
+	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
+	err = HearPlaces(ctx, q, &v, r.Now)
+	return ShownTo(a, v), err
+}
+
+// VMView is the VM of a row, whose host was last heard at seen, as it is now.
+func VMView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {
+	vm := VMOf(r)
+	if f := vm.PlaceFault(host, seen, now); f != nil && vm.Status != nil {
+		status := *vm.Status
+		status.Faults = append([]fleet.Fault{*f}, status.Faults...)
+		vm.Status = &status
+	}
+	return fleet.VMView{
+		VM: vm, Phase: vm.Phase(seen, now), Attention: vm.NeedsAttention(seen, now), HostName: host, ProjectName: project, SeenAt: seen,
+	}
+}

@@ -1,0 +1,76 @@
+package control
+
+import (
+	"context"
+
+	"quantix/db"
+	"quantix/internal/control/inbox"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// PlaceVM records where a VM is, when hosts disagree: a person has looked. The domains that other hosts have of it are shown for
+// what they are and left alone. Only a host that has the VM, with its mark, can be chosen; a Conflict says why another cannot.
+func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, host fleet.HostID) (vm fleet.VMView, err error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return vm, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return vm, err
+	}
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		was, err := store.GetVM(ctx, q, a, id)
+		if err != nil {
+			return err
+		}
+		if err := q.AskAnew(ctx, store.Texts([]fleet.HostID{was.HostID, host})); err != nil {
+			return err
+		}
+		if vm, err = store.LockVM(ctx, q, a, id, policy.VMUse); err != nil {
+			return err
+		}
+		to := inbox.PlaceOf(vm, host)
+		switch {
+		case was.HostID != vm.HostID:
+			return fleet.Errorf(fleet.Conflict, "The VM has moved meanwhile. Reload and look again.")
+		case to.HostID == "":
+			return fleet.Errorf(fleet.Conflict, "That host does not say that it has this VM. Choose one that does.")
+		case to.Why != "":
+			return fleet.Errorf(fleet.Conflict, "%s", to.Why)
+		case to.Own:
+			err = q.SettleSightings(ctx, id)
+		default:
+			err = moveByHand(ctx, q, vm, to)
+		}
+		err = store.FirstError(err, func() error {
+			return store.Audit(ctx, q, a, "vm.place", fleet.SubjectVM(id), vm.Name, placeDetail(vm, to))
+		})
+		if err != nil {
+			return err
+		}
+		vm, err = store.GetVM(ctx, q, a, id)
+		return err
+	})
+	return store.VMFor(a, vm), err
+}
+
+// moveByHand also settles what all others run, the host before among them: a person has said that it is not the VM.
+func moveByHand(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
+	if own := vm.Places()[0]; !own.Unheard && own.Power != fleet.Absent { // else, should it turn out to run there as well, that is news
+		if err := q.LeaveBehind(ctx, vm.ID); err != nil {
+			return err
+		}
+	}
+	if err := inbox.MoveVM(ctx, q, vm, to); err != nil {
+		return err
+	}
+	return q.SettleSightings(ctx, vm.ID)
+}
+
+func placeDetail(vm fleet.VMView, to fleet.Place) string {
+	if to.Own {
+		return "stays on " + to.HostName
+	}
+	return vm.HostName + " → " + to.HostName
+}

@@ -1,0 +1,138 @@
+//go:build unix
+
+package pglocal
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func TestStartRecoversAfterServerIsKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := startHere(t, dir)
+	query[int](t, first, "WITH made AS (SELECT lo_from_bytea(4711, 'kept')) SELECT count(*) FROM made")
+	query[int](t, first, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
+	if err := first.Stop(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	helper, pid := startHelper(t, dir, false)
+	_ = helper.Process.Kill()
+	_ = helper.Wait()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	second := startHere(t, dir)
+	if second.Pid() == pid {
+		t.Error("the killed server was adopted")
+	}
+	if got := query[string](t, second, "SELECT convert_from(lo_get(4711), 'UTF8')"); got != "kept" {
+		t.Errorf("got %q after recovery", got)
+	}
+}
+
+// diesAndComesBack kills the server and waits until another one answers under the same address with the same data.
+func diesAndComesBack(t *testing.T, s *Server) {
+	t.Helper()
+	before, address := s.Pid(), s.URL()
+	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	var last error
+	err := poll(deadline(t), func() (bool, error) {
+		if s.Pid() == before {
+			return false, nil
+		}
+		last = ask(deadline(t), s.socketDir, databaseName, func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "SELECT lo_get(4711)")
+			return err
+		})
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("the server is not back: %v (last: %v)", err, last)
+	}
+	if s.URL() != address {
+		t.Errorf("the address is %s now, was %s", s.URL(), address)
+	}
+}
+
+func TestAServerThatDiesIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	helper, pid := startHelper(t, dir, false)
+	_ = helper.Process.Kill()
+	_ = helper.Wait()
+	s := startHere(t, dir)
+	if s.Pid() != pid {
+		t.Fatalf("the server is process %d, want the adopted %d", s.Pid(), pid)
+	}
+	query[int](t, s, "WITH made AS (SELECT lo_from_bytea(4711, 'kept')) SELECT count(*) FROM made")
+	query[int](t, s, "WITH flushed AS (SELECT pg_switch_wal()) SELECT count(*) FROM flushed")
+	diesAndComesBack(t, s) // the adopted one, whose end nobody tells
+	diesAndComesBack(t, s) // our own child
+	if err := s.Stop(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if isRunning(s.Pid()) {
+		t.Error("the server runs on after Stop")
+	}
+}
+
+// TestDataThatAreGoneStayGone: a cluster that disappears under its server must not come back empty.
+func TestDataThatAreGoneStayGone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	said := make(lines, 64)
+	s, err := Start(deadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true, Log: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop(context.Background()) })
+	if err := os.Rename(filepath.Join(dir, "pgdata"), filepath.Join(dir, "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(s.Pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	said.await(t, "cannot be started again yet")
+	if _, err := os.Stat(filepath.Join(dir, "pgdata")); !os.IsNotExist(err) {
+		t.Errorf("an empty cluster stands where the data were: %v", err)
+	}
+	if err := os.Rename(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "pgdata")); err != nil {
+		t.Fatal(err)
+	}
+	said.await(t, "started the private PostgreSQL")
+}
+
+// lines is a log whose lines a test can wait for.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	select {
+	case l <- string(p):
+	default:
+	}
+	return len(p), nil
+}
+
+func (l lines) await(t *testing.T, text string) {
+	t.Helper()
+	for {
+		select {
+		case line := <-l:
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-deadline(t).Done():
+			t.Fatalf("the log does not say %q", text)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package golden
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// keep compares got with the file, or writes it there. It writes nothing where the file has a name that got lacks.
+func keep(file string, got []byte, write bool) error {
+	was, err := os.ReadFile(file)
+	switch {
+	case write && errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		old, err := shapeOf(was)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		now, err := shapeOf(got)
+		if err != nil {
+			return err
+		}
+		if lost := removals("", old, now); len(lost) > 0 {
+			return fmt.Errorf("%s: names that others read stay, and so do their types:\n\t%s", file, strings.Join(lost, "\n\t"))
+		}
+	}
+	if write {
+		return os.WriteFile(file, got, 0o644)
+	}
+	if diff := cmp.Diff(string(was), string(got)); diff != "" {
+		return fmt.Errorf("%s: run \"go test -update\" here for what was added (-file +now):\n%s", file, diff)
+	}
+	return nil
+}
+
+// shapeOf is a document without its values: an object is a map, an array a slice of one shape that has what each of its
+// elements has, null is nil, and anything else the name of its type.
+func shapeOf(document []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.UseNumber()
+	var v any
+	err := decoder.Decode(&v)
+	return shape(v), err
+}
+
+func shape(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = shape(member)
+		}
+		return v
+	case []any:
+		var all any
+		for _, element := range v {
+			all = union(all, shape(element))
+		}
+		return []any{all}
+	case json.Number:
+		if _, err := v.Int64(); err == nil {
+			return "an integer"
+		}
+		return "a number"
+	case string:
+		if _, err := time.Parse(time.RFC3339, v); err == nil {
+			return "a time"
+		}
+		if v == anything {
+			return v
+		}
+		return "a text"
+	case bool:
+		return "a boolean"
+	}
+	return nil
+}
+
+// union has what either shape has.
+func union(a, b any) any {
+	switch x := a.(type) {
+	case nil:
+		return b
+	case map[string]any:
+		if y, ok := b.(map[string]any); ok {
+			for name := range y {
+				x[name] = union(x[name], y[name])
+			}
+		}
+	case []any:
+		if y, ok := b.([]any); ok {
+			x[0] = union(x[0], y[0])
+		}
+	}
+	return a
+}
+
+// removals says what the shape was has at a path and the shape now lacks.
+func removals(at string, was, now any) (lost []string) {
+	switch x := was.(type) {
+	case map[string]any:
+		y, ok := now.(map[string]any)
+		if !ok {
+			break
+		}
+		for _, name := range slices.Sorted(maps.Keys(x)) {
+			path := strings.TrimPrefix(at+"."+name, ".")
+			if _, ok := y[name]; !ok {
+				lost = append(lost, path+" was removed")
+				continue
+			}
+			lost = append(lost, removals(path, x[name], y[name])...)
+		}
+		return lost
+	case []any:
+		if y, ok := now.([]any); ok {
+			return removals(at+"[]", x[0], y[0])
+		}
+	case nil:
+		return nil
+	}
+	if word(was) != word(now) {
+		lost = append(lost, fmt.Sprintf("%s was %s and is %s", at, word(was), word(now)))
+	}
+	return lost
+}
+
+func word(shape any) string {
+	switch x := shape.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "an array"
+	case string:
+		return x
+	}
+	return "nothing"
+}

@@ -1,0 +1,61 @@
+import { $, is, page, test } from "./harness.js";
+import { toggleDock } from "js/appearance.js";
+
+const root = document.documentElement;
+const show = () => page(`<button data-set-theme="system"></button><button data-set-theme="dark"></button><button data-set-theme="light"></button><button data-toggle-dock></button>`);
+const pressed = () => $('[aria-pressed="true"]').dataset.setTheme;
+const dock = () => $("[data-toggle-dock]").getAttribute("aria-expanded");
+
+/** The page's first script, run again as by the next page. */
+const reload = async () => {
+  delete root.dataset.theme;
+  delete root.dataset.dock;
+  await new Promise((done) => {
+    const script = document.createElement("script");
+    script.src = import.meta.resolve("js/theme.js");
+    script.onload = done;
+    document.head.append(script);
+  });
+  show();
+};
+
+test("a theme is chosen for good, the system's is no choice", async () => {
+  show();
+  is(pressed(), "system");
+  $("[data-set-theme=dark]").click();
+  is([root.dataset.theme, pressed()], ["dark", "dark"]);
+  await reload();
+  is(pressed(), "dark");
+  $("[data-set-theme=system]").click();
+  is([root.dataset.theme ?? "", localStorage.getItem("quantix.theme")], ["", null]);
+  await reload();
+  is(pressed(), "system");
+});
+
+test("a choice in another tab is followed", () => {
+  show();
+  localStorage.setItem("quantix.theme", "light");
+  dispatchEvent(new StorageEvent("storage", { key: "quantix.theme" }));
+  is(pressed(), "light");
+  localStorage.removeItem("quantix.theme");
+  dispatchEvent(new StorageEvent("storage", { key: "quantix.theme" }));
+  is(pressed(), "system");
+});
+
+test("the dock of a wide screen starts open and stays as it is left, the sheet of a narrow one starts closed", async () => {
+  const width = (wide) => Object.defineProperty(window, "innerWidth", { value: wide ? 1200 : 400, configurable: true });
+  width(true);
+  await reload();
+  is(dock(), "true");
+  $("[data-toggle-dock]").click();
+  is(dock(), "false");
+  await reload();
+  is(dock(), "false");
+  width(false);
+  await reload();
+  is(dock(), "false");
+  toggleDock();
+  is([dock(), localStorage.getItem("quantix.dock")], ["true", "closed"]);
+  await reload();
+  is(dock(), "false", "the next page's:");
+});

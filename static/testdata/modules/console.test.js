@@ -1,0 +1,82 @@
+import { $, $$, is, page, press, takeClock, takeServer, test } from "./harness.js";
+import { takeSockets } from "./vnc.js";
+
+const pass = takeClock(), asked = takeServer(), sockets = takeSockets();
+console.error = console.warn = () => {};
+page(`<div id="vm-head" data-screen="yes"></div><main id="main"><div id="console" data-ticket-url="/vms/1/console"><div role="toolbar">
+  <button data-console="cad" aria-disabled="true">Keys</button><button data-console="paste" aria-disabled="true">Paste</button><button data-console="scale">Fit</button></div>
+  <p data-console-status></p><div data-console-screen tabindex="0"></div></div></main><input id="elsewhere"><div id="toasts"></div>`);
+await import("js/console.js");
+
+const state = () => $("#console").dataset.state;
+const off = () => $$('[role=toolbar] [aria-disabled="true"]').map((button) => button.dataset.console);
+const sent = (socket) => socket.sent.splice(0);
+const connect = async () => {
+  await pass(0);
+  await asked.at(-1).answer(200, `{"url": "/console/7", "protocol": "qx.secret"}`);
+  sockets.at(-1).show();
+  await pass(0);
+};
+
+test("it starts by itself, and what needs the guest is possible once it is there", async () => {
+  is([state(), off(), $(".screen-words button").hidden], ["connecting", ["cad", "paste"], true]);
+  await connect();
+  is([state(), off(), $("[data-console-status]").textContent], ["connected", [], "Connected."]);
+  sent(sockets[0]);
+  $("[data-console=cad]").click();
+  is(sent(sockets[0]).filter((_, i) => i % 8 === 7).map((key) => key.toString(16)), ["e3", "e9", "ff", "ff", "e9", "e3"], "Ctrl+Alt+Del:");
+});
+
+test("Ctrl+Alt+Home leads out of the screen, any other key goes to the guest", () => {
+  $("[data-console-screen]").focus();
+  is(press($("[data-console-screen]"), "Home", { ctrlKey: true, altKey: true }), true);
+  is(document.activeElement.dataset.console, "cad");
+  is(press($("[data-console-screen]"), "Home"), false);
+});
+
+test("what is pasted is typed, unless its user thinks better of it", async () => {
+  for (const [value, keys] of [["cancel", []], ["type", ["68", "68", "69", "69"]]]) {
+    $("[data-console=paste]").click();
+    await pass(0);
+    $("#paste-text").value = "hi";
+    sent(sockets[0]);
+    $(`dialog button[value=${value}]`).click();
+    await new Promise((done) => { const look = () => $("dialog") ? requestAnimationFrame(look) : done(); look(); });
+    await pass(100);
+    is(sent(sockets[0]).filter((_, i) => i % 8 === 7).map((key) => key.toString(16)), keys, value);
+  }
+});
+
+test("a screen that comes back leaves the focus where its user is", async () => {
+  $("#elsewhere").focus();
+  sockets[0].end();
+  await pass(1_000);
+  await connect();
+  is([state(), document.activeElement.id], ["connected", "elsewhere"]);
+});
+
+test("a VM that is switched on gets its screen, if nothing else is under way", async () => {
+  const now = (screen) => {
+    $("#vm-head").dataset.screen = screen;
+    document.body.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true }));
+  };
+  now("");
+  sockets.at(-1).end();
+  await pass(2_000);
+  await asked.at(-1).answer(409, `{"detail": "The VM is off."}`);
+  is([state(), $(".screen-words").textContent, $(".screen-words button").hidden], ["refused", "The VM is off.Reconnect", false]);
+  const before = asked.length;
+  now("");
+  is(asked.length, before, "while it is off: tickets");
+  now("running");
+  now("running");
+  is([state(), asked.length], ["connecting", before + 1]);
+});
+
+test("who is signed out is shown the way back", async () => {
+  const before = asked.length;
+  await asked.at(-1).answer(401, "");
+  document.body.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true }));
+  is(asked.length, before, "tickets, though the VM still runs");
+  is([state(), $("#page-bar").textContent], ["refused", "You are signed out. Sign in again"]);
+});

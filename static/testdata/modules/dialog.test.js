@@ -1,0 +1,54 @@
+import { $, heard, is, page, test, write } from "./harness.js";
+import "js/dialog.js";
+
+const ADDRESS = "/test/fragment.html";
+
+async function opened(more = "") {
+  page(`<a id="open" href="${ADDRESS}" data-dialog>Delete</a><dialog id="dialog" aria-label="Dialog"></dialog>${more}`);
+  const here = heard("htmx:afterSettle");
+  $("#open").click();
+  await here;
+  return $("#dialog");
+}
+
+test("the address is shown in the shared dialog, under its own title", async () => {
+  const dialog = await opened();
+  is([dialog.open, dialog.matches(":modal"), dialog.getAttribute("aria-labelledby"), dialog.hasAttribute("aria-label")], [true, true, "dialog-title", false]);
+});
+
+test("it closes by its button and by the server's word, and is empty then", async () => {
+  let dialog = await opened();
+  for (const close of [() => $("[data-close]").click(), () => document.body.dispatchEvent(new CustomEvent("close-dialog", { bubbles: true }))]) {
+    const gone = new Promise((done) => { dialog.addEventListener("close", done, { once: true }); });
+    close();
+    await gone;
+    is([dialog.open, dialog.childElementCount], [false, 0]);
+    dialog = await opened();
+  }
+});
+
+test("a dialog of the page opens as it is", () => {
+  page(`<button data-dialog="#own">Keys</button><dialog id="own"><p>Text</p></dialog><dialog id="dialog"></dialog>`);
+  $("button").click();
+  is([$("#own").open, $("#dialog").open], [true, false]);
+});
+
+test("a click for a new tab stays the browser's", () => {
+  page(`<a href="#there" data-dialog>Delete</a><dialog id="dialog"></dialog>`);
+  for (const how of [{ ctrlKey: true }, { metaKey: true }, { shiftKey: true }, { button: 1 }]) {
+    let taken = true;
+    document.addEventListener("click", (event) => { taken = event.defaultPrevented; event.preventDefault(); }, { once: true });
+    $("a").dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, ...how }));
+    is(taken, false, JSON.stringify(how));
+  }
+});
+
+test("the name is typed before the button can be pressed", async () => {
+  await opened();
+  const can = () => $(".danger").getAttribute("aria-disabled");
+  is(can(), "true");
+  write($("[data-confirm-name]"), " web ");
+  is(can(), "false");
+  write($("[data-confirm-name]"), "wet");
+  is(can(), "true");
+});

@@ -1,0 +1,44 @@
+import { $, is, page, test } from "./harness.js";
+import "js/submit.js";
+
+let sent = [];
+document.addEventListener("submit", (event) => {
+  if (!event.defaultPrevented) sent.push(event.target.id);
+  event.preventDefault();
+});
+document.addEventListener("click", (event) => { if (event.target.closest("a")) sent.push("followed"); event.preventDefault(); });
+const show = (html) => { sent = []; page(html); };
+const submit = (form, submitter) => form.dispatchEvent(new SubmitEvent("submit", { bubbles: true, cancelable: true, submitter }));
+
+test("what is disabled does nothing", () => {
+  show(`<a href="#x" aria-disabled="true"><i>Start</i></a><a id="on" href="#x" aria-disabled="false">Stop</a>`);
+  $("i").click();
+  is(sent, []);
+  $("#on").click();
+  is(sent, ["followed"]);
+});
+
+test("nothing is sent twice, until the page comes back", () => {
+  show(`<form id="f" method="post"></form><form id="h" method="post" hx-post="/x"></form><form id="g"></form>`);
+  for (const id of ["f", "f", "h", "h", "g", "g"]) submit($(`#${id}`));
+  is(sent, ["f", "h", "h", "g", "g"]);
+  dispatchEvent(new PageTransitionEvent("pageshow"));
+  submit($("#f"));
+  $("#h").classList.add("htmx-request");
+  submit($("#h"));
+  is(sent, ["f", "h", "h", "g", "g", "f"]);
+});
+
+test("what asks first is asked first", () => {
+  show(`<form id="f" method="post"><button data-confirm="Delete all?">Delete</button><button>Save</button></form>`);
+  const asked = [];
+  window.confirm = (question) => { asked.push(question); return asked.length > 1; };
+  const [remove, save] = $("#f").elements;
+  submit($("#f"), remove);
+  is([sent, asked], [[], ["Delete all?"]]);
+  submit($("#f"), remove);
+  is(sent, ["f"]);
+  dispatchEvent(new PageTransitionEvent("pageshow"));
+  submit($("#f"), save);
+  is([sent, asked.length], [["f", "f"], 2]);
+});

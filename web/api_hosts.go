@@ -1,0 +1,103 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// HostPath names a host in the path.
+type HostPath struct {
+	ID fleet.HostID `path:"id"`
+}
+
+type hostOutput struct {
+	ETag string `header:"ETag"`
+	Body hostBody
+}
+
+type hostBody struct {
+	fleet.HostView
+	Offered
+}
+
+func hostAnswer(a fleet.Actor, h fleet.HostView, err error) (*hostOutput, error) {
+	return &hostOutput{ETag: etag(h.Generation), Body: hostBody{h, offers(a, "host", h.Actions())}}, err
+}
+
+func (s *Server) apiGetHost(ctx context.Context, a fleet.Actor, in *HostPath) (*hostOutput, error) {
+	h, err := s.Control.GetHost(ctx, a, in.ID)
+	return hostAnswer(a, h, err)
+}
+
+type updateHostInput struct {
+	HostPath
+	MatchHeader
+	Body mergePatch[hostEdit]
+}
+
+// hostEdit is what can be edited of a host, in the place where a host has it.
+type hostEdit struct {
+	Spec fleet.HostSpec `json:"spec"`
+}
+
+func (s *Server) apiUpdateHost(ctx context.Context, a fleet.Actor, in *updateHostInput) (*hostOutput, error) {
+	return retryPatch(in.MatchHeader, func(wanted int64) (*hostOutput, error) {
+		old, err := s.Control.GetHost(ctx, a, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		to, err := in.Body.on(hostEdit{old.Spec})
+		if err != nil {
+			return nil, err
+		}
+		if to.Spec.Labels == nil {
+			to.Spec.Labels = map[string]string{}
+		}
+		h, err := s.Control.UpdateHost(ctx, a, in.ID, control.UpdateHost{
+			Labels: to.Spec.Labels, Description: &to.Spec.Description, IfGeneration: cmp.Or(wanted, old.Generation),
+		})
+		return hostAnswer(a, h, err)
+	})
+}
+
+func (s *Server) apiDeleteHost(ctx context.Context, a fleet.Actor, in *HostPath) (*nothing, error) {
+	return nil, s.Control.DeleteHost(ctx, a, in.ID)
+}
+
+type actOnHostInput struct {
+	HostPath
+	Body struct {
+		Action string `json:"action" doc:"clear-conflict"`
+	}
+}
+
+func (s *Server) apiActOnHost(ctx context.Context, a fleet.Actor, in *actOnHostInput) (*hostOutput, error) {
+	if in.Body.Action != "clear-conflict" {
+		var c fleet.Checks
+		c.Add("action", "There is no action %q of a host. Use clear-conflict.", in.Body.Action)
+		return nil, c.Err()
+	}
+	if err := s.Control.ClearConflict(ctx, a, in.ID); err != nil {
+		return nil, err
+	}
+	return s.apiGetHost(ctx, a, &in.HostPath)
+}
+
+type foundVMsInput struct {
+	HostPath
+	ListQuery
+}
+
+func (s *Server) apiFoundVMs(ctx context.Context, a fleet.Actor, in *foundVMsInput) (*pageOutput[fleet.FoundVM], error) {
+	host, err := s.Control.GetHost(ctx, a, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	of := in.ListQuery
+	of.Filter = strings.TrimSpace(of.Filter + " host:" + host.Name)
+	return list(s.Control.ListFoundVMs)(ctx, a, &of)
+}

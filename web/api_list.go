@@ -1,0 +1,48 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/fleet"
+)
+
+// ListQuery is what every list takes.
+type ListQuery struct {
+	Filter  string          `query:"filter" doc:"The pages' filter language: phase:running label:env=prod name:web*"`
+	Sort    string          `query:"sort" doc:"A column's key, with - in front for descending"`
+	Limit   int             `query:"limit" doc:"1 to 500; 100 where none is given"`
+	After   string          `query:"after" doc:"The next of the page before"`
+	Before  string          `query:"before" doc:"The prev of the page after; never together with after"`
+	Project fleet.ProjectID `query:"project" doc:"Only what belongs to this project"`
+}
+
+func (in ListQuery) query() (fleet.Query, error) {
+	if in.Limit < 0 || in.Limit > 500 {
+		var c fleet.Checks
+		c.Add("query.limit", "A page has 1 to 500 items.")
+		return fleet.Query{}, c.Err()
+	}
+	return fleet.Query{Filter: in.Filter, Sort: in.Sort, Limit: in.Limit, After: in.After, Before: in.Before, Project: in.Project}, nil
+}
+
+type pageOutput[T any] struct{ Body fleet.Page[T] }
+
+// list is the operation of one of control's lists.
+func list[T any](get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) call[ListQuery, pageOutput[T]] {
+	return func(ctx context.Context, a fleet.Actor, in *ListQuery) (*pageOutput[T], error) {
+		q, err := in.query()
+		if err != nil {
+			return nil, err
+		}
+		page, err := get(ctx, a, q)
+		return &pageOutput[T]{page}, err
+	}
+}
+
+// whole is a list that has one page.
+func whole[T any](items []T, err error) (*pageOutput[T], error) {
+	if items == nil {
+		items = []T{}
+	}
+	return &pageOutput[T]{fleet.Page[T]{Items: items}}, err
+}

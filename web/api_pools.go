@@ -1,0 +1,90 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+)
+
+// PoolPath names a pool in the path.
+type PoolPath struct {
+	ID fleet.PoolID `path:"id"`
+}
+
+// PoolHostPath names a pool and a host of it.
+type PoolHostPath struct {
+	PoolPath
+	Host fleet.HostID `path:"host"`
+}
+
+type poolOutput struct {
+	Location string `header:"Location"`
+	Body     poolBody
+}
+
+type poolBody struct {
+	fleet.PoolView
+	Offered
+	Hosts []poolHostBody `json:"hosts"`
+}
+
+type poolHostBody struct {
+	fleet.PoolHost
+	Offered
+}
+
+func poolAnswer(a fleet.Actor, p fleet.PoolView) poolBody {
+	out := poolBody{PoolView: p, Offered: offers(a, "pool", p.Actions()), Hosts: make([]poolHostBody, len(p.Hosts))}
+	for i, h := range p.Hosts {
+		out.Hosts[i] = poolHostBody{h, offers(a, "pool", h.Actions())}
+	}
+	return out
+}
+
+func (s *Server) apiCreatePool(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreatePool }) (*poolOutput, error) {
+	pool, err := s.Control.CreatePool(ctx, a, in.Body)
+	return &poolOutput{Location: apiBase + "/pools/" + string(pool.ID), Body: poolAnswer(a, pool)}, err
+}
+
+func (s *Server) apiGetPool(ctx context.Context, a fleet.Actor, in *PoolPath) (*poolOutput, error) {
+	pool, err := s.Control.GetPool(ctx, a, in.ID)
+	return &poolOutput{Body: poolAnswer(a, pool)}, err
+}
+
+func (s *Server) apiDeletePool(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[fleet.Task], error) {
+	ids, err := s.Control.DeletePool(ctx, a, in.ID)
+	return s.tasksOf(ctx, a, ids, err)
+}
+
+func (s *Server) apiAssignPool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Task], error) {
+	ids, err := s.Control.AssignPool(ctx, a, in.ID, []fleet.HostID{in.Host})
+	return s.tasksOf(ctx, a, ids, err)
+}
+
+func (s *Server) apiReleasePool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Task], error) {
+	id, err := s.Control.ReleasePool(ctx, a, in.ID, in.Host)
+	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
+}
+
+func (s *Server) apiRetryPool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Task], error) {
+	id, err := s.Control.RetryPool(ctx, a, in.ID, in.Host)
+	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
+}
+
+func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[browse.VolumeOn], error) {
+	volumes, err := s.Control.PoolVolumes(ctx, a, in.ID)
+	return whole(volumes, err)
+}
+
+type poolVMsInput struct {
+	PoolPath
+	ListQuery
+}
+
+func (s *Server) apiPoolVMs(ctx context.Context, a fleet.Actor, in *poolVMsInput) (*pageOutput[fleet.VMView], error) {
+	return list(func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
+		return s.Control.PoolVMs(ctx, a, in.ID, q)
+	})(ctx, a, &in.ListQuery)
+}

@@ -1,0 +1,89 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/control/people"
+	"quantix/internal/fleet"
+)
+
+// ProjectPath names a project in the path.
+type ProjectPath struct {
+	ID fleet.ProjectID `path:"id"`
+}
+
+type projectOutput struct {
+	Location string `header:"Location"`
+	Body     projectBody
+}
+
+type projectBody struct {
+	fleet.Project
+	Offered
+}
+
+func projectAnswer(a fleet.Actor, p fleet.Project) *projectOutput {
+	return &projectOutput{Body: projectBody{p, offers(a, "project", p.Actions())}}
+}
+
+func (s *Server) apiCreateProject(ctx context.Context, a fleet.Actor, in *struct{ Body people.ProjectInput }) (*projectOutput, error) {
+	p, err := s.Control.CreateProject(ctx, a, in.Body)
+	out := projectAnswer(a, p)
+	out.Location = apiBase + "/projects/" + string(p.ID)
+	return out, err
+}
+
+func (s *Server) apiGetProject(ctx context.Context, a fleet.Actor, in *ProjectPath) (*projectOutput, error) {
+	p, err := s.Control.GetProject(ctx, a, in.ID)
+	return projectAnswer(a, p), err
+}
+
+type updateProjectInput struct {
+	ProjectPath
+	Body mergePatch[people.ProjectInput]
+}
+
+func (s *Server) apiUpdateProject(ctx context.Context, a fleet.Actor, in *updateProjectInput) (*projectOutput, error) {
+	old, err := s.Control.GetProject(ctx, a, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	to, err := in.Body.on(people.ProjectInput{Name: old.Name, Description: old.Description})
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.Control.UpdateProject(ctx, a, in.ID, to)
+	return projectAnswer(a, p), err
+}
+
+func (s *Server) apiDeleteProject(ctx context.Context, a fleet.Actor, in *ProjectPath) (*nothing, error) {
+	return nil, s.Control.DeleteProject(ctx, a, in.ID)
+}
+
+func (s *Server) apiMembers(ctx context.Context, a fleet.Actor, in *ProjectPath) (*pageOutput[people.Member], error) {
+	return whole(s.Control.ListMembers(ctx, a, in.ID))
+}
+
+// MemberPath names a project and a user.
+type MemberPath struct {
+	ProjectPath
+	User fleet.UserID `path:"user"`
+}
+
+type setMemberInput struct {
+	MemberPath
+	Body struct {
+		Role fleet.Role `json:"role" doc:"member or viewer"`
+	}
+}
+
+func (s *Server) apiSetMember(ctx context.Context, a fleet.Actor, in *setMemberInput) (*nothing, error) {
+	if in.Body.Role == fleet.RoleNone {
+		in.Body.Role = "none" // control's word for it is the empty one, which here is only forgotten
+	}
+	return nil, s.Control.SetMember(ctx, a, in.ID, in.User, in.Body.Role)
+}
+
+func (s *Server) apiRemoveMember(ctx context.Context, a fleet.Actor, in *MemberPath) (*nothing, error) {
+	return nil, s.Control.SetMember(ctx, a, in.ID, in.User, fleet.RoleNone)
+}

@@ -1,0 +1,43 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/fleet"
+)
+
+type taskOutput struct{ Body fleet.Task }
+
+// TaskPath names a task in the path.
+type TaskPath struct {
+	ID fleet.TaskID `path:"id"`
+}
+
+func (s *Server) apiGetTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*taskOutput, error) {
+	task, err := s.Control.GetTask(ctx, a, in.ID)
+	return &taskOutput{task}, err
+}
+
+func (s *Server) apiCancelTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*taskOutput, error) {
+	task, err := s.Control.CancelTask(ctx, a, in.ID)
+	return &taskOutput{task}, err
+}
+
+// tasksOf answers with the tasks that hosts have to do; none where there is nothing to do.
+func (s *Server) tasksOf(ctx context.Context, a fleet.Actor, ids []fleet.TaskID, err error) (*pageOutput[fleet.Task], error) {
+	if err != nil {
+		return nil, err
+	}
+	out := &pageOutput[fleet.Task]{fleet.Page[fleet.Task]{Items: []fleet.Task{}}}
+	for _, id := range ids {
+		if id == "" {
+			continue
+		}
+		task, err := s.Control.GetTask(ctx, a, id)
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Items = append(out.Body.Items, task)
+	}
+	return out, nil
+}

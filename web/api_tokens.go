@@ -1,0 +1,64 @@
+package web
+
+import (
+	"context"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+type tokenOutput struct {
+	Body fleet.Token
+}
+
+type createTokenInput struct {
+	Body struct {
+		Name string `json:"name"`
+		TTL  string `json:"ttl,omitempty" doc:"How long it lives: \"720h\"; without end where it is left out. Made with a token, it ends with that one at the latest"`
+	}
+}
+
+func (s *Server) apiCreateToken(ctx context.Context, a fleet.Actor, in *createTokenInput) (*tokenOutput, error) {
+	var ttl time.Duration
+	if in.Body.TTL != "" {
+		var err error
+		if ttl, err = time.ParseDuration(in.Body.TTL); err != nil || ttl <= 0 {
+			var c fleet.Checks
+			c.Add("ttl", "Write how long the token lives in hours: \"720h\".")
+			return nil, c.Err()
+		}
+	}
+	t, err := s.Control.CreateToken(ctx, a, in.Body.Name, ttl)
+	return &tokenOutput{t}, err
+}
+
+func (s *Server) apiDeleteToken(ctx context.Context, a fleet.Actor, in *struct {
+	ID fleet.TokenID `path:"id"`
+},
+) (*nothing, error) {
+	return nil, s.Control.DeleteToken(ctx, a, in.ID)
+}
+
+type joinTokenOutput struct{ Body fleet.JoinToken }
+
+type createJoinTokenInput struct {
+	Body *struct {
+		HostID fleet.HostID `json:"hostId,omitempty" doc:"The host whose agent is to join again; a new host where it is left out"`
+	}
+}
+
+func (s *Server) apiCreateJoinToken(ctx context.Context, a fleet.Actor, in *createJoinTokenInput) (*joinTokenOutput, error) {
+	var again fleet.HostID
+	if in.Body != nil {
+		again = in.Body.HostID
+	}
+	t, err := s.Control.CreateJoinToken(ctx, a, again)
+	return &joinTokenOutput{t}, err
+}
+
+func (s *Server) apiRevokeJoinToken(ctx context.Context, a fleet.Actor, in *struct {
+	ID fleet.JoinTokenID `path:"id"`
+},
+) (*nothing, error) {
+	return nil, s.Control.RevokeJoinToken(ctx, a, in.ID)
+}

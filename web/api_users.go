@@ -1,0 +1,82 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/control/people"
+	"quantix/internal/fleet"
+)
+
+// UserPath names a user in the path.
+type UserPath struct {
+	ID fleet.UserID `path:"id"`
+}
+
+type userOutput struct {
+	Body struct {
+		fleet.User
+		Offered
+	}
+}
+
+func userAnswer(a fleet.Actor, u fleet.User) *userOutput {
+	var out userOutput
+	out.Body.User, out.Body.Offered = u, offers(a, "user", u.ActionsBy(a.UserID))
+	return &out
+}
+
+type newUserOutput struct {
+	Location string `header:"Location"`
+	Body     newUser
+}
+
+type newUser struct {
+	fleet.User
+	OneTimePassword string `json:"oneTimePassword"`
+}
+
+func (s *Server) apiCreateUser(ctx context.Context, a fleet.Actor, in *struct{ Body people.UserInput }) (*newUserOutput, error) {
+	u, password, err := s.Control.CreateUser(ctx, a, in.Body)
+	return &newUserOutput{apiBase + "/users/" + string(u.ID), newUser{u, password}}, err
+}
+
+func (s *Server) apiGetUser(ctx context.Context, a fleet.Actor, in *UserPath) (*userOutput, error) {
+	if in.ID == "me" {
+		in.ID = a.UserID
+	}
+	u, err := s.Control.GetUser(ctx, a, in.ID)
+	return userAnswer(a, u), err
+}
+
+type updateUserInput struct {
+	UserPath
+	Body mergePatch[people.UserInput]
+}
+
+func (s *Server) apiUpdateUser(ctx context.Context, a fleet.Actor, in *updateUserInput) (*userOutput, error) {
+	old, err := s.Control.GetUser(ctx, a, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	to, err := in.Body.on(people.UserInput{Name: old.Name, Role: old.Role, Disabled: old.Disabled})
+	if err != nil {
+		return nil, err
+	}
+	u, err := s.Control.UpdateUser(ctx, a, in.ID, to)
+	return userAnswer(a, u), err
+}
+
+func (s *Server) apiDeleteUser(ctx context.Context, a fleet.Actor, in *UserPath) (*nothing, error) {
+	return nil, s.Control.DeleteUser(ctx, a, in.ID)
+}
+
+type passwordInput struct {
+	UserPath
+	Body struct {
+		Password string `json:"password" doc:"To be changed at the next sign-in"`
+	}
+}
+
+func (s *Server) apiSetPassword(ctx context.Context, a fleet.Actor, in *passwordInput) (*nothing, error) {
+	return nil, s.Control.SetPassword(ctx, a, in.ID, in.Body.Password)
+}

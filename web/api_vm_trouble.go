@@ -1,0 +1,68 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+type placeVMInput struct {
+	VMPath
+	Body struct {
+		HostID fleet.HostID `json:"hostId" doc:"The VM's own host, or one that \"elsewhere\" names with the VM's mark"`
+	}
+}
+
+func (s *Server) apiPlaceVM(ctx context.Context, a fleet.Actor, in *placeVMInput) (*vmOutput, error) {
+	vm, err := s.Control.PlaceVM(ctx, a, in.ID, in.Body.HostID)
+	return changedVM(a)(vm, "", err)
+}
+
+type detachDiskInput struct {
+	VMPath
+	Body struct {
+		Disk fleet.Volref `json:"disk" doc:"One that a fault of the VM names"`
+	}
+}
+
+func (s *Server) apiDetachDisk(ctx context.Context, a fleet.Actor, in *detachDiskInput) (*vmOutput, error) {
+	return changedVM(a)(s.Control.DetachDisk(ctx, a, in.ID, in.Body.Disk))
+}
+
+type replaceDiskInput struct {
+	VMPath
+	Body struct {
+		Disk fleet.Volref `json:"disk" doc:"One that a fault of the VM names"`
+		control.NewDisk
+	}
+}
+
+func (s *Server) apiReplaceDisk(ctx context.Context, a fleet.Actor, in *replaceDiskInput) (*vmOutput, error) {
+	return changedVM(a)(s.Control.ReplaceDisk(ctx, a, in.ID, in.Body.Disk, in.Body.NewDisk))
+}
+
+type takeOverInput struct {
+	VMPath
+	Body struct {
+		Fields map[string]string `json:"fields" doc:"Fields of status.drift, each with its \"actual\" as you read it: refused where it has changed since"`
+	}
+}
+
+func (s *Server) apiTakeOver(ctx context.Context, a fleet.Actor, in *takeOverInput) (*vmOutput, error) {
+	return changedVM(a)(s.Control.TakeOver(ctx, a, in.ID, in.Body.Fields))
+}
+
+func (s *Server) apiPutBack(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
+	task, err := s.Control.PutBack(ctx, a, in.ID)
+	return &taskOutput{task}, err
+}
+
+// changedVM answers a change with the VM as it is then, and the task that brings it to the host.
+func changedVM(a fleet.Actor) func(fleet.VMView, fleet.TaskID, error) (*vmOutput, error) {
+	return func(vm fleet.VMView, task fleet.TaskID, err error) (*vmOutput, error) {
+		out := vmAnswer(a, vm)
+		out.Task = string(task)
+		return out, err
+	}
+}

@@ -1,0 +1,132 @@
+package web
+
+import (
+	"cmp"
+	"context"
+
+	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+)
+
+// VMPath names a VM in the path. Like the other parts that inputs share it is exported because huma fills no others.
+type VMPath struct {
+	ID fleet.VMID `path:"id"`
+}
+
+type vmOutput struct {
+	ETag     string `header:"ETag"`
+	Location string `header:"Location"`
+	Task     string `header:"Quantix-Task" doc:"The task that brings the change to the host"`
+	Body     vmBody
+}
+
+type vmBody struct {
+	fleet.VMView
+	Offered
+	Changes []fleet.Change `json:"changes,omitempty" doc:"What an edit changed, and from when on it counts"`
+}
+
+func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
+	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{VMView: vm, Offered: Offered{actionsOf(a, vm)}}}
+}
+
+func (s *Server) apiCreateVM(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateVM }) (*vmOutput, error) {
+	vm, err := s.Control.CreateVM(ctx, a, in.Body)
+	out := vmAnswer(a, vm)
+	out.Location = apiBase + "/vms/" + string(vm.ID)
+	return out, err
+}
+
+func (s *Server) apiGetVM(ctx context.Context, a fleet.Actor, in *VMPath) (*vmOutput, error) {
+	vm, err := s.Control.GetVM(ctx, a, in.ID)
+	return vmAnswer(a, vm), err
+}
+
+// vmEdit is what can be edited of a VM, in the places where a VM has it.
+type vmEdit struct {
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels"`
+	Description string            `json:"description"`
+	Spec        fleet.VMSpec      `json:"spec"`
+}
+
+type updateVMInput struct {
+	VMPath
+	MatchHeader
+	Body mergePatch[vmEdit]
+}
+
+func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInput) (*vmOutput, error) {
+	return retryPatch(in.MatchHeader, func(wanted int64) (*vmOutput, error) {
+		old, err := s.Control.GetVM(ctx, a, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		to, err := in.Body.on(vmEdit{old.Name, old.Labels, old.Description, old.Spec})
+		if err != nil {
+			return nil, err
+		}
+		if to.Labels == nil {
+			to.Labels = map[string]string{}
+		}
+		vm, task, err := s.Control.UpdateVM(ctx, a, in.ID, control.UpdateVM{
+			Name: &to.Name, Labels: to.Labels, Description: &to.Description, Spec: &to.Spec, IfGeneration: cmp.Or(wanted, old.Generation),
+		})
+		if err == nil && task == "" { // nothing to change
+			vm = old
+		}
+		out := vmAnswer(a, vm)
+		out.Task, out.Body.Changes = string(task), old.Diff(vm.VM)
+		return out, err
+	})
+}
+
+type deleteVMInput struct {
+	VMPath
+	Disks   bool   `query:"disks" doc:"Delete the disks too"`
+	Confirm string `query:"confirm" doc:"The VM's name; needed with disks"`
+}
+
+func (s *Server) apiDeleteVM(ctx context.Context, a fleet.Actor, in *deleteVMInput) (*taskOutput, error) {
+	task, err := s.Control.DeleteVM(ctx, a, in.ID, in.Disks, in.Confirm)
+	return &taskOutput{task}, err
+}
+
+type actOnVMInput struct {
+	VMPath
+	Body struct {
+		Action fleet.Action `json:"action" doc:"start, shutdown, stop, reboot, reset, pause or resume"`
+	}
+}
+
+func (s *Server) apiActOnVM(ctx context.Context, a fleet.Actor, in *actOnVMInput) (*taskOutput, error) {
+	task, err := s.Control.ActVM(ctx, a, in.ID, in.Body.Action)
+	return &taskOutput{task}, err
+}
+
+type actOnVMsInput struct {
+	Body struct {
+		Action fleet.Action `json:"action" doc:"start, shutdown, stop, reboot, reset, pause or resume"`
+		IDs    []fleet.VMID `json:"ids" doc:"of the VMs, 500 at most"`
+	}
+}
+
+func (s *Server) apiActOnVMs(ctx context.Context, a fleet.Actor, in *actOnVMsInput) (*taskOutput, error) {
+	task, err := s.Control.ActVMs(ctx, a, in.Body.Action, in.Body.IDs)
+	return &taskOutput{task}, err
+}
+
+type consoleOutput struct{ Body consoleTicket }
+
+func (s *Server) apiOpenConsole(ctx context.Context, a fleet.Actor, in *VMPath) (*consoleOutput, error) {
+	t, err := s.openConsole(ctx, a, in.ID, apiBase+"/console/")
+	return &consoleOutput{t}, err
+}
+
+type eventsOutput struct{ Body browse.History }
+
+func (s *Server) apiVMEvents(ctx context.Context, a fleet.Actor, in *VMPath) (*eventsOutput, error) {
+	events, err := s.Control.VMEvents(ctx, a, in.ID)
+	return &eventsOutput{events}, err
+}

@@ -1,0 +1,79 @@
+package web_test
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/testkit/golden"
+)
+
+// TestTheAPIKeepsItsNames holds every operation, parameter and field of the description to a file.
+func TestTheAPIKeepsItsNames(t *testing.T) {
+	t.Parallel()
+	newPortal(t) // which reads the description
+	golden.JSON(t, "testdata/api.json", served.doc.outline())
+}
+
+// outline is the document as examples of its values, each schema once.
+func (d *description) outline() map[string]any {
+	out := map[string]any{}
+	for at, methods := range d.Paths {
+		for method, operation := range methods {
+			parameters, answers := map[string]any{}, map[string]any{}
+			for _, p := range operation.Parameters {
+				parameters[p.In+" "+p.Name] = p.Schema.example()
+			}
+			for status, answer := range operation.Responses {
+				if status < "4" { // refusals are all of one type, and that is among the schemas
+					answers[status] = answer.example()
+				}
+			}
+			out[strings.ToUpper(method)+" "+at] = map[string]any{"parameters": parameters, "request": operation.RequestBody.example(), "answers": answers}
+		}
+	}
+	for name, s := range d.Components.Schemas {
+		out[name] = s.example()
+	}
+	return out
+}
+
+func (m message) example() map[string]any {
+	out := map[string]any{}
+	for kind, content := range m.Content {
+		out[kind] = content.Schema.example()
+	}
+	return out
+}
+
+func (s schema) example() any {
+	if s.Ref != "" {
+		return map[string]any{path.Base(s.Ref): map[string]any{}}
+	}
+	for _, one := range s.AnyOf {
+		if !slices.Contains(allowed(one.Type), "null") {
+			return one.example()
+		}
+	}
+	types := allowed(s.Type)
+	switch {
+	case slices.Contains(types, "object"):
+		out := map[string]any{}
+		for name, property := range s.Properties {
+			out[name] = property.example()
+		}
+		return out
+	case slices.Contains(types, "array"):
+		return []any{s.Items.example()}
+	case slices.Contains(types, "integer"):
+		return 1
+	case slices.Contains(types, "number"):
+		return 1.5
+	case slices.Contains(types, "boolean"):
+		return true
+	case s.Format == "date-time":
+		return "2026-01-02T03:04:05Z"
+	}
+	return "text"
+}

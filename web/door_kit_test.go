@@ -1,0 +1,124 @@
+package web_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+var root = fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
+
+// caller is whoever speaks at the agents' door: with a host's certificate or without, with a session or without.
+type caller struct {
+	t       *testing.T
+	url     string
+	trust   *tls.Config
+	session string
+}
+
+// callerAs shows what the machine has; nil: no certificate.
+func callerAs(t *testing.T, url string, m *machine, cert *tls.Certificate, session string) caller {
+	conf := &tls.Config{RootCAs: m.credentials.CA, MinVersion: tls.VersionTLS13}
+	if cert != nil {
+		conf.Certificates = []tls.Certificate{*cert}
+	}
+	return caller{t, url, conf, session}
+}
+
+func isPair(path string) bool {
+	return strings.HasPrefix(path, wire.PathPair) || strings.HasPrefix(path, wire.PathConsole)
+}
+
+// ask calls a route; of a pair it shakes hands only.
+func (c caller) ask(method, path, body string) answer {
+	c.t.Helper()
+	header := http.Header{}
+	if c.session != "" {
+		header.Set(wire.SessionHeader, c.session)
+	}
+	if isPair(path) {
+		d := websocket.Dialer{TLSClientConfig: c.trust, Subprotocols: []string{"binary"}, HandshakeTimeout: 20 * time.Second}
+		ws, got, err := d.DialContext(c.t.Context(), "wss"+strings.TrimPrefix(c.url, "https")+path, header)
+		if ws != nil {
+			ws.Close()
+		}
+		if got == nil {
+			c.t.Fatal(err)
+		}
+		return answer{got.StatusCode, got.Header, ""}
+	}
+	transport := &http.Transport{TLSClientConfig: c.trust}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.Header = header
+	got, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer got.Body.Close()
+	var text bytes.Buffer
+	text.ReadFrom(got.Body)
+	return answer{got.StatusCode, got.Header, text.String()}
+}
+
+// hear is what a machine's own agent knows of its session.
+func (m *machine) hear(t *testing.T, instance string) (session string) {
+	t.Helper()
+	hello, err := m.Hello(t.Context(), wire.Hello{Instance: instance, Fingerprint: string(m.id), Version: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.seq = hello.SeqBase
+	return hello.Session
+}
+
+// again joins a machine's host with a new key, as "Join again" does.
+func (p *portal) again(agentURL string, m *machine) {
+	p.t.Helper()
+	token, err := p.control.CreateJoinToken(p.t.Context(), root, m.id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	key, csr := request(p.t)
+	got, err := wire.Join(p.t.Context(), agentURL, token.Secret, wire.JoinRequest{Name: "again", CSR: csr})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	m.credentials = credentials(p.t, key, got.Certificate)
+	m.Rekey()
+}
+
+// stored is all that a host's word may change, in words.
+func (p *portal) stored() map[string]string {
+	p.t.Helper()
+	out := map[string]string{}
+	for _, table := range []string{"hosts", "host_sessions", "vms", "vm_meters", "found_vms", "pools", "assignments", "networks", "tasks", "jobs", "console_tickets", "join_tokens", "audit"} {
+		var rows string
+		if err := p.pool.QueryRow(p.t.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&rows); err != nil {
+			p.t.Fatal(err)
+		}
+		out[table] = rows
+	}
+	return out
+}
+
+func jsonOf(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,88 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	hostview "quantix/views/host"
+	"quantix/views/shell"
+)
+
+// joinPage shows the join tokens, with ?token= what has become of one, and with ?host= how that host joins again.
+func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
+	p, err := s.joinTokens(c, a, fleet.JoinTokenID(c.QueryParam("token")))
+	if err != nil {
+		return err
+	}
+	if id := fleet.HostID(c.QueryParam("host")); id != "" {
+		h, err := s.Control.GetHost(c.Request().Context(), a, id)
+		if err != nil {
+			return err
+		}
+		p.Again = &h
+	}
+	return s.showJoin(c, a, p)
+}
+
+type joinForm struct {
+	Host fleet.HostID `form:"host"` // that joins again; empty: a new one
+}
+
+// makeJoinToken answers with the page that holds the secret: it is kept nowhere, so there is no address that could show it again.
+func (s *Server) makeJoinToken(c echo.Context, a fleet.Actor, in joinForm) (end, error) {
+	made, err := s.Control.CreateJoinToken(c.Request().Context(), a, in.Host)
+	return func(c echo.Context) error {
+		p, err := s.joinTokens(c, a, made.ID)
+		if err != nil {
+			return err
+		}
+		p.Made = &made
+		return s.showJoin(c, a, p)
+	}, err
+}
+
+func (s *Server) showJoin(c echo.Context, a fleet.Actor, p hostview.JoinPage) error {
+	return s.showAs(c, http.StatusOK, a, shell.Frame{Title: p.Title()}, hostview.Join(p))
+}
+
+// shownTokens is how many join tokens the page shows, the newest ones.
+const shownTokens = 200
+
+// joinTokens reads the tokens; of the watched one also the host that used it.
+func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (hostview.JoinPage, error) {
+	ctx := c.Request().Context()
+	p := hostview.JoinPage{Now: time.Now()}
+	tokens, err := s.Control.ListJoinTokens(ctx, a, fleet.Query{Limit: shownTokens})
+	if p.Tokens = tokens.Items; err != nil || watched == "" {
+		return p, err
+	}
+	i := slices.IndexFunc(p.Tokens, func(t fleet.JoinToken) bool { return t.ID == watched })
+	if i < 0 {
+		return p, fleet.Errorf(fleet.NotFound, "There is no such join token.")
+	}
+	p.Watched = &p.Tokens[i]
+	p.Host, err = s.hostNamed(ctx, a, p.Watched.UsedBy)
+	return p, err
+}
+
+// hostNamed finds a host by its name; nil where there is none.
+func (s *Server) hostNamed(ctx context.Context, a fleet.Actor, name string) (*fleet.HostView, error) {
+	if name == "" {
+		return nil, nil
+	}
+	hosts, err := s.Control.ListHosts(ctx, a, fleet.Query{Filter: "name:" + strconv.Quote(name), Limit: 1})
+	if err != nil || len(hosts.Items) == 0 {
+		return nil, err
+	}
+	return &hosts.Items[0], nil
+}
+
+func (s *Server) revokeJoinToken(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	return leave("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
+}

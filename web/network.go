@@ -1,0 +1,86 @@
+package web
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	networkview "quantix/views/network"
+	"quantix/views/shell"
+)
+
+func networkFrame(n fleet.NetworkView) shell.Frame {
+	return shell.Frame{Title: n.Name, Here: []string{"net:" + string(n.ID)}}
+}
+
+type grantForm struct {
+	Project string `form:"project"`
+	Revoke  string `form:"revoke"`
+}
+
+// networkPage holds the form of a grant, in a tab of its own.
+func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+	tab, err := tabOf(c, networkview.Tabs(), "network")
+	if err != nil {
+		return err
+	}
+	return s.showNetwork(c, a, tab, how)
+}
+
+func (s *Server) showGrants(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+	return s.showNetwork(c, a, "grants", how)
+}
+
+func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how asked) error {
+	ctx := c.Request().Context()
+	n, err := s.Control.GetNetwork(ctx, a, fleet.NetworkID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	p := networkview.Page{Actor: a, Link: linkOf(c), Tab: tab, Network: n, Now: time.Now()}
+	if tab == "vms" && target(c) != "network-head" {
+		q := queryOf(c)
+		q.Filter = "network:" + strconv.Quote(n.Name)
+		vms, err := s.Control.ListVMs(ctx, a, q)
+		if err != nil {
+			return err
+		}
+		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
+	}
+	if tab == "grants" && n.Restricted && policy.May(a, policy.InfraChange, "") {
+		p.Grant.Errors = how.errors
+		projects := pick{
+			noun: "grants", of: string(n.ID), now: []string{networkview.GrantAll}, page: "/networks/" + string(n.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+		}
+		if p.Grant.Projects, err = s.choose(ctx, a, projects); err != nil {
+			return err
+		}
+	}
+	return s.showAs(c, how.status, a, networkFrame(n), networkview.Show(p))
+}
+
+// setGrant opens a network to a project, or closes it again.
+func (s *Server) setGrant(c echo.Context, a fleet.Actor, in grantForm) (end, error) {
+	set := s.Control.GrantNetwork
+	if in.Revoke != "" {
+		set = s.Control.RevokeNetwork
+	}
+	id := fleet.NetworkID(c.Param("id"))
+	err := set(c.Request().Context(), a, id, grantedTo(in.Project))
+	return redraw(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showGrants(c, a, in, first) }), err
+}
+
+// grantedTo is the project that a form or a path names; empty: all. What names none is no project's id.
+func grantedTo(text string) fleet.ProjectID {
+	switch text {
+	case networkview.GrantAll:
+		return ""
+	case "":
+		return "none"
+	}
+	return fleet.ProjectID(text)
+}

@@ -1,0 +1,100 @@
+package web
+
+import (
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control/people"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	peopleview "quantix/views/people"
+	"quantix/views/shell"
+)
+
+func projectFrame(p fleet.Project) shell.Frame {
+	return shell.Frame{Title: p.Name, Project: p.ID, ProjectName: p.Name, Here: []string{"project:" + string(p.ID)}}
+}
+
+type memberForm struct {
+	User string `form:"user"`
+	Role string `form:"role"`
+}
+
+// projectPage holds the form of a new member.
+func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how asked) error {
+	ctx, id := c.Request().Context(), fleet.ProjectID(c.Param("id"))
+	project, err := s.Control.GetProject(ctx, a, id)
+	if err != nil {
+		return err
+	}
+	members, err := s.Control.ListMembers(ctx, a, id)
+	if err != nil {
+		return err
+	}
+	p := peopleview.ProjectPage{Actor: a, Project: project, Add: peopleview.MemberForm{User: in.User, Role: in.Role, Errors: how.errors}}
+	if !how.again() {
+		p.Add.Role = string(fleet.RoleMember)
+	}
+	for _, m := range members {
+		p.Members = append(p.Members, peopleview.MemberRow{UserID: m.UserID, Name: m.Name, Role: m.Role})
+	}
+	if policy.May(a, policy.Manage, "") {
+		users := pick{noun: "members", of: string(id), now: []string{in.User}, page: "/projects/" + string(id), all: c.QueryParam("all") != ""}
+		if p.Add.Users, err = s.choose(ctx, a, users); err != nil {
+			return err
+		}
+	}
+	return s.showAs(c, how.status, a, projectFrame(project), peopleview.Project(p))
+}
+
+// setMember gives a role in the project; an empty one takes it away.
+func (s *Server) setMember(c echo.Context, a fleet.Actor, in memberForm) (end, error) {
+	id := fleet.ProjectID(c.Param("id"))
+	err := s.Control.SetMember(c.Request().Context(), a, id, fleet.UserID(in.User), fleet.Role(in.Role))
+	return redraw(views.ProjectPath(id), func(c echo.Context) error { return s.projectPage(c, a, memberForm{}, first) }), err
+}
+
+type projectForm struct {
+	Name        string `form:"name"`
+	Description string `form:"description"`
+}
+
+func (in projectForm) input() people.ProjectInput {
+	return people.ProjectInput{Name: strings.TrimSpace(in.Name), Description: in.Description}
+}
+
+// askProject is the form of the project that the address names, or of a new one.
+func (s *Server) askProject(c echo.Context, a fleet.Actor, in projectForm, how asked) error {
+	id, f := fleet.ProjectID(c.Param("id")), shell.Frame{Title: "New project"}
+	if id != "" {
+		p, err := s.Control.GetProject(c.Request().Context(), a, id)
+		if err != nil {
+			return err
+		}
+		f = projectFrame(p)
+		if !how.again() {
+			in = projectForm{p.Name, p.Description}
+		}
+	}
+	return s.showAs(c, how.status, a, f, peopleview.ProjectEdit(peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Errors: how.errors}))
+}
+
+func (s *Server) createProject(c echo.Context, a fleet.Actor, in projectForm) (end, error) {
+	p, err := s.Control.CreateProject(c.Request().Context(), a, in.input())
+	return leave(views.ProjectPath(p.ID)), err
+}
+
+func (s *Server) editProject(c echo.Context, a fleet.Actor, in projectForm) (end, error) {
+	p, err := s.Control.UpdateProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")), in.input())
+	return leave(views.ProjectPath(p.ID)), err
+}
+
+func (s *Server) askDeleteProject() asking[none] {
+	return confirm(s, s.Control.GetProject, projectFrame, peopleview.ProjectDelete)
+}
+
+func (s *Server) deleteProject(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	return leave("/projects"), s.Control.DeleteProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
+}

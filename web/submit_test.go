@@ -1,0 +1,85 @@
+package web
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+)
+
+type greeting struct {
+	Name string `form:"name"`
+}
+
+// What a form does with each error, with and without scripts, is the same for all of them.
+func TestSubmit(t *testing.T) {
+	t.Parallel()
+	invalid := func() error {
+		var c fleet.Checks
+		c.Add("name", "Give a name.")
+		return c.Err()
+	}()
+	conflict, gone := fleet.Errorf(fleet.Conflict, "It is in use."), fleet.Errorf(fleet.NotFound, "There is no such thing here.")
+	show := func(c echo.Context, _ fleet.Actor, in greeting, how asked) error {
+		return c.String(how.status, in.Name+"|"+how.errors.Form+"|"+how.errors.Fields["name"])
+	}
+	for _, x := range []struct {
+		name         string
+		err          error
+		scripts      bool
+		show         asking[greeting]
+		status       int
+		body, header string // header: "name: value"
+		refused      error
+	}{
+		{"asked", nil, false, show, http.StatusSeeOther, "", "Location: /greeted", nil},
+		{"asked by htmx", nil, true, show, http.StatusNoContent, "", "HX-Redirect: /greeted", nil},
+		{"invalid", invalid, false, show, http.StatusUnprocessableEntity, "ann|Give a name.|Give a name.", "", nil},
+		{"invalid by htmx", invalid, true, show, http.StatusUnprocessableEntity, "ann|Give a name.|Give a name.", "", nil},
+		{"conflict", conflict, false, show, http.StatusConflict, "ann|It is in use.|", "", nil},
+		{"conflict by htmx", conflict, true, show, http.StatusUnprocessableEntity, "ann|It is in use.|", "", nil},
+		{"no refusal of a form", gone, false, show, 0, "", "", gone},
+		{"button", conflict, true, nil, 0, "", "", conflict},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/greetings", strings.NewReader(url.Values{"name": {"ann"}}.Encode()))
+		r.Header.Set(echo.HeaderContentType, echo.MIMEApplicationForm)
+		if x.scripts {
+			r.Header.Set("HX-Request", "true")
+		}
+		w := httptest.NewRecorder()
+		do := func(_ echo.Context, _ fleet.Actor, in greeting) (end, error) {
+			if in.Name != "ann" {
+				t.Errorf("%s: read %+v", x.name, in)
+			}
+			return leave("/greeted"), x.err
+		}
+		err := submit(do, x.show)(echo.New().NewContext(r, w), fleet.Actor{})
+		if err != x.refused { //nolint:errorlint // the very error must come through
+			t.Errorf("%s: %v, want %v", x.name, err, x.refused)
+		}
+		name, value, _ := strings.Cut(x.header, ": ")
+		if x.refused == nil && (w.Code != x.status || w.Body.String() != x.body || w.Header().Get(name) != value) {
+			t.Errorf("%s: %d %q %v", x.name, w.Code, w.Body, w.Header())
+		}
+	}
+}
+
+func TestAFormIsAskedForEmpty(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/greetings/new", nil), w)
+	err := ask(func(c echo.Context, _ fleet.Actor, in greeting, how asked) error {
+		if how.again() || in != (greeting{}) {
+			t.Errorf("asked for with %+v and %+v", in, how)
+		}
+		return c.NoContent(how.status)
+	})(c, fleet.Actor{})
+	if err != nil || w.Code != http.StatusOK {
+		t.Errorf("%d, %v", w.Code, err)
+	}
+}

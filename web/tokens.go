@@ -1,0 +1,80 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	peopleview "quantix/views/people"
+	"quantix/views/shell"
+)
+
+// firstLife is the lifetime that a new token's form begins with, in hours.
+const firstLife = "2160"
+
+// mostHours is more than any token may live, and few enough to be counted in nanoseconds.
+const mostHours = 1_000_000
+
+func tokenFrame(fleet.Token) shell.Frame { return shell.Frame{Title: "API tokens"} }
+
+type tokenForm struct {
+	Name string `form:"name"`
+	Life string `form:"life"` // hours; 0 for ever
+}
+
+// tokensPage holds the form of a new token.
+func (s *Server) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how asked) error {
+	if !how.again() {
+		in.Life = firstLife
+	}
+	return s.showTokens(c, a, how.status, nil, peopleview.TokenForm{Name: in.Name, Life: in.Life, Errors: how.errors})
+}
+
+func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fleet.Token, f peopleview.TokenForm) error {
+	tokens, err := browse.Every(c.Request().Context(), a, fleet.Query{Sort: "-created"}, s.Control.ListTokens)
+	if err != nil {
+		return err
+	}
+	p := peopleview.TokensPage{Name: a.Name, Tokens: tokens, Made: made, Form: f, Now: time.Now()}
+	return s.showAs(c, status, a, tokenFrame(fleet.Token{}), peopleview.Tokens(p))
+}
+
+// createToken answers with the page that holds the secret, which no other address shows.
+func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (end, error) {
+	var checks fleet.Checks
+	hours := min(read(&checks, "ttl", in.Life, wholeOf), mostHours)
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	made, err := s.Control.CreateToken(c.Request().Context(), a, strings.TrimSpace(in.Name), time.Duration(hours)*time.Hour)
+	return func(c echo.Context) error {
+		return s.showTokens(c, a, http.StatusOK, &made, peopleview.TokenForm{Life: firstLife})
+	}, err
+}
+
+func (s *Server) askDeleteToken() asking[none] {
+	return confirm(s, s.tokenNamed, tokenFrame, peopleview.TokenDelete)
+}
+
+func (s *Server) deleteToken(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	return leave("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
+}
+
+// tokenNamed is the actor's own token of that id.
+func (s *Server) tokenNamed(ctx context.Context, a fleet.Actor, id fleet.TokenID) (fleet.Token, error) {
+	tokens, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListTokens)
+	if err != nil {
+		return fleet.Token{}, err
+	}
+	i := slices.IndexFunc(tokens, func(t fleet.Token) bool { return t.ID == id })
+	if i < 0 {
+		return fleet.Token{}, fleet.Errorf(fleet.NotFound, "There is no such API token.")
+	}
+	return tokens[i], nil
+}

@@ -1,0 +1,116 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/auth"
+	"quantix/internal/control/browse"
+	"quantix/internal/control/people"
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+	peopleview "quantix/views/people"
+	"quantix/views/shell"
+)
+
+func userFrame(u fleet.User) shell.Frame { return shell.Frame{Title: u.Name} }
+
+type userForm struct {
+	Name     string `form:"name"`
+	Role     string `form:"role"`
+	Disabled string `form:"disabled"`
+}
+
+func (in userForm) input() people.UserInput {
+	return people.UserInput{Name: strings.TrimSpace(in.Name), Role: fleet.Role(in.Role), Disabled: in.Disabled != ""}
+}
+
+func (in userForm) view(id fleet.UserID, how asked) peopleview.UserForm {
+	return peopleview.UserForm{ID: id, Name: in.Name, Role: in.Role, Disabled: in.Disabled != "", Errors: how.errors}
+}
+
+func (s *Server) askUser(c echo.Context, a fleet.Actor, in userForm, how asked) error {
+	return s.showNewUser(c, a, how.status, in.view("", how))
+}
+
+func (s *Server) showNewUser(c echo.Context, a fleet.Actor, status int, f peopleview.UserForm) error {
+	return s.showAs(c, status, a, shell.Frame{Title: "New user"}, peopleview.NewUser(f))
+}
+
+// createUser answers with the one-time password, which no other address shows.
+func (s *Server) createUser(c echo.Context, a fleet.Actor, in userForm) (end, error) {
+	u, password, err := s.Control.CreateUser(c.Request().Context(), a, in.input())
+	return func(c echo.Context) error {
+		return s.showNewUser(c, a, http.StatusOK, peopleview.UserForm{ID: u.ID, Name: u.Name, Password: password})
+	}, err
+}
+
+// userPage holds the user's form.
+func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how asked) error {
+	ctx := c.Request().Context()
+	u, err := s.Control.GetUser(ctx, a, fleet.UserID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	p := peopleview.UserPage{User: u, Actor: a, Form: in.view(u.ID, how), Now: time.Now()}
+	if !how.again() {
+		p.Form = peopleview.UserForm{ID: u.ID, Name: u.Name, Role: string(u.Role), Disabled: u.Disabled}
+	}
+	if p.Projects, p.Roles, err = s.rolesOf(ctx, a, u); err != nil {
+		return err
+	}
+	return s.showAs(c, how.status, a, userFrame(u), peopleview.User(p))
+}
+
+// rolesOf names the projects in which the user has a role, as far as the actor sees them.
+func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]kit.Named, map[string]fleet.Role, error) {
+	roles := map[string]fleet.Role{}
+	if len(u.Projects) == 0 {
+		return nil, roles, nil
+	}
+	projects, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListProjects)
+	var out []kit.Named
+	for _, p := range projects {
+		if role, ok := u.Projects[p.ID]; ok {
+			out = append(out, kit.Named{Name: p.Name, Href: views.ProjectPath(p.ID)})
+			roles[p.Name] = role
+		}
+	}
+	return out, roles, err
+}
+
+func (s *Server) editUser(c echo.Context, a fleet.Actor, in userForm) (end, error) {
+	id := fleet.UserID(c.Param("id"))
+	_, err := s.Control.UpdateUser(c.Request().Context(), a, id, in.input())
+	return leave(views.UserPath(id)), err
+}
+
+func (s *Server) askReset(c echo.Context, a fleet.Actor, _ none, how asked) error {
+	return s.showReset(c, a, how, "")
+}
+
+func (s *Server) showReset(c echo.Context, a fleet.Actor, how asked, password string) error {
+	dialog := func(u fleet.User, e kit.Errors) templ.Component { return peopleview.UserPassword(u, password, e) }
+	return confirm(s, s.Control.GetUser, userFrame, dialog)(c, a, none{}, how)
+}
+
+// resetPassword answers with the new one-time password, which no other address shows.
+func (s *Server) resetPassword(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	password := auth.NewPassword()
+	err := s.Control.SetPassword(c.Request().Context(), a, fleet.UserID(c.Param("id")), password)
+	return func(c echo.Context) error { return s.showReset(c, a, first, password) }, err
+}
+
+func (s *Server) askDeleteUser() asking[none] {
+	return confirm(s, s.Control.GetUser, userFrame, peopleview.UserDelete)
+}
+
+func (s *Server) deleteUser(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	return leave("/users"), s.Control.DeleteUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
+}

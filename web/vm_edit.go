@@ -1,0 +1,69 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	vmview "quantix/views/vm"
+)
+
+// editForm is the form as the VM is now, with what there is to choose from.
+func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
+	f := vmview.Form{Edits: true, On: vm.On()}
+	var err error
+	if f.Typed, err = typedOf(vm); err == nil {
+		err = s.editChoices(c, a, &f, vm.ID)
+	}
+	return f, err
+}
+
+// editedVM is the page's form with what was typed.
+func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how asked) error {
+	p, err := s.vmOf(c, a, "configure")
+	if err != nil {
+		return err
+	}
+	if err := s.fillTab(c, a, &p); err != nil {
+		return err
+	}
+	p.Edit.Typed, p.Edit.Errors = in.Values, how.errors
+	if err := s.editChoices(c, a, &p.Edit, p.VM.ID); err != nil {
+		return err
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Show(p))
+}
+
+func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
+	if in.again {
+		return func(c echo.Context) error { return s.editedVM(c, a, in, first) }, nil
+	}
+	ctx := c.Request().Context()
+	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
+	if err != nil {
+		return nil, err
+	}
+	change, err := editOf(in.Values, vm)
+	if err != nil {
+		return nil, err
+	}
+	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, change)
+	return leave(views.VMPath(vm.ID)), err
+}
+
+func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
+	var checks fleet.Checks
+	name, text, spec := strings.TrimSpace(typed.Get("name")), typed.Get("description"), specOf(&checks, typed, vm.Spec)
+	generation, err := strconv.ParseInt(typed.Get("generation"), 10, 64)
+	if err != nil {
+		return control.UpdateVM{}, unreadable()
+	}
+	return control.UpdateVM{
+		Name: &name, Labels: labelsOf(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
+	}, checks.Err()
+}

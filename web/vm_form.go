@@ -1,0 +1,250 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-playground/form/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+	vmview "quantix/views/vm"
+)
+
+// A form's fields of a spec have the API's names, "spec.cpus", and are read into the spec itself. Only what people write otherwise
+// than the API is turned round here: memory as a number with a unit, sizes in GiB, a volume or network as one choice.
+var specDecoder, specEncoder = newSpecDecoder(), newSpecEncoder()
+
+var specKey = regexp.MustCompile(`^spec(\.[A-Za-z]+(\[[0-9]{1,3}\])?)+$`)
+
+type specForm struct {
+	Spec fleet.VMSpec `json:"spec"`
+}
+
+func newSpecDecoder() *form.Decoder {
+	d := form.NewDecoder()
+	d.SetTagName("json")
+	d.SetMaxArraySize(mostRows)
+	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
+		if len(texts) > 1 {
+			return memoryOf(texts[0], texts[1])
+		}
+		return wholeOf(texts[0])
+	}, 0)
+	d.RegisterCustomTypeFunc(func(texts []string) (any, error) { return sizeOf(texts[0]) }, int64(0))
+	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
+		if v := volumeOf(texts[0]); v != (fleet.Volref{}) {
+			return &v, nil
+		}
+		return (*fleet.Volref)(nil), nil
+	}, (*fleet.Volref)(nil))
+	return d
+}
+
+func newSpecEncoder() *form.Encoder {
+	e := form.NewEncoder()
+	e.SetTagName("json")
+	e.RegisterCustomTypeFunc(func(v any) ([]string, error) { return []string{gib(v.(int64))}, nil }, int64(0))
+	e.RegisterCustomTypeFunc(func(v any) ([]string, error) {
+		ref := v.(fleet.Volref)
+		return []string{vmview.Volume(ref.PoolID, ref.Volume)}, nil
+	}, fleet.Volref{})
+	return e
+}
+
+// specOf is the spec with what was typed in its place, as far as it can be read; a field that the form does not have stays.
+func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMSpec {
+	into := specForm{spec}
+	if typed.Has("spec.iso") {
+		into.Spec.ISO = nil
+	}
+	if typed.Has("spec.nics") {
+		into.Spec.NICs = nil
+	}
+	values := maps.Clone(typed)
+	maps.DeleteFunc(values, func(name string, _ []string) bool { return !specKey.MatchString(name) || name == "spec.nics" })
+	if wrong, ok := errors.AsType[form.DecodeErrors](specDecoder.Decode(&into, values)); ok {
+		for _, field := range slices.Sorted(maps.Keys(wrong)) {
+			checks.Add(field, "%s", wrong[field])
+		}
+	}
+	out := into.Spec
+	out.Power = spec.Power // it is ordered, not typed
+	for i := range out.Disks {
+		source := typed[fmt.Sprintf("spec.disks[%d].source", i)]
+		switch d := &out.Disks[i]; {
+		case len(source) == 0: // no disk of the form's
+		case source[0] != "image":
+			d.Image = nil
+		case d.Image == nil:
+			d.Image = &fleet.Volref{}
+		}
+	}
+	for i := range out.NICs {
+		n := &out.NICs[i]
+		n.MAC = strings.TrimSpace(n.MAC)
+		if kind, name, ok := strings.Cut(n.Network, ":"); ok {
+			n.Network = name
+			if fleet.NetworkKind(kind) == fleet.NetworkBridge {
+				n.Network, n.Bridge = "", name
+			}
+		}
+	}
+	return out
+}
+
+// typedOf is the form in which nothing is typed yet: the VM as it is.
+func typedOf(vm fleet.VMView) (url.Values, error) {
+	typed, err := specEncoder.Encode(specForm{vm.Spec})
+	if err != nil {
+		return nil, fmt.Errorf("write the spec of %s as a form: %w", vm.ID, err)
+	}
+	typed["spec.memoryMiB"] = memoryText(vm.Spec.MemoryMiB)
+	for i, n := range vm.Spec.NICs {
+		at := fmt.Sprintf("spec.nics[%d].", i)
+		typed.Set(at+"network", string(fleet.NetworkLibvirt)+":"+n.Network)
+		if n.Bridge != "" {
+			typed.Set(at+"network", string(fleet.NetworkBridge)+":"+n.Bridge)
+		}
+		typed.Del(at + "bridge")
+	}
+	typed.Set("name", vm.Name)
+	typed.Set("labels", kit.LabelText(vm.Labels))
+	typed.Set("description", vm.Description)
+	typed.Set("generation", strconv.FormatInt(vm.Generation, 10))
+	return typed, nil
+}
+
+// typedVM is what a form of a VM was sent with.
+type typedVM struct {
+	url.Values
+	again bool // nothing is asked but the form: a browser without scripts wants a row more or less
+}
+
+func (in *typedVM) read(sent url.Values) {
+	if drop := sent.Get("drop"); drop != "" {
+		maps.DeleteFunc(sent, func(name string, _ []string) bool { return strings.HasPrefix(name, drop+".") })
+		in.again = true
+	}
+	in.Values = inRows(sent)
+	if list := sent.Get("add"); list != "" {
+		addRow(in.Values, list)
+		in.again = true
+	}
+}
+
+// addRow adds a row to a list of the form.
+func addRow(typed url.Values, list string) {
+	n := 0
+	for name := range typed {
+		if m := rowKey.FindStringSubmatch(name); m != nil && m[1] == list {
+			i, _ := strconv.Atoi(m[2])
+			n = max(n, i+1)
+		}
+	}
+	switch at := fmt.Sprintf("%s[%d]", list, n); list {
+	case "spec.disks":
+		typed.Set(at+".source", "empty")
+		typed.Set(at+".sizeBytes", "20")
+	case "spec.nics":
+		typed.Set(at+".mac", "")
+	}
+}
+
+var rowKey = regexp.MustCompile(`^(spec\.[a-z]+)\[([0-9]{1,9})\](\..+)$`)
+
+// inRows numbers the rows anew: those that were removed in the browser left gaps, and one in which nothing is typed is none.
+func inRows(sent url.Values) url.Values {
+	out := url.Values{}
+	rows := map[string]map[int]bool{}
+	each := func(do func(list string, i int, rest string, texts []string)) {
+		for name, texts := range sent {
+			if m := rowKey.FindStringSubmatch(name); m != nil {
+				i, _ := strconv.Atoi(m[2])
+				do(m[1], i, m[3], texts)
+			}
+		}
+	}
+	each(func(list string, i int, _ string, texts []string) {
+		if rows[list] == nil {
+			rows[list] = map[int]bool{}
+		}
+		rows[list][i] = rows[list][i] || slices.ContainsFunc(texts, func(text string) bool { return text != "" })
+	})
+	numbers := map[string]map[int]int{}
+	for list, filled := range rows {
+		numbers[list] = map[int]int{}
+		for _, i := range slices.Sorted(maps.Keys(filled)) {
+			if filled[i] {
+				numbers[list][i] = len(numbers[list])
+			}
+		}
+	}
+	each(func(list string, i int, rest string, texts []string) {
+		if n, ok := numbers[list][i]; ok {
+			out[fmt.Sprintf("%s[%d]%s", list, n, rest)] = texts
+		}
+	})
+	for name, texts := range sent {
+		if !rowKey.MatchString(name) {
+			out[name] = texts
+		}
+	}
+	return out
+}
+
+func wholeOf(text string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		return 0, errors.New("Give a whole number.")
+	}
+	return n, nil
+}
+
+// memoryText writes a size in GiB where that is a whole number.
+func memoryText(mib int) []string {
+	if mib%1024 == 0 {
+		return []string{strconv.Itoa(mib / 1024), "GiB"}
+	}
+	return []string{strconv.Itoa(mib), "MiB"}
+}
+
+// memoryOf reads a size in MiB; "1.5" GiB is fine.
+func memoryOf(text, unit string) (int, error) {
+	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if unit != "MiB" {
+		n *= 1024
+	}
+	if err != nil || math.IsNaN(n) || n < 0 || n > fleet.MaxMemoryMiB || n != math.Trunc(n) {
+		return 0, fmt.Errorf("Give the memory as a number of GiB or MiB, up to %d TiB.", fleet.MaxMemoryMiB>>20)
+	}
+	return int(n), nil
+}
+
+// sizeOf reads a disk's size in GiB as bytes; empty is 0.
+func sizeOf(text string) (int64, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) || n < 0 || n > fleet.MaxDiskBytes>>30 {
+		return 0, fmt.Errorf("Give the size as a number of GiB, up to %d TiB.", fleet.MaxDiskBytes>>40)
+	}
+	return int64(n * (1 << 30)), nil
+}
+
+// gib writes bytes as sizeOf reads them.
+func gib(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
+
+// volumeOf reads a choice made by vmview.Volume; empty is the zero Volref.
+func volumeOf(value string) fleet.Volref {
+	pool, volume, _ := strings.Cut(value, "/")
+	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}
+}

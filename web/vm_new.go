@@ -1,0 +1,74 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/shell"
+	vmview "quantix/views/vm"
+)
+
+// askVM shows the form of a new VM, which begins with what most want.
+func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) error {
+	fresh := in.Values == nil
+	if fresh {
+		in.Values = url.Values{
+			"key": {fleet.NewID[string]()}, "projectId": {c.QueryParam("project")}, "hostId": {c.QueryParam("host")},
+			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"},
+		}
+	}
+	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && policy.May(a, policy.InfraChange, "")}
+	if err := s.choices(c, a, &f); err != nil {
+		return err
+	}
+	if fresh && len(f.Pools.Options) > 0 {
+		addRow(in.Values, "spec.disks")
+	}
+	if fresh && len(f.Networks.Options) > 0 {
+		addRow(in.Values, "spec.nics")
+	}
+	return s.showAs(c, how.status, a, shell.Frame{Title: "New VM"}, vmview.New(f))
+}
+
+func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
+	if in.again {
+		return func(c echo.Context) error { return s.askVM(c, a, in, first) }, nil
+	}
+	var checks fleet.Checks
+	want := control.CreateVM{
+		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
+		Labels: labelsOf(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
+		Spec: specOf(&checks, in.Values, fleet.VMSpec{}), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
+	}
+	if checks.Err() != nil {
+		// What control would say about the rest is said at once, not after the first correction.
+		var rest fleet.Checks
+		fleet.CheckName(&rest, "name", want.Name)
+		want.Spec.Power = fleet.Stopped
+		want.Spec.Check(&rest, "spec")
+		return nil, merge(&checks, rest.Err())
+	}
+	vm, err := s.createOnce(c.Request().Context(), a, in.Get("key"), want)
+	return leave(views.VMPath(vm)), err
+}
+
+// createOnce makes one VM of a form that is sent twice.
+func (s *Server) createOnce(ctx context.Context, a fleet.Actor, form string, want control.CreateVM) (fleet.VMID, error) {
+	request, err := json.Marshal(want)
+	if err != nil {
+		return "", err
+	}
+	k := control.Key{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}
+	return once(ctx, s, a, k, func(ctx context.Context) (fleet.VMID, error) {
+		vm, err := s.Control.CreateVM(ctx, a, want)
+		return vm.ID, err
+	})
+}

@@ -1,0 +1,99 @@
+package web
+
+import (
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	vmview "quantix/views/vm"
+)
+
+// diskOf is the dialog about the disk of the address, which must be one that is not there.
+func (s *Server) diskOf(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return vmview.DiskPage{}, err
+	}
+	ref := volumeOf(c.QueryParam("disk"))
+	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
+	fault := p.VM.FaultOf(ref)
+	if i < 0 || fault == nil {
+		return vmview.DiskPage{}, fleet.Errorf(fleet.NotFound, "This VM misses no such disk any more.")
+	}
+	pools, err := s.poolNames(c.Request().Context(), a)
+	d := p.VM.Spec.Disks[i]
+	in := vmview.NewDiskForm{Volume: control.NewDiskName(p.VM)}
+	if d.SizeBytes > 0 {
+		in.Size = gib(d.SizeBytes)
+	}
+	return vmview.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
+}
+
+func (s *Server) askDetachDisk(c echo.Context, a fleet.Actor, _ none, how asked) error {
+	p, err := s.diskOf(c, a)
+	if err != nil {
+		return err
+	}
+	p.Errors = how.errors
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.DetachDisk(p))
+}
+
+func (s *Server) detachDisk(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")))
+	return stay(views.VMPath(id), "The disk is taken out of the VM."), err
+}
+
+type replaceDiskForm struct {
+	Volume  string `form:"volume"`
+	Size    string `form:"size"`
+	Content string `form:"content"`
+}
+
+func (s *Server) askReplaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm, how asked) error {
+	p, err := s.diskOf(c, a)
+	if err != nil {
+		return err
+	}
+	if how.again() {
+		p.In, p.Errors = vmview.NewDiskForm{Volume: in.Volume, Size: in.Size, Content: in.Content}, how.errors
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.ReplaceDisk(p))
+}
+
+func (s *Server) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (end, error) {
+	var checks fleet.Checks
+	disk := control.NewDisk{Volume: in.Volume, SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Clone: in.Content == "clone"}
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	id := fleet.VMID(c.Param("id"))
+	_, _, err := s.Control.ReplaceDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), disk)
+	return stay(views.VMPath(id), "The new disk is asked of the host."), err
+}
+
+type takeOverForm struct {
+	Field  string `form:"field"`
+	Actual string `form:"actual"`
+}
+
+func (s *Server) takeOverVM(c echo.Context, a fleet.Actor, in takeOverForm) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	_, _, err := s.Control.TakeOver(c.Request().Context(), a, id, map[string]string{in.Field: in.Actual})
+	return stay(views.VMPath(id), "What the host has is now what is wanted."), err
+}
+
+func (s *Server) putBackVM(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	job, err := s.Control.PutBack(c.Request().Context(), a, id)
+	return stay(views.VMPath(id), "Put back "+job.SubjectName+": asked of "+job.HostName+"."), err
+}
+
+func (s *Server) placeVM(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	vm, err := s.Control.PlaceVM(c.Request().Context(), a, id, fleet.HostID(c.Param("host")))
+	return stay(views.VMPath(id), vm.Name+" is on "+vm.HostName+"."), err
+}
