@@ -8,7 +8,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -62,11 +61,11 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *views.VMPage) (err er
 	switch p.Tab {
 	case "summary":
 		if p.Retry, err = s.Control.VMRetry(ctx, a, p.VM.ID); err == nil {
-			p.Pools, err = s.poolNames(ctx, a)
+			p.Pools, err = s.poolNames(ctx, a, p.VM)
 		}
 	case "configure":
 		if p.Edit, err = s.editForm(c, a, p.VM); err == nil {
-			p.Pools, err = s.poolNames(ctx, a)
+			p.Pools, err = s.poolNames(ctx, a, p.VM)
 		}
 	case "events":
 		history, err := s.Control.VMEvents(ctx, a, p.VM.ID)
@@ -84,14 +83,9 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *views.VMPage) (err er
 	return err
 }
 
-// poolNames are the names behind the disks' pools.
-func (s *Server) poolNames(ctx context.Context, a fleet.Actor) (map[fleet.PoolID]string, error) {
-	pools, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
-	names := make(map[fleet.PoolID]string, len(pools))
-	for _, p := range pools {
-		names[p.ID] = p.Name
-	}
-	return names, err
+// poolNames are the names behind the pools of the VM's disks and ISO.
+func (s *Server) poolNames(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
+	return s.Control.PoolNames(ctx, a, vm.Spec.Pools())
 }
 
 func (s *Server) consolePage(c echo.Context, a fleet.Actor) error {
@@ -146,7 +140,7 @@ func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, _ deleteForm, how as
 		return err
 	}
 	d := views.DeleteVMPage{VM: p.VM, Errors: how.errors}
-	if d.Pools, err = s.poolNames(c.Request().Context(), a); err != nil {
+	if d.Pools, err = s.poolNames(c.Request().Context(), a, p.VM); err != nil {
 		return err
 	}
 	return s.showAs(c, how.status, a, vmFrame(p.VM), views.DeleteVM(d))

@@ -22,7 +22,7 @@ func (s *Server) diskOf(c echo.Context, a fleet.Actor) (views.DiskPage, error) {
 	if i < 0 || fault == nil {
 		return views.DiskPage{}, fleet.Errorf(fleet.NotFound, "This VM misses no such disk any more.")
 	}
-	pools, err := s.poolNames(c.Request().Context(), a)
+	pools, err := s.poolNames(c.Request().Context(), a, p.VM)
 	d := p.VM.Spec.Disks[i]
 	in := views.NewDiskForm{Volume: control.NewDiskName(p.VM)}
 	if d.SizeBytes > 0 {
