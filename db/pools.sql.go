@@ -130,6 +130,35 @@ func (q *Queries) PlacesTaken(ctx context.Context, arg PlacesTakenParams) ([]Pla
 	return items, nil
 }
 
+const poolNames = `-- name: PoolNames :many
+SELECT id, name FROM pools WHERE id = ANY ($1::text[])
+`
+
+type PoolNamesRow struct {
+	ID   fleet.PoolID
+	Name string
+}
+
+func (q *Queries) PoolNames(ctx context.Context, ids []string) ([]PoolNamesRow, error) {
+	rows, err := q.db.Query(ctx, poolNames, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []PoolNamesRow{}
+	for rows.Next() {
+		var i PoolNamesRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const poolNeeded = `-- name: PoolNeeded :many
 SELECT v.name, v.project_id FROM vms v
 WHERE (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1::text)))

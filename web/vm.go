@@ -8,7 +8,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -64,11 +63,11 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 	switch p.Tab {
 	case "summary":
 		if p.Retry, err = s.Control.VMRetry(ctx, a, p.VM.ID); err == nil {
-			p.Pools, err = s.poolNames(ctx, a)
+			p.Pools, err = s.poolNames(ctx, a, p.VM)
 		}
 	case "configure":
 		if p.Edit, err = s.editForm(c, a, p.VM); err == nil {
-			p.Pools, err = s.poolNames(ctx, a)
+			p.Pools, err = s.poolNames(ctx, a, p.VM)
 		}
 	case "events":
 		history, err := s.Control.VMEvents(ctx, a, p.VM.ID)
@@ -86,14 +85,9 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 	return err
 }
 
-// poolNames are the names behind the disks' pools.
-func (s *Server) poolNames(ctx context.Context, a fleet.Actor) (map[fleet.PoolID]string, error) {
-	pools, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
-	names := make(map[fleet.PoolID]string, len(pools))
-	for _, p := range pools {
-		names[p.ID] = p.Name
-	}
-	return names, err
+// poolNames are the names behind the pools of the VM's disks and ISO.
+func (s *Server) poolNames(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
+	return s.Control.PoolNames(ctx, a, vm.Spec.Pools())
 }
 
 func (s *Server) consolePage(c echo.Context, a fleet.Actor) error {
@@ -148,7 +142,7 @@ func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, _ deleteForm, how as
 		return err
 	}
 	d := vmview.DeletePage{VM: p.VM, Errors: how.errors}
-	if d.Pools, err = s.poolNames(c.Request().Context(), a); err != nil {
+	if d.Pools, err = s.poolNames(c.Request().Context(), a, p.VM); err != nil {
 		return err
 	}
 	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Delete(d))

@@ -23,7 +23,7 @@ func (s *Server) diskOf(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) 
 	if i < 0 || fault == nil {
 		return vmview.DiskPage{}, fleet.Errorf(fleet.NotFound, "This VM misses no such disk any more.")
 	}
-	pools, err := s.poolNames(c.Request().Context(), a)
+	pools, err := s.poolNames(c.Request().Context(), a, p.VM)
 	d := p.VM.Spec.Disks[i]
 	in := vmview.NewDiskForm{Volume: control.NewDiskName(p.VM)}
 	if d.SizeBytes > 0 {

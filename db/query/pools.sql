@@ -1,6 +1,9 @@
 -- name: AddPool :exec
 INSERT INTO pools (id, name, spec) VALUES (@id, @name, @spec);
 
+-- name: PoolNames :many
+SELECT id, name FROM pools WHERE id = ANY (@ids::text[]);
+
 -- name: LockPool :one
 SELECT * FROM pools WHERE id = @id FOR UPDATE;
 

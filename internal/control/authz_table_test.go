@@ -78,6 +78,7 @@ var useCases = map[string]useCase{
 	"UsableNetworks": {may: somewhere, with: none},
 	"NetworksFor":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"NetworksOn":     {may: somewhere, with: func(*world) []any { return []any{fleet.HostID("")} }},
+	"PoolNames":      {may: somewhere, with: func(w *world) []any { return []any{[]fleet.PoolID{w.nfs}} }},
 	"PoolVMs":        {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
 	"PoolVolumes":    {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
 

@@ -16,7 +16,7 @@ import (
 // candidates reads what placement asks about hosts: of all, or of one that somebody has named. Until the transaction ends, the
 // pools of the spec are released from no host.
 func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
-	ids := store.PoolsOf(spec)
+	ids := store.Texts(spec.Pools())
 	if err := q.HoldPools(ctx, ids); err != nil {
 		return nil, err
 	}

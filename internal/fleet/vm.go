@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -39,6 +40,26 @@ type VMSpec struct {
 	Disks     []Disk   `json:"disks"`
 	NICs      []NIC    `json:"nics"`
 	ISO       *Volref  `json:"iso,omitempty"` // an ISO image in the CD-ROM drive
+}
+
+// Pools lists the pools that the spec names, each once, in order of first mention.
+func (s VMSpec) Pools() []PoolID {
+	var ids []PoolID
+	add := func(id PoolID) {
+		if id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	for _, d := range s.Disks {
+		add(d.PoolID)
+		if d.Image != nil {
+			add(d.Image.PoolID)
+		}
+	}
+	if s.ISO != nil {
+		add(s.ISO.PoolID)
+	}
+	return ids
 }
 
 // Firmware is "bios" (SeaBIOS) or "uefi" (OVMF).

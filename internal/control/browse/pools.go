@@ -193,6 +193,19 @@ func (b *Browse) GetPool(ctx context.Context, a fleet.Actor, id fleet.PoolID) (f
 	return poolViews(a, cells)[0], nil
 }
 
+// PoolNames are the names of those pools; one that does not exist has none.
+func (b *Browse) PoolNames(ctx context.Context, a fleet.Actor, ids []fleet.PoolID) (map[fleet.PoolID]string, error) {
+	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return nil, err
+	}
+	rows, err := b.store.PoolNames(ctx, store.Texts(ids))
+	names := make(map[fleet.PoolID]string, len(rows))
+	for _, r := range rows {
+		names[r.ID] = r.Name
+	}
+	return names, store.Err(err)
+}
+
 // PoolVMs is ListVMs of the VMs that have a disk in the pool.
 func (b *Browse) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {

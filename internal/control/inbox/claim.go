@@ -96,7 +96,7 @@ func (box *Inbox) describe(ctx context.Context, host fleet.HostID, jobs []db.Job
 			}
 			vms[vm.ID] = vm
 			if needsPools[vm.ID] {
-				poolIDs = append(poolIDs, store.PoolsOf(vm.Spec)...)
+				poolIDs = append(poolIDs, store.Texts(vm.Spec.Pools())...)
 			}
 		}
 	}
@@ -140,8 +140,8 @@ func workOf(j db.Job, vms map[fleet.VMID]*vmWork, pools map[fleet.PoolID]fleet.P
 		vm := known.VM
 		w.VM, w.Generation, w.Made, w.Project, w.Mark = &vm, vm.Generation, known.made, known.project, known.mark
 		vm.Status, vm.Elsewhere = nil, nil // the host knows better
-		for _, pid := range store.PoolsOf(vm.Spec) {
-			if p, ok := pools[fleet.PoolID(pid)]; ok {
+		for _, pid := range vm.Spec.Pools() {
+			if p, ok := pools[pid]; ok {
 				w.Pools = append(w.Pools, p)
 			}
 		}
