@@ -134,12 +134,14 @@ func testMigrated(t *testing.T, p *pair) {
 func testApplyMigrated(_ *testing.T, p *pair) {
 	vm, before := p.moved(false)
 	p.a.nowhere(vm.ID)
-	for range 2 {
+	for _, vm.Generation = range []int64{1, 1, 2} {
 		p.b.apply(vm)
 		p.b.same("after an order of what it is,", vm.ID, before)
 		p.b.wantMark("after an order that brings none", vm.ID, pairMark)
+		p.b.status(vm.ID, vm.Generation)
 	}
 	p.b.must("stop", p.b.StopVM(p.b.ctx, vm.ID))
+	p.b.wantMark("of the definition that came along", vm.ID, pairMark)
 	p.b.must("start", p.b.StartVM(p.b.ctx, vm.ID))
 	p.b.wantPower(vm.ID, fleet.Running)
 }
