@@ -23,7 +23,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// inside is set in the copy of the test that runs within a lab host, where paths are as the host's agent sees them.
+// inside is set in the copy of the test that runs within a lab host, where paths are as the host's agent sees them: to the sockets
+// of that host and of another, as any host sees them.
 const inside = "QUANTIX_TEST_INSIDE_HOST"
 
 // unsupported is why this machine can have no lab host; the tests that need one are skipped with it.
@@ -48,27 +49,32 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runInHost runs this very test program on a lab host of its own.
-func runInHost() (int, error) {
+// runInHost runs this very test program on a lab host of its own, beside another.
+func runInHost() (code int, err error) {
 	dir, err := os.MkdirTemp("", "qxhv")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
-	host, err := lab.StartHost(ctx, lab.Options{
-		Dir: dir, Name: "hvtest", Env: []string{inside + "=1"}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
-	if err != nil {
-		return 0, err
+	var hosts [2]*lab.Host
+	for i := range hosts {
+		hosts[i], err = lab.StartHost(ctx, lab.Options{
+			Dir: filepath.Join(dir, strconv.Itoa(i)), Name: fmt.Sprintf("hvtest-%d", i), Peers: []string{"hvtest-0", "hvtest-1"}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		})
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, hosts[i].Stop(ctx)) }()
 	}
-	cmd := host.Command(ctx, os.Args[0], os.Args[1:]...)
+	cmd := hosts[0].Command(ctx, os.Args[0], os.Args[1:]...)
+	cmd.Env = append(cmd.Env, inside+"="+hosts[0].Socket()+" "+hosts[1].Socket())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = nil
 	}
-	return cmd.ProcessState.ExitCode(), errors.Join(err, host.Stop(ctx))
+	return cmd.ProcessState.ExitCode(), err
 }
 
 func needHost(t testing.TB) {
@@ -146,6 +152,11 @@ func open(t *testing.T) agent.Hypervisor {
 }
 
 func openAt(t *testing.T, socket string) agent.Hypervisor {
+	t.Helper()
+	return openWith(t, socket, book)
+}
+
+func openWith(t *testing.T, socket string, book *agent.PoolBook) agent.Hypervisor {
 	t.Helper()
 	needHost(t)
 	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Roots: roots, Book: book})

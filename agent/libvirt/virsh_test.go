@@ -100,7 +100,12 @@ func hideVolume(t *testing.T, pool fleet.Pool, volume string) func() {
 
 func powerOf(t *testing.T, id fleet.VMID) fleet.Power {
 	t.Helper()
-	out, err := tryVirsh("domstate", string(id))
+	return powerAt(t, system, id)
+}
+
+func powerAt(t *testing.T, uri string, id fleet.VMID) fleet.Power {
+	t.Helper()
+	out, err := virshAt(uri, "domstate", string(id))
 	if err != nil {
 		return fleet.Absent
 	}
@@ -116,11 +121,16 @@ func virsh(t *testing.T, args ...string) string {
 	return out
 }
 
-// tryVirsh has its own limit, because it also serves cleanups.
-func tryVirsh(args ...string) (string, error) {
+// system is the host on which the tests run.
+const system = "qemu:///system"
+
+func tryVirsh(args ...string) (string, error) { return virshAt(system, args...) }
+
+// virshAt has its own limit, because it also serves cleanups.
+func virshAt(uri string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "virsh", append([]string{"-q", "-c", "qemu:///system"}, args...)...)
+	cmd := exec.CommandContext(ctx, "virsh", append([]string{"-q", "-c", uri}, args...)...)
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	out, err := cmd.Output()

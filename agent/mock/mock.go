@@ -64,6 +64,9 @@ func New(o Options) *Host {
 		opts: o, inv: inventoryOf(o.Name), mu: &o.Shared.mu,
 		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, local: NewStorage(), wakes: map[chan struct{}]bool{},
 	}
+	h.mu.Lock()
+	o.Shared.hosts = append(o.Shared.hosts, h)
+	h.mu.Unlock()
 	for _, name := range o.Found {
 		h.addFound(name)
 	}

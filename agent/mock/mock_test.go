@@ -26,14 +26,7 @@ func TestConformance(t *testing.T) {
 		Misplace: func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
 		AddImage: func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
 		Foreign:  func(_ *testing.T, name string) fleet.VMID { return h.addFound(name) },
-		Power: func(_ *testing.T, id fleet.VMID) fleet.Power {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if g, ok := h.guests[id]; ok {
-				return g.power
-			}
-			return fleet.Absent
-		},
+		Power:    func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		PowerOff: func(t *testing.T, id fleet.VMID) {
 			h.mu.Lock()
 			run := h.guests[id].live
@@ -68,6 +61,15 @@ func TestConformance(t *testing.T) {
 		Unplug:       func(*testing.T) func() { return h.Unplug() },
 		Freeze:       func(*testing.T) func() { return h.Freeze() },
 	})
+}
+
+func (h *Host) powerOf(id fleet.VMID) fleet.Power {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if g, ok := h.guests[id]; ok {
+		return g.power
+	}
+	return fleet.Absent
 }
 
 func (h *Host) misplace(p fleet.Pool, how hvtest.Misplacement) (back func()) {

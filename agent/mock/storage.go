@@ -15,8 +15,9 @@ import (
 
 // Storage is where volumes lie: by source, so that all who reach it see the same. Its lock guards the hosts that share it, too.
 type Storage struct {
-	mu   sync.Mutex
-	dirs map[string]*directory
+	mu    sync.Mutex
+	dirs  map[string]*directory
+	hosts []*Host // that share it
 }
 
 // NewStorage makes an empty storage.
@@ -184,6 +185,29 @@ func (h *Host) volumeAt(file string) *fleet.Volume {
 		}
 	}
 	return nil
+}
+
+// locked refuses a guest of which a guest of another host has a disk open, as QEMU does; h.mu is held.
+func (h *Host) locked(g *guest) error {
+	for _, file := range g.def.disks() {
+		v := h.volumeAt(file)
+		for _, other := range h.opts.Shared.hosts {
+			if v != nil && other != h && other.opens(v) {
+				return fmt.Errorf("internal error: process exited while connecting to monitor: qemu-system-x86_64: Failed to get \"write\" lock\nIs another process using the image [%s]?", file)
+			}
+		}
+	}
+	return nil
+}
+
+// opens reports whether a guest that is on has the volume as a disk.
+func (h *Host) opens(v *fleet.Volume) bool {
+	for _, g := range h.guests {
+		if g.on() && slices.ContainsFunc(g.live.disks(), func(file string) bool { return h.volumeAt(file) == v }) {
+			return true
+		}
+	}
+	return false
 }
 
 // reportPools tells of the assigned pools and names the others; h.mu is held.

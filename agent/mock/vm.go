@@ -82,6 +82,9 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 		if i := slices.IndexFunc(h.faults(g), func(f fleet.Fault) bool { return f.Code == fleet.FaultDisk }); i >= 0 {
 			return agent.Refusal(h.faults(g)[i])
 		}
+		if err := h.locked(g); err != nil {
+			return err
+		}
 		g.start(time.Now())
 		return nil
 	})

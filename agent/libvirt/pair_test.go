@@ -1,0 +1,41 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/hvtest"
+	"quantix/agent/libvirt"
+	"quantix/internal/fleet"
+)
+
+// TestPair looks at the other lab host from this one: they share all files but libvirt's own.
+func TestPair(t *testing.T) {
+	needHost(t)
+	sockets := strings.Fields(os.Getenv(inside))
+	uri := func(host int) string { return "qemu+unix:///system?socket=" + sockets[host] }
+	p := hvtest.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
+		t.Helper()
+		how := []string{"migrate", "--live", "--p2p", "--unsafe", "--persistent", string(id), uri(to)}
+		if !leave {
+			how = append(how, "--undefinesource")
+		}
+		if _, err := virshAt(uri(from), how...); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
+		known := must(agent.OpenPoolBook("")) // each host's agent remembers for itself
+		p.Hosts[i] = hvtest.Harness{
+			Open:     func(t *testing.T) agent.Hypervisor { return openWith(t, socket, known) },
+			PoolPath: func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
+			Power:    func(t *testing.T, id fleet.VMID) fleet.Power { return powerAt(t, uri(i), id) },
+		}
+	}
+	hvtest.RunPair(t, p)
+}

@@ -1,0 +1,53 @@
+package mock
+
+import (
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+)
+
+func TestPair(t *testing.T) {
+	t.Parallel()
+	storage := NewStorage()
+	hosts := [2]*Host{New(Options{Name: "mock-1", Shared: storage}), New(Options{Name: "mock-2", Shared: storage})}
+	p := hvtest.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
+		t.Helper()
+		hosts[from].migrate(t, hosts[to], id, leave)
+	}}
+	for i, h := range hosts {
+		p.Hosts[i] = hvtest.Harness{
+			Open:     func(*testing.T) agent.Hypervisor { return h },
+			PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
+			Power:    func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
+		}
+	}
+	hvtest.RunPair(t, p)
+}
+
+// migrate moves a running guest as virsh migrate --persistent does, to a host that sees its disks as the same files.
+func (h *Host) migrate(t *testing.T, to *Host, id fleet.VMID, leave bool) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, ok := h.guests[id]
+	if !ok || !g.on() || to.guests[id] != nil && to.guests[id].on() {
+		t.Fatalf("%s cannot migrate %s to %s", h.opts.Name, id, to.opts.Name)
+	}
+	for _, file := range g.live.disks() {
+		if v := h.volumeAt(file); v == nil || v != to.volumeAt(file) {
+			t.Fatalf("%s does not reach %s", to.opts.Name, file)
+		}
+	}
+	run, there := *g.live, *g
+	there.live = &run
+	to.guests[id] = &there
+	g.screen = nil // it went along
+	h.stop(g)
+	if !leave {
+		delete(h.guests, id)
+	}
+	h.notify()
+	to.notify()
+}
