@@ -45,6 +45,7 @@ func TestJourney(t *testing.T) {
 
 	p.click(".head nav.tabs a", "Console")
 	p.waitPath("/vms/" + string(id) + "/console")
+	booted(t, s.Hosts[0], name)
 	p.typeIntoConsole()
 	p.plugCards(s.api(), s.Hosts[0], id)
 
@@ -163,8 +164,19 @@ const drawn = `(() => {
 // cursor is more than what a blinking cursor draws, and less than a line.
 const cursor = 150
 
-// typeIntoConsole types until the guest has booted and wipes its screen when asked, and then demands that it writes what it is
-// told to.
+// booted waits for the guest's own agent. Who types before that may do it in the moment in which the guest's kernel takes its keyboard
+// over: a key that then lies in the emulated controller raises no interrupt any more, and the keyboard is dead for good.
+func booted(t testing.TB, h readyHost, name string) {
+	t.Helper()
+	eventually(t, guestLimit, name+"'s guest agent", func() (bool, string) {
+		ctx, cancel := context.WithTimeout(t.Context(), stepLimit)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, "virsh", "-q", "-c", h.LibvirtURI, "qemu-agent-command", "--timeout", "5", name, `{"execute":"guest-ping"}`).CombinedOutput()
+		return err == nil, string(out)
+	})
+}
+
+// typeIntoConsole types until the guest wipes its screen when asked, and then demands that it writes what it is told to.
 func (p *tab) typeIntoConsole() {
 	p.Helper()
 	p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)

@@ -33,6 +33,7 @@ func TestVirshMigrateIsFollowed(t *testing.T) {
 	p.signIn(s)
 	page := "/vms/" + string(vm.ID)
 	p.open(page + "/console")
+	booted(t, s.Hosts[0], name)
 	p.typeIntoConsole()
 
 	p.open(page)
