@@ -27,11 +27,7 @@ func (b *Browse) ListFoundVMs(ctx context.Context, a fleet.Actor, q fleet.Query)
 }
 
 func (b *Browse) listFound(ctx context.Context, q fleet.Query, s *statement) (fleet.Page[fleet.FoundVM], error) {
-	p, err := foundOrders.page(q, "name")
-	if err != nil {
-		return fleet.Page[fleet.FoundVM]{}, err
-	}
-	terms, err := fleet.ParseFilter(fleet.FoundKeys, q.Filter)
+	p, terms, err := foundOrders.asked(q, "name", fleet.FoundKeys)
 	if err != nil {
 		return fleet.Page[fleet.FoundVM]{}, err
 	}

@@ -28,11 +28,7 @@ func (b *Browse) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (f
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}
-	p, err := hostOrders.page(q, "name")
-	if err != nil {
-		return fleet.Page[fleet.HostView]{}, err
-	}
-	terms, err := fleet.ParseFilter(fleet.HostKeys, q.Filter)
+	p, terms, err := hostOrders.asked(q, "name", fleet.HostKeys)
 	if err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}

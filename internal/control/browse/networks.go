@@ -19,11 +19,7 @@ func (b *Browse) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query)
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.NetworkView]{}, err
 	}
-	p, err := networkOrders.page(q, "name")
-	if err != nil {
-		return fleet.Page[fleet.NetworkView]{}, err
-	}
-	terms, err := fleet.ParseFilter(fleet.NetworkKeys, q.Filter)
+	p, terms, err := networkOrders.asked(q, "name", fleet.NetworkKeys)
 	if err != nil {
 		return fleet.Page[fleet.NetworkView]{}, err
 	}

@@ -71,6 +71,16 @@ type paging[T any] struct {
 	limit  int
 }
 
+// asked is page, with what q's filter says.
+func (all orders[T]) asked(q fleet.Query, own string, keys fleet.FilterKeys) (paging[T], []fleet.Term, error) {
+	p, err := all.page(q, own)
+	if err != nil {
+		return p, nil, err
+	}
+	terms, err := fleet.ParseFilter(keys, q.Filter)
+	return p, terms, err
+}
+
 // page reads q's sort, cursor and limit. own is the sort of a list that nobody sorted.
 func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
 	p := paging[T]{sort: q.Sort, limit: q.Limit}

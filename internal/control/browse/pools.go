@@ -99,11 +99,7 @@ func (b *Browse) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (f
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
 	}
-	p, err := poolOrders.page(q, "name")
-	if err != nil {
-		return fleet.Page[fleet.PoolView]{}, err
-	}
-	terms, err := fleet.ParseFilter(fleet.PoolKeys, q.Filter)
+	p, terms, err := poolOrders.asked(q, "name", fleet.PoolKeys)
 	if err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
 	}

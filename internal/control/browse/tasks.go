@@ -38,11 +38,7 @@ func (b *Browse) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (f
 // tasksOf is the question for one page of tasks.
 func (b *Browse) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (paging[fleet.Task], question[fleet.Task], error) {
 	s := new(statement)
-	p, err := taskOrders.page(q, "-created")
-	if err != nil {
-		return p, question[fleet.Task]{}, err
-	}
-	terms, err := fleet.ParseFilter(noHosts(a, fleet.TaskKeys), q.Filter)
+	p, terms, err := taskOrders.asked(q, "-created", noHosts(a, fleet.TaskKeys))
 	if err != nil {
 		return p, question[fleet.Task]{}, err
 	}

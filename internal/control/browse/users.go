@@ -21,11 +21,7 @@ func (b *Browse) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (f
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.Page[fleet.User]{}, err
 	}
-	p, err := userOrders.page(q, "name")
-	if err != nil {
-		return fleet.Page[fleet.User]{}, err
-	}
-	terms, err := fleet.ParseFilter(fleet.UserKeys, q.Filter)
+	p, terms, err := userOrders.asked(q, "name", fleet.UserKeys)
 	if err != nil {
 		return fleet.Page[fleet.User]{}, err
 	}

@@ -58,11 +58,7 @@ func (b *Browse) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *s
 		all = maps.Clone(vmOrders)
 		delete(all, "host") // its cursors name hosts
 	}
-	p, err := all.page(q, "name")
-	if err != nil {
-		return fleet.Page[fleet.VMView]{}, err
-	}
-	terms, err := fleet.ParseFilter(noHosts(a, fleet.VMKeys), q.Filter)
+	p, terms, err := all.asked(q, "name", noHosts(a, fleet.VMKeys))
 	if err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
