@@ -59,6 +59,7 @@ func TestAVMWhoseDiskIsNotThere(t *testing.T) {
 	b.post(page+"/disks/replace"+query, url.Values{"volume": {disk.Volume}, "size": {"8"}}).is(t, http.StatusUnprocessableEntity).has(t, "A volume with this name")
 	b.post(page+"/disks/replace"+query, url.Values{"volume": {"x.qcow2"}, "size": {"much"}}).is(t, http.StatusUnprocessableEntity).has(t, "number of GiB")
 	b.get(page+"/disks/detach?disk=x/y").is(t, http.StatusNotFound)
+	b.post(page+"/delete", url.Values{"disks": {"delete"}, "confirm": {"another"}}).is(t, http.StatusUnprocessableEntity).has(t, `id="confirm-error"`, "to delete it with its disks.")
 	p.signedIn("vic", fleet.RoleViewer).post(page+"/disks/detach"+query, url.Values{}).is(t, http.StatusForbidden)
 
 	api := p.program("ann", fleet.RoleAdmin, nil)

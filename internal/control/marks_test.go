@@ -47,6 +47,9 @@ func TestAHostDoesNotPullVMsOfOthersToItself(t *testing.T) {
 	if ok, _ := p.stays("with a domain without any stamp", fleet.PhaseStopped).Allows(fleet.ActStart); ok {
 		t.Error("the VM is started while a host that is heard runs its UUID")
 	}
+	if _, err := p.DeleteVM(t.Context(), chief, p.id, true, "web"); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "h2") {
+		t.Errorf("disks are deleted under a guest that runs on another host: %v", err)
+	}
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.other.agent.HostID)
 	if ok, why := p.stays("with the other host silent", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
 		t.Errorf("a host that is not heard and shows no mark keeps it from starting: %s", why)

@@ -48,8 +48,9 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 	return nil
 }
 
-// heldElsewhere says which host has the VM on, though it is not the VM's own, so that it must not be started; empty: none.
-func (v VMView) heldElsewhere() string {
+// HeldElsewhere says which host has the VM on, though it is not the VM's own, so that it must not be started, nor its disks be deleted;
+// empty: none.
+func (v VMView) HeldElsewhere() string {
 	for _, s := range v.Elsewhere {
 		if s.on() && (!s.Unheard || s.Proven && !s.Settled) {
 			return fmt.Sprintf("%s says that it has a guest of this UUID, %s. Two of them would destroy the disks.", s.host(), s.Power)
