@@ -184,11 +184,14 @@ func startLibvirtd(t *testing.T) {
 
 func bindMount(from, to string) error { return syscall.Mount(from, to, "", syscall.MS_BIND, "") }
 
+// guestLimit is how long an emulated guest on a busy machine may take for anything.
+const guestLimit = 2 * time.Minute
+
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(30 * time.Second)
+	limit := time.After(guestLimit)
 	for !ok() {
 		select {
 		case <-tick.C:
