@@ -428,6 +428,29 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 	return i, err
 }
 
+const lookForWork = `-- name: LookForWork :one
+SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = $1 AND s.session = $2) AS proven,
+       EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = $1 AND j.state = 'queued' AND j.run_after <= now()) AS waits
+`
+
+type LookForWorkParams struct {
+	HostID  fleet.HostID
+	Session []byte
+}
+
+type LookForWorkRow struct {
+	Proven bool
+	Waits  bool
+}
+
+// Whether the session is the host's, and whether there may be work for it.
+func (q *Queries) LookForWork(ctx context.Context, arg LookForWorkParams) (LookForWorkRow, error) {
+	row := q.db.QueryRow(ctx, lookForWork, arg.HostID, arg.Session)
+	var i LookForWorkRow
+	err := row.Scan(&i.Proven, &i.Waits)
+	return i, err
+}
+
 const movedOnVM = `-- name: MovedOnVM :one
 SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere FROM vms v
 WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE

@@ -172,11 +172,13 @@ CREATE CONSTRAINT TRIGGER keep_parent_end AFTER DELETE ON tasks DEFERRABLE INITI
 
 SELECT settle_parent(id) FROM tasks WHERE subject = 'task:' || id;
 
--- A job wakes its host's agent; what pages show of it is the task.
+-- A job wakes its host's agent; what pages show of it is the task. The end of one is news to the agent only where another waits.
 -- +goose StatementBegin
 CREATE FUNCTION announce_job() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_notify('quantix', 'jobs:' || NEW.host_id);
+    IF NEW.state = 'queued' OR EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = NEW.host_id AND j.state = 'queued') THEN
+        PERFORM pg_notify('quantix', 'jobs:' || NEW.host_id);
+    END IF;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd

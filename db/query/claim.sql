@@ -1,3 +1,8 @@
+-- name: LookForWork :one
+-- Whether the session is the host's, and whether there may be work for it.
+SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session) AS proven,
+       EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = @host_id AND j.state = 'queued' AND j.run_after <= now()) AS waits;
+
 -- name: ClaimJobs :many
 -- One job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises the epoch. Where there is work the
 -- session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
