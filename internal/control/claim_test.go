@@ -1,10 +1,13 @@
 package control_test
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -50,6 +53,62 @@ func TestParkedClaimWakesOnAJob(t *testing.T) {
 	r.addVM("web")
 	if claim := <-got; len(claim.Jobs) != 1 {
 		t.Fatalf("woke with %+v", claim)
+	}
+}
+
+// The end of a job wakes its agent where another waits, perhaps for this one, and else not: it would look for nothing.
+func TestTheEndOfAJobWakesForWhatWaits(t *testing.T) {
+	r := newRig(t)
+	heard := r.listen()
+	wakes := func() bool {
+		t.Helper()
+		return slices.Contains(heard(), "jobs:"+string(r.agent.HostID))
+	}
+	end := func(w wire.Work) {
+		t.Helper()
+		if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.queue(r.addVM("web"), fleet.VMStart)
+	first := r.claim()
+	if !wakes() {
+		t.Error("an order wakes nobody")
+	}
+	if end(first[0]); !wakes() {
+		t.Error("the start waits on after the end of what it waited for")
+	}
+	next := r.claim()
+	if end(next[0]); wakes() {
+		t.Error("the end of the last job wakes the agent for nothing")
+	}
+}
+
+// listen returns what gives the keys that were announced since it was called last.
+func (r *rig) listen() func() []string {
+	r.t.Helper()
+	conn, err := pgx.ConnectConfig(r.t.Context(), r.pool.Config().ConnConfig)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close(context.Background()) })
+	if _, err := conn.Exec(r.t.Context(), "LISTEN quantix"); err != nil {
+		r.t.Fatal(err)
+	}
+	return func() (keys []string) {
+		r.t.Helper()
+		const last = "test:last"
+		r.exec(`SELECT pg_notify('quantix', $1)`, last)
+		for {
+			n, err := conn.WaitForNotification(r.t.Context())
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			if n.Payload == last {
+				return keys
+			}
+			keys = append(keys, n.Payload)
+		}
 	}
 }
 
