@@ -271,31 +271,3 @@ func (q *Queries) ReportAssignments(ctx context.Context, arg ReportAssignmentsPa
 	err := row.Scan(&lost)
 	return lost, err
 }
-
-const settleAssignment = `-- name: SettleAssignment :exec
-UPDATE assignments a SET status = COALESCE($1, status), report_seq = $2, reported_at = now(),
-    observed_generation = GREATEST(observed_generation, LEAST($3::bigint, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
-WHERE a.noun = $4 AND a.object_id = $5 AND a.host_id = $6 AND a.report_seq < $2
-`
-
-type SettleAssignmentParams struct {
-	Status     []byte
-	Seq        int64
-	Generation int64
-	Noun       string
-	ObjectID   string
-	HostID     fleet.HostID
-}
-
-// Only forward: a report that was read after this result stands. status NULL: the host did not look.
-func (q *Queries) SettleAssignment(ctx context.Context, arg SettleAssignmentParams) error {
-	_, err := q.db.Exec(ctx, settleAssignment,
-		arg.Status,
-		arg.Seq,
-		arg.Generation,
-		arg.Noun,
-		arg.ObjectID,
-		arg.HostID,
-	)
-	return err
-}

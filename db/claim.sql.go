@@ -28,21 +28,6 @@ func (q *Queries) AskAgain(ctx context.Context, arg AskAgainParams) error {
 	return err
 }
 
-const askFullReport = `-- name: AskFullReport :exec
-UPDATE host_sessions SET digest = '' WHERE host_id = $1 AND report_seq > $2
-`
-
-type AskFullReportParams struct {
-	HostID fleet.HostID
-	Seq    int64
-}
-
-// A report newer than this result was taken as unchanged: ask again, so that the truth is not lost between the two.
-func (q *Queries) AskFullReport(ctx context.Context, arg AskFullReportParams) error {
-	_, err := q.db.Exec(ctx, askFullReport, arg.HostID, arg.Seq)
-	return err
-}
-
 const breakOffShutdown = `-- name: BreakOffShutdown :exec
 UPDATE jobs SET state = 'cancelled', error = $1, ended_at = now(), lease_until = NULL
 WHERE subject = $2 AND host_id = $3 AND state = 'running' AND kind = 'vm.shutdown'
@@ -160,20 +145,49 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]Job, er
 }
 
 const endJob = `-- name: EndJob :one
+WITH vm AS (
+    UPDATE vms v SET status = $4::jsonb, report_seq = $5,
+                     observed_generation = GREATEST(v.observed_generation, LEAST($6::bigint, v.generation))
+    WHERE $7::text = 'vm' AND v.id = $8::text AND v.host_id = $9::text AND v.report_seq < $5
+), assignment AS ( -- status NULL: the host did not look
+    UPDATE assignments a SET status = COALESCE($4, a.status), report_seq = $5, reported_at = now(),
+        observed_generation = GREATEST(a.observed_generation, LEAST($6::bigint, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
+    WHERE $7 <> 'vm' AND a.noun = $7 AND a.object_id = $8 AND a.host_id = $9 AND a.report_seq < $5
+), asked AS (
+    UPDATE host_sessions s SET digest = '' WHERE $7 <> '' AND s.host_id = $9 AND s.report_seq > $5
+)
 UPDATE jobs SET state = $1, error = $2, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN $1 = 'done' THEN 100 ELSE progress END
-WHERE id = $3
-RETURNING id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role
+WHERE jobs.id = $3
+RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role
 `
 
 type EndJobParams struct {
-	State fleet.JobState
-	Error string
-	ID    fleet.JobID
+	State      fleet.JobState
+	Error      string
+	ID         fleet.JobID
+	Status     []byte
+	Seq        int64
+	Generation int64
+	Noun       string
+	ObjectID   string
+	HostID     string
 }
 
+// With what the host saw after it of a VM, or of what is assigned to it; an empty noun: nothing. Only forward: a report that was read after
+// this result stands. A newer one that was taken as unchanged is asked for again, so that the truth is not lost between the two.
 func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
-	row := q.db.QueryRow(ctx, endJob, arg.State, arg.Error, arg.ID)
+	row := q.db.QueryRow(ctx, endJob,
+		arg.State,
+		arg.Error,
+		arg.ID,
+		arg.Status,
+		arg.Seq,
+		arg.Generation,
+		arg.Noun,
+		arg.ObjectID,
+		arg.HostID,
+	)
 	var i Job
 	err := row.Scan(
 		&i.ID,
@@ -196,76 +210,6 @@ func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
 		&i.Retries,
 		&i.TaskID,
 		&i.Role,
-	)
-	return i, err
-}
-
-const endVMJob = `-- name: EndVMJob :one
-WITH seen AS (
-    UPDATE vms SET status = $6, report_seq = $7,
-                   observed_generation = GREATEST(observed_generation, LEAST($5::bigint, generation))
-    WHERE vms.id = $4 AND vms.host_id = $8 AND report_seq < $7
-), asked AS (
-    UPDATE host_sessions SET digest = '' WHERE host_sessions.host_id = $8 AND report_seq > $7
-)
-UPDATE jobs j SET state = $1, error = $2, ended_at = now(), lease_until = NULL,
-                  progress = CASE WHEN $1 = 'done' THEN 100 ELSE progress END
-WHERE j.id = $3
-RETURNING j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, EXISTS (SELECT 1 FROM vms v WHERE v.id = $4 AND v.generation > $5)::boolean AS ahead
-`
-
-type EndVMJobParams struct {
-	State      fleet.JobState
-	Error      string
-	ID         fleet.JobID
-	VMID       fleet.VMID
-	Generation int64
-	Status     *fleet.VMStatus
-	Seq        int64
-	HostID     fleet.HostID
-}
-
-type EndVMJobRow struct {
-	Job   Job
-	Ahead bool
-}
-
-// EndJob with what the host saw of the VM after it; only forward: a report that was read after this result stands. A newer one that was taken
-// as unchanged is asked for again (AskFullReport). ahead: the VM is past the generation acted on.
-func (q *Queries) EndVMJob(ctx context.Context, arg EndVMJobParams) (EndVMJobRow, error) {
-	row := q.db.QueryRow(ctx, endVMJob,
-		arg.State,
-		arg.Error,
-		arg.ID,
-		arg.VMID,
-		arg.Generation,
-		arg.Status,
-		arg.Seq,
-		arg.HostID,
-	)
-	var i EndVMJobRow
-	err := row.Scan(
-		&i.Job.ID,
-		&i.Job.HostID,
-		&i.Job.Kind,
-		&i.Job.Subject,
-		&i.Job.Args,
-		&i.Job.Generation,
-		&i.Job.State,
-		&i.Job.Epoch,
-		&i.Job.Attempt,
-		&i.Job.LeaseUntil,
-		&i.Job.RunAfter,
-		&i.Job.Progress,
-		&i.Job.Note,
-		&i.Job.Error,
-		&i.Job.CreatedAt,
-		&i.Job.StartedAt,
-		&i.Job.EndedAt,
-		&i.Job.Retries,
-		&i.Job.TaskID,
-		&i.Job.Role,
-		&i.Ahead,
 	)
 	return i, err
 }
@@ -323,11 +267,12 @@ WITH mine AS MATERIALIZED (
 ), about AS MATERIALIZED (
     SELECT j.subject FROM mine m JOIN jobs j ON j.host_id = m.host_id WHERE j.id = $1 AND j.task_id IS NOT NULL
 ), vm AS MATERIALIZED (
-    SELECT v.id FROM about a JOIN vms v ON v.id = substr(a.subject, 4) WHERE a.subject LIKE 'vm:%' FOR UPDATE OF v
+    SELECT v.generation FROM about a JOIN vms v ON v.id = substr(a.subject, 4) WHERE a.subject LIKE 'vm:%' FOR UPDATE OF v
 ), pool AS MATERIALIZED (
     SELECT p.id FROM about a JOIN pools p ON p.id = substr(a.subject, 6) WHERE a.subject LIKE 'pool:%' FOR UPDATE OF p
 )
-SELECT j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, (SELECT m.number FROM mine m)::bigint AS number FROM jobs j
+SELECT j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, (SELECT m.number FROM mine m)::bigint AS number, COALESCE((SELECT v.generation FROM vm v), 0)::bigint AS generation
+FROM jobs j
 WHERE j.id = $1 AND j.host_id = (SELECT m.host_id FROM mine m) AND (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
 FOR UPDATE OF j
 `
@@ -339,12 +284,13 @@ type HoldResultParams struct {
 }
 
 type HoldResultRow struct {
-	Job    Job
-	Number int64
+	Job        Job
+	Number     int64
+	Generation int64
 }
 
 // What a result needs, locked in everybody's order: the host's session, what the job is about, the job. No row: the session has ended, or the
-// host has no such job. number is the session's.
+// host has no such job. number is the session's; generation is the VM's, 0 where it is gone or the job about none.
 func (q *Queries) HoldResult(ctx context.Context, arg HoldResultParams) (HoldResultRow, error) {
 	row := q.db.QueryRow(ctx, holdResult, arg.ID, arg.HostID, arg.Session)
 	var i HoldResultRow
@@ -370,6 +316,7 @@ func (q *Queries) HoldResult(ctx context.Context, arg HoldResultParams) (HoldRes
 		&i.Job.TaskID,
 		&i.Job.Role,
 		&i.Number,
+		&i.Generation,
 	)
 	return i, err
 }

@@ -22,12 +22,6 @@ SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.asked <> '';
 
--- name: SettleAssignment :exec
--- Only forward: a report that was read after this result stands. status NULL: the host did not look.
-UPDATE assignments a SET status = COALESCE(sqlc.narg(status), status), report_seq = @seq, reported_at = now(),
-    observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
-WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.report_seq < @seq;
-
 -- name: ReportAssignments :one
 -- What a host says of the objects on it, where that is another thing than before; lost are the networks that it has no more. A pool
 -- counts only where it was given to the host; older agents call it by its name. One that is not named is one that the agent did not

@@ -64,40 +64,39 @@ SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
 
 -- name: HoldResult :one
 -- What a result needs, locked in everybody's order: the host's session, what the job is about, the job. No row: the session has ended, or the
--- host has no such job. number is the session's.
+-- host has no such job. number is the session's; generation is the VM's, 0 where it is gone or the job about none.
 WITH mine AS MATERIALIZED (
     SELECT s.host_id, s.number FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session FOR KEY SHARE
 ), about AS MATERIALIZED (
     SELECT j.subject FROM mine m JOIN jobs j ON j.host_id = m.host_id WHERE j.id = @id AND j.task_id IS NOT NULL
 ), vm AS MATERIALIZED (
-    SELECT v.id FROM about a JOIN vms v ON v.id = substr(a.subject, 4) WHERE a.subject LIKE 'vm:%' FOR UPDATE OF v
+    SELECT v.generation FROM about a JOIN vms v ON v.id = substr(a.subject, 4) WHERE a.subject LIKE 'vm:%' FOR UPDATE OF v
 ), pool AS MATERIALIZED (
     SELECT p.id FROM about a JOIN pools p ON p.id = substr(a.subject, 6) WHERE a.subject LIKE 'pool:%' FOR UPDATE OF p
 )
-SELECT sqlc.embed(j), (SELECT m.number FROM mine m)::bigint AS number FROM jobs j
+SELECT sqlc.embed(j), (SELECT m.number FROM mine m)::bigint AS number, COALESCE((SELECT v.generation FROM vm v), 0)::bigint AS generation
+FROM jobs j
 WHERE j.id = @id AND j.host_id = (SELECT m.host_id FROM mine m) AND (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
 FOR UPDATE OF j;
 
 -- name: EndJob :one
+-- With what the host saw after it of a VM, or of what is assigned to it; an empty noun: nothing. Only forward: a report that was read after
+-- this result stands. A newer one that was taken as unchanged is asked for again, so that the truth is not lost between the two.
+WITH vm AS (
+    UPDATE vms v SET status = sqlc.narg(status)::jsonb, report_seq = @seq,
+                     observed_generation = GREATEST(v.observed_generation, LEAST(@generation::bigint, v.generation))
+    WHERE @noun::text = 'vm' AND v.id = @object_id::text AND v.host_id = @host_id::text AND v.report_seq < @seq
+), assignment AS ( -- status NULL: the host did not look
+    UPDATE assignments a SET status = COALESCE(sqlc.narg(status), a.status), report_seq = @seq, reported_at = now(),
+        observed_generation = GREATEST(a.observed_generation, LEAST(@generation::bigint, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
+    WHERE @noun <> 'vm' AND a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.report_seq < @seq
+), asked AS (
+    UPDATE host_sessions s SET digest = '' WHERE @noun <> '' AND s.host_id = @host_id AND s.report_seq > @seq
+)
 UPDATE jobs SET state = @state, error = @error, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN @state = 'done' THEN 100 ELSE progress END
-WHERE id = @id
-RETURNING *;
-
--- name: EndVMJob :one
--- EndJob with what the host saw of the VM after it; only forward: a report that was read after this result stands. A newer one that was taken
--- as unchanged is asked for again (AskFullReport). ahead: the VM is past the generation acted on.
-WITH seen AS (
-    UPDATE vms SET status = @status, report_seq = @seq,
-                   observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, generation))
-    WHERE vms.id = @vm_id AND vms.host_id = @host_id AND report_seq < @seq
-), asked AS (
-    UPDATE host_sessions SET digest = '' WHERE host_sessions.host_id = @host_id AND report_seq > @seq
-)
-UPDATE jobs j SET state = @state, error = @error, ended_at = now(), lease_until = NULL,
-                  progress = CASE WHEN @state = 'done' THEN 100 ELSE progress END
-WHERE j.id = @id
-RETURNING sqlc.embed(j), EXISTS (SELECT 1 FROM vms v WHERE v.id = @vm_id AND v.generation > @generation)::boolean AS ahead;
+WHERE jobs.id = @id
+RETURNING jobs.*;
 
 -- name: Overtaken :one
 -- Whether a newer order of the job's kind waits, or one that asks for another power.
@@ -132,10 +131,6 @@ UPDATE vms SET deleted_at = NULL WHERE id = @id AND host_id = @host_id;
 -- A change that gave way to a deletion has never reached the host. It is asked for anew, at a generation of its own: the
 -- deletion's counts as acted on.
 UPDATE vms SET generation = generation + 1 WHERE id = @id AND host_id = @host_id AND observed_generation < generation - 1;
-
--- name: AskFullReport :exec
--- A report newer than this result was taken as unchanged: ask again, so that the truth is not lost between the two.
-UPDATE host_sessions SET digest = '' WHERE host_id = @host_id AND report_seq > @seq;
 
 -- name: MovedOnVM :one
 -- The VM, when its generation has moved on and nothing waits to carry that to the host.

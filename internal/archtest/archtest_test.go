@@ -46,7 +46,7 @@ var may = map[string][]string{
 	"internal/control":   {"db", "internal/auth", "internal/pair", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/fleet"},
 
 	// The rooms of control, each with those below it.
-	"internal/control/store":  {"db", "internal/policy", "internal/fleet"},
+	"internal/control/store":  {"db", "internal/policy", "internal/notify", "internal/fleet"},
 	"internal/control/assign": {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/fleet"},
 	"internal/control/browse": {"internal/control/store", "db", "internal/policy", "internal/fleet"},
 	"internal/control/people": {"internal/control/browse", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},

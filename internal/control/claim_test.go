@@ -1,13 +1,11 @@
 package control_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -84,30 +82,24 @@ func TestTheEndOfAJobWakesForWhatWaits(t *testing.T) {
 	}
 }
 
-// listen returns what gives the keys that were announced since it was called last.
+// listen returns what gives the keys that woke since it was called last.
 func (r *rig) listen() func() []string {
 	r.t.Helper()
-	conn, err := pgx.ConnectConfig(r.t.Context(), r.pool.Config().ConnConfig)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { conn.Close(context.Background()) })
-	if _, err := conn.Exec(r.t.Context(), "LISTEN quantix"); err != nil {
-		r.t.Fatal(err)
-	}
+	const last = "test:last"
+	sub := r.hub.Subscribe("jobs:*", last)
+	r.t.Cleanup(sub.Close)
 	return func() (keys []string) {
 		r.t.Helper()
-		const last = "test:last"
 		r.exec(`SELECT pg_notify('quantix', $1)`, last)
 		for {
-			n, err := conn.WaitForNotification(r.t.Context())
-			if err != nil {
-				r.t.Fatal(err)
+			select {
+			case <-sub.C:
+			case <-r.t.Context().Done():
+				r.t.Fatal("nothing is heard any more")
 			}
-			if n.Payload == last {
+			if keys = append(keys, sub.Take()...); slices.Contains(keys, last) {
 				return keys
 			}
-			keys = append(keys, n.Payload)
 		}
 	}
 }

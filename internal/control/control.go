@@ -42,7 +42,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	if o.Hub == nil {
 		o.Hub = notify.NewHub()
 	}
-	s := store.New(pool)
+	s := store.New(pool, o.Hub)
 	b := browse.New(s)
 	return &Control{People: people.New(s, b), Inbox: inbox.New(s, o.Hub), Browse: b, store: s, log: o.Log, opts: o}
 }

@@ -3,6 +3,7 @@
 package notify
 
 import (
+	"crypto/rand"
 	"maps"
 	"slices"
 	"strings"
@@ -14,12 +15,13 @@ const Resync = "resync"
 
 // Hub hands wake-ups to those who wait for them.
 type Hub struct {
+	name string // among all portals' hubs
 	mu   sync.Mutex
 	subs map[string]map[*Sub]struct{}
 }
 
 // NewHub makes a hub without a source; Listen feeds it.
-func NewHub() *Hub { return &Hub{subs: map[string]map[*Sub]struct{}{}} }
+func NewHub() *Hub { return &Hub{name: rand.Text(), subs: map[string]map[*Sub]struct{}{}} }
 
 // Sub waits for some keys. C has room for one wake-up; Take says which keys it was for.
 type Sub struct {

@@ -64,7 +64,7 @@ func (h *Hub) next(ctx context.Context, conn *pgx.Conn) error {
 	n, err := conn.WaitForNotification(quiet)
 	switch {
 	case err == nil:
-		h.Wake(n.Payload)
+		h.hear(n.Payload)
 		return nil
 	case ctx.Err() != nil || quiet.Err() == nil:
 		return err

@@ -4,7 +4,6 @@ package assign
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -233,22 +232,13 @@ func (n *Noun) Delete(ctx context.Context, s *store.Store, a fleet.Actor, id str
 	return jobs, err
 }
 
-// Settle writes what the end of a job means for the object on its host.
-func (n *Noun) Settle(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) error {
+// Settle writes what the end of a job means for the object on its host, but for what the host then saw, which is for the end itself to
+// write; stays: there is a place for it.
+func (n *Noun) Settle(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) (saw any, stays bool, err error) {
 	if job.Kind == n.release && in.Outcome == wire.Done {
-		return q.EndRelease(ctx, db.EndReleaseParams{Noun: n.noun, ObjectID: id, HostID: job.HostID})
+		return nil, false, q.EndRelease(ctx, db.EndReleaseParams{Noun: n.noun, ObjectID: id, HostID: job.HostID})
 	}
-	out := db.SettleAssignmentParams{Noun: n.noun, ObjectID: id, HostID: job.HostID, Generation: in.Generation, Seq: in.Seq}
-	if saw := n.status(in); saw != nil {
-		var err error
-		if out.Status, err = json.Marshal(saw); err != nil {
-			return err
-		}
-	}
-	err := q.SettleAssignment(ctx, out)
-	return store.FirstError(err, func() error {
-		return q.AskFullReport(ctx, db.AskFullReportParams{HostID: job.HostID, Seq: in.Seq})
-	})
+	return n.status(in), true, nil
 }
 
 // QueueDrifted queues the orders and releases that got lost on their way.

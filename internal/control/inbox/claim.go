@@ -72,7 +72,11 @@ func (box *Inbox) claimWaiting(ctx context.Context, a fleet.Actor, limit int32) 
 }
 
 func (box *Inbox) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
-	jobs, err := box.store.ClaimJobs(ctx, db.ClaimJobsParams{HostID: a.HostID, Session: hashSession(a), MaxJobs: limit, Lease: fleet.Lease})
+	var jobs []db.Job
+	err := box.store.Quick(ctx, func(t store.Quick) (err error) {
+		jobs, err = t.Last().ClaimJobs(ctx, db.ClaimJobsParams{HostID: a.HostID, Session: hashSession(a), MaxJobs: limit, Lease: fleet.Lease})
+		return err
+	})
 	if err == nil && len(jobs) == 0 {
 		err = proveSession(ctx, box.store.Queries, a)
 	}

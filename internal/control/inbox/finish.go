@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
@@ -27,10 +28,10 @@ func (box *Inbox) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	if err := store.CheckID(id, "job"); err != nil {
 		return answer, ended, err
 	}
-	err = box.store.Tx(ctx, func(q *db.Queries) error {
-		held, err := q.HoldResult(ctx, db.HoldResultParams{ID: id, HostID: a.HostID, Session: hashSession(a)})
+	err = box.store.Quick(ctx, func(t store.Quick) error {
+		held, err := t.HoldResult(ctx, db.HoldResultParams{ID: id, HostID: a.HostID, Session: hashSession(a)})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return store.FirstError(proveSession(ctx, q, a), func() error { return store.NotFound(err, "job") })
+			return store.FirstError(proveSession(ctx, t.Queries, a), func() error { return store.NotFound(err, "job") })
 		}
 		if err != nil {
 			return err
@@ -43,34 +44,26 @@ func (box *Inbox) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 			return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
 		}
 		if in.Retry && state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) {
-			ended, err = tryAgain(ctx, q, job, in)
+			ended, err = tryAgain(ctx, t.Queries, job, in)
 			return err
 		}
-		if err := settle(ctx, q, job, in); err != nil {
+		end, err := settle(ctx, t.Queries, job, in)
+		if err != nil {
 			return err
 		}
-		var ahead bool
-		if ended, ahead, err = endJob(ctx, q, job, state, in); err == nil && ahead {
+		q, ahead := t.Queries, held.Generation > in.Generation || job.Kind == fleet.VMDelete // one that is taken back may ask for something anew
+		if !ahead {
+			q = t.Last()
+		}
+		end.State = state
+		now, err := q.EndJob(ctx, end)
+		if ended = jobOf(now); err == nil && ahead {
 			_, vm := job.Subject.Split()
 			answer.Again, err = requeue(ctx, q, fleet.VMID(vm), job.HostID, in.Generation)
 		}
 		return err
 	})
 	return answer, ended, err
-}
-
-// endJob closes the job and writes what the host saw of its VM. ahead: people may have changed the VM since the generation acted on.
-func endJob(ctx context.Context, q *db.Queries, job db.Job, state fleet.JobState, in wire.Finish) (ended fleet.Job, ahead bool, err error) {
-	noun, id := job.Subject.Split()
-	ofVM := noun == "vm" && !job.Kind.Is().Aside
-	if !ofVM || in.VM == nil {
-		now, err := q.EndJob(ctx, db.EndJobParams{ID: job.ID, State: state, Error: in.Error})
-		return jobOf(now), ofVM, err
-	}
-	now, err := q.EndVMJob(ctx, db.EndVMJobParams{
-		ID: job.ID, State: state, Error: in.Error, VMID: fleet.VMID(id), HostID: job.HostID, Generation: in.Generation, Seq: in.Seq, Status: in.VM,
-	})
-	return jobOf(now.Job), now.Ahead, err
 }
 
 func jobOf(r db.Job) fleet.Job {
@@ -92,16 +85,31 @@ func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (f
 	return jobOf(waits), err
 }
 
-// settle writes what a job's end means for its subject, but what the host saw of a VM: that is written with the end.
-func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
-	noun, id := job.Subject.Split()
+// settle writes what a job's end means for its subject, but for what the host then saw of it: that is for the end to write, whose state
+// the caller says.
+func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end db.EndJobParams, err error) {
+	end = db.EndJobParams{ID: job.ID, Error: in.Error}
 	if job.Kind.Is().Aside {
-		return nil
+		return end, nil
 	}
+	noun, id := job.Subject.Split()
+	saw, stays := any(in.VM), in.VM != nil
 	if n := assign.Of(noun); n != nil {
-		return n.Settle(ctx, q, job, id, in)
+		saw, stays, err = n.Settle(ctx, q, job, id, in)
+	} else {
+		err = settleVM(ctx, q, job, fleet.VMID(id), in)
 	}
-	vm := fleet.VMID(id)
+	if err != nil || !stays {
+		return end, err
+	}
+	end.Noun, end.ObjectID, end.HostID, end.Generation, end.Seq = noun, id, string(job.HostID), in.Generation, in.Seq
+	if saw != nil {
+		end.Status, err = json.Marshal(saw)
+	}
+	return end, err
+}
+
+func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	if job.Kind == fleet.VMDelete {
 		if in.Outcome == wire.Done {
 			_, err := q.RemoveVM(ctx, db.RemoveVMParams{ID: vm, HostID: job.HostID})

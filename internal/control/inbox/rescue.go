@@ -51,10 +51,12 @@ func giveUp(ctx context.Context, q *db.Queries, host *string) error {
 		if job.Kind.SingleShot(job.Args) {
 			in.Outcome, state = wire.Unknown, fleet.JobUnknown
 		}
-		if _, err := q.EndJob(ctx, db.EndJobParams{ID: id, State: state, Error: in.Error}); err != nil {
+		end, err := settle(ctx, q, job, in)
+		if err != nil {
 			return err
 		}
-		if err := settle(ctx, q, job, in); err != nil {
+		end.State = state
+		if _, err := q.EndJob(ctx, end); err != nil {
 			return err
 		}
 	}

@@ -13,23 +13,22 @@ import (
 
 	"quantix/db"
 	"quantix/internal/fleet"
+	"quantix/internal/notify"
 )
 
 // Store is one PostgreSQL. Its queries run in the transaction that their context is in (see Within), or each for itself.
 type Store struct {
 	*db.Queries
 	lines
-	pulse pulse
+	pulse  pulse
+	teller *notify.Teller
 }
 
-// New makes a Store over pool. It starts nothing.
-func New(pool *pgxpool.Pool) *Store {
+// New makes a Store over pool, which wakes those who wait at hub. It starts nothing.
+func New(pool *pgxpool.Pool, hub *notify.Hub) *Store {
 	l := lines{pool}
-	return &Store{Queries: db.New(l), lines: l}
+	return &Store{Queries: db.New(l), lines: l, teller: notify.NewTeller(hub, pool)}
 }
-
-// maxTries is how often a transaction is tried that PostgreSQL breaks because others wait for it in a circle.
-const maxTries = 4
 
 // Tx runs do in one transaction; an error rolls all of it back. After a deadlock do runs anew, so it must not build on what
 // an earlier run left in its variables. Within another it is a part of that one, which runs anew as a whole.
@@ -41,11 +40,21 @@ func (s *Store) Tx(ctx context.Context, do func(q *db.Queries) error) error {
 func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	run := func() error { return pgx.BeginFunc(ctx, s.of(ctx), do) }
+	if joined(ctx) {
+		return Err(run())
+	}
+	return untilNoDeadlock(run)
+}
+
+// maxTries is how often a transaction is tried that PostgreSQL breaks because others wait for it in a circle.
+const maxTries = 4
+
+func untilNoDeadlock(run func() error) error {
 	for try := 1; ; try++ {
-		err := pgx.BeginFunc(ctx, s.of(ctx), do)
+		err := run()
 		const deadlock = "40P01"
-		var pg *pgconn.PgError
-		if try == maxTries || joined(ctx) || !errors.As(err, &pg) || pg.Code != deadlock {
+		if pg, ok := errors.AsType[*pgconn.PgError](err); try == maxTries || !ok || pg.Code != deadlock {
 			return Err(err)
 		}
 	}

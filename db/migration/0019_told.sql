@@ -1,0 +1,74 @@
+-- +goose Up
+-- NOTIFY takes a lock that all commits of one server with news wait for, their flush to the disk included. What agents claim and finish
+-- comes by the thousand: there the portal collects the keys (SET LOCAL quantix.told to any text) and tells them after the commit, those
+-- of many transactions at once. Whoever does not ask for it notifies as ever.
+-- +goose StatementBegin
+CREATE FUNCTION tell(key text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE told text := current_setting('quantix.told', true);
+BEGIN
+    IF COALESCE(told, '') = '' THEN
+        PERFORM pg_notify('quantix', key);
+    ELSE
+        PERFORM set_config('quantix.told', told || E'\n' || key, true);
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE r record;
+BEGIN
+    r := COALESCE(NEW, OLD);
+    CASE TG_TABLE_NAME
+        WHEN 'vms' THEN PERFORM tell('vm:' || r.id);
+        WHEN 'hosts' THEN PERFORM tell('host:' || r.id);
+        WHEN 'found_vms' THEN PERFORM tell('host:' || r.host_id);
+        WHEN 'pools' THEN PERFORM tell('pool:' || r.id);
+        WHEN 'projects' THEN PERFORM tell('projects');
+    END CASE;
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION announce_to_project() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE r record;
+BEGIN
+    r := COALESCE(NEW, OLD);
+    CASE TG_TABLE_NAME
+        WHEN 'vms' THEN PERFORM tell('vms:' || r.project_id);
+        WHEN 'projects' THEN PERFORM tell('project:' || r.id);
+    END CASE;
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION announce_assignment() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE r record;
+BEGIN
+    r := COALESCE(NEW, OLD);
+    PERFORM tell(r.noun || ':' || r.object_id);
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION announce_job() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.state = 'queued' OR EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = NEW.host_id AND j.state = 'queued') THEN
+        PERFORM tell('jobs:' || NEW.host_id);
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Keys: tasks, tasks:<project>, the subject's, and that of the task which it is a part of.
+CREATE OR REPLACE FUNCTION announce_task() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE r record;
+BEGIN
+    r := COALESCE(NEW, OLD);
+    PERFORM tell('tasks');
+    IF r.project_id IS NOT NULL THEN
+        PERFORM tell('tasks:' || r.project_id);
+    END IF;
+    IF r.subject <> '' THEN
+        PERFORM tell(r.subject);
+    END IF;
+    IF r.parent_id IS NOT NULL THEN
+        PERFORM tell('task:' || r.parent_id);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd

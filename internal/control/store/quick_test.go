@@ -1,0 +1,201 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// quick is a store whose hub hears nothing but what the store tells.
+type quick struct {
+	*store.Store
+	t    *testing.T
+	pool *pgxpool.Pool
+	sub  *notify.Sub
+}
+
+func newQuick(t *testing.T, keys ...string) *quick {
+	t.Helper()
+	t.Parallel()
+	hub, pool := notify.NewHub(), testkit.DB(t)
+	return &quick{Store: store.New(pool, hub), t: t, pool: pool, sub: hub.Subscribe(keys...)}
+}
+
+// woken are the keys that were told.
+func (q *quick) woken() []string {
+	select {
+	case <-q.sub.C:
+		return q.sub.Take()
+	default:
+		return nil
+	}
+}
+
+func (q *quick) tasks() (n int) {
+	q.t.Helper()
+	if err := q.pool.QueryRow(q.t.Context(), `SELECT count(*) FROM tasks`).Scan(&n); err != nil {
+		q.t.Fatal(err)
+	}
+	return n
+}
+
+// note writes what is announced.
+func note(ctx context.Context, q *db.Queries) (fleet.TaskID, error) {
+	id := fleet.NewID[fleet.TaskID]()
+	_, err := q.NoteDone(ctx, db.NoteDoneParams{ID: id, Kind: fleet.VMApply, Subject: "vm:1", SubjectName: "web", CreatedBy: "somebody"})
+	return id, err
+}
+
+func TestAQuickTransactionTellsAfterItsCommit(t *testing.T) {
+	for name, last := range map[string]bool{"with its last statement": true, "at its end": false} {
+		t.Run(name, func(t *testing.T) {
+			q := newQuick(t, "tasks", "vm:1")
+			err := q.Quick(t.Context(), func(tx store.Quick) error {
+				if _, err := note(t.Context(), tx.Queries); err != nil {
+					return err
+				}
+				if told, seen := q.woken(), q.tasks(); told != nil || seen != 0 {
+					t.Errorf("before the commit %q was told and %d tasks are there", told, seen)
+				}
+				if last {
+					_, err := note(t.Context(), tx.Last())
+					return err
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := 1
+			if last {
+				want = 2
+			}
+			if got := q.tasks(); got != want {
+				t.Errorf("%d tasks are there, want %d", got, want)
+			}
+			if got, want := q.woken(), []string{"tasks", "vm:1"}; !slices.Equal(got, want) {
+				t.Errorf("%q was told, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestAQuickTransactionTellsWhatItsEndDoes(t *testing.T) {
+	parent, child := fleet.NewID[fleet.TaskID](), fleet.NewID[fleet.TaskID]()
+	project := fleet.NewID[fleet.ProjectID]() // the parent's alone, so that nobody else tells of its tasks
+	q := newQuick(t, "tasks:"+string(project))
+	if _, err := q.pool.Exec(t.Context(), `INSERT INTO projects (id, name) VALUES ($1, 'lab')`, project); err != nil {
+		t.Fatal(err)
+	}
+	steps := db.AddStepsParams{
+		ID: &parent, ProjectID: &project, Kind: fleet.VMStart, CreatedBy: "somebody", Name: "1 VM",
+		Ids: []string{string(child)}, Subjects: []string{""}, Names: []string{"web"}, Projects: []string{""}, Errors: []string{""},
+	}
+	if err := q.AddSteps(t.Context(), steps); err != nil {
+		t.Fatal(err)
+	}
+	err := q.Quick(t.Context(), func(tx store.Quick) error {
+		return tx.Last().RefuseTask(t.Context(), db.RefuseTaskParams{ID: child, Error: "no"})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := q.GetTask(t.Context(), db.GetTaskParams{ID: parent, AllProjects: true})
+	if err != nil || now.Task.State != fleet.JobFailed {
+		t.Errorf("the parent is %q (%v)", now.Task.State, err)
+	}
+	if got := q.woken(); got == nil {
+		t.Error("nothing was told of the parent")
+	}
+}
+
+func TestAQuickTransactionThatFailsLeavesNothing(t *testing.T) {
+	no := errors.New("no")
+	for name, fail := range map[string]func(ctx context.Context, tx store.Quick) error{
+		"by its caller": func(ctx context.Context, tx store.Quick) error {
+			_, err := note(ctx, tx.Queries)
+			return errors.Join(err, no)
+		},
+		"in a statement": func(ctx context.Context, tx store.Quick) error {
+			id, err := note(ctx, tx.Queries)
+			if err != nil {
+				return err
+			}
+			_, err = tx.NoteDone(ctx, db.NoteDoneParams{ID: id})
+			return err
+		},
+		"in its last statement": func(ctx context.Context, tx store.Quick) error {
+			id, err := note(ctx, tx.Queries)
+			if err != nil {
+				return err
+			}
+			_, err = tx.Last().NoteDone(ctx, db.NoteDoneParams{ID: id})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQuick(t, "tasks")
+			if err := q.Quick(t.Context(), func(tx store.Quick) error { return fail(t.Context(), tx) }); err == nil {
+				t.Error("it did not fail")
+			}
+			if told, seen := q.woken(), q.tasks(); told != nil || seen != 0 {
+				t.Errorf("%q was told and %d tasks are there", told, seen)
+			}
+			if idle := q.pool.Stat(); idle.TotalConns() != idle.IdleConns() || idle.TotalConns() == 0 {
+				t.Errorf("of %d connections %d are free", idle.TotalConns(), idle.IdleConns())
+			}
+			if err := q.Quick(t.Context(), func(tx store.Quick) error { _, err := note(t.Context(), tx.Last()); return err }); err != nil || q.tasks() != 1 {
+				t.Errorf("the next one: %v", err)
+			}
+		})
+	}
+}
+
+func TestNothingFollowsAQuickTransactionsLastStatement(t *testing.T) {
+	q := newQuick(t)
+	err := q.Quick(t.Context(), func(tx store.Quick) error {
+		if _, err := note(t.Context(), tx.Last()); err != nil {
+			return err
+		}
+		_, err := note(t.Context(), tx.Queries)
+		return err
+	})
+	if err == nil || q.tasks() != 1 {
+		t.Errorf("%v, and %d tasks are there", err, q.tasks())
+	}
+}
+
+func TestAQuickTransactionIsTriedAgainAfterADeadlock(t *testing.T) {
+	q := newQuick(t, "tasks")
+	tries := 0
+	err := q.Quick(t.Context(), func(tx store.Quick) error {
+		tries++
+		if _, err := note(t.Context(), tx.Queries); err != nil {
+			return err
+		}
+		if tries == 1 {
+			return q.deadlock()
+		}
+		return nil
+	})
+	if err != nil || tries != 2 || q.tasks() != 1 {
+		t.Errorf("%v after %d tries, %d tasks are there", err, tries, q.tasks())
+	}
+}
+
+// deadlock is what PostgreSQL says of two that wait for each other.
+func (q *quick) deadlock() error {
+	_, err := q.pool.Exec(q.t.Context(), `DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$`)
+	return err
+}
