@@ -69,41 +69,139 @@ func (q *Queries) CancelWaiting(ctx context.Context, arg CancelWaitingParams) er
 
 const claimJobs = `-- name: ClaimJobs :many
 WITH mine AS MATERIALIZED (
-    SELECT s.host_id FROM host_sessions s
-    WHERE s.host_id = $2 AND s.session = $3
-      AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = $2 AND w.state = 'queued' AND w.run_after <= now())
-    FOR KEY SHARE
+    SELECT s.host_id, a.most
+    FROM (SELECT unnest($2::text[]) AS host_id, unnest($3::bytea[]) AS session, unnest($4::integer[]) AS most ORDER BY 1) a
+    CROSS JOIN LATERAL (
+        SELECT h.host_id FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session
+          AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = h.host_id AND w.state = 'queued' AND w.run_after <= now())
+        FOR KEY SHARE OF h) s
 ), ready AS (
-    SELECT j.id FROM mine JOIN jobs j ON j.host_id = mine.host_id
-    WHERE j.state = 'queued' AND j.run_after <= now()
-      AND (j.task_id IS NULL OR NOT EXISTS (
-            SELECT 1 FROM jobs o
-            WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.task_id IS NOT NULL
-              AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
-    ORDER BY j.task_id IS NOT NULL, j.id
-    LIMIT $4 FOR UPDATE OF j SKIP LOCKED
+    SELECT r.id FROM mine m CROSS JOIN LATERAL (
+        SELECT j.id FROM jobs j
+        WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now()
+          AND (j.task_id IS NULL OR NOT EXISTS (
+                SELECT 1 FROM jobs o
+                WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.task_id IS NOT NULL
+                  AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
+        ORDER BY j.task_id IS NOT NULL, j.id
+        LIMIT m.most FOR UPDATE OF j SKIP LOCKED) r
 )
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + $1::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ready.id
-RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role
+RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role,
+          (SELECT jsonb_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation, 'createdAt', p.created_at, 'deletedAt', p.deleted_at)
+           FROM pools p WHERE jobs.subject LIKE 'pool:%' AND p.id = substr(jobs.subject, 6))::jsonb AS pool
 `
 
 type ClaimJobsParams struct {
-	Lease   time.Duration
-	HostID  fleet.HostID
-	Session []byte
-	MaxJobs int32
+	Lease    time.Duration
+	Hosts    []string
+	Sessions [][]byte
+	Most     []int32
 }
 
-// One job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises the epoch. Where there is work the
-// session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
-func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]Job, error) {
+type ClaimJobsRow struct {
+	Job  Job
+	Pool []byte
+}
+
+// For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
+// the epoch. pool: what the job is about, where that is one. Where there is work the session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
+func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
 		arg.Lease,
-		arg.HostID,
-		arg.Session,
-		arg.MaxJobs,
+		arg.Hosts,
+		arg.Sessions,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ClaimJobsRow{}
+	for rows.Next() {
+		var i ClaimJobsRow
+		if err := rows.Scan(
+			&i.Job.ID,
+			&i.Job.HostID,
+			&i.Job.Kind,
+			&i.Job.Subject,
+			&i.Job.Args,
+			&i.Job.Generation,
+			&i.Job.State,
+			&i.Job.Epoch,
+			&i.Job.Attempt,
+			&i.Job.LeaseUntil,
+			&i.Job.RunAfter,
+			&i.Job.Progress,
+			&i.Job.Note,
+			&i.Job.Error,
+			&i.Job.CreatedAt,
+			&i.Job.StartedAt,
+			&i.Job.EndedAt,
+			&i.Job.Retries,
+			&i.Job.TaskID,
+			&i.Job.Role,
+			&i.Pool,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const endJobs = `-- name: EndJobs :many
+WITH ended AS MATERIALIZED (
+    SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS error,
+           unnest($4::text[]) AS noun, unnest($5::text[]) AS object_id, unnest($6::text[]) AS host_id,
+           unnest($7::bigint[]) AS generation, unnest($8::bigint[]) AS seq, unnest($9::text[])::jsonb AS status
+), vm AS (
+    UPDATE vms v SET status = e.status, report_seq = e.seq,
+                     observed_generation = GREATEST(v.observed_generation, LEAST(e.generation, v.generation))
+    FROM ended e WHERE e.noun = 'vm' AND v.id = e.object_id AND v.host_id = e.host_id AND v.report_seq < e.seq
+), assignment AS ( -- status null: the host did not look
+    UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), report_seq = e.seq, reported_at = now(),
+        observed_generation = GREATEST(a.observed_generation, LEAST(e.generation, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
+    FROM ended e WHERE e.noun <> 'vm' AND a.noun = e.noun AND a.object_id = e.object_id AND a.host_id = e.host_id AND a.report_seq < e.seq
+), asked AS (
+    UPDATE host_sessions s SET digest = '' FROM ended e WHERE e.noun <> '' AND s.host_id = e.host_id AND s.report_seq > e.seq
+)
+UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
+                progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END
+FROM ended e WHERE jobs.id = e.id
+RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role
+`
+
+type EndJobsParams struct {
+	Ids         []string
+	States      []string
+	Errors      []string
+	Nouns       []string
+	ObjectIds   []string
+	Hosts       []string
+	Generations []int64
+	Seqs        []int64
+	Statuses    []string
+}
+
+// With what the host saw after each of a VM, or of what is assigned to it; an empty noun: nothing. Only forward: a report that was read after
+// a result stands. A newer one that was taken as unchanged is asked for again, so that the truth is not lost between the two.
+func (q *Queries) EndJobs(ctx context.Context, arg EndJobsParams) ([]Job, error) {
+	rows, err := q.db.Query(ctx, endJobs,
+		arg.Ids,
+		arg.States,
+		arg.Errors,
+		arg.Nouns,
+		arg.ObjectIds,
+		arg.Hosts,
+		arg.Generations,
+		arg.Seqs,
+		arg.Statuses,
 	)
 	if err != nil {
 		return nil, err
@@ -142,76 +240,6 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]Job, er
 		return nil, err
 	}
 	return items, nil
-}
-
-const endJob = `-- name: EndJob :one
-WITH vm AS (
-    UPDATE vms v SET status = $4::jsonb, report_seq = $5,
-                     observed_generation = GREATEST(v.observed_generation, LEAST($6::bigint, v.generation))
-    WHERE $7::text = 'vm' AND v.id = $8::text AND v.host_id = $9::text AND v.report_seq < $5
-), assignment AS ( -- status NULL: the host did not look
-    UPDATE assignments a SET status = COALESCE($4, a.status), report_seq = $5, reported_at = now(),
-        observed_generation = GREATEST(a.observed_generation, LEAST($6::bigint, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
-    WHERE $7 <> 'vm' AND a.noun = $7 AND a.object_id = $8 AND a.host_id = $9 AND a.report_seq < $5
-), asked AS (
-    UPDATE host_sessions s SET digest = '' WHERE $7 <> '' AND s.host_id = $9 AND s.report_seq > $5
-)
-UPDATE jobs SET state = $1, error = $2, ended_at = now(), lease_until = NULL,
-                progress = CASE WHEN $1 = 'done' THEN 100 ELSE progress END
-WHERE jobs.id = $3
-RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role
-`
-
-type EndJobParams struct {
-	State      fleet.JobState
-	Error      string
-	ID         fleet.JobID
-	Status     []byte
-	Seq        int64
-	Generation int64
-	Noun       string
-	ObjectID   string
-	HostID     string
-}
-
-// With what the host saw after it of a VM, or of what is assigned to it; an empty noun: nothing. Only forward: a report that was read after
-// this result stands. A newer one that was taken as unchanged is asked for again, so that the truth is not lost between the two.
-func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
-	row := q.db.QueryRow(ctx, endJob,
-		arg.State,
-		arg.Error,
-		arg.ID,
-		arg.Status,
-		arg.Seq,
-		arg.Generation,
-		arg.Noun,
-		arg.ObjectID,
-		arg.HostID,
-	)
-	var i Job
-	err := row.Scan(
-		&i.ID,
-		&i.HostID,
-		&i.Kind,
-		&i.Subject,
-		&i.Args,
-		&i.Generation,
-		&i.State,
-		&i.Epoch,
-		&i.Attempt,
-		&i.LeaseUntil,
-		&i.RunAfter,
-		&i.Progress,
-		&i.Note,
-		&i.Error,
-		&i.CreatedAt,
-		&i.StartedAt,
-		&i.EndedAt,
-		&i.Retries,
-		&i.TaskID,
-		&i.Role,
-	)
-	return i, err
 }
 
 const failVM = `-- name: FailVM :exec
@@ -261,64 +289,83 @@ func (q *Queries) HoldPools(ctx context.Context, ids []string) error {
 	return err
 }
 
-const holdResult = `-- name: HoldResult :one
+const holdResults = `-- name: HoldResults :many
 WITH mine AS MATERIALIZED (
-    SELECT s.host_id, s.number FROM host_sessions s WHERE s.host_id = $2 AND s.session = $3 FOR KEY SHARE
+    SELECT a.id, s.host_id, s.number
+    FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS host_id, unnest($3::bytea[]) AS session ORDER BY 2) a
+    CROSS JOIN LATERAL (
+        SELECT h.host_id, h.number FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session FOR KEY SHARE) s
 ), about AS MATERIALIZED (
-    SELECT j.subject FROM mine m JOIN jobs j ON j.host_id = m.host_id WHERE j.id = $1 AND j.task_id IS NOT NULL
+    SELECT m.id, m.number, m.host_id, CASE WHEN j.task_id IS NOT NULL THEN j.subject ELSE '' END AS subject
+    FROM mine m JOIN jobs j ON j.id = m.id AND j.host_id = m.host_id
 ), vm AS MATERIALIZED (
-    SELECT v.generation FROM about a JOIN vms v ON v.id = substr(a.subject, 4) WHERE a.subject LIKE 'vm:%' FOR UPDATE OF v
+    SELECT v.id, v.generation FROM vms v
+    WHERE v.id = ANY (ARRAY(SELECT substr(a.subject, 4) FROM about a WHERE a.subject LIKE 'vm:%')) ORDER BY v.id FOR UPDATE OF v
 ), pool AS MATERIALIZED (
-    SELECT p.id FROM about a JOIN pools p ON p.id = substr(a.subject, 6) WHERE a.subject LIKE 'pool:%' FOR UPDATE OF p
+    SELECT p.id FROM pools p
+    WHERE p.id = ANY (ARRAY(SELECT substr(a.subject, 6) FROM about a WHERE a.subject LIKE 'pool:%')) ORDER BY p.id FOR UPDATE OF p
 )
-SELECT j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, (SELECT m.number FROM mine m)::bigint AS number, COALESCE((SELECT v.generation FROM vm v), 0)::bigint AS generation
-FROM jobs j
-WHERE j.id = $1 AND j.host_id = (SELECT m.host_id FROM mine m) AND (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
-FOR UPDATE OF j
+SELECT j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, a.number::bigint AS number, COALESCE((SELECT v.generation FROM vm v WHERE 'vm:' || v.id = a.subject), 0)::bigint AS generation
+FROM about a JOIN jobs j ON j.id = a.id AND j.host_id = a.host_id
+WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
+ORDER BY j.id FOR UPDATE OF j
 `
 
-type HoldResultParams struct {
-	ID      fleet.JobID
-	HostID  fleet.HostID
-	Session []byte
+type HoldResultsParams struct {
+	Ids      []string
+	Hosts    []string
+	Sessions [][]byte
 }
 
-type HoldResultRow struct {
+type HoldResultsRow struct {
 	Job        Job
 	Number     int64
 	Generation int64
 }
 
-// What a result needs, locked in everybody's order: the host's session, what the job is about, the job. No row: the session has ended, or the
-// host has no such job. number is the session's; generation is the VM's, 0 where it is gone or the job about none.
-func (q *Queries) HoldResult(ctx context.Context, arg HoldResultParams) (HoldResultRow, error) {
-	row := q.db.QueryRow(ctx, holdResult, arg.ID, arg.HostID, arg.Session)
-	var i HoldResultRow
-	err := row.Scan(
-		&i.Job.ID,
-		&i.Job.HostID,
-		&i.Job.Kind,
-		&i.Job.Subject,
-		&i.Job.Args,
-		&i.Job.Generation,
-		&i.Job.State,
-		&i.Job.Epoch,
-		&i.Job.Attempt,
-		&i.Job.LeaseUntil,
-		&i.Job.RunAfter,
-		&i.Job.Progress,
-		&i.Job.Note,
-		&i.Job.Error,
-		&i.Job.CreatedAt,
-		&i.Job.StartedAt,
-		&i.Job.EndedAt,
-		&i.Job.Retries,
-		&i.Job.TaskID,
-		&i.Job.Role,
-		&i.Number,
-		&i.Generation,
-	)
-	return i, err
+// What results need, locked in everybody's order: the hosts' sessions, what the jobs are about, the jobs. Who is not in the answer has no such
+// job, or a session that has ended. number is the session's; generation is the VM's, 0 where it is gone or the job about none.
+func (q *Queries) HoldResults(ctx context.Context, arg HoldResultsParams) ([]HoldResultsRow, error) {
+	rows, err := q.db.Query(ctx, holdResults, arg.Ids, arg.Hosts, arg.Sessions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HoldResultsRow{}
+	for rows.Next() {
+		var i HoldResultsRow
+		if err := rows.Scan(
+			&i.Job.ID,
+			&i.Job.HostID,
+			&i.Job.Kind,
+			&i.Job.Subject,
+			&i.Job.Args,
+			&i.Job.Generation,
+			&i.Job.State,
+			&i.Job.Epoch,
+			&i.Job.Attempt,
+			&i.Job.LeaseUntil,
+			&i.Job.RunAfter,
+			&i.Job.Progress,
+			&i.Job.Note,
+			&i.Job.Error,
+			&i.Job.CreatedAt,
+			&i.Job.StartedAt,
+			&i.Job.EndedAt,
+			&i.Job.Retries,
+			&i.Job.TaskID,
+			&i.Job.Role,
+			&i.Number,
+			&i.Generation,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const holdSubject = `-- name: HoldSubject :one
@@ -481,9 +528,10 @@ func (q *Queries) Overtaken(ctx context.Context, id fleet.JobID) (bool, error) {
 }
 
 const poolsForWork = `-- name: PoolsForWork :many
-SELECT id, name, spec, generation, created_at, deleted_at FROM pools WHERE id = ANY ($1::text[])
+SELECT id, name, spec, generation, created_at, deleted_at FROM pools WHERE id = ANY ((SELECT $1::text[])::text[])
 `
 
+// The planner cannot count ids in a select of their own: else it would plan anew each time.
 func (q *Queries) PoolsForWork(ctx context.Context, ids []string) ([]Pool, error) {
 	rows, err := q.db.Query(ctx, poolsForWork, ids)
 	if err != nil {
@@ -658,13 +706,8 @@ SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks,
        (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id)::text AS mark
 FROM vms v JOIN projects p ON p.id = v.project_id
-WHERE v.id = ANY ($1::text[]) AND v.host_id = $2
+WHERE v.id = ANY ($1::text[])
 `
-
-type VMsForWorkParams struct {
-	Ids    []string
-	HostID fleet.HostID
-}
 
 type VMsForWorkRow struct {
 	VM          VM
@@ -675,8 +718,8 @@ type VMsForWorkRow struct {
 }
 
 // made: the disks that were once seen whole, as {pool id, volume}.
-func (q *Queries) VMsForWork(ctx context.Context, arg VMsForWorkParams) ([]VMsForWorkRow, error) {
-	rows, err := q.db.Query(ctx, vMsForWork, arg.Ids, arg.HostID)
+func (q *Queries) VMsForWork(ctx context.Context, ids []string) ([]VMsForWorkRow, error) {
+	rows, err := q.db.Query(ctx, vMsForWork, ids)
 	if err != nil {
 		return nil, err
 	}

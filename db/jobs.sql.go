@@ -11,6 +11,37 @@ import (
 	"quantix/internal/fleet"
 )
 
+const beginChild = `-- name: BeginChild :exec
+UPDATE tasks SET pending = false, host_id = $1, generation = $2 WHERE id = $3
+`
+
+type BeginChildParams struct {
+	HostID     *fleet.HostID
+	Generation int64
+	ID         fleet.TaskID
+}
+
+func (q *Queries) BeginChild(ctx context.Context, arg BeginChildParams) error {
+	_, err := q.db.Exec(ctx, beginChild, arg.HostID, arg.Generation, arg.ID)
+	return err
+}
+
+const joinTask = `-- name: JoinTask :exec
+UPDATE tasks SET created_by = $1, user_id = $2 WHERE id = $3 AND parent_id IS NULL
+`
+
+type JoinTaskParams struct {
+	CreatedBy string
+	UserID    *fleet.UserID
+	ID        fleet.TaskID
+}
+
+// Who asked last for what waits already has asked for it; a part of somebody's order about many stays theirs.
+func (q *Queries) JoinTask(ctx context.Context, arg JoinTaskParams) error {
+	_, err := q.db.Exec(ctx, joinTask, arg.CreatedBy, arg.UserID, arg.ID)
+	return err
+}
+
 const queueConsole = `-- name: QueueConsole :exec
 INSERT INTO jobs (id, host_id, kind, subject, args, generation) VALUES ($1, $2, 'console.open', $3, $4, $5)
 `
@@ -48,12 +79,6 @@ WITH sooner AS (
 ), made AS (
     INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
     SELECT $4, $2, $8, $3, $1, $9, $7, $10, $11 FROM job WHERE job.task_id = $4
-), joined AS ( -- a part of somebody's order about many stays theirs. Only by its id, whatever the planner believes of a young table
-    UPDATE tasks t SET created_by = CASE WHEN t.parent_id IS NULL THEN $10 ELSE t.created_by END,
-                       user_id = CASE WHEN t.parent_id IS NULL THEN $11 ELSE t.user_id END
-    WHERE t.id = (SELECT job.task_id FROM job WHERE job.task_id <> $4)
-), begun AS (
-    UPDATE tasks t SET pending = false, host_id = $2, generation = $7 WHERE t.id = $5::text
 )
 SELECT task_id::text FROM job
 `

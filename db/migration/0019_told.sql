@@ -13,6 +13,16 @@ BEGIN
     END IF;
 END $$;
 
+-- told returns all that was collected: the text that it began with, then a line for each key. Tasks that are parts of others tell of these,
+-- which are settled at the end: that is done now.
+CREATE FUNCTION told() RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    IF position(E'\ntask:' IN current_setting('quantix.told')) > 0 THEN
+        SET CONSTRAINTS ALL IMMEDIATE;
+    END IF;
+    RETURN current_setting('quantix.told');
+END $$;
+
 CREATE OR REPLACE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE r record;
 BEGIN

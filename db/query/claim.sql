@@ -4,27 +4,32 @@ SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.se
        EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = @host_id AND j.state = 'queued' AND j.run_after <= now()) AS waits;
 
 -- name: ClaimJobs :many
--- One job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises the epoch. Where there is work the
--- session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
+-- For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
+-- the epoch. pool: what the job is about, where that is one. Where there is work the session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
 WITH mine AS MATERIALIZED (
-    SELECT s.host_id FROM host_sessions s
-    WHERE s.host_id = @host_id AND s.session = @session
-      AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = @host_id AND w.state = 'queued' AND w.run_after <= now())
-    FOR KEY SHARE
+    SELECT s.host_id, a.most
+    FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@most::integer[]) AS most ORDER BY 1) a
+    CROSS JOIN LATERAL (
+        SELECT h.host_id FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session
+          AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = h.host_id AND w.state = 'queued' AND w.run_after <= now())
+        FOR KEY SHARE OF h) s
 ), ready AS (
-    SELECT j.id FROM mine JOIN jobs j ON j.host_id = mine.host_id
-    WHERE j.state = 'queued' AND j.run_after <= now()
-      AND (j.task_id IS NULL OR NOT EXISTS (
-            SELECT 1 FROM jobs o
-            WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.task_id IS NOT NULL
-              AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
-    ORDER BY j.task_id IS NOT NULL, j.id
-    LIMIT @max_jobs FOR UPDATE OF j SKIP LOCKED
+    SELECT r.id FROM mine m CROSS JOIN LATERAL (
+        SELECT j.id FROM jobs j
+        WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now()
+          AND (j.task_id IS NULL OR NOT EXISTS (
+                SELECT 1 FROM jobs o
+                WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.task_id IS NOT NULL
+                  AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
+        ORDER BY j.task_id IS NOT NULL, j.id
+        LIMIT m.most FOR UPDATE OF j SKIP LOCKED) r
 )
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + @lease::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ready.id
-RETURNING jobs.*;
+RETURNING sqlc.embed(jobs),
+          (SELECT jsonb_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation, 'createdAt', p.created_at, 'deletedAt', p.deleted_at)
+           FROM pools p WHERE jobs.subject LIKE 'pool:%' AND p.id = substr(jobs.subject, 6))::jsonb AS pool;
 
 -- name: HoldPools :exec
 -- The pools stay assigned while a VM is put on them: who releases one locks it first.
@@ -39,10 +44,11 @@ SELECT sqlc.embed(v), p.name AS project_name,
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks,
        (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id)::text AS mark
 FROM vms v JOIN projects p ON p.id = v.project_id
-WHERE v.id = ANY (@ids::text[]) AND v.host_id = @host_id;
+WHERE v.id = ANY (@ids::text[]);
 
 -- name: PoolsForWork :many
-SELECT * FROM pools WHERE id = ANY (@ids::text[]);
+-- The planner cannot count ids in a select of their own: else it would plan anew each time.
+SELECT * FROM pools WHERE id = ANY ((SELECT @ids::text[])::text[]);
 
 -- name: RenewLeases :many
 UPDATE jobs j SET lease_until = now() + @lease::interval
@@ -62,40 +68,50 @@ WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND task_id IS NOT
      pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
 
--- name: HoldResult :one
--- What a result needs, locked in everybody's order: the host's session, what the job is about, the job. No row: the session has ended, or the
--- host has no such job. number is the session's; generation is the VM's, 0 where it is gone or the job about none.
+-- name: HoldResults :many
+-- What results need, locked in everybody's order: the hosts' sessions, what the jobs are about, the jobs. Who is not in the answer has no such
+-- job, or a session that has ended. number is the session's; generation is the VM's, 0 where it is gone or the job about none.
 WITH mine AS MATERIALIZED (
-    SELECT s.host_id, s.number FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session FOR KEY SHARE
+    SELECT a.id, s.host_id, s.number
+    FROM (SELECT unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session ORDER BY 2) a
+    CROSS JOIN LATERAL (
+        SELECT h.host_id, h.number FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session FOR KEY SHARE) s
 ), about AS MATERIALIZED (
-    SELECT j.subject FROM mine m JOIN jobs j ON j.host_id = m.host_id WHERE j.id = @id AND j.task_id IS NOT NULL
+    SELECT m.id, m.number, m.host_id, CASE WHEN j.task_id IS NOT NULL THEN j.subject ELSE '' END AS subject
+    FROM mine m JOIN jobs j ON j.id = m.id AND j.host_id = m.host_id
 ), vm AS MATERIALIZED (
-    SELECT v.generation FROM about a JOIN vms v ON v.id = substr(a.subject, 4) WHERE a.subject LIKE 'vm:%' FOR UPDATE OF v
+    SELECT v.id, v.generation FROM vms v
+    WHERE v.id = ANY (ARRAY(SELECT substr(a.subject, 4) FROM about a WHERE a.subject LIKE 'vm:%')) ORDER BY v.id FOR UPDATE OF v
 ), pool AS MATERIALIZED (
-    SELECT p.id FROM about a JOIN pools p ON p.id = substr(a.subject, 6) WHERE a.subject LIKE 'pool:%' FOR UPDATE OF p
+    SELECT p.id FROM pools p
+    WHERE p.id = ANY (ARRAY(SELECT substr(a.subject, 6) FROM about a WHERE a.subject LIKE 'pool:%')) ORDER BY p.id FOR UPDATE OF p
 )
-SELECT sqlc.embed(j), (SELECT m.number FROM mine m)::bigint AS number, COALESCE((SELECT v.generation FROM vm v), 0)::bigint AS generation
-FROM jobs j
-WHERE j.id = @id AND j.host_id = (SELECT m.host_id FROM mine m) AND (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
-FOR UPDATE OF j;
+SELECT sqlc.embed(j), a.number::bigint AS number, COALESCE((SELECT v.generation FROM vm v WHERE 'vm:' || v.id = a.subject), 0)::bigint AS generation
+FROM about a JOIN jobs j ON j.id = a.id AND j.host_id = a.host_id
+WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
+ORDER BY j.id FOR UPDATE OF j;
 
--- name: EndJob :one
--- With what the host saw after it of a VM, or of what is assigned to it; an empty noun: nothing. Only forward: a report that was read after
--- this result stands. A newer one that was taken as unchanged is asked for again, so that the truth is not lost between the two.
-WITH vm AS (
-    UPDATE vms v SET status = sqlc.narg(status)::jsonb, report_seq = @seq,
-                     observed_generation = GREATEST(v.observed_generation, LEAST(@generation::bigint, v.generation))
-    WHERE @noun::text = 'vm' AND v.id = @object_id::text AND v.host_id = @host_id::text AND v.report_seq < @seq
-), assignment AS ( -- status NULL: the host did not look
-    UPDATE assignments a SET status = COALESCE(sqlc.narg(status), a.status), report_seq = @seq, reported_at = now(),
-        observed_generation = GREATEST(a.observed_generation, LEAST(@generation::bigint, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
-    WHERE @noun <> 'vm' AND a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.report_seq < @seq
+-- name: EndJobs :many
+-- With what the host saw after each of a VM, or of what is assigned to it; an empty noun: nothing. Only forward: a report that was read after
+-- a result stands. A newer one that was taken as unchanged is asked for again, so that the truth is not lost between the two.
+WITH ended AS MATERIALIZED (
+    SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@errors::text[]) AS error,
+           unnest(@nouns::text[]) AS noun, unnest(@object_ids::text[]) AS object_id, unnest(@hosts::text[]) AS host_id,
+           unnest(@generations::bigint[]) AS generation, unnest(@seqs::bigint[]) AS seq, unnest(@statuses::text[])::jsonb AS status
+), vm AS (
+    UPDATE vms v SET status = e.status, report_seq = e.seq,
+                     observed_generation = GREATEST(v.observed_generation, LEAST(e.generation, v.generation))
+    FROM ended e WHERE e.noun = 'vm' AND v.id = e.object_id AND v.host_id = e.host_id AND v.report_seq < e.seq
+), assignment AS ( -- status null: the host did not look
+    UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), report_seq = e.seq, reported_at = now(),
+        observed_generation = GREATEST(a.observed_generation, LEAST(e.generation, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
+    FROM ended e WHERE e.noun <> 'vm' AND a.noun = e.noun AND a.object_id = e.object_id AND a.host_id = e.host_id AND a.report_seq < e.seq
 ), asked AS (
-    UPDATE host_sessions s SET digest = '' WHERE @noun <> '' AND s.host_id = @host_id AND s.report_seq > @seq
+    UPDATE host_sessions s SET digest = '' FROM ended e WHERE e.noun <> '' AND s.host_id = e.host_id AND s.report_seq > e.seq
 )
-UPDATE jobs SET state = @state, error = @error, ended_at = now(), lease_until = NULL,
-                progress = CASE WHEN @state = 'done' THEN 100 ELSE progress END
-WHERE jobs.id = @id
+UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
+                progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END
+FROM ended e WHERE jobs.id = e.id
 RETURNING jobs.*;
 
 -- name: Overtaken :one

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	tellEvery = 10 * time.Millisecond // at most so often: what comes in between goes together
+	tellEvery = 50 * time.Millisecond // at most so often: what comes in between goes together
 	tellWait  = 5 * time.Second       // for one try
 	maxTold   = 10_000                // keys that wait; past them one resync stands for all
 	maxSaid   = 7900                  // bytes of one NOTIFY; PostgreSQL takes less than 8,000

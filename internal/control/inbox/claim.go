@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,8 +26,8 @@ func (box *Inbox) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest
 	limit := int32(min(max(in.Max, 1), 32))
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for look := box.claimWaiting; ; look = box.claimNow { // what wakes a claim is mostly work
-		work, err := apart(func() ([]wire.Work, error) { return look(ctx, a, limit) })
+	work, err := apart(func() ([]wire.Work, error) { return box.claimWaiting(ctx, a, limit) })
+	for ; ; work, err = box.claimNow(ctx, a, limit) { // what wakes a claim is mostly work
 		if err != nil || len(work) > 0 {
 			return wire.Claim{Jobs: work}, err
 		}
@@ -72,37 +73,78 @@ func (box *Inbox) claimWaiting(ctx context.Context, a fleet.Actor, limit int32) 
 }
 
 func (box *Inbox) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
-	var jobs []db.Job
-	err := box.store.Quick(ctx, func(t store.Quick) (err error) {
-		jobs, err = t.Last().ClaimJobs(ctx, db.ClaimJobsParams{HostID: a.HostID, Session: hashSession(a), MaxJobs: limit, Lease: fleet.Lease})
-		return err
-	})
-	if err == nil && len(jobs) == 0 {
+	got, err := box.claims.do(ctx, claimant{a, limit})
+	if err == nil && len(got.work) == 0 {
 		err = proveSession(ctx, box.store.Queries, a)
 	}
-	if err != nil || len(jobs) == 0 {
-		return nil, store.Err(err)
+	return got.work, store.Err(cmp.Or(err, got.err))
+}
+
+// claimant is a host that takes at most limit jobs.
+type claimant struct {
+	fleet.Actor
+	limit int32
+}
+
+// claimed is what one claimant gets.
+type claimed struct {
+	work []wire.Work
+	err  error // of what could not be described; the host has taken it all the same
+}
+
+// claimFor claims for many hosts at once.
+func (box *Inbox) claimFor(ctx context.Context, patience time.Duration, all []claimant) ([]claimed, error) {
+	ask := db.ClaimJobsParams{Lease: fleet.Lease}
+	for _, c := range all {
+		ask.Hosts, ask.Sessions, ask.Most = append(ask.Hosts, string(c.HostID)), append(ask.Sessions, hashSession(c.Actor)), append(ask.Most, c.limit)
 	}
-	work, err := box.describe(ctx, a.HostID, jobs)
-	return work, store.Err(err)
+	var jobs []db.ClaimJobsRow
+	err := box.store.Quick(ctx, patience, func(t store.Quick) (err error) {
+		jobs, err = t.Last().ClaimJobs(ctx, ask)
+		return err
+	})
+	out := make([]claimed, len(all))
+	if err != nil || len(jobs) == 0 {
+		return out, err
+	}
+	work, undescribed := box.describe(ctx, jobs)
+	of := map[fleet.HostID][]int{}
+	for i, j := range jobs {
+		of[j.Job.HostID] = append(of[j.Job.HostID], i)
+	}
+	for i, c := range all {
+		mine := of[c.HostID]
+		delete(of, c.HostID) // whoever asks twice gets it once
+		switch {
+		case len(mine) == 0:
+		case undescribed == nil:
+			for _, j := range mine {
+				out[i].work = append(out[i].work, work[j])
+			}
+		default: // not for what is wrong with another host's
+			own := make([]db.ClaimJobsRow, len(mine))
+			for k, j := range mine {
+				own[k] = jobs[j]
+			}
+			out[i].work, out[i].err = box.describe(ctx, own)
+		}
+	}
+	return out, nil
 }
 
 // describe adds to each job the newest truth about its subject. A VM that is gone leaves its job without one; the agent ends it.
-func (box *Inbox) describe(ctx context.Context, host fleet.HostID, jobs []db.Job) ([]wire.Work, error) {
+func (box *Inbox) describe(ctx context.Context, jobs []db.ClaimJobsRow) ([]wire.Work, error) {
 	var vmIDs, poolIDs []string
 	needsPools := map[fleet.VMID]bool{} // a screen needs none, and somebody waits for it
-	for _, j := range jobs {
-		switch noun, id := j.Subject.Split(); noun {
-		case "vm":
+	for _, row := range jobs {
+		if noun, id := row.Job.Subject.Split(); noun == "vm" {
 			vmIDs = append(vmIDs, id)
-			needsPools[fleet.VMID(id)] = needsPools[fleet.VMID(id)] || !j.Kind.Is().Aside
-		case "pool":
-			poolIDs = append(poolIDs, id)
+			needsPools[fleet.VMID(id)] = needsPools[fleet.VMID(id)] || !row.Job.Kind.Is().Aside
 		}
 	}
 	vms := map[fleet.VMID]*vmWork{}
 	if len(vmIDs) > 0 {
-		rows, err := box.store.VMsForWork(ctx, db.VMsForWorkParams{Ids: vmIDs, HostID: host})
+		rows, err := box.store.VMsForWork(ctx, vmIDs)
 		if err != nil {
 			return nil, err
 		}
@@ -129,8 +171,13 @@ func (box *Inbox) describe(ctx context.Context, host fleet.HostID, jobs []db.Job
 		}
 	}
 	out := make([]wire.Work, len(jobs))
-	for i, j := range jobs {
-		out[i] = workOf(j, vms, pools)
+	for i, row := range jobs {
+		if out[i] = workOf(row.Job, vms, pools); len(row.Pool) > 0 {
+			if err := json.Unmarshal(row.Pool, &out[i].Pool); err != nil {
+				return nil, fmt.Errorf("pool of job %s: %w", row.Job.ID, err)
+			}
+			out[i].Generation = out[i].Pool.Generation
+		}
 	}
 	return out, nil
 }
@@ -147,14 +194,8 @@ func workOf(j db.Job, vms map[fleet.VMID]*vmWork, pools map[fleet.PoolID]fleet.P
 	w := wire.Work{
 		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args,
 	}
-	noun, id := j.Subject.Split()
-	if noun == "pool" {
-		if p, ok := pools[fleet.PoolID(id)]; ok {
-			w.Pool, w.Generation = &p, p.Generation
-		}
-		return w
-	}
-	if known := vms[fleet.VMID(id)]; known != nil {
+	_, id := j.Subject.Split()
+	if known := vms[fleet.VMID(id)]; known != nil && known.HostID == j.HostID {
 		vm := known.VM
 		w.VM, w.Generation, w.Made, w.Project, w.Mark = &vm, vm.Generation, known.made, known.project, known.mark
 		vm.Status, vm.Elsewhere = nil, nil // the host knows better

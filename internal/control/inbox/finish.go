@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,42 +29,140 @@ func (box *Inbox) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 	if err := store.CheckID(id, "job"); err != nil {
 		return answer, ended, err
 	}
-	err = box.store.Quick(ctx, func(t store.Quick) error {
-		held, err := t.HoldResult(ctx, db.HoldResultParams{ID: id, HostID: a.HostID, Session: hashSession(a)})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return store.FirstError(proveSession(ctx, t.Queries, a), func() error { return store.NotFound(err, "job") })
-		}
+	got, err := box.results.do(ctx, result{a, id, state, in})
+	switch {
+	case err != nil:
+		return answer, ended, store.Err(err)
+	case got.unknown:
+		return answer, ended, store.FirstError(proveSession(ctx, box.store.Queries, a), func() error { return store.NotFound(pgx.ErrNoRows, "job") })
+	}
+	return got.answer, got.ended, got.refused
+}
+
+// result is how a job ended on its host.
+type result struct {
+	fleet.Actor
+	job   fleet.JobID
+	state fleet.JobState
+	in    wire.Finish
+}
+
+// settled is what becomes of a result.
+type settled struct {
+	answer  wire.FinishAnswer
+	ended   fleet.Job
+	refused error
+	unknown bool // the host has no such job, or the session has ended
+}
+
+// settleAll settles the results of many hosts at once.
+func (box *Inbox) settleAll(ctx context.Context, patience time.Duration, all []result) (out []settled, err error) {
+	var hold db.HoldResultsParams
+	for _, r := range all {
+		hold.Ids, hold.Hosts, hold.Sessions = append(hold.Ids, string(r.job)), append(hold.Hosts, string(r.HostID)), append(hold.Sessions, hashSession(r.Actor))
+	}
+	err = box.store.Quick(ctx, patience, func(t store.Quick) error {
+		out = make([]settled, len(all))
+		rows, err := t.HoldResults(ctx, hold)
 		if err != nil {
 			return err
 		}
-		job := held.Job
-		if err := numberOf(held.Number, in.Seq); err != nil {
-			return err
+		held := make(map[fleet.JobID]db.HoldResultsRow, len(rows))
+		for _, row := range rows {
+			held[row.Job.ID] = row
 		}
-		if job.State != fleet.JobRunning || job.Epoch != in.Epoch {
-			return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
-		}
-		if in.Retry && state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) {
-			ended, err = tryAgain(ctx, t.Queries, job, in)
-			return err
-		}
-		end, err := settle(ctx, t.Queries, job, in)
-		if err != nil {
-			return err
-		}
-		q, ahead := t.Queries, held.Generation > in.Generation || job.Kind == fleet.VMDelete // one that is taken back may ask for something anew
-		if !ahead {
-			q = t.Last()
-		}
-		end.State = state
-		now, err := q.EndJob(ctx, end)
-		if ended = jobOf(now); err == nil && ahead {
+		var later []end
+		of := map[fleet.JobID]int{}
+		for i, r := range all {
+			row, known := held[r.job]
+			if known = known && row.Job.HostID == r.HostID; !known {
+				out[i].unknown = true
+				continue
+			}
+			if out[i].refused = refuse(row, r.in); out[i].refused != nil {
+				continue
+			}
+			job := row.Job
+			row.Job.State = r.state // of the same result, sent twice, one counts
+			held[r.job] = row
+			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) {
+				if out[i].ended, err = tryAgain(ctx, t.Queries, job, r.in); err != nil {
+					return err
+				}
+				continue
+			}
+			e, err := settle(ctx, t.Queries, job, r.in)
+			if err != nil {
+				return err
+			}
+			e.state = r.state
+			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete; !ahead { // a deletion that is taken back may ask for something anew
+				later, of[job.ID] = append(later, e), i
+				continue
+			}
+			if out[i].ended, err = endJob(ctx, t.Queries, e); err != nil {
+				return err
+			}
 			_, vm := job.Subject.Split()
-			answer.Again, err = requeue(ctx, q, fleet.VMID(vm), job.HostID, in.Generation)
+			if out[i].answer.Again, err = requeue(ctx, t.Queries, fleet.VMID(vm), job.HostID, r.in.Generation); err != nil {
+				return err
+			}
+		}
+		if len(later) == 0 {
+			return nil
+		}
+		now, err := endJobs(ctx, t.Last(), later)
+		for _, j := range now {
+			out[of[j.ID]].ended = jobOf(j)
 		}
 		return err
 	})
-	return answer, ended, err
+	return out, err
+}
+
+// refuse refuses a result that is not its host's to give.
+func refuse(row db.HoldResultsRow, in wire.Finish) error {
+	if err := numberOf(row.Number, in.Seq); err != nil {
+		return err
+	}
+	if row.Job.State != fleet.JobRunning || row.Job.Epoch != in.Epoch {
+		return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+	}
+	return nil
+}
+
+// end is how a job ends, with what its host then saw of what it is about; an empty noun: nothing is to be written of that.
+type end struct {
+	id              fleet.JobID
+	state           fleet.JobState
+	error           string
+	noun, object    string
+	host            fleet.HostID
+	generation, seq int64
+	saw             any
+}
+
+// endJobs ends jobs that the transaction has locked, with what they are about.
+func endJobs(ctx context.Context, q *db.Queries, ends []end) ([]db.Job, error) {
+	var p db.EndJobsParams
+	for _, e := range ends {
+		saw, err := json.Marshal(e.saw)
+		if err != nil {
+			return nil, err
+		}
+		p.Ids, p.States, p.Errors = append(p.Ids, string(e.id)), append(p.States, string(e.state)), append(p.Errors, e.error)
+		p.Nouns, p.ObjectIds, p.Hosts = append(p.Nouns, e.noun), append(p.ObjectIds, e.object), append(p.Hosts, string(e.host))
+		p.Generations, p.Seqs, p.Statuses = append(p.Generations, e.generation), append(p.Seqs, e.seq), append(p.Statuses, string(saw))
+	}
+	return q.EndJobs(ctx, p)
+}
+
+func endJob(ctx context.Context, q *db.Queries, e end) (fleet.Job, error) {
+	now, err := endJobs(ctx, q, []end{e})
+	if err != nil || len(now) == 0 {
+		return fleet.Job{}, err
+	}
+	return jobOf(now[0]), nil
 }
 
 func jobOf(r db.Job) fleet.Job {
@@ -75,8 +174,7 @@ func jobOf(r db.Job) fleet.Job {
 func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
-		ended, err := q.EndJob(ctx, db.EndJobParams{ID: job.ID, State: fleet.JobCancelled, Error: "Replaced by a newer order. " + in.Error})
-		return jobOf(ended), err
+		return endJob(ctx, q, end{id: job.ID, state: fleet.JobCancelled, error: "Replaced by a newer order. " + in.Error})
 	}
 	if err != nil {
 		return fleet.Job{}, err
@@ -85,28 +183,26 @@ func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (f
 	return jobOf(waits), err
 }
 
-// settle writes what a job's end means for its subject, but for what the host then saw of it: that is for the end to write, whose state
+// settle writes what a job's end means for its subject, but for what its host then saw of it: that is written with the end, whose state
 // the caller says.
-func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end db.EndJobParams, err error) {
-	end = db.EndJobParams{ID: job.ID, Error: in.Error}
+func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end, error) {
+	e := end{id: job.ID, error: in.Error}
 	if job.Kind.Is().Aside {
-		return end, nil
+		return e, nil
 	}
 	noun, id := job.Subject.Split()
-	saw, stays := any(in.VM), in.VM != nil
+	var saw any
+	var stays bool
+	var err error
 	if n := assign.Of(noun); n != nil {
 		saw, stays, err = n.Settle(ctx, q, job, id, in)
 	} else {
-		err = settleVM(ctx, q, job, fleet.VMID(id), in)
+		saw, stays, err = in.VM, in.VM != nil, settleVM(ctx, q, job, fleet.VMID(id), in)
 	}
-	if err != nil || !stays {
-		return end, err
+	if stays {
+		e.noun, e.object, e.host, e.generation, e.seq, e.saw = noun, id, job.HostID, in.Generation, in.Seq, saw
 	}
-	end.Noun, end.ObjectID, end.HostID, end.Generation, end.Seq = noun, id, string(job.HostID), in.Generation, in.Seq
-	if saw != nil {
-		end.Status, err = json.Marshal(saw)
-	}
-	return end, err
+	return e, err
 }
 
 func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {

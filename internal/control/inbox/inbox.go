@@ -13,8 +13,18 @@ type Inbox struct {
 	store    *store.Store
 	hub      *notify.Hub // wakes parked claims
 	beats    beats
+	claims   together[claimant, claimed]
+	results  together[result, settled]
 	assigned assigned
 }
 
+// most is how many hosts one statement is for: far more gain nothing, and hold the first ones up.
+const most = 200
+
 // New makes an Inbox over s.
-func New(s *store.Store, hub *notify.Hub) *Inbox { return &Inbox{store: s, hub: hub} }
+func New(s *store.Store, hub *notify.Hub) *Inbox {
+	box := &Inbox{store: s, hub: hub}
+	box.claims.ask, box.claims.most = box.claimFor, most
+	box.results.ask, box.results.most = box.settleAll, most
+	return box
+}

@@ -86,7 +86,7 @@ func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, o
 		if j.State != fleet.JobQueued || j.Kind.Is().Aside {
 			continue
 		}
-		if _, err := q.EndJob(ctx, db.EndJobParams{ID: j.ID, State: fleet.JobCancelled, Error: "Not done: two hosts run the VM. Say first where it is."}); err != nil {
+		if _, err := endJob(ctx, q, end{id: j.ID, state: fleet.JobCancelled, error: "Not done: two hosts run the VM. Say first where it is."}); err != nil {
 			return err
 		}
 		if j.Kind == fleet.VMDelete {
@@ -108,16 +108,16 @@ func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place)
 	}
 	moved := map[fleet.JobKind]bool{}
 	for _, j := range slices.Backward(jobs) { // of two of a kind the newer one stands
-		end := db.EndJobParams{ID: j.ID, State: fleet.JobCancelled}
+		e := end{id: j.ID, state: fleet.JobCancelled}
 		switch single := j.Kind.SingleShot(j.Args); {
 		case j.Kind.Is().Aside:
-			end.Error = "The VM moved to another host meanwhile. Open the console again."
+			e.error = "The VM moved to another host meanwhile. Open the console again."
 		case single && j.Epoch > 0:
-			end.State, end.Error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so nobody can tell whether %s did it. Look at the VM.", to.HostName, vm.HostName)
+			e.state, e.error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so nobody can tell whether %s did it. Look at the VM.", to.HostName, vm.HostName)
 		case single || j.Kind == fleet.VMDelete:
-			end.Error = fmt.Sprintf("Not done: the VM moved to %s before. Ask again if it is still wanted.", to.HostName)
+			e.error = fmt.Sprintf("Not done: the VM moved to %s before. Ask again if it is still wanted.", to.HostName)
 		case moved[j.Kind]:
-			end.Error = "Replaced by a newer order."
+			e.error = "Replaced by a newer order."
 		default:
 			moved[j.Kind] = true
 			if err := q.MoveJob(ctx, db.MoveJobParams{ID: j.ID, ToHost: to.HostID}); err != nil {
@@ -125,7 +125,7 @@ func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place)
 			}
 			continue
 		}
-		if _, err := q.EndJob(ctx, end); err != nil {
+		if _, err := endJob(ctx, q, e); err != nil {
 			return err
 		}
 	}

@@ -51,12 +51,12 @@ func giveUp(ctx context.Context, q *db.Queries, host *string) error {
 		if job.Kind.SingleShot(job.Args) {
 			in.Outcome, state = wire.Unknown, fleet.JobUnknown
 		}
-		end, err := settle(ctx, q, job, in)
+		e, err := settle(ctx, q, job, in)
 		if err != nil {
 			return err
 		}
-		end.State = state
-		if _, err := q.EndJob(ctx, end); err != nil {
+		e.state = state
+		if _, err := endJob(ctx, q, e); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,16 @@ import (
 // Queue adds a job, or hands its newer generation to one that already waits, and returns the task that it is of.
 func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.QueueJobParams) (fleet.TaskID, error) {
 	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, UserIDOf(a)
-	task, err := q.QueueJob(ctx, j)
-	return fleet.TaskID(task), err
+	id, err := q.QueueJob(ctx, j)
+	task := fleet.TaskID(id)
+	switch {
+	case err != nil:
+	case j.Child != nil:
+		err = q.BeginChild(ctx, db.BeginChildParams{ID: task, HostID: &j.HostID, Generation: j.Generation})
+	case id != string(j.ID):
+		err = q.JoinTask(ctx, db.JoinTaskParams{ID: task, CreatedBy: j.CreatedBy, UserID: j.UserID})
+	}
+	return task, err
 }
 
 // PowerOrders are the jobs of which only the newest counts.

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,8 +28,12 @@ func (t Quick) Last() *db.Queries {
 	return t.Queries
 }
 
-// Quick is Tx for what comes by the thousand. It is never a part of another transaction.
-func (s *Store) Quick(ctx context.Context, do func(t Quick) error) error {
+// ErrLocked is what Quick says when it waited for longer than its patience.
+var ErrLocked = errors.New("another transaction holds a lock")
+
+// Quick is Tx for what comes by the thousand. It is never a part of another transaction. It waits no longer than patience for what another
+// transaction has locked, then it is ErrLocked; 0: as long as it may take.
+func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Quick) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	return untilNoDeadlock(func() error {
@@ -36,8 +42,12 @@ func (s *Store) Quick(ctx context.Context, do func(t Quick) error) error {
 			return err
 		}
 		defer conn.Release() // closes what is broken
-		l := &quickLine{conn: conn}
+		l := &quickLine{conn: conn, patience: patience}
 		err = l.end(ctx, do(Quick{db.New(l), l}))
+		const notAvailable = "55P03"
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == notAvailable {
+			err = ErrLocked
+		}
 		if keys := strings.Split(l.told, "\n"); l.ended && len(keys) > 1 {
 			s.teller.Tell(keys[1:]...)
 		}
@@ -48,50 +58,75 @@ func (s *Store) Quick(ctx context.Context, do func(t Quick) error) error {
 // quickLine sends a transaction's statements in as few messages as can be.
 type quickLine struct {
 	conn               *pgxpool.Conn
+	patience           time.Duration
 	begun, last, ended bool
 	told               string // what was announced, a word that means nothing before it
 }
 
-// send sends a statement, with the begin before the first one and the end after the last one, and reads up to its own answer.
-// Closing the results reads on to the end.
+const (
+	// beginQuick makes a transaction collect what it announces, and has it planned by indexes alone, once: a plan is kept as long as its
+	// connection, and one that was made while a table was nearly empty would read all of it when it is full.
+	beginQuick = `SELECT set_config('quantix.told', '-', true), set_config('lock_timeout', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
+		set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
+	// endQuick has what waits for the end happen, and returns what was announced.
+	endQuick = "SELECT told()"
+)
+
+// send sends a statement, with the begin before the first one and the end after the last one, and reads up to its own answer. What is
+// sent together is one transaction: a statement that is the first and the last needs no BEGIN.
 func (l *quickLine) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	if l.ended {
 		return nil, errors.New("a statement after a transaction's last")
 	}
 	var b pgx.Batch
+	alone := !l.begun && l.last
 	if !l.begun {
-		b.Queue("BEGIN")
-		b.Queue("SET LOCAL quantix.told = '-'")
+		if !alone {
+			b.Queue("BEGIN")
+		}
+		b.Queue(beginQuick, strconv.FormatInt(l.patience.Milliseconds(), 10))
 	}
 	before := b.Len()
 	b.Queue(sql, args...)
 	if l.last {
-		l.queueEnd(&b)
+		l.queueEnd(&b, alone)
 	}
 	results := l.conn.SendBatch(ctx, &b)
 	for range before {
 		if _, err := results.Exec(); err != nil {
-			results.Close()
-			return nil, err
+			return nil, cmp.Or(results.Close(), err)
 		}
 	}
 	l.begun = true
-	return results, nil
+	return &quickResults{results, l}, nil
 }
 
-// queueEnd ends the transaction: what waits for its end happens, and what it announced is read.
-func (l *quickLine) queueEnd(b *pgx.Batch) {
-	b.Queue("SET CONSTRAINTS ALL IMMEDIATE")
-	b.Queue("SELECT current_setting('quantix.told')").QueryRow(func(row pgx.Row) error { return row.Scan(&l.told) })
-	b.Queue("COMMIT").Exec(func(pgconn.CommandTag) error { l.ended = true; return nil })
+func (l *quickLine) queueEnd(b *pgx.Batch, alone bool) {
+	b.Queue(endQuick).QueryRow(func(row pgx.Row) error { return row.Scan(&l.told) })
+	if !alone {
+		b.Queue("COMMIT")
+	}
+}
+
+// quickResults are what was sent; closing them reads on to their end.
+type quickResults struct {
+	pgx.BatchResults
+	line *quickLine
+}
+
+func (r *quickResults) Close() error {
+	err := r.BatchResults.Close()
+	r.line.ended = r.line.last && err == nil
+	return err
 }
 
 // end commits what is not committed yet, or rolls it back where err is not nil.
 func (l *quickLine) end(ctx context.Context, err error) error {
 	if err == nil && l.begun && !l.ended {
 		var b pgx.Batch
-		l.queueEnd(&b)
+		l.queueEnd(&b, false)
 		err = l.conn.SendBatch(ctx, &b).Close()
+		l.ended = err == nil
 	}
 	if err != nil && l.conn.Conn().PgConn().TxStatus() != 'I' {
 		if _, rollback := l.conn.Exec(ctx, "ROLLBACK"); rollback != nil { // the connection is given up then
@@ -107,7 +142,7 @@ func (l *quickLine) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 		return pgconn.CommandTag{}, err
 	}
 	tag, err := results.Exec()
-	return tag, cmp.Or(err, results.Close())
+	return tag, cmp.Or(results.Close(), err)
 }
 
 func (l *quickLine) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -117,7 +152,7 @@ func (l *quickLine) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	}
 	rows, err := results.Query()
 	if err != nil {
-		return nil, cmp.Or(err, results.Close())
+		return nil, cmp.Or(results.Close(), err)
 	}
 	return &quickRows{Rows: rows, results: results}, nil
 }

@@ -27,7 +27,6 @@ type quick struct {
 
 func newQuick(t *testing.T, keys ...string) *quick {
 	t.Helper()
-	t.Parallel()
 	hub, pool := notify.NewHub(), testkit.DB(t)
 	return &quick{Store: store.New(pool, hub), t: t, pool: pool, sub: hub.Subscribe(keys...)}
 }
@@ -58,10 +57,12 @@ func note(ctx context.Context, q *db.Queries) (fleet.TaskID, error) {
 }
 
 func TestAQuickTransactionTellsAfterItsCommit(t *testing.T) {
+	t.Parallel()
 	for name, last := range map[string]bool{"with its last statement": true, "at its end": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			q := newQuick(t, "tasks", "vm:1")
-			err := q.Quick(t.Context(), func(tx store.Quick) error {
+			err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
 				if _, err := note(t.Context(), tx.Queries); err != nil {
 					return err
 				}
@@ -92,6 +93,7 @@ func TestAQuickTransactionTellsAfterItsCommit(t *testing.T) {
 }
 
 func TestAQuickTransactionTellsWhatItsEndDoes(t *testing.T) {
+	t.Parallel()
 	parent, child := fleet.NewID[fleet.TaskID](), fleet.NewID[fleet.TaskID]()
 	project := fleet.NewID[fleet.ProjectID]() // the parent's alone, so that nobody else tells of its tasks
 	q := newQuick(t, "tasks:"+string(project))
@@ -105,7 +107,7 @@ func TestAQuickTransactionTellsWhatItsEndDoes(t *testing.T) {
 	if err := q.AddSteps(t.Context(), steps); err != nil {
 		t.Fatal(err)
 	}
-	err := q.Quick(t.Context(), func(tx store.Quick) error {
+	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
 		return tx.Last().RefuseTask(t.Context(), db.RefuseTaskParams{ID: child, Error: "no"})
 	})
 	if err != nil {
@@ -121,6 +123,7 @@ func TestAQuickTransactionTellsWhatItsEndDoes(t *testing.T) {
 }
 
 func TestAQuickTransactionThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
 	no := errors.New("no")
 	for name, fail := range map[string]func(ctx context.Context, tx store.Quick) error{
 		"by its caller": func(ctx context.Context, tx store.Quick) error {
@@ -145,8 +148,9 @@ func TestAQuickTransactionThatFailsLeavesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			q := newQuick(t, "tasks")
-			if err := q.Quick(t.Context(), func(tx store.Quick) error { return fail(t.Context(), tx) }); err == nil {
+			if err := q.Quick(t.Context(), 0, func(tx store.Quick) error { return fail(t.Context(), tx) }); err == nil {
 				t.Error("it did not fail")
 			}
 			if told, seen := q.woken(), q.tasks(); told != nil || seen != 0 {
@@ -155,7 +159,7 @@ func TestAQuickTransactionThatFailsLeavesNothing(t *testing.T) {
 			if idle := q.pool.Stat(); idle.TotalConns() != idle.IdleConns() || idle.TotalConns() == 0 {
 				t.Errorf("of %d connections %d are free", idle.TotalConns(), idle.IdleConns())
 			}
-			if err := q.Quick(t.Context(), func(tx store.Quick) error { _, err := note(t.Context(), tx.Last()); return err }); err != nil || q.tasks() != 1 {
+			if err := q.Quick(t.Context(), 0, func(tx store.Quick) error { _, err := note(t.Context(), tx.Last()); return err }); err != nil || q.tasks() != 1 {
 				t.Errorf("the next one: %v", err)
 			}
 		})
@@ -163,8 +167,9 @@ func TestAQuickTransactionThatFailsLeavesNothing(t *testing.T) {
 }
 
 func TestNothingFollowsAQuickTransactionsLastStatement(t *testing.T) {
+	t.Parallel()
 	q := newQuick(t)
-	err := q.Quick(t.Context(), func(tx store.Quick) error {
+	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
 		if _, err := note(t.Context(), tx.Last()); err != nil {
 			return err
 		}
@@ -177,9 +182,10 @@ func TestNothingFollowsAQuickTransactionsLastStatement(t *testing.T) {
 }
 
 func TestAQuickTransactionIsTriedAgainAfterADeadlock(t *testing.T) {
+	t.Parallel()
 	q := newQuick(t, "tasks")
 	tries := 0
-	err := q.Quick(t.Context(), func(tx store.Quick) error {
+	err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
 		tries++
 		if _, err := note(t.Context(), tx.Queries); err != nil {
 			return err
