@@ -61,6 +61,7 @@ func TestScreenshots(t *testing.T) {
 	t.Run("empty fleet", emptyFleet)
 	t.Run("trouble", troubledVM)
 	t.Run("two places", splitVM)
+	t.Run("refused", refusedDialog)
 }
 
 func (p *tab) shoot(s shot) {
