@@ -72,6 +72,7 @@ func (p *tab) shoot(s shot) {
 		s.act(p)
 	}
 	p.portray(s.name)
+	p.menu = nil
 }
 
 // demoShots are the pages of the demo, with the addresses of things in it.
@@ -114,7 +115,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("#task-rows tbody a", "Reboot")
 			p.waitText("#task-body", "It was refused:")
 		}},
-		{"vms-menu", "/vms", func(p *tab) { p.click("tbody [data-menu-open]", ""); p.waitText("body", "Force off") }},
+		{"vms-menu", "/vms", func(p *tab) { p.opens("tbody [data-menu-open]", "", "Force off") }},
 		{"vm-new", "/vms/new", nil},
 		{"vm-new-errors", "/vms/new", func(p *tab) {
 			p.expect("422")
@@ -126,7 +127,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.waitText(".field.bad", "Name")
 		}},
 		{"vm", vm, nil},
-		{"vm-actions", vm, func(p *tab) { p.click(".head summary", "Actions") }},
+		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},
 		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},
 		{"vm-monitor", vm + "?tab=monitor", nil},
 		{"vm-configure", vm + "?tab=configure", nil},
@@ -170,7 +171,7 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"projects", "/projects", nil},
 		{"project", project, nil},
-		{"project-menu", "/vms", func(p *tab) { p.click(".top summary", "All projects"); p.waitText("#switch-links", "shop") }},
+		{"project-menu", "/vms", func(p *tab) { p.opens(".top summary", "All projects", "shop") }},
 		{"project-switch", "/projects/switch?back=%2Fvms&project=" + shop, nil},
 		{"project-new", "/projects/new", nil},
 		{"project-edit", project + "/edit", nil},
