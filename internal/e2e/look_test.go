@@ -55,6 +55,17 @@ func (p *tab) opens(sel, text, shows string) {
 	}
 }
 
+// opensTree is the same for the inventory, which is a drawer on a phone; shows is a text in it.
+func (p *tab) opensTree(shows string) {
+	p.menu = func() {
+		p.Helper()
+		if narrow, err := eval[bool](p, `matchMedia("(max-width: 900px)").matches`); err != nil || narrow {
+			p.click("[aria-label='Open the inventory']", "")
+		}
+		p.waitText("#tree", shows)
+	}
+}
+
 // theme is what the person's system prefers.
 func (p *tab) theme(theme string) {
 	p.Helper()

@@ -115,6 +115,9 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("#task-rows tbody a", "Reboot")
 			p.waitText("#task-body", "It was refused:")
 		}},
+		{"vms-columns-menu", "/vms", func(p *tab) { p.opens(".tools summary", "Columns", "Created") }},
+		{"vms-views-menu", "/vms", func(p *tab) { p.opens(".tools summary", "Views", "Save this view as") }},
+		{"account-menu", "/", func(p *tab) { p.opens(".top summary", "admin", "Sign out") }},
 		{"vms-menu", "/vms", func(p *tab) { p.opens("tbody [data-menu-open]", "", "Force off") }},
 		{"vm-new", "/vms/new", nil},
 		{"vm-new-errors", "/vms/new", func(p *tab) {
@@ -151,7 +154,8 @@ func demoShots(t *testing.T, a api) []shot {
 		{"pool", pl, nil},
 		{"pool-volumes", pl + "?tab=volumes", nil},
 		{"pool-failed", "/pools/" + string(broken.ID), nil},
-		{"pool-assign", pl + "/assign", nil},
+		{"pool-assign", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/assign", nil},
+		{"pool-assigned", pl + "/assign", nil},
 		{"pool-release", pl + "/hosts/" + string(host.ID) + "/release", nil},
 		{"pool-delete", pl + "/delete", nil},
 		{"pool-new", "/pools/new", nil},
@@ -190,7 +194,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"password", "/account/password", nil},
 		{"tasks", "/tasks", nil},
 		{"task", "/tasks", func(p *tab) { p.click("main tbody a[href^='/tasks/']", ""); p.waitPath("/tasks/"); p.settle() }},
-		{"tree-vms", "/?tree=vms", nil},
+		{"tree-vms", "/?tree=vms", func(p *tab) { p.opensTree("shop") }},
 		{"tree", "/tree/hosts", nil},
 		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
 	}
