@@ -150,12 +150,17 @@ func (q *Queries) AssignmentOn(ctx context.Context, arg AssignmentOnParams) (Ass
 const driftedAssignments = `-- name: DriftedAssignments :many
 SELECT a.noun, a.object_id, a.host_id, (a.asked = 'assign')::boolean AS assigned, o.name, o.generation FROM assignments a
 JOIN objects o ON o.noun = a.noun AND o.id = a.object_id JOIN host_sessions s ON s.host_id = a.host_id
-WHERE s.looked_at > now() - $1::interval
+WHERE s.looked_at > now() - $1::interval AND a.noun = ANY ($2::text[])
   AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.status->>'state' = 'inactive' AND a.status->>'byOthers' IS NULL))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
 LIMIT 500
 `
+
+type DriftedAssignmentsParams struct {
+	Fresh time.Duration
+	Nouns []string
+}
 
 type DriftedAssignmentsRow struct {
 	Noun       string
@@ -168,9 +173,9 @@ type DriftedAssignmentsRow struct {
 
 // First orders and releases that got lost, on a host that is heard, tried again each five minutes; and objects that are not
 // active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
-// is theirs to start.
-func (q *Queries) DriftedAssignments(ctx context.Context, fresh time.Duration) ([]DriftedAssignmentsRow, error) {
-	rows, err := q.db.Query(ctx, driftedAssignments, fresh)
+// is theirs to start. Of the nouns that there are jobs for: the others must not take their place.
+func (q *Queries) DriftedAssignments(ctx context.Context, arg DriftedAssignmentsParams) ([]DriftedAssignmentsRow, error) {
+	rows, err := q.db.Query(ctx, driftedAssignments, arg.Fresh, arg.Nouns)
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ func TestAssignReleaseAndDeletePool(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
 	dialog := b.fragment(path+"/assign", "dialog").is(t, http.StatusOK)
-	dialog.has(t, "has this pool already")
+	dialog.has(t, "has this pool already", `href="`+path+`">Done</a>`)
 	dialog.lacks(t, "<html")
 	more := p.addHost("host-4", 0)
 	b.get(path+"/assign").is(t, http.StatusOK).has(t, "host-4")

@@ -108,3 +108,24 @@ func TestAVMIsNotStartedWhileItRunsElsewhere(t *testing.T) {
 	a.lacks(t, `value="start"`)
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusConflict).has(t, "host-1 says")
 }
+
+// Who deletes a VM that another host holds a guest of is told that its disks stay, and why.
+func TestTheDisksOfAVMThatRunsElsewhereStay(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	var host fleet.HostID
+	if err := p.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-1'").Scan(&host); err != nil {
+		t.Fatal(err)
+	}
+	id := p.addVM(project, host, "held", fleet.Stopped, func(vm *fleet.VM) {
+		vm.Spec.Disks = []fleet.Disk{{PoolID: pool, Volume: "held-1.qcow2", SizeBytes: 20 << 30}}
+	})
+	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, false FROM hosts WHERE name = 'host-2'`, id)
+	const why = "host-2 says that it has a guest of this UUID, running. That guest may write to them, and is left alone."
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path := "/vms/" + string(id) + "/delete"
+	d := b.get(path).is(t, http.StatusOK)
+	d.has(t, "and stay:", `id="why-disks">`+why, `type="button" aria-disabled="true" aria-describedby="why-disks">Delete with disks`, `value="keep"`)
+	d.lacks(t, `value="delete"`, "data-confirm-name")
+	b.post(path, url.Values{"disks": {"delete"}, "confirm": {"held"}}).is(t, http.StatusConflict).has(t, "Its disks cannot be deleted now: "+why)
+	b.post(path, url.Values{"disks": {"keep"}}).is(t, http.StatusSeeOther)
+}

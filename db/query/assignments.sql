@@ -50,10 +50,10 @@ SELECT count(*)::bigint AS lost FROM lost;
 -- name: DriftedAssignments :many
 -- First orders and releases that got lost, on a host that is heard, tried again each five minutes; and objects that are not
 -- active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
--- is theirs to start.
+-- is theirs to start. Of the nouns that there are jobs for: the others must not take their place.
 SELECT a.noun, a.object_id, a.host_id, (a.asked = 'assign')::boolean AS assigned, o.name, o.generation FROM assignments a
 JOIN objects o ON o.noun = a.noun AND o.id = a.object_id JOIN host_sessions s ON s.host_id = a.host_id
-WHERE s.looked_at > now() - @fresh::interval
+WHERE s.looked_at > now() - @fresh::interval AND a.noun = ANY (@nouns::text[])
   AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.status->>'state' = 'inactive' AND a.status->>'byOthers' IS NULL))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))

@@ -45,6 +45,22 @@ func TestWhatAHostExecutesIsKnownByIdOrName(t *testing.T) {
 	}
 }
 
+// There are no jobs that set up a network: what somebody asked of one is left alone, and the pass goes on with the rest, however many
+// such rows there are.
+func TestAnAssignmentThatNoJobCarriesOutHoldsNothingUp(t *testing.T) {
+	r := newRig(t)
+	r.exec(`INSERT INTO networks (id, name, kind) SELECT 'lan' || n, 'lan' || n, 'bridge' FROM generate_series(1, 600) n`)
+	r.exec(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
+	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) SELECT 'net', id, $1, 'release' FROM networks UNION ALL SELECT 'pool', 'fast', $1, 'assign'`, r.agent.HostID)
+	r.report("1")
+	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if got := one[string](r, `SELECT COALESCE(string_agg(kind || ' ' || subject, ', '), '') FROM jobs`); got != "pool.apply pool:fast" {
+		t.Errorf("queued %q", got)
+	}
+}
+
 // A report in which nothing changed writes no row of what the host executes, and locks none.
 func TestAReportOfNothingNewWritesNothing(t *testing.T) {
 	r := newRig(t)

@@ -222,6 +222,51 @@ func TestABulkIsJudgedOneByOne(t *testing.T) {
 	}
 }
 
+// A start of many is judged by what is heard now of each VM's places, as the start of one is: a guest that runs elsewhere holds it
+// back, also on a host that is not heard any more if it is the VM by its mark and nobody has decided about it.
+func TestAStartOfManyHearsWhereTheVMsAre(t *testing.T) {
+	s := taskSite(t)
+	heard, silent := s.host("h3", 4096), s.h2
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, silent)
+	var ids []fleet.VMID
+	want := map[string]bool{}
+	for _, x := range []struct {
+		name            string
+		on              fleet.HostID
+		power           fleet.Power
+		proven, settled bool
+		held            bool
+	}{
+		{"off-heard", heard, fleet.Stopped, true, false, false},
+		{"stranger-heard", heard, fleet.Running, false, false, true},
+		{"settled-heard", heard, fleet.Paused, true, true, true},
+		{"stranger-silent", silent, fleet.Running, false, false, false},
+		{"itself-silent", silent, fleet.Running, true, false, true},
+		{"settled-silent", silent, fleet.Running, true, true, false},
+	} {
+		vm := s.vm(x.name, fleet.Stopped)
+		s.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, settled) VALUES ($1, $2, $3, 1, $4, $5)`, vm.ID, x.on, x.power, x.proven, x.settled)
+		if ok, why := s.get(vm.ID).Allows(fleet.ActStart); ok == x.held {
+			t.Fatalf("%s alone: start is allowed %t: %s", x.name, ok, why)
+		}
+		ids, want[x.name] = append(ids, vm.ID), x.held
+	}
+	task, err := s.ActVMs(t.Context(), s.member, fleet.ActStart, ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.ListTasks(t.Context(), chief, fleet.Query{Filter: "parent:" + string(task.ID)})
+	if err != nil || len(page.Items) != len(ids) {
+		t.Fatalf("%+v %v", page.Items, err)
+	}
+	for _, part := range page.Items {
+		held := strings.HasPrefix(part.Error, "Start is not possible: Another host says that it has a guest of this UUID, ") // mia sees no hosts
+		if held != want[part.SubjectName] || held != part.Refused() || part.State.Ended() != held {
+			t.Errorf("%s is %s: %q", part.SubjectName, part.State, part.Error)
+		}
+	}
+}
+
 // What changed since the order counts, not what was there when it was given.
 func TestAPartIsRefusedInItsTurn(t *testing.T) {
 	s := taskSite(t)

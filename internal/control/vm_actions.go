@@ -158,7 +158,7 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 			checks.Add("confirm", "Type the VM's name, %s, to delete it with its disks.", vm.Name)
 			return checks.Err()
 		}
-		if why := vm.HeldElsewhere(); disks && why != "" {
+		if why := vm.DisksHeld(); disks && why != "" {
 			return fleet.Errorf(fleet.Conflict, "Its disks cannot be deleted now: %s", why)
 		}
 		detail := "disks are kept"

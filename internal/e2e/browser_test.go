@@ -70,6 +70,7 @@ type tab struct {
 	*testing.T
 	ctx  context.Context
 	base string // the portal's address
+	menu func() // opens what a picture is to show open, though a window of another size closes it; nil: nothing
 
 	mu       sync.Mutex
 	faults   []string

@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 var themes = []string{"light", "dark"}
@@ -21,17 +22,48 @@ func (p *tab) portray(name string) {
 	p.Helper()
 	for _, theme := range themes {
 		p.theme(theme)
-		p.size(1440, 900)
-		p.settle()
-		p.savePicture(name + "-1440-" + theme)
-		p.axe(name + " in " + theme)
-		p.size(390, 844)
-		p.settle()
-		p.savePicture(name + "-390-" + theme)
-		p.fits(name + " on a phone")
-		p.axe(name + " on a phone in " + theme)
+		p.portraySized(1440, 900, name, theme)
+		p.portraySized(390, 844, name, theme)
 	}
 	p.size(1440, 900)
+}
+
+func (p *tab) portraySized(width, height int64, name, theme string) {
+	p.Helper()
+	p.size(width, height)
+	p.settle()
+	if p.menu != nil {
+		p.menu()
+		p.settle()
+	}
+	on := fmt.Sprintf("%s-%d-%s", name, width, theme)
+	p.savePicture(on)
+	p.fits(on)
+	p.axe(on)
+	if p.menu != nil {
+		p.keys(kb.Escape)
+		p.waitTrue("the menu to close", `!document.querySelector("details.menu[open], :popover-open:not(.toasts)")`)
+	}
+}
+
+// opens has the menu that a click opens open in each of the shot's pictures; shows is a text in it.
+func (p *tab) opens(sel, text, shows string) {
+	p.menu = func() {
+		p.Helper()
+		p.click(sel, text)
+		p.waitText("details.menu[open] > .menu-list, .menu-list:popover-open", shows)
+	}
+}
+
+// opensTree is the same for the inventory, which is a drawer on a phone; shows is a text in it.
+func (p *tab) opensTree(shows string) {
+	p.menu = func() {
+		p.Helper()
+		if narrow, err := eval[bool](p, `matchMedia("(max-width: 900px)").matches`); err != nil || narrow {
+			p.click("[aria-label='Open the inventory']", "")
+		}
+		p.waitText("#tree", shows)
+	}
 }
 
 // theme is what the person's system prefers.

@@ -61,6 +61,7 @@ func TestScreenshots(t *testing.T) {
 	t.Run("empty fleet", emptyFleet)
 	t.Run("trouble", troubledVM)
 	t.Run("two places", splitVM)
+	t.Run("refused", refusedDialog)
 }
 
 func (p *tab) shoot(s shot) {
@@ -71,6 +72,7 @@ func (p *tab) shoot(s shot) {
 		s.act(p)
 	}
 	p.portray(s.name)
+	p.menu = nil
 }
 
 // demoShots are the pages of the demo, with the addresses of things in it.
@@ -113,7 +115,10 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("#task-rows tbody a", "Reboot")
 			p.waitText("#task-body", "It was refused:")
 		}},
-		{"vms-menu", "/vms", func(p *tab) { p.click("tbody [data-menu-open]", ""); p.waitText("body", "Force off") }},
+		{"vms-columns-menu", "/vms", func(p *tab) { p.opens(".tools summary", "Columns", "Created") }},
+		{"vms-views-menu", "/vms", func(p *tab) { p.opens(".tools summary", "Views", "Save this view as") }},
+		{"account-menu", "/", func(p *tab) { p.opens(".top summary", "admin", "Sign out") }},
+		{"vms-menu", "/vms", func(p *tab) { p.opens("tbody [data-menu-open]", "", "Force off") }},
 		{"vm-new", "/vms/new", nil},
 		{"vm-new-errors", "/vms/new", func(p *tab) {
 			p.expect("422")
@@ -125,7 +130,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.waitText(".field.bad", "Name")
 		}},
 		{"vm", vm, nil},
-		{"vm-actions", vm, func(p *tab) { p.click(".head summary", "Actions") }},
+		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},
 		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},
 		{"vm-monitor", vm + "?tab=monitor", nil},
 		{"vm-configure", vm + "?tab=configure", nil},
@@ -149,7 +154,8 @@ func demoShots(t *testing.T, a api) []shot {
 		{"pool", pl, nil},
 		{"pool-volumes", pl + "?tab=volumes", nil},
 		{"pool-failed", "/pools/" + string(broken.ID), nil},
-		{"pool-assign", pl + "/assign", nil},
+		{"pool-assign", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/assign", nil},
+		{"pool-assigned", pl + "/assign", nil},
 		{"pool-release", pl + "/hosts/" + string(host.ID) + "/release", nil},
 		{"pool-delete", pl + "/delete", nil},
 		{"pool-new", "/pools/new", nil},
@@ -169,7 +175,7 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"projects", "/projects", nil},
 		{"project", project, nil},
-		{"project-menu", "/vms", func(p *tab) { p.click(".top summary", "All projects"); p.waitText("#switch-links", "shop") }},
+		{"project-menu", "/vms", func(p *tab) { p.opens(".top summary", "All projects", "shop") }},
 		{"project-switch", "/projects/switch?back=%2Fvms&project=" + shop, nil},
 		{"project-new", "/projects/new", nil},
 		{"project-edit", project + "/edit", nil},
@@ -188,7 +194,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"password", "/account/password", nil},
 		{"tasks", "/tasks", nil},
 		{"task", "/tasks", func(p *tab) { p.click("main tbody a[href^='/tasks/']", ""); p.waitPath("/tasks/"); p.settle() }},
-		{"tree-vms", "/?tree=vms", nil},
+		{"tree-vms", "/?tree=vms", func(p *tab) { p.opensTree("shop") }},
 		{"tree", "/tree/hosts", nil},
 		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
 	}

@@ -16,11 +16,25 @@ func splitVM(t *testing.T) {
 	s := newPortal(t, unique("split"))
 	a := s.api()
 	own, other := s.playHost("host-7"), s.playHost("host-12")
+	pool := ask[fleet.Pool](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+		"name": "shared", "spec": map[string]any{"kind": "nfs", "path": "/mnt/shared", "server": "nas-1", "export": "/vm", "shared": true}, "hostIds": []any{own.id, other.id},
+	})
+	status := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, MountPath: "/mnt/shared"}
+	for _, h := range []*played{own, other} {
+		h.finish(func(wire.Work) wire.Finish { return wire.Finish{Outcome: wire.Done, Pool: &status} })
+		h.state.Pools = []wire.PoolReport{{ID: pool.ID, Name: pool.Name, Status: status}}
+	}
 	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "shop"})
 	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
-		"name": "web-01", "projectId": project.ID, "hostId": own.id, "spec": map[string]any{"cpus": 2, "memoryMiB": 4096},
+		"name": "web-01", "projectId": project.ID, "hostId": own.id,
+		"spec": map[string]any{"cpus": 2, "memoryMiB": 4096, "disks": []any{
+			map[string]any{"poolId": pool.ID, "sizeBytes": 20 << 30}, map[string]any{"poolId": pool.ID, "sizeBytes": 200 << 30},
+		}},
 	})
 	runs := fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096, Accelerator: "kvm"}
+	for i, d := range vm.Spec.Disks {
+		runs.Disks = append(runs.Disks, fleet.DiskState{Target: "vd" + string(rune('a'+i)), Path: "/mnt/shared/" + d.Volume})
+	}
 	var mark string
 	own.finish(func(w wire.Work) wire.Finish {
 		mark = w.Mark
@@ -39,10 +53,7 @@ func splitVM(t *testing.T) {
 	p.waitText("main .note", "host-7 and host-12 both run it")
 	for _, shot := range []shot{
 		{"vm-two-places", page, nil},
-		{"vm-two-places-menu", page, func(p *tab) {
-			p.click(".head summary", "Actions")
-			p.waitText(".head .menu-list", "nothing is done to it")
-		}},
+		{"vm-two-places-menu", page, func(p *tab) { p.opens(".head summary", "Actions", "nothing is done to it") }},
 		{"vms-two-places", "/vms?tab=attention", nil},
 		{"dashboard-two-places", "/", nil},
 	} {
@@ -58,4 +69,10 @@ func splitVM(t *testing.T) {
 	p.waitText("main", "not the VM, as somebody has decided")
 	p.sameDocument()
 	p.portray("vm-place-decided")
+	p.shoot(shot{"vm-held-delete", page, func(p *tab) {
+		p.click(".head summary", "Actions")
+		p.click(".head .menu-item", "Delete")
+		p.waitText("#dialog", "host-7 says that it has a guest of this UUID")
+	}})
+	p.shoot(shot{"vm-held-delete-page", page + "/delete", nil})
 }

@@ -133,8 +133,8 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return true, ""
 	case a == ActStart && ok && missing != nil:
 		return false, missing.Text
-	case a == ActStart && ok && v.HeldElsewhere() != "":
-		return false, v.HeldElsewhere()
+	case a == ActStart && ok && v.heldElsewhere() != "":
+		return false, v.heldElsewhere() + " Two of them would destroy the disks."
 	case (a == ActTakeOver || a == ActPutBack) && ok && v.Phase == PhaseUnknown:
 		return false, "Its host is not heard, so nobody knows what the VM is like now."
 	case (a == ActTakeOver || a == ActPutBack) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActPutBack || !v.undefined())):

@@ -48,15 +48,24 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 	return nil
 }
 
-// HeldElsewhere says which host has the VM on, though it is not the VM's own, so that it must not be started, nor its disks be deleted;
+// heldElsewhere says which host has the VM on, though it is not the VM's own, so that it must not be started, nor its disks be deleted;
 // empty: none.
-func (v VMView) HeldElsewhere() string {
+func (v VMView) heldElsewhere() string {
 	for _, s := range v.Elsewhere {
 		if s.on() && (!s.Unheard || s.Proven && !s.Settled) {
-			return fmt.Sprintf("%s says that it has a guest of this UUID, %s. Two of them would destroy the disks.", s.host(), s.Power)
+			return fmt.Sprintf("%s says that it has a guest of this UUID, %s.", s.host(), s.Power)
 		}
 	}
 	return ""
+}
+
+// DisksHeld says why the VM's disks must not be deleted now; empty: they can be.
+func (v VMView) DisksHeld() string {
+	held := v.heldElsewhere()
+	if held != "" {
+		held += " That guest may write to them, and is left alone."
+	}
+	return held
 }
 
 // Places says for each host that has the VM, its own first, whether a person can decide that the VM is there.

@@ -1,9 +1,11 @@
-// Dialogs. <a href="/vms/ID/delete" data-dialog> shows that address in the shared dialog; without scripts it is a page.
+// Dialogs. <a href="/vms/ID/delete" data-dialog> shows that address in the shared dialog; without scripts it is a page. What it
+// shows is an element of its own within it, for the toasts stand in the dialog beside that.
 import { on, onContent } from "./dom.js";
 
 const shared = () => document.getElementById("dialog");
 
-function show(dialog) {
+function show(content) {
+  const dialog = content.closest("dialog");
   const title = dialog.querySelector("#dialog-title");
   if (title) {
     dialog.setAttribute("aria-labelledby", title.id);
@@ -26,9 +28,9 @@ document.addEventListener("htmx:afterSwap", ({ detail }) => {
 });
 
 on("click", "dialog [data-close]", (_, button) => button.closest("dialog").close());
-document.addEventListener("close-dialog", () => shared()?.close());
+document.addEventListener("close-dialog", () => shared()?.closest("dialog").close());
 document.addEventListener("close", ({ target }) => {
-  if (target === shared()) target.replaceChildren();
+  if (target.contains(shared())) shared().replaceChildren();
 }, { capture: true });
 
 // A thing whose data would be lost is named by hand; the server checks the name as well.

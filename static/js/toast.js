@@ -3,6 +3,7 @@ import { on } from "./dom.js";
 import { showBar } from "./bar.js";
 
 const MOST = 4, STAY = 6_000;
+const NOTICED = 100; // ms until a screen reader has noticed a region that is new to it
 const kinds = ["ok", "warn", "bad", "info"];
 
 /** Shows a sentence; kind is ok, warn, bad or info. */
@@ -20,18 +21,34 @@ export function toast(kind, text) {
   close.setAttribute("aria-label", "Close this message");
   close.textContent = "×";
   item.append(words, close);
-  raise(tray);
-  tray.append(item);
-  while (tray.childElementCount > MOST) tray.firstElementChild.remove();
-  if (kind === "ok" || kind === "info") setTimeout(() => item.remove(), STAY);
+  const say = () => {
+    tray.append(item);
+    while (tray.childElementCount > MOST) tray.firstElementChild.remove();
+    if (kind === "ok" || kind === "info") setTimeout(() => item.remove(), STAY);
+  };
+  if (raise(tray)) setTimeout(say, NOTICED);
+  else say();
 }
 
-// As a popover shown last, the tray lies above an open dialog.
+// A modal dialog takes all around it from the pointer and from screen readers, whatever lies on top. So the tray stands in the dialog
+// that is open, and as a popover shown last above it. Whether it has moved: a region that comes with its words is not read out.
 function raise(tray) {
-  if (!tray.showPopover) return;
-  tray.popover = "manual";
-  if (tray.matches(":popover-open")) tray.hidePopover();
-  tray.showPopover();
+  const place = [...document.querySelectorAll("dialog:modal")].at(-1) ?? document.body;
+  const moved = tray.parentElement !== place;
+  if (moved) place.append(tray);
+  if (tray.showPopover) {
+    tray.popover = "manual";
+    if (tray.matches(":popover-open")) tray.hidePopover();
+    tray.showPopover();
+  }
+  return moved;
+}
+
+for (const type of ["toggle", "close"]) {
+  document.addEventListener(type, ({ target }) => {
+    const tray = document.getElementById("toasts");
+    if (tray && target.localName === "dialog") raise(tray);
+  }, { capture: true });
 }
 
 /** The server's sentence about a refusal: its header, else the problem's detail, else a general one. */

@@ -59,13 +59,14 @@ func (a Act) link() templ.Attributes {
 	return nil
 }
 
-func (a Act) form() templ.Attributes {
-	out := templ.Attributes{"hx-swap": "none"}
+func (a Act) form() templ.OrderedAttributes {
+	swap := "none"
 	if a.Into != "" {
-		out["hx-target"], out["hx-swap"] = a.Into, "outerHTML"
+		swap = "outerHTML"
 	}
+	out := Post(a.Post, a.Into, swap)
 	if a.Sure != "" {
-		out["hx-confirm"] = a.Sure
+		out = append(out, templ.KeyValue[string, any]{Key: "hx-confirm", Value: a.Sure})
 	}
 	return out
 }

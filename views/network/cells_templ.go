@@ -84,7 +84,7 @@ func Cells(head kit.Columns, kind fleet.NetworkKind, h fleet.NetworkHost, now ti
 					return templ_7745c5c3_Err
 				}
 			case "says":
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<td class=\"wrap\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<td class=\"wrap says\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -150,7 +150,7 @@ func Cells(head kit.Columns, v fleet.PoolView, h fleet.PoolHost, now time.Time) 
 					return templ_7745c5c3_Err
 				}
 			case "says":
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<td class=\"wrap\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<td class=\"wrap says\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

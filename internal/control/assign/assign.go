@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -241,9 +242,9 @@ func (n *Noun) Settle(ctx context.Context, q *db.Queries, job db.Job, id string,
 	return n.status(in), true, nil
 }
 
-// QueueDrifted queues the orders and releases that got lost on their way.
+// QueueDrifted queues the orders and releases that got lost on their way, of the nouns that there are jobs for.
 func QueueDrifted(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	rows, err := q.DriftedAssignments(ctx, fleet.Freshness)
+	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: slices.Sorted(maps.Keys(nouns))})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-import { $, $$, is, page, settle, test } from "./harness.js";
+import { $, $$, heard, is, page, settle, test } from "./harness.js";
 import "js/copy.js";
 
 let copied = [], refuses = false;
@@ -26,6 +26,7 @@ test("over plain HTTP the old way serves, inside a dialog too, and leaves nothin
   document.execCommand = () => { copied.push([document.activeElement.value, document.activeElement.parentElement.tagName]); return true; };
   show(`<dialog><button data-copy data-copy-text="secret"></button></dialog>`);
   $("dialog").showModal();
+  await heard("toggle", $("dialog"));
   $("button").click();
   await settle();
   is([copied, told(), $$("textarea").length, document.activeElement.tagName], [[["secret", "DIALOG"]], ["ok"], 0, "BUTTON"]);

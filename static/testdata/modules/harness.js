@@ -107,5 +107,5 @@ export function write(field, text, caret = text.length) {
   field.dispatchEvent(new InputEvent("input", { bubbles: true }));
 }
 
-/** Waits for an event on the document. */
-export const heard = (type) => new Promise((done) => { document.addEventListener(type, done, { once: true }); });
+/** Waits for an event on the document, or on an element. */
+export const heard = (type, on = document) => new Promise((done) => { on.addEventListener(type, done, { once: true }); });

@@ -1,4 +1,4 @@
-import { $, $$, is, page, takeClock, test } from "./harness.js";
+import { $, $$, heard, is, page, takeClock, test } from "./harness.js";
 
 const pass = takeClock();
 const { sentence, toast } = await import("js/toast.js");
@@ -27,6 +27,57 @@ test("there are at most four, and each is shown last, above an open dialog", () 
   $("#toasts").addEventListener("beforetoggle", ({ newState }) => raised.push(newState));
   toast("strange", "6");
   is([raised, $$(".toast").at(-1).className], [["closed", "open"], "toast info"]);
+});
+
+// What the pointer meets at the middle of an element, which is nothing of what a modal dialog makes inert.
+function met(element) {
+  const { left, top, width, height } = element.getBoundingClientRect();
+  return document.elementFromPoint(left + width / 2, top + height / 2);
+}
+
+test("an open dialog has the toasts, those before it and those to come, and its end gives them back", async () => {
+  show("<dialog><p>Sure?</p></dialog>");
+  toast("bad", "before");
+  const dialog = $("dialog"), tray = $("#toasts");
+  dialog.showModal();
+  await heard("toggle", dialog);
+  is([tray.parentElement === dialog, tray.matches(":popover-open")], [true, true]);
+  toast("bad", "within");
+  is(seen(), ["before", "within"]);
+  for (const close of $$("[data-close-toast]")) is(met(close) === close, true, "the pointer meets the button");
+  met($("[data-close-toast]")).click();
+  is([seen(), dialog.open], [["within"], true]);
+  dialog.close();
+  await heard("close", dialog);
+  is([tray.parentElement === document.body, tray.matches(":popover-open"), seen()], [true, true, ["within"]]);
+});
+
+test("words come after the region in which they are said", async () => {
+  show("<dialog></dialog>");
+  $("dialog").showModal();
+  toast("bad", "early"); // before the dialog has told that it is open
+  is([$("#toasts").parentElement === $("dialog"), seen()], [true, []]);
+  await pass(100);
+  is(seen(), ["early"]);
+  $("dialog").close();
+  toast("ok", "Deleted.");
+  is([$("#toasts").parentElement === document.body, seen()], [true, ["early"]]);
+  await pass(100);
+  is(seen(), ["early", "Deleted."]);
+  await pass(6_000);
+  is(seen(), ["early"]);
+});
+
+test("a dialog that goes with its end leaves the toasts", async () => {
+  show("<dialog></dialog>");
+  const dialog = $("dialog");
+  dialog.showModal();
+  toast("bad", "Not typed.");
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.close();
+  await heard("close", dialog);
+  await pass(100);
+  is(seen(), ["Not typed."]);
 });
 
 test("a refusal is the server's sentence, its problem's, or a general one", () => {
