@@ -82,25 +82,16 @@ func TestTheEndOfAJobWakesForWhatWaits(t *testing.T) {
 	}
 }
 
-// listen returns what gives the keys that woke since it was called last.
+// listen returns what gives the keys that woke an agent since it was called last.
 func (r *rig) listen() func() []string {
 	r.t.Helper()
-	const last = "test:last"
-	sub := r.hub.Subscribe("jobs:*", last)
+	r.caughtUp()
+	sub := r.hub.Subscribe("jobs:*")
 	r.t.Cleanup(sub.Close)
-	return func() (keys []string) {
+	return func() []string {
 		r.t.Helper()
-		r.exec(`SELECT pg_notify('quantix', $1)`, last)
-		for {
-			select {
-			case <-sub.C:
-			case <-r.t.Context().Done():
-				r.t.Fatal("nothing is heard any more")
-			}
-			if keys = append(keys, sub.Take()...); slices.Contains(keys, last) {
-				return keys
-			}
-		}
+		r.caughtUp()
+		return sub.Take()
 	}
 }
 

@@ -3,7 +3,9 @@ package control_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -40,6 +42,25 @@ func newRig(t *testing.T) *rig {
 	r.agent = r.addHost("h1")
 	r.hello("one", "here")
 	return r
+}
+
+// caughtUp returns once the hub has heard all that was announced before.
+func (r *rig) caughtUp() {
+	r.t.Helper()
+	const now = "test:now"
+	sub := r.hub.Subscribe(now)
+	defer sub.Close()
+	for late := time.After(30 * time.Second); ; {
+		r.exec(`SELECT pg_notify('quantix', $1)`, now) // once more where the listener begins only now
+		select {
+		case <-sub.C:
+			if slices.Contains(sub.Take(), now) {
+				return
+			}
+		case <-late:
+			r.t.Fatal("nothing is heard")
+		}
+	}
 }
 
 func (r *rig) addHost(name string) fleet.Actor {

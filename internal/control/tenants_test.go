@@ -285,6 +285,7 @@ func TestTenantsAreWokenByTheirOwnProjectsOnly(t *testing.T) {
 		t.Fatalf("woken by %v, want %v", wakes, want)
 	}
 	r.exec(`UPDATE tasks SET project_id = v.project_id FROM vms v WHERE subject = 'vm:' || v.id`)
+	r.caughtUp()
 	var hear func() map[string]bool
 	hear = func() map[string]bool {
 		sub := r.hub.Subscribe(wakes...)
