@@ -24,7 +24,21 @@ func (r *rig) crowd(n int) []*rig {
 	return hosts
 }
 
-// atOnce runs do for each host, while the first one's is held up by the row that sql locks. All others are through before it is let go.
+// heldUp returns once somebody waits for a lock.
+func (r *rig) heldUp() {
+	r.t.Helper()
+	for late := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if one[bool](r, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`) {
+			return
+		}
+		if time.Now().After(late) {
+			r.t.Fatal("nobody waits for a lock")
+		}
+	}
+}
+
+// atOnce runs do for each host, while the first one's, which came before, is held up by the row that sql locks. All others are through before
+// it is let go, and it has not failed.
 func (r *rig) atOnce(n int, do func(i int), sql string, arg any) {
 	r.t.Helper()
 	tx, err := r.pool.Begin(r.t.Context())
@@ -38,6 +52,7 @@ func (r *rig) atOnce(n int, do func(i int), sql string, arg any) {
 	}
 	first, others := make(chan struct{}), make(chan struct{})
 	go func() { defer close(first); do(0) }()
+	r.heldUp()
 	go func() {
 		defer close(others)
 		var all sync.WaitGroup
