@@ -77,14 +77,18 @@ WITH mine AS MATERIALIZED (
         FOR KEY SHARE OF h) s
 ), ready AS (
     SELECT r.id FROM mine m CROSS JOIN LATERAL (
-        SELECT j.id FROM jobs j
-        WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now()
-          AND (j.task_id IS NULL OR NOT EXISTS (
-                SELECT 1 FROM jobs o
-                WHERE o.host_id = j.host_id AND o.subject = j.subject AND o.task_id IS NOT NULL
-                  AND (o.state = 'running' OR o.state = 'queued' AND o.id < j.id)))
-        ORDER BY j.task_id IS NOT NULL, j.id
-        LIMIT m.most FOR UPDATE OF j SKIP LOCKED) r
+        SELECT a.id FROM (
+            SELECT j.id FROM jobs j
+            WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now() AND j.task_id IS NULL
+            ORDER BY j.id LIMIT m.most FOR UPDATE OF j SKIP LOCKED) a
+        UNION ALL
+        SELECT b.id FROM (
+            SELECT j.id FROM jobs j
+            WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now() AND j.task_id IS NOT NULL
+              AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.subject = j.subject AND o.host_id || '' = j.host_id AND o.task_id IS NOT NULL AND o.state = 'running')
+              AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.subject = j.subject AND o.host_id || '' = j.host_id AND o.task_id IS NOT NULL AND o.state = 'queued' AND o.id < j.id)
+            ORDER BY j.id LIMIT m.most FOR UPDATE OF j SKIP LOCKED) b
+        LIMIT m.most) r
 )
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + $1::interval, started_at = COALESCE(started_at, now())

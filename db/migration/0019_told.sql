@@ -82,3 +82,10 @@ BEGIN
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
+
+-- A claim asks for its host's consoles first, for somebody waits before each, and then for the oldest order of each subject that is not at
+-- work. Each question has its index, and no other index answers it, whatever the planner believes of a young table.
+CREATE INDEX jobs_aside ON jobs (host_id, id) WHERE state = 'queued' AND task_id IS NULL;
+CREATE INDEX jobs_at_work ON jobs (subject) WHERE state = 'running' AND task_id IS NOT NULL;
+DROP INDEX jobs_leased;
+CREATE INDEX jobs_leased ON jobs (lease_until) WHERE state = 'running' AND lease_until IS NOT NULL;

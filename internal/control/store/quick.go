@@ -67,7 +67,7 @@ const (
 	// beginQuick makes a transaction collect what it announces, and has it planned by indexes alone, once: a plan is kept as long as its
 	// connection, and one that was made while a table was nearly empty would read all of it when it is full.
 	beginQuick = `SELECT set_config('quantix.told', '-', true), set_config('lock_timeout', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
-		set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
+		set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 	// endQuick has what waits for the end happen, and returns what was announced.
 	endQuick = "SELECT told()"
 )

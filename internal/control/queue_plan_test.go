@@ -1,0 +1,96 @@
+package control_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+	"quantix/internal/wire"
+)
+
+// A portal keeps a statement's plan for as long as its connection. One that was made when the portal was new must serve a full queue.
+func TestAQueueThatFilledAfterItsPlanIsServed(t *testing.T) {
+	t.Parallel()
+	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // so that what is planned first is what runs later
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	r := &rig{Control: control.New(pool, control.Options{}), t: t, pool: pool}
+	r.agent = r.addHost("h1")
+	r.hello("one", "here")
+	for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "pools", "assignments"} {
+		r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // nothing has it planned anew
+		r.exec(`ANALYZE ` + table)
+	}
+	testkit.Order{Host: r.agent.HostID, Kind: fleet.PoolApply, Subject: "pool:first"}.Add(t, pool)
+	w := r.claim()
+	if err := r.finish(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
+		t.Fatal(err)
+	}
+	r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
+	r.exec(`INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
+	r.exec(`SET session_replication_role = replica`) // nobody need be told, and no plan is thrown away
+	// 10,000 wait for the host, 10,000 are at work elsewhere, 20,000 are over.
+	r.exec(`WITH made AS (
+		INSERT INTO tasks (id, kind, subject, subject_name, host_id, created_by, state)
+		SELECT '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'pool.apply', 'pool:' || n, 'p', CASE WHEN n <= 10000 THEN $1 ELSE 'host-' || n % 2000 + 1 END, 'somebody',
+		       CASE WHEN n <= 10000 THEN 'queued' WHEN n <= 20000 THEN 'running' ELSE 'done' END
+		FROM generate_series(1, 40000) n RETURNING id, kind, subject, host_id, state)
+		INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state, lease_until)
+		SELECT id, id, host_id, kind, subject, 1, state, CASE WHEN state = 'running' THEN now() + interval '1 hour' END FROM made`, r.agent.HostID)
+	r.exec(`RESET session_replication_role`)
+	if w = r.claim(); len(w) != 8 {
+		t.Fatalf("%d jobs were claimed, want 8", len(w))
+	}
+	session := one[string](r, `SELECT array_agg(session)::text FROM host_sessions WHERE host_id = $1`, r.agent.HostID)
+	for name, args := range map[string]string{
+		"ClaimJobs":   fmt.Sprintf(`'30s', '{%s}', '%s', '{4}'`, r.agent.HostID, session),
+		"HoldResults": fmt.Sprintf(`'{%s}', '{%s}', '%s'`, w[0].ID, r.agent.HostID, session),
+		"EndJobs":     fmt.Sprintf(`'{%s}', '{done}', '{""}', '{pool}', '{1}', '{%s}', '{1}', '{1}', '{null}'`, w[0].ID, r.agent.HostID),
+	} {
+		read, plan := r.planned(name, args)
+		if read > 500 {
+			t.Errorf("%s reads %d blocks:\n%s", name, read, plan)
+		}
+	}
+	if err := r.finish(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// planned runs a statement as its connection has it planned, and undoes it. read is how many blocks of 8 KiB it looks at.
+func (r *rig) planned(name, args string) (read int, plan string) {
+	r.t.Helper()
+	prepared := one[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)
+	undone := errors.New("undone")
+	err := pgx.BeginFunc(r.t.Context(), r.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(r.t.Context(), `SET LOCAL plan_cache_mode = force_generic_plan`); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(r.t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE "`+prepared+`" (`+args+`)`, pgx.QueryExecModeSimpleProtocol).Scan(&plan); err != nil {
+			return err
+		}
+		return undone
+	})
+	if !errors.Is(err, undone) {
+		r.t.Fatal(err)
+	}
+	var roots []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal([]byte(plan), &roots); err != nil {
+		r.t.Fatal(err)
+	}
+	return roots[0].Plan.Hit + roots[0].Plan.Read, plan
+}
