@@ -622,9 +622,10 @@ func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]fle
 const replaceLapsed = `-- name: ReplaceLapsed :exec
 UPDATE jobs j SET state = 'cancelled', ended_at = now(), lease_until = NULL,
     error = CASE WHEN j.task_id IS NULL THEN 'The agent did not open the console in time.' ELSE 'Replaced by a newer order.' END
-WHERE j.state = 'running' AND (j.lease_until < now() OR j.host_id = $1::text)
+WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
+  AND j.state = 'running' AND (j.lease_until < now() OR j.host_id = $1)
   AND (j.task_id IS NULL OR EXISTS (
-        SELECT 1 FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued'))
+        SELECT 1 FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued' AND w.task_id IS NOT NULL))
 `
 
 // A lapsed job whose subject already has a newer waiting job of its kind, or that was a console, is over.
@@ -634,8 +635,9 @@ func (q *Queries) ReplaceLapsed(ctx context.Context, hostID *string) error {
 }
 
 const returnLapsed = `-- name: ReturnLapsed :execrows
-UPDATE jobs SET state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = ''
-WHERE state = 'running' AND (lease_until < now() OR host_id = $1::text)
+UPDATE jobs j SET state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = ''
+WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
+  AND j.state = 'running' AND (j.lease_until < now() OR j.host_id = $1)
 `
 
 // Back to the queue: after the lease, or at once when the host's agent has started anew.
@@ -767,8 +769,9 @@ func (q *Queries) VMsForWork(ctx context.Context, ids []string) ([]VMsForWorkRow
 }
 
 const wornOut = `-- name: WornOut :many
-SELECT id FROM jobs
-WHERE state = 'running' AND attempt - retries >= 5 AND (lease_until < now() OR host_id = $1::text) ORDER BY id LIMIT 500
+SELECT j.id FROM jobs j
+WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
+  AND j.state = 'running' AND j.attempt - j.retries >= 5 ORDER BY j.id LIMIT 500
 `
 
 // Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer.

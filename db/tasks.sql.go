@@ -131,8 +131,7 @@ func (q *Queries) CancelWaitingOf(ctx context.Context, arg CancelWaitingOfParams
 }
 
 const countOpenJobs = `-- name: CountOpenJobs :one
-SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running
-FROM jobs WHERE state IN ('queued', 'running')
+SELECT (SELECT count(*) FROM jobs WHERE state = 'queued') AS queued, (SELECT count(*) FROM jobs WHERE state = 'running') AS running
 `
 
 type CountOpenJobsRow struct {
@@ -140,7 +139,7 @@ type CountOpenJobsRow struct {
 	Running int64
 }
 
-// All that wait and run, consoles too.
+// All that wait and run, consoles too: each from its index.
 func (q *Queries) CountOpenJobs(ctx context.Context) (CountOpenJobsRow, error) {
 	row := q.db.QueryRow(ctx, countOpenJobs)
 	var i CountOpenJobsRow

@@ -85,7 +85,18 @@ END $$;
 
 -- A claim asks for its host's consoles first, for somebody waits before each, and then for the oldest order of each subject that is not at
 -- work. Each question has its index, and no other index answers it, whatever the planner believes of a young table.
+DROP INDEX jobs_to_claim;
+CREATE INDEX jobs_to_claim ON jobs (host_id, id) WHERE state = 'queued';
+CREATE INDEX jobs_running ON jobs (host_id, id) WHERE state = 'running';
 CREATE INDEX jobs_aside ON jobs (host_id, id) WHERE state = 'queued' AND task_id IS NULL;
 CREATE INDEX jobs_at_work ON jobs (subject) WHERE state = 'running' AND task_id IS NOT NULL;
 DROP INDEX jobs_leased;
 CREATE INDEX jobs_leased ON jobs (lease_until) WHERE state = 'running' AND lease_until IS NOT NULL;
+
+-- lapsed_jobs are the jobs whose lease is over, or all that run on a host whose agent was started anew: each a question to one index.
+-- +goose StatementBegin
+CREATE FUNCTION lapsed_jobs(host text) RETURNS SETOF text LANGUAGE sql STABLE AS $$
+    SELECT j.id FROM jobs j WHERE j.host_id = host AND j.state = 'running'
+    UNION ALL SELECT j.id FROM jobs j WHERE host IS NULL AND j.state = 'running' AND j.lease_until < now()
+$$;
+-- +goose StatementEnd

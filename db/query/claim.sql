@@ -171,14 +171,16 @@ WHERE subject = @subject AND host_id = @host_id AND state = 'running' AND kind =
 -- A lapsed job whose subject already has a newer waiting job of its kind, or that was a console, is over.
 UPDATE jobs j SET state = 'cancelled', ended_at = now(), lease_until = NULL,
     error = CASE WHEN j.task_id IS NULL THEN 'The agent did not open the console in time.' ELSE 'Replaced by a newer order.' END
-WHERE j.state = 'running' AND (j.lease_until < now() OR j.host_id = sqlc.narg(host_id)::text)
+WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
+  AND j.state = 'running' AND (j.lease_until < now() OR j.host_id = sqlc.narg(host_id))
   AND (j.task_id IS NULL OR EXISTS (
-        SELECT 1 FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued'));
+        SELECT 1 FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued' AND w.task_id IS NOT NULL));
 
 -- name: WornOut :many
 -- Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer.
-SELECT id FROM jobs
-WHERE state = 'running' AND attempt - retries >= 5 AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text) ORDER BY id LIMIT 500;
+SELECT j.id FROM jobs j
+WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
+  AND j.state = 'running' AND j.attempt - j.retries >= 5 ORDER BY j.id LIMIT 500;
 
 -- name: LockWornOut :one
 SELECT * FROM jobs
@@ -186,5 +188,6 @@ WHERE id = @id AND state = 'running' AND attempt - retries >= 5 AND (lease_until
 
 -- name: ReturnLapsed :execrows
 -- Back to the queue: after the lease, or at once when the host's agent has started anew.
-UPDATE jobs SET state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = ''
-WHERE state = 'running' AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text);
+UPDATE jobs j SET state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = ''
+WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
+  AND j.state = 'running' AND (j.lease_until < now() OR j.host_id = sqlc.narg(host_id));

@@ -52,9 +52,12 @@ func TestAQueueThatFilledAfterItsPlanIsServed(t *testing.T) {
 	}
 	session := one[string](r, `SELECT array_agg(session)::text FROM host_sessions WHERE host_id = $1`, r.agent.HostID)
 	for name, args := range map[string]string{
-		"ClaimJobs":   fmt.Sprintf(`'30s', '{%s}', '%s', '{4}'`, r.agent.HostID, session),
-		"HoldResults": fmt.Sprintf(`'{%s}', '{%s}', '%s'`, w[0].ID, r.agent.HostID, session),
-		"EndJobs":     fmt.Sprintf(`'{%s}', '{done}', '{""}', '{pool}', '{1}', '{%s}', '{1}', '{1}', '{null}'`, w[0].ID, r.agent.HostID),
+		"ClaimJobs":     fmt.Sprintf(`'30s', '{%s}', '%s', '{4}'`, r.agent.HostID, session),
+		"HoldResults":   fmt.Sprintf(`'{%s}', '{%s}', '%s'`, w[0].ID, r.agent.HostID, session),
+		"EndJobs":       fmt.Sprintf(`'{%s}', '{done}', '{""}', '{pool}', '{1}', '{%s}', '{1}', '{1}', '{null}'`, w[0].ID, r.agent.HostID),
+		"ReplaceLapsed": "'" + string(r.agent.HostID) + "'", // as at each hello
+		"WornOut":       "'" + string(r.agent.HostID) + "'",
+		"ReturnLapsed":  "'" + string(r.agent.HostID) + "'",
 	} {
 		read, plan := r.planned(name, args)
 		if read > 500 {
