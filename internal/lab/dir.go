@@ -64,7 +64,7 @@ func prepareDir(o Options, s *slot) (uuid string, err error) {
 		"no-kvm":                        "",
 		"hosts":                         hosts,
 		"etc/libvirtd.conf":             libvirtdConf(uuid),
-		"etc/qemu.conf":                 qemuConf,
+		"etc/qemu.conf":                 qemuConf + s.migrationPorts(),
 		"etc/qemu/networks/default.xml": s.networkXML(),
 	} {
 		if err := os.WriteFile(at(name), []byte(text), 0o644); err != nil {

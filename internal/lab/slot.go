@@ -35,6 +35,14 @@ func (s *slot) bridge() string { return "qxlab" + strconv.Itoa(s.number) }
 func (s *slot) cgroup() string { return "quantix-lab-" + strconv.Itoa(s.number) }
 func (s *slot) subnet() string { return fmt.Sprintf("192.168.%d.", 200+s.number) }
 
+// migrationPorts are where the host takes guests that come. libvirt's own range is one that all hosts of the machine would share, with
+// every outgoing connection on it: ports are taken from there between libvirt's look and QEMU's bind.
+func (s *slot) migrationPorts() string {
+	const first, each = 20_000, 16
+	from := first + each*s.number
+	return fmt.Sprintf("migration_port_min = %d\nmigration_port_max = %d\n", from, from+each-1)
+}
+
 // networkXML is the host's NAT network.
 func (s *slot) networkXML() string {
 	var mac [3]byte
