@@ -12,12 +12,23 @@ import (
 	"quantix/internal/wire"
 )
 
-// sign is a host's sign of life.
-type sign struct {
-	fleet.Actor
-	load, digest string
-	sent         time.Time
-	lookAge      time.Duration
+// Heartbeats are written together: the first one of a batch waits beatGather for others, then writes all in one statement.
+const (
+	beatGather = 2 * time.Millisecond
+	beatBatch  = 500
+)
+
+type beats struct {
+	mu   sync.Mutex
+	open *batch
+}
+
+type batch struct {
+	params db.HeartbeatsParams
+	full   chan struct{} // closed when the batch has beatBatch members
+	done   chan struct{} // closed when it is written
+	rows   map[fleet.HostID]db.HeartbeatsRow
+	err    error
 }
 
 // beat notes a sign of life and says when that was, and whether the portal holds another digest than the host's, so that it must
@@ -31,36 +42,23 @@ func (box *Inbox) beat(ctx context.Context, a fleet.Actor, in wire.Report) (now 
 		}
 		load = string(b)
 	}
-	row, err := box.beats.do(ctx, sign{a, load, in.Digest, sentAt(in), milliseconds(in.LookedAgoMs)})
-	switch {
-	case err != nil:
-		return now, false, store.Err(err)
-	case row == nil:
+	b, first := box.beats.join(a, in, load)
+	if first {
+		box.writeBeats(b)
+	}
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return now, false, ctx.Err()
+	}
+	if b.err != nil {
+		return now, false, b.err
+	}
+	row, known := b.rows[a.HostID]
+	if !known {
 		return now, false, sessionEnded()
 	}
 	return row.Now, row.Digest != in.Digest, nil
-}
-
-// writeBeats writes many hosts' signs of life; a host without an answer has another session.
-func (box *Inbox) writeBeats(ctx context.Context, _ time.Duration, all []sign) ([]*db.HeartbeatsRow, error) {
-	var p db.HeartbeatsParams
-	for _, s := range all {
-		p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(s.HostID)), append(p.Sessions, hashSession(s.Actor)), append(p.Loads, s.load)
-		p.Digests, p.Sent, p.LookAges = append(p.Digests, s.digest), append(p.Sent, s.sent), append(p.LookAges, s.lookAge.Seconds())
-	}
-	rows, err := box.store.Heartbeats(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	of := make(map[fleet.HostID]*db.HeartbeatsRow, len(rows))
-	for i := range rows {
-		of[rows[i].HostID] = &rows[i]
-	}
-	out := make([]*db.HeartbeatsRow, len(all))
-	for i, s := range all {
-		out[i] = of[s.HostID]
-	}
-	return out, nil
 }
 
 // sentAt is when a report was sent, by the clock of the database, or earlier. Of one that does not tell, it is in the far future:
@@ -75,6 +73,48 @@ func sentAt(in wire.Report) time.Time {
 // milliseconds is what an agent measured, within reason.
 func milliseconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), time.Hour.Milliseconds())) * time.Millisecond
+}
+
+func (s *beats) join(a fleet.Actor, in wire.Report, load string) (b *batch, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open, first = &batch{full: make(chan struct{}), done: make(chan struct{})}, true
+	}
+	b = s.open
+	p := &b.params
+	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashSession(a)), append(p.Loads, load)
+	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, sentAt(in))
+	p.LookAges = append(p.LookAges, milliseconds(in.LookedAgoMs).Seconds())
+	if len(b.params.HostIds) == beatBatch {
+		close(b.full)
+		s.open = nil
+	}
+	return b, first
+}
+
+// writeBeats gathers, writes and answers one batch. It outlives the request that began it, for others wait on it.
+func (box *Inbox) writeBeats(b *batch) {
+	timer := time.NewTimer(beatGather)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.full:
+	}
+	box.beats.mu.Lock()
+	if box.beats.open == b {
+		box.beats.open = nil
+	}
+	box.beats.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	rows, err := box.store.Heartbeats(ctx, b.params)
+	b.err = store.Err(err)
+	b.rows = make(map[fleet.HostID]db.HeartbeatsRow, len(rows))
+	for _, r := range rows {
+		b.rows[r.HostID] = r
+	}
+	close(b.done)
 }
 
 // assigned remembers which pools are assigned to which hosts, so that a heartbeat asks no query for them.

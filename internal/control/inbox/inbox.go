@@ -3,7 +3,6 @@
 package inbox
 
 import (
-	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/notify"
 )
@@ -13,7 +12,7 @@ import (
 type Inbox struct {
 	store    *store.Store
 	hub      *notify.Hub // wakes parked claims
-	beats    together[sign, *db.HeartbeatsRow]
+	beats    beats
 	claims   together[claimant, claimed]
 	results  together[result, settled]
 	assigned assigned
@@ -25,7 +24,6 @@ const most = 200
 // New makes an Inbox over s.
 func New(s *store.Store, hub *notify.Hub) *Inbox {
 	box := &Inbox{store: s, hub: hub}
-	box.beats.ask, box.beats.most = box.writeBeats, most
 	box.claims.ask, box.claims.most = box.claimFor, most
 	box.results.ask, box.results.most = box.settleAll, most
 	return box
