@@ -3,8 +3,8 @@ package bench
 import (
 	"context"
 	"net/http"
-	"os"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
 	"time"
