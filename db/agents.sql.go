@@ -121,7 +121,7 @@ UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, b.sent)), 
     last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END
 FROM mine m JOIN beats b ON b.host_id = m.host_id
 WHERE s.host_id = m.host_id AND s.session = b.session
-RETURNING s.host_id, s.digest, now()::timestamptz AS now
+RETURNING s.host_id, s.session, s.digest, now()::timestamptz AS now
 `
 
 type HeartbeatsParams struct {
@@ -134,9 +134,10 @@ type HeartbeatsParams struct {
 }
 
 type HeartbeatsRow struct {
-	HostID fleet.HostID
-	Digest string
-	Now    time.Time
+	HostID  fleet.HostID
+	Session []byte
+	Digest  string
+	Now     time.Time
 }
 
 // Many hosts' signs of life in one statement. A host that is not in the answer has another session. The rows are locked in one
@@ -158,7 +159,12 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 	items := []HeartbeatsRow{}
 	for rows.Next() {
 		var i HeartbeatsRow
-		if err := rows.Scan(&i.HostID, &i.Digest, &i.Now); err != nil {
+		if err := rows.Scan(
+			&i.HostID,
+			&i.Session,
+			&i.Digest,
+			&i.Now,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -69,14 +69,14 @@ func (q *Queries) CancelWaiting(ctx context.Context, arg CancelWaitingParams) er
 
 const claimJobs = `-- name: ClaimJobs :many
 WITH mine AS MATERIALIZED (
-    SELECT s.host_id, a.most
+    SELECT s.host_id, a.session, a.most
     FROM (SELECT unnest($2::text[]) AS host_id, unnest($3::bytea[]) AS session, unnest($4::integer[]) AS most ORDER BY 1) a
     CROSS JOIN LATERAL (
         SELECT h.host_id FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session
           AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = h.host_id AND w.state = 'queued' AND w.run_after <= now())
         FOR KEY SHARE OF h) s
 ), ready AS (
-    SELECT r.id FROM mine m CROSS JOIN LATERAL (
+    SELECT r.id, m.session FROM mine m CROSS JOIN LATERAL (
         SELECT a.id FROM (
             SELECT j.id FROM jobs j
             WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now() AND j.task_id IS NULL
@@ -93,7 +93,7 @@ WITH mine AS MATERIALIZED (
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + $1::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ready.id
-RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role,
+RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, ready.session::bytea AS session,
           (SELECT jsonb_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation, 'createdAt', p.created_at, 'deletedAt', p.deleted_at)
            FROM pools p WHERE jobs.subject LIKE 'pool:%' AND p.id = substr(jobs.subject, 6))::jsonb AS pool
 `
@@ -106,12 +106,14 @@ type ClaimJobsParams struct {
 }
 
 type ClaimJobsRow struct {
-	Job  Job
-	Pool []byte
+	Job     Job
+	Session []byte
+	Pool    []byte
 }
 
 // For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
-// the epoch. pool: what the job is about, where that is one. Where there is work the session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
+// the epoch. session: whose it is; pool: what the job is about, where that is one. Where there is work the session is held first: a hello waits
+// until it can see what is taken here, and an ended session takes nothing.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
 		arg.Lease,
@@ -147,6 +149,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJo
 			&i.Job.Retries,
 			&i.Job.TaskID,
 			&i.Job.Role,
+			&i.Session,
 			&i.Pool,
 		); err != nil {
 			return nil, err
@@ -295,12 +298,12 @@ func (q *Queries) HoldPools(ctx context.Context, ids []string) error {
 
 const holdResults = `-- name: HoldResults :many
 WITH mine AS MATERIALIZED (
-    SELECT a.id, s.host_id, s.number
+    SELECT a.id, a.session, s.host_id, s.number
     FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS host_id, unnest($3::bytea[]) AS session ORDER BY 2) a
     CROSS JOIN LATERAL (
         SELECT h.host_id, h.number FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session FOR KEY SHARE) s
 ), about AS MATERIALIZED (
-    SELECT m.id, m.number, m.host_id, CASE WHEN j.task_id IS NOT NULL THEN j.subject ELSE '' END AS subject
+    SELECT m.id, m.session, m.number, m.host_id, CASE WHEN j.task_id IS NOT NULL THEN j.subject ELSE '' END AS subject
     FROM mine m JOIN jobs j ON j.id = m.id AND j.host_id = m.host_id
 ), vm AS MATERIALIZED (
     SELECT v.id, v.generation FROM vms v
@@ -309,7 +312,7 @@ WITH mine AS MATERIALIZED (
     SELECT p.id FROM pools p
     WHERE p.id = ANY (ARRAY(SELECT substr(a.subject, 6) FROM about a WHERE a.subject LIKE 'pool:%')) ORDER BY p.id FOR UPDATE OF p
 )
-SELECT j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, a.number::bigint AS number, COALESCE((SELECT v.generation FROM vm v WHERE 'vm:' || v.id = a.subject), 0)::bigint AS generation
+SELECT j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, a.session::bytea AS session, a.number::bigint AS number, COALESCE((SELECT v.generation FROM vm v WHERE 'vm:' || v.id = a.subject), 0)::bigint AS generation
 FROM about a JOIN jobs j ON j.id = a.id AND j.host_id = a.host_id
 WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
 ORDER BY j.id FOR UPDATE OF j
@@ -323,12 +326,13 @@ type HoldResultsParams struct {
 
 type HoldResultsRow struct {
 	Job        Job
+	Session    []byte
 	Number     int64
 	Generation int64
 }
 
 // What results need, locked in everybody's order: the hosts' sessions, what the jobs are about, the jobs. Who is not in the answer has no such
-// job, or a session that has ended. number is the session's; generation is the VM's, 0 where it is gone or the job about none.
+// job, or a session that has ended. session is whose result may count, number is its number; generation is the VM's, 0 where it is gone or the job about none.
 func (q *Queries) HoldResults(ctx context.Context, arg HoldResultsParams) ([]HoldResultsRow, error) {
 	rows, err := q.db.Query(ctx, holdResults, arg.Ids, arg.Hosts, arg.Sessions)
 	if err != nil {
@@ -359,6 +363,7 @@ func (q *Queries) HoldResults(ctx context.Context, arg HoldResultsParams) ([]Hol
 			&i.Job.Retries,
 			&i.Job.TaskID,
 			&i.Job.Role,
+			&i.Session,
 			&i.Number,
 			&i.Generation,
 		); err != nil {

@@ -44,7 +44,7 @@ UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, b.sent)), 
     last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END
 FROM mine m JOIN beats b ON b.host_id = m.host_id
 WHERE s.host_id = m.host_id AND s.session = b.session
-RETURNING s.host_id, s.digest, now()::timestamptz AS now;
+RETURNING s.host_id, s.session, s.digest, now()::timestamptz AS now;
 
 -- name: BeginReport :one
 -- Only forward: a slow report must not undo a newer one. Only numbers of the session: none may outrun those of the next one.

@@ -5,16 +5,17 @@ SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.se
 
 -- name: ClaimJobs :many
 -- For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
--- the epoch. pool: what the job is about, where that is one. Where there is work the session is held first: a hello waits until it can see what is taken here, and an ended session takes nothing.
+-- the epoch. session: whose it is; pool: what the job is about, where that is one. Where there is work the session is held first: a hello waits
+-- until it can see what is taken here, and an ended session takes nothing.
 WITH mine AS MATERIALIZED (
-    SELECT s.host_id, a.most
+    SELECT s.host_id, a.session, a.most
     FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@most::integer[]) AS most ORDER BY 1) a
     CROSS JOIN LATERAL (
         SELECT h.host_id FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session
           AND EXISTS (SELECT 1 FROM jobs w WHERE w.host_id = h.host_id AND w.state = 'queued' AND w.run_after <= now())
         FOR KEY SHARE OF h) s
 ), ready AS (
-    SELECT r.id FROM mine m CROSS JOIN LATERAL (
+    SELECT r.id, m.session FROM mine m CROSS JOIN LATERAL (
         SELECT a.id FROM (
             SELECT j.id FROM jobs j
             WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now() AND j.task_id IS NULL
@@ -31,7 +32,7 @@ WITH mine AS MATERIALIZED (
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + @lease::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ready.id
-RETURNING sqlc.embed(jobs),
+RETURNING sqlc.embed(jobs), ready.session::bytea AS session,
           (SELECT jsonb_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation, 'createdAt', p.created_at, 'deletedAt', p.deleted_at)
            FROM pools p WHERE jobs.subject LIKE 'pool:%' AND p.id = substr(jobs.subject, 6))::jsonb AS pool;
 
@@ -74,14 +75,14 @@ SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
 
 -- name: HoldResults :many
 -- What results need, locked in everybody's order: the hosts' sessions, what the jobs are about, the jobs. Who is not in the answer has no such
--- job, or a session that has ended. number is the session's; generation is the VM's, 0 where it is gone or the job about none.
+-- job, or a session that has ended. session is whose result may count, number is its number; generation is the VM's, 0 where it is gone or the job about none.
 WITH mine AS MATERIALIZED (
-    SELECT a.id, s.host_id, s.number
+    SELECT a.id, a.session, s.host_id, s.number
     FROM (SELECT unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session ORDER BY 2) a
     CROSS JOIN LATERAL (
         SELECT h.host_id, h.number FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session FOR KEY SHARE) s
 ), about AS MATERIALIZED (
-    SELECT m.id, m.number, m.host_id, CASE WHEN j.task_id IS NOT NULL THEN j.subject ELSE '' END AS subject
+    SELECT m.id, m.session, m.number, m.host_id, CASE WHEN j.task_id IS NOT NULL THEN j.subject ELSE '' END AS subject
     FROM mine m JOIN jobs j ON j.id = m.id AND j.host_id = m.host_id
 ), vm AS MATERIALIZED (
     SELECT v.id, v.generation FROM vms v
@@ -90,7 +91,7 @@ WITH mine AS MATERIALIZED (
     SELECT p.id FROM pools p
     WHERE p.id = ANY (ARRAY(SELECT substr(a.subject, 6) FROM about a WHERE a.subject LIKE 'pool:%')) ORDER BY p.id FOR UPDATE OF p
 )
-SELECT sqlc.embed(j), a.number::bigint AS number, COALESCE((SELECT v.generation FROM vm v WHERE 'vm:' || v.id = a.subject), 0)::bigint AS generation
+SELECT sqlc.embed(j), a.session::bytea AS session, a.number::bigint AS number, COALESCE((SELECT v.generation FROM vm v WHERE 'vm:' || v.id = a.subject), 0)::bigint AS generation
 FROM about a JOIN jobs j ON j.id = a.id AND j.host_id = a.host_id
 WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
 ORDER BY j.id FOR UPDATE OF j;

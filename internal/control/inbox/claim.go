@@ -108,13 +108,14 @@ func (box *Inbox) claimFor(ctx context.Context, patience time.Duration, all []cl
 		return out, err
 	}
 	work, undescribed := box.describe(ctx, jobs)
-	of := map[fleet.HostID][]int{}
+	of := map[string][]int{} // by session: one that has ended asks beside the live one
 	for i, j := range jobs {
-		of[j.Job.HostID] = append(of[j.Job.HostID], i)
+		of[string(j.Session)] = append(of[string(j.Session)], i)
 	}
 	for i, c := range all {
-		mine := of[c.HostID]
-		delete(of, c.HostID) // whoever asks twice gets it once
+		session := string(hashSession(c.Actor))
+		mine := of[session]
+		delete(of, session) // whoever asks twice gets it once
 		switch {
 		case len(mine) == 0:
 		case undescribed == nil:

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,7 +76,7 @@ func (box *Inbox) settleAll(ctx context.Context, patience time.Duration, all []r
 		of := map[fleet.JobID]int{}
 		for i, r := range all {
 			row, known := held[r.job]
-			if known = known && row.Job.HostID == r.HostID; !known {
+			if known = known && bytes.Equal(row.Session, hashSession(r.Actor)); !known { // another may ask about the same job
 				out[i].unknown = true
 				continue
 			}

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"sync"
@@ -55,7 +56,7 @@ func (box *Inbox) beat(ctx context.Context, a fleet.Actor, in wire.Report) (now 
 		return now, false, b.err
 	}
 	row, known := b.rows[a.HostID]
-	if !known {
+	if !known || !bytes.Equal(row.Session, hashSession(a)) {
 		return now, false, sessionEnded()
 	}
 	return row.Now, row.Digest != in.Digest, nil

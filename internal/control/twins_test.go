@@ -1,0 +1,74 @@
+package control_test
+
+import (
+	"sync"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// An ended session gets and gives nothing, also where what it asks is asked together with what the live one asks.
+func TestAnEndedSessionGetsNothingBesideTheLiveOne(t *testing.T) {
+	r := newRig(t)
+	ended := r.agent
+	r.hello("two", "here")
+	const crowd = 40
+	together := func(do func(a fleet.Actor) error) (live error, old []error) {
+		old = make([]error, crowd)
+		var all sync.WaitGroup
+		for i := range old {
+			if i == crowd/2 {
+				all.Go(func() { live = do(r.agent) })
+			}
+			all.Go(func() { old[i] = do(ended) })
+		}
+		all.Wait()
+		return live, old
+	}
+	for range 3 {
+		r.addVM("web-" + string(fleet.NewID[fleet.VMID]()))
+		var mu sync.Mutex
+		var got []wire.Work
+		live, old := together(func(a fleet.Actor) error {
+			claim, err := r.Claim(t.Context(), a, wire.ClaimRequest{Max: 8}, 0)
+			mu.Lock()
+			defer mu.Unlock()
+			if got = append(got, claim.Jobs...); len(claim.Jobs) > 0 && a.Session == ended.Session {
+				t.Error("an ended session got work")
+			}
+			return err
+		})
+		if live != nil || len(got) != 1 {
+			t.Fatalf("the live session got %v, and %d jobs were given", live, len(got))
+		}
+		for _, err := range old {
+			wantCode(t, err, fleet.Conflict)
+		}
+		f := wire.Finish{Epoch: got[0].Epoch, Generation: 1, Seq: r.next(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}
+		live, old = together(func(a fleet.Actor) error {
+			mine := f
+			if a.Session == ended.Session {
+				mine.Outcome, mine.Error = wire.Failed, "forged"
+			}
+			_, _, err := r.Finish(t.Context(), a, got[0].ID, mine)
+			return err
+		})
+		if state := one[fleet.JobState](r, `SELECT state FROM jobs WHERE id = $1`, got[0].ID); live != nil || state != fleet.JobDone {
+			t.Errorf("the live session's result: %v; the job is %s", live, state)
+		}
+		for _, err := range old {
+			wantCode(t, err, fleet.Conflict)
+		}
+		live, old = together(func(a fleet.Actor) error {
+			_, err := r.Report(t.Context(), a, wire.Report{Seq: f.Seq, Digest: "same"})
+			return err
+		})
+		if live != nil {
+			t.Errorf("the live session's heartbeat: %v", live)
+		}
+		for _, err := range old {
+			wantCode(t, err, fleet.Conflict)
+		}
+	}
+}
