@@ -100,11 +100,7 @@ func newDurableRig(b *testing.B) *rig {
 	if err := db.Migrate(b.Context(), pg.URL()); err != nil {
 		b.Fatal(err)
 	}
-	r := newPortal(b.Context(), b, pg.URL(), "https://portal.test")
-	b.Cleanup(r.pool.Close)
-	r.agents = httptest.NewServer(asHosts(r.web.AgentHandler()))
-	b.Cleanup(r.agents.Close)
-	return r
+	return rigOn(b, pg.URL())
 }
 
 // reachable is a directory that the database's own user can reach.

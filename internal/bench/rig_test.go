@@ -57,7 +57,12 @@ const hostHeader = "Bench-Host"
 
 func newRig(b *testing.B) *rig {
 	b.Helper()
-	r := newPortal(b.Context(), b, testkit.URL(b), "https://portal.test")
+	return rigOn(b, testkit.URL(b))
+}
+
+func rigOn(b *testing.B, database string) *rig {
+	b.Helper()
+	r := newPortal(b.Context(), b, database, "https://portal.test")
 	b.Cleanup(r.pool.Close)
 	r.agents = httptest.NewServer(asHosts(r.web.AgentHandler()))
 	b.Cleanup(r.agents.Close)

@@ -14,7 +14,7 @@ func TestAnEndedSessionGetsNothingBesideTheLiveOne(t *testing.T) {
 	ended := r.agent
 	r.hello("two", "here")
 	const crowd = 40
-	together := func(do func(a fleet.Actor) error) (live error, old []error) {
+	together := func(do func(a fleet.Actor) error) (old []error, live error) {
 		old = make([]error, crowd)
 		var all sync.WaitGroup
 		for i := range old {
@@ -24,13 +24,13 @@ func TestAnEndedSessionGetsNothingBesideTheLiveOne(t *testing.T) {
 			all.Go(func() { old[i] = do(ended) })
 		}
 		all.Wait()
-		return live, old
+		return old, live
 	}
 	for range 3 {
 		r.addVM("web-" + string(fleet.NewID[fleet.VMID]()))
 		var mu sync.Mutex
 		var got []wire.Work
-		live, old := together(func(a fleet.Actor) error {
+		old, live := together(func(a fleet.Actor) error {
 			claim, err := r.Claim(t.Context(), a, wire.ClaimRequest{Max: 8}, 0)
 			mu.Lock()
 			defer mu.Unlock()
@@ -46,7 +46,7 @@ func TestAnEndedSessionGetsNothingBesideTheLiveOne(t *testing.T) {
 			wantCode(t, err, fleet.Conflict)
 		}
 		f := wire.Finish{Epoch: got[0].Epoch, Generation: 1, Seq: r.next(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}
-		live, old = together(func(a fleet.Actor) error {
+		old, live = together(func(a fleet.Actor) error {
 			mine := f
 			if a.Session == ended.Session {
 				mine.Outcome, mine.Error = wire.Failed, "forged"
@@ -60,7 +60,7 @@ func TestAnEndedSessionGetsNothingBesideTheLiveOne(t *testing.T) {
 		for _, err := range old {
 			wantCode(t, err, fleet.Conflict)
 		}
-		live, old = together(func(a fleet.Actor) error {
+		old, live = together(func(a fleet.Actor) error {
 			_, err := r.Report(t.Context(), a, wire.Report{Seq: f.Seq, Digest: "same"})
 			return err
 		})
