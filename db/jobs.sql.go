@@ -11,21 +11,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-const beginChild = `-- name: BeginChild :exec
-UPDATE tasks SET pending = false, host_id = $1, generation = $2 WHERE id = $3
-`
-
-type BeginChildParams struct {
-	HostID     *fleet.HostID
-	Generation int64
-	ID         fleet.TaskID
-}
-
-func (q *Queries) BeginChild(ctx context.Context, arg BeginChildParams) error {
-	_, err := q.db.Exec(ctx, beginChild, arg.HostID, arg.Generation, arg.ID)
-	return err
-}
-
 const joinTask = `-- name: JoinTask :exec
 UPDATE tasks SET created_by = $1, user_id = $2 WHERE id = $3 AND parent_id IS NULL
 `
@@ -79,6 +64,8 @@ WITH sooner AS (
 ), made AS (
     INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
     SELECT $4, $2, $8, $3, $1, $9, $7, $10, $11 FROM job WHERE job.task_id = $4
+), begun AS (
+    UPDATE tasks t SET pending = false, host_id = $2, generation = $7 WHERE t.id = $5::text
 )
 SELECT task_id::text FROM job
 `

@@ -14,15 +14,14 @@ WITH sooner AS (
 ), made AS (
     INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
     SELECT @id, @host_id, @project_id, @kind, @subject, @subject_name, @generation, @created_by, @user_id FROM job WHERE job.task_id = @id
+), begun AS (
+    UPDATE tasks t SET pending = false, host_id = @host_id, generation = @generation WHERE t.id = sqlc.narg(child)::text
 )
 SELECT task_id::text FROM job;
 
 -- name: JoinTask :exec
 -- Who asked last for what waits already has asked for it; a part of somebody's order about many stays theirs.
 UPDATE tasks SET created_by = @created_by, user_id = @user_id WHERE id = @id AND parent_id IS NULL;
-
--- name: BeginChild :exec
-UPDATE tasks SET pending = false, host_id = @host_id, generation = @generation WHERE id = @id;
 
 -- name: QueueConsole :exec
 -- A job of no task.

@@ -12,11 +12,7 @@ func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.QueueJobParam
 	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, UserIDOf(a)
 	id, err := q.QueueJob(ctx, j)
 	task := fleet.TaskID(id)
-	switch {
-	case err != nil:
-	case j.Child != nil:
-		err = q.BeginChild(ctx, db.BeginChildParams{ID: task, HostID: &j.HostID, Generation: j.Generation})
-	case id != string(j.ID):
+	if err == nil && j.Child == nil && id != string(j.ID) {
 		err = q.JoinTask(ctx, db.JoinTaskParams{ID: task, CreatedBy: j.CreatedBy, UserID: j.UserID})
 	}
 	return task, err
