@@ -79,7 +79,7 @@ func (t *together[I, O]) serve() {
 }
 
 func (t *together[I, O]) alone(a *asker[I, O]) {
-	_ = t.answer([]*asker[I, O]{a}, 0)
+	_ = t.answer([]*asker[I, O]{a}, 0) // the asker has it
 	close(a.done)
 }
 
