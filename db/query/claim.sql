@@ -24,17 +24,17 @@ WITH mine AS MATERIALIZED (
         SELECT b.id FROM (
             SELECT j.id FROM jobs j
             WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now() AND j.task_id IS NOT NULL
-              AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.subject = j.subject AND o.host_id || '' = j.host_id AND o.task_id IS NOT NULL AND o.state = 'running')
-              AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.subject = j.subject AND o.host_id || '' = j.host_id AND o.task_id IS NOT NULL AND o.state = 'queued' AND o.id < j.id)
+              AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.subject = ANY (ARRAY[j.subject]) AND o.host_id || '' = j.host_id AND o.task_id IS NOT NULL AND o.state = 'running')
+              AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.subject = ANY (ARRAY[j.subject]) AND o.host_id || '' = j.host_id AND o.task_id IS NOT NULL AND o.state = 'queued' AND o.id < j.id)
             ORDER BY j.id LIMIT m.most FOR UPDATE OF j SKIP LOCKED) b
         LIMIT m.most) r
 )
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + @lease::interval, started_at = COALESCE(started_at, now())
-FROM ready WHERE jobs.id = ready.id
+FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
 RETURNING sqlc.embed(jobs), ready.session::bytea AS session,
           (SELECT jsonb_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation, 'createdAt', p.created_at, 'deletedAt', p.deleted_at)
-           FROM pools p WHERE jobs.subject LIKE 'pool:%' AND p.id = substr(jobs.subject, 6))::jsonb AS pool;
+           FROM pools p WHERE jobs.subject LIKE 'pool:%' AND p.id = substr(jobs.subject, 6) COLLATE "default")::jsonb AS pool;
 
 -- name: HoldPools :exec
 -- The pools stay assigned while a VM is put on them: who releases one locks it first.
@@ -70,7 +70,7 @@ WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running';
 -- the two wait for each other.
 WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND task_id IS NOT NULL),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
-     pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
+     pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) COLLATE "default" WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
 
 -- name: HoldResults :many
@@ -83,16 +83,16 @@ WITH mine AS MATERIALIZED (
         SELECT h.host_id, h.number FROM host_sessions h WHERE h.host_id = a.host_id AND h.session = a.session FOR KEY SHARE) s
 ), about AS MATERIALIZED (
     SELECT m.id, m.session, m.number, m.host_id, CASE WHEN j.task_id IS NOT NULL THEN j.subject ELSE '' END AS subject
-    FROM mine m JOIN jobs j ON j.id = m.id AND j.host_id = m.host_id
+    FROM mine m JOIN jobs j ON j.id = ANY (ARRAY[m.id]) AND j.host_id || '' = m.host_id
 ), vm AS MATERIALIZED (
     SELECT v.id, v.generation FROM vms v
     WHERE v.id = ANY (ARRAY(SELECT substr(a.subject, 4) FROM about a WHERE a.subject LIKE 'vm:%')) ORDER BY v.id FOR UPDATE OF v
 ), pool AS MATERIALIZED (
     SELECT p.id FROM pools p
-    WHERE p.id = ANY (ARRAY(SELECT substr(a.subject, 6) FROM about a WHERE a.subject LIKE 'pool:%')) ORDER BY p.id FOR UPDATE OF p
+    WHERE p.id = ANY (ARRAY(SELECT substr(a.subject, 6) FROM about a WHERE a.subject LIKE 'pool:%')::text[] COLLATE "default") ORDER BY p.id FOR UPDATE OF p
 )
 SELECT sqlc.embed(j), a.session::bytea AS session, a.number::bigint AS number, COALESCE((SELECT v.generation FROM vm v WHERE 'vm:' || v.id = a.subject), 0)::bigint AS generation
-FROM about a JOIN jobs j ON j.id = a.id AND j.host_id = a.host_id
+FROM about a JOIN jobs j ON j.id = ANY (ARRAY[a.id])
 WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
 ORDER BY j.id FOR UPDATE OF j;
 
@@ -106,17 +106,17 @@ WITH ended AS MATERIALIZED (
 ), vm AS (
     UPDATE vms v SET status = e.status, report_seq = e.seq,
                      observed_generation = GREATEST(v.observed_generation, LEAST(e.generation, v.generation))
-    FROM ended e WHERE e.noun = 'vm' AND v.id = e.object_id AND v.host_id = e.host_id AND v.report_seq < e.seq
+    FROM ended e WHERE e.noun = 'vm' AND v.id = ANY (ARRAY[e.object_id]) AND v.host_id || '' = e.host_id AND v.report_seq < e.seq
 ), assignment AS ( -- status null: the host did not look
     UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), report_seq = e.seq, reported_at = now(),
         observed_generation = GREATEST(a.observed_generation, LEAST(e.generation, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
-    FROM ended e WHERE e.noun <> 'vm' AND a.noun = e.noun AND a.object_id = e.object_id AND a.host_id = e.host_id AND a.report_seq < e.seq
+    FROM ended e WHERE e.noun <> 'vm' AND a.noun = ANY (ARRAY[e.noun]) AND a.object_id = ANY (ARRAY[e.object_id]) AND a.host_id = ANY (ARRAY[e.host_id]) AND a.report_seq < e.seq
 ), asked AS (
-    UPDATE host_sessions s SET digest = '' FROM ended e WHERE e.noun <> '' AND s.host_id = e.host_id AND s.report_seq > e.seq
+    UPDATE host_sessions s SET digest = '' FROM ended e WHERE e.noun <> '' AND s.host_id = ANY (ARRAY[e.host_id]) AND s.report_seq > e.seq
 )
 UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END
-FROM ended e WHERE jobs.id = e.id
+FROM ended e WHERE jobs.id = ANY (ARRAY[e.id])
 RETURNING jobs.*;
 
 -- name: Overtaken :one
