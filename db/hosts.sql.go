@@ -113,7 +113,8 @@ func (q *Queries) ClearConflict(ctx context.Context, hostID fleet.HostID) (int64
 }
 
 const committedMemory = `-- name: CommittedMemory :many
-SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms WHERE $1::text = '' OR host_id = $1 GROUP BY host_id
+SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms WHERE host_id = $1::text GROUP BY host_id
+UNION ALL SELECT host_id, sum(memory_mib)::bigint FROM vms WHERE $1 = '' GROUP BY host_id
 `
 
 type CommittedMemoryRow struct {

@@ -45,6 +45,7 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 		readFast(conn)
 		return conn.PgConn().Exec(ctx, setUp).Close()
 	}
+	cfg.PrepareConn = new(replanner).prepare
 	leave := leaveStandby(cfg.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {

@@ -161,15 +161,18 @@ func (q *Queries) PoolNames(ctx context.Context, ids []string) ([]PoolNamesRow, 
 
 const poolNeeded = `-- name: PoolNeeded :many
 SELECT v.name, v.project_id FROM vms v
-WHERE (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1::text)))
-       OR v.spec @> jsonb_build_object('iso', jsonb_build_object('poolId', $1::text)))
-  AND ($2::text = '' OR v.host_id = $2)
+WHERE v.host_id = $1::text AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text)))
+       OR v.spec @> jsonb_build_object('iso', jsonb_build_object('poolId', $2)))
+UNION ALL
+SELECT v.name, v.project_id FROM vms v
+WHERE $1 = '' AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2)))
+       OR v.spec @> jsonb_build_object('iso', jsonb_build_object('poolId', $2)))
 LIMIT 4
 `
 
 type PoolNeededParams struct {
-	PoolID string
 	Host   string
+	PoolID string
 }
 
 type PoolNeededRow struct {
@@ -179,7 +182,7 @@ type PoolNeededRow struct {
 
 // A few names of VMs that have a disk or ISO in the pool: on one host, or on any where @host is empty.
 func (q *Queries) PoolNeeded(ctx context.Context, arg PoolNeededParams) ([]PoolNeededRow, error) {
-	rows, err := q.db.Query(ctx, poolNeeded, arg.PoolID, arg.Host)
+	rows, err := q.db.Query(ctx, poolNeeded, arg.Host, arg.PoolID)
 	if err != nil {
 		return nil, err
 	}

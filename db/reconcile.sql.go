@@ -109,10 +109,11 @@ func (q *Queries) SweepJobs(ctx context.Context) error {
 }
 
 const sweepTasks = `-- name: SweepTasks :exec
-DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND ended_at < now() - interval '30 days' LIMIT 5000)
+DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND id < born(now() - interval '30 days') AND ended_at < now() - interval '30 days' ORDER BY id LIMIT 5000)
 `
 
 // Children and jobs go with them.
+// Ids are in the order of birth: what is younger than that is not looked at.
 func (q *Queries) SweepTasks(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, sweepTasks)
 	return err

@@ -216,9 +216,9 @@ func (q *Queries) HoldOf(ctx context.Context, subject string) error {
 }
 
 const holdSteps = `-- name: HoldSteps :exec
-SELECT v.id FROM vms v WHERE v.id IN (
-    SELECT substr(j.subject, 4) FROM tasks t JOIN jobs j ON j.task_id = t.id
-    WHERE t.parent_id = $1 AND j.state = 'queued' AND j.subject LIKE 'vm:%')
+SELECT v.id FROM vms v WHERE v.id = ANY (ARRAY(
+    SELECT substr(j.subject, 4) FROM tasks t CROSS JOIN LATERAL (SELECT w.subject, w.state FROM jobs w WHERE w.task_id = t.id OFFSET 0) j
+    WHERE t.parent_id = $1 AND j.state = 'queued' AND j.subject LIKE 'vm:%'))
 ORDER BY v.id FOR UPDATE
 `
 

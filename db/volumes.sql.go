@@ -143,7 +143,7 @@ const volumeTaken = `-- name: VolumeTaken :one
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $2::text)))
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $2)
-    OR EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))))::boolean
+    OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))) > 0)::boolean
 AS taken
 `
 

@@ -112,3 +112,15 @@ CREATE OR REPLACE FUNCTION lapsed_jobs(host text) RETURNS SETOF text LANGUAGE sq
     UNION ALL SELECT j.id FROM jobs j WHERE host IS NULL AND j.state = 'running' AND j.lease_until < now()
 $$;
 -- +goose StatementEnd
+
+-- Each of these questions has its index too.
+CREATE INDEX jobs_due ON jobs (run_after) WHERE state = 'queued' AND run_after > created_at;    -- those that waited for their time
+CREATE INDEX vms_unmade ON vms (host_id) WHERE observed_generation = 0;
+CREATE INDEX made_disks_by_volume ON made_disks (pool_id, volume);
+
+-- born is what the version 7 UUIDs of that time begin with.
+-- +goose StatementBegin
+CREATE FUNCTION born(at timestamptz) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT overlay(lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') PLACING '-' FROM 9 FOR 0) COLLATE "C"
+$$;
+-- +goose StatementEnd

@@ -52,7 +52,8 @@ GROUP BY 1, 2;
 
 -- name: CommittedMemory :many
 -- What the VMs of each host are promised, in MiB; of one host, or of all where @host is empty.
-SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms WHERE @host::text = '' OR host_id = @host GROUP BY host_id;
+SELECT host_id, sum(memory_mib)::bigint AS mib FROM vms WHERE host_id = @host::text GROUP BY host_id
+UNION ALL SELECT host_id, sum(memory_mib)::bigint FROM vms WHERE @host = '' GROUP BY host_id;
 
 -- name: HoldMemory :exec
 -- Of two VMs that are promised the last memory of a host at once, the second must see the first.

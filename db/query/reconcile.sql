@@ -25,7 +25,8 @@ DELETE FROM console_tickets WHERE expires_at < now() - interval '1 hour';
 DELETE FROM login_throttle WHERE last_at < now() - interval '1 day';
 -- name: SweepTasks :exec
 -- Children and jobs go with them.
-DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND ended_at < now() - interval '30 days' LIMIT 5000);
+-- Ids are in the order of birth: what is younger than that is not looked at.
+DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND id < born(now() - interval '30 days') AND ended_at < now() - interval '30 days' ORDER BY id LIMIT 5000);
 -- name: SweepJobs :exec
 -- Those of no task.
 DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE task_id IS NULL AND ended_at < now() - interval '1 hour' LIMIT 5000);

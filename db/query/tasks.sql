@@ -21,9 +21,9 @@ UPDATE tasks SET state = 'cancelled', pending = false, error = @error, ended_at 
 
 -- name: HoldSteps :exec
 -- Locks the VMs of a task's children that wait for their hosts, in one order for all who do so.
-SELECT v.id FROM vms v WHERE v.id IN (
-    SELECT substr(j.subject, 4) FROM tasks t JOIN jobs j ON j.task_id = t.id
-    WHERE t.parent_id = @id AND j.state = 'queued' AND j.subject LIKE 'vm:%')
+SELECT v.id FROM vms v WHERE v.id = ANY (ARRAY(
+    SELECT substr(j.subject, 4) FROM tasks t CROSS JOIN LATERAL (SELECT w.subject, w.state FROM jobs w WHERE w.task_id = t.id OFFSET 0) j
+    WHERE t.parent_id = @id AND j.state = 'queued' AND j.subject LIKE 'vm:%'))
 ORDER BY v.id FOR UPDATE;
 
 -- name: CancelSteps :execrows

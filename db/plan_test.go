@@ -1,0 +1,219 @@
+package db_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/db"
+	"quantix/internal/testkit"
+)
+
+const (
+	plannedHosts = 200
+	plannedVMs   = 20_000 // some 3,000 blocks of 8 KiB
+	fewBlocks    = 300    // what a statement about a few rows reads, each by an index
+)
+
+// A plan is kept for as long as its connection. Those that were made when the portal was new must serve it when it is full.
+func TestPlansOfANewPortalServeAFullOne(t *testing.T) {
+	t.Parallel()
+	url := testkit.URL(t)
+	full, err := db.Open(t.Context(), url, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(full.Close)
+	mustRun(t, full, `DO $$ DECLARE t text; BEGIN
+		FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = off)', t); END LOOP;
+	END $$`)
+	mustRun(t, full, `VACUUM ANALYZE`)
+	young, err := db.Open(t.Context(), url, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(young.Close)
+	mustRun(t, young, `SET plan_cache_mode = force_generic_plan`)
+	var all []planned
+	for m := range reflect.TypeFor[*db.Queries]().Methods() {
+		if m.Type.NumIn() > 1 && m.Type.In(1) == reflect.TypeFor[context.Context]() {
+			all = append(all, plan(t, young, m))
+		}
+	}
+	if len(all) < 200 {
+		t.Fatalf("only %d statements were found", len(all))
+	}
+	fill(t, full)
+	noticed := all[slices.IndexFunc(all, func(p planned) bool { return p.name == "GetVM" })]
+	for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if read, _, err := noticed.run(t, young, false); err != nil || read <= fewBlocks {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatal("nobody noticed within a minute how much there is now")
+		}
+	}
+	for _, p := range all {
+		for _, tenant := range []bool{false, true} {
+			if p.takes("AllProjects") || !tenant {
+				p.check(t, young, tenant)
+			}
+		}
+	}
+}
+
+// planned is a statement that the server has planned while there was nothing.
+type planned struct {
+	name, sql string
+	params    []uint32 // their types
+	method    reflect.Method
+}
+
+// plan has the server plan what the method asks.
+func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) planned {
+	t.Helper()
+	p := planned{name: m.Name, method: m}
+	p.sql, _ = p.ask(t, false)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	known, err := conn.Conn().Prepare(t.Context(), p.name, p.sql)
+	if err != nil {
+		t.Fatalf("%s: %v", p.name, err)
+	}
+	p.params = known.ParamOIDs
+	if _, err := conn.Exec(t.Context(), `EXPLAIN EXECUTE `+call(p.name, slices.Repeat([]string{"NULL"}, len(p.params))), pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatalf("%s: %v", p.name, err)
+	}
+	return p
+}
+
+// takes says whether one of the statement's arguments has that name.
+func (p planned) takes(field string) bool {
+	if p.method.Type.NumIn() < 3 || p.method.Type.In(2).Kind() != reflect.Struct {
+		return false
+	}
+	_, ok := p.method.Type.In(2).FieldByName(field)
+	return ok
+}
+
+// ask is what the method would send: its SQL and arguments about something that there is.
+func (p planned) ask(t *testing.T, tenant bool) (sql string, args []any) {
+	t.Helper()
+	var asked asked
+	in := []reflect.Value{reflect.ValueOf(db.New(&asked)), reflect.ValueOf(t.Context())}
+	if p.method.Type.NumIn() > 2 {
+		in = append(in, p.value(t, "", p.method.Type.In(2), tenant))
+	}
+	p.method.Func.Call(in)
+	if asked.sql == "" {
+		t.Fatalf("%s asks nothing", p.name)
+	}
+	return asked.sql, asked.args
+}
+
+// check bounds what the statement reads.
+func (p planned) check(t *testing.T, pool *pgxpool.Pool, tenant bool) {
+	t.Helper()
+	read, plan, err := p.run(t, pool, tenant)
+	bound := fewBlocks
+	if more, ok := readMore[p.name]; ok {
+		bound = more.blocks
+	}
+	switch {
+	case err != nil:
+		t.Errorf("%s: %v", p.name, err)
+	case read > bound:
+		t.Errorf("%s reads %d blocks, want %d at most:\n%s", p.name, read, bound, plan)
+	}
+}
+
+// run runs the statement as it is planned, and undoes it. read is how many blocks of 8 KiB it looked at.
+func (p planned) run(t *testing.T, pool *pgxpool.Pool, tenant bool) (read int, plan string, err error) {
+	t.Helper()
+	_, args := p.ask(t, tenant)
+	literals := make([]string, len(args))
+	for i, a := range args {
+		text, err := pgtype.NewMap().Encode(p.params[i], pgx.TextFormatCode, a, nil)
+		if err != nil {
+			t.Fatalf("%s: argument %d: %v", p.name, i+1, err)
+		}
+		if literals[i] = "NULL"; text != nil {
+			literals[i] = "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
+		}
+	}
+	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE `+call(p.name, literals), pgx.QueryExecModeSimpleProtocol).Scan(&plan); err != nil {
+			return err
+		}
+		return errUndone
+	})
+	if !errors.Is(err, errUndone) {
+		return 0, "", err
+	}
+	var roots []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal([]byte(plan), &roots); err != nil {
+		t.Fatal(err)
+	}
+	return roots[0].Plan.Hit + roots[0].Plan.Read, plan, nil
+}
+
+func call(name string, literals []string) string {
+	if len(literals) == 0 {
+		return `"` + name + `"`
+	}
+	return `"` + name + `" (` + strings.Join(literals, ", ") + ")"
+}
+
+var errUndone = errors.New("undone")
+
+// asked notes what is asked and answers nothing.
+type asked struct {
+	sql  string
+	args []any
+}
+
+func (a *asked) note(sql string, args []any) { a.sql, a.args = sql, args }
+
+func (a *asked) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	a.note(sql, args)
+	return pgconn.CommandTag{}, errUndone
+}
+
+func (a *asked) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	a.note(sql, args)
+	return nil, errUndone
+}
+
+func (a *asked) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	a.note(sql, args)
+	return noRow{}
+}
+
+type noRow struct{}
+
+func (noRow) Scan(...any) error { return errUndone }
+
+func mustRun(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}

@@ -1,0 +1,176 @@
+package db_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+// Ids of what fill makes.
+const (
+	aHost    = "00000000-0000-7000-8000-000000000001"
+	aProject = "00000000-0000-7000-8000-000000001001"
+	aPool    = "00000000-0000-7000-8000-000000002001"
+	aNetwork = "00000000-0000-7000-8000-000000003000"
+	aVM      = "00000000-0000-7000-8000-000001000200" // of aHost
+	aTask    = "ffff0000-0000-7000-8000-000000000007" // of the far future
+	aUser    = "user-7"
+	anID     = "id-7" // of whatever else
+)
+
+// readMore are the statements that read more than a few blocks, and why that is as it should be.
+var readMore = map[string]struct {
+	blocks int
+	why    string
+}{
+	"CountOpenJobs":      {4000, "counts 3,000 jobs for the metrics"},
+	"ReportAssignments":  {500, "takes 50 networks away"},
+	"CountVMs":           {4000, "counts all VMs"},
+	"DriftedAssignments": {2000, "looks at each pool of each host"},
+	"DriftedVMs":         {4000, "looks at each VM"},
+	"LabelGroups":        {4000, "counts the 2,000 VMs of a project"},
+	"ReportAbsentVMs":    {6000, "changes the other 99 VMs of a host, in each of their indexes"},
+	"VolumeOwners":       {800, "looks through what waits to enter the index of specs"},
+	"VolumeTaken":        {800, "looks through what waits to enter the index of specs"},
+}
+
+// value is an argument about something that there is. field is its name; "": the statement takes one that has none.
+func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool) reflect.Value {
+	t.Helper()
+	v := reflect.New(of).Elem()
+	if given, ok := given[p.name+"."+field]; ok {
+		v.Set(reflect.ValueOf(given))
+		return v
+	}
+	if id, ok := map[reflect.Type]string{
+		reflect.TypeFor[fleet.HostID](): aHost, reflect.TypeFor[fleet.ProjectID](): aProject, reflect.TypeFor[fleet.PoolID](): aPool, reflect.TypeFor[fleet.NetworkID](): aNetwork,
+		reflect.TypeFor[fleet.VMID](): aVM, reflect.TypeFor[fleet.TaskID](): aTask, reflect.TypeFor[fleet.JobID](): aTask, reflect.TypeFor[fleet.UserID](): aUser,
+		reflect.TypeFor[fleet.Subject](): "vm:" + aVM, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+	}[of]; ok {
+		v.SetString(id)
+		return v
+	}
+	switch {
+	case of == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.Now()))
+	case of == reflect.TypeFor[time.Duration]():
+		v.Set(reflect.ValueOf(fleet.Freshness))
+	case of == reflect.TypeFor[[]byte]():
+		v.SetBytes([]byte("id-7"))
+	case of.Kind() == reflect.Bool:
+		v.SetBool(field != "AllProjects" || !tenant)
+	case of.Kind() == reflect.String:
+		v.SetString(textOf(field))
+	case of.Kind() == reflect.Pointer:
+		v.Set(reflect.New(of.Elem()))
+		v.Elem().Set(p.value(t, field, of.Elem(), tenant))
+	case of.Kind() == reflect.Slice:
+		one := p.value(t, strings.TrimSuffix(field, "s"), of.Elem(), tenant)
+		v.Set(reflect.Append(v, one))
+	case of.Kind() == reflect.Struct && of.PkgPath() == "quantix/db":
+		for i := range of.NumField() {
+			v.Field(i).Set(p.value(t, of.Field(i).Name, of.Field(i).Type, tenant))
+		}
+	case of.Kind() == reflect.Int32 || of.Kind() == reflect.Int64:
+		v.SetInt(1)
+	case of.Kind() == reflect.Float64:
+		v.SetFloat(1)
+	}
+	return v
+}
+
+// textOf is an argument that is a plain text by its name.
+func textOf(field string) string {
+	for word, text := range map[string]string{"Host": aHost, "Project": aProject, "Pool": aPool, "Network": aNetwork, "VM": aVM, "Id": aVM, "ID": anID} {
+		if strings.HasPrefix(field, word) || strings.HasSuffix(field, word) {
+			return text
+		}
+	}
+	switch field {
+	case "Noun":
+		return "pool"
+	case "Kind":
+		return "vm.start"
+	}
+	return anID
+}
+
+// given are the arguments that their names and types do not say.
+var given = map[string]any{
+	"AddHost.ID": fleet.HostID("new"), "AddHost.Name": "new", "AddHostSession.": fleet.HostID("bare"), "DropHost.": fleet.HostID("bare"), "AddJoinToken.ID": fleet.JoinTokenID("new"),
+	"AddJoinToken.Hash": []byte("new"), "AddPool.ID": fleet.PoolID("new"), "AddProject.ID": fleet.ProjectID("new"), "DeleteProject.": fleet.ProjectID("bare"),
+	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",
+	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
+	"QueueConsole.ID": fleet.JobID("new"), "QueueJob.ID": fleet.JobID("new"), "QueueJob.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": aPool,
+	"AddNetworks.":               []byte(`[{"id": "new", "name": "new", "kind": "bridge"}]`),
+	"EndJobs.Ids":                []string{aTask},
+	"EndJobs.Nouns":              []string{"vm"},
+	"EndJobs.ObjectIds":          []string{aVM},
+	"EndJobs.States":             []string{"done"},
+	"EndJobs.Statuses":           []string{`{"power": "stopped"}`},
+	"Heartbeats.Loads":           []string{"null"},
+	"HoldResults.Ids":            []string{aTask},
+	"RenewLeases.Ids":            []string{aTask},
+	"ReportAssignments.Pools":    []byte(`[{"id": "` + aPool + `", "status": {"state": "inactive"}}]`),
+	"ReportAssignments.Networks": []byte(`[{"kind": "libvirt", "name": "default", "status": {"active": false}}]`),
+	"ReportFoundVMs.Found":       []byte(`[{"id": "id-7", "name": "other", "status": {}}]`),
+	"ReportMeters.Meters":        []byte(`[{"id": "` + aVM + `", "cpuNanos": 1}]`),
+	"ReportVMs.Vms":              []byte(`[{"id": "` + aVM + `", "generation": 1, "status": {"power": "stopped"}}]`),
+	"SightVMs.Seen":              []byte(`[{"id": "` + aVM + `", "power": "stopped", "generation": 1, "proven": true}]`),
+	"StrangeDomains.Domains":     []byte(`[{"id": "` + aVM + `", "proof": ""}]`),
+	"TasksSeen.Ids":              []string{aTask},
+}
+
+// fill makes much of everything, and nothing makes PostgreSQL look at how much.
+func fill(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	testkit.SeedUnseen(t, pool, plannedHosts, plannedVMs)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, sql := range fills {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+var fills = []string{
+	`INSERT INTO hosts (id, name) VALUES ('bare', 'bare')`,
+	`INSERT INTO projects (id, name) VALUES ('bare', 'bare')`,
+	`SET session_replication_role = replica`, // nothing follows from it
+	`INSERT INTO users (id, name, role, password_hash) SELECT 'user-' || n, 'user-' || n, 'viewer', '' FROM generate_series(1, 5000) n`,
+	`INSERT INTO project_members (project_id, user_id, role) SELECT p.id, 'user-' || n, 'member' FROM projects p, generate_series(1, 20) n`,
+	`INSERT INTO tokens (id, user_id, name, hash) SELECT 'id-' || n, 'user-' || n % 5000, 'token', ('id-' || n)::bytea FROM generate_series(1, 20000) n`,
+	`INSERT INTO browsers (id, user_id, hash) SELECT 'id-' || n, 'user-' || n % 5000, ('id-' || n)::bytea FROM generate_series(1, 20000) n`,
+	`INSERT INTO sessions (token, data, expiry) SELECT 'id-' || n, '', now() + interval '1 day' FROM generate_series(1, 20000) n`,
+	`INSERT INTO saved_views (id, user_id, list, name, query) SELECT 'id-' || n, 'user-' || n % 5000, 'vms', 'view ' || n, '' FROM generate_series(1, 20000) n`,
+	`INSERT INTO idempotency (user_id, key, request) SELECT 'user-' || n % 5000, 'id-' || n, '' FROM generate_series(1, 50000) n`,
+	`INSERT INTO console_tickets (hash, console_id, vm_id, user_id, session, expires_at) SELECT ('id-' || n)::bytea, 'id-' || n, '` + aVM + `', 'user-' || n % 5000, 'id-' || n, now() FROM generate_series(1, 20000) n`,
+	`INSERT INTO login_throttle (key, failures, last_at) SELECT 'id-' || n, 1, now() FROM generate_series(1, 20000) n`,
+	`INSERT INTO join_tokens (id, hash, created_by, expires_at) SELECT 'id-' || n, ('id-' || n)::bytea, 'me', now() + interval '1 day' FROM generate_series(1, 5000) n`,
+	`INSERT INTO audit (actor, action, subject, name) SELECT 'me', 'vm.apply', 'vm:id-' || n % 10000, 'x' FROM generate_series(1, 50000) n`,
+	`INSERT INTO found_vms (host_id, id, name, status) SELECT h.id, 'id-' || n, 'found-' || n, '{}' FROM hosts h, generate_series(1, 50) n`,
+	`INSERT INTO networks (id, name, kind) SELECT 'id-' || n, 'net-' || n, 'bridge' FROM generate_series(1, 50) n`,
+	`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', 'id-' || n, h.id, '{"active":true}' FROM hosts h, generate_series(1, 50) n`,
+	`INSERT INTO published_images (pool_id, volume, format, capacity_bytes, published_by) SELECT '` + aPool + `', 'id-' || n, 'raw', 1, 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT v.id, h.id, 'stopped', 1, true FROM vms v, hosts h WHERE v.host_id <> h.id AND right(h.id, 3) = '009' AND right(v.id, 1) = '3'`,
+	`WITH made AS (
+		INSERT INTO tasks (id, kind, subject, subject_name, host_id, project_id, created_by, user_id, state, ended_at)
+		SELECT 'ffff0000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'vm.start', 'vm:00000000-0000-7000-8000-' || lpad((1000000 + n % 20000)::text, 12, '0'), 'v', '00000000-0000-7000-8000-' || lpad((1 + n % 200)::text, 12, '0'),
+			'` + aProject + `', 'user-' || n % 5000, 'user-' || n % 5000, CASE WHEN n % 20 = 1 AND n <= 20000 THEN 'queued' WHEN n % 20 = 2 THEN 'running' WHEN n % 100 = 3 THEN 'failed' ELSE 'done' END,
+			CASE WHEN n % 20 > 2 THEN now() - interval '2 days' + n * interval '1 second' END
+		FROM generate_series(1, 40000) n RETURNING id, host_id, kind, subject, state, ended_at)
+	INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state, attempt, lease_until, ended_at)
+	SELECT id, id, host_id, kind, subject, 1, state, 1, CASE WHEN state = 'running' THEN now() + interval '1 hour' END, ended_at FROM made`,
+	`INSERT INTO jobs (id, host_id, kind, subject, generation, state, ended_at) SELECT 'aside-' || n, '` + aHost + `', 'console.open', 'vm:id-' || n, 1, 'done', now() FROM generate_series(1, 5000) n`,
+	`RESET session_replication_role`,
+}
