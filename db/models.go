@@ -35,6 +35,30 @@ type Audit struct {
 	Detail  string
 }
 
+type AuditBefore struct {
+	ID      int64
+	At      time.Time
+	Actor   string
+	UserID  fleet.UserID
+	Address string
+	Action  string
+	Subject string
+	Name    string
+	Detail  string
+}
+
+type AuditRest struct {
+	ID      int64
+	At      time.Time
+	Actor   string
+	UserID  fleet.UserID
+	Address string
+	Action  string
+	Subject string
+	Name    string
+	Detail  string
+}
+
 type Authority struct {
 	OnlyOne   bool
 	CertPem   string

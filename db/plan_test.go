@@ -35,7 +35,7 @@ func TestPlansOfANewPortalServeAFullOne(t *testing.T) {
 	}
 	t.Cleanup(full.Close)
 	mustRun(t, full, `DO $$ DECLARE t text; BEGIN
-		FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = off)', t); END LOOP;
+		FOR t IN SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP EXECUTE format('ALTER TABLE %I SET (autovacuum_enabled = off)', t); END LOOP;
 	END $$`)
 	mustRun(t, full, `VACUUM ANALYZE`)
 	young, err := db.Open(t.Context(), url, 1)

@@ -34,6 +34,7 @@ var readMore = map[string]struct {
 	"CountVMs":           {4000, "counts all VMs"},
 	"DriftedAssignments": {2000, "looks at each pool of each host"},
 	"DriftedVMs":         {4000, "looks at each VM"},
+	"KeepAudit":          {2000, "looks into the catalogue"},
 	"LabelGroups":        {4000, "counts the 2,000 VMs of a project"},
 	"ReportAbsentVMs":    {6000, "changes the other 99 VMs of a host, in each of their indexes"},
 	"VolumeOwners":       {800, "looks through what waits to enter the index of specs"},

@@ -98,25 +98,31 @@ func (q *Queries) HostsSeen(ctx context.Context) ([]HostsSeenRow, error) {
 	return items, nil
 }
 
-const sweepJobs = `-- name: SweepJobs :exec
-DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE task_id IS NULL AND ended_at < now() - interval '1 hour' LIMIT 5000)
+const sweepJobs = `-- name: SweepJobs :execrows
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE task_id IS NULL AND ended_at < now() - interval '1 hour' LIMIT $1)
 `
 
 // Those of no task.
-func (q *Queries) SweepJobs(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, sweepJobs)
-	return err
+func (q *Queries) SweepJobs(ctx context.Context, most int32) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepJobs, most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
-const sweepTasks = `-- name: SweepTasks :exec
-DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND id < born(now() - interval '30 days') AND ended_at < now() - interval '30 days' ORDER BY id LIMIT 5000)
+const sweepTasks = `-- name: SweepTasks :execrows
+DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND id < born(now() - interval '30 days') AND ended_at < now() - interval '30 days' ORDER BY id LIMIT $1)
 `
 
 // Children and jobs go with them.
 // Ids are in the order of birth: what is younger than that is not looked at.
-func (q *Queries) SweepTasks(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, sweepTasks)
-	return err
+func (q *Queries) SweepTasks(ctx context.Context, most int32) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepTasks, most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const sweepThrottle = `-- name: SweepThrottle :exec

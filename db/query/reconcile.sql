@@ -23,13 +23,13 @@ SELECT id FROM vms WHERE host_id = ANY (@ids::text[]);
 DELETE FROM console_tickets WHERE expires_at < now() - interval '1 hour';
 -- name: SweepThrottle :exec
 DELETE FROM login_throttle WHERE last_at < now() - interval '1 day';
--- name: SweepTasks :exec
+-- name: SweepTasks :execrows
 -- Children and jobs go with them.
 -- Ids are in the order of birth: what is younger than that is not looked at.
-DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND id < born(now() - interval '30 days') AND ended_at < now() - interval '30 days' ORDER BY id LIMIT 5000);
--- name: SweepJobs :exec
+DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND id < born(now() - interval '30 days') AND ended_at < now() - interval '30 days' ORDER BY id LIMIT @most);
+-- name: SweepJobs :execrows
 -- Those of no task.
-DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE task_id IS NULL AND ended_at < now() - interval '1 hour' LIMIT 5000);
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE task_id IS NULL AND ended_at < now() - interval '1 hour' LIMIT @most);
 
 -- name: TryPassLock :one
 -- One portal runs a periodic pass at a time.

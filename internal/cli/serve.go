@@ -94,7 +94,7 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	}
 	p.URL, p.AgentURL, p.PairURL = addresses(cfg, browsers, agents)
 	hub := notify.NewHub()
-	p.Control = control.New(pool, control.Options{Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL})
+	p.Control = control.New(pool, control.Options{Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, AuditMonths: cfg.AuditMonths})
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("make the first administrator: %w", err)
 	}

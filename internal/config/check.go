@@ -41,6 +41,9 @@ func checkPortal(p *Portal, from origins) error {
 		}
 		p.TrustedProxies[i] = prefix.String()
 	}
+	if p.AuditMonths < 12 || p.AuditMonths > 1200 {
+		c.fail("auditMonths", "%d is out of range; choose 12 to 1200", p.AuditMonths)
+	}
 	if p.ConnsPerAddress < 0 || p.ConnsPerAddress > 1_000_000 {
 		c.fail("connsPerAddress", "%d is out of range; choose 0, for no bound, to 1000000", p.ConnsPerAddress)
 	}

@@ -37,10 +37,12 @@ type Portal struct {
 	TrustedProxies []string `koanf:"trustedProxies"`
 	// ConnsPerAddress is the most connections at once of browsers and programs at one address; 0: no bound. Trusted proxies and
 	// this machine have none.
-	ConnsPerAddress int      `koanf:"connsPerAddress"`
-	Database        Database `koanf:"database"`
-	TLS             TLS      `koanf:"tls"`
-	Log             Log      `koanf:"log"`
+	ConnsPerAddress int `koanf:"connsPerAddress"`
+	// AuditMonths is how many whole months the audit is kept.
+	AuditMonths int      `koanf:"auditMonths"`
+	Database    Database `koanf:"database"`
+	TLS         TLS      `koanf:"tls"`
+	Log         Log      `koanf:"log"`
 }
 
 // Database says which PostgreSQL the portal uses.

@@ -31,6 +31,7 @@ var portalSettings = []setting{
 	{"pairUrl", "", "`URL` at which hosts reach this very portal, for consoles; without it, agentUrl. Behind a balancer each portal has its own"},
 	{"trustedProxies", []string(nil), "`networks` (CIDR) whose X-Forwarded-For is believed"},
 	{"connsPerAddress", 256, "most `connections` at once from one address to the listener for browsers; 0: no bound. Trusted proxies and this machine have none"},
+	{"auditMonths", 24, "how many whole `months` the audit is kept, at least 12"},
 	{
 		"database.url", "", "`URL` of the PostgreSQL to use; without it the portal runs a private one in its data directory. " +
 			"Other users can read a password in a flag: better put it into the file or the variable",

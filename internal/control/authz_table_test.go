@@ -236,6 +236,7 @@ var useCases = map[string]useCase{
 	"RefreshCounters": {may: portal, with: none},
 	"RescueJobs":      {may: portal, with: none},
 	"Sweep":           {may: portal, with: none},
+	"KeepAudit":       {may: portal, with: none},
 	"ForgetAddress":   {may: portal, with: none},
 	"KeepPulse":       {may: "system?", with: none}, // it would not end
 	"Ready":           {may: portal, with: none},

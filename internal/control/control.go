@@ -32,6 +32,8 @@ type Options struct {
 	Hub      *notify.Hub // wakes parked claims; nil: claims find new work only when asked again
 	AgentURL string      // what agents dial, a balancer perhaps; it goes into join commands
 	PairURL  string      // where hosts find this very portal; it goes into console jobs. Empty: where their agents call
+
+	AuditMonths int // how many whole months the audit is kept; 0: for ever
 }
 
 // New makes a Control over pool. It starts nothing.

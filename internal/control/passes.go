@@ -1,7 +1,9 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"quantix/db"
 	"quantix/internal/control/assign"
@@ -35,18 +37,41 @@ func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
+// sweptAtOnce is how many rows of a table go in one transaction.
+const sweptAtOnce = 5000
+
 // Sweep deletes what has served its time: tickets, idempotency keys, throttles, browsers that do not come any more,
-// lost networks, old tasks and the jobs of none.
+// lost networks, old tasks and the jobs of none. It ends when nothing is left, or after 20 s: then the next one goes on.
 func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
-	return c.store.Pass(ctx, a, "sweep", func(q *db.Queries) error {
-		forget := func(ctx context.Context) error { return inbox.ForgetNetworks(ctx, q) }
-		for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepTasks, q.SweepJobs, forget} {
-			if err := do(ctx); err != nil {
+	more := true
+	for until := time.Now().Add(20 * time.Second); more && time.Now().Before(until); {
+		more = false
+		err := c.store.Pass(ctx, a, "sweep", func(q *db.Queries) error {
+			forget := func(ctx context.Context) error { return inbox.ForgetNetworks(ctx, q) }
+			for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, forget} {
+				if err := do(ctx); err != nil {
+					return err
+				}
+			}
+			tasks, err := q.SweepTasks(ctx, sweptAtOnce)
+			if err != nil {
 				return err
 			}
+			jobs, err := q.SweepJobs(ctx, sweptAtOnce)
+			more = max(tasks, jobs) == sweptAtOnce
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
+}
+
+// KeepAudit makes the tables of the months to come and drops those that need not be kept any more.
+func (c *Control) KeepAudit(ctx context.Context, a fleet.Actor) error {
+	months := cmp.Or(c.opts.AuditMonths, 1200)
+	return c.store.Pass(ctx, a, "keep the audit", func(q *db.Queries) error { return q.KeepAudit(ctx, int32(months)) })
 }
 
 // VMsOf lists the VMs of hosts.

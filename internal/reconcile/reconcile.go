@@ -34,6 +34,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"watch hosts", 2 * time.Second, nil, live.run},
 		{"count", 5 * time.Second, nil, c.RefreshCounters},
 		{"sweep", 10 * time.Minute, nil, c.Sweep},
+		{"keep the audit", time.Hour, nil, c.KeepAudit},
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range passes {

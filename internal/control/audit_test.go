@@ -1,0 +1,79 @@
+package control_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+// The audit is a table a month. What has served its time goes as a whole, what has not stays, and no line is refused for want of a table.
+func TestTheAuditIsKeptForItsMonths(t *testing.T) {
+	r := newRig(t)
+	keep := func(months int) {
+		t.Helper()
+		if err := control.New(r.pool, control.Options{AuditMonths: months}).KeepAudit(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	months := func() []string {
+		t.Helper()
+		return one[[]string](r, `SELECT array_agg(c.relname ORDER BY c.relname) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'audit'::regclass`)
+	}
+	month := func(away int) string {
+		return one[string](r, `SELECT 'audit_' || to_char(audit_month($1) AT TIME ZONE 'UTC', 'YYYY_MM')`, away)
+	}
+	if got, want := months(), []string{month(1), month(2), month(3), "audit_before", "audit_rest"}; !slices.Equal(got, want) {
+		t.Fatalf("a new portal has %v, want %v", got, want)
+	}
+	// As if it had run for three years.
+	r.exec(`DROP TABLE audit_before`)
+	for away := -36; away <= 0; away++ {
+		r.exec(`SELECT make_audit($1)`, away)
+		r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month($1), 'ann', $2, ''), (audit_month($1 + 1) - interval '1 ms', 'ann', $2, '')`, away, strconv.Itoa(away))
+	}
+	r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(-40), 'ann', 'lost long ago', ''), (audit_month(5), 'ann', 'ahead', '')`) // their tables were not made in time
+	keep(24)
+	for action, want := range map[string]int{"lost long ago": 0, "-36": 0, "-25": 0, "-24": 2, "-1": 2, "0": 2, "ahead": 1} {
+		if n := one[int](r, `SELECT count(*) FROM audit WHERE action = $1`, action); n != want {
+			t.Errorf("%d lines of %q, want %d", n, action, want)
+		}
+	}
+	keep(24) // again: nothing is left to do
+	if got := len(months()); got != 25+3+1 {
+		t.Errorf("%d tables: %v", got, months())
+	}
+	for _, part := range []string{month(-1), "audit_rest"} {
+		if _, err := r.pool.Exec(t.Context(), `TRUNCATE `+part); err == nil {
+			t.Errorf("%s can be emptied", part)
+		}
+		if _, err := r.pool.Exec(t.Context(), `UPDATE `+part+` SET actor = 'bob'`); err == nil {
+			t.Errorf("%s can be changed", part)
+		}
+	}
+	// A month that comes while its lines lie elsewhere is left there; nothing fails.
+	r.exec(`DROP TABLE ` + month(2))
+	r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(2), 'ann', 'early', '')`)
+	keep(24)
+	if n := one[int](r, `SELECT count(*) FROM audit_rest WHERE action = 'early'`); n != 1 {
+		t.Errorf("%d early lines are where they were", n)
+	}
+}
+
+// What ended long ago goes at any rate, not by a portion each ten minutes.
+func TestAllThatEndedLongAgoIsSwept(t *testing.T) {
+	r := newRig(t)
+	r.exec(`INSERT INTO tasks (id, kind, subject, subject_name, state, created_by, created_at, ended_at)
+		SELECT born(now() - interval '31 days') || '-7000-8000-' || lpad(n::text, 12, '0'), 'vm.start', '', '', 'done', 'ann', now() - interval '31 days', now() - interval '31 days' FROM generate_series(1, 12000) n`)
+	r.exec(`INSERT INTO jobs (id, host_id, kind, subject, generation, state, ended_at) SELECT 'old-' || n, $1, 'console.open', 'vm:x', 1, 'done', now() - interval '2 hours' FROM generate_series(1, 6000) n`, r.agent.HostID)
+	young := testkit.Order{Host: r.agent.HostID, Kind: fleet.VMStart, Subject: "vm:x"}.Add(t, r.pool)
+	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](r, `SELECT (SELECT count(*) FROM tasks) + (SELECT count(*) FROM jobs)`); n != 2 {
+		t.Errorf("%d rows are left, want the task %s and its job", n, young)
+	}
+}
