@@ -715,7 +715,10 @@ SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v
         FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks,
-       (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id)::text AS mark
+       (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id)::text AS mark,
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation,
+                                                     'createdAt', p.created_at, 'deletedAt', p.deleted_at)), '[]')
+        FROM pools p WHERE p.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.**.poolId') #>> '{}')))::jsonb AS pools
 FROM vms v JOIN projects p ON p.id = v.project_id
 WHERE v.id = ANY ($1::text[])
 `
@@ -726,9 +729,10 @@ type VMsForWorkRow struct {
 	Made        []byte
 	Networks    []string
 	Mark        string
+	Pools       []byte
 }
 
-// made: the disks that were once seen whole, as {pool id, volume}.
+// made: the disks that were once seen whole, as {pool id, volume}. pools: those that the VM names.
 func (q *Queries) VMsForWork(ctx context.Context, ids []string) ([]VMsForWorkRow, error) {
 	rows, err := q.db.Query(ctx, vMsForWork, ids)
 	if err != nil {
@@ -762,6 +766,7 @@ func (q *Queries) VMsForWork(ctx context.Context, ids []string) ([]VMsForWorkRow
 			&i.Made,
 			&i.Networks,
 			&i.Mark,
+			&i.Pools,
 		); err != nil {
 			return nil, err
 		}

@@ -41,13 +41,16 @@ RETURNING sqlc.embed(jobs), ready.session::bytea AS session,
 SELECT id FROM pools WHERE id = ANY (@ids::text[]) ORDER BY id FOR SHARE;
 
 -- name: VMsForWork :many
--- made: the disks that were once seen whole, as {pool id, volume}.
+-- made: the disks that were once seen whole, as {pool id, volume}. pools: those that the VM names.
 SELECT sqlc.embed(v), p.name AS project_name,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume), '[]')
         FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks,
-       (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id)::text AS mark
+       (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id)::text AS mark,
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation,
+                                                     'createdAt', p.created_at, 'deletedAt', p.deleted_at)), '[]')
+        FROM pools p WHERE p.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.**.poolId') #>> '{}')))::jsonb AS pools
 FROM vms v JOIN projects p ON p.id = v.project_id
 WHERE v.id = ANY (@ids::text[]);
 

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"quantix/db"
@@ -135,12 +137,10 @@ func (box *Inbox) claimFor(ctx context.Context, patience time.Duration, all []cl
 
 // describe adds to each job the newest truth about its subject. A VM that is gone leaves its job without one; the agent ends it.
 func (box *Inbox) describe(ctx context.Context, jobs []db.ClaimJobsRow) ([]wire.Work, error) {
-	var vmIDs, poolIDs []string
-	needsPools := map[fleet.VMID]bool{} // a screen needs none, and somebody waits for it
+	var vmIDs []string
 	for _, row := range jobs {
 		if noun, id := row.Job.Subject.Split(); noun == "vm" {
 			vmIDs = append(vmIDs, id)
-			needsPools[fleet.VMID(id)] = needsPools[fleet.VMID(id)] || !row.Job.Kind.Is().Aside
 		}
 	}
 	vms := map[fleet.VMID]*vmWork{}
@@ -152,28 +152,15 @@ func (box *Inbox) describe(ctx context.Context, jobs []db.ClaimJobsRow) ([]wire.
 		for _, row := range rows {
 			store.NameNetworks(row.VM.Spec.NICs, row.Networks)
 			vm := &vmWork{VM: store.VMOf(row.VM), project: row.ProjectName, mark: row.Mark}
-			if err := json.Unmarshal(row.Made, &vm.made); err != nil {
-				return nil, fmt.Errorf("disks of VM %s that were made: %w", vm.ID, err)
+			if err := errors.Join(json.Unmarshal(row.Made, &vm.made), json.Unmarshal(row.Pools, &vm.pools)); err != nil {
+				return nil, fmt.Errorf("disks and pools of VM %s: %w", vm.ID, err)
 			}
 			vms[vm.ID] = vm
-			if needsPools[vm.ID] {
-				poolIDs = append(poolIDs, store.Texts(vm.Spec.Pools())...)
-			}
-		}
-	}
-	pools := map[fleet.PoolID]fleet.Pool{}
-	if len(poolIDs) > 0 {
-		rows, err := box.store.PoolsForWork(ctx, poolIDs)
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range rows {
-			pools[row.ID] = store.PoolOf(row)
 		}
 	}
 	out := make([]wire.Work, len(jobs))
 	for i, row := range jobs {
-		if out[i] = workOf(row.Job, vms, pools); len(row.Pool) > 0 {
+		if out[i] = workOf(row.Job, vms); len(row.Pool) > 0 {
 			if err := json.Unmarshal(row.Pool, &out[i].Pool); err != nil {
 				return nil, fmt.Errorf("pool of job %s: %w", row.Job.ID, err)
 			}
@@ -187,11 +174,12 @@ func (box *Inbox) describe(ctx context.Context, jobs []db.ClaimJobsRow) ([]wire.
 type vmWork struct {
 	fleet.VM
 	made    []fleet.Volref
+	pools   []fleet.Pool
 	project string
 	mark    string
 }
 
-func workOf(j db.Job, vms map[fleet.VMID]*vmWork, pools map[fleet.PoolID]fleet.Pool) wire.Work {
+func workOf(j db.Job, vms map[fleet.VMID]*vmWork) wire.Work {
 	w := wire.Work{
 		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args,
 	}
@@ -200,9 +188,9 @@ func workOf(j db.Job, vms map[fleet.VMID]*vmWork, pools map[fleet.PoolID]fleet.P
 		vm := known.VM
 		w.VM, w.Generation, w.Made, w.Project, w.Mark = &vm, vm.Generation, known.made, known.project, known.mark
 		vm.Status, vm.Elsewhere = nil, nil // the host knows better
-		for _, pid := range vm.Spec.Pools() {
-			if p, ok := pools[pid]; ok {
-				w.Pools = append(w.Pools, p)
+		for _, id := range vm.Spec.Pools() {
+			if i := slices.IndexFunc(known.pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
+				w.Pools = append(w.Pools, known.pools[i])
 			}
 		}
 	}
