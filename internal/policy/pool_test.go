@@ -65,7 +65,20 @@ func TestPoolHealth(t *testing.T) {
 			Hosts: 1, Tone: fleet.ToneWarn, Summary: "0 of 1 hosts healthy",
 		}},
 	} {
-		if diff := cmp.Diff(c.want, policy.PoolHealth(c.spec, c.cells, now)); diff != "" {
+		var groups []policy.PoolGroup // each cell is one of its own
+		for i, cell := range c.cells {
+			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(cell, now), Hosts: 1, First: string(rune('a' + i))}
+			if cell.Status != nil {
+				g.Room, g.Least = cell.Status.Room(), cell.Status.Room()
+			}
+			groups = append(groups, g)
+		}
+		got := policy.PoolHealth(c.spec, groups)
+		if all := got.Tones.All(); all != len(c.cells) {
+			t.Errorf("%s: %d of %d cells are counted: %+v", name, all, len(c.cells), got.Tones)
+		}
+		got.Tones = fleet.Tones{}
+		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
