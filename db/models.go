@@ -28,6 +28,7 @@ type Assignment struct {
 	UsedBytes          int64
 	AvailableBytes     int64
 	PromisedBytes      int64
+	UsedPercent        int16
 	Volumes            int32
 	PlainDigest        *string
 	Forward            *string

@@ -19,8 +19,6 @@ type PoolGroup struct {
 	PoolKey
 	Hosts int
 	Room  fleet.Room // of all of them together
-	First string     // the name of the first of them
-	Least fleet.Room // what that one says
 }
 
 // PoolKey is what a host says of a pool, as far as its health goes.
@@ -76,11 +74,10 @@ func (k PoolKey) judge(starved int) (fleet.Tone, string) {
 }
 
 // PoolHealth judges a pool by what its hosts say. What a host that is not heard said last counts as unknown. A shared pool's capacity
-// counts once (from the first healthy host by name), a local one's adds up over the healthy hosts.
-func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup) fleet.PoolHealth {
+// counts once: as the first healthy host by name says it. A local one's adds up over the healthy hosts.
+func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.Room) fleet.PoolHealth {
 	var h fleet.PoolHealth
 	var room fleet.Room
-	first := ""
 	for _, g := range groups {
 		h.Hosts += g.Hosts
 		tone := g.Tone()
@@ -93,11 +90,8 @@ func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup) fleet.PoolHealth {
 			case fleet.ToneWarn:
 				h.NearlyFull += g.Hosts
 			}
-			switch {
-			case !spec.Shared:
-				room = room.Plus(g.Room)
-			case h.Healthy == 0 || g.First < first:
-				room, first = g.Least, g.First
+			if room = room.Plus(g.Room); spec.Shared {
+				room = first
 			}
 			h.Healthy += g.Hosts
 		case fleet.PoolUnknown:

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -66,14 +67,18 @@ func TestPoolHealth(t *testing.T) {
 		}},
 	} {
 		var groups []policy.PoolGroup // each cell is one of its own
-		for i, cell := range c.cells {
-			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(cell, now), Hosts: 1, First: string(rune('a' + i))}
+		for _, cell := range c.cells {
+			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(cell, now), Hosts: 1}
 			if cell.Status != nil {
-				g.Room, g.Least = cell.Status.Room(), cell.Status.Room()
+				g.Room = cell.Status.Room()
 			}
 			groups = append(groups, g)
 		}
-		got := policy.PoolHealth(c.spec, groups)
+		var first fleet.Room
+		if i := slices.IndexFunc(c.cells, func(cell fleet.PoolHost) bool { return cell.StateAt(now) == fleet.PoolActive }); i >= 0 {
+			first = c.cells[i].Status.Room()
+		}
+		got := policy.PoolHealth(c.spec, groups, first)
 		if all := got.Tones.All(); all != len(c.cells) {
 			t.Errorf("%s: %d of %d cells are counted: %+v", name, all, len(c.cells), got.Tones)
 		}

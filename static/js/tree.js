@@ -20,7 +20,7 @@ function levelOf(item) {
   const view = item.closest("[role=tree]").id.replace(/^tree-/, "");
   const level = document.createElement("ul");
   const attributes = {
-    role: "group", class: "level", id: `${item.id}-level`, "data-lazy": "", "data-live": item.dataset.follow ?? "vms", "hx-ext": "morph",
+    role: "group", class: "level", id: `${item.id}-level`, "data-lazy": "", "data-live": (item.dataset.follow ?? "vms").replace("*", item.dataset.key), "hx-ext": "morph",
     "hx-get": `/tree/${view}/${encodeURIComponent(item.dataset.key)}`, "hx-swap": "morph:innerHTML", "hx-trigger": "open, poke",
   };
   for (const [name, value] of Object.entries(attributes)) level.setAttribute(name, value);

@@ -13,13 +13,15 @@ import (
 const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
 	WHERE v.status->>'power' = 'paused' AND (v.status->>'reason' = 'I/O error' OR v.status @> '{"faults": [{"code": "io"}]}') GROUP BY 1, 2`
 
-// cellSQL are cells of matrices in plain columns, without what can be long: said, fresh, used, starving and by_others are a pool's
+// keySQL are what hosts say of objects in plain columns, without what can be long: said, fresh, used, starving and by_others are a pool's
 // policy.PoolKey; said, fresh and faulty are a network's fleet.NetworkState.
-var cellSQL = `SELECT a.noun, a.object_id, a.host_id, h.name, COALESCE(a.said, '') AS said, ` + fresh + ` AS fresh,
-	CASE WHEN a.capacity_bytes > 0 THEN LEAST(trunc(a.used_bytes::float8 / a.capacity_bytes::float8 * 100), 1000)::integer ELSE 0 END AS used,
-	COALESCE(w.vms, 0) AS starved, w.vms IS NOT NULL AS starving, a.by_others, a.faulty, a.capacity_bytes, a.used_bytes, a.available_bytes, a.promised_bytes
-	FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
-	LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
+var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + fresh + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
+
+// cellsFrom is where cells a come from, with their hosts' sessions s.
+const cellsFrom = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
+
+// cellSQL are cells of matrices with the names of their hosts h.
+var cellSQL = `SELECT h.name, ` + keySQL + cellsFrom + ` JOIN hosts h ON h.id = a.host_id`
 
 // ofObjects is the condition on assignments a that they are of these objects; of all where ids is nil.
 func (s *statement) ofObjects(n fleet.Noun, ids []string) {

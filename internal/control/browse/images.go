@@ -72,12 +72,12 @@ func (b *Browse) plainCells(ctx context.Context) ([]cell, error) {
 		cell
 		digest string
 	}
-	rows, err := collect(ctx, b, `SELECT p.id, p.name, p.spec, g.name, g.host_id, g.ready, g.digest FROM pools p JOIN (
-			SELECT DISTINCT ON (a.pool_id, a.plain_digest, CASE WHEN (p.spec->>'shared')::boolean THEN '' ELSE a.host_id END)
-				a.pool_id, a.plain_digest AS digest, a.host_id, h.name, `+fresh+` AND a.said = 'active' AS ready
-			FROM pools p JOIN assignments a ON a.pool_id = p.id JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+`
-			ORDER BY a.pool_id, a.plain_digest, CASE WHEN (p.spec->>'shared')::boolean THEN '' ELSE a.host_id END, `+fresh+` AND a.said = 'active' DESC, h.name) g ON g.pool_id = p.id
-		ORDER BY p.name, p.id, g.name`, &s, func(row pgx.CollectableRow) (x said, err error) {
+	rows, err := collect(ctx, b, `SELECT p.id, p.name, p.spec, h.name, g.host_id, g.ready, g.digest FROM pools p JOIN (
+			SELECT a.pool_id, a.plain_digest AS digest, COALESCE(bool_or(`+fresh+` AND a.said = 'active'), false) AS ready,
+				COALESCE(min(a.host_id) FILTER (WHERE `+fresh+` AND a.said = 'active'), min(a.host_id)) AS host_id
+			FROM pools p JOIN assignments a ON a.pool_id = p.id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+`
+			GROUP BY a.pool_id, a.plain_digest, CASE WHEN (p.spec->>'shared')::boolean THEN '' ELSE a.host_id END) g ON g.pool_id = p.id
+		JOIN hosts h ON h.id = g.host_id ORDER BY p.name, p.id, h.name`, &s, func(row pgx.CollectableRow) (x said, err error) {
 		err = row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.hostName, &x.host, &x.ready, &x.digest)
 		return x, err
 	})

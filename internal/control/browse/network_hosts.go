@@ -26,9 +26,9 @@ func (b *Browse) addNetworkHealth(ctx context.Context, views []fleet.NetworkView
 		policy.NetworkGroup
 		forwards, subnets []string
 	}
-	sums, err := collect(ctx, b, `SELECT x.object_id, x.said, x.fresh, x.faulty, count(*), (array_agg(DISTINCT x.forward) FILTER (WHERE x.said <> ''))[1:8], (array_agg(DISTINCT x.subnets))[1:8]
-		FROM (SELECT a.object_id, COALESCE(a.said, '') AS said, `+fresh+` AS fresh, a.faulty, COALESCE(a.forward, '') AS forward, a.subnets
-			FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+`) x GROUP BY 1, 2, 3, 4`, &s, func(row pgx.CollectableRow) (x sum, err error) {
+	sums, err := collect(ctx, b, `SELECT x.object_id, x.said, x.fresh, x.faulty, sum(x.hosts)::bigint, (array_agg(DISTINCT x.forward) FILTER (WHERE x.said <> ''))[1:8], (array_agg(DISTINCT x.subnets))[1:8]
+		FROM (SELECT a.object_id, COALESCE(a.said, '') AS said, `+fresh+` AS fresh, a.faulty, COALESCE(a.forward, '') AS forward, a.subnets, count(*) AS hosts
+			FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6) x GROUP BY 1, 2, 3, 4`, &s, func(row pgx.CollectableRow) (x sum, err error) {
 		var said fleet.NetworkState
 		var fresh, faulty bool
 		var subnets []*string

@@ -189,42 +189,57 @@ func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview)
 	if err != nil {
 		return err
 	}
-	var worst []poolGroup
+	rooms, err := b.sharedRooms(ctx, pools, groups)
+	if err != nil {
+		return err
+	}
 	names := map[fleet.PoolID]string{}
-	var at struct{ pools, hosts []string }
+	var worst []poolGroup // of the pools that want a person
+	var of []string       // the pools that they are of
 	for _, r := range pools {
-		v := poolView(a, r, groups[r.ID])
+		v := poolView(a, r, groups[r.ID], rooms[r.ID])
 		o.Pools[v.Health.Tone]++
 		o.StorageBytes += v.Health.CapacityBytes
 		o.StorageUsedBytes += v.Health.UsedBytes
-		if g := worstOf(groups[r.ID]); g != nil {
-			worst = append(worst, *g)
+		for _, g := range worstOf(groups[r.ID]) {
+			worst, of = append(worst, g), append(of, string(r.ID))
 			names[r.ID] = r.Name
-			at.pools, at.hosts = append(at.pools, string(r.ID)), append(at.hosts, g.First)
 		}
 	}
 	if len(worst) == 0 || !policy.May(a, policy.InfraSee, "") {
 		return nil
 	}
-	var s statement
-	s.and("(a.pool_id, h.name) IN (SELECT * FROM unnest(" + s.key(at.pools) + "::text[], " + s.key(at.hosts) + "::text[]))")
-	cells, err := b.poolCells(ctx, s)
-	slices.SortFunc(cells, func(x, y fleet.PoolHost) int { return cmp.Compare(names[x.PoolID], names[y.PoolID]) })
-	for _, h := range cells {
+	var s, cells statement
+	ranks := ranksOf(&s, worst, nil)
+	at := struct{ pools, hosts []string }{}
+	_, err = collect(ctx, b, `SELECT DISTINCT ON (x.object_id) x.object_id, x.host_id FROM (SELECT `+keySQL+cellsFrom+` WHERE a.pool_id = ANY (`+s.key(of)+`::text[])) x
+		JOIN `+ranks+` JOIN hosts h ON h.id = x.host_id ORDER BY x.object_id, g.rank, h.name`, &s, func(row pgx.CollectableRow) (none struct{}, err error) {
+		var pool, host string
+		err = row.Scan(&pool, &host)
+		at.pools, at.hosts = append(at.pools, pool), append(at.hosts, host)
+		return none, err
+	})
+	if err != nil {
+		return err
+	}
+	cells.and("(a.pool_id, a.host_id) IN (SELECT * FROM unnest(" + cells.key(at.pools) + "::text[], " + cells.key(at.hosts) + "::text[]))")
+	found, err := b.poolCells(ctx, cells)
+	slices.SortFunc(found, func(x, y fleet.PoolHost) int { return cmp.Compare(names[x.PoolID], names[y.PoolID]) })
+	for _, h := range found {
 		o.Attention = append(o.Attention, fleet.Attention{Kind: "pool", ID: string(h.PoolID), Name: names[h.PoolID], Tone: h.Tone, Text: poolTrouble(h), At: h.SeenAt})
 	}
 	return err
 }
 
-// worstOf is the group whose first cell stands for a pool that wants a person; nil: none does.
-func worstOf(groups []poolGroup) (worst *poolGroup) {
-	for i := range groups {
-		g := &groups[i]
-		if !g.Notable() {
-			continue
-		}
-		if worst == nil || cmp.Or(urgency[g.Tone()]-urgency[worst.Tone()], cmp.Compare(g.First, worst.First)) < 0 {
-			worst = g
+// worstOf are the groups of which one cell stands for a pool that wants a person: those of the worst tone. None: it wants none.
+func worstOf(groups []poolGroup) (worst []poolGroup) {
+	for _, g := range groups {
+		switch {
+		case !g.Notable():
+		case worst == nil || urgency[g.Tone()] < urgency[worst[0].Tone()]:
+			worst = []poolGroup{g}
+		case g.Tone() == worst[0].Tone():
+			worst = append(worst, g)
 		}
 	}
 	return worst

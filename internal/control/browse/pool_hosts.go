@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -25,18 +26,13 @@ func (b *Browse) poolGroups(ctx context.Context, ids []string) (map[fleet.PoolID
 	var s statement
 	s.ofObjects(fleet.NounPool, ids)
 	groups := map[fleet.PoolID][]poolGroup{}
-	_, err := collect(ctx, b, `WITH cell AS MATERIALIZED (`+cellSQL+s.conditions()+`), grp AS (
-			SELECT object_id, said, fresh, used, starving, by_others, count(*) AS hosts, min(name) AS first,
-				sum(capacity_bytes)::bigint AS capacity, sum(used_bytes)::bigint AS bytes, sum(available_bytes)::bigint AS available, sum(promised_bytes)::bigint AS promised
-			FROM cell GROUP BY 1, 2, 3, 4, 5, 6)
-		SELECT g.object_id, g.said, g.fresh, g.used, g.starving, g.by_others, g.hosts, g.capacity, g.bytes, g.available, g.promised,
-			g.first, f.capacity_bytes, f.used_bytes, f.available_bytes, f.promised_bytes
-		FROM grp g JOIN cell f ON f.object_id = g.object_id AND f.name = g.first`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+fresh+`, a.used_percent, w.vms IS NOT NULL, a.by_others, count(*),
+		sum(a.capacity_bytes)::bigint, sum(a.used_bytes)::bigint, sum(a.available_bytes)::bigint, sum(a.promised_bytes)::bigint`+
+		cellsFrom+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var pool fleet.PoolID
 		var g poolGroup
 		err = x.Scan(&pool, &g.said, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Hosts,
-			&g.Room.CapacityBytes, &g.Room.UsedBytes, &g.Room.AvailableBytes, &g.Room.PromisedBytes,
-			&g.First, &g.Least.CapacityBytes, &g.Least.UsedBytes, &g.Least.AvailableBytes, &g.Least.PromisedBytes)
+			&g.Room.CapacityBytes, &g.Room.UsedBytes, &g.Room.AvailableBytes, &g.Room.PromisedBytes)
 		g.State = fleet.PoolStateOf(g.said, g.fresh)
 		groups[pool] = append(groups[pool], g)
 		return none, err
@@ -44,12 +40,39 @@ func (b *Browse) poolGroups(ctx context.Context, ids []string) (map[fleet.PoolID
 	return groups, err
 }
 
-func poolHealth(spec fleet.PoolSpec, groups []poolGroup) fleet.PoolHealth {
+// sharedRooms are what the first healthy host by name says of each pool's room, of pools that are healthy somewhere: hosts are asked in
+// the order of their names, and mostly the first one answers.
+func (b *Browse) sharedRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
+	var ids []string
+	for _, r := range rows {
+		if r.Spec.Shared && slices.ContainsFunc(groups[r.ID], func(g poolGroup) bool { return g.State == fleet.PoolActive }) {
+			ids = append(ids, string(r.ID))
+		}
+	}
+	rooms := map[fleet.PoolID]fleet.Room{}
+	if len(ids) == 0 {
+		return rooms, nil
+	}
+	var s statement
+	_, err := collect(ctx, b, `SELECT p.id, f.* FROM unnest(`+s.key(ids)+`::text[]) AS p (id) CROSS JOIN LATERAL (
+		SELECT a.capacity_bytes, a.used_bytes, a.available_bytes, a.promised_bytes FROM hosts h
+		JOIN assignments a ON a.noun = 'pool' AND a.object_id = p.id AND a.host_id = h.id JOIN host_sessions s ON s.host_id = h.id
+		WHERE a.said = 'active' AND `+fresh+` ORDER BY h.name LIMIT 1) f`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		var id fleet.PoolID
+		var r fleet.Room
+		err = x.Scan(&id, &r.CapacityBytes, &r.UsedBytes, &r.AvailableBytes, &r.PromisedBytes)
+		rooms[id] = r
+		return none, err
+	})
+	return rooms, err
+}
+
+func poolHealth(spec fleet.PoolSpec, groups []poolGroup, first fleet.Room) fleet.PoolHealth {
 	all := make([]policy.PoolGroup, len(groups))
 	for i, g := range groups {
 		all[i] = g.PoolGroup
 	}
-	return policy.PoolHealth(spec, all)
+	return policy.PoolHealth(spec, all, first)
 }
 
 // ListPoolsInFull is ListPools, each pool with the first of its hosts, as GetPool tells them.

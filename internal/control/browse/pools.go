@@ -19,21 +19,22 @@ func (b *Browse) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) (
 	for i, r := range rows {
 		ids[i] = string(r.ID)
 	}
-	var groups map[fleet.PoolID][]poolGroup
-	if len(ids) > 0 {
-		var err error
-		if groups, err = b.poolGroups(ctx, ids); err != nil {
-			return nil, err
-		}
+	if len(ids) == 0 {
+		return views, nil
 	}
+	groups, err := b.poolGroups(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	rooms, err := b.sharedRooms(ctx, rows, groups)
 	for i, r := range rows {
-		views[i] = poolView(a, r, groups[r.ID])
+		views[i] = poolView(a, r, groups[r.ID], rooms[r.ID])
 	}
-	return views, nil
+	return views, err
 }
 
-func poolView(a fleet.Actor, r db.Pool, groups []poolGroup) fleet.PoolView {
-	v := fleet.PoolView{Pool: store.PoolOf(r), Health: poolHealth(r.Spec, groups), Hosts: []fleet.PoolHost{}}
+func poolView(a fleet.Actor, r db.Pool, groups []poolGroup, first fleet.Room) fleet.PoolView {
+	v := fleet.PoolView{Pool: store.PoolOf(r), Health: poolHealth(r.Spec, groups, first), Hosts: []fleet.PoolHost{}}
 	if v.DeletedAt != nil {
 		v.Health.Tone, v.Health.Summary = fleet.ToneWarn, deletingPool
 	}
@@ -155,7 +156,11 @@ func (b *Browse) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 	if err != nil {
 		return fleet.PoolView{}, page, err
 	}
-	v := poolView(a, r, groups[id])
+	rooms, err := b.sharedRooms(ctx, []db.Pool{r}, groups)
+	if err != nil {
+		return fleet.PoolView{}, page, err
+	}
+	v := poolView(a, r, groups[id], rooms[id])
 	if !store.SeesHosts(a) {
 		page.Items = []fleet.PoolHost{}
 		return v, page, nil
