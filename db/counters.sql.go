@@ -148,61 +148,6 @@ func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]Fai
 	return items, nil
 }
 
-const hostSums = `-- name: HostSums :many
-SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now, (h.status IS NOT NULL)::boolean AS reported,
-       COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected, COALESCE(h.status->>'error', '')::text AS error,
-       COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS threads,
-       COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes
-FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id ORDER BY h.name
-`
-
-type HostSumsRow struct {
-	ID          fleet.HostID
-	Name        string
-	SeenAt      *time.Time
-	LookedAt    *time.Time
-	Conflict    string
-	Now         time.Time
-	Reported    bool
-	Connected   bool
-	Error       string
-	Threads     int64
-	MemoryBytes int64
-}
-
-// What the dashboard says about hosts.
-func (q *Queries) HostSums(ctx context.Context) ([]HostSumsRow, error) {
-	rows, err := q.db.Query(ctx, hostSums)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []HostSumsRow{}
-	for rows.Next() {
-		var i HostSumsRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Name,
-			&i.SeenAt,
-			&i.LookedAt,
-			&i.Conflict,
-			&i.Now,
-			&i.Reported,
-			&i.Connected,
-			&i.Error,
-			&i.Threads,
-			&i.MemoryBytes,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const labelGroups = `-- name: LabelGroups :many
 SELECT COALESCE(v.labels->>$1::text, '')::text AS value, (v.labels->>$1::text IS NOT NULL)::boolean AS labelled, count(*)::bigint AS vms FROM vms v
 WHERE v.project_id = $2 GROUP BY 1, 2 ORDER BY 2 DESC, 1 LIMIT 200
@@ -233,6 +178,31 @@ func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]Lab
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const silentHosts = `-- name: SilentHosts :many
+SELECT h.id FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id WHERE COALESCE(s.looked_at < now() - $1::interval, true)
+`
+
+// Those of which what they say about VMs is not believed.
+func (q *Queries) SilentHosts(ctx context.Context, fresh time.Duration) ([]fleet.HostID, error) {
+	rows, err := q.db.Query(ctx, silentHosts, fresh)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.HostID{}
+	for rows.Next() {
+		var id fleet.HostID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

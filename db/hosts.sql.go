@@ -197,7 +197,7 @@ func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 }
 
 const getHost = `-- name: GetHost :one
-SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
@@ -230,6 +230,8 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Host.Status,
 		&i.Host.ReportSeq,
 		&i.Host.KeyHash,
+		&i.Host.Threads,
+		&i.Host.MemoryBytes,
 		&i.SeenAt,
 		&i.LookedAt,
 		&i.Load,
@@ -254,7 +256,7 @@ func (q *Queries) HoldMemory(ctx context.Context, host string) error {
 }
 
 const lockHost = `-- name: LockHost :one
-SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash FROM hosts WHERE id = $1 FOR UPDATE
+SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes FROM hosts WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
@@ -270,6 +272,8 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 		&i.Status,
 		&i.ReportSeq,
 		&i.KeyHash,
+		&i.Threads,
+		&i.MemoryBytes,
 	)
 	return i, err
 }

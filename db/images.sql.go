@@ -12,6 +12,43 @@ import (
 	"quantix/internal/fleet"
 )
 
+const plainVolumes = `-- name: PlainVolumes :many
+SELECT w.pool_id::text AS pool_id, w.host_id::text AS host_id, COALESCE(plain_volumes(a.status), '[]')::jsonb AS volumes
+FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS host_id) w JOIN assignments a ON a.pool_id = w.pool_id AND a.host_id = w.host_id
+`
+
+type PlainVolumesParams struct {
+	Pools []string
+	Hosts []string
+}
+
+type PlainVolumesRow struct {
+	PoolID  string
+	HostID  string
+	Volumes []byte
+}
+
+// The volumes without a VM's name that these hosts say these pools have.
+func (q *Queries) PlainVolumes(ctx context.Context, arg PlainVolumesParams) ([]PlainVolumesRow, error) {
+	rows, err := q.db.Query(ctx, plainVolumes, arg.Pools, arg.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []PlainVolumesRow{}
+	for rows.Next() {
+		var i PlainVolumesRow
+		if err := rows.Scan(&i.PoolID, &i.HostID, &i.Volumes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const publishImage = `-- name: PublishImage :exec
 INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by)
 VALUES ($1, NULLIF($2::text, ''), $3, $4, $5, $6)

@@ -21,6 +21,18 @@ type Assignment struct {
 	ReportedAt         *time.Time
 	PoolID             *fleet.PoolID
 	NetworkID          *fleet.NetworkID
+	Said               *string
+	Faulty             bool
+	ByOthers           bool
+	CapacityBytes      int64
+	UsedBytes          int64
+	AvailableBytes     int64
+	PromisedBytes      int64
+	UsedPercent        int16
+	Volumes            int32
+	PlainDigest        *string
+	Forward            *string
+	Subnets            *string
 }
 
 type Audit struct {
@@ -91,15 +103,17 @@ type FoundVM struct {
 }
 
 type Host struct {
-	ID         fleet.HostID
-	Name       string
-	Machine    string
-	Spec       fleet.HostSpec
-	Generation int64
-	CreatedAt  time.Time
-	Status     *fleet.HostStatus
-	ReportSeq  int64
-	KeyHash    []byte
+	ID          fleet.HostID
+	Name        string
+	Machine     string
+	Spec        fleet.HostSpec
+	Generation  int64
+	CreatedAt   time.Time
+	Status      *fleet.HostStatus
+	ReportSeq   int64
+	KeyHash     []byte
+	Threads     int64
+	MemoryBytes int64
 }
 
 type HostSession struct {

@@ -53,9 +53,14 @@ func (q *Queries) DomainsNamed(ctx context.Context, ids []string) ([]DomainsName
 
 const foundDisks = `-- name: FoundDisks :many
 SELECT ph.object_id AS pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
-FROM assignments ph JOIN found_vms f ON f.host_id = ph.host_id CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d
-WHERE ph.pool_id = ANY ($1::text[])
+FROM found_vms f CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d JOIN assignments ph ON ph.host_id = f.host_id
+WHERE jsonb_path_query_array(f.status, '$.disks[*].path') ?| $1::text[] AND d #>> '{}' = ANY ($1::text[]) AND ph.pool_id = ANY ($2::text[])
 `
+
+type FoundDisksParams struct {
+	Paths []string
+	Pools []string
+}
 
 type FoundDisksRow struct {
 	PoolID string
@@ -65,10 +70,10 @@ type FoundDisksRow struct {
 	Path   string
 }
 
-// Files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it has not
-// been given counts for nothing.
-func (q *Queries) FoundDisks(ctx context.Context, pools []string) ([]FoundDisksRow, error) {
-	rows, err := q.db.Query(ctx, foundDisks, pools)
+// Those of the files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it
+// has not been given counts for nothing.
+func (q *Queries) FoundDisks(ctx context.Context, arg FoundDisksParams) ([]FoundDisksRow, error) {
+	rows, err := q.db.Query(ctx, foundDisks, arg.Paths, arg.Pools)
 	if err != nil {
 		return nil, err
 	}

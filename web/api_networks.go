@@ -23,6 +23,17 @@ func (s *Server) apiGetNetwork(ctx context.Context, a fleet.Actor, in *struct {
 	return &out, err
 }
 
+type networkListInput struct {
+	ID fleet.NetworkID `path:"id"`
+	ListQuery
+}
+
+func (s *Server) apiNetworkHosts(ctx context.Context, a fleet.Actor, in *networkListInput) (*pageOutput[fleet.NetworkHost], error) {
+	return list(func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+		return s.Control.NetworkHosts(ctx, a, in.ID, q)
+	})(ctx, a, &in.ListQuery)
+}
+
 // GrantPath names a network and the project that it is open to.
 type GrantPath struct {
 	ID      fleet.NetworkID `path:"id"`

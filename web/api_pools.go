@@ -36,11 +36,7 @@ type poolHostBody struct {
 }
 
 func poolAnswer(a fleet.Actor, p fleet.PoolView) poolBody {
-	out := poolBody{PoolView: p, Offered: offers(a, "pool", p.Actions()), Hosts: make([]poolHostBody, len(p.Hosts))}
-	for i, h := range p.Hosts {
-		out.Hosts[i] = poolHostBody{h, offers(a, "pool", h.Actions())}
-	}
-	return out
+	return poolBody{PoolView: p, Offered: offers(a, "pool", p.Actions()), Hosts: cellBodies(a, p.Hosts)}
 }
 
 func (s *Server) apiCreatePool(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreatePool }) (*poolOutput, error) {
@@ -78,12 +74,29 @@ func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath
 	return whole(volumes, err)
 }
 
-type poolVMsInput struct {
+type poolListInput struct {
 	PoolPath
 	ListQuery
 }
 
-func (s *Server) apiPoolVMs(ctx context.Context, a fleet.Actor, in *poolVMsInput) (*pageOutput[fleet.VMView], error) {
+func (s *Server) apiPoolHosts(ctx context.Context, a fleet.Actor, in *poolListInput) (*pageOutput[poolHostBody], error) {
+	q, err := in.query()
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Control.PoolHosts(ctx, a, in.ID, q)
+	return &pageOutput[poolHostBody]{fleet.Page[poolHostBody]{Items: cellBodies(a, page.Items), Next: page.Next, Prev: page.Prev}}, err
+}
+
+func cellBodies(a fleet.Actor, cells []fleet.PoolHost) []poolHostBody {
+	out := make([]poolHostBody, len(cells))
+	for i, h := range cells {
+		out[i] = poolHostBody{h, offers(a, "pool", h.Actions())}
+	}
+	return out
+}
+
+func (s *Server) apiPoolVMs(ctx context.Context, a fleet.Actor, in *poolListInput) (*pageOutput[fleet.VMView], error) {
 	return list(func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 		return s.Control.PoolVMs(ctx, a, in.ID, q)
 	})(ctx, a, &in.ListQuery)

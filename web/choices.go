@@ -20,7 +20,7 @@ import (
 )
 
 // mostChoices is how many options a select shows. Where there are more, one searches for a part of the text.
-const mostChoices = 100
+const mostChoices = 50
 
 // pick is what somebody chooses from: a key of choosers, for a thing that it depends on.
 type pick struct {
@@ -30,6 +30,8 @@ type pick struct {
 	now  []string // values that are shown in any case: those chosen now
 	page string   // of the form, which shows all options where its query has "all": for browsers without scripts
 	all  bool
+
+	media *browse.Media // where it was read for another choice already
 }
 
 // chooser lists options. It may leave out those without c.text in theirs, and those that do not fit any more.
@@ -177,22 +179,31 @@ func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.
 	return out, err
 }
 
-func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
+func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	if c.media != nil {
+		return volumeOptions(c.media.Images), nil
+	}
 	images, err := s.Control.Images(ctx, a)
 	return volumeOptions(images), err
 }
 
 // isoOptions are the ISO images, with the present one also where its pool is not heard.
 func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
-	isos, err := s.Control.ISOs(ctx, a)
-	out := volumeOptions(isos)
+	if c.media == nil {
+		all, err := s.Control.Media(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		c.media = &all
+	}
+	out := volumeOptions(c.media.ISOs)
 	for _, value := range c.now {
 		now := volumeOf(value)
 		if now.Volume != "" && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			out = append(out, kit.Option{Value: value, Text: now.Volume})
 		}
 	}
-	return out, err
+	return out, nil
 }
 
 func volumeOptions(volumes []browse.VolumeOn) (out []kit.Option) {
@@ -231,7 +242,7 @@ func (s *Server) grantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	n, err := s.Control.GetNetwork(ctx, a, fleet.NetworkID(c.of))
+	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.of))
 	if err != nil {
 		return nil, err
 	}

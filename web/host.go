@@ -51,7 +51,7 @@ func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *hostview.Page) (err 
 		p.Found, err = browse.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListFoundVMs)
 		return err
 	case "storage":
-		p.Pools, err = browse.Every(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListPools)
+		p.Pools, err = s.Control.PoolsOn(ctx, a, p.Host.ID)
 	case "networks":
 		p.Networks, err = s.Control.NetworksOn(ctx, a, p.Host.ID)
 	case "tasks":

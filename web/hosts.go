@@ -27,11 +27,9 @@ func (s *Server) listHosts(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if target(c) == "" {
-		all, err := s.Control.Overview(c.Request().Context(), a)
-		if err != nil {
+		if p.Total, err = s.Control.HostTotals(c.Request().Context(), a); err != nil {
 			return err
 		}
-		p.Total = all.Hosts
 	}
 	return s.showList(c, a, shell.Frame{Title: "Hosts"}, p.List, hostview.List(p))
 }

@@ -65,7 +65,12 @@ func (b *syncBuffer) String() string {
 
 func newPortal(t testing.TB) *portal {
 	t.Helper()
-	pool := testkit.DB(t)
+	return portalOn(t, testkit.DB(t))
+}
+
+// portalOn is newPortal over a pool of the test's own.
+func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
+	t.Helper()
 	p := &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
 	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444"})
 	p.server = web.New(web.Options{

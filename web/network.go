@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net/http"
 	"strconv"
 	"time"
 
@@ -37,11 +38,18 @@ func (s *Server) showGrants(c echo.Context, a fleet.Actor, _ grantForm, how aske
 
 func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how asked) error {
 	ctx := c.Request().Context()
-	n, err := s.Control.GetNetwork(ctx, a, fleet.NetworkID(c.Param("id")))
+	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
 	}
 	p := networkview.Page{Actor: a, Link: linkOf(c), Tab: tab, Network: n, Now: time.Now()}
+	if tab == "hosts" && target(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
+		if p.Cells, err = cellsOf(c, n.Health.Tones, func(q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+			return s.Control.NetworkHosts(ctx, a, n.ID, q)
+		}); err != nil {
+			return err
+		}
+	}
 	if tab == "vms" && target(c) != "network-head" {
 		q := queryOf(c)
 		q.Filter = "network:" + strconv.Quote(n.Name)
@@ -60,7 +68,11 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how aske
 			return err
 		}
 	}
-	return s.showAs(c, how.status, a, networkFrame(n), networkview.Show(p))
+	status := how.status
+	if p.Cells.Error != "" {
+		status = http.StatusUnprocessableEntity
+	}
+	return s.showAs(c, status, a, networkFrame(n), networkview.Show(p))
 }
 
 // setGrant opens a network to a project, or closes it again.

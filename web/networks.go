@@ -1,13 +1,17 @@
 package web
 
 import (
+	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views/kit"
 	networkview "quantix/views/network"
 	"quantix/views/shell"
@@ -29,12 +33,34 @@ func networkRow(n fleet.NetworkView) []string {
 	for i, h := range n.Hosts {
 		hosts[i] = h.HostName
 	}
+	slices.Sort(hosts)
 	return []string{
-		string(n.ID), n.Name, string(n.Kind), strconv.Itoa(len(n.Hosts)), strconv.Itoa(n.Healthy(time.Now())), strings.Join(hosts, " "),
+		string(n.ID), n.Name, string(n.Kind), strconv.Itoa(n.Health.Hosts), strconv.Itoa(n.Health.Active), strings.Join(hosts, " "),
 		n.CreatedAt.UTC().Format(time.RFC3339),
 	}
 }
 
 func (s *Server) exportNetworks(c echo.Context, a fleet.Actor) error {
-	return export(s, c, a, "networks.csv", queryOf(c), s.Control.ListNetworks, networkHead, networkRow)
+	return export(s, c, a, "networks.csv", queryOf(c), s.networksInFull, networkHead, networkRow)
+}
+
+// networksInFull is ListNetworks with every host of each, for those who see hosts.
+func (s *Server) networksInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
+	page, err := s.Control.ListNetworks(ctx, a, q)
+	if err != nil || !policy.May(a, policy.InfraSee, "") {
+		return page, err
+	}
+	for i := range page.Items {
+		n := &page.Items[i]
+		if len(n.Hosts) == n.Health.Hosts {
+			continue
+		}
+		n.Hosts, err = browse.Every(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+			return s.Control.NetworkHosts(ctx, a, n.ID, q)
+		})
+		if err != nil {
+			return page, err
+		}
+	}
+	return page, nil
 }

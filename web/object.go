@@ -29,6 +29,16 @@ func linkOf(c echo.Context) kit.Link {
 	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
 }
 
+// cellsOf is the page of a matrix that the address asks for, under counters of all its cells. A filter that cannot be understood is no
+// error: the page explains it.
+func cellsOf[T any](c echo.Context, tones fleet.Tones, list func(fleet.Query) (fleet.Page[T], error)) (kit.Cells[T], error) {
+	q := queryOf(c)
+	q.Sort, q.Limit = "", kit.CellsShown
+	page, err := list(q)
+	wrong, err := wrongFilter(err)
+	return kit.Cells[T]{Items: page.Items, Tones: tones, Prev: page.Prev, Next: page.Next, Filter: q.Filter, Error: wrong}, err
+}
+
 // getting reads the object with that id, for those who may see it.
 type getting[ID ~string, T any] func(ctx context.Context, a fleet.Actor, id ID) (T, error)
 

@@ -8,6 +8,7 @@ import (
 
 	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
 	poolview "quantix/views/pool"
@@ -28,21 +29,44 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
+	p := poolview.Page{Actor: a, Link: linkOf(c), Tab: tab, Now: time.Now()}
+	id, q := fleet.PoolID(c.Param("id")), fleet.Query{Limit: kit.CellsShown}
+	if tab == "health" {
+		p.Cells, err = cellsOf(c, fleet.Tones{}, func(q fleet.Query) (page fleet.Page[fleet.PoolHost], err error) {
+			p.Pool, page, err = s.Control.PoolMatrix(ctx, a, id, q)
+			return page, err
+		})
+		p.Cells.Tones = p.Pool.Health.Tones
+	} else {
+		p.Pool, _, err = s.Control.PoolMatrix(ctx, a, id, q)
+	}
 	if err != nil {
 		return err
 	}
-	p := poolview.Page{Actor: a, Link: linkOf(c), Tab: tab, Pool: v, Now: time.Now()}
-	// The tabs count volumes and VMs, and the capacity card adds up what volumes may grow by.
-	volumes, err := s.Control.PoolVolumes(ctx, a, v.ID)
+	counts, err := s.Control.PoolCounts(ctx, a, p.Pool.ID)
 	if err != nil {
 		return err
 	}
-	p.Volumes, p.Owners = volumeRows(volumes)
+	p.Counts = countWords(a, counts)
 	if err := s.fillPool(c, a, &p); err != nil {
 		return err
 	}
-	return s.showAs(c, listStatus(p.Filter), a, poolFrame(v), poolview.Show(p))
+	if p.Cells.Error != "" {
+		p.Filter.Error = p.Cells.Error
+	}
+	return s.showAs(c, listStatus(p.Filter), a, poolFrame(p.Pool), poolview.Show(p))
+}
+
+// countWords are the counts as the tabs say them. Who does not see all projects is told of volumes only where they are listed.
+func countWords(a fleet.Actor, n browse.PoolCounts) poolview.Counts {
+	out := poolview.Counts{VMs: strconv.Itoa(n.VMs)}
+	if n.VMs == browse.MostCounted {
+		out.VMs += "+"
+	}
+	if policy.AllProjects(a) {
+		out.Volumes = strconv.Itoa(n.Volumes)
+	}
+	return out
 }
 
 // fillPool reads what only the page's tab shows.
@@ -57,6 +81,12 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
 		return err
 	case "volumes":
+		volumes, err := s.Control.PoolVolumes(ctx, a, p.Pool.ID)
+		if err != nil {
+			return err
+		}
+		p.Volumes = volumeRows(volumes)
+		p.Counts.Volumes = strconv.Itoa(len(p.Volumes))
 		from, _ := strconv.Atoi(c.QueryParam("from")) // a word counts as the beginning
 		p.First = min(max(0, from), len(p.Volumes))
 		p.Last = min(p.First+poolview.VolumesShown, len(p.Volumes))
@@ -69,9 +99,8 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 	return nil
 }
 
-// volumeRows makes the table's rows, and counts the VMs of Quantix whose disks are among them.
-func volumeRows(volumes []browse.VolumeOn) (rows []poolview.VolumeRow, owners int) {
-	seen := map[fleet.VMID]bool{}
+// volumeRows makes the table's rows.
+func volumeRows(volumes []browse.VolumeOn) (rows []poolview.VolumeRow) {
 	for _, v := range volumes {
 		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit}
 		if !v.Shared && len(v.Hosts) > 0 {
@@ -89,11 +118,10 @@ func volumeRows(volumes []browse.VolumeOn) (rows []poolview.VolumeRow, owners in
 			r.VM, r.Found = &kit.Named{Name: v.VM.Name, Href: views.FoundPath(v.VM.HostID, v.VM.ID)}, true
 		default:
 			r.VM = &kit.Named{Name: v.VM.Name, Href: views.VMPath(v.VM.ID)}
-			seen[v.VM.ID] = true
 		}
 		rows = append(rows, r)
 	}
-	return rows, len(seen)
+	return rows
 }
 
 func (s *Server) askDeletePool() asking[none] {

@@ -1,8 +1,6 @@
 package web
 
 import (
-	"slices"
-
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
@@ -35,15 +33,16 @@ func (s *Server) assignPool(c echo.Context, a fleet.Actor, in assignForm) (end, 
 }
 
 func (s *Server) askRelease(c echo.Context, a fleet.Actor, _ none, how asked) error {
-	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
+	ctx := c.Request().Context()
+	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(v.Hosts, func(h fleet.PoolHost) bool { return string(h.HostID) == c.Param("host") })
-	if i < 0 {
-		return fleet.Errorf(fleet.NotFound, "The pool is not assigned to this host.")
+	cell, err := s.Control.PoolHost(ctx, a, v.ID, fleet.HostID(c.Param("host")))
+	if err != nil {
+		return err
 	}
-	return s.showAs(c, how.status, a, poolFrame(v), poolview.Release(v, v.Hosts[i], how.errors))
+	return s.showAs(c, how.status, a, poolFrame(v), poolview.Release(v, cell, how.errors))
 }
 
 func (s *Server) releasePool(c echo.Context, a fleet.Actor, _ none) (end, error) {

@@ -35,8 +35,12 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 		now[noun] = append(now[noun], values...)
 	}
 	now["vm-networks"] = now["networks"]
+	media, err := s.Control.Media(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
 	for noun, to := range lists {
-		q := pick{noun: noun, now: now[noun], page: page, all: c.QueryParam("all") != ""}
+		q := pick{noun: noun, now: now[noun], page: page, all: c.QueryParam("all") != "", media: &media}
 		if noun == "vm-networks" {
 			q.of = of
 		}
@@ -53,7 +57,7 @@ func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {
 	if n.Kind == fleet.NetworkBridge {
 		kind = "bridge"
 	}
-	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.Count(len(n.Hosts), "host"))
+	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.Count(n.Health.Hosts, "host"))
 	everywhere := slices.ContainsFunc(n.Grants, func(g fleet.NetworkGrant) bool { return g.ProjectID == "" })
 	if n.Restricted && !everywhere && !policy.May(a, policy.InfraChange, "") {
 		var projects []string

@@ -6,14 +6,6 @@ FROM vms GROUP BY project_id, host_id, heard;
 -- name: CountFound :many
 SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id;
 
--- name: HostSums :many
--- What the dashboard says about hosts.
-SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now, (h.status IS NOT NULL)::boolean AS reported,
-       COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected, COALESCE(h.status->>'error', '')::text AS error,
-       COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS threads,
-       COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes
-FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id ORDER BY h.name;
-
 -- name: VMsInNeed :many
 -- Those of silent hosts are not among them: there the host wants a person, once.
 SELECT v.id, v.name, v.heard, v.spec, v.status, v.elsewhere, now()::timestamptz AS now, (SELECT h.name FROM hosts h WHERE h.id = v.host_id)::text AS host FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
@@ -32,3 +24,7 @@ ORDER BY t.ended_at DESC LIMIT 20;
 -- How a project's VMs spread over one label's values.
 SELECT COALESCE(v.labels->>sqlc.arg(key)::text, '')::text AS value, (v.labels->>sqlc.arg(key)::text IS NOT NULL)::boolean AS labelled, count(*)::bigint AS vms FROM vms v
 WHERE v.project_id = @project_id GROUP BY 1, 2 ORDER BY 2 DESC, 1 LIMIT 200;
+
+-- name: SilentHosts :many
+-- Those of which what they say about VMs is not believed.
+SELECT h.id FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id WHERE COALESCE(s.looked_at < now() - @fresh::interval, true);

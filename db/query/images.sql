@@ -13,3 +13,8 @@ SET format = EXCLUDED.format, capacity_bytes = EXCLUDED.capacity_bytes, publishe
 -- name: WithdrawImage :execrows
 -- On one host of a local pool, or wherever it is where @host is empty.
 DELETE FROM published_images WHERE pool_id = @pool_id AND volume = @volume AND (@host::text = '' OR host_id = @host) AND project_id IS NULL;
+
+-- name: PlainVolumes :many
+-- The volumes without a VM's name that these hosts say these pools have.
+SELECT w.pool_id::text AS pool_id, w.host_id::text AS host_id, COALESCE(plain_volumes(a.status), '[]')::jsonb AS volumes
+FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@hosts::text[]) AS host_id) w JOIN assignments a ON a.pool_id = w.pool_id AND a.host_id = w.host_id;

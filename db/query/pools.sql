@@ -33,3 +33,10 @@ LIMIT 4;
 SELECT p.name, h.name AS host_name FROM assignments s JOIN pools p ON p.id = s.pool_id JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = ANY (@hosts::text[]) AND p.id <> @pool_id AND p.spec->>'path' = @path::text
 LIMIT 1;
+
+-- name: CountPools :one
+SELECT count(*) FILTER (WHERE (p.spec->>'shared')::boolean)::bigint AS shared, count(*) FILTER (WHERE NOT COALESCE((p.spec->>'shared')::boolean, false))::bigint AS local FROM pools p;
+
+-- name: CountVolumes :one
+-- How many volumes the pool's hosts name: all together, and the one that names most.
+SELECT COALESCE(sum(a.volumes), 0)::bigint AS sum, COALESCE(max(a.volumes), 0)::bigint AS most FROM assignments a WHERE a.pool_id = @pool_id::text;

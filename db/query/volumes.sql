@@ -21,11 +21,11 @@ FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volu
 JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)));
 
 -- name: FoundDisks :many
--- Files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it has not
--- been given counts for nothing.
+-- Those of the files that domains use which Quantix did not make, with the pools that they may be of: what a host says of a pool that it
+-- has not been given counts for nothing.
 SELECT ph.object_id AS pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
-FROM assignments ph JOIN found_vms f ON f.host_id = ph.host_id CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d
-WHERE ph.pool_id = ANY (@pools::text[]);
+FROM found_vms f CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d JOIN assignments ph ON ph.host_id = f.host_id
+WHERE jsonb_path_query_array(f.status, '$.disks[*].path') ?| @paths::text[] AND d #>> '{}' = ANY (@paths::text[]) AND ph.pool_id = ANY (@pools::text[]);
 
 -- name: DomainsNamed :many
 -- VMs by the ids of their domains, each on its host: those of Quantix, and those that hosts have besides.

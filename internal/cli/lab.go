@@ -294,7 +294,7 @@ func (s *stage) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
 		return nil
 	}
 	for _, n := range networks {
-		if n.Name == "default" && n.Kind == fleet.NetworkLibvirt && n.Healthy(time.Now()) > 0 {
+		if n.Name == "default" && n.Kind == fleet.NetworkLibvirt && n.Health.Active > 0 {
 			return []fleet.NIC{{Network: n.Name}}
 		}
 	}

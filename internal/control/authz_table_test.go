@@ -63,21 +63,23 @@ var useCases = map[string]useCase{
 	}},
 
 	// Storage and networks, of no project: members of any choose from them.
-	"GetNetwork": {may: somewhere, with: func(w *world) []any {
-		page, err := w.ListNetworks(w.t.Context(), chief, fleet.Query{})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		return []any{page.Items[0].ID}
-	}},
-	"GetPool":        {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
-	"Images":         {may: somewhere, with: none},
-	"ISOs":           {may: somewhere, with: none},
-	"ListNetworks":   {may: somewhere, with: query},
-	"ListPools":      {may: somewhere, with: query},
+	"GetNetwork":   {may: somewhere, with: aNetwork},
+	"GetPool":      {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
+	"Images":       {may: somewhere, with: none},
+	"Media":        {may: somewhere, with: none},
+	"ISOs":         {may: somewhere, with: none},
+	"ListNetworks": {may: somewhere, with: query},
+	"ListPools":    {may: somewhere, with: query},
+
+	"ListPoolsInFull":    {may: somewhere, with: query},
+	"ListNetworksInFull": {may: somewhere, with: query},
+
 	"UsableNetworks": {may: somewhere, with: none},
 	"NetworksFor":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"NetworksOn":     {may: somewhere, with: func(*world) []any { return []any{fleet.HostID("")} }},
+	"NetworksOn":     {may: somewhere, with: func(w *world) []any { return []any{w.h1} }},
+	"NetworkBrief":   {may: somewhere, with: aNetwork},
+	"PoolCounts":     {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
+	"PoolMatrix":     {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
 	"PoolNames":      {may: somewhere, with: func(w *world) []any { return []any{[]fleet.PoolID{w.nfs}} }},
 	"PoolVMs":        {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
 	"PoolVolumes":    {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
@@ -86,7 +88,12 @@ var useCases = map[string]useCase{
 	"GetFoundVM":   {may: infraSeen, with: func(w *world) []any { return []any{w.h1, foundID} }},
 	"GetHost":      {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
 	"ListFoundVMs": {may: infraSeen, with: query},
+	"HostTotals":   {may: infraSeen, with: none},
 	"ListHosts":    {may: infraSeen, with: query},
+	"NetworkHosts": {may: infraSeen, with: func(w *world) []any { return append(aNetwork(w), fleet.Query{}) }},
+	"PoolHost":     {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, w.h1} }},
+	"PoolHosts":    {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
+	"PoolsOn":      {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
 	"OpenJobs":     {may: infraSeen, with: none},
 
 	"AssignPool":    {may: infraChange, with: func(w *world) []any { return []any{w.storage(), []fleet.HostID{w.h2}} }},
@@ -242,4 +249,12 @@ var useCases = map[string]useCase{
 	"Ready":           {may: portal, with: none},
 	"TellAddress":     {may: portal, with: none},
 	"ToldAddress":     {may: portal, with: none},
+}
+
+func aNetwork(w *world) []any {
+	page, err := w.ListNetworks(w.t.Context(), chief, fleet.Query{Filter: "kind:libvirt"}) // open to all
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return []any{page.Items[0].ID}
 }

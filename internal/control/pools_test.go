@@ -26,7 +26,7 @@ func TestPoolHealthComesFromItsHosts(t *testing.T) {
 	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
 	v = s.poolView(chief, s.nfs)
-	if v.Health.Tone != fleet.ToneBad || v.Hosts[0].State != fleet.PoolUnknown || v.Hosts[1].State != fleet.PoolFailed || v.Hosts[1].HostPhase != fleet.HostOnline {
+	if v.Health.Tone != fleet.ToneBad || v.Hosts[0].State != fleet.PoolFailed || v.Hosts[1].State != fleet.PoolUnknown || v.Hosts[0].HostPhase != fleet.HostOnline {
 		t.Errorf("one failed, one silent: %+v", v)
 	}
 	for filter, want := range map[string]string{"tone:bad": "nfs", "-tone:bad": "local", "kind:dir": "local", "host:h2": "nfs", "lo*": "local", "tone:ok": ""} {

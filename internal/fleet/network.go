@@ -36,6 +36,7 @@ type NetworkHost struct {
 	HostName  string         `json:"hostName"`
 	Status    *NetworkStatus `json:"status"`
 	SeenAt    *time.Time     `json:"seenAt"`
+	State     NetworkState   `json:"state"` // derived: stale is unknown
 }
 
 // NetworkView is a network as people see it.
@@ -43,24 +44,75 @@ type NetworkView struct {
 	Network
 	Restricted bool           `json:"restricted"` // it leads out of the host: VMs of a project come onto it only by a grant
 	Grants     []NetworkGrant `json:"grants"`     // those that the person may know of
-	Hosts      []NetworkHost  `json:"hosts"`
+	Health     NetworkHealth  `json:"health"`
+	Hosts      []NetworkHost  `json:"hosts"` // at most CellsTold: those first that want a person, then by name
+}
+
+// NetworkHealth is a network's aggregate over its hosts.
+type NetworkHealth struct {
+	Hosts    int      `json:"hosts"`
+	Active   int      `json:"active"` // hosts that say so and are still believed
+	Tones    Tones    `json:"tones"`
+	Forwards []string `json:"forwards,omitempty"` // the different modes that hosts report, a few of them
+	Subnets  []string `json:"subnets,omitempty"`  // likewise
+}
+
+// NetworkState is the state of a network on one host.
+type NetworkState string
+
+const (
+	NetworkPending  NetworkState = "pending" // the host has said nothing of it
+	NetworkActive   NetworkState = "active"
+	NetworkInactive NetworkState = "inactive"
+	NetworkFailed   NetworkState = "failed"
+	NetworkUnknown  NetworkState = "unknown" // the host is not heard
+)
+
+// StateAt derives the cell's state from the last report and its age.
+func (h NetworkHost) StateAt(now time.Time) NetworkState {
+	var said NetworkState
+	switch {
+	case h.Status == nil:
+		return NetworkStateOf("", false, Fresh(h.SeenAt, now))
+	case h.Status.Active:
+		said = NetworkActive
+	default:
+		said = NetworkInactive
+	}
+	return NetworkStateOf(said, h.Status.Error != "", Fresh(h.SeenAt, now))
+}
+
+// NetworkStateOf is a cell's state by what its host said last (active, inactive or nothing), whether it spoke of an error, and whether that
+// is still believed.
+func NetworkStateOf(said NetworkState, faulty, fresh bool) NetworkState {
+	switch {
+	case !fresh:
+		return NetworkUnknown
+	case said == "":
+		return NetworkPending
+	case faulty:
+		return NetworkFailed
+	}
+	return said
+}
+
+// Tone is how the state is counted.
+func (s NetworkState) Tone() Tone {
+	switch s {
+	case NetworkUnknown:
+		return ToneUnknown
+	case NetworkFailed:
+		return ToneBad
+	case NetworkActive:
+		return ToneOK
+	}
+	return ToneWarn
 }
 
 // NetworkGrant opens a restricted network to the VMs of a project.
 type NetworkGrant struct {
 	ProjectID   ProjectID `json:"projectId"` // empty: all projects
 	ProjectName string    `json:"projectName"`
-}
-
-// Healthy counts the hosts that say it is active and are still believed.
-func (v NetworkView) Healthy(now time.Time) int {
-	n := 0
-	for _, h := range v.Hosts {
-		if h.Status != nil && h.Status.Active && Fresh(h.SeenAt, now) {
-			n++
-		}
-	}
-	return n
 }
 
 // On is the kind and name of the card's network; no name where only its id is known.

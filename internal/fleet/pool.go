@@ -97,13 +97,45 @@ type PoolHost struct {
 
 // StateAt derives the cell's state from the last report and its age.
 func (p PoolHost) StateAt(now time.Time) PoolState {
-	switch {
-	case p.Status == nil && Fresh(p.SeenAt, now):
-		return PoolPending
-	case !Fresh(p.SeenAt, now):
-		return PoolUnknown
+	var said PoolState
+	if p.Status != nil {
+		said = p.Status.State
 	}
-	return p.Status.State
+	return PoolStateOf(said, Fresh(p.SeenAt, now))
+}
+
+// PoolStateOf is a cell's state by what its host said last (empty: nothing) and whether that is still believed.
+func PoolStateOf(said PoolState, fresh bool) PoolState {
+	switch {
+	case !fresh:
+		return PoolUnknown
+	case said == "":
+		return PoolPending
+	}
+	return said
+}
+
+// Room is how much fits into a pool.
+type Room struct {
+	CapacityBytes, UsedBytes, AvailableBytes, PromisedBytes int64
+}
+
+// Plus adds the room of another pool or host.
+func (r Room) Plus(o Room) Room {
+	return Room{r.CapacityBytes + o.CapacityBytes, r.UsedBytes + o.UsedBytes, r.AvailableBytes + o.AvailableBytes, r.PromisedBytes + o.PromisedBytes}
+}
+
+// Room is how much fits into the pool on the host.
+func (s PoolStatus) Room() Room {
+	return Room{s.CapacityBytes, s.UsedBytes, s.AvailableBytes, s.PromisedBytes}
+}
+
+// UsedPercent is rounded down, so that a pool is full no sooner than it is; at most 1000.
+func (r Room) UsedPercent() int {
+	if r.CapacityBytes <= 0 {
+		return 0
+	}
+	return int(min(float64(r.UsedBytes)/float64(r.CapacityBytes)*100, 1000))
 }
 
 // PoolHealth is a pool's aggregate over its hosts.
@@ -115,8 +147,9 @@ type PoolHealth struct {
 	Tone           Tone   `json:"tone"`
 	Full           int    `json:"full,omitempty"`       // of the healthy, those where it is full or as good as full
 	NearlyFull     int    `json:"nearlyFull,omitempty"` // of the healthy, those where it will soon be
+	Tones          Tones  `json:"tones,omitzero"`       // how many hosts are drawn in each tone
 	Summary        string `json:"summary"`              // "2 of 3 hosts healthy"
-	CapacityBytes  int64  `json:"capacityBytes"`        // a shared pool counts once, from the freshest healthy host
+	CapacityBytes  int64  `json:"capacityBytes"`        // a shared pool counts once, from the first healthy host
 	UsedBytes      int64  `json:"usedBytes"`
 	AvailableBytes int64  `json:"availableBytes"`
 	PromisedBytes  int64  `json:"promisedBytes,omitempty"` // what volumes may still grow by
@@ -126,7 +159,7 @@ type PoolHealth struct {
 type PoolView struct {
 	Pool
 	Health PoolHealth `json:"health"`
-	Hosts  []PoolHost `json:"hosts"`
+	Hosts  []PoolHost `json:"hosts"` // at most CellsTold: those first that want a person, then by name
 }
 
 // IsISO reports whether the volume can be put into a CD-ROM drive.

@@ -14,63 +14,93 @@ const (
 	faultUsed = 97
 )
 
+// PoolGroup is all hosts that say the same of a pool, as far as its health goes.
+type PoolGroup struct {
+	PoolKey
+	Hosts int
+	Room  fleet.Room // of all of them together
+}
+
+// PoolKey is what a host says of a pool, as far as its health goes.
+type PoolKey struct {
+	State       fleet.PoolState // as of fleet.PoolHost.StateAt
+	UsedPercent int             // as of fleet.Room
+	Starved     bool            // a VM is paused there for want of the storage
+	ByOthers    bool            // somebody stopped it there
+}
+
+// PoolKeyOf is the key of the group that a cell belongs to.
+func PoolKeyOf(cell fleet.PoolHost, now time.Time) PoolKey {
+	k := PoolKey{State: cell.StateAt(now), Starved: cell.Starved > 0}
+	if s := cell.Status; s != nil {
+		k.UsedPercent, k.ByOthers = s.Room().UsedPercent(), s.ByOthers
+	}
+	return k
+}
+
 // PoolCell judges a pool on one host: how it is drawn, and what is to be known of it beside its state.
 func PoolCell(cell fleet.PoolHost, now time.Time) (fleet.Tone, string) {
-	state := cell.StateAt(now)
-	if state != fleet.PoolActive {
-		if state == fleet.PoolInactive && cell.Status.ByOthers {
-			return state.Tone(), "Stopped on the host by somebody else"
-		}
-		return state.Tone(), ""
-	}
-	used := usedPercent(*cell.Status)
+	return PoolKeyOf(cell, now).judge(cell.Starved)
+}
+
+// Tone is how cells of the group are drawn.
+func (k PoolKey) Tone() fleet.Tone {
+	tone, _ := k.judge(1)
+	return tone
+}
+
+// Notable reports whether a cell of the group wants a person: it cannot be used, or there is something to be known of it.
+func (k PoolKey) Notable() bool {
+	tone, notice := k.judge(1)
+	return tone == fleet.ToneBad || notice != ""
+}
+
+func (k PoolKey) judge(starved int) (fleet.Tone, string) {
 	switch {
-	case cell.Starved == 1:
-		return fleet.ToneBad, fmt.Sprintf("A VM is paused there, because its storage is full or fails; %d %% used", used)
-	case cell.Starved > 1:
-		return fleet.ToneBad, fmt.Sprintf("%d VMs are paused there, because their storage is full or fails; %d %% used", cell.Starved, used)
-	case used >= faultUsed:
-		return fleet.ToneBad, fmt.Sprintf("Full: %d %% used", used)
-	case used >= warnUsed:
-		return fleet.ToneWarn, fmt.Sprintf("Nearly full: %d %% used", used)
+	case k.State == fleet.PoolInactive && k.ByOthers:
+		return k.State.Tone(), "Stopped on the host by somebody else"
+	case k.State != fleet.PoolActive:
+		return k.State.Tone(), ""
+	case k.Starved && starved == 1:
+		return fleet.ToneBad, fmt.Sprintf("A VM is paused there, because its storage is full or fails; %d %% used", k.UsedPercent)
+	case k.Starved:
+		return fleet.ToneBad, fmt.Sprintf("%d VMs are paused there, because their storage is full or fails; %d %% used", starved, k.UsedPercent)
+	case k.UsedPercent >= faultUsed:
+		return fleet.ToneBad, fmt.Sprintf("Full: %d %% used", k.UsedPercent)
+	case k.UsedPercent >= warnUsed:
+		return fleet.ToneWarn, fmt.Sprintf("Nearly full: %d %% used", k.UsedPercent)
 	}
 	return fleet.ToneOK, ""
 }
 
-// usedPercent is rounded down, so that a pool is full no sooner than it is.
-func usedPercent(s fleet.PoolStatus) int64 {
-	if s.CapacityBytes <= 0 {
-		return 0
-	}
-	return int64(float64(s.UsedBytes) / float64(s.CapacityBytes) * 100)
-}
-
-// PoolHealth judges a pool by its hosts' reports. A report of a host that is not heard counts as unknown. A shared pool's
-// capacity counts once (from the first healthy host), a local one's adds up over the healthy hosts.
-func PoolHealth(spec fleet.PoolSpec, hosts []fleet.PoolHost, now time.Time) fleet.PoolHealth {
-	h := fleet.PoolHealth{Hosts: len(hosts)}
-	for _, cell := range hosts {
-		switch cell.StateAt(now) {
+// PoolHealth judges a pool by what its hosts say. What a host that is not heard said last counts as unknown. A shared pool's capacity
+// counts once: as the first healthy host by name says it. A local one's adds up over the healthy hosts.
+func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.Room) fleet.PoolHealth {
+	var h fleet.PoolHealth
+	var room fleet.Room
+	for _, g := range groups {
+		h.Hosts += g.Hosts
+		tone := g.Tone()
+		h.Tones.Add(tone, g.Hosts)
+		switch g.State {
 		case fleet.PoolActive:
-			h.Healthy++
-			switch tone, _ := PoolCell(cell, now); tone {
+			switch tone {
 			case fleet.ToneBad:
-				h.Full++
+				h.Full += g.Hosts
 			case fleet.ToneWarn:
-				h.NearlyFull++
+				h.NearlyFull += g.Hosts
 			}
-			if !spec.Shared || h.Healthy == 1 {
-				h.CapacityBytes += cell.Status.CapacityBytes
-				h.UsedBytes += cell.Status.UsedBytes
-				h.AvailableBytes += cell.Status.AvailableBytes
-				h.PromisedBytes += cell.Status.PromisedBytes
+			if room = room.Plus(g.Room); spec.Shared {
+				room = first
 			}
+			h.Healthy += g.Hosts
 		case fleet.PoolUnknown:
-			h.Unknown++
+			h.Unknown += g.Hosts
 		case fleet.PoolFailed, fleet.PoolStalled, fleet.PoolInactive:
-			h.Failed++
+			h.Failed += g.Hosts
 		}
 	}
+	h.CapacityBytes, h.UsedBytes, h.AvailableBytes, h.PromisedBytes = room.CapacityBytes, room.UsedBytes, room.AvailableBytes, room.PromisedBytes
 	h.Tone, h.Summary = poolTone(h), poolSummary(spec, h)
 	return h
 }

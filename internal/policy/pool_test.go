@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -65,7 +66,24 @@ func TestPoolHealth(t *testing.T) {
 			Hosts: 1, Tone: fleet.ToneWarn, Summary: "0 of 1 hosts healthy",
 		}},
 	} {
-		if diff := cmp.Diff(c.want, policy.PoolHealth(c.spec, c.cells, now)); diff != "" {
+		var groups []policy.PoolGroup // each cell is one of its own
+		for _, cell := range c.cells {
+			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(cell, now), Hosts: 1}
+			if cell.Status != nil {
+				g.Room = cell.Status.Room()
+			}
+			groups = append(groups, g)
+		}
+		var first fleet.Room
+		if i := slices.IndexFunc(c.cells, func(cell fleet.PoolHost) bool { return cell.StateAt(now) == fleet.PoolActive }); i >= 0 {
+			first = c.cells[i].Status.Room()
+		}
+		got := policy.PoolHealth(c.spec, groups, first)
+		if all := got.Tones.All(); all != len(c.cells) {
+			t.Errorf("%s: %d of %d cells are counted: %+v", name, all, len(c.cells), got.Tones)
+		}
+		got.Tones = fleet.Tones{}
+		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

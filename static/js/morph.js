@@ -14,8 +14,8 @@ function keepsNode(node, fresh) {
   return node.matches("[data-lazy]") && node.childElementCount > 0 && fresh.childElementCount === 0;
 }
 
-/** The counts behind a row may lag: a level that shows something stays until its own refresh has emptied it. */
-const isFilledLevel = (node) => node instanceof Element && node.matches("[data-lazy]") && node.childElementCount > 0;
+/** A level below a row stays: the server draws none for a row that it does not know to be open, and the counts behind a row may lag. */
+const isLevel = (node) => node instanceof Element && node.matches("[data-lazy]");
 
 /** A tick belongs to the row's thing, not to its place in the table. */
 function untick(box, fresh) {
@@ -29,7 +29,7 @@ if (window.Idiomorph) {
       untick(node, fresh);
       return !keepsNode(node, fresh);
     },
-    beforeNodeRemoved: (node) => !isFilledLevel(node),
+    beforeNodeRemoved: (node) => !isLevel(node),
     beforeAttributeUpdated: (name, element) => !ownAttributes.some(([names, selector]) => names.test(name) && element.matches(selector)),
   });
 }

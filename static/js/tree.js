@@ -13,9 +13,25 @@ const memoryKey = (item) => `${item.closest("[role=tree]").id} ${item.dataset.ke
 const readOpen = () => { try { return JSON.parse(recall("open") ?? "[]"); } catch { return []; } };
 let open = new Set(readOpen());
 
+/** The level below a row, as the server draws an open one. */
+function levelOf(item) {
+  const drawn = item.querySelector(":scope > [data-lazy]");
+  if (drawn || !item.dataset.key) return drawn;
+  const view = item.closest("[role=tree]").id.replace(/^tree-/, "");
+  const level = document.createElement("ul");
+  const attributes = {
+    role: "group", class: "level", id: `${item.id}-level`, "data-lazy": "", "data-live": (item.dataset.follow ?? "vms").replace("*", item.dataset.key), "hx-ext": "morph",
+    "hx-get": `/tree/${view}/${encodeURIComponent(item.dataset.key)}`, "hx-swap": "morph:innerHTML", "hx-trigger": "open, poke",
+  };
+  for (const [name, value] of Object.entries(attributes)) level.setAttribute(name, value);
+  item.append(level);
+  htmx.process(level);
+  return level;
+}
+
 function expand(item, expanded) {
   item.setAttribute("aria-expanded", String(expanded));
-  if (expanded) item.querySelector(":scope > [data-lazy]")?.dispatchEvent(new CustomEvent("open"));
+  if (expanded) levelOf(item)?.dispatchEvent(new CustomEvent("open"));
   document.dispatchEvent(new CustomEvent("quantix:tree"));
 }
 

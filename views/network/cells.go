@@ -1,6 +1,7 @@
 package network
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -22,11 +23,11 @@ func CellOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 func says(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	switch key {
 	case "forward":
-		return forwardWord(fleet.NetworkView{Network: fleet.Network{Kind: kind}}, s)
+		return forwardWord(kind, s.Forward)
 	case "bridge":
 		return s.Bridge
 	case "subnets":
-		return subnetWords(fleet.NetworkView{}, s)
+		return strings.Join(s.Subnets, ", ")
 	}
 	return startsWithHost(kind, s)
 }
@@ -50,40 +51,41 @@ func lastKnown(h fleet.NetworkHost, now time.Time) string {
 
 var forwardWords = map[string]string{"nat": "NAT", "route": "Routed", "bridge": "Bridged", "open": "Open", "": "Isolated"}
 
-func forwardWord(n fleet.NetworkView, s *fleet.NetworkStatus) string {
-	if n.Kind == fleet.NetworkBridge {
+func forwardWord(kind fleet.NetworkKind, forward string) string {
+	if kind == fleet.NetworkBridge {
 		return ""
 	}
-	if word, ok := forwardWords[s.Forward]; ok {
+	if word, ok := forwardWords[forward]; ok {
 		return word
 	}
-	return s.Forward
+	return forward
 }
 
-func subnetWords(_ fleet.NetworkView, s *fleet.NetworkStatus) string {
-	return strings.Join(s.Subnets, ", ")
-}
+// valuesNamed is how many different values of hosts a list names.
+const valuesNamed = 4
 
-// eachOf joins the different values that hosts report, in the order of hosts.
-func eachOf(n fleet.NetworkView, value func(fleet.NetworkView, *fleet.NetworkStatus) string) string {
-	var out []string
-	seen := map[string]bool{"": true}
-	for _, h := range n.Hosts {
-		if h.Status == nil {
-			continue
-		}
-		if v := value(n, h.Status); !seen[v] {
-			seen[v] = true
-			out = append(out, v)
-		}
+// eachOf joins the first of the different values that hosts report.
+func eachOf(values []string) string {
+	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
+	if len(values) > valuesNamed {
+		values = append(values[:valuesNamed], "…")
 	}
-	return kit.Dash(strings.Join(out, "; "))
+	return kit.Dash(strings.Join(values, "; "))
+}
+
+// forwards are the modes that hosts report.
+func forwards(n fleet.NetworkView) string {
+	words := make([]string, len(n.Health.Forwards))
+	for i, f := range n.Health.Forwards {
+		words[i] = forwardWord(n.Kind, f)
+	}
+	return eachOf(words)
 }
 
 // hostNames names few hosts and counts many.
 func hostNames(n fleet.NetworkView) string {
-	if len(n.Hosts) > 6 || len(n.Hosts) > 0 && n.Hosts[0].HostName == "" {
-		return kit.Count(len(n.Hosts), "host")
+	if len(n.Hosts) < n.Health.Hosts || len(n.Hosts) > 0 && n.Hosts[0].HostName == "" {
+		return kit.Count(n.Health.Hosts, "host")
 	}
 	names := make([]string, len(n.Hosts))
 	for i, h := range n.Hosts {

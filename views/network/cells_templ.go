@@ -192,7 +192,7 @@ func Cells(head kit.Columns, kind fleet.NetworkKind, h fleet.NetworkHost, now ti
 }
 
 // health is the aggregate over the hosts.
-func health(n fleet.NetworkView, now time.Time) templ.Component {
+func health(n fleet.NetworkView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -213,7 +213,7 @@ func health(n fleet.NetworkView, now time.Time) templ.Component {
 			templ_7745c5c3_Var8 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		active, all := n.Healthy(now), len(n.Hosts)
+		active, all := n.Health.Active, n.Health.Hosts
 		t := fleet.ToneWarn
 		switch {
 		case all == 0:
@@ -258,23 +258,23 @@ func chip(h fleet.NetworkHost, now time.Time) templ.Component {
 			templ_7745c5c3_Var9 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		switch {
-		case !fleet.Fresh(h.SeenAt, now):
+		switch h.StateAt(now) {
+		case fleet.NetworkUnknown:
 			templ_7745c5c3_Err = kit.Chip("unknown", "circle-question-mark", "Unknown").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case h.Status == nil:
+		case fleet.NetworkPending:
 			templ_7745c5c3_Err = kit.Chip("warn", "clock", "Pending").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case h.Status.Error != "":
+		case fleet.NetworkFailed:
 			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Failed").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case h.Status.Active:
+		case fleet.NetworkActive:
 			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Active").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -19,13 +19,15 @@ var onHosts = kit.Columns{
 }
 
 func (p Page) matrix() kit.Matrix[fleet.NetworkHost] {
-	m := kit.HostsMatrix("The network on each host", onHosts, p.Network.Hosts)
+	m := kit.HostsMatrix(p.Link, "The network on each host", onHosts, p.Cells)
 	m.Row = func(h fleet.NetworkHost) kit.Row {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "networks")}
 	}
 	m.Cells = func(head kit.Columns, h fleet.NetworkHost) templ.Component {
 		return Cells(head, p.Network.Kind, h, p.Now)
 	}
-	m.None = kit.Empty("server", "On no host", "No host reports this network any more.")
+	if m.None == nil {
+		m.None = kit.Empty("server", "On no host", "No host reports this network any more.")
+	}
 	return m
 }

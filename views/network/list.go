@@ -1,8 +1,6 @@
 package network
 
 import (
-	"github.com/a-h/templ"
-
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -31,6 +29,6 @@ func (p *ListPage) table() kit.Table[fleet.NetworkView] {
 		Row: func(n *fleet.NetworkView) kit.Row {
 			return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID), Menu: views.MenuPath(fleet.NounNetwork, n.ID)}
 		},
-		Cells: func(shown kit.Columns, n *fleet.NetworkView) templ.Component { return row(shown, n, p.Now) },
+		Cells: row,
 	}
 }

@@ -16,6 +16,7 @@ type Page struct {
 	Link    kit.Link
 	Tab     string
 	Network fleet.NetworkView
+	Cells   kit.Cells[fleet.NetworkHost] // of tab hosts
 	VMs     []fleet.VMView
 	Prev    string // cursors around VMs
 	Next    string

@@ -47,7 +47,7 @@ func Show(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = health(p.Network, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = health(p.Network).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

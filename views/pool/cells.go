@@ -1,11 +1,19 @@
 package pool
 
 import (
+	"slices"
 	"strings"
 
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 )
+
+// hostsNamed is up to how many hosts are named where all of them are meant.
+const hostsNamed = 12
+
+func byName(cells []fleet.PoolHost) []fleet.PoolHost {
+	return slices.SortedFunc(slices.Values(cells), func(x, y fleet.PoolHost) int { return strings.Compare(x.HostName, y.HostName) })
+}
 
 // CellOf is the pool's part on one host.
 func CellOf(v fleet.PoolView, host fleet.HostID) fleet.PoolHost {

@@ -21,13 +21,15 @@ var onHosts = kit.Columns{
 }
 
 func (p Page) matrix() kit.Matrix[fleet.PoolHost] {
-	m := kit.HostsMatrix("Health on each host", onHosts, p.Pool.Hosts)
+	m := kit.HostsMatrix(p.Link, "Health on each host", onHosts, p.Cells)
 	m.Row = func(h fleet.PoolHost) kit.Row {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.HostPath(h.HostID)}
 	}
 	m.Cells = func(head kit.Columns, h fleet.PoolHost) templ.Component { return Cells(head, p.Pool, h, p.Now) }
 	m.Acts = func(h fleet.PoolHost) []kit.Act { return cellActs(p.Actor, h) }
-	m.None = onNoHost(p)
+	if m.None == nil {
+		m.None = onNoHost(p)
+	}
 	return m
 }
 

@@ -194,7 +194,7 @@ func health(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if n := len(failing(p.Pool.Hosts, len(p.Pool.Hosts))); n > 3 {
+		if n := p.Pool.Health.Failed; n > 3 {
 			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", strconv.Itoa(n-3)+" more hosts cannot use it; the table says why.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

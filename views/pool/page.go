@@ -2,7 +2,6 @@
 package pool
 
 import (
-	"strconv"
 	"time"
 
 	"quantix/internal/fleet"
@@ -16,12 +15,13 @@ type Page struct {
 	Actor   fleet.Actor
 	Link    kit.Link // of the page as it is shown
 	Tab     string
-	Pool    fleet.PoolView
+	Pool    fleet.PoolView            // its hosts are the first few
+	Cells   kit.Cells[fleet.PoolHost] // of tab health
 	Now     time.Time
-	Volumes []VolumeRow
+	Volumes []VolumeRow // of tab volumes
+	Counts  Counts
 	First   int // of Volumes, those from First to before Last are shown
 	Last    int
-	Owners  int // VMs with disks in it, as far as hosts report them
 	VMs     []fleet.VMView
 	Filter  kit.Filter // of tab vms
 	Tasks   []fleet.Task
@@ -31,9 +31,12 @@ type Page struct {
 
 func (p Page) tabs() []kit.Tab {
 	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab,
-		kit.Tab{Key: "health", Text: "Health"}, kit.Tab{Key: "volumes", Text: "Volumes", Count: strconv.Itoa(len(p.Volumes))},
-		kit.Tab{Key: "vms", Text: "VMs", Count: strconv.Itoa(p.Owners)}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
+		kit.Tab{Key: "health", Text: "Health"}, kit.Tab{Key: "volumes", Text: "Volumes", Count: p.Counts.Volumes},
+		kit.Tab{Key: "vms", Text: "VMs", Count: p.Counts.VMs}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 }
+
+// Counts are how many volumes and VMs the tabs say there are; empty: they do not say.
+type Counts struct{ Volumes, VMs string }
 
 // key is what changes when the pool does.
 func (p Page) key() string { return "pool:" + string(p.Pool.ID) }

@@ -82,12 +82,15 @@ func (p Page) volumeHosts(v VolumeRow) string {
 	switch {
 	case len(v.Hosts) == 0:
 		return "on no host that is heard"
-	case v.Shared && len(v.Hosts) > 1 && len(v.Hosts) == len(p.Pool.Hosts):
+	case v.Shared && len(v.Hosts) > 1 && len(v.Hosts) == p.Pool.Health.Hosts:
 		return "all hosts"
 	}
-	names := make([]string, len(v.Hosts))
-	for i, h := range v.Hosts {
-		names[i] = h.Name
+	var names []string
+	for _, h := range v.Hosts[:min(len(v.Hosts), hostsNamed)] {
+		names = append(names, h.Name)
+	}
+	if n := len(v.Hosts) - hostsNamed; n > 0 {
+		names = append(names, "and "+kit.Count(n, "more host"))
 	}
 	return strings.Join(names, ", ")
 }

@@ -45,6 +45,9 @@ func (l *TreeLevel) address(after string) string {
 // id of a row is unique on the page: the same VM may stand below several pools.
 func (l *TreeLevel) id(key string) string { return "t-" + kit.Slug(l.Node+"-"+key) }
 
+// lazyKeys are what most levels follow.
+const lazyKeys = "vms"
+
 // liveKeys of an opened row: its object's own key; a host's or project's VMs change by their own keys.
 func (i *TreeItem) liveKeys() string {
 	switch t, _ := fleet.Worded(i.Kind); {
@@ -53,7 +56,7 @@ func (i *TreeItem) liveKeys() string {
 	case t.Each && t.Key != fleet.NounVM:
 		return i.Key
 	}
-	return "vms"
+	return lazyKeys
 }
 
 func (i *TreeItem) menu() string {

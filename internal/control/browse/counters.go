@@ -14,20 +14,30 @@ type counters struct {
 	at       time.Time
 	hosts    map[fleet.HostID]usage
 	projects map[fleet.ProjectID]usage
-	groups   []db.CountVMsRow // by project, host and phase-if-heard
+	heard    map[fleet.ProjectID]map[fleet.Phase]sum // of all VMs, were all hosts heard
+	of       map[fleet.HostID][]db.CountVMsRow       // by project and phase-if-heard
 	found    map[fleet.HostID]int
 	looked   map[fleet.HostID]*time.Time // how old what the host says was then
 	now      time.Time                   // by the clock of looked
 }
 
-// fresh tells of each host whether what it says is still believed.
-func (n *counters) fresh() map[fleet.HostID]bool {
+// silent are the hosts with VMs of which what they say is not believed any more.
+func (n *counters) silent() []fleet.HostID {
 	now := n.now.Add(time.Since(n.at))
-	out := make(map[fleet.HostID]bool, len(n.looked))
-	for id, at := range n.looked {
-		out[id] = fleet.Fresh(at, now)
+	var out []fleet.HostID
+	for id := range n.of {
+		if !fleet.Fresh(n.looked[id], now) {
+			out = append(out, id)
+		}
 	}
 	return out
+}
+
+// sum is what VMs of one project and phase add up to.
+type sum struct{ vms, inNeed, cpus, memoryMiB int64 }
+
+func (s sum) plus(r db.CountVMsRow) sum {
+	return sum{s.vms + r.Vms, s.inNeed + r.Attention, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
 }
 
 // usage is what some VMs add up to.
@@ -68,8 +78,8 @@ func (b *Browse) count(ctx context.Context) (*counters, error) {
 		return nil, store.Err(err)
 	}
 	n := &counters{
-		at: time.Now(), hosts: map[fleet.HostID]usage{}, projects: map[fleet.ProjectID]usage{}, groups: rows, found: map[fleet.HostID]int{},
-		looked: make(map[fleet.HostID]*time.Time, len(seen)),
+		at: time.Now(), hosts: map[fleet.HostID]usage{}, projects: map[fleet.ProjectID]usage{}, found: map[fleet.HostID]int{},
+		looked: make(map[fleet.HostID]*time.Time, len(seen)), heard: map[fleet.ProjectID]map[fleet.Phase]sum{}, of: map[fleet.HostID][]db.CountVMsRow{},
 	}
 	for _, r := range seen {
 		n.looked[r.HostID], n.now = r.LookedAt, r.Now
@@ -80,6 +90,11 @@ func (b *Browse) count(ctx context.Context) (*counters, error) {
 	for _, r := range rows {
 		n.hosts[r.HostID] = n.hosts[r.HostID].plus(r)
 		n.projects[r.ProjectID] = n.projects[r.ProjectID].plus(r)
+		if n.heard[r.ProjectID] == nil {
+			n.heard[r.ProjectID] = map[fleet.Phase]sum{}
+		}
+		n.heard[r.ProjectID][fleet.Phase(r.Heard)] = n.heard[r.ProjectID][fleet.Phase(r.Heard)].plus(r)
+		n.of[r.HostID] = append(n.of[r.HostID], r)
 	}
 	b.counters.Store(n)
 	return n, nil

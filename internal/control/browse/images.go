@@ -2,9 +2,12 @@ package browse
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -19,25 +22,94 @@ type Published struct {
 	Stale string    `json:"stale,omitempty"` // why it is not offered nevertheless: it is another file by now
 }
 
-// Images lists the volumes that the actor may clone disks from: of no VM, self-contained, on a host that is heard. Tenants
+// Images lists the volumes that the actor may clone disks from: of no VM, self-contained, on a host that is heard. Of a shared pool one
+// host stands for all that say the same. Tenants
 // choose among what is published; who changes the infrastructure chooses freely.
 func (b *Browse) Images(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
-	return b.usable(ctx, a, fleet.Volume.IsImage)
+	all, err := b.Media(ctx, a)
+	return all.Images, err
 }
 
 // ISOs lists the volumes that the actor may put into a CD-ROM drive, likewise.
 func (b *Browse) ISOs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
-	return b.usable(ctx, a, fleet.Volume.IsISO)
+	all, err := b.Media(ctx, a)
+	return all.ISOs, err
 }
 
-func (b *Browse) usable(ctx context.Context, a fleet.Actor, fits func(fleet.Volume) bool) ([]VolumeOn, error) {
+// Media are Images and ISOs, read at once.
+type Media struct{ Images, ISOs []VolumeOn }
+
+// Media returns both.
+func (b *Browse) Media(ctx context.Context, a fleet.Actor) (Media, error) {
+	var out Media
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
+		return out, err
+	}
+	cells, err := b.plainCells(ctx)
+	if err != nil {
+		return out, err
+	}
+	plain := slices.DeleteFunc(mergeVolumes(cells), func(v VolumeOn) bool { return len(v.Hosts) == 0 || !v.IsImage() && !v.IsISO() })
+	all, err := judged(ctx, b.store.Queries, a, plain)
+	for _, v := range all {
+		switch {
+		case v.VM != nil || !v.usableBy(a):
+		case v.IsISO():
+			out.ISOs = append(out.ISOs, v)
+		default:
+			out.Images = append(out.Images, v)
+		}
+	}
+	return out, err
+}
+
+// plainCells are what hosts say of volumes that do not bear the name of a VM's disk. Of the hosts of a shared pool that say the very
+// same, one speaks for all: one that is ready where there is any.
+func (b *Browse) plainCells(ctx context.Context) ([]cell, error) {
+	var s statement
+	s.and("p.deleted_at IS NULL AND a.asked = 'assign' AND a.plain_digest IS NOT NULL")
+	type said struct {
+		cell
+		digest string
+	}
+	rows, err := collect(ctx, b, `SELECT p.id, p.name, p.spec, h.name, g.host_id, g.ready, g.digest FROM pools p JOIN (
+			SELECT a.pool_id, a.plain_digest AS digest, COALESCE(bool_or(`+fresh+` AND a.said = 'active'), false) AS ready,
+				COALESCE(min(a.host_id) FILTER (WHERE `+fresh+` AND a.said = 'active'), min(a.host_id)) AS host_id
+			FROM pools p JOIN assignments a ON a.pool_id = p.id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+`
+			GROUP BY a.pool_id, a.plain_digest, CASE WHEN (p.spec->>'shared')::boolean THEN '' ELSE a.host_id END) g ON g.pool_id = p.id
+		JOIN hosts h ON h.id = g.host_id ORDER BY p.name, p.id, h.name`, &s, func(row pgx.CollectableRow) (x said, err error) {
+		err = row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.hostName, &x.host, &x.ready, &x.digest)
+		return x, err
+	})
+	if err != nil {
 		return nil, err
 	}
-	var s statement
-	s.and("p.deleted_at IS NULL AND ph.asked = 'assign'")
-	all, err := b.volumes(ctx, a, s, func(v VolumeOn) bool { return len(v.Hosts) > 0 && fits(v.Volume) && !ownDisk.MatchString(v.Name) })
-	return slices.DeleteFunc(all, func(v VolumeOn) bool { return v.VM != nil || !v.usableBy(a) }), err
+	var ask db.PlainVolumesParams // of one host for each digest
+	speaker := map[string]string{}
+	for _, x := range rows {
+		if speaker[x.digest] == "" {
+			ask.Pools, ask.Hosts = append(ask.Pools, string(x.pool.ID)), append(ask.Hosts, string(x.host))
+			speaker[x.digest] = string(x.pool.ID) + " " + string(x.host)
+		}
+	}
+	texts, err := b.store.PlainVolumes(ctx, ask)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	lists := map[string][]fleet.Volume{}
+	for _, t := range texts {
+		var list []fleet.Volume
+		if err := json.Unmarshal(t.Volumes, &list); err != nil {
+			return nil, fmt.Errorf("read the volumes of a host: %w", err)
+		}
+		lists[t.PoolID+" "+t.HostID] = list
+	}
+	cells := make([]cell, len(rows))
+	for i, x := range rows {
+		cells[i] = x.cell
+		cells[i].volumes = lists[speaker[x.digest]]
+	}
+	return cells, nil
 }
 
 // usableBy reports whether the actor may read from a volume that is nobody's disk.

@@ -39,7 +39,7 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 			return nil, fmt.Errorf("read volume %s: %w", r.Volume, err)
 		}
 		if k := slices.IndexFunc(pools, func(p db.Pool) bool { return string(p.ID) == r.PoolID }); k >= 0 {
-			cells = append(cells, cell{pool: pools[k], host: r.HostID, status: &fleet.PoolStatus{State: fleet.PoolActive, Volumes: []fleet.Volume{v}}})
+			cells = append(cells, cell{pool: pools[k], host: r.HostID, volumes: []fleet.Volume{v}})
 		}
 	}
 	known, err := judged(ctx, q, a, mergeVolumes(cells))

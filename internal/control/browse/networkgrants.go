@@ -18,7 +18,8 @@ func (b *Browse) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.Net
 	if !policy.May(a, policy.InfraChange, "") {
 		s.open("n", store.ProjectsWith(a, policy.VMChange))
 	}
-	return b.networks(ctx, a, "networks", "n.name, n.id", s)
+	s.and("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
+	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
 }
 
 // NetworksFor lists the networks of the VM's host that the actor may put it on, by name.
@@ -32,7 +33,7 @@ func (b *Browse) NetworksFor(ctx context.Context, a fleet.Actor, id fleet.VMID) 
 	if !policy.May(a, policy.InfraChange, "") {
 		s.open("n", []string{string(vm.ProjectID)})
 	}
-	return b.networks(ctx, a, "networks", "n.name, n.id", s)
+	return b.networks(ctx, a, s, " ORDER BY n.name, n.id")
 }
 
 // knownNetworks keeps networks n to those that the actor may know of: who sees no hosts hears of a restricted one by a grant.

@@ -2,6 +2,8 @@ package browse
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -42,42 +44,44 @@ func (b *Browse) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query)
 		}
 	}
 	tail := p.apply(&s)
-	views, err := b.networks(ctx, a, "(SELECT * FROM networks n"+s.conditions()+tail+")", p.by(), statement{args: s.args, varies: s.varies, searches: s.searches})
+	views, err := b.networks(ctx, a, s, tail)
 	return p.cut(views), err
 }
 
-// networks reads networks n with their hosts. Who does not see hosts is shown whether a network is there, not how it is made.
-func (b *Browse) networks(ctx context.Context, a fleet.Actor, from, by string, s statement) ([]fleet.NetworkView, error) {
-	type row struct {
-		network    fleet.Network
-		host       fleet.NetworkHost
-		restricted bool
+// networks reads networks n with their health, and the hosts of those that few have: hostsNamed.
+func (b *Browse) networks(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.NetworkView, error) {
+	views, err := collect(ctx, b, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, leads_out(n.id, n.kind) FROM networks n`+s.conditions()+tail, &s, scanNetwork)
+	if err != nil || len(views) == 0 {
+		return views, err
 	}
-	rows, err := collect(ctx, b, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, nh.host_id, h.name, nh.status, s.looked_at, leads_out(n.id, n.kind)
-		FROM `+from+` n JOIN assignments nh ON nh.network_id = n.id JOIN hosts h ON h.id = nh.host_id LEFT JOIN host_sessions s ON s.host_id = nh.host_id`+
-		s.conditions()+` ORDER BY `+by+`, h.name`, &s, func(x pgx.CollectableRow) (row, error) {
-		var r row
-		err := x.Scan(&r.network.ID, &r.network.Name, &r.network.Kind, &r.network.Generation, &r.network.CreatedAt,
-			&r.host.HostID, &r.host.HostName, &r.host.Status, &r.host.SeenAt, &r.restricted)
-		r.host.NetworkID = r.network.ID
-		return r, err
-	})
-	if err != nil {
+	if err := b.addNetworkHealth(ctx, views); err != nil {
 		return nil, err
 	}
-	views := []fleet.NetworkView{}
-	for _, r := range rows {
-		if n := len(views); n == 0 || views[n-1].ID != r.network.ID {
-			views = append(views, fleet.NetworkView{Network: r.network, Restricted: r.restricted, Grants: []fleet.NetworkGrant{}})
-		}
-		v := &views[len(views)-1]
-		v.Hosts = append(v.Hosts, networkHostFor(a, r.host))
+	if err := b.addFewHosts(ctx, a, views); err != nil {
+		return nil, err
 	}
 	return views, b.addGrants(ctx, a, views)
 }
 
-// GetNetwork returns one network.
+func scanNetwork(x pgx.CollectableRow) (v fleet.NetworkView, err error) {
+	v.Grants, v.Hosts = []fleet.NetworkGrant{}, []fleet.NetworkHost{}
+	err = x.Scan(&v.ID, &v.Name, &v.Kind, &v.Generation, &v.CreatedAt, &v.Restricted)
+	return v, err
+}
+
+// GetNetwork returns one network with the first page of its matrix.
 func (b *Browse) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.NetworkView, error) {
+	v, err := b.NetworkBrief(ctx, a, id)
+	if err != nil {
+		return v, err
+	}
+	page, err := b.networkHosts(ctx, id, fleet.Query{})
+	v.Hosts = each(a, page.Items, networkHostFor)
+	return v, err
+}
+
+// NetworkBrief returns one network; its hosts only where it has few.
+func (b *Browse) NetworkBrief(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.NetworkView{}, err
 	}
@@ -87,7 +91,8 @@ func (b *Browse) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.Network
 	var s statement
 	s.and("n.id = " + s.arg(string(id)))
 	s.knownNetworks(a)
-	views, err := b.networks(ctx, a, "networks", "n.id", s)
+	s.and("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
+	views, err := b.networks(ctx, a, s, "")
 	if err == nil && len(views) == 0 {
 		err = store.NotFound(pgx.ErrNoRows, "network")
 	}
@@ -97,18 +102,32 @@ func (b *Browse) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.Network
 	return views[0], nil
 }
 
-// NetworksOn lists the networks and bridges of one host, by name; of all hosts where host is empty.
+// NetworksOn lists the networks and bridges of one host, by name, each with that host's cell alone.
 func (b *Browse) NetworksOn(ctx context.Context, a fleet.Actor, host fleet.HostID) ([]fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
 	}
-	var s statement
-	if host != "" {
-		if err := store.CheckID(host, "host"); err != nil {
-			return nil, err
-		}
-		s.and("nh.host_id = " + s.arg(string(host)))
+	if err := store.CheckID(host, "host"); err != nil {
+		return nil, err
 	}
+	var s, of statement
+	s.and("n.id IN (SELECT x.network_id FROM assignments x WHERE x.host_id = " + s.key(string(host)) + ")")
 	s.knownNetworks(a)
-	return b.networks(ctx, a, "networks", "n.name, n.id", s)
+	views, err := collect(ctx, b, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, leads_out(n.id, n.kind) FROM networks n`+s.conditions()+" ORDER BY n.name, n.id", &s, scanNetwork)
+	if err != nil {
+		return nil, err
+	}
+	of.and("a.network_id IS NOT NULL AND a.host_id = " + of.key(string(host)))
+	cells, err := b.networkCells(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for _, c := range cells {
+		if i := slices.IndexFunc(views, func(v fleet.NetworkView) bool { return v.ID == c.NetworkID }); i >= 0 {
+			views[i].Hosts = append(views[i].Hosts, networkHostFor(a, c))
+			views[i].Health = policy.NetworkHealth([]policy.NetworkGroup{{State: c.StateAt(now), Active: c.Status != nil && c.Status.Active, Hosts: 1}})
+		}
+	}
+	return views, b.addGrants(ctx, a, views)
 }

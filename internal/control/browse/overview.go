@@ -3,7 +3,11 @@ package browse
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -23,24 +27,18 @@ func (b *Browse) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, e
 	if err != nil {
 		return fleet.Overview{}, err
 	}
-	hosts, err := b.store.HostSums(ctx)
-	if err != nil {
-		return fleet.Overview{}, store.Err(err)
-	}
 	o := fleet.Overview{
 		Hosts: map[fleet.HostPhase]int{}, VMs: map[fleet.Phase]int{}, Pools: map[fleet.Tone]int{}, Attention: []fleet.Attention{}, CountedAt: sums.at,
 	}
-	phases := map[fleet.HostID]fleet.HostPhase{}
-	for _, h := range hosts {
-		phases[h.ID] = store.HostPhase(h.SeenAt, h.LookedAt, store.Reported(h.Reported, h.Connected), h.Conflict, h.Now)
+	silent, err := b.store.SilentHosts(ctx, fleet.Freshness)
+	if err != nil {
+		return o, store.Err(err)
 	}
-	fresh := make(map[fleet.HostID]bool, len(hosts))
-	for _, h := range hosts {
-		fresh[h.ID] = fleet.Fresh(h.LookedAt, h.Now)
-	}
-	addVMs(&o, a, sums, fresh)
+	addVMs(&o, a, sums, silent)
 	if policy.May(a, policy.InfraSee, "") {
-		addHosts(&o, sums, hosts, phases)
+		if err := b.addHosts(ctx, &o, sums); err != nil {
+			return o, err
+		}
 	}
 	if err := b.addPools(ctx, a, &o); err != nil {
 		return o, err
@@ -64,7 +62,7 @@ func (b *Browse) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, e
 		return totals, err
 	}
 	o := fleet.Overview{VMs: map[fleet.Phase]int{}}
-	addVMs(&o, a, sums, sums.fresh())
+	addVMs(&o, a, sums, sums.silent())
 	totals.Phases, totals.InNeed = o.VMs, o.VMsInNeed
 	if policy.May(a, policy.InfraSee, "") {
 		for _, n := range sums.found {
@@ -77,68 +75,174 @@ func (b *Browse) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, e
 var urgency = map[fleet.Tone]int{fleet.ToneBad: 0, fleet.ToneUnknown: 1, fleet.ToneWarn: 2}
 
 // addVMs adds up the VMs of the actor's projects. Those of a silent host are unknown, but for what does not hang on it.
-func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, fresh map[fleet.HostID]bool) {
-	for _, g := range sums.groups {
-		if !policy.AllProjects(a) && !policy.May(a, policy.VMSee, g.ProjectID) {
+func addVMs(o *fleet.Overview, a fleet.Actor, sums *counters, silent []fleet.HostID) {
+	sees := func(id fleet.ProjectID) bool { return policy.AllProjects(a) || policy.May(a, policy.VMSee, id) }
+	for project, phases := range sums.heard {
+		if !sees(project) {
 			continue
 		}
-		phase, inNeed := fleet.Phase(g.Heard), g.Attention
-		if !fresh[g.HostID] && phase != fleet.PhaseDeleting && phase != fleet.PhaseCreating {
-			phase, inNeed = fleet.PhaseUnknown, g.Vms
+		for phase, s := range phases {
+			o.VMs[phase] += int(s.vms)
+			o.VMsInNeed += int(s.inNeed)
+			o.CommittedCPUs += int(s.cpus)
+			o.CommittedMemoryBytes += s.memoryMiB << 20
 		}
-		o.VMs[phase] += int(g.Vms)
-		o.VMsInNeed += int(inNeed)
-		o.CommittedCPUs += int(g.Cpus)
-		o.CommittedMemoryBytes += g.MemoryMib << 20
 	}
+	for _, host := range silent {
+		for _, g := range sums.of[host] {
+			if phase := fleet.Phase(g.Heard); sees(g.ProjectID) && phase != fleet.PhaseDeleting && phase != fleet.PhaseCreating {
+				o.VMs[phase] -= int(g.Vms)
+				o.VMs[fleet.PhaseUnknown] += int(g.Vms)
+				o.VMsInNeed += int(g.Vms - g.Attention)
+			}
+		}
+	}
+	maps.DeleteFunc(o.VMs, func(_ fleet.Phase, n int) bool { return n == 0 })
 }
 
-func addHosts(o *fleet.Overview, sums *counters, hosts []db.HostSumsRow, phases map[fleet.HostID]fleet.HostPhase) {
+// HostTotals is how many hosts there are in each phase.
+func (b *Browse) HostTotals(ctx context.Context, a fleet.Actor) (map[fleet.HostPhase]int, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	sums, err := b.hostSums(ctx)
+	totals := make(map[fleet.HostPhase]int, len(sums))
+	for _, x := range sums {
+		totals[x.phase] = x.hosts
+	}
+	return totals, err
+}
+
+// hostSum is what the hosts of one phase add up to.
+type hostSum struct {
+	phase                fleet.HostPhase
+	hosts                int
+	threads, memoryBytes int64
+}
+
+func (b *Browse) hostSums(ctx context.Context) ([]hostSum, error) {
+	return collect(ctx, b, "SELECT "+hostPhaseSQL+", count(*), sum(h.threads)::bigint, sum(h.memory_bytes)::bigint FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
+		new(statement), func(row pgx.CollectableRow) (x hostSum, err error) {
+			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes)
+			return x, err
+		})
+}
+
+// addHosts counts hosts by phase. Of those that want a person it names as many as the list holds, the worst first.
+func (b *Browse) addHosts(ctx context.Context, o *fleet.Overview, sums *counters) error {
 	for _, n := range sums.found {
 		o.FoundVMs += n
 	}
-	for _, h := range hosts {
-		phase := phases[h.ID]
-		o.Hosts[phase]++
-		o.CPUThreads += int(h.Threads)
-		o.MemoryBytes += h.MemoryBytes
-		text := ""
-		switch phase {
-		case fleet.HostConflict:
-			text = "A second agent showed this host's identity: " + h.Conflict
-		case fleet.HostDegraded:
-			text = "Its hypervisor does not answer: " + cmp.Or(h.Error, fleet.NoLook)
-		case fleet.HostUnknown:
-			text = "Its agent is not heard. What it said last may be outdated."
-		}
-		if text != "" {
-			o.Attention = append(o.Attention, fleet.Attention{Kind: "host", ID: string(h.ID), Name: h.Name, Tone: phase.Tone(), Text: text, At: h.SeenAt})
+	phases, err := b.hostSums(ctx)
+	if err != nil {
+		return err
+	}
+	troubled := 0
+	for _, x := range phases {
+		o.Hosts[x.phase] += x.hosts
+		o.CPUThreads += int(x.threads)
+		o.MemoryBytes += x.memoryBytes
+		if hostTroubles[x.phase] != nil {
+			troubled += x.hosts
 		}
 	}
+	if troubled == 0 {
+		return nil
+	}
+	hosts, err := collect(ctx, b, `SELECT h.id, h.name, x.phase, x.conflict, COALESCE(h.status->>'error', ''), x.seen_at FROM (
+			SELECT h.id, h.name, `+hostPhaseSQL+` AS phase, s.conflict, s.seen_at FROM hosts h JOIN host_sessions s ON s.host_id = h.id) x JOIN hosts h ON h.id = x.id
+		WHERE x.phase IN ('conflict', 'degraded', 'unknown') ORDER BY x.phase = 'unknown', x.name LIMIT `+strconv.Itoa(maxAttention),
+		new(statement), func(row pgx.CollectableRow) (fleet.Attention, error) {
+			n := fleet.Attention{Kind: "host"}
+			var phase fleet.HostPhase
+			var conflict, words string
+			err := row.Scan(&n.ID, &n.Name, &phase, &conflict, &words, &n.At)
+			if says := hostTroubles[phase]; says != nil {
+				n.Tone, n.Text = phase.Tone(), says(conflict, words)
+			}
+			return n, err
+		})
+	o.Attention = append(o.Attention, hosts...)
+	return err
+}
+
+// hostTroubles say why hosts of a phase want a person, with what is known of a conflict and in the host's own words.
+var hostTroubles = map[fleet.HostPhase]func(conflict, words string) string{
+	fleet.HostConflict: func(conflict, _ string) string {
+		return "A second agent showed this host's identity: " + conflict
+	},
+	fleet.HostDegraded: func(_, words string) string {
+		return "Its hypervisor does not answer: " + cmp.Or(words, fleet.NoLook)
+	},
+	fleet.HostUnknown: func(string, string) string {
+		return "Its agent is not heard. What it said last may be outdated."
+	},
 }
 
 // addPools counts pools by health. A pool that wants a person is shown with the words of the host where it is worst.
 func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
-	cells, err := b.cells(ctx, "pools", "p.name, p.id", statement{}, false)
+	pools, err := b.poolRows(ctx, statement{}, " ORDER BY p.name, p.id")
 	if err != nil {
 		return err
 	}
-	for _, v := range poolViews(a, cells) {
+	groups, err := b.poolGroups(ctx, nil)
+	if err != nil {
+		return err
+	}
+	rooms, err := b.sharedRooms(ctx, pools, groups)
+	if err != nil {
+		return err
+	}
+	names := map[fleet.PoolID]string{}
+	var worst []poolGroup // of the pools that want a person
+	var of []string       // the pools that they are of
+	for _, r := range pools {
+		v := poolView(a, r, groups[r.ID], rooms[r.ID])
 		o.Pools[v.Health.Tone]++
 		o.StorageBytes += v.Health.CapacityBytes
 		o.StorageUsedBytes += v.Health.UsedBytes
-		var worst *fleet.PoolHost
-		for i := range v.Hosts {
-			h := &v.Hosts[i]
-			if (h.Tone == fleet.ToneBad || h.Notice != "") && (worst == nil || urgency[h.Tone] < urgency[worst.Tone]) {
-				worst = h
-			}
-		}
-		if worst != nil {
-			o.Attention = append(o.Attention, fleet.Attention{Kind: "pool", ID: string(v.ID), Name: v.Name, Tone: worst.Tone, Text: poolTrouble(*worst), At: worst.SeenAt})
+		for _, g := range worstOf(groups[r.ID]) {
+			worst, of = append(worst, g), append(of, string(r.ID))
+			names[r.ID] = r.Name
 		}
 	}
-	return nil
+	if len(worst) == 0 || !policy.May(a, policy.InfraSee, "") {
+		return nil
+	}
+	var s, cells statement
+	ranks := ranksOf(&s, worst, nil)
+	at := struct{ pools, hosts []string }{}
+	_, err = collect(ctx, b, `SELECT DISTINCT ON (x.object_id) x.object_id, x.host_id FROM (SELECT `+keySQL+cellsFrom+` WHERE a.pool_id = ANY (`+s.key(of)+`::text[])) x
+		JOIN `+ranks+` JOIN hosts h ON h.id = x.host_id ORDER BY x.object_id, g.rank, h.name`, &s, func(row pgx.CollectableRow) (none struct{}, err error) {
+		var pool, host string
+		err = row.Scan(&pool, &host)
+		at.pools, at.hosts = append(at.pools, pool), append(at.hosts, host)
+		return none, err
+	})
+	if err != nil {
+		return err
+	}
+	cells.and("(a.pool_id, a.host_id) IN (SELECT * FROM unnest(" + cells.key(at.pools) + "::text[], " + cells.key(at.hosts) + "::text[]))")
+	found, err := b.poolCells(ctx, cells)
+	slices.SortFunc(found, func(x, y fleet.PoolHost) int { return cmp.Compare(names[x.PoolID], names[y.PoolID]) })
+	for _, h := range found {
+		o.Attention = append(o.Attention, fleet.Attention{Kind: "pool", ID: string(h.PoolID), Name: names[h.PoolID], Tone: h.Tone, Text: poolTrouble(h), At: h.SeenAt})
+	}
+	return err
+}
+
+// worstOf are the groups of which one cell stands for a pool that wants a person: those of the worst tone. None: it wants none.
+func worstOf(groups []poolGroup) (worst []poolGroup) {
+	for _, g := range groups {
+		switch {
+		case !g.Notable():
+		case worst == nil || urgency[g.Tone()] < urgency[worst[0].Tone()]:
+			worst = []poolGroup{g}
+		case g.Tone() == worst[0].Tone():
+			worst = append(worst, g)
+		}
+	}
+	return worst
 }
 
 func poolTrouble(h fleet.PoolHost) string {

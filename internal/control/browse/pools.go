@@ -3,7 +3,7 @@ package browse
 import (
 	"context"
 	"slices"
-	"time"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,76 +13,44 @@ import (
 	"quantix/internal/policy"
 )
 
-// cell is one pool on one host, or a pool on no host (host empty).
-type cell struct {
-	pool     db.Pool
-	host     fleet.HostID
-	hostName string
-	phase    fleet.HostPhase
-	assigned bool
-	seen     *time.Time
-	starved  int
-	status   *fleet.PoolStatus
-	now      time.Time
+// poolViews are pools with their health. Where the storage is, only who sees hosts is shown.
+func (b *Browse) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) ([]fleet.PoolView, error) {
+	ids, views := make([]string, len(rows)), make([]fleet.PoolView, len(rows))
+	for i, r := range rows {
+		ids[i] = string(r.ID)
+	}
+	if len(ids) == 0 {
+		return views, nil
+	}
+	groups, err := b.poolGroups(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	rooms, err := b.sharedRooms(ctx, rows, groups)
+	for i, r := range rows {
+		views[i] = poolView(a, r, groups[r.ID], rooms[r.ID])
+	}
+	return views, err
 }
 
-// cells reads pools p with their hosts, in the order that by says and by host name. Volumes can be many, and are read only
-// where they are asked for.
-func (b *Browse) cells(ctx context.Context, from, by string, s statement, volumes bool) ([]cell, error) {
-	status := "ph.status - 'volumes'"
-	if volumes {
-		status = "ph.status"
+func poolView(a fleet.Actor, r db.Pool, groups []poolGroup, first fleet.Room) fleet.PoolView {
+	v := fleet.PoolView{Pool: store.PoolOf(r), Health: poolHealth(r.Spec, groups, first), Hosts: []fleet.PoolHost{}}
+	if v.DeletedAt != nil {
+		v.Health.Tone, v.Health.Summary = fleet.ToneWarn, deletingPool
 	}
-	return collect(ctx, b, `SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at, COALESCE(ph.host_id, ''), COALESCE(h.name, ''), COALESCE(ph.asked = 'assign', false),
-		s.seen_at, s.looked_at, COALESCE(s.conflict, ''), CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, `+status+`,
-		(SELECT count(*) FROM vms v WHERE v.host_id = ph.host_id AND `+starved+` AND v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', p.id)))),
-		now()
-		FROM `+from+` p LEFT JOIN assignments ph ON ph.pool_id = p.id LEFT JOIN hosts h ON h.id = ph.host_id LEFT JOIN host_sessions s ON s.host_id = ph.host_id`+
-		s.conditions()+` ORDER BY `+by+`, h.name`, &s, scanCell)
+	if !policy.May(a, policy.InfraSee, "") {
+		v.Spec = fleet.PoolSpec{Kind: v.Spec.Kind, Shared: v.Spec.Shared, Description: v.Spec.Description}
+	}
+	return v
 }
 
-// starved is what the index vms_starved is about.
-const starved = `v.status->>'power' = 'paused' AND (v.status->>'reason' = 'I/O error' OR v.status @> '{"faults": [{"code": "io"}]}')`
-
-func scanCell(row pgx.CollectableRow) (cell, error) {
-	var x cell
-	var conflict string
-	var connected *bool
-	var seen *time.Time // the agent; x.seen is how old what it says about the pool is
-	err := row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.pool.Generation, &x.pool.CreatedAt, &x.pool.DeletedAt, &x.host, &x.hostName, &x.assigned,
-		&seen, &x.seen, &conflict, &connected, &x.status, &x.starved, &x.now)
-	x.phase = store.HostPhase(seen, x.seen, connected, conflict, x.now)
-	return x, err
-}
-
-// poolViews gathers cells into pools. Only who sees hosts is shown the matrix and where the storage is.
-func poolViews(a fleet.Actor, cells []cell) []fleet.PoolView {
-	views := []fleet.PoolView{}
-	var now time.Time
-	for _, x := range cells {
-		if n := len(views); n == 0 || views[n-1].ID != x.pool.ID {
-			views = append(views, fleet.PoolView{Pool: store.PoolOf(x.pool), Hosts: []fleet.PoolHost{}})
-		}
-		if now = x.now; x.host == "" {
-			continue
-		}
-		v := &views[len(views)-1]
-		h := fleet.PoolHost{PoolID: x.pool.ID, HostID: x.host, HostName: x.hostName, HostPhase: x.phase, Status: x.status, SeenAt: x.seen, Assigned: x.assigned, Starved: x.starved}
-		h.State = h.StateAt(now)
-		h.Tone, h.Notice = policy.PoolCell(h, now)
-		v.Hosts = append(v.Hosts, h)
-	}
-	for i := range views {
-		v := &views[i]
-		if v.Health = policy.PoolHealth(v.Spec, v.Hosts, now); v.DeletedAt != nil {
-			v.Health.Tone, v.Health.Summary = fleet.ToneWarn, deletingPool
-		}
-		if !policy.May(a, policy.InfraSee, "") {
-			v.Hosts = []fleet.PoolHost{}
-			v.Spec = fleet.PoolSpec{Kind: v.Spec.Kind, Shared: v.Spec.Shared, Description: v.Spec.Description}
-		}
-	}
-	return views
+// poolRows reads pools p.
+func (b *Browse) poolRows(ctx context.Context, s statement, tail string) ([]db.Pool, error) {
+	return collect(ctx, b, "SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at FROM pools p"+s.conditions()+tail, &s,
+		func(x pgx.CollectableRow) (r db.Pool, err error) {
+			err = x.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt)
+			return r, err
+		})
 }
 
 const deletingPool = "Being deleted: waiting for its hosts to release it"
@@ -94,7 +62,7 @@ var poolOrders = orders[fleet.PoolView]{
 	}},
 }
 
-// ListPools returns one page of pools with their health; not their volumes. Sorts: name, created.
+// ListPools returns one page of pools with their health; neither their hosts nor their volumes. Sorts: name, created.
 func (b *Browse) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
@@ -138,12 +106,14 @@ func (b *Browse) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.Po
 	for at := p; ; {
 		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), varies: s.varies, searches: s.searches}
 		tail := at.apply(&part)
-		from := "(SELECT * FROM pools p" + part.conditions() + tail + ")"
-		cells, err := b.cells(ctx, from, p.by(), statement{args: part.args, searches: part.searches}, false)
+		rows, err := b.poolRows(ctx, part, tail)
 		if err != nil {
 			return fleet.Page[fleet.PoolView]{}, err
 		}
-		views := poolViews(a, cells)
+		views, err := b.poolViews(ctx, a, rows)
+		if err != nil {
+			return fleet.Page[fleet.PoolView]{}, err
+		}
 		more := len(views) > p.limit
 		if more {
 			views = views[:p.limit]
@@ -169,24 +139,85 @@ func toned(tones []fleet.Term, tone fleet.Tone) bool {
 	return true
 }
 
-// GetPool returns one pool with its host × health matrix, without volumes.
+// GetPool returns one pool with the first page of its host × health matrix, without volumes.
 func (b *Browse) GetPool(ctx context.Context, a fleet.Actor, id fleet.PoolID) (fleet.PoolView, error) {
+	v, _, err := b.PoolMatrix(ctx, a, id, fleet.Query{})
+	return v, err
+}
+
+// PoolMatrix is GetPool with the page of the matrix that q asks for, as PoolHosts gives it. Who sees no hosts is shown none.
+func (b *Browse) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
+	var page fleet.Page[fleet.PoolHost]
+	r, err := b.poolRow(ctx, a, id)
+	if err != nil {
+		return fleet.PoolView{}, page, err
+	}
+	groups, err := b.poolGroups(ctx, []string{string(id)})
+	if err != nil {
+		return fleet.PoolView{}, page, err
+	}
+	rooms, err := b.sharedRooms(ctx, []db.Pool{r}, groups)
+	if err != nil {
+		return fleet.PoolView{}, page, err
+	}
+	v := poolView(a, r, groups[id], rooms[id])
+	if !store.SeesHosts(a) {
+		page.Items = []fleet.PoolHost{}
+		return v, page, nil
+	}
+	first, err := b.poolHosts(ctx, id, groups[id], fleet.Query{Limit: q.Limit})
+	if err != nil {
+		return v, page, err
+	}
+	v.Hosts = first.Items
+	if q.Filter == "" && q.After == "" && q.Before == "" {
+		return v, first, nil
+	}
+	page, err = b.poolHosts(ctx, id, groups[id], q)
+	return v, page, err
+}
+
+// poolRow reads one pool.
+func (b *Browse) poolRow(ctx context.Context, a fleet.Actor, id fleet.PoolID) (db.Pool, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
-		return fleet.PoolView{}, err
+		return db.Pool{}, err
 	}
 	if err := store.CheckID(id, "pool"); err != nil {
-		return fleet.PoolView{}, err
+		return db.Pool{}, err
 	}
 	var s statement
-	s.and("p.id = " + s.arg(string(id)))
-	cells, err := b.cells(ctx, "pools", "p.id", s, false)
-	if err == nil && len(cells) == 0 {
+	s.and("p.id = " + s.key(string(id)))
+	rows, err := b.poolRows(ctx, s, "")
+	if err == nil && len(rows) == 0 {
 		err = store.NotFound(pgx.ErrNoRows, "pool")
 	}
 	if err != nil {
-		return fleet.PoolView{}, err
+		return db.Pool{}, err
 	}
-	return poolViews(a, cells)[0], nil
+	return rows[0], nil
+}
+
+// PoolsOn lists the pools of one host by name, each with that host's cell alone.
+func (b *Browse) PoolsOn(ctx context.Context, a fleet.Actor, host fleet.HostID) ([]fleet.PoolView, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	if err := store.CheckID(host, "host"); err != nil {
+		return nil, err
+	}
+	var s, of statement
+	s.and("p.id IN (SELECT x.pool_id FROM assignments x WHERE x.host_id = " + s.key(string(host)) + ")")
+	rows, err := b.poolRows(ctx, s, " ORDER BY p.name, p.id")
+	if err != nil {
+		return nil, err
+	}
+	of.and("a.pool_id IS NOT NULL AND a.host_id = " + of.key(string(host)))
+	cells, err := b.poolCells(ctx, of)
+	views := make([]fleet.PoolView, len(rows))
+	for i, r := range rows {
+		views[i] = fleet.PoolView{Pool: store.PoolOf(r), Hosts: slices.DeleteFunc(slices.Clone(cells), func(h fleet.PoolHost) bool { return h.PoolID != r.ID })}
+	}
+	return views, err
 }
 
 // PoolNames are the names of those pools; one that does not exist has none.
@@ -207,10 +238,45 @@ func (b *Browse) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q 
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
-	if _, err := b.GetPool(ctx, a, id); err != nil {
+	if _, err := b.poolRow(ctx, a, id); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}
 	var s statement
 	s.and(s.holds(holdsDisk, []string{string(id)}))
 	return b.listVMs(ctx, a, q, &s)
+}
+
+// PoolCounts are how many volumes and VMs a pool has.
+type PoolCounts struct {
+	Volumes int // as far as the actor sees all projects; else 0
+	VMs     int // with a disk in it, that the actor sees; MostCounted is as many or more
+}
+
+// MostCounted is up to where VMs are counted one by one.
+const MostCounted = 1000
+
+// PoolCounts counts a pool's volumes as its hosts count them (of a shared pool, as the one that knows most), and VMs as they are specified.
+func (b *Browse) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID) (PoolCounts, error) {
+	var out PoolCounts
+	r, err := b.poolRow(ctx, a, id)
+	if err != nil {
+		return out, err
+	}
+	if policy.AllProjects(a) {
+		n, err := b.store.CountVolumes(ctx, string(id))
+		if err != nil {
+			return out, store.Err(err)
+		}
+		if out.Volumes = int(n.Sum); r.Spec.Shared {
+			out.Volumes = int(n.Most)
+		}
+	}
+	var s statement
+	s.and(s.holds(holdsDisk, []string{string(id)}))
+	s.visible(a, "v.project_id", "")
+	count, err := collect(ctx, b, "SELECT count(*) FROM (SELECT 1 FROM vms v"+s.conditions()+" LIMIT "+strconv.Itoa(MostCounted)+") x", &s, pgx.RowTo[int])
+	if err == nil {
+		out.VMs = count[0]
+	}
+	return out, err
 }

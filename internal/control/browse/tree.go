@@ -67,7 +67,7 @@ func (b *Browse) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLeve
 	case "vms/label":
 		return b.treeLabel(ctx, a, page, id)
 	case "storage/":
-		return b.treeStorage(ctx, a)
+		return b.treeStorage(ctx)
 	case "storage/storage":
 		return b.treePools(ctx, a, page, id)
 	case "networks/":
@@ -231,24 +231,16 @@ func (b *Browse) treeLabel(ctx context.Context, a fleet.Actor, q fleet.Query, no
 	return level(page, vmNode), err
 }
 
-func (b *Browse) treeStorage(ctx context.Context, a fleet.Actor) (TreeLevel, error) {
-	cells, err := b.cells(ctx, "pools", "p.name, p.id", statement{}, false)
-	if err != nil {
-		return TreeLevel{}, err
-	}
+func (b *Browse) treeStorage(ctx context.Context) (TreeLevel, error) {
 	groups := []TreeNode{
 		{Key: "storage:shared", Kind: "storage", Name: "Shared", Icon: "folder"},
 		{Key: "storage:local", Kind: "storage", Name: "Local", Icon: "folder"},
 	}
-	for _, v := range poolViews(a, cells) {
-		g := &groups[1]
-		if v.Spec.Shared {
-			g = &groups[0]
-		}
-		g.Count++
-		g.HasChildren = true
+	counts, err := b.store.CountPools(ctx)
+	for i, n := range []int64{counts.Shared, counts.Local} {
+		groups[i].Count, groups[i].HasChildren = int(n), n > 0
 	}
-	return TreeLevel{Nodes: groups}, nil
+	return TreeLevel{Nodes: groups}, store.Err(err)
 }
 
 func (b *Browse) treePools(ctx context.Context, a fleet.Actor, q fleet.Query, group string) (TreeLevel, error) {
@@ -268,7 +260,7 @@ func (b *Browse) treeNetworks(ctx context.Context, a fleet.Actor, q fleet.Query)
 	page, err := b.ListNetworks(ctx, a, q)
 	return level(page, func(v fleet.NetworkView) TreeNode {
 		node := nodeOf(fleet.NounNetwork, v.ID, v.Name)
-		node.Count = len(v.Hosts)
+		node.Count = v.Health.Hosts
 		return node
 	}), err
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -58,22 +60,32 @@ var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.qcow2$`)
 // PoolVolumes lists the volumes of a pool, by name. Who does not see all projects is shown what is published and the disks of
 // VMs that it sees, and never other people's data.
 func (b *Browse) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolID) ([]VolumeOn, error) {
-	if _, err := b.GetPool(ctx, a, id); err != nil {
-		return nil, err
-	}
-	var s statement
-	s.and("p.id = " + s.arg(string(id)))
-	return b.volumes(ctx, a, s, func(VolumeOn) bool { return true })
-}
-
-// volumes reads and merges the volumes of the pools that s asks for, keeps those wanted, and names their VMs.
-func (b *Browse) volumes(ctx context.Context, a fleet.Actor, s statement, want func(VolumeOn) bool) ([]VolumeOn, error) {
-	cells, err := b.cells(ctx, "pools", "p.name, p.id", s, true)
+	pool, err := b.poolRow(ctx, a, id)
 	if err != nil {
 		return nil, err
 	}
-	merged := slices.DeleteFunc(mergeVolumes(cells), func(v VolumeOn) bool { return !want(v) })
-	return judged(ctx, b.store.Queries, a, merged)
+	var s statement
+	s.and("a.pool_id = " + s.key(string(id)) + " AND a.status IS NOT NULL")
+	cells, err := collect(ctx, b, `SELECT a.host_id, h.name, `+fresh+` AND a.said = 'active', a.status->'volumes'
+		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` ORDER BY h.name`, &s,
+		func(row pgx.CollectableRow) (cell, error) {
+			x := cell{pool: pool}
+			err := row.Scan(&x.host, &x.hostName, &x.ready, &x.volumes)
+			return x, err
+		})
+	if err != nil {
+		return nil, err
+	}
+	return judged(ctx, b.store.Queries, a, mergeVolumes(cells))
+}
+
+// cell is what one host says of a pool's volumes. ready: it is heard, and the pool is active there.
+type cell struct {
+	pool     db.Pool
+	host     fleet.HostID
+	hostName string
+	ready    bool
+	volumes  []fleet.Volume
 }
 
 // judged are the volumes that the actor may know of, each with its owner and with what was published of it.
@@ -118,11 +130,7 @@ func mergeVolumes(cells []cell) []VolumeOn {
 	}
 	out, at := []VolumeOn{}, map[key]int{}
 	for _, x := range cells {
-		if x.status == nil {
-			continue
-		}
-		ready := fleet.Fresh(x.seen, x.now) && x.status.State == fleet.PoolActive
-		for _, v := range x.status.Volumes {
+		for _, v := range x.volumes {
 			k := key{x.pool.ID, x.host, v.Name}
 			if x.pool.Spec.Shared {
 				k.host = ""
@@ -134,7 +142,7 @@ func mergeVolumes(cells []cell) []VolumeOn {
 			} else {
 				out[i].alsoSaid(x.host, v)
 			}
-			if ready {
+			if x.ready {
 				out[i].Hosts = append(out[i].Hosts, HostRef{x.host, x.hostName})
 			}
 		}
@@ -180,8 +188,9 @@ type file struct {
 func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, error) {
 	o := owners{map[fleet.Volref]db.VolumeOwnersRow{}, map[domainOn]db.DomainsNamedRow{}, map[file]db.FoundDisksRow{}}
 	var ask db.VolumeOwnersParams
-	var domains []string
+	var domains, paths []string
 	for _, v := range volumes {
+		paths = append(paths, v.paths...)
 		ask.Pools, ask.Volumes = append(ask.Pools, string(v.PoolID)), append(ask.Volumes, v.Name)
 		for _, u := range v.users {
 			domains = append(domains, string(u.id))
@@ -198,7 +207,7 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 	if err != nil {
 		return o, store.Err(err)
 	}
-	found, err := q.FoundDisks(ctx, slices.Compact(slices.Sorted(slices.Values(ask.Pools))))
+	found, err := q.FoundDisks(ctx, db.FoundDisksParams{Pools: slices.Compact(slices.Sorted(slices.Values(ask.Pools))), Paths: paths})
 	if err != nil {
 		return o, store.Err(err)
 	}

@@ -38,4 +38,9 @@ test("a level of the tree keeps what it shows, and its open rows", () => {
   morph(level("", false));
   const item = $("[role=treeitem]");
   is([item.getAttribute("aria-expanded"), item.tabIndex, $("[data-lazy]").textContent], ["true", 0, "vm"]);
+  morph(`<ul><li role="treeitem" aria-expanded="false"></li></ul>`); // the server draws only what it knows to be open
+  is([$("[role=treeitem]").getAttribute("aria-expanded"), $("[data-lazy]").textContent], ["true", "vm"]);
+  $("[data-lazy]").replaceChildren();
+  morph(`<ul><li role="treeitem" aria-expanded="false"></li></ul>`);
+  is($$("[data-lazy]").length, 1, "a level that still loads:");
 });

@@ -51,6 +51,16 @@ test("keys walk over the rows that are seen, and open and close levels", () => {
   is([expanded("alpha"), walk("ArrowDown")], ["false", ["beta"]]);
 });
 
+test("a level that the server left out is made when its row is opened, once", () => {
+  page(`<ul role="tree" id="tree-hosts">${item("t--host-3", "Delta", `${closed("host:3")} data-follow="* vms"`)}${item("t--project-4", "Epsilon", closed("project:4"))}</ul>`);
+  for (const id of ["t--host-3", "t--project-4"]) for (let i = 0; i < 3; i++) $(`#${id} .twist`).click();
+  const made = $$("[data-lazy]").map((level) => [level.id, level.dataset.live, level.getAttribute("hx-get"), level.getAttribute("hx-trigger"), level.parentElement.id]);
+  is(made, [
+    ["t--host-3-level", "host:3 vms", "/tree/hosts/host%3A3", "open, poke", "t--host-3"],
+    ["t--project-4-level", "vms", "/tree/hosts/project%3A4", "open, poke", "t--project-4"],
+  ]);
+});
+
 test("what is opened is remembered, beside what another tab remembers", () => {
   localStorage.setItem("quantix.open", `["inventory host:7"]`);
   show();

@@ -1,0 +1,116 @@
+package browse
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/fleet"
+)
+
+// starvedSQL is how many VMs of a host with a disk in a pool QEMU paused, because their storage is full or fails: few anywhere.
+const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
+	WHERE v.status->>'power' = 'paused' AND (v.status->>'reason' = 'I/O error' OR v.status @> '{"faults": [{"code": "io"}]}') GROUP BY 1, 2`
+
+// keySQL are what hosts say of objects in plain columns, without what can be long: said, fresh, used, starving and by_others are a pool's
+// policy.PoolKey; said, fresh and faulty are a network's fleet.NetworkState.
+var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + fresh + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
+
+// cellsFrom is where cells a come from, with their hosts' sessions s.
+const cellsFrom = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
+
+// cellSQL are cells of matrices with the names of their hosts h.
+var cellSQL = `SELECT h.name, ` + keySQL + cellsFrom + ` JOIN hosts h ON h.id = a.host_id`
+
+// ofObjects is the condition on assignments a that they are of these objects; of all where ids is nil.
+func (s *statement) ofObjects(n fleet.Noun, ids []string) {
+	column := map[fleet.Noun]string{fleet.NounPool: "a.pool_id", fleet.NounNetwork: "a.network_id"}[n]
+	if ids == nil {
+		s.and(column + " IS NOT NULL")
+		return
+	}
+	if len(ids) == 1 {
+		s.and(column + " = " + s.key(ids[0]))
+		return
+	}
+	s.and(column + " = ANY (" + s.key(ids) + "::text[])")
+}
+
+// cellRank is a cell's place in its matrix: what wants a person comes first.
+func cellRank(tone fleet.Tone, stopped bool) int {
+	switch {
+	case tone == fleet.ToneBad:
+		return 0
+	case stopped: // it waits for a person, too
+		return 1
+	case tone == fleet.ToneUnknown:
+		return 2
+	case tone == fleet.ToneOK:
+		return 4
+	}
+	return otherRank
+}
+
+const otherRank = 3 // also of what has changed since the groups were read
+
+// rankedBy orders cells by rank, then by host.
+func rankedBy[T any](rank func(T) int, host func(T) (string, fleet.HostID)) orders[T] {
+	return orders[T]{"worst": {[]column{int32Column("c.rank"), textColumn("c.name"), textColumn("c.host_id")}, func(c T) []string {
+		name, id := host(c)
+		return []string{strconv.Itoa(rank(c)), name, string(id)}
+	}}}
+}
+
+// cellTerms reads a matrix's filter: the condition on names goes to s, the terms about tones come back.
+func (s *statement) cellTerms(filter string) ([]fleet.Term, error) {
+	terms, err := fleet.ParseFilter(fleet.CellKeys, filter)
+	var tones []fleet.Term
+	for _, t := range terms {
+		if t.Key == "tone" {
+			tones = append(tones, t)
+		} else {
+			s.not(t.Not, s.text("h.name", lower(t.Any)))
+		}
+	}
+	return tones, err
+}
+
+// cellAt is a cell's place: an object on a host.
+type cellAt struct {
+	object string
+	host   fleet.HostID
+}
+
+// firstCells are the first cells of each object that s is about, by the ranks that g gives them: their order, and the condition on
+// assignments a that they are these.
+func (b *Browse) firstCells(ctx context.Context, s *statement, g func(*statement) string) (map[cellAt]int, statement, error) {
+	cells := cellSQL + s.conditions()
+	all, err := collect(ctx, b, `SELECT c.object_id, c.host_id FROM (
+		SELECT x.object_id, x.host_id, row_number() OVER (PARTITION BY x.object_id ORDER BY COALESCE(g.rank, `+strconv.Itoa(otherRank)+`), x.name) AS n
+		FROM (`+cells+`) x LEFT JOIN `+g(s)+`) c WHERE c.n <= `+strconv.Itoa(fleet.CellsTold)+` ORDER BY c.object_id, c.n`, s, func(row pgx.CollectableRow) (at cellAt, err error) {
+		err = row.Scan(&at.object, &at.host)
+		return at, err
+	})
+	var of statement
+	var objects, hosts []string
+	place := make(map[cellAt]int, len(all))
+	for i, at := range all {
+		objects, hosts = append(objects, at.object), append(hosts, string(at.host))
+		place[at] = i
+	}
+	of.and("(a.object_id, a.host_id) IN (SELECT * FROM unnest(" + of.key(objects) + "::text[], " + of.key(hosts) + "::text[]))")
+	return place, of, err
+}
+
+// cellPage are the hosts of one page of a matrix: of the cells under conditions, by the ranks that they are joined with; only those that
+// have one, where fits is set. apply adds the page's place.
+func (b *Browse) cellPage(ctx context.Context, s *statement, conditions, ranks string, fits bool, apply func(*statement) string) ([]string, error) {
+	if fits {
+		s.and("c.fits")
+	}
+	tail := apply(s)
+	return collect(ctx, b, `SELECT c.host_id FROM (
+		SELECT x.host_id, x.name, COALESCE(g.rank, `+strconv.Itoa(otherRank)+`) AS rank, g.rank IS NOT NULL AS fits FROM (`+cellSQL+conditions+`) x LEFT JOIN `+ranks+`) c`+
+		s.conditions()+tail, s, pgx.RowTo[string])
+}

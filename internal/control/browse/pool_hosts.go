@@ -1,0 +1,217 @@
+package browse
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// poolGroup is a group of policy's, by what its hosts said last and whether that is still believed.
+type poolGroup struct {
+	policy.PoolGroup
+	said  fleet.PoolState
+	fresh bool
+}
+
+// poolGroups are what policy judges pools by, of these pools or, where ids is nil, of all: PostgreSQL adds up, no host's words are read.
+func (b *Browse) poolGroups(ctx context.Context, ids []string) (map[fleet.PoolID][]poolGroup, error) {
+	var s statement
+	s.ofObjects(fleet.NounPool, ids)
+	groups := map[fleet.PoolID][]poolGroup{}
+	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+fresh+`, a.used_percent, w.vms IS NOT NULL, a.by_others, count(*),
+		sum(a.capacity_bytes)::bigint, sum(a.used_bytes)::bigint, sum(a.available_bytes)::bigint, sum(a.promised_bytes)::bigint`+
+		cellsFrom+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		var pool fleet.PoolID
+		var g poolGroup
+		err = x.Scan(&pool, &g.said, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Hosts,
+			&g.Room.CapacityBytes, &g.Room.UsedBytes, &g.Room.AvailableBytes, &g.Room.PromisedBytes)
+		g.State = fleet.PoolStateOf(g.said, g.fresh)
+		groups[pool] = append(groups[pool], g)
+		return none, err
+	})
+	return groups, err
+}
+
+// sharedRooms are what the first healthy host by name says of each pool's room, of pools that are healthy somewhere: hosts are asked in
+// the order of their names, and mostly the first one answers.
+func (b *Browse) sharedRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
+	var ids []string
+	for _, r := range rows {
+		if r.Spec.Shared && slices.ContainsFunc(groups[r.ID], func(g poolGroup) bool { return g.State == fleet.PoolActive }) {
+			ids = append(ids, string(r.ID))
+		}
+	}
+	rooms := map[fleet.PoolID]fleet.Room{}
+	if len(ids) == 0 {
+		return rooms, nil
+	}
+	var s statement
+	_, err := collect(ctx, b, `SELECT p.id, f.* FROM unnest(`+s.key(ids)+`::text[]) AS p (id) CROSS JOIN LATERAL (
+		SELECT a.capacity_bytes, a.used_bytes, a.available_bytes, a.promised_bytes FROM hosts h
+		JOIN assignments a ON a.noun = 'pool' AND a.object_id = p.id AND a.host_id = h.id JOIN host_sessions s ON s.host_id = h.id
+		WHERE a.said = 'active' AND `+fresh+` ORDER BY h.name LIMIT 1) f`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		var id fleet.PoolID
+		var r fleet.Room
+		err = x.Scan(&id, &r.CapacityBytes, &r.UsedBytes, &r.AvailableBytes, &r.PromisedBytes)
+		rooms[id] = r
+		return none, err
+	})
+	return rooms, err
+}
+
+func poolHealth(spec fleet.PoolSpec, groups []poolGroup, first fleet.Room) fleet.PoolHealth {
+	all := make([]policy.PoolGroup, len(groups))
+	for i, g := range groups {
+		all[i] = g.PoolGroup
+	}
+	return policy.PoolHealth(spec, all, first)
+}
+
+// ListPoolsInFull is ListPools, each pool with the first of its hosts, as GetPool tells them.
+func (b *Browse) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
+	page, err := b.ListPools(ctx, a, q)
+	if err != nil || len(page.Items) == 0 || !store.SeesHosts(a) {
+		return page, err
+	}
+	at := map[fleet.PoolID]*fleet.PoolView{}
+	var ids []string
+	for i := range page.Items {
+		ids = append(ids, string(page.Items[i].ID))
+		at[page.Items[i].ID] = &page.Items[i]
+	}
+	all, err := b.poolGroups(ctx, ids)
+	if err != nil {
+		return page, err
+	}
+	var groups []poolGroup // of all pools, each once: their cells' places hang on nothing else
+	seen := map[poolGroup]bool{}
+	for _, id := range ids {
+		for _, g := range all[fleet.PoolID(id)] {
+			key := poolGroup{PoolGroup: policy.PoolGroup{PoolKey: g.PoolKey}, said: g.said, fresh: g.fresh}
+			if !seen[key] {
+				seen[key] = true
+				groups = append(groups, g)
+			}
+		}
+	}
+	var s statement
+	s.ofObjects(fleet.NounPool, ids)
+	place, of, err := b.firstCells(ctx, &s, func(s *statement) string { return ranksOf(s, groups, nil) })
+	if err != nil {
+		return page, err
+	}
+	told, err := b.poolCells(ctx, of)
+	slices.SortFunc(told, func(x, y fleet.PoolHost) int {
+		return place[cellAt{string(x.PoolID), x.HostID}] - place[cellAt{string(y.PoolID), y.HostID}]
+	})
+	for _, h := range told {
+		at[h.PoolID].Hosts = append(at[h.PoolID].Hosts, h)
+	}
+	return page, err
+}
+
+// ranksOf is a table of the groups that fit the tones, each with its cells' place in the matrix, and how cells x are joined with it.
+func ranksOf(s *statement, groups []poolGroup, tones []fleet.Term) string {
+	said, fresh, used, starving, byOthers, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []int32{}
+	for _, g := range groups {
+		if tone := g.Tone(); toned(tones, fleet.CellTone(tone)) {
+			said, fresh, used = append(said, string(g.said)), append(fresh, g.fresh), append(used, int32(g.UsedPercent))
+			starving, byOthers = append(starving, g.Starved), append(byOthers, g.ByOthers)
+			rank = append(rank, int32(cellRank(tone, g.State == fleet.PoolInactive && g.ByOthers)))
+		}
+	}
+	return "unnest(" + s.key(said) + "::text[], " + s.key(fresh) + "::boolean[], " + s.key(used) + "::integer[], " + s.key(starving) + "::boolean[], " +
+		s.key(byOthers) + "::boolean[], " + s.key(rank) + "::integer[]) AS g (said, fresh, used, starving, by_others, rank) ON " +
+		"g.said = x.said AND g.fresh = x.fresh AND g.used = x.used AND g.starving = x.starving AND g.by_others = x.by_others"
+}
+
+func poolCellRank(h fleet.PoolHost) int {
+	return cellRank(h.Tone, h.State == fleet.PoolInactive && h.Status != nil && h.Status.ByOthers)
+}
+
+var poolHostOrders = rankedBy(poolCellRank, func(h fleet.PoolHost) (string, fleet.HostID) { return h.HostName, h.HostID })
+
+// PoolHosts returns one page of a pool's matrix: the cells that want a person first, then by the host's name.
+func (b *Browse) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.Page[fleet.PoolHost]{}, err
+	}
+	if err := store.CheckID(id, "pool"); err != nil {
+		return fleet.Page[fleet.PoolHost]{}, err
+	}
+	groups, err := b.poolGroups(ctx, []string{string(id)})
+	if err != nil {
+		return fleet.Page[fleet.PoolHost]{}, err
+	}
+	return b.poolHosts(ctx, id, groups[id], q)
+}
+
+// PoolHost returns one cell of a pool's matrix.
+func (b *Browse) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.PoolHost, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.PoolHost{}, err
+	}
+	var s statement
+	s.and("a.pool_id = " + s.key(string(id)) + " AND a.host_id = " + s.key(string(host)))
+	cells, err := b.poolCells(ctx, s)
+	if err == nil && len(cells) == 0 {
+		err = fleet.Errorf(fleet.NotFound, "The pool is not assigned to this host.")
+	}
+	if err != nil {
+		return fleet.PoolHost{}, err
+	}
+	return cells[0], nil
+}
+
+// poolHosts is a page of the cells of one pool, whose groups are known.
+func (b *Browse) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolGroup, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
+	q.Limit = cmp.Or(q.Limit, fleet.CellsTold)
+	p, err := poolHostOrders.page(q, "worst")
+	if err != nil {
+		return fleet.Page[fleet.PoolHost]{}, err
+	}
+	var s, page statement
+	s.ofObjects(fleet.NounPool, []string{string(id)})
+	tones, err := s.cellTerms(q.Filter)
+	if err != nil {
+		return fleet.Page[fleet.PoolHost]{}, err
+	}
+	page.args, page.varies, page.searches = s.args, s.varies, s.searches
+	ranks := ranksOf(&page, groups, tones)
+	ids, err := b.cellPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, p.apply)
+	if err != nil {
+		return fleet.Page[fleet.PoolHost]{}, err
+	}
+	var of statement
+	of.and("a.pool_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(ids) + "::text[])")
+	cells, err := b.poolCells(ctx, of)
+	slices.SortFunc(cells, func(x, y fleet.PoolHost) int {
+		return cmp.Compare(slices.Index(ids, string(x.HostID)), slices.Index(ids, string(y.HostID)))
+	})
+	return p.cut(cells), err
+}
+
+// poolCells reads a few cells a of pools with the hosts' own words, but not their volumes, in no order.
+func (b *Browse) poolCells(ctx context.Context, s statement) ([]fleet.PoolHost, error) {
+	return collect(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, COALESCE(s.conflict, ''),
+		CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, a.status - 'volumes', COALESCE(w.vms, 0), now()
+		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
+		LEFT JOIN (`+starvedSQL+`) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.PoolHost, err error) {
+		var seen *time.Time // the agent; h.SeenAt is how old what it says about the pool is
+		var conflict string
+		var connected *bool
+		var now time.Time
+		err = x.Scan(&h.PoolID, &h.HostID, &h.HostName, &h.Assigned, &seen, &h.SeenAt, &conflict, &connected, &h.Status, &h.Starved, &now)
+		h.HostPhase, h.State = store.HostPhase(seen, h.SeenAt, connected, conflict, now), h.StateAt(now)
+		h.Tone, h.Notice = policy.PoolCell(h, now)
+		return h, err
+	})
+}

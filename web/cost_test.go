@@ -1,0 +1,295 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+// listener notes what a portal asks of its database.
+type listener struct {
+	mu    sync.Mutex
+	asked []question
+}
+
+type question struct {
+	sql  string
+	args []any
+}
+
+func (l *listener) note(sql string, args []any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = append(l.asked, question{sql, args})
+}
+
+func (l *listener) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	l.note(q.SQL, q.Args)
+	return ctx
+}
+
+func (l *listener) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (l *listener) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (l *listener) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
+	l.note(q.SQL, q.Args)
+}
+
+func (l *listener) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// taken are the questions since the last time, but for those that only begin and end transactions.
+func (l *listener) taken() []question {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []question
+	for _, q := range l.asked {
+		if word, _, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(q.sql)), " "); word != "BEGIN" && word != "COMMIT" && word != "ROLLBACK" && word != "SET" {
+			out = append(out, q)
+		}
+	}
+	l.asked = nil
+	return out
+}
+
+// cost is what a page took: statements, the rows that they answered, those that scans looked at, and the blocks read for that.
+type cost struct {
+	statements, rows, visited, blocks, bytes int
+	worst                                    string
+	worstN                                   int
+}
+
+// step is one node of a plan that was run.
+type step struct {
+	Type    string  `json:"Node Type"`
+	Rows    float64 `json:"Actual Rows"`
+	Loops   float64 `json:"Actual Loops"`
+	Removed float64 `json:"Rows Removed by Filter"`
+	Recheck float64 `json:"Rows Removed by Index Recheck"`
+	Hit     int     `json:"Shared Hit Blocks"`
+	Read    int     `json:"Shared Read Blocks"`
+	Plans   []step
+}
+
+func (s step) visited() int {
+	n := 0
+	if strings.HasSuffix(s.Type, "Scan") && !strings.HasPrefix(s.Type, "CTE") && s.Type != "Subquery Scan" && s.Type != "Function Scan" {
+		n = int((s.Rows + s.Removed + s.Recheck) * s.Loops)
+	}
+	for _, p := range s.Plans {
+		n += p.visited()
+	}
+	return n
+}
+
+// costOf runs what was asked again, to see what it takes.
+func costOf(t *testing.T, pool *pgxpool.Pool, asked []question) cost {
+	t.Helper()
+	var all cost
+	for _, q := range asked {
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text []byte
+		if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) "+q.sql, q.args...).Scan(&text); err != nil {
+			t.Fatalf("%v: %s", err, q.sql)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var roots []struct{ Plan step }
+		if err := json.Unmarshal(text, &roots); err != nil {
+			t.Fatal(err)
+		}
+		plan := roots[0].Plan
+		all.statements++
+		all.rows += int(plan.Rows)
+		visited := plan.visited()
+		all.visited += visited
+		all.blocks += plan.Hit + plan.Read
+		if visited > all.worstN {
+			all.worst, all.worstN = q.sql, visited
+		}
+	}
+	return all
+}
+
+// crowd is a portal over a fleet of so many hosts, each with three shared pools and two networks, and with a thousand VMs whatever their number.
+type crowd struct {
+	*portal
+	listener *listener
+	*browser
+}
+
+func newCrowd(t *testing.T, hosts int) *crowd {
+	t.Helper()
+	url := testkit.URL(t)
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &listener{}
+	cfg.ConnConfig.Tracer = l
+	cfg.ConnConfig.RuntimeParams["jit"] = "off"
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	testkit.Seed(t, pool, hosts, 1000)
+	p := portalOn(t, pool)
+	c := &crowd{portal: p, listener: l}
+	for _, sql := range []string{
+		`INSERT INTO pools (id, name, spec) VALUES ('00000000-0000-7000-8000-000000002003', 'nfs', '{"kind":"nfs","path":"/srv/nfs","server":"nas","export":"/vm","shared":true}')`,
+		`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-000000003001', 'br0', 'bridge')`,
+		`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
+			SELECT 'pool', '00000000-0000-7000-8000-000000002003', host_id, asked, CASE WHEN host_id LIKE '%7' THEN '{"state":"failed","error":"no route"}' ELSE status END, 1, now()
+			FROM assignments WHERE object_id = '00000000-0000-7000-8000-000000002001'`,
+		`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', '00000000-0000-7000-8000-000000003001', id, '{"active":true}' FROM hosts`,
+		`INSERT INTO found_vms (host_id, id, name, status) VALUES ('00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000009001', 'strange', '{"power":"running"}')`,
+	} {
+		p.exec(sql)
+	}
+	c.browser = p.signedIn("ann", fleet.RoleAdmin)
+	p.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
+	testkit.Order{ID: aTask, Host: aHost, Project: aShop, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
+	p.exec(`VACUUM ANALYZE`)
+	return c
+}
+
+func (c *crowd) take(path string, header ...string) cost {
+	c.portal.t.Helper()
+	c.get(path, header...) // what is kept from one page to the next is there
+	c.listener.taken()
+	a := c.get(path, header...)
+	if a.status >= http.StatusInternalServerError {
+		c.portal.t.Fatalf("%s: %d %s", path, a.status, a.main())
+	}
+	out := costOf(c.portal.t.(*testing.T), c.pool, c.listener.taken())
+	out.bytes = len(a.body)
+	return out
+}
+
+// Objects of every crowd.
+const (
+	aHost   = "00000000-0000-7000-8000-000000000001"
+	aVM     = "00000000-0000-7000-8000-000001000001"
+	aPool   = "00000000-0000-7000-8000-000000002003" // failed on some hosts
+	aNet    = "00000000-0000-7000-8000-000000003000"
+	aBridge = "00000000-0000-7000-8000-000000003001"
+	aShop   = "00000000-0000-7000-8000-000000001001"
+	aTask   = "00000000-0000-7000-8000-000000005001"
+	aToken  = "00000000-0000-7000-8000-000000005002"
+)
+
+// addresses are those at which each page is looked at. What a page says of all hosts PostgreSQL adds up: sums is of how many cells of
+// each host. all: it is there to show all hosts.
+var addresses = map[string][]struct {
+	at   string
+	sums int
+	all  bool
+}{
+	"/sign-in":                       {{at: "/sign-in?again=1"}},
+	"/account/password":              {{at: "/account/password"}},
+	"/account":                       {{at: "/account"}},
+	"/account/tokens":                {{at: "/account/tokens"}},
+	"/account/tokens/:id/delete":     {{at: "/account/tokens/" + aToken + "/delete"}},
+	"/":                              {{at: "/", sums: 5}}, // three pools, and twice the hosts themselves
+	"/search":                        {{at: "/search?q=host-00", sums: 1}, {at: "/search?q=nfs", sums: 1}},
+	"/search/suggest":                {{at: "/search/suggest?q=host-00", sums: 1}},
+	"/complete":                      {{at: "/complete?noun=vms&q=host:h"}, {at: "/complete?noun=pools&q=tone:"}},
+	"/choices/:noun":                 {{at: "/choices/hosts?q=host-00", sums: 1}, {at: "/choices/pools", sums: 4}, {at: "/choices/images", sums: 3}, {at: "/choices/isos", sums: 3}, {at: "/choices/networks", sums: 2}, {at: "/choices/projects"}},
+	"/tree/:view":                    {{at: "/tree/hosts"}, {at: "/tree/vms"}, {at: "/tree/storage"}, {at: "/tree/networks", sums: 2}},
+	"/tree/:view/:node":              {{at: "/tree/hosts/host:" + aHost}, {at: "/tree/storage/storage:shared", sums: 3}, {at: "/tree/vms/project:" + aShop}},
+	"/views/:list":                   {{at: "/views/vms"}},
+	"/vms":                           {{at: "/vms"}},
+	"/vms/bulk/:id":                  {{at: "/vms/bulk/" + aTask}},
+	"/vms/new":                       {{at: "/vms/new", sums: 8}},
+	"/vms/:id":                       {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
+	"/vms/:id/delete":                {{at: "/vms/" + aVM + "/delete"}},
+	"/vms/:id/disks/detach":          {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},
+	"/vms/:id/disks/replace":         {{at: "/vms/" + aVM + "/disks/replace?disk=0"}},
+	"/vms/:id/console":               {{at: "/vms/" + aVM + "/console"}},
+	"/menus/vm/:id":                  {{at: "/menus/vm/" + aVM}},
+	"/hosts/:host/found/:id":         {{at: "/hosts/" + aHost + "/found/00000000-0000-7000-8000-000000009001"}},
+	"/hosts":                         {{at: "/hosts", sums: 1}, {at: "/hosts?tab=attention", sums: 6}},
+	"/hosts/join":                    {{at: "/hosts/join"}},
+	"/hosts/:id":                     {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}},
+	"/hosts/:id/delete":              {{at: "/hosts/" + aHost + "/delete"}},
+	"/menus/host/:id":                {{at: "/menus/host/" + aHost}},
+	"/pools":                         {{at: "/pools", sums: 3}},
+	"/pools/new":                     {{at: "/pools/new", all: true}},
+	"/pools/:id":                     {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=tone:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
+	"/pools/:id/assign":              {{at: "/pools/" + aPool + "/assign", all: true}},
+	"/pools/:id/hosts/:host/release": {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
+	"/pools/:id/delete":              {{at: "/pools/" + aPool + "/delete", sums: 4}},
+	"/menus/pool/:id":                {{at: "/menus/pool/" + aPool, sums: 4}},
+	"/networks":                      {{at: "/networks", sums: 2}},
+	"/networks/:id":                  {{at: "/networks/" + aNet, sums: 3}, {at: "/networks/" + aNet + "?filter=name:host-00*", sums: 3}, {at: "/networks/" + aNet + "?tab=vms", sums: 1}, {at: "/networks/" + aBridge + "?tab=grants", sums: 2}},
+	"/menus/network/:id":             {{at: "/menus/network/" + aNet, sums: 3}},
+	"/projects":                      {{at: "/projects"}},
+	"/projects/switch":               {{at: "/projects/switch"}},
+	"/projects/new":                  {{at: "/projects/new"}},
+	"/projects/:id":                  {{at: "/projects/" + aShop}},
+	"/projects/:id/edit":             {{at: "/projects/" + aShop + "/edit"}},
+	"/projects/:id/delete":           {{at: "/projects/" + aShop + "/delete"}},
+	"/users":                         {{at: "/users"}},
+	"/users/new":                     {{at: "/users/new"}},
+	"/users/:id":                     {{at: "/users/ann"}},
+	"/users/:id/password":            {{at: "/users/ann/password"}},
+	"/users/:id/delete":              {{at: "/users/ann/delete"}},
+	"/tasks":                         {{at: "/tasks"}},
+	"/tasks/recent":                  {{at: "/tasks/recent"}},
+	"/tasks/running":                 {{at: "/tasks/running"}},
+	"/tasks/:id":                     {{at: "/tasks/" + aTask}},
+}
+
+// What a page costs may grow by the rows of its lists and of the tree beside it, and, where it says something of all hosts, by what PostgreSQL adds
+// up over them; it never asks more often, and it is never answered more than it shows.
+func TestPagesCostWhatTheyShow(t *testing.T) {
+	t.Parallel()
+	const most = 1000
+	few, many := newCrowd(t, 10), newCrowd(t, most)
+	for _, path := range few.server.Pages() {
+		if len(addresses[path]) == 0 {
+			t.Errorf("%s is not looked at: add its address", path)
+		}
+	}
+	for _, looks := range addresses {
+		for _, x := range looks {
+			f, m := few.take(x.at), many.take(x.at)
+			t.Logf("%-60s at 10 and 1,000 hosts: statements %d %d, rows %d %d, visited %d %d, blocks %d %d, bytes %d %d",
+				x.at, f.statements, m.statements, f.rows, m.rows, f.visited, m.visited, f.blocks, m.blocks, f.bytes, m.bytes)
+			if x.all {
+				continue
+			}
+			if m.statements != f.statements {
+				t.Errorf("%s asks %d times, and %d times at 1,000 hosts", x.at, f.statements, m.statements)
+			}
+			for what, n := range map[string]struct{ few, many, grows int }{
+				"rows":    {f.rows, m.rows, 2 * listed},
+				"visits":  {f.visited, m.visited, 6*listed + 7*x.sums*most},
+				"blocks":  {f.blocks, m.blocks, 9*listed + x.sums*most/2},
+				"letters": {f.bytes, m.bytes, 2 * listed * 1024},
+			} {
+				if n.many > n.few+n.grows {
+					t.Errorf("%s: %d %s, and %d at 1,000 hosts, most in %.160s", x.at, n.few, what, n.many, strings.Join(strings.Fields(m.worst), " "))
+				}
+			}
+		}
+	}
+}
+
+const listed = 101 // rows of a list that are read for a page
