@@ -120,7 +120,9 @@ func sorted[V any](m map[string]V) []string {
 }
 
 // apply adds the cursor's condition to s and returns ORDER BY and LIMIT: one row more than the page, which tells whether there is another.
+// It is planned each time: the best plan for a page of an empty table, which an index does not give, is to sort it all.
 func (p paging[T]) apply(s *statement) string {
+	s.varies = true
 	if p.cursor != nil {
 		names, values := make([]string, len(p.columns)), make([]string, len(p.columns))
 		for i, c := range p.columns {
