@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -58,6 +59,67 @@ func BenchmarkVMList(b *testing.B) {
 			r.listAlone(b, q).report(b, name+"-query")
 		}
 	}
+}
+
+// BenchmarkCSV measures the list of all VMs as a file, as a browser takes it. Limit: 80,000 rows a second. Beside it: the same columns
+// of the table by COPY, as PostgreSQL itself writes them.
+func BenchmarkCSV(b *testing.B) {
+	cli.TuneMemory()
+	r := newRig(b)
+	testkit.Seed(b, r.pool, listHosts, listVMs)
+	server := httptest.NewServer(r.web.Handler())
+	b.Cleanup(server.Close)
+	client := signedIn(b, r, server.URL)
+	keepFresh(b, r)
+	for b.Loop() {
+		began := time.Now()
+		if rows := exported(b, client, server.URL); rows != listVMs+1 {
+			b.Fatalf("the file has %d lines", rows)
+		}
+		b.ReportMetric(listVMs/time.Since(began).Seconds(), "rows/s")
+		b.ReportMetric(80_000, "limit-rows/s")
+		b.ReportMetric(r.copied(b), "copy-rows/s")
+	}
+}
+
+// exported takes the file, and counts its lines.
+func exported(b *testing.B, client *http.Client, base string) (lines int) {
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/vms.csv", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer res.Body.Close()
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := res.Body.Read(piece)
+		lines += bytes.Count(piece[:n], []byte("\n"))
+		switch {
+		case errors.Is(err, io.EOF):
+			return lines
+		case err != nil:
+			b.Fatal(err)
+		}
+	}
+}
+
+func (r *rig) copied(b *testing.B) (rows float64) {
+	conn, err := r.pool.Acquire(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Release()
+	began := time.Now()
+	done, err := conn.Conn().PgConn().CopyTo(b.Context(), io.Discard, `COPY (SELECT v.id, v.name, v.heard, h.name, p.name, v.cpus, v.memory_mib,
+		jsonb_path_query_array(v.status, '$.nics[*].addresses[*]'), v.labels, v.description, v.created_at
+		FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id) TO STDOUT (FORMAT csv)`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return float64(done.RowsAffected()) / time.Since(began).Seconds()
 }
 
 // crowd asks as all clients at once, each n times.
