@@ -134,7 +134,7 @@ func (p paging[T]) apply(s *statement) string {
 		s.and(row + p.onward() + at)
 		s.and(row + " <> " + at)
 	}
-	return " ORDER BY " + p.by() + " LIMIT " + strconv.Itoa(p.limit+1)
+	return " ORDER BY " + p.by() + " LIMIT " + s.key(p.limit+1)
 }
 
 // applyFirst adds the cursor's condition on the first column alone. apply says the same and more; this is the part that an

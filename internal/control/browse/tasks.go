@@ -202,7 +202,7 @@ func runningOf(a fleet.Actor) question[int] {
 	s := new(statement)
 	s.tasksFor(a, "", nil)
 	s.and("t.state IN ('queued', 'running')")
-	return question[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.conditions() + " LIMIT 1000) bounded", s, pgx.RowTo[int]}
+	return question[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.conditions() + " LIMIT " + s.key(1000) + ") bounded", s, pgx.RowTo[int]}
 }
 
 // OpenJobs counts the jobs of all hosts that wait (fleet.JobQueued) and run (fleet.JobRunning), consoles among them.
