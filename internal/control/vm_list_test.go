@@ -215,7 +215,7 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 				ErrorOf:  rapid.SampledFrom([]fleet.JobKind{"", fleet.VMApply, fleet.VMStart, fleet.VMShutdown, fleet.VMStop, fleet.VMPause, fleet.VMResume, fleet.VMReset}).Draw(t, "order"),
 				NextBoot: rapid.SampledFrom([][]string{nil, {}, {"cpus"}}).Draw(t, "nextBoot"),
 				Faults:   rapid.SampledFrom([][]fleet.Fault{nil, nil, {}, {{Code: "new", Text: "It hums."}}}).Draw(t, "faults"),
-				NICs:     rapid.SampledFrom([][]fleet.NICState{nil, {}, {{MAC: "52:54:00:00:00:01"}}, {{Addresses: []string{"10.0.0.5", "fe80::1"}}, {Addresses: []string{`10\.0."0.6`}}}}).Draw(t, "nics"),
+				NICs:     rapid.SampledFrom([][]fleet.NICState{nil, {}, {{Addresses: []string{"10.0.0.7"}}}, {{MAC: "52:54:00:00:00:01"}}, {{Addresses: []string{"10.0.0.5", "fe80::1"}}, {Addresses: []string{`10\.0."0.6`}}}}).Draw(t, "nics"),
 			}
 		}
 		vm.Elsewhere = rapid.SampledFrom([][]fleet.Sighting{nil, nil, {{Power: fleet.Running, Proven: true}}, {{Power: fleet.Running, Proven: true, Alarm: true}}}).Draw(t, "elsewhere")

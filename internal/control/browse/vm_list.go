@@ -101,6 +101,7 @@ const fewVMs = 1000
 // and sorted.
 func (b *Browse) groupedVMs(ctx context.Context, p paging[fleet.VMView], s *statement, shape vmShape, filtered bool, outer, on string) (string, error) {
 	if filtered {
+		s.varies = true // as a page's statement
 		ids, err := collect(ctx, b, "SELECT v.id"+vmTables+s.conditions()+" LIMIT "+strconv.Itoa(fewVMs+1), s, pgx.RowTo[string])
 		if err != nil {
 			return "", err
