@@ -131,7 +131,7 @@ var given = map[string]any{
 // fill makes much of everything, and nothing makes PostgreSQL look at how much.
 func fill(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	testkit.SeedUnseen(t, pool, plannedHosts, plannedVMs)
+	testkit.Fill(t, pool, plannedHosts, plannedVMs)
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

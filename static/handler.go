@@ -3,6 +3,7 @@ package static
 import (
 	"bytes"
 	"compress/gzip"
+	"io"
 	"maps"
 	"net/http"
 	"path"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/andybalholm/brotli"
 )
 
 // contentTypes names what may be served; a file of another kind (a licence, say) is plain text.
@@ -23,7 +26,19 @@ var contentTypes = map[string]string{
 type asset struct {
 	plain       []byte
 	contentType string
-	gzipped     func() []byte
+	packed      map[string]func() []byte // by coding
+}
+
+// codings are what files are compressed with, the best first. Each is as hard as it goes, and done once.
+var codings = []struct {
+	name string
+	to   func(io.Writer) io.WriteCloser
+}{
+	{"br", func(w io.Writer) io.WriteCloser { return brotli.NewWriterLevel(w, brotli.BestCompression) }},
+	{"gzip", func(w io.Writer) io.WriteCloser {
+		z, _ := gzip.NewWriterLevel(w, gzip.BestCompression) // fails only for an unknown level
+		return z
+	}},
 }
 
 func newAsset(name string, content []byte) *asset {
@@ -31,17 +46,17 @@ func newAsset(name string, content []byte) *asset {
 	if !ok {
 		contentType = "text/plain; charset=utf-8"
 	}
-	return &asset{
-		plain:       content,
-		contentType: contentType,
-		gzipped:     sync.OnceValue(func() []byte { return compress(content) }),
+	packed := map[string]func() []byte{}
+	for _, coding := range codings {
+		packed[coding.name] = sync.OnceValue(func() []byte { return compress(content, coding.to) })
 	}
+	return &asset{plain: content, contentType: contentType, packed: packed}
 }
 
-func compress(content []byte) []byte {
+func compress(content []byte, to func(io.Writer) io.WriteCloser) []byte {
 	var out bytes.Buffer
-	writer, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails only for an unknown level
-	_, _ = writer.Write(content)                                 // a bytes.Buffer takes everything, also the end
+	writer := to(&out)
+	_, _ = writer.Write(content) // a bytes.Buffer takes everything, also the end
 	_ = writer.Close()
 	return out.Bytes()
 }
@@ -50,7 +65,7 @@ func sortedNames(assets map[string]*asset) []string {
 	return slices.Sorted(maps.Keys(assets))
 }
 
-// Handler serves every asset below Prefix: immutable, gzipped where the browser takes it. Each is compressed once, as far as it
+// Handler serves every asset below Prefix: immutable, compressed where the browser takes it. Each is compressed once, as far as it
 // goes, which no handler that compresses answers on their way does.
 // A name from another build answers 404, so that a stale page fails loudly instead of mixing versions.
 func Handler() http.Handler {
@@ -73,9 +88,9 @@ func Handler() http.Handler {
 		header.Set("Content-Type", file.contentType)
 		header.Set("Vary", "Accept-Encoding")
 		body := file.plain
-		if takesGzip(r.Header.Get("Accept-Encoding")) {
-			header.Set("Content-Encoding", "gzip")
-			body = file.gzipped()
+		if coding := taken(r.Header.Get("Accept-Encoding")); coding != "" {
+			header.Set("Content-Encoding", coding)
+			body = file.packed[coding]()
 		}
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 		if r.Method == http.MethodGet {
@@ -84,11 +99,22 @@ func Handler() http.Handler {
 	})
 }
 
-func takesGzip(accepted string) bool {
-	for coding := range strings.SplitSeq(accepted, ",") {
-		name, quality, _ := strings.Cut(strings.TrimSpace(coding), ";")
+// taken is the best of codings that is accepted; empty: none.
+func taken(accepted string) string {
+	for _, coding := range codings {
+		if Takes(accepted, coding.name) {
+			return coding.name
+		}
+	}
+	return ""
+}
+
+// Takes reports whether a browser that sends accepted as its Accept-Encoding takes coding.
+func Takes(accepted, coding string) bool {
+	for one := range strings.SplitSeq(accepted, ",") {
+		name, quality, _ := strings.Cut(strings.TrimSpace(one), ";")
 		quality = strings.ReplaceAll(quality, " ", "")
-		if strings.TrimSpace(name) == "gzip" && quality != "q=0" && quality != "q=0.0" {
+		if strings.TrimSpace(name) == coding && quality != "q=0" && quality != "q=0.0" {
 			return true
 		}
 	}

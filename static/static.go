@@ -1,6 +1,8 @@
 // Package static holds what browsers load: style sheet, scripts, icons, vendored libraries.
 //
-// Every file lies under one hash of the whole tree (/static/<hash>/js/app.js), so that relative imports
+// What is written by hand lies in app.css and js, and is made smaller for pages into bundle (go run ./static/internal/bundle).
+//
+// Every file lies under one hash of the whole tree (/static/<hash>/bundle/app.js), so that relative imports
 // between ES modules stay inside one version and everything may be cached for ever.
 package static
 
@@ -17,7 +19,7 @@ import (
 // Prefix is the URL path under which Handler must be mounted, without stripping it.
 const Prefix = "/static/"
 
-//go:embed app.css icons.svg mark.svg js vendor
+//go:embed icons.svg mark.svg app.css js bundle/*.css bundle/*.js vendor
 var files embed.FS
 
 var (

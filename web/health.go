@@ -33,7 +33,7 @@ func (s *Server) ready(c echo.Context, _ fleet.Actor) error {
 	return c.String(http.StatusOK, "ready\n")
 }
 
-// static leaves out the headers that mean something for documents alone: a first page loads some thirty files, each smaller
+// static leaves out the headers that mean something for documents alone: a first page loads ten files, some of them smaller
 // than they are. What can be a document, or runs as a worker of its own, keeps the content policy.
 func (s *Server) static(c echo.Context, _ fleet.Actor) error {
 	h, path := c.Response().Header(), c.Request().URL.Path

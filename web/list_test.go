@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -181,4 +182,48 @@ func TestListsAsCSV(t *testing.T) {
 	tenant.get("/pools.csv").is(t, http.StatusOK).lacks(t, "10.0.0.5")
 	tenant.get("/tasks.csv").is(t, http.StatusOK).lacks(t, "job-")
 	tenant.get("/hosts.csv").is(t, http.StatusForbidden)
+}
+
+// A list of several of an export's pages is whole, in its order, and nothing stands in it twice; whoever sees no hosts reads none.
+func TestAnExportOfSeveralPagesIsWhole(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	const vms = 4_500
+	testkit.Seed(t, p.pool, 3, vms)
+	p.exec(`UPDATE vms SET description = '=cmd()' WHERE name = 'vm-000017'`)
+	rows := func(b *browser, path string) [][]string {
+		rows, err := csv.NewReader(strings.NewReader(b.get(path).is(t, http.StatusOK).body)).ReadAll()
+		if err != nil || len(rows) == 0 {
+			t.Fatalf("%s: %d rows, %v", path, len(rows), err)
+		}
+		return rows[1:]
+	}
+	names := func(rows [][]string) (names []string) {
+		for _, row := range rows {
+			names = append(names, row[1])
+		}
+		return names
+	}
+	admin := p.signedIn("mara", fleet.RoleAdmin)
+	all := rows(admin, "/vms.csv")
+	if got := names(all); len(got) != vms || !slices.IsSorted(got) || len(slices.Compact(got)) != vms {
+		t.Errorf("the file has %d VMs", len(got))
+	}
+	if want := []string{"vm-000017", "stopped", "host-003", "project-7", "2", "1024", "10.0.0.17", "env=test tier=t3", "'=cmd()"}; !slices.Equal(all[16][1:10], want) {
+		t.Errorf("a line is %q, want %q", all[16][1:10], want)
+	}
+	byHost := rows(admin, "/vms.csv?sort=-host&filter=phase:running,stopped")
+	if !slices.IsSortedFunc(byHost, func(x, y []string) int { return strings.Compare(y[3]+y[1], x[3]+x[1]) }) || len(byHost) != vms-vms/1000 {
+		t.Errorf("by host the file has %d VMs, or they are in another order", len(byHost))
+	}
+	tenant := p.signedIn("tom", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects WHERE name < 'project-5'")
+	for _, row := range rows(tenant, "/vms.csv") {
+		if row[3] != "" || row[4] > "project-5" {
+			t.Fatalf("a tenant reads %q", row)
+		}
+	}
+	if n := len(rows(tenant, "/vms.csv")); n != vms/2 {
+		t.Errorf("a tenant of half of the projects reads %d VMs", n)
+	}
 }

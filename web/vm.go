@@ -96,7 +96,7 @@ func (s *Server) consolePage(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	f := vmFrame(p.VM)
-	f.Scripts = []string{"js/console.js"}
+	f.Scripts = []string{"bundle/console.js"}
 	if c.QueryParam("window") == "" {
 		return s.show(c, a, f, vmview.Show(p))
 	}

@@ -44,7 +44,7 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 	case tab == "found":
 		p.Found, err = fill(c, a, &p.List, q, s.Control.ListFoundVMs)
 	default:
-		p.VMs, err = fill(c, a, &p.List, q, s.Control.ListVMs)
+		p.VMs, err = fill(c, a, &p.List, q, s.Control.ListVMRows)
 	}
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *Server) exportVMs(c echo.Context, a fleet.Actor) error {
 	if tab == "found" {
 		return export(s, c, a, "discovered-vms.csv", q, s.Control.ListFoundVMs, foundHead, foundRow)
 	}
-	return export(s, c, a, "vms.csv", q, s.Control.ListVMs, vmHead, vmRow)
+	return export(s, c, a, "vms.csv", q, s.Control.ListVMLines, vmHead, vmRow)
 }
 
 var vmHead = []string{"id", "name", "phase", "host", "project", "cpus", "memoryMiB", "addresses", "labels", "description", "created"}

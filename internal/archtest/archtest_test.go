@@ -31,7 +31,7 @@ var may = map[string][]string{
 	"views/people":       {"views", "views/kit", "views/shell", "internal/fleet", "internal/policy"},
 	"views/home":         {"views", "views/kit", "internal/fleet", "internal/policy"},
 	"static":             {},
-	"static/":            {},
+	"static/":            {"static/"},
 	"agent":              {"internal/wire", "internal/fleet"},
 	"agent/libvirt":      {"agent", "internal/wire", "internal/fleet"},
 	"agent/mock":         {"agent", "internal/wire", "internal/fleet"},

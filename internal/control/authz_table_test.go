@@ -52,6 +52,8 @@ var useCases = map[string]useCase{
 	"ListProjects": {may: somewhere, with: query},
 	"ListTasks":    {may: somewhere, with: func(w *world) []any { w.job("queued"); return query(w) }},
 	"ListVMs":      {may: somewhere, with: func(w *world) []any { w.vm(); return query(w) }},
+	"ListVMRows":   {may: somewhere, with: func(w *world) []any { w.vm(); return query(w) }},
+	"ListVMLines":  {may: somewhere, with: func(w *world) []any { w.vm(); return query(w) }},
 	"Overview":     {may: somewhere, with: func(w *world) []any { w.job("queued"); return nil }},
 	"RunningTasks": {may: somewhere, with: none},
 	"Search":       {may: somewhere, with: func(w *world) []any { w.vm(); return []any{"red", 8} }},

@@ -13,6 +13,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control"
+	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
 )
@@ -32,21 +33,41 @@ func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.Trace
 
 func (r *recorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
+func (r *recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	for _, q := range b.Batch.QueuedQueries {
+		r.TraceQueryStart(ctx, nil, pgx.TraceQueryStartData{SQL: q.SQL, Args: q.Arguments})
+	}
+	return ctx
+}
+
+func (r *recorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
 // recorded is a second Control over the database at url whose statements are noted.
 func recorded(t *testing.T, url string) (*control.Control, *recorder) {
+	t.Helper()
+	r := &recorder{}
+	return control.New(r.open(t, url, 0), control.Options{}), r
+}
+
+// open is a pool of at most conns connections (0: pgx's default) whose statements r notes.
+func (r *recorder) open(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{}
 	cfg.ConnConfig.Tracer = r
+	if conns > 0 {
+		cfg.MaxConns = conns
+	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return control.New(pool, control.Options{}), r
+	return pool
 }
 
 // about are the statements about table that do runs.
@@ -167,19 +188,27 @@ func TestIndexesAreUsed(t *testing.T) {
 		"filter by its beginning":         {"vms v", "vm_words_by_word", vms("address:10.0.17.*")},
 		"filter by the beginning of MACs": {"vms v", "vm_words_by_word", vms("mac:52:54:00:00:1a:*")},
 		"filter by a rare label":          {"vms v", "vm_words_by_word", vms("label:env=x*")},
+		"filter by an address's end":      {"vms v", "vm_words_by_piece", vms("address:*.17.77")},
+		"filter by the end of a MAC":      {"vms v", "vm_words_by_piece", vms("mac:*:1a:2b")},
+		"filter by part of a name":        {"vms v", "vms_by_piece", vms("name:*0777*")},
+		"a word":                          {"vms v", "vms_by_piece", vms("nothing")},
+		"search of part of a name":        {"pieces_of", "vms_by_piece", search("0777")},
 		"completion of an address": {"vms v", "vm_words_by_word", func() error {
 			_, err := c.Complete(t.Context(), chief, "vms", "address:10.0.1")
 			return err
 		}},
-		"VMs that need attention":     {"vms v", "vms_in_need", vms("attention:yes")},
-		"the dashboard's list":        {"v.attention", "vms_in_need", func() error { _, err := c.Overview(t.Context(), chief); return err }},
-		"orders that got lost":        {"name: DriftedVMs", "vms_drifted", func() error { return c.QueueDrifted(t.Context(), fleet.SystemActor) }},
-		"all tasks":                   {"tasks t", "tasks_on_top", tasks(chief, "")},
-		"tasks that failed":           {"tasks t", "tasks_failed", tasks(chief, "state:failed")},
-		"tasks of a tenant":           {"tasks t", "tasks_by_project", tasks(tenant, "")},
-		"parts of a task":             {"tasks t", "tasks_by_parent", tasks(chief, "parent:task-000001")},
-		"parts of a task of a tenant": {"tasks t", "tasks_by_parent", tasks(tenant, "parent:task-000001")},
-		"what runs":                   {"tasks t", "tasks_open", func() error { _, err := c.RunningTasks(t.Context(), chief); return err }},
+		"VMs that need attention":         {"vms v", "vms_in_need", vms("attention:yes")},
+		"the dashboard's list":            {"v.attention", "vms_in_need", func() error { _, err := c.Overview(t.Context(), chief); return err }},
+		"orders that got lost":            {"name: DriftedVMs", "vms_drifted", func() error { return c.QueueDrifted(t.Context(), fleet.SystemActor) }},
+		"all tasks":                       {"tasks t", "tasks_on_top", tasks(chief, "")},
+		"tasks that failed":               {"tasks t", "tasks_failed", tasks(chief, "state:failed")},
+		"tasks of a tenant":               {"tasks t", "tasks_by_project", tasks(tenant, "")},
+		"parts of a task":                 {"tasks t", "tasks_by_parent", tasks(chief, "parent:task-000001")},
+		"parts of a task of a tenant":     {"tasks t", "tasks_by_parent", tasks(tenant, "parent:task-000001")},
+		"tasks of a name that nobody has": {"tasks t", "tasks_by_creator", tasks(chief, "who:nobody")},
+		"tasks of part of a name":         {"tasks t", "tasks_by_creator", tasks(chief, "who:*body*")},
+		"tasks of a kind that never was":  {"tasks t", "tasks_by_kind", tasks(chief, "kind:vm.reset")},
+		"what runs":                       {"tasks t", "tasks_open", func() error { _, err := c.RunningTasks(t.Context(), chief); return err }},
 		"tasks of who has none": {"tasks t", "tasks_by_user", func() error {
 			_, err := c.ListTasks(t.Context(), idle, fleet.Query{Filter: "who:me", Limit: 8})
 			return err
@@ -201,10 +230,17 @@ func TestListsStayShortWhenHostsFallSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	const vms = 20_000
-	testkit.Seed(t, pool, 20, vms)
+	const vms, hosts = 20_000, 600 // more hosts than a statement names
+	testkit.Seed(t, pool, hosts, vms)
 	c, r := recorded(t, url)
-	for _, some := range []struct{ heard, where string }{{"all", "true"}, {"no", "false"}, {"one", "host_id = (SELECT min(id) FROM hosts)"}} {
+	for _, some := range []struct{ heard, where string }{
+		{"all", "true"},
+		{"no", "false"},
+		{"one", "host_id = (SELECT min(id) FROM hosts)"},
+		{"all but one", "host_id <> (SELECT min(id) FROM hosts)"},
+		{"half of the", "right(host_id, 1) < '5'"},
+		{"the last", "host_id > '00000000-0000-7000-8000-000000000350'"},
+	} {
 		_, err := pool.Exec(t.Context(), `UPDATE host_sessions SET seen_at = now() + CASE WHEN `+some.where+` THEN interval '1 hour' ELSE interval '-1 hour' END`)
 		if err != nil {
 			t.Fatal(err)
@@ -230,6 +266,24 @@ func TestListsStayShortWhenHostsFallSilent(t *testing.T) {
 			rows, plans := r.visited(t, pool, func() error { _, err := c.ListVMs(t.Context(), chief, q); return err })
 			if rows > vms/5 {
 				t.Errorf("with %s hosts heard, %q by %q looks at %d rows:\n%s", some.heard, q.Filter, q.Sort, rows, plans)
+			}
+			for _, asked := range r.about(t, "SELECT", func() error { _, err := c.ListVMs(t.Context(), chief, q); return err }) {
+				for _, arg := range asked.Args {
+					if ids, ok := arg.([]string); ok && len(ids) > hosts/2 && !strings.Contains(asked.SQL, "v.id = ANY") {
+						t.Errorf("with %s hosts heard, %q names %d of them: that is planned for each", some.heard, q.Filter, len(ids))
+					}
+				}
+			}
+		}
+		// However it is asked, it is all VMs of those hosts.
+		var unknown int
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM vms JOIN host_sessions USING (host_id) WHERE looked_at < now()`).Scan(&unknown); err != nil {
+			t.Fatal(err)
+		}
+		for filter, want := range map[string]int{"phase:unknown": unknown, "-phase:unknown": vms - unknown} {
+			got, err := browse.Every(t.Context(), chief, fleet.Query{Filter: filter}, c.ListVMLines)
+			if err != nil || len(got) != want {
+				t.Errorf("with %s hosts heard, %s lists %d VMs, want %d, %v", some.heard, filter, len(got), want, err)
 			}
 		}
 	}

@@ -86,6 +86,12 @@ func (r *rig) planned(name, args string) (read int, plan string) {
 	if !errors.Is(err, undone) {
 		r.t.Fatal(err)
 	}
+	return blocksOf(r.t, plan), plan
+}
+
+// blocksOf is how many blocks of 8 KiB a plan that was run looked at.
+func blocksOf(t *testing.T, plan string) int {
+	t.Helper()
 	var roots []struct {
 		Plan struct {
 			Hit  int `json:"Shared Hit Blocks"`
@@ -93,7 +99,7 @@ func (r *rig) planned(name, args string) (read int, plan string) {
 		}
 	}
 	if err := json.Unmarshal([]byte(plan), &roots); err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return roots[0].Plan.Hit + roots[0].Plan.Read, plan
+	return roots[0].Plan.Hit + roots[0].Plan.Read
 }

@@ -1,12 +1,14 @@
 package control_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"quantix/internal/fleet"
@@ -213,6 +215,7 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 				ErrorOf:  rapid.SampledFrom([]fleet.JobKind{"", fleet.VMApply, fleet.VMStart, fleet.VMShutdown, fleet.VMStop, fleet.VMPause, fleet.VMResume, fleet.VMReset}).Draw(t, "order"),
 				NextBoot: rapid.SampledFrom([][]string{nil, {}, {"cpus"}}).Draw(t, "nextBoot"),
 				Faults:   rapid.SampledFrom([][]fleet.Fault{nil, nil, {}, {{Code: "new", Text: "It hums."}}}).Draw(t, "faults"),
+				NICs:     rapid.SampledFrom([][]fleet.NICState{nil, {}, {{Addresses: []string{"10.0.0.7"}}}, {{MAC: "52:54:00:00:00:01"}}, {{Addresses: []string{"10.0.0.5", "fe80::1"}}, {Addresses: []string{`10\.0."0.6`}}}}).Draw(t, "nics"),
 			}
 		}
 		vm.Elsewhere = rapid.SampledFrom([][]fleet.Sighting{nil, nil, {{Power: fleet.Running, Proven: true}}, {{Power: fleet.Running, Proven: true, Alarm: true}}}).Draw(t, "elsewhere")
@@ -245,6 +248,9 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 		if attention != vm.NeedsAttention(&now, now) {
 			t.Fatalf("column attention of %+v is %t", vm, attention)
 		}
+		for _, a := range []fleet.Actor{chief, s.member} {
+			sameRows(s, t, a)
+		}
 		yes, no := "yes", "no"
 		if !vm.NeedsAttention(seen, now) {
 			yes, no = no, yes
@@ -268,4 +274,41 @@ func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// sameRows demands that the lists with less of each VM say what the whole one says, as far as rows show it.
+func sameRows(s *site, t *rapid.T, a fleet.Actor) {
+	whole, err := s.ListVMs(s.t.Context(), a, fleet.Query{})
+	if err != nil || len(whole.Items) != 1 {
+		t.Fatalf("%d VMs, %v", len(whole.Items), err)
+	}
+	for name, list := range map[string]func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[fleet.VMView], error){"rows": s.ListVMRows, "lines": s.ListVMLines} {
+		page, err := list(s.t.Context(), a, fleet.Query{})
+		if err != nil || len(page.Items) != 1 {
+			t.Fatalf("%s: %d VMs, %v", name, len(page.Items), err)
+		}
+		row, want := page.Items[0], whole.Items[0]
+		if diff := cmp.Diff(shownOf(want), shownOf(row)); diff != "" {
+			t.Fatalf("%s: %s", name, diff)
+		}
+		if want.Attention && want.Phase != fleet.PhaseUnknown {
+			if diff := cmp.Diff(want.Status, row.Status); diff != "" {
+				t.Fatalf("%s of a VM in need: %s", name, diff)
+			}
+		}
+	}
+}
+
+// shownOf is v with nothing of its spec and status but what every row shows.
+func shownOf(v fleet.VMView) fleet.VMView {
+	v.Spec = fleet.VMSpec{CPUs: v.Spec.CPUs, MemoryMiB: v.Spec.MemoryMiB}
+	if v.Status != nil {
+		var addresses []string
+		for _, n := range v.Status.NICs {
+			addresses = append(addresses, n.Addresses...)
+		}
+		v.Status = &fleet.VMStatus{Power: v.Status.Power, NICs: []fleet.NICState{{Addresses: addresses}}}
+	}
+	v.CPUPercent = nil
+	return v
 }

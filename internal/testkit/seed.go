@@ -11,16 +11,16 @@ import (
 // made of numbers: 00000000-0000-7000-8000-<twelve digits>, where projects count from 1000 and pools from 2000.
 func Seed(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
 	t.Helper()
-	seed(t, pool, hosts, vms, "VACUUM ANALYZE")
+	fill(t, pool, hosts, vms, "VACUUM ANALYZE")
 }
 
-// SeedUnseen is Seed, but nothing makes PostgreSQL look at how much there is now.
-func SeedUnseen(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
+// Fill is Seed behind PostgreSQL's back: it plans on as if nothing had come.
+func Fill(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
 	t.Helper()
-	seed(t, pool, hosts, vms)
+	fill(t, pool, hosts, vms)
 }
 
-func seed(t testing.TB, pool *pgxpool.Pool, hosts, vms int, after ...string) {
+func fill(t testing.TB, pool *pgxpool.Pool, hosts, vms int, after ...string) {
 	t.Helper()
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {

@@ -16,7 +16,7 @@ type Frame struct {
 	Title   string          // of the browser's tab: "web-01"
 	Here    []string        // keys of what the page is about, outermost first: "host:<id>", "vm:<id>"; marks the tree's row
 	Project fleet.ProjectID // that the page is cut to; empty: all
-	Scripts []string        // further modules of this page: "js/console.js"
+	Scripts []string        // further modules of this page: "bundle/console.js"
 
 	Actor       fleet.Actor
 	Now         time.Time // when the page was made

@@ -60,8 +60,12 @@ func (q question[T]) read(rows pgx.Rows) ([]T, error) {
 	return pgx.AppendRows(make([]T, 0, usualPage), rows, q.scan)
 }
 
-// join adds the question to others that travel together; into holds its answer once they are sent. All of them are prepared.
+// join adds the question to others that travel together; into holds its answer once they are sent. All of them are prepared, and
+// planned anew each time as far as they have arguments.
 func join[T any](b *pgx.Batch, q question[T], into *[]T) {
+	if b.Len() == 0 {
+		b.Queue("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)") // until the answers are there
+	}
 	b.Queue(q.sql, q.s.args...).Query(func(rows pgx.Rows) (err error) {
 		*into, err = q.read(rows)
 		return err

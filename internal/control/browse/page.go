@@ -120,7 +120,9 @@ func sorted[V any](m map[string]V) []string {
 }
 
 // apply adds the cursor's condition to s and returns ORDER BY and LIMIT: one row more than the page, which tells whether there is another.
+// It is planned each time: the best plan for a page of an empty table, which an index does not give, is to sort it all.
 func (p paging[T]) apply(s *statement) string {
+	s.varies = true
 	if p.cursor != nil {
 		names, values := make([]string, len(p.columns)), make([]string, len(p.columns))
 		for i, c := range p.columns {
@@ -132,7 +134,7 @@ func (p paging[T]) apply(s *statement) string {
 		s.and(row + p.onward() + at)
 		s.and(row + " <> " + at)
 	}
-	return " ORDER BY " + p.by() + " LIMIT " + strconv.Itoa(p.limit+1)
+	return " ORDER BY " + p.by() + " LIMIT " + s.key(p.limit+1)
 }
 
 // applyFirst adds the cursor's condition on the first column alone. apply says the same and more; this is the part that an

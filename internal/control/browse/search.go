@@ -131,17 +131,24 @@ func waysToVM(text string) []wayToVM {
 		ways = append(ways, wayToVM{"", "v.name, v.id", "v.id", like("v.id", folded, "")})
 	}
 	if vmName.MatchString(folded) {
-		ways = append(ways,
-			wayToVM{"", "v.name, v.id", "", like("v.name", folded, "")},
-			// The index alone is read for this, not the VMs.
-			wayToVM{"", "v.name, v.id", "", func(s *statement) string {
-				return "v.id IN (SELECT n.id FROM vms n WHERE " + like("n.name", "", folded, "")(s) + ")"
-			}})
+		ways = append(ways, wayToVM{"", "v.name, v.id", "", like("v.name", folded, "")}, wayToVM{"", "v.name, v.id", "", partOfName(folded)})
 	}
 	if !certain {
 		ways = append(ways, words)
 	}
 	return ways
+}
+
+// partOfName is the condition that a VM's name has part in it.
+func partOfName(part string) func(*statement) string {
+	return func(s *statement) string {
+		any := []fleet.Match{{Pattern: []string{"", part, ""}}}
+		if utf8.RuneCountInString(part) >= pieceLength {
+			return s.pieced(false, "v.name", any)
+		}
+		// The index of all names alone is read for this, not the VMs.
+		return "v.id IN (SELECT n.id FROM vms n WHERE " + s.text("n.name", any) + ")"
+	}
 }
 
 // searchOthers looks through the kinds of which there are few.

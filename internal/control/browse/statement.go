@@ -69,14 +69,37 @@ func (s *statement) conditions() string {
 	return " WHERE " + strings.Join(s.where, " AND ")
 }
 
+// also is conditions with one more, which s itself does not get.
+func (s *statement) also(condition string) string {
+	more := statement{where: slices.Clone(s.where)}
+	more.and(condition)
+	return more.conditions()
+}
+
 // text is a condition on a text column: any of the alternatives.
 func (s *statement) text(column string, any []fleet.Match) string {
+	return s.alternatives(column, any, func(m fleet.Match) string { return column + " LIKE " + s.pattern(m.Pattern) })
+}
+
+// pieced is text on a column that has an index of its pieces, which finds what stands in the middle and at the end. The contrary is
+// not found by that.
+func (s *statement) pieced(contrary bool, column string, any []fleet.Match) string {
+	return s.alternatives(column, any, func(m fleet.Match) string {
+		like := column + " LIKE " + s.pattern(m.Pattern)
+		if found := pieces(m.Pattern); len(found) > 0 && !contrary {
+			like = "(" + like + " AND pieces_of(" + column + ") @> " + s.arg(found) + "::text[])"
+		}
+		return like
+	})
+}
+
+func (s *statement) alternatives(column string, any []fleet.Match, like func(fleet.Match) string) string {
 	var exact, parts []string
 	for _, m := range any {
 		if t, ok := m.Exact(); ok {
 			exact = append(exact, t)
 		} else {
-			parts = append(parts, column+" LIKE "+s.pattern(m.Pattern))
+			parts = append(parts, like(m))
 		}
 	}
 	switch len(exact) {

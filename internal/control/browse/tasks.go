@@ -3,6 +3,7 @@ package browse
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -42,19 +43,40 @@ func (b *Browse) tasksOf(ctx context.Context, a fleet.Actor, q fleet.Query) (pag
 	if err != nil {
 		return p, question[fleet.Task]{}, err
 	}
-	s.tasksFor(a, q.Project, terms)
+	listed := s.tasksFor(a, q.Project, terms)
 	for _, t := range terms {
+		if t.Key == "who" && listed {
+			if t.Any, err = b.creators(ctx, t.Any); err != nil {
+				return p, question[fleet.Task]{}, err
+			}
+		}
 		if err := b.taskTerm(ctx, s, a, t); err != nil {
 			return p, question[fleet.Task]{}, err
 		}
 	}
 	tail := p.apply(s)
-	return p, question[fleet.Task]{taskRows + s.conditions() + tail, s, scanTask}, nil
+	sql := taskRows + s.conditions() + tail
+	if slices.ContainsFunc(terms, byWord) {
+		over, open := taskRows+s.also(taskOver)+tail, taskRows+s.also(taskOpen)+tail
+		sql = "SELECT * FROM ((" + over + ") UNION ALL (" + open + ")) t ORDER BY " + p.by() + " LIMIT " + strconv.Itoa(p.limit+1)
+	}
+	return p, question[fleet.Task]{sql, s, scanTask}, nil
+}
+
+// Each task is one of the two; each has indexes of its own.
+const (
+	taskOver = "t.state IN ('done', 'failed', 'cancelled', 'unknown')"
+	taskOpen = "t.state IN ('queued', 'running')"
+)
+
+// byWord reports whether the tasks of a term are found by the index of a word, which those have that are over.
+func byWord(t fleet.Term) bool {
+	return !t.Not && (t.Key == "kind" || t.Key == "who" && !slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return len(m.Pattern) == 1 && m.Pattern[0] == "me" }))
 }
 
 // tasksFor keeps to the tasks that the actor sees. What somebody asked of several projects at once is of none: its parts are listed
-// in theirs, and it itself among one's own.
-func (s *statement) tasksFor(a fleet.Actor, only fleet.ProjectID, terms []fleet.Term) {
+// in theirs, and it itself among one's own. listed: they are all of those that lists show.
+func (s *statement) tasksFor(a fleet.Actor, only fleet.ProjectID, terms []fleet.Term) (listed bool) {
 	asks := func(keys ...string) bool {
 		return slices.ContainsFunc(terms, func(t fleet.Term) bool { return !t.Not && slices.Contains(keys, t.Key) })
 	}
@@ -66,11 +88,13 @@ func (s *statement) tasksFor(a fleet.Actor, only fleet.ProjectID, terms []fleet.
 	}
 	switch {
 	case asks("parent", "target", "name", "host"):
+		return false
 	case mine || only == "" && policy.AllProjects(a):
-		s.and("t.parent_id IS NULL")
+		s.and("t.parent_id IS NULL AND t.listed") // what stands for itself is always listed: indexes know it by that
 	default:
 		s.and("t.listed")
 	}
+	return true
 }
 
 func (b *Browse) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t fleet.Term) error {
@@ -93,11 +117,40 @@ func (b *Browse) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t fl
 	return nil
 }
 
+// creators is any with names in the place of patterns, but for those that say how a name begins: the names of who asked for tasks that
+// are listed. There are few of them, and an index gives one after the other.
+func (b *Browse) creators(ctx context.Context, any []fleet.Match) ([]fleet.Match, error) {
+	var patterns, rest []fleet.Match
+	for _, m := range any {
+		if _, exact := m.Exact(); exact || len(m.Pattern) == 2 && m.Pattern[1] == "" {
+			rest = append(rest, m)
+		} else {
+			patterns = append(patterns, m)
+		}
+	}
+	if len(patterns) == 0 {
+		return any, nil
+	}
+	s := new(statement)
+	s.and(s.text("n.name", patterns))
+	names, err := collect(ctx, b, creatorsSQL+s.conditions(), s, pgx.RowTo[string])
+	for _, name := range names {
+		rest = append(rest, fleet.Match{Pattern: fleet.Pattern{name}})
+	}
+	return rest, err
+}
+
+const creatorsSQL = `WITH RECURSIVE over (name) AS (
+	(SELECT t.created_by FROM tasks t WHERE t.listed AND ` + taskOver + ` ORDER BY t.created_by USING ~<~ LIMIT 1)
+	UNION ALL SELECT (SELECT t.created_by FROM tasks t WHERE t.listed AND ` + taskOver + ` AND t.created_by ~>~ o.name ORDER BY t.created_by USING ~<~ LIMIT 1)
+		FROM over o WHERE o.name IS NOT NULL)
+	SELECT n.name FROM (SELECT name FROM over UNION SELECT t.created_by FROM tasks t WHERE ` + taskOpen + `) n`
+
 // who is the condition that a task was asked for by one of any: names, or "me". One's own tasks are found by index as long as
 // no name stands beside them.
 func (s *statement) who(a fleet.Actor, any []fleet.Match) string {
 	var names []fleet.Match
-	var parts []string
+	parts := []string{"false"}
 	for _, m := range any {
 		if text, exact := m.Exact(); exact && text == "me" && a.UserID != "" {
 			parts = append(parts, "t.user_id = "+s.arg(string(a.UserID)))
@@ -149,7 +202,7 @@ func runningOf(a fleet.Actor) question[int] {
 	s := new(statement)
 	s.tasksFor(a, "", nil)
 	s.and("t.state IN ('queued', 'running')")
-	return question[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.conditions() + " LIMIT 1000) bounded", s, pgx.RowTo[int]}
+	return question[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.conditions() + " LIMIT " + s.key(1000) + ") bounded", s, pgx.RowTo[int]}
 }
 
 // OpenJobs counts the jobs of all hosts that wait (fleet.JobQueued) and run (fleet.JobRunning), consoles among them.

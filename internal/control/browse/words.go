@@ -15,15 +15,44 @@ import (
 // wordKinds are the kinds of words behind filter keys.
 var wordKinds = map[string]string{"mac": "mac", "address": "ip"}
 
-// words is the condition that the VM has a word of that kind in vm_words: whole words and beginnings by index, another pattern
-// by a look at each word.
-func (s *statement) words(kind string, any []fleet.Match) string {
-	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.text("w.word", any) + ")"
+// words is the condition that the VM has a word of that kind in vm_words: whole words, beginnings and pieces by index.
+func (s *statement) words(contrary bool, kind string, any []fleet.Match) string {
+	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.pieced(contrary, "w.word", any) + ")"
+}
+
+// Marks of a word's ends in its pieces, and their length.
+const (
+	wordBegins, wordEnds = "\x02", "\x03"
+	pieceLength          = 3
+)
+
+// pieces are what pieces_of gives of each word that the pattern fits, without repetition. It is none of a pattern that says nothing
+// but how words begin, which an index in their order finds, and of one whose parts are too short.
+func pieces(p fleet.Pattern) []string {
+	if len(p) == 2 && p[1] == "" {
+		return nil
+	}
+	var found []string
+	for i, part := range p {
+		if i == 0 {
+			part = wordBegins + part
+		}
+		if i == len(p)-1 {
+			part += wordEnds
+		}
+		text := []rune(part)
+		for i := range len(text) - pieceLength + 1 {
+			if piece := string(text[i : i+pieceLength]); !slices.Contains(found, piece) {
+				found = append(found, piece)
+			}
+		}
+	}
+	return found
 }
 
 // vmLabels asks for whole labels in the VM itself, which is the cheapest beside other terms, and for what only begins so, or a
 // key alone, in its words.
-func (s *statement) vmLabels(any []fleet.Match) string {
+func (s *statement) vmLabels(contrary bool, any []fleet.Match) string {
 	var whole, begun []fleet.Match
 	for _, m := range any {
 		if _, exact := m.Exact(); exact {
@@ -38,9 +67,9 @@ func (s *statement) vmLabels(any []fleet.Match) string {
 	case len(begun) == 0:
 		return s.labels("v.labels", whole)
 	case len(whole) == 0:
-		return s.words("label", begun)
+		return s.words(contrary, "label", begun)
 	}
-	return s.labels("v.labels", whole) + " OR " + s.words("label", begun)
+	return s.labels("v.labels", whole) + " OR " + s.words(contrary, "label", begun)
 }
 
 var (

@@ -1,0 +1,128 @@
+package browse
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/fleet"
+)
+
+// phaseTerm asks for derived phases. Column heard is the phase while the host is heard; a host that is not turns all but
+// deleting and never-acted-on VMs into unknown. See fleet.VM.Phase, to which a test holds this.
+func (b *Browse) phaseTerm(ctx context.Context, s *statement, t fleet.Term) error {
+	var wanted []string
+	for _, p := range fleet.VMPhases {
+		asked := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches(string(p)) })
+		if asked != t.Not {
+			wanted = append(wanted, string(p))
+		}
+	}
+	hosts, err := b.hearing(ctx)
+	if err != nil {
+		return err
+	}
+	parts := []string{"false"}
+	if i := slices.Index(wanted, string(fleet.PhaseUnknown)); i >= 0 {
+		wanted = slices.Delete(wanted, i, i+1)
+		parts = append(parts, s.unknown(hosts))
+	}
+	if len(wanted) > 0 {
+		told := s.heard(hosts)
+		if slices.ContainsFunc(wanted, func(p string) bool { return slices.Contains(ownPhases, p) }) {
+			told += " OR " + unacted
+		}
+		// The phases stand in the statement itself: PostgreSQL knows how many VMs are in each.
+		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+told+")")
+	}
+	s.and("((" + strings.Join(parts, ") OR (") + "))")
+	return nil
+}
+
+// ownPhases do not hang on the host, for VMs that it has not acted on.
+var ownPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseDeleting)}
+
+const (
+	// acted is true of VMs whose state hangs on what their host says.
+	acted = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
+	// unacted is its contrary, with the phases of which they all are, because an index knows those.
+	unacted = "v.heard IN ('creating', 'deleting') AND NOT (" + acted + ")"
+)
+
+// hearing is which hosts are believed now: how many are and are not, and which, where these are few. With the very ids PostgreSQL
+// knows how many VMs it is about; a condition on all hosts of a fleet would take longer to plan than its page to read. Where there are
+// none, a list must not look at each VM to find out that it shows none.
+type hearing struct{ heard, silent hostsOf }
+
+type hostsOf struct {
+	n   int
+	ids []string // nil: many
+}
+
+// fewHosts is how many hosts a statement names. A page of VMs of more hosts than that is found by looking at VMs in the list's order.
+const fewHosts = 200
+
+var hearingSQL = `SELECT heard, silent, CASE WHEN heard BETWEEN 1 AND ` + strconv.Itoa(fewHosts) + ` THEN heard_ids END, CASE WHEN silent BETWEEN 1 AND ` + strconv.Itoa(fewHosts) + ` THEN silent_ids END
+	FROM (SELECT count(*) FILTER (WHERE ` + fresh + `) AS heard, count(*) FILTER (WHERE NOT ` + fresh + `) AS silent,
+		array_agg(s.host_id) FILTER (WHERE ` + fresh + `) AS heard_ids, array_agg(s.host_id) FILTER (WHERE NOT ` + fresh + `) AS silent_ids
+		FROM host_sessions s) h`
+
+func (b *Browse) hearing(ctx context.Context) (hearing, error) {
+	rows, err := collect(ctx, b, hearingSQL, new(statement), func(row pgx.CollectableRow) (h hearing, err error) {
+		err = row.Scan(&h.heard.n, &h.silent.n, &h.heard.ids, &h.silent.ids)
+		return h, err
+	})
+	if err != nil {
+		return hearing{}, err
+	}
+	return rows[0], nil
+}
+
+// on is the condition that the VM's host is one of those, as far as it needs to be said beside is.
+func (h hostsOf) on(s *statement, is string) string {
+	switch {
+	case h.n == 0:
+		return "false"
+	case h.ids == nil:
+		return is
+	}
+	return s.oneOf("v.host_id", h.ids) + " AND " + is
+}
+
+// unknown is the condition that the VM's host is silent.
+func (s *statement) unknown(h hearing) string { return h.silent.on(s, "NOT "+fresh+" AND "+acted) }
+
+// heard is the condition that the VM's host is not silent. That a host has a session is said although fresh says it, for PostgreSQL to
+// see that it may begin with the sessions.
+func (s *statement) heard(h hearing) string {
+	const heard = "s.host_id IS NOT NULL AND "
+	if h.silent.n == 0 {
+		return heard + fresh
+	}
+	return h.heard.on(s, heard+fresh)
+}
+
+// attentionTerm asks for the VMs that wait for a person, or for those that do not. See fleet.VM.NeedsAttention, to which a test
+// holds this.
+func (b *Browse) attentionTerm(ctx context.Context, s *statement, t fleet.Term) error {
+	hosts, err := b.hearing(ctx)
+	if err != nil {
+		return err
+	}
+	parts := []string{"false"}
+	for _, need := range []bool{true, false} {
+		asked := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { return m.Matches("no") != need })
+		switch {
+		case asked == t.Not:
+		case need:
+			parts = append(parts, "v.attention OR "+s.unknown(hosts))
+		default:
+			parts = append(parts, "NOT v.attention AND ("+s.heard(hosts)+" OR "+unacted+")")
+		}
+	}
+	s.and("((" + strings.Join(parts, ") OR (") + "))")
+	return nil
+}

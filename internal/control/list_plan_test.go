@@ -1,0 +1,181 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"quantix/db"
+	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+// A portal keeps a statement's plan for as long as its connection. What was planned when the fleet was empty must serve a full one, and
+// what is planned each time must be planned well before the tables are analysed anew.
+func TestAListThatFilledAfterItsPlanIsRead(t *testing.T) {
+	t.Parallel()
+	url := testkit.URL(t)
+	admin, err := db.Open(t.Context(), url, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
+	r := &recorder{}
+	pool := r.open(t, url, 1) // so that what is planned first is what runs later
+	c := control.New(pool, control.Options{})
+	for _, table := range []string{"vms", "vm_words", "vm_meters", "tasks", "hosts", "host_sessions", "projects", "users", "networks"} {
+		for _, sql := range []string{`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`, `ANALYZE ` + table} { // nothing has it planned anew
+			if _, err := admin.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	vms := func(a fleet.Actor, q fleet.Query) func() error {
+		return func() error { _, err := c.ListVMs(t.Context(), a, q); return err }
+	}
+	rows := func(q fleet.Query) func() error {
+		return func() error { _, err := c.ListVMRows(t.Context(), chief, q); return err }
+	}
+	tasks := func(a fleet.Actor, filter string) func() error {
+		return func() error { _, err := c.ListTasks(t.Context(), a, fleet.Query{Filter: filter}); return err }
+	}
+	search := func(text string) func() error {
+		return func() error { _, err := c.Search(t.Context(), chief, text, 4); return err }
+	}
+	around := func(a fleet.Actor, view, filter string) func() error {
+		return func() error {
+			_, err := c.Surroundings(t.Context(), a, fleet.Query{Filter: filter, Limit: 8}, browse.TreeQuery{View: view})
+			return err
+		}
+	}
+	tenant := fleet.Actor{UserID: "tenant", Name: "tenant", Projects: map[fleet.ProjectID]fleet.Role{"00000000-0000-7000-8000-000000001001": fleet.RoleMember}}
+	lists := map[string]func() error{
+		"VMs":                       vms(chief, fleet.Query{}),
+		"VMs of a tenant":           vms(tenant, fleet.Query{}),
+		"VMs by memory":             rows(fleet.Query{Sort: "-memory"}),
+		"VMs by age":                rows(fleet.Query{Sort: "-created"}),
+		"VMs by host":               rows(fleet.Query{Sort: "host"}),
+		"VMs by project":            rows(fleet.Query{Sort: "-project"}),
+		"VMs that run":              rows(fleet.Query{Filter: "phase:running"}),
+		"VMs that run, by host":     rows(fleet.Query{Filter: "phase:running", Sort: "host"}),
+		"VMs that nobody hears of":  rows(fleet.Query{Filter: "phase:unknown"}),
+		"VMs in need":               rows(fleet.Query{Filter: "attention:yes"}),
+		"VMs of a label, by host":   rows(fleet.Query{Filter: "label:rare=yes", Sort: "host"}),
+		"VMs of a label's start":    rows(fleet.Query{Filter: "label:rare=y*", Sort: "host"}),
+		"VMs of a label and a host": rows(fleet.Query{Filter: "label:none=yes host:host-007"}),
+		"VMs of part of a name":     rows(fleet.Query{Filter: "name:*nothing*"}),
+		"VMs of a name's end":       rows(fleet.Query{Filter: "name:*00777"}),
+		"VMs of an address's end":   rows(fleet.Query{Filter: "address:*.7.77"}),
+		"VMs of an address":         rows(fleet.Query{Filter: "address:10.0.1.1"}),
+		"VMs of a MAC's end":        rows(fleet.Query{Filter: "mac:*:0b:4d"}),
+		"tasks":                     tasks(chief, ""),
+		"tasks of a tenant":         tasks(tenant, ""),
+		"tasks of nobody":           tasks(chief, "who:nobody"),
+		"tasks of no part of name":  tasks(chief, "who:*nobody*"),
+		"tasks of a kind":           tasks(chief, "kind:vm.reset"),
+		"tasks that failed":         tasks(chief, "state:failed"),
+		"one's own tasks":           tasks(chief, "who:me"),
+		"what stands around a page": around(chief, "hosts", ""),
+		"and around one's own":      around(chief, "hosts", "who:me"),
+		"and around a tenant's":     around(tenant, "vms", ""),
+		"search of part of a name":  search("nothing"),
+		"search of an address":      search("10.0.1.1"),
+	}
+	for name, do := range lists {
+		for range 6 { // as often as PostgreSQL looks at the arguments before it keeps one plan for all
+			if err := do(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+	}
+	const many = 30_000
+	testkit.Fill(t, admin, 300, many)
+	for _, sql := range []string{
+		`UPDATE vms SET labels = '{"rare": "yes"}' WHERE name = 'vm-000777'`,
+		`SET session_replication_role = replica`, // nobody need be told
+		`INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, created_by, listed, parent_id)
+			SELECT 'task-' || lpad(n::text, 7, '0'), v.host_id, v.project_id, 'vm.start', 'vm:' || v.id, v.name, 1, 'done', 'user-' || n % 20, n % 3 <> 0,
+				CASE WHEN n % 3 = 0 THEN 'task-' || lpad((n - 1)::text, 7, '0') END
+			FROM vms v, generate_series(1, 60000) n WHERE v.name = 'vm-' || lpad((n % 30000 + 1)::text, 6, '0')`,
+		`RESET session_replication_role`,
+	} {
+		if _, err := admin.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, do := range lists {
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if read, plan := r.read(t, pool, do); read > 7000 { // of the 15,000 that the tables have
+			t.Errorf("%s: reads %d blocks:\n%s", name, read, plan)
+		}
+	}
+	var kept []string
+	if err := pool.QueryRow(t.Context(), `SELECT array_agg(statement) FROM pg_prepared_statements WHERE generic_plans > 0 AND statement ~ '^(SELECT|WITH).* FROM (tasks|vms)'`).Scan(&kept); err != nil || kept != nil {
+		t.Errorf("plans are kept for %q, %v", kept, err)
+	}
+}
+
+// read counts the blocks of 8 KiB that PostgreSQL looks at for what do asks, each statement by the plan that pool's connection has.
+func (r *recorder) read(t *testing.T, pool *pgxpool.Pool, do func() error) (blocks int, plans string) {
+	t.Helper()
+	var all []string
+	for _, q := range r.about(t, "SELECT", do) {
+		if strings.HasPrefix(q.SQL, "SELECT set_config('plan_cache_mode'") { // as the questions that travel with it are planned
+			if _, err := pool.Exec(t.Context(), "SET plan_cache_mode = force_custom_plan"); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _, _ = pool.Exec(context.Background(), "RESET plan_cache_mode") }()
+			continue
+		}
+		sql := q.SQL
+		args := slices.DeleteFunc(slices.Clone(q.Args), func(a any) bool { _, mode := a.(pgx.QueryExecMode); return mode })
+		if len(args) == len(q.Args) {
+			var prepared string
+			err := pool.QueryRow(t.Context(), `SELECT name FROM pg_prepared_statements WHERE statement = $1`, q.SQL).Scan(&prepared)
+			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				t.Fatal(err)
+			}
+			if err == nil {
+				sql = `EXECUTE "` + prepared + `"`
+				if len(args) > 0 {
+					sql += " (" + strings.Join(placeholders(len(args)), ", ") + ")"
+				}
+			}
+		}
+		read, plan := explained(t, pool, sql, args...)
+		blocks += read
+		all = append(all, sql, plan)
+	}
+	return blocks, strings.Join(all, "\n")
+}
+
+func placeholders(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = "$" + strconv.Itoa(i+1)
+	}
+	return out
+}
+
+// explained runs a statement and says how many blocks it looked at, by which plan.
+func explained(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (blocks int, plan string) {
+	t.Helper()
+	if strings.HasPrefix(sql, "EXECUTE") {
+		args = append([]any{pgx.QueryExecModeSimpleProtocol}, args...) // its arguments are text of the statement
+	}
+	if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&plan); err != nil {
+		t.Fatalf("%v: %s", err, sql)
+	}
+	return blocksOf(t, plan), plan
+}

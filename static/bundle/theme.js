@@ -1,0 +1,1 @@
+(()=>{let e=document.documentElement,t=null,o=null;try{t=localStorage.getItem("quantix.theme"),o=localStorage.getItem("quantix.dock")}catch{}(t==="light"||t==="dark")&&(e.dataset.theme=t),o==="closed"&&innerWidth>900&&(e.dataset.dock="closed")})();

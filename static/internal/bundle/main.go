@@ -1,0 +1,45 @@
+// Command bundle makes static/bundle of the style sheet and the modules that pages load: fewer and smaller files. Modules that two of
+// them import are a file of their own, so that there is one of each on a page. Its output is committed; a test holds it to its sources.
+//
+//	go run ./static/internal/bundle     # in the repository's root
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"quantix/static/internal/sources"
+)
+
+const (
+	root    = "static"
+	esbuild = "github.com/evanw/esbuild/cmd/esbuild@v0.28.2"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bundle:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	sum, err := sources.Sum(os.DirFS(root))
+	if err != nil {
+		return fmt.Errorf("run this in the repository's root: %w", err)
+	}
+	out := filepath.Join(root, "bundle")
+	if err := os.RemoveAll(out); err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "run", esbuild, "js/app.js", "js/console.js", "js/live-worker.js", "js/theme.js", "app.css",
+		"--bundle", "--splitting", "--format=esm", "--minify", "--target=es2022", "--legal-comments=none", "--external:../vendor/*",
+		"--entry-names=[name]", "--chunk-names=shared-[hash]", "--outdir=bundle")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("run esbuild: %w", err)
+	}
+	return os.WriteFile(filepath.Join(out, "SOURCES"), []byte(sum+"\n"), 0o644)
+}

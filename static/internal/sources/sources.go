@@ -1,0 +1,27 @@
+// Package sources tells what static/bundle was made of.
+package sources
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+)
+
+// Sum is a hash of all files below static that the bundle may be made of.
+func Sum(static fs.FS) (string, error) {
+	names, err := fs.Glob(static, "js/*.js")
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, name := range append(names, "app.css") {
+		content, err := fs.ReadFile(static, name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(sum, "%s %d\n", name, len(content))
+		sum.Write(content)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

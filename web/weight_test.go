@@ -1,0 +1,125 @@
+package web_test
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/andybalholm/brotli"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+// firstPageBudget is what a browser that was never here receives for one page, with all files and all headers.
+const firstPageBudget = 55_000
+
+// countedConn counts what comes in.
+type countedConn struct {
+	net.Conn
+	in, out *atomic.Int64
+}
+
+func (c countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.in.Add(int64(n))
+	return n, err
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	c.out.Add(int64(len(b)))
+	return c.Conn.Write(b)
+}
+
+var (
+	loadedByPage = regexp.MustCompile(`(?:<script[^>]* src|<link[^>]* href|<use href)="(/static/[^"#]+)`)
+	loadedByFile = regexp.MustCompile(`(?m)(?:(?:^|;)import\b[^"'\n]*|new URL\()["'](\.[^"']+)["']`)
+)
+
+// firstVisit gets a page, and all that a browser gets with it.
+func (b *browser) firstVisit(path string) (files int, in, out int64) {
+	b.t.Helper()
+	var received, sent atomic.Int64
+	client := &http.Client{Jar: b.http.Jar, Transport: &http.Transport{
+		DisableCompression: true,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return countedConn{conn, &received, &sent}, err
+		},
+	}}
+	defer client.CloseIdleConnections()
+	get := func(path string) string {
+		r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+path, nil)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		r.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd") // Chrome's
+		answer, err := client.Do(r)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		var body io.Reader = answer.Body
+		switch answer.Header.Get("Content-Encoding") {
+		case "br":
+			body = brotli.NewReader(body)
+		case "gzip":
+			if body, err = gzip.NewReader(body); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		text, err := io.ReadAll(body)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			b.t.Fatalf("%s: %d %v", path, answer.StatusCode, err)
+		}
+		return string(text)
+	}
+	page := get(path)
+	b.t.Logf("%s: %d bytes of HTML, %d received for it", path, len(page), received.Load())
+	seen := map[string]bool{}
+	var wanted []string
+	for _, m := range loadedByPage.FindAllStringSubmatch(page, -1) {
+		wanted = append(wanted, m[1])
+	}
+	for len(wanted) > 0 {
+		file := wanted[0]
+		if wanted = wanted[1:]; seen[file] {
+			continue
+		}
+		seen[file] = true
+		text := get(file)
+		if !strings.HasSuffix(file, ".js") {
+			continue
+		}
+		for _, m := range loadedByFile.FindAllStringSubmatch(text, -1) {
+			at, err := url.Parse(file)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			wanted = append(wanted, at.ResolveReference(&url.URL{Path: m[1]}).Path)
+		}
+	}
+	return len(seen), received.Load(), sent.Load()
+}
+
+func TestTheFirstPageIsLight(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	testkit.Seed(t, p.pool, 200, 5000)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	for _, path := range []string{"/", "/vms", "/hosts", "/tasks"} {
+		files, in, out := b.firstVisit(path)
+		report := fmt.Sprintf("%s with %d files: %d bytes received, %d sent", path, files, in, out)
+		if t.Log(report); in > firstPageBudget || files < 9 { // with fewer, the search for them is broken
+			t.Errorf("%s; at most %d", report, firstPageBudget)
+		}
+	}
+}
