@@ -107,15 +107,19 @@ func giveBuffer(b *bytes.Buffer) {
 	}
 }
 
-func (s *Server) send(c echo.Context, status int, html []byte) (err error) {
-	h := c.Response().Header()
+func (s *Server) send(c echo.Context, status int, html []byte) error {
+	return sendTo(c.Response(), c.Request(), status, html)
+}
+
+func sendTo(to http.ResponseWriter, r *http.Request, status int, html []byte) (err error) {
+	h := to.Header()
 	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
 	h.Set(echo.HeaderVary, "HX-Request, HX-Target")
 	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html))) // of what is not compressed
 	zip(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, err = w.Write(html)
-	})).ServeHTTP(c.Response(), c.Request())
+	})).ServeHTTP(to, r)
 	return err
 }
 
