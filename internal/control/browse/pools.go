@@ -42,7 +42,7 @@ func (b *Browse) cells(ctx context.Context, from, by string, s statement, volume
 }
 
 // starved is what the index vms_starved is about.
-const starved = `v.status->>'power' = 'paused' AND (v.status->>'reason' = 'I/O error' OR v.status @> '{"faults": [{"code": "io"}]}')`
+const starved = `v.starved`
 
 func scanCell(row pgx.CollectableRow) (cell, error) {
 	var x cell
