@@ -1,5 +1,7 @@
 package web
 
+import "time"
+
 // AgentProofs tells of each route of agents, by method and path, whether it asks for a session.
 func (s *Server) AgentProofs() map[string]bool {
 	out := map[string]bool{}
@@ -9,4 +11,11 @@ func (s *Server) AgentProofs() map[string]bool {
 		}
 	}
 	return out
+}
+
+// Strain has refreshes need so long for each gap, whatever they take, until it is called again.
+func (s *Server) Strain(need time.Duration) {
+	s.pace.mu.Lock()
+	defer s.pace.mu.Unlock()
+	s.pace.need, s.pace.since = need, time.Now().Add(time.Hour)
 }

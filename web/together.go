@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -186,7 +187,7 @@ func (p *part) give(c echo.Context) error {
 			h[http.CanonicalHeaderKey(name)] = values
 		}
 	}
-	h.Set(echo.HeaderContentLength, fmt.Sprint(f.html.Len()))
+	h.Set(echo.HeaderContentLength, strconv.Itoa(f.html.Len()))
 	c.Response().WriteHeader(p.status)
 	_, err = c.Response().Write(f.html.Bytes())
 	return err

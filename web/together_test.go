@@ -178,7 +178,11 @@ func TestRightsThatDifferAreNotTheSame(t *testing.T) {
 	}
 	seen := map[string]fleet.Actor{}
 	for _, a := range []fleet.Actor{
-		{}, {Role: fleet.RoleAdmin}, {Role: fleet.RoleOperator}, {Role: fleet.RoleViewer}, {Role: fleet.RoleViewer, MustChange: true},
+		{},
+		{Role: fleet.RoleAdmin},
+		{Role: fleet.RoleOperator},
+		{Role: fleet.RoleViewer},
+		{Role: fleet.RoleViewer, MustChange: true},
 		in("a", "member"), in("a", "viewer"), in("b", "member"), in("a", "member", "b", "member"), in("a", "member", "b", "viewer"), in("a", "viewer", "b", "member"),
 		in(`a"="member" "b`, "member"), // no id can look like two
 	} {
