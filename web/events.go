@@ -237,14 +237,14 @@ func (p *poker) late(now time.Time) []string {
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	told    int // seconds: the gap that the page knows of
+	told    int // seconds: the gap that the page knows of; 0: none yet
 	err     error
 }
 
 // pace tells the page how far apart pokes for whole nouns are, where that is other than it knows.
 func (o *eventWriter) pace(gap time.Duration) {
 	seconds := int((gap + time.Second/2) / time.Second)
-	if seconds == o.told || seconds == 1 && o.told == 0 {
+	if seconds == o.told {
 		return
 	}
 	o.told = seconds

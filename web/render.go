@@ -108,6 +108,7 @@ func giveBuffer(b *bytes.Buffer) {
 }
 
 func (s *Server) send(c echo.Context, status int, html []byte) error {
+	idle(c)
 	return sendTo(c.Response(), c.Request(), status, html)
 }
 

@@ -62,6 +62,7 @@ func (s *Server) together(h handler) handler {
 			Header: http.Header{"Hx-Request": {"true"}, "Hx-Target": {id}, "Hx-Trigger": {id}}, Body: http.NoBody,
 		}
 		route, path := routeOf(c), c.Path()
+		idle(c)
 		began := time.Now()
 		p, err := s.parts.ask(r.Context(), asked, func(ctx context.Context) (*part, error) {
 			began := time.Now()

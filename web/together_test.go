@@ -203,8 +203,9 @@ func TestThePaceFollowsTheLoad(t *testing.T) {
 	p.at(now)
 	load := func(cores float64) (gap, spread time.Duration) {
 		gap, _ = p.at(now)
-		now = now.Add(gap)
-		p.spent(time.Duration(cores * float64(gap)))
+		window := min(gap, paceWindow)
+		now = now.Add(window)
+		p.spent(time.Duration(cores * float64(window)))
 		return p.at(now)
 	}
 	if gap, spread := load(0.01); gap != nounGap || spread > 50*time.Millisecond {
@@ -231,4 +232,50 @@ func TestThePaceFollowsTheLoad(t *testing.T) {
 	if gap != nounGap {
 		t.Errorf("when it is over: every %s", gap)
 	}
+}
+
+// Who reads slowly, or waits for others, holds up nobody's refresh.
+func TestARefreshLeavesItsTurnBeforeItIsRead(t *testing.T) {
+	t.Parallel()
+	s := &Server{pages: echo.New(), pace: newPace(), refreshes: make(chan struct{}, 1)}
+	h := s.measure(func(c echo.Context) error {
+		if len(s.refreshes) != 1 {
+			t.Error("a refresh has no turn")
+		}
+		return s.send(c, http.StatusOK, []byte("rows"))
+	})
+	for _, path := range []string{"/tree/:view", "/vms/:id"} {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		for _, name := range []string{"HX-Target", "HX-Trigger"} {
+			r.Header.Set(name, "rows")
+		}
+		r.Header.Set("HX-Request", "true")
+		to := &onWrite{ResponseRecorder: httptest.NewRecorder(), do: func() {
+			if len(s.refreshes) != 0 {
+				t.Errorf("%s is written in its turn", path)
+			}
+		}}
+		c := s.pages.NewContext(r, to)
+		c.Set(keyRoute, route{kind: page, path: path})
+		if path == "/vms/:id" { // the page of one thing waits for no turn
+			if err := s.measure(func(echo.Context) error { return nil })(c); err != nil || s.pace.busy != 0 {
+				t.Errorf("%v, %s", err, s.pace.busy)
+			}
+			continue
+		}
+		if err := h(c); err != nil || s.pace.busy == 0 {
+			t.Errorf("%v, %s", err, s.pace.busy)
+		}
+		s.pace.busy = 0
+	}
+}
+
+type onWrite struct {
+	*httptest.ResponseRecorder
+	do func()
+}
+
+func (w *onWrite) Write(b []byte) (int, error) {
+	w.do()
+	return w.ResponseRecorder.Write(b)
 }

@@ -54,6 +54,12 @@ func TestPeriodicPassesLookAtWhatChanged(t *testing.T) {
 			t.Errorf("%s reads %d blocks, more than %d:\n%s", name, read, x.most, plan)
 		}
 	}
+	r.exec(`ANALYZE vms`) // and what is planned now, of a full table
+	r.exec(`ANALYZE jobs`)
+	r.exec(`ANALYZE host_sessions`)
+	if read, plan := r.planned("DriftedVMs", `'30s'`); read > 1500 {
+		t.Errorf("DriftedVMs reads %d blocks when it is planned of a full table:\n%s", read, plan)
+	}
 	before := one[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`)
 	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)

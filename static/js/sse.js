@@ -27,10 +27,9 @@ export async function* events(url, signal) {
     for (const line of lines) {
       if (line.startsWith("event:")) name = line.slice(6).trim();
       if (line.startsWith("data:")) data = line.slice(5).trim();
-      if (line === "" && name) {
-        yield { event: name, data };
-        name = data = "";
-      }
+      if (line !== "") continue;
+      if (name) yield { event: name, data };
+      name = data = "";
     }
   }
 }

@@ -17,7 +17,7 @@ export class Stream {
    * poke(keys, or null for all) after a change; report("live" | "lost" | "signed-out") when the connection changes;
    * paced(seconds) when pokes for whole lists come this far apart from now on.
    */
-  constructor(poke, report, paced) {
+  constructor(poke, report, paced = () => {}) {
     this.#poke = poke;
     this.#report = report;
     this.#paced = paced;
@@ -85,7 +85,6 @@ export class Stream {
     this.#followed = new Set(keys);
     this.#failures = 0;
     this.#report("live");
-    this.#paced(1); // until the server says otherwise
     if (fresh.length > 0) this.#poke(fresh);
   }
 
