@@ -21,11 +21,15 @@ type counters struct {
 	found    map[fleet.HostID]int
 	looked   map[fleet.HostID]*time.Time // how old what the host says was then
 	now      time.Time                   // by the clock of looked
+	heardAt  time.Time                   // when looked was read
 }
+
+// heardFor is how long what is known of all hosts serves counts of what changed.
+const heardFor = 5 * time.Second
 
 // fresh tells of each host whether what it says is still believed.
 func (n *counters) fresh() map[fleet.HostID]bool {
-	now := n.now.Add(time.Since(n.at))
+	now := n.now.Add(time.Since(n.heardAt))
 	out := make(map[fleet.HostID]bool, len(n.looked))
 	for id, at := range n.looked {
 		out[id] = fleet.Fresh(at, now)
@@ -112,7 +116,7 @@ func (b *Browse) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.VM
 			t.found[r.HostID] = int(r.Vms)
 		}
 	}
-	return b.show(ctx)
+	return b.show(ctx, heardFor)
 }
 
 // countAll reads all VMs, a page at a time, and shows what they add up to. Whoever calls it has locked the tally.
@@ -143,21 +147,25 @@ func (b *Browse) countAll(ctx context.Context) (other []fleet.VMID, err error) {
 		other = next.differ(&t.sums)
 	}
 	t.sums = next
-	return other, b.show(ctx)
+	return other, b.show(ctx, 0)
 }
 
-// show makes the tally's sums the counters of all pages.
-func (b *Browse) show(ctx context.Context) error {
-	seen, err := b.store.HostsSeen(ctx)
-	if err != nil {
-		return store.Err(err)
+// show makes the tally's sums the counters of all pages; hear says how old what is known of the hosts may be.
+func (b *Browse) show(ctx context.Context, hear time.Duration) error {
+	t, was, n := &b.tally, b.counters.Load(), &counters{at: time.Now()}
+	if was != nil && n.at.Sub(was.heardAt) < hear {
+		n.looked, n.now, n.heardAt = was.looked, was.now, was.heardAt
+	} else {
+		seen, err := b.store.HostsSeen(ctx)
+		if err != nil {
+			return store.Err(err)
+		}
+		n.looked, n.heardAt = make(map[fleet.HostID]*time.Time, len(seen)), time.Now()
+		for _, r := range seen {
+			n.looked[r.HostID], n.now = r.LookedAt, r.Now
+		}
 	}
-	t := &b.tally
-	n := &counters{at: time.Now(), looked: make(map[fleet.HostID]*time.Time, len(seen))}
-	for _, r := range seen {
-		n.looked[r.HostID], n.now = r.LookedAt, r.Now
-	}
-	if was := b.counters.Load(); was != nil && !t.changed {
+	if was != nil && !t.changed {
 		n.hosts, n.projects, n.groups, n.found = was.hosts, was.projects, was.groups, was.found
 	} else {
 		n.hosts, n.projects, n.groups, n.found = maps.Clone(t.hosts), maps.Clone(t.projects), slices.Clone(t.groups), maps.Clone(t.found)
