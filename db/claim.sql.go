@@ -455,7 +455,7 @@ func (q *Queries) LookForWork(ctx context.Context, arg LookForWorkParams) (LookF
 }
 
 const movedOnVM = `-- name: MovedOnVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere FROM vms v
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved FROM vms v
 WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.task_id IS NOT NULL)
 `
@@ -490,6 +490,7 @@ func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error
 		&i.Heard,
 		&i.Attention,
 		&i.Elsewhere,
+		&i.Starved,
 	)
 	return i, err
 }
@@ -710,7 +711,7 @@ func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) erro
 }
 
 const vMsForWork = `-- name: VMsForWork :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, p.name AS project_name,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, p.name AS project_name,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume), '[]')
         FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
@@ -762,6 +763,7 @@ func (q *Queries) VMsForWork(ctx context.Context, ids []string) ([]VMsForWorkRow
 			&i.VM.Heard,
 			&i.VM.Attention,
 			&i.VM.Elsewhere,
+			&i.VM.Starved,
 			&i.ProjectName,
 			&i.Made,
 			&i.Networks,

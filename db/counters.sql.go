@@ -41,36 +41,112 @@ func (q *Queries) CountFound(ctx context.Context) ([]CountFoundRow, error) {
 	return items, nil
 }
 
-const countVMs = `-- name: CountVMs :many
-SELECT project_id, host_id, heard, count(*)::bigint AS vms, (count(*) FILTER (WHERE attention))::bigint AS attention,
-       sum(cpus)::bigint AS cpus, sum(memory_mib)::bigint AS memory_mib
-FROM vms GROUP BY project_id, host_id, heard
+const countFoundOn = `-- name: CountFoundOn :many
+SELECT host_id, count(*)::bigint AS vms FROM found_vms WHERE host_id = ANY ($1::text[]) GROUP BY host_id
 `
 
-type CountVMsRow struct {
-	ProjectID fleet.ProjectID
-	HostID    fleet.HostID
-	Heard     string
-	Vms       int64
-	Attention int64
-	Cpus      int64
-	MemoryMib int64
+type CountFoundOnRow struct {
+	HostID fleet.HostID
+	Vms    int64
 }
 
-func (q *Queries) CountVMs(ctx context.Context) ([]CountVMsRow, error) {
-	rows, err := q.db.Query(ctx, countVMs)
+func (q *Queries) CountFoundOn(ctx context.Context, hosts []string) ([]CountFoundOnRow, error) {
+	rows, err := q.db.Query(ctx, countFoundOn, hosts)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []CountVMsRow{}
+	items := []CountFoundOnRow{}
 	for rows.Next() {
-		var i CountVMsRow
+		var i CountFoundOnRow
+		if err := rows.Scan(&i.HostID, &i.Vms); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const countedVMs = `-- name: CountedVMs :many
+SELECT id, project_id, host_id, heard, attention, cpus, memory_mib FROM vms WHERE id > $1 ORDER BY id LIMIT $2
+`
+
+type CountedVMsParams struct {
+	After fleet.VMID
+	Most  int32
+}
+
+type CountedVMsRow struct {
+	ID        fleet.VMID
+	ProjectID fleet.ProjectID
+	HostID    fleet.HostID
+	Heard     string
+	Attention bool
+	Cpus      int32
+	MemoryMib int64
+}
+
+// What of each VM is counted, in the order of ids.
+func (q *Queries) CountedVMs(ctx context.Context, arg CountedVMsParams) ([]CountedVMsRow, error) {
+	rows, err := q.db.Query(ctx, countedVMs, arg.After, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountedVMsRow{}
+	for rows.Next() {
+		var i CountedVMsRow
 		if err := rows.Scan(
+			&i.ID,
 			&i.ProjectID,
 			&i.HostID,
 			&i.Heard,
-			&i.Vms,
+			&i.Attention,
+			&i.Cpus,
+			&i.MemoryMib,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const countedVMsNamed = `-- name: CountedVMsNamed :many
+SELECT id, project_id, host_id, heard, attention, cpus, memory_mib FROM vms WHERE id = ANY ($1::text[])
+`
+
+type CountedVMsNamedRow struct {
+	ID        fleet.VMID
+	ProjectID fleet.ProjectID
+	HostID    fleet.HostID
+	Heard     string
+	Attention bool
+	Cpus      int32
+	MemoryMib int64
+}
+
+// The same of some. Those that are gone are not among them.
+func (q *Queries) CountedVMsNamed(ctx context.Context, ids []string) ([]CountedVMsNamedRow, error) {
+	rows, err := q.db.Query(ctx, countedVMsNamed, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountedVMsNamedRow{}
+	for rows.Next() {
+		var i CountedVMsNamedRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ProjectID,
+			&i.HostID,
+			&i.Heard,
 			&i.Attention,
 			&i.Cpus,
 			&i.MemoryMib,

@@ -335,6 +335,7 @@ type VM struct {
 	Heard              string
 	Attention          bool
 	Elsewhere          []fleet.Sighting
+	Starved            bool
 }
 
 type VmMark struct {

@@ -31,10 +31,10 @@ var readMore = map[string]struct {
 }{
 	"CountOpenJobs":      {4000, "counts 3,000 jobs for the metrics"},
 	"ReportAssignments":  {500, "takes 50 networks away"},
-	"CountVMs":           {4000, "counts all VMs"},
 	"DriftedAssignments": {2000, "looks at each pool of each host"},
-	"DriftedVMs":         {4000, "looks at each VM"},
 	"KeepAudit":          {2000, "looks into the catalogue"},
+	"AssignedPools":      {1000, "reads what is assigned to all hosts, when that has changed"},
+	"VolumesNamed":       {1000, "reads what each host says of a pool"},
 	"LabelGroups":        {4000, "counts the 2,000 VMs of a project"},
 	"ReportAbsentVMs":    {6000, "changes the other 99 VMs of a host, in each of their indexes"},
 	"VolumeOwners":       {800, "looks through what waits to enter the index of specs"},

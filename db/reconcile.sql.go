@@ -13,15 +13,9 @@ import (
 )
 
 const driftedVMs = `-- name: DriftedVMs :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - $1::interval
-  AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
-  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id
-                  AND j.state IN ('queued', 'running') AND j.task_id IS NOT NULL)
-LIMIT 500
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved FROM vms v WHERE v.id = ANY (ARRAY(SELECT drifted_vms($1::interval)))
 `
 
-// VMs whose host is heard and has not acted on the newest generation, though nothing is on its way. None that runs on two hosts.
 func (q *Queries) DriftedVMs(ctx context.Context, fresh time.Duration) ([]VM, error) {
 	rows, err := q.db.Query(ctx, driftedVMs, fresh)
 	if err != nil {
@@ -51,6 +45,7 @@ func (q *Queries) DriftedVMs(ctx context.Context, fresh time.Duration) ([]VM, er
 			&i.Heard,
 			&i.Attention,
 			&i.Elsewhere,
+			&i.Starved,
 		); err != nil {
 			return nil, err
 		}

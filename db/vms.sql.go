@@ -74,7 +74,7 @@ func (q *Queries) DropVM(ctx context.Context, id fleet.VMID) error {
 }
 
 const getVM = `-- name: GetVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -120,6 +120,7 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 		&i.VM.Heard,
 		&i.VM.Attention,
 		&i.VM.Elsewhere,
+		&i.VM.Starved,
 		&i.HostName,
 		&i.ProjectName,
 		&i.LookedAt,
@@ -140,7 +141,7 @@ func (q *Queries) HoldMACs(ctx context.Context, macs []string) error {
 }
 
 const lockVM = `-- name: LockVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -187,6 +188,7 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 		&i.VM.Heard,
 		&i.VM.Attention,
 		&i.VM.Elsewhere,
+		&i.VM.Starved,
 		&i.HostName,
 		&i.ProjectName,
 		&i.LookedAt,
@@ -412,7 +414,7 @@ func (q *Queries) VMTouched(ctx context.Context, subject fleet.Subject) (bool, e
 }
 
 const vMsNamed = `-- name: VMsNamed :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = ANY ($1::text[]) AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 `
@@ -461,6 +463,7 @@ func (q *Queries) VMsNamed(ctx context.Context, arg VMsNamedParams) ([]VMsNamedR
 			&i.VM.Heard,
 			&i.VM.Attention,
 			&i.VM.Elsewhere,
+			&i.VM.Starved,
 			&i.HostName,
 			&i.ProjectName,
 			&i.LookedAt,

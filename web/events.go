@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ const (
 	mostStreams = 40               // of one person, in all browsers
 	pingEvery   = 20 * time.Second // the browser gives up on a stream that is silent for 60 s
 	rightsEvery = 30 * time.Second // how often a stream or console asks anew for its session and rights, besides when they are known to change
-	nounGap     = time.Second      // between two wake-ups for a whole noun: lists need not follow each change
+	paceEvery   = 5 * time.Second  // how often a stream looks at the pace; at another one it tells
 	writeLimit  = 10 * time.Second
 )
 
@@ -65,20 +66,24 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	}
 	defer s.streams.leave(a.UserID)
 
-	p := newPoker(allowed)
+	p := newPoker(allowed, s.pace.at)
 	rights := rightsKeys(a)
-	sub := s.Hub.Subscribe(append(p.subscriptions, rights...)...)
+	sub := s.Hub.Subscribe(append(p.subscriptions(), rights...)...)
 	defer sub.Close()
+	p.sub = sub
 	out := &eventWriter{w: c.Response(), control: http.NewResponseController(c.Response())}
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	c.Response().WriteHeader(http.StatusOK)
 	out.write(": open\n\n")
+	gap, _ := s.pace.at(time.Now())
+	out.pace(gap)
 
-	ping, again := time.NewTicker(pingEvery), time.NewTicker(rightsEvery)
+	ping, again, look := time.NewTicker(pingEvery), time.NewTicker(rightsEvery), time.NewTicker(paceEvery)
 	defer ping.Stop()
 	defer again.Stop()
+	defer look.Stop()
 	for out.err == nil {
 		select {
 		case <-r.Context().Done():
@@ -92,6 +97,10 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 			out.events(p.woken(keys, time.Now()))
 		case <-p.due():
 			out.events(p.late(time.Now()))
+			out.pace(p.gap)
+		case now := <-look.C:
+			gap, _ := s.pace.at(now)
+			out.pace(gap)
 		case <-ping.C:
 			out.write(": ping\n\n")
 		case <-again.C:
@@ -136,50 +145,63 @@ func gapped(key string) bool {
 
 // poker turns the hub's keys into the page's.
 type poker struct {
-	subscriptions []string
-	pokes         map[string][]string  // wake-up -> the page's keys
-	last          map[string]time.Time // when a gapped key was poked
-	waiting       map[string]bool      // gapped keys whose poke waits for the gap to pass
-	timer         *time.Timer
+	sub     *notify.Sub
+	wakeUps map[string][]string  // of the page's keys
+	pokes   map[string]string    // wake-up -> the page's key
+	last    map[string]time.Time // when a gapped key was poked
+	waiting map[string]time.Time // what waits, and until when: for the gap to pass, and among others for its turn
+	pace    func(time.Time) (gap, spread time.Duration)
+	gap     time.Duration // of the last look at pace
+	timer   *time.Timer
 }
 
-func newPoker(watched []browse.Watched) *poker {
-	p := &poker{pokes: map[string][]string{}, last: map[string]time.Time{}, waiting: map[string]bool{}}
+func newPoker(watched []browse.Watched, pace func(time.Time) (gap, spread time.Duration)) *poker {
+	p := &poker{wakeUps: map[string][]string{}, pokes: map[string]string{}, last: map[string]time.Time{}, waiting: map[string]time.Time{}, pace: pace}
 	for _, w := range watched {
+		p.wakeUps[w.Key] = w.WakeUps
 		for _, wake := range w.WakeUps {
-			p.subscriptions = append(p.subscriptions, wake)
-			p.pokes[wake] = append(p.pokes[wake], w.Key)
+			p.pokes[wake] = w.Key
 		}
 	}
 	return p
 }
 
-// woken gives the events to send now.
+func (p *poker) subscriptions() []string { return slices.Collect(maps.Keys(p.pokes)) }
+
+// woken gives the events to send now. What is for one thing is sent at once; what is for many comes within the gap.
 func (p *poker) woken(keys []string, now time.Time) []string {
+	gap, spread := p.pace(now)
+	p.gap = gap
 	var out []string
 	for _, k := range keys {
 		if k == notify.Resync {
-			out = append(out, k)
+			p.wait(k, now.Add(within(spread))) // every page asks for all that it shows
 		}
 		noun, _, _ := strings.Cut(k, ":")
-		for _, name := range slices.Concat(p.pokes[k], p.pokes[noun+":*"]) {
+		for _, name := range []string{p.pokes[k], p.pokes[noun+":*"]} {
 			switch {
-			case slices.Contains(out, name) || p.waiting[name]:
-			case !gapped(name) || now.Sub(p.last[name]) >= nounGap:
-				p.last[name] = now
+			case name == "" || slices.Contains(out, name):
+			case !gapped(name):
 				out = append(out, name)
+			case p.last[name].Add(gap).After(now):
+				p.wait(name, p.last[name].Add(gap))
 			default:
-				p.waiting[name] = true
+				p.wait(name, now.Add(within(spread)))
 			}
 		}
 	}
-	if len(p.waiting) > 0 && p.timer == nil {
-		p.timer = time.NewTimer(nounGap)
-	}
-	return out
+	return append(out, p.late(now)...)
 }
 
-// due fires when pokes that waited may be sent.
+// wait has name sent at a time, if it does not wait already. Until then no change of it need be heard of.
+func (p *poker) wait(name string, at time.Time) {
+	if _, waits := p.waiting[name]; !waits {
+		p.waiting[name] = at
+		p.sub.Hush(p.wakeUps[name]...)
+	}
+}
+
+// due fires when what waited may be sent.
 func (p *poker) due() <-chan time.Time {
 	if p.timer == nil {
 		return nil
@@ -187,15 +209,27 @@ func (p *poker) due() <-chan time.Time {
 	return p.timer.C
 }
 
-// late gives the events that waited.
+// late gives the events whose time has come, and sets the clock for the next one.
 func (p *poker) late(now time.Time) []string {
-	p.timer = nil
 	var out []string
-	for name := range p.waiting {
-		p.last[name] = now
-		out = append(out, name)
+	var next time.Time
+	for name, at := range p.waiting {
+		if !at.After(now) {
+			p.sub.Heed(p.wakeUps[name]...) // before it is sent: what changes from now on is another poke
+			delete(p.waiting, name)
+			p.last[name] = now
+			out = append(out, name)
+		} else if next.IsZero() || at.Before(next) {
+			next = at
+		}
 	}
-	clear(p.waiting)
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+	if !next.IsZero() {
+		p.timer = time.NewTimer(next.Sub(now))
+	}
 	return out
 }
 
@@ -203,7 +237,18 @@ func (p *poker) late(now time.Time) []string {
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	told    int // seconds: the gap that the page knows of; 0: none yet
 	err     error
+}
+
+// pace tells the page how far apart pokes for whole nouns are, where that is other than it knows.
+func (o *eventWriter) pace(gap time.Duration) {
+	seconds := int((gap + time.Second/2) / time.Second)
+	if seconds == o.told {
+		return
+	}
+	o.told = seconds
+	o.write(fmt.Sprintf("event: pace\ndata: %d\n\n", seconds))
 }
 
 func (o *eventWriter) events(keys []string) {

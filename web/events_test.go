@@ -53,7 +53,7 @@ func expect(t *testing.T, lines <-chan string, want string) {
 			if !ok {
 				t.Fatalf("the stream ended before %q", want)
 			}
-			if strings.HasPrefix(line, "event: ") {
+			if strings.HasPrefix(line, "event: ") && line != "event: pace" { // which each stream begins with
 				t.Fatalf("%q came before %q", line, want)
 			}
 		case <-limit:
@@ -162,4 +162,31 @@ func TestAStreamEndsWithTheRightToFollowIt(t *testing.T) {
 	user("maria", fleet.RoleNone, true)
 	ends(t, lines)
 	b.get("/events?"+query, "HX-Request", "true").is(t, http.StatusUnauthorized)
+}
+
+// Under load a stream says how far apart it pokes, and does so; what is for one thing comes at once all the same.
+func TestAStreamSaysItsPace(t *testing.T) {
+	p, _, _, vms := fleetOf(t)
+	p.server.Strain(3 * time.Second)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	one := "vm:" + string(vms["web-01"])
+	lines := stream(t, b, "key="+one+"&key=hosts")
+	expect(t, lines, "event: pace")
+	expect(t, lines, "data: 3")
+	began := time.Now()
+	for range 50 {
+		p.hub.Wake("host:one")
+	}
+	p.hub.Wake(one)
+	expect(t, lines, "event: "+one)
+	expect(t, lines, "event: hosts")
+	p.hub.Wake("host:two") // after the poke: it is another one, a gap later
+	p.hub.Wake(one)
+	expect(t, lines, "event: "+one)
+	expect(t, lines, "event: hosts")
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("two pokes of the same list came within %s", took)
+	}
+	p.server.Strain(0)
+	expect(t, lines, "data: 1")
 }

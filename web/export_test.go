@@ -1,6 +1,9 @@
 package web
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+)
 
 // AgentProofs tells of each route of agents, by method and path, whether it asks for a session.
 func (s *Server) AgentProofs() map[string]bool {
@@ -22,4 +25,11 @@ func (s *Server) Pages() []string {
 		}
 	}
 	return out
+}
+
+// Strain has refreshes need so long for each gap, whatever they take, until it is called again.
+func (s *Server) Strain(need time.Duration) {
+	s.pace.mu.Lock()
+	defer s.pace.mu.Unlock()
+	s.pace.need, s.pace.since = need, time.Now().Add(time.Hour)
 }

@@ -118,18 +118,23 @@ func giveBuffer(b *bytes.Buffer) {
 	}
 }
 
-func (s *Server) send(c echo.Context, status int, html []byte) (err error) {
-	h := c.Response().Header()
-	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
-	h.Set(echo.HeaderVary, "HX-Request, HX-Target")
+func (s *Server) send(c echo.Context, status int, html []byte) error {
+	idle(c)
 	if takesBrotli(c) {
 		return sendBrotli(c, status, html)
 	}
+	return sendTo(c.Response(), c.Request(), status, html)
+}
+
+func sendTo(to http.ResponseWriter, r *http.Request, status int, html []byte) (err error) {
+	h := to.Header()
+	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
+	h.Set(echo.HeaderVary, "HX-Request, HX-Target")
 	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html))) // of what is not compressed
 	zip(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, err = w.Write(html)
-	})).ServeHTTP(c.Response(), c.Request())
+	})).ServeHTTP(to, r)
 	return err
 }
 
@@ -142,6 +147,8 @@ func sendBrotli(c echo.Context, status int, html []byte) error {
 	_, _ = to.Write(html) // a bytes.Buffer takes everything, also the end
 	_ = to.Close()
 	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
+	h.Set(echo.HeaderVary, "HX-Request, HX-Target")
 	h.Add(echo.HeaderVary, echo.HeaderAcceptEncoding)
 	h.Set(echo.HeaderContentEncoding, "br")
 	h.Set(echo.HeaderContentLength, strconv.Itoa(out.Len()))

@@ -76,7 +76,7 @@ func (s *Server) routes() []route {
 		{post, "/account/tokens/:id/delete", page, policy.Self, submit(s.deleteToken, s.askDeleteToken())},
 
 		// The frame.
-		{get, "/", page, policy.VMSee, s.dashboard},
+		{get, "/", page, policy.VMSee, s.together(s.dashboard)},
 		{get, "/events", stream, policy.Self, s.events},
 		{get, "/search", page, policy.VMSee, s.searchPage},
 		{get, "/search/suggest", page, policy.VMSee, s.suggest},
@@ -91,7 +91,7 @@ func (s *Server) routes() []route {
 		{post, "/views/:list/:id/delete", page, policy.Self, button(s.deleteView)},
 
 		// VMs.
-		{get, "/vms", page, policy.VMSee, s.listVMs},
+		{get, "/vms", page, policy.VMSee, s.together(s.listVMs)},
 		{get, "/vms.csv", stream, policy.VMSee, s.exportVMs},
 		{post, "/vms/bulk", page, policy.VMUse, button(s.actOnVMs)},
 		{get, "/vms/bulk/:id", page, policy.VMUse, s.bulkPage},
@@ -116,7 +116,7 @@ func (s *Server) routes() []route {
 		{get, "/hosts/:host/found/:id", page, policy.InfraSee, s.foundVMPage},
 
 		// Hosts.
-		{get, "/hosts", page, policy.InfraSee, s.listHosts},
+		{get, "/hosts", page, policy.InfraSee, s.together(s.listHosts)},
 		{get, "/hosts.csv", stream, policy.InfraSee, s.exportHosts},
 		{get, "/hosts/join", page, policy.Manage, s.joinPage},
 		{post, "/hosts/join", page, policy.Manage, button(s.makeJoinToken)},
@@ -129,7 +129,7 @@ func (s *Server) routes() []route {
 		{get, "/menus/host/:id", page, policy.InfraSee, menu(s, s.Control.GetHost, hostFrame, hostview.Acts)},
 
 		// Pools.
-		{get, "/pools", page, policy.StorageSee, s.listPools},
+		{get, "/pools", page, policy.StorageSee, s.together(s.listPools)},
 		{get, "/pools.csv", stream, policy.StorageSee, s.exportPools},
 		{get, "/pools/new", page, policy.InfraChange, ask(s.askPool)},
 		{post, "/pools", page, policy.InfraChange, submit(s.createPool, s.askPool)},
@@ -146,7 +146,7 @@ func (s *Server) routes() []route {
 		{get, "/menus/pool/:id", page, policy.StorageSee, menu(s, s.Control.GetPool, poolFrame, poolview.Acts)},
 
 		// Networks.
-		{get, "/networks", page, policy.StorageSee, s.listNetworks},
+		{get, "/networks", page, policy.StorageSee, s.together(s.listNetworks)},
 		{get, "/networks.csv", stream, policy.StorageSee, s.exportNetworks},
 		{get, "/networks/:id", page, policy.StorageSee, ask(s.networkPage)},
 		{post, "/networks/:id/grants", page, policy.InfraChange, submit(s.setGrant, s.showGrants)},

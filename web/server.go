@@ -44,6 +44,10 @@ type Server struct {
 	table   map[string]route // by method and path
 	streams streamCount
 	turns   *turns
+	parts   parts
+	pace    *pace
+
+	refreshes chan struct{} // has room for those that are answered at the same time
 
 	pairs   *pair.Broker
 	seats   seats
@@ -57,7 +61,7 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), pairs: pair.New(consoles)}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newPace(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: pair.New(consoles)}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may hand on another Host than the one browsers see. An address that is no origin is simply not added.
@@ -70,6 +74,7 @@ func New(o Options) *Server {
 		s.logAccess, // outside all that can fail: it turns errors into answers and notes what was sent
 		recoverPanic,
 		s.find, // which route of the table this is; the rest below depends on it
+		s.measure,
 		rollDeadline,
 		s.secure,
 		limitBody,

@@ -95,7 +95,9 @@ func (s *Server) takeTurns(next echo.HandlerFunc) echo.HandlerFunc {
 		if k := routeOf(c).kind; c.Request().Method != http.MethodGet || k != page && k != api {
 			return next(c)
 		}
+		came := time.Now()
 		leave, err := s.turns.take(c.Request().Context(), actorOf(c).UserID)
+		waited(c, time.Since(came))
 		if err != nil {
 			return err
 		}

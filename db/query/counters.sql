@@ -1,10 +1,16 @@
--- name: CountVMs :many
-SELECT project_id, host_id, heard, count(*)::bigint AS vms, (count(*) FILTER (WHERE attention))::bigint AS attention,
-       sum(cpus)::bigint AS cpus, sum(memory_mib)::bigint AS memory_mib
-FROM vms GROUP BY project_id, host_id, heard;
+-- name: CountedVMs :many
+-- What of each VM is counted, in the order of ids.
+SELECT id, project_id, host_id, heard, attention, cpus, memory_mib FROM vms WHERE id > @after ORDER BY id LIMIT @most;
+
+-- name: CountedVMsNamed :many
+-- The same of some. Those that are gone are not among them.
+SELECT id, project_id, host_id, heard, attention, cpus, memory_mib FROM vms WHERE id = ANY (@ids::text[]);
 
 -- name: CountFound :many
 SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id;
+
+-- name: CountFoundOn :many
+SELECT host_id, count(*)::bigint AS vms FROM found_vms WHERE host_id = ANY (@hosts::text[]) GROUP BY host_id;
 
 -- name: VMsInNeed :many
 -- Those of silent hosts are not among them: there the host wants a person, once.

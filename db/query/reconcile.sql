@@ -1,11 +1,5 @@
 -- name: DriftedVMs :many
--- VMs whose host is heard and has not acted on the newest generation, though nothing is on its way. None that runs on two hosts.
-SELECT v.* FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
-WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND s.looked_at > now() - @fresh::interval
-  AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
-  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id
-                  AND j.state IN ('queued', 'running') AND j.task_id IS NOT NULL)
-LIMIT 500;
+SELECT v.* FROM vms v WHERE v.id = ANY (ARRAY(SELECT drifted_vms(@fresh::interval)));
 
 -- name: WakeDue :exec
 -- Jobs that waited for their time: wake their hosts.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -17,7 +18,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/cli"
 	"quantix/internal/fleet"
+	"quantix/internal/reconcile"
 	"quantix/internal/wire"
 )
 
@@ -114,6 +117,17 @@ func beParking() bool {
 			}
 			return -1
 		}
+	case "tabs": // the whole portal: both doors at one address
+		cli.TuneMemory() // as the portal does
+		pages, agents := r.web.Handler(), asHosts(r.web.AgentHandler())
+		handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if strings.HasPrefix(q.URL.Path, "/agent/") {
+				agents.ServeHTTP(w, q)
+			} else {
+				pages.ServeHTTP(w, q)
+			}
+		})
+		go reconcile.Run(ctx, r.control, r.hub, slog.New(slog.DiscardHandler))
 	case "echo":
 		e := echo.New()
 		e.POST(wire.PathClaim, echo.WrapHandler(&peer))

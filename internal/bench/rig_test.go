@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 // rig is a portal over a database of its own, with its agents' door on plain HTTP: TLS is the same for every design.
 type rig struct {
 	pool    *pgxpool.Pool
+	hub     *notify.Hub
 	control *control.Control
 	web     *web.Server
 	agents  *httptest.Server
@@ -79,7 +80,7 @@ func newPortal(ctx context.Context, b fataler, database, agentURL string) *rig {
 	hub := notify.NewHub()
 	log := slog.New(slog.DiscardHandler)
 	go hub.Listen(ctx, pool.Config().ConnConfig, log)
-	r := &rig{pool: pool}
+	r := &rig{pool: pool, hub: hub}
 	r.control = control.New(pool, control.Options{Hub: hub, Log: log, AgentURL: agentURL, PairURL: agentURL})
 	r.web = web.New(web.Options{
 		Control: r.control, Hub: hub, Sessions: auth.Sessions(pool, false), Log: log, PublicURL: "http://portal.test",

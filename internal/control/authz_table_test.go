@@ -243,6 +243,7 @@ var useCases = map[string]useCase{
 	"QueueDrifted":    {may: portal, with: none},
 	"SettlePlaces":    {may: portal, with: none},
 	"RefreshCounters": {may: portal, with: none},
+	"CountChanged":    {may: portal, with: func(w *world) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
 	"RescueJobs":      {may: portal, with: none},
 	"Sweep":           {may: portal, with: none},
 	"KeepAudit":       {may: portal, with: none},

@@ -27,7 +27,7 @@ func TestTree(t *testing.T) {
 	s.vm("db", fleet.Stopped)
 	s.exec(`UPDATE vms SET labels = '{"env":"a=b"}' WHERE id = $1`, web.ID)
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'old', '{"power":"running"}')`, s.h1)
-	if err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
+	if _, err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	red, host := string(s.red), string(s.h1)
@@ -132,7 +132,7 @@ func TestOverview(t *testing.T) {
 		t.Errorf("a member counts %+v %v", totals, err)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	if err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
+	if _, err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if totals, err := s.VMTotals(t.Context(), chief); err != nil || totals.InNeed != 3 || totals.Phases[fleet.PhaseUnknown] != 3 {

@@ -199,7 +199,6 @@ func TestIndexesAreUsed(t *testing.T) {
 		}},
 		"VMs that need attention":         {"vms v", "vms_in_need", vms("attention:yes")},
 		"the dashboard's list":            {"v.attention", "vms_in_need", func() error { _, err := c.Overview(t.Context(), chief); return err }},
-		"orders that got lost":            {"name: DriftedVMs", "vms_drifted", func() error { return c.QueueDrifted(t.Context(), fleet.SystemActor) }},
 		"all tasks":                       {"tasks t", "tasks_on_top", tasks(chief, "")},
 		"tasks that failed":               {"tasks t", "tasks_failed", tasks(chief, "state:failed")},
 		"tasks of a tenant":               {"tasks t", "tasks_by_project", tasks(tenant, "")},

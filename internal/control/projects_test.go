@@ -94,7 +94,7 @@ func TestOnlyAnEmptyProjectCanBeDeleted(t *testing.T) {
 	h.exec("INSERT INTO hosts (id, name) VALUES ('h1', 'h1')")
 	h.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('v1', $1, 'h1', 'web', '{"cpus":1,"memoryMiB":128}')`, p.ID)
 	wantCode(t, h.DeleteProject(t.Context(), chief, p.ID), fleet.Conflict)
-	if err := h.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
+	if _, err := h.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := h.GetProject(t.Context(), chief, p.ID); err != nil || p.VMs != 1 {

@@ -30,6 +30,7 @@ type Sub struct {
 	keys  []string
 	mu    sync.Mutex
 	woken map[string]struct{}
+	deaf  map[string]bool // of its keys
 }
 
 // Subscribe waits for keys; "vm:*" waits for all keys that start with "vm:". Close it when done.
@@ -57,6 +58,28 @@ func (s *Sub) Take() []string {
 	return keys
 }
 
+// Hush has none of these keys, as Subscribe took them, wake the subscription any more, until Heed: who knows already that they changed
+// need not be woken for each change. What they did in between is lost, so whoever heeds them again looks after that.
+func (s *Sub) Hush(keys ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.deaf == nil {
+		s.deaf = make(map[string]bool, len(keys))
+	}
+	for _, k := range keys {
+		s.deaf[k] = true
+	}
+}
+
+// Heed ends Hush.
+func (s *Sub) Heed(keys ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range keys {
+		delete(s.deaf, k)
+	}
+}
+
 // Close ends the subscription.
 func (s *Sub) Close() {
 	s.hub.mu.Lock()
@@ -74,11 +97,12 @@ func (h *Hub) Wake(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subs[key] {
-		s.wake(key)
+		s.wake(key, key)
 	}
 	if noun, _, ok := strings.Cut(key, ":"); ok {
-		for s := range h.subs[noun+":*"] {
-			s.wake(key)
+		all := noun + ":*"
+		for s := range h.subs[all] {
+			s.wake(key, all)
 		}
 	}
 }
@@ -89,14 +113,18 @@ func (h *Hub) WakeAll() {
 	defer h.mu.Unlock()
 	for _, set := range h.subs {
 		for s := range set {
-			s.wake(Resync)
+			s.wake(Resync, Resync)
 		}
 	}
 }
 
-// wake notes the key; past a bound the keys no longer matter and one resync stands for all.
-func (s *Sub) wake(key string) {
+// wake notes the key, which the subscription took as another perhaps; past a bound the keys no longer matter and one resync stands for all.
+func (s *Sub) wake(key, took string) {
 	s.mu.Lock()
+	if s.deaf[took] {
+		s.mu.Unlock()
+		return
+	}
 	if s.woken == nil {
 		s.woken = make(map[string]struct{}, 1)
 	}

@@ -32,11 +32,11 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
 		{"settle places", time.Second, nil, c.SettlePlaces},
 		{"watch hosts", 2 * time.Second, nil, live.run},
-		{"count", 5 * time.Second, nil, c.RefreshCounters},
 		{"sweep", 10 * time.Minute, nil, c.Sweep},
 		{"keep the audit", time.Hour, nil, c.KeepAudit},
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return newCounting(c, hub, log).loop(ctx) })
 	for _, p := range passes {
 		group.Go(func() error { return p.loop(ctx, hub, log) })
 	}

@@ -8,6 +8,7 @@ const MEMORY = 300_000; // ms for which pokes are remembered for tabs that still
 const tabs = new Map(); // port -> {keys: Set, answered: boolean}, the tab that spoke last at the end
 const pokedAt = new Map(); // key, or "" for all -> when, ms
 let state = "";
+let pace = 1; // seconds between two pokes for a whole list
 
 const stream = new Stream(
   (keys) => {
@@ -19,6 +20,11 @@ const stream = new Stream(
   (now) => {
     state = now;
     for (const port of tabs.keys()) port.postMessage({ state });
+  },
+  (seconds) => {
+    if (pace === seconds) return;
+    pace = seconds;
+    for (const port of tabs.keys()) port.postMessage({ pace });
   },
 );
 
@@ -36,6 +42,7 @@ self.onconnect = ({ ports: [port] }) => {
       tabs.set(port, { keys: new Set(data.keys), answered: true });
       catchUp(port, data);
       if (state === "live" || state === "lost") port.postMessage({ state });
+      port.postMessage({ pace });
     }
     follow();
   };

@@ -21,16 +21,18 @@ function poked(keys) {
 
 const refreshes = new WeakMap(); // element -> {last, timer}
 
-// At once where the last refresh is long ago, else when the gap is over: the last poke is never lost.
+// At once where the last refresh is long ago, else when the gap is over, which is an element's own where what it shows changes
+// less often: the last poke is never lost.
 function refresh(element) {
-  const turn = refreshes.get(element) ?? { last: -MIN_GAP, timer: 0 };
+  const gap = Math.max(MIN_GAP, 1000 * Number(element.dataset.gap ?? 0));
+  const turn = refreshes.get(element) ?? { last: -gap, timer: 0 };
   refreshes.set(element, turn);
   if (turn.timer) return;
   turn.timer = setTimeout(() => {
     turn.timer = 0;
     turn.last = performance.now();
     element.dispatchEvent(new CustomEvent("poke"));
-  }, Math.max(0, turn.last + MIN_GAP - performance.now()));
+  }, Math.max(0, turn.last + gap - performance.now()));
 }
 
 let patience = 0;
@@ -47,6 +49,14 @@ function reported(state) {
   }
 }
 
+// Lists follow each second; where many people watch them the server takes longer, and the page says so.
+function paced(seconds) {
+  const word = document.getElementById("pace");
+  if (!word) return;
+  word.hidden = !(seconds > 1);
+  word.textContent = `live, every ${seconds} s`;
+}
+
 // How old, at most, what the page shows can be when it first asks for its keys, ms.
 let contentAge = () => {
   contentAge = () => LATER_AGE;
@@ -60,6 +70,7 @@ function sharedStream() {
   worker.port.onmessage = ({ data }) => {
     if (data.rollCall) worker.port.postMessage({ here: true });
     else if (data.state) reported(data.state);
+    else if (data.pace) paced(data.pace);
     else poked(data.poke);
   };
   return {
@@ -70,7 +81,7 @@ function sharedStream() {
 
 /** A stream of this tab alone, closed while the tab is hidden. */
 function ownStream() {
-  const stream = new Stream(poked, reported);
+  const stream = new Stream(poked, reported, paced);
   let wanted = [];
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) stream.stop();

@@ -8,7 +8,7 @@ export class Refused extends Error {
 }
 
 /**
- * Yields "open" once the server has accepted, then {event} for each named event and {} for each sign of life.
+ * Yields "open" once the server has accepted, then {event, data} for each named event and {} for each sign of life.
  * Ends when the server ends the stream; throws Refused, or fetch's own error.
  */
 export async function* events(url, signal) {
@@ -17,7 +17,7 @@ export async function* events(url, signal) {
   if (!answer.ok) throw new Refused(answer.status);
   yield "open";
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "", name = "";
+  let rest = "", name = "", data = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
@@ -26,10 +26,10 @@ export async function* events(url, signal) {
     yield {};
     for (const line of lines) {
       if (line.startsWith("event:")) name = line.slice(6).trim();
-      if (line === "" && name) {
-        yield { event: name };
-        name = "";
-      }
+      if (line.startsWith("data:")) data = line.slice(5).trim();
+      if (line !== "") continue;
+      if (name) yield { event: name, data };
+      name = data = "";
     }
   }
 }

@@ -7,16 +7,20 @@ const FIRST_RETRY = 1_000, LAST_RETRY = 30_000;
 const MOST_KEYS = 170; // keeps the URL below the 8 KB that proxies take
 
 export class Stream {
-  #poke; #report;
+  #poke; #report; #paced;
   #keys = [];
   #followed = new Set(); // keys that the open stream covers; empty when none is open
   #open = null; #opening = null; // AbortControllers
   #timer = 0; #failures = 0;
 
-  /** poke(keys, or null for all) after a change; report("live" | "lost" | "signed-out") when the connection changes. */
-  constructor(poke, report) {
+  /**
+   * poke(keys, or null for all) after a change; report("live" | "lost" | "signed-out") when the connection changes;
+   * paced(seconds) when pokes for whole lists come this far apart from now on.
+   */
+  constructor(poke, report, paced = () => {}) {
     this.#poke = poke;
     this.#report = report;
+    this.#paced = paced;
   }
 
   /** Follows these keys from now on, the first ones where there are too many. */
@@ -61,6 +65,7 @@ export class Stream {
       for await (const sign of events(address(keys), control.signal)) {
         alive();
         if (sign === "open") this.#adopt(control, keys);
+        else if (sign.event === "pace") this.#paced(Number(sign.data));
         else if (sign.event) this.#poke(sign.event === "resync" ? null : [sign.event]);
       }
     } catch (error) {

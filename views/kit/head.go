@@ -25,12 +25,16 @@ type Head struct {
 // Following is how the head of one object's page follows it.
 type Following struct {
 	ID, Keys, Href, Every string
+	Gap                   string           // seconds: it changes no more often than that; empty: it may at any time
 	Gone, GoneHref        string           // what is said when the object is gone, and where to go on; empty: it does not go
 	More                  templ.Attributes // of the head
 }
 
 func (f Following) attrs() templ.Attributes {
 	out := Follow(f.Keys, f.Href, "poke, every "+f.Every, "morph:outerHTML")
+	if f.Gap != "" {
+		out["data-gap"] = f.Gap
+	}
 	if f.Gone != "" {
 		out["data-gone"], out["data-gone-href"] = f.Gone, f.GoneHref
 	}

@@ -102,7 +102,7 @@ func listHead(p *ListPage) templ.Component {
 			return nil
 		})
 		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{Crumbs: kit.Inventory, Title: "Virtual machines", Acts: kit.ActButton("new", "primary", p.newVM()), Tabs: p.tabs()}, kit.Following{
-			ID: "vms-head", Keys: "vms", Href: p.Link.String(), Every: "10s",
+			ID: "vms-head", Keys: "vms", Href: p.Link.String(), Every: "10s", Gap: "5",
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

@@ -12,6 +12,7 @@ import (
 type Browse struct {
 	store    *store.Store
 	counters atomic.Pointer[counters]
+	tally    tally
 }
 
 // New makes a Browse over s.

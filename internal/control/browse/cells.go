@@ -11,7 +11,7 @@ import (
 
 // starvedSQL is how many VMs of a host with a disk in a pool QEMU paused, because their storage is full or fails: few anywhere.
 const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
-	WHERE v.status->>'power' = 'paused' AND (v.status->>'reason' = 'I/O error' OR v.status @> '{"faults": [{"code": "io"}]}') GROUP BY 1, 2`
+	WHERE v.starved GROUP BY 1, 2`
 
 // keySQL are what hosts say of objects in plain columns, without what can be long: said, fresh, used, starving and by_others are a pool's
 // policy.PoolKey; said, fresh and faulty are a network's fleet.NetworkState.

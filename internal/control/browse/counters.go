@@ -2,6 +2,8 @@ package browse
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"quantix/db"
@@ -9,21 +11,26 @@ import (
 	"quantix/internal/fleet"
 )
 
-// counters are sums over all VMs, kept between requests so that no page has to count a hundred thousand rows.
+// counters are sums over all VMs, kept between requests so that no page has to count a hundred thousand rows. They do not change once
+// they are shown; tally makes the next ones.
 type counters struct {
 	at       time.Time
 	hosts    map[fleet.HostID]usage
 	projects map[fleet.ProjectID]usage
 	heard    map[fleet.ProjectID]map[fleet.Phase]sum // of all VMs, were all hosts heard
-	of       map[fleet.HostID][]db.CountVMsRow       // by project and phase-if-heard
+	of       map[fleet.HostID][]group                 // by project and phase-if-heard
 	found    map[fleet.HostID]int
 	looked   map[fleet.HostID]*time.Time // how old what the host says was then
 	now      time.Time                   // by the clock of looked
+	heardAt  time.Time                   // when looked was read
 }
+
+// heardFor is how long what is known of all hosts serves counts of what changed.
+const heardFor = 5 * time.Second
 
 // silent are the hosts with VMs of which what they say is not believed any more.
 func (n *counters) silent() []fleet.HostID {
-	now := n.now.Add(time.Since(n.at))
+	now := n.now.Add(time.Since(n.heardAt))
 	var out []fleet.HostID
 	for id := range n.of {
 		if !fleet.Fresh(n.looked[id], now) {
@@ -36,8 +43,21 @@ func (n *counters) silent() []fleet.HostID {
 // sum is what VMs of one project and phase add up to.
 type sum struct{ vms, inNeed, cpus, memoryMiB int64 }
 
-func (s sum) plus(r db.CountVMsRow) sum {
+func (s sum) plus(r group) sum {
 	return sum{s.vms + r.Vms, s.inNeed + r.Attention, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
+}
+
+// place is where a VM counts.
+type place struct {
+	ProjectID fleet.ProjectID
+	HostID    fleet.HostID
+	Heard     string // the phase if the host is heard
+}
+
+// group is what the VMs of one place add up to.
+type group struct {
+	place
+	Vms, Attention, Cpus, MemoryMib int64
 }
 
 // usage is what some VMs add up to.
@@ -47,63 +67,160 @@ type usage struct {
 	leaving   int // of the VMs, those whose deletion was asked for
 }
 
-func (u usage) plus(r db.CountVMsRow) usage {
-	sum := usage{u.vms + int(r.Vms), u.cpus + int(r.Cpus), u.memoryMiB + r.MemoryMib, u.leaving}
-	if r.Heard == string(fleet.PhaseDeleting) {
-		sum.leaving += int(r.Vms)
+// plus is the usage with a VM more, or less where n is -1.
+func (u usage) plus(v counted, heard string, n int) usage {
+	sum := usage{u.vms + n, u.cpus + n*int(v.cpus), u.memoryMiB + int64(n)*v.memoryMiB, u.leaving}
+	if heard == string(fleet.PhaseDeleting) {
+		sum.leaving += n
 	}
 	return sum
 }
 
-// RefreshCounters counts anew. A loop of the portal calls it every few seconds.
-func (b *Browse) RefreshCounters(ctx context.Context, a fleet.Actor) error {
+// RefreshCounters counts all anew, and says which VMs had been counted as something else than they are.
+func (b *Browse) RefreshCounters(ctx context.Context, a fleet.Actor) (other []fleet.VMID, err error) {
+	if err := store.OnlySystem(a); err != nil {
+		return nil, err
+	}
+	b.tally.mu.Lock()
+	defer b.tally.mu.Unlock()
+	return b.countAll(ctx)
+}
+
+// CountChanged brings the counters up to date with VMs, and with what was discovered on hosts, of which somebody was told that they
+// changed, or are gone: what it reads is as much as that.
+func (b *Browse) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.VMID, foundOn []fleet.HostID) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
 	}
-	_, err := b.count(ctx)
-	return err
+	t := &b.tally
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.vms == nil {
+		_, err := b.countAll(ctx)
+		return err
+	}
+	for ids := range slices.Chunk(vms, countPage) {
+		rows, err := b.store.CountedVMsNamed(ctx, store.Texts(ids))
+		if err != nil {
+			return store.Err(err)
+		}
+		now := make(map[fleet.VMID]db.CountedVMsNamedRow, len(rows))
+		for _, r := range rows {
+			now[r.ID] = r
+		}
+		for _, id := range ids {
+			if r, ok := now[id]; ok {
+				t.set(id, db.CountedVMsRow(r))
+			} else {
+				t.drop(id)
+			}
+		}
+	}
+	for hosts := range slices.Chunk(foundOn, countPage) {
+		rows, err := b.store.CountFoundOn(ctx, store.Texts(hosts))
+		if err != nil {
+			return store.Err(err)
+		}
+		t.findNone(hosts)
+		for _, r := range rows {
+			t.found[r.HostID] = int(r.Vms)
+		}
+	}
+	return b.show(ctx, heardFor)
 }
 
-func (b *Browse) count(ctx context.Context) (*counters, error) {
-	rows, err := b.store.CountVMs(ctx)
-	if err != nil {
-		return nil, store.Err(err)
+// countAll reads all VMs, a page at a time, and shows what they add up to. Whoever calls it has locked the tally.
+func (b *Browse) countAll(ctx context.Context) (other []fleet.VMID, err error) {
+	t := &b.tally
+	next := newSums()
+	for after := fleet.VMID(""); ; {
+		rows, err := b.store.CountedVMs(ctx, db.CountedVMsParams{After: after, Most: countPage})
+		if err != nil {
+			return nil, store.Err(err)
+		}
+		for _, r := range rows {
+			next.set(r.ID, r)
+			after = r.ID
+		}
+		if len(rows) < countPage {
+			break
+		}
 	}
 	found, err := b.store.CountFound(ctx)
 	if err != nil {
 		return nil, store.Err(err)
 	}
-	seen, err := b.store.HostsSeen(ctx)
-	if err != nil {
-		return nil, store.Err(err)
-	}
-	n := &counters{
-		at: time.Now(), hosts: map[fleet.HostID]usage{}, projects: map[fleet.ProjectID]usage{}, found: map[fleet.HostID]int{},
-		looked: make(map[fleet.HostID]*time.Time, len(seen)), heard: map[fleet.ProjectID]map[fleet.Phase]sum{}, of: map[fleet.HostID][]db.CountVMsRow{},
-	}
-	for _, r := range seen {
-		n.looked[r.HostID], n.now = r.LookedAt, r.Now
-	}
 	for _, r := range found {
-		n.found[r.HostID] = int(r.Vms)
+		next.found[r.HostID] = int(r.Vms)
 	}
-	for _, r := range rows {
-		n.hosts[r.HostID] = n.hosts[r.HostID].plus(r)
-		n.projects[r.ProjectID] = n.projects[r.ProjectID].plus(r)
-		if n.heard[r.ProjectID] == nil {
-			n.heard[r.ProjectID] = map[fleet.Phase]sum{}
+	if t.vms != nil {
+		other = next.differ(&t.sums)
+	}
+	t.sums = next
+	return other, b.show(ctx, 0)
+}
+
+// show makes the tally's sums the counters of all pages; hear says how old what is known of the hosts may be.
+func (b *Browse) show(ctx context.Context, hear time.Duration) error {
+	t, was, n := &b.tally, b.counters.Load(), &counters{at: time.Now()}
+	if was != nil && n.at.Sub(was.heardAt) < hear {
+		n.looked, n.now, n.heardAt = was.looked, was.now, was.heardAt
+	} else {
+		seen, err := b.store.HostsSeen(ctx)
+		if err != nil {
+			return store.Err(err)
 		}
-		n.heard[r.ProjectID][fleet.Phase(r.Heard)] = n.heard[r.ProjectID][fleet.Phase(r.Heard)].plus(r)
-		n.of[r.HostID] = append(n.of[r.HostID], r)
+		n.looked, n.heardAt = make(map[fleet.HostID]*time.Time, len(seen)), time.Now()
+		for _, r := range seen {
+			n.looked[r.HostID], n.now = r.LookedAt, r.Now
+		}
 	}
+	if was != nil && !t.changed {
+		n.hosts, n.projects, n.heard, n.of, n.found = was.hosts, was.projects, was.heard, was.of, was.found
+	} else {
+		n.hosts, n.projects, n.found = maps.Clone(t.hosts), maps.Clone(t.projects), maps.Clone(t.found)
+		n.heard, n.of = byPhase(t.groups)
+	}
+	t.changed = false
 	b.counters.Store(n)
-	return n, nil
+	return nil
+}
+
+// byPhase are the groups' sums by project and phase, and the groups themselves by host.
+func byPhase(groups []group) (heard map[fleet.ProjectID]map[fleet.Phase]sum, of map[fleet.HostID][]group) {
+	heard, of = map[fleet.ProjectID]map[fleet.Phase]sum{}, map[fleet.HostID][]group{}
+	for _, g := range groups {
+		if g.Vms == 0 { // there were some once
+			continue
+		}
+		if heard[g.ProjectID] == nil {
+			heard[g.ProjectID] = map[fleet.Phase]sum{}
+		}
+		heard[g.ProjectID][fleet.Phase(g.Heard)] = heard[g.ProjectID][fleet.Phase(g.Heard)].plus(g)
+		of[g.HostID] = append(of[g.HostID], g)
+	}
+	return heard, of
 }
 
 // counted returns the newest counters; the first who asks counts, and who finds them so old that nobody seems to count any more.
 func (b *Browse) counted(ctx context.Context) (*counters, error) {
-	if n := b.counters.Load(); n != nil && time.Since(n.at) < fleet.Freshness/2 {
+	if n := b.recent(); n != nil {
 		return n, nil
 	}
-	return b.count(ctx)
+	b.tally.mu.Lock()
+	defer b.tally.mu.Unlock()
+	if n := b.recent(); n != nil { // another one has counted meanwhile
+		return n, nil
+	}
+	if _, err := b.countAll(ctx); err != nil {
+		return nil, err
+	}
+	return b.counters.Load(), nil
+}
+
+func (b *Browse) recent() *counters {
+	if n := b.counters.Load(); n != nil && time.Since(n.at) < fleet.Freshness/2 {
+		return n
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/notify"
 	"quantix/internal/wire"
 )
 
@@ -118,29 +119,47 @@ func (box *Inbox) writeBeats(b *batch) {
 	close(b.done)
 }
 
-// assigned remembers which pools are assigned to which hosts, so that a heartbeat asks no query for them.
+// assigned remembers which pools are assigned to which hosts, so that a heartbeat asks no query for them. It is read anew when that
+// changes, or may have.
 type assigned struct {
-	mu    sync.Mutex
-	until time.Time
-	pools map[fleet.HostID][]fleet.Pool
+	changes *notify.Sub // by keyAssigned
+	mu      sync.Mutex
+	read    time.Time // when it was, or is being
+	stale   bool
+	pools   map[fleet.HostID][]fleet.Pool
 }
 
-// assignedFor bounds how old the memory may be. It only decides which pools a host lists; assignments travel as jobs.
-const assignedFor = time.Second
+const (
+	keyAssigned = "assigned"
+	// The memory only decides which pools a host lists; assignments travel as jobs. So it need not follow each of many changes, and
+	// wake-ups that got lost do no harm for a while.
+	assignedGap = time.Second
+	assignedFor = 30 * time.Second
+)
 
 func (box *Inbox) assignedPools(ctx context.Context, host fleet.HostID) ([]fleet.Pool, error) {
 	m := &box.assigned
+	now := time.Now()
 	m.mu.Lock()
-	pools, fresh := m.pools, time.Now().Before(m.until)
-	if !fresh && pools != nil {
-		m.until = time.Now().Add(assignedFor) // one asks, the others go on with what is known
+	select {
+	case <-m.changes.C:
+		m.changes.Take()
+		m.stale = true
+	default:
 	}
-	m.mu.Unlock()
-	if fresh {
+	pools, age := m.pools, now.Sub(m.read)
+	if m.stale && age >= assignedGap || age >= assignedFor {
+		m.stale, m.read = false, now // one asks, the others go on with what is known
+	} else if pools != nil {
+		m.mu.Unlock()
 		return pools[host], nil
 	}
+	m.mu.Unlock()
 	rows, err := box.store.AssignedPools(ctx)
 	if err != nil {
+		m.mu.Lock()
+		m.stale = true
+		m.mu.Unlock()
 		return nil, store.Err(err)
 	}
 	pools = make(map[fleet.HostID][]fleet.Pool)
@@ -148,7 +167,7 @@ func (box *Inbox) assignedPools(ctx context.Context, host fleet.HostID) ([]fleet
 		pools[r.HostID] = append(pools[r.HostID], store.PoolOf(r.Pool))
 	}
 	m.mu.Lock()
-	m.pools, m.until = pools, time.Now().Add(assignedFor)
+	m.pools = pools
 	m.mu.Unlock()
 	return pools[host], nil
 }

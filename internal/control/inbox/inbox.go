@@ -23,7 +23,7 @@ const most = 200
 
 // New makes an Inbox over s.
 func New(s *store.Store, hub *notify.Hub) *Inbox {
-	box := &Inbox{store: s, hub: hub}
+	box := &Inbox{store: s, hub: hub, assigned: assigned{changes: hub.Subscribe(keyAssigned)}}
 	box.claims.ask, box.claims.most = box.claimFor, most
 	box.results.ask, box.results.most = box.settleAll, most
 	return box

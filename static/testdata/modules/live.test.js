@@ -46,6 +46,28 @@ test("many pokes are two refreshes: one at once, and one when the gap is over", 
   is(count("c"), 2, "in the end");
 });
 
+test("an element whose content changes less often is refreshed less often", async () => {
+  const stream = await shows(`<div id="slow" data-live="vm:31" data-gap="5"></div>`);
+  await pass(5000);
+  await say(stream, "vm:31");
+  await say(stream, "vm:31");
+  is(count("slow"), 1);
+  await pass(4999);
+  is(count("slow"), 1, "within its gap");
+  await pass(1);
+  is(count("slow"), 2);
+});
+
+test("the page says how far apart its lists follow, where that is not each second", async () => {
+  const stream = await shows(`<div data-live="vms"></div><span id="pace" hidden></span>`);
+  const says = async (seconds) => {
+    stream.say(`event: pace\ndata: ${seconds}\n\n`);
+    await pass(0);
+    return $("#pace").hidden ? "" : $("#pace").textContent;
+  };
+  is([await says(1), await says(4), await says(15), await says(1)], ["", "live, every 4 s", "live, every 15 s", ""]);
+});
+
 test("a closed level of the tree is not followed until it is opened", async () => {
   await shows(`<div id="d" data-live="vm:4"></div><ul><li id="item" aria-expanded="false"><div id="e" data-live="vm:5"></div></li></ul>`);
   is(asked.at(-1).url.includes("vm:5"), false);

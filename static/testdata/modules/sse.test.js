@@ -20,6 +20,19 @@ test("events come out whole, however they were cut", async () => {
   is(got.filter((sign) => sign === ".").length, 5, "signs of life");
 });
 
+test("an event's data is its own", async () => {
+  const got = [];
+  const done = (async () => { for await (const sign of events("/events", undefined)) if (sign.event) got.push([sign.event, sign.data]); })();
+  await settle();
+  const stream = asked.at(-1);
+  stream.accept();
+  stream.say("data: nobody's\n\nevent: a\n\nevent: pace\ndata: 4\n\nevent: b\ndata:\n\n");
+  await settle();
+  stream.end();
+  await done;
+  is(got, [["a", ""], ["pace", "4"], ["b", ""]]);
+});
+
 test("a refusal has its status", async () => {
   const { done, stream } = await reading();
   stream.accept(429);

@@ -26,6 +26,22 @@ test("what is new to the stream counts as poked, then each event pokes its key",
   stream.stop();
 });
 
+test("a pace is no poke", async () => {
+  const paces = [], pokes = [];
+  asked.length = 0;
+  const stream = new Stream((poked) => pokes.push(poked), () => {}, (seconds) => paces.push(seconds));
+  stream.follow(["vms"]);
+  await pass(300);
+  asked[0].accept();
+  asked[0].say("event: pace\ndata: 1\n\n");
+  await pass(0);
+  asked[0].say("event: vms\ndata:\n\nevent: pace\ndata: 4\n\n");
+  await pass(0);
+  is(paces, [1, 4]);
+  is(pokes, [["vms"], ["vms"]]);
+  stream.stop();
+});
+
 test("the old stream is held until the new one is accepted", async () => {
   const { stream, pokes } = await following(["vm:1"]);
   asked[0].accept();

@@ -1,0 +1,387 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/internal/auth"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+	"quantix/internal/wire"
+)
+
+const (
+	tabsHosts   = 500
+	tabsVMs     = 20_000
+	tabsPeople  = 50
+	tabsOf      = 20 // each; one person may have 40
+	tabsReports = 50 // a second, each with
+	tabsChanges = 4  // VMs that go off or on
+	tabsWarm    = 20 * time.Second
+	tabsFor     = 30 * time.Second
+)
+
+// BenchmarkTabs measures a thousand tabs on the list of VMs, as static/js/live.js has them ask, while 200 VMs a second go off or on by
+// their hosts' reports: what the portal and PostgreSQL take of a processor (limit: 0.6), how long a refresh takes (limit: p99 ≤ 2 s), and
+// how far apart the page says that they are. Beside it: a bare change to as many streams of net/http alone.
+func BenchmarkTabs(b *testing.B) {
+	r := newDurableRig(b)
+	carefully(b, r.pool, false) // what comes before is not measured
+	testkit.Seed(b, r.pool, tabsHosts, tabsVMs)
+	keepFresh(b, r)
+	portal := startParking(b, r, "tabs")
+	defer portal.stop()
+	base := "http://" + portal.address
+	hosts := r.takeOver(b)
+	people := make([]*http.Client, tabsPeople)
+	for i := range people {
+		people[i] = r.person(b, base, fmt.Sprintf("person-%d", i))
+	}
+	carefully(b, r.pool, true)
+	ctx, stop := context.WithCancel(b.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	var seen tabsSeen
+	for _, p := range people {
+		for range tabsOf {
+			all.Go(func() { seen.tab(ctx, p, base) })
+		}
+	}
+	await(b, "all tabs follow", func() bool { return seen.open.Load() == tabsPeople*tabsOf })
+	all.Go(func() { change(ctx, b, base, hosts) })
+	for range b.N {
+		wait(ctx, tabsWarm)
+		seen.begin()
+		ours, theirs := cpuOf(b, portal.cmd.Process.Pid), postgresCPU(b, r)
+		wait(ctx, tabsFor)
+		b.ReportMetric((cpuOf(b, portal.cmd.Process.Pid)-ours).Seconds()/tabsFor.Seconds(), "portal-cores")
+		b.ReportMetric((postgresCPU(b, r)-theirs).Seconds()/tabsFor.Seconds(), "postgres-cores")
+		b.ReportMetric(0.6, "limit-cores")
+		took := seen.end()
+		took.report(b, "refresh")
+		b.ReportMetric(2000, "limit-refresh-p99-ms")
+		b.ReportMetric(float64(len(took))/tabsFor.Seconds(), "refreshes/s")
+		b.ReportMetric(float64(seen.pace.Load()), "said-seconds")
+		b.ReportMetric(float64(seen.failed.Load()), "failed")
+	}
+	stop()
+	all.Wait()
+	bareStreams(b, tabsPeople*tabsOf).report(b, "bare-change")
+}
+
+// tabsSeen is what the tabs see.
+type tabsSeen struct {
+	open, pace, failed atomic.Int64
+	mu                 sync.Mutex
+	took               spread
+}
+
+func (s *tabsSeen) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.took = nil
+}
+
+func (s *tabsSeen) end() spread {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.took
+}
+
+// tab follows the list until ctx ends.
+func (s *tabsSeen) tab(ctx context.Context, client *http.Client, base string) {
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, base+"/events?key=vms&key=tasks&key=hosts", nil)
+	res, err := client.Do(req)
+	if err != nil || res.StatusCode != http.StatusOK {
+		s.failed.Add(1)
+		return
+	}
+	defer res.Body.Close()
+	s.open.Add(1)
+	poked := map[string]chan struct{}{"vms": make(chan struct{}, 1), "head": make(chan struct{}, 1), "hosts": make(chan struct{}, 1)}
+	go s.refreshes(ctx, client, base+"/vms", "vm-rows", 250*time.Millisecond, poked["vms"])
+	go s.refreshes(ctx, client, base+"/vms", "vms-head", 5*time.Second, poked["head"])
+	go s.refreshes(ctx, client, base+"/tree/hosts", "tree-hosts", 250*time.Millisecond, poked["hosts"])
+	poke := func(name string) {
+		select {
+		case poked[name] <- struct{}{}:
+		default:
+		}
+	}
+	event := ""
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		line := lines.Text()
+		if name, ok := strings.CutPrefix(line, "event: "); ok {
+			event = name
+		}
+		switch {
+		case event == "pace" && strings.HasPrefix(line, "data: "):
+			n, _ := strconv.Atoi(line[len("data: "):])
+			s.pace.Store(int64(n))
+		case line == "" && event == "vms":
+			poke("vms")
+			poke("head")
+		case line == "" && event == "hosts":
+			poke("hosts")
+		}
+		if line == "" {
+			event = ""
+		}
+	}
+}
+
+// refreshes asks for one element of the page when it is poked, no more often than each gap.
+func (s *tabsSeen) refreshes(ctx context.Context, client *http.Client, address, id string, gap time.Duration, poked <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poked:
+		}
+		began := time.Now()
+		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		for name, value := range map[string]string{"HX-Request": "true", "HX-Target": id, "HX-Trigger": id, "Accept-Encoding": "gzip, deflate, br"} {
+			req.Header.Set(name, value)
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.failed.Add(1)
+			}
+			continue
+		}
+		if _, err = io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
+			s.failed.Add(1)
+		}
+		res.Body.Close()
+		s.mu.Lock()
+		s.took = append(s.took, time.Since(began))
+		s.mu.Unlock()
+		wait(ctx, gap-time.Since(began))
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// person makes a user who sees all, signed in.
+func (r *rig) person(b *testing.B, base, name string) *http.Client {
+	b.Helper()
+	hash, err := auth.HashPassword(b.Context(), name+" and a password")
+	if err == nil {
+		_, err = r.pool.Exec(b.Context(), `INSERT INTO users (id, name, role, password_hash) VALUES ($1, $1, 'operator', $2)`, name, hash)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	jar, _ := cookiejar.New(nil)
+	client := &http.Client{Jar: jar, Transport: &http.Transport{MaxIdleConnsPerHost: 4 * tabsOf, DisableCompression: true}}
+	res, err := client.PostForm(base+"/sign-in", url.Values{"name": {name}, "password": {name + " and a password"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	res.Body.Close()
+	if res.Request.URL.Path != "/" || res.StatusCode != http.StatusOK {
+		b.Fatalf("%s does not get in: %d at %s", name, res.StatusCode, res.Request.URL)
+	}
+	return client
+}
+
+// reporting is a host of the fleet with what it says.
+type reporting struct {
+	hostSession
+	state wire.State
+}
+
+// takeOver opens the sessions of all hosts, and has each say what the database holds of it.
+func (r *rig) takeOver(b *testing.B) []*reporting {
+	b.Helper()
+	rows, err := r.pool.Query(b.Context(), `SELECT v.host_id, v.id, v.name, v.generation, v.status, m.mark FROM vms v JOIN vm_marks m ON m.vm_id = v.id ORDER BY v.host_id, v.id`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var hosts []*reporting
+	var host fleet.HostID
+	var vm wire.VMReport
+	var status []byte
+	var mark string
+	_, err = pgx.ForEachRow(rows, []any{&host, &vm.ID, &vm.Name, &vm.Generation, &status, &mark}, func() error {
+		if n := len(hosts); n == 0 || hosts[n-1].id != host {
+			hosts = append(hosts, &reporting{hostSession{id: host}, wire.State{Host: fleet.HostStatus{Connected: true, Hypervisor: "libvirt 9.0.0"}}})
+		}
+		vm.Status = fleet.VMStatus{}
+		vm.Proof = wire.Proof(vm.ID, mark)
+		h := hosts[len(hosts)-1]
+		err := json.Unmarshal(status, &vm.Status)
+		h.state.VMs = append(h.state.VMs, vm)
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, h := range hosts {
+		actor := fleet.Actor{HostID: h.id, Name: "host", KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}
+		answer, err := r.control.Hello(b.Context(), actor, wire.Hello{Instance: "bench", Fingerprint: "bench"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		h.session, h.seq = answer.Session, answer.SeqBase
+	}
+	return hosts
+}
+
+// change has hosts report in turn, each with some VMs that went off or on.
+func change(ctx context.Context, b *testing.B, base string, hosts []*reporting) {
+	client := newClient()
+	beat := time.NewTicker(time.Second / tabsReports)
+	defer beat.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+		}
+		h := hosts[n%len(hosts)]
+		for i := range tabsChanges {
+			vm := &h.state.VMs[(n/len(hosts)*tabsChanges+i)%len(h.state.VMs)]
+			if vm.Status.Power = fleet.Running; n/len(hosts)%2 == 0 {
+				vm.Status.Power = fleet.Stopped
+			}
+		}
+		h.seq++
+		if status, err := h.call(ctx, client, base, wire.PathReport, wire.Report{Seq: h.seq, Digest: strconv.Itoa(n), State: &h.state}, nil); (err != nil || status != http.StatusOK) && ctx.Err() == nil {
+			b.Errorf("report: %d, %v", status, err)
+		}
+	}
+}
+
+// cpuOf is what a process has taken of the processors.
+func cpuOf(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0 // it has just ended
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	var ticks int64
+	for _, f := range fields[11:15] { // its own and that of the children that it has waited for
+		n, _ := strconv.ParseInt(f, 10, 64)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// postgresCPU is what all processes of the rig's server have taken.
+func postgresCPU(b *testing.B, r *rig) time.Duration {
+	b.Helper()
+	var backend int
+	if err := r.pool.QueryRow(b.Context(), `SELECT pg_backend_pid()`).Scan(&backend); err != nil {
+		b.Fatal(err)
+	}
+	parent := func(pid int) int {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if fields := strings.Fields(rest); len(fields) > 1 {
+			n, _ := strconv.Atoi(fields[1])
+			return n
+		}
+		return 0
+	}
+	server := parent(backend)
+	sum := cpuOf(b, server)
+	all, _ := os.ReadDir("/proc")
+	for _, entry := range all {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && parent(pid) == server {
+			sum += cpuOf(b, pid)
+		}
+	}
+	return sum
+}
+
+// bareStreams is how long after a change each of n streams of net/http alone has heard of it.
+func bareStreams(b *testing.B, n int) spread {
+	b.Helper()
+	var mu sync.Mutex
+	var changed time.Time
+	wake := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		flush := http.NewResponseController(w)
+		now := func() chan struct{} {
+			mu.Lock()
+			defer mu.Unlock()
+			return wake
+		}
+		for next := now(); flush.Flush() == nil; {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-next:
+				next = now() // before anybody hears of this one
+				io.WriteString(w, "event: vms\ndata:\n\n")
+			}
+		}
+	}))
+	defer server.Close()
+	ctx, stop := context.WithCancel(b.Context())
+	defer stop()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}}
+	heard := make(chan time.Duration, n)
+	var open atomic.Int64
+	for range n {
+		go func() {
+			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+			res, err := client.Do(req)
+			if err != nil {
+				return
+			}
+			defer res.Body.Close()
+			open.Add(1)
+			for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+				if lines.Text() == "" {
+					mu.Lock()
+					began := changed
+					mu.Unlock()
+					heard <- time.Since(began)
+				}
+			}
+		}()
+	}
+	await(b, "all bare streams are open", func() bool { return open.Load() == int64(n) })
+	var took spread
+	for range 10 {
+		mu.Lock()
+		changed = time.Now()
+		close(wake)
+		wake = make(chan struct{})
+		mu.Unlock()
+		for range n {
+			took = append(took, <-heard)
+		}
+	}
+	return took
+}

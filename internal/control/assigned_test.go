@@ -1,0 +1,70 @@
+package control_test
+
+import (
+	"testing"
+	"time"
+
+	"quantix/internal/wire"
+)
+
+// Which pools a host lists follows what is assigned to it, soon after; what hosts report of pools says nothing of that.
+func TestAHostListsWhatIsAssignedToIt(t *testing.T) {
+	r := newRig(t)
+	r.caughtUp()
+	changes := r.hub.Subscribe("assigned")
+	t.Cleanup(changes.Close)
+	told := func(what string, want bool, sql string, args ...any) {
+		t.Helper()
+		r.exec(sql, args...)
+		r.caughtUp()
+		if got := len(changes.Take()) > 0; got != want {
+			t.Errorf("%s is told of: %t", what, got)
+		}
+	}
+	lists := func(want string) {
+		t.Helper()
+		got := ""
+		for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+			answer, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.seq, Digest: "d"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = ""; len(answer.Pools) > 0 {
+				got = answer.Pools[0].Name + " " + answer.Pools[0].Spec.Path
+			}
+			if got == want {
+				return
+			}
+		}
+		t.Errorf("the host lists %q, want %q", got, want)
+	}
+	lists("")
+	told("a pool that nobody has", false, `INSERT INTO pools (id, name, spec) VALUES ('p', 'fast', '{"kind":"dir","path":"/a"}')`)
+	told("an assignment", true, `INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'p', $1, 'assign')`, r.agent.HostID)
+	lists("fast /a")
+	told("what the host reports", false, `UPDATE assignments SET status = '{"state":"active"}', observed_generation = 1, report_seq = 1, reported_at = now() WHERE object_id = 'p'`)
+	told("another path", true, `UPDATE pools SET spec = '{"kind":"dir","path":"/b"}' WHERE id = 'p'`)
+	lists("fast /b")
+	told("a release", true, `UPDATE assignments SET asked = 'release' WHERE object_id = 'p'`)
+	lists("")
+	told("the end of it", true, `DELETE FROM assignments WHERE object_id = 'p'`)
+	told("a network that a host has", false, `WITH n AS (INSERT INTO networks (id, name, kind) VALUES ('n', 'n', 'bridge') RETURNING id) SELECT 1 FROM n`)
+	told("a network that a host has", false, `INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', 'n', $1, '{}')`, r.agent.HostID)
+}
+
+// A fleet that beats asks once which pools are assigned, and not each second.
+func TestHeartbeatsReadAssignmentsOnce(t *testing.T) {
+	r := newRig(t)
+	c, asked := recorded(t, r.pool.Config().ConnString())
+	first := len(asked.about(t, "name: AssignedPools", func() error {
+		for until := time.Now().Add(1200 * time.Millisecond); time.Now().Before(until); { // longer than changes are gathered for
+			if _, err := c.Report(t.Context(), r.agent, wire.Report{Seq: r.seq, Digest: "d"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	if first != 1 {
+		t.Errorf("they are read %d times", first)
+	}
+}

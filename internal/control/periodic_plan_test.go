@@ -1,0 +1,123 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/db"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+// What the portal asks all the time looks at what it answers with, not at the fleet, also on a connection that planned it when the portal
+// was new.
+func TestPeriodicPassesLookAtWhatChanged(t *testing.T) {
+	t.Parallel()
+	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // so that what is planned first is what runs later
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	r := &rig{Control: control.New(pool, control.Options{}), t: t, pool: pool}
+	for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "found_vms", "assignments"} {
+		r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // nothing has it planned anew
+		r.exec(`ANALYZE ` + table)
+	}
+	some := []fleet.VMID{"none"}
+	for range 7 { // more often than PostgreSQL tries plans for the very arguments
+		if _, err := r.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.CountChanged(t.Context(), fleet.SystemActor, some, []fleet.HostID{"none"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const vms = 20_000
+	fill(t, r, 500, vms)
+	ids := one[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM vms WHERE name LIKE 'vm-0001%') v`) // 100 of them
+	hosts := one[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM hosts ORDER BY name LIMIT 20) h`)
+	for name, x := range map[string]struct {
+		args string
+		most int
+	}{
+		"CountedVMs":      {`'', 200`, 400},
+		"CountedVMsNamed": {`'` + ids + `'`, 600},
+		"CountFoundOn":    {`'` + hosts + `'`, 200},
+		"DriftedVMs":      {`'30s'`, 1500}, // 100 that drifted, each with its host and its jobs
+	} {
+		read, plan := r.planned(name, x.args)
+		if read > x.most {
+			t.Errorf("%s reads %d blocks, more than %d:\n%s", name, read, x.most, plan)
+		}
+	}
+	r.exec(`ANALYZE vms`) // and what is planned now, of a full table
+	r.exec(`ANALYZE jobs`)
+	r.exec(`ANALYZE host_sessions`)
+	if read, plan := r.planned("DriftedVMs", `'30s'`); read > 1500 {
+		t.Errorf("DriftedVMs reads %d blocks when it is planned of a full table:\n%s", read, plan)
+	}
+	before := one[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`)
+	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`) - before; n != 100 {
+		t.Errorf("%d of 100 VMs that drifted are queued", n)
+	}
+}
+
+// fill seeds, drifts 100 VMs and gives each tenth VM a job that is over, without having anything planned anew.
+func fill(t *testing.T, r *rig, hosts, vms int) {
+	t.Helper()
+	r.exec(`SET session_replication_role = replica`) // nobody need be told, and no plan is thrown away
+	r.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
+	r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, $1) n`, hosts)
+	r.exec(`INSERT INTO host_sessions (host_id, seen_at, last_look) SELECT id, now() + interval '1 hour', now() + interval '1 hour' FROM hosts`)
+	r.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation, heard, attention)
+		SELECT gen_random_uuid()::text, 'p', 'host-' || n % $1 + 1, 'vm-' || lpad(n::text, 6, '0'), '{"power":"running","cpus":1,"memoryMiB":512}', '{"power":"running"}', 1, 'running', false
+		FROM generate_series(1, $2) n`, hosts, vms)
+	r.exec(`INSERT INTO found_vms (host_id, id, name, status) SELECT id, 'found-' || n, 'f', '{}' FROM hosts, generate_series(1, 5) n`)
+	r.exec(`INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state) SELECT id, id, host_id, 'vm.apply', 'vm:' || id, 1, 'done' FROM vms WHERE name LIKE '%0'`)
+	r.exec(`UPDATE vms SET generation = 2 WHERE name LIKE 'vm-0002__'`)
+	r.exec(`RESET session_replication_role`)
+	if n := one[int](r, `SELECT count(*)::int FROM vms WHERE generation = 2`); n != 100 {
+		t.Fatalf("%d VMs have drifted", n)
+	}
+}
+
+// A report that changes what a VM shows and nothing that it is found by writes no index.
+func TestAReportOfStatusAloneWritesNoIndex(t *testing.T) {
+	t.Parallel()
+	pool := testkit.DB(t)
+	testkit.Seed(t, pool, 5, 200)
+	for set, hot := range map[string]bool{
+		`status = jsonb_set(status, '{startedAt}', '"2026-01-01T00:00:00Z"'), report_seq = report_seq + 1`: true,
+		`status = jsonb_set(status, '{power}', '"crashed"')`:                                               false, // the phase is another
+	} {
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const counts = `SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relname = 'vms'`
+		var all, onPage, allBefore, onPageBefore int
+		if err := tx.QueryRow(t.Context(), counts).Scan(&allBefore, &onPageBefore); err != nil {
+			t.Fatal(err)
+		}
+		// One of each ten: pages have room for a fifth.
+		_, err = tx.Exec(t.Context(), `UPDATE vms SET `+set+` WHERE name LIKE '%5' AND heard = 'running'`)
+		if err == nil {
+			err = tx.QueryRow(t.Context(), counts).Scan(&all, &onPage)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, onPage = all-allBefore, onPage-onPageBefore
+		if all != 20 || hot && onPage != all || !hot && onPage > 0 {
+			t.Errorf("%s: of %d updates %d are on their page alone", strings.SplitN(set, ",", 2)[0], all, onPage)
+		}
+		tx.Rollback(t.Context())
+	}
+}

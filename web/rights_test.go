@@ -1,0 +1,126 @@
+package web_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// held locks the VMs until the answer is called, and waits says how many questions about them wait by then.
+func (p *portal) held() (release func(), waits func() int) {
+	p.t.Helper()
+	tx, err := p.pool.Begin(p.t.Context())
+	if err == nil {
+		_, err = tx.Exec(p.t.Context(), "LOCK TABLE vms IN ACCESS EXCLUSIVE MODE")
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	release = func() { tx.Rollback(context.WithoutCancel(p.t.Context())) }
+	p.t.Cleanup(release)
+	return release, func() (n int) {
+		if err := tx.QueryRow(p.t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'vms'::regclass").Scan(&n); err != nil {
+			p.t.Fatal(err)
+		}
+		return n
+	}
+}
+
+func (p *portal) await(what string, so func() bool) {
+	p.t.Helper()
+	for until := time.Now().Add(10 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			p.t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// All of them ask at the same moment for the same address; each is answered as if they had asked alone.
+func TestWhatIsAskedTogetherCrossesNoRights(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	shop, finance := p.addProject("shop"), p.addProject("finance")
+	host := p.addHost("host-1", 0)
+	p.addVM(shop, host, "web-01", fleet.Running)
+	p.addVM(finance, host, "ledger", fleet.Running)
+	admin, other, viewer := p.signedIn("ann", fleet.RoleAdmin), p.signedIn("amy", fleet.RoleAdmin), p.signedIn("vic", fleet.RoleViewer)
+	member, books, falls := p.signedIn("mia", fleet.RoleNone), p.signedIn("bea", fleet.RoleNone), p.signedIn("fay", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'mia', 'member'), ($2, 'bea', 'viewer')", shop, finance)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'fay', 'member'), ($2, 'fay', 'viewer')", shop, finance)
+
+	release, waits := p.held()
+	answers := map[string]chan answer{}
+	ask := func(name string, b *browser) {
+		done := make(chan answer, 1)
+		answers[name] = done
+		go func() { done <- b.fragment("/vms", "vm-rows") }()
+	}
+	ask("ann", admin)
+	p.await("the first asks", func() bool { return waits() == 1 })
+	ask("fay, before", falls)
+	ask("amy", other)
+	ask("vic", viewer)
+	ask("mia", member)
+	ask("bea", books)
+	p.await("five rights, five questions", func() bool { return waits() == 5 })
+	root := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
+	if err := p.control.SetMember(t.Context(), root, shop, "fay", fleet.RoleNone); err != nil {
+		t.Fatal(err)
+	}
+	ask("fay, after", falls)
+	release()
+	for name, x := range map[string]struct{ has, lacks []string }{
+		"ann":         {[]string{"web-01", "ledger", "host-1", "data-select-row"}, nil},
+		"fay, before": {[]string{"web-01", "ledger", "data-select-row"}, []string{"host-1"}},
+		"amy":         {[]string{"web-01", "ledger", "host-1", "data-select-row"}, nil},
+		"vic":         {[]string{"web-01", "ledger", "host-1"}, []string{"data-select-row"}},
+		"mia":         {[]string{"web-01", "data-select-row"}, []string{"ledger", "host-1"}},
+		"bea":         {[]string{"ledger"}, []string{"web-01", "host-1", "data-select-row"}},
+		"fay, after":  {[]string{"ledger"}, []string{"web-01", "host-1", "data-select-row"}},
+	} {
+		got := (<-answers[name]).is(t, http.StatusOK)
+		for _, text := range x.has {
+			if !strings.Contains(got.body, text) {
+				t.Errorf("%s lacks %q", name, text)
+			}
+		}
+		for _, text := range x.lacks {
+			if strings.Contains(got.body, text) {
+				t.Errorf("%s reads %q:\n%s", name, text, got.body)
+			}
+		}
+	}
+	p.exec("UPDATE users SET disabled = true WHERE id = 'amy'")
+	other.fragment("/vms", "vm-rows").is(t, http.StatusUnauthorized)
+}
+
+// Many who ask at once are two questions to the database: the one that was under way, and one for all the others.
+func TestManyTabsAreOneQuestion(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	p.addVM(p.addProject("shop"), p.addHost("host-1", 0), "web-01", fleet.Running)
+	var people []*browser
+	for _, name := range []string{"ann", "bob", "cai", "dan", "eve"} {
+		people = append(people, p.signedIn(name, fleet.RoleAdmin))
+	}
+	release, waits := p.held()
+	var all []chan answer
+	for _, b := range people {
+		for range 7 {
+			done := make(chan answer, 1)
+			all = append(all, done)
+			go func() { done <- b.fragment("/vms?filter=name:web*", "vm-rows") }()
+		}
+	}
+	p.await("one asks", func() bool { return waits() == 1 })
+	release()
+	for _, done := range all {
+		(<-done).is(t, http.StatusOK).has(t, "web-01")
+	}
+	p.exec("UPDATE vms SET name = 'web-02'")
+	people[0].fragment("/vms?filter=name:web*", "vm-rows").is(t, http.StatusOK).has(t, "web-02")
+}

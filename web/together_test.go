@@ -1,0 +1,281 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+)
+
+// slow makes parts that say what was to be seen when they began, and waits with each until it may go on.
+type slow struct {
+	mu    sync.Mutex
+	seen  int
+	began chan int
+	goOn  chan struct{}
+}
+
+func (s *slow) make(context.Context) (*part, error) {
+	s.mu.Lock()
+	seen := s.seen
+	s.mu.Unlock()
+	s.began <- seen
+	<-s.goOn
+	p := &part{status: http.StatusOK}
+	fmt.Fprint(p, seen)
+	return p, nil
+}
+
+func (s *slow) change() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen++
+}
+
+// waiting is how many wait for the next part.
+func (n *parts) waits(q question) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a := n.asked[q]
+	return a != nil && a.next != nil
+}
+
+func TestAPartIsReadAfterAllWhoGetItAsked(t *testing.T) {
+	t.Parallel()
+	n := parts{asked: map[question]*askers{}}
+	s := &slow{began: make(chan int), goOn: make(chan struct{})}
+	q := question{path: "/vms"}
+	var all sync.WaitGroup
+	ask := func(want string) {
+		all.Go(func() {
+			if p, err := n.ask(t.Context(), q, s.make); err != nil || p.html.String() != want {
+				t.Errorf("%v, %v, want %s", p, err, want)
+			}
+		})
+	}
+	ask("0")
+	<-s.began
+	s.change() // somebody who is told of it asks now, while the old is being read
+	for range 50 {
+		ask("1")
+	}
+	for !n.waits(q) {
+		time.Sleep(time.Millisecond)
+	}
+	s.goOn <- struct{}{}
+	if seen := <-s.began; seen != 1 {
+		t.Errorf("the next part began at %d", seen)
+	}
+	s.goOn <- struct{}{}
+	made := 2
+	for done := make(chan struct{}); ; { // those who came later than the second began get a third
+		go func() { all.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-s.began:
+			made++
+			s.goOn <- struct{}{}
+			continue
+		}
+		break
+	}
+	if made > 3 {
+		t.Errorf("%d parts were made for 51 who asked twice", made)
+	}
+}
+
+func TestAPartThatFailsEndsNothing(t *testing.T) {
+	t.Parallel()
+	n := parts{asked: map[question]*askers{}}
+	if _, err := n.ask(t.Context(), question{}, func(context.Context) (*part, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "broken") {
+		t.Errorf("a panic becomes %v", err)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	hold := make(chan struct{})
+	if _, err := n.ask(gone, question{}, func(ctx context.Context) (*part, error) { <-hold; return &part{}, ctx.Err() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("who has left gets %v", err)
+	}
+	close(hold)
+	if _, err := n.ask(t.Context(), question{}, func(context.Context) (*part, error) { return &part{}, nil }); err != nil {
+		t.Errorf("the next one gets %v", err)
+	}
+	for n.busy() {
+		time.Sleep(time.Millisecond) // what nobody asks for is forgotten
+	}
+}
+
+func (n *parts) busy() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.asked) > 0
+}
+
+// What is made for many is made without any of them: a handler that looked for a person would find none.
+func TestAPartForManyKnowsNobody(t *testing.T) {
+	t.Parallel()
+	s := &Server{pages: echo.New(), parts: parts{asked: map[question]*askers{}}, pace: newPace()}
+	var seen []string
+	h := s.together(func(c echo.Context, a fleet.Actor) error {
+		seen = append(seen, fmt.Sprintf("%+v %+v %v %s", a, actorOf(c), c.Request().Header, c.RealIP()))
+		c.SetCookie(&http.Cookie{Name: "quantix-mine", Value: "1"})
+		c.Response().Header().Set("HX-Trigger", "mine")
+		return s.send(c, http.StatusOK, []byte("rows"))
+	})
+	ask := func(target, trigger string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "/vms?filter=x", nil)
+		for name, value := range map[string]string{
+			"HX-Request": "true", "HX-Target": target, "HX-Trigger": trigger, "Cookie": "quantix=secret; quantix-tree=hosts",
+			"Authorization": "Bearer secret", "HX-Current-URL": "http://portal/vms/secret", "X-Forwarded-For": "10.9.8.7", "Accept-Language": "de",
+		} {
+			r.Header.Set(name, value)
+		}
+		to := httptest.NewRecorder()
+		c := s.pages.NewContext(r, to)
+		c.Set(keyRoute, route{kind: page})
+		a := fleet.Actor{
+			UserID: "secret", HostID: "secret", Name: "secret", Role: fleet.RoleViewer, Projects: map[fleet.ProjectID]fleet.Role{"shop": fleet.RoleMember},
+			Session: "secret", Token: "secret", KeyHash: "secret", Address: "10.9.8.7", Browser: "secret",
+		}
+		c.Set(keyActor, a)
+		if err := h(c, a); err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	to := ask("vm-rows", "vm-rows")
+	if len(seen) != 1 || strings.Contains(seen[0], "secret") || strings.Contains(seen[0], "10.9.8.7") || strings.Contains(seen[0], "quantix") || strings.Contains(seen[0], "de]") {
+		t.Errorf("the handler is told of %q", seen)
+	}
+	if !strings.Contains(seen[0], "shop:member") || !strings.Contains(seen[0], "Role:viewer") {
+		t.Errorf("the handler is not told of the rights: %q", seen)
+	}
+	if to.Body.String() != "rows" || to.Header().Get("Set-Cookie") != "" || to.Header().Get("HX-Trigger") != "" || to.Header().Get("Vary") == "" {
+		t.Errorf("the answer is %q with %v", to.Body, to.Header())
+	}
+	if ask("vm-rows", "a-button"); !strings.Contains(seen[1], "secret") {
+		t.Errorf("what a person asks for is made without them: %q", seen[1])
+	}
+}
+
+func TestRightsThatDifferAreNotTheSame(t *testing.T) {
+	t.Parallel()
+	in := func(roles ...string) (a fleet.Actor) {
+		a.Projects = map[fleet.ProjectID]fleet.Role{}
+		for i := 0; i < len(roles); i += 2 {
+			a.Projects[fleet.ProjectID(roles[i])] = fleet.Role(roles[i+1])
+		}
+		return a
+	}
+	seen := map[string]fleet.Actor{}
+	for _, a := range []fleet.Actor{
+		{},
+		{Role: fleet.RoleAdmin},
+		{Role: fleet.RoleOperator},
+		{Role: fleet.RoleViewer},
+		{Role: fleet.RoleViewer, MustChange: true},
+		in("a", "member"), in("a", "viewer"), in("b", "member"), in("a", "member", "b", "member"), in("a", "member", "b", "viewer"), in("a", "viewer", "b", "member"),
+		in(`a"="member" "b`, "member"), // no id can look like two
+	} {
+		if other, ok := seen[rightsOf(a)]; ok {
+			t.Errorf("%+v may do what %+v may", a, other)
+		}
+		seen[rightsOf(a)] = a
+	}
+	if rightsOf(in("a", "member", "b", "viewer")) != rightsOf(in("b", "viewer", "a", "member")) {
+		t.Error("the order of projects makes other rights")
+	}
+}
+
+func TestThePaceFollowsTheLoad(t *testing.T) {
+	t.Parallel()
+	p := &pace{budget: 0.25}
+	now := time.Now()
+	p.at(now)
+	load := func(cores float64) (gap, spread time.Duration) {
+		gap, _ = p.at(now)
+		window := min(gap, paceWindow)
+		now = now.Add(window)
+		p.spent(time.Duration(cores * float64(window)))
+		return p.at(now)
+	}
+	if gap, spread := load(0.01); gap != nounGap || spread > 50*time.Millisecond {
+		t.Errorf("with little to do: every %s, spread over %s", gap, spread)
+	}
+	// A thousand pages whose refreshes take a second of one processor altogether, however far apart they are.
+	var gap, spread time.Duration
+	for range 20 {
+		gap, _ = p.at(now)
+		gap, spread = load(1 / gap.Seconds())
+	}
+	if gap < 3500*time.Millisecond || gap > 4500*time.Millisecond || spread != gap {
+		t.Errorf("a second of work at a quarter of a processor comes every %s, spread over %s", gap, spread)
+	}
+	for range 20 {
+		gap, _ = load(100)
+	}
+	if gap != mostGap {
+		t.Errorf("too much of it comes every %s", gap)
+	}
+	for range 20 {
+		gap, _ = load(0)
+	}
+	if gap != nounGap {
+		t.Errorf("when it is over: every %s", gap)
+	}
+}
+
+// Who reads slowly, or waits for others, holds up nobody's refresh.
+func TestARefreshLeavesItsTurnBeforeItIsRead(t *testing.T) {
+	t.Parallel()
+	s := &Server{pages: echo.New(), pace: newPace(), refreshes: make(chan struct{}, 1)}
+	h := s.measure(func(c echo.Context) error {
+		if len(s.refreshes) != 1 {
+			t.Error("a refresh has no turn")
+		}
+		return s.send(c, http.StatusOK, []byte("rows"))
+	})
+	for _, path := range []string{"/tree/:view", "/vms/:id"} {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		for _, name := range []string{"HX-Target", "HX-Trigger"} {
+			r.Header.Set(name, "rows")
+		}
+		r.Header.Set("HX-Request", "true")
+		to := &onWrite{ResponseRecorder: httptest.NewRecorder(), do: func() {
+			if len(s.refreshes) != 0 {
+				t.Errorf("%s is written in its turn", path)
+			}
+		}}
+		c := s.pages.NewContext(r, to)
+		c.Set(keyRoute, route{kind: page, path: path})
+		if path == "/vms/:id" { // the page of one thing waits for no turn
+			if err := s.measure(func(echo.Context) error { return nil })(c); err != nil || s.pace.busy != 0 {
+				t.Errorf("%v, %s", err, s.pace.busy)
+			}
+			continue
+		}
+		if err := h(c); err != nil || s.pace.busy == 0 {
+			t.Errorf("%v, %s", err, s.pace.busy)
+		}
+		s.pace.busy = 0
+	}
+}
+
+type onWrite struct {
+	*httptest.ResponseRecorder
+	do func()
+}
+
+func (w *onWrite) Write(b []byte) (int, error) {
+	w.do()
+	return w.ResponseRecorder.Write(b)
+}
