@@ -21,7 +21,7 @@ const (
 	mostLinks = 4
 	linger    = 5 * time.Second  // how long a connection beside another is kept without use
 	idleMost  = 90 * time.Second // and the only one
-	piece     = 4 << 10          // of what is sent: a portal keeps a buffer as large as the largest record that came
+	piece     = 1 << 10          // of what is sent: a portal keeps a buffer as large as the largest record that came
 	dialLimit = 10 * time.Second
 )
 

@@ -1,4 +1,5 @@
 // Package wire is the protocol between an agent and its portal: JSON over HTTP/1.1 and mutual TLS, always dialled by the agent.
+// An agent needs one connection: see TurnsHeader.
 //
 // Every call but Join proves the host by its certificate, for the key that the host joined with last; every call but Join, Renew
 // and Hello also by the live session, which belongs to that key.
