@@ -133,13 +133,9 @@ func TestHeartbeatsCarryNoState(t *testing.T) {
 		n := len(p.reports)
 		return n >= 3 && p.reports[n-1].State == nil && p.reports[n-2].State == nil && p.reports[n-1].Digest == p.reports[n-2].Digest
 	}
-	p.wait("two heartbeats", quiet)
-	p.mu.Lock()
-	if p.reports[len(p.reports)-1].Load == nil {
-		t.Error("a heartbeat has no load")
-	}
-	p.resend = true
-	p.mu.Unlock()
+	// The one that something asked for between two of them has none.
+	p.wait("two heartbeats, one with the host's load", func() bool { return quiet() && p.reports[len(p.reports)-1].Load != nil })
+	p.set(func() { p.resend = true })
 	p.nextState("the full report that was asked for", func(wire.State) bool { return true })
 	p.wait("two heartbeats again", quiet)
 }

@@ -6,9 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -114,44 +112,6 @@ func (s *Server) renew(ctx context.Context, a fleet.Actor, in wire.RenewRequest)
 	return s.Control.RenewHost(ctx, a, in.CSR)
 }
 
-// claim parks until there is work. Its body is read to the end before, so that net/http notices when the agent hangs up
-// and the claim ends with it. Proof and body are read on a stack that is gone when the claim parks: see control.Claim.
-func (s *Server) claim(r route) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		var a fleet.Actor
-		var in wire.ClaimRequest
-		read := make(chan error)
-		go func() {
-			var err error
-			defer func() {
-				if p := recover(); p != nil { // here it would end the portal
-					err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-				}
-				read <- err
-			}()
-			if a, err = s.prove(c, r); err == nil {
-				in, err = readJSON[wire.ClaimRequest](c, agentLimit)
-			}
-		}()
-		if err := <-read; err != nil {
-			return err
-		}
-		s.metrics.parked.Add(1)
-		out, err := s.Control.Claim(c.Request().Context(), a, in, wire.ClaimWait)
-		s.metrics.parked.Add(-1)
-		switch {
-		case err != nil:
-			s.metrics.claims.WithLabelValues("refused").Inc()
-			return err
-		case len(out.Jobs) == 0:
-			s.metrics.claims.WithLabelValues("nothing").Inc()
-			return c.NoContent(http.StatusNoContent)
-		}
-		s.metrics.claims.WithLabelValues("work").Inc()
-		return c.JSON(http.StatusOK, out)
-	}
-}
-
 func (s *Server) progress(c echo.Context, a fleet.Actor, in wire.Progress) (*struct{}, error) {
 	return nil, s.Control.Progress(c.Request().Context(), a, fleet.JobID(c.Param("id")), in)
 }
@@ -188,12 +148,15 @@ func (s *Server) servePair(ctx context.Context, a fleet.Actor, end pair.End, ws 
 	}
 }
 
+// stopping is what agents hear of a portal that ends.
+var stopping = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Ask again."}
+
 // failAgent answers an agent's request that ended in err.
 func (s *Server) failAgent(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	r := refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Ask again."}
+	r := stopping
 	if c.Request().Context().Err() == nil { // else the agent has hung up, or the portal is about to
 		r = s.refuse(c, asTooLarge(err))
 	}

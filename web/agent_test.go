@@ -23,6 +23,7 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/line"
 	"quantix/internal/notify"
 	"quantix/internal/testkit"
 	"quantix/internal/wire"
@@ -47,11 +48,11 @@ func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	}()
 	t.Cleanup(func() { cancel(); <-listened })
 
-	line, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	agentURL = "https://" + line.Addr().String()
+	agentURL = "https://" + listener.Addr().String()
 	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL, PairURL: agentURL})
 	p.server = web.New(web.Options{
 		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false),
@@ -68,11 +69,14 @@ func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lines := line.Listen(listener, conf)
 	agents := &http.Server{
-		Handler: p.server.AgentHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		ConnContext: lines.ConnContext,
+		Handler:     p.server.AgentHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	go agents.Serve(tls.NewListener(line, conf))
+	p.agents = agents
+	go agents.Serve(lines)
 	t.Cleanup(func() {
 		cancel() // ends parked claims and open consoles
 		agents.Close()

@@ -43,6 +43,7 @@ type portal struct {
 	server  *web.Server
 	url     string
 	log     *syncBuffer
+	agents  *http.Server // of newWhole
 }
 
 // syncBuffer collects log lines from several goroutines.

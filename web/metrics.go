@@ -18,6 +18,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/pair"
 	"quantix/internal/policy"
+	"quantix/internal/wire"
 )
 
 // PoolStat is what a pool of database connections says about itself; pgxpool.Stat is one.
@@ -91,6 +92,18 @@ func (o openJobs) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(jobsOpen, prometheus.GaugeValue, n, string(state))
 	}
+}
+
+// claimed notes how a claim ended.
+func (m *metrics) claimed(out wire.Claim, err error) {
+	end := "work"
+	switch {
+	case err != nil:
+		end = "refused"
+	case len(out.Jobs) == 0:
+		end = "nothing"
+	}
+	m.claims.WithLabelValues(end).Inc()
 }
 
 // ended notes a job's end and how long it took.

@@ -19,7 +19,7 @@ const module = "quantix/"
 var may = map[string][]string{
 	"main":               {"internal/cli"},
 	"internal/cli":       {"*"},
-	"web":                {"views", "views/", "static", "internal/control", "internal/control/browse", "internal/control/people", "internal/auth", "internal/pair", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
+	"web":                {"views", "views/", "static", "internal/control", "internal/control/browse", "internal/control/people", "internal/auth", "internal/line", "internal/pair", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
 	"views":              {"internal/fleet"},
 	"views/kit":          {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":         {"views", "views/kit", "internal/fleet", "internal/policy"},
@@ -57,6 +57,7 @@ var may = map[string][]string{
 	"internal/reconcile": {"internal/control", "internal/notify", "internal/fleet"},
 	"internal/auth":      {"internal/fleet", "internal/wire"},
 	"internal/pair":      {"internal/fleet"},
+	"internal/line":      {},
 	"internal/config":    {},
 	"internal/pglocal":   {},
 	"internal/doctor":    {"internal/pglocal"},

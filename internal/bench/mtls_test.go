@@ -17,6 +17,7 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/line"
 )
 
 // passes makes the hosts' client certificates, all over one key: hosts make theirs themselves.
@@ -68,12 +69,13 @@ func (p passes) of(b *testing.B, id fleet.HostID) tls.Certificate {
 }
 
 // serveMutually serves handler as a portal serves its agents, until the process or its listener ends.
-func serveMutually(line net.Listener, authority *auth.Authority, handler http.Handler) error {
+func serveMutually(listener net.Listener, authority *auth.Authority, handler http.Handler) error {
 	conf, err := authority.ServerTLS([]string{"127.0.0.1"})
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: handler, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
-	go server.Serve(tls.NewListener(line, conf))
+	lines := line.Listen(listener, conf)
+	server := &http.Server{Handler: handler, ConnContext: lines.ConnContext, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	go server.Serve(lines)
 	return nil
 }

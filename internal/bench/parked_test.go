@@ -1,17 +1,147 @@
 package bench
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
+	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
 
-const parkedAgents = 10_000
+const (
+	parkedAgents = 10_000
+	wholeAgents  = 2_000
+)
+
+// BenchmarkAgentConnections measures what an agent over mutual TLS costs the portal's process with all of its connections, once it has
+// sent its state and a heartbeat, with 40 VMs, and waits for work. Limit: 48 KB. Beside it agents that keep a connection for claims and one
+// for calls, and a bare net/http server that holds one parked request a connection.
+func BenchmarkAgentConnections(b *testing.B) {
+	for range b.N {
+		r := newRig(b)
+		r.addHosts(b, wholeAgents)
+		one, inUse := wholeKB(b, r, oneLine)
+		b.ReportMetric(one, "KB/agent")
+		b.ReportMetric(inUse, "KB/agent-before-GC")
+		b.ReportMetric(48, "limit-KB/agent")
+		two, _ := wholeKB(b, r, twoLines)
+		b.ReportMetric(two, "KB/agent-of-two-connections")
+		b.ReportMetric(parkedKiB(b, r, "bare"+overTLS)*1024/1000, "KB/bare-net-http-connection")
+	}
+}
+
+// speaker is an agent's way to talk.
+type speaker interface {
+	Hello(context.Context, wire.Hello) (wire.HelloAnswer, error)
+	Report(context.Context, wire.Report) (wire.ReportAnswer, error)
+	Claim(context.Context, wire.ClaimRequest) (wire.Claim, error)
+}
+
+func oneLine(portal string, shown wire.Credentials) (speaker, error) {
+	return wire.NewClient(portal, func() wire.Credentials { return shown })
+}
+
+// elder is an agent from before: it has a connection for claims and one for the rest.
+type elder struct {
+	portal        string
+	session       string
+	calls, claims *http.Client
+}
+
+func twoLines(portal string, shown wire.Credentials) (speaker, error) {
+	conf := &tls.Config{RootCAs: shown.CA, Certificates: []tls.Certificate{shown.Certificate}}
+	return &elder{portal: portal, calls: &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}, claims: &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}}, nil
+}
+
+func (e *elder) post(ctx context.Context, client *http.Client, path string, in, out any) error {
+	_, err := hostSession{session: e.session}.call(ctx, client, e.portal, path, in, out)
+	return err
+}
+
+func (e *elder) Hello(ctx context.Context, in wire.Hello) (out wire.HelloAnswer, err error) {
+	err = e.post(ctx, e.calls, wire.PathHello, in, &out)
+	e.session = out.Session
+	return out, err
+}
+
+func (e *elder) Report(ctx context.Context, in wire.Report) (out wire.ReportAnswer, err error) {
+	return out, e.post(ctx, e.calls, wire.PathReport, in, &out)
+}
+
+func (e *elder) Claim(ctx context.Context, in wire.ClaimRequest) (out wire.Claim, err error) {
+	return out, e.post(ctx, e.claims, wire.PathClaim, in, &out)
+}
+
+// wholeKB is what an agent costs in the portal's process: what it holds, and what it takes as it runs, with garbage.
+func wholeKB(b *testing.B, r *rig, agent func(portal string, shown wire.Credentials) (speaker, error)) (held, inUse float64) {
+	b.Helper()
+	s := startParking(b, r, "portal"+overTLS)
+	defer s.stop()
+	made := newPasses(b, r.control)
+	ctx, cancel := context.WithCancel(b.Context())
+	var claims sync.WaitGroup
+	defer claims.Wait()
+	defer cancel()
+	work := func(hosts []hostSession) {
+		var starting sync.WaitGroup
+		turns := make(chan struct{}, 16)
+		for _, h := range hosts {
+			turns <- struct{}{}
+			starting.Go(func() {
+				defer func() { <-turns }()
+				if err := beAgent(ctx, "https://"+s.address, wire.Credentials{Certificate: made.of(b, h.id), CA: made.authority.Pool()}, agent, &claims); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		if starting.Wait(); b.Failed() {
+			b.FailNow()
+		}
+	}
+	const warm = 100
+	work(r.hosts[:warm])
+	before := s.ask("resident")
+	work(r.hosts[warm:])
+	await(b, "all agents are parked", func() bool { return s.ask("parked") == int64(len(r.hosts)) })
+	each := func(n int64) float64 { return float64(n-before) / 1000 / float64(len(r.hosts)-warm) }
+	inUse = each(s.ask("raw"))
+	return each(s.ask("resident")), inUse
+}
+
+func beAgent(ctx context.Context, portal string, shown wire.Credentials, agent func(string, wire.Credentials) (speaker, error), claims *sync.WaitGroup) error {
+	a, err := agent(portal, shown)
+	if err != nil {
+		return err
+	}
+	hello, err := a.Hello(ctx, wire.Hello{Instance: "bench", Fingerprint: "bench"})
+	if err != nil {
+		return err
+	}
+	state := &wire.State{Host: fleet.HostStatus{Connected: true}}
+	meters := make([]wire.Meter, 40)
+	for i := range 40 {
+		meters[i] = wire.Meter{ID: fleet.NewID[fleet.VMID](), CPUNanos: 1e12, MemoryBytes: 2 << 30, ReadBytes: 1 << 33, WriteBytes: 1 << 33}
+		state.VMs = append(state.VMs, wire.VMReport{ID: meters[i].ID, Name: fmt.Sprintf("vm-%d", i), Generation: 1, Status: fleet.VMStatus{
+			Power: fleet.Running, CPUs: 2, MemoryMiB: 2048, Disks: make([]fleet.DiskState, 2), NICs: make([]fleet.NICState, 2),
+		}})
+	}
+	if _, err := a.Report(ctx, wire.Report{Seq: hello.SeqBase + 1, Digest: "full", State: state, Meters: meters}); err != nil {
+		return err
+	}
+	claims.Go(func() {
+		for err := error(nil); err == nil; {
+			_, err = a.Claim(ctx, wire.ClaimRequest{Max: 4})
+		}
+	})
+	_, err = a.Report(ctx, wire.Report{Seq: hello.SeqBase + 2, Digest: "full", Meters: meters})
+	return err
+}
 
 // BenchmarkParkedAgents measures what ten thousand parked claims cost the portal's process. Limit: 24 KiB each over plain HTTP;
 // beside it the same number of requests parked in a plain echo handler. What mutual TLS adds to each connection is net/http's

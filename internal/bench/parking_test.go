@@ -71,7 +71,7 @@ func (s *parking) line() string {
 	return s.answers.Text()
 }
 
-// ask is the bytes that are "resident", or how many requests are "parked", -1 while some are on their way.
+// ask is the bytes that are "resident", what is so with garbage ("raw"), or how many requests are "parked", -1 while some are on their way.
 func (s *parking) ask(word string) int64 {
 	fmt.Fprintln(s.in, word)
 	n, err := strconv.ParseInt(s.line(), 10, 64)
@@ -92,6 +92,7 @@ func beParking() bool {
 	if kind == "" {
 		return false
 	}
+	cli.TuneMemory()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	line, err := net.Listen("tcp", "127.0.0.1:0")
@@ -146,9 +147,12 @@ func beParking() bool {
 	}
 	fmt.Println(line.Addr())
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		if in.Text() == "parked" {
+		switch in.Text() {
+		case "parked":
 			fmt.Println(parked())
-		} else {
+		case "raw":
+			fmt.Println(pages())
+		default:
 			fmt.Println(resident())
 		}
 	}
@@ -174,11 +178,15 @@ func resident() int64 {
 	for range 4 {
 		debug.FreeOSMemory()
 	}
+	return pages()
+}
+
+func pages() int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0
 	}
 	fields := strings.Fields(string(b))
-	pages, _ := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize())
+	n, _ := strconv.ParseInt(fields[1], 10, 64)
+	return n * int64(os.Getpagesize())
 }

@@ -25,6 +25,7 @@ import (
 	"quantix/internal/config"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/line"
 	"quantix/internal/notify"
 	"quantix/internal/pglocal"
 	"quantix/internal/reconcile"
@@ -133,23 +134,24 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	p.group.Go(func() error { return hub.Listen(ctx, pool.Config().ConnConfig, p.log) })
 	p.group.Go(func() error { return p.Control.KeepPulse(ctx, fleet.SystemActor) })
 	p.group.Go(func() error { return reconcile.Run(ctx, p.Control, hub, p.log) })
-	p.group.Go(func() error { return runServer(ctx, browsers, server.Handler(), time.Second, p.log) })
 	p.group.Go(func() error {
-		return runServer(ctx, tls.NewListener(agents, agentTLS), server.AgentHandler(), 0, p.log)
+		return runServer(ctx, browsers, &http.Server{Handler: server.Handler()}, time.Second, p.log)
+	})
+	p.group.Go(func() error {
+		lines := line.Listen(agents, agentTLS)
+		return runServer(ctx, lines, &http.Server{Handler: server.AgentHandler(), ConnContext: lines.ConnContext}, 0, p.log)
 	})
 	return nil
 }
 
 // runServer serves until ctx ends. Requests in flight then get grace to end by themselves, before their contexts end too, as
 // those of streams, parked claims and consoles must.
-func runServer(ctx context.Context, listener net.Listener, handler http.Handler, grace time.Duration, log *slog.Logger) error {
+func runServer(ctx context.Context, listener net.Listener, server *http.Server, grace time.Duration, log *slog.Logger) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	server := &http.Server{
-		Handler: handler, BaseContext: func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // broken handshakes and hung-up clients
-	}
+	server.BaseContext = func(net.Listener) context.Context { return base }
+	server.ReadHeaderTimeout, server.IdleTimeout, server.MaxHeaderBytes = 10*time.Second, 2*time.Minute, 32<<10
+	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // broken handshakes and hung-up clients
 	stopped := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		defer close(stopped)

@@ -195,6 +195,7 @@ var useCases = map[string]useCase{
 		w.exec(`DELETE FROM jobs`)
 		return []any{wire.ClaimRequest{Max: 1}, time.Duration(0)}
 	}},
+	"LookOut": {may: agents, with: func(*world) []any { return nil }},
 	"Report": {may: agents, with: func(w *world) []any {
 		w.sessions()
 		return []any{wire.Report{Seq: w.seq(), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}}

@@ -26,6 +26,9 @@ type Control struct {
 	opts  Options
 }
 
+// Lookout is where an agent's claims wait for work.
+type Lookout = inbox.Lookout
+
 // Options are what use cases need to know of the portal they run in.
 type Options struct {
 	Log      *slog.Logger

@@ -1,6 +1,7 @@
 package pair
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,7 +10,8 @@ import (
 
 // The console's limits: CPU a MB no more than websockify's, memory a session at most a tenth of its 3.4 MB, and 1,000
 // sessions of 40 KB/s without loss. Each peer runs in a process of its own and is measured in the same run.
-var peers = []string{"broker", "broker-tls", "websockify", "tcp"}
+// Hosts always come over TLS; browsers too, but where a proxy before the portal does that.
+var peers = []string{"broker" + hostTLS, "websockify" + hostTLS, "tcp" + hostTLS, "broker" + bothTLS, "websockify" + bothTLS, "tcp" + bothTLS, "broker", "websockify", "tcp"}
 
 // BenchmarkSplice carries a screen's bytes from a host to a browser: one operation is 1 MiB in messages of 32 KiB.
 func BenchmarkSplice(b *testing.B) {
@@ -48,7 +50,7 @@ func BenchmarkSessionMemory(b *testing.B) {
 	for _, kind := range peers {
 		b.Run(kind, func(b *testing.B) {
 			sessions := 500
-			if kind == "websockify" {
+			if strings.HasPrefix(kind, "websockify") {
 				sessions = 20 // a process each
 			}
 			s := startSplicer(b, kind)
@@ -74,7 +76,7 @@ func BenchmarkSessionMemory(b *testing.B) {
 // BenchmarkThousandSessions keeps 1,000 consoles busy at 40 KB/s each for three seconds and counts what does not arrive.
 func BenchmarkThousandSessions(b *testing.B) {
 	const sessions, rate, seconds, ticks = 1000, 40_000, 3, 10
-	for _, kind := range []string{"broker", "broker-tls", "tcp"} {
+	for _, kind := range []string{"broker" + hostTLS, "broker" + bothTLS, "tcp"} {
 		b.Run(kind, func(b *testing.B) {
 			s := startSplicer(b, kind)
 			writes := make([]func([]byte) error, sessions)

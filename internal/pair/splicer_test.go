@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"math/big"
@@ -44,26 +45,43 @@ type splicer struct {
 	browser string       // address that browsers dial
 	host    string       // address that hosts dial; empty: the splicer dials hosts
 	hosts   net.Listener // where it dials them
-	ws, tls bool         // browsers speak websocket; hosts speak TLS
+	kind    string
+	ws      bool // browsers speak websocket
 }
 
-// startSplicer starts "broker", "broker-tls" (hosts over TLS, as they are), "tcp" (two sockets and io.Copy) or "websockify".
+// What a kind of splicers ends in: hosts speak TLS, as they always do, or both sides do.
+const (
+	hostTLS = "-host-tls"
+	bothTLS = "-tls"
+)
+
+func (s *splicer) hostsByTLS() bool    { return strings.HasSuffix(s.kind, bothTLS) }
+func (s *splicer) browsersByTLS() bool { return s.hostsByTLS() && !strings.HasSuffix(s.kind, hostTLS) }
+
+// startSplicer starts "broker", "tcp" (two sockets and io.Copy) or "websockify", each with or without TLS.
 func startSplicer(b *testing.B, kind string) *splicer {
 	b.Helper()
-	s := &splicer{b: b, ws: kind != "tcp", tls: kind == "broker-tls"}
+	s := &splicer{b: b, kind: kind, ws: !strings.HasPrefix(kind, "tcp")}
 	var cmd *exec.Cmd
-	if kind == "websockify" {
+	if strings.HasPrefix(kind, "websockify") {
 		path, err := exec.LookPath("websockify")
 		if err != nil {
 			b.Fatal("the peer is not installed: quantix doctor bench --install")
 		}
 		s.listenHosts()
 		s.browser = freeAddress(b)
-		cmd = exec.Command(path, s.browser, s.hosts.Addr().String())
+		args := []string{s.browser, s.hosts.Addr().String()}
+		if s.hostsByTLS() {
+			args = append(args, "--ssl-target")
+		}
+		if s.browsersByTLS() {
+			args = append(args, "--ssl-only", "--cert", certificateFile(b))
+		}
+		cmd = exec.Command(path, args...)
 	} else {
 		cmd = exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), splicerVar+"="+kind)
-		if kind == "tcp" {
+		if !s.ws {
 			s.listenHosts()
 			cmd.Env = append(cmd.Env, splicerVar+"_TO="+s.hosts.Addr().String())
 		}
@@ -85,7 +103,7 @@ func startSplicer(b *testing.B, kind string) *splicer {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	if kind != "websockify" {
+	if !strings.HasPrefix(kind, "websockify") {
 		line, err := bufio.NewReader(out).ReadString('\n')
 		if err != nil {
 			b.Fatal(err)
@@ -109,7 +127,9 @@ func (s *splicer) listenHosts() {
 		s.b.Fatal(err)
 	}
 	s.b.Cleanup(func() { l.Close() })
-	s.hosts = l
+	if s.hosts = l; s.hostsByTLS() {
+		s.hosts = tls.NewListener(l, serverTLS())
+	}
 }
 
 func freeAddress(b *testing.B) string {
@@ -124,17 +144,20 @@ func freeAddress(b *testing.B) string {
 // pair opens one session: what write sends arrives at read.
 func (s *splicer) pair(id int) (write func([]byte) error, read func([]byte) (int, error)) {
 	s.b.Helper()
-	scheme := map[bool]string{false: "ws://", true: "wss://"}[s.tls]
+	scheme := map[bool]string{false: "ws://", true: "wss://"}
 	if s.host != "" {
-		host := s.websocket(scheme+s.host+"/answerer/"+strconv.Itoa(id), 64<<10)
+		host := s.websocket(scheme[s.hostsByTLS()]+s.host+"/answerer/"+strconv.Itoa(id), 64<<10)
 		write = func(p []byte) error { return host.WriteMessage(websocket.BinaryMessage, p) }
 	}
 	if s.ws {
-		read = (&stream{ws: s.websocket("ws://"+s.browser+"/asker/"+strconv.Itoa(id), 64<<10)}).Read
+		read = (&stream{ws: s.websocket(scheme[s.browsersByTLS()]+s.browser+"/asker/"+strconv.Itoa(id), 64<<10)}).Read
 	} else {
 		c, err := net.Dial("tcp", s.browser)
 		if err != nil {
 			s.b.Fatal(err)
+		}
+		if s.browsersByTLS() {
+			c = tls.Client(c, anyTLS)
 		}
 		s.b.Cleanup(func() { c.Close() })
 		read = c.Read
@@ -153,7 +176,7 @@ func (s *splicer) pair(id int) (write func([]byte) error, read func([]byte) (int
 func (s *splicer) websocket(url string, buffer int) *websocket.Conn {
 	d := websocket.Dialer{
 		Subprotocols: []string{"binary"}, ReadBufferSize: buffer, WriteBufferSize: buffer,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		TLSClientConfig: anyTLS,
 	}
 	ws, _, err := d.Dial(url, nil)
 	if err != nil {
@@ -235,11 +258,21 @@ func (s *splicer) memory() (bytes int) {
 	return bytes
 }
 
+// anyTLS trusts anybody.
+var anyTLS = &tls.Config{InsecureSkipVerify: true}
+
 func beSplicer(kind string) {
 	debug.SetGCPercent(100)
-	switch kind {
-	case "tcp":
-		l := mustListen()
+	s := &splicer{kind: kind}
+	listen := func(byTLS bool) net.Listener {
+		if byTLS {
+			return tls.NewListener(mustListen(), serverTLS())
+		}
+		return mustListen()
+	}
+	switch {
+	case strings.HasPrefix(kind, "tcp"):
+		l := listen(s.browsersByTLS())
 		go func() {
 			for {
 				c, err := l.Accept()
@@ -249,6 +282,9 @@ func beSplicer(kind string) {
 				h, err := net.Dial("tcp", os.Getenv(splicerVar+"_TO"))
 				if err != nil {
 					panic(err)
+				}
+				if s.hostsByTLS() {
+					h = tls.Client(h, anyTLS)
 				}
 				go plainCopy(c, h)
 				go plainCopy(h, c)
@@ -261,14 +297,10 @@ func beSplicer(kind string) {
 			for range p.results {
 			}
 		}()
-		browsers, hosts := mustListen(), mustListen()
+		browsers, hosts := listen(s.browsersByTLS()), listen(s.hostsByTLS())
 		server := &http.Server{Handler: p.handler(context.Background())}
 		go server.Serve(browsers)
-		if kind == "broker-tls" {
-			go server.Serve(tls.NewListener(hosts, serverTLS()))
-		} else {
-			go server.Serve(hosts)
-		}
+		go server.Serve(hosts)
 		fmt.Println(browsers.Addr(), hosts.Addr())
 	}
 	io.Copy(io.Discard, os.Stdin)
@@ -294,6 +326,22 @@ func mustListen() net.Listener {
 		panic(err)
 	}
 	return l
+}
+
+// certificateFile is a certificate with its key, as websockify reads them.
+func certificateFile(b *testing.B) string {
+	made := serverTLS().Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate[0]}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
+	file := filepath.Join(b.TempDir(), "browsers.pem")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return file
 }
 
 func serverTLS() *tls.Config {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -36,15 +35,14 @@ type Client struct {
 	portal      *url.URL
 	credentials func() Credentials
 	session     atomic.Pointer[string]
-	lines       atomic.Pointer[lines]
+	keys        atomic.Pointer[keys]
 	stamp       stamps
 }
 
-// lines are the connections made under one set of credentials. Claims have a transport of their own, so that a parked
-// claim never stands between a report and its connection.
-type lines struct {
-	tls           *tls.Config
-	calls, claims *http.Client
+// keys are one set of credentials, and the connections that were made under it.
+type keys struct {
+	tls  *tls.Config
+	line *line
 }
 
 // NewClient makes a client of the portal at "https://host:8444". credentials is asked at the start and at each Rekey.
@@ -77,26 +75,8 @@ func (c *Client) Rekey() {
 		ClientSessionCache: tls.NewLRUClientSessionCache(8),
 		NextProtos:         []string{"http/1.1"},
 	}
-	next := &lines{tls: conf, calls: newHTTP(conf, callTimeout), claims: newHTTP(conf, claimTimeout)}
-	if old := c.lines.Swap(next); old != nil {
-		old.calls.CloseIdleConnections()
-		old.claims.CloseIdleConnections()
-	}
-}
-
-// newHTTP is HTTP/1.1 without proxy and without redirects: the portal is who it is.
-func newHTTP(conf *tls.Config, timeout time.Duration) *http.Client {
-	return &http.Client{
-		Timeout: timeout,
-		Transport: &http.Transport{
-			DialContext:         newDialer().DialContext,
-			TLSClientConfig:     conf,
-			TLSHandshakeTimeout: 10 * time.Second,
-			TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{},
-			MaxIdleConnsPerHost: 4,
-			IdleConnTimeout:     90 * time.Second,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	if old := c.keys.Swap(&keys{tls: conf, line: newLine(c.portal, conf)}); old != nil {
+		old.line.retire()
 	}
 }
 
@@ -104,11 +84,9 @@ func newDialer() *net.Dialer {
 	return &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 }
 
-// Close ends all idle connections.
+// Close ends all connections, each once it is idle.
 func (c *Client) Close() {
-	l := c.lines.Load()
-	l.calls.CloseIdleConnections()
-	l.claims.CloseIdleConnections()
+	c.keys.Load().line.retire()
 }
 
 // Hello opens a session and keeps it for the calls that follow.
@@ -140,11 +118,16 @@ func (c *Client) Report(ctx context.Context, in Report) (ReportAnswer, error) {
 	return out, err
 }
 
-// Claim waits for work; no job and no error means: ask again.
+// Claim waits for work; no job and no error means: ask again. It gives way to other calls meanwhile.
 func (c *Client) Claim(ctx context.Context, in ClaimRequest) (Claim, error) {
-	var out Claim
-	err := c.do(ctx, c.lines.Load().claims, PathClaim, "", in, &out)
-	return out, err
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	for {
+		var out Claim
+		if err := c.do(ctx, PathClaim, in, &out); !errors.Is(err, errTurn) {
+			return out, err
+		}
+	}
 }
 
 // Progress tells how far a job is.
@@ -160,24 +143,39 @@ func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishA
 }
 
 func (c *Client) call(ctx context.Context, path string, in, out any) error {
-	return c.do(ctx, c.lines.Load().calls, path, "", in, out)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.do(ctx, path, in, out)
 }
 
-func (c *Client) do(ctx context.Context, via *http.Client, path, bearer string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", path, err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.portal.JoinPath(path).String(), bytes.NewReader(body))
+func (c *Client) do(ctx context.Context, path string, in, out any) error {
+	req, err := c.request(ctx, path, in)
 	if err != nil {
 		return err
 	}
+	claim := path == PathClaim
+	if claim {
+		req.Header.Set(TurnsHeader, "1")
+	}
+	got, err := c.keys.Load().line.send(ctx, req, claim)
+	if err != nil {
+		return fmt.Errorf("POST %s: %w", path, err)
+	}
+	return got.into(out)
+}
+
+func (c *Client) request(ctx context.Context, path string, in any) (*http.Request, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", path, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.portal.JoinPath(path).String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
 	req.Header = c.header()
 	req.Header.Set("Content-Type", "application/json")
-	if bearer != "" {
-		req.Header.Set("Authorization", "Bearer "+bearer)
-	}
-	return exchange(via, req, out)
+	return req, nil
 }
 
 func (c *Client) header() http.Header {
@@ -188,26 +186,22 @@ func (c *Client) header() http.Header {
 	return h
 }
 
-// exchange reads each body to its end, within its bound, so that the connection can be used again.
-func exchange(via *http.Client, req *http.Request, out any) error {
-	resp, err := via.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		return problem(resp)
-	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+// answer is one of the portal, read to its end.
+type answer struct {
+	status int
+	body   []byte
+	last   bool // nothing follows it on its connection
+}
+
+// into decodes an answer; out may be nil.
+func (a answer) into(out any) error {
 	switch {
-	case err != nil:
-		return fmt.Errorf("read the portal's answer: %w", err)
-	case len(data) > maxAnswer:
-		return errors.New("the portal's answer is larger than 16 MiB")
-	case out == nil || len(data) == 0:
+	case a.status/100 != 2:
+		return problem(a.status, bytes.NewReader(a.body))
+	case out == nil || len(a.body) == 0:
 		return nil
 	}
-	if err := json.Unmarshal(data, out); err != nil {
+	if err := json.Unmarshal(a.body, out); err != nil {
 		return fmt.Errorf("read the portal's answer: %w", err)
 	}
 	return nil

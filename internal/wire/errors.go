@@ -27,10 +27,10 @@ func StatusOf(err error) int {
 // maxProblem bounds what is read of an error's body.
 const maxProblem = 64 << 10
 
-func problem(resp *http.Response) error {
+func problem(status int, text io.Reader) error {
 	var body struct{ Title, Detail string }
-	e := &Error{Status: resp.StatusCode, Detail: http.StatusText(resp.StatusCode)}
-	if json.NewDecoder(io.LimitReader(resp.Body, maxProblem)).Decode(&body) == nil {
+	e := &Error{Status: status, Detail: http.StatusText(status)}
+	if json.NewDecoder(io.LimitReader(text, maxProblem)).Decode(&body) == nil {
 		switch {
 		case body.Detail != "":
 			e.Detail = body.Detail

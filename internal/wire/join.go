@@ -21,13 +21,25 @@ func Join(ctx context.Context, portal, token string, in JoinRequest) (JoinAnswer
 	if err != nil {
 		return out, err
 	}
-	via := newHTTP(&tls.Config{
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req, err := (&Client{portal: u}).request(ctx, PathJoin, in)
+	if err != nil {
+		return out, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	once := newLine(u, &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, // verified below, by fingerprint instead of by pool
 		VerifyConnection:   verifyPinned(fingerprint, u.Hostname()),
-	}, callTimeout)
-	defer via.CloseIdleConnections()
-	if err := (&Client{portal: u}).do(ctx, via, PathJoin, token, in, &out); err != nil {
+		NextProtos:         []string{"http/1.1"},
+	})
+	defer once.retire()
+	answer, err := once.send(ctx, req, false)
+	if err == nil {
+		err = answer.into(&out)
+	}
+	if err != nil {
 		return out, err
 	}
 	block, _ := pem.Decode([]byte(out.CA))

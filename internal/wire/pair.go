@@ -33,7 +33,7 @@ func (c *Client) DialPair(ctx context.Context, portal string, id fleet.PairID) (
 	u.Scheme = "wss"
 	dialer := websocket.Dialer{
 		NetDialContext:   newDialer().DialContext,
-		TLSClientConfig:  c.lines.Load().tls,
+		TLSClientConfig:  c.keys.Load().tls,
 		HandshakeTimeout: 10 * time.Second,
 		Subprotocols:     []string{"binary"},
 		ReadBufferSize:   4 << 10,
@@ -44,7 +44,7 @@ func (c *Client) DialPair(ctx context.Context, portal string, id fleet.PairID) (
 	if err != nil {
 		if resp != nil && errors.Is(err, websocket.ErrBadHandshake) {
 			defer resp.Body.Close()
-			return nil, problem(resp)
+			return nil, problem(resp.StatusCode, resp.Body)
 		}
 		return nil, fmt.Errorf("dial the portal for the other side: %w", err)
 	}

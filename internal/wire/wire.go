@@ -1,4 +1,5 @@
 // Package wire is the protocol between an agent and its portal: JSON over HTTP/1.1 and mutual TLS, always dialled by the agent.
+// An agent needs one connection: see TurnsHeader.
 //
 // Every call but Join proves the host by its certificate, for the key that the host joined with last; every call but Join, Renew
 // and Hello also by the live session, which belongs to that key.
@@ -30,6 +31,11 @@ const (
 
 // SessionHeader carries the session from HelloAnswer on every call after Hello.
 const SessionHeader = "Quantix-Session"
+
+// TurnsHeader stands on claims of agents that use one connection in turn. The portal answers 102 once such a claim is parked, which says:
+// the agent may send its next request behind it, and the claim then ends at once with 204, or with the work that it is just getting.
+// Portals before it answer no 102.
+const TurnsHeader = "Quantix-Turns"
 
 // ClaimWait is how long a claim is parked when there is nothing to do.
 const ClaimWait = 25 * time.Second

@@ -20,27 +20,16 @@ import (
 // Claim gives the host's agent its next jobs, at most one a subject, with the newest truth about each. With nothing to do
 // it parks until a job is announced or wait has passed; then the claim is empty.
 func (box *Inbox) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, wait time.Duration) (wire.Claim, error) {
-	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+	out, err := box.LookOut(ctx, a)
+	if err != nil {
 		return wire.Claim{}, err
 	}
-	sub := box.hub.Subscribe("jobs:" + string(a.HostID)) // before the first look, so that no job falls between
-	defer sub.Close()
-	limit := int32(min(max(in.Max, 1), 32))
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	work, err := apart(func() ([]wire.Work, error) { return box.claimWaiting(ctx, a, limit) })
-	for ; ; work, err = box.claimNow(ctx, a, limit) { // what wakes a claim is mostly work
-		if err != nil || len(work) > 0 {
-			return wire.Claim{Jobs: work}, err
-		}
-		select {
-		case <-sub.C:
-		case <-timer.C:
-			return wire.Claim{}, nil
-		case <-ctx.Done():
-			return wire.Claim{}, ctx.Err()
-		}
+	defer out.sub.Close()
+	claim, _, err := out.Look(ctx, in, wait)
+	if err != nil || len(claim.Jobs) > 0 {
+		return claim, err
 	}
+	return out.Wait(ctx, in, wait, nil)
 }
 
 // apart runs do on a stack of its own and forgets it: a parked claim keeps a stack of 4 KiB instead of the 8 KiB that a

@@ -1,0 +1,86 @@
+package inbox
+
+import (
+	"context"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// Lookout is where the claims of one agent wait for work, one after the other. It hears of jobs between two of them as well, so a claim
+// that follows a look at once need not look again.
+type Lookout struct {
+	box    *Inbox
+	of     fleet.Actor
+	sub    *notify.Sub
+	looked time.Time // when a look found nothing, and nothing was announced since; zero: never
+}
+
+// worthParking is the shortest wait that spares a look.
+const worthParking = 2 * time.Second
+
+// LookOut begins to listen, before the first look, so that no job falls between.
+func (box *Inbox) LookOut(_ context.Context, a fleet.Actor) (*Lookout, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return nil, err
+	}
+	return &Lookout{box: box, of: a, sub: box.hub.Subscribe("jobs:" + string(a.HostID))}, nil
+}
+
+// Is reports whether it is the lookout of this very agent, in the same session and with the same key.
+func (l *Lookout) Is(of fleet.Actor) bool {
+	return l.of.HostID == of.HostID && l.of.Session == of.Session && l.of.KeyHash == of.KeyHash
+}
+
+// Close ends the listening.
+func (l *Lookout) Close() error {
+	l.sub.Close()
+	return nil
+}
+
+// Look claims what waits now. Where it finds nothing it says how long to wait until the next look is due: wait less the time since the
+// last one, for wake-ups may be lost.
+func (l *Lookout) Look(ctx context.Context, in wire.ClaimRequest, wait time.Duration) (wire.Claim, time.Duration, error) {
+	woken := false
+	select {
+	case <-l.sub.C:
+		woken = true
+	default:
+	}
+	if rest := wait - time.Since(l.looked); !woken && !l.looked.IsZero() && rest > worthParking {
+		return wire.Claim{}, rest, nil
+	}
+	now := time.Now()
+	work, err := apart(func() ([]wire.Work, error) { return l.box.claimWaiting(ctx, l.of, limitOf(in)) })
+	if l.looked = (time.Time{}); err == nil && len(work) == 0 {
+		l.looked = now
+	}
+	return wire.Claim{Jobs: work}, wait, err
+}
+
+// Wait parks until a job is announced, wait has passed or hush is closed. What it has begun to claim it gives, hushed or not.
+func (l *Lookout) Wait(ctx context.Context, in wire.ClaimRequest, wait time.Duration, hush <-chan struct{}) (wire.Claim, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.sub.C:
+		case <-timer.C:
+			return wire.Claim{}, nil
+		case <-hush:
+			return wire.Claim{}, nil
+		case <-ctx.Done():
+			return wire.Claim{}, ctx.Err()
+		}
+		// What wakes a claim is mostly work. What is left of it the next claim has to look for.
+		l.looked = time.Time{}
+		if work, err := apart(func() ([]wire.Work, error) { return l.box.claimNow(ctx, l.of, limitOf(in)) }); err != nil || len(work) > 0 {
+			return wire.Claim{Jobs: work}, err
+		}
+	}
+}
+
+func limitOf(in wire.ClaimRequest) int32 { return int32(min(max(in.Max, 1), 32)) }

@@ -1,0 +1,113 @@
+package wire_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"quantix/internal/wire"
+)
+
+// older is a portal that takes no turns: what follows a parked claim on its connection waits for the claim's end.
+type older struct {
+	parked chan struct{} // gets one for each claim
+	free   chan struct{} // ends one
+	mu     sync.Mutex
+	conns  map[string]int // calls by connection
+}
+
+func (o *older) serve(w http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body)
+	o.mu.Lock()
+	o.conns[r.RemoteAddr]++
+	o.mu.Unlock()
+	if r.URL.Path != wire.PathClaim {
+		json.NewEncoder(w).Encode(wire.ReportAnswer{})
+		return
+	}
+	o.parked <- struct{}{}
+	<-o.free
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func TestAnOlderPortalGetsCallsPastAParkedClaim(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	o := &older{parked: make(chan struct{}, 1), free: make(chan struct{}), conns: map[string]int{}}
+	c := a.client(a.serve(loopback, o.serve).URL)
+	for range 3 {
+		ended := make(chan error)
+		go func() {
+			_, err := c.Claim(t.Context(), wire.ClaimRequest{Max: 1})
+			ended <- err
+		}()
+		<-o.parked
+		for range 5 {
+			if _, err := c.Report(t.Context(), wire.Report{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.free <- struct{}{}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if len(o.conns) != 2 {
+		t.Errorf("connections and their calls: %v", o.conns)
+	}
+}
+
+// A portal may end its connections at any time, and each of many calls gets its own answer.
+func TestManyCallsShareFewConnections(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	conns := map[string]bool{}
+	var mu sync.Mutex
+	c := a.client(a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
+		var in wire.Hello
+		json.NewDecoder(r.Body).Decode(&in)
+		mu.Lock()
+		conns[r.RemoteAddr] = true
+		mu.Unlock()
+		if in.Instance == "last" {
+			w.Header().Set("Connection", "close")
+		}
+		json.NewEncoder(w).Encode(wire.HelloAnswer{Session: in.Instance})
+	}).URL)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			for _, name := range []string{"first", "last", "more"} {
+				if got, err := c.Hello(t.Context(), wire.Hello{Instance: name}); err != nil || got.Session != name {
+					t.Errorf("%q: %+v, %v", name, got, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if len(conns) > 51+4 {
+		t.Errorf("%d connections for 50 that end", len(conns))
+	}
+}
+
+// Nobody waits for a portal that takes the connection and nothing more.
+func TestAPortalThatDoesNotReadHoldsNobody(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := a.client("https://" + l.Addr().String())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := c.Report(ctx, wire.Report{}); err == nil || ctx.Err() == nil {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,141 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/line"
+	"quantix/internal/wire"
+)
+
+var claimURL = &url.URL{Path: wire.PathClaim}
+
+// claim parks until there is work: on an agent's own line outside of net/http, elsewhere within the request.
+func (s *Server) claim(r route) echo.HandlerFunc {
+	here := s.claimHere(r)
+	return func(c echo.Context) error {
+		req := c.Request()
+		conn := line.Of(req.Context())
+		if conn == nil || !req.ProtoAtLeast(1, 1) || req.Close {
+			return here(c)
+		}
+		return s.claimOn(conn, c, r)
+	}
+}
+
+// claimOn looks for work and, where there is none, leaves the claim parked on its connection.
+func (s *Server) claimOn(conn *line.Conn, c echo.Context, r route) error {
+	a, err := s.prove(c, r)
+	if err != nil {
+		return err
+	}
+	in, err := readJSON[wire.ClaimRequest](c, agentLimit)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	out, ok := conn.Kept().(*control.Lookout)
+	if !ok || !out.Is(a) {
+		if out, err = s.Control.LookOut(ctx, a); err != nil {
+			return err
+		}
+		conn.Keep(out)
+	}
+	claim, wait, err := out.Look(ctx, in, wire.ClaimWait)
+	if err != nil || len(claim.Jobs) > 0 {
+		return s.answerClaim(c, claim, err)
+	}
+	parked, err := conn.Park(c.Response(), c.Request().Header.Get(wire.TurnsHeader) != "")
+	if err == nil {
+		go s.park(parked, out, in, wait)
+	}
+	return nil // without a connection there is nobody to tell
+}
+
+// park is all that runs for a parked claim. It is small on purpose: BenchmarkParkedAgents watches it.
+func (s *Server) park(p *line.Parked, out *control.Lookout, in wire.ClaimRequest, wait time.Duration) {
+	s.metrics.parked.Add(1)
+	claim, err := out.Wait(p.Life(), in, wait, p.Heard())
+	s.metrics.parked.Add(-1)
+	s.answerParked(p, claim, err)
+}
+
+// claimHere is a claim that parks within its request. Its body is read to the end before, so that net/http notices when the agent hangs
+// up and the claim ends with it. Proof and body are read on a stack that is gone when the claim parks: see control.Claim.
+func (s *Server) claimHere(r route) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		var a fleet.Actor
+		var in wire.ClaimRequest
+		read := make(chan error)
+		go func() {
+			var err error
+			defer func() {
+				if p := recover(); p != nil { // here it would end the portal
+					err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+				}
+				read <- err
+			}()
+			if a, err = s.prove(c, r); err == nil {
+				in, err = readJSON[wire.ClaimRequest](c, agentLimit)
+			}
+		}()
+		if err := <-read; err != nil {
+			return err
+		}
+		s.metrics.parked.Add(1)
+		out, err := s.Control.Claim(c.Request().Context(), a, in, wire.ClaimWait)
+		s.metrics.parked.Add(-1)
+		return s.answerClaim(c, out, err)
+	}
+}
+
+func (s *Server) answerClaim(c echo.Context, out wire.Claim, err error) error {
+	s.metrics.claimed(out, err)
+	switch {
+	case err != nil:
+		return err
+	case len(out.Jobs) == 0:
+		return c.NoContent(http.StatusNoContent)
+	}
+	return c.JSON(http.StatusOK, out)
+}
+
+// answerParked is answerClaim where the request is gone.
+func (s *Server) answerParked(p *line.Parked, out wire.Claim, err error) {
+	s.metrics.claimed(out, err)
+	answer := &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}}
+	var body any
+	switch {
+	case err != nil:
+		r := stopping
+		if p.Life().Err() == nil {
+			r = s.refuse(s.agents.NewContext((&http.Request{Method: http.MethodPost, URL: claimURL}).WithContext(context.Background()), nil), err)
+		}
+		refused := problemOf(r)
+		answer.StatusCode, body = r.status, refused
+		answer.Header.Set(echo.HeaderContentType, refused.ContentType(""))
+	case len(out.Jobs) > 0:
+		answer.StatusCode, body = http.StatusOK, out
+		answer.Header.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+	}
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil { // the jobs come again when their lease has lapsed
+			s.Log.Error("write a claim's answer", "error", err)
+			answer.StatusCode = http.StatusInternalServerError
+		}
+		answer.ContentLength, answer.Body = int64(len(text)), io.NopCloser(bytes.NewReader(text))
+	}
+	p.Answer(answer)
+}

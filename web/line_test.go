@@ -1,0 +1,391 @@
+package web_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+	"quantix/internal/wire"
+)
+
+// gate is a way to a portal's agent listener that counts connections and can be cut or led elsewhere.
+type gate struct {
+	url   string
+	to    atomic.Value // string
+	came  atomic.Int32
+	open  atomic.Int32
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+func newGate(t *testing.T, agentURL string) *gate {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	g := &gate{url: "https://" + l.Addr().String(), conns: map[net.Conn]bool{}}
+	g.lead(agentURL)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			g.came.Add(1)
+			go g.carry(c)
+		}
+	}()
+	return g
+}
+
+func (g *gate) lead(agentURL string) { g.to.Store(strings.TrimPrefix(agentURL, "https://")) }
+
+func (g *gate) carry(c net.Conn) {
+	on, err := net.Dial("tcp", g.to.Load().(string))
+	if err != nil {
+		c.Close()
+		return
+	}
+	g.open.Add(1)
+	defer g.open.Add(-1)
+	g.mu.Lock()
+	g.conns[c], g.conns[on] = true, true
+	g.mu.Unlock()
+	var both sync.WaitGroup
+	pour := func(to, from net.Conn) { io.Copy(to, from); to.Close(); from.Close() }
+	both.Go(func() { pour(c, on) })
+	both.Go(func() { pour(on, c) })
+	both.Wait()
+}
+
+// cut is what a network does.
+func (g *gate) cut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.conns {
+		c.Close()
+	}
+}
+
+func (p *portal) parked(want int) {
+	p.t.Helper()
+	eventually(p.t, fmt.Sprintf("%d parked claims", want), func() bool {
+		return strings.Contains(p.browser().get("/metrics").body, fmt.Sprintf("quantix_claims_parked %d\n", want))
+	})
+}
+
+func eventually(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%s: not in time", what)
+		}
+	}
+}
+
+// taken is the work that the host gets next, once it is parked.
+func (m *machine) taken(t *testing.T) <-chan wire.Work {
+	work := make(chan wire.Work, 1)
+	go func() {
+		for t.Context().Err() == nil {
+			claim, err := m.Claim(t.Context(), wire.ClaimRequest{Max: 1})
+			if err != nil {
+				t.Errorf("claim: %v", err)
+				return
+			}
+			if len(claim.Jobs) > 0 {
+				work <- claim.Jobs[0]
+				return
+			}
+		}
+	}()
+	return work
+}
+
+func (m *machine) done(t *testing.T, w wire.Work) {
+	t.Helper()
+	m.seq++
+	if _, err := m.Finish(t.Context(), w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: m.seq, Outcome: wire.Done}); err != nil {
+		t.Error(err)
+	}
+}
+
+// one has the gate's connections counted from here.
+func (g *gate) one(t *testing.T, m *machine) {
+	t.Helper()
+	eventually(t, "the connection that joined is gone", func() bool { return g.open.Load() == 1 })
+	g.came.Store(1)
+}
+
+func TestOneConnectionCarriesAllThatAnAgentSays(t *testing.T) {
+	t.Parallel()
+	s := &screen{}
+	var agentURL string
+	s.portal, agentURL = newWhole(t)
+	g := newGate(t, agentURL)
+	s.host = s.joined(g.url, "h1")
+	s.vm = s.addVM(s.addProject("shop"), s.host.id, "web", fleet.Running)
+	running := wire.VMReport{ID: s.vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}}
+	s.host.report(t, running)
+	g.one(t, s.host)
+	ann := s.signedIn("ann", fleet.RoleAdmin)
+
+	for range 3 {
+		work := s.host.taken(t)
+		s.parked(1)
+		s.host.report(t, running) // behind the parked claim
+		s.parked(1)               // which is there again
+		k := s.ticket(ann)
+		var browser *websocket.Conn
+		var opened sync.WaitGroup
+		opened.Go(func() { browser, _ = s.open(ann, k) })
+		w := <-work
+		if w.Kind != fleet.ConsoleOpen {
+			t.Fatalf("claimed %+v", w)
+		}
+		next := s.host.taken(t)
+		if err := s.host.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 50}); err != nil {
+			t.Error(err)
+		}
+		ws, err := s.host.DialPair(t.Context(), w.Args.PortalURL, w.Args.Console) // past the gate
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.Close()
+		s.host.done(t, w)
+		opened.Wait()
+		go ws.WriteMessage(websocket.BinaryMessage, make([]byte, 1<<19))
+		if got, err := receive(browser, 1<<19); err != nil {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		testkit.Order{Host: s.host.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, s.pool)
+		s.host.done(t, <-next)
+		s.exec(`DELETE FROM jobs`)
+		s.exec(`DELETE FROM console_tickets`)
+	}
+	if n := g.came.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestAParkedClaimOutlivesItsPortal(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	_, otherURL := newWholeOn(t, p.pool)
+	g := newGate(t, agentURL)
+	m := p.joined(g.url, "h1")
+	m.report(t)
+	ended := make(chan error)
+	claim := func() {
+		_, err := m.Claim(t.Context(), wire.ClaimRequest{Max: 1})
+		ended <- err
+	}
+	go claim()
+	p.parked(1)
+	g.lead(otherURL)
+	g.cut()
+	if err := <-ended; err == nil {
+		t.Error("a claim whose portal is gone has ended well")
+	}
+	p.parked(0)
+	work := m.taken(t)
+	m.report(t)
+	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
+	m.done(t, <-work)
+}
+
+func TestAPortalThatStopsAnswersWhatIsParked(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	m := p.joined(agentURL, "h1")
+	m.report(t)
+	ended := make(chan error)
+	go func() {
+		_, err := m.Claim(t.Context(), wire.ClaimRequest{Max: 1})
+		ended <- err
+	}()
+	p.parked(1)
+	limit, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := p.agents.Shutdown(limit); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; wire.StatusOf(err) != http.StatusServiceUnavailable {
+		t.Errorf("the parked claim: %v", err)
+	}
+}
+
+func TestANewCertificateTakesOverWhileAClaimIsParked(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	g := newGate(t, agentURL)
+	m := p.joined(g.url, "h1")
+	m.report(t)
+	g.one(t, m)
+	work := m.taken(t)
+	p.parked(1)
+	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: requestFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.parked(1)
+	m.credentials = credentials(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey), next)
+	m.Rekey()
+	m.report(t)
+	if n := g.open.Load(); n != 2 {
+		t.Errorf("%d connections, of which one is the claim's", n)
+	}
+	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
+	m.done(t, <-work)
+	eventually(t, "the old certificate's connection is closed", func() bool { return g.open.Load() == 1 })
+}
+
+// Agents from before know no turns: they have a connection for claims and one for the rest.
+func TestAnAgentWithTwoConnectionsIsServedAsEver(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	m := p.joined(agentURL, "h1")
+	m.report(t)
+	session, err := m.Hello(t.Context(), wire.Hello{Instance: "h1", Fingerprint: "h1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := &tls.Config{RootCAs: m.credentials.CA, Certificates: []tls.Certificate{m.credentials.Certificate}}
+	reused := map[string]bool{}
+	post := func(c *http.Client, path, body string) (int, string) {
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused[path] = i.Reused }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, agentURL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(wire.SessionHeader, session.Session)
+		got, err := c.Do(r)
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		defer got.Body.Close()
+		text, _ := io.ReadAll(got.Body)
+		return got.StatusCode, string(text)
+	}
+	claims, calls := &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}, &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}
+	for i := range 3 {
+		var claimed sync.WaitGroup
+		claimed.Go(func() {
+			if status, text := post(claims, wire.PathClaim, `{"max":1}`); status != http.StatusOK || !strings.Contains(text, `"pool.apply"`) {
+				t.Errorf("claim: %d %s", status, text)
+			}
+		})
+		p.parked(1)
+		report := fmt.Sprintf(`{"seq":%d,"digest":"x","state":{"host":{"connected":true}}}`, session.SeqBase+1+int64(i))
+		if status, text := post(calls, wire.PathReport, report); status != http.StatusOK {
+			t.Errorf("report: %d %s", status, text)
+		}
+		p.parked(1)
+		testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
+		claimed.Wait()
+		p.exec(`DELETE FROM jobs`)
+	}
+	if !reused[wire.PathClaim] || !reused[wire.PathReport] {
+		t.Errorf("connections used again: %v", reused)
+	}
+}
+
+func TestAStuckReportHoldsUpNoConsole(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	g := newGate(t, agentURL)
+	m := p.joined(g.url, "h1")
+	m.report(t)
+	g.one(t, m)
+	work := m.taken(t)
+	p.parked(1)
+	tx, err := p.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	if _, err := tx.Exec(t.Context(), `SELECT FROM hosts WHERE id = $1 FOR NO KEY UPDATE`, m.id); err != nil {
+		t.Fatal(err)
+	}
+	reported := make(chan error, 1)
+	go func() {
+		_, err := m.Report(t.Context(), wire.Report{Seq: m.seq + 1, Digest: "new", State: &wire.State{Host: fleet.HostStatus{Connected: true, Error: "new"}}})
+		reported <- err
+	}()
+	eventually(t, "the report is stuck, and the claim elsewhere", func() bool { return g.came.Load() == 2 })
+	testkit.Order{Host: m.id, Kind: fleet.ConsoleOpen, Subject: "vm:x"}.Add(t, p.pool)
+	select {
+	case <-work:
+	case err := <-reported:
+		t.Errorf("the report came first: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-reported; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "there is one connection again", func() bool { return g.open.Load() == 1 })
+}
+
+// What follows a claim may come in the same record, before the portal has parked anything.
+func TestRequestsInOneBreathAreAnsweredInTurn(t *testing.T) {
+	t.Parallel()
+	p, agentURL := newWhole(t)
+	m := p.joined(agentURL, "h1")
+	session, err := m.Hello(t.Context(), wire.Hello{Instance: "h1", Fingerprint: "h1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(agentURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := tls.Dial("tcp", at.Host, &tls.Config{RootCAs: m.credentials.CA, Certificates: []tls.Certificate{m.credentials.Certificate}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	request := func(path, body, more string) string {
+		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: portal\r\nContent-Length: %d\r\n%s: %s\r\n%s\r\n%s", path, len(body), wire.SessionHeader, session.Session, more, body)
+	}
+	claim := request(wire.PathClaim, `{"max":1}`, "")
+	report := func(seq int64) string {
+		return request(wire.PathReport, fmt.Sprintf(`{"seq":%d,"digest":"x","state":{"host":{"connected":true}}}`, session.SeqBase+seq), "")
+	}
+	last := request(wire.PathReport, `{`, "Connection: close\r\n")
+	go io.WriteString(c, claim+claim+report(1)+claim+report(2)+last)
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	all, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(all)) {
+		if strings.HasPrefix(line, "HTTP/1.1 ") {
+			got = append(got, strings.Fields(line)[1])
+		}
+	}
+	if want := "204 204 200 204 200 400"; strings.Join(got, " ") != want {
+		t.Errorf("answered %v, not %s:\n%s", got, want, all)
+	}
+	p.parked(0)
+}
