@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"quantix/internal/testkit/goals"
 	"quantix/internal/wire"
 )
 
@@ -20,9 +21,11 @@ func BenchmarkParkedAgents(b *testing.B) {
 	for range b.N {
 		r := newRig(b)
 		r.addHosts(b, parkedAgents)
-		b.ReportMetric(parkedKiB(b, r, "portal"), "KiB/parked-agent")
+		plain, echo := parkedKiB(b, r, "portal"), parkedKiB(b, r, "echo")
+		b.ReportMetric(plain, "KiB/parked-agent")
 		b.ReportMetric(24, "limit-KiB/parked-agent")
-		b.ReportMetric(parkedKiB(b, r, "echo"), "KiB/parked-plain-echo")
+		b.ReportMetric(echo, "KiB/parked-plain-echo")
+		goals.ParkedHTTP.Tell(b, plain <= 24, fmt.Sprintf("%.1f KiB", plain), fmt.Sprintf("a plain echo handler %.1f KiB", echo))
 		b.ReportMetric(parkedKiB(b, r, "portal"+overTLS), "KiB/parked-agent-mtls")
 		b.ReportMetric(parkedKiB(b, r, "bare"+overTLS), "KiB/parked-bare-mtls")
 	}

@@ -18,6 +18,7 @@ const (
 	firstWait = 500 * time.Millisecond // before a failed call is tried again
 	lastWait  = 5 * time.Second
 	mostJobs  = 32
+	mostTries = 5 // of a first hello
 )
 
 // agent speaks for one made-up host as package agent does for a real one, in as few goroutines as that takes: one parks the claim, and a
@@ -52,10 +53,17 @@ func (r *run) newAgent(h Host) (*agent, error) {
 	return a, nil
 }
 
-// live speaks for the host until ctx ends. It returns once the portal has the host's first report, and goes on behind.
+// live speaks for the host until ctx ends. It returns once the portal has the host's first report, and goes on behind. A portal that has
+// much to do is asked again a few times, as agents do.
 func (a *agent) live(ctx context.Context) error {
-	if err := a.hello(ctx); err != nil {
-		return err
+	for wait, tries := firstWait, 1; ; wait, tries = min(2*wait, lastWait), tries+1 {
+		err := a.hello(ctx)
+		if err == nil {
+			break
+		}
+		if tries == mostTries || !pause(ctx, wait) {
+			return err
+		}
 	}
 	a.run.parked.Go(func() {
 		defer a.client.Close()

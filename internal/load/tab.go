@@ -18,7 +18,7 @@ import (
 
 // How a tab follows its page: as static/js/live.js and stream.js do.
 const (
-	leastGap    = 250 * time.Millisecond // between two refreshes of one part
+	leastGap    = 250 * time.Millisecond // between two refreshes of one part, where it names no other gap
 	firstRetry  = time.Second            // of a stream that was lost
 	longSilence = time.Minute
 )
@@ -28,6 +28,7 @@ type part struct {
 	id, path string
 	keys     []string
 	every    time.Duration
+	gap      time.Duration // between two refreshes
 
 	last, due time.Time // of refreshes; due zero: none is wanted
 	poked     time.Time // the oldest poke that no refresh has answered
@@ -80,7 +81,10 @@ func partsOf(text string, now time.Time) []*part {
 		if _, folded := attrs["data-lazy"]; folded || attrs["id"] == "" || attrs["hx-get"] == "" {
 			continue
 		}
-		p := &part{id: attrs["id"], path: attrs["hx-get"], keys: strings.Fields(attrs["data-live"]), last: now}
+		p := &part{id: attrs["id"], path: attrs["hx-get"], keys: strings.Fields(attrs["data-live"]), last: now, gap: leastGap}
+		if own, err := time.ParseDuration(attrs["data-gap"] + "s"); err == nil {
+			p.gap = max(p.gap, own)
+		}
 		if m := pollTerm.FindStringSubmatch(attrs["hx-trigger"]); m != nil {
 			p.every, _ = time.ParseDuration(m[1])
 			p.due = now.Add(rand.N(p.every + 1))
@@ -144,7 +148,7 @@ func (t *tab) poke(key string) {
 		if key != "resync" && !slices.Contains(p.keys, key) {
 			continue
 		}
-		if at := p.last.Add(leastGap); p.due.IsZero() || p.due.After(at) {
+		if at := p.last.Add(p.gap); p.due.IsZero() || p.due.After(at) {
 			p.due = at
 		}
 		if p.poked.IsZero() {

@@ -36,7 +36,7 @@ const seedSQL = "WITH n AS (SELECT $1::integer AS hosts, $2::integer AS vms) "
 var seeds = []string{
 	seedSQL + `INSERT INTO projects (id, name) SELECT '00000000-0000-7000-8000-' || lpad((1000 + i)::text, 12, '0'), 'project-' || i FROM n, generate_series(0, 9) i`,
 	seedSQL + `INSERT INTO hosts (id, name, spec, status)
-		SELECT '00000000-0000-7000-8000-' || lpad(i::text, 12, '0'), 'host-' || lpad(i::text, 3, '0'), jsonb_build_object('labels', jsonb_build_object('rack', 'r' || i % 8)),
+		SELECT '00000000-0000-7000-8000-' || lpad(i::text, 12, '0'), 'host-' || lpad(i::text, greatest(3, length(i::text)), '0'), jsonb_build_object('labels', jsonb_build_object('rack', 'r' || i % 8)),
 			'{"agentVersion":"0","hypervisor":"libvirt 9.0.0","connected":true,"inventory":{"hostname":"h","cpu":{"threads":128},"memoryBytes":8796093022208,"firmwares":["bios","uefi"],"accelerators":["kvm"]}}'
 		FROM n, generate_series(1, n.hosts) i`,
 	seedSQL + `INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() + interval '1 hour' FROM n, hosts`,
