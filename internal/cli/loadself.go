@@ -33,6 +33,9 @@ type loaded struct {
 // startLoaded starts this very program as a portal in a temporary directory, with nobody's settings.
 func startLoaded(ctx context.Context, progress io.Writer) (p *loaded, err error) {
 	self, err := os.Executable()
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return nil, err
 	}

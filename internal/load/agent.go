@@ -18,7 +18,7 @@ const (
 	firstWait = 500 * time.Millisecond // before a failed call is tried again
 	lastWait  = 5 * time.Second
 	mostJobs  = 32
-	mostTries = 5 // of a first hello
+	mostTries = 20 // of a first hello
 )
 
 // agent speaks for one made-up host as package agent does for a real one, in as few goroutines as that takes: one parks the claim, and a

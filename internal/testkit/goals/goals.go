@@ -20,7 +20,7 @@ var (
 	Pages      = add("VM page · host list · dashboard, p50/p99", "p99 ≤ 20 ms")
 	WidePages  = add("New-VM form · pool page · storage tree, p50/p99 (page)", "p99 ≤ 30 ms, page ≤ 80 KB")
 	List       = add("VM list, 100 of 100,000, four clients, p50/p99", "p99 ≤ 12 ms, p50 ≤ 2.5 × the query alone")
-	ListSilent = add("The same with every host silent", "as when all is well")
+	ListSilent = add("Of these `phase:running`, with every host silent, p50/p99", "as when all is well")
 	Searches   = add("Searches without an index: name contains · suffix · address · rare label by host · tasks by who · by kind, p99", "p99 ≤ 30 ms")
 	Intent     = add("Intent → agent, 1,000 parked, p50/p99", "p99 ≤ 4 ms")
 	IntentAll  = add("Intent → agent, 9,900 parked, p50/p99", "p99 ≤ 8 ms")
