@@ -62,6 +62,7 @@ var may = map[string][]string{
 	"internal/pglocal":   {},
 	"internal/doctor":    {"internal/pglocal"},
 	"internal/lab":       {"internal/doctor"},
+	"internal/load":      {"internal/wire", "internal/fleet", "internal/testkit/client"},
 	"internal/archtest":  {},
 	"internal/testkit":   {"db", "internal/pglocal", "internal/fleet"},
 	"internal/testkit/":  {"*"},
@@ -84,7 +85,7 @@ var only = map[string][]string{
 	"github.com/danielgtaylor/huma":      {"web"},
 	"github.com/digitalocean/go-libvirt": {"agent/libvirt"},
 	"libvirt.org/go/libvirtxml":          {"agent/libvirt"},
-	"github.com/jackc/pgx":               append([]string{"db", "internal/notify", "internal/auth", "internal/pglocal", "internal/testkit", "internal/cli", "internal/bench"}, rooms...),
+	"github.com/jackc/pgx":               append([]string{"db", "internal/notify", "internal/auth", "internal/pglocal", "internal/testkit", "internal/cli", "internal/bench", "internal/load"}, rooms...),
 	"github.com/a-h/templ":               {"views/", "web"},
 	"github.com/spf13/cobra":             {"internal/cli"},
 }

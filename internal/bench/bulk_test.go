@@ -2,11 +2,13 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/testkit/goals"
 )
 
 const bulkSamples = 5
@@ -57,6 +59,7 @@ func BenchmarkBulk(b *testing.B) {
 		request.report(b, "request")
 		b.ReportMetric(300, "limit-request-ms")
 		behind.report(b, "behind")
+		goals.Bulk.Tell(b, request.at(0.99) <= 300*time.Millisecond, fmt.Sprintf("%s ms; %.1f s", request, behind.at(0.5).Seconds()), "")
 		settled.report(b, "end-of-a-part")
 		var alone spread
 		exec(`UPDATE tasks SET parent_id = NULL`)

@@ -127,10 +127,10 @@ func (r *rig) copied(b *testing.B) (rows float64) {
 // crowd asks as all clients at once, each n times.
 func crowd(b *testing.B, client *http.Client, base string, q fleet.Query, n int) spread {
 	b.Helper()
-	return atOnce(listClients, n, func() time.Duration { return ask(b, client, base, q) })
+	return askTogether(listClients, n, func() time.Duration { return ask(b, client, base, q) })
 }
 
-func atOnce(clients, n int, do func() time.Duration) spread {
+func askTogether(clients, n int, do func() time.Duration) spread {
 	var mu sync.Mutex
 	var took spread
 	var all sync.WaitGroup
@@ -192,7 +192,7 @@ func look(b *testing.B, q fleet.Query, body io.Reader) {
 // listAlone asks control, as many at once as clients, each as often as a client asks for the page.
 func (r *rig) listAlone(b *testing.B, q fleet.Query, clients int) spread {
 	b.Helper()
-	return atOnce(clients, listAsks, func() time.Duration {
+	return askTogether(clients, listAsks, func() time.Duration {
 		began := time.Now()
 		page, err := r.control.ListVMRows(b.Context(), fleet.Actor{UserID: "bench", Name: "bench", Role: fleet.RoleAdmin}, q)
 		if err != nil || len(page.Items) != 100 {

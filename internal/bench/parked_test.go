@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/testkit/goals"
 	"quantix/internal/wire"
 )
 
@@ -32,7 +33,10 @@ func BenchmarkAgentConnections(b *testing.B) {
 		b.ReportMetric(48, "limit-KB/agent")
 		two, _ := wholeKB(b, r, twoLines)
 		b.ReportMetric(two, "KB/agent-of-two-connections")
-		b.ReportMetric(parkedKiB(b, r, "bare"+overTLS)*1024/1000, "KB/bare-net-http-connection")
+		bare := parkedKiB(b, r, "bare"+overTLS) * 1024 / 1000
+		b.ReportMetric(bare, "KB/bare-net-http-connection")
+		goals.AgentRSS.Tell(b, one <= 48, fmt.Sprintf("%.0f KB after a collection, %.0f before it", one, inUse),
+			fmt.Sprintf("an agent of two connections %.0f KB, one connection of bare net/http %.0f KB", two, bare))
 	}
 }
 
@@ -150,9 +154,11 @@ func BenchmarkParkedAgents(b *testing.B) {
 	for range b.N {
 		r := newRig(b)
 		r.addHosts(b, parkedAgents)
-		b.ReportMetric(parkedKiB(b, r, "portal"), "KiB/parked-agent")
+		plain, echo := parkedKiB(b, r, "portal"), parkedKiB(b, r, "echo")
+		b.ReportMetric(plain, "KiB/parked-agent")
 		b.ReportMetric(24, "limit-KiB/parked-agent")
-		b.ReportMetric(parkedKiB(b, r, "echo"), "KiB/parked-plain-echo")
+		b.ReportMetric(echo, "KiB/parked-plain-echo")
+		goals.ParkedHTTP.Tell(b, plain <= 24, fmt.Sprintf("%.1f KiB", plain), fmt.Sprintf("a plain echo handler %.1f KiB", echo))
 		b.ReportMetric(parkedKiB(b, r, "portal"+overTLS), "KiB/parked-agent-mtls")
 		b.ReportMetric(parkedKiB(b, r, "bare"+overTLS), "KiB/parked-bare-mtls")
 	}

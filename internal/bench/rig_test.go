@@ -32,19 +32,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if beParking() {
+	if beParking() || beCommand() {
 		return
 	}
-	testkit.Main(m)
+	testkit.Main(m, stopDurable)
 }
 
-// rig is a portal over a database of its own, with its agents' door on plain HTTP: TLS is the same for every design.
+// rig is a portal over a database of its own that flushes to the disk. It serves nobody by itself: startPortal runs the real program on its
+// database, and parking what else is to be compared.
 type rig struct {
 	pool    *pgxpool.Pool
 	hub     *notify.Hub
 	control *control.Control
 	web     *web.Server
-	agents  *httptest.Server
 	hosts   []hostSession
 }
 
@@ -58,15 +58,13 @@ const hostHeader = "Bench-Host"
 
 func newRig(b *testing.B) *rig {
 	b.Helper()
-	return rigOn(b, testkit.URL(b))
+	return rigOn(b, durableURL(b, ""))
 }
 
 func rigOn(b *testing.B, database string) *rig {
 	b.Helper()
 	r := newPortal(b.Context(), b, database, "https://portal.test")
 	b.Cleanup(r.pool.Close)
-	r.agents = httptest.NewServer(asHosts(r.web.AgentHandler()))
-	b.Cleanup(r.agents.Close)
 	return r
 }
 
@@ -114,6 +112,8 @@ func stateOf(id string) *tls.ConnectionState {
 // addHosts joins n hosts and opens their agents' sessions, each with one full report.
 func (r *rig) addHosts(b *testing.B, n int) {
 	b.Helper()
+	carefully(b, r.pool, false)
+	defer carefully(b, r.pool, true)
 	for i := range n {
 		h := hostSession{id: fleet.NewID[fleet.HostID]()}
 		if _, err := r.pool.Exec(b.Context(), `WITH h AS (INSERT INTO hosts (id, name) VALUES ($1, $2)) INSERT INTO host_sessions (host_id) VALUES ($1)`, h.id, fmt.Sprintf("h%05d", i)); err != nil {
@@ -163,6 +163,23 @@ func (h hostSession) call(ctx context.Context, client *http.Client, base, path s
 	}
 	_, err = io.Copy(io.Discard, res.Body)
 	return res.StatusCode, err
+}
+
+// carefully says whether a commit waits for the disk, from now on: what only prepares a benchmark need not.
+func carefully(b *testing.B, pool *pgxpool.Pool, wait bool) {
+	b.Helper()
+	to := map[bool]string{true: "RESET synchronous_commit", false: "SET synchronous_commit = off"}[wait]
+	if _, err := pool.Exec(b.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I `+to+`', current_database()); END $$`); err != nil {
+		b.Fatal(err)
+	}
+	pool.Reset() // to connections that heed it
+}
+
+func (r *rig) exec(b *testing.B, sql string, args ...any) {
+	b.Helper()
+	if _, err := r.pool.Exec(b.Context(), sql, args...); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // parked is how many agents wait for work; ok once none of them still looks for it in the database.

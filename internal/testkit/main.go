@@ -7,14 +7,16 @@ import (
 	"testing"
 )
 
-// Main runs a package's tests and stops what the harness started. Call it from TestMain, which never returns:
+// Main runs a package's tests and stops what the harness started, after what the package itself ends. Call it from TestMain, which never returns:
 //
 //	func TestMain(m *testing.M) { testkit.Main(m) }
-func Main(m *testing.M) {
+func Main(m *testing.M, after ...func() error) {
 	code := m.Run()
-	if err := stopServer(); err != nil {
-		fmt.Fprintln(os.Stderr, "testkit:", err)
-		code = max(code, 1)
+	for _, end := range append(after, stopServer) {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, "testkit:", err)
+			code = max(code, 1)
+		}
 	}
 	os.Exit(code)
 }

@@ -18,7 +18,7 @@ type counters struct {
 	hosts    map[fleet.HostID]usage
 	projects map[fleet.ProjectID]usage
 	heard    map[fleet.ProjectID]map[fleet.Phase]sum // of all VMs, were all hosts heard
-	of       map[fleet.HostID][]group                 // by project and phase-if-heard
+	of       map[fleet.HostID][]group                // by project and phase-if-heard
 	found    map[fleet.HostID]int
 	looked   map[fleet.HostID]*time.Time // how old what the host says was then
 	now      time.Time                   // by the clock of looked

@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// caller is an agent before the real portal: wire.Client over mutual TLS, with each connection that it takes.
+type caller struct {
+	number int // of its host, as testkit.Seed counts
+	id     fleet.HostID
+	client *wire.Client
+	seq    atomic.Int64
+}
+
+const (
+	crowdHosts = 10_000
+	crowdVMs   = 100_000
+)
+
+// call opens the sessions of hosts that testkit.Seed has made, those with the numbers from…to.
+func (p *portal) call(b *testing.B, made passes, from, to int) []*caller {
+	b.Helper()
+	began := time.Now()
+	out := make([]*caller, to-from+1)
+	trusted := made.authority.Pool()
+	atOnce(len(out), 16, func(i int) {
+		c := &caller{number: from + i, id: fleet.HostID(id(from + i))}
+		shown := wire.Credentials{Certificate: made.of(b, c.id), CA: trusted}
+		var err error
+		if c.client, err = wire.NewClient(p.agents, func() wire.Credentials { return shown }); err != nil {
+			b.Error(err)
+			return
+		}
+		answer, err := c.client.Hello(b.Context(), wire.Hello{Instance: "bench", Fingerprint: "bench"})
+		for tries := 1; err != nil && tries < 20; tries++ { // as agents do; sessions are not measured
+			time.Sleep(500 * time.Millisecond)
+			answer, err = c.client.Hello(b.Context(), wire.Hello{Instance: "bench", Fingerprint: "bench"})
+		}
+		if err != nil {
+			b.Errorf("hello of %s: %v", c.id, err)
+			return
+		}
+		c.seq.Store(answer.SeqBase)
+		out[i] = c
+	})
+	if b.Failed() {
+		b.FailNow()
+	}
+	b.Cleanup(func() {
+		for _, c := range out {
+			c.client.Close()
+		}
+	})
+	b.Logf("%d agents have said hello in %s", len(out), time.Since(began).Round(time.Second))
+	return out
+}
+
+// atOnce does the numbers below n, so many at a time.
+func atOnce(n, most int, do func(int)) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range most {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				do(int(i))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// vm is one of the ten or so that the caller's host has, of a fleet with so many hosts.
+func (c *caller) vm(hosts, n int) fleet.VMID {
+	return fleet.VMID(id(1_000_000 + c.number - 1 + hosts*(1+n)))
+}
+
+// refused counts the claims and results that failed.
+var refused atomic.Int64
+
+// work claims for ever, as an agent does, and ends what it gets, four jobs at a time.
+func (c *caller) work(ctx context.Context, b *testing.B, got chan<- fleet.HostID) {
+	for ctx.Err() == nil {
+		claim, err := c.client.Claim(ctx, wire.ClaimRequest{Max: 32})
+		if err != nil {
+			if ctx.Err() == nil && refused.Add(1) == 1 {
+				b.Errorf("claim: %v", err) // the first says why
+			}
+			continue
+		}
+		for range claim.Jobs {
+			got <- c.id
+		}
+		atOnce(len(claim.Jobs), 4, func(i int) { c.finish(ctx, b, claim.Jobs[i]) })
+	}
+}
+
+// finish ends a job with what its VM has become.
+func (c *caller) finish(ctx context.Context, b *testing.B, w wire.Work) {
+	out := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: c.seq.Add(1), Outcome: wire.Done}
+	if w.VM == nil {
+		b.Errorf("%s came without its VM", w.Kind)
+		return
+	}
+	out.VM = w.VM.Status
+	if _, err := c.client.Finish(ctx, w.ID, out); err != nil && ctx.Err() == nil && refused.Add(1) == 1 {
+		b.Errorf("finish: %v", err)
+	}
+}
+
+// order asks for something of VMs: the intent's own statement. The VMs are those that the condition chooses.
+func order(kind fleet.JobKind, where string) string {
+	return fmt.Sprintf(`WITH job AS (
+		INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
+		SELECT n.id, n.id, n.host_id, '%s', 'vm:' || n.vm, '{}', 1 FROM (SELECT gen_random_uuid()::text AS id, host_id, id AS vm FROM vms WHERE %s) n RETURNING id, host_id, subject
+	) INSERT INTO tasks (id, host_id, kind, subject, subject_name, generation, created_by) SELECT id, host_id, '%s', subject, 'bench', 1, 'bench' FROM job`, kind, where, kind)
+}

@@ -1,0 +1,276 @@
+package bench
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/andybalholm/brotli"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/goals"
+)
+
+const (
+	pageWarm  = 3
+	pageAsks  = 40 // of one page after these, as long as they take less than pageTime
+	pageLeast = 10
+	pageTime  = 5 * time.Second
+)
+
+// BenchmarkFleet measures pages of the real portal's process on a PostgreSQL that flushes, with 2,500 hosts, 100,000 VMs, three shared pools
+// on all hosts and a million tasks.
+func BenchmarkFleet(b *testing.B) {
+	r := rigOn(b, fleetURL(b))
+	p := startPortal(b, r)
+	people := make([]*http.Client, listClients)
+	for i := range people {
+		people[i] = p.signedIn()
+	}
+	one := sight{people[0], p.url}
+	for range b.N {
+		b.Run("pages", func(b *testing.B) { everyday(b, one) })
+		b.Run("wide", func(b *testing.B) { widePages(b, one) })
+		b.Run("first", func(b *testing.B) { firstPage(b, one) })
+		b.Run("searches", func(b *testing.B) { searches(b, one) })
+		b.Run("csv", func(b *testing.B) { csvOfAll(b, r, one) })
+		b.Run("list", func(b *testing.B) { listsOf(b, r, p, people) })
+	}
+}
+
+// packed is a body as it came.
+type packed struct {
+	bytes.Buffer
+	encoding string
+}
+
+// sight is a person's browser before a portal.
+type sight struct {
+	client *http.Client
+	url    string
+}
+
+// take asks for a page as browsers do, and gives how long that took, and its bytes as they came, with and without the header.
+func (s sight) take(b *testing.B, path string, part string) (took time.Duration, body *packed, header int) {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.url+path, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd") // as Chrome does
+	if part != "" {
+		req.Header.Set("Hx-Request", "true")
+		req.Header.Set("Hx-Target", part)
+		req.Header.Set("Hx-Trigger", part)
+	}
+	began := time.Now()
+	res, err := s.client.Do(req)
+	if err != nil {
+		b.Error(err)
+		return 0, &packed{}, 0
+	}
+	defer res.Body.Close()
+	body = &packed{encoding: res.Header.Get("Content-Encoding")}
+	_, err = body.ReadFrom(res.Body)
+	took = time.Since(began)
+	if err != nil || res.StatusCode != http.StatusOK {
+		b.Errorf("%s: status %d, %v", path, res.StatusCode, err)
+	}
+	var head bytes.Buffer
+	_ = res.Header.Write(&head)
+	return took, body, head.Len() + len("HTTP/1.1 200 OK\r\n\r\n")
+}
+
+// times asks for a page one time after the other. size is that of the page as it is unpacked.
+func (s sight) times(b *testing.B, path, part string) (took spread, size int) {
+	b.Helper()
+	for range pageWarm {
+		_, body, _ := s.take(b, path, part)
+		size = len(unzipped(b, body))
+	}
+	began := time.Now()
+	for len(took) < pageAsks && (len(took) < pageLeast || time.Since(began) < pageTime) {
+		t, _, _ := s.take(b, path, part)
+		took = append(took, t)
+	}
+	return took, size
+}
+
+func (s spread) String() string { return fmt.Sprintf("%.1f/%.1f", ms(s.at(0.5)), ms(s.at(0.99))) }
+
+// id is one of those that testkit.Seed makes.
+func id(n int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
+
+func everyday(b *testing.B, s sight) {
+	var ours []string
+	met := true
+	beside, _ := s.times(b, "/hosts/"+id(42), "")
+	for _, path := range []string{"/vms/" + id(1_000_042), "/hosts", "/"} {
+		took, _ := s.times(b, path, "")
+		ours, met = append(ours, took.String()), met && took.at(0.99) <= 20*time.Millisecond
+	}
+	goals.Pages.Tell(b, met, strings.Join(ours, " · "), "host page "+beside.String())
+}
+
+func widePages(b *testing.B, s sight) {
+	var ours []string
+	met := true
+	for _, path := range []string{"/vms/new", "/pools/" + id(2001), "/tree/storage"} {
+		took, size := s.times(b, path, "")
+		ours = append(ours, fmt.Sprintf("%s (%d KB)", took, size/1000))
+		met = met && took.at(0.99) <= 30*time.Millisecond && size <= 80_000
+	}
+	goals.WidePages.Tell(b, met, strings.Join(ours, " · "), "")
+}
+
+// firstPage is all that a browser that has nothing takes for its first page: the page, what it names, and what that imports.
+func firstPage(b *testing.B, s sight) {
+	_, body, header := s.take(b, "/vms", "")
+	page := body.Len() + header
+	n, seen := page, map[string]bool{}
+	var follow func(address string)
+	follow = func(address string) {
+		if seen[address] {
+			return
+		}
+		seen[address] = true
+		_, file, header := s.take(b, address, "")
+		n += file.Len() + header
+		if strings.HasSuffix(address, ".js") {
+			for _, m := range imported.FindAllStringSubmatch(unzipped(b, file), -1) {
+				follow(path.Join(path.Dir(address), m[1]+m[2]))
+			}
+		}
+	}
+	for _, m := range named.FindAllStringSubmatch(unzipped(b, body), -1) {
+		follow(m[1])
+	}
+	goals.FirstPage.Tell(b, n <= 55_000, fmt.Sprintf("%.1f KB: the page %.1f, and %d files", float64(n)/1000, float64(page)/1000, len(seen)), "")
+}
+
+// searches ask for what no order of the table leads to.
+func searches(b *testing.B, s sight) {
+	const task = "/tasks?filter="
+	queries := []string{
+		"/vms?filter=" + url.QueryEscape("name:*99777*"), "/vms?filter=" + url.QueryEscape("name:*9777"), "/vms?filter=" + url.QueryEscape("address:*.77"),
+		"/vms?sort=host&filter=" + url.QueryEscape("label:tier=t3 host:host-1042"), task + url.QueryEscape("who:person-49"), task + url.QueryEscape("kind:pool.release"),
+	}
+	var ours []string
+	met := true
+	for _, path := range queries {
+		took, _ := s.times(b, path, "")
+		ours, met = append(ours, fmt.Sprintf("%.0f", ms(took.at(0.99)))), met && took.at(0.99) <= 30*time.Millisecond
+	}
+	goals.Searches.Tell(b, met, strings.Join(ours, " · ")+" ms", "")
+}
+
+// csvOfAll takes the list of all VMs as a file. Beside it: PostgreSQL's own COPY of the same columns.
+func csvOfAll(b *testing.B, r *rig, s sight) {
+	began := time.Now()
+	_, body, _ := s.take(b, "/vms.csv", "")
+	took := time.Since(began)
+	rows := strings.Count(unzipped(b, body), "\n") - 1
+	if rows != fleetVMs {
+		b.Errorf("the file has %d rows", rows)
+	}
+	rate := float64(rows) / took.Seconds()
+	goals.CSV.Tell(b, rate >= 80_000, fmt.Sprintf("%.0f rows/s", rate), fmt.Sprintf("COPY %.0f rows/s", copied(b, r)))
+}
+
+// fleetQueries are the lists that are asked for: filtered and sorted, each of more than a hundred.
+var fleetQueries = []fleet.Query{
+	{Filter: "phase:running", Sort: "name", Limit: 100},
+	{Filter: "name:vm-07* phase:running", Sort: "-name", Limit: 100},
+	{Filter: "host:host-104*", Sort: "name", Limit: 100},
+	{Filter: "label:env=prod", Sort: "-created", Limit: 100},
+}
+
+// listsOf asks for the list as four people at once, for each of a few queries, with all hosts heard and then with none. Beside it: the
+// same page by control alone, in this process.
+func listsOf(b *testing.B, r *rig, p *portal, people []*http.Client) {
+	well, alone := crowds(b, p, people, fleetQueries), spread{}
+	for _, q := range fleetQueries {
+		alone = append(alone, r.listAlone(b, q, listClients)...)
+	}
+	met := well.at(0.99) <= 12*time.Millisecond && ms(well.at(0.5)) <= 2.5*ms(alone.at(0.5))
+	goals.List.Tell(b, met, well.String()+" ms", "the query alone "+alone.String())
+	running := crowds(b, p, people, fleetQueries[:1])
+	r.exec(b, `UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	if page, err := r.control.ListVMs(b.Context(), p.admin, fleetQueries[0]); err != nil || len(page.Items) > 0 {
+		b.Fatalf("%d VMs of silent hosts are known to run, %v", len(page.Items), err)
+	}
+	silent := crowds(b, p, people, fleetQueries[:1])
+	r.exec(b, `UPDATE host_sessions SET seen_at = now() + interval '1 hour'`)
+	goals.ListSilent.Tell(b, silent.at(0.5) <= running.at(0.5)*5/4 && silent.at(0.99) <= max(12*time.Millisecond, running.at(0.99)*5/4), silent.String()+" ms", "all well "+running.String())
+}
+
+func crowds(b *testing.B, p *portal, people []*http.Client, queries []fleet.Query) (took spread) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, client := range people {
+		all.Go(func() {
+			s := sight{client, p.url}
+			for _, q := range queries {
+				t, _ := s.times(b, "/vms?"+url.Values{"filter": {q.Filter}, "sort": {q.Sort}}.Encode(), "")
+				mu.Lock()
+				took = append(took, t...)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return took
+}
+
+var (
+	named    = regexp.MustCompile(`(?:href|src)="(/static/[^"#]+)`)
+	imported = regexp.MustCompile(`(?m)^(?:import|export) [^"']*["'](\.[^"']+)|new URL\("(\./[^"]+-worker\.js)`)
+)
+
+// unzipped is a body as a browser unpacks it, where it was packed.
+func unzipped(b *testing.B, body *packed) string {
+	b.Helper()
+	var from io.Reader = bytes.NewReader(body.Bytes())
+	switch body.encoding {
+	case "br":
+		from = brotli.NewReader(from)
+	case "gzip":
+		z, err := gzip.NewReader(from)
+		if err != nil {
+			b.Fatal(err)
+		}
+		from = z
+	}
+	text, err := io.ReadAll(from)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(text)
+}
+
+// copied is how fast PostgreSQL itself writes what the file of all VMs says.
+func copied(b *testing.B, r *rig) float64 {
+	b.Helper()
+	conn, err := r.pool.Acquire(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Release()
+	began := time.Now()
+	tag, err := conn.Conn().PgConn().CopyTo(b.Context(), io.Discard, `COPY (SELECT v.id, v.name, v.heard, h.name, p.name, v.cpus, v.memory_mib,
+		jsonb_path_query_array(v.status, '$.nics[*].addresses[*]'), v.labels, v.description, v.created_at
+		FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id) TO STDOUT (FORMAT csv)`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return float64(tag.RowsAffected()) / time.Since(began).Seconds()
+}

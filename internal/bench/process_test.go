@@ -1,0 +1,174 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/internal/cli"
+	"quantix/internal/control"
+	"quantix/internal/control/people"
+	"quantix/internal/fleet"
+	"quantix/internal/load"
+)
+
+const commandVar = "BENCH_QUANTIX_COMMAND" // no QUANTIX_ variable: the program knows all of those
+
+// beCommand is the program itself, where this process is to be it.
+func beCommand() bool {
+	if os.Getenv(commandVar) == "" {
+		return false
+	}
+	os.Exit(cli.Main(os.Args[1:]))
+	return true
+}
+
+// portal is the real one, in a process of its own: its memory and CPU are its own.
+type portal struct {
+	b           *testing.B
+	url, agents string
+	pid         int
+	control     *control.Control // on the same database, for what a benchmark prepares
+	admin       fleet.Actor
+}
+
+// startPortal runs "quantix portal" on the database, until the benchmark ends.
+func startPortal(b *testing.B, r *rig, flags ...string) *portal {
+	b.Helper()
+	dir := reachable(b)
+	settings := filepath.Join(dir, "portal.yaml")
+	self, err := os.Executable()
+	if err == nil {
+		err = os.WriteFile(settings, nil, 0o600)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command(self, append([]string{
+		"portal", "--config", settings, "--data-dir", dir, "--database-url", r.pool.Config().ConnString(), "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--log-format", "json",
+	}, flags...)...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "QUANTIX_") }), commandVar+"=yes")
+	log, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		forced := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		forced.Stop()
+	})
+	p := &portal{b: b, pid: cmd.Process.Pid, control: r.control}
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	var last string
+	for lines.Scan() {
+		var said struct{ Msg, URL, Agents string }
+		last = lines.Text()
+		if json.Unmarshal(lines.Bytes(), &said) == nil && said.Msg == "portal is running" {
+			p.url, p.agents = said.URL, said.Agents
+			go func() {
+				for lines.Scan() {
+					if strings.Contains(lines.Text(), `"level":"ERROR"`) {
+						fmt.Fprintln(os.Stderr, lines.Text())
+					}
+				}
+			}()
+			break
+		}
+	}
+	if p.url == "" {
+		b.Fatalf("the portal did not start: %s", last)
+	}
+	users, err := r.control.ListUsers(b.Context(), fleet.SystemActor, fleet.Query{Filter: "role:admin"})
+	if err != nil || len(users.Items) == 0 {
+		b.Fatal(users, err)
+	}
+	u := users.Items[0]
+	p.admin = fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}
+	return p
+}
+
+// token is an administrator's, for the API.
+func (p *portal) token() string {
+	p.b.Helper()
+	token, err := p.control.CreateToken(p.b.Context(), p.admin, "bench", 0)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	return token.Secret
+}
+
+// signedIn is an administrator's browser. Each is a person: the portal bounds what one person gets at a time.
+func (p *portal) signedIn() *http.Client {
+	p.b.Helper()
+	user, password, err := p.control.CreateUser(p.b.Context(), p.admin, people.UserInput{Name: fmt.Sprintf("bench-%d", time.Now().UnixNano()), Role: fleet.RoleAdmin})
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	client := &http.Client{Jar: jar, Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}}
+	post := func(path string, form url.Values) {
+		res, err := client.PostForm(p.url+path, form)
+		if err != nil {
+			p.b.Fatal(err)
+		}
+		defer res.Body.Close()
+		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
+			p.b.Fatal(path, res.StatusCode, err)
+		}
+	}
+	const own = "a-password-of-the-bench"
+	post("/sign-in", url.Values{"name": {user.Name}, "password": {password}})
+	post("/account/password", url.Values{"old": {password}, "new": {own}, "again": {own}})
+	return client
+}
+
+// metric is one number of the portal's /metrics; -1: it is not there.
+func (p *portal) metric(name string) float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/metrics", nil)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return -1
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	_, rest, found := strings.Cut(string(text), "\n"+name+" ")
+	n := -1.0
+	if _, scanned := fmt.Sscan(rest, &n); err != nil || !found || scanned != nil {
+		return -1
+	}
+	return n
+}
+
+// parked says whether so many agents wait for work and none of them still looks for it in the database.
+func (p *portal) parked(n int) bool {
+	return p.metric("quantix_claims_parked") == float64(n) && p.metric("quantix_db_conns_acquired") == 0
+}
+
+// postgres is the server of the portal's database, as processes to measure.
+func postgres() load.Processes { return load.Tree(durable.pg.Pid()) }

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/load"
+	"quantix/internal/testkit/goals"
+)
+
+const beatingHosts = 9500
+
+// BenchmarkTenThousand runs the portal's process with 10,000 hosts and 100,000 VMs for a while: 9,500 agents beat, with a meter for each VM
+// that runs, 20 VMs a second change, and four people look around. BENCH_FOR says for how long ("10m"); 90 s where it says nothing.
+func BenchmarkTenThousand(b *testing.B) {
+	lasting, err := time.ParseDuration(cmp.Or(os.Getenv("BENCH_FOR"), "90s"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := rigOn(b, crowdURL(b))
+	r.exec(b, `UPDATE host_sessions SET seen_at = now() - interval '1 day'`)
+	p := startPortal(b, r)
+	made := newPasses(b, r.control)
+	joined, trusted := make([]load.Host, beatingHosts), made.authority.Pool()
+	for i := range joined {
+		joined[i] = load.Host{ID: fleet.HostID(id(i + 1)), Name: fmt.Sprintf("host-%05d", i+1), CA: trusted}
+		joined[i].Certificate = made.of(b, joined[i].ID)
+	}
+	for range b.N {
+		f, err := load.Run(b.Context(), load.Options{
+			Portal: p.url, Token: p.token(), Agents: p.agents, Joined: joined, Change: 20, People: 4, For: lasting, Tell: lasting / 6,
+			Portals: load.Process(p.pid), Postgres: postgres(), Out: logged{b},
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Log(f.Table())
+		worst, at := 0.0, ""
+		for _, kind := range slices.Sorted(func(yield func(string) bool) {
+			for k := range f.PagesOf {
+				if !yield(k) {
+					return
+				}
+			}
+		}) {
+			if t := f.PagesOf[kind]; t.P99 > worst {
+				worst, at = t.P99, kind
+			}
+		}
+		met := f.Portal.Cores+f.Postgres.Cores <= 0.8 && f.Portal.RSS <= 600<<20 && worst <= 50 && f.Beats.P99 <= 50 && f.Errors == 0 && f.Wrong == 0
+		goals.Fleet.Tell(b, met, fmt.Sprintf("portal %.2f + PostgreSQL %.2f core, %d + %d MB; beats %.0f/s p99 %.0f; worst page: %s p99 %.0f ms; errors %d, for %.0f s",
+			f.Portal.Cores, f.Postgres.Cores, f.Portal.RSS>>20, f.Postgres.RSS>>20, f.Beats.Rate, f.Beats.P99, strings.ToLower(at), worst, f.Errors, f.Seconds),
+			fmt.Sprintf("the load itself %.2f core", f.Load.Cores))
+	}
+}
+
+// logged passes lines on to the benchmark's log.
+type logged struct{ b *testing.B }
+
+func (l logged) Write(text []byte) (int, error) {
+	l.b.Log(strings.TrimSpace(string(text)))
+	return len(text), nil
+}

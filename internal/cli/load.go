@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quantix/internal/load"
+)
+
+// loadFlags are what the command line says of a load.
+type loadFlags struct {
+	load.Options
+	tokenFile, caFile string
+	self, json        bool
+	pid, postgres     int
+}
+
+func newLoad() *cobra.Command {
+	var f loadFlags
+	cmd := &cobra.Command{
+		Use:   "load --self | --portal URL --token-file FILE",
+		Short: "Load a portal with simulated hosts, people and tabs, to size one",
+		Long: `Load a running portal and print what it managed: simulated hosts that join and speak the agents' protocol over mutual TLS, with VMs that
+are asked for through the API, people who open pages, and browser tabs that follow the list of VMs. Only the hypervisors are made up.
+
+It takes an empty portal, and refuses one that has hosts already, unless --into-used-portal says so. At the end, also after Ctrl-C, it takes
+away what it has made; the audit stays. With --self it starts a portal of its own, with a private PostgreSQL
+that flushes to the disk, in a temporary directory.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runLoad(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr(), cmd.InOrStdin())
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.self, "self", false, "start a portal for it, and end that afterwards")
+	flags.StringVar(&f.Portal, "portal", "", "the portal's `URL` for browsers and the API")
+	flags.StringVar(&f.tokenFile, "token-file", "", "an administrator's API token, in this `file` (\"-\": standard input)")
+	flags.StringVar(&f.caFile, "ca", "", "trust the certificates in this PEM `file` for --portal, instead of the system's")
+	flags.StringVar(&f.Agents, "agents", "", "where agents reach the portal, as `URL` (default: as the portal tells new hosts)")
+	flags.IntVar(&f.Hosts, "hosts", 100, "how many `hosts`")
+	flags.IntVar(&f.VMs, "vms", 1000, "how many `VMs`, spread over the hosts")
+	flags.IntVar(&f.Pools, "pools", 3, "how many shared `pools` on all hosts, with the VMs' disks")
+	flags.Float64Var(&f.Change, "change", 0, "how many `VMs` a second get another address")
+	flags.IntVar(&f.Tabs, "tabs", 0, "how many browser `tabs` show the list of VMs and follow it")
+	flags.IntVar(&f.People, "people", 4, "how many `people` open one page after the other")
+	flags.DurationVar(&f.Pause, "pause", time.Second, "how long they look at a page")
+	flags.DurationVar(&f.For, "for", time.Minute, "how long it is measured, once all are there")
+	flags.DurationVar(&f.Tell, "tell", 5*time.Second, "how often to say how it goes")
+	flags.IntVar(&f.pid, "pid", 0, "the portal's process on this machine: tell what it and its private PostgreSQL use")
+	flags.IntVar(&f.postgres, "postgres-pid", 0, "PostgreSQL's first process on this machine, where it is not the portal's own")
+	flags.StringVar(&f.Database, "seed-database", "", "write the VMs straight into the portal's database at this `URL`: quicker than asking for 100,000. With --self any word will do")
+	flags.BoolVar(&f.IntoUsed, "into-used-portal", false, "go on where the portal has other hosts")
+	flags.BoolVar(&f.Keep, "keep", false, "leave what was made")
+	flags.BoolVar(&f.json, "json", false, "print the figures as JSON")
+	return cmd
+}
+
+func runLoad(ctx context.Context, f loadFlags, out, progress io.Writer, in io.Reader) (err error) {
+	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) }) // a second Ctrl-C does not wait for the end
+	f.Out = progress
+	switch {
+	case f.self && (f.Portal != "" || f.tokenFile != "" || f.pid != 0 || f.Keep):
+		return errors.New("--self starts a portal of its own, which goes with all of it: leave out --portal, --token-file, --pid and --keep")
+	case f.self:
+		p, err := startLoaded(ctx, progress)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, p.stop()) }()
+		f.Portal, f.Token, f.pid, f.postgres, f.Doomed = p.url, p.token, p.cmd.Process.Pid, p.postgres, true
+		if f.Database != "" {
+			f.Database = p.database
+		}
+	case f.Portal == "" || f.tokenFile == "":
+		return errors.New("give --portal and --token-file (an administrator's, from Account, Tokens), or --self for a portal of its own")
+	default:
+		if f.Token, err = readSecret(f.tokenFile, in); err != nil {
+			return err
+		}
+	}
+	if f.caFile != "" {
+		text, err := os.ReadFile(f.caFile)
+		if f.Roots = x509.NewCertPool(); err != nil || !f.Roots.AppendCertsFromPEM(text) {
+			return fmt.Errorf("%s holds no certificates: %w", f.caFile, err)
+		}
+	}
+	if f.pid != 0 {
+		f.Portals = load.Process(f.pid)
+		if f.postgres == 0 {
+			f.postgres = load.PostgresOf(f.pid)
+		}
+	}
+	if f.postgres != 0 {
+		f.Postgres = load.Tree(f.postgres)
+	}
+	figures, err := load.Run(ctx, f.Options)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return json.NewEncoder(out).Encode(figures)
+	}
+	_, err = fmt.Fprintln(out, figures.Table())
+	return err
+}

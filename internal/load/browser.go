@@ -1,0 +1,173 @@
+package load
+
+import (
+	"compress/gzip"
+	"context"
+	cryptorand "crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/client"
+)
+
+// tabsEach is how many tabs one person has: the portal answers a person's browsers eight requests at a time and lets 64 wait.
+const tabsEach = 10
+
+// browser is a person who is signed in.
+type browser struct {
+	run    *run
+	portal string
+	via    *http.Client
+}
+
+// signIn makes a user who may see everything and change nothing, and signs in.
+func (r *run) signIn(ctx context.Context, n int) (*browser, error) {
+	user, password, err := r.api.CreateUser(ctx, client.NewUser{Name: fmt.Sprintf("%s-u%03d", r.name, n+1), Role: fleet.RoleViewer})
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.made.users = append(r.made.users, user.ID)
+	r.mu.Unlock()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return nil, err
+	}
+	b := &browser{run: r, portal: strings.TrimSuffix(r.o.Portal, "/"), via: &http.Client{
+		Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: r.o.Roots}, MaxIdleConnsPerHost: 4 * tabsEach, DisableCompression: true, WriteBufferSize: 1 << 10},
+	}}
+	own := cryptorand.Text()
+	if err := b.post(ctx, "/sign-in", url.Values{"name": {user.Name}, "password": {password}}); err != nil {
+		return nil, err
+	}
+	return b, b.post(ctx, "/account/password", url.Values{"old": {password}, "new": {own}, "again": {own}})
+}
+
+func (b *browser) post(ctx context.Context, path string, form url.Values) error {
+	ctx, cancel := context.WithTimeout(ctx, patient)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.portal+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := b.via.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusSeeOther {
+		return fmt.Errorf("%s was answered with status %d, and not with the way on: %w", path, res.StatusCode, err)
+	}
+	return nil
+}
+
+// get asks for a page, or with part for one of its live parts, and reads it to its end as it came. It says how long that took.
+func (b *browser) get(ctx context.Context, path, part string, to io.Writer) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, patient)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.portal+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Accept-Encoding", "gzip")
+	if part != "" {
+		req.Header.Set("Hx-Request", "true")
+		req.Header.Set("Hx-Target", part)
+		req.Header.Set("Hx-Trigger", part)
+	}
+	began := time.Now()
+	res, err := b.via.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("%s was answered with status %d", path, res.StatusCode)
+	}
+	_, err = io.Copy(to, res.Body)
+	return time.Since(began), err
+}
+
+// page is a page as a browser unpacks it.
+func (b *browser) page(ctx context.Context, path string) (string, error) {
+	var packed strings.Builder
+	if _, err := b.get(ctx, path, "", &packed); err != nil {
+		return "", err
+	}
+	z, err := gzip.NewReader(strings.NewReader(packed.String()))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(z)
+	return string(text), err
+}
+
+// sight is a kind of page and where one such is.
+type sight struct {
+	kind string
+	path func() string
+}
+
+// sights are what people look at, in turn.
+func (r *run) sights(pools []fleet.PoolID) []sight {
+	always := func(path string) func() string { return func() string { return path } }
+	of := func(n fleet.Noun, id string) string { return n.Is().At(id) }
+	all := []sight{
+		{"VM list", always("/vms")},
+		{"VM list, filtered", always("/vms?filter=phase%3Arunning&sort=-name")},
+		{"Dashboard", always("/")},
+		{"Host list", always("/hosts")},
+		{"Host page", func() string { return of(fleet.NounHost, string(r.anyone().id)) }},
+		{"Tasks", always("/tasks")},
+	}
+	if r.running() > 0 {
+		all = append(all, sight{"VM page", func() string { return of(fleet.NounVM, string(r.anyVM())) }})
+	}
+	if len(pools) > 0 {
+		all = append(all, sight{"Pool page", func() string { return of(fleet.NounPool, string(pools[rand.IntN(len(pools))])) }})
+	}
+	return all
+}
+
+func (r *run) anyone() *agent { return r.agents[rand.IntN(len(r.agents))] }
+
+// anyVM is some VM of some host.
+func (r *run) anyVM() fleet.VMID {
+	for at := rand.IntN(len(r.agents)); ; at++ {
+		h := r.agents[at%len(r.agents)].host
+		h.mu.Lock()
+		if n := len(h.order); n > 0 {
+			defer h.mu.Unlock()
+			return h.order[rand.IntN(n)]
+		}
+		h.mu.Unlock()
+	}
+}
+
+// browse opens one page after the other until ctx ends.
+func (b *browser) browse(ctx context.Context, sights []sight) {
+	for i := rand.IntN(len(sights)); ctx.Err() == nil; i++ {
+		s := sights[i%len(sights)]
+		took, err := b.get(ctx, s.path(), "", io.Discard)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			b.run.fault(s.kind, err)
+		default:
+			b.run.opened.add(took)
+			b.run.page(s.kind).add(took)
+		}
+		pause(ctx, b.run.o.Pause/2+rand.N(b.run.o.Pause))
+	}
+}

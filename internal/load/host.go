@@ -1,0 +1,270 @@
+package load
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// host is a made-up hypervisor: it does at once what it is told.
+type host struct {
+	name string
+
+	mu     sync.Mutex
+	vms    map[fleet.VMID]*guest
+	order  []fleet.VMID // of vms, as reports list them
+	pools  []fleet.Pool
+	digest string // of the state; empty: it has changed since it was taken
+	fresh  int64  // VMs that changed since a report was read
+	began  time.Time
+}
+
+type guest struct {
+	report wire.VMReport
+	mark   string
+	cpus   int64
+	born   time.Time
+}
+
+func newHost(name string) *host {
+	return &host{name: name, vms: map[fleet.VMID]*guest{}, began: time.Now()}
+}
+
+// know takes over a VM that the portal has on this host.
+func (h *host) know(vm fleet.VM) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.guestOf(vm)
+	if vm.Status != nil {
+		g.report.Status = *vm.Status
+	}
+	g.report.Generation = max(vm.ObservedGeneration, 1)
+}
+
+// guestOf is the VM, made where it is not there.
+func (h *host) guestOf(vm fleet.VM) *guest {
+	h.digest = ""
+	g, ok := h.vms[vm.ID]
+	if !ok {
+		g = &guest{born: time.Now()}
+		g.report.Status.Power = fleet.Stopped
+		h.vms[vm.ID], h.order = g, append(h.order, vm.ID)
+	}
+	g.report.ID, g.report.Name, g.cpus = vm.ID, vm.Name, int64(vm.Spec.CPUs)
+	return g
+}
+
+// do carries out a job and says what is to be handed in.
+func (h *host) do(w wire.Work) wire.Finish {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Outcome: wire.Done}
+	h.digest = ""
+	switch {
+	case w.Kind == fleet.ConsoleOpen:
+		out.Generation, out.Outcome, out.Error = 0, wire.Failed, "A host of a load has no screens."
+	case w.Pool != nil:
+		h.doPool(w, &out)
+	case w.VM == nil:
+		out.Outcome, out.Error = wire.Failed, "A host of a load does not know this work."
+	case w.Kind == fleet.VMDelete:
+		delete(h.vms, w.VM.ID)
+		h.order = slices.DeleteFunc(h.order, func(id fleet.VMID) bool { return id == w.VM.ID })
+		out.VM = &fleet.VMStatus{Power: fleet.Absent}
+	default:
+		g := h.guestOf(*w.VM)
+		g.follow(w)
+		status := g.report.Status
+		out.VM = &status
+	}
+	return out
+}
+
+func (h *host) doPool(w wire.Work, out *wire.Finish) {
+	h.pools = slices.DeleteFunc(h.pools, func(p fleet.Pool) bool { return p.ID == w.Pool.ID })
+	if w.Kind != fleet.PoolRelease {
+		h.pools = append(h.pools, *w.Pool)
+		status := poolStatus(*w.Pool)
+		out.Pool = &status
+	}
+}
+
+// follow makes the guest what the job's VM says.
+func (g *guest) follow(w wire.Work) {
+	s, spec := &g.report.Status, w.VM.Spec
+	g.report.Generation, g.mark = max(w.Generation, g.report.Generation), cmp.Or(w.Mark, g.mark)
+	s.CPUs, s.MemoryMiB = spec.CPUs, spec.MemoryMiB
+	if to := w.Kind.Is().Power; to != "" {
+		s.Power = to
+	}
+	s.Disks = make([]fleet.DiskState, len(spec.Disks))
+	for i, d := range spec.Disks {
+		ref := d.Ref()
+		s.Disks[i] = fleet.DiskState{
+			Target: "vd" + string(rune('a'+i)), Path: "/srv/" + string(d.PoolID) + "/" + d.Volume, SizeBytes: d.SizeBytes, AllocBytes: d.SizeBytes / 8, Volume: &ref,
+		}
+	}
+	known := s.NICs
+	s.NICs = make([]fleet.NICState, len(spec.NICs))
+	for i, n := range spec.NICs {
+		s.NICs[i] = fleet.NICState{MAC: n.MAC, Source: "network default"}
+		if s.Power != fleet.Running {
+			continue
+		}
+		if s.NICs[i].Addresses = []string{address()}; i < len(known) && len(known[i].Addresses) > 0 {
+			s.NICs[i].Addresses = known[i].Addresses
+		}
+	}
+	s.Accelerator = ""
+	if s.Power == fleet.Running {
+		s.Accelerator = "kvm"
+	}
+}
+
+func address() string {
+	return fmt.Sprintf("10.%d.%d.%d", rand.IntN(256), rand.IntN(256), 1+rand.IntN(254))
+}
+
+// change gives a running guest another address, as its DHCP server may: what people want of it stays as it is. False: none runs, or none has a card.
+func (h *host) change() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.order) == 0 {
+		return false
+	}
+	at := rand.IntN(len(h.order))
+	for i := range h.order {
+		s := &h.vms[h.order[(at+i)%len(h.order)]].report.Status
+		if s.Power == fleet.Running && len(s.NICs) > 0 {
+			s.NICs = slices.Clone(s.NICs) // a report may be reading it
+			s.NICs[0].Addresses = []string{address()}
+			h.digest = ""
+			h.fresh++
+			return true
+		}
+	}
+	return false
+}
+
+// heed takes up what the portal says in answer to a report; true: there is something to tell.
+func (h *host) heed(a wire.ReportAnswer) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	same := slices.EqualFunc(a.Pools, h.pools, func(x, y fleet.Pool) bool { return x.ID == y.ID })
+	if !same {
+		h.pools = a.Pools
+	}
+	for id, mark := range a.Marks {
+		if g, ok := h.vms[id]; ok {
+			g.mark = mark
+		}
+	}
+	if same && len(a.Marks) == 0 {
+		return false
+	}
+	h.digest = ""
+	return true
+}
+
+// state is all that a full report says, and its digest. Where that is known already, there is no state. fresh is how many VMs have changed
+// since the last one.
+func (h *host) state(known string) (state *wire.State, digest string, fresh int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.digest != "" && h.digest == known {
+		return nil, h.digest, 0
+	}
+	state = h.whole()
+	text, err := json.Marshal(state)
+	if err != nil {
+		panic(err) // of our own types
+	}
+	sum := sha256.Sum256(text)
+	h.digest, fresh, h.fresh = hex.EncodeToString(sum[:]), h.fresh, 0
+	return state, h.digest, fresh
+}
+
+func (h *host) whole() *wire.State {
+	s := &wire.State{
+		Host: h.status(), VMs: make([]wire.VMReport, len(h.order)), Found: []fleet.FoundVM{}, Pools: make([]wire.PoolReport, len(h.pools)),
+		Networks: []wire.NetworkReport{{Name: "default", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true, Autostart: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"10.0.0.0/8"}}}},
+	}
+	for i, id := range h.order {
+		g := h.vms[id]
+		s.VMs[i] = g.report
+		s.VMs[i].Proof = wire.Proof(id, g.mark)
+	}
+	for i, p := range h.pools {
+		s.Pools[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: poolStatus(p)}
+	}
+	return s
+}
+
+func (h *host) status() fleet.HostStatus {
+	return fleet.HostStatus{AgentVersion: "load", Hypervisor: "libvirt 9.0.0, QEMU 7.2.0", Connected: true, Inventory: fleet.Inventory{
+		Hostname: h.name, OS: "Debian GNU/Linux 12", Kernel: "6.1.0", Arch: "x86_64", BootID: h.name,
+		CPU: fleet.CPU{Model: "simulated", Vendor: "load", Sockets: 2, Cores: 64, Threads: 128}, MemoryBytes: 8 << 40,
+		NICs:         []fleet.HostNIC{{Name: "eth0", Kind: "physical", Up: true, SpeedMbps: 25000, MTU: 1500}},
+		Disks:        []fleet.HostDisk{{Name: "nvme0n1", Kind: "nvme", SizeBytes: 4 << 40}},
+		Accelerators: []string{"kvm"}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI},
+	}}
+}
+
+func poolStatus(p fleet.Pool) fleet.PoolStatus {
+	return fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 50, AvailableBytes: 1 << 50, MountPath: p.Spec.Path}
+}
+
+// meters is the load of each guest that runs, and of the host.
+func (h *host) meters() ([]wire.Meter, *wire.HostMeter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	up := time.Since(h.began)
+	out := make([]wire.Meter, 0, len(h.order))
+	for _, id := range h.order {
+		if g := h.vms[id]; g.report.Status.Power == fleet.Running {
+			n := int64(up / time.Millisecond)
+			out = append(out, wire.Meter{
+				ID: id, CPUNanos: int64(up) * g.cpus / 4, MemoryBytes: int64(g.report.Status.MemoryMiB) << 20, ReadBytes: n * 900, WriteBytes: n * 1300, ReceiveBytes: n * 400, SendBytes: n * 700,
+			})
+		}
+	}
+	return out, &wire.HostMeter{CPUPercent: 20 + 10*rand.Float64(), MemoryUsed: 64 << 30, MemoryTotal: 8 << 40}
+}
+
+// shows is what the host has a VM's first address as.
+func (h *host) shows(id fleet.VMID) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if g, ok := h.vms[id]; ok && len(g.report.Status.NICs) > 0 && len(g.report.Status.NICs[0].Addresses) > 0 {
+		return g.report.Status.NICs[0].Addresses[0]
+	}
+	return ""
+}
+
+// running counts the guests that run.
+func (h *host) running() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range h.vms {
+		if g.report.Status.Power == fleet.Running {
+			n++
+		}
+	}
+	return n
+}
+
+func (h *host) has(id fleet.VMID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.vms[id]
+	return ok
+}

@@ -1,0 +1,317 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// Figures is how a run went, in the time in which it was measured.
+type Figures struct {
+	Seconds     float64           `json:"seconds"`
+	Hosts       int               `json:"hosts"`
+	VMs         int               `json:"vms"` // that run
+	Tabs        int               `json:"tabs"`
+	Beats       Timing            `json:"beats"` // reports in which nothing changed
+	FullReports Timing            `json:"fullReports"`
+	Claims      int64             `json:"claims"` // answered, with work or without
+	Jobs        Timing            `json:"jobs"`   // results that were handed in
+	Changed     int64             `json:"changed"`
+	Told        int64             `json:"told"` // of the changes, what the portal has taken
+	Resends     int64             `json:"resends"`
+	Sessions    int64             `json:"sessions"` // that agents had to open anew
+	Pages       Timing            `json:"pages"`
+	PagesOf     map[string]Timing `json:"pagesOf"`
+	Refreshes   Timing            `json:"refreshes"` // of the tabs' parts
+	Follows     Timing            `json:"follows"`   // from a poke to the part that shows it
+	Portal      *Use              `json:"portal,omitempty"`
+	Postgres    *Use              `json:"postgres,omitempty"`
+	Load        *Use              `json:"load,omitempty"` // this very program
+	Errors      int64             `json:"errors"`
+	Faults      map[string]Fault  `json:"faults,omitempty"`
+	Sampled     int               `json:"sampled"` // VMs that the API was asked for at the end
+	Wrong       int               `json:"wrong"`   // of those, that are not as their hosts last said
+}
+
+// Timing is how often something was done, and how long it took in milliseconds, to 9 %.
+type Timing struct {
+	N    int64   `json:"n"`
+	Rate float64 `json:"rate"` // a second
+	P50  float64 `json:"p50"`
+	P99  float64 `json:"p99"`
+	P100 float64 `json:"max"`
+}
+
+// Fault is something that failed, with the words of its first time.
+type Fault struct {
+	N    int64  `json:"n"`
+	Said string `json:"said"`
+}
+
+func timed(t tally, over time.Duration) Timing {
+	ms := func(p float64) float64 { return float64(t.at(p).Microseconds()) / 1000 }
+	return Timing{N: t.count(), Rate: float64(t.count()) / over.Seconds(), P50: ms(.5), P99: ms(.99), P100: ms(1)}
+}
+
+func (t Timing) String() string {
+	if t.N == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f/s, %.1f / %.1f ms", t.Rate, t.P50, t.P99)
+}
+
+// snapshot is what all counters held at one moment.
+type snapshot struct {
+	at                                                 time.Time
+	beats, reports, finishes, opened, refreshes, waits tally
+	claims, changed, told, resends, helloes            int64
+	pages                                              map[string]tally
+	portal, postgres, own                              use
+}
+
+func (r *run) snapshot() snapshot {
+	s := snapshot{
+		at: time.Now(), beats: r.beats.now(), reports: r.reports.now(), finishes: r.finishes.now(), opened: r.opened.now(), refreshes: r.refreshes.now(), waits: r.waits.now(),
+		claims: r.claims.Load(), changed: r.changed.Load(), told: r.told.Load(), resends: r.resends.Load(), helloes: r.helloes.Load(),
+		pages: map[string]tally{}, portal: r.o.Portals.use(), postgres: r.o.Postgres.use(), own: itself().use(),
+	}
+	r.pages.Range(func(kind, h any) bool { s.pages[kind.(string)] = h.(*histogram).now(); return true })
+	return s
+}
+
+// between is the figures from one moment to another.
+func (r *run) between(a, b snapshot) Figures {
+	over := b.at.Sub(a.at)
+	f := Figures{
+		Seconds: over.Seconds(), Hosts: len(r.agents), VMs: r.running(), Tabs: int(r.streams.Load()), Beats: timed(b.beats.since(a.beats), over), FullReports: timed(b.reports.since(a.reports), over),
+		Claims: b.claims - a.claims, Jobs: timed(b.finishes.since(a.finishes), over), Changed: b.changed - a.changed, Told: b.told - a.told,
+		Resends: b.resends - a.resends, Sessions: b.helloes - a.helloes, Pages: timed(b.opened.since(a.opened), over), PagesOf: map[string]Timing{},
+		Refreshes: timed(b.refreshes.since(a.refreshes), over), Follows: timed(b.waits.since(a.waits), over),
+		Portal: b.portal.since(a.portal, over), Postgres: b.postgres.since(a.postgres, over), Load: b.own.since(a.own, over),
+	}
+	for kind, t := range b.pages {
+		f.PagesOf[kind] = timed(t.since(a.pages[kind]), over)
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	f.Errors, f.Faults = r.all, map[string]Fault{}
+	for kind, n := range r.kinds {
+		f.Faults[kind] = Fault{n, r.words[kind]}
+	}
+	return f
+}
+
+// firstFault tells of something that went wrong.
+func (r *run) firstFault() string {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	for kind, said := range r.words {
+		return kind + ": " + said
+	}
+	return "nothing failed"
+}
+
+// measure lets people in, and counts for as long as it was asked to.
+func (r *run) measure(ctx context.Context) (Figures, error) {
+	busy, rest := context.WithCancel(ctx)
+	defer rest()
+	if err := r.letIn(ctx, busy); err != nil {
+		return Figures{}, fmt.Errorf("let people in: %w", err)
+	}
+	r.parked.Go(func() { r.changes(busy) })
+	r.forget()
+	first := r.snapshot()
+	end := first.at.Add(r.o.For)
+	for last := first; ; {
+		if !pause(ctx, min(r.o.Tell, time.Until(end))) {
+			break
+		}
+		now := r.snapshot()
+		if !now.at.Before(end) {
+			break
+		}
+		r.tell(r.between(last, now))
+		last = now
+	}
+	f := r.between(first, r.snapshot())
+	rest()
+	if ctx.Err() != nil {
+		return f, ctx.Err()
+	}
+	return f, r.compare(ctx, &f)
+}
+
+// letIn signs people in: those who open pages, and those whose tabs stand.
+func (r *run) letIn(ctx, busy context.Context) error {
+	var pools []fleet.PoolID
+	page, err := r.api.Pools(ctx, fleet.Query{Limit: 20})
+	if err != nil {
+		return err
+	}
+	for _, p := range page.Items {
+		pools = append(pools, p.ID)
+	}
+	sights := r.sights(pools)
+	began := time.Now()
+	readers := (r.o.Tabs + tabsEach - 1) / tabsEach
+	err = each(ctx, r.o.People+readers, 2, func(ctx context.Context, i int) error {
+		b, err := r.signIn(ctx, i)
+		if err != nil {
+			return err
+		}
+		if i < r.o.People {
+			r.parked.Go(func() { b.browse(busy, sights) })
+			return nil
+		}
+		for n := range min(tabsEach, r.o.Tabs-(i-r.o.People)*tabsEach) {
+			t := &tab{browser: b, wake: make(chan struct{}, 1)}
+			if err := t.open(busy, []string{"/vms", "/vms?filter=phase%3Arunning", "/vms?sort=-name"}[n%3]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if r.o.Tabs > 0 {
+		if err := poll(ctx, "the tabs' streams", patient, func() (bool, error) { return r.streams.Load() >= int64(r.o.Tabs), nil }); err != nil {
+			return fmt.Errorf("%w: %s", err, r.firstFault())
+		}
+	}
+	if r.o.People+r.o.Tabs > 0 {
+		r.say("%d people have signed in, and %d tabs are live, after %s", r.o.People, r.o.Tabs, since(began))
+	}
+	return nil
+}
+
+// changes lets VMs change at their rate.
+func (r *run) changes(ctx context.Context) {
+	if r.o.Change <= 0 {
+		return
+	}
+	const step = 50 * time.Millisecond
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	for due := 0.0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for due += r.o.Change * step.Seconds(); due >= 1; due-- {
+			if a := r.anyone(); a.host.change() {
+				r.changed.Add(1)
+				a.poke(ctx, false)
+			}
+		}
+	}
+}
+
+// sample is how many VMs are compared in the end.
+const sample = 50
+
+// compare asks the portal for some VMs and demands of it what their hosts have said: a portal that is fast because it forgets is none.
+func (r *run) compare(ctx context.Context, f *Figures) error {
+	if f.VMs == 0 {
+		return nil
+	}
+	type pick struct {
+		id fleet.VMID
+		on *agent
+	}
+	var picks []pick
+	for range sample {
+		id := r.anyVM()
+		at := slices.IndexFunc(r.agents, func(a *agent) bool { return a.host.has(id) })
+		picks = append(picks, pick{id, r.agents[at]})
+	}
+	f.Sampled = len(picks)
+	wrong := func() (n int, err error) {
+		for _, p := range picks {
+			vm, err := r.api.VM(ctx, p.id)
+			if err != nil {
+				return n, err
+			}
+			shown := ""
+			if vm.Status != nil && len(vm.Status.NICs) > 0 && len(vm.Status.NICs[0].Addresses) > 0 {
+				shown = vm.Status.NICs[0].Addresses[0]
+			}
+			if shown != p.on.host.shows(p.id) {
+				n++
+			}
+		}
+		return n, nil
+	}
+	for until := time.Now().Add(patient); ; { // what was told last may be on its way
+		n, err := wrong()
+		f.Wrong = n
+		if n == 0 || err != nil || time.Now().After(until) || !pause(ctx, time.Second) {
+			return err
+		}
+	}
+}
+
+// tell is one line for people.
+func (r *run) tell(f Figures) {
+	line := []string{"beats " + f.Beats.String()}
+	add := func(name string, t Timing) {
+		if t.N > 0 {
+			line = append(line, name+" "+t.String())
+		}
+	}
+	add("changes", f.FullReports)
+	add("jobs", f.Jobs)
+	add("pages", f.Pages)
+	add("refreshes", f.Refreshes)
+	for name, u := range map[string]*Use{"portal": f.Portal, "PostgreSQL": f.Postgres} {
+		if u != nil {
+			line = append(line, name+" "+u.String())
+		}
+	}
+	slices.Sort(line[1:])
+	r.say("%s | errors %d", strings.Join(line, " | "), f.Errors)
+}
+
+// Table is the figures for people.
+func (f Figures) Table() string {
+	var b strings.Builder
+	row := func(what, value string) { fmt.Fprintf(&b, "  %-42s %s\n", what, value) }
+	fmt.Fprintf(&b, "\n  %d hosts, %d VMs that run, %d tabs; measured for %.0f s (rate; p50 / p99)\n\n", f.Hosts, f.VMs, f.Tabs, f.Seconds)
+	row("Heartbeats without a change", f.Beats.String())
+	row("Full reports", f.FullReports.String())
+	row("VMs that changed; of those told", fmt.Sprintf("%d; %d", f.Changed, f.Told))
+	row("Claims answered", strconv.FormatInt(f.Claims, 10))
+	row("Jobs ended", f.Jobs.String())
+	row("Pages", f.Pages.String())
+	kinds := []string{}
+	for k := range f.PagesOf {
+		kinds = append(kinds, k)
+	}
+	slices.Sort(kinds)
+	for _, k := range kinds {
+		row("  "+k, f.PagesOf[k].String())
+	}
+	row("Refreshes of tabs", f.Refreshes.String())
+	row("From a change to the tab that shows it", f.Follows.String())
+	for _, u := range []struct {
+		name string
+		*Use
+	}{{"Portal", f.Portal}, {"PostgreSQL", f.Postgres}, {"This program", f.Load}} {
+		if u.Use != nil {
+			row(u.name, u.Use.String())
+		}
+	}
+	row("Sessions opened anew; reports asked for again", fmt.Sprintf("%d; %d", f.Sessions, f.Resends))
+	row("VMs that the API shows otherwise than hosts", fmt.Sprintf("%d of %d", f.Wrong, f.Sampled))
+	row("Errors", strconv.FormatInt(f.Errors, 10))
+	for kind, fault := range f.Faults {
+		row("  "+kind, fmt.Sprintf("%d, the first: %s", fault.N, fault.Said))
+	}
+	return b.String()
+}

@@ -1,0 +1,132 @@
+package load
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Processes says which processes belong to a thing that is measured, at this moment. Only Linux tells what they use.
+type Processes func() []int
+
+// Process is one process.
+func Process(pid int) Processes { return func() []int { return []int{pid} } }
+
+func itself() Processes { return Process(os.Getpid()) }
+
+// Tree is a process with all that it has started: PostgreSQL's first one and its servers.
+func Tree(pid int) Processes {
+	return func() []int {
+		children := map[int][]int{}
+		stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+		for _, path := range stats {
+			if s, ok := statOf(path); ok {
+				children[s.parent] = append(children[s.parent], s.pid)
+			}
+		}
+		out := []int{pid}
+		for i := 0; i < len(out); i++ {
+			out = append(out, children[out[i]]...)
+		}
+		return out
+	}
+}
+
+// PostgresOf finds the first process of the PostgreSQL that a portal has started; 0: it has none.
+func PostgresOf(portal int) int {
+	for _, pid := range Tree(portal)() {
+		if s, ok := statOf(fmt.Sprintf("/proc/%d/stat", pid)); ok && pid != portal && strings.HasPrefix(s.name, "postgres") {
+			return pid
+		}
+	}
+	return 0
+}
+
+// use is what processes have used so far.
+type use struct {
+	known bool
+	cpu   time.Duration
+	bytes int64
+}
+
+// Use is what processes use: CPU as a part of one core, and memory.
+type Use struct {
+	Cores float64 `json:"cores"`
+	RSS   int64   `json:"rss"` // bytes at the end; of several processes what is shared counts once
+}
+
+func (u Use) String() string { return fmt.Sprintf("%.2f core, %d MB", u.Cores, u.RSS>>20) }
+
+func (p Processes) use() (u use) {
+	if p == nil {
+		return u
+	}
+	all := p()
+	for i, pid := range all {
+		s, ok := statOf(fmt.Sprintf("/proc/%d/stat", pid))
+		if !ok {
+			continue
+		}
+		u.known = true
+		u.cpu += s.cpu
+		if i == 0 {
+			u.cpu += s.reaped // its children that have ended
+		}
+		if len(all) == 1 {
+			u.bytes += field(pid, "status", "VmRSS:")
+		} else {
+			u.bytes += field(pid, "smaps_rollup", "Pss:")
+		}
+	}
+	return u
+}
+
+func (u use) since(before use, over time.Duration) *Use {
+	if !u.known || over <= 0 {
+		return nil
+	}
+	return &Use{Cores: max(0, (u.cpu-before.cpu).Seconds()/over.Seconds()), RSS: u.bytes}
+}
+
+type stat struct {
+	pid, parent int
+	name        string
+	cpu, reaped time.Duration
+}
+
+// statOf reads /proc/<pid>/stat. Its times are in ticks of 10 ms on every Linux.
+func statOf(path string) (s stat, ok bool) {
+	text, err := os.ReadFile(path)
+	open, shut := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
+	if err != nil || open < 0 || shut < open {
+		return s, false
+	}
+	fields := strings.Fields(string(text[shut+1:]))
+	if len(fields) < 15 {
+		return s, false
+	}
+	n := func(i int) int { v, _ := strconv.Atoi(fields[i]); return v }
+	ticks := func(i, j int) time.Duration { return time.Duration(n(i)+n(j)) * 10 * time.Millisecond }
+	s.pid, _ = strconv.Atoi(strings.TrimSpace(string(text[:open])))
+	s.name, s.parent, s.cpu, s.reaped = string(text[open+1:shut]), n(1), ticks(11, 12), ticks(13, 14)
+	return s, true
+}
+
+// field is one line of a file of /proc, in bytes.
+func field(pid int, file, name string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}

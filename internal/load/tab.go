@@ -1,0 +1,215 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"html"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// How a tab follows its page: as static/js/live.js and stream.js do.
+const (
+	leastGap    = 250 * time.Millisecond // between two refreshes of one part, where it names no other gap
+	firstRetry  = time.Second            // of a stream that was lost
+	longSilence = time.Minute
+)
+
+// part is an element of a page that follows keys and asks for itself.
+type part struct {
+	id, path string
+	keys     []string
+	every    time.Duration
+	gap      time.Duration // between two refreshes
+
+	last, due time.Time // of refreshes; due zero: none is wanted
+	poked     time.Time // the oldest poke that no refresh has answered
+}
+
+// tab is one that shows a page and keeps it live.
+type tab struct {
+	*browser
+	mu    sync.Mutex
+	parts []*part
+	wake  chan struct{} // has room for one
+}
+
+var (
+	liveTag  = regexp.MustCompile(`<[a-z]+ [^>]*\bdata-live="[^>]*>`)
+	liveAttr = regexp.MustCompile(`([a-z-]+)(?:="([^"]*)")?`)
+	pollTerm = regexp.MustCompile(`every (\d+s)`)
+)
+
+// open loads the page and follows it until ctx ends.
+func (t *tab) open(ctx context.Context, path string) error {
+	text, err := t.page(ctx, path)
+	if err != nil {
+		return err
+	}
+	if t.parts = partsOf(text, time.Now()); len(t.parts) == 0 {
+		return fmt.Errorf("%s has no part that follows anything", path)
+	}
+	var keys []string
+	for _, p := range t.parts {
+		for _, k := range p.keys {
+			if !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	t.run.parked.Go(func() { t.follow(ctx, "/events?"+url.Values{"key": keys}.Encode()) })
+	t.run.parked.Go(func() { t.refresh(ctx) })
+	return nil
+}
+
+// partsOf finds the live parts of a page. What is folded up follows nothing.
+func partsOf(text string, now time.Time) []*part {
+	var out []*part
+	for _, tag := range liveTag.FindAllString(text, -1) {
+		attrs := map[string]string{}
+		for _, a := range liveAttr.FindAllStringSubmatch(tag, -1) {
+			attrs[a[1]] = html.UnescapeString(a[2])
+		}
+		if _, folded := attrs["data-lazy"]; folded || attrs["id"] == "" || attrs["hx-get"] == "" {
+			continue
+		}
+		p := &part{id: attrs["id"], path: attrs["hx-get"], keys: strings.Fields(attrs["data-live"]), last: now, gap: leastGap}
+		if own, err := time.ParseDuration(attrs["data-gap"] + "s"); err == nil {
+			p.gap = max(p.gap, own)
+		}
+		if m := pollTerm.FindStringSubmatch(attrs["hx-trigger"]); m != nil {
+			p.every, _ = time.ParseDuration(m[1])
+			p.due = now.Add(rand.N(p.every + 1))
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// follow reads the stream of pokes, and opens it again where it ends.
+func (t *tab) follow(ctx context.Context, path string) {
+	for ctx.Err() == nil {
+		if err := t.stream(ctx, path); err != nil && ctx.Err() == nil {
+			t.run.fault("stream", err)
+		}
+		pause(ctx, firstRetry/2+rand.N(firstRetry))
+	}
+}
+
+func (t *tab) stream(ctx context.Context, path string) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	silence := time.AfterFunc(longSilence, end)
+	defer silence.Stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.portal+path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := t.via.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("the stream was answered with status %d", res.StatusCode)
+	}
+	t.run.streams.Add(1)
+	defer t.run.streams.Add(-1)
+	lines := bufio.NewReaderSize(res.Body, 512)
+	for {
+		line, err := lines.ReadString('\n')
+		if err == io.EOF {
+			return fmt.Errorf("the portal ended the stream: %w", err)
+		}
+		if err != nil {
+			return err
+		}
+		silence.Reset(longSilence)
+		if key, ok := strings.CutPrefix(line, "event: "); ok {
+			t.poke(strings.TrimSpace(key))
+		}
+	}
+}
+
+// poke wants the parts that follow the key anew: at once, or when the gap is over.
+func (t *tab) poke(key string) {
+	now := time.Now()
+	t.mu.Lock()
+	for _, p := range t.parts {
+		if key != "resync" && !slices.Contains(p.keys, key) {
+			continue
+		}
+		if at := p.last.Add(p.gap); p.due.IsZero() || p.due.After(at) {
+			p.due = at
+		}
+		if p.poked.IsZero() {
+			p.poked = now
+		}
+	}
+	t.mu.Unlock()
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next is the part that is wanted first, and when.
+func (t *tab) next() (first *part, due time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.parts {
+		if !p.due.IsZero() && (first == nil || p.due.Before(due)) {
+			first, due = p, p.due
+		}
+	}
+	return first, due
+}
+
+// refresh asks for the parts that are wanted, one after the other.
+func (t *tab) refresh(ctx context.Context) {
+	idle := time.NewTimer(0)
+	defer idle.Stop()
+	for ctx.Err() == nil {
+		p, due := t.next()
+		wait := time.Hour
+		if p != nil {
+			wait = time.Until(due)
+		}
+		if wait > 0 {
+			idle.Reset(wait)
+			select {
+			case <-idle.C:
+			case <-t.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		t.mu.Lock()
+		poked := p.poked
+		p.last, p.due, p.poked = time.Now(), time.Time{}, time.Time{}
+		if p.every > 0 {
+			p.due = p.last.Add(p.every)
+		}
+		t.mu.Unlock()
+		took, err := t.get(ctx, p.path, p.id, io.Discard)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			t.run.fault("refresh", err)
+		default:
+			t.run.refreshes.add(took)
+			if !poked.IsZero() {
+				t.run.waits.add(time.Since(poked))
+			}
+		}
+	}
+}
