@@ -20,7 +20,7 @@ import (
 )
 
 // mostChoices is how many options a select shows. Where there are more, one searches for a part of the text.
-const mostChoices = 50
+const mostChoices = 40
 
 // pick is what somebody chooses from: a key of choosers, for a thing that it depends on.
 type pick struct {

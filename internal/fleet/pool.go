@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"math"
 	"strings"
 	"time"
 )
@@ -122,7 +123,19 @@ type Room struct {
 
 // Plus adds the room of another pool or host.
 func (r Room) Plus(o Room) Room {
-	return Room{r.CapacityBytes + o.CapacityBytes, r.UsedBytes + o.UsedBytes, r.AvailableBytes + o.AvailableBytes, r.PromisedBytes + o.PromisedBytes}
+	return Room{
+		AddBytes(r.CapacityBytes, o.CapacityBytes), AddBytes(r.UsedBytes, o.UsedBytes),
+		AddBytes(r.AvailableBytes, o.AvailableBytes), AddBytes(r.PromisedBytes, o.PromisedBytes),
+	}
+}
+
+// AddBytes is the sum of two quantities of which hosts tell, none less than nothing. It stays at the largest number where there is no larger:
+// however much one host claims to have, the sum is one.
+func AddBytes(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // Room is how much fits into the pool on the host.

@@ -121,7 +121,7 @@ type hostSum struct {
 }
 
 func (b *Browse) hostSums(ctx context.Context) ([]hostSum, error) {
-	return collect(ctx, b, "SELECT "+hostPhaseSQL+", count(*), sum(h.threads)::bigint, sum(h.memory_bytes)::bigint FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
+	return collect(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+total("h.threads")+", "+total("h.memory_bytes")+" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
 		new(statement), func(row pgx.CollectableRow) (x hostSum, err error) {
 			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes)
 			return x, err
@@ -141,7 +141,7 @@ func (b *Browse) addHosts(ctx context.Context, o *fleet.Overview, sums *counters
 	for _, x := range phases {
 		o.Hosts[x.phase] += x.hosts
 		o.CPUThreads += int(x.threads)
-		o.MemoryBytes += x.memoryBytes
+		o.MemoryBytes = fleet.AddBytes(o.MemoryBytes, x.memoryBytes)
 		if hostTroubles[x.phase] != nil {
 			troubled += x.hosts
 		}
@@ -199,8 +199,8 @@ func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview)
 	for _, r := range pools {
 		v := poolView(a, r, groups[r.ID], rooms[r.ID])
 		o.Pools[v.Health.Tone]++
-		o.StorageBytes += v.Health.CapacityBytes
-		o.StorageUsedBytes += v.Health.UsedBytes
+		o.StorageBytes = fleet.AddBytes(o.StorageBytes, v.Health.CapacityBytes)
+		o.StorageUsedBytes = fleet.AddBytes(o.StorageUsedBytes, v.Health.UsedBytes)
 		for _, g := range worstOf(groups[r.ID]) {
 			worst, of = append(worst, g), append(of, string(r.ID))
 			names[r.ID] = r.Name

@@ -27,7 +27,7 @@ func (b *Browse) poolGroups(ctx context.Context, ids []string) (map[fleet.PoolID
 	s.ofObjects(fleet.NounPool, ids)
 	groups := map[fleet.PoolID][]poolGroup{}
 	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+fresh+`, a.used_percent, w.vms IS NOT NULL, a.by_others, count(*),
-		sum(a.capacity_bytes)::bigint, sum(a.used_bytes)::bigint, sum(a.available_bytes)::bigint, sum(a.promised_bytes)::bigint`+
+		`+total("a.capacity_bytes")+`, `+total("a.used_bytes")+`, `+total("a.available_bytes")+`, `+total("a.promised_bytes")+
 		cellsFrom+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var pool fleet.PoolID
 		var g poolGroup

@@ -23,6 +23,10 @@ func within(column string) string {
 	return fmt.Sprintf("COALESCE(%s >= now() - interval '%d seconds', false)", column, int(fleet.Freshness/time.Second))
 }
 
+// total adds up a quantity of which hosts tell. Where it is more than a bigint holds it is the largest one: however much one host claims to
+// have, there is a sum.
+func total(column string) string { return "LEAST(sum(" + column + "), 9223372036854775807)::bigint" }
+
 // statement is SQL that grows; what people typed only ever becomes a bound argument of it.
 type statement struct {
 	where  []string
