@@ -36,6 +36,7 @@ type Client struct {
 	credentials func() Credentials
 	session     atomic.Pointer[string]
 	keys        atomic.Pointer[keys]
+	patience    time.Duration // with a claim that nobody takes the turn of
 	stamp       stamps
 }
 
@@ -51,7 +52,7 @@ func NewClient(portal string, credentials func() Credentials) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{portal: u, credentials: credentials}
+	c := &Client{portal: u, credentials: credentials, patience: claimTimeout}
 	c.Rekey()
 	return c, nil
 }
@@ -120,14 +121,18 @@ func (c *Client) Report(ctx context.Context, in Report) (ReportAnswer, error) {
 
 // Claim waits for work; no job and no error means: ask again. It gives way to other calls meanwhile.
 func (c *Client) Claim(ctx context.Context, in ClaimRequest) (Claim, error) {
-	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
-	defer cancel()
 	for {
-		var out Claim
-		if err := c.do(ctx, PathClaim, in, &out); !errors.Is(err, errTurn) {
+		out, err := c.claimOnce(ctx, in)
+		if !errors.Is(err, errTurn) {
 			return out, err
 		}
 	}
+}
+
+func (c *Client) claimOnce(ctx context.Context, in ClaimRequest) (out Claim, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	return out, c.do(ctx, PathClaim, in, &out)
 }
 
 // Progress tells how far a job is.

@@ -111,3 +111,66 @@ func TestAPortalThatDoesNotReadHoldsNobody(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A claim that gives way again and again has each time as long as any.
+func TestAClaimThatGivesWayDoesNotGrowOld(t *testing.T) {
+	t.Parallel()
+	const patience = 2 * time.Second
+	a := newAuthority(t)
+	parked, end := make(chan struct{}), make(chan int)
+	c := a.client(a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if r.URL.Path != wire.PathClaim {
+			json.NewEncoder(w).Encode(wire.ReportAnswer{})
+			return
+		}
+		w.WriteHeader(http.StatusProcessing)
+		select {
+		case parked <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
+		select {
+		case status := <-end:
+			w.WriteHeader(status)
+		case <-r.Context().Done():
+		}
+	}).URL)
+	c.Patience(patience)
+	ended := make(chan error)
+	go func() {
+		_, err := c.Claim(t.Context(), wire.ClaimRequest{Max: 1})
+		ended <- err
+	}()
+	for began := time.Now(); time.Since(began) < 2*patience; {
+		select {
+		case <-parked:
+		case err := <-ended:
+			t.Fatalf("the claim ended with %v", err)
+		}
+		long := time.After(patience / 2)
+		reported := make(chan error)
+		go func() {
+			_, err := c.Report(t.Context(), wire.Report{})
+			reported <- err
+		}()
+		select {
+		case <-long:
+		case err := <-ended:
+			t.Fatalf("the claim ended with %v", err)
+		}
+		select {
+		case end <- http.StatusNoContent:
+		case err := <-ended:
+			t.Fatalf("the claim ended with %v", err)
+		}
+		if err := <-reported; err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-parked
+	end <- http.StatusNoContent
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
