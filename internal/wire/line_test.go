@@ -117,7 +117,7 @@ func TestAClaimThatGivesWayDoesNotGrowOld(t *testing.T) {
 	t.Parallel()
 	const patience = 2 * time.Second
 	a := newAuthority(t)
-	parked, end := make(chan struct{}), make(chan int)
+	parked, end, over := make(chan struct{}), make(chan int), make(chan struct{})
 	c := a.client(a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		if r.URL.Path != wire.PathClaim {
@@ -127,15 +127,16 @@ func TestAClaimThatGivesWayDoesNotGrowOld(t *testing.T) {
 		w.WriteHeader(http.StatusProcessing)
 		select {
 		case parked <- struct{}{}:
-		case <-r.Context().Done():
+		case <-over:
 			return
 		}
 		select {
 		case status := <-end:
 			w.WriteHeader(status)
-		case <-r.Context().Done():
+		case <-over:
 		}
 	}).URL)
+	t.Cleanup(func() { close(over) })
 	c.Patience(patience)
 	ended := make(chan error)
 	go func() {
