@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -58,6 +59,7 @@ type saying struct {
 
 func (r *saying) Read(b []byte) (int, error) {
 	n, err := r.from.Read(b)
+	copy(b, bytes.ReplaceAll(b[:n], []byte("event: pace"), []byte("event: own "))) // its own pace is not what this is about
 	select {
 	case more := <-r.said:
 		return n + copy(b[n:], more), err

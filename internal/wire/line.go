@@ -55,7 +55,7 @@ func newLine(portal *url.URL, conf *tls.Config) *line {
 
 // send writes the request on some connection and waits for its answer, whose body is read. A claim gets errTurn where a call came.
 func (l *line) send(ctx context.Context, req *http.Request, claim bool) (answer, error) {
-	t := &turn{req: req, claim: claim, done: make(chan struct{})}
+	t := &turn{req: req, claim: claim, done: make(chan struct{}), sent: make(chan struct{})}
 	c, err := l.take(ctx, t)
 	if err != nil {
 		return answer{}, err

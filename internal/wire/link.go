@@ -22,6 +22,7 @@ type turn struct {
 	answer  answer
 	err     error
 	done    chan struct{}
+	sent    chan struct{} // closed when nobody writes it any more
 }
 
 // end says what became of the turn, once. The caller has the line's lock.
@@ -70,6 +71,7 @@ func (c *link) state() state {
 // write sends the request. There is one who writes: nobody comes behind what is not written. A portal that does not read holds nobody for
 // longer than ctx.
 func (c *link) write(ctx context.Context, t *turn) {
+	defer close(t.sent)
 	stop := context.AfterFunc(ctx, func() { c.conn.SetWriteDeadline(time.Unix(1, 0)) })
 	err := t.req.Write(c.out)
 	if err == nil {
@@ -141,7 +143,15 @@ func (c *link) readAnswer(t *turn) (answer, error) {
 	}
 }
 
+// sentGrace is how long an answer waits for its request's end. It may be seen before whoever wrote has noted that it is out; a portal that
+// refuses a request unread does not take the rest.
+const sentGrace = time.Second
+
 func (c *link) answered(t *turn, a answer) {
+	select {
+	case <-t.sent:
+	case <-time.After(sentGrace):
+	}
 	l := c.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
