@@ -72,6 +72,35 @@ func TestPlansOfANewPortalServeAFullOne(t *testing.T) {
 	}
 }
 
+// Whoever has locked a table, a VACUUM FULL perhaps, keeps nobody from what does not need it.
+func TestALockedTableHoldsUpNoConnection(t *testing.T) {
+	t.Parallel()
+	url := testkit.URL(t)
+	other, err := db.Open(t.Context(), url, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	tx, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE vms`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // less than the server waits for a lock
+	defer cancel()
+	pool, err := db.Open(ctx, url, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if _, err := pool.Exec(ctx, `SELECT 1 FROM hosts`); err != nil {
+		t.Error(err)
+	}
+}
+
 // planned is a statement that the server has planned while there was nothing.
 type planned struct {
 	name, sql string
