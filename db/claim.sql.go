@@ -84,9 +84,9 @@ WITH mine AS MATERIALIZED (
         UNION ALL
         SELECT b.id FROM (
             SELECT j.id FROM jobs j
-            WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now() AND j.task_id IS NOT NULL
-              AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.subject = ANY (ARRAY[j.subject]) AND o.host_id || '' = j.host_id AND o.task_id IS NOT NULL AND o.state = 'running')
-              AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.subject = ANY (ARRAY[j.subject]) AND o.host_id || '' = j.host_id AND o.task_id IS NOT NULL AND o.state = 'queued' AND o.id < j.id)
+            WHERE j.host_id = m.host_id AND j.state = 'queued' AND j.run_after <= now() AND COALESCE(j.task_id, '') <> ''
+              AND (SELECT o.id FROM jobs o WHERE o.subject = j.subject AND o.host_id || '' = j.host_id AND o.task_id IS NOT NULL AND o.state = 'running' LIMIT 1) IS NULL
+              AND (SELECT o.id FROM jobs o WHERE o.subject = j.subject AND o.host_id || '' = j.host_id AND o.task_id IS NOT NULL AND o.state = 'queued' AND o.id || '' < j.id LIMIT 1) IS NULL
             ORDER BY j.id LIMIT m.most FOR UPDATE OF j SKIP LOCKED) b
         LIMIT m.most) r
 )
@@ -94,8 +94,23 @@ UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, 
                 lease_until = now() + $1::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
 RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, ready.session::bytea AS session,
-          (SELECT jsonb_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation, 'createdAt', p.created_at, 'deletedAt', p.deleted_at)
-           FROM pools p WHERE jobs.subject LIKE 'pool:%' AND p.id = substr(jobs.subject, 6) COLLATE "default")::jsonb AS pool
+          (SELECT json_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation, 'createdAt', p.created_at, 'deletedAt', p.deleted_at)
+           FROM pools p WHERE jobs.subject LIKE 'pool:%' AND p.id = substr(jobs.subject, 6) COLLATE "default")::json AS pool,
+          (SELECT json_build_object(
+              'vm', json_build_object(
+                  'id', v.id, 'name', v.name, 'projectId', v.project_id, 'hostId', v.host_id, 'labels', v.labels, 'description', v.description,
+                  'generation', v.generation, 'observedGeneration', v.observed_generation, 'ordered', v.ordered, 'createdAt', v.created_at,
+                  'deletedAt', v.deleted_at, 'spec', v.spec),
+              'project', (SELECT o.name FROM projects o WHERE o.id = v.project_id),
+              'mark', (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id),
+              'made', (SELECT json_agg(json_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume)
+                       FROM made_disks m WHERE m.vm_id = v.id),
+              'networks', ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
+                                WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))),
+              'pools', (SELECT json_agg(json_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation,
+                                                          'createdAt', p.created_at, 'deletedAt', p.deleted_at))
+                        FROM pools p WHERE p.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.**.poolId') #>> '{}'))))
+           FROM vms v WHERE jobs.subject LIKE 'vm:%' AND v.id = substr(jobs.subject, 4) COLLATE "C" AND v.host_id = jobs.host_id)::json AS vm
 `
 
 type ClaimJobsParams struct {
@@ -109,11 +124,14 @@ type ClaimJobsRow struct {
 	Job     Job
 	Session []byte
 	Pool    []byte
+	VM      []byte
 }
 
 // For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
-// the epoch. session: whose it is; pool: what the job is about, where that is one. Where there is work the session is held first: a hello waits
-// until it can see what is taken here, and an ended session takes nothing.
+// the epoch. session: whose it is; pool, vm: what the job is about, where it is one, a VM only on its own host; of a VM made are the disks that
+// were once seen whole, and pools those that its spec names. All of it is one statement: who waits for work waits for one answer. Where there is work the session is held first: a hello waits
+// until it can see what is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it
+// was planned, while little ran, to read all that runs.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
 		arg.Lease,
@@ -151,6 +169,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJo
 			&i.Job.Role,
 			&i.Session,
 			&i.Pool,
+			&i.VM,
 		); err != nil {
 			return nil, err
 		}
@@ -630,8 +649,8 @@ UPDATE jobs j SET state = 'cancelled', ended_at = now(), lease_until = NULL,
     error = CASE WHEN j.task_id IS NULL THEN 'The agent did not open the console in time.' ELSE 'Replaced by a newer order.' END
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
   AND j.state = 'running' AND (j.lease_until < now() OR j.host_id = $1)
-  AND (j.task_id IS NULL OR EXISTS (
-        SELECT 1 FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued' AND w.task_id IS NOT NULL))
+  AND (j.task_id IS NULL OR (
+        SELECT w.id FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued' AND w.task_id IS NOT NULL LIMIT 1) IS NOT NULL)
 `
 
 // A lapsed job whose subject already has a newer waiting job of its kind, or that was a console, is over.
@@ -708,76 +727,6 @@ type UndoDeletionParams struct {
 func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) error {
 	_, err := q.db.Exec(ctx, undoDeletion, arg.ID, arg.HostID)
 	return err
-}
-
-const vMsForWork = `-- name: VMsForWork :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, p.name AS project_name,
-       (SELECT COALESCE(jsonb_agg(jsonb_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume), '[]')
-        FROM made_disks m WHERE m.vm_id = v.id)::jsonb AS made,
-       ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
-             WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks,
-       (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id)::text AS mark,
-       (SELECT COALESCE(jsonb_agg(jsonb_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation,
-                                                     'createdAt', p.created_at, 'deletedAt', p.deleted_at)), '[]')
-        FROM pools p WHERE p.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.**.poolId') #>> '{}')))::jsonb AS pools
-FROM vms v JOIN projects p ON p.id = v.project_id
-WHERE v.id = ANY ($1::text[])
-`
-
-type VMsForWorkRow struct {
-	VM          VM
-	ProjectName string
-	Made        []byte
-	Networks    []string
-	Mark        string
-	Pools       []byte
-}
-
-// made: the disks that were once seen whole, as {pool id, volume}. pools: those that the VM names.
-func (q *Queries) VMsForWork(ctx context.Context, ids []string) ([]VMsForWorkRow, error) {
-	rows, err := q.db.Query(ctx, vMsForWork, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []VMsForWorkRow{}
-	for rows.Next() {
-		var i VMsForWorkRow
-		if err := rows.Scan(
-			&i.VM.ID,
-			&i.VM.ProjectID,
-			&i.VM.HostID,
-			&i.VM.Name,
-			&i.VM.Labels,
-			&i.VM.Description,
-			&i.VM.Spec,
-			&i.VM.Generation,
-			&i.VM.CreatedAt,
-			&i.VM.DeletedAt,
-			&i.VM.Status,
-			&i.VM.ObservedGeneration,
-			&i.VM.ReportSeq,
-			&i.VM.Cpus,
-			&i.VM.MemoryMib,
-			&i.VM.Ordered,
-			&i.VM.Heard,
-			&i.VM.Attention,
-			&i.VM.Elsewhere,
-			&i.VM.Starved,
-			&i.ProjectName,
-			&i.Made,
-			&i.Networks,
-			&i.Mark,
-			&i.Pools,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const wornOut = `-- name: WornOut :many

@@ -131,7 +131,8 @@ func (q *Queries) CancelWaitingOf(ctx context.Context, arg CancelWaitingOfParams
 }
 
 const countOpenJobs = `-- name: CountOpenJobs :one
-SELECT (SELECT count(*) FROM jobs WHERE state = 'queued') AS queued, (SELECT count(*) FROM jobs WHERE state = 'running') AS running
+SELECT (SELECT count(*) FROM jobs WHERE state = 'queued' AND run_after <= 'infinity') AS queued,
+       (SELECT count(*) FROM jobs WHERE state = 'running' AND started_at IS NOT NULL) AS running
 `
 
 type CountOpenJobsRow struct {

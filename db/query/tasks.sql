@@ -83,4 +83,5 @@ FROM users u WHERE u.id = @id AND NOT u.disabled;
 
 -- name: CountOpenJobs :one
 -- All that wait and run, consoles too: each from its index.
-SELECT (SELECT count(*) FROM jobs WHERE state = 'queued') AS queued, (SELECT count(*) FROM jobs WHERE state = 'running') AS running;
+SELECT (SELECT count(*) FROM jobs WHERE state = 'queued' AND run_after <= 'infinity') AS queued,
+       (SELECT count(*) FROM jobs WHERE state = 'running' AND started_at IS NOT NULL) AS running;

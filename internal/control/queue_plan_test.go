@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,57 +16,88 @@ import (
 	"quantix/internal/wire"
 )
 
-// A portal keeps a statement's plan for as long as its connection. One that was made when the portal was new must serve a full queue.
+// A portal keeps a statement's plan for as long as its connection. One that was made when the portal was new, or while nothing waited, must serve
+// a full queue.
 func TestAQueueThatFilledAfterItsPlanIsServed(t *testing.T) {
 	t.Parallel()
-	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // so that what is planned first is what runs later
+	for name, history := range map[string]int{"when the portal was new": 0, "while nothing waited": 60_000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := testkit.URL(t)
+			pool, err := db.Open(t.Context(), at, 1) // so that what is planned first is what runs later
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			others, err := pgx.Connect(t.Context(), at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { others.Close(context.WithoutCancel(t.Context())) })
+			r := &rig{Control: control.New(pool, control.Options{}), t: t, pool: pool}
+			r.agent = r.addHost("h1")
+			r.hello("one", "here")
+			for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "pools", "assignments"} {
+				r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // nothing has it planned anew
+			}
+			r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
+			r.exec(`INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
+			r.queued(others, 0, history)
+			for _, sql := range []string{`UPDATE jobs SET state = 'done', ended_at = now()`, `VACUUM jobs`, `ANALYZE`} { // indexes that were large hold nothing now
+				if _, err := others.Exec(t.Context(), sql); err != nil {
+					t.Fatal(err)
+				}
+			}
+			testkit.Order{Host: r.agent.HostID, Kind: fleet.PoolApply, Subject: "pool:first"}.Add(t, pool)
+			w := r.claim()
+			if err := r.finish(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
+				t.Fatal(err)
+			}
+			r.queued(others, history, 40_000)
+			if w = r.claim(); len(w) != 8 {
+				t.Fatalf("%d jobs were claimed, want 8", len(w))
+			}
+			session := one[string](r, `SELECT array_agg(session)::text FROM host_sessions WHERE host_id = $1`, r.agent.HostID)
+			for name, args := range map[string]string{
+				"ClaimJobs":     fmt.Sprintf(`'30s', '{%s}', '%s', '{4}'`, r.agent.HostID, session),
+				"HoldResults":   fmt.Sprintf(`'{%s}', '{%s}', '%s'`, w[0].ID, r.agent.HostID, session),
+				"EndJobs":       fmt.Sprintf(`'{%s}', '{done}', '{""}', '{pool}', '{1}', '{%s}', '{1}', '{1}', '{null}'`, w[0].ID, r.agent.HostID),
+				"ReplaceLapsed": "'" + string(r.agent.HostID) + "'", // as at each hello
+				"WornOut":       "'" + string(r.agent.HostID) + "'",
+				"ReturnLapsed":  "'" + string(r.agent.HostID) + "'",
+			} {
+				read, plan := r.planned(name, args)
+				if read > 500 {
+					t.Errorf("%s reads %d blocks:\n%s", name, read, plan)
+				}
+			}
+			if err := r.finish(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// queued adds so many jobs, those after the first ones: a quarter waits for the rig's host, a quarter is at work elsewhere, the rest is over;
+// and consoles that are. Nobody need be told, and no plan is thrown away.
+func (r *rig) queued(others *pgx.Conn, after, n int) {
+	r.t.Helper()
+	_, err := others.Exec(r.t.Context(), `SET session_replication_role = replica`)
+	if err == nil {
+		_, err = others.Exec(r.t.Context(), `INSERT INTO jobs (id, host_id, kind, subject, generation, state, ended_at)
+			SELECT 'console-' || $1 + n, 'host-1', 'console.open', 'vm:' || n, 1, 'done', now() FROM generate_series(1, $2::integer / 4) n`, after, n)
+	}
+	if err == nil {
+		_, err = others.Exec(r.t.Context(), `WITH made AS (
+			INSERT INTO tasks (id, kind, subject, subject_name, host_id, created_by, state)
+			SELECT '00000000-0000-7000-8000-' || lpad(($2 + n)::text, 12, '0'), 'pool.apply', 'pool:' || $2 + n, 'p', CASE WHEN n <= $3 / 4 THEN $1 ELSE 'host-' || n % 2000 + 1 END, 'somebody',
+			       CASE WHEN n <= $3 / 4 THEN 'queued' WHEN n <= $3 / 2 THEN 'running' ELSE 'done' END
+			FROM generate_series(1, $3::integer) n RETURNING id, kind, subject, host_id, state)
+			INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state, started_at, lease_until)
+			SELECT id, id, host_id, kind, subject, 1, state, now(), CASE WHEN state = 'running' THEN now() + interval '1 hour' END FROM made`, r.agent.HostID, after, n)
+	}
 	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	r := &rig{Control: control.New(pool, control.Options{}), t: t, pool: pool}
-	r.agent = r.addHost("h1")
-	r.hello("one", "here")
-	for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "pools", "assignments"} {
-		r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // nothing has it planned anew
-		r.exec(`ANALYZE ` + table)
-	}
-	testkit.Order{Host: r.agent.HostID, Kind: fleet.PoolApply, Subject: "pool:first"}.Add(t, pool)
-	w := r.claim()
-	if err := r.finish(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
-		t.Fatal(err)
-	}
-	r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
-	r.exec(`INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
-	r.exec(`SET session_replication_role = replica`) // nobody need be told, and no plan is thrown away
-	// 10,000 wait for the host, 10,000 are at work elsewhere, 20,000 are over.
-	r.exec(`WITH made AS (
-		INSERT INTO tasks (id, kind, subject, subject_name, host_id, created_by, state)
-		SELECT '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'pool.apply', 'pool:' || n, 'p', CASE WHEN n <= 10000 THEN $1 ELSE 'host-' || n % 2000 + 1 END, 'somebody',
-		       CASE WHEN n <= 10000 THEN 'queued' WHEN n <= 20000 THEN 'running' ELSE 'done' END
-		FROM generate_series(1, 40000) n RETURNING id, kind, subject, host_id, state)
-		INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state, lease_until)
-		SELECT id, id, host_id, kind, subject, 1, state, CASE WHEN state = 'running' THEN now() + interval '1 hour' END FROM made`, r.agent.HostID)
-	r.exec(`RESET session_replication_role`)
-	if w = r.claim(); len(w) != 8 {
-		t.Fatalf("%d jobs were claimed, want 8", len(w))
-	}
-	session := one[string](r, `SELECT array_agg(session)::text FROM host_sessions WHERE host_id = $1`, r.agent.HostID)
-	for name, args := range map[string]string{
-		"ClaimJobs":     fmt.Sprintf(`'30s', '{%s}', '%s', '{4}'`, r.agent.HostID, session),
-		"HoldResults":   fmt.Sprintf(`'{%s}', '{%s}', '%s'`, w[0].ID, r.agent.HostID, session),
-		"EndJobs":       fmt.Sprintf(`'{%s}', '{done}', '{""}', '{pool}', '{1}', '{%s}', '{1}', '{1}', '{null}'`, w[0].ID, r.agent.HostID),
-		"ReplaceLapsed": "'" + string(r.agent.HostID) + "'", // as at each hello
-		"WornOut":       "'" + string(r.agent.HostID) + "'",
-		"ReturnLapsed":  "'" + string(r.agent.HostID) + "'",
-	} {
-		read, plan := r.planned(name, args)
-		if read > 500 {
-			t.Errorf("%s reads %d blocks:\n%s", name, read, plan)
-		}
-	}
-	if err := r.finish(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 }
 

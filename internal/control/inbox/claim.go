@@ -98,92 +98,58 @@ func (box *Inbox) claimFor(ctx context.Context, patience time.Duration, all []cl
 	if err != nil || len(jobs) == 0 {
 		return out, err
 	}
-	work, undescribed := box.describe(ctx, jobs)
-	of := map[string][]int{} // by session: one that has ended asks beside the live one
-	for i, j := range jobs {
-		of[string(j.Session)] = append(of[string(j.Session)], i)
+	of := map[string]*claimed{} // by session: one that has ended asks beside the live one; whoever asks twice gets it once
+	for i, c := range slices.Backward(all) {
+		of[string(hashSession(c.Actor))] = &out[i]
 	}
-	for i, c := range all {
-		session := string(hashSession(c.Actor))
-		mine := of[session]
-		delete(of, session) // whoever asks twice gets it once
-		switch {
-		case len(mine) == 0:
-		case undescribed == nil:
-			for _, j := range mine {
-				out[i].work = append(out[i].work, work[j])
-			}
-		default: // not for what is wrong with another host's
-			own := make([]db.ClaimJobsRow, len(mine))
-			for k, j := range mine {
-				own[k] = jobs[j]
-			}
-			out[i].work, out[i].err = box.describe(ctx, own)
+	for _, j := range jobs {
+		c := of[string(j.Session)]
+		if c == nil {
+			continue
 		}
+		w, err := workOf(j)
+		c.work, c.err = append(c.work, w), errors.Join(c.err, err)
 	}
 	return out, nil
 }
 
-// describe adds to each job the newest truth about its subject. A VM that is gone leaves its job without one; the agent ends it.
-func (box *Inbox) describe(ctx context.Context, jobs []db.ClaimJobsRow) ([]wire.Work, error) {
-	var vmIDs []string
-	for _, row := range jobs {
-		if noun, id := row.Job.Subject.Split(); noun == "vm" {
-			vmIDs = append(vmIDs, id)
-		}
-	}
-	vms := map[fleet.VMID]*vmWork{}
-	if len(vmIDs) > 0 {
-		rows, err := box.store.VMsForWork(ctx, vmIDs)
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range rows {
-			store.NameNetworks(row.VM.Spec.NICs, row.Networks)
-			vm := &vmWork{VM: store.VMOf(row.VM), project: row.ProjectName, mark: row.Mark}
-			if err := errors.Join(json.Unmarshal(row.Made, &vm.made), json.Unmarshal(row.Pools, &vm.pools)); err != nil {
-				return nil, fmt.Errorf("disks and pools of VM %s: %w", vm.ID, err)
-			}
-			vms[vm.ID] = vm
-		}
-	}
-	out := make([]wire.Work, len(jobs))
-	for i, row := range jobs {
-		if out[i] = workOf(row.Job, vms); len(row.Pool) > 0 {
-			if err := json.Unmarshal(row.Pool, &out[i].Pool); err != nil {
-				return nil, fmt.Errorf("pool of job %s: %w", row.Job.ID, err)
-			}
-			out[i].Generation = out[i].Pool.Generation
-		}
-	}
-	return out, nil
-}
-
-// vmWork is what a host is told of a VM.
+// vmWork is what a host is told of a VM, as ClaimJobs says it.
 type vmWork struct {
-	fleet.VM
-	made    []fleet.Volref
-	pools   []fleet.Pool
-	project string
-	mark    string
+	VM       fleet.VM       `json:"vm"`
+	Project  string         `json:"project"` // its name
+	Mark     string         `json:"mark"`
+	Made     []fleet.Volref `json:"made"`
+	Networks []string       `json:"networks"` // each "id kind name"
+	Pools    []fleet.Pool   `json:"pools"`
 }
 
-func workOf(j db.Job, vms map[fleet.VMID]*vmWork) wire.Work {
+// workOf adds to a job the newest truth about its subject. A VM that is gone leaves its job without one; the agent ends it.
+func workOf(row db.ClaimJobsRow) (wire.Work, error) {
+	j := row.Job
 	w := wire.Work{
 		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args,
 	}
-	_, id := j.Subject.Split()
-	if known := vms[fleet.VMID(id)]; known != nil && known.HostID == j.HostID {
-		vm := known.VM
-		w.VM, w.Generation, w.Made, w.Project, w.Mark = &vm, vm.Generation, known.made, known.project, known.mark
-		vm.Status, vm.Elsewhere = nil, nil // the host knows better
-		for _, id := range vm.Spec.Pools() {
-			if i := slices.IndexFunc(known.pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
-				w.Pools = append(w.Pools, known.pools[i])
-			}
+	if len(row.Pool) > 0 {
+		if err := json.Unmarshal(row.Pool, &w.Pool); err != nil {
+			return w, fmt.Errorf("pool of job %s: %w", j.ID, err)
+		}
+		w.Generation = w.Pool.Generation
+	}
+	if len(row.VM) == 0 {
+		return w, nil
+	}
+	var vm vmWork
+	if err := json.Unmarshal(row.VM, &vm); err != nil {
+		return w, fmt.Errorf("VM of job %s: %w", j.ID, err)
+	}
+	store.NameNetworks(vm.VM.Spec.NICs, vm.Networks)
+	w.VM, w.Generation, w.Made, w.Project, w.Mark = &vm.VM, vm.VM.Generation, vm.Made, vm.Project, vm.Mark
+	for _, id := range vm.VM.Spec.Pools() {
+		if i := slices.IndexFunc(vm.Pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
+			w.Pools = append(w.Pools, vm.Pools[i])
 		}
 	}
-	return w
+	return w, nil
 }
 
 // Progress notes how far a job is and renews its lease.
