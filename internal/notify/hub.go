@@ -28,14 +28,21 @@ type Sub struct {
 	C     chan struct{}
 	hub   *Hub
 	keys  []string
+	most  int // keys that it notes; past them one Resync stands for all
 	mu    sync.Mutex
 	woken map[string]struct{}
 	deaf  map[string]bool // of its keys
 }
 
+// fewKeys is how many a subscription notes whose owner looks anew at little.
+const fewKeys = 256
+
 // Subscribe waits for keys; "vm:*" waits for all keys that start with "vm:". Close it when done.
-func (h *Hub) Subscribe(keys ...string) *Sub {
-	s := &Sub{C: make(chan struct{}, 1), hub: h, keys: keys}
+func (h *Hub) Subscribe(keys ...string) *Sub { return h.SubscribeUpTo(fewKeys, keys...) }
+
+// SubscribeUpTo is Subscribe for who has much to read after a Resync: so many keys are noted between two Takes before one stands for all.
+func (h *Hub) SubscribeUpTo(most int, keys ...string) *Sub {
+	s := &Sub{C: make(chan struct{}, 1), hub: h, keys: keys, most: most}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, k := range keys {
@@ -128,7 +135,7 @@ func (s *Sub) wake(key, took string) {
 	if s.woken == nil {
 		s.woken = make(map[string]struct{}, 1)
 	}
-	if len(s.woken) < 256 {
+	if len(s.woken) < s.most {
 		s.woken[key] = struct{}{}
 	} else {
 		s.woken[Resync] = struct{}{}

@@ -16,6 +16,7 @@ import (
 const (
 	countEvery    = 2 * time.Second
 	countAllEvery = time.Hour
+	countNamed    = 20_000 // that changed since the last time: of more than that all are counted
 )
 
 // counting keeps the counters: it counts what wake-ups name, all where some may have been lost, and all now and then to see that nothing
@@ -33,7 +34,7 @@ type counting struct {
 
 func newCounting(c *control.Control, hub *notify.Hub, log *slog.Logger) *counting {
 	return &counting{
-		control: c, log: log, sub: hub.Subscribe("vm:*", "host:*"), all: true,
+		control: c, log: log, sub: hub.SubscribeUpTo(countNamed, "vm:*", "host:*"), all: true,
 		vms: map[fleet.VMID]struct{}{}, hosts: map[fleet.HostID]struct{}{},
 	}
 }

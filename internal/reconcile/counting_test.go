@@ -87,6 +87,10 @@ func TestWhatChangesIsCounted(t *testing.T) {
 
 	x.exec(`DELETE FROM vms WHERE id IN ('vm4', 'vm5')`) // nobody is told
 	look("what nobody tells of", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
+	for i := range 5000 {
+		x.hub.Wake(fmt.Sprintf("vm:other-%d", i))
+	}
+	look("when so many others were told of at once", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
 	n.counted = n.counted.Add(-countAllEvery)
 	look("after an hour", 1, map[fleet.Phase]int{fleet.PhaseRunning: 5, fleet.PhaseStopped: 1}, 5, 1)
 	if log.Len() > 0 {
