@@ -60,7 +60,7 @@ func (c *link) state() state {
 		return idle
 	case len(c.turns) > 1 || !c.turns[0].claim:
 		return busy
-	case c.turns[0].parked:
+	case c.turns[0].parked && !c.turns[0].written.IsZero(): // it may be known to be parked before whoever wrote it has noted that it is out
 		return parked
 	case !c.line.older && (c.turns[0].written.IsZero() || time.Since(c.turns[0].written) < heldUp):
 		return busy
