@@ -216,23 +216,37 @@ func (p *portal) answer(r *http.Request, name string) any {
 		p.notes = append(p.notes, in.Note)
 		return nil
 	case isJob && verb == "finish":
-		in := read[wire.Finish](p, r)
-		defer p.change()()
-		if in.Seq>>32 != int64(p.session) {
-			return refusal(422)
-		}
-		for _, w := range slices.Backward(p.claimed) { // the newest claim's epoch counts
-			if w.ID == fleet.JobID(id) && w.Epoch != in.Epoch {
-				return refusal(409)
-			} else if w.ID == fleet.JobID(id) {
-				break
+		return p.finish(fleet.JobID(id), read[wire.Finish](p, r))
+	case name == "results":
+		var out wire.ResultsAnswer
+		for _, in := range read[wire.Results](p, r).Results {
+			var a wire.ResultAnswer
+			if refused, ok := p.finish(in.Job, in.Finish).(refusal); ok {
+				a.Status = int(refused)
 			}
+			out.Answers = append(out.Answers, a)
 		}
-		p.finishes = append(p.finishes, finish{fleet.JobID(id), in})
-		return wire.FinishAnswer{}
+		return out
 	}
 	p.t.Errorf("nobody asked for %s", name)
 	return nil
+}
+
+// finish takes a result, or refuses it.
+func (p *portal) finish(id fleet.JobID, in wire.Finish) any {
+	defer p.change()()
+	if in.Seq>>32 != int64(p.session) {
+		return refusal(422)
+	}
+	for _, w := range slices.Backward(p.claimed) { // the newest claim's epoch counts
+		if w.ID == id && w.Epoch != in.Epoch {
+			return refusal(409)
+		} else if w.ID == id {
+			break
+		}
+	}
+	p.finishes = append(p.finishes, finish{id, in})
+	return wire.FinishAnswer{}
 }
 
 // claim is parked until there is work; a newer one takes its place.

@@ -124,6 +124,28 @@ func (s *Server) finish(c echo.Context, a fleet.Actor, in wire.Finish) (*wire.Fi
 	return &answer, err
 }
 
+// finishAll is finish for some at once.
+func (s *Server) finishAll(c echo.Context, a fleet.Actor, in wire.Results) (*wire.ResultsAnswer, error) {
+	if len(in.Results) == 0 {
+		return nil, fleet.Errorf(fleet.Malformed, "Send at least one result.")
+	}
+	each, err := s.Control.FinishAll(c.Request().Context(), a, in.Results)
+	if err != nil {
+		return nil, err
+	}
+	out := &wire.ResultsAnswer{Answers: make([]wire.ResultAnswer, len(each))}
+	for i, f := range each {
+		if f.Err != nil {
+			refused := s.refuse(c, f.Err)
+			out.Answers[i].Status, out.Answers[i].Detail = refused.status, refused.text()
+			continue
+		}
+		out.Answers[i].FinishAnswer = f.Answer
+		s.metrics.ended(f.Job)
+	}
+	return out, nil
+}
+
 // hostPair is a host's end of a pair: it dials because a job told it to. What is open stays open when the agent says hello again.
 func (s *Server) hostPair(c echo.Context, a fleet.Actor) error {
 	if !c.IsWebSocket() {

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"crypto/ecdsa"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -35,6 +36,10 @@ func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ 
 		"POST " + wire.PathJobs + ":id/finish": {wire.PathJobs + string(work.ID) + "/finish", jsonOf(t, wire.Finish{
 			Epoch: work.Epoch, Generation: work.Generation, Seq: m.seq, Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Crashed},
 		})},
+		"POST " + wire.PathResults: {wire.PathResults, jsonOf(t, wire.Results{Results: []wire.Result{
+			{Job: work.ID, Finish: wire.Finish{Epoch: work.Epoch, Generation: work.Generation, Seq: m.seq, Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Crashed}}},
+			{Job: screen.ID, Finish: wire.Finish{Epoch: screen.Epoch, Seq: m.seq, Outcome: wire.Done}},
+		}})},
 		"GET " + wire.PathPair + ":id":    {wire.PathPair + string(screen.Args.Console), ""},
 		"GET " + wire.PathConsole + ":id": {wire.PathConsole + string(screen.Args.Console), ""},
 	}
@@ -126,12 +131,9 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	}
 	// Another host, with a session of its own, has the right epoch and still not the job.
 	stranger := callerAs(t, agentURL, m, &foreign, others)
-	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
+	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
-		body := calls[route].body
-		if strings.HasSuffix(route, "/finish") {
-			body = strings.Replace(body, fmt.Sprintf(`"seq":%d`, m.seq), fmt.Sprintf(`"seq":%d`, other.seq+1), 1)
-		}
+		body := strings.ReplaceAll(calls[route].body, fmt.Sprintf(`"seq":%d`, m.seq), fmt.Sprintf(`"seq":%d`, other.seq+1))
 		if a := stranger.ask(method, calls[route].path, body); a.status != http.StatusNotFound && a.status != http.StatusConflict {
 			t.Errorf("%s, by another host: %d: %s", route, a.status, a.body)
 		}
@@ -156,6 +158,22 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	finish := lines(t, m, work, asked)["POST "+wire.PathJobs+":id/finish"]
 	if a := self.ask(http.MethodPost, finish.path, finish.body); a.status != http.StatusOK {
 		t.Errorf("the host's own result: %d: %s", a.status, a.body)
+	}
+	// Of several results each is taken or refused by itself: one of these has just been taken.
+	both := lines(t, m, work, asked)["POST "+wire.PathResults]
+	var each wire.ResultsAnswer
+	a := self.ask(http.MethodPost, both.path, both.body)
+	if err := json.Unmarshal([]byte(a.body), &each); err != nil || a.status != http.StatusOK || len(each.Answers) != 2 ||
+		each.Answers[0].Status != http.StatusConflict || each.Answers[0].Detail == "" || each.Answers[1] != (wire.ResultAnswer{}) {
+		t.Errorf("the host's own results, one of them for the second time: %d: %s", a.status, a.body)
+	}
+	for body, want := range map[string]int{
+		`{}`: http.StatusBadRequest, `{"results":[]}`: http.StatusBadRequest, `{"results":[{"outcome":"done"}]}`: http.StatusUnprocessableEntity,
+		`{"results":[` + strings.Repeat(`{"job":"x"},`, wire.MostResults) + `{"job":"x"}]}`: http.StatusUnprocessableEntity, fmt.Sprintf(`{"results":[{"job":%q,"outcome":"dune"}]}`, work.ID): http.StatusBadRequest,
+	} {
+		if a := self.ask(http.MethodPost, wire.PathResults, body); a.status != want {
+			t.Errorf("%.60s: %d, want %d: %s", body, a.status, want, a.body)
+		}
 	}
 	if a := self.ask(http.MethodPost, wire.PathHello, calls["POST "+wire.PathHello].body); a.status != http.StatusOK {
 		t.Errorf("the host's own hello: %d: %s", a.status, a.body)

@@ -189,6 +189,7 @@ func (s *Server) routes() []route {
 		{post, wire.PathClaim, bound, policy.AgentTalk, nil}, // s.claim
 		{post, wire.PathJobs + ":id/progress", proven, policy.AgentTalk, agentRequest(agentLimit, s.progress)},
 		{post, wire.PathJobs + ":id/finish", bound, policy.AgentTalk, agentRequest(reportLimit, s.finish)},
+		{post, wire.PathResults, bound, policy.AgentTalk, agentRequest(reportLimit, s.finishAll)},
 		{get, wire.PathPair + ":id", bound, policy.AgentTalk, s.hostPair},
 		{get, wire.PathConsole + ":id", bound, policy.AgentTalk, s.hostPair}, // older agents
 	}

@@ -131,12 +131,12 @@ func throughput(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	goals.Throughput.Tell(b, best >= 8000, fmt.Sprintf("%.0f jobs/s", best), fmt.Sprintf("net/http alone, a request a job, no TLS: %.0f/s", manyJobs/bareRequests(b, manyJobs).Seconds()))
 }
 
-// allEnded waits until no job is open.
+// allEnded waits until no job is open. It asks the queue's own indexes: what it costs would be measured too.
 func (r *rig) allEnded(b *testing.B) {
 	b.Helper()
 	await(b, "all jobs have ended", func() bool {
 		var open bool
-		if err := r.pool.QueryRow(b.Context(), `SELECT EXISTS (SELECT FROM jobs WHERE state IN ('queued', 'running'))`).Scan(&open); err != nil {
+		if err := r.pool.QueryRow(b.Context(), `SELECT EXISTS (SELECT FROM jobs WHERE state = 'queued' AND run_after <= 'infinity') OR EXISTS (SELECT FROM jobs WHERE state = 'running' AND started_at IS NOT NULL)`).Scan(&open); err != nil {
 			b.Fatal(err)
 		}
 		return !open

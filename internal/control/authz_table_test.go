@@ -208,6 +208,10 @@ var useCases = map[string]useCase{
 		w.sessions()
 		return []any{w.job("running"), wire.Finish{Epoch: 7, Generation: 1, Seq: w.seq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}
 	}},
+	"FinishAll": {may: ownAgent, with: func(w *world) []any {
+		w.sessions()
+		return []any{[]wire.Result{{Job: w.job("running"), Finish: wire.Finish{Epoch: 7, Generation: 1, Seq: w.seq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}}}
+	}},
 	"JoinPair": {may: ownAgent, with: func(w *world) []any {
 		w.sessions()
 		id, secret := w.console()

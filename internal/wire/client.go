@@ -38,6 +38,7 @@ type Client struct {
 	keys        atomic.Pointer[keys]
 	patience    time.Duration // with a claim that nobody takes the turn of
 	stamp       stamps
+	results     handing
 }
 
 // keys are one set of credentials, and the connections that were made under it.
@@ -138,13 +139,6 @@ func (c *Client) claimOnce(ctx context.Context, in ClaimRequest) (out Claim, err
 // Progress tells how far a job is.
 func (c *Client) Progress(ctx context.Context, id fleet.JobID, in Progress) error {
 	return c.call(ctx, PathJobs+url.PathEscape(string(id))+"/progress", in, nil)
-}
-
-// Finish hands in a job's result.
-func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishAnswer, error) {
-	var out FinishAnswer
-	err := c.call(ctx, PathJobs+url.PathEscape(string(id))+"/finish", in, &out)
-	return out, err
 }
 
 func (c *Client) call(ctx context.Context, path string, in, out any) error {

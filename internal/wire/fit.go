@@ -42,7 +42,7 @@ var byField = map[string]bound{
 	"PoolStatus.Volumes": {most: 4 << 10}, "VMStatus.Disks": {most: 256}, "VMStatus.NICs": {most: 256},
 	"NICState.Addresses": {most: 64, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
 	"Inventory.Disks": {most: 10000}, "Inventory.NICs": {most: 10000}, "NUMANode.Threads": {most: 10000},
-	"Report.Meters": {most: 4 << 10}, "Report.LookedAgoMs": {most: 24 * 3600 * 1000},
+	"Results.Results": {most: MostResults}, "Report.Meters": {most: 4 << 10}, "Report.LookedAgoMs": {most: 24 * 3600 * 1000},
 	"JoinRequest.CSR": {most: 17 << 10, lines: true}, "RenewRequest.CSR": {most: 17 << 10, lines: true},
 }
 
@@ -62,7 +62,7 @@ var words = map[reflect.Type][]string{
 }
 
 // needed are the identifiers that must not be empty.
-var needed = map[string]bool{"VMReport.ID": true, "FoundVM.ID": true, "Meter.ID": true, "Lease.ID": true}
+var needed = map[string]bool{"VMReport.ID": true, "FoundVM.ID": true, "Meter.ID": true, "Lease.ID": true, "Result.Job": true}
 
 // Fit makes an agent's message keep its bounds: texts are cut and lose what no screen shows, quantities are no less than nothing,
 // of entries with one key the first counts. What cannot be mended so is Invalid, with the field.

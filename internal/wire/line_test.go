@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -109,6 +110,66 @@ func TestAPortalThatDoesNotReadHoldsNobody(t *testing.T) {
 	defer cancel()
 	if _, err := c.Report(ctx, wire.Report{}); err == nil || ctx.Err() == nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// slow returns from writing a claim only when it is let.
+type slow struct {
+	net.Conn
+	let chan struct{}
+}
+
+func (s slow) Write(p []byte) (int, error) {
+	n, err := s.Conn.Write(p)
+	if bytes.Contains(p, []byte(wire.PathClaim)) {
+		<-s.let
+	}
+	return n, err
+}
+
+// A claim's answer may come before its sender has noted that it is sent: until then nothing is written behind it.
+func TestNobodyWritesBehindWhoStillWrites(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	end, let := make(chan struct{}), make(chan struct{})
+	c := a.client(a.serve(loopback, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if r.URL.Path != wire.PathClaim {
+			json.NewEncoder(w).Encode(wire.ReportAnswer{})
+			return
+		}
+		w.WriteHeader(http.StatusProcessing)
+		select {
+		case <-end:
+			w.WriteHeader(http.StatusNoContent)
+		case <-t.Context().Done():
+		}
+	}).URL)
+	c.Wrap(func(conn net.Conn) net.Conn { return slow{conn, let} })
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Claim(t.Context(), wire.ClaimRequest{Max: 1})
+		ended <- err
+	}()
+	for until := time.Now().Add(20 * time.Second); !c.Parked(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the claim is not parked")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := c.Report(ctx, wire.Report{}); err != nil {
+		t.Errorf("the report: %v", err)
+	}
+	close(let)
+	close(end)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("the claim: %v", err)
+		}
+	case <-ctx.Done():
+		t.Error("the claim has no answer")
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 	PathReport  = "/agent/v1/report"   // Report → ReportAnswer
 	PathClaim   = "/agent/v1/claim"    // ClaimRequest → 200 Claim or 204 after ClaimWait
 	PathJobs    = "/agent/v1/jobs/"    // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204
+	PathResults = "/agent/v1/results"  // Results → ResultsAnswer: some of PathJobs' finish at once; older portals have none
 	PathPair    = "/agent/v1/pair/"    // + <pair id>: websocket, subprotocol "binary"; header SessionHeader as on every call
 	PathConsole = "/agent/v1/console/" // PathPair as agents before it know it
 )
@@ -232,4 +233,30 @@ type Finish struct {
 // FinishAnswer says what became of the result.
 type FinishAnswer struct {
 	Again bool `json:"again"` // the subject has moved on, and a new job is queued
+}
+
+// MostResults is how many Results a call may hold.
+const MostResults = 32
+
+// Results are what ended while the agent was handing in what had ended before. Each is taken or refused by itself.
+type Results struct {
+	Results []Result `json:"results"`
+}
+
+// Result is one job's.
+type Result struct {
+	Job fleet.JobID `json:"job"`
+	Finish
+}
+
+// ResultsAnswer is one ResultAnswer for each result, in their order. Where all of them are refused, the first one's refusal is the answer.
+type ResultsAnswer struct {
+	Answers []ResultAnswer `json:"answers"`
+}
+
+// ResultAnswer says what became of one result.
+type ResultAnswer struct {
+	FinishAnswer
+	Status int    `json:"status,omitempty"` // of HTTP, with which it was refused; 0: it was taken
+	Detail string `json:"detail,omitempty"` // a sentence for people
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,24 +21,51 @@ import (
 // Finish closes a job while its epoch holds, stores what the host saw after it, and queues the subject again where
 // people have changed it meanwhile. ended is the job as it is now. Conflict: the epoch is over, the result counts for nothing.
 func (box *Inbox) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Finish) (answer wire.FinishAnswer, ended fleet.Job, err error) {
+	each, err := box.FinishAll(ctx, a, []wire.Result{{Job: id, Finish: in}})
+	if err != nil {
+		return answer, ended, err
+	}
+	return each[0].Answer, each[0].Job, nil
+}
+
+// Finished is what became of one result.
+type Finished struct {
+	Answer wire.FinishAnswer
+	Job    fleet.Job // as it is now
+	Err    error     // why the result was refused
+}
+
+// FinishAll is Finish for several results, each for itself. Where none is taken, the first one's refusal is the error.
+func (box *Inbox) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) ([]Finished, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
-		return answer, ended, err
+		return nil, err
 	}
-	state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown}[in.Outcome]
-	if !known {
-		return answer, ended, fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(in.Outcome))
+	out := make([]Finished, len(in))
+	var ask []result
+	var of []int // which of in each is
+	for i, r := range in {
+		state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown}[r.Outcome]
+		if !known {
+			out[i].Err = fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(r.Outcome))
+		} else if out[i].Err = store.CheckID(r.Job, "job"); out[i].Err == nil {
+			ask, of = append(ask, result{a, r.Job, state, r.Finish}), append(of, i)
+		}
 	}
-	if err := store.CheckID(id, "job"); err != nil {
-		return answer, ended, err
+	got, errs := box.results.doAll(ctx, ask)
+	for k, i := range of {
+		switch g := got[k]; {
+		case errs[k] != nil:
+			out[i].Err = store.Err(errs[k])
+		case g.unknown:
+			out[i].Err = store.FirstError(proveSession(ctx, box.store.Queries, a), func() error { return store.NotFound(pgx.ErrNoRows, "job") })
+		default:
+			out[i] = Finished{g.answer, g.ended, g.refused}
+		}
 	}
-	got, err := box.results.do(ctx, result{a, id, state, in})
-	switch {
-	case err != nil:
-		return answer, ended, store.Err(err)
-	case got.unknown:
-		return answer, ended, store.FirstError(proveSession(ctx, box.store.Queries, a), func() error { return store.NotFound(pgx.ErrNoRows, "job") })
+	if len(out) > 0 && !slices.ContainsFunc(out, func(f Finished) bool { return f.Err == nil }) {
+		return nil, out[0].Err
 	}
-	return got.answer, got.ended, got.refused
+	return out, nil
 }
 
 // result is how a job ended on its host.

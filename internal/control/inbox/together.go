@@ -37,21 +37,33 @@ const patience = 100 * time.Millisecond
 // do asks in, with others perhaps. A question about many that fails is asked for each alone, and so is one that waits for a lock: nobody
 // fails or waits for another.
 func (t *together[I, O]) do(ctx context.Context, in I) (O, error) {
-	a := &asker[I, O]{in: in, ctx: ctx, done: make(chan struct{})}
+	out, errs := t.doAll(ctx, []I{in})
+	return out[0], errs[0]
+}
+
+// doAll asks each of in as do does, at once.
+func (t *together[I, O]) doAll(ctx context.Context, in []I) (out []O, errs []error) {
+	all := make([]*asker[I, O], len(in))
+	for i, one := range in {
+		all[i] = &asker[I, O]{in: one, ctx: ctx, done: make(chan struct{})}
+	}
 	t.mu.Lock()
-	t.waiting = append(t.waiting, a)
-	if !t.busy {
+	t.waiting = append(t.waiting, all...)
+	if !t.busy && len(all) > 0 {
 		t.busy = true
 		go t.serve()
 	}
 	t.mu.Unlock()
-	select {
-	case <-a.done:
-		return a.out, a.err
-	case <-ctx.Done():
-		var none O
-		return none, ctx.Err()
+	out, errs = make([]O, len(in)), make([]error, len(in))
+	for i, a := range all {
+		select {
+		case <-a.done:
+			out[i], errs[i] = a.out, a.err
+		case <-ctx.Done():
+			errs[i] = ctx.Err()
+		}
 	}
+	return out, errs
 }
 
 // serve asks until nobody waits. It outlives the request that began it, for others wait on it.
