@@ -56,6 +56,12 @@ func TestJourney(t *testing.T) {
 	p.waitWithin(guestLimit, ".head", "Stopped")
 	p.sameDocument()
 
+	if _, err := eval[bool](p, `document.querySelector("[role=treeitem][data-key^='host:'] .row").dispatchEvent(new MouseEvent("contextmenu", {bubbles: true, button: 2, clientX: 80, clientY: 160}))`); err != nil {
+		t.Fatal(err)
+	}
+	p.waitTrue("the host's actions at its row in the tree", `document.querySelector("#context-menu:popover-open a[href*='/hosts/']") !== null`)
+	p.keys("\u001b")
+
 	p.click(".head summary", "Actions")
 	p.click(".head .menu-item", "Delete")
 	p.waitText("#dialog", name)

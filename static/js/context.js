@@ -1,4 +1,4 @@
-// Context menus: an element with data-menu="/menus/vm/ID" shows that answer at the pointer.
+// Context menus: an element with data-menu="/menus/vm/ID" shows that answer at the pointer. In the tree "*" is the row's own data-key, as a path.
 // The items are the page's own actions, rendered by the server for this user and this moment.
 import { on } from "./dom.js";
 import { arrows, place } from "./menu.js";
@@ -22,7 +22,8 @@ function makeList() {
 async function open(owner, box) {
   if (!list) makeList();
   list.textContent = "";
-  await htmx.ajax("GET", owner.dataset.menu, { source: list, target: list, swap: "innerHTML" });
+  const address = owner.dataset.menu.replace("*", () => owner.dataset.key.replace(":", "/"));
+  await htmx.ajax("GET", address, { source: list, target: list, swap: "innerHTML" });
   if (list.childElementCount === 0) return; // refused: the toast says why
   list.showPopover();
   place(list, box);

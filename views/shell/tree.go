@@ -1,6 +1,8 @@
 package shell
 
 import (
+	"strings"
+
 	"net/url"
 
 	"quantix/internal/fleet"
@@ -59,9 +61,14 @@ func (i *TreeItem) liveKeys() string {
 	return lazyKeys
 }
 
+// menu is where the row's actions are. A hundred rows are on every page: what the row's key says already stands there as "*".
 func (i *TreeItem) menu() string {
 	if t, _ := fleet.Worded(i.Kind); t.Each && i.ID != "" {
-		return views.MenuPath(t.Key, i.ID)
+		menu := views.MenuPath(t.Key, i.ID)
+		if before, own := strings.CutSuffix(menu, "/"+strings.Replace(i.Key, ":", "/", 1)); own {
+			return before + "/*"
+		}
+		return menu
 	}
 	return ""
 }

@@ -39,6 +39,7 @@ func TestWhereRowsOfTheTreeLead(t *testing.T) {
 		(&TreeItem{Kind: "project", Key: "project:5"}).liveKeys():    "vms",
 		(&TreeItem{Kind: "vm", Key: "vm:1", ID: "1"}).liveKeys():     "vms",
 		(&TreeItem{Kind: "network", ID: "4"}).menu():                 "/menus/network/4",
+		(&TreeItem{Kind: "vm", ID: "4", Key: "vm:4"}).menu():         "/menus/*",
 		(&TreeItem{Kind: "project", ID: "5"}).menu():                 "",
 	} {
 		if got != want {
