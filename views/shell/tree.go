@@ -1,9 +1,8 @@
 package shell
 
 import (
-	"strings"
-
 	"net/url"
+	"strings"
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
