@@ -58,6 +58,19 @@ func TestALookoutLooksOnlyWhenItMust(t *testing.T) {
 	if got, err := out.Wait(t.Context(), one, time.Millisecond, nil); err != nil || len(got.Jobs) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
+	// Who gets less than it may take left nothing, and need not look again.
+	one.Max = 3
+	heard := r.hub.Subscribe("jobs:" + string(r.agent.HostID))
+	defer heard.Close()
+	r.addVM("mail")
+	<-heard.C
+	claim, err := out.Wait(t.Context(), one, time.Minute, nil)
+	if err != nil || len(claim.Jobs) != 1 {
+		t.Fatalf("%+v, %v", claim, err)
+	}
+	if jobs, _, asked := look(time.Hour); asked || len(jobs) > 0 {
+		t.Errorf("after less than it may take: asked %v, %d jobs", asked, len(jobs))
+	}
 	for _, other := range []fleet.Actor{
 		{HostID: r.agent.HostID, Session: "another", KeyHash: r.agent.KeyHash},
 		{HostID: r.agent.HostID, Session: r.agent.Session, KeyHash: "another"},

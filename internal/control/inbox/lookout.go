@@ -16,7 +16,7 @@ type Lookout struct {
 	box    *Inbox
 	of     fleet.Actor
 	sub    *notify.Sub
-	looked time.Time // when a look found nothing, and nothing was announced since; zero: never
+	looked time.Time // when all that waited was taken, and nothing was announced since; zero: never
 }
 
 // worthParking is the shortest wait that spares a look.
@@ -53,12 +53,18 @@ func (l *Lookout) Look(ctx context.Context, in wire.ClaimRequest, wait time.Dura
 	if rest := wait - time.Since(l.looked); !woken && !l.looked.IsZero() && rest > worthParking {
 		return wire.Claim{}, rest, nil
 	}
-	now := time.Now()
-	work, err := apart(func() ([]wire.Work, error) { return l.box.claimWaiting(ctx, l.of, limitOf(in)) })
-	if l.looked = (time.Time{}); err == nil && len(work) == 0 {
+	work, err := l.take(in, func(most int32) ([]wire.Work, error) { return l.box.claimWaiting(ctx, l.of, most) })
+	return wire.Claim{Jobs: work}, wait, err
+}
+
+// take claims, and remembers whether that was all that waited: who got less than it may take left nothing.
+func (l *Lookout) take(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
+	now, most := time.Now(), int32(min(max(in.Max, 1), 32))
+	work, err := apart(func() ([]wire.Work, error) { return claim(most) })
+	if l.looked = (time.Time{}); err == nil && len(work) < int(most) {
 		l.looked = now
 	}
-	return wire.Claim{Jobs: work}, wait, err
+	return work, err
 }
 
 // Wait parks until a job is announced, wait has passed or hush is closed. What it has begun to claim it gives, hushed or not.
@@ -75,12 +81,8 @@ func (l *Lookout) Wait(ctx context.Context, in wire.ClaimRequest, wait time.Dura
 		case <-ctx.Done():
 			return wire.Claim{}, ctx.Err()
 		}
-		// What wakes a claim is mostly work. What is left of it the next claim has to look for.
-		l.looked = time.Time{}
-		if work, err := apart(func() ([]wire.Work, error) { return l.box.claimNow(ctx, l.of, limitOf(in)) }); err != nil || len(work) > 0 {
+		if work, err := l.take(in, func(most int32) ([]wire.Work, error) { return l.box.claimNow(ctx, l.of, most) }); err != nil || len(work) > 0 {
 			return wire.Claim{Jobs: work}, err
 		}
 	}
 }
-
-func limitOf(in wire.ClaimRequest) int32 { return int32(min(max(in.Max, 1), 32)) }
