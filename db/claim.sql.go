@@ -182,21 +182,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJo
 }
 
 const endJobs = `-- name: EndJobs :many
-WITH ended AS MATERIALIZED (
-    SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS error,
-           unnest($4::text[]) AS noun, unnest($5::text[]) AS object_id, unnest($6::text[]) AS host_id,
-           unnest($7::bigint[]) AS generation, unnest($8::bigint[]) AS seq, unnest($9::text[])::jsonb AS status
-), vm AS (
-    UPDATE vms v SET status = e.status, report_seq = e.seq,
-                     observed_generation = GREATEST(v.observed_generation, LEAST(e.generation, v.generation))
-    FROM ended e WHERE e.noun = 'vm' AND v.id = ANY (ARRAY[e.object_id]) AND v.host_id || '' = e.host_id AND v.report_seq < e.seq
-), assignment AS ( -- status null: the host did not look
-    UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), report_seq = e.seq, reported_at = now(),
-        observed_generation = GREATEST(a.observed_generation, LEAST(e.generation, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
-    FROM ended e WHERE e.noun <> 'vm' AND a.noun = ANY (ARRAY[e.noun]) AND a.object_id = ANY (ARRAY[e.object_id]) AND a.host_id = ANY (ARRAY[e.host_id]) AND a.report_seq < e.seq
-), asked AS (
-    UPDATE host_sessions s SET digest = '' FROM ended e WHERE e.noun <> '' AND s.host_id = ANY (ARRAY[e.host_id]) AND s.report_seq > e.seq
-)
+WITH ended AS MATERIALIZED (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS error)
 UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END
 FROM ended e WHERE jobs.id = ANY (ARRAY[e.id])
@@ -204,31 +190,13 @@ RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.genera
 `
 
 type EndJobsParams struct {
-	Ids         []string
-	States      []string
-	Errors      []string
-	Nouns       []string
-	ObjectIds   []string
-	Hosts       []string
-	Generations []int64
-	Seqs        []int64
-	Statuses    []string
+	Ids    []string
+	States []string
+	Errors []string
 }
 
-// With what the host saw after each of a VM, or of what is assigned to it; an empty noun: nothing. Only forward: a report that was read after
-// a result stands. A newer one that was taken as unchanged is asked for again, so that the truth is not lost between the two.
 func (q *Queries) EndJobs(ctx context.Context, arg EndJobsParams) ([]Job, error) {
-	rows, err := q.db.Query(ctx, endJobs,
-		arg.Ids,
-		arg.States,
-		arg.Errors,
-		arg.Nouns,
-		arg.ObjectIds,
-		arg.Hosts,
-		arg.Generations,
-		arg.Seqs,
-		arg.Statuses,
-	)
+	rows, err := q.db.Query(ctx, endJobs, arg.Ids, arg.States, arg.Errors)
 	if err != nil {
 		return nil, err
 	}
@@ -672,6 +640,72 @@ func (q *Queries) ReturnLapsed(ctx context.Context, hostID *string) (int64, erro
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const settleAssignments = `-- name: SettleAssignments :exec
+WITH saw AS MATERIALIZED (
+    SELECT unnest($1::text[]) AS noun, unnest($2::text[]) AS id, unnest($3::text[]) AS host_id, unnest($4::bigint[]) AS generation,
+           unnest($5::bigint[]) AS seq, unnest($6::text[])::jsonb AS status
+), asked AS (
+    UPDATE host_sessions s SET digest = '' FROM saw e WHERE s.host_id = ANY (ARRAY[e.host_id]) AND s.report_seq > e.seq
+)
+UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), report_seq = e.seq, reported_at = now(),
+    observed_generation = GREATEST(a.observed_generation, LEAST(e.generation, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
+FROM saw e WHERE a.noun = ANY (ARRAY[e.noun]) AND a.object_id = ANY (ARRAY[e.id]) AND a.host_id = ANY (ARRAY[e.host_id]) AND a.report_seq < e.seq
+`
+
+type SettleAssignmentsParams struct {
+	Nouns       []string
+	Ids         []string
+	Hosts       []string
+	Generations []int64
+	Seqs        []int64
+	Statuses    []string
+}
+
+// SettleVMs for what is assigned to hosts. status null: the host did not look.
+func (q *Queries) SettleAssignments(ctx context.Context, arg SettleAssignmentsParams) error {
+	_, err := q.db.Exec(ctx, settleAssignments,
+		arg.Nouns,
+		arg.Ids,
+		arg.Hosts,
+		arg.Generations,
+		arg.Seqs,
+		arg.Statuses,
+	)
+	return err
+}
+
+const settleVMs = `-- name: SettleVMs :exec
+WITH saw AS MATERIALIZED (
+    SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS host_id, unnest($3::bigint[]) AS generation, unnest($4::bigint[]) AS seq,
+           unnest($5::text[])::jsonb AS status
+), asked AS (
+    UPDATE host_sessions s SET digest = '' FROM saw e WHERE s.host_id = ANY (ARRAY[e.host_id]) AND s.report_seq > e.seq
+)
+UPDATE vms v SET status = e.status, report_seq = e.seq, observed_generation = GREATEST(v.observed_generation, LEAST(e.generation, v.generation))
+FROM saw e WHERE v.id = ANY (ARRAY[e.id]) AND v.host_id || '' = e.host_id AND v.report_seq < e.seq
+`
+
+type SettleVMsParams struct {
+	Ids         []string
+	Hosts       []string
+	Generations []int64
+	Seqs        []int64
+	Statuses    []string
+}
+
+// What hosts saw of VMs after their jobs. Only forward: a report that was read after a result stands. A newer one that was taken as unchanged is
+// asked for again, so that the truth is not lost between the two.
+func (q *Queries) SettleVMs(ctx context.Context, arg SettleVMsParams) error {
+	_, err := q.db.Exec(ctx, settleVMs,
+		arg.Ids,
+		arg.Hosts,
+		arg.Generations,
+		arg.Seqs,
+		arg.Statuses,
+	)
+	return err
 }
 
 const tryAgain = `-- name: TryAgain :one

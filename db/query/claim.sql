@@ -102,24 +102,32 @@ FROM about a JOIN jobs j ON j.id = ANY (ARRAY[a.id])
 WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
 ORDER BY j.id FOR UPDATE OF j;
 
--- name: EndJobs :many
--- With what the host saw after each of a VM, or of what is assigned to it; an empty noun: nothing. Only forward: a report that was read after
--- a result stands. A newer one that was taken as unchanged is asked for again, so that the truth is not lost between the two.
-WITH ended AS MATERIALIZED (
-    SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@errors::text[]) AS error,
-           unnest(@nouns::text[]) AS noun, unnest(@object_ids::text[]) AS object_id, unnest(@hosts::text[]) AS host_id,
-           unnest(@generations::bigint[]) AS generation, unnest(@seqs::bigint[]) AS seq, unnest(@statuses::text[])::jsonb AS status
-), vm AS (
-    UPDATE vms v SET status = e.status, report_seq = e.seq,
-                     observed_generation = GREATEST(v.observed_generation, LEAST(e.generation, v.generation))
-    FROM ended e WHERE e.noun = 'vm' AND v.id = ANY (ARRAY[e.object_id]) AND v.host_id || '' = e.host_id AND v.report_seq < e.seq
-), assignment AS ( -- status null: the host did not look
-    UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), report_seq = e.seq, reported_at = now(),
-        observed_generation = GREATEST(a.observed_generation, LEAST(e.generation, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
-    FROM ended e WHERE e.noun <> 'vm' AND a.noun = ANY (ARRAY[e.noun]) AND a.object_id = ANY (ARRAY[e.object_id]) AND a.host_id = ANY (ARRAY[e.host_id]) AND a.report_seq < e.seq
+-- name: SettleVMs :exec
+-- What hosts saw of VMs after their jobs. Only forward: a report that was read after a result stands. A newer one that was taken as unchanged is
+-- asked for again, so that the truth is not lost between the two.
+WITH saw AS MATERIALIZED (
+    SELECT unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@generations::bigint[]) AS generation, unnest(@seqs::bigint[]) AS seq,
+           unnest(@statuses::text[])::jsonb AS status
 ), asked AS (
-    UPDATE host_sessions s SET digest = '' FROM ended e WHERE e.noun <> '' AND s.host_id = ANY (ARRAY[e.host_id]) AND s.report_seq > e.seq
+    UPDATE host_sessions s SET digest = '' FROM saw e WHERE s.host_id = ANY (ARRAY[e.host_id]) AND s.report_seq > e.seq
 )
+UPDATE vms v SET status = e.status, report_seq = e.seq, observed_generation = GREATEST(v.observed_generation, LEAST(e.generation, v.generation))
+FROM saw e WHERE v.id = ANY (ARRAY[e.id]) AND v.host_id || '' = e.host_id AND v.report_seq < e.seq;
+
+-- name: SettleAssignments :exec
+-- SettleVMs for what is assigned to hosts. status null: the host did not look.
+WITH saw AS MATERIALIZED (
+    SELECT unnest(@nouns::text[]) AS noun, unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@generations::bigint[]) AS generation,
+           unnest(@seqs::bigint[]) AS seq, unnest(@statuses::text[])::jsonb AS status
+), asked AS (
+    UPDATE host_sessions s SET digest = '' FROM saw e WHERE s.host_id = ANY (ARRAY[e.host_id]) AND s.report_seq > e.seq
+)
+UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), report_seq = e.seq, reported_at = now(),
+    observed_generation = GREATEST(a.observed_generation, LEAST(e.generation, (SELECT o.generation FROM objects o WHERE o.noun = a.noun AND o.id = a.object_id)))
+FROM saw e WHERE a.noun = ANY (ARRAY[e.noun]) AND a.object_id = ANY (ARRAY[e.id]) AND a.host_id = ANY (ARRAY[e.host_id]) AND a.report_seq < e.seq;
+
+-- name: EndJobs :many
+WITH ended AS MATERIALIZED (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@errors::text[]) AS error)
 UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END
 FROM ended e WHERE jobs.id = ANY (ARRAY[e.id])

@@ -140,7 +140,7 @@ func (box *Inbox) settleAll(ctx context.Context, patience time.Duration, all []r
 		if len(later) == 0 {
 			return nil
 		}
-		now, err := endJobs(ctx, t.Last(), later)
+		now, err := endJobs(ctx, t.Last(), t.Before(), later)
 		for _, j := range now {
 			out[of[j.ID]].ended = jobOf(j)
 		}
@@ -171,23 +171,41 @@ type end struct {
 	saw             any
 }
 
-// endJobs ends jobs that the transaction has locked, with what they are about.
-func endJobs(ctx context.Context, q *db.Queries, ends []end) ([]db.Job, error) {
+// endJobs ends jobs that the transaction has locked, with what they are about. What the hosts saw of that is written by way of saw.
+func endJobs(ctx context.Context, q, saw *db.Queries, ends []end) ([]db.Job, error) {
 	var p db.EndJobsParams
+	var vms db.SettleVMsParams
+	var others db.SettleAssignmentsParams
 	for _, e := range ends {
-		saw, err := json.Marshal(e.saw)
-		if err != nil {
+		p.Ids, p.States, p.Errors = append(p.Ids, string(e.id)), append(p.States, string(e.state)), append(p.Errors, e.error)
+		status, err := json.Marshal(e.saw)
+		switch {
+		case err != nil:
+			return nil, err
+		case e.noun == string(fleet.NounVM):
+			vms.Ids, vms.Hosts, vms.Statuses = append(vms.Ids, e.object), append(vms.Hosts, string(e.host)), append(vms.Statuses, string(status))
+			vms.Generations, vms.Seqs = append(vms.Generations, e.generation), append(vms.Seqs, e.seq)
+		case e.noun != "":
+			others.Nouns, others.Ids = append(others.Nouns, e.noun), append(others.Ids, e.object)
+			others.Hosts, others.Statuses = append(others.Hosts, string(e.host)), append(others.Statuses, string(status))
+			others.Generations, others.Seqs = append(others.Generations, e.generation), append(others.Seqs, e.seq)
+		}
+	}
+	if len(vms.Ids) > 0 {
+		if err := saw.SettleVMs(ctx, vms); err != nil {
 			return nil, err
 		}
-		p.Ids, p.States, p.Errors = append(p.Ids, string(e.id)), append(p.States, string(e.state)), append(p.Errors, e.error)
-		p.Nouns, p.ObjectIds, p.Hosts = append(p.Nouns, e.noun), append(p.ObjectIds, e.object), append(p.Hosts, string(e.host))
-		p.Generations, p.Seqs, p.Statuses = append(p.Generations, e.generation), append(p.Seqs, e.seq), append(p.Statuses, string(saw))
+	}
+	if len(others.Ids) > 0 {
+		if err := saw.SettleAssignments(ctx, others); err != nil {
+			return nil, err
+		}
 	}
 	return q.EndJobs(ctx, p)
 }
 
 func endJob(ctx context.Context, q *db.Queries, e end) (fleet.Job, error) {
-	now, err := endJobs(ctx, q, []end{e})
+	now, err := endJobs(ctx, q, q, []end{e})
 	if err != nil || len(now) == 0 {
 		return fleet.Job{}, err
 	}

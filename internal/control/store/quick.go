@@ -28,6 +28,23 @@ func (t Quick) Last() *db.Queries {
 	return t.Queries
 }
 
+// Before is for statements whose answers nobody waits for: they go out with the next one that is sent, in their order, and that one fails where
+// one of them does.
+func (t Quick) Before() *db.Queries { return db.New(before{t.line}) }
+
+// before are statements of a quickLine that wait for the next one.
+type before struct{ line *quickLine }
+
+func (b before) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	b.line.waiting.Queue(sql, args...)
+	return pgconn.CommandTag{}, nil
+}
+
+var errAnswer = errors.New("the statement has an answer, for which nobody waits")
+
+func (before) Query(context.Context, string, ...any) (pgx.Rows, error) { return nil, errAnswer }
+func (before) QueryRow(context.Context, string, ...any) pgx.Row        { return quickRow{err: errAnswer} }
+
 // ErrLocked is what Quick says when it waited for longer than its patience.
 var ErrLocked = errors.New("another transaction holds a lock")
 
@@ -59,6 +76,7 @@ func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Qui
 type quickLine struct {
 	conn               *pgxpool.Conn
 	patience           time.Duration
+	waiting            pgx.Batch // statements of Before
 	begun, last, ended bool
 	told               string // what was announced, a word that means nothing before it
 }
@@ -84,8 +102,9 @@ func (l *quickLine) send(ctx context.Context, sql string, args []any) (pgx.Batch
 		if !alone {
 			b.Queue("BEGIN")
 		}
-		b.Queue(beginQuick, strconv.FormatInt(l.patience.Milliseconds(), 10))
+		l.queueBegin(&b)
 	}
+	l.queueWaiting(&b)
 	before := b.Len()
 	b.Queue(sql, args...)
 	if l.last {
@@ -99,6 +118,18 @@ func (l *quickLine) send(ctx context.Context, sql string, args []any) (pgx.Batch
 	}
 	l.begun = true
 	return &quickResults{results, l}, nil
+}
+
+func (l *quickLine) queueBegin(b *pgx.Batch) {
+	b.Queue(beginQuick, strconv.FormatInt(l.patience.Milliseconds(), 10))
+}
+
+// queueWaiting sends what has waited for a statement.
+func (l *quickLine) queueWaiting(b *pgx.Batch) {
+	for _, q := range l.waiting.QueuedQueries {
+		b.Queue(q.SQL, q.Arguments...)
+	}
+	l.waiting = pgx.Batch{}
 }
 
 func (l *quickLine) queueEnd(b *pgx.Batch, alone bool) {
@@ -122,9 +153,13 @@ func (r *quickResults) Close() error {
 
 // end commits what is not committed yet, or rolls it back where err is not nil.
 func (l *quickLine) end(ctx context.Context, err error) error {
-	if err == nil && l.begun && !l.ended {
+	if err == nil && (l.begun || l.waiting.Len() > 0) && !l.ended {
 		var b pgx.Batch
-		l.queueEnd(&b, false)
+		if !l.begun {
+			l.queueBegin(&b)
+		}
+		l.queueWaiting(&b)
+		l.queueEnd(&b, !l.begun)
 		err = l.conn.SendBatch(ctx, &b).Close()
 		l.ended = err == nil
 	}

@@ -205,3 +205,49 @@ func (q *quick) deadlock() error {
 	_, err := q.pool.Exec(q.t.Context(), `DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$`)
 	return err
 }
+
+// What nobody waits for goes out with the next statement, or with the commit; where it fails, all of it does.
+func TestWhatNobodyWaitsForGoesWithTheNext(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ fails, last bool }{
+		"before the last statement":            {last: true},
+		"before the end":                       {},
+		"and fails, before the last statement": {fails: true, last: true},
+		"and fails, before the end":            {fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQuick(t)
+			if _, err := q.pool.Exec(t.Context(), `INSERT INTO hosts (id, name) VALUES ('h', 'h')`); err != nil {
+				t.Fatal(err)
+			}
+			testkit.Order{Host: "h", Kind: fleet.VMApply, Subject: "vm:1"}.Add(t, q.pool)
+			err := q.Quick(t.Context(), 0, func(tx store.Quick) error {
+				before := tx.Before()
+				if err := before.CancelWaitingOf(t.Context(), db.CancelWaitingOfParams{Subject: "vm:1", Kinds: []string{string(fleet.VMApply)}}); err != nil {
+					return err
+				}
+				if c.fails {
+					if err := before.SettleVMs(t.Context(), db.SettleVMsParams{Statuses: []string{"no JSON"}}); err != nil {
+						return err
+					}
+				}
+				if _, err := note(t.Context(), before); err == nil {
+					t.Error("a statement with an answer was taken")
+				}
+				if !c.last {
+					return nil
+				}
+				_, err := note(t.Context(), tx.Last())
+				return err
+			})
+			if (err != nil) != c.fails {
+				t.Errorf("it ended with %v", err)
+			}
+			var waiting bool
+			if err := q.pool.QueryRow(t.Context(), `SELECT state = 'queued' FROM jobs`).Scan(&waiting); err != nil || waiting != c.fails {
+				t.Errorf("the job waits still: %v, %v", waiting, err)
+			}
+		})
+	}
+}
