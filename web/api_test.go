@@ -20,6 +20,7 @@ func TestEveryRefusalHasItsStatus(t *testing.T) { //nolint:tparallel // after th
 	vm, foreign := p.addVM(shop, host, "web", fleet.Stopped), p.addVM(lab, host, "secret", fleet.Stopped)
 	member := p.program("mia", "", map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
 	viewer := p.program("vic", fleet.RoleViewer, nil)
+	chief := p.program("cara", fleet.RoleAdmin, nil)
 	nobody := &program{browser: *p.browser(), token: "qx_" + strings.Repeat("A", 43)}
 	mine, theirs := "/api/v1/vms/"+string(vm), "/api/v1/vms/"+string(foreign)
 	for name, c := range map[string]struct {
@@ -50,6 +51,8 @@ func TestEveryRefusalHasItsStatus(t *testing.T) { //nolint:tparallel // after th
 		"a VM in it":             {member, "POST", "/api/v1/vms", vmBody(lab, "x"), nil, 404, ""},
 		"no VM":                  {member, "GET", "/api/v1/vms/" + string(fleet.NewID[fleet.VMID]()), ``, nil, 404, ""},
 		"no id":                  {member, "GET", "/api/v1/vms/%00", ``, nil, 404, ""},
+		"no pool":                {chief, "GET", "/api/v1/pools/" + string(fleet.NewID[fleet.PoolID]()) + "/hosts", ``, nil, 404, ""},
+		"no network":             {chief, "GET", "/api/v1/networks/" + string(fleet.NewID[fleet.NetworkID]()) + "/hosts", ``, nil, 404, ""},
 		"no route":               {member, "GET", "/api/v1/volumes", ``, nil, 404, ""},
 		"no method":              {member, "PUT", mine, `{}`, nil, 405, ""},
 		"name taken":             {member, "POST", "/api/v1/vms", vmBody(shop, "web"), nil, 409, ""},

@@ -102,7 +102,11 @@ func (b *Browse) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	if err := store.CheckID(id, "network"); err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
 	}
-	return b.networkHosts(ctx, id, q)
+	page, err := b.networkHosts(ctx, id, q)
+	if err == nil && len(page.Items) == 0 {
+		_, err = b.NetworkBrief(ctx, a, id) // there may be no such network
+	}
+	return page, err
 }
 
 // networkStates are all that a cell can say: what its host said (empty: nothing), whether that is an error, and whether it is believed.

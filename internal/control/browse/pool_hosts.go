@@ -151,7 +151,11 @@ func (b *Browse) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID, 
 	if err != nil {
 		return fleet.Page[fleet.PoolHost]{}, err
 	}
-	return b.poolHosts(ctx, id, groups[id], q)
+	page, err := b.poolHosts(ctx, id, groups[id], q)
+	if err == nil && len(page.Items) == 0 {
+		_, err = b.poolRow(ctx, a, id) // there may be no such pool
+	}
+	return page, err
 }
 
 // PoolHost returns one cell of a pool's matrix.
