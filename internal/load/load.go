@@ -88,8 +88,11 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 	}
 	o.Tell = cmp.Or(o.Tell, 5*time.Second)
 	o.Pause = cmp.Or(o.Pause, time.Second)
-	if o.Hosts < 1 && len(o.Joined) == 0 {
+	switch {
+	case o.Hosts < 1 && len(o.Joined) == 0:
 		return out, errors.New("a load needs at least one host")
+	case min(o.VMs, o.Pools, o.Tabs, o.People) < 0 || !(o.Change >= 0) || min(o.Pause, o.For) < 0: // NaN is no number of changes
+		return out, errors.New("a load's numbers and times are no less than 0")
 	}
 	if err := enoughFiles(2*max(o.Hosts, len(o.Joined)) + 2*o.Tabs + 2*o.People + 200); err != nil {
 		return out, err
