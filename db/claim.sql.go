@@ -129,9 +129,9 @@ type ClaimJobsRow struct {
 
 // For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
 // the epoch. session: whose it is; pool, vm: what the job is about, where it is one, a VM only on its own host; of a VM made are the disks that
-// were once seen whole, and pools those that its spec names. All of it is one statement: who waits for work waits for one answer. Where there is work the session is held first: a hello waits
-// until it can see what is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it
-// was planned, while little ran, to read all that runs.
+// were once seen whole, and pools those that its spec names. Where there is work the session is held first: a hello waits until it can see what
+// is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it was planned, while
+// little ran, to read all that runs.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
 		arg.Lease,
@@ -195,6 +195,7 @@ type EndJobsParams struct {
 	Errors []string
 }
 
+// Ends jobs that the transaction has locked.
 func (q *Queries) EndJobs(ctx context.Context, arg EndJobsParams) ([]Job, error) {
 	rows, err := q.db.Query(ctx, endJobs, arg.Ids, arg.States, arg.Errors)
 	if err != nil {

@@ -23,7 +23,7 @@ ALTER TABLE assignments
     ADD COLUMN promised_bytes  bigint NOT NULL GENERATED ALWAYS AS (COALESCE((status->>'promisedBytes')::bigint, 0)) STORED,
     -- As fleet.Room.UsedPercent.
     ADD COLUMN used_percent    smallint NOT NULL GENERATED ALWAYS AS (CASE WHEN COALESCE((status->>'capacityBytes')::bigint, 0) > 0
-        THEN GREATEST(LEAST(trunc(COALESCE((status->>'usedBytes')::bigint, 0)::float8 / (status->>'capacityBytes')::bigint::float8 * 100), 1000), -1000)::smallint ELSE 0 END) STORED,
+        THEN LEAST(trunc(COALESCE((status->>'usedBytes')::bigint, 0)::float8 / (status->>'capacityBytes')::bigint::float8 * 100), 1000)::smallint ELSE 0 END) STORED,
     ADD COLUMN volumes         integer NOT NULL GENERATED ALWAYS AS (CASE WHEN jsonb_typeof(status->'volumes') = 'array' THEN jsonb_array_length(status->'volumes') ELSE 0 END) STORED,
     -- Hosts that see the same files share this text: what one of them says of the files is what all of them say.
     ADD COLUMN plain_digest    text COLLATE "C" GENERATED ALWAYS AS (CASE WHEN noun = 'pool' THEN digest_of(plain_volumes(status)::text) END) STORED,

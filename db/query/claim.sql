@@ -6,9 +6,9 @@ SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.se
 -- name: ClaimJobs :many
 -- For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
 -- the epoch. session: whose it is; pool, vm: what the job is about, where it is one, a VM only on its own host; of a VM made are the disks that
--- were once seen whole, and pools those that its spec names. All of it is one statement: who waits for work waits for one answer. Where there is work the session is held first: a hello waits
--- until it can see what is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it
--- was planned, while little ran, to read all that runs.
+-- were once seen whole, and pools those that its spec names. Where there is work the session is held first: a hello waits until it can see what
+-- is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it was planned, while
+-- little ran, to read all that runs.
 WITH mine AS MATERIALIZED (
     SELECT s.host_id, a.session, a.most
     FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@most::integer[]) AS most ORDER BY 1) a
@@ -127,6 +127,7 @@ UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), 
 FROM saw e WHERE a.noun = ANY (ARRAY[e.noun]) AND a.object_id = ANY (ARRAY[e.id]) AND a.host_id = ANY (ARRAY[e.host_id]) AND a.report_seq < e.seq;
 
 -- name: EndJobs :many
+-- Ends jobs that the transaction has locked.
 WITH ended AS MATERIALIZED (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@errors::text[]) AS error)
 UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END

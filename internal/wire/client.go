@@ -53,7 +53,7 @@ func NewClient(portal string, credentials func() Credentials) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{portal: u, credentials: credentials, patience: claimTimeout}
+	c := &Client{portal: u, credentials: credentials, patience: claimTimeout, results: handing{late: heldUp}}
 	c.Rekey()
 	return c, nil
 }

@@ -11,6 +11,9 @@ import (
 // Patience has the client wait so long for a claim's answer.
 func (c *Client) Patience(d time.Duration) { c.patience = d }
 
+// Late has results wait so long for those that are on their way.
+func (c *Client) Late(d time.Duration) { c.results.late = d }
+
 // Wrap has the client use its connections by way of wrap.
 func (c *Client) Wrap(wrap func(net.Conn) net.Conn) {
 	l := c.keys.Load().line

@@ -4,18 +4,24 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
+	"time"
 
 	"quantix/internal/fleet"
 )
 
+// olderFor is how long a portal is taken for an older one that knows no Results.
+const olderFor = 10 * time.Minute
+
 // handing is how results come to the portal: who comes while others are on their way goes with the next ones, so that a host on which many
-// jobs end at once needs one connection and few calls.
+// jobs end at once needs one connection and few calls. Nobody waits for longer than late for results that the portal holds up.
 type handing struct {
+	late    time.Duration
 	mu      sync.Mutex
 	waiting []*handed
-	busy    bool // some are on their way
-	alone   bool // the portal is an older one: it takes one at a time
+	busy    bool      // some are on their way
+	alone   time.Time // until when the portal is given one at a time
 }
 
 // handed is one result on its way.
@@ -31,7 +37,7 @@ type handed struct {
 func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishAnswer, error) {
 	h := &handed{Result: Result{Job: id, Finish: in}, ctx: ctx, done: make(chan struct{})}
 	c.results.mu.Lock()
-	apart := c.results.alone || in.Pool != nil // a list of volumes may be as much as one call takes
+	apart := time.Now().Before(c.results.alone) || in.Pool != nil // a list of volumes may be as much as one call takes
 	if !apart {
 		c.results.waiting = append(c.results.waiting, h)
 		if !c.results.busy {
@@ -57,16 +63,17 @@ func (c *Client) finish(h *handed) {
 	h.err = c.call(h.ctx, PathJobs+url.PathEscape(string(h.Job))+"/finish", h.Finish, &h.answer)
 }
 
-// handIn hands in until nothing waits.
+// handIn hands in until nothing waits, or until another one goes on because these take too long.
 func (c *Client) handIn() {
-	for {
-		switch next := c.results.next(); len(next) {
-		case 0:
-			return
-		case 1:
+	for next := c.results.next(); len(next) > 0; next = c.results.next() {
+		late := time.AfterFunc(c.results.late, c.handIn)
+		if len(next) == 1 {
 			c.finish(next[0])
-		default:
+		} else {
 			c.finishAll(next)
+		}
+		if !late.Stop() {
+			return
 		}
 	}
 }
@@ -96,18 +103,8 @@ func (c *Client) finishAll(all []*handed) {
 	}
 	var out ResultsAnswer
 	err := c.call(context.Background(), PathResults, in, &out)
-	status := StatusOf(err)
-	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
-		c.results.mu.Lock()
-		c.results.alone = true
-		c.results.mu.Unlock()
-	}
-	if status/100 == 4 || err == nil && len(out.Answers) != len(all) {
-		var each sync.WaitGroup
-		for _, h := range all {
-			each.Go(func() { c.finish(h) })
-		}
-		each.Wait()
+	if status := StatusOf(err); status/100 == 4 || err == nil && len(out.Answers) != len(all) {
+		c.finishEach(all, status == http.StatusNotFound || status == http.StatusMethodNotAllowed)
 		return
 	}
 	for i, h := range all {
@@ -118,5 +115,23 @@ func (c *Client) finishAll(all []*handed) {
 			}
 		}
 		close(h.done)
+	}
+}
+
+// finishEach hands in each of them by itself. unknown: the portal does not know of Results, or of any of these jobs; where it knows of
+// one, it is an older one.
+func (c *Client) finishEach(all []*handed, unknown bool) {
+	var each sync.WaitGroup
+	for _, h := range all {
+		each.Go(func() { c.finish(h) })
+	}
+	each.Wait()
+	known := func(h *handed) bool {
+		return h.err == nil || StatusOf(h.err) != 0 && StatusOf(h.err) != http.StatusNotFound
+	}
+	if unknown && slices.ContainsFunc(all, known) {
+		c.results.mu.Lock()
+		defer c.results.mu.Unlock()
+		c.results.alone = time.Now().Add(olderFor)
 	}
 }

@@ -1,12 +1,15 @@
 package wire_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -84,6 +87,7 @@ func TestResultsThatComeMeanwhileGoTogether(t *testing.T) {
 			p := c.portal
 			p.let, p.came = make(chan struct{}), make(chan struct{})
 			client := a.client(a.serve(loopback, p.serve).URL)
+			client.Late(time.Hour)
 			var mu sync.Mutex
 			got := map[string]told{}
 			var all sync.WaitGroup
@@ -111,5 +115,57 @@ func TestResultsThatComeMeanwhileGoTogether(t *testing.T) {
 				t.Errorf("told %v, want %v, by the calls %q, want %d", got, c.want, p.calls, c.calls)
 			}
 		})
+	}
+}
+
+// A result that the portal holds up, for somebody has locked what it is about, holds up no other.
+func TestAResultThatIsHeldUpHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	p := &taker{let: make(chan struct{}), came: make(chan struct{})}
+	client := a.client(a.serve(loopback, p.serve).URL)
+	held := make(chan error, 1)
+	go func() {
+		_, err := client.Finish(t.Context(), "held", wire.Finish{Outcome: wire.Done})
+		held <- err
+	}()
+	<-p.came
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := client.Finish(ctx, "other", wire.Finish{Outcome: wire.Done}); err != nil {
+		t.Errorf("the other: %v", err)
+	}
+	close(p.let)
+	if err := <-held; err != nil {
+		t.Errorf("the one that was held up: %v", err)
+	}
+}
+
+// A portal that knows none of the jobs is no older one.
+func TestJobsThatAreGoneMakeNoPortalAnOlderOne(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	p := &taker{let: make(chan struct{}), came: make(chan struct{}), refuses: map[string]int{"all": 404, "a": 404, "b": 404}}
+	client := a.client(a.serve(loopback, p.serve).URL)
+	client.Late(time.Hour)
+	together := func(ids ...string) {
+		var all sync.WaitGroup
+		for i, id := range ids {
+			all.Go(func() { client.Finish(t.Context(), fleet.JobID(id), wire.Finish{Outcome: wire.Done}) })
+			if i == 0 {
+				<-p.came
+			}
+		}
+		client.Waiting(t, len(ids)-1)
+		close(p.let)
+		all.Wait()
+	}
+	together("first", "a", "b")
+	p.mu.Lock()
+	p.calls, p.let, p.came = nil, make(chan struct{}), make(chan struct{})
+	p.mu.Unlock()
+	together("first", "a", "b")
+	if !slices.Contains(p.calls, "a+b") && !slices.Contains(p.calls, "b+a") {
+		t.Errorf("the next ones went by %q", p.calls)
 	}
 }
