@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
 	"quantix/static"
@@ -72,16 +74,25 @@ func TestModules(t *testing.T) {
 
 type moduleResult struct{ Name, Error string }
 
-func runModule(t *testing.T, browser context.Context, address string) []moduleResult {
+// runModule runs one page: anew, with what it has by then, as long as the browser gives up requests of it because a network device
+// came or went, for other tests make and remove some on this machine.
+func runModule(t *testing.T, browser context.Context, address string) (results []moduleResult) {
 	t.Helper()
 	tab, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	defer closeTab()
 	ctx, cancel := context.WithTimeout(tab, time.Minute)
 	defer cancel()
-	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
-		t.Fatal(err)
+	var cuts atomic.Int32
+	err := chromedp.Listen(ctx, func(event any) {
+		if e, is := event.(*network.EventLoadingFailed); is && strings.Contains(e.ErrorText, "ERR_NETWORK_CHANGED") {
+			cuts.Add(1)
+		}
+	})
+	for again := err == nil; again; again = cuts.Swap(0) > 0 && ctx.Err() == nil {
+		if err = chromedp.Do(ctx, chromedp.Navigate(address)); err == nil {
+			results, err = chromedp.Run(ctx, chromedp.Evaluate[[]moduleResult]("window.results", chromedp.EvalAwaitPromise))
+		}
 	}
-	results, err := chromedp.Run(ctx, chromedp.Evaluate[[]moduleResult]("window.results", chromedp.EvalAwaitPromise))
 	if err != nil {
 		t.Fatal(err)
 	}

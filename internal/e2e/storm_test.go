@@ -290,7 +290,10 @@ func (s *storm) shakeReal() {
 		return func() { _ = syscall.Kill(pidOf(s.t, filepath.Join(s.rig.dir, "h", "agent")), signal) }
 	}
 	stop()
-	s.dies(h, longer, qemu, cont)
+	s.dies(h, longer, qemu, func() {
+		h.set(&h.dead, time.Now()) // let go, libvirtd tells whoever looks what it last knew, until it hears of its guest's end
+		cont()
+	})
 	s.faults.Add(1) // two at once
 	s.blinded(h, longer, killed, func() {
 		h.mu.Lock()
