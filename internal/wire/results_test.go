@@ -149,6 +149,8 @@ func TestJobsThatAreGoneMakeNoPortalAnOlderOne(t *testing.T) {
 	client := a.client(a.serve(loopback, p.serve).URL)
 	client.Late(time.Hour)
 	together := func(ids ...string) {
+		let := sync.OnceFunc(func() { close(p.let) })
+		defer let() // or a portal that is waited for in vain never ends
 		var all sync.WaitGroup
 		for i, id := range ids {
 			all.Go(func() { client.Finish(t.Context(), fleet.JobID(id), wire.Finish{Outcome: wire.Done}) })
@@ -157,7 +159,7 @@ func TestJobsThatAreGoneMakeNoPortalAnOlderOne(t *testing.T) {
 			}
 		}
 		client.Waiting(t, len(ids)-1)
-		close(p.let)
+		let()
 		all.Wait()
 	}
 	together("first", "a", "b")
