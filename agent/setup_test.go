@@ -38,7 +38,7 @@ func (p *portal) running(dir string, hv agent.Hypervisor, host *mock.Host) (a *a
 		p.t.Fatal(err)
 	}
 	a, run := newRun(p.t, id, hv, host)
-	return a, p.run(id, run)
+	return a, p.greeted(id, run)
 }
 
 // runningOn is running on a host that tells of itself.
@@ -49,7 +49,19 @@ func (p *portal) runningOn(dir string, host *rebooted) (a *agent.Agent, stop fun
 		p.t.Fatal(err)
 	}
 	a, run := newRun(p.t, id, host, host)
-	return a, p.run(id, run)
+	return a, p.greeted(id, run)
+}
+
+// greeted is run, and returns when the agent has a session, or is refused one: from then on no claim of an agent that ran before takes what
+// is meant for it.
+func (p *portal) greeted(id *agent.Identity, run func(context.Context)) (stop func()) {
+	p.t.Helper()
+	p.mu.Lock()
+	before, refused := p.session, p.refuse["hello"] != 0
+	p.mu.Unlock()
+	stop = p.run(id, run)
+	p.wait("the agent's hello", func() bool { return p.session > before || refused })
+	return stop
 }
 
 // run runs an agent until stop, which waits for its end.
