@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,23 +53,41 @@ func (r *run) signIn(ctx context.Context, n int) (*browser, error) {
 	return b, b.post(ctx, "/account/password", url.Values{"old": {password}, "new": {own}, "again": {own}})
 }
 
+// post sends a form that leads on to a page. A portal that has too much to do just now, which it says, is asked again.
 func (b *browser) post(ctx context.Context, path string, form url.Values) error {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
+	for {
+		later, err := b.postOnce(ctx, path, form)
+		if later == 0 || !pause(ctx, later) {
+			return err
+		}
+	}
+}
+
+// postOnce says in later, where the portal asks for that, after how long to ask again.
+func (b *browser) postOnce(ctx context.Context, path string, form url.Values) (later time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.portal+path, strings.NewReader(form.Encode()))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	res, err := b.via.Do(req)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusSeeOther {
-		return fmt.Errorf("%s was answered with status %d, and not with the way on: %w", path, res.StatusCode, err)
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		return 0, err
 	}
-	return nil
+	if res.StatusCode == http.StatusServiceUnavailable {
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
+		later = time.Duration(seconds) * time.Second
+	}
+	if res.StatusCode != http.StatusSeeOther {
+		return later, fmt.Errorf("%s was answered with status %d, and not with the way on", path, res.StatusCode)
+	}
+	return 0, nil
 }
 
 // get asks for a page, or with part for one of its live parts, and reads it to its end as it came. It says how long that took.
