@@ -77,3 +77,6 @@ func (a Act) button() templ.Attributes {
 	}
 	return nil
 }
+
+// parted says whether a line stands before the act in a menu.
+func (a Act) parted() bool { return a.Danger || a.Apart }

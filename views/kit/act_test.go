@@ -63,6 +63,39 @@ func TestALineStandsBeforeWhatIsDangerous(t *testing.T) {
 	}
 }
 
+// Acts that one reason keeps from being done show it once, below the last of them; who does not see that hears it with each.
+func TestACommonReasonIsShownOnce(t *testing.T) {
+	t.Parallel()
+	off, other := Act{Word: "A", Why: "Two hosts run it."}, Act{Word: "B", Why: "It is off."}
+	danger := off
+	danger.Danger = true
+	for name, c := range map[string]struct {
+		acts  []Act
+		shown int
+	}{
+		"one after the other": {[]Act{off, off, off}, 1},
+		"two reasons":         {[]Act{off, off, other}, 2},
+		"another between":     {[]Act{off, other, off}, 3},
+		"with a line between": {[]Act{off, off, danger}, 2},
+	} {
+		html := rendered.HTML(t, Acts(c.acts))
+		if shown, all := strings.Count(html, `class="why"`), strings.Count(html, "</small>"); shown != c.shown || all != len(c.acts) {
+			t.Errorf("%s: %d of %d reasons are shown: %s", name, shown, all, html)
+		}
+	}
+}
+
+// A dialog about what is not possible says why instead of offering it.
+func TestADialogOffersOnlyWhatIsPossible(t *testing.T) {
+	t.Parallel()
+	for why, live := range map[string]bool{"": true, "It still has 2 VMs.": false} {
+		html := rendered.HTML(t, DialogForm(Dialog{Title: "Remove h?", Action: "/x", Button: "Remove", Danger: true, Why: why}))
+		if strings.Contains(html, `<button class="btn danger">Remove`) != live || !strings.Contains(html, why) || strings.Contains(html, "aria-disabled") == live {
+			t.Errorf("%q: %s", why, html)
+		}
+	}
+}
+
 func TestTheFirstReasonStays(t *testing.T) {
 	t.Parallel()
 	states := []fleet.ActionState{{Action: fleet.ActEdit, Reason: "Third."}}

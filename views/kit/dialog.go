@@ -4,5 +4,16 @@ package kit
 type Dialog struct {
 	Title, Action, Button string
 	Danger                bool
+	Why                   string // why the button does nothing now; empty: it does
 	Back                  string // where Cancel leads when the dialog is a page
 }
+
+func (d Dialog) tone() string {
+	if d.Danger {
+		return "danger"
+	}
+	return "primary"
+}
+
+// WhyNot is the reason of what a noun's table allows or not.
+func WhyNot(_ bool, reason string) string { return reason }

@@ -152,7 +152,7 @@ func ProjectDelete(x fleet.Project, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete the project " + x.Name + "?", Action: views.ProjectPath(x.ID, "delete"), Button: "Delete project", Danger: true, Back: views.ProjectPath(x.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete the project " + x.Name + "?", Action: views.ProjectPath(x.ID, "delete"), Button: "Delete project", Danger: true, Why: kit.WhyNot(x.Allows(fleet.ActDelete)), Back: views.ProjectPath(x.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -213,7 +213,7 @@ func Release(v fleet.PoolView, cell fleet.PoolHost, e kit.Errors) templ.Componen
 				return nil
 			})
 			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Release " + v.Name + " from " + cell.HostName + "?", Action: views.PoolPath(v.ID, "hosts", string(cell.HostID), "release"),
-				Button: "Release", Danger: true, Back: views.PoolPath(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+				Button: "Release", Danger: true, Why: kit.WhyNot(cell.Allows(fleet.ActRelease)), Back: views.PoolPath(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -362,7 +362,7 @@ func Delete(v fleet.PoolView, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + v.Name + "?", Action: views.PoolPath(v.ID, "delete"), Button: "Delete pool", Danger: true, Back: views.PoolPath(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + v.Name + "?", Action: views.PoolPath(v.ID, "delete"), Button: "Delete pool", Danger: true, Why: kit.WhyNot(v.Allows(fleet.ActDelete)), Back: views.PoolPath(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
