@@ -82,8 +82,8 @@ func (c *caller) vm(hosts, n int) fleet.VMID {
 	return fleet.VMID(id(1_000_000 + c.number - 1 + hosts*(1+n)))
 }
 
-// refused counts the claims and results that failed.
-var refused atomic.Int64
+// refused counts the claims and results that failed, finished the results that were taken.
+var refused, finished atomic.Int64
 
 // work claims for ever, as an agent does, and ends what it gets, four jobs at a time.
 func (c *caller) work(ctx context.Context, b *testing.B, got chan<- fleet.HostID) {
@@ -113,6 +113,7 @@ func (c *caller) finish(ctx context.Context, b *testing.B, w wire.Work) {
 	if _, err := c.client.Finish(ctx, w.ID, out); err != nil && ctx.Err() == nil && refused.Add(1) == 1 {
 		b.Errorf("finish: %v", err)
 	}
+	finished.Add(1)
 }
 
 // order asks for something of VMs: the intent's own statement. The VMs are those that the condition chooses.

@@ -22,7 +22,7 @@ import (
 
 const (
 	pageWarm  = 3
-	pageAsks  = 40 // of one page after these, as long as they take less than pageTime
+	pageAsks  = 200 // of one page after these, as long as they take less than pageTime
 	pageLeast = 10
 	pageTime  = 5 * time.Second
 )
