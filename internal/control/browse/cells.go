@@ -18,7 +18,10 @@ const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.
 var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + fresh + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
 
 // cellsFrom is where cells a come from, with their hosts' sessions s.
-const cellsFrom = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
+const cellsFrom = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id` + starvingCells
+
+// starvingCells joins cells a with how many VMs w starve in them.
+const starvingCells = ` LEFT JOIN (` + starvedSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
 
 // cellSQL are cells of matrices with the names of their hosts h.
 var cellSQL = `SELECT h.name, ` + keySQL + cellsFrom + ` JOIN hosts h ON h.id = a.host_id`

@@ -40,7 +40,7 @@ func (b *Browse) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, e
 			return o, err
 		}
 	}
-	if err := b.addPools(ctx, a, &o); err != nil {
+	if err := b.addPools(ctx, a, &o, silent); err != nil {
 		return o, err
 	}
 	if err := b.addTrouble(ctx, a, &o); err != nil {
@@ -180,12 +180,12 @@ var hostTroubles = map[fleet.HostPhase]func(conflict, words string) string{
 }
 
 // addPools counts pools by health. A pool that wants a person is shown with the words of the host where it is worst.
-func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
+func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, silent []fleet.HostID) error {
 	pools, err := b.poolRows(ctx, statement{}, " ORDER BY p.name, p.id")
 	if err != nil {
 		return err
 	}
-	groups, err := b.poolGroups(ctx, nil)
+	groups, err := b.allPoolGroups(ctx, silent)
 	if err != nil {
 		return err
 	}

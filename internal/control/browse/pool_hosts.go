@@ -21,14 +21,25 @@ type poolGroup struct {
 	fresh bool
 }
 
-// poolGroups are what policy judges pools by, of these pools or, where ids is nil, of all: PostgreSQL adds up, no host's words are read.
+// poolGroups are what policy judges these pools by: PostgreSQL adds up, no host's words are read.
 func (b *Browse) poolGroups(ctx context.Context, ids []string) (map[fleet.PoolID][]poolGroup, error) {
 	var s statement
 	s.ofObjects(fleet.NounPool, ids)
+	return b.groupsFrom(ctx, &s, fresh, cellsFrom)
+}
+
+// allPoolGroups are the groups of all pools, for who knows which hosts are silent: no host's session need be looked at.
+func (b *Browse) allPoolGroups(ctx context.Context, silent []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
+	var s statement
+	s.ofObjects(fleet.NounPool, nil)
+	return b.groupsFrom(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.key(store.Texts(silent))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+starvingCells)
+}
+
+func (b *Browse) groupsFrom(ctx context.Context, s *statement, believed, from string) (map[fleet.PoolID][]poolGroup, error) {
 	groups := map[fleet.PoolID][]poolGroup{}
-	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+fresh+`, a.used_percent, w.vms IS NOT NULL, a.by_others, count(*),
+	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+believed+`, a.used_percent, w.vms IS NOT NULL, a.by_others, count(*),
 		`+total("a.capacity_bytes")+`, `+total("a.used_bytes")+`, `+total("a.available_bytes")+`, `+total("a.promised_bytes")+
-		cellsFrom+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		from+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var pool fleet.PoolID
 		var g poolGroup
 		err = x.Scan(&pool, &g.said, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Hosts,
