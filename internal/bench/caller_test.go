@@ -82,7 +82,7 @@ func (c *caller) vm(hosts, n int) fleet.VMID {
 	return fleet.VMID(id(1_000_000 + c.number - 1 + hosts*(1+n)))
 }
 
-// refused counts the claims and results that failed, finished the results that were taken.
+// refused counts the claims and results that failed, finished the results that were answered, however.
 var refused, finished atomic.Int64
 
 // work claims for ever, as an agent does, and ends what it gets, four jobs at a time.

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -49,6 +50,33 @@ func TestPoolHealthComesFromItsHosts(t *testing.T) {
 	}
 	if v = s.poolView(s.member, s.nfs); len(v.Hosts) != 0 || v.Spec.Server != "" || v.Spec.Path != "" || v.Health.Hosts != 2 {
 		t.Errorf("a project's member is shown %+v", v)
+	}
+}
+
+// The dashboard sums pools up by another statement than their list: what a silent host said is believed by neither.
+func TestTheDashboardTellsOfPoolsAsTheirListDoes(t *testing.T) {
+	s := newSite(t)
+	for _, step := range []struct {
+		name, sql string
+		hosts     []any
+	}{
+		{"all are heard", `SELECT`, nil},
+		{"one is silent", `UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, []any{s.h1}},
+		{"one was never heard", `UPDATE host_sessions SET seen_at = NULL WHERE host_id = $1`, []any{s.h2}},
+		{"one is back", `UPDATE host_sessions SET seen_at = now() + interval '1 hour' WHERE host_id = $1`, []any{s.h1}},
+	} {
+		s.exec(step.sql, step.hosts...)
+		page, err := s.ListPools(t.Context(), chief, fleet.Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[fleet.Tone]int{}
+		for _, v := range page.Items {
+			want[v.Health.Tone]++
+		}
+		if o, err := s.Overview(t.Context(), chief); err != nil || !maps.Equal(o.Pools, want) {
+			t.Errorf("%s: the dashboard counts %v, the list %v: %v", step.name, o.Pools, want, err)
+		}
 	}
 }
 
