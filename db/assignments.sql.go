@@ -77,12 +77,12 @@ func (q *Queries) AssignedHosts(ctx context.Context, arg AssignedHostsParams) ([
 }
 
 const assignedPools = `-- name: AssignedPools :many
-SELECT a.host_id, p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at FROM assignments a JOIN pools p ON p.id = a.pool_id WHERE a.asked = 'assign' ORDER BY a.host_id, p.name
+SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at, array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN pools p ON p.id = a.pool_id WHERE a.asked = 'assign' GROUP BY p.id ORDER BY p.name
 `
 
 type AssignedPoolsRow struct {
-	HostID fleet.HostID
-	Pool   Pool
+	Pool  Pool
+	Hosts []string
 }
 
 func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error) {
@@ -95,13 +95,13 @@ func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error)
 	for rows.Next() {
 		var i AssignedPoolsRow
 		if err := rows.Scan(
-			&i.HostID,
 			&i.Pool.ID,
 			&i.Pool.Name,
 			&i.Pool.Spec,
 			&i.Pool.Generation,
 			&i.Pool.CreatedAt,
 			&i.Pool.DeletedAt,
+			&i.Hosts,
 		); err != nil {
 			return nil, err
 		}

@@ -60,4 +60,4 @@ WHERE s.looked_at > now() - @fresh::interval AND a.noun = ANY (@nouns::text[])
 LIMIT 500;
 
 -- name: AssignedPools :many
-SELECT a.host_id, sqlc.embed(p) FROM assignments a JOIN pools p ON p.id = a.pool_id WHERE a.asked = 'assign' ORDER BY a.host_id, p.name;
+SELECT sqlc.embed(p), array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN pools p ON p.id = a.pool_id WHERE a.asked = 'assign' GROUP BY p.id ORDER BY p.name;

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,7 +127,7 @@ type assigned struct {
 	mu      sync.Mutex
 	read    time.Time // when it was, or is being
 	stale   bool
-	pools   map[fleet.HostID][]fleet.Pool
+	pools   map[fleet.HostID][]fleet.Pool // hosts with the same pools share them
 }
 
 const (
@@ -134,7 +135,7 @@ const (
 	// The memory only decides which pools a host lists; assignments travel as jobs. So it need not follow each of many changes, and
 	// wake-ups that got lost do no harm for a while.
 	assignedGap = time.Second
-	assignedFor = 30 * time.Second
+	assignedFor = 2 * time.Minute
 )
 
 func (box *Inbox) assignedPools(ctx context.Context, host fleet.HostID) ([]fleet.Pool, error) {
@@ -162,12 +163,34 @@ func (box *Inbox) assignedPools(ctx context.Context, host fleet.HostID) ([]fleet
 		m.mu.Unlock()
 		return nil, store.Err(err)
 	}
-	pools = make(map[fleet.HostID][]fleet.Pool)
-	for _, r := range rows {
-		pools[r.HostID] = append(pools[r.HostID], store.PoolOf(r.Pool))
-	}
+	pools = poolsByHost(rows)
 	m.mu.Lock()
 	m.pools = pools
 	m.mu.Unlock()
 	return pools[host], nil
+}
+
+// poolsByHost are the pools of each host, by name.
+func poolsByHost(rows []db.AssignedPoolsRow) map[fleet.HostID][]fleet.Pool {
+	type set struct { // of pools, by the one before which the last one was added
+		before *set
+		pool   int
+	}
+	sets, of, lists := map[set]*set{}, map[fleet.HostID]*set{}, map[*set][]fleet.Pool{}
+	for i, r := range rows {
+		pool := store.PoolOf(r.Pool)
+		for _, host := range r.Hosts {
+			key := set{of[fleet.HostID(host)], i}
+			if sets[key] == nil {
+				sets[key] = &key
+				lists[&key] = append(slices.Clip(lists[key.before]), pool)
+			}
+			of[fleet.HostID(host)] = sets[key]
+		}
+	}
+	pools := make(map[fleet.HostID][]fleet.Pool, len(of))
+	for host, s := range of {
+		pools[host] = lists[s]
+	}
+	return pools
 }
