@@ -261,31 +261,6 @@ func (q *Queries) LabelGroups(ctx context.Context, arg LabelGroupsParams) ([]Lab
 	return items, nil
 }
 
-const silentHosts = `-- name: SilentHosts :many
-SELECT h.id FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id WHERE COALESCE(s.looked_at < now() - $1::interval, true)
-`
-
-// Those of which what they say about VMs is not believed.
-func (q *Queries) SilentHosts(ctx context.Context, fresh time.Duration) ([]fleet.HostID, error) {
-	rows, err := q.db.Query(ctx, silentHosts, fresh)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []fleet.HostID{}
-	for rows.Next() {
-		var id fleet.HostID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const vMsInNeed = `-- name: VMsInNeed :many
 SELECT v.id, v.name, v.heard, v.spec, v.status, v.elsewhere, now()::timestamptz AS now, (SELECT h.name FROM hosts h WHERE h.id = v.host_id)::text AS host FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.attention AND s.looked_at >= now() - $1::interval

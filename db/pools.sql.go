@@ -42,23 +42,6 @@ func (q *Queries) CountPools(ctx context.Context) (CountPoolsRow, error) {
 	return i, err
 }
 
-const countVolumes = `-- name: CountVolumes :one
-SELECT COALESCE(sum(a.volumes), 0)::bigint AS sum, COALESCE(max(a.volumes), 0)::bigint AS most FROM assignments a WHERE a.pool_id = $1::text
-`
-
-type CountVolumesRow struct {
-	Sum  int64
-	Most int64
-}
-
-// How many volumes the pool's hosts name: all together, and the one that names most.
-func (q *Queries) CountVolumes(ctx context.Context, poolID string) (CountVolumesRow, error) {
-	row := q.db.QueryRow(ctx, countVolumes, poolID)
-	var i CountVolumesRow
-	err := row.Scan(&i.Sum, &i.Most)
-	return i, err
-}
-
 const dropPool = `-- name: DropPool :exec
 DELETE FROM pools WHERE id = $1
 `

@@ -57,32 +57,60 @@ func (q *Queries) DriftedVMs(ctx context.Context, fresh time.Duration) ([]VM, er
 	return items, nil
 }
 
-const hostsSeen = `-- name: HostsSeen :many
-SELECT host_id, seen_at, looked_at, now()::timestamptz AS now FROM host_sessions
+const hostsDoubted = `-- name: HostsDoubted :many
+SELECT host_id, COALESCE(seen_at >= now() - $1::interval, false)::boolean AS heard, COALESCE(looked_at >= now() - $1, false)::boolean AS looked FROM host_sessions
+WHERE NOT COALESCE(LEAST(seen_at, looked_at) >= now() - $1, false) OR seen_at IS NULL OR looked_at IS NULL
 `
 
-type HostsSeenRow struct {
-	HostID   fleet.HostID
-	SeenAt   *time.Time
-	LookedAt *time.Time
-	Now      time.Time
+type HostsDoubtedRow struct {
+	HostID fleet.HostID
+	Heard  bool
+	Looked bool
 }
 
-func (q *Queries) HostsSeen(ctx context.Context) ([]HostsSeenRow, error) {
-	rows, err := q.db.Query(ctx, hostsSeen)
+// The joined hosts of which not all is believed: that they are there, and what they say about their hypervisors.
+func (q *Queries) HostsDoubted(ctx context.Context, fresh time.Duration) ([]HostsDoubtedRow, error) {
+	rows, err := q.db.Query(ctx, hostsDoubted, fresh)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []HostsSeenRow{}
+	items := []HostsDoubtedRow{}
 	for rows.Next() {
-		var i HostsSeenRow
-		if err := rows.Scan(
-			&i.HostID,
-			&i.SeenAt,
-			&i.LookedAt,
-			&i.Now,
-		); err != nil {
+		var i HostsDoubtedRow
+		if err := rows.Scan(&i.HostID, &i.Heard, &i.Looked); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const hostsQuiet = `-- name: HostsQuiet :many
+SELECT h.id AS host_id, s.looked_at, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+WHERE COALESCE(s.looked_at < now() - $1::interval, true)
+`
+
+type HostsQuietRow struct {
+	HostID   fleet.HostID
+	LookedAt *time.Time
+	Now      time.Time
+}
+
+// Those whose last look at their hypervisors is older than that, or has never been.
+func (q *Queries) HostsQuiet(ctx context.Context, age time.Duration) ([]HostsQuietRow, error) {
+	rows, err := q.db.Query(ctx, hostsQuiet, age)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HostsQuietRow{}
+	for rows.Next() {
+		var i HostsQuietRow
+		if err := rows.Scan(&i.HostID, &i.LookedAt, &i.Now); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -51,7 +51,7 @@ func (l *listener) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBa
 func (l *listener) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // counters are the questions of what a portal counts beside its pages: here a page asks them where nobody has for a while.
-var counters = regexp.MustCompile(`^-- name: (CountedVMs|CountFound|HostsSeen) `)
+var counters = regexp.MustCompile(`^-- name: (CountedVMs|CountFound|HostsQuiet) `)
 
 // taken are the questions since the last time, but for those that only begin and end transactions, or count beside the pages.
 func (l *listener) taken() []question {
@@ -279,7 +279,7 @@ func TestPagesCostWhatTheyShow(t *testing.T) {
 			if x.all {
 				continue
 			}
-			if m.statements != f.statements {
+			if m.statements > f.statements {
 				t.Errorf("%s asks %d times, and %d times at 1,000 hosts", x.at, f.statements, m.statements)
 			}
 			for what, n := range map[string]struct{ few, many, grows int }{

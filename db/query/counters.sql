@@ -30,7 +30,3 @@ ORDER BY t.ended_at DESC LIMIT 20;
 -- How a project's VMs spread over one label's values.
 SELECT COALESCE(v.labels->>sqlc.arg(key)::text, '')::text AS value, (v.labels->>sqlc.arg(key)::text IS NOT NULL)::boolean AS labelled, count(*)::bigint AS vms FROM vms v
 WHERE v.project_id = @project_id GROUP BY 1, 2 ORDER BY 2 DESC, 1 LIMIT 200;
-
--- name: SilentHosts :many
--- Those of which what they say about VMs is not believed.
-SELECT h.id FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id WHERE COALESCE(s.looked_at < now() - @fresh::interval, true);

@@ -36,7 +36,3 @@ LIMIT 1;
 
 -- name: CountPools :one
 SELECT count(*) FILTER (WHERE (p.spec->>'shared')::boolean)::bigint AS shared, count(*) FILTER (WHERE NOT COALESCE((p.spec->>'shared')::boolean, false))::bigint AS local FROM pools p;
-
--- name: CountVolumes :one
--- How many volumes the pool's hosts name: all together, and the one that names most.
-SELECT COALESCE(sum(a.volumes), 0)::bigint AS sum, COALESCE(max(a.volumes), 0)::bigint AS most FROM assignments a WHERE a.pool_id = @pool_id::text;

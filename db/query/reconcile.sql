@@ -7,8 +7,15 @@ SELECT pg_notify('quantix', 'jobs:' || host_id) FROM jobs
 WHERE state = 'queued' AND run_after <= now() AND run_after > created_at AND run_after > now() - interval '10 seconds'
 GROUP BY host_id;
 
--- name: HostsSeen :many
-SELECT host_id, seen_at, looked_at, now()::timestamptz AS now FROM host_sessions;
+-- name: HostsDoubted :many
+-- The joined hosts of which not all is believed: that they are there, and what they say about their hypervisors.
+SELECT host_id, COALESCE(seen_at >= now() - @fresh::interval, false)::boolean AS heard, COALESCE(looked_at >= now() - @fresh, false)::boolean AS looked FROM host_sessions
+WHERE NOT COALESCE(LEAST(seen_at, looked_at) >= now() - @fresh, false) OR seen_at IS NULL OR looked_at IS NULL;
+
+-- name: HostsQuiet :many
+-- Those whose last look at their hypervisors is older than that, or has never been.
+SELECT h.id AS host_id, s.looked_at, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+WHERE COALESCE(s.looked_at < now() - @age::interval, true);
 
 -- name: VMsOfHosts :many
 SELECT id FROM vms WHERE host_id = ANY (@ids::text[]);

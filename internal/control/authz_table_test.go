@@ -235,11 +235,11 @@ var useCases = map[string]useCase{
 	}},
 
 	// The portal itself.
-	"ActorOf":       {may: portal, with: func(*world) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
-	"Authority":     {may: portal, with: none},
-	"EnsureAdmin":   {may: portal, with: none},
-	"HostsBelieved": {may: portal, with: none},
-	"VMsOf":         {may: portal, with: func(w *world) []any { return []any{[]fleet.HostID{w.h1}} }},
+	"ActorOf":      {may: portal, with: func(*world) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
+	"Authority":    {may: portal, with: none},
+	"EnsureAdmin":  {may: portal, with: none},
+	"HostsDoubted": {may: portal, with: none},
+	"VMsOf":        {may: portal, with: func(w *world) []any { return []any{[]fleet.HostID{w.h1}} }},
 	"NoteRefusal": {may: portal, with: func(w *world) []any {
 		return []any{w.actors["stranger"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
 	}},

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -64,8 +65,12 @@ func TestAFactIsAsOldAsTheLookAtIt(t *testing.T) {
 				t.Errorf("%s: %s lists %d, %v", name, filter, len(page.Items), err)
 			}
 		}
-		all, err := r.HostsBelieved(t.Context(), fleet.SystemActor)
-		if b := all[r.agent.HostID]; err != nil || b.Looked != (c.vm == fleet.PhaseRunning) || b.Heard != (c.host != fleet.HostUnknown) {
+		doubted, err := r.HostsDoubted(t.Context(), fleet.SystemActor)
+		b, some := doubted[r.agent.HostID]
+		if !some {
+			b = control.Believed{Heard: true, Looked: true}
+		}
+		if err != nil || b.Looked != (c.vm == fleet.PhaseRunning) || b.Heard != (c.host != fleet.HostUnknown) {
 			t.Errorf("%s: believed %+v, %v", name, b, err)
 		}
 		o, err := r.Overview(t.Context(), fleet.SystemActor)

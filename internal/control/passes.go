@@ -86,18 +86,18 @@ func (c *Control) VMsOf(ctx context.Context, a fleet.Actor, hosts []fleet.HostID
 // Believed is what is believed of a host now: that it is there, and what it says about its hypervisor.
 type Believed struct{ Heard, Looked bool }
 
-// HostsBelieved tells for every joined host what of it is within fleet.Freshness.
-func (c *Control) HostsBelieved(ctx context.Context, a fleet.Actor) (map[fleet.HostID]Believed, error) {
+// HostsDoubted tells of the joined hosts of which not all is within fleet.Freshness what is.
+func (c *Control) HostsDoubted(ctx context.Context, a fleet.Actor) (map[fleet.HostID]Believed, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err
 	}
-	rows, err := c.store.HostsSeen(ctx)
+	rows, err := c.store.HostsDoubted(ctx, fleet.Freshness)
 	if err != nil {
 		return nil, store.Err(err)
 	}
 	hosts := make(map[fleet.HostID]Believed, len(rows))
 	for _, r := range rows {
-		hosts[r.HostID] = Believed{fleet.Fresh(r.SeenAt, r.Now), fleet.Fresh(r.LookedAt, r.Now)}
+		hosts[r.HostID] = Believed{r.Heard, r.Looked}
 	}
 	return hosts, nil
 }

@@ -6,6 +6,7 @@ package reconcile
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -74,22 +75,32 @@ func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error
 type liveness struct {
 	control *control.Control
 	hub     *notify.Hub
-	was     map[fleet.HostID]control.Believed
+	doubted map[fleet.HostID]control.Believed // what is believed of those of which not all is; nil: nobody has looked yet
 }
 
 func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
-	hosts, err := l.control.HostsBelieved(ctx, a)
+	doubted, err := l.control.HostsDoubted(ctx, a)
 	if err != nil {
 		return err
 	}
-	var blinked []fleet.HostID // their VMs have other phases now
-	for host, now := range hosts {
-		was, known := l.was[host]
-		if known && was != now {
-			l.hub.Wake("host:" + string(host))
+	of := func(all map[fleet.HostID]control.Believed, host fleet.HostID) control.Believed {
+		if b, ok := all[host]; ok {
+			return b
 		}
-		if known && was.Looked != now.Looked {
-			blinked = append(blinked, host)
+		return control.Believed{Heard: true, Looked: true}
+	}
+	var blinked []fleet.HostID // their VMs have other phases now
+	if l.doubted != nil {
+		hosts := maps.Clone(l.doubted)
+		maps.Copy(hosts, doubted)
+		for host := range hosts {
+			was, now := of(l.doubted, host), of(doubted, host)
+			if was != now {
+				l.hub.Wake("host:" + string(host))
+			}
+			if was.Looked != now.Looked {
+				blinked = append(blinked, host)
+			}
 		}
 	}
 	vms, err := l.control.VMsOf(ctx, a, blinked)
@@ -99,6 +110,6 @@ func (l *liveness) run(ctx context.Context, a fleet.Actor) error {
 	for _, vm := range vms {
 		l.hub.Wake(string(fleet.SubjectVM(vm)))
 	}
-	l.was = hosts
+	l.doubted = doubted
 	return nil
 }

@@ -2,10 +2,12 @@ package browse
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
 
@@ -85,9 +87,9 @@ type cellAt struct {
 	host   fleet.HostID
 }
 
-// firstCells are the first cells of each object that s is about, by the ranks that g gives them: their order, and the condition on
+// tellCells are the first cells of each object that s is about, by the ranks that g gives them: their order, and the condition on
 // assignments a that they are these.
-func (b *Browse) firstCells(ctx context.Context, s *statement, g func(*statement) string) (map[cellAt]int, statement, error) {
+func (b *Browse) tellCells(ctx context.Context, s *statement, g func(*statement) string) (map[cellAt]int, statement, error) {
 	cells := cellSQL + s.conditions()
 	all, err := collect(ctx, b, `SELECT c.object_id, c.host_id FROM (
 		SELECT x.object_id, x.host_id, row_number() OVER (PARTITION BY x.object_id ORDER BY COALESCE(g.rank, `+strconv.Itoa(otherRank)+`), x.name) AS n
@@ -116,4 +118,77 @@ func (b *Browse) cellPage(ctx context.Context, s *statement, conditions, ranks s
 	return collect(ctx, b, `SELECT c.host_id FROM (
 		SELECT x.host_id, x.name, COALESCE(g.rank, `+strconv.Itoa(otherRank)+`) AS rank, g.rank IS NOT NULL AS fits FROM (`+cellSQL+conditions+`) x LEFT JOIN `+ranks+`) c`+
 		s.conditions()+tail, s, pgx.RowTo[string])
+}
+
+// matrix is what a page of one object's cells is made of.
+type matrix[T any] struct {
+	cells int                                                    // that it has
+	first func(context.Context) (firstCells, error)              // its beginning, as it may be kept
+	find  func(context.Context) ([]string, error)                // the hosts of the page's cells, in its order, and one more where there are more
+	read  func(ctx context.Context, hosts []string) ([]T, error) // their cells, in no order
+	host  func(T) fleet.HostID
+}
+
+// page are the cells of the page that q asks for. The place of the first cells of a wide matrix is kept; what they say is read.
+func (m matrix[T]) page(ctx context.Context, q fleet.Query) ([]T, error) {
+	if m.cells > wide && q.Filter == "" && q.After == "" && q.Before == "" && q.Limit <= fleet.CellsTold {
+		first, err := m.first(ctx)
+		if err != nil {
+			return nil, err
+		}
+		hosts := first.hosts[:min(len(first.hosts), q.Limit+1)]
+		if cells, err := m.of(ctx, hosts); err != nil || len(cells) == len(hosts) {
+			return cells, err
+		} // else some have gone since
+	}
+	hosts, err := m.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m.of(ctx, hosts)
+}
+
+func (m matrix[T]) of(ctx context.Context, hosts []string) ([]T, error) {
+	cells, err := m.read(ctx, hosts)
+	slices.SortFunc(cells, func(x, y T) int {
+		return slices.Index(hosts, string(m.host(x))) - slices.Index(hosts, string(m.host(y)))
+	})
+	return cells, err
+}
+
+// firstCells are the hosts of a matrix's first cells, in its order: of one more than pages begin with.
+type firstCells struct {
+	hosts []string
+	cells int // that the matrix has
+}
+
+func (f firstCells) count() int { return f.cells }
+
+func (f firstCells) same(other firstCells) bool { return slices.Equal(f.hosts, other.hosts) }
+
+// afterSilence are the first cells of a matrix in which only those of silent hosts are not well: the matrix need not be judged cell by cell.
+func (b *Browse) afterSilence(ctx context.Context, n fleet.Noun, id string, silent []fleet.HostID) ([]string, error) {
+	var s statement
+	cell := " JOIN assignments a ON a.noun = " + s.key(string(n)) + " AND a.object_id = " + s.key(id) + " AND a.host_id = h.id "
+	hosts := s.key(store.Texts(silent))
+	order := " ORDER BY h.name, h.id LIMIT " + strconv.Itoa(fleet.CellsTold+1)
+	return collect(ctx, b, `SELECT c.id FROM (
+		(SELECT h.id, h.name, 1 AS part FROM unnest(`+hosts+`::text[]) q (id) JOIN hosts h ON h.id = q.id`+cell+order+`) UNION ALL
+		(SELECT h.id, h.name, 2 FROM hosts h`+cell+`WHERE h.id NOT IN (SELECT unnest(`+hosts+`::text[]))`+order+`)
+	) c ORDER BY c.part, c.name, c.id LIMIT `+strconv.Itoa(fleet.CellsTold+1), &s, pgx.RowTo[string])
+}
+
+// eachFirst finds the beginnings of several matrices.
+func eachFirst[K comparable](find func(context.Context, K) (firstCells, error)) func(context.Context, []K) (map[K]firstCells, error) {
+	return func(ctx context.Context, of []K) (map[K]firstCells, error) {
+		out := make(map[K]firstCells, len(of))
+		for _, id := range of {
+			first, err := find(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			out[id] = first
+		}
+		return out, nil
+	}
 }

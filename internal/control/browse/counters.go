@@ -20,20 +20,26 @@ type counters struct {
 	heard    map[fleet.ProjectID]map[fleet.Phase]sum // of all VMs, were all hosts heard
 	of       map[fleet.HostID][]group                // by project and phase-if-heard
 	found    map[fleet.HostID]int
-	looked   map[fleet.HostID]*time.Time // how old what the host says was then
-	now      time.Time                   // by the clock of looked
-	heardAt  time.Time                   // when looked was read
+	quiet    map[fleet.HostID]*time.Time // of the hosts that had not looked at their VMs for quietAge: when they last did
+	now      time.Time                   // by the clock of quiet
+	heardAt  time.Time                   // when quiet was read
 }
 
 // heardFor is how long what is known of all hosts serves counts of what changed.
 const heardFor = 5 * time.Second
+
+// quietAge is from which age of its last look on a host may be silent before it is asked for again: countersAge, and heardFor before that.
+const quietAge = fleet.Freshness - countersAge - heardFor
+
+// countersAge is how old counters may be: then nobody seems to count any more.
+const countersAge = fleet.Freshness / 2
 
 // silent are the hosts with VMs of which what they say is not believed any more.
 func (n *counters) silent() []fleet.HostID {
 	now := n.now.Add(time.Since(n.heardAt))
 	var out []fleet.HostID
 	for id := range n.of {
-		if !fleet.Fresh(n.looked[id], now) {
+		if looked, ok := n.quiet[id]; ok && !fleet.Fresh(looked, now) {
 			out = append(out, id)
 		}
 	}
@@ -164,15 +170,15 @@ func (b *Browse) countAll(ctx context.Context) (other []fleet.VMID, err error) {
 func (b *Browse) show(ctx context.Context, hear time.Duration) error {
 	t, was, n := &b.tally, b.counters.Load(), &counters{at: time.Now()}
 	if was != nil && n.at.Sub(was.heardAt) < hear {
-		n.looked, n.now, n.heardAt = was.looked, was.now, was.heardAt
+		n.quiet, n.now, n.heardAt = was.quiet, was.now, was.heardAt
 	} else {
-		seen, err := b.store.HostsSeen(ctx)
+		quiet, err := b.store.HostsQuiet(ctx, quietAge)
 		if err != nil {
 			return store.Err(err)
 		}
-		n.looked, n.heardAt = make(map[fleet.HostID]*time.Time, len(seen)), time.Now()
-		for _, r := range seen {
-			n.looked[r.HostID], n.now = r.LookedAt, r.Now
+		n.quiet, n.heardAt = make(map[fleet.HostID]*time.Time, len(quiet)), time.Now()
+		for _, r := range quiet {
+			n.quiet[r.HostID], n.now = r.LookedAt, r.Now
 		}
 	}
 	if was != nil && !t.changed {
@@ -219,7 +225,7 @@ func (b *Browse) counted(ctx context.Context) (*counters, error) {
 }
 
 func (b *Browse) recent() *counters {
-	if n := b.counters.Load(); n != nil && time.Since(n.at) < fleet.Freshness/2 {
+	if n := b.counters.Load(); n != nil && time.Since(n.at) < countersAge {
 		return n
 	}
 	return nil

@@ -65,10 +65,15 @@ type hostsOf struct {
 // fewHosts is how many hosts a statement names. A page of VMs of more hosts than that is found by looking at VMs in the list's order.
 const fewHosts = 200
 
-var hearingSQL = `SELECT heard, silent, CASE WHEN heard BETWEEN 1 AND ` + strconv.Itoa(fewHosts) + ` THEN heard_ids END, CASE WHEN silent BETWEEN 1 AND ` + strconv.Itoa(fewHosts) + ` THEN silent_ids END
-	FROM (SELECT count(*) FILTER (WHERE ` + fresh + `) AS heard, count(*) FILTER (WHERE NOT ` + fresh + `) AS silent,
-		array_agg(s.host_id) FILTER (WHERE ` + fresh + `) AS heard_ids, array_agg(s.host_id) FILTER (WHERE NOT ` + fresh + `) AS silent_ids
-		FROM host_sessions s) h`
+// hearingSQL reads the ids only where they are few.
+var hearingSQL = func() string {
+	few := strconv.Itoa(fewHosts)
+	ids := func(n, which string) string {
+		return "CASE WHEN h." + n + " BETWEEN 1 AND " + few + " THEN ARRAY(SELECT s.host_id FROM host_sessions s WHERE " + which + ") END"
+	}
+	return "SELECT h.heard, h.silent, " + ids("heard", fresh) + ", " + ids("silent", "NOT "+fresh) + `
+		FROM (SELECT count(*) FILTER (WHERE ` + fresh + `) AS heard, count(*) FILTER (WHERE NOT ` + fresh + `) AS silent FROM host_sessions s) h`
+}()
 
 func (b *Browse) hearing(ctx context.Context) (hearing, error) {
 	rows, err := collect(ctx, b, hearingSQL, new(statement), func(row pgx.CollectableRow) (h hearing, err error) {

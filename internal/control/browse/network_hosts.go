@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"time"
 
@@ -17,22 +18,49 @@ import (
 // hostsNamed is up to how many hosts of a network a list names.
 const hostsNamed = 6
 
-// addNetworkHealth fills in what PostgreSQL adds up over the networks' hosts.
-func (b *Browse) addNetworkHealth(ctx context.Context, views []fleet.NetworkView) error {
-	var s statement
-	s.ofObjects(fleet.NounNetwork, idsOf(views))
-	type sum struct {
-		network fleet.NetworkID
-		policy.NetworkGroup
-		forwards, subnets []string
+// networkSum is a group of policy's, with what its hosts say that the network is to them.
+type networkSum struct {
+	policy.NetworkGroup
+	forwards, subnets []string
+}
+
+// cellsIn is how many cells are in the sums.
+func cellsIn(sums []networkSum) (n int) {
+	for _, s := range sums {
+		n += s.Hosts
 	}
-	sums, err := collect(ctx, b, `SELECT x.object_id, x.said, x.fresh, x.faulty, sum(x.hosts)::bigint, (array_agg(DISTINCT x.forward) FILTER (WHERE x.said <> ''))[1:8], (array_agg(DISTINCT x.subnets))[1:8]
+	return n
+}
+
+func sameNetwork(a, b []networkSum) bool {
+	return reflect.DeepEqual(networkHealth(a), networkHealth(b))
+}
+
+func networkHealth(sums []networkSum) fleet.NetworkHealth {
+	var groups []policy.NetworkGroup
+	var forwards, subnets []string
+	for _, x := range sums {
+		groups, forwards, subnets = append(groups, x.NetworkGroup), append(forwards, x.forwards...), append(subnets, x.subnets...)
+	}
+	health := policy.NetworkHealth(groups)
+	health.Forwards, health.Subnets = slices.Compact(slices.Sorted(slices.Values(forwards))), slices.Compact(slices.Sorted(slices.Values(subnets)))
+	return health
+}
+
+// sumNetworks is what PostgreSQL adds up over the networks' hosts. Pages ask networkSums.
+func (b *Browse) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fleet.NetworkID][]networkSum, error) {
+	var s statement
+	s.ofObjects(fleet.NounNetwork, store.Texts(of))
+	sums := map[fleet.NetworkID][]networkSum{}
+	_, err := collect(ctx, b, `SELECT x.object_id, x.said, x.fresh, x.faulty, sum(x.hosts)::bigint, (array_agg(DISTINCT x.forward) FILTER (WHERE x.said <> ''))[1:8], (array_agg(DISTINCT x.subnets))[1:8]
 		FROM (SELECT a.object_id, COALESCE(a.said, '') AS said, `+fresh+` AS fresh, a.faulty, COALESCE(a.forward, '') AS forward, a.subnets, count(*) AS hosts
-			FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6) x GROUP BY 1, 2, 3, 4`, &s, func(row pgx.CollectableRow) (x sum, err error) {
+			FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6) x GROUP BY 1, 2, 3, 4`, &s, func(row pgx.CollectableRow) (none struct{}, err error) {
+		var network fleet.NetworkID
+		var x networkSum
 		var said fleet.NetworkState
 		var fresh, faulty bool
 		var subnets []*string
-		err = row.Scan(&x.network, &said, &fresh, &faulty, &x.Hosts, &x.forwards, &subnets)
+		err = row.Scan(&network, &said, &fresh, &faulty, &x.Hosts, &x.forwards, &subnets)
 		x.State, x.Active = fleet.NetworkStateOf(said, faulty, fresh), said == fleet.NetworkActive
 		for _, list := range subnets {
 			if list != nil {
@@ -41,29 +69,23 @@ func (b *Browse) addNetworkHealth(ctx context.Context, views []fleet.NetworkView
 				x.subnets = append(x.subnets, each...)
 			}
 		}
-		return x, err
+		sums[network] = append(sums[network], x)
+		return none, err
 	})
-	for i := range views {
-		v := &views[i]
-		var groups []policy.NetworkGroup
-		var forwards, subnets []string
-		for _, x := range sums {
-			if x.network == v.ID {
-				groups, forwards, subnets = append(groups, x.NetworkGroup), append(forwards, x.forwards...), append(subnets, x.subnets...)
-			}
-		}
-		v.Health = policy.NetworkHealth(groups)
-		v.Health.Forwards, v.Health.Subnets = slices.Compact(slices.Sorted(slices.Values(forwards))), slices.Compact(slices.Sorted(slices.Values(subnets)))
-	}
-	return err
+	return sums, err
 }
 
-func idsOf(views []fleet.NetworkView) []string {
-	ids := make([]string, len(views))
+// addNetworkHealth fills in what the networks' hosts add up to.
+func (b *Browse) addNetworkHealth(ctx context.Context, views []fleet.NetworkView) error {
+	ids := make([]fleet.NetworkID, len(views))
 	for i, v := range views {
-		ids[i] = string(v.ID)
+		ids[i] = v.ID
 	}
-	return ids
+	sums, err := b.networkSums.get(ctx, ids...)
+	for i := range views {
+		views[i].Health = networkHealth(sums[views[i].ID])
+	}
+	return err
 }
 
 // addFewHosts fills in the hosts of networks that few have, by name.
@@ -156,7 +178,7 @@ func (b *Browse) ListNetworksInFull(ctx context.Context, a fleet.Actor, q fleet.
 	}
 	var s statement
 	s.ofObjects(fleet.NounNetwork, ids)
-	place, of, err := b.firstCells(ctx, &s, func(s *statement) string { return networkRanks(s, nil) })
+	place, of, err := b.tellCells(ctx, &s, func(s *statement) string { return networkRanks(s, nil) })
 	if err != nil {
 		return page, err
 	}
@@ -176,25 +198,54 @@ func (b *Browse) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.Q
 	if err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
 	}
-	var s, page statement
-	s.ofObjects(fleet.NounNetwork, []string{string(id)})
-	tones, err := s.cellTerms(q.Filter)
+	sums, err := b.networkSums.one(ctx, id)
 	if err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
+	}
+	cells, err := matrix[fleet.NetworkHost]{
+		cells: cellsIn(sums), host: func(h fleet.NetworkHost) fleet.HostID { return h.HostID },
+		first: func(ctx context.Context) (firstCells, error) { return b.firstNetworkHosts.one(ctx, id) },
+		find:  func(ctx context.Context) ([]string, error) { return b.networkCellPage(ctx, id, q.Filter, p.apply) },
+		read: func(ctx context.Context, hosts []string) ([]fleet.NetworkHost, error) {
+			var of statement
+			of.and("a.network_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(hosts) + "::text[])")
+			return b.networkCells(ctx, of)
+		},
+	}.page(ctx, q)
+	return p.cut(cells), err
+}
+
+// findFirstNetworkHosts finds the beginning of a network's matrix.
+func (b *Browse) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID) (first firstCells, err error) {
+	p, err := networkHostOrders.page(fleet.Query{Limit: fleet.CellsTold}, "worst")
+	if err != nil {
+		return first, err
+	}
+	sums, err := b.networkSums.one(ctx, id)
+	if err != nil {
+		return first, err
+	}
+	first.cells = cellsIn(sums)
+	whole, ok := b.whole.known(ctx, everything{})
+	if ok && !slices.ContainsFunc(sums, func(s networkSum) bool { return s.State != fleet.NetworkUnknown && s.State.Tone() != fleet.ToneOK }) {
+		first.hosts, err = b.afterSilence(ctx, fleet.NounNetwork, string(id), whole.silent)
+		return first, err
+	}
+	first.hosts, err = b.networkCellPage(ctx, id, "", p.apply)
+	return first, err
+}
+
+// networkCellPage are the hosts of one page of a network's matrix.
+func (b *Browse) networkCellPage(ctx context.Context, id fleet.NetworkID, filter string, apply func(*statement) string) ([]string, error) {
+	var s, page statement
+	s.ofObjects(fleet.NounNetwork, []string{string(id)})
+	tones, err := s.cellTerms(filter)
+	if err != nil {
+		return nil, err
 	}
 	page.args, page.varies, page.searches = s.args, s.varies, s.searches
 	ranks := networkRanks(&page, tones)
-	ids, err := b.cellPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, p.apply)
-	if err != nil {
-		return fleet.Page[fleet.NetworkHost]{}, err
-	}
-	var of statement
-	of.and("a.network_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(ids) + "::text[])")
-	cells, err := b.networkCells(ctx, of)
-	slices.SortFunc(cells, func(x, y fleet.NetworkHost) int {
-		return cmp.Compare(slices.Index(ids, string(x.HostID)), slices.Index(ids, string(y.HostID)))
-	})
-	return p.cut(cells), err
+	return b.cellPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
 
 // networkCells reads a few cells a of networks with the hosts' own words, in no order.

@@ -5,9 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
-
-	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -30,17 +27,15 @@ func (b *Browse) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, e
 	o := fleet.Overview{
 		Hosts: map[fleet.HostPhase]int{}, VMs: map[fleet.Phase]int{}, Pools: map[fleet.Tone]int{}, Attention: []fleet.Attention{}, CountedAt: sums.at,
 	}
-	silent, err := b.store.SilentHosts(ctx, fleet.Freshness)
+	whole, err := b.whole.one(ctx, everything{})
 	if err != nil {
-		return o, store.Err(err)
+		return o, err
 	}
-	addVMs(&o, a, sums, silent)
+	addVMs(&o, a, sums, whole.silent)
 	if policy.May(a, policy.InfraSee, "") {
-		if err := b.addHosts(ctx, &o, sums); err != nil {
-			return o, err
-		}
+		addHosts(&o, sums, whole)
 	}
-	if err := b.addPools(ctx, a, &o, silent); err != nil {
+	if err := b.addPools(ctx, a, &o, whole); err != nil {
 		return o, err
 	}
 	if err := b.addTrouble(ctx, a, &o); err != nil {
@@ -106,64 +101,24 @@ func (b *Browse) HostTotals(ctx context.Context, a fleet.Actor) (map[fleet.HostP
 		return nil, err
 	}
 	sums, err := b.hostSums(ctx)
-	totals := make(map[fleet.HostPhase]int, len(sums))
-	for _, x := range sums {
+	totals := make(map[fleet.HostPhase]int, len(sums.phases))
+	for _, x := range sums.phases {
 		totals[x.phase] = x.hosts
 	}
 	return totals, err
 }
 
-// hostSum is what the hosts of one phase add up to.
-type hostSum struct {
-	phase                fleet.HostPhase
-	hosts                int
-	threads, memoryBytes int64
-}
-
-func (b *Browse) hostSums(ctx context.Context) ([]hostSum, error) {
-	return collect(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+total("h.threads")+", "+total("h.memory_bytes")+" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
-		new(statement), func(row pgx.CollectableRow) (x hostSum, err error) {
-			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes)
-			return x, err
-		})
-}
-
-// addHosts counts hosts by phase. Of those that want a person it names as many as the list holds, the worst first.
-func (b *Browse) addHosts(ctx context.Context, o *fleet.Overview, sums *counters) error {
+// addHosts counts hosts by phase, and names those that want a person.
+func addHosts(o *fleet.Overview, sums *counters, whole wholeSums) {
 	for _, n := range sums.found {
 		o.FoundVMs += n
 	}
-	phases, err := b.hostSums(ctx)
-	if err != nil {
-		return err
-	}
-	troubled := 0
-	for _, x := range phases {
+	for _, x := range whole.phases {
 		o.Hosts[x.phase] += x.hosts
 		o.CPUThreads += int(x.threads)
 		o.MemoryBytes = fleet.AddBytes(o.MemoryBytes, x.memoryBytes)
-		if hostTroubles[x.phase] != nil {
-			troubled += x.hosts
-		}
 	}
-	if troubled == 0 {
-		return nil
-	}
-	hosts, err := collect(ctx, b, `SELECT h.id, h.name, x.phase, x.conflict, COALESCE(h.status->>'error', ''), x.seen_at FROM (
-			SELECT h.id, h.name, `+hostPhaseSQL+` AS phase, s.conflict, s.seen_at FROM hosts h JOIN host_sessions s ON s.host_id = h.id) x JOIN hosts h ON h.id = x.id
-		WHERE x.phase IN ('conflict', 'degraded', 'unknown') ORDER BY x.phase = 'unknown', x.name LIMIT `+strconv.Itoa(maxAttention),
-		new(statement), func(row pgx.CollectableRow) (fleet.Attention, error) {
-			n := fleet.Attention{Kind: "host"}
-			var phase fleet.HostPhase
-			var conflict, words string
-			err := row.Scan(&n.ID, &n.Name, &phase, &conflict, &words, &n.At)
-			if says := hostTroubles[phase]; says != nil {
-				n.Tone, n.Text = phase.Tone(), says(conflict, words)
-			}
-			return n, err
-		})
-	o.Attention = append(o.Attention, hosts...)
-	return err
+	o.Attention = append(o.Attention, whole.troubled...)
 }
 
 // hostTroubles say why hosts of a phase want a person, with what is known of a conflict and in the host's own words.
@@ -180,69 +135,34 @@ var hostTroubles = map[fleet.HostPhase]func(conflict, words string) string{
 }
 
 // addPools counts pools by health. A pool that wants a person is shown with the words of the host where it is worst.
-func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, silent []fleet.HostID) error {
+func (b *Browse) addPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, whole wholeSums) error {
 	pools, err := b.poolRows(ctx, statement{}, " ORDER BY p.name, p.id")
 	if err != nil {
 		return err
 	}
-	groups, err := b.allPoolGroups(ctx, silent)
-	if err != nil {
-		return err
-	}
-	rooms, err := b.sharedRooms(ctx, pools, groups)
+	rooms, err := b.sharedRooms(ctx, pools, whole.pools)
 	if err != nil {
 		return err
 	}
 	names := map[fleet.PoolID]string{}
-	var worst []poolGroup // of the pools that want a person
-	var of []string       // the pools that they are of
 	for _, r := range pools {
-		v := poolView(a, r, groups[r.ID], rooms[r.ID])
+		v := poolView(a, r, whole.pools[r.ID], rooms[r.ID])
 		o.Pools[v.Health.Tone]++
 		o.StorageBytes = fleet.AddBytes(o.StorageBytes, v.Health.CapacityBytes)
 		o.StorageUsedBytes = fleet.AddBytes(o.StorageUsedBytes, v.Health.UsedBytes)
-		for _, g := range worstOf(groups[r.ID]) {
-			worst, of = append(worst, g), append(of, string(r.ID))
-			names[r.ID] = r.Name
-		}
+		names[r.ID] = r.Name
 	}
-	if len(worst) == 0 || !policy.May(a, policy.InfraSee, "") {
+	if len(whole.worst.pools) == 0 || !policy.May(a, policy.InfraSee, "") {
 		return nil
 	}
-	var s, cells statement
-	ranks := ranksOf(&s, worst, nil)
-	at := struct{ pools, hosts []string }{}
-	_, err = collect(ctx, b, `SELECT DISTINCT ON (x.object_id) x.object_id, x.host_id FROM (SELECT `+keySQL+cellsFrom+` WHERE a.pool_id = ANY (`+s.key(of)+`::text[])) x
-		JOIN `+ranks+` JOIN hosts h ON h.id = x.host_id ORDER BY x.object_id, g.rank, h.name`, &s, func(row pgx.CollectableRow) (none struct{}, err error) {
-		var pool, host string
-		err = row.Scan(&pool, &host)
-		at.pools, at.hosts = append(at.pools, pool), append(at.hosts, host)
-		return none, err
-	})
-	if err != nil {
-		return err
-	}
-	cells.and("(a.pool_id, a.host_id) IN (SELECT * FROM unnest(" + cells.key(at.pools) + "::text[], " + cells.key(at.hosts) + "::text[]))")
+	var cells statement
+	cells.and("(a.pool_id, a.host_id) IN (SELECT * FROM unnest(" + cells.key(whole.worst.pools) + "::text[], " + cells.key(whole.worst.hosts) + "::text[]))")
 	found, err := b.poolCells(ctx, cells)
 	slices.SortFunc(found, func(x, y fleet.PoolHost) int { return cmp.Compare(names[x.PoolID], names[y.PoolID]) })
 	for _, h := range found {
 		o.Attention = append(o.Attention, fleet.Attention{Kind: "pool", ID: string(h.PoolID), Name: names[h.PoolID], Tone: h.Tone, Text: poolTrouble(h), At: h.SeenAt})
 	}
 	return err
-}
-
-// worstOf are the groups of which one cell stands for a pool that wants a person: those of the worst tone. None: it wants none.
-func worstOf(groups []poolGroup) (worst []poolGroup) {
-	for _, g := range groups {
-		switch {
-		case !g.Notable():
-		case worst == nil || urgency[g.Tone()] < urgency[worst[0].Tone()]:
-			worst = []poolGroup{g}
-		case g.Tone() == worst[0].Tone():
-			worst = append(worst, g)
-		}
-	}
-	return worst
 }
 
 func poolTrouble(h fleet.PoolHost) string {

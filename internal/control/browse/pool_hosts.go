@@ -17,14 +17,33 @@ import (
 // poolGroup is a group of policy's, by what its hosts said last and whether that is still believed.
 type poolGroup struct {
 	policy.PoolGroup
-	said  fleet.PoolState
-	fresh bool
+	said        fleet.PoolState
+	fresh       bool
+	volumes     int64 // that they name, all together
+	mostVolumes int64 // that one of them names
 }
 
-// poolGroups are what policy judges these pools by: PostgreSQL adds up, no host's words are read.
-func (b *Browse) poolGroups(ctx context.Context, ids []string) (map[fleet.PoolID][]poolGroup, error) {
+// cellsOf is how many cells are in the groups.
+func cellsOf(groups []poolGroup) (n int) {
+	for _, g := range groups {
+		n += g.Hosts
+	}
+	return n
+}
+
+// samePool reports whether the groups are the same, in whichever order.
+func samePool(a, b []poolGroup) bool {
+	in := make(map[poolGroup]bool, len(a))
+	for _, g := range a {
+		in[g] = true
+	}
+	return len(a) == len(b) && !slices.ContainsFunc(b, func(g poolGroup) bool { return !in[g] })
+}
+
+// poolGroups are what policy judges these pools by: PostgreSQL adds up, no host's words are read. Pages ask poolSums.
+func (b *Browse) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statement
-	s.ofObjects(fleet.NounPool, ids)
+	s.ofObjects(fleet.NounPool, store.Texts(ids))
 	return b.groupsFrom(ctx, &s, fresh, cellsFrom)
 }
 
@@ -37,12 +56,12 @@ func (b *Browse) allPoolGroups(ctx context.Context, silent []fleet.HostID) (map[
 
 func (b *Browse) groupsFrom(ctx context.Context, s *statement, believed, from string) (map[fleet.PoolID][]poolGroup, error) {
 	groups := map[fleet.PoolID][]poolGroup{}
-	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+believed+`, a.used_percent, w.vms IS NOT NULL, a.by_others, count(*),
+	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+believed+`, a.used_percent, w.vms IS NOT NULL, a.by_others, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
 		`+total("a.capacity_bytes")+`, `+total("a.used_bytes")+`, `+total("a.available_bytes")+`, `+total("a.promised_bytes")+
 		from+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var pool fleet.PoolID
 		var g poolGroup
-		err = x.Scan(&pool, &g.said, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Hosts,
+		err = x.Scan(&pool, &g.said, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Hosts, &g.volumes, &g.mostVolumes,
 			&g.Room.CapacityBytes, &g.Room.UsedBytes, &g.Room.AvailableBytes, &g.Room.PromisedBytes)
 		g.State = fleet.PoolStateOf(g.said, g.fresh)
 		groups[pool] = append(groups[pool], g)
@@ -51,9 +70,24 @@ func (b *Browse) groupsFrom(ctx context.Context, s *statement, believed, from st
 	return groups, err
 }
 
-// sharedRooms are what the first healthy host by name says of each pool's room, of pools that are healthy somewhere: hosts are asked in
-// the order of their names, and mostly the first one answers.
+// sharedRooms are what the first healthy host by name says of each pool's room: of pools that many hosts have as it is kept.
 func (b *Browse) sharedRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
+	whole, ok := b.whole.known(ctx, everything{})
+	if !ok {
+		return b.readRooms(ctx, rows, groups)
+	}
+	rest := slices.DeleteFunc(slices.Clone(rows), func(r db.Pool) bool { return cellsOf(whole.pools[r.ID]) > wide })
+	rooms, err := b.readRooms(ctx, rest, groups)
+	for _, r := range rows {
+		if cellsOf(whole.pools[r.ID]) > wide {
+			rooms[r.ID] = whole.rooms[r.ID]
+		}
+	}
+	return rooms, err
+}
+
+// readRooms reads them, of pools that are healthy somewhere: hosts are asked in the order of their names, and mostly the first one answers.
+func (b *Browse) readRooms(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.Room, error) {
 	var ids []string
 	for _, r := range rows {
 		if r.Spec.Shared && slices.ContainsFunc(groups[r.ID], func(g poolGroup) bool { return g.State == fleet.PoolActive }) {
@@ -93,19 +127,19 @@ func (b *Browse) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Que
 		return page, err
 	}
 	at := map[fleet.PoolID]*fleet.PoolView{}
-	var ids []string
+	var ids []fleet.PoolID
 	for i := range page.Items {
-		ids = append(ids, string(page.Items[i].ID))
+		ids = append(ids, page.Items[i].ID)
 		at[page.Items[i].ID] = &page.Items[i]
 	}
-	all, err := b.poolGroups(ctx, ids)
+	all, err := b.poolSums(ctx, ids...)
 	if err != nil {
 		return page, err
 	}
 	var groups []poolGroup // of all pools, each once: their cells' places hang on nothing else
 	seen := map[poolGroup]bool{}
 	for _, id := range ids {
-		for _, g := range all[fleet.PoolID(id)] {
+		for _, g := range all[id] {
 			key := poolGroup{PoolGroup: policy.PoolGroup{PoolKey: g.PoolKey}, said: g.said, fresh: g.fresh}
 			if !seen[key] {
 				seen[key] = true
@@ -114,8 +148,8 @@ func (b *Browse) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Que
 		}
 	}
 	var s statement
-	s.ofObjects(fleet.NounPool, ids)
-	place, of, err := b.firstCells(ctx, &s, func(s *statement) string { return ranksOf(s, groups, nil) })
+	s.ofObjects(fleet.NounPool, store.Texts(ids))
+	place, of, err := b.tellCells(ctx, &s, func(s *statement) string { return ranksOf(s, groups, nil) })
 	if err != nil {
 		return page, err
 	}
@@ -158,7 +192,7 @@ func (b *Browse) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID, 
 	if err := store.CheckID(id, "pool"); err != nil {
 		return fleet.Page[fleet.PoolHost]{}, err
 	}
-	groups, err := b.poolGroups(ctx, []string{string(id)})
+	groups, err := b.poolSums(ctx, id)
 	if err != nil {
 		return fleet.Page[fleet.PoolHost]{}, err
 	}
@@ -193,25 +227,50 @@ func (b *Browse) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolGr
 	if err != nil {
 		return fleet.Page[fleet.PoolHost]{}, err
 	}
+	cells, err := matrix[fleet.PoolHost]{
+		cells: cellsOf(groups), host: func(h fleet.PoolHost) fleet.HostID { return h.HostID },
+		first: func(ctx context.Context) (firstCells, error) { return b.firstPoolHosts.one(ctx, id) },
+		find:  func(ctx context.Context) ([]string, error) { return b.poolCellPage(ctx, id, groups, q.Filter, p.apply) },
+		read: func(ctx context.Context, hosts []string) ([]fleet.PoolHost, error) {
+			var of statement
+			of.and("a.pool_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(hosts) + "::text[])")
+			return b.poolCells(ctx, of)
+		},
+	}.page(ctx, q)
+	return p.cut(cells), err
+}
+
+// findFirstPoolHosts finds the beginning of a pool's matrix.
+func (b *Browse) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (first firstCells, err error) {
+	p, err := poolHostOrders.page(fleet.Query{Limit: fleet.CellsTold}, "worst")
+	if err != nil {
+		return first, err
+	}
+	groups, err := b.poolSums(ctx, id)
+	if err != nil {
+		return first, err
+	}
+	first.cells = cellsOf(groups[id])
+	whole, ok := b.whole.known(ctx, everything{})
+	if ok && !slices.ContainsFunc(groups[id], func(g poolGroup) bool { return g.fresh && g.Tone() != fleet.ToneOK }) {
+		first.hosts, err = b.afterSilence(ctx, fleet.NounPool, string(id), whole.silent)
+		return first, err
+	}
+	first.hosts, err = b.poolCellPage(ctx, id, groups[id], "", p.apply)
+	return first, err
+}
+
+// poolCellPage are the hosts of one page of a pool's matrix.
+func (b *Browse) poolCellPage(ctx context.Context, id fleet.PoolID, groups []poolGroup, filter string, apply func(*statement) string) ([]string, error) {
 	var s, page statement
 	s.ofObjects(fleet.NounPool, []string{string(id)})
-	tones, err := s.cellTerms(q.Filter)
+	tones, err := s.cellTerms(filter)
 	if err != nil {
-		return fleet.Page[fleet.PoolHost]{}, err
+		return nil, err
 	}
 	page.args, page.varies, page.searches = s.args, s.varies, s.searches
 	ranks := ranksOf(&page, groups, tones)
-	ids, err := b.cellPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, p.apply)
-	if err != nil {
-		return fleet.Page[fleet.PoolHost]{}, err
-	}
-	var of statement
-	of.and("a.pool_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(ids) + "::text[])")
-	cells, err := b.poolCells(ctx, of)
-	slices.SortFunc(cells, func(x, y fleet.PoolHost) int {
-		return cmp.Compare(slices.Index(ids, string(x.HostID)), slices.Index(ids, string(y.HostID)))
-	})
-	return p.cut(cells), err
+	return b.cellPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
 
 // poolCells reads a few cells a of pools with the hosts' own words, but not their volumes, in no order.

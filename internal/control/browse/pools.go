@@ -15,14 +15,14 @@ import (
 
 // poolViews are pools with their health. Where the storage is, only who sees hosts is shown.
 func (b *Browse) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) ([]fleet.PoolView, error) {
-	ids, views := make([]string, len(rows)), make([]fleet.PoolView, len(rows))
+	ids, views := make([]fleet.PoolID, len(rows)), make([]fleet.PoolView, len(rows))
 	for i, r := range rows {
-		ids[i] = string(r.ID)
+		ids[i] = r.ID
 	}
 	if len(ids) == 0 {
 		return views, nil
 	}
-	groups, err := b.poolGroups(ctx, ids)
+	groups, err := b.poolSums(ctx, ids...)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (b *Browse) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 	if err != nil {
 		return fleet.PoolView{}, page, err
 	}
-	groups, err := b.poolGroups(ctx, []string{string(id)})
+	groups, err := b.poolSums(ctx, id)
 	if err != nil {
 		return fleet.PoolView{}, page, err
 	}
@@ -263,12 +263,16 @@ func (b *Browse) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID)
 		return out, err
 	}
 	if policy.AllProjects(a) {
-		n, err := b.store.CountVolumes(ctx, string(id))
+		groups, err := b.poolSums(ctx, id)
 		if err != nil {
-			return out, store.Err(err)
+			return out, err
 		}
-		if out.Volumes = int(n.Sum); r.Spec.Shared {
-			out.Volumes = int(n.Most)
+		for _, g := range groups[id] {
+			if r.Spec.Shared {
+				out.Volumes = max(out.Volumes, int(g.mostVolumes))
+			} else {
+				out.Volumes += int(g.volumes)
+			}
 		}
 	}
 	var s statement

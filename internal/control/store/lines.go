@@ -41,8 +41,8 @@ func (l lines) of(ctx context.Context) line {
 	return l.pool
 }
 
-// joined reports whether ctx is in a transaction already.
-func joined(ctx context.Context) bool { return ctx.Value(inTx{}) != nil }
+// Joined reports whether ctx is in a transaction already.
+func Joined(ctx context.Context) bool { return ctx.Value(inTx{}) != nil }
 
 // bounded is ctx, ended at the latest when answerLimit has passed.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -86,7 +86,7 @@ type Asker interface {
 // Spending runs do, which only reads, so that the server breaks off what takes longer than limit, with ErrOverLimit. In a transaction
 // there is no such limit.
 func (l lines) Spending(ctx context.Context, limit time.Duration, do func(Asker) error) error {
-	if joined(ctx) {
+	if Joined(ctx) {
 		return Err(do(l))
 	}
 	ctx, cancel := bounded(ctx)

@@ -21,14 +21,18 @@ type Store struct {
 	*db.Queries
 	lines
 	pulse  pulse
+	hub    *notify.Hub
 	teller *notify.Teller
 }
 
 // New makes a Store over pool, which wakes those who wait at hub. It starts nothing.
 func New(pool *pgxpool.Pool, hub *notify.Hub) *Store {
 	l := lines{pool}
-	return &Store{Queries: db.New(l), lines: l, teller: notify.NewTeller(hub, pool)}
+	return &Store{Queries: db.New(l), lines: l, hub: hub, teller: notify.NewTeller(hub, pool)}
 }
+
+// Wake wakes those at this portal who follow it: they were shown what is not so any more.
+func (s *Store) Wake(of fleet.Subject) { s.hub.Wake(string(of)) }
 
 // Tx runs do in one transaction; an error rolls all of it back. After a deadlock do runs anew, so it must not build on what
 // an earlier run left in its variables. Within another it is a part of that one, which runs anew as a whole.
@@ -41,7 +45,7 @@ func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	run := func() error { return pgx.BeginFunc(ctx, s.of(ctx), do) }
-	if joined(ctx) {
+	if Joined(ctx) {
 		return Err(run())
 	}
 	return untilNoDeadlock(run)

@@ -1,0 +1,116 @@
+package control_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+)
+
+// looks are what pages show of things that many hosts have.
+type looks struct {
+	Pool      fleet.PoolHealth
+	Counts    browse.PoolCounts
+	PoolHosts []fleet.HostID
+	More      bool // hosts of the pool, on a next page
+	Network   fleet.NetworkHealth
+	NetHosts  []fleet.HostID
+	Hosts     map[fleet.HostPhase]int
+	Overview  fleet.Overview
+	Listed    []fleet.PoolHealth
+}
+
+func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.NetworkID) (l looks) {
+	t.Helper()
+	ctx := t.Context()
+	want := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, page, err := c.PoolMatrix(ctx, chief, pool, fleet.Query{Limit: 25})
+	want(err)
+	for _, h := range page.Items {
+		l.PoolHosts = append(l.PoolHosts, h.HostID)
+	}
+	n, err := c.GetNetwork(ctx, chief, network)
+	want(err)
+	for _, h := range n.Hosts {
+		l.NetHosts = append(l.NetHosts, h.HostID)
+	}
+	if len(page.Items) != 25 || page.Next == "" {
+		t.Errorf("%d of many hosts are shown, and then: %q", len(page.Items), page.Next)
+	}
+	l.Pool, l.Network, l.More = p.Health, n.Health, page.Next != ""
+	l.Counts, err = c.PoolCounts(ctx, chief, pool)
+	want(err)
+	l.Hosts, err = c.HostTotals(ctx, chief)
+	want(err)
+	l.Overview, err = c.Overview(ctx, chief)
+	want(err)
+	l.Overview.CountedAt = time.Time{}
+	all, err := c.ListPools(ctx, chief, fleet.Query{})
+	want(err)
+	for _, v := range all.Items {
+		l.Listed = append(l.Listed, v.Health)
+	}
+	return l
+}
+
+// What many hosts have is added up behind the pages: they show what a portal that has just started reads, soon after it is so, and are woken
+// for that also where the change's own wake-up came too early to see it.
+func TestWhatManyHostsHaveIsShownAsItIs(t *testing.T) {
+	s := newSite(t)
+	network := fleet.NewID[fleet.NetworkID]()
+	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'lan', 'libvirt')`, network)
+	s.exec(`INSERT INTO hosts (id, name, status) SELECT '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'w' || lpad(n::text, 4, '0'), '{"connected": true}' FROM generate_series(1, 1200) n`)
+	s.exec(`INSERT INTO host_sessions (host_id, seen_at) SELECT id, now() + interval '1 hour' FROM hosts WHERE name LIKE 'w%'`)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, id, 'assign',
+		jsonb_build_object('state', 'active', 'capacityBytes', 1000, 'usedBytes', 100, 'availableBytes', 900, 'volumes', '[{"name": "a"}]'::jsonb), 1, now() FROM hosts WHERE name LIKE 'w%'`, s.nfs)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', $1, id, '{"active": true, "bridge": "lan0"}' FROM hosts`, network)
+
+	hub := notify.NewHub() // it hears nothing from PostgreSQL
+	c := control.New(s.pool, control.Options{Hub: hub})
+	sub := hub.Subscribe("pool:*", "net:*")
+	defer sub.Close()
+	for _, now := range []struct{ what, sql string }{
+		{"all is well", ""},
+		{"a fuller storage", `UPDATE assignments SET status = jsonb_set(status, '{availableBytes}', '700') || '{"usedBytes": 300}' WHERE noun = 'pool' AND host_id LIKE '0000%'`},
+		{"another kind of network", `UPDATE assignments SET status = status || '{"forward": "nat"}' WHERE noun = 'net' AND host_id LIKE '0000%'`},
+		{"a silent host", `UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = '00000000-0000-7000-8000-000000000700'`},
+		{"a failed cell", `UPDATE assignments SET status = '{"state": "failed", "error": "no route"}' WHERE noun = 'pool' AND host_id = '00000000-0000-7000-8000-000000000900'`},
+		{"a network that is off", `UPDATE assignments SET status = '{"active": false}' WHERE noun = 'net' AND host_id = '00000000-0000-7000-8000-000000000901'`},
+		{"a nearly full storage", `UPDATE assignments SET status = jsonb_set(status, '{availableBytes}', '50') || '{"usedBytes": 950}' WHERE noun = 'pool'`},
+		{"it is well again", `UPDATE assignments SET status = jsonb_set(status, '{availableBytes}', '900') || '{"usedBytes": 100, "state": "active"}' WHERE noun = 'pool'`},
+		{"a host that has lost it", `DELETE FROM assignments WHERE host_id = '00000000-0000-7000-8000-000000000003'`},
+		{"a pool that few have now", `DELETE FROM assignments WHERE noun = 'pool' AND host_id > '00000000-0000-7000-8000-000000000099' AND host_id <= '00000000-0000-7000-8000-000000001200'`},
+	} {
+		if now.sql != "" {
+			lookAt(t, c, s.nfs, network)
+			s.exec(now.sql)
+			lookAt(t, c, s.nfs, network) // as it was, with no host that is gone
+		}
+		want := lookAt(t, control.New(s.pool, control.Options{}), s.nfs, network)
+		late := time.After(20 * time.Second)
+		for woken := now.sql == ""; ; {
+			diff := "nobody was woken"
+			if woken {
+				if diff = cmp.Diff(want, lookAt(t, c, s.nfs, network)); diff == "" {
+					break
+				}
+			}
+			select {
+			case <-sub.C:
+				woken = true
+			case <-late:
+				t.Fatalf("%s: what is so (-), and what is shown (+):\n%s", now.what, diff)
+			}
+		}
+	}
+}
