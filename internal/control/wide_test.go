@@ -23,8 +23,11 @@ type looks struct {
 	Hosts     map[fleet.HostPhase]int
 	Overview  fleet.Overview
 	Listed    []fleet.PoolHealth
+	Unknown   []string // VMs
+	Running   []string
 }
 
+// lookAt looks first at what a portal that has just started does not keep yet.
 func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.NetworkID) (l looks) {
 	t.Helper()
 	ctx := t.Context()
@@ -32,6 +35,13 @@ func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.N
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+	for phase, names := range map[string]*[]string{"unknown": &l.Unknown, "running": &l.Running} {
+		vms, err := c.ListVMs(ctx, chief, fleet.Query{Filter: "phase:" + phase})
+		want(err)
+		for _, v := range vms.Items {
+			*names = append(*names, v.Name)
 		}
 	}
 	p, page, err := c.PoolMatrix(ctx, chief, pool, fleet.Query{Limit: 25})
@@ -74,6 +84,8 @@ func TestWhatManyHostsHaveIsShownAsItIs(t *testing.T) {
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, id, 'assign',
 		jsonb_build_object('state', 'active', 'capacityBytes', 1000, 'usedBytes', 100, 'availableBytes', 900, 'volumes', '[{"name": "a"}]'::jsonb), 1, now() FROM hosts WHERE name LIKE 'w%'`, s.nfs)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', $1, id, '{"active": true, "bridge": "lan0"}' FROM hosts`, network)
+	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation) SELECT '00000000-0000-7000-9000-' || right(h.id, 12), $1, h.id, 'on-' || h.name,
+		'{"power": "running", "cpus": 1, "memoryMiB": 512, "firmware": "bios"}', '{"power": "running", "cpus": 1, "memoryMiB": 512}', 1 FROM hosts h WHERE h.name IN ('w0600', 'w0700')`, s.red)
 
 	hub := notify.NewHub() // it hears nothing from PostgreSQL
 	c := control.New(s.pool, control.Options{Hub: hub})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
 
@@ -76,6 +77,13 @@ var hearingSQL = func() string {
 }()
 
 func (b *Browse) hearing(ctx context.Context) (hearing, error) {
+	if whole, ok := b.whole.known(ctx, everything{}); ok && whole.hostSums.count()-len(whole.silent) > fewHosts {
+		h := hearing{heard: hostsOf{n: whole.hostSums.count() - len(whole.silent)}, silent: hostsOf{n: len(whole.silent)}}
+		if h.silent.n <= fewHosts {
+			h.silent.ids = store.Texts(whole.silent)
+		}
+		return h, nil
+	}
 	rows, err := collect(ctx, b, hearingSQL, new(statement), func(row pgx.CollectableRow) (h hearing, err error) {
 		err = row.Scan(&h.heard.n, &h.silent.n, &h.heard.ids, &h.silent.ids)
 		return h, err

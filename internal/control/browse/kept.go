@@ -2,7 +2,9 @@ package browse
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -117,6 +119,16 @@ func (k *kept[K, V]) keep(of K, v V, began time.Time) {
 	}
 }
 
+// countBehind is count where no request is there to take a panic.
+func (k *kept[K, V]) countBehind(ctx context.Context, of K) (now map[K]V, err error) {
+	defer func() {
+		if p := recover(); p != nil { // here it would end the portal
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return k.count(ctx, []K{of})
+}
+
 // again adds it up for those who will ask, until nobody has for long.
 func (k *kept[K, V]) again(of K, one *keeping[V]) {
 	k.mu.Lock()
@@ -132,7 +144,7 @@ func (k *kept[K, V]) again(of K, one *keeping[V]) {
 	ctx, cancel := context.WithTimeout(context.Background(), keptLimit)
 	defer cancel()
 	began := time.Now()
-	now, err := k.count(ctx, []K{of})
+	now, err := k.countBehind(ctx, of)
 	if err != nil {
 		return // what is known grows too old, and who asks then sees why
 	}

@@ -17,6 +17,7 @@ type counting struct {
 	kept[string, int]
 	truth, size int
 	err         error
+	panics      bool
 	times       int // it was counted
 	told        int // of changes
 }
@@ -24,7 +25,9 @@ type counting struct {
 func newCounting(size int) *counting {
 	c := &counting{size: size}
 	c.count = func(context.Context, []string) (map[string]int, error) {
-		c.times++
+		if c.times++; c.panics {
+			panic("broken")
+		}
 		return map[string]int{"a": c.truth}, c.err
 	}
 	c.hosts = func(int) int { return c.size }
@@ -84,7 +87,9 @@ func TestWhatIsWideIsCountedNowAndThen(t *testing.T) {
 		if got, err := c.one(t.Context(), "a"); err == nil {
 			t.Errorf("old news: %d", got)
 		}
-		c.err = nil
+		c.panics = true
+		pass(keepFor)
+		c.err, c.panics = nil, false
 		if got, err := c.one(t.Context(), "a"); err != nil || got != 3 {
 			t.Errorf("it can be counted again: %d, %v", got, err)
 		}
