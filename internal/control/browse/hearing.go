@@ -76,13 +76,23 @@ var hearingSQL = func() string {
 		FROM (SELECT count(*) FILTER (WHERE ` + fresh + `) AS heard, count(*) FILTER (WHERE NOT ` + fresh + `) AS silent FROM host_sessions s) h`
 }()
 
+// manyHeardSQL is how many hosts are believed, of which it looks at no more than it takes to know that they are many.
+var manyHeardSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE " + fresh + " LIMIT " + strconv.Itoa(fewHosts+1) + ") h"
+
+// hearing asks for it. In a wide fleet the silent hosts are those that are kept: all may have fallen silent since, so whether many are heard is asked.
 func (b *Browse) hearing(ctx context.Context) (hearing, error) {
-	if whole, ok := b.whole.known(ctx, everything{}); ok && whole.hostSums.count()-len(whole.silent) > fewHosts {
-		h := hearing{heard: hostsOf{n: whole.hostSums.count() - len(whole.silent)}, silent: hostsOf{n: len(whole.silent)}}
-		if h.silent.n <= fewHosts {
-			h.silent.ids = store.Texts(whole.silent)
+	if whole, ok := b.whole.known(ctx, everything{}); ok {
+		heard, err := collect(ctx, b, manyHeardSQL, new(statement), pgx.RowTo[int])
+		if err != nil {
+			return hearing{}, err
 		}
-		return h, nil
+		if heard[0] > fewHosts {
+			h := hearing{heard: hostsOf{n: heard[0]}, silent: hostsOf{n: len(whole.silent)}}
+			if h.silent.n <= fewHosts {
+				h.silent.ids = store.Texts(whole.silent)
+			}
+			return h, nil
+		}
 	}
 	rows, err := collect(ctx, b, hearingSQL, new(statement), func(row pgx.CollectableRow) (h hearing, err error) {
 		err = row.Scan(&h.heard.n, &h.silent.n, &h.heard.ids, &h.silent.ids)
