@@ -25,7 +25,7 @@ type Browse struct {
 func New(s *store.Store) *Browse {
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.NounNetwork, id)) }
 	b := &Browse{store: s}
-	b.whole = kept[everything, wholeSums]{count: b.sumWhole, hosts: wholeSums.count, changed: b.wakePools}
+	b.whole = kept[everything, wholeSums]{count: b.sumWhole, hosts: func(w wholeSums) int { return w.hostSums.count() }, changed: b.wakePools}
 	b.networkSums = kept[fleet.NetworkID, []networkSum]{count: b.sumNetworks, hosts: cellsIn, changed: telling(sameNetwork, network)}
 	b.firstPoolHosts = kept[fleet.PoolID, firstCells]{count: eachFirst(b.findFirstPoolHosts), hosts: firstCells.count, changed: telling(firstCells.same, b.wakePool)}
 	b.firstNetworkHosts = kept[fleet.NetworkID, firstCells]{count: eachFirst(b.findFirstNetworkHosts), hosts: firstCells.count, changed: telling(firstCells.same, network)}

@@ -3,6 +3,7 @@ package browse
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,23 +16,32 @@ import (
 // counting is a kept whose truth the test sets.
 type counting struct {
 	kept[string, int]
-	truth, size int
+	see sync.Mutex // for the rest
+	truth
+	times int // it was counted
+	told  int // of changes
+}
+
+type truth struct {
+	value, size int
 	err         error
 	panics      bool
-	times       int // it was counted
-	told        int // of changes
 }
 
 func newCounting(size int) *counting {
-	c := &counting{size: size}
+	c := &counting{truth: truth{size: size}}
 	c.count = func(context.Context, []string) (map[string]int, error) {
+		c.see.Lock()
+		defer c.see.Unlock()
 		if c.times++; c.panics {
 			panic("broken")
 		}
-		return map[string]int{"a": c.truth}, c.err
+		return map[string]int{"a": c.value}, c.err
 	}
-	c.hosts = func(int) int { return c.size }
+	c.hosts = func(int) int { return c.now().size }
 	c.changed = func(_ string, was, now int) {
+		c.see.Lock()
+		defer c.see.Unlock()
 		if was != now {
 			c.told++
 		}
@@ -39,12 +49,35 @@ func newCounting(size int) *counting {
 	return c
 }
 
+func (c *counting) now() truth {
+	c.see.Lock()
+	defer c.see.Unlock()
+	return c.truth
+}
+
+// is makes something so from now on.
+func (c *counting) is(so func(*truth)) {
+	c.see.Lock()
+	defer c.see.Unlock()
+	so(&c.truth)
+}
+
+// are makes it so many.
+func (c *counting) are(value int) { c.is(func(t *truth) { t.value = value }) }
+
+// seen is how often it was counted, and told of changes.
+func (c *counting) seen() (times, told int) {
+	c.see.Lock()
+	defer c.see.Unlock()
+	return c.times, c.told
+}
+
 // wants asks, and says what it should have got and how often that was counted by then.
 func (c *counting) wants(t *testing.T, what string, value, times int) {
 	t.Helper()
 	got, err := c.one(t.Context(), "a")
-	if err != nil || got != value || c.times != times {
-		t.Errorf("%s: got %d, counted %d times (%v), want %d and %d", what, got, c.times, err, value, times)
+	if counted, _ := c.seen(); err != nil || got != value || counted != times {
+		t.Errorf("%s: got %d, counted %d times (%v), want %d and %d", what, got, counted, err, value, times)
 	}
 }
 
@@ -57,39 +90,39 @@ func TestWhatIsWideIsCountedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounting(wide + 1)
 		c.wants(t, "first", 0, 1)
-		c.truth = 1
+		c.are(1)
 		for range 100 {
 			c.wants(t, "at once", 0, 1)
 		}
 		pass(keepFor)
 		c.wants(t, "behind", 1, 2)
-		if c.told != 1 {
-			t.Errorf("who was shown another is told %d times", c.told)
+		if _, told := c.seen(); told != 1 {
+			t.Errorf("who was shown another is told %d times", told)
 		}
 		pass(keepFor)
 		c.wants(t, "unchanged", 1, 3)
-		if c.told != 1 {
-			t.Errorf("told %d times of one change", c.told)
+		if _, told := c.seen(); told != 1 {
+			t.Errorf("told %d times of one change", told)
 		}
 		pass(keepWarm + 2*keepFor)
-		times := c.times
+		times, _ := c.seen()
 		pass(time.Hour)
-		if c.times != times {
-			t.Errorf("counted %d times more while nobody asks", c.times-times)
+		if now, _ := c.seen(); now != times {
+			t.Errorf("counted %d times more while nobody asks", now-times)
 		}
-		c.truth = 2
+		c.are(2)
 		c.wants(t, "after a long time", 2, times+1)
 
-		c.truth, c.err = 3, errors.New("no database")
+		c.is(func(t *truth) { t.value, t.err = 3, errors.New("no database") })
 		pass(keepFor)
 		c.wants(t, "while it cannot be counted", 2, times+2)
 		pass(keepAtMost)
 		if got, err := c.one(t.Context(), "a"); err == nil {
 			t.Errorf("old news: %d", got)
 		}
-		c.panics = true
+		c.is(func(t *truth) { t.panics = true })
 		pass(keepFor)
-		c.err, c.panics = nil, false
+		c.is(func(t *truth) { t.err, t.panics = nil, false })
 		if got, err := c.one(t.Context(), "a"); err != nil || got != 3 {
 			t.Errorf("it can be counted again: %d, %v", got, err)
 		}
@@ -100,7 +133,7 @@ func TestWhatIsWideIsCountedNowAndThen(t *testing.T) {
 func TestWhatIsNarrowIsCountedForEach(t *testing.T) {
 	c := newCounting(wide)
 	for n := range 3 {
-		c.truth = n
+		c.are(n)
 		c.wants(t, "narrow", n, n+1)
 	}
 }
@@ -110,10 +143,10 @@ func TestAFleetGrowsAndShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounting(wide)
 		c.wants(t, "narrow", 0, 1)
-		c.size++
+		c.is(func(t *truth) { t.size++ })
 		c.wants(t, "just wide", 0, 2)
 		c.wants(t, "wide", 0, 2)
-		c.size--
+		c.is(func(t *truth) { t.size-- })
 		pass(keepFor)
 		c.wants(t, "narrow again", 0, 4)
 		c.wants(t, "and again", 0, 5)
@@ -127,17 +160,17 @@ func TestATransactionCountsForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounting(wide + 1)
 		within := store.Within(t.Context(), struct{ pgx.Tx }{})
-		c.truth = 7
+		c.are(7)
 		if got, err := c.one(within, "a"); err != nil || got != 7 {
 			t.Errorf("within: %d, %v", got, err)
 		}
-		c.truth = 1
+		c.are(1)
 		c.wants(t, "without", 1, 2)
-		c.truth = 8
+		c.are(8)
 		if got, err := c.one(within, "a"); err != nil || got != 8 {
 			t.Errorf("within: %d, %v", got, err)
 		}
-		c.truth = 1
+		c.are(1)
 		c.wants(t, "without", 1, 3)
 		pass(keepWarm + 2*keepFor)
 	})
@@ -151,7 +184,7 @@ func TestWarming(t *testing.T) {
 		c.warm("a")
 		synctest.Wait()
 		c.wants(t, "warm", 0, 1)
-		if c.told != 0 {
+		if _, told := c.seen(); told != 0 {
 			t.Error("somebody is told of what nobody was shown")
 		}
 		pass(keepWarm + 2*keepFor)

@@ -22,14 +22,6 @@ type wholeSums struct {
 	worst    struct{ pools, hosts []string } // of each pool that wants a person the cell that stands for it
 }
 
-func (w wholeSums) count() int {
-	n := w.hostSums.count()
-	for _, groups := range w.pools {
-		n += cellsOf(groups)
-	}
-	return n
-}
-
 // sumWhole adds up the whole fleet. Pages ask whole.
 func (b *Browse) sumWhole(ctx context.Context, _ []everything) (map[everything]wholeSums, error) {
 	var w wholeSums
