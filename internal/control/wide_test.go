@@ -49,6 +49,9 @@ func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.N
 	for _, h := range page.Items {
 		l.PoolHosts = append(l.PoolHosts, h.HostID)
 	}
+	if page, err := c.PoolHosts(ctx, chief, pool, fleet.Query{Limit: -7}); err != nil || len(page.Items) != 100 {
+		t.Errorf("a limit that is none: %d hosts, %v", len(page.Items), err)
+	}
 	n, err := c.GetNetwork(ctx, chief, network)
 	want(err)
 	for _, h := range n.Hosts {

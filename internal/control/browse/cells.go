@@ -129,14 +129,15 @@ type matrix[T any] struct {
 	host  func(T) fleet.HostID
 }
 
-// page are the cells of the page that q asks for. The place of the first cells of a wide matrix is kept; what they say is read.
-func (m matrix[T]) page(ctx context.Context, q fleet.Query) ([]T, error) {
-	if m.cells > wide && q.Filter == "" && q.After == "" && q.Before == "" && q.Limit <= fleet.CellsTold {
+// page are the cells of the page that q asks for, so many at most, and one more. The place of the first cells of a wide matrix is kept; what
+// they say is read.
+func (m matrix[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
+	if m.cells > wide && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.CellsTold {
 		first, err := m.first(ctx)
 		if err != nil {
 			return nil, err
 		}
-		hosts := first.hosts[:min(len(first.hosts), q.Limit+1)]
+		hosts := first.hosts[:min(len(first.hosts), limit+1)]
 		if cells, err := m.of(ctx, hosts); err != nil || len(cells) == len(hosts) {
 			return cells, err
 		} // else some have gone since

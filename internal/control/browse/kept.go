@@ -2,9 +2,7 @@ package browse
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -121,11 +119,7 @@ func (k *kept[K, V]) keep(of K, v V, began time.Time) {
 
 // countBehind is count where no request is there to take a panic.
 func (k *kept[K, V]) countBehind(ctx context.Context, of K) (now map[K]V, err error) {
-	defer func() {
-		if p := recover(); p != nil { // here it would end the portal
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
+	defer store.Recovered(&err)
 	return k.count(ctx, []K{of})
 }
 

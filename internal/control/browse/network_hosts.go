@@ -211,7 +211,7 @@ func (b *Browse) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.Q
 			of.and("a.network_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(hosts) + "::text[])")
 			return b.networkCells(ctx, of)
 		},
-	}.page(ctx, q)
+	}.page(ctx, q, p.limit)
 	return p.cut(cells), err
 }
 

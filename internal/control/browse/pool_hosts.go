@@ -236,7 +236,7 @@ func (b *Browse) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolGr
 			of.and("a.pool_id = " + of.key(string(id)) + " AND a.host_id = ANY (" + of.key(hosts) + "::text[])")
 			return b.poolCells(ctx, of)
 		},
-	}.page(ctx, q)
+	}.page(ctx, q, p.limit)
 	return p.cut(cells), err
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -38,11 +37,7 @@ func apart[T any](do func() (T, error)) (out T, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer func() {
-			if p := recover(); p != nil { // here it would end the portal
-				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			}
-		}()
+		defer store.Recovered(&err)
 		out, err = do()
 	}()
 	<-done

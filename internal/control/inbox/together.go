@@ -3,8 +3,6 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -98,15 +96,13 @@ func (t *together[I, O]) alone(a *asker[I, O]) {
 // answer asks once for all of them who are still there; err is also what each of them gets.
 func (t *together[I, O]) answer(all []*asker[I, O], patience time.Duration) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // here it would end the portal
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
 		if err != nil {
 			for _, a := range all {
 				a.err = err
 			}
 		}
 	}()
+	defer store.Recovered(&err)
 	var in []I
 	var here []*asker[I, O]
 	for _, a := range all {

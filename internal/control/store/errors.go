@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -97,4 +98,11 @@ func CheckID[T ~string](id T, noun string) error {
 		return NotFound(pgx.ErrNoRows, noun)
 	}
 	return nil
+}
+
+// Recovered is to be deferred: it makes a panic the error where no request is there to take it, which would end the portal.
+func Recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	}
 }
