@@ -11,6 +11,61 @@ import (
 	"quantix/internal/fleet"
 )
 
+const joinQueue = `-- name: JoinQueue :one
+WITH sooner AS (
+    UPDATE jobs w SET run_after = now()
+    WHERE w.subject = $1 AND w.host_id = $2 AND w.state = 'queued' AND w.task_id IS NOT NULL AND w.kind <> $3 AND w.retries > 0
+), job AS (
+    INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
+    VALUES ($4, COALESCE($5::text, $4), $2, $3, $1, $6, $7)
+    ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND task_id IS NOT NULL
+    DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, run_after = now(), task_id = COALESCE($5::text, jobs.task_id)
+    RETURNING id, task_id
+), made AS (
+    INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
+    SELECT $4, $2, $8, $3, $1, $9, $7, $10, $11 FROM job WHERE job.task_id = $4
+), begun AS (
+    UPDATE tasks t SET pending = false, host_id = $2, generation = $7 WHERE t.id = $5::text
+)
+SELECT task_id::text FROM job
+`
+
+type JoinQueueParams struct {
+	Subject     fleet.Subject
+	HostID      fleet.HostID
+	Kind        fleet.JobKind
+	ID          fleet.JobID
+	Child       *string
+	Args        fleet.JobArgs
+	Generation  int64
+	ProjectID   *fleet.ProjectID
+	SubjectName string
+	CreatedBy   string
+	UserID      *fleet.UserID
+}
+
+// QueueJob where others may wait, and for the child of a task that has no job yet; returns the task. A waiting job of the same
+// subject and kind takes the newer generation and arguments instead of a second row: the order joins that job's task, a child takes
+// the job over into its own. What waits for another try stands before no newer order: it is tried now.
+func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (string, error) {
+	row := q.db.QueryRow(ctx, joinQueue,
+		arg.Subject,
+		arg.HostID,
+		arg.Kind,
+		arg.ID,
+		arg.Child,
+		arg.Args,
+		arg.Generation,
+		arg.ProjectID,
+		arg.SubjectName,
+		arg.CreatedBy,
+		arg.UserID,
+	)
+	var task_id string
+	err := row.Scan(&task_id)
+	return task_id, err
+}
+
 const joinTask = `-- name: JoinTask :exec
 UPDATE tasks SET created_by = $1, user_id = $2 WHERE id = $3 AND parent_id IS NULL
 `
@@ -51,57 +106,47 @@ func (q *Queries) QueueConsole(ctx context.Context, arg QueueConsoleParams) erro
 	return err
 }
 
-const queueJob = `-- name: QueueJob :one
-WITH sooner AS (
-    UPDATE jobs w SET run_after = now()
-    WHERE w.subject = $1 AND w.host_id = $2 AND w.state = 'queued' AND w.task_id IS NOT NULL AND w.kind <> $3 AND w.retries > 0
-), job AS (
+const queueJob = `-- name: QueueJob :execrows
+WITH job AS (
     INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
-    VALUES ($4, COALESCE($5::text, $4), $2, $3, $1, $6, $7)
-    ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND task_id IS NOT NULL
-    DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, run_after = now(), task_id = COALESCE($5::text, jobs.task_id)
-    RETURNING id, task_id
-), made AS (
-    INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
-    SELECT $4, $2, $8, $3, $1, $9, $7, $10, $11 FROM job WHERE job.task_id = $4
-), begun AS (
-    UPDATE tasks t SET pending = false, host_id = $2, generation = $7 WHERE t.id = $5::text
+    SELECT $9::text, $9::text, $1, $3, $4, $10, $6
+    WHERE NOT EXISTS (SELECT 1 FROM jobs w WHERE w.subject = $4 AND w.host_id = $1 AND w.state = 'queued' AND w.task_id IS NOT NULL AND w.retries > 0)
+    ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND task_id IS NOT NULL DO NOTHING
+    RETURNING id
 )
-SELECT task_id::text FROM job
+INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
+SELECT job.id, $1, $2, $3, $4, $5, $6, $7, $8 FROM job
 `
 
 type QueueJobParams struct {
-	Subject     fleet.Subject
-	HostID      fleet.HostID
-	Kind        fleet.JobKind
-	ID          fleet.JobID
-	Child       *string
-	Args        fleet.JobArgs
-	Generation  int64
+	HostID      *fleet.HostID
 	ProjectID   *fleet.ProjectID
+	Kind        fleet.JobKind
+	Subject     fleet.Subject
 	SubjectName string
+	Generation  int64
 	CreatedBy   string
 	UserID      *fleet.UserID
+	ID          string
+	Args        fleet.JobArgs
 }
 
-// Queues a job with a task of its own, or for the child of a task that has none yet; returns the task. A waiting job of the same
-// subject and kind takes the newer generation and arguments instead of a second row: the order joins that job's task, a child takes
-// the job over into its own. What waits for another try stands before no newer order: it is tried now.
-func (q *Queries) QueueJob(ctx context.Context, arg QueueJobParams) (string, error) {
-	row := q.db.QueryRow(ctx, queueJob,
-		arg.Subject,
+// Queues a job with a task of its own, of the same id, where nothing waits that it would join or hasten, as nearly always; else none.
+func (q *Queries) QueueJob(ctx context.Context, arg QueueJobParams) (int64, error) {
+	result, err := q.db.Exec(ctx, queueJob,
 		arg.HostID,
-		arg.Kind,
-		arg.ID,
-		arg.Child,
-		arg.Args,
-		arg.Generation,
 		arg.ProjectID,
+		arg.Kind,
+		arg.Subject,
 		arg.SubjectName,
+		arg.Generation,
 		arg.CreatedBy,
 		arg.UserID,
+		arg.ID,
+		arg.Args,
 	)
-	var task_id string
-	err := row.Scan(&task_id)
-	return task_id, err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -5,10 +5,9 @@ SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.se
 
 -- name: ClaimJobs :many
 -- For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
--- the epoch. session: whose it is; pool, vm: what the job is about, where it is one, a VM only on its own host; of a VM made are the disks that
--- were once seen whole, and pools those that its spec names. Where there is work the session is held first: a hello waits until it can see what
--- is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it was planned, while
--- little ran, to read all that runs.
+-- the epoch. session: whose it is; work: what its host is told of the job's subject. Where there is work the session is held first: a hello waits
+-- until it can see what is taken here, and an ended session takes nothing. What is before a job of its subject is asked one by one: as a join it
+-- was planned, while little ran, to read all that runs.
 WITH mine AS MATERIALIZED (
     SELECT s.host_id, a.session, a.most
     FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@most::integer[]) AS most ORDER BY 1) a
@@ -34,24 +33,7 @@ WITH mine AS MATERIALIZED (
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + @lease::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
-RETURNING sqlc.embed(jobs), ready.session::bytea AS session,
-          (SELECT json_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation, 'createdAt', p.created_at, 'deletedAt', p.deleted_at)
-           FROM pools p WHERE jobs.subject LIKE 'pool:%' AND p.id = substr(jobs.subject, 6) COLLATE "default")::json AS pool,
-          (SELECT json_build_object(
-              'vm', json_build_object(
-                  'id', v.id, 'name', v.name, 'projectId', v.project_id, 'hostId', v.host_id, 'labels', v.labels, 'description', v.description,
-                  'generation', v.generation, 'observedGeneration', v.observed_generation, 'ordered', v.ordered, 'createdAt', v.created_at,
-                  'deletedAt', v.deleted_at, 'spec', v.spec),
-              'project', (SELECT o.name FROM projects o WHERE o.id = v.project_id),
-              'mark', (SELECT m.mark FROM vm_marks m WHERE m.vm_id = v.id),
-              'made', (SELECT json_agg(json_build_object('poolId', m.pool_id, 'volume', m.volume) ORDER BY m.pool_id, m.volume)
-                       FROM made_disks m WHERE m.vm_id = v.id),
-              'networks', ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
-                                WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))),
-              'pools', (SELECT json_agg(json_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation,
-                                                          'createdAt', p.created_at, 'deletedAt', p.deleted_at))
-                        FROM pools p WHERE p.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.**.poolId') #>> '{}'))))
-           FROM vms v WHERE jobs.subject LIKE 'vm:%' AND v.id = substr(jobs.subject, 4) COLLATE "C" AND v.host_id = jobs.host_id)::json AS vm;
+RETURNING sqlc.embed(jobs), ready.session::bytea AS session, work_of(jobs.subject, jobs.host_id)::json AS work;
 
 -- name: HoldPools :exec
 -- The pools stay assigned while a VM is put on them: who releases one locks it first.

@@ -1,5 +1,17 @@
--- name: QueueJob :one
--- Queues a job with a task of its own, or for the child of a task that has none yet; returns the task. A waiting job of the same
+-- name: QueueJob :execrows
+-- Queues a job with a task of its own, of the same id, where nothing waits that it would join or hasten, as nearly always; else none.
+WITH job AS (
+    INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
+    SELECT @id::text, @id::text, @host_id, @kind, @subject, @args, @generation
+    WHERE NOT EXISTS (SELECT 1 FROM jobs w WHERE w.subject = @subject AND w.host_id = @host_id AND w.state = 'queued' AND w.task_id IS NOT NULL AND w.retries > 0)
+    ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND task_id IS NOT NULL DO NOTHING
+    RETURNING id
+)
+INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
+SELECT job.id, @host_id, @project_id, @kind, @subject, @subject_name, @generation, @created_by, @user_id FROM job;
+
+-- name: JoinQueue :one
+-- QueueJob where others may wait, and for the child of a task that has no job yet; returns the task. A waiting job of the same
 -- subject and kind takes the newer generation and arguments instead of a second row: the order joins that job's task, a child takes
 -- the job over into its own. What waits for another try stands before no newer order: it is tried now.
 WITH sooner AS (

@@ -27,7 +27,7 @@ func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 			if vm.DeletedAt != nil {
 				kind = fleet.VMDelete
 			}
-			if _, err := store.Queue(ctx, q, a, db.QueueJobParams{
+			if _, err := store.Queue(ctx, q, a, db.JoinQueueParams{
 				HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: kind, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name, Generation: vm.Generation,
 			}); err != nil {
 				return err

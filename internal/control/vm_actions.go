@@ -128,8 +128,8 @@ func queueVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView,
 	return store.GetTask(ctx, q, fleet.SystemActor, id)
 }
 
-func orderOf(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.QueueJobParams {
-	return db.QueueJobParams{
+func orderOf(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.JoinQueueParams {
+	return db.JoinQueueParams{
 		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: kind, Subject: fleet.SubjectVM(vm.ID), SubjectName: vm.Name,
 		Args: args, Generation: vm.Generation,
 	}

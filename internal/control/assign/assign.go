@@ -122,7 +122,7 @@ func (o Object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fl
 	if err != nil {
 		return "", err
 	}
-	return store.Queue(ctx, q, a, db.QueueJobParams{HostID: host, Kind: kind, Subject: o.Subject(), SubjectName: o.Name, Generation: o.generation})
+	return store.Queue(ctx, q, a, db.JoinQueueParams{HostID: host, Kind: kind, Subject: o.Subject(), SubjectName: o.Name, Generation: o.generation})
 }
 
 // Assign puts an object on more hosts.
@@ -254,7 +254,7 @@ func QueueDrifted(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 		if !r.Assigned {
 			kind = n.release
 		}
-		if _, err := store.Queue(ctx, q, a, db.QueueJobParams{
+		if _, err := store.Queue(ctx, q, a, db.JoinQueueParams{
 			HostID: r.HostID, Kind: kind, Subject: fleet.Subject(r.Noun + ":" + r.ObjectID), SubjectName: r.Name, Generation: r.Generation,
 		}); err != nil {
 			return err

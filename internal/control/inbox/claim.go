@@ -108,9 +108,10 @@ func (box *Inbox) claimFor(ctx context.Context, patience time.Duration, all []cl
 	return out, nil
 }
 
-// vmWork is what a host is told of a VM, as ClaimJobs says it.
-type vmWork struct {
-	VM       fleet.VM       `json:"vm"`
+// aboutSubject is what the database says of a job's subject (work_of): a pool, or a VM with what belongs to it.
+type aboutSubject struct {
+	Pool     *fleet.Pool    `json:"pool"`
+	VM       *fleet.VM      `json:"vm"`
 	Project  string         `json:"project"` // its name
 	Mark     string         `json:"mark"`
 	Made     []fleet.Volref `json:"made"`
@@ -124,24 +125,24 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	w := wire.Work{
 		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args,
 	}
-	if len(row.Pool) > 0 {
-		if err := json.Unmarshal(row.Pool, &w.Pool); err != nil {
-			return w, fmt.Errorf("pool of job %s: %w", j.ID, err)
-		}
-		w.Generation = w.Pool.Generation
-	}
-	if len(row.VM) == 0 {
+	if len(row.Work) == 0 {
 		return w, nil
 	}
-	var vm vmWork
-	if err := json.Unmarshal(row.VM, &vm); err != nil {
-		return w, fmt.Errorf("VM of job %s: %w", j.ID, err)
+	var about aboutSubject
+	if err := json.Unmarshal(row.Work, &about); err != nil {
+		return w, fmt.Errorf("subject of job %s: %w", j.ID, err)
 	}
-	store.NameNetworks(vm.VM.Spec.NICs, vm.Networks)
-	w.VM, w.Generation, w.Made, w.Project, w.Mark = &vm.VM, vm.VM.Generation, vm.Made, vm.Project, vm.Mark
-	for _, id := range vm.VM.Spec.Pools() {
-		if i := slices.IndexFunc(vm.Pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
-			w.Pools = append(w.Pools, vm.Pools[i])
+	if w.Pool = about.Pool; w.Pool != nil {
+		w.Generation = w.Pool.Generation
+	}
+	if w.VM = about.VM; w.VM == nil {
+		return w, nil
+	}
+	store.NameNetworks(w.VM.Spec.NICs, about.Networks)
+	w.Generation, w.Made, w.Project, w.Mark = w.VM.Generation, about.Made, about.Project, about.Mark
+	for _, id := range w.VM.Spec.Pools() {
+		if i := slices.IndexFunc(about.Pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
+			w.Pools = append(w.Pools, about.Pools[i])
 		}
 	}
 	return w, nil

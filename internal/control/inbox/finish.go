@@ -291,7 +291,7 @@ func requeue(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostI
 	if err != nil {
 		return false, err
 	}
-	_, err = store.Queue(ctx, q, fleet.SystemActor, db.QueueJobParams{
+	_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
 		HostID: vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMApply, Subject: fleet.SubjectVM(id), SubjectName: vm.Name, Generation: vm.Generation,
 	})
 	return err == nil, err

@@ -8,9 +8,18 @@ import (
 )
 
 // Queue adds a job, or hands its newer generation to one that already waits, and returns the task that it is of.
-func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.QueueJobParams) (fleet.TaskID, error) {
+func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueueParams) (fleet.TaskID, error) {
 	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, UserIDOf(a)
-	id, err := q.QueueJob(ctx, j)
+	if j.Child == nil {
+		n, err := q.QueueJob(ctx, db.QueueJobParams{
+			ID: string(j.ID), HostID: &j.HostID, Kind: j.Kind, Subject: j.Subject, Args: j.Args, Generation: j.Generation, ProjectID: j.ProjectID,
+			SubjectName: j.SubjectName, CreatedBy: j.CreatedBy, UserID: j.UserID,
+		})
+		if err != nil || n > 0 {
+			return fleet.TaskID(j.ID), err
+		}
+	}
+	id, err := q.JoinQueue(ctx, j)
 	task := fleet.TaskID(id)
 	if err == nil && j.Child == nil && id != string(j.ID) {
 		err = q.JoinTask(ctx, db.JoinTaskParams{ID: task, CreatedBy: j.CreatedBy, UserID: j.UserID})
