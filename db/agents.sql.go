@@ -344,21 +344,41 @@ func (q *Queries) ReportHost(ctx context.Context, arg ReportHostParams) error {
 }
 
 const reportMeters = `-- name: ReportMeters :exec
-INSERT INTO vm_meters AS m (vm_id, at, meter)
-SELECT v.id, now(), r.meter
-FROM jsonb_array_elements($1::jsonb) AS r (meter) JOIN vms v ON v.id = r.meter->>'id' AND v.host_id = $2
-ON CONFLICT (vm_id) DO UPDATE SET at = now(), meter = EXCLUDED.meter,
-    cpu_percent = CASE WHEN now() > m.at AND (EXCLUDED.meter->>'cpuNanos')::bigint >= (m.meter->>'cpuNanos')::bigint
-        THEN ((EXCLUDED.meter->>'cpuNanos')::bigint - (m.meter->>'cpuNanos')::bigint) / (extract(epoch FROM now() - m.at) * 1e7) END
+INSERT INTO host_meters AS m (host_id, at, vm_ids, cpu_nanos, memory_bytes, read_bytes, write_bytes, receive_bytes, send_bytes)
+SELECT r.host_id, now(), array_agg(r.vm_id), array_agg(r.cpu), array_agg(r.memory), array_agg(r.read), array_agg(r.write), array_agg(r.receive), array_agg(r.send)
+FROM (SELECT unnest($1::text[]) AS host_id, unnest($2::text[]) AS vm_id, unnest($3::bigint[]) AS cpu, unnest($4::bigint[]) AS memory,
+             unnest($5::bigint[]) AS read, unnest($6::bigint[]) AS write, unnest($7::bigint[]) AS receive,
+             unnest($8::bigint[]) AS send) r
+GROUP BY r.host_id ORDER BY r.host_id
+ON CONFLICT (host_id) DO UPDATE SET at = now(), vm_ids = EXCLUDED.vm_ids, cpu_nanos = EXCLUDED.cpu_nanos, memory_bytes = EXCLUDED.memory_bytes,
+    read_bytes = EXCLUDED.read_bytes, write_bytes = EXCLUDED.write_bytes, receive_bytes = EXCLUDED.receive_bytes, send_bytes = EXCLUDED.send_bytes,
+    before_at = m.at, before_ids = NULLIF(m.vm_ids, EXCLUDED.vm_ids), before_cpu = m.cpu_nanos
 `
 
 type ReportMetersParams struct {
-	Meters []byte
-	HostID fleet.HostID
+	HostIds      []string
+	VMIDs        []string
+	CpuNanos     []int64
+	MemoryBytes  []int64
+	ReadBytes    []int64
+	WriteBytes   []int64
+	ReceiveBytes []int64
+	SendBytes    []int64
 }
 
+// What hosts measured of their VMs that run: a row a host, the lists are flat. The CPU time that was measured before stays beside the new one,
+// so that whoever looks can tell the load between the two.
 func (q *Queries) ReportMeters(ctx context.Context, arg ReportMetersParams) error {
-	_, err := q.db.Exec(ctx, reportMeters, arg.Meters, arg.HostID)
+	_, err := q.db.Exec(ctx, reportMeters,
+		arg.HostIds,
+		arg.VMIDs,
+		arg.CpuNanos,
+		arg.MemoryBytes,
+		arg.ReadBytes,
+		arg.WriteBytes,
+		arg.ReceiveBytes,
+		arg.SendBytes,
+	)
 	return err
 }
 

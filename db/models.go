@@ -116,6 +116,21 @@ type Host struct {
 	MemoryBytes int64
 }
 
+type HostMeter struct {
+	HostID       fleet.HostID
+	At           time.Time
+	VMIDs        []string
+	CpuNanos     []int64
+	MemoryBytes  []int64
+	ReadBytes    []int64
+	WriteBytes   []int64
+	ReceiveBytes []int64
+	SendBytes    []int64
+	BeforeAt     *time.Time
+	BeforeIds    []string
+	BeforeCpu    []int64
+}
+
 type HostSession struct {
 	HostID      fleet.HostID
 	Session     []byte
@@ -341,13 +356,6 @@ type VM struct {
 type VmMark struct {
 	VMID fleet.VMID
 	Mark string
-}
-
-type VmMeter struct {
-	VMID       fleet.VMID
-	At         time.Time
-	Meter      fleet.Meter
-	CpuPercent *float32
 }
 
 type VmSighting struct {

@@ -123,7 +123,6 @@ var given = map[string]any{
 	"ReportAssignments.Pools":    []byte(`[{"id": "` + aPool + `", "status": {"state": "inactive"}}]`),
 	"ReportAssignments.Networks": []byte(`[{"kind": "libvirt", "name": "default", "status": {"active": false}}]`),
 	"ReportFoundVMs.Found":       []byte(`[{"id": "id-7", "name": "other", "status": {}}]`),
-	"ReportMeters.Meters":        []byte(`[{"id": "` + aVM + `", "cpuNanos": 1}]`),
 	"ReportVMs.Vms":              []byte(`[{"id": "` + aVM + `", "generation": 1, "status": {"power": "stopped"}}]`),
 	"SightVMs.Seen":              []byte(`[{"id": "` + aVM + `", "power": "stopped", "generation": 1, "proven": true}]`),
 	"StrangeDomains.Domains":     []byte(`[{"id": "` + aVM + `", "proof": ""}]`),

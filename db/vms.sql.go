@@ -285,19 +285,39 @@ func (q *Queries) VMAudit(ctx context.Context, subject string) ([]Audit, error) 
 }
 
 const vMMeter = `-- name: VMMeter :one
-SELECT at, meter, cpu_percent FROM vm_meters WHERE vm_id = $1
+SELECT m.at, m.cpu_nanos[p.i]::bigint AS cpu_nanos, m.memory_bytes[p.i]::bigint AS memory_bytes, m.read_bytes[p.i]::bigint AS read_bytes,
+       m.write_bytes[p.i]::bigint AS write_bytes, m.receive_bytes[p.i]::bigint AS receive_bytes, m.send_bytes[p.i]::bigint AS send_bytes,
+       COALESCE((m.cpu_nanos[p.i] - m.before_cpu[array_position(COALESCE(m.before_ids, m.vm_ids), v.id)])
+                / NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0), -1)::float8 AS cpu_percent
+FROM vms v JOIN host_meters m ON m.host_id = v.host_id CROSS JOIN LATERAL (SELECT array_position(m.vm_ids, v.id) AS i) p
+WHERE v.id = $1 AND p.i IS NOT NULL
 `
 
 type VMMeterRow struct {
-	At         time.Time
-	Meter      fleet.Meter
-	CpuPercent *float32
+	At           time.Time
+	CpuNanos     int64
+	MemoryBytes  int64
+	ReadBytes    int64
+	WriteBytes   int64
+	ReceiveBytes int64
+	SendBytes    int64
+	CpuPercent   float64
 }
 
+// What the VM's host measured last; cpu_percent is below 0 where the VM has begun anew since the measurement before, or there was none.
 func (q *Queries) VMMeter(ctx context.Context, vmID fleet.VMID) (VMMeterRow, error) {
 	row := q.db.QueryRow(ctx, vMMeter, vmID)
 	var i VMMeterRow
-	err := row.Scan(&i.At, &i.Meter, &i.CpuPercent)
+	err := row.Scan(
+		&i.At,
+		&i.CpuNanos,
+		&i.MemoryBytes,
+		&i.ReadBytes,
+		&i.WriteBytes,
+		&i.ReceiveBytes,
+		&i.SendBytes,
+		&i.CpuPercent,
+	)
 	return i, err
 }
 

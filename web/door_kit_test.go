@@ -104,7 +104,7 @@ func (p *portal) again(agentURL string, m *machine) {
 func (p *portal) stored() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}
-	for _, table := range []string{"hosts", "host_sessions", "vms", "vm_meters", "found_vms", "pools", "assignments", "networks", "tasks", "jobs", "console_tickets", "join_tokens", "audit"} {
+	for _, table := range []string{"hosts", "host_sessions", "vms", "host_meters", "found_vms", "pools", "assignments", "networks", "tasks", "jobs", "console_tickets", "join_tokens", "audit"} {
 		var rows string
 		if err := p.pool.QueryRow(p.t.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&rows); err != nil {
 			p.t.Fatal(err)

@@ -85,9 +85,14 @@ ON CONFLICT (host_id, id) DO UPDATE SET name = EXCLUDED.name, status = EXCLUDED.
 WHERE found_vms.name <> EXCLUDED.name OR found_vms.status <> EXCLUDED.status;
 
 -- name: ReportMeters :exec
-INSERT INTO vm_meters AS m (vm_id, at, meter)
-SELECT v.id, now(), r.meter
-FROM jsonb_array_elements(@meters::jsonb) AS r (meter) JOIN vms v ON v.id = r.meter->>'id' AND v.host_id = @host_id
-ON CONFLICT (vm_id) DO UPDATE SET at = now(), meter = EXCLUDED.meter,
-    cpu_percent = CASE WHEN now() > m.at AND (EXCLUDED.meter->>'cpuNanos')::bigint >= (m.meter->>'cpuNanos')::bigint
-        THEN ((EXCLUDED.meter->>'cpuNanos')::bigint - (m.meter->>'cpuNanos')::bigint) / (extract(epoch FROM now() - m.at) * 1e7) END;
+-- What hosts measured of their VMs that run: a row a host, the lists are flat. The CPU time that was measured before stays beside the new one,
+-- so that whoever looks can tell the load between the two.
+INSERT INTO host_meters AS m (host_id, at, vm_ids, cpu_nanos, memory_bytes, read_bytes, write_bytes, receive_bytes, send_bytes)
+SELECT r.host_id, now(), array_agg(r.vm_id), array_agg(r.cpu), array_agg(r.memory), array_agg(r.read), array_agg(r.write), array_agg(r.receive), array_agg(r.send)
+FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@vm_ids::text[]) AS vm_id, unnest(@cpu_nanos::bigint[]) AS cpu, unnest(@memory_bytes::bigint[]) AS memory,
+             unnest(@read_bytes::bigint[]) AS read, unnest(@write_bytes::bigint[]) AS write, unnest(@receive_bytes::bigint[]) AS receive,
+             unnest(@send_bytes::bigint[]) AS send) r
+GROUP BY r.host_id ORDER BY r.host_id
+ON CONFLICT (host_id) DO UPDATE SET at = now(), vm_ids = EXCLUDED.vm_ids, cpu_nanos = EXCLUDED.cpu_nanos, memory_bytes = EXCLUDED.memory_bytes,
+    read_bytes = EXCLUDED.read_bytes, write_bytes = EXCLUDED.write_bytes, receive_bytes = EXCLUDED.receive_bytes, send_bytes = EXCLUDED.send_bytes,
+    before_at = m.at, before_ids = NULLIF(m.vm_ids, EXCLUDED.vm_ids), before_cpu = m.cpu_nanos;

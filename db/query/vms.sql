@@ -54,7 +54,13 @@ SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT 
 WHERE t.subject = @subject AND t.state = 'queued' AND t.retry_at IS NOT NULL ORDER BY t.id LIMIT 1;
 
 -- name: VMMeter :one
-SELECT at, meter, cpu_percent FROM vm_meters WHERE vm_id = @vm_id;
+-- What the VM's host measured last; cpu_percent is below 0 where the VM has begun anew since the measurement before, or there was none.
+SELECT m.at, m.cpu_nanos[p.i]::bigint AS cpu_nanos, m.memory_bytes[p.i]::bigint AS memory_bytes, m.read_bytes[p.i]::bigint AS read_bytes,
+       m.write_bytes[p.i]::bigint AS write_bytes, m.receive_bytes[p.i]::bigint AS receive_bytes, m.send_bytes[p.i]::bigint AS send_bytes,
+       COALESCE((m.cpu_nanos[p.i] - m.before_cpu[array_position(COALESCE(m.before_ids, m.vm_ids), v.id)])
+                / NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0), -1)::float8 AS cpu_percent
+FROM vms v JOIN host_meters m ON m.host_id = v.host_id CROSS JOIN LATERAL (SELECT array_position(m.vm_ids, v.id) AS i) p
+WHERE v.id = @vm_id AND p.i IS NOT NULL;
 
 -- name: HoldMACs :exec
 -- Of two VMs that are made with one address at once, the second must see the first.

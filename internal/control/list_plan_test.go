@@ -31,7 +31,7 @@ func TestAListThatFilledAfterItsPlanIsRead(t *testing.T) {
 	r := &recorder{}
 	pool := r.open(t, url, 1) // so that what is planned first is what runs later
 	c := control.New(pool, control.Options{})
-	for _, table := range []string{"vms", "vm_words", "vm_meters", "tasks", "hosts", "host_sessions", "projects", "users", "networks"} {
+	for _, table := range []string{"vms", "vm_words", "host_meters", "tasks", "hosts", "host_sessions", "projects", "users", "networks"} {
 		for _, sql := range []string{`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`, `ANALYZE ` + table} { // nothing has it planned anew
 			if _, err := admin.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)

@@ -148,7 +148,7 @@ func TestARunDoesWhatItSaysAndLeavesNothing(t *testing.T) {
 			t.Errorf("%d of %s, want 100: VMs come and go as people ask for it", n, action)
 		}
 	}
-	if n := p.count(t, "vm_meters"); n != 0 {
+	if n := p.count(t, "host_meters"); n != 0 {
 		t.Errorf("%d meters of VMs that are gone", n)
 	}
 	p.empty(t)

@@ -76,6 +76,8 @@ var seeds = []string{
 				'nics', jsonb_build_array(jsonb_build_object('mac', '52:54:00:' || lpad(to_hex(i / 65536), 2, '0') || ':' || lpad(to_hex(i / 256 % 256), 2, '0') || ':' || lpad(to_hex(i % 256), 2, '0'), 'source', 'network default', 'addresses', jsonb_build_array('10.' || i / 65536 || '.' || i / 256 % 256 || '.' || i % 256)))),
 			1
 		FROM n, generate_series(1, n.vms) i`,
-	seedSQL + `INSERT INTO vm_meters (vm_id, at, meter, cpu_percent)
-		SELECT v.id, now() + interval '1 hour', '{"cpuNs":0}', v.cpus * 7 FROM n, vms v WHERE v.heard = 'running'`,
+	seedSQL + `INSERT INTO host_meters (host_id, at, vm_ids, cpu_nanos, memory_bytes, read_bytes, write_bytes, receive_bytes, send_bytes, before_at, before_cpu)
+		SELECT v.host_id, now() + interval '1 hour', array_agg(v.id), array_agg(v.cpus * 70000000::bigint), array_agg(v.memory_mib * 1048576::bigint),
+			array_agg(0), array_agg(0), array_agg(0), array_agg(0), now() + interval '59 minutes 59 seconds', array_agg(0::bigint)
+		FROM n, vms v WHERE v.heard = 'running' GROUP BY v.host_id`,
 }

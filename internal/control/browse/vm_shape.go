@@ -22,7 +22,9 @@ type vmShape struct {
 const (
 	vmNames = `(SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name, (SELECT p.name FROM projects p WHERE p.id = v.project_id) AS project_name,
 		s.looked_at, now()`
-	vmLoad    = `(SELECT m.cpu_percent FROM vm_meters m WHERE m.vm_id = v.id AND m.at > now() - interval '1 minute') AS cpu_percent`
+	vmLoad = `(SELECT ((m.cpu_nanos[array_position(m.vm_ids, v.id)] - m.before_cpu[array_position(COALESCE(m.before_ids, m.vm_ids), v.id)])
+			/ NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0))::real
+		FROM host_meters m WHERE m.host_id = v.host_id AND m.at > now() - interval '1 minute') AS cpu_percent`
 	vmColumns = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at,
 		v.status, v.observed_generation, v.ordered, v.elsewhere, ` + vmNames + `, ` + vmLoad + `,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
@@ -63,7 +65,15 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 // loaded is the VM with its load, which only one that runs has.
 func loaded(v fleet.VMView, load *float64) fleet.VMView {
 	if v.Phase == fleet.PhaseRunning || v.Phase == fleet.PhaseNeedsRestart {
-		v.CPUPercent = load
+		v.CPUPercent = sinceBefore(load)
 	}
 	return v
+}
+
+// sinceBefore is the load between two meters; nil where the VM has begun anew between them, so that its CPU time fell.
+func sinceBefore(load *float64) *float64 {
+	if load == nil || *load < 0 {
+		return nil
+	}
+	return load
 }

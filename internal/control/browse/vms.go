@@ -90,10 +90,7 @@ func (b *Browse) VMMeter(ctx context.Context, a fleet.Actor, id fleet.VMID) (*VM
 	if err != nil {
 		return nil, store.Err(err)
 	}
-	m := &VMMeter{At: r.At, Meter: r.Meter}
-	if r.CpuPercent != nil {
-		percent := float64(*r.CpuPercent)
-		m.CPUPercent = &percent
-	}
-	return m, nil
+	return &VMMeter{At: r.At, CPUPercent: sinceBefore(&r.CpuPercent), Meter: fleet.Meter{
+		ID: id, CPUNanos: r.CpuNanos, MemoryBytes: r.MemoryBytes, ReadBytes: r.ReadBytes, WriteBytes: r.WriteBytes, ReceiveBytes: r.ReceiveBytes, SendBytes: r.SendBytes,
+	}}, nil
 }

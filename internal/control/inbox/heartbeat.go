@@ -15,9 +15,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// Heartbeats are written together: the first one of a batch waits beatGather for others, then writes all in one statement.
+// Heartbeats are written together: the first one of a batch waits beatGather for others, then writes all, and all that they measured, in one
+// statement each. Nobody waits for a beat, so that it may take a while.
 const (
-	beatGather = 2 * time.Millisecond
+	beatGather = 10 * time.Millisecond
 	beatBatch  = 500
 )
 
@@ -28,6 +29,7 @@ type beats struct {
 
 type batch struct {
 	params db.HeartbeatsParams
+	meters []metered     // of each of params
 	full   chan struct{} // closed when the batch has beatBatch members
 	done   chan struct{} // closed when it is written
 	rows   map[fleet.HostID]db.HeartbeatsRow
@@ -89,6 +91,7 @@ func (s *beats) join(a fleet.Actor, in wire.Report, load string) (b *batch, firs
 	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashSession(a)), append(p.Loads, load)
 	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, sentAt(in))
 	p.LookAges = append(p.LookAges, milliseconds(in.LookedAgoMs).Seconds())
+	b.meters = append(b.meters, metered{a.HostID, in.Meters})
 	if len(b.params.HostIds) == beatBatch {
 		close(b.full)
 		s.open = nil
@@ -111,13 +114,26 @@ func (box *Inbox) writeBeats(b *batch) {
 	box.beats.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	b.err = store.Err(box.write(ctx, b))
+	close(b.done)
+}
+
+func (box *Inbox) write(ctx context.Context, b *batch) error {
 	rows, err := box.store.Heartbeats(ctx, b.params)
-	b.err = store.Err(err)
+	if err != nil {
+		return err
+	}
 	b.rows = make(map[fleet.HostID]db.HeartbeatsRow, len(rows))
 	for _, r := range rows {
 		b.rows[r.HostID] = r
 	}
-	close(b.done)
+	var proven []metered
+	for i, m := range b.meters {
+		if row, known := b.rows[m.host]; known && bytes.Equal(row.Session, b.params.Sessions[i]) {
+			proven = append(proven, m)
+		}
+	}
+	return box.writeMeters(ctx, proven...)
 }
 
 // assigned remembers which pools are assigned to which hosts, so that a heartbeat asks no query for them. It is read anew when that

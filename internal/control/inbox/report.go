@@ -28,21 +28,13 @@ func (box *Inbox) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wi
 		answer.At, answer.Resend, err = box.beat(ctx, a, in)
 	} else {
 		answer.At, answer.Marks, err = box.fullReport(ctx, a, in)
+		err = store.FirstError(err, func() error { return store.Err(box.writeMeters(ctx, metered{a.HostID, in.Meters})) })
 	}
 	if err != nil {
 		return answer, err
 	}
 	if answer.Pools, err = box.assignedPools(ctx, a.HostID); err != nil {
 		return answer, err
-	}
-	if len(in.Meters) > 0 {
-		meters, err := json.Marshal(in.Meters)
-		if err != nil {
-			return answer, fleet.Errorf(fleet.Malformed, "The meters hold no plain numbers.")
-		}
-		if err := box.store.ReportMeters(ctx, db.ReportMetersParams{Meters: meters, HostID: a.HostID}); err != nil {
-			return answer, fmt.Errorf("store meters: %w", store.Err(err))
-		}
 	}
 	answer.Lost, err = box.renewLeases(ctx, a.HostID, in.Leases)
 	return answer, err

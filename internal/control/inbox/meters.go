@@ -1,0 +1,42 @@
+package inbox
+
+import (
+	"context"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// metered is what one host measured of its VMs that run.
+type metered struct {
+	host   fleet.HostID
+	meters []wire.Meter
+}
+
+// writeMeters stores what hosts measured, of which it is known that they said it. Of CPU times the difference is read: none is below nothing, so
+// that there is one, whatever a host says.
+func (box *Inbox) writeMeters(ctx context.Context, all ...metered) error {
+	n := 0
+	for _, h := range all {
+		n += len(h.meters)
+	}
+	if n == 0 {
+		return nil
+	}
+	p := db.ReportMetersParams{HostIds: make([]string, 0, n), VMIDs: make([]string, 0, n)}
+	numbers := make([]int64, 6*n)
+	lists := []*[]int64{&p.CpuNanos, &p.MemoryBytes, &p.ReadBytes, &p.WriteBytes, &p.ReceiveBytes, &p.SendBytes}
+	for i, l := range lists {
+		*l = numbers[i*n : i*n : (i+1)*n]
+	}
+	for _, h := range all {
+		for _, m := range h.meters {
+			p.HostIds, p.VMIDs = append(p.HostIds, string(h.host)), append(p.VMIDs, string(m.ID))
+			for i, v := range [...]int64{max(m.CPUNanos, 0), m.MemoryBytes, m.ReadBytes, m.WriteBytes, m.ReceiveBytes, m.SendBytes} {
+				*lists[i] = append(*lists[i], v)
+			}
+		}
+	}
+	return box.store.ReportMeters(ctx, p)
+}
