@@ -2,11 +2,11 @@ package browse
 
 import (
 	"context"
-	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
 
@@ -97,6 +97,7 @@ func (b *Browse) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.P
 type hostSums struct {
 	phases []hostSum
 	silent []fleet.HostID // of which what they say about VMs and pools is not believed
+	first  []fleet.HostID // by name, of each phase in which hosts want a person, as many as the list of what wants one holds
 }
 
 // hostSum is what the hosts of one phase add up to.
@@ -126,12 +127,17 @@ func (b *Browse) hostSums(ctx context.Context) (hostSums, error) {
 }
 
 func (b *Browse) countHosts(ctx context.Context) (sums hostSums, err error) {
-	sums.phases, err = collect(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+total("h.threads")+", "+total("h.memory_bytes")+", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+fresh+
-		"), '{}') FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
+	sums.phases, err = collect(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+total("h.threads")+", "+total("h.memory_bytes")+
+		", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+fresh+"), '{}')"+
+		", COALESCE((array_agg(h.id ORDER BY h.name) FILTER (WHERE NOT "+fresh+" OR s.blind_since IS NOT NULL OR s.conflict <> ''))[1:"+strconv.Itoa(maxAttention)+"], '{}')"+
+		" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
 		new(statement), func(row pgx.CollectableRow) (x hostSum, err error) {
-			var silent []fleet.HostID
-			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes, &silent)
+			var silent, first []fleet.HostID
+			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes, &silent, &first)
 			sums.silent = append(sums.silent, silent...)
+			if hostTroubles[x.phase] != nil {
+				sums.first = append(sums.first, first...)
+			}
 			return x, err
 		})
 	return sums, err
@@ -139,13 +145,15 @@ func (b *Browse) countHosts(ctx context.Context) (sums hostSums, err error) {
 
 // troubledHosts names those that want a person.
 func (b *Browse) troubledHosts(ctx context.Context, sums hostSums) ([]fleet.Attention, error) {
-	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostTroubles[x.phase] != nil }) {
+	if len(sums.first) == 0 {
 		return nil, nil
 	}
-	return collect(ctx, b, `SELECT h.id, h.name, x.phase, x.conflict, COALESCE(h.status->>'error', ''), x.seen_at FROM (
-			SELECT h.id, h.name, `+hostPhaseSQL+` AS phase, s.conflict, s.seen_at FROM hosts h JOIN host_sessions s ON s.host_id = h.id) x JOIN hosts h ON h.id = x.id
-		WHERE x.phase IN ('conflict', 'degraded', 'unknown') ORDER BY x.phase = 'unknown', x.name LIMIT `+strconv.Itoa(maxAttention),
-		new(statement), func(row pgx.CollectableRow) (fleet.Attention, error) {
+	var s statement
+	s.and("h.id = ANY (" + s.key(store.Texts(sums.first)) + "::text[])")
+	s.and(hostPhaseSQL + " IN ('conflict', 'degraded', 'unknown')") // still
+	return collect(ctx, b, "SELECT h.id, h.name, "+hostPhaseSQL+" AS phase, s.conflict, COALESCE(h.status->>'error', ''), s.seen_at"+
+		" FROM hosts h JOIN host_sessions s ON s.host_id = h.id"+s.conditions()+" ORDER BY "+hostPhaseSQL+" = 'unknown', h.name LIMIT "+strconv.Itoa(maxAttention),
+		&s, func(row pgx.CollectableRow) (fleet.Attention, error) {
 			n := fleet.Attention{Kind: "host"}
 			var phase fleet.HostPhase
 			var conflict, words string

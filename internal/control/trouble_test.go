@@ -1,0 +1,58 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// The dashboard names the hosts that want a person, those whose trouble is known first, then by name, and no others.
+func TestTheDashboardNamesTheHostsThatWantAPerson(t *testing.T) {
+	r := newRig(t)
+	r.exec(`UPDATE hosts SET status = '{}'`)
+	r.exec(`UPDATE host_sessions SET seen_at = now(), last_look = now()`)
+	const looked, heard = `seen_at = now(), last_look = now()`, `seen_at = now(), last_look = now() - interval '1 hour'`
+	for name, says := range map[string]string{
+		"f-well":    looked,
+		"c-blind":   looked + `, blind_since = now()`, // since a moment ago: what it said last is still believed
+		"e-stale":   heard,
+		"d-twin":    looked + `, conflict = 'another'`,
+		"b-silent":  `seen_at = now() - interval '1 hour'`,
+		"a-silent":  `seen_at = now() - interval '1 hour', last_look = now()`,
+		"g-pending": `seen_at = NULL`,
+	} {
+		r.exec(`UPDATE host_sessions SET `+says+` WHERE host_id = $1`, r.addHost(name).HostID)
+	}
+	r.exec(`UPDATE hosts SET status = '{"error": "no libvirtd"}'`)
+	names := func() (out []string) {
+		o, err := r.Overview(t.Context(), chief)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range o.Attention {
+			out = append(out, fmt.Sprint(n.Name, " ", n.Tone))
+		}
+		return out
+	}
+	said := func(name string, p fleet.HostPhase) string { return fmt.Sprint(name, " ", p.Tone()) }
+	want := []string{
+		said("d-twin", fleet.HostConflict), said("a-silent", fleet.HostUnknown), said("b-silent", fleet.HostUnknown),
+		said("c-blind", fleet.HostDegraded), said("e-stale", fleet.HostDegraded),
+	}
+	got := names()
+	if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Fatalf("named are %q, want %q", got, want)
+	}
+	for i := range 25 {
+		r.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, r.addHost(fmt.Sprintf("s%02d", i)).HostID)
+	}
+	r.exec(`UPDATE hosts SET status = '{}'`)
+	got = names()
+	for _, must := range []string{said("d-twin", fleet.HostConflict), said("c-blind", fleet.HostDegraded), said("e-stale", fleet.HostDegraded), said("a-silent", fleet.HostUnknown)} {
+		if len(got) != 20 || !slices.Contains(got, must) {
+			t.Errorf("of many silent hosts beside it %q is not among the %d that are named: %q", must, len(got), got)
+		}
+	}
+}
