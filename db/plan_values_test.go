@@ -86,11 +86,13 @@ func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool)
 	return v
 }
 
-// textOf is an argument that is a plain text by its name.
+// textOf is an argument that is a plain text by its name: by what it is of sooner than by what it is.
 func textOf(field string) string {
-	for word, text := range map[string]string{"Host": aHost, "Project": aProject, "Pool": aPool, "Network": aNetwork, "VM": aVM, "Id": aVM, "ID": anID} {
-		if strings.HasPrefix(field, word) || strings.HasSuffix(field, word) {
-			return text
+	for _, w := range []struct{ word, text string }{
+		{"Host", aHost}, {"Project", aProject}, {"Pool", aPool}, {"Network", aNetwork}, {"VM", aVM}, {"Id", aVM}, {"ID", anID},
+	} {
+		if strings.HasPrefix(field, w.word) || strings.HasSuffix(field, w.word) {
+			return w.text
 		}
 	}
 	switch field {

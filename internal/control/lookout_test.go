@@ -11,6 +11,7 @@ import (
 // Claims that follow each other on a connection look once in a while, and whenever something was announced.
 func TestALookoutLooksOnlyWhenItMust(t *testing.T) {
 	r := newRig(t)
+	r.caughtUp() // the listener wakes everybody when it begins
 	out, err := r.LookOut(t.Context(), r.agent)
 	if err != nil {
 		t.Fatal(err)
