@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"math"
+	"sync"
 	"testing"
 
 	"quantix/internal/control/browse"
@@ -120,5 +121,33 @@ func TestAHostMeasuresItsOwnVMsAlone(t *testing.T) {
 	m, err := r.VMMeter(t.Context(), chief, id)
 	if err != nil || m == nil || m.CPUNanos != 9 {
 		t.Fatalf("its own host's: %+v, %v", m, err)
+	}
+}
+
+// What cannot be written of one host's meters is no other's failure, though they are written together.
+func TestMetersThatAreRefusedAreTheirHostsAlone(t *testing.T) {
+	r := newRig(t)
+	hosts := []fleet.Actor{r.agent}
+	for _, name := range []string{"refused", "third"} {
+		r.agent = r.addHost(name)
+		r.hello(name, name)
+		hosts = append(hosts, r.agent)
+	}
+	r.exec(`ALTER TABLE host_meters ADD CHECK (host_id <> '` + string(hosts[1].HostID) + `')`)
+	for n := range int64(5) {
+		var all sync.WaitGroup
+		errs := make([]error, len(hosts))
+		for i, host := range hosts {
+			all.Go(func() {
+				_, errs[i] = r.Report(t.Context(), host, wire.Report{Seq: 1 + n, Meters: []wire.Meter{{ID: "web", CPUNanos: 1}}})
+			})
+		}
+		all.Wait()
+		if errs[0] != nil || errs[1] == nil || errs[2] != nil {
+			t.Fatalf("beside one that is refused: %v", errs)
+		}
+	}
+	if n := one[int](r, `SELECT count(*) FROM host_meters`); n != 2 {
+		t.Errorf("%d hosts have meters, want 2", n)
 	}
 }

@@ -34,6 +34,7 @@ type batch struct {
 	done   chan struct{} // closed when it is written
 	rows   map[fleet.HostID]db.HeartbeatsRow
 	err    error
+	lost   map[fleet.HostID]error // why what these have measured is not written
 }
 
 // beat notes a sign of life and says when that was, and whether the portal holds another digest than the host's, so that it must
@@ -63,7 +64,7 @@ func (box *Inbox) beat(ctx context.Context, a fleet.Actor, in wire.Report) (now 
 	if !known || !bytes.Equal(row.Session, hashSession(a)) {
 		return now, false, sessionEnded()
 	}
-	return row.Now, row.Digest != in.Digest, nil
+	return row.Now, row.Digest != in.Digest, b.lost[a.HostID]
 }
 
 // sentAt is when a report was sent, by the clock of the database, or earlier. Of one that does not tell, it is in the far future:
@@ -118,7 +119,8 @@ func (box *Inbox) writeBeats(b *batch) {
 	close(b.done)
 }
 
-func (box *Inbox) write(ctx context.Context, b *batch) error {
+func (box *Inbox) write(ctx context.Context, b *batch) (err error) {
+	defer store.Recovered(&err) // others wait for it
 	rows, err := box.store.Heartbeats(ctx, b.params)
 	if err != nil {
 		return err
@@ -133,7 +135,16 @@ func (box *Inbox) write(ctx context.Context, b *batch) error {
 			proven = append(proven, m)
 		}
 	}
-	return box.writeMeters(ctx, proven...)
+	if err := box.writeMeters(ctx, proven...); err == nil || len(proven) == 1 || ctx.Err() != nil {
+		return err
+	}
+	b.lost = map[fleet.HostID]error{} // of one host, removed just now perhaps, no other pays for it
+	for _, m := range proven {
+		if err := box.writeMeters(ctx, m); err != nil {
+			b.lost[m.host] = store.Err(err)
+		}
+	}
+	return nil
 }
 
 // assigned remembers which pools are assigned to which hosts, so that a heartbeat asks no query for them. It is read anew when that
