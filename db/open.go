@@ -29,6 +29,15 @@ const (
 // URL names it takes the one that can be written to; the first refused write drops all connections, so that the next ones
 // find the new primary.
 func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {
+	return OpenReady(ctx, url, maxConns, nil)
+}
+
+// spare is how many connections OpenReady keeps idle, where it may have four times as many.
+const spare = 4
+
+// OpenReady is Open for who is asked all the time: ready is done on each connection before it serves, and some of them wait for
+// those who come at once. What ready makes of it is its own: an error gives the connection up.
+func OpenReady(ctx context.Context, url string, maxConns int, ready func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("read the database URL: %w", err)
@@ -42,8 +51,16 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 	cfg.PingTimeout = pingTimeout
 	setUp := settings(cfg.ConnConfig.RuntimeParams)
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, connectTimeout) // the server may hang now
+		defer cancel()
 		readFast(conn)
-		return conn.PgConn().Exec(ctx, setUp).Close()
+		if err := conn.PgConn().Exec(ctx, setUp).Close(); err != nil || ready == nil {
+			return err
+		}
+		return ready(ctx, conn)
+	}
+	if ready != nil {
+		cfg.MinIdleConns = min(spare, cfg.MaxConns/4)
 	}
 	cfg.PrepareConn = new(replanner).prepare
 	leave := leaveStandby(cfg.ConnConfig)

@@ -80,7 +80,7 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err := db.Migrate(ctx, url); err != nil {
 		return databaseError(err)
 	}
-	pool, err := db.Open(ctx, url, cfg.Database.MaxConns)
+	pool, err := db.OpenReady(ctx, url, cfg.Database.MaxConns, control.WarmUp)
 	if err != nil {
 		return databaseError(err)
 	}

@@ -39,6 +39,9 @@ type Options struct {
 	AuditMonths int // how many whole months the audit is kept; 0: for ever
 }
 
+// WarmUp makes a portal's new connection ready for its agents (db.OpenReady).
+var WarmUp = store.WarmUp
+
 // New makes a Control over pool. It starts nothing.
 func New(pool *pgxpool.Pool, o Options) *Control {
 	if o.Log == nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/db"
 )
@@ -59,7 +58,7 @@ func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Qui
 			return err
 		}
 		defer conn.Release() // closes what is broken
-		l := &quickLine{conn: conn, patience: patience}
+		l := &quickLine{conn: conn.Conn(), patience: patience}
 		err = l.end(ctx, do(Quick{db.New(l), l}))
 		const notAvailable = "55P03"
 		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == notAvailable {
@@ -72,9 +71,29 @@ func (s *Store) Quick(ctx context.Context, patience time.Duration, do func(t Qui
 	})
 }
 
+// WarmUp has a new connection ask once, about nothing, what claims and results ask all the time: PostgreSQL parses and plans for each
+// connection anew, for which the first agents would wait. A database that refuses it serves as it is.
+func WarmUp(ctx context.Context, conn *pgx.Conn) error {
+	l := &quickLine{conn: conn, patience: warmUpPatience}
+	t := Quick{db.New(l), l}
+	_, looked := t.LookForWork(ctx, db.LookForWorkParams{})
+	_, claimed := t.ClaimJobs(ctx, db.ClaimJobsParams{})
+	_, held := t.HoldResults(ctx, db.HoldResultsParams{})
+	vms, cells := t.SettleVMs(ctx, db.SettleVMsParams{}), t.SettleAssignments(ctx, db.SettleAssignmentsParams{})
+	_, ended := t.Last().EndJobs(ctx, db.EndJobsParams{})
+	err := l.end(ctx, cmp.Or(looked, claimed, held, vms, cells, ended))
+	if _, refused := errors.AsType[*pgconn.PgError](err); refused {
+		return nil
+	}
+	return err
+}
+
+// warmUpPatience is for what others have locked: a connection is wanted now.
+const warmUpPatience = 100 * time.Millisecond
+
 // quickLine sends a transaction's statements in as few messages as can be.
 type quickLine struct {
-	conn               *pgxpool.Conn
+	conn               *pgx.Conn
 	patience           time.Duration
 	waiting            pgx.Batch // statements of Before
 	begun, last, ended bool
@@ -163,7 +182,7 @@ func (l *quickLine) end(ctx context.Context, err error) error {
 		err = l.conn.SendBatch(ctx, &b).Close()
 		l.ended = err == nil
 	}
-	if err != nil && l.conn.Conn().PgConn().TxStatus() != 'I' {
+	if err != nil && l.conn.PgConn().TxStatus() != 'I' {
 		if _, rollback := l.conn.Exec(ctx, "ROLLBACK"); rollback != nil { // the connection is given up then
 			err = errors.Join(err, rollback)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/db"
@@ -250,4 +251,38 @@ func TestWhatNobodyWaitsForGoesWithTheNext(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The first claims and results of a connection find what they ask parsed, and its warm-up changes and tells nothing. On a database without
+// tables it is no failure.
+func TestAConnectionIsWarmBeforeItServes(t *testing.T) {
+	t.Parallel()
+	q := newQuick(t, "tasks", "jobs")
+	pool, err := db.OpenReady(t.Context(), q.pool.Config().ConnString(), 8, store.WarmUp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var parsed []string
+	rows, err := pool.Query(t.Context(), `SELECT substring(statement FROM 'name: (\w+)') FROM pg_prepared_statements WHERE statement LIKE '-- name: %'`)
+	if err == nil {
+		parsed, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"LookForWork", "ClaimJobs", "HoldResults", "SettleVMs", "SettleAssignments", "EndJobs"} {
+		if !slices.Contains(parsed, name) {
+			t.Errorf("%s is not among what is parsed: %q", name, parsed)
+		}
+	}
+	if woken := q.woken(); woken != nil {
+		t.Errorf("it told %q", woken)
+	}
+	empty := testkit.EmptyURL(t)
+	none, err := db.OpenReady(t.Context(), empty, 8, store.WarmUp)
+	if err != nil {
+		t.Fatalf("a database without tables: %v", err)
+	}
+	none.Close()
 }
