@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // flock takes the file's lock, which ends with the process.
@@ -27,6 +29,14 @@ func fileIdentity(info os.FileInfo) string {
 		return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 	}
 	return info.Name()
+}
+
+// deviceNumber is a device's number as the kernel's tables write it: "8:1".
+func deviceNumber(info os.FileInfo) string {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return fmt.Sprintf("%d:%d", unix.Major(uint64(st.Rdev)), unix.Minor(uint64(st.Rdev))) //nolint:unconvert // its type is not the same on all systems
+	}
+	return ""
 }
 
 // inode is the file's number in its file system.

@@ -22,3 +22,6 @@ func fileIdentity(info os.FileInfo) string {
 
 // inode is nothing: pools of real hosts lie on Linux.
 func inode(os.FileInfo) uint64 { return 0 }
+
+// deviceNumber is nothing: Windows runs no pools on devices.
+func deviceNumber(os.FileInfo) string { return "" }

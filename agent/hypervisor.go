@@ -17,7 +17,7 @@ import (
 type Hypervisor interface {
 	// Snapshot is the full state. A part that cannot be read is reported as such (a pool as stalled), never left out.
 	// pools are those assigned to this host: only their volumes are listed; other pools go to HostStatus.OtherPools.
-	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators and .Firmwares.
+	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares and .PoolGaps.
 	// VMStatus.Error/ErrorOf are the caller's too. A look at a pool that has failed starts it again as soon as that may go well; one
 	// that somebody else stopped stays as it is (PoolStatus.ByOthers).
 	Snapshot(ctx context.Context, pools []fleet.Pool) (wire.State, error)

@@ -16,6 +16,7 @@ import (
 type PoolRoots struct {
 	Allowed []string // pools may be these directories and those below them; none: nowhere
 	Never   []string // directories that no pool may be, hold or lie in, whatever is allowed: the agent's own
+	Devices []string // patterns of path.Match: block devices that pools may be on; none: no device
 }
 
 // mostLinks is how many symbolic links a path may lead through, as the kernel counts them.

@@ -258,7 +258,7 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 	}
 	out.Host.OtherPools = slices.Sorted(slices.Values(known.OtherPools))
 	inv := r.a.inventory.get()
-	inv.Accelerators, inv.Firmwares = known.Inventory.Accelerators, known.Inventory.Firmwares
+	inv.Accelerators, inv.Firmwares, inv.PoolGaps = known.Inventory.Accelerators, known.Inventory.Firmwares, known.Inventory.PoolGaps
 	out.Host.Inventory, out.Host.AgentVersion = inv, r.a.version
 	return out
 }

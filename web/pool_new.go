@@ -16,31 +16,27 @@ import (
 )
 
 type poolForm struct {
-	Name        string         `form:"name"`
-	Kind        string         `form:"kind"`
-	Path        string         `form:"path"`
-	Server      string         `form:"server"`
-	Export      string         `form:"export"`
-	Shared      string         `form:"shared"`
-	Description string         `form:"description"`
-	Hosts       []fleet.HostID `form:"host"`
+	Name        string            `form:"name"`
+	Kind        string            `form:"kind"`
+	Path        string            `form:"path"`
+	Source      map[string]string `form:"source"` // by the names of fleet's fields of pools
+	Shared      string            `form:"shared"`
+	Description string            `form:"description"`
+	Hosts       []fleet.HostID    `form:"host"`
 }
 
-// spec leaves out what belongs to the other kind: without scripts the form shows both.
 func (in poolForm) spec() fleet.PoolSpec {
 	spec := fleet.PoolSpec{Kind: fleet.PoolKind(in.Kind), Path: strings.TrimSpace(in.Path), Description: in.Description, Shared: in.Shared != ""}
-	if spec.Kind == fleet.PoolNFS {
-		spec.Server, spec.Export, spec.Shared = strings.TrimSpace(in.Server), strings.TrimSpace(in.Export), true
+	for _, f := range fleet.PoolFields() {
+		*f.At(&spec) = strings.TrimSpace(in.Source[f.Name])
 	}
 	return spec
 }
 
 func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how asked) (err error) {
-	f := poolview.Form{
-		Name: in.Name, Kind: in.Kind, Path: in.Path, Server: in.Server, Export: in.Export, Description: in.Description, Shared: in.Shared != "", Errors: how.errors,
-	}
+	f := poolview.Form{Name: in.Name, Spec: in.spec(), Errors: how.errors}
 	if !how.again() {
-		f.Kind = string(fleet.PoolDir)
+		f.Spec.Kind = fleet.PoolDir
 	}
 	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, nil, in.Hosts); err != nil {
 		return err
@@ -57,13 +53,20 @@ func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have []fleet.Po
 	var out []poolview.HostChoice
 	for _, h := range hosts {
 		if !slices.ContainsFunc(have, func(p fleet.PoolHost) bool { return p.HostID == h.ID && p.Assigned }) {
-			out = append(out, poolview.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)})
+			out = append(out, poolview.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Gaps: gapsOf(h.Host), Chosen: slices.Contains(chosen, h.ID)})
 		}
 	}
 	return out, nil
 }
 
+func gapsOf(h fleet.Host) []fleet.PoolGap {
+	if h.Status == nil {
+		return nil
+	}
+	return h.Status.Inventory.PoolGaps
+}
+
 func (s *Server) createPool(c echo.Context, a fleet.Actor, in poolForm) (end, error) {
-	pool, err := s.Control.CreatePool(c.Request().Context(), a, control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec(), HostIDs: in.Hosts})
+	pool, err := s.Control.CreatePool(c.Request().Context(), a, control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts})
 	return leave(views.PoolPath(pool.ID)), err
 }

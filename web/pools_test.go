@@ -81,9 +81,45 @@ func TestNewPool(t *testing.T) {
 	a := b.post("/pools", url.Values{"name": {"Scratch!"}, "kind": {"dir"}, "path": {"/etc"}, "host": {string(hosts[0])}}, hx("pool-form")...).is(t, 422)
 	a.has(t, "A name has 1–63 lower-case letters", "/etc belongs to the system", `value="Scratch!"`, "checked")
 	// Without scripts the fields of the other kind are sent too.
-	form := url.Values{"name": {"scratch"}, "kind": {"dir"}, "path": {"/srv/scratch"}, "server": {"nas"}, "host": {string(hosts[0]), string(hosts[1])}}
+	form := url.Values{"name": {"scratch"}, "kind": {"dir"}, "path": {"/srv/scratch"}, "source[server]": {"nas"}, "source[format]": {"xfs"}, "host": {string(hosts[0]), string(hosts[1])}}
 	a = b.post("/pools", form).is(t, http.StatusSeeOther)
 	b.get(a.header.Get("Location")).is(t, http.StatusOK).has(t, "scratch", "0 of 2 hosts healthy", "Pending", "every host has its own")
+}
+
+// What a kind needs is asked and refused at its field; what a host lacks for it stands beside the host.
+func TestNewPoolOfEachKind(t *testing.T) {
+	p, _, hosts := poolOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	const gap = "mount.glusterfs is missing. Install glusterfs-client."
+	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,poolGaps}', '[{"kind":"glusterfs","why":"`+gap+`"}]') WHERE id = $1`, hosts[0])
+	b.get("/pools/new").is(t, http.StatusOK).has(t, "No GlusterFS pools: "+gap, `data-show-when="kind=glusterfs"`, `data-show-when="kind=nfs|glusterfs"`, `name="source[device]"`, `value="btrfs"`)
+	ask := func(kind string, more ...string) url.Values {
+		v := url.Values{"name": {"p-" + kind}, "kind": {kind}, "path": {"/srv/" + kind}, "host": {string(hosts[0])}}
+		for i := 0; i < len(more); i += 2 {
+			v.Set("source["+more[i]+"]", more[i+1])
+		}
+		return v
+	}
+	b.post("/pools", ask("fs", "device", "/etc/shadow", "format", "vfat")).is(t, 422).has(t, "Give the path of a block device", "Choose one of ext4, xfs, btrfs.", `value="/etc/shadow"`)
+	b.post("/pools", ask("glusterfs", "server", "gl-1", "volume", "-o")).is(t, 422).has(t, "Give the volume", `value="gl-1"`)
+	b.post("/pools", ask("tape")).is(t, 422).has(t, "A pool&#39;s kind is &#34;dir&#34;, &#34;fs&#34;, &#34;nfs&#34; or &#34;glusterfs&#34;.")
+	both := ask("fs", "device", "/dev/disk/by-id/wwn-1", "format", "ext4")
+	both["host"] = []string{string(hosts[0]), string(hosts[1])}
+	b.post("/pools", both).is(t, 422).has(t, "is of one disk")
+	for kind, c := range map[string]struct {
+		source []string
+		want   []string
+	}{
+		"fs":        {[]string{"device", "/dev/disk/by-id/wwn-1", "format", "ext4"}, []string{"File system", "/dev/disk/by-id/wwn-1", "every host has its own"}},
+		"glusterfs": {[]string{"server", "gl-1", "volume", "gv0", "export", "/of/another/kind"}, []string{"GlusterFS", "gl-1:/gv0", "the same bytes on every host"}},
+	} {
+		at := b.post("/pools", ask(kind, c.source...)).is(t, http.StatusSeeOther).header.Get("Location")
+		b.get(at+"?tab=configure").is(t, http.StatusOK).has(t, c.want...)
+		if kind == "fs" {
+			b.post(at+"/assign", url.Values{"host": {string(hosts[1])}}, hx("dialog")...).is(t, 422).has(t, "is of one disk")
+			b.post(at+"/assign", url.Values{"host": {string(hosts[0])}}, hx("dialog")...).is(t, http.StatusNoContent)
+		}
+	}
 }
 
 func TestAssignReleaseAndDeletePool(t *testing.T) {

@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"os/exec"
 	"slices"
 	"time"
 
@@ -23,6 +24,7 @@ type capabilities struct {
 	arch     string
 	kinds    []kind // best first
 	firmware []fleet.Firmware
+	pools    []string // libvirt's types of pools that it has no driver for
 }
 
 // kind is one way to run guests.
@@ -40,6 +42,7 @@ func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
 		inv.Accelerators = append(inv.Accelerators, k.accelerator)
 	}
 	inv.Firmwares = s.value.firmware
+	inv.PoolGaps = poolGaps(s.value.pools, exec.LookPath)
 	return inv
 }
 
@@ -62,6 +65,9 @@ func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 		return capabilities{}, err
 	}
 	caps := capabilities{arch: host.Host.CPU.Arch}
+	if caps.pools, err = missingPools(l); err != nil {
+		return capabilities{}, err
+	}
 	for _, accelerator := range accelerators(host, caps.arch) {
 		for _, machine := range []string{"q35", "pc"} {
 			// libvirt answers with an error where it cannot run such guests.

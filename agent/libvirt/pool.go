@@ -125,18 +125,7 @@ func findPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePool,
 }
 
 func definePool(ctx context.Context, c *conn, pool fleet.Pool) (golibvirt.StoragePool, error) {
-	x := libvirtxml.StoragePool{
-		Type: "dir", Name: pool.Name, UUID: string(pool.ID), Target: &libvirtxml.StoragePoolTarget{Path: path.Clean(pool.Spec.Path)},
-	}
-	if pool.Spec.Kind == fleet.PoolNFS {
-		x.Type = "netfs"
-		x.Source = &libvirtxml.StoragePoolSource{
-			Host:   []libvirtxml.StoragePoolSourceHost{{Name: pool.Spec.Server}},
-			Dir:    &libvirtxml.StoragePoolSourceDir{Path: path.Clean(pool.Spec.Export)},
-			Format: &libvirtxml.StoragePoolSourceFormat{Type: "nfs"},
-		}
-	}
-	text, err := x.Marshal()
+	text, err := new(poolXML(pool)).Marshal()
 	if err != nil {
 		return golibvirt.StoragePool{}, fmt.Errorf("write the pool's definition: %w", err)
 	}
@@ -152,27 +141,4 @@ func (b *Backend) refreshPool(ctx context.Context, c *conn, ref golibvirt.Storag
 		b.log.Warn("a storage pool cannot be refreshed", "pool", ref.Name, "error", err)
 	}
 	b.pools.changed(ref.Name)
-}
-
-// sameSource reports whether libvirt's pool is the one that the spec means.
-func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
-	if x.Target == nil || path.Clean(x.Target.Path) != path.Clean(s.Path) {
-		return false
-	}
-	if s.Kind == fleet.PoolDir {
-		return x.Type == "dir"
-	}
-	return x.Type == "netfs" && x.Source != nil && x.Source.Dir != nil && len(x.Source.Host) == 1 &&
-		x.Source.Host[0].Name == s.Server && path.Clean(x.Source.Dir.Path) == path.Clean(s.Export)
-}
-
-func otherSource(name string, x libvirtxml.StoragePool) error {
-	what := x.Type
-	if x.Target != nil {
-		what += " at " + path.Clean(x.Target.Path)
-	}
-	if x.Source != nil && len(x.Source.Host) > 0 && x.Source.Dir != nil {
-		what += " from " + x.Source.Host[0].Name + ":" + x.Source.Dir.Path
-	}
-	return fleet.Errorf(fleet.Conflict, "The host has a storage pool named %q already, with another source (%s). Give the pool another name, or remove that one with virsh.", name, what)
 }

@@ -93,7 +93,7 @@ func (g *poolLook) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 // misplaced is an active pool whose directory is not its own. What is lost beneath libvirt's pool is mounted again.
 func (g *poolLook) misplaced(l *golibvirt.Libvirt, kept agent.KeptPool, wrong error) (fleet.PoolStatus, error) {
 	now, err := agent.SeePlace(kept.Path)
-	if err == nil && g.pool.Spec.Kind == fleet.PoolNFS && kept.Unmounted(now) && !g.tried && g.w.healDue() {
+	if err == nil && g.pool.Spec.Kind.Is().Mounted && kept.Unmounted(now) && !g.tried && g.w.healDue() {
 		return g.heal(l)
 	}
 	kept.Failing = true
@@ -107,7 +107,7 @@ func (g *poolLook) idle(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart boo
 	if !g.alone || !known {
 		return g.w.inactive(st), nil
 	}
-	if g.pool.Spec.Kind == fleet.PoolDir {
+	if !g.pool.Spec.Kind.Is().Mounted {
 		if _, wrong := g.judge(g.life, kept); wrong != nil {
 			kept.Failing = kept.Failing || !kept.ByOthers
 			g.keepPool(g.pool, kept)

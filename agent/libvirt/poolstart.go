@@ -17,7 +17,7 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 		return err
 	}
 	kept, _ := b.pools.book.Of(p)
-	if p.Spec.Kind == fleet.PoolDir {
+	if !p.Spec.Kind.Is().Mounted {
 		if _, err := b.judge(ctx, kept); err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 		return err
 	}
 	if !active {
-		if err := b.createPool(ctx, c, p, ref, kept.Place == nil || p.Spec.Kind == fleet.PoolNFS); err != nil {
+		if err := b.createPool(ctx, c, p, ref, kept.Place == nil || p.Spec.Kind.Is().Mounted); err != nil {
 			return err
 		}
 	}
@@ -102,8 +102,17 @@ func (b *Backend) undoStart(ctx context.Context, c *conn, ref golibvirt.StorageP
 	}
 }
 
+// poolAllowed refuses what the host's settings do not allow, and kinds that a newer portal knows.
 func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
-	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, b.pools.roots.Check(p.Spec.Path) })
+	if _, known := poolSources[p.Spec.Kind]; !known {
+		return fleet.Errorf(fleet.Conflict, "This agent does not know pools of kind %q: upgrade it.", string(p.Spec.Kind))
+	}
+	_, err := within(ctx, func() (struct{}, error) {
+		if err := b.pools.roots.Check(p.Spec.Path); err != nil || p.Spec.Kind != fleet.PoolFS {
+			return struct{}{}, err
+		}
+		return struct{}{}, b.pools.roots.CheckDevice(p.Spec.Device, p.Spec.Path)
+	})
 	return err
 }
 

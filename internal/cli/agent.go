@@ -143,7 +143,7 @@ func refreshOnHangup(ctx context.Context, a *agent.Agent) {
 
 // openHypervisor opens what is spelt out; there is no silent stand-in.
 func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (agent.Hypervisor, error) {
-	roots := agent.PoolRoots{Allowed: cfg.PoolRoots, Never: []string{cfg.DataDir}}
+	roots := agent.PoolRoots{Allowed: cfg.PoolRoots, Never: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
 	if cfg.Hypervisor == "mock" {
 		return mock.New(mock.Options{Roots: roots}), nil
 	}

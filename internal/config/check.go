@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -73,6 +74,11 @@ func checkAgent(a Agent, from origins) error {
 	for _, root := range a.PoolRoots {
 		if !filepath.IsAbs(root) || filepath.Clean(root) == "/" {
 			c.fail("poolRoots", "%q is not a directory for pools; write absolute paths such as /srv, not /", root)
+		}
+	}
+	for _, device := range a.PoolDevices {
+		if _, err := path.Match(device, ""); err != nil || !strings.HasPrefix(device, "/dev/") || path.Clean(device) != device {
+			c.fail("poolDevices", "%q names no block devices; write paths such as /dev/disk/by-id/wwn-*", device)
 		}
 	}
 	if a.MetricsListen != "" {

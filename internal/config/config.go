@@ -78,6 +78,8 @@ type Agent struct {
 	Libvirt    Libvirt `koanf:"libvirt"`
 	// PoolRoots are the directories in which pools may be.
 	PoolRoots []string `koanf:"poolRoots"`
+	// PoolDevices are the block devices that pools may be on, as patterns of path.Match.
+	PoolDevices []string `koanf:"poolDevices"`
 	// MetricsListen is the host:port of /metrics; empty serves none.
 	MetricsListen string `koanf:"metricsListen"`
 	Log           Log    `koanf:"log"`

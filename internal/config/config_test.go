@@ -165,13 +165,13 @@ func TestAgentSettings(t *testing.T) {
 		},
 		"all three": {
 			given{
-				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\npoolRoots: [/srv, /vmdata]\n",
+				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\npoolRoots: [/srv, /vmdata]\npoolDevices: [/dev/disk/by-id/*]\n",
 				env:   []string{"QUANTIX_LIBVIRT_SOCKET=/b", "QUANTIX_NAME=h1", "QUANTIX_DATABASE_URL=postgres://x"},
 				flags: []string{"--hypervisor", "mock", "--metrics-listen", "127.0.0.1:9100"},
 			},
 			Agent{
 				Portal: "https://portal.example:8444", Name: "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "mock",
-				Libvirt: Libvirt{Socket: "/b"}, PoolRoots: []string{"/srv", "/vmdata"}, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
+				Libvirt: Libvirt{Socket: "/b"}, PoolRoots: []string{"/srv", "/vmdata"}, PoolDevices: []string{"/dev/disk/by-id/*"}, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
 			},
 		},
 	} {

@@ -52,6 +52,10 @@ var agentSettings = []setting{
 		"poolRoots", PoolRoots,
 		"`directories` in which storage pools may be, wherever symbolic links lead; the agent refuses all others",
 	},
+	{
+		"poolDevices", []string(nil),
+		"`devices` that file systems of storage pools may be on, * for any part of a name: /dev/disk/by-id/wwn-*; without it the agent mounts none",
+	},
 	{"metricsListen", "", "`host:port` for Prometheus' /metrics; without it there is none"},
 	logLevel, logFormat,
 }

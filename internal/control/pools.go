@@ -22,11 +22,10 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.PoolView{}, err
 	}
-	if in.Spec.Kind == fleet.PoolNFS {
+	if in.Spec.Kind.Is().Shared {
 		in.Spec.Shared = true
 	}
-	in.Spec.Path = trimSlash(in.Spec.Path)
-	in.Spec.Export = trimSlash(in.Spec.Export)
+	in.Spec.Path, in.Spec.Export, in.Spec.Device = trimSlash(in.Spec.Path), trimSlash(in.Spec.Export), trimSlash(in.Spec.Device)
 	var checks fleet.Checks
 	fleet.CheckName(&checks, "name", in.Name)
 	in.Spec.Check(&checks, "spec")
@@ -38,7 +37,7 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 		if err := q.AddPool(ctx, db.AddPoolParams{ID: id, Name: in.Name, Spec: in.Spec}); err != nil {
 			return err
 		}
-		pool := assign.Pools.Added(string(id), in.Name, in.Spec.Path)
+		pool := assign.Pools.Added(string(id), assign.OfPool(in.Name, in.Spec))
 		if _, err := pool.Assign(ctx, q, a, in.HostIDs); err != nil {
 			return err
 		}

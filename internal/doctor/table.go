@@ -98,6 +98,26 @@ var needs = []need{
 		name: "mount.nfs", why: "pools on NFS", optional: forAgent, programs: []string{"mount.nfs"},
 		debian: []string{"nfs-common"}, rpm: []string{"nfs-utils"},
 	},
+	{
+		name: "mount.glusterfs", why: "pools on GlusterFS", optional: forAgent, programs: []string{"mount.glusterfs"},
+		debian: []string{"glusterfs-client"}, rpm: []string{"glusterfs-fuse"},
+	},
+	{
+		name: "glusterd", why: "the server of pools in tests", required: forTests, programs: []string{"glusterd"},
+		debian: []string{"glusterfs-server"}, rpm: []string{"glusterfs-server"},
+	},
+	{
+		name: "mkfs.xfs", why: "file systems of pools in tests", required: forTests, programs: []string{"mkfs.xfs"},
+		debian: []string{"xfsprogs"}, rpm: []string{"xfsprogs"},
+	},
+	{
+		name: "mkfs.btrfs", why: "file systems of pools in tests", required: forTests, programs: []string{"mkfs.btrfs"},
+		debian: []string{"btrfs-progs"}, rpm: []string{"btrfs-progs"},
+	},
+	{
+		name: "mkfs.ext4", why: "file systems of pools in tests", required: forTests, programs: []string{"mkfs.ext4"},
+		debian: []string{"e2fsprogs"}, rpm: []string{"e2fsprogs"},
+	},
 	program("iptables", "libvirt's networks and broken ones in tests", "iptables", "iptables-nft"),
 	program("nft", "libvirt's networks", "nftables", "nftables"),
 	program("ip", "bridges and network namespaces", "iproute2", "iproute"),

@@ -164,6 +164,10 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("button.primary", "Create pool")
 			p.waitText(".field.bad", "Name")
 		}},
+		{"pool-new-device", "/pools/new", func(p *tab) {
+			p.click(`input[name=kind][value=fs]`, "")
+			p.settle()
+		}},
 		{"networks", "/networks", nil},
 		{"network", "/networks/" + string(net.ID), nil},
 		{"network-grants", "/networks?filter=kind:bridge", func(p *tab) {

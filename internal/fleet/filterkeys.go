@@ -30,7 +30,7 @@ var (
 	}
 	PoolKeys = FilterKeys{
 		{"name", "its name", nil},
-		{"kind", "what it is made of", texts([]PoolKind{PoolDir, PoolNFS})},
+		{"kind", "what it is made of", texts(poolKinds())},
 		{"host", "name of a host that it is assigned to", nil},
 		{"tone", "its health", texts([]Tone{ToneOK, ToneWarn, ToneBad, ToneUnknown, ToneIdle})},
 	}

@@ -49,7 +49,14 @@ type Inventory struct {
 	GPUs         []GPU       `json:"gpus,omitempty"`
 	Accelerators []string    `json:"accelerators"` // libvirt domain types that work: "kvm", "qemu"
 	Firmwares    []Firmware  `json:"firmwares"`
-	Machine      string      `json:"machine,omitempty"` // vendor and product: "Dell Inc. PowerEdge R650"
+	PoolGaps     []PoolGap   `json:"poolGaps,omitempty"` // kinds of pools that it cannot have
+	Machine      string      `json:"machine,omitempty"`  // vendor and product: "Dell Inc. PowerEdge R650"
+}
+
+// PoolGap is a kind of pool that a host cannot have, and what would bring it, as a sentence.
+type PoolGap struct {
+	Kind PoolKind `json:"kind"`
+	Why  string   `json:"why"`
 }
 
 // CPU describes all processors of a host.

@@ -6,14 +6,6 @@ import (
 	"time"
 )
 
-// PoolKind is "dir" (a directory on each host) or "nfs".
-type PoolKind string
-
-const (
-	PoolDir PoolKind = "dir"
-	PoolNFS PoolKind = "nfs"
-)
-
 // Pool is storage that any number of hosts use under one name. Its libvirt name on every host is Name.
 type Pool struct {
 	ID         PoolID     `json:"id"`
@@ -27,19 +19,14 @@ type Pool struct {
 // PoolSpec says where the storage is. Kind and places cannot be changed after creation.
 type PoolSpec struct {
 	Kind        PoolKind `json:"kind"`
-	Path        string   `json:"path"`             // dir: the directory; nfs: where it is mounted on each host
-	Server      string   `json:"server,omitempty"` // nfs
+	Path        string   `json:"path"`             // dir: the directory; else where it is mounted on each host
+	Server      string   `json:"server,omitempty"` // nfs, glusterfs
 	Export      string   `json:"export,omitempty"` // nfs: absolute path on the server
-	Shared      bool     `json:"shared"`           // the same bytes on every host (always true for nfs): capacity counts once
+	Volume      string   `json:"volume,omitempty"` // glusterfs: its name on the server
+	Device      string   `json:"device,omitempty"` // fs: block device on each host
+	Format      string   `json:"format,omitempty"` // fs: "ext4", "xfs" or "btrfs"
+	Shared      bool     `json:"shared"`           // the same bytes on every host (always true for what servers have): capacity counts once
 	Description string   `json:"description,omitempty"`
-}
-
-// Source is where the bytes are, for people: "10.0.0.5:/exports/vm" or "/srv/vm".
-func (s PoolSpec) Source() string {
-	if s.Kind == PoolNFS {
-		return s.Server + ":" + s.Export
-	}
-	return s.Path
 }
 
 // PoolState is the state of a pool on one host, as its agent said.

@@ -165,19 +165,7 @@ func (n NIC) check(c *Checks, at string) {
 
 // Check notes the spec's faults with JSON paths below prefix ("spec").
 func (s PoolSpec) Check(c *Checks, prefix string) {
-	switch s.Kind {
-	case PoolDir:
-		if s.Server != "" || s.Export != "" {
-			c.Add(prefix+".server", "A directory pool has no server.")
-		}
-	case PoolNFS:
-		if !hostAddrForm.MatchString(s.Server) {
-			c.Add(prefix+".server", "Give the NFS server's name or address.")
-		}
-		checkPath(c, prefix+".export", s.Export, "Give the absolute path that the server exports.")
-	default:
-		c.Add(prefix+".kind", "A pool's kind is \"dir\" or \"nfs\".")
-	}
+	s.checkKind(c, prefix)
 	checkPath(c, prefix+".path", s.Path, "Give an absolute path on the hosts, such as /srv/vm.")
 	if p := path.Clean(s.Path); ofSystem(p) && (p == s.Path || p+"/" == s.Path) {
 		c.Add(prefix+".path", "%s belongs to the system. Give a directory of its own, such as /srv/vm.", p)
@@ -211,10 +199,17 @@ func ofSystem(p string) bool {
 }
 
 func checkPath(c *Checks, field, p, ask string) {
+	if why := wrongPath(p, ask); why != "" {
+		c.Add(field, "%s", why)
+	}
+}
+
+func wrongPath(p, ask string) string {
 	switch {
 	case !path.IsAbs(p) || len(p) > 1024:
-		c.Add(field, "%s", ask)
+		return ask
 	case !plain(p) || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/":
-		c.Add(field, "Write the path without \"..\", doubled slashes or control characters.")
+		return "Write the path without \"..\", doubled slashes or control characters."
 	}
+	return ""
 }

@@ -69,6 +69,8 @@ func TestVMSpecsAreChecked(t *testing.T) {
 func TestPoolSpecsAreChecked(t *testing.T) {
 	t.Parallel()
 	nfs := fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/srv/vm", Server: "10.0.0.5", Export: "/exports/vm"}
+	gluster := fleet.PoolSpec{Kind: fleet.PoolGluster, Path: "/srv/vm", Server: "gluster-1", Volume: "gv0"}
+	device := fleet.PoolSpec{Kind: fleet.PoolFS, Path: "/srv/vm", Device: "/dev/disk/by-label/vm", Format: "xfs"}
 	with := func(s fleet.PoolSpec, change func(*fleet.PoolSpec)) fleet.PoolSpec { change(&s); return s }
 	for name, c := range map[string]struct {
 		spec fleet.PoolSpec
@@ -91,11 +93,41 @@ func TestPoolSpecsAreChecked(t *testing.T) {
 		"NFS without server":   {with(nfs, func(s *fleet.PoolSpec) { s.Server = "" }), []string{"spec.server"}},
 		"NFS server's option":  {with(nfs, func(s *fleet.PoolSpec) { s.Server = "-o" }), []string{"spec.server"}},
 		"NFS without export":   {with(nfs, func(s *fleet.PoolSpec) { s.Export = "" }), []string{"spec.export"}},
+		"GlusterFS":            {gluster, nil},
+		"Gluster's option":     {with(gluster, func(s *fleet.PoolSpec) { s.Volume = "-o" }), []string{"spec.volume"}},
+		"Gluster's path":       {with(gluster, func(s *fleet.PoolSpec) { s.Volume = "gv0/../x" }), []string{"spec.volume"}},
+		"Gluster's export":     {with(gluster, func(s *fleet.PoolSpec) { s.Export = "/vm" }), []string{"spec.export"}},
+		"a device":             {device, nil},
+		"no device":            {with(device, func(s *fleet.PoolSpec) { s.Device = "" }), []string{"spec.device"}},
+		"a file as a device":   {with(device, func(s *fleet.PoolSpec) { s.Device = "/etc/shadow" }), []string{"spec.device"}},
+		"a device that climbs": {with(device, func(s *fleet.PoolSpec) { s.Device = "/dev/../etc/shadow" }), []string{"spec.device"}},
+		"an endless device":    {with(device, func(s *fleet.PoolSpec) { s.Device = "/dev/" + strings.Repeat("a", 2000) }), []string{"spec.device"}},
+		"another format":       {with(device, func(s *fleet.PoolSpec) { s.Format = "vfat" }), []string{"spec.format"}},
+		"a shared device":      {with(device, func(s *fleet.PoolSpec) { s.Shared = true }), []string{"spec.shared"}},
+		"an NFS device":        {with(nfs, func(s *fleet.PoolSpec) { s.Device = "/dev/sdb" }), []string{"spec.device"}},
 		"an endless text":      {with(nfs, func(s *fleet.PoolSpec) { s.Description = strings.Repeat("a", fleet.MaxDescription+1) }), []string{"spec.description"}},
 		"a text with no bytes": {with(nfs, func(s *fleet.PoolSpec) { s.Description = "a\x00" }), []string{"spec.description"}},
 	} {
 		if got := faults(func(checks *fleet.Checks) { c.spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// What a form shows for all kinds, each takes its own of.
+func TestAKindTakesItsOwnFields(t *testing.T) {
+	t.Parallel()
+	all := fleet.PoolSpec{Path: "/srv", Server: "s", Export: "/e", Volume: "v", Device: "/dev/d", Format: "xfs", Shared: true}
+	for kind, want := range map[fleet.PoolKind]fleet.PoolSpec{
+		fleet.PoolDir:     {Kind: fleet.PoolDir, Path: "/srv", Shared: true},
+		fleet.PoolFS:      {Kind: fleet.PoolFS, Path: "/srv", Device: "/dev/d", Format: "xfs"},
+		fleet.PoolNFS:     {Kind: fleet.PoolNFS, Path: "/srv", Server: "s", Export: "/e", Shared: true},
+		fleet.PoolGluster: {Kind: fleet.PoolGluster, Path: "/srv", Server: "s", Volume: "v", Shared: true},
+	} {
+		spec := all
+		spec.Kind = kind
+		if got := spec.OfKind(); got != want {
+			t.Errorf("%s: %+v, want %+v", kind, got, want)
 		}
 	}
 }

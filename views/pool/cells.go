@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -26,10 +27,7 @@ func CellOf(v fleet.PoolView, host fleet.HostID) fleet.PoolHost {
 }
 
 func kindWord(s fleet.PoolSpec) string {
-	if s.Kind == fleet.PoolNFS {
-		return "NFS"
-	}
-	return "Directory"
+	return cmp.Or(s.Kind.Is().Word, string(s.Kind))
 }
 
 // Source is where the bytes are; empty for those who may not know.

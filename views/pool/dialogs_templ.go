@@ -101,7 +101,7 @@ func Assign(v fleet.PoolView, hosts []HostChoice, e kit.Errors) templ.Component 
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = hostChoices(hosts).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = hostChoices(hosts, v.Spec.Kind).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

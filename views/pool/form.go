@@ -1,16 +1,64 @@
 package pool
 
 import (
+	"strings"
+
+	"github.com/a-h/templ"
+
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 )
 
 // Form is a new pool as a person typed it.
 type Form struct {
-	Name, Kind, Path, Server, Export, Description string
-	Shared                                        bool
-	Hosts                                         []HostChoice
-	Errors                                        kit.Errors
+	Name   string
+	Spec   fleet.PoolSpec
+	Hosts  []HostChoice
+	Errors kit.Errors
+}
+
+// fieldsOf is the fields of where pools' bytes are, each shown for the kinds that have it.
+func (f Form) fieldsOf() (out []sourceField) {
+	for _, p := range fleet.PoolFields() {
+		out = append(out, sourceField{kit.Field{
+			Name: "source[" + p.Name + "]", Label: p.Label, Hint: p.Hint, Value: *p.At(&f.Spec), Error: f.Errors.At("spec." + p.Name),
+			Attrs: templ.Attributes{"spellcheck": "false", "autocomplete": "off"}, Wrap: forKinds(p.Of()),
+		}, p.Choices})
+	}
+	return out
+}
+
+// sourceField is a line of text, or a choice where there are few.
+type sourceField struct {
+	kit.Field
+	choices []string
+}
+
+func (f sourceField) options() []kit.Option {
+	out := []kit.Option{{Value: "", Text: "Choose…"}}
+	for _, c := range f.choices {
+		out = append(out, kit.Option{Value: c, Text: c})
+	}
+	return out
+}
+
+// forKinds shows a part of the form where one of the kinds is chosen.
+func forKinds(kinds []fleet.PoolKind) templ.Attributes {
+	words := make([]string, len(kinds))
+	for i, k := range kinds {
+		words[i] = string(k)
+	}
+	return templ.Attributes{"data-show-when": "kind=" + strings.Join(words, "|")}
+}
+
+// sharable are the kinds of which a person says whether all hosts see the same.
+func sharable() (out []fleet.PoolKind) {
+	for _, t := range fleet.PoolTypes() {
+		if !t.Shared && !t.Local {
+			out = append(out, t.Kind)
+		}
+	}
+	return out
 }
 
 // HostChoice is a host with a box to tick.
@@ -18,5 +66,6 @@ type HostChoice struct {
 	ID     fleet.HostID
 	Name   string
 	Phase  fleet.HostPhase
+	Gaps   []fleet.PoolGap // kinds of pools that it cannot have
 	Chosen bool
 }

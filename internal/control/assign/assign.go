@@ -42,6 +42,7 @@ type Object struct {
 	generation int64
 	leaving    string // why nothing more can be asked of it; empty: it can
 	path       string
+	oneHost    string // why it can be on one host only; empty: it can be on many
 }
 
 var nouns = map[string]*Noun{Pools.noun: Pools}
@@ -50,8 +51,9 @@ var nouns = map[string]*Noun{Pools.noun: Pools}
 func Of(noun string) *Noun { return nouns[noun] }
 
 // Added is an object whose row the transaction has just written.
-func (n *Noun) Added(id, name, path string) Object {
-	return Object{of: n, id: id, Name: name, generation: 1, path: path}
+func (n *Noun) Added(id string, o Object) Object {
+	o.of, o.id, o.generation = n, id, 1
+	return o
 }
 
 // Subject is what jobs and the audit call it.

@@ -3,6 +3,7 @@ package assign
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"quantix/db"
@@ -17,7 +18,9 @@ var Pools = &Noun{
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
 		p, err := q.LockPool(ctx, fleet.PoolID(id))
 		_, leaving := store.PoolOf(p).Allows(fleet.ActAssign)
-		return Object{Name: p.Name, generation: p.Generation, leaving: leaving, path: p.Spec.Path}, err
+		o := OfPool(p.Name, p.Spec)
+		o.generation, o.leaving = p.Generation, leaving
+		return o, err
 	},
 	fits: poolFits, free: poolFree, allows: poolAllows,
 	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
@@ -30,6 +33,11 @@ var Pools = &Noun{
 		}
 		return in.Pool
 	},
+}
+
+// OfPool is what assignments need to know of a pool.
+func OfPool(name string, spec fleet.PoolSpec) Object {
+	return Object{Name: name, path: spec.Path, oneHost: spec.OneHost()}
 }
 
 // poolAllows asks the table that the page asks.
@@ -45,8 +53,21 @@ func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	return ok, why, nil
 }
 
-// poolFits refuses hosts on which another pool has the directory.
+// poolFits refuses hosts on which another pool has the directory, and a second host where there can be but one.
 func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
+	if o.oneHost != "" {
+		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.noun, ObjectID: o.id})
+		if err != nil {
+			return err
+		}
+		all := slices.Concat(hosts, store.Texts(on))
+		slices.Sort(all)
+		if len(slices.Compact(all)) > 1 {
+			var checks fleet.Checks
+			checks.Add("hostIds", "%s", o.oneHost)
+			return checks.Err()
+		}
+	}
 	taken, err := q.PlacesTaken(ctx, db.PlacesTakenParams{Hosts: hosts, PoolID: fleet.PoolID(o.id), Path: o.path})
 	if err != nil {
 		return err

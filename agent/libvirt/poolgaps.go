@@ -1,0 +1,58 @@
+package libvirt
+
+import (
+	"encoding/xml"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/internal/fleet"
+)
+
+// missingPools asks libvirt which types of pools it has no driver for; one that is too old to say is believed to have all.
+func missingPools(l *golibvirt.Libvirt) (types []string, err error) {
+	text, err := l.ConnectGetStoragePoolCapabilities(0)
+	if err != nil {
+		if answered(err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var said struct {
+		Pools []struct {
+			Type      string `xml:"type,attr"`
+			Supported string `xml:"supported,attr"`
+		} `xml:"pool"`
+	}
+	if err := xml.Unmarshal([]byte(text), &said); err != nil {
+		return nil, fmt.Errorf("read what pools libvirt can have: %w", err)
+	}
+	for _, p := range said.Pools {
+		if p.Supported == "no" {
+			types = append(types, p.Type)
+		}
+	}
+	return types, nil
+}
+
+// poolGaps are the kinds of pools that the host cannot have: libvirt lacks a driver, or the host the program that mounts.
+func poolGaps(missing []string, look func(program string) (string, error)) (gaps []fleet.PoolGap) {
+	lacks := map[string]bool{}
+	for _, t := range missing {
+		lacks[t] = true
+	}
+	for _, t := range fleet.PoolTypes() {
+		s := poolSources[t.Kind]
+		if lacks[s.libvirt] {
+			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: fmt.Sprintf("This libvirt has no driver for pools of type %q. Install its storage drivers.", s.libvirt)})
+			continue
+		}
+		if s.helper == "" {
+			continue
+		}
+		if _, err := look(s.helper); err != nil {
+			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: s.helper + " is missing. Install " + s.packages + "."})
+		}
+	}
+	return gaps
+}

@@ -1,0 +1,229 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/libvirt"
+	"quantix/internal/fleet"
+)
+
+// mounted is a pool that its host mounts, released when the test ends.
+func mounted(t *testing.T, b agent.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
+	t.Helper()
+	spec.Path = filepath.Join(t.TempDir(), "mnt")
+	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: spec}
+	p.Name = string(spec.Kind) + "-" + string(p.ID)
+	t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := b.ReleasePool(ctx, p); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// allowing is a backend whose settings allow the devices for pools.
+func allowing(t *testing.T, devices ...string) agent.Hypervisor {
+	t.Helper()
+	needHost(t)
+	allowed := roots
+	allowed.Devices = devices
+	b, err := libvirt.Open(t.Context(), libvirt.Options{Roots: allowed, Book: book})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func sh(t *testing.T, command string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(command, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", command, strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// loop is a loop device with an empty file system on it.
+func loop(t *testing.T, format string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "disk")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 320<<20)); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "mkfs."+format, "-q", file)
+	device := sh(t, "losetup", "-f", "--show", file)
+	t.Cleanup(func() { sh(t, "losetup", "-d", device) })
+	return device
+}
+
+// A file system on a device is mounted, made no other, mounted again by itself when the mount is lost, and unmounted at the release.
+func TestPoolOnADevice(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"ext4", "xfs", "btrfs"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			device := loop(t, format)
+			b := allowing(t, "/dev/loop*")
+			p := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: device, Format: format})
+			f := fixture{backend: b, t: t, pool: p}
+			elsewhere := t.TempDir()
+			sh(t, "mount", device, elsewhere)
+			if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), "is mounted at "+elsewhere+" already") {
+				t.Errorf("the device is mounted elsewhere: %v", err)
+			}
+			unmount(t, elsewhere)
+			for range 2 {
+				f.ok(b.ApplyPool(t.Context(), p))
+			}
+			waitPool(t, b, p, "active", func(s fleet.PoolStatus) bool {
+				return s.State == fleet.PoolActive && s.CapacityBytes > 200<<20 && s.CapacityBytes < 330<<20
+			})
+			vm := f.vm()
+			vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "a.qcow2", SizeBytes: 8 << 20}}
+			f.ok(b.ApplyVM(t.Context(), order(vm, p)))
+			if _, err := os.Stat(filepath.Join(p.Spec.Path, vm.Spec.Disks[0].Volume)); err != nil {
+				t.Errorf("the VM's disk: %v", err)
+			}
+
+			unmount(t, p.Spec.Path)
+			waitPool(t, b, p, "mounted again by itself", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 })
+			f.ok(b.DeleteVM(t.Context(), vm, []fleet.Pool{p}, true))
+			f.ok(b.ReleasePool(t.Context(), p))
+			if mounts, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(mounts), device+" ") {
+				t.Error("the released device is still mounted")
+			}
+		})
+	}
+}
+
+func TestDevicesThatAreNoPools(t *testing.T) {
+	t.Parallel()
+	device := loop(t, "ext4")
+	empty := filepath.Join(t.TempDir(), "disk")
+	if err := errors.Join(os.WriteFile(empty, nil, 0o600), os.Truncate(empty, 16<<20)); err != nil {
+		t.Fatal(err)
+	}
+	blank := sh(t, "losetup", "-f", "--show", empty)
+	t.Cleanup(func() { sh(t, "losetup", "-d", blank) })
+	for what, c := range map[string]struct {
+		devices      []string
+		device, want string
+	}{
+		"not allowed":         {nil, device, "allows no device for pools"},
+		"another is allowed":  {[]string{"/dev/sd*"}, device, "allows /dev/sd* only"},
+		"not there":           {[]string{"/dev/*"}, "/dev/none-such", "The host has no device /dev/none-such."},
+		"no block device":     {[]string{"/dev/*"}, "/dev/null", "/dev/null is no block device."},
+		"without file system": {[]string{"/dev/loop*"}, blank, "wrong fs type"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			b := allowing(t, c.devices...)
+			p := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: c.device, Format: "ext4"})
+			if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("apply: %v, want %q", err, c.want)
+			}
+			if st := poolOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, c.want) {
+				t.Errorf("the pool is %+v", st)
+			}
+		})
+	}
+	if raw, err := os.ReadFile(empty); err != nil || strings.Trim(string(raw), "\x00") != "" {
+		t.Errorf("something was written to the blank device: %v", err)
+	}
+}
+
+// gluster is a server of one volume, gv0, within the lab host, at the address of the host's own network. It ends with the test.
+func gluster(t *testing.T) (server string, stop func()) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/run", "gluster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	card, err := net.InterfaceByName(bridgeOf(t, "default"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := card.Addrs()
+	if err != nil || len(all) == 0 {
+		t.Fatalf("the host's network has no address: %v", err)
+	}
+	server = all[0].(*net.IPNet).IP.String()
+	conf := `volume management
+    type mgmt/glusterd
+    option working-directory ` + dir + `/work
+    option transport-type socket
+    option transport.socket.bind-address ` + server + `
+    option transport.socket.listen-port 24007
+    option rpc-auth-allow-insecure on
+    option run-directory ` + dir + `/run
+    option glusterd-sockfile ` + dir + `/gd.sock
+end-volume
+`
+	if err := errors.Join(os.MkdirAll(dir+"/run", 0o755), os.MkdirAll(dir+"/work", 0o755), os.MkdirAll(dir+"/brick/b", 0o755), os.WriteFile(dir+"/glusterd.vol", []byte(conf), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	daemon := exec.Command("glusterd", "-N", "-f", dir+"/glusterd.vol", "-p", dir+"/glusterd.pid", "-l", dir+"/glusterd.log")
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(args ...string) error {
+		return exec.Command("gluster", append([]string{"--glusterd-sock=" + dir + "/gd.sock", "--mode=script", "--log-file=" + dir + "/cli.log"}, args...)...).Run()
+	}
+	end := func() {
+		_ = ask("volume", "stop", "gv0", "force")
+		_ = daemon.Process.Kill()
+		_ = daemon.Wait()
+	}
+	t.Cleanup(end)
+	waitFor(t, "glusterd answers", func() bool { return ask("pool", "list") == nil })
+	for _, args := range [][]string{{"create", "gv0", "transport", "tcp", server + ":" + dir + "/brick/b", "force"}, {"set", "gv0", "server.allow-insecure", "on"}, {"start", "gv0"}} {
+		if err := ask(append([]string{"volume"}, args...)...); err != nil {
+			log, _ := os.ReadFile(dir + "/cli.log")
+			t.Fatalf("volume %s: %v\n%s", args[0], err, log)
+		}
+	}
+	return server, end
+}
+
+func bridgeOf(t *testing.T, network string) string {
+	t.Helper()
+	for line := range strings.Lines(virsh(t, "net-info", network)) {
+		if name, ok := strings.CutPrefix(line, "Bridge:"); ok {
+			return strings.TrimSpace(name)
+		}
+	}
+	t.Fatalf("the network %s has no bridge", network)
+	return ""
+}
+
+func TestGlusterPool(t *testing.T) {
+	t.Parallel()
+	server, stop := gluster(t)
+	b := allowing(t)
+	none := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "none", Shared: true})
+	if err := b.ApplyPool(t.Context(), none); err == nil || !strings.Contains(err.Error(), "mount") {
+		t.Errorf("a volume that is not there: %v", err)
+	}
+	p := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "gv0", Shared: true})
+	f := fixture{backend: b, t: t, pool: p}
+	waitFor(t, "the volume is mounted", func() bool { return b.ApplyPool(t.Context(), p) == nil })
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "a.qcow2", SizeBytes: 8 << 20}}
+	f.ok(b.ApplyVM(t.Context(), order(vm, p)))
+	waitPool(t, b, p, "active with the disk", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 })
+	stop()
+	waitPool(t, b, p, "not active", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolFailed || s.State == fleet.PoolStalled })
+}

@@ -1,0 +1,115 @@
+package libvirt
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// Of each kind of pool there is one whose definition stands in testdata/pools.xml. A kind without one fails.
+func TestPoolDefinitions(t *testing.T) {
+	t.Parallel()
+	specs := map[fleet.PoolKind]fleet.PoolSpec{
+		fleet.PoolDir:     {Path: "/srv/vm/"},
+		fleet.PoolFS:      {Path: "/srv/vm", Device: "/dev/disk/by-label/vm", Format: "xfs"},
+		fleet.PoolNFS:     {Path: "/srv/vm", Server: "nas-1.example", Export: "/exports/vm/"},
+		fleet.PoolGluster: {Path: "/srv/vm", Server: "gluster-1.example", Volume: "gv0"},
+	}
+	var all strings.Builder
+	for _, kind := range fleet.PoolTypes() {
+		spec, ok := specs[kind.Kind]
+		if !ok {
+			t.Fatalf("no pool of kind %q is defined here", kind.Kind)
+		}
+		spec.Kind = kind.Kind
+		x := poolXML(fleet.Pool{ID: "01980000-0000-7000-8000-000000000001", Name: string(kind.Kind), Spec: spec})
+		text, err := x.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(text + "\n")
+		for other, s := range specs {
+			s.Kind = other
+			if same := sameSource(x, s); same != (other == kind.Kind) {
+				t.Errorf("that the definition of %s is of the %s pool is %t", kind.Kind, other, same)
+			}
+		}
+	}
+	want, err := os.ReadFile("testdata/pools.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), all.String()); diff != "" {
+		t.Errorf("the definitions (-file +now):\n%s", diff)
+	}
+}
+
+func TestPoolGaps(t *testing.T) {
+	t.Parallel()
+	with := func(programs ...string) func(string) (string, error) {
+		return func(p string) (string, error) {
+			if slices.Contains(programs, p) {
+				return "/sbin/" + p, nil
+			}
+			return "", exec.ErrNotFound
+		}
+	}
+	for what, c := range map[string]struct {
+		missing []string
+		look    func(string) (string, error)
+		want    []fleet.PoolGap
+	}{
+		"a full host": {[]string{"rbd"}, with("mount.nfs", "mount.glusterfs"), nil},
+		"no NFS":      {nil, with("mount.glusterfs"), []fleet.PoolGap{{Kind: fleet.PoolNFS, Why: "mount.nfs is missing. Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat)."}}},
+		"no driver": {[]string{"fs"}, with("mount.nfs", "mount.glusterfs"), []fleet.PoolGap{
+			{Kind: fleet.PoolFS, Why: `This libvirt has no driver for pools of type "fs". Install its storage drivers.`},
+		}},
+	} {
+		if diff := cmp.Diff(c.want, poolGaps(c.missing, c.look)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
+// What differs in a pool's place is another pool, however alike the rest is; how somebody spelt the file system's type is not.
+func TestSamePoolSource(t *testing.T) {
+	t.Parallel()
+	const fs = `<pool type="fs"><source><device path="/dev/sdb1"/><format type="%"/></source><target><path>/srv/vm</path></target></pool>`
+	const net = `<pool type="netfs"><source><host name="nas"/><dir path="/vm"/><format type="%"/></source><target><path>/srv/vm/</path></target></pool>`
+	onDevice := fleet.PoolSpec{Kind: fleet.PoolFS, Path: "/srv/vm", Device: "/dev/sdb1", Format: "ext4"}
+	nfs := fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/srv/vm", Server: "nas", Export: "/vm"}
+	gluster := fleet.PoolSpec{Kind: fleet.PoolGluster, Path: "/srv/vm", Server: "nas", Volume: "vm"}
+	for what, c := range map[string]struct {
+		xml  string
+		spec fleet.PoolSpec
+		want bool
+	}{
+		"the same device":               {strings.ReplaceAll(fs, "%", "ext4"), onDevice, true},
+		"its type left to mount":        {strings.ReplaceAll(fs, "%", "auto"), onDevice, true},
+		"another device":                {strings.ReplaceAll(strings.ReplaceAll(fs, "%", "ext4"), "sdb1", "sdb2"), onDevice, false},
+		"another path":                  {strings.ReplaceAll(strings.ReplaceAll(fs, "%", "ext4"), "/srv/vm", "/srv/other"), onDevice, false},
+		"the same export":               {strings.ReplaceAll(net, "%", "nfs"), nfs, true},
+		"an export of unspoken type":    {strings.ReplaceAll(net, "%", "auto"), nfs, true},
+		"a gluster volume for NFS":      {strings.ReplaceAll(net, "%", "glusterfs"), nfs, false},
+		"the same volume":               {strings.ReplaceAll(net, "%", "glusterfs"), gluster, true},
+		"an export for the volume":      {strings.ReplaceAll(net, "%", "nfs"), gluster, false},
+		"another server":                {strings.ReplaceAll(strings.ReplaceAll(net, "%", "nfs"), `"nas"`, `"nas-2"`), nfs, false},
+		"one server more":               {strings.ReplaceAll(strings.ReplaceAll(net, "%", "nfs"), `<dir`, `<host name="nas-2"/><dir`), nfs, false},
+		"a directory at the same place": {`<pool type="dir"><target><path>/srv/vm</path></target></pool>`, onDevice, false},
+	} {
+		var x libvirtxml.StoragePool
+		if err := x.Unmarshal(c.xml); err != nil {
+			t.Fatal(err)
+		}
+		if got := sameSource(x, c.spec); got != c.want {
+			t.Errorf("%s: %t, want %t", what, got, c.want)
+		}
+	}
+}

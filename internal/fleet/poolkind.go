@@ -1,0 +1,217 @@
+package fleet
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// PoolKind says what a pool is made of.
+type PoolKind string
+
+const (
+	PoolDir     PoolKind = "dir"
+	PoolNFS     PoolKind = "nfs"
+	PoolGluster PoolKind = "glusterfs"
+	PoolFS      PoolKind = "fs"
+)
+
+// PoolType is all that is decided about a kind of pool, but how a host makes it: that is the hypervisor's.
+type PoolType struct {
+	Kind    PoolKind
+	Word    string      // as people read it: "NFS"
+	Help    string      // for who chooses
+	Fields  []PoolField // where its bytes are, besides the path on the hosts
+	Shared  bool        // the same bytes on every host, whoever says otherwise
+	Local   bool        // each host has its own, whoever says otherwise
+	Mounted bool        // each host mounts it at the path, and again where that is lost
+	source  func(PoolSpec) string
+}
+
+// PoolField is a part of where a pool's bytes are.
+type PoolField struct {
+	Name        string // in the API, in forms and in refusals: "server"
+	Label, Hint string
+	Choices     []string // it is one of these; nil: any text that passes
+	At          func(*PoolSpec) *string
+	Check       func(value string) (refusal string)
+}
+
+var hostFileSystems = []string{"ext4", "xfs", "btrfs"}
+
+var (
+	poolServer = PoolField{
+		Name: "server", Label: "Server", Hint: "Its name or address, such as nas-1.example.org",
+		At:    func(s *PoolSpec) *string { return &s.Server },
+		Check: unless(hostAddrForm.MatchString, "Give the server's name or address."),
+	}
+	poolExport = PoolField{
+		Name: "export", Label: "Export", Hint: "Absolute path on the server, such as /exports/vm",
+		At:    func(s *PoolSpec) *string { return &s.Export },
+		Check: func(v string) string { return wrongPath(v, "Give the absolute path that the server exports.") },
+	}
+	poolVolume = PoolField{
+		Name: "volume", Label: "Volume", Hint: "The name of the server's volume, such as gv0",
+		At:    func(s *PoolSpec) *string { return &s.Volume },
+		Check: unless(glusterVolumeForm.MatchString, "Give the volume's name: letters, digits, \"-\" and \"_\"."),
+	}
+	poolDevice = PoolField{
+		Name: "device", Label: "Device", Hint: "The block device with the file system, by a name that stays: /dev/disk/by-label/… where several hosts have one each, /dev/disk/by-id/… for a single host. Nothing is ever formatted. Each host uses only what its agent's settings allow (poolDevices).",
+		At: func(s *PoolSpec) *string { return &s.Device },
+		Check: func(v string) string {
+			const ask = "Give the path of a block device on the hosts, such as /dev/disk/by-id/…"
+			if !strings.HasPrefix(v, "/dev/") {
+				return ask
+			}
+			return wrongPath(v, ask)
+		},
+	}
+	poolFormat = PoolField{
+		Name: "format", Label: "File system", Hint: "What is on the device already.", Choices: hostFileSystems,
+		At:    func(s *PoolSpec) *string { return &s.Format },
+		Check: unless(func(v string) bool { return slices.Contains(hostFileSystems, v) }, "Choose one of "+strings.Join(hostFileSystems, ", ")+"."),
+	}
+)
+
+// poolTypes is the table, in the order in which people choose.
+var poolTypes = []PoolType{
+	{
+		Kind: PoolDir, Word: "Directory", Help: "A directory of each host: a local disk, or anything that is mounted there already.",
+		source: func(s PoolSpec) string { return s.Path },
+	},
+	{
+		Kind: PoolFS, Word: "File system", Help: "A local disk, partition or logical volume with a file system, which every host mounts by itself.",
+		Fields: []PoolField{poolDevice, poolFormat}, Local: true, Mounted: true,
+		source: func(s PoolSpec) string { return s.Device },
+	},
+	{
+		Kind: PoolNFS, Word: "NFS", Help: "An export of a server, which every host mounts by itself.",
+		Fields: []PoolField{poolServer, poolExport}, Shared: true, Mounted: true,
+		source: func(s PoolSpec) string { return s.Server + ":" + s.Export },
+	},
+	{
+		Kind: PoolGluster, Word: "GlusterFS", Help: "A volume of a Gluster cluster, which every host mounts by itself.",
+		Fields: []PoolField{poolServer, poolVolume}, Shared: true, Mounted: true,
+		source: func(s PoolSpec) string { return s.Server + ":/" + s.Volume },
+	},
+}
+
+var glusterVolumeForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
+
+// PoolTypes lists the kinds, in the order in which people choose.
+func PoolTypes() []PoolType { return slices.Clone(poolTypes) }
+
+// Is is the kind's line in the table; that of an unknown kind is empty.
+func (k PoolKind) Is() PoolType {
+	if i := slices.IndexFunc(poolTypes, func(t PoolType) bool { return t.Kind == k }); i >= 0 {
+		return poolTypes[i]
+	}
+	return PoolType{}
+}
+
+// PoolFields are the fields of all kinds, each once.
+func PoolFields() (out []PoolField) {
+	for _, t := range poolTypes {
+		for _, f := range t.Fields {
+			if !slices.ContainsFunc(out, func(o PoolField) bool { return o.Name == f.Name }) {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// Of lists the kinds that have the field.
+func (f PoolField) Of() (out []PoolKind) {
+	for _, t := range poolTypes {
+		if t.has(f) {
+			out = append(out, t.Kind)
+		}
+	}
+	return out
+}
+
+func (t PoolType) has(f PoolField) bool {
+	return slices.ContainsFunc(t.Fields, func(o PoolField) bool { return o.Name == f.Name })
+}
+
+// Source is where the bytes are, for people: "10.0.0.5:/exports/vm" or "/srv/vm".
+func (s PoolSpec) Source() string {
+	if t := s.Kind.Is(); t.source != nil {
+		return t.source(s)
+	}
+	return s.Path
+}
+
+// OfKind is the spec without what belongs to other kinds: a form without scripts shows the fields of all.
+func (s PoolSpec) OfKind() PoolSpec {
+	t := s.Kind.Is()
+	for _, f := range PoolFields() {
+		if !t.has(f) {
+			*f.At(&s) = ""
+		}
+	}
+	s.Shared = t.Shared || s.Shared && !t.Local
+	return s
+}
+
+// checkKind refuses what is missing of the kind's source, and what belongs to another kind's.
+func (s PoolSpec) checkKind(c *Checks, prefix string) {
+	t := s.Kind.Is()
+	if t.Kind == "" {
+		c.Add(prefix+".kind", "A pool's kind is %s.", quotedOr(texts(poolKinds())))
+		return
+	}
+	if t.Local && s.Shared {
+		c.Add(prefix+".shared", "A pool of kind %q is each host's own: no two hosts may mount one at the same time.", string(s.Kind))
+	}
+	for _, f := range PoolFields() {
+		value := *f.At(&s)
+		switch {
+		case t.has(f):
+			if why := f.Check(value); why != "" {
+				c.Add(prefix+"."+f.Name, "%s", why)
+			}
+		case value != "":
+			c.Add(prefix+"."+f.Name, "A pool of kind %q has no %s.", string(s.Kind), strings.ToLower(f.Label))
+		}
+	}
+}
+
+func poolKinds() (out []PoolKind) {
+	for _, t := range poolTypes {
+		out = append(out, t.Kind)
+	}
+	return out
+}
+
+// OneHost says why the pool can be on one host only; empty: it can be on many. A device whose name is of one disk in the world is the same
+// disk wherever it is seen, and a file system that two hosts have mounted is destroyed.
+func (s PoolSpec) OneHost() string {
+	for _, unique := range []string{"/dev/disk/by-id/", "/dev/disk/by-uuid/", "/dev/disk/by-partuuid/"} {
+		if s.Kind == PoolFS && strings.HasPrefix(s.Device, unique) {
+			return "The name " + s.Device + " is of one disk: hosts that share it would destroy its file system by mounting it at the same time. " +
+				"Choose one host, or name the device by a label that each host's own disk bears (/dev/disk/by-label/…)."
+		}
+	}
+	return ""
+}
+
+// quotedOr reads: "dir", "fs" or "nfs".
+func quotedOr(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = `"` + w + `"`
+	}
+	last := len(quoted) - 1
+	return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
+}
+
+func unless(ok func(string) bool, refusal string) func(string) string {
+	return func(v string) string {
+		if ok(v) {
+			return ""
+		}
+		return refusal
+	}
+}
