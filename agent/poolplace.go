@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,8 @@ type Sighting struct {
 	Marker fleet.PoolID // empty: none
 	Mount  Mount
 	Inode  uint64
+	// Options are those of the mount, then those of its file system: "rw,relatime,errors=remount-ro".
+	Options string
 }
 
 // Place is the directory that a pool was first used in. The marker is what counts. Numbers of devices change with reboots and
@@ -59,7 +62,8 @@ func SeePlace(dir string) (Sighting, error) {
 	if err != nil {
 		return Sighting{}, err
 	}
-	s := Sighting{There: true, Inode: inode(info), Mount: mountOf(self)}
+	s := Sighting{There: true, Inode: inode(info)}
+	s.Mount, s.Options = mountOf(self)
 	s.Marker, err = readMarker(root)
 	return s, err
 }
@@ -115,32 +119,52 @@ func UnmarkPlace(dir string, id fleet.PoolID) error {
 	return root.Remove(PoolMarker)
 }
 
-// mountOf is the file system that the open directory lies on; nothing where the kernel does not say.
-func mountOf(dir *os.File) Mount {
+// mountOf is the file system that the open directory lies on, and its options; nothing where the kernel does not say.
+func mountOf(dir *os.File) (Mount, string) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
 	if err != nil {
-		return Mount{}
+		return Mount{}, ""
 	}
 	_, id, _ := strings.Cut(string(text), "mnt_id:")
 	id, _, _ = strings.Cut(strings.TrimSpace(id), "\n")
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return Mount{}
+		return Mount{}, ""
 	}
 	return mountIn(string(table), id)
 }
 
 // mountIn finds a mount in the kernel's table, whose lines are: id, parent, device, root, point, options, any number of
 // others, "-", type, source, options.
-func mountIn(table, id string) Mount {
+func mountIn(table, id string) (Mount, string) {
 	for line := range strings.Lines(table) {
 		first, second, ok := strings.Cut(line, " - ")
 		before, after := strings.Fields(first), strings.Fields(second)
-		if ok && len(before) > 4 && before[0] == id && len(after) > 1 {
-			return Mount{Point: unescape(before[4]), Type: after[0], Source: unescape(after[1])}
+		if ok && len(before) > 5 && before[0] == id && len(after) > 1 {
+			return Mount{Point: unescape(before[4]), Type: after[0], Source: unescape(after[1])}, optionsOf(before[5:6], after[2:])
 		}
 	}
-	return Mount{}
+	return Mount{}, ""
+}
+
+// mostOptions bounds what is told of a mount's options, in bytes.
+const mostOptions = 400
+
+// optionsOf joins lists of options, each option once; "rw" goes where another one says "ro".
+func optionsOf(lists ...[]string) string {
+	var all []string
+	for _, l := range lists {
+		for o := range strings.SplitSeq(strings.Join(l, ","), ",") {
+			if o != "" && !slices.Contains(all, o) {
+				all = append(all, o)
+			}
+		}
+	}
+	if slices.Contains(all, "ro") {
+		all = slices.DeleteFunc(all, func(o string) bool { return o == "rw" })
+	}
+	out := strings.Join(all, ",")
+	return strings.ToValidUTF8(out[:min(len(out), mostOptions)], "")
 }
 
 // unescape undoes the kernel's octal spelling of blanks and backslashes.

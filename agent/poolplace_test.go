@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -28,19 +29,19 @@ func TestPlacesAreJudged(t *testing.T) {
 		"never used, there":                  {nil, Sighting{There: true, Mount: root, Inode: 1}, ""},
 		"never used, its own marker":         {nil, Sighting{There: true, Marker: mine}, ""},
 		"never used, another pool's":         {nil, Sighting{There: true, Marker: theirs}, string(theirs)},
-		"its marker":                         {marked, Sighting{true, mine, disk, 7}, ""},
-		"its marker on another device":       {marked, Sighting{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9}, ""},
-		"another pool's marker":              {marked, Sighting{true, theirs, disk, 7}, "belongs to another pool"},
+		"its marker":                         {marked, Sighting{true, mine, disk, 7, ""}, ""},
+		"its marker on another device":       {marked, Sighting{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, ""}, ""},
+		"another pool's marker":              {marked, Sighting{true, theirs, disk, 7, ""}, "belongs to another pool"},
 		"gone":                               {marked, Sighting{}, "is gone"},
-		"made again":                         {marked, Sighting{true, "", disk, 8}, "its marker .quantix-pool is missing"},
-		"the marker alone is gone":           {marked, Sighting{true, "", disk, 7}, "its marker .quantix-pool is missing"},
-		"not mounted":                        {marked, Sighting{true, "", root, 8}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
-		"another file system over it":        {marked, Sighting{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
-		"another file system at its mount":   {marked, Sighting{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
-		"no marker could be written":         {unmarked, Sighting{true, "", nas, 7}, ""},
-		"no marker, another directory":       {unmarked, Sighting{true, "", nas, 8}, "not the one"},
-		"no marker, not mounted":             {unmarked, Sighting{true, "", disk, 7}, "is not mounted: nfs4 of nas:/vm"},
-		"no marker, marked by another since": {unmarked, Sighting{true, theirs, nas, 7}, "belongs to another pool"},
+		"made again":                         {marked, Sighting{true, "", disk, 8, ""}, "its marker .quantix-pool is missing"},
+		"the marker alone is gone":           {marked, Sighting{true, "", disk, 7, ""}, "its marker .quantix-pool is missing"},
+		"not mounted":                        {marked, Sighting{true, "", root, 8, ""}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
+		"another file system over it":        {marked, Sighting{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1, ""}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
+		"another file system at its mount":   {marked, Sighting{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1, ""}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
+		"no marker could be written":         {unmarked, Sighting{true, "", nas, 7, ""}, ""},
+		"no marker, another directory":       {unmarked, Sighting{true, "", nas, 8, ""}, "not the one"},
+		"no marker, not mounted":             {unmarked, Sighting{true, "", disk, 7, ""}, "is not mounted: nfs4 of nas:/vm"},
+		"no marker, marked by another since": {unmarked, Sighting{true, theirs, nas, 7, ""}, "belongs to another pool"},
 	} {
 		err := KeptPool{ID: mine, Path: "/srv/vm", Place: c.place}.Judge(c.now)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -122,15 +123,60 @@ func TestAPlaceIsMarkedOnce(t *testing.T) {
 
 func TestMountTable(t *testing.T) {
 	t.Parallel()
-	const table = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+	const table = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 ro,errors=remount-ro
 90 22 0:40 / /srv/my\040vm rw shared:2 master:1 - nfs4 nas:/a\134b rw
 91 90 0:41 / /srv/my\040vm rw - tmpfs tmpfs rw
 `
-	for id, want := range map[string]Mount{
-		"22": {"/", "ext4", "/dev/sda1"}, "90": {"/srv/my vm", "nfs4", `nas:/a\b`}, "91": {"/srv/my vm", "tmpfs", "tmpfs"}, "9": {},
+	for id, want := range map[string]struct {
+		Mount
+		options string
+	}{
+		"22": {Mount{"/", "ext4", "/dev/sda1"}, "relatime,ro,errors=remount-ro"}, "90": {Mount{"/srv/my vm", "nfs4", `nas:/a\b`}, "rw"},
+		"91": {Mount{"/srv/my vm", "tmpfs", "tmpfs"}, "rw"}, "9": {},
 	} {
-		if got := mountIn(table, id); got != want {
-			t.Errorf("mount %s is %+v, want %+v", id, got, want)
+		if got, options := mountIn(table, id); got != want.Mount || options != want.options {
+			t.Errorf("mount %s is %+v with %q, want %+v", id, got, options, want)
+		}
+	}
+}
+
+// A trial leaves nothing behind, and tells a full or a guests' own storage from one that nobody can write to.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p, err := ProbePlace(dir)
+	if err != nil || p.Write <= 0 || p.Read <= 0 || p.Write > time.Minute {
+		t.Errorf("the trial took %+v: %v", p, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+	if _, err := ProbePlace(filepath.Join(dir, "gone")); err == nil {
+		t.Error("a directory that is gone was written to")
+	}
+	for name, ours := range map[string]bool{PoolMarker: true, poolProbe + "X": true, "disk.qcow2": false, "quantix-probe-1": false} {
+		if IsOurs(name) != ours {
+			t.Errorf("that %s is ours is %t", name, !ours)
+		}
+	}
+}
+
+func TestSteadyMicros(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		told, want int64
+		now        time.Duration
+	}{
+		{0, 700, 700 * time.Microsecond},
+		{700, 700, 400 * time.Microsecond},
+		{700, 700, 1399 * time.Microsecond},
+		{700, 1400, 1400 * time.Microsecond},
+		{700, 350, 350 * time.Microsecond},
+		{700, 0, 0},
+		{0, 0, 0},
+	} {
+		if got := SteadyMicros(c.told, c.now); got != c.want {
+			t.Errorf("after %d µs, %s is told as %d, want %d", c.told, c.now, got, c.want)
 		}
 	}
 }

@@ -125,8 +125,8 @@ func TestALargeDirectoryIsListedInPart(t *testing.T) {
 	f.ok(b.ApplyPool(t.Context(), f.pool)) // looks anew
 	waitFor(t, "the files are seen", func() bool { return len(poolOf(t, b, f.pool).Volumes) > 0 })
 	st := poolOf(t, b, f.pool)
-	if len(st.Volumes) != 2000 || st.State != fleet.PoolActive || !strings.Contains(st.Error, "2000 of its 2001") {
-		t.Errorf("%d volumes, %s, %q", len(st.Volumes), st.State, st.Error)
+	if len(st.Volumes) != 2000 || st.State != fleet.PoolActive || !strings.Contains(st.Note, "2000 of its 2001") {
+		t.Errorf("%d volumes, %s, %q", len(st.Volumes), st.State, st.Note)
 	}
 }
 

@@ -90,6 +90,17 @@ func TestPoolOnADevice(t *testing.T) {
 			waitPool(t, b, p, "active", func(s fleet.PoolStatus) bool {
 				return s.State == fleet.PoolActive && s.CapacityBytes > 200<<20 && s.CapacityBytes < 330<<20
 			})
+			waitPool(t, b, p, "tried", func(s fleet.PoolStatus) bool {
+				return s.WriteMicros > 0 && s.Error == "" && strings.Contains(s.MountOptions, "rw,") && strings.Contains(s.MountOptions, "nosuid")
+			})
+			sh(t, "mount", "-o", "remount,ro", p.Spec.Path)
+			f.ok(b.ApplyPool(t.Context(), p)) // looks anew
+			waitPool(t, b, p, "read-only", func(s fleet.PoolStatus) bool {
+				return s.State == fleet.PoolActive && strings.Contains(s.Error, "is mounted read-only") && strings.HasPrefix(s.MountOptions, "ro,") && s.WriteMicros == 0
+			})
+			sh(t, "mount", "-o", "remount,rw", p.Spec.Path)
+			f.ok(b.ApplyPool(t.Context(), p))
+			waitPool(t, b, p, "writable again", func(s fleet.PoolStatus) bool { return s.Error == "" && s.WriteMicros > 0 })
 			vm := f.vm()
 			vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "a.qcow2", SizeBytes: 8 << 20}}
 			f.ok(b.ApplyVM(t.Context(), order(vm, p)))

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -83,9 +84,11 @@ func (g *poolLook) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	}
 	if g.alone {
 		kept, _ := g.pools.book.Of(g.pool)
-		if wrong := g.takePlace(g.life, g.pool, kept); wrong != nil {
+		now, wrong := g.takePlace(g.life, g.pool, kept)
+		if wrong != nil {
 			return g.misplaced(l, kept, wrong)
 		}
+		g.w.try(path.Clean(g.pool.Spec.Path), now.Options)
 	}
 	return g.w.lookInside(l, ref, st, func(err error) { g.poolFailed(g.pool, err) })
 }
@@ -153,6 +156,24 @@ func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
 	return st
 }
 
+// try writes and reads a little in the pool's directory, as rarely as the pool is refreshed.
+func (w *poolWatch) try(dir, options string) {
+	w.mu.Lock()
+	due := time.Since(w.refreshed) > refreshAge
+	w.mu.Unlock()
+	if !due {
+		return
+	}
+	p, err := agent.ProbePlace(dir)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trial.MountOptions, w.trial.Error = options, ""
+	w.trial.WriteMicros, w.trial.ReadMicros = agent.SteadyMicros(w.trial.WriteMicros, p.Write), agent.SteadyMicros(w.trial.ReadMicros, p.Read)
+	if err != nil {
+		w.trial.Error = err.Error()
+	}
+}
+
 // lookInside reads an active pool. A refresh opens each volume, so it is done more rarely than the look.
 // failed is told why libvirt gave the pool up.
 func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
@@ -179,10 +200,14 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	if err != nil {
 		return st, err
 	}
+	w.mu.Lock()
+	tried := w.trial
+	w.mu.Unlock()
 	st.State, st.Volumes = fleet.PoolActive, volumes
+	st.Error, st.MountOptions, st.WriteMicros, st.ReadMicros = tried.Error, tried.MountOptions, tried.WriteMicros, tried.ReadMicros
 	st.CapacityBytes, st.UsedBytes, st.AvailableBytes = int64(capacity), int64(used), int64(available)
 	if total > mostVolumes {
-		st.Error = fmt.Sprintf("Only the first %d of its %d volumes are listed.", mostVolumes, total)
+		st.Note = fmt.Sprintf("Only the first %d of its %d volumes are listed.", mostVolumes, total)
 	}
 	return st, nil
 }
@@ -203,7 +228,7 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (out []fleet.V
 		return nil, 0, err
 	}
 	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool {
-		return strings.HasSuffix(v.Name, partialSuffix) || v.Name == agent.PoolMarker
+		return strings.HasSuffix(v.Name, partialSuffix) || agent.IsOurs(v.Name)
 	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range refs[:min(len(refs), mostVolumes)] {

@@ -35,7 +35,7 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 			return err
 		}
 	}
-	if err := b.takePlace(ctx, p, kept); err != nil {
+	if _, err := b.takePlace(ctx, p, kept); err != nil {
 		if !active {
 			b.undoStart(ctx, c, ref)
 		}
@@ -127,14 +127,14 @@ func (b *Backend) judge(ctx context.Context, kept agent.KeptPool) (agent.Sightin
 
 // takePlace judges the directory of an active pool, remembers it, and marks it when it is first used. A directory that had a
 // marker never gets another.
-func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.KeptPool) error {
+func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.KeptPool) (agent.Sighting, error) {
 	kept.ID, kept.Path = p.ID, path.Clean(p.Spec.Path)
 	now, err := b.judge(ctx, kept)
 	if err == nil && kept.Place == nil && !now.There {
-		return fleet.Errorf(fleet.Conflict, "The directory %s is gone.", kept.Path)
+		return now, fleet.Errorf(fleet.Conflict, "The directory %s is gone.", kept.Path)
 	}
 	if err != nil {
-		return err
+		return now, err
 	}
 	if now.Marker == "" && (kept.Place == nil || !kept.Place.Marked) {
 		_, failed := within(ctx, func() (struct{}, error) { return struct{}{}, agent.MarkPlace(kept.Path, p.ID) })
@@ -142,13 +142,13 @@ func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.KeptPo
 			b.log.Warn("a storage pool's directory cannot be marked; its mount and inode must do", "pool", p.Name, "error", failed)
 		}
 		if now, err = b.judge(ctx, kept); err != nil {
-			return err // another pool marked it at the same time
+			return now, err // another pool marked it at the same time
 		}
 	}
 	kept.Place = &agent.Place{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
 	kept.Boot, kept.Failing, kept.ByOthers = b.pools.book.Boot(), false, false
 	b.keepPool(p, kept)
-	return nil
+	return now, nil
 }
 
 // forgetPool forgets a pool that libvirt does not have.

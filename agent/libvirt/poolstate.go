@@ -49,7 +49,8 @@ type poolWatch struct {
 	volumes   []fleet.Volume
 	total     int // volumes are the first of so many
 	told      fleet.PoolStatus
-	healAt    time.Time // not before this is it started again
+	trial     fleet.PoolStatus // what the last one of writing showed: options, durations, error
+	healAt    time.Time        // not before this is it started again
 	healWait  time.Duration
 }
 

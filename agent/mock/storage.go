@@ -239,7 +239,7 @@ func (p *pool) status(users map[string][]fleet.VMID) fleet.PoolStatus {
 	if p.stopped {
 		return fleet.PoolStatus{State: fleet.PoolInactive, MountPath: p.spec.Path, ByOthers: true}
 	}
-	s := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: p.dir.capacity, MountPath: p.spec.Path}
+	s := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: p.dir.capacity, MountPath: p.spec.Path, MountOptions: "rw,relatime", WriteMicros: 800, ReadMicros: 200}
 	for _, f := range p.dir.files {
 		v := f.Volume
 		v.Path = path.Join(p.spec.Path, v.Name)

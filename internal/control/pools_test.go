@@ -53,6 +53,29 @@ func TestPoolHealthComesFromItsHosts(t *testing.T) {
 	}
 }
 
+// A pool that is active somewhere with something wrong is degraded there: counted so, found so, and told in its host's words.
+func TestADegradedPool(t *testing.T) {
+	s := newSite(t)
+	s.exec(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	v := s.poolView(chief, s.nfs)
+	if v.Health.Summary != "1 of 2 hosts healthy, degraded on 1" || v.Health.Tone != fleet.ToneWarn || v.Health.Degraded != 1 || v.Health.Tones.Warn != 1 {
+		t.Errorf("its health is %+v", v.Health)
+	}
+	for filter, want := range map[string]string{"tone:warn": "h2", "tone:ok": "h1", "": "h2 h1", "tone:bad": ""} {
+		page, err := s.PoolHosts(t.Context(), chief, s.nfs, fleet.Query{Filter: filter})
+		var names []string
+		for _, h := range page.Items {
+			names = append(names, h.HostName)
+			if h.HostName == "h2" && (h.Tone != fleet.ToneWarn || h.Notice != "Degraded: It is mounted read-only.") {
+				t.Errorf("h2 is told as %+v", h)
+			}
+		}
+		if got := strings.Join(names, " "); err != nil || got != want {
+			t.Errorf("%q: %q %v, want %q", filter, got, err, want)
+		}
+	}
+}
+
 // The dashboard sums pools up by another statement than their list: what a silent host said is believed by neither.
 func TestTheDashboardTellsOfPoolsAsTheirListDoes(t *testing.T) {
 	s := newSite(t)

@@ -49,8 +49,12 @@ type PoolStatus struct {
 	AvailableBytes int64     `json:"availableBytes"`
 	PromisedBytes  int64     `json:"promisedBytes,omitempty"` // what its volumes may still grow by
 	MountPath      string    `json:"mountPath"`
+	MountOptions   string    `json:"mountOptions,omitempty"`
+	WriteMicros    int64     `json:"writeMicros,omitempty"` // how long a small write that reaches the storage takes; 0: not tried
+	ReadMicros     int64     `json:"readMicros,omitempty"`  // and reading it back
 	Volumes        []Volume  `json:"volumes,omitempty"`
-	Error          string    `json:"error,omitempty"`    // libvirt's own words
+	Error          string    `json:"error,omitempty"`    // what is wrong, in libvirt's own words where they are its: of an active pool that it is degraded
+	Note           string    `json:"note,omitempty"`     // what is to be known, and no fault
 	ByOthers       bool      `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host, Quantix did not
 }
 
@@ -143,6 +147,7 @@ type PoolHealth struct {
 	Hosts          int    `json:"hosts"`
 	Healthy        int    `json:"healthy"`
 	Failed         int    `json:"failed"`
+	Degraded       int    `json:"degraded,omitempty"` // active, but something is wrong there
 	Unknown        int    `json:"unknown"`
 	Tone           Tone   `json:"tone"`
 	Full           int    `json:"full,omitempty"`       // of the healthy, those where it is full or as good as full

@@ -185,7 +185,9 @@ func (f *fit) away() {
 }
 
 func (f *fit) disk(d fleet.Disk, at string) {
-	f.pool(d.PoolID, at+".poolId")
+	if p := f.host.Pools[d.PoolID]; f.pool(d.PoolID, at+".poolId") && p.Error != "" { // its ISOs and images can be read all the same
+		f.add(at+".poolId", "pool "+p.Name+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
+	}
 	if d.Image == nil || !f.pool(d.Image.PoolID, at+".image.poolId") || !f.volume(*d.Image, at+".image.volume") {
 		return
 	}

@@ -84,6 +84,7 @@ func TestRefusals(t *testing.T) {
 		"firmware":        {spec(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }), host("a", 8192, 0), "spec.firmware", "UEFI"},
 		"no such pool":    {spec(), host("a", 8192, 0, pool(placement.Pool{})), "spec.disks[0].poolId", "no such pool"},
 		"pool elsewhere":  {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast"})), "spec.disks[0].poolId", "Pool fast is not assigned to a"},
+		"pool degraded":   {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolActive, Error: "it is mounted read-only."})), "spec.disks[0].poolId", "degraded on a: it is mounted read-only."},
 		"pool failed":     {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolFailed, Error: "mount.nfs: timed out"})), "spec.disks[0].poolId", "failed on a: mount.nfs: timed out"},
 		"pool pending":    {spec(), host("a", 8192, 0, pool(placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolPending})), "spec.disks[0].poolId", "pending on a"},
 		"no image":        {spec(), host("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, image) }), "spec.disks[0].image.volume", "no volume"},

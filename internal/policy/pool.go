@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -27,35 +28,44 @@ type PoolKey struct {
 	UsedPercent int             // as of fleet.Room
 	Starved     bool            // a VM is paused there for want of the storage
 	ByOthers    bool            // somebody stopped it there
+	Faulty      bool            // it is active, and something is wrong
 }
 
 // PoolKeyOf is the key of the group that a cell belongs to.
 func PoolKeyOf(cell fleet.PoolHost, now time.Time) PoolKey {
 	k := PoolKey{State: cell.StateAt(now), Starved: cell.Starved > 0}
 	if s := cell.Status; s != nil {
-		k.UsedPercent, k.ByOthers = s.Room().UsedPercent(), s.ByOthers
+		k.UsedPercent, k.ByOthers, k.Faulty = s.Room().UsedPercent(), s.ByOthers, s.Error != ""
 	}
 	return k
 }
 
 // PoolCell judges a pool on one host: how it is drawn, and what is to be known of it beside its state.
 func PoolCell(cell fleet.PoolHost, now time.Time) (fleet.Tone, string) {
-	return PoolKeyOf(cell, now).judge(cell.Starved)
+	var words string
+	if cell.Status != nil {
+		words = cell.Status.Error
+	}
+	return PoolKeyOf(cell, now).judge(cell.Starved, words)
 }
 
 // Tone is how cells of the group are drawn.
 func (k PoolKey) Tone() fleet.Tone {
-	tone, _ := k.judge(1)
+	tone, _ := k.judge(1, "")
 	return tone
 }
 
 // Notable reports whether a cell of the group wants a person: it cannot be used, or there is something to be known of it.
 func (k PoolKey) Notable() bool {
-	tone, notice := k.judge(1)
+	tone, notice := k.judge(1, "")
 	return tone == fleet.ToneBad || notice != ""
 }
 
-func (k PoolKey) judge(starved int) (fleet.Tone, string) {
+// Degraded reports whether the pool is active there, and something is wrong.
+func (k PoolKey) Degraded() bool { return k.State == fleet.PoolActive && k.Faulty }
+
+// judge says how a cell is drawn and what is to be known of it: how many VMs starve there, what is wrong in its host's words.
+func (k PoolKey) judge(starved int, words string) (fleet.Tone, string) {
 	switch {
 	case k.State == fleet.PoolInactive && k.ByOthers:
 		return k.State.Tone(), "Stopped on the host by somebody else"
@@ -67,6 +77,8 @@ func (k PoolKey) judge(starved int) (fleet.Tone, string) {
 		return fleet.ToneBad, fmt.Sprintf("%d VMs are paused there, because their storage is full or fails; %d %% used", starved, k.UsedPercent)
 	case k.UsedPercent >= faultUsed:
 		return fleet.ToneBad, fmt.Sprintf("Full: %d %% used", k.UsedPercent)
+	case k.Faulty:
+		return fleet.ToneWarn, "Degraded: " + cmp.Or(words, "its host says why")
 	case k.UsedPercent >= warnUsed:
 		return fleet.ToneWarn, fmt.Sprintf("Nearly full: %d %% used", k.UsedPercent)
 	}
@@ -84,14 +96,17 @@ func PoolHealth(spec fleet.PoolSpec, groups []PoolGroup, first fleet.Room) fleet
 		h.Tones.Add(tone, g.Hosts)
 		switch g.State {
 		case fleet.PoolActive:
-			switch tone {
-			case fleet.ToneBad:
-				h.Full += g.Hosts
-			case fleet.ToneWarn:
-				h.NearlyFull += g.Hosts
-			}
 			if room = room.Plus(g.Room); spec.Shared {
 				room = first
+			}
+			switch {
+			case tone == fleet.ToneBad:
+				h.Full += g.Hosts
+			case g.Degraded():
+				h.Degraded += g.Hosts
+				continue
+			case tone == fleet.ToneWarn:
+				h.NearlyFull += g.Hosts
 			}
 			h.Healthy += g.Hosts
 		case fleet.PoolUnknown:
@@ -112,12 +127,15 @@ func poolSummary(spec fleet.PoolSpec, h fleet.PoolHealth) string {
 	text := fmt.Sprintf("%d of %d hosts healthy", h.Healthy, h.Hosts)
 	how, n := "full", h.Full
 	if n == 0 {
+		how, n = "degraded", h.Degraded
+	}
+	if n == 0 {
 		how, n = "nearly full", h.NearlyFull
 	}
 	switch {
 	case n == 0:
 		return text
-	case spec.Shared || h.Hosts == 1:
+	case h.Hosts == 1 || spec.Shared && how != "degraded": // what is full is so for all that share it
 		return text + ", " + how
 	}
 	return fmt.Sprintf("%s, %s on %d", text, how, n)

@@ -26,6 +26,8 @@ func TestPoolHealth(t *testing.T) {
 		c.Status = &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 100, UsedBytes: used, AvailableBytes: 100 - used, PromisedBytes: 5}
 		return c
 	}
+	broken := cell(fleet.PoolActive, 0)
+	broken.Status.Error = "it is mounted read-only"
 	starved := active
 	starved.Starved = 2
 	local, shared := fleet.PoolSpec{}, fleet.PoolSpec{Shared: true}
@@ -55,6 +57,12 @@ func TestPoolHealth(t *testing.T) {
 		}},
 		"full on one": {local, []fleet.PoolHost{active, filled(97)}, fleet.PoolHealth{
 			Hosts: 2, Healthy: 2, Full: 1, Tone: fleet.ToneWarn, Summary: "2 of 2 hosts healthy, full on 1", CapacityBytes: 200, UsedBytes: 127, AvailableBytes: 73, PromisedBytes: 5,
+		}},
+		"degraded": {shared, []fleet.PoolHost{active, broken, broken}, fleet.PoolHealth{
+			Hosts: 3, Healthy: 1, Degraded: 2, Tone: fleet.ToneWarn, Summary: "1 of 3 hosts healthy, degraded on 2", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
+		}},
+		"degraded everywhere": {local, []fleet.PoolHost{broken}, fleet.PoolHealth{
+			Hosts: 1, Degraded: 1, Tone: fleet.ToneWarn, Summary: "0 of 1 hosts healthy, degraded", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
 		"shared and full": {shared, []fleet.PoolHost{filled(100), filled(100), failed}, fleet.PoolHealth{
 			Hosts: 3, Healthy: 2, Failed: 1, Full: 2, Tone: fleet.ToneBad, Summary: "2 of 3 hosts healthy, full", CapacityBytes: 100, UsedBytes: 100, PromisedBytes: 5,

@@ -3,6 +3,7 @@ package pool
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"quantix/internal/fleet"
@@ -48,6 +49,21 @@ func free(cell fleet.PoolHost) string {
 		return "–"
 	}
 	return kit.Bytes(cell.Status.AvailableBytes)
+}
+
+// took is how long a small write and a read take there: "1.2 / 0.3 ms".
+func took(cell fleet.PoolHost) string {
+	if cell.Status == nil || cell.Status.WriteMicros == 0 {
+		return "–"
+	}
+	return millis(cell.Status.WriteMicros) + " / " + millis(cell.Status.ReadMicros) + " ms"
+}
+
+func millis(us int64) string {
+	if us >= 10_000 {
+		return strconv.FormatInt(us/1000, 10)
+	}
+	return strconv.FormatFloat(float64(us)/1000, 'f', 1, 64)
 }
 
 // lastKnown is what a silent host said last.

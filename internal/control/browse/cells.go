@@ -15,7 +15,7 @@ import (
 const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
 	WHERE v.starved GROUP BY 1, 2`
 
-// keySQL are what hosts say of objects in plain columns, without what can be long: said, fresh, used, starving and by_others are a pool's
+// keySQL are what hosts say of objects in plain columns, without what can be long: said, fresh, used, starving, by_others and faulty are a pool's
 // policy.PoolKey; said, fresh and faulty are a network's fleet.NetworkState.
 var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + fresh + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
 

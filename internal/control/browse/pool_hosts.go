@@ -56,12 +56,12 @@ func (b *Browse) allPoolGroups(ctx context.Context, silent []fleet.HostID) (map[
 
 func (b *Browse) groupsFrom(ctx context.Context, s *statement, believed, from string) (map[fleet.PoolID][]poolGroup, error) {
 	groups := map[fleet.PoolID][]poolGroup{}
-	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+believed+`, a.used_percent, w.vms IS NOT NULL, a.by_others, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
+	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+believed+`, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
 		`+total("a.capacity_bytes")+`, `+total("a.used_bytes")+`, `+total("a.available_bytes")+`, `+total("a.promised_bytes")+
-		from+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
+		from+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6, 7`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var pool fleet.PoolID
 		var g poolGroup
-		err = x.Scan(&pool, &g.said, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Hosts, &g.volumes, &g.mostVolumes,
+		err = x.Scan(&pool, &g.said, &g.fresh, &g.UsedPercent, &g.Starved, &g.ByOthers, &g.Faulty, &g.Hosts, &g.volumes, &g.mostVolumes,
 			&g.Room.CapacityBytes, &g.Room.UsedBytes, &g.Room.AvailableBytes, &g.Room.PromisedBytes)
 		g.State = fleet.PoolStateOf(g.said, g.fresh)
 		groups[pool] = append(groups[pool], g)
@@ -165,17 +165,17 @@ func (b *Browse) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Que
 
 // ranksOf is a table of the groups that fit the tones, each with its cells' place in the matrix, and how cells x are joined with it.
 func ranksOf(s *statement, groups []poolGroup, tones []fleet.Term) string {
-	said, fresh, used, starving, byOthers, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []int32{}
+	said, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
 	for _, g := range groups {
 		if tone := g.Tone(); toned(tones, fleet.CellTone(tone)) {
 			said, fresh, used = append(said, string(g.said)), append(fresh, g.fresh), append(used, int32(g.UsedPercent))
-			starving, byOthers = append(starving, g.Starved), append(byOthers, g.ByOthers)
+			starving, byOthers, faulty = append(starving, g.Starved), append(byOthers, g.ByOthers), append(faulty, g.Faulty)
 			rank = append(rank, int32(cellRank(tone, g.State == fleet.PoolInactive && g.ByOthers)))
 		}
 	}
 	return "unnest(" + s.key(said) + "::text[], " + s.key(fresh) + "::boolean[], " + s.key(used) + "::integer[], " + s.key(starving) + "::boolean[], " +
-		s.key(byOthers) + "::boolean[], " + s.key(rank) + "::integer[]) AS g (said, fresh, used, starving, by_others, rank) ON " +
-		"g.said = x.said AND g.fresh = x.fresh AND g.used = x.used AND g.starving = x.starving AND g.by_others = x.by_others"
+		s.key(byOthers) + "::boolean[], " + s.key(faulty) + "::boolean[], " + s.key(rank) + "::integer[]) AS g (said, fresh, used, starving, by_others, faulty, rank) ON " +
+		"g.said = x.said AND g.fresh = x.fresh AND g.used = x.used AND g.starving = x.starving AND g.by_others = x.by_others AND g.faulty = x.faulty"
 }
 
 func poolCellRank(h fleet.PoolHost) int {

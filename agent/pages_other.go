@@ -1,0 +1,7 @@
+//go:build !linux
+
+package agent
+
+import "os"
+
+func forgetPages(*os.File) {}
