@@ -1,6 +1,8 @@
 package control_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -73,6 +75,47 @@ func TestADegradedPool(t *testing.T) {
 		if got := strings.Join(names, " "); err != nil || got != want {
 			t.Errorf("%q: %q %v, want %q", filter, got, err, want)
 		}
+	}
+}
+
+// What a fault touches is told of each cell that is not healthy: that host's VMs and their disks in that pool, no other's.
+func TestWhatStandsBehindACell(t *testing.T) {
+	s := newSite(t)
+	disks := func(pools ...fleet.PoolID) (out []fleet.Disk) {
+		for i, p := range pools {
+			out = append(out, fleet.Disk{PoolID: p, Volume: fmt.Sprintf("d%d", i), SizeBytes: 1 << 30})
+		}
+		return out
+	}
+	s.exec(`DELETE FROM vms`)
+	for name, c := range map[string]struct {
+		host  fleet.HostID
+		power string
+		disks []fleet.Disk
+	}{
+		"two-disks": {s.h2, "running", disks(s.nfs, s.nfs)}, "off": {s.h2, "stopped", disks(s.nfs, s.local)},
+		"another-pool": {s.h2, "running", disks(s.local)}, "another-host": {s.h1, "running", disks(s.nfs)},
+	} {
+		spec, _ := json.Marshal(fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Disks: c.disks})
+		s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status) VALUES ($1, (SELECT id FROM projects ORDER BY id LIMIT 1), $2, $3, $4, jsonb_build_object('power', $5::text))`,
+			fleet.NewID[fleet.VMID](), c.host, name, spec, c.power)
+	}
+	if v := s.poolView(chief, s.nfs); v.Hosts[0].Behind != nil || v.Hosts[1].Behind != nil {
+		t.Errorf("healthy: %+v", v.Hosts)
+	}
+	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	want := fleet.PoolBehind{VMs: 2, Running: 1, Disks: 3}
+	v := s.poolView(chief, s.nfs)
+	page, err := s.PoolHosts(t.Context(), chief, s.nfs, fleet.Query{Filter: "tone:bad"})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Behind == nil || *page.Items[0].Behind != want {
+		t.Errorf("the failed cell alone: %+v, %v", page.Items, err)
+	}
+	if v.Hosts[0].HostID != s.h2 || v.Hosts[0].Behind == nil || *v.Hosts[0].Behind != want || v.Hosts[1].Behind != nil {
+		t.Errorf("all cells: %+v", v.Hosts)
+	}
+	s.exec(`DELETE FROM vms`)
+	if v := s.poolView(chief, s.nfs); v.Hosts[0].Behind == nil || *v.Hosts[0].Behind != (fleet.PoolBehind{}) {
+		t.Errorf("without VMs: %+v", v.Hosts[0].Behind)
 	}
 }
 

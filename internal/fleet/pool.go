@@ -83,8 +83,16 @@ type PoolHost struct {
 	State     PoolState   `json:"state"`             // derived: stale is unknown
 	Starved   int         `json:"starved,omitempty"` // VMs there with a disk in it that are paused, because storage is full or fails
 	Tone      Tone        `json:"tone"`              // how the cell is drawn: of its state, or worse
+	Behind    *PoolBehind `json:"behind,omitempty"`  // what a fault there touches; nil: nothing is wrong, or it was not asked
 	Notice    string      `json:"notice,omitempty"`  // what is to be known of it beside its state: "98 % used"
 	Assigned  bool        `json:"assigned"`          // false: release is asked for, the host has not yet done it
+}
+
+// PoolBehind is what stands behind a pool on one host: the VMs there with disks in it, and how many of their disks.
+type PoolBehind struct {
+	VMs     int `json:"vms"`
+	Running int `json:"running"` // of the VMs, as the host said last
+	Disks   int `json:"disks"`
 }
 
 // StateAt derives the cell's state from the last report and its age.

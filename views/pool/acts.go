@@ -25,6 +25,11 @@ func Acts(a fleet.Actor, v fleet.PoolView) []kit.Act {
 	}
 }
 
+// vmsThere is the list of the host's VMs with disks in the pool.
+func vmsThere(cell fleet.PoolHost) string {
+	return kit.Link{Path: views.PoolPath(cell.PoolID)}.With("tab", "vms").With("filter", "host:"+strconv.Quote(cell.HostName)).String()
+}
+
 // cellActs is what can be asked about a pool on one host.
 func cellActs(a fleet.Actor, cell fleet.PoolHost) []kit.Act {
 	path := views.PoolPath(cell.PoolID)
@@ -36,7 +41,7 @@ func cellActs(a fleet.Actor, cell fleet.PoolHost) []kit.Act {
 	}
 	return []kit.Act{
 		retry,
-		{Icon: "monitor", Word: "VMs with disks here", Href: kit.Link{Path: path}.With("tab", "vms").With("filter", "host:"+strconv.Quote(cell.HostName)).String()},
+		{Icon: "monitor", Word: "VMs with disks here", Href: vmsThere(cell)},
 		{Icon: "server", Word: "Open " + cell.HostName, Href: views.HostPath(cell.HostID)},
 		kit.Act{Icon: "unplug", Word: "Release from " + cell.HostName, Href: at("release"), Dialog: true, Danger: true}.As(can, fleet.ActRelease),
 	}

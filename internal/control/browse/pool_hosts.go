@@ -200,6 +200,9 @@ func (b *Browse) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID, 
 	if err == nil && len(page.Items) == 0 {
 		_, err = b.poolRow(ctx, a, id) // there may be no such pool
 	}
+	if err == nil {
+		err = b.tellBehind(ctx, id, page.Items)
+	}
 	return page, err
 }
 

@@ -166,6 +166,9 @@ func (b *Browse) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 		return v, page, nil
 	}
 	first, err := b.poolHosts(ctx, id, groups[id], fleet.Query{Limit: q.Limit})
+	if err == nil {
+		err = b.tellBehind(ctx, id, first.Items)
+	}
 	if err != nil {
 		return v, page, err
 	}
@@ -173,7 +176,9 @@ func (b *Browse) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 	if q.Filter == "" && q.After == "" && q.Before == "" {
 		return v, first, nil
 	}
-	page, err = b.poolHosts(ctx, id, groups[id], q)
+	if page, err = b.poolHosts(ctx, id, groups[id], q); err == nil {
+		err = b.tellBehind(ctx, id, page.Items)
+	}
 	return v, page, err
 }
 
