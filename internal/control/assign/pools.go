@@ -68,12 +68,24 @@ func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) e
 	for _, v := range vms {
 		names = append(names, v.Name)
 	}
-	if len(names) > 3 {
-		names[3] = "others"
+	return needed(o, host, names, "disks or an ISO in")
+}
+
+// needed refuses, because a few VMs have something of the object.
+func needed(o Object, host fleet.HostID, vms []string, what string) error {
+	if len(vms) > 3 {
+		vms[3] = "others"
 	}
 	where := "on this host"
 	if host == "" {
 		where = "still"
 	}
-	return fleet.Errorf(fleet.Conflict, "VMs %s have disks or an ISO in pool %s: %s. Delete or change them first.", where, o.Name, strings.Join(names, ", "))
+	return fleet.Errorf(fleet.Conflict, "VMs %s have %s %s %s: %s. Delete or change them first.", where, what, o.of.word(), o.Name, strings.Join(vms, ", "))
+}
+
+// AddedPool is a pool whose row the transaction has just written.
+func AddedPool(id fleet.PoolID, name, path string) Object {
+	o := Pools.added(string(id), name)
+	o.path = path
+	return o
 }
