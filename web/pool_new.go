@@ -11,6 +11,7 @@ import (
 	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/views"
+	"quantix/views/kit"
 	poolview "quantix/views/pool"
 	"quantix/views/shell"
 )
@@ -48,16 +49,16 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how asked) 
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
 }
 
-// hostChoices are the hosts to tick, but those that have the pool already and keep it.
-func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have []fleet.PoolHost, chosen []fleet.HostID) ([]poolview.HostChoice, error) {
+// hostChoices are the hosts to tick, but those that have it already and keep it.
+func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have func(fleet.HostID) bool, chosen []fleet.HostID) ([]kit.HostChoice, error) {
 	hosts, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
 		return nil, err
 	}
-	var out []poolview.HostChoice
+	var out []kit.HostChoice
 	for _, h := range hosts {
-		if !slices.ContainsFunc(have, func(p fleet.PoolHost) bool { return p.HostID == h.ID && p.Assigned }) {
-			out = append(out, poolview.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)})
+		if have == nil || !have(h.ID) {
+			out = append(out, kit.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)})
 		}
 	}
 	return out, nil
