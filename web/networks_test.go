@@ -102,7 +102,7 @@ func TestNetworkMatrix(t *testing.T) {
 	b.get("/networks").is(t, http.StatusOK).has(t, "lan", "NAT", "10.5.0.0/24", "Defined here", "Failed on 1 of 3 hosts", "New network")
 	a := b.get(path).is(t, http.StatusOK)
 	a.has(t, "dnsmasq is not running for it.", "Stopped on the host by somebody else.", "The network is active there.", "Assign to hosts", "Release from host-1",
-		`<a href="/vms?filter=network%3A%22lan%22+host%3A%22host-2%22">1 VM with a card on it there</a>`)
+		"Retry host-2", `<a href="/vms?filter=network%3A%22lan%22+host%3A%22host-2%22">1 VM with a card on it there</a>`)
 	a.lacks(t, "host-1%22\">1 VM with a card on it there")
 	{
 		a := b.get("/vms?filter=network%3A%22lan%22+host%3A%22host-2%22").is(t, http.StatusOK)
@@ -178,7 +178,7 @@ func TestAssignReleaseAndDeleteNetwork(t *testing.T) {
 	b.post(at(more, "release"), url.Values{}, hx("dialog")...).is(t, http.StatusNoContent)
 	b.get(path).has(t, "Being released")
 	b.get(at(fleet.NewID[fleet.HostID](), "release")).is(t, http.StatusNotFound)
-	b.get(path+"/delete").is(t, http.StatusOK).has(t, "Delete lan?", "4 hosts stop it")
+	b.get(path+"/delete").is(t, http.StatusOK).has(t, "Delete lan?", "It is stopped, and forgotten in libvirt, on host-1, host-2, host-3, host-4.")
 	b.post(path+"/delete", url.Values{}).is(t, http.StatusConflict).has(t, "web-1")
 	p.exec("DELETE FROM vms")
 	b.post(path+"/delete", url.Values{}).is(t, http.StatusSeeOther)

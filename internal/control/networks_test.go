@@ -1,10 +1,11 @@
 package control_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
@@ -151,27 +152,46 @@ func TestNetworksOfAHostDoNotOverlap(t *testing.T) {
 	})
 }
 
-// Of two that come at once, one is refused.
+// Of two that come at once, the second waits for the first and sees what it took.
 func TestOverlappingNetworksAtOnce(t *testing.T) {
 	s := newSite(t)
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	made := 0
-	for i := range 6 {
-		all.Go(func() {
-			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: fmt.Sprint("lan", i), Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{s.h1}})
-			if err != nil && fleet.CodeOf(err) != fleet.Invalid {
-				t.Error(err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				made++
-			}
-		})
+	first, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if all.Wait(); made != 1 {
-		t.Errorf("%d networks have the same addresses on one host", made)
+	defer first.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it is committed, or the test has failed
+	for _, sql := range []string{
+		`SELECT pg_advisory_xact_lock(hashtext('quantix networks'))`,
+		`INSERT INTO networks (id, name, kind, spec) VALUES ('first', 'first', 'libvirt', '{"mode":"nat","ipv4":{"gateway":"10.5.0.1/24"}}')`,
+		`INSERT INTO assignments (noun, object_id, host_id, asked) SELECT 'net', 'first', id, 'assign' FROM hosts`,
+	} {
+		if _, err := first.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "second", Spec: natSpec("10.5.0.1/16"), HostIDs: []fleet.HostID{s.h1}})
+		ended <- err
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for waits := 0; waits == 0; {
+		select {
+		case err := <-ended:
+			t.Fatalf("the second did not wait for the first: %v", err)
+		case <-tick.C:
+		}
+		err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(err.Error(), "overlaps 10.5.0.0/24 of network first on h1") {
+		t.Errorf("the second ended with %v", err)
 	}
 }
 

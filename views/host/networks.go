@@ -16,6 +16,7 @@ var networksHere = kit.Columns{
 	{Key: "bridge", Word: "Bridge"},
 	{Key: "subnets", Word: "Subnets"},
 	{Key: "starts", Word: "Starts with the host"},
+	{Key: "says", Word: "What the host says"},
 }
 
 func (p Page) networks() kit.Matrix[fleet.NetworkView] {

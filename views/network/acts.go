@@ -44,3 +44,22 @@ func cellActs(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost) []kit.
 		kit.Act{Icon: "unplug", Word: "Release from " + cell.HostName, Href: at("release"), Dialog: true, Danger: true}.As(can, fleet.ActRelease),
 	}
 }
+
+// failing is the first cell, if any, in which the network cannot be used.
+func failing(n fleet.NetworkView) []fleet.NetworkHost {
+	for i, h := range n.Hosts {
+		if h.Assigned && (h.State == fleet.NetworkFailed || stoppedByOthers(h)) {
+			return n.Hosts[i : i+1]
+		}
+	}
+	return nil
+}
+
+func retryNamed(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost) kit.Act {
+	retry := cellActs(a, n, cell)[0]
+	retry.Word = "Retry " + cell.HostName
+	if stoppedByOthers(cell) {
+		retry.Word = "Start on " + cell.HostName
+	}
+	return retry
+}

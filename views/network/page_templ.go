@@ -215,6 +215,12 @@ func headActs(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
+			for _, cell := range failing(p.Network) {
+				templ_7745c5c3_Err = kit.ActButton("retry", "", retryNamed(p.Actor, p.Network, cell)).Render(ctx, templ_7745c5c3_Buffer)
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+			}
 		}
 		templ_7745c5c3_Err = kit.ActMenu(Acts(p.Actor, p.Network)[1:]).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
