@@ -16,19 +16,21 @@ type duty struct {
 }
 
 var duties = map[fleet.JobKind]duty{
-	fleet.VMApply:     {onVM(apply), seeVM, keepVM},
-	fleet.VMPutBack:   {onVM(putBack), seeVM, keepVM},
-	fleet.VMStart:     {onVM(start), seeVM, keepTurned},
-	fleet.VMShutdown:  {onVM(shutdown), seeVM, keepTurned},
-	fleet.VMStop:      {byID(Hypervisor.StopVM), seeVM, keepTurned},
-	fleet.VMReboot:    {byID(Hypervisor.RebootVM), seeVM, keepVM},
-	fleet.VMReset:     {byID(Hypervisor.ResetVM), seeVM, keepVM},
-	fleet.VMPause:     {byID(Hypervisor.PauseVM), seeVM, keepVM},
-	fleet.VMResume:    {byID(Hypervisor.ResumeVM), seeVM, keepVM},
-	fleet.VMDelete:    {onVM(deleteVM), seeVM, forgetVM},
-	fleet.PoolApply:   {onPool(Hypervisor.ApplyPool), seePool, keepPool},
-	fleet.PoolRelease: {onPool(Hypervisor.ReleasePool), seeReleased, keepPool},
-	fleet.ConsoleOpen: {onVM(openConsole), seeNothing, keepNothing},
+	fleet.VMApply:        {onVM(apply), seeVM, keepVM},
+	fleet.VMPutBack:      {onVM(putBack), seeVM, keepVM},
+	fleet.VMStart:        {onVM(start), seeVM, keepTurned},
+	fleet.VMShutdown:     {onVM(shutdown), seeVM, keepTurned},
+	fleet.VMStop:         {byID(Hypervisor.StopVM), seeVM, keepTurned},
+	fleet.VMReboot:       {byID(Hypervisor.RebootVM), seeVM, keepVM},
+	fleet.VMReset:        {byID(Hypervisor.ResetVM), seeVM, keepVM},
+	fleet.VMPause:        {byID(Hypervisor.PauseVM), seeVM, keepVM},
+	fleet.VMResume:       {byID(Hypervisor.ResumeVM), seeVM, keepVM},
+	fleet.VMDelete:       {onVM(deleteVM), seeVM, forgetVM},
+	fleet.PoolApply:      {onPool(Hypervisor.ApplyPool), seePool, keepPool},
+	fleet.PoolRelease:    {onPool(Hypervisor.ReleasePool), seeReleased, keepPool},
+	fleet.NetworkApply:   {onNetwork(Hypervisor.ApplyNetwork), seeNetwork, keepNetwork},
+	fleet.NetworkRelease: {onNetwork(Hypervisor.ReleaseNetwork), seeReleasedNetwork, forgetNetwork},
+	fleet.ConsoleOpen:    {onVM(openConsole), seeNothing, keepNothing},
 }
 
 // dutyOf is the duty for a job. Of work that this agent is too old to know, the refusal is told and kept as any failure.
@@ -39,6 +41,8 @@ func dutyOf(j *job) duty {
 		return d
 	case j.Pool != nil:
 		return duty{observe: seePool, remember: keepPool}
+	case j.Network != nil:
+		return duty{observe: seeNetwork, remember: keepNetwork}
 	}
 	return duty{observe: seeVM, remember: keepVM}
 }
@@ -65,6 +69,16 @@ func onPool(call func(Hypervisor, context.Context, fleet.Pool) error) func(conte
 			return errors.New("the portal sent this work without its pool")
 		}
 		return call(a.hypervisor, ctx, *j.Pool)
+	}
+}
+
+// onNetwork is a call of the hypervisor for a network that must have come along, and such as may be.
+func onNetwork(call func(Hypervisor, context.Context, fleet.Network) error) func(context.Context, *Agent, *job) error {
+	return func(ctx context.Context, a *Agent, j *job) error {
+		if err := checkNetwork(j.Network); err != nil {
+			return err
+		}
+		return call(a.hypervisor, ctx, *j.Network)
 	}
 }
 
@@ -99,7 +113,7 @@ func seePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	if state, err := a.hypervisor.Snapshot(ctx, []fleet.Pool{*j.Pool}); err == nil && state.Host.Connected {
+	if state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}}); err == nil && state.Host.Connected {
 		state = clone(state)
 		a.memory.complete(&state, a.bootID())
 		for _, p := range state.Pools {
@@ -118,6 +132,33 @@ func seePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 func seeReleased(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
 		seePool(ctx, a, j, out)
+	}
+}
+
+// seeNetwork tells of the network as the host has it; where a failure left nothing to see, of the failure.
+func seeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+	if j.Network == nil {
+		return
+	}
+	if state, err := a.hypervisor.Snapshot(ctx, Assigned{Networks: []fleet.Network{*j.Network}}); err == nil && state.Host.Connected {
+		state = clone(state)
+		a.memory.complete(&state, a.bootID())
+		for _, n := range state.Networks {
+			if n.ID == j.Network.ID {
+				out.Network = &n.Status
+				return
+			}
+		}
+	}
+	if out.Outcome != wire.Done {
+		out.Network = &fleet.NetworkStatus{Error: out.Error}
+	}
+}
+
+// seeReleasedNetwork tells of a network only where it is still there.
+func seeReleasedNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+	if out.Outcome != wire.Done {
+		seeNetwork(ctx, a, j, out)
 	}
 }
 
@@ -148,6 +189,20 @@ func keepPool(a *Agent, j *job, out *wire.Finish) error {
 		return nil
 	}
 	return a.memory.poolActed(j.Pool.Name, out.Error)
+}
+
+func keepNetwork(a *Agent, j *job, out *wire.Finish) error {
+	if j.Network == nil {
+		return nil
+	}
+	return a.memory.networkActed(*j.Network, out.Error)
+}
+
+func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
+	if j.Network != nil && out.Outcome == wire.Done {
+		return a.memory.networkGone(j.Network.ID)
+	}
+	return keepNetwork(a, j, out)
 }
 
 func keepNothing(*Agent, *job, *wire.Finish) error { return nil }

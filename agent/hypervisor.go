@@ -16,11 +16,12 @@ import (
 // Methods that change something look first and may be called again: a second call with the same input changes nothing.
 type Hypervisor interface {
 	// Snapshot is the full state. A part that cannot be read is reported as such (a pool as stalled), never left out.
-	// pools are those assigned to this host: only their volumes are listed; other pools go to HostStatus.OtherPools.
+	// Of pools only the volumes of those are listed that are assigned to this host; other pools go to HostStatus.OtherPools. An assigned
+	// pool or network that the host lacks is reported as such, and an assigned network that somebody edited with what is different.
 	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares and .PoolGaps.
 	// VMStatus.Error/ErrorOf are the caller's too. A look at a pool that has failed starts it again as soon as that may go well; one
 	// that somebody else stopped stays as it is (PoolStatus.ByOthers).
-	Snapshot(ctx context.Context, pools []fleet.Pool) (wire.State, error)
+	Snapshot(ctx context.Context, on Assigned) (wire.State, error)
 
 	// Meters reads the load of all running VMs that carry Quantix metadata.
 	Meters(ctx context.Context) ([]wire.Meter, error)
@@ -66,11 +67,25 @@ type Hypervisor interface {
 	// The marker goes with it, but for a shared pool's, which stays until the pool itself is deleted.
 	ReleasePool(ctx context.Context, pool fleet.Pool) error
 
+	// ApplyNetwork defines, starts and autostarts the network, whose libvirt UUID is its id. A libvirt network of that name with another UUID
+	// is refused and left alone, and so is a definition that somebody edited on the host: the error says what is different. One whose
+	// server of names and addresses has ended is started anew, unless a domain is on it.
+	ApplyNetwork(ctx context.Context, network fleet.Network) error
+	// ReleaseNetwork stops and undefines the network of that UUID; one of its name is another's. It refuses while a domain on this host,
+	// running or not, has a card on it.
+	ReleaseNetwork(ctx context.Context, network fleet.Network) error
+
 	// Console dials the VM's local VNC endpoint.
 	Console(ctx context.Context, id fleet.VMID) (net.Conn, error)
 
 	// Close ends all connections.
 	Close() error
+}
+
+// Assigned is what a host is to execute, as the portal last said.
+type Assigned struct {
+	Pools    []fleet.Pool
+	Networks []fleet.Network
 }
 
 // Progress is told how far a long step is: percent 0…100 and what is being done. It never blocks.

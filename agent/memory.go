@@ -27,6 +27,13 @@ type memory struct {
 type kept struct {
 	VMs   map[fleet.VMID]vmMemory `json:"vms"`
 	Pools map[string]string       `json:"pools"` // name → words of the last failure
+	// Networks are those that this agent was ordered to have and not to give up since.
+	Networks map[fleet.NetworkID]networkMemory `json:"networks,omitempty"`
+}
+
+type networkMemory struct {
+	Error string `json:"error,omitempty"` // words of the last failure
+	Ran   string `json:"ran,omitempty"`   // the boot of the host in which it was last seen active
 }
 
 type vmMemory struct {
@@ -64,6 +71,9 @@ func openMemory(path string) (*memory, error) {
 	}
 	if m.kept.Pools == nil {
 		m.kept.Pools = map[string]string{}
+	}
+	if m.kept.Networks == nil {
+		m.kept.Networks = map[fleet.NetworkID]networkMemory{}
 	}
 	return m, nil
 }
@@ -156,6 +166,29 @@ func (m *memory) poolActed(name, words string) error {
 	return m.save()
 }
 
+// networkActed notes the words of a network's last failure; none after a success.
+func (m *memory) networkActed(n fleet.Network, words string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old, known := m.kept.Networks[n.ID]
+	if known && old.Error == words {
+		return nil
+	}
+	m.kept.Networks[n.ID] = networkMemory{Error: words, Ran: old.Ran}
+	return m.save()
+}
+
+// networkGone forgets a network that was released.
+func (m *memory) networkGone(id fleet.NetworkID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.kept.Networks[id]; !ok {
+		return nil
+	}
+	delete(m.kept.Networks, id)
+	return m.save()
+}
+
 func (m *memory) save() error {
 	data, err := json.Marshal(m.kept)
 	if err != nil {
@@ -167,7 +200,7 @@ func (m *memory) save() error {
 	return nil
 }
 
-// seen notes which guests are on in this boot of the host. Most looks change nothing, and write nothing.
+// seen notes which guests and networks are on in this boot of the host. Most looks change nothing, and write nothing.
 func (m *memory) seen(s wire.State, boot string) error {
 	if boot == "" {
 		return nil
@@ -191,6 +224,16 @@ func (m *memory) seen(s wire.State, boot string) error {
 			k.Name, k.Generation = vm.Name, vm.Generation // it is as acted on as its stamp says
 		}
 		m.kept.VMs[vm.ID] = k
+	}
+	for _, n := range s.Networks {
+		k, ordered := m.kept.Networks[n.ID]
+		now := networkMemory{Ran: boot, Error: k.Error}
+		if n.Status.Error == "" {
+			now.Error = ""
+		}
+		if ordered && n.Status.Active && k != now {
+			m.kept.Networks[n.ID], changed = now, true
+		}
 	}
 	if !changed {
 		return nil
@@ -242,6 +285,7 @@ func (m *memory) complete(s *wire.State, boot string) {
 		}
 	}
 	m.completePools(s)
+	m.completeNetworks(s, boot)
 	slices.SortFunc(s.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Found, func(a, b fleet.FoundVM) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Pools, func(a, b wire.PoolReport) int { return cmp.Compare(a.Name, b.Name) })
@@ -263,6 +307,24 @@ func (m *memory) completePools(s *wire.State) {
 	for name, words := range m.kept.Pools {
 		if !seen[name] {
 			s.Pools = append(s.Pools, wire.PoolReport{Name: name, Status: fleet.PoolStatus{State: fleet.PoolFailed, Error: words}})
+		}
+	}
+}
+
+// completeNetworks lets a failure stand until the network is seen active. One that was active in this boot and is not, nobody here has stopped.
+func (m *memory) completeNetworks(s *wire.State, boot string) {
+	for i := range s.Networks {
+		n := &s.Networks[i].Status
+		k, ordered := m.kept.Networks[s.Networks[i].ID]
+		switch {
+		case !ordered || n.Active:
+		case k.Error != "":
+			n.Error = k.Error
+		case k.Ran != "" && k.Ran == boot:
+			n.ByOthers = true
+			if n.Error == NetworkMissing {
+				n.Error = NetworkRemoved
+			}
 		}
 	}
 }

@@ -51,6 +51,7 @@ type portal struct {
 	claims   int
 	claimed  []wire.Work
 	pools    []fleet.Pool
+	networks []fleet.Network
 	marks    map[fleet.VMID]string // given to VMs that lack them
 	resend   bool
 	lost     []fleet.JobID
@@ -199,7 +200,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 		in := read[wire.Report](p, r)
 		defer p.change()()
 		p.reports = append(p.reports, in)
-		out := wire.ReportAnswer{Resend: p.resend, Pools: p.pools, Lost: p.lost}
+		out := wire.ReportAnswer{Resend: p.resend, Pools: p.pools, Networks: p.networks, Lost: p.lost}
 		p.resend, p.lost = false, nil
 		if in.State != nil {
 			out.Marks = map[fleet.VMID]string{}
@@ -323,6 +324,9 @@ func (p *portal) give(w wire.Work) fleet.JobID {
 	}
 	if w.Pool != nil {
 		w.Subject, w.Generation = fleet.SubjectPool(w.Pool.ID), w.Pool.Generation
+	}
+	if w.Network != nil && w.Subject == "" {
+		w.Subject, w.Generation = fleet.SubjectOf(fleet.NounNetwork, w.Network.ID), w.Network.Generation
 	}
 	p.set(func() { p.queue = append(p.queue, w) })
 	return w.ID

@@ -18,11 +18,11 @@ import (
 
 // reporter tells the portal what the host is like: all of it when something changed, else only that nothing did.
 type reporter struct {
-	a     *Agent
-	load  func(context.Context) (wire.HostMeter, error)
-	wake  chan struct{} // has room for one
-	pools []fleet.Pool  // assigned to this host, as the portal last said; only the loop touches it
-	last  wire.State    // the newest that the hypervisor said; only the loop touches it
+	a    *Agent
+	load func(context.Context) (wire.HostMeter, error)
+	wake chan struct{} // has room for one
+	on   Assigned      // what is assigned to this host, as the portal last said; only the loop touches it
+	last wire.State    // the newest that the hypervisor said; only the loop touches it
 
 	mu     sync.Mutex
 	looked time.Time // when the look that gave last began; zero: none has succeeded
@@ -149,7 +149,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	}
 	out.LookedAgoMs = max(1, r.lookedAgo().Milliseconds()) // none at all is an agent that cannot tell
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
-		r.heed(answer.Pools)
+		r.heed(Assigned{answer.Pools, answer.Networks})
 		r.mark(ctx, answer.Marks)
 	})
 }
@@ -193,10 +193,13 @@ func (r *reporter) lookedAgo() time.Duration {
 	return time.Since(r.looked)
 }
 
-// heed takes up the pools assigned to this host. New ones are reported at once, with their volumes.
-func (r *reporter) heed(pools []fleet.Pool) {
-	if !reflect.DeepEqual(pools, r.pools) && len(pools)+len(r.pools) > 0 {
-		r.pools = pools
+// heed takes up what is assigned to this host. What is new is reported at once, with its volumes.
+func (r *reporter) heed(on Assigned) {
+	same := func(a, b Assigned) bool {
+		return (len(a.Pools)+len(b.Pools) == 0 || reflect.DeepEqual(a.Pools, b.Pools)) && (len(a.Networks)+len(b.Networks) == 0 || reflect.DeepEqual(a.Networks, b.Networks))
+	}
+	if !same(on, r.on) {
+		r.on = on
 		r.poke()
 	}
 }
@@ -227,7 +230,7 @@ func (r *reporter) look(ctx context.Context) wire.State {
 	within, cancel := context.WithTimeout(ctx, r.a.times.snapshot)
 	defer cancel()
 	begun := time.Now()
-	state, err := r.a.hypervisor.Snapshot(within, r.pools)
+	state, err := r.a.hypervisor.Snapshot(within, r.on)
 	if err != nil {
 		state.Host = fleet.HostStatus{Hypervisor: r.last.Host.Hypervisor, Error: err.Error()}
 		if errors.Is(err, context.DeadlineExceeded) {

@@ -42,7 +42,7 @@ func worthAnotherTry(err error) bool {
 func (a *Agent) observe(j *job, out *wire.Finish) {
 	ctx, cancel := context.WithTimeout(j.ctx, a.times.call)
 	defer cancel()
-	out.VM, out.Pool = nil, nil
+	out.VM, out.Pool, out.Network = nil, nil, nil
 	dutyOf(j).observe(ctx, a, j, out)
 	out.Seq = a.next()
 }

@@ -76,6 +76,44 @@ func (q *Queries) AssignedHosts(ctx context.Context, arg AssignedHostsParams) ([
 	return items, nil
 }
 
+const assignedNetworks = `-- name: AssignedNetworks :many
+SELECT n.id, n.name, n.kind, n.generation, n.created_at, n.spec, n.deleted_at, array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN networks n ON n.id = a.network_id WHERE a.asked = 'assign' GROUP BY n.id ORDER BY n.name
+`
+
+type AssignedNetworksRow struct {
+	Network Network
+	Hosts   []string
+}
+
+func (q *Queries) AssignedNetworks(ctx context.Context) ([]AssignedNetworksRow, error) {
+	rows, err := q.db.Query(ctx, assignedNetworks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AssignedNetworksRow{}
+	for rows.Next() {
+		var i AssignedNetworksRow
+		if err := rows.Scan(
+			&i.Network.ID,
+			&i.Network.Name,
+			&i.Network.Kind,
+			&i.Network.Generation,
+			&i.Network.CreatedAt,
+			&i.Network.Spec,
+			&i.Network.DeletedAt,
+			&i.Hosts,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const assignedPools = `-- name: AssignedPools :many
 SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at, array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN pools p ON p.id = a.pool_id WHERE a.asked = 'assign' GROUP BY p.id ORDER BY p.name
 `
@@ -236,20 +274,21 @@ const reportAssignments = `-- name: ReportAssignments :one
 WITH said AS MATERIALIZED (
     SELECT 'pool' AS noun, COALESCE(r.pool->>'id', p.id) AS object_id, r.pool->'status' AS status
     FROM jsonb_array_elements($1::jsonb) AS r (pool) LEFT JOIN pools p ON r.pool->>'id' IS NULL AND p.name = r.pool->>'name'
-    UNION ALL SELECT 'net', n.id, r.net->'status'
-    FROM jsonb_array_elements($2::jsonb) AS r (net) JOIN networks n ON n.kind = r.net->>'kind' AND n.name = r.net->>'name'
+    UNION ALL SELECT 'net', n.id, CASE WHEN n.spec IS NULL OR r.net->>'id' = n.id THEN r.net->'status'
+        ELSE jsonb_build_object('error', $2::text) || (r.net->'status') || '{"foreign": true}' END
+    FROM jsonb_array_elements($3::jsonb) AS r (net) JOIN networks n ON n.kind = r.net->>'kind' AND n.name = r.net->>'name'
 ), told AS (
-    UPDATE assignments a SET status = s.status, report_seq = $3, reported_at = now() FROM said s
-    WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = $4 AND a.report_seq < $3 AND a.status IS DISTINCT FROM s.status
+    UPDATE assignments a SET status = s.status, report_seq = $4, reported_at = now() FROM said s
+    WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = $5 AND a.report_seq < $4 AND a.status IS DISTINCT FROM s.status
 ), found AS (
     INSERT INTO assignments AS a (noun, object_id, host_id, status, report_seq, reported_at)
-    SELECT s.noun, s.object_id, $4, s.status, $3, now() FROM said s
-    WHERE s.noun = 'net' AND NOT EXISTS (SELECT 1 FROM assignments h WHERE h.noun = s.noun AND h.object_id = s.object_id AND h.host_id = $4)
+    SELECT s.noun, s.object_id, $5, s.status, $4, now() FROM said s
+    WHERE s.noun = 'net' AND NOT EXISTS (SELECT 1 FROM assignments h WHERE h.noun = s.noun AND h.object_id = s.object_id AND h.host_id = $5)
     ON CONFLICT (noun, object_id, host_id) DO UPDATE SET status = EXCLUDED.status, report_seq = EXCLUDED.report_seq, reported_at = now()
     WHERE a.report_seq < EXCLUDED.report_seq
 ), lost AS (
     DELETE FROM assignments a
-    WHERE a.host_id = $4 AND a.noun = 'net' AND a.asked = '' AND a.object_id NOT IN (SELECT s.object_id FROM said s WHERE s.noun = 'net')
+    WHERE a.host_id = $5 AND a.noun = 'net' AND a.asked = '' AND a.object_id NOT IN (SELECT s.object_id FROM said s WHERE s.noun = 'net')
     RETURNING a.object_id
 )
 SELECT count(*)::bigint AS lost FROM lost
@@ -257,6 +296,7 @@ SELECT count(*)::bigint AS lost FROM lost
 
 type ReportAssignmentsParams struct {
 	Pools    []byte
+	Strange  string
 	Networks []byte
 	Seq      int64
 	HostID   fleet.HostID
@@ -264,10 +304,12 @@ type ReportAssignmentsParams struct {
 
 // What a host says of the objects on it, where that is another thing than before; lost are the networks that it has no more. A pool
 // counts only where it was given to the host; older agents call it by its name. One that is not named is one that the agent did not
-// look for: an assigned pool that the host lacks is reported as such. A network is its kind and name, and counts wherever it is found.
+// look for: an assigned pool that the host lacks is reported as such. A network is its kind and name, and counts wherever it is found; where that is
+// the name of one that is defined here and it is another (its UUID says so), it is marked as such, with the words @strange.
 func (q *Queries) ReportAssignments(ctx context.Context, arg ReportAssignmentsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, reportAssignments,
 		arg.Pools,
+		arg.Strange,
 		arg.Networks,
 		arg.Seq,
 		arg.HostID,

@@ -279,10 +279,13 @@ WITH mine AS MATERIALIZED (
 ), pool AS MATERIALIZED (
     SELECT p.id FROM pools p
     WHERE p.id = ANY (ARRAY(SELECT substr(a.subject, 6) FROM about a WHERE a.subject LIKE 'pool:%')::text[] COLLATE "default") ORDER BY p.id FOR UPDATE OF p
+), network AS MATERIALIZED (
+    SELECT n.id FROM networks n
+    WHERE n.id = ANY (ARRAY(SELECT substr(a.subject, 5) FROM about a WHERE a.subject LIKE 'net:%')::text[] COLLATE "default") ORDER BY n.id FOR UPDATE OF n
 )
 SELECT j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, a.session::bytea AS session, a.number::bigint AS number, COALESCE((SELECT v.generation FROM vm v WHERE 'vm:' || v.id = a.subject), 0)::bigint AS generation
 FROM about a JOIN jobs j ON j.id = ANY (ARRAY[a.id])
-WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) >= 0
+WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*) FROM network) >= 0
 ORDER BY j.id FOR UPDATE OF j
 `
 
@@ -348,11 +351,12 @@ func (q *Queries) HoldResults(ctx context.Context, arg HoldResultsParams) ([]Hol
 const holdSubject = `-- name: HoldSubject :one
 WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND task_id IS NOT NULL),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
-     pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) COLLATE "default" WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p)
-SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool)
+     pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) COLLATE "default" WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p),
+     network AS (SELECT n.id FROM job JOIN networks n ON n.id = substr(job.subject, 5) COLLATE "default" WHERE job.subject LIKE 'net:%' FOR UPDATE OF n)
+SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*) FROM network)
 `
 
-// Locks what a job is about. Whoever changes a VM or a pool locks it before its jobs; so must whoever begins with a job, or
+// Locks what a job is about. Whoever changes a VM, a pool or a network locks it before its jobs; so must whoever begins with a job, or
 // the two wait for each other.
 func (q *Queries) HoldSubject(ctx context.Context, id fleet.JobID) (int32, error) {
 	row := q.db.QueryRow(ctx, holdSubject, id)

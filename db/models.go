@@ -210,6 +210,8 @@ type Network struct {
 	Kind       fleet.NetworkKind
 	Generation int64
 	CreatedAt  time.Time
+	Spec       *fleet.NetworkSpec
+	DeletedAt  *time.Time
 }
 
 type NetworkGrant struct {

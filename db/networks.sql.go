@@ -11,6 +11,21 @@ import (
 	"quantix/internal/fleet"
 )
 
+const addNetwork = `-- name: AddNetwork :exec
+INSERT INTO networks (id, name, kind, spec) VALUES ($1, $2, 'libvirt', $3)
+`
+
+type AddNetworkParams struct {
+	ID   fleet.NetworkID
+	Name string
+	Spec *fleet.NetworkSpec
+}
+
+func (q *Queries) AddNetwork(ctx context.Context, arg AddNetworkParams) error {
+	_, err := q.db.Exec(ctx, addNetwork, arg.ID, arg.Name, arg.Spec)
+	return err
+}
+
 const addNetworks = `-- name: AddNetworks :exec
 INSERT INTO networks (id, name, kind)
 SELECT r.id, r.name, r.kind FROM jsonb_to_recordset($1::jsonb) AS r (id text, name text, kind text)
@@ -20,6 +35,62 @@ ON CONFLICT (kind, name) DO NOTHING
 
 func (q *Queries) AddNetworks(ctx context.Context, networks []byte) error {
 	_, err := q.db.Exec(ctx, addNetworks, networks)
+	return err
+}
+
+const assignNetworksAlone = `-- name: AssignNetworksAlone :exec
+SELECT pg_advisory_xact_lock(hashtext('quantix networks'))
+`
+
+// Who puts networks on hosts does it one after the other, so that each sees what the one before took.
+func (q *Queries) AssignNetworksAlone(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, assignNetworksAlone)
+	return err
+}
+
+const countOnNetwork = `-- name: CountOnNetwork :many
+SELECT v.host_id, count(*)::integer AS vms FROM vms v
+WHERE v.host_id = ANY ($1::text[]) AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2::text)))
+GROUP BY v.host_id
+`
+
+type CountOnNetworkParams struct {
+	Hosts     []string
+	NetworkID string
+}
+
+type CountOnNetworkRow struct {
+	HostID fleet.HostID
+	Vms    int32
+}
+
+// How many VMs of each of the hosts have a card on the network.
+func (q *Queries) CountOnNetwork(ctx context.Context, arg CountOnNetworkParams) ([]CountOnNetworkRow, error) {
+	rows, err := q.db.Query(ctx, countOnNetwork, arg.Hosts, arg.NetworkID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountOnNetworkRow{}
+	for rows.Next() {
+		var i CountOnNetworkRow
+		if err := rows.Scan(&i.HostID, &i.Vms); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const endNetwork = `-- name: EndNetwork :exec
+SELECT end_network($1)
+`
+
+func (q *Queries) EndNetwork(ctx context.Context, id string) error {
+	_, err := q.db.Exec(ctx, endNetwork, id)
 	return err
 }
 
@@ -78,7 +149,7 @@ func (q *Queries) FindNetworks(ctx context.Context, arg FindNetworksParams) ([]F
 }
 
 const forgetNetworks = `-- name: ForgetNetworks :exec
-DELETE FROM networks n WHERE n.id = ANY ($1::text[])
+DELETE FROM networks n WHERE n.id = ANY ($1::text[]) AND n.spec IS NULL
   AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))))
 `
@@ -119,15 +190,34 @@ func (q *Queries) HoldNetwork(ctx context.Context, id fleet.NetworkID) (string, 
 	return name, err
 }
 
+const lockNetwork = `-- name: LockNetwork :one
+SELECT id, name, kind, generation, created_at, spec, deleted_at FROM networks WHERE id = $1 FOR UPDATE
+`
+
+func (q *Queries) LockNetwork(ctx context.Context, id fleet.NetworkID) (Network, error) {
+	row := q.db.QueryRow(ctx, lockNetwork, id)
+	var i Network
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Kind,
+		&i.Generation,
+		&i.CreatedAt,
+		&i.Spec,
+		&i.DeletedAt,
+	)
+	return i, err
+}
+
 const lostNetworks = `-- name: LostNetworks :many
 SELECT n.id FROM networks n
-WHERE NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
+WHERE n.spec IS NULL AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))))
 FOR UPDATE OF n SKIP LOCKED
 `
 
-// Networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report, or that
+// Found networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report, or that
 // somebody is about to put a VM on, is passed over.
 func (q *Queries) LostNetworks(ctx context.Context) ([]fleet.NetworkID, error) {
 	rows, err := q.db.Query(ctx, lostNetworks)
@@ -147,6 +237,15 @@ func (q *Queries) LostNetworks(ctx context.Context) ([]fleet.NetworkID, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const markNetworkDeleted = `-- name: MarkNetworkDeleted :exec
+UPDATE networks SET deleted_at = now(), generation = generation + 1 WHERE id = $1
+`
+
+func (q *Queries) MarkNetworkDeleted(ctx context.Context, id fleet.NetworkID) error {
+	_, err := q.db.Exec(ctx, markNetworkDeleted, id)
+	return err
 }
 
 const meetNetworks = `-- name: MeetNetworks :one
@@ -208,6 +307,112 @@ func (q *Queries) NetworkGrants(ctx context.Context, arg NetworkGrantsParams) ([
 	for rows.Next() {
 		var i NetworkGrantsRow
 		if err := rows.Scan(&i.NetworkID, &i.ProjectID, &i.Project); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const networkNamed = `-- name: NetworkNamed :one
+SELECT (n.spec IS NOT NULL)::boolean AS defined,
+       ARRAY(SELECT h.name FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.network_id = n.id ORDER BY h.name LIMIT 4)::text[] AS hosts
+FROM networks n WHERE n.kind = 'libvirt' AND n.name = $1
+`
+
+type NetworkNamedRow struct {
+	Defined bool
+	Hosts   []string
+}
+
+// Whose the name is among libvirt's networks: of one that is defined here, or that these hosts, a few of them, have.
+func (q *Queries) NetworkNamed(ctx context.Context, name string) (NetworkNamedRow, error) {
+	row := q.db.QueryRow(ctx, networkNamed, name)
+	var i NetworkNamedRow
+	err := row.Scan(&i.Defined, &i.Hosts)
+	return i, err
+}
+
+const networkNeeded = `-- name: NetworkNeeded :many
+SELECT v.name FROM vms v
+WHERE v.host_id = $1::text AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2::text)))
+UNION ALL
+SELECT v.name FROM vms v
+WHERE $1 = '' AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2)))
+LIMIT 4
+`
+
+type NetworkNeededParams struct {
+	Host      string
+	NetworkID string
+}
+
+// A few names of VMs that have a card on the network: on one host, or on any where @host is empty.
+func (q *Queries) NetworkNeeded(ctx context.Context, arg NetworkNeededParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, networkNeeded, arg.Host, arg.NetworkID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const networksOn = `-- name: NetworksOn :many
+SELECT n.name, n.kind, n.spec, (n.id = $1)::boolean AS same, COALESCE(a.subnets, '')::text AS subnets, COALESCE(a.status->>'bridge', '')::text AS bridge, min(h.name)::text AS host_name
+FROM assignments a JOIN networks n ON n.id = a.network_id JOIN hosts h ON h.id = a.host_id
+WHERE a.host_id = ANY ($2::text[]) AND (n.id <> $1 OR a.asked = '')
+GROUP BY n.id, a.subnets, a.status->>'bridge'
+ORDER BY n.name, n.kind
+`
+
+type NetworksOnParams struct {
+	ID    fleet.NetworkID
+	Hosts []string
+}
+
+type NetworksOnRow struct {
+	Name     string
+	Kind     fleet.NetworkKind
+	Spec     *fleet.NetworkSpec
+	Same     bool
+	Subnets  string
+	Bridge   string
+	HostName string
+}
+
+// What else is on these hosts, each way in which one tells of it once: other networks, and under the same name another one that nobody assigned.
+func (q *Queries) NetworksOn(ctx context.Context, arg NetworksOnParams) ([]NetworksOnRow, error) {
+	rows, err := q.db.Query(ctx, networksOn, arg.ID, arg.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NetworksOnRow{}
+	for rows.Next() {
+		var i NetworksOnRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Kind,
+			&i.Spec,
+			&i.Same,
+			&i.Subnets,
+			&i.Bridge,
+			&i.HostName,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -34,10 +34,12 @@ var readMore = map[string]struct {
 	"DriftedAssignments": {2000, "looks at each pool of each host"},
 	"KeepAudit":          {2000, "looks into the catalogue"},
 	"AssignedPools":      {1000, "reads what is assigned to all hosts, when that has changed"},
+	"AssignedNetworks":   {1000, "reads what is assigned to all hosts, when that has changed"},
 	"VolumesNamed":       {1000, "reads what each host says of a pool"},
 	"LabelGroups":        {4000, "counts the 2,000 VMs of a project"},
 	"ReportAbsentVMs":    {6000, "changes the other 99 VMs of a host, in each of their indexes"},
 	"VolumeOwners":       {800, "looks through what waits to enter the index of specs"},
+	"CountOnNetwork":     {800, "looks through what waits to enter the index of specs"},
 	"VolumeTaken":        {800, "looks through what waits to enter the index of specs"},
 }
 
@@ -111,6 +113,7 @@ var given = map[string]any{
 	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
 	"QueueConsole.ID": fleet.JobID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": aPool,
+	"AddNetwork.ID": fleet.NetworkID("new"), "AddNetwork.Name": "new", "MarkNetworkDeleted.": fleet.NetworkID("defined"), "EndNetwork.": "defined", "LockNetwork.": fleet.NetworkID("defined"),
 	"AddNetworks.":               []byte(`[{"id": "new", "name": "new", "kind": "bridge"}]`),
 	"EndJobs.Ids":                []string{aTask},
 	"EndJobs.States":             []string{"done"},
@@ -164,6 +167,7 @@ var fills = []string{
 	`INSERT INTO audit (actor, action, subject, name) SELECT 'me', 'vm.apply', 'vm:id-' || n % 10000, 'x' FROM generate_series(1, 50000) n`,
 	`INSERT INTO found_vms (host_id, id, name, status) SELECT h.id, 'id-' || n, 'found-' || n, '{}' FROM hosts h, generate_series(1, 50) n`,
 	`INSERT INTO networks (id, name, kind) SELECT 'id-' || n, 'net-' || n, 'bridge' FROM generate_series(1, 50) n`,
+	`INSERT INTO networks (id, name, kind, spec) VALUES ('defined', 'defined', 'libvirt', '{"mode": "nat"}')`,
 	`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', 'id-' || n, h.id, '{"active":true}' FROM hosts h, generate_series(1, 50) n`,
 	`INSERT INTO published_images (pool_id, volume, format, capacity_bytes, published_by) SELECT '` + aPool + `', 'id-' || n, 'raw', 1, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT v.id, h.id, 'stopped', 1, true FROM vms v, hosts h WHERE v.host_id <> h.id AND right(h.id, 3) = '009' AND right(v.id, 1) = '3'`,

@@ -3,28 +3,67 @@ package web
 import (
 	"context"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 )
 
-type networkOutput struct {
-	Body struct {
-		fleet.NetworkView
-		Offered
-	}
+// NetworkPath names a network in the path.
+type NetworkPath struct {
+	ID fleet.NetworkID `path:"id"`
 }
 
-func (s *Server) apiGetNetwork(ctx context.Context, a fleet.Actor, in *struct {
-	ID fleet.NetworkID `path:"id"`
-},
-) (*networkOutput, error) {
+// NetworkHostPath names a network and a host of it.
+type NetworkHostPath struct {
+	NetworkPath
+	Host fleet.HostID `path:"host"`
+}
+
+type networkOutput struct {
+	Location string `header:"Location"`
+	Body     networkOutputBody
+}
+
+type networkOutputBody struct {
+	fleet.NetworkView
+	Offered
+}
+
+func networkAnswer(a fleet.Actor, n fleet.NetworkView) networkOutputBody {
+	return networkOutputBody{n, offers(a, "network", n.Actions())}
+}
+
+func (s *Server) apiCreateNetwork(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateNetwork }) (*networkOutput, error) {
+	network, err := s.Control.CreateNetwork(ctx, a, in.Body)
+	return &networkOutput{Location: apiBase + "/networks/" + string(network.ID), Body: networkAnswer(a, network)}, err
+}
+
+func (s *Server) apiGetNetwork(ctx context.Context, a fleet.Actor, in *NetworkPath) (*networkOutput, error) {
 	network, err := s.Control.GetNetwork(ctx, a, in.ID)
-	var out networkOutput
-	out.Body.NetworkView, out.Body.Offered = network, offers(a, "network", network.Actions())
-	return &out, err
+	return &networkOutput{Body: networkAnswer(a, network)}, err
+}
+
+func (s *Server) apiDeleteNetwork(ctx context.Context, a fleet.Actor, in *NetworkPath) (*pageOutput[fleet.Task], error) {
+	ids, err := s.Control.DeleteNetwork(ctx, a, in.ID)
+	return s.tasksOf(ctx, a, ids, err)
+}
+
+func (s *Server) apiAssignNetwork(ctx context.Context, a fleet.Actor, in *NetworkHostPath) (*pageOutput[fleet.Task], error) {
+	ids, err := s.Control.AssignNetwork(ctx, a, in.ID, []fleet.HostID{in.Host})
+	return s.tasksOf(ctx, a, ids, err)
+}
+
+func (s *Server) apiReleaseNetwork(ctx context.Context, a fleet.Actor, in *NetworkHostPath) (*pageOutput[fleet.Task], error) {
+	id, err := s.Control.ReleaseNetwork(ctx, a, in.ID, in.Host)
+	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
+}
+
+func (s *Server) apiRetryNetwork(ctx context.Context, a fleet.Actor, in *NetworkHostPath) (*pageOutput[fleet.Task], error) {
+	id, err := s.Control.RetryNetwork(ctx, a, in.ID, in.Host)
+	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
 }
 
 type networkListInput struct {
-	ID fleet.NetworkID `path:"id"`
+	NetworkPath
 	ListQuery
 }
 

@@ -56,8 +56,13 @@ func (s *Server) operations() []operation {
 		op(post, "/pools/{id}/hosts/{host}/retry", policy.InfraChange, accepted, "retry-pool", "Set a pool up on a host again", s.apiRetryPool),
 
 		op(get, "/networks", policy.StorageSee, ok, "list-networks", "List networks", list(s.Control.ListNetworksInFull)),
+		op(post, "/networks", policy.InfraChange, created, "create-network", "Define a network of libvirt on some hosts", s.apiCreateNetwork),
 		op(get, "/networks/{id}", policy.StorageSee, ok, "get-network", "Get a network, and on which hosts: the first 50, those that want a person before the others", s.apiGetNetwork),
 		op(get, "/networks/{id}/hosts", policy.InfraSee, ok, "list-network-hosts", "List a network on each host, those first that want a person", s.apiNetworkHosts),
+		op(remove, "/networks/{id}", policy.InfraChange, accepted, "delete-network", "Delete a network that is defined here; refused while VMs have cards on it", s.apiDeleteNetwork),
+		op(put, "/networks/{id}/hosts/{host}", policy.InfraChange, accepted, "assign-network", "Put a network on a host", s.apiAssignNetwork),
+		op(remove, "/networks/{id}/hosts/{host}", policy.InfraChange, accepted, "release-network", "Take a network from a host", s.apiReleaseNetwork),
+		op(post, "/networks/{id}/hosts/{host}/retry", policy.InfraChange, accepted, "retry-network", "Set a network up on a host again", s.apiRetryNetwork),
 		op(put, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "grant-network", "Open a network that leads out of its hosts to a project, or to \"all\"", s.apiGrantNetwork),
 		op(remove, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "revoke-network", "Close a network to a project, or to \"all\"; VMs on it stay", s.apiRevokeNetwork),
 

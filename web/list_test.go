@@ -137,7 +137,7 @@ func TestListsShowTheColumnsOfTheirAddress(t *testing.T) {
 		"/hosts?columns=id,state,os,nosuch": "Name|State|Operating system|UUID|Actions",
 		"/pools":                            "Name|Health|Kind|Source|Used|Free|Description|Actions",
 		"/pools?columns=free":               "Name|Free|Actions",
-		"/networks?columns=nosuch":          "Name|Kind|Health|Forward mode|Subnets|Hosts|Actions",
+		"/networks?columns=nosuch":          "Name|Kind|Health|Mode|Subnets|Hosts|Actions",
 		"/networks?columns=id":              "Name|UUID|Actions",
 		"/tasks":                            "Task|Target|State|Who|Host|Started|Progress|Result",
 		"/tasks?columns=ended,state":        "Task|State|Ended",

@@ -19,14 +19,14 @@ import (
 
 func (s *Server) listNetworks(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter networks", Placeholder: "kind:bridge host:h1 name:br*"}
-	p := &networkview.ListPage{List: s.listOf(c, "networks", "name", networkview.Columns, f)}
+	p := &networkview.ListPage{List: s.listOf(c, "networks", "name", networkview.Columns, f), Actor: a}
 	if p.Networks, err = fill(c, a, &p.List, queryOf(c), s.Control.ListNetworks); err != nil {
 		return err
 	}
 	return s.showList(c, a, shell.Frame{Title: "Networks"}, p.List, networkview.List(p))
 }
 
-var networkHead = []string{"id", "name", "kind", "hosts", "active", "hostNames", "created"}
+var networkHead = []string{"id", "name", "kind", "hosts", "active", "hostNames", "created", "mode", "subnets"}
 
 func networkRow(n fleet.NetworkView) []string {
 	hosts := make([]string, len(n.Hosts))
@@ -36,7 +36,7 @@ func networkRow(n fleet.NetworkView) []string {
 	slices.Sort(hosts)
 	return []string{
 		string(n.ID), n.Name, string(n.Kind), strconv.Itoa(n.Health.Hosts), strconv.Itoa(n.Health.Active), strings.Join(hosts, " "),
-		n.CreatedAt.UTC().Format(time.RFC3339),
+		n.CreatedAt.UTC().Format(time.RFC3339), networkview.Mode(n), networkview.Subnets(n),
 	}
 }
 

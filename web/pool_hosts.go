@@ -1,6 +1,8 @@
 package web
 
 import (
+	"slices"
+
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
@@ -19,7 +21,9 @@ func (s *Server) askAssign(c echo.Context, a fleet.Actor, in assignForm, how ask
 	if err != nil {
 		return err
 	}
-	hosts, err := s.hostChoices(ctx, a, v.Hosts, in.Hosts)
+	hosts, err := s.hostChoices(ctx, a, in.Hosts, func(h fleet.HostID) bool {
+		return slices.ContainsFunc(v.Hosts, func(p fleet.PoolHost) bool { return p.HostID == h && p.Assigned })
+	}, lacksFor(v.Spec.Kind))
 	if err != nil {
 		return err
 	}

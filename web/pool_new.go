@@ -11,6 +11,7 @@ import (
 	"quantix/internal/control/browse"
 	"quantix/internal/fleet"
 	"quantix/views"
+	"quantix/views/kit"
 	poolview "quantix/views/pool"
 	"quantix/views/shell"
 )
@@ -38,32 +39,34 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how asked) 
 	if !how.again() {
 		f.Spec.Kind = fleet.PoolDir
 	}
-	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, nil, in.Hosts); err != nil {
+	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, lacksFor("")); err != nil {
 		return err
 	}
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
 }
 
-// hostChoices are the hosts to tick, but those that have the pool already and keep it.
-func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, have []fleet.PoolHost, chosen []fleet.HostID) ([]poolview.HostChoice, error) {
+func lacksFor(kind fleet.PoolKind) func(fleet.Host) []kit.Lack {
+	return func(h fleet.Host) []kit.Lack { return poolview.Lacks(h, kind) }
+}
+
+// hostChoices are the hosts to tick, but those that have it already and keep it, each with what it lacks; nil: none has it, and none lacks anything.
+func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.Lack) ([]kit.HostChoice, error) {
 	hosts, err := browse.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
 		return nil, err
 	}
-	var out []poolview.HostChoice
+	var out []kit.HostChoice
 	for _, h := range hosts {
-		if !slices.ContainsFunc(have, func(p fleet.PoolHost) bool { return p.HostID == h.ID && p.Assigned }) {
-			out = append(out, poolview.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Gaps: gapsOf(h.Host), Chosen: slices.Contains(chosen, h.ID)})
+		if have != nil && have(h.ID) {
+			continue
 		}
+		choice := kit.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)}
+		if lacks != nil {
+			choice.Lacks = lacks(h.Host)
+		}
+		out = append(out, choice)
 	}
 	return out, nil
-}
-
-func gapsOf(h fleet.Host) []fleet.PoolGap {
-	if h.Status == nil {
-		return nil
-	}
-	return h.Status.Inventory.PoolGaps
 }
 
 func (s *Server) createPool(c echo.Context, a fleet.Actor, in poolForm) (end, error) {

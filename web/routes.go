@@ -148,8 +148,17 @@ func (s *Server) routes() []route {
 		// Networks.
 		{get, "/networks", page, policy.StorageSee, s.together(s.listNetworks)},
 		{get, "/networks.csv", stream, policy.StorageSee, s.exportNetworks},
+		{get, "/networks/new", page, policy.InfraChange, ask(s.askNetwork)},
+		{post, "/networks", page, policy.InfraChange, submit(s.createNetwork, s.askNetwork)},
 		{get, "/networks/:id", page, policy.StorageSee, ask(s.networkPage)},
 		{post, "/networks/:id/grants", page, policy.InfraChange, submit(s.setGrant, s.showGrants)},
+		{get, "/networks/:id/assign", page, policy.InfraChange, ask(s.askAssignNetwork)},
+		{post, "/networks/:id/assign", page, policy.InfraChange, submit(s.assignNetwork, s.askAssignNetwork)},
+		{get, "/networks/:id/hosts/:host/release", page, policy.InfraChange, ask(s.askReleaseNetwork)},
+		{post, "/networks/:id/hosts/:host/release", page, policy.InfraChange, submit(s.releaseNetwork, s.askReleaseNetwork)},
+		{post, "/networks/:id/hosts/:host/retry", page, policy.InfraChange, button(s.retryNetwork)},
+		{get, "/networks/:id/delete", page, policy.InfraChange, ask(s.askDeleteNetwork())},
+		{post, "/networks/:id/delete", page, policy.InfraChange, submit(s.deleteNetwork, s.askDeleteNetwork())},
 		{get, "/menus/network/:id", page, policy.StorageSee, menu(s, s.Control.GetNetwork, networkFrame, networkview.Acts)},
 
 		// Projects and users.

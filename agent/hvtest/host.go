@@ -172,7 +172,7 @@ func (h *host) wantPower(id fleet.VMID, want fleet.Power) fleet.VMStatus {
 
 func (h *host) snapshot(pools ...fleet.Pool) wire.State {
 	h.t.Helper()
-	s, err := h.Snapshot(h.ctx, pools)
+	s, err := h.Snapshot(h.ctx, agent.Assigned{Pools: pools})
 	h.must("snapshot", err)
 	return s
 }

@@ -58,6 +58,16 @@ type Harness struct {
 	// StopPool stops an active pool past the backend, as virsh pool-destroy does.
 	StopPool func(t *testing.T, pool fleet.Pool)
 
+	// StopNetwork stops a network past the backend, as virsh net-destroy does; UndefineNetwork removes its definition, and EditNetwork adds
+	// an address to it that DHCP gives out.
+	StopNetwork, UndefineNetwork, EditNetwork func(t *testing.T, name string)
+
+	// EndServer ends the dnsmasq of a network.
+	EndServer func(t *testing.T, name string)
+
+	// ForeignNetwork makes and starts a network of that name past the backend.
+	ForeignNetwork func(t *testing.T, name string)
+
 	// Network is the name of a libvirt network of the host that is active.
 	Network string
 
@@ -153,6 +163,15 @@ func Run(t *testing.T, h Harness) {
 			{"a directory that belongs to another pool is refused", testPoolMarker},
 			{"a pool outside the agent's roots is refused", testPoolRoots},
 			{"networks are listed", testNetworks},
+			{"a network is applied, reported and released", testNetwork},
+			{"a network of each mode runs", testNetworkModes},
+			{"a network of that name that somebody else made is left alone", testNetworkTaken},
+			{"a network that somebody edited is shown and stays", testNetworkEdited},
+			{"a network that somebody stops is ordered again", testNetworkStopped},
+			{"a running network whose definition is removed shows at once", testNetworkUndefined},
+			{"a network that somebody removes is shown as such", testNetworkRemoved},
+			{"a network without its dnsmasq says so", testNetworkUnserved},
+			{"a network in use is not released", testNetworkInUse},
 			{"the console speaks VNC", testConsole},
 			{"changes wake up", testChanges},
 			{"running guests are metered", testMeters},

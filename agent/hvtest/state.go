@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"quantix/agent"
+
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -198,7 +200,7 @@ func testFreeze(t *testing.T, h *host) {
 	if err := h.StopVM(ctx, vm.ID); err == nil {
 		t.Error("StopVM succeeded on a hypervisor that does not answer")
 	}
-	if s, err := h.Snapshot(ctx, nil); err == nil && s.Host.Connected {
+	if s, err := h.Snapshot(ctx, agent.Assigned{}); err == nil && s.Host.Connected {
 		t.Error("Snapshot says that the hypervisor answers")
 	}
 	if took := time.Since(begun); took > 5*time.Second {

@@ -50,6 +50,7 @@ type Backend struct {
 	disks       diskSizes
 	files       fileWatches
 	pools       poolWatches
+	nets        networkWatch
 	caps        watch[capabilities]
 
 	metering watch[[]wire.Meter]

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"quantix/agent"
+
 	"quantix/internal/fleet"
 )
 
@@ -29,12 +31,12 @@ func BenchmarkSnapshot(b *testing.B) {
 		})
 	}
 	begun := time.Now()
-	if _, err := hv.Snapshot(b.Context(), nil); err != nil {
+	if _, err := hv.Snapshot(b.Context(), agent.Assigned{}); err != nil {
 		b.Fatal(err)
 	}
 	first := time.Since(begun)
 	for b.Loop() {
-		if _, err := hv.Snapshot(b.Context(), nil); err != nil {
+		if _, err := hv.Snapshot(b.Context(), agent.Assigned{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -294,7 +294,7 @@ func TestDefinitionsOfOlderAgentsAreTakenAsTheyAre(t *testing.T) {
 		t.Fatalf("nothing is kept of what was applied:\n%s", xml)
 	}
 	edit(t, id, xml[from:to+len("</quantix:applied>")], "")
-	_, err := f.Snapshot(t.Context(), []fleet.Pool{f.pool})
+	_, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
 	f.ok(err)
 	st, _, err := f.VM(t.Context(), vm.ID)
 	f.ok(err)

@@ -109,8 +109,13 @@ func TestConformance(t *testing.T) {
 		DeleteVolume: func(t *testing.T, pool fleet.Pool, volume string) {
 			virsh(t, "vol-delete", volume, "--pool", pool.Name)
 		},
-		StopPool: func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
-		Network:  "default",
+		StopPool:    func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
+		StopNetwork: func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
+		EditNetwork: func(t *testing.T, name string) {
+			virsh(t, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' name='theirs' ip='"+leaseIn(t, name)+"'/>", "--live", "--config")
+		},
+		EndServer: endServer, ForeignNetwork: foreignNetwork,
+		Network: "default",
 		Unplug: func(t *testing.T) func() {
 			stopLibvirtd(t)
 			return func() { startLibvirtd(t) }

@@ -3,42 +3,65 @@ package libvirt
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
 
-// networks lists libvirt's networks and the host's bridges that belong to none of them, by name.
-func (b *Backend) networks(ctx context.Context, c *conn) ([]wire.NetworkReport, error) {
-	refs, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.Network, error) {
-		all, _, err := l.ConnectListAllNetworks(1, 0)
-		return all, err
-	})
-	if err != nil {
-		return nil, err
+const networkPatience = 2 * time.Second
+
+// networkWatch looks at the host's networks on a connection of its own: libvirt locks a network while it starts it, and one that hangs
+// there must not hold up what is told of the host.
+type networkWatch struct {
+	orders locks[string] // by name
+	watch[[]seenNetwork]
+}
+
+// seenNetwork is one of libvirt's networks; kept is what its next start gets, nil where its definition is gone or cannot be read.
+type seenNetwork struct {
+	ref    golibvirt.Network
+	kept   *libvirtxml.Network
+	status fleet.NetworkStatus
+}
+
+// networks lists libvirt's networks and the host's bridges that belong to none of them, by name. Each assigned one is among them.
+func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wire.NetworkReport, error) {
+	s := b.nets.read(ctx, 0, networkPatience, b.lookAtNetworks)
+	if !s.known {
+		return nil, cmp.Or(s.err, errLost)
+	}
+	if s.late == 0 && s.err != nil {
+		return nil, s.err
 	}
 	out, taken := []wire.NetworkReport{}, map[string]bool{}
-	for _, ref := range refs {
-		st, err := call(ctx, c, func(l *golibvirt.Libvirt) (fleet.NetworkStatus, error) { return networkStatus(l, ref) })
-		switch {
-		case is(err, golibvirt.ErrNoNetwork):
-			continue
-		case answered(err):
-			st.Error = err.Error()
-		case err != nil:
-			return nil, err
+	for _, n := range s.value {
+		st := n.status
+		if s.late > stalledAfter {
+			st.Error = fmt.Sprintf("libvirt has not answered about its networks since %s UTC.", s.began.UTC().Format(time.DateTime))
+		}
+		id := fleet.NetworkID(formatUUID(n.ref.UUID))
+		if k := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == id }); k >= 0 {
+			st.Error = cmp.Or(st.Error, wrongOf(n, assigned[k]))
 		}
 		taken[st.Bridge] = true
-		out = append(out, wire.NetworkReport{Name: ref.Name, Kind: fleet.NetworkLibvirt, Status: st})
+		out = append(out, wire.NetworkReport{ID: id, Name: n.ref.Name, Kind: fleet.NetworkLibvirt, Status: st})
+	}
+	for _, a := range assigned {
+		if !slices.ContainsFunc(out, func(r wire.NetworkReport) bool { return r.ID == a.ID || r.Name == a.Name }) {
+			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Error: agent.NetworkMissing}})
+		}
 	}
 	for _, name := range bridges() {
 		if !taken[name] {
@@ -51,16 +74,56 @@ func (b *Backend) networks(ctx context.Context, c *conn) ([]wire.NetworkReport, 
 	return out, nil
 }
 
-func networkStatus(l *golibvirt.Libvirt, ref golibvirt.Network) (fleet.NetworkStatus, error) {
-	var st fleet.NetworkStatus
-	text, err := l.NetworkGetXMLDesc(ref, 0)
+// wrongOf is what is wrong with a network that was assigned; empty: nothing.
+func wrongOf(n seenNetwork, a fleet.Network) string {
+	switch {
+	case n.kept == nil && n.status.Active:
+		return agent.NetworkUndefined
+	case n.kept == nil || a.Spec == nil || networkStamp(*n.kept).untouched(*n.kept):
+		return ""
+	}
+	if parts := differences(networkDefinition(a), *n.kept); len(parts) > 0 {
+		return agent.NetworkEdited(parts)
+	}
+	return ""
+}
+
+func (b *Backend) lookAtNetworks() ([]seenNetwork, error) {
+	c, err := dial(b.life, b.socket)
 	if err != nil {
-		return st, err
+		return nil, err
 	}
-	var x libvirtxml.Network
-	if err := x.Unmarshal(text); err != nil {
-		return st, err
+	defer c.hangUp()
+	refs, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.Network, error) {
+		all, _, err := l.ConnectListAllNetworks(1, 0)
+		return all, err
+	})
+	if err != nil {
+		return nil, err
 	}
+	out := make([]seenNetwork, 0, len(refs))
+	for _, ref := range refs {
+		n, err := b.lookAtNetwork(b.life, c, ref)
+		switch {
+		case is(err, golibvirt.ErrNoNetwork):
+			continue
+		case answered(err):
+			n.status.Error = err.Error()
+		case err != nil:
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func (b *Backend) lookAtNetwork(ctx context.Context, c *conn, ref golibvirt.Network) (seenNetwork, error) {
+	n := seenNetwork{ref: ref}
+	x, err := networkXML(ctx, c, ref, 0)
+	if err != nil {
+		return n, err
+	}
+	st := &n.status
 	if x.Bridge != nil {
 		st.Bridge = x.Bridge.Name
 	}
@@ -72,13 +135,45 @@ func networkStatus(l *golibvirt.Libvirt, ref golibvirt.Network) (fleet.NetworkSt
 			st.Subnets = append(st.Subnets, s)
 		}
 	}
-	active, err := l.NetworkIsActive(ref)
+	persistent := int32(0)
+	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+		active, err := l.NetworkIsActive(ref)
+		if err != nil {
+			return err
+		}
+		if persistent, err = l.NetworkIsPersistent(ref); err != nil || persistent == 0 {
+			st.Active = active != 0
+			return err
+		}
+		autostart, err := l.NetworkGetAutostart(ref)
+		st.Active, st.Autostart = active != 0, autostart != 0
+		return err
+	})
 	if err != nil {
-		return st, err
+		return n, err
 	}
-	autostart, err := l.NetworkGetAutostart(ref)
-	st.Active, st.Autostart = active != 0, autostart != 0
-	return st, err
+	if persistent != 0 {
+		kept, err := networkXML(ctx, c, ref, networkKept)
+		if err != nil {
+			return n, err
+		}
+		n.kept = &kept
+	}
+	if st.Active && served(x) && !serverRuns(b.socket, ref.Name) {
+		st.Error = agent.NetworkUnserved
+	}
+	return n, nil
+}
+
+// networkKept asks for the definition that the next start gets.
+const networkKept = 1 // VIR_NETWORK_XML_INACTIVE
+
+func networkXML(ctx context.Context, c *conn, ref golibvirt.Network, flags uint32) (x libvirtxml.Network, err error) {
+	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.NetworkGetXMLDesc(ref, flags) })
+	if err != nil {
+		return x, err
+	}
+	return x, x.Unmarshal(text)
 }
 
 // subnet is "192.168.122.0/24"; empty where the network gives no prefix.

@@ -79,7 +79,7 @@ func nfs(t *testing.T, b backend, server, export string) fleet.Pool {
 
 func poolOf(t *testing.T, b backend, p fleet.Pool) fleet.PoolStatus {
 	t.Helper()
-	s, err := b.Snapshot(t.Context(), []fleet.Pool{p})
+	s, err := b.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{p}})
 	if err != nil || !s.Host.Connected || len(s.Pools) != 1 {
 		t.Fatalf("snapshot: %v, %+v", err, s)
 	}
@@ -223,7 +223,7 @@ func TestPoolThatHangs(t *testing.T) {
 	proxy.drop.Store(0)
 	proxy.cut()
 	waitFor(t, "the pool answers again", func() bool {
-		s, err := b.Snapshot(t.Context(), []fleet.Pool{f.pool})
+		s, err := b.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
 		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolActive
 	})
 }

@@ -108,7 +108,7 @@ func TestPoolOverARestartOfLibvirtd(t *testing.T) {
 	}
 	startLibvirtd(t)
 	waitFor(t, "the pool has failed", func() bool {
-		s, err := f.Snapshot(t.Context(), []fleet.Pool{f.pool})
+		s, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
 		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolFailed && strings.Contains(s.Pools[0].Status.Error, "is gone")
 	})
 	if err := os.Rename(aside, f.pool.Spec.Path); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -19,8 +20,8 @@ const snapshotLimit = 8 * time.Second
 
 // Snapshot implements agent.Hypervisor. While libvirtd does not answer, it is the last known state with the host
 // disconnected, because what is left out of a state counts as gone.
-func (b *Backend) Snapshot(ctx context.Context, pools []fleet.Pool) (wire.State, error) {
-	state, err := b.snapshot(ctx, pools)
+func (b *Backend) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, error) {
+	state, err := b.snapshot(ctx, on)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -35,22 +36,22 @@ func (b *Backend) Snapshot(ctx context.Context, pools []fleet.Pool) (wire.State,
 	return away, nil
 }
 
-func (b *Backend) snapshot(ctx context.Context, pools []fleet.Pool) (wire.State, error) {
+func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotLimit)
 	defer cancel()
-	b.assigned.note(pools)
+	b.assigned.note(on.Pools)
 	c, err := b.reading(ctx)
 	if err != nil {
 		return wire.State{}, err
 	}
 	poolsDone := make(chan poolsSeen, 1)
-	go func() { poolsDone <- b.seePools(ctx, pools) }()
+	go func() { poolsDone <- b.seePools(ctx, on.Pools) }()
 
 	all, err := b.inventory(ctx, c)
 	if err != nil {
 		return wire.State{}, err
 	}
-	networks, err := b.networks(ctx, c)
+	networks, err := b.networks(ctx, on.Networks)
 	if err != nil {
 		return wire.State{}, err
 	}

@@ -1,6 +1,6 @@
 // Package mock is a simulated host in memory: the same behaviour as a real one, without guests. The demo, tests and
 // load runs use it. Words in a VM's name make it misbehave: "fail-create", "fail-start", "hang-start" and "no-shutdown";
-// so do the NFS servers "refused…" and "hang.example".
+// so do the NFS servers "refused…" and "hang.example", and "no-dnsmasq" in a network's name.
 package mock
 
 import (
@@ -22,7 +22,7 @@ import (
 const (
 	FailCreate = "fail-create" // its disks cannot be created
 	FailStart  = "fail-start"  // QEMU ends at once
-	HangStart  = "hang-start"  // starting never ends
+	HangStart  = "hang-start"  // starting never ends; of a network, too
 	NoShutdown = "no-shutdown" // the guest ignores the request to power off
 )
 
@@ -41,13 +41,14 @@ type Host struct {
 	opts Options
 	inv  fleet.Inventory
 
-	mu     *sync.Mutex // of the shared storage: hosts that share it change together
-	guests map[fleet.VMID]*guest
-	pools  map[string]*pool
-	local  *Storage
-	wakes  map[chan struct{}]bool
-	gone   bool          // libvirtd is not reachable
-	frozen chan struct{} // not nil: libvirtd does not answer until it is closed
+	mu       *sync.Mutex // of the shared storage: hosts that share it change together
+	guests   map[fleet.VMID]*guest
+	pools    map[string]*pool
+	networks map[string]*network // by name; beside the fixed ones
+	local    *Storage
+	wakes    map[chan struct{}]bool
+	gone     bool          // libvirtd is not reachable
+	frozen   chan struct{} // not nil: libvirtd does not answer until it is closed
 }
 
 var _ agent.Hypervisor = (*Host)(nil)
@@ -62,7 +63,7 @@ func New(o Options) *Host {
 	}
 	h := &Host{
 		opts: o, inv: inventoryOf(o.Name), mu: &o.Shared.mu,
-		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, local: NewStorage(), wakes: map[chan struct{}]bool{},
+		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, local: NewStorage(), wakes: map[chan struct{}]bool{},
 	}
 	h.mu.Lock()
 	o.Shared.hosts = append(o.Shared.hosts, h)
@@ -177,7 +178,7 @@ func (h *Host) notify() {
 }
 
 // Snapshot implements agent.Hypervisor.
-func (h *Host) Snapshot(ctx context.Context, assigned []fleet.Pool) (wire.State, error) {
+func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, error) {
 	err := h.enter(ctx)
 	if err != nil && !errors.Is(err, errGone) {
 		return wire.State{}, err
@@ -186,7 +187,7 @@ func (h *Host) Snapshot(ctx context.Context, assigned []fleet.Pool) (wire.State,
 	defer h.mu.Unlock()
 	s := wire.State{
 		Host: fleet.HostStatus{Hypervisor: "Simulation of libvirt 9.0.0, QEMU 7.2.22", Connected: err == nil},
-		VMs:  []wire.VMReport{}, Found: []fleet.FoundVM{}, Networks: networks(),
+		VMs:  []wire.VMReport{}, Found: []fleet.FoundVM{}, Networks: h.reportNetworks(on.Networks),
 	}
 	if err != nil {
 		s.Host.Error = err.Error()
@@ -200,18 +201,21 @@ func (h *Host) Snapshot(ctx context.Context, assigned []fleet.Pool) (wire.State,
 			s.Found = append(s.Found, fleet.FoundVM{ID: g.id, Name: g.name, Status: h.status(g)})
 		}
 	}
-	s.Pools, s.Host.OtherPools = h.reportPools(assigned)
+	s.Pools, s.Host.OtherPools = h.reportPools(on.Pools)
 	return s, nil
 }
 
-func networks() []wire.NetworkReport {
+// fixedNetworks are the networks that every simulated host has.
+func fixedNetworks() []wire.NetworkReport {
 	return []wire.NetworkReport{
-		{Name: "default", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{
+		{ID: fixedNetwork, Name: "default", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{
 			Active: true, Autostart: true, Bridge: "virbr0", Forward: "nat", Subnets: []string{"192.168.122.0/24"},
 		}},
 		{Name: "br0", Kind: fleet.NetworkBridge, Status: fleet.NetworkStatus{Active: true, Subnets: []string{"10.20.0.0/16"}}},
 	}
 }
+
+const fixedNetwork = fleet.NetworkID("00000000-0000-4000-8000-00000000aaaa")
 
 // Close implements agent.Hypervisor. The simulated host goes on.
 func (h *Host) Close() error { return nil }

@@ -57,9 +57,15 @@ func TestConformance(t *testing.T) {
 		HideVolume:   func(_ *testing.T, p fleet.Pool, volume string) func() { return h.hide(p, volume) },
 		DeleteVolume: func(_ *testing.T, p fleet.Pool, volume string) { h.hide(p, volume) },
 		StopPool:     func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
-		Network:      "default",
-		Unplug:       func(*testing.T) func() { return h.Unplug() },
-		Freeze:       func(*testing.T) func() { return h.Freeze() },
+		StopNetwork:  func(_ *testing.T, name string) { h.StopNetwork(name) }, UndefineNetwork: func(_ *testing.T, name string) { h.UndefineNetwork(name) },
+		EditNetwork: func(_ *testing.T, name string) {
+			h.alterNetwork(name, func(n *network) { n.edited = []string{"addresses and DHCP"} })
+		},
+		EndServer:      func(_ *testing.T, name string) { h.EndDNSMasq(name) },
+		ForeignNetwork: func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
+		Network:        "default",
+		Unplug:         func(*testing.T) func() { return h.Unplug() },
+		Freeze:         func(*testing.T) func() { return h.Freeze() },
 	})
 }
 

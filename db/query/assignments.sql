@@ -25,11 +25,13 @@ WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a
 -- name: ReportAssignments :one
 -- What a host says of the objects on it, where that is another thing than before; lost are the networks that it has no more. A pool
 -- counts only where it was given to the host; older agents call it by its name. One that is not named is one that the agent did not
--- look for: an assigned pool that the host lacks is reported as such. A network is its kind and name, and counts wherever it is found.
+-- look for: an assigned pool that the host lacks is reported as such. A network is its kind and name, and counts wherever it is found; where that is
+-- the name of one that is defined here and it is another (its UUID says so), it is marked as such, with the words @strange.
 WITH said AS MATERIALIZED (
     SELECT 'pool' AS noun, COALESCE(r.pool->>'id', p.id) AS object_id, r.pool->'status' AS status
     FROM jsonb_array_elements(@pools::jsonb) AS r (pool) LEFT JOIN pools p ON r.pool->>'id' IS NULL AND p.name = r.pool->>'name'
-    UNION ALL SELECT 'net', n.id, r.net->'status'
+    UNION ALL SELECT 'net', n.id, CASE WHEN n.spec IS NULL OR r.net->>'id' = n.id THEN r.net->'status'
+        ELSE jsonb_build_object('error', @strange::text) || (r.net->'status') || '{"foreign": true}' END
     FROM jsonb_array_elements(@networks::jsonb) AS r (net) JOIN networks n ON n.kind = r.net->>'kind' AND n.name = r.net->>'name'
 ), told AS (
     UPDATE assignments a SET status = s.status, report_seq = @seq, reported_at = now() FROM said s
@@ -61,3 +63,6 @@ LIMIT 500;
 
 -- name: AssignedPools :many
 SELECT sqlc.embed(p), array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN pools p ON p.id = a.pool_id WHERE a.asked = 'assign' GROUP BY p.id ORDER BY p.name;
+
+-- name: AssignedNetworks :many
+SELECT sqlc.embed(n), array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN networks n ON n.id = a.network_id WHERE a.asked = 'assign' GROUP BY n.id ORDER BY n.name;

@@ -1,3 +1,48 @@
+-- name: AddNetwork :exec
+INSERT INTO networks (id, name, kind, spec) VALUES (@id, @name, 'libvirt', @spec);
+
+-- name: LockNetwork :one
+SELECT * FROM networks WHERE id = @id FOR UPDATE;
+
+-- name: MarkNetworkDeleted :exec
+UPDATE networks SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
+
+-- name: EndNetwork :exec
+SELECT end_network(@id);
+
+-- name: NetworkNamed :one
+-- Whose the name is among libvirt's networks: of one that is defined here, or that these hosts, a few of them, have.
+SELECT (n.spec IS NOT NULL)::boolean AS defined,
+       ARRAY(SELECT h.name FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.network_id = n.id ORDER BY h.name LIMIT 4)::text[] AS hosts
+FROM networks n WHERE n.kind = 'libvirt' AND n.name = @name;
+
+-- name: AssignNetworksAlone :exec
+-- Who puts networks on hosts does it one after the other, so that each sees what the one before took.
+SELECT pg_advisory_xact_lock(hashtext('quantix networks'));
+
+-- name: NetworksOn :many
+-- What else is on these hosts, each way in which one tells of it once: other networks, and under the same name another one that nobody assigned.
+SELECT n.name, n.kind, n.spec, (n.id = @id)::boolean AS same, COALESCE(a.subnets, '')::text AS subnets, COALESCE(a.status->>'bridge', '')::text AS bridge, min(h.name)::text AS host_name
+FROM assignments a JOIN networks n ON n.id = a.network_id JOIN hosts h ON h.id = a.host_id
+WHERE a.host_id = ANY (@hosts::text[]) AND (n.id <> @id OR a.asked = '')
+GROUP BY n.id, a.subnets, a.status->>'bridge'
+ORDER BY n.name, n.kind;
+
+-- name: NetworkNeeded :many
+-- A few names of VMs that have a card on the network: on one host, or on any where @host is empty.
+SELECT v.name FROM vms v
+WHERE v.host_id = @host::text AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text)))
+UNION ALL
+SELECT v.name FROM vms v
+WHERE @host = '' AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id)))
+LIMIT 4;
+
+-- name: CountOnNetwork :many
+-- How many VMs of each of the hosts have a card on the network.
+SELECT v.host_id, count(*)::integer AS vms FROM vms v
+WHERE v.host_id = ANY (@hosts::text[]) AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text)))
+GROUP BY v.host_id;
+
 -- name: HoldNetwork :one
 -- The network stays while it is granted.
 SELECT name FROM networks WHERE id = @id FOR KEY SHARE;
@@ -42,16 +87,16 @@ WHERE NOT EXISTS (SELECT 1 FROM networks n WHERE n.kind = r.kind AND n.name = r.
 ON CONFLICT (kind, name) DO NOTHING;
 
 -- name: LostNetworks :many
--- Networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report, or that
+-- Found networks that no host has, that no VM wants and that are granted to nobody, locked. One that a host is about to report, or that
 -- somebody is about to put a VM on, is passed over.
 SELECT n.id FROM networks n
-WHERE NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
+WHERE n.spec IS NULL AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))))
 FOR UPDATE OF n SKIP LOCKED;
 
 -- name: ForgetNetworks :exec
 -- Locked ones, in a statement of its own: one that was reported, or that a VM was put on, before the lock was there stays.
-DELETE FROM networks n WHERE n.id = ANY (@ids::text[])
+DELETE FROM networks n WHERE n.id = ANY (@ids::text[]) AND n.spec IS NULL
   AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))));

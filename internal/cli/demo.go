@@ -145,7 +145,7 @@ func (s *stage) startMockHost(ctx context.Context, dir string, o mock.Options, l
 	return identity.HostID(), nil
 }
 
-// furnishDemo makes projects, pools and forty VMs, as people would, and waits until most of it stands.
+// furnishDemo makes projects, pools, networks and forty VMs, as people would, and waits until most of it stands.
 func (s *stage) furnishDemo(ctx context.Context, hosts []fleet.HostID) error {
 	if err := s.waitHosts(ctx, hosts); err != nil {
 		return err
@@ -169,6 +169,15 @@ func (s *stage) furnishDemo(ctx context.Context, hosts []fleet.HostID) error {
 	vms, err := s.Control.ListVMs(ctx, s.actor, fleet.Query{Limit: 1})
 	if err != nil || len(vms.Items) > 0 {
 		return err
+	}
+	for _, n := range demoNetworks {
+		in := control.CreateNetwork{Name: n.name, Spec: n.spec}
+		for _, h := range n.hosts {
+			in.HostIDs = append(in.HostIDs, hosts[h])
+		}
+		if _, err := s.Control.CreateNetwork(ctx, s.actor, in); err != nil {
+			return fmt.Errorf("define the network %s: %w", n.name, err)
+		}
 	}
 	for _, image := range demoImages {
 		if err := s.Control.PublishImage(ctx, s.actor, control.Image{PoolID: pools[0], Volume: image.Name}); err != nil {

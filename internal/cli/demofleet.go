@@ -35,6 +35,23 @@ var (
 	}
 )
 
+// demoNetworks are defined in the portal. The last one cannot start on its host.
+var demoNetworks = []struct {
+	name  string
+	spec  fleet.NetworkSpec
+	hosts []int
+}{
+	{"office", fleet.NetworkSpec{
+		Mode: fleet.NetworkNAT, DNS: true, Domain: "office.example.org", Description: "Desks and printers.",
+		IPv4: &fleet.Subnet{Gateway: "10.40.0.1/22", DHCP: &fleet.DHCP{
+			Ranges: []fleet.AddressRange{{Start: "10.40.0.100", End: "10.40.3.200"}}, Leases: []fleet.StaticLease{{MAC: "52:54:00:40:00:10", IP: "10.40.0.10", Name: "printer"}},
+		}},
+		IPv6: &fleet.Subnet{Gateway: "fd00:40::1/64"},
+	}, []int{0, 1, 2}},
+	{"backup", fleet.NetworkSpec{Mode: fleet.NetworkIsolated, Bridge: "qx-backup", MTU: 9000, IPv4: &fleet.Subnet{Gateway: "10.41.0.1/24"}}, []int{0, 1}},
+	{"no-dnsmasq-lab", fleet.NetworkSpec{Mode: fleet.NetworkRouted, DNS: true, IPv4: &fleet.Subnet{Gateway: "10.42.0.1/24"}}, []int{2}},
+}
+
 // demoVM is one VM of the demo.
 type demoVM struct {
 	name, project string

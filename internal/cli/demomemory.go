@@ -12,10 +12,13 @@ import (
 )
 
 // remind gives a simulated host, which forgets everything at the end, what an earlier run on this data directory left in the
-// portal's records: its pools, its VMs, and which of them ran. It runs before the host's agent does.
+// portal's records: its pools, networks and VMs, and which of them ran. It runs before the host's agent does.
 func (s *stage) remind(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
 	pools, err := s.remindPools(ctx, host, id)
 	if err != nil {
+		return err
+	}
+	if err := s.remindNetworks(ctx, host, id); err != nil {
 		return err
 	}
 	vms, err := browse.Every(ctx, s.actor, fleet.Query{Filter: "host:" + name}, s.Control.ListVMs)
@@ -40,6 +43,16 @@ func (s *stage) remind(ctx context.Context, host *mock.Host, id fleet.HostID, na
 	}
 	all.Wait()
 	return ctx.Err()
+}
+
+func (s *stage) remindNetworks(ctx context.Context, host *mock.Host, id fleet.HostID) error {
+	known, err := s.Control.NetworksOn(ctx, s.actor, id)
+	for _, n := range known {
+		if n.Spec != nil && len(n.Hosts) > 0 && n.Hosts[0].Assigned {
+			_ = host.ApplyNetwork(ctx, n.Network)
+		}
+	}
+	return err
 }
 
 // remindPools returns the pools that are assigned to the host. One that it cannot have fails again at the next order.

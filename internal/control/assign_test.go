@@ -45,18 +45,20 @@ func TestWhatAHostExecutesIsKnownByIdOrName(t *testing.T) {
 	}
 }
 
-// There are no jobs that set up a network: what somebody asked of one is left alone, and the pass goes on with the rest, however many
-// such rows there are.
-func TestAnAssignmentThatNoJobCarriesOutHoldsNothingUp(t *testing.T) {
+// What got lost of every noun is ordered again, what somebody stopped on the host is not.
+func TestWhatGotLostIsOrderedAgain(t *testing.T) {
 	r := newRig(t)
-	r.exec(`INSERT INTO networks (id, name, kind) SELECT 'lan' || n, 'lan' || n, 'bridge' FROM generate_series(1, 600) n`)
+	r.exec(`INSERT INTO networks (id, name, kind, spec) SELECT n, n, 'libvirt', '{}' FROM unnest(ARRAY['new', 'leaving', 'off', 'stopped', 'failed', 'fine']) n`)
 	r.exec(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
-	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) SELECT 'net', id, $1, 'release' FROM networks UNION ALL SELECT 'pool', 'fast', $1, 'assign'`, r.agent.HostID)
-	r.report("1")
+	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) SELECT 'pool', 'fast', $1, 'assign'`, r.agent.HostID)
+	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, observed_generation, status) VALUES ('net', 'new', $1, 'assign', 0, NULL),
+		('net', 'leaving', $1, 'release', 1, '{"active":true}'), ('net', 'off', $1, 'assign', 1, '{"active":false}'), ('net', 'stopped', $1, 'assign', 1, '{"active":false,"byOthers":true}'),
+		('net', 'failed', $1, 'assign', 1, '{"active":true,"error":"dnsmasq"}'), ('net', 'fine', $1, 'assign', 1, '{"active":true}')`, r.agent.HostID)
+	r.exec(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
 	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if got := one[string](r, `SELECT COALESCE(string_agg(kind || ' ' || subject, ', '), '') FROM jobs`); got != "pool.apply pool:fast" {
+	if got := one[string](r, `SELECT COALESCE(string_agg(kind || ' ' || subject, ', ' ORDER BY kind, subject), '') FROM jobs`); got != "network.apply net:new, network.apply net:off, network.release net:leaving, pool.apply pool:fast" {
 		t.Errorf("queued %q", got)
 	}
 }

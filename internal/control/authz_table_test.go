@@ -92,6 +92,7 @@ var useCases = map[string]useCase{
 	"ListFoundVMs": {may: infraSeen, with: query},
 	"HostTotals":   {may: infraSeen, with: none},
 	"ListHosts":    {may: infraSeen, with: query},
+	"NetworkHost":  {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
 	"NetworkHosts": {may: infraSeen, with: func(w *world) []any { return append(aNetwork(w), fleet.Query{}) }},
 	"PoolHost":     {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, w.h1} }},
 	"PoolHosts":    {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
@@ -104,8 +105,19 @@ var useCases = map[string]useCase{
 		name := w.name("pool")
 		return []any{control.CreatePool{Name: name, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}, HostIDs: []fleet.HostID{w.h1}}}
 	}},
-	"DeleteHost":   {may: infraChange, with: func(w *world) []any { return []any{w.someHost()} }},
-	"DeletePool":   {may: infraChange, with: func(w *world) []any { return []any{w.storage()} }},
+	"DeleteHost":     {may: infraChange, with: func(w *world) []any { return []any{w.someHost()} }},
+	"DeletePool":     {may: infraChange, with: func(w *world) []any { return []any{w.storage()} }},
+	"AssignNetwork":  {may: infraChange, with: func(w *world) []any { return []any{w.lan(), []fleet.HostID{w.h2}} }},
+	"DeleteNetwork":  {may: infraChange, with: func(w *world) []any { return []any{w.lan()} }},
+	"ReleaseNetwork": {may: infraChange, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
+	"RetryNetwork": {may: infraChange, with: func(w *world) []any {
+		id := w.lan()
+		w.exec(`UPDATE assignments SET status = '{"active":false}' WHERE network_id = $1`, id)
+		return []any{id, w.h1}
+	}},
+	"CreateNetwork": {may: infraChange, with: func(w *world) []any {
+		return []any{control.CreateNetwork{Name: w.name("lan"), Spec: fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, HostIDs: []fleet.HostID{w.h1}}}
+	}},
 	"GrantNetwork": {may: infraChange, with: func(w *world) []any { return []any{w.network(), w.red} }},
 	"RevokeNetwork": {may: infraChange, with: func(w *world) []any {
 		id := w.network()
@@ -257,6 +269,14 @@ var useCases = map[string]useCase{
 	"Ready":           {may: portal, with: none},
 	"TellAddress":     {may: portal, with: none},
 	"ToldAddress":     {may: portal, with: none},
+}
+
+// lan is a network that is defined here and assigned to h1.
+func (w *world) lan() fleet.NetworkID {
+	id := fleet.NewID[fleet.NetworkID]()
+	w.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, $2, 'libvirt', '{"mode":"isolated"}')`, id, w.name("lan"))
+	w.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('net', $1, $2, 'assign')`, id, w.h1)
+	return id
 }
 
 func aNetwork(w *world) []any {

@@ -37,7 +37,7 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 		if err := q.AddPool(ctx, db.AddPoolParams{ID: id, Name: in.Name, Spec: in.Spec}); err != nil {
 			return err
 		}
-		pool := assign.Pools.Added(string(id), assign.OfPool(in.Name, in.Spec))
+		pool := assign.AddedPool(id, in.Name, in.Spec)
 		if _, err := pool.Assign(ctx, q, a, in.HostIDs); err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ func demoShots(t *testing.T, a api) []shot {
 	running := one[fleet.VMView](t, a, "vms", "web-01")
 	failed := one[fleet.VMView](t, a, "vms", "fail-start-kiosk")
 	host, pool, broken := a.host(t, "host-1"), a.pool(t, "shared"), a.pool(t, "archive")
-	net := list[fleet.NetworkView](t, a, "/api/v1/networks")[0]
+	net, lan, down := one[fleet.NetworkView](t, a, "networks", "default"), one[fleet.NetworkView](t, a, "networks", "office"), one[fleet.NetworkView](t, a, "networks", "no-dnsmasq-lab")
 	user := list[fleet.User](t, a, "/api/v1/users")[0]
 	vm, h, pl := "/vms/"+string(running.ID), "/hosts/"+string(host.ID), "/pools/"+string(pool.ID)
 	shop := string(a.project(t, "shop").ID)
@@ -170,6 +170,18 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"networks", "/networks", nil},
 		{"network", "/networks/" + string(net.ID), nil},
+		{"network-defined", "/networks/" + string(lan.ID), nil},
+		{"network-failed", "/networks/" + string(down.ID), nil},
+		{"network-summary", "/networks/" + string(lan.ID) + "?tab=summary", nil},
+		{"network-assign", "/networks/" + string(down.ID) + "/assign", nil},
+		{"network-release", "/networks/" + string(lan.ID) + "/hosts/" + string(host.ID) + "/release", nil},
+		{"network-delete", "/networks/" + string(lan.ID) + "/delete", nil},
+		{"network-new", "/networks/new", nil},
+		{"network-new-errors", "/networks/new", func(p *tab) {
+			p.expect("422")
+			p.click("button.primary", "Create network")
+			p.waitText(".field.bad", "Name")
+		}},
 		{"network-grants", "/networks?filter=kind:bridge", func(p *tab) {
 			p.click("#network-rows tbody a[href^='/networks/']", "")
 			p.waitPath("/networks/")

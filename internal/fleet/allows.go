@@ -7,9 +7,9 @@ import "fmt"
 const (
 	ActClearConflict Action = "clear-conflict" // of a host
 	ActJoinAgain     Action = "join-again"     // of a host
-	ActAssign        Action = "assign"         // of a pool, to more hosts
-	ActRetry         Action = "retry"          // of a pool on one host; also "Start" where it was stopped
-	ActRelease       Action = "release"        // of a pool on one host
+	ActAssign        Action = "assign"         // of a pool or network, to more hosts
+	ActRetry         Action = "retry"          // of a pool or network on one host; also "Start" where it was stopped
+	ActRelease       Action = "release"        // of a pool or network on one host
 	ActGrant         Action = "grant"          // of a network, to a project
 	ActPassword      Action = "password"       // of a user
 	ActCancel        Action = "cancel"         // of a task
@@ -120,14 +120,65 @@ var networkOffers = offers[NetworkView]{
 		}
 		return "A network that stays within libvirt is open to all projects."
 	}},
-	{ActDelete, func(NetworkView) string {
-		return "Networks are found on hosts. It goes by itself when no host has it any more."
+	{ActAssign, func(n NetworkView) string { return n.leaving() }},
+	{ActDelete, func(n NetworkView) string {
+		if n.Spec == nil {
+			return foundNetwork + " It goes by itself when no host has it any more."
+		}
+		return n.leaving()
 	}},
+}
+
+const foundNetwork = "It was found on hosts; nobody defined it here."
+
+// leaving is why no more can be asked of the network; empty: it can.
+func (n Network) leaving() string {
+	switch {
+	case n.Spec == nil:
+		return foundNetwork
+	case n.DeletedAt != nil:
+		return "The network is being deleted; it goes when its last host has released it."
+	}
+	return ""
 }
 
 // Allows says whether the network can be asked for the action now, and if not, why. Actions lists all of them.
 func (v NetworkView) Allows(a Action) (bool, string) { return networkOffers.allows(v, a) }
 func (v NetworkView) Actions() []ActionState         { return networkOffers.states(v) }
+
+var networkHostOffers = offers[NetworkHost]{
+	{ActRetry, func(h NetworkHost) string {
+		switch {
+		case !h.Assigned:
+			return unassigned(h)
+		case h.State == NetworkActive:
+			return "The network is active there."
+		case h.State == NetworkUnknown:
+			return "The host is not heard. It tries by itself when it is back."
+		case h.State == NetworkPending:
+			return "The host is at it."
+		}
+		return ""
+	}},
+	{ActRelease, unassigned},
+}
+
+// unassigned is why nothing can be asked of the network on the host: nobody gave it to it, or it is giving it up.
+func unassigned(h NetworkHost) string {
+	switch {
+	case h.Assigned:
+		return ""
+	case h.Leaving:
+		return h.HostName + " is releasing it."
+	case h.Status != nil && h.Status.Foreign:
+		return h.HostName + " has another network of this name, which was not made by Quantix."
+	}
+	return foundNetwork
+}
+
+// Allows says whether the network on this host can be asked for the action now, and if not, why. Actions lists all of them.
+func (h NetworkHost) Allows(a Action) (bool, string) { return networkHostOffers.allows(h, a) }
+func (h NetworkHost) Actions() []ActionState         { return networkHostOffers.states(h) }
 
 var projectOffers = offers[Project]{
 	{ActEdit, nil},

@@ -6,19 +6,21 @@ import "time"
 type JobKind string
 
 const (
-	VMApply     JobKind = "vm.apply"    // make the definition and disks as the spec says
-	VMStart     JobKind = "vm.start"    // apply, then start
-	VMShutdown  JobKind = "vm.shutdown" // ask the guest to power off, wait for it
-	VMStop      JobKind = "vm.stop"     // force off
-	VMReboot    JobKind = "vm.reboot"   // ask the guest to restart
-	VMReset     JobKind = "vm.reset"    // press the reset button
-	VMPause     JobKind = "vm.pause"
-	VMResume    JobKind = "vm.resume"
-	VMPutBack   JobKind = "vm.putback" // apply, and undo what somebody changed on the host: VMStatus.Drift
-	VMDelete    JobKind = "vm.delete"  // undefine; with its data where Args.DeleteDisks says so
-	PoolApply   JobKind = "pool.apply"
-	PoolRelease JobKind = "pool.release" // stop and undefine; data stays
-	ConsoleOpen JobKind = "console.open"
+	VMApply        JobKind = "vm.apply"    // make the definition and disks as the spec says
+	VMStart        JobKind = "vm.start"    // apply, then start
+	VMShutdown     JobKind = "vm.shutdown" // ask the guest to power off, wait for it
+	VMStop         JobKind = "vm.stop"     // force off
+	VMReboot       JobKind = "vm.reboot"   // ask the guest to restart
+	VMReset        JobKind = "vm.reset"    // press the reset button
+	VMPause        JobKind = "vm.pause"
+	VMResume       JobKind = "vm.resume"
+	VMPutBack      JobKind = "vm.putback" // apply, and undo what somebody changed on the host: VMStatus.Drift
+	VMDelete       JobKind = "vm.delete"  // undefine; with its data where Args.DeleteDisks says so
+	PoolApply      JobKind = "pool.apply"
+	PoolRelease    JobKind = "pool.release" // stop and undefine; data stays
+	NetworkApply   JobKind = "network.apply"
+	NetworkRelease JobKind = "network.release" // stop and undefine
+	ConsoleOpen    JobKind = "console.open"
 )
 
 // Kind is all that is decided about a kind of job, but how a host does it: that is the agent's duty for it.
@@ -63,6 +65,8 @@ var kinds = []Kind{
 	},
 	{Name: PoolApply, Noun: NounPool, Verb: "Assign pool", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
 	{Name: PoolRelease, Noun: NounPool, Verb: "Release pool", Right: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
+	{Name: NetworkApply, Noun: NounNetwork, Verb: "Assign network", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
+	{Name: NetworkRelease, Noun: NounNetwork, Verb: "Release network", Right: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
 	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 }
 

@@ -10,23 +10,28 @@ const (
 	NetworkBridge  NetworkKind = "bridge"
 )
 
-// Network is a network name that NICs can be put on. Networks are found on hosts; hosts with the same kind and name share one row.
+// Network is a network name that NICs can be put on. One that is defined here has a spec, and its id is its UUID in libvirt on every host
+// that it is assigned to. Others are found on hosts; hosts with the same kind and name share one row.
 type Network struct {
-	ID         NetworkID   `json:"id"`
-	Name       string      `json:"name"`
-	Kind       NetworkKind `json:"kind"`
-	Generation int64       `json:"generation"`
-	CreatedAt  time.Time   `json:"createdAt"`
+	ID         NetworkID    `json:"id"`
+	Name       string       `json:"name"`
+	Kind       NetworkKind  `json:"kind"`
+	Spec       *NetworkSpec `json:"spec,omitempty"` // nil: it was found
+	Generation int64        `json:"generation"`
+	CreatedAt  time.Time    `json:"createdAt"`
+	DeletedAt  *time.Time   `json:"deletedAt,omitempty"` // set: deletion is asked for; the network goes when the last of its hosts has released it
 }
 
 // NetworkStatus is what one host's agent says about a network.
 type NetworkStatus struct {
 	Active    bool     `json:"active"`
 	Autostart bool     `json:"autostart,omitempty"`
-	Bridge    string   `json:"bridge,omitempty"`  // the device behind a libvirt network
-	Forward   string   `json:"forward,omitempty"` // "nat", "route", "bridge", "" (isolated)
-	Subnets   []string `json:"subnets,omitempty"` // "192.168.122.0/24"
-	Error     string   `json:"error,omitempty"`
+	Bridge    string   `json:"bridge,omitempty"`   // the device behind a libvirt network
+	Forward   string   `json:"forward,omitempty"`  // "nat", "route", "bridge", "" (isolated)
+	Subnets   []string `json:"subnets,omitempty"`  // "192.168.122.0/24"
+	Error     string   `json:"error,omitempty"`    // what is wrong with it, active or not: libvirt's own words where there are any
+	ByOthers  bool     `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host, Quantix did not
+	Foreign   bool     `json:"foreign,omitempty"`  // it has the name of one that is defined here, and is another: portals say so, no agent does
 }
 
 // NetworkHost is one cell of a network's host matrix.
@@ -36,7 +41,10 @@ type NetworkHost struct {
 	HostName  string         `json:"hostName"`
 	Status    *NetworkStatus `json:"status"`
 	SeenAt    *time.Time     `json:"seenAt"`
-	State     NetworkState   `json:"state"` // derived: stale is unknown
+	State     NetworkState   `json:"state"`             // derived: stale is unknown
+	Assigned  bool           `json:"assigned"`          // people gave it to the host
+	Leaving   bool           `json:"leaving,omitempty"` // release is asked for, the host has not yet done it
+	VMs       int            `json:"vms,omitempty"`     // where it is not well: VMs there with a card on it
 }
 
 // NetworkView is a network as people see it.

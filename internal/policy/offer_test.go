@@ -10,7 +10,7 @@ import (
 func TestEachOfferTakesARight(t *testing.T) {
 	t.Parallel()
 	offered := map[string][]fleet.ActionState{
-		"host": fleet.HostView{}.Actions(), "pool": append(fleet.Pool{}.Actions(), fleet.PoolHost{}.Actions()...), "network": fleet.NetworkView{}.Actions(),
+		"host": fleet.HostView{}.Actions(), "pool": append(fleet.Pool{}.Actions(), fleet.PoolHost{}.Actions()...), "network": append(fleet.NetworkView{}.Actions(), fleet.NetworkHost{}.Actions()...),
 		"project": fleet.Project{}.Actions(), "user": fleet.User{}.ActionsBy(""),
 	}
 	for noun, states := range offered {

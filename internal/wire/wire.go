@@ -146,6 +146,7 @@ type PoolReport struct {
 
 // NetworkReport is a libvirt network or a bridge device.
 type NetworkReport struct {
+	ID     fleet.NetworkID     `json:"id,omitempty"` // the UUID of a libvirt network: whose it is. Older agents tell none
 	Name   string              `json:"name"`
 	Kind   fleet.NetworkKind   `json:"kind"`
 	Status fleet.NetworkStatus `json:"status"`
@@ -159,10 +160,11 @@ type (
 
 // ReportAnswer says what the portal wants next.
 type ReportAnswer struct {
-	Resend bool          `json:"resend,omitempty"` // the digest is not what the portal holds: send State
-	Pools  []fleet.Pool  `json:"pools"`            // the pools assigned to this host: report these, with volumes
-	Lost   []fleet.JobID `json:"lost,omitempty"`   // leases that are no longer this agent's: drop the results
-	At     time.Time     `json:"at"`               // the portal's time: see Stamp
+	Resend   bool            `json:"resend,omitempty"`   // the digest is not what the portal holds: send State
+	Pools    []fleet.Pool    `json:"pools"`              // the pools assigned to this host: report these, with volumes
+	Networks []fleet.Network `json:"networks,omitempty"` // those assigned to this host, as they are defined
+	Lost     []fleet.JobID   `json:"lost,omitempty"`     // leases that are no longer this agent's: drop the results
+	At       time.Time       `json:"at"`                 // the portal's time: see Stamp
 	// Marks are those of VMs of this host that the report showed without their own: write them into the domains' metadata.
 	Marks map[fleet.VMID]string `json:"marks,omitempty"`
 }
@@ -185,16 +187,17 @@ type Claim struct {
 
 // Work is one claimed job with the newest truth about its subject.
 type Work struct {
-	ID         fleet.JobID   `json:"id"`
-	Kind       fleet.JobKind `json:"kind"`
-	Subject    fleet.Subject `json:"subject"`
-	Epoch      int64         `json:"epoch"`
-	Attempt    int           `json:"attempt"`
-	Generation int64         `json:"generation"` // of the subject as sent
-	Args       fleet.JobArgs `json:"args"`
-	VM         *fleet.VM     `json:"vm,omitempty"`    // vm.* and console.open
-	Pools      []fleet.Pool  `json:"pools,omitempty"` // every pool that the VM's spec names
-	Pool       *fleet.Pool   `json:"pool,omitempty"`  // pool.*
+	ID         fleet.JobID    `json:"id"`
+	Kind       fleet.JobKind  `json:"kind"`
+	Subject    fleet.Subject  `json:"subject"`
+	Epoch      int64          `json:"epoch"`
+	Attempt    int            `json:"attempt"`
+	Generation int64          `json:"generation"` // of the subject as sent
+	Args       fleet.JobArgs  `json:"args"`
+	VM         *fleet.VM      `json:"vm,omitempty"`      // vm.* and console.open
+	Pools      []fleet.Pool   `json:"pools,omitempty"`   // every pool that the VM's spec names
+	Pool       *fleet.Pool    `json:"pool,omitempty"`    // pool.*
+	Network    *fleet.Network `json:"network,omitempty"` // network.*
 	// Made are the disks of the VM that were seen whole at some time. A disk is made once: one of these that is not there is a
 	// fault, never made anew.
 	Made    []fleet.Volref `json:"made,omitempty"`
@@ -220,14 +223,15 @@ const (
 
 // Finish is a job's result together with what the host then saw.
 type Finish struct {
-	Epoch      int64             `json:"epoch"`
-	Generation int64             `json:"generation"` // of the subject that was acted on
-	Seq        int64             `json:"seq"`        // a number from the same sequence as reports
-	Outcome    Outcome           `json:"outcome"`
-	Error      string            `json:"error,omitempty"`
-	Retry      bool              `json:"retry,omitempty"` // failed, convergent, and only because the hypervisor was not reached or did not answer: worth another try
-	VM         *fleet.VMStatus   `json:"vm,omitempty"`    // status after the act (vm.*)
-	Pool       *fleet.PoolStatus `json:"pool,omitempty"`  // likewise (pool.*)
+	Epoch      int64                `json:"epoch"`
+	Generation int64                `json:"generation"` // of the subject that was acted on
+	Seq        int64                `json:"seq"`        // a number from the same sequence as reports
+	Outcome    Outcome              `json:"outcome"`
+	Error      string               `json:"error,omitempty"`
+	Retry      bool                 `json:"retry,omitempty"`   // failed, convergent, and only because the hypervisor was not reached or did not answer: worth another try
+	VM         *fleet.VMStatus      `json:"vm,omitempty"`      // status after the act (vm.*)
+	Pool       *fleet.PoolStatus    `json:"pool,omitempty"`    // likewise (pool.*)
+	Network    *fleet.NetworkStatus `json:"network,omitempty"` // likewise (network.*)
 }
 
 // FinishAnswer says what became of the result.

@@ -16,6 +16,7 @@ var networksHere = kit.Columns{
 	{Key: "bridge", Word: "Bridge"},
 	{Key: "subnets", Word: "Subnets"},
 	{Key: "starts", Word: "Starts with the host"},
+	{Key: "says", Word: "What the host says"},
 }
 
 func (p Page) networks() kit.Matrix[fleet.NetworkView] {
@@ -24,7 +25,7 @@ func (p Page) networks() kit.Matrix[fleet.NetworkView] {
 		return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID)}
 	}
 	m.Cells = func(head kit.Columns, n fleet.NetworkView) templ.Component {
-		return network.Cells(head, n.Kind, network.CellOf(n, p.Host.ID), p.Now)
+		return network.Cells(head, n, network.CellOf(n, p.Host.ID), p.Now)
 	}
 	m.None = kit.Empty("network", "No networks", "The host reports neither a network of libvirt nor a bridge. Define one there, by virsh net-define or as a bridge device.")
 	return m

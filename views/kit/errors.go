@@ -21,11 +21,19 @@ func (e Errors) Under(path string) string {
 		return text
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
-		if strings.HasPrefix(name, path+".") {
+		if strings.HasPrefix(name, path+".") || strings.HasPrefix(name, path+"[") {
 			return e.Fields[name]
 		}
 	}
 	return ""
+}
+
+// All are the sentences for fields, by the fields' names.
+func (e Errors) All() (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
+		out = append(out, e.Fields[name])
+	}
+	return out
 }
 
 // Any reports whether anything is wrong.

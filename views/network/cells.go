@@ -32,11 +32,50 @@ func says(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	return startsWithHost(kind, s)
 }
 
-func kindWord(k fleet.NetworkKind) string {
-	if k == fleet.NetworkBridge {
+func kindWord(n fleet.NetworkView) string {
+	switch {
+	case n.Kind == fleet.NetworkBridge:
 		return "Bridge"
+	case n.Spec != nil:
+		return "Defined here"
 	}
 	return "Network of libvirt"
+}
+
+var modeWords = map[fleet.NetworkMode]string{fleet.NetworkNAT: "NAT", fleet.NetworkRouted: "Routed", fleet.NetworkIsolated: "Isolated"}
+
+// source is the addresses of a network that is defined here; empty for others.
+func source(n fleet.NetworkView) string {
+	if n.Spec == nil {
+		return ""
+	}
+	var out []string
+	for _, p := range n.Spec.Prefixes() {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+func dnsWord(s fleet.NetworkSpec) string {
+	switch {
+	case !s.DNS:
+		return "not answered"
+	case s.Domain != "":
+		return "answered, in " + s.Domain
+	}
+	return "answered"
+}
+
+func sinceWord(n fleet.NetworkView) string {
+	if n.Spec == nil {
+		return "Found"
+	}
+	return "Created"
+}
+
+// stoppedByOthers reports whether somebody stopped the network on the host, as it says now.
+func stoppedByOthers(h fleet.NetworkHost) bool {
+	return h.State == fleet.NetworkInactive && h.Status != nil && h.Status.ByOthers
 }
 
 func lastKnown(h fleet.NetworkHost, now time.Time) string {
@@ -73,13 +112,24 @@ func eachOf(values []string) string {
 	return kit.Dash(strings.Join(values, "; "))
 }
 
-// forwards are the modes that hosts report.
-func forwards(n fleet.NetworkView) string {
+// Mode is what is wanted of the network, or what hosts report.
+func Mode(n fleet.NetworkView) string {
+	if n.Spec != nil {
+		return modeWords[n.Spec.Mode]
+	}
 	words := make([]string, len(n.Health.Forwards))
 	for i, f := range n.Health.Forwards {
 		words[i] = forwardWord(n.Kind, f)
 	}
 	return eachOf(words)
+}
+
+// Subnets are those that are wanted, or those that hosts report.
+func Subnets(n fleet.NetworkView) string {
+	if n.Spec != nil {
+		return kit.Dash(source(n))
+	}
+	return eachOf(n.Health.Subnets)
 }
 
 // hostNames names few hosts and counts many.

@@ -24,10 +24,13 @@ func (p Page) matrix() kit.Matrix[fleet.NetworkHost] {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "networks")}
 	}
 	m.Cells = func(head kit.Columns, h fleet.NetworkHost) templ.Component {
-		return Cells(head, p.Network.Kind, h, p.Now)
+		return Cells(head, p.Network, h, p.Now)
+	}
+	if p.Network.Spec != nil {
+		m.Acts = func(h fleet.NetworkHost) []kit.Act { return cellActs(p.Actor, p.Network, h) }
 	}
 	if m.None == nil {
-		m.None = kit.Empty("server", "On no host", "No host reports this network any more.")
+		m.None = onNoHost(p)
 	}
 	return m
 }

@@ -9,6 +9,7 @@ import (
 // ListPage is the list of networks.
 type ListPage struct {
 	kit.List
+	Actor    fleet.Actor
 	Networks []fleet.NetworkView
 }
 
@@ -16,7 +17,7 @@ type ListPage struct {
 var Columns = kit.Columns{
 	{Key: "kind", Word: "Kind"},
 	{Key: "health", Word: "Health"},
-	{Key: "forward", Word: "Forward mode"},
+	{Key: "forward", Word: "Mode"},
 	{Key: "subnets", Word: "Subnets"},
 	{Key: "hosts", Word: "Hosts"},
 	{Key: "id", Word: "UUID", Extra: true},

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
-	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -26,7 +25,7 @@ type Page struct {
 
 func (p Page) tabs() []kit.Tab {
 	return kit.TabsAt(kit.Link{Path: views.NetworkPath(p.Network.ID)}, "tab", p.Tab,
-		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "grants", Text: "Open to"})
+		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "grants", Text: "Open to"}, kit.Tab{Key: "summary", Text: "Summary"})
 }
 
 // Tabs are the names of the views of a network; the first is its own.
@@ -41,13 +40,3 @@ func (p Page) liveKeys() string {
 
 // key is what changes when the network does.
 func (p Page) key() string { return "net:" + string(p.Network.ID) }
-
-// Acts is everything that can be asked about a network.
-func Acts(a fleet.Actor, n fleet.NetworkView) []kit.Act {
-	path, can := views.NetworkPath(n.ID), policy.Offer(a, "network", "", n.Actions())
-	return []kit.Act{
-		{Icon: "network", Word: "Open", Href: path},
-		{Icon: "monitor", Word: "VMs on this network", Href: views.TabPath(path, "vms")},
-		kit.Act{Icon: "trash-2", Word: "Delete network", Danger: true}.As(can, fleet.ActDelete),
-	}
-}

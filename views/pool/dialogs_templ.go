@@ -16,7 +16,7 @@ import (
 )
 
 // Assign asks for more hosts.
-func Assign(v fleet.PoolView, hosts []HostChoice, e kit.Errors) templ.Component {
+func Assign(v fleet.PoolView, hosts []kit.HostChoice, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -101,7 +101,7 @@ func Assign(v fleet.PoolView, hosts []HostChoice, e kit.Errors) templ.Component 
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = hostChoices(hosts, v.Spec.Kind).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.HostChoices(hosts).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -13,7 +13,7 @@ import (
 type Form struct {
 	Name   string
 	Spec   fleet.PoolSpec
-	Hosts  []HostChoice
+	Hosts  []kit.HostChoice
 	Errors kit.Errors
 }
 
@@ -61,11 +61,18 @@ func sharable() (out []fleet.PoolKind) {
 	return out
 }
 
-// HostChoice is a host with a box to tick.
-type HostChoice struct {
-	ID     fleet.HostID
-	Name   string
-	Phase  fleet.HostPhase
-	Gaps   []fleet.PoolGap // kinds of pools that it cannot have
-	Chosen bool
+// Lacks is what a host lacks for pools of the kind; empty: for that which the form chooses.
+func Lacks(h fleet.Host, kind fleet.PoolKind) (out []kit.Lack) {
+	if h.Status == nil {
+		return nil
+	}
+	for _, gap := range h.Status.Inventory.PoolGaps {
+		switch kind {
+		case "":
+			out = append(out, kit.Lack{Text: "No " + kindWord(fleet.PoolSpec{Kind: gap.Kind}) + " pools: " + gap.Why, When: forKinds([]fleet.PoolKind{gap.Kind})})
+		case gap.Kind:
+			out = append(out, kit.Lack{Text: gap.Why})
+		}
+	}
+	return out
 }

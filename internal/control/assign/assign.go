@@ -40,18 +40,22 @@ type Object struct {
 	of         *Noun
 	id         string
 	generation int64
-	leaving    string // why nothing more can be asked of it; empty: it can
-	path       string
-	oneHost    string // why it can be on one host only; empty: it can be on many
+	leaving    string             // why nothing more can be asked of it; empty: it can
+	path       string             // of a pool
+	oneHost    string             // of a pool: why it can be on one host only; empty: it can be on many
+	spec       *fleet.NetworkSpec // of a network
 }
 
-var nouns = map[string]*Noun{Pools.noun: Pools}
+var nouns = map[string]*Noun{Pools.noun: Pools, Networks.noun: Networks}
 
 // Of is the Noun of subjects that begin so; nil: hosts execute nothing of that kind.
 func Of(noun string) *Noun { return nouns[noun] }
 
-// Added is an object whose row the transaction has just written.
-func (n *Noun) Added(id string, o Object) Object {
+// word is what people call one of them.
+func (n *Noun) word() string { return fleet.Noun(n.noun).Is().Word }
+
+// added is an object whose row the transaction has just written.
+func (n *Noun) added(id string, o Object) Object {
 	o.of, o.id, o.generation = n, id, 1
 	return o
 }
@@ -61,7 +65,7 @@ func (o Object) Subject() fleet.Subject { return fleet.Subject(o.of.noun + ":" +
 
 // Audit writes that somebody did something to it.
 func (o Object) Audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, detail string) error {
-	return store.Audit(ctx, q, a, o.of.noun+"."+act, o.Subject(), o.Name, detail)
+	return store.Audit(ctx, q, a, o.of.word()+"."+act, o.Subject(), o.Name, detail)
 }
 
 // Change runs do with the locked object, if anything can be asked of it.
@@ -69,13 +73,13 @@ func (n *Noun) Change(ctx context.Context, s *store.Store, a fleet.Actor, id str
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
-	if err := store.CheckID(id, n.noun); err != nil {
+	if err := store.CheckID(id, n.word()); err != nil {
 		return err
 	}
 	return s.Tx(ctx, func(q *db.Queries) error {
 		o, err := n.lock(ctx, q, id)
 		if err != nil {
-			return store.NotFound(err, n.noun)
+			return store.NotFound(err, n.word())
 		}
 		o.of, o.id = n, id
 		if o.leaving != "" {
@@ -149,7 +153,7 @@ func (n *Noun) Assign(ctx context.Context, s *store.Store, a fleet.Actor, id str
 func (o Object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act fleet.Action) error {
 	on, err := q.AssignmentOn(ctx, db.AssignmentOnParams{Noun: o.of.noun, ObjectID: o.id, HostID: host})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", o.of.noun)
+		return fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", o.of.word())
 	}
 	if err != nil {
 		return err

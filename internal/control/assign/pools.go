@@ -18,7 +18,7 @@ var Pools = &Noun{
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
 		p, err := q.LockPool(ctx, fleet.PoolID(id))
 		_, leaving := store.PoolOf(p).Allows(fleet.ActAssign)
-		o := OfPool(p.Name, p.Spec)
+		o := ofPool(p.Name, p.Spec)
 		o.generation, o.leaving = p.Generation, leaving
 		return o, err
 	},
@@ -35,8 +35,8 @@ var Pools = &Noun{
 	},
 }
 
-// OfPool is what assignments need to know of a pool.
-func OfPool(name string, spec fleet.PoolSpec) Object {
+// ofPool is what assignments need to know of a pool.
+func ofPool(name string, spec fleet.PoolSpec) Object {
 	return Object{Name: name, path: spec.Path, oneHost: spec.OneHost()}
 }
 
@@ -89,12 +89,22 @@ func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) e
 	for _, v := range vms {
 		names = append(names, v.Name)
 	}
-	if len(names) > 3 {
-		names[3] = "others"
+	return needed(o, host, names, "disks or an ISO in")
+}
+
+// needed refuses, because a few VMs have something of the object.
+func needed(o Object, host fleet.HostID, vms []string, what string) error {
+	if len(vms) > 3 {
+		vms[3] = "others"
 	}
 	where := "on this host"
 	if host == "" {
 		where = "still"
 	}
-	return fleet.Errorf(fleet.Conflict, "VMs %s have disks or an ISO in pool %s: %s. Delete or change them first.", where, o.Name, strings.Join(names, ", "))
+	return fleet.Errorf(fleet.Conflict, "VMs %s have %s %s %s: %s. Delete or change them first.", where, what, o.of.word(), o.Name, strings.Join(vms, ", "))
+}
+
+// AddedPool is a pool whose row the transaction has just written.
+func AddedPool(id fleet.PoolID, name string, spec fleet.PoolSpec) Object {
+	return Pools.added(string(id), ofPool(name, spec))
 }

@@ -18,9 +18,23 @@ func noHosts(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
 	return slices.DeleteFunc(slices.Clone(keys), func(k fleet.FilterKey) bool { return k.Key == "host" })
 }
 
+// networkFor leaves out of a network's definition what is about hosts, and whose cards have leases.
+func networkFor(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
+	if store.SeesHosts(a) || v.Spec == nil {
+		return v
+	}
+	spec := *v.Spec
+	spec.Bridge, spec.Device = "", ""
+	if spec.IPv4 != nil && spec.IPv4.DHCP != nil {
+		spec.IPv4 = &fleet.Subnet{Gateway: spec.IPv4.Gateway, DHCP: &fleet.DHCP{Ranges: spec.IPv4.DHCP.Ranges}}
+	}
+	v.Spec = &spec
+	return v
+}
+
 func networkHostFor(a fleet.Actor, h fleet.NetworkHost) fleet.NetworkHost {
 	if !store.SeesHosts(a) {
-		h.HostID, h.HostName = "", ""
+		h.HostID, h.HostName, h.VMs = "", "", 0
 		if h.Status != nil {
 			h.Status = &fleet.NetworkStatus{Active: h.Status.Active}
 		}

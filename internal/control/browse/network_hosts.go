@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -212,7 +213,46 @@ func (b *Browse) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.Q
 			return b.networkCells(ctx, of)
 		},
 	}.page(ctx, q, p.limit)
+	if err == nil {
+		err = b.addHurt(ctx, id, cells)
+	}
 	return p.cut(cells), err
+}
+
+// addHurt counts the VMs with a card on the network on hosts where that has failed.
+func (b *Browse) addHurt(ctx context.Context, id fleet.NetworkID, cells []fleet.NetworkHost) error {
+	ask := db.CountOnNetworkParams{NetworkID: string(id)}
+	for _, h := range cells {
+		if h.State == fleet.NetworkFailed || h.State == fleet.NetworkInactive {
+			ask.Hosts = append(ask.Hosts, string(h.HostID))
+		}
+	}
+	if len(ask.Hosts) == 0 {
+		return nil
+	}
+	rows, err := b.store.CountOnNetwork(ctx, ask)
+	for _, r := range rows {
+		k := slices.IndexFunc(cells, func(h fleet.NetworkHost) bool { return h.HostID == r.HostID })
+		cells[k].VMs = int(r.Vms)
+	}
+	return store.Err(err)
+}
+
+// NetworkHost returns one cell of a network's matrix.
+func (b *Browse) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (fleet.NetworkHost, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.NetworkHost{}, err
+	}
+	var s statement
+	s.and("a.network_id = " + s.key(string(id)) + " AND a.host_id = " + s.key(string(host)))
+	cells, err := b.networkCells(ctx, s)
+	if err == nil && len(cells) == 0 {
+		err = fleet.Errorf(fleet.NotFound, "The network is not assigned to this host.")
+	}
+	if err != nil {
+		return fleet.NetworkHost{}, err
+	}
+	return cells[0], nil
 }
 
 // findFirstNetworkHosts finds the beginning of a network's matrix.
@@ -250,10 +290,10 @@ func (b *Browse) networkCellPage(ctx context.Context, id fleet.NetworkID, filter
 
 // networkCells reads a few cells a of networks with the hosts' own words, in no order.
 func (b *Browse) networkCells(ctx context.Context, s statement) ([]fleet.NetworkHost, error) {
-	return collect(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status, s.looked_at, now()
+	return collect(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status, s.looked_at, a.asked = 'assign', a.asked = 'release', now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {
 		var now time.Time
-		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &h.SeenAt, &now)
+		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &h.SeenAt, &h.Assigned, &h.Leaving, &now)
 		h.State = h.StateAt(now)
 		return h, err
 	})

@@ -12,6 +12,12 @@ import (
 	"quantix/internal/policy"
 )
 
+// shownNetwork is the condition on networks n that people see them: one that was found and that no host has any more is kept for its id alone.
+const shownNetwork = "n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)"
+
+// networkSQL reads networks n.
+const networkSQL = `SELECT n.id, n.name, n.kind, n.spec, n.generation, n.created_at, n.deleted_at, leads_out(n.id, n.kind) FROM networks n`
+
 var networkOrders = orders[fleet.NetworkView]{
 	"name": {[]column{textColumn("n.name"), textColumn("n.id")}, func(v fleet.NetworkView) []string { return []string{v.Name, string(v.ID)} }},
 }
@@ -26,8 +32,7 @@ func (b *Browse) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query)
 		return fleet.Page[fleet.NetworkView]{}, err
 	}
 	var s statement
-	// A network that no host has any more is kept for its id, not for people.
-	s.and("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
+	s.and(shownNetwork)
 	s.knownNetworks(a)
 	for _, t := range terms {
 		switch t.Key {
@@ -50,10 +55,11 @@ func (b *Browse) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query)
 
 // networks reads networks n with their health, and the hosts of those that few have: hostsNamed.
 func (b *Browse) networks(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.NetworkView, error) {
-	views, err := collect(ctx, b, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, leads_out(n.id, n.kind) FROM networks n`+s.conditions()+tail, &s, scanNetwork)
+	views, err := collect(ctx, b, networkSQL+s.conditions()+tail, &s, scanNetwork)
 	if err != nil || len(views) == 0 {
 		return views, err
 	}
+	views = each(a, views, networkFor)
 	if err := b.addNetworkHealth(ctx, views); err != nil {
 		return nil, err
 	}
@@ -65,7 +71,7 @@ func (b *Browse) networks(ctx context.Context, a fleet.Actor, s statement, tail 
 
 func scanNetwork(x pgx.CollectableRow) (v fleet.NetworkView, err error) {
 	v.Grants, v.Hosts = []fleet.NetworkGrant{}, []fleet.NetworkHost{}
-	err = x.Scan(&v.ID, &v.Name, &v.Kind, &v.Generation, &v.CreatedAt, &v.Restricted)
+	err = x.Scan(&v.ID, &v.Name, &v.Kind, &v.Spec, &v.Generation, &v.CreatedAt, &v.DeletedAt, &v.Restricted)
 	return v, err
 }
 
@@ -91,7 +97,7 @@ func (b *Browse) NetworkBrief(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	var s statement
 	s.and("n.id = " + s.arg(string(id)))
 	s.knownNetworks(a)
-	s.and("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
+	s.and(shownNetwork)
 	views, err := b.networks(ctx, a, s, "")
 	if err == nil && len(views) == 0 {
 		err = store.NotFound(pgx.ErrNoRows, "network")
@@ -113,7 +119,7 @@ func (b *Browse) NetworksOn(ctx context.Context, a fleet.Actor, host fleet.HostI
 	var s, of statement
 	s.and("n.id IN (SELECT x.network_id FROM assignments x WHERE x.host_id = " + s.key(string(host)) + ")")
 	s.knownNetworks(a)
-	views, err := collect(ctx, b, `SELECT n.id, n.name, n.kind, n.generation, n.created_at, leads_out(n.id, n.kind) FROM networks n`+s.conditions()+" ORDER BY n.name, n.id", &s, scanNetwork)
+	views, err := collect(ctx, b, networkSQL+s.conditions()+" ORDER BY n.name, n.id", &s, scanNetwork)
 	if err != nil {
 		return nil, err
 	}

@@ -176,7 +176,7 @@ func (b *Browse) searchOthers(ctx context.Context, a fleet.Actor, text string, l
 	if policy.May(a, policy.StorageSee, "") {
 		add(`'pool', p.id, p.name, p.spec->>'kind', '' FROM pools p WHERE p.name ILIKE ` + part + ` OR p.id LIKE ` + start + ` ORDER BY p.name`)
 		known := statement{args: s.args}
-		known.and("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
+		known.and(shownNetwork)
 		known.knownNetworks(a)
 		s.args = known.args
 		add(`'network', n.id, n.name, n.kind, '' FROM networks n` + known.conditions() + ` AND (n.name ILIKE ` + part + ` OR n.id LIKE ` + start + `) ORDER BY n.name`)

@@ -108,9 +108,10 @@ func (box *Inbox) claimFor(ctx context.Context, patience time.Duration, all []cl
 	return out, nil
 }
 
-// aboutSubject is what the database says of a job's subject (work_of): a pool, or a VM with what belongs to it.
+// aboutSubject is what the database says of a job's subject (work_of): a pool, a network, or a VM with what belongs to it.
 type aboutSubject struct {
 	Pool     *fleet.Pool    `json:"pool"`
+	Network  *fleet.Network `json:"network"`
 	VM       *fleet.VM      `json:"vm"`
 	Project  string         `json:"project"` // its name
 	Mark     string         `json:"mark"`
@@ -134,6 +135,9 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	}
 	if w.Pool = about.Pool; w.Pool != nil {
 		w.Generation = w.Pool.Generation
+	}
+	if w.Network = about.Network; w.Network != nil {
+		w.Generation = w.Network.Generation
 	}
 	if w.VM = about.VM; w.VM == nil {
 		return w, nil

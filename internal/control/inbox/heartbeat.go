@@ -147,25 +147,31 @@ func (box *Inbox) write(ctx context.Context, b *batch) (err error) {
 	return nil
 }
 
-// assigned remembers which pools are assigned to which hosts, so that a heartbeat asks no query for them. It is read anew when that
-// changes, or may have.
+// assigned remembers what is assigned to which hosts, so that a heartbeat asks no query for that. It is read anew when that changes, or
+// may have.
 type assigned struct {
 	changes *notify.Sub // by keyAssigned
 	mu      sync.Mutex
 	read    time.Time // when it was, or is being
 	stale   bool
-	pools   map[fleet.HostID][]fleet.Pool // hosts with the same pools share them
+	on      *onHosts
+}
+
+// onHosts is what is assigned to each host. Hosts with the same share the lists.
+type onHosts struct {
+	pools    map[fleet.HostID][]fleet.Pool
+	networks map[fleet.HostID][]fleet.Network
 }
 
 const (
 	keyAssigned = "assigned"
-	// The memory only decides which pools a host lists; assignments travel as jobs. So it need not follow each of many changes, and
+	// The memory only decides what a host tells more about; assignments travel as jobs. So it need not follow each of many changes, and
 	// wake-ups that got lost do no harm for a while.
 	assignedGap = time.Second
 	assignedFor = 2 * time.Minute
 )
 
-func (box *Inbox) assignedPools(ctx context.Context, host fleet.HostID) ([]fleet.Pool, error) {
+func (box *Inbox) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool, []fleet.Network, error) {
 	m := &box.assigned
 	now := time.Now()
 	m.mu.Lock()
@@ -175,49 +181,61 @@ func (box *Inbox) assignedPools(ctx context.Context, host fleet.HostID) ([]fleet
 		m.stale = true
 	default:
 	}
-	pools, age := m.pools, now.Sub(m.read)
+	on, age := m.on, now.Sub(m.read)
 	if m.stale && age >= assignedGap || age >= assignedFor {
 		m.stale, m.read = false, now // one asks, the others go on with what is known
-	} else if pools != nil {
+	} else if on != nil {
 		m.mu.Unlock()
-		return pools[host], nil
+		return on.pools[host], on.networks[host], nil
 	}
 	m.mu.Unlock()
-	rows, err := box.store.AssignedPools(ctx)
-	if err != nil {
-		m.mu.Lock()
-		m.stale = true
-		m.mu.Unlock()
-		return nil, store.Err(err)
-	}
-	pools = poolsByHost(rows)
+	on, err := box.readAssigned(ctx)
 	m.mu.Lock()
-	m.pools = pools
-	m.mu.Unlock()
-	return pools[host], nil
+	defer m.mu.Unlock()
+	if err != nil {
+		m.stale = true
+		return nil, nil, store.Err(err)
+	}
+	m.on = on
+	return on.pools[host], on.networks[host], nil
 }
 
-// poolsByHost are the pools of each host, by name.
-func poolsByHost(rows []db.AssignedPoolsRow) map[fleet.HostID][]fleet.Pool {
-	type set struct { // of pools, by the one before which the last one was added
-		before *set
-		pool   int
+func (box *Inbox) readAssigned(ctx context.Context) (*onHosts, error) {
+	pools, err := box.store.AssignedPools(ctx)
+	if err != nil {
+		return nil, err
 	}
-	sets, of, lists := map[set]*set{}, map[fleet.HostID]*set{}, map[*set][]fleet.Pool{}
+	networks, err := box.store.AssignedNetworks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &onHosts{
+		pools:    byHost(pools, func(r db.AssignedPoolsRow) (fleet.Pool, []string) { return store.PoolOf(r.Pool), r.Hosts }),
+		networks: byHost(networks, func(r db.AssignedNetworksRow) (fleet.Network, []string) { return store.NetworkOf(r.Network), r.Hosts }),
+	}, nil
+}
+
+// byHost are the objects of each host, in the order of the rows.
+func byHost[R, T any](rows []R, of func(R) (T, []string)) map[fleet.HostID][]T {
+	type set struct { // of objects, by the one before which the last one was added
+		before *set
+		object int
+	}
+	sets, at, lists := map[set]*set{}, map[fleet.HostID]*set{}, map[*set][]T{}
 	for i, r := range rows {
-		pool := store.PoolOf(r.Pool)
-		for _, host := range r.Hosts {
-			key := set{of[fleet.HostID(host)], i}
+		object, hosts := of(r)
+		for _, host := range hosts {
+			key := set{at[fleet.HostID(host)], i}
 			if sets[key] == nil {
 				sets[key] = &key
-				lists[&key] = append(slices.Clip(lists[key.before]), pool)
+				lists[&key] = append(slices.Clip(lists[key.before]), object)
 			}
-			of[fleet.HostID(host)] = sets[key]
+			at[fleet.HostID(host)] = sets[key]
 		}
 	}
-	pools := make(map[fleet.HostID][]fleet.Pool, len(of))
-	for host, s := range of {
-		pools[host] = lists[s]
+	out := make(map[fleet.HostID][]T, len(at))
+	for host, s := range at {
+		out[host] = lists[s]
 	}
-	return pools
+	return out
 }

@@ -33,7 +33,7 @@ func (box *Inbox) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wi
 	if err != nil {
 		return answer, err
 	}
-	if answer.Pools, err = box.assignedPools(ctx, a.HostID); err != nil {
+	if answer.Pools, answer.Networks, err = box.assignedTo(ctx, a.HostID); err != nil {
 		return answer, err
 	}
 	answer.Lost, err = box.renewLeases(ctx, a.HostID, in.Leases)
@@ -136,6 +136,9 @@ func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, 
 	return d.marks, q.ReportFoundVMs(ctx, db.ReportFoundVMsParams{HostID: host, Found: mustJSON(d.found)})
 }
 
+// strangeNetwork is said of a network that has the name of one that is defined here, and is another.
+const strangeNetwork = "The host has another network of this name, which was not made by Quantix. Remove that one with virsh, then try again."
+
 // writeAssignments writes what the host says of objects that it executes, and of those that it merely has.
 func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) error {
 	networks := mustJSON(s.Networks)
@@ -150,7 +153,7 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, seq
 	if err != nil {
 		return err
 	}
-	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: networks})
+	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: networks, Strange: strangeNetwork})
 	if err != nil || lost == 0 {
 		return err
 	}

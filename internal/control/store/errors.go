@@ -71,6 +71,7 @@ var constraintTexts = map[string]string{
 	"project_name_taken": "A project with this name exists already. Choose another name.",
 	"vm_name_taken":      "A VM with this name exists in the project already. Choose another name.",
 	"pool_name_taken":    "A pool with this name exists already. Choose another name.",
+	"network_name_taken": "A network with this name exists already, or was found on a host a moment ago. Choose another name.",
 	"host_name_taken":    "A host with this name has joined already. Give the new host another name.",
 	"vms_host_id_fkey":   "The host was removed a moment ago. Choose another one.",
 	"host_machine_taken": "This machine has joined already under another name. Delete that host first.",

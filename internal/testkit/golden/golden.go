@@ -5,6 +5,7 @@ package golden
 import (
 	"encoding/json"
 	"flag"
+	"os"
 	"reflect"
 	"regexp"
 	"strings"
@@ -99,5 +100,22 @@ func fillStruct(t *testing.T, v reflect.Value) {
 			t.Errorf("%s.%s: the JSON name %q is not in lowerCamelCase", v.Type(), field.Name, name)
 		}
 		fill(t, v.Field(i))
+	}
+}
+
+// Text compares the text with the file; "go test -update" writes it anew, for a person to look at.
+func Text(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: it is now\n%s\nnot\n%s", file, got, want)
 	}
 }

@@ -1,0 +1,176 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// ApplyNetwork implements agent.Hypervisor.
+func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
+	return b.onNetwork(ctx, "apply", n, func(ctx context.Context, c *conn) error {
+		ref, err := b.definedNetwork(ctx, c, n)
+		if err != nil {
+			return err
+		}
+		seen, err := b.lookAtNetwork(ctx, c, ref)
+		if err != nil {
+			return err
+		}
+		if seen.status.Active && seen.status.Error == agent.NetworkUnserved {
+			if err := b.stopUnserved(ctx, c, n, seen); err != nil {
+				return err
+			}
+			seen.status.Active = false
+		}
+		// Autostart comes before the start, so that what fails now is tried again when the host boots.
+		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+			if !seen.status.Autostart {
+				if err := l.NetworkSetAutostart(ref, 1); err != nil {
+					return err
+				}
+			}
+			if seen.status.Active {
+				return nil
+			}
+			return l.NetworkCreate(ref)
+		})
+	})
+}
+
+// definedNetwork is libvirt's network, defined where it is missing or as an older order left it.
+func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) (golibvirt.Network, error) {
+	ref, err := findNetwork(ctx, c, n.ID)
+	if is(err, golibvirt.ErrNoNetwork) {
+		_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByName(n.Name) })
+		switch {
+		case is(err, golibvirt.ErrNoNetwork):
+			return defineNetwork(ctx, c, n)
+		case err != nil:
+			return ref, err
+		}
+		return ref, agent.NetworkTaken(n.Name)
+	}
+	if err != nil {
+		return ref, err
+	}
+	if ref.Name != n.Name {
+		return ref, fleet.Errorf(fleet.Conflict, "The host knows this network by the name %q. Remove that one with virsh, then try again.", ref.Name)
+	}
+	persistent, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.NetworkIsPersistent(ref) })
+	if err != nil {
+		return ref, err
+	}
+	if persistent == 0 {
+		return defineNetwork(ctx, c, n)
+	}
+	kept, err := networkXML(ctx, c, ref, networkKept)
+	if err != nil {
+		return ref, err
+	}
+	parts := differences(networkDefinition(n), kept)
+	switch {
+	case len(parts) == 0:
+		return ref, nil
+	case networkStamp(kept).untouched(kept):
+		return defineNetwork(ctx, c, n)
+	}
+	return ref, fleet.Errorf(fleet.Conflict, "%s", agent.NetworkEdited(parts))
+}
+
+// stopUnserved stops a network whose dnsmasq has ended, so that its start brings one. It would cut off the guests that are on it.
+func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, seen seenNetwork) error {
+	user, err := b.onNetworkNow(ctx, c, n.Name, seen.status.Bridge)
+	if err != nil {
+		return err
+	}
+	if user != "" {
+		return fleet.Errorf(fleet.Conflict, "%s Restart libvirtd (virtnetworkd) on the host, which starts it; to stop and start the network would cut off %s.", agent.NetworkUnserved, user)
+	}
+	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NetworkDestroy(seen.ref) })
+}
+
+// ReleaseNetwork implements agent.Hypervisor.
+func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
+	return b.onNetwork(ctx, "release", n, func(ctx context.Context, c *conn) error {
+		ref, err := findNetwork(ctx, c, n.ID)
+		if is(err, golibvirt.ErrNoNetwork) {
+			return nil // what has its name is somebody else's
+		}
+		if err != nil {
+			return err
+		}
+		seen, err := b.lookAtNetwork(ctx, c, ref)
+		if err != nil {
+			return err
+		}
+		user, err := b.onNetworkNow(ctx, c, ref.Name, seen.status.Bridge)
+		if err != nil {
+			return err
+		}
+		if user != "" {
+			return agent.NetworkInUse(ref.Name, user)
+		}
+		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+			if seen.status.Active {
+				if err := l.NetworkDestroy(ref); err != nil {
+					return err
+				}
+			}
+			if seen.kept == nil {
+				return nil // it went when it stopped
+			}
+			return l.NetworkUndefine(ref)
+		})
+	})
+}
+
+// onNetwork runs one order at a time for each network.
+func (b *Backend) onNetwork(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn) error) error {
+	act := verb + " network " + n.Name
+	unlock, err := b.nets.orders.lock(ctx, n.Name)
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
+	defer b.nets.expire()
+	return inAct(act, b.order(ctx, f))
+}
+
+// onNetworkNow is the name of a domain, running or not, that has a card on the network or on its bridge; empty: none has.
+func (b *Backend) onNetworkNow(ctx context.Context, c *conn, network, bridge string) (string, error) {
+	all, err := b.inventory(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range all {
+		on := func(k card) bool {
+			return k.source == "network "+network || bridge != "" && k.source == "bridge "+bridge
+		}
+		if slices.ContainsFunc(s.kept.nics, on) || slices.ContainsFunc(s.now().nics, on) {
+			return s.ref.Name, nil
+		}
+	}
+	return "", nil
+}
+
+func findNetwork(ctx context.Context, c *conn, id fleet.NetworkID) (golibvirt.Network, error) {
+	uuid, err := parseUUID(fleet.VMID(id))
+	if err != nil {
+		return golibvirt.Network{}, err
+	}
+	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByUUID(uuid) })
+}
+
+func defineNetwork(ctx context.Context, c *conn, n fleet.Network) (golibvirt.Network, error) {
+	text, err := stamped(n)
+	if err != nil {
+		return golibvirt.Network{}, fmt.Errorf("write the network's definition: %w", err)
+	}
+	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkDefineXML(text) })
+}

@@ -1,0 +1,180 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// leaseIn is an address of the network that no lease has.
+func leaseIn(t *testing.T, name string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(virsh(t, "net-dumpxml", name, "--inactive"), "<ip address='")
+	gateway, _, _ := strings.Cut(rest, "'")
+	return strings.TrimSuffix(gateway, ".1") + ".77"
+}
+
+func serverPID(t *testing.T, name string) int {
+	t.Helper()
+	text, err := os.ReadFile("/run/libvirt/network/" + name + ".pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func endServer(t *testing.T, name string) {
+	t.Helper()
+	pid := serverPID(t, name)
+	signal(t, pid, syscall.SIGKILL)
+	waitFor(t, "dnsmasq has ended", func() bool {
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		return err != nil || len(line) == 0
+	})
+}
+
+func foreignNetwork(t *testing.T, name string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "network.xml")
+	if err := os.WriteFile(file, []byte("<network><name>"+name+"</name></network>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	virsh(t, "net-define", file)
+	t.Cleanup(func() { virsh(t, "net-undefine", name) })
+	virsh(t, "net-start", name)
+	t.Cleanup(func() { virsh(t, "net-destroy", name) })
+}
+
+func ownNetwork(t *testing.T, hv agent.Hypervisor) fleet.Network {
+	t.Helper()
+	var b [2]byte
+	rand.Read(b[:])
+	at := fmt.Sprintf("10.%d.%d.", 128+b[0]%64, b[1])
+	id := fleet.NewID[fleet.NetworkID]()
+	n := fleet.Network{
+		ID: id, Name: "own-" + string(id[len(id)-8:]), Kind: fleet.NetworkLibvirt, Generation: 1,
+		Spec: &fleet.NetworkSpec{
+			Mode: fleet.NetworkNAT, DNS: true, Bridge: "qxo" + string(id[len(id)-8:]),
+			IPv4: &fleet.Subnet{Gateway: at + "1/24", DHCP: &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: at + "100", End: at + "150"}}}},
+		},
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := hv.ReleaseNetwork(ctx, n); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+func wantIn(t *testing.T, what, text string, all ...string) {
+	t.Helper()
+	for _, want := range all {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s lacks %q:\n%s", what, want, text)
+		}
+	}
+}
+
+// virsh sees the network that was ordered, its dnsmasq runs and gives out what was said, and after its release nothing is left.
+func TestANetworkIsRealInLibvirt(t *testing.T) {
+	t.Parallel()
+	hv := open(t)
+	t.Cleanup(func() { hv.Close() }) // after what else the test leaves
+	n := ownNetwork(t, hv)
+	if err := hv.ApplyNetwork(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	gateway, _, _ := strings.Cut(n.Spec.IPv4.Gateway, "/")
+	wantIn(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "<uuid>"+string(n.ID)+"</uuid>", "quantix:generation>1<", "<forward mode='nat'", n.Spec.Bridge, "address='"+gateway+"'")
+	wantIn(t, "the information", strings.Join(strings.Fields(virsh(t, "net-info", n.Name)), " "), "Active: yes", "Persistent: yes", "Autostart: yes", "Bridge: "+n.Spec.Bridge)
+	wantIn(t, "the bridge", run(t, "ip", "-4", "-o", "addr", "show", "dev", n.Spec.Bridge), n.Spec.IPv4.Gateway)
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(serverPID(t, n.Name)) + "/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, "the process", string(line), "dnsmasq", n.Name+".conf")
+	conf, err := os.ReadFile("/var/lib/libvirt/dnsmasq/" + n.Name + ".conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, "dnsmasq's configuration", string(conf), "dhcp-range="+n.Spec.IPv4.DHCP.Ranges[0].Start+","+n.Spec.IPv4.DHCP.Ranges[0].End)
+	before := virsh(t, "net-dumpxml", n.Name, "--inactive")
+	if err := hv.ApplyNetwork(t.Context(), n); err != nil {
+		t.Error(err)
+	}
+	if after := virsh(t, "net-dumpxml", n.Name, "--inactive"); after != before {
+		t.Errorf("applied again, it is\n%s\nand was\n%s", after, before)
+	}
+	if err := hv.ReleaseNetwork(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := tryVirsh("net-info", n.Name); err == nil {
+		t.Errorf("after its release there is %s", out)
+	}
+	if _, err := os.Stat("/sys/class/net/" + n.Spec.Bridge); err == nil {
+		t.Error("the bridge outlives its network")
+	}
+}
+
+// Where nobody edited it, a newer generation is written over the older one.
+func TestANewerGenerationOfANetworkIsWritten(t *testing.T) {
+	t.Parallel()
+	hv := open(t)
+	t.Cleanup(func() { hv.Close() }) // after what else the test leaves
+	n := ownNetwork(t, hv)
+	if err := hv.ApplyNetwork(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	next, spec := n, *n.Spec
+	spec.Domain = "next.example.org"
+	next.Generation, next.Spec = 2, &spec
+	if err := hv.ApplyNetwork(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "next.example.org", "quantix:generation>2<", "<uuid>"+string(n.ID)+"</uuid>")
+}
+
+// A failure is told in libvirt's own words, and leaves a definition that is started as soon as it can be.
+func TestANetworkThatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
+	hv := open(t)
+	t.Cleanup(func() { hv.Close() }) // after what else the test leaves
+	first, second := ownNetwork(t, hv), ownNetwork(t, hv)
+	second.Spec.IPv4 = first.Spec.IPv4
+	if err := hv.ApplyNetwork(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	err := hv.ApplyNetwork(t.Context(), second)
+	if err == nil || !strings.Contains(err.Error(), "etwork is already in use by interface "+first.Spec.Bridge) {
+		t.Fatalf("the same addresses twice: %v", err)
+	}
+	if err := hv.ReleaseNetwork(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if err := hv.ApplyNetwork(t.Context(), second); err != nil {
+		t.Error(err)
+	}
+	third := ownNetwork(t, hv)
+	third.Spec.Bridge = second.Spec.Bridge
+	if err := hv.ApplyNetwork(t.Context(), third); err == nil || !strings.Contains(err.Error(), second.Spec.Bridge) {
+		t.Errorf("the same bridge twice: %v", err)
+	}
+}

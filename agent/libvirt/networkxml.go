@@ -1,0 +1,196 @@
+package libvirt
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// networkSpace is the XML namespace of what Quantix writes into a network's metadata.
+const networkSpace = "https://quantix.dev/xmlns/network/1"
+
+// networkDefinition is the network as libvirt is told of it, without its stamp.
+func networkDefinition(n fleet.Network) libvirtxml.Network {
+	s := n.Spec
+	x := libvirtxml.Network{
+		Name: n.Name, UUID: string(n.ID),
+		Bridge: &libvirtxml.NetworkBridge{Name: s.Bridge, STP: "on", Delay: "0"},
+	}
+	if s.Mode != fleet.NetworkIsolated {
+		x.Forward = &libvirtxml.NetworkForward{Mode: string(s.Mode), Dev: s.Device}
+	}
+	if s.MTU > 0 {
+		x.MTU = &libvirtxml.NetworkMTU{Size: uint(s.MTU)}
+	}
+	if s.Domain != "" {
+		x.Domain = &libvirtxml.NetworkDomain{Name: s.Domain, LocalOnly: "yes"}
+	}
+	if !s.DNS {
+		x.DNS = &libvirtxml.NetworkDNS{Enable: "no"}
+	}
+	for _, subnet := range []*fleet.Subnet{s.IPv4, s.IPv6} {
+		if subnet != nil {
+			x.IPs = append(x.IPs, networkIP(*subnet))
+		}
+	}
+	return x
+}
+
+func networkIP(s fleet.Subnet) libvirtxml.NetworkIP {
+	gateway, _ := netip.ParsePrefix(s.Gateway) // it was checked
+	ip := libvirtxml.NetworkIP{Address: gateway.Addr().String(), Prefix: uint(gateway.Bits())}
+	if gateway.Addr().Is6() {
+		ip.Family = "ipv6"
+	}
+	if s.DHCP == nil {
+		return ip
+	}
+	ip.DHCP = &libvirtxml.NetworkDHCP{}
+	for _, r := range s.DHCP.Ranges {
+		ip.DHCP.Ranges = append(ip.DHCP.Ranges, libvirtxml.NetworkDHCPRange{Start: address(r.Start), End: address(r.End)})
+	}
+	for _, l := range s.DHCP.Leases {
+		ip.DHCP.Hosts = append(ip.DHCP.Hosts, libvirtxml.NetworkDHCPHost{MAC: l.MAC, IP: address(l.IP), Name: l.Name})
+	}
+	return ip
+}
+
+// address is an address as libvirt writes it.
+func address(text string) string {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return a.String()
+	}
+	return text
+}
+
+// served reports whether libvirt runs dnsmasq for the network.
+func served(x libvirtxml.Network) bool {
+	for _, ip := range x.IPs {
+		if x.DNS == nil || x.DNS.Enable != "no" || ip.DHCP != nil && len(ip.DHCP.Ranges)+len(ip.DHCP.Hosts) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// stamp is what Quantix notes in the definition that it writes.
+type stamp struct {
+	Generation int64  `xml:"generation"`
+	Digest     string `xml:"digest"` // of all that it wrote
+}
+
+// stamped is the definition with its stamp.
+func stamped(n fleet.Network) (string, error) {
+	x := networkDefinition(n)
+	x.Metadata = &libvirtxml.NetworkMetadata{XML: fmt.Sprintf("<%[1]s:network xmlns:%[1]s=%[2]q><%[1]s:generation>%[3]s</%[1]s:generation><%[1]s:digest>%[4]s</%[1]s:digest></%[1]s:network>",
+		markKey, networkSpace, strconv.FormatInt(n.Generation, 10), digestOf(x))}
+	return x.Marshal()
+}
+
+// networkStamp reads a definition's stamp; empty where there is none.
+func networkStamp(x libvirtxml.Network) (s stamp) {
+	if x.Metadata == nil {
+		return s
+	}
+	d := xml.NewDecoder(strings.NewReader(x.Metadata.XML))
+	for {
+		t, err := d.Token()
+		if err != nil {
+			return stamp{}
+		}
+		if e, ok := t.(xml.StartElement); ok {
+			if e.Name.Space == networkSpace && e.Name.Local == "network" {
+				if d.DecodeElement(&s, &e) != nil {
+					return stamp{}
+				}
+				return s
+			}
+			if d.Skip() != nil {
+				return stamp{}
+			}
+		}
+	}
+}
+
+// untouched reports whether the definition is as Quantix wrote it, whatever it writes now.
+func (s stamp) untouched(is libvirtxml.Network) bool {
+	plain := is
+	if is.Bridge != nil && is.Bridge.Name != "" && s.Digest != "" {
+		bridge := *is.Bridge
+		bridge.Name = "" // that may be libvirt's choice
+		plain.Bridge = &bridge
+	}
+	return s.Digest != "" && (s.Digest == digestOf(is) || s.Digest == digestOf(plain))
+}
+
+func digestOf(x libvirtxml.Network) string {
+	sum := sha256.Sum256([]byte(written(normal(x))))
+	return hex.EncodeToString(sum[:])
+}
+
+// normal is a definition without what libvirt adds by itself.
+func normal(x libvirtxml.Network) libvirtxml.Network {
+	x.XMLName, x.Metadata, x.MAC = xml.Name{}, nil, nil
+	if f := x.Forward; f != nil {
+		plain := *f
+		if n := f.NAT; n != nil && n.IPv6 == "" && len(n.Addresses) == 0 && (len(n.Ports) == 0 || len(n.Ports) == 1 && n.Ports[0] == libvirtxml.NetworkForwardNATPort{Start: 1024, End: 65535}) {
+			plain.NAT = nil
+		}
+		if len(f.Interfaces) == 1 && f.Interfaces[0].Dev == f.Dev {
+			plain.Interfaces = nil
+		}
+		x.Forward = &plain
+	}
+	return x
+}
+
+func written(x libvirtxml.Network) string {
+	text, err := x.Marshal()
+	if err != nil {
+		return err.Error() // and so like no other
+	}
+	return text
+}
+
+// networkParts are what people know the parts of a definition by.
+var networkParts = []struct {
+	word string
+	of   func(libvirtxml.Network) libvirtxml.Network
+}{
+	{"the forward mode", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{Forward: x.Forward} }},
+	{"the bridge", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{Bridge: x.Bridge} }},
+	{"the MTU", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{MTU: x.MTU} }},
+	{"the domain", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{Domain: x.Domain} }},
+	{"DNS", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{DNS: x.DNS} }},
+	{"addresses and DHCP", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{IPs: x.IPs} }},
+}
+
+// differences names the parts in which a definition is not as it is wanted; none: it is.
+func differences(want, is libvirtxml.Network) (parts []string) {
+	want, is = normal(want), normal(is)
+	if want.Bridge.Name == "" && is.Bridge != nil { // libvirt has chosen one
+		bridge := *is.Bridge
+		bridge.Name = ""
+		is.Bridge = &bridge
+	}
+	for _, p := range networkParts {
+		if written(p.of(want)) != written(p.of(is)) {
+			parts = append(parts, p.word)
+		}
+	}
+	for _, x := range []*libvirtxml.Network{&want, &is} {
+		x.Forward, x.Bridge, x.MTU, x.Domain, x.DNS, x.IPs = nil, nil, nil, nil, nil, nil
+	}
+	if written(want) != written(is) {
+		parts = append(parts, "what is not set here")
+	}
+	return parts
+}

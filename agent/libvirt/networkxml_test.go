@@ -1,0 +1,127 @@
+package libvirt
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/golden"
+)
+
+func goldenNetworks() map[string]fleet.Network {
+	network := func(s fleet.NetworkSpec) fleet.Network {
+		return fleet.Network{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "lan", Kind: fleet.NetworkLibvirt, Generation: 3, Spec: &s}
+	}
+	return map[string]fleet.Network{
+		"nat": network(fleet.NetworkSpec{
+			Mode: fleet.NetworkNAT, DNS: true, Domain: "lab.example.org", Bridge: "qx-lan", MTU: 1450, Device: "eth1", Description: "not libvirt's <affair>",
+			IPv4: &fleet.Subnet{Gateway: "10.5.0.1/24", DHCP: &fleet.DHCP{
+				Ranges: []fleet.AddressRange{{Start: "10.5.0.100", End: "10.5.0.150"}, {Start: "10.5.0.200", End: "10.5.0.210"}},
+				Leases: []fleet.StaticLease{{MAC: "52:54:00:12:34:56", IP: "10.5.0.9", Name: "db"}, {MAC: "52:54:00:12:34:57", IP: "10.5.0.10"}},
+			}},
+			IPv6: &fleet.Subnet{Gateway: "fd00:5:0::1/64", DHCP: &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: "fd00:5:0:0::100", End: "fd00:5::1ff"}}}},
+		}),
+		"route":    network(fleet.NetworkSpec{Mode: fleet.NetworkRouted, IPv6: &fleet.Subnet{Gateway: "fd00:5::1/64"}}),
+		"isolated": network(fleet.NetworkSpec{Mode: fleet.NetworkIsolated, DNS: true, IPv4: &fleet.Subnet{Gateway: "10.5.0.1/24"}}),
+		"bare":     network(fleet.NetworkSpec{Mode: fleet.NetworkIsolated}),
+	}
+}
+
+// What is written into libvirt is seen at a glance, mode by mode.
+func TestNetworkDefinitions(t *testing.T) {
+	t.Parallel()
+	for name, n := range goldenNetworks() {
+		text, err := stamped(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Text(t, filepath.Join("testdata", "network-"+name+".xml"), text+"\n")
+	}
+}
+
+// What libvirt adds to a definition by itself is no difference; what a person changes is, and is named.
+func TestDifferencesOfNetworks(t *testing.T) {
+	t.Parallel()
+	n := goldenNetworks()["nat"]
+	n.Spec.Bridge = ""
+	text, err := stamped(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		old, becomes string
+		want         []string
+	}{
+		"nothing":               {"", "", nil},
+		"the bridge's name":     {`<bridge stp`, `<bridge name="virbr7" stp`, nil},
+		"a MAC address":         {`<domain `, `<mac address="52:54:00:aa:bb:cc"></mac><domain `, nil},
+		"the usual ports":       {`<forward mode="nat" dev="eth1"></forward>`, `<forward dev="eth1" mode="nat"><nat><port start="1024" end="65535"/></nat><interface dev="eth1"/></forward>`, nil},
+		"other ports":           {`<forward mode="nat" dev="eth1"></forward>`, `<forward dev="eth1" mode="nat"><nat><port start="2000" end="3000"/></nat></forward>`, []string{"the forward mode"}},
+		"another mode":          {`mode="nat"`, `mode="open"`, []string{"the forward mode"}},
+		"another device":        {`dev="eth1"`, `dev="eth2"`, []string{"the forward mode"}},
+		"no spanning tree":      {`stp="on"`, `stp="off"`, []string{"the bridge"}},
+		"another MTU":           {`size="1450"`, `size="9000"`, []string{"the MTU"}},
+		"another domain":        {`lab.example.org`, `evil.example.org`, []string{"the domain"}},
+		"a name of its own":     {`<ip address="10.5.0.1"`, `<dns><host ip="10.5.0.9"><hostname>bank</hostname></host></dns><ip address="10.5.0.1"`, []string{"DNS"}},
+		"another range":         {`10.5.0.150`, `10.5.0.160`, []string{"addresses and DHCP"}},
+		"a port group":          {`</network>`, `<portgroup name="x"></portgroup></network>`, []string{"what is not set here"}},
+		"options of dnsmasq":    {`</network>`, `<dnsmasq:options xmlns:dnsmasq="http://libvirt.org/schemas/network/dnsmasq/1.0"><dnsmasq:option value="dhcp-script=/bin/sh"/></dnsmasq:options></network>`, []string{"what is not set here"}},
+		"two of them":           {`size="1450"></mtu>`, `size="9000"></mtu><vlan><tag id="7"></tag></vlan>`, []string{"the MTU", "what is not set here"}},
+		"the stamp's own words": {`<quantix:generation>3<`, `<quantix:generation>2<`, nil},
+	} {
+		changed := text
+		if i := strings.LastIndex(text, c.old); c.old != "" && i >= 0 {
+			changed = text[:i] + c.becomes + text[i+len(c.old):]
+		} else if c.old != "" {
+			t.Fatalf("%s: %q is not in the definition", name, c.old)
+		}
+		var is libvirtxml.Network
+		if err := is.Unmarshal(changed); err != nil {
+			t.Fatal(err)
+		}
+		if got := differences(networkDefinition(n), is); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if untouched := networkStamp(is).untouched(is); untouched != (c.want == nil) {
+			t.Errorf("%s: untouched %v", name, untouched)
+		}
+	}
+}
+
+// What Quantix itself wrote for an older generation is its own to write anew; without a stamp nothing is.
+func TestOnlyItsOwnOlderNetworkIsOverwritten(t *testing.T) {
+	t.Parallel()
+	old, next := goldenNetworks()["nat"], goldenNetworks()["isolated"]
+	text, err := stamped(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var is libvirtxml.Network
+	if err := is.Unmarshal(text); err != nil {
+		t.Fatal(err)
+	}
+	if len(differences(networkDefinition(next), is)) == 0 || !networkStamp(is).untouched(is) || networkStamp(is).Generation != 3 {
+		t.Errorf("the older definition: differs %v, its stamp %+v", differences(networkDefinition(next), is), networkStamp(is))
+	}
+	is.Metadata = nil
+	if networkStamp(is).untouched(is) {
+		t.Error("a definition without a stamp counts as Quantix's")
+	}
+	is.Metadata = &libvirtxml.NetworkMetadata{XML: `<quantix:network xmlns:quantix="https://quantix.dev/xmlns/network/1"><quantix:digest></quantix:digest></quantix:network>`}
+	if networkStamp(is).untouched(is) {
+		t.Error("an empty stamp fits every definition")
+	}
+}
+
+func TestServedNetworks(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"nat": true, "route": false, "isolated": true, "bare": false} {
+		if got := served(networkDefinition(goldenNetworks()[name])); got != want || got != goldenNetworks()[name].Spec.Served() {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package libvirt
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// serverRuns reports whether the dnsmasq runs that the libvirtd of the socket started for the network: libvirt itself never looks. It keeps
+// the process's id beside its socket. Where that cannot be judged, because libvirtd's processes are not this one's to see, it is believed to.
+func serverRuns(socket, network string) bool {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(socket), "network", network+".pid"))
+	if err != nil && !os.IsNotExist(err) {
+		return true
+	}
+	if pid, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil && isServer(pid, network) {
+		return true
+	}
+	if !sees(socket) {
+		return true
+	}
+	all, err := filepath.Glob("/proc/[0-9]*") // libvirtd may count processes from another start than we
+	if err != nil {
+		return true
+	}
+	for _, dir := range all {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && isServer(pid, network) {
+			return true
+		}
+	}
+	return false
+}
+
+// isServer reports whether the process is a dnsmasq with the network's configuration.
+func isServer(pid int, network string) bool {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return false
+	}
+	args := bytes.Split(line, []byte{0})
+	if filepath.Base(string(args[0])) != "dnsmasq" {
+		return false
+	}
+	for _, a := range args[1:] {
+		if strings.HasSuffix(string(a), "/"+network+".conf") {
+			return true
+		}
+	}
+	return false
+}
+
+// sees reports whether the process that listens on the socket is one that this process can see.
+func sees(socket string) bool {
+	c, err := net.DialTimeout("unix", socket, time.Second)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	visible := false
+	err = raw.Control(func(fd uintptr) {
+		peer, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		visible = err == nil && peer.Pid > 0
+	})
+	return err == nil && visible
+}

@@ -1,0 +1,42 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// What is wrong with a network, in the words of both backends.
+const (
+	NetworkMissing   = "libvirt on this host has no such network."
+	NetworkRemoved   = "Somebody removed it on the host. Try again to make it anew."
+	NetworkUndefined = "Its definition was removed on the host while it runs: it will be gone when it stops. Try again to define it."
+	NetworkUnserved  = "dnsmasq is not running for it: guests get no addresses and no names there."
+)
+
+// NetworkEdited says that somebody edited the network's definition on the host.
+func NetworkEdited(parts []string) string {
+	return fmt.Sprintf("Its definition on the host is another than here: %s. Undo that with virsh net-edit, or release the network from this host and assign it again.", strings.Join(parts, ", "))
+}
+
+// NetworkTaken refuses a network whose name another one has on the host.
+func NetworkTaken(name string) error {
+	return fleet.Errorf(fleet.Conflict, "The host has a network named %q already, which was not made by Quantix, so it is left alone. Give the network another name, or remove that one with virsh.", name)
+}
+
+// NetworkInUse refuses to stop a network that a domain has a card on.
+func NetworkInUse(network, domain string) error {
+	return fleet.Errorf(fleet.Conflict, "The network %s is in use by %s. Take that VM off it first.", network, domain)
+}
+
+// checkNetwork refuses what no portal may ask for: what stands here is written into definitions and names of files.
+func checkNetwork(n *fleet.Network) error {
+	if n == nil || n.Spec == nil || !fleet.IsID(string(n.ID)) {
+		return fmt.Errorf("the portal sent this work without its network")
+	}
+	var c fleet.Checks
+	fleet.CheckName(&c, "name", n.Name)
+	n.Spec.Check(&c, "spec")
+	return c.Err()
+}

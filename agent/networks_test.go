@@ -1,0 +1,130 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func newNetwork(name string) fleet.Network {
+	return fleet.Network{
+		ID: fleet.NewID[fleet.NetworkID](), Name: name, Kind: fleet.NetworkLibvirt, Generation: 1,
+		Spec: &fleet.NetworkSpec{Mode: fleet.NetworkNAT, DNS: true, IPv4: &fleet.Subnet{Gateway: "10.5.0.1/24"}},
+	}
+}
+
+// tells waits until the host tells so of the network.
+func (p *portal) tells(n fleet.Network, what string, ok func(fleet.NetworkStatus) bool) {
+	p.t.Helper()
+	p.nextState(what, func(s wire.State) bool {
+		for _, r := range s.Networks {
+			if r.ID == n.ID {
+				return ok(r.Status)
+			}
+		}
+		return false
+	})
+}
+
+// What somebody stops or removes on the host is told as such, also by the agent's next run; what was off since the host's start is not.
+func TestANetworkThatSomebodyStopsIsToldAsSuch(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), &rebooted{Host: mock.New(mock.Options{Name: "host-1"}), boot: "boot-1"}
+	dir := p.join()
+	lan := newNetwork("lan")
+	p.networks = []fleet.Network{lan}
+	_, stop := p.runningOn(dir, host)
+	p.tells(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == agent.NetworkMissing && !s.ByOthers })
+	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1}); f.Outcome != wire.Done || f.Network == nil || !f.Network.Active || f.Generation != 1 {
+		t.Fatalf("apply ended %+v %+v", f.Finish, f.Network)
+	}
+	p.tells(lan, "the network", func(s fleet.NetworkStatus) bool { return s.Active && s.Error == "" })
+	host.StopNetwork("lan")
+	stopped := func(s fleet.NetworkStatus) bool { return !s.Active && s.ByOthers && s.Error == "" }
+	p.tells(lan, "the stop", stopped)
+	stop()
+	_, stop = p.runningOn(dir, host)
+	p.tells(lan, "the stop, by the next agent", stopped)
+	host.UndefineNetwork("lan")
+	p.tells(lan, "the removal", func(s fleet.NetworkStatus) bool { return !s.Active && s.ByOthers && s.Error == agent.NetworkRemoved })
+	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1, Epoch: 2}); f.Outcome != wire.Done {
+		t.Fatalf("the second apply ended %+v", f.Finish)
+	}
+	p.tells(lan, "the network again", func(s fleet.NetworkStatus) bool { return s.Active && !s.ByOthers })
+	stop()
+	host.boot = "boot-2"
+	host.StopNetwork("lan")
+	_, stop = p.runningOn(dir, host)
+	p.tells(lan, "what the boot did not start", func(s fleet.NetworkStatus) bool { return !s.Active && !s.ByOthers })
+	if f := p.do(wire.Work{Kind: fleet.NetworkRelease, Network: &lan, Generation: 1, Epoch: 3}); f.Outcome != wire.Done || f.Network != nil {
+		t.Errorf("release ended %+v %+v", f.Finish, f.Network)
+	}
+	stop()
+}
+
+// The words of a failure stay, also over a restart, until the network is active.
+func TestAFailedNetworkSaysWhy(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	dir := p.join()
+	bad := newNetwork(mock.NoDNSMasq)
+	p.networks = []fleet.Network{bad}
+	_, stop := p.running(dir, host, host)
+	f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &bad, Generation: 1})
+	if f.Outcome != wire.Failed || f.Retry || !strings.Contains(f.Error, "dnsmasq") || f.Network == nil || f.Network.Error != f.Error {
+		t.Fatalf("apply ended %+v %+v", f.Finish, f.Network)
+	}
+	says := func(s fleet.NetworkStatus) bool { return !s.Active && s.Error == f.Error }
+	p.tells(bad, "the failure", says)
+	stop()
+	p.running(dir, host, host)
+	p.tells(bad, "the failure after the restart", says)
+}
+
+// What no portal may ask for is refused before the hypervisor hears of it.
+func TestTheAgentChecksNetworksItself(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	for what, change := range map[string]func(*fleet.Network){
+		"no spec":          func(n *fleet.Network) { n.Spec = nil },
+		"no id":            func(n *fleet.Network) { n.ID = "../lan" },
+		"a path as a name": func(n *fleet.Network) { n.Name = "../../etc/passwd" },
+		"a wrong subnet":   func(n *fleet.Network) { n.Spec.IPv4.Gateway = "127.0.0.1/8" },
+		"a system device":  func(n *fleet.Network) { n.Spec.Bridge = "eth0" },
+		"markup":           func(n *fleet.Network) { n.Spec.Domain = "'/><x>" },
+	} {
+		n := newNetwork("lan")
+		change(&n)
+		for _, kind := range []fleet.JobKind{fleet.NetworkApply, fleet.NetworkRelease} {
+			if f := p.do(wire.Work{Kind: kind, Network: &n, Subject: fleet.Subject("net:" + what), Epoch: 1}); f.Outcome != wire.Failed {
+				t.Errorf("%s with %s ended %+v", kind, what, f.Finish)
+			}
+		}
+	}
+	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Subject: "net:none"}); f.Outcome != wire.Failed || !strings.Contains(f.Error, "without its network") {
+		t.Errorf("without a network: %+v", f.Finish)
+	}
+}
+
+func TestAHungNetworkDisturbsNobody(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	hung, lan := newNetwork(mock.HangStart), newNetwork("lan")
+	job := p.give(wire.Work{Kind: fleet.NetworkApply, Network: &hung})
+	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan}); f.Outcome != wire.Done {
+		t.Errorf("the other network ended %+v", f.Finish)
+	}
+	p.wait("heartbeats", func() bool {
+		n := 0
+		for _, r := range p.reports {
+			if len(r.Leases) == 1 && r.Leases[0].ID == job {
+				n++
+			}
+		}
+		return n >= 3
+	})
+}

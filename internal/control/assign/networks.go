@@ -1,0 +1,121 @@
+package assign
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Networks are what hosts execute as libvirt's networks: those that are defined here. What hosts merely have is nobody's to assign.
+var Networks = &Noun{
+	noun: string(fleet.NounNetwork), apply: fleet.NetworkApply, release: fleet.NetworkRelease,
+	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
+		row, err := q.LockNetwork(ctx, fleet.NetworkID(id))
+		n := fleet.NetworkView{Network: store.NetworkOf(row)}
+		_, leaving := n.Allows(fleet.ActAssign)
+		return Object{Name: n.Name, generation: n.Generation, leaving: leaving, spec: n.Spec}, err
+	},
+	fits: networkFits, free: networkFree, allows: networkAllows,
+	markDelete: func(ctx context.Context, q *db.Queries, id string) error {
+		return q.MarkNetworkDeleted(ctx, fleet.NetworkID(id))
+	},
+	drop: func(ctx context.Context, q *db.Queries, id string) error { return q.EndNetwork(ctx, id) },
+	status: func(in wire.Finish) any {
+		if in.Network == nil {
+			return nil
+		}
+		return in.Network
+	},
+}
+
+// AddedNetwork is a network whose row the transaction has just written.
+func AddedNetwork(id fleet.NetworkID, name string, spec fleet.NetworkSpec) Object {
+	return Networks.added(string(id), Object{Name: name, spec: &spec})
+}
+
+// networkAllows asks the table that the page asks.
+func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
+	cell := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Leaving: !on.Assigned}
+	if len(on.Status) > 0 {
+		if err := json.Unmarshal(on.Status, &cell.Status); err != nil {
+			return false, "", err
+		}
+	}
+	cell.State = cell.StateAt(on.Now)
+	ok, why := cell.Allows(act)
+	return ok, why, nil
+}
+
+// networkFits refuses hosts on which another network has the name, a part of the addresses or the bridge.
+func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
+	if err := q.AssignNetworksAlone(ctx); err != nil {
+		return err
+	}
+	rows, err := q.NetworksOn(ctx, db.NetworksOnParams{ID: fleet.NetworkID(o.id), Hosts: hosts})
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	for _, other := range rows {
+		if other.Same {
+			checks.Add("hostIds", "%s has a network named %s already, which was not made by Quantix. Give this one another name, or remove that one with virsh.", other.HostName, o.Name)
+			continue
+		}
+		what := "network"
+		if other.Kind == fleet.NetworkBridge {
+			what = "bridge"
+		}
+		for _, mine := range o.spec.Prefixes() {
+			for _, theirs := range takenBy(other) {
+				if mine.Overlaps(theirs) {
+					checks.Add(subnetField(mine), "%s of network %s overlaps %s of %s %s on %s. Give another subnet.", mine, o.Name, theirs, what, other.Name, other.HostName)
+				}
+			}
+		}
+		if o.spec.Bridge != "" && (o.spec.Bridge == other.Bridge || other.Spec != nil && o.spec.Bridge == other.Spec.Bridge) {
+			checks.Add("spec.bridge", "The %s %s has the bridge device %s on %s already. Give another name.", what, other.Name, o.spec.Bridge, other.HostName)
+		}
+	}
+	return checks.Err()
+}
+
+// takenBy are the subnets of another network: those of its spec, and what hosts say.
+func takenBy(other db.NetworksOnRow) (out []netip.Prefix) {
+	if other.Spec != nil {
+		out = other.Spec.Prefixes()
+	}
+	var said []string
+	_ = json.Unmarshal([]byte(other.Subnets), &said) // as the agent's report was read
+	for _, text := range said {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p.Bits() == 0 { // a host that says that it has all addresses takes none
+			continue
+		}
+		if p = p.Masked(); !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func subnetField(p netip.Prefix) string {
+	if p.Addr().Is4() {
+		return "spec.ipv4.gateway"
+	}
+	return "spec.ipv6.gateway"
+}
+
+// networkFree refuses while VMs have cards on the network: on a host, or on any where host is empty.
+func networkFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
+	vms, err := q.NetworkNeeded(ctx, db.NetworkNeededParams{NetworkID: o.id, Host: string(host)})
+	if err != nil || len(vms) == 0 {
+		return err
+	}
+	return needed(o, host, vms, "cards on")
+}

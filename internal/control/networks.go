@@ -1,0 +1,107 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// CreateNetwork asks for a new network on some hosts.
+type CreateNetwork struct {
+	Name    string            `json:"name"`
+	Spec    fleet.NetworkSpec `json:"spec"`
+	HostIDs []fleet.HostID    `json:"hostIds"`
+}
+
+// CreateNetwork writes a new network and queues its set-up on each host. A name that hosts have found is refused: theirs is another one.
+func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNetwork) (fleet.NetworkView, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.NetworkView{}, err
+	}
+	in.Spec = in.Spec.Tidy()
+	var checks fleet.Checks
+	fleet.CheckName(&checks, "name", in.Name)
+	in.Spec.Check(&checks, "spec")
+	if err := checks.Err(); err != nil {
+		return fleet.NetworkView{}, err
+	}
+	id := fleet.NewID[fleet.NetworkID]()
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
+		if err := freeName(ctx, q, in.Name); err != nil {
+			return err
+		}
+		if err := q.AddNetwork(ctx, db.AddNetworkParams{ID: id, Name: in.Name, Spec: &in.Spec}); err != nil {
+			return err
+		}
+		network := assign.AddedNetwork(id, in.Name, in.Spec)
+		if _, err := network.Assign(ctx, q, a, in.HostIDs); err != nil {
+			return err
+		}
+		return network.Audit(ctx, q, a, "create", describe(in.Spec))
+	})
+	if err != nil {
+		return fleet.NetworkView{}, err
+	}
+	return c.GetNetwork(ctx, a, id)
+}
+
+// freeName refuses a name that another of libvirt's networks has. One that is found a moment later the database refuses.
+func freeName(ctx context.Context, q *db.Queries, name string) error {
+	taken, err := q.NetworkNamed(ctx, name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	switch {
+	case taken.Defined:
+		checks.Add("name", "A network named %s is defined already. Choose another name.", name)
+	case len(taken.Hosts) == 0:
+		checks.Add("name", "A network named %s was found on a host before, and VMs or grants still name it. Choose another name.", name)
+	default:
+		if len(taken.Hosts) > 3 {
+			taken.Hosts[3] = "others"
+		}
+		checks.Add("name", "A network named %s was found on hosts: %s. Choose another name, or remove it there with virsh first.", name, strings.Join(taken.Hosts, ", "))
+	}
+	return checks.Err()
+}
+
+// describe is the spec in the audit.
+func describe(s fleet.NetworkSpec) string {
+	words := []string{string(s.Mode)}
+	for _, p := range s.Prefixes() {
+		words = append(words, p.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// AssignNetwork puts a network on more hosts. Hosts that have it already stay as they are.
+func (c *Control) AssignNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, hosts []fleet.HostID) ([]fleet.TaskID, error) {
+	return assign.Networks.Assign(ctx, c.store, a, string(id), hosts)
+}
+
+// ReleaseNetwork takes a network from one host. It is refused while VMs of that host have cards on it.
+func (c *Control) ReleaseNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (fleet.TaskID, error) {
+	return assign.Networks.Release(ctx, c.store, a, string(id), host)
+}
+
+// RetryNetwork sets the network up on a host again, at once.
+func (c *Control) RetryNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (fleet.TaskID, error) {
+	return assign.Networks.Retry(ctx, c.store, a, string(id), host)
+}
+
+// DeleteNetwork releases a network on all hosts; its row goes with the last of them. It is refused while VMs have cards on it. No job: it
+// was on no host and is gone.
+func (c *Control) DeleteNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID) ([]fleet.TaskID, error) {
+	return assign.Networks.Delete(ctx, c.store, a, string(id))
+}

@@ -1,0 +1,329 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// natSpec is a network with NAT and that gateway.
+func natSpec(gateway string) fleet.NetworkSpec {
+	return fleet.NetworkSpec{Mode: fleet.NetworkNAT, DNS: true, IPv4: &fleet.Subnet{Gateway: gateway}}
+}
+
+func (s *site) define(name string, spec fleet.NetworkSpec, hosts ...fleet.HostID) fleet.NetworkView {
+	s.t.Helper()
+	v, err := s.CreateNetwork(s.t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: hosts})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// says writes what a host's report of a network does.
+func (s *site) says(id fleet.NetworkID, host fleet.HostID, status string) {
+	s.t.Helper()
+	s.exec(`UPDATE assignments SET status = $3, observed_generation = 1 WHERE network_id = $1 AND host_id = $2`, id, host, status)
+}
+
+func TestNetworkLife(t *testing.T) {
+	s := newSite(t)
+	v := s.define("lan", natSpec(" 10.5.0.1/24 "), s.h1, s.h1)
+	if v.Spec == nil || v.Spec.IPv4.Gateway != "10.5.0.1/24" || v.Restricted || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.NetworkPending || !v.Hosts[0].Assigned {
+		t.Fatalf("%+v", v)
+	}
+	subject := fleet.SubjectOf(fleet.NounNetwork, v.ID)
+	jobs, err := s.AssignNetwork(t.Context(), chief, v.ID, []fleet.HostID{s.h1, s.h2})
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("%v %v", jobs, err)
+	}
+	s.says(v.ID, s.h2, `{"active":false,"error":"Network is already in use by interface eth0"}`)
+	if again, err := s.RetryNetwork(t.Context(), chief, v.ID, s.h2); err != nil || again != jobs[0] {
+		t.Errorf("a retry does not join the waiting job: %v %v", again, err)
+	}
+	if _, err := s.ReleaseNetwork(t.Context(), chief, v.ID, s.h2); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.jobs(subject); got != "network.apply queued, network.apply cancelled, network.release queued" {
+		t.Errorf("after a release: %s", got)
+	}
+	s.refused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.ReleaseNetwork(t.Context(), chief, v.ID, s.h2); return err })
+	s.refused("retry where it is active", fleet.Conflict, "The network is active there.", func() error {
+		s.says(v.ID, s.h1, `{"active":true}`)
+		_, err := s.RetryNetwork(t.Context(), chief, v.ID, s.h1)
+		return err
+	})
+	if jobs, err = s.DeleteNetwork(t.Context(), chief, v.ID); err != nil || len(jobs) != 2 {
+		t.Fatalf("%v %v", jobs, err)
+	}
+	s.refused("assign a dying network", fleet.Conflict, "being deleted", func() error { _, err := s.AssignNetwork(t.Context(), chief, v.ID, []fleet.HostID{s.h1}); return err })
+	s.exec(`DELETE FROM assignments WHERE network_id = $1 AND host_id = $2`, v.ID, s.h1)
+	if v, err = s.GetNetwork(t.Context(), chief, v.ID); err != nil || v.DeletedAt == nil {
+		t.Errorf("%+v %v", v, err)
+	}
+	s.exec(`DELETE FROM assignments WHERE network_id = $1`, v.ID)
+	if _, err := s.GetNetwork(t.Context(), chief, v.ID); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("the network outlives its last host: %v", err)
+	}
+	bare := s.define("bare", fleet.NetworkSpec{Mode: fleet.NetworkIsolated})
+	if page, err := s.ListNetworks(t.Context(), chief, fleet.Query{Filter: "name:bare"}); err != nil || len(page.Items) != 1 {
+		t.Errorf("a network on no host is not listed: %+v %v", page, err)
+	}
+	if jobs, err := s.DeleteNetwork(t.Context(), chief, bare.ID); err != nil || len(jobs) != 0 {
+		t.Fatalf("%v %v", jobs, err)
+	}
+	if _, err := s.GetNetwork(t.Context(), chief, bare.ID); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("a network on no host outlives its deletion: %v", err)
+	}
+	if got := s.audited("network."); got != "create lan, assign lan, retry lan, release lan, delete lan, create bare, delete bare" {
+		t.Errorf("the audit tells of %s", got)
+	}
+}
+
+func (s *site) audited(prefix string) (out string) {
+	s.t.Helper()
+	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(substr(action, length($1::text) + 1) || ' ' || name, ', ' ORDER BY id), '') FROM audit WHERE action LIKE $1::text || '%'`, prefix).Scan(&out)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// What hosts have found is nobody's to assign or delete, and its name is taken.
+func TestFoundNetworksStayAsTheyAre(t *testing.T) {
+	s := newSite(t)
+	id := aNetwork(&world{site: s})[0].(fleet.NetworkID)
+	const found = "It was found on hosts; nobody defined it here."
+	s.refused("assign", fleet.Conflict, found, func() error { _, err := s.AssignNetwork(t.Context(), chief, id, []fleet.HostID{s.h1}); return err })
+	s.refused("release", fleet.Conflict, found, func() error { _, err := s.ReleaseNetwork(t.Context(), chief, id, s.h1); return err })
+	s.refused("retry", fleet.Conflict, found, func() error { _, err := s.RetryNetwork(t.Context(), chief, id, s.h1); return err })
+	s.refused("delete", fleet.Conflict, found, func() error { _, err := s.DeleteNetwork(t.Context(), chief, id); return err })
+	create := func(name string) func() error {
+		return func() error {
+			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: natSpec("10.5.0.1/24")})
+			return err
+		}
+	}
+	s.refused("define its name", fleet.Invalid, "A network named default was found on hosts: h1, h2.", create("default"))
+	s.define("lan", natSpec("10.5.0.1/24"))
+	s.refused("define a name twice", fleet.Invalid, "A network named lan is defined already.", create("lan"))
+	s.exec(`DELETE FROM assignments WHERE network_id = $1`, id)
+	s.refused("define a name that is remembered", fleet.Invalid, "was found on a host before", create("default"))
+	s.refused("define nonsense", fleet.Invalid, "outside the subnet", func() error {
+		spec := natSpec("10.6.0.1/24")
+		spec.IPv4.DHCP = &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: "10.7.0.1", End: "10.7.0.9"}}}
+		_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "odd", Spec: spec, HostIDs: []fleet.HostID{s.h1}})
+		return err
+	})
+}
+
+// A host has no addresses twice, whoever defined or found the other network, and no bridge.
+func TestNetworksOfAHostDoNotOverlap(t *testing.T) {
+	s := newSite(t)
+	s.exec(`UPDATE assignments SET status = '{"active":true,"bridge":"virbr0","subnets":["192.168.122.0/24","nonsense","0.0.0.0/0"]}' WHERE noun = 'net' AND host_id = $1`, s.h1)
+	s.define("lan", natSpec("10.5.0.1/24"), s.h1)
+	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
+		return func() error {
+			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
+			return err
+		}
+	}
+	s.refused("a part of another", fleet.Invalid, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.5.0.129/25"), s.h1))
+	s.refused("all of another", fleet.Invalid, "10.0.0.0/8 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.0.0.1/8"), s.h1))
+	s.refused("one that was found", fleet.Invalid, "192.168.0.0/16 of network b overlaps 192.168.122.0/24 of network default on h1", create("b", natSpec("192.168.0.1/16"), s.h1))
+	s.exec(`INSERT INTO networks (id, name, kind) VALUES ('br', 'br0', 'bridge')`)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', 'br', $1, '{"active":true,"subnets":["172.16.0.0/16"]}')`, s.h2)
+	s.refused("a bridge's", fleet.Invalid, "172.16.5.0/24 of network b overlaps 172.16.0.0/16 of bridge br0 on h2", create("b", natSpec("172.16.5.1/24"), s.h2))
+	named := fleet.NetworkSpec{Mode: fleet.NetworkIsolated, Bridge: "virbr0"}
+	s.refused("a bridge device", fleet.Invalid, "The network default has the bridge device virbr0 on h1 already.", create("b", named, s.h1))
+	six := fleet.NetworkSpec{Mode: fleet.NetworkRouted, IPv6: &fleet.Subnet{Gateway: "fd00:5::1/64"}}
+	s.define("six", six, s.h2)
+	s.refused("the same IPv6", fleet.Invalid, "fd00:5::/64 of network b overlaps fd00:5::/64 of network six on h2", create("b", six, s.h2))
+	other := s.define("b", natSpec("10.5.0.129/25"), s.h2) // on another host it is nobody's
+	s.refused("assigned later", fleet.Invalid, "overlaps 10.5.0.0/24 of network lan on h1", func() error {
+		_, err := s.AssignNetwork(t.Context(), chief, other.ID, []fleet.HostID{s.h1})
+		return err
+	})
+}
+
+// Of two that come at once, the second waits for the first and sees what it took.
+func TestOverlappingNetworksAtOnce(t *testing.T) {
+	s := newSite(t)
+	first, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it is committed, or the test has failed
+	for _, sql := range []string{
+		`SELECT pg_advisory_xact_lock(hashtext('quantix networks'))`,
+		`INSERT INTO networks (id, name, kind, spec) VALUES ('first', 'first', 'libvirt', '{"mode":"nat","ipv4":{"gateway":"10.5.0.1/24"}}')`,
+		`INSERT INTO assignments (noun, object_id, host_id, asked) SELECT 'net', 'first', id, 'assign' FROM hosts`,
+	} {
+		if _, err := first.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "second", Spec: natSpec("10.5.0.1/16"), HostIDs: []fleet.HostID{s.h1}})
+		ended <- err
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for waits := 0; waits == 0; {
+		select {
+		case err := <-ended:
+			t.Fatalf("the second did not wait for the first: %v", err)
+		case <-tick.C:
+		}
+		err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(err.Error(), "overlaps 10.5.0.0/24 of network first on h1") {
+		t.Errorf("the second ended with %v", err)
+	}
+}
+
+// A network stays where VMs have cards on it, and the page counts them where it has failed.
+func TestNetworksInUseStay(t *testing.T) {
+	s := newSite(t)
+	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
+	s.says(v.ID, s.h1, `{"active":true}`)
+	s.says(v.ID, s.h2, `{"active":true}`)
+	spec := small
+	spec.NICs = []fleet.NIC{{NetworkID: v.ID}}
+	for _, name := range []string{"web-1", "web-2"} {
+		if _, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release := func(host fleet.HostID) func() error {
+		return func() error { _, err := s.ReleaseNetwork(t.Context(), chief, v.ID, host); return err }
+	}
+	s.refused("release", fleet.Conflict, "VMs on this host have cards on network lan: web-1, web-2.", release(s.h1))
+	s.refused("delete", fleet.Conflict, "VMs still have cards on network lan", func() error { _, err := s.DeleteNetwork(t.Context(), chief, v.ID); return err })
+	if err := release(s.h2)(); err != nil {
+		t.Errorf("where no VM is on it: %v", err)
+	}
+	s.says(v.ID, s.h1, `{"active":true,"error":"dnsmasq is not running"}`)
+	page, err := s.NetworkHosts(t.Context(), chief, v.ID, fleet.Query{})
+	if err != nil || len(page.Items) != 2 || page.Items[0].HostName != "h1" || page.Items[0].State != fleet.NetworkFailed || page.Items[0].VMs != 2 || page.Items[1].VMs != 0 || !page.Items[1].Leaving {
+		t.Errorf("%+v %v", page.Items, err)
+	}
+	if seen, err := s.GetNetwork(t.Context(), s.member, v.ID); err != nil || seen.Hosts[0].VMs != 0 || seen.Hosts[0].HostName != "" {
+		t.Errorf("a project's member is shown %+v %v", seen, err)
+	}
+}
+
+// Tenants see a network that is defined here and open to them, but neither hosts' devices nor others' leases.
+func TestWhatTenantsSeeOfANetwork(t *testing.T) {
+	s := newSite(t)
+	spec := natSpec("10.5.0.1/24")
+	spec.Bridge, spec.Device = "qx-lan", "eth7"
+	spec.IPv4.DHCP = &fleet.DHCP{Leases: []fleet.StaticLease{{MAC: "52:54:00:12:34:56", IP: "10.5.0.9", Name: "secret"}}}
+	v := s.define("lan", spec, s.h1)
+	seen, err := s.GetNetwork(t.Context(), s.member, v.ID)
+	if err != nil || seen.Spec == nil || seen.Spec.IPv4.Gateway != "10.5.0.1/24" {
+		t.Fatalf("%+v %v", seen, err)
+	}
+	if text := fmt.Sprintf("%+v %+v", *seen.Spec, *seen.Spec.IPv4.DHCP); strings.Contains(text, "qx-lan") || strings.Contains(text, "eth7") || strings.Contains(text, "secret") {
+		t.Errorf("a tenant is shown %s", text)
+	}
+	s.says(v.ID, s.h1, `{"active":true,"forward":"bridge"}`) // never less strict than what is reported
+	if _, err := s.GetNetwork(t.Context(), s.member, v.ID); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("a network that leads out is shown to a tenant: %v", err)
+	}
+}
+
+// A host's job brings the network, its end what the host saw; another network of that name counts as such, on whichever host.
+func TestAHostExecutesANetwork(t *testing.T) {
+	r := newRig(t)
+	other := r.addHost("other")
+	v, err := r.CreateNetwork(t.Context(), fleet.SystemActor, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{r.agent.HostID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells := func() string {
+		t.Helper()
+		return one[string](r, `SELECT string_agg(h.name || ' [' || a.asked || '] ' || COALESCE(a.status::text, '') || ' ' || a.observed_generation, ', ' ORDER BY h.name) FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.network_id = '`+string(v.ID)+`'`)
+	}
+	work := r.claim()
+	if len(work) != 1 || work[0].Kind != fleet.NetworkApply || work[0].Network == nil || work[0].Network.Spec.IPv4.Gateway != "10.5.0.1/24" || work[0].Generation != 1 || work[0].Network.ID != v.ID {
+		t.Fatalf("%+v", work)
+	}
+	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 1, Network: &fleet.NetworkStatus{Active: true, Bridge: "virbr7"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := cells(); !strings.HasSuffix(got, `[assign] {"active": true, "bridge": "virbr7"} 1`) {
+		t.Errorf("after the job: %s", got)
+	}
+	own := wire.NetworkReport{ID: v.ID, Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
+	r.executes(nil, own)
+	if got := cells(); strings.Contains(got, "foreign") {
+		t.Errorf("its own network: %s", got)
+	}
+	alien := own
+	alien.ID = fleet.NewID[fleet.NetworkID]()
+	r.executes(nil, alien)
+	if got := cells(); !strings.Contains(got, `"foreign": true`) || !strings.Contains(got, "was not made by Quantix") {
+		t.Errorf("another network of its name: %s", got)
+	}
+	old := own
+	old.ID = ""
+	r.executes(nil, old)
+	if got := cells(); !strings.Contains(got, `"foreign": true`) {
+		t.Errorf("one that an older agent tells of: %s", got)
+	}
+	r.executes(nil, own)
+	r.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active": true, "foreign": true, "error": "x"}')`, v.ID, other.HostID)
+	if _, err := r.DeleteNetwork(t.Context(), fleet.SystemActor, v.ID); err != nil {
+		t.Fatal(err)
+	}
+	if work = r.claim(); len(work) != 1 || work[0].Kind != fleet.NetworkRelease || work[0].Generation != 2 {
+		t.Fatalf("%+v", work)
+	}
+	r.exec(`INSERT INTO network_grants (network_id) VALUES ($1)`, v.ID)
+	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := cells(), `other [] {"active": true} 0`; got != want {
+		t.Errorf("where another host has one of its name: %q, want %q", got, want)
+	}
+	if left, err := r.GetNetwork(t.Context(), chief, v.ID); err != nil || left.Spec != nil || left.DeletedAt != nil {
+		t.Errorf("what is left is %+v %v", left, err)
+	}
+	if n := one[int](r, `SELECT count(*)::integer FROM network_grants`); n != 0 {
+		t.Error("what the network was open to outlives it")
+	}
+}
+
+// A VM is put only where its network is the one that is meant.
+func TestVMsGoWhereTheirNetworkIs(t *testing.T) {
+	s := newSite(t)
+	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
+	spec := small
+	spec.NICs = []fleet.NIC{{NetworkID: v.ID}}
+	create := func() error {
+		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web", Spec: spec})
+		return err
+	}
+	s.refused("before it is there", fleet.Invalid, "no active network", func() error { return create() })
+	s.says(v.ID, s.h1, `{"active":true,"foreign":true}`)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2) // nobody asked it to
+	s.refused("where others of its name are", fleet.Invalid, "no active network", func() error { return create() })
+	s.says(v.ID, s.h1, `{"active":true}`)
+	if err := create(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,344 @@
+package fleet
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// NetworkMode is how a network that is defined here reaches what is outside of its hosts.
+type NetworkMode string
+
+const (
+	NetworkNAT      NetworkMode = "nat"      // guests go out with their host's address
+	NetworkRouted   NetworkMode = "route"    // with their own; routers outside must know the way back
+	NetworkIsolated NetworkMode = "isolated" // not at all
+)
+
+// Bounds of what a network may have.
+const (
+	MaxRanges = 8
+	MaxLeases = 256
+	MinMTU    = 576
+	MaxMTU    = 65535
+)
+
+// NetworkSpec is a network that is defined here, the same on every host that it is assigned to. On each of them it is a network of its
+// own: guests of one host reach one another over it.
+type NetworkSpec struct {
+	Mode        NetworkMode `json:"mode"`
+	IPv4        *Subnet     `json:"ipv4,omitempty"`
+	IPv6        *Subnet     `json:"ipv6,omitempty"`   // routed in every mode: addresses are not translated
+	DNS         bool        `json:"dns"`              // the host answers guests' questions for names
+	Domain      string      `json:"domain,omitempty"` // of the guests' names
+	Bridge      string      `json:"bridge,omitempty"` // the device on the hosts; empty: libvirt chooses
+	MTU         int         `json:"mtu,omitempty"`    // 0: as usual
+	Device      string      `json:"device,omitempty"` // nat, route: the only device of a host that it goes out by; empty: any
+	Description string      `json:"description,omitempty"`
+}
+
+// Subnet is the addresses of one family.
+type Subnet struct {
+	Gateway string `json:"gateway"`        // the host's own address in it, with the length of its prefix: "192.168.50.1/24"
+	DHCP    *DHCP  `json:"dhcp,omitempty"` // nil: the host gives out no addresses
+}
+
+// DHCP is which addresses a host gives out.
+type DHCP struct {
+	Ranges []AddressRange `json:"ranges,omitempty"`
+	Leases []StaticLease  `json:"leases,omitempty"` // IPv4 only
+}
+
+// AddressRange has both of its ends in it.
+type AddressRange struct {
+	Start string `json:"start"`
+	End   string `json:"end"`
+}
+
+// StaticLease is the address that the card with a MAC always gets.
+type StaticLease struct {
+	MAC  string `json:"mac"`
+	IP   string `json:"ip"`
+	Name string `json:"name,omitempty"`
+}
+
+// Prefix is the subnet itself: 192.168.50.0/24; not valid where the gateway is none.
+func (s *Subnet) Prefix() netip.Prefix {
+	if s == nil {
+		return netip.Prefix{}
+	}
+	p, err := netip.ParsePrefix(s.Gateway)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p.Masked()
+}
+
+// Prefixes are the spec's subnets.
+func (s NetworkSpec) Prefixes() (out []netip.Prefix) {
+	for _, p := range []netip.Prefix{s.IPv4.Prefix(), s.IPv6.Prefix()} {
+		if p.IsValid() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Served reports whether each host runs a server for the network's guests: for their names or their addresses.
+func (s NetworkSpec) Served() bool {
+	gives := func(n *Subnet) bool { return n != nil && n.DHCP != nil }
+	return (s.IPv4 != nil || s.IPv6 != nil) && (s.DNS || gives(s.IPv4) || gives(s.IPv6))
+}
+
+var (
+	domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+	guestForm  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+	// Devices that a host has of itself or that other programs make. It is a courtesy that spares a round trip: what is there says each host.
+	systemDevice = regexp.MustCompile(`^(lo|all|default|bonding_masters|(eth|wlan|bond|team|dummy|docker|podman|cni|lxcbr|lxdbr|sit|ip6tnl|tunl|gre|wg|tun|tap|vnet|veth|macvtap|ifb|vxlan)[0-9].*|(en|wl|ww|ib)[opsxP][0-9a-f].*|br-[0-9a-f]+|veth.*|cali.*|flannel.*|ovs-.*)$`)
+)
+
+// Check notes the spec's faults with JSON paths below prefix ("spec").
+func (s NetworkSpec) Check(c *Checks, prefix string) {
+	switch s.Mode {
+	case NetworkNAT:
+		if s.IPv4 == nil {
+			c.Add(prefix+".ipv4.gateway", "A network with NAT needs an IPv4 subnet: give the hosts' address in it, such as 192.168.50.1/24.")
+		}
+	case NetworkRouted:
+		if s.IPv4 == nil && s.IPv6 == nil {
+			c.Add(prefix+".ipv4.gateway", "A routed network needs a subnet: give the hosts' address in it, such as 192.168.50.1/24.")
+		}
+	case NetworkIsolated:
+		if s.Device != "" {
+			c.Add(prefix+".device", "An isolated network goes out by no device. Leave it empty, or choose another mode.")
+		}
+	default:
+		c.Add(prefix+".mode", "A network's mode is \"nat\", \"route\" or \"isolated\".")
+	}
+	if s.IPv4 != nil {
+		s.IPv4.check(c, prefix+".ipv4", family4)
+	}
+	if s.IPv6 != nil {
+		s.IPv6.check(c, prefix+".ipv6", family6)
+	}
+	if len(s.Domain) > 253 || s.Domain != "" && !domainForm.MatchString(s.Domain) {
+		c.Add(prefix+".domain", "A DNS domain has lower-case letters, digits and hyphens between dots, such as lab.example.org.")
+	}
+	checkDevice(c, prefix+".bridge", s.Bridge, "bridge")
+	if systemDevice.MatchString(s.Bridge) {
+		c.Add(prefix+".bridge", "%s is a name of the system's or of other programs' devices. Give a name of its own, such as qx-lab, or leave it empty.", s.Bridge)
+	}
+	if s.Mode != NetworkIsolated {
+		checkDevice(c, prefix+".device", s.Device, "device")
+	}
+	if s.Device != "" && s.Device == s.Bridge {
+		c.Add(prefix+".device", "A network cannot go out by its own bridge. Give the device that leads out of the hosts, or leave it empty.")
+	}
+	switch {
+	case s.MTU != 0 && (s.MTU < MinMTU || s.MTU > MaxMTU):
+		c.Add(prefix+".mtu", "An MTU is %d to %d bytes. Leave it empty for the usual one.", MinMTU, MaxMTU)
+	case s.MTU != 0 && s.MTU < 1280 && s.IPv6 != nil:
+		c.Add(prefix+".mtu", "IPv6 needs an MTU of at least 1280 bytes.")
+	}
+	CheckDescription(c, prefix+".description", s.Description)
+}
+
+func checkDevice(c *Checks, field, name, what string) {
+	if name != "" && !deviceForm.MatchString(name) {
+		c.Add(field, "The name of a %s has 1–15 letters, digits and . _ -, and starts with a letter or digit.", what)
+	}
+}
+
+// family is what differs between the two kinds of addresses.
+type family struct {
+	name, other, example string
+	is                   func(netip.Addr) bool
+	least, most          int            // bits of a prefix
+	bits                 string         // the same in words
+	odd                  []netip.Prefix // that no network of guests has
+}
+
+var (
+	family4 = family{
+		name: "IPv4", other: "IPv6", example: "192.168.50.1/24", is: netip.Addr.Is4, least: 8, most: 30,
+		bits: "An IPv4 subnet here is /8 to /30: smaller ones have no room for a guest beside the host.",
+		odd:  prefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
+	}
+	family6 = family{
+		name: "IPv6", other: "IPv4", example: "fd00:50::1/64", is: func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }, least: 64, most: 126,
+		bits: "An IPv6 subnet here is /64 to /126; guests that choose their addresses by themselves need /64.",
+		odd:  prefixes("::/8", "fe80::/10", "ff00::/8"),
+	}
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(texts))
+	for i, t := range texts {
+		out[i] = netip.MustParsePrefix(t)
+	}
+	return out
+}
+
+func (s Subnet) check(c *Checks, at string, f family) {
+	gateway, err := netip.ParsePrefix(s.Gateway)
+	net := gateway.Masked()
+	switch field := at + ".gateway"; {
+	case err != nil:
+		c.Add(field, "Give the hosts' %s address with the length of its prefix, such as %s.", f.name, f.example)
+		return
+	case !f.is(gateway.Addr()):
+		c.Add(field, "%s is no %s address. Give it under %s.", gateway.Addr(), f.name, f.other)
+		return
+	case gateway.Bits() < f.least || gateway.Bits() > f.most:
+		c.Add(field, "%s", f.bits)
+		return
+	case slices.ContainsFunc(f.odd, net.Overlaps):
+		c.Add(field, "%s holds loopback, link-local, multicast or reserved addresses. Give a subnet for guests, such as %s.", net, f.example)
+		return
+	case gateway.Addr() == net.Addr():
+		c.Add(field, "%s is the address of the subnet itself. Give one within it, such as %s.", gateway.Addr(), netip.PrefixFrom(net.Addr().Next(), net.Bits()))
+		return
+	case gateway.Addr() == broadcast(net):
+		c.Add(field, "%s is the subnet's broadcast address. Give another one of %s.", gateway.Addr(), net)
+		return
+	}
+	if s.DHCP == nil {
+		return
+	}
+	if len(s.DHCP.Ranges) == 0 && len(s.DHCP.Leases) == 0 {
+		c.Add(at+".dhcp.ranges", "Give the addresses that DHCP may give out, or switch DHCP off.")
+	}
+	s.DHCP.checkRanges(c, at+".dhcp.ranges", gateway, f)
+	if f.name == family6.name && len(s.DHCP.Leases) > 0 {
+		c.Add(at+".dhcp.leases", "Static leases are for IPv4.")
+		return
+	}
+	s.DHCP.checkLeases(c, at+".dhcp.leases", gateway)
+}
+
+// broadcast is the last address of an IPv4 subnet; IPv6 has none.
+func broadcast(p netip.Prefix) netip.Addr {
+	if !p.Addr().Is4() {
+		return netip.Addr{}
+	}
+	b := p.Addr().As4()
+	for i := p.Bits(); i < 32; i++ {
+		b[i/8] |= 1 << (7 - i%8)
+	}
+	return netip.AddrFrom4(b)
+}
+
+// given notes why the address cannot be given to a guest of the subnet.
+func given(a netip.Addr, gateway netip.Prefix) string {
+	switch net := gateway.Masked(); {
+	case !net.Contains(a):
+		return fmt.Sprintf("%s is outside the subnet %s.", a, net)
+	case a == gateway.Addr():
+		return fmt.Sprintf("%s is the hosts' own address.", a)
+	case a == net.Addr():
+		return fmt.Sprintf("%s is the address of the subnet itself.", a)
+	case a == broadcast(net):
+		return fmt.Sprintf("%s is the subnet's broadcast address.", a)
+	}
+	return ""
+}
+
+func (d DHCP) checkRanges(c *Checks, field string, gateway netip.Prefix, f family) {
+	if len(d.Ranges) > MaxRanges {
+		c.Add(field, "At most %d ranges.", MaxRanges)
+		return
+	}
+	type span struct{ from, to netip.Addr }
+	var before []span
+	for i, r := range d.Ranges {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		from, err := netip.ParseAddr(r.Start)
+		to, err2 := netip.ParseAddr(r.End)
+		wrong := err != nil || err2 != nil || !f.is(from) || !f.is(to) || from.Zone()+to.Zone() != ""
+		if wrong {
+			c.Add(at, "Give the first and the last %s address of the range.", f.name)
+			continue
+		}
+		switch host := gateway.Addr(); {
+		case given(from, gateway) != "":
+			c.Add(at, "%s Give a range of the subnet that guests may have.", given(from, gateway))
+		case given(to, gateway) != "":
+			c.Add(at, "%s Give a range of the subnet that guests may have.", given(to, gateway))
+		case to.Less(from):
+			c.Add(at, "The range ends at %s before it begins at %s.", to, from)
+		case !host.Less(from) && !to.Less(host):
+			c.Add(at, "The range holds %s, the hosts' own address. Give ranges before or behind it.", host)
+		case slices.ContainsFunc(before, func(b span) bool { return !to.Less(b.from) && !b.to.Less(from) }):
+			c.Add(at, "The range %s to %s overlaps another one.", from, to)
+		default:
+			before = append(before, span{from, to})
+		}
+	}
+}
+
+func (d DHCP) checkLeases(c *Checks, field string, gateway netip.Prefix) {
+	if len(d.Leases) > MaxLeases {
+		c.Add(field, "At most %d static leases.", MaxLeases)
+		return
+	}
+	macs, ips := map[string]bool{}, map[netip.Addr]bool{}
+	for i, l := range d.Leases {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		mac, err := net.ParseMAC(l.MAC)
+		switch {
+		case err != nil || len(mac) != 6 || mac[0]&1 != 0:
+			c.Add(at, "%q is no unicast MAC address such as 52:54:00:12:34:56.", l.MAC)
+			continue
+		case macs[mac.String()]:
+			c.Add(at, "%s has a lease already.", mac)
+			continue
+		}
+		macs[mac.String()] = true
+		ip, err := netip.ParseAddr(l.IP)
+		switch {
+		case err != nil || !ip.Is4():
+			c.Add(at, "%q is no IPv4 address.", l.IP)
+			continue
+		case given(ip, gateway) != "":
+			c.Add(at, "%s Give %s one of the subnet's others.", given(ip, gateway), mac)
+			continue
+		case ips[ip]:
+			c.Add(at, "%s is leased to another card already.", ip)
+			continue
+		}
+		ips[ip] = true
+		if l.Name != "" && !guestForm.MatchString(l.Name) {
+			c.Add(at, "%q is no host name: it has 1–63 letters, digits and hyphens.", l.Name)
+		}
+	}
+}
+
+// Tidy is the spec as it is kept: texts without what people leave around them, MAC addresses written alike.
+func (s NetworkSpec) Tidy() NetworkSpec {
+	tidy := func(n *Subnet) *Subnet {
+		if n == nil {
+			return nil
+		}
+		out := Subnet{Gateway: strings.TrimSpace(n.Gateway)}
+		if n.DHCP != nil {
+			out.DHCP = &DHCP{}
+			for _, r := range n.DHCP.Ranges {
+				out.DHCP.Ranges = append(out.DHCP.Ranges, AddressRange{strings.TrimSpace(r.Start), strings.TrimSpace(r.End)})
+			}
+			for _, l := range n.DHCP.Leases {
+				l = StaticLease{strings.TrimSpace(l.MAC), strings.TrimSpace(l.IP), strings.TrimSpace(l.Name)}
+				if mac, err := net.ParseMAC(l.MAC); err == nil {
+					l.MAC = mac.String()
+				}
+				out.DHCP.Leases = append(out.DHCP.Leases, l)
+			}
+		}
+		return &out
+	}
+	s.IPv4, s.IPv6 = tidy(s.IPv4), tidy(s.IPv6)
+	s.Domain, s.Bridge, s.Device = strings.TrimSpace(s.Domain), strings.TrimSpace(s.Bridge), strings.TrimSpace(s.Device)
+	return s
+}

@@ -1,0 +1,118 @@
+package web
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	networkview "quantix/views/network"
+	"quantix/views/shell"
+)
+
+type networkForm struct {
+	Name        string         `form:"name"`
+	Mode        string         `form:"mode"`
+	Device      string         `form:"device"`
+	Description string         `form:"description"`
+	Gateway4    string         `form:"gateway4"`
+	DHCP4       string         `form:"dhcp4"`
+	Ranges4     string         `form:"ranges4"`
+	Leases4     string         `form:"leases4"`
+	Gateway6    string         `form:"gateway6"`
+	DHCP6       string         `form:"dhcp6"`
+	Ranges6     string         `form:"ranges6"`
+	DNS         string         `form:"dns"`
+	Domain      string         `form:"domain"`
+	Bridge      string         `form:"bridge"`
+	MTU         string         `form:"mtu"`
+	Hosts       []fleet.HostID `form:"host"`
+}
+
+// spec leaves out what belongs to other choices: without scripts the form shows all of it.
+func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
+	s := fleet.NetworkSpec{
+		Mode: fleet.NetworkMode(in.Mode), DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, Device: in.Device, Description: in.Description,
+		IPv4: subnetOf(in.Gateway4, in.DHCP4, in.Ranges4, in.Leases4), IPv6: subnetOf(in.Gateway6, in.DHCP6, in.Ranges6, ""),
+	}
+	if s.Mode == fleet.NetworkIsolated {
+		s.Device = ""
+	}
+	if text := strings.TrimSpace(in.MTU); text != "" {
+		s.MTU = read(checks, "spec.mtu", text, func(text string) (int, error) {
+			n, err := strconv.Atoi(text)
+			if err != nil || n == 0 {
+				return 0, fleet.Errorf(fleet.Invalid, "Give the MTU as a number of bytes, or leave it empty.")
+			}
+			return n, nil
+		})
+	}
+	return s
+}
+
+func subnetOf(gateway, dhcp, ranges, leases string) *fleet.Subnet {
+	if gateway = strings.TrimSpace(gateway); gateway == "" {
+		return nil
+	}
+	out := &fleet.Subnet{Gateway: gateway}
+	if dhcp == "" {
+		return out
+	}
+	out.DHCP = &fleet.DHCP{}
+	for line := range strings.Lines(ranges) {
+		if words := wordsOf(line); len(words) > 0 {
+			out.DHCP.Ranges = append(out.DHCP.Ranges, fleet.AddressRange{Start: words[0], End: strings.Join(words[1:], " ")})
+		}
+	}
+	for line := range strings.Lines(leases) {
+		words := append(wordsOf(line), "", "")
+		if words[0] != "" {
+			out.DHCP.Leases = append(out.DHCP.Leases, fleet.StaticLease{MAC: words[0], IP: words[1], Name: strings.TrimSpace(strings.Join(words[2:], " "))})
+		}
+	}
+	return out
+}
+
+// wordsOf are the words of a line; a hyphen or a dash by itself stands between two of them, and a comma behind one.
+func wordsOf(line string) []string {
+	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n,–", r) })
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "-" })
+	if len(words) == 1 { // addresses have no hyphen
+		if from, to, ok := strings.Cut(words[0], "-"); ok {
+			return []string{from, to}
+		}
+	}
+	return words
+}
+
+func (s *Server) askNetwork(c echo.Context, a fleet.Actor, in networkForm, how asked) (err error) {
+	f := networkview.Form{
+		Name: in.Name, Mode: in.Mode, Device: in.Device, Description: in.Description, DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, MTU: in.MTU, Errors: how.errors,
+		IPv4: networkview.SubnetForm{Gateway: in.Gateway4, Ranges: in.Ranges4, Leases: in.Leases4, DHCP: in.DHCP4 != ""},
+		IPv6: networkview.SubnetForm{Gateway: in.Gateway6, Ranges: in.Ranges6, DHCP: in.DHCP6 != ""},
+	}
+	if !how.again() {
+		f.Mode, f.DNS, f.IPv4.DHCP = string(fleet.NetworkNAT), true, true
+	}
+	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, nil); err != nil {
+		return err
+	}
+	return s.showAs(c, how.status, a, shell.Frame{Title: "New network"}, networkview.New(f))
+}
+
+func (s *Server) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (end, error) {
+	var checks fleet.Checks
+	ask := control.CreateNetwork{Name: strings.TrimSpace(in.Name), Spec: in.spec(&checks), HostIDs: in.Hosts}
+	if err := checks.Err(); err != nil {
+		var all fleet.Checks
+		fleet.CheckName(&all, "name", ask.Name)
+		ask.Spec.Check(&all, "spec")
+		return nil, merge(&checks, all.Err())
+	}
+	n, err := s.Control.CreateNetwork(c.Request().Context(), a, ask)
+	return leave(views.NetworkPath(n.ID)), err
+}
