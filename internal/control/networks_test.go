@@ -326,4 +326,14 @@ func TestVMsGoWhereTheirNetworkIs(t *testing.T) {
 	if err := create(); err != nil {
 		t.Error(err)
 	}
+	assign := func() error {
+		_, err := s.AssignNetwork(t.Context(), chief, v.ID, []fleet.HostID{s.h2})
+		return err
+	}
+	s.says(v.ID, s.h2, `{"active":true,"foreign":true}`)
+	s.refused("assign it beside another of its name", fleet.Invalid, "h2 has a network named lan already, which was not made by Quantix.", assign)
+	s.says(v.ID, s.h2, `{"active":true}`) // its own, from an assignment that is forgotten
+	if err := assign(); err != nil {
+		t.Error(err)
+	}
 }
