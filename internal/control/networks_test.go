@@ -159,7 +159,7 @@ func TestOverlappingNetworksAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer first.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it is committed, or the test has failed
+	defer first.Rollback(context.WithoutCancel(t.Context()))
 	for _, sql := range []string{
 		`SELECT pg_advisory_xact_lock(hashtext('quantix networks'))`,
 		`INSERT INTO networks (id, name, kind, spec) VALUES ('first', 'first', 'libvirt', '{"mode":"nat","ipv4":{"gateway":"10.5.0.1/24"}}')`,
