@@ -195,7 +195,7 @@ func keepNetwork(a *Agent, j *job, out *wire.Finish) error {
 	if j.Network == nil {
 		return nil
 	}
-	return a.memory.networkActed(*j.Network, out.Error)
+	return a.memory.networkActed(*j.Network, out.Error, a.bootID())
 }
 
 func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {

@@ -166,15 +166,19 @@ func (m *memory) poolActed(name, words string) error {
 	return m.save()
 }
 
-// networkActed notes the words of a network's last failure; none after a success.
-func (m *memory) networkActed(n fleet.Network, words string) error {
+// networkActed notes the words of a network's last failure; after a success, none, and that it runs in this boot of the host.
+func (m *memory) networkActed(n fleet.Network, words, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, known := m.kept.Networks[n.ID]
-	if known && old.Error == words {
+	next := networkMemory{Error: words, Ran: old.Ran}
+	if words == "" {
+		next.Ran = boot
+	}
+	if known && old == next {
 		return nil
 	}
-	m.kept.Networks[n.ID] = networkMemory{Error: words, Ran: old.Ran}
+	m.kept.Networks[n.ID] = next
 	return m.save()
 }
 

@@ -374,7 +374,7 @@ func (q *Queries) NetworkNeeded(ctx context.Context, arg NetworkNeededParams) ([
 const networksOn = `-- name: NetworksOn :many
 SELECT n.name, n.kind, n.spec, (n.id = $1)::boolean AS same, COALESCE(a.subnets, '')::text AS subnets, COALESCE(a.status->>'bridge', '')::text AS bridge, min(h.name)::text AS host_name
 FROM assignments a JOIN networks n ON n.id = a.network_id JOIN hosts h ON h.id = a.host_id
-WHERE a.host_id = ANY ($2::text[]) AND (n.id <> $1 OR a.asked = '')
+WHERE a.host_id = ANY ($2::text[]) AND (n.id <> $1 OR a.asked = '' AND a.status ? 'foreign')
 GROUP BY n.id, a.subnets, a.status->>'bridge'
 ORDER BY n.name, n.kind
 `
@@ -394,7 +394,7 @@ type NetworksOnRow struct {
 	HostName string
 }
 
-// What else is on these hosts, each way in which one tells of it once: other networks, and under the same name another one that nobody assigned.
+// What else is on these hosts, each way in which one tells of it once: other networks, and under the same name one that is another.
 func (q *Queries) NetworksOn(ctx context.Context, arg NetworksOnParams) ([]NetworksOnRow, error) {
 	rows, err := q.db.Query(ctx, networksOn, arg.ID, arg.Hosts)
 	if err != nil {

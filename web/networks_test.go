@@ -119,7 +119,7 @@ func TestNetworkOfATenant(t *testing.T) {
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	a := b.get(path+"?tab=summary").is(t, http.StatusOK)
 	a.has(t, "10.5.0.0/24", "You have no right to change hosts and pools.")
-	a.lacks(t, "52:54:00:12:34:56")
+	a.lacks(t, "52:54:00:12:34:56", "Retry")
 	b.get(path).is(t, http.StatusOK).lacks(t, "host-2")
 	b.get("/networks/new").is(t, http.StatusForbidden)
 	b.post("/networks", url.Values{"name": {"x"}, "mode": {"isolated"}}).is(t, http.StatusForbidden)

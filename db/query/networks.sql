@@ -21,10 +21,10 @@ FROM networks n WHERE n.kind = 'libvirt' AND n.name = @name;
 SELECT pg_advisory_xact_lock(hashtext('quantix networks'));
 
 -- name: NetworksOn :many
--- What else is on these hosts, each way in which one tells of it once: other networks, and under the same name another one that nobody assigned.
+-- What else is on these hosts, each way in which one tells of it once: other networks, and under the same name one that is another.
 SELECT n.name, n.kind, n.spec, (n.id = @id)::boolean AS same, COALESCE(a.subnets, '')::text AS subnets, COALESCE(a.status->>'bridge', '')::text AS bridge, min(h.name)::text AS host_name
 FROM assignments a JOIN networks n ON n.id = a.network_id JOIN hosts h ON h.id = a.host_id
-WHERE a.host_id = ANY (@hosts::text[]) AND (n.id <> @id OR a.asked = '')
+WHERE a.host_id = ANY (@hosts::text[]) AND (n.id <> @id OR a.asked = '' AND a.status ? 'foreign')
 GROUP BY n.id, a.subnets, a.status->>'bridge'
 ORDER BY n.name, n.kind;
 

@@ -159,7 +159,7 @@ func TestOverlappingNetworksAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer first.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it is committed, or the test has failed
+	defer first.Rollback(context.WithoutCancel(t.Context()))
 	for _, sql := range []string{
 		`SELECT pg_advisory_xact_lock(hashtext('quantix networks'))`,
 		`INSERT INTO networks (id, name, kind, spec) VALUES ('first', 'first', 'libvirt', '{"mode":"nat","ipv4":{"gateway":"10.5.0.1/24"}}')`,
@@ -324,6 +324,16 @@ func TestVMsGoWhereTheirNetworkIs(t *testing.T) {
 	s.refused("where others of its name are", fleet.Invalid, "no active network", func() error { return create() })
 	s.says(v.ID, s.h1, `{"active":true}`)
 	if err := create(); err != nil {
+		t.Error(err)
+	}
+	assign := func() error {
+		_, err := s.AssignNetwork(t.Context(), chief, v.ID, []fleet.HostID{s.h2})
+		return err
+	}
+	s.says(v.ID, s.h2, `{"active":true,"foreign":true}`)
+	s.refused("assign it beside another of its name", fleet.Invalid, "h2 has a network named lan already, which was not made by Quantix.", assign)
+	s.says(v.ID, s.h2, `{"active":true}`) // its own, from an assignment that is forgotten
+	if err := assign(); err != nil {
 		t.Error(err)
 	}
 }

@@ -173,7 +173,7 @@ func unassigned(h NetworkHost) string {
 	case h.Status != nil && h.Status.Foreign:
 		return h.HostName + " has another network of this name, which was not made by Quantix."
 	}
-	return foundNetwork
+	return "Nobody assigned it to " + h.HostName + "."
 }
 
 // Allows says whether the network on this host can be asked for the action now, and if not, why. Actions lists all of them.

@@ -186,7 +186,7 @@ func TestWhatANetworkAllows(t *testing.T) {
 		"retry a leaving cell":     {cell(false, true, fleet.NetworkFailed), fleet.ActRetry, "h1 is releasing it."},
 		"release a leaving cell":   {cell(false, true, fleet.NetworkActive), fleet.ActRelease, "h1 is releasing it."},
 		"release":                  {cell(true, false, fleet.NetworkActive), fleet.ActRelease, ""},
-		"release a found cell":     {cell(false, false, fleet.NetworkActive), fleet.ActRelease, found},
+		"release a found cell":     {cell(false, false, fleet.NetworkActive), fleet.ActRelease, "Nobody assigned it to h1."},
 		"release somebody's":       {fleet.NetworkHost{HostName: "h1", Status: &fleet.NetworkStatus{Foreign: true}}, fleet.ActRelease, "h1 has another network of this name, which was not made by Quantix."},
 		"grant what stays within":  {defined, fleet.ActGrant, "A network that stays within libvirt is open to all projects."},
 		"an action of other nouns": {defined, fleet.ActStart, `There is no action "start".`},

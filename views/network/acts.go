@@ -48,7 +48,7 @@ func cellActs(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost) []kit.
 // failing is the first cell, if any, in which the network cannot be used.
 func failing(n fleet.NetworkView) []fleet.NetworkHost {
 	for i, h := range n.Hosts {
-		if h.Assigned && (h.State == fleet.NetworkFailed || stoppedByOthers(h)) {
+		if h.HostName != "" && h.Assigned && (h.State == fleet.NetworkFailed || stoppedByOthers(h)) {
 			return n.Hosts[i : i+1]
 		}
 	}
