@@ -195,6 +195,7 @@ const (
 	aBridge = "00000000-0000-7000-8000-000000003001"
 	aShop   = "00000000-0000-7000-8000-000000001001"
 	aTask   = "00000000-0000-7000-8000-000000005001"
+	aVolume = "debian.qcow2" // of each pool
 	aToken  = "00000000-0000-7000-8000-000000005002"
 )
 
@@ -238,6 +239,11 @@ var addresses = map[string][]struct {
 	"/pools/:id":                     {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=tone:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
 	"/pools/:id/assign":              {{at: "/pools/" + aPool + "/assign", all: true}},
 	"/pools/:id/hosts/:host/release": {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
+	"/pools/:id/volumes/new":         {{at: "/pools/" + aPool + "/volumes/new", all: true}},
+	"/pools/:id/volumes/grow":        {{at: "/pools/" + aPool + "/volumes/grow?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/clone":       {{at: "/pools/" + aPool + "/volumes/clone?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/wipe":        {{at: "/pools/" + aPool + "/volumes/wipe?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/delete":      {{at: "/pools/" + aPool + "/volumes/delete?volume=" + aVolume, all: true}},
 	"/pools/:id/delete":              {{at: "/pools/" + aPool + "/delete", sums: 4}},
 	"/menus/pool/:id":                {{at: "/menus/pool/" + aPool, sums: 4}},
 	"/networks":                      {{at: "/networks", sums: 2}},
