@@ -20,7 +20,7 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 	out := &wire.Finish{Generation: j.Generation, Outcome: wire.Done}
 	if err != nil {
 		out.Outcome, out.Error = wire.Failed, err.Error()
-		if single && (errors.Is(err, errOverdue) || errors.Is(err, errPanic)) {
+		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic)) {
 			out.Outcome = wire.Unknown
 		}
 		out.Retry = !single && worthAnotherTry(err)

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,9 @@ type VolumeRow struct {
 	Orphan    bool         // nobody uses it
 	Can       []fleet.ActionState
 }
+
+// id is that of the row: an open menu stays with its volume when others come and go.
+func (v VolumeRow) id() string { return "volume-" + string(v.Host) + "-" + url.PathEscape(v.Name) }
 
 // Volumes are what the tab shows.
 type Volumes struct {
