@@ -324,3 +324,42 @@ func TestVolumeOrdersAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// What fails after it was made leaves no file, listed or not.
+func TestWhatFailsLeavesNoFile(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ok(os.WriteFile(f.at("busy.raw"), bytes.Repeat([]byte("x"), 8<<20), 0o600))
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	unkept := f.work("unkept.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+	unkept.Whole = func(string) error { return errors.New("no room for a word") }
+	if err := f.CreateVolume(t.Context(), unkept); err == nil || !strings.Contains(err.Error(), "no room for a word") {
+		t.Error(err)
+	}
+
+	// A copy of what is written to meanwhile is none.
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for n := time.Duration(0); ctx.Err() == nil; n++ {
+			at := time.Now().Add(n * time.Second)
+			if err := os.Chtimes(f.at("busy.raw"), at, at); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	err := f.CloneVolume(t.Context(), f.work("copy.raw", fleet.VolumeOrder{Source: "busy.raw"}))
+	cancel()
+	wait.Wait()
+	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "was written to") {
+		t.Errorf("a copy of what is written to: %v", err)
+	}
+	entries, err := os.ReadDir(f.pool.Spec.Path)
+	f.ok(err)
+	for _, e := range entries {
+		if e.Name() != "busy.raw" && e.Name() != agent.PoolMarker {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}
