@@ -67,11 +67,8 @@ func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (end
 		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Full: in.Full != "",
 		HostID: fleet.HostID(in.Host), Overcommit: in.Overcommit != "",
 	}
-	if err := checks.Err(); err != nil {
-		return nil, err
-	}
-	t, err := s.Control.CreateVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
-	return s.volumeAsked(c, t, err)
+	t, err := s.Control.CreateVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order) // what is no size is none, and refused
+	return s.volumeAsked(c, t, merge(&checks, err))
 }
 
 // askVolume is the dialog of what can be asked about a volume that there is.

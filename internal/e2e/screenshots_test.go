@@ -163,7 +163,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("#pool-body a", "New volume")
 			p.waitText("#dialog", "New volume in shared")
 			p.fill("#dialog #name", "a/b")
-			p.fill("#dialog #size", "100000")
+			p.fill("#dialog #size", "1")
 			p.click("#dialog button.primary", "Create volume")
 			p.waitText("#dialog .field.bad", "Name")
 		}},
