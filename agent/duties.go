@@ -31,6 +31,11 @@ var duties = map[fleet.JobKind]duty{
 	fleet.NetworkApply:   {onNetwork(Hypervisor.ApplyNetwork), seeNetwork, keepNetwork},
 	fleet.NetworkRelease: {onNetwork(Hypervisor.ReleaseNetwork), seeReleasedNetwork, forgetNetwork},
 	fleet.ConsoleOpen:    {onVM(openConsole), seeNothing, keepNothing},
+	fleet.VolumeCreate:   {onVolume(Hypervisor.CreateVolume), seeVolume, keepNothing},
+	fleet.VolumeGrow:     {onVolume(Hypervisor.GrowVolume), seeVolume, keepNothing},
+	fleet.VolumeClone:    {onVolume(Hypervisor.CloneVolume), seeVolume, keepNothing},
+	fleet.VolumeWipe:     {onVolume(Hypervisor.WipeVolume), seeVolume, keepNothing},
+	fleet.VolumeDelete:   {onVolume(Hypervisor.DeleteVolume), seeVolume, keepNothing},
 }
 
 // dutyOf is the duty for a job. Of work that this agent is too old to know, the refusal is told and kept as any failure.

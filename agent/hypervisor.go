@@ -75,6 +75,22 @@ type Hypervisor interface {
 	// running or not, has a card on it.
 	ReleaseNetwork(ctx context.Context, network fleet.Network) error
 
+	// Work on one volume of a pool, which must be active, in its own directory, and within PoolRoots; the volume is a regular file there,
+	// or, where it is to come, there is none of its name. Who uses the file is looked for at that very moment, by the file itself and not
+	// by what definitions call it; the error names a domain that does. Half-made volumes are no volumes: what was cut off is removed by
+	// the next try, and listed as unfinished where none comes.
+
+	// CreateVolume makes an empty volume.
+	CreateVolume(ctx context.Context, in VolumeWork) error
+	// CloneVolume copies Order.Source, in its format. It refuses one with which a guest runs, that changes meanwhile, or that refers to others.
+	CloneVolume(ctx context.Context, in VolumeWork) error
+	// GrowVolume makes it as large as asked for; as large already: nothing. It refuses to shrink, and what anybody uses.
+	GrowVolume(ctx context.Context, in VolumeWork) error
+	// WipeVolume puts zeros in the place of all data and keeps size and format. It refuses what anybody uses.
+	WipeVolume(ctx context.Context, in VolumeWork) error
+	// DeleteVolume refuses what anybody uses. Gone already: nothing.
+	DeleteVolume(ctx context.Context, in VolumeWork) error
+
 	// Console dials the VM's local VNC endpoint.
 	Console(ctx context.Context, id fleet.VMID) (net.Conn, error)
 

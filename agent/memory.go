@@ -29,12 +29,23 @@ type kept struct {
 	Pools map[string]string       `json:"pools"` // name → words of the last failure
 	// Networks are those that this agent was ordered to have and not to give up since.
 	Networks map[fleet.NetworkID]networkMemory `json:"networks,omitempty"`
+	// Volumes are those that the newest orders for one made: an order that is given again must know its own.
+	Volumes []madeVolume `json:"volumes,omitempty"`
 }
 
 type networkMemory struct {
 	Error string `json:"error,omitempty"` // words of the last failure
 	Ran   string `json:"ran,omitempty"`   // the boot of the host in which it was last seen active
 }
+
+// madeVolume is the file that a job made, as the backend tells one file from another.
+type madeVolume struct {
+	Job  fleet.JobID `json:"job"`
+	File string      `json:"file"`
+}
+
+// mostVolumesMade is how many orders for volumes are remembered: far more than are at work at once.
+const mostVolumesMade = 128
 
 type vmMemory struct {
 	Name       string        `json:"name"`
@@ -125,6 +136,27 @@ func (m *memory) diskMade(vm fleet.VM, ref fleet.Volref) error {
 	k.Name, k.Made = vm.Name, append(slices.Clone(k.Made), ref)
 	m.kept.VMs[vm.ID] = k
 	return m.save()
+}
+
+// noteVolume notes the file that a job has made whole.
+func (m *memory) noteVolume(job fleet.JobID, file string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept.Volumes = append(slices.Clone(m.kept.Volumes), madeVolume{job, file})
+	m.kept.Volumes = m.kept.Volumes[max(0, len(m.kept.Volumes)-mostVolumesMade):]
+	return m.save()
+}
+
+// volumeMade is the file that a job made; empty: none.
+func (m *memory) volumeMade(job fleet.JobID) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, v := range slices.Backward(m.kept.Volumes) {
+		if v.Job == job {
+			return v.File
+		}
+	}
+	return ""
 }
 
 // made lists the disks of the VM that this agent made.

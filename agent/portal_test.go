@@ -322,7 +322,7 @@ func (p *portal) give(w wire.Work) fleet.JobID {
 	if w.VM != nil {
 		w.Subject, w.Generation = fleet.SubjectVM(w.VM.ID), w.VM.Generation
 	}
-	if w.Pool != nil {
+	if w.Pool != nil && w.Subject == "" {
 		w.Subject, w.Generation = fleet.SubjectPool(w.Pool.ID), w.Pool.Generation
 	}
 	if w.Network != nil && w.Subject == "" {

@@ -20,7 +20,7 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 	out := &wire.Finish{Generation: j.Generation, Outcome: wire.Done}
 	if err != nil {
 		out.Outcome, out.Error = wire.Failed, err.Error()
-		if single && (errors.Is(err, errOverdue) || errors.Is(err, errPanic)) {
+		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic)) {
 			out.Outcome = wire.Unknown
 		}
 		out.Retry = !single && worthAnotherTry(err)
@@ -52,7 +52,11 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 	out := &wire.Finish{Generation: old.Generation, Outcome: old.Outcome, Error: old.Error}
 	if out.Outcome == "" {
 		out.Outcome = wire.Unknown
-		out.Error = fmt.Sprintf("The agent was interrupted during this job, so nobody can tell whether the VM did it. Look at the VM; to try again, choose %q again.", j.Kind.Is().Verb)
+		what := j.Kind.Is().Noun.Is().Word
+		if j.Kind.Is().Noun == fleet.NounVM {
+			what = "VM"
+		}
+		out.Error = fmt.Sprintf("The agent was interrupted during this job, so nobody can tell whether it was done. Look at the %s; to try again, choose %q again.", what, j.Kind.Is().Verb)
 		if err := a.journal.end(j.ID, out.Outcome, out.Error, true); err != nil {
 			a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 		}

@@ -93,7 +93,7 @@ WITH mine AS MATERIALIZED (
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + $1::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
-RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, ready.session::bytea AS session, work_of(jobs.subject, jobs.host_id)::json AS work
+RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work
 `
 
 type ClaimJobsParams struct {
@@ -278,7 +278,8 @@ WITH mine AS MATERIALIZED (
     WHERE v.id = ANY (ARRAY(SELECT substr(a.subject, 4) FROM about a WHERE a.subject LIKE 'vm:%')) ORDER BY v.id FOR UPDATE OF v
 ), pool AS MATERIALIZED (
     SELECT p.id FROM pools p
-    WHERE p.id = ANY (ARRAY(SELECT substr(a.subject, 6) FROM about a WHERE a.subject LIKE 'pool:%')::text[] COLLATE "default") ORDER BY p.id FOR UPDATE OF p
+    WHERE p.id = ANY (ARRAY(SELECT CASE WHEN a.subject LIKE 'pool:%' THEN substr(a.subject, 6) ELSE split_part(substr(a.subject, 8), '/', 1) END
+                            FROM about a WHERE a.subject LIKE 'pool:%' OR a.subject LIKE 'volume:%')::text[] COLLATE "default") ORDER BY p.id FOR UPDATE OF p
 ), network AS MATERIALIZED (
     SELECT n.id FROM networks n
     WHERE n.id = ANY (ARRAY(SELECT substr(a.subject, 5) FROM about a WHERE a.subject LIKE 'net:%')::text[] COLLATE "default") ORDER BY n.id FOR UPDATE OF n
@@ -351,7 +352,8 @@ func (q *Queries) HoldResults(ctx context.Context, arg HoldResultsParams) ([]Hol
 const holdSubject = `-- name: HoldSubject :one
 WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = $1 AND task_id IS NOT NULL),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
-     pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) COLLATE "default" WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p),
+     pool AS (SELECT p.id FROM job JOIN pools p ON p.id = (CASE WHEN job.subject LIKE 'pool:%' THEN substr(job.subject, 6)
+                  WHEN job.subject LIKE 'volume:%' THEN split_part(substr(job.subject, 8), '/', 1) END) COLLATE "default" FOR UPDATE OF p),
      network AS (SELECT n.id FROM job JOIN networks n ON n.id = substr(job.subject, 5) COLLATE "default" WHERE job.subject LIKE 'net:%' FOR UPDATE OF n)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*) FROM network)
 `

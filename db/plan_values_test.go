@@ -41,6 +41,9 @@ var readMore = map[string]struct {
 	"VolumeOwners":       {800, "looks through what waits to enter the index of specs"},
 	"CountOnNetwork":     {800, "looks through what waits to enter the index of specs"},
 	"VolumeTaken":        {800, "looks through what waits to enter the index of specs"},
+	"VolumeNameTaken":    {800, "looks through what waits to enter the index of specs"},
+	"VolumeHeld":         {2000, "looks through what waits to enter the index of specs, for three questions"},
+	"DrivesWith":         {800, "looks through what waits to enter the index of specs"},
 }
 
 // value is an argument about something that there is. field is its name; "": the statement takes one that has none.

@@ -51,6 +51,81 @@ func (q *Queries) DomainsNamed(ctx context.Context, ids []string) ([]DomainsName
 	return items, nil
 }
 
+const domainsOn = `-- name: DomainsOn :many
+SELECT v.id, v.name FROM vms v WHERE v.id = ANY ($1::text[]) AND COALESCE(v.status->>'power', 'absent') NOT IN ('stopped', 'crashed', 'absent')
+UNION ALL SELECT f.id, f.name FROM found_vms f WHERE f.id = ANY ($1::text[]) AND COALESCE(f.status->>'power', '') NOT IN ('stopped', 'crashed')
+`
+
+type DomainsOnRow struct {
+	ID   fleet.VMID
+	Name string
+}
+
+// DomainsNamed, of those that their hosts did not last say to be off.
+func (q *Queries) DomainsOn(ctx context.Context, ids []string) ([]DomainsOnRow, error) {
+	rows, err := q.db.Query(ctx, domainsOn, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DomainsOnRow{}
+	for rows.Next() {
+		var i DomainsOnRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const drivesWith = `-- name: DrivesWith :many
+SELECT DISTINCT ON (w.pool_id, w.volume) w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name
+FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume) w
+JOIN vms v ON v.spec @> jsonb_build_object('iso', jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)) ORDER BY w.pool_id, w.volume, v.name
+`
+
+type DrivesWithParams struct {
+	Pools   []string
+	Volumes []string
+}
+
+type DrivesWithRow struct {
+	PoolID string
+	Volume string
+	ID     fleet.VMID
+	Name   string
+}
+
+// VMs that have the volumes in their drives, one a volume.
+func (q *Queries) DrivesWith(ctx context.Context, arg DrivesWithParams) ([]DrivesWithRow, error) {
+	rows, err := q.db.Query(ctx, drivesWith, arg.Pools, arg.Volumes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DrivesWithRow{}
+	for rows.Next() {
+		var i DrivesWithRow
+		if err := rows.Scan(
+			&i.PoolID,
+			&i.Volume,
+			&i.ID,
+			&i.Name,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const foundDisks = `-- name: FoundDisks :many
 SELECT ph.object_id AS pool_id, f.host_id, f.id, f.name, (d #>> '{}')::text AS path
 FROM found_vms f CROSS JOIN LATERAL jsonb_path_query(f.status, '$.disks[*].path') AS d JOIN assignments ph ON ph.host_id = f.host_id
@@ -96,6 +171,47 @@ func (q *Queries) FoundDisks(ctx context.Context, arg FoundDisksParams) ([]Found
 		return nil, err
 	}
 	return items, nil
+}
+
+const volumeHeld = `-- name: VolumeHeld :one
+SELECT volume_held($1::text, $2::text, $3::text)::json
+`
+
+type VolumeHeldParams struct {
+	PoolID string
+	Volume string
+	Host   string
+}
+
+// Who needs a volume, as people asked.
+func (q *Queries) VolumeHeld(ctx context.Context, arg VolumeHeldParams) ([]byte, error) {
+	row := q.db.QueryRow(ctx, volumeHeld, arg.PoolID, arg.Volume, arg.Host)
+	var column_1 []byte
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const volumeNameTaken = `-- name: VolumeNameTaken :one
+SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text AND ($2::text = '' OR ph.host_id = $2)
+               AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $3::text)))
+    OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || $1 || '/' || $3 AND j.state IN ('queued', 'running') AND ($2 = '' OR j.host_id = $2))
+    OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $3)
+    OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $3)))) > 0)::boolean
+AS taken
+`
+
+type VolumeNameTakenParams struct {
+	PoolID string
+	Host   string
+	Volume string
+}
+
+// VolumeTaken, of one host's files where the pool is local: what hosts say of it, what is being made, and what are or were VMs' disks.
+func (q *Queries) VolumeNameTaken(ctx context.Context, arg VolumeNameTakenParams) (bool, error) {
+	row := q.db.QueryRow(ctx, volumeNameTaken, arg.PoolID, arg.Host, arg.Volume)
+	var taken bool
+	err := row.Scan(&taken)
+	return taken, err
 }
 
 const volumeOwners = `-- name: VolumeOwners :many
@@ -147,6 +263,7 @@ func (q *Queries) VolumeOwners(ctx context.Context, arg VolumeOwnersParams) ([]V
 const volumeTaken = `-- name: VolumeTaken :one
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $2::text)))
+    OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || $1 || '/' || $2 AND j.state IN ('queued', 'running'))
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $2)
     OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))) > 0)::boolean
 AS taken
@@ -157,12 +274,52 @@ type VolumeTakenParams struct {
 	Volume string
 }
 
-// Whether a volume of that name is reported in the pool, or is or was a disk of a VM.
+// Whether a volume of that name is reported in the pool, is being made there, or is or was a disk of a VM.
 func (q *Queries) VolumeTaken(ctx context.Context, arg VolumeTakenParams) (bool, error) {
 	row := q.db.QueryRow(ctx, volumeTaken, arg.PoolID, arg.Volume)
 	var taken bool
 	err := row.Scan(&taken)
 	return taken, err
+}
+
+const volumesAtWork = `-- name: VolumesAtWork :many
+SELECT j.subject, j.kind, j.host_id, j.state, COALESCE(j.args->'volume'->>'source', '')::text AS source FROM jobs j
+WHERE split_part(substr(j.subject, 8), '/', 1) = $1::text AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running') ORDER BY j.id
+`
+
+type VolumesAtWorkRow struct {
+	Subject fleet.Subject
+	Kind    fleet.JobKind
+	HostID  fleet.HostID
+	State   fleet.JobState
+	Source  string
+}
+
+// The orders for volumes of a pool that have not ended, with what each reads.
+func (q *Queries) VolumesAtWork(ctx context.Context, poolID string) ([]VolumesAtWorkRow, error) {
+	rows, err := q.db.Query(ctx, volumesAtWork, poolID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []VolumesAtWorkRow{}
+	for rows.Next() {
+		var i VolumesAtWorkRow
+		if err := rows.Scan(
+			&i.Subject,
+			&i.Kind,
+			&i.HostID,
+			&i.State,
+			&i.Source,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const volumesNamed = `-- name: VolumesNamed :many
@@ -201,6 +358,39 @@ func (q *Queries) VolumesNamed(ctx context.Context, arg VolumesNamedParams) ([]V
 			&i.HostID,
 			&i.Found,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const volumesToCome = `-- name: VolumesToCome :many
+SELECT j.host_id, split_part(substr(j.subject, 8), '/', 1)::text AS pool_id, sum(COALESCE((j.args->'volume'->>'takesBytes')::bigint, 0))::bigint AS bytes
+FROM jobs j WHERE split_part(substr(j.subject, 8), '/', 1) = ANY ($1::text[]) AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running')
+GROUP BY 1, 2
+`
+
+type VolumesToComeRow struct {
+	HostID fleet.HostID
+	PoolID string
+	Bytes  int64
+}
+
+// What the orders for volumes of these pools that have not ended will take, by the host that does them.
+func (q *Queries) VolumesToCome(ctx context.Context, pools []string) ([]VolumesToComeRow, error) {
+	rows, err := q.db.Query(ctx, volumesToCome, pools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []VolumesToComeRow{}
+	for rows.Next() {
+		var i VolumesToComeRow
+		if err := rows.Scan(&i.HostID, &i.PoolID, &i.Bytes); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

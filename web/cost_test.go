@@ -195,6 +195,7 @@ const (
 	aBridge = "00000000-0000-7000-8000-000000003001"
 	aShop   = "00000000-0000-7000-8000-000000001001"
 	aTask   = "00000000-0000-7000-8000-000000005001"
+	aVolume = "debian.qcow2" // of each pool
 	aToken  = "00000000-0000-7000-8000-000000005002"
 )
 
@@ -262,6 +263,11 @@ var addresses = map[string][]struct {
 	"/tasks/recent":                     {{at: "/tasks/recent"}},
 	"/tasks/running":                    {{at: "/tasks/running"}},
 	"/tasks/:id":                        {{at: "/tasks/" + aTask}},
+	"/pools/:id/volumes/new":            {{at: "/pools/" + aPool + "/volumes/new", all: true}},
+	"/pools/:id/volumes/grow":           {{at: "/pools/" + aPool + "/volumes/grow?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/clone":          {{at: "/pools/" + aPool + "/volumes/clone?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/wipe":           {{at: "/pools/" + aPool + "/volumes/wipe?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/delete":         {{at: "/pools/" + aPool + "/volumes/delete?volume=" + aVolume, all: true}},
 }
 
 // What a page costs may grow by the rows of its lists and of the tree beside it, and, where it says something of all hosts, by what PostgreSQL adds

@@ -290,6 +290,19 @@ func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 	return id
 }
 
+// addVolumes is a shared pool on the screen's host with volumes that nobody uses.
+func (s *screen) addVolumes(name string, volumes ...string) fleet.PoolID {
+	s.t.Helper()
+	id := s.addPool(name, s.host.id)
+	status := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, MountPath: "/srv/" + name}
+	for _, v := range volumes {
+		at := time.Now().Add(-72 * time.Hour).UTC().Truncate(fleet.ModifiedTo)
+		status.Volumes = append(status.Volumes, fleet.Volume{Name: v, Path: "/srv/" + name + "/" + v, Format: "raw", CapacityBytes: 1 << 20, AllocBytes: 1 << 20, ModifiedAt: &at})
+	}
+	s.exec("UPDATE assignments SET status = $2 WHERE pool_id = $1", id, mustJSON(status))
+	return id
+}
+
 // network is the id of the libvirt network of that name, which no host need have.
 func (p *portal) network(name string) (id fleet.NetworkID) {
 	p.t.Helper()

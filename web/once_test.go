@@ -34,29 +34,34 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, pool)
+	volumes := "/pools/" + string(s.addVolumes("stock", "clone-me.raw", "grow-me.raw", "wipe-me.raw")) + "/volumes"
 	lan := fleet.NewID[fleet.NetworkID]()
 	s.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'lan', 'libvirt', '{"mode":"isolated"}')`, lan)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) VALUES ('net', $1, $2, 'assign', '{"active":false}')`, lan, s.host.id)
 	bodies := map[string]struct{ path, body, other string }{
-		"/vms/{id}/place":                   {sick["place"] + "/place", place(placed), place(s.host.id)},
-		"/vms":                              {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
-		"/vms/{id}/actions":                 {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
-		"/vms/actions":                      {"/vms/actions", `{"action":"pause","ids":["` + string(s.vm) + `"]}`, `{"action":"stop","ids":["` + string(s.vm) + `"]}`},
-		"/vms/{id}/console":                 {vm + "/console", ``, ``},
-		"/vms/{id}/disks/detach":            {sick["detach"] + "/disks/detach", sick["detach disk"] + `}`, sick["replace disk"] + `}`},
-		"/vms/{id}/disks/replace":           {sick["replace"] + "/disks/replace", sick["replace disk"] + `,"volume":"new.qcow2"}`, sick["replace disk"] + `,"volume":"x.qcow2"}`},
-		"/vms/{id}/takeover":                {sick["takeover"] + "/takeover", `{"fields":{"cpus":"3"}}`, `{"fields":{"cpus":"4"}}`},
-		"/vms/{id}/putback":                 {sick["putback"] + "/putback", ``, ``},
-		"/hosts/{id}/actions":               {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
-		"/pools":                            {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
-		"/pools/{id}/hosts/{host}/retry":    {"/pools/" + string(pool) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
-		"/networks":                         {"/networks", `{"name":"quiet","spec":{"mode":"isolated","dns":false},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other","spec":{"mode":"isolated","dns":true},"hostIds":[]}`},
-		"/networks/{id}/hosts/{host}/retry": {"/networks/" + string(lan) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
-		"/projects":                         {"/projects", `{"name":"shop-2"}`, `{"name":"shop-3"}`},
-		"/users":                            {"/users", `{"name":"cora"}`, `{"name":"dora"}`},
-		"/tasks/{id}/cancel":                {"/tasks/" + waiting.ID + "/cancel", ``, ``},
-		"/tokens":                           {"/tokens", `{"name":"backup"}`, `{"name":"other"}`},
-		"/join-tokens":                      {"/join-tokens", `{}`, `{"hostId":"` + string(s.host.id) + `"}`},
+		"/vms/{id}/place":                    {sick["place"] + "/place", place(placed), place(s.host.id)},
+		"/vms":                               {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
+		"/vms/{id}/actions":                  {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
+		"/vms/actions":                       {"/vms/actions", `{"action":"pause","ids":["` + string(s.vm) + `"]}`, `{"action":"stop","ids":["` + string(s.vm) + `"]}`},
+		"/vms/{id}/console":                  {vm + "/console", ``, ``},
+		"/vms/{id}/disks/detach":             {sick["detach"] + "/disks/detach", sick["detach disk"] + `}`, sick["replace disk"] + `}`},
+		"/vms/{id}/disks/replace":            {sick["replace"] + "/disks/replace", sick["replace disk"] + `,"volume":"new.qcow2"}`, sick["replace disk"] + `,"volume":"x.qcow2"}`},
+		"/vms/{id}/takeover":                 {sick["takeover"] + "/takeover", `{"fields":{"cpus":"3"}}`, `{"fields":{"cpus":"4"}}`},
+		"/vms/{id}/putback":                  {sick["putback"] + "/putback", ``, ``},
+		"/hosts/{id}/actions":                {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
+		"/pools":                             {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
+		"/pools/{id}/hosts/{host}/retry":     {"/pools/" + string(pool) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
+		"/networks":                          {"/networks", `{"name":"quiet","spec":{"mode":"isolated","dns":false},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other","spec":{"mode":"isolated","dns":true},"hostIds":[]}`},
+		"/networks/{id}/hosts/{host}/retry":  {"/networks/" + string(lan) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
+		"/projects":                          {"/projects", `{"name":"shop-2"}`, `{"name":"shop-3"}`},
+		"/users":                             {"/users", `{"name":"cora"}`, `{"name":"dora"}`},
+		"/tasks/{id}/cancel":                 {"/tasks/" + waiting.ID + "/cancel", ``, ``},
+		"/tokens":                            {"/tokens", `{"name":"backup"}`, `{"name":"other"}`},
+		"/join-tokens":                       {"/join-tokens", `{}`, `{"hostId":"` + string(s.host.id) + `"}`},
+		"/pools/{id}/volumes":                {volumes, `{"name":"new.raw","format":"raw","sizeBytes":1048576}`, `{"name":"other.raw","format":"raw","sizeBytes":1048576}`},
+		"/pools/{id}/volumes/{volume}/clone": {volumes + "/clone-me.raw/clone", `{"name":"copy.raw"}`, `{"name":"copy-2.raw"}`},
+		"/pools/{id}/volumes/{volume}/grow":  {volumes + "/grow-me.raw/grow", `{"sizeBytes":2097152}`, `{"sizeBytes":4194304}`},
+		"/pools/{id}/volumes/{volume}/wipe":  {volumes + "/wipe-me.raw/wipe?confirm=wipe-me.raw", ``, ``},
 	}
 	var api struct {
 		Paths map[string]map[string]struct {

@@ -85,13 +85,13 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 		if err != nil {
 			return err
 		}
-		p.Volumes = volumeRows(volumes)
-		p.Counts.Volumes = strconv.Itoa(len(p.Volumes))
+		p.Volumes = poolview.OrphansOf(volumeRows(volumes), c.QueryParam("only") == "orphans")
+		p.Counts.Volumes = strconv.Itoa(p.Volumes.All)
 		from, _ := strconv.Atoi(c.QueryParam("from")) // a word counts as the beginning
-		p.First = min(max(0, from), len(p.Volumes))
-		p.Last = min(p.First+poolview.VolumesShown, len(p.Volumes))
+		p.First = min(max(0, from), len(p.Volumes.Rows))
+		p.Last = min(p.First+poolview.VolumesShown, len(p.Volumes.Rows))
 	case "tasks":
-		q.Filter = "target:" + strconv.Quote(string(fleet.SubjectPool(p.Pool.ID)))
+		q.Filter = "target:" + strconv.Quote(string(fleet.SubjectPool(p.Pool.ID))) + `,volume:` + string(p.Pool.ID) + "/*"
 		tasks, err := s.Control.ListTasks(ctx, a, q)
 		p.Tasks, p.Prev, p.Next = tasks.Items, tasks.Prev, tasks.Next
 		return err
@@ -102,7 +102,7 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 // volumeRows makes the table's rows.
 func volumeRows(volumes []browse.VolumeOn) (rows []poolview.VolumeRow) {
 	for _, v := range volumes {
-		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit}
+		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit, Orphan: v.Orphan, Can: v.Actions}
 		if !v.Shared && len(v.Hosts) > 0 {
 			r.Host = v.Hosts[0].ID
 		}

@@ -24,11 +24,42 @@ func (b *Backend) ApplyVM(ctx context.Context, in agent.Apply) error {
 		return inAct(act, err)
 	}
 	defer unlock()
+	files, err := b.shareFiles(ctx, in)
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer files.unlock()
 	b.assigned.note(in.Pools)
 	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
 		a := applying{Backend: b, c: c, in: in}
 		return a.run(ctx)
 	}))
+}
+
+// shareFiles keeps orders for volumes from the files that the VM's definition will name.
+func (b *Backend) shareFiles(ctx context.Context, in agent.Apply) (files unlockers, err error) {
+	refs := make([]fleet.Volref, 0, 2*len(in.VM.Spec.Disks)+1)
+	for _, d := range in.VM.Spec.Disks {
+		if refs = append(refs, d.Ref()); d.Image != nil {
+			refs = append(refs, *d.Image)
+		}
+	}
+	if in.VM.Spec.ISO != nil {
+		refs = append(refs, *in.VM.Spec.ISO)
+	}
+	for _, ref := range refs {
+		p, wrong := placeOf(ref, in.Pools)
+		if wrong != nil {
+			continue // it is refused where it is needed
+		}
+		unlock, err := b.volumeLocks.share(ctx, p.path())
+		if err != nil {
+			files.unlock()
+			return nil, err
+		}
+		files = append(files, unlock)
+	}
+	return files, nil
 }
 
 // applying is one ApplyVM under way.

@@ -43,6 +43,7 @@ type Backend struct {
 
 	subscribers subscribers
 	vms         locks[fleet.VMID]
+	volumeLocks fileLocks
 	domains     domainCache
 	assigned    assigned
 	ioErrors    ioErrors

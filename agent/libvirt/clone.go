@@ -23,7 +23,7 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 	}
 	stop := watchCopy(p.partial().path(), h.alloc, tell)
 	volume, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.partial().volume, h.size), source, 0)
+		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.partial().volume, newVolume{format: "qcow2", size: h.size}), source, 0)
 	})
 	stop()
 	if err != nil {
@@ -57,23 +57,13 @@ func (a *applying) image(ctx context.Context, p place) (golibvirt.StorageVol, he
 		return none, h, err
 	}
 	// libvirt opens the image as the format that it saw at the pool's last refresh; it has to agree with the header.
-	for refreshed := false; ; refreshed = true {
-		volume, format, err := a.volumeFormat(ctx, pool, p.volume)
-		switch {
-		case err == nil && format == h.format:
-			return volume, h, nil
-		case refreshed && err == nil:
-			return none, h, fleet.Errorf(fleet.Conflict, "libvirt takes the image %s for %s, but its header says %s. It is not cloned.", p.volume, format, h.format)
-		case refreshed || err != nil && !is(err, golibvirt.ErrNoStorageVol):
-			return none, h, err
-		}
-		a.refreshPool(ctx, a.c, pool)
-	}
+	volume, err := a.agreed(ctx, a.c, pool, p.volume, h)
+	return volume, h, err
 }
 
-func (a *applying) volumeFormat(ctx context.Context, pool golibvirt.StoragePool, name string) (golibvirt.StorageVol, string, error) {
+func volumeFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string) (golibvirt.StorageVol, string, error) {
 	var volume golibvirt.StorageVol
-	text, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (text string, err error) {
+	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (text string, err error) {
 		if volume, err = l.StorageVolLookupByName(pool, name); err == nil {
 			text, err = l.StorageVolGetXMLDesc(volume, 0)
 		}

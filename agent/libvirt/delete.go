@@ -7,6 +7,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
 
@@ -21,6 +22,11 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
 		var places []place
 		if disks {
+			files, err := b.shareFiles(ctx, agent.Apply{VM: vm, Pools: pools})
+			if err != nil {
+				return err
+			}
+			defer files.unlock()
 			if places, err = b.deletable(ctx, c, vm, pools); err != nil {
 				return err
 			}

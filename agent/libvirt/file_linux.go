@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -54,4 +55,27 @@ func direct(path string) bool {
 	}
 	f.Close()
 	return true
+}
+
+// QEMU marks what it does with an image by locks on single bytes: one for each permission that it has, and for each that it denies to
+// others.
+const (
+	qemuLocksAt = 100
+	qemuLocks   = 200
+	ofdGetLock  = 36 // F_OFD_GETLK
+)
+
+// openByQEMU reports whether a program holds one of QEMU's locks on the file.
+func openByQEMU(path string) (bool, error) {
+	f, err := openImage(path, false)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: qemuLocksAt, Len: qemuLocks}
+	err = syscall.FcntlFlock(f.Fd(), ofdGetLock, &lock)
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		return false, nil // a file system without locks: nobody has any
+	}
+	return lock.Type != syscall.F_UNLCK, err
 }

@@ -118,3 +118,12 @@ func (d *byDir[T]) keepOnly(paths []string) {
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]T]) bool { return !dirs[dir] && w.sight().late == 0 })
 }
+
+// expire makes the next read look again in the directory.
+func (d *byDir[T]) expire(dir string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w := d.dirs[filepath.Clean(dir)]; w != nil {
+		w.expire()
+	}
+}

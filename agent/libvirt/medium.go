@@ -71,8 +71,8 @@ func notPlain(p place, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fleet.Errorf(fleet.NotFound, "The volume %s is not in the pool %s of this host. Choose another.", p.volume, p.pool.Name)
-	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EINVAL):
-		return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: a link or a device is not read. Copy the file itself into the pool.", p.volume, p.pool.Name)
+	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EINVAL), errors.Is(err, errNotRegular):
+		return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: a link or a device is neither read nor changed. Copy the file itself into the pool.", p.volume, p.pool.Name)
 	}
 	return fmt.Errorf("read the volume %s: %w", p.volume, err)
 }

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -221,14 +222,14 @@ func isBusy(err error) bool {
 // beyond what the portal takes.
 const mostVolumes = 2000
 
-// listVolumes lists the pool's first volumes by name, without the marker and those that are half made, and says how many there are in all.
+// listVolumes lists the pool's first volumes by name, without the marker and those that are being made, and says how many there are in all.
 func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (out []fleet.Volume, total int, err error) {
 	refs, _, err := l.StoragePoolListAllVolumes(ref, 1, 0)
 	if err != nil {
 		return nil, 0, err
 	}
 	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool {
-		return strings.HasSuffix(v.Name, partialSuffix) || agent.IsOurs(v.Name)
+		return strings.HasSuffix(v.Name, partialSuffix) && !forsaken(v.Key) || agent.IsOurs(v.Name)
 	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range refs[:min(len(refs), mostVolumes)] {
@@ -250,8 +251,17 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (out []fleet.V
 	return out, len(refs), nil
 }
 
+// forsakenAfter is how long what is half made is not written to before nobody is at it any more.
+const forsakenAfter = 10 * time.Minute
+
+// forsaken reports whether what is half made was left so. Whatever it holds, it is no whole volume.
+func forsaken(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && time.Since(info.ModTime()) > forsakenAfter
+}
+
 func volumeOf(x libvirtxml.StorageVolume) fleet.Volume {
-	v := fleet.Volume{Name: x.Name}
+	v := fleet.Volume{Name: x.Name, Unfinished: strings.HasSuffix(x.Name, partialSuffix)}
 	if x.Target != nil {
 		v.Path = x.Target.Path
 		if x.Target.Format != nil {

@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,7 +81,8 @@ type fileUsers struct {
 // fileWatches is what is remembered of files from one look to the next.
 type fileWatches struct {
 	chains  byDir[[]fileID] // of domains' disks and media
-	volumes byDir[fileID]   // of pools
+	volumes byDir[volumeID] // of pools
+	bases   byDir[[]fileID] // of volumes that stand on others, without themselves
 	pools   watch[map[string]string]
 }
 
@@ -174,7 +176,21 @@ func (a *applying) checkNoDisk(ctx context.Context, p place) error {
 	return nil
 }
 
-// markUsers notes on the volumes whose disks they are.
+// volumeID is a volume's file, and when that was written last.
+type volumeID struct {
+	fileID
+	modified time.Time
+}
+
+func identifyVolume(path string) volumeID {
+	info, err := os.Stat(path)
+	if err != nil {
+		return volumeID{}
+	}
+	return volumeID{identityOf(info), info.ModTime()}
+}
+
+// markUsers notes on the volumes who uses them, and when they were written last.
 func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.PoolReport) {
 	var paths []string
 	for _, p := range pools {
@@ -182,22 +198,59 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 			paths = append(paths, v.Path)
 		}
 	}
-	ids := b.files.volumes.read(ctx, paths, identify)
+	ids := b.files.volumes.read(ctx, paths, identifyVolume)
 	b.files.volumes.keepOnly(paths)
 	users := b.usersOf(ctx, all)
+	bases := b.basesOf(ctx, pools)
 	for i := range pools {
 		volumes := slices.Clone(pools[i].Status.Volumes) // the pool's own look keeps the others
 		for k := range volumes {
 			v := &volumes[k]
-			for _, u := range users.of(pools[i].Name, v.Path, ids[v.Path]) {
-				if u.manner != asMedium && !slices.Contains(v.UsedBy, u.id) {
-					v.UsedBy = append(v.UsedBy, u.id)
-				}
-			}
-			slices.Sort(v.UsedBy)
-			v.UsedBy = v.UsedBy[:min(len(v.UsedBy), fleet.MostUsers)]
+			id := ids[v.Path]
+			markVolume(v, users.of(pools[i].Name, v.Path, id.fileID), bases[id.fileID], id.modified)
 		}
 		pools[i].Status.Volumes = volumes
+	}
+}
+
+// basesOf are the files that volumes stand on, each with the names of those that do.
+func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[fileID][]string {
+	var paths []string
+	for _, p := range pools {
+		for _, v := range p.Status.Volumes {
+			if v.Backing != "" {
+				paths = append(paths, v.Path)
+			}
+		}
+	}
+	chains := b.files.bases.read(ctx, paths, func(path string) []fileID { return chainOf(path, false) })
+	b.files.bases.keepOnly(paths)
+	out := map[fileID][]string{}
+	for _, path := range paths {
+		for _, id := range chains[path][min(1, len(chains[path])):] {
+			out[id] = append(out[id], filepath.Base(path))
+		}
+	}
+	return out
+}
+
+// markVolume notes who uses the volume.
+func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time.Time) {
+	for _, u := range users {
+		of := &v.UsedBy
+		if u.manner == asMedium {
+			of = &v.InDrive
+		}
+		if !slices.Contains(*of, u.id) {
+			*of = append(*of, u.id)
+		}
+	}
+	slices.Sort(v.UsedBy)
+	slices.Sort(v.InDrive)
+	slices.Sort(bases)
+	v.UsedBy, v.InDrive, v.BaseOf = v.UsedBy[:min(len(v.UsedBy), fleet.MostUsers)], v.InDrive[:min(len(v.InDrive), fleet.MostUsers)], bases[:min(len(bases), fleet.MostUsers)]
+	if at := modified.UTC().Truncate(fleet.ModifiedTo); !modified.IsZero() && len(v.UsedBy) == 0 {
+		v.ModifiedAt = &at
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // A disk is made under a name with this suffix, then renamed: the name without it always means a whole disk, whatever
 // was killed in between. What is left of a failed try is removed by the next. Quantix's pools are directories (an NFS pool
 // is a mounted one), so the rename is the file system's; libvirt has none for volumes.
-const partialSuffix = ".partial"
+const partialSuffix = fleet.PartialSuffix
 
 // place is a volume of a pool on this host.
 type place struct {
@@ -100,7 +100,7 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	}
 	if p.image == nil {
 		_, err = call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, p.size), 0)
+			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, newVolume{format: "qcow2", size: p.size}), 0)
 		})
 	} else {
 		err = a.clone(ctx, pool, p, func(percent int) { tell(percent, fmt.Sprintf("copying %s to disk %d", p.image.volume, p.number)) })
@@ -182,15 +182,25 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
 	}
 }
 
-func volumeXML(name string, size int64) string {
+// newVolume is what libvirt is to make.
+type newVolume struct {
+	format string
+	size   int64
+	full   bool // allocated at once
+}
+
+func volumeXML(name string, n newVolume) string {
 	x := libvirtxml.StorageVolume{
 		Name:       name,
-		Capacity:   &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(size)},
+		Capacity:   &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(n.size)},
 		Allocation: &libvirtxml.StorageVolumeSize{Unit: "bytes"},
-		Target: &libvirtxml.StorageVolumeTarget{
-			Format: &libvirtxml.StorageVolumeTargetFormat{Type: "qcow2"},
-			Compat: "1.1", // older ones take no checkpoints
-		},
+		Target:     &libvirtxml.StorageVolumeTarget{Format: &libvirtxml.StorageVolumeTargetFormat{Type: n.format}},
+	}
+	if n.full {
+		x.Allocation.Value = x.Capacity.Value
+	}
+	if n.format == "qcow2" {
+		x.Target.Compat = "1.1" // older ones take no checkpoints
 	}
 	text, err := x.Marshal()
 	if err != nil {

@@ -173,6 +173,24 @@ func (h *Host) diskUsers() map[string][]fleet.VMID {
 	return out
 }
 
+// driveUsers are the domains by the media that they have in their drives; h.mu is held.
+func (h *Host) driveUsers() map[string][]fleet.VMID {
+	out := map[string][]fleet.VMID{}
+	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
+		g := h.guests[id]
+		media := []string{g.def.iso()}
+		if g.on() && g.live.iso() != media[0] {
+			media = append(media, g.live.iso())
+		}
+		for _, f := range media {
+			if f != "" {
+				out[f] = append(out[f], id)
+			}
+		}
+	}
+	return out
+}
+
 func someDisk(name string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s is a disk of a VM on this host, so it is neither cloned nor put into a drive. Choose one that no VM uses.", name)
 }

@@ -213,7 +213,7 @@ func (h *Host) opens(v *fleet.Volume) bool {
 // reportPools tells of the assigned pools and names the others; h.mu is held.
 func (h *Host) reportPools(assigned []fleet.Pool) (out []wire.PoolReport, others []string) {
 	out = []wire.PoolReport{}
-	users := h.diskUsers()
+	users := volumeUsers{h.diskUsers(), h.driveUsers()}
 	for _, a := range assigned {
 		status := fleet.PoolStatus{State: fleet.PoolInactive, Error: fmt.Sprintf("Storage pool not found: no storage pool with matching name '%s'", a.Name)}
 		if p, ok := h.pools[a.Name]; ok {
@@ -229,7 +229,10 @@ func (h *Host) reportPools(assigned []fleet.Pool) (out []wire.PoolReport, others
 	return out, others
 }
 
-func (p *pool) status(users map[string][]fleet.VMID) fleet.PoolStatus {
+// volumeUsers are the domains of the host by the files that they have.
+type volumeUsers struct{ disks, drives map[string][]fleet.VMID }
+
+func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 	if p.dir == nil {
 		return fleet.PoolStatus{State: fleet.PoolFailed, MountPath: p.spec.Path, Error: p.words}
 	}
@@ -243,7 +246,17 @@ func (p *pool) status(users map[string][]fleet.VMID) fleet.PoolStatus {
 	for _, f := range p.dir.files {
 		v := f.Volume
 		v.Path = path.Join(p.spec.Path, v.Name)
-		v.UsedBy = users[v.Path]
+		v.UsedBy, v.InDrive = users.disks[v.Path], users.drives[v.Path]
+		if len(v.UsedBy) > 0 {
+			v.ModifiedAt = nil
+		}
+		v.BaseOf = nil
+		for _, other := range p.dir.files {
+			if other.Backing == v.Path {
+				v.BaseOf = append(v.BaseOf, other.Name)
+			}
+		}
+		slices.Sort(v.BaseOf)
 		s.Volumes = append(s.Volumes, v)
 		s.UsedBytes += v.AllocBytes
 		if !v.IsISO() {

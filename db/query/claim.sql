@@ -33,7 +33,7 @@ WITH mine AS MATERIALIZED (
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + @lease::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
-RETURNING sqlc.embed(jobs), ready.session::bytea AS session, work_of(jobs.subject, jobs.host_id)::json AS work;
+RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work;
 
 -- name: HoldPools :exec
 -- The pools stay assigned while a VM is put on them: who releases one locks it first.
@@ -58,7 +58,8 @@ WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running';
 -- the two wait for each other.
 WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND task_id IS NOT NULL),
      vm AS (SELECT v.id FROM job JOIN vms v ON v.id = substr(job.subject, 4) WHERE job.subject LIKE 'vm:%' FOR UPDATE OF v),
-     pool AS (SELECT p.id FROM job JOIN pools p ON p.id = substr(job.subject, 6) COLLATE "default" WHERE job.subject LIKE 'pool:%' FOR UPDATE OF p),
+     pool AS (SELECT p.id FROM job JOIN pools p ON p.id = (CASE WHEN job.subject LIKE 'pool:%' THEN substr(job.subject, 6)
+                  WHEN job.subject LIKE 'volume:%' THEN split_part(substr(job.subject, 8), '/', 1) END) COLLATE "default" FOR UPDATE OF p),
      network AS (SELECT n.id FROM job JOIN networks n ON n.id = substr(job.subject, 5) COLLATE "default" WHERE job.subject LIKE 'net:%' FOR UPDATE OF n)
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*) FROM network);
 
@@ -78,7 +79,8 @@ WITH mine AS MATERIALIZED (
     WHERE v.id = ANY (ARRAY(SELECT substr(a.subject, 4) FROM about a WHERE a.subject LIKE 'vm:%')) ORDER BY v.id FOR UPDATE OF v
 ), pool AS MATERIALIZED (
     SELECT p.id FROM pools p
-    WHERE p.id = ANY (ARRAY(SELECT substr(a.subject, 6) FROM about a WHERE a.subject LIKE 'pool:%')::text[] COLLATE "default") ORDER BY p.id FOR UPDATE OF p
+    WHERE p.id = ANY (ARRAY(SELECT CASE WHEN a.subject LIKE 'pool:%' THEN substr(a.subject, 6) ELSE split_part(substr(a.subject, 8), '/', 1) END
+                            FROM about a WHERE a.subject LIKE 'pool:%' OR a.subject LIKE 'volume:%')::text[] COLLATE "default") ORDER BY p.id FOR UPDATE OF p
 ), network AS MATERIALIZED (
     SELECT n.id FROM networks n
     WHERE n.id = ANY (ARRAY(SELECT substr(a.subject, 5) FROM about a WHERE a.subject LIKE 'net:%')::text[] COLLATE "default") ORDER BY n.id FOR UPDATE OF n

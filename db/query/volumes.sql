@@ -7,9 +7,10 @@ CROSS JOIN LATERAL jsonb_path_query_first(ph.status, '$.volumes[*] ? (@.name == 
 WHERE v.volume IS NOT NULL;
 
 -- name: VolumeTaken :one
--- Whether a volume of that name is reported in the pool, or is or was a disk of a VM.
+-- Whether a volume of that name is reported in the pool, is being made there, or is or was a disk of a VM.
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
+    OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || @pool_id || '/' || @volume AND j.state IN ('queued', 'running'))
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = @pool_id AND m.volume = @volume)
     OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))) > 0)::boolean
 AS taken;
@@ -31,3 +32,38 @@ WHERE jsonb_path_query_array(f.status, '$.disks[*].path') ?| @paths::text[] AND 
 -- VMs by the ids of their domains, each on its host: those of Quantix, and those that hosts have besides.
 SELECT v.host_id, v.id, v.name, v.project_id, false AS found FROM vms v WHERE v.id = ANY (@ids::text[])
 UNION ALL SELECT f.host_id, f.id, f.name, '', true FROM found_vms f WHERE f.id = ANY (@ids::text[]);
+
+-- name: VolumeHeld :one
+-- Who needs a volume, as people asked.
+SELECT volume_held(@pool_id::text, @volume::text, @host::text)::json;
+
+-- name: VolumesAtWork :many
+-- The orders for volumes of a pool that have not ended, with what each reads.
+SELECT j.subject, j.kind, j.host_id, j.state, COALESCE(j.args->'volume'->>'source', '')::text AS source FROM jobs j
+WHERE split_part(substr(j.subject, 8), '/', 1) = @pool_id::text AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running') ORDER BY j.id;
+
+-- name: VolumesToCome :many
+-- What the orders for volumes of these pools that have not ended will take, by the host that does them.
+SELECT j.host_id, split_part(substr(j.subject, 8), '/', 1)::text AS pool_id, sum(COALESCE((j.args->'volume'->>'takesBytes')::bigint, 0))::bigint AS bytes
+FROM jobs j WHERE split_part(substr(j.subject, 8), '/', 1) = ANY (@pools::text[]) AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running')
+GROUP BY 1, 2;
+
+-- name: DrivesWith :many
+-- VMs that have the volumes in their drives, one a volume.
+SELECT DISTINCT ON (w.pool_id, w.volume) w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name
+FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
+JOIN vms v ON v.spec @> jsonb_build_object('iso', jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)) ORDER BY w.pool_id, w.volume, v.name;
+
+-- name: DomainsOn :many
+-- DomainsNamed, of those that their hosts did not last say to be off.
+SELECT v.id, v.name FROM vms v WHERE v.id = ANY (@ids::text[]) AND COALESCE(v.status->>'power', 'absent') NOT IN ('stopped', 'crashed', 'absent')
+UNION ALL SELECT f.id, f.name FROM found_vms f WHERE f.id = ANY (@ids::text[]) AND COALESCE(f.status->>'power', '') NOT IN ('stopped', 'crashed');
+
+-- name: VolumeNameTaken :one
+-- VolumeTaken, of one host's files where the pool is local: what hosts say of it, what is being made, and what are or were VMs' disks.
+SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text AND (@host::text = '' OR ph.host_id = @host)
+               AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
+    OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || @pool_id || '/' || @volume AND j.state IN ('queued', 'running') AND (@host = '' OR j.host_id = @host))
+    OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = @pool_id AND m.volume = @volume)
+    OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))) > 0)::boolean
+AS taken;

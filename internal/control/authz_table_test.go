@@ -99,6 +99,15 @@ var useCases = map[string]useCase{
 	"PoolsOn":      {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
 	"OpenJobs":     {may: infraSeen, with: none},
 
+	"VolumeOn": {may: infraChange, with: func(w *world) []any { return []any{w.volume()} }},
+	"CreateVolume": {may: infraChange, with: func(w *world) []any {
+		return []any{w.nfs, control.NewVolume{Name: w.name("volume"), Format: "raw", SizeBytes: 1 << 20}}
+	}},
+	"GrowVolume":   {may: infraChange, with: func(w *world) []any { return []any{w.volume(), int64(1 << 30), false} }},
+	"CloneVolume":  {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("clone"), false} }},
+	"WipeVolume":   {may: infraChange, with: func(w *world) []any { v := w.volume(); return []any{v, v.Volume} }},
+	"DeleteVolume": {may: infraChange, with: func(w *world) []any { v := w.volume(); return []any{v, v.Volume} }},
+
 	"AssignPool":    {may: infraChange, with: func(w *world) []any { return []any{w.storage(), []fleet.HostID{w.h2}} }},
 	"ClearConflict": {may: infraChange, with: func(w *world) []any { return []any{w.someHost()} }},
 	"CreatePool": {may: infraChange, with: func(w *world) []any {

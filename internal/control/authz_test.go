@@ -283,6 +283,13 @@ func (w *world) storage() fleet.PoolID {
 	return w.addPool(name, `{"kind":"dir","path":"/srv/`+name+`","shared":false}`, w.h1)
 }
 
+// volume is one of its own that nobody uses.
+func (w *world) volume() control.Volume {
+	name := w.name("data") + ".raw"
+	w.lay(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"raw","capacityBytes":1048576}`)
+	return control.Volume{PoolID: w.nfs, Volume: name}
+}
+
 func (w *world) someHost() fleet.HostID { return w.host(w.name("spare"), 1024) }
 
 func (w *world) someUser() fleet.UserID { return w.addUser(w.name("user"), fleet.RoleNone).UserID }

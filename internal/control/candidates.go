@@ -20,6 +20,9 @@ func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.Ho
 	if err := q.HoldPools(ctx, ids); err != nil {
 		return nil, err
 	}
+	if err := volumesFree(ctx, q, spec); err != nil {
+		return nil, err
+	}
 	pools, err := q.PoolsForWork(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -73,7 +76,7 @@ func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.Ho
 	return hosts, nil
 }
 
-// coming is what disks that are asked for and not made yet will take, by pool and host.
+// coming is what disks and volumes that are asked for and not made yet will take, by pool and host.
 type coming map[fleet.PoolID]map[fleet.HostID]int64
 
 func disksToCome(ctx context.Context, q *db.Queries, pools []string) (coming, error) {
@@ -82,14 +85,24 @@ func disksToCome(ctx context.Context, q *db.Queries, pools []string) (coming, er
 		return out, nil
 	}
 	rows, err := q.DisksToCome(ctx, pools)
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range rows {
-		id := fleet.PoolID(r.PoolID)
-		if out[id] == nil {
-			out[id] = map[fleet.HostID]int64{}
-		}
-		out[id][r.HostID] += r.Bytes
+		out.add(fleet.PoolID(r.PoolID), r.HostID, r.Bytes)
+	}
+	volumes, err := q.VolumesToCome(ctx, pools)
+	for _, r := range volumes {
+		out.add(fleet.PoolID(r.PoolID), r.HostID, r.Bytes)
 	}
 	return out, err
+}
+
+func (c coming) add(id fleet.PoolID, host fleet.HostID, bytes int64) {
+	if c[id] == nil {
+		c[id] = map[fleet.HostID]int64{}
+	}
+	c[id][host] += bytes
 }
 
 // of is what will be taken of the pool as this host sees it: of a shared one, by all hosts.

@@ -42,7 +42,14 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 	}
 	return assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.Object) error {
 		for _, v := range lines {
-			err := q.PublishImage(ctx, db.PublishImageParams{
+			work, err := workOn(ctx, q, in.PoolID, in.Volume, v.On())
+			if err != nil {
+				return err
+			}
+			if work != "" {
+				return fleet.Errorf(fleet.Conflict, "%s cannot be published now: another order for it has not ended (%s).", v.Name, work)
+			}
+			err = q.PublishImage(ctx, db.PublishImageParams{
 				PoolID: in.PoolID, Host: string(v.On()), Volume: v.Name, Format: v.Format, CapacityBytes: v.CapacityBytes, PublishedBy: a.Name,
 			})
 			if err != nil {

@@ -85,6 +85,7 @@ func demoShots(t *testing.T, a api) []shot {
 	user := list[fleet.User](t, a, "/api/v1/users")[0]
 	vm, h, pl := "/vms/"+string(running.ID), "/hosts/"+string(host.ID), "/pools/"+string(pool.ID)
 	shop := string(a.project(t, "shop").ID)
+	of := "?volume=" + a.freeVolume(t, pool, "archive-2019.raw")
 	project, u := "/projects/"+shop, "/users/"+string(user.ID)
 	shots := []shot{
 		{"dashboard", "/", nil},
@@ -153,6 +154,24 @@ func demoShots(t *testing.T, a api) []shot {
 		{"pools", "/pools", nil},
 		{"pool", pl, nil},
 		{"pool-volumes", pl + "?tab=volumes", nil},
+		{"pool-orphans", pl + "?tab=volumes&only=orphans", nil},
+		{"pool-volume-menu", pl + "?tab=volumes", func(p *tab) { p.opens("tbody details summary", "", "Delete volume") }},
+		{"volume-new", pl + "/volumes/new", nil},
+		{"volume-new-local", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/new", nil},
+		{"volume-new-errors", pl + "?tab=volumes", func(p *tab) {
+			p.expect("422")
+			p.click("#pool-body a", "New volume")
+			p.waitText("#dialog", "New volume in shared")
+			p.fill("#dialog #name", "a/b")
+			p.fill("#dialog #size", "1")
+			p.click("#dialog button.primary", "Create volume")
+			p.waitText("#dialog .field.bad", "Name")
+		}},
+		{"volume-grow", pl + "/volumes/grow" + of, nil},
+		{"volume-clone", pl + "/volumes/clone" + of, nil},
+		{"volume-wipe", pl + "/volumes/wipe" + of, nil},
+		{"volume-delete", pl + "/volumes/delete" + of, nil},
+		{"volume-published", pl + "/volumes/delete?volume=debian-12.qcow2", nil},
 		{"pool-failed", "/pools/" + string(broken.ID), nil},
 		{"pool-assign", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/assign", nil},
 		{"pool-assigned", pl + "/assign", nil},

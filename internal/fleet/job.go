@@ -25,12 +25,13 @@ const Lease = 30 * time.Second
 
 // JobArgs are the few parameters of an order that are no spec.
 type JobArgs struct {
-	DeleteDisks bool   `json:"deleteDisks,omitempty"` // vm.delete
-	Console     PairID `json:"console,omitempty"`     // console.open
-	PortalURL   string `json:"portalUrl,omitempty"`   // console.open: the portal that holds the browser's half; empty: the agent's own
+	DeleteDisks bool         `json:"deleteDisks,omitempty"` // vm.delete; always of what destroys a volume's data
+	Console     PairID       `json:"console,omitempty"`     // console.open
+	PortalURL   string       `json:"portalUrl,omitempty"`   // console.open: the portal that holds the browser's half; empty: the agent's own
+	Volume      *VolumeOrder `json:"volume,omitempty"`      // volume.*
 }
 
-// Subject names what a job or a task is about: "vm:<id>", "pool:<id>", or "task:<id>" of a task that is about its children. One job a
+// Subject names what a job or a task is about: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", or "task:<id>" of a task that is about its children. One job a
 // subject runs at a time.
 type Subject string
 

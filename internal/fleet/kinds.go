@@ -21,6 +21,11 @@ const (
 	NetworkApply   JobKind = "network.apply"
 	NetworkRelease JobKind = "network.release" // stop and undefine
 	ConsoleOpen    JobKind = "console.open"
+	VolumeCreate   JobKind = "volume.create"
+	VolumeGrow     JobKind = "volume.grow"
+	VolumeClone    JobKind = "volume.clone" // a copy of another volume of the pool
+	VolumeWipe     JobKind = "volume.wipe"  // zeros in the place of all that is in it
+	VolumeDelete   JobKind = "volume.delete"
 )
 
 // Kind is all that is decided about a kind of job, but how a host does it: that is the agent's duty for it.
@@ -48,6 +53,9 @@ type Kind struct {
 // comesAgain is why what brings a host to the intent that people gave cannot be taken back.
 const comesAgain = "This task cannot be cancelled: it would come again until the host is as people asked for. Change what is asked for instead."
 
+// longCopy is for what writes all of a volume: 64 TiB at 1.5 GiB/s. Storage that does not answer ends it sooner.
+const longCopy = 12 * time.Hour
+
 // kinds is the table, in the order in which people choose from them.
 var kinds = []Kind{
 	{Name: VMApply, Noun: NounVM, Verb: "Configure", Right: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true, Stands: comesAgain},
@@ -67,6 +75,17 @@ var kinds = []Kind{
 	{Name: PoolRelease, Noun: NounPool, Verb: "Release pool", Right: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
 	{Name: NetworkApply, Noun: NounNetwork, Verb: "Assign network", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
 	{Name: NetworkRelease, Noun: NounNetwork, Verb: "Release network", Right: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
+	{Name: VolumeCreate, Noun: NounVolume, Verb: "Create volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
+	{Name: VolumeGrow, Noun: NounVolume, Verb: "Grow volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
+	{Name: VolumeClone, Noun: NounVolume, Verb: "Clone volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
+	{
+		Name: VolumeWipe, Noun: NounVolume, Verb: "Wipe volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, ShotByData: true,
+		Begun: "The host has begun to wipe the volume already, so this cannot be taken back.",
+	},
+	{
+		Name: VolumeDelete, Noun: NounVolume, Verb: "Delete volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true, ShotByData: true,
+		Begun: "The host has begun to delete the volume already, so this cannot be taken back.",
+	},
 	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 }
 

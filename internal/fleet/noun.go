@@ -3,6 +3,7 @@ package fleet
 import (
 	"net/url"
 	"slices"
+	"strings"
 )
 
 // Noun is a kind of thing, as the part of a key before the colon names it: of a subject, a wake-up, a row of the tree.
@@ -17,6 +18,7 @@ const (
 	NounProject Noun = "project"
 	NounUser    Noun = "user"
 	NounTask    Noun = "task"
+	NounVolume  Noun = "volume"
 )
 
 // Thing is all that is decided about a noun.
@@ -29,6 +31,8 @@ type Thing struct {
 	Path   string // of their list; with an id behind it, of one of them
 	See    Right  // that it takes to see any, and so to hear of them
 
+	within func(id string) string // the page of another noun that shows one of them, where they have none of their own
+
 	Parts bool     // one of them may have many, each of which wakes its pages
 	Each  bool     // pages follow single ones by their own keys, so that a page that follows all need not follow each change
 	All   string   // the wake-ups for all of them to who sees all projects; empty: pages do not follow them
@@ -38,6 +42,8 @@ type Thing struct {
 	Filter FilterKeys // that the box above their list helps with; nil: it has none
 	View   []string   // what of their list's address says what it shows and how, and so makes a view; nil: views of it are not kept
 }
+
+const poolsPath = "/pools"
 
 // nouns is the table, in the order of search results.
 var nouns = []Thing{
@@ -55,7 +61,7 @@ var nouns = []Thing{
 	},
 	{
 		Key: NounPool, Word: "pool", Plural: "pools", Title: "Storage", Icon: "database",
-		Path: "/pools", See: MaySeeStorage,
+		Path: poolsPath, See: MaySeeStorage,
 		Each: true, All: "pool:*", Trees: []string{TreeStorage},
 		Filter: PoolKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
@@ -76,6 +82,7 @@ var nouns = []Thing{
 		Path: "/tasks", See: MaySeeTasks, Each: true, Parts: true, All: "tasks", Own: "tasks:",
 		Filter: TaskKeys, View: []string{"filter", "sort", "columns", "project", "limit"},
 	},
+	{Key: NounVolume, Word: "volume", Plural: "volumes", Title: "Volumes", Icon: "hard-drive", See: MaySeeStorage, within: volumesTab},
 	{Key: NounUser, Word: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},
 }
 
@@ -109,9 +116,18 @@ func Worded(word string) (t Thing, place int) {
 // SubjectOf is the subject of one of them, and so the key of its wake-ups: "vm:<id>".
 func SubjectOf[I ~string](n Noun, id I) Subject { return Subject(string(n) + ":" + string(id)) }
 
-// At is the page of one of them; empty where they have none.
+// volumesTab lists the volumes of the pool that a volume is in.
+func volumesTab(id string) string {
+	pool, _, _ := strings.Cut(id, "/")
+	return poolsPath + "/" + url.PathEscape(pool) + "?tab=volumes"
+}
+
+// At is the page of one of them, or that which shows it; empty where they have none.
 func (t Thing) At(id string) string {
-	if t.Path == "" {
+	switch {
+	case t.within != nil:
+		return t.within(id)
+	case t.Path == "":
 		return ""
 	}
 	return t.Path + "/" + url.PathEscape(id)

@@ -11,7 +11,7 @@ import (
 func everyNoun() map[fleet.Noun]fleet.Thing {
 	all := map[fleet.Noun]fleet.Thing{}
 	for _, n := range []fleet.Noun{
-		fleet.NounVM, fleet.NounFound, fleet.NounHost, fleet.NounPool, fleet.NounNetwork, fleet.NounProject, fleet.NounUser, fleet.NounTask,
+		fleet.NounVM, fleet.NounFound, fleet.NounHost, fleet.NounPool, fleet.NounNetwork, fleet.NounProject, fleet.NounUser, fleet.NounTask, fleet.NounVolume,
 	} {
 		all[n] = n.Is()
 	}
@@ -65,8 +65,11 @@ func TestWhereThingsAre(t *testing.T) {
 	t.Parallel()
 	for n, is := range everyNoun() {
 		at, want := is.At("a/b"), is.Path+"/a%2Fb"
-		if n == fleet.NounFound {
+		switch n {
+		case fleet.NounFound:
 			want = "" // a host has it, and its page
+		case fleet.NounVolume:
+			want = "/pools/a?tab=volumes" // its pool shows it
 		}
 		if at != want {
 			t.Errorf("%s: %q, not %q", n, at, want)

@@ -67,10 +67,19 @@ type Volume struct {
 	AllocBytes    int64  `json:"allocBytes"`
 	Backing       string `json:"backing,omitempty"` // a backing file: such a volume is not offered as an image
 	UsedBy        []VMID `json:"usedBy,omitempty"`  // domains of the host whose disk the file is, by whatever path; a medium in a drive is no disk. At most MostUsers
+	InDrive       []VMID `json:"inDrive,omitempty"` // domains of the host that have it in a drive, likewise
+	// BaseOf are volumes of the host that stand on it: it is their backing file, or has their data. At most MostUsers.
+	BaseOf []string `json:"baseOf,omitempty"`
+	// ModifiedAt is when it was last written, to the hour, so that a report changes as seldom; nil: not known, or a domain has it as its disk.
+	ModifiedAt *time.Time `json:"modifiedAt,omitempty"`
+	Unfinished bool       `json:"unfinished,omitempty"` // it was begun and has not been written to for long: never a whole volume
 }
 
-// MostUsers bounds Volume.UsedBy: any number of disks may stand on one file.
+// MostUsers bounds whom a Volume names: any number of disks may stand on one file.
 const MostUsers = 8
+
+// ModifiedTo is how exactly Volume.ModifiedAt is told.
+const ModifiedTo = time.Hour
 
 // PoolHost is one cell of the host × health matrix.
 type PoolHost struct {
@@ -176,11 +185,13 @@ type PoolView struct {
 }
 
 // IsISO reports whether the volume can be put into a CD-ROM drive.
-func (v Volume) IsISO() bool { return v.Format == "iso" || strings.HasSuffix(v.Name, ".iso") }
+func (v Volume) IsISO() bool {
+	return !v.Unfinished && (v.Format == "iso" || strings.HasSuffix(v.Name, ".iso"))
+}
 
 // IsImage reports whether disks can be cloned from the volume: self-contained, and no ISO.
 func (v Volume) IsImage() bool {
-	return v.Backing == "" && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()
+	return v.Backing == "" && !v.Unfinished && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()
 }
 
 var poolLooks = map[PoolState]struct {

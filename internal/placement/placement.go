@@ -161,6 +161,19 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 	return f.faults
 }
 
+// FitDisks lists what keeps volumes of that size from this very host, likewise.
+func FitDisks(disks []fleet.Disk, h Host) []Fault {
+	f := fit{host: h}
+	if f.away(); len(f.faults) > 0 {
+		return f.faults
+	}
+	for i, d := range disks {
+		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))
+	}
+	f.room(disks)
+	return f.faults
+}
+
 type fit struct {
 	host   Host
 	faults []Fault

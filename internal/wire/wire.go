@@ -196,8 +196,10 @@ type Work struct {
 	Args       fleet.JobArgs  `json:"args"`
 	VM         *fleet.VM      `json:"vm,omitempty"`      // vm.* and console.open
 	Pools      []fleet.Pool   `json:"pools,omitempty"`   // every pool that the VM's spec names
-	Pool       *fleet.Pool    `json:"pool,omitempty"`    // pool.*
+	Pool       *fleet.Pool    `json:"pool,omitempty"`    // pool.*; of volume.*, the volume's
 	Network    *fleet.Network `json:"network,omitempty"` // network.*
+	// Held is who needed the volume when the work was given: of volume.*.
+	Held *fleet.VolumeHeld `json:"held,omitempty"`
 	// Made are the disks of the VM that were seen whole at some time. A disk is made once: one of these that is not there is a
 	// fault, never made anew.
 	Made    []fleet.Volref `json:"made,omitempty"`
@@ -230,7 +232,7 @@ type Finish struct {
 	Error      string               `json:"error,omitempty"`
 	Retry      bool                 `json:"retry,omitempty"`   // failed, convergent, and only because the hypervisor was not reached or did not answer: worth another try
 	VM         *fleet.VMStatus      `json:"vm,omitempty"`      // status after the act (vm.*)
-	Pool       *fleet.PoolStatus    `json:"pool,omitempty"`    // likewise (pool.*)
+	Pool       *fleet.PoolStatus    `json:"pool,omitempty"`    // likewise (pool.*, volume.*)
 	Network    *fleet.NetworkStatus `json:"network,omitempty"` // likewise (network.*)
 }
 

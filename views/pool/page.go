@@ -18,7 +18,7 @@ type Page struct {
 	Pool    fleet.PoolView            // its hosts are the first few
 	Cells   kit.Cells[fleet.PoolHost] // of tab health
 	Now     time.Time
-	Volumes []VolumeRow // of tab volumes
+	Volumes Volumes // of tab volumes
 	Counts  Counts
 	First   int // of Volumes, those from First to before Last are shown
 	Last    int

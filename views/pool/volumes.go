@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,39 @@ type VolumeRow struct {
 	Found     bool         // the VM is a discovered one
 	Published *Published   // nil: tenants are not offered it
 	Unfit     string       // why it cannot be published
+	Orphan    bool         // nobody uses it
+	Can       []fleet.ActionState
+}
+
+// id is that of the row: an open menu stays with its volume when others come and go.
+func (v VolumeRow) id() string { return "volume-" + string(v.Host) + "-" + url.PathEscape(v.Name) }
+
+// Volumes are what the tab shows.
+type Volumes struct {
+	Rows    []VolumeRow // of those that are asked for
+	All     int
+	Orphans int
+	Wasted  int64 // bytes that the orphans take
+	Only    bool  // the orphans are asked for alone
+}
+
+// OrphansOf counts the volumes that nobody uses, and keeps them alone where only they are asked for.
+func OrphansOf(rows []VolumeRow, only bool) Volumes {
+	out := Volumes{All: len(rows), Only: only}
+	for _, v := range rows {
+		if v.Orphan {
+			out.Orphans++
+			out.Wasted = fleet.AddBytes(out.Wasted, v.AllocBytes)
+		}
+		if v.Orphan || !only {
+			out.Rows = append(out.Rows, v)
+		}
+	}
+	return out
+}
+
+func (v Volumes) orphansText() string {
+	return kit.Count(v.Orphans, "orphan") + ", " + kit.Bytes(v.Wasted)
 }
 
 // Published says who let tenants use a volume.
@@ -33,15 +67,15 @@ type Published struct {
 const VolumesShown = 200
 
 func (p Page) volumePager() kit.Pager {
-	out := kit.Pager{Text: kit.Count(len(p.Volumes), "volume")}
-	if p.Last-p.First < len(p.Volumes) {
+	out := kit.Pager{Text: kit.Count(len(p.Volumes.Rows), "volume")}
+	if p.Last-p.First < len(p.Volumes.Rows) {
 		out.Text = strconv.Itoa(p.First+1) + "–" + strconv.Itoa(p.Last) + " of " + out.Text
 	}
 	if p.First > 0 {
 		out.First = p.Link.Without("from").String()
 		out.Prev = p.Link.With("from", strconv.Itoa(max(0, p.First-VolumesShown))).String()
 	}
-	if p.Last < len(p.Volumes) {
+	if p.Last < len(p.Volumes.Rows) {
 		out.Next = p.Link.With("from", strconv.Itoa(p.Last)).String()
 	}
 	return out
@@ -56,14 +90,8 @@ func (p Published) who() string {
 
 // volumeActs is what can be asked about a volume.
 func (p Page) volumeActs(v VolumeRow) []kit.Act {
-	at := func(act string) string {
-		link := kit.Link{Path: p.path(act)}.With("volume", v.Name)
-		if v.Host != "" {
-			link = link.With("host", string(v.Host))
-		}
-		return link.String()
-	}
-	publish := kit.Act{Icon: "globe", Word: "Publish to tenants", Post: at("publish"), Back: p.Link.String()}.Needs(p.Actor, policy.InfraChange).When(v.Unfit)
+	at := func(below ...string) string { return volumeAddress(p.path(below...), v.Name, v.Host) }
+	publish := kit.Act{Icon: "globe", Word: "Publish to tenants", Post: at("publish"), Back: p.Link.String(), Apart: true}.Needs(p.Actor, policy.InfraChange).When(v.Unfit)
 	withdraw := kit.Act{Icon: "lock", Word: "Withdraw from tenants", Post: at("withdraw"), Back: p.Link.String()}.Needs(p.Actor, policy.InfraChange)
 	switch {
 	case v.Published == nil:
@@ -74,7 +102,31 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 	if len(v.Hosts) == 0 {
 		publish = publish.When("No host that is heard has it now.")
 	}
-	return []kit.Act{publish, withdraw}
+	act := func(icon, word, below string, action fleet.Action) kit.Act {
+		return kit.Act{Icon: icon, Word: word, Href: at("volumes", below), Dialog: true}.Needs(p.Actor, policy.InfraChange).As(v.Can, action)
+	}
+	wipe, remove := act("circle-dashed", "Wipe", "wipe", fleet.ActWipe), act("trash-2", "Delete volume", "delete", fleet.ActDelete)
+	wipe.Danger, remove.Danger = true, true
+	return []kit.Act{
+		act("expand", "Grow", "grow", fleet.ActGrow), act("copy", "Clone", "clone", fleet.ActClone), publish, withdraw, wipe, remove,
+	}
+}
+
+// volumeAddress is where something is asked about one volume. host: of a local pool, whose.
+func volumeAddress(path, volume string, host fleet.HostID) string {
+	link := kit.Link{Path: path}.With("volume", volume)
+	if host != "" {
+		link = link.With("host", string(host))
+	}
+	return link.String()
+}
+
+func (p Page) newVolume() kit.Act {
+	act := kit.Act{Icon: "plus", Word: "New volume", Href: p.path("volumes", "new"), Dialog: true}.Needs(p.Actor, policy.InfraChange)
+	if p.Pool.DeletedAt != nil {
+		act = act.When("The pool is being deleted.")
+	}
+	return act
 }
 
 // volumeHosts says where a volume can be used, in short where that is everywhere.

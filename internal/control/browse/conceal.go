@@ -47,6 +47,7 @@ func volumeFor(a fleet.Actor, v VolumeOn) VolumeOn {
 		return v
 	}
 	v.Path, v.Hosts, v.Unfit, v.UsedBy, v.Backing = "", []HostRef{}, "", nil, ""
+	v.InDrive, v.BaseOf, v.ModifiedAt = nil, nil, nil
 	if v.Published != nil {
 		v.Published = &Published{At: v.Published.At}
 		if !v.offered() {

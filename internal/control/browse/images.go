@@ -125,7 +125,7 @@ func (v VolumeOn) unfit() string {
 	switch {
 	case v.VM != nil:
 		return fmt.Sprintf("It is a disk of the VM %s. Copy it to another file to make an image of it.", v.VM.Name)
-	case ownDisk.MatchString(v.Name):
+	case fleet.IsOwnDisk(v.Name):
 		return "It bears the name of a VM's disk, and holds that VM's data. Copy it under another name to make an image of it."
 	case v.Backing != "":
 		return fmt.Sprintf("It refers to a backing file. Flatten it first: qemu-img convert -O qcow2 %s copy.qcow2.", v.Name)

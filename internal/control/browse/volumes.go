@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"path"
-	"regexp"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,10 +26,17 @@ type VolumeOn struct {
 	// Published says that it was published for tenants; nil: it is not.
 	Published *Published `json:"published,omitempty"`
 	Unfit     string     `json:"unfit,omitempty"` // why it cannot be published, for those who could
+	// Orphan says that nobody uses it: no domain of a host, no VM as people asked, no other volume and no tenant.
+	Orphan  bool                `json:"orphan,omitempty"`
+	Actions []fleet.ActionState `json:"actions,omitempty"` // what can be asked of it, for those who may ask
 
-	on    fleet.HostID // the only host whose word counts; empty: the pool is shared
-	paths []string     // where it is there
-	users []domainOn   // whose disk hosts say it is
+	held   fleet.VolumeHeld
+	work   string       // what is done with it already
+	busy   string       // the VM that runs with it
+	drives []domainOn   // in whose drives hosts say it is
+	on     fleet.HostID // the only host whose word counts; empty: the pool is shared
+	paths  []string     // where it is there
+	users  []domainOn   // whose disk hosts say it is
 }
 
 // On is the only host whose word about the volume counts; empty: the pool is shared.
@@ -54,9 +61,6 @@ type VMRef struct {
 	HostID fleet.HostID `json:"hostId,omitempty"` // set: a discovered VM of that host
 }
 
-// ownDisk is the form of the names that the portal gives to disks. What bears it was some VM's data, also when that VM is gone.
-var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.qcow2$`)
-
 // PoolVolumes lists the volumes of a pool, by name. Who does not see all projects is shown what is published and the disks of
 // VMs that it sees, and never other people's data.
 func (b *Browse) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolID) ([]VolumeOn, error) {
@@ -76,7 +80,11 @@ func (b *Browse) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	if err != nil {
 		return nil, err
 	}
-	return judged(ctx, b.store.Queries, a, mergeVolumes(cells))
+	volumes := mergeVolumes(cells)
+	if !policy.May(a, policy.InfraChange, "") {
+		return judged(ctx, b.store.Queries, a, volumes)
+	}
+	return withActions(ctx, b.store.Queries, a, pool, volumes)
 }
 
 // cell is what one host says of a pool's volumes. ready: it is heard, and the pool is active there.
@@ -113,7 +121,7 @@ func judged(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeO
 // volumeOn is a volume as one host reports it. Each host knows its own files; those of a shared pool are the same on all that have it.
 func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 	out := VolumeOn{
-		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path}, users: usersOn(host, v),
+		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path}, users: domainsOn(host, v.UsedBy), drives: domainsOn(host, v.InDrive),
 	}
 	if out.Shared {
 		out.on, out.paths = "", append(out.paths, path.Join(pool.Spec.Path, v.Name))
@@ -156,18 +164,41 @@ func mergeVolumes(cells []cell) []VolumeOn {
 // alsoSaid adds what another host says about the file of a shared pool: all their words count together.
 func (v *VolumeOn) alsoSaid(host fleet.HostID, said fleet.Volume) {
 	v.Backing = cmp.Or(v.Backing, said.Backing)
-	v.users = append(v.users, usersOn(host, said)...)
+	v.users = append(v.users, domainsOn(host, said.UsedBy)...)
+	v.drives = append(v.drives, domainsOn(host, said.InDrive)...)
+	v.UsedBy, v.InDrive, v.BaseOf = united(v.UsedBy, said.UsedBy), united(v.InDrive, said.InDrive), united(v.BaseOf, said.BaseOf)
+	if v.ModifiedAt = newer(v.ModifiedAt, said.ModifiedAt); len(v.UsedBy) > 0 {
+		v.ModifiedAt = nil
+	}
 	if !slices.Contains(v.paths, said.Path) {
 		v.paths = append(v.paths, said.Path)
 	}
 }
 
-func usersOn(host fleet.HostID, said fleet.Volume) []domainOn {
-	users := make([]domainOn, len(said.UsedBy))
-	for i, id := range said.UsedBy {
-		users[i] = domainOn{host, id}
+// united are the few that hosts name, each once.
+func united[T cmp.Ordered](a, b []T) []T {
+	if len(b) == 0 {
+		return a
 	}
-	return users
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all[:min(len(all), fleet.MostUsers)]
+}
+
+func newer(a, b *time.Time) *time.Time {
+	if a == nil || b != nil && b.After(*a) {
+		return b
+	}
+	return a
+}
+
+func domainsOn(host fleet.HostID, ids []fleet.VMID) []domainOn {
+	domains := make([]domainOn, len(ids))
+	for i, id := range ids {
+		domains[i] = domainOn{host, id}
+	}
+	return domains
 }
 
 // owners tells whose disks volumes are: VMs of Quantix by pool and name, all VMs by what their hosts say of files, and discovered

@@ -108,16 +108,17 @@ func (box *Inbox) claimFor(ctx context.Context, patience time.Duration, all []cl
 	return out, nil
 }
 
-// aboutSubject is what the database says of a job's subject (work_of): a pool, a network, or a VM with what belongs to it.
+// aboutSubject is what the database says of a job's subject (work_of, work_of_volume): a pool, a volume's pool, a network, or a VM with what belongs to it.
 type aboutSubject struct {
-	Pool     *fleet.Pool    `json:"pool"`
-	Network  *fleet.Network `json:"network"`
-	VM       *fleet.VM      `json:"vm"`
-	Project  string         `json:"project"` // its name
-	Mark     string         `json:"mark"`
-	Made     []fleet.Volref `json:"made"`
-	Networks []string       `json:"networks"` // each "id kind name"
-	Pools    []fleet.Pool   `json:"pools"`
+	Pool     *fleet.Pool       `json:"pool"` // also a volume's
+	Held     *fleet.VolumeHeld `json:"held"`
+	Network  *fleet.Network    `json:"network"`
+	VM       *fleet.VM         `json:"vm"`
+	Project  string            `json:"project"` // its name
+	Mark     string            `json:"mark"`
+	Made     []fleet.Volref    `json:"made"`
+	Networks []string          `json:"networks"` // each "id kind name"
+	Pools    []fleet.Pool      `json:"pools"`
 }
 
 // workOf adds to a job the newest truth about its subject. A VM that is gone leaves its job without one; the agent ends it.
@@ -133,7 +134,8 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	if err := json.Unmarshal(row.Work, &about); err != nil {
 		return w, fmt.Errorf("subject of job %s: %w", j.ID, err)
 	}
-	if w.Pool = about.Pool; w.Pool != nil {
+	w.Held = about.Held
+	if w.Pool = about.Pool; w.Pool != nil && w.Held == nil {
 		w.Generation = w.Pool.Generation
 	}
 	if w.Network = about.Network; w.Network != nil {

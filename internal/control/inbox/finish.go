@@ -243,6 +243,9 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 	var err error
 	if n := assign.Of(noun); n != nil {
 		saw, stays, err = n.Settle(ctx, q, job, id, in)
+	} else if ref, ok := job.Subject.Volume(); ok { // its pool has it now, or has it no more; that nothing of the pool was ordered, its generation says
+		noun, id, in.Generation = string(fleet.NounPool), string(ref.PoolID), 0
+		saw, stays = in.Pool, in.Pool != nil
 	} else {
 		saw, stays, err = in.VM, in.VM != nil, settleVM(ctx, q, job, fleet.VMID(id), in)
 	}

@@ -1,0 +1,251 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// lookPatience is how long whatever might use a volume may take to be looked at.
+const lookPatience = 10 * time.Second
+
+// volumeUser is a domain that uses a file, as it is at this moment.
+type volumeUser struct {
+	domain  string
+	manner  manner
+	running bool
+}
+
+// volumeUsers looks now, and remembers nothing: which domains have the file, whatever they call it. What cannot be looked at might use
+// it, so that is an error.
+func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) ([]volumeUser, error) {
+	all, err := b.inventory(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := b.poolDirsNow(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	var out []volumeUser
+	for _, s := range all {
+		for _, use := range usesOf(s) {
+			at := dirs.path(use.path)
+			if !filepath.IsAbs(at) {
+				continue
+			}
+			chain, err := bounded(ctx, func() ([]fileID, error) { return chainOf(at, use.opaque), nil })
+			if err != nil {
+				return nil, fleet.Errorf(fleet.Unavailable, "The storage of %s, which the VM %s has, does not answer, so nobody can tell whether it is %s. Try again when it does.",
+					filepath.Base(at), s.ref.Name, p.volume)
+			}
+			if at == p.path() || slices.Contains(chain, id) {
+				out = append(out, volumeUser{s.ref.Name, use.manner, s.live != nil})
+			}
+		}
+	}
+	return out, nil
+}
+
+// usesOf are the files that a domain has, as its definitions name them.
+func usesOf(s sighted) []struct {
+	held
+	manner manner
+} {
+	type use = struct {
+		held
+		manner manner
+	}
+	var out []use
+	disks := s.held()
+	for _, h := range disks {
+		out = append(out, use{h, asDisk})
+	}
+	for _, f := range s.files() {
+		if !slices.ContainsFunc(disks, func(h held) bool { return h.path == f }) {
+			out = append(out, use{held{f, true}, asMedium})
+		}
+	}
+	return out
+}
+
+// bounded is within, for one look.
+func bounded[T any](ctx context.Context, look func() (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	return within(ctx, look)
+}
+
+// poolDirsNow asks libvirt where its pools are, if a domain calls a disk by its pool.
+func (b *Backend) poolDirsNow(ctx context.Context, all []sighted) (poolDirs, error) {
+	byPool := func(f string) bool { return strings.HasPrefix(f, volumePrefix) }
+	if !slices.ContainsFunc(all, func(s sighted) bool { return slices.ContainsFunc(s.files(), byPool) }) {
+		return nil, nil
+	}
+	return b.everyPoolDir(ctx)
+}
+
+// everyPoolDir is on a connection of its own, since a pool that hangs would end it.
+func (b *Backend) everyPoolDir(ctx context.Context) (poolDirs, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	c, err := dial(ctx, b.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.hangUp()
+	dirs, err := call(ctx, c, listPoolDirs)
+	if err != nil {
+		return nil, fmt.Errorf("look where the host's pools are: %w", err)
+	}
+	return dirs, nil
+}
+
+// standsOn is the name of a volume in one of the host's pools that stands on the file; empty: none.
+func (b *Backend) standsOn(ctx context.Context, p place, id fileID) (string, error) {
+	dirs, err := b.everyPoolDir(ctx)
+	if err != nil {
+		return "", err
+	}
+	for pool, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		name, err := bounded(ctx, func() (string, error) { return standing(dir, id) })
+		if err != nil {
+			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be looked at, so nobody can tell whether a volume there stands on %s: %s", pool, p.volume, err)
+		}
+		if name != "" {
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// standing is the name of a file of the directory whose chain the file is in, below its head.
+func standing(dir string, id fileID) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if isMissing(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		chain := chainOf(filepath.Join(dir, e.Name()), false)
+		if i := slices.Index(chain, id); i > 0 {
+			return e.Name(), nil
+		}
+	}
+	return "", nil
+}
+
+// volumeFile is a volume as its file is at this moment.
+type volumeFile struct {
+	header
+	id       fileID
+	modified time.Time
+	bytes    int64
+}
+
+// volumeFile looks at a volume that must be a regular file of its pool.
+func (b *Backend) volumeFile(ctx context.Context, p place) (volumeFile, error) {
+	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(p.path()) })
+	if isMissing(err) {
+		return f, agent.NoVolume(p.volume, p.pool.Name)
+	}
+	if err != nil {
+		return f, notPlain(p, err)
+	}
+	return f, nil
+}
+
+func readVolume(path string) (volumeFile, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return volumeFile{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return volumeFile{}, &os.PathError{Op: "open", Path: path, Err: errNotRegular}
+	}
+	h, err := readHeader(path, false)
+	return volumeFile{h, identityOf(info), info.ModTime(), info.Size()}, err
+}
+
+// unused refuses what anybody uses: a domain of the host, running or not, as a disk, a part of one or a medium; a volume that stands on
+// it; or a program that has it open as QEMU does, which may be on another host.
+func (b *Backend) unused(ctx context.Context, c *conn, p place, id fileID) error {
+	users, err := b.volumeUsers(ctx, c, p, id)
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 {
+		return agent.VolumeUsed(p.volume, users[0].domain)
+	}
+	other, err := b.standsOn(ctx, p, id)
+	if err != nil {
+		return err
+	}
+	if other != "" {
+		return agent.VolumeBase(p.volume, other)
+	}
+	return notOpen(ctx, p)
+}
+
+// unwritten refuses a volume with which a guest runs, and one that a program has open to write. Guests that are off write nothing, and a
+// medium is only read.
+func (b *Backend) unwritten(ctx context.Context, c *conn, p place, id fileID) error {
+	users, err := b.volumeUsers(ctx, c, p, id)
+	if err != nil {
+		return err
+	}
+	for _, u := range users {
+		if u.running && u.manner != asMedium {
+			return agent.VolumeRuns(p.volume, u.domain)
+		}
+	}
+	return nil
+}
+
+func notOpen(ctx context.Context, p place) error {
+	open, err := bounded(ctx, func() (bool, error) { return openByQEMU(p.path()) })
+	if err != nil {
+		return fmt.Errorf("look whether %s is in use: %w", p.volume, err)
+	}
+	if open {
+		return fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has the volume %s open. Find out which one, and end it first.", p.volume)
+	}
+	return nil
+}
+
+// agreed is libvirt's volume for a file whose header was read: both must take it for the same format, for libvirt and QEMU act on
+// what they saw at the pool's last refresh.
+func (b *Backend) agreed(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, h header) (golibvirt.StorageVol, error) {
+	for refreshed := false; ; refreshed = true {
+		volume, format, err := volumeFormat(ctx, c, pool, name)
+		switch {
+		case err == nil && format == h.format:
+			return volume, nil
+		case refreshed && err == nil:
+			return volume, fleet.Errorf(fleet.Conflict, "libvirt takes the volume %s for %s, but its header says %s. It is left as it is.", name, format, h.format)
+		case refreshed || err != nil && !is(err, golibvirt.ErrNoStorageVol):
+			return volume, err
+		}
+		b.refreshPool(ctx, c, pool)
+	}
+}
+
+var errNotRegular = errors.New("not a regular file")

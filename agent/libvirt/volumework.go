@@ -1,0 +1,349 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// tidyLimit is how long it may take to remove what a failed order has left.
+const tidyLimit = 20 * time.Second
+
+// working is one order for a volume under way.
+type working struct {
+	*Backend
+	place
+	c    *conn
+	in   agent.VolumeWork
+	pool golibvirt.StoragePool
+}
+
+// onVolume finds the volume's pool, which must be in its own place, and takes the volume's file from everybody else.
+func (b *Backend) onVolume(ctx context.Context, verb string, in agent.VolumeWork, do func(context.Context, *working) error) error {
+	act := verb + " volume " + in.Name
+	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
+		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
+	}
+	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
+	if err != nil {
+		return err
+	}
+	unlock, err := b.volumeLocks.alone(ctx, at.whole().path())
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
+	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+		pool, err := b.ownPool(ctx, c, in.Pool)
+		if err != nil {
+			return err
+		}
+		w := &working{Backend: b, place: at, c: c, in: in, pool: pool}
+		defer b.volumeChanged(in.Pool)
+		return do(ctx, w)
+	}))
+}
+
+// whole is the place of the volume that a half-made one was to become.
+func (p place) whole() place {
+	p.volume = strings.TrimSuffix(p.volume, partialSuffix)
+	return p
+}
+
+// ownPool is libvirt's pool for one of Quantix: active, of that source, within the roots, and in the directory that it was first used in.
+func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
+	none := golibvirt.StoragePool{}
+	if _, known := b.pools.book.Of(p); !known {
+		return none, fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign it first.", p.Name)
+	}
+	if err := b.poolAllowed(ctx, p); err != nil {
+		return none, err
+	}
+	if err := b.pools.answers(p.Name); err != nil {
+		return none, err
+	}
+	pool, x, err := findPool(ctx, c, p.Name)
+	switch {
+	case err != nil:
+		return none, err
+	case !sameSource(x, p.Spec):
+		return none, otherSource(p.Name, x)
+	}
+	active, err := poolActive(ctx, c, p.Name)
+	if err == nil && !active {
+		err = fleet.Errorf(fleet.Conflict, "The pool %s is not active on %s. Start the pool.", p.Name, hostname())
+	}
+	return pool, err
+}
+
+// volumeChanged makes the next look see what was done.
+func (b *Backend) volumeChanged(p fleet.Pool) {
+	b.pools.changed(p.Name)
+	b.disks.expire(p.Spec.Path)
+	b.files.volumes.expire(p.Spec.Path)
+	b.files.bases.expire(p.Spec.Path)
+}
+
+// CreateVolume implements agent.Hypervisor.
+func (b *Backend) CreateVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "create", in, func(ctx context.Context, w *working) error {
+		n := newVolume{format: in.Order.Format, size: in.Order.SizeBytes, full: in.Order.Full}
+		if n.format != "qcow2" && n.format != "raw" || n.size <= 0 {
+			return fleet.Errorf(fleet.Invalid, "A volume has the format qcow2 or raw, and a size above 0.")
+		}
+		return w.makeWhole(ctx, func() error {
+			note, total := "creating "+w.volume, int64(0)
+			if n.full {
+				note, total = "allocating "+w.volume, n.size
+			}
+			stop := watchCopy(w.partial().path(), total, func(percent int) { in.Progress(percent, note) })
+			defer stop()
+			return w.define(ctx, n)
+		})
+	})
+}
+
+// define has libvirt make an empty volume under its half-made name.
+func (w *working) define(ctx context.Context, n newVolume) error {
+	flags := golibvirt.StorageVolCreateFlags(0)
+	if n.full && n.format == "qcow2" {
+		flags = golibvirt.StorageVolCreatePreallocMetadata // with all of its size as its allocation, QEMU takes that at once
+	}
+	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		_, err := l.StorageVolCreateXML(w.pool, volumeXML(w.partial().volume, n), flags)
+		return err
+	})
+}
+
+// CloneVolume implements agent.Hypervisor.
+func (b *Backend) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "clone", in, func(ctx context.Context, w *working) error {
+		if !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name {
+			return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", in.Order.Source)
+		}
+		from := place{pool: in.Pool, volume: in.Order.Source}
+		unlock, err := b.volumeLocks.share(ctx, from.path())
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return w.makeWhole(ctx, func() error { return w.copy(ctx, from) })
+	})
+}
+
+// copy has libvirt copy another volume. Nobody keeps a guest from being started meanwhile, so the file is looked at again in the end.
+func (w *working) copy(ctx context.Context, from place) error {
+	before, err := w.volumeFile(ctx, from)
+	if err != nil {
+		return err
+	}
+	if err := checkImage(from.volume, before.header); err != nil {
+		return err
+	}
+	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
+		return err
+	}
+	source, err := w.agreed(ctx, w.c, w.pool, from.volume, before.header)
+	if err != nil {
+		return err
+	}
+	note := "copying " + from.volume
+	stop := watchCopy(w.partial().path(), before.alloc, func(percent int) { w.in.Progress(percent, note) })
+	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.partial().volume, newVolume{format: before.format, size: before.size}), source, 0)
+		return err
+	})
+	stop()
+	if err != nil {
+		return err
+	}
+	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
+		return err
+	}
+	after, err := w.volumeFile(ctx, from)
+	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+		err = fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being copied, so the copy would not be whole. Try again when nobody writes to it.", from.volume)
+	}
+	return err
+}
+
+// makeWhole makes a volume under its half-made name and gives it its own when it is whole. What fails leaves nothing.
+func (w *working) makeWhole(ctx context.Context, fill func() error) error {
+	there, err := w.standing(ctx)
+	if err != nil || there {
+		return err
+	}
+	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
+		return err
+	}
+	err = fill()
+	if err == nil {
+		err = w.finish(ctx)
+	}
+	if err != nil {
+		w.tidy(ctx)
+		return err
+	}
+	w.refreshPool(ctx, w.c, w.pool)
+	return nil
+}
+
+// standing reports whether this very order has made the volume already; another of its name is a refusal.
+func (w *working) standing(ctx context.Context) (bool, error) {
+	file, err := bounded(ctx, func() (string, error) { return fileWord(w.path()) })
+	switch {
+	case isMissing(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	case w.in.Made != "" && file == w.in.Made:
+		return true, nil
+	}
+	return false, agent.VolumeTaken(w.volume, w.place.pool.Name)
+}
+
+// finish keeps in mind which file it is before that can be mistaken for another's.
+func (w *working) finish(ctx context.Context) error {
+	file, err := bounded(ctx, func() (string, error) { return fileWord(w.partial().path()) })
+	if err != nil {
+		return err
+	}
+	if err := w.in.Whole(file); err != nil {
+		return err
+	}
+	_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(w.place) })
+	return err
+}
+
+// fileWord tells one file of a directory from another, also after its host has started anew.
+func fileWord(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	return strconv.FormatUint(identityOf(info).ino, 10), nil
+}
+
+// tidy removes what is half made. While libvirt is still at it, nobody can: the next try does, or a person who sees it listed.
+func (w *working) tidy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyLimit)
+	defer cancel()
+	err := w.order(ctx, func(ctx context.Context, c *conn) error { return w.removeVolume(ctx, c, w.partial()) })
+	if err != nil {
+		w.log.Warn("a volume that is half made cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.partial().volume, "error", err)
+	}
+}
+
+// GrowVolume implements agent.Hypervisor.
+func (b *Backend) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "grow", in, func(ctx context.Context, w *working) error {
+		f, err := w.volumeFile(ctx, w.place)
+		switch {
+		case err != nil:
+			return err
+		case f.size == in.Order.SizeBytes:
+			return nil
+		case f.size > in.Order.SizeBytes:
+			return agent.VolumeShrinks(w.volume, f.size, in.Order.SizeBytes)
+		}
+		if err := checkGrows(w.volume, f.header); err != nil {
+			return err
+		}
+		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
+			return err
+		}
+		volume, err := w.agreed(ctx, w.c, w.pool, w.volume, f.header)
+		if err != nil {
+			return err
+		}
+		return w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(in.Order.SizeBytes), 0) })
+	})
+}
+
+func checkGrows(volume string, h header) error {
+	switch {
+	case h.refersTo != "":
+		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so it is not grown. Flatten it first, with qemu-img convert.", volume, h.refersTo)
+	case h.encrypted:
+		return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it is not grown.", volume)
+	case h.format != "qcow2" && h.format != "raw":
+		return fleet.Errorf(fleet.Conflict, "The volume %s has the format %s; only qcow2 and raw volumes are grown.", volume, h.format)
+	}
+	return nil
+}
+
+// WipeVolume implements agent.Hypervisor. libvirt writes zeros over all of the file, qcow2's own tables too, so those are made anew.
+func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "wipe", in, func(ctx context.Context, w *working) error {
+		f, err := w.volumeFile(ctx, w.place)
+		if err != nil {
+			return err
+		}
+		if f.refersTo != "" {
+			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete it instead.", w.volume, f.refersTo)
+		}
+		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
+			return err
+		}
+		if f.format == "qcow2" && f.encrypted {
+			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, and would not be afterwards. Delete it instead.", w.volume)
+		}
+		volume, err := w.agreed(ctx, w.c, w.pool, w.volume, f.header)
+		if err != nil {
+			return err
+		}
+		stop := watchCopy(w.path(), 0, func(int) { in.Progress(0, "writing zeros over "+w.volume) })
+		err = w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolWipe(volume, 0) })
+		stop()
+		if err != nil || f.format != "qcow2" {
+			return err
+		}
+		return w.again(ctx, f)
+	})
+}
+
+// again makes an empty volume in the place of a wiped one.
+func (w *working) again(ctx context.Context, was volumeFile) error {
+	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
+		return err
+	}
+	err := w.define(ctx, newVolume{format: was.format, size: was.size})
+	if err == nil {
+		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, os.Rename(w.partial().path(), w.path()) })
+	}
+	if err != nil {
+		w.tidy(ctx)
+		return fmt.Errorf("all its data is wiped, but the empty volume was not made: %w", err)
+	}
+	w.refreshPool(ctx, w.c, w.pool)
+	return nil
+}
+
+// DeleteVolume implements agent.Hypervisor.
+func (b *Backend) DeleteVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "delete", in, func(ctx context.Context, w *working) error {
+		f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(w.path()) })
+		var odd *os.PathError
+		switch {
+		case isMissing(err):
+			return nil
+		case errors.As(err, &odd) && errors.Is(err, errNotRegular):
+			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: a link, a directory or a device is not deleted.", w.volume, w.place.pool.Name)
+		case err != nil && f.id == (fileID{}):
+			return fmt.Errorf("look at the volume: %w", err)
+		}
+		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
+			return err
+		}
+		return w.removeVolume(ctx, w.c, w.place)
+	})
+}

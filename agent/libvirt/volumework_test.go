@@ -1,0 +1,365 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+)
+
+func (f fixture) work(name string, o fleet.VolumeOrder) agent.VolumeWork {
+	return agent.VolumeWork{Pool: f.pool, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
+}
+
+// destroying are the orders that nothing in use may meet.
+func (f fixture) destroying(name string) map[string]error {
+	return map[string]error{
+		"grow":   f.GrowVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{SizeBytes: 1 << 30})),
+		"wipe":   f.WipeVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{})),
+		"delete": f.DeleteVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{})),
+	}
+}
+
+func (f fixture) at(name string) string { return filepath.Join(f.pool.Spec.Path, name) }
+
+func (f fixture) content(name string) []byte {
+	f.t.Helper()
+	text, err := os.ReadFile(f.at(name))
+	f.ok(err)
+	return text
+}
+
+// A volume in use is left alone, whatever its user calls it; not a byte of it changes.
+func TestAVolumeIsInUseWhateverItIsCalled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	dir := t.TempDir()
+	f.ok(os.Symlink(f.pool.Spec.Path, filepath.Join(dir, "link")))
+	bound := filepath.Join(dir, "bound")
+	f.ok(os.Mkdir(bound, 0o755))
+	f.ok(bindMount(f.pool.Spec.Path, bound))
+	t.Cleanup(func() { f.ok(syscall.Unmount(bound, 0)) })
+	overlay := filepath.Join(dir, "overlay")
+	for how, disks := range map[string]func(v string) string{
+		"path":    func(v string) string { return fileDisk(f.at(v), "qcow2") },
+		"symlink": func(v string) string { return fileDisk(filepath.Join(dir, "link", v), "qcow2") },
+		"bind":    func(v string) string { return fileDisk(filepath.Join(bound, v), "qcow2") },
+		"hardlink": func(v string) string {
+			f.ok(os.Link(f.at(v), filepath.Join(dir, v)))
+			return fileDisk(filepath.Join(dir, v), "qcow2")
+		},
+		"volume": func(v string) string {
+			return fmt.Sprintf(`<disk type='volume' device='disk'><driver name='qemu' type='qcow2'/><source pool='%s' volume='%s'/><target dev='vda' bus='virtio'/></disk>`, f.pool.Name, v)
+		},
+		"medium": func(v string) string {
+			return fmt.Sprintf(`<disk type='file' device='cdrom'><driver name='qemu' type='raw'/><source file='%s'/><target dev='sda' bus='sata'/><readonly/></disk>`, filepath.Join(bound, v))
+		},
+		"medium-by-volume": func(v string) string {
+			return fmt.Sprintf(`<disk type='volume' device='cdrom'><driver name='qemu' type='raw'/><source pool='%s' volume='%s'/><target dev='sda' bus='sata'/><readonly/></disk>`, f.pool.Name, v)
+		},
+		"backing": func(v string) string {
+			run(t, "qemu-img", "create", "-f", "qcow2", "-b", f.at(v), "-F", "qcow2", overlay+"1")
+			run(t, "qemu-img", "create", "-f", "qcow2", "-b", overlay+"1", "-F", "qcow2", overlay+"2")
+			return fileDisk(overlay+"2", "qcow2")
+		},
+	} {
+		addImage(t, f.pool, hvtest.Image{Name: how, Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+		stranger(t, disks(how))
+		before := f.content(how)
+		for act, err := range f.destroying(how) {
+			if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "stranger-") {
+				t.Errorf("%s: %s: %v", how, act, err)
+			}
+		}
+		if !bytes.Equal(before, f.content(how)) {
+			t.Errorf("%s: it was written to", how)
+		}
+	}
+
+	// A volume on another, in this pool or in another one of the host.
+	addImage(t, f.pool, hvtest.Image{Name: "base", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	other := newFixtureOn(t, f.backend)
+	run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(dir, "link", "base"), "-F", "qcow2", other.at("top"))
+	for act, err := range f.destroying("base") {
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "top stands on base") {
+			t.Errorf("%s what another volume stands on: %v", act, err)
+		}
+	}
+	f.ok(other.DeleteVolume(t.Context(), other.work("top", fleet.VolumeOrder{})))
+
+	// A QEMU that libvirt does not know.
+	io := exec.CommandContext(t.Context(), "qemu-io", "-f", "qcow2", f.at("base"))
+	in, err := io.StdinPipe()
+	f.ok(err)
+	out, err := io.StdoutPipe()
+	f.ok(err)
+	f.ok(io.Start())
+	_, err = out.Read(make([]byte, 1)) // its prompt: it has opened the file
+	f.ok(err)
+	if err := f.DeleteVolume(t.Context(), f.work("base", fleet.VolumeOrder{})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has the volume base open") {
+		t.Errorf("delete what QEMU has open: %v", err)
+	}
+	f.ok(in.Close())
+	f.ok(io.Wait())
+	f.ok(f.DeleteVolume(t.Context(), f.work("base", fleet.VolumeOrder{})))
+}
+
+// What is no regular file of the pool is left alone, and what it leads to.
+func TestOnlyPlainFilesAreVolumes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	secret := filepath.Join(t.TempDir(), "secret.raw")
+	f.ok(os.WriteFile(secret, bytes.Repeat([]byte("s"), 1<<20), 0o600))
+	f.ok(os.Symlink(secret, f.at("link.raw")))
+	f.ok(os.Symlink(filepath.Dir(secret), f.at("linked-dir")))
+	f.ok(os.Mkdir(f.at("dir.raw"), 0o755))
+	f.ok(syscall.Mkfifo(f.at("fifo.raw"), 0o600))
+	f.ok(syscall.Mknod(f.at("device.raw"), syscall.S_IFBLK|0o600, 7<<8|200))
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	for _, name := range []string{"link.raw", "linked-dir", "dir.raw", "fifo.raw", "device.raw"} {
+		all := f.destroying(name)
+		all["clone"] = f.CloneVolume(t.Context(), f.work("copy.raw", fleet.VolumeOrder{Source: name}))
+		for act, err := range all {
+			if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
+				t.Errorf("%s %s: %v", act, name, err)
+			}
+		}
+		if _, err := os.Lstat(f.at(name)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := f.CreateVolume(t.Context(), f.work(name, fleet.VolumeOrder{Format: "raw", SizeBytes: 1})); fleet.CodeOf(err) != fleet.Conflict {
+			t.Errorf("create in the place of %s: %v", name, err)
+		}
+	}
+	text, err := os.ReadFile(secret)
+	if err != nil || len(text) != 1<<20 || text[0] != 's' {
+		t.Error("what the link leads to was changed", err)
+	}
+}
+
+func TestWipedVolumesAreZeros(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for name, sparse := range map[string]bool{"dense.raw": false, "sparse.raw": true} {
+		f.ok(os.WriteFile(f.at(name), bytes.Repeat([]byte("secret"), 1<<18), 0o600))
+		size := int64(6 << 18)
+		if sparse {
+			size = 64 << 20
+			f.ok(os.Truncate(f.at(name), size))
+		}
+		f.ok(f.WipeVolume(t.Context(), f.work(name, fleet.VolumeOrder{})))
+		if text := f.content(name); int64(len(text)) != size || len(bytes.Trim(text, "\x00")) != 0 {
+			t.Errorf("%s has %d bytes, of which %d are none", name, len(text), len(bytes.Trim(text, "\x00")))
+		}
+	}
+	addImage(t, f.pool, hvtest.Image{Name: "image", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	if !bytes.Contains(f.content("image"), []byte("quantix ")) {
+		t.Fatal("there is nothing to wipe")
+	}
+	f.ok(f.WipeVolume(t.Context(), f.work("image", fleet.VolumeOrder{})))
+	if bytes.Contains(f.content("image"), []byte("quantix ")) {
+		t.Error("the image still has its data")
+	}
+	if out := run(t, "qemu-img", "compare", "-f", "qcow2", "-F", "raw", f.at("image"), zeros(t, 4<<20)); !strings.Contains(out, "identical") {
+		t.Errorf("a guest sees: %s", out)
+	}
+}
+
+func zeros(t *testing.T, size int64) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "zeros")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A pool that is full in the middle says so in the hypervisor's words, and keeps nothing of the try.
+func TestAFullPoolKeepsNoHalfVolume(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	small := f
+	small.pool.ID = fleet.NewID[fleet.PoolID]()
+	small.pool.Name, small.pool.Spec.Path = "small-"+string(small.pool.ID), filepath.Join(t.TempDir(), "small")
+	f.ok(os.Mkdir(small.pool.Spec.Path, 0o755))
+	run(t, "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small.pool.Spec.Path)
+	t.Cleanup(func() { f.ok(syscall.Unmount(small.pool.Spec.Path, syscall.MNT_DETACH)) })
+	f.ok(f.ApplyPool(t.Context(), small.pool))
+	t.Cleanup(func() { f.ok(f.ReleasePool(context.WithoutCancel(t.Context()), small.pool)) })
+	f.ok(os.WriteFile(small.at("big.raw"), bytes.Repeat([]byte("x"), 5<<20), 0o600))
+	for what, err := range map[string]error{
+		"raw":   small.CreateVolume(t.Context(), small.work("full.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 64 << 20, Full: true})),
+		"qcow2": small.CreateVolume(t.Context(), small.work("full.qcow2", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 64 << 20, Full: true})),
+		"clone": small.CloneVolume(t.Context(), small.work("copy.raw", fleet.VolumeOrder{Source: "big.raw"})),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "No space left on device") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	entries, err := os.ReadDir(small.pool.Spec.Path)
+	f.ok(err)
+	for _, e := range entries {
+		if e.Name() != "big.raw" && e.Name() != agent.PoolMarker {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}
+
+// What an agent that was killed has left is no volume: it is not listed while it is young, told to be unfinished when nobody is at it,
+// removed by the next try, and can be deleted.
+func TestWhatWasCutOffIsNoVolume(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	left := f.at("data.raw" + fleet.PartialSuffix)
+	listed := func() (fleet.Volume, bool) {
+		f.ok(f.ApplyPool(t.Context(), f.pool))
+		for _, v := range poolOf(t, f, f.pool).Volumes {
+			if strings.HasPrefix(v.Name, "data.raw") {
+				return v, true
+			}
+		}
+		return fleet.Volume{}, false
+	}
+	put := func(age time.Duration) {
+		f.ok(os.WriteFile(left, []byte("half"), 0o600))
+		f.ok(os.Chtimes(left, time.Now().Add(-age), time.Now().Add(-age)))
+	}
+	put(0)
+	if v, ok := listed(); ok {
+		t.Errorf("what is being made is listed: %+v", v)
+	}
+	put(time.Hour)
+	if v, ok := listed(); !ok || !v.Unfinished || v.IsImage() {
+		t.Errorf("what is forsaken is %+v", v)
+	}
+	f.ok(f.CreateVolume(t.Context(), f.work("data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})))
+	if v, ok := listed(); !ok || v.Unfinished || v.Name != "data.raw" {
+		t.Errorf("after the next try there is %+v", v)
+	}
+	put(time.Hour)
+	listed()
+	f.ok(f.DeleteVolume(t.Context(), f.work(filepath.Base(left), fleet.VolumeOrder{})))
+	if _, err := os.Lstat(left); !os.IsNotExist(err) {
+		t.Error("it is still there", err)
+	}
+	if v, ok := listed(); !ok || v.Name != "data.raw" {
+		t.Errorf("the whole volume went with it: %+v", v)
+	}
+}
+
+// A guest may write into its raw disk what looks like an image that refers to a file of the host.
+func TestARawVolumeThatLooksLikeAnImage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ok(f.CreateVolume(t.Context(), f.work("guest.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})))
+	run(t, "qemu-img", "create", "-f", "qcow2", "-b", "/etc/passwd", "-F", "raw", f.at("guest.raw"))
+	for what, err := range map[string]error{
+		"grow":  f.GrowVolume(t.Context(), f.work("guest.raw", fleet.VolumeOrder{SizeBytes: 1 << 30})),
+		"clone": f.CloneVolume(t.Context(), f.work("copy.raw", fleet.VolumeOrder{Source: "guest.raw"})),
+	} {
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "backing file") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Orders for one volume at once: each is done or refused as a whole.
+func TestVolumeOrdersAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var wait sync.WaitGroup
+	made := make(chan error, 8)
+	for range 8 {
+		wait.Go(func() {
+			made <- f.CreateVolume(t.Context(), f.work("one.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 4 << 20, Full: true}))
+		})
+	}
+	wait.Wait()
+	close(made)
+	whole := 0
+	for err := range made {
+		if err == nil {
+			whole++
+		} else if fleet.CodeOf(err) != fleet.Conflict {
+			t.Error(err)
+		}
+	}
+	if whole != 1 {
+		t.Errorf("it was made %d times", whole)
+	}
+
+	// A VM is made from an image that is deleted at the same time: it has all of it, or is refused.
+	for n := range 4 {
+		image := fmt.Sprintf("image-%d", n)
+		addImage(t, f.pool, hvtest.Image{Name: image, Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+		f.ok(f.ApplyPool(t.Context(), f.pool))
+		vm := f.vm()
+		d := f.disk(fmt.Sprintf("disk-%d", n))
+		d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: image}
+		vm.Spec.Disks = []fleet.Disk{d}
+		var applied error
+		wait.Go(func() { applied = f.ApplyVM(t.Context(), order(vm, f.pool)) })
+		wait.Go(func() { f.DeleteVolume(t.Context(), f.work(image, fleet.VolumeOrder{})) })
+		wait.Wait()
+		_, err := os.Stat(f.at(d.Volume))
+		if (applied == nil) != (err == nil) {
+			t.Errorf("applied: %v, its disk: %v", applied, err)
+		}
+		if err == nil {
+			run(t, "qemu-img", "check", "-f", "qcow2", f.at(d.Volume))
+		}
+	}
+}
+
+// What fails after it was made leaves no file, listed or not.
+func TestWhatFailsLeavesNoFile(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ok(os.WriteFile(f.at("busy.raw"), bytes.Repeat([]byte("x"), 8<<20), 0o600))
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	unkept := f.work("unkept.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+	unkept.Whole = func(string) error { return errors.New("no room for a word") }
+	if err := f.CreateVolume(t.Context(), unkept); err == nil || !strings.Contains(err.Error(), "no room for a word") {
+		t.Error(err)
+	}
+
+	// A copy of what is written to meanwhile is none.
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for n := time.Duration(0); ctx.Err() == nil; n++ {
+			at := time.Now().Add(n * time.Second)
+			if err := os.Chtimes(f.at("busy.raw"), at, at); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	err := f.CloneVolume(t.Context(), f.work("copy.raw", fleet.VolumeOrder{Source: "busy.raw"}))
+	cancel()
+	wait.Wait()
+	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "was written to") {
+		t.Errorf("a copy of what is written to: %v", err)
+	}
+	entries, err := os.ReadDir(f.pool.Spec.Path)
+	f.ok(err)
+	for _, e := range entries {
+		if e.Name() != "busy.raw" && e.Name() != agent.PoolMarker {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}

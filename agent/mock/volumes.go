@@ -1,0 +1,235 @@
+package mock
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// FailVolume in a new volume's name makes its storage full before it is whole.
+const FailVolume = "fail-volume"
+
+// volumeWork is the pool of an order for a volume and what it names; h.mu is held.
+func (h *Host) volumeWork(in agent.VolumeWork) (*pool, *file, error) {
+	if !fleet.IsVolumeName(in.Name) {
+		return nil, nil, fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
+	}
+	if err := h.opts.Roots.Check(in.Pool.Spec.Path); err != nil {
+		return nil, nil, err
+	}
+	p, err := h.active(in.Pool.ID, []fleet.Pool{in.Pool})
+	if err == nil && p.kept.ID != in.Pool.ID {
+		err = fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign it first.", in.Pool.Name)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, p.dir.files[in.Name], nil
+}
+
+// onVolume is one step of an order for a volume that is there.
+func (h *Host) onVolume(ctx context.Context, in agent.VolumeWork, do func(*pool, *file) error) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, f, err := h.volumeWork(in)
+	if err != nil {
+		return err
+	}
+	defer h.notify()
+	return do(p, f)
+}
+
+// CreateVolume implements agent.Hypervisor.
+func (h *Host) CreateVolume(ctx context.Context, in agent.VolumeWork) error {
+	o := in.Order
+	if o.Format != "qcow2" && o.Format != "raw" || o.SizeBytes <= 0 {
+		return fleet.Errorf(fleet.Invalid, "A volume has the format qcow2 or raw, and a size above 0.")
+	}
+	return h.makeVolume(ctx, in, func(p *pool) (fleet.Volume, error) {
+		v := fleet.Volume{Format: o.Format, CapacityBytes: o.SizeBytes}
+		if v.Format == "qcow2" {
+			v.AllocBytes = 196 << 10
+		}
+		if o.Full {
+			v.AllocBytes = o.SizeBytes
+		}
+		if o.Full && v.AllocBytes > p.dir.capacity || misbehaves(in.Name, FailVolume) {
+			return v, fmt.Errorf("cannot allocate %d bytes in file '%s': No space left on device", o.SizeBytes, path.Join(p.spec.Path, in.Name))
+		}
+		return v, nil
+	})
+}
+
+// CloneVolume implements agent.Hypervisor.
+func (h *Host) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
+	return h.makeVolume(ctx, in, func(p *pool) (fleet.Volume, error) {
+		from, ok := p.dir.files[in.Order.Source]
+		switch {
+		case !ok:
+			return fleet.Volume{}, agent.NoVolume(in.Order.Source, in.Pool.Name)
+		case from.Backing != "" || from.refers:
+			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", from.Name)
+		case from.Format != "qcow2" && from.Format != "raw" && !from.IsISO():
+			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned.", from.Name, from.Format)
+		}
+		for _, host := range h.sharing(p) {
+			for _, g := range host.guests {
+				if g.on() && slices.ContainsFunc(g.live.disks(), func(at string) bool { return host.volumeAt(at) == &from.Volume }) {
+					return fleet.Volume{}, agent.VolumeRuns(from.Name, g.name)
+				}
+			}
+		}
+		return fleet.Volume{Format: from.Format, CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
+	})
+}
+
+// makeVolume takes its time, in ten steps, and makes the volume appear at the end.
+func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*pool) (fleet.Volume, error)) error {
+	made := false
+	look := func(p *pool, f *file) error {
+		switch {
+		case f != nil && in.Made != "" && f.word() == in.Made:
+			made = true
+			return nil
+		case f != nil:
+			return agent.VolumeTaken(in.Name, in.Pool.Name)
+		}
+		_, err := what(p)
+		return err
+	}
+	if err := h.onVolume(ctx, in, look); err != nil || made {
+		return err
+	}
+	for s := range 10 {
+		in.Progress(10*s, "making "+in.Name)
+		if err := h.step(ctx, 0.3); err != nil {
+			return err
+		}
+	}
+	f := &file{}
+	if err := in.Whole(f.word()); err != nil {
+		return err
+	}
+	return h.onVolume(ctx, in, func(p *pool, there *file) error { // the world may have moved on meanwhile
+		if there != nil {
+			return agent.VolumeTaken(in.Name, in.Pool.Name)
+		}
+		v, err := what(p)
+		if err != nil {
+			return err
+		}
+		now := time.Now().UTC().Truncate(fleet.ModifiedTo)
+		v.Name, v.ModifiedAt = in.Name, &now
+		f.Volume = v
+		p.dir.files[in.Name] = f
+		return nil
+	})
+}
+
+// word tells one file from another.
+func (f *file) word() string { return fmt.Sprintf("%p", f) }
+
+// sharing are the hosts that have the pool's files.
+func (h *Host) sharing(p *pool) []*Host {
+	if p.spec.Shared || p.spec.Kind == fleet.PoolNFS {
+		return h.opts.Shared.hosts
+	}
+	return []*Host{h}
+}
+
+// GrowVolume implements agent.Hypervisor.
+func (h *Host) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
+	return h.onVolume(ctx, in, func(p *pool, f *file) error {
+		switch {
+		case f == nil:
+			return agent.NoVolume(in.Name, in.Pool.Name)
+		case f.CapacityBytes == in.Order.SizeBytes:
+			return nil
+		case f.CapacityBytes > in.Order.SizeBytes:
+			return agent.VolumeShrinks(in.Name, f.CapacityBytes, in.Order.SizeBytes)
+		case f.Backing != "" || f.refers:
+			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so it is not grown.", in.Name)
+		}
+		if err := h.unusedVolume(p, f); err != nil {
+			return err
+		}
+		f.CapacityBytes = in.Order.SizeBytes
+		return nil
+	})
+}
+
+// WipeVolume implements agent.Hypervisor.
+func (h *Host) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
+	in.Progress(0, "writing zeros over "+in.Name)
+	if err := h.step(ctx, 1); err != nil {
+		return err
+	}
+	return h.onVolume(ctx, in, func(p *pool, f *file) error {
+		switch {
+		case f == nil:
+			return agent.NoVolume(in.Name, in.Pool.Name)
+		case f.Backing != "" || f.refers:
+			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so only a part of its data would be wiped. Delete it instead.", in.Name)
+		}
+		if err := h.unusedVolume(p, f); err != nil {
+			return err
+		}
+		if f.Format == "qcow2" {
+			f.AllocBytes = 196 << 10
+		} else {
+			f.Format = "raw"
+		}
+		return nil
+	})
+}
+
+// DeleteVolume implements agent.Hypervisor.
+func (h *Host) DeleteVolume(ctx context.Context, in agent.VolumeWork) error {
+	return h.onVolume(ctx, in, func(p *pool, f *file) error {
+		if f == nil {
+			return nil
+		}
+		if err := h.unusedVolume(p, f); err != nil {
+			return err
+		}
+		delete(p.dir.files, in.Name)
+		return nil
+	})
+}
+
+// unusedVolume refuses what anybody uses; h.mu is held.
+func (h *Host) unusedVolume(p *pool, f *file) error {
+	for _, host := range h.sharing(p) {
+		for _, g := range host.guests {
+			for _, at := range g.files() {
+				if host.volumeAt(at) == &f.Volume {
+					return agent.VolumeUsed(f.Name, g.name)
+				}
+			}
+		}
+	}
+	for _, other := range p.dir.files {
+		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == p.spec.Path || !strings.Contains(other.Backing, "/")) {
+			return agent.VolumeBase(f.Name, other.Name)
+		}
+	}
+	return nil
+}
+
+// files are all that the guest has, as it runs and as it is defined.
+func (g *guest) files() []string {
+	out := append(g.def.disks(), g.def.iso())
+	if g.on() {
+		out = append(append(out, g.live.disks()...), g.live.iso())
+	}
+	return slices.DeleteFunc(out, func(f string) bool { return f == "" })
+}

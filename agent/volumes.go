@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// VolumeWork is an order about one volume.
+type VolumeWork struct {
+	Pool  fleet.Pool
+	Name  string
+	Order fleet.VolumeOrder
+	Made  string // the file that this very order made whole before, as it was told to Whole; empty: none
+	// Whole is told of the file that is made as soon as it is whole, before it gets the volume's name. Its error ends the order.
+	Whole    func(file string) error
+	Progress Progress
+}
+
+// Ref names the volume.
+func (w VolumeWork) Ref() fleet.Volref { return fleet.Volref{PoolID: w.Pool.ID, Volume: w.Name} }
+
+// onVolume is a call of the hypervisor for a volume whose pool must have come along, and which nobody needs who must not lose it. It may
+// take long, but not without a sign of life.
+func onVolume(call func(Hypervisor, context.Context, VolumeWork) error) func(context.Context, *Agent, *job) error {
+	return func(ctx context.Context, a *Agent, j *job) error {
+		ref, ok := j.Subject.Volume()
+		switch {
+		case !ok || !fleet.IsVolumeName(ref.Volume):
+			return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
+		case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil:
+			return errors.New("the portal sent this work without its pool, or without saying what to do")
+		case j.Held != nil:
+			if err := j.Held.Refuse(j.Kind); err != nil {
+				return err
+			}
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
+		defer stalled.Stop()
+		return explain(ctx, call(a.hypervisor, ctx, VolumeWork{
+			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID),
+			Whole: func(file string) error {
+				if err := a.memory.noteVolume(j.ID, file); err != nil {
+					return fmt.Errorf("the volume is made, but the agent cannot keep that in mind: %w", err)
+				}
+				return nil
+			},
+			Progress: func(percent int, note string) {
+				stalled.Reset(a.times.stall)
+				j.told.tell(percent, note)
+			},
+		}))
+	}
+}
+
+// seeVolume tells of the volume's pool as the host has it now.
+func seeVolume(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+	if j.Pool == nil {
+		return
+	}
+	state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}})
+	if err != nil || !state.Host.Connected {
+		return
+	}
+	state = clone(state)
+	a.memory.complete(&state, a.bootID())
+	for _, p := range state.Pools {
+		if p.Name == j.Pool.Name {
+			out.Pool = &p.Status
+		}
+	}
+}
+
+// Why nothing is made of, or done to, a volume, in the words of both backends.
+
+// VolumeTaken refuses to make a volume in the place of another.
+func VolumeTaken(name, pool string) error {
+	return fleet.Errorf(fleet.Conflict, "The pool %s has a volume named %s already. It is left as it is; choose another name.", pool, name)
+}
+
+// NoVolume says that there is nothing of that name.
+func NoVolume(name, pool string) error {
+	return fleet.Errorf(fleet.NotFound, "The pool %s has no volume named %s on this host.", pool, name)
+}
+
+// VolumeUsed refuses what a domain of the host uses.
+func VolumeUsed(name, domain string) error {
+	return fleet.Errorf(fleet.Conflict, "The volume %s is in use by the VM %s on this host. Detach it there first.", name, domain)
+}
+
+// VolumeRuns refuses to read what a guest writes.
+func VolumeRuns(name, domain string) error {
+	return fleet.Errorf(fleet.Conflict, "The VM %s runs with the volume %s, so a copy would not be whole. Shut the VM down first.", domain, name)
+}
+
+// VolumeBase refuses what another volume stands on.
+func VolumeBase(name, other string) error {
+	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s and would be broken. Flatten or delete that one first.", other, name)
+}
+
+// VolumeShrinks refuses to cut data off.
+func VolumeShrinks(name string, has, asked int64) error {
+	return fleet.Errorf(fleet.Invalid, "The volume %s has %d bytes, more than the %d asked for. A volume only grows.", name, has, asked)
+}

@@ -1,0 +1,104 @@
+package agent_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+var stock = fleet.Pool{ID: "01a206ba-f47b-7000-ad01-2714dec349a0", Name: "stock", Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/stock"}}
+
+// volumeWork is an order for a volume of the pool.
+func volumeWork(kind fleet.JobKind, name string, o fleet.VolumeOrder) wire.Work {
+	args := fleet.JobArgs{Volume: &o, DeleteDisks: kind == fleet.VolumeWipe || kind == fleet.VolumeDelete}
+	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stock.ID, Volume: name}), Pool: &stock, Args: args, Held: &fleet.VolumeHeld{}}
+}
+
+func TestOrdersForVolumesTellOfTheirPool(t *testing.T) {
+	t.Parallel()
+	p, _ := atWork(t)
+	p.do(wire.Work{Kind: fleet.PoolApply, Pool: &stock})
+	f := p.do(volumeWork(fleet.VolumeCreate, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20}))
+	if f.Outcome != wire.Done || f.Pool == nil || len(f.Pool.Volumes) != 1 || f.Pool.Volumes[0].Name != "data.raw" {
+		t.Errorf("the creation ended %+v", f)
+	}
+	f = p.do(volumeWork(fleet.VolumeCreate, "fail-volume.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20, Full: true}))
+	if f.Outcome != wire.Failed || !strings.Contains(f.Error, "No space left on device") || f.Pool == nil || f.Pool.State != fleet.PoolActive {
+		t.Errorf("a failure is none of its pool: %+v", f)
+	}
+
+	needed := volumeWork(fleet.VolumeDelete, "data.raw", fleet.VolumeOrder{})
+	needed.Held = &fleet.VolumeHeld{Disk: "web"}
+	astray := volumeWork(fleet.VolumeDelete, "data.raw", fleet.VolumeOrder{})
+	astray.Subject = fleet.SubjectVolume(fleet.Volref{PoolID: "other", Volume: "data.raw"})
+	outside := volumeWork(fleet.VolumeDelete, "../data.raw", fleet.VolumeOrder{})
+	for why, w := range map[string]wire.Work{"VM web": needed, "without its pool": astray, "is no volume": outside} {
+		if f := p.do(w); f.Outcome != wire.Failed || !strings.Contains(f.Error, why) {
+			t.Errorf("%s: the deletion ended %+v", why, f)
+		}
+	}
+	if f := p.do(volumeWork(fleet.VolumeDelete, "data.raw", fleet.VolumeOrder{})); f.Outcome != wire.Done || len(f.Pool.Volumes) != 0 {
+		t.Errorf("the deletion ended %+v", f)
+	}
+}
+
+// forgotten is a host whose first creation is cut off between the volume and its answer, and whose deletions wait.
+type forgotten struct {
+	*mock.Host
+	orders  chan agent.VolumeWork
+	entered chan bool
+}
+
+func (h forgotten) CreateVolume(_ context.Context, in agent.VolumeWork) error {
+	h.orders <- in
+	if in.Made != "" {
+		return nil
+	}
+	if err := in.Whole("file 7"); err != nil {
+		return err
+	}
+	return errCut
+}
+
+func (h forgotten) DeleteVolume(ctx context.Context, _ agent.VolumeWork) error {
+	h.entered <- true
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// What an order made is known to be its own after a restart; a deletion of which nobody knows is told as unknown, and not done again.
+func TestVolumesOverARestartOfTheAgent(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), forgotten{mock.New(mock.Options{Name: "host-1"}), make(chan agent.VolumeWork, 2), make(chan bool, 2)}
+	dir := p.join()
+	_, stop := p.running(dir, host, host.Host)
+	w := volumeWork(fleet.VolumeCreate, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1})
+	w.ID = fleet.NewID[fleet.JobID]()
+	p.do(w)
+	if in := <-host.orders; in.Made != "" || in.Pool.ID != stock.ID || in.Order.SizeBytes != 1 {
+		t.Errorf("the order is %+v", in)
+	}
+	gone := volumeWork(fleet.VolumeDelete, "gone.raw", fleet.VolumeOrder{})
+	gone.ID = fleet.NewID[fleet.JobID]()
+	if f := p.do(gone); f.Outcome != wire.Unknown || f.Retry {
+		t.Errorf("a deletion that storage does not answer ended %+v", f)
+	}
+	stop()
+	p.running(dir, host, host.Host)
+	gone.Epoch = 2
+	p.give(gone)
+	w.Epoch = 2
+	p.give(w)
+	if in := <-host.orders; in.Made != "file 7" {
+		t.Errorf("after the restart, the order is %+v", in)
+	}
+	p.idle()
+	if n := len(host.entered); n != 1 {
+		t.Errorf("it was deleted %d times", n)
+	}
+}

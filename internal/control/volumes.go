@@ -1,0 +1,351 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/browse"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+	"quantix/internal/policy"
+)
+
+// NewVolume asks for a volume of a pool.
+type NewVolume struct {
+	Name       string       `json:"name"`
+	Format     string       `json:"format" enum:"qcow2,raw"`
+	SizeBytes  int64        `json:"sizeBytes"`
+	Full       bool         `json:"full,omitempty"`       // take all of its room at once
+	HostID     fleet.HostID `json:"hostId,omitempty"`     // of a local pool: on which; of a shared one empty: one is chosen
+	Overcommit bool         `json:"overcommit,omitempty"` // also where the pool would be promised more than it has
+}
+
+// Volume names one volume of a pool.
+type Volume struct {
+	PoolID fleet.PoolID
+	Volume string
+	HostID fleet.HostID // of a local pool: whose file; it may be left out where one host alone has it
+}
+
+// CreateVolume asks a host to make a volume.
+func (c *Control) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewVolume) (fleet.Task, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.Task{}, err
+	}
+	var checks fleet.Checks
+	fleet.CheckNewVolume(&checks, "name", in.Name)
+	fleet.CheckVolumeSize(&checks, "sizeBytes", in.SizeBytes)
+	if !slices.Contains(fleet.VolumeFormats, in.Format) {
+		checks.Add("format", "A volume's format is %s.", strings.Join(fleet.VolumeFormats, " or "))
+	}
+	if err := checks.Err(); err != nil {
+		return fleet.Task{}, err
+	}
+	order := fleet.VolumeOrder{Format: in.Format, SizeBytes: in.SizeBytes, Full: in.Full, TakesBytes: in.SizeBytes}
+	return c.orderVolume(ctx, a, pool, func(q *db.Queries, on assign.Object) (volumeJob, error) {
+		j := volumeJob{kind: fleet.VolumeCreate, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, order: order, detail: fmt.Sprintf("%s, %s", in.Format, fleet.Bytes(in.SizeBytes))}
+		spec, err := sharedOf(ctx, q, pool)
+		if err != nil {
+			return j, err
+		}
+		if in.HostID == "" && !spec.Shared {
+			checks.Add("hostId", "Each host has its own files in this pool. Choose the host.")
+			return j, checks.Err()
+		}
+		if err := nameFree(ctx, q, j.ref, in.HostID, spec.Shared); err != nil {
+			return j, err
+		}
+		j.host, err = roomFor(ctx, q, a, j, in.HostID, nil, in.Overcommit)
+		return j, err
+	})
+}
+
+// GrowVolume asks for a volume to be made larger.
+func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size int64, overcommit bool) (fleet.Task, error) {
+	return c.changeVolume(ctx, a, of, fleet.ActGrow, func(q *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+		var checks fleet.Checks
+		if fleet.CheckVolumeSize(&checks, "sizeBytes", size); checks.Err() == nil && size <= v.CapacityBytes {
+			checks.Add("sizeBytes", "It has %s already, and a volume only grows.", fleet.Bytes(v.CapacityBytes))
+		}
+		if err := checks.Err(); err != nil {
+			return volumeJob{}, err
+		}
+		j := volumeJob{kind: fleet.VolumeGrow, order: fleet.VolumeOrder{SizeBytes: size, TakesBytes: size - v.CapacityBytes}, detail: fmt.Sprintf("%s → %s", fleet.Bytes(v.CapacityBytes), fleet.Bytes(size))}
+		j.ref = fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}
+		var err error
+		j.host, err = roomFor(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		return j, err
+	})
+}
+
+// CloneVolume asks for a copy of a volume, in its format, in the same pool and on the same host.
+func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
+	return c.changeVolume(ctx, a, of, fleet.ActClone, func(q *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+		var checks fleet.Checks
+		if fleet.CheckNewVolume(&checks, "name", to); checks.Err() != nil {
+			return volumeJob{}, checks.Err()
+		}
+		j := volumeJob{kind: fleet.VolumeClone, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, order: fleet.VolumeOrder{Source: of.Volume, TakesBytes: v.CapacityBytes}, detail: "of " + of.Volume}
+		if err := nameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
+			return j, err
+		}
+		var err error
+		j.host, err = roomFor(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		return j, err
+	})
+}
+
+// WipeVolume asks for zeros in the place of all that is in a volume; confirm must be its name.
+func (c *Control) WipeVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
+	return c.destroyVolume(ctx, a, of, fleet.ActWipe, fleet.VolumeWipe, confirm, "wipe")
+}
+
+// DeleteVolume asks for a volume to be deleted; confirm must be its name.
+func (c *Control) DeleteVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
+	return c.destroyVolume(ctx, a, of, fleet.ActDelete, fleet.VolumeDelete, confirm, "delete")
+}
+
+func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, kind fleet.JobKind, confirm, verb string) (fleet.Task, error) {
+	return c.changeVolume(ctx, a, of, act, func(_ *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+		if confirm != of.Volume {
+			var checks fleet.Checks
+			checks.Add("confirm", "Type the volume's name, %s, to %s it with all data in it.", of.Volume, verb)
+			return volumeJob{}, checks.Err()
+		}
+		host, err := anyHost(v, of.HostID)
+		return volumeJob{kind: kind, host: host, ref: fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}, data: true, detail: fleet.Bytes(v.CapacityBytes)}, err
+	})
+}
+
+// volumeJob is an order that a host is to get.
+type volumeJob struct {
+	kind   fleet.JobKind
+	ref    fleet.Volref
+	host   browse.HostRef
+	order  fleet.VolumeOrder
+	data   bool // its data goes
+	detail string
+}
+
+// orderVolume queues what decide says, under the pool's lock: whoever gives one of its volumes to a VM, or publishes it, waits.
+func (c *Control) orderVolume(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error)) (task fleet.Task, err error) {
+	err = assign.Pools.Change(ctx, c.store, a, string(pool), func(q *db.Queries, on assign.Object) error {
+		j, err := decide(q, on)
+		if err != nil {
+			return err
+		}
+		subject := fleet.SubjectVolume(j.ref)
+		id, err := store.Queue(ctx, q, a, db.JoinQueueParams{
+			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, Args: fleet.JobArgs{DeleteDisks: j.data, Volume: &j.order},
+		})
+		if err != nil {
+			return err
+		}
+		detail := fmt.Sprintf("in pool %s on %s: %s", on.Name, j.host.Name, j.detail)
+		if err := store.Audit(ctx, q, a, string(j.kind), subject, j.ref.Volume, detail); err != nil {
+			return err
+		}
+		task, err = store.GetTask(ctx, q, a, id)
+		return err
+	})
+	return store.TaskFor(a, task), err
+}
+
+// changeVolume is orderVolume for a volume that there is and that allows the action.
+func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, decide func(*db.Queries, browse.VolumeOn) (volumeJob, error)) (fleet.Task, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.Task{}, err
+	}
+	v, err := c.VolumeOn(ctx, a, of)
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	return c.orderVolume(ctx, a, of.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+		use, err := usedNow(ctx, q, v)
+		if err != nil {
+			return volumeJob{}, err
+		}
+		if ok, why := use.Allows(act); !ok {
+			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s: %s", of.Volume, why)
+		}
+		return decide(q, v)
+	})
+}
+
+// VolumeOn is one volume, with all that keeps it from being changed.
+func (c *Control) VolumeOn(ctx context.Context, a fleet.Actor, of Volume) (browse.VolumeOn, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return browse.VolumeOn{}, err
+	}
+	all, err := c.PoolVolumes(ctx, a, of.PoolID)
+	if err != nil {
+		return browse.VolumeOn{}, err
+	}
+	all = slices.DeleteFunc(all, func(v browse.VolumeOn) bool {
+		return v.Name != of.Volume || of.HostID != "" && v.On() != "" && v.On() != of.HostID
+	})
+	switch len(all) {
+	case 0:
+		return browse.VolumeOn{}, fleet.Errorf(fleet.NotFound, "The pool has no volume %q there.", of.Volume)
+	case 1:
+		return all[0], nil
+	}
+	var checks fleet.Checks
+	checks.Add("host", "Several hosts have a volume of this name, each its own. Say which host's is meant.")
+	return browse.VolumeOn{}, checks.Err()
+}
+
+// usedNow is what keeps the volume from being changed, with what people may have asked since it was read. The pool is locked.
+func usedNow(ctx context.Context, q *db.Queries, v browse.VolumeOn) (fleet.VolumeUse, error) {
+	use := v.Use()
+	text, err := q.VolumeHeld(ctx, db.VolumeHeldParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.On())})
+	if err != nil {
+		return use, err
+	}
+	var held fleet.VolumeHeld
+	if err := json.Unmarshal(text, &held); err != nil {
+		return use, fmt.Errorf("read who has the volume %s: %w", v.Name, err)
+	}
+	use.Disk, use.Drive = cmp.Or(held.Disk, use.Disk), cmp.Or(held.Drive, use.Drive)
+	use.Making, use.Published = held.Making, held.Published
+	work, err := workOn(ctx, q, v.PoolID, v.Name, v.On())
+	use.Work = work
+	return use, err
+}
+
+// workOn is the order that has not ended about a volume, or that reads it; empty: none. on: of a local pool, whose file.
+func workOn(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
+	rows, err := q.VolumesAtWork(ctx, string(pool))
+	for _, r := range rows {
+		ref, _ := r.Subject.Volume()
+		if (ref.Volume == name || r.Source == name) && (on == "" || on == r.HostID) {
+			return r.Kind.Is().Verb, err
+		}
+	}
+	return "", err
+}
+
+// volumesFree refuses a spec that reads from a volume that is just being made, changed or deleted. Its pools are held: no order for a
+// volume comes meanwhile.
+func volumesFree(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
+	var refs []fleet.Volref
+	for _, d := range spec.Disks {
+		if d.Image != nil {
+			refs = append(refs, *d.Image)
+		}
+	}
+	if spec.ISO != nil {
+		refs = append(refs, *spec.ISO)
+	}
+	works := map[fleet.PoolID][]db.VolumesAtWorkRow{}
+	for _, ref := range refs {
+		if _, read := works[ref.PoolID]; !read {
+			rows, err := q.VolumesAtWork(ctx, string(ref.PoolID))
+			if err != nil {
+				return err
+			}
+			works[ref.PoolID] = rows
+		}
+		for _, w := range works[ref.PoolID] {
+			if about, _ := w.Subject.Volume(); about == ref {
+				return fleet.Errorf(fleet.Conflict, "The volume %s is at work now: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Is().Verb))
+			}
+		}
+	}
+	return nil
+}
+
+func sharedOf(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.PoolSpec, error) {
+	rows, err := q.PoolsForWork(ctx, []string{string(pool)})
+	switch {
+	case err != nil:
+		return fleet.PoolSpec{}, err
+	case len(rows) == 0:
+		return fleet.PoolSpec{}, fleet.Errorf(fleet.NotFound, "There is no such pool.")
+	}
+	return rows[0].Spec, nil
+}
+
+// nameFree refuses a name that a volume of the pool has, had as a VM's disk, or is being given. on: the host, where only its files count.
+func nameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) error {
+	of := string(on)
+	if shared {
+		of = ""
+	}
+	taken, err := q.VolumeNameTaken(ctx, db.VolumeNameTakenParams{PoolID: string(ref.PoolID), Volume: ref.Volume, Host: of})
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	if taken {
+		checks.Add("name", "A volume of this name is in the pool, or was as a VM's disk, or is being made. Choose another name.")
+	}
+	return checks.Err()
+}
+
+// roomFor is the host that can do the work: the one that is named, or one of those that are heard, have the pool active and have room.
+// among: those that have the volume; nil: any.
+func roomFor(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []browse.HostRef, overcommit bool) (browse.HostRef, error) {
+	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.order.TakesBytes}}
+	hosts, err := candidates(ctx, q, a, named, fleet.VMSpec{Disks: disks})
+	if err != nil {
+		return browse.HostRef{}, err
+	}
+	var best *placement.Host
+	var faults []placement.Fault
+	for i := range hosts {
+		h := &hosts[i]
+		if among != nil && !slices.ContainsFunc(among, func(r browse.HostRef) bool { return r.ID == h.ID }) {
+			continue
+		}
+		h.Overcommit = overcommit
+		wrong := placement.FitDisks(disks, *h)
+		switch {
+		case len(wrong) > 0 && (faults == nil || h.Pools[j.ref.PoolID].Assigned):
+			faults = wrong
+		case len(wrong) == 0 && (best == nil || h.Pools[j.ref.PoolID].FreeBytes > best.Pools[j.ref.PoolID].FreeBytes):
+			best = h
+		}
+	}
+	if best != nil {
+		return browse.HostRef{ID: best.ID, Name: best.Name}, nil
+	}
+	return browse.HostRef{}, noRoom(j, faults, named)
+}
+
+// noRoom puts into words why no host does the work.
+func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
+	var checks fleet.Checks
+	for _, f := range faults {
+		switch {
+		case f.Room:
+			checks.Add("sizeBytes", "%s", f.Message)
+			checks.Add("overcommit", "Say that the pool may be promised more than it has, to go on all the same.")
+		case named == "":
+			return fleet.Errorf(fleet.Conflict, "No host can do this now. %s", f.Message)
+		default:
+			checks.Add("hostId", "%s", f.Message)
+		}
+	}
+	if len(faults) == 0 {
+		return fleet.Errorf(fleet.Conflict, "No host that is heard has %s now.", cmp.Or(j.order.Source, "the pool"))
+	}
+	return checks.Err()
+}
+
+// anyHost is the one that is named, or the first that is heard and has the volume.
+func anyHost(v browse.VolumeOn, named fleet.HostID) (browse.HostRef, error) {
+	for _, h := range v.Hosts {
+		if named == "" || h.ID == named {
+			return h, nil
+		}
+	}
+	return browse.HostRef{}, fleet.Errorf(fleet.Conflict, "No host that is heard has %s now.", v.Name)
+}

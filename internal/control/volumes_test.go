@@ -1,0 +1,310 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// free is a volume of the shared pool that nobody uses, as both hosts say it.
+func (s *site) free(name string) control.Volume {
+	s.t.Helper()
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.lay(s.nfs, h, fmt.Sprintf(`{"name":%q,"path":"/v/%s","format":"raw","capacityBytes":1048576,"allocBytes":4096}`, name, name))
+	}
+	return control.Volume{PoolID: s.nfs, Volume: name}
+}
+
+func (s *site) volumeOn(of control.Volume) browse.VolumeOn {
+	s.t.Helper()
+	v, err := s.VolumeOn(s.t.Context(), chief, of)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// asking are the orders about a volume that there is.
+func (s *site) asking(of control.Volume) map[fleet.Action]func() error {
+	ctx := s.t.Context()
+	return map[fleet.Action]func() error{
+		fleet.ActGrow:   func() error { _, err := s.GrowVolume(ctx, chief, of, 1<<30, false); return err },
+		fleet.ActClone:  func() error { _, err := s.CloneVolume(ctx, chief, of, "copy.raw", false); return err },
+		fleet.ActWipe:   func() error { _, err := s.WipeVolume(ctx, chief, of, of.Volume); return err },
+		fleet.ActDelete: func() error { _, err := s.DeleteVolume(ctx, chief, of, of.Volume); return err },
+	}
+}
+
+var destroying = []fleet.Action{fleet.ActGrow, fleet.ActWipe, fleet.ActDelete}
+
+func TestOrdersForVolumes(t *testing.T) {
+	s := newSite(t)
+	in := control.NewVolume{Name: "data.raw", Format: "raw", SizeBytes: 1 << 30}
+	task, err := s.CreateVolume(t.Context(), chief, s.nfs, in)
+	if err != nil || task.Kind != fleet.VolumeCreate || task.HostName == "" || task.SubjectName != "data.raw" {
+		t.Fatalf("%+v %v", task, err)
+	}
+	s.audited("volume.create")
+	s.refused("the same name again", fleet.Invalid, "is being made", func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, in); return err })
+	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
+		t.Errorf("cancel what waits: %v", err)
+	}
+
+	local := in
+	s.refused("a local pool without its host", fleet.Invalid, "Choose the host", func() error { _, err := s.CreateVolume(t.Context(), chief, s.local, local); return err })
+	local.HostID = s.h2
+	s.refused("a host without the pool", fleet.Invalid, "not assigned to h2", func() error { _, err := s.CreateVolume(t.Context(), chief, s.local, local); return err })
+	local.HostID = s.h1
+	if task, err := s.CreateVolume(t.Context(), chief, s.local, local); err != nil || task.HostID != s.h1 {
+		t.Errorf("%+v %v", task, err)
+	}
+	for name, c := range map[string]struct {
+		in   func(*control.NewVolume)
+		says string
+	}{
+		"a path":      {func(n *control.NewVolume) { n.Name = "../up" }, "letters, digits"},
+		"the marker":  {func(n *control.NewVolume) { n.Name = ".quantix-pool" }, "letters, digits"},
+		"half made":   {func(n *control.NewVolume) { n.Name = "x.partial" }, "not whole yet"},
+		"a VM's disk": {func(n *control.NewVolume) { n.Name = "web-0123456789ab-1.qcow2" }, "disks of VMs"},
+		"taken":       {func(n *control.NewVolume) { n.Name = "debian.qcow2" }, "Choose another name"},
+		"a format":    {func(n *control.NewVolume) { n.Format = "vmdk" }, "qcow2 or raw"},
+		"no size":     {func(n *control.NewVolume) { n.SizeBytes = 0 }, "above 0"},
+		"too large":   {func(n *control.NewVolume) { n.SizeBytes = fleet.MaxDiskBytes + 1 }, "64 TiB"},
+		"no room":     {func(n *control.NewVolume) { n.SizeBytes = 950 << 30 }, "2 fields"},
+	} {
+		wrong := in
+		wrong.Name = "other.raw"
+		c.in(&wrong)
+		s.refused(name, fleet.Invalid, c.says, func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, wrong); return err })
+	}
+
+	// What waits takes of the room.
+	for n := range 2 {
+		most := control.NewVolume{Name: fmt.Sprintf("most-%d.raw", n), Format: "raw", SizeBytes: 600 << 30}
+		ask := func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, most); return err }
+		if n == 0 {
+			if err := ask(); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		s.refused("room that is promised already", fleet.Invalid, "2 fields", ask) // its size, and that it may be promised
+		most.Overcommit = true
+		if err := ask(); err != nil {
+			t.Errorf("by somebody who says so: %v", err)
+		}
+	}
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
+	s.refused("no host is heard", fleet.Conflict, "No host can do this now", func() error {
+		in.Name = "late.raw"
+		_, err := s.CreateVolume(t.Context(), chief, s.nfs, in)
+		return err
+	})
+}
+
+func TestVolumesInUseAreLeftAlone(t *testing.T) {
+	s := newSite(t)
+	vm := s.vm("web", fleet.Stopped)
+	for name, c := range map[string]struct {
+		make  func(of control.Volume)
+		says  string
+		clone string // why it is not cloned
+	}{
+		"disk": {func(of control.Volume) {
+			s.spec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}]`)
+		}, "VM web", ""},
+		"drive": {func(of control.Volume) {
+			s.spec(vm.ID, "iso", `{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}`)
+		}, "VM web", ""},
+		"made-from": {func(of control.Volume) {
+			s.spec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"new.qcow2","image":{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}}]`)
+			s.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, vm.ID)
+		}, "being made from it", ""},
+		"published": {func(of control.Volume) {
+			if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: of.PoolID, Volume: of.Volume}); err != nil {
+				t.Fatal(err)
+			}
+		}, "published", ""},
+		"found-on-another-host": {func(of control.Volume) {
+			s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-4111-8111-111111111111', 'theirs', '{"power":"running"}')`, s.h2)
+			s.said(of, s.h2, `{"usedBy":["11111111-1111-4111-8111-111111111111"]}`)
+		}, "theirs", "runs with it"},
+		"in-a-drive-of-another-host": {func(of control.Volume) { s.said(of, s.h2, `{"inDrive":["22222222-2222-4222-8222-222222222222"]}`) }, "22222222", ""},
+		"base":                       {func(of control.Volume) { s.said(of, s.h1, `{"baseOf":["top.qcow2"]}`) }, "top.qcow2", ""},
+	} {
+		of := s.free(name + ".raw")
+		if v := s.volumeOn(of); !v.Orphan || len(v.Hosts) != 2 {
+			t.Errorf("%s: nobody uses it, yet it is %+v", name, v)
+		}
+		c.make(of)
+		if v := s.volumeOn(of); v.Orphan && name != "made-from" {
+			t.Errorf("%s is told to be an orphan", name)
+		}
+		asking := s.asking(of)
+		for _, act := range destroying {
+			s.refused(name+": "+string(act), fleet.Conflict, c.says, asking[act])
+		}
+		if c.clone != "" {
+			s.refused(name+": clone", fleet.Conflict, c.clone, asking[fleet.ActClone])
+		}
+		s.spec(vm.ID, "disks", `[]`)
+		s.exec(`UPDATE vms SET spec = spec - 'iso', generation = 1, observed_generation = 1 WHERE id = $1`, vm.ID)
+	}
+}
+
+// spec writes a part of a VM's spec, as an edit does.
+func (s *site) spec(id fleet.VMID, part, value string) {
+	s.t.Helper()
+	s.exec(`UPDATE vms SET spec = jsonb_set(spec, ARRAY[$2], $3::jsonb) WHERE id = $1`, id, part, value)
+}
+
+// said adds to what a host says of a volume.
+func (s *site) said(of control.Volume, host fleet.HostID, more string) {
+	s.t.Helper()
+	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))
+		WHERE pool_id = $1 AND host_id = $2`, of.PoolID, host, of.Volume, more)
+}
+
+// Two orders at once: one is taken, whichever; and no other for what it works on, or reads, until it has ended.
+func TestOneOrderAVolume(t *testing.T) {
+	s := newSite(t)
+	of := s.free("data.raw")
+	var wait sync.WaitGroup
+	errs := make(chan error, 8)
+	for range 4 {
+		for _, act := range []fleet.Action{fleet.ActGrow, fleet.ActDelete} {
+			wait.Go(func() { errs <- s.asking(of)[act]() })
+		}
+	}
+	wait.Wait()
+	close(errs)
+	taken := 0
+	for err := range errs {
+		if err == nil {
+			taken++
+		} else if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Another order for it has not ended") {
+			t.Error(err)
+		}
+	}
+	if taken != 1 || s.count("jobs WHERE kind LIKE 'volume.%'") != 1 {
+		t.Errorf("%d orders were taken, %d jobs wait", taken, s.count("jobs WHERE kind LIKE 'volume.%'"))
+	}
+	from := s.free("golden.raw")
+	if err := s.asking(from)[fleet.ActClone](); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("delete what is being copied", fleet.Conflict, "clone volume", s.asking(from)[fleet.ActDelete])
+	s.refused("publish it", fleet.Conflict, "has not ended", func() error {
+		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: of.Volume})
+	})
+}
+
+// A volume that is being deleted is no image for a VM any more, and one that a VM is being made from is not deleted: whoever comes first.
+func TestAVolumeIsNotDeletedUnderAVM(t *testing.T) {
+	s := newSite(t)
+	gone := s.free("gone.raw")
+	if err := s.asking(gone)[fleet.ActDelete](); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("make a VM of what is being deleted", fleet.Conflict, "delete volume", s.cloning(chief, s.nfs, gone.Volume))
+	kept := s.free("kept.raw")
+	if err := s.cloning(chief, s.nfs, kept.Volume)(); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("delete what a VM is being made from", fleet.Conflict, "being made from it", s.asking(kept)[fleet.ActDelete])
+
+	// At once: never both.
+	for n := range 4 {
+		of := s.free(fmt.Sprintf("race-%d.raw", n))
+		in := control.CreateVM{ProjectID: s.red, Name: fmt.Sprintf("race-%d", n), Spec: small}
+		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: of.Volume}}}
+		var made, deleted error
+		var wait sync.WaitGroup
+		wait.Go(func() { _, made = s.CreateVM(context.WithoutCancel(t.Context()), chief, in) })
+		wait.Go(func() { deleted = s.asking(of)[fleet.ActDelete]() })
+		wait.Wait()
+		if (made == nil) == (deleted == nil) {
+			t.Errorf("made: %v, deleted: %v", made, deleted)
+		}
+	}
+}
+
+func TestAHostIsToldWhoNeedsTheVolume(t *testing.T) {
+	s := newSite(t)
+	of := s.free("data.raw")
+	agent := s.greet(s.h1)
+	s.exec(`UPDATE host_sessions SET seen_at = NULL WHERE host_id = $1`, s.h2)
+	task, err := s.DeleteVolume(t.Context(), chief, of, "data.raw")
+	if err != nil || task.HostID != s.h1 {
+		t.Fatalf("%+v %v", task, err)
+	}
+	vm := s.vm("web", fleet.Stopped)
+	s.spec(vm.ID, "disks", `[{"poolId":"`+string(s.nfs)+`","volume":"data.raw"}]`) // by somebody who does not ask
+	claim, err := s.Claim(t.Context(), agent, wire.ClaimRequest{Max: 8}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work *wire.Work
+	for i := range claim.Jobs {
+		if claim.Jobs[i].Kind == fleet.VolumeDelete {
+			work = &claim.Jobs[i]
+		}
+	}
+	if work == nil || work.Pool == nil || work.Pool.ID != s.nfs || work.Held == nil || work.Held.Disk != "web" || work.Args.Volume == nil || !work.Kind.SingleShot(work.Args) {
+		t.Fatalf("the work is %+v", work)
+	}
+	after := &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 40, Volumes: []fleet.Volume{{Name: "left.raw", Format: "raw"}}}
+	finish := wire.Finish{Epoch: work.Epoch, Seq: one[int64](&rig{t: t, pool: s.pool}, `SELECT (number << 32) + 1 FROM host_sessions WHERE host_id = $1`, s.h1), Outcome: wire.Done, Pool: after}
+	if _, _, err := s.Finish(t.Context(), agent, work.ID, finish); err != nil {
+		t.Fatal(err)
+	}
+	if got := named(t)(s.PoolVolumes(t.Context(), chief, s.nfs)); !strings.Contains(got, "left.raw") {
+		t.Errorf("after the job the pool has %q", got)
+	}
+	if n := s.count("assignments WHERE observed_generation <> 1 AND pool_id IS NOT NULL"); n != 0 {
+		t.Errorf("%d assignments count as acted on", n)
+	}
+}
+
+func TestVolumesAreNoTenantsAffair(t *testing.T) {
+	s := newSite(t)
+	of := s.free("data.raw")
+	for _, a := range []fleet.Actor{s.member, s.viewer, s.stranger} {
+		s.refused("create", fleet.Forbidden, "no right", func() error {
+			_, err := s.CreateVolume(t.Context(), a, s.nfs, control.NewVolume{Name: "x.raw", Format: "raw", SizeBytes: 1})
+			return err
+		})
+		s.refused("delete", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVolume(t.Context(), a, of, "data.raw"); return err })
+	}
+	if got := named(t)(s.PoolVolumes(t.Context(), s.member, s.nfs)); strings.Contains(got, "data.raw") {
+		t.Errorf("a tenant sees %q", got)
+	}
+	s.said(control.Volume{PoolID: s.nfs, Volume: "cd.iso"}, s.h1, `{"inDrive":["22222222-2222-4222-8222-222222222222"],"modifiedAt":"2026-01-01T00:00:00Z","baseOf":["x"]}`)
+	all, err := s.PoolVolumes(t.Context(), s.member, s.nfs)
+	for _, v := range all {
+		if v.InDrive != nil || v.BaseOf != nil || v.ModifiedAt != nil || v.Actions != nil || v.Orphan {
+			t.Errorf("a tenant is told %+v", v)
+		}
+	}
+	if err != nil || len(all) == 0 {
+		t.Error(err, all)
+	}
+	local := s.free("twice.raw")
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.lay(s.local, h, `{"name":"twice.raw","path":"/srv/vm/twice.raw","format":"raw","capacityBytes":1}`)
+	}
+	local.PoolID = s.local
+	s.refused("each host's own", fleet.Invalid, "Several hosts", s.asking(local)[fleet.ActDelete])
+	local.HostID = s.h2
+	if err := s.asking(local)[fleet.ActDelete](); err != nil {
+		t.Errorf("that of one host: %v", err)
+	}
+}

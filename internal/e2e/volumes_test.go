@@ -1,0 +1,124 @@
+//go:build linux
+
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// freeVolume is the name of a volume that nobody uses; it is made once.
+func (a api) freeVolume(t testing.TB, pool fleet.Pool, name string) string {
+	t.Helper()
+	path := "/api/v1/pools/" + string(pool.ID) + "/volumes"
+	got, err := a.send(t.Context(), http.MethodPost, path, map[string]any{"name": name, "format": "raw", "sizeBytes": 1 << 30, "full": true})
+	if err != nil || got.status != http.StatusAccepted && got.status != http.StatusUnprocessableEntity {
+		t.Fatalf("make a volume: %d %s %v", got.status, got.body, err)
+	}
+	eventually(t, stepLimit, "the volume "+name, func() (bool, string) {
+		got, err := a.send(t.Context(), http.MethodGet, path, nil)
+		return err == nil && strings.Contains(string(got.body), `"name":"`+name+`"`), string(got.body)
+	})
+	return name
+}
+
+// TestVolumesOfAPool is a volume's life on a real libvirt host, all on the pages: made, grown, cloned and deleted; and a VM's disk, which
+// is not.
+func TestVolumesOfAPool(t *testing.T) {
+	t.Parallel()
+	s := labProgram.get(t)
+	p := newTab(t, s.URL)
+	p.signIn(s)
+	pool, name := unique("volumes"), unique("owner")
+	dir := filepath.Join(labDir(), "pools", pool)
+	p.createPool(pool, dir)
+	p.createVM(name, pool)
+	id := s.api().pool(t, pool).ID
+	file := func(name string, size int64) {
+		t.Helper()
+		eventually(t, stepLimit, "the file "+name, func() (bool, string) {
+			info, err := os.Stat(filepath.Join(dir, name))
+			if size < 0 {
+				return os.IsNotExist(err), "it is there"
+			}
+			if err != nil {
+				return false, err.Error()
+			}
+			return info.Size() == size, info.Name()
+		})
+	}
+	row := func(volume string) string { return "tr:has(th[title$='/" + volume + "'])" }
+	// A dialog that has just closed gives the focus back, which closes a menu.
+	menu := func(volume string) {
+		t.Helper()
+		p.waitTrue("no dialog", `document.querySelector("dialog[open]") === null`)
+		p.click(row(volume)+" details:not([open]) summary", "")
+		p.waitText(row(volume)+" details[open] .menu-list", "Delete volume")
+	}
+	act := func(volume, word string) {
+		t.Helper()
+		menu(volume)
+		p.click(row(volume)+" details[open] .menu-item", word)
+		p.waitText("#dialog", volume)
+	}
+
+	p.open("/pools/" + string(id) + "?tab=volumes")
+	p.mark()
+	p.click("#pool-body a", "New volume")
+	p.waitText("#dialog", "New volume in "+pool)
+	p.fill("#dialog #name", "data.raw")
+	p.choose("#dialog #format", "raw")
+	p.fill("#dialog #size", "0.0625")
+	p.click("#dialog button.primary", "Create volume")
+	p.waitText(row("data.raw"), "64 MiB")
+	p.waitText(row("data.raw"), "Orphan")
+	file("data.raw", 64<<20)
+
+	act("data.raw", "Grow")
+	p.fill("#dialog #size", "0.125")
+	p.click("#dialog button.primary", "Grow")
+	p.waitText(row("data.raw"), "128 MiB")
+	file("data.raw", 128<<20)
+
+	act("data.raw", "Clone")
+	p.fill("#dialog #name", "copy.raw")
+	p.click("#dialog button.primary", "Clone")
+	p.waitText(row("copy.raw"), "128 MiB")
+	file("copy.raw", 128<<20)
+
+	act("data.raw", "Wipe")
+	p.fill("#dialog #confirm", "data.raw")
+	p.click("#dialog button.danger", "Wipe")
+	p.waitText("#dock", "Wipe volume")
+
+	eventually(t, stepLimit, "the end of the wipe", func() (bool, string) {
+		got, err := s.api().send(t.Context(), http.MethodGet, "/api/v1/tasks?filter=kind:volume.wipe+state:done+target:data.raw", nil)
+		return err == nil && strings.Contains(string(got.body), "data.raw"), string(got.body)
+	})
+	act("data.raw", "Delete volume")
+	p.fill("#dialog #confirm", "data.raw")
+	p.click("#dialog button.danger", "Delete volume")
+	p.waitNoText("#pool-body tbody", "data.raw")
+	file("data.raw", -1)
+	file("copy.raw", 128<<20)
+	p.sameDocument()
+
+	vm := one[fleet.VMView](t, s.api(), "vms", name)
+	disk := vm.Spec.Disks[0].Volume
+	menu(disk)
+	p.waitText(row(disk)+" .menu-item[aria-disabled]", "It is a disk of the VM "+name)
+	got, err := s.api().send(t.Context(), http.MethodDelete, "/api/v1/pools/"+string(id)+"/volumes/"+disk+"?confirm="+disk, nil)
+	if err != nil || got.status != http.StatusConflict || !strings.Contains(string(got.body), "It is a disk of the VM "+name) {
+		t.Errorf("delete a VM's disk: %d %s %v", got.status, got.body, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, disk)); err != nil {
+		t.Errorf("the VM's disk: %v", err)
+	}
+	p.open("/pools/" + string(id) + "?tab=tasks")
+	p.waitText("#pool-body", "Delete volume")
+}

@@ -1,0 +1,93 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestVolumeNames(t *testing.T) {
+	t.Parallel()
+	for name, ok := range map[string]bool{
+		"data.raw": true, "Data_1.qcow2": true, "x": true, "": false, ".": false, "..": false, ".hidden": false, "a/b": false, "../a": false, "a b": false, "-a": false,
+		"a.partial": false, "web-0123456789ab-1.qcow2": false, strings.Repeat("x", 200): true, strings.Repeat("x", 201): false, "a\n": false, "ä": false,
+	} {
+		var c fleet.Checks
+		if fleet.CheckNewVolume(&c, "name", name); (c.Err() == nil) != ok {
+			t.Errorf("a new volume %q: %v", name, c.Err())
+		}
+	}
+	for name, ok := range map[string]bool{
+		"data.raw": true, "my disk (1).img": true, "a.partial": true, "ä": true, "": false, ".": false, "..": false, ".quantix-pool": false, "a/b": false, "a\x00b": false, "\xff": false,
+		strings.Repeat("x", 256): false,
+	} {
+		if fleet.IsVolumeName(name) != ok {
+			t.Errorf("a volume %q: %v", name, !ok)
+		}
+	}
+}
+
+func TestVolumesAreSubjectsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	a, b := fleet.Volref{PoolID: "p", Volume: "a"}, fleet.Volref{PoolID: "p", Volume: "a:b"}
+	for _, ref := range []fleet.Volref{a, b} {
+		if got, ok := fleet.SubjectVolume(ref).Volume(); !ok || got != ref {
+			t.Errorf("%v is told as %v", ref, got)
+		}
+	}
+	if fleet.SubjectVolume(a) == fleet.SubjectVolume(b) {
+		t.Error("two volumes are one subject")
+	}
+	if _, ok := fleet.SubjectPool("p").Volume(); ok {
+		t.Error("a pool is taken for a volume")
+	}
+}
+
+func TestWhatCanBeAskedOfAVolume(t *testing.T) {
+	t.Parallel()
+	free := fleet.VolumeUse{Volume: fleet.Volume{Name: "a", Format: "raw"}, Heard: true}
+	with := func(f func(*fleet.VolumeUse)) fleet.VolumeUse { v := free; f(&v); return v }
+	for name, c := range map[string]struct {
+		of   fleet.VolumeUse
+		says map[fleet.Action]string // why not; all others can be asked
+	}{
+		"free":                {free, nil},
+		"of no host":          {with(func(v *fleet.VolumeUse) { v.Heard = false }), map[fleet.Action]string{"grow": "No host", "clone": "No host", "wipe": "No host", "delete": "No host"}},
+		"at work":             {with(func(v *fleet.VolumeUse) { v.Work = "Grow volume" }), map[fleet.Action]string{"grow": "grow volume", "clone": "grow volume", "wipe": "grow volume", "delete": "grow volume"}},
+		"a disk":              {with(func(v *fleet.VolumeUse) { v.Disk = "web" }), map[fleet.Action]string{"grow": "VM's page", "wipe": "VM web", "delete": "VM web"}},
+		"a disk in use":       {with(func(v *fleet.VolumeUse) { v.Disk, v.Busy = "web", "web" }), map[fleet.Action]string{"grow": "web", "clone": "runs with it", "wipe": "web", "delete": "web"}},
+		"in a drive":          {with(func(v *fleet.VolumeUse) { v.Drive = "web" }), map[fleet.Action]string{"grow": "in its drive", "wipe": "in its drive", "delete": "in its drive"}},
+		"an image being used": {with(func(v *fleet.VolumeUse) { v.Making = "web" }), map[fleet.Action]string{"grow": "made from it", "wipe": "made from it", "delete": "made from it"}},
+		"published":           {with(func(v *fleet.VolumeUse) { v.Published = true }), map[fleet.Action]string{"grow": "Withdraw", "wipe": "Withdraw", "delete": "Withdraw"}},
+		"a base":              {with(func(v *fleet.VolumeUse) { v.BaseOf = []string{"top"} }), map[fleet.Action]string{"grow": "top", "wipe": "top", "delete": "top"}},
+		"on a base":           {with(func(v *fleet.VolumeUse) { v.Backing = "/v/base" }), map[fleet.Action]string{"grow": "Flatten", "clone": "Flatten", "wipe": "Delete it"}},
+		"an ISO":              {with(func(v *fleet.VolumeUse) { v.Format = "iso" }), map[fleet.Action]string{"grow": "ISO"}},
+		"of another format":   {with(func(v *fleet.VolumeUse) { v.Format = "vmdk" }), map[fleet.Action]string{"grow": "vmdk", "clone": "vmdk"}},
+		"unfinished":          {with(func(v *fleet.VolumeUse) { v.Unfinished = true }), map[fleet.Action]string{"grow": "never finished", "clone": "never finished", "wipe": "never finished"}},
+	} {
+		for _, s := range c.of.Actions() {
+			want := c.says[s.Action]
+			if s.Allowed != (want == "") || !strings.Contains(s.Reason, want) || s.Reason != "" && !strings.HasSuffix(s.Reason, ".") {
+				t.Errorf("%s: %s is %v, because %q; want %q", name, s.Action, s.Allowed, s.Reason, want)
+			}
+		}
+	}
+}
+
+func TestAHostRefusesWhatIsNeeded(t *testing.T) {
+	t.Parallel()
+	for kind, held := range map[fleet.JobKind]fleet.VolumeHeld{
+		fleet.VolumeDelete: {Disk: "web"}, fleet.VolumeWipe: {Drive: "web"}, fleet.VolumeGrow: {Published: true},
+	} {
+		if err := held.Refuse(kind); fleet.CodeOf(err) != fleet.Conflict {
+			t.Errorf("%s of what is %+v: %v", kind, held, err)
+		}
+		if err := (fleet.VolumeHeld{}).Refuse(kind); err != nil {
+			t.Errorf("%s of what nobody needs: %v", kind, err)
+		}
+		if err := held.Refuse(fleet.VolumeClone); err != nil {
+			t.Errorf("a copy of what is %+v: %v", held, err)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package pool
+
+import (
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// VolumeForm is what a person typed about a volume.
+type VolumeForm struct {
+	Name, Format, Size, Host, Confirm string
+	Full, Overcommit                  bool
+}
+
+// VolumePage is a dialog about a volume that there is, or that is to come.
+type VolumePage struct {
+	Pool   fleet.PoolView
+	Volume fleet.VolumeUse
+	Host   fleet.HostID     // of a local pool: whose file
+	Hosts  []fleet.PoolHost // of a local pool: where a new one can be
+	In     VolumeForm
+	Errors kit.Errors
+}
+
+// Back is where the dialog came from.
+func (p VolumePage) Back() string { return views.TabPath(views.PoolPath(p.Pool.ID), "volumes") }
+
+func (p VolumePage) action(act string) string {
+	return volumeAddress(views.PoolPath(p.Pool.ID, "volumes", act), p.Volume.Name, p.Host)
+}
+
+// asks is a dialog that does something to a volume.
+func (p VolumePage) asks(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
+	return kit.Dialog{Title: title, Action: p.action(act), Button: button, Danger: danger, Why: kit.WhyNot(p.Volume.Allows(action)), Back: p.Back()}
+}
+
+func hostChoice(h fleet.PoolHost) string {
+	if h.State == fleet.PoolActive {
+		return h.HostName
+	}
+	return h.HostName + ": " + h.State.Word()
+}

@@ -1,0 +1,70 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// VolumePath names a volume of a pool.
+type VolumePath struct {
+	PoolPath
+	Volume string       `path:"volume" maxLength:"255"`
+	Host   fleet.HostID `query:"host" doc:"Of a local pool: the host whose file it is; it may be left out where one host alone has it"`
+}
+
+func (in *VolumePath) volume() control.Volume {
+	return control.Volume{PoolID: in.ID, Volume: in.Volume, HostID: in.Host}
+}
+
+type createVolumeInput struct {
+	PoolPath
+	Body control.NewVolume
+}
+
+func (s *Server) apiCreateVolume(ctx context.Context, a fleet.Actor, in *createVolumeInput) (*taskOutput, error) {
+	task, err := s.Control.CreateVolume(ctx, a, in.ID, in.Body)
+	return &taskOutput{task}, err
+}
+
+type growVolumeInput struct {
+	VolumePath
+	Body struct {
+		SizeBytes  int64 `json:"sizeBytes"`
+		Overcommit bool  `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
+	}
+}
+
+func (s *Server) apiGrowVolume(ctx context.Context, a fleet.Actor, in *growVolumeInput) (*taskOutput, error) {
+	task, err := s.Control.GrowVolume(ctx, a, in.volume(), in.Body.SizeBytes, in.Body.Overcommit)
+	return &taskOutput{task}, err
+}
+
+type cloneVolumeInput struct {
+	VolumePath
+	Body struct {
+		Name       string `json:"name" doc:"Of the copy"`
+		Overcommit bool   `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
+	}
+}
+
+func (s *Server) apiCloneVolume(ctx context.Context, a fleet.Actor, in *cloneVolumeInput) (*taskOutput, error) {
+	task, err := s.Control.CloneVolume(ctx, a, in.volume(), in.Body.Name, in.Body.Overcommit)
+	return &taskOutput{task}, err
+}
+
+type confirmedVolumeInput struct {
+	VolumePath
+	Confirm string `query:"confirm" doc:"The volume's name, once more"`
+}
+
+func (s *Server) apiWipeVolume(ctx context.Context, a fleet.Actor, in *confirmedVolumeInput) (*taskOutput, error) {
+	task, err := s.Control.WipeVolume(ctx, a, in.volume(), in.Confirm)
+	return &taskOutput{task}, err
+}
+
+func (s *Server) apiDeleteVolume(ctx context.Context, a fleet.Actor, in *confirmedVolumeInput) (*taskOutput, error) {
+	task, err := s.Control.DeleteVolume(ctx, a, in.volume(), in.Confirm)
+	return &taskOutput{task}, err
+}

@@ -1,0 +1,118 @@
+package web
+
+import (
+	"context"
+	"strings"
+
+	"github.com/a-h/templ"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	"quantix/views"
+	poolview "quantix/views/pool"
+)
+
+type volumeForm struct {
+	Name       string `form:"name"`
+	Format     string `form:"format"`
+	Size       string `form:"size"`
+	Host       string `form:"host"`
+	Full       string `form:"full"`
+	Overcommit string `form:"overcommit"`
+	Confirm    string `form:"confirm"`
+}
+
+func (in volumeForm) shown() poolview.VolumeForm {
+	return poolview.VolumeForm{
+		Name: in.Name, Format: in.Format, Size: in.Size, Host: in.Host, Confirm: in.Confirm, Full: in.Full != "", Overcommit: in.Overcommit != "",
+	}
+}
+
+// volumeNamed reads which volume of the pool in the path is meant.
+func volumeNamed(c echo.Context) control.Volume {
+	return control.Volume{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
+}
+
+// volumeAsked leads back to the volumes, and says where the task is.
+func (s *Server) volumeAsked(c echo.Context, t fleet.Task, err error) (end, error) {
+	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
+	return stay(back, t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+}
+
+func (s *Server) askNewVolume(c echo.Context, a fleet.Actor, in volumeForm, how asked) error {
+	ctx := c.Request().Context()
+	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	p := poolview.VolumePage{Pool: v, In: in.shown(), Errors: how.errors}
+	if !v.Spec.Shared {
+		if p.Hosts, err = browse.Every(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
+			return s.Control.PoolHosts(ctx, a, v.ID, q)
+		}); err != nil {
+			return err
+		}
+		if len(p.Hosts) == 1 && !how.again() {
+			p.In.Host = string(p.Hosts[0].HostID)
+		}
+	}
+	return s.showAs(c, how.status, a, poolFrame(v), poolview.NewVolume(p))
+}
+
+func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+	var checks fleet.Checks
+	order := control.NewVolume{
+		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Full: in.Full != "",
+		HostID: fleet.HostID(in.Host), Overcommit: in.Overcommit != "",
+	}
+	t, err := s.Control.CreateVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order) // what is no size is none, and refused
+	return s.volumeAsked(c, t, merge(&checks, err))
+}
+
+// askVolume is the dialog of what can be asked about a volume that there is.
+func (s *Server) askVolume(dialog func(poolview.VolumePage) templ.Component) asking[volumeForm] {
+	return func(c echo.Context, a fleet.Actor, in volumeForm, how asked) error {
+		ctx := c.Request().Context()
+		v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
+		if err != nil {
+			return err
+		}
+		of := volumeNamed(c)
+		on, err := s.Control.VolumeOn(ctx, a, of)
+		if err != nil {
+			return err
+		}
+		p := poolview.VolumePage{Pool: v, Volume: on.Use(), Host: of.HostID, In: in.shown(), Errors: how.errors}
+		if !how.again() {
+			p.In.Size, p.In.Name = gib(on.CapacityBytes), "copy-of-"+on.Name
+		}
+		return s.showAs(c, how.status, a, poolFrame(v), dialog(p))
+	}
+}
+
+func (s *Server) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+	var checks fleet.Checks
+	size := read(&checks, "sizeBytes", in.Size, sizeOf)
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	t, err := s.Control.GrowVolume(c.Request().Context(), a, volumeNamed(c), size, in.Overcommit != "")
+	return s.volumeAsked(c, t, err)
+}
+
+func (s *Server) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+	t, err := s.Control.CloneVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name), in.Overcommit != "")
+	return s.volumeAsked(c, t, err)
+}
+
+func (s *Server) wipeVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+	t, err := s.Control.WipeVolume(c.Request().Context(), a, volumeNamed(c), in.Confirm)
+	return s.volumeAsked(c, t, err)
+}
+
+func (s *Server) deleteVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+	t, err := s.Control.DeleteVolume(c.Request().Context(), a, volumeNamed(c), in.Confirm)
+	return s.volumeAsked(c, t, err)
+}

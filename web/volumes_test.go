@@ -1,0 +1,62 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestVolumesAreAskedForByForms(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	pool := s.addVolumes("stock", "data.raw", "web-0123456789ab-1.qcow2")
+	b := s.signedIn("olga", fleet.RoleOperator)
+	tab := "/pools/" + string(pool) + "?tab=volumes"
+	at := func(act string) string { return "/pools/" + string(pool) + "/volumes/" + act }
+	tasks := func() int { return s.count("tasks WHERE kind LIKE 'volume.%'") }
+
+	page := b.get(tab)
+	page.is(t, http.StatusOK)
+	for _, says := range []string{"2 orphans, 2 MiB", "New volume", "Orphan", "3 d ago", `href="` + at("grow") + `?volume=data.raw"`} {
+		if !strings.Contains(page.body, says) {
+			t.Errorf("the tab does not say %q", says)
+		}
+	}
+	if only := b.get(tab + "&only=orphans"); !strings.Contains(only.body, "Show all 2 volumes") || !strings.Contains(only.body, "nobody uses them") {
+		t.Errorf("the orphans alone: %s", only.main())
+	}
+
+	send := func(what, path string, form url.Values, want int, says string) {
+		t.Helper()
+		before := tasks()
+		a := b.post(path, form)
+		if a.status != want || !strings.Contains(a.body, says) {
+			t.Errorf("%s: %d %s", what, a.status, a.main())
+		}
+		if asked := tasks() > before; asked != (want == http.StatusSeeOther) {
+			t.Errorf("%s: asked of a host: %v", what, asked)
+		}
+	}
+	one := at("grow") + "?volume=data.raw"
+	for _, act := range []string{"new", "grow", "clone", "wipe", "delete"} {
+		b.get(at(act)+"?volume=data.raw").is(t, http.StatusOK)
+	}
+	send("a name with a slash", at("new"), url.Values{"name": {"a/b"}, "format": {"raw"}, "size": {"1"}}, http.StatusUnprocessableEntity, "letters, digits")
+	send("no number", at("new"), url.Values{"name": {"new.raw"}, "format": {"raw"}, "size": {"lots"}}, http.StatusUnprocessableEntity, "number of GiB")
+	send("no room", at("new"), url.Values{"name": {"new.raw"}, "format": {"raw"}, "size": {"4000"}}, http.StatusUnprocessableEntity, "promised to no volume")
+	send("a new one", at("new"), url.Values{"name": {"new.raw"}, "format": {"raw"}, "size": {"1"}, "full": {"yes"}}, http.StatusSeeOther, "")
+	send("no larger", one, url.Values{"size": {"0.0009"}}, http.StatusUnprocessableEntity, "only grows")
+	send("a wrong name", at("delete")+"?volume=data.raw", url.Values{"confirm": {"data"}}, http.StatusUnprocessableEntity, "Type the volume")
+	send("larger", one, url.Values{"size": {"1"}}, http.StatusSeeOther, "")
+	send("a second order", at("delete")+"?volume=data.raw", url.Values{"confirm": {"data.raw"}}, http.StatusConflict, "grow volume")
+	b.get("/pools/"+string(pool)+"?tab=tasks").is(t, http.StatusOK)
+	if list := b.get("/pools/" + string(pool) + "?tab=tasks").body; !strings.Contains(list, "Grow volume") || !strings.Contains(list, "Create volume") {
+		t.Errorf("the pool's tasks lack its volumes': %s", list)
+	}
+	if got := b.get(at("grow") + "?volume=none"); got.status != http.StatusNotFound {
+		t.Errorf("a volume that is not there: %d", got.status)
+	}
+}
