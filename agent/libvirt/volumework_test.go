@@ -341,8 +341,7 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		for n := time.Duration(0); ctx.Err() == nil; n++ {
-			at := time.Now().Add(n * time.Second)
+		for at := time.Now(); ctx.Err() == nil; at = at.Add(time.Second) {
 			if err := os.Chtimes(f.at("busy.raw"), at, at); err != nil {
 				t.Error(err)
 				return

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -60,10 +61,19 @@ func TestVolumesOfAPool(t *testing.T) {
 		p.click(row(volume)+" details:not([open]) summary", "")
 		p.waitText(row(volume)+" details[open] .menu-list", "Delete volume")
 	}
+	// The list follows what just ended, which may close a menu again: whoever finds it closed opens it once more.
 	act := func(volume, word string) {
 		t.Helper()
-		menu(volume)
-		p.click(row(volume)+" details[open] .menu-item", word)
+		eventually(t, stepLimit, word+" of "+volume, func() (bool, string) {
+			asked, err := eval[bool](p, fmt.Sprintf(`(() => {
+				if (document.querySelector("dialog[open]")) return document.querySelector("#dialog").textContent.includes(%[2]s);
+				const menu = document.querySelector(%[1]s + " details");
+				if (!menu?.open) { menu?.querySelector("summary").click(); return false; }
+				[...menu.querySelectorAll(".menu-item:not([aria-disabled])")].find((item) => item.textContent.trim() === %[3]s)?.click();
+				return false;
+			})()`, quote(row(volume)), quote(volume), quote(word)))
+			return err == nil && asked, "no dialog"
+		})
 		p.waitText("#dialog", volume)
 	}
 
