@@ -51,12 +51,12 @@ func free(cell fleet.PoolHost) string {
 	return kit.Bytes(cell.Status.AvailableBytes)
 }
 
-// took is how long a small write and a read take there: "1.2 / 0.3 ms".
+// took is how long a small write and a read take there: "write 1.2 ms, read 0.3 ms"; empty: they were not tried, or the host is silent.
 func took(cell fleet.PoolHost) string {
-	if cell.Status == nil || cell.Status.WriteMicros == 0 {
-		return "–"
+	if cell.Status == nil || cell.Status.WriteMicros == 0 || cell.State == fleet.PoolUnknown {
+		return ""
 	}
-	return millis(cell.Status.WriteMicros) + " / " + millis(cell.Status.ReadMicros) + " ms"
+	return "write " + millis(cell.Status.WriteMicros) + " ms, read " + millis(cell.Status.ReadMicros) + " ms"
 }
 
 func millis(us int64) string {

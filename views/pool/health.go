@@ -14,7 +14,6 @@ var onHosts = kit.Columns{
 	{Key: "state", Word: "State"},
 	{Key: "used", Word: "Used", Class: "w-bar"},
 	{Key: "free", Word: "Free", Class: "num"},
-	{Key: "took", Word: "Write / read", Class: "num"},
 	{Key: "path", Word: "Mounted at"},
 	{Key: "says", Word: "What the host says"},
 	{Key: "host", Word: "Host is"},
