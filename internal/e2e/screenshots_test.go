@@ -23,7 +23,7 @@ type shot struct {
 // fragments are routes that answer parts of pages; what they draw is seen where it belongs.
 var fragments = []string{
 	"/search/suggest", "/complete", "/tree/:view/:node", "/menus/vm/:id", "/menus/host/:id", "/menus/pool/:id", "/menus/network/:id",
-	"/tasks/recent", "/tasks/running", "/choices/:noun",
+	"/tasks/recent", "/tasks/running", "/choices/:noun", "/hosts/labelled",
 }
 
 // TestScreenshots looks at every page in both themes, on a desktop and on a phone: pictures for people, axe-core for the rest.
@@ -193,6 +193,10 @@ func demoShots(t *testing.T, a api) []shot {
 		{"network-failed", "/networks/" + string(down.ID), nil},
 		{"network-summary", "/networks/" + string(lan.ID) + "?tab=summary", nil},
 		{"network-assign", "/networks/" + string(down.ID) + "/assign", nil},
+		{"network-labels", "/networks/" + string(lan.ID) + "/labels", func(p *tab) {
+			p.fill("#selector", "rack=r1")
+			p.waitText("#labelled-hosts", "match")
+		}},
 		{"network-release", "/networks/" + string(lan.ID) + "/hosts/" + string(host.ID) + "/release", nil},
 		{"network-delete", "/networks/" + string(lan.ID) + "/delete", nil},
 		{"network-new", "/networks/new", nil},

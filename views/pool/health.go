@@ -6,6 +6,7 @@ import (
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -62,4 +63,21 @@ func (p Page) countedHow() string {
 		return "of one healthy host"
 	}
 	return "of " + strconv.Itoa(p.Pool.Health.Healthy) + " healthy hosts together"
+}
+
+// retryable is on how many hosts the pool can be tried again. Where not all hosts are told, those count that say that it failed.
+func retryable(v fleet.PoolView) (n int) {
+	for _, h := range v.Hosts {
+		if ok, _ := h.Allows(fleet.ActRetry); ok {
+			n++
+		}
+	}
+	if len(v.Hosts) < v.Health.Hosts {
+		n = max(n, v.Health.Failed)
+	}
+	return n
+}
+
+func retryAll(a fleet.Actor, v fleet.PoolView, n int) kit.Act {
+	return kit.RetryAll(n, views.PoolPath(v.ID, "retry"), views.PoolPath(v.ID)).Needs(a, policy.InfraChange)
 }
