@@ -35,6 +35,7 @@ var readMore = map[string]struct {
 	"KeepAudit":          {2000, "looks into the catalogue"},
 	"AssignedPools":      {1000, "reads what is assigned to all hosts, when that has changed"},
 	"AssignedNetworks":   {1000, "reads what is assigned to all hosts, when that has changed"},
+	"AssignedBeside":     {2000, "looks at each host of a pool"},
 	"VolumesNamed":       {1000, "reads what each host says of a pool"},
 	"LabelGroups":        {4000, "counts the 2,000 VMs of a project"},
 	"ReportAbsentVMs":    {6000, "changes the other 99 VMs of a host, in each of their indexes"},
@@ -177,7 +178,7 @@ var fills = []string{
 	`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', 'id-' || n, h.id, '{"active":true}' FROM hosts h, generate_series(1, 50) n`,
 	`UPDATE hosts SET spec = jsonb_build_object('labels', jsonb_build_object('rack', (right(id, 3)::integer % 20)::text, 'ssd', 'yes')) WHERE id <> 'bare'`,
 	`INSERT INTO selectors (noun, object_id, selector, pairs, keys) VALUES ('pool', '` + aPool + `', 'rack=7, ssd', '{"rack": "7"}', '{ssd}'), ('net', 'defined', 'rack=9', '{"rack": "9"}', '{}')`,
-	`INSERT INTO left_out (noun, object_id, host_id, why) SELECT 'net', 'defined', id, 'taken' FROM hosts WHERE id <> 'bare'`,
+	`INSERT INTO left_out (noun, object_id, host_id, why) SELECT 'net', 'defined', id, 'taken' FROM hosts WHERE spec->'labels'->>'rack' = '9'`,
 	`INSERT INTO published_images (pool_id, volume, format, capacity_bytes, published_by) SELECT '` + aPool + `', 'id-' || n, 'raw', 1, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT v.id, h.id, 'stopped', 1, true FROM vms v, hosts h WHERE v.host_id <> h.id AND right(h.id, 3) = '009' AND right(v.id, 1) = '3'`,
 	`WITH made AS (

@@ -317,7 +317,7 @@ func (q *Queries) LeftOut(ctx context.Context, arg LeftOutParams) ([]LeftOutRow,
 const notWell = `-- name: NotWell :many
 SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
-WHERE a.noun = $1 AND a.object_id = $2 AND a.asked = 'assign' AND (a.said <> 'active' OR a.faulty)
+WHERE a.noun = $1 AND a.object_id = $2 AND a.asked = 'assign' AND (a.said <> 'active' AND NOT a.by_others OR a.faulty)
 ORDER BY h.name
 `
 
@@ -335,7 +335,8 @@ type NotWellRow struct {
 	Now      time.Time
 }
 
-// The cells of one object of which the host last said that something is wrong, without what can be long, as AssignmentOn.
+// The cells of one object of which the host last said that something is wrong, without what can be long, as AssignmentOn. What somebody
+// stopped on the host is theirs to start.
 func (q *Queries) NotWell(ctx context.Context, arg NotWellParams) ([]NotWellRow, error) {
 	rows, err := q.db.Query(ctx, notWell, arg.Noun, arg.ObjectID)
 	if err != nil {

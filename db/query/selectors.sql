@@ -71,8 +71,9 @@ SELECT x.id, x.name, x.has, count(*) OVER ()::integer AS all_of_them, count(*) F
 ORDER BY x.has, x.name LIMIT 12;
 
 -- name: NotWell :many
--- The cells of one object of which the host last said that something is wrong, without what can be long, as AssignmentOn.
+-- The cells of one object of which the host last said that something is wrong, without what can be long, as AssignmentOn. What somebody
+-- stopped on the host is theirs to start.
 SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
-WHERE a.noun = @noun AND a.object_id = @object_id AND a.asked = 'assign' AND (a.said <> 'active' OR a.faulty)
+WHERE a.noun = @noun AND a.object_id = @object_id AND a.asked = 'assign' AND (a.said <> 'active' AND NOT a.by_others OR a.faulty)
 ORDER BY h.name;

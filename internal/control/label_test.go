@@ -328,7 +328,40 @@ func TestAllFailedHostsAreRetriedTogether(t *testing.T) {
 	lan := s.define("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.says(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
 	s.says(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
-	if r, err := s.RetryNetworkEverywhere(t.Context(), chief, lan.ID); err != nil || len(r.Tasks) != 2 {
+	if r, err := s.RetryNetworkEverywhere(t.Context(), chief, lan.ID); err != nil || len(r.Tasks) != 1 { // what somebody stopped is theirs to start
 		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// Whoever is in the pass wakes for labels, and for nothing else that is said of hosts.
+func TestLabelsAreToldOf(t *testing.T) {
+	r := newRig(t)
+	r.caughtUp()
+	sub := r.hub.Subscribe("labels")
+	t.Cleanup(sub.Close)
+	told := func(what string, want bool, sql string, args ...any) {
+		t.Helper()
+		r.exec(sql, args...)
+		r.caughtUp()
+		if got := len(sub.Take()) > 0; got != want {
+			t.Errorf("%s is told of: %t", what, got)
+		}
+	}
+	told("a host without labels", false, `INSERT INTO hosts (id, name) VALUES ('new', 'new')`)
+	told("a host with labels", true, `INSERT INTO hosts (id, name, spec) VALUES ('newer', 'newer', '{"labels":{"rack":"4"}}')`)
+	told("a description", false, `UPDATE hosts SET spec = '{"description":"x","labels":{"rack":"4"}}' WHERE id = 'newer'`)
+	told("other labels", true, `UPDATE hosts SET spec = '{"labels":{"rack":"5"}}' WHERE id = 'newer'`)
+	told("what a host reports", false, `UPDATE hosts SET status = '{}' WHERE id = 'newer'`)
+	told("a pool", false, `INSERT INTO pools (id, name, spec) VALUES ('p', 'fast', '{"kind":"dir","path":"/a"}')`)
+	told("a selector", true, `INSERT INTO selectors (noun, object_id, selector, pairs, keys) VALUES ('pool', 'p', 'ssd', '{}', '{ssd}')`)
+	pages := r.hub.Subscribe("pool:p")
+	t.Cleanup(pages.Close)
+	told("a host that is left out", false, `INSERT INTO left_out (noun, object_id, host_id, why) VALUES ('pool', 'p', 'new', 'taken')`)
+	if len(pages.Take()) == 0 {
+		t.Error("the page of the pool is not told of it")
+	}
+	told("an end", false, `DELETE FROM pools`)
+	if n := one[int](r, `SELECT (SELECT count(*) FROM selectors) + (SELECT count(*) FROM left_out)`); n != 0 {
+		t.Errorf("%d rows outlive their pool", n)
 	}
 }

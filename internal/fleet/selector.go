@@ -127,7 +127,7 @@ type ByLabel struct {
 	LeftAll  int           `json:"leftAll"`          // how many there are
 	Beside   []NamedHost   `json:"beside"`           // hosts that have it though they do not match: the first few
 	All      int           `json:"besideAll"`        // how many there are
-	Waiting  bool          `json:"waiting,omitzero"` // only in the answer that sets it: more hosts match than it came to at once; they follow
+	Waiting  bool          `json:"waiting,omitempty"` // only in the answer that sets it: more hosts match than it came to at once; they follow
 }
 
 // LeftOutHost is a host that does not get an object by its labels.

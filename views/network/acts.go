@@ -77,10 +77,15 @@ func editLabels(a fleet.Actor, n fleet.NetworkView) kit.Act {
 	return kit.Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: views.NetworkPath(n.ID, "labels"), Dialog: true}.As(policy.Offer(a, "network", "", n.Actions()), fleet.ActEdit)
 }
 
-// retryable is on how many hosts the network can be tried again. Where not all hosts are told, those count that say that it failed.
-func retryable(n fleet.NetworkView) (count int) {
+// retryable is on how many hosts the network can be tried again together: not where somebody stopped it. Where not all hosts are told, those
+// count that say that it failed.
+func retryable(p Page) (count int) {
+	n := p.Network
+	if !policy.May(p.Actor, policy.InfraSee, "") {
+		return 0
+	}
 	for _, h := range n.Hosts {
-		if ok, _ := h.Allows(fleet.ActRetry); ok {
+		if ok, _ := h.Allows(fleet.ActRetry); ok && !stoppedByOthers(h) {
 			count++
 		}
 	}

@@ -228,7 +228,7 @@ func headActs(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if n := retryable(p.Network); n > 1 {
+			if n := retryable(p); n > 1 {
 				templ_7745c5c3_Err = kit.ActButton("retry", "", retryAll(p.Actor, p.Network, n)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -65,10 +65,15 @@ func (p Page) countedHow() string {
 	return "of " + strconv.Itoa(p.Pool.Health.Healthy) + " healthy hosts together"
 }
 
-// retryable is on how many hosts the pool can be tried again. Where not all hosts are told, those count that say that it failed.
-func retryable(v fleet.PoolView) (n int) {
+// retryable is on how many hosts the pool can be tried again together: not where somebody stopped it. Where not all hosts are told, those
+// count that say that it failed.
+func retryable(p Page) (n int) {
+	v := p.Pool
+	if !p.infra() {
+		return 0
+	}
 	for _, h := range v.Hosts {
-		if ok, _ := h.Allows(fleet.ActRetry); ok {
+		if ok, _ := h.Allows(fleet.ActRetry); ok && !stoppedByOthers(h) {
 			n++
 		}
 	}

@@ -160,7 +160,7 @@ func Selector(text string) (fleet.Selector, error) {
 
 // ByLabel tells how an object comes to hosts by their labels, and to which it does not.
 func (n *Noun) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.ByLabel, error) {
-	out := fleet.ByLabel{Left: []fleet.LeftOutHost{}, Beside: []fleet.NamedHost{}}
+	var out fleet.ByLabel
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
 	}
@@ -171,7 +171,8 @@ func (n *Noun) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id st
 	if err != nil {
 		return out, store.NotFound(err, n.word())
 	}
-	if out.Selector = selector; selector == "" {
+	out = fleet.ByLabel{Selector: selector, Left: []fleet.LeftOutHost{}, Beside: []fleet.NamedHost{}}
+	if selector == "" {
 		return out, nil
 	}
 	left, err := s.LeftOut(ctx, db.LeftOutParams{Noun: n.noun, ObjectID: id})

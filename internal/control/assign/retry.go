@@ -12,8 +12,8 @@ import (
 // retriedAtOnce bounds the hosts that one order asks to try again.
 const retriedAtOnce = 200
 
-// RetryAll sets the object up again on all hosts where it failed, those first by name; each is a task of its own. Hosts that are not heard are
-// counted and left alone.
+// RetryAll sets the object up again on all hosts where it failed, the first by name; each is a task of its own. Hosts that are not heard are
+// counted and left alone, and so is what somebody stopped on its host.
 func (n *Noun) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.Retried, error) {
 	var out fleet.Retried
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
