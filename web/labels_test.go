@@ -33,7 +33,7 @@ func TestAPoolIsAssignedByLabel(t *testing.T) {
 	b.get(look+"rack%3D5", "HX-Request", "true").is(t, http.StatusOK).has(t, "No host has all of these labels now.")
 	b.get(look+"Rack", "HX-Request", "true").is(t, http.StatusOK).has(t, `Label key &#34;Rack&#34;`)
 	b.get(look, "HX-Request", "true").is(t, http.StatusOK).lacks(t, "hint")
-	mia.get(look + "rack%3D4").is(t, http.StatusForbidden)
+	mia.get(look+"rack%3D4").is(t, http.StatusForbidden)
 
 	page := "/pools/" + string(fast)
 	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "Assigned by label", "none: it comes to no host by itself", page+"/labels")
@@ -62,8 +62,7 @@ func TestAllFailedHostsAreRetriedByOneButton(t *testing.T) {
 	fast := p.addPool("fast", h1, h2, h3)
 	page := "/pools/" + string(fast)
 	p.exec(`UPDATE assignments SET status = '{"state":"failed","error":"x"}' WHERE host_id = $1`, h1)
-	var both answer
-	both = b.get(page).is(t, http.StatusOK)
+	both := b.get(page).is(t, http.StatusOK)
 	both.has(t, "Retry host-1")
 	both.lacks(t, "failed hosts")
 	p.exec(`UPDATE assignments SET status = '{"state":"failed","error":"x"}'`)

@@ -122,11 +122,11 @@ func (s Selector) String() string {
 
 // ByLabel is how an object comes to hosts by their labels.
 type ByLabel struct {
-	Selector string        `json:"selector"`         // "rack=4, ssd"; empty: it comes to no host by itself
-	Left     []LeftOutHost `json:"left"`             // hosts that do not have it though they match: the first few, those first that cannot
-	LeftAll  int           `json:"leftAll"`          // how many there are
-	Beside   []NamedHost   `json:"beside"`           // hosts that have it though they do not match: the first few
-	All      int           `json:"besideAll"`        // how many there are
+	Selector string        `json:"selector"`          // "rack=4, ssd"; empty: it comes to no host by itself
+	Left     []LeftOutHost `json:"left"`              // hosts that do not have it though they match: the first few, those first that cannot
+	LeftAll  int           `json:"leftAll"`           // how many there are
+	Beside   []NamedHost   `json:"beside"`            // hosts that have it though they do not match: the first few
+	All      int           `json:"besideAll"`         // how many there are
 	Waiting  bool          `json:"waiting,omitempty"` // only in the answer that sets it: more hosts match than it came to at once; they follow
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,7 +130,7 @@ func (o Object) fitting(ctx context.Context, q *db.Queries, hosts []string, no *
 		return nil, err
 	}
 	second, err := o.fitting(ctx, q, hosts[half:], no)
-	return append(first[:len(first):len(first)], second...), err
+	return slices.Concat(first, second), err
 }
 
 // Select changes the labels by which an object comes to hosts, as people write them.
