@@ -192,6 +192,13 @@ type JoinToken struct {
 	HostID    *fleet.HostID
 }
 
+type LeftOut struct {
+	Noun     string
+	ObjectID string
+	HostID   fleet.HostID
+	Why      string
+}
+
 type LoginThrottle struct {
 	Key      string
 	Failures int32
@@ -275,6 +282,16 @@ type SavedView struct {
 	List   string
 	Name   string
 	Query  string
+}
+
+type Selector struct {
+	Noun      string
+	ObjectID  string
+	Selector  string
+	Pairs     map[string]string
+	Keys      []string
+	PoolID    *fleet.PoolID
+	NetworkID *fleet.NetworkID
 }
 
 type Session struct {

@@ -59,6 +59,9 @@ func (s *Server) operations() []operation {
 		op(put, "/pools/{id}/hosts/{host}", policy.InfraChange, accepted, "assign-pool", "Put a pool on a host", s.apiAssignPool),
 		op(remove, "/pools/{id}/hosts/{host}", policy.InfraChange, accepted, "release-pool", "Take a pool from a host; its data stays", s.apiReleasePool),
 		op(post, "/pools/{id}/hosts/{host}/retry", policy.InfraChange, accepted, "retry-pool", "Set a pool up on a host again", s.apiRetryPool),
+		op(post, "/pools/{id}/retry", policy.InfraChange, accepted, "retry-pool-everywhere", "Set a pool up again on all hosts where it failed, 200 at most; a task for each", s.apiRetryPoolEverywhere),
+		op(get, "/pools/{id}/selector", policy.InfraSee, ok, "get-pool-selector", "Get the labels of the hosts that get a pool by themselves, and where it is not as they ask", s.apiPoolSelector),
+		op(put, "/pools/{id}/selector", policy.InfraChange, ok, "set-pool-selector", "Set the labels of the hosts that get a pool by themselves; those that have them get it at once", s.apiSetPoolSelector),
 
 		op(get, "/networks", policy.StorageSee, ok, "list-networks", "List networks", list(s.Control.ListNetworksInFull)),
 		op(post, "/networks", policy.InfraChange, created, "create-network", "Define a network of libvirt on some hosts", s.apiCreateNetwork),
@@ -68,6 +71,9 @@ func (s *Server) operations() []operation {
 		op(put, "/networks/{id}/hosts/{host}", policy.InfraChange, accepted, "assign-network", "Put a network on a host", s.apiAssignNetwork),
 		op(remove, "/networks/{id}/hosts/{host}", policy.InfraChange, accepted, "release-network", "Take a network from a host", s.apiReleaseNetwork),
 		op(post, "/networks/{id}/hosts/{host}/retry", policy.InfraChange, accepted, "retry-network", "Set a network up on a host again", s.apiRetryNetwork),
+		op(post, "/networks/{id}/retry", policy.InfraChange, accepted, "retry-network-everywhere", "Set a network up again on all hosts where it failed, 200 at most; a task for each", s.apiRetryNetworkEverywhere),
+		op(get, "/networks/{id}/selector", policy.InfraSee, ok, "get-network-selector", "Get the labels of the hosts that get a network by themselves, and where it is not as they ask", s.apiNetworkSelector),
+		op(put, "/networks/{id}/selector", policy.InfraChange, ok, "set-network-selector", "Set the labels of the hosts that get a network by themselves; those that have them get it at once", s.apiSetNetworkSelector),
 		op(put, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "grant-network", "Open a network that leads out of its hosts to a project, or to \"all\"", s.apiGrantNetwork),
 		op(remove, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "revoke-network", "Close a network to a project, or to \"all\"; VMs on it stay", s.apiRevokeNetwork),
 

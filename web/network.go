@@ -50,6 +50,11 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how aske
 			return err
 		}
 	}
+	if (tab == "hosts" || tab == "summary") && n.Spec != nil && target(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
+		if p.ByLabel, err = s.Control.NetworkLabels(ctx, a, n.ID); err != nil {
+			return err
+		}
+	}
 	if tab == "vms" && target(c) != "network-head" {
 		q := queryOf(c)
 		q.Filter = "network:" + strconv.Quote(n.Name)

@@ -31,6 +31,7 @@ type networkForm struct {
 	Bridge      string         `form:"bridge"`
 	MTU         string         `form:"mtu"`
 	Hosts       []fleet.HostID `form:"host"`
+	Selector    string         `form:"selector"`
 }
 
 // spec leaves out what belongs to other choices: without scripts the form shows all of it.
@@ -101,16 +102,20 @@ func (s *Server) askNetwork(c echo.Context, a fleet.Actor, in networkForm, how a
 	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, nil); err != nil {
 		return err
 	}
+	if f.Labels, err = newLabels(c.Request().Context(), a, fleet.NounNetwork, in.Selector, how, s.Control.LabelledForNetwork); err != nil {
+		return err
+	}
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New network"}, networkview.New(f))
 }
 
 func (s *Server) createNetwork(c echo.Context, a fleet.Actor, in networkForm) (end, error) {
 	var checks fleet.Checks
-	ask := control.CreateNetwork{Name: strings.TrimSpace(in.Name), Spec: in.spec(&checks), HostIDs: in.Hosts}
+	ask := control.CreateNetwork{Name: strings.TrimSpace(in.Name), Spec: in.spec(&checks), HostIDs: in.Hosts, Selector: in.Selector}
 	if err := checks.Err(); err != nil {
 		var all fleet.Checks
 		fleet.CheckName(&all, "name", ask.Name)
 		ask.Spec.Check(&all, "spec")
+		fleet.ParseSelector(&all, "selector", ask.Selector)
 		return nil, merge(&checks, all.Err())
 	}
 	n, err := s.Control.CreateNetwork(c.Request().Context(), a, ask)

@@ -34,6 +34,8 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, pool)
+	sickPool := s.addPool("sick", s.host.id)
+	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, sickPool)
 	volumes := "/pools/" + string(s.addVolumes("stock", "clone-me.raw", "grow-me.raw", "wipe-me.raw")) + "/volumes"
 	lan := fleet.NewID[fleet.NetworkID]()
 	s.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'lan', 'libvirt', '{"mode":"isolated"}')`, lan)
@@ -51,6 +53,8 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/hosts/{id}/actions":                {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
 		"/pools":                             {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
 		"/pools/{id}/hosts/{host}/retry":     {"/pools/" + string(pool) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
+		"/pools/{id}/retry":                  {"/pools/" + string(sickPool) + "/retry", ``, ``},
+		"/networks/{id}/retry":               {"/networks/" + string(lan) + "/retry", ``, ``},
 		"/networks":                          {"/networks", `{"name":"quiet","spec":{"mode":"isolated","dns":false},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other","spec":{"mode":"isolated","dns":true},"hostIds":[]}`},
 		"/networks/{id}/hosts/{host}/retry":  {"/networks/" + string(lan) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
 		"/projects":                          {"/projects", `{"name":"shop-2"}`, `{"name":"shop-3"}`},

@@ -48,6 +48,11 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	p.Counts = countWords(a, counts)
+	if (tab == "health" || tab == "configure") && policy.May(a, policy.InfraSee, "") {
+		if p.ByLabel, err = s.Control.PoolLabels(ctx, a, p.Pool.ID); err != nil {
+			return err
+		}
+	}
 	if err := s.fillPool(c, a, &p); err != nil {
 		return err
 	}

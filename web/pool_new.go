@@ -24,6 +24,7 @@ type poolForm struct {
 	Shared      string            `form:"shared"`
 	Description string            `form:"description"`
 	Hosts       []fleet.HostID    `form:"host"`
+	Selector    string            `form:"selector"`
 }
 
 func (in poolForm) spec() fleet.PoolSpec {
@@ -40,6 +41,9 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how asked) 
 		f.Spec.Kind = fleet.PoolDir
 	}
 	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, lacksFor("")); err != nil {
+		return err
+	}
+	if f.Labels, err = newLabels(c.Request().Context(), a, fleet.NounPool, in.Selector, how, s.Control.LabelledForPool); err != nil {
 		return err
 	}
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
@@ -70,6 +74,6 @@ func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.
 }
 
 func (s *Server) createPool(c echo.Context, a fleet.Actor, in poolForm) (end, error) {
-	pool, err := s.Control.CreatePool(c.Request().Context(), a, control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts})
+	pool, err := s.Control.CreatePool(c.Request().Context(), a, control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector})
 	return leave(views.PoolPath(pool.ID)), err
 }

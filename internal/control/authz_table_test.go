@@ -87,17 +87,21 @@ var useCases = map[string]useCase{
 	"PoolVolumes":    {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
 
 	// The infrastructure.
-	"GetFoundVM":   {may: infraSeen, with: func(w *world) []any { return []any{w.h1, foundID} }},
-	"GetHost":      {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
-	"ListFoundVMs": {may: infraSeen, with: query},
-	"HostTotals":   {may: infraSeen, with: none},
-	"ListHosts":    {may: infraSeen, with: query},
-	"NetworkHost":  {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
-	"NetworkHosts": {may: infraSeen, with: func(w *world) []any { return append(aNetwork(w), fleet.Query{}) }},
-	"PoolHost":     {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, w.h1} }},
-	"PoolHosts":    {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
-	"PoolsOn":      {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
-	"OpenJobs":     {may: infraSeen, with: none},
+	"GetFoundVM":         {may: infraSeen, with: func(w *world) []any { return []any{w.h1, foundID} }},
+	"GetHost":            {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
+	"ListFoundVMs":       {may: infraSeen, with: query},
+	"HostTotals":         {may: infraSeen, with: none},
+	"ListHosts":          {may: infraSeen, with: query},
+	"NetworkHost":        {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
+	"NetworkHosts":       {may: infraSeen, with: func(w *world) []any { return append(aNetwork(w), fleet.Query{}) }},
+	"PoolHost":           {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, w.h1} }},
+	"PoolHosts":          {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
+	"PoolLabels":         {may: infraSeen, with: func(w *world) []any { return []any{w.nfs} }},
+	"NetworkLabels":      {may: infraSeen, with: func(w *world) []any { return []any{w.lan()} }},
+	"LabelledForPool":    {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, "rack=4"} }},
+	"LabelledForNetwork": {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), "rack=4"} }},
+	"PoolsOn":            {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
+	"OpenJobs":           {may: infraSeen, with: none},
 
 	"VolumeOn": {may: infraChange, with: func(w *world) []any { return []any{w.volume()} }},
 	"CreateVolume": {may: infraChange, with: func(w *world) []any {
@@ -144,6 +148,18 @@ var useCases = map[string]useCase{
 		id := w.storage()
 		w.hears(id, w.h1, fleet.PoolFailed)
 		return []any{id, w.h1}
+	}},
+	"LabelPool":    {may: infraChange, with: func(w *world) []any { return []any{w.storage(), "rack=4"} }},
+	"LabelNetwork": {may: infraChange, with: func(w *world) []any { return []any{w.lan(), "rack=4"} }},
+	"RetryPoolEverywhere": {may: infraChange, with: func(w *world) []any {
+		id := w.storage()
+		w.hears(id, w.h1, fleet.PoolFailed)
+		return []any{id}
+	}},
+	"RetryNetworkEverywhere": {may: infraChange, with: func(w *world) []any {
+		id := w.lan()
+		w.exec(`UPDATE assignments SET status = '{"active":false}' WHERE network_id = $1`, id)
+		return []any{id}
 	}},
 	"UpdateHost":    {may: infraChange, with: func(w *world) []any { return []any{w.h1, control.UpdateHost{Labels: map[string]string{"rack": "r1"}}} }},
 	"WithdrawImage": {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.storage(), Volume: "debian.qcow2"}} }},
@@ -266,6 +282,7 @@ var useCases = map[string]useCase{
 	}},
 	"RememberBrowser": {may: portal, with: func(w *world) []any { return []any{w.someUser(), ""} }},
 	"BeginTasks":      {may: portal, with: none},
+	"AssignLabelled":  {may: portal, with: none},
 	"QueueDrifted":    {may: portal, with: none},
 	"SettlePlaces":    {may: portal, with: none},
 	"RefreshCounters": {may: portal, with: none},

@@ -18,6 +18,8 @@ type CreateNetwork struct {
 	Name    string            `json:"name"`
 	Spec    fleet.NetworkSpec `json:"spec"`
 	HostIDs []fleet.HostID    `json:"hostIds"`
+
+	Selector string `json:"selector,omitempty"` // labels of hosts that get it by themselves, now and later: "rack=4, ssd"
 }
 
 // CreateNetwork writes a new network and queues its set-up on each host. A name that hosts have found is refused: theirs is another one.
@@ -29,6 +31,7 @@ func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNet
 	var checks fleet.Checks
 	fleet.CheckName(&checks, "name", in.Name)
 	in.Spec.Check(&checks, "spec")
+	selector := fleet.ParseSelector(&checks, "selector", in.Selector)
 	if err := checks.Err(); err != nil {
 		return fleet.NetworkView{}, err
 	}
@@ -44,7 +47,11 @@ func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNet
 		if _, err := network.Assign(ctx, q, a, in.HostIDs); err != nil {
 			return err
 		}
-		return network.Audit(ctx, q, a, "create", describe(in.Spec))
+		if err := network.Audit(ctx, q, a, "create", describe(in.Spec)); err != nil {
+			return err
+		}
+		_, _, err := network.Select(ctx, q, a, selector)
+		return err
 	})
 	if err != nil {
 		return fleet.NetworkView{}, err
@@ -98,6 +105,26 @@ func (c *Control) ReleaseNetwork(ctx context.Context, a fleet.Actor, id fleet.Ne
 // RetryNetwork sets the network up on a host again, at once.
 func (c *Control) RetryNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (fleet.TaskID, error) {
 	return assign.Networks.Retry(ctx, c.store, a, string(id), host)
+}
+
+// RetryNetworkEverywhere sets the network up again on all hosts where it failed.
+func (c *Control) RetryNetworkEverywhere(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.Retried, error) {
+	return assign.Networks.RetryAll(ctx, c.store, a, string(id))
+}
+
+// LabelNetwork says which labels a host must have to get the network by itself; none: no host does. Those that have them get it at once.
+func (c *Control) LabelNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, selector string) (fleet.ByLabel, error) {
+	return assign.Networks.Select(ctx, c.store, a, string(id), selector)
+}
+
+// NetworkLabels tells how the network comes to hosts by their labels.
+func (c *Control) NetworkLabels(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.ByLabel, error) {
+	return assign.Networks.ByLabel(ctx, c.store, a, string(id))
+}
+
+// LabelledForNetwork tells which hosts a selector matches, and which of them have the network; empty: a new one.
+func (c *Control) LabelledForNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, selector string) (fleet.Labelled, error) {
+	return assign.Networks.Preview(ctx, c.store, a, string(id), selector)
 }
 
 // DeleteNetwork releases a network on all hosts; its row goes with the last of them. It is refused while VMs have cards on it. No job: it

@@ -37,6 +37,11 @@ func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
+// AssignLabelled puts pools and networks on the hosts whose labels ask for them.
+func (c *Control) AssignLabelled(ctx context.Context, a fleet.Actor) error {
+	return assign.Labelled(ctx, c.store, a)
+}
+
 // sweptAtOnce is how many rows of a table go in one transaction.
 const sweptAtOnce = 5000
 

@@ -15,6 +15,8 @@ type CreatePool struct {
 	Name    string         `json:"name"`
 	Spec    fleet.PoolSpec `json:"spec"`
 	HostIDs []fleet.HostID `json:"hostIds"`
+
+	Selector string `json:"selector,omitempty"` // labels of hosts that get it by themselves, now and later: "rack=4, ssd"
 }
 
 // CreatePool writes a new pool and queues its set-up on each host.
@@ -29,6 +31,7 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 	var checks fleet.Checks
 	fleet.CheckName(&checks, "name", in.Name)
 	in.Spec.Check(&checks, "spec")
+	selector := fleet.ParseSelector(&checks, "selector", in.Selector)
 	if err := checks.Err(); err != nil {
 		return fleet.PoolView{}, err
 	}
@@ -41,7 +44,11 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 		if _, err := pool.Assign(ctx, q, a, in.HostIDs); err != nil {
 			return err
 		}
-		return pool.Audit(ctx, q, a, "create", in.Spec.Source())
+		if err := pool.Audit(ctx, q, a, "create", in.Spec.Source()); err != nil {
+			return err
+		}
+		_, _, err := pool.Select(ctx, q, a, selector)
+		return err
 	})
 	if err != nil {
 		return fleet.PoolView{}, err
@@ -69,6 +76,26 @@ func (c *Control) ReleasePool(ctx context.Context, a fleet.Actor, id fleet.PoolI
 // RetryPool sets the pool up on a host again, at once.
 func (c *Control) RetryPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.TaskID, error) {
 	return assign.Pools.Retry(ctx, c.store, a, string(id), host)
+}
+
+// RetryPoolEverywhere sets the pool up again on all hosts where it failed.
+func (c *Control) RetryPoolEverywhere(ctx context.Context, a fleet.Actor, id fleet.PoolID) (fleet.Retried, error) {
+	return assign.Pools.RetryAll(ctx, c.store, a, string(id))
+}
+
+// LabelPool says which labels a host must have to get the pool by itself; none: no host does. Those that have them get it at once.
+func (c *Control) LabelPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, selector string) (fleet.ByLabel, error) {
+	return assign.Pools.Select(ctx, c.store, a, string(id), selector)
+}
+
+// PoolLabels tells how the pool comes to hosts by their labels.
+func (c *Control) PoolLabels(ctx context.Context, a fleet.Actor, id fleet.PoolID) (fleet.ByLabel, error) {
+	return assign.Pools.ByLabel(ctx, c.store, a, string(id))
+}
+
+// LabelledForPool tells which hosts a selector matches, and which of them have the pool; empty: a new one.
+func (c *Control) LabelledForPool(ctx context.Context, a fleet.Actor, id fleet.PoolID, selector string) (fleet.Labelled, error) {
+	return assign.Pools.Preview(ctx, c.store, a, string(id), selector)
 }
 
 // DeletePool releases a pool on all hosts; its row goes with the last of them, and the data stays. It is refused while VMs

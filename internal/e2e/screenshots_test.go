@@ -23,7 +23,7 @@ type shot struct {
 // fragments are routes that answer parts of pages; what they draw is seen where it belongs.
 var fragments = []string{
 	"/search/suggest", "/complete", "/tree/:view/:node", "/menus/vm/:id", "/menus/host/:id", "/menus/pool/:id", "/menus/network/:id",
-	"/tasks/recent", "/tasks/running", "/choices/:noun",
+	"/tasks/recent", "/tasks/running", "/choices/:noun", "/hosts/labelled",
 }
 
 // TestScreenshots looks at every page in both themes, on a desktop and on a phone: pictures for people, axe-core for the rest.
@@ -87,6 +87,11 @@ func demoShots(t *testing.T, a api) []shot {
 	shop := string(a.project(t, "shop").ID)
 	of := "?volume=" + a.freeVolume(t, pool, "archive-2019.raw")
 	project, u := "/projects/"+shop, "/users/"+string(user.ID)
+	local := "/pools/" + string(a.pool(t, "local-nvme").ID)
+	for _, name := range []string{"host-1", "host-2"} {
+		ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/hosts/"+string(a.host(t, name).ID), map[string]any{"spec": map[string]any{"labels": map[string]string{"rack": "r1"}}})
+	}
+	ask[any](t, a, http.StatusOK, http.MethodPut, "/api/v1"+local+"/selector", map[string]any{"selector": "rack=r1"})
 	shots := []shot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -174,6 +179,24 @@ func demoShots(t *testing.T, a api) []shot {
 		{"volume-published", pl + "/volumes/delete?volume=debian-12.qcow2", nil},
 		{"pool-failed", "/pools/" + string(broken.ID), nil},
 		{"pool-assign", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/assign", nil},
+		{"pool-by-label", local + "?tab=configure", nil},
+		{"pool-labels-page", local + "/labels", nil},
+		{"pool-labels", local + "?tab=configure", func(p *tab) {
+			p.click("#by-label a", "Edit")
+			p.waitText("#dialog", "Also on hosts with the labels")
+			p.fill("#dialog #selector", "rack=r1, ssd")
+			p.waitText("#dialog #labelled-hosts", "No host has all of these labels now.")
+			p.fill("#dialog #selector", "rack=r1")
+			p.waitText("#dialog #labelled-hosts", "2 hosts match")
+		}},
+		{"pool-labels-wrong", local + "?tab=configure", func(p *tab) {
+			p.expect("422")
+			p.click("#by-label a", "Edit")
+			p.waitText("#dialog", "Also on hosts with the labels")
+			p.fill("#dialog #selector", "Rack=r1")
+			p.click("#dialog button.primary", "Save")
+			p.waitText("#dialog .field.bad", "Label key")
+		}},
 		{"pool-assigned", pl + "/assign", nil},
 		{"pool-release", pl + "/hosts/" + string(host.ID) + "/release", nil},
 		{"pool-delete", pl + "/delete", nil},
@@ -193,6 +216,10 @@ func demoShots(t *testing.T, a api) []shot {
 		{"network-failed", "/networks/" + string(down.ID), nil},
 		{"network-summary", "/networks/" + string(lan.ID) + "?tab=summary", nil},
 		{"network-assign", "/networks/" + string(down.ID) + "/assign", nil},
+		{"network-labels", "/networks/" + string(lan.ID) + "/labels", func(p *tab) {
+			p.fill("#selector", "rack=r1")
+			p.waitText("#labelled-hosts", "match")
+		}},
 		{"network-release", "/networks/" + string(lan.ID) + "/hosts/" + string(host.ID) + "/release", nil},
 		{"network-delete", "/networks/" + string(lan.ID) + "/delete", nil},
 		{"network-new", "/networks/new", nil},

@@ -72,7 +72,7 @@ var hostOffers = offers[HostView]{
 func (h HostView) Allows(a Action) (bool, string) { return hostOffers.allows(h, a) }
 func (h HostView) Actions() []ActionState         { return hostOffers.states(h) }
 
-var poolOffers = offers[Pool]{{ActAssign, leavingPool}, {ActDelete, leavingPool}}
+var poolOffers = offers[Pool]{{ActAssign, leavingPool}, {ActEdit, leavingPool}, {ActDelete, leavingPool}}
 
 func leavingPool(p Pool) string {
 	if p.DeletedAt == nil {
@@ -121,6 +121,7 @@ var networkOffers = offers[NetworkView]{
 		return "A network that stays within libvirt is open to all projects."
 	}},
 	{ActAssign, func(n NetworkView) string { return n.leaving() }},
+	{ActEdit, func(n NetworkView) string { return n.leaving() }},
 	{ActDelete, func(n NetworkView) string {
 		if n.Spec == nil {
 			return foundNetwork + " It goes by itself when no host has it any more."

@@ -1,5 +1,5 @@
 // Package reconcile runs the portal's input-free, idempotent passes by period and by event: rescue of lapsed jobs, orders about
-// many things, drift between intent and host, places of VMs, liveness of hosts, counters, sweeping. Nothing depends on a pass
+// many things, drift between intent and host, what labels ask for, places of VMs, liveness of hosts, counters, sweeping. Nothing depends on a pass
 // running at an exact time.
 package reconcile
 
@@ -31,6 +31,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"rescue jobs", 2 * time.Second, nil, c.RescueJobs},
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
 		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
+		labels(c),
 		{"settle places", time.Second, nil, c.SettlePlaces},
 		{"watch hosts", 2 * time.Second, nil, live.run},
 		{"sweep", 10 * time.Minute, nil, c.Sweep},
@@ -42,6 +43,11 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		group.Go(func() error { return p.loop(ctx, hub, log) })
 	}
 	return group.Wait()
+}
+
+// labels is by event mostly: by period it tries again what could not be.
+func labels(c *control.Control) pass {
+	return pass{"assign by label", time.Minute, []string{"labels"}, c.AssignLabelled}
 }
 
 func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error {

@@ -63,3 +63,38 @@ func retryNamed(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost) kit.
 	}
 	return retry
 }
+
+// labelForm is the form with what it is about.
+func labelForm(n fleet.NetworkView, f kit.LabelForm) kit.LabelForm {
+	path := views.NetworkPath(n.ID, "labels")
+	f.Of = "net:" + string(n.ID)
+	f.Dialog = kit.Dialog{Title: "Hosts that get " + n.Name + " by label", Action: path, Button: "Save", Why: kit.WhyNot(n.Allows(fleet.ActEdit)), Back: views.NetworkPath(n.ID)}
+	return f
+}
+
+// editLabels leads to that form.
+func editLabels(a fleet.Actor, n fleet.NetworkView) kit.Act {
+	return kit.Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: views.NetworkPath(n.ID, "labels"), Dialog: true}.As(policy.Offer(a, "network", "", n.Actions()), fleet.ActEdit)
+}
+
+// retryable is on how many hosts the network can be tried again together: not where somebody stopped it. Where not all hosts are told, those
+// count that say that it failed.
+func retryable(p Page) (count int) {
+	n := p.Network
+	if !policy.May(p.Actor, policy.InfraSee, "") {
+		return 0
+	}
+	for _, h := range n.Hosts {
+		if ok, _ := h.Allows(fleet.ActRetry); ok && !stoppedByOthers(h) {
+			count++
+		}
+	}
+	if len(n.Hosts) < n.Health.Hosts {
+		count = max(count, n.Health.Tones.Bad)
+	}
+	return count
+}
+
+func retryAll(a fleet.Actor, n fleet.NetworkView, count int) kit.Act {
+	return kit.RetryAll(count, views.NetworkPath(n.ID, "retry"), views.NetworkPath(n.ID)).Needs(a, policy.InfraChange)
+}

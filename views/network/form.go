@@ -10,6 +10,7 @@ type Form struct {
 	DNS                                                  bool
 	IPv4, IPv6                                           SubnetForm
 	Hosts                                                []kit.HostChoice
+	Labels                                               kit.LabelForm
 	Errors                                               kit.Errors
 }
 

@@ -20,6 +20,7 @@ type Page struct {
 	Prev    string // cursors around VMs
 	Next    string
 	Grant   GrantForm
+	ByLabel fleet.ByLabel // of tabs hosts and summary, for those who see hosts
 	Now     time.Time
 }
 

@@ -46,3 +46,16 @@ func cellActs(a fleet.Actor, cell fleet.PoolHost) []kit.Act {
 		kit.Act{Icon: "unplug", Word: "Release from " + cell.HostName, Href: at("release"), Dialog: true, Danger: true}.As(can, fleet.ActRelease),
 	}
 }
+
+// labelForm is the form with what it is about.
+func labelForm(v fleet.PoolView, f kit.LabelForm) kit.LabelForm {
+	path := views.PoolPath(v.ID, "labels")
+	f.Of = "pool:" + string(v.ID)
+	f.Dialog = kit.Dialog{Title: "Hosts that get " + v.Name + " by label", Action: path, Button: "Save", Why: kit.WhyNot(v.Allows(fleet.ActEdit)), Back: views.PoolPath(v.ID)}
+	return f
+}
+
+// editLabels leads to that form.
+func editLabels(a fleet.Actor, v fleet.PoolView) kit.Act {
+	return kit.Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: views.PoolPath(v.ID, "labels"), Dialog: true}.As(policy.Offer(a, "pool", "", v.Actions()), fleet.ActEdit)
+}

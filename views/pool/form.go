@@ -14,6 +14,7 @@ type Form struct {
 	Name   string
 	Spec   fleet.PoolSpec
 	Hosts  []kit.HostChoice
+	Labels kit.LabelForm
 	Errors kit.Errors
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -61,4 +62,26 @@ func (p Page) countedHow() string {
 		return "of one healthy host"
 	}
 	return "of " + strconv.Itoa(p.Pool.Health.Healthy) + " healthy hosts together"
+}
+
+// retryable is on how many hosts the pool can be tried again together: not where somebody stopped it. Where not all hosts are told, those
+// count that say that it failed.
+func retryable(p Page) (n int) {
+	v := p.Pool
+	if !p.infra() {
+		return 0
+	}
+	for _, h := range v.Hosts {
+		if ok, _ := h.Allows(fleet.ActRetry); ok && !stoppedByOthers(h) {
+			n++
+		}
+	}
+	if len(v.Hosts) < v.Health.Hosts {
+		n = max(n, v.Health.Failed)
+	}
+	return n
+}
+
+func retryAll(a fleet.Actor, v fleet.PoolView, n int) kit.Act {
+	return kit.RetryAll(n, views.PoolPath(v.ID, "retry"), views.PoolPath(v.ID)).Needs(a, policy.InfraChange)
 }

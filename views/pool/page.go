@@ -20,7 +20,8 @@ type Page struct {
 	Now     time.Time
 	Volumes Volumes // of tab volumes
 	Counts  Counts
-	First   int // of Volumes, those from First to before Last are shown
+	ByLabel fleet.ByLabel // of tabs health and configure, for those who see hosts
+	First   int           // of Volumes, those from First to before Last are shown
 	Last    int
 	VMs     []fleet.VMView
 	Filter  kit.Filter // of tab vms

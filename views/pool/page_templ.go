@@ -186,10 +186,17 @@ func headActs(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, cell := range failing(p.Pool.Hosts, 1) {
-			templ_7745c5c3_Err = kit.ActButton("retry", "", retryNamed(p.Actor, cell)).Render(ctx, templ_7745c5c3_Buffer)
+		if n := retryable(p); n > 1 {
+			templ_7745c5c3_Err = kit.ActButton("retry", "", retryAll(p.Actor, p.Pool, n)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
+			}
+		} else {
+			for _, cell := range failing(p.Pool.Hosts, 1) {
+				templ_7745c5c3_Err = kit.ActButton("retry", "", retryNamed(p.Actor, cell)).Render(ctx, templ_7745c5c3_Buffer)
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
 			}
 		}
 		templ_7745c5c3_Err = kit.ActMenu(Acts(p.Actor, p.Pool)[1:]).Render(ctx, templ_7745c5c3_Buffer)

@@ -110,6 +110,9 @@ func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 	if err != nil {
 		return nil, err
 	}
+	if err := q.LeaveInHosts(ctx, db.LeaveInHostsParams{Noun: o.of.noun, ObjectID: o.id, Hosts: ids}); err != nil {
+		return nil, err
+	}
 	known = slices.DeleteFunc(known, func(h db.HostsNamedRow) bool { return !slices.Contains(fresh, h.ID) })
 	jobs := make([]fleet.TaskID, len(known))
 	for i, h := range known {
@@ -165,7 +168,7 @@ func (o Object) check(ctx context.Context, q *db.Queries, host fleet.HostID, act
 	return err
 }
 
-// Release takes the object from one host, unless something there needs it.
+// Release takes the object from one host, unless something there needs it. Where the host's labels ask for it, it stays away all the same.
 func (n *Noun) Release(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
@@ -177,6 +180,9 @@ func (n *Noun) Release(ctx context.Context, s *store.Store, a fleet.Actor, id st
 		}
 		err := q.Release(ctx, db.ReleaseParams{Noun: n.noun, ObjectID: id, Hosts: []string{string(host)}})
 		if err != nil {
+			return err
+		}
+		if err := q.LeaveOutReleased(ctx, db.LeaveOutReleasedParams{Noun: n.noun, ObjectID: id, HostID: string(host)}); err != nil {
 			return err
 		}
 		if job, err = o.queue(ctx, q, a, host, n.release, n.apply); err != nil {
@@ -214,6 +220,9 @@ func (n *Noun) Delete(ctx context.Context, s *store.Store, a fleet.Actor, id str
 		}
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: n.noun, ObjectID: id})
 		if err != nil {
+			return err
+		}
+		if err := q.DropSelector(ctx, db.DropSelectorParams{Noun: n.noun, ObjectID: id}); err != nil {
 			return err
 		}
 		if err := o.Audit(ctx, q, a, "delete", fmt.Sprintf("from %d hosts", len(on))); err != nil {

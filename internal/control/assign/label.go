@@ -1,0 +1,265 @@
+package assign
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// labelledAtOnce bounds the hosts that an object comes to by label in one transaction; the next pass goes on.
+const labelledAtOnce = 200
+
+// hostsNamed is how many hosts the audit names.
+const hostsNamed = 8
+
+// Select says which labels a host must have for the object to come to it by itself, and assigns it at once to hosts that have them; an empty
+// selector: to none. What was released or could not be is decided anew. more: not all that match were looked at.
+func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s fleet.Selector) (tasks []fleet.TaskID, more bool, err error) {
+	old, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: o.of.noun, ObjectID: o.id})
+	if err != nil || old == s.String() {
+		return nil, false, err
+	}
+	if s.Empty() {
+		if err := q.DropSelector(ctx, db.DropSelectorParams{Noun: o.of.noun, ObjectID: o.id}); err != nil {
+			return nil, false, err
+		}
+		return nil, false, o.Audit(ctx, q, a, "selector", "none, was "+old)
+	}
+	if err := q.SetSelector(ctx, db.SetSelectorParams{Noun: o.of.noun, ObjectID: o.id, Selector: s.String(), Pairs: s.Pairs, Keys: s.Keys}); err != nil {
+		return nil, false, err
+	}
+	if err := q.LeaveOutNone(ctx, db.LeaveOutNoneParams{Noun: o.of.noun, ObjectID: o.id}); err != nil {
+		return nil, false, err
+	}
+	if err := o.Audit(ctx, q, a, "selector", s.String()); err != nil {
+		return nil, false, err
+	}
+	return o.label(ctx, q, s.String())
+}
+
+// label assigns the object to hosts whose labels ask for it. Those that cannot have it are noted, each with why, and hold up no others.
+func (o Object) label(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
+	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.of.noun, ObjectID: o.id, Most: labelledAtOnce})
+	if err != nil || len(rows) == 0 {
+		return nil, false, err
+	}
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		ids[i] = string(r.ID)
+	}
+	more = len(rows) == labelledAtOnce && rows[len(rows)-1].Fresh
+	known, err := q.HostsNamed(ctx, ids) // from here on they stay
+	if err != nil {
+		return nil, false, err
+	}
+	hosts := make([]string, len(known))
+	names := make(map[string]string, len(known))
+	for i, h := range known {
+		hosts[i] = string(h.ID)
+		names[hosts[i]] = h.Name
+	}
+	var no refusals
+	fit, err := o.fitting(ctx, q, hosts, &no)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(no.hosts) > 0 {
+		if err := q.LeaveOut(ctx, db.LeaveOutParams{Noun: o.of.noun, ObjectID: o.id, Hosts: no.hosts, Whys: no.whys}); err != nil {
+			return nil, false, err
+		}
+	}
+	if len(fit) == 0 {
+		return nil, more, nil
+	}
+	to, on := make([]fleet.HostID, len(fit)), []string{}
+	for i, h := range fit {
+		to[i] = fleet.HostID(h)
+		if len(on) < hostsNamed {
+			on = append(on, names[h])
+		}
+	}
+	if n := len(fit) - len(on); n > 0 {
+		on = append(on, fmt.Sprintf("and %d more", n))
+	}
+	if tasks, err = o.Assign(ctx, q, fleet.SystemActor, to); err != nil {
+		return nil, false, err
+	}
+	return tasks, more, o.Audit(ctx, q, fleet.SystemActor, "assign", "by label "+selector+": to "+strings.Join(on, ", "))
+}
+
+// refusals are hosts that cannot have an object, each with why.
+type refusals struct{ hosts, whys []string }
+
+// fitting are those of the hosts that can have the object. Where one cannot, it is found by halves. What can be on one host only
+// is put on none of several: which, is for a person to say.
+func (o Object) fitting(ctx context.Context, q *db.Queries, hosts []string, no *refusals) ([]string, error) {
+	if len(hosts) == 0 {
+		return nil, nil
+	}
+	err := o.of.fits(ctx, q, o, hosts)
+	refused, ok := errors.AsType[*fleet.Error](err)
+	switch {
+	case err == nil:
+		return hosts, nil
+	case !ok || refused.Code != fleet.Invalid:
+		return nil, err
+	case len(hosts) == 1 || o.oneHost != "":
+		why := refused.Message
+		if len(refused.Fields) > 0 {
+			why = refused.Fields[0].Message
+		}
+		for _, h := range hosts {
+			no.hosts, no.whys = append(no.hosts, h), append(no.whys, why)
+		}
+		return nil, nil
+	}
+	half := len(hosts) / 2
+	first, err := o.fitting(ctx, q, hosts[:half], no)
+	if err != nil {
+		return nil, err
+	}
+	second, err := o.fitting(ctx, q, hosts[half:], no)
+	return slices.Concat(first, second), err
+}
+
+// Select changes the labels by which an object comes to hosts, as people write them.
+func (n *Noun) Select(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.ByLabel, error) {
+	var more bool
+	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
+		selector, err := Selector(text)
+		if err != nil {
+			return err
+		}
+		_, more, err = o.Select(ctx, q, a, selector)
+		return err
+	})
+	if err != nil {
+		return fleet.ByLabel{}, err
+	}
+	out, err := n.ByLabel(ctx, s, a, id)
+	out.Waiting = more
+	return out, err
+}
+
+// Selector is what people wrote, or a refusal at their field.
+func Selector(text string) (fleet.Selector, error) {
+	var checks fleet.Checks
+	selector := fleet.ParseSelector(&checks, "selector", text)
+	return selector, checks.Err()
+}
+
+// ByLabel tells how an object comes to hosts by their labels, and to which it does not.
+func (n *Noun) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.ByLabel, error) {
+	var out fleet.ByLabel
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return out, err
+	}
+	if err := store.CheckID(id, n.word()); err != nil {
+		return out, err
+	}
+	selector, err := s.SelectorOf(ctx, db.SelectorOfParams{Noun: n.noun, ObjectID: id})
+	if err != nil {
+		return out, store.NotFound(err, n.word())
+	}
+	out = fleet.ByLabel{Selector: selector, Left: []fleet.LeftOutHost{}, Beside: []fleet.NamedHost{}}
+	if selector == "" {
+		return out, nil
+	}
+	left, err := s.LeftOut(ctx, db.LeftOutParams{Noun: n.noun, ObjectID: id})
+	if err != nil {
+		return out, store.Err(err)
+	}
+	for _, r := range left {
+		out.Left = append(out.Left, fleet.LeftOutHost{NamedHost: fleet.NamedHost{HostID: r.ID, HostName: r.Name}, Why: fleet.WhyLeftOut(r.Why)})
+		out.LeftAll = int(r.AllOfThem)
+	}
+	beside, err := s.AssignedBeside(ctx, db.AssignedBesideParams{Noun: n.noun, ObjectID: id})
+	for _, r := range beside {
+		out.Beside = append(out.Beside, fleet.NamedHost{HostID: r.ID, HostName: r.Name})
+		out.All = int(r.AllOfThem)
+	}
+	return out, store.Err(err)
+}
+
+// Preview tells which hosts a selector matches now, and which of them have the object; an empty id: none has it.
+func (n *Noun) Preview(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.Labelled, error) {
+	var out fleet.Labelled
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return out, err
+	}
+	if id != "" {
+		if err := store.CheckID(id, n.word()); err != nil {
+			return out, err
+		}
+	}
+	selector, err := Selector(text)
+	if err != nil || selector.Empty() {
+		return out, err
+	}
+	pairs, err := json.Marshal(selector.Pairs)
+	if err != nil {
+		return out, err
+	}
+	rows, err := s.HostsLabelled(ctx, db.HostsLabelledParams{Noun: n.noun, ObjectID: id, Pairs: pairs, Keys: selector.Keys})
+	for _, r := range rows {
+		out.Hosts = append(out.Hosts, fleet.LabelledHost{NamedHost: fleet.NamedHost{HostID: r.ID, HostName: r.Name}, Has: r.Has})
+		out.All, out.Without = int(r.AllOfThem), int(r.Without)
+	}
+	return out, store.Err(err)
+}
+
+// Labelled assigns to hosts what their labels ask for. Each object is a transaction of its own, so that none holds up another, and
+// hosts are looked at in parts until none is left that nobody has looked at, for 20 s at most: then the next pass goes on.
+func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
+	if err := store.OnlySystem(a); err != nil {
+		return err
+	}
+	work, err := s.LabelWork(ctx)
+	if err != nil {
+		return fmt.Errorf("pass labels: %w", store.Err(err))
+	}
+	until := time.Now().Add(20 * time.Second)
+	var failed error
+	for _, w := range work {
+		n, ok := nouns[w.Noun]
+		for more := ok; more && time.Now().Before(until); {
+			err := s.Pass(ctx, a, "labels", func(q *db.Queries) (err error) {
+				more, err = n.labelled(ctx, q, w.ObjectID)
+				return err
+			})
+			if err != nil {
+				failed, more = errors.Join(failed, fmt.Errorf("%s %s: %w", w.Noun, w.ObjectID, err)), false
+			}
+		}
+	}
+	return failed
+}
+
+// labelled is Labelled for one object, unless it is gone or going.
+func (n *Noun) labelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
+	o, err := n.lock(ctx, q, id)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.leaving != "" {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	o.of, o.id = n, id
+	selector, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: n.noun, ObjectID: id})
+	if err != nil || selector == "" {
+		return false, err
+	}
+	_, more, err = o.label(ctx, q, selector)
+	return more, err
+}

@@ -1,0 +1,55 @@
+package assign
+
+import (
+	"context"
+	"fmt"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// retriedAtOnce bounds the hosts that one order asks to try again.
+const retriedAtOnce = 200
+
+// RetryAll sets the object up again on all hosts where it failed, the first by name; each is a task of its own. Hosts that are not heard are
+// counted and left alone, and so is what somebody stopped on its host.
+func (n *Noun) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.Retried, error) {
+	var out fleet.Retried
+	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {
+		out = fleet.Retried{Tasks: []fleet.TaskID{}}
+		rows, err := q.NotWell(ctx, db.NotWellParams{Noun: n.noun, ObjectID: id})
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			ok, _, err := n.allows(db.AssignmentOnRow{Assigned: r.Assigned, HostName: r.HostName, Status: r.Status, LookedAt: r.LookedAt, Now: r.Now}, fleet.ActRetry)
+			switch {
+			case err != nil:
+				return err
+			case !fleet.Fresh(r.LookedAt, r.Now):
+				out.Silent++
+			case ok && len(out.Tasks) == retriedAtOnce:
+				out.More++
+			case ok:
+				task, err := o.queue(ctx, q, a, r.HostID, n.apply, n.release)
+				if err != nil {
+					return err
+				}
+				out.Tasks = append(out.Tasks, task)
+			}
+		}
+		if len(out.Tasks) == 0 {
+			return nothingToRetry(n, out.Silent)
+		}
+		return o.Audit(ctx, q, a, "retry", fmt.Sprintf("on %d hosts where it failed", len(out.Tasks)))
+	})
+	return out, err
+}
+
+func nothingToRetry(n *Noun, silent int) error {
+	if silent == 0 {
+		return fleet.Errorf(fleet.Conflict, "The %s has failed on none of its hosts, so there is nothing to try again.", n.word())
+	}
+	return fleet.Errorf(fleet.Conflict, "Where the %s failed, hosts are not heard: %d of them. They try by themselves when they are back.", n.word(), silent)
+}

@@ -1,0 +1,367 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// labelled makes the host bear the labels.
+func (s *site) labelled(host fleet.HostID, labels map[string]string) {
+	s.t.Helper()
+	if _, err := s.UpdateHost(s.t.Context(), chief, host, control.UpdateHost{Labels: labels}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) pass() {
+	s.t.Helper()
+	if err := s.AssignLabelled(s.t.Context(), fleet.SystemActor); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// on names the hosts that are to have the object.
+func (s *site) on(object any) string {
+	s.t.Helper()
+	var names string
+	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(h.name, ' ' ORDER BY h.name), '') FROM assignments a JOIN hosts h ON h.id = a.host_id
+		WHERE a.object_id = $1 AND a.asked = 'assign'`, object).Scan(&names)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return names
+}
+
+func (s *site) wantOn(when string, object any, want string) {
+	s.t.Helper()
+	if got := s.on(object); got != want {
+		s.t.Errorf("%s it is on %q, want %q", when, got, want)
+	}
+}
+
+// left says which hosts do not get the pool, and why.
+func (s *site) left(id fleet.PoolID) string {
+	s.t.Helper()
+	now, err := s.PoolLabels(s.t.Context(), chief, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out []string
+	for _, h := range now.Left {
+		out = append(out, h.HostName+": "+h.Why)
+	}
+	return strings.Join(out, "; ")
+}
+
+func (s *site) labelPool(id fleet.PoolID, selector string) fleet.ByLabel {
+	s.t.Helper()
+	now, err := s.LabelPool(s.t.Context(), chief, id, selector)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return now
+}
+
+// marks is all that a pass could have written.
+func (s *site) marks() string {
+	s.t.Helper()
+	var out string
+	err := s.pool.QueryRow(s.t.Context(), `SELECT concat_ws(' ', (SELECT count(*) FROM audit), (SELECT count(*) FROM tasks), (SELECT array_agg(xmin::text ORDER BY host_id, object_id)::text FROM left_out),
+		(SELECT array_agg(xmin::text ORDER BY host_id, object_id)::text FROM assignments), (SELECT array_agg(xmin::text)::text FROM selectors))`).Scan(&out)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+var rack4 = map[string]string{"rack": "4", "ssd": "yes"}
+
+// A pool comes to the hosts whose labels ask for it: at once to those that there are, by the pass to those that join or are relabelled. Who
+// loses the labels keeps it.
+func TestAPoolComesToHostsByLabel(t *testing.T) {
+	s := newSite(t)
+	s.labelled(s.h1, rack4)
+	fast, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd, rack=4"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.wantOn("made with a selector", fast.ID, "h1")
+	var by, said string
+	if err := s.pool.QueryRow(t.Context(), `SELECT created_by, (SELECT actor || ' ' || detail FROM audit WHERE action = 'pool.assign' AND subject = 'pool:' || $1) FROM tasks WHERE subject = 'pool:' || $1`, fast.ID).Scan(&by, &said); err != nil {
+		t.Fatal(err)
+	}
+	if by != fleet.SystemActor.Name || said != fleet.SystemActor.Name+" by label rack=4, ssd: to h1" {
+		t.Errorf("the task is of %q, the audit says %q", by, said)
+	}
+	h3 := s.host("h3", 1024)
+	s.pass()
+	s.wantOn("where a host has no labels", fast.ID, "h1")
+	s.labelled(h3, map[string]string{"rack": "4"})
+	s.pass()
+	s.wantOn("where a host has a part of them", fast.ID, "h1")
+	s.labelled(h3, rack4)
+	s.pass()
+	s.wantOn("after a host was relabelled", fast.ID, "h1 h3")
+	s.exec(`INSERT INTO hosts (id, name, spec) VALUES ($1, 'h4', '{"labels":{"rack":"4","ssd":""}}')`, fleet.NewID[fleet.HostID]())
+	s.pass()
+	s.wantOn("after a host has joined", fast.ID, "h1 h3 h4")
+	s.labelled(s.h1, map[string]string{})
+	before := s.marks()
+	s.pass()
+	s.wantOn("after a host lost the labels", fast.ID, "h1 h3 h4")
+	if after := s.marks(); after != before {
+		t.Errorf("a pass with nothing to do wrote: %s before, %s after", before, after)
+	}
+	now, err := s.PoolLabels(t.Context(), chief, fast.ID)
+	if err != nil || len(now.Beside) != 1 || now.Beside[0].HostName != "h1" || now.All != 1 || now.Selector != "rack=4, ssd" {
+		t.Errorf("%+v %v", now, err)
+	}
+	s.labelPool(fast.ID, "")
+	s.exec(`INSERT INTO hosts (id, name, spec) VALUES ($1, 'h5', '{"labels":{"rack":"4","ssd":""}}')`, fleet.NewID[fleet.HostID]())
+	s.pass()
+	s.wantOn("without a selector", fast.ID, "h1 h3 h4")
+}
+
+// What a person released stays away, until a person assigns it there, or asks for other labels.
+func TestAHostThatAPersonReleasedStaysReleased(t *testing.T) {
+	s := newSite(t)
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.labelled(h, rack4)
+	}
+	fast, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := func() {
+		t.Helper()
+		if _, err := s.ReleasePool(t.Context(), chief, fast.ID, s.h1); err != nil {
+			t.Fatal(err)
+		}
+		s.pass()
+		s.wantOn("while it is released", fast.ID, "h2")
+		s.exec(`DELETE FROM assignments WHERE asked = 'release'`) // the host has done so
+		s.pass()
+		s.wantOn("after it was released", fast.ID, "h2")
+	}
+	release()
+	if got, want := s.left(fast.ID), "h1: Released by a person; not assigned again by label."; got != want {
+		t.Errorf("the page says %q, want %q", got, want)
+	}
+	s.labelPool(fast.ID, " ssd ")
+	s.wantOn("after the same labels were saved again", fast.ID, "h2")
+	if _, err := s.AssignPool(t.Context(), chief, fast.ID, []fleet.HostID{s.h1}); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`DELETE FROM assignments WHERE host_id = $1 AND object_id = $2`, s.h1, fast.ID)
+	s.pass()
+	s.wantOn("after a person assigned it again, and it got lost", fast.ID, "h1 h2")
+	release()
+	s.labelPool(fast.ID, "rack=4")
+	s.wantOn("after the labels were changed", fast.ID, "h1 h2")
+	if got := s.left(fast.ID); got != "" {
+		t.Errorf("the page says %q", got)
+	}
+}
+
+// What cannot be on a host by itself is told, holds up no other host, is written once, and is tried again.
+func TestAConflictOnOneHostHoldsUpNoOther(t *testing.T) {
+	s := newSite(t)
+	for i := range 5 {
+		s.labelled(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
+	}
+	s.labelled(s.h1, rack4) // has pool "local" at /srv/vm
+	other, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "other", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}, Selector: "ssd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.wantOn("beside a conflict", other.ID, "n0 n1 n2 n3 n4")
+	const why = "h1: Pool local uses /srv/vm on h1 already. Give another directory."
+	if got := s.left(other.ID); got != why {
+		t.Errorf("the page says %q, want %q", got, why)
+	}
+	before := s.marks()
+	for range 3 {
+		s.pass()
+	}
+	if after := s.marks(); after != before {
+		t.Errorf("passes that found the same wrote: %s before, %s after", before, after)
+	}
+	s.exec(`DELETE FROM assignments WHERE object_id = $1`, s.local)
+	s.pass()
+	s.wantOn("when the conflict is gone", other.ID, "h1 n0 n1 n2 n3 n4")
+	if got := s.left(other.ID); got != "" {
+		t.Errorf("the page says %q", got)
+	}
+	disk, err := s.CreatePool(t.Context(), chief, control.CreatePool{
+		Name: "disk", Spec: fleet.PoolSpec{Kind: fleet.PoolFS, Path: "/mnt/disk", Device: "/dev/disk/by-uuid/1", Format: "xfs"}, Selector: "ssd",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.wantOn("where it can be on one host, and several match,", disk.ID, "")
+	if got := s.left(disk.ID); strings.Count(got, "is of one disk") != 6 {
+		t.Errorf("the page says %q", got)
+	}
+}
+
+// Networks come by label as pools do; what overlaps is left out.
+func TestANetworkComesToHostsByLabel(t *testing.T) {
+	s := newSite(t)
+	s.labelled(s.h1, rack4)
+	s.labelled(s.h2, rack4)
+	s.define("taken", natSpec("10.5.0.1/16"), s.h2)
+	lan, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.7.1/24"), Selector: "ssd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.wantOn("made with a selector", lan.ID, "h1")
+	now, err := s.NetworkLabels(t.Context(), chief, lan.ID)
+	if err != nil || len(now.Left) != 1 || now.Left[0].HostName != "h2" || !strings.Contains(now.Left[0].Why, "overlaps 10.5.0.0/16 of network taken on h2") {
+		t.Errorf("%+v %v", now, err)
+	}
+	if _, err := s.DeleteNetwork(t.Context(), chief, lan.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.pass()
+	s.wantOn("while it is being deleted", lan.ID, "")
+	s.refused("labels of a dying network", fleet.Conflict, "being deleted", func() error { _, err := s.LabelNetwork(t.Context(), chief, lan.ID, "rack"); return err })
+	s.refused("labels of a found network", fleet.Conflict, "nobody defined it here", func() error {
+		var found fleet.NetworkID
+		if err := s.pool.QueryRow(t.Context(), `SELECT id FROM networks WHERE spec IS NULL LIMIT 1`).Scan(&found); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.LabelNetwork(t.Context(), chief, found, "rack")
+		return err
+	})
+}
+
+// Two portals that do it at once do it once.
+func TestTwoPassesAtOnceAssignOnce(t *testing.T) {
+	s := newSite(t)
+	var ids []fleet.PoolID
+	for i := range 4 {
+		p, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: fmt.Sprintf("p%d", i), Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: fmt.Sprintf("/srv/p%d", i)}, Selector: "ssd"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, p.ID)
+	}
+	for i := range 10 {
+		s.labelled(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
+	}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if err := control.New(s.pool, control.Options{}).AssignLabelled(t.Context(), fleet.SystemActor); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+	s.pass() // what one passed over because the other was at it
+	for _, id := range ids {
+		s.wantOn("after both", id, "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
+		if n := s.count(`audit WHERE action = 'pool.assign' AND subject = 'pool:` + string(id) + `'`); n != 1 {
+			t.Errorf("the audit tells of it %d times", n)
+		}
+	}
+	if n := s.count(`tasks WHERE kind = 'pool.apply'`); n != 40 {
+		t.Errorf("%d tasks", n)
+	}
+}
+
+// A selector that is changed says at its field what is wrong with it, and who may only see does not change it.
+func TestWhoSaysToWhichHostsAPoolComes(t *testing.T) {
+	s := newSite(t)
+	s.refused("no labels", fleet.Invalid, `Label key "Rack"`, func() error { _, err := s.LabelPool(t.Context(), chief, s.nfs, "Rack=4"); return err })
+	s.refused("a tenant", fleet.Forbidden, "", func() error { _, err := s.LabelPool(t.Context(), s.member, s.nfs, "rack=4"); return err })
+	s.refused("a tenant who looks", fleet.Forbidden, "", func() error { _, err := s.PoolLabels(t.Context(), s.member, s.nfs); return err })
+	s.refused("a tenant who looks for hosts", fleet.Forbidden, "", func() error { _, err := s.LabelledForPool(t.Context(), s.member, "", "rack"); return err })
+	s.refused("somebody who is not the system", fleet.Forbidden, "", func() error { return s.AssignLabelled(t.Context(), chief) })
+	s.labelled(s.h1, rack4)
+	s.labelled(s.h2, rack4)
+	look, err := s.LabelledForPool(t.Context(), chief, s.local, "rack=4")
+	if err != nil || look.All != 2 || look.Without != 1 || look.Hosts[0].HostName != "h2" || look.Hosts[0].Has || !look.Hosts[1].Has {
+		t.Errorf("%+v %v", look, err)
+	}
+}
+
+// All hosts where it failed try again by one order; those that are not heard are told and left alone.
+func TestAllFailedHostsAreRetriedTogether(t *testing.T) {
+	s := newSite(t)
+	hosts := []fleet.HostID{s.h1, s.h2}
+	for i := range 4 {
+		hosts = append(hosts, s.host(fmt.Sprintf("n%d", i), 1024))
+	}
+	id := s.addPool("big", `{"kind":"nfs","path":"/mnt/big","server":"nas","export":"/big","shared":true}`, hosts...)
+	s.refused("where nothing failed", fleet.Conflict, "failed on none of its hosts", func() error { _, err := s.RetryPoolEverywhere(t.Context(), chief, id); return err })
+	says := func(state string, hosts ...fleet.HostID) {
+		s.exec(`UPDATE assignments SET status = jsonb_build_object('state', $3::text, 'error', 'mount.nfs') WHERE object_id = $1 AND host_id = ANY ($2)`, id, hosts, state)
+	}
+	says("failed", hosts[0], hosts[1], hosts[2])
+	says("inactive", hosts[3])
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute' WHERE host_id = $1`, hosts[2])
+	s.refused("by a tenant", fleet.Forbidden, "", func() error { _, err := s.RetryPoolEverywhere(t.Context(), s.member, id); return err })
+	r, err := s.RetryPoolEverywhere(t.Context(), chief, id)
+	if err != nil || len(r.Tasks) != 3 || r.Silent != 1 || r.More != 0 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	var on []string
+	if err := s.pool.QueryRow(t.Context(), `SELECT array_agg(h.name ORDER BY h.name) FROM jobs j JOIN hosts h ON h.id = j.host_id WHERE j.kind = 'pool.apply' AND j.state = 'queued'`).Scan(&on); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"h1", "h2", "n1"}; !slices.Equal(on, want) {
+		t.Errorf("queued on %q, want %q", on, want)
+	}
+	if n := s.count(`audit WHERE action = 'pool.retry' AND detail = 'on 3 hosts where it failed'`); n != 1 {
+		t.Errorf("%d lines in the audit", n)
+	}
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
+	s.refused("where no host is heard", fleet.Conflict, "They try by themselves", func() error { _, err := s.RetryPoolEverywhere(t.Context(), chief, id); return err })
+	s.exec(`UPDATE host_sessions SET seen_at = now() + interval '1 hour'`)
+	lan := s.define("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
+	s.says(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
+	s.says(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
+	if r, err := s.RetryNetworkEverywhere(t.Context(), chief, lan.ID); err != nil || len(r.Tasks) != 1 { // what somebody stopped is theirs to start
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// Whoever is in the pass wakes for labels, and for nothing else that is said of hosts.
+func TestLabelsAreToldOf(t *testing.T) {
+	r := newRig(t)
+	r.caughtUp()
+	sub := r.hub.Subscribe("labels")
+	t.Cleanup(sub.Close)
+	told := func(what string, want bool, sql string, args ...any) {
+		t.Helper()
+		r.exec(sql, args...)
+		r.caughtUp()
+		if got := len(sub.Take()) > 0; got != want {
+			t.Errorf("%s is told of: %t", what, got)
+		}
+	}
+	told("a host without labels", false, `INSERT INTO hosts (id, name) VALUES ('new', 'new')`)
+	told("a host with labels", true, `INSERT INTO hosts (id, name, spec) VALUES ('newer', 'newer', '{"labels":{"rack":"4"}}')`)
+	told("a description", false, `UPDATE hosts SET spec = '{"description":"x","labels":{"rack":"4"}}' WHERE id = 'newer'`)
+	told("other labels", true, `UPDATE hosts SET spec = '{"labels":{"rack":"5"}}' WHERE id = 'newer'`)
+	told("what a host reports", false, `UPDATE hosts SET status = '{}' WHERE id = 'newer'`)
+	told("a pool", false, `INSERT INTO pools (id, name, spec) VALUES ('p', 'fast', '{"kind":"dir","path":"/a"}')`)
+	told("a selector", true, `INSERT INTO selectors (noun, object_id, selector, pairs, keys) VALUES ('pool', 'p', 'ssd', '{}', '{ssd}')`)
+	pages := r.hub.Subscribe("pool:p")
+	t.Cleanup(pages.Close)
+	told("a host that is left out", false, `INSERT INTO left_out (noun, object_id, host_id, why) VALUES ('pool', 'p', 'new', 'taken')`)
+	if len(pages.Take()) == 0 {
+		t.Error("the page of the pool is not told of it")
+	}
+	told("an end", false, `DELETE FROM pools`)
+	if n := one[int](r, `SELECT (SELECT count(*) FROM selectors) + (SELECT count(*) FROM left_out)`); n != 0 {
+		t.Errorf("%d rows outlive their pool", n)
+	}
+}

@@ -1,0 +1,96 @@
+package kit
+
+import (
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// LabelForm asks for the labels of the hosts that an object comes to by itself.
+type LabelForm struct {
+	Dialog   Dialog // where it is a form of its own
+	Of       string // the subject: "pool:<id>", or "pool" for a new one
+	Word     string // "pool"
+	Selector string
+	Preview  LabelPreview
+	Error    string // at the field
+	Errors   Errors
+}
+
+// LabelPreview is which hosts have the labels now.
+type LabelPreview struct {
+	fleet.Labelled
+	Asked bool   // there are labels to look for
+	Error string // what is wrong with them
+}
+
+// hosts is what the preview says: "3 hosts match: h1, h2, h3. 1 of them does not have it yet: h1."
+func (p LabelPreview) hosts() string {
+	if p.All == 0 {
+		return "No host has all of these labels now. Those that get them get it then."
+	}
+	var names, without []string
+	for _, h := range p.Hosts {
+		names = append(names, h.HostName)
+		if !h.Has {
+			without = append(without, h.HostName)
+		}
+	}
+	verb := " match: "
+	if p.All == 1 {
+		verb = " matches: "
+	}
+	out := Count(p.All, "host") + verb + named(names, p.All) + ". "
+	switch p.Without {
+	case 0:
+		return out + "All of them have it already."
+	case p.All:
+		return out + "None of them has it yet."
+	case 1:
+		return out + "1 of them does not have it yet: " + named(without, 1) + "."
+	}
+	return out + Count(p.Without, "host") + " of them do not have it yet: " + named(without, p.Without) + "."
+}
+
+func named(names []string, all int) string {
+	out := strings.Join(names, ", ")
+	if n := all - len(names); n > 0 {
+		out += " and " + Count(n, "more host")
+	}
+	return out
+}
+
+func besideNames(b fleet.ByLabel) string {
+	names := make([]string, len(b.Beside))
+	for i, h := range b.Beside {
+		names[i] = h.HostName
+	}
+	return named(names, b.All)
+}
+
+// cannot are the hosts that do not get it though nobody released it there.
+func cannot(b fleet.ByLabel) (out []fleet.LeftOutHost) {
+	for _, h := range b.Left {
+		if h.Why != fleet.ReleasedByPerson {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// RetryAll is the order to n hosts where something failed.
+func RetryAll(n int, post, back string) Act {
+	return Act{Icon: "refresh-cw", Word: "Retry " + Count(n, "failed host"), Post: post, Back: back}
+}
+
+// RetriedText says what came of it.
+func RetriedText(r fleet.Retried) string {
+	out := Count(len(r.Tasks), "host") + " will try again."
+	if r.Silent > 0 {
+		out += " Not heard: " + Count(r.Silent, "host") + "; they try by themselves when they are back."
+	}
+	if r.More > 0 {
+		out += " " + Count(r.More, "more host") + " failed; ask again for them."
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package web_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// A pool is made with labels of hosts: what is wrong with them stands at the field, and whom they match is told before anything is saved.
+func TestAPoolIsAssignedByLabel(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b, mia := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("mia", fleet.RoleNone)
+	h1, h2 := p.addHost("host-1", 0), p.addHost("host-2", 0)
+	p.exec(`UPDATE hosts SET spec = '{"labels":{"rack":"4","ssd":"yes"}}'`)
+	p.addHost("host-3", 0)
+	fast := p.addPool("fast", h1)
+
+	var both answer
+	form := url.Values{"name": {"other"}, "kind": {"dir"}, "path": {"/srv/other"}, "selector": {"Rack=4"}}
+	b.post("/pools", form, hx("pool-form")...).is(t, 422).has(t, `id="selector-error"`, `Label key &#34;Rack&#34;`, `value="Rack=4"`)
+	form.Set("selector", "rack=4, ssd")
+	form.Set("name", "Not A Name")
+	both = b.post("/pools", form, hx("pool-form")...).is(t, 422)
+	both.has(t, "2 hosts match: host-1, host-2. None of them has it yet.")
+	both.lacks(t, `id="selector-error"`)
+
+	look := "/hosts/labelled?of=pool:" + string(fast) + "&selector="
+	b.get(look+"rack%3D4", "HX-Request", "true").is(t, http.StatusOK).has(t, "2 hosts match: host-2, host-1. 1 of them does not have it yet: host-2.")
+	b.get(look+"rack%3D5", "HX-Request", "true").is(t, http.StatusOK).has(t, "No host has all of these labels now.")
+	b.get(look+"Rack", "HX-Request", "true").is(t, http.StatusOK).has(t, `Label key &#34;Rack&#34;`)
+	b.get(look, "HX-Request", "true").is(t, http.StatusOK).lacks(t, "hint")
+	mia.get(look+"rack%3D4").is(t, http.StatusForbidden)
+
+	page := "/pools/" + string(fast)
+	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "Assigned by label", "none: it comes to no host by itself", page+"/labels")
+	b.get(page+"/labels?selector=ssd").is(t, http.StatusOK).has(t, `value="ssd"`, "2 hosts match", "Show the hosts with these labels") // without scripts
+	b.post(page+"/labels", url.Values{"selector": {"rack="}}, hx("dialog")...).is(t, 422).has(t, "Write rack=value")
+	mia.post(page+"/labels", url.Values{"selector": {"rack"}}).is(t, http.StatusForbidden)
+	b.post(page+"/labels", url.Values{"selector": {"rack=4"}}, hx("dialog")...).is(t, http.StatusNoContent)
+	if n := p.count("assignments WHERE asked = 'assign' AND object_id = '" + string(fast) + "'"); n != 2 {
+		t.Errorf("%d hosts have it", n)
+	}
+	p.exec(`UPDATE assignments SET status = '{"state":"active"}' WHERE host_id = $1`, h2)
+	b.post(page+"/hosts/"+string(h2)+"/release", url.Values{}, hx("dialog")...).is(t, http.StatusNoContent)
+	p.exec(`UPDATE hosts SET spec = '{}' WHERE id = $1`, h1)
+	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "rack=4", "Has it without them", "host-1", "Released by a person; not assigned again by label.")
+	b.get(page).is(t, http.StatusOK).lacks(t, "Not everywhere")
+	p.exec(`UPDATE left_out SET why = 'Pool x uses /srv on host-2 already.'`)
+	b.get(page).is(t, http.StatusOK).has(t, "Not everywhere that the labels rack=4 ask for.", "host-2: Pool x uses /srv on host-2 already.")
+}
+
+// Where it failed on several hosts, one button asks all of them again.
+func TestAllFailedHostsAreRetriedByOneButton(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b, admin := p.signedIn("mara", fleet.RoleAdmin), p.program("ann", fleet.RoleAdmin, nil)
+	h1, h2, h3 := p.addHost("host-1", 0), p.addHost("host-2", 0), p.addHost("host-3", 0)
+	fast := p.addPool("fast", h1, h2, h3)
+	page := "/pools/" + string(fast)
+	p.exec(`UPDATE assignments SET status = '{"state":"failed","error":"x"}' WHERE host_id = $1`, h1)
+	both := b.get(page).is(t, http.StatusOK)
+	both.has(t, "Retry host-1")
+	both.lacks(t, "failed hosts")
+	p.exec(`UPDATE assignments SET status = '{"state":"failed","error":"x"}'`)
+	b.get(page).is(t, http.StatusOK).has(t, "Retry 3 failed hosts", page+"/retry")
+	p.signedIn("vera", fleet.RoleViewer).get(page).is(t, http.StatusOK).has(t, "Retry 3 failed hosts", "You have no right to")
+	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute' WHERE host_id = $1`, h3)
+	a := b.post(page+"/retry", url.Values{}, "HX-Request", "true").is(t, http.StatusNoContent)
+	var said map[string]struct{ Text string }
+	_ = json.Unmarshal([]byte(a.header.Get("HX-Trigger")), &said)
+	if got, want := said["toast"].Text, "2 hosts will try again. Not heard: 1 host; they try by themselves when they are back."; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	admin.call("POST", "/api/v1"+page+"/retry", "").is(t, http.StatusAccepted).has(t, `"silent":1`, `"more":0`, `"kind":"pool.apply"`)
+	admin.call("PUT", "/api/v1"+page+"/selector", `{"selector":"ssd,rack=4"}`).is(t, http.StatusOK).has(t, `"selector":"rack=4, ssd"`)
+	admin.call("GET", "/api/v1"+page+"/selector", "").is(t, http.StatusOK).has(t, `"left":[]`, `"besideAll":3`)
+	p.exec(`UPDATE assignments SET status = '{"state":"active"}'`)
+	admin.call("POST", "/api/v1"+page+"/retry", "").is(t, http.StatusConflict).has(t, "failed on none of its hosts")
+}
