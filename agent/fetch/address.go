@@ -66,7 +66,7 @@ func (c *Client) refuse(spelt netip.Addr) error {
 	if inside(a) {
 		return fleet.Errorf(fleet.Conflict, "The address %s is in a private or reserved network. %s", spelt, mend)
 	}
-	own, err := net.InterfaceAddrs()
+	own, err := c.own()
 	if err != nil {
 		return fmt.Errorf("list the host's own addresses: %w", err)
 	}

@@ -44,6 +44,7 @@ type Client struct {
 	settings Settings
 	roots    *x509.CertPool // nil: the system's
 	stall    time.Duration
+	own      func() ([]net.Addr, error)
 	lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
@@ -52,7 +53,7 @@ func New(s Settings) *Client {
 	if s.Most <= 0 {
 		s.Most = DefaultMost
 	}
-	return &Client{settings: s, stall: usualStall, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+	return &Client{settings: s, stall: usualStall, own: net.InterfaceAddrs, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	}}
 }

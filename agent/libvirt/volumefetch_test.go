@@ -173,6 +173,34 @@ func TestADownloadThatDoesNotFit(t *testing.T) {
 	}
 }
 
+// What is packed, or text, makes no VM's disk, however it came into the pool.
+func TestAVMIsMadeFromAnImageAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	whole := made(t, "-f", "qcow2", "FILE", "4M")
+	for name, c := range map[string]struct {
+		text []byte
+		says string
+	}{"packed.raw": {append([]byte("\x1f\x8b"), make([]byte, 1<<20)...), "a gzip file"}, "page.raw": {[]byte("<html>"), "a web page"}} {
+		f.ok(os.WriteFile(f.at(name), c.text, 0o600))
+		vm := f.vm()
+		vm.Spec.Disks = []fleet.Disk{f.disk("from-" + name)}
+		vm.Spec.Disks[0].Image = &fleet.Volref{PoolID: f.pool.ID, Volume: name}
+		if err := f.ApplyVM(t.Context(), order(vm, f.pool)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	f.ok(os.WriteFile(f.at("whole.qcow2"), whole, 0o600))
+	f.ok(f.ApplyPool(t.Context(), f.pool))
+	spoilt := bytes.Clone(whole)
+	copy(spoilt[40:48], "\x00\x00\x00\x7f\x00\x00\x00\x00") // its table is far outside
+	f.ok(os.WriteFile(f.at("whole.qcow2"), spoilt, 0o600))
+	err := f.CloneVolume(t.Context(), f.work("copy.qcow2", fleet.VolumeOrder{Source: "whole.qcow2"}))
+	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "outside the file") {
+		t.Errorf("a clone of what is not sound: %v", err)
+	}
+}
+
 // Without the agent's leave, nothing of the host itself or its private networks is downloaded.
 func TestDownloadsComeFromOutside(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@ func ParseDownload(address string, checked bool) (*url.URL, error) {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || !plain(address) || strings.ContainsAny(address, " \\"):
 		return nil, Errorf(Invalid, "Write the whole address, such as https://example.org/image.qcow2.")
 	case u.User != nil:
-		return nil, Errorf(Invalid, "An address with a user or a password is not taken: tasks show it. Offer the file without, or copy it into the pool's directory.")
+		return nil, Errorf(Invalid, "An address with a user or a password is not taken: orders are kept as they were given. Offer the file without, or copy it into the pool's directory.")
 	case u.Fragment != "" || strings.Contains(address, "#"):
 		return nil, Errorf(Invalid, "Leave out what begins with #: no server is told of it.")
 	case u.Scheme == "https", u.Scheme == "http" && checked:
