@@ -34,6 +34,7 @@ var duties = map[fleet.JobKind]duty{
 	fleet.VolumeCreate:   {onVolume(Hypervisor.CreateVolume), seeVolume, keepNothing},
 	fleet.VolumeGrow:     {onVolume(Hypervisor.GrowVolume), seeVolume, keepNothing},
 	fleet.VolumeClone:    {onVolume(Hypervisor.CloneVolume), seeVolume, keepNothing},
+	fleet.VolumeFetch:    {onVolume(Hypervisor.FetchVolume), seeVolume, keepNothing},
 	fleet.VolumeWipe:     {onVolume(Hypervisor.WipeVolume), seeVolume, keepNothing},
 	fleet.VolumeDelete:   {onVolume(Hypervisor.DeleteVolume), seeVolume, keepNothing},
 }

@@ -84,6 +84,9 @@ type Hypervisor interface {
 	CreateVolume(ctx context.Context, in VolumeWork) error
 	// CloneVolume copies Order.Source, in its format. It refuses one with which a guest runs, that changes meanwhile, or that refers to others.
 	CloneVolume(ctx context.Context, in VolumeWork) error
+	// FetchVolume downloads Order.URL, checks it by Order.Checksum, and refuses what is no image that stands alone. It reaches no address
+	// that the agent's settings do not allow, however a name resolves and wherever a server redirects to.
+	FetchVolume(ctx context.Context, in VolumeWork) error
 	// GrowVolume makes it as large as asked for; as large already: nothing. It refuses to shrink, and what anybody uses.
 	GrowVolume(ctx context.Context, in VolumeWork) error
 	// WipeVolume puts zeros in the place of all data and keeps size and format. It refuses what anybody uses.

@@ -77,6 +77,18 @@ func seeVolume(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 }
 
+// Downloaded is how far a download is, as people read it.
+func Downloaded(done, total, rate int64) (percent int, note string) {
+	note = fleet.Bytes(done)
+	if total > 0 {
+		percent, note = int(min(99, float64(done)/float64(total)*100)), note+" of "+fleet.Bytes(total)
+	}
+	if rate > 0 {
+		note += ", " + fleet.Bytes(rate) + "/s"
+	}
+	return percent, note
+}
+
 // Why nothing is made of, or done to, a volume, in the words of both backends.
 
 // VolumeTaken refuses to make a volume in the place of another.

@@ -48,6 +48,7 @@ func (s *Server) operations() []operation {
 		op(remove, "/pools/{id}", policy.InfraChange, accepted, "delete-pool", "Delete a storage pool; its data stays", s.apiDeletePool),
 		op(get, "/pools/{id}/volumes", policy.StorageSee, ok, "list-pool-volumes", "List the volumes of a pool", s.apiPoolVolumes),
 		op(post, "/pools/{id}/volumes", policy.InfraChange, accepted, "create-volume", "Make a volume in a pool", s.apiCreateVolume),
+		op(post, "/pools/{id}/downloads", policy.InfraChange, accepted, "download-volume", "Let a host download a volume into a pool", s.apiFetchVolume),
 		op(post, "/pools/{id}/volumes/{volume}/grow", policy.InfraChange, accepted, "grow-volume", "Make a volume larger that no VM uses", s.apiGrowVolume),
 		op(post, "/pools/{id}/volumes/{volume}/clone", policy.InfraChange, accepted, "clone-volume", "Copy a volume with which no VM runs, in its pool", s.apiCloneVolume),
 		op(post, "/pools/{id}/volumes/{volume}/wipe", policy.InfraChange, accepted, "wipe-volume", "Write zeros over all that is in a volume that nobody uses", s.apiWipeVolume),

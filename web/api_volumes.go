@@ -28,6 +28,16 @@ func (s *Server) apiCreateVolume(ctx context.Context, a fleet.Actor, in *createV
 	return &taskOutput{task}, err
 }
 
+type fetchVolumeInput struct {
+	PoolPath
+	Body control.NewDownload
+}
+
+func (s *Server) apiFetchVolume(ctx context.Context, a fleet.Actor, in *fetchVolumeInput) (*taskOutput, error) {
+	task, err := s.Control.FetchVolume(ctx, a, in.ID, in.Body)
+	return &taskOutput{task}, err
+}
+
 type growVolumeInput struct {
 	VolumePath
 	Body struct {

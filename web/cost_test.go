@@ -267,6 +267,7 @@ var addresses = map[string][]struct {
 	"/tasks/running":                    {{at: "/tasks/running"}},
 	"/tasks/:id":                        {{at: "/tasks/" + aTask}},
 	"/pools/:id/volumes/new":            {{at: "/pools/" + aPool + "/volumes/new", all: true}},
+	"/pools/:id/volumes/fetch":          {{at: "/pools/" + aPool + "/volumes/fetch?start=debian-12.qcow2", all: true}},
 	"/pools/:id/volumes/grow":           {{at: "/pools/" + aPool + "/volumes/grow?volume=" + aVolume, all: true}},
 	"/pools/:id/volumes/clone":          {{at: "/pools/" + aPool + "/volumes/clone?volume=" + aVolume, all: true}},
 	"/pools/:id/volumes/wipe":           {{at: "/pools/" + aPool + "/volumes/wipe?volume=" + aVolume, all: true}},

@@ -63,6 +63,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/tokens":                            {"/tokens", `{"name":"backup"}`, `{"name":"other"}`},
 		"/join-tokens":                       {"/join-tokens", `{}`, `{"hostId":"` + string(s.host.id) + `"}`},
 		"/pools/{id}/volumes":                {volumes, `{"name":"new.raw","format":"raw","sizeBytes":1048576}`, `{"name":"other.raw","format":"raw","sizeBytes":1048576}`},
+		"/pools/{id}/downloads":              {strings.TrimSuffix(volumes, "volumes") + "downloads", `{"url":"https://example.org/a.qcow2"}`, `{"url":"https://example.org/b.qcow2"}`},
 		"/pools/{id}/volumes/{volume}/clone": {volumes + "/clone-me.raw/clone", `{"name":"copy.raw"}`, `{"name":"copy-2.raw"}`},
 		"/pools/{id}/volumes/{volume}/grow":  {volumes + "/grow-me.raw/grow", `{"sizeBytes":2097152}`, `{"sizeBytes":4194304}`},
 		"/pools/{id}/volumes/{volume}/wipe":  {volumes + "/wipe-me.raw/wipe?confirm=wipe-me.raw", ``, ``},

@@ -147,6 +147,8 @@ func (s *Server) routes() []route {
 		{post, "/pools/:id/withdraw", page, policy.InfraChange, button(s.withdrawImage)},
 		{get, "/pools/:id/volumes/new", page, policy.InfraChange, ask(s.askNewVolume)},
 		{post, "/pools/:id/volumes/new", page, policy.InfraChange, submit(s.createVolume, s.askNewVolume)},
+		{get, "/pools/:id/volumes/fetch", page, policy.InfraChange, ask(s.askFetchVolume)},
+		{post, "/pools/:id/volumes/fetch", page, policy.InfraChange, submit(s.fetchVolume, s.askFetchVolume)},
 		{get, "/pools/:id/volumes/grow", page, policy.InfraChange, ask(s.askVolume(poolview.GrowVolume))},
 		{post, "/pools/:id/volumes/grow", page, policy.InfraChange, submit(s.growVolume, s.askVolume(poolview.GrowVolume))},
 		{get, "/pools/:id/volumes/clone", page, policy.InfraChange, ask(s.askVolume(poolview.CloneVolume))},

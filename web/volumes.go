@@ -22,11 +22,14 @@ type volumeForm struct {
 	Full       string `form:"full"`
 	Overcommit string `form:"overcommit"`
 	Confirm    string `form:"confirm"`
+	URL        string `form:"url"`
+	Checksum   string `form:"checksum"`
 }
 
 func (in volumeForm) shown() poolview.VolumeForm {
 	return poolview.VolumeForm{
 		Name: in.Name, Format: in.Format, Size: in.Size, Host: in.Host, Confirm: in.Confirm, Full: in.Full != "", Overcommit: in.Overcommit != "",
+		URL: in.URL, Checksum: in.Checksum,
 	}
 }
 
@@ -42,12 +45,34 @@ func (s *Server) volumeAsked(c echo.Context, t fleet.Task, err error) (end, erro
 }
 
 func (s *Server) askNewVolume(c echo.Context, a fleet.Actor, in volumeForm, how asked) error {
+	return s.askVolumeToCome(c, a, in, how, poolview.NewVolume)
+}
+
+func (s *Server) askFetchVolume(c echo.Context, a fleet.Actor, in volumeForm, how asked) error {
+	return s.askVolumeToCome(c, a, in, how, poolview.FetchVolume)
+}
+
+func (s *Server) fetchVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+	order := control.NewDownload{
+		URL: strings.TrimSpace(in.URL), Checksum: strings.TrimSpace(in.Checksum), Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host),
+	}
+	t, err := s.Control.FetchVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
+	return s.volumeAsked(c, t, err)
+}
+
+// askVolumeToCome is the dialog of a volume that is not there yet.
+func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, how asked, dialog func(poolview.VolumePage) templ.Component) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err
 	}
 	p := poolview.VolumePage{Pool: v, In: in.shown(), Errors: how.errors}
+	for _, i := range fleet.StartImages {
+		if !how.again() && i.File == c.QueryParam("start") {
+			p.Start, p.In.URL, p.In.Name = i, i.URL, i.File
+		}
+	}
 	if !v.Spec.Shared {
 		if p.Hosts, err = browse.Every(ctx, a, fleet.Query{}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
 			return s.Control.PoolHosts(ctx, a, v.ID, q)
@@ -58,7 +83,7 @@ func (s *Server) askNewVolume(c echo.Context, a fleet.Actor, in volumeForm, how 
 			p.In.Host = string(p.Hosts[0].HostID)
 		}
 	}
-	return s.showAs(c, how.status, a, poolFrame(v), poolview.NewVolume(p))
+	return s.showAs(c, how.status, a, poolFrame(v), dialog(p))
 }
 
 func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {

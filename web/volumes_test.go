@@ -20,7 +20,7 @@ func TestVolumesAreAskedForByForms(t *testing.T) {
 
 	page := b.get(tab)
 	page.is(t, http.StatusOK)
-	for _, says := range []string{"2 orphans, 2 MiB", "New volume", "Orphan", "3 d ago", `href="` + at("grow") + `?volume=data.raw"`} {
+	for _, says := range []string{"2 orphans, 2 MiB", "New volume", "Download by URL", "Orphan", "3 d ago", `href="` + at("grow") + `?volume=data.raw"`} {
 		if !strings.Contains(page.body, says) {
 			t.Errorf("the tab does not say %q", says)
 		}
@@ -48,6 +48,16 @@ func TestVolumesAreAskedForByForms(t *testing.T) {
 	send("no number", at("new"), url.Values{"name": {"new.raw"}, "format": {"raw"}, "size": {"lots"}}, http.StatusUnprocessableEntity, "number of GiB")
 	send("no room", at("new"), url.Values{"name": {"new.raw"}, "format": {"raw"}, "size": {"4000"}}, http.StatusUnprocessableEntity, "promised to no volume")
 	send("a new one", at("new"), url.Values{"name": {"new.raw"}, "format": {"raw"}, "size": {"1"}, "full": {"yes"}}, http.StatusSeeOther, "")
+	send("no address", at("fetch"), url.Values{"url": {"image.qcow2"}, "name": {"a.qcow2"}}, http.StatusUnprocessableEntity, "Write the whole address")
+	send("a password", at("fetch"), url.Values{"url": {"https://me:secret@example.org/a.qcow2"}}, http.StatusUnprocessableEntity, "a user or a password")
+	send("http without a checksum", at("fetch"), url.Values{"url": {"http://example.org/a.qcow2"}}, http.StatusUnprocessableEntity, "only with a checksum")
+	send("no checksum", at("fetch"), url.Values{"url": {"https://example.org/a.qcow2"}, "checksum": {"abc"}}, http.StatusUnprocessableEntity, "64 digits of a SHA-256")
+	send("no name", at("fetch"), url.Values{"url": {"https://example.org/"}}, http.StatusUnprocessableEntity, "letters, digits")
+	send("a taken name", at("fetch"), url.Values{"url": {"https://example.org/data.raw"}}, http.StatusUnprocessableEntity, "Choose another name")
+	send("a download", at("fetch"), url.Values{"url": {" https://example.org/images/debian.qcow2?token=x "}, "checksum": {strings.Repeat("AB", 32)}}, http.StatusSeeOther, "")
+	if start := b.get(at("fetch") + "?start=debian-12.qcow2"); !strings.Contains(start.body, `value="https://cloud.debian.org/`) || !strings.Contains(start.body, "another for each build of Debian 12") {
+		t.Errorf("the form of a well-known image: %s", start.main())
+	}
 	send("no larger", one, url.Values{"size": {"0.0009"}}, http.StatusUnprocessableEntity, "only grows")
 	send("a wrong name", at("delete")+"?volume=data.raw", url.Values{"confirm": {"data"}}, http.StatusUnprocessableEntity, "Type the volume")
 	send("larger", one, url.Values{"size": {"1"}}, http.StatusSeeOther, "")

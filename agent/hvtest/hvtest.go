@@ -31,6 +31,9 @@ type Harness struct {
 	// AddImage puts a volume into a pool that the suite has applied, as a person does who copies a file there.
 	AddImage func(t *testing.T, pool fleet.Pool, image Image)
 
+	// Remote is a server that has something to download, with what its checksum is to be.
+	Remote func(t *testing.T, what Remote) (url, checksum string)
+
 	// Foreign makes and starts a domain without Quantix metadata under that name.
 	Foreign func(t *testing.T, name string) fleet.VMID
 
@@ -164,6 +167,9 @@ func Run(t *testing.T, h Harness) {
 			{"a pool outside the agent's roots is refused", testPoolRoots},
 			{"volumes are made, grown, cloned, wiped and deleted", testVolumes},
 			{"a volume is made once", testVolumeMadeOnce},
+			{"volumes are downloaded and inspected", testDownloads},
+			{"a volume is downloaded once", testDownloadOnce},
+			{"a download that is taken back leaves nothing", testDownloadStopped},
 			{"no order reaches beyond its pool", testVolumeNames},
 			{"a volume in use is left alone", testVolumeInUse},
 			{"volumes that refer to other files are only deleted", testVolumeOfOthers},

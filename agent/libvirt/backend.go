@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"quantix/agent"
+	"quantix/agent/fetch"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -31,6 +32,7 @@ type Options struct {
 	Log    *slog.Logger    // nil: slog.Default()
 	Roots  agent.PoolRoots // where pools may be
 	Book   *agent.PoolBook // what is remembered of pools; nil: nothing from before
+	Fetch  *fetch.Client   // what downloads; nil: one that reaches the Internet alone
 }
 
 // Backend implements agent.Hypervisor. Its methods may be called from several goroutines.
@@ -44,6 +46,7 @@ type Backend struct {
 	subscribers subscribers
 	vms         locks[fleet.VMID]
 	volumeLocks fileLocks
+	fetcher     *fetch.Client
 	domains     domainCache
 	assigned    assigned
 	ioErrors    ioErrors
@@ -80,7 +83,10 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		}
 		o.Book = book
 	}
-	b := &Backend{socket: o.Socket, log: o.Log, pools: poolWatches{roots: o.Roots, book: o.Book}}
+	if o.Fetch == nil {
+		o.Fetch = fetch.New(fetch.Settings{})
+	}
+	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Fetch, pools: poolWatches{roots: o.Roots, book: o.Book}}
 	b.life, b.end = context.WithCancel(context.Background())
 	link, err := b.connect(ctx)
 	if err != nil {

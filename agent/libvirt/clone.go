@@ -18,18 +18,18 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 	if err != nil {
 		return err
 	}
-	if p.size != 0 && p.size < h.size {
-		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.image.volume, h.size, p.size)
+	if p.size != 0 && p.size < h.Size {
+		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.image.volume, h.Size, p.size)
 	}
 	stop := watchCopy(p.partial().path(), h.alloc, tell)
 	volume, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.partial().volume, newVolume{format: "qcow2", size: h.size}), source, 0)
+		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.partial().volume, newVolume{format: "qcow2", size: h.Size}), source, 0)
 	})
 	stop()
 	if err != nil {
 		return err
 	}
-	if p.size <= h.size {
+	if p.size <= h.Size {
 		return nil
 	}
 	err = a.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(p.size), 0) })
@@ -42,11 +42,11 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 // image finds the volume to clone and refuses what refers to other files, by its own reading of the header.
 func (a *applying) image(ctx context.Context, p place) (golibvirt.StorageVol, header, error) {
 	none := golibvirt.StorageVol{}
-	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
+	h, err := within(ctx, func() (header, error) { return inspectImage(p.path()) })
 	if err != nil {
 		return none, h, notPlain(p, err)
 	}
-	if err := checkImage(p.volume, h); err != nil {
+	if err := h.Bootable(p.volume); err != nil {
 		return none, h, err
 	}
 	if err := a.checkNoDisk(ctx, p); err != nil {

@@ -158,7 +158,7 @@ func sizeOf(path string) size {
 	case err != nil:
 		return size{}
 	}
-	return size{bytes: h.size, alloc: h.alloc, is: fileThere}
+	return size{bytes: h.Size, alloc: h.alloc, is: fileThere}
 }
 
 // isMissing reports whether the file system itself said that there is no such file.

@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"errors"
+	"math"
 	"os"
 	"syscall"
 )
@@ -78,4 +79,13 @@ func openByQEMU(path string) (bool, error) {
 		return false, nil // a file system without locks: nobody has any
 	}
 	return lock.Type != syscall.F_UNLCK, err
+}
+
+// freeBytes is how much still fits beside the file.
+func freeBytes(f *os.File) (int64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Fstatfs(int(f.Fd()), &st); err != nil { //nolint:gosec // a descriptor is a small number
+		return 0, err
+	}
+	return int64(min(st.Bavail, math.MaxInt64/uint64(st.Bsize))) * st.Bsize, nil
 }

@@ -2,7 +2,10 @@
 
 package libvirt
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 func openImage(path string, _ bool) (*os.File, error) { return os.Open(path) }
 
@@ -13,3 +16,5 @@ func allocated(_ os.FileInfo, size int64) int64 { return size }
 func direct(string) bool { return false }
 
 func openByQEMU(string) (bool, error) { return false, nil }
+
+func freeBytes(*os.File) (int64, error) { return 0, errors.ErrUnsupported }

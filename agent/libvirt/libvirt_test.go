@@ -93,6 +93,7 @@ func TestConformance(t *testing.T) {
 		BadPath:     "/var/lib/libvirt/secrets",
 		Misplace:    misplace,
 		AddImage:    addImage,
+		Remote:      remote,
 		Foreign:     foreign,
 		Power:       powerOf,
 		PowerOff:    func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
@@ -164,7 +165,7 @@ func openAt(t *testing.T, socket string) agent.Hypervisor {
 func openWith(t *testing.T, socket string, book *agent.PoolBook) agent.Hypervisor {
 	t.Helper()
 	needHost(t)
-	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Roots: roots, Book: book})
+	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Roots: roots, Book: book, Fetch: fetcher})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +204,7 @@ func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {
 	path := filepath.Join(pool.Spec.Path, image.Name)
 	raw := filepath.Join(t.TempDir(), "raw")
 	text := bytes.Repeat([]byte("quantix "), 1<<17)
+	copy(text, "\xeb\x63\x90\x00") // as a boot sector begins: text is no image
 	if err := os.WriteFile(raw, text, 0o600); err != nil {
 		t.Fatal(err)
 	}

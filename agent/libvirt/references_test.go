@@ -58,33 +58,6 @@ func TestReferencesAreReadNotFollowed(t *testing.T) {
 	}
 }
 
-func TestDiscsAreTold(t *testing.T) {
-	t.Parallel()
-	sectors := func(ids ...string) []byte {
-		out := make([]byte, len(ids)*sectorBytes)
-		for i, id := range ids {
-			copy(out[i*sectorBytes+1:], id)
-		}
-		return out
-	}
-	for name, c := range map[string]struct {
-		text []byte
-		want bool
-	}{
-		"ISO 9660": {sectors("CD001", "CD001"), true},
-		"UDF":      {sectors("BEA01", "NSR03", "TEA01"), true},
-		"UDF 1.02": {sectors("BEA01", "BOOT2", "NSR02"), true},
-		"no UDF":   {sectors("BEA01", "TEA01"), false},
-		"nothing":  {sectors("", ""), false},
-		"empty":    {nil, false},
-		"cut off":  {sectors("CD001")[:4], false},
-	} {
-		if got := isDisc(c.text); got != c.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
 func FuzzParseReferences(f *testing.F) {
 	f.Add(qcow2(3, func(h []byte) { h[15], h[19] = 200, 9 }))
 	f.Add(qcow2(2, nil)[:72])

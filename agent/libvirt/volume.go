@@ -134,9 +134,9 @@ func checkDisk(ctx context.Context, p place) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the volume %s: %w", p.volume, err)
-	case h.format != "qcow2":
-		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not qcow2. Choose another name for the disk.", p.volume, p.pool.Name, h.format)
-	case h.refersTo != "" || h.encrypted:
+	case h.Format != "qcow2":
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not qcow2. Choose another name for the disk.", p.volume, p.pool.Name, h.Format)
+	case h.RefersTo != "" || h.Encrypted:
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and is not self-contained. Choose another name for the disk.", p.volume, p.pool.Name)
 	}
 	return nil

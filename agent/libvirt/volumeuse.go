@@ -237,10 +237,10 @@ func (b *Backend) agreed(ctx context.Context, c *conn, pool golibvirt.StoragePoo
 	for refreshed := false; ; refreshed = true {
 		volume, format, err := volumeFormat(ctx, c, pool, name)
 		switch {
-		case err == nil && format == h.format:
+		case err == nil && format == h.Format:
 			return volume, nil
 		case refreshed && err == nil:
-			return volume, fleet.Errorf(fleet.Conflict, "libvirt takes the volume %s for %s, but its header says %s. It is left as it is.", name, format, h.format)
+			return volume, fleet.Errorf(fleet.Conflict, "libvirt takes the volume %s for %s, but its header says %s. It is left as it is.", name, format, h.Format)
 		case refreshed || err != nil && !is(err, golibvirt.ErrNoStorageVol):
 			return volume, err
 		}

@@ -146,10 +146,17 @@ func (w *working) copy(ctx context.Context, from place) error {
 	if err != nil {
 		return err
 	}
-	if err := checkImage(from.volume, before.header); err != nil {
+	if err := before.Clonable(from.volume); err != nil {
 		return err
 	}
 	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
+		return err
+	}
+	sound, err := bounded(ctx, func() (header, error) { return inspectImage(from.path()) })
+	if err != nil {
+		return notPlain(from, err)
+	}
+	if err := sound.Clonable(from.volume); err != nil {
 		return err
 	}
 	source, err := w.agreed(ctx, w.c, w.pool, from.volume, before.header)
@@ -159,7 +166,7 @@ func (w *working) copy(ctx context.Context, from place) error {
 	note := "copying " + from.volume
 	stop := watchCopy(w.partial().path(), before.alloc, func(percent int) { w.in.Progress(percent, note) })
 	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.partial().volume, newVolume{format: before.format, size: before.size}), source, 0)
+		_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.partial().volume, newVolume{format: before.Format, size: before.Size}), source, 0)
 		return err
 	})
 	stop()
@@ -250,10 +257,10 @@ func (b *Backend) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
 		switch {
 		case err != nil:
 			return err
-		case f.size == in.Order.SizeBytes:
+		case f.Size == in.Order.SizeBytes:
 			return nil
-		case f.size > in.Order.SizeBytes:
-			return agent.VolumeShrinks(w.volume, f.size, in.Order.SizeBytes)
+		case f.Size > in.Order.SizeBytes:
+			return agent.VolumeShrinks(w.volume, f.Size, in.Order.SizeBytes)
 		}
 		if err := checkGrows(w.volume, f.header); err != nil {
 			return err
@@ -271,12 +278,12 @@ func (b *Backend) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
 
 func checkGrows(volume string, h header) error {
 	switch {
-	case h.refersTo != "":
-		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so it is not grown. Flatten it first, with qemu-img convert.", volume, h.refersTo)
-	case h.encrypted:
+	case h.RefersTo != "":
+		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so it is not grown. Flatten it first, with qemu-img convert.", volume, h.RefersTo)
+	case h.Encrypted:
 		return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it is not grown.", volume)
-	case h.format != "qcow2" && h.format != "raw":
-		return fleet.Errorf(fleet.Conflict, "The volume %s has the format %s; only qcow2 and raw volumes are grown.", volume, h.format)
+	case h.Format != "qcow2" && h.Format != "raw":
+		return fleet.Errorf(fleet.Conflict, "The volume %s has the format %s; only qcow2 and raw volumes are grown.", volume, h.Format)
 	}
 	return nil
 }
@@ -288,13 +295,13 @@ func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 		if err != nil {
 			return err
 		}
-		if f.refersTo != "" {
-			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete it instead.", w.volume, f.refersTo)
+		if f.RefersTo != "" {
+			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete it instead.", w.volume, f.RefersTo)
 		}
 		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
 			return err
 		}
-		if f.format == "qcow2" && f.encrypted {
+		if f.Format == "qcow2" && f.Encrypted {
 			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, and would not be afterwards. Delete it instead.", w.volume)
 		}
 		volume, err := w.agreed(ctx, w.c, w.pool, w.volume, f.header)
@@ -304,7 +311,7 @@ func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 		stop := watchCopy(w.path(), 0, func(int) { in.Progress(0, "writing zeros over "+w.volume) })
 		err = w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolWipe(volume, 0) })
 		stop()
-		if err != nil || f.format != "qcow2" {
+		if err != nil || f.Format != "qcow2" {
 			return err
 		}
 		return w.again(ctx, f)
@@ -316,7 +323,7 @@ func (w *working) again(ctx context.Context, was volumeFile) error {
 	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
 		return err
 	}
-	err := w.define(ctx, newVolume{format: was.format, size: was.size})
+	err := w.define(ctx, newVolume{format: was.Format, size: was.Size})
 	if err == nil {
 		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, os.Rename(w.partial().path(), w.path()) })
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"quantix/agent"
@@ -25,8 +26,12 @@ func TestConformance(t *testing.T) {
 		BadPath:  "/var/lib/quantix",
 		Misplace: func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
 		AddImage: func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
-		Foreign:  func(_ *testing.T, name string) fleet.VMID { return h.addFound(name) },
-		Power:    func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
+		Remote: func(_ *testing.T, what hvtest.Remote) (url, checksum string) {
+			at := map[hvtest.Remote]string{hvtest.RemotePage: FetchPage, hvtest.RemoteWrong: FetchWrong, hvtest.RemoteGone: FetchRefused, hvtest.RemoteStuck: FetchSlow}
+			return "https://" + cmp.Or(at[what], "example.org") + "/image", strings.Repeat("ab", 32)
+		},
+		Foreign: func(_ *testing.T, name string) fleet.VMID { return h.addFound(name) },
+		Power:   func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		PowerOff: func(t *testing.T, id fleet.VMID) {
 			h.mu.Lock()
 			run := h.guests[id].live

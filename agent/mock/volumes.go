@@ -92,6 +92,58 @@ func (h *Host) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
+// Servers that are not as people hope, in the address of a download.
+const (
+	FetchRefused = "refused.example" // nobody listens there
+	FetchLost    = "lost.example"    // the name is not known, as where the host has no network
+	FetchPage    = "page.example"    // it answers with a web page
+	FetchWrong   = "wrong.example"   // the checksum is another
+	FetchSlow    = "slow.example"    // it falls silent until the order is taken back
+)
+
+const fetchedBytes = 600 << 20
+
+// FetchVolume implements agent.Hypervisor.
+func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
+	if _, _, known := fleet.ParseChecksum(in.Order.Checksum); !known {
+		return fleet.Errorf(fleet.Invalid, "%q is no checksum: give the digits of a SHA-256 or SHA-512.", in.Order.Checksum)
+	}
+	at, err := fleet.ParseDownload(in.Order.URL, in.Order.Checksum != "")
+	if err != nil {
+		return err
+	}
+	told := in.Progress
+	in.Progress = func(percent int, _ string) {
+		told(agent.Downloaded(int64(percent)*fetchedBytes/100, fetchedBytes, 45<<20))
+	}
+	if at.Hostname() == FetchSlow {
+		in.Progress(10, "")
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
+		var err error
+		switch at.Hostname() {
+		case FetchRefused:
+			err = fleet.Errorf(fleet.Conflict, "The host cannot reach %s: connection refused. Check the address, and whether the host has a network that reaches it.", at.Host)
+		case FetchLost:
+			err = fleet.Errorf(fleet.Conflict, "The host cannot find %s: no such host. Check the address, and whether the host has a network and DNS that reach it.", at.Host)
+		case FetchPage:
+			err = fleet.Errorf(fleet.Invalid, "What was downloaded is a web page, not an image.")
+		case FetchWrong:
+			err = fleet.Errorf(fleet.Conflict, "The download's checksum is another than the one expected, %s. It is not what was asked for, and nothing of it was kept.", in.Order.Checksum)
+		}
+		v := fleet.Volume{Format: "raw", CapacityBytes: fetchedBytes, AllocBytes: fetchedBytes}
+		switch path.Ext(in.Name) {
+		case ".iso":
+			v.Format = "iso"
+		case ".qcow2", ".img":
+			v.Format, v.CapacityBytes = "qcow2", 2<<30
+		}
+		return v, err
+	})
+}
+
 // makeVolume takes its time, in ten steps, and makes the volume appear at the end.
 func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*pool) (fleet.Volume, error)) error {
 	made := false

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quantix/agent"
+	"quantix/agent/fetch"
 	"quantix/agent/hardware"
 	"quantix/agent/libvirt"
 	"quantix/agent/mock"
@@ -151,7 +153,15 @@ func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (ag
 	if err != nil {
 		return nil, err
 	}
-	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, Roots: roots, Book: book})
+	settings := fetch.Settings{Most: int64(cfg.FetchMost) << 30}
+	for _, network := range cfg.FetchFrom {
+		prefix, err := netip.ParsePrefix(network)
+		if err != nil {
+			return nil, fmt.Errorf("fetchFrom: %w", err)
+		}
+		settings.From = append(settings.From, prefix)
+	}
+	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, Roots: roots, Book: book, Fetch: fetch.New(settings)})
 	if err != nil {
 		return nil, fmt.Errorf("%w; is libvirtd installed and running? \"quantix doctor agent\" says what is missing", err)
 	}

@@ -81,6 +81,17 @@ func checkAgent(a Agent, from origins) error {
 			c.fail("poolDevices", "%q names no block devices; write paths such as /dev/disk/by-id/wwn-*", device)
 		}
 	}
+	for i, network := range a.FetchFrom {
+		prefix, ok := parseNetwork(network)
+		if !ok {
+			c.fail("fetchFrom", "%q is not a network; write one such as 10.0.0.0/8 or 192.0.2.7", network)
+			continue
+		}
+		a.FetchFrom[i] = prefix.String()
+	}
+	if a.FetchMost < 1 || a.FetchMost > 65536 {
+		c.fail("fetchMost", "%d is out of range; choose 1 to 65536", a.FetchMost)
+	}
 	if a.MetricsListen != "" {
 		c.address("metricsListen", a.MetricsListen)
 	}

@@ -80,6 +80,10 @@ type Agent struct {
 	PoolRoots []string `koanf:"poolRoots"`
 	// PoolDevices are the block devices that pools may be on, as patterns of path.Match.
 	PoolDevices []string `koanf:"poolDevices"`
+	// FetchFrom are private, reserved or own networks (CIDR) from which volumes may be downloaded all the same.
+	FetchFrom []string `koanf:"fetchFrom"`
+	// FetchMost is how many GiB one download has at most.
+	FetchMost int `koanf:"fetchMost"`
 	// MetricsListen is the host:port of /metrics; empty serves none.
 	MetricsListen string `koanf:"metricsListen"`
 	Log           Log    `koanf:"log"`

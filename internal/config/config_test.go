@@ -160,18 +160,18 @@ func TestAgentSettings(t *testing.T) {
 			given{},
 			Agent{
 				Name: host, DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt",
-				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots, Log: Log{Level: "info", Format: "text"},
+				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots, FetchMost: 64, Log: Log{Level: "info", Format: "text"},
 			},
 		},
 		"all three": {
 			given{
-				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\npoolRoots: [/srv, /vmdata]\npoolDevices: [/dev/disk/by-id/*]\n",
+				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\npoolRoots: [/srv, /vmdata]\npoolDevices: [/dev/disk/by-id/*]\nfetchFrom: [10.1.2.3/8, 192.0.2.7]\nfetchMost: 8\n",
 				env:   []string{"QUANTIX_LIBVIRT_SOCKET=/b", "QUANTIX_NAME=h1", "QUANTIX_DATABASE_URL=postgres://x"},
 				flags: []string{"--hypervisor", "mock", "--metrics-listen", "127.0.0.1:9100"},
 			},
 			Agent{
 				Portal: "https://portal.example:8444", Name: "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "mock",
-				Libvirt: Libvirt{Socket: "/b"}, PoolRoots: []string{"/srv", "/vmdata"}, PoolDevices: []string{"/dev/disk/by-id/*"}, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
+				Libvirt: Libvirt{Socket: "/b"}, PoolRoots: []string{"/srv", "/vmdata"}, PoolDevices: []string{"/dev/disk/by-id/*"}, FetchFrom: []string{"10.0.0.0/8", "192.0.2.7/32"}, FetchMost: 8, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
 			},
 		},
 	} {

@@ -56,6 +56,11 @@ var agentSettings = []setting{
 		"poolDevices", []string(nil),
 		"`devices` that file systems of storage pools may be on, * for any part of a name: /dev/disk/by-id/wwn-*; without it the agent mounts none",
 	},
+	{
+		"fetchFrom", []string(nil),
+		"`networks` (CIDR) of private, reserved or this host's own addresses from which volumes may be downloaded; without it, from the Internet alone",
+	},
+	{"fetchMost", 64, "most `GiB` of one download"},
 	{"metricsListen", "", "`host:port` for Prometheus' /metrics; without it there is none"},
 	logLevel, logFormat,
 }

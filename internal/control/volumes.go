@@ -49,21 +49,9 @@ func (c *Control) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.Po
 		return fleet.Task{}, err
 	}
 	order := fleet.VolumeOrder{Format: in.Format, SizeBytes: in.SizeBytes, Full: in.Full, TakesBytes: in.SizeBytes}
-	return c.orderVolume(ctx, a, pool, func(q *db.Queries, on assign.Object) (volumeJob, error) {
+	return c.orderVolume(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		j := volumeJob{kind: fleet.VolumeCreate, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, order: order, detail: fmt.Sprintf("%s, %s", in.Format, fleet.Bytes(in.SizeBytes))}
-		spec, err := sharedOf(ctx, q, pool)
-		if err != nil {
-			return j, err
-		}
-		if in.HostID == "" && !spec.Shared {
-			checks.Add("hostId", "Each host has its own files in this pool. Choose the host.")
-			return j, checks.Err()
-		}
-		if err := nameFree(ctx, q, j.ref, in.HostID, spec.Shared); err != nil {
-			return j, err
-		}
-		j.host, err = roomFor(ctx, q, a, j, in.HostID, nil, in.Overcommit)
-		return j, err
+		return newVolumeOn(ctx, q, a, j, in.HostID, in.Overcommit)
 	})
 }
 
@@ -100,6 +88,62 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 		j.host, err = roomFor(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
 		return j, err
 	})
+}
+
+// NewDownload asks for a volume that a host downloads.
+type NewDownload struct {
+	URL      string       `json:"url" doc:"https, or http where the checksum is given; without user and password"`
+	Checksum string       `json:"checksum,omitempty" doc:"SHA-256 or SHA-512, its digits in hexadecimal; needed for http, and without it nobody can tell whether https served what was meant"`
+	Name     string       `json:"name,omitempty" doc:"Empty: the last part of the address's path"`
+	HostID   fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: on which; of a shared one empty: one is chosen"`
+}
+
+// FetchVolume asks a host to download a volume. How large it is, its server says, so the host alone can tell whether there is room.
+func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewDownload) (fleet.Task, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.Task{}, err
+	}
+	var checks fleet.Checks
+	algorithm, digest, known := fleet.ParseChecksum(in.Checksum)
+	if !known {
+		checks.Add("checksum", "Give the 64 digits of a SHA-256, or the 128 of a SHA-512.")
+	}
+	at, err := fleet.ParseDownload(in.URL, digest != "" || !known)
+	if err != nil {
+		checks.Add("url", "%s", err)
+	}
+	in.Name = cmp.Or(in.Name, fleet.NameOfDownload(in.URL))
+	if fleet.CheckNewVolume(&checks, "name", in.Name); checks.Err() != nil {
+		return fleet.Task{}, checks.Err()
+	}
+	order := fleet.VolumeOrder{URL: at.String()}
+	if digest != "" {
+		order.Checksum = algorithm + ":" + digest
+	}
+	return c.orderVolume(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+		return newVolumeOn(ctx, q, a, volumeJob{
+			kind: fleet.VolumeFetch, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, order: order,
+			detail: "from " + fleet.ShownDownload(at) + ", " + cmp.Or(order.Checksum, "without a checksum"),
+		}, in.HostID, false)
+	})
+}
+
+// newVolumeOn finds the host of a volume that is to come.
+func newVolumeOn(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, overcommit bool) (volumeJob, error) {
+	spec, err := sharedOf(ctx, q, j.ref.PoolID)
+	if err != nil {
+		return j, err
+	}
+	if named == "" && !spec.Shared {
+		var checks fleet.Checks
+		checks.Add("hostId", "Each host has its own files in this pool. Choose the host.")
+		return j, checks.Err()
+	}
+	if err := nameFree(ctx, q, j.ref, named, spec.Shared); err != nil {
+		return j, err
+	}
+	j.host, err = roomFor(ctx, q, a, j, named, nil, overcommit)
+	return j, err
 }
 
 // WipeVolume asks for zeros in the place of all that is in a volume; confirm must be its name.

@@ -162,6 +162,8 @@ func demoShots(t *testing.T, a api) []shot {
 		{"pool-orphans", pl + "?tab=volumes&only=orphans", nil},
 		{"pool-volume-menu", pl + "?tab=volumes", func(p *tab) { p.opens("tbody details summary", "", "Delete volume") }},
 		{"volume-new", pl + "/volumes/new", nil},
+		{"volume-fetch", pl + "/volumes/fetch", nil},
+		{"volume-fetch-start", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/fetch?start=debian-12.qcow2", nil},
 		{"volume-new-local", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/new", nil},
 		{"volume-new-errors", pl + "?tab=volumes", func(p *tab) {
 			p.expect("422")

@@ -24,6 +24,7 @@ const (
 	VolumeCreate   JobKind = "volume.create"
 	VolumeGrow     JobKind = "volume.grow"
 	VolumeClone    JobKind = "volume.clone" // a copy of another volume of the pool
+	VolumeFetch    JobKind = "volume.fetch" // a download from elsewhere, inspected before it gets its name
 	VolumeWipe     JobKind = "volume.wipe"  // zeros in the place of all that is in it
 	VolumeDelete   JobKind = "volume.delete"
 )
@@ -78,6 +79,7 @@ var kinds = []Kind{
 	{Name: VolumeCreate, Noun: NounVolume, Verb: "Create volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
 	{Name: VolumeGrow, Noun: NounVolume, Verb: "Grow volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
 	{Name: VolumeClone, Noun: NounVolume, Verb: "Clone volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
+	{Name: VolumeFetch, Noun: NounVolume, Verb: "Download volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
 	{
 		Name: VolumeWipe, Noun: NounVolume, Verb: "Wipe volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, ShotByData: true,
 		Begun: "The host has begun to wipe the volume already, so this cannot be taken back.",

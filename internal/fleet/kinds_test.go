@@ -38,7 +38,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 20 {
+	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 21 {
 		t.Errorf("the kinds are %v", everyKind())
 	}
 }

@@ -24,6 +24,8 @@ type VolumeOrder struct {
 	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: as a guest sees it
 	Full      bool   `json:"full,omitempty"`      // create: all of it is allocated at once
 	Source    string `json:"source,omitempty"`    // clone: another volume of the pool
+	URL       string `json:"url,omitempty"`       // fetch: as ParseDownload takes it
+	Checksum  string `json:"checksum,omitempty"`  // fetch: "sha256:…" or "sha512:…"; empty: none is known
 	// TakesBytes is what the pool is promised to it meanwhile.
 	TakesBytes int64 `json:"takesBytes,omitempty"`
 }

@@ -9,6 +9,7 @@ import (
 // VolumeForm is what a person typed about a volume.
 type VolumeForm struct {
 	Name, Format, Size, Host, Confirm string
+	URL, Checksum                     string
 	Full, Overcommit                  bool
 }
 
@@ -19,6 +20,7 @@ type VolumePage struct {
 	Host   fleet.HostID     // of a local pool: whose file
 	Hosts  []fleet.PoolHost // of a local pool: where a new one can be
 	In     VolumeForm
+	Start  fleet.StartImage // that fills the form of a download; zero: none
 	Errors kit.Errors
 }
 
@@ -32,6 +34,20 @@ func (p VolumePage) action(act string) string {
 // asks is a dialog that does something to a volume.
 func (p VolumePage) asks(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
 	return kit.Dialog{Title: title, Action: p.action(act), Button: button, Danger: danger, Why: kit.WhyNot(p.Volume.Allows(action)), Back: p.Back()}
+}
+
+// startAt is the form of a download with a well-known image in it.
+func (p VolumePage) startAt(i fleet.StartImage) string {
+	return kit.Link{Path: views.PoolPath(p.Pool.ID, "volumes", "fetch")}.With("start", i.File).String()
+}
+
+// checksumHint says what is at stake, and of a well-known image why its checksum is not filled in.
+func checksumHint(p VolumePage) string {
+	const stake = " Without it, whoever has that server, or its name, decides what your VMs run."
+	if p.Start.Name != "" {
+		return "It is another for each build of " + p.Start.Name + ", so it is not filled in: copy it from the distribution's page beside the image." + stake
+	}
+	return "Copy it from a page that you trust." + stake
 }
 
 func hostChoice(h fleet.PoolHost) string {

@@ -121,8 +121,14 @@ func volumeAddress(path, volume string, host fleet.HostID) string {
 	return link.String()
 }
 
-func (p Page) newVolume() kit.Act {
-	act := kit.Act{Icon: "plus", Word: "New volume", Href: p.path("volumes", "new"), Dialog: true}.Needs(p.Actor, policy.InfraChange)
+func (p Page) newVolume() kit.Act { return p.volumeToCome("plus", "New volume", "new") }
+
+func (p Page) fetchVolume() kit.Act {
+	return p.volumeToCome("download", "Download by URL", "fetch")
+}
+
+func (p Page) volumeToCome(icon, word, below string) kit.Act {
+	act := kit.Act{Icon: icon, Word: word, Href: p.path("volumes", below), Dialog: true}.Needs(p.Actor, policy.InfraChange)
 	if p.Pool.DeletedAt != nil {
 		act = act.When("The pool is being deleted.")
 	}

@@ -1,0 +1,116 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	dialLimit   = 15 * time.Second
+	mostLookups = 8 // addresses of one name that are tried
+)
+
+// closed are networks from which nothing is downloaded, beside those that netip knows by their kind.
+var closed = prefixes(
+	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", // this network, carriers' NAT, protocols, benchmarks, reserved
+	"::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "fec0::/10", // IPv4-compatible, local NAT64, discard, Teredo, site-local
+)
+
+// Addresses of IPv6 that a router turns into one of IPv4, which is what counts.
+var (
+	nat64  = netip.MustParsePrefix("64:ff9b::/96")
+	sixTo4 = netip.MustParsePrefix("2002::/16")
+)
+
+func prefixes(all ...string) (out []netip.Prefix) {
+	for _, p := range all {
+		out = append(out, netip.MustParsePrefix(p))
+	}
+	return out
+}
+
+// plainAddress undoes the spellings of an IPv4 address as one of IPv6.
+func plainAddress(a netip.Addr) netip.Addr {
+	a = a.WithZone("").Unmap()
+	b := a.As16()
+	switch {
+	case nat64.Contains(a):
+		return netip.AddrFrom4([4]byte(b[12:]))
+	case sixTo4.Contains(a):
+		return netip.AddrFrom4([4]byte(b[2:]))
+	}
+	return a
+}
+
+// inside reports whether the address is one that the Internet does not have.
+func inside(a netip.Addr) bool {
+	return !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() ||
+		slices.ContainsFunc(closed, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// refuse is why the address is not connected to; nil: it may be.
+func (c *Client) refuse(spelt netip.Addr) error {
+	a := plainAddress(spelt)
+	if slices.ContainsFunc(c.settings.From, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return nil
+	}
+	const mend = "Nothing is downloaded from there unless the agent's setting fetchFrom on the host allows it."
+	if inside(a) {
+		return fleet.Errorf(fleet.Conflict, "The address %s is in a private or reserved network. %s", spelt, mend)
+	}
+	own, err := c.own()
+	if err != nil {
+		return fmt.Errorf("list the host's own addresses: %w", err)
+	}
+	for _, o := range own {
+		if n, ok := o.(*net.IPNet); ok {
+			if mine, ok := netip.AddrFromSlice(n.IP); ok && mine.Unmap() == a {
+				return fleet.Errorf(fleet.Conflict, "The address %s is the host's own. %s", spelt, mend)
+			}
+		}
+	}
+	return nil
+}
+
+// control is asked by the dialer at the moment of connecting: no name, redirect or change of DNS leads past it.
+func (c *Client) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("read the address %q: %w", address, err)
+	}
+	return c.refuse(to.Addr())
+}
+
+// dial tries a name's addresses one after the other.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	lookup, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	all, err := c.lookup(lookup, host)
+	if err != nil {
+		return nil, err
+	}
+	dialer := net.Dialer{Timeout: dialLimit, ControlContext: c.control}
+	err = errors.New("the name has no address")
+	for i, a := range all[:min(len(all), mostLookups)] {
+		conn, failed := dialer.DialContext(ctx, network, net.JoinHostPort(a.String(), port))
+		if failed == nil {
+			return conn, nil
+		}
+		if i == 0 || fleet.CodeOf(failed) != "" {
+			err = failed
+		}
+	}
+	return nil, err
+}

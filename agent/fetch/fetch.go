@@ -1,0 +1,250 @@
+// Package fetch downloads one file by its address, from the Internet alone unless it is told otherwise, within bounds of size and time,
+// and says whether it is what its checksum promises.
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// DefaultMost is the largest download where nothing else is set.
+const DefaultMost = 64 << 30
+
+const (
+	mostRedirects   = 5
+	mostHeaderBytes = 64 << 10
+	usualStall      = time.Minute
+	partBytes       = 1 << 20
+)
+
+// Settings are what an administrator of the host lets it download.
+type Settings struct {
+	From []netip.Prefix // private, reserved or own addresses that are reached all the same
+	Most int64          // bytes of one download; 0: DefaultMost
+}
+
+// Client downloads. No proxy, cookie or password of the host is used.
+type Client struct {
+	settings Settings
+	roots    *x509.CertPool // nil: the system's
+	stall    time.Duration
+	own      func() ([]net.Addr, error)
+	lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
+}
+
+// New makes a client.
+func New(s Settings) *Client {
+	if s.Most <= 0 {
+		s.Most = DefaultMost
+	}
+	return &Client{settings: s, stall: usualStall, own: net.InterfaceAddrs, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	}}
+}
+
+// Order is one download.
+type Order struct {
+	URL      string
+	Checksum string // "sha256:…", "sha512:…", or empty
+	Room     int64  // that there is for it
+}
+
+// Get writes the download to w. tell is told now and then how much there is of it, of how much (0: the server does not say), and how fast it comes.
+// What fails has written a part: it is the caller's to remove.
+func (c *Client) Get(ctx context.Context, o Order, w io.Writer, tell func(done, total, rate int64)) error {
+	algorithm, digest, ok := fleet.ParseChecksum(o.Checksum)
+	if !ok {
+		return fleet.Errorf(fleet.Invalid, "%q is no checksum: give the digits of a SHA-256 or SHA-512.", o.Checksum)
+	}
+	at, err := fleet.ParseDownload(o.URL, digest != "")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := fleet.Errorf(fleet.Conflict, "The server %s sent nothing for %s, so the download was given up. Try again later.", at.Host, c.stall)
+	watch := time.AfterFunc(c.stall, func() { cancel(stalled) })
+	defer watch.Stop()
+	err = c.download(ctx, at, algorithm, digest, o.Room, w, watch, tell)
+	if errors.Is(context.Cause(ctx), stalled) {
+		return stalled
+	}
+	return inWords(ctx, at, err)
+}
+
+func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest string, room int64, w io.Writer, watch *time.Timer, tell func(done, total, rate int64)) error {
+	response, err := c.open(ctx, at, digest != "")
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	watch.Reset(c.stall)
+	total := response.ContentLength
+	switch {
+	case total == 0:
+		return fleet.Errorf(fleet.Conflict, "The server %s sent nothing: the file is empty.", at.Host)
+	case total < 0 && len(response.TransferEncoding) == 0 && digest == "":
+		return fleet.Errorf(fleet.Conflict, "The server %s does not say how much it sends, so nobody could tell whether the download is whole. Give its checksum.", at.Host)
+	}
+	most := min(c.settings.Most, room)
+	if total > most {
+		return c.tooLarge(fleet.Bytes(total), most)
+	}
+	sum := digestOf(algorithm)
+	meter := newMeter(max(total, 0), tell)
+	part := make([]byte, partBytes)
+	for {
+		n, err := response.Body.Read(part)
+		if n > 0 {
+			watch.Stop() // slow storage is not the server's fault
+			if meter.done += int64(n); meter.done > most {
+				return c.tooLarge("more than "+fleet.Bytes(most), most)
+			}
+			if _, err := w.Write(part[:n]); err != nil {
+				return fmt.Errorf("write the download: %w", err)
+			}
+			if sum != nil {
+				sum.Write(part[:n])
+			}
+			watch.Reset(c.stall)
+			meter.say()
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return cutOff{err, meter.done, total}
+		}
+	}
+	if got := sumText(sum); got != digest {
+		return fleet.Errorf(fleet.Conflict, "The download's %s is %s, but %s was expected. It is not what was asked for, and nothing of it was kept.", algorithm, got, digest)
+	}
+	return nil
+}
+
+func (c *Client) tooLarge(has string, most int64) error {
+	if most < c.settings.Most {
+		return fleet.Errorf(fleet.Conflict, "The download has %s, but the pool has room for %s on this host. Make room, or choose another pool.", has, fleet.Bytes(max(most, 0)))
+	}
+	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.Bytes(most))
+}
+
+func digestOf(algorithm string) hash.Hash {
+	switch algorithm {
+	case "sha256":
+		return sha256.New()
+	case "sha512":
+		return sha512.New()
+	}
+	return nil
+}
+
+func sumText(sum hash.Hash) string {
+	if sum == nil {
+		return ""
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// open follows redirects to the answer that has the file.
+func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Response, error) {
+	transport := &http.Transport{
+		Proxy: nil, DialContext: c.dial, TLSHandshakeTimeout: dialLimit, ResponseHeaderTimeout: c.stall, MaxResponseHeaderBytes: mostHeaderBytes,
+		DisableCompression: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: c.roots, MinVersion: tls.VersionTLS12},
+	}
+	for range mostRedirects + 1 {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("User-Agent", "quantix")
+		request.Header.Set("Accept-Encoding", "identity")
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			return nil, err
+		}
+		encoding := response.Header.Get("Content-Encoding")
+		switch {
+		case slices.Contains([]int{301, 302, 303, 307, 308}, response.StatusCode):
+			response.Body.Close()
+			if at, err = redirected(at, response.Header.Get("Location"), checked); err != nil {
+				return nil, err
+			}
+			continue
+		case response.StatusCode != http.StatusOK:
+			err = fleet.Errorf(fleet.Conflict, "The server %s answered %q instead of sending the file. Check the address.", at.Host, response.Status)
+		case encoding != "" && encoding != "identity":
+			err = fleet.Errorf(fleet.Conflict, "The server %s sends the file packed as %q, which was not asked for. Take another address.", at.Host, encoding)
+		default:
+			return response, nil
+		}
+		response.Body.Close()
+		return nil, err
+	}
+	return nil, fleet.Errorf(fleet.Conflict, "The server redirects more than %d times, so the download was given up.", mostRedirects)
+}
+
+// redirected is where the answer leads to, if that may be followed: never from https to http.
+func redirected(from *url.URL, location string, checked bool) (*url.URL, error) {
+	to, err := from.Parse(location)
+	if err == nil && location != "" {
+		to.Fragment, to.RawFragment = "", ""
+		to, err = fleet.ParseDownload(to.String(), checked)
+	}
+	switch {
+	case err != nil || location == "":
+		return nil, fleet.Errorf(fleet.Conflict, "The server %s redirects to an address that is not taken. Give the address of the file itself.", from.Host)
+	case from.Scheme == "https" && to.Scheme != "https":
+		return nil, fleet.Errorf(fleet.Conflict, "The server %s redirects from https to http, where anybody on the way could change the file. Give another address.", from.Host)
+	}
+	return to, nil
+}
+
+// cutOff is a download that ended in the middle.
+type cutOff struct {
+	error
+	done, total int64
+}
+
+func (c cutOff) Unwrap() error { return c.error }
+
+// inWords is what failed, as a sentence. No host tries again by itself: who asked may have another address.
+func inWords(ctx context.Context, at *url.URL, err error) error {
+	cut, isCut := errors.AsType[cutOff](err)
+	dns, isDNS := errors.AsType[*net.DNSError](err)
+	_, isDial := errors.AsType[*net.OpError](err)
+	_, isCert := errors.AsType[*tls.CertificateVerificationError](err)
+	switch refusal, isRefusal := errors.AsType[*fleet.Error](err); {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case isRefusal:
+		return refusal
+	case isCut && cut.total > 0:
+		return fleet.Errorf(fleet.Conflict, "The download was cut off after %s of %s: %s. Nothing of it was kept; try again.", fleet.Bytes(cut.done), fleet.Bytes(cut.total), cut.error)
+	case isCut:
+		return fleet.Errorf(fleet.Conflict, "The download was cut off after %s: %s. Nothing of it was kept; try again.", fleet.Bytes(cut.done), cut.error)
+	case isDNS:
+		return fleet.Errorf(fleet.Conflict, "The host cannot find %s: %s. Check the address, and whether the host has a network and DNS that reach it.", at.Host, dns)
+	case isCert:
+		return fleet.Errorf(fleet.Conflict, "The server %s does not prove who it is: %s.", at.Host, err)
+	case isDial:
+		return fleet.Errorf(fleet.Conflict, "The host cannot reach %s: %s. Check the address, and whether the host has a network that reaches it.", at.Host, err)
+	}
+	return fmt.Errorf("download from %s: %w", at.Host, err)
+}

@@ -1,0 +1,27 @@
+package fetch
+
+import "time"
+
+// meter tells how a download goes, twice a second at most.
+type meter struct {
+	done, total int64
+	tell        func(done, total, rate int64)
+	begun, said time.Time
+}
+
+func newMeter(total int64, tell func(done, total, rate int64)) *meter {
+	return &meter{total: total, tell: tell, begun: time.Now()}
+}
+
+func (m *meter) say() {
+	now := time.Now()
+	if now.Sub(m.said) < 500*time.Millisecond {
+		return
+	}
+	m.said = now
+	rate := int64(0)
+	if took := now.Sub(m.begun).Seconds(); took > 0.1 {
+		rate = int64(float64(m.done) / took)
+	}
+	m.tell(m.done, m.total, rate)
+}

@@ -1,0 +1,264 @@
+package image_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/agent/image"
+)
+
+const cluster = 64 << 10
+
+// sound is a whole empty qcow2 image of 5 GiB; change may spoil it.
+func sound(version uint32, change func([]byte)) []byte {
+	text := make([]byte, 4*cluster)
+	copy(text, "QFI\xfb")
+	binary.BigEndian.PutUint32(text[4:], version)
+	binary.BigEndian.PutUint32(text[20:], 16)
+	binary.BigEndian.PutUint64(text[24:], 5<<30)
+	binary.BigEndian.PutUint32(text[36:], 10)
+	binary.BigEndian.PutUint64(text[40:], 3*cluster)
+	binary.BigEndian.PutUint64(text[48:], cluster)
+	binary.BigEndian.PutUint32(text[56:], 1)
+	if version == 3 {
+		binary.BigEndian.PutUint32(text[96:], 4)
+		binary.BigEndian.PutUint32(text[100:], 104)
+	}
+	if change != nil {
+		change(text)
+	}
+	return text
+}
+
+func u32(at int, v uint32) func([]byte) {
+	return func(text []byte) { binary.BigEndian.PutUint32(text[at:], v) }
+}
+
+func u64(at int, v uint64) func([]byte) {
+	return func(text []byte) { binary.BigEndian.PutUint64(text[at:], v) }
+}
+
+// extension puts a part with a name behind the header.
+func extension(kind uint32) func([]byte) {
+	return func(text []byte) {
+		binary.BigEndian.PutUint32(text[104:], kind)
+		binary.BigEndian.PutUint32(text[108:], 11)
+		copy(text[112:], "/etc/passwd")
+	}
+}
+
+// disk is a raw image that begins so.
+func disk(begin string) []byte { return append([]byte(begin), make([]byte, 1<<20)...) }
+
+func at(where int, word string, text []byte) []byte {
+	copy(text[where:], word)
+	return text
+}
+
+func TestWhatIsFetchedIsJudged(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text    []byte
+		refused string // empty: taken
+		iso     bool
+	}{
+		"qcow2 version 3":              {text: sound(3, nil)},
+		"qcow2 version 2":              {text: sound(2, nil)},
+		"dirty":                        {text: sound(3, u64(72, 1))},
+		"raw":                          {text: at(510, "\x55\xaa", disk("\xeb\x63"))},
+		"iso":                          {text: at(32769, "CD001", disk("")), iso: true},
+		"iso as a disk":                {text: at(32769, "CD001", disk("\x33\xed"))},
+		"udf":                          {text: at(32769+2048, "NSR02", at(32769, "BEA01", disk(""))), iso: true},
+		"no disc":                      {text: disk(""), iso: true, refused: "no ISO image"},
+		"disc at another place":        {text: at(32769+4096, "CD001", disk("")), iso: true, refused: "no ISO image"},
+		"qcow2 as a disc":              {text: at(32769, "CD001", sound(3, nil)), iso: true, refused: "no ISO image"},
+		"backing file":                 {text: sound(3, u64(8, 200)), refused: "a backing file"},
+		"backing format alone":         {text: sound(3, extension(0xe2792aca)), refused: "a backing file"},
+		"data file":                    {text: sound(3, u64(72, 4)), refused: "an external data file"},
+		"data file by its name alone":  {text: sound(3, extension(0x44415441)), refused: "an external data file"},
+		"encrypted":                    {text: sound(3, u32(32, 1)), refused: "encrypted"},
+		"encrypted by LUKS":            {text: sound(3, extension(0x0537be77)), refused: "encrypted"},
+		"corrupt":                      {text: sound(3, u64(72, 2)), refused: "it is corrupt"},
+		"feature of later":             {text: sound(3, u64(72, 1<<40)), refused: "bit 40"},
+		"compression of later":         {text: sound(3, func(b []byte) { u64(72, 8)(b); u32(100, 112)(b); b[104] = 7 }), refused: "compression"},
+		"tiny clusters":                {text: sound(3, u32(20, 3)), refused: "clusters of 2^3"},
+		"huge clusters":                {text: sound(3, u32(20, 63)), refused: "clusters of 2^63"},
+		"absurd size":                  {text: sound(3, u64(24, 1<<62)), refused: "absurd size"},
+		"negative size":                {text: sound(3, u64(24, 1<<63)), refused: "absurd size"},
+		"no size":                      {text: sound(3, u64(24, 0)), refused: "the size 0"},
+		"header of no length":          {text: sound(3, u32(100, 0)), refused: "bytes itself"},
+		"table outside":                {text: sound(3, u64(40, 1<<40)), refused: "outside the file"},
+		"table over the header":        {text: sound(3, u64(40, 0)), refused: "outside the file"},
+		"table too short":              {text: sound(3, u32(36, 1)), refused: "fewer than the 10"},
+		"table too long":               {text: sound(3, u32(36, 1<<31)), refused: "entries"},
+		"reference counts outside":     {text: sound(3, u64(48, 64<<20)), refused: "outside the file"},
+		"no reference counts":          {text: sound(3, u32(56, 0)), refused: "reference counts of 0"},
+		"snapshots outside":            {text: sound(3, func(b []byte) { u32(60, 1)(b); u64(64, 1<<40)(b) }), refused: "outside the file"},
+		"a part's table outside":       {text: sound(3, u64(3*cluster+8, 1<<63|1<<30)), refused: "outside the file"},
+		"cut off":                      {text: sound(3, nil)[:2*cluster], refused: "may be cut off"},
+		"extension beyond the cluster": {text: sound(3, func(b []byte) { u32(104, 1)(b); u32(108, 1<<30)(b) }), refused: "first cluster"},
+		"qcow of another version":      {text: sound(1, nil), refused: "qcow1"},
+		"vmdk":                         {text: disk("KDMV"), refused: "vmdk"},
+		"vmdk descriptor":              {text: []byte("# Disk DescriptorFile\nversion=1\n"), refused: "vmdk"},
+		"vmdk descriptor in disguise":  {text: disk("# nothing\n \n#\nversion=1\nRW 99 FLAT \"/etc/passwd\" 0\n"), refused: "vmdk"},
+		"vdi":                          {text: at(64, "\x7f\x10\xda\xbe", disk("")), refused: "vdi"},
+		"vhd":                          {text: disk("conectix"), refused: "vpc"},
+		"fixed vhd":                    {text: append(disk(""), append([]byte("conectix"), make([]byte, 504)...)...), refused: "VHD"},
+		"vhdx":                         {text: disk("vhdxfile"), refused: "vhdx"},
+		"qed":                          {text: disk("QED\x00"), refused: "qed"},
+		"parallels":                    {text: disk("WithoutFreeSpace"), refused: "parallels"},
+		"luks":                         {text: disk("LUKS\xba\xbe"), refused: "encrypted LUKS"},
+		"gzip":                         {text: disk("\x1f\x8b\x08"), refused: "Unpack it first"},
+		"xz":                           {text: disk("\xfd7zXZ\x00"), refused: "an xz file"},
+		"zstd":                         {text: disk("\x28\xb5\x2f\xfd"), refused: "a zstd file"},
+		"bzip2":                        {text: disk("BZh9"), refused: "a bzip2 file"},
+		"zip":                          {text: disk("PK\x03\x04"), refused: "a zip file"},
+		"tar":                          {text: at(257, "ustar", disk("name")), refused: "a tar file"},
+		"gzip for a disc":              {text: disk("\x1f\x8b\x08"), iso: true, refused: "Unpack it first"},
+		"web page":                     {text: []byte("\n<!DOCTYPE html><html><body>Not found"), refused: "a web page, not an image"},
+		"web page for a disc":          {text: []byte("<html>"), iso: true, refused: "a web page, not an image"},
+		"xml":                          {text: []byte("<?xml version='1.0'?><Error/>"), refused: "an XML document"},
+		"json name":                    {text: []byte(`json:{"driver":"raw","file":{"filename":"/etc/shadow"}}`), refused: "text"},
+		"text":                         {text: []byte("Löschen Sie das nicht.\n"), refused: "text"},
+		"empty":                        {text: nil, refused: "empty"},
+	} {
+		f, err := image.Read(bytes.NewReader(c.text), int64(len(c.text)), true)
+		if err == nil {
+			err = f.Fetched(c.iso)
+		}
+		switch {
+		case c.refused == "" && err != nil:
+			t.Errorf("%s: refused: %v", name, err)
+		case c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)):
+			t.Errorf("%s: %v, want a refusal for %s", name, err, c.refused)
+		}
+	}
+	for n := range 110 {
+		short := sound(3, nil)[:n]
+		if f, err := image.Read(bytes.NewReader(short), int64(n), true); err == nil && f.Fetched(false) == nil {
+			t.Errorf("%d bytes of a qcow2 image were taken: %+v", n, f)
+		}
+	}
+}
+
+// What a guest writes to is read without its tables, and what people keep in raw volumes is theirs.
+func TestWhatIsCopiedIsJudged(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text                          []byte
+		deep                          bool
+		clonable, bootable, forDrives bool
+	}{
+		"qcow2":           {sound(3, nil), true, true, true, false},
+		"spoilt":          {sound(3, u64(40, 1<<40)), true, false, false, false},
+		"not looked into": {sound(3, u64(40, 1<<40)), false, true, true, false},
+		"backing":         {sound(3, u64(8, 1)), false, false, false, false},
+		"vmdk":            {disk("KDMV"), true, false, false, false},
+		"text":            {[]byte("words"), true, true, false, false},
+		"packed":          {disk("\x1f\x8b"), true, true, false, false},
+		"iso":             {at(32769, "CD001", disk("")), true, true, true, true},
+		"qcow2 and iso":   {at(32769, "CD001", sound(3, nil)), true, true, true, false},
+	} {
+		f, err := image.Read(bytes.NewReader(c.text), int64(len(c.text)), c.deep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := [3]bool{f.Clonable("x") == nil, f.Bootable("x") == nil, f.Medium("x") == nil}
+		if want := [3]bool{c.clonable, c.bootable, c.forDrives}; got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestTheSecondOpinion(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("qemu-img"); err != nil {
+		t.Skip("no qemu-img")
+	}
+	dir := t.TempDir()
+	ask := func(name string) (image.Facts, error) {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		before, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts, err := image.Read(f, before.Size(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = image.SecondOpinion(t.Context(), f, facts)
+		if after, _ := f.Stat(); after.Mode() != before.Mode() {
+			t.Errorf("%s: the file's mode was %v and is %v", name, before.Mode(), after.Mode())
+		}
+		return facts, err
+	}
+	for _, args := range [][]string{
+		{"sound.qcow2", "-f", "qcow2"},
+		{"old.qcow2", "-f", "qcow2", "-o", "compat=0.10"},
+		{"zstd.qcow2", "-f", "qcow2", "-o", "compression_type=zstd"},
+		{"fine.qcow2", "-f", "qcow2", "-o", "extended_l2=on,cluster_size=128k"},
+		{"small.qcow2", "-f", "qcow2", "-o", "cluster_size=512"},
+		{"full.qcow2", "-f", "qcow2", "-o", "preallocation=metadata"},
+		{"plain.raw", "-f", "raw"},
+	} {
+		path := filepath.Join(dir, args[0])
+		if out, err := exec.Command("qemu-img", append(append([]string{"create", "-q"}, args[1:]...), path, "24M")...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v %s", args[0], err, out)
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := ask(args[0])
+		if err != nil || f.Fetched(false) != nil || f.Size != 24<<20 {
+			t.Errorf("%s: %+v, %v, %v", args[0], f, err, f.Fetched(false))
+		}
+	}
+	for name, change := range map[string]func(*image.Facts){
+		"its header says qcow2": func(f *image.Facts) { f.Format = "qcow2" },
+		"but its header":        func(f *image.Facts) { f.Size = 4096 },
+	} {
+		f, err := os.Open(filepath.Join(dir, "plain.raw"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts := image.Facts{Format: "raw", Size: 24 << 20}
+		change(&facts)
+		if err := image.SecondOpinion(t.Context(), f, facts); err == nil || !strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), "does not take it") {
+			t.Errorf("%s: %v", name, err)
+		}
+		f.Close()
+	}
+	if out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-b", "plain.raw", "-F", "raw", filepath.Join(dir, "over.qcow2")).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	if f, err := ask("over.qcow2"); err == nil || !strings.Contains(err.Error(), "refers to another file") || f.RefersTo == "" {
+		t.Errorf("an overlay: %+v, %v", f, err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(sound(3, nil), true)
+	f.Add(sound(2, nil), true)
+	f.Add(sound(3, extension(0x44415441)), true)
+	f.Add(sound(3, nil)[:80], false)
+	f.Add([]byte("QFI\xfb"), true)
+	f.Add([]byte("# x\n\nversion=1"), true)
+	f.Add([]byte("<!DOCTYPE html>"), false)
+	f.Add(disk("\x1f\x8b"), true)
+	f.Fuzz(func(t *testing.T, text []byte, deep bool) {
+		facts, err := image.Read(bytes.NewReader(text), int64(len(text)), deep)
+		if err == nil && facts.Size < 0 {
+			t.Errorf("%+v", facts)
+		}
+		_ = facts.Fetched(true)
+	})
+}

@@ -1,0 +1,169 @@
+package image
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// magics are those of formats that QEMU would find in a file that it is not told the format of. They may refer to other files.
+var magics = []struct{ magic, format string }{
+	{"QED\x00", "qed"},
+	{"KDMV", "vmdk"},
+	{"COWD", "vmdk"},
+	{"# Disk DescriptorFile", "vmdk"},
+	{"vhdxfile", "vhdx"},
+	{"conectix", "vpc"},
+	{"WithoutFreeSpace", "parallels"},
+	{"WithouFreSpacExt", "parallels"},
+	{"LUKS\xba\xbe", "luks"},
+	{"<<< ", "vdi"},
+	{"Bochs Virtual HD Image", "bochs"},
+	{"#!/bin/sh\n#V2.0 Format\n", "cloop"},
+}
+
+const (
+	vdiSignatureAt = 64
+	vdiSignature   = 0xbeda107f
+)
+
+// foreign is the format, but qcow2, that QEMU would take the file for; empty: none.
+func foreign(head []byte) string {
+	for _, m := range magics {
+		if bytes.HasPrefix(head, []byte(m.magic)) {
+			return m.format
+		}
+	}
+	if len(head) >= vdiSignatureAt+4 && binary.LittleEndian.Uint32(head[vdiSignatureAt:]) == vdiSignature {
+		return "vdi"
+	}
+	if isDescriptor(head) {
+		return "vmdk"
+	}
+	return ""
+}
+
+// isDescriptor reports whether QEMU would read the text as a VMDK descriptor, which names other files: any comments and blank lines,
+// then a version.
+func isDescriptor(head []byte) bool {
+	for len(head) > 0 {
+		line, rest, _ := bytes.Cut(head, []byte("\n"))
+		text := bytes.Trim(line, " \r")
+		if len(text) > 0 && text[0] != '#' {
+			return bytes.HasPrefix(text, []byte("version="))
+		}
+		head = rest
+	}
+	return false
+}
+
+// packed are files that hold others.
+var packed = []struct {
+	at          int
+	magic, what string
+}{
+	{0, "\x1f\x8b", "a gzip file"},
+	{0, "\xfd7zXZ\x00", "an xz file"},
+	{0, "\x28\xb5\x2f\xfd", "a zstd file"},
+	{0, "BZh", "a bzip2 file"},
+	{0, "PK\x03\x04", "a zip file"},
+	{0, "PK\x05\x06", "a zip file"},
+	{0, "7z\xbc\xaf\x27\x1c", "a 7z file"},
+	{0, "Rar!\x1a\x07", "a rar file"},
+	{0, "\x04\x22\x4d\x18", "an lz4 file"},
+	{0, "LZIP", "an lzip file"},
+	{257, "ustar", "a tar file"},
+}
+
+// textBytes are enough to tell text from a disk.
+const textBytes = 4 << 10
+
+// contentOf is what a file without an image's magic is, where it is surely no disk.
+func contentOf(head []byte) (what string, isPacked bool) {
+	for _, p := range packed {
+		if len(head) >= p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {
+			return p.what, true
+		}
+	}
+	if !isText(head[:min(len(head), textBytes)]) {
+		return "", false
+	}
+	begin := strings.ToLower(string(bytes.TrimLeft(head[:min(len(head), textBytes)], "\ufeff \t\r\n")))
+	for _, page := range []string{"<!doctype html", "<html", "<head", "<body", "<!--"} {
+		if strings.HasPrefix(begin, page) {
+			return "a web page", false
+		}
+	}
+	if strings.HasPrefix(begin, "<?xml") || strings.HasPrefix(begin, "<") {
+		return "an XML document", false
+	}
+	return "text", false
+}
+
+// isText reports whether all of it is text; a rune that the end cuts in two is none the worse.
+func isText(head []byte) bool {
+	if len(head) == 0 {
+		return false
+	}
+	for len(head) > 0 {
+		r, n := utf8.DecodeRune(head)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			return len(head) < utf8.UTFMax && !utf8.FullRune(head)
+		case r < ' ' && r != '\n' && r != '\r' && r != '\t' && r != '\f', r == 0x7f:
+			return false
+		}
+		head = head[n:]
+	}
+	return true
+}
+
+const (
+	fixedVHD = "a VHD image of fixed size"
+	dmg      = "a DMG image"
+)
+
+// trailerOf is what the last 512 bytes say of a file whose head says nothing.
+func trailerOf(tail []byte) string {
+	switch {
+	case bytes.HasPrefix(tail, []byte("conectix")):
+		return fixedVHD
+	case bytes.HasPrefix(tail, []byte("koly")):
+		return dmg
+	}
+	return ""
+}
+
+// A disc's volume descriptors begin at sector 16, each with its identifier at its second byte.
+const (
+	sectorBytes      = 2048
+	firstDescriptor  = 16
+	mostDescriptors  = 32
+	descriptorNameAt = 1
+)
+
+func readDisc(r io.ReaderAt) (bool, error) {
+	text := make([]byte, mostDescriptors*sectorBytes)
+	n, err := r.ReadAt(text, firstDescriptor*sectorBytes) // a short file has fewer descriptors
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return isDisc(text[:n]), nil
+}
+
+// isDisc looks for the descriptor of ISO 9660 or UDF among those that stand before it.
+func isDisc(text []byte) bool {
+	for ; len(text) >= descriptorNameAt+5; text = text[min(len(text), sectorBytes):] {
+		switch string(text[descriptorNameAt : descriptorNameAt+5]) {
+		case "CD001", "NSR02", "NSR03":
+			return true
+		case "BEA01", "BOOT2", "CDW02": // others follow
+		default:
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,216 @@
+package image
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	qcowMagic = "QFI\xfb"
+	headerV2  = 72
+	headerV3  = 104
+
+	// Incompatible features: who does not know one must not open the image.
+	featureDirty       = 1 << 0
+	featureCorrupt     = 1 << 1
+	featureDataFile    = 1 << 2
+	featureCompression = 1 << 3
+	featureExtendedL2  = 1 << 4
+	featuresKnown      = featureDirty | featureCorrupt | featureDataFile | featureCompression | featureExtendedL2
+
+	extensionEnd      = 0
+	extensionBacking  = 0xe2792aca // the format of the backing file
+	extensionDataFile = 0x44415441 // the name of the data file
+	extensionLUKS     = 0x0537be77
+	mostExtensions    = 64
+
+	// QEMU's own bounds.
+	mostL1Bytes       = 32 << 20
+	mostRefcountBytes = 8 << 20
+	mostSnapshots     = 65536
+
+	offsetMask = 0x00fffffffffffe00 // of an entry of the L1 table
+)
+
+// qcow2 is the header as far as it matters. All numbers in it are big-endian.
+type qcow2 struct {
+	head    []byte
+	size    int64 // of the file
+	version uint32
+	cluster int64
+	length  int64 // of the header
+}
+
+func (q qcow2) u32(at int) int64  { return int64(binary.BigEndian.Uint32(q.head[at:])) }
+func (q qcow2) u64(at int) uint64 { return binary.BigEndian.Uint64(q.head[at:]) }
+
+// readQcow2 reads the facts of what begins with qcow's magic.
+func readQcow2(r io.ReaderAt, head []byte, size int64, deep bool) (Facts, error) {
+	if len(head) < 8 {
+		return Facts{}, ErrCutOff
+	}
+	q := qcow2{head: head, size: size, version: binary.BigEndian.Uint32(head[4:])}
+	switch {
+	case len(head) < headerV2, q.version > 2 && len(head) < headerV3:
+		return Facts{}, ErrCutOff
+	case q.version != 2 && q.version != 3:
+		return Facts{Format: fmt.Sprintf("qcow%d", q.version)}, nil
+	}
+	f := Facts{Format: "qcow2", Size: int64(q.u64(24)), Encrypted: q.u32(32) != 0}
+	if q.u64(8) != 0 {
+		f.RefersTo = "a backing file"
+	}
+	if q.version == 3 && q.u64(72)&featureDataFile != 0 {
+		f.RefersTo = "an external data file"
+	}
+	if f.Size < 0 {
+		f.Size, f.Fault = 0, "its header gives an absurd size"
+	}
+	if !deep || f.Fault != "" {
+		return f, nil
+	}
+	if f.Fault = q.geometry(f.Size); f.Fault != "" {
+		return f, nil
+	}
+	if err := q.extensions(r, &f); err != nil || f.Fault != "" {
+		return f, err
+	}
+	if f.Fault = q.tables(f.Size); f.Fault != "" {
+		return f, nil
+	}
+	var err error
+	f.Fault, err = q.level1(r)
+	return f, err
+}
+
+// geometry checks what the header's numbers are by themselves.
+func (q *qcow2) geometry(virtual int64) string {
+	clusterBits := q.u32(20)
+	if clusterBits < 9 || clusterBits > 21 {
+		return faultf("its header gives clusters of 2^%d bytes; they have 512 bytes to 2 MiB", clusterBits)
+	}
+	q.cluster, q.length = 1<<clusterBits, headerV2
+	if q.version == 3 {
+		if q.length = q.u32(100); q.length < headerV3 || q.length > q.cluster || q.length%8 != 0 {
+			return faultf("its header says that it has %d bytes itself", q.length)
+		}
+		features := q.u64(72)
+		switch {
+		case features&^uint64(featuresKnown) != 0:
+			return faultf("its header asks for features that are not known (bit %d)", bits.TrailingZeros64(features&^uint64(featuresKnown)))
+		case features&featureCorrupt != 0:
+			return "its header says that it is corrupt"
+		case features&featureCompression != 0 && (q.length <= headerV3 || len(q.head) <= headerV3 || q.head[headerV3] > 1):
+			return "its header asks for a compression that is not known"
+		case q.u32(96) > 6:
+			return faultf("its header gives reference counts of 2^%d bits; they have 64 at most", q.u32(96))
+		}
+	}
+	switch {
+	case virtual == 0:
+		return "its header gives the size 0"
+	case virtual > fleet.MaxDiskBytes:
+		return faultf("its header gives an absurd size, %s; a disk has at most %s", fleet.Bytes(virtual), fleet.Bytes(fleet.MaxDiskBytes))
+	case q.u32(32) > 2:
+		return "its header asks for an encryption that is not known"
+	}
+	return ""
+}
+
+// extensions walks what follows the header for names of other files.
+func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
+	at := q.length
+	for range mostExtensions {
+		var text [8]byte
+		if at+8 > q.cluster {
+			return nil
+		}
+		if _, err := r.ReadAt(text[:], at); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		kind, length := binary.BigEndian.Uint32(text[:]), int64(binary.BigEndian.Uint32(text[4:]))
+		switch {
+		case kind == extensionEnd:
+			return nil
+		case at+8+length > q.cluster:
+			f.Fault = "a part of its header reaches beyond its first cluster"
+			return nil
+		case kind == extensionDataFile:
+			f.RefersTo = "an external data file"
+		case kind == extensionBacking && f.RefersTo == "" && length > 0:
+			f.RefersTo = "a backing file"
+		case kind == extensionLUKS:
+			f.Encrypted = true
+		}
+		at += 8 + (length+7)/8*8
+	}
+	f.Fault = "its header has too many parts"
+	return nil
+}
+
+// tables checks that the tables lie in the file, and that the first is large enough.
+func (q *qcow2) tables(virtual int64) string {
+	perL2 := q.cluster / 8
+	if q.version == 3 && q.u64(72)&featureExtendedL2 != 0 {
+		perL2 = q.cluster / 16
+	}
+	entries := q.u32(36)
+	span := q.cluster * perL2
+	switch need := (virtual-1)/span + 1; {
+	case entries*8 > mostL1Bytes:
+		return faultf("its header gives a table of %d entries", entries)
+	case entries < need:
+		return faultf("its table has %d entries, fewer than the %d that its size takes", entries, need)
+	case !q.inside(q.u64(40), entries*8):
+		return q.outside("cluster table")
+	case q.u32(56)*q.cluster > mostRefcountBytes || q.u32(56) == 0:
+		return faultf("its header gives a table of reference counts of %d clusters", q.u32(56))
+	case !q.inside(q.u64(48), q.u32(56)*q.cluster):
+		return q.outside("table of reference counts")
+	case q.u32(60) > mostSnapshots:
+		return faultf("its header gives %d snapshots", q.u32(60))
+	case q.u32(60) > 0 && !q.inside(q.u64(64), 40*q.u32(60)):
+		return q.outside("table of snapshots")
+	}
+	return ""
+}
+
+func (q *qcow2) outside(what string) string {
+	return faultf("its %s lies outside the file, which has %s. It may be cut off", what, fleet.Bytes(q.size))
+}
+
+// inside reports whether a table begins at a cluster behind the header and ends in the file, whose last cluster need not be whole.
+func (q *qcow2) inside(at uint64, length int64) bool {
+	end := (q.size + q.cluster - 1) / q.cluster * q.cluster
+	return at >= uint64(q.cluster) && at%uint64(q.cluster) == 0 && at < uint64(q.size) && length <= end-int64(at)
+}
+
+// level1 checks that every second table lies in the file.
+func (q *qcow2) level1(r io.ReaderAt) (string, error) {
+	left, at := q.u32(36)*8, int64(q.u64(40))
+	part := make([]byte, 64<<10)
+	for left > 0 {
+		text := part[:min(left, int64(len(part)))]
+		n, err := r.ReadAt(text, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		for i := 0; i+8 <= n; i += 8 {
+			if to := binary.BigEndian.Uint64(text[i:]) & offsetMask; to != 0 && !q.inside(to, q.cluster) {
+				return q.outside("table of a part"), nil
+			}
+		}
+		if n < len(text) {
+			return q.outside("cluster table"), nil
+		}
+		left, at = left-int64(n), at+int64(n)
+	}
+	return "", nil
+}

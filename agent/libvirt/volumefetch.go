@@ -1,0 +1,151 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"quantix/agent"
+	"quantix/agent/fetch"
+	"quantix/agent/image"
+	"quantix/internal/fleet"
+)
+
+// FetchVolume implements agent.Hypervisor. The agent itself downloads, into the file that libvirt lists once it is whole.
+func (b *Backend) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "download", in, func(ctx context.Context, w *working) error {
+		return w.makeWhole(ctx, func() error { return w.fetch(ctx) })
+	})
+}
+
+// fetch fills the half-made file, and looks at it before anybody else does. What hangs on storage is left behind with its file, which
+// nobody takes for a volume.
+func (w *working) fetch(ctx context.Context) error {
+	_, err := within(ctx, func() (struct{}, error) {
+		f, room, err := w.newPartial()
+		if err != nil {
+			return struct{}{}, err
+		}
+		err = w.download(ctx, f, room)
+		return struct{}{}, errors.Join(err, f.Close())
+	})
+	return err
+}
+
+// newPartial makes the half-made file in the pool's own directory, whatever stands at that path later, and says how much it may take: a
+// part of the room stays, for guests that write there too.
+func (w *working) newPartial() (f *os.File, room int64, err error) {
+	root, err := os.OpenRoot(w.place.pool.Spec.Path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if f, err = root.OpenFile(w.partial().volume, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return nil, 0, err
+	}
+	free, err := freeBytes(f)
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, free - free/20, nil
+}
+
+func (w *working) download(ctx context.Context, f *os.File, room int64) error {
+	o := w.in.Order
+	to := &headless{f: f}
+	err := w.fetcher.Get(ctx, fetch.Order{URL: o.URL, Checksum: o.Checksum, Room: room}, to, func(done, total, rate int64) {
+		w.in.Progress(agent.Downloaded(done, total, rate))
+	})
+	if err != nil {
+		return err
+	}
+	w.in.Progress(99, "looking at what was downloaded")
+	facts, err := w.inspect(to)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(to.putHead(), f.Sync()); err != nil {
+		return fmt.Errorf("bring the download to the storage: %w", err)
+	}
+	return w.secondOpinion(ctx, f, facts)
+}
+
+// inspect refuses what is no image that stands alone, by the own reading.
+func (w *working) inspect(to *headless) (image.Facts, error) {
+	facts, err := image.Read(to, to.size, true)
+	switch {
+	case errors.Is(err, image.ErrCutOff):
+		return facts, fleet.Errorf(fleet.Invalid, "What was downloaded is not whole: %s.", err)
+	case err != nil:
+		return facts, fmt.Errorf("read what was downloaded: %w", err)
+	}
+	return facts, facts.Fetched(strings.HasSuffix(w.volume, ".iso"))
+}
+
+func (w *working) secondOpinion(ctx context.Context, f *os.File, facts image.Facts) error {
+	err := image.SecondOpinion(ctx, f, facts)
+	if image.NoOpinion(err) {
+		w.log.Warn(err.Error(), "pool", w.place.pool.Name, "volume", w.volume)
+		w.in.Progress(99, err.Error())
+		return nil
+	}
+	return err
+}
+
+// headBytes hold all by which libvirt tells formats apart.
+const headBytes = 64 << 10
+
+// headless writes a file without its head, which comes when it has been looked at. libvirt reads each file of a pool whenever it refreshes
+// that, and gives up the whole pool at a header that it cannot read.
+type headless struct {
+	f      *os.File
+	head   []byte
+	size   int64
+	synced int64 // so much of it the storage has for sure
+}
+
+// syncEvery bounds what the last sync has to wait for.
+const syncEvery = 256 << 20
+
+// Write implements io.Writer.
+func (h *headless) Write(p []byte) (int, error) {
+	n := min(len(p), headBytes-len(h.head))
+	h.head = append(h.head, p[:n]...)
+	if n < len(p) {
+		more, err := h.f.WriteAt(p[n:], h.size+int64(n))
+		n += more
+		if err != nil {
+			h.size += int64(n)
+			return n, err
+		}
+	}
+	h.size += int64(n)
+	if h.size-h.synced < syncEvery {
+		return n, nil
+	}
+	h.synced = h.size
+	return n, h.f.Sync()
+}
+
+// ReadAt implements io.ReaderAt for the file as it will be.
+func (h *headless) ReadAt(p []byte, at int64) (n int, err error) {
+	if at < int64(len(h.head)) {
+		n = copy(p, h.head[at:])
+	}
+	if n == len(p) {
+		return n, nil
+	}
+	if at+int64(n) >= h.size {
+		return n, io.EOF
+	}
+	more, err := h.f.ReadAt(p[n:], at+int64(n))
+	return n + more, err
+}
+
+func (h *headless) putHead() error {
+	_, err := h.f.WriteAt(h.head, 0)
+	return err
+}

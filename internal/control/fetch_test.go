@@ -1,0 +1,43 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func TestDownloadsAreOrdered(t *testing.T) {
+	s := newSite(t)
+	fetch := func(pool fleet.PoolID, in control.NewDownload) func() error {
+		return func() error { _, err := s.FetchVolume(t.Context(), chief, pool, in); return err }
+	}
+	sum := strings.Repeat("AB", 32)
+	in := control.NewDownload{URL: "https://example.org/images/fedora.qcow2?token=open", Checksum: sum}
+	task, err := s.FetchVolume(t.Context(), chief, s.nfs, in)
+	if err != nil || task.Kind != fleet.VolumeFetch || task.HostName == "" || task.SubjectName != "fedora.qcow2" {
+		t.Fatalf("%+v %v", task, err)
+	}
+	s.audited("volume.fetch")
+	s.refused("the same name again", fleet.Invalid, "is being made", fetch(s.nfs, in))
+	s.refused("a volume of that name", fleet.Invalid, "is being made", func() error {
+		_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "fedora.qcow2", Format: "raw", SizeBytes: 1 << 20})
+		return err
+	})
+	in.Name = "other.qcow2"
+	for says, bad := range map[string]control.NewDownload{
+		"user or a password": {URL: "https://me:secret@example.org/a"},
+		"only with":          {URL: "http://example.org/a"},
+		"Only https":         {URL: "ftp://example.org/a", Checksum: sum},
+		"64 digits":          {URL: "https://example.org/a", Checksum: "12"},
+		"letters, digits":    {URL: "https://example.org/"},
+		"disks of VMs":       {URL: "https://example.org/a", Name: "web-0123456789ab-1.qcow2"},
+		"not whole yet":      {URL: "https://example.org/a", Name: "a.partial"},
+	} {
+		s.refused(says, fleet.Invalid, says, fetch(s.nfs, bad))
+	}
+	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
+		t.Errorf("cancel what waits: %v", err)
+	}
+}

@@ -1,0 +1,89 @@
+package fleet
+
+import (
+	"encoding/hex"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// MostURL bounds the address of a download.
+const MostURL = 2000
+
+// digests are how long the checksums are that are known, in hexadecimal digits.
+var digests = map[string]int{"sha256": 64, "sha512": 128}
+
+// ParseChecksum reads "sha256:…", "sha512:…", or the digits alone, whose number tells which it is. Empty is none.
+func ParseChecksum(text string) (algorithm, digest string, ok bool) {
+	text = strings.ToLower(strings.TrimSpace(text))
+	if text == "" {
+		return "", "", true
+	}
+	algorithm, digest, named := strings.Cut(text, ":")
+	if !named {
+		digest = text
+		for name, length := range digests {
+			if len(digest) == length {
+				algorithm = name
+			}
+		}
+	}
+	_, err := hex.DecodeString(digest)
+	return algorithm, digest, err == nil && digest != "" && digests[algorithm] == len(digest)
+}
+
+// ParseDownload reads the address of a download, or says why there is none. checked: its checksum is known, without which plain http
+// would let anybody on the way change what is downloaded.
+func ParseDownload(address string, checked bool) (*url.URL, error) {
+	u, err := url.Parse(address)
+	switch {
+	case len(address) > MostURL:
+		return nil, Errorf(Invalid, "An address has at most %d characters.", MostURL)
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || !plain(address) || strings.ContainsAny(address, " \\"):
+		return nil, Errorf(Invalid, "Write the whole address, such as https://example.org/image.qcow2.")
+	case u.User != nil:
+		return nil, Errorf(Invalid, "An address with a user or a password is not taken: orders are kept as they were given. Offer the file without, or copy it into the pool's directory.")
+	case u.Fragment != "" || strings.Contains(address, "#"):
+		return nil, Errorf(Invalid, "Leave out what begins with #: no server is told of it.")
+	case u.Scheme == "https", u.Scheme == "http" && checked:
+		return u, nil
+	case u.Scheme == "http":
+		return nil, Errorf(Invalid, "Plain http is taken only with a checksum: anybody on the way could change the file. Give the checksum, or an https address.")
+	}
+	return nil, Errorf(Invalid, "Only https is downloaded from, and http where the checksum is given.")
+}
+
+// NameOfDownload is what a volume is called that is given no other name: the last part of the address's path.
+func NameOfDownload(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || strings.HasSuffix(u.Path, "/") || u.Path == "" {
+		return ""
+	}
+	return path.Base(u.Path)
+}
+
+// ShownDownload is the address as the audit keeps it: what follows its path may let people in.
+func ShownDownload(u *url.URL) string {
+	shown := *u
+	shown.RawQuery, shown.ForceQuery = "", false
+	return shown.String()
+}
+
+// StartImage is a well-known image that the form of a download offers.
+type StartImage struct {
+	Name string // as people know it
+	URL  string
+	File string // the volume's name
+}
+
+// StartImages are addresses of the distributions themselves. Most lead to the newest build, whose checksum changes with each, so none is here;
+// Fedora and Alpine name each build anew, so theirs are of one.
+var StartImages = []StartImage{
+	{"Debian 12", "https://cloud.debian.org/images/cloud/bookworm/latest/debian-12-genericcloud-amd64.qcow2", "debian-12.qcow2"},
+	{"Debian 13", "https://cloud.debian.org/images/cloud/trixie/latest/debian-13-genericcloud-amd64.qcow2", "debian-13.qcow2"},
+	{"Ubuntu 22.04", "https://cloud-images.ubuntu.com/jammy/current/jammy-server-cloudimg-amd64.img", "ubuntu-22.04.qcow2"},
+	{"Ubuntu 24.04", "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img", "ubuntu-24.04.qcow2"},
+	{"AlmaLinux 9", "https://repo.almalinux.org/almalinux/9/cloud/x86_64/images/AlmaLinux-9-GenericCloud-latest.x86_64.qcow2", "almalinux-9.qcow2"},
+	{"Fedora 44", "https://download.fedoraproject.org/pub/fedora/linux/releases/44/Cloud/x86_64/images/Fedora-Cloud-Base-Generic-44-1.7.x86_64.qcow2", "fedora-44.qcow2"},
+	{"Alpine 3.22", "https://dl-cdn.alpinelinux.org/alpine/v3.22/releases/cloud/nocloud_alpine-3.22.4-x86_64-bios-cloudinit-r0.qcow2", "alpine-3.22.qcow2"},
+}

@@ -1,0 +1,81 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestAddressesOfDownloads(t *testing.T) {
+	t.Parallel()
+	for address, says := range map[string]string{
+		"https://example.org/a.qcow2":            "",
+		"https://example.org:8443/a?x=1":         "",
+		"https://[2001:db8::1]:1/a":              "",
+		"http://example.org/a":                   "Plain http",
+		"ftp://example.org/a":                    "Only https",
+		"HTTPS://example.org/a":                  "",
+		"file:///etc/passwd":                     "whole address",
+		"example.org/a":                          "whole address",
+		"":                                       "whole address",
+		"https://":                               "whole address",
+		"https://:443/a":                         "whole address",
+		"https:example.org":                      "whole address",
+		"https://example.org/a b":                "whole address",
+		"https://example.org/a\nb":               "whole address",
+		"https://example.org\\@evil.example/a":   "whole address",
+		"https://me@example.org/a":               "user or a password",
+		"https://me:secret@example.org/a":        "user or a password",
+		"https://@example.org/a":                 "user or a password",
+		"https://example.org/a#part":             "begins with #",
+		"https://example.org/a#":                 "begins with #",
+		"https://x/" + strings.Repeat("a", 2000): "at most 2000",
+	} {
+		_, err := fleet.ParseDownload(address, false)
+		switch {
+		case says == "" && err != nil:
+			t.Errorf("%q: %v", address, err)
+		case says != "" && (err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret")):
+			t.Errorf("%q: %v, want a refusal that says %q", address, err, says)
+		}
+	}
+	if _, err := fleet.ParseDownload("http://example.org/a", true); err != nil {
+		t.Errorf("http with a checksum: %v", err)
+	}
+	u, err := fleet.ParseDownload("https://example.org/a?token=x", false)
+	if err != nil || fleet.ShownDownload(u) != "https://example.org/a" {
+		t.Errorf("the audit shows %s, %v", fleet.ShownDownload(u), err)
+	}
+	for address, name := range map[string]string{"https://x/a/b.iso?c=/d.raw": "b.iso", "https://x/": "", "https://x": "", "https://x/a/": "", "https://x/a%2Fb": "b"} {
+		if got := fleet.NameOfDownload(address); got != name {
+			t.Errorf("%s is called %q", address, got)
+		}
+	}
+}
+
+func TestChecksums(t *testing.T) {
+	t.Parallel()
+	short, long := strings.Repeat("aB", 32), strings.Repeat("0f", 64)
+	for text, want := range map[string][3]string{
+		"": {"", "", "true"}, " " + short + "\n": {"sha256", strings.ToLower(short), "true"}, "SHA256:" + short: {"sha256", strings.ToLower(short), "true"},
+		long: {"sha512", long, "true"}, "sha512:" + long: {"sha512", long, "true"}, "sha256:" + long: {}, "md5:" + strings.Repeat("a", 32): {}, strings.Repeat("a", 40): {},
+		strings.Repeat("z", 64): {}, "sha256:": {}, ":": {}, "x:": {},
+	} {
+		algorithm, digest, ok := fleet.ParseChecksum(text)
+		if ok != (want[2] == "true") || ok && (algorithm != want[0] || digest != want[1]) {
+			t.Errorf("%q is %s %s %v", text, algorithm, digest, ok)
+		}
+	}
+}
+
+func TestWellKnownImages(t *testing.T) {
+	t.Parallel()
+	for _, i := range fleet.StartImages {
+		var c fleet.Checks
+		fleet.CheckNewVolume(&c, "name", i.File)
+		if u, err := fleet.ParseDownload(i.URL, false); err != nil || u.Scheme != "https" || c.Err() != nil || i.Name == "" {
+			t.Errorf("%+v: %v %v", i, err, c.Err())
+		}
+	}
+}
