@@ -14,7 +14,7 @@ func TestDownloadsAreOrdered(t *testing.T) {
 		return func() error { _, err := s.FetchVolume(t.Context(), chief, pool, in); return err }
 	}
 	sum := strings.Repeat("AB", 32)
-	in := control.NewDownload{URL: "https://example.org/images/fedora.qcow2?token=open", Checksum: sum}
+	in := control.NewDownload{URL: "https://example.org/images/fedora.qcow2", Checksum: sum}
 	task, err := s.FetchVolume(t.Context(), chief, s.nfs, in)
 	if err != nil || task.Kind != fleet.VolumeFetch || task.HostName == "" || task.SubjectName != "fedora.qcow2" {
 		t.Fatalf("%+v %v", task, err)
@@ -28,6 +28,7 @@ func TestDownloadsAreOrdered(t *testing.T) {
 	in.Name = "other.qcow2"
 	for says, bad := range map[string]control.NewDownload{
 		"user or a password": {URL: "https://me:secret@example.org/a"},
+		"a question mark":    {URL: "https://example.org/a?token=open"},
 		"only with":          {URL: "http://example.org/a"},
 		"Only https":         {URL: "ftp://example.org/a", Checksum: sum},
 		"64 digits":          {URL: "https://example.org/a", Checksum: "12"},

@@ -111,6 +111,8 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	at, err := fleet.ParseDownload(in.URL, digest != "" || !known)
 	if err != nil {
 		checks.Add("url", "%s", err)
+	} else if at.RawQuery != "" || at.ForceQuery {
+		checks.Add("url", "An address with a question mark is not taken: what follows it often lets people in, and orders are kept as they were given. Offer the file without.")
 	}
 	in.Name = cmp.Or(in.Name, fleet.NameOfDownload(in.URL))
 	if fleet.CheckNewVolume(&checks, "name", in.Name); checks.Err() != nil {
@@ -123,7 +125,7 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	return c.orderVolume(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		return newVolumeOn(ctx, q, a, volumeJob{
 			kind: fleet.VolumeFetch, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, order: order,
-			detail: "from " + fleet.ShownDownload(at) + ", " + cmp.Or(order.Checksum, "without a checksum"),
+			detail: "from " + at.String() + ", " + cmp.Or(order.Checksum, "without a checksum"),
 		}, in.HostID, false)
 	})
 }

@@ -62,13 +62,6 @@ func NameOfDownload(address string) string {
 	return path.Base(u.Path)
 }
 
-// ShownDownload is the address as the audit keeps it: what follows its path may let people in.
-func ShownDownload(u *url.URL) string {
-	shown := *u
-	shown.RawQuery, shown.ForceQuery = "", false
-	return shown.String()
-}
-
 // StartImage is a well-known image that the form of a download offers.
 type StartImage struct {
 	Name string // as people know it

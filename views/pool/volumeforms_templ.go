@@ -279,7 +279,7 @@ func FetchVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "url", Label: "Address", Value: p.In.URL, Error: p.Errors.At("url"), Required: true, Hint: "https://…, or http://… with the checksum, without user and password. The address is kept with the order, so take none that itself lets people in.",
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "url", Label: "Address", Value: p.In.URL, Error: p.Errors.At("url"), Required: true, Hint: "https://…, or http://… with the checksum, without user, password or a question mark: the address is kept with the order, so take none that itself lets people in.",
 					Attrs: templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "inputmode": "url", "maxlength": "2000"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
