@@ -54,7 +54,8 @@ func TestVolumesAreAskedForByForms(t *testing.T) {
 	send("no checksum", at("fetch"), url.Values{"url": {"https://example.org/a.qcow2"}, "checksum": {"abc"}}, http.StatusUnprocessableEntity, "64 digits of a SHA-256")
 	send("no name", at("fetch"), url.Values{"url": {"https://example.org/"}}, http.StatusUnprocessableEntity, "letters, digits")
 	send("a taken name", at("fetch"), url.Values{"url": {"https://example.org/data.raw"}}, http.StatusUnprocessableEntity, "Choose another name")
-	send("a download", at("fetch"), url.Values{"url": {" https://example.org/images/debian.qcow2?token=x "}, "checksum": {strings.Repeat("AB", 32)}}, http.StatusSeeOther, "")
+	send("a secret in the address", at("fetch"), url.Values{"url": {"https://example.org/a.qcow2?token=x"}}, http.StatusUnprocessableEntity, "question mark")
+	send("a download", at("fetch"), url.Values{"url": {" https://example.org/images/debian.qcow2 "}, "checksum": {strings.Repeat("AB", 32)}}, http.StatusSeeOther, "")
 	if start := b.get(at("fetch") + "?start=debian-12.qcow2"); !strings.Contains(start.body, `value="https://cloud.debian.org/`) || !strings.Contains(start.body, "another for each build of Debian 12") {
 		t.Errorf("the form of a well-known image: %s", start.main())
 	}
