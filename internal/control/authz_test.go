@@ -97,6 +97,8 @@ func TestEveryUseCaseAsksForItsRight(t *testing.T) {
 			t.Errorf("%s has no line in the table of use cases: say who may call it, and with what", name)
 			continue
 		}
+		// Its hosts are heard, however long the lines before it took: one of them is a report.
+		w.exec(`UPDATE host_sessions SET seen_at = now() + interval '1 hour', last_look = NULL, blind_since = NULL`)
 		w.line(name, v.Method(i), line)
 	}
 	for name := range useCases {
