@@ -17,13 +17,14 @@ import (
 	"quantix/internal/wire"
 )
 
-// Options are what an agent is made of. All but Slots, Log and Metrics are needed.
+// Options are what an agent is made of. All but Links, Slots, Log and Metrics are needed.
 type Options struct {
 	Identity   *Identity
 	Client     *wire.Client // from Identity.Client
 	Hypervisor Hypervisor
 	Inventory  func(context.Context) (fleet.Inventory, error) // the hardware; asked at the start, each ten minutes and on RefreshInventory
 	Load       func(context.Context) (wire.HostMeter, error)  // the host's own load
+	Links      Links                                          // nil: the host is only simulated
 	Version    string
 	Slots      int // how many slow jobs at a time; 0: 4. Console openings and waiting take no slot
 	Log        *slog.Logger
@@ -60,6 +61,7 @@ type Agent struct {
 	identity   *Identity
 	client     *wire.Client
 	hypervisor Hypervisor
+	links      Links
 	version    string
 	instance   string
 	times      timing
@@ -73,6 +75,7 @@ type Agent struct {
 	reports   *reporter
 	slots     *semaphore.Weighted
 	consoles  atomic.Int64
+	uploads   counter
 
 	seq     atomic.Int64 // see next
 	moved   bell         // the hypervisor said that something may have changed
@@ -95,11 +98,14 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(o.Version)
 	}
+	if o.Links == nil {
+		o.Links = noLinks{}
+	}
 	if o.Slots == 0 {
 		o.Slots = 4
 	}
 	a := &Agent{
-		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, version: o.Version, instance: rand.Text(),
+		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, version: o.Version, instance: rand.Text(),
 		times: times, log: o.Log, metrics: o.Metrics, board: newBoard(), slots: semaphore.NewWeighted(int64(o.Slots)),
 	}
 	var err error
@@ -123,6 +129,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	inWork, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
 	var duties sync.WaitGroup
+	duties.Go(func() { a.restoreLinks(ctx) })
 	duties.Go(func() { a.watch(ctx) })
 	duties.Go(func() { a.inventoryLoop(ctx) })
 	duties.Go(func() { a.renewLoop(ctx) })

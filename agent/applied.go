@@ -21,8 +21,9 @@ type Applied struct {
 
 // AppliedPool is a pool as the host knew it then.
 type AppliedPool struct {
-	Name string `json:"name"`
-	Path string `json:"path"`
+	Name string          `json:"name"`
+	Path string          `json:"path"`
+	Spec *fleet.PoolSpec `json:"spec,omitempty"` // of a pool whose volumes are no files
 }
 
 // Defined is what a domain's definition says, in the words of a spec.
@@ -45,9 +46,17 @@ func NewApplied(in Apply, domain, was string, old map[fleet.PoolID]AppliedPool) 
 	}
 	maps.Copy(out.Pools, old)
 	for _, p := range in.Pools {
-		out.Pools[p.ID] = AppliedPool{p.Name, p.Spec.Path}
+		out.Pools[p.ID] = appliedPool(p)
 	}
 	maps.DeleteFunc(out.Pools, func(id fleet.PoolID, _ AppliedPool) bool { return !named[id] })
+	return out
+}
+
+func appliedPool(p fleet.Pool) AppliedPool {
+	out := AppliedPool{Name: p.Name, Path: p.Spec.Path}
+	if !p.Spec.Kind.Is().Files {
+		out.Spec = &p.Spec
+	}
 	return out
 }
 
@@ -146,7 +155,7 @@ func (a Applied) Drift(is Defined) []fleet.Drift {
 }
 
 func sameCard(a, b fleet.NIC) bool {
-	return strings.EqualFold(a.MAC, b.MAC) && a.Network == b.Network && a.Bridge == b.Bridge
+	return strings.EqualFold(a.MAC, b.MAC) && a.Network == b.Network && a.Bridge == b.Bridge && a.PortGroup == b.PortGroup && a.SameFilter(b)
 }
 
 func hasDisk(s fleet.VMSpec, d fleet.Disk) bool {

@@ -26,6 +26,7 @@ type job struct {
 	before *job          // the job of the same subject that must end first
 	done   chan struct{} // closed when the act is over and remembered
 	told   teller
+	asked  asked // to end before its time
 }
 
 // board holds the jobs in work: one a subject acts at a time, later ones wait for it.
@@ -62,6 +63,7 @@ func (b *board) take(ctx context.Context, w wire.Work) (j *job, stale bool) {
 	}
 	if known, ok := b.jobs[w.ID]; ok && !known.lost.Load() {
 		known.epoch.Store(max(known.epoch.Load(), w.Epoch))
+		known.stop(w.Stop)
 		return nil, false
 	}
 	j = &job{Work: w, before: b.last[w.Subject], done: make(chan struct{})}
@@ -70,6 +72,7 @@ func (b *board) take(ctx context.Context, w wire.Work) (j *job, stale bool) {
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	j.epoch.Store(w.Epoch)
+	j.stop(w.Stop)
 	b.jobs[w.ID], b.last[w.Subject] = j, j
 	return j, false
 }

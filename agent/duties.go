@@ -26,17 +26,25 @@ var duties = map[fleet.JobKind]duty{
 	fleet.VMPause:        {byID(Hypervisor.PauseVM), seeVM, keepVM},
 	fleet.VMResume:       {byID(Hypervisor.ResumeVM), seeVM, keepVM},
 	fleet.VMDelete:       {onVM(deleteVM), seeVM, forgetVM},
-	fleet.PoolApply:      {onPool(Hypervisor.ApplyPool), seePool, keepPool},
+	fleet.PoolApply:      {applyPool, seePool, keepPool},
 	fleet.PoolRelease:    {onPool(Hypervisor.ReleasePool), seeReleased, keepPool},
-	fleet.NetworkApply:   {onNetwork(Hypervisor.ApplyNetwork), seeNetwork, keepNetwork},
-	fleet.NetworkRelease: {onNetwork(Hypervisor.ReleaseNetwork), seeReleasedNetwork, forgetNetwork},
+	fleet.NetworkApply:   {applyNetwork, seeNetwork, keepNetwork},
+	fleet.NetworkRelease: {releaseNetwork, seeReleasedNetwork, forgetNetwork},
 	fleet.ConsoleOpen:    {onVM(openConsole), seeNothing, keepNothing},
 	fleet.VolumeCreate:   {onVolume(Hypervisor.CreateVolume), seeVolume, keepNothing},
 	fleet.VolumeGrow:     {onVolume(Hypervisor.GrowVolume), seeVolume, keepNothing},
 	fleet.VolumeClone:    {onVolume(Hypervisor.CloneVolume), seeVolume, keepNothing},
 	fleet.VolumeFetch:    {onVolume(Hypervisor.FetchVolume), seeVolume, keepNothing},
+	fleet.VolumeUpload:   {uploadVolume, seeVolume, keepNothing},
+	fleet.UploadOpen:     {openUpload, seeNothing, keepNothing},
 	fleet.VolumeWipe:     {onVolume(Hypervisor.WipeVolume), seeVolume, keepNothing},
-	fleet.VolumeDelete:   {onVolume(Hypervisor.DeleteVolume), seeVolume, keepNothing},
+	fleet.VolumeDelete:   {onVolume(Hypervisor.DeleteVolume), seeVolume, forgetHash},
+	fleet.VolumeHash:     {onVolume(Hypervisor.HashVolume), seeVolume, keepNothing},
+	fleet.VolumeCopy:     {onVolume(Hypervisor.CopyVolume), seeVolume, keepNothing},
+	fleet.VMMove:         {onVM(moveDisk), seeVM, keepMoved},
+
+	fleet.SecurityGroupApply:   {onSecurityGroup(Hypervisor.ApplySecurityGroup), seeSecurityGroup, keepNothing},
+	fleet.SecurityGroupRelease: {onSecurityGroup(Hypervisor.ReleaseSecurityGroup), seeSecurityGroup, keepNothing},
 }
 
 // dutyOf is the duty for a job. Of work that this agent is too old to know, the refusal is told and kept as any failure.
@@ -78,16 +86,6 @@ func onPool(call func(Hypervisor, context.Context, fleet.Pool) error) func(conte
 	}
 }
 
-// onNetwork is a call of the hypervisor for a network that must have come along, and such as may be.
-func onNetwork(call func(Hypervisor, context.Context, fleet.Network) error) func(context.Context, *Agent, *job) error {
-	return func(ctx context.Context, a *Agent, j *job) error {
-		if err := checkNetwork(j.Network); err != nil {
-			return err
-		}
-		return call(a.hypervisor, ctx, *j.Network)
-	}
-}
-
 func start(ctx context.Context, a *Agent, j *job) error {
 	if err := apply(ctx, a, j); err != nil {
 		return err
@@ -119,7 +117,7 @@ func seePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	if state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}}); err == nil && state.Host.Connected {
+	if state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}, Hashed: a.memory.hashed()}); err == nil && state.Host.Connected {
 		state = clone(state)
 		a.memory.complete(&state, a.bootID())
 		for _, p := range state.Pools {
@@ -149,6 +147,7 @@ func seeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if state, err := a.hypervisor.Snapshot(ctx, Assigned{Networks: []fleet.Network{*j.Network}}); err == nil && state.Host.Connected {
 		state = clone(state)
 		a.memory.complete(&state, a.bootID())
+		a.lookAtLinks(&state, []fleet.Network{*j.Network})
 		for _, n := range state.Networks {
 			if n.ID == j.Network.ID {
 				out.Network = &n.Status
@@ -209,6 +208,14 @@ func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 		return a.memory.networkGone(j.Network.ID)
 	}
 	return keepNetwork(a, j, out)
+}
+
+// forgetHash is for a volume that is deleted.
+func forgetHash(a *Agent, j *job, out *wire.Finish) error {
+	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done {
+		return a.memory.unhash(ref)
+	}
+	return nil
 }
 
 func keepNothing(*Agent, *job, *wire.Finish) error { return nil }

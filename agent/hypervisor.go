@@ -38,6 +38,8 @@ type Hypervisor interface {
 	// on the host stays, and shows in VMStatus.Drift, unless the order is to put it back. It never starts or stops the guest. What
 	// a running guest gets only at its next start shows in VMStatus.NextBoot. A VM that has no definition gets one from its disks.
 	// It does nothing at all where a disk that was made is not there: the error says what VMStatus.Faults says.
+	// What passes a card (its security groups, anti-spoofing) takes effect at once; a group that the host has already stays as it is there:
+	// ApplySecurityGroup alone changes it. A network filter that somebody else gave a card stays, and shows in VMStatus.Drift.
 	// It refuses to touch a domain of that UUID that carries no Quantix metadata of its own. Where another domain has the VM's
 	// name it takes another: see DomainNames. No error names another domain.
 	ApplyVM(ctx context.Context, in Apply) error
@@ -55,14 +57,25 @@ type Hypervisor interface {
 	PauseVM(ctx context.Context, id fleet.VMID) error  // paused already: nothing
 	ResumeVM(ctx context.Context, id fleet.VMID) error // running already: nothing
 
+	// MoveDisk copies a disk of the VM into another pool, under the name given, and has the VM use the copy: the running guest without a
+	// pause, its definition, and what is kept of what was applied. The old file stays and nothing names it any more. What fails, and
+	// what is stopped, leaves the VM on the old disk and no copy. Where an earlier call was cut off, the copy that QEMU still makes is
+	// followed to its end, and what else is half made is made anew. It refuses a disk with snapshots, one that stands on
+	// other files, and one whose definition somebody changed.
+	MoveDisk(ctx context.Context, in MoveDisk) error
+
 	// DeleteVM forces the guest off and undefines it with its NVRAM; with disks, it deletes the volumes that spec names
 	// (never an image or ISO). A domain that is gone already is success.
 	DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error
 
 	// ApplyPool defines, builds (directory made if missing), starts and autostarts the pool, and refreshes it.
 	// A libvirt pool of that name with another source is refused, and so is a directory outside the agent's PoolRoots, one that
-	// bears another pool's marker, and once the pool was active any other than its own: nothing is made or started there.
+	// bears another pool's marker, and once the pool was active any other than its own: nothing is made or started there. Of a pool whose
+	// volumes are no files nothing is built: its storage must be there.
 	ApplyPool(ctx context.Context, pool fleet.Pool) error
+	// SetPoolSecret keeps what proves to the pool's storage who asks, where the hypervisor alone reads it again; before ApplyPool. It goes
+	// with the pool. The same again: nothing.
+	SetPoolSecret(ctx context.Context, pool fleet.Pool, secret string) error
 	// ReleasePool stops and undefines the pool and keeps its data. It refuses while a domain on this host uses its volumes.
 	// The marker goes with it, but for a shared pool's, which stays until the pool itself is deleted.
 	ReleasePool(ctx context.Context, pool fleet.Pool) error
@@ -75,8 +88,13 @@ type Hypervisor interface {
 	// running or not, has a card on it.
 	ReleaseNetwork(ctx context.Context, network fleet.Network) error
 
-	// Work on one volume of a pool, which must be active, in its own directory, and within PoolRoots; the volume is a regular file there,
-	// or, where it is to come, there is none of its name. Who uses the file is looked for at that very moment, by the file itself and not
+	// ApplySecurityGroup makes the group on the host as it is now; cards of running guests that are in it let pass at once what it says now.
+	ApplySecurityGroup(ctx context.Context, group fleet.FlatGroup) error
+	// ReleaseSecurityGroup removes the group. It refuses while a card of a domain on this host is in it. Gone already: nothing.
+	ReleaseSecurityGroup(ctx context.Context, group fleet.FlatGroup) error
+
+	// Work on one volume of a pool, which must be active, in its own directory, and within PoolRoots; the volume is a regular file there
+	// (or, in a pool of another kind, what libvirt has of that name), or, where it is to come, there is none of its name. Who uses the file is looked for at that very moment, by the file itself and not
 	// by what definitions call it; the error names a domain that does. Half-made volumes are no volumes: what was cut off is removed by
 	// the next try, and listed as unfinished where none comes.
 
@@ -87,6 +105,15 @@ type Hypervisor interface {
 	// FetchVolume downloads Order.URL, checks it by Order.Checksum, and refuses what is no image that stands alone. It reaches no address
 	// that the agent's settings do not allow, however a name resolves and wherever a server redirects to.
 	FetchVolume(ctx context.Context, in VolumeWork) error
+	// UploadVolume takes in Order.SizeBytes by the connections of Sent, checks them by Order.Checksum, and refuses what a download is refused
+	// for. Where ctx ends before, what has come stays for the next order of the same Order.Upload, which goes on with it.
+	UploadVolume(ctx context.Context, in VolumeWork) error
+	// HashVolume computes the SHA-256 of the volume's file and tells in.Hashed. It refuses one with which a guest runs, or that changes meanwhile.
+	HashVolume(ctx context.Context, in VolumeWork) error
+	// CopyVolume copies Order.Source of the pool in.Source (nil: of the same) byte by byte, tells in.Hashed of both, and refuses bytes that
+	// are not those of Order.Checksum. Where Order.Flatten is set the source is a disk, whose chain within its pool becomes one qcow2 image.
+	// It refuses one with which a guest runs, or that changes meanwhile; that others stand on the source does not matter.
+	CopyVolume(ctx context.Context, in VolumeWork) error
 	// GrowVolume makes it as large as asked for; as large already: nothing. It refuses to shrink, and what anybody uses.
 	GrowVolume(ctx context.Context, in VolumeWork) error
 	// WipeVolume puts zeros in the place of all data and keeps size and format. It refuses what anybody uses.
@@ -105,6 +132,7 @@ type Hypervisor interface {
 type Assigned struct {
 	Pools    []fleet.Pool
 	Networks []fleet.Network
+	Hashed   map[fleet.Volref]Hashed // checksums that were computed on this host: Snapshot tells those whose files are as they were
 }
 
 // Progress is told how far a long step is: percent 0…100 and what is being done. It never blocks.

@@ -31,6 +31,8 @@ type kept struct {
 	Networks map[fleet.NetworkID]networkMemory `json:"networks,omitempty"`
 	// Volumes are those that the newest orders for one made: an order that is given again must know its own.
 	Volumes []madeVolume `json:"volumes,omitempty"`
+	// Hashed are checksums of volumes, in the order in which they were computed.
+	Hashed []Hashed `json:"hashed,omitempty"`
 }
 
 type networkMemory struct {

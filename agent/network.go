@@ -12,6 +12,7 @@ const (
 	NetworkMissing   = "libvirt on this host has no such network."
 	NetworkRemoved   = "Somebody removed it on the host. Try again to make it anew."
 	NetworkUndefined = "Its definition was removed on the host while it runs: it will be gone when it stops. Try again to define it."
+	NetworkBehind    = "What runs on the host is another than its definition: somebody changed its DHCP reservations or port groups, or a change did not come through. Try again to bring it up to date."
 	NetworkUnserved  = "dnsmasq is not running for it: guests get no addresses and no names there."
 )
 

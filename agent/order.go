@@ -15,8 +15,9 @@ type Apply struct {
 	// Stamped is the generation that this agent applied last; 0: not known. A definition with an older stamp is one that somebody
 	// restored: it does not tell what was applied last.
 	Stamped int64
-	Mark    string // the VM's secret, which the domain carries wherever it goes; empty: what it has stays
-	PutBack bool   // write all of the spec, also what somebody changed on the host
+	Mark    string            // the VM's secret, which the domain carries wherever it goes; empty: what it has stays
+	Groups  []fleet.FlatGroup // every security group that a card of the VM is in
+	PutBack bool              // write all of the spec, also what somebody changed on the host
 	// Whole is told of a disk as soon as it is, before a definition names it. Its error ends the order: what nobody keeps would
 	// be made twice.
 	Whole    func(fleet.Volref) error
@@ -56,6 +57,7 @@ func MissingDisk(number int, ref fleet.Volref, pool, host, why string) fleet.Fau
 // Why a disk is not there, in the words of both backends.
 const (
 	FileMissing   = "its file is missing. Restore it, detach the disk, or give the VM a new one."
+	VolumeMissing = "its storage has no such volume. Restore it, detach the disk, or give the VM a new one."
 	PoolInactive  = "the pool is not active there. Start the pool."
 	PoolElsewhere = "what is in the place of the pool there is not the pool. See to the pool."
 )

@@ -14,9 +14,8 @@ import (
 // CheckDevice refuses a block device that the agent's settings do not allow for pools, and one that is mounted anywhere but at dir: a
 // portal that were not itself any more could else have a host's own file systems mounted as pools.
 func (r PoolRoots) CheckDevice(device, dir string) error {
-	if !anyMatches(r.Devices, device) {
-		return fleet.Errorf(fleet.Forbidden, "The host refuses the device %s: its agent allows %s for pools. Add the device to poolDevices in the agent's settings.",
-			device, deviceWords(r.Devices))
+	if err := r.AllowDevice(device); err != nil {
+		return err
 	}
 	info, err := os.Stat(device)
 	switch {
@@ -37,6 +36,15 @@ func (r PoolRoots) CheckDevice(device, dir string) error {
 	}
 	if at, ok := mountedAt(string(mounts), info, real); ok {
 		return fleet.Errorf(fleet.Conflict, "%s is mounted at %s already. Unmount it there, or make a directory pool of that.", device, at)
+	}
+	return nil
+}
+
+// AllowDevice refuses a device, or the directory of a volume group, that the agent's settings do not allow for pools.
+func (r PoolRoots) AllowDevice(device string) error {
+	if !anyMatches(r.Devices, device) {
+		return fleet.Errorf(fleet.Forbidden, "The host refuses the device %s: its agent allows %s for pools. Add the device to poolDevices in the agent's settings.",
+			device, deviceWords(r.Devices))
 	}
 	return nil
 }

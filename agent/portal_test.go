@@ -43,6 +43,7 @@ type portal struct {
 	moved    chan struct{} // closed and replaced with each change
 	life     time.Duration // of certificates
 	refuse   map[string]int
+	secret   string // of pools
 	session  int
 	joined   wire.JoinRequest // the newest
 	hellos   []wire.Hello
@@ -55,6 +56,8 @@ type portal struct {
 	marks    map[fleet.VMID]string // given to VMs that lack them
 	resend   bool
 	lost     []fleet.JobID
+	stops    map[fleet.JobID]string // told in answers to progress
+	reported map[fleet.JobID]string // told in answers to reports
 	reports  []wire.Report
 	finishes []finish
 	notes    []string // of progress
@@ -200,7 +203,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 		in := read[wire.Report](p, r)
 		defer p.change()()
 		p.reports = append(p.reports, in)
-		out := wire.ReportAnswer{Resend: p.resend, Pools: p.pools, Networks: p.networks, Lost: p.lost}
+		out := wire.ReportAnswer{Resend: p.resend, Pools: p.pools, Networks: p.networks, Lost: p.lost, Stop: p.reported}
 		p.resend, p.lost = false, nil
 		if in.State != nil {
 			out.Marks = map[fleet.VMID]string{}
@@ -211,10 +214,17 @@ func (p *portal) answer(r *http.Request, name string) any {
 			}
 		}
 		return out
+	case strings.HasPrefix(name, "pools/"):
+		read[struct{}](p, r)
+		defer p.change()()
+		return wire.PoolSecret{Secret: p.secret}
 	case isJob && verb == "progress":
 		in := read[wire.Progress](p, r)
 		defer p.change()()
 		p.notes = append(p.notes, in.Note)
+		if words := p.stops[fleet.JobID(id)]; words != "" {
+			return wire.ProgressAnswer{Stop: words}
+		}
 		return nil
 	case isJob && verb == "finish":
 		return p.finish(fleet.JobID(id), read[wire.Finish](p, r))

@@ -53,8 +53,10 @@ func (t *teller) loop() {
 // progress tells the portal how far a job is, at most once a second. A word that does not arrive is followed by a newer one.
 func (a *Agent) progress(j *job, p wire.Progress) {
 	p.Epoch = j.epoch.Load()
-	if err := a.client.Progress(j.ctx, j.ID, p); err != nil && j.ctx.Err() == nil {
+	answer, err := a.client.Progress(j.ctx, j.ID, p)
+	if err != nil && j.ctx.Err() == nil {
 		a.log.Debug("A job's progress did not reach the portal.", "job", j.ID, "error", err)
 	}
+	j.stop(answer.Stop)
 	pause(j.ctx, time.Second)
 }

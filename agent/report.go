@@ -149,7 +149,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	}
 	out.LookedAgoMs = max(1, r.lookedAgo().Milliseconds()) // none at all is an agent that cannot tell
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
-		r.heed(Assigned{answer.Pools, answer.Networks})
+		r.heed(Assigned{Pools: answer.Pools, Networks: answer.Networks})
 		r.mark(ctx, answer.Marks)
 	})
 }
@@ -179,6 +179,7 @@ func (r *reporter) sent(out wire.Report, answer wire.ReportAnswer, err error) er
 		r.force = true
 		r.poke()
 	}
+	r.a.board.stop(answer.Stop)
 	r.a.board.lose(answer.Lost)
 	return nil
 }
@@ -230,7 +231,9 @@ func (r *reporter) look(ctx context.Context) wire.State {
 	within, cancel := context.WithTimeout(ctx, r.a.times.snapshot)
 	defer cancel()
 	begun := time.Now()
-	state, err := r.a.hypervisor.Snapshot(within, r.on)
+	on := r.on
+	on.Hashed = r.a.memory.hashed()
+	state, err := r.a.hypervisor.Snapshot(within, on)
 	if err != nil {
 		state.Host = fleet.HostStatus{Hypervisor: r.last.Host.Hypervisor, Error: err.Error()}
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -258,6 +261,7 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 		out = clone(r.last)
 		out.Host = host
 		r.a.memory.complete(&out, r.a.bootID())
+		r.a.lookAtLinks(&out, r.on.Networks)
 	}
 	out.Host.OtherPools = slices.Sorted(slices.Values(known.OtherPools))
 	inv := r.a.inventory.get()

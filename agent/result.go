@@ -20,10 +20,13 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 	out := &wire.Finish{Generation: j.Generation, Outcome: wire.Done}
 	if err != nil {
 		out.Outcome, out.Error = wire.Failed, err.Error()
+		if words, ok := wasCancelled(err); ok {
+			out.Outcome, out.Error = wire.Cancelled, words
+		}
 		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic)) {
 			out.Outcome = wire.Unknown
 		}
-		out.Retry = !single && worthAnotherTry(err)
+		out.Retry = !single && out.Outcome == wire.Failed && worthAnotherTry(err)
 	}
 	if kept := dutyOf(j).remember(a, j, out); kept != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", kept)

@@ -96,6 +96,9 @@ func newRun(t *testing.T, id *agent.Identity, hv agent.Hypervisor, host machine)
 	o := agent.Options{
 		Identity: id, Client: client, Hypervisor: hv, Inventory: host.Inventory, Load: host.Load, Version: "1.0",
 	}
+	if own, ok := host.(agent.Links); ok {
+		o.Links = own
+	}
 	if testing.Verbose() {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

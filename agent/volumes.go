@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"quantix/internal/fleet"
@@ -15,10 +16,15 @@ type VolumeWork struct {
 	Pool  fleet.Pool
 	Name  string
 	Order fleet.VolumeOrder
-	Made  string // the file that this very order made whole before, as it was told to Whole; empty: none
+	// Source is the pool that it is copied from, where that is another one.
+	Source *fleet.Pool
+	// Hashed is told of checksums that were computed. Its error ends the order.
+	Hashed func(...Hashed) error
+	Made   string // the file that this very order made whole before, as it was told to Whole; empty: none
 	// Whole is told of the file that is made as soon as it is whole, before it gets the volume's name. Its error ends the order.
 	Whole    func(file string) error
 	Progress Progress
+	Sent     Sent // of an upload: what comes
 }
 
 // Ref names the volume.
@@ -39,12 +45,26 @@ func onVolume(call func(Hypervisor, context.Context, VolumeWork) error) func(con
 				return err
 			}
 		}
+		var source *fleet.Pool
+		if from := j.Args.Volume.SourcePool; from != "" {
+			i := slices.IndexFunc(j.Pools, func(p fleet.Pool) bool { return p.ID == from })
+			if i < 0 {
+				return NoSource()
+			}
+			source = &j.Pools[i]
+		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
 		defer stalled.Stop()
 		return explain(ctx, call(a.hypervisor, ctx, VolumeWork{
-			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID),
+			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID), Source: source,
+			Hashed: func(all ...Hashed) error {
+				if err := a.memory.noteHashed(all...); err != nil {
+					return fmt.Errorf("the checksum is computed, but the agent cannot keep that in mind: %w", err)
+				}
+				return nil
+			},
 			Whole: func(file string) error {
 				if err := a.memory.noteVolume(j.ID, file); err != nil {
 					return fmt.Errorf("the volume is made, but the agent cannot keep that in mind: %w", err)
@@ -64,7 +84,7 @@ func seeVolume(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}})
+	state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}, Hashed: a.memory.hashed()})
 	if err != nil || !state.Host.Connected {
 		return
 	}

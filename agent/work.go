@@ -84,6 +84,9 @@ func putBack(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx
 
 // applySpec makes the definition and the disks. It may take long, but not without a sign of life.
 func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
+	if err := checkGroups(j.SecurityGroups...); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
@@ -92,7 +95,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
-		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools, PutBack: putBack,
+		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, PutBack: putBack,
 		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
 		Whole: func(ref fleet.Volref) error {
 			if err := a.memory.diskMade(*j.VM, ref); err != nil {

@@ -22,24 +22,30 @@ func (q *Queries) AnnounceHost(ctx context.Context, hostID string) error {
 }
 
 const beginReport = `-- name: BeginReport :one
-WITH was AS (SELECT w.host_id, w.blind_since FROM host_sessions w WHERE w.host_id = $8 FOR NO KEY UPDATE)
-UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, $1::timestamptz)), digest = $2, report_seq = $3,
-    load = COALESCE($4, s.load), last_look = LEAST(now(), GREATEST(s.last_look, LEAST(now(), $1) - make_interval(secs => $5::float8))),
-    blind_since = CASE WHEN NOT $6::boolean THEN COALESCE(s.blind_since, now()) END
-FROM was
-WHERE s.host_id = was.host_id AND s.session = $7 AND s.number = $3::bigint >> 32 AND s.report_seq < $3
-RETURNING now()::timestamptz AS now, (was.blind_since IS NOT NULL AND $6)::boolean AS sighted
+WITH was AS (SELECT w.host_id, w.blind_since, w.looked_at FROM host_sessions w WHERE w.host_id = $2 FOR NO KEY UPDATE), told AS (
+    UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, $3::timestamptz)), digest = $4, report_seq = $5,
+        load = COALESCE($6, s.load), last_look = LEAST(now(), GREATEST(s.last_look, LEAST(now(), $3) - make_interval(secs => $7::float8))),
+        blind_since = CASE WHEN NOT $1::boolean THEN COALESCE(s.blind_since, now()) END
+    FROM was
+    WHERE s.host_id = was.host_id AND s.session = $8 AND s.number = $5::bigint >> 32 AND s.report_seq < $5
+    RETURNING s.host_id, was.blind_since, was.looked_at AS before, s.looked_at
+), silent AS (
+    INSERT INTO host_silences (host_id, since, until)
+    SELECT t.host_id, t.before + $9::interval, t.looked_at FROM told t WHERE t.before + $9 < t.looked_at ON CONFLICT DO NOTHING
+)
+SELECT now()::timestamptz AS now, (t.blind_since IS NOT NULL AND $1)::boolean AS sighted FROM told t
 `
 
 type BeginReportParams struct {
+	Connected bool
+	HostID    fleet.HostID
 	Sent      time.Time
 	Digest    string
 	Seq       int64
 	Load      *fleet.HostMeter
 	LookAge   *float64
-	Connected bool
 	Session   []byte
-	HostID    fleet.HostID
+	Fresh     time.Duration
 }
 
 type BeginReportRow struct {
@@ -48,17 +54,18 @@ type BeginReportRow struct {
 }
 
 // Only forward: a slow report must not undo a newer one. Only numbers of the session: none may outrun those of the next one.
-// look_age: since the last look that succeeded; NULL: none has. sighted: it reaches its hypervisor again.
+// look_age: since the last look that succeeded; NULL: none has. sighted: it reaches its hypervisor again. What ends a silence notes it.
 func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (BeginReportRow, error) {
 	row := q.db.QueryRow(ctx, beginReport,
+		arg.Connected,
+		arg.HostID,
 		arg.Sent,
 		arg.Digest,
 		arg.Seq,
 		arg.Load,
 		arg.LookAge,
-		arg.Connected,
 		arg.Session,
-		arg.HostID,
+		arg.Fresh,
 	)
 	var i BeginReportRow
 	err := row.Scan(&i.Now, &i.Sighted)
@@ -115,13 +122,18 @@ WITH beats AS (
            unnest($4::text[]) AS digest, LEAST(now(), unnest($5::timestamptz[])) AS sent,
            make_interval(secs => unnest($6::float8[])) AS look_age
 ), mine AS (
-    SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY ($1::text[]) ORDER BY h.host_id FOR NO KEY UPDATE
+    SELECT h.host_id, h.looked_at FROM host_sessions h WHERE h.host_id = ANY ($1::text[]) ORDER BY h.host_id FOR NO KEY UPDATE
+), told AS (
+    UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, b.sent)), load = COALESCE(NULLIF(b.load, 'null'), s.load),
+        last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END
+    FROM mine m JOIN beats b ON b.host_id = m.host_id
+    WHERE s.host_id = m.host_id AND s.session = b.session
+    RETURNING s.host_id, s.session, s.digest, m.looked_at AS before, s.looked_at
+), silent AS (
+    INSERT INTO host_silences (host_id, since, until)
+    SELECT t.host_id, t.before + $7::interval, t.looked_at FROM told t WHERE t.before + $7 < t.looked_at ON CONFLICT DO NOTHING
 )
-UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, b.sent)), load = COALESCE(NULLIF(b.load, 'null'), s.load),
-    last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END
-FROM mine m JOIN beats b ON b.host_id = m.host_id
-WHERE s.host_id = m.host_id AND s.session = b.session
-RETURNING s.host_id, s.session, s.digest, now()::timestamptz AS now
+SELECT t.host_id, t.session, t.digest, now()::timestamptz AS now FROM told t
 `
 
 type HeartbeatsParams struct {
@@ -131,6 +143,7 @@ type HeartbeatsParams struct {
 	Digests  []string
 	Sent     []time.Time
 	LookAges []float64
+	Fresh    time.Duration
 }
 
 type HeartbeatsRow struct {
@@ -142,7 +155,7 @@ type HeartbeatsRow struct {
 
 // Many hosts' signs of life in one statement. A host that is not in the answer has another session. The rows are locked in one
 // order, so that two batches never wait for each other. A beat counts from when it was sent, and its look only where what it saw
-// is what is stored.
+// is what is stored. What ends a silence notes it.
 func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]HeartbeatsRow, error) {
 	rows, err := q.db.Query(ctx, heartbeats,
 		arg.HostIds,
@@ -151,6 +164,7 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 		arg.Digests,
 		arg.Sent,
 		arg.LookAges,
+		arg.Fresh,
 	)
 	if err != nil {
 		return nil, err

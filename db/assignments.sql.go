@@ -12,6 +12,37 @@ import (
 	"quantix/internal/fleet"
 )
 
+const askedHosts = `-- name: AskedHosts :many
+SELECT host_id FROM assignments WHERE noun = $1 AND object_id = $2 AND asked = 'assign' ORDER BY host_id LIMIT $3
+`
+
+type AskedHostsParams struct {
+	Noun     string
+	ObjectID string
+	Most     int32
+}
+
+// The first of the hosts that are to have the object, and are not to release it.
+func (q *Queries) AskedHosts(ctx context.Context, arg AskedHostsParams) ([]fleet.HostID, error) {
+	rows, err := q.db.Query(ctx, askedHosts, arg.Noun, arg.ObjectID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.HostID{}
+	for rows.Next() {
+		var host_id fleet.HostID
+		if err := rows.Scan(&host_id); err != nil {
+			return nil, err
+		}
+		items = append(items, host_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const assign = `-- name: Assign :many
 INSERT INTO assignments AS a (noun, object_id, host_id, asked)
 SELECT $1, $2, h.id, 'assign' FROM unnest($3::text[]) AS h (id) ORDER BY h.id
@@ -77,7 +108,7 @@ func (q *Queries) AssignedHosts(ctx context.Context, arg AssignedHostsParams) ([
 }
 
 const assignedNetworks = `-- name: AssignedNetworks :many
-SELECT n.id, n.name, n.kind, n.generation, n.created_at, n.spec, n.deleted_at, array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN networks n ON n.id = a.network_id WHERE a.asked = 'assign' GROUP BY n.id ORDER BY n.name
+SELECT n.id, n.name, n.kind, n.generation, n.created_at, n.spec, n.deleted_at, n.peers, array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN networks n ON n.id = a.network_id WHERE a.asked = 'assign' GROUP BY n.id ORDER BY n.name
 `
 
 type AssignedNetworksRow struct {
@@ -102,6 +133,7 @@ func (q *Queries) AssignedNetworks(ctx context.Context) ([]AssignedNetworksRow, 
 			&i.Network.CreatedAt,
 			&i.Network.Spec,
 			&i.Network.DeletedAt,
+			&i.Network.Peers,
 			&i.Hosts,
 		); err != nil {
 			return nil, err
@@ -152,7 +184,7 @@ func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error)
 }
 
 const assignmentOn = `-- name: AssignmentOn :one
-SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
+SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, s.looked_at, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = $1 AND a.object_id = $2 AND a.host_id = $3 AND a.asked <> ''
 `
@@ -185,11 +217,62 @@ func (q *Queries) AssignmentOn(ctx context.Context, arg AssignmentOnParams) (Ass
 	return i, err
 }
 
+const cellQuarters = `-- name: CellQuarters :many
+SELECT q.host_id, q.quarter, q.worst, q.last FROM unnest($1::text[]) AS h (id) JOIN cell_quarters q ON q.noun = $2 AND q.object_id = $3 AND q.host_id = h.id
+WHERE q.quarter >= COALESCE((SELECT max(b.quarter) FROM cell_quarters b WHERE b.noun = $2 AND b.object_id = $3 AND b.host_id = h.id AND b.quarter < $4), $4::timestamptz)
+ORDER BY q.host_id, q.quarter
+`
+
+type CellQuartersParams struct {
+	Hosts    []string
+	Noun     string
+	ObjectID string
+	Since    time.Time
+}
+
+type CellQuartersRow struct {
+	HostID  fleet.HostID
+	Quarter time.Time
+	Worst   int16
+	Last    int16
+}
+
+// The quarters of an hour in which cells of one object changed, the last one before @since too.
+func (q *Queries) CellQuarters(ctx context.Context, arg CellQuartersParams) ([]CellQuartersRow, error) {
+	rows, err := q.db.Query(ctx, cellQuarters,
+		arg.Hosts,
+		arg.Noun,
+		arg.ObjectID,
+		arg.Since,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CellQuartersRow{}
+	for rows.Next() {
+		var i CellQuartersRow
+		if err := rows.Scan(
+			&i.HostID,
+			&i.Quarter,
+			&i.Worst,
+			&i.Last,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const driftedAssignments = `-- name: DriftedAssignments :many
 SELECT a.noun, a.object_id, a.host_id, (a.asked = 'assign')::boolean AS assigned, o.name, o.generation FROM assignments a
 JOIN objects o ON o.noun = a.noun AND o.id = a.object_id JOIN host_sessions s ON s.host_id = a.host_id
 WHERE s.looked_at > now() - $1::interval AND a.noun = ANY ($2::text[])
-  AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.said = 'inactive' AND NOT a.by_others))
+  AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.said = 'inactive' AND NOT a.by_others AND NOT (a.noun = 'net' AND a.status ? 'rolledBack')))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
 LIMIT 500
@@ -211,7 +294,7 @@ type DriftedAssignmentsRow struct {
 
 // First orders and releases that got lost, on a host that is heard, tried again each five minutes; and objects that are not
 // active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
-// is theirs to start. Of the nouns that there are jobs for: the others must not take their place.
+// is theirs to start; so is what a host undid because it cut it off. Of the nouns that there are jobs for: the others must not take their place.
 func (q *Queries) DriftedAssignments(ctx context.Context, arg DriftedAssignmentsParams) ([]DriftedAssignmentsRow, error) {
 	rows, err := q.db.Query(ctx, driftedAssignments, arg.Fresh, arg.Nouns)
 	if err != nil {
@@ -252,6 +335,38 @@ type EndReleaseParams struct {
 func (q *Queries) EndRelease(ctx context.Context, arg EndReleaseParams) error {
 	_, err := q.db.Exec(ctx, endRelease, arg.Noun, arg.ObjectID, arg.HostID)
 	return err
+}
+
+const hostSilences = `-- name: HostSilences :many
+SELECT s.host_id, s.since, s.until FROM host_silences s WHERE s.host_id = ANY ($1::text[]) AND s.until > $2::timestamptz
+UNION ALL SELECT s.host_id, s.looked_at + $3::interval, now() FROM host_sessions s WHERE s.host_id = ANY ($1) AND s.looked_at + $3 < now()
+`
+
+type HostSilencesParams struct {
+	Hosts []string
+	Since time.Time
+	Fresh time.Duration
+}
+
+// When nothing was known of hosts since then, that of now too.
+func (q *Queries) HostSilences(ctx context.Context, arg HostSilencesParams) ([]HostSilence, error) {
+	rows, err := q.db.Query(ctx, hostSilences, arg.Hosts, arg.Since, arg.Fresh)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HostSilence{}
+	for rows.Next() {
+		var i HostSilence
+		if err := rows.Scan(&i.HostID, &i.Since, &i.Until); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const release = `-- name: Release :exec

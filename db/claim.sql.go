@@ -93,7 +93,12 @@ WITH mine AS MATERIALIZED (
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + $1::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
-RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work
+RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, jobs.stop, ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work,
+    COALESCE(network_peers(jobs.subject), '{}')::text[] AS peers,
+          work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
+          CASE WHEN jobs.kind = 'vm.move' THEN pools_of_move(jobs.args) END::json AS move_pools,
+
+          source_of_volume(jobs.args)::json AS source
 `
 
 type ClaimJobsParams struct {
@@ -104,9 +109,13 @@ type ClaimJobsParams struct {
 }
 
 type ClaimJobsRow struct {
-	Job     Job
-	Session []byte
-	Work    []byte
+	Job       Job
+	Session   []byte
+	Work      []byte
+	Peers     []string
+	Filters   []byte
+	MovePools []byte
+	Source    []byte
 }
 
 // For each of the hosts that ask: one job a subject, oldest first; a job of no task (a console) never waits behind other work. The claim raises
@@ -148,8 +157,13 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJo
 			&i.Job.Retries,
 			&i.Job.TaskID,
 			&i.Job.Role,
+			&i.Job.Stop,
 			&i.Session,
 			&i.Work,
+			&i.Peers,
+			&i.Filters,
+			&i.MovePools,
+			&i.Source,
 		); err != nil {
 			return nil, err
 		}
@@ -166,7 +180,7 @@ WITH ended AS MATERIALIZED (SELECT unnest($1::text[]) AS id, unnest($2::text[]) 
 UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END
 FROM ended e WHERE jobs.id = ANY (ARRAY[e.id])
-RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role
+RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, jobs.stop
 `
 
 type EndJobsParams struct {
@@ -206,6 +220,7 @@ func (q *Queries) EndJobs(ctx context.Context, arg EndJobsParams) ([]Job, error)
 			&i.Retries,
 			&i.TaskID,
 			&i.Role,
+			&i.Stop,
 		); err != nil {
 			return nil, err
 		}
@@ -284,7 +299,7 @@ WITH mine AS MATERIALIZED (
     SELECT n.id FROM networks n
     WHERE n.id = ANY (ARRAY(SELECT substr(a.subject, 5) FROM about a WHERE a.subject LIKE 'net:%')::text[] COLLATE "default") ORDER BY n.id FOR UPDATE OF n
 )
-SELECT j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, a.session::bytea AS session, a.number::bigint AS number, COALESCE((SELECT v.generation FROM vm v WHERE 'vm:' || v.id = a.subject), 0)::bigint AS generation
+SELECT j.id, j.host_id, j.kind, j.subject, j.args, j.generation, j.state, j.epoch, j.attempt, j.lease_until, j.run_after, j.progress, j.note, j.error, j.created_at, j.started_at, j.ended_at, j.retries, j.task_id, j.role, j.stop, a.session::bytea AS session, a.number::bigint AS number, COALESCE((SELECT v.generation FROM vm v WHERE 'vm:' || v.id = a.subject), 0)::bigint AS generation
 FROM about a JOIN jobs j ON j.id = ANY (ARRAY[a.id])
 WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*) FROM network) >= 0
 ORDER BY j.id FOR UPDATE OF j
@@ -335,6 +350,7 @@ func (q *Queries) HoldResults(ctx context.Context, arg HoldResultsParams) ([]Hol
 			&i.Job.Retries,
 			&i.Job.TaskID,
 			&i.Job.Role,
+			&i.Job.Stop,
 			&i.Session,
 			&i.Number,
 			&i.Generation,
@@ -368,7 +384,7 @@ func (q *Queries) HoldSubject(ctx context.Context, id fleet.JobID) (int32, error
 }
 
 const lockWornOut = `-- name: LockWornOut :one
-SELECT id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role FROM jobs
+SELECT id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role, stop FROM jobs
 WHERE id = $1 AND state = 'running' AND attempt - retries >= 5 AND (lease_until < now() OR host_id = $2::text) FOR UPDATE
 `
 
@@ -401,6 +417,7 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 		&i.Retries,
 		&i.TaskID,
 		&i.Role,
+		&i.Stop,
 	)
 	return i, err
 }
@@ -469,9 +486,10 @@ func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error
 	return i, err
 }
 
-const noteProgress = `-- name: NoteProgress :execrows
+const noteProgress = `-- name: NoteProgress :one
 UPDATE jobs SET progress = $1, note = $2, lease_until = now() + $3::interval
 WHERE id = $4 AND host_id = $5 AND epoch = $6 AND state = 'running'
+RETURNING stop
 `
 
 type NoteProgressParams struct {
@@ -483,8 +501,8 @@ type NoteProgressParams struct {
 	Epoch    int64
 }
 
-func (q *Queries) NoteProgress(ctx context.Context, arg NoteProgressParams) (int64, error) {
-	result, err := q.db.Exec(ctx, noteProgress,
+func (q *Queries) NoteProgress(ctx context.Context, arg NoteProgressParams) (string, error) {
+	row := q.db.QueryRow(ctx, noteProgress,
 		arg.Progress,
 		arg.Note,
 		arg.Lease,
@@ -492,10 +510,9 @@ func (q *Queries) NoteProgress(ctx context.Context, arg NoteProgressParams) (int
 		arg.HostID,
 		arg.Epoch,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var stop string
+	err := row.Scan(&stop)
+	return stop, err
 }
 
 const overtaken = `-- name: Overtaken :one
@@ -564,7 +581,7 @@ const renewLeases = `-- name: RenewLeases :many
 UPDATE jobs j SET lease_until = now() + $1::interval
 FROM (SELECT unnest($3::text[]) AS id, unnest($4::bigint[]) AS epoch) l
 WHERE j.id = l.id AND j.epoch = l.epoch AND j.host_id = $2 AND j.state = 'running'
-RETURNING j.id
+RETURNING j.id, j.stop
 `
 
 type RenewLeasesParams struct {
@@ -574,7 +591,12 @@ type RenewLeasesParams struct {
 	Epochs []int64
 }
 
-func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]fleet.JobID, error) {
+type RenewLeasesRow struct {
+	ID   fleet.JobID
+	Stop string
+}
+
+func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]RenewLeasesRow, error) {
 	rows, err := q.db.Query(ctx, renewLeases,
 		arg.Lease,
 		arg.HostID,
@@ -585,13 +607,13 @@ func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]fle
 		return nil, err
 	}
 	defer rows.Close()
-	items := []fleet.JobID{}
+	items := []RenewLeasesRow{}
 	for rows.Next() {
-		var id fleet.JobID
-		if err := rows.Scan(&id); err != nil {
+		var i RenewLeasesRow
+		if err := rows.Scan(&i.ID, &i.Stop); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -699,7 +721,7 @@ const tryAgain = `-- name: TryAgain :one
 UPDATE jobs SET state = 'queued', retries = retries + 1, error = $1, lease_until = NULL, progress = 0, note = '',
                 run_after = now() + LEAST(interval '5 minutes', interval '5 seconds' * power(2, LEAST(retries, 10)))
 WHERE id = $2
-RETURNING id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role
+RETURNING id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role, stop
 `
 
 type TryAgainParams struct {
@@ -732,6 +754,7 @@ func (q *Queries) TryAgain(ctx context.Context, arg TryAgainParams) (Job, error)
 		&i.Retries,
 		&i.TaskID,
 		&i.Role,
+		&i.Stop,
 	)
 	return i, err
 }
@@ -753,10 +776,11 @@ func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) erro
 const wornOut = `-- name: WornOut :many
 SELECT j.id FROM jobs j
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
-  AND j.state = 'running' AND j.attempt - j.retries >= 5 ORDER BY j.id LIMIT 500
+  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind <> 'volume.upload' ORDER BY j.id LIMIT 500
 `
 
-// Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer.
+// Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer. An upload waits for people, for
+// days perhaps, and ends by its own patience.
 func (q *Queries) WornOut(ctx context.Context, hostID *string) ([]fleet.JobID, error) {
 	rows, err := q.db.Query(ctx, wornOut, hostID)
 	if err != nil {

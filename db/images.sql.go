@@ -12,6 +12,486 @@ import (
 	"quantix/internal/fleet"
 )
 
+const addImage = `-- name: AddImage :exec
+INSERT INTO images (id, project_id, name, description, os, created_by) VALUES ($1, $2, $3, $4, $5, $6)
+`
+
+type AddImageParams struct {
+	ID          fleet.ImageID
+	ProjectID   *fleet.ProjectID
+	Name        string
+	Description string
+	Os          fleet.OSFacts
+	CreatedBy   string
+}
+
+func (q *Queries) AddImage(ctx context.Context, arg AddImageParams) error {
+	_, err := q.db.Exec(ctx, addImage,
+		arg.ID,
+		arg.ProjectID,
+		arg.Name,
+		arg.Description,
+		arg.Os,
+		arg.CreatedBy,
+	)
+	return err
+}
+
+const addImageCopy = `-- name: AddImageCopy :execrows
+INSERT INTO image_copies (version_id, pool_id, host_id, volume, added_by) VALUES ($1, $2, NULLIF($3::text, ''), $4, $5)
+ON CONFLICT ON CONSTRAINT image_copy_once DO NOTHING
+`
+
+type AddImageCopyParams struct {
+	VersionID fleet.ImageVersionID
+	PoolID    fleet.PoolID
+	Host      string
+	Volume    string
+	AddedBy   string
+}
+
+func (q *Queries) AddImageCopy(ctx context.Context, arg AddImageCopyParams) (int64, error) {
+	result, err := q.db.Exec(ctx, addImageCopy,
+		arg.VersionID,
+		arg.PoolID,
+		arg.Host,
+		arg.Volume,
+		arg.AddedBy,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const addImageVersion = `-- name: AddImageVersion :one
+INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, sha256, source, created_by)
+SELECT $1, $2, COALESCE(max(v.number), 0) + 1, $3, $4, $5, $6, $7 FROM image_versions v WHERE v.image_id = $2
+RETURNING number
+`
+
+type AddImageVersionParams struct {
+	ID            fleet.ImageVersionID
+	ImageID       fleet.ImageID
+	Format        string
+	CapacityBytes int64
+	Sha256        string
+	Source        string
+	CreatedBy     string
+}
+
+// Its number is the next.
+func (q *Queries) AddImageVersion(ctx context.Context, arg AddImageVersionParams) (int32, error) {
+	row := q.db.QueryRow(ctx, addImageVersion,
+		arg.ID,
+		arg.ImageID,
+		arg.Format,
+		arg.CapacityBytes,
+		arg.Sha256,
+		arg.Source,
+		arg.CreatedBy,
+	)
+	var number int32
+	err := row.Scan(&number)
+	return number, err
+}
+
+const changeImage = `-- name: ChangeImage :exec
+UPDATE images SET name = $1, description = $2, os = $3 WHERE id = $4
+`
+
+type ChangeImageParams struct {
+	Name        string
+	Description string
+	Os          fleet.OSFacts
+	ID          fleet.ImageID
+}
+
+func (q *Queries) ChangeImage(ctx context.Context, arg ChangeImageParams) error {
+	_, err := q.db.Exec(ctx, changeImage,
+		arg.Name,
+		arg.Description,
+		arg.Os,
+		arg.ID,
+	)
+	return err
+}
+
+const copiesAt = `-- name: CopiesAt :many
+SELECT c.version_id, COALESCE(c.host_id, '')::text AS host FROM image_copies c WHERE c.pool_id = $1 AND c.volume = $2 AND ($3::text = '' OR c.host_id = $3)
+`
+
+type CopiesAtParams struct {
+	PoolID fleet.PoolID
+	Volume string
+	Host   string
+}
+
+type CopiesAtRow struct {
+	VersionID fleet.ImageVersionID
+	Host      string
+}
+
+// The versions that the file is a copy of.
+func (q *Queries) CopiesAt(ctx context.Context, arg CopiesAtParams) ([]CopiesAtRow, error) {
+	rows, err := q.db.Query(ctx, copiesAt, arg.PoolID, arg.Volume, arg.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CopiesAtRow{}
+	for rows.Next() {
+		var i CopiesAtRow
+		if err := rows.Scan(&i.VersionID, &i.Host); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const deleteImage = `-- name: DeleteImage :exec
+DELETE FROM images WHERE id = $1
+`
+
+func (q *Queries) DeleteImage(ctx context.Context, id fleet.ImageID) error {
+	_, err := q.db.Exec(ctx, deleteImage, id)
+	return err
+}
+
+const dropEmptyImages = `-- name: DropEmptyImages :exec
+WITH gone AS (
+    DELETE FROM image_versions v WHERE v.id = ANY ($1::text[]) AND NOT EXISTS (SELECT 1 FROM image_copies c WHERE c.version_id = v.id) RETURNING v.id, v.image_id
+)
+DELETE FROM images i WHERE i.id IN (SELECT g.image_id FROM gone g) AND NOT EXISTS (SELECT 1 FROM image_versions v WHERE v.image_id = i.id AND v.id NOT IN (SELECT g.id FROM gone g))
+`
+
+// Versions that have lost their last copy go, and images without a version.
+func (q *Queries) DropEmptyImages(ctx context.Context, versions []string) error {
+	_, err := q.db.Exec(ctx, dropEmptyImages, versions)
+	return err
+}
+
+const forgetCopies = `-- name: ForgetCopies :execrows
+DELETE FROM image_copies WHERE pool_id = $1 AND volume = $2 AND ($3::text = '' OR host_id = $3)
+`
+
+type ForgetCopiesParams struct {
+	PoolID fleet.PoolID
+	Volume string
+	Host   string
+}
+
+// On one host of a local pool, or wherever it is where @host is empty.
+func (q *Queries) ForgetCopies(ctx context.Context, arg ForgetCopiesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetCopies, arg.PoolID, arg.Volume, arg.Host)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const freeImageName = `-- name: FreeImageName :one
+SELECT n.name::text FROM (
+    SELECT $1::text AS name, 0 AS nth UNION ALL SELECT $1::text || ' (' || g || ')', g FROM generate_series(2, 1000) g) n
+WHERE NOT EXISTS (SELECT 1 FROM images i WHERE i.project_id IS NULL AND i.name = n.name COLLATE "C") ORDER BY n.nth LIMIT 1
+`
+
+// The name, or it with the first number behind it under which the fleet has no image.
+func (q *Queries) FreeImageName(ctx context.Context, name string) (string, error) {
+	row := q.db.QueryRow(ctx, freeImageName, name)
+	var n_name string
+	err := row.Scan(&n_name)
+	return n_name, err
+}
+
+const getImageVersion = `-- name: GetImageVersion :one
+SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, v.created_by, v.created_at, i.id, i.project_id, i.name, i.description, i.os, i.created_by, i.created_at FROM image_versions v JOIN images i ON i.id = v.image_id WHERE v.id = $1
+`
+
+type GetImageVersionRow struct {
+	ImageVersion ImageVersion
+	Image        Image
+}
+
+func (q *Queries) GetImageVersion(ctx context.Context, id fleet.ImageVersionID) (GetImageVersionRow, error) {
+	row := q.db.QueryRow(ctx, getImageVersion, id)
+	var i GetImageVersionRow
+	err := row.Scan(
+		&i.ImageVersion.ID,
+		&i.ImageVersion.ImageID,
+		&i.ImageVersion.Number,
+		&i.ImageVersion.Format,
+		&i.ImageVersion.CapacityBytes,
+		&i.ImageVersion.Sha256,
+		&i.ImageVersion.Source,
+		&i.ImageVersion.CreatedBy,
+		&i.ImageVersion.CreatedAt,
+		&i.Image.ID,
+		&i.Image.ProjectID,
+		&i.Image.Name,
+		&i.Image.Description,
+		&i.Image.Os,
+		&i.Image.CreatedBy,
+		&i.Image.CreatedAt,
+	)
+	return i, err
+}
+
+const grantImage = `-- name: GrantImage :execrows
+INSERT INTO image_grants (image_id, project_id, granted_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+`
+
+type GrantImageParams struct {
+	ImageID   fleet.ImageID
+	ProjectID *fleet.ProjectID
+	GrantedBy string
+}
+
+// project_id NULL: to all.
+func (q *Queries) GrantImage(ctx context.Context, arg GrantImageParams) (int64, error) {
+	result, err := q.db.Exec(ctx, grantImage, arg.ImageID, arg.ProjectID, arg.GrantedBy)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const holdImages = `-- name: HoldImages :many
+SELECT i.id, EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = $1::text))::boolean AS open
+FROM images i WHERE i.id = ANY ($2::text[]) ORDER BY i.id FOR SHARE OF i
+`
+
+type HoldImagesParams struct {
+	ProjectID string
+	Ids       []string
+}
+
+type HoldImagesRow struct {
+	ID   fleet.ImageID
+	Open bool
+}
+
+// The images and their copies stay while a VM is made from them: who deletes one locks it first. open: they are published to the project.
+func (q *Queries) HoldImages(ctx context.Context, arg HoldImagesParams) ([]HoldImagesRow, error) {
+	rows, err := q.db.Query(ctx, holdImages, arg.ProjectID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HoldImagesRow{}
+	for rows.Next() {
+		var i HoldImagesRow
+		if err := rows.Scan(&i.ID, &i.Open); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const imagesMade = `-- name: ImagesMade :many
+SELECT w.id::text AS version_id, m.names
+FROM (SELECT unnest($1::text[]) AS id) w CROSS JOIN LATERAL (
+    SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:20], '{}')::text[] AS names FROM vms v
+    WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id)))) m
+`
+
+type ImagesMadeRow struct {
+	VersionID string
+	Names     []string
+}
+
+// A few names of VMs with a disk that was made from each of the versions.
+func (q *Queries) ImagesMade(ctx context.Context, versions []string) ([]ImagesMadeRow, error) {
+	rows, err := q.db.Query(ctx, imagesMade, versions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ImagesMadeRow{}
+	for rows.Next() {
+		var i ImagesMadeRow
+		if err := rows.Scan(&i.VersionID, &i.Names); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const libraryOf = `-- name: LibraryOf :many
+SELECT c.pool_id, COALESCE(c.host_id, '')::text AS host, c.volume, v.id AS version_id, v.image_id, i.name, v.number, v.format, v.capacity_bytes, v.sha256, c.added_by, c.added_at,
+       EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id AND g.project_id IS NULL)::boolean AS to_all,
+       ARRAY(SELECT g.project_id FROM image_grants g WHERE g.image_id = i.id AND g.project_id IS NOT NULL)::text[] AS projects
+FROM image_copies c JOIN image_versions v ON v.id = c.version_id JOIN images i ON i.id = v.image_id WHERE c.pool_id = ANY ($1::text[])
+`
+
+type LibraryOfRow struct {
+	PoolID        fleet.PoolID
+	Host          string
+	Volume        string
+	VersionID     fleet.ImageVersionID
+	ImageID       fleet.ImageID
+	Name          string
+	Number        int32
+	Format        string
+	CapacityBytes int64
+	Sha256        string
+	AddedBy       string
+	AddedAt       time.Time
+	ToAll         bool
+	Projects      []string
+}
+
+// The files of these pools that are copies of images, each with to whom its image is published.
+func (q *Queries) LibraryOf(ctx context.Context, pools []string) ([]LibraryOfRow, error) {
+	rows, err := q.db.Query(ctx, libraryOf, pools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LibraryOfRow{}
+	for rows.Next() {
+		var i LibraryOfRow
+		if err := rows.Scan(
+			&i.PoolID,
+			&i.Host,
+			&i.Volume,
+			&i.VersionID,
+			&i.ImageID,
+			&i.Name,
+			&i.Number,
+			&i.Format,
+			&i.CapacityBytes,
+			&i.Sha256,
+			&i.AddedBy,
+			&i.AddedAt,
+			&i.ToAll,
+			&i.Projects,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockImage = `-- name: LockImage :one
+SELECT id, project_id, name, description, os, created_by, created_at FROM images WHERE id = $1 FOR UPDATE
+`
+
+func (q *Queries) LockImage(ctx context.Context, id fleet.ImageID) (Image, error) {
+	row := q.db.QueryRow(ctx, lockImage, id)
+	var i Image
+	err := row.Scan(
+		&i.ID,
+		&i.ProjectID,
+		&i.Name,
+		&i.Description,
+		&i.Os,
+		&i.CreatedBy,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
+const noteVersion = `-- name: NoteVersion :exec
+UPDATE image_versions v
+SET format = CASE v.format WHEN '' THEN $1::text ELSE v.format END, capacity_bytes = CASE v.format WHEN '' THEN $2::bigint ELSE v.capacity_bytes END,
+    sha256 = CASE WHEN v.sha256 = '' AND $3::text ~ '^[0-9a-f]{64}$' AND NOT EXISTS (
+        SELECT 1 FROM image_copies o CROSS JOIN LATERAL (
+            SELECT bool_or(x->>'sha256' = $3) AS same, count(*) AS files FROM assignments a
+            CROSS JOIN LATERAL jsonb_path_query(a.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', o.volume)) x
+            WHERE a.pool_id = o.pool_id AND (o.host_id IS NULL OR a.host_id = o.host_id)) said
+        WHERE o.version_id = v.id AND (o.pool_id, o.volume, COALESCE(o.host_id, $4::text)) <> ($5::text, $6::text, $4) AND said.files > 0 AND said.same IS NOT TRUE)
+      THEN $3 ELSE v.sha256 END
+WHERE v.id IN (SELECT c.version_id FROM image_copies c WHERE c.pool_id = $5 AND c.volume = $6 AND (c.host_id IS NULL OR c.host_id = $4)) AND (v.format = '' OR v.sha256 = '')
+`
+
+type NoteVersionParams struct {
+	Format        string
+	CapacityBytes int64
+	Digest        string
+	Host          string
+	PoolID        string
+	Volume        string
+}
+
+// What a host says of the file of its copy becomes what is known of a version of which nobody knew it; its checksum only where the hosts of all
+// its other copies that are there say the same. Once known it stays: a host's word decides about no other host's copy.
+func (q *Queries) NoteVersion(ctx context.Context, arg NoteVersionParams) error {
+	_, err := q.db.Exec(ctx, noteVersion,
+		arg.Format,
+		arg.CapacityBytes,
+		arg.Digest,
+		arg.Host,
+		arg.PoolID,
+		arg.Volume,
+	)
+	return err
+}
+
+const overlaysOn = `-- name: OverlaysOn :many
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, w.host::text AS host, m.names
+FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume, unnest($3::text[]) AS host) w CROSS JOIN LATERAL (
+    SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:8], '{}')::text[] AS names FROM vms v
+    WHERE (w.host = '' OR v.host_id = w.host)
+      AND v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('overlay', true, 'image', jsonb_build_object('poolId', w.pool_id, 'volume', w.volume))))) m
+WHERE m.names <> '{}'
+`
+
+type OverlaysOnParams struct {
+	Pools   []string
+	Volumes []string
+	Hosts   []string
+}
+
+type OverlaysOnRow struct {
+	PoolID string
+	Volume string
+	Host   string
+	Names  []string
+}
+
+// A few names of VMs with a disk that stands, or is to stand, on each of the files: of one host's VMs, or of all where its host is empty.
+func (q *Queries) OverlaysOn(ctx context.Context, arg OverlaysOnParams) ([]OverlaysOnRow, error) {
+	rows, err := q.db.Query(ctx, overlaysOn, arg.Pools, arg.Volumes, arg.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OverlaysOnRow{}
+	for rows.Next() {
+		var i OverlaysOnRow
+		if err := rows.Scan(
+			&i.PoolID,
+			&i.Volume,
+			&i.Host,
+			&i.Names,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const plainVolumes = `-- name: PlainVolumes :many
 SELECT w.pool_id::text AS pool_id, w.host_id::text AS host_id, COALESCE(plain_volumes(a.status), '[]')::jsonb AS volumes
 FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS host_id) w JOIN assignments a ON a.pool_id = w.pool_id AND a.host_id = w.host_id
@@ -49,68 +529,54 @@ func (q *Queries) PlainVolumes(ctx context.Context, arg PlainVolumesParams) ([]P
 	return items, nil
 }
 
-const publishImage = `-- name: PublishImage :exec
-INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by)
-VALUES ($1, NULLIF($2::text, ''), $3, $4, $5, $6)
-ON CONFLICT ON CONSTRAINT published_once DO UPDATE
-SET format = EXCLUDED.format, capacity_bytes = EXCLUDED.capacity_bytes, published_by = EXCLUDED.published_by, published_at = now()
+const revokeImage = `-- name: RevokeImage :execrows
+DELETE FROM image_grants WHERE image_id = $1 AND project_id IS NOT DISTINCT FROM $2
 `
 
-type PublishImageParams struct {
-	PoolID        fleet.PoolID
-	Host          string
-	Volume        string
-	Format        string
-	CapacityBytes int64
-	PublishedBy   string
+type RevokeImageParams struct {
+	ImageID   fleet.ImageID
+	ProjectID *fleet.ProjectID
 }
 
-// What was seen of it before is replaced by what is seen now.
-func (q *Queries) PublishImage(ctx context.Context, arg PublishImageParams) error {
-	_, err := q.db.Exec(ctx, publishImage,
-		arg.PoolID,
-		arg.Host,
-		arg.Volume,
-		arg.Format,
-		arg.CapacityBytes,
-		arg.PublishedBy,
-	)
-	return err
+func (q *Queries) RevokeImage(ctx context.Context, arg RevokeImageParams) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeImage, arg.ImageID, arg.ProjectID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
-const published = `-- name: Published :many
-SELECT pool_id, COALESCE(host_id, '')::text AS host, volume, format, capacity_bytes, published_by, published_at
-FROM published_images WHERE pool_id = ANY ($1::text[]) AND project_id IS NULL
+const workOnVolumes = `-- name: WorkOnVolumes :many
+SELECT split_part(substr(j.subject, 8), '/', 1)::text AS pool_id, j.subject, j.kind, j.host_id, j.state, COALESCE(j.args->'volume'->>'source', '')::text AS source FROM jobs j
+WHERE split_part(substr(j.subject, 8), '/', 1) = ANY ($1::text[]) AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running') ORDER BY j.id
 `
 
-type PublishedRow struct {
-	PoolID        fleet.PoolID
-	Host          string
-	Volume        string
-	Format        string
-	CapacityBytes int64
-	PublishedBy   string
-	PublishedAt   time.Time
+type WorkOnVolumesRow struct {
+	PoolID  string
+	Subject fleet.Subject
+	Kind    fleet.JobKind
+	HostID  fleet.HostID
+	State   fleet.JobState
+	Source  string
 }
 
-// What is published of the pools, for everybody. Narrower scopes are offered to nobody yet.
-func (q *Queries) Published(ctx context.Context, pools []string) ([]PublishedRow, error) {
-	rows, err := q.db.Query(ctx, published, pools)
+// VolumesAtWork of several pools.
+func (q *Queries) WorkOnVolumes(ctx context.Context, pools []string) ([]WorkOnVolumesRow, error) {
+	rows, err := q.db.Query(ctx, workOnVolumes, pools)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []PublishedRow{}
+	items := []WorkOnVolumesRow{}
 	for rows.Next() {
-		var i PublishedRow
+		var i WorkOnVolumesRow
 		if err := rows.Scan(
 			&i.PoolID,
-			&i.Host,
-			&i.Volume,
-			&i.Format,
-			&i.CapacityBytes,
-			&i.PublishedBy,
-			&i.PublishedAt,
+			&i.Subject,
+			&i.Kind,
+			&i.HostID,
+			&i.State,
+			&i.Source,
 		); err != nil {
 			return nil, err
 		}
@@ -120,23 +586,4 @@ func (q *Queries) Published(ctx context.Context, pools []string) ([]PublishedRow
 		return nil, err
 	}
 	return items, nil
-}
-
-const withdrawImage = `-- name: WithdrawImage :execrows
-DELETE FROM published_images WHERE pool_id = $1 AND volume = $2 AND ($3::text = '' OR host_id = $3) AND project_id IS NULL
-`
-
-type WithdrawImageParams struct {
-	PoolID fleet.PoolID
-	Volume string
-	Host   string
-}
-
-// On one host of a local pool, or wherever it is where @host is empty.
-func (q *Queries) WithdrawImage(ctx context.Context, arg WithdrawImageParams) (int64, error) {
-	result, err := q.db.Exec(ctx, withdrawImage, arg.PoolID, arg.Volume, arg.Host)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }

@@ -11,6 +11,69 @@ import (
 	"quantix/internal/fleet"
 )
 
+const addStep = `-- name: AddStep :exec
+INSERT INTO jobs (id, task_id, role, host_id, kind, subject, args, generation) VALUES ($1, $2, $3, $4, $5, $6, $7, 0)
+`
+
+type AddStepParams struct {
+	ID      fleet.JobID
+	TaskID  *fleet.TaskID
+	Role    string
+	HostID  fleet.HostID
+	Kind    fleet.JobKind
+	Subject fleet.Subject
+	Args    fleet.JobArgs
+}
+
+// A job that is a part of another's task, beside its own.
+func (q *Queries) AddStep(ctx context.Context, arg AddStepParams) error {
+	_, err := q.db.Exec(ctx, addStep,
+		arg.ID,
+		arg.TaskID,
+		arg.Role,
+		arg.HostID,
+		arg.Kind,
+		arg.Subject,
+		arg.Args,
+	)
+	return err
+}
+
+const jobsAbout = `-- name: JobsAbout :many
+SELECT id, host_id FROM jobs WHERE subject = $1 AND kind = $2 AND state IN ('queued', 'running') AND task_id IS NOT NULL ORDER BY id
+`
+
+type JobsAboutParams struct {
+	Subject fleet.Subject
+	Kind    fleet.JobKind
+}
+
+type JobsAboutRow struct {
+	ID     fleet.JobID
+	HostID fleet.HostID
+}
+
+// What has not ended about a subject, of that kind.
+func (q *Queries) JobsAbout(ctx context.Context, arg JobsAboutParams) ([]JobsAboutRow, error) {
+	rows, err := q.db.Query(ctx, jobsAbout, arg.Subject, arg.Kind)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []JobsAboutRow{}
+	for rows.Next() {
+		var i JobsAboutRow
+		if err := rows.Scan(&i.ID, &i.HostID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const joinQueue = `-- name: JoinQueue :one
 WITH sooner AS (
     UPDATE jobs w SET run_after = now()
@@ -19,7 +82,7 @@ WITH sooner AS (
     INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
     VALUES ($4, COALESCE($5::text, $4), $2, $3, $1, $6, $7)
     ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND task_id IS NOT NULL
-    DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, run_after = now(), task_id = COALESCE($5::text, jobs.task_id)
+    DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, run_after = CASE WHEN jobs.run_after = never() THEN jobs.run_after ELSE now() END, task_id = COALESCE($5::text, jobs.task_id)
     RETURNING id, task_id
 ), made AS (
     INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
@@ -79,6 +142,22 @@ type JoinTaskParams struct {
 // Who asked last for what waits already has asked for it; a part of somebody's order about many stays theirs.
 func (q *Queries) JoinTask(ctx context.Context, arg JoinTaskParams) error {
 	_, err := q.db.Exec(ctx, joinTask, arg.CreatedBy, arg.UserID, arg.ID)
+	return err
+}
+
+const nameStep = `-- name: NameStep :exec
+UPDATE jobs SET role = $1 WHERE task_id = $2 AND id <> ALL ($3::text[]) AND role = ''
+`
+
+type NameStepParams struct {
+	Role   string
+	TaskID *fleet.TaskID
+	Steps  []string
+}
+
+// Of a task of several parts each has a name, by which the task counts it.
+func (q *Queries) NameStep(ctx context.Context, arg NameStepParams) error {
+	_, err := q.db.Exec(ctx, nameStep, arg.Role, arg.TaskID, arg.Steps)
 	return err
 }
 
@@ -149,4 +228,23 @@ func (q *Queries) QueueJob(ctx context.Context, arg QueueJobParams) (int64, erro
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const waitFor = `-- name: WaitFor :exec
+WITH later AS (
+    UPDATE jobs SET run_after = never() WHERE jobs.task_id = $2 AND jobs.kind = $3 AND jobs.state = 'queued' RETURNING id
+)
+INSERT INTO job_waits (job_id, for_id) SELECT later.id, f.id FROM later CROSS JOIN (SELECT unnest($1::text[]) AS id) f ON CONFLICT DO NOTHING
+`
+
+type WaitForParams struct {
+	Others []string
+	TaskID *fleet.TaskID
+	Kind   fleet.JobKind
+}
+
+// The task's waiting job begins when the others have ended.
+func (q *Queries) WaitFor(ctx context.Context, arg WaitForParams) error {
+	_, err := q.db.Exec(ctx, waitFor, arg.Others, arg.TaskID, arg.Kind)
+	return err
 }

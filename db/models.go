@@ -33,6 +33,7 @@ type Assignment struct {
 	PlainDigest        *string
 	Forward            *string
 	Subnets            *string
+	SecurityGroupID    *fleet.SecurityGroupID
 }
 
 type Audit struct {
@@ -83,6 +84,15 @@ type Browser struct {
 	UserID     fleet.UserID
 	Hash       []byte
 	LastUsedAt time.Time
+}
+
+type CellQuarter struct {
+	Noun     string
+	ObjectID string
+	HostID   fleet.HostID
+	Quarter  time.Time
+	Worst    int16
+	Last     int16
 }
 
 type ConsoleTicket struct {
@@ -148,6 +158,12 @@ type HostSession struct {
 	LookedAt    *time.Time
 }
 
+type HostSilence struct {
+	HostID fleet.HostID
+	Since  time.Time
+	Until  time.Time
+}
+
 type Idempotency struct {
 	UserID    fleet.UserID
 	Key       string
@@ -155,6 +171,44 @@ type Idempotency struct {
 	SubjectID string
 	CreatedAt time.Time
 	Answer    []byte
+}
+
+type Image struct {
+	ID          fleet.ImageID
+	ProjectID   *fleet.ProjectID
+	Name        string
+	Description string
+	Os          fleet.OSFacts
+	CreatedBy   string
+	CreatedAt   time.Time
+}
+
+type ImageCopy struct {
+	VersionID fleet.ImageVersionID
+	PoolID    fleet.PoolID
+	HostID    *fleet.HostID
+	Volume    string
+	AddedBy   string
+	AddedAt   time.Time
+}
+
+type ImageGrant struct {
+	ImageID   fleet.ImageID
+	ProjectID *fleet.ProjectID
+	GrantedBy string
+	GrantedAt time.Time
+}
+
+type ImageVersion struct {
+	ID            fleet.ImageVersionID
+	ImageID       fleet.ImageID
+	Number        int32
+	Format        string
+	CapacityBytes int64
+	Sha256        string
+	Source        string
+	CreatedBy     string
+	CreatedAt     time.Time
 }
 
 type Job struct {
@@ -178,6 +232,12 @@ type Job struct {
 	Retries    int32
 	TaskID     *fleet.TaskID
 	Role       string
+	Stop       string
+}
+
+type JobWait struct {
+	JobID string
+	ForID string
 }
 
 type JoinToken struct {
@@ -197,6 +257,18 @@ type LeftOut struct {
 	ObjectID string
 	HostID   fleet.HostID
 	Why      string
+}
+
+type Library struct {
+	PoolID        fleet.PoolID
+	Volume        string
+	Format        string
+	CapacityBytes int64
+	ImageID       string
+	VersionID     string
+	By            interface{}
+	At            interface{}
+	Nth           int64
 }
 
 type LoginThrottle struct {
@@ -219,11 +291,18 @@ type Network struct {
 	CreatedAt  time.Time
 	Spec       *fleet.NetworkSpec
 	DeletedAt  *time.Time
+	Peers      []string
 }
 
 type NetworkGrant struct {
 	NetworkID fleet.NetworkID
 	ProjectID *fleet.ProjectID
+}
+
+type NicGroup struct {
+	VMID    fleet.VMID
+	Mac     string
+	GroupID fleet.SecurityGroupID
 }
 
 type Object struct {
@@ -240,6 +319,20 @@ type Pool struct {
 	Generation int64
 	CreatedAt  time.Time
 	DeletedAt  *time.Time
+}
+
+type PoolSecret struct {
+	PoolID fleet.PoolID
+	ByKey  string
+	Sealed []byte
+	SetAt  time.Time
+	SetBy  string
+}
+
+type PortGroupGrant struct {
+	NetworkID fleet.NetworkID
+	PortGroup string
+	ProjectID *fleet.ProjectID
 }
 
 type PortalAddress struct {
@@ -260,17 +353,6 @@ type ProjectMember struct {
 	Role      fleet.Role
 }
 
-type PublishedImage struct {
-	PoolID        fleet.PoolID
-	HostID        *fleet.HostID
-	Volume        string
-	ProjectID     *fleet.ProjectID
-	Format        string
-	CapacityBytes int64
-	PublishedBy   string
-	PublishedAt   time.Time
-}
-
 type Pulse struct {
 	One bool
 	At  time.Time
@@ -282,6 +364,18 @@ type SavedView struct {
 	List   string
 	Name   string
 	Query  string
+}
+
+type SecurityGroup struct {
+	ID         fleet.SecurityGroupID
+	ProjectID  *fleet.ProjectID
+	Name       string
+	Spec       fleet.SecurityGroupSpec
+	Generation int64
+	Revision   int64
+	Members    []byte
+	CreatedAt  time.Time
+	DeletedAt  *time.Time
 }
 
 type Selector struct {
@@ -337,6 +431,27 @@ type Token struct {
 	MadeWith   *fleet.TokenID
 }
 
+type Upload struct {
+	ID        fleet.UploadID
+	TaskID    fleet.TaskID
+	UserID    fleet.UserID
+	HostID    fleet.HostID
+	PoolID    fleet.PoolID
+	Volume    string
+	SizeBytes int64
+	Checksum  string
+	File      string
+	CreatedAt time.Time
+	HeardAt   time.Time
+}
+
+type UploadPair struct {
+	PairID   fleet.PairID
+	UploadID fleet.UploadID
+	Session  string
+	At       time.Time
+}
+
 type User struct {
 	ID           fleet.UserID
 	Name         string
@@ -370,6 +485,11 @@ type VM struct {
 	Attention          bool
 	Elsewhere          []fleet.Sighting
 	Starved            bool
+}
+
+type VmMac struct {
+	Mac  string
+	VMID fleet.VMID
 }
 
 type VmMark struct {

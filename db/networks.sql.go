@@ -191,7 +191,7 @@ func (q *Queries) HoldNetwork(ctx context.Context, id fleet.NetworkID) (string, 
 }
 
 const lockNetwork = `-- name: LockNetwork :one
-SELECT id, name, kind, generation, created_at, spec, deleted_at FROM networks WHERE id = $1 FOR UPDATE
+SELECT id, name, kind, generation, created_at, spec, deleted_at, peers FROM networks WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockNetwork(ctx context.Context, id fleet.NetworkID) (Network, error) {
@@ -205,6 +205,7 @@ func (q *Queries) LockNetwork(ctx context.Context, id fleet.NetworkID) (Network,
 		&i.CreatedAt,
 		&i.Spec,
 		&i.DeletedAt,
+		&i.Peers,
 	)
 	return i, err
 }

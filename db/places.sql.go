@@ -90,7 +90,7 @@ func (q *Queries) MoveJob(ctx context.Context, arg MoveJobParams) error {
 }
 
 const openJobsOf = `-- name: OpenJobsOf :many
-SELECT id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role FROM jobs WHERE subject = $1 AND host_id = $2 AND state IN ('queued', 'running') ORDER BY id FOR UPDATE
+SELECT id, host_id, kind, subject, args, generation, state, epoch, attempt, lease_until, run_after, progress, note, error, created_at, started_at, ended_at, retries, task_id, role, stop FROM jobs WHERE subject = $1 AND host_id = $2 AND state IN ('queued', 'running') ORDER BY id FOR UPDATE
 `
 
 type OpenJobsOfParams struct {
@@ -128,6 +128,7 @@ func (q *Queries) OpenJobsOf(ctx context.Context, arg OpenJobsOfParams) ([]Job, 
 			&i.Retries,
 			&i.TaskID,
 			&i.Role,
+			&i.Stop,
 		); err != nil {
 			return nil, err
 		}

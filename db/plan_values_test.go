@@ -40,10 +40,14 @@ var readMore = map[string]struct {
 	"LabelGroups":        {4000, "counts the 2,000 VMs of a project"},
 	"ReportAbsentVMs":    {6000, "changes the other 99 VMs of a host, in each of their indexes"},
 	"VolumeOwners":       {800, "looks through what waits to enter the index of specs"},
+	"CountOnGroup":       {800, "looks through what waits to enter the index of specs"},
+	"GroupNeeded":        {800, "likewise"},
 	"CountOnNetwork":     {800, "looks through what waits to enter the index of specs"},
 	"VolumeTaken":        {800, "looks through what waits to enter the index of specs"},
 	"VolumeNameTaken":    {800, "looks through what waits to enter the index of specs"},
 	"VolumeHeld":         {2000, "looks through what waits to enter the index of specs, for three questions"},
+	"ImagesMade":         {800, "looks through what waits to enter the index of specs"},
+	"OverlaysOn":         {800, "looks through what waits to enter the index of specs"},
 	"DrivesWith":         {800, "looks through what waits to enter the index of specs"},
 }
 
@@ -58,7 +62,7 @@ func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool)
 	if id, ok := map[reflect.Type]string{
 		reflect.TypeFor[fleet.HostID](): aHost, reflect.TypeFor[fleet.ProjectID](): aProject, reflect.TypeFor[fleet.PoolID](): aPool, reflect.TypeFor[fleet.NetworkID](): aNetwork,
 		reflect.TypeFor[fleet.VMID](): aVM, reflect.TypeFor[fleet.TaskID](): aTask, reflect.TypeFor[fleet.JobID](): aTask, reflect.TypeFor[fleet.UserID](): aUser,
-		reflect.TypeFor[fleet.Subject](): "vm:" + aVM, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+		reflect.TypeFor[fleet.Subject](): "vm:" + aVM, reflect.TypeFor[fleet.ImageID](): anID, reflect.TypeFor[fleet.ImageVersionID](): anID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
 		v.SetString(id)
 		return v
@@ -116,11 +120,13 @@ var given = map[string]any{
 	"AddJoinToken.Hash": []byte("new"), "AddPool.ID": fleet.PoolID("new"), "AddProject.ID": fleet.ProjectID("new"), "DeleteProject.": fleet.ProjectID("bare"),
 	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
-	"QueueConsole.ID": fleet.JobID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": aPool,
+	"DiskMoved.Disk": []byte(`{"poolId":"` + aPool + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),
+	"QueueConsole.ID": fleet.JobID("new"), "QueueUploadOpen.ID": fleet.JobID("new"), "AddUpload.ID": fleet.UploadID("new"), "AwaitUploadHost.PairID": fleet.PairID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": aPool,
 	"AddNetwork.ID": fleet.NetworkID("new"), "AddNetwork.Name": "new", "MarkNetworkDeleted.": fleet.NetworkID("defined"), "EndNetwork.": "defined", "LockNetwork.": fleet.NetworkID("defined"),
 	"SetSelector.ObjectID": aPool, "SelectorOf.ObjectID": aPool, "DropSelector.ObjectID": aPool, "LeaveOut.ObjectID": aPool, "LeaveOutNone.ObjectID": aPool, "LeaveInHosts.ObjectID": aPool, "LeaveOutReleased.ObjectID": aPool, "LabelledWithout.ObjectID": aPool, "LeftOut.ObjectID": aPool, "AssignedBeside.ObjectID": aPool, "HostsLabelled.ObjectID": aPool, "NotWell.ObjectID": aPool,
 	"SetSelector.Pairs": map[string]string{"rack": "8"}, "LabelledWithout.Most": int32(200), "LeaveOut.Hosts": []string{aHost}, "LeaveOut.Whys": []string{"other"}, "LeaveInHosts.Hosts": []string{aHost},
 	"HostsLabelled.Pairs": []byte(`{"rack": "7"}`), "HostsLabelled.Keys": []string{"ssd"},
+	"AddImage.ID": fleet.ImageID("new"), "AddImage.Name": "new", "AddImageVersion.ID": fleet.ImageVersionID("new"), "AddStep.ID": fleet.JobID("new"), "WaitFor.Others": []string{},
 	"AddNetworks.":               []byte(`[{"id": "new", "name": "new", "kind": "bridge"}]`),
 	"EndJobs.Ids":                []string{aTask},
 	"EndJobs.States":             []string{"done"},
@@ -179,7 +185,10 @@ var fills = []string{
 	`UPDATE hosts SET spec = jsonb_build_object('labels', jsonb_build_object('rack', (right(id, 3)::integer % 20)::text, 'ssd', 'yes')) WHERE id <> 'bare'`,
 	`INSERT INTO selectors (noun, object_id, selector, pairs, keys) VALUES ('pool', '` + aPool + `', 'rack=7, ssd', '{"rack": "7"}', '{ssd}'), ('net', 'defined', 'rack=9', '{"rack": "9"}', '{}')`,
 	`INSERT INTO left_out (noun, object_id, host_id, why) SELECT 'net', 'defined', id, 'taken' FROM hosts WHERE spec->'labels'->>'rack' = '9'`,
-	`INSERT INTO published_images (pool_id, volume, format, capacity_bytes, published_by) SELECT '` + aPool + `', 'id-' || n, 'raw', 1, 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO images (id, name, created_by) SELECT 'id-' || n, 'image ' || n, 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) SELECT 'id-' || n, 'id-' || n, 1, 'raw', 1, 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO image_copies (version_id, pool_id, volume, added_by) SELECT 'id-' || n, '` + aPool + `', 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO image_grants (image_id, granted_by) SELECT 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT v.id, h.id, 'stopped', 1, true FROM vms v, hosts h WHERE v.host_id <> h.id AND right(h.id, 3) = '009' AND right(v.id, 1) = '3'`,
 	`WITH made AS (
 		INSERT INTO tasks (id, kind, subject, subject_name, host_id, project_id, created_by, user_id, state, ended_at)
@@ -190,5 +199,8 @@ var fills = []string{
 	INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state, attempt, lease_until, ended_at)
 	SELECT id, id, host_id, kind, subject, 1, state, 1, CASE WHEN state = 'running' THEN now() + interval '1 hour' END, ended_at FROM made`,
 	`INSERT INTO jobs (id, host_id, kind, subject, generation, state, ended_at) SELECT 'aside-' || n, '` + aHost + `', 'console.open', 'vm:id-' || n, 1, 'done', now() FROM generate_series(1, 5000) n`,
+	`INSERT INTO uploads (id, task_id, user_id, host_id, pool_id, volume, size_bytes)
+		SELECT id, id, user_id, host_id, '` + aPool + `', 'v', 1 FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 10000`,
+	`INSERT INTO upload_pairs (pair_id, upload_id, session) SELECT id, id, 's' FROM uploads`,
 	`RESET session_replication_role`,
 }

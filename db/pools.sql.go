@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -110,14 +111,14 @@ func (q *Queries) MarkPoolDeleted(ctx context.Context, id fleet.PoolID) error {
 
 const placesTaken = `-- name: PlacesTaken :many
 SELECT p.name, h.name AS host_name FROM assignments s JOIN pools p ON p.id = s.pool_id JOIN hosts h ON h.id = s.host_id
-WHERE s.host_id = ANY ($1::text[]) AND p.id <> $2 AND p.spec->>'path' = $3::text
+WHERE s.host_id = ANY ($1::text[]) AND p.id <> $2 AND COALESCE(NULLIF(p.spec->>'path', ''), p.spec->>'target', p.spec->>'cephPool', p.spec->>'group') = $3::text
 LIMIT 1
 `
 
 type PlacesTakenParams struct {
 	Hosts  []string
 	PoolID fleet.PoolID
-	Path   string
+	Place  string
 }
 
 type PlacesTakenRow struct {
@@ -125,9 +126,9 @@ type PlacesTakenRow struct {
 	HostName string
 }
 
-// Other pools on these hosts with the same directory.
+// Other pools on these hosts with the same directory, target, pool of a cluster or volume group.
 func (q *Queries) PlacesTaken(ctx context.Context, arg PlacesTakenParams) ([]PlacesTakenRow, error) {
-	rows, err := q.db.Query(ctx, placesTaken, arg.Hosts, arg.PoolID, arg.Path)
+	rows, err := q.db.Query(ctx, placesTaken, arg.Hosts, arg.PoolID, arg.Place)
 	if err != nil {
 		return nil, err
 	}
@@ -215,4 +216,76 @@ func (q *Queries) PoolNeeded(ctx context.Context, arg PoolNeededParams) ([]PoolN
 		return nil, err
 	}
 	return items, nil
+}
+
+const poolSecretFor = `-- name: PoolSecretFor :one
+SELECT s.by_key, s.sealed FROM pool_secrets s JOIN assignments a ON a.pool_id = s.pool_id
+WHERE s.pool_id = $1 AND a.noun = 'pool' AND a.host_id = $2 AND a.asked = 'assign'
+`
+
+type PoolSecretForParams struct {
+	PoolID fleet.PoolID
+	HostID fleet.HostID
+}
+
+type PoolSecretForRow struct {
+	ByKey  string
+	Sealed []byte
+}
+
+// The secret of a pool for one host that is to have it; nobody else is given it.
+func (q *Queries) PoolSecretFor(ctx context.Context, arg PoolSecretForParams) (PoolSecretForRow, error) {
+	row := q.db.QueryRow(ctx, poolSecretFor, arg.PoolID, arg.HostID)
+	var i PoolSecretForRow
+	err := row.Scan(&i.ByKey, &i.Sealed)
+	return i, err
+}
+
+const poolSecretSet = `-- name: PoolSecretSet :one
+SELECT set_at, set_by FROM pool_secrets WHERE pool_id = $1
+`
+
+type PoolSecretSetRow struct {
+	SetAt time.Time
+	SetBy string
+}
+
+// When a pool's secret was given last, and by whom.
+func (q *Queries) PoolSecretSet(ctx context.Context, poolID fleet.PoolID) (PoolSecretSetRow, error) {
+	row := q.db.QueryRow(ctx, poolSecretSet, poolID)
+	var i PoolSecretSetRow
+	err := row.Scan(&i.SetAt, &i.SetBy)
+	return i, err
+}
+
+const renewPool = `-- name: RenewPool :exec
+UPDATE pools SET generation = generation + 1 WHERE id = $1
+`
+
+// A pool whose hosts are to set it up anew, as those that are not heard now do later.
+func (q *Queries) RenewPool(ctx context.Context, id fleet.PoolID) error {
+	_, err := q.db.Exec(ctx, renewPool, id)
+	return err
+}
+
+const setPoolSecret = `-- name: SetPoolSecret :exec
+INSERT INTO pool_secrets (pool_id, by_key, sealed, set_by) VALUES ($1, $2, $3, $4)
+ON CONFLICT (pool_id) DO UPDATE SET by_key = excluded.by_key, sealed = excluded.sealed, set_by = excluded.set_by, set_at = now()
+`
+
+type SetPoolSecretParams struct {
+	PoolID fleet.PoolID
+	ByKey  string
+	Sealed []byte
+	SetBy  string
+}
+
+func (q *Queries) SetPoolSecret(ctx context.Context, arg SetPoolSecretParams) error {
+	_, err := q.db.Exec(ctx, setPoolSecret,
+		arg.PoolID,
+		arg.ByKey,
+		arg.Sealed,
+		arg.SetBy,
+	)
+	return err
 }

@@ -134,6 +134,32 @@ func (q *Queries) SweepJobs(ctx context.Context, most int32) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
+const sweepQuarters = `-- name: SweepQuarters :execrows
+DELETE FROM cell_quarters q WHERE (q.noun, q.object_id, q.host_id, q.quarter) IN (
+    SELECT o.noun, o.object_id, o.host_id, o.quarter FROM cell_quarters o WHERE o.quarter < now() - interval '25 hours'
+      AND EXISTS (SELECT 1 FROM cell_quarters n WHERE n.noun = o.noun AND n.object_id = o.object_id AND n.host_id = o.host_id AND n.quarter > o.quarter
+                  AND n.quarter < now() - interval '25 hours')
+    LIMIT $1)
+`
+
+// Of each cell the last row that is older than a day stays: from then on it was so.
+func (q *Queries) SweepQuarters(ctx context.Context, most int32) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepQuarters, most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sweepSilences = `-- name: SweepSilences :exec
+DELETE FROM host_silences WHERE until < now() - interval '25 hours'
+`
+
+func (q *Queries) SweepSilences(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, sweepSilences)
+	return err
+}
+
 const sweepTasks = `-- name: SweepTasks :execrows
 DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND id < born(now() - interval '30 days') AND ended_at < now() - interval '30 days' ORDER BY id LIMIT $1)
 `

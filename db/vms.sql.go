@@ -40,8 +40,11 @@ func (q *Queries) AddVM(ctx context.Context, arg AddVMParams) error {
 	return err
 }
 
-const changeVM = `-- name: ChangeVM :exec
-UPDATE vms SET name = $1, labels = $2, description = $3, spec = $4, generation = generation + 1 WHERE id = $5
+const changeVM = `-- name: ChangeVM :execrows
+UPDATE vms v SET name = $1, labels = $2, description = $3, spec = $4, generation = v.generation + 1
+WHERE v.id = $5 AND NOT EXISTS (
+    SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.move' AND j.state IN ('queued', 'running')
+      AND NOT $4::jsonb @> jsonb_build_object('disks', jsonb_build_array(j.args #> '{move,disk}')))
 `
 
 type ChangeVMParams struct {
@@ -52,16 +55,19 @@ type ChangeVMParams struct {
 	ID          fleet.VMID
 }
 
-// One change, one generation.
-func (q *Queries) ChangeVM(ctx context.Context, arg ChangeVMParams) error {
-	_, err := q.db.Exec(ctx, changeVM,
+// One change, one generation. A disk that is on its way to another pool stays as it is: until its host has said where it is, no change knows.
+func (q *Queries) ChangeVM(ctx context.Context, arg ChangeVMParams) (int64, error) {
+	result, err := q.db.Exec(ctx, changeVM,
 		arg.Name,
 		arg.Labels,
 		arg.Description,
 		arg.Spec,
 		arg.ID,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const dropVM = `-- name: DropVM :exec
@@ -199,8 +205,12 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 }
 
 const mACsOfOthers = `-- name: MACsOfOthers :many
-SELECT m.mac::text FROM unnest($1::text[]) AS m (mac)
-WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac' AND w.vm_id <> $2)
+SELECT m.mac::text AS mac, COALESCE(f.name, '')::text AS name, COALESCE(f.host_name, '')::text AS host_name
+FROM unnest($1::text[]) AS m (mac) LEFT JOIN LATERAL (
+    SELECT f.name, h.name AS host_name FROM found_vms f JOIN hosts h ON h.id = f.host_id
+    WHERE f.status->'nics' @> jsonb_build_array(jsonb_build_object('mac', m.mac)) AND f.id <> $2 LIMIT 1) f ON true
+WHERE f.name IS NOT NULL OR EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac' AND w.vm_id <> $2)
+   OR EXISTS (SELECT 1 FROM vm_macs t WHERE t.mac = m.mac AND t.vm_id <> $2)
 `
 
 type MACsOfOthersParams struct {
@@ -208,20 +218,26 @@ type MACsOfOthersParams struct {
 	VMID fleet.VMID
 }
 
-// Which of the addresses another VM has already.
-func (q *Queries) MACsOfOthers(ctx context.Context, arg MACsOfOthersParams) ([]string, error) {
+type MACsOfOthersRow struct {
+	Mac      string
+	Name     string
+	HostName string
+}
+
+// Which of the addresses another machine has already: a VM, or a domain that Quantix did not make, with its name and its host's.
+func (q *Queries) MACsOfOthers(ctx context.Context, arg MACsOfOthersParams) ([]MACsOfOthersRow, error) {
 	rows, err := q.db.Query(ctx, mACsOfOthers, arg.Macs, arg.VMID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []string{}
+	items := []MACsOfOthersRow{}
 	for rows.Next() {
-		var m_mac string
-		if err := rows.Scan(&m_mac); err != nil {
+		var i MACsOfOthersRow
+		if err := rows.Scan(&i.Mac, &i.Name, &i.HostName); err != nil {
 			return nil, err
 		}
-		items = append(items, m_mac)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

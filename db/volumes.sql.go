@@ -195,6 +195,7 @@ const volumeNameTaken = `-- name: VolumeNameTaken :one
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text AND ($2::text = '' OR ph.host_id = $2)
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $3::text)))
     OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || $1 || '/' || $3 AND j.state IN ('queued', 'running') AND ($2 = '' OR j.host_id = $2))
+    OR EXISTS (SELECT 1 FROM moves_in($1) m WHERE m.volume = $3)
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $3)
     OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $3)))) > 0)::boolean
 AS taken
@@ -265,6 +266,7 @@ SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = $1::text
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', $2::text)))
     OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || $1 || '/' || $2 AND j.state IN ('queued', 'running'))
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = $1 AND m.volume = $2)
+    OR EXISTS (SELECT 1 FROM moves_in($1) m WHERE m.volume = $2)
     OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))) > 0)::boolean
 AS taken
 `
@@ -284,7 +286,8 @@ func (q *Queries) VolumeTaken(ctx context.Context, arg VolumeTakenParams) (bool,
 
 const volumesAtWork = `-- name: VolumesAtWork :many
 SELECT j.subject, j.kind, j.host_id, j.state, COALESCE(j.args->'volume'->>'source', '')::text AS source FROM jobs j
-WHERE split_part(substr(j.subject, 8), '/', 1) = $1::text AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running') ORDER BY j.id
+WHERE split_part(substr(j.subject, 8), '/', 1) = $1::text AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running')
+UNION ALL SELECT 'volume:' || $1 || '/' || m.volume, 'vm.move', m.host_id, m.state, '' FROM moves_in($1) m
 `
 
 type VolumesAtWorkRow struct {
@@ -372,6 +375,7 @@ const volumesToCome = `-- name: VolumesToCome :many
 SELECT j.host_id, split_part(substr(j.subject, 8), '/', 1)::text AS pool_id, sum(COALESCE((j.args->'volume'->>'takesBytes')::bigint, 0))::bigint AS bytes
 FROM jobs j WHERE split_part(substr(j.subject, 8), '/', 1) = ANY ($1::text[]) AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running')
 GROUP BY 1, 2
+UNION ALL SELECT m.host_id, p.id, m.takes FROM unnest($1::text[]) AS p (id) CROSS JOIN LATERAL moves_in(p.id) m WHERE m.takes > 0
 `
 
 type VolumesToComeRow struct {

@@ -30,6 +30,14 @@ func NetworkPath(id fleet.NetworkID, below ...string) string {
 	return pathOf(fleet.NounNetwork, id, below)
 }
 
+// SecurityGroupPath is a security group's page, or what stands below it.
+func SecurityGroupPath(id fleet.SecurityGroupID, below ...string) string {
+	return pathOf(fleet.NounSecurityGroup, id, below)
+}
+
+// ImagePath is an image's page, or what stands below it.
+func ImagePath(id fleet.ImageID, below ...string) string { return pathOf(fleet.NounImage, id, below) }
+
 // ProjectPath is a project's page, or what stands below it.
 func ProjectPath(id fleet.ProjectID, below ...string) string {
 	return pathOf(fleet.NounProject, id, below)

@@ -112,8 +112,12 @@ func (s *Server) renew(ctx context.Context, a fleet.Actor, in wire.RenewRequest)
 	return s.Control.RenewHost(ctx, a, in.CSR)
 }
 
-func (s *Server) progress(c echo.Context, a fleet.Actor, in wire.Progress) (*struct{}, error) {
-	return nil, s.Control.Progress(c.Request().Context(), a, fleet.JobID(c.Param("id")), in)
+func (s *Server) progress(c echo.Context, a fleet.Actor, in wire.Progress) (*wire.ProgressAnswer, error) {
+	answer, err := s.Control.Progress(c.Request().Context(), a, fleet.JobID(c.Param("id")), in)
+	if err != nil || answer == (wire.ProgressAnswer{}) {
+		return nil, err
+	}
+	return &answer, nil
 }
 
 func (s *Server) finish(c echo.Context, a fleet.Actor, in wire.Finish) (*wire.FinishAnswer, error) {

@@ -53,7 +53,7 @@ func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 		t.Fatal(err)
 	}
 	agentURL = "https://" + listener.Addr().String()
-	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL, PairURL: agentURL})
+	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL, PairURL: agentURL, Vault: auth.NewVault()})
 	p.server = web.New(web.Options{
 		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false),
 		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Ready: func(ctx context.Context) error { return p.control.Ready(ctx, fleet.SystemActor) },
@@ -88,6 +88,7 @@ func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 
 // machine is a host's agent, played by the test over the real protocol.
 type machine struct {
+	san fleet.PoolID // a pool whose secret is for it
 	*wire.Client
 	id          fleet.HostID
 	credentials wire.Credentials
@@ -223,7 +224,7 @@ func TestAnAgentJoinsReportsAndWorks(t *testing.T) {
 	if w.Kind != fleet.VMApply || w.VM == nil || w.VM.Name != "web" || w.VM.HostID != m.id {
 		t.Fatalf("claimed %+v", w)
 	}
-	if err := m.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 40, Note: "defining"}); err != nil {
+	if _, err := m.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 40, Note: "defining"}); err != nil {
 		t.Error(err)
 	}
 	if task, err := admin.Task(t.Context(), fleet.TaskID(w.ID)); err != nil || task.Progress != 40 || task.State != fleet.JobRunning {

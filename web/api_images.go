@@ -7,21 +7,142 @@ import (
 	"quantix/internal/fleet"
 )
 
-// imageInput names a volume of a pool.
-type imageInput struct {
-	PoolPath
+// ImagePath names an image of the library in the path.
+type ImagePath struct {
+	ID fleet.ImageID `path:"id"`
+}
+
+// CopyPath names a copy of an image: a file of a pool.
+type CopyPath struct {
+	ImagePath
+	Pool   fleet.PoolID `path:"pool"`
 	Volume string       `path:"volume" maxLength:"255"`
-	Host   fleet.HostID `query:"host" doc:"Of a local pool: the host whose file it is; left out: every host that has it"`
+	Host   fleet.HostID `query:"host" doc:"Of a local pool: the host whose file it is"`
 }
 
-func (in *imageInput) image() control.Image {
-	return control.Image{PoolID: in.ID, Volume: in.Volume, HostID: in.Host}
+func (in *CopyPath) of() control.ImageCopy {
+	return control.ImageCopy{ImageID: in.ID, PoolID: in.Pool, Volume: in.Volume, HostID: in.Host}
 }
 
-func (s *Server) apiPublishImage(ctx context.Context, a fleet.Actor, in *imageInput) (*nothing, error) {
-	return nil, s.Control.PublishImage(ctx, a, in.image())
+type imageOutput struct {
+	Location string `header:"Location"`
+	Body     imageOutputBody
 }
 
-func (s *Server) apiWithdrawImage(ctx context.Context, a fleet.Actor, in *imageInput) (*nothing, error) {
-	return nil, s.Control.WithdrawImage(ctx, a, in.image())
+type imageOutputBody struct {
+	fleet.ImageView
+	Offered
+}
+
+func imageAnswer(a fleet.Actor, v fleet.ImageView) imageOutputBody {
+	return imageOutputBody{v, offers(a, "image", v.Actions())}
+}
+
+func (s *Server) apiAddImage(ctx context.Context, a fleet.Actor, in *struct{ Body control.NewImage }) (*imageOutput, error) {
+	id, _, err := s.Control.AddImage(ctx, a, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.Control.GetImage(ctx, a, id)
+	return &imageOutput{Location: apiBase + "/images/" + string(id), Body: imageAnswer(a, v)}, err
+}
+
+func (s *Server) apiGetImage(ctx context.Context, a fleet.Actor, in *ImagePath) (*imageOutput, error) {
+	v, err := s.Control.GetImage(ctx, a, in.ID)
+	return &imageOutput{Body: imageAnswer(a, v)}, err
+}
+
+type editImageInput struct {
+	ImagePath
+	Body control.EditImage
+}
+
+func (s *Server) apiEditImage(ctx context.Context, a fleet.Actor, in *editImageInput) (*imageOutput, error) {
+	if err := s.Control.EditImage(ctx, a, in.ID, in.Body); err != nil {
+		return nil, err
+	}
+	return s.apiGetImage(ctx, a, &in.ImagePath)
+}
+
+type deleteImageInput struct {
+	ImagePath
+	Confirm string `query:"confirm" doc:"The image's name"`
+	Files   bool   `query:"files" doc:"Delete the files of its copies too, by a task for each"`
+}
+
+func (s *Server) apiDeleteImage(ctx context.Context, a fleet.Actor, in *deleteImageInput) (*tasksAsked, error) {
+	tasks, err := s.Control.DeleteImage(ctx, a, in.ID, in.Confirm, in.Files)
+	out := &tasksAsked{}
+	out.Body.Tasks = append([]fleet.TaskID{}, tasks...)
+	return out, err
+}
+
+type tasksAsked struct {
+	Body struct {
+		Tasks []fleet.TaskID `json:"tasks"`
+	}
+}
+
+type versionInput struct {
+	ImagePath
+	Body control.ImageSource
+}
+
+func (s *Server) apiAddImageVersion(ctx context.Context, a fleet.Actor, in *versionInput) (*taskOutput, error) {
+	task, err := s.Control.AddImageVersion(ctx, a, in.ID, in.Body)
+	return &taskOutput{task}, err
+}
+
+type copyImageInput struct {
+	ImagePath
+	Body control.NewCopy
+}
+
+// apiCopyImage answers without a task where the pool had a file with the image's bytes.
+func (s *Server) apiCopyImage(ctx context.Context, a fleet.Actor, in *copyImageInput) (*tasksAsked, error) {
+	task, err := s.Control.CopyImage(ctx, a, in.ID, in.Body)
+	out := &tasksAsked{}
+	out.Body.Tasks = []fleet.TaskID{}
+	if task.ID != "" {
+		out.Body.Tasks = append(out.Body.Tasks, task.ID)
+	}
+	return out, err
+}
+
+func (s *Server) apiVerifyCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*taskOutput, error) {
+	task, err := s.Control.VerifyCopy(ctx, a, in.of())
+	return &taskOutput{task}, err
+}
+
+func (s *Server) apiForgetCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*nothing, error) {
+	return nil, s.Control.ForgetCopy(ctx, a, in.of())
+}
+
+type deleteCopyInput struct {
+	CopyPath
+	Confirm string `query:"confirm" doc:"The file's name"`
+}
+
+func (s *Server) apiDeleteCopy(ctx context.Context, a fleet.Actor, in *deleteCopyInput) (*tasksAsked, error) {
+	task, err := s.Control.DeleteCopy(ctx, a, in.of(), in.Confirm)
+	out := &tasksAsked{}
+	out.Body.Tasks = []fleet.TaskID{}
+	if task != "" {
+		out.Body.Tasks = append(out.Body.Tasks, task)
+	}
+	return out, err
+}
+
+// ImageGrantPath names an image and the project that it is published to.
+type ImageGrantPath struct {
+	ImagePath
+	Project string `path:"project" doc:"A project's id, or all"`
+}
+
+func (s *Server) apiGrantImage(ctx context.Context, a fleet.Actor, in *ImageGrantPath) (*nothing, error) {
+	return nil, s.Control.GrantImage(ctx, a, in.ID, grantedTo(in.Project))
+}
+
+func (s *Server) apiRevokeImage(ctx context.Context, a fleet.Actor, in *ImageGrantPath) (*nothing, error) {
+	return nil, s.Control.RevokeImage(ctx, a, in.ID, grantedTo(in.Project))
 }

@@ -42,26 +42,6 @@ func (s *Server) apiGetNetwork(ctx context.Context, a fleet.Actor, in *NetworkPa
 	return &networkOutput{Body: networkAnswer(a, network)}, err
 }
 
-func (s *Server) apiDeleteNetwork(ctx context.Context, a fleet.Actor, in *NetworkPath) (*pageOutput[fleet.Task], error) {
-	ids, err := s.Control.DeleteNetwork(ctx, a, in.ID)
-	return s.tasksOf(ctx, a, ids, err)
-}
-
-func (s *Server) apiAssignNetwork(ctx context.Context, a fleet.Actor, in *NetworkHostPath) (*pageOutput[fleet.Task], error) {
-	ids, err := s.Control.AssignNetwork(ctx, a, in.ID, []fleet.HostID{in.Host})
-	return s.tasksOf(ctx, a, ids, err)
-}
-
-func (s *Server) apiReleaseNetwork(ctx context.Context, a fleet.Actor, in *NetworkHostPath) (*pageOutput[fleet.Task], error) {
-	id, err := s.Control.ReleaseNetwork(ctx, a, in.ID, in.Host)
-	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
-}
-
-func (s *Server) apiRetryNetwork(ctx context.Context, a fleet.Actor, in *NetworkHostPath) (*pageOutput[fleet.Task], error) {
-	id, err := s.Control.RetryNetwork(ctx, a, in.ID, in.Host)
-	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
-}
-
 type networkListInput struct {
 	NetworkPath
 	ListQuery

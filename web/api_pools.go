@@ -49,26 +49,6 @@ func (s *Server) apiGetPool(ctx context.Context, a fleet.Actor, in *PoolPath) (*
 	return &poolOutput{Body: poolAnswer(a, pool)}, err
 }
 
-func (s *Server) apiDeletePool(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[fleet.Task], error) {
-	ids, err := s.Control.DeletePool(ctx, a, in.ID)
-	return s.tasksOf(ctx, a, ids, err)
-}
-
-func (s *Server) apiAssignPool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Task], error) {
-	ids, err := s.Control.AssignPool(ctx, a, in.ID, []fleet.HostID{in.Host})
-	return s.tasksOf(ctx, a, ids, err)
-}
-
-func (s *Server) apiReleasePool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Task], error) {
-	id, err := s.Control.ReleasePool(ctx, a, in.ID, in.Host)
-	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
-}
-
-func (s *Server) apiRetryPool(ctx context.Context, a fleet.Actor, in *PoolHostPath) (*pageOutput[fleet.Task], error) {
-	id, err := s.Control.RetryPool(ctx, a, in.ID, in.Host)
-	return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
-}
-
 func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[browse.VolumeOn], error) {
 	volumes, err := s.Control.PoolVolumes(ctx, a, in.ID)
 	return whole(volumes, err)

@@ -17,6 +17,7 @@ import (
 	"quantix/internal/policy"
 	"quantix/views/kit"
 	networkview "quantix/views/network"
+	vmview "quantix/views/vm"
 )
 
 // mostChoices is how many options a select shows. Where there are more, one searches for a part of the text.
@@ -39,12 +40,12 @@ type chooser func(s *Server, ctx context.Context, a fleet.Actor, c pick) ([]kit.
 
 var choosers = map[string]chooser{
 	"projects": (*Server).projectOptions, "hosts": (*Server).hostOptions, "pools": (*Server).poolOptions, "images": (*Server).imageOptions,
-	"isos": (*Server).isoOptions, "networks": (*Server).networkOptions, "grants": (*Server).grantOptions, "members": (*Server).memberOptions,
-	"vm-networks": (*Server).vmNetworkOptions,
+	"isos": (*Server).isoOptions, "networks": (*Server).networkOptions, "grants": (*Server).grantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
+	"vm-networks": (*Server).vmNetworkOptions, "luns": (*Server).lunOptions, "group-grants": (*Server).groupGrantOptions,
 }
 
 // unchosen is the option that stands for no choice, where that is one.
-var unchosen = map[string]string{"hosts": "Choose for me", "images": "Choose an image", "isos": "Empty"}
+var unchosen = map[string]string{"luns": "Choose a LUN", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty"}
 
 // choose fills a select of a form.
 func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {
@@ -168,6 +169,9 @@ func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.
 	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(useless(p), useless(q)) })
 	var out []kit.Option
 	for _, p := range pools {
+		if is := p.Spec.Kind.Is(); is.Kind != "" && !is.Makes {
+			continue // its volumes are chosen themselves
+		}
 		text := p.Name
 		if useless(p) > 0 {
 			text += " · healthy on no host"
@@ -180,11 +184,64 @@ func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.
 }
 
 func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
-	if c.media != nil {
-		return volumeOptions(c.media.Images), nil
+	library, err := s.Control.UsableImages(ctx, a, "")
+	if err != nil {
+		return nil, err
 	}
-	images, err := s.Control.Images(ctx, a)
-	return volumeOptions(images), err
+	var out []kit.Option
+	for _, v := range library {
+		for _, x := range v.Versions {
+			out = append(out, kit.Option{Value: vmview.LibraryImage(v.ID, x.ID), Text: browse.ImageTitle(v, x)})
+		}
+	}
+	if !policy.May(a, policy.InfraChange, "") {
+		return out, nil
+	}
+	if c.media == nil {
+		all, err := s.Control.Media(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		c.media = &all
+	}
+	for _, v := range c.media.Images { // who runs the hosts may take any other file, too
+		if v.Published == nil {
+			out = append(out, volumeChoice(v))
+		}
+	}
+	return out, nil
+}
+
+// imageGrantOptions are the projects that the image c.of is not published to; none where it is published to all.
+func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	v, err := s.Control.GetImage(ctx, a, fleet.ImageID(c.of))
+	if err != nil {
+		return nil, err
+	}
+	open := map[fleet.ProjectID]bool{}
+	for _, g := range v.Grants {
+		open[g.ProjectID] = true
+	}
+	if open[""] {
+		return nil, nil
+	}
+	out, err := s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
+	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
+}
+
+// lunOptions are volumes that their storage has made and no VM uses, for those who may give them away.
+func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	if !policy.May(a, policy.InfraChange, "") {
+		return nil, nil
+	}
+	if c.media != nil {
+		return volumeOptions(c.media.LUNs), nil
+	}
+	luns, err := s.Control.LUNs(ctx, a)
+	return volumeOptions(luns), err
 }
 
 // isoOptions are the ISO images, with the present one also where its pool is not heard.
@@ -219,7 +276,10 @@ func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, _ pick) ([]k
 	for _, n := range networks {
 		out = append(out, networkChoice(a, n))
 	}
-	return out, err
+	if err != nil {
+		return out, err
+	}
+	return s.withGroups(ctx, a, out, nil)
 }
 
 // vmNetworkOptions are those that the VM c.of can be put on. A card stays where it is, though nobody could put it there now.
@@ -228,6 +288,9 @@ func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([
 	var out []kit.Option
 	for _, n := range networks {
 		out = append(out, networkChoice(a, n))
+	}
+	if err == nil {
+		out, err = s.withGroups(ctx, a, out, networks)
 	}
 	for _, value := range c.now {
 		if _, name, ok := strings.Cut(value, ":"); ok && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {

@@ -162,11 +162,17 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 			SELECT 'pool', '00000000-0000-7000-8000-000000002003', host_id, asked, CASE WHEN host_id LIKE '%7' THEN '{"state":"failed","error":"no route"}' ELSE status END, 1, now()
 			FROM assignments WHERE object_id = '00000000-0000-7000-8000-000000002001'`,
 		`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', '00000000-0000-7000-8000-000000003001', id, '{"active":true}' FROM hosts`,
+		`INSERT INTO images (id, name, created_by) VALUES ('` + anImage + `', 'Debian 12', 'ann')`,
+		`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) SELECT '` + anImage + `', '` + anImage + `', 1, v->>'format', (v->>'capacityBytes')::bigint, 'ann'
+			FROM assignments a, jsonb_array_elements(a.status->'volumes') v WHERE v->>'name' = 'debian.qcow2' LIMIT 1`,
+		`INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ('` + anImage + `', '` + aPool + `', 'debian.qcow2', 'ann')`,
+		`INSERT INTO image_grants (image_id, granted_by) VALUES ('` + anImage + `', 'ann')`,
 		`INSERT INTO found_vms (host_id, id, name, status) VALUES ('00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000009001', 'strange', '{"power":"running"}')`,
 	} {
 		p.exec(sql)
 	}
 	c.browser = p.signedIn("ann", fleet.RoleAdmin)
+	p.exec(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
 	p.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
 	testkit.Order{ID: aTask, Host: aHost, Project: aShop, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
 	p.exec(`VACUUM ANALYZE`)
@@ -191,11 +197,14 @@ const (
 	aHost   = "00000000-0000-7000-8000-000000000001"
 	aVM     = "00000000-0000-7000-8000-000001000001"
 	aPool   = "00000000-0000-7000-8000-000000002003" // failed on some hosts
+	aGroup  = "00000000-0000-7000-8000-000000006001"
+	aMAC    = "52:54:00:00:00:01"
 	aNet    = "00000000-0000-7000-8000-000000003000"
 	aBridge = "00000000-0000-7000-8000-000000003001"
 	aShop   = "00000000-0000-7000-8000-000000001001"
 	aTask   = "00000000-0000-7000-8000-000000005001"
 	aVolume = "debian.qcow2" // of each pool
+	anImage = "00000000-0000-7000-8000-000000007001"
 	aToken  = "00000000-0000-7000-8000-000000005002"
 )
 
@@ -225,6 +234,7 @@ var addresses = map[string][]struct {
 	"/vms/:id":                          {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
 	"/vms/:id/delete":                   {{at: "/vms/" + aVM + "/delete"}},
 	"/vms/:id/disks/detach":             {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},
+	"/vms/:id/disks/move":               {{at: "/vms/" + aVM + "/disks/move?disk=0"}},
 	"/vms/:id/disks/replace":            {{at: "/vms/" + aVM + "/disks/replace?disk=0"}},
 	"/vms/:id/console":                  {{at: "/vms/" + aVM + "/console"}},
 	"/menus/vm/:id":                     {{at: "/menus/vm/" + aVM}},
@@ -235,22 +245,42 @@ var addresses = map[string][]struct {
 	"/hosts/:id/delete":                 {{at: "/hosts/" + aHost + "/delete"}},
 	"/menus/host/:id":                   {{at: "/menus/host/" + aHost}},
 	"/pools":                            {{at: "/pools", sums: 3}},
+	"/pools/matrix":                     {{at: "/pools/matrix", sums: 3}},
 	"/pools/new":                        {{at: "/pools/new", all: true}},
 	"/pools/:id":                        {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=tone:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
 	"/pools/:id/assign":                 {{at: "/pools/" + aPool + "/assign", all: true}},
 	"/pools/:id/hosts/:host/release":    {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
 	"/pools/:id/labels":                 {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},
+	"/security-groups":                  {{at: "/security-groups"}},
+	"/security-groups/test":             {{at: "/security-groups/test"}},
+	"/security-groups/new":              {{at: "/security-groups/new"}},
+	"/security-groups/:id":              {{at: "/security-groups/" + aGroup}, {at: "/security-groups/" + aGroup + "?tab=cards"}, {at: "/security-groups/" + aGroup + "?tab=hosts"}},
+	"/security-groups/:id/edit":         {{at: "/security-groups/" + aGroup + "/edit"}},
+	"/security-groups/:id/delete":       {{at: "/security-groups/" + aGroup + "/delete"}},
+	"/vms/:id/filters":                  {{at: "/vms/" + aVM + "/filters?mac=" + aMAC}},
 	"/networks/:id/labels":              {{at: "/networks/" + aNet + "/labels", sums: 3}},
 	"/hosts/labelled":                   {{at: "/hosts/labelled?of=pool:" + aPool + "&selector=rack=4"}},
+	"/pools/:id/credentials":            {{at: "/pools/" + aPool + "/credentials", sums: 4}},
 	"/pools/:id/delete":                 {{at: "/pools/" + aPool + "/delete", sums: 4}},
 	"/menus/pool/:id":                   {{at: "/menus/pool/" + aPool, sums: 4}},
 	"/networks":                         {{at: "/networks", sums: 2}},
 	"/networks/:id":                     {{at: "/networks/" + aNet, sums: 3}, {at: "/networks/" + aNet + "?filter=name:host-00*", sums: 3}, {at: "/networks/" + aNet + "?tab=vms", sums: 1}, {at: "/networks/" + aBridge + "?tab=grants", sums: 2}},
+	"/networks/:id/port-groups":         {{at: "/networks/" + aNet + "/port-groups", sums: 3}},
+	"/networks/:id/reservations":        {{at: "/networks/" + aNet + "/reservations", sums: 3}},
 	"/networks/new":                     {{at: "/networks/new", all: true}},
 	"/networks/:id/assign":              {{at: "/networks/" + aNet + "/assign", all: true}},
 	"/networks/:id/hosts/:host/release": {{at: "/networks/" + aNet + "/hosts/" + aHost + "/release", sums: 3}},
 	"/networks/:id/delete":              {{at: "/networks/" + aNet + "/delete", sums: 3}},
 	"/menus/network/:id":                {{at: "/menus/network/" + aNet, sums: 3}},
+	"/images":                           {{at: "/images", sums: 2}},
+	"/images/new":                       {{at: "/images/new", all: true}},
+	"/images/:id":                       {{at: "/images/" + anImage, sums: 2}, {at: "/images/" + anImage + "?tab=grants", sums: 2}},
+	"/images/:id/versions/new":          {{at: "/images/" + anImage + "/versions/new", all: true}},
+	"/images/:id/copies/new":            {{at: "/images/" + anImage + "/copies/new", all: true}},
+	"/images/:id/copies/delete":         {{at: "/images/" + anImage + "/copies/delete?pool=" + aPool + "&volume=" + aVolume, all: true}},
+	"/images/:id/edit":                  {{at: "/images/" + anImage + "/edit", all: true}},
+	"/images/:id/delete":                {{at: "/images/" + anImage + "/delete", all: true}},
+	"/menus/image/:id":                  {{at: "/menus/image/" + anImage, sums: 2}},
 	"/projects":                         {{at: "/projects"}},
 	"/projects/switch":                  {{at: "/projects/switch"}},
 	"/projects/new":                     {{at: "/projects/new"}},
@@ -267,6 +297,7 @@ var addresses = map[string][]struct {
 	"/tasks/running":                    {{at: "/tasks/running"}},
 	"/tasks/:id":                        {{at: "/tasks/" + aTask}},
 	"/pools/:id/volumes/new":            {{at: "/pools/" + aPool + "/volumes/new", all: true}},
+	"/pools/:id/volumes/upload":         {{at: "/pools/" + aPool + "/volumes/upload", all: true}},
 	"/pools/:id/volumes/fetch":          {{at: "/pools/" + aPool + "/volumes/fetch?start=debian-12.qcow2", all: true}},
 	"/pools/:id/volumes/grow":           {{at: "/pools/" + aPool + "/volumes/grow?volume=" + aVolume, all: true}},
 	"/pools/:id/volumes/clone":          {{at: "/pools/" + aPool + "/volumes/clone?volume=" + aVolume, all: true}},

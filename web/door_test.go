@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
 	"quantix/internal/wire"
@@ -40,8 +41,9 @@ func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ 
 			{Job: work.ID, Finish: wire.Finish{Epoch: work.Epoch, Generation: work.Generation, Seq: m.seq, Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Crashed}}},
 			{Job: screen.ID, Finish: wire.Finish{Epoch: screen.Epoch, Seq: m.seq, Outcome: wire.Done}},
 		}})},
-		"GET " + wire.PathPair + ":id":    {wire.PathPair + string(screen.Args.Console), ""},
-		"GET " + wire.PathConsole + ":id": {wire.PathConsole + string(screen.Args.Console), ""},
+		"POST " + wire.PathPools + ":id/secret": {wire.PathPools + string(m.san) + "/secret", `{}`},
+		"GET " + wire.PathPair + ":id":          {wire.PathPair + string(screen.Args.Console), ""},
+		"GET " + wire.PathConsole + ":id":       {wire.PathConsole + string(screen.Args.Console), ""},
 	}
 }
 
@@ -61,6 +63,14 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	now := m.hear(t, "h1-again")
 
 	ann := p.signedIn("ann", fleet.RoleAdmin)
+	san, err := p.control.CreatePool(t.Context(), root, control.CreatePool{Name: "san", Secret: "secretsecret1", Spec: fleet.PoolSpec{
+		Kind: fleet.PoolISCSIDirect, Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", Initiator: "iqn.2026-01.org.example:quantix", User: "quantix",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.san = san.ID
+	p.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'assign')`, san.ID, m.id)
 	vm := p.addVM(p.addProject("shop"), m.id, "web", fleet.Running)
 	p.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, vm)
 	m.report(t, wire.VMReport{ID: vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}})
@@ -131,7 +141,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	}
 	// Another host, with a session of its own, has the right epoch and still not the job.
 	stranger := callerAs(t, agentURL, m, &foreign, others)
-	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
+	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathPools + ":id/secret", "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
 		body := strings.ReplaceAll(calls[route].body, fmt.Sprintf(`"seq":%d`, m.seq), fmt.Sprintf(`"seq":%d`, other.seq+1))
 		if a := stranger.ask(method, calls[route].path, body); a.status != http.StatusNotFound && a.status != http.StatusConflict {
@@ -148,7 +158,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	self := callerAs(t, agentURL, m, &key, now)
 	for route, want := range map[string]int{
 		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathRenew: http.StatusOK,
-		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "GET " + wire.PathPair + ":id": http.StatusSwitchingProtocols,
+		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "POST " + wire.PathPools + ":id/secret": http.StatusOK, "GET " + wire.PathPair + ":id": http.StatusSwitchingProtocols,
 	} {
 		method, _, _ := strings.Cut(route, " ")
 		if a := self.ask(method, calls[route].path, calls[route].body); a.status != want {

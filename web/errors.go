@@ -158,5 +158,5 @@ func problem(c echo.Context, r refusal) error {
 func isAPI(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path, "/api/") }
 
 func wantsJSON(c echo.Context) bool {
-	return routeOf(c).kind == api || isAPI(c) || c.IsWebSocket() || strings.HasPrefix(c.Request().Header.Get("Accept"), "application/json")
+	return routeOf(c).kind == api || routeOf(c).kind == inflow || isAPI(c) || c.IsWebSocket() || strings.HasPrefix(c.Request().Header.Get("Accept"), "application/json")
 }

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -27,6 +28,56 @@ func TestTooLargeForm(t *testing.T) {
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.post("/vms", url.Values{"description": {strings.Repeat("x", 100<<10)}}).is(t, http.StatusRequestEntityTooLarge)
+}
+
+// Whoever sends too much hears so, also a program that asks for the connection's end, and one that does not say how much it sends.
+func TestRefusedSendersHearWhy(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	bearer := p.program("ann", fleet.RoleAdmin, nil).token
+	closing := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	staying := http.Client{Transport: &http.Transport{}}
+	defer staying.CloseIdleConnections()
+	for name, sender := range map[string]*http.Client{"closing": &closing, "staying": &staying} {
+		for of, c := range map[string]struct {
+			method, path string
+			length       int64
+			status       int
+		}{
+			"announced":   {http.MethodPost, "/vms", 8 << 20, http.StatusRequestEntityTooLarge},
+			"unannounced": {http.MethodPost, "/vms", -1, http.StatusRequestEntityTooLarge},
+			"a file":      {http.MethodPut, "/pools/p/uploads/x.raw", 8 << 20, http.StatusNotFound},
+			"a pipe":      {http.MethodPut, "/pools/p/uploads/x.raw", -1, http.StatusBadRequest},
+		} {
+			for range 10 {
+				req, err := http.NewRequestWithContext(t.Context(), c.method, p.url+"/api/v1"+c.path, io.LimitReader(spaces{}, 8<<20))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.ContentLength = c.length
+				req.Header.Set("Authorization", "Bearer "+bearer)
+				req.Header.Set("Content-Type", "application/json")
+				res, err := sender.Do(req)
+				if err != nil {
+					t.Fatalf("%s, %s: %v", of, name, err)
+				}
+				res.Body.Close()
+				if res.StatusCode != c.status {
+					t.Fatalf("%s, %s: %d", of, name, res.StatusCode)
+				}
+			}
+		}
+	}
+}
+
+// spaces is an endless text that says nothing.
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
 }
 
 func TestUnknownErrorsHaveAReference(t *testing.T) {

@@ -1,26 +1,301 @@
 package web
 
 import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
+	imageview "quantix/views/image"
+	"quantix/views/kit"
+	"quantix/views/shell"
 )
 
-// imageOf reads which volume of the pool in the path is meant.
-func imageOf(c echo.Context) control.Image {
-	return control.Image{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
+func (s *Server) listImages(c echo.Context, a fleet.Actor) (err error) {
+	f := kit.Filter{Label: "Filter images", Placeholder: "os:debian published:yes name:web*"}
+	p := &imageview.ListPage{List: s.listOf(c, "images", "name", imageview.Columns, f), Actor: a}
+	if p.Images, err = fill(c, a, &p.List, queryOf(c), s.Control.ListImages); err != nil {
+		return err
+	}
+	return s.showList(c, a, shell.Frame{Title: "Images"}, p.List, imageview.List(p))
 }
 
-func (s *Server) publishImage(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	in := imageOf(c)
-	return stay(volumesOf(in), "Tenants may use "+in.Volume+" now."), s.Control.PublishImage(c.Request().Context(), a, in)
+var imageHead = []string{"id", "name", "owner", "os", "version", "format", "capacityBytes", "sha256", "publishedTo", "created"}
+
+func imageRow(v fleet.ImageView) []string {
+	newest := fleet.ImageVersion{}
+	if n := v.Newest(); n != nil {
+		newest = *n
+	}
+	return []string{
+		string(v.ID), v.Name, imageview.Owner(v), v.OS.Words(), strconv.Itoa(newest.Number), newest.Format, strconv.FormatInt(newest.CapacityBytes, 10), newest.SHA256,
+		v.Published(), v.CreatedAt.UTC().Format(time.RFC3339),
+	}
 }
 
-func (s *Server) withdrawImage(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	in := imageOf(c)
-	return stay(volumesOf(in), "Tenants are not offered "+in.Volume+" any more."), s.Control.WithdrawImage(c.Request().Context(), a, in)
+func (s *Server) exportImages(c echo.Context, a fleet.Actor) error {
+	return export(s, c, a, "images.csv", queryOf(c), s.Control.ListImages, imageHead, imageRow)
 }
 
-func volumesOf(in control.Image) string { return views.TabPath(views.PoolPath(in.PoolID), "volumes") }
+func imageFrame(v fleet.ImageView) shell.Frame {
+	return shell.Frame{Title: v.Name, Here: []string{string(fleet.SubjectImage(v.ID))}}
+}
+
+// imagePage holds the form of a grant, in a tab of its own.
+func (s *Server) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+	tab, err := tabOf(c, imageview.Tabs(), "image")
+	if err != nil {
+		return err
+	}
+	return s.showImage(c, a, tab, how)
+}
+
+func (s *Server) showImageGrants(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+	return s.showImage(c, a, "grants", how)
+}
+
+func (s *Server) showImage(c echo.Context, a fleet.Actor, tab string, how asked) error {
+	ctx := c.Request().Context()
+	v, err := s.Control.GetImage(ctx, a, fleet.ImageID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	p := imageview.Page{Actor: a, Link: linkOf(c), Tab: tab, Image: v, Now: time.Now(), Errors: how.errors}
+	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
+		projects := pick{
+			noun: "image-grants", of: string(v.ID), now: []string{imageview.GrantAll}, page: "/images/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+		}
+		if p.Projects, err = s.choose(ctx, a, projects); err != nil {
+			return err
+		}
+	}
+	return s.showAs(c, how.status, a, imageFrame(v), imageview.Show(p))
+}
+
+// setImageGrant publishes an image to a project, or withdraws it.
+func (s *Server) setImageGrant(c echo.Context, a fleet.Actor, in grantForm) (end, error) {
+	set := s.Control.GrantImage
+	if in.Revoke != "" {
+		set = s.Control.RevokeImage
+	}
+	id := fleet.ImageID(c.Param("id"))
+	err := set(c.Request().Context(), a, id, grantedTo(in.Project))
+	return redraw(views.TabPath(views.ImagePath(id), "grants"), func(c echo.Context) error { return s.showImageGrants(c, a, in, first) }), err
+}
+
+type imageForm struct {
+	Name        string `form:"name"`
+	Description string `form:"description"`
+	Owner       string `form:"owner"`
+	Family      string `form:"family"`
+	System      string `form:"system"`
+	Release     string `form:"release"`
+	Arch        string `form:"arch"`
+	Public      string `form:"public"`
+	Files       string `form:"files"`
+	From        string `form:"from"`
+	Pool        string `form:"pool"`
+	Host        string `form:"host"`
+	Volume      string `form:"volume"`
+	URL         string `form:"url"`
+	Checksum    string `form:"checksum"`
+	VM          string `form:"vm"`
+	Disk        string `form:"disk"`
+	Version     string `form:"version"`
+	Confirm     string `form:"confirm"`
+}
+
+func (in imageForm) shown() imageview.In {
+	return imageview.In{
+		Name: in.Name, Description: in.Description, Owner: in.Owner, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch, Public: in.Public != "", Files: in.Files != "",
+		From: in.From, Pool: in.Pool, Host: in.Host, Volume: in.Volume, URL: in.URL, Checksum: in.Checksum, VM: in.VM, Disk: in.Disk, Version: in.Version, Confirm: in.Confirm,
+	}
+}
+
+func (in imageForm) os() fleet.OSFacts {
+	return fleet.OSFacts{Family: in.Family, Name: strings.TrimSpace(in.System), Version: strings.TrimSpace(in.Release), Arch: strings.TrimSpace(in.Arch)}
+}
+
+// source is where the version comes from: of what the form has for other ways in, nothing counts.
+func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
+	out := control.ImageSource{PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host), Volume: strings.TrimSpace(in.Volume)}
+	switch in.From {
+	case "url":
+		out.URL, out.Checksum = strings.TrimSpace(in.URL), strings.TrimSpace(in.Checksum)
+		if out.URL == "" {
+			checks.Add("source.url", "Give the address of the image.")
+		}
+	case "vm":
+		out.VMID = fleet.VMID(strings.TrimSpace(in.VM))
+		if text := strings.TrimSpace(in.Disk); text != "" {
+			out.Disk = read(checks, "source.disk", text, wholeOf)
+		}
+		if out.VMID == "" {
+			checks.Add("source.vmId", "Give the UUID of the VM: its page shows it.")
+		}
+	default:
+		if out.Volume == "" {
+			checks.Add("source.volume", "Give the name of the file.")
+		}
+	}
+	if out.PoolID == "" {
+		checks.Add("source.poolId", "Choose the pool.")
+	}
+	return out
+}
+
+// choices fills the selects of a form of an image.
+func (s *Server) imageChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
+	ctx, all, page := c.Request().Context(), c.QueryParam("all") != "", c.Request().URL.String()
+	if f.Pools, err = s.choose(ctx, a, pick{noun: "pools", now: []string{f.In.Pool}, page: page, all: all}); err != nil {
+		return err
+	}
+	if f.Hosts, err = s.choose(ctx, a, pick{noun: "hosts", now: []string{f.In.Host}, page: page, all: all}); err != nil {
+		return err
+	}
+	f.Projects, err = s.choose(ctx, a, pick{noun: "projects", now: []string{f.In.Owner}, page: page, all: all})
+	f.Projects.Options = slices.Concat([]kit.Option{{Text: "The fleet"}}, f.Projects.Options)
+	return err
+}
+
+func (s *Server) askImage(c echo.Context, a fleet.Actor, in imageForm, how asked) error {
+	f := imageview.Form{In: in.shown(), Errors: how.errors}
+	if !how.again() {
+		f.In.From, f.In.Public = "url", true
+		for _, i := range fleet.StartImages {
+			if i.File == c.QueryParam("start") {
+				system, release, _ := strings.Cut(i.Name, " ")
+				f.In.Name, f.In.URL, f.In.Volume, f.In.Family, f.In.System, f.In.Release, f.In.Arch = i.Name, i.URL, i.File, "linux", system, release, "x86_64"
+			}
+		}
+		if pool := c.QueryParam("pool"); pool != "" {
+			f.In.From, f.In.Pool, f.In.Volume, f.In.Host = "file", pool, c.QueryParam("volume"), c.QueryParam("host")
+			f.In.Name = f.In.Volume
+		}
+		if vm := c.QueryParam("vm"); vm != "" {
+			f.In.From, f.In.VM, f.In.Disk = "vm", vm, "1"
+		}
+	}
+	if err := s.imageChoices(c, a, &f); err != nil {
+		return err
+	}
+	return s.showAs(c, how.status, a, shell.Frame{Title: "New image"}, imageview.New(f))
+}
+
+func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
+	var checks fleet.Checks
+	source := in.source(&checks)
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	id, _, err := s.Control.AddImage(c.Request().Context(), a, control.NewImage{
+		Name: strings.TrimSpace(in.Name), ProjectID: fleet.ProjectID(in.Owner), Description: strings.TrimSpace(in.Description), OS: in.os(), Public: in.Public != "", Source: source,
+	})
+	return leave(views.ImagePath(id)), err
+}
+
+// askOfImage is a dialog about one image. fill prepares the form where it is shown first.
+func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) asking[imageForm] {
+	return func(c echo.Context, a fleet.Actor, in imageForm, how asked) error {
+		v, err := s.Control.GetImage(c.Request().Context(), a, fleet.ImageID(c.Param("id")))
+		if err != nil {
+			return err
+		}
+		f := imageview.Form{Image: v, In: in.shown(), Errors: how.errors}
+		if !how.again() {
+			f.In = imageview.In{Name: v.Name, Description: v.Description, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch, From: "url"}
+		}
+		if fill != nil {
+			if err := fill(c, &f); err != nil {
+				return err
+			}
+		}
+		if err := s.imageChoices(c, a, &f); err != nil {
+			return err
+		}
+		return s.showAs(c, how.status, a, imageFrame(v), show(f))
+	}
+}
+
+func imageIn(c echo.Context) fleet.ImageID { return fleet.ImageID(c.Param("id")) }
+
+func (s *Server) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
+	var checks fleet.Checks
+	source := in.source(&checks)
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	t, err := s.Control.AddImageVersion(c.Request().Context(), a, imageIn(c), source)
+	return stay(views.ImagePath(imageIn(c)), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+}
+
+func (s *Server) copyImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
+	t, err := s.Control.CopyImage(c.Request().Context(), a, imageIn(c), control.NewCopy{VersionID: fleet.ImageVersionID(in.Version), PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host)})
+	text := "The pool has a file with its bytes already: that is the copy."
+	if t.ID != "" {
+		text = t.Title() + " " + t.SubjectName + ": asked of " + t.HostName + "."
+	}
+	return stay(views.ImagePath(imageIn(c)), text), err
+}
+
+func (s *Server) editImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
+	name, description, os := strings.TrimSpace(in.Name), strings.TrimSpace(in.Description), in.os()
+	err := s.Control.EditImage(c.Request().Context(), a, imageIn(c), control.EditImage{Name: &name, Description: &description, OS: &os})
+	return stay(views.ImagePath(imageIn(c)), "Saved."), err
+}
+
+func (s *Server) deleteImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
+	_, err := s.Control.DeleteImage(c.Request().Context(), a, imageIn(c), in.Confirm, in.Files != "")
+	return leave("/images"), err
+}
+
+type copyForm struct {
+	Pool   string `form:"pool"`
+	Volume string `form:"volume"`
+	Host   string `form:"host"`
+}
+
+func (in copyForm) of(c echo.Context) control.ImageCopy {
+	return control.ImageCopy{ImageID: imageIn(c), PoolID: fleet.PoolID(in.Pool), Volume: in.Volume, HostID: fleet.HostID(in.Host)}
+}
+
+func (s *Server) verifyCopy(c echo.Context, a fleet.Actor, in copyForm) (end, error) {
+	t, err := s.Control.VerifyCopy(c.Request().Context(), a, in.of(c))
+	return stay(views.ImagePath(imageIn(c)), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+}
+
+func (s *Server) forgetCopy(c echo.Context, a fleet.Actor, in copyForm) (end, error) {
+	return stay(views.ImagePath(imageIn(c)), in.Volume+" is no copy any more; the file stays."), s.Control.ForgetCopy(c.Request().Context(), a, in.of(c))
+}
+
+// copyAt is the copy that an address names.
+func copyAt(c echo.Context) control.ImageCopy {
+	return copyForm{c.QueryParam("pool"), c.QueryParam("volume"), c.QueryParam("host")}.of(c)
+}
+
+// fillCopy finds the copy that is to be deleted.
+func fillCopy(c echo.Context, f *imageview.Form) error {
+	at := copyAt(c)
+	for _, v := range f.Image.Versions {
+		for _, o := range v.Copies {
+			if o.PoolID == at.PoolID && o.Volume == at.Volume && o.HostID == at.HostID {
+				f.Copy = o
+				return nil
+			}
+		}
+	}
+	return fleet.Errorf(fleet.NotFound, "The image has no such copy.")
+}
+
+func (s *Server) deleteCopy(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
+	at := copyAt(c)
+	_, err := s.Control.DeleteCopy(c.Request().Context(), a, at, in.Confirm)
+	return stay(views.ImagePath(imageIn(c)), at.Volume+" is being deleted."), err
+}

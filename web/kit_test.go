@@ -73,7 +73,7 @@ func newPortal(t testing.TB) *portal {
 func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	t.Helper()
 	p := &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
-	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444"})
+	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
 	p.server = web.New(web.Options{
 		Control: p.control, Hub: p.hub, Sessions: auth.Sessions(pool, false), Version: "test",
 		Log:   slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -285,7 +285,11 @@ func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 		p.exec("INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, report_seq, reported_at) VALUES ('pool', $1, $2, 'assign', $3, 1, 1, now())", id, h, mustJSON(status))
 	}
 	for _, v := range status.Volumes {
-		p.exec("INSERT INTO published_images (pool_id, volume, format, capacity_bytes, published_by) VALUES ($1, $2, $3, $4, 'mara')", id, v.Name, v.Format, v.CapacityBytes)
+		image, version := fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
+		p.exec("INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'mara')", image, v.Name+" of "+name)
+		p.exec("INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) VALUES ($1, $2, 1, $3, $4, 'mara')", version, image, v.Format, v.CapacityBytes)
+		p.exec("INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, $3, 'mara')", version, id, v.Name)
+		p.exec("INSERT INTO image_grants (image_id, granted_by) VALUES ($1, 'mara')", image)
 	}
 	return id
 }
@@ -325,18 +329,19 @@ func (p *portal) addNetwork(name string, hosts ...fleet.HostID) {
 // addVM makes a VM whose host said power last.
 func (p *portal) addVM(project fleet.ProjectID, host fleet.HostID, name string, power fleet.Power, change ...func(*fleet.VM)) fleet.VMID {
 	p.t.Helper()
+	mac := fmt.Sprintf("52:54:00:3a:01:%02x", 0x11+p.count("vms")) // of one VM alone
 	vm := fleet.VM{
 		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: name, Labels: map[string]string{}, Generation: 1, ObservedGeneration: 1},
 		Spec: fleet.VMSpec{
 			Power: power, CPUs: 2, MemoryMiB: 4096, Firmware: fleet.UEFI, Disks: []fleet.Disk{},
-			NICs: []fleet.NIC{{NetworkID: p.network("default"), MAC: "52:54:00:3a:01:11"}},
+			NICs: []fleet.NIC{{NetworkID: p.network("default"), MAC: mac}},
 		},
 		Status: &fleet.VMStatus{Power: power, CPUs: 2, MemoryMiB: 4096, Accelerator: "kvm"},
 	}
 	if power == fleet.Running {
 		started := time.Now().Add(-291 * time.Minute)
 		vm.Status.StartedAt = &started
-		vm.Status.NICs = []fleet.NICState{{MAC: "52:54:00:3a:01:11", Source: "network default", Addresses: []string{"10.4.0.11"}}}
+		vm.Status.NICs = []fleet.NICState{{MAC: mac, Source: "network default", Addresses: []string{"10.4.0.11"}}}
 	}
 	for _, f := range change {
 		f(&vm)

@@ -161,7 +161,7 @@ func TestOneConnectionCarriesAllThatAnAgentSays(t *testing.T) {
 			t.Fatalf("claimed %+v", w)
 		}
 		next := s.host.taken(t)
-		if err := s.host.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 50}); err != nil {
+		if _, err := s.host.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 50}); err != nil {
 			t.Error(err)
 		}
 		ws, err := s.host.DialPair(t.Context(), w.Args.PortalURL, w.Args.Console) // past the gate

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -20,6 +21,8 @@ const (
 
 	// bodyTime is how long a body may take to arrive: one that trickles in for ever would hold its connection for ever.
 	bodyTime = 15 * time.Second
+	// hearOutTime is how long the sender of a refused body has for reading why: as long as net/http gives others.
+	hearOutTime = 500 * time.Millisecond
 
 	// pageLimit is how long a page may wait for the database; the answer that says so is out within 5 s.
 	pageLimit = 4 * time.Second
@@ -127,18 +130,40 @@ func (s *Server) secure(next echo.HandlerFunc) echo.HandlerFunc {
 func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		limit := int64(formLimit)
-		if routeOf(c).kind == api {
+		switch routeOf(c).kind {
+		case api:
 			limit = apiLimit
+		case inflow, tokenInflow: // how much comes is judged by what was announced
+			return next(c)
 		}
-		r := c.Request()
-		if r.ContentLength > limit {
+		whole := c.Request()
+		switch {
+		case whole.ContentLength == 0:
+			return next(c)
+		case whole.ContentLength > limit:
 			return tooLarge(limit)
 		}
-		r.Body = http.MaxBytesReader(c.Response(), r.Body, limit)
-		if r.ContentLength != 0 {
-			readUntil(c, time.Now().Add(bodyTime)) // net/http takes it back after the answer
-		}
+		r := whole.WithContext(whole.Context()) // net/http looks at its own request for what was left unread
+		r.Body = http.MaxBytesReader(c.Response().Writer, r.Body, limit)
+		c.SetRequest(r)
+		readUntil(c, time.Now().Add(bodyTime)) // net/http takes it back after the answer
 		return next(c)
+	}
+}
+
+// hearOut reads on for a moment after a refusal of a request that ends its connection, such as Python's urllib sends: closed in the
+// middle of what it sends, its sender would meet a reset in place of the reason. Where connections are kept, net/http does so itself.
+func hearOut(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		err := next(c)
+		if r.Close && r.ContentLength != 0 && c.Response().Status >= http.StatusBadRequest {
+			if http.NewResponseController(c.Response()).Flush() == nil {
+				readUntil(c, time.Now().Add(hearOutTime))
+				_, _ = io.Copy(io.Discard, r.Body)
+			}
+		}
+		return err
 	}
 }
 
@@ -154,7 +179,7 @@ func tooLarge(limit int64) error {
 // limitTime gives each request but streams a deadline, which ends waiting for the database.
 func limitTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if k := routeOf(c).kind; k == stream || k == socket {
+		if routeOf(c).kind.lasts() {
 			return next(c)
 		}
 		whole := c.Request()

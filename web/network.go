@@ -51,7 +51,17 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how aske
 		}
 	}
 	if (tab == "hosts" || tab == "summary") && n.Spec != nil && target(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
-		if p.ByLabel, err = s.Control.NetworkLabels(ctx, a, n.ID); err != nil {
+		if p.ByLabel, err = s.Control.ByLabel(ctx, a, fleet.SubjectNetwork(n.ID)); err != nil {
+			return err
+		}
+	}
+	if tab == "addresses" && n.Spec != nil && target(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
+		if p.Book, err = s.addressBook(c, a, n.ID); err != nil {
+			return err
+		}
+	}
+	if tab == "groups" && n.Spec != nil && target(c) != "network-head" {
+		if p.Groups, err = s.portGroups(c, a, n.ID); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
+	"quantix/views/kit"
 	networkview "quantix/views/network"
 	"quantix/views/shell"
 )
@@ -30,6 +31,10 @@ type networkForm struct {
 	Domain      string         `form:"domain"`
 	Bridge      string         `form:"bridge"`
 	MTU         string         `form:"mtu"`
+	VNI         string         `form:"vni"`
+	Underlay    string         `form:"underlay"`
+	VLAN        string         `form:"vlan"`
+	STP         string         `form:"stp"`
 	Hosts       []fleet.HostID `form:"host"`
 	Selector    string         `form:"selector"`
 }
@@ -38,21 +43,27 @@ type networkForm struct {
 func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 	s := fleet.NetworkSpec{
 		Mode: fleet.NetworkMode(in.Mode), DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, Device: in.Device, Description: in.Description,
+		Underlay: in.Underlay, STP: in.STP != "",
 		IPv4: subnetOf(in.Gateway4, in.DHCP4, in.Ranges4, in.Leases4), IPv6: subnetOf(in.Gateway6, in.DHCP6, in.Ranges6, ""),
 	}
-	if s.Mode == fleet.NetworkIsolated {
-		s.Device = ""
+	for _, n := range []struct {
+		at, text, what string
+		to             *int
+	}{{"mtu", in.MTU, "MTU as a number of bytes", &s.MTU}, {"vni", in.VNI, "VNI as a number", &s.VNI}, {"vlan", in.VLAN, "VLAN as a number", &s.VLAN}} {
+		if text := strings.TrimSpace(n.text); text != "" && s.Mode.Is().Takes(n.at) {
+			*n.to = read(checks, "spec."+n.at, text, func(text string) (int, error) {
+				number, err := strconv.Atoi(text)
+				if err != nil || number == 0 {
+					return 0, fleet.Errorf(fleet.Invalid, "Give the %s, or leave it empty.", n.what)
+				}
+				return number, nil
+			})
+		}
 	}
-	if text := strings.TrimSpace(in.MTU); text != "" {
-		s.MTU = read(checks, "spec.mtu", text, func(text string) (int, error) {
-			n, err := strconv.Atoi(text)
-			if err != nil || n == 0 {
-				return 0, fleet.Errorf(fleet.Invalid, "Give the MTU as a number of bytes, or leave it empty.")
-			}
-			return n, nil
-		})
+	if s.Mode.Is().Mode == "" {
+		return s
 	}
-	return s
+	return s.OfMode()
 }
 
 func subnetOf(gateway, dhcp, ranges, leases string) *fleet.Subnet {
@@ -93,16 +104,17 @@ func wordsOf(line string) []string {
 func (s *Server) askNetwork(c echo.Context, a fleet.Actor, in networkForm, how asked) (err error) {
 	f := networkview.Form{
 		Name: in.Name, Mode: in.Mode, Device: in.Device, Description: in.Description, DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, MTU: in.MTU, Errors: how.errors,
+		VNI: in.VNI, Underlay: in.Underlay, VLAN: in.VLAN, STP: in.STP != "",
 		IPv4: networkview.SubnetForm{Gateway: in.Gateway4, Ranges: in.Ranges4, Leases: in.Leases4, DHCP: in.DHCP4 != ""},
 		IPv6: networkview.SubnetForm{Gateway: in.Gateway6, Ranges: in.Ranges6, DHCP: in.DHCP6 != ""},
 	}
 	if !how.again() {
 		f.Mode, f.DNS, f.IPv4.DHCP = string(fleet.NetworkNAT), true, true
 	}
-	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, nil); err != nil {
+	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.Lack { return networkview.Lacks(h, "") }); err != nil {
 		return err
 	}
-	if f.Labels, err = newLabels(c.Request().Context(), a, fleet.NounNetwork, in.Selector, how, s.Control.LabelledForNetwork); err != nil {
+	if f.Labels, err = s.newLabels(c.Request().Context(), a, fleet.NounNetwork, in.Selector, how); err != nil {
 		return err
 	}
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New network"}, networkview.New(f))

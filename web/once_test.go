@@ -37,36 +37,63 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	sickPool := s.addPool("sick", s.host.id)
 	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, sickPool)
 	volumes := "/pools/" + string(s.addVolumes("stock", "clone-me.raw", "grow-me.raw", "wipe-me.raw")) + "/volumes"
+	san := s.addPool("san", s.host.id)
+	s.exec(`UPDATE pools SET spec = '{"kind":"iscsi-direct","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","user":"quantix"}' WHERE id = $1`, san)
+	stock := s.addVolumes("stock-of-images", "golden.raw", "next.raw", "first.raw", "second.raw", "third.raw")
+	shelve := func(name string) string {
+		id := string(fleet.NewID[fleet.ImageID]())
+		s.exec("INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'ann')", id, name)
+		s.exec("INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) SELECT $1, $1, 1, v->>'format', (v->>'capacityBytes')::bigint, 'ann' FROM assignments a, jsonb_array_elements(a.status->'volumes') v WHERE a.pool_id = $2 AND v->>'name' = $3 LIMIT 1", id, stock, name)
+		s.exec("INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, $3, 'ann')", id, stock, name)
+		return "/images/" + id
+	}
+	versioned, forgotten, verified := shelve("first.raw"), shelve("second.raw"), shelve("third.raw")
+	file := func(name string) string { return `{"poolId":"` + string(stock) + `","volume":"` + name + `"}` }
+	sickCopies := s.addVolumes("copies-of-images")
 	lan := fleet.NewID[fleet.NetworkID]()
 	s.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'lan', 'libvirt', '{"mode":"isolated"}')`, lan)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) VALUES ('net', $1, $2, 'assign', '{"active":false}')`, lan, s.host.id)
+	group := fleet.NewID[fleet.SecurityGroupID]()
+	s.exec(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, 'web', '{"rules":[]}')`, group, project)
+	disk, slow := `{"disk":{"poolId":"`+string(pool)+`","volume":"web-1.qcow2"},"poolId":"`, s.addPool("slow-disks", s.host.id)
+	s.exec(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1099511627776,"availableBytes":1099511627776}' WHERE pool_id = $1`, slow)
+	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, s.vm, pool)
 	bodies := map[string]struct{ path, body, other string }{
-		"/vms/{id}/place":                    {sick["place"] + "/place", place(placed), place(s.host.id)},
-		"/vms":                               {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
-		"/vms/{id}/actions":                  {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
-		"/vms/actions":                       {"/vms/actions", `{"action":"pause","ids":["` + string(s.vm) + `"]}`, `{"action":"stop","ids":["` + string(s.vm) + `"]}`},
-		"/vms/{id}/console":                  {vm + "/console", ``, ``},
-		"/vms/{id}/disks/detach":             {sick["detach"] + "/disks/detach", sick["detach disk"] + `}`, sick["replace disk"] + `}`},
-		"/vms/{id}/disks/replace":            {sick["replace"] + "/disks/replace", sick["replace disk"] + `,"volume":"new.qcow2"}`, sick["replace disk"] + `,"volume":"x.qcow2"}`},
-		"/vms/{id}/takeover":                 {sick["takeover"] + "/takeover", `{"fields":{"cpus":"3"}}`, `{"fields":{"cpus":"4"}}`},
-		"/vms/{id}/putback":                  {sick["putback"] + "/putback", ``, ``},
-		"/hosts/{id}/actions":                {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
-		"/pools":                             {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
-		"/pools/{id}/hosts/{host}/retry":     {"/pools/" + string(pool) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
-		"/pools/{id}/retry":                  {"/pools/" + string(sickPool) + "/retry", ``, ``},
-		"/networks/{id}/retry":               {"/networks/" + string(lan) + "/retry", ``, ``},
-		"/networks":                          {"/networks", `{"name":"quiet","spec":{"mode":"isolated","dns":false},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other","spec":{"mode":"isolated","dns":true},"hostIds":[]}`},
-		"/networks/{id}/hosts/{host}/retry":  {"/networks/" + string(lan) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
-		"/projects":                          {"/projects", `{"name":"shop-2"}`, `{"name":"shop-3"}`},
-		"/users":                             {"/users", `{"name":"cora"}`, `{"name":"dora"}`},
-		"/tasks/{id}/cancel":                 {"/tasks/" + waiting.ID + "/cancel", ``, ``},
-		"/tokens":                            {"/tokens", `{"name":"backup"}`, `{"name":"other"}`},
-		"/join-tokens":                       {"/join-tokens", `{}`, `{"hostId":"` + string(s.host.id) + `"}`},
-		"/pools/{id}/volumes":                {volumes, `{"name":"new.raw","format":"raw","sizeBytes":1048576}`, `{"name":"other.raw","format":"raw","sizeBytes":1048576}`},
-		"/pools/{id}/downloads":              {strings.TrimSuffix(volumes, "volumes") + "downloads", `{"url":"https://example.org/a.qcow2"}`, `{"url":"https://example.org/b.qcow2"}`},
-		"/pools/{id}/volumes/{volume}/clone": {volumes + "/clone-me.raw/clone", `{"name":"copy.raw"}`, `{"name":"copy-2.raw"}`},
-		"/pools/{id}/volumes/{volume}/grow":  {volumes + "/grow-me.raw/grow", `{"sizeBytes":2097152}`, `{"sizeBytes":4194304}`},
-		"/pools/{id}/volumes/{volume}/wipe":  {volumes + "/wipe-me.raw/wipe?confirm=wipe-me.raw", ``, ``},
+		"/vms/{id}/disks/move":                       {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
+		"/vms/{id}/place":                            {sick["place"] + "/place", place(placed), place(s.host.id)},
+		"/vms":                                       {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
+		"/vms/{id}/actions":                          {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
+		"/vms/actions":                               {"/vms/actions", `{"action":"pause","ids":["` + string(s.vm) + `"]}`, `{"action":"stop","ids":["` + string(s.vm) + `"]}`},
+		"/vms/{id}/console":                          {vm + "/console", ``, ``},
+		"/vms/{id}/disks/detach":                     {sick["detach"] + "/disks/detach", sick["detach disk"] + `}`, sick["replace disk"] + `}`},
+		"/vms/{id}/disks/replace":                    {sick["replace"] + "/disks/replace", sick["replace disk"] + `,"volume":"new.qcow2"}`, sick["replace disk"] + `,"volume":"x.qcow2"}`},
+		"/vms/{id}/takeover":                         {sick["takeover"] + "/takeover", `{"fields":{"cpus":"3"}}`, `{"fields":{"cpus":"4"}}`},
+		"/vms/{id}/putback":                          {sick["putback"] + "/putback", ``, ``},
+		"/hosts/{id}/actions":                        {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
+		"/pools":                                     {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
+		"/pools/{id}/credentials":                    {"/pools/" + string(san) + "/credentials", `{"secret":"secretsecret1"}`, `{"secret":"secretsecret2"}`},
+		"/pools/{id}/hosts/{host}/retry":             {"/pools/" + string(pool) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
+		"/pools/{id}/retry":                          {"/pools/" + string(sickPool) + "/retry", ``, ``},
+		"/networks/{id}/retry":                       {"/networks/" + string(lan) + "/retry", ``, ``},
+		"/networks":                                  {"/networks", `{"name":"quiet","spec":{"mode":"isolated","dns":false},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other","spec":{"mode":"isolated","dns":true},"hostIds":[]}`},
+		"/networks/{id}/hosts/{host}/retry":          {"/networks/" + string(lan) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},
+		"/security-groups":                           {"/security-groups", `{"projectId":"` + string(project) + `","name":"db"}`, `{"projectId":"` + string(project) + `","name":"app"}`},
+		"/security-groups/{id}/retry":                {"/security-groups/" + string(group) + "/retry", ``, ``},
+		"/images":                                    {"/images", `{"name":"Golden","source":` + file("golden.raw") + `}`, `{"name":"Other","source":` + file("golden.raw") + `}`},
+		"/images/{id}/versions":                      {versioned + "/versions", file("next.raw"), file("golden.raw")},
+		"/images/{id}/copies":                        {versioned + "/copies", `{"versionId":"` + strings.TrimPrefix(versioned, "/images/") + `","poolId":"` + string(sickCopies) + `"}`, `{"poolId":"` + string(stock) + `"}`},
+		"/images/{id}/copies/{pool}/{volume}/verify": {verified + "/copies/" + string(stock) + "/third.raw/verify", ``, ``},
+		"/images/{id}/copies/{pool}/{volume}/forget": {forgotten + "/copies/" + string(stock) + "/second.raw/forget", ``, ``},
+		"/projects":                                  {"/projects", `{"name":"shop-2"}`, `{"name":"shop-3"}`},
+		"/users":                                     {"/users", `{"name":"cora"}`, `{"name":"dora"}`},
+		"/tasks/{id}/cancel":                         {"/tasks/" + waiting.ID + "/cancel", ``, ``},
+		"/tokens":                                    {"/tokens", `{"name":"backup"}`, `{"name":"other"}`},
+		"/join-tokens":                               {"/join-tokens", `{}`, `{"hostId":"` + string(s.host.id) + `"}`},
+		"/pools/{id}/volumes":                        {volumes, `{"name":"new.raw","format":"raw","sizeBytes":1048576}`, `{"name":"other.raw","format":"raw","sizeBytes":1048576}`},
+		"/pools/{id}/downloads":                      {strings.TrimSuffix(volumes, "volumes") + "downloads", `{"url":"https://example.org/a.qcow2"}`, `{"url":"https://example.org/b.qcow2"}`},
+		"/pools/{id}/volumes/{volume}/clone":         {volumes + "/clone-me.raw/clone", `{"name":"copy.raw"}`, `{"name":"copy-2.raw"}`},
+		"/pools/{id}/volumes/{volume}/grow":          {volumes + "/grow-me.raw/grow", `{"sizeBytes":2097152}`, `{"sizeBytes":4194304}`},
+		"/pools/{id}/volumes/{volume}/wipe":          {volumes + "/wipe-me.raw/wipe?confirm=wipe-me.raw", ``, ``},
 	}
 	var api struct {
 		Paths map[string]map[string]struct {

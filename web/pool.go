@@ -49,7 +49,7 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	}
 	p.Counts = countWords(a, counts)
 	if (tab == "health" || tab == "configure") && policy.May(a, policy.InfraSee, "") {
-		if p.ByLabel, err = s.Control.PoolLabels(ctx, a, p.Pool.ID); err != nil {
+		if p.ByLabel, err = s.Control.ByLabel(ctx, a, fleet.SubjectPool(p.Pool.ID)); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,11 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	if p.Cells.Error != "" {
 		p.Filter.Error = p.Cells.Error
 	}
-	return s.showAs(c, listStatus(p.Filter), a, poolFrame(p.Pool), poolview.Show(p))
+	f := poolFrame(p.Pool)
+	if tab == "volumes" && policy.May(a, policy.InfraChange, "") {
+		f.Scripts = []string{"bundle/upload.js"}
+	}
+	return s.showAs(c, listStatus(p.Filter), a, f, poolview.Show(p))
 }
 
 // countWords are the counts as the tabs say them. Who does not see all projects is told of volumes only where they are listed.
@@ -89,6 +93,11 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 		volumes, err := s.Control.PoolVolumes(ctx, a, p.Pool.ID)
 		if err != nil {
 			return err
+		}
+		if policy.May(a, policy.InfraChange, "") {
+			if p.Uploads, err = s.Control.ListUploads(ctx, a, p.Pool.ID); err != nil {
+				return err
+			}
 		}
 		p.Volumes = poolview.OrphansOf(volumeRows(volumes), c.QueryParam("only") == "orphans")
 		p.Counts.Volumes = strconv.Itoa(p.Volumes.All)
@@ -127,14 +136,4 @@ func volumeRows(volumes []browse.VolumeOn) (rows []poolview.VolumeRow) {
 		rows = append(rows, r)
 	}
 	return rows
-}
-
-func (s *Server) askDeletePool() asking[none] {
-	return confirm(s, s.Control.GetPool, poolFrame, poolview.Delete)
-}
-
-// deletePool leads to the list: the pool is gone from it, or says there what it still waits for.
-func (s *Server) deletePool(c echo.Context, a fleet.Actor, _ none) (end, error) {
-	_, err := s.Control.DeletePool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
-	return leave("/pools"), err
 }

@@ -21,6 +21,7 @@ type poolForm struct {
 	Kind        string            `form:"kind"`
 	Path        string            `form:"path"`
 	Source      map[string]string `form:"source"` // by the names of fleet's fields of pools
+	Secret      string            `form:"secret"` // no answer repeats it
 	Shared      string            `form:"shared"`
 	Description string            `form:"description"`
 	Hosts       []fleet.HostID    `form:"host"`
@@ -40,17 +41,13 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how asked) 
 	if !how.again() {
 		f.Spec.Kind = fleet.PoolDir
 	}
-	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, lacksFor("")); err != nil {
+	if f.Hosts, err = s.hostChoices(c.Request().Context(), a, in.Hosts, nil, func(h fleet.Host) []kit.Lack { return poolview.Lacks(h, "") }); err != nil {
 		return err
 	}
-	if f.Labels, err = newLabels(c.Request().Context(), a, fleet.NounPool, in.Selector, how, s.Control.LabelledForPool); err != nil {
+	if f.Labels, err = s.newLabels(c.Request().Context(), a, fleet.NounPool, in.Selector, how); err != nil {
 		return err
 	}
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
-}
-
-func lacksFor(kind fleet.PoolKind) func(fleet.Host) []kit.Lack {
-	return func(h fleet.Host) []kit.Lack { return poolview.Lacks(h, kind) }
 }
 
 // hostChoices are the hosts to tick, but those that have it already and keep it, each with what it lacks; nil: none has it, and none lacks anything.
@@ -74,6 +71,10 @@ func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.
 }
 
 func (s *Server) createPool(c echo.Context, a fleet.Actor, in poolForm) (end, error) {
-	pool, err := s.Control.CreatePool(c.Request().Context(), a, control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector})
+	want := control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector}
+	if want.Spec.Kind.Is().Secret != nil { // a form without scripts shows the fields of all kinds
+		want.Secret = in.Secret
+	}
+	pool, err := s.Control.CreatePool(c.Request().Context(), a, want)
 	return leave(views.PoolPath(pool.ID)), err
 }

@@ -10,6 +10,7 @@ import (
 	"quantix/internal/policy"
 	"quantix/internal/wire"
 	hostview "quantix/views/host"
+	imageview "quantix/views/image"
 	networkview "quantix/views/network"
 	poolview "quantix/views/pool"
 )
@@ -27,6 +28,10 @@ const (
 	socket             // websockets of programs: bearer token, without a deadline
 	plain              // neither session nor token: health, static files
 
+	// What people send, as large as it is and for as long as it takes, by a session and by a bearer token.
+	inflow
+	tokenInflow
+
 	// Of agents, on a listener of their own, by what each must show. That the host is still there, and the key the one that it
 	// joined with last, is part of every proof but a join's.
 	joining // a join token in a proof's place
@@ -37,6 +42,12 @@ const (
 )
 
 func (k kind) ofAgents() bool { return k >= joining }
+
+// lasts reports whether it takes as long as it takes.
+func (k kind) lasts() bool { return k == stream || k == socket || k == inflow || k == tokenInflow }
+
+// byToken reports whether who asks shows a bearer token.
+func (k kind) byToken() bool { return k == api || k == socket || k == tokenInflow }
 
 // anyone marks a route that asks for no right; control still refuses what the actor may not do.
 const anyone policy.Right = ""
@@ -106,6 +117,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/disks/detach", page, policy.VMChange, submit(s.detachDisk, s.askDetachDisk)},
 		{get, "/vms/:id/disks/replace", page, policy.VMChange, ask(s.askReplaceDisk)},
 		{post, "/vms/:id/disks/replace", page, policy.VMChange, submit(s.replaceDisk, s.askReplaceDisk)},
+		{get, "/vms/:id/disks/move", page, policy.InfraChange, ask(s.askMoveDisk)},
+		{post, "/vms/:id/disks/move", page, policy.InfraChange, submit(s.moveDisk, s.askMoveDisk)},
 		{post, "/vms/:id/takeover", page, policy.VMChange, button(s.takeOverVM)},
 		{post, "/vms/:id/putback", page, policy.VMChange, button(s.putBackVM)},
 		{post, "/vms/:id/place/:host", page, policy.InfraChange, button(s.placeVM)},
@@ -131,24 +144,27 @@ func (s *Server) routes() []route {
 
 		// Pools.
 		{get, "/pools", page, policy.StorageSee, s.together(s.listPools)},
+		{get, "/pools/matrix", page, policy.InfraSee, s.together(s.poolGrid)},
 		{get, "/pools.csv", stream, policy.StorageSee, s.exportPools},
 		{get, "/pools/new", page, policy.InfraChange, ask(s.askPool)},
 		{post, "/pools", page, policy.InfraChange, submit(s.createPool, s.askPool)},
 		{get, "/pools/:id", page, policy.StorageSee, s.poolPage},
-		{get, "/pools/:id/assign", page, policy.InfraChange, ask(s.askAssign)},
-		{post, "/pools/:id/assign", page, policy.InfraChange, submit(s.assignPool, s.askAssign)},
-		{get, "/pools/:id/hosts/:host/release", page, policy.InfraChange, ask(s.askRelease)},
-		{post, "/pools/:id/hosts/:host/release", page, policy.InfraChange, submit(s.releasePool, s.askRelease)},
-		{post, "/pools/:id/hosts/:host/retry", page, policy.InfraChange, button(s.retryPool)},
-		{post, "/pools/:id/retry", page, policy.InfraChange, button(s.retryPoolEverywhere)},
-		{get, "/pools/:id/labels", page, policy.InfraChange, ask(askLabels(s, s.poolLabels()))},
-		{post, "/pools/:id/labels", page, policy.InfraChange, submit(setLabels(s.poolLabels()), askLabels(s, s.poolLabels()))},
+		{get, "/pools/:id/assign", page, policy.InfraChange, ask(askAssign(s, s.pools()))},
+		{post, "/pools/:id/assign", page, policy.InfraChange, submit(doAssign(s, s.pools()), askAssign(s, s.pools()))},
+		{get, "/pools/:id/hosts/:host/release", page, policy.InfraChange, ask(askRelease(s, s.pools()))},
+		{post, "/pools/:id/hosts/:host/release", page, policy.InfraChange, submit(doRelease(s, s.pools()), askRelease(s, s.pools()))},
+		{post, "/pools/:id/hosts/:host/retry", page, policy.InfraChange, button(doRetry(s, s.pools()))},
+		{post, "/pools/:id/retry", page, policy.InfraChange, button(doRetryEverywhere(s, s.pools()))},
+		{get, "/pools/:id/labels", page, policy.InfraChange, ask(askLabels(s, s.pools()))},
+		{post, "/pools/:id/labels", page, policy.InfraChange, submit(doLabels(s, s.pools()), askLabels(s, s.pools()))},
 		{post, "/pools/:id/publish", page, policy.InfraChange, button(s.publishImage)},
 		{post, "/pools/:id/withdraw", page, policy.InfraChange, button(s.withdrawImage)},
 		{get, "/pools/:id/volumes/new", page, policy.InfraChange, ask(s.askNewVolume)},
 		{post, "/pools/:id/volumes/new", page, policy.InfraChange, submit(s.createVolume, s.askNewVolume)},
 		{get, "/pools/:id/volumes/fetch", page, policy.InfraChange, ask(s.askFetchVolume)},
 		{post, "/pools/:id/volumes/fetch", page, policy.InfraChange, submit(s.fetchVolume, s.askFetchVolume)},
+		{get, "/pools/:id/volumes/upload", page, policy.InfraChange, ask(s.askUploadVolume)},
+		{post, "/pools/:id/volumes/upload", page, policy.InfraChange, submit(s.uploadVolume, s.askUploadVolume)},
 		{get, "/pools/:id/volumes/grow", page, policy.InfraChange, ask(s.askVolume(poolview.GrowVolume))},
 		{post, "/pools/:id/volumes/grow", page, policy.InfraChange, submit(s.growVolume, s.askVolume(poolview.GrowVolume))},
 		{get, "/pools/:id/volumes/clone", page, policy.InfraChange, ask(s.askVolume(poolview.CloneVolume))},
@@ -157,9 +173,26 @@ func (s *Server) routes() []route {
 		{post, "/pools/:id/volumes/wipe", page, policy.InfraChange, submit(s.wipeVolume, s.askVolume(poolview.WipeVolume))},
 		{get, "/pools/:id/volumes/delete", page, policy.InfraChange, ask(s.askVolume(poolview.DeleteVolume))},
 		{post, "/pools/:id/volumes/delete", page, policy.InfraChange, submit(s.deleteVolume, s.askVolume(poolview.DeleteVolume))},
-		{get, "/pools/:id/delete", page, policy.InfraChange, ask(s.askDeletePool())},
-		{post, "/pools/:id/delete", page, policy.InfraChange, submit(s.deletePool, s.askDeletePool())},
+		{get, "/pools/:id/credentials", page, policy.InfraChange, ask(s.askCredentials)},
+		{post, "/pools/:id/credentials", page, policy.InfraChange, submit(s.changeCredentials, s.askCredentials)},
+		{get, "/pools/:id/delete", page, policy.InfraChange, ask(askDelete(s, s.pools()))},
+		{post, "/pools/:id/delete", page, policy.InfraChange, submit(doDelete(s, s.pools()), askDelete(s, s.pools()))},
 		{get, "/menus/pool/:id", page, policy.StorageSee, menu(s, s.Control.GetPool, poolFrame, poolview.Acts)},
+
+		// Security groups.
+		{get, "/security-groups", page, policy.VMSee, s.together(s.listSecurityGroups)},
+		{get, "/security-groups/test", page, policy.VMSee, s.testPass},
+		{get, "/security-groups/new", page, policy.VMChange, ask(s.askSecurityGroup)},
+		{post, "/security-groups", page, policy.VMChange, submit(s.createSecurityGroup, s.askSecurityGroup)},
+		{get, "/security-groups/:id", page, policy.VMSee, ask(s.securityGroupPage)},
+		{post, "/security-groups/:id/rules", page, policy.VMChange, submit(s.setRule, s.showRules)},
+		{get, "/security-groups/:id/edit", page, policy.VMChange, ask(s.askGroupEdit)},
+		{post, "/security-groups/:id/edit", page, policy.VMChange, submit(s.editGroup, s.askGroupEdit)},
+		{post, "/security-groups/:id/retry", page, policy.VMChange, button(s.retryGroup)},
+		{get, "/security-groups/:id/delete", page, policy.VMChange, ask(s.askDeleteGroup())},
+		{post, "/security-groups/:id/delete", page, policy.VMChange, submit(s.deleteGroup, s.askDeleteGroup())},
+		{get, "/vms/:id/filters", page, policy.VMChange, ask(s.askCard)},
+		{post, "/vms/:id/filters", page, policy.VMChange, submit(s.setCard, s.askCard)},
 
 		// Networks.
 		{get, "/networks", page, policy.StorageSee, s.together(s.listNetworks)},
@@ -168,17 +201,45 @@ func (s *Server) routes() []route {
 		{post, "/networks", page, policy.InfraChange, submit(s.createNetwork, s.askNetwork)},
 		{get, "/networks/:id", page, policy.StorageSee, ask(s.networkPage)},
 		{post, "/networks/:id/grants", page, policy.InfraChange, submit(s.setGrant, s.showGrants)},
-		{get, "/networks/:id/assign", page, policy.InfraChange, ask(s.askAssignNetwork)},
-		{post, "/networks/:id/assign", page, policy.InfraChange, submit(s.assignNetwork, s.askAssignNetwork)},
-		{get, "/networks/:id/hosts/:host/release", page, policy.InfraChange, ask(s.askReleaseNetwork)},
-		{post, "/networks/:id/hosts/:host/release", page, policy.InfraChange, submit(s.releaseNetwork, s.askReleaseNetwork)},
-		{post, "/networks/:id/hosts/:host/retry", page, policy.InfraChange, button(s.retryNetwork)},
-		{post, "/networks/:id/retry", page, policy.InfraChange, button(s.retryNetworkEverywhere)},
-		{get, "/networks/:id/labels", page, policy.InfraChange, ask(askLabels(s, s.networkLabels()))},
-		{post, "/networks/:id/labels", page, policy.InfraChange, submit(setLabels(s.networkLabels()), askLabels(s, s.networkLabels()))},
-		{get, "/networks/:id/delete", page, policy.InfraChange, ask(s.askDeleteNetwork())},
-		{post, "/networks/:id/delete", page, policy.InfraChange, submit(s.deleteNetwork, s.askDeleteNetwork())},
+		{get, "/networks/:id/reservations", page, policy.InfraChange, ask(s.askReservation)},
+		{post, "/networks/:id/reservations", page, policy.InfraChange, submit(s.reserve, s.askReservation)},
+		{post, "/networks/:id/reservations/:mac/free", page, policy.InfraChange, button(s.freeAddress)},
+		{get, "/networks/:id/port-groups", page, policy.InfraChange, ask(s.askGroup)},
+		{post, "/networks/:id/port-groups", page, policy.InfraChange, submit(s.setGroup, s.askGroup)},
+		{post, "/networks/:id/port-groups/:group/delete", page, policy.InfraChange, button(s.dropGroup)},
+		{post, "/networks/:id/group-grants", page, policy.InfraChange, button(s.setGroupGrant)},
+		{get, "/networks/:id/assign", page, policy.InfraChange, ask(askAssign(s, s.networks()))},
+		{post, "/networks/:id/assign", page, policy.InfraChange, submit(doAssign(s, s.networks()), askAssign(s, s.networks()))},
+		{get, "/networks/:id/hosts/:host/release", page, policy.InfraChange, ask(askRelease(s, s.networks()))},
+		{post, "/networks/:id/hosts/:host/release", page, policy.InfraChange, submit(doRelease(s, s.networks()), askRelease(s, s.networks()))},
+		{post, "/networks/:id/hosts/:host/retry", page, policy.InfraChange, button(doRetry(s, s.networks()))},
+		{post, "/networks/:id/retry", page, policy.InfraChange, button(doRetryEverywhere(s, s.networks()))},
+		{get, "/networks/:id/labels", page, policy.InfraChange, ask(askLabels(s, s.networks()))},
+		{post, "/networks/:id/labels", page, policy.InfraChange, submit(doLabels(s, s.networks()), askLabels(s, s.networks()))},
+		{get, "/networks/:id/delete", page, policy.InfraChange, ask(askDelete(s, s.networks()))},
+		{post, "/networks/:id/delete", page, policy.InfraChange, submit(doDelete(s, s.networks()), askDelete(s, s.networks()))},
 		{get, "/menus/network/:id", page, policy.StorageSee, menu(s, s.Control.GetNetwork, networkFrame, networkview.Acts)},
+
+		// Images.
+		{get, "/images", page, policy.StorageSee, s.together(s.listImages)},
+		{get, "/images.csv", stream, policy.StorageSee, s.exportImages},
+		{get, "/images/new", page, policy.InfraChange, ask(s.askImage)},
+		{post, "/images", page, policy.InfraChange, submit(s.createImage, s.askImage)},
+		{get, "/images/:id", page, policy.StorageSee, ask(s.imagePage)},
+		{post, "/images/:id/grants", page, policy.InfraChange, submit(s.setImageGrant, s.showImageGrants)},
+		{get, "/images/:id/versions/new", page, policy.InfraChange, ask(s.askOfImage(imageview.NewVersion, nil))},
+		{post, "/images/:id/versions/new", page, policy.InfraChange, submit(s.addImageVersion, s.askOfImage(imageview.NewVersion, nil))},
+		{get, "/images/:id/copies/new", page, policy.InfraChange, ask(s.askOfImage(imageview.NewCopy, nil))},
+		{post, "/images/:id/copies/new", page, policy.InfraChange, submit(s.copyImage, s.askOfImage(imageview.NewCopy, nil))},
+		{post, "/images/:id/copies/verify", page, policy.InfraChange, button(s.verifyCopy)},
+		{post, "/images/:id/copies/forget", page, policy.InfraChange, button(s.forgetCopy)},
+		{get, "/images/:id/copies/delete", page, policy.InfraChange, ask(s.askOfImage(imageview.DeleteCopy, fillCopy))},
+		{post, "/images/:id/copies/delete", page, policy.InfraChange, submit(s.deleteCopy, s.askOfImage(imageview.DeleteCopy, fillCopy))},
+		{get, "/images/:id/edit", page, policy.InfraChange, ask(s.askOfImage(imageview.Edit, nil))},
+		{post, "/images/:id/edit", page, policy.InfraChange, submit(s.editImage, s.askOfImage(imageview.Edit, nil))},
+		{get, "/images/:id/delete", page, policy.InfraChange, ask(s.askOfImage(imageview.Delete, nil))},
+		{post, "/images/:id/delete", page, policy.InfraChange, submit(s.deleteImage, s.askOfImage(imageview.Delete, nil))},
+		{get, "/menus/image/:id", page, policy.StorageSee, menu(s, s.Control.GetImage, imageFrame, imageview.Acts)},
 
 		// Projects and users.
 		{get, "/projects", page, policy.VMSee, s.listProjects},
@@ -218,8 +279,9 @@ func (s *Server) routes() []route {
 		{post, wire.PathJobs + ":id/progress", proven, policy.AgentTalk, agentRequest(agentLimit, s.progress)},
 		{post, wire.PathJobs + ":id/finish", bound, policy.AgentTalk, agentRequest(reportLimit, s.finish)},
 		{post, wire.PathResults, bound, policy.AgentTalk, agentRequest(reportLimit, s.finishAll)},
+		{post, wire.PathPools + ":id/secret", proven, policy.AgentTalk, agentRequest(agentLimit, s.poolSecret)},
 		{get, wire.PathPair + ":id", bound, policy.AgentTalk, s.hostPair},
 		{get, wire.PathConsole + ":id", bound, policy.AgentTalk, s.hostPair}, // older agents
 	}
-	return slices.Concat(pages, s.apiRoutes(), agents)
+	return slices.Concat(pages, s.uploadRoutes(), s.apiRoutes(), agents)
 }

@@ -33,10 +33,10 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 		c.Set(keyActor, nobody)
 		var a fleet.Actor
 		var err error
-		switch r.kind {
-		case plain:
+		switch {
+		case r.kind == plain:
 			return next(c)
-		case api, socket:
+		case r.kind.byToken():
 			a, err = s.bearer(c, nobody)
 		default:
 			a, err = s.session(c)
@@ -44,7 +44,7 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 		switch {
 		case err == nil:
 			c.Set(keyActor, a)
-		case fleet.CodeOf(err) != fleet.Unauthorized || (r.kind == api || r.kind == socket) && r.right != anyone:
+		case fleet.CodeOf(err) != fleet.Unauthorized || r.kind.byToken() && r.right != anyone:
 			return err
 		}
 		return next(c)

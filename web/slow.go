@@ -21,7 +21,7 @@ func rollDeadline(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		control := http.NewResponseController(c.Response().Writer)
 		// A connection without deadlines (a test's recorder) is written to all the same.
-		if k := routeOf(c).kind; k == stream || k == socket {
+		if routeOf(c).kind.lasts() {
 			_ = control.SetWriteDeadline(time.Time{}) // of the answer before it on this connection
 			return next(c)
 		}

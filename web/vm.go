@@ -30,7 +30,7 @@ func vmFrame(vm fleet.VMView) shell.Frame {
 // vmOf reads the VM of the address with what every tab of its page shows.
 func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actions: actionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a)}, err
+	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a), MoveWhy: moveWhy(a)}, err
 }
 
 func placeWhy(a fleet.Actor) string {
@@ -38,6 +38,13 @@ func placeWhy(a fleet.Actor) string {
 		return ""
 	}
 	return "Only those who may change hosts say where a VM is."
+}
+
+func moveWhy(a fleet.Actor) string {
+	if policy.May(a, policy.InfraChange, "") {
+		return ""
+	}
+	return "Only those who may change hosts move disks between pools."
 }
 
 func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
@@ -64,6 +71,15 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 	case "summary":
 		if p.Retry, err = s.Control.VMRetry(ctx, a, p.VM.ID); err == nil {
 			p.Pools, err = s.poolNames(ctx, a, p.VM)
+		}
+		if err == nil && len(p.VM.Spec.NICs) > 0 {
+			p.Filters, err = s.Control.CardFilters(ctx, a, p.VM.ID)
+		}
+		if err == nil {
+			p.Cards, err = s.Control.VMAddresses(ctx, a, p.VM.ID)
+		}
+		if err == nil && p.MoveWhy == "" {
+			p.Moving, err = s.Control.MovingDisks(ctx, a, p.VM.ID)
 		}
 	case "configure":
 		if p.Edit, err = s.editForm(c, a, p.VM); err == nil {

@@ -59,6 +59,7 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) 
 func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	var checks fleet.Checks
 	name, text, spec := strings.TrimSpace(typed.Get("name")), typed.Get("description"), specOf(&checks, typed, vm.Spec)
+	keepFilters(&spec, vm.Spec)
 	generation, err := strconv.ParseInt(typed.Get("generation"), 10, 64)
 	if err != nil {
 		return control.UpdateVM{}, unreadable()
@@ -66,4 +67,15 @@ func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	return control.UpdateVM{
 		Name: &name, Labels: labelsOf(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
 	}, checks.Err()
+}
+
+// keepFilters leaves what passes the cards as it is: the form does not speak of it, and each card has a dialog for it.
+func keepFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
+	for i, n := range spec.NICs {
+		for _, o := range was.NICs {
+			if strings.EqualFold(o.MAC, n.MAC) {
+				spec.NICs[i].SecurityGroups, spec.NICs[i].AntiSpoofing = o.SecurityGroups, o.AntiSpoofing
+			}
+		}
+	}
 }

@@ -81,17 +81,25 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 		source := typed[fmt.Sprintf("spec.disks[%d].source", i)]
 		switch d := &out.Disks[i]; {
 		case len(source) == 0: // no disk of the form's
-		case source[0] != "image":
+		case source[0] == "lun":
+			lun := volumeOf(typed.Get(fmt.Sprintf("spec.disks[%d].lun", i)))
+			*d = fleet.Disk{PoolID: lun.PoolID, Volume: lun.Volume, Existing: true}
+		case source[0] != "image" && source[0] != "overlay":
 			d.Image = nil
 		case d.Image == nil:
 			d.Image = &fleet.Volref{}
+		default:
+			d.Overlay = source[0] == "overlay"
+			if image, version, ok := vmview.LibraryImageOf(d.Image.PoolID); ok {
+				d.Image, d.ImageID, d.VersionID = nil, image, version
+			}
 		}
 	}
 	for i := range out.NICs {
 		n := &out.NICs[i]
 		n.MAC = strings.TrimSpace(n.MAC)
 		if kind, name, ok := strings.Cut(n.Network, ":"); ok {
-			n.Network = name
+			n.Network, n.PortGroup, _ = strings.Cut(name, "/")
 			if fleet.NetworkKind(kind) == fleet.NetworkBridge {
 				n.Network, n.Bridge = "", name
 			}
@@ -113,6 +121,10 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 		if n.Bridge != "" {
 			typed.Set(at+"network", string(fleet.NetworkBridge)+":"+n.Bridge)
 		}
+		if n.PortGroup != "" {
+			typed.Set(at+"network", string(fleet.NetworkLibvirt)+":"+n.Network+"/"+n.PortGroup)
+		}
+		typed.Del(at + "portGroup")
 		typed.Del(at + "bridge")
 	}
 	typed.Set("name", vm.Name)

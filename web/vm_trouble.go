@@ -25,7 +25,7 @@ func (s *Server) diskOf(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) 
 	}
 	pools, err := s.poolNames(c.Request().Context(), a, p.VM)
 	d := p.VM.Spec.Disks[i]
-	in := vmview.NewDiskForm{Volume: control.NewDiskName(p.VM)}
+	in := vmview.NewDiskForm{Volume: control.NewDiskName(p.VM, d)}
 	if d.SizeBytes > 0 {
 		in.Size = gib(d.SizeBytes)
 	}

@@ -230,7 +230,7 @@ func TestNetworkCardsArePluggedInThePageAndByPatch(t *testing.T) {
 	patch(`{"bridge":"br-secret"}`).refused(t, 422, "spec.nics[0].bridge")
 	patch(`{"network":"default","mac":"52:54:00:00:00:09"}`).refused(t, 422, "spec.nics[0].mac")
 	patch(`{"network":"default","mac":"`+first+`"},{"network":"default"}`).is(t, http.StatusOK).has(t,
-		`"changes":[{"field":"spec.nics[1]"`, ` on network default added","when":"now"}`)
+		`"changes":[{"field":"spec.nics[1]"`, ` on network default, anti-spoofing on added","when":"now"}`)
 	patch("").is(t, http.StatusOK).has(t, `"nics":[]`, "network card "+first+" on network default removed")
 
 	p.exec(`UPDATE vms SET status = status || jsonb_build_object('nextBoot', '["nics"]'::jsonb, 'nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default'))) WHERE id = $1`, id, first)

@@ -24,12 +24,13 @@ type volumeForm struct {
 	Confirm    string `form:"confirm"`
 	URL        string `form:"url"`
 	Checksum   string `form:"checksum"`
+	File       string `form:"file"`
 }
 
 func (in volumeForm) shown() poolview.VolumeForm {
 	return poolview.VolumeForm{
 		Name: in.Name, Format: in.Format, Size: in.Size, Host: in.Host, Confirm: in.Confirm, Full: in.Full != "", Overcommit: in.Overcommit != "",
-		URL: in.URL, Checksum: in.Checksum,
+		URL: in.URL, Checksum: in.Checksum, File: in.File,
 	}
 }
 

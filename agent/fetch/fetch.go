@@ -140,10 +140,18 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 
 func (c *Client) tooLarge(has string, most int64) error {
 	if most < c.settings.Most {
-		return fleet.Errorf(fleet.Conflict, "The download has %s, but the pool has room for %s on this host. Make room, or choose another pool.", has, fleet.Bytes(max(most, 0)))
+		return NoRoom("download", has, most)
 	}
 	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.Bytes(most))
 }
+
+// NoRoom refuses what has more than the pool has room for.
+func NoRoom(what, has string, room int64) error {
+	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", what, has, fleet.Bytes(max(room, 0)))
+}
+
+// Digest is what computes the checksum; nil where there is none of the name.
+func Digest(algorithm string) hash.Hash { return digestOf(algorithm) }
 
 func digestOf(algorithm string) hash.Hash {
 	switch algorithm {

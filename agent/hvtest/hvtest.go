@@ -65,6 +65,14 @@ type Harness struct {
 	// an address to it that DHCP gives out.
 	StopNetwork, UndefineNetwork, EditNetwork func(t *testing.T, name string)
 
+	// Reservations are those that the network's server works by now, each "MAC address", in order; DropReservations takes them from it and
+	// leaves the definition, as virsh net-update --live does.
+	Reservations     func(t *testing.T, name string) []string
+	DropReservations func(t *testing.T, name string)
+
+	// PortGroups are those of the network that runs, each "name" and, behind a space, the tags and bounds that it has in the host's words.
+	PortGroups func(t *testing.T, name string) []string
+
 	// EndServer ends the dnsmasq of a network.
 	EndServer func(t *testing.T, name string)
 
@@ -170,20 +178,34 @@ func Run(t *testing.T, h Harness) {
 			{"volumes are downloaded and inspected", testDownloads},
 			{"a volume is downloaded once", testDownloadOnce},
 			{"a download that is taken back leaves nothing", testDownloadStopped},
+			{"volumes are uploaded piece by piece", testUploads},
+			{"what is uploaded is inspected, and is what was promised", testUploadsJudged},
+			{"an upload that is cut off goes on where the host has it", testUploadGoesOn},
+			{"a volume's checksum is told while its file is as it was", testHash},
+			{"volumes are copied byte by byte", testCopyVolume},
+			{"disks stand on images that others stand on, too", testOverlay},
 			{"no order reaches beyond its pool", testVolumeNames},
 			{"a volume in use is left alone", testVolumeInUse},
 			{"volumes that refer to other files are only deleted", testVolumeOfOthers},
 			{"no volume is touched where another directory stands in a pool's place", testVolumeMisplaced},
+			{"a disk is moved to another pool, running and off", testMove},
+			{"a move that is stopped leaves the disk where it was", testMoveStopped},
+			{"what cannot be moved is refused and left whole", testMoveRefused},
 			{"networks are listed", testNetworks},
 			{"a network is applied, reported and released", testNetwork},
 			{"a network of each mode runs", testNetworkModes},
+			{"a network on devices of the host is defined", testNetworkOnDevices},
 			{"a network of that name that somebody else made is left alone", testNetworkTaken},
 			{"a network that somebody edited is shown and stays", testNetworkEdited},
+			{"addresses are reserved while a network runs", testReservations},
+			{"reservations that somebody changes while a network runs are shown", testReservationsDropped},
+			{"port groups change while a network runs, and cards attach to them", testPortGroups},
 			{"a network that somebody stops is ordered again", testNetworkStopped},
 			{"a running network whose definition is removed shows at once", testNetworkUndefined},
 			{"a network that somebody removes is shown as such", testNetworkRemoved},
 			{"a network without its dnsmasq says so", testNetworkUnserved},
 			{"a network in use is not released", testNetworkInUse},
+			{"security groups filter cards, also of a guest that runs", testSecurityGroups},
 			{"the console speaks VNC", testConsole},
 			{"changes wake up", testChanges},
 			{"running guests are metered", testMeters},

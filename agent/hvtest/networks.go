@@ -54,12 +54,13 @@ func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	return r.Status, r.ID == n.ID
 }
 
-func (h *host) wantNet(n fleet.Network, active bool, words string) fleet.NetworkStatus {
+// wantNet waits for what the host is to say of a network: where a look takes long, it says meanwhile what it saw before.
+func (h *host) wantNet(n fleet.Network, active bool, words string) (st fleet.NetworkStatus) {
 	h.t.Helper()
-	st, ok := h.netStatus(n)
-	if !ok || st.Active != active || !strings.Contains(st.Error, words) || words == "" && st.Error != "" {
-		h.t.Errorf("the network is %+v, its own %v; want active %v, and %q", st, ok, active, words)
-	}
+	h.eventually(fmt.Sprintf("the network is active: %v, %q", active, words), func() (ok bool) {
+		st, ok = h.netStatus(n)
+		return ok && st.Active == active && strings.Contains(st.Error, words) && (words != "" || st.Error == "")
+	})
 	return st
 }
 
@@ -104,6 +105,43 @@ func testNetworkModes(t *testing.T, h *host) {
 	bare.Spec.IPv4 = nil
 	h.must("apply one without addresses", h.ApplyNetwork(h.ctx, bare))
 	h.wantNet(bare, true, "")
+}
+
+// testNetworkOnDevices defines networks on what the host has, or what the agent makes: the hypervisor makes nothing but a name for it.
+func testNetworkOnDevices(t *testing.T, h *host) {
+	for _, spec := range []fleet.NetworkSpec{
+		{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"},
+		{Mode: fleet.NetworkUplink, Device: "eth1"},
+		{Mode: fleet.NetworkUplink, Device: "eth1", VLAN: 7, Bridge: "qx-hv-uplink"},
+		{Mode: fleet.NetworkBridged, Bridge: "br-hvtest"},
+		{Mode: fleet.NetworkOVS, Bridge: "ovs-hvtest", VLAN: 7},
+		{Mode: fleet.NetworkMacvtap, Device: "eth1"},
+	} {
+		n := h.network(fleet.NetworkIsolated)
+		n.Spec = &spec
+		var c fleet.Checks
+		n.Spec.Check(&c, "spec")
+		h.must("check", c.Err())
+		h.must("apply", h.ApplyNetwork(h.ctx, n))
+		h.must("apply again", h.ApplyNetwork(h.ctx, n))
+		bridge := spec.Bridge
+		if spec.Mode.Is().Made {
+			bridge = n.BridgeDevice()
+		}
+		st, ok := h.netStatus(n)
+		if !ok || !st.Active || !st.Autostart || st.Error != "" || st.Forward != spec.Mode.Is().Forward || st.Bridge != bridge || len(st.Subnets) > 0 {
+			t.Errorf("the network of mode %s is %+v, its own: %v", spec.Mode, st, ok)
+		}
+		h.must("release", h.ReleaseNetwork(h.ctx, n))
+		h.wantNet(n, false, agent.NetworkMissing)
+	}
+	n := h.network(fleet.NetworkIsolated)
+	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"}
+	h.must("apply", h.ApplyNetwork(h.ctx, n))
+	vm := h.on(n)
+	h.refused("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
+	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
+	h.must("release", h.ReleaseNetwork(h.ctx, n))
 }
 
 func testNetworkTaken(t *testing.T, h *host) {

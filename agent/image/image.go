@@ -93,9 +93,11 @@ func (f Facts) Medium(volume string) error {
 	return nil
 }
 
-// Fetched refuses what came from elsewhere and is no image that a VM can have. iso: it is to be a disc.
-func (f Facts) Fetched(iso bool) error {
-	const what = "What was downloaded"
+// Fetched is Came for a download.
+func (f Facts) Fetched(iso bool) error { return f.Came("What was downloaded", iso) }
+
+// Came refuses what came from elsewhere and is no image that a VM can have. what: how people call it. iso: it is to be a disc.
+func (f Facts) Came(what string, iso bool) error {
 	refuse := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.Invalid, what+" "+format, args...)
 	}

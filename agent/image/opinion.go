@@ -69,7 +69,7 @@ func SecondOpinion(ctx context.Context, file *os.File, f Facts) error {
 }
 
 func doubt(format string, args ...any) error {
-	return fleet.Errorf(fleet.Invalid, "What was downloaded is not taken: "+format, args...)
+	return fleet.Errorf(fleet.Invalid, "What came is not taken: "+format, args...)
 }
 
 // agrees compares what qemu-img said with the facts.

@@ -114,6 +114,9 @@ func (a *applying) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.filterCards(ctx); err != nil {
+		return err
+	}
 	return a.underName(ctx, func(name string) error {
 		in.name, in.mark = name, a.mark(agent.NewApplied(a.in, name, "", nil), "")
 		edit(x, in)
@@ -145,6 +148,9 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	if err != nil {
 		return err
 	}
+	if err := a.filterCards(ctx); err != nil {
+		return err
+	}
 	domain, oldName, err := a.rename(ctx, &old, *was, plan.Name)
 	if err != nil {
 		return err
@@ -161,10 +167,15 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 			return err
 		}
 	}
-	if old.live == nil {
-		return nil
+	if old.live != nil {
+		if err := a.refilter(ctx, old, x); err != nil {
+			return err
+		}
+		if err := a.plug(ctx, old, plan, old.mark.Generation == a.in.VM.Generation); err != nil {
+			return err
+		}
 	}
-	return a.plug(ctx, old, plan, old.mark.Generation == a.in.VM.Generation)
+	return a.dropFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
 }
 
 // assume stands in for what was applied last, where the definition does not tell.
@@ -181,7 +192,10 @@ func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain
 		}
 		p, err := placeOf(d.Ref(), a.in.Pools)
 		there := false
-		if err == nil {
+		switch {
+		case err == nil && p.block():
+			there, err = a.blockExists(ctx, p)
+		case err == nil:
 			there, err = fileExists(ctx, p.path())
 		}
 		failed = errors.Join(failed, err)
@@ -230,7 +244,13 @@ func (a *applying) prepare(ctx context.Context, old *sighted, was *agent.Applied
 		}
 	}
 	for _, p := range places {
-		in.disks = append(in.disks, diskPlace{alias: diskAlias(p.ref()), path: p.path(), direct: directWithin(ctx, p.path())})
+		disk := diskPlace{alias: diskAlias(p.ref()), path: p.path()}
+		if kind := blocksOf(p.pool.Spec); kind != nil {
+			disk.source, disk.direct = kind.source(p.pool, p.volume), true
+		} else {
+			disk.direct = directWithin(ctx, p.path())
+		}
+		in.disks = append(in.disks, disk)
 	}
 	a.in.Progress(100, "writing the definition")
 	return in, nil
@@ -251,6 +271,9 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.
 		if err := a.pools.answers(p.pool.Name); err != nil {
 			return false, fmt.Errorf("disk %d: %w", p.number, err)
 		}
+	}
+	if p.block() {
+		return a.checkBlock(ctx, p, made, named)
 	}
 	why, err := a.absent(ctx, a.c, p.pool.Name, path)
 	switch {
@@ -318,15 +341,19 @@ func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 			return in, nil, err
 		}
 		p.number = 1 + slices.IndexFunc(in.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-		p.size = d.SizeBytes
+		p.size, p.existing = d.SizeBytes, d.Existing
 		if d.Image != nil {
 			image, err := placeOf(*d.Image, a.in.Pools)
 			p.image, p.noImage = &image, err
+			p.library, p.overlay = d.VersionID != "", d.Overlay
 		}
 		places = append(places, p)
 	}
 	if plan.Has("iso") && in.spec.ISO != nil {
 		iso, err := placeOf(*in.spec.ISO, a.in.Pools)
+		if err == nil && iso.block() {
+			err = fleet.Errorf(fleet.Conflict, "The pool %s holds no files, so nothing of it is put into a drive. Choose an ISO image of another pool.", iso.pool.Name)
+		}
 		if err != nil {
 			return in, nil, err
 		}

@@ -50,11 +50,13 @@ type Backend struct {
 	domains     domainCache
 	assigned    assigned
 	ioErrors    ioErrors
-	addresses   watch[map[fleet.VMID]map[string][]string]
+	addresses   watch[map[fleet.VMID]cards]
+	heard       heard
 	disks       diskSizes
 	files       fileWatches
 	pools       poolWatches
 	nets        networkWatch
+	filterLocks locks[fleet.SecurityGroupID]
 	caps        watch[capabilities]
 
 	metering watch[[]wire.Meter]

@@ -14,7 +14,7 @@ import (
 
 // clone copies the image into the partial volume and grows it to the size asked for.
 func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p place, tell func(percent int)) error {
-	source, h, err := a.image(ctx, *p.image)
+	source, h, err := a.image(ctx, *p.image, p.library)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 }
 
 // image finds the volume to clone and refuses what refers to other files, by its own reading of the header.
-func (a *applying) image(ctx context.Context, p place) (golibvirt.StorageVol, header, error) {
+func (a *applying) image(ctx context.Context, p place, library bool) (golibvirt.StorageVol, header, error) {
 	none := golibvirt.StorageVol{}
 	h, err := within(ctx, func() (header, error) { return inspectImage(p.path()) })
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *applying) image(ctx context.Context, p place) (golibvirt.StorageVol, he
 	if err := h.Bootable(p.volume); err != nil {
 		return none, h, err
 	}
-	if err := a.checkNoDisk(ctx, p); err != nil {
+	if err := a.checkRead(ctx, p, library); err != nil {
 		return none, h, err
 	}
 	pool, err := lookupPool(ctx, a.c, p.pool.Name)

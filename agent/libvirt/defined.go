@@ -31,7 +31,7 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 	iso := pathOf(&x.Devices.Disks[i])
 	switch ref := applied.Spec.ISO; {
 	case iso == "":
-	case ref != nil && filepath.Join(applied.Pools[ref.PoolID].Path, ref.Volume) == iso:
+	case ref != nil && pathIn(applied, *ref) == iso:
 		out.Spec.ISO = ref
 	default:
 		if out.Spec.ISO = volumeAt(iso); out.Spec.ISO == nil {
@@ -71,20 +71,28 @@ func definedNICs(cards []libvirtxml.DomainInterface, applied agent.Applied, odd 
 	for i := range cards {
 		n := &cards[i]
 		mac := macOf(n)
-		known := slices.ContainsFunc(applied.Spec.NICs, func(a fleet.NIC) bool { return strings.EqualFold(a.MAC, mac) })
-		if !known && !isOurs(n.Alias, aliasNIC) {
+		k := slices.IndexFunc(applied.Spec.NICs, func(a fleet.NIC) bool { return strings.EqualFold(a.MAC, mac) })
+		if k < 0 && !isOurs(n.Alias, aliasNIC) {
 			continue
 		}
 		nic := fleet.NIC{MAC: mac}
 		switch s := n.Source; {
 		case s != nil && s.Network != nil:
-			nic.Network = s.Network.Network
+			nic.Network, nic.PortGroup = s.Network.Network, s.Network.PortGroup
 		case s != nil && s.Bridge != nil:
 			nic.Bridge = s.Bridge.Bridge
 		default:
 			strange = true
 		}
-		out, words = append(out, nic), append(words, mac+" on "+sourceOf(n))
+		word := mac + " on " + sourceOf(n)
+		switch filter := filterOf(n); {
+		case isOurFilter(filter) && k >= 0:
+			nic.SecurityGroups, nic.AntiSpoofing = applied.Spec.NICs[k].SecurityGroups, applied.Spec.NICs[k].AntiSpoofing
+		case filter != "":
+			strange = true
+			word += ", with the network filter " + filter
+		}
+		out, words = append(out, nic), append(words, word)
 	}
 	if strange {
 		odd["nics"] = strings.Join(words, ", ")
@@ -94,25 +102,34 @@ func definedNICs(cards []libvirtxml.DomainInterface, applied agent.Applied, odd 
 
 // pathIn is where the volume was when it was applied; empty: not known.
 func pathIn(applied agent.Applied, ref fleet.Volref) string {
-	if p, ok := applied.Pools[ref.PoolID]; ok {
+	p, ok := applied.Pools[ref.PoolID]
+	switch {
+	case ok && p.Spec != nil && blocksOf(*p.Spec) != nil:
+		return blocksOf(*p.Spec).address(fleet.Pool{ID: ref.PoolID, Name: p.Name, Spec: *p.Spec}, ref.Volume)
+	case ok && p.Path != "":
 		return filepath.Join(p.Path, ref.Volume)
 	}
 	return ""
 }
 
-// assigned are the pools of the host that the portal has spoken of, by their path.
+// assigned are the pools of the host that the portal has spoken of, by their path; those whose volumes are no files by their id.
 type assigned struct {
-	mu    sync.Mutex
-	pools map[string]fleet.Pool
+	mu     sync.Mutex
+	pools  map[string]fleet.Pool
+	blocks map[fleet.PoolID]fleet.Pool
 }
 
 func (a *assigned) note(pools []fleet.Pool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.pools == nil {
-		a.pools = map[string]fleet.Pool{}
+		a.pools, a.blocks = map[string]fleet.Pool{}, map[fleet.PoolID]fleet.Pool{}
 	}
 	for _, p := range pools {
+		if blocksOf(p.Spec) != nil {
+			a.blocks[p.ID] = p
+			continue
+		}
 		a.pools[filepath.Clean(p.Spec.Path)] = p
 	}
 }
@@ -125,8 +142,23 @@ func (a *assigned) at(file string) (fleet.Pool, bool) {
 	return p, ok
 }
 
-// volumeAt is the volume of a file in one of the pools; nil: in none.
+// blockAt is the pool of which the address is, and the volume there.
+func (a *assigned) blockAt(address string) (p fleet.Pool, volume string, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.blocks {
+		if v := blocksOf(p.Spec).at(p, address); v != "" {
+			return p, v, true
+		}
+	}
+	return fleet.Pool{}, "", false
+}
+
+// volumeAt is the volume of a file, or of an address, in one of the pools; nil: in none.
 func (a *assigned) volumeAt(file string) *fleet.Volref {
+	if p, volume, ok := a.blockAt(file); ok {
+		return &fleet.Volref{PoolID: p.ID, Volume: volume}
+	}
 	if p, ok := a.at(file); ok {
 		return &fleet.Volref{PoolID: p.ID, Volume: filepath.Base(file)}
 	}

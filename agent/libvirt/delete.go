@@ -34,11 +34,18 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		if err := b.undefine(ctx, c, vm.ID); err != nil {
 			return err
 		}
+		if err := b.dropFilters(ctx, c, vm.ID, nil); err != nil {
+			return err
+		}
 		for _, p := range places {
 			if err := b.pools.answers(p.pool.Name); err != nil {
 				return err
 			}
-			for _, v := range []place{p, p.partial()} {
+			all := []place{p, p.partial()}
+			if p.block() {
+				all = all[:1]
+			}
+			for _, v := range all {
 				if err := b.removeVolume(ctx, c, v); err != nil {
 					return fmt.Errorf("delete the volume %s: %w", v.volume, err)
 				}
@@ -64,7 +71,7 @@ func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []f
 	var out []place
 	for _, d := range vm.Spec.Disks {
 		ref := fleet.Volref{PoolID: d.PoolID, Volume: d.Volume}
-		if slices.Contains(keep, ref) {
+		if slices.Contains(keep, ref) || d.Existing {
 			continue
 		}
 		p, err := placeOf(ref, pools)

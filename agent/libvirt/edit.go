@@ -38,6 +38,8 @@ type diskPlace struct {
 	alias  string
 	path   string
 	direct bool // the storage takes direct I/O
+	// source is what a definition says of a volume that is no file; nil: it is one.
+	source *libvirtxml.DomainDiskSource
 }
 
 func (p diskPlace) is(d *libvirtxml.DomainDisk) bool {
@@ -131,10 +133,14 @@ func newDisk(devices *libvirtxml.DomainDeviceList, w diskPlace) libvirtxml.Domai
 	for i := 0; target == "" || slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == target }); i++ {
 		target = virtioName(i)
 	}
+	format, source := "qcow2", &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: w.path}}
+	if w.source != nil {
+		format, source = "raw", w.source
+	}
 	return libvirtxml.DomainDisk{
 		Device: "disk",
-		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: cache, Discard: "unmap"},
-		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: w.path}},
+		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: format, Cache: cache, Discard: "unmap"},
+		Source: source,
 		Target: &libvirtxml.DomainDiskTarget{Dev: target, Bus: "virtio"},
 		Alias:  &libvirtxml.DomainAlias{Name: w.alias},
 	}
@@ -158,7 +164,7 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
 		return isOurs(n.Alias, aliasNIC) && !has(in.spec.NICs, mac) && (in.Strays || has(in.DropNICs, mac))
 	})
 	for _, w := range in.NICs {
-		source := &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: w.Network}}
+		source := &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: w.Network, PortGroup: w.PortGroup}}
 		if w.Bridge != "" {
 			source = &libvirtxml.DomainInterfaceSource{Bridge: &libvirtxml.DomainInterfaceSourceBridge{Bridge: w.Bridge}}
 		}
@@ -168,6 +174,7 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
 			if sourceOf(n) != sourceOf(&libvirtxml.DomainInterface{Source: source}) {
 				n.Source = source
 			}
+			editFilter(n, in.mark.ID, w, in.Strays)
 			continue
 		}
 		alias := aliasNIC + strings.ToLower(strings.ReplaceAll(w.MAC, ":", "")) // no other's, also none of one that the guest holds on to
@@ -177,6 +184,7 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
 			Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
 			Alias:  &libvirtxml.DomainAlias{Name: alias},
 		})
+		editFilter(&devices.Interfaces[len(devices.Interfaces)-1], in.mark.ID, w, false)
 	}
 }
 

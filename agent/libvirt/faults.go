@@ -83,7 +83,7 @@ func hostname() string {
 }
 
 // statusOf is the domain as people see it, with what is wrong with it. A disk with a fault is not told as whole.
-func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses map[string][]string) fleet.VMStatus {
+func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fleet.VMStatus {
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
 	for i, d := range st.Disks {
@@ -143,6 +143,13 @@ func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (strin
 			b.pools.changed(pool)
 			return agent.PoolInactive, err
 		}
+	}
+	if at, volume, ok := b.assigned.blockAt(path); ok && at.Name == pool {
+		there, err := b.blockIn(ctx, c, place{pool: at, volume: volume})
+		if err == nil && !there {
+			return agent.VolumeMissing, nil
+		}
+		return "", err
 	}
 	if !filepath.IsAbs(path) {
 		return "", nil // no file: QEMU knows

@@ -29,7 +29,10 @@ type drive struct {
 	alias        string // of a disk of the spec
 }
 
-type card struct{ mac, source string }
+// same leaves out the alias: a disk that was moved keeps the old one until its guest's next start.
+func (d drive) same(o drive) bool { return d.target == o.target && d.path == o.path }
+
+type card struct{ mac, source, filter string }
 
 func hardwareOf(x *libvirtxml.Domain) hardware {
 	h := hardware{cpus: cpusOf(x), memoryMiB: int(memoryKiB(x) / 1024), firmware: firmwareOf(x)}
@@ -59,7 +62,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 	})
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		h.nics = append(h.nics, card{macOf(n), sourceOf(n)})
+		h.nics = append(h.nics, card{macOf(n), sourceOf(n), filterOf(n)})
 	}
 	return h
 }
@@ -74,7 +77,7 @@ func nextBoot(live, kept hardware) []string {
 		{"cpus", live.cpus == kept.cpus},
 		{"memoryMiB", live.memoryMiB == kept.memoryMiB},
 		{"firmware", live.firmware == kept.firmware},
-		{"disks", slices.Equal(live.disks, kept.disks)},
+		{"disks", slices.EqualFunc(live.disks, kept.disks, drive.same)},
 		{"nics", slices.Equal(live.nics, kept.nics)},
 		{"iso", live.iso == kept.iso},
 	} {
@@ -153,6 +156,8 @@ func sourceOf(n *libvirtxml.DomainInterface) string {
 	switch s := n.Source; {
 	case s == nil:
 		return ""
+	case s.Network != nil && s.Network.PortGroup != "":
+		return "network " + s.Network.Network + ", port group " + s.Network.PortGroup
 	case s.Network != nil:
 		return "network " + s.Network.Network
 	case s.Bridge != nil:

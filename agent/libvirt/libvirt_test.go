@@ -115,6 +115,7 @@ func TestConformance(t *testing.T) {
 		EditNetwork: func(t *testing.T, name string) {
 			virsh(t, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' name='theirs' ip='"+leaseIn(t, name)+"'/>", "--live", "--config")
 		},
+		Reservations: reservations, DropReservations: dropReservations, PortGroups: portGroups,
 		EndServer: endServer, ForeignNetwork: foreignNetwork,
 		Network: "default",
 		Unplug: func(t *testing.T) func() {

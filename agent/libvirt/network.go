@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
@@ -29,7 +30,7 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 			seen.status.Active = false
 		}
 		// Autostart comes before the start, so that what fails now is tried again when the host boots.
-		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
 			if !seen.status.Autostart {
 				if err := l.NetworkSetAutostart(ref, 1); err != nil {
 					return err
@@ -40,6 +41,10 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 			}
 			return l.NetworkCreate(ref)
 		})
+		if err != nil || !seen.status.Active {
+			return err
+		}
+		return b.updateNetwork(ctx, c, ref, n)
 	})
 }
 
@@ -69,15 +74,18 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 	if persistent == 0 {
 		return defineNetwork(ctx, c, n)
 	}
-	kept, err := networkXML(ctx, c, ref, networkKept)
+	kept, groups, err := wholeNetwork(ctx, c, ref, networkKept)
 	if err != nil {
 		return ref, err
 	}
 	parts := differences(networkDefinition(n), kept)
+	if groups.text() != groupsOf(n.Spec).text() {
+		parts = append(parts, "port groups")
+	}
 	switch {
 	case len(parts) == 0:
 		return ref, nil
-	case networkStamp(kept).untouched(kept):
+	case networkStamp(kept).untouched(kept) && networkStamp(kept).Groups == groups.digest():
 		return defineNetwork(ctx, c, n)
 	}
 	return ref, fleet.Errorf(fleet.Conflict, "%s", agent.NetworkEdited(parts))
@@ -109,7 +117,11 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		if err != nil {
 			return err
 		}
-		user, err := b.onNetworkNow(ctx, c, ref.Name, seen.status.Bridge)
+		bridge := seen.status.Bridge
+		if t := n.Spec.Mode.Is(); !t.Made && !t.Served {
+			bridge = "" // it stays, with whoever else is on it
+		}
+		user, err := b.onNetworkNow(ctx, c, ref.Name, bridge)
 		if err != nil {
 			return err
 		}
@@ -150,7 +162,7 @@ func (b *Backend) onNetworkNow(ctx context.Context, c *conn, network, bridge str
 	}
 	for _, s := range all {
 		on := func(k card) bool {
-			return k.source == "network "+network || bridge != "" && k.source == "bridge "+bridge
+			return k.source == "network "+network || strings.HasPrefix(k.source, "network "+network+", ") || bridge != "" && k.source == "bridge "+bridge
 		}
 		if slices.ContainsFunc(s.kept.nics, on) || slices.ContainsFunc(s.now().nics, on) {
 			return s.ref.Name, nil

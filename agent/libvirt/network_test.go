@@ -178,3 +178,15 @@ func TestANetworkThatCannotStartSaysWhy(t *testing.T) {
 		t.Errorf("the same bridge twice: %v", err)
 	}
 }
+
+// A device without virtual functions is refused in libvirt's own words.
+func TestVirtualFunctionsThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	hv := open(t)
+	t.Cleanup(func() { hv.Close() }) // after what else the test leaves
+	n := ownNetwork(t, hv)
+	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "lo"}
+	if err := hv.ApplyNetwork(t.Context(), n); err == nil || !strings.Contains(err.Error(), "No usable Vf's present on SRIOV PF lo") {
+		t.Errorf("it is not refused so: %v", err)
+	}
+}

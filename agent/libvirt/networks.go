@@ -31,9 +31,13 @@ type networkWatch struct {
 
 // seenNetwork is one of libvirt's networks; kept is what its next start gets, nil where its definition is gone or cannot be read.
 type seenNetwork struct {
-	ref    golibvirt.Network
-	kept   *libvirtxml.Network
-	status fleet.NetworkStatus
+	ref  golibvirt.Network
+	kept *libvirtxml.Network
+	live libvirtxml.Network // what runs, where it is active
+
+	keptGroups, liveGroups groups
+	leases                 []fleet.DHCPLease
+	status                 fleet.NetworkStatus
 }
 
 // networks lists libvirt's networks and the host's bridges that belong to none of them, by name. Each assigned one is among them.
@@ -52,10 +56,13 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 			st.Error = fmt.Sprintf("libvirt has not answered about its networks since %s UTC.", s.began.UTC().Format(time.DateTime))
 		}
 		id := fleet.NetworkID(formatUUID(n.ref.UUID))
+		mine := true
 		if k := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == id }); k >= 0 {
 			st.Error = cmp.Or(st.Error, wrongOf(n, assigned[k]))
+			mine = assigned[k].Spec == nil || assigned[k].Spec.Mode != fleet.NetworkBridged // that one stays the host's: VMs may be on it by its own name
+			st.Leases = n.leases
 		}
-		taken[st.Bridge] = true
+		taken[st.Bridge] = taken[st.Bridge] || mine
 		out = append(out, wire.NetworkReport{ID: id, Name: n.ref.Name, Kind: fleet.NetworkLibvirt, Status: st})
 	}
 	for _, a := range assigned {
@@ -79,10 +86,19 @@ func wrongOf(n seenNetwork, a fleet.Network) string {
 	switch {
 	case n.kept == nil && n.status.Active:
 		return agent.NetworkUndefined
-	case n.kept == nil || a.Spec == nil || networkStamp(*n.kept).untouched(*n.kept):
+	case n.kept == nil || a.Spec == nil:
+		return ""
+	case networkStamp(*n.kept).untouched(*n.kept) && networkStamp(*n.kept).Groups == n.keptGroups.digest():
+		if n.status.Active && len(updatesOf(n.live, *n.kept))+len(n.liveGroups.updatesTo(n.keptGroups)) > 0 {
+			return agent.NetworkBehind
+		}
 		return ""
 	}
-	if parts := differences(networkDefinition(a), *n.kept); len(parts) > 0 {
+	parts := differences(networkDefinition(a), *n.kept)
+	if n.keptGroups.text() != groupsOf(a.Spec).text() {
+		parts = append(parts, "port groups")
+	}
+	if len(parts) > 0 {
 		return agent.NetworkEdited(parts)
 	}
 	return ""
@@ -119,11 +135,12 @@ func (b *Backend) lookAtNetworks() ([]seenNetwork, error) {
 
 func (b *Backend) lookAtNetwork(ctx context.Context, c *conn, ref golibvirt.Network) (seenNetwork, error) {
 	n := seenNetwork{ref: ref}
-	x, err := networkXML(ctx, c, ref, 0)
+	x, groups, err := wholeNetwork(ctx, c, ref, 0)
 	if err != nil {
 		return n, err
 	}
 	st := &n.status
+	n.live, n.liveGroups = x, groups
 	if x.Bridge != nil {
 		st.Bridge = x.Bridge.Name
 	}
@@ -153,11 +170,14 @@ func (b *Backend) lookAtNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 		return n, err
 	}
 	if persistent != 0 {
-		kept, err := networkXML(ctx, c, ref, networkKept)
+		kept, groups, err := wholeNetwork(ctx, c, ref, networkKept)
 		if err != nil {
 			return n, err
 		}
-		n.kept = &kept
+		n.kept, n.keptGroups = &kept, groups
+	}
+	if st.Active {
+		n.leases = leasesOf(ctx, c, ref)
 	}
 	if st.Active && served(x) && !serverRuns(b.socket, ref.Name) {
 		st.Error = agent.NetworkUnserved
@@ -167,14 +187,6 @@ func (b *Backend) lookAtNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 
 // networkKept asks for the definition that the next start gets.
 const networkKept = 1 // VIR_NETWORK_XML_INACTIVE
-
-func networkXML(ctx context.Context, c *conn, ref golibvirt.Network, flags uint32) (x libvirtxml.Network, err error) {
-	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.NetworkGetXMLDesc(ref, flags) })
-	if err != nil {
-		return x, err
-	}
-	return x, x.Unmarshal(text)
-}
 
 // subnet is "192.168.122.0/24"; empty where the network gives no prefix.
 func subnet(x libvirtxml.NetworkIP) string {

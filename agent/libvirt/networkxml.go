@@ -20,6 +20,9 @@ const networkSpace = "https://quantix.dev/xmlns/network/1"
 // networkDefinition is the network as libvirt is told of it, without its stamp.
 func networkDefinition(n fleet.Network) libvirtxml.Network {
 	s := n.Spec
+	if t := s.Mode.Is(); !t.Served {
+		return plainDefinition(n, t)
+	}
 	x := libvirtxml.Network{
 		Name: n.Name, UUID: string(n.ID),
 		Bridge: &libvirtxml.NetworkBridge{Name: s.Bridge, STP: "on", Delay: "0"},
@@ -40,6 +43,34 @@ func networkDefinition(n fleet.Network) libvirtxml.Network {
 		if subnet != nil {
 			x.IPs = append(x.IPs, networkIP(*subnet))
 		}
+	}
+	return x
+}
+
+// plainDefinition is that of a network on what the host has, or what the agent makes of it: libvirt makes nothing but a name for it.
+func plainDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network {
+	s := n.Spec
+	x := libvirtxml.Network{Name: n.Name, UUID: string(n.ID), Forward: &libvirtxml.NetworkForward{Mode: t.Forward}}
+	switch s.Mode {
+	case fleet.NetworkMacvtap:
+		x.Forward.Dev = s.Device
+		x.Forward.Interfaces = []libvirtxml.NetworkForwardInterface{{Dev: s.Device}}
+		return x
+	case fleet.NetworkSRIOV:
+		x.Forward.Managed = "yes"
+		x.Forward.PFs = []libvirtxml.NetworkForwardPF{{Dev: s.Device}}
+	case fleet.NetworkOVS:
+		x.Bridge = &libvirtxml.NetworkBridge{Name: s.Bridge}
+		x.VirtualPort = &libvirtxml.NetworkVirtualPort{Params: &libvirtxml.NetworkVirtualPortParams{OpenVSwitch: &libvirtxml.NetworkVirtualPortParamsOpenVSwitch{}}}
+	default:
+		x.Bridge = &libvirtxml.NetworkBridge{Name: s.Bridge}
+		if t.Made {
+			x.Bridge.Name = n.BridgeDevice()
+		}
+		return x
+	}
+	if s.VLAN > 0 {
+		x.VLAN = &libvirtxml.NetworkVLAN{Tags: []libvirtxml.NetworkVLANTag{{ID: uint(s.VLAN)}}}
 	}
 	return x
 }
@@ -85,14 +116,21 @@ func served(x libvirtxml.Network) bool {
 type stamp struct {
 	Generation int64  `xml:"generation"`
 	Digest     string `xml:"digest"` // of all that it wrote
+	Groups     string `xml:"groups"` // likewise of the port groups; empty: it wrote none
 }
 
 // stamped is the definition with its stamp.
 func stamped(n fleet.Network) (string, error) {
 	x := networkDefinition(n)
-	x.Metadata = &libvirtxml.NetworkMetadata{XML: fmt.Sprintf("<%[1]s:network xmlns:%[1]s=%[2]q><%[1]s:generation>%[3]s</%[1]s:generation><%[1]s:digest>%[4]s</%[1]s:digest></%[1]s:network>",
-		markKey, networkSpace, strconv.FormatInt(n.Generation, 10), digestOf(x))}
-	return x.Marshal()
+	groups := groupsOf(n.Spec)
+	of := ""
+	if len(groups) > 0 {
+		of = fmt.Sprintf("<%[1]s:groups>%[2]s</%[1]s:groups>", markKey, groups.digest())
+	}
+	x.Metadata = &libvirtxml.NetworkMetadata{XML: fmt.Sprintf("<%[1]s:network xmlns:%[1]s=%[2]q><%[1]s:generation>%[3]s</%[1]s:generation><%[1]s:digest>%[4]s</%[1]s:digest>%[5]s</%[1]s:network>",
+		markKey, networkSpace, strconv.FormatInt(n.Generation, 10), digestOf(x), of)}
+	text, err := x.Marshal()
+	return groups.into(text), err
 }
 
 // networkStamp reads a definition's stamp; empty where there is none.
@@ -147,6 +185,9 @@ func normal(x libvirtxml.Network) libvirtxml.Network {
 		if len(f.Interfaces) == 1 && f.Interfaces[0].Dev == f.Dev {
 			plain.Interfaces = nil
 		}
+		if f.Managed == "no" {
+			plain.Managed = ""
+		}
 		x.Forward = &plain
 	}
 	return x
@@ -176,7 +217,7 @@ var networkParts = []struct {
 // differences names the parts in which a definition is not as it is wanted; none: it is.
 func differences(want, is libvirtxml.Network) (parts []string) {
 	want, is = normal(want), normal(is)
-	if want.Bridge.Name == "" && is.Bridge != nil { // libvirt has chosen one
+	if want.Bridge != nil && want.Bridge.Name == "" && is.Bridge != nil { // libvirt has chosen one
 		bridge := *is.Bridge
 		bridge.Name = ""
 		is.Bridge = &bridge

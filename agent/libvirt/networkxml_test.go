@@ -28,6 +28,14 @@ func goldenNetworks() map[string]fleet.Network {
 		"route":    network(fleet.NetworkSpec{Mode: fleet.NetworkRouted, IPv6: &fleet.Subnet{Gateway: "fd00:5::1/64"}}),
 		"isolated": network(fleet.NetworkSpec{Mode: fleet.NetworkIsolated, DNS: true, IPv4: &fleet.Subnet{Gateway: "10.5.0.1/24"}}),
 		"bare":     network(fleet.NetworkSpec{Mode: fleet.NetworkIsolated}),
+		"vxlan":    network(fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"}),
+		"uplink":   network(fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth1", VLAN: 7, Bridge: "qx-wire"}),
+		"bridge":   network(fleet.NetworkSpec{Mode: fleet.NetworkBridged, Bridge: "br0"}),
+		"ovs": network(fleet.NetworkSpec{Mode: fleet.NetworkOVS, Bridge: "ovs0", VLAN: 7, PortGroups: []fleet.PortGroup{
+			{Name: "voice", VLAN: &fleet.VLAN{ID: 20}, ToGuest: &fleet.Rate{AverageKiB: 1000}}, {Name: "firewalls", VLAN: &fleet.VLAN{ID: 20, Trunk: []int{30, 40}}},
+		}}),
+		"macvtap": network(fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}),
+		"sriov":   network(fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1", VLAN: 7}),
 	}
 }
 

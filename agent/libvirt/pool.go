@@ -17,7 +17,7 @@ import (
 func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 	err := b.onPool(ctx, "apply", pool, func(ctx context.Context, c *conn) error {
 		kept, _ := b.pools.book.Of(pool)
-		kept.ID, kept.Path, kept.ByOthers = pool.ID, path.Clean(pool.Spec.Path), false
+		kept.ID, kept.Path, kept.ByOthers = pool.ID, placePath(pool.Spec), false
 		if err := b.pools.book.Put(pool.Name, kept); err != nil {
 			return err
 		}
@@ -36,6 +36,9 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		ref, x, err := findPool(ctx, c, pool.Name)
 		switch {
 		case is(err, golibvirt.ErrNoStoragePool):
+			if err := b.dropSecret(ctx, c, pool); err != nil {
+				return err
+			}
 			return b.forgetPool(ctx, pool)
 		case err != nil:
 			return err
@@ -62,6 +65,9 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolUndefine(ref) }); err != nil {
 			return err
 		}
+		if err := b.dropSecret(ctx, c, pool); err != nil {
+			return err
+		}
 		return b.pools.book.Forget(pool.Name)
 	})
 	if err == nil {
@@ -77,7 +83,8 @@ func (b *Backend) onPool(ctx context.Context, verb string, pool fleet.Pool, f fu
 	if err := ctx.Err(); err != nil {
 		return inAct(act, err)
 	}
-	if err := b.pools.hangs(pool.Name); err != nil {
+	// Storage that does not know who asks may be long in saying so. Then what is tried with the old credentials is waited for.
+	if err := b.pools.hangs(pool.Name); err != nil && (verb != "apply" || pool.Spec.Kind.Is().Secret == nil) {
 		return err
 	}
 	unlock, err := b.pools.orders.lock(ctx, pool.Name)
@@ -95,9 +102,13 @@ func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool) err
 		return err
 	}
 	dir := strings.TrimSuffix(path.Clean(pool.Spec.Path), "/") + "/"
+	has := func(f string) bool { return strings.HasPrefix(f, dir) }
+	if kind := blocksOf(pool.Spec); kind != nil {
+		has = func(f string) bool { return kind.at(pool, f) != "" }
+	}
 	for _, s := range all {
 		for _, f := range s.files() {
-			if strings.HasPrefix(f, dir) {
+			if has(f) {
 				return fleet.Errorf(fleet.Conflict, "The pool %s is in use by %s (%s). Delete or move that VM first.", pool.Name, s.ref.Name, path.Base(f))
 			}
 		}

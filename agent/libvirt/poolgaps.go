@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 
@@ -44,7 +45,7 @@ func poolGaps(missing []string, look func(program string) (string, error)) (gaps
 	for _, t := range fleet.PoolTypes() {
 		s := poolSources[t.Kind]
 		if lacks[s.libvirt] {
-			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: fmt.Sprintf("This libvirt has no driver for pools of type %q. Install its storage drivers.", s.libvirt)})
+			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: fmt.Sprintf("This libvirt has no %s driver. Install %s.", s.libvirt, cmp.Or(s.driver, "its storage drivers"))})
 			continue
 		}
 		if s.helper == "" {

@@ -89,9 +89,11 @@ func (g *poolLook) look(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		if wrong != nil {
 			return g.misplaced(l, kept, wrong)
 		}
-		g.w.try(path.Clean(g.pool.Spec.Path), now.Options)
+		if g.pool.Spec.Kind.Is().Files {
+			g.w.try(path.Clean(g.pool.Spec.Path), now.Options)
+		}
 	}
-	return g.w.lookInside(l, ref, st, func(err error) { g.poolFailed(g.pool, err) })
+	return g.w.lookInside(l, ref, g.pool, st, func(err error) { g.poolFailed(g.pool, err) })
 }
 
 // misplaced is an active pool whose directory is not its own. What is lost beneath libvirt's pool is mounted again.
@@ -177,7 +179,7 @@ func (w *poolWatch) try(dir, options string) {
 
 // lookInside reads an active pool. A refresh opens each volume, so it is done more rarely than the look.
 // failed is told why libvirt gave the pool up.
-func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
+func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
 	volumes, total := w.volumes, w.total
@@ -190,7 +192,7 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 			failed(inWords(err))
 			return st, err
 		}
-		if volumes, total, err = listVolumes(l, ref); err != nil {
+		if volumes, total, err = listVolumes(l, ref, p); err != nil {
 			return st, err
 		}
 		w.mu.Lock()
@@ -207,6 +209,9 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	st.State, st.Volumes = fleet.PoolActive, volumes
 	st.Error, st.MountOptions, st.WriteMicros, st.ReadMicros = tried.Error, tried.MountOptions, tried.WriteMicros, tried.ReadMicros
 	st.CapacityBytes, st.UsedBytes, st.AvailableBytes = int64(capacity), int64(used), int64(available)
+	if !p.Spec.Kind.Is().Makes {
+		st.UsedBytes, st.AvailableBytes = 0, 0 // LUNs fill all of their pool from the start; how full they are, their guests know
+	}
 	if total > mostVolumes {
 		st.Note = fmt.Sprintf("Only the first %d of its %d volumes are listed.", mostVolumes, total)
 	}
@@ -223,7 +228,7 @@ func isBusy(err error) bool {
 const mostVolumes = 2000
 
 // listVolumes lists the pool's first volumes by name, without the marker and those that are being made, and says how many there are in all.
-func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (out []fleet.Volume, total int, err error) {
+func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) (out []fleet.Volume, total int, err error) {
 	refs, _, err := l.StoragePoolListAllVolumes(ref, 1, 0)
 	if err != nil {
 		return nil, 0, err
@@ -244,8 +249,8 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (out []fleet.V
 		if err := x.Unmarshal(text); err != nil {
 			return nil, 0, err
 		}
-		if x.Type == "" || x.Type == "file" || x.Type == "block" {
-			out = append(out, volumeOf(x))
+		if v := volumeIn(p, x); v.Name != "" && (x.Type == "" || x.Type == "file" || x.Type == "block" || x.Type == "network") {
+			out = append(out, v)
 		}
 	}
 	return out, len(refs), nil

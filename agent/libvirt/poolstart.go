@@ -31,7 +31,7 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 		return err
 	}
 	if !active {
-		if err := b.createPool(ctx, c, p, ref, kept.Place == nil || p.Spec.Kind.Is().Mounted); err != nil {
+		if err := b.createPool(ctx, c, p, ref, p.Spec.Kind.Is().Files && (kept.Place == nil || p.Spec.Kind.Is().Mounted)); err != nil {
 			return err
 		}
 	}
@@ -104,20 +104,30 @@ func (b *Backend) undoStart(ctx context.Context, c *conn, ref golibvirt.StorageP
 
 // poolAllowed refuses what the host's settings do not allow, and kinds that a newer portal knows.
 func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
-	if _, known := poolSources[p.Spec.Kind]; !known {
+	kind, known := poolSources[p.Spec.Kind]
+	if !known {
 		return fleet.Errorf(fleet.Conflict, "This agent does not know pools of kind %q: upgrade it.", string(p.Spec.Kind))
 	}
 	_, err := within(ctx, func() (struct{}, error) {
-		if err := b.pools.roots.Check(p.Spec.Path); err != nil || p.Spec.Kind != fleet.PoolFS {
+		switch {
+		case kind.blocks != nil && kind.device != nil:
+			return struct{}{}, b.pools.roots.AllowDevice(kind.device(p.Spec))
+		case kind.blocks != nil:
+			return struct{}{}, nil
+		}
+		if err := b.pools.roots.Check(p.Spec.Path); err != nil || kind.device == nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, b.pools.roots.CheckDevice(p.Spec.Device, p.Spec.Path)
+		return struct{}{}, b.pools.roots.CheckDevice(kind.device(p.Spec), p.Spec.Path)
 	})
 	return err
 }
 
 // judge looks at the pool's directory and refuses one that is not the pool's.
 func (b *Backend) judge(ctx context.Context, kept agent.KeptPool) (agent.Sighting, error) {
+	if kept.Path == "" {
+		return agent.Sighting{}, nil // volumes that are no files: libvirt's pool says by its source what it is
+	}
 	now, err := within(ctx, func() (agent.Sighting, error) { return agent.SeePlace(kept.Path) })
 	if err != nil {
 		return now, err
@@ -125,10 +135,24 @@ func (b *Backend) judge(ctx context.Context, kept agent.KeptPool) (agent.Sightin
 	return now, kept.Judge(now)
 }
 
+// placePath is the directory in which a marker proves whose the pool is; empty: it has none.
+func placePath(s fleet.PoolSpec) string {
+	if !s.Kind.Is().Files {
+		return ""
+	}
+	return path.Clean(s.Path)
+}
+
 // takePlace judges the directory of an active pool, remembers it, and marks it when it is first used. A directory that had a
 // marker never gets another.
 func (b *Backend) takePlace(ctx context.Context, p fleet.Pool, kept agent.KeptPool) (agent.Sighting, error) {
-	kept.ID, kept.Path = p.ID, path.Clean(p.Spec.Path)
+	kept.ID, kept.Path = p.ID, placePath(p.Spec)
+	if kept.Path == "" {
+		kept.Place = &agent.Place{}
+		kept.Boot, kept.Failing, kept.ByOthers = b.pools.book.Boot(), false, false
+		b.keepPool(p, kept)
+		return agent.Sighting{}, nil
+	}
 	now, err := b.judge(ctx, kept)
 	if err == nil && kept.Place == nil && !now.There {
 		return now, fleet.Errorf(fleet.Conflict, "The directory %s is gone.", kept.Path)
@@ -162,7 +186,7 @@ func (b *Backend) forgetPool(ctx context.Context, p fleet.Pool) error {
 // unmark takes the marker away before the pool's directory is unmounted. That of a shared pool goes when the pool itself does:
 // other hosts know it by the marker.
 func (b *Backend) unmark(ctx context.Context, p fleet.Pool) error {
-	if p.Spec.Shared && p.DeletedAt == nil {
+	if p.Spec.Shared && p.DeletedAt == nil || !p.Spec.Kind.Is().Files {
 		return nil
 	}
 	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, agent.UnmarkPlace(p.Spec.Path, p.ID) })

@@ -131,7 +131,7 @@ func (p *poolWatches) answers(name string) error {
 		return err
 	}
 	kept, known := p.book.Named(name)
-	if !known || kept.Place == nil {
+	if !known || kept.Place == nil || kept.Path == "" {
 		return nil // libvirt knows whether it is active
 	}
 	s := p.of(name).place.read(context.Background(), 0, poolPatience, func() (error, error) {
@@ -204,6 +204,10 @@ func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus
 	s := w.read(ctx, poolAge, poolPatience, func() (fleet.PoolStatus, error) { return b.lookAtPool(p, w) })
 	st := w.tell(s.value)
 	switch {
+	case s.late > stalledAfter && s.known && st.State == fleet.PoolFailed && st.Error != "":
+		// What hangs is a try to start it again: why it failed is still what helps.
+	case !s.known && w.saidWhy():
+		return w.inactive(fleet.PoolStatus{MountPath: p.Spec.Path})
 	case s.late > stalledAfter:
 		st.State, st.Error = fleet.PoolStalled, stalledWords(s.began)
 	case !s.known && s.err != nil:
@@ -212,6 +216,13 @@ func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus
 		st.State, st.Error = fleet.PoolStalled, "The host has not yet answered about this pool."
 	}
 	return st
+}
+
+// saidWhy reports whether an order or a refresh failed since, in words.
+func (w *poolWatch) saidWhy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failure != "" && !w.hung
 }
 
 // tell steadies the numbers, which move all the time on storage at work; see steady.

@@ -11,22 +11,44 @@ import (
 
 // poolSources are the kinds of pools in libvirt's words.
 var poolSources = map[fleet.PoolKind]poolSource{
-	fleet.PoolDir: {libvirt: "dir", source: func(fleet.PoolSpec) *libvirtxml.StoragePoolSource { return nil }},
-	fleet.PoolFS: {libvirt: "fs", source: func(s fleet.PoolSpec) *libvirtxml.StoragePoolSource {
+	fleet.PoolDir: {libvirt: "dir", source: func(fleet.Pool) *libvirtxml.StoragePoolSource { return nil }},
+	fleet.PoolFS: {libvirt: "fs", device: func(s fleet.PoolSpec) string { return s.Device }, source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
 		return &libvirtxml.StoragePoolSource{
-			Device: []libvirtxml.StoragePoolSourceDevice{{Path: path.Clean(s.Device)}}, Format: &libvirtxml.StoragePoolSourceFormat{Type: deviceFormat(s)},
+			Device: []libvirtxml.StoragePoolSourceDevice{{Path: path.Clean(p.Spec.Device)}}, Format: &libvirtxml.StoragePoolSourceFormat{Type: deviceFormat(p.Spec)},
 		}
 	}},
 	fleet.PoolNFS: {
 		libvirt: "netfs", helper: "mount.nfs", packages: "nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat)",
-		source: func(s fleet.PoolSpec) *libvirtxml.StoragePoolSource {
-			return netSource(s.Server, path.Clean(s.Export), "nfs")
+		source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
+			return netSource(p.Spec.Server, path.Clean(p.Spec.Export), "nfs")
 		},
 	},
 	fleet.PoolGluster: {
 		libvirt: "netfs", helper: "mount.glusterfs", packages: "glusterfs-client (Debian, Ubuntu) or glusterfs-fuse (Fedora, Red Hat)",
-		source: func(s fleet.PoolSpec) *libvirtxml.StoragePoolSource {
-			return netSource(s.Server, "/"+s.Volume, "glusterfs")
+		source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
+			return netSource(p.Spec.Server, "/"+p.Spec.Volume, "glusterfs")
+		},
+	},
+	fleet.PoolISCSIDirect: {
+		libvirt: "iscsi-direct", blocks: iscsiDirect, secret: chapSecret, source: iscsiSource,
+		driver: "libvirt-daemon-driver-storage-iscsi-direct, and qemu-block-extra (Debian, Ubuntu) or qemu-block-iscsi (Fedora, Red Hat)",
+	},
+	fleet.PoolISCSI: {
+		libvirt: "iscsi", blocks: iscsiKernel, secret: chapSecret, source: iscsiSource, target: func(fleet.PoolSpec) string { return "/dev/disk/by-path" },
+		driver: "libvirt-daemon-driver-storage-iscsi", helper: "iscsiadm", packages: "open-iscsi (Debian, Ubuntu) or iscsi-initiator-utils (Fedora, Red Hat)",
+	},
+	fleet.PoolRBD: {
+		libvirt: "rbd", blocks: rbd, secret: cephSecret,
+		driver: "libvirt-daemon-driver-storage-rbd, and qemu-block-extra (Debian, Ubuntu) or qemu-block-rbd (Fedora, Red Hat)",
+		source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
+			return &libvirtxml.StoragePoolSource{Name: p.Spec.CephPool, Host: serversOf(p.Spec), Auth: poolAuth(p, "ceph")}
+		},
+	},
+	fleet.PoolLogical: {
+		libvirt: "logical", blocks: logical, helper: "lvm", packages: "lvm2", driver: "libvirt-daemon-driver-storage-logical",
+		device: func(s fleet.PoolSpec) string { return "/dev/" + s.Group }, target: func(s fleet.PoolSpec) string { return "/dev/" + s.Group },
+		source: func(p fleet.Pool) *libvirtxml.StoragePoolSource {
+			return &libvirtxml.StoragePoolSource{Name: p.Spec.Group, Format: &libvirtxml.StoragePoolSourceFormat{Type: "lvm2"}}
 		},
 	},
 }
@@ -34,7 +56,12 @@ var poolSources = map[fleet.PoolKind]poolSource{
 type poolSource struct {
 	libvirt          string // its type of pool
 	helper, packages string // the program that mounts it, and what brings that; empty: the kernel does
-	source           func(fleet.PoolSpec) *libvirtxml.StoragePoolSource
+	driver           string // what brings libvirt's driver, where that is a package of its own
+	source           func(fleet.Pool) *libvirtxml.StoragePoolSource
+	target           func(fleet.PoolSpec) string // where libvirt wants to be told a place that follows from the source; nil: nowhere, or the pool's path
+	device           func(fleet.PoolSpec) string // what the agent's settings must allow; nil: it is on no device of the host
+	secret           *poolSecret                 // nil: it has none
+	blocks           *blocks                     // nil: its volumes are files below the pool's path
 }
 
 func netSource(server, dir, format string) *libvirtxml.StoragePoolSource {
@@ -54,11 +81,15 @@ func deviceFormat(s fleet.PoolSpec) string {
 
 func poolXML(p fleet.Pool) libvirtxml.StoragePool {
 	kind := poolSources[p.Spec.Kind]
-	x := libvirtxml.StoragePool{
-		Type: kind.libvirt, Name: p.Name, UUID: string(p.ID), Target: &libvirtxml.StoragePoolTarget{Path: path.Clean(p.Spec.Path)},
+	x := libvirtxml.StoragePool{Type: kind.libvirt, Name: p.Name, UUID: string(p.ID)}
+	switch {
+	case kind.blocks == nil:
+		x.Target = &libvirtxml.StoragePoolTarget{Path: path.Clean(p.Spec.Path)}
+	case kind.target != nil:
+		x.Target = &libvirtxml.StoragePoolTarget{Path: kind.target(p.Spec)}
 	}
 	if kind.source != nil {
-		x.Source = kind.source(p.Spec)
+		x.Source = kind.source(p)
 	}
 	return x
 }
@@ -70,6 +101,9 @@ type poolPlace struct {
 }
 
 func poolPlaceOf(x libvirtxml.StoragePool) poolPlace {
+	if anyBlocks(x.Type) != nil {
+		return placeOfBlocks(x)
+	}
 	at := poolPlace{kind: x.Type}
 	if x.Target != nil {
 		at.path = path.Clean(x.Target.Path)
@@ -105,10 +139,14 @@ func otherSource(name string, x libvirtxml.StoragePool) error {
 		what += " at " + at.path
 	}
 	switch {
+	case at.host != "" && at.device != "":
+		what += " of " + at.device + " at " + at.host
 	case at.host != "" && at.dir != "":
 		what += " from " + at.host + ":" + at.dir
 	case at.device != "":
 		what += " from " + at.device
+	case at.dir != "":
+		what += " of " + at.dir
 	}
 	return fleet.Errorf(fleet.Conflict, "The host has a storage pool named %q already, with another source (%s). Give the pool another name, or remove that one with virsh.", name, what)
 }

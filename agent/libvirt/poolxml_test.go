@@ -21,6 +21,12 @@ func TestPoolDefinitions(t *testing.T) {
 		fleet.PoolFS:      {Path: "/srv/vm", Device: "/dev/disk/by-label/vm", Format: "xfs"},
 		fleet.PoolNFS:     {Path: "/srv/vm", Server: "nas-1.example", Export: "/exports/vm/"},
 		fleet.PoolGluster: {Path: "/srv/vm", Server: "gluster-1.example", Volume: "gv0"},
+		fleet.PoolISCSIDirect: {
+			Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", Initiator: "iqn.2026-01.org.example:quantix", User: "quantix",
+		},
+		fleet.PoolISCSI:   {Portal: "[fd00::5]:3261", Target: "iqn.2026-01.org.example:vms", User: "quantix"},
+		fleet.PoolRBD:     {Monitors: "10.0.0.1, 10.0.0.2:6789", CephPool: "vms", User: "libvirt"},
+		fleet.PoolLogical: {Group: "vg-vms"},
 	}
 	var all strings.Builder
 	for _, kind := range fleet.PoolTypes() {
@@ -61,15 +67,18 @@ func TestPoolGaps(t *testing.T) {
 			return "", exec.ErrNotFound
 		}
 	}
+	all := []string{"mount.nfs", "mount.glusterfs", "iscsiadm", "lvm"}
 	for what, c := range map[string]struct {
 		missing []string
 		look    func(string) (string, error)
 		want    []fleet.PoolGap
 	}{
-		"a full host": {[]string{"rbd"}, with("mount.nfs", "mount.glusterfs"), nil},
-		"no NFS":      {nil, with("mount.glusterfs"), []fleet.PoolGap{{Kind: fleet.PoolNFS, Why: "mount.nfs is missing. Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat)."}}},
-		"no driver": {[]string{"fs"}, with("mount.nfs", "mount.glusterfs"), []fleet.PoolGap{
-			{Kind: fleet.PoolFS, Why: `This libvirt has no driver for pools of type "fs". Install its storage drivers.`},
+		"all but a driver": {[]string{"rbd"}, with(all...), []fleet.PoolGap{
+			{Kind: fleet.PoolRBD, Why: "This libvirt has no rbd driver. Install libvirt-daemon-driver-storage-rbd, and qemu-block-extra (Debian, Ubuntu) or qemu-block-rbd (Fedora, Red Hat)."},
+		}},
+		"no NFS": {nil, with(all[1:]...), []fleet.PoolGap{{Kind: fleet.PoolNFS, Why: "mount.nfs is missing. Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat)."}}},
+		"no driver": {[]string{"fs"}, with(all...), []fleet.PoolGap{
+			{Kind: fleet.PoolFS, Why: "This libvirt has no fs driver. Install its storage drivers."},
 		}},
 	} {
 		if diff := cmp.Diff(c.want, poolGaps(c.missing, c.look)); diff != "" {

@@ -59,7 +59,7 @@ func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 		VMs: []wire.VMReport{}, Found: []fleet.FoundVM{}, Networks: networks,
 		Host: fleet.HostStatus{Connected: true, Hypervisor: b.versionSeen(), Inventory: b.abilities(ctx)},
 	}
-	sizes := b.disks.read(ctx, pathsOf(all...))
+	sizes := b.sizesOf(ctx, pathsOf(all...))
 	b.disks.keepOnly(sizes)
 	addresses := b.addressesOf(ctx, all)
 	seen := <-poolsDone
@@ -74,7 +74,7 @@ func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 	slices.SortFunc(state.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(state.Found, func(a, b fleet.FoundVM) int { return cmp.Compare(a.ID, b.ID) })
 	state.Pools, state.Host.OtherPools = seen.assigned, seen.others
-	b.markUsers(ctx, all, state.Pools)
+	b.markUsers(ctx, all, state.Pools, on.Hashed)
 	return state, nil
 }
 
@@ -99,7 +99,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 	if !s.ours {
 		generation = 0
 	}
-	return b.statusOf(s, b.disks.read(ctx, pathsOf(s)), b.addresses.sight().value[id]), generation, nil
+	return b.statusOf(s, b.sizesOf(ctx, pathsOf(s)), b.addresses.sight().value[id]), generation, nil
 }
 
 // see reads one domain over the state connection.

@@ -15,7 +15,7 @@ import (
 )
 
 // status is the domain as people see it. It holds nothing that changes by itself; see steady for the sizes.
-func (s sighted) status(sizes map[string]size, addresses map[string][]string) fleet.VMStatus {
+func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	hw := s.now()
 	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
 	st.Power, st.Reason = power(s.state, s.reason)
@@ -40,9 +40,9 @@ func (s sighted) status(sizes map[string]size, addresses map[string][]string) fl
 		st.Disks = append(st.Disks, state)
 	}
 	for _, n := range hw.nics {
-		nic := fleet.NICState{MAC: n.mac, Source: n.source}
+		nic := fleet.NICState{MAC: n.mac, Source: n.source, Filter: n.filter}
 		if s.live != nil {
-			nic.Addresses = addresses[n.mac]
+			nic.Seen, nic.Addresses = addresses[n.mac], plain(addresses[n.mac])
 		}
 		st.NICs = append(st.NICs, nic)
 	}

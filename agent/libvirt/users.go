@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -19,6 +21,14 @@ import (
 type held struct {
 	path   string // or "volume:pool/name"
 	opaque bool   // raw: what it begins with is the guest's, and refers to nothing
+	part   bool   // the disk stands on it
+}
+
+func (h held) use() manner {
+	if h.part {
+		return asPart
+	}
+	return asDisk
 }
 
 // heldBy are the files behind one disk, as far as the definition names them.
@@ -27,24 +37,24 @@ func heldBy(d *libvirtxml.DomainDisk) []held {
 		return nil
 	}
 	var out []held
-	add := func(s *libvirtxml.DomainDiskSource, format string) {
+	add := func(s *libvirtxml.DomainDiskSource, format string, part bool) {
 		if path := sourcePath(s); path != "" {
-			out = append(out, held{path, format == "raw"})
+			out = append(out, held{path, format == "raw", part})
 		}
 	}
 	chain := func(b *libvirtxml.DomainDiskBackingStore) {
 		for ; b != nil; b = b.BackingStore {
-			add(b.Source, formatName(b.Format))
+			add(b.Source, formatName(b.Format), true)
 		}
 	}
 	format := ""
 	if d.Driver != nil {
 		format = d.Driver.Type
 	}
-	add(d.Source, format)
+	add(d.Source, format, false)
 	chain(d.BackingStore)
 	if d.Mirror != nil {
-		add(d.Mirror.Source, formatName(d.Mirror.Format))
+		add(d.Mirror.Source, formatName(d.Mirror.Format), false)
 		chain(d.Mirror.BackingStore)
 	}
 	return out
@@ -83,7 +93,7 @@ type fileWatches struct {
 	chains  byDir[[]fileID] // of domains' disks and media
 	volumes byDir[volumeID] // of pools
 	bases   byDir[[]fileID] // of volumes that stand on others, without themselves
-	pools   watch[map[string]string]
+	pools   watch[poolDirs]
 }
 
 // usersOf finds out which files the domains use, whatever path their definitions call them by.
@@ -99,12 +109,12 @@ func (b *Backend) usersOf(ctx context.Context, all []sighted) fileUsers {
 		disks := s.held()
 		for _, f := range s.files() {
 			if !slices.ContainsFunc(disks, func(h held) bool { return h.path == f }) {
-				uses = append(uses, use{held{dirs.path(f), true}, fileUser{s.id, s.ref.Name, asMedium}})
+				uses = append(uses, use{held{dirs.path(f), true, false}, fileUser{s.id, s.ref.Name, asMedium}})
 			}
 		}
 		for _, h := range disks {
 			h.path = dirs.path(h.path)
-			uses = append(uses, use{h, fileUser{s.id, s.ref.Name, asDisk}})
+			uses = append(uses, use{h, fileUser{s.id, s.ref.Name, h.use()}})
 		}
 	}
 	paths := make([]string, len(uses))
@@ -129,8 +139,8 @@ func (b *Backend) usersOf(ctx context.Context, all []sighted) fileUsers {
 }
 
 // of lists the users of a volume's file.
-func (u fileUsers) of(pool, path string, id fileID) []fileUser {
-	out := slices.Concat(u.byPath[path], u.byPath[volumePath(pool, filepath.Base(path))])
+func (u fileUsers) of(pool, volume, path string, id fileID) []fileUser {
+	out := slices.Concat(u.byPath[path], u.byPath[volumePath(pool, volume)])
 	if id != (fileID{}) {
 		out = append(out, u.byID[id]...)
 	}
@@ -139,6 +149,9 @@ func (u fileUsers) of(pool, path string, id fileID) []fileUser {
 
 // id looks at this very moment: what was remembered may be another file by now.
 func (p place) id(ctx context.Context) (fileID, error) {
+	if !filepath.IsAbs(p.path()) {
+		return fileID{}, nil
+	}
 	return within(ctx, func() (fileID, error) { return identify(p.path()), nil })
 }
 
@@ -149,7 +162,7 @@ func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, 
 	if err != nil {
 		return "", err
 	}
-	users := b.usersOf(ctx, all).of(p.pool.Name, p.path(), id)
+	users := b.usersOf(ctx, all).of(p.pool.Name, p.volume, p.path(), id)
 	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.manner == asDisk })
 	for _, u := range users {
 		if u.id == except || mine && u.manner == asPart {
@@ -161,7 +174,10 @@ func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, 
 }
 
 // checkNoDisk refuses to read from a file that is a domain's disk, or a part of one: its bytes are that guest's.
-func (a *applying) checkNoDisk(ctx context.Context, p place) error {
+func (a *applying) checkNoDisk(ctx context.Context, p place) error { return a.checkRead(ctx, p, false) }
+
+// checkRead is checkNoDisk, but that disks may stand on a file that the library has: it is there for that, and nobody writes to it.
+func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
 	all, err := a.inventory(ctx, a.c)
 	if err != nil {
 		return err
@@ -170,7 +186,7 @@ func (a *applying) checkNoDisk(ctx context.Context, p place) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.usersOf(ctx, all).of(p.pool.Name, p.path(), id), func(u fileUser) bool { return u.manner != asMedium }) {
+	if slices.ContainsFunc(a.usersOf(ctx, all).of(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.manner == asDisk || u.manner == asPart && !library }) {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is a disk of a VM on this host, or a part of one, so it is neither cloned nor put into a drive. Choose one that no VM uses.", p.volume)
 	}
 	return nil
@@ -180,6 +196,13 @@ func (a *applying) checkNoDisk(ctx context.Context, p place) error {
 type volumeID struct {
 	fileID
 	modified time.Time
+	bytes    int64
+}
+
+// stamp tells the file as it is now from what it was: its place on the storage, its length, and when it was written last. Who sets that time back
+// is not seen.
+func (v volumeID) stamp() string {
+	return fmt.Sprintf("%d %d %d", v.ino, v.bytes, v.modified.UnixNano())
 }
 
 func identifyVolume(path string) volumeID {
@@ -187,11 +210,11 @@ func identifyVolume(path string) volumeID {
 	if err != nil {
 		return volumeID{}
 	}
-	return volumeID{identityOf(info), info.ModTime()}
+	return volumeID{identityOf(info), info.ModTime(), info.Size()}
 }
 
 // markUsers notes on the volumes who uses them, and when they were written last.
-func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.PoolReport) {
+func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.PoolReport, hashed map[fleet.Volref]agent.Hashed) {
 	var paths []string
 	for _, p := range pools {
 		for _, v := range p.Status.Volumes {
@@ -207,7 +230,10 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 		for k := range volumes {
 			v := &volumes[k]
 			id := ids[v.Path]
-			markVolume(v, users.of(pools[i].Name, v.Path, id.fileID), bases[id.fileID], id.modified)
+			markVolume(v, users.of(pools[i].Name, v.Name, v.Path, id.fileID), bases[id.fileID], id.modified)
+			if h, ok := hashed[fleet.Volref{PoolID: pools[i].ID, Volume: v.Name}]; ok && id.fileID != (fileID{}) {
+				h.Tell(v, id.stamp())
+			}
 		}
 		pools[i].Status.Volumes = volumes
 	}
@@ -245,9 +271,16 @@ func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time
 			*of = append(*of, u.id)
 		}
 	}
+	for _, id := range v.UsedBy {
+		if !slices.ContainsFunc(users, func(u fileUser) bool { return u.id == id && u.manner == asDisk }) {
+			v.StoodOn = append(v.StoodOn, id)
+		}
+	}
 	slices.Sort(v.UsedBy)
+	slices.Sort(v.StoodOn)
 	slices.Sort(v.InDrive)
 	slices.Sort(bases)
+	v.StoodOn = slices.DeleteFunc(v.StoodOn, func(id fleet.VMID) bool { i := slices.Index(v.UsedBy, id); return i < 0 || i >= fleet.MostUsers })
 	v.UsedBy, v.InDrive, v.BaseOf = v.UsedBy[:min(len(v.UsedBy), fleet.MostUsers)], v.InDrive[:min(len(v.InDrive), fleet.MostUsers)], bases[:min(len(bases), fleet.MostUsers)]
 	if at := modified.UTC().Truncate(fleet.ModifiedTo); !modified.IsZero() && len(v.UsedBy) == 0 {
 		v.ModifiedAt = &at
@@ -258,17 +291,46 @@ const volumePrefix = "volume:"
 
 func volumePath(pool, volume string) string { return volumePrefix + pool + "/" + volume }
 
-// poolDirs are the directories of the host's pools, by name.
-type poolDirs map[string]string
+// poolDirs are the directories of the host's pools by name; of one whose volumes are no files, what their addresses begin with.
+type poolDirs map[string]poolDir
+
+type poolDir struct {
+	path   string
+	blocks *blocks // nil: its volumes are files
+}
+
+// of is where the volume is; empty: libvirt alone knows.
+func (d poolDir) of(volume string) string {
+	switch {
+	case d.path == "":
+		return ""
+	case d.blocks != nil:
+		if below := d.blocks.below(volume); below != "" {
+			return d.path + below
+		}
+		return ""
+	}
+	return filepath.Join(d.path, volume)
+}
 
 // path is where the file is that a definition calls by its pool and name; other paths stay.
 func (d poolDirs) path(path string) string {
 	rest, byPool := strings.CutPrefix(path, volumePrefix)
 	pool, volume, _ := strings.Cut(rest, "/")
-	if dir := d[pool]; byPool && dir != "" {
-		return filepath.Join(dir, volume)
+	if at := d[pool].of(volume); byPool && at != "" {
+		return at
 	}
 	return path
+}
+
+// unknown is the pool by which a definition calls a volume, where it is none of these; empty: it calls it otherwise, or by one of them.
+func (d poolDirs) unknown(path string) string {
+	rest, byPool := strings.CutPrefix(path, volumePrefix)
+	pool, _, _ := strings.Cut(rest, "/")
+	if _, known := d[pool]; byPool && !known {
+		return pool
+	}
+	return ""
 }
 
 // dirsOfPools asks libvirt only where a domain calls a disk by its pool, and never waits for storage that hangs.
@@ -278,7 +340,7 @@ func (b *Backend) dirsOfPools(ctx context.Context, all []sighted) poolDirs {
 	}) {
 		return nil
 	}
-	return b.files.pools.read(ctx, 10*time.Second, poolPatience, func() (map[string]string, error) {
+	return b.files.pools.read(ctx, 10*time.Second, poolPatience, func() (poolDirs, error) {
 		c, err := dial(b.life, b.socket)
 		if err != nil {
 			return nil, err
@@ -288,12 +350,22 @@ func (b *Backend) dirsOfPools(ctx context.Context, all []sighted) poolDirs {
 	}).value
 }
 
-func listPoolDirs(l *golibvirt.Libvirt) (map[string]string, error) {
+func poolDirOf(x libvirtxml.StoragePool) poolDir {
+	if kind := anyBlocks(x.Type); kind != nil {
+		return poolDir{kind.base(x), kind}
+	}
+	if x.Target != nil {
+		return poolDir{path: x.Target.Path}
+	}
+	return poolDir{}
+}
+
+func listPoolDirs(l *golibvirt.Libvirt) (poolDirs, error) {
 	refs, _, err := l.ConnectListAllStoragePools(1, 0)
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string]string, len(refs))
+	out := make(poolDirs, len(refs))
 	for _, ref := range refs {
 		text, err := l.StoragePoolGetXMLDesc(ref, 0)
 		if is(err, golibvirt.ErrNoStoragePool) {
@@ -306,9 +378,7 @@ func listPoolDirs(l *golibvirt.Libvirt) (map[string]string, error) {
 		if err := x.Unmarshal(text); err != nil {
 			return nil, err
 		}
-		if x.Target != nil {
-			out[ref.Name] = x.Target.Path
-		}
+		out[ref.Name] = poolDirOf(x)
 	}
 	return out, nil
 }

@@ -27,10 +27,23 @@ type place struct {
 	size   int64  // asked for; 0: the image's
 	image  *place // to clone
 
+	existing bool // it is a volume that was there before: never made, changed or deleted
+	library  bool // the image is one of the library: others may stand on it, too
+	overlay  bool // the disk stands on the image
+
 	noImage error // why the image has no place here, which matters only while the disk is still to be made
 }
 
-func (p place) path() string { return filepath.Join(p.pool.Spec.Path, p.volume) }
+// path is the volume's file; where volumes are no files, its address, which is no absolute path unless it is a device.
+func (p place) path() string {
+	if kind := blocksOf(p.pool.Spec); kind != nil {
+		return kind.address(p.pool, p.volume)
+	}
+	return filepath.Join(p.pool.Spec.Path, p.volume)
+}
+
+// block reports that the volume is no file.
+func (p place) block() bool { return blocksOf(p.pool.Spec) != nil }
 
 func (p place) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volume: p.volume} }
 
@@ -91,6 +104,9 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	}
 	tell := func(percent int, note string) { a.in.Progress((i*100+percent)/n, note) }
 	tell(0, fmt.Sprintf("creating disk %d", p.number))
+	if p.block() {
+		return a.makeBlock(ctx, p)
+	}
 	pool, err := lookupPool(ctx, a.c, p.pool.Name)
 	if err != nil {
 		return err
@@ -102,6 +118,8 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 		_, err = call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 			return l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, newVolume{format: "qcow2", size: p.size}), 0)
 		})
+	} else if p.overlay {
+		err = a.layOver(ctx, pool, p)
 	} else {
 		err = a.clone(ctx, pool, p, func(percent int) { tell(percent, fmt.Sprintf("copying %s to disk %d", p.image.volume, p.number)) })
 	}
@@ -136,6 +154,7 @@ func checkDisk(ctx context.Context, p place) error {
 		return fmt.Errorf("read the volume %s: %w", p.volume, err)
 	case h.Format != "qcow2":
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not qcow2. Choose another name for the disk.", p.volume, p.pool.Name, h.Format)
+	case p.overlay && !h.Encrypted && standsOnImage(p):
 	case h.RefersTo != "" || h.Encrypted:
 		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and is not self-contained. Choose another name for the disk.", p.volume, p.pool.Name)
 	}
@@ -144,9 +163,11 @@ func checkDisk(ctx context.Context, p place) error {
 
 // removeVolume deletes a volume; one that is not there is success. While libvirt still fills it, it waits.
 func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
-	there, err := fileExists(ctx, p.path())
-	if err != nil || !there {
-		return err
+	if !p.block() {
+		there, err := fileExists(ctx, p.path())
+		if err != nil || !there {
+			return err
+		}
 	}
 	retry := time.NewTicker(500 * time.Millisecond)
 	defer retry.Stop()
@@ -169,6 +190,8 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
 			b.refreshPool(ctx, c, pool)
 			refreshed, err = true, nil
 			continue
+		case is(err, golibvirt.ErrNoStorageVol) && p.block():
+			return nil
 		case !is(err, golibvirt.ErrOperationInvalid) || !strings.Contains(err.Error(), "being allocated"):
 			return err
 		}
@@ -187,6 +210,9 @@ type newVolume struct {
 	format string
 	size   int64
 	full   bool // allocated at once
+
+	base       string // the file that it stands on; empty: none
+	baseFormat string
 }
 
 func volumeXML(name string, n newVolume) string {
@@ -201,6 +227,9 @@ func volumeXML(name string, n newVolume) string {
 	}
 	if n.format == "qcow2" {
 		x.Target.Compat = "1.1" // older ones take no checkpoints
+	}
+	if n.base != "" {
+		x.BackingStore = &libvirtxml.StorageVolumeBackingStore{Path: n.base, Format: &libvirtxml.StorageVolumeTargetFormat{Type: n.baseFormat}}
 	}
 	text, err := x.Marshal()
 	if err != nil {

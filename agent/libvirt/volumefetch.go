@@ -16,7 +16,7 @@ import (
 
 // FetchVolume implements agent.Hypervisor. The agent itself downloads, into the file that libvirt lists once it is whole.
 func (b *Backend) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
-	return b.onVolume(ctx, "download", in, func(ctx context.Context, w *working) error {
+	return b.onVolume(ctx, "download", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		return w.makeWhole(ctx, func() error { return w.fetch(ctx) })
 	})
 }
@@ -46,11 +46,16 @@ func (w *working) newPartial() (f *os.File, room int64, err error) {
 	if f, err = root.OpenFile(w.partial().volume, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, 0, err
 	}
-	free, err := freeBytes(f)
-	if err != nil {
+	if room, err = roomAt(f); err != nil {
 		return nil, 0, errors.Join(err, f.Close())
 	}
-	return f, free - free/20, nil
+	return f, room, nil
+}
+
+// roomAt is how much what comes from elsewhere may take there.
+func roomAt(f *os.File) (int64, error) {
+	free, err := freeBytes(f)
+	return free - free/20, err
 }
 
 func (w *working) download(ctx context.Context, f *os.File, room int64) error {
@@ -62,27 +67,34 @@ func (w *working) download(ctx context.Context, f *os.File, room int64) error {
 	if err != nil {
 		return err
 	}
-	w.in.Progress(99, "looking at what was downloaded")
-	facts, err := w.inspect(to)
+	return w.accept(ctx, to, "downloaded", to.f.Sync)
+}
+
+// accept looks at what came before anybody else does, and lets it have its head. came: how it came. settle brings the file to the storage as it
+// is to stay.
+func (w *working) accept(ctx context.Context, to *headless, came string, settle func() error) error {
+	w.in.Progress(99, "looking at what was "+came)
+	facts, err := w.inspect(to, came)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(to.putHead(), f.Sync()); err != nil {
-		return fmt.Errorf("bring the download to the storage: %w", err)
+	if err := errors.Join(to.putHead(), settle()); err != nil {
+		return fmt.Errorf("bring what was %s to the storage: %w", came, err)
 	}
-	return w.secondOpinion(ctx, f, facts)
+	return w.secondOpinion(ctx, to.f, facts)
 }
 
 // inspect refuses what is no image that stands alone, by the own reading.
-func (w *working) inspect(to *headless) (image.Facts, error) {
+func (w *working) inspect(to *headless, came string) (image.Facts, error) {
+	what := "What was " + came
 	facts, err := image.Read(to, to.size, true)
 	switch {
 	case errors.Is(err, image.ErrCutOff):
-		return facts, fleet.Errorf(fleet.Invalid, "What was downloaded is not whole: %s.", err)
+		return facts, fleet.Errorf(fleet.Invalid, "%s is not whole: %s.", what, err)
 	case err != nil:
-		return facts, fmt.Errorf("read what was downloaded: %w", err)
+		return facts, fmt.Errorf("read what was %s: %w", came, err)
 	}
-	return facts, facts.Fetched(strings.HasSuffix(w.volume, ".iso"))
+	return facts, facts.Came(what, strings.HasSuffix(w.volume, ".iso"))
 }
 
 func (w *working) secondOpinion(ctx context.Context, f *os.File, facts image.Facts) error {

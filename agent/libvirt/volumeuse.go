@@ -11,6 +11,7 @@ import (
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent"
 	"quantix/internal/fleet"
@@ -33,7 +34,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 	if err != nil {
 		return nil, err
 	}
-	dirs, err := b.poolDirsNow(ctx, all)
+	dirs, whole, err := b.poolDirsNow(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +43,13 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 		for _, use := range usesOf(s) {
 			at := dirs.path(use.path)
 			if !filepath.IsAbs(at) {
+				if pool := dirs.unknown(at); pool != "" && !whole && b.mayHavePool(ctx, pool) {
+					return nil, fleet.Errorf(fleet.Unavailable, "Nobody can tell where the pool %s is, of which the VM %s has a volume, and so whether it is %s. Try again when libvirt lists its pools.",
+						pool, s.ref.Name, p.volume)
+				}
+				if at == p.path() || use.path == volumePath(p.pool.Name, p.volume) {
+					out = append(out, volumeUser{s.ref.Name, use.manner, s.live != nil})
+				}
 				continue
 			}
 			chain, err := bounded(ctx, func() ([]fileID, error) { return chainOf(at, use.opaque), nil })
@@ -49,9 +57,15 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 				return nil, fleet.Errorf(fleet.Unavailable, "The storage of %s, which the VM %s has, does not answer, so nobody can tell whether it is %s. Try again when it does.",
 					filepath.Base(at), s.ref.Name, p.volume)
 			}
-			if at == p.path() || slices.Contains(chain, id) {
-				out = append(out, volumeUser{s.ref.Name, use.manner, s.live != nil})
+			i := slices.Index(chain, id)
+			if at != p.path() && i < 0 {
+				continue
 			}
+			how := use.manner
+			if how == asDisk && i > 0 {
+				how = asPart
+			}
+			out = append(out, volumeUser{s.ref.Name, how, s.live != nil})
 		}
 	}
 	return out, nil
@@ -69,11 +83,11 @@ func usesOf(s sighted) []struct {
 	var out []use
 	disks := s.held()
 	for _, h := range disks {
-		out = append(out, use{h, asDisk})
+		out = append(out, use{h, h.use()})
 	}
 	for _, f := range s.files() {
 		if !slices.ContainsFunc(disks, func(h held) bool { return h.path == f }) {
-			out = append(out, use{held{f, true}, asMedium})
+			out = append(out, use{held{f, true, false}, asMedium})
 		}
 	}
 	return out
@@ -86,42 +100,95 @@ func bounded[T any](ctx context.Context, look func() (T, error)) (T, error) {
 	return within(ctx, look)
 }
 
-// poolDirsNow asks libvirt where its pools are, if a domain calls a disk by its pool.
-func (b *Backend) poolDirsNow(ctx context.Context, all []sighted) (poolDirs, error) {
+// mayHavePool reports whether libvirt has a pool of that name, or does not say.
+func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
+	ctx, cancel := context.WithTimeout(ctx, poolPatience)
+	defer cancel()
+	c, err := dial(ctx, b.socket)
+	if err != nil {
+		return true
+	}
+	defer c.hangUp()
+	_, err = lookupPool(ctx, c, name)
+	return !is(err, golibvirt.ErrNoStoragePool)
+}
+
+// poolDirsNow asks libvirt where its pools are, if a domain calls a disk by its pool. whole: there are no others.
+func (b *Backend) poolDirsNow(ctx context.Context, all []sighted) (dirs poolDirs, whole bool, err error) {
 	byPool := func(f string) bool { return strings.HasPrefix(f, volumePrefix) }
 	if !slices.ContainsFunc(all, func(s sighted) bool { return slices.ContainsFunc(s.files(), byPool) }) {
-		return nil, nil
+		return nil, true, nil
 	}
 	return b.everyPoolDir(ctx)
 }
 
-// everyPoolDir is on a connection of its own, since a pool that hangs would end it.
-func (b *Backend) everyPoolDir(ctx context.Context) (poolDirs, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+// everyPoolDir is on a connection of its own, since a pool that hangs would end it. libvirt then lists none at all: the definitions that it
+// keeps, and what it listed before, say as much without it, but for pools that have no definition: the list is not whole.
+func (b *Backend) everyPoolDir(ctx context.Context) (dirs poolDirs, whole bool, err error) {
+	soon, cancel := context.WithTimeout(ctx, poolPatience)
 	defer cancel()
-	c, err := dial(ctx, b.socket)
+	c, err := dial(soon, b.socket)
+	if err != nil {
+		return nil, false, err
+	}
+	defer c.hangUp()
+	dirs, err = call(soon, c, listPoolDirs)
+	if err == nil || answered(err) || ctx.Err() != nil {
+		if err != nil {
+			err = fmt.Errorf("look where the host's pools are: %w", err)
+		}
+		return dirs, err == nil, err
+	}
+	kept, wrong := definedPoolDirs(storageDir)
+	if wrong != nil {
+		return nil, false, fmt.Errorf("look where the host's pools are: %w", errors.Join(err, wrong))
+	}
+	for name, at := range b.files.pools.sight().value {
+		if _, known := kept[name]; !known {
+			kept[name] = at
+		}
+	}
+	return kept, false, nil
+}
+
+// storageDir is where libvirt keeps the definitions of pools.
+const storageDir = "/etc/libvirt/storage"
+
+// definedPoolDirs reads libvirt's own files.
+func definedPoolDirs(dir string) (poolDirs, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.xml"))
 	if err != nil {
 		return nil, err
 	}
-	defer c.hangUp()
-	dirs, err := call(ctx, c, listPoolDirs)
-	if err != nil {
-		return nil, fmt.Errorf("look where the host's pools are: %w", err)
+	out := poolDirs{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if isMissing(err) {
+			continue // undefined since
+		}
+		var x libvirtxml.StoragePool
+		if err == nil {
+			err = x.Unmarshal(string(text))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", f, err)
+		}
+		out[x.Name] = poolDirOf(x)
 	}
-	return dirs, nil
+	return out, nil
 }
 
 // standsOn is the name of a volume in one of the host's pools that stands on the file; empty: none.
 func (b *Backend) standsOn(ctx context.Context, p place, id fileID) (string, error) {
-	dirs, err := b.everyPoolDir(ctx)
+	dirs, _, err := b.everyPoolDir(ctx)
 	if err != nil {
 		return "", err
 	}
 	for pool, dir := range dirs {
-		if dir == "" {
+		if dir.path == "" || dir.blocks != nil {
 			continue
 		}
-		name, err := bounded(ctx, func() (string, error) { return standing(dir, id) })
+		name, err := bounded(ctx, func() (string, error) { return standing(dir.path, id) })
 		if err != nil {
 			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be looked at, so nobody can tell whether a volume there stands on %s: %s", pool, p.volume, err)
 		}

@@ -28,12 +28,16 @@ type working struct {
 }
 
 // onVolume finds the volume's pool, which must be in its own place, and takes the volume's file from everybody else.
-func (b *Backend) onVolume(ctx context.Context, verb string, in agent.VolumeWork, do func(context.Context, *working) error) error {
+// Where volumes are no files, block does the work.
+func (b *Backend) onVolume(ctx context.Context, verb string, in agent.VolumeWork, block func(*working, context.Context) error, do func(context.Context, *working) error) error {
 	act := verb + " volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
 		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
+	if err == nil {
+		err = refuseGiven(in.Pool)
+	}
 	if err != nil {
 		return err
 	}
@@ -49,6 +53,9 @@ func (b *Backend) onVolume(ctx context.Context, verb string, in agent.VolumeWork
 		}
 		w := &working{Backend: b, place: at, c: c, in: in, pool: pool}
 		defer b.volumeChanged(in.Pool)
+		if at.block() {
+			return block(w, ctx)
+		}
 		return do(ctx, w)
 	}))
 }
@@ -88,6 +95,9 @@ func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt
 // volumeChanged makes the next look see what was done.
 func (b *Backend) volumeChanged(p fleet.Pool) {
 	b.pools.changed(p.Name)
+	if !p.Spec.Kind.Is().Files {
+		return
+	}
 	b.disks.expire(p.Spec.Path)
 	b.files.volumes.expire(p.Spec.Path)
 	b.files.bases.expire(p.Spec.Path)
@@ -95,7 +105,7 @@ func (b *Backend) volumeChanged(p fleet.Pool) {
 
 // CreateVolume implements agent.Hypervisor.
 func (b *Backend) CreateVolume(ctx context.Context, in agent.VolumeWork) error {
-	return b.onVolume(ctx, "create", in, func(ctx context.Context, w *working) error {
+	return b.onVolume(ctx, "create", in, (*working).createBlock, func(ctx context.Context, w *working) error {
 		n := newVolume{format: in.Order.Format, size: in.Order.SizeBytes, full: in.Order.Full}
 		if n.format != "qcow2" && n.format != "raw" || n.size <= 0 {
 			return fleet.Errorf(fleet.Invalid, "A volume has the format qcow2 or raw, and a size above 0.")
@@ -126,7 +136,7 @@ func (w *working) define(ctx context.Context, n newVolume) error {
 
 // CloneVolume implements agent.Hypervisor.
 func (b *Backend) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
-	return b.onVolume(ctx, "clone", in, func(ctx context.Context, w *working) error {
+	return b.onVolume(ctx, "clone", in, (*working).cloneBlock, func(ctx context.Context, w *working) error {
 		if !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name {
 			return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", in.Order.Source)
 		}
@@ -252,7 +262,7 @@ func (w *working) tidy(ctx context.Context) {
 
 // GrowVolume implements agent.Hypervisor.
 func (b *Backend) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
-	return b.onVolume(ctx, "grow", in, func(ctx context.Context, w *working) error {
+	return b.onVolume(ctx, "grow", in, (*working).growBlockVolume, func(ctx context.Context, w *working) error {
 		f, err := w.volumeFile(ctx, w.place)
 		switch {
 		case err != nil:
@@ -290,7 +300,7 @@ func checkGrows(volume string, h header) error {
 
 // WipeVolume implements agent.Hypervisor. libvirt writes zeros over all of the file, qcow2's own tables too, so those are made anew.
 func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
-	return b.onVolume(ctx, "wipe", in, func(ctx context.Context, w *working) error {
+	return b.onVolume(ctx, "wipe", in, (*working).wipeBlock, func(ctx context.Context, w *working) error {
 		f, err := w.volumeFile(ctx, w.place)
 		if err != nil {
 			return err
@@ -337,7 +347,7 @@ func (w *working) again(ctx context.Context, was volumeFile) error {
 
 // DeleteVolume implements agent.Hypervisor.
 func (b *Backend) DeleteVolume(ctx context.Context, in agent.VolumeWork) error {
-	return b.onVolume(ctx, "delete", in, func(ctx context.Context, w *working) error {
+	return b.onVolume(ctx, "delete", in, (*working).deleteBlock, func(ctx context.Context, w *working) error {
 		f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(w.path()) })
 		var odd *os.PathError
 		switch {

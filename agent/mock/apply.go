@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"quantix/agent"
 	"quantix/internal/fleet"
@@ -20,6 +19,9 @@ func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 		return err
 	}
 	make, err := h.missing(in)
+	if err == nil {
+		err = h.takesGroups(in)
+	}
 	if err != nil {
 		return err
 	}
@@ -117,7 +119,7 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 		if err != nil {
 			return nil, err
 		}
-		at := path.Join(p.spec.Path, iso.Volume)
+		at := path.Join(dirOf(p.spec), iso.Volume)
 		if g, ok := h.guests[in.VM.ID]; ok && g.def.iso() == at {
 			return out, nil // it is in the drive already
 		}
@@ -142,12 +144,15 @@ func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, e
 	pools := agent.NewApplied(in, "", "", nil).Pools
 	switch why := h.absent(d.Ref(), pools); {
 	case why == "":
-		return nil, h.free(path.Join(in.Pools[i].Spec.Path, d.Volume), in.VM.ID)
+		return nil, h.free(path.Join(dirOf(in.Pools[i].Spec), d.Volume), in.VM.ID)
 	case made:
 		n := 1 + slices.IndexFunc(in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		return nil, agent.Refusal(agent.MissingDisk(n, d.Ref(), in.Pools[i].Name, h.opts.Name, why))
 	}
 	p, err := h.active(d.PoolID, in.Pools)
+	if err == nil && (d.Existing || !p.spec.Kind.Is().Makes) {
+		err = agent.NoVolume(d.Volume, in.Pools[i].Name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +212,9 @@ func (h *Host) free(file string, owner fleet.VMID) error {
 
 func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, error) {
 	v := newVolume{ref: d.Ref(), in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume, Format: "qcow2", CapacityBytes: d.SizeBytes, AllocBytes: 196 << 10}}}
+	if !p.spec.Kind.Is().Files {
+		v.Format = formatOf(p.spec)
+	}
 	if d.Image == nil {
 		return v, nil
 	}
@@ -218,14 +226,21 @@ func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, 
 	switch {
 	case !ok:
 		return v, noVolume(d.Image.Volume)
-	case len(h.diskUsers()[path.Join(from.spec.Path, img.Name)]) > 0:
+	case len(h.diskUsers()[path.Join(dirOf(from.spec), img.Name)]) > 0 || d.VersionID == "" && h.stoodOn(from, img):
 		return v, someDisk(img.Name)
 	case img.Backing != "" || img.refers:
 		return v, fleet.Errorf(fleet.Invalid, "The image %s refers to another file, so it cannot be cloned. Use a self-contained image.", img.Name)
 	case d.SizeBytes != 0 && d.SizeBytes < img.CapacityBytes:
 		return v, fleet.Errorf(fleet.Invalid, "The image %s is larger than the disk. Give the disk at least %d bytes.", img.Name, img.CapacityBytes)
 	}
-	v.CapacityBytes, v.AllocBytes, v.image = max(d.SizeBytes, img.CapacityBytes), img.AllocBytes, true
+	if d.Overlay {
+		if d.Image.PoolID != d.PoolID {
+			return v, fleet.Errorf(fleet.Invalid, "The image %s is in another pool than the disk, so the disk cannot stand on it. Copy the image to the pool of the disk first.", img.Name)
+		}
+		v.CapacityBytes, v.Backing = max(d.SizeBytes, img.CapacityBytes), path.Join(from.spec.Path, img.Name)
+		return v, nil
+	}
+	v.CapacityBytes, v.AllocBytes, v.image, v.bytes = max(d.SizeBytes, img.CapacityBytes), img.AllocBytes, true, img.data()
 	return v, nil
 }
 
@@ -275,7 +290,7 @@ func (h *Host) define(in agent.Apply) error {
 	}
 	g.def = shape{spec: edited(g.def.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
 	for id, p := range g.applied.Pools {
-		g.def.pools[id] = p.Path
+		g.def.pools[id] = cmp.Or(p.Path, dirOfApplied(p))
 	}
 	return nil
 }
@@ -292,49 +307,6 @@ func (h *Host) freeName(in agent.Apply) string {
 		}
 	}
 	return ""
-}
-
-// edited is a definition after an edit.
-func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec {
-	disks, cards := spec.Disks, spec.NICs
-	for _, f := range plan.Fields {
-		f.Copy(&spec, want)
-	}
-	spec.Disks = slices.DeleteFunc(slices.Clone(disks), func(d fleet.Disk) bool { return hasDisk(plan.DropDisks, d) })
-	for _, d := range plan.Disks {
-		if !hasDisk(spec.Disks, d) {
-			spec.Disks = append(spec.Disks, d)
-		}
-	}
-	cards = slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return cardOf(plan.DropNICs, n) >= 0 })
-	for _, n := range plan.NICs {
-		if i := cardOf(cards, n); i >= 0 {
-			cards[i] = n
-		} else {
-			cards = append(cards, n)
-		}
-	}
-	spec.NICs = cards
-	return spec
-}
-
-// plugged are the cards of a running guest after an edit: new ones are there, and those taken out are gone, unless the guest does not listen.
-func plugged(cards []fleet.NIC, plan agent.Edit, deaf bool) []fleet.NIC {
-	out := slices.DeleteFunc(slices.Clone(cards), func(n fleet.NIC) bool { return !deaf && cardOf(plan.DropNICs, n) >= 0 })
-	for _, n := range plan.NICs {
-		if cardOf(out, n) < 0 {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
-func hasDisk(all []fleet.Disk, d fleet.Disk) bool {
-	return slices.ContainsFunc(all, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-}
-
-func cardOf(all []fleet.NIC, n fleet.NIC) int {
-	return slices.IndexFunc(all, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) })
 }
 
 // DeleteVM implements agent.Hypervisor.
@@ -380,7 +352,7 @@ func (h *Host) doomed(vm fleet.VM, pools []fleet.Pool, disks bool) (out []newVol
 		if err != nil {
 			return nil, err
 		}
-		if err := h.free(path.Join(p.spec.Path, d.Volume), vm.ID); err != nil {
+		if err := h.free(path.Join(dirOf(p.spec), d.Volume), vm.ID); err != nil {
 			return nil, err
 		}
 		out = append(out, newVolume{in: p.dir, file: file{Volume: fleet.Volume{Name: d.Volume}}})

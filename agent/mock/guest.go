@@ -1,7 +1,6 @@
 package mock
 
 import (
-	"fmt"
 	"math"
 	"path"
 	"slices"
@@ -125,11 +124,16 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 	}
 	for _, n := range now.spec.NICs {
 		state := fleet.NICState{MAC: n.MAC, Source: "network " + n.Network}
+		if n.PortGroup != "" {
+			state.Source += ", port group " + n.PortGroup
+		}
 		if n.Bridge != "" {
 			state.Source = "bridge " + n.Bridge
 		}
+		state.Filter = filterOf(g.id, n)
 		if g.on() {
-			state.Addresses = []string{address(n)}
+			ip, by := h.address(n)
+			state.Addresses, state.Seen = []string{ip}, []fleet.SeenAddress{{IP: ip, By: by}}
 		}
 		s.NICs = append(s.NICs, state)
 	}
@@ -166,15 +170,6 @@ func (h *Host) absent(ref fleet.Volref, pools map[fleet.PoolID]agent.AppliedPool
 }
 
 func target(i int) string { return "vd" + string(rune('a'+i)) }
-
-// address is what the guest's DHCP client got.
-func address(n fleet.NIC) string {
-	a := hash(n.MAC)
-	if n.Bridge != "" {
-		return fmt.Sprintf("10.20.%d.%d", byte(a>>8), 2+byte(a)%250)
-	}
-	return fmt.Sprintf("192.168.122.%d", 2+byte(a)%250)
-}
 
 // meter is the guest's use since its start. Its load swings slowly around a mean of its own; the integral only grows.
 func (g *guest) meter(now time.Time) wire.Meter {

@@ -56,7 +56,8 @@ func inventoryOf(name string) fleet.Inventory {
 			Threads: 2 * m.sockets * m.coresEach, Features: m.features,
 		},
 		MemoryBytes: m.memoryGiB << 30, Accelerators: []string{"kvm", "qemu"}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI},
-		HugePages: []fleet.HugePages{{SizeKiB: 2048, Total: 4096, Free: 4096}, {SizeKiB: 1 << 20}},
+		HugePages:   []fleet.HugePages{{SizeKiB: 2048, Total: 4096, Free: 4096}, {SizeKiB: 1 << 20}},
+		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkOVS, Why: "Open vSwitch is not installed. Install openvswitch-switch."}},
 	}
 	for n := range m.sockets {
 		node := fleet.NUMANode{ID: n, MemoryBytes: m.memoryGiB << 30 / int64(m.sockets)}
@@ -81,6 +82,7 @@ func inventoryOf(name string) fleet.Inventory {
 	}
 	out.NICs = append(out.NICs, fleet.HostNIC{
 		Name: "br0", MAC: macOf(name + "br0"), Kind: "bridge", Up: true, MTU: 1500,
+		Agent:     true,
 		Addresses: []string{fmt.Sprintf("10.20.%d.%d/16", byte(seed>>8)%250, 1+byte(seed)%250)},
 	})
 	if m.gpu != nil {

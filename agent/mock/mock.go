@@ -44,9 +44,12 @@ type Host struct {
 	mu       *sync.Mutex // of the shared storage: hosts that share it change together
 	guests   map[fleet.VMID]*guest
 	pools    map[string]*pool
+	secrets  map[fleet.PoolID]string
 	networks map[string]*network // by name; beside the fixed ones
+	groups   map[fleet.SecurityGroupID]fleet.FlatGroup
 	local    *Storage
 	wakes    map[chan struct{}]bool
+	sent     map[fleet.UploadID]*sent
 	gone     bool          // libvirtd is not reachable
 	frozen   chan struct{} // not nil: libvirtd does not answer until it is closed
 }
@@ -63,7 +66,8 @@ func New(o Options) *Host {
 	}
 	h := &Host{
 		opts: o, inv: inventoryOf(o.Name), mu: &o.Shared.mu,
-		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, local: NewStorage(), wakes: map[chan struct{}]bool{},
+		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, groups: map[fleet.SecurityGroupID]fleet.FlatGroup{},
+		local: NewStorage(), wakes: map[chan struct{}]bool{}, sent: map[fleet.UploadID]*sent{},
 	}
 	h.mu.Lock()
 	o.Shared.hosts = append(o.Shared.hosts, h)
@@ -201,7 +205,7 @@ func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, err
 			s.Found = append(s.Found, fleet.FoundVM{ID: g.id, Name: g.name, Status: h.status(g)})
 		}
 	}
-	s.Pools, s.Host.OtherPools = h.reportPools(on.Pools)
+	s.Pools, s.Host.OtherPools = h.reportPools(on.Pools, on.Hashed)
 	return s, nil
 }
 

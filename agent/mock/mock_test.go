@@ -66,11 +66,14 @@ func TestConformance(t *testing.T) {
 		EditNetwork: func(_ *testing.T, name string) {
 			h.alterNetwork(name, func(n *network) { n.edited = []string{"addresses and DHCP"} })
 		},
-		EndServer:      func(_ *testing.T, name string) { h.EndDNSMasq(name) },
-		ForeignNetwork: func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
-		Network:        "default",
-		Unplug:         func(*testing.T) func() { return h.Unplug() },
-		Freeze:         func(*testing.T) func() { return h.Freeze() },
+		Reservations:     func(_ *testing.T, name string) []string { return h.Reservations(name) },
+		DropReservations: func(_ *testing.T, name string) { h.AlterReservations(name) },
+		PortGroups:       func(_ *testing.T, name string) []string { return h.PortGroups(name) },
+		EndServer:        func(_ *testing.T, name string) { h.EndDNSMasq(name) },
+		ForeignNetwork:   func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
+		Network:          "default",
+		Unplug:           func(*testing.T) func() { return h.Unplug() },
+		Freeze:           func(*testing.T) func() { return h.Freeze() },
 	})
 }
 

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/crc32"
+	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,14 +18,47 @@ import (
 // NoDNSMasq in a network's name makes its start fail, as on a host without dnsmasq.
 const NoDNSMasq = "no-dnsmasq"
 
+// CutsOff in a network's name makes a bridge on a device cut the host off from its portal, so that the change is undone.
+const CutsOff = "cuts-off"
+
 // network is a libvirt network that was defined on the host.
 type network struct {
 	id        fleet.NetworkID
-	spec      fleet.NetworkSpec
+	spec      fleet.NetworkSpec // as it is defined
+	live      fleet.NetworkSpec // as it runs
 	active    bool
 	undefined bool     // its definition is gone while it runs
 	edited    []string // what an administrator changed
 	unserved  bool     // its dnsmasq has ended
+	self      string   // of an overlay: the host's own address in it
+	peers     int      // and how many others it knows
+}
+
+// vtep is an address of an overlay's underlay, another one for each host.
+func vtep(s fleet.NetworkSpec, host string) string {
+	p, err := netip.ParsePrefix(s.Underlay)
+	if err != nil || s.Mode != fleet.NetworkVXLAN {
+		return ""
+	}
+	a := p.Masked().Addr().Next()
+	for range crc32.ChecksumIEEE([]byte(host)) % 200 {
+		if next := a.Next(); p.Contains(next) {
+			a = next
+		}
+	}
+	return a.String()
+}
+
+// wire adds what a host says of devices.
+func (n *network) wire(st *fleet.NetworkStatus) {
+	switch n.spec.Mode {
+	case fleet.NetworkVXLAN:
+		st.VTEP, st.Peers, st.Uplink, st.MTU = n.self, n.peers, "eth0", cmp.Or(n.spec.MTU, 1450)
+	case fleet.NetworkUplink, fleet.NetworkMacvtap, fleet.NetworkSRIOV:
+		st.Uplink, st.MTU = n.spec.Device, 1500
+	case fleet.NetworkBridged, fleet.NetworkOVS:
+		st.MTU = 1500
+	}
 }
 
 // ApplyNetwork implements agent.Hypervisor.
@@ -45,19 +81,23 @@ func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	case mine != nil && mine.id != n.ID, slices.ContainsFunc(fixedNetworks(), func(r wire.NetworkReport) bool { return r.Kind == fleet.NetworkLibvirt && r.Name == n.Name }):
 		return agent.NetworkTaken(n.Name)
 	case mine == nil:
-		mine = &network{id: n.ID, spec: *n.Spec}
+		mine = &network{id: n.ID, spec: *n.Spec, self: vtep(*n.Spec, h.opts.Name)}
 		h.networks[n.Name] = mine
 	case len(mine.edited) > 0:
 		return fleet.Errorf(fleet.Conflict, "%s", agent.NetworkEdited(mine.edited))
 	}
-	mine.undefined = false
+	if misbehaves(n.Name, CutsOff) && n.Spec.Mode == fleet.NetworkUplink {
+		delete(h.networks, n.Name)
+		return fleet.Errorf(fleet.Conflict, "The change was undone: the portal was not reached through %s within 30 s (dial tcp: i/o timeout). The host is as it was before. Mend the network there, then try again.", n.BridgeDevice())
+	}
+	mine.undefined, mine.spec, mine.peers = false, *n.Spec, len(slices.DeleteFunc(slices.Clone(n.Peers), func(a string) bool { return a == mine.self }))
 	if user := h.userOf(n.Name, mine.bridge()); mine.unserved && user != "" {
 		return fleet.Errorf(fleet.Conflict, "%s Stop %s first.", agent.NetworkUnserved, user)
 	}
 	if misbehaves(n.Name, NoDNSMasq) && n.Spec.Served() {
 		return fmt.Errorf("libvirt: internal error: Child process (/usr/sbin/dnsmasq --conf-file=/var/lib/libvirt/dnsmasq/%s.conf) unexpected fatal signal: No such file or directory", n.Name)
 	}
-	mine.active, mine.unserved = true, false
+	mine.active, mine.unserved, mine.live = true, false, mine.spec
 	return nil
 }
 
@@ -72,7 +112,7 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	if mine == nil || mine.id != n.ID {
 		return nil
 	}
-	if user := h.userOf(n.Name, mine.bridge()); user != "" {
+	if user := h.userOf(n.Name, mine.own()); user != "" {
 		return agent.NetworkInUse(n.Name, user)
 	}
 	delete(h.networks, n.Name)
@@ -82,7 +122,7 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 
 // userOf is the name of a guest with a card on the network or its bridge; h.mu is held.
 func (h *Host) userOf(name, bridge string) string {
-	on := func(n fleet.NIC) bool { return n.Network == name || n.Bridge == bridge }
+	on := func(n fleet.NIC) bool { return n.Network == name || bridge != "" && n.Bridge == bridge }
 	for _, g := range h.guests {
 		if slices.ContainsFunc(g.def.spec.NICs, on) || g.on() && slices.ContainsFunc(g.live.spec.NICs, on) {
 			return g.name
@@ -91,13 +131,28 @@ func (h *Host) userOf(name, bridge string) string {
 	return ""
 }
 
-func (n *network) bridge() string { return cmp.Or(n.spec.Bridge, "virbr-"+string(n.id[:6])) }
+// own is the bridge that goes with the network; empty: it is the host's.
+func (n *network) own() string {
+	if t := n.spec.Mode.Is(); !t.Made && !t.Served {
+		return ""
+	}
+	return n.bridge()
+}
+
+func (n *network) bridge() string {
+	switch t := n.spec.Mode.Is(); {
+	case t.Made:
+		return fleet.Network{ID: n.id, Spec: &n.spec}.BridgeDevice()
+	case !t.Served:
+		return n.spec.Bridge
+	}
+	return cmp.Or(n.spec.Bridge, "virbr-"+string(n.id[:6]))
+}
 
 func (n *network) status() fleet.NetworkStatus {
 	st := fleet.NetworkStatus{Active: n.active, Autostart: !n.undefined, Bridge: n.bridge()}
-	if n.spec.Mode != fleet.NetworkIsolated {
-		st.Forward = string(n.spec.Mode)
-	}
+	st.Forward = n.spec.Mode.Is().Forward
+	n.wire(&st)
 	for _, p := range n.spec.Prefixes() {
 		st.Subnets = append(st.Subnets, p.String())
 	}
@@ -106,6 +161,8 @@ func (n *network) status() fleet.NetworkStatus {
 		st.Error = agent.NetworkUndefined
 	case n.active && n.unserved:
 		st.Error = agent.NetworkUnserved
+	case n.active && !reflect.DeepEqual(n.spec, n.live):
+		st.Error = agent.NetworkBehind
 	}
 	return st
 }
@@ -117,6 +174,9 @@ func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 		r := wire.NetworkReport{ID: n.id, Name: name, Kind: fleet.NetworkLibvirt, Status: n.status()}
 		if len(n.edited) > 0 && slices.ContainsFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }) {
 			r.Status.Error = cmp.Or(r.Status.Error, agent.NetworkEdited(n.edited))
+		}
+		if slices.ContainsFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }) {
+			r.Status.Leases = h.leases(name)
 		}
 		out = append(out, r)
 	}
@@ -152,7 +212,7 @@ func (h *Host) EndDNSMasq(name string) {
 func (h *Host) DefineNetwork(name string, spec fleet.NetworkSpec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.networks[name] = &network{id: fleet.NewID[fleet.NetworkID](), spec: spec, active: true}
+	h.networks[name] = &network{id: fleet.NewID[fleet.NetworkID](), spec: spec, live: spec, active: true}
 	h.notify()
 }
 

@@ -42,7 +42,8 @@ func (d *directory) sight() agent.Sighting {
 
 type file struct {
 	fleet.Volume
-	refers bool // its data lie in another file
+	refers bool   // its data lie in another file
+	bytes  string // what stands for its data; empty: those of its name, format and size
 }
 
 // pool is a pool as one host has it. dir is nil where it could not be started; words say why.
@@ -78,7 +79,10 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	if ok && old.spec.Source() != p.Spec.Source() {
 		return fleet.Errorf(fleet.Conflict, "The host has a pool %q already, of %s. Release that one first.", p.Name, old.spec.Source())
 	}
-	err := h.opts.Roots.Check(p.Spec.Path)
+	err := h.allowed(p.Spec)
+	if err == nil {
+		err = h.asked(p)
+	}
 	if err == nil {
 		err = h.mount(ctx, p.Spec)
 	}
@@ -89,7 +93,7 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 		next.kept = old.kept
 	}
 	if err == nil {
-		err = next.start(h.storage(p.Spec).at(p.Spec.Source(), h.opts.Images))
+		err = next.start(h.storage(p.Spec).at(p.Spec.Source(), firstOf(p.Spec, h.opts.Images)))
 	}
 	if err != nil {
 		next.words = err.Error()
@@ -148,7 +152,7 @@ func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
 	if mine.dir != nil {
 		for _, g := range h.guests {
 			for name := range mine.dir.files {
-				if g.uses(path.Join(mine.spec.Path, name)) {
+				if g.uses(path.Join(dirOf(mine.spec), name)) {
 					return fleet.Errorf(fleet.Conflict, "The VM %q uses volumes of the pool %q. Delete or move it first.", g.name, p.Name)
 				}
 			}
@@ -157,6 +161,7 @@ func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
 	if mine.dir != nil && mine.dir.marker == p.ID && (!p.Spec.Shared || p.DeletedAt != nil) {
 		mine.dir.marker = ""
 	}
+	delete(h.secrets, p.ID)
 	delete(h.pools, p.Name)
 	h.notify()
 	return nil
@@ -178,7 +183,7 @@ func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 // volumeAt finds the volume of a path; h.mu is held.
 func (h *Host) volumeAt(file string) *fleet.Volume {
 	for _, p := range h.pools {
-		if p.dir != nil && !p.stopped && p.spec.Path == path.Dir(file) {
+		if p.dir != nil && !p.stopped && dirOf(p.spec) == path.Dir(file) {
 			if v, ok := p.dir.files[path.Base(file)]; ok {
 				return &v.Volume
 			}
@@ -211,13 +216,19 @@ func (h *Host) opens(v *fleet.Volume) bool {
 }
 
 // reportPools tells of the assigned pools and names the others; h.mu is held.
-func (h *Host) reportPools(assigned []fleet.Pool) (out []wire.PoolReport, others []string) {
+func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.Hashed) (out []wire.PoolReport, others []string) {
 	out = []wire.PoolReport{}
 	users := volumeUsers{h.diskUsers(), h.driveUsers()}
 	for _, a := range assigned {
 		status := fleet.PoolStatus{State: fleet.PoolInactive, Error: fmt.Sprintf("Storage pool not found: no storage pool with matching name '%s'", a.Name)}
 		if p, ok := h.pools[a.Name]; ok {
 			status = p.status(users)
+			for i := range status.Volumes {
+				v := &status.Volumes[i]
+				if sum, ok := hashed[fleet.Volref{PoolID: a.ID, Volume: v.Name}]; ok {
+					sum.Tell(v, p.dir.files[v.Name].stamp())
+				}
+			}
 		}
 		out = append(out, wire.PoolReport{ID: a.ID, Name: a.Name, Status: status})
 	}
@@ -242,21 +253,37 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 	if p.stopped {
 		return fleet.PoolStatus{State: fleet.PoolInactive, MountPath: p.spec.Path, ByOthers: true}
 	}
-	s := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: p.dir.capacity, MountPath: p.spec.Path, MountOptions: "rw,relatime", WriteMicros: 800, ReadMicros: 200}
+	s := fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: p.dir.capacity, MountPath: p.spec.Path}
+	if p.spec.Kind.Is().Files {
+		s.MountOptions, s.WriteMicros, s.ReadMicros = "rw,relatime", 800, 200
+	}
 	for _, f := range p.dir.files {
 		v := f.Volume
-		v.Path = path.Join(p.spec.Path, v.Name)
+		v.Path = path.Join(dirOf(p.spec), v.Name)
 		v.UsedBy, v.InDrive = users.disks[v.Path], users.drives[v.Path]
 		if len(v.UsedBy) > 0 {
 			v.ModifiedAt = nil
 		}
-		v.BaseOf = nil
+		v.BaseOf, v.StoodOn = nil, nil
 		for _, other := range p.dir.files {
-			if other.Backing == v.Path {
-				v.BaseOf = append(v.BaseOf, other.Name)
+			if other.Backing != v.Path {
+				continue
+			}
+			v.BaseOf = append(v.BaseOf, other.Name)
+			for _, id := range users.disks[path.Join(p.spec.Path, other.Name)] {
+				if !slices.Contains(v.UsedBy, id) {
+					v.StoodOn = append(v.StoodOn, id)
+				}
 			}
 		}
 		slices.Sort(v.BaseOf)
+		slices.Sort(v.StoodOn)
+		v.StoodOn = slices.Compact(v.StoodOn)
+		v.UsedBy = slices.Concat(v.UsedBy, v.StoodOn)
+		slices.Sort(v.UsedBy)
+		if len(v.UsedBy) > 0 {
+			v.ModifiedAt = nil
+		}
 		s.Volumes = append(s.Volumes, v)
 		s.UsedBytes += v.AllocBytes
 		if !v.IsISO() {
@@ -265,5 +292,8 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 	}
 	slices.SortFunc(s.Volumes, func(a, b fleet.Volume) int { return strings.Compare(a.Name, b.Name) })
 	s.AvailableBytes = s.CapacityBytes - s.UsedBytes
+	if !p.spec.Kind.Is().Makes {
+		s.CapacityBytes, s.UsedBytes, s.AvailableBytes = s.UsedBytes, 0, 0
+	}
 	return s
 }

@@ -20,8 +20,11 @@ func (h *Host) volumeWork(in agent.VolumeWork) (*pool, *file, error) {
 	if !fleet.IsVolumeName(in.Name) {
 		return nil, nil, fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
-	if err := h.opts.Roots.Check(in.Pool.Spec.Path); err != nil {
+	if err := h.allowed(in.Pool.Spec); err != nil {
 		return nil, nil, err
+	}
+	if !in.Pool.Spec.Kind.Is().Makes {
+		return nil, nil, fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", in.Pool.Name)
 	}
 	p, err := h.active(in.Pool.ID, []fleet.Pool{in.Pool})
 	if err == nil && p.kept.ID != in.Pool.ID {
@@ -59,11 +62,14 @@ func (h *Host) CreateVolume(ctx context.Context, in agent.VolumeWork) error {
 		if v.Format == "qcow2" {
 			v.AllocBytes = 196 << 10
 		}
+		if !p.spec.Kind.Is().Files {
+			v.Format, v.AllocBytes = formatOf(p.spec), v.CapacityBytes
+		}
 		if o.Full {
 			v.AllocBytes = o.SizeBytes
 		}
 		if o.Full && v.AllocBytes > p.dir.capacity || misbehaves(in.Name, FailVolume) {
-			return v, fmt.Errorf("cannot allocate %d bytes in file '%s': No space left on device", o.SizeBytes, path.Join(p.spec.Path, in.Name))
+			return v, fmt.Errorf("cannot allocate %d bytes in file '%s': No space left on device", o.SizeBytes, path.Join(dirOf(p.spec), in.Name))
 		}
 		return v, nil
 	})
@@ -78,7 +84,7 @@ func (h *Host) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
 			return fleet.Volume{}, agent.NoVolume(in.Order.Source, in.Pool.Name)
 		case from.Backing != "" || from.refers:
 			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", from.Name)
-		case from.Format != "qcow2" && from.Format != "raw" && !from.IsISO():
+		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Is().Files && !from.IsISO():
 			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned.", from.Name, from.Format)
 		}
 		for _, host := range h.sharing(p) {
@@ -144,8 +150,8 @@ func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// makeVolume takes its time, in ten steps, and makes the volume appear at the end.
-func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*pool) (fleet.Volume, error)) error {
+// makeVolume takes its time, in ten steps or by what comes first, and makes the volume appear at the end.
+func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*pool) (fleet.Volume, error), first ...func() error) error {
 	made := false
 	look := func(p *pool, f *file) error {
 		switch {
@@ -161,7 +167,15 @@ func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*p
 	if err := h.onVolume(ctx, in, look); err != nil || made {
 		return err
 	}
+	for _, do := range first {
+		if err := do(); err != nil {
+			return err
+		}
+	}
 	for s := range 10 {
+		if len(first) > 0 {
+			break // it has taken its time
+		}
 		in.Progress(10*s, "making "+in.Name)
 		if err := h.step(ctx, 0.3); err != nil {
 			return err
@@ -235,7 +249,7 @@ func (h *Host) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 		if err := h.unusedVolume(p, f); err != nil {
 			return err
 		}
-		if f.Format == "qcow2" {
+		if f.bytes = "zeros"; f.Format == "qcow2" {
 			f.AllocBytes = 196 << 10
 		} else {
 			f.Format = "raw"
@@ -270,7 +284,7 @@ func (h *Host) unusedVolume(p *pool, f *file) error {
 		}
 	}
 	for _, other := range p.dir.files {
-		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == p.spec.Path || !strings.Contains(other.Backing, "/")) {
+		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == dirOf(p.spec) || !strings.Contains(other.Backing, "/")) {
 			return agent.VolumeBase(f.Name, other.Name)
 		}
 	}

@@ -32,30 +32,40 @@ SELECT number FROM host_sessions WHERE host_id = @host_id AND session = @session
 -- name: Heartbeats :many
 -- Many hosts' signs of life in one statement. A host that is not in the answer has another session. The rows are locked in one
 -- order, so that two batches never wait for each other. A beat counts from when it was sent, and its look only where what it saw
--- is what is stored.
+-- is what is stored. What ends a silence notes it.
 WITH beats AS (
     SELECT unnest(@host_ids::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@loads::text[])::jsonb AS load,
            unnest(@digests::text[]) AS digest, LEAST(now(), unnest(@sent::timestamptz[])) AS sent,
            make_interval(secs => unnest(@look_ages::float8[])) AS look_age
 ), mine AS (
-    SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY (@host_ids::text[]) ORDER BY h.host_id FOR NO KEY UPDATE
+    SELECT h.host_id, h.looked_at FROM host_sessions h WHERE h.host_id = ANY (@host_ids::text[]) ORDER BY h.host_id FOR NO KEY UPDATE
+), told AS (
+    UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, b.sent)), load = COALESCE(NULLIF(b.load, 'null'), s.load),
+        last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END
+    FROM mine m JOIN beats b ON b.host_id = m.host_id
+    WHERE s.host_id = m.host_id AND s.session = b.session
+    RETURNING s.host_id, s.session, s.digest, m.looked_at AS before, s.looked_at
+), silent AS (
+    INSERT INTO host_silences (host_id, since, until)
+    SELECT t.host_id, t.before + @fresh::interval, t.looked_at FROM told t WHERE t.before + @fresh < t.looked_at ON CONFLICT DO NOTHING
 )
-UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, b.sent)), load = COALESCE(NULLIF(b.load, 'null'), s.load),
-    last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END
-FROM mine m JOIN beats b ON b.host_id = m.host_id
-WHERE s.host_id = m.host_id AND s.session = b.session
-RETURNING s.host_id, s.session, s.digest, now()::timestamptz AS now;
+SELECT t.host_id, t.session, t.digest, now()::timestamptz AS now FROM told t;
 
 -- name: BeginReport :one
 -- Only forward: a slow report must not undo a newer one. Only numbers of the session: none may outrun those of the next one.
--- look_age: since the last look that succeeded; NULL: none has. sighted: it reaches its hypervisor again.
-WITH was AS (SELECT w.host_id, w.blind_since FROM host_sessions w WHERE w.host_id = @host_id FOR NO KEY UPDATE)
-UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, @sent::timestamptz)), digest = @digest, report_seq = @seq,
-    load = COALESCE(@load, s.load), last_look = LEAST(now(), GREATEST(s.last_look, LEAST(now(), @sent) - make_interval(secs => sqlc.narg(look_age)::float8))),
-    blind_since = CASE WHEN NOT @connected::boolean THEN COALESCE(s.blind_since, now()) END
-FROM was
-WHERE s.host_id = was.host_id AND s.session = @session AND s.number = @seq::bigint >> 32 AND s.report_seq < @seq
-RETURNING now()::timestamptz AS now, (was.blind_since IS NOT NULL AND @connected)::boolean AS sighted;
+-- look_age: since the last look that succeeded; NULL: none has. sighted: it reaches its hypervisor again. What ends a silence notes it.
+WITH was AS (SELECT w.host_id, w.blind_since, w.looked_at FROM host_sessions w WHERE w.host_id = @host_id FOR NO KEY UPDATE), told AS (
+    UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, @sent::timestamptz)), digest = @digest, report_seq = @seq,
+        load = COALESCE(@load, s.load), last_look = LEAST(now(), GREATEST(s.last_look, LEAST(now(), @sent) - make_interval(secs => sqlc.narg(look_age)::float8))),
+        blind_since = CASE WHEN NOT @connected::boolean THEN COALESCE(s.blind_since, now()) END
+    FROM was
+    WHERE s.host_id = was.host_id AND s.session = @session AND s.number = @seq::bigint >> 32 AND s.report_seq < @seq
+    RETURNING s.host_id, was.blind_since, was.looked_at AS before, s.looked_at
+), silent AS (
+    INSERT INTO host_silences (host_id, since, until)
+    SELECT t.host_id, t.before + @fresh::interval, t.looked_at FROM told t WHERE t.before + @fresh < t.looked_at ON CONFLICT DO NOTHING
+)
+SELECT now()::timestamptz AS now, (t.blind_since IS NOT NULL AND @connected)::boolean AS sighted FROM told t;
 
 -- name: ReportHost :exec
 UPDATE hosts SET status = @status, report_seq = @seq

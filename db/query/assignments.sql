@@ -16,9 +16,13 @@ DELETE FROM assignments WHERE noun = @noun AND object_id = @object_id AND host_i
 -- The hosts that somebody gave the object to, also those that have yet to release it.
 SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AND asked <> '' ORDER BY host_id;
 
+-- name: AskedHosts :many
+-- The first of the hosts that are to have the object, and are not to release it.
+SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AND asked = 'assign' ORDER BY host_id LIMIT @most;
+
 -- name: AssignmentOn :one
 -- One cell of the matrix, without what can be long. NULL: the host has said nothing yet, or was never heard.
-SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
+SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, s.looked_at, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.asked <> '';
 
@@ -52,11 +56,11 @@ SELECT count(*)::bigint AS lost FROM lost;
 -- name: DriftedAssignments :many
 -- First orders and releases that got lost, on a host that is heard, tried again each five minutes; and objects that are not
 -- active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
--- is theirs to start. Of the nouns that there are jobs for: the others must not take their place.
+-- is theirs to start; so is what a host undid because it cut it off. Of the nouns that there are jobs for: the others must not take their place.
 SELECT a.noun, a.object_id, a.host_id, (a.asked = 'assign')::boolean AS assigned, o.name, o.generation FROM assignments a
 JOIN objects o ON o.noun = a.noun AND o.id = a.object_id JOIN host_sessions s ON s.host_id = a.host_id
 WHERE s.looked_at > now() - @fresh::interval AND a.noun = ANY (@nouns::text[])
-  AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.said = 'inactive' AND NOT a.by_others))
+  AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.said = 'inactive' AND NOT a.by_others AND NOT (a.noun = 'net' AND a.status ? 'rolledBack')))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
 LIMIT 500;
@@ -66,3 +70,14 @@ SELECT sqlc.embed(p), array_agg(a.host_id)::text[] AS hosts FROM assignments a J
 
 -- name: AssignedNetworks :many
 SELECT sqlc.embed(n), array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN networks n ON n.id = a.network_id WHERE a.asked = 'assign' GROUP BY n.id ORDER BY n.name;
+
+-- name: CellQuarters :many
+-- The quarters of an hour in which cells of one object changed, the last one before @since too.
+SELECT q.host_id, q.quarter, q.worst, q.last FROM unnest(@hosts::text[]) AS h (id) JOIN cell_quarters q ON q.noun = @noun AND q.object_id = @object_id AND q.host_id = h.id
+WHERE q.quarter >= COALESCE((SELECT max(b.quarter) FROM cell_quarters b WHERE b.noun = @noun AND b.object_id = @object_id AND b.host_id = h.id AND b.quarter < @since), @since::timestamptz)
+ORDER BY q.host_id, q.quarter;
+
+-- name: HostSilences :many
+-- When nothing was known of hosts since then, that of now too.
+SELECT s.host_id, s.since, s.until FROM host_silences s WHERE s.host_id = ANY (@hosts::text[]) AND s.until > @since::timestamptz
+UNION ALL SELECT s.host_id, s.looked_at + @fresh::interval, now() FROM host_sessions s WHERE s.host_id = ANY (@hosts) AND s.looked_at + @fresh < now();

@@ -33,7 +33,12 @@ WITH mine AS MATERIALIZED (
 UPDATE jobs SET state = 'running', epoch = next_epoch(), attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + @lease::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
-RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work;
+RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work,
+    COALESCE(network_peers(jobs.subject), '{}')::text[] AS peers,
+          work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
+          CASE WHEN jobs.kind = 'vm.move' THEN pools_of_move(jobs.args) END::json AS move_pools,
+
+          source_of_volume(jobs.args)::json AS source;
 
 -- name: HoldPools :exec
 -- The pools stay assigned while a VM is put on them: who releases one locks it first.
@@ -47,11 +52,12 @@ SELECT * FROM pools WHERE id = ANY ((SELECT @ids::text[])::text[]);
 UPDATE jobs j SET lease_until = now() + @lease::interval
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@epochs::bigint[]) AS epoch) l
 WHERE j.id = l.id AND j.epoch = l.epoch AND j.host_id = @host_id AND j.state = 'running'
-RETURNING j.id;
+RETURNING j.id, j.stop;
 
--- name: NoteProgress :execrows
+-- name: NoteProgress :one
 UPDATE jobs SET progress = @progress, note = @note, lease_until = now() + @lease::interval
-WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running';
+WHERE id = @id AND host_id = @host_id AND epoch = @epoch AND state = 'running'
+RETURNING stop;
 
 -- name: HoldSubject :one
 -- Locks what a job is about. Whoever changes a VM, a pool or a network locks it before its jobs; so must whoever begins with a job, or
@@ -181,10 +187,11 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
         SELECT w.id FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued' AND w.task_id IS NOT NULL LIMIT 1) IS NOT NULL);
 
 -- name: WornOut :many
--- Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer.
+-- Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer. An upload waits for people, for
+-- days perhaps, and ends by its own patience.
 SELECT j.id FROM jobs j
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
-  AND j.state = 'running' AND j.attempt - j.retries >= 5 ORDER BY j.id LIMIT 500;
+  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind <> 'volume.upload' ORDER BY j.id LIMIT 500;
 
 -- name: LockWornOut :one
 SELECT * FROM jobs

@@ -1,20 +1,104 @@
--- name: Published :many
--- What is published of the pools, for everybody. Narrower scopes are offered to nobody yet.
-SELECT pool_id, COALESCE(host_id, '')::text AS host, volume, format, capacity_bytes, published_by, published_at
-FROM published_images WHERE pool_id = ANY (@pools::text[]) AND project_id IS NULL;
+-- name: LibraryOf :many
+-- The files of these pools that are copies of images, each with to whom its image is published.
+SELECT c.pool_id, COALESCE(c.host_id, '')::text AS host, c.volume, v.id AS version_id, v.image_id, i.name, v.number, v.format, v.capacity_bytes, v.sha256, c.added_by, c.added_at,
+       EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id AND g.project_id IS NULL)::boolean AS to_all,
+       ARRAY(SELECT g.project_id FROM image_grants g WHERE g.image_id = i.id AND g.project_id IS NOT NULL)::text[] AS projects
+FROM image_copies c JOIN image_versions v ON v.id = c.version_id JOIN images i ON i.id = v.image_id WHERE c.pool_id = ANY (@pools::text[]);
 
--- name: PublishImage :exec
--- What was seen of it before is replaced by what is seen now.
-INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by)
-VALUES (@pool_id, NULLIF(@host::text, ''), @volume, @format, @capacity_bytes, @published_by)
-ON CONFLICT ON CONSTRAINT published_once DO UPDATE
-SET format = EXCLUDED.format, capacity_bytes = EXCLUDED.capacity_bytes, published_by = EXCLUDED.published_by, published_at = now();
+-- name: AddImage :exec
+INSERT INTO images (id, project_id, name, description, os, created_by) VALUES (@id, sqlc.narg(project_id), @name, @description, @os, @created_by);
 
--- name: WithdrawImage :execrows
+-- name: LockImage :one
+SELECT * FROM images WHERE id = @id FOR UPDATE;
+
+-- name: HoldImages :many
+-- The images and their copies stay while a VM is made from them: who deletes one locks it first. open: they are published to the project.
+SELECT i.id, EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = @project_id::text))::boolean AS open
+FROM images i WHERE i.id = ANY (@ids::text[]) ORDER BY i.id FOR SHARE OF i;
+
+-- name: ChangeImage :exec
+UPDATE images SET name = @name, description = @description, os = @os WHERE id = @id;
+
+-- name: DeleteImage :exec
+DELETE FROM images WHERE id = @id;
+
+-- name: AddImageVersion :one
+-- Its number is the next.
+INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, sha256, source, created_by)
+SELECT @id, @image_id, COALESCE(max(v.number), 0) + 1, @format, @capacity_bytes, @sha256, @source, @created_by FROM image_versions v WHERE v.image_id = @image_id
+RETURNING number;
+
+-- name: GetImageVersion :one
+SELECT sqlc.embed(v), sqlc.embed(i) FROM image_versions v JOIN images i ON i.id = v.image_id WHERE v.id = @id;
+
+-- name: AddImageCopy :execrows
+INSERT INTO image_copies (version_id, pool_id, host_id, volume, added_by) VALUES (@version_id, @pool_id, NULLIF(@host::text, ''), @volume, @added_by)
+ON CONFLICT ON CONSTRAINT image_copy_once DO NOTHING;
+
+-- name: ForgetCopies :execrows
 -- On one host of a local pool, or wherever it is where @host is empty.
-DELETE FROM published_images WHERE pool_id = @pool_id AND volume = @volume AND (@host::text = '' OR host_id = @host) AND project_id IS NULL;
+DELETE FROM image_copies WHERE pool_id = @pool_id AND volume = @volume AND (@host::text = '' OR host_id = @host);
+
+-- name: DropEmptyImages :exec
+-- Versions that have lost their last copy go, and images without a version.
+WITH gone AS (
+    DELETE FROM image_versions v WHERE v.id = ANY (@versions::text[]) AND NOT EXISTS (SELECT 1 FROM image_copies c WHERE c.version_id = v.id) RETURNING v.id, v.image_id
+)
+DELETE FROM images i WHERE i.id IN (SELECT g.image_id FROM gone g) AND NOT EXISTS (SELECT 1 FROM image_versions v WHERE v.image_id = i.id AND v.id NOT IN (SELECT g.id FROM gone g));
+
+-- name: CopiesAt :many
+-- The versions that the file is a copy of.
+SELECT c.version_id, COALESCE(c.host_id, '')::text AS host FROM image_copies c WHERE c.pool_id = @pool_id AND c.volume = @volume AND (@host::text = '' OR c.host_id = @host);
+
+-- name: GrantImage :execrows
+-- project_id NULL: to all.
+INSERT INTO image_grants (image_id, project_id, granted_by) VALUES (@image_id, sqlc.narg(project_id), @granted_by) ON CONFLICT DO NOTHING;
+
+-- name: RevokeImage :execrows
+DELETE FROM image_grants WHERE image_id = @image_id AND project_id IS NOT DISTINCT FROM sqlc.narg(project_id);
+
+-- name: NoteVersion :exec
+-- What a host says of the file of its copy becomes what is known of a version of which nobody knew it; its checksum only where the hosts of all
+-- its other copies that are there say the same. Once known it stays: a host's word decides about no other host's copy.
+UPDATE image_versions v
+SET format = CASE v.format WHEN '' THEN @format::text ELSE v.format END, capacity_bytes = CASE v.format WHEN '' THEN @capacity_bytes::bigint ELSE v.capacity_bytes END,
+    sha256 = CASE WHEN v.sha256 = '' AND @digest::text ~ '^[0-9a-f]{64}$' AND NOT EXISTS (
+        SELECT 1 FROM image_copies o CROSS JOIN LATERAL (
+            SELECT bool_or(x->>'sha256' = @digest) AS same, count(*) AS files FROM assignments a
+            CROSS JOIN LATERAL jsonb_path_query(a.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', o.volume)) x
+            WHERE a.pool_id = o.pool_id AND (o.host_id IS NULL OR a.host_id = o.host_id)) said
+        WHERE o.version_id = v.id AND (o.pool_id, o.volume, COALESCE(o.host_id, @host::text)) <> (@pool_id::text, @volume::text, @host) AND said.files > 0 AND said.same IS NOT TRUE)
+      THEN @digest ELSE v.sha256 END
+WHERE v.id IN (SELECT c.version_id FROM image_copies c WHERE c.pool_id = @pool_id AND c.volume = @volume AND (c.host_id IS NULL OR c.host_id = @host)) AND (v.format = '' OR v.sha256 = '');
+
+-- name: ImagesMade :many
+-- A few names of VMs with a disk that was made from each of the versions.
+SELECT w.id::text AS version_id, m.names
+FROM (SELECT unnest(@versions::text[]) AS id) w CROSS JOIN LATERAL (
+    SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:20], '{}')::text[] AS names FROM vms v
+    WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id)))) m;
+
+-- name: OverlaysOn :many
+-- A few names of VMs with a disk that stands, or is to stand, on each of the files: of one host's VMs, or of all where its host is empty.
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, w.host::text AS host, m.names
+FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume, unnest(@hosts::text[]) AS host) w CROSS JOIN LATERAL (
+    SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:8], '{}')::text[] AS names FROM vms v
+    WHERE (w.host = '' OR v.host_id = w.host)
+      AND v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('overlay', true, 'image', jsonb_build_object('poolId', w.pool_id, 'volume', w.volume))))) m
+WHERE m.names <> '{}';
+
+-- name: WorkOnVolumes :many
+-- VolumesAtWork of several pools.
+SELECT split_part(substr(j.subject, 8), '/', 1)::text AS pool_id, j.subject, j.kind, j.host_id, j.state, COALESCE(j.args->'volume'->>'source', '')::text AS source FROM jobs j
+WHERE split_part(substr(j.subject, 8), '/', 1) = ANY (@pools::text[]) AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running') ORDER BY j.id;
 
 -- name: PlainVolumes :many
 -- The volumes without a VM's name that these hosts say these pools have.
 SELECT w.pool_id::text AS pool_id, w.host_id::text AS host_id, COALESCE(plain_volumes(a.status), '[]')::jsonb AS volumes
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@hosts::text[]) AS host_id) w JOIN assignments a ON a.pool_id = w.pool_id AND a.host_id = w.host_id;
+
+-- name: FreeImageName :one
+-- The name, or it with the first number behind it under which the fleet has no image.
+SELECT n.name::text FROM (
+    SELECT @name::text AS name, 0 AS nth UNION ALL SELECT @name::text || ' (' || g || ')', g FROM generate_series(2, 1000) g) n
+WHERE NOT EXISTS (SELECT 1 FROM images i WHERE i.project_id IS NULL AND i.name = n.name COLLATE "C") ORDER BY n.nth LIMIT 1;

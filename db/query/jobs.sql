@@ -21,7 +21,7 @@ WITH sooner AS (
     INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
     VALUES (@id, COALESCE(sqlc.narg(child)::text, @id), @host_id, @kind, @subject, @args, @generation)
     ON CONFLICT (subject, host_id, kind) WHERE state = 'queued' AND task_id IS NOT NULL
-    DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, run_after = now(), task_id = COALESCE(sqlc.narg(child)::text, jobs.task_id)
+    DO UPDATE SET generation = EXCLUDED.generation, args = EXCLUDED.args, run_after = CASE WHEN jobs.run_after = never() THEN jobs.run_after ELSE now() END, task_id = COALESCE(sqlc.narg(child)::text, jobs.task_id)
     RETURNING id, task_id
 ), made AS (
     INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
@@ -30,6 +30,25 @@ WITH sooner AS (
     UPDATE tasks t SET pending = false, host_id = @host_id, generation = @generation WHERE t.id = sqlc.narg(child)::text
 )
 SELECT task_id::text FROM job;
+
+-- name: AddStep :exec
+-- A job that is a part of another's task, beside its own.
+INSERT INTO jobs (id, task_id, role, host_id, kind, subject, args, generation) VALUES (@id, @task_id, @role, @host_id, @kind, @subject, @args, 0);
+
+-- name: NameStep :exec
+-- Of a task of several parts each has a name, by which the task counts it.
+UPDATE jobs SET role = @role WHERE task_id = @task_id AND id <> ALL (@steps::text[]) AND role = '';
+
+-- name: JobsAbout :many
+-- What has not ended about a subject, of that kind.
+SELECT id, host_id FROM jobs WHERE subject = @subject AND kind = @kind AND state IN ('queued', 'running') AND task_id IS NOT NULL ORDER BY id;
+
+-- name: WaitFor :exec
+-- The task's waiting job begins when the others have ended.
+WITH later AS (
+    UPDATE jobs SET run_after = never() WHERE jobs.task_id = @task_id AND jobs.kind = @kind AND jobs.state = 'queued' RETURNING id
+)
+INSERT INTO job_waits (job_id, for_id) SELECT later.id, f.id FROM later CROSS JOIN (SELECT unnest(@others::text[]) AS id) f ON CONFLICT DO NOTHING;
 
 -- name: JoinTask :exec
 -- Who asked last for what waits already has asked for it; a part of somebody's order about many stays theirs.

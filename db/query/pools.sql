@@ -29,10 +29,27 @@ WHERE @host = '' AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(js
 LIMIT 4;
 
 -- name: PlacesTaken :many
--- Other pools on these hosts with the same directory.
+-- Other pools on these hosts with the same directory, target, pool of a cluster or volume group.
 SELECT p.name, h.name AS host_name FROM assignments s JOIN pools p ON p.id = s.pool_id JOIN hosts h ON h.id = s.host_id
-WHERE s.host_id = ANY (@hosts::text[]) AND p.id <> @pool_id AND p.spec->>'path' = @path::text
+WHERE s.host_id = ANY (@hosts::text[]) AND p.id <> @pool_id AND COALESCE(NULLIF(p.spec->>'path', ''), p.spec->>'target', p.spec->>'cephPool', p.spec->>'group') = @place::text
 LIMIT 1;
 
 -- name: CountPools :one
 SELECT count(*) FILTER (WHERE (p.spec->>'shared')::boolean)::bigint AS shared, count(*) FILTER (WHERE NOT COALESCE((p.spec->>'shared')::boolean, false))::bigint AS local FROM pools p;
+
+-- name: SetPoolSecret :exec
+INSERT INTO pool_secrets (pool_id, by_key, sealed, set_by) VALUES (@pool_id, @by_key, @sealed, @set_by)
+ON CONFLICT (pool_id) DO UPDATE SET by_key = excluded.by_key, sealed = excluded.sealed, set_by = excluded.set_by, set_at = now();
+
+-- name: PoolSecretFor :one
+-- The secret of a pool for one host that is to have it; nobody else is given it.
+SELECT s.by_key, s.sealed FROM pool_secrets s JOIN assignments a ON a.pool_id = s.pool_id
+WHERE s.pool_id = @pool_id AND a.noun = 'pool' AND a.host_id = @host_id AND a.asked = 'assign';
+
+-- name: PoolSecretSet :one
+-- When a pool's secret was given last, and by whom.
+SELECT set_at, set_by FROM pool_secrets WHERE pool_id = @pool_id;
+
+-- name: RenewPool :exec
+-- A pool whose hosts are to set it up anew, as those that are not heard now do later.
+UPDATE pools SET generation = generation + 1 WHERE id = @id;

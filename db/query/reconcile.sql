@@ -32,6 +32,16 @@ DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND 
 -- Those of no task.
 DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE task_id IS NULL AND ended_at < now() - interval '1 hour' LIMIT @most);
 
+-- name: SweepQuarters :execrows
+-- Of each cell the last row that is older than a day stays: from then on it was so.
+DELETE FROM cell_quarters q WHERE (q.noun, q.object_id, q.host_id, q.quarter) IN (
+    SELECT o.noun, o.object_id, o.host_id, o.quarter FROM cell_quarters o WHERE o.quarter < now() - interval '25 hours'
+      AND EXISTS (SELECT 1 FROM cell_quarters n WHERE n.noun = o.noun AND n.object_id = o.object_id AND n.host_id = o.host_id AND n.quarter > o.quarter
+                  AND n.quarter < now() - interval '25 hours')
+    LIMIT @most);
+-- name: SweepSilences :exec
+DELETE FROM host_silences WHERE until < now() - interval '25 hours';
+
 -- name: TryPassLock :one
 -- One portal runs a periodic pass at a time.
 SELECT pg_try_advisory_xact_lock(hashtext('quantix pass ' || @pass::text));

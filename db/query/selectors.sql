@@ -31,21 +31,24 @@ SELECT @noun, @object_id, x.host, x.why FROM (SELECT unnest(@hosts::text[]) AS h
 ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = EXCLUDED.why WHERE l.why <> EXCLUDED.why AND l.why <> '';
 
 -- name: LabelWork :many
--- Objects that hosts lack whose labels ask for them, as far as nobody released them there.
+-- Objects that hosts lack whose labels ask for them, as far as nobody released them there. Sets are compared: with 10,000 hosts that lack nothing,
+-- a look for each host into what it has takes two and a half times as long.
 SELECT s.noun, s.object_id FROM selectors s
-WHERE EXISTS (SELECT 1 FROM hosts h WHERE h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
-    AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = h.id AND a.asked = 'assign')
-    AND NOT EXISTS (SELECT 1 FROM left_out l WHERE l.noun = s.noun AND l.object_id = s.object_id AND l.host_id = h.id AND l.why = ''))
+WHERE EXISTS (SELECT h.id FROM hosts h WHERE h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
+    EXCEPT SELECT a.host_id FROM assignments a WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.asked = 'assign'
+    EXCEPT SELECT l.host_id FROM left_out l WHERE l.noun = s.noun AND l.object_id = s.object_id AND l.why = '')
 ORDER BY s.noun, s.object_id;
 
 -- name: LabelledWithout :many
 -- The hosts of LabelWork for one object: first those of which nothing is decided, then in no order, so that each has its turn, those that could
 -- not have it the last time.
-SELECT h.id, (l.host_id IS NULL)::boolean AS fresh FROM selectors s
-JOIN hosts h ON h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
-LEFT JOIN left_out l ON l.noun = s.noun AND l.object_id = s.object_id AND l.host_id = h.id
-WHERE s.noun = @noun AND s.object_id = @object_id AND (l.host_id IS NULL OR l.why <> '')
-  AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = h.id AND a.asked = 'assign')
+SELECT h.id, (l.host_id IS NULL)::boolean AS fresh FROM hosts h
+LEFT JOIN left_out l ON l.noun = @noun AND l.object_id = @object_id AND l.host_id = h.id
+WHERE h.id IN (
+    SELECT m.id FROM selectors s JOIN hosts m ON m.spec->'labels' @> s.pairs AND m.spec->'labels' ?& s.keys
+    WHERE s.noun = @noun AND s.object_id = @object_id
+    EXCEPT SELECT a.host_id FROM assignments a WHERE a.noun = @noun AND a.object_id = @object_id AND a.asked = 'assign')
+  AND (l.host_id IS NULL OR l.why <> '')
 ORDER BY l.host_id IS NOT NULL, random() LIMIT @most;
 
 -- name: LeftOut :many

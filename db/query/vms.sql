@@ -25,9 +25,12 @@ WHERE v.id = ANY (@ids::text[]) AND (@all_projects::boolean OR v.project_id = AN
 INSERT INTO vms (id, project_id, host_id, name, labels, description, spec)
 VALUES (@id, @project_id, @host_id, @name, @labels, @description, @spec);
 
--- name: ChangeVM :exec
--- One change, one generation.
-UPDATE vms SET name = @name, labels = @labels, description = @description, spec = @spec, generation = generation + 1 WHERE id = @id;
+-- name: ChangeVM :execrows
+-- One change, one generation. A disk that is on its way to another pool stays as it is: until its host has said where it is, no change knows.
+UPDATE vms v SET name = @name, labels = @labels, description = @description, spec = @spec, generation = v.generation + 1
+WHERE v.id = @id AND NOT EXISTS (
+    SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.move' AND j.state IN ('queued', 'running')
+      AND NOT @spec::jsonb @> jsonb_build_object('disks', jsonb_build_array(j.args #> '{move,disk}')));
 
 -- name: MarkVMDeleted :exec
 UPDATE vms SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
@@ -67,9 +70,13 @@ WHERE v.id = @vm_id AND p.i IS NOT NULL;
 SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest(@macs::text[]) AS mac ORDER BY 1) m;
 
 -- name: MACsOfOthers :many
--- Which of the addresses another VM has already.
-SELECT m.mac::text FROM unnest(@macs::text[]) AS m (mac)
-WHERE EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac' AND w.vm_id <> @vm_id);
+-- Which of the addresses another machine has already: a VM, or a domain that Quantix did not make, with its name and its host's.
+SELECT m.mac::text AS mac, COALESCE(f.name, '')::text AS name, COALESCE(f.host_name, '')::text AS host_name
+FROM unnest(@macs::text[]) AS m (mac) LEFT JOIN LATERAL (
+    SELECT f.name, h.name AS host_name FROM found_vms f JOIN hosts h ON h.id = f.host_id
+    WHERE f.status->'nics' @> jsonb_build_array(jsonb_build_object('mac', m.mac)) AND f.id <> @vm_id LIMIT 1) f ON true
+WHERE f.name IS NOT NULL OR EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.mac AND w.kind = 'mac' AND w.vm_id <> @vm_id)
+   OR EXISTS (SELECT 1 FROM vm_macs t WHERE t.mac = m.mac AND t.vm_id <> @vm_id);
 
 -- name: ProjectName :one
 -- The project stays while a VM is put into it.

@@ -12,6 +12,7 @@ SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
     OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || @pool_id || '/' || @volume AND j.state IN ('queued', 'running'))
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = @pool_id AND m.volume = @volume)
+    OR EXISTS (SELECT 1 FROM moves_in(@pool_id) m WHERE m.volume = @volume)
     OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))) > 0)::boolean
 AS taken;
 
@@ -40,13 +41,15 @@ SELECT volume_held(@pool_id::text, @volume::text, @host::text)::json;
 -- name: VolumesAtWork :many
 -- The orders for volumes of a pool that have not ended, with what each reads.
 SELECT j.subject, j.kind, j.host_id, j.state, COALESCE(j.args->'volume'->>'source', '')::text AS source FROM jobs j
-WHERE split_part(substr(j.subject, 8), '/', 1) = @pool_id::text AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running') ORDER BY j.id;
+WHERE split_part(substr(j.subject, 8), '/', 1) = @pool_id::text AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running')
+UNION ALL SELECT 'volume:' || @pool_id || '/' || m.volume, 'vm.move', m.host_id, m.state, '' FROM moves_in(@pool_id) m;
 
 -- name: VolumesToCome :many
 -- What the orders for volumes of these pools that have not ended will take, by the host that does them.
 SELECT j.host_id, split_part(substr(j.subject, 8), '/', 1)::text AS pool_id, sum(COALESCE((j.args->'volume'->>'takesBytes')::bigint, 0))::bigint AS bytes
 FROM jobs j WHERE split_part(substr(j.subject, 8), '/', 1) = ANY (@pools::text[]) AND j.subject LIKE 'volume:%' AND j.state IN ('queued', 'running')
-GROUP BY 1, 2;
+GROUP BY 1, 2
+UNION ALL SELECT m.host_id, p.id, m.takes FROM unnest(@pools::text[]) AS p (id) CROSS JOIN LATERAL moves_in(p.id) m WHERE m.takes > 0;
 
 -- name: DrivesWith :many
 -- VMs that have the volumes in their drives, one a volume.
@@ -64,6 +67,7 @@ UNION ALL SELECT f.id, f.name FROM found_vms f WHERE f.id = ANY (@ids::text[]) A
 SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text AND (@host::text = '' OR ph.host_id = @host)
                AND jsonb_path_exists(ph.status, '$.volumes[*] ? (@.name == $name)', jsonb_build_object('name', @volume::text)))
     OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || @pool_id || '/' || @volume AND j.state IN ('queued', 'running') AND (@host = '' OR j.host_id = @host))
+    OR EXISTS (SELECT 1 FROM moves_in(@pool_id) m WHERE m.volume = @volume)
     OR EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = @pool_id AND m.volume = @volume)
     OR (SELECT count(*) FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))) > 0)::boolean
 AS taken;

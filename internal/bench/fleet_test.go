@@ -46,6 +46,7 @@ func BenchmarkFleet(b *testing.B) {
 		b.Run("searches", func(b *testing.B) { searches(b, one) })
 		b.Run("csv", func(b *testing.B) { csvOfAll(b, r, one) })
 		b.Run("list", func(b *testing.B) { listsOf(b, r, p, people) })
+		b.Run("matrix", func(b *testing.B) { matrixPage(b, r, one) })
 	}
 }
 
@@ -150,6 +151,22 @@ func widePages(b *testing.B, s sight) {
 		met = met && took.at(0.99) <= 30*time.Millisecond && size <= 80_000
 	}
 	goals.WidePages.Tell(b, met, strings.Join(ours, " · "), "")
+}
+
+// matrixPage asks for 50 hosts side by side with 40 pools, all of them assigned. Beside it: what PostgreSQL takes to read these cells.
+func matrixPage(b *testing.B, r *rig, s sight) {
+	r.exec(b, `INSERT INTO pools (id, name, spec) SELECT 'bench-' || n, 'aaa-' || lpad(n::text, 2, '0'), '{"kind": "dir", "path": "/srv/bench"}' FROM generate_series(1, 40) n ON CONFLICT DO NOTHING`)
+	r.exec(b, `INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'pool', p.id, h.id, 'assign', '{"state": "active", "capacityBytes": 1000, "usedBytes": 500}'
+		FROM pools p, (SELECT id FROM hosts ORDER BY name LIMIT 50) h WHERE p.id LIKE 'bench-%' ON CONFLICT DO NOTHING`)
+	took, size := s.times(b, "/pools/matrix", "")
+	var alone spread
+	for range 50 {
+		began := time.Now()
+		r.exec(b, `SELECT object_id, host_id, said, used_percent, by_others, faulty FROM assignments WHERE noun = 'pool'
+			AND object_id = ANY (ARRAY(SELECT id FROM pools ORDER BY name LIMIT 40)) AND host_id = ANY (ARRAY(SELECT id FROM hosts ORDER BY name LIMIT 50))`)
+		alone = append(alone, time.Since(began))
+	}
+	goals.Matrix.Tell(b, took.at(0.99) <= 50*time.Millisecond, fmt.Sprintf("%s (%d KB)", took, size/1000), "the query alone "+alone.String())
 }
 
 // firstPage is all that a browser that has nothing takes for its first page: the page, what it names, and what that imports.

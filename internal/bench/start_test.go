@@ -30,7 +30,7 @@ const startSamples = 10
 // BenchmarkCreateAndStart measures a diskless guest on a real libvirt host, under emulation: through the portal, from the
 // request to the end of its start, and by plain libvirt over one connection, define and create. Limit: the peer's + 100 ms.
 func BenchmarkCreateAndStart(b *testing.B) {
-	url, token, uri := startLab(b)
+	url, token, uri, _ := startLab(b)
 	api, err := client.New(url, token, nil)
 	if err != nil {
 		b.Fatal(err)
@@ -150,7 +150,7 @@ func dialLibvirt(b *testing.B, uri string) *libvirt.Libvirt {
 }
 
 // startLab builds the program and runs its lab.
-func startLab(b *testing.B) (url, token, uri string) {
+func startLab(b *testing.B) (url, token, uri string, pid int) {
 	b.Helper()
 	dir, err := os.MkdirTemp("/tmp", "qxbench") // Unix sockets want a short path
 	if err != nil {
@@ -192,5 +192,5 @@ func startLab(b *testing.B) (url, token, uri string) {
 	if err := json.Unmarshal(line, &ready); err != nil {
 		b.Fatal(err)
 	}
-	return ready.URL, ready.APIToken, ready.Hosts[0].LibvirtURI
+	return ready.URL, ready.APIToken, ready.Hosts[0].LibvirtURI, cmd.Process.Pid
 }

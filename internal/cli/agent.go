@@ -39,7 +39,7 @@ libvirt. It only dials out, and never stops a VM because of the network. "quanti
 		},
 	}
 	config.AgentFlags(cmd.Flags())
-	cmd.AddCommand(newAgentJoin())
+	cmd.AddCommand(newAgentJoin(), newAgentRollback())
 	return cmd
 }
 
@@ -114,8 +114,12 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 			return err
 		}
 	}
+	links, inventory, err := openLinks(cfg, client, log)
+	if err != nil {
+		return err
+	}
 	a, err := agent.New(agent.Options{
-		Identity: identity, Client: client, Hypervisor: hypervisor, Inventory: hardware.Read, Load: hardware.Load,
+		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: inventory, Load: hardware.Load,
 		Version: versionText(), Log: log, Metrics: metrics,
 	})
 	if err != nil {

@@ -50,6 +50,7 @@ var demoNetworks = []struct {
 	}, []int{0, 1, 2}},
 	{"backup", fleet.NetworkSpec{Mode: fleet.NetworkIsolated, Bridge: "qx-backup", MTU: 9000, IPv4: &fleet.Subnet{Gateway: "10.41.0.1/24"}}, []int{0, 1}},
 	{"no-dnsmasq-lab", fleet.NetworkSpec{Mode: fleet.NetworkRouted, DNS: true, IPv4: &fleet.Subnet{Gateway: "10.42.0.1/24"}}, []int{2}},
+	{"tenants", fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 4711, Underlay: "10.99.0.0/16", Description: "One wire across all hosts."}, []int{0, 1, 2}},
 }
 
 // demoVM is one VM of the demo.

@@ -27,6 +27,7 @@ import (
 
 func newLab() *cobra.Command {
 	var f playFlags
+	var apart bool
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Run a portal with two real libvirt hosts on this machine",
@@ -34,7 +35,7 @@ func newLab() *cobra.Command {
 own libvirtd, agent and guests, a pool that both share, and one VM. Needs root on Linux. Ctrl-C ends all of it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := runLab(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			err := runLab(cmd.Context(), f, apart, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
 				return nil // Ctrl-C while starting
 			}
@@ -42,6 +43,7 @@ own libvirtd, agent and guests, a pool that both share, and one VM. Needs root o
 		},
 	}
 	f.register(cmd)
+	cmd.Flags().BoolVar(&apart, "apart", false, "give each host a network of its own, joined by a switch: for overlays and bridges on devices")
 	return cmd
 }
 
@@ -54,7 +56,7 @@ type labHost struct {
 	id    fleet.HostID
 }
 
-func runLab(ctx context.Context, f playFlags, out, progress io.Writer) (err error) {
+func runLab(ctx context.Context, f playFlags, apart bool, out, progress io.Writer) (err error) {
 	if err := prepareLab(ctx, progress); err != nil {
 		return err
 	}
@@ -69,6 +71,14 @@ func runLab(ctx context.Context, f playFlags, out, progress io.Writer) (err erro
 	say := func(text string, args ...any) { fmt.Fprintf(progress, text+"\n", args...) }
 	say("Starting the portal, two libvirt hosts and a guest image …")
 	log := newLog(f.log, progress)
+	var wires *lab.Switch
+	if apart {
+		if wires, err = lab.NewSwitch(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, wires.Close()) }()
+		f.agents = wires.Address()
+	}
 	p, err := f.start(ctx, dir, log)
 	if err != nil {
 		return err
@@ -82,7 +92,7 @@ func runLab(ctx context.Context, f playFlags, out, progress io.Writer) (err erro
 	start, startCtx := errgroup.WithContext(ctx)
 	for i, h := range hosts {
 		start.Go(func() (err error) {
-			h.Host, err = lab.StartHost(startCtx, lab.Options{Dir: h.dir, Name: h.name, Index: i, SharedDirs: []string{shared}, Peers: []string{"host-1", "host-2"}, Log: log})
+			h.Host, err = lab.StartHost(startCtx, lab.Options{Dir: h.dir, Name: h.name, Index: i, SharedDirs: []string{shared}, Switch: wires, Peers: []string{"host-1", "host-2"}, Log: log})
 			return err
 		})
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 // playFlags are what demo and lab have in common.
 type playFlags struct {
 	listen, dataDir string
+	agents          string // the address on which agents are heard; empty: loopback
 	json            bool
 	log             config.Log
 }
@@ -66,7 +68,7 @@ func (f *playFlags) start(ctx context.Context, dir string, log *slog.Logger) (*p
 // portalConfig are the settings of a portal in dir. known is where it listened for agents before; empty at the first start. Where
 // somebody else listens there now, another address is taken: the agents that are started with the portal learn of it.
 func (f *playFlags) portalConfig(dir, known string) config.Portal {
-	cfg := config.Portal{Listen: f.listen, AgentListen: "127.0.0.1:0", DataDir: dir, Log: f.log}
+	cfg := config.Portal{Listen: f.listen, AgentListen: net.JoinHostPort(cmp.Or(f.agents, "127.0.0.1"), "0"), DataDir: dir, Log: f.log}
 	if known != "" {
 		if l, err := net.Listen("tcp", known); err == nil {
 			l.Close()

@@ -68,6 +68,10 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err != nil {
 		return err
 	}
+	vault, err := openVault(cfg)
+	if err != nil {
+		return err
+	}
 	url, err := p.openDatabase(ctx, cfg, throwaway)
 	if err != nil {
 		return err
@@ -95,7 +99,7 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	}
 	p.URL, p.AgentURL, p.PairURL = addresses(cfg, browsers, agents)
 	hub := notify.NewHub()
-	p.Control = control.New(pool, control.Options{Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, AuditMonths: cfg.AuditMonths})
+	p.Control = control.New(pool, control.Options{Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, Vault: vault, MACPrefix: cfg.MACPrefix, AuditMonths: cfg.AuditMonths})
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("make the first administrator: %w", err)
 	}
@@ -103,6 +107,22 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 		return err
 	}
 	return p.serve(ctx, cfg, pool, hub, proxies, certificates, browsers, agents)
+}
+
+// openVault opens what seals the credentials of pools: with the key that the settings name, or one of the data directory's own, which is made.
+func openVault(cfg config.Portal) (auth.Vault, error) {
+	file, named := cfg.SecretsKey, cfg.SecretsKey != ""
+	if !named {
+		file = filepath.Join(cfg.DataDir, "secrets.key")
+		if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil { // PostgreSQL below it runs as a user of its own
+			return auth.Vault{}, err
+		}
+	}
+	v, err := auth.OpenVault(file, !named)
+	if err != nil {
+		return v, fmt.Errorf("open the key of pools' credentials: %w", err)
+	}
+	return v, nil
 }
 
 // serve starts everything that runs on its own.

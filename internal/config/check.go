@@ -8,10 +8,14 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
+
+// macPrefixForm is three to five bytes, the first of which is even: unicast.
+var macPrefixForm = regexp.MustCompile(`^[0-9a-f][02468ace](:[0-9a-f]{2}){2,4}$`)
 
 // checker collects what is wrong, each under the name by which the setting was given.
 type checker struct {
@@ -41,6 +45,10 @@ func checkPortal(p *Portal, from origins) error {
 			continue
 		}
 		p.TrustedProxies[i] = prefix.String()
+	}
+	p.MACPrefix = strings.ReplaceAll(strings.ToLower(p.MACPrefix), "-", ":")
+	if !macPrefixForm.MatchString(p.MACPrefix) {
+		c.fail("macPrefix", "%q begins no MAC addresses; write three to five bytes such as 52:54:00, of unicast addresses", p.MACPrefix)
 	}
 	if p.AuditMonths < 12 || p.AuditMonths > 1200 {
 		c.fail("auditMonths", "%d is out of range; choose 12 to 1200", p.AuditMonths)
@@ -88,6 +96,9 @@ func checkAgent(a Agent, from origins) error {
 			continue
 		}
 		a.FetchFrom[i] = prefix.String()
+	}
+	if a.NetworkConfirm < 3 || a.NetworkConfirm > 600 {
+		c.fail("networkConfirm", "%d is out of range; choose 3 to 600", a.NetworkConfirm)
 	}
 	if a.FetchMost < 1 || a.FetchMost > 65536 {
 		c.fail("fetchMost", "%d is out of range; choose 1 to 65536", a.FetchMost)

@@ -25,6 +25,8 @@ type Portal struct {
 	AgentListen string `koanf:"agentListen"`
 	// DataDir holds the portal's keys and the private PostgreSQL.
 	DataDir string `koanf:"dataDir"`
+	// SecretsKey is the file with the key that seals pools' credentials; one in DataDir where none is set. Portals of one database share it.
+	SecretsKey string `koanf:"secretsKey"`
 	// PublicURL is the address that browsers and the join command use. Where none is set it follows from Listen; it is
 	// empty while Listen's port is 0, which only the opened listener knows.
 	PublicURL string `koanf:"publicUrl"`
@@ -38,6 +40,8 @@ type Portal struct {
 	// ConnsPerAddress is the most connections at once of browsers and programs at one address; 0: no bound. Trusted proxies and
 	// this machine have none.
 	ConnsPerAddress int `koanf:"connsPerAddress"`
+	// MACPrefix begins the MAC addresses that new network cards get.
+	MACPrefix string `koanf:"macPrefix"`
 	// AuditMonths is how many whole months the audit is kept.
 	AuditMonths int      `koanf:"auditMonths"`
 	Database    Database `koanf:"database"`
@@ -84,6 +88,8 @@ type Agent struct {
 	FetchFrom []string `koanf:"fetchFrom"`
 	// FetchMost is how many GiB one download has at most.
 	FetchMost int `koanf:"fetchMost"`
+	// NetworkConfirm is in how many seconds the portal must be reached after a change of the network that the agent is on; else it is undone.
+	NetworkConfirm int `koanf:"networkConfirm"`
 	// MetricsListen is the host:port of /metrics; empty serves none.
 	MetricsListen string `koanf:"metricsListen"`
 	Log           Log    `koanf:"log"`

@@ -50,7 +50,7 @@ func portalDefaults() Portal {
 	return Portal{
 		Listen: "127.0.0.1:8443", AgentListen: "127.0.0.1:8444", DataDir: "/var/lib/quantix",
 		PublicURL: "http://127.0.0.1:8443", AgentURL: "https://127.0.0.1:8444", PairURL: "https://127.0.0.1:8444",
-		ConnsPerAddress: 256, AuditMonths: 24, Database: Database{MaxConns: 20}, Log: Log{Level: "info", Format: "text"},
+		ConnsPerAddress: 256, MACPrefix: "52:54:00", AuditMonths: 24, Database: Database{MaxConns: 20}, Log: Log{Level: "info", Format: "text"},
 	}
 }
 
@@ -160,7 +160,7 @@ func TestAgentSettings(t *testing.T) {
 			given{},
 			Agent{
 				Name: host, DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt",
-				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots, FetchMost: 64, Log: Log{Level: "info", Format: "text"},
+				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots, FetchMost: 64, NetworkConfirm: 30, Log: Log{Level: "info", Format: "text"},
 			},
 		},
 		"all three": {
@@ -171,7 +171,7 @@ func TestAgentSettings(t *testing.T) {
 			},
 			Agent{
 				Portal: "https://portal.example:8444", Name: "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "mock",
-				Libvirt: Libvirt{Socket: "/b"}, PoolRoots: []string{"/srv", "/vmdata"}, PoolDevices: []string{"/dev/disk/by-id/*"}, FetchFrom: []string{"10.0.0.0/8", "192.0.2.7/32"}, FetchMost: 8, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
+				Libvirt: Libvirt{Socket: "/b"}, PoolRoots: []string{"/srv", "/vmdata"}, PoolDevices: []string{"/dev/disk/by-id/*"}, FetchFrom: []string{"10.0.0.0/8", "192.0.2.7/32"}, FetchMost: 8, NetworkConfirm: 30, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
 			},
 		},
 	} {

@@ -26,11 +26,13 @@ var portalSettings = []setting{
 	{"listen", "127.0.0.1:8443", "`host:port` for browsers and the API"},
 	{"agentListen", "127.0.0.1:8444", "`host:port` for agents, which speak mutual TLS"},
 	{"dataDir", "/var/lib/quantix", "`directory` of the portal's keys and its private PostgreSQL"},
+	{"secretsKey", "", "`file` with the key that seals the credentials of pools; without it, secrets.key in the data directory, which is made. Portals that share a database need the same"},
 	{"publicUrl", "", "`URL` that browsers and the join command use; without it, the address that follows from listen"},
 	{"agentUrl", "", "`URL` that agents dial, a balancer's before several portals; without it, the address that follows from agentListen"},
 	{"pairUrl", "", "`URL` at which hosts reach this very portal, for consoles; without it, agentUrl. Behind a balancer each portal has its own"},
 	{"trustedProxies", []string(nil), "`networks` (CIDR) whose X-Forwarded-For is believed"},
 	{"connsPerAddress", 256, "most `connections` at once from one address to the listener for browsers; 0: no bound. Trusted proxies and this machine have none"},
+	{"macPrefix", "52:54:00", "first three to five `bytes` of the MAC addresses that new network cards get"},
 	{"auditMonths", 24, "how many whole `months` the audit is kept, at least 12"},
 	{
 		"database.url", "", "`URL` of the PostgreSQL to use; without it the portal runs a private one in its data directory. " +
@@ -61,6 +63,7 @@ var agentSettings = []setting{
 		"`networks` (CIDR) of private, reserved or this host's own addresses from which volumes may be downloaded; without it, from the Internet alone",
 	},
 	{"fetchMost", 64, "most `GiB` of one download"},
+	{"networkConfirm", 30, "`seconds` in which the portal must be reached after a change of the network that the agent is on; else it is undone"},
 	{"metricsListen", "", "`host:port` for Prometheus' /metrics; without it there is none"},
 	logLevel, logFormat,
 }

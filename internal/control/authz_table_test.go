@@ -30,6 +30,12 @@ var useCases = map[string]useCase{
 		id, disk := w.sick()
 		return []any{id, disk, control.NewDisk{Volume: w.name("new") + ".qcow2", SizeBytes: 1 << 20}}
 	}},
+	"MoveDisk": {may: infraChange, with: func(w *world) []any {
+		id, disk := w.whole()
+		return []any{id, disk, control.MoveDisk{PoolID: w.local}}
+	}},
+	"MoveTargets": {may: infraChange, with: func(w *world) []any { id, disk := w.whole(); return []any{id, disk} }},
+	"MovingDisks": {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
 	"TakeOver":    {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id, map[string]string{"cpus": "2 vCPUs"}} }},
 	"PutBack":     {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id} }},
 	"VMRetry":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
@@ -76,32 +82,37 @@ var useCases = map[string]useCase{
 	"ListPoolsInFull":    {may: somewhere, with: query},
 	"ListNetworksInFull": {may: somewhere, with: query},
 
-	"UsableNetworks": {may: somewhere, with: none},
-	"NetworksFor":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"NetworksOn":     {may: somewhere, with: func(w *world) []any { return []any{w.h1} }},
-	"NetworkBrief":   {may: somewhere, with: aNetwork},
-	"PoolCounts":     {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
-	"PoolMatrix":     {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
-	"PoolNames":      {may: somewhere, with: func(w *world) []any { return []any{[]fleet.PoolID{w.nfs}} }},
-	"PoolVMs":        {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
-	"PoolVolumes":    {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
+	"UsableNetworks":  {may: somewhere, with: none},
+	"NetworksFor":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"NetworksOn":      {may: somewhere, with: func(w *world) []any { return []any{w.h1} }},
+	"VMAddresses":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"PortGroupsToUse": {may: somewhere, with: none},
+	"PortGroups":      {may: somewhere, with: aNetwork},
+	"NetworkBrief":    {may: somewhere, with: aNetwork},
+	"PoolCounts":      {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
+	"PoolMatrix":      {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
+	"PoolNames":       {may: somewhere, with: func(w *world) []any { return []any{[]fleet.PoolID{w.nfs}} }},
+	"PoolVMs":         {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
+	"PoolVolumes":     {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
 
 	// The infrastructure.
-	"GetFoundVM":         {may: infraSeen, with: func(w *world) []any { return []any{w.h1, foundID} }},
-	"GetHost":            {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
-	"ListFoundVMs":       {may: infraSeen, with: query},
-	"HostTotals":         {may: infraSeen, with: none},
-	"ListHosts":          {may: infraSeen, with: query},
-	"NetworkHost":        {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
-	"NetworkHosts":       {may: infraSeen, with: func(w *world) []any { return append(aNetwork(w), fleet.Query{}) }},
-	"PoolHost":           {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, w.h1} }},
-	"PoolHosts":          {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
-	"PoolLabels":         {may: infraSeen, with: func(w *world) []any { return []any{w.nfs} }},
-	"NetworkLabels":      {may: infraSeen, with: func(w *world) []any { return []any{w.lan()} }},
-	"LabelledForPool":    {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, "rack=4"} }},
-	"LabelledForNetwork": {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), "rack=4"} }},
-	"PoolsOn":            {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
-	"OpenJobs":           {may: infraSeen, with: none},
+	"GetFoundVM":            {may: infraSeen, with: func(w *world) []any { return []any{w.h1, foundID} }},
+	"GetHost":               {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
+	"ListFoundVMs":          {may: infraSeen, with: query},
+	"HostTotals":            {may: infraSeen, with: none},
+	"ListHosts":             {may: infraSeen, with: query},
+	"NetworkAddresses":      {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
+	"NetworkHost":           {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
+	"NetworkHosts":          {may: infraSeen, with: func(w *world) []any { return append(aNetwork(w), fleet.Query{}) }},
+	"PoolHost":              {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, w.h1} }},
+	"PoolGrid":              {may: infraSeen, with: func(*world) []any { return []any{fleet.Query{}, fleet.Query{}} }},
+	"PoolHosts":             {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
+	"ByLabel/pool":          {may: infraSeen, with: func(w *world) []any { return []any{fleet.SubjectPool(w.nfs)} }},
+	"ByLabel/network":       {may: infraSeen, with: func(w *world) []any { return []any{fleet.SubjectNetwork(w.lan())} }},
+	"LabelledHosts/pool":    {may: infraSeen, with: func(w *world) []any { return []any{fleet.SubjectPool(w.nfs), "rack=4"} }},
+	"LabelledHosts/network": {may: infraSeen, with: func(w *world) []any { return []any{fleet.SubjectNetwork(w.lan()), "rack=4"} }},
+	"PoolsOn":               {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
+	"OpenJobs":              {may: infraSeen, with: none},
 
 	"VolumeOn": {may: infraChange, with: func(w *world) []any { return []any{w.volume()} }},
 	"CreateVolume": {may: infraChange, with: func(w *world) []any {
@@ -112,27 +123,51 @@ var useCases = map[string]useCase{
 	"FetchVolume": {may: infraChange, with: func(w *world) []any {
 		return []any{w.nfs, control.NewDownload{Name: w.name("fetched"), URL: "https://example.org/image.qcow2"}}
 	}},
-	"WipeVolume":   {may: infraChange, with: func(w *world) []any { v := w.volume(); return []any{v, v.Volume} }},
-	"DeleteVolume": {may: infraChange, with: func(w *world) []any { v := w.volume(); return []any{v, v.Volume} }},
+	"CreateUpload": {may: but(infraChange, "system"), with: func(w *world) []any {
+		w.exec(`DELETE FROM uploads`) // a person has a few at once
+		return []any{w.nfs, control.NewUpload{Name: w.name("sent"), SizeBytes: 1 << 20}}
+	}},
+	"GetUpload":      {may: "operator", with: func(w *world) []any { return []any{w.upload()} }}, // whose it is
+	"ListUploads":    {may: infraChange, with: func(w *world) []any { w.upload(); return []any{w.nfs} }},
+	"ContinueUpload": {may: "operator", with: func(w *world) []any { return []any{w.upload()} }},
+	"KeepUpload":     {may: "operator", with: func(w *world) []any { return []any{w.upload()} }},
+	"CancelUpload":   {may: "operator", with: func(w *world) []any { return []any{w.upload()} }},
+	"WipeVolume":     {may: infraChange, with: func(w *world) []any { v := w.volume(); return []any{v, v.Volume} }},
+	"DeleteVolume":   {may: infraChange, with: func(w *world) []any { v := w.volume(); return []any{v, v.Volume} }},
 
-	"AssignPool":    {may: infraChange, with: func(w *world) []any { return []any{w.storage(), []fleet.HostID{w.h2}} }},
+	"Assign/pool":   {may: infraChange, with: func(w *world) []any { return []any{fleet.SubjectPool(w.storage()), []fleet.HostID{w.h2}} }},
 	"ClearConflict": {may: infraChange, with: func(w *world) []any { return []any{w.someHost()} }},
 	"CreatePool": {may: infraChange, with: func(w *world) []any {
 		name := w.name("pool")
 		return []any{control.CreatePool{Name: name, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}, HostIDs: []fleet.HostID{w.h1}}}
 	}},
-	"DeleteHost":     {may: infraChange, with: func(w *world) []any { return []any{w.someHost()} }},
-	"DeletePool":     {may: infraChange, with: func(w *world) []any { return []any{w.storage()} }},
-	"AssignNetwork":  {may: infraChange, with: func(w *world) []any { return []any{w.lan(), []fleet.HostID{w.h2}} }},
-	"DeleteNetwork":  {may: infraChange, with: func(w *world) []any { return []any{w.lan()} }},
-	"ReleaseNetwork": {may: infraChange, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
-	"RetryNetwork": {may: infraChange, with: func(w *world) []any {
+	"ChangePoolSecret": {may: infraChange, with: func(w *world) []any { return []any{w.target(), "secretsecret1"} }},
+	"LUNs":             {may: infraChange, with: none},
+
+	"DeleteHost":               {may: infraChange, with: func(w *world) []any { return []any{w.someHost()} }},
+	"DeleteEverywhere/pool":    {may: infraChange, with: func(w *world) []any { return []any{fleet.SubjectPool(w.storage())} }},
+	"Assign/network":           {may: infraChange, with: func(w *world) []any { return []any{fleet.SubjectNetwork(w.lan()), []fleet.HostID{w.h2}} }},
+	"DeleteEverywhere/network": {may: infraChange, with: func(w *world) []any { return []any{fleet.SubjectNetwork(w.lan())} }},
+	"Release/network":          {may: infraChange, with: func(w *world) []any { return []any{fleet.SubjectNetwork(w.lan()), w.h1} }},
+	"Retry/network": {may: infraChange, with: func(w *world) []any {
 		id := w.lan()
 		w.exec(`UPDATE assignments SET status = '{"active":false}' WHERE network_id = $1`, id)
-		return []any{id, w.h1}
+		return []any{fleet.SubjectNetwork(id), w.h1}
 	}},
 	"CreateNetwork": {may: infraChange, with: func(w *world) []any {
 		return []any{control.CreateNetwork{Name: w.name("lan"), Spec: fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, HostIDs: []fleet.HostID{w.h1}}}
+	}},
+	"ReserveAddress": {may: infraChange, with: func(w *world) []any {
+		return []any{w.dhcp(), fleet.StaticLease{MAC: "52:54:00:00:00:99", IP: "10.9.0.7"}}
+	}},
+	"FreeAddress":    {may: infraChange, with: func(w *world) []any { return []any{w.dhcp(), "52:54:00:00:00:98"} }},
+	"SetPortGroup":   {may: infraChange, with: func(w *world) []any { return []any{w.dhcp(), fleet.PortGroup{Name: "slow"}, true} }},
+	"DropPortGroup":  {may: infraChange, with: func(w *world) []any { return []any{w.grouped(), "voice"} }},
+	"GrantPortGroup": {may: infraChange, with: func(w *world) []any { return []any{w.grouped(), "voice", w.red} }},
+	"RevokePortGroup": {may: infraChange, with: func(w *world) []any {
+		id := w.grouped()
+		w.exec(`INSERT INTO port_group_grants (network_id, port_group, project_id) VALUES ($1, 'voice', $2)`, id, w.red)
+		return []any{id, "voice", w.red}
 	}},
 	"GrantNetwork": {may: infraChange, with: func(w *world) []any { return []any{w.network(), w.red} }},
 	"RevokeNetwork": {may: infraChange, with: func(w *world) []any {
@@ -146,26 +181,47 @@ var useCases = map[string]useCase{
 		return []any{id, w.h1}
 	}},
 	"PublishImage": {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.nfs, Volume: "debian.qcow2"}} }},
-	"ReleasePool":  {may: infraChange, with: func(w *world) []any { return []any{w.storage(), w.h1} }},
-	"RetryPool": {may: infraChange, with: func(w *world) []any {
+	"Release/pool": {may: infraChange, with: func(w *world) []any { return []any{fleet.SubjectPool(w.storage()), w.h1} }},
+	"Retry/pool": {may: infraChange, with: func(w *world) []any {
 		id := w.storage()
 		w.hears(id, w.h1, fleet.PoolFailed)
-		return []any{id, w.h1}
+		return []any{fleet.SubjectPool(id), w.h1}
 	}},
-	"LabelPool":    {may: infraChange, with: func(w *world) []any { return []any{w.storage(), "rack=4"} }},
-	"LabelNetwork": {may: infraChange, with: func(w *world) []any { return []any{w.lan(), "rack=4"} }},
-	"RetryPoolEverywhere": {may: infraChange, with: func(w *world) []any {
+	"AssignByLabel/pool":    {may: infraChange, with: func(w *world) []any { return []any{fleet.SubjectPool(w.storage()), "rack=4"} }},
+	"AssignByLabel/network": {may: infraChange, with: func(w *world) []any { return []any{fleet.SubjectNetwork(w.lan()), "rack=4"} }},
+	"RetryEverywhere/pool": {may: infraChange, with: func(w *world) []any {
 		id := w.storage()
 		w.hears(id, w.h1, fleet.PoolFailed)
-		return []any{id}
+		return []any{fleet.SubjectPool(id)}
 	}},
-	"RetryNetworkEverywhere": {may: infraChange, with: func(w *world) []any {
+	"RetryEverywhere/network": {may: infraChange, with: func(w *world) []any {
 		id := w.lan()
 		w.exec(`UPDATE assignments SET status = '{"active":false}' WHERE network_id = $1`, id)
-		return []any{id}
+		return []any{fleet.SubjectNetwork(id)}
 	}},
 	"UpdateHost":    {may: infraChange, with: func(w *world) []any { return []any{w.h1, control.UpdateHost{Labels: map[string]string{"rack": "r1"}}} }},
 	"WithdrawImage": {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.storage(), Volume: "debian.qcow2"}} }},
+
+	// The library of images.
+	"AddImage": {may: infraChange, with: func(w *world) []any {
+		return []any{control.NewImage{Name: w.name("image"), Source: control.ImageSource{PoolID: w.nfs, Volume: w.volume().Volume}}}
+	}},
+	"AddImageVersion": {may: infraChange, with: func(w *world) []any {
+		return []any{w.image(), control.ImageSource{PoolID: w.nfs, Volume: w.volume().Volume}}
+	}},
+	"EditImage":    {may: infraChange, with: func(w *world) []any { return []any{w.image(), control.EditImage{Description: new("tidy")}} }},
+	"GrantImage":   {may: infraChange, with: func(w *world) []any { return []any{w.image(), w.red} }},
+	"RevokeImage":  {may: infraChange, with: func(w *world) []any { return []any{w.image(), fleet.ProjectID("")} }},
+	"DeleteImage":  {may: infraChange, with: func(w *world) []any { of := w.imageCopy(); return []any{of.ImageID, w.imageName(of), false} }},
+	"CopyImage":    {may: infraChange, with: func(w *world) []any { return []any{w.image(), control.NewCopy{PoolID: w.storage(), HostID: w.h1}} }},
+	"VerifyCopy":   {may: infraChange, with: func(w *world) []any { return []any{w.imageCopy()} }},
+	"ForgetCopy":   {may: infraChange, with: func(w *world) []any { return []any{w.imageCopy()} }},
+	"DeleteCopy":   {may: infraChange, with: func(w *world) []any { of := w.imageCopy(); return []any{of, of.Volume} }},
+	"CopiesOf":     {may: infraSeen, with: func(w *world) []any { return []any{fleet.ImageView{}} }},
+	"GetImage":     {may: somewhere, with: func(w *world) []any { return []any{w.image()} }},
+	"ListImages":   {may: somewhere, with: query},
+	"UsableImages": {may: somewhere, with: func(w *world) []any { return []any{w.red} }},
+	"HostWithBoth": {may: portal, with: func(w *world) []any { return []any{w.nfs, w.nfs, fleet.HostID("")} }},
 
 	// People and projects.
 	"CreateJoinToken": {may: managers, with: func(*world) []any { return []any{fleet.HostID("")} }},
@@ -260,6 +316,13 @@ var useCases = map[string]useCase{
 		}
 		return []any{id}
 	}},
+	"PoolSecret": {may: ownAgent, with: func(w *world) []any {
+		id := w.target()
+		if _, err := w.ChangePoolSecret(w.t.Context(), chief, id, "secretsecret1"); err != nil {
+			w.t.Fatal(err)
+		}
+		return []any{id}
+	}},
 	"ProveSession": {may: agents, with: func(w *world) []any { w.sessions(); return nil }},
 	"RenewHost": {may: agents, with: func(w *world) []any {
 		key, err := auth.RequestKeyHash(someCSR())
@@ -286,32 +349,38 @@ var useCases = map[string]useCase{
 	"RememberBrowser": {may: portal, with: func(w *world) []any { return []any{w.someUser(), ""} }},
 	"BeginTasks":      {may: portal, with: none},
 	"AssignLabelled":  {may: portal, with: none},
+	"GatherPeers":     {may: portal, with: none},
 	"QueueDrifted":    {may: portal, with: none},
 	"SettlePlaces":    {may: portal, with: none},
-	"RefreshCounters": {may: portal, with: none},
-	"CountChanged":    {may: portal, with: func(w *world) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
-	"RescueJobs":      {may: portal, with: none},
-	"Sweep":           {may: portal, with: none},
-	"KeepAudit":       {may: portal, with: none},
-	"ForgetAddress":   {may: portal, with: none},
-	"KeepPulse":       {may: "system?", with: none}, // it would not end
-	"Ready":           {may: portal, with: none},
-	"TellAddress":     {may: portal, with: none},
-	"ToldAddress":     {may: portal, with: none},
-}
 
-// lan is a network that is defined here and assigned to h1.
-func (w *world) lan() fleet.NetworkID {
-	id := fleet.NewID[fleet.NetworkID]()
-	w.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, $2, 'libvirt', '{"mode":"isolated"}')`, id, w.name("lan"))
-	w.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('net', $1, $2, 'assign')`, id, w.h1)
-	return id
-}
-
-func aNetwork(w *world) []any {
-	page, err := w.ListNetworks(w.t.Context(), chief, fleet.Query{Filter: "kind:libvirt"}) // open to all
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return []any{page.Items[0].ID}
+	// Security groups: of project red here; see TestWhatTenantsMayDoWithSecurityGroups for the fleet's.
+	"SettleSecurityGroups": {may: portal, with: none},
+	"ListSecurityGroups":   {may: somewhere, with: query},
+	"SharedSecurityGroups": {may: somewhere, with: none},
+	"SecurityGroupsFor":    {may: redSeen, with: func(w *world) []any { return []any{w.red} }},
+	"GetSecurityGroup":     {may: redSeen, with: func(w *world) []any { return []any{w.group()} }},
+	"CardFilters":          {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"WouldPass": {may: redSeen, with: func(w *world) []any {
+		return []any{fleet.PassQuestion{From: fleet.PassEnd{VMID: w.carded()}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
+	}},
+	"CreateSecurityGroup": {may: redUse, with: func(w *world) []any {
+		return []any{control.CreateSecurityGroup{ProjectID: w.red, Name: w.name("group")}}
+	}},
+	"UpdateSecurityGroup": {may: redUse, with: func(w *world) []any {
+		name := w.name("renamed")
+		return []any{w.group(), control.UpdateSecurityGroup{Name: &name}}
+	}},
+	"DeleteSecurityGroup": {may: redUse, with: func(w *world) []any { return []any{w.group()} }},
+	"RetrySecurityGroup":  {may: redUse, with: func(w *world) []any { return []any{w.group()} }},
+	"RefreshCounters":     {may: portal, with: none},
+	"CountChanged":        {may: portal, with: func(w *world) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
+	"RescueJobs":          {may: portal, with: none},
+	"Sweep":               {may: portal, with: none},
+	"EndUploads":          {may: portal, with: none},
+	"KeepAudit":           {may: portal, with: none},
+	"ForgetAddress":       {may: portal, with: none},
+	"KeepPulse":           {may: "system?", with: none}, // it would not end
+	"Ready":               {may: portal, with: none},
+	"TellAddress":         {may: portal, with: none},
+	"ToldAddress":         {may: portal, with: none},
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"quantix/db"
 	"quantix/internal/control/browse"
@@ -16,7 +17,14 @@ import (
 // candidates reads what placement asks about hosts: of all, or of one that somebody has named. Until the transaction ends, the
 // pools of the spec are released from no host.
 func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
-	ids := store.Texts(spec.Pools())
+	return candidatesWith(ctx, q, a, host, spec, nil)
+}
+
+// candidatesWith is candidates, which are asked of other pools too.
+func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec, others []fleet.PoolID) ([]placement.Host, error) {
+	ids := store.Texts(append(spec.Pools(), others...))
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	if err := q.HoldPools(ctx, ids); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"quantix/internal/auth"
 	"quantix/internal/control/browse"
 	"quantix/internal/control/inbox"
 	"quantix/internal/control/people"
@@ -35,6 +36,9 @@ type Options struct {
 	Hub      *notify.Hub // wakes parked claims; nil: claims find new work only when asked again
 	AgentURL string      // what agents dial, a balancer perhaps; it goes into join commands
 	PairURL  string      // where hosts find this very portal; it goes into console jobs. Empty: where their agents call
+
+	Vault     auth.Vault // seals the credentials of pools; without a key none are taken
+	MACPrefix string     // of addresses for new cards, checked by config; empty: that of QEMU's guests
 
 	AuditMonths int // how many whole months the audit is kept; 0: for ever
 }

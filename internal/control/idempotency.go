@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 
 	"github.com/jackc/pgx/v5"
@@ -37,19 +38,19 @@ func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx co
 	if len(k.Name) > maxKey || !printable(k.Name) {
 		return nil, fleet.Errorf(fleet.Malformed, "An Idempotency-Key has at most %d printable ASCII characters.", maxKey)
 	}
-	hash := sha256.Sum256(k.Request)
+	hash := k.digest()
 	var answer []byte
 	err := c.store.Begin(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		if err := q.ForgetOldKey(ctx, db.ForgetOldKeyParams{UserID: a.UserID, Key: k.Name}); err != nil {
 			return err
 		}
-		mine, err := q.TakeKey(ctx, db.TakeKeyParams{UserID: a.UserID, Key: k.Name, Request: hash[:]})
+		mine, err := q.TakeKey(ctx, db.TakeKeyParams{UserID: a.UserID, Key: k.Name, Request: hash})
 		if err != nil {
 			return err
 		}
 		if mine == 0 {
-			answer, err = answered(ctx, q, a, k, hash[:])
+			answer, err = answered(ctx, q, a, k, hash)
 			return err
 		}
 		if answer, err = do(store.Within(ctx, tx)); err != nil {
@@ -76,14 +77,21 @@ func answered(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash []b
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(before.Request, hash) {
+	answer, ok := auth.Unseal(k.Secret, k.Name, before.Answer)
+	switch {
+	case !ok:
+		return nil, fleet.Errorf(fleet.Conflict, "This was done already, under the same Idempotency-Key and another API token. Its answer is shown to that token only.")
+	case !bytes.Equal(before.Request, hash):
 		return nil, fleet.Errorf(fleet.Conflict, "This Idempotency-Key was used for another request. Use a new key for a new request.")
 	}
-	answer, ok := auth.Unseal(k.Secret, k.Name, before.Answer)
-	if !ok {
-		return nil, fleet.Errorf(fleet.Conflict, "This was done already, under the same Idempotency-Key and another API token. Its answer is shown to that token only.")
-	}
 	return answer, nil
+}
+
+// digest tells one request from another. A request may bear a password, so nobody without the asker's own secret can try which it was.
+func (k Key) digest() []byte {
+	mac := hmac.New(sha256.New, []byte(k.Secret))
+	mac.Write(k.Request)
+	return mac.Sum(nil)
 }
 
 func printable(s string) bool {

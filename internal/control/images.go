@@ -2,7 +2,11 @@ package control
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
 	"quantix/internal/control/assign"
@@ -19,40 +23,34 @@ type Image struct {
 	HostID fleet.HostID // of a local pool: whose file; empty: every host's that has it
 }
 
-// PublishImage lets tenants clone a volume, or put it into a drive, as it is now.
+// PublishImage puts a volume into the library as it is now, as an image of its name, and publishes that to every project.
 func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) error {
-	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
-		return err
-	}
-	all, err := c.PoolVolumes(ctx, a, in.PoolID)
+	lines, err := c.fitVolumes(ctx, a, in)
 	if err != nil {
 		return err
 	}
-	lines := slices.DeleteFunc(all, func(v browse.VolumeOn) bool { return v.Name != in.Volume || in.HostID != "" && v.On() != in.HostID })
-	if len(lines) == 0 {
-		return fleet.Errorf(fleet.NotFound, "The pool has no volume %q there.", in.Volume)
-	}
-	for _, v := range lines {
-		switch {
-		case v.Unfit != "":
-			return fleet.Errorf(fleet.Conflict, "%s cannot be published. %s", v.Name, v.Unfit)
-		case len(v.Hosts) == 0:
-			return fleet.Errorf(fleet.Conflict, "%s cannot be published now: no host that is heard has it.", v.Name)
-		}
-	}
 	return assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.Object) error {
+		if _, err := forget(ctx, q, in); err != nil { // what was seen of it before is replaced by what is seen now
+			return err
+		}
+		byFacts := map[string]fleet.ImageVersionID{} // files that look alike are copies of one version
 		for _, v := range lines {
-			work, err := workOn(ctx, q, in.PoolID, in.Volume, v.On())
-			if err != nil {
+			if err := idle(ctx, q, v); err != nil {
 				return err
 			}
-			if work != "" {
-				return fleet.Errorf(fleet.Conflict, "%s cannot be published now: another order for it has not ended (%s).", v.Name, work)
+			key := fmt.Sprint(v.Format, v.CapacityBytes)
+			version, known := byFacts[key]
+			if !known {
+				id, err := freshImage(ctx, q, a, v.Name)
+				if err != nil {
+					return err
+				}
+				if version, err = addVersion(ctx, q, a, id, fleet.ImageVersion{Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name}); err != nil {
+					return err
+				}
+				byFacts[key] = version
 			}
-			err = q.PublishImage(ctx, db.PublishImageParams{
-				PoolID: in.PoolID, Host: string(v.On()), Volume: v.Name, Format: v.Format, CapacityBytes: v.CapacityBytes, PublishedBy: a.Name,
-			})
-			if err != nil {
+			if err := addCopy(ctx, q, a, version, v); err != nil {
 				return err
 			}
 		}
@@ -60,10 +58,13 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 	})
 }
 
-// WithdrawImage takes a volume from tenants. Clones and drives that have it keep it.
+// WithdrawImage takes a volume out of the library; its file stays. Clones and drives that have it keep it.
 func (c *Control) WithdrawImage(ctx context.Context, a fleet.Actor, in Image) error {
 	return assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.Object) error {
-		n, err := q.WithdrawImage(ctx, db.WithdrawImageParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
+		if err := noOverlays(ctx, q, in); err != nil {
+			return err
+		}
+		n, err := forget(ctx, q, in)
 		if err != nil {
 			return err
 		}
@@ -79,4 +80,104 @@ func (in Image) words() string {
 		return in.Volume
 	}
 	return in.Volume + " on host " + string(in.HostID)
+}
+
+// fitVolumes are the volumes meant, each fit to be an image, and on a host that is heard.
+func (c *Control) fitVolumes(ctx context.Context, a fleet.Actor, in Image) ([]browse.VolumeOn, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	all, err := c.PoolVolumes(ctx, a, in.PoolID)
+	if err != nil {
+		return nil, err
+	}
+	lines := slices.DeleteFunc(all, func(v browse.VolumeOn) bool {
+		return v.Name != in.Volume || in.HostID != "" && v.On() != "" && v.On() != in.HostID
+	})
+	if len(lines) == 0 {
+		return nil, fleet.Errorf(fleet.NotFound, "The pool has no volume %q there.", in.Volume)
+	}
+	for _, v := range lines {
+		switch {
+		case v.Unfit != "":
+			return nil, fleet.Errorf(fleet.Conflict, "%s cannot be published. %s", v.Name, v.Unfit)
+		case len(v.Hosts) == 0:
+			return nil, fleet.Errorf(fleet.Conflict, "%s cannot be published now: no host that is heard has it.", v.Name)
+		}
+	}
+	return lines, nil
+}
+
+// idle refuses what is being made or changed; its pool is locked.
+func idle(ctx context.Context, q *db.Queries, v browse.VolumeOn) error {
+	work, err := workOn(ctx, q, v.PoolID, v.Name, v.On())
+	if err == nil && work != "" {
+		err = fleet.Errorf(fleet.Conflict, "%s cannot be published now: another order for it has not ended (%s).", v.Name, work)
+	}
+	return err
+}
+
+// forget takes files out of the library, with versions and images of which they were the last copies.
+func forget(ctx context.Context, q *db.Queries, in Image) (int64, error) {
+	at, err := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
+	if err != nil || len(at) == 0 {
+		return 0, err
+	}
+	n, err := q.ForgetCopies(ctx, db.ForgetCopiesParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
+	if err != nil {
+		return n, err
+	}
+	var versions []string
+	for _, r := range at {
+		versions = append(versions, string(r.VersionID))
+	}
+	return n, q.DropEmptyImages(ctx, versions)
+}
+
+// noOverlays refuses to let go of a file on which VMs' disks stand as people asked.
+func noOverlays(ctx context.Context, q *db.Queries, in Image) error {
+	on, err := browse.Standing(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
+	if err == nil && len(on) > 0 {
+		err = fleet.Errorf(fleet.Conflict, "Disks stand on %s as overlays, so it stays in the library: %s. Delete those first.", in.Volume, on[0])
+	}
+	return err
+}
+
+// freshImage makes an image of the fleet that is published to every project, under the first name that is free.
+func freshImage(ctx context.Context, q *db.Queries, a fleet.Actor, name string) (fleet.ImageID, error) {
+	id := fleet.NewID[fleet.ImageID]()
+	free, err := q.FreeImageName(ctx, name)
+	if err != nil {
+		return id, err
+	}
+	if err := q.AddImage(ctx, db.AddImageParams{ID: id, Name: free, CreatedBy: a.Name}); err != nil {
+		return id, imageNameTaken(err, free)
+	}
+	_, err = q.GrantImage(ctx, db.GrantImageParams{ImageID: id, GrantedBy: a.Name})
+	return id, err
+}
+
+func addVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, v fleet.ImageVersion) (fleet.ImageVersionID, error) {
+	id := fleet.NewID[fleet.ImageVersionID]()
+	_, err := q.AddImageVersion(ctx, db.AddImageVersionParams{
+		ID: id, ImageID: image, Format: v.Format, CapacityBytes: v.CapacityBytes, Sha256: v.SHA256, Source: v.Source, CreatedBy: a.Name,
+	})
+	return id, err
+}
+
+func addCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, v browse.VolumeOn) error {
+	n, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: version, PoolID: v.PoolID, Host: string(v.On()), Volume: v.Name, AddedBy: a.Name})
+	if err == nil && n == 0 {
+		err = fleet.Errorf(fleet.Conflict, "The library has %s already. Look for it among the images.", v.Name)
+	}
+	return err
+}
+
+func imageNameTaken(err error, name string) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.ConstraintName == "image_name_taken" {
+		text := fmt.Sprintf("An image named %q is in the library already. Add a version to it, or choose another name.", name)
+		return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
+	}
+	return err
 }

@@ -131,7 +131,7 @@ func TestWhatIsNoImageIsNotPublished(t *testing.T) {
 		in := control.Image{PoolID: s.local, Volume: name}
 		s.refused(name, fleet.Conflict, says, func() error { return s.PublishImage(t.Context(), chief, in) })
 		// Nor is it offered where it was published before it became that.
-		s.exec(`INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by) VALUES ($1, $2, $3, 'raw', 0, 'chief')`, s.local, s.h1, name)
+		s.shelve(s.local, []fleet.HostID{s.h1}, name, "raw", 0)
 		for kind, got := range map[string]string{"images": named(t)(s.Images(t.Context(), s.stranger)), "ISOs": named(t)(s.ISOs(t.Context(), s.stranger)), "volumes": named(t)(s.PoolVolumes(t.Context(), s.stranger, s.local))} {
 			if strings.Contains(got, name) {
 				t.Errorf("a stranger is offered the %s %q", kind, got)

@@ -48,7 +48,7 @@ func TestHosts(t *testing.T) {
 func TestAHostThatIsGoneForGoodCanBeRemoved(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
-	if _, err := s.ReleasePool(t.Context(), chief, s.nfs, s.h1); err != nil {
+	if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1); err != nil {
 		t.Fatal(err)
 	}
 	remove := func() error { return s.DeleteHost(t.Context(), chief, s.h1) }

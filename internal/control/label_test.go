@@ -48,7 +48,7 @@ func (s *site) wantOn(when string, object any, want string) {
 // left says which hosts do not get the pool, and why.
 func (s *site) left(id fleet.PoolID) string {
 	s.t.Helper()
-	now, err := s.PoolLabels(s.t.Context(), chief, id)
+	now, err := s.ByLabel(s.t.Context(), chief, fleet.SubjectPool(id))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func (s *site) left(id fleet.PoolID) string {
 
 func (s *site) labelPool(id fleet.PoolID, selector string) fleet.ByLabel {
 	s.t.Helper()
-	now, err := s.LabelPool(s.t.Context(), chief, id, selector)
+	now, err := s.AssignByLabel(s.t.Context(), chief, fleet.SubjectPool(id), selector)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestAPoolComesToHostsByLabel(t *testing.T) {
 	if after := s.marks(); after != before {
 		t.Errorf("a pass with nothing to do wrote: %s before, %s after", before, after)
 	}
-	now, err := s.PoolLabels(t.Context(), chief, fast.ID)
+	now, err := s.ByLabel(t.Context(), chief, fleet.SubjectPool(fast.ID))
 	if err != nil || len(now.Beside) != 1 || now.Beside[0].HostName != "h1" || now.All != 1 || now.Selector != "rack=4, ssd" {
 		t.Errorf("%+v %v", now, err)
 	}
@@ -140,7 +140,7 @@ func TestAHostThatAPersonReleasedStaysReleased(t *testing.T) {
 	}
 	release := func() {
 		t.Helper()
-		if _, err := s.ReleasePool(t.Context(), chief, fast.ID, s.h1); err != nil {
+		if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(fast.ID), s.h1); err != nil {
 			t.Fatal(err)
 		}
 		s.pass()
@@ -155,7 +155,7 @@ func TestAHostThatAPersonReleasedStaysReleased(t *testing.T) {
 	}
 	s.labelPool(fast.ID, " ssd ")
 	s.wantOn("after the same labels were saved again", fast.ID, "h2")
-	if _, err := s.AssignPool(t.Context(), chief, fast.ID, []fleet.HostID{s.h1}); err != nil {
+	if _, err := s.Assign(t.Context(), chief, fleet.SubjectPool(fast.ID), []fleet.HostID{s.h1}); err != nil {
 		t.Fatal(err)
 	}
 	s.exec(`DELETE FROM assignments WHERE host_id = $1 AND object_id = $2`, s.h1, fast.ID)
@@ -181,7 +181,7 @@ func TestAConflictOnOneHostHoldsUpNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantOn("beside a conflict", other.ID, "n0 n1 n2 n3 n4")
-	const why = "h1: Pool local uses /srv/vm on h1 already. Give another directory."
+	const why = "h1: Pool local uses /srv/vm on h1 already. Give another one."
 	if got := s.left(other.ID); got != why {
 		t.Errorf("the page says %q, want %q", got, why)
 	}
@@ -221,22 +221,25 @@ func TestANetworkComesToHostsByLabel(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantOn("made with a selector", lan.ID, "h1")
-	now, err := s.NetworkLabels(t.Context(), chief, lan.ID)
+	now, err := s.ByLabel(t.Context(), chief, fleet.SubjectNetwork(lan.ID))
 	if err != nil || len(now.Left) != 1 || now.Left[0].HostName != "h2" || !strings.Contains(now.Left[0].Why, "overlaps 10.5.0.0/16 of network taken on h2") {
 		t.Errorf("%+v %v", now, err)
 	}
-	if _, err := s.DeleteNetwork(t.Context(), chief, lan.ID); err != nil {
+	if _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(lan.ID)); err != nil {
 		t.Fatal(err)
 	}
 	s.pass()
 	s.wantOn("while it is being deleted", lan.ID, "")
-	s.refused("labels of a dying network", fleet.Conflict, "being deleted", func() error { _, err := s.LabelNetwork(t.Context(), chief, lan.ID, "rack"); return err })
+	s.refused("labels of a dying network", fleet.Conflict, "being deleted", func() error {
+		_, err := s.AssignByLabel(t.Context(), chief, fleet.SubjectNetwork(lan.ID), "rack")
+		return err
+	})
 	s.refused("labels of a found network", fleet.Conflict, "nobody defined it here", func() error {
 		var found fleet.NetworkID
 		if err := s.pool.QueryRow(t.Context(), `SELECT id FROM networks WHERE spec IS NULL LIMIT 1`).Scan(&found); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.LabelNetwork(t.Context(), chief, found, "rack")
+		_, err := s.AssignByLabel(t.Context(), chief, fleet.SubjectNetwork(found), "rack")
 		return err
 	})
 }
@@ -279,14 +282,23 @@ func TestTwoPassesAtOnceAssignOnce(t *testing.T) {
 // A selector that is changed says at its field what is wrong with it, and who may only see does not change it.
 func TestWhoSaysToWhichHostsAPoolComes(t *testing.T) {
 	s := newSite(t)
-	s.refused("no labels", fleet.Invalid, `Label key "Rack"`, func() error { _, err := s.LabelPool(t.Context(), chief, s.nfs, "Rack=4"); return err })
-	s.refused("a tenant", fleet.Forbidden, "", func() error { _, err := s.LabelPool(t.Context(), s.member, s.nfs, "rack=4"); return err })
-	s.refused("a tenant who looks", fleet.Forbidden, "", func() error { _, err := s.PoolLabels(t.Context(), s.member, s.nfs); return err })
-	s.refused("a tenant who looks for hosts", fleet.Forbidden, "", func() error { _, err := s.LabelledForPool(t.Context(), s.member, "", "rack"); return err })
+	s.refused("no labels", fleet.Invalid, `Label key "Rack"`, func() error {
+		_, err := s.AssignByLabel(t.Context(), chief, fleet.SubjectPool(s.nfs), "Rack=4")
+		return err
+	})
+	s.refused("a tenant", fleet.Forbidden, "", func() error {
+		_, err := s.AssignByLabel(t.Context(), s.member, fleet.SubjectPool(s.nfs), "rack=4")
+		return err
+	})
+	s.refused("a tenant who looks", fleet.Forbidden, "", func() error { _, err := s.ByLabel(t.Context(), s.member, fleet.SubjectPool(s.nfs)); return err })
+	s.refused("a tenant who looks for hosts", fleet.Forbidden, "", func() error {
+		_, err := s.LabelledHosts(t.Context(), s.member, fleet.SubjectPool(""), "rack")
+		return err
+	})
 	s.refused("somebody who is not the system", fleet.Forbidden, "", func() error { return s.AssignLabelled(t.Context(), chief) })
 	s.labelled(s.h1, rack4)
 	s.labelled(s.h2, rack4)
-	look, err := s.LabelledForPool(t.Context(), chief, s.local, "rack=4")
+	look, err := s.LabelledHosts(t.Context(), chief, fleet.SubjectPool(s.local), "rack=4")
 	if err != nil || look.All != 2 || look.Without != 1 || look.Hosts[0].HostName != "h2" || look.Hosts[0].Has || !look.Hosts[1].Has {
 		t.Errorf("%+v %v", look, err)
 	}
@@ -300,15 +312,15 @@ func TestAllFailedHostsAreRetriedTogether(t *testing.T) {
 		hosts = append(hosts, s.host(fmt.Sprintf("n%d", i), 1024))
 	}
 	id := s.addPool("big", `{"kind":"nfs","path":"/mnt/big","server":"nas","export":"/big","shared":true}`, hosts...)
-	s.refused("where nothing failed", fleet.Conflict, "failed on none of its hosts", func() error { _, err := s.RetryPoolEverywhere(t.Context(), chief, id); return err })
+	s.refused("where nothing failed", fleet.Conflict, "failed on none of its hosts", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
 	says := func(state string, hosts ...fleet.HostID) {
 		s.exec(`UPDATE assignments SET status = jsonb_build_object('state', $3::text, 'error', 'mount.nfs') WHERE object_id = $1 AND host_id = ANY ($2)`, id, hosts, state)
 	}
 	says("failed", hosts[0], hosts[1], hosts[2])
 	says("inactive", hosts[3])
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute' WHERE host_id = $1`, hosts[2])
-	s.refused("by a tenant", fleet.Forbidden, "", func() error { _, err := s.RetryPoolEverywhere(t.Context(), s.member, id); return err })
-	r, err := s.RetryPoolEverywhere(t.Context(), chief, id)
+	s.refused("by a tenant", fleet.Forbidden, "", func() error { _, err := s.RetryEverywhere(t.Context(), s.member, fleet.SubjectPool(id)); return err })
+	r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id))
 	if err != nil || len(r.Tasks) != 3 || r.Silent != 1 || r.More != 0 {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -323,12 +335,12 @@ func TestAllFailedHostsAreRetriedTogether(t *testing.T) {
 		t.Errorf("%d lines in the audit", n)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
-	s.refused("where no host is heard", fleet.Conflict, "They try by themselves", func() error { _, err := s.RetryPoolEverywhere(t.Context(), chief, id); return err })
+	s.refused("where no host is heard", fleet.Conflict, "They try by themselves", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
 	s.exec(`UPDATE host_sessions SET seen_at = now() + interval '1 hour'`)
 	lan := s.define("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.says(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
 	s.says(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
-	if r, err := s.RetryNetworkEverywhere(t.Context(), chief, lan.ID); err != nil || len(r.Tasks) != 1 { // what somebody stopped is theirs to start
+	if r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectNetwork(lan.ID)); err != nil || len(r.Tasks) != 1 { // what somebody stopped is theirs to start
 		t.Errorf("%+v %v", r, err)
 	}
 }

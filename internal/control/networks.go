@@ -89,46 +89,10 @@ func describe(s fleet.NetworkSpec) string {
 	for _, p := range s.Prefixes() {
 		words = append(words, p.String())
 	}
+	for _, w := range []string{s.Device, s.Bridge, s.Underlay} {
+		if w != "" && !s.Mode.Is().Served {
+			words = append(words, w)
+		}
+	}
 	return strings.Join(words, " ")
-}
-
-// AssignNetwork puts a network on more hosts. Hosts that have it already stay as they are.
-func (c *Control) AssignNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, hosts []fleet.HostID) ([]fleet.TaskID, error) {
-	return assign.Networks.Assign(ctx, c.store, a, string(id), hosts)
-}
-
-// ReleaseNetwork takes a network from one host. It is refused while VMs of that host have cards on it.
-func (c *Control) ReleaseNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (fleet.TaskID, error) {
-	return assign.Networks.Release(ctx, c.store, a, string(id), host)
-}
-
-// RetryNetwork sets the network up on a host again, at once.
-func (c *Control) RetryNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (fleet.TaskID, error) {
-	return assign.Networks.Retry(ctx, c.store, a, string(id), host)
-}
-
-// RetryNetworkEverywhere sets the network up again on all hosts where it failed.
-func (c *Control) RetryNetworkEverywhere(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.Retried, error) {
-	return assign.Networks.RetryAll(ctx, c.store, a, string(id))
-}
-
-// LabelNetwork says which labels a host must have to get the network by itself; none: no host does. Those that have them get it at once.
-func (c *Control) LabelNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, selector string) (fleet.ByLabel, error) {
-	return assign.Networks.Select(ctx, c.store, a, string(id), selector)
-}
-
-// NetworkLabels tells how the network comes to hosts by their labels.
-func (c *Control) NetworkLabels(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.ByLabel, error) {
-	return assign.Networks.ByLabel(ctx, c.store, a, string(id))
-}
-
-// LabelledForNetwork tells which hosts a selector matches, and which of them have the network; empty: a new one.
-func (c *Control) LabelledForNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, selector string) (fleet.Labelled, error) {
-	return assign.Networks.Preview(ctx, c.store, a, string(id), selector)
-}
-
-// DeleteNetwork releases a network on all hosts; its row goes with the last of them. It is refused while VMs have cards on it. No job: it
-// was on no host and is gone.
-func (c *Control) DeleteNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID) ([]fleet.TaskID, error) {
-	return assign.Networks.Delete(ctx, c.store, a, string(id))
 }

@@ -39,30 +39,33 @@ func TestNetworkLife(t *testing.T) {
 		t.Fatalf("%+v", v)
 	}
 	subject := fleet.SubjectOf(fleet.NounNetwork, v.ID)
-	jobs, err := s.AssignNetwork(t.Context(), chief, v.ID, []fleet.HostID{s.h1, s.h2})
+	jobs, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(v.ID), []fleet.HostID{s.h1, s.h2})
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%v %v", jobs, err)
 	}
 	s.says(v.ID, s.h2, `{"active":false,"error":"Network is already in use by interface eth0"}`)
-	if again, err := s.RetryNetwork(t.Context(), chief, v.ID, s.h2); err != nil || again != jobs[0] {
+	if again, err := s.Retry(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h2); err != nil || again != jobs[0] {
 		t.Errorf("a retry does not join the waiting job: %v %v", again, err)
 	}
-	if _, err := s.ReleaseNetwork(t.Context(), chief, v.ID, s.h2); err != nil {
+	if _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h2); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.jobs(subject); got != "network.apply queued, network.apply cancelled, network.release queued" {
 		t.Errorf("after a release: %s", got)
 	}
-	s.refused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.ReleaseNetwork(t.Context(), chief, v.ID, s.h2); return err })
+	s.refused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h2); return err })
 	s.refused("retry where it is active", fleet.Conflict, "The network is active there.", func() error {
 		s.says(v.ID, s.h1, `{"active":true}`)
-		_, err := s.RetryNetwork(t.Context(), chief, v.ID, s.h1)
+		_, err := s.Retry(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h1)
 		return err
 	})
-	if jobs, err = s.DeleteNetwork(t.Context(), chief, v.ID); err != nil || len(jobs) != 2 {
+	if jobs, err = s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(v.ID)); err != nil || len(jobs) != 2 {
 		t.Fatalf("%v %v", jobs, err)
 	}
-	s.refused("assign a dying network", fleet.Conflict, "being deleted", func() error { _, err := s.AssignNetwork(t.Context(), chief, v.ID, []fleet.HostID{s.h1}); return err })
+	s.refused("assign a dying network", fleet.Conflict, "being deleted", func() error {
+		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(v.ID), []fleet.HostID{s.h1})
+		return err
+	})
 	s.exec(`DELETE FROM assignments WHERE network_id = $1 AND host_id = $2`, v.ID, s.h1)
 	if v, err = s.GetNetwork(t.Context(), chief, v.ID); err != nil || v.DeletedAt == nil {
 		t.Errorf("%+v %v", v, err)
@@ -75,7 +78,7 @@ func TestNetworkLife(t *testing.T) {
 	if page, err := s.ListNetworks(t.Context(), chief, fleet.Query{Filter: "name:bare"}); err != nil || len(page.Items) != 1 {
 		t.Errorf("a network on no host is not listed: %+v %v", page, err)
 	}
-	if jobs, err := s.DeleteNetwork(t.Context(), chief, bare.ID); err != nil || len(jobs) != 0 {
+	if jobs, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(bare.ID)); err != nil || len(jobs) != 0 {
 		t.Fatalf("%v %v", jobs, err)
 	}
 	if _, err := s.GetNetwork(t.Context(), chief, bare.ID); fleet.CodeOf(err) != fleet.NotFound {
@@ -100,10 +103,13 @@ func TestFoundNetworksStayAsTheyAre(t *testing.T) {
 	s := newSite(t)
 	id := aNetwork(&world{site: s})[0].(fleet.NetworkID)
 	const found = "It was found on hosts; nobody defined it here."
-	s.refused("assign", fleet.Conflict, found, func() error { _, err := s.AssignNetwork(t.Context(), chief, id, []fleet.HostID{s.h1}); return err })
-	s.refused("release", fleet.Conflict, found, func() error { _, err := s.ReleaseNetwork(t.Context(), chief, id, s.h1); return err })
-	s.refused("retry", fleet.Conflict, found, func() error { _, err := s.RetryNetwork(t.Context(), chief, id, s.h1); return err })
-	s.refused("delete", fleet.Conflict, found, func() error { _, err := s.DeleteNetwork(t.Context(), chief, id); return err })
+	s.refused("assign", fleet.Conflict, found, func() error {
+		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(id), []fleet.HostID{s.h1})
+		return err
+	})
+	s.refused("release", fleet.Conflict, found, func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(id), s.h1); return err })
+	s.refused("retry", fleet.Conflict, found, func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectNetwork(id), s.h1); return err })
+	s.refused("delete", fleet.Conflict, found, func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(id)); return err })
 	create := func(name string) func() error {
 		return func() error {
 			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: natSpec("10.5.0.1/24")})
@@ -147,7 +153,7 @@ func TestNetworksOfAHostDoNotOverlap(t *testing.T) {
 	s.refused("the same IPv6", fleet.Invalid, "fd00:5::/64 of network b overlaps fd00:5::/64 of network six on h2", create("b", six, s.h2))
 	other := s.define("b", natSpec("10.5.0.129/25"), s.h2) // on another host it is nobody's
 	s.refused("assigned later", fleet.Invalid, "overlaps 10.5.0.0/24 of network lan on h1", func() error {
-		_, err := s.AssignNetwork(t.Context(), chief, other.ID, []fleet.HostID{s.h1})
+		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(other.ID), []fleet.HostID{s.h1})
 		return err
 	})
 }
@@ -209,10 +215,10 @@ func TestNetworksInUseStay(t *testing.T) {
 		}
 	}
 	release := func(host fleet.HostID) func() error {
-		return func() error { _, err := s.ReleaseNetwork(t.Context(), chief, v.ID, host); return err }
+		return func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), host); return err }
 	}
 	s.refused("release", fleet.Conflict, "VMs on this host have cards on network lan: web-1, web-2.", release(s.h1))
-	s.refused("delete", fleet.Conflict, "VMs still have cards on network lan", func() error { _, err := s.DeleteNetwork(t.Context(), chief, v.ID); return err })
+	s.refused("delete", fleet.Conflict, "VMs still have cards on network lan", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(v.ID)); return err })
 	if err := release(s.h2)(); err != nil {
 		t.Errorf("where no VM is on it: %v", err)
 	}
@@ -287,7 +293,7 @@ func TestAHostExecutesANetwork(t *testing.T) {
 	}
 	r.executes(nil, own)
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active": true, "foreign": true, "error": "x"}')`, v.ID, other.HostID)
-	if _, err := r.DeleteNetwork(t.Context(), fleet.SystemActor, v.ID); err != nil {
+	if _, err := r.DeleteEverywhere(t.Context(), fleet.SystemActor, fleet.SubjectNetwork(v.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if work = r.claim(); len(work) != 1 || work[0].Kind != fleet.NetworkRelease || work[0].Generation != 2 {
@@ -327,7 +333,7 @@ func TestVMsGoWhereTheirNetworkIs(t *testing.T) {
 		t.Error(err)
 	}
 	assign := func() error {
-		_, err := s.AssignNetwork(t.Context(), chief, v.ID, []fleet.HostID{s.h2})
+		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(v.ID), []fleet.HostID{s.h2})
 		return err
 	}
 	s.says(v.ID, s.h2, `{"active":true,"foreign":true}`)

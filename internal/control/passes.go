@@ -42,6 +42,16 @@ func (c *Control) AssignLabelled(ctx context.Context, a fleet.Actor) error {
 	return assign.Labelled(ctx, c.store, a)
 }
 
+// GatherPeers tells the hosts of each overlay of one another, where they are others than before.
+func (c *Control) GatherPeers(ctx context.Context, a fleet.Actor) error {
+	return assign.GatherPeers(ctx, c.store, a)
+}
+
+// SettleSecurityGroups brings security groups to the hosts that have cards in them, with the addresses that their members have now.
+func (c *Control) SettleSecurityGroups(ctx context.Context, a fleet.Actor) error {
+	return c.store.Pass(ctx, a, "security groups", func(q *db.Queries) error { return assign.SettleSecurityGroups(ctx, q, a) })
+}
+
 // sweptAtOnce is how many rows of a table go in one transaction.
 const sweptAtOnce = 5000
 
@@ -53,7 +63,7 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 		more = false
 		err := c.store.Pass(ctx, a, "sweep", func(q *db.Queries) error {
 			forget := func(ctx context.Context) error { return inbox.ForgetNetworks(ctx, q) }
-			for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, forget} {
+			for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepSilences, forget} {
 				if err := do(ctx); err != nil {
 					return err
 				}
@@ -63,7 +73,11 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 				return err
 			}
 			jobs, err := q.SweepJobs(ctx, sweptAtOnce)
-			more = max(tasks, jobs) == sweptAtOnce
+			if err != nil {
+				return err
+			}
+			quarters, err := q.SweepQuarters(ctx, sweptAtOnce)
+			more = max(tasks, jobs, quarters) == sweptAtOnce
 			return err
 		})
 		if err != nil {

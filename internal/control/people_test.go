@@ -36,7 +36,7 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	t.Parallel()
 	pool := testkit.DB(t)
-	h := &house{Control: control.New(pool, control.Options{AgentURL: "https://portal.example:8444"}), t: t, pool: pool}
+	h := &house{Control: control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: auth.NewVault()}), t: t, pool: pool}
 	h.addUser("chief", fleet.RoleAdmin)
 	return h
 }

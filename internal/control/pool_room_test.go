@@ -144,7 +144,7 @@ func TestAPoolThatOthersStoppedIsNotOrdered(t *testing.T) {
 		t.Errorf("shown is %+v", v)
 	}
 	s.exec(`DELETE FROM tasks`)
-	if _, err := s.RetryPool(t.Context(), chief, s.local, s.h1); err != nil {
+	if _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h1); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.jobs(fleet.SubjectPool(s.local)); got != "pool.apply queued" {

@@ -154,25 +154,28 @@ func TestPoolLife(t *testing.T) {
 		t.Fatalf("%+v %v", v, err)
 	}
 	subject := fleet.SubjectPool(v.ID)
-	jobs, err := s.AssignPool(t.Context(), chief, v.ID, []fleet.HostID{s.h1, s.h2})
+	jobs, err := s.Assign(t.Context(), chief, fleet.SubjectPool(v.ID), []fleet.HostID{s.h1, s.h2})
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%v %v", jobs, err)
 	}
 	s.hears(v.ID, s.h2, fleet.PoolFailed)
-	if again, err := s.RetryPool(t.Context(), chief, v.ID, s.h2); err != nil || again != jobs[0] {
+	if again, err := s.Retry(t.Context(), chief, fleet.SubjectPool(v.ID), s.h2); err != nil || again != jobs[0] {
 		t.Errorf("a retry does not join the waiting job: %v %v", again, err)
 	}
-	if _, err := s.ReleasePool(t.Context(), chief, v.ID, s.h2); err != nil {
+	if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(v.ID), s.h2); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.jobs(subject); got != "pool.apply queued, pool.apply cancelled, pool.release queued" {
 		t.Errorf("after a release: %s", got)
 	}
-	s.refused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.ReleasePool(t.Context(), chief, v.ID, s.h2); return err })
-	if jobs, err = s.DeletePool(t.Context(), chief, v.ID); err != nil || len(jobs) != 2 {
+	s.refused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectPool(v.ID), s.h2); return err })
+	if jobs, err = s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(v.ID)); err != nil || len(jobs) != 2 {
 		t.Fatalf("%v %v", jobs, err)
 	}
-	s.refused("assign a dying pool", fleet.Conflict, "being deleted", func() error { _, err := s.AssignPool(t.Context(), chief, v.ID, []fleet.HostID{s.h1}); return err })
+	s.refused("assign a dying pool", fleet.Conflict, "being deleted", func() error {
+		_, err := s.Assign(t.Context(), chief, fleet.SubjectPool(v.ID), []fleet.HostID{s.h1})
+		return err
+	})
 	if got := s.poolView(chief, v.ID); !strings.Contains(got.Health.Summary, "Being deleted") {
 		t.Errorf("%+v", got.Health)
 	}
@@ -193,7 +196,7 @@ func (s *site) hears(pool fleet.PoolID, host fleet.HostID, state fleet.PoolState
 // The page shows a button as disabled with the words with which the order is refused.
 func TestARetryIsRefusedAsItsCellSays(t *testing.T) {
 	s := newSite(t)
-	retry := func() error { _, err := s.RetryPool(t.Context(), chief, s.local, s.h1); return err }
+	retry := func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h1); return err }
 	for _, c := range []struct {
 		why   string
 		start func()
@@ -216,7 +219,7 @@ func TestARetryIsRefusedAsItsCellSays(t *testing.T) {
 			t.Errorf("retry where it is %s: %v", cell.State, err)
 		}
 	}
-	s.refused("by a member", fleet.Forbidden, "no right", func() error { _, err := s.RetryPool(t.Context(), s.member, s.local, s.h1); return err })
+	s.refused("by a member", fleet.Forbidden, "no right", func() error { _, err := s.Retry(t.Context(), s.member, fleet.SubjectPool(s.local), s.h1); return err })
 }
 
 func TestPoolRefusals(t *testing.T) {
@@ -238,11 +241,11 @@ func TestPoolRefusals(t *testing.T) {
 	s.refused("taken directory", fleet.Invalid, "Pool local uses /srv/vm on h1", create(chief, control.CreatePool{
 		Name: "x", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm/"}, HostIDs: []fleet.HostID{s.h1},
 	}))
-	s.refused("release with disks", fleet.Conflict, "web", func() error { _, err := s.ReleasePool(t.Context(), chief, s.nfs, s.h1); return err })
-	s.refused("delete with disks", fleet.Conflict, "web", func() error { _, err := s.DeletePool(t.Context(), chief, s.nfs); return err })
-	s.refused("retry elsewhere", fleet.NotFound, "not assigned", func() error { _, err := s.RetryPool(t.Context(), chief, s.local, s.h2); return err })
-	s.refused("no host", fleet.Invalid, "at least one host", func() error { _, err := s.AssignPool(t.Context(), chief, s.nfs, nil); return err })
-	if _, err := s.ReleasePool(t.Context(), chief, s.nfs, s.h2); err != nil {
+	s.refused("release with disks", fleet.Conflict, "web", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1); return err })
+	s.refused("delete with disks", fleet.Conflict, "web", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(s.nfs)); return err })
+	s.refused("retry elsewhere", fleet.NotFound, "not assigned", func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h2); return err })
+	s.refused("no host", fleet.Invalid, "at least one host", func() error { _, err := s.Assign(t.Context(), chief, fleet.SubjectPool(s.nfs), nil); return err })
+	if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h2); err != nil {
 		t.Errorf("no VM of h2 needs it: %v", err)
 	}
 	page, err := s.PoolVMs(t.Context(), s.member, s.nfs, fleet.Query{})

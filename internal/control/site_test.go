@@ -77,10 +77,32 @@ func (s *site) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
 		s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 			VALUES ('pool', $1, $2, 'assign', jsonb_build_object('state', 'active', 'capacityBytes', 1000::bigint << 30, 'usedBytes', 100::bigint << 30, 'availableBytes', 900::bigint << 30, 'volumes', $3::jsonb), 1, now())`, id, h, volumes)
 	}
-	s.exec(`INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by)
-		SELECT DISTINCT ph.pool_id, CASE WHEN NOT (p.spec->>'shared')::boolean THEN ph.host_id END, v->>'name', v->>'format', (v->>'capacityBytes')::bigint, 'chief'
-		FROM pools p JOIN assignments ph ON ph.pool_id = p.id, jsonb_array_elements($2::jsonb) v WHERE p.id = $1`, id, volumes)
+	for volume, format := range map[string]string{"debian.qcow2": "qcow2", "cd.iso": "iso"} {
+		s.shelve(id, hosts, volume, format, map[string]int64{"qcow2": 2147483648, "iso": 1000}[format])
+	}
 	return id
+}
+
+// shelved is the name of an image that shelve makes: no search for letters finds it by the pool's id.
+func shelved(volume string, pool fleet.PoolID) string {
+	return volume + " of " + strings.Map(func(r rune) rune {
+		if r >= 'a' {
+			return '+'
+		}
+		return r
+	}, string(pool))
+}
+
+// shelve makes a volume of the pool an image of the library, published to every project, with a copy on each of the hosts that has its own.
+func (s *site) shelve(pool fleet.PoolID, hosts []fleet.HostID, volume, format string, capacity int64) (fleet.ImageID, fleet.ImageVersionID) {
+	s.t.Helper()
+	image, version := fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
+	s.exec(`INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'chief')`, image, shelved(volume, pool))
+	s.exec(`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) VALUES ($1, $2, 1, $3, $4, 'chief')`, version, image, format, capacity)
+	s.exec(`INSERT INTO image_copies (version_id, pool_id, host_id, volume, added_by)
+		SELECT DISTINCT $1::text, p.id, CASE WHEN NOT (p.spec->>'shared')::boolean THEN h END, $3::text, 'chief' FROM pools p, unnest($4::text[]) h WHERE p.id = $2`, version, pool, volume, hosts)
+	s.exec(`INSERT INTO image_grants (image_id, granted_by) VALUES ($1, 'chief')`, image)
+	return image, version
 }
 
 func (s *site) count(table string) int {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// CancelTask takes back an order that no host has begun; a deletion is undone with it. Of a task with children it takes back those
+// CancelTask takes back an order that no host has begun, and one that its host can undo; a deletion is undone with it. Of a task with children it takes back those
 // that nobody has begun. What brings a host to the intent that people gave cannot be cancelled: it would be queued again.
 func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
@@ -49,6 +49,16 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 		return err
 	}
 	if err := mayCancel(a, t); err != nil {
+		return err
+	}
+	if t.Kind.Is().TakenBack {
+		return stopTask(ctx, q, a, t, cancelledBy(a))
+	}
+	if t.Kind.Is().Stoppable && t.Attempt > 0 { // a host has begun it, and leaves all as it was
+		n, err := q.StopMoves(ctx, db.StopMovesParams{Subject: t.Subject, Error: cancelledBy(a)})
+		if err == nil && n == 0 {
+			err = fleet.Errorf(fleet.Conflict, "It is being cancelled already.")
+		}
 		return err
 	}
 	n, err := q.CancelTask(ctx, db.CancelTaskParams{ID: t.ID, Error: cancelledBy(a)})

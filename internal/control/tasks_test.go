@@ -34,7 +34,7 @@ func TestATaskIsAsItsJobIs(t *testing.T) {
 	is(fleet.JobQueued, 0, "")
 	w := r.claim()[0]
 	is(fleet.JobRunning, 1, "")
-	if err := r.Progress(t.Context(), r.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 40, Note: "copying"}); err != nil {
+	if _, err := r.Progress(t.Context(), r.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 40, Note: "copying"}); err != nil {
 		t.Fatal(err)
 	}
 	if is(fleet.JobRunning, 1, "copying"); task().Progress != 40 {

@@ -22,8 +22,10 @@ var powerWords = func() string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }()
 
-// vmChanges is all work that changes a VM, but its deletion.
-var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool { return k.Noun == fleet.NounVM && !k.Aside && k.Name != fleet.VMDelete })
+// vmChanges is all work that changes a VM, but its deletion, and what a host undoes.
+var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool {
+	return k.Noun == fleet.NounVM && !k.Aside && !k.Stoppable && k.Name != fleet.VMDelete
+})
 
 // ActVM asks for a power action. It queues the job and returns its task at once; fleet.VMView.Allows says when an action is
 // possible, and the refusal (Conflict) says why it is not. Waiting orders that the new one contradicts are cancelled.
@@ -100,7 +102,11 @@ func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 		return err
 	}
 	vm.Generation++
-	return q.ChangeVM(ctx, db.ChangeVMParams{ID: vm.ID, Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: spec})
+	n, err := q.ChangeVM(ctx, db.ChangeVMParams{ID: vm.ID, Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: spec})
+	if err == nil && n == 0 {
+		err = fleet.Errorf(fleet.Conflict, "A disk of the VM is being moved to another pool, so it cannot be changed. Wait until that has ended, or cancel it in the VM's tasks.")
+	}
+	return err
 }
 
 // overtake cancels the waiting power orders but those of the kind itself, which coalesce. What forces also breaks off a shutdown
@@ -111,6 +117,9 @@ func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobK
 	err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{
 		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was asked for before its turn came.", word),
 	})
+	if err == nil && by == fleet.VMStop {
+		_, err = q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: fmt.Sprintf("Broken off: %q was asked for.", word)})
+	}
 	if err != nil || !by.Is().Forces {
 		return err
 	}
@@ -181,6 +190,9 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 		return fleet.Task{}, err
 	}
 	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.Texts(vmChanges), Error: "Not done: the VM was to be deleted."}); err != nil {
+		return fleet.Task{}, err
+	}
+	if _, err := q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: "Broken off: the VM was to be deleted."}); err != nil {
 		return fleet.Task{}, err
 	}
 	if err := q.BreakOffShutdown(ctx, db.BreakOffShutdownParams{Subject: subject, HostID: vm.HostID, Error: "Broken off: the VM was to be deleted."}); err != nil {

@@ -2,10 +2,8 @@ package control
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -38,13 +36,21 @@ func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fle
 	}
 	id := fleet.NewID[fleet.VMID]()
 	var vm fleet.VMView
-	err := c.store.Tx(ctx, func(q *db.Queries) error {
+	asked := in
+	if err := asked.complete(id); err != nil {
+		return fleet.VMView{}, err
+	}
+	plans, err := c.planImages(ctx, a, in.ProjectID, in.Spec)
+	if err != nil {
+		return fleet.VMView{}, err
+	}
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		whole := in
 		if err := whole.complete(id); err != nil {
 			return err
 		}
 		var err error
-		vm, err = createVM(ctx, q, a, id, whole)
+		vm, err = createVM(ctx, q, a, c.macs(), id, whole, plans)
 		return err
 	})
 	if err != nil {
@@ -77,8 +83,11 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	}
 	s.Disks, s.NICs = slices.Clone(s.Disks), plainMACs(s.NICs)
 	for i := range s.Disks {
-		if s.Disks[i].Volume != "" {
+		if s.Disks[i].Volume != "" && !s.Disks[i].Existing {
 			checks.Add(fmt.Sprintf("spec.disks[%d].volume", i), "Leave the volume's name out; a new disk gets one.")
+		}
+		if s.Disks[i].Image != nil && s.Disks[i].ImageID != "" {
+			checks.Add(fmt.Sprintf("spec.disks[%d].imageId", i), "Name an image of the library or a volume of a pool, not both.")
 		}
 	}
 	s.Check(&checks, "spec")
@@ -98,7 +107,9 @@ func (in *CreateVM) fill(id fleet.VMID) {
 		s.Disks = []fleet.Disk{}
 	}
 	for i := range s.Disks {
-		s.Disks[i].Volume = diskName(in.Name, id, i+1)
+		if !s.Disks[i].Existing {
+			s.Disks[i].Volume = diskName(in.Name, id, i+1)
+		}
 	}
 }
 
@@ -114,7 +125,7 @@ func plainMACs(nics []fleet.NIC) []fleet.NIC {
 	return out
 }
 
-func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in CreateVM) (fleet.VMView, error) {
+func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, id fleet.VMID, in CreateVM, plans []imagePlan) (fleet.VMView, error) {
 	project, err := q.ProjectName(ctx, in.ProjectID)
 	if err != nil {
 		return fleet.VMView{}, store.NotFound(err, "project")
@@ -122,11 +133,27 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, 
 	if err := checkNetworks(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, err
 	}
-	host, err := chooseHost(ctx, q, a, in)
+	if err := disksInKinds(ctx, q, a, in.Spec.Disks); err != nil {
+		return fleet.VMView{}, err
+	}
+	if err := settleFilters(ctx, q, a, in.ProjectID, nil, in.Spec.NICs); err != nil {
+		return fleet.VMView{}, err
+	}
+	if err := holdImages(ctx, q, a, in.ProjectID, plans); err != nil {
+		return fleet.VMView{}, err
+	}
+	host, err := chooseHost(ctx, q, a, in, plans)
 	if err != nil {
 		return fleet.VMView{}, err
 	}
-	if err := chooseMACs(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
+	if err := openTo(ctx, q, a, in.ProjectID, readFrom(in.Spec)); err != nil {
+		return fleet.VMView{}, err
+	}
+	first, err := settleImages(ctx, q, plans, &in.Spec, host)
+	if err != nil {
+		return fleet.VMView{}, err
+	}
+	if err := from.choose(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, err
 	}
 	spec, err := stored(ctx, q, in.ProjectID, in.Spec)
@@ -143,7 +170,11 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, 
 	if err != nil {
 		return vm, err
 	}
-	if _, err := queueVM(ctx, q, a, vm, fleet.VMApply, fleet.JobArgs{}); err != nil {
+	task, err := queueVM(ctx, q, a, vm, fleet.VMApply, fleet.JobArgs{})
+	if err != nil {
+		return vm, err
+	}
+	if err := first.queue(ctx, q, a, task.ID); err != nil {
 		return vm, err
 	}
 	if in.Spec.Power == fleet.Running {
@@ -165,19 +196,20 @@ func nameTaken(err error, name, project string) error {
 }
 
 // chooseHost is the named host, if it can take the VM, or the one that placement chooses.
-func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM) (placement.Host, error) {
+func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, plans []imagePlan) (placement.Host, error) {
 	var checks fleet.Checks
 	may := policy.May(a, policy.InfraChange, "")
 	if in.Overcommit && !may {
 		checks.Add("overcommit", "Only those who may change infrastructure may promise more storage than there is.")
 		return placement.Host{}, checks.Err()
 	}
-	hosts, err := candidates(ctx, q, a, in.HostID, in.Spec)
+	hosts, err := candidatesWith(ctx, q, a, in.HostID, in.Spec, poolsOf(plans))
 	if err != nil {
 		return placement.Host{}, err
 	}
 	for i := range hosts {
 		hosts[i].Overcommit = in.Overcommit
+		offerImages(plans, in.Spec, &hosts[i])
 	}
 	if in.HostID != "" {
 		if len(hosts) == 0 {
@@ -244,65 +276,4 @@ func told(a fleet.Actor, f placement.Fault) string {
 		return f.Message
 	}
 	return strings.ToUpper(f.Plain[:1]) + f.Plain[1:] + "."
-}
-
-// chooseMACs gives each of the VM's cards without an address a free one, and refuses those that are new and another VM's. Who does
-// not run hosts chooses among addresses of the project alone: from any others, a refusal would tell which VMs other projects have.
-func chooseMACs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
-	given, fresh := map[string]bool{}, map[string]int{}
-	var checks fleet.Checks
-	for i, n := range nics {
-		if given[n.MAC] && n.MAC != "" {
-			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Another card of this VM has the same address.")
-		}
-		given[n.MAC] = true
-		if n.MAC != "" && !slices.ContainsFunc(vm.Spec.NICs, func(o fleet.NIC) bool { return o.MAC == n.MAC }) {
-			fresh[n.MAC] = i
-			checkMAC(&checks, a, vm.ProjectID, i, n.MAC)
-		}
-	}
-	if err := checks.Err(); err != nil {
-		return err
-	}
-	macs := slices.Collect(maps.Keys(fresh))
-	if err := q.HoldMACs(ctx, macs); err != nil {
-		return err
-	}
-	taken, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: macs, VMID: vm.ID})
-	if err != nil {
-		return err
-	}
-	for _, mac := range taken {
-		checks.Add(fmt.Sprintf("spec.nics[%d].mac", fresh[mac]), "Another VM has this address already. Leave it out to get a free one.")
-	}
-	if err := checks.Err(); err != nil {
-		return err
-	}
-	for i := range nics {
-		for nics[i].MAC == "" {
-			mac := newMAC()
-			taken, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: []string{mac}, VMID: vm.ID})
-			if err != nil {
-				return err
-			}
-			if len(taken) == 0 && !given[mac] {
-				nics[i].MAC, given[mac] = mac, true
-			}
-		}
-	}
-	return nil
-}
-
-// checkMAC notes an address that card i was given and that is none of the project's.
-func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, mac string) {
-	if own := fleet.ProjectMACs(project); !strings.HasPrefix(mac, own) && !policy.May(a, policy.InfraChange, "") {
-		c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Addresses that are chosen in this project begin with %s. Leave it out to get a free one.", own)
-	}
-}
-
-// newMAC is an address with the prefix that QEMU guests use.
-func newMAC() string {
-	mac := net.HardwareAddr{0x52, 0x54, 0x00, 0, 0, 0}
-	rand.Read(mac[3:])
-	return mac.String()
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -39,7 +40,7 @@ func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 			d.SizeBytes = in.SizeBytes
 		}
 		if !in.Clone {
-			d.Image = nil
+			d.Image, d.ImageID, d.VersionID, d.Overlay = nil, "", "", false
 		}
 		vm.Spec.Disks = slices.Clone(vm.Spec.Disks)
 		vm.Spec.Disks[i] = d
@@ -104,7 +105,14 @@ func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 // checkNewDisk asks whether the disk's name is free, and whether the VM's host can make it.
 func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, d fleet.Disk, in NewDisk) error {
 	var checks fleet.Checks
-	fleet.CheckVolume(&checks, "volume", in.Volume)
+	spec, err := sharedOf(ctx, q, d.PoolID)
+	if err != nil {
+		return err
+	}
+	fleet.CheckVolume(&checks, "volume", in.Volume, spec.Kind)
+	if !spec.Kind.Is().Makes {
+		return fleet.Errorf(fleet.Conflict, "The disk %s is one that its storage has, and no new one can be made there. Detach it.", d.Volume)
+	}
 	if in.Clone && d.Image == nil {
 		checks.Add("clone", "This disk was made of no image. Ask for a blank one.")
 	}
@@ -133,13 +141,20 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 	for _, f := range placement.Fit(fleet.VMSpec{Firmware: vm.Spec.Firmware, Disks: []fleet.Disk{d}}, hosts[0]) {
 		checks.Add(strings.TrimPrefix(f.Field, "spec.disks[0]."), "%s", told(a, f))
 	}
-	return checks.Err()
+	if err := checks.Err(); err != nil || d.Image == nil {
+		return err
+	}
+	return openTo(ctx, q, a, vm.ProjectID, map[string]fleet.Volref{"clone": *d.Image})
 }
 
 // NewDiskName is a name for a new disk in the place of one: like those that the portal gives. Its number is above the VM's
 // generation, so that it is none that a disk bore which was replaced before.
-func NewDiskName(vm fleet.VMView) string {
-	return diskName(vm.Name, vm.ID, max(len(vm.Spec.Disks), int(vm.Generation))+1)
+func NewDiskName(vm fleet.VMView, old fleet.Disk) string {
+	name := diskName(vm.Name, vm.ID, max(len(vm.Spec.Disks), int(vm.Generation))+1)
+	if path.Ext(old.Volume) == ".raw" {
+		name = strings.TrimSuffix(name, ".qcow2") + ".raw"
+	}
+	return name
 }
 
 // diskName is the name of a VM's n-th disk. The end of the id is random; its beginning is a clock, which VMs of the same minute share.

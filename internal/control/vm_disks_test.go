@@ -118,7 +118,7 @@ func TestAMissingDiskIsDetached(t *testing.T) {
 func TestAMissingDiskGetsANewOneByName(t *testing.T) {
 	s := newSite(t)
 	v, disk := s.missing("web")
-	name := control.NewDiskName(v)
+	name := control.NewDiskName(v, fleet.Disk{})
 	replace := func(a fleet.Actor, in control.NewDisk) error {
 		_, _, err := s.ReplaceDisk(t.Context(), a, v.ID, disk, in)
 		return err

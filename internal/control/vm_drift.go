@@ -46,6 +46,9 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		if _, err := findNetworks(ctx, q, vm.ProjectID, vm.Spec.NICs); err != nil {
 			return err
 		}
+		if err := settleFilters(ctx, q, a, vm.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
+			return err
+		}
 		var checks fleet.Checks
 		fleet.CheckName(&checks, "name", vm.Name)
 		vm.Spec.Check(&checks, "spec")
@@ -55,7 +58,7 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		if err := checkTaken(old, vm); err != nil {
 			return err
 		}
-		if err := checkEdit(ctx, q, a, old, &vm, typed); err != nil {
+		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, typed); err != nil {
 			return err
 		}
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.takeover", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))

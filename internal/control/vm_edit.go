@@ -50,11 +50,14 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
 			return err
 		}
+		if err := settleFilters(ctx, q, a, old.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
+			return err
+		}
 		changes := old.Diff(vm.VM)
 		if err := checkEditable(old, vm, changes); err != nil || len(changes) == 0 {
 			return err
 		}
-		if err := checkEdit(ctx, q, a, old, &vm, typed); err != nil {
+		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, typed); err != nil {
 			return err
 		}
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.edit", inWords(old.Diff(vm.VM)))
@@ -126,7 +129,7 @@ func inWords(changes []fleet.Change) string {
 
 // checkEdit refuses what the VM's host cannot give of what is new, and what the actor may not have for the project. It gives
 // new network cards their addresses. typed: the cards as they were asked for, which is all that a refusal may speak of.
-func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, vm *fleet.VMView, typed []fleet.NIC) error {
+func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, old fleet.VMView, vm *fleet.VMView, typed []fleet.NIC) error {
 	var fresh []string
 	for _, c := range old.Spec.Diff(vm.Spec, false) {
 		fresh = append(fresh, c.Field)
@@ -154,7 +157,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMVi
 	if err := checkNetworks(ctx, q, a, vm.ProjectID, asked.NICs); err != nil {
 		return err
 	}
-	if err := chooseMACs(ctx, q, a, old, vm.Spec.NICs); err != nil {
+	if err := from.choose(ctx, q, a, old, vm.Spec.NICs); err != nil {
 		return err
 	}
 	hosts, err := candidates(ctx, q, a, vm.HostID, asked)
@@ -167,7 +170,10 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMVi
 			checks.Add(f.Field, "%s", told(a, f))
 		}
 	}
-	if err := checks.Err(); err != nil || asked.MemoryMiB == 0 {
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	if err := openTo(ctx, q, a, vm.ProjectID, readFrom(asked)); err != nil || asked.MemoryMiB == 0 {
 		return err
 	}
 	return promise(ctx, q, a, asked, hosts[0], old.Spec.MemoryMiB)

@@ -61,13 +61,17 @@ func noNetwork(name string) string {
 func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
 	asked := slices.Clone(nics)
 	closed, err := findNetworks(ctx, q, project, nics)
+	if err != nil {
+		return err
+	}
+	granted, err := checkGroups(ctx, q, a, project, nics)
 	if err != nil || policy.May(a, policy.InfraChange, "") {
 		return err
 	}
 	var checks fleet.Checks
 	for i, n := range nics {
 		// Whether a bridge is there is told to nobody who may not use it.
-		if !closed[n.NetworkID] && (n.NetworkID != "" || n.Bridge == "") {
+		if granted[i] || !closed[n.NetworkID] && (n.NetworkID != "" || n.Bridge == "") {
 			continue
 		}
 		kind, name := asked[i].On()
@@ -94,7 +98,8 @@ func stored(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fl
 		if _, name := n.On(); n.NetworkID == "" {
 			checks.Add(fmt.Sprintf("spec.nics[%d].network", i), "There is no network %q any more.", name)
 		}
-		spec.NICs[i] = fleet.NIC{NetworkID: n.NetworkID, MAC: n.MAC}
+		n.Network, n.Bridge = "", ""
+		spec.NICs[i] = n
 	}
 	return spec, checks.Err()
 }

@@ -103,6 +103,45 @@ var needs = []need{
 		debian: []string{"glusterfs-client"}, rpm: []string{"glusterfs-fuse"},
 	},
 	{
+		name: "libvirt's iscsi-direct driver", why: "pools on iSCSI, by QEMU", optional: forAgent, required: forTests, files: storageDriver("iscsi-direct"),
+		debian: []string{"libvirt-daemon-driver-storage-iscsi-direct"}, rpm: []string{"libvirt-daemon-driver-storage-iscsi-direct"},
+	},
+	{
+		name: "libvirt's rbd driver", why: "pools on Ceph RBD", optional: forAgent, required: forTests, files: storageDriver("rbd"),
+		debian: []string{"libvirt-daemon-driver-storage-rbd"}, rpm: []string{"libvirt-daemon-driver-storage-rbd"},
+	},
+	{
+		name: "QEMU's iSCSI driver", why: "disks on iSCSI, by QEMU", optional: forAgent, required: forTests, files: blockDriver("iscsi"),
+		debian: []string{"qemu-block-extra"}, rpm: []string{"qemu-block-iscsi"},
+	},
+	{
+		name: "QEMU's RBD driver", why: "disks on Ceph RBD", optional: forAgent, required: forTests, files: blockDriver("rbd"),
+		debian: []string{"qemu-block-extra"}, rpm: []string{"qemu-block-rbd"},
+	},
+	{
+		name: "iscsiadm", why: "pools on iSCSI, by the kernel", optional: forAgent, programs: []string{"iscsiadm"},
+		debian: []string{"open-iscsi"}, rpm: []string{"iscsi-initiator-utils"},
+	},
+	{
+		name: "lvm", why: "pools on LVM", optional: forAgent, programs: []string{"lvm"}, debian: []string{"lvm2"}, rpm: []string{"lvm2"},
+	},
+	{
+		name: "tgtd", why: "the iSCSI target of pools in tests", required: forTests, programs: []string{"tgtd"},
+		debian: []string{"tgt"}, rpm: []string{"scsi-target-utils"},
+	},
+	{
+		name: "ceph-mon", why: "the Ceph cluster of pools in tests", required: forTests, programs: []string{"ceph-mon"},
+		debian: []string{"ceph-mon"}, rpm: []string{"ceph-mon"},
+	},
+	{
+		name: "ceph-osd", why: "the Ceph cluster of pools in tests", required: forTests, programs: []string{"ceph-osd"},
+		debian: []string{"ceph-osd"}, rpm: []string{"ceph-osd"},
+	},
+	{
+		name: "ceph", why: "the Ceph cluster of pools in tests", required: forTests, programs: []string{"ceph"},
+		debian: []string{"ceph-common"}, rpm: []string{"ceph-common"},
+	},
+	{
 		name: "glusterd", why: "the server of pools in tests", required: forTests, programs: []string{"glusterd"},
 		debian: []string{"glusterfs-server"}, rpm: []string{"glusterfs-server"},
 	},
@@ -163,6 +202,17 @@ var needs = []need{
 		name: "C headers", why: "the race detector and sqlc", required: forTests, files: []string{"usr/include/stdlib.h"},
 		debian: []string{"libc6-dev"}, rpm: []string{"glibc-devel"},
 	},
+}
+
+// storageDriver and blockDriver are where distributions put the drivers of libvirt and QEMU.
+func storageDriver(name string) []string {
+	const file = "libvirt/storage-backend/libvirt_storage_backend_"
+	return []string{"usr/lib/*/" + file + name + ".so", "usr/lib64/" + file + name + ".so", "usr/lib/" + file + name + ".so"}
+}
+
+func blockDriver(name string) []string {
+	file := "qemu*/block-" + name + ".so"
+	return []string{"usr/lib/*/" + file, "usr/lib64/" + file, "usr/lib/" + file}
 }
 
 // program is a need of the lab, the tests and the benchmarks that one program of the same name meets.

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,6 +30,7 @@ type portal struct {
 	args          []string
 	url, agentURL string
 	password      string // of admin
+	as            string // who signs in; empty: admin
 	browser       *http.Client
 	via           http.RoundTripper // nil: the usual one
 	token         string
@@ -117,7 +119,7 @@ func (p *portal) signIn() {
 		p.t.Fatal(err)
 	}
 	p.browser = &http.Client{Jar: jar, Timeout: 15 * time.Second, Transport: p.via}
-	if page := p.post("/sign-in", url.Values{"name": {"admin"}, "password": {p.password}}); !strings.Contains(page, "Change your password") {
+	if page := p.post("/sign-in", url.Values{"name": {cmp.Or(p.as, "admin")}, "password": {p.password}}); !strings.Contains(page, "Change your password") {
 		p.t.Fatalf("the first sign-in does not ask for a new password: %.300s", page)
 	}
 	p.post("/account/password", url.Values{"old": {p.password}, "new": {newPassword}, "again": {newPassword}})

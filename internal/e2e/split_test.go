@@ -47,7 +47,7 @@ func splitVM(t *testing.T) {
 	p := newTab(t, s.url)
 	p.open("/sign-in")
 	p.enter("admin", s.password)
-	p.waitTrue("the dashboard", `location.pathname === "/"`)
+	p.waitPath("/")
 	page := "/vms/" + string(vm.ID)
 	p.open(page)
 	p.waitText("main .note", "host-7 and host-12 both run it")

@@ -65,7 +65,7 @@ func (p *tab) waitPath(prefix string) {
 	cuts := p.cut()
 	eventually(p, stepLimit, "going to "+prefix, func() (bool, string) {
 		at := p.path()
-		return strings.HasPrefix(at, prefix), "the page is " + at
+		return at == prefix || prefix != "/" && strings.HasPrefix(at, prefix), "the page is " + at
 	})
 	p.waitTrue("the page to load", `document.readyState === "complete"`)
 	if p.cut() != cuts {

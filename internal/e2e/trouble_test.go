@@ -146,7 +146,7 @@ func troubledVM(t *testing.T) {
 	p := newTab(t, s.url)
 	p.open("/sign-in")
 	p.enter("admin", s.password)
-	p.waitTrue("the dashboard", `location.pathname === "/"`)
+	p.waitPath("/")
 	query := "?disk=" + string(disk.PoolID) + "/" + disk.Volume
 	for _, shot := range []shot{
 		{"vm-trouble", "/vms/" + string(vm.ID), func(p *tab) { p.waitText("main .note", "Disk 1") }},

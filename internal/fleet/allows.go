@@ -10,6 +10,7 @@ const (
 	ActAssign        Action = "assign"         // of a pool or network, to more hosts
 	ActRetry         Action = "retry"          // of a pool or network on one host; also "Start" where it was stopped
 	ActRelease       Action = "release"        // of a pool or network on one host
+	ActCredentials   Action = "credentials"    // of a pool, whose storage asks who they are
 	ActGrant         Action = "grant"          // of a network, to a project
 	ActPassword      Action = "password"       // of a user
 	ActCancel        Action = "cancel"         // of a task
@@ -72,7 +73,15 @@ var hostOffers = offers[HostView]{
 func (h HostView) Allows(a Action) (bool, string) { return hostOffers.allows(h, a) }
 func (h HostView) Actions() []ActionState         { return hostOffers.states(h) }
 
-var poolOffers = offers[Pool]{{ActAssign, leavingPool}, {ActEdit, leavingPool}, {ActDelete, leavingPool}}
+var poolOffers = offers[Pool]{{ActAssign, leavingPool}, {ActEdit, leavingPool}, {ActDelete, leavingPool}, {ActCredentials, func(p Pool) string {
+	switch {
+	case p.Spec.Kind.Is().Secret == nil:
+		return "Its kind knows no credentials."
+	case p.Spec.User == "":
+		return "It was made without a user: its storage asks nobody who they are."
+	}
+	return leavingPool(p)
+}}}
 
 func leavingPool(p Pool) string {
 	if p.DeletedAt == nil {
@@ -204,6 +213,8 @@ var taskOffers = offers[Task]{{ActCancel, func(t Task) string {
 		return "Nothing of it waits any more."
 	case t.Steps == nil && is.Begun != "" && t.Attempt > 0:
 		return is.Begun
+	case t.Steps == nil && t.State == JobRunning && (is.Stoppable || is.TakenBack):
+		return ""
 	case t.Steps == nil && t.State == JobRunning:
 		return "The host is at work on it already."
 	}

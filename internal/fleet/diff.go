@@ -85,9 +85,9 @@ var VMFields = []VMField{
 	value("firmware", "firmware", PowerOff, func(s *VMSpec) *Firmware { return &s.Firmware },
 		func(f Firmware) string { return strings.ToUpper(string(f)) }, nil),
 	list("disks", "disk", Never, func(s *VMSpec) *[]Disk { return &s.Disks },
-		element[Disk]{diskKey, diskKey, func(d Disk) string { return d.Volume }}),
+		element[Disk]{key: diskKey, told: diskKey, words: func(d Disk) string { return d.Volume }}),
 	list("nics", "network card", Now, func(s *VMSpec) *[]NIC { return &s.NICs },
-		element[NIC]{nicKey, nicTold, func(n NIC) string { return strings.TrimSpace(n.MAC + " on " + nicOn(n)) }}),
+		element[NIC]{key: nicKey, told: nicTold, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFiltered(n) }, live: nicRefiltered}),
 	value("iso", "CD-ROM", NextBoot, func(s *VMSpec) **Volref { return &s.ISO },
 		func(v *Volref) string {
 			if v == nil {
@@ -133,6 +133,8 @@ type element[T any] struct {
 	key   func(T) string // which one it is; empty: a new one
 	told  func(T) string // what a definition on a host tells of it
 	words func(T) string // for people
+	// live is what becomes of one that stays, in words, where that takes effect at once; empty: it does not. nil: it never does
+	live func(old, to T) string
 }
 
 // list is a field that holds many, in an order that means nothing. What takes the place of one that stays takes effect at the
@@ -161,7 +163,10 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 			switch {
 			case k < 0 || stay[k]:
 				add(at, on, e.words(v)+" added")
-			case !reflect.DeepEqual(was[k], v):
+			case reflect.DeepEqual(was[k], v):
+			case e.live != nil && e.live(was[k], v) != "":
+				add(at, Now, e.live(was[k], v))
+			default:
 				add(at, replaced, e.words(was[k])+" → "+e.words(v))
 			}
 			stay[k] = true
@@ -206,11 +211,14 @@ func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
 
 func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
 
-func nicTold(n NIC) string { return nicKey(n) + " " + nicOn(n) }
+func nicTold(n NIC) string { return nicKey(n) + " " + nicOn(n) + " " + n.filterTold() }
 
 func nicOn(n NIC) string {
 	if n.Bridge != "" {
 		return "bridge " + n.Bridge
+	}
+	if n.PortGroup != "" {
+		return "network " + n.Network + ", port group " + n.PortGroup
 	}
 	return "network " + n.Network
 }

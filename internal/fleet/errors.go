@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Code says what kind of refusal an Error is; web maps it to an HTTP status in one place.
@@ -70,4 +71,17 @@ func (c *Checks) Err() error {
 		return &Error{Code: Invalid, Message: c.fields[0].Message, Fields: c.fields}
 	}
 	return &Error{Code: Invalid, Message: fmt.Sprintf("%d fields need a correction.", len(c.fields)), Fields: c.fields}
+}
+
+// Under is err with the fields below prefix named by what follows it: of one part of what was checked as a whole.
+func Under(err error, prefix string) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || len(e.Fields) == 0 {
+		return err
+	}
+	out := &Error{Code: e.Code, Message: e.Message, Fields: make([]FieldError, len(e.Fields))}
+	for i, f := range e.Fields {
+		out.Fields[i] = FieldError{strings.TrimPrefix(f.Field, prefix), f.Message}
+	}
+	return out
 }

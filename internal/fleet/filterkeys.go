@@ -39,6 +39,13 @@ var (
 		{"kind", "what it is", texts([]NetworkKind{NetworkLibvirt, NetworkBridge})},
 		{"host", "name of a host that has it", nil},
 	}
+	ImageKeys = FilterKeys{
+		{"name", "its name", nil},
+		{"os", "a word of its system: debian, 12, x86_64", nil},
+		{"format", "of its newest version", texts([]string{"qcow2", "raw", "iso"})},
+		{"published", "whether a project may use it", texts([]string{"yes", "no"})},
+		{"pool", "name of a pool with a copy of it", nil},
+	}
 	TaskKeys = FilterKeys{
 		{"state", "where it stands", texts([]JobState{JobQueued, JobRunning, JobDone, JobFailed, JobCancelled, JobUnknown})},
 		{"kind", "what it does", texts(KindsWhere(func(k Kind) bool { return !k.Aside }))},

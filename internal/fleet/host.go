@@ -33,24 +33,25 @@ type HostStatus struct {
 
 // Inventory is the hardware of a host.
 type Inventory struct {
-	Hostname     string      `json:"hostname"`
-	HostUUID     string      `json:"hostUuid"`
-	OS           string      `json:"os"` // "Debian GNU/Linux 12"
-	Kernel       string      `json:"kernel"`
-	Arch         string      `json:"arch"`
-	BootID       string      `json:"bootId"`
-	BootedAt     *time.Time  `json:"bootedAt,omitempty"`
-	CPU          CPU         `json:"cpu"`
-	MemoryBytes  int64       `json:"memoryBytes"`
-	HugePages    []HugePages `json:"hugePages,omitempty"`
-	NUMA         []NUMANode  `json:"numa,omitempty"`
-	Disks        []HostDisk  `json:"disks,omitempty"`
-	NICs         []HostNIC   `json:"nics,omitempty"`
-	GPUs         []GPU       `json:"gpus,omitempty"`
-	Accelerators []string    `json:"accelerators"` // libvirt domain types that work: "kvm", "qemu"
-	Firmwares    []Firmware  `json:"firmwares"`
-	PoolGaps     []PoolGap   `json:"poolGaps,omitempty"` // kinds of pools that it cannot have
-	Machine      string      `json:"machine,omitempty"`  // vendor and product: "Dell Inc. PowerEdge R650"
+	Hostname     string       `json:"hostname"`
+	HostUUID     string       `json:"hostUuid"`
+	OS           string       `json:"os"` // "Debian GNU/Linux 12"
+	Kernel       string       `json:"kernel"`
+	Arch         string       `json:"arch"`
+	BootID       string       `json:"bootId"`
+	BootedAt     *time.Time   `json:"bootedAt,omitempty"`
+	CPU          CPU          `json:"cpu"`
+	MemoryBytes  int64        `json:"memoryBytes"`
+	HugePages    []HugePages  `json:"hugePages,omitempty"`
+	NUMA         []NUMANode   `json:"numa,omitempty"`
+	Disks        []HostDisk   `json:"disks,omitempty"`
+	NICs         []HostNIC    `json:"nics,omitempty"`
+	GPUs         []GPU        `json:"gpus,omitempty"`
+	Accelerators []string     `json:"accelerators"` // libvirt domain types that work: "kvm", "qemu"
+	Firmwares    []Firmware   `json:"firmwares"`
+	PoolGaps     []PoolGap    `json:"poolGaps,omitempty"`    // kinds of pools that it cannot have
+	NetworkGaps  []NetworkGap `json:"networkGaps,omitempty"` // modes of networks that it cannot have
+	Machine      string       `json:"machine,omitempty"`     // vendor and product: "Dell Inc. PowerEdge R650"
 }
 
 // PoolGap is a kind of pool that a host cannot have, and what would bring it, as a sentence.
@@ -105,6 +106,7 @@ type HostNIC struct {
 	Addresses []string `json:"addresses,omitempty"`
 	VFs       int      `json:"vfs,omitempty"`      // SR-IOV functions in use
 	VFsTotal  int      `json:"vfsTotal,omitempty"` // SR-IOV functions possible
+	Agent     bool     `json:"agent,omitempty"`    // the agent reaches its portal by it
 }
 
 // GPU is a display or compute adapter.

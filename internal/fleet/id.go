@@ -27,6 +27,10 @@ type (
 	JoinTokenID string
 	PairID      string
 	ViewID      string
+
+	SecurityGroupID string
+	ImageID         string
+	ImageVersionID  string
 )
 
 // born orders the ids that this process makes within one millisecond.

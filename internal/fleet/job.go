@@ -29,6 +29,9 @@ type JobArgs struct {
 	Console     PairID       `json:"console,omitempty"`     // console.open
 	PortalURL   string       `json:"portalUrl,omitempty"`   // console.open: the portal that holds the browser's half; empty: the agent's own
 	Volume      *VolumeOrder `json:"volume,omitempty"`      // volume.*
+	Upload      UploadID     `json:"upload,omitempty"`      // upload.open: which; it comes to Pair at PortalURL
+	Pair        PairID       `json:"pair,omitempty"`
+	Move        *MoveOrder   `json:"move,omitempty"` // vm.move
 }
 
 // Subject names what a job or a task is about: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", or "task:<id>" of a task that is about its children. One job a
@@ -36,8 +39,9 @@ type JobArgs struct {
 type Subject string
 
 // SubjectVM and SubjectPool make subjects; they are also the keys of wake-ups.
-func SubjectVM(id VMID) Subject     { return SubjectOf(NounVM, id) }
-func SubjectPool(id PoolID) Subject { return SubjectOf(NounPool, id) }
+func SubjectVM(id VMID) Subject           { return SubjectOf(NounVM, id) }
+func SubjectPool(id PoolID) Subject       { return SubjectOf(NounPool, id) }
+func SubjectNetwork(id NetworkID) Subject { return SubjectOf(NounNetwork, id) }
 
 // SubjectTask is what a task with children is about.
 func SubjectTask(id TaskID) Subject { return Subject("task:" + string(id)) }

@@ -21,12 +21,20 @@ const (
 	NetworkApply   JobKind = "network.apply"
 	NetworkRelease JobKind = "network.release" // stop and undefine
 	ConsoleOpen    JobKind = "console.open"
+	VMMove         JobKind = "vm.move" // a disk into another pool of the host, running or not
 	VolumeCreate   JobKind = "volume.create"
 	VolumeGrow     JobKind = "volume.grow"
-	VolumeClone    JobKind = "volume.clone" // a copy of another volume of the pool
-	VolumeFetch    JobKind = "volume.fetch" // a download from elsewhere, inspected before it gets its name
-	VolumeWipe     JobKind = "volume.wipe"  // zeros in the place of all that is in it
+	VolumeClone    JobKind = "volume.clone"  // a copy of another volume of the pool
+	VolumeFetch    JobKind = "volume.fetch"  // a download from elsewhere, inspected before it gets its name
+	VolumeUpload   JobKind = "volume.upload" // what somebody sends, inspected before it gets its name
+	VolumeWipe     JobKind = "volume.wipe"   // zeros in the place of all that is in it
 	VolumeDelete   JobKind = "volume.delete"
+	UploadOpen     JobKind = "upload.open" // fetch what somebody sends for a volume.upload at a portal
+
+	SecurityGroupApply   JobKind = "secgroup.apply"   // bring its rules, with the addresses of members, to the cards of a host
+	SecurityGroupRelease JobKind = "secgroup.release" // no card of the host is in it any more
+	VolumeHash           JobKind = "volume.hash"      // its SHA-256
+	VolumeCopy           JobKind = "volume.copy"      // byte by byte from another pool, or from a VM's disk
 )
 
 // Kind is all that is decided about a kind of job, but how a host does it: that is the agent's duty for it.
@@ -45,6 +53,8 @@ type Kind struct {
 	Forces     bool  // it breaks off what waits for the guest
 	SingleShot bool  // never to be done twice: journalled before acting and, on doubt, ended as unknown
 	ShotByData bool  // single-shot where data goes with it
+	TakenBack  bool  // it can be taken back while a host is at it: what it has made so far is removed
+	Stoppable  bool  // a host that has begun it ends it when asked to, and leaves all as it was
 	Aside      bool  // it changes nothing of its subject: no task that people see, it waits for no other work and none for it
 
 	// Why it cannot be taken back while it waits, and why not once a host has begun it; empty: it can.
@@ -76,10 +86,15 @@ var kinds = []Kind{
 	{Name: PoolRelease, Noun: NounPool, Verb: "Release pool", Right: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
 	{Name: NetworkApply, Noun: NounNetwork, Verb: "Assign network", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
 	{Name: NetworkRelease, Noun: NounNetwork, Verb: "Release network", Right: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
+	{Name: SecurityGroupApply, Noun: NounSecurityGroup, Verb: "Apply security group", Right: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
+	{Name: SecurityGroupRelease, Noun: NounSecurityGroup, Verb: "Remove security group", Right: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
 	{Name: VolumeCreate, Noun: NounVolume, Verb: "Create volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
 	{Name: VolumeGrow, Noun: NounVolume, Verb: "Grow volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
 	{Name: VolumeClone, Noun: NounVolume, Verb: "Clone volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
 	{Name: VolumeFetch, Noun: NounVolume, Verb: "Download volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
+	{Name: VolumeUpload, Noun: NounVolume, Verb: "Upload volume", Right: MayChangeInfra, Limit: UploadLife + UploadPatience, TakenBack: true},
+	{Name: VolumeHash, Noun: NounVolume, Verb: "Verify volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
+	{Name: VolumeCopy, Noun: NounVolume, Verb: "Copy volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
 	{
 		Name: VolumeWipe, Noun: NounVolume, Verb: "Wipe volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, ShotByData: true,
 		Begun: "The host has begun to wipe the volume already, so this cannot be taken back.",
@@ -88,6 +103,8 @@ var kinds = []Kind{
 		Name: VolumeDelete, Noun: NounVolume, Verb: "Delete volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true, ShotByData: true,
 		Begun: "The host has begun to delete the volume already, so this cannot be taken back.",
 	},
+	{Name: UploadOpen, Noun: NounVolume, Verb: "Continue upload", Right: MayChangeInfra, Limit: 10 * time.Second, SingleShot: true, Aside: true},
+	{Name: VMMove, Noun: NounVM, Verb: "Move disk", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 }
 

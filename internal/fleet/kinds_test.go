@@ -38,7 +38,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 21 {
+	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 28 {
 		t.Errorf("the kinds are %v", everyKind())
 	}
 }
@@ -46,7 +46,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 func TestWhatMustNeverBeDoneTwice(t *testing.T) {
 	t.Parallel()
 	for _, k := range everyKind() {
-		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.ConsoleOpen}, k)
+		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.ConsoleOpen, fleet.UploadOpen}, k)
 		if k.SingleShot(fleet.JobArgs{}) != once || k.SingleShot(fleet.JobArgs{DeleteDisks: true}) != (once || slices.Contains([]fleet.JobKind{fleet.VMDelete, fleet.VolumeWipe, fleet.VolumeDelete}, k)) {
 			t.Errorf("%s: single-shot %v, with data %v", k, k.SingleShot(fleet.JobArgs{}), k.SingleShot(fleet.JobArgs{DeleteDisks: true}))
 		}

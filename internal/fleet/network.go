@@ -18,6 +18,7 @@ type Network struct {
 	Kind       NetworkKind  `json:"kind"`
 	Spec       *NetworkSpec `json:"spec,omitempty"` // nil: it was found
 	Generation int64        `json:"generation"`
+	Peers      []string     `json:"peers,omitempty"` // of an overlay: the addresses by which its hosts take its packets, as they say
 	CreatedAt  time.Time    `json:"createdAt"`
 	DeletedAt  *time.Time   `json:"deletedAt,omitempty"` // set: deletion is asked for; the network goes when the last of its hosts has released it
 }
@@ -32,6 +33,14 @@ type NetworkStatus struct {
 	Error     string   `json:"error,omitempty"`    // what is wrong with it, active or not: libvirt's own words where there are any
 	ByOthers  bool     `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host, Quantix did not
 	Foreign   bool     `json:"foreign,omitempty"`  // it has the name of one that is defined here, and is another: portals say so, no agent does
+
+	Uplink string `json:"uplink,omitempty"` // the device of the host that leads out of it
+	VTEP   string `json:"vtep,omitempty"`   // the address by which this host takes an overlay's packets
+	Peers  int    `json:"peers,omitempty"`  // how many other hosts it sends an overlay's packets to
+	MTU    int    `json:"mtu,omitempty"`    // of the bridge: guests' packets must not be larger
+	// RolledBack is when the host undid its newest change, because the portal was not reached through it. It is not tried again by itself.
+	RolledBack *time.Time  `json:"rolledBack,omitempty"`
+	Leases     []DHCPLease `json:"leases,omitempty"` // that its DHCP server has given out, where it is assigned to the host
 }
 
 // NetworkHost is one cell of a network's host matrix.
@@ -44,6 +53,7 @@ type NetworkHost struct {
 	State     NetworkState   `json:"state"`             // derived: stale is unknown
 	Assigned  bool           `json:"assigned"`          // people gave it to the host
 	Leaving   bool           `json:"leaving,omitempty"` // release is asked for, the host has not yet done it
+	Day       Day            `json:"day,omitempty"`     // on pages of one network
 	VMs       int            `json:"vms,omitempty"`     // where it is not well: VMs there with a card on it
 }
 
@@ -133,8 +143,9 @@ func (n NIC) On() (NetworkKind, string) {
 
 // Onto is the card on a network.
 func (n NIC) Onto(id NetworkID, kind NetworkKind, name string) NIC {
+	n.NetworkID, n.Network, n.Bridge = id, name, ""
 	if kind == NetworkBridge {
-		return NIC{NetworkID: id, Bridge: name, MAC: n.MAC}
+		n.Network, n.Bridge = "", name
 	}
-	return NIC{NetworkID: id, Network: name, MAC: n.MAC}
+	return n
 }

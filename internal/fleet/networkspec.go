@@ -26,18 +26,23 @@ const (
 	MaxMTU    = 65535
 )
 
-// NetworkSpec is a network that is defined here, the same on every host that it is assigned to. On each of them it is a network of its
-// own: guests of one host reach one another over it.
+// NetworkSpec is a network that is defined here, the same on every host that it is assigned to. Which fields a mode has says its NetworkType.
 type NetworkSpec struct {
 	Mode        NetworkMode `json:"mode"`
 	IPv4        *Subnet     `json:"ipv4,omitempty"`
-	IPv6        *Subnet     `json:"ipv6,omitempty"`   // routed in every mode: addresses are not translated
-	DNS         bool        `json:"dns"`              // the host answers guests' questions for names
-	Domain      string      `json:"domain,omitempty"` // of the guests' names
-	Bridge      string      `json:"bridge,omitempty"` // the device on the hosts; empty: libvirt chooses
-	MTU         int         `json:"mtu,omitempty"`    // 0: as usual
-	Device      string      `json:"device,omitempty"` // nat, route: the only device of a host that it goes out by; empty: any
+	IPv6        *Subnet     `json:"ipv6,omitempty"`     // routed in every mode: addresses are not translated
+	DNS         bool        `json:"dns"`                // the host answers guests' questions for names
+	Domain      string      `json:"domain,omitempty"`   // of the guests' names
+	Bridge      string      `json:"bridge,omitempty"`   // the device on the hosts; empty: libvirt chooses
+	MTU         int         `json:"mtu,omitempty"`      // 0: as usual
+	Device      string      `json:"device,omitempty"`   // nat, route: the only device of a host that it goes out by; empty: any. Else the one that guests are on
+	VLAN        int         `json:"vlan,omitempty"`     // 0: packets have no tag
+	VNI         int         `json:"vni,omitempty"`      // an overlay's number
+	Underlay    string      `json:"underlay,omitempty"` // the subnet in which an overlay's hosts reach one another: each has an address in it
+	STP         bool        `json:"stp,omitempty"`      // the bridge finds loops, which costs some seconds whenever a port comes
 	Description string      `json:"description,omitempty"`
+
+	PortGroups []PortGroup `json:"portGroups,omitempty"`
 }
 
 // Subnet is the addresses of one family.
@@ -102,6 +107,8 @@ var (
 
 // Check notes the spec's faults with JSON paths below prefix ("spec").
 func (s NetworkSpec) Check(c *Checks, prefix string) {
+	s.checkMode(c, prefix)
+	s.checkGroups(c, prefix+".portGroups")
 	switch s.Mode {
 	case NetworkNAT:
 		if s.IPv4 == nil {
@@ -111,12 +118,10 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 		if s.IPv4 == nil && s.IPv6 == nil {
 			c.Add(prefix+".ipv4.gateway", "A routed network needs a subnet: give the hosts' address in it, such as 192.168.50.1/24.")
 		}
-	case NetworkIsolated:
-		if s.Device != "" {
-			c.Add(prefix+".device", "An isolated network goes out by no device. Leave it empty, or choose another mode.")
-		}
-	default:
-		c.Add(prefix+".mode", "A network's mode is \"nat\", \"route\" or \"isolated\".")
+	}
+	if s.Mode.Is().Mode != "" && !s.Mode.Is().Served {
+		s.checkPlain(c, prefix)
+		return
 	}
 	if s.IPv4 != nil {
 		s.IPv4.check(c, prefix+".ipv4", family4)
@@ -131,7 +136,22 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 	if systemDevice.MatchString(s.Bridge) {
 		c.Add(prefix+".bridge", "%s is a name of the system's or of other programs' devices. Give a name of its own, such as qx-lab, or leave it empty.", s.Bridge)
 	}
-	if s.Mode != NetworkIsolated {
+	s.checkDevices(c, prefix)
+	CheckDescription(c, prefix+".description", s.Description)
+}
+
+// checkPlain is Check of a spec without addresses.
+func (s NetworkSpec) checkPlain(c *Checks, prefix string) {
+	checkDevice(c, prefix+".bridge", s.Bridge, "bridge")
+	if s.Mode.Is().Made && systemDevice.MatchString(s.Bridge) {
+		c.Add(prefix+".bridge", "%s is a name of the system's or of other programs' devices. Give a name of its own, such as qx-lab, or leave it empty.", s.Bridge)
+	}
+	s.checkDevices(c, prefix)
+	CheckDescription(c, prefix+".description", s.Description)
+}
+
+func (s NetworkSpec) checkDevices(c *Checks, prefix string) {
+	if s.Mode.Is().Takes("device") {
 		checkDevice(c, prefix+".device", s.Device, "device")
 	}
 	if s.Device != "" && s.Device == s.Bridge {
@@ -143,7 +163,6 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 	case s.MTU != 0 && s.MTU < 1280 && s.IPv6 != nil:
 		c.Add(prefix+".mtu", "IPv6 needs an MTU of at least 1280 bytes.")
 	}
-	CheckDescription(c, prefix+".description", s.Description)
 }
 
 func checkDevice(c *Checks, field, name, what string) {
@@ -340,5 +359,6 @@ func (s NetworkSpec) Tidy() NetworkSpec {
 	}
 	s.IPv4, s.IPv6 = tidy(s.IPv4), tidy(s.IPv6)
 	s.Domain, s.Bridge, s.Device = strings.TrimSpace(s.Domain), strings.TrimSpace(s.Bridge), strings.TrimSpace(s.Device)
+	s.Underlay = strings.TrimSpace(s.Underlay)
 	return s
 }

@@ -48,7 +48,7 @@ func TestNetworkSpecsAreChecked(t *testing.T) {
 		"right":                  {func(*fleet.NetworkSpec) {}, "", ""},
 		"isolated and bare":      {func(s *fleet.NetworkSpec) { s.Mode, s.IPv4 = fleet.NetworkIsolated, nil }, "", ""},
 		"routed by IPv6 alone":   {func(s *fleet.NetworkSpec) { s.Mode, s.IPv4, s.IPv6 = fleet.NetworkRouted, nil, subnet("fd00:5::1/64") }, "", ""},
-		"no mode":                {func(s *fleet.NetworkSpec) { s.Mode = "bridge" }, "spec.mode", "mode"},
+		"no mode":                {func(s *fleet.NetworkSpec) { s.Mode = "bonded" }, "spec.mode", "mode"},
 		"NAT without a subnet":   {func(s *fleet.NetworkSpec) { s.IPv4 = nil }, "spec.ipv4.gateway", "needs an IPv4 subnet"},
 		"routed without any":     {func(s *fleet.NetworkSpec) { s.Mode, s.IPv4 = fleet.NetworkRouted, nil }, "spec.ipv4.gateway", "needs a subnet"},
 		"isolated by a device":   {func(s *fleet.NetworkSpec) { s.Mode, s.Device = fleet.NetworkIsolated, "eth1" }, "spec.device", "isolated"},

@@ -19,6 +19,9 @@ const (
 	NounUser    Noun = "user"
 	NounTask    Noun = "task"
 	NounVolume  Noun = "volume"
+	NounImage   Noun = "image"
+
+	NounSecurityGroup Noun = "secgroup"
 )
 
 // Thing is all that is decided about a noun.
@@ -72,6 +75,12 @@ var nouns = []Thing{
 		Filter: NetworkKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
+		Key: NounImage, Word: "image", Plural: "images", Title: "Images", Icon: "disc",
+		Path: "/images", See: MaySeeStorage,
+		Each: true, All: "image:*",
+		Filter: ImageKeys, View: []string{"filter", "sort", "columns", "limit"},
+	},
+	{
 		Key: NounProject, Word: "project", Plural: "projects", Title: "Projects", Icon: "folder",
 		Path: "/projects", See: MaySeeVMs,
 		All: "project:*", Own: "project:", Trees: []string{TreeVMs},
@@ -83,6 +92,10 @@ var nouns = []Thing{
 		Filter: TaskKeys, View: []string{"filter", "sort", "columns", "project", "limit"},
 	},
 	{Key: NounVolume, Word: "volume", Plural: "volumes", Title: "Volumes", Icon: "hard-drive", See: MaySeeStorage, within: volumesTab},
+	{
+		Key: NounSecurityGroup, Word: "secgroup", Plural: "security-groups", Title: "Security groups", Icon: "shield-check",
+		Path: "/security-groups", See: MaySeeVMs, All: "secgroup:*", Own: "secgroups:",
+	},
 	{Key: NounUser, Word: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},
 }
 

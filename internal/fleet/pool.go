@@ -19,13 +19,20 @@ type Pool struct {
 // PoolSpec says where the storage is. Kind and places cannot be changed after creation.
 type PoolSpec struct {
 	Kind        PoolKind `json:"kind"`
-	Path        string   `json:"path"`             // dir: the directory; else where it is mounted on each host
-	Server      string   `json:"server,omitempty"` // nfs, glusterfs
-	Export      string   `json:"export,omitempty"` // nfs: absolute path on the server
-	Volume      string   `json:"volume,omitempty"` // glusterfs: its name on the server
-	Device      string   `json:"device,omitempty"` // fs: block device on each host
-	Format      string   `json:"format,omitempty"` // fs: "ext4", "xfs" or "btrfs"
-	Shared      bool     `json:"shared"`           // the same bytes on every host (always true for what servers have): capacity counts once
+	Path        string   `json:"path"`                // dir: the directory; else where it is mounted on each host; empty where volumes are no files
+	Server      string   `json:"server,omitempty"`    // nfs, glusterfs
+	Export      string   `json:"export,omitempty"`    // nfs: absolute path on the server
+	Volume      string   `json:"volume,omitempty"`    // glusterfs: its name on the server
+	Device      string   `json:"device,omitempty"`    // fs: block device on each host
+	Format      string   `json:"format,omitempty"`    // fs: "ext4", "xfs" or "btrfs"
+	Portal      string   `json:"portal,omitempty"`    // iscsi, iscsi-direct: the target's address, with its port where that is not 3260
+	Target      string   `json:"target,omitempty"`    // iscsi, iscsi-direct: its name
+	Initiator   string   `json:"initiator,omitempty"` // iscsi-direct: the name by which hosts ask
+	User        string   `json:"user,omitempty"`      // iscsi, iscsi-direct, rbd: as whom; the secret that belongs to it is kept elsewhere
+	Monitors    string   `json:"monitors,omitempty"`  // rbd: the cluster's, with commas between them
+	CephPool    string   `json:"cephPool,omitempty"`  // rbd: the pool's name in the cluster
+	Group       string   `json:"group,omitempty"`     // logical: the volume group on each host
+	Shared      bool     `json:"shared"`              // the same bytes on every host (always true for what servers have): capacity counts once
 	Description string   `json:"description,omitempty"`
 }
 
@@ -73,6 +80,11 @@ type Volume struct {
 	// ModifiedAt is when it was last written, to the hour, so that a report changes as seldom; nil: not known, or a domain has it as its disk.
 	ModifiedAt *time.Time `json:"modifiedAt,omitempty"`
 	Unfinished bool       `json:"unfinished,omitempty"` // it was begun and has not been written to for long: never a whole volume
+	// SHA256 is what the host computed when it was asked to, for as long as the file is the one that it was then. Altered: it was, and is not.
+	SHA256  string `json:"sha256,omitempty"`
+	Altered bool   `json:"altered,omitempty"`
+	// StoodOn are those of UsedBy whose disk the file itself is not: their disk stands on it, and they only read it.
+	StoodOn []VMID `json:"stoodOn,omitempty"`
 }
 
 // MostUsers bounds whom a Volume names: any number of disks may stand on one file.
@@ -94,6 +106,7 @@ type PoolHost struct {
 	Tone      Tone        `json:"tone"`              // how the cell is drawn: of its state, or worse
 	Behind    *PoolBehind `json:"behind,omitempty"`  // what a fault there touches; nil: nothing is wrong, or it was not asked
 	Notice    string      `json:"notice,omitempty"`  // what is to be known of it beside its state: "98 % used"
+	Day       Day         `json:"day,omitempty"`     // on pages of one pool
 	Assigned  bool        `json:"assigned"`          // false: release is asked for, the host has not yet done it
 }
 

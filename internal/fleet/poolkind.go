@@ -25,6 +25,9 @@ type PoolType struct {
 	Shared  bool        // the same bytes on every host, whoever says otherwise
 	Local   bool        // each host has its own, whoever says otherwise
 	Mounted bool        // each host mounts it at the path, and again where that is lost
+	Files   bool        // its volumes are files of a directory of the hosts, in which a marker proves whose that is; else its source does
+	Makes   bool        // volumes are made, changed and deleted in it; else they are as the storage has them, and a disk is one of those
+	Secret  *PoolSecret // what proves to the storage who asks; nil: nothing
 	source  func(PoolSpec) string
 }
 
@@ -33,6 +36,7 @@ type PoolField struct {
 	Name        string // in the API, in forms and in refusals: "server"
 	Label, Hint string
 	Choices     []string // it is one of these; nil: any text that passes
+	Optional    bool     // it may be empty
 	At          func(*PoolSpec) *string
 	Check       func(value string) (refusal string)
 }
@@ -77,22 +81,43 @@ var (
 var poolTypes = []PoolType{
 	{
 		Kind: PoolDir, Word: "Directory", Help: "A directory of each host: a local disk, or anything that is mounted there already.",
+		Files: true, Makes: true,
 		source: func(s PoolSpec) string { return s.Path },
 	},
 	{
 		Kind: PoolFS, Word: "File system", Help: "A local disk, partition or logical volume with a file system, which every host mounts by itself.",
-		Fields: []PoolField{poolDevice, poolFormat}, Local: true, Mounted: true,
+		Fields: []PoolField{poolDevice, poolFormat}, Local: true, Mounted: true, Files: true, Makes: true,
 		source: func(s PoolSpec) string { return s.Device },
 	},
 	{
 		Kind: PoolNFS, Word: "NFS", Help: "An export of a server, which every host mounts by itself.",
-		Fields: []PoolField{poolServer, poolExport}, Shared: true, Mounted: true,
+		Fields: []PoolField{poolServer, poolExport}, Shared: true, Mounted: true, Files: true, Makes: true,
 		source: func(s PoolSpec) string { return s.Server + ":" + s.Export },
 	},
 	{
 		Kind: PoolGluster, Word: "GlusterFS", Help: "A volume of a Gluster cluster, which every host mounts by itself.",
-		Fields: []PoolField{poolServer, poolVolume}, Shared: true, Mounted: true,
+		Fields: []PoolField{poolServer, poolVolume}, Shared: true, Mounted: true, Files: true, Makes: true,
 		source: func(s PoolSpec) string { return s.Server + ":/" + s.Volume },
+	},
+	{
+		Kind: PoolISCSIDirect, Word: "iSCSI, by QEMU", Help: "LUNs of a target, which QEMU itself speaks to: hosts need no initiator in their kernel. A VM's disk is one LUN, as it is.",
+		Fields: []PoolField{poolPortal, poolTarget, poolInitiator, poolUser}, Shared: true, Secret: chap,
+		source: func(s PoolSpec) string { return s.Target + " at " + s.Portal },
+	},
+	{
+		Kind: PoolISCSI, Word: "iSCSI, by the kernel", Help: "LUNs of a target as block devices of each host, by its kernel's initiator (open-iscsi). A VM's disk is one LUN, as it is.",
+		Fields: []PoolField{poolPortal, poolTarget, poolUser}, Shared: true, Secret: chap,
+		source: func(s PoolSpec) string { return s.Target + " at " + s.Portal },
+	},
+	{
+		Kind: PoolRBD, Word: "Ceph RBD", Help: "A pool of a Ceph cluster: each volume is an image there, which QEMU itself speaks to.",
+		Fields: []PoolField{poolMonitors, poolCeph, poolUser}, Shared: true, Makes: true, Secret: cephKey,
+		source: func(s PoolSpec) string { return "rbd:" + s.CephPool + " at " + s.Monitors },
+	},
+	{
+		Kind: PoolLogical, Word: "LVM", Help: "A volume group that is on each host already: each volume is a logical volume of it.",
+		Fields: []PoolField{poolGroup}, Local: true, Makes: true,
+		source: func(s PoolSpec) string { return "/dev/" + s.Group },
 	},
 }
 
@@ -118,7 +143,16 @@ func PoolFields() (out []PoolField) {
 			}
 		}
 	}
+	slices.SortStableFunc(out, func(a, b PoolField) int { return ordinal(a.Optional) - ordinal(b.Optional) })
 	return out
+}
+
+// ordinal puts what may be left out after what is needed.
+func ordinal(optional bool) int {
+	if optional {
+		return 1
+	}
+	return 0
 }
 
 // Of lists the kinds that have the field.
@@ -150,6 +184,9 @@ func (s PoolSpec) OfKind() PoolSpec {
 		if !t.has(f) {
 			*f.At(&s) = ""
 		}
+	}
+	if t.Kind != "" && !t.Files {
+		s.Path = ""
 	}
 	s.Shared = t.Shared || s.Shared && !t.Local
 	return s

@@ -26,6 +26,7 @@ var (
 	nameForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 	labelForm    = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 	volumeForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
+	existingForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`) // also of volumes that others have named
 	deviceForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
 	netNameForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 	userForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9._@-]{0,62}[a-z0-9])?$`)
@@ -75,10 +76,14 @@ func plain(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// CheckVolume notes at field where name cannot be a new disk's.
-func CheckVolume(c *Checks, field, name string) {
-	if !volumeForm.MatchString(name) || !strings.HasSuffix(name, ".qcow2") {
-		c.Add(field, "Name the new disk with letters, digits and . _ -, 200 at most, ending in .qcow2.")
+// CheckVolume notes at field where name cannot be a new disk's in a pool of that kind.
+func CheckVolume(c *Checks, field, name string, kind PoolKind) {
+	ending := ".qcow2"
+	if !kind.Is().Files {
+		ending = ".raw"
+	}
+	if !volumeForm.MatchString(name) || !strings.HasSuffix(name, ending) {
+		c.Add(field, "Name the new disk with letters, digits and . _ -, 200 at most, ending in %s.", ending)
 	}
 }
 
@@ -117,7 +122,11 @@ func (d Disk) check(c *Checks, at string) {
 	if d.PoolID == "" {
 		c.Add(at+".poolId", "Choose the pool that holds the disk.")
 	}
-	if d.Image == nil && d.SizeBytes <= 0 || d.SizeBytes < 0 {
+	if d.Existing {
+		d.checkExisting(c, at)
+		return
+	}
+	if d.Image == nil && d.ImageID == "" && d.SizeBytes <= 0 || d.SizeBytes < 0 {
 		c.Add(at+".sizeBytes", "A disk needs a size above 0.")
 	}
 	if d.SizeBytes > MaxDiskBytes {
@@ -126,12 +135,38 @@ func (d Disk) check(c *Checks, at string) {
 	if d.Volume != "" && !volumeForm.MatchString(d.Volume) {
 		c.Add(at+".volume", "A volume name has letters, digits and . _ -, 200 at most.")
 	}
+	d.checkImage(c, at)
 	switch {
 	case d.Image == nil:
 	case *d.Image == Volref{}:
 		c.Add(at+".image.volume", "Choose an image.")
 	default:
 		d.Image.check(c, at+".image")
+	}
+}
+
+// checkExisting is check for a disk that is a volume as it is.
+func (d Disk) checkExisting(c *Checks, at string) {
+	if !existingForm.MatchString(d.Volume) {
+		c.Add(at+".volume", "Choose the volume that the disk is.")
+	}
+	if d.Image != nil || d.ImageID != "" {
+		c.Add(at+".image", "A disk that is an existing volume is copied from no image.")
+	}
+	if d.SizeBytes != 0 {
+		c.Add(at+".sizeBytes", "A disk that is an existing volume is as large as that is.")
+	}
+}
+
+// checkImage notes what is wrong with how the disk names an image of the library.
+func (d Disk) checkImage(c *Checks, at string) {
+	switch {
+	case d.ImageID != "" && !IsID(string(d.ImageID)):
+		c.Add(at+".imageId", "There is no such image.")
+	case d.VersionID != "" && (d.ImageID == "" || !IsID(string(d.VersionID))):
+		c.Add(at+".versionId", "Choose a version of an image.")
+	case d.Overlay && d.ImageID == "":
+		c.Add(at+".overlay", "Only a disk that is made from an image of the library can stand on it.")
 	}
 }
 
@@ -155,6 +190,10 @@ func (n NIC) check(c *Checks, at string) {
 	case n.Bridge != "" && !deviceForm.MatchString(n.Bridge):
 		c.Add(at+".bridge", "%q is no name of a bridge device.", n.Bridge)
 	}
+	n.checkGroups(c, at)
+	if n.PortGroup != "" {
+		CheckPortGroupName(c, at+".portGroup", n.PortGroup)
+	}
 	if n.MAC == "" {
 		return
 	}
@@ -166,6 +205,13 @@ func (n NIC) check(c *Checks, at string) {
 // Check notes the spec's faults with JSON paths below prefix ("spec").
 func (s PoolSpec) Check(c *Checks, prefix string) {
 	s.checkKind(c, prefix)
+	if t := s.Kind.Is(); t.Kind != "" && !t.Files {
+		if s.Path != "" {
+			c.Add(prefix+".path", "A pool of kind %q has no directory on the hosts.", string(s.Kind))
+		}
+		CheckDescription(c, prefix+".description", s.Description)
+		return
+	}
 	checkPath(c, prefix+".path", s.Path, "Give an absolute path on the hosts, such as /srv/vm.")
 	if p := path.Clean(s.Path); ofSystem(p) && (p == s.Path || p+"/" == s.Path) {
 		c.Add(prefix+".path", "%s belongs to the system. Give a directory of its own, such as /srv/vm.", p)

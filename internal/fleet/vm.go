@@ -76,12 +76,18 @@ type Volref struct {
 	Volume string `json:"volume"`
 }
 
-// Disk is a virtio disk kept as a qcow2 volume of its own. The agent creates the volume, empty or as a full copy of Image.
+// Disk is a virtio disk kept as a volume of its own, qcow2 in a pool of files and raw in others. The agent creates the volume: empty, as a
+// full copy of Image, or as an overlay on it. An existing one it takes as it is, and never makes, changes or deletes.
 type Disk struct {
 	PoolID    PoolID  `json:"poolId"`
-	Volume    string  `json:"volume"`          // set by the portal when the disk is added
-	SizeBytes int64   `json:"sizeBytes"`       // with Image: 0 keeps the image's size, more grows it
-	Image     *Volref `json:"image,omitempty"` // the volume it is cloned from
+	Volume    string  `json:"volume"`             // set by the portal when the disk is added, but for an existing one
+	SizeBytes int64   `json:"sizeBytes"`          // with Image: 0 keeps the image's size, more grows it
+	Image     *Volref `json:"image,omitempty"`    // the volume it is cloned from
+	Existing  bool    `json:"existing,omitempty"` // it is a volume that was there before: a LUN of a pool that makes none
+
+	ImageID   ImageID        `json:"imageId,omitempty"`   // the library's image that it is cloned from: the portal chooses the copy
+	VersionID ImageVersionID `json:"versionId,omitempty"` // of the image; empty: the newest, when it is asked for
+	Overlay   bool           `json:"overlay,omitempty"`   // it stands on the image, of which a copy must be in its pool, instead of being a full copy
 }
 
 // Ref names the disk's volume.
@@ -94,6 +100,11 @@ type NIC struct {
 	Network   string    `json:"network,omitempty"` // name of a libvirt network on the host
 	Bridge    string    `json:"bridge,omitempty"`  // name of a bridge device on the host
 	MAC       string    `json:"mac"`               // set by the portal when empty
+
+	// What passes the card: see SecurityGroup. A card in no group lets all pass.
+	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty"`
+	AntiSpoofing   *bool             `json:"antiSpoofing,omitempty"` // its guest may use no other address; nil: as is usual for who makes the card
+	PortGroup      string            `json:"portGroup,omitempty"`    // of a network that is defined here; empty: the network itself
 }
 
 // Power is the power state of a guest.
@@ -184,6 +195,9 @@ type NICState struct {
 	MAC       string   `json:"mac"`
 	Source    string   `json:"source"` // "network default", "bridge br0"
 	Addresses []string `json:"addresses,omitempty"`
+	Filter    string   `json:"filter,omitempty"` // the name of the network filter that it has
+
+	Seen []SeenAddress `json:"seen,omitempty"` // the same with how the host knows them; older agents do not tell
 }
 
 // VMView is a VM as people see it: with its derived phase and the names it refers to.

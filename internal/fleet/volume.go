@@ -13,7 +13,7 @@ var VolumeFormats = []string{"qcow2", "raw"}
 const PartialSuffix = ".partial"
 
 // ownDisk is the form of the names that the portal gives to disks. What bears it was some VM's data, also when that VM is gone.
-var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.qcow2$`)
+var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.(qcow2|raw)$`)
 
 // IsOwnDisk reports whether the name is one that the portal gives to VMs' disks.
 func IsOwnDisk(volume string) bool { return ownDisk.MatchString(volume) }
@@ -23,9 +23,14 @@ type VolumeOrder struct {
 	Format    string `json:"format,omitempty"`    // create
 	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: as a guest sees it
 	Full      bool   `json:"full,omitempty"`      // create: all of it is allocated at once
-	Source    string `json:"source,omitempty"`    // clone: another volume of the pool
-	URL       string `json:"url,omitempty"`       // fetch: as ParseDownload takes it
-	Checksum  string `json:"checksum,omitempty"`  // fetch: "sha256:…" or "sha512:…"; empty: none is known
+	Source    string `json:"source,omitempty"`    // clone: another volume of the pool; copy: of the source pool
+	// SourcePool is where copy reads from; the host is told of the pool with the order. Empty: the volume's own.
+	SourcePool PoolID `json:"sourcePool,omitempty"`
+	Flatten    bool   `json:"flatten,omitempty"`  // copy: the source is a VM's disk; what it stands on becomes part of the copy
+	URL        string `json:"url,omitempty"`      // fetch: as ParseDownload takes it
+	Checksum   string `json:"checksum,omitempty"` // fetch, copy, upload: "sha256:…", for fetch also "sha512:…"; empty: none is known
+	// Upload names an upload, and so the half-made file that is its own; SizeBytes is how much comes.
+	Upload UploadID `json:"upload,omitempty"`
 	// TakesBytes is what the pool is promised to it meanwhile.
 	TakesBytes int64 `json:"takesBytes,omitempty"`
 }
@@ -35,7 +40,8 @@ type VolumeHeld struct {
 	Disk      string `json:"disk,omitempty"`      // the name of a VM whose disk it is
 	Drive     string `json:"drive,omitempty"`     // of one that has it in its drive
 	Making    string `json:"making,omitempty"`    // of one that is being made from it
-	Published bool   `json:"published,omitempty"` // tenants are offered it
+	Published bool   `json:"published,omitempty"` // the library has it
+	Image     string `json:"image,omitempty"`     // the name of the image that it is a copy of
 }
 
 // SubjectVolume is the subject of one volume: of a local pool, of each host's of that name.
@@ -99,7 +105,7 @@ const (
 
 var volumeOffers = offers[VolumeUse]{
 	{ActGrow, func(v VolumeUse) string {
-		switch why := firstWhy(v.away(), v.unknown(), v.standsAlone("grown"), v.based()); {
+		switch why := firstWhy(v.away(), v.given(), v.unknown(), v.standsAlone("grown"), v.based()); {
 		case why != "":
 			return why
 		case v.Disk != "":
@@ -108,13 +114,13 @@ var volumeOffers = offers[VolumeUse]{
 		return v.readOrOffered()
 	}},
 	{ActClone, func(v VolumeUse) string {
-		if why := firstWhy(v.away(), v.unknown(), v.standsAlone("cloned")); why != "" || v.Busy == "" {
+		if why := firstWhy(v.away(), v.given(), v.unknown(), v.standsAlone("cloned")); why != "" || v.Busy == "" {
 			return why
 		}
 		return fmt.Sprintf("The VM %s runs with it, so a copy would not be whole. Shut the VM down first.", v.Busy)
 	}},
 	{ActWipe, func(v VolumeUse) string {
-		switch why := firstWhy(v.away(), v.unfinished(), v.based()); {
+		switch why := firstWhy(v.away(), v.given(), v.unfinished(), v.based()); {
 		case why != "":
 			return why
 		case v.Backing != "":
@@ -122,7 +128,9 @@ var volumeOffers = offers[VolumeUse]{
 		}
 		return firstWhy(v.disk("wiped"), v.readOrOffered())
 	}},
-	{ActDelete, func(v VolumeUse) string { return firstWhy(v.away(), v.based(), v.disk("deleted"), v.readOrOffered()) }},
+	{ActDelete, func(v VolumeUse) string {
+		return firstWhy(v.away(), v.given(), v.based(), v.disk("deleted"), v.readOrOffered())
+	}},
 }
 
 // Allows says whether the volume can be asked for the action now, and if not, why. Actions lists all of them.
@@ -155,10 +163,19 @@ func (v VolumeUse) unfinished() string {
 	return ""
 }
 
+// given is why what the storage itself has made is left as it is.
+func (v VolumeUse) given() string {
+	if v.Format == FormatLUN {
+		return "It is a LUN of the target, where nobody can tell from here who else uses it. Change it at the target itself."
+	}
+	return ""
+}
+
 func (v VolumeUse) unknown() string {
 	switch {
 	case v.Unfinished:
 		return v.unfinished()
+	case v.Format == FormatRBD || v.Format == FormatLV:
 	case v.Format != "qcow2" && v.Format != "raw" && !v.IsISO():
 		return fmt.Sprintf("It has the format %s; only qcow2 and raw volumes are changed. Convert it with qemu-img.", v.Format)
 	}
@@ -196,9 +213,16 @@ func (v VolumeUse) readOrOffered() string {
 	case v.Drive != "":
 		return fmt.Sprintf("The VM %s has it in its drive. Take it out on the VM's page first.", v.Drive)
 	case v.Published:
-		return "It is published: tenants are offered it. Withdraw it first."
+		return libraryHas(v.Image)
 	}
 	return ""
+}
+
+func libraryHas(image string) string {
+	if image == "" {
+		return "It is published: the library of images has it. Withdraw it first."
+	}
+	return fmt.Sprintf("It is published: it is a copy of the image %s. Withdraw it from the library first.", image)
 }
 
 // Refuse is why a host must not do the work to the volume that is held so; nil: it may.

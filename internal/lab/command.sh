@@ -12,7 +12,7 @@ pass() {
 for s in TERM INT HUP QUIT USR1 USR2; do trap "pass $s" "$s"; done
 
 exec 3<&0
-setpriv --pdeathsig KILL nsenter --target "$pid" --mount --uts --pid --cgroup -- \
+setpriv --pdeathsig KILL nsenter --target "$pid" --mount --uts --pid --net --cgroup -- \
 	env --default-signal --chdir="$PWD" setpriv --pdeathsig KILL "$@" <&3 3<&- &
 entered=$!
 exec 3<&-

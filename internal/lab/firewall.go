@@ -95,8 +95,10 @@ func remove(rules []rule) error {
 	return errors.Join(errs...)
 }
 
-// libvirtChain is how the chains are named that each libvirtd makes with its first network and none removes.
-const libvirtChain = "LIBVIRT_"
+// isLibvirts reports whether a chain is one of those that each libvirtd makes with its first network, or its first network filter, and none removes.
+func isLibvirts(chain string) bool {
+	return strings.HasPrefix(chain, "LIBVIRT_") || slices.Contains([]string{"libvirt-in", "libvirt-out", "libvirt-in-post", "libvirt-host-in"}, chain)
+}
 
 // What the machine was like before its first lab host, kept for restoreMachine in files of slotDir.
 const (
@@ -113,7 +115,7 @@ func rememberMachine(log *slog.Logger) error {
 		}
 	}
 	for _, r := range firewall(log) {
-		if chain, _ := r.chain(); strings.HasPrefix(chain, libvirtChain) {
+		if chain, _ := r.chain(); isLibvirts(chain) {
 			return nil
 		}
 	}
@@ -129,11 +131,11 @@ func restoreMachine(log *slog.Logger) error {
 	var libvirts []rule
 	for _, r := range firewall(log) {
 		chain, isRule := r.chain()
-		ours := strings.HasPrefix(chain, libvirtChain)
+		ours := isLibvirts(chain)
 		if ours && isRule {
 			return nil
 		}
-		if ours || strings.HasPrefix(r.target(), libvirtChain) {
+		if ours || isLibvirts(r.target()) {
 			libvirts = append(libvirts, r)
 		}
 	}

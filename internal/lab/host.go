@@ -74,6 +74,11 @@ func (h *Host) start(ctx context.Context) error {
 	if err := h.startSupervisor(ctx); err != nil {
 		return err
 	}
+	if h.opts.Switch != nil {
+		if err := h.plug(ctx); err != nil {
+			return fmt.Errorf("put the host on its switch: %w", err)
+		}
+	}
 	if out, err := h.Command(ctx, "virtlogd", "-d", "--pid-file", "/run/libvirt/virtlogd.pid").CombinedOutput(); err != nil {
 		return fmt.Errorf("start virtlogd: %w: %s", errors.Join(ctx.Err(), err), strings.TrimSpace(string(out)))
 	}
@@ -88,10 +93,14 @@ func (h *Host) start(ctx context.Context) error {
 
 // startSupervisor makes the namespaces, with supervisor.sh as their pid 1.
 func (h *Host) startSupervisor(ctx context.Context) (err error) {
-	cmd := exec.Command("bash", "-c", supervisorScript, "supervisor", h.opts.Dir, h.opts.Name, h.slot.cgroup())
+	network, flags := "", uintptr(syscall.CLONE_NEWNS|syscall.CLONE_NEWUTS|syscall.CLONE_NEWPID)
+	if h.opts.Switch != nil {
+		network, flags = "own", flags|syscall.CLONE_NEWNET
+	}
+	cmd := exec.Command("bash", "-c", supervisorScript, "supervisor", h.opts.Dir, h.opts.Name, h.slot.cgroup(), network)
 	cmd.Env = environment(h.opts.Env)
 	// A session of its own: Ctrl-C is for the program, which then stops the host.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID, Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Setsid: true}
 	cmd.ExtraFiles = []*os.File{h.slot.file}
 	errLog, err := os.Create(filepath.Join(h.opts.Dir, "log/supervisor.log"))
 	if err != nil {
@@ -162,6 +171,9 @@ func (h *Host) end(ctx context.Context) error {
 		case <-h.gone:
 		case <-time.After(10 * time.Second):
 			errs = append(errs, fmt.Errorf("process %d does not end after SIGKILL", h.supervisor.Process.Pid))
+		}
+		if h.opts.Switch != nil {
+			errs = append(errs, h.unplugged(5*time.Second))
 		}
 		saveCapabilities(h.opts.Dir)
 	}

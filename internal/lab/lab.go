@@ -1,7 +1,7 @@
 // Package lab makes real libvirt hosts on one Linux machine, and a tiny guest to boot on them.
 //
 // A host is a set of mount, UTS, PID and cgroup namespaces with its own libvirtd, host UUID and NAT network; it shares
-// the machine's files and its network namespace. Several stand side by side, in one program or in many, and can migrate
+// the machine's files and, unless it is put on a Switch, its network namespace. Several stand side by side, in one program or in many, and can migrate
 // guests to each other. A host lives no longer than the program that started it, however that program ends.
 package lab
 
@@ -23,6 +23,8 @@ type Options struct {
 	SharedDirs []string
 	// Peers are names of other hosts that must resolve inside, for migration to them.
 	Peers []string
+	// Switch joins the host to others and to the machine, and gives it a network namespace of its own; nil: it has the machine's.
+	Switch *Switch
 	// Env is added to the environment of everything that Command runs, as "KEY=value".
 	Env []string
 	// Log receives what is wrong but not fatal; nil is slog.Default().

@@ -52,3 +52,21 @@ func (*Host) StartLibvirtd(context.Context) error { return errLinuxOnly }
 
 // Stop does nothing on this operating system.
 func (*Host) Stop(context.Context) error { return nil }
+
+// Switch joins lab hosts.
+type Switch struct{}
+
+// NewSwitch fails on this operating system.
+func NewSwitch(context.Context) (*Switch, error) { return nil, errLinuxOnly }
+
+// Close does nothing on this operating system.
+func (*Switch) Close() error { return nil }
+
+// Address is empty on this operating system.
+func (*Switch) Address() string { return "" }
+
+// Subnet is empty on this operating system.
+func (*Switch) Subnet() string { return "" }
+
+// Address is empty on this operating system.
+func (*Host) Address() string { return "" }

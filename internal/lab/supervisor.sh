@@ -1,15 +1,29 @@
-# pid 1 of one lab host: bash -c SCRIPT supervisor DIR NAME CGROUP, in new mount, UTS and PID namespaces.
+# pid 1 of one lab host: bash -c SCRIPT supervisor DIR NAME CGROUP NETWORK, in new mount, UTS and PID namespaces.
 #
 # It mounts the host's own directories, says "ready" and then reads standard input until its end, which comes when Stop
 # closes it or when the program that holds it dies, however it dies. Then it ends the networks, which live in the
 # machine's network namespace, and exits: the kernel kills every process of the PID namespace with it. bash reaps
 # whatever is orphaned while it reads.
 set -eu
-dir=$1 name=$2 cgroup=$3
+dir=$1 name=$2 cgroup=$3 network=$4
 
 mount --make-rprivate /
 mount -t proc proc /proc
 echo "$name" >/proc/sys/kernel/hostname
+
+# sysfs shows the devices of the network namespace in which it was mounted.
+if [ "$network" = own ]; then
+	mkdir -p "$dir/cgroups"
+	mount --rbind /sys/fs/cgroup "$dir/cgroups"
+	umount -R -l /sys
+	mount -t sysfs sysfs /sys
+	mount --rbind "$dir/cgroups" /sys/fs/cgroup
+	umount -R -l "$dir/cgroups"
+	mkdir -p "$dir/netrun"
+	: >>/run/xtables.lock
+	: >>"$dir/netrun/xtables.lock"
+	mount --bind "$dir/netrun/xtables.lock" /run/xtables.lock
+fi
 
 bind() {
 	mkdir -p "$2"

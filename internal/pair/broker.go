@@ -96,11 +96,7 @@ func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, said fu
 	stop := context.AfterFunc(ctx, func() { session.end(stopped(ctx)) })
 	defer stop()
 	session.run(end.side)
-	if session.left() {
-		b.mu.Lock()
-		b.open[use.Kind]--
-		b.mu.Unlock()
-	}
+	b.leave(session)
 	return nil
 }
 

@@ -33,12 +33,16 @@ type session struct {
 	once    sync.Once
 	ended   atomic.Bool
 	running atomic.Int32
+	over    chan struct{} // closed with the end
 }
 
 func newSession(use *Use, s Side, mine, other line) *session {
-	p := &session{use: use}
+	p := &session{use: use, over: make(chan struct{})}
 	p.lines[s], p.lines[1-s] = mine, other
 	p.running.Store(2)
+	if p.held() {
+		return p
+	}
 	for _, l := range p.lines {
 		ws := l.ws
 		ws.SetReadLimit(ReadLimit)
@@ -55,6 +59,10 @@ func (p *session) left() bool { return p.running.Add(-1) == 0 }
 
 // run carries what side s says to the other one until either of them ends; then it ends both.
 func (p *session) run(s Side) {
+	if p.held() {
+		<-p.over // whoever holds the connection reads from it
+		return
+	}
 	from, to, said := p.lines[s].ws, p.lines[1-s].ws, p.lines[s].said
 	for {
 		// Silence counts only while this side is listened to, not while the other one is slow to take what it said.
@@ -130,13 +138,20 @@ func (p *session) ping() {
 func (p *session) end(code int, text string) {
 	p.once.Do(func() {
 		p.ended.Store(true)
-		p.pings.Stop()
+		defer close(p.over)
+		if p.pings != nil {
+			p.pings.Stop()
+		}
 		until := time.Now().Add(farewell)
 		for _, l := range p.lines {
-			l.ws.NetConn().SetDeadline(until)
+			if l.ws != nil {
+				l.ws.NetConn().SetDeadline(until)
+			}
 		}
 		for _, l := range p.lines {
-			sayClose(l.ws, code, text)
+			if l.ws != nil {
+				sayClose(l.ws, code, text)
+			}
 		}
 	})
 }

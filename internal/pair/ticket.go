@@ -19,6 +19,9 @@ type Kind string
 // Console is a VM's screen: a person's session asks, the VM's host answers.
 const Console Kind = "console"
 
+// Upload is a file that a person sends: the portal itself hands it on for their session, the host answers.
+const Upload Kind = "upload"
+
 // Party is who may bring an end: a person by a session or token of theirs, or a host by its certificate.
 type Party struct {
 	User    fleet.UserID

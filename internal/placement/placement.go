@@ -24,7 +24,16 @@ type Host struct {
 	Networks     []string // "libvirt:<name>" and "bridge:<device>", active ones
 	Pools        map[fleet.PoolID]Pool
 	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
+	Images       map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
 	Overcommit   bool                          // pools may be promised more than is free
+}
+
+// Image is a version of an image of the library, as a host can make a disk from it.
+type Image struct {
+	Name          string
+	CapacityBytes int64
+	Why           string // why the host cannot, in a phrase; empty: it can
+	Plain         string // the same without the host's name
 }
 
 // Pool is a pool on one host.
@@ -150,6 +159,7 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 	}
 	for i, d := range spec.Disks {
 		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))
+		f.image(i, d, fmt.Sprintf("spec.disks[%d]", i))
 	}
 	if iso := spec.ISO; iso != nil && f.pool(iso.PoolID, "spec.iso.poolId") && f.volume(*iso, "spec.iso.volume") && !h.Volumes[*iso].IsISO() {
 		f.add("spec.iso.volume", fmt.Sprintf("no ISO image %q", iso.Volume), "%s is no ISO image.", iso.Volume)
@@ -201,6 +211,9 @@ func (f *fit) disk(d fleet.Disk, at string) {
 	if p := f.host.Pools[d.PoolID]; f.pool(d.PoolID, at+".poolId") && p.Error != "" { // its ISOs and images can be read all the same
 		f.add(at+".poolId", "pool "+p.Name+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
 	}
+	if d.Existing && f.host.Pools[d.PoolID].State == fleet.PoolActive && f.volume(d.Ref(), at+".volume") && f.host.Volumes[d.Ref()].Format != fleet.FormatLUN {
+		f.add(at+".volume", fmt.Sprintf("volume %q is no LUN", d.Volume), "%s is no LUN that a disk could be.", d.Volume)
+	}
 	if d.Image == nil || !f.pool(d.Image.PoolID, at+".image.poolId") || !f.volume(*d.Image, at+".image.volume") {
 		return
 	}
@@ -212,14 +225,27 @@ func (f *fit) disk(d fleet.Disk, at string) {
 	}
 }
 
+// image notes where the host cannot make the disk from an image of the library.
+func (f *fit) image(i int, d fleet.Disk, at string) {
+	image, asked := f.host.Images[i]
+	switch {
+	case !asked:
+	case image.Why != "":
+		f.add(at+".imageId", image.Plain, "%s", image.Why)
+	case d.SizeBytes != 0 && d.SizeBytes < image.CapacityBytes:
+		f.add(at+".sizeBytes", fmt.Sprintf("image %q is larger than the disk", image.Name), "The image %s has %d bytes; give 0 or at least as many.", image.Name, image.CapacityBytes)
+	}
+}
+
 // room notes pools that are too small for the new disks if every volume grew to its full size, at the first disk in each.
 func (f *fit) room(disks []fleet.Disk) {
 	wanted := map[fleet.PoolID]int64{}
-	for _, d := range disks {
+	for i, d := range disks {
 		size := d.SizeBytes
 		if d.Image != nil {
 			size = max(size, f.host.Volumes[*d.Image].CapacityBytes)
 		}
+		size = max(size, f.host.Images[i].CapacityBytes)
 		wanted[d.PoolID] += size
 	}
 	for i, d := range disks {

@@ -9,7 +9,7 @@ import (
 // takes is the right that each action on a noun takes; one on a VM takes that of the work that it asks for.
 var takes = map[string]map[fleet.Action]Right{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
-	"pool":    {fleet.ActEdit: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
+	"pool":    {fleet.ActEdit: InfraChange, fleet.ActCredentials: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
 	"network": {fleet.ActEdit: InfraChange, fleet.ActGrant: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
 	"volume":  {fleet.ActGrow: InfraChange, fleet.ActClone: InfraChange, fleet.ActWipe: InfraChange, fleet.ActDelete: InfraChange},
 	"project": {fleet.ActEdit: Manage, fleet.ActDelete: Manage},

@@ -1,5 +1,5 @@
 // Package reconcile runs the portal's input-free, idempotent passes by period and by event: rescue of lapsed jobs, orders about
-// many things, drift between intent and host, what labels ask for, places of VMs, liveness of hosts, counters, sweeping. Nothing depends on a pass
+// many things, drift between intent and host, what labels ask for, the hosts of overlays, places of VMs, liveness of hosts, counters, sweeping. Nothing depends on a pass
 // running at an exact time.
 package reconcile
 
@@ -32,8 +32,11 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
 		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
 		labels(c),
+		{"gather peers", time.Minute, []string{"peers"}, c.GatherPeers},
+		{"settle security groups", 15 * time.Second, []string{"filters"}, c.SettleSecurityGroups},
 		{"settle places", time.Second, nil, c.SettlePlaces},
 		{"watch hosts", 2 * time.Second, nil, live.run},
+		{"end uploads", time.Minute, nil, c.EndUploads},
 		{"sweep", 10 * time.Minute, nil, c.Sweep},
 		{"keep the audit", time.Hour, nil, c.KeepAudit},
 	}

@@ -136,9 +136,18 @@ func (c *Client) claimOnce(ctx context.Context, in ClaimRequest) (out Claim, err
 	return out, c.do(ctx, PathClaim, in, &out)
 }
 
+// PoolSecret fetches the secret of a pool that this host is to have.
+func (c *Client) PoolSecret(ctx context.Context, id fleet.PoolID) (PoolSecret, error) {
+	var out PoolSecret
+	err := c.call(ctx, PathPools+url.PathEscape(string(id))+"/secret", struct{}{}, &out)
+	return out, err
+}
+
 // Progress tells how far a job is.
-func (c *Client) Progress(ctx context.Context, id fleet.JobID, in Progress) error {
-	return c.call(ctx, PathJobs+url.PathEscape(string(id))+"/progress", in, nil)
+func (c *Client) Progress(ctx context.Context, id fleet.JobID, in Progress) (ProgressAnswer, error) {
+	var out ProgressAnswer
+	err := c.call(ctx, PathJobs+url.PathEscape(string(id))+"/progress", in, &out)
+	return out, err
 }
 
 func (c *Client) call(ctx context.Context, path string, in, out any) error {

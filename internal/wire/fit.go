@@ -40,7 +40,7 @@ var byName = map[string]bound{
 var byField = map[string]bound{
 	"State.VMs": {most: 4 << 10}, "State.Found": {most: 4 << 10}, "State.Pools": {most: 256}, "State.Networks": {most: 4 << 10},
 	"PoolStatus.Volumes": {most: 4 << 10}, "VMStatus.Disks": {most: 256}, "VMStatus.NICs": {most: 256},
-	"NICState.Addresses": {most: 64, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
+	"NICState.Addresses": {most: 64, cut: true}, "NICState.Seen": {most: 64, cut: true}, "SeenAddress.By": {most: 3, cut: true}, "NetworkStatus.Leases": {most: 1 << 10, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
 	"Inventory.Disks": {most: 10000}, "Inventory.NICs": {most: 10000}, "NUMANode.Threads": {most: 10000},
 	"Results.Results": {most: MostResults}, "Report.Meters": {most: 4 << 10}, "Report.LookedAgoMs": {most: 24 * 3600 * 1000},
 	"JoinRequest.CSR": {most: 17 << 10, lines: true}, "RenewRequest.CSR": {most: 17 << 10, lines: true},

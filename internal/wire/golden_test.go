@@ -12,6 +12,6 @@ func TestMessagesKeepTheirFields(t *testing.T) {
 	golden.Types(
 		t, "testdata/messages.json",
 		wire.JoinRequest{}, wire.JoinAnswer{}, wire.RenewRequest{}, wire.Hello{}, wire.HelloAnswer{},
-		wire.Report{}, wire.ReportAnswer{}, wire.ClaimRequest{}, wire.Claim{}, wire.Progress{}, wire.Finish{}, wire.FinishAnswer{}, wire.Results{}, wire.ResultsAnswer{},
+		wire.Report{}, wire.ReportAnswer{}, wire.ClaimRequest{}, wire.Claim{}, wire.Progress{}, wire.Finish{}, wire.FinishAnswer{}, wire.Results{}, wire.ResultsAnswer{}, wire.PoolSecret{},
 	)
 }

@@ -24,8 +24,9 @@ const (
 	PathHello   = "/agent/v1/hello"    // Hello → HelloAnswer
 	PathReport  = "/agent/v1/report"   // Report → ReportAnswer
 	PathClaim   = "/agent/v1/claim"    // ClaimRequest → 200 Claim or 204 after ClaimWait
-	PathJobs    = "/agent/v1/jobs/"    // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204
+	PathJobs    = "/agent/v1/jobs/"    // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204, or 200 ProgressAnswer
 	PathResults = "/agent/v1/results"  // Results → ResultsAnswer: some of PathJobs' finish at once; older portals have none
+	PathPools   = "/agent/v1/pools/"   // + <id>/secret: nothing → PoolSecret, for a host that is to have the pool; older portals have none
 	PathPair    = "/agent/v1/pair/"    // + <pair id>: websocket, subprotocol "binary"; header SessionHeader as on every call
 	PathConsole = "/agent/v1/console/" // PathPair as agents before it know it
 )
@@ -165,6 +166,8 @@ type ReportAnswer struct {
 	Networks []fleet.Network `json:"networks,omitempty"` // those assigned to this host, as they are defined
 	Lost     []fleet.JobID   `json:"lost,omitempty"`     // leases that are no longer this agent's: drop the results
 	At       time.Time       `json:"at"`                 // the portal's time: see Stamp
+	// Stop are the jobs of the report's leases that people took back, each with the words of Work.Stop.
+	Stop map[fleet.JobID]string `json:"stop,omitempty"`
 	// Marks are those of VMs of this host that the report showed without their own: write them into the domains' metadata.
 	Marks map[fleet.VMID]string `json:"marks,omitempty"`
 }
@@ -195,7 +198,7 @@ type Work struct {
 	Generation int64          `json:"generation"` // of the subject as sent
 	Args       fleet.JobArgs  `json:"args"`
 	VM         *fleet.VM      `json:"vm,omitempty"`      // vm.* and console.open
-	Pools      []fleet.Pool   `json:"pools,omitempty"`   // every pool that the VM's spec names
+	Pools      []fleet.Pool   `json:"pools,omitempty"`   // every pool that the VM's spec names; of volume.copy, the one that it reads from where that is another
 	Pool       *fleet.Pool    `json:"pool,omitempty"`    // pool.*; of volume.*, the volume's
 	Network    *fleet.Network `json:"network,omitempty"` // network.*
 	// Held is who needed the volume when the work was given: of volume.*.
@@ -204,7 +207,11 @@ type Work struct {
 	// fault, never made anew.
 	Made    []fleet.Volref `json:"made,omitempty"`
 	Mark    string         `json:"mark,omitempty"`    // the VM's: see Proof
+	Stop    string         `json:"stop,omitempty"`    // people took it back while a host had it: end it, and leave all as it was. The words say who
 	Project string         `json:"project,omitempty"` // the name of the VM's project: part of the domain's name where the VM's alone is taken
+
+	SecurityGroup  *fleet.FlatGroup  `json:"securityGroup,omitempty"`  // secgroup.*
+	SecurityGroups []fleet.FlatGroup `json:"securityGroups,omitempty"` // every one that a card of the VM is in
 }
 
 // Progress tells how far a job is; it also renews its lease.
@@ -214,6 +221,11 @@ type Progress struct {
 	Note    string `json:"note"`
 }
 
+// ProgressAnswer is empty mostly, and then left out.
+type ProgressAnswer struct {
+	Stop string `json:"stop,omitempty"` // as Work.Stop
+}
+
 // Outcome of a job.
 type Outcome string
 
@@ -221,6 +233,8 @@ const (
 	Done    Outcome = "done"
 	Failed  Outcome = "failed"  // Error has the hypervisor's own words
 	Unknown Outcome = "unknown" // single-shot work that may or may not have happened
+
+	Cancelled Outcome = "cancelled" // as Work.Stop wanted it
 )
 
 // Finish is a job's result together with what the host then saw.
@@ -234,6 +248,8 @@ type Finish struct {
 	VM         *fleet.VMStatus      `json:"vm,omitempty"`      // status after the act (vm.*)
 	Pool       *fleet.PoolStatus    `json:"pool,omitempty"`    // likewise (pool.*, volume.*)
 	Network    *fleet.NetworkStatus `json:"network,omitempty"` // likewise (network.*)
+
+	SecurityGroup *fleet.SecurityGroupStatus `json:"securityGroup,omitempty"` // likewise (secgroup.*)
 }
 
 // FinishAnswer says what became of the result.
@@ -265,4 +281,9 @@ type ResultAnswer struct {
 	FinishAnswer
 	Status int    `json:"status,omitempty"` // of HTTP, with which it was refused; 0: it was taken
 	Detail string `json:"detail,omitempty"` // a sentence for people
+}
+
+// PoolSecret is what proves to a pool's storage who asks. It goes nowhere but into the hypervisor.
+type PoolSecret struct {
+	Secret string `json:"secret"`
 }

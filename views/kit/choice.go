@@ -8,3 +8,13 @@ type Choices struct {
 	Options     []Option
 	Search, All string // addresses; empty: these are all
 }
+
+// OptionText is the text of the option with that value; of one that there is not, the value.
+func OptionText(options []Option, value string) string {
+	for _, o := range options {
+		if o.Value == value {
+			return o.Text
+		}
+	}
+	return value
+}

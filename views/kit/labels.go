@@ -78,11 +78,6 @@ func cannot(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 	return out
 }
 
-// RetryAll is the order to n hosts where something failed.
-func RetryAll(n int, post, back string) Act {
-	return Act{Icon: "refresh-cw", Word: "Retry " + Count(n, "failed host"), Post: post, Back: back}
-}
-
 // RetriedText says what came of it.
 func RetriedText(r fleet.Retried) string {
 	out := Count(len(r.Tasks), "host") + " will try again."

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +30,15 @@ func says(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 		return s.Bridge
 	case "subnets":
 		return strings.Join(s.Subnets, ", ")
+	case "uplink":
+		return s.Uplink
+	case "vtep":
+		return s.VTEP
+	case "mtu":
+		if s.MTU > 0 {
+			return strconv.Itoa(s.MTU)
+		}
+		return ""
 	}
 	return startsWithHost(kind, s)
 }
@@ -42,9 +53,24 @@ func kindWord(n fleet.NetworkView) string {
 	return "Network of libvirt"
 }
 
-var modeWords = map[fleet.NetworkMode]string{fleet.NetworkNAT: "NAT", fleet.NetworkRouted: "Routed", fleet.NetworkIsolated: "Isolated"}
+// peersKnown is how many of the overlay's other hosts a host sends to: "2 of 3".
+func peersKnown(n fleet.NetworkView, s *fleet.NetworkStatus) string {
+	if s.VTEP == "" {
+		return ""
+	}
+	others := len(n.Peers)
+	if slices.Contains(n.Peers, s.VTEP) {
+		others--
+	}
+	return strconv.Itoa(s.Peers) + " of " + strconv.Itoa(others)
+}
 
-// source is the addresses of a network that is defined here; empty for others.
+// undone reports whether the host undid its newest change, as it says now.
+func undone(h fleet.NetworkHost) bool {
+	return h.State != fleet.NetworkUnknown && h.Status != nil && h.Status.RolledBack != nil
+}
+
+// source is the addresses of a network that is defined here, or what it is on; empty for others.
 func source(n fleet.NetworkView) string {
 	if n.Spec == nil {
 		return ""
@@ -52,6 +78,15 @@ func source(n fleet.NetworkView) string {
 	var out []string
 	for _, p := range n.Spec.Prefixes() {
 		out = append(out, p.String())
+	}
+	if n.Spec.Underlay != "" {
+		out = append(out, "VNI "+strconv.Itoa(n.Spec.VNI)+" over "+n.Spec.Underlay)
+	}
+	if !n.Spec.Mode.Is().Served && n.Spec.Underlay == "" {
+		out = append(out, cmp.Or(n.Spec.Device, n.Spec.Bridge))
+		if n.Spec.VLAN > 0 {
+			out = append(out, "VLAN "+strconv.Itoa(n.Spec.VLAN))
+		}
 	}
 	return strings.Join(out, ", ")
 }
@@ -64,6 +99,20 @@ func dnsWord(s fleet.NetworkSpec) string {
 		return "answered, in " + s.Domain
 	}
 	return "answered"
+}
+
+func deviceWord(s fleet.NetworkSpec) string {
+	if s.Mode.Is().Served {
+		return "Goes out by"
+	}
+	return "Device"
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }
 
 func sinceWord(n fleet.NetworkView) string {
@@ -115,7 +164,7 @@ func eachOf(values []string) string {
 // Mode is what is wanted of the network, or what hosts report.
 func Mode(n fleet.NetworkView) string {
 	if n.Spec != nil {
-		return modeWords[n.Spec.Mode]
+		return n.Spec.Mode.Is().Word
 	}
 	words := make([]string, len(n.Health.Forwards))
 	for i, f := range n.Health.Forwards {

@@ -1,13 +1,19 @@
 package network
 
 import (
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"quantix/internal/fleet"
 	"quantix/views/kit"
 )
 
 // Form is a new network as a person typed it.
 type Form struct {
 	Name, Mode, Domain, Bridge, MTU, Device, Description string
-	DNS                                                  bool
+	VNI, Underlay, VLAN                                  string
+	DNS, STP                                             bool
 	IPv4, IPv6                                           SubnetForm
 	Hosts                                                []kit.HostChoice
 	Labels                                               kit.LabelForm
@@ -21,8 +27,62 @@ type SubnetForm struct {
 }
 
 // modes are what a network can be, in the form's order.
-var modes = []struct{ value, word, text string }{
-	{"nat", "NAT", "Guests reach the outside with their host's address; nobody outside reaches them by themselves."},
-	{"route", "Routed", "Guests reach the outside with their own addresses. Your routers must know the way back, by each host."},
-	{"isolated", "Isolated", "Guests of one host reach one another and the host, and nothing else."},
+func modes() []fleet.NetworkType { return fleet.NetworkTypes() }
+
+// forField shows a part of the form where a mode is chosen that has the field.
+func forField(field string) templ.Attributes {
+	var words []string
+	for _, m := range fleet.ModesTaking(field) {
+		words = append(words, string(m))
+	}
+	return templ.Attributes{"data-show-when": "mode=" + strings.Join(words, "|")}
+}
+
+func forMode(m fleet.NetworkMode) templ.Attributes {
+	return templ.Attributes{"data-show-when": "mode=" + string(m)}
+}
+
+// across is shown for the modes in which guests of different hosts meet, and apart for the others.
+func across(across bool) templ.Attributes {
+	var words []string
+	for _, t := range fleet.NetworkTypes() {
+		if t.Across == across {
+			words = append(words, string(t.Mode))
+		}
+	}
+	return templ.Attributes{"data-show-when": "mode=" + strings.Join(words, "|")}
+}
+
+// Lacks is what a host lacks for networks of the mode; empty: for that which the form chooses.
+func Lacks(h fleet.Host, mode fleet.NetworkMode) (out []kit.Lack) {
+	if h.Status == nil {
+		return nil
+	}
+	for _, gap := range h.Status.Inventory.NetworkGaps {
+		switch mode {
+		case "":
+			out = append(out, kit.Lack{Text: gap.Why, When: forMode(gap.Mode)})
+		case gap.Mode:
+			out = append(out, kit.Lack{Text: gap.Why})
+		}
+	}
+	if mode != "" {
+		return out
+	}
+	var carriers, others []string
+	for _, nic := range h.Status.Inventory.NICs {
+		switch {
+		case nic.Agent:
+			carriers = append(carriers, nic.Name)
+		case nic.Kind == "physical" || nic.Kind == "bond" || nic.Kind == "vlan":
+			others = append(others, nic.Name)
+		}
+	}
+	if len(carriers) > 0 {
+		out = append(out, kit.Lack{Text: "Its agent reaches the portal by " + strings.Join(carriers, ", ") + ": a bridge on that stands only once the portal is reached through it.", When: forMode(fleet.NetworkUplink)})
+	}
+	if len(others) > 0 {
+		out = append(out, kit.Lack{Text: "Other devices: " + strings.Join(others, ", ") + ".", When: forField("device")})
+	}
+	return out
 }

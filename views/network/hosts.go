@@ -1,6 +1,8 @@
 package network
 
 import (
+	"slices"
+
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
@@ -18,8 +20,32 @@ var onHosts = kit.Columns{
 	{Key: "heard", Word: "Heard"},
 }
 
+// onWires is onHosts for networks in which hosts have no address.
+var onWires = kit.Columns{
+	{Key: "state", Word: "State"},
+	{Key: "bridge", Word: "Bridge"},
+	{Key: "uplink", Word: "Goes out by"},
+	{Key: "mtu", Word: "MTU"},
+	{Key: "starts", Word: "Starts with the host"},
+	{Key: "says", Word: "What the host says"},
+	{Key: "heard", Word: "Heard"},
+}
+
+// onOverlays are the same with who is at the other ends.
+var onOverlays = slices.Insert(slices.Clone(onWires), 3, kit.Column{Key: "vtep", Word: "Own address"}, kit.Column{Key: "peers", Word: "Peers"})
+
+func columnsOf(n fleet.NetworkView) kit.Columns {
+	switch {
+	case n.Spec == nil || n.Spec.Mode.Is().Served:
+		return onHosts
+	case n.Spec.Mode == fleet.NetworkVXLAN:
+		return onOverlays
+	}
+	return onWires
+}
+
 func (p Page) matrix() kit.Matrix[fleet.NetworkHost] {
-	m := kit.HostsMatrix(p.Link, "The network on each host", onHosts, p.Cells)
+	m := kit.HostsMatrix(p.Link, "The network on each host", columnsOf(p.Network), p.Cells)
 	m.Row = func(h fleet.NetworkHost) kit.Row {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "networks")}
 	}

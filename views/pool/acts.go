@@ -13,16 +13,36 @@ func newPool(a fleet.Actor) kit.Act {
 	return kit.Act{Icon: "plus", Word: "New pool", Href: "/pools/new"}.Needs(a, policy.InfraChange)
 }
 
+func executed(a fleet.Actor, v fleet.PoolView) kit.Executed {
+	return kit.Executed{Actor: a, Noun: fleet.NounPool, ID: string(v.ID), Name: v.Name, States: v.Actions()}
+}
+
+func cellOf(cell fleet.PoolHost) kit.ExecutedCell {
+	stopped := stoppedByOthers(cell)
+	return kit.ExecutedCell{
+		HostID: cell.HostID, Host: cell.HostName, States: cell.Actions(), Stopped: stopped,
+		Failing: cell.Assigned && (cell.State == fleet.PoolFailed || cell.State == fleet.PoolStalled || stopped),
+	}
+}
+
 // Acts is everything that can be asked about a pool.
 func Acts(a fleet.Actor, v fleet.PoolView) []kit.Act {
-	path, can := views.PoolPath(v.ID), policy.Offer(a, "pool", "", v.Actions())
-	return []kit.Act{
+	path, e := views.PoolPath(v.ID), executed(a, v)
+	acts := []kit.Act{
 		{Icon: "database", Word: "Open", Href: path},
 		{Icon: "monitor", Word: "VMs with disks in it", Href: views.TabPath(path, "vms")},
 		{Icon: "hard-drive", Word: "Volumes", Href: views.TabPath(path, "volumes")},
-		kit.Act{Icon: "plug", Word: "Assign to hosts", Href: views.PoolPath(v.ID, "assign"), Dialog: true}.As(can, fleet.ActAssign),
-		kit.Act{Icon: "trash-2", Word: "Delete pool", Href: views.PoolPath(v.ID, "delete"), Dialog: true, Danger: true}.As(can, fleet.ActDelete),
+		e.Assign(),
 	}
+	if v.Spec.Kind.Is().Secret != nil {
+		acts = append(acts, changeCredentials(a, v))
+	}
+	return append(acts, e.Delete())
+}
+
+func changeCredentials(a fleet.Actor, v fleet.PoolView) kit.Act {
+	act := kit.Act{Icon: "lock", Word: "Change credentials", Href: views.PoolPath(v.ID, "credentials"), Dialog: true}
+	return act.Needs(a, policy.InfraChange).As(v.Actions(), fleet.ActCredentials)
 }
 
 // vmsThere is the list of the host's VMs with disks in the pool.
@@ -31,31 +51,26 @@ func vmsThere(cell fleet.PoolHost) string {
 }
 
 // cellActs is what can be asked about a pool on one host.
-func cellActs(a fleet.Actor, cell fleet.PoolHost) []kit.Act {
-	path := views.PoolPath(cell.PoolID)
-	at := func(act string) string { return views.PoolPath(cell.PoolID, "hosts", string(cell.HostID), act) }
-	can := policy.Offer(a, "pool", "", cell.Actions())
-	retry := kit.Act{Icon: "refresh-cw", Word: "Try again", Post: at("retry"), Back: path}.As(can, fleet.ActRetry)
-	if stoppedByOthers(cell) {
-		retry.Icon, retry.Word = "play", "Start"
-	}
-	return []kit.Act{
-		retry,
-		{Icon: "monitor", Word: "VMs with disks here", Href: vmsThere(cell)},
-		{Icon: "server", Word: "Open " + cell.HostName, Href: views.HostPath(cell.HostID)},
-		kit.Act{Icon: "unplug", Word: "Release from " + cell.HostName, Href: at("release"), Dialog: true, Danger: true}.As(can, fleet.ActRelease),
-	}
+func cellActs(a fleet.Actor, v fleet.PoolView, cell fleet.PoolHost) []kit.Act {
+	return executed(a, v).CellActs(cellOf(cell), kit.Act{Icon: "monitor", Word: "VMs with disks here", Href: vmsThere(cell)})
 }
 
-// labelForm is the form with what it is about.
-func labelForm(v fleet.PoolView, f kit.LabelForm) kit.LabelForm {
-	path := views.PoolPath(v.ID, "labels")
-	f.Of = "pool:" + string(v.ID)
-	f.Dialog = kit.Dialog{Title: "Hosts that get " + v.Name + " by label", Action: path, Button: "Save", Why: kit.WhyNot(v.Allows(fleet.ActEdit)), Back: views.PoolPath(v.ID)}
-	return f
+// retry is what the page's head offers where the pool failed.
+func retry(p Page) []kit.Act {
+	cells := make([]kit.ExecutedCell, len(p.Pool.Hosts))
+	for i, h := range p.Pool.Hosts {
+		cells[i] = cellOf(h)
+	}
+	return executed(p.Actor, p.Pool).Retry(cells, p.Pool.Health.Hosts, p.Pool.Health.Failed)
 }
 
-// editLabels leads to that form.
-func editLabels(a fleet.Actor, v fleet.PoolView) kit.Act {
-	return kit.Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: views.PoolPath(v.ID, "labels"), Dialog: true}.As(policy.Offer(a, "pool", "", v.Actions()), fleet.ActEdit)
+// failing are the first cells in which the pool cannot be used.
+func failing(cells []fleet.PoolHost, most int) []fleet.PoolHost {
+	var out []fleet.PoolHost
+	for _, c := range cells {
+		if len(out) < most && cellOf(c).Failing {
+			out = append(out, c)
+		}
+	}
+	return out
 }

@@ -33,7 +33,7 @@ func kindWord(s fleet.PoolSpec) string {
 
 // Source is where the bytes are; empty for those who may not know.
 func Source(s fleet.PoolSpec) string {
-	if s.Path == "" {
+	if field, place := s.Place(); field != "" && place == "" {
 		return ""
 	}
 	return s.Source()
@@ -82,6 +82,9 @@ func lastKnown(cell fleet.PoolHost) string {
 func mountPath(v fleet.PoolView, cell fleet.PoolHost) string {
 	if cell.Status != nil && cell.Status.MountPath != "" {
 		return cell.Status.MountPath
+	}
+	if !v.Spec.Kind.Is().Files {
+		return kit.Dash(Source(v.Spec))
 	}
 	return kit.Dash(v.Spec.Path)
 }

@@ -250,7 +250,7 @@ func configure(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.infra() {
-			templ_7745c5c3_Err = kit.LabelCard(p.ByLabel, editLabels(p.Actor, p.Pool)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LabelCard(p.ByLabel, executed(p.Actor, p.Pool).EditLabels()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -271,7 +271,7 @@ func configure(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.ActButton("assign-more", "small", Acts(p.Actor, p.Pool)[3]).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ActButton("assign-more", "small", executed(p.Actor, p.Pool).Assign()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

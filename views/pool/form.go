@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -50,6 +51,38 @@ func forKinds(kinds []fleet.PoolKind) templ.Attributes {
 		words[i] = string(k)
 	}
 	return templ.Attributes{"data-show-when": "kind=" + strings.Join(words, "|")}
+}
+
+// secretField never shows what was typed before.
+func (f Form) secretField() kit.Field {
+	var kinds []fleet.PoolKind
+	var labels, hints []string
+	for _, t := range fleet.PoolTypes() {
+		if t.Secret != nil {
+			kinds = append(kinds, t.Kind)
+			if !slices.Contains(labels, t.Secret.Label) {
+				labels, hints = append(labels, t.Secret.Label), append(hints, t.Secret.Label+": "+t.Secret.Hint)
+			}
+		}
+	}
+	return secretField(strings.Join(labels, " or "), strings.Join(hints, " "), f.Errors, forKinds(kinds))
+}
+
+func secretField(label, hint string, e kit.Errors, wrap templ.Attributes) kit.Field {
+	return kit.Field{
+		Name: "secret", Label: label, Type: "password", Hint: hint + " It is kept encrypted, given to the hosts of the pool alone, and never shown again.", Error: e.At("secret"), Wrap: wrap,
+		Attrs: templ.Attributes{"autocomplete": "new-password", "spellcheck": "false", "maxlength": "255"},
+	}
+}
+
+// filed are the kinds whose volumes are files.
+func filed() (out []fleet.PoolKind) {
+	for _, t := range fleet.PoolTypes() {
+		if t.Files {
+			out = append(out, t.Kind)
+		}
+	}
+	return out
 }
 
 // sharable are the kinds of which a person says whether all hosts see the same.

@@ -174,7 +174,11 @@ func New(f Form) templ.Component {
 					}
 				}
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "path", Label: "Path on the hosts", Value: f.Spec.Path, Error: f.Errors.At("spec.path"),
+			templ_7745c5c3_Err = kit.TextField(f.secretField()).Render(ctx, templ_7745c5c3_Buffer)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "path", Label: "Path on the hosts", Value: f.Spec.Path, Error: f.Errors.At("spec.path"), Wrap: forKinds(filed()),
 				Hint: "Where the volumes are, such as /srv/vm. What is not a directory already is mounted here. A directory that is missing is made. Each host's agent says where pools may be (its poolRoots), and refuses other places.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -209,7 +213,7 @@ func New(f Form) templ.Component {
 				var templ_7745c5c3_Var7 string
 				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(f.Errors.At("hostIds"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/form.templ`, Line: 58, Col: 31}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/form.templ`, Line: 59, Col: 31}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 				if templ_7745c5c3_Err != nil {

@@ -36,7 +36,7 @@ func List(p *ListPage) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		templ_7745c5c3_Err = kit.PageHead(kit.Head{
 			Crumbs: kit.Inventory, Title: "Storage pools", Acts: kit.ActButton("new-pool", "primary", newPool(p.Actor)),
-			Tabs: []kit.Tab{{Text: "Pools", Href: "/pools", Here: true}},
+			Tabs: kit.StorageTabs(p.Actor, "/pools"),
 		}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

@@ -18,7 +18,8 @@ type Page struct {
 	Pool    fleet.PoolView            // its hosts are the first few
 	Cells   kit.Cells[fleet.PoolHost] // of tab health
 	Now     time.Time
-	Volumes Volumes // of tab volumes
+	Volumes Volumes        // of tab volumes
+	Uploads []fleet.Upload // of tab volumes: the person's own that have not ended
 	Counts  Counts
 	ByLabel fleet.ByLabel // of tabs health and configure, for those who see hosts
 	First   int           // of Volumes, those from First to before Last are shown

@@ -182,21 +182,14 @@ func headActs(p Page) templ.Component {
 			templ_7745c5c3_Var6 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.ActButton("assign", "", Acts(p.Actor, p.Pool)[3]).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActButton("assign", "", executed(p.Actor, p.Pool).Assign()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if n := retryable(p); n > 1 {
-			templ_7745c5c3_Err = kit.ActButton("retry", "", retryAll(p.Actor, p.Pool, n)).Render(ctx, templ_7745c5c3_Buffer)
+		for _, act := range retry(p) {
+			templ_7745c5c3_Err = kit.ActButton("retry", "", act).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
-			}
-		} else {
-			for _, cell := range failing(p.Pool.Hosts, 1) {
-				templ_7745c5c3_Err = kit.ActButton("retry", "", retryNamed(p.Actor, cell)).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
 			}
 		}
 		templ_7745c5c3_Err = kit.ActMenu(Acts(p.Actor, p.Pool)[1:]).Render(ctx, templ_7745c5c3_Buffer)

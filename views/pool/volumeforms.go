@@ -9,7 +9,7 @@ import (
 // VolumeForm is what a person typed about a volume.
 type VolumeForm struct {
 	Name, Format, Size, Host, Confirm string
-	URL, Checksum                     string
+	URL, Checksum, File               string
 	Full, Overcommit                  bool
 }
 
@@ -41,6 +41,11 @@ func (p VolumePage) startAt(i fleet.StartImage) string {
 	return kit.Link{Path: views.PoolPath(p.Pool.ID, "volumes", "fetch")}.With("start", i.File).String()
 }
 
+// curl is how a terminal sends a file.
+func (p VolumePage) curl() string {
+	return "curl -T FILE -H 'Authorization: Bearer TOKEN' 'https://PORTAL/api/v1/pools/" + string(p.Pool.ID) + "/uploads/NAME'"
+}
+
 // checksumHint says what is at stake, and of a well-known image why its checksum is not filled in.
 func checksumHint(p VolumePage) string {
 	const stake = " Without it, whoever has that server, or its name, decides what your VMs run."
@@ -55,4 +60,19 @@ func hostChoice(h fleet.PoolHost) string {
 		return h.HostName
 	}
 	return h.HostName + ": " + h.State.Word()
+}
+
+// formats are those that a new volume can have.
+func (p VolumePage) formats() []string {
+	if p.Pool.Spec.Kind.Is().Files {
+		return fleet.VolumeFormats
+	}
+	return []string{"raw"}
+}
+
+func (p VolumePage) nameHint() string {
+	if p.Pool.Spec.Kind.Is().Files {
+		return "The name of its file in the pool, such as data.qcow2"
+	}
+	return "Its name in the storage, such as data"
 }

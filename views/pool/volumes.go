@@ -121,6 +121,25 @@ func volumeAddress(path, volume string, host fleet.HostID) string {
 	return link.String()
 }
 
+// place is where a volume is, for pools in which that is no path below one directory.
+func (p Page) place(v VolumeRow) string {
+	if p.Pool.Spec.Kind.Is().Files {
+		return ""
+	}
+	return v.Path
+}
+
+// none says what a pool without volumes waits for.
+func (p Page) none() string {
+	switch is := p.Pool.Spec.Kind.Is(); {
+	case is.Kind == "" || is.Files:
+		return "Disks of VMs show here when they are made. Download images and ISOs by their addresses, or put them into the pool's directory; hosts find them by themselves. Then publish those that tenants may use."
+	case is.Makes:
+		return "Disks of VMs show here when they are made, and so does what others make there."
+	}
+	return "The storage shows none. Make one there; hosts find it by themselves."
+}
+
 func (p Page) newVolume() kit.Act { return p.volumeToCome("plus", "New volume", "new") }
 
 func (p Page) fetchVolume() kit.Act {
@@ -129,8 +148,13 @@ func (p Page) fetchVolume() kit.Act {
 
 func (p Page) volumeToCome(icon, word, below string) kit.Act {
 	act := kit.Act{Icon: icon, Word: word, Href: p.path("volumes", below), Dialog: true}.Needs(p.Actor, policy.InfraChange)
-	if p.Pool.DeletedAt != nil {
+	switch is := p.Pool.Spec.Kind.Is(); {
+	case p.Pool.DeletedAt != nil:
 		act = act.When("The pool is being deleted.")
+	case is.Kind != "" && !is.Makes:
+		act = act.When("Its volumes are as its storage has them: make them there, and hosts find them by themselves.")
+	case is.Kind != "" && !is.Files && (below == "fetch" || below == "upload"):
+		act = act.When("Images come into pools of files alone.")
 	}
 	return act
 }

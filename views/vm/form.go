@@ -2,6 +2,7 @@ package vm
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +20,7 @@ type Form struct {
 	On            bool // and its guest is on
 	MayOvercommit bool // see control.CreateVM
 
-	Projects, Hosts, Pools, Images, ISOs, Networks kit.Choices
+	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs kit.Choices
 }
 
 // field is one input with what is typed in it, what is wrong with it or below it, and from when on an edit of it counts.
@@ -66,11 +67,33 @@ func (f Form) rows(list string) []string {
 // Volume is a volume as a choice's value.
 func Volume(pool fleet.PoolID, volume string) string { return string(pool) + "/" + volume }
 
+// LibraryImage is a version of an image of the library as a choice's value.
+func LibraryImage(image fleet.ImageID, version fleet.ImageVersionID) string {
+	return libraryPrefix + string(image) + ":" + string(version)
+}
+
+const libraryPrefix = "image:"
+
+// LibraryImageOf reads LibraryImage, where a volume's pool would stand.
+func LibraryImageOf(value fleet.PoolID) (fleet.ImageID, fleet.ImageVersionID, bool) {
+	rest, ok := strings.CutPrefix(string(value), libraryPrefix)
+	image, version, _ := strings.Cut(rest, ":")
+	return fleet.ImageID(image), fleet.ImageVersionID(version), ok
+}
+
 var firmwares = []kit.Option{{Value: "uefi", Text: "UEFI"}, {Value: "bios", Text: "BIOS"}}
 
 var units = []kit.Option{{Value: "GiB", Text: "GiB"}, {Value: "MiB", Text: "MiB"}}
 
-var diskSources = []kit.Option{{Value: "empty", Text: "Empty disk"}, {Value: "image", Text: "Copy of an image"}}
+var diskSources = []kit.Option{{Value: "empty", Text: "Empty disk"}, {Value: "image", Text: "Copy of an image"}, {Value: "overlay", Text: "Overlay on an image"}}
+
+// sources are what a disk can be; a LUN only where there is one to choose, or was.
+func (f Form) sources() []kit.Option {
+	if len(f.LUNs.Options) < 2 {
+		return diskSources
+	}
+	return append(slices.Clone(diskSources), kit.Option{Value: "lun", Text: "Existing LUN"})
+}
 
 // first is the first of some fields' errors.
 func first(e kit.Errors, paths ...string) string {
@@ -89,4 +112,12 @@ func (f Form) firmware() kit.Field {
 		in.Attrs = templ.Attributes{"disabled": true}
 	}
 	return in
+}
+
+// poolError is what is wrong with where a disk is to be made.
+func (f Form) poolError(at string) string {
+	if f.Typed.Get(at+".source") == "lun" {
+		return ""
+	}
+	return first(f.Errors, at+".poolId", at+".volume")
 }

@@ -412,19 +412,25 @@ func diskRow(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(f.field(at+".source", kit.Field{Label: "Disk"}), diskSources).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(f.field(at+".source", kit.Field{Label: "Disk"}), f.sources()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".image", kit.Field{Label: "Image", Wrap: templ.Attributes{"data-show-when": at + ".source=image"}}), f.Images).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".image", kit.Field{Label: "Image", Error: first(f.Errors, at+".image", at+".image.volume", at+".image.poolId", at+".imageId", at+".versionId", at+".overlay"), Wrap: templ.Attributes{"data-show-when": at + ".source=image|overlay"}}), f.Images).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".poolId", kit.Field{Label: "Pool"}), f.Pools).Render(ctx, templ_7745c5c3_Buffer)
+		if len(f.LUNs.Options) > 1 {
+			templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".lun", kit.Field{Label: "LUN", Hint: "As it is, with what is in it. Nobody else may use it.", Error: first(f.Errors, at+".volume", at+".existing"), Wrap: templ.Attributes{"data-show-when": at + ".source=lun"}}), f.LUNs).Render(ctx, templ_7745c5c3_Buffer)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+		}
+		templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".poolId", kit.Field{Label: "Pool", Error: f.poolError(at), Wrap: templ.Attributes{"data-show-when": at + ".source=empty|image|overlay"}}), f.Pools).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field(at+".sizeBytes", kit.Field{Label: "Size", Value: "20", Unit: "GiB", Short: true, Attrs: templ.Attributes{"inputmode": "decimal"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field(at+".sizeBytes", kit.Field{Label: "Size", Value: "20", Unit: "GiB", Short: true, Attrs: templ.Attributes{"inputmode": "decimal"}, Wrap: templ.Attributes{"data-show-when": at + ".source=empty|image|overlay"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -474,7 +480,7 @@ func nicRows(f Form) templ.Component {
 			var templ_7745c5c3_Var12 string
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(f.Errors.At("spec.nics"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 114, Col: 45}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 117, Col: 45}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -554,7 +560,7 @@ func nicRow(f Form, i string) templ.Component {
 		var templ_7745c5c3_Var14 string
 		templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.ResolveAttributeValue(i)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 137, Col: 35}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 140, Col: 35}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var14)
 		if templ_7745c5c3_Err != nil {
@@ -616,7 +622,7 @@ func dropRow(at, label string) templ.Component {
 		var templ_7745c5c3_Var16 string
 		templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.ResolveAttributeValue(at)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 147, Col: 62}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 150, Col: 62}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var16)
 		if templ_7745c5c3_Err != nil {
@@ -629,7 +635,7 @@ func dropRow(at, label string) templ.Component {
 		var templ_7745c5c3_Var17 string
 		templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.ResolveAttributeValue(label)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 147, Col: 114}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 150, Col: 114}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var17)
 		if templ_7745c5c3_Err != nil {
@@ -687,7 +693,7 @@ func edit(p Page) templ.Component {
 		var templ_7745c5c3_Var19 string
 		templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.ResolveAttributeValue(p.Edit.Typed.Get("generation"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 154, Col: 79}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 157, Col: 79}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var19)
 		if templ_7745c5c3_Err != nil {
@@ -726,7 +732,7 @@ func edit(p Page) templ.Component {
 		var templ_7745c5c3_Var20 string
 		templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs("Network ")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 169, Col: 16}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 172, Col: 16}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 		if templ_7745c5c3_Err != nil {
@@ -780,7 +786,7 @@ func edit(p Page) templ.Component {
 		var templ_7745c5c3_Var21 templ.SafeURL
 		templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(p.path()))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 184, Col: 48}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 187, Col: 48}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 		if templ_7745c5c3_Err != nil {

@@ -49,5 +49,8 @@ func diskSize(vm fleet.VMView, i int) string {
 	if n := vm.Spec.Disks[i].SizeBytes; n > 0 {
 		return kit.Bytes(n)
 	}
+	if vm.Spec.Disks[i].Existing {
+		return "as large as it is"
+	}
 	return "as large as its image"
 }

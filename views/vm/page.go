@@ -19,14 +19,21 @@ type Page struct {
 	Actions []fleet.ActionState // cut by what the person may do, with the reason
 	Pools   map[fleet.PoolID]string
 	Infra   bool // the person may see hosts
+	Actor   fleet.Actor
+
+	Moving  []fleet.MovingDisk // tab summary, of those who may see hosts
+	MoveWhy string             // why the person may not move disks; empty: they may
 
 	PlaceWhy string // why the person may not say where the VM is; empty: they may
 
 	Edit  Form               // tab configure
 	Audit []fleet.AuditEntry // tab events
 	Tasks []fleet.Task
-	Meter *Meter      // tab monitor; nil: none yet
-	Retry *fleet.Task // tab summary: the order that waits for its hypervisor; nil: none
+	Meter *Meter                // tab monitor; nil: none yet
+	Cards []fleet.CardAddresses // tab summary
+	Retry *fleet.Task           // tab summary: the order that waits for its hypervisor; nil: none
+
+	Filters []fleet.CardFilter // tab summary: what passes the network cards, in the spec's order
 }
 
 // Meter is a VM's newest load.
@@ -86,4 +93,22 @@ func (p Page) pool(id fleet.PoolID) string {
 		return name
 	}
 	return "a pool"
+}
+
+// filter is what passes the network card; nil: nothing is known of it.
+func (p Page) filter(i int) *fleet.CardFilter {
+	if i < len(p.Filters) {
+		return &p.Filters[i]
+	}
+	return nil
+}
+
+// whyNotEdit says why the VM cannot be edited now; empty: it can.
+func (p Page) whyNotEdit() string {
+	for _, s := range p.Actions {
+		if s.Action == fleet.ActEdit {
+			return s.Reason
+		}
+	}
+	return ""
 }

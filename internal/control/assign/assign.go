@@ -41,12 +41,13 @@ type Object struct {
 	id         string
 	generation int64
 	leaving    string             // why nothing more can be asked of it; empty: it can
-	path       string             // of a pool
+	field      string             // of a pool: of its spec, that which says place
+	place      string             // of a pool: what no two pools of a host share
 	oneHost    string             // of a pool: why it can be on one host only; empty: it can be on many
 	spec       *fleet.NetworkSpec // of a network
 }
 
-var nouns = map[string]*Noun{Pools.noun: Pools, Networks.noun: Networks}
+var nouns = map[string]*Noun{Pools.noun: Pools, Networks.noun: Networks, SecurityGroups.noun: SecurityGroups}
 
 // Of is the Noun of subjects that begin so; nil: hosts execute nothing of that kind.
 func Of(noun string) *Noun { return nouns[noun] }

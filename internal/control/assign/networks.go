@@ -62,6 +62,20 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 		return err
 	}
 	var checks fleet.Checks
+	if o.spec.Mode == fleet.NetworkVXLAN {
+		given, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.noun, ObjectID: o.id})
+		if err != nil {
+			return err
+		}
+		for _, h := range given {
+			if !slices.Contains(hosts, string(h)) {
+				hosts = append(slices.Clip(hosts), string(h)) // also those that have it
+			}
+		}
+		if len(hosts) > fleet.MaxPeers {
+			checks.Add("hostIds", "An overlay joins at most %d hosts: each sends what it floods to all others. Define another one for the rest.", fleet.MaxPeers)
+		}
+	}
 	for _, other := range rows {
 		if other.Same {
 			checks.Add("hostIds", "%s has a network named %s already, which was not made by Quantix. Give this one another name, or remove that one with virsh.", other.HostName, o.Name)
@@ -78,11 +92,31 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 				}
 			}
 		}
+		if other.Spec != nil {
+			clash(&checks, *o.spec, other)
+		}
+		if !o.spec.Mode.Is().Served && !o.spec.Mode.Is().Made {
+			continue // it is on what the hosts have: others may be, too
+		}
 		if o.spec.Bridge != "" && (o.spec.Bridge == other.Bridge || other.Spec != nil && o.spec.Bridge == other.Spec.Bridge) {
 			checks.Add("spec.bridge", "The %s %s has the bridge device %s on %s already. Give another name.", what, other.Name, o.spec.Bridge, other.HostName)
 		}
 	}
 	return checks.Err()
+}
+
+// clash notes what two networks cannot both have on one host: an overlay's number, and a device on which a bridge is made. Two bridges on
+// one device would be a loop as soon as anything joined them.
+func clash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
+	theirs := *other.Spec
+	sameDevice := mine.Device != "" && mine.Device == theirs.Device && mine.VLAN == theirs.VLAN
+	taking := func(m fleet.NetworkMode) bool { return m == fleet.NetworkUplink || m == fleet.NetworkMacvtap }
+	switch {
+	case mine.Mode == fleet.NetworkVXLAN && theirs.Mode == fleet.NetworkVXLAN && mine.VNI == theirs.VNI:
+		c.Add("spec.vni", "The network %s has the VNI %d on %s already. Give another one.", other.Name, mine.VNI, other.HostName)
+	case sameDevice && taking(mine.Mode) && taking(theirs.Mode) && (mine.Mode == fleet.NetworkUplink || theirs.Mode == fleet.NetworkUplink):
+		c.Add("spec.device", "The network %s has the device %s on %s already: a device is in one bridge. Give another device or a VLAN, or put the VMs on that network.", other.Name, mine.Device, other.HostName)
+	}
 }
 
 // takenBy are the subnets of another network: those of its spec, and what hosts say.

@@ -37,7 +37,8 @@ var Pools = &Noun{
 
 // ofPool is what assignments need to know of a pool.
 func ofPool(name string, spec fleet.PoolSpec) Object {
-	return Object{Name: name, path: spec.Path, oneHost: spec.OneHost()}
+	field, place := spec.Place()
+	return Object{Name: name, field: field, place: place, oneHost: spec.OneHost()}
 }
 
 // poolAllows asks the table that the page asks.
@@ -53,7 +54,7 @@ func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	return ok, why, nil
 }
 
-// poolFits refuses hosts on which another pool has the directory, and a second host where there can be but one.
+// poolFits refuses hosts on which another pool has the directory, target, pool of a cluster or volume group, and a second host where there can be but one.
 func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
 	if o.oneHost != "" {
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.noun, ObjectID: o.id})
@@ -68,13 +69,13 @@ func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) erro
 			return checks.Err()
 		}
 	}
-	taken, err := q.PlacesTaken(ctx, db.PlacesTakenParams{Hosts: hosts, PoolID: fleet.PoolID(o.id), Path: o.path})
+	taken, err := q.PlacesTaken(ctx, db.PlacesTakenParams{Hosts: hosts, PoolID: fleet.PoolID(o.id), Place: o.place})
 	if err != nil {
 		return err
 	}
 	var checks fleet.Checks
 	for _, t := range taken {
-		checks.Add("spec.path", "Pool %s uses %s on %s already. Give another directory.", t.Name, o.path, t.HostName)
+		checks.Add("spec."+o.field, "Pool %s uses %s on %s already. Give another one.", t.Name, o.place, t.HostName)
 	}
 	return checks.Err()
 }
@@ -107,4 +108,24 @@ func needed(o Object, host fleet.HostID, vms []string, what string) error {
 // AddedPool is a pool whose row the transaction has just written.
 func AddedPool(id fleet.PoolID, name string, spec fleet.PoolSpec) Object {
 	return Pools.added(string(id), ofPool(name, spec))
+}
+
+// ApplyAnew asks all hosts that have the pool to set it up once more. Those that are not heard now, and those beyond what is asked at once,
+// do so later by themselves: the pool is of a newer generation than the one that they have.
+func (o Object) ApplyAnew(ctx context.Context, q *db.Queries, a fleet.Actor) ([]fleet.TaskID, error) {
+	if err := q.RenewPool(ctx, fleet.PoolID(o.id)); err != nil {
+		return nil, err
+	}
+	o.generation++
+	hosts, err := q.AskedHosts(ctx, db.AskedHostsParams{Noun: o.of.noun, ObjectID: o.id, Most: retriedAtOnce})
+	if err != nil {
+		return nil, err
+	}
+	tasks := make([]fleet.TaskID, len(hosts))
+	for i, h := range hosts {
+		if tasks[i], err = o.queue(ctx, q, a, h, o.of.apply, o.of.release); err != nil {
+			return nil, err
+		}
+	}
+	return tasks, nil
 }

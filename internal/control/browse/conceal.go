@@ -24,7 +24,7 @@ func networkFor(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
 		return v
 	}
 	spec := *v.Spec
-	spec.Bridge, spec.Device = "", ""
+	spec.Bridge, spec.Device, spec.Underlay, spec.PortGroups, v.Peers = "", "", "", nil, nil // what port groups are open to whom: see PortGroups
 	if spec.IPv4 != nil && spec.IPv4.DHCP != nil {
 		spec.IPv4 = &fleet.Subnet{Gateway: spec.IPv4.Gateway, DHCP: &fleet.DHCP{Ranges: spec.IPv4.DHCP.Ranges}}
 	}
@@ -47,12 +47,13 @@ func volumeFor(a fleet.Actor, v VolumeOn) VolumeOn {
 		return v
 	}
 	v.Path, v.Hosts, v.Unfit, v.UsedBy, v.Backing = "", []HostRef{}, "", nil, ""
-	v.InDrive, v.BaseOf, v.ModifiedAt = nil, nil, nil
-	if v.Published != nil {
-		v.Published = &Published{At: v.Published.At}
-		if !v.offered() {
-			v.Published = nil
-		}
+	v.InDrive, v.BaseOf, v.ModifiedAt, v.StoodOn = nil, nil, nil, nil
+	switch p := v.Published; {
+	case p == nil:
+	case !v.offered(a):
+		v.Published = nil
+	default:
+		v.Published = &Published{At: p.At, ImageID: p.ImageID, Image: p.Image, VersionID: p.VersionID, Number: p.Number, toAll: p.toAll, projects: p.projects}
 	}
 	return v
 }

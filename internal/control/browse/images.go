@@ -15,11 +15,24 @@ import (
 	"quantix/internal/policy"
 )
 
-// Published says who let tenants use a volume, and when.
+// Published says which image of the library a volume is a copy of.
 type Published struct {
 	By    string    `json:"by,omitempty"`
 	At    time.Time `json:"at"`
 	Stale string    `json:"stale,omitempty"` // why it is not offered nevertheless: it is another file by now
+
+	ImageID   fleet.ImageID        `json:"imageId,omitempty"`
+	Image     string               `json:"image,omitempty"` // its name
+	VersionID fleet.ImageVersionID `json:"versionId,omitempty"`
+	Number    int                  `json:"number,omitempty"` // of the version
+
+	toAll    bool // it is published to every project
+	projects []string
+}
+
+// to reports whether the image is published to one of the projects.
+func (p Published) to(projects []string) bool {
+	return p.toAll || slices.ContainsFunc(p.projects, func(id string) bool { return slices.Contains(projects, id) })
 }
 
 // Images lists the volumes that the actor may clone disks from: of no VM, self-contained, on a host that is heard. Of a shared pool one
@@ -36,8 +49,17 @@ func (b *Browse) ISOs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	return all.ISOs, err
 }
 
-// Media are Images and ISOs, read at once.
-type Media struct{ Images, ISOs []VolumeOn }
+// Media are Images and ISOs, and LUNs, read at once.
+type Media struct{ Images, ISOs, LUNs []VolumeOn }
+
+// LUNs lists the volumes that their storage has made, that a VM can have as they are, and that no domain has: for those who run the hosts.
+func (b *Browse) LUNs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	all, err := b.Media(ctx, a)
+	return all.LUNs, err
+}
 
 // Media returns both.
 func (b *Browse) Media(ctx context.Context, a fleet.Actor) (Media, error) {
@@ -45,15 +67,19 @@ func (b *Browse) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return out, err
 	}
-	cells, err := b.plainCells(ctx)
+	cells, err := b.plainCells(ctx, nil)
 	if err != nil {
 		return out, err
 	}
-	plain := slices.DeleteFunc(mergeVolumes(cells), func(v VolumeOn) bool { return len(v.Hosts) == 0 || !v.IsImage() && !v.IsISO() })
+	plain := slices.DeleteFunc(mergeVolumes(cells), func(v VolumeOn) bool {
+		return len(v.Hosts) == 0 || !v.IsImage() && !v.IsISO() && v.Format != fleet.FormatLUN
+	})
 	all, err := judged(ctx, b.store.Queries, a, plain)
 	for _, v := range all {
 		switch {
 		case v.VM != nil || !v.usableBy(a):
+		case v.Format == fleet.FormatLUN:
+			out.LUNs = append(out.LUNs, v)
 		case v.IsISO():
 			out.ISOs = append(out.ISOs, v)
 		default:
@@ -63,22 +89,25 @@ func (b *Browse) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	return out, err
 }
 
-// plainCells are what hosts say of volumes that do not bear the name of a VM's disk. Of the hosts of a shared pool that say the very
+// plainCells are what hosts say of volumes that do not bear the name of a VM's disk, in these pools; nil: in all. Of the hosts of a shared pool that say the very
 // same, one speaks for all: one that is ready where there is any.
-func (b *Browse) plainCells(ctx context.Context) ([]cell, error) {
+func (b *Browse) plainCells(ctx context.Context, pools []string) ([]cell, error) {
 	var s statement
 	s.and("p.deleted_at IS NULL AND a.asked = 'assign' AND a.plain_digest IS NOT NULL")
+	if pools != nil {
+		s.and("p.id = ANY (" + s.key(pools) + "::text[])")
+	}
 	type said struct {
 		cell
 		digest string
 	}
-	rows, err := collect(ctx, b, `SELECT p.id, p.name, p.spec, h.name, g.host_id, g.ready, g.digest FROM pools p JOIN (
-			SELECT a.pool_id, a.plain_digest AS digest, COALESCE(bool_or(`+fresh+` AND a.said = 'active'), false) AS ready,
+	rows, err := collect(ctx, b, `SELECT p.id, p.name, p.spec, h.name, g.host_id, g.ready, g.seen, g.digest FROM pools p JOIN (
+			SELECT a.pool_id, a.plain_digest AS digest, COALESCE(bool_or(`+fresh+` AND a.said = 'active'), false) AS ready, max(s.looked_at) AS seen,
 				COALESCE(min(a.host_id) FILTER (WHERE `+fresh+` AND a.said = 'active'), min(a.host_id)) AS host_id
 			FROM pools p JOIN assignments a ON a.pool_id = p.id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions()+`
 			GROUP BY a.pool_id, a.plain_digest, CASE WHEN (p.spec->>'shared')::boolean THEN '' ELSE a.host_id END) g ON g.pool_id = p.id
 		JOIN hosts h ON h.id = g.host_id ORDER BY p.name, p.id, h.name`, &s, func(row pgx.CollectableRow) (x said, err error) {
-		err = row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.hostName, &x.host, &x.ready, &x.digest)
+		err = row.Scan(&x.pool.ID, &x.pool.Name, &x.pool.Spec, &x.hostName, &x.host, &x.ready, &x.seen, &x.digest)
 		return x, err
 	})
 	if err != nil {
@@ -114,11 +143,16 @@ func (b *Browse) plainCells(ctx context.Context) ([]cell, error) {
 
 // usableBy reports whether the actor may read from a volume that is nobody's disk.
 func (v VolumeOn) usableBy(a fleet.Actor) bool {
-	return v.offered() || policy.May(a, policy.InfraChange, "")
+	return v.offered(a) || policy.May(a, policy.InfraChange, "")
 }
 
-// offered reports whether tenants may use the volume.
-func (v VolumeOn) offered() bool { return v.Published != nil && v.Published.Stale == "" }
+// offered reports whether the actor may use the volume in one of its projects because it is published to that.
+func (v VolumeOn) offered(a fleet.Actor) bool { return v.OfferedTo(store.ProjectsOf(a)) }
+
+// OfferedTo reports whether VMs of one of the projects may be made from the volume because it is published to that.
+func (v VolumeOn) OfferedTo(projects []string) bool {
+	return v.Published != nil && v.Published.Stale == "" && v.Published.to(projects)
+}
 
 // unfit is why the volume must not be published; empty: it may be.
 func (v VolumeOn) unfit() string {
@@ -142,8 +176,8 @@ type line struct {
 	on     fleet.HostID
 }
 
-// images are what is published, by the line of the volume's list.
-type images map[line]db.PublishedRow
+// images are the copies that the library has, by the line of the volume's list.
+type images map[line]db.LibraryOfRow
 
 func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images, error) {
 	var pools []string
@@ -156,7 +190,7 @@ func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images
 	if len(pools) == 0 {
 		return out, nil
 	}
-	rows, err := q.Published(ctx, pools)
+	rows, err := q.LibraryOf(ctx, pools)
 	if err != nil {
 		return nil, store.Err(err)
 	}
@@ -166,16 +200,40 @@ func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images
 	return out, nil
 }
 
-// mark notes on the volume, whose owner is known, whether it is published, and whether it still is what was looked at then.
+// stands keeps from the owners of a copy of an image those whose disks only stand on it: they read it, as the library is there for.
+func (p images) stands(v *VolumeOn) {
+	if _, ok := p[line{v.PoolID, v.Name, v.on}]; ok {
+		v.users = slices.DeleteFunc(slices.Clone(v.users), func(u domainOn) bool { return slices.Contains(v.stoodOn, u) })
+	}
+}
+
+// mark notes on the volume, whose owner is known, which image it is a copy of, and whether it still is what was looked at then.
 func (p images) mark(v *VolumeOn) {
 	v.Unfit = v.unfit()
 	r, ok := p[line{v.PoolID, v.Name, v.on}]
 	if !ok {
 		return
 	}
-	v.Published = &Published{By: r.PublishedBy, At: r.PublishedAt, Stale: v.Unfit}
-	if v.Unfit == "" && (r.Format != v.Format || r.CapacityBytes != v.CapacityBytes) {
-		v.Published.Stale = fmt.Sprintf("It is another file since: %s with %d bytes was published, and this is %s with %d. Look at it, and publish it again.",
-			r.Format, r.CapacityBytes, v.Format, v.CapacityBytes)
+	v.Published = &Published{
+		By: r.AddedBy, At: r.AddedAt, Stale: v.Unfit, ImageID: r.ImageID, Image: r.Name, VersionID: r.VersionID, Number: int(r.Number), toAll: r.ToAll, projects: r.Projects,
 	}
+	if v.Unfit == "" {
+		v.Published.Stale = stale(r, v.Volume)
+	}
+}
+
+// stale is why what a host has is not what the library holds it for; empty: as far as anybody can tell, it is.
+func stale(r db.LibraryOfRow, v fleet.Volume) string {
+	switch {
+	case r.Format == "":
+		return "Its host has not said yet that it is whole."
+	case r.Format != v.Format || r.CapacityBytes != v.CapacityBytes:
+		return fmt.Sprintf("It is another file since: %s with %d bytes was published, and this is %s with %d. Look at it, and publish it again.",
+			r.Format, r.CapacityBytes, v.Format, v.CapacityBytes)
+	case v.Altered:
+		return "It was written to since its host computed its checksum. Verify it, or copy the image again."
+	case r.Sha256 != "" && v.SHA256 != "" && r.Sha256 != v.SHA256:
+		return fmt.Sprintf("It has other bytes than the image: its SHA-256 is %s…, and the image's %s….", v.SHA256[:min(12, len(v.SHA256))], r.Sha256[:12])
+	}
+	return ""
 }

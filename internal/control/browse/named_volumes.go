@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NamedVolume is an image or ISO that a spec names, as one host reports it.
+// NamedVolume is an image, ISO or existing volume that a spec names, as one host reports it.
 type NamedVolume struct {
 	fleet.Volume
 	Ref    fleet.Volref
@@ -18,7 +18,7 @@ type NamedVolume struct {
 	Shared bool // what one host sees of a shared pool is there for all
 }
 
-// NamedVolumes reads the images and ISOs that the spec names. Those that the actor may not use are not there for it, and the
+// NamedVolumes reads the images, ISOs and existing volumes that the spec names. Those that the actor may not use are not there for it, and the
 // disk of a VM is no image.
 func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, pools []db.Pool) ([]NamedVolume, error) {
 	var ask db.VolumesNamedParams
@@ -59,18 +59,21 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	}
 	for ref, owner := range used { // a VM that one host found does not use the files of other hosts
 		if !slices.ContainsFunc(kept, func(v NamedVolume) bool { return v.Ref == ref }) {
-			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose an image that no VM uses.", ref.Volume, owner.Name)
+			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose one that no VM uses.", ref.Volume, owner.Name)
 		}
 	}
 	return kept, nil
 }
 
-// volumesOf lists the volumes that a spec reads from.
+// volumesOf lists the volumes that a spec reads from, or has as they are.
 func volumesOf(spec fleet.VMSpec) []fleet.Volref {
 	var refs []fleet.Volref
 	for _, d := range spec.Disks {
 		if d.Image != nil {
 			refs = append(refs, *d.Image)
+		}
+		if d.Existing {
+			refs = append(refs, d.Ref())
 		}
 	}
 	if spec.ISO != nil {

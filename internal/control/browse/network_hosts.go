@@ -129,6 +129,9 @@ func (b *Browse) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	if err == nil && len(page.Items) == 0 {
 		_, err = b.NetworkBrief(ctx, a, id) // there may be no such network
 	}
+	if err == nil {
+		err = tellDays(ctx, b, fleet.NounNetwork, string(id), page.Items, networkDay)
+	}
 	return page, err
 }
 
@@ -290,7 +293,7 @@ func (b *Browse) networkCellPage(ctx context.Context, id fleet.NetworkID, filter
 
 // networkCells reads a few cells a of networks with the hosts' own words, in no order.
 func (b *Browse) networkCells(ctx context.Context, s statement) ([]fleet.NetworkHost, error) {
-	return collect(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status, s.looked_at, a.asked = 'assign', a.asked = 'release', now()
+	return collect(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {
 		var now time.Time
 		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &h.SeenAt, &h.Assigned, &h.Leaving, &now)

@@ -16,7 +16,7 @@ import (
 const shownNetwork = "n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)"
 
 // networkSQL reads networks n.
-const networkSQL = `SELECT n.id, n.name, n.kind, n.spec, n.generation, n.created_at, n.deleted_at, leads_out(n.id, n.kind) FROM networks n`
+const networkSQL = `SELECT n.id, n.name, n.kind, n.spec, n.generation, n.created_at, n.deleted_at, leads_out(n.id, n.kind), n.peers FROM networks n`
 
 var networkOrders = orders[fleet.NetworkView]{
 	"name": {[]column{textColumn("n.name"), textColumn("n.id")}, func(v fleet.NetworkView) []string { return []string{v.Name, string(v.ID)} }},
@@ -71,7 +71,7 @@ func (b *Browse) networks(ctx context.Context, a fleet.Actor, s statement, tail 
 
 func scanNetwork(x pgx.CollectableRow) (v fleet.NetworkView, err error) {
 	v.Grants, v.Hosts = []fleet.NetworkGrant{}, []fleet.NetworkHost{}
-	err = x.Scan(&v.ID, &v.Name, &v.Kind, &v.Spec, &v.Generation, &v.CreatedAt, &v.DeletedAt, &v.Restricted)
+	err = x.Scan(&v.ID, &v.Name, &v.Kind, &v.Spec, &v.Generation, &v.CreatedAt, &v.DeletedAt, &v.Restricted, &v.Peers)
 	return v, err
 }
 

@@ -191,6 +191,9 @@ func (b *Browse) addTrouble(ctx context.Context, a fleet.Actor, o *fleet.Overvie
 		}
 		o.Attention = append(o.Attention, n)
 	}
+	if err := b.addUnapplied(ctx, a, o, shown); err != nil {
+		return err
+	}
 	tasks, err := b.store.FailedTasks(ctx, db.FailedTasksParams{AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
 	if err != nil {
 		return store.Err(err)

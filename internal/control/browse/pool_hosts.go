@@ -203,6 +203,9 @@ func (b *Browse) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID, 
 	if err == nil {
 		err = b.tellBehind(ctx, id, page.Items)
 	}
+	if err == nil {
+		err = tellDays(ctx, b, fleet.NounPool, string(id), page.Items, poolDay)
+	}
 	return page, err
 }
 

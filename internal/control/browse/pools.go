@@ -141,12 +141,21 @@ func toned(tones []fleet.Term, tone fleet.Tone) bool {
 
 // GetPool returns one pool with the first page of its host × health matrix, without volumes.
 func (b *Browse) GetPool(ctx context.Context, a fleet.Actor, id fleet.PoolID) (fleet.PoolView, error) {
-	v, _, err := b.PoolMatrix(ctx, a, id, fleet.Query{})
+	v, _, err := b.poolMatrix(ctx, a, id, fleet.Query{})
 	return v, err
 }
 
 // PoolMatrix is GetPool with the page of the matrix that q asks for, as PoolHosts gives it. Who sees no hosts is shown none.
 func (b *Browse) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
+	v, page, err := b.poolMatrix(ctx, a, id, q)
+	if err == nil {
+		err = tellDays(ctx, b, fleet.NounPool, string(id), page.Items, poolDay)
+	}
+	return v, page, err
+}
+
+// poolMatrix is PoolMatrix, but that it does not tell how the cells were.
+func (b *Browse) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
 	var page fleet.Page[fleet.PoolHost]
 	r, err := b.poolRow(ctx, a, id)
 	if err != nil {

@@ -181,6 +181,13 @@ func (b *Browse) searchOthers(ctx context.Context, a fleet.Actor, text string, l
 		s.args = known.args
 		add(`'network', n.id, n.name, n.kind, '' FROM networks n` + known.conditions() + ` AND (n.name ILIKE ` + part + ` OR n.id LIKE ` + start + `) ORDER BY n.name`)
 	}
+	if policy.May(a, policy.StorageSee, "") {
+		known := statement{args: s.args}
+		known.and("i.name ILIKE " + part + " OR i.id LIKE " + start)
+		known.knownImages(a)
+		s.args = known.args
+		add(`'image', i.id, i.name, concat_ws(' ', i.os->>'name', i.os->>'version', i.os->>'arch'), '' FROM images i` + known.conditions() + ` ORDER BY i.name`)
+	}
 	seen := "true"
 	if !policy.AllProjects(a) {
 		seen = s.oneOf("p.id", store.ProjectsOf(a))

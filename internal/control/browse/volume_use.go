@@ -50,10 +50,13 @@ func withActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool
 			v.held.Disk = v.VM.Name
 		}
 		v.held.Drive, v.held.Published, v.work = drives.of(*v), v.Published != nil, workOn(works, *v)
+		if v.Published != nil {
+			v.held.Image = v.Published.Image
+		}
 		for _, id := range append(slices.Clone(v.UsedBy), v.owner()) {
 			v.busy = cmp.Or(v.busy, running[id])
 		}
-		v.Orphan = len(v.Hosts) > 0 && v.VM == nil && len(v.users)+len(v.drives)+len(v.BaseOf) == 0 && v.held == fleet.VolumeHeld{} && v.work == ""
+		v.Orphan = v.Format != fleet.FormatLUN && len(v.Hosts) > 0 && v.VM == nil && len(v.users)+len(v.drives)+len(v.BaseOf) == 0 && v.held == fleet.VolumeHeld{} && v.work == ""
 		v.Actions = policy.Offer(a, "volume", "", v.Use().Actions())
 	}
 	return volumes, nil

@@ -26,17 +26,21 @@ type VolumeOn struct {
 	// Published says that it was published for tenants; nil: it is not.
 	Published *Published `json:"published,omitempty"`
 	Unfit     string     `json:"unfit,omitempty"` // why it cannot be published, for those who could
-	// Orphan says that nobody uses it: no domain of a host, no VM as people asked, no other volume and no tenant.
+	// Orphan says that nobody uses it: no domain of a host, no VM as people asked, no other volume and no tenant. Who else uses a LUN, its
+	// target alone knows.
 	Orphan  bool                `json:"orphan,omitempty"`
 	Actions []fleet.ActionState `json:"actions,omitempty"` // what can be asked of it, for those who may ask
 
-	held   fleet.VolumeHeld
-	work   string       // what is done with it already
-	busy   string       // the VM that runs with it
-	drives []domainOn   // in whose drives hosts say it is
-	on     fleet.HostID // the only host whose word counts; empty: the pool is shared
-	paths  []string     // where it is there
-	users  []domainOn   // whose disk hosts say it is
+	SeenAt *time.Time `json:"-"` // when a host that has it last looked
+
+	held    fleet.VolumeHeld
+	work    string       // what is done with it already
+	busy    string       // the VM that runs with it
+	drives  []domainOn   // in whose drives hosts say it is
+	on      fleet.HostID // the only host whose word counts; empty: the pool is shared
+	paths   []string     // where it is there
+	users   []domainOn   // whose disk hosts say it is
+	stoodOn []domainOn   // of users, those whose disk stands on it
 }
 
 // On is the only host whose word about the volume counts; empty: the pool is shared.
@@ -93,16 +97,20 @@ type cell struct {
 	host     fleet.HostID
 	hostName string
 	ready    bool
+	seen     *time.Time // when a host that says so last looked
 	volumes  []fleet.Volume
 }
 
 // judged are the volumes that the actor may know of, each with its owner and with what was published of it.
 func judged(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeOn) ([]VolumeOn, error) {
-	owners, err := ownersOf(ctx, q, volumes)
+	published, err := publishedOf(ctx, q, volumes)
 	if err != nil {
 		return nil, err
 	}
-	published, err := publishedOf(ctx, q, volumes)
+	for i := range volumes {
+		published.stands(&volumes[i])
+	}
+	owners, err := ownersOf(ctx, q, volumes)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +119,7 @@ func judged(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeO
 		owner, seen := owners.of(a, v)
 		v.VM = owner
 		published.mark(&v)
-		if seen || v.offered() {
+		if seen || v.offered(a) {
 			shown = append(shown, volumeFor(a, v))
 		}
 	}
@@ -121,7 +129,7 @@ func judged(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeO
 // volumeOn is a volume as one host reports it. Each host knows its own files; those of a shared pool are the same on all that have it.
 func volumeOn(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 	out := VolumeOn{
-		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path}, users: domainsOn(host, v.UsedBy), drives: domainsOn(host, v.InDrive),
+		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, on: host, paths: []string{v.Path}, users: domainsOn(host, v.UsedBy), drives: domainsOn(host, v.InDrive), stoodOn: domainsOn(host, v.StoodOn),
 	}
 	if out.Shared {
 		out.on, out.paths = "", append(out.paths, path.Join(pool.Spec.Path, v.Name))
@@ -150,6 +158,7 @@ func mergeVolumes(cells []cell) []VolumeOn {
 			} else {
 				out[i].alsoSaid(x.host, v)
 			}
+			out[i].SeenAt = newer(out[i].SeenAt, x.seen)
 			if x.ready {
 				out[i].Hosts = append(out[i].Hosts, HostRef{x.host, x.hostName})
 			}
@@ -165,6 +174,9 @@ func mergeVolumes(cells []cell) []VolumeOn {
 func (v *VolumeOn) alsoSaid(host fleet.HostID, said fleet.Volume) {
 	v.Backing = cmp.Or(v.Backing, said.Backing)
 	v.users = append(v.users, domainsOn(host, said.UsedBy)...)
+	v.stoodOn = append(v.stoodOn, domainsOn(host, said.StoodOn)...)
+	v.SHA256, v.Altered = cmp.Or(v.SHA256, said.SHA256), v.Altered || said.Altered
+	v.StoodOn = united(v.StoodOn, said.StoodOn)
 	v.drives = append(v.drives, domainsOn(host, said.InDrive)...)
 	v.UsedBy, v.InDrive, v.BaseOf = united(v.UsedBy, said.UsedBy), united(v.InDrive, said.InDrive), united(v.BaseOf, said.BaseOf)
 	if v.ModifiedAt = newer(v.ModifiedAt, said.ModifiedAt); len(v.UsedBy) > 0 {

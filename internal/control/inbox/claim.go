@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -125,7 +127,16 @@ type aboutSubject struct {
 func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	j := row.Job
 	w := wire.Work{
-		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args,
+		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args, Stop: j.Stop,
+	}
+	if err := addFilters(&w, row.Filters); err != nil {
+		return w, fmt.Errorf("security groups of job %s: %w", j.ID, err)
+	}
+	if len(row.Source) > 0 { // what a volume is copied from
+		w.Pools = make([]fleet.Pool, 1)
+		if err := json.Unmarshal(row.Source, &w.Pools[0]); err != nil {
+			return w, fmt.Errorf("source of job %s: %w", j.ID, err)
+		}
 	}
 	if len(row.Work) == 0 {
 		return w, nil
@@ -139,7 +150,7 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 		w.Generation = w.Pool.Generation
 	}
 	if w.Network = about.Network; w.Network != nil {
-		w.Generation = w.Network.Generation
+		w.Generation, w.Network.Peers = w.Network.Generation, row.Peers
 	}
 	if w.VM = about.VM; w.VM == nil {
 		return w, nil
@@ -151,25 +162,41 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 			w.Pools = append(w.Pools, about.Pools[i])
 		}
 	}
-	return w, nil
+	return w, addPools(&w, row.MovePools)
 }
 
-// Progress notes how far a job is and renews its lease.
-func (box *Inbox) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Progress) error {
+// addPools adds those that the VM's spec does not name yet.
+func addPools(w *wire.Work, text []byte) error {
+	var more []fleet.Pool
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &more); err != nil {
+			return fmt.Errorf("pools of job %s: %w", w.ID, err)
+		}
+	}
+	for _, p := range more {
+		if !slices.ContainsFunc(w.Pools, func(o fleet.Pool) bool { return o.ID == p.ID }) {
+			w.Pools = append(w.Pools, p)
+		}
+	}
+	return nil
+}
+
+// Progress notes how far a job is and renews its lease. It answers whether people took the job back meanwhile.
+func (box *Inbox) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Progress) (out wire.ProgressAnswer, err error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
-		return err
+		return out, err
 	}
 	if err := store.CheckID(id, "job"); err != nil {
-		return err
+		return out, err
 	}
-	n, err := box.store.NoteProgress(ctx, db.NoteProgressParams{
+	out.Stop, err = box.store.NoteProgress(ctx, db.NoteProgressParams{
 		Lease: fleet.Lease,
 		ID:    id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: cut(in.Note, 200),
 	})
-	if err == nil && n == 0 {
-		return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+	if errors.Is(err, pgx.ErrNoRows) {
+		return out, fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
 	}
-	return store.Err(err)
+	return out, store.Err(err)
 }
 
 // cut bounds text to n bytes on a rune's edge.

@@ -2,6 +2,9 @@ package inbox
 
 import (
 	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -17,7 +20,15 @@ func ConsolePair(id fleet.PairID, user fleet.UserID, session string, host fleet.
 	}}
 }
 
-// JoinPair lets a host in at its end of a pair: for a console, of a VM of its own whose browser came within the last 30 s.
+// UploadPair is an upload's connection as both of its sides know it.
+func UploadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) pair.Ticket {
+	return pair.Ticket{ID: id, Kind: pair.Upload, Parties: [2]pair.Party{
+		pair.Asker: {User: user, Session: session}, pair.Answerer: {Host: host},
+	}}
+}
+
+// JoinPair lets a host in at its end of a pair: for a console, of a VM of its own whose browser came within the last 30 s; for an upload, of one
+// of its own that somebody has continued since.
 func (box *Inbox) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (pair.End, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return pair.End{}, err
@@ -31,6 +42,15 @@ func (box *Inbox) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) 
 		return pair.End{}, store.Err(err)
 	case !row.Proven:
 		return pair.End{}, sessionEnded()
+	}
+	if row.OfHost == "" {
+		up, err := box.store.AwaitedUpload(ctx, db.AwaitedUploadParams{PairID: id, HostID: a.HostID})
+		if err == nil {
+			return UploadPair(id, up.UserID, up.Session, up.HostID).Admit(pair.PartyOf(a))
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return pair.End{}, store.Err(err)
+		}
 	}
 	return ConsolePair(id, fleet.UserID(row.UserID), row.OfSession, fleet.HostID(row.OfHost)).Admit(pair.PartyOf(a))
 }

@@ -44,7 +44,7 @@ func (box *Inbox) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result
 	var ask []result
 	var of []int // which of in each is
 	for i, r := range in {
-		state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown}[r.Outcome]
+		state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown, wire.Cancelled: fleet.JobCancelled}[r.Outcome]
 		if !known {
 			out[i].Err = fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(r.Outcome))
 		} else if out[i].Err = store.CheckID(r.Job, "job"); out[i].Err == nil {
@@ -125,7 +125,7 @@ func (box *Inbox) settleAll(ctx context.Context, patience time.Duration, all []r
 				return err
 			}
 			e.state = r.state
-			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete; !ahead { // a deletion that is taken back may ask for something anew
+			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind == fleet.VMMove; !ahead { // a deletion that is taken back, and a disk that is elsewhere now, may ask for something anew
 				later, of[job.ID] = append(later, e), i
 				continue
 			}
@@ -156,6 +156,9 @@ func refuse(row db.HoldResultsRow, in wire.Finish) error {
 	}
 	if row.Job.State != fleet.JobRunning || row.Job.Epoch != in.Epoch {
 		return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+	}
+	if in.Outcome == wire.Cancelled && row.Job.Stop == "" {
+		return fleet.Errorf(fleet.Malformed, "Nobody took this job back.")
 	}
 	return nil
 }
@@ -246,6 +249,9 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 	} else if ref, ok := job.Subject.Volume(); ok { // its pool has it now, or has it no more; that nothing of the pool was ordered, its generation says
 		noun, id, in.Generation = string(fleet.NounPool), string(ref.PoolID), 0
 		saw, stays = in.Pool, in.Pool != nil
+		if in.Outcome == wire.Done && in.Pool != nil {
+			err = noteImage(ctx, q, job, ref, in.Pool.Volumes)
+		}
 	} else {
 		saw, stays, err = in.VM, in.VM != nil, settleVM(ctx, q, job, fleet.VMID(id), in)
 	}
@@ -270,6 +276,9 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 				return err
 			}
 		}
+	}
+	if job.Kind == fleet.VMMove { // what fails of it, or is taken back, leaves the VM as it was
+		return settleMove(ctx, q, job, vm, in)
 	}
 	if in.VM == nil && in.Outcome != wire.Done {
 		err := q.FailVM(ctx, db.FailVMParams{ID: vm, HostID: job.HostID, Generation: in.Generation, Error: in.Error, Kind: string(job.Kind)})

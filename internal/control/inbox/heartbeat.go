@@ -89,6 +89,7 @@ func (s *beats) join(a fleet.Actor, in wire.Report, load string) (b *batch, firs
 	}
 	b = s.open
 	p := &b.params
+	p.Fresh = fleet.Freshness
 	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashSession(a)), append(p.Loads, load)
 	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, sentAt(in))
 	p.LookAges = append(p.LookAges, milliseconds(in.LookedAgoMs).Seconds())

@@ -36,13 +36,14 @@ func (box *Inbox) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wi
 	if answer.Pools, answer.Networks, err = box.assignedTo(ctx, a.HostID); err != nil {
 		return answer, err
 	}
-	answer.Lost, err = box.renewLeases(ctx, a.HostID, in.Leases)
+	answer.Lost, answer.Stop, err = box.renewLeases(ctx, a.HostID, in.Leases)
 	return answer, err
 }
 
-func (box *Inbox) renewLeases(ctx context.Context, host fleet.HostID, leases []wire.Lease) ([]fleet.JobID, error) {
+// renewLeases says which of them are the host's no more, and which people took back.
+func (box *Inbox) renewLeases(ctx context.Context, host fleet.HostID, leases []wire.Lease) (lost []fleet.JobID, stop map[fleet.JobID]string, err error) {
 	if len(leases) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	ids, epochs := make([]string, len(leases)), make([]int64, len(leases))
 	for i, l := range leases {
@@ -50,26 +51,31 @@ func (box *Inbox) renewLeases(ctx context.Context, host fleet.HostID, leases []w
 	}
 	kept, err := box.store.RenewLeases(ctx, db.RenewLeasesParams{Ids: ids, Epochs: epochs, HostID: host, Lease: fleet.Lease})
 	if err != nil {
-		return nil, fmt.Errorf("renew leases: %w", store.Err(err))
+		return nil, nil, fmt.Errorf("renew leases: %w", store.Err(err))
 	}
 	mine := make(map[fleet.JobID]bool, len(kept))
-	for _, id := range kept {
-		mine[id] = true
+	for _, k := range kept {
+		if mine[k.ID] = true; k.Stop == "" {
+			continue
+		}
+		if stop == nil {
+			stop = map[fleet.JobID]string{}
+		}
+		stop[k.ID] = k.Stop
 	}
-	var lost []fleet.JobID
 	for _, l := range leases {
 		if !mine[l.ID] {
 			lost = append(lost, l.ID)
 		}
 	}
-	return lost, nil
+	return lost, stop, nil
 }
 
 // fullReport writes a host's whole state in one transaction, and says when that was, and which marks the host's VMs lack. An older
 // report than the newest one changes nothing.
 func (box *Inbox) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
 	begin := db.BeginReportParams{
-		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in),
+		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in), Fresh: fleet.Freshness,
 	}
 	if in.State.Host.Connected || in.LookedAgoMs > 0 { // else it has never looked
 		age := milliseconds(in.LookedAgoMs).Seconds()

@@ -67,14 +67,16 @@ func Unavailable(err error) error {
 
 // constraintTexts are the sentences for constraints that people's input can break.
 var constraintTexts = map[string]string{
-	"user_name_taken":    "A user with this name exists already. Choose another name.",
-	"project_name_taken": "A project with this name exists already. Choose another name.",
-	"vm_name_taken":      "A VM with this name exists in the project already. Choose another name.",
-	"pool_name_taken":    "A pool with this name exists already. Choose another name.",
-	"network_name_taken": "A network with this name exists already, or was found on a host a moment ago. Choose another name.",
-	"host_name_taken":    "A host with this name has joined already. Give the new host another name.",
-	"vms_host_id_fkey":   "The host was removed a moment ago. Choose another one.",
-	"host_machine_taken": "This machine has joined already under another name. Delete that host first.",
+	"mac_taken":                 "Another VM got the MAC address of one of the network cards meanwhile. Leave it out to get a free one.",
+	"user_name_taken":           "A user with this name exists already. Choose another name.",
+	"project_name_taken":        "A project with this name exists already. Choose another name.",
+	"vm_name_taken":             "A VM with this name exists in the project already. Choose another name.",
+	"pool_name_taken":           "A pool with this name exists already. Choose another name.",
+	"network_name_taken":        "A network with this name exists already, or was found on a host a moment ago. Choose another name.",
+	"host_name_taken":           "A host with this name has joined already. Give the new host another name.",
+	"vms_host_id_fkey":          "The host was removed a moment ago. Choose another one.",
+	"security_group_name_taken": "A security group with this name exists already. Choose another name.",
+	"host_machine_taken":        "This machine has joined already under another name. Delete that host first.",
 }
 
 // NotFound turns "no rows" into a refusal that reads alike for what does not exist and what may not be seen.

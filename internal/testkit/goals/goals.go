@@ -19,6 +19,8 @@ type Goal struct{ path, goal string }
 var (
 	Pages      = add("VM page · host list · dashboard, p50/p99", "p99 ≤ 20 ms")
 	WidePages  = add("New-VM form · pool page · storage tree, p50/p99 (page)", "p99 ≤ 30 ms, page ≤ 80 KB")
+	Matrix     = add("Matrix of 50 hosts × 40 pools, p50/p99", "p99 ≤ 50 ms")
+	Cell       = add("A changed cell on an open pool page, from the host's report on, p50/p99", "p99 ≤ 300 ms")
 	List       = add("VM list, 100 of 100,000, four clients, p50/p99", "p99 ≤ 12 ms, p50 ≤ 2.5 × the query alone")
 	ListSilent = add("Of these `phase:running`, with every host silent, p50/p99", "as when all is well")
 	Searches   = add("Searches without an index: name contains · suffix · address · rare label by host · tasks by who · by kind, p99", "p99 ≤ 30 ms")
@@ -38,6 +40,10 @@ var (
 	ParkedHTTP = add("A parked agent over plain HTTP", "≤ 24 KiB")
 	Open       = add("Console: open to first byte, p50; the host is asked when the browser waits", "≤ 6.4 ms")
 	Start      = add("Create and start a diskless guest, p50", "≤ libvirt + 100 ms")
+	Labels     = add("A network for 10,000 hosts by label; with 40 of them, a pass that finds nothing to do", "all within 30 s, ≤ 1 s")
+	WouldPass  = add("Would it pass: 1,000 security groups of 10 rules, p50/p99", "≤ 20 ms")
+	Upload     = add("Upload of 4 GiB through portal and pair, by curl", "≥ 60 % of curl to a plain Go file server on the same disk, portal's memory +32 MiB at most")
+	Overlay    = add("A VM's disk as an overlay on an image, with its definition, p50", "≤ 100 ms")
 	Upgrade    = add("Upgrade of a database with 100,000 VMs from schema 14", "≤ 30 s")
 )
 

@@ -5,6 +5,7 @@ package golden
 import (
 	"encoding/json"
 	"flag"
+	"net/netip"
 	"os"
 	"reflect"
 	"regexp"
@@ -89,8 +90,12 @@ func fill(t *testing.T, v reflect.Value) {
 
 func fillStruct(t *testing.T, v reflect.Value) {
 	t.Helper()
-	if v.Type() == reflect.TypeFor[time.Time]() {
+	switch v.Type() {
+	case reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(moment))
+		return
+	case reflect.TypeFor[netip.Prefix]():
+		v.Set(reflect.ValueOf(netip.MustParsePrefix("192.0.2.0/24")))
 		return
 	}
 	for i := range v.NumField() {

@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// FilterInUse refuses to remove a group that a card on the host is in still.
+func FilterInUse(group, domain string) error {
+	return fleet.Errorf(fleet.Conflict, "The security group %s is at a network card of %s still. Take the card out of it first.", group, domain)
+}
+
+// MissingGroup refuses a card in a group that the order does not bring.
+func MissingGroup() error {
+	return fleet.Errorf(fleet.Conflict, "The portal sent this work without a security group that a network card is in. Try again.")
+}
+
+// CardGroups are those of the groups that the card is in.
+func CardGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
+	var out []fleet.FlatGroup
+	for _, id := range n.SecurityGroups {
+		found := false
+		for _, g := range all {
+			if g.ID == id {
+				out, found = append(out, g), true
+			}
+		}
+		if !found {
+			return nil, MissingGroup()
+		}
+	}
+	return out, nil
+}
+
+// checkGroups refuses what no portal may ask for: it is written into definitions on the host.
+func checkGroups(groups ...fleet.FlatGroup) error {
+	var c fleet.Checks
+	for _, g := range groups {
+		g.Check(&c)
+	}
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("the portal sent a security group that this host does not take: %w", err)
+	}
+	return nil
+}
+
+// onSecurityGroup is a call of the hypervisor for a group that must have come along, and such as may be.
+func onSecurityGroup(call func(Hypervisor, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
+	return func(ctx context.Context, a *Agent, j *job) error {
+		if j.SecurityGroup == nil {
+			return fmt.Errorf("the portal sent this work without its security group")
+		}
+		if err := checkGroups(*j.SecurityGroup); err != nil {
+			return err
+		}
+		return call(a.hypervisor, ctx, *j.SecurityGroup)
+	}
+}
+
+// seeSecurityGroup tells whether the group counts as it was asked for.
+func seeSecurityGroup(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
+	if j.SecurityGroup != nil {
+		out.SecurityGroup = &fleet.SecurityGroupStatus{Active: out.Outcome == wire.Done, Error: out.Error, Rules: j.SecurityGroup.Entries()}
+	}
+}
+
+// FilterName is the name of the network filter of a VM's card, for whoever reads it on the host.
+func FilterName(vm fleet.VMID, mac string) string {
+	return fleet.FilterPrefix + "nic-" + strings.ToLower(strings.ReplaceAll(mac, ":", "")) + "-" + string(vm)
+}
+
+// GroupFilterName is likewise that of a security group.
+func GroupFilterName(id fleet.SecurityGroupID) string {
+	return fleet.FilterPrefix + "group-" + string(id)
+}

@@ -1,0 +1,65 @@
+package hvtest
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// group is one that lets in a port from an address, and all out; it is released when the test ends.
+func (h *host) group() fleet.FlatGroup {
+	h.t.Helper()
+	g := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: name("group"), Revision: 1, Rules: []fleet.FlatRule{
+		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 80, Remotes: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")}},
+		{ID: "00000000000b", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
+	}}
+	h.cleanup("release "+g.Name, func(ctx context.Context) error { return h.ReleaseSecurityGroup(ctx, g) })
+	return g
+}
+
+// in is an order for the VM with its groups.
+func (h *host) in(vm fleet.VM, groups ...fleet.FlatGroup) agent.Apply {
+	return with(h.order(vm), func(o *agent.Apply) { o.Groups = groups })
+}
+
+// A group is on the host as long as a card is in it, and a card gets and loses its filter while its guest runs.
+func testSecurityGroups(t *testing.T, h *host) {
+	g, other := h.group(), h.group()
+	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
+	h.must("apply it again", h.ApplySecurityGroup(h.ctx, g))
+	vm := h.vm()
+	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
+	grouped := card
+	grouped.SecurityGroups = []fleet.SecurityGroupID{g.ID, other.ID}
+	vm.Spec.NICs = []fleet.NIC{grouped}
+	if err := h.ApplyVM(h.ctx, h.in(vm, g)); err == nil {
+		t.Error("a card in a group that the order does not bring was applied")
+	}
+	h.must("apply", h.ApplyVM(h.ctx, h.in(vm, g, other)))
+	filter := agent.FilterName(vm.ID, card.MAC)
+	if s := h.status(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
+		t.Errorf("the card in groups: %+v", s)
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	g.Rules[0].Remotes, g.Revision = nil, 2
+	h.must("apply other rules", h.ApplySecurityGroup(h.ctx, g))
+	h.refused("release", h.ReleaseSecurityGroup(h.ctx, g), vm.Name)
+	vm.Generation, vm.Spec.NICs = 2, []fleet.NIC{card}
+	h.must("take the card out", h.ApplyVM(h.ctx, h.in(vm)))
+	if s := h.status(vm.ID, 2); s.NICs[0].Filter != "" || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		t.Errorf("the card in no group: %+v", s)
+	}
+	guard := true
+	guarded := card
+	guarded.AntiSpoofing = &guard
+	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{guarded}
+	h.must("guard the card", h.ApplyVM(h.ctx, h.in(vm)))
+	if s := h.status(vm.ID, 3); s.NICs[0].Filter != filter || len(s.NextBoot) != 0 {
+		t.Errorf("the guarded card: %+v", s)
+	}
+	h.must("release", h.ReleaseSecurityGroup(h.ctx, g))
+	h.must("release it again", h.ReleaseSecurityGroup(h.ctx, g))
+}

@@ -1,0 +1,291 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// cluster is a Ceph of one monitor and one OSD, in memory.
+type cluster struct {
+	t       *testing.T
+	dir     string
+	monitor string
+	osd     *exec.Cmd
+}
+
+const cephPool = "vms"
+
+// newCluster takes some seconds, so one test has it for all that is to be seen of it.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	dir, err := os.MkdirTemp("/run", "ceph")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &cluster{t: t, dir: dir, monitor: at.Addr().String()}
+	at.Close()
+	fsid, osd := string(fleet.NewID[fleet.PoolID]()), string(fleet.NewID[fleet.PoolID]())
+	conf := strings.NewReplacer("$DIR", dir, "$FSID", fsid, "$MON", g.monitor).Replace(`[global]
+fsid = $FSID
+mon_host = v1:$MON
+auth_cluster_required = cephx
+auth_service_required = cephx
+auth_client_required = cephx
+keyring = $DIR/keyring
+run_dir = $DIR
+admin_socket = $DIR/$name.asok
+log_file = $DIR/$name.log
+ms_bind_msgr2 = false
+ms_async_op_threads = 1
+osd_pool_default_size = 1
+osd_pool_default_min_size = 1
+osd_pool_default_pg_num = 8
+osd_pool_default_pg_autoscale_mode = off
+mon_allow_pool_size_one = true
+mon_warn_on_pool_no_redundancy = false
+mon_warn_on_insecure_global_id_reclaim_allowed = false
+paxos_propose_interval = 0.05
+paxos_min_wait = 0.01
+mon_tick_interval = 1
+mon_data_avail_crit = 0
+mon_data_avail_warn = 0
+osd_crush_chooseleaf_type = 0
+[mon.a]
+mon_data = $DIR/mon
+[osd.0]
+osd_data = $DIR/osd
+osd_objectstore = memstore
+memstore_device_bytes = 268435456
+osd_memory_target = 939524096
+osd_op_num_shards = 1
+osd_op_num_threads_per_shard = 2
+`)
+	if err := errors.Join(os.Mkdir(dir+"/mon", 0o700), os.Mkdir(dir+"/osd", 0o700), os.WriteFile(dir+"/ceph.conf", []byte(conf), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	keys := [][]string{{"mon.", "mon", "allow *"}, {"client.admin", "mon", "allow *", "osd", "allow *"}, {"osd.0", "mon", "allow profile osd", "osd", "allow *"}, {"client.libvirt", "mon", "profile rbd", "osd", "profile rbd"}}
+	for i, k := range keys {
+		args := []string{dir + "/keyring", "--gen-key", "-n", k[0]}
+		if i == 0 {
+			args = append([]string{"-C"}, args...)
+		}
+		for c := 1; c < len(k); c += 2 {
+			args = append(args, "--cap", k[c], k[c+1])
+		}
+		g.run("ceph-authtool", args...)
+	}
+	g.run("monmaptool", "--create", "--clobber", "--fsid", fsid, "--addv", "a", "v1:"+g.monitor, dir+"/monmap")
+	g.run("ceph-mon", "-i", "a", "--mkfs", "--monmap", dir+"/monmap", "--keyring", dir+"/keyring")
+	g.daemon("ceph-mon", "-i", "a", "-f")
+	said := ""
+	t.Cleanup(func() {
+		if t.Failed() && said != "" {
+			t.Log("the monitor was asked in vain: ", said)
+		}
+	})
+	waitFor(t, "the monitor answers", func() bool {
+		out, err := g.try("ceph", "--connect-timeout", "30", "osd", "new", osd, "0")
+		if said = out; err == nil {
+			said = ""
+		}
+		return err == nil
+	})
+	g.run("ceph-osd", "-i", "0", "--mkfs", "--no-mon-config", "--osd-uuid", osd, "--keyring", dir+"/keyring")
+	g.run("ceph", "osd", "crush", "add", "osd.0", "1.0", "root=default")
+	g.osd = g.daemon("ceph-osd", "-i", "0", "-f")
+	waitFor(t, "the OSD is up", func() bool {
+		out, err := g.try("ceph", "osd", "stat")
+		return err == nil && strings.Contains(out, "1 up")
+	})
+	g.run("ceph", "osd", "pool", "create", cephPool, "8", "8")
+	g.run("ceph", "osd", "pool", "application", "enable", cephPool, "rbd")
+	return g
+}
+
+func (g *cluster) daemon(name string, args ...string) *exec.Cmd {
+	g.t.Helper()
+	cmd := exec.Command(name, append([]string{"-c", g.dir + "/ceph.conf"}, args...)...)
+	if err := cmd.Start(); err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+func (g *cluster) try(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), guestLimit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, append([]string{"-c", g.dir + "/ceph.conf"}, args...)...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+func (g *cluster) run(name string, args ...string) string {
+	g.t.Helper()
+	out, err := g.try(name, args...)
+	if err != nil {
+		g.t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func (g *cluster) pool(b backend, user string) fleet.Pool {
+	return named(g.t, b, fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{
+		Kind: fleet.PoolRBD, Monitors: g.monitor, CephPool: cephPool, User: user, Shared: true,
+	}})
+}
+
+// wrongKey is a key that no cluster has given.
+const wrongKey = "AQBAAAAAAAAAABAAfuM/uuQ+ByFp8jV4wXUCCjAoNJx4Nw=="
+
+// A pool of a cluster: its key, its volumes and their life, VMs' disks, and storage that hangs.
+func TestRBD(t *testing.T) {
+	t.Parallel()
+	g := newCluster(t)
+	b := open(t)
+	t.Cleanup(func() { b.Close() })
+	p := g.pool(b, "libvirt")
+	f := fixture{backend: b, t: t, pool: p}
+
+	// libvirt tries a wrong key for 30 s. Nothing else waits for that.
+	wrong, refused := g.pool(b, "libvirt"), make(chan error, 1)
+	wrong.Spec.CephPool = "other"
+	f.ok(b.SetPoolSecret(t.Context(), wrong, wrongKey))
+	go func() { refused <- b.ApplyPool(t.Context(), wrong) }()
+
+	key := g.run("ceph", "auth", "get-key", "client.libvirt")
+	f.ok(b.SetPoolSecret(t.Context(), p, key))
+	for range 2 {
+		f.ok(b.ApplyPool(t.Context(), p))
+	}
+	waitPool(t, b, p, "active", isActive)
+
+	// A volume's life.
+	f.ok(b.CreateVolume(t.Context(), f.work("data", fleet.VolumeOrder{Format: "raw", SizeBytes: 8 << 20})))
+	if err := b.CreateVolume(t.Context(), f.work("data", fleet.VolumeOrder{Format: "raw", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has a volume named data already") {
+		t.Errorf("the same name again: %v", err)
+	}
+	again := f.work("data", fleet.VolumeOrder{Format: "raw", SizeBytes: 8 << 20})
+	again.Made = "rbd:vms/data"
+	f.ok(b.CreateVolume(t.Context(), again))
+	if err := b.CreateVolume(t.Context(), f.work("q", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Invalid {
+		t.Errorf("a qcow2 volume: %v", err)
+	}
+	for range 2 {
+		f.ok(b.GrowVolume(t.Context(), f.work("data", fleet.VolumeOrder{SizeBytes: 16 << 20})))
+	}
+	if err := b.GrowVolume(t.Context(), f.work("data", fleet.VolumeOrder{SizeBytes: 1 << 20})); fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(err.Error(), "only grows") {
+		t.Errorf("shrunk: %v", err)
+	}
+	f.ok(b.CloneVolume(t.Context(), f.work("copy", fleet.VolumeOrder{Source: "data"})))
+	f.ok(b.WipeVolume(t.Context(), f.work("copy", fleet.VolumeOrder{})))
+	waitPool(t, b, p, "with its volumes", func(s fleet.PoolStatus) bool {
+		return len(s.Volumes) == 2 && s.Volumes[0].Name == "copy" && s.Volumes[1].Name == "data" && s.Volumes[1].CapacityBytes == 16<<20
+	})
+	if v := poolOf(t, b, p).Volumes[1]; v.Path != "rbd:vms/data" || v.Format != fleet.FormatRBD || v.IsImage() {
+		t.Errorf("the volume is %+v", v)
+	}
+	if err := b.DeleteVolume(t.Context(), f.work("data", fleet.VolumeOrder{})); err == nil || !strings.Contains(err.Error(), "failed to remove volume 'vms/data'") {
+		t.Errorf("delete the parent of a clone: %v", err)
+	}
+	f.ok(b.DeleteVolume(t.Context(), f.work("copy", fleet.VolumeOrder{})))
+	for range 2 {
+		f.ok(b.CreateVolume(t.Context(), agent.VolumeWork{Pool: p, Name: "gone", Order: fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20}, Whole: func(string) error { return nil }, Progress: func(int, string) {}}))
+		f.ok(b.DeleteVolume(t.Context(), f.work("gone", fleet.VolumeOrder{})))
+		f.ok(b.DeleteVolume(t.Context(), f.work("gone", fleet.VolumeOrder{})))
+	}
+
+	// A VM's disk.
+	vm := f.vm()
+	vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "disk-1.raw", SizeBytes: 8 << 20}}
+	whole := 0
+	in := order(vm, p)
+	in.Whole = func(fleet.Volref) error { whole++; return nil }
+	f.ok(b.ApplyVM(t.Context(), in))
+	in.Made = []fleet.Volref{vm.Spec.Disks[0].Ref()}
+	f.ok(b.ApplyVM(t.Context(), in))
+	if whole != 1 {
+		t.Errorf("the disk was made %d times", whole)
+	}
+	f.ok(b.StartVM(t.Context(), vm.ID))
+	if out := virsh(t, "domblkinfo", string(vm.ID), "vda"); !strings.Contains(out, "8388608") {
+		t.Errorf("the guest's disk: %s", out)
+	}
+	status, _, err := b.VM(t.Context(), vm.ID)
+	f.ok(err)
+	if d := status.Disks; len(status.Drift)+len(status.Faults) > 0 || len(d) != 1 || d[0].Path != "rbd:vms/disk-1.raw" {
+		t.Errorf("the VM is %+v", status)
+	}
+	for act, err := range f.destroying("disk-1.raw") {
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "is in use by the VM") {
+			t.Errorf("%s a disk in use: %v", act, err)
+		}
+	}
+	f.ok(b.StopVM(t.Context(), vm.ID))
+
+	// Its storage hangs: that pool alone does, and says so; all the rest goes on.
+	beside := newFixtureOn(t, b)
+	f.ok(g.osd.Process.Signal(syscall.SIGSTOP))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	if err := b.ApplyPool(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("apply while the OSD is stopped: %v", err)
+	}
+	cancel()
+	waitFor(t, "the pool is stalled", func() bool {
+		begun := time.Now()
+		s, err := b.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{p, beside.pool}})
+		if took := time.Since(begun); took > hung {
+			t.Fatalf("a snapshot beside the hanging pool took %s", took)
+		}
+		for _, r := range s.Pools {
+			if err == nil && r.ID == beside.pool.ID && r.Status.State != fleet.PoolActive {
+				t.Errorf("the pool beside it is %+v", r.Status)
+			}
+		}
+		i := 0
+		if len(s.Pools) == 2 && s.Pools[1].ID == p.ID {
+			i = 1
+		}
+		return err == nil && len(s.Pools) == 2 && s.Pools[i].Status.State == fleet.PoolStalled && strings.Contains(s.Pools[i].Status.Error, "has not answered since")
+	})
+	other := beside.vm()
+	other.Spec.Disks = []fleet.Disk{beside.disk("disk")}
+	f.ok(b.ApplyVM(t.Context(), order(other, beside.pool)))
+	if err := b.StartVM(t.Context(), vm.ID); fleet.CodeOf(err) != fleet.Unavailable {
+		t.Errorf("start on a pool that hangs: %v", err)
+	}
+	f.ok(g.osd.Process.Signal(syscall.SIGCONT))
+	waitPool(t, b, p, "active again by itself", isActive)
+
+	f.ok(b.DeleteVM(t.Context(), vm, []fleet.Pool{p}, true))
+	waitPool(t, b, p, "without the VM's disk", func(s fleet.PoolStatus) bool {
+		return len(s.Volumes) == 1 && s.Volumes[0].Name == "data"
+	})
+
+	const words = "failed to connect to the RADOS monitor"
+	if err := <-refused; err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), wrongKey) {
+		t.Errorf("a wrong key: %v", err)
+	}
+	if st := poolOf(t, b, wrong); st.State != fleet.PoolFailed || !strings.Contains(st.Error, words) {
+		t.Errorf("with a wrong key the pool is %+v", st) // also while it is tried again
+	}
+}

@@ -1,0 +1,222 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// peer is a running Linux guest with one card.
+type peer struct {
+	f   fixture
+	vm  *fleet.VM
+	ip  string
+	mac string
+}
+
+// do runs a command in the guest and returns what it printed.
+func (p peer) do(command string) string {
+	p.f.t.Helper()
+	ask := func(execute string, args map[string]any) string {
+		text, err := json.Marshal(map[string]any{"execute": execute, "arguments": args})
+		p.f.ok(err)
+		return virsh(p.f.t, "qemu-agent-command", string(p.vm.ID), string(text), "--timeout", "60")
+	}
+	var began struct {
+		Return struct{ PID int }
+	}
+	p.f.ok(json.Unmarshal([]byte(ask("guest-exec", map[string]any{"path": "/bin/sh", "arg": []string{"-c", command}, "capture-output": true})), &began))
+	var out string
+	waitFor(p.f.t, "the guest has done "+command, func() bool {
+		var said struct {
+			Return struct {
+				Exited bool
+				Out    string `json:"out-data"`
+			}
+		}
+		p.f.ok(json.Unmarshal([]byte(ask("guest-exec-status", map[string]any{"pid": began.Return.PID})), &said))
+		text, err := base64.StdEncoding.DecodeString(said.Return.Out)
+		p.f.ok(err)
+		out = string(text)
+		return said.Return.Exited
+	})
+	return out
+}
+
+// reaches reports whether the guest gets the other's answer on the port. A connection that a filter cuts in its middle has no end of its own.
+func (p peer) reaches(other peer, port int) bool {
+	p.f.t.Helper()
+	return strings.Contains(p.do(fmt.Sprintf("timeout 5 nc -w 2 %s %d </dev/null", other.ip, port)), "served")
+}
+
+// eventually waits for the answer: filters count a moment after libvirt has said that it took them, as addresses are learnt.
+func (p peer) eventually(other peer, port int, want bool) {
+	p.f.t.Helper()
+	waitFor(p.f.t, fmt.Sprintf("port %d of %s is reached: %v", port, other.ip, want), func() bool { return p.reaches(other, port) == want })
+}
+
+// put changes the guest's card while it runs.
+func (p peer) put(guard bool, groups ...fleet.FlatGroup) {
+	p.f.t.Helper()
+	p.vm.Generation++
+	n := &p.vm.Spec.NICs[0]
+	n.AntiSpoofing, n.SecurityGroups = &guard, nil
+	for _, g := range groups {
+		n.SecurityGroups = append(n.SecurityGroups, g.ID)
+	}
+	*n = n.TidyFilter()
+	in := order(*p.vm, p.f.pool)
+	in.Groups = groups
+	p.f.ok(p.f.ApplyVM(p.f.t.Context(), in))
+}
+
+// twoGuests runs two guests on a network of their own, each with a server on ports 80 and 81.
+func twoGuests(f fixture) (a, b peer) {
+	t := f.t
+	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	f.ok(err)
+	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
+	id := fleet.NewID[fleet.NetworkID]()
+	third := 100 + int(id[35])%100
+	network := fleet.Network{ID: id, Name: "filters-" + string(id)[28:], Generation: 1, Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{
+		Mode: fleet.NetworkIsolated, IPv4: &fleet.Subnet{Gateway: fmt.Sprintf("10.213.%d.1/24", third), DHCP: &fleet.DHCP{}},
+	}}
+	peers := make([]peer, 2)
+	for i := range peers {
+		vm := f.vm()
+		p := peer{f: f, vm: &vm, ip: fmt.Sprintf("10.213.%d.%d", third, 11+i), mac: fmt.Sprintf("52:54:00:5e:%02x:%02x", third, i)}
+		network.Spec.IPv4.DHCP.Leases = append(network.Spec.IPv4.DHCP.Leases, fleet.StaticLease{MAC: p.mac, IP: p.ip})
+		vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "guest.iso"}
+		vm.Spec.NICs = []fleet.NIC{{Network: network.Name, MAC: p.mac}}
+		peers[i] = p
+	}
+	f.ok(f.ApplyNetwork(t.Context(), network))
+	t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		for _, p := range peers {
+			if err := f.DeleteVM(ctx, *p.vm, []fleet.Pool{f.pool}, true); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := f.ReleaseNetwork(ctx, network); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, p := range peers {
+		p.f.apply(*p.vm)
+		f.ok(f.StartVM(t.Context(), p.vm.ID))
+	}
+	for _, p := range peers {
+		waitFor(t, "the guest has its address", func() bool {
+			out, _ := tryVirsh("qemu-agent-command", string(p.vm.ID), `{"execute":"guest-network-get-interfaces"}`)
+			return strings.Contains(out, p.ip+`"`)
+		})
+		for _, port := range []int{80, 81} {
+			p.do(fmt.Sprintf("(while :; do nc -l -p %d -e echo served; done) >/dev/null 2>&1 &", port))
+		}
+	}
+	return peers[0], peers[1]
+}
+
+func rule(id string, way fleet.Direction, protocol fleet.Protocol, port int, remotes ...string) fleet.FlatRule {
+	return fleet.FlatRule{ID: id, Direction: way, Protocol: protocol, FromPort: port, ToPort: port, Anybody: remotes == nil, Remotes: prefixes(remotes...)}
+}
+
+// A group blocks a port between two guests that run, and a rule opens it again; nobody is cut off by the way.
+func TestASecurityGroupBlocksAPortBetweenTwoGuestsLive(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := t.Context()
+	a, b := twoGuests(f)
+	a.eventually(b, 80, true)
+	a.eventually(b, 81, true)
+
+	web := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "web", Revision: 1, Rules: []fleet.FlatRule{rule("00000000000e", fleet.Egress, fleet.AnyProtocol, 0)}}
+	b.put(false, web)
+	began := time.Now()
+	if a.reaches(b, 80) || a.reaches(b, 81) {
+		t.Fatal("a card in a group without rules for ingress lets in")
+	}
+	b.eventually(a, 80, true) // what it begins itself passes, and so do the answers
+
+	web.Rules = append(web.Rules, rule("00000000000a", fleet.Ingress, fleet.TCP, 80, a.ip+"/32"))
+	f.ok(f.ApplySecurityGroup(ctx, web))
+	if !a.reaches(b, 80) || a.reaches(b, 81) {
+		t.Fatal("a rule for port 80 lets in another, or not that one")
+	}
+	t.Logf("blocked and opened again within %s", time.Since(began))
+
+	// The member whose address it was has gone.
+	web.Rules[1].Remotes = nil
+	f.ok(f.ApplySecurityGroup(ctx, web))
+	if a.reaches(b, 80) {
+		t.Fatal("an address that is no member's any more is let in")
+	}
+
+	// Members of a group may talk to one another, and to nobody else.
+	self := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "self", Revision: 1, Rules: []fleet.FlatRule{
+		rule("00000000000b", fleet.Ingress, fleet.AnyProtocol, 0, a.ip+"/32", b.ip+"/32"), rule("00000000000c", fleet.Egress, fleet.AnyProtocol, 0, a.ip+"/32", b.ip+"/32"),
+	}}
+	a.put(false, self)
+	b.put(false, self)
+	if !a.reaches(b, 80) || !b.reaches(a, 81) {
+		t.Error("members of a group that refers to itself do not reach one another")
+	}
+	if err := f.ReleaseSecurityGroup(ctx, self); err == nil || !strings.Contains(err.Error(), "still") {
+		t.Errorf("a group that cards are in was removed: %v", err)
+	}
+	s, _, err := f.VM(ctx, b.vm.ID)
+	if f.ok(err); s.NICs[0].Filter != agent.FilterName(b.vm.ID, b.mac) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		t.Errorf("the host says of the card: %+v", s)
+	}
+	a.put(false)
+	b.put(false)
+	a.eventually(b, 81, true)
+	for _, g := range []fleet.FlatGroup{self, web} {
+		f.ok(f.ReleaseSecurityGroup(ctx, g))
+	}
+	if left := virsh(t, "nwfilter-list"); strings.Contains(left, string(a.vm.ID)) || strings.Contains(left, string(b.vm.ID)) || strings.Contains(left, string(web.ID)) {
+		t.Errorf("filters are left over:\n%s", left)
+	}
+}
+
+// A guest whose card is guarded can use neither another MAC address nor another IP address.
+func TestAntiSpoofingDropsWhatAGuestMakesUp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	a, b := twoGuests(f)
+	a.eventually(b, 80, true)
+	made := a.ip[:strings.LastIndex(a.ip, ".")] + ".77"
+	as := func(address string) bool {
+		a.do(fmt.Sprintf("ip route replace %s/32 dev eth0 src %s", b.ip, address))
+		return a.reaches(b, 80)
+	}
+	if a.do("ip address add " + made + "/24 dev eth0"); !as(made) {
+		t.Fatal("without a guard the guest cannot use another address: nothing is shown by what follows")
+	}
+	as(a.ip)
+	a.put(true)
+	a.eventually(b, 80, true)
+	// libvirt lets all addresses pass until it has learnt which the guest has, by its first packet.
+	waitFor(t, "another IP address is dropped", func() bool { return !as(made) })
+	waitFor(t, "its own address passes", func() bool { return as(a.ip) })
+	a.do("ip link set eth0 down; ip link set eth0 address 52:54:00:66:66:66; ip link set eth0 up")
+	if as(a.ip) {
+		t.Error("the guest used another MAC address")
+	}
+	a.do("ip link set eth0 down; ip link set eth0 address " + a.mac + "; ip link set eth0 up")
+	waitFor(t, "its own MAC address passes", func() bool { return as(a.ip) })
+	a.put(false)
+	waitFor(t, "a card that is not guarded may use any address", func() bool { return as(made) })
+}

@@ -1,0 +1,248 @@
+package libvirt
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// ApplySecurityGroup implements agent.Hypervisor. libvirt changes what passes the cards of running guests by itself when a filter changes.
+func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
+	return b.onGroup(ctx, "apply", g, func(ctx context.Context, c *conn) error {
+		return defineFilter(ctx, c, groupFilter(g))
+	})
+}
+
+// ReleaseSecurityGroup implements agent.Hypervisor.
+func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
+	return b.onGroup(ctx, "release", g, func(ctx context.Context, c *conn) error {
+		all, err := b.inventory(ctx, c)
+		if err != nil {
+			return err
+		}
+		name := agent.GroupFilterName(g.ID)
+		cards, err := cardFilters(ctx, c)
+		if err != nil {
+			return err
+		}
+		for _, f := range cards {
+			x, err := filterXML(ctx, c, f)
+			if is(err, golibvirt.ErrNoNwfilter) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(x.Entries, func(e libvirtxml.NWFilterEntry) bool { return e.Ref != nil && e.Ref.Filter == name }) {
+				continue
+			}
+			if user := userOfFilter(all, f.Name); user != "" {
+				return agent.FilterInUse(g.Name, user)
+			}
+			if err := undefineFilter(ctx, c, f.Name); err != nil {
+				return err
+			}
+		}
+		return undefineFilter(ctx, c, name)
+	})
+}
+
+// onGroup runs one order at a time for each group.
+func (b *Backend) onGroup(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn) error) error {
+	act := verb + " security group " + g.Name
+	unlock, err := b.filterLocks.lock(ctx, g.ID)
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
+	return inAct(act, b.order(ctx, f))
+}
+
+// filterCards makes the filters that the VM's cards refer to. A group that the host has already stays as it is: another order, that may be newer,
+// brought it.
+func (a *applying) filterCards(ctx context.Context) error {
+	for _, n := range a.in.VM.Spec.NICs {
+		if !n.Filtered() {
+			continue
+		}
+		groups, err := agent.CardGroups(n, a.in.Groups)
+		if err != nil {
+			return err
+		}
+		for _, g := range groups {
+			if err := a.ensureGroup(ctx, g); err != nil {
+				return err
+			}
+		}
+		if err := defineFilter(ctx, a.c, cardFilter(a.in.VM.ID, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *applying) ensureGroup(ctx context.Context, g fleet.FlatGroup) error {
+	unlock, err := a.filterLocks.lock(ctx, g.ID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = findFilter(ctx, a.c, agent.GroupFilterName(g.ID))
+	if is(err, golibvirt.ErrNoNwfilter) {
+		return defineFilter(ctx, a.c, groupFilter(g))
+	}
+	return err
+}
+
+// refilter gives the running guest's cards the filters that their definitions have.
+func (a *applying) refilter(ctx context.Context, guest sighted, kept *libvirtxml.Domain) error {
+	live, err := readXML(ctx, a.c, guest.ref, 0)
+	if err != nil {
+		return err
+	}
+	for _, n := range live.Devices.Interfaces {
+		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return macOf(&o) == macOf(&n) })
+		if k < 0 || !isOurs(n.Alias, aliasNIC) {
+			continue
+		}
+		now, want := filterOf(&n), filterOf(&kept.Devices.Interfaces[k])
+		if now == want || !isOurFilter(now) && !isOurFilter(want) {
+			continue
+		}
+		n.FilterRef = kept.Devices.Interfaces[k].FilterRef
+		text, err := n.Marshal()
+		if err != nil {
+			return err
+		}
+		err = a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+			return l.DomainUpdateDeviceFlags(guest.ref, text, golibvirt.DomainDeviceModifyLive)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropFilters removes the filters of the VM's cards that none of them has any more; what libvirt says is in use stays.
+func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep []fleet.NIC) error {
+	all, err := cardFilters(ctx, c)
+	if answered(err) {
+		return nil // a libvirt without network filters has none
+	}
+	if err != nil {
+		return err
+	}
+	for _, f := range all {
+		if !strings.HasSuffix(f.Name, "-"+string(vm)) || slices.ContainsFunc(keep, func(n fleet.NIC) bool { return n.Filtered() && agent.FilterName(vm, n.MAC) == f.Name }) {
+			continue
+		}
+		if err := undefineFilter(ctx, c, f.Name); err != nil && !answered(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func cardFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) {
+	all, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.Nwfilter, error) {
+		all, _, err := l.ConnectListAllNwfilters(1, 0)
+		return all, err
+	})
+	return slices.DeleteFunc(all, func(f golibvirt.Nwfilter) bool { return !strings.HasPrefix(f.Name, fleet.FilterPrefix+"nic-") }), err
+}
+
+// userOfFilter is the name of a domain with a card that has the filter; empty: none has.
+func userOfFilter(all []sighted, filter string) string {
+	has := func(k card) bool { return k.filter == filter }
+	for _, s := range all {
+		if slices.ContainsFunc(s.kept.nics, has) || slices.ContainsFunc(s.now().nics, has) {
+			return s.ref.Name
+		}
+	}
+	return ""
+}
+
+func findFilter(ctx context.Context, c *conn, name string) (golibvirt.Nwfilter, error) {
+	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Nwfilter, error) { return l.NwfilterLookupByName(name) })
+}
+
+func filterXML(ctx context.Context, c *conn, f golibvirt.Nwfilter) (x libvirtxml.NWFilter, err error) {
+	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.NwfilterGetXMLDesc(f, 0) })
+	if err != nil {
+		return x, err
+	}
+	return x, x.Unmarshal(text)
+}
+
+// defineFilter writes the filter where the host has it not, or another.
+func defineFilter(ctx context.Context, c *conn, want libvirtxml.NWFilter) error {
+	text, err := want.Marshal()
+	if err != nil {
+		return err
+	}
+	ref, err := findFilter(ctx, c, want.Name)
+	switch {
+	case is(err, golibvirt.ErrNoNwfilter):
+	case err != nil:
+		return err
+	default:
+		have, err := filterXML(ctx, c, ref)
+		if err != nil {
+			return err
+		}
+		if sameFilter(have, want) {
+			return nil
+		}
+	}
+	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+		_, err := l.NwfilterDefineXML(text)
+		return err
+	})
+}
+
+// sameFilter compares what libvirt says of a filter with what it was told.
+func sameFilter(have, want libvirtxml.NWFilter) bool {
+	x, failed := have.Marshal()
+	y, bad := want.Marshal()
+	return failed == nil && bad == nil && x == y
+}
+
+func undefineFilter(ctx context.Context, c *conn, name string) error {
+	ref, err := findFilter(ctx, c, name)
+	if is(err, golibvirt.ErrNoNwfilter) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NwfilterUndefine(ref) })
+}
+
+// filterOf is the name of the network filter that a card has; empty: none.
+func filterOf(n *libvirtxml.DomainInterface) string {
+	if n.FilterRef == nil {
+		return ""
+	}
+	return n.FilterRef.Filter
+}
+
+func isOurFilter(name string) bool { return strings.HasPrefix(name, fleet.FilterPrefix) }
+
+// editFilter gives the card the filter of Quantix's, or takes it from it. That of somebody else's goes only where force says so.
+func editFilter(n *libvirtxml.DomainInterface, vm fleet.VMID, want fleet.NIC, force bool) {
+	switch has := filterOf(n); {
+	case want.Filtered():
+		if name := agent.FilterName(vm, want.MAC); has != name {
+			n.FilterRef = &libvirtxml.DomainInterfaceFilterRef{Filter: name}
+		}
+	case isOurFilter(has) || force:
+		n.FilterRef = nil
+	}
+}

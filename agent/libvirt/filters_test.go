@@ -1,0 +1,84 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+func prefixes(all ...string) (out []netip.Prefix) {
+	for _, p := range all {
+		out = append(out, netip.MustParsePrefix(p))
+	}
+	return out
+}
+
+// someGroup is a group with a rule of each kind.
+func someGroup() fleet.FlatGroup {
+	id := fleet.NewID[fleet.SecurityGroupID]()
+	return fleet.FlatGroup{ID: id, Name: "web", Revision: 1, Rules: []fleet.FlatRule{
+		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 81, Remotes: prefixes("10.0.0.0/8", "2001:db8::/64")},
+		{ID: "00000000000b", Direction: fleet.Ingress, Protocol: fleet.ICMP, Anybody: true},
+		{ID: "00000000000c", Direction: fleet.Ingress, Protocol: fleet.ICMPv6, Anybody: true},
+		{ID: "00000000000d", Direction: fleet.Egress, Protocol: fleet.UDP, FromPort: 53, Remotes: prefixes("10.0.0.53/32")},
+		{ID: "00000000000e", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
+	}}
+}
+
+func grouped(network string, guard bool, groups ...fleet.FlatGroup) fleet.NIC {
+	n := fleet.NIC{Network: network, MAC: "52:54:00:51:00:01", AntiSpoofing: &guard}
+	for _, g := range groups {
+		n.SecurityGroups = append(n.SecurityGroups, g.ID)
+	}
+	return n.TidyFilter()
+}
+
+// libvirt says of a filter what it was told, so that a second look changes nothing; and a filter goes with its card.
+func TestFiltersInLibvirtsWords(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	g := someGroup()
+	ctx := t.Context()
+	f.ok(f.ApplySecurityGroup(ctx, g))
+	name := agent.GroupFilterName(g.ID)
+	vm := f.vm()
+	vm.Spec.NICs = []fleet.NIC{grouped("default", true, g)}
+	in := order(vm, f.pool)
+	in.Groups = []fleet.FlatGroup{g}
+	f.ok(f.ApplyVM(ctx, in))
+	card := agent.FilterName(vm.ID, vm.Spec.NICs[0].MAC)
+	// A second look writes nothing: libvirt says of both what it was told.
+	for _, filter := range []string{name, card} {
+		file := "/etc/libvirt/nwfilter/" + filter + ".xml"
+		before, err := os.Stat(file)
+		f.ok(err)
+		f.ok(f.ApplySecurityGroup(ctx, g))
+		f.ok(f.ApplyVM(ctx, in))
+		after, err := os.Stat(file)
+		if f.ok(err); !after.ModTime().Equal(before.ModTime()) {
+			t.Errorf("%s was written again", filter)
+		}
+	}
+	// A filter that somebody else gives the card is shown, and stays.
+	edit(t, string(vm.ID), "<filterref filter='"+card+"'/>", "<filterref filter='clean-traffic'/>")
+	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
+	f.ok(f.ApplyVM(ctx, in))
+	s, _, err := f.VM(ctx, vm.ID)
+	if f.ok(err); len(s.Drift) != 1 || s.Drift[0].Field != "nics" || !strings.Contains(s.Drift[0].Actual, "network filter clean-traffic") || s.NICs[0].Filter != "clean-traffic" {
+		t.Errorf("with another's filter: %+v", s)
+	}
+	in.PutBack = true
+	f.ok(f.ApplyVM(ctx, in))
+	if s, _, err := f.VM(ctx, vm.ID); err != nil || len(s.Drift) != 0 || s.NICs[0].Filter != card {
+		t.Errorf("after it was put back: %+v %v", s, err)
+	}
+	if x := virsh(t, "dumpxml", string(vm.ID)); !strings.Contains(x, "<filterref filter='"+card+"'/>") {
+		t.Errorf("the card has no filter: %s", x)
+	}
+}

@@ -1,0 +1,165 @@
+package libvirt
+
+import (
+	"crypto/sha256"
+	"net/netip"
+	"strconv"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// A card's filter refers to that of each of its groups, so that a group is changed in one place for all cards of the host. Groups say
+// what may pass; their rules come first, and the card's filter ends with one that lets nothing else pass. libvirt keeps the state of
+// connections for each rule: with the rule go the connections that it let in.
+
+// Priorities of rules; the lowest comes first.
+const (
+	firstOfAll = 100
+	asUsual    = 500
+	lastOfAll  = 1000
+)
+
+// cleanTraffic is libvirt's own filter against guests that use others' addresses. It knows no IPv6, which is let pass beside it from the
+// card's own MAC address.
+const cleanTraffic = "clean-traffic"
+
+// groupFilter is the group in libvirt's words.
+func groupFilter(g fleet.FlatGroup) libvirtxml.NWFilter {
+	x := libvirtxml.NWFilter{Name: agent.GroupFilterName(g.ID), UUID: string(g.ID), Chain: "root"}
+	for _, r := range g.Rules {
+		if r.Anybody {
+			for _, v6 := range []bool{false, true} {
+				x.Entries = add(x.Entries, ruleFor(r, v6, netip.Prefix{}))
+			}
+			continue
+		}
+		for _, p := range r.Remotes {
+			x.Entries = add(x.Entries, ruleFor(r, p.Addr().Is6(), p))
+		}
+	}
+	return x
+}
+
+func add(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvirtxml.NWFilterEntry {
+	if r == nil {
+		return all
+	}
+	return append(all, libvirtxml.NWFilterEntry{Rule: r})
+}
+
+// ruleFor is the rule for one family and one other side; nil: the protocol is of the other family.
+func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilterRule {
+	out := &libvirtxml.NWFilterRule{Action: "accept", Direction: "in", Priority: asUsual}
+	var ip libvirtxml.NWFilterRuleCommonIP
+	address, mask := &ip.SrcIPAddr, &ip.SrcIPMask
+	if r.Direction == fleet.Egress {
+		out.Direction = "out"
+		address, mask = &ip.DstIPAddr, &ip.DstIPMask
+	}
+	if remote.IsValid() && remote.Bits() > 0 {
+		*address, *mask = field(remote.Addr().String()), field(strconv.Itoa(remote.Bits()))
+	}
+	var port libvirtxml.NWFilterRuleCommonPort
+	if r.FromPort > 0 {
+		port.DstPortStart, port.DstPortEnd = field(strconv.Itoa(r.FromPort)), field(strconv.Itoa(max(r.FromPort, r.ToPort)))
+	}
+	note := ruleNote + r.ID
+	switch {
+	case r.Protocol == fleet.TCP && v6:
+		out.TCPIPv6 = &libvirtxml.NWFilterRuleTCPIPv6{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
+	case r.Protocol == fleet.TCP:
+		out.TCP = &libvirtxml.NWFilterRuleTCP{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
+	case r.Protocol == fleet.UDP && v6:
+		out.UDPIPv6 = &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
+	case r.Protocol == fleet.UDP:
+		out.UDP = &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
+	case r.Protocol == fleet.ICMP && !v6:
+		out.ICMP = &libvirtxml.NWFilterRuleICMP{NWFilterRuleCommonIP: ip, Comment: note}
+	case r.Protocol == fleet.ICMPv6 && v6:
+		out.ICMPv6 = &libvirtxml.NWFilterRuleICMPIPv6{NWFilterRuleCommonIP: ip, Comment: note}
+	case r.Protocol == fleet.AnyProtocol && v6:
+		out.AllIPv6 = &libvirtxml.NWFilterRuleAllIPv6{NWFilterRuleCommonIP: ip, Comment: note}
+	case r.Protocol == fleet.AnyProtocol:
+		out.All = &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: ip, Comment: note}
+	default:
+		return nil
+	}
+	return out
+}
+
+// ruleNote begins what a rule on the host bears as its comment: the rule's id follows.
+const ruleNote = "quantix-rule-"
+
+func field(s string) libvirtxml.NWFilterField { return libvirtxml.NWFilterField{Str: s} }
+
+// cardFilter is the filter of one card.
+func cardFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
+	name := agent.FilterName(vm, n.MAC)
+	x := libvirtxml.NWFilter{Name: name, UUID: filterUUID(name), Chain: "root"}
+	if n.Guarded() {
+		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: cleanTraffic}})
+		x.Entries = append(x.Entries, guardedIPv6()...)
+	}
+	if len(n.SecurityGroups) == 0 {
+		return x
+	}
+	for _, id := range n.SecurityGroups {
+		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: agent.GroupFilterName(id)}})
+	}
+	x.Entries = append(x.Entries, alwaysPasses()...)
+	x.Entries = add(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: lastOfAll, All: &libvirtxml.NWFilterRuleAll{}})
+	x.Entries = add(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: lastOfAll, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{}})
+	return x
+}
+
+// guardedIPv6 lets IPv6 pass the rules for Ethernet, but that the guest plays the router.
+func guardedIPv6() (all []libvirtxml.NWFilterEntry) {
+	all = add(all, &libvirtxml.NWFilterRule{
+		Action: "accept", Direction: "inout", Priority: asUsual, MAC: &libvirtxml.NWFilterRuleMAC{ProtocolID: field("ipv6")},
+	})
+	return add(all, stateless("drop", "out", "134"))
+}
+
+// alwaysPasses is what a card needs to have addresses at all, and the errors that belong to what passed.
+func alwaysPasses() (all []libvirtxml.NWFilterEntry) {
+	related := libvirtxml.NWFilterRuleCommonIP{State: field("RELATED")}
+	all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: firstOfAll, All: &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: related}})
+	all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: firstOfAll, AllIPv6: &libvirtxml.NWFilterRuleAllIPv6{NWFilterRuleCommonIP: related}})
+	for _, d := range []struct{ way, from, to string }{{"out", "68", "67"}, {"in", "67", "68"}} {
+		all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: firstOfAll, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: ports(d.from, d.to)}})
+	}
+	for _, d := range []struct{ way, from, to string }{{"out", "546", "547"}, {"in", "547", "546"}} {
+		all = add(all, &libvirtxml.NWFilterRule{Action: "accept", Direction: d.way, Priority: firstOfAll, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: ports(d.from, d.to)}})
+	}
+	for _, t := range []string{"133", "135", "136"} { // asks for routers and neighbours, and answers
+		all = add(all, stateless("accept", "out", t))
+	}
+	for _, t := range []string{"134", "135", "136"} {
+		all = add(all, stateless("accept", "in", t))
+	}
+	return all
+}
+
+func ports(from, to string) libvirtxml.NWFilterRuleCommonPort {
+	return libvirtxml.NWFilterRuleCommonPort{SrcPortStart: field(from), DstPortStart: field(to)}
+}
+
+// stateless is a rule about one kind of ICMPv6, which has no connections.
+func stateless(action, way, kind string) *libvirtxml.NWFilterRule {
+	return &libvirtxml.NWFilterRule{
+		Action: action, Direction: way, Priority: firstOfAll, StateMatch: "false", ICMPv6: &libvirtxml.NWFilterRuleICMPIPv6{Type: field(kind)},
+	}
+}
+
+// filterUUID is always the same for a name: libvirt takes a filter of another UUID for another one.
+func filterUUID(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	var id golibvirt.UUID
+	copy(id[:], sum[:16])
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return string(formatUUID(id))
+}

@@ -1,0 +1,44 @@
+package libvirt
+
+import (
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/golden"
+)
+
+// What is written into libvirt is seen at a glance.
+func TestFilterDefinitions(t *testing.T) {
+	t.Parallel()
+	const id, vm = "01a206b5-2a62-7003-a101-340befa69b68", "01a206b5-2a62-7003-a101-340befa69b69"
+	guard := true
+	group := fleet.FlatGroup{ID: id, Name: "web", Rules: []fleet.FlatRule{
+		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 81, Remotes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/64")}},
+		{ID: "00000000000b", Direction: fleet.Ingress, Protocol: fleet.ICMP, Anybody: true},
+		{ID: "00000000000c", Direction: fleet.Egress, Protocol: fleet.UDP, FromPort: 53, Anybody: true},
+		{ID: "00000000000d", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Remotes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}},
+		{ID: "00000000000e", Direction: fleet.Ingress, Protocol: fleet.TCP}, // a group without members
+	}}
+	for name, x := range map[string]libvirtxml.NWFilter{
+		"filter-group":   groupFilter(group),
+		"filter-card":    cardFilter(vm, fleet.NIC{MAC: "52:54:00:00:00:01", SecurityGroups: []fleet.SecurityGroupID{id}, AntiSpoofing: &guard}),
+		"filter-guarded": cardFilter(vm, fleet.NIC{MAC: "52:54:00:00:00:01", AntiSpoofing: &guard}),
+	} {
+		text, err := x.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Text(t, filepath.Join("testdata", name+".xml"), text+"\n")
+		var again libvirtxml.NWFilter
+		if err := again.Unmarshal(text); err != nil || !sameFilter(again, x) {
+			t.Errorf("%s is another once it is read: %v", name, err)
+		}
+	}
+	if other := group; sameFilter(groupFilter(group), groupFilter(fleet.FlatGroup{ID: other.ID, Rules: other.Rules[1:]})) {
+		t.Error("a filter with fewer rules is the same")
+	}
+}

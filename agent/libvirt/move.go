@@ -1,0 +1,252 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// moving is one MoveDisk under way.
+type moving struct {
+	*Backend
+	c        *conn
+	in       agent.MoveDisk
+	from, to place
+	pool     golibvirt.StoragePool // that it goes to; known once something is to be made there
+}
+
+// MoveDisk implements agent.Hypervisor. What is done is read from the domain each time, so that an order that was cut off anywhere goes on.
+func (b *Backend) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
+	act := "move disk " + in.Order.Disk.Volume
+	from, err := placeOf(in.Order.Disk, in.Pools)
+	if err != nil {
+		return inAct(act, err)
+	}
+	to, err := placeOf(in.Order.To, in.Pools)
+	if err != nil {
+		return inAct(act, err)
+	}
+	if !fleet.IsVolumeName(to.volume) || to.volume == agent.PoolMarker || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
+		return fleet.Errorf(fleet.Invalid, "%q is no place to move a disk to.", to.volume)
+	}
+	from.number = 1 + slices.IndexFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Order.Disk })
+	unlock, err := b.volumeLocks.alone(ctx, to.path())
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
+	release, err := b.volumeLocks.share(ctx, from.path())
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer release()
+	b.assigned.note(in.Pools)
+	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+		m := &moving{Backend: b, c: c, in: in, from: from, to: to}
+		defer b.volumeChanged(from.pool)
+		defer b.volumeChanged(to.pool)
+		return m.run(ctx)
+	}))
+}
+
+// seen is the domain of a move as it is at this moment.
+type seen struct {
+	sighted
+	kept     *libvirtxml.Domain
+	keptDisk *libvirtxml.DomainDisk // nil: the definition has no such disk
+	liveDisk *libvirtxml.DomainDisk // nil: it is off, or has no such disk
+}
+
+func (m *moving) see(ctx context.Context) (seen, error) {
+	uuid, err := parseUUID(m.in.VM.ID)
+	if err != nil {
+		return seen{}, err
+	}
+	m.domains.forget(uuid)
+	var out seen
+	if out.sighted, err = m.seeOn(ctx, m.c, m.in.VM.ID); err != nil {
+		if is(err, golibvirt.ErrNoDomain) {
+			err = noDomain(m.in.VM.ID)
+		}
+		return out, err
+	}
+	if !out.ours {
+		return out, notOurs()
+	}
+	if out.kept, err = readXML(ctx, m.c, out.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure); err != nil {
+		return out, err
+	}
+	out.keptDisk = m.diskIn(out.kept)
+	if out.live == nil {
+		return out, nil
+	}
+	running, err := readXML(ctx, m.c, out.ref, 0)
+	if is(err, golibvirt.ErrOperationInvalid) || is(err, golibvirt.ErrNoDomain) {
+		out.domain.live = nil // it has ended since
+		return out, nil
+	}
+	if err == nil {
+		out.liveDisk = m.diskIn(running)
+	}
+	return out, err
+}
+
+// diskIn is the disk that moves: by where it is or will be, else by the alias that says which of the spec it is.
+func (m *moving) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
+	if x.Devices == nil {
+		return nil
+	}
+	disks := x.Devices.Disks
+	for _, is := range []func(*libvirtxml.DomainDisk) bool{
+		func(d *libvirtxml.DomainDisk) bool { return pathOf(d) == m.to.path() || pathOf(d) == m.from.path() },
+		func(d *libvirtxml.DomainDisk) bool {
+			return aliasOf(d.Alias) == diskAlias(m.to.ref()) || aliasOf(d.Alias) == diskAlias(m.from.ref())
+		},
+	} {
+		for i := range disks {
+			if is(&disks[i]) {
+				return &disks[i]
+			}
+		}
+	}
+	return nil
+}
+
+// mirrors reports whether QEMU copies the disk to its new place.
+func (m *moving) mirrors(d *libvirtxml.DomainDisk) bool {
+	return d != nil && d.Mirror != nil && sourcePath(d.Mirror.Source) == m.to.path()
+}
+
+func (m *moving) run(ctx context.Context) error {
+	s, err := m.see(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.live != nil && m.mirrors(s.liveDisk):
+		return m.follow(ctx)
+	case s.live != nil && s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path(),
+		s.live == nil && s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path():
+		return m.settle(ctx)
+	}
+	if m.in.Stopped() {
+		return errors.Join(agent.ErrStopped, m.clear(ctx))
+	}
+	if m.pool, err = m.ownPool(ctx, m.c, m.to.pool); err != nil {
+		return err
+	}
+	if err := m.clear(ctx); err != nil {
+		return err
+	}
+	h, err := m.movable(ctx, s)
+	if err != nil {
+		return err
+	}
+	if s.live != nil {
+		return m.live(ctx, s, h)
+	}
+	return m.cold(ctx)
+}
+
+// clear removes what this very order has half made. Another file of that name is a refusal.
+func (m *moving) clear(ctx context.Context) error {
+	if err := m.removeVolume(ctx, m.c, m.to.partial()); err != nil {
+		return err
+	}
+	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.path()) })
+	switch {
+	case isMissing(err):
+		return nil
+	case err != nil:
+		return err
+	case m.in.Made == "" || file != m.in.Made:
+		return agent.VolumeTaken(m.to.volume, m.to.pool.Name)
+	}
+	id, err := m.to.id(ctx)
+	if err != nil {
+		return err
+	}
+	users, err := m.volumeUsers(ctx, m.c, m.to, id)
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 {
+		return agent.VolumeUsed(m.to.volume, users[0].domain)
+	}
+	if err := notOpen(ctx, m.to); err != nil {
+		return err
+	}
+	return m.removeVolume(ctx, m.c, m.to)
+}
+
+// begin keeps in mind which file the copy is, before anything is in it.
+func (m *moving) begin(ctx context.Context) error {
+	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.partial().path()) })
+	if err != nil {
+		return err
+	}
+	m.in.Made = file
+	return m.in.Begun(file)
+}
+
+// undo takes back what was begun, and says why. Where libvirt does not answer, or the agent itself ends, all stays as it is: the order
+// comes again.
+func (m *moving) undo(ctx context.Context, why error) error {
+	if errors.Is(why, agent.ErrAway) || ctx.Err() != nil {
+		return why
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*tidyLimit)
+	defer cancel()
+	moved, err := m.letGo(ctx)
+	switch {
+	case moved:
+		return m.settle(ctx)
+	case err == nil:
+		err = m.clear(ctx)
+	}
+	if err != nil {
+		m.log.Warn("a move that is taken back has left something", "vm", m.in.VM.ID, "volume", m.to.path(), "error", err)
+		if !errors.Is(why, agent.ErrStopped) {
+			return fmt.Errorf("%w (what was copied is still there: %w)", why, err)
+		}
+		return err
+	}
+	return why
+}
+
+// letGo ends QEMU's copy; moved: too late, the guest is on its new disk.
+func (m *moving) letGo(ctx context.Context) (moved bool, err error) {
+	tick := time.NewTicker(lookPeriod)
+	defer tick.Stop()
+	for {
+		s, err := m.see(ctx)
+		switch {
+		case err != nil:
+			return false, err
+		case s.live == nil || s.liveDisk == nil:
+			return false, nil
+		case s.liveDisk.Mirror == nil:
+			return pathOf(s.liveDisk) == m.to.path(), nil
+		case !m.mirrors(s.liveDisk):
+			return false, nil
+		}
+		err = m.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(s.ref, targetOf(s.liveDisk), 0) })
+		if err != nil && !answered(err) {
+			return false, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,367 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// mover is a fixture with a VM whose disk moves.
+type mover struct {
+	fixture
+	vm    fleet.VM
+	pools []fleet.Pool
+	made  string // as the agent's memory keeps it
+}
+
+// newMover makes a VM with a disk full of what no storage makes smaller.
+func newMover(t *testing.T, mib int) *mover {
+	t.Helper()
+	f := newFixture(t)
+	raw := filepath.Join(t.TempDir(), "raw")
+	run(t, "dd", "if=/dev/urandom", "of="+raw, "bs=1M", "count="+strconv.Itoa(mib), "status=none")
+	run(t, "dd", "if=/dev/zero", "of="+raw, "bs=512", "count=1", "conv=notrunc", "status=none")
+	run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, f.at("image.qcow2"))
+	f.ok(os.Remove(raw))
+	m := &mover{fixture: f, vm: f.fixtureVM(), pools: []fleet.Pool{f.pool}}
+	m.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", Image: &fleet.Volref{PoolID: f.pool.ID, Volume: "image.qcow2"}}}
+	return m
+}
+
+// fixtureVM is a VM that the test deletes by itself, whose disks are where the fixture does not know.
+func (f fixture) fixtureVM() fleet.VM {
+	id := fleet.NewID[fleet.VMID]()
+	vm := fleet.VM{Meta: fleet.Meta{ID: id, Name: "vm-" + string(id), Generation: 1}, Spec: fleet.VMSpec{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS}}
+	f.t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := f.DeleteVM(ctx, vm, nil, false); err != nil {
+			f.t.Error(err)
+		}
+	})
+	return vm
+}
+
+// other is another pool; with a size, one on a file system that is no larger.
+func (m *mover) other(size string) fleet.Pool {
+	m.t.Helper()
+	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(m.t.TempDir(), "pool")}}
+	p.Name = "pool-" + string(p.ID)
+	if size != "" {
+		m.ok(os.Mkdir(p.Spec.Path, 0o755))
+		run(m.t, "mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", p.Spec.Path)
+		m.t.Cleanup(func() { unmount(m.t, p.Spec.Path) })
+	}
+	m.t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := m.DeleteVM(ctx, m.vm, nil, false); err != nil {
+			m.t.Error(err)
+		}
+		if err := m.ReleasePool(ctx, p); err != nil {
+			m.t.Error(err)
+		}
+	})
+	m.ok(m.ApplyPool(m.t.Context(), p))
+	m.pools = append(m.pools, p)
+	return p
+}
+
+func (m *mover) order(to fleet.Pool, mibPerSecond int64) agent.MoveDisk {
+	return agent.MoveDisk{
+		VM: m.vm, Pools: m.pools, Made: m.made, Stop: make(chan struct{}), Progress: func(int, string) {},
+		Order: fleet.MoveOrder{Disk: m.vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "disk.qcow2"}, RateBytes: mibPerSecond << 20},
+		Begun: func(file string) error { m.made = file; return nil },
+		Whole: func(fleet.Volref) error { return nil },
+	}
+}
+
+// at demands where the disk is, for the guest and in its definition, and that nothing is amiss.
+func (m *mover) wantAt(when string, p fleet.Pool) {
+	m.t.Helper()
+	s, _, err := m.VM(m.t.Context(), m.vm.ID)
+	m.ok(err)
+	if len(s.Disks) != 1 || s.Disks[0].Path != filepath.Join(p.Spec.Path, "disk.qcow2") || len(s.NextBoot)+len(s.Faults)+len(s.Drift) > 0 {
+		m.t.Fatalf("%s: %+v, at its next start %v, faults %v, drift %v", when, s.Disks, s.NextBoot, s.Faults, s.Drift)
+	}
+	if kept := virsh(m.t, "dumpxml", "--inactive", string(m.vm.ID)); !strings.Contains(kept, p.Spec.Path+"/disk.qcow2") || strings.Contains(kept, "<mirror") {
+		m.t.Fatalf("%s: the definition is\n%s", when, kept)
+	}
+}
+
+func (m *mover) wantNothingIn(when string, p fleet.Pool) {
+	m.t.Helper()
+	left, err := filepath.Glob(filepath.Join(p.Spec.Path, "disk*"))
+	m.ok(err)
+	if len(left) > 0 {
+		m.t.Fatalf("%s: %v is left", when, left)
+	}
+}
+
+// writer is a guest that writes numbered blocks, and says on its serial line which of them have reached its disk.
+type writer struct {
+	mu    sync.Mutex
+	acked int
+}
+
+func (m *mover) writing() *writer {
+	m.t.Helper()
+	guest, err := lab.GuestImage(m.t.Context(), lab.CacheDir())
+	m.ok(err)
+	run(m.t, "cp", guest.ISO, m.at("guest.iso"))
+	m.vm.Spec.ISO = &fleet.Volref{PoolID: m.pool.ID, Volume: "guest.iso"}
+	m.apply(m.vm)
+	m.ok(m.StartVM(m.t.Context(), m.vm.ID))
+	line := virsh(m.t, "ttyconsole", string(m.vm.ID))
+	run(m.t, "stty", "-F", line, "raw", "-echo")
+	tty, err := os.OpenFile(line, os.O_RDWR, 0)
+	m.ok(err)
+	m.t.Cleanup(func() { tty.Close() })
+	w := &writer{}
+	up := make(chan struct{})
+	go func() {
+		said, once := bufio.NewScanner(tty), sync.OnceFunc(func() { close(up) })
+		for said.Scan() {
+			text := strings.TrimSpace(said.Text())
+			if text == "up" {
+				once()
+			}
+			if _, number, ok := strings.Cut(text, "ack "); ok {
+				if n, err := strconv.Atoi(number); err == nil {
+					w.mu.Lock()
+					w.acked = n
+					w.mu.Unlock()
+				}
+			}
+		}
+	}()
+	waitFor(m.t, "the guest comes up", func() bool {
+		_, err := tty.WriteString("\n[ -b /dev/vda ] && echo up\n")
+		m.ok(err)
+		select {
+		case <-up:
+			return true
+		case <-time.After(time.Second):
+			return false
+		}
+	})
+	_, err = tty.WriteString("stty -echo; i=0; while true; do i=$((i+1)); printf '%-511d\\n' $i | dd of=/dev/vda bs=512 seek=$i conv=notrunc,fsync 2>/dev/null && echo ack $i; done\n")
+	m.ok(err)
+	return w
+}
+
+func (w *writer) last() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.acked
+}
+
+// more waits until the guest has written n more blocks.
+func (m *mover) more(w *writer, when string, n int) {
+	m.t.Helper()
+	from := w.last()
+	waitFor(m.t, "the guest writes, "+when, func() bool { return w.last() >= from+n })
+}
+
+// A disk moves while its guest writes: cut off in the middle, taken back in the middle, to a pool that is full, and in the end whole.
+// No write that the guest was told of is lost.
+func TestALiveMoveLosesNoWrite(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 48)
+	to, full := m.other(""), m.other("16m")
+	w := m.writing()
+	m.more(w, "before", 5)
+
+	err := m.MoveDisk(t.Context(), m.order(full, 0))
+	if err == nil || !strings.Contains(err.Error(), "full") && !strings.Contains(err.Error(), "No space left") {
+		t.Fatalf("to a pool without room: %v", err)
+	}
+	m.wantAt("after a pool without room", m.pool)
+	m.wantNothingIn("after a pool without room", full)
+	m.more(w, "after a pool without room", 5)
+
+	back, stop := m.order(to, 8), make(chan struct{})
+	back.Stop, back.Progress = stop, once(func() { close(stop) })
+	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, agent.ErrStopped) {
+		t.Fatalf("taken back: %v", err)
+	}
+	m.wantAt("taken back", m.pool)
+	m.wantNothingIn("taken back", to)
+	m.more(w, "after it was taken back", 5)
+
+	// The agent ends in the middle: QEMU copies on, and the next agent follows it.
+	cut := m.order(to, 8)
+	ctx, end := context.WithCancel(t.Context())
+	cut.Progress = once(end)
+	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, agent.ErrStopped) {
+		t.Fatalf("cut off: %v", err)
+	}
+	if xml := virsh(t, "dumpxml", string(m.vm.ID)); !strings.Contains(xml, "<mirror") {
+		t.Fatalf("QEMU does not copy on:\n%s", xml)
+	}
+	m.more(w, "while nobody watches", 5)
+	next := open(t)
+	again := m.order(to, 8)
+	again.Begun = func(string) error { t.Error("it was begun anew"); return nil }
+	m.ok(next.MoveDisk(t.Context(), again))
+	m.ok(next.Close())
+	m.wantAt("moved", to)
+	m.more(w, "on the new disk", 20)
+	acked := w.last()
+	m.ok(m.StopVM(t.Context(), m.vm.ID))
+	m.wantAt("off", to)
+	m.holds(filepath.Join(to.Spec.Path, "disk.qcow2"), acked)
+	m.ok(m.DeleteVolume(t.Context(), m.work("disk.qcow2", fleet.VolumeOrder{}))) // the old one is nobody's
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	m.ok(m.StopVM(t.Context(), m.vm.ID))
+}
+
+// once is a Progress that does something at the first word of a copy.
+func once(do func()) agent.Progress {
+	first := sync.OnceFunc(do)
+	return func(int, string) { first() }
+}
+
+// holds demands that the disk has each block that the guest was told of.
+func (m *mover) holds(disk string, acked int) {
+	m.t.Helper()
+	run(m.t, "qemu-img", "check", disk)
+	raw := filepath.Join(m.t.TempDir(), "raw")
+	run(m.t, "qemu-img", "convert", "-f", "qcow2", "-O", "raw", disk, raw)
+	f, err := os.Open(raw)
+	m.ok(err)
+	defer f.Close()
+	block := make([]byte, 512)
+	for n := 1; n <= acked; n++ {
+		_, err := f.ReadAt(block, int64(n)*512)
+		m.ok(err)
+		if got := strings.TrimSpace(string(block)); got != strconv.Itoa(n) {
+			m.t.Fatalf("of %d blocks that were written, number %d has %.20q", acked, n, got)
+		}
+	}
+	if acked < 30 {
+		m.t.Errorf("the guest has written %d blocks only", acked)
+	}
+}
+
+// What is off is copied by the agent: it is cut off, taken back, and without room, and the disk stays where it was.
+func TestAColdMoveLeavesTheSourceWhole(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 24)
+	to, full := m.other(""), m.other("8m")
+	m.apply(m.vm)
+	before := m.content("disk.qcow2")
+	whole := func(when string, p fleet.Pool) {
+		t.Helper()
+		m.wantAt(when, m.pool)
+		m.wantNothingIn(when, p)
+		if string(m.content("disk.qcow2")) != string(before) {
+			t.Fatalf("%s: the disk has changed", when)
+		}
+	}
+	if err := m.MoveDisk(t.Context(), m.order(full, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "left on this host") {
+		t.Fatalf("to a pool without room: %v", err)
+	}
+	whole("without room", full)
+
+	back, stop := m.order(to, 8), make(chan struct{})
+	back.Stop, back.Progress = stop, once(func() { close(stop) })
+	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, agent.ErrStopped) {
+		t.Fatalf("taken back: %v", err)
+	}
+	whole("taken back", to)
+
+	cut := m.order(to, 8)
+	ctx, end := context.WithCancel(t.Context())
+	cut.Progress = once(end)
+	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, agent.ErrStopped) {
+		t.Fatalf("cut off: %v", err)
+	}
+	m.wantAt("cut off", m.pool)
+	begun := m.made
+	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
+	m.wantAt("moved", to)
+	if m.made == "" || begun == "" {
+		t.Error("nobody knows which file it was")
+	}
+	moved, err := os.ReadFile(filepath.Join(to.Spec.Path, "disk.qcow2"))
+	m.ok(err)
+	if string(moved) != string(before) {
+		t.Error("the copy is another")
+	}
+	m.ok(m.DeleteVolume(t.Context(), m.work("disk.qcow2", fleet.VolumeOrder{})))
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	m.ok(m.StopVM(t.Context(), m.vm.ID))
+}
+
+// Who writes to the disk, or starts the VM, while it is copied wins.
+func TestAColdMoveGivesWay(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 16)
+	to := m.other("")
+	m.apply(m.vm)
+	for how, do := range map[string]func(){
+		"written to": func() { run(t, "qemu-io", "-f", "qcow2", "-c", "write -P 7 1M 64k", m.at("disk.qcow2")) },
+		"started":    func() { virsh(t, "start", string(m.vm.ID)) },
+	} {
+		in := m.order(to, 8)
+		in.Progress = once(do)
+		if err := m.MoveDisk(t.Context(), in); fleet.CodeOf(err) != fleet.Conflict {
+			t.Fatalf("%s: %v", how, err)
+		}
+		m.wantAt(how, m.pool)
+		m.wantNothingIn(how, to)
+		if how == "started" {
+			virsh(t, "destroy", string(m.vm.ID))
+		}
+	}
+}
+
+// What a copy of the one file would not be all of is refused.
+func TestWhatIsMoreThanAFileIsNotMoved(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 2)
+	to := m.other("")
+	m.apply(m.vm)
+	id := string(m.vm.ID)
+	refused := func(how, says string) {
+		t.Helper()
+		if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", how, err)
+		}
+		m.wantNothingIn(how, to)
+	}
+	virsh(t, "snapshot-create-as", id, "one")
+	refused("with a snapshot", "snapshots")
+	virsh(t, "snapshot-delete", id, "one")
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	virsh(t, "managedsave", id)
+	refused("with its memory saved", "managedsave")
+	virsh(t, "managedsave-remove", id)
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	virsh(t, "snapshot-create-as", id, "two", "--no-metadata", "--disk-only", "--diskspec", "vda,file="+m.at("overlay.qcow2"), "--diskspec", "sda,snapshot=no")
+	refused("with an overlay", "overlay.qcow2")
+	virsh(t, "blockcommit", id, "vda", "--active", "--pivot", "--wait")
+	m.ok(os.Remove(m.at("overlay.qcow2")))
+	run(t, "qemu-img", "create", "-f", "qcow2", "-b", m.at("disk.qcow2"), "-F", "qcow2", m.at("child.qcow2"))
+	refused("with another volume on it", "child.qcow2")
+	m.ok(os.Remove(m.at("child.qcow2")))
+	virsh(t, "blockcopy", id, "vda", filepath.Join(t.TempDir(), "theirs"), "--transient-job", "--wait")
+	refused("with a copy of somebody else's", "blockjob")
+	virsh(t, "blockjob", id, "vda", "--abort")
+	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
+	m.wantAt("afterwards", to)
+}

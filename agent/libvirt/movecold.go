@@ -1,0 +1,174 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/agent/transfer"
+	"quantix/internal/fleet"
+)
+
+// cold copies the disk of a guest that is off, byte for byte, reads the copy back, and has the definition name it.
+func (m *moving) cold(ctx context.Context) error {
+	before, err := m.still(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.fill(ctx, before); err != nil {
+		return m.undo(ctx, err)
+	}
+	after, err := m.still(ctx)
+	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is not whole. The disk is where it was; move it again.", m.from.volume)
+	}
+	if err == nil {
+		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) })
+	}
+	if err != nil {
+		return m.undo(ctx, err)
+	}
+	m.refreshPool(ctx, m.c, m.pool)
+	return m.changeOver(ctx, before)
+}
+
+// still is the disk's file, which nobody writes to.
+func (m *moving) still(ctx context.Context) (volumeFile, error) {
+	f, err := m.volumeFile(ctx, m.from)
+	if err == nil {
+		err = m.unwritten(ctx, m.c, m.from, f.id)
+	}
+	if err == nil {
+		err = notOpen(ctx, m.from)
+	}
+	return f, err
+}
+
+// fill writes the copy under its half-made name.
+func (m *moving) fill(ctx context.Context, was volumeFile) error {
+	dst, err := bounded(ctx, func() (*os.File, error) {
+		return os.OpenFile(m.to.partial().path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	})
+	if err != nil {
+		return err
+	}
+	if err := m.begin(ctx); err != nil {
+		dst.Close()
+		return err
+	}
+	if free, err := bounded(ctx, func() (int64, error) { return freeBytes(dst) }); err == nil && free < was.alloc {
+		dst.Close()
+		return fleet.Errorf(fleet.Conflict, "The pool %s has %s left on this host, and the disk takes %s. Make room there first.", m.to.pool.Name, fleet.Bytes(free), fleet.Bytes(was.alloc))
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer whenClosed(m.in.Stop, func() { cancel(agent.ErrStopped) })()
+	err = patiently(ctx, func() error {
+		defer dst.Close()
+		return m.pour(ctx, dst, was)
+	})
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, agent.ErrStopped) {
+		return cause
+	}
+	return err
+}
+
+func (m *moving) pour(ctx context.Context, dst *os.File, was volumeFile) error {
+	src, err := openImage(m.from.path(), false)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	meter := func(act string, from, share int) *transfer.Meter {
+		return &transfer.Meter{Total: was.bytes, Tell: func(done, total, rate int64) {
+			percent, note := agent.Copied(fmt.Sprintf("%s disk %d", act, m.from.number), done, total, rate)
+			m.in.Progress(from+percent*share/100, note)
+		}}
+	}
+	sum, err := transfer.Copy(ctx, dst, src, was.bytes, &transfer.Rate{Bytes: m.in.Order.RateBytes}, meter("copying", 0, 75))
+	if err != nil {
+		return err
+	}
+	return transfer.Check(ctx, dst, was.bytes, sum, meter("checking", 75, 24))
+}
+
+// changeOver has the definition name the copy. Who starts the guest with virsh just then wins: the definition is put back.
+func (m *moving) changeOver(ctx context.Context, before volumeFile) error {
+	s, err := m.see(ctx)
+	if err != nil {
+		return err
+	}
+	if s.live != nil || s.keptDisk == nil || pathOf(s.keptDisk) != m.from.path() {
+		return m.undo(ctx, startedMeanwhile())
+	}
+	was, err := s.kept.Marshal()
+	if err != nil {
+		return err
+	}
+	if err := m.settle(ctx); err != nil {
+		return m.undo(ctx, err)
+	}
+	s, err = m.see(ctx)
+	if err != nil {
+		return err
+	}
+	if (s.live == nil || s.liveDisk == nil || pathOf(s.liveDisk) != m.from.path()) && !m.writtenSince(ctx, before) {
+		return nil
+	}
+	back := &libvirtxml.Domain{}
+	if err := back.Unmarshal(was); err != nil {
+		return err
+	}
+	if err := m.define(ctx, back); err != nil {
+		return err
+	}
+	return m.undo(ctx, startedMeanwhile())
+}
+
+// writtenSince reports whether the old file has been written to. One that is not there any more has not.
+func (m *moving) writtenSince(ctx context.Context, before volumeFile) bool {
+	f, err := m.volumeFile(ctx, m.from)
+	return err == nil && !f.modified.Equal(before.modified)
+}
+
+func startedMeanwhile() error {
+	return fleet.Errorf(fleet.Conflict, "Somebody started the VM, or changed it, while its disk was being copied. The disk is where it was; move it again.")
+}
+
+// whenClosed runs do when the channel is closed, until forget is called.
+func whenClosed(c <-chan struct{}, do func()) (forget func()) {
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-c:
+			do()
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
+}
+
+// leaveAfter is how long work on files that is to end may take to do so: storage that hangs is left.
+const leaveAfter = 10 * time.Second
+
+// patiently is for work that looks at ctx by itself, if its storage lets it.
+func patiently(ctx context.Context, work func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- work() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(leaveAfter):
+		return fmt.Errorf("the storage did not answer in time: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,155 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// live has QEMU copy the disk of a running guest. The copy has its own name from the beginning, for QEMU keeps the name that it opened;
+// what tells it from a whole disk meanwhile is that the agent has noted its file, and that the domain mirrors to it.
+func (m *moving) live(ctx context.Context, s seen, h header) error {
+	w := &working{Backend: m.Backend, place: m.to, c: m.c, pool: m.pool}
+	if err := w.define(ctx, newVolume{format: "qcow2", size: h.Size}); err != nil {
+		return err
+	}
+	if err := m.begin(ctx); err != nil {
+		return m.undo(ctx, err)
+	}
+	if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) }); err != nil {
+		return m.undo(ctx, err)
+	}
+	m.refreshPool(ctx, m.c, m.pool)
+	if err := m.mirror(ctx, s); err != nil {
+		return m.undo(ctx, err)
+	}
+	return m.follow(ctx)
+}
+
+// mirror begins the copy. A definition that stays asks for a job that libvirt does not start again by itself.
+func (m *moving) mirror(ctx context.Context, s seen) error {
+	dest := libvirtxml.DomainDisk{
+		Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2"},
+		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.path()}},
+	}
+	text, err := dest.Marshal()
+	if err != nil {
+		return err
+	}
+	var params []golibvirt.TypedParam
+	if rate := m.in.Order.RateBytes; rate > 0 {
+		params = append(params, golibvirt.TypedParam{Field: golibvirt.DomainBlockCopyBandwidth, Value: *golibvirt.NewTypedParamValueUllong(uint64(rate))})
+	}
+	// What the guest writes goes to both at once, so that it never writes faster than it is copied.
+	flags := golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob | golibvirt.DomainBlockCopySynchronousWrites
+	begin := func(flags golibvirt.DomainBlockCopyFlags) error {
+		return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
+			return l.DomainBlockCopy(s.ref, targetOf(s.liveDisk), text, params, flags)
+		})
+	}
+	err = begin(flags)
+	if is(err, golibvirt.ErrInvalidArg) { // libvirt before 8.0
+		err = begin(flags &^ golibvirt.DomainBlockCopySynchronousWrites)
+	}
+	return err
+}
+
+// followPeriod is how often QEMU's copy is looked at.
+const followPeriod = 500 * time.Millisecond
+
+// follow waits for QEMU's copy, and has the guest change over when it is whole.
+func (m *moving) follow(ctx context.Context) error {
+	tick := time.NewTicker(followPeriod)
+	defer tick.Stop()
+	var last copied
+	for {
+		s, err := m.see(ctx)
+		if err != nil {
+			return err
+		}
+		d := s.liveDisk
+		switch {
+		case s.live == nil || d == nil:
+			return m.undo(ctx, fleet.Errorf(fleet.Conflict, "The guest was switched off while its disk was being moved. The disk is where it was; move it again."))
+		case d.Mirror == nil && pathOf(d) == m.to.path():
+			return m.settle(ctx)
+		case d.Mirror == nil:
+			return m.undo(ctx, m.gaveUp(ctx, s))
+		case !m.mirrors(d):
+			return fleet.Errorf(fleet.Conflict, "Another copy of the disk is under way on the host (virsh blockjob). End that first.")
+		case m.in.Stopped():
+			return m.undo(ctx, agent.ErrStopped)
+		case d.Mirror.Ready == "yes":
+			m.in.Progress(99, "changing over to the new disk")
+			err := m.c.do(ctx, func(l *golibvirt.Libvirt) error {
+				return l.DomainBlockJobAbort(s.ref, targetOf(d), golibvirt.DomainBlockJobAbortPivot)
+			})
+			if err != nil {
+				return m.undo(ctx, err) // where it has changed over all the same, that is what is found
+			}
+			continue
+		}
+		if last, err = m.tell(ctx, s.ref, targetOf(d), last); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err() // QEMU copies on, and whoever gets the order next follows it
+		case <-m.in.Stop:
+		case <-tick.C:
+		}
+	}
+}
+
+// copied is how far QEMU's copy was, and when.
+type copied struct {
+	done int64
+	at   time.Time
+}
+
+// tell passes on how far the copy is, if it has come further.
+func (m *moving) tell(ctx context.Context, ref golibvirt.Domain, dev string, last copied) (copied, error) {
+	type info struct{ done, total int64 }
+	now, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (info, error) {
+		_, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, dev, 0)
+		return info{int64(done), int64(total)}, err
+	})
+	if err != nil && answered(err) {
+		return last, nil // it has just ended, or the guest has: the next look tells
+	}
+	if err != nil || now.done == last.done {
+		return last, err
+	}
+	var rate int64
+	if !last.at.IsZero() {
+		rate = int64(float64(now.done-last.done) / time.Since(last.at).Seconds())
+	}
+	m.in.Progress(agent.Copied(fmt.Sprintf("copying disk %d", m.from.number), now.done, now.total, max(0, rate)))
+	return copied{now.done, time.Now()}, nil
+}
+
+// leastRoom is how little room a storage has that is full.
+const leastRoom = 4 << 20
+
+// gaveUp says why QEMU's copy has ended before it was whole, as far as anybody knows: libvirt keeps no words of it.
+func (m *moving) gaveUp(ctx context.Context, s seen) error {
+	free, err := bounded(ctx, func() (int64, error) {
+		f, err := os.Open(m.to.pool.Spec.Path)
+		if err != nil {
+			return 0, err
+		}
+		defer f.Close()
+		return freeBytes(f)
+	})
+	if err == nil && free < leastRoom {
+		return fleet.Errorf(fleet.Conflict, "The pool %s is full: No space left on device. The disk is where it was. Make room there, and move it again.", m.to.pool.Name)
+	}
+	return fleet.Errorf(fleet.Conflict, "QEMU gave up copying the disk, or somebody on the host did (virsh blockjob --abort). The disk is where it was; the host's /var/log/libvirt/qemu/%s.log may say why.", s.ref.Name)
+}

@@ -1,0 +1,104 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// settle has the definition name the new disk, once the guest is on it or nobody is on the old one.
+func (m *moving) settle(ctx context.Context) error {
+	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, err := m.see(ctx)
+	if err != nil {
+		return err
+	}
+	if s.applied == nil || s.keptDisk == nil {
+		return fleet.Errorf(fleet.Conflict, "The disk is copied to %s, but the VM's definition has lost it. Put back what was changed on the host.", m.to.path())
+	}
+	if err := m.verify(ctx, s); err != nil {
+		return err
+	}
+	if err := m.in.Whole(m.to.ref()); err != nil {
+		return err
+	}
+	if hasRef(s.applied.Spec, m.to.ref()) && pathOf(s.keptDisk) == m.to.path() && aliasOf(s.keptDisk.Alias) == diskAlias(m.to.ref()) {
+		return nil // an earlier try came this far
+	}
+	return m.rewrite(ctx, s)
+}
+
+// verify looks whether the new disk is one that the guest can live on.
+func (m *moving) verify(ctx context.Context, s seen) error {
+	f, err := m.volumeFile(ctx, m.to)
+	if err != nil {
+		return err
+	}
+	if f.Format != "qcow2" || f.RefersTo != "" || f.Fault != "" {
+		return fleet.Errorf(fleet.Conflict, "The copy in pool %s is not a disk that stands alone, so the definition is left as it is.", m.to.pool.Name)
+	}
+	if s.live != nil {
+		return nil // QEMU has it open, and has said that it was all there
+	}
+	was, err := m.volumeFile(ctx, m.from)
+	if err == nil && was.Size != f.Size {
+		err = fleet.Errorf(fleet.Conflict, "The copy in pool %s has %d bytes for its guest, not %d. The definition is left as it is.", m.to.pool.Name, f.Size, was.Size)
+	}
+	if fleet.CodeOf(err) == fleet.NotFound {
+		return nil // the old one is gone already
+	}
+	return err
+}
+
+func (m *moving) rewrite(ctx context.Context, s seen) error {
+	defer m.domains.forget(s.ref.UUID)
+	d := s.keptDisk
+	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.path()}}
+	d.Alias = &libvirtxml.DomainAlias{Name: diskAlias(m.to.ref())}
+	d.BackingStore, d.Mirror = nil, nil
+	if d.Driver != nil && d.Driver.Cache == "none" && !directWithin(ctx, m.to.path()) {
+		d.Driver.Cache = ""
+	}
+	stamp := s.mark
+	text, err := json.Marshal(m.applied(*s.applied))
+	if err != nil {
+		return err
+	}
+	stamp.Applied = string(text)
+	s.kept.Metadata = putMark(s.kept.Metadata, stamp)
+	return m.define(ctx, s.kept)
+}
+
+// applied is what was applied, with the disk in its new place.
+func (m *moving) applied(was agent.Applied) agent.Applied {
+	out := was
+	out.Spec.Disks = slices.Clone(was.Spec.Disks)
+	for i, d := range out.Spec.Disks {
+		if d.Ref() == m.from.ref() {
+			out.Spec.Disks[i].PoolID, out.Spec.Disks[i].Volume = m.to.pool.ID, m.to.volume
+		}
+	}
+	out.Pools = maps.Clone(was.Pools)
+	if out.Pools == nil {
+		out.Pools = map[fleet.PoolID]agent.AppliedPool{}
+	}
+	out.Pools[m.to.pool.ID] = agent.AppliedPool{Name: m.to.pool.Name, Path: m.to.pool.Spec.Path}
+	named := out.Spec.Pools()
+	maps.DeleteFunc(out.Pools, func(id fleet.PoolID, _ agent.AppliedPool) bool { return !slices.Contains(named, id) })
+	return out
+}
+
+func (m *moving) define(ctx context.Context, x *libvirtxml.Domain) error {
+	a := applying{Backend: m.Backend, c: m.c}
+	return a.define(ctx, x)
+}

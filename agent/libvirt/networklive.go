@@ -1,0 +1,112 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// mostLeases is how many leases of a network are told: an address each, and more than that is no network of one host.
+const mostLeases = 1 << 10
+
+// networkUpdate is one change of a network that runs.
+type networkUpdate struct {
+	command golibvirt.NetworkUpdateCommand
+	section golibvirt.NetworkUpdateSection
+	parent  int32
+	xml     string
+}
+
+// updateNetwork brings what runs to the definition, as far as that can be changed while guests are on it: without stopping anything.
+func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Network, n fleet.Network) error {
+	live, groups, err := wholeNetwork(ctx, c, ref, 0)
+	if err != nil {
+		return err
+	}
+	for _, u := range append(updatesOf(live, networkDefinition(n)), groups.updatesTo(groupsOf(n.Spec))...) {
+		err := c.do(ctx, func(l *golibvirt.Libvirt) error {
+			return l.NetworkUpdateCompat(ref, u.command, u.section, u.parent, u.xml, golibvirt.NetworkUpdateAffectLive)
+		})
+		if err != nil {
+			return fmt.Errorf("change the running network: %w", err)
+		}
+	}
+	if len(n.Spec.PortGroups) == 0 {
+		return nil
+	}
+	return b.boundCards(ctx, c, n)
+}
+
+// updatesOf are the changes from what runs to what is wanted. What goes comes first, so that its address is free for what comes.
+func updatesOf(live, want libvirtxml.Network) (out []networkUpdate) {
+	for i, ip := range live.IPs {
+		k := slices.IndexFunc(want.IPs, func(w libvirtxml.NetworkIP) bool { return subnet(w) == subnet(ip) })
+		if k < 0 {
+			continue
+		}
+		had, wanted := hostsOf(ip), hostsOf(want.IPs[k])
+		for _, h := range had {
+			if !slices.Contains(wanted, h) {
+				out = append(out, hostUpdate(golibvirt.NetworkUpdateCommandDelete, i, h))
+			}
+		}
+		for _, h := range wanted {
+			if !slices.Contains(had, h) {
+				out = append(out, hostUpdate(golibvirt.NetworkUpdateCommandAddLast, i, h))
+			}
+		}
+	}
+	return out
+}
+
+// reservation is an address that DHCP keeps for a card.
+type reservation struct{ mac, ip, name string }
+
+func hostsOf(ip libvirtxml.NetworkIP) (out []reservation) {
+	if ip.DHCP == nil {
+		return nil
+	}
+	for _, h := range ip.DHCP.Hosts {
+		out = append(out, reservation{strings.ToLower(h.MAC), address(h.IP), h.Name})
+	}
+	return out
+}
+
+func hostUpdate(command golibvirt.NetworkUpdateCommand, ip int, r reservation) networkUpdate {
+	h := libvirtxml.NetworkDHCPHost{MAC: r.mac, IP: r.ip, Name: r.name}
+	text, _ := h.Marshal() // texts alone: it does not fail
+	return networkUpdate{command, golibvirt.NetworkSectionIPDhcpHost, int32(ip), text}
+}
+
+// leasesOf are the addresses that the network's server has given out, by address. An error is none: the network's own state says what is wrong.
+func leasesOf(ctx context.Context, c *conn, ref golibvirt.Network) []fleet.DHCPLease {
+	rows, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.NetworkDhcpLease, error) {
+		rows, _, err := l.NetworkGetDhcpLeases(ref, nil, 1, 0)
+		return rows, err
+	})
+	if err != nil {
+		return nil
+	}
+	var out []fleet.DHCPLease
+	for _, r := range rows {
+		ip := net.ParseIP(r.Ipaddr)
+		if ip == nil || len(r.Mac) == 0 {
+			continue
+		}
+		l := fleet.DHCPLease{MAC: strings.ToLower(r.Mac[0]), IP: ip.String()}
+		if len(r.Hostname) > 0 {
+			l.Name = r.Hostname[0]
+		}
+		out = append(out, l)
+	}
+	slices.SortFunc(out, func(a, b fleet.DHCPLease) int { return cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(a.MAC, b.MAC)) })
+	return out[:min(len(out), mostLeases)]
+}

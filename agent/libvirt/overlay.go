@@ -1,0 +1,35 @@
+package libvirt
+
+import (
+	"context"
+	"path/filepath"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/internal/fleet"
+)
+
+// layOver makes the partial volume as an overlay on the image, which lies in the same pool: whoever moves or releases one then sees the other.
+func (a *applying) layOver(ctx context.Context, pool golibvirt.StoragePool, p place) error {
+	if p.image.pool.ID != p.pool.ID {
+		return fleet.Errorf(fleet.Invalid, "The image %s is in another pool than the disk, so the disk cannot stand on it. Copy the image to the pool %s first.", p.image.volume, p.pool.Name)
+	}
+	_, h, err := a.image(ctx, *p.image, p.library)
+	if err != nil {
+		return err
+	}
+	if p.size != 0 && p.size < h.Size {
+		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.image.volume, h.Size, p.size)
+	}
+	n := newVolume{format: "qcow2", size: max(p.size, h.Size), base: p.image.path(), baseFormat: h.Format}
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		_, err := l.StorageVolCreateXML(pool, volumeXML(p.partial().volume, n), 0)
+		return err
+	})
+}
+
+// standsOnImage reports whether a disk that was there before refers to its image and to nothing else.
+func standsOnImage(p place) bool {
+	names := readReferences(p.path())
+	return p.image != nil && len(names) == 1 && filepath.Clean(names[0].path) == p.image.path()
+}

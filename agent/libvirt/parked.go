@@ -1,0 +1,192 @@
+package libvirt
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+	"slices"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	footBytes = 4 << 10
+	keepEvery = 64 << 20 // so much is sent again after the host lost its power
+)
+
+// uploadSum is the checksum on the way; hash is nil where none was given.
+type uploadSum struct {
+	algorithm, want string
+	hash            hash.Hash
+}
+
+// parked is a headless file that may be left and gone on with. Its head waits behind its end, and behind that, in two places in turn, what is
+// there for sure: a write that is cut off leaves the other one whole.
+type parked struct {
+	headless
+	upload  fleet.UploadID
+	total   int64
+	sum     uploadSum
+	turn    int64
+	kept    int64      // what the newest foot says, or will once it is written
+	keeping chan error // not nil: a foot is being written aside
+	settled bool       // it has its head and its size already
+}
+
+// foot is what is there for sure.
+type foot struct {
+	Upload fleet.UploadID `json:"upload"`
+	Total  int64          `json:"total"`
+	Size   int64          `json:"size"`
+	Turn   int64          `json:"turn"`
+	Sum    []byte         `json:"sum,omitempty"` // the hash so far
+}
+
+func newParked(f *os.File, o fleet.VolumeOrder, sum uploadSum) *parked {
+	return &parked{headless: headless{f: f}, upload: o.Upload, total: o.SizeBytes, sum: sum, kept: -1}
+}
+
+// settledParked is one that has all but its name.
+func settledParked(f *os.File, o fleet.VolumeOrder) *parked {
+	return &parked{headless: headless{f: f, size: o.SizeBytes}, upload: o.Upload, total: o.SizeBytes, settled: true}
+}
+
+// readParked goes on with the upload's file; nil: it is not this upload's.
+func readParked(f *os.File, o fleet.VolumeOrder, sum uploadSum) (*parked, error) {
+	p := newParked(f, o, sum)
+	var newest foot
+	found := false
+	for turn := range int64(2) {
+		raw := make([]byte, footBytes)
+		if _, err := f.ReadAt(raw, p.footAt(turn)); err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if at, ok := parseFoot(raw); ok && at.Upload == o.Upload && at.Total == o.SizeBytes && at.Size >= 0 && at.Size <= at.Total && (!found || at.Turn > newest.Turn) {
+			newest, found = at, true
+		}
+	}
+	if !found {
+		return nil, nil
+	}
+	if sum.hash != nil {
+		state, ok := sum.hash.(encoding.BinaryUnmarshaler)
+		if !ok {
+			return nil, nil
+		}
+		if err := state.UnmarshalBinary(newest.Sum); err != nil {
+			return nil, fmt.Errorf("go on with the upload's checksum: %w", err)
+		}
+	}
+	p.head = make([]byte, min(newest.Size, headBytes))
+	if _, err := f.ReadAt(p.head, p.total); err != nil {
+		return nil, fmt.Errorf("read the head of the upload: %w", err)
+	}
+	p.size, p.synced, p.kept, p.turn = newest.Size, newest.Size, newest.Size, newest.Turn+1
+	return p, nil
+}
+
+func (p *parked) footAt(turn int64) int64 { return p.total + headBytes + turn%2*footBytes }
+
+func parseFoot(raw []byte) (f foot, ok bool) {
+	line, _, ended := bytes.Cut(raw, []byte{'\n'})
+	if !ended || len(line) < 9 {
+		return f, false
+	}
+	return f, string(line[:8]) == fmt.Sprintf("%08x", crc32.ChecksumIEEE(line[9:])) && json.Unmarshal(line[9:], &f) == nil
+}
+
+// Size implements upload.File.
+func (p *parked) Size() int64 { return p.size }
+
+// Write implements upload.File. What is written is brought to the storage beside, so that the sender need not wait for it.
+func (p *parked) Write(b []byte) (int, error) {
+	p.synced = p.size // headless need not: Keep does
+	n, err := p.headless.Write(b)
+	if p.sum.hash != nil {
+		p.sum.hash.Write(b[:n])
+	}
+	if err != nil || p.size-p.kept < keepEvery {
+		return n, err
+	}
+	select {
+	case err := <-p.keeping:
+		p.keeping = nil
+		if err != nil {
+			return n, err
+		}
+	default:
+		if p.keeping != nil {
+			return n, nil // the storage is still at the part before
+		}
+	}
+	put, err := p.footNow()
+	if err != nil {
+		return n, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- put() }()
+	p.keeping = done
+	return n, nil
+}
+
+// Keep implements upload.File.
+func (p *parked) Keep() error {
+	if err := p.waitKept(); err != nil || p.kept == p.size {
+		return err
+	}
+	put, err := p.footNow()
+	if err == nil {
+		err = put()
+	}
+	if err != nil {
+		p.kept = -1
+		return fmt.Errorf("bring the upload to the storage: %w", err)
+	}
+	return nil
+}
+
+func (p *parked) waitKept() error {
+	if p.keeping == nil {
+		return nil
+	}
+	err := <-p.keeping
+	p.keeping = nil
+	return err
+}
+
+// footNow is what writes a foot for all that is there now. The foot counts once it is whole, and is only written when what it tells of is kept.
+func (p *parked) footNow() (put func() error, err error) {
+	at := foot{Upload: p.upload, Total: p.total, Size: p.size, Turn: p.turn}
+	if state, ok := p.sum.hash.(encoding.BinaryMarshaler); ok {
+		if at.Sum, err = state.MarshalBinary(); err != nil {
+			return nil, err
+		}
+	}
+	text, err := json.Marshal(at)
+	if err != nil {
+		return nil, err
+	}
+	line := fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(text), text)
+	where, head := p.footAt(p.turn), slices.Clip(p.head)
+	p.turn, p.kept = p.turn+1, p.size
+	return func() error {
+		if _, err := p.f.WriteAt(head, p.total); err != nil {
+			return err
+		}
+		if err := p.f.Sync(); err != nil {
+			return err
+		}
+		if _, err := p.f.WriteAt(append(line, make([]byte, footBytes-len(line))...), where); err != nil {
+			return err
+		}
+		return p.f.Sync()
+	}, nil
+}
+
+func (p *parked) close() error { return errors.Join(p.waitKept(), p.f.Close()) }

@@ -1,0 +1,362 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/base64"
+	"net"
+	"path"
+	"slices"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// blocks is how a kind of pool speaks of volumes that are no files. An address is what pathOf finds in the definition of a disk: by it
+// one volume is told from another, whoever wrote the definition.
+type blocks struct {
+	format string // as lists of volumes tell it
+	// base begins the address of each volume of libvirt's pool, whoever defined that; empty: libvirt calls them by the pool.
+	base   func(libvirtxml.StoragePool) string
+	below  func(volume string) string // the address's end; empty: no volume can be called so
+	volume func(below string) string  // the way back
+	source func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
+}
+
+// blocksOf is nil for a pool of files.
+func blocksOf(s fleet.PoolSpec) *blocks { return poolSources[s.Kind].blocks }
+
+// address is where the volume is; empty: no volume of the pool can be called so.
+func (b *blocks) address(p fleet.Pool, volume string) string {
+	below := b.below(volume)
+	if base := b.base(poolXML(p)); base != "" && below != "" {
+		return base + below
+	}
+	if below != "" {
+		return volumePath(p.Name, volume)
+	}
+	return ""
+}
+
+// at is the volume of the pool at the address; empty: it is in none of this pool.
+func (b *blocks) at(p fleet.Pool, address string) string {
+	if name, ok := strings.CutPrefix(address, volumePath(p.Name, "")); ok {
+		return name
+	}
+	base := b.base(poolXML(p))
+	if below, ok := strings.CutPrefix(address, base); ok && base != "" {
+		return b.volume(below)
+	}
+	return ""
+}
+
+var (
+	named = func(v string) string { return v }
+
+	lunBelow = func(v string) string {
+		n, _ := fleet.LUN(v)
+		return n
+	}
+
+	iscsiDirect = &blocks{
+		format: fleet.FormatLUN, below: lunBelow,
+		base: func(x libvirtxml.StoragePool) string {
+			if x.Source == nil || len(x.Source.Device) != 1 {
+				return ""
+			}
+			return "iscsi:" + x.Source.Device[0].Path + "/"
+		},
+		volume: func(below string) string {
+			if v := "unit:0:0:" + below; lunBelow(v) == below {
+				return v
+			}
+			return ""
+		},
+		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
+			return &libvirtxml.DomainDiskSource{Network: &libvirtxml.DomainDiskSourceNetwork{
+				Protocol: "iscsi", Name: p.Spec.Target + "/" + lunBelow(volume), Hosts: diskHosts(p.Spec), Auth: diskAuth(p, "iscsi"),
+				Initiator: &libvirtxml.DomainDiskSourceNetworkInitiator{IQN: &libvirtxml.DomainDiskSourceNetworkIQN{Name: p.Spec.Initiator}},
+			}}
+		},
+	}
+
+	// The names that a kernel gives to LUNs bear addresses that only the host can resolve, so disks name the pool's volume instead.
+	iscsiKernel = &blocks{
+		format: fleet.FormatLUN, below: lunBelow, volume: named, base: func(libvirtxml.StoragePool) string { return "" },
+		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
+			return &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: p.Name, Volume: volume, Mode: "host"}}
+		},
+	}
+
+	rbd = &blocks{
+		format: fleet.FormatRBD, below: named, volume: named,
+		base: func(x libvirtxml.StoragePool) string {
+			if x.Source == nil {
+				return ""
+			}
+			return "rbd:" + x.Source.Name + "/"
+		},
+		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
+			return &libvirtxml.DomainDiskSource{Network: &libvirtxml.DomainDiskSourceNetwork{
+				Protocol: "rbd", Name: p.Spec.CephPool + "/" + volume, Hosts: diskHosts(p.Spec), Auth: diskAuth(p, "ceph"),
+			}}
+		},
+	}
+
+	logical = &blocks{
+		format: fleet.FormatLV, below: named, volume: named,
+		base: func(x libvirtxml.StoragePool) string {
+			if x.Source == nil {
+				return ""
+			}
+			return "/dev/" + x.Source.Name + "/"
+		},
+		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
+			return &libvirtxml.DomainDiskSource{Block: &libvirtxml.DomainDiskSourceBlock{Dev: path.Join("/dev", p.Spec.Group, volume)}}
+		},
+	}
+)
+
+// anyBlocks finds the kind of libvirt's own type of pool; nil: its volumes are files, or of a kind that Quantix does not know.
+func anyBlocks(libvirtType string) *blocks {
+	for _, s := range poolSources {
+		if s.libvirt == libvirtType {
+			return s.blocks
+		}
+	}
+	return nil
+}
+
+// serversOf are the addresses at which the pool's storage is, each with its port where that is known.
+func serversOf(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
+	all := s.Servers()
+	if s.Portal != "" {
+		all = []string{s.Portal}
+	}
+	for _, server := range all {
+		host, port := fleet.SplitServer(server)
+		if port == "" && s.Portal != "" {
+			port = "3260"
+		}
+		out = append(out, libvirtxml.StoragePoolSourceHost{Name: host, Port: port})
+	}
+	return out
+}
+
+func diskHosts(s fleet.PoolSpec) (out []libvirtxml.DomainDiskSourceHost) {
+	for _, h := range serversOf(s) {
+		out = append(out, libvirtxml.DomainDiskSourceHost{Name: h.Name, Port: h.Port})
+	}
+	return out
+}
+
+// A pool's secret has the pool's own UUID, so that definitions find it and say nothing of it.
+func diskAuth(p fleet.Pool, kind string) *libvirtxml.DomainDiskAuth {
+	if p.Spec.User == "" {
+		return nil
+	}
+	return &libvirtxml.DomainDiskAuth{Username: p.Spec.User, Secret: &libvirtxml.DomainDiskSecret{Type: kind, UUID: string(p.ID)}}
+}
+
+func poolAuth(p fleet.Pool, kind string) *libvirtxml.StoragePoolSourceAuth {
+	if p.Spec.User == "" {
+		return nil
+	}
+	return &libvirtxml.StoragePoolSourceAuth{Type: kind, Username: p.Spec.User, Secret: &libvirtxml.StoragePoolSourceAuthSecret{UUID: string(p.ID)}}
+}
+
+func iscsiSource(p fleet.Pool) *libvirtxml.StoragePoolSource {
+	x := &libvirtxml.StoragePoolSource{
+		Host: serversOf(p.Spec), Device: []libvirtxml.StoragePoolSourceDevice{{Path: p.Spec.Target}}, Auth: poolAuth(p, "chap"),
+	}
+	if p.Spec.Initiator != "" {
+		x.Initiator = &libvirtxml.StoragePoolSourceInitiator{IQN: libvirtxml.StoragePoolSourceInitiatorIQN{Name: p.Spec.Initiator}}
+	}
+	return x
+}
+
+// placeOfBlocks is what makes two pools of libvirt the same storage. What libvirt itself adds when it has looked is none of it.
+func placeOfBlocks(x libvirtxml.StoragePool) poolPlace {
+	at := poolPlace{kind: x.Type}
+	if x.Source == nil {
+		return at
+	}
+	at.dir = x.Source.Name
+	if x.Type == "logical" {
+		return at
+	}
+	var hosts []string
+	for _, h := range x.Source.Host {
+		if h.Port == "" {
+			hosts = append(hosts, h.Name)
+		} else {
+			hosts = append(hosts, net.JoinHostPort(h.Name, h.Port))
+		}
+	}
+	slices.Sort(hosts)
+	at.host = strings.Join(hosts, ",")
+	if len(x.Source.Device) > 0 {
+		at.device = x.Source.Device[0].Path
+	}
+	return at
+}
+
+// poolSecret is what libvirt calls a kind's secret, and its bytes.
+type poolSecret struct {
+	usage func(id string) *libvirtxml.SecretUsage
+	value func(secret string) ([]byte, error)
+}
+
+var (
+	chapSecret = &poolSecret{
+		usage: func(id string) *libvirtxml.SecretUsage {
+			return &libvirtxml.SecretUsage{Type: "iscsi", Target: "quantix pool " + id}
+		},
+		value: func(secret string) ([]byte, error) { return []byte(secret), nil },
+	}
+	cephSecret = &poolSecret{
+		usage: func(id string) *libvirtxml.SecretUsage {
+			return &libvirtxml.SecretUsage{Type: "ceph", Name: "quantix pool " + id}
+		},
+		value: base64.StdEncoding.DecodeString,
+	}
+)
+
+func secretXML(p fleet.Pool) libvirtxml.Secret {
+	return libvirtxml.Secret{
+		Ephemeral: "no", Private: "yes", UUID: string(p.ID), Description: "Quantix: storage pool " + p.Name,
+		Usage: poolSources[p.Spec.Kind].secret.usage(string(p.ID)),
+	}
+}
+
+// SetPoolSecret implements agent.Hypervisor. Nobody reads a private secret out of libvirt again; it is kept over restarts, as guests that
+// start with the host need it.
+func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) error {
+	kind := poolSources[p.Spec.Kind].secret
+	if kind == nil {
+		return fleet.Errorf(fleet.Invalid, "A pool of kind %q has no secret.", string(p.Spec.Kind))
+	}
+	value, err := kind.value(secret)
+	if err != nil {
+		return fleet.Errorf(fleet.Invalid, "The pool's secret has not the form that storage of kind %q wants.", string(p.Spec.Kind))
+	}
+	text, err := new(secretXML(p)).Marshal()
+	if err != nil {
+		return err
+	}
+	return inAct("set the credentials of pool "+p.Name, b.order(ctx, func(ctx context.Context, c *conn) error {
+		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+			ref, err := l.SecretDefineXML(text, 0)
+			if err != nil {
+				return err
+			}
+			return l.SecretSetValue(ref, value, 0)
+		})
+	}))
+}
+
+// dropSecret removes what libvirt keeps of a pool that is released.
+func (b *Backend) dropSecret(ctx context.Context, c *conn, p fleet.Pool) error {
+	if poolSources[p.Spec.Kind].secret == nil {
+		return nil
+	}
+	uuid, err := parseUUID(fleet.VMID(p.ID))
+	if err != nil {
+		return err
+	}
+	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+		ref, err := l.SecretLookupByUUID(uuid)
+		if err != nil {
+			return err
+		}
+		return l.SecretUndefine(ref)
+	})
+	if is(err, golibvirt.ErrNoSecret) {
+		return nil
+	}
+	return err
+}
+
+// foundIn is libvirt's volume of the place, looked for in what libvirt knows and once more after a refresh; nil: there is none.
+func (b *Backend) foundIn(ctx context.Context, c *conn, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
+	pool, err := lookupPool(ctx, c, p.pool.Name)
+	if err != nil {
+		return nil, fleet.Volume{}, err
+	}
+	for refreshed := false; ; refreshed = true {
+		v, seen, err := b.volumeNow(ctx, c, pool, p)
+		if err == nil || !is(err, golibvirt.ErrNoStorageVol) {
+			return v, seen, err
+		}
+		if refreshed {
+			return nil, seen, nil
+		}
+		if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(pool, 0) }); err != nil && !isBusy(err) {
+			return nil, seen, err
+		}
+	}
+}
+
+func (b *Backend) volumeNow(ctx context.Context, c *conn, pool golibvirt.StoragePool, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
+	var x libvirtxml.StorageVolume
+	v, err := call(ctx, c, func(l *golibvirt.Libvirt) (v golibvirt.StorageVol, err error) {
+		var text string
+		if v, err = l.StorageVolLookupByName(pool, p.volume); err == nil {
+			text, err = l.StorageVolGetXMLDesc(v, 0)
+		}
+		if err == nil {
+			err = x.Unmarshal(text)
+		}
+		return v, err
+	})
+	return &v, volumeIn(p.pool, x), err
+}
+
+// volumeIn is a volume as it is told of the pool; without a name: it is none that can be used, such as the target's own controller.
+func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
+	v, kind := volumeOf(x), blocksOf(p.Spec)
+	if kind == nil {
+		return v
+	}
+	v.Format, v.Backing, v.Path, v.Unfinished = kind.format, "", kind.address(p, v.Name), false
+	if v.CapacityBytes == 0 || v.Path == "" {
+		return fleet.Volume{}
+	}
+	return v
+}
+
+// volumeThere is a volume of the place that must be there.
+func (b *Backend) volumeThere(ctx context.Context, c *conn, p place) (golibvirt.StorageVol, fleet.Volume, error) {
+	ref, v, err := b.foundIn(ctx, c, p)
+	if err == nil && ref == nil {
+		err = agent.NoVolume(p.volume, p.pool.Name)
+	}
+	if err != nil {
+		return golibvirt.StorageVol{}, v, err
+	}
+	return *ref, v, nil
+}
+
+// sizesOf are the sizes of disks, of files by themselves and of other volumes as their pools were listed last. A volume that is not listed
+// may have been made since, so nothing is known of it.
+func (b *Backend) sizesOf(ctx context.Context, paths []string) map[string]size {
+	out := b.disks.read(ctx, paths)
+	for _, address := range paths {
+		p, volume, ok := b.assigned.blockAt(address)
+		if !ok {
+			continue
+		}
+		w := b.pools.of(p.Name)
+		w.mu.Lock()
+		i := slices.IndexFunc(w.told.Volumes, func(v fleet.Volume) bool { return v.Name == volume })
+		if out[address] = (size{}); i >= 0 && w.told.State == fleet.PoolActive {
+			v := w.told.Volumes[i]
+			out[address] = size{bytes: v.CapacityBytes, alloc: v.AllocBytes, is: fileThere}
+		}
+		w.mu.Unlock()
+	}
+	return out
+}

@@ -1,0 +1,40 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// What a host must be asked for, and what it lacks, it says; no volume group is made, and none is used that its settings do not allow.
+func TestBlockPoolsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	kernel := fleet.PoolSpec{Kind: fleet.PoolISCSI, Portal: "127.0.0.1:1", Target: "iqn.2026-01.org.example:none", Shared: true}
+	group := fleet.PoolSpec{Kind: fleet.PoolLogical, Group: "vg-none-such"}
+	for what, c := range map[string]struct {
+		spec    fleet.PoolSpec
+		devices []string
+		want    string
+	}{
+		"a group that is not allowed": {group, nil, "allows no device for pools"},
+		"another group is allowed":    {group, []string{"/dev/vg-vms"}, "allows /dev/vg-vms only"},
+		"a group that is not there":   {group, []string{"/dev/vg-*"}, "cannot find logical volume group name 'vg-none-such'"},
+		"a target of the kernel's":    {kernel, nil, "libvirt: "},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			b := allowing(t, c.devices...)
+			p := named(t, b, fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: c.spec})
+			err := b.ApplyPool(t.Context(), p)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("apply: %v, want %q", err, c.want)
+			}
+			if st := poolOf(t, b, p); st.State != fleet.PoolFailed || !strings.Contains(st.Error, c.want) {
+				t.Errorf("the pool is %+v", st)
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func portGroups(t *testing.T, name string) (out []string) {
+	t.Helper()
+	for _, g := range liveNetwork(t, name).PortGroups {
+		out = append(out, g.Name)
+	}
+	return out
+}
+
+// shim is a tc that has what the kernel lacks of the three calls that libvirt makes for a bound: no more is needed to see that libvirt takes it.
+const shim = `#!/bin/sh
+exit 0
+`
+
+// Bounds of a port group are libvirt's: where the kernel cannot keep them a guest does not start, in libvirt's words; where it can, a guest that
+// runs gets a change of them at once.
+func TestAPortGroupBoundsRunningCards(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	n := ownNetwork(t, f)
+	set := func(to, from *fleet.Rate) error {
+		spec := *n.Spec
+		spec.PortGroups = []fleet.PortGroup{{Name: "slow", ToGuest: to, FromGuest: from}}
+		n.Spec = &spec
+		n.Generation++
+		return f.ApplyNetwork(t.Context(), n)
+	}
+	f.ok(set(&fleet.Rate{AverageKiB: 1000, PeakKiB: 2000, BurstKiB: 500}, nil))
+	wantIn(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "<portgroup name='slow'>", "<inbound average='1000' peak='2000' burst='500'/>")
+	vm := f.vm()
+	vm.Spec.NICs = []fleet.NIC{{Network: n.Name, PortGroup: "slow", MAC: "52:54:00:0e:00:01"}}
+	f.apply(vm)
+	if err := f.StartVM(t.Context(), vm.ID); err == nil {
+		t.Log("this kernel keeps bounds by itself")
+		f.ok(f.StopVM(t.Context(), vm.ID))
+	} else if !strings.Contains(err.Error(), "tc") && !strings.Contains(err.Error(), "bandwidth") {
+		t.Errorf("the refusal of a kernel without bounds: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "tc")
+	if err := os.WriteFile(file, []byte(shim), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tc := strings.TrimSpace(run(t, "sh", "-c", "readlink -f $(command -v tc)"))
+	run(t, "mount", "--bind", file, tc)
+	t.Cleanup(func() {
+		if err := syscall.Unmount(tc, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	tuned := func() string {
+		return strings.ReplaceAll(strings.Join(strings.Fields(virsh(t, "domiftune", string(vm.ID), "52:54:00:0e:00:01", "--live")), " "), " :", ":")
+	}
+	for range 2 {
+		f.ok(set(&fleet.Rate{AverageKiB: 4000}, &fleet.Rate{AverageKiB: 300}))
+		wantIn(t, "the running card after a change", tuned(), "inbound.average: 4000 inbound.peak: 0", "outbound.average: 300")
+	}
+	f.ok(set(nil, nil))
+	wantIn(t, "the running card without bounds", tuned(), "inbound.average: 0", "outbound.average: 0")
+	if st, _, err := f.VM(t.Context(), vm.ID); err != nil || len(st.NextBoot) != 0 || len(st.Drift) != 0 {
+		t.Errorf("%+v %v", st, err)
+	}
+}

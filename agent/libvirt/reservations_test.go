@@ -1,0 +1,97 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+func liveNetwork(t *testing.T, name string) libvirtxml.Network {
+	t.Helper()
+	var x libvirtxml.Network
+	if err := x.Unmarshal(virsh(t, "net-dumpxml", name)); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func reservations(t *testing.T, name string) (out []string) {
+	t.Helper()
+	for _, ip := range liveNetwork(t, name).IPs {
+		if ip.DHCP != nil {
+			for _, h := range ip.DHCP.Hosts {
+				out = append(out, h.MAC+" "+h.IP)
+			}
+		}
+	}
+	return out
+}
+
+func dropReservations(t *testing.T, name string) {
+	t.Helper()
+	for _, h := range liveNetwork(t, name).IPs[0].DHCP.Hosts {
+		virsh(t, "net-update", name, "delete", "ip-dhcp-host", "<host mac='"+h.MAC+"' ip='"+h.IP+"'/>", "--live")
+	}
+}
+
+// An address that is reserved while the network runs is what the guest's DHCP client gets; its host tells it by agent and lease, and the
+// network lists the lease.
+func TestAGuestGetsItsReservedAddress(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	n := ownNetwork(t, f)
+	f.ok(f.ApplyNetwork(t.Context(), n))
+	server := serverPID(t, n.Name)
+	const mac = "52:54:00:0d:00:01"
+	ip := strings.TrimSuffix(n.Spec.IPv4.Prefix().Addr().String(), "0") + "42"
+	spec, v4, dhcp := *n.Spec, *n.Spec.IPv4, *n.Spec.IPv4.DHCP
+	dhcp.Leases = []fleet.StaticLease{{MAC: mac, IP: ip, Name: "web"}}
+	v4.DHCP, spec.IPv4, n.Spec = &dhcp, &v4, &spec
+	n.Generation = 2
+	f.ok(f.ApplyNetwork(t.Context(), n))
+	if again := serverPID(t, n.Name); again != server {
+		t.Errorf("dnsmasq was started anew: %d, before %d", again, server)
+	}
+
+	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	f.ok(err)
+	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
+	vm := f.vm()
+	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "guest.iso"}
+	vm.Spec.NICs = []fleet.NIC{{Network: n.Name, MAC: mac}}
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	var card fleet.NICState
+	var leases []fleet.DHCPLease
+	waitFor(t, "the guest's addresses are told by agent and lease", func() bool {
+		state, err := f.Snapshot(t.Context(), agent.Assigned{Networks: []fleet.Network{n}})
+		f.ok(err)
+		for _, v := range state.VMs {
+			if v.ID == vm.ID && len(v.Status.NICs) == 1 {
+				card = v.Status.NICs[0]
+			}
+		}
+		for _, r := range state.Networks {
+			if r.ID == n.ID {
+				leases = r.Status.Leases
+			}
+		}
+		i := slices.IndexFunc(card.Seen, func(a fleet.SeenAddress) bool { return a.IP == ip })
+		return i >= 0 && slices.Contains(card.Seen[i].By, fleet.FromAgent) && slices.Contains(card.Seen[i].By, fleet.FromLease)
+	})
+	if len(card.Addresses) != 1 || card.Addresses[0] != ip {
+		t.Errorf("the card has %+v, want %s alone", card, ip)
+	}
+	if len(leases) != 1 || leases[0].MAC != mac || leases[0].IP != ip {
+		t.Errorf("the network's leases are %+v", leases)
+	}
+}

@@ -1,0 +1,225 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// Volumes that are no files: libvirt makes, changes and deletes them under their own names. There is no half-made name, for nothing can
+// rename them; what is made is empty or a copy that the storage makes at once.
+
+// checkBlock looks for a disk that is no file; false: it was never made. One that was and is not there is refused.
+func (a *applying) checkBlock(ctx context.Context, p place, made, named bool) (bool, error) {
+	missing := func(why string) error {
+		return agent.Refusal(agent.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
+	}
+	why, err := a.absent(ctx, a.c, p.pool.Name, "")
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("disk %d: %w", p.number, err)
+	case why == agent.PoolInactive && !made:
+		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.pool.Name, p.number, hostname())
+	case why != "":
+		return false, missing(why)
+	}
+	ref, v, err := a.foundIn(ctx, a.c, p)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("disk %d: %w", p.number, err)
+	case ref == nil && made:
+		return false, missing(agent.VolumeMissing)
+	case ref == nil && p.existing:
+		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, agent.NoVolume(p.volume, p.pool.Name))
+	case ref == nil:
+		return false, nil
+	case named || made || p.existing:
+		return true, nil
+	case p.size > v.CapacityBytes: // an earlier try was cut off
+		return true, a.growBlock(ctx, a.c, *ref, p.size)
+	}
+	return true, nil
+}
+
+// blockExists looks without an opinion.
+func (a *applying) blockExists(ctx context.Context, p place) (bool, error) {
+	return a.blockIn(ctx, a.c, p)
+}
+
+func (b *Backend) blockIn(ctx context.Context, c *conn, p place) (bool, error) {
+	ref, _, err := b.foundIn(ctx, c, p)
+	return ref != nil, err
+}
+
+// makeBlock makes an empty disk. Its pool's kind has no images.
+func (a *applying) makeBlock(ctx context.Context, p place) error {
+	if !p.pool.Spec.Kind.Is().Makes || p.existing {
+		return fleet.Errorf(fleet.Conflict, "The pool %s makes no volumes, so a disk is one of those that it has.", p.pool.Name)
+	}
+	if p.image != nil {
+		return fleet.Errorf(fleet.Conflict, "A disk in the pool %s begins empty: images are copied into pools of files alone.", p.pool.Name)
+	}
+	pool, err := lookupPool(ctx, a.c, p.pool.Name)
+	if err != nil {
+		return err
+	}
+	if err := a.newBlock(ctx, a.c, pool, p.volume, p.size); err != nil {
+		return err
+	}
+	if err := a.in.Whole(p.ref()); err != nil {
+		return err
+	}
+	a.pools.changed(p.pool.Name)
+	a.in.Progress(100, fmt.Sprintf("disk %d is ready", p.number))
+	return nil
+}
+
+// newBlock has libvirt make an empty volume with all of its room: where storage is thin, it takes that as it is written.
+func (b *Backend) newBlock(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, size int64) error {
+	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+		_, err := l.StorageVolCreateXML(pool, volumeXML(name, newVolume{format: "raw", size: size, full: true}), 0)
+		return err
+	})
+}
+
+func (b *Backend) growBlock(ctx context.Context, c *conn, v golibvirt.StorageVol, size int64) error {
+	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(v, uint64(size), 0) })
+}
+
+// refuseGiven refuses work on volumes that are as their storage has them.
+func refuseGiven(p fleet.Pool) error {
+	if p.Spec.Kind.Is().Makes {
+		return nil
+	}
+	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", p.Name)
+}
+
+// blockToCome refuses a name that is taken; made: this very order has made the volume already.
+func (w *working) blockToCome(ctx context.Context) (made bool, err error) {
+	there, err := w.blockIn(ctx, w.c, w.place)
+	switch {
+	case err != nil || !there:
+		return false, err
+	case w.in.Made == w.path():
+		return true, nil
+	}
+	return false, agent.VolumeTaken(w.volume, w.place.pool.Name)
+}
+
+func (w *working) createBlock(ctx context.Context) error {
+	made, err := w.blockToCome(ctx)
+	if err != nil || made {
+		return err
+	}
+	if w.in.Order.Format != "raw" || w.in.Order.SizeBytes <= 0 {
+		return fleet.Errorf(fleet.Invalid, "A volume of the pool %s is raw, and has a size above 0.", w.place.pool.Name)
+	}
+	w.in.Progress(0, "creating "+w.volume)
+	if err := w.newBlock(ctx, w.c, w.pool, w.volume, w.in.Order.SizeBytes); err != nil {
+		return err
+	}
+	return w.in.Whole(w.path())
+}
+
+// cloneBlock has libvirt copy another volume of the pool. What cannot be kept in mind is taken back.
+func (w *working) cloneBlock(ctx context.Context) error {
+	from := place{pool: w.place.pool, volume: w.in.Order.Source}
+	if !fleet.IsVolumeName(from.volume) || from.volume == w.volume {
+		return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", from.volume)
+	}
+	unlock, err := w.volumeLocks.share(ctx, from.path())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	made, err := w.blockToCome(ctx)
+	if err != nil || made {
+		return err
+	}
+	source, v, err := w.volumeThere(ctx, w.c, from)
+	if err != nil {
+		return err
+	}
+	id, err := from.id(ctx)
+	if err == nil {
+		err = w.unwritten(ctx, w.c, from, id)
+	}
+	if err != nil {
+		return err
+	}
+	w.in.Progress(0, "copying "+from.volume)
+	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.volume, newVolume{format: "raw", size: v.CapacityBytes, full: true}), source, 0)
+		return err
+	})
+	if err == nil {
+		err = errors.Join(w.unwritten(ctx, w.c, from, id), w.in.Whole(w.path()))
+		if err != nil {
+			err = errors.Join(err, w.removeVolume(ctx, w.c, w.place))
+		}
+	}
+	return err
+}
+
+func (w *working) growBlockVolume(ctx context.Context) error {
+	ref, v, err := w.volumeThere(ctx, w.c, w.place)
+	switch {
+	case err != nil:
+		return err
+	case v.CapacityBytes == w.in.Order.SizeBytes:
+		return nil
+	case v.CapacityBytes > w.in.Order.SizeBytes:
+		return agent.VolumeShrinks(w.volume, v.CapacityBytes, w.in.Order.SizeBytes)
+	}
+	if err := w.unusedBlock(ctx); err != nil {
+		return err
+	}
+	return w.growBlock(ctx, w.c, ref, w.in.Order.SizeBytes)
+}
+
+func (w *working) wipeBlock(ctx context.Context) error {
+	ref, _, err := w.volumeThere(ctx, w.c, w.place)
+	if err == nil {
+		err = w.unusedBlock(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	w.in.Progress(0, "writing zeros over "+w.volume)
+	return w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolWipe(ref, 0) })
+}
+
+func (w *working) deleteBlock(ctx context.Context) error {
+	there, err := w.blockIn(ctx, w.c, w.place)
+	if err != nil || !there {
+		return err
+	}
+	if err := w.unusedBlock(ctx); err != nil {
+		return err
+	}
+	return w.removeVolume(ctx, w.c, w.place)
+}
+
+// unusedBlock refuses what a domain of the host has. That a guest of another host runs with it, the storage itself says.
+func (w *working) unusedBlock(ctx context.Context) error {
+	id, err := w.id(ctx)
+	if err != nil {
+		return err
+	}
+	users, err := w.volumeUsers(ctx, w.c, w.place, id)
+	if err == nil && len(users) > 0 {
+		err = agent.VolumeUsed(w.volume, users[0].domain)
+	}
+	return err
+}
+
+func (w *working) filesAlone(context.Context) error { return filesAlone(w.place.pool) }
+
+func filesAlone(p fleet.Pool) error {
+	return fleet.Errorf(fleet.Conflict, "Images are in pools of files alone, and %s is none.", p.Name)
+}

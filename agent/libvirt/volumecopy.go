@@ -1,0 +1,314 @@
+package libvirt
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// HashVolume implements agent.Hypervisor. The file is shared with others who read it.
+func (b *Backend) HashVolume(ctx context.Context, in agent.VolumeWork) error {
+	act := "verify volume " + in.Name
+	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
+		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
+	}
+	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
+	if err != nil {
+		return err
+	}
+	unlock, err := b.volumeLocks.share(ctx, at.path())
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
+	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+		pool, err := b.ownPool(ctx, c, in.Pool)
+		if err != nil {
+			return err
+		}
+		if at.block() {
+			return filesAlone(in.Pool)
+		}
+		w := &working{Backend: b, place: at, c: c, in: in, pool: pool}
+		defer b.volumeChanged(in.Pool)
+		h, err := w.read(ctx, at, "reading "+in.Name, nil)
+		if err != nil {
+			return err
+		}
+		return in.Hashed(h)
+	}))
+}
+
+// read reads a volume of a pool to its end, into to where that is not nil, and refuses one that anybody writes to meanwhile.
+func (w *working) read(ctx context.Context, from place, note string, to io.Writer) (agent.Hashed, error) {
+	none := agent.Hashed{}
+	before, err := w.volumeFile(ctx, from)
+	if err != nil {
+		return none, err
+	}
+	if err := w.quiet(ctx, from, before.id); err != nil {
+		return none, err
+	}
+	sum := sha256.New()
+	id, err := within(ctx, func() (volumeID, error) { return w.drain(ctx, from, before.bytes, note, sum, to) })
+	if err != nil {
+		return none, err
+	}
+	if err := w.quiet(ctx, from, before.id); err != nil {
+		return none, err
+	}
+	after, err := w.volumeFile(ctx, from)
+	switch {
+	case err != nil:
+		return none, err
+	case after.id != before.id || after.id != id.fileID || after.bytes != before.bytes || !after.modified.Equal(before.modified) || id.bytes != after.bytes:
+		return none, agent.VolumeChanged(from.volume)
+	}
+	return agent.Hashed{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), Stamp: volumeID{after.id, after.modified, after.bytes}.stamp()}, nil
+}
+
+const readBytes = 1 << 20
+
+// drain reads the file itself, whatever stands at its path later.
+func (w *working) drain(ctx context.Context, from place, total int64, note string, sum hash.Hash, to io.Writer) (volumeID, error) {
+	f, err := openImage(from.path(), false)
+	if err != nil {
+		return volumeID{}, notPlain(from, err)
+	}
+	defer f.Close()
+	piece, done, said := make([]byte, readBytes), int64(0), time.Now()
+	for ctx.Err() == nil {
+		n, err := f.Read(piece)
+		sum.Write(piece[:n])
+		if to != nil && n > 0 {
+			if _, err := to.Write(piece[:n]); err != nil {
+				return volumeID{}, err
+			}
+		}
+		done += int64(n)
+		if now := time.Now(); now.Sub(said) > 500*time.Millisecond {
+			said = now
+			percent, told := agent.Downloaded(done, total, 0)
+			w.in.Progress(percent, note+": "+told)
+		}
+		if errors.Is(err, io.EOF) {
+			info, err := f.Stat()
+			if err != nil {
+				return volumeID{}, err
+			}
+			return volumeID{identityOf(info), info.ModTime(), info.Size()}, nil
+		}
+		if err != nil {
+			return volumeID{}, fmt.Errorf("read the volume %s: %w", from.volume, err)
+		}
+	}
+	return volumeID{}, ctx.Err()
+}
+
+// quiet refuses a file that a guest may be writing. What others stand on they only read.
+func (w *working) quiet(ctx context.Context, p place, id fileID) error {
+	users, err := w.volumeUsers(ctx, w.c, p, id)
+	if err != nil {
+		return err
+	}
+	for _, u := range users {
+		if u.running && u.manner == asDisk {
+			return agent.VolumeRuns(p.volume, u.domain)
+		}
+	}
+	return nil
+}
+
+// CopyVolume implements agent.Hypervisor.
+func (b *Backend) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "copy", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
+		from := place{pool: in.Pool, volume: in.Order.Source}
+		if in.Source != nil {
+			from.pool = *in.Source
+		}
+		if from.block() {
+			return filesAlone(from.pool)
+		}
+		switch {
+		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
+			return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", in.Order.Source)
+		case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
+			return agent.NoSource()
+		}
+		pool, err := b.ownPool(ctx, w.c, from.pool)
+		if err != nil {
+			return err
+		}
+		unlock, err := b.volumeLocks.share(ctx, from.path())
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		defer b.volumeChanged(from.pool) // its checksum is known then, too
+		if in.Order.Flatten {
+			return w.flatten(ctx, from, pool)
+		}
+		return w.duplicate(ctx, from)
+	})
+}
+
+// duplicate copies byte by byte. Both files are known by their checksum then.
+func (w *working) duplicate(ctx context.Context, from place) error {
+	there, err := w.standing(ctx)
+	if err != nil || there {
+		return err
+	}
+	var source agent.Hashed
+	err = w.makeWhole(ctx, func() error {
+		source, err = w.fillFrom(ctx, from)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	own := source
+	own.Ref = w.ref()
+	id, err := bounded(ctx, func() (volumeID, error) { return identifyVolume(w.path()), nil })
+	if err != nil {
+		return err
+	}
+	own.Stamp = id.stamp()
+	return w.in.Hashed(source, own)
+}
+
+func (w *working) fillFrom(ctx context.Context, from place) (agent.Hashed, error) {
+	sound, err := bounded(ctx, func() (header, error) { return inspectImage(from.path()) })
+	if err != nil {
+		return agent.Hashed{}, notPlain(from, err)
+	}
+	if err := sound.Clonable(from.volume); err != nil {
+		return agent.Hashed{}, err
+	}
+	type opened struct {
+		f    *os.File
+		room int64
+	}
+	o, err := bounded(ctx, func() (o opened, err error) { o.f, o.room, err = w.newPartial(); return o, err })
+	if err != nil {
+		return agent.Hashed{}, err
+	}
+	if sound.alloc > o.room {
+		return agent.Hashed{}, errors.Join(fleet.Errorf(fleet.Conflict, "The pool %s has room for %s here, and the copy needs %s.", w.place.pool.Name, fleet.Bytes(o.room), fleet.Bytes(sound.alloc)), o.f.Close())
+	}
+	to := &sparse{headless{f: o.f}}
+	h, err := w.read(ctx, from, "copying "+from.volume, to)
+	if want, has := strings.CutPrefix(w.in.Order.Checksum, "sha256:"); err == nil && has && want != h.SHA256 {
+		err = agent.CopyDiffers(from.volume, h.SHA256, want)
+	}
+	if ctx.Err() != nil {
+		return h, errors.Join(ctx.Err(), err) // it may hang on the storage, and is left behind with its file
+	}
+	if err == nil {
+		_, err = within(ctx, func() (struct{}, error) {
+			return struct{}{}, errors.Join(to.f.Truncate(to.size), to.putHead(), to.f.Sync())
+		})
+	}
+	return h, errors.Join(err, o.f.Close())
+}
+
+// sparse leaves holes where there are zeros.
+type sparse struct{ headless }
+
+// Write implements io.Writer.
+func (s *sparse) Write(p []byte) (int, error) {
+	if len(s.head) < headBytes || !zeros(p) {
+		return s.headless.Write(p)
+	}
+	s.size += int64(len(p))
+	return len(p), nil
+}
+
+var noBytes = make([]byte, readBytes)
+
+func zeros(p []byte) bool { return len(p) <= len(noBytes) && bytes.Equal(p, noBytes[:len(p)]) }
+
+// flatten has libvirt copy a disk with all that it stands on into one image, which is read once more for its checksum.
+func (w *working) flatten(ctx context.Context, from place, pool golibvirt.StoragePool) error {
+	if there, err := w.standing(ctx); err != nil || there {
+		return err
+	}
+	err := w.makeWhole(ctx, func() error {
+		before, err := w.volumeFile(ctx, from)
+		if err != nil {
+			return err
+		}
+		if err := w.quiet(ctx, from, before.id); err != nil {
+			return err
+		}
+		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, checkChain(from, from.path(), 0) }); err != nil {
+			return err
+		}
+		source, err := w.agreed(ctx, w.c, pool, from.volume, before.header)
+		if err != nil {
+			return err
+		}
+		stop := watchCopy(w.partial().path(), before.alloc, func(percent int) { w.in.Progress(percent, "copying "+from.volume) })
+		err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+			_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.partial().volume, newVolume{format: "qcow2", size: before.Size}), source, 0)
+			return err
+		})
+		stop()
+		if err != nil {
+			return err
+		}
+		if err := w.quiet(ctx, from, before.id); err != nil {
+			return err
+		}
+		after, err := w.volumeFile(ctx, from)
+		if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+			err = agent.VolumeChanged(from.volume)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	h, err := w.read(ctx, w.place, "reading "+w.volume, nil)
+	if err != nil {
+		return err
+	}
+	return w.in.Hashed(h)
+}
+
+// mostLayers is how many files a disk may stand on.
+const mostLayers = 64
+
+// checkChain refuses a disk that stands on anything but plain files of its own pool.
+func checkChain(of place, path string, depth int) error {
+	h, err := readHeader(path, false)
+	switch {
+	case err != nil:
+		return notPlain(place{pool: of.pool, volume: filepath.Base(path)}, err)
+	case h.Encrypted || h.Fault != "" || h.Format != "qcow2" && h.Format != "raw" || depth == 0 && h.Format != "qcow2":
+		return fleet.Errorf(fleet.Conflict, "The disk %s, or a file that it stands on, is no sound qcow2 image, so no image is made of it.", of.volume)
+	case h.RefersTo == "":
+		return nil
+	}
+	names := readReferences(path)
+	if depth >= mostLayers || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].path)) != filepath.Clean(of.pool.Spec.Path) {
+		return fleet.Errorf(fleet.Conflict, "The disk %s stands on %s, which is no file of the pool %s, so no image is made of it. Flatten it first, with qemu-img convert.", of.volume, h.RefersTo, of.pool.Name)
+	}
+	if names[0].opaque {
+		return nil // raw: what it begins with is data, and refers to nothing
+	}
+	return checkChain(of, filepath.Clean(names[0].path), depth+1)
+}

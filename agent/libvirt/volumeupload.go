@@ -1,0 +1,176 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"quantix/agent"
+	"quantix/agent/fetch"
+	"quantix/agent/upload"
+	"quantix/internal/fleet"
+)
+
+// UploadVolume implements agent.Hypervisor. What came of an upload stays under the half-made name, whatever cuts it off, and what is refused
+// leaves nothing.
+func (b *Backend) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "upload", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
+		there, err := w.standing(ctx)
+		if err != nil || there {
+			return err
+		}
+		to, err := w.openUpload(ctx)
+		if err != nil {
+			return err
+		}
+		err = unlessHung(ctx, func() error { return w.receive(ctx, to) })
+		if err == nil {
+			err = w.finish(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			w.tidy(ctx)
+		}
+		if err == nil {
+			w.refreshPool(ctx, w.c, w.pool)
+		}
+		return err
+	})
+}
+
+// unlessHung waits for f, and a moment longer than ctx: what hangs on storage is left behind.
+func unlessHung(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(tidyLimit):
+		return fmt.Errorf("the storage did not answer in time: %w", ctx.Err())
+	}
+}
+
+// openUpload opens the half-made file where it is this upload's, and makes it anew where it is not: then there must be room for all of it.
+func (w *working) openUpload(ctx context.Context) (*parked, error) {
+	o := w.in.Order
+	algorithm, digest, known := fleet.ParseChecksum(o.Checksum)
+	if !known || o.SizeBytes <= 0 || o.Upload == "" {
+		return nil, fleet.Errorf(fleet.Invalid, "An upload says how large it is, and its checksum by SHA-256 or SHA-512.")
+	}
+	sum := uploadSum{algorithm: algorithm, want: digest, hash: fetch.Digest(algorithm)}
+	to, err := within(ctx, func() (*parked, error) { return w.continueUpload(sum) })
+	if err != nil || to != nil {
+		return to, err
+	}
+	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
+		return nil, err
+	}
+	return within(ctx, func() (*parked, error) {
+		f, room, err := w.newPartial()
+		if err != nil {
+			return nil, err
+		}
+		to := newParked(f, o, sum)
+		if o.SizeBytes > room {
+			err = fetch.NoRoom("upload", fleet.Bytes(o.SizeBytes), room)
+		} else {
+			err = to.Keep()
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close(), os.Remove(w.partial().path()))
+		}
+		return to, nil
+	})
+}
+
+// continueUpload is the half-made file as far as this upload has come; nil: there is none of its own.
+func (w *working) continueUpload(sum uploadSum) (_ *parked, err error) {
+	root, err := os.OpenRoot(w.place.pool.Spec.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	name := w.partial().volume
+	info, err := root.Lstat(name)
+	switch {
+	case isMissing(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, nil
+	}
+	f, err := root.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	to, err := readParked(f, w.in.Order, sum)
+	if err == nil && to == nil && w.in.Made != "" && info.Size() == w.in.Order.SizeBytes {
+		// Cut off in the last moment: all came, was looked at, and only its name was missing.
+		if word, err := fileWord(w.partial().path()); err == nil && word == w.in.Made {
+			to = settledParked(f, w.in.Order)
+		}
+	}
+	if err != nil || to == nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return to, nil
+}
+
+// receive takes in what is missing, then judges it as a download is.
+func (w *working) receive(ctx context.Context, to *parked) error {
+	defer func() { _ = to.close() }()
+	if !to.settled {
+		err := upload.Receive(ctx, w.in.Sent, w.in.Order.SizeBytes, to, func(done, total, rate int64) { w.in.Progress(agent.Downloaded(done, total, rate)) })
+		if err != nil {
+			return err
+		}
+		if got := to.sum.text(); got != to.sum.want {
+			return upload.Differs(to.sum.algorithm, got, to.sum.want)
+		}
+	}
+	_, err := within(ctx, func() (struct{}, error) {
+		return struct{}{}, w.accept(ctx, &to.headless, "uploaded", func() error {
+			return to.settle(func() error {
+				file, err := fileWord(w.partial().path())
+				if err != nil {
+					return err
+				}
+				return w.in.Whole(file)
+			})
+		})
+	})
+	return err
+}
+
+// text is the checksum of all that came; empty where none was given.
+func (s uploadSum) text() string {
+	if s.hash == nil {
+		return ""
+	}
+	return hex.EncodeToString(s.hash.Sum(nil))
+}
+
+func (p *parked) settle(whole func() error) error {
+	if p.settled {
+		return nil
+	}
+	// The head is in its place beside where it was parked: a file that is cut to its size now is a whole one.
+	if err := p.f.Sync(); err != nil {
+		return err
+	}
+	if err := whole(); err != nil {
+		return err
+	}
+	if err := p.f.Truncate(p.total); err != nil {
+		return fmt.Errorf("cut the file to its size: %w", err)
+	}
+	return p.f.Sync()
+}

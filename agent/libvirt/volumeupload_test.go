@@ -1,0 +1,77 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// What has no room is refused at the beginning; where others take the room meanwhile, the kernel's words are told. Neither leaves anything.
+func TestUploadsIntoAFullPool(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	small := f
+	small.pool.ID = fleet.NewID[fleet.PoolID]()
+	small.pool.Name, small.pool.Spec.Path = "small-"+string(small.pool.ID), filepath.Join(t.TempDir(), "small")
+	f.ok(os.Mkdir(small.pool.Spec.Path, 0o755))
+	run(t, "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small.pool.Spec.Path)
+	t.Cleanup(func() { f.ok(syscall.Unmount(small.pool.Spec.Path, syscall.MNT_DETACH)) })
+	f.ok(f.ApplyPool(t.Context(), small.pool))
+	t.Cleanup(func() { f.ok(f.ReleasePool(context.WithoutCancel(t.Context()), small.pool)) })
+	upload := func(size int64) (conns chan io.ReadWriteCloser, ended chan error) {
+		conns, ended = make(chan io.ReadWriteCloser), make(chan error, 1)
+		go func() {
+			ended <- small.UploadVolume(t.Context(), agent.VolumeWork{
+				Pool: small.pool, Name: "image.raw", Order: fleet.VolumeOrder{Upload: "u", SizeBytes: size}, Sent: conns,
+				Whole: func(string) error { return nil }, Progress: func(int, string) {},
+			})
+		}()
+		return conns, ended
+	}
+	_, ended := upload(8 << 20)
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "The upload has 8 MiB, but the pool has room for 7.6 MiB") {
+		t.Errorf("more than there is room for: %v", err)
+	}
+
+	conns, ended := upload(6 << 20)
+	conn, there := net.Pipe()
+	conns <- there
+	answers := wire.NewUploadAnswers(conn)
+	if a, err := answers(); err != nil || a.Offset != 0 || a.Error != "" {
+		t.Fatalf("the host has %+v, %v", a, err)
+	}
+	small.ok(os.WriteFile(filepath.Join(small.pool.Spec.Path, "another's"), make([]byte, 4<<20), 0o600))
+	said := make(chan wire.UploadAnswer, 1)
+	go func() {
+		a, _ := answers()
+		said <- a
+	}()
+	piece := make([]byte, wire.UploadHeader+wire.MostUploadPiece)
+	wire.PutUploadHeader(piece, wire.MostUploadPiece)
+	for range 6 << 20 / wire.MostUploadPiece {
+		if _, err := conn.Write(piece); err != nil {
+			break // the host has hung up
+		}
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "no space left on device") {
+		t.Errorf("a pool that fills up: %v", err)
+	}
+	if a := <-said; !a.Final || !strings.Contains(a.Error, "no space left on device") {
+		t.Errorf("the sender is told %+v", a)
+	}
+	small.ok(os.Remove(filepath.Join(small.pool.Spec.Path, "another's")))
+	if left := small.leftIn(); len(left) > 0 {
+		t.Errorf("it left %s", left)
+	}
+}

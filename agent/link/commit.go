@@ -1,0 +1,206 @@
+package link
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// Of a change that may cut the host off: how often the portal is tried, and by how much longer the guard waits than the agent itself.
+const (
+	tryEvery    = 500 * time.Millisecond
+	guardMargin = 2 * time.Second
+	armLimit    = 10 * time.Second
+	lockLimit   = 5 * time.Second
+)
+
+// commit makes a change that may cut the host off from its portal. It stands only if the portal is reached afterwards; else all is as it
+// was before, whether this process lives or not: a guard, a process of its own, undoes what is not confirmed in time.
+func (k *Keeper) commit(ctx context.Context, order string, n fleet.Network, was before, carries bool, device string, steps []step) error {
+	c := change{ID: rand.Text(), Order: order, Boot: k.o.Boot, Network: n, Before: was}
+	if err := save(k.o.Dir, journalFile, c); err != nil {
+		return fmt.Errorf("nothing was changed, because the agent cannot keep how it was before: %w", err)
+	}
+	disarm, err := k.arm()
+	if err != nil {
+		return errors.Join(fmt.Errorf("nothing was changed, because no guard could be set up to undo it: %w", err), remove(k.o.Dir, journalFile))
+	}
+	defer disarm()
+	began := time.Now()
+	lock, err := lockFor(k.o.Dir, lockLimit)
+	if err != nil {
+		return errors.Join(err, remove(k.o.Dir, journalFile))
+	}
+	err = k.run(steps)
+	lock.Close()
+	if err != nil {
+		return errors.Join(err, undo(k.o.Dir, k.kernel, c.ID, fmt.Sprintf("The change was undone: %v", err), lockLimit))
+	}
+	if !carries {
+		device = ""
+	}
+	if err := k.reach(ctx, device, began.Add(k.o.Limit)); err != nil {
+		words := fmt.Sprintf("The change was undone: the portal was not reached through %s within %s (%v). The host is as it was before. Mend the network there, then try again.", n.BridgeDevice(), k.o.Limit, err)
+		return errors.Join(fleet.Errorf(fleet.Conflict, "%s", words), undo(k.o.Dir, k.kernel, c.ID, words, lockLimit))
+	}
+	return k.confirm(c)
+}
+
+// reach tries the portal by a new connection each time, until it answers or the time is up. device: the only one by which it may go.
+func (k *Keeper) reach(ctx context.Context, device string, until time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	var last error
+	for {
+		once, stop := context.WithTimeout(ctx, 5*time.Second)
+		err := k.o.Reach(once, device)
+		stop()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(tryEvery):
+		}
+	}
+}
+
+// confirm lets the change stand, unless the guard was faster.
+func (k *Keeper) confirm(c change) error {
+	lock, err := lockFor(k.o.Dir, lockLimit)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	var now change
+	found, err := load(k.o.Dir, journalFile, &now)
+	if err != nil {
+		return err
+	}
+	if !found || now.ID != c.ID {
+		return fleet.Errorf(fleet.Conflict, "The change was undone: it was not confirmed in time.")
+	}
+	return remove(k.o.Dir, journalFile)
+}
+
+// arm starts the guard and returns when it says that it watches.
+func (k *Keeper) arm() (disarm func(), err error) {
+	cmd, err := k.o.Guard(k.o.Limit + guardMargin)
+	if err != nil {
+		return nil, err
+	}
+	detach(cmd)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	end := func() {
+		_ = cmd.Process.Kill() // it may have ended by itself
+		_ = cmd.Wait()
+	}
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(out).ReadString('\n')
+		said <- line
+	}()
+	select {
+	case line := <-said:
+		if line == armed+"\n" {
+			return end, nil
+		}
+		end()
+		return nil, fmt.Errorf("%s said %q", filepath.Base(cmd.Path), line)
+	case <-time.After(armLimit):
+		end()
+		return nil, errors.New("it did not answer in time")
+	}
+}
+
+const armed = "armed"
+
+// Guard undoes, after a while, the change that is under way in the agent's directory, unless it stands by then. It runs as a process of its
+// own, which outlives the agent.
+func Guard(ctx context.Context, dir string, after time.Duration) error {
+	var c change
+	found, err := load(dir, journalFile, &c)
+	if err != nil || !found {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, armed)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(after):
+	}
+	return undo(dir, newKernel(), c.ID, "The change was undone: the agent did not confirm it in time. The host is as it was before.", lockLimit)
+}
+
+// undo brings the host back to what it was before a change, if it is still under way. Whoever holds the lock for longer than patience hangs:
+// the host comes first.
+func undo(dir string, kernel kernel, id, words string, patience time.Duration) error {
+	if lock, err := lockFor(dir, patience); err == nil {
+		defer lock.Close()
+	}
+	var c change
+	found, err := load(dir, journalFile, &c)
+	if err != nil || !found || c.ID != id {
+		return err
+	}
+	var errs []error
+	for range 3 {
+		if errs = back(kernel, c); len(errs) == 0 {
+			break
+		}
+	}
+	if len(errs) > 0 {
+		words += fmt.Sprintf(" Not all of it could be undone: %v", errors.Join(errs...))
+	}
+	return noteUndone(dir, c, words)
+}
+
+// back does as much of planBack as can be done.
+func back(kernel kernel, c change) (errs []error) {
+	p, err := kernel.read(c.Network, true)
+	if err != nil {
+		return []error{err}
+	}
+	for _, s := range planBack(c.Network, c.Before, p) {
+		if err := kernel.do(s); err != nil {
+			errs = append(errs, failed(s, err))
+		}
+	}
+	return errs
+}
+
+// recover ends a change that an agent before this one left: it was not confirmed.
+func (k *Keeper) recover() error {
+	var c change
+	found, err := load(k.o.Dir, journalFile, &c)
+	if err != nil || !found {
+		return err
+	}
+	if c.Boot != k.o.Boot { // the kernel has forgotten all of it
+		return noteUndone(k.o.Dir, c, "The change was undone: the host restarted before the portal was reached through it.")
+	}
+	return undo(k.o.Dir, k.kernel, c.ID, "The change was undone: the agent ended before the portal was reached through it. The host is as it was before.", lockLimit)
+}
+
+// Command is the guard as the program's own command.
+func Command(program, dir string, after time.Duration) *exec.Cmd {
+	return exec.Command(program, "agent", "rollback", "--data-dir", dir, "--after", after.String())
+}

@@ -1,0 +1,112 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// fake is a kernel in memory, as far as bridges on devices go.
+type fake struct {
+	devices map[string]*device
+	done    []string
+	fail    verb // of the next step
+	by      []string
+}
+
+func newFake() *fake { return &fake{devices: map[string]*device{"eth1": nic()}} }
+
+func (f *fake) String() string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(f.devices)) {
+		d := *f.devices[name]
+		slices.SortFunc(d.Routes, func(a, b Route) int { return strings.Compare(a.To, b.To) })
+		out = append(out, fmt.Sprintf("%s %s %q master=%q up=%v %v %v", d.Name, d.Kind, d.Owner, d.Master, d.Up, d.Addresses, d.Routes))
+	}
+	return strings.Join(out, "\n")
+}
+
+func copied(d *device) *device {
+	if d == nil {
+		return nil
+	}
+	c := *d
+	c.Addresses, c.Routes = slices.Clone(d.Addresses), slices.Clone(d.Routes)
+	return &c
+}
+
+func (f *fake) read(n fleet.Network, _ bool) (p present, err error) {
+	p = present{
+		bridge: copied(f.devices[n.BridgeDevice()]), tunnel: copied(f.devices[n.TunnelDevice()]), vlan: copied(f.devices[n.VLANDevice()]),
+		uplink: copied(f.devices[n.Spec.Device]),
+	}
+	for name, d := range f.devices {
+		if d.Master == n.BridgeDevice() {
+			p.ports = append(p.ports, name)
+		}
+	}
+	return p, nil
+}
+
+func (f *fake) all(steps []step) {
+	for _, s := range steps {
+		if err := f.do(s); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (f *fake) do(s step) error {
+	if f.fail == s.do {
+		f.fail = ""
+		return fmt.Errorf("operation not permitted")
+	}
+	f.done = append(f.done, s.String())
+	if s.do == addBridge {
+		if f.devices[s.device] != nil {
+			return fmt.Errorf("file exists")
+		}
+		f.devices[s.device] = &device{Name: s.device, Kind: "bridge", Owner: s.owner, MAC: s.to, MTU: s.mtu}
+		return nil
+	}
+	d := f.devices[s.device]
+	if d == nil {
+		return fmt.Errorf("no such device %s", s.device)
+	}
+	switch s.do {
+	case removeLink:
+		delete(f.devices, s.device)
+		for _, o := range f.devices {
+			if o.Master == s.device {
+				o.Master = ""
+			}
+		}
+	case join:
+		d.Master = s.to
+	case leave:
+		d.Master = ""
+	case bringUp:
+		d.Up = true
+	case dropAddress:
+		d.Addresses = slices.DeleteFunc(slices.Clone(d.Addresses), func(a Address) bool { return a.CIDR == s.addr.CIDR })
+	case giveAddress:
+		if !slices.Contains(d.Addresses, s.addr) {
+			d.Addresses = append(d.Addresses, s.addr)
+		}
+	case dropRoute:
+		d.Routes = slices.DeleteFunc(slices.Clone(d.Routes), func(r Route) bool { return r == s.route })
+	case giveRoute:
+		if !slices.Contains(d.Routes, s.route) {
+			d.Routes = append(d.Routes, s.route)
+		}
+	}
+	return nil
+}
+
+func (f *fake) carrier(string) []string                  { return f.by }
+func (f *fake) functions(string) int                     { return 0 }
+func (f *fake) openSwitch(context.Context, string) error { return nil }

@@ -1,0 +1,111 @@
+//go:build linux
+
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"quantix/internal/fleet"
+)
+
+// Gaps lists the modes of networks that this host cannot have. What the kernel can is tried, in a network namespace of its own that is gone
+// afterwards.
+func Gaps(ctx context.Context) []fleet.NetworkGap { return linux{"/sys"}.gaps(ctx) }
+
+func (l linux) gaps(ctx context.Context) (out []fleet.NetworkGap) {
+	gap := func(mode fleet.NetworkMode, format string, args ...any) {
+		out = append(out, fleet.NetworkGap{Mode: mode, Why: fmt.Sprintf(format, args...)})
+	}
+	tried := tryKernel(ctx)
+	if err := tried["bridge"]; err != nil {
+		gap(fleet.NetworkUplink, "The kernel makes no bridges: %v.", err)
+	}
+	if err := errors.Join(tried["bridge"], tried["vxlan"]); err != nil {
+		gap(fleet.NetworkVXLAN, "The kernel makes no VXLAN tunnels: %v.", err)
+	}
+	if err := tried["macvtap"]; err != nil {
+		gap(fleet.NetworkMacvtap, "The kernel makes no macvtap devices: %v.", err)
+	}
+	if err := tried["vlan"]; err != nil {
+		gap(fleet.NetworkUplink, "Without VLANs: the kernel makes no devices for them: %v.", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 6*time.Second)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, "ovs-vsctl", "--timeout=5", "show").CombinedOutput()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		gap(fleet.NetworkOVS, "Open vSwitch is not installed. Install openvswitch-switch.")
+	case err != nil:
+		gap(fleet.NetworkOVS, "Open vSwitch does not answer: %s", strings.TrimSpace(string(text)))
+	}
+	if found, _ := filepath.Glob(l.sysfs + "/class/net/*/device/sriov_totalvfs"); len(found) == 0 { // fails only for a bad pattern
+		gap(fleet.NetworkSRIOV, "No device has virtual functions (SR-IOV).")
+	}
+	return out
+}
+
+// tryKernel makes each kind of device once; nil: it can.
+func tryKernel(ctx context.Context) map[string]error {
+	done := make(chan map[string]error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			done <- tryHere() // locked for good: the thread ends with the goroutine, and the namespace with the thread
+			return
+		}
+		// The first thread cannot end, and its namespace counts as the program's: while it is held, another one does it.
+		defer runtime.UnlockOSThread()
+		ended := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			defer close(ended)
+			done <- tryHere()
+		}()
+		<-ended
+	}()
+	select {
+	case out := <-done:
+		return out
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// tryHere takes the thread into a network namespace of its own and tries there.
+func tryHere() map[string]error {
+	out := map[string]error{}
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return out // who may not try cannot say
+	}
+	named := func(name string) netlink.LinkAttrs {
+		a := netlink.NewLinkAttrs()
+		a.Name = name
+		return a
+	}
+	out["bridge"] = netlink.LinkAdd(&netlink.Bridge{LinkAttrs: named("b")})
+	out["vxlan"] = netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: named("x"), VxlanId: 1, Port: fleet.VXLANPort})
+	under := &netlink.Veth{LinkAttrs: named("v0"), PeerName: "v1"}
+	if netlink.LinkAdd(under) != nil {
+		return out
+	}
+	on := func(name string) netlink.LinkAttrs {
+		a := named(name)
+		a.ParentIndex = under.Attrs().Index
+		return a
+	}
+	out["vlan"] = netlink.LinkAdd(&netlink.Vlan{LinkAttrs: on("l"), VlanId: 2})
+	tap := on("m")
+	tap.Index = 1<<30 - 16 // its /dev/tapN is seen by the whole machine: no VM has this one
+	out["macvtap"] = netlink.LinkAdd(&netlink.Macvtap{Macvlan: netlink.Macvlan{LinkAttrs: tap, Mode: netlink.MACVLAN_MODE_BRIDGE}})
+	return out
+}

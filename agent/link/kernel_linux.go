@@ -1,0 +1,256 @@
+//go:build linux
+
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"quantix/internal/fleet"
+)
+
+// linux is the kernel of the network namespace that the agent is in.
+type linux struct{ sysfs string }
+
+func newKernel() kernel { return linux{"/sys"} }
+
+func (l linux) do(s step) error {
+	switch s.do {
+	case addBridge:
+		return makeBridge(s)
+	case addTunnel:
+		a := netlink.NewLinkAttrs()
+		a.Name, a.MTU = s.device, s.mtu
+		return made(&netlink.Vxlan{LinkAttrs: a, VxlanId: s.n, SrcAddr: net.ParseIP(s.to), Learning: true, Port: fleet.VXLANPort}, s.owner)
+	}
+	if s.do == addVLAN {
+		parent, err := netlink.LinkByName(s.to)
+		if err != nil {
+			return err
+		}
+		a := netlink.NewLinkAttrs()
+		a.Name, a.ParentIndex = s.device, parent.Attrs().Index
+		return made(&netlink.Vlan{LinkAttrs: a, VlanId: s.n}, s.owner)
+	}
+	x, err := netlink.LinkByName(s.device)
+	if s.do == removeLink && errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch s.do {
+	case removeLink:
+		return netlink.LinkDel(x)
+	case join:
+		bridge, err := netlink.LinkByName(s.to)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetMaster(x, bridge)
+	case leave:
+		return netlink.LinkSetNoMaster(x)
+	case setMTU:
+		return netlink.LinkSetMTU(x, s.n)
+	case bringUp:
+		return netlink.LinkSetUp(x)
+	case quiet:
+		err := os.WriteFile("/proc/sys/net/ipv6/conf/"+s.device+"/disable_ipv6", []byte("1"), 0)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // a kernel without IPv6
+		}
+		return err
+	case spanning:
+		return setBridge(x, s.n)
+	case addPeer, dropPeer:
+		return peer(x, s)
+	}
+	return move(x, s)
+}
+
+// made makes a device and marks it; one that cannot be marked does not stay.
+func made(x netlink.Link, owner string) error {
+	if err := netlink.LinkAdd(x); err != nil {
+		return err
+	}
+	if err := netlink.LinkSetAlias(x, owner); err != nil {
+		return errors.Join(err, netlink.LinkDel(x))
+	}
+	return nil
+}
+
+func makeBridge(s step) error {
+	a := netlink.NewLinkAttrs()
+	a.Name, a.MTU = s.device, s.mtu
+	if s.to != "" {
+		mac, err := net.ParseMAC(s.to)
+		if err != nil {
+			return err
+		}
+		a.HardwareAddr = mac
+	}
+	x := &netlink.Bridge{LinkAttrs: a}
+	if err := made(x, s.owner); err != nil {
+		return err
+	}
+	return setBridge(x, 0)
+}
+
+// setBridge lets a bridge's ports forward at once, and switches its spanning tree. The kernel makes the delay 2 s where that is on.
+func setBridge(x netlink.Link, stp int) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(x.Attrs().Index)
+	req.AddData(msg)
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	if stp == 0 {
+		data.AddRtAttr(nl.IFLA_BR_STP_STATE, nl.Uint32Attr(0))
+		data.AddRtAttr(nl.IFLA_BR_FORWARD_DELAY, nl.Uint32Attr(0))
+	} else {
+		data.AddRtAttr(nl.IFLA_BR_STP_STATE, nl.Uint32Attr(1))
+	}
+	req.AddData(info)
+	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// peer changes to whom a tunnel sends what it floods.
+func peer(x netlink.Link, s step) error {
+	n := &netlink.Neigh{
+		LinkIndex: x.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT | netlink.NUD_NOARP, Flags: netlink.NTF_SELF,
+		IP: net.ParseIP(s.to), HardwareAddr: make(net.HardwareAddr, 6),
+	}
+	if s.do == addPeer {
+		return netlink.NeighAppend(n)
+	}
+	return netlink.NeighDel(n)
+}
+
+// move does the steps about addresses and routes.
+func move(x netlink.Link, s step) error {
+	if s.do == dropRoute || s.do == giveRoute {
+		r, err := s.route.netlink(x.Attrs().Index)
+		if err != nil {
+			return err
+		}
+		if s.do == giveRoute {
+			return netlink.RouteReplace(r)
+		}
+		if err := netlink.RouteDel(r); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+		return nil
+	}
+	a, err := netlink.ParseAddr(s.addr.CIDR)
+	if err != nil {
+		return err
+	}
+	a.Scope = s.addr.Scope
+	if s.do == dropAddress {
+		if err := netlink.AddrDel(x, a); err != nil && !errors.Is(err, syscall.EADDRNOTAVAIL) {
+			return err
+		}
+		return nil
+	}
+	a.Flags, a.Broadcast = s.addr.Flags, net.ParseIP(s.addr.Broadcast)
+	if a.Broadcast == nil {
+		a.Broadcast = net.IPv4zero // none; nil would be a choice of the library's
+	}
+	if a.IP.To4() == nil {
+		a.Flags |= unix.IFA_F_NODAD // it was this host's a moment ago
+	}
+	return netlink.AddrReplace(x, a)
+}
+
+func (r Route) netlink(link int) (*netlink.Route, error) {
+	_, to, err := net.ParseCIDR(r.To)
+	if err != nil {
+		return nil, err
+	}
+	return &netlink.Route{
+		LinkIndex: link, Dst: to, Gw: net.ParseIP(r.Via), Src: net.ParseIP(r.Source), Table: r.Table, Priority: r.Priority,
+		Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope), Type: r.Type, Flags: r.Flags, MTU: r.MTU,
+	}, nil
+}
+
+func (l linux) carrier(host string) (out []string) {
+	var ips []net.IP
+	if ip := net.ParseIP(host); ip != nil {
+		ips = []net.IP{ip}
+	} else {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		ips, _ = net.DefaultResolver.LookupIP(ctx, "ip", host) // who cannot be found is reached by nothing that is known
+	}
+	for _, ip := range ips {
+		routes, err := netlink.RouteGet(ip)
+		if err != nil {
+			continue
+		}
+		for _, r := range routes {
+			if x, err := netlink.LinkByIndex(r.LinkIndex); err == nil {
+				out = append(out, x.Attrs().Name)
+			}
+		}
+	}
+	return out
+}
+
+func (l linux) functions(device string) int {
+	text, err := os.ReadFile(filepath.Join(l.sysfs, "class/net", device, "device/sriov_numvfs"))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 where it is no number
+	return n
+}
+
+func (l linux) openSwitch(ctx context.Context, bridge string) error {
+	out, err := exec.CommandContext(ctx, "ovs-vsctl", "--timeout=5", "br-exists", bridge).CombinedOutput()
+	exit := (*exec.ExitError)(nil)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return fleet.Errorf(fleet.NotFound, "This host has no Open vSwitch (ovs-vsctl). Install openvswitch-switch.")
+	case errors.As(err, &exit) && exit.ExitCode() == 2:
+		return fleet.Errorf(fleet.NotFound, "This host's Open vSwitch has no bridge %s. Make it there: ovs-vsctl add-br %s.", bridge, bridge)
+	case err != nil:
+		return fmt.Errorf("ovs-vsctl br-exists %s: %w: %s", bridge, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// detach lets a process outlive this one.
+func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+
+// lockFor takes the lock over changes in a directory; closing the file gives it back.
+func lockFor(dir string, patience time.Duration) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for until := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return file, nil
+		}
+		if time.Now().After(until) {
+			file.Close()
+			return nil, fmt.Errorf("wait for another change of the network: %w", err)
+		}
+	}
+}

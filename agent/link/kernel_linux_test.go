@@ -1,0 +1,370 @@
+//go:build linux
+
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// What the tests' own program does in a network namespace of its own, by the name in this variable.
+const playedBy = "QUANTIX_LINK_TEST"
+
+// TestMain plays the agent and its guard where a test starts this program again.
+func TestMain(m *testing.M) {
+	dir := os.Getenv("QUANTIX_LINK_DIR")
+	var err error
+	switch os.Getenv(playedBy) {
+	case "guard":
+		after, _ := time.ParseDuration(os.Getenv("QUANTIX_LINK_AFTER"))
+		err = Guard(context.Background(), dir, after)
+	case "agent": // it makes a change that nothing confirms
+		var n fleet.Network
+		if err = json.Unmarshal([]byte(os.Getenv("QUANTIX_LINK_NETWORK")), &n); err == nil {
+			var k *Keeper
+			if k, err = Open(options(dir, 2*time.Second, func(context.Context, string) error { return errors.New("nobody answers") })); err == nil {
+				err = k.Apply(context.Background(), os.Getenv("QUANTIX_LINK_ORDER"), n)
+			}
+		}
+	default:
+		os.Exit(m.Run())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func options(dir string, limit time.Duration, reach func(context.Context, string) error) Options {
+	return Options{
+		Dir: dir, Boot: "boot-1", Limit: limit, Portal: "10.9.0.1", Reach: reach,
+		Guard: func(after time.Duration) (*exec.Cmd, error) {
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), playedBy+"=guard", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_AFTER="+after.String())
+			return cmd, nil
+		},
+	}
+}
+
+// apart runs the test once more in a network namespace of its own, which is gone with it, and reports whether this is that run.
+func apart(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv("QUANTIX_LINK_APART") != "" {
+		return true
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
+	cmd.Env = append(os.Environ(), "QUANTIX_LINK_APART=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
+
+func ip(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ip", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// wired gives the namespace a device with an address, a route and somebody at its other end.
+func wired(t *testing.T) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "sysfs", "sysfs", "/sys").CombinedOutput(); err != nil {
+		t.Fatalf("mount sysfs: %v: %s", err, out)
+	}
+	ip(t, "link", "set", "lo", "up")
+	ip(t, "link", "add", "eth1", "type", "veth", "peer", "name", "far")
+	ip(t, "link", "set", "far", "up")
+	ip(t, "addr", "add", "10.9.0.2/24", "dev", "eth1")
+	ip(t, "addr", "add", "fd00:9::2/64", "dev", "eth1", "nodad")
+	ip(t, "link", "set", "eth1", "up")
+	ip(t, "route", "add", "default", "via", "10.9.0.1")
+	ip(t, "route", "add", "10.77.0.0/16", "via", "10.9.0.3", "metric", "50", "src", "10.9.0.2")
+	ip(t, "-6", "route", "add", "fd00:77::/64", "via", "fd00:9::1")
+}
+
+// facts are the host's addresses and routes, without what comes and goes by itself.
+func facts(t *testing.T) string {
+	t.Helper()
+	out := []string{}
+	for _, args := range [][]string{{"-o", "addr"}, {"route"}, {"-6", "route"}, {"-br", "link"}} {
+		for line := range strings.Lines(ip(t, args...)) {
+			line = strings.ReplaceAll(line, " linkdown", "")
+			if !strings.Contains(line, "fe80") && !strings.Contains(line, "far") {
+				words := strings.Fields(strings.ReplaceAll(line, "nodad", ""))
+				if args[0] == "-o" {
+					words = words[1:] // the number is another one each time
+				}
+				out = append(out, strings.Join(words, " "))
+			}
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+func newKeeper(t *testing.T, o Options) *Keeper {
+	t.Helper()
+	k, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func reached(context.Context, string) error { return nil }
+
+func (k *Keeper) seen(n fleet.Network) (st fleet.NetworkStatus) {
+	st.Active = true
+	k.Look(n, &st)
+	return st
+}
+
+func want(t *testing.T, what string, ok bool, got ...any) {
+	t.Helper()
+	if !ok {
+		t.Errorf("%s: %v", what, got)
+	}
+}
+
+func TestAnOverlayInTheKernel(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	wired(t)
+	ctx, k, n := t.Context(), newKeeper(t, options(t.TempDir(), 0, reached)), overlay("10.9.0.2", "10.9.0.3")
+	n.Spec.Underlay = "10.9.0.0/24"
+	was := facts(t)
+	for range 2 {
+		if err := k.Apply(ctx, "order", n); err != nil {
+			t.Fatal(err)
+		}
+		st := k.seen(n)
+		want(t, "it stands", st.Error == "" && st.VTEP == "10.9.0.2" && st.Peers == 1 && st.MTU == 1450 && st.Uplink == "eth1" && st.Bridge == n.BridgeDevice(), st)
+	}
+	n.Peers = []string{"10.9.0.2", "10.9.0.4", "10.9.0.5", "192.0.2.1"}
+	if err := k.Apply(ctx, "order", n); err != nil {
+		t.Fatal(err)
+	}
+	p, err := k.kernel.read(n, true)
+	slices.Sort(p.tunnel.Peers)
+	want(t, "the peers follow", err == nil && slices.Equal(p.tunnel.Peers, []string{"10.9.0.4", "10.9.0.5"}), p.tunnel.Peers)
+	want(t, "guests do not reach the host by IPv6", !strings.Contains(ip(t, "-6", "addr", "show", "dev", n.BridgeDevice()), "fe80"))
+	ip(t, "link", "set", n.TunnelDevice(), "nomaster")
+	want(t, "what somebody takes apart shows", strings.Contains(k.seen(n).Error, "way out"), k.seen(n))
+	ip(t, "link", "del", n.BridgeDevice())
+	want(t, "what somebody removes shows", strings.Contains(k.seen(n).Error, "was removed"), k.seen(n))
+	if err := k.Restore(ctx); err != nil || !strings.Contains(k.seen(n).Error, "was removed") {
+		t.Errorf("the agent's restart made anew what somebody removed: %v", err)
+	}
+	if err := k.Apply(ctx, "order", n); err != nil || k.seen(n).Error != "" {
+		t.Errorf("it is not made again: %v %+v", err, k.seen(n))
+	}
+	if err := k.Release(ctx, "order", n); err != nil || facts(t) != was {
+		t.Errorf("after its release (%v) the host is\n%s\nand was\n%s", err, facts(t), was)
+	}
+}
+
+func TestABridgeOnTheAgentsDevice(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	wired(t)
+	ctx, dir, n, by := t.Context(), t.TempDir(), uplink(), ""
+	k := newKeeper(t, options(dir, 0, func(_ context.Context, device string) error { by = device; return nil }))
+	was := facts(t)
+	for range 2 {
+		if err := k.Apply(ctx, "order", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moved := strings.ReplaceAll(was, "dev eth1", "dev qx-wire")
+	for line := range strings.Lines(moved) {
+		if strings.Contains(line, "dev qx-wire") && !strings.Contains(facts(t), strings.TrimSpace(line)) {
+			t.Errorf("the host lacks %q:\n%s", strings.TrimSpace(line), facts(t))
+		}
+	}
+	want(t, "the portal is asked through the bridge", by == "qx-wire", by)
+	want(t, "no change is open", !exists(dir, journalFile))
+	mac := func(dev string) string { return strings.Fields(ip(t, "-br", "link", "show", "dev", dev))[2] }
+	want(t, "the bridge has the device's MAC address", mac("qx-wire") == mac("eth1"), mac("qx-wire"))
+
+	// The host starts anew: the kernel has forgotten, its own configuration gives the device its address.
+	ip(t, "link", "del", "qx-wire")
+	ip(t, "addr", "add", "10.9.0.2/24", "dev", "eth1")
+	ip(t, "route", "add", "default", "via", "10.9.0.1")
+	o := options(dir, 0, func(context.Context, string) error { return errors.New("the portal is away") })
+	o.Boot = "boot-2"
+	k = newKeeper(t, o)
+	if err := k.Restore(ctx); err != nil {
+		t.Fatal(err)
+	}
+	st := k.seen(n)
+	want(t, "it is made again before the portal is reached", st.Error == "" && strings.Contains(facts(t), "default via 10.9.0.1 dev qx-wire"), st, facts(t))
+
+	k = newKeeper(t, options(dir, 0, reached))
+	if err := k.Release(ctx, "order", n); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the device has its address again", strings.Contains(facts(t), "default via 10.9.0.1 dev eth1") && !strings.Contains(facts(t), "qx-wire"), facts(t))
+}
+
+func exists(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
+}
+
+func TestAChangeThatCutsOffIsUndone(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	wired(t)
+	ctx, dir, n := t.Context(), t.TempDir(), uplink()
+	k := newKeeper(t, options(dir, time.Second, func(context.Context, string) error { return errors.New("no route to host") }))
+	was := facts(t)
+	err := k.Apply(ctx, "order", n)
+	want(t, "it says why", err != nil && strings.Contains(err.Error(), "no route to host"), err)
+	want(t, "the host is as before", facts(t) == was, facts(t))
+	st := k.seen(n)
+	want(t, "the host tells", st.RolledBack != nil && strings.Contains(st.Error, "The change was undone"), st)
+	k.o.Reach = func(context.Context, string) error { t.Error("the same order is done again"); return nil }
+	again := k.Apply(ctx, "order", n)
+	want(t, "the same order is refused", again != nil && strings.Contains(again.Error(), "no route to host") && facts(t) == was, again)
+	k.o.Reach = reached
+	if err := k.Apply(ctx, "another order", n); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "another one is, and stands", k.seen(n).Error == "" && k.seen(n).RolledBack == nil, k.seen(n))
+	bridged := facts(t)
+	k.o.Reach = func(context.Context, string) error { return errors.New("no route to host") }
+	err = k.Release(ctx, "a third order", n)
+	want(t, "a release that cuts off is undone, too", err != nil && facts(t) == bridged, err, facts(t))
+}
+
+// The agent is killed while its change is neither confirmed nor undone: the guard undoes it. Should the guard be killed, too, the next agent does.
+func TestAnAgentThatDiesInTheMiddle(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	wired(t)
+	dir, n := t.TempDir(), uplink()
+	was := facts(t)
+	text, err := json.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(order string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+		cmd.Env = append(os.Environ(), playedBy+"=agent", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_NETWORK="+string(text), "QUANTIX_LINK_ORDER="+order)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the change is made", func() bool { return strings.Contains(facts(t), "default via 10.9.0.1 dev qx-wire") })
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+	}
+	start("first")
+	want(t, "the dead agent has undone nothing", facts(t) != was)
+	until(t, "the guard undoes it", func() bool { return facts(t) == was && !exists(dir, journalFile) })
+	k := newKeeper(t, options(dir, time.Second, reached))
+	want(t, "the next agent tells", k.seen(n).RolledBack != nil && strings.Contains(k.seen(n).Error, "did not confirm"), k.seen(n))
+
+	start("second")
+	k = newKeeper(t, options(dir, time.Second, reached))
+	want(t, "an agent that comes before the guard undoes it at once", facts(t) == was && strings.Contains(k.seen(n).Error, "the agent ended"), facts(t), k.seen(n))
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 20 s\n%s", what, facts(t))
+		}
+	}
+}
+
+func TestWithoutAGuardNothingIsChanged(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	wired(t)
+	o := options(t.TempDir(), time.Second, reached)
+	o.Guard = func(time.Duration) (*exec.Cmd, error) { return exec.Command("/bin/false"), nil }
+	k, was := newKeeper(t, o), facts(t)
+	err := k.Apply(t.Context(), "order", uplink())
+	want(t, "it is refused", err != nil && strings.Contains(err.Error(), "nothing was changed") && facts(t) == was, err, facts(t))
+}
+
+func TestTheKernelsOwnWords(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	wired(t)
+	k, n, was := newKeeper(t, options(t.TempDir(), time.Second, reached)), uplink(), facts(t)
+	n.Spec.VLAN = 7
+	if err := k.Apply(t.Context(), "order", n); err != nil { // where the kernel has no VLANs
+		want(t, "it says what failed, in the kernel's words", strings.Contains(err.Error(), "make VLAN") && strings.Contains(err.Error(), "not supported"), err)
+		want(t, "nothing is left half-made", facts(t) == was, facts(t))
+	}
+	for mode, words := range map[fleet.NetworkMode]string{fleet.NetworkBridged: "no bridge br0", fleet.NetworkMacvtap: "no device eth9", fleet.NetworkSRIOV: "no device eth9"} {
+		x := fleet.Network{ID: n.ID, Spec: &fleet.NetworkSpec{Mode: mode, Bridge: "br0", Device: "eth9"}}
+		if err := k.Apply(t.Context(), "order", x); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+	x := fleet.Network{ID: n.ID, Spec: &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1"}}
+	err := k.Apply(t.Context(), "order", x)
+	want(t, "a device without functions", err != nil && strings.Contains(err.Error(), "no virtual functions"), err)
+	sys := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(sys, "class/net/eth1/device"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"sriov_numvfs": "4\n", "sriov_totalvfs": "8\n"} {
+		if err := os.WriteFile(filepath.Join(sys, "class/net/eth1/device", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.kernel = linux{sys}
+	if err := k.Apply(t.Context(), "order", x); err != nil {
+		t.Errorf("a device with functions is refused: %v", err)
+	}
+	namespace, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		tryKernel(t.Context())
+	}
+	now, err := os.Readlink("/proc/self/ns/net")
+	want(t, "the program stays in its network namespace", err == nil && now == namespace, now, namespace, err)
+	for _, g := range (linux{sys}).gaps(t.Context()) {
+		want(t, "no gap is told of what there is", g.Mode != fleet.NetworkSRIOV && g.Mode != fleet.NetworkVXLAN, g)
+	}
+	if out, err := net.Interfaces(); err != nil || len(out) != 3 {
+		t.Errorf("to try the kernel left devices: %v %v", out, err)
+	}
+}

@@ -1,0 +1,32 @@
+//go:build !linux
+
+package link
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+var errNoKernel = errors.New("devices of networks are made on Linux only")
+
+type none struct{}
+
+func newKernel() kernel { return none{} }
+
+func (none) read(fleet.Network, bool) (present, error) { return present{}, errNoKernel }
+func (none) do(step) error                             { return errNoKernel }
+func (none) carrier(string) []string                   { return nil }
+func (none) functions(string) int                      { return 0 }
+func (none) openSwitch(context.Context, string) error  { return errNoKernel }
+
+func detach(*exec.Cmd) {}
+
+func lockFor(string, time.Duration) (*os.File, error) { return nil, errNoKernel }
+
+// Gaps is nothing that is known.
+func Gaps(context.Context) []fleet.NetworkGap { return nil }

@@ -1,0 +1,356 @@
+// Package link makes and keeps the devices of a host that networks of some modes need: the bridges and tunnels of overlays, and bridges on
+// one of the host's own devices. It marks what it makes with the network's id and touches nothing else, but for the device that a network
+// names. What stands is made again at the next boot, before the portal is reached; a change that may cut the host off stands only once the
+// portal is reached through it.
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// Options are what a Keeper is made of.
+type Options struct {
+	Dir   string        // the agent's data directory
+	Boot  string        // this run of the host's kernel
+	Limit time.Duration // in which the portal must be reached after a change that may cut the host off; 0: 30 s
+	// Reach connects to the portal anew and returns nil when it has answered; device: the only one by which it may go, empty: any.
+	Reach func(ctx context.Context, device string) error
+	// Portal is the host of the portal's address.
+	Portal string
+	// Guard is the program that undoes a change that is not confirmed within after.
+	Guard func(after time.Duration) (*exec.Cmd, error)
+	Log   *slog.Logger
+}
+
+// kernel is the host's own, or what stands for it where there is none.
+type kernel interface {
+	read(n fleet.Network, routes bool) (present, error) // routes: also those that go out by the devices
+	do(step) error
+	carrier(host string) (devices []string) // by which the host is reached
+	functions(device string) int            // virtual functions that are switched on
+	openSwitch(ctx context.Context, bridge string) error
+}
+
+// Keeper keeps the devices of one host.
+type Keeper struct {
+	o      Options
+	kernel kernel
+	log    *slog.Logger
+	change sync.Mutex // one change at a time
+
+	mu    sync.Mutex
+	state state
+}
+
+// Open reads what stands on the host, and undoes at once what an agent before this one did not confirm.
+func Open(o Options) (*Keeper, error) { return open(o, newKernel()) }
+
+func open(o Options, kernel kernel) (*Keeper, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Limit == 0 {
+		o.Limit = 30 * time.Second
+	}
+	k := &Keeper{o: o, kernel: kernel, log: o.Log}
+	if _, err := load(o.Dir, stateFile, &k.state); err != nil {
+		return nil, err
+	}
+	if k.state.Networks == nil {
+		k.state.Networks = map[fleet.NetworkID]kept{}
+	}
+	if err := k.recover(); err != nil {
+		return nil, fmt.Errorf("undo a change of the network that was not confirmed: %w", err)
+	}
+	return k, nil
+}
+
+// Apply makes what the network needs on this host. order is the portal's for it: one whose change was undone is not done again.
+func (k *Keeper) Apply(ctx context.Context, order string, n fleet.Network) error {
+	k.change.Lock()
+	defer k.change.Unlock()
+	switch n.Spec.Mode {
+	case fleet.NetworkVXLAN, fleet.NetworkUplink:
+	case fleet.NetworkOVS:
+		return k.kernel.openSwitch(ctx, n.Spec.Bridge)
+	default:
+		if n.Spec.Mode.Is().Served {
+			return nil
+		}
+		p, err := k.kernel.read(n, true)
+		if err != nil {
+			return err
+		}
+		return checkPresent(n, p, k.kernel.functions(n.Spec.Device))
+	}
+	if u, ok := k.wasUndone(n.ID); ok && u.Order == order {
+		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
+	}
+	if err := k.make(ctx, order, n, true); err != nil {
+		return err
+	}
+	return k.keep(n)
+}
+
+// make brings about what the network needs. asked: people asked for it, else it stood before.
+func (k *Keeper) make(ctx context.Context, order string, n fleet.Network, asked bool) error {
+	p, err := k.kernel.read(n, true)
+	if err != nil {
+		return err
+	}
+	var steps []step
+	moves := false
+	if n.Spec.Mode == fleet.NetworkVXLAN {
+		steps, err = planOverlay(n, p)
+	} else {
+		if !asked {
+			k.complete(n, p.uplink)
+		}
+		steps, moves, err = planUplink(n, p)
+	}
+	if err != nil {
+		return err
+	}
+	carries := k.carries(n.Spec.Device)
+	if asked && moves && (carries || len(p.uplink.Addresses) > 0) {
+		was := before{Up: p.uplink.Up, Addresses: p.uplink.Addresses, Routes: p.uplink.Routes}
+		return k.commit(ctx, order, n, was, carries, n.BridgeDevice(), steps)
+	}
+	if err := k.run(steps); err != nil {
+		if p.bridge == nil {
+			err = errors.Join(err, k.sweep(n))
+		}
+		return err
+	}
+	return nil
+}
+
+// complete gives a device that came up without its addresses those that it had.
+func (k *Keeper) complete(n fleet.Network, d *device) {
+	if d == nil || n.Spec.VLAN > 0 || len(d.Addresses) > 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d.Addresses, d.Routes = k.state.Networks[n.ID].Addresses, k.state.Networks[n.ID].Routes
+}
+
+// carries reports whether the host reaches its portal by the device.
+func (k *Keeper) carries(device string) bool {
+	return slices.Contains(k.kernel.carrier(k.o.Portal), device)
+}
+
+// sweep removes what a failure left half-made.
+func (k *Keeper) sweep(n fleet.Network) error {
+	p, err := k.kernel.read(n, true)
+	if err != nil {
+		return err
+	}
+	steps, _, err := planRelease(n, p)
+	if err != nil {
+		return err
+	}
+	return k.run(steps)
+}
+
+func (k *Keeper) run(steps []step) error {
+	for _, s := range steps {
+		if err := k.kernel.do(s); err != nil {
+			return failed(s, err)
+		}
+	}
+	return nil
+}
+
+// Release undoes what was made for the network. What has its names and another owner stays.
+func (k *Keeper) Release(ctx context.Context, order string, n fleet.Network) error {
+	k.change.Lock()
+	defer k.change.Unlock()
+	if !n.Spec.Mode.Is().Made {
+		return nil
+	}
+	if u, ok := k.wasUndone(n.ID); ok && u.Order == order {
+		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
+	}
+	p, err := k.kernel.read(n, true)
+	if err != nil {
+		return err
+	}
+	steps, moves, err := planRelease(n, p)
+	if err != nil {
+		return err
+	}
+	carries := k.carries(n.BridgeDevice())
+	if moves && (carries || len(p.bridge.Addresses) > 0) {
+		was := before{Bridged: true, Up: p.uplink.Up, Addresses: p.bridge.Addresses, Routes: p.bridge.Routes}
+		err = k.commit(ctx, order, n, was, carries, n.Spec.Device, steps)
+	} else {
+		err = k.run(steps)
+	}
+	if err != nil {
+		return err
+	}
+	return k.forget(n.ID)
+}
+
+// Restore makes again what stood before this boot of the host. What somebody removed since stays removed, and shows. It returns what could
+// not be made; it may be called again.
+func (k *Keeper) Restore(ctx context.Context) error {
+	k.change.Lock()
+	defer k.change.Unlock()
+	k.mu.Lock()
+	boot, all := k.state.Boot, make([]kept, 0, len(k.state.Networks))
+	for _, s := range k.state.Networks {
+		all = append(all, s)
+	}
+	k.mu.Unlock()
+	if boot == k.o.Boot {
+		return nil
+	}
+	var errs []error
+	for _, s := range all {
+		if err := k.make(ctx, "", s.Network, false); err != nil {
+			errs = append(errs, fmt.Errorf("make the network %s again: %w", s.Network.Name, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.state.Boot = k.o.Boot
+	return save(k.o.Dir, stateFile, k.state)
+}
+
+// keep notes that the network stands.
+func (k *Keeper) keep(n fleet.Network) error {
+	s := kept{Network: n}
+	if n.Spec.Mode == fleet.NetworkUplink && n.Spec.VLAN == 0 {
+		if p, err := k.kernel.read(n, true); err == nil && p.bridge != nil {
+			s.Addresses, s.Routes = p.bridge.Addresses, p.bridge.Routes
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.state.Networks) == 0 {
+		k.state.Boot = k.o.Boot
+	}
+	k.state.Networks[n.ID] = s
+	return errors.Join(save(k.o.Dir, stateFile, k.state), k.clearUndone(n.ID))
+}
+
+func (k *Keeper) forget(id fleet.NetworkID) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.state.Networks, id)
+	return errors.Join(save(k.o.Dir, stateFile, k.state), k.clearUndone(id))
+}
+
+// wasUndone reads the file each time: a guard may have written it.
+func (k *Keeper) wasUndone(id fleet.NetworkID) (undone, bool) {
+	all := map[fleet.NetworkID]undone{}
+	if _, err := load(k.o.Dir, undoneFile, &all); err != nil {
+		return undone{}, false
+	}
+	u, ok := all[id]
+	return u, ok
+}
+
+func (k *Keeper) clearUndone(id fleet.NetworkID) error {
+	all := map[fleet.NetworkID]undone{}
+	if _, err := load(k.o.Dir, undoneFile, &all); err != nil {
+		return err
+	}
+	if _, ok := all[id]; !ok {
+		return nil
+	}
+	delete(all, id)
+	return save(k.o.Dir, undoneFile, all)
+}
+
+// Look adds to what libvirt says of a network what the host itself has of it.
+func (k *Keeper) Look(n fleet.Network, st *fleet.NetworkStatus) {
+	if n.Spec == nil || n.Spec.Mode.Is().Served || n.Spec.Mode == "" {
+		return
+	}
+	if u, ok := k.wasUndone(n.ID); ok {
+		at := u.At
+		st.RolledBack, st.Error = &at, u.Words
+	}
+	p, err := k.kernel.read(n, false)
+	if err != nil {
+		say(st, err.Error())
+		return
+	}
+	if !n.Spec.Mode.Is().Made && st.Active {
+		if err := checkPresent(n, p, k.kernel.functions(n.Spec.Device)); err != nil {
+			say(st, err.Error())
+		}
+	}
+	tell(n, p, st)
+}
+
+// tell is what Look says of devices as they are.
+func tell(n fleet.Network, p present, st *fleet.NetworkStatus) {
+	if !n.Spec.Mode.Is().Made {
+		st.Uplink = n.Spec.Device
+		if p.bridge != nil {
+			st.MTU = p.bridge.MTU
+		} else if p.uplink != nil {
+			st.MTU = p.uplink.MTU
+		}
+		return
+	}
+	if p.bridge == nil || p.bridge.Owner != owner(n) {
+		if st.Active {
+			say(st, fmt.Sprintf("The bridge %s was removed on the host. Try again to make it anew.", n.BridgeDevice()))
+		}
+		return
+	}
+	st.Bridge, st.MTU, st.Uplink = n.BridgeDevice(), p.bridge.MTU, n.Spec.Device
+	port := p.uplink
+	switch {
+	case n.Spec.Mode == fleet.NetworkVXLAN:
+		port = p.tunnel
+		if port != nil {
+			st.VTEP, st.Peers = port.Local, len(port.Peers)
+			for _, l := range p.locals {
+				if l.addr.String() == port.Local {
+					st.Uplink = l.on
+				}
+			}
+		}
+	case n.Spec.VLAN > 0:
+		port = p.vlan
+	}
+	switch {
+	case !p.bridge.Up:
+		say(st, fmt.Sprintf("The bridge %s was taken down on the host. Try again to bring it up.", p.bridge.Name))
+	case port == nil || port.Master != p.bridge.Name:
+		say(st, fmt.Sprintf("The way out of the bridge %s was removed on the host. Try again to make it anew.", p.bridge.Name))
+	}
+}
+
+// say notes a fault, behind one that is told already.
+func say(st *fleet.NetworkStatus, words string) {
+	if st.Error == "" {
+		st.Error = words
+	}
+}
+
+// Mark says of each device whether the agent reaches its portal by it.
+func (k *Keeper) Mark(nics []fleet.HostNIC) {
+	carriers := k.kernel.carrier(k.o.Portal)
+	for i := range nics {
+		nics[i].Agent = slices.Contains(carriers, nics[i].Name)
+	}
+}

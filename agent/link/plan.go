@@ -1,0 +1,327 @@
+package link
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// Address is one of a device, with its prefix.
+type Address struct {
+	CIDR      string `json:"cidr"`
+	Scope     int    `json:"scope,omitempty"`
+	Broadcast string `json:"broadcast,omitempty"`
+	Flags     int    `json:"flags,omitempty"` // of those that the administrator chose: noprefixroute
+	Dynamic   bool   `json:"dynamic,omitempty"`
+}
+
+// Route is one that goes out by a device, but for those that come with its addresses.
+type Route struct {
+	To       string `json:"to"` // a prefix
+	Via      string `json:"via,omitempty"`
+	Source   string `json:"source,omitempty"`
+	Table    int    `json:"table"`
+	Priority int    `json:"priority,omitempty"`
+	Protocol int    `json:"protocol"`
+	Scope    int    `json:"scope"`
+	Type     int    `json:"type"`
+	Flags    int    `json:"flags,omitempty"` // onlink
+	MTU      int    `json:"mtu,omitempty"`
+}
+
+// device is a network device of the host as it is.
+type device struct {
+	Name      string
+	Kind      string // "bridge", "vxlan", "vlan", "device", …
+	Owner     string // its alias
+	Master    string
+	MAC       string
+	MTU       int
+	Up        bool
+	Addresses []Address
+	Routes    []Route
+	Shared    bool // a route by several devices at once goes out by it
+	VNI       int
+	Local     string
+	Parent    string
+	VLAN      int
+	Peers     []string // of a tunnel
+	STP       bool
+}
+
+// present is what of the host matters to a network; nil: there is none.
+type present struct {
+	bridge, tunnel, vlan, uplink *device
+	ports                        []string // of the bridge
+	locals                       []local
+}
+
+// local is an address of the host itself, and of which device.
+type local struct {
+	addr netip.Addr
+	on   string
+	mtu  int
+}
+
+// verb is what a step does.
+type verb string
+
+const (
+	addBridge   verb = "make bridge"
+	addTunnel   verb = "make tunnel"
+	addVLAN     verb = "make VLAN"
+	removeLink  verb = "remove"
+	join        verb = "put into bridge"
+	leave       verb = "take from its bridge"
+	setMTU      verb = "set the MTU of"
+	bringUp     verb = "bring up"
+	quiet       verb = "keep the host's own IPv6 off" // guests shall not reach the host by it
+	spanning    verb = "set the spanning tree of"
+	dropAddress verb = "take an address from"
+	giveAddress verb = "give an address to"
+	dropRoute   verb = "take a route from"
+	giveRoute   verb = "give a route to"
+	addPeer     verb = "add a peer to"
+	dropPeer    verb = "drop a peer of"
+)
+
+// step is one change of the host. Its fields are those that its verb needs.
+type step struct {
+	do     verb
+	device string
+	to     string // a bridge, a parent, a MAC address, a peer, a local address
+	n      int    // a VNI, a VLAN, an MTU, 1 for on
+	mtu    int
+	owner  string
+	addr   Address
+	route  Route
+}
+
+func (s step) String() string {
+	words := []string{string(s.do), s.device, s.to, s.addr.CIDR, s.route.To}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+// ownerPrefix begins the alias of each device that Quantix made; the network's id follows.
+const ownerPrefix = "quantix:"
+
+func owner(n fleet.Network) string { return ownerPrefix + string(n.ID) }
+
+// ours refuses a device of another maker.
+func ours(n fleet.Network, d *device, kind string) error {
+	switch {
+	case d == nil || d.Owner == owner(n) && d.Kind == kind:
+		return nil
+	case strings.HasPrefix(d.Owner, ownerPrefix) && d.Owner != owner(n):
+		return fleet.Errorf(fleet.Conflict, "The device %s on this host belongs to another network of Quantix. Give this network another bridge device.", d.Name)
+	}
+	return fleet.Errorf(fleet.Conflict, "The host has a device %s already, which was not made by Quantix, so it is left alone. Give the network another bridge device, or remove that one.", d.Name)
+}
+
+// planOverlay is what brings an overlay about; nothing: it is as it should be.
+func planOverlay(n fleet.Network, p present) (steps []step, err error) {
+	bridge, tunnel := n.BridgeDevice(), n.TunnelDevice()
+	if err := ours(n, p.bridge, "bridge"); err != nil {
+		return nil, err
+	}
+	if err := ours(n, p.tunnel, "vxlan"); err != nil {
+		return nil, err
+	}
+	at, err := underlay(n, p)
+	if err != nil {
+		return nil, err
+	}
+	mtu := at.mtu - fleet.VXLANOverhead(at.addr)
+	if n.Spec.MTU > mtu {
+		return nil, fleet.Errorf(fleet.Conflict, "An MTU of %d does not fit into that of %s, which is %d: with the tunnel's header %d are left. Give a smaller one, or leave it empty.", n.Spec.MTU, at.on, at.mtu, mtu)
+	}
+	if n.Spec.MTU > 0 {
+		mtu = n.Spec.MTU
+	}
+	have := p.tunnel
+	if p.bridge == nil {
+		steps = append(steps, step{do: addBridge, device: bridge, mtu: mtu, owner: owner(n)}, step{do: quiet, device: bridge})
+	}
+	if have != nil && (have.VNI != n.Spec.VNI || have.Local != at.addr.String()) {
+		steps, have = append(steps, step{do: removeLink, device: tunnel}), nil
+	}
+	if have == nil {
+		steps = append(steps, step{do: addTunnel, device: tunnel, to: at.addr.String(), n: n.Spec.VNI, mtu: mtu, owner: owner(n)}, step{do: quiet, device: tunnel})
+		have = &device{MTU: mtu}
+	}
+	if have.Master != bridge {
+		steps = append(steps, step{do: join, device: tunnel, to: bridge})
+	}
+	for _, d := range []struct {
+		name string
+		now  *device
+	}{{tunnel, p.tunnel}, {bridge, p.bridge}} {
+		if d.now != nil && d.now.MTU != mtu && (d.name != tunnel || have == p.tunnel) {
+			steps = append(steps, step{do: setMTU, device: d.name, n: mtu})
+		}
+	}
+	want := peersOf(n, at.addr)
+	for _, peer := range have.Peers {
+		if !slices.Contains(want, peer) {
+			steps = append(steps, step{do: dropPeer, device: tunnel, to: peer})
+		}
+	}
+	for _, peer := range want {
+		if !slices.Contains(have.Peers, peer) {
+			steps = append(steps, step{do: addPeer, device: tunnel, to: peer})
+		}
+	}
+	if !have.Up {
+		steps = append(steps, step{do: bringUp, device: tunnel})
+	}
+	if p.bridge == nil || !p.bridge.Up {
+		steps = append(steps, step{do: bringUp, device: bridge})
+	}
+	return steps, nil
+}
+
+// underlay is by which of its addresses the host takes the overlay's packets.
+func underlay(n fleet.Network, p present) (local, error) {
+	in, err := netip.ParsePrefix(n.Spec.Underlay)
+	if err != nil {
+		return local{}, err
+	}
+	var found []local
+	for _, l := range p.locals {
+		if in.Contains(l.addr) && l.on != n.BridgeDevice() {
+			found = append(found, l)
+		}
+	}
+	// The one that it has said before stays.
+	if p.tunnel != nil {
+		if i := slices.IndexFunc(found, func(l local) bool { return l.addr.String() == p.tunnel.Local }); i >= 0 {
+			return found[i], nil
+		}
+	}
+	if len(found) == 0 {
+		return local{}, fleet.Errorf(fleet.Conflict, "None of this host's addresses is in %s, in which the hosts of the overlay reach one another. Give the host one, or choose other hosts.", in)
+	}
+	return slices.MinFunc(found, func(a, b local) int { return a.addr.Compare(b.addr) }), nil
+}
+
+// peersOf are the other hosts that the portal names, within the bounds that it itself has set.
+func peersOf(n fleet.Network, self netip.Addr) (out []string) {
+	in, err := netip.ParsePrefix(n.Spec.Underlay)
+	if err != nil {
+		return nil
+	}
+	for _, text := range n.Peers[:min(len(n.Peers), fleet.MaxPeers)] {
+		if a, err := netip.ParseAddr(text); err == nil && in.Contains(a) && a != self && !slices.Contains(out, a.String()) {
+			out = append(out, a.String())
+		}
+	}
+	return out
+}
+
+// planRelease undoes what was made for the network. addresses: the bridge has the host's, which go back to the device.
+func planRelease(n fleet.Network, p present) (steps []step, moves bool, err error) {
+	mine := func(d *device) bool { return d != nil && d.Owner == owner(n) }
+	if mine(p.bridge) {
+		own := func(port string) bool {
+			return port == n.TunnelDevice() || port == n.VLANDevice() || port == n.Spec.Device
+		}
+		if i := slices.IndexFunc(p.ports, func(port string) bool { return !own(port) }); i >= 0 {
+			return nil, false, fleet.Errorf(fleet.Conflict, "The bridge %s is in use by %s. Take that off it first.", p.bridge.Name, p.ports[i])
+		}
+	}
+	for _, d := range []*device{p.tunnel, p.vlan} {
+		if mine(d) {
+			steps = append(steps, step{do: removeLink, device: d.Name})
+		}
+	}
+	if !mine(p.bridge) {
+		return steps, false, nil
+	}
+	nic := p.uplink
+	back := nic != nil && n.Spec.Mode == fleet.NetworkUplink && n.Spec.VLAN == 0 && nic.Master == p.bridge.Name
+	if back {
+		moves = true
+		for _, a := range p.bridge.Addresses {
+			steps = append(steps, step{do: dropAddress, device: p.bridge.Name, addr: a})
+		}
+		for _, r := range p.bridge.Routes {
+			steps = append(steps, step{do: dropRoute, device: p.bridge.Name, route: r})
+		}
+		steps = append(steps, step{do: leave, device: nic.Name}, step{do: bringUp, device: nic.Name})
+		steps = append(steps, giveAll(nic.Name, p.bridge.Addresses, p.bridge.Routes)...)
+	}
+	return append(steps, step{do: removeLink, device: p.bridge.Name}), moves, nil
+}
+
+// planBack brings a host back to what it was before a change that did not stand, from wherever that was left.
+func planBack(n fleet.Network, before before, p present) (steps []step) {
+	bridge, nic := n.BridgeDevice(), n.Spec.Device
+	if p.uplink == nil {
+		return nil
+	}
+	mine := p.bridge != nil && p.bridge.Owner == owner(n)
+	home, addresses, routes := nic, before.Addresses, before.Routes
+	other := p.bridge
+	if before.Bridged {
+		home, other = bridge, p.uplink
+		if p.bridge == nil {
+			steps = append(steps, step{do: addBridge, device: bridge, to: p.uplink.MAC, mtu: p.uplink.MTU, owner: owner(n)}, step{do: bringUp, device: bridge})
+		}
+	}
+	if other != nil && (mine || before.Bridged) {
+		for _, a := range other.Addresses {
+			steps = append(steps, step{do: dropAddress, device: other.Name, addr: a})
+		}
+		for _, r := range other.Routes {
+			steps = append(steps, step{do: dropRoute, device: other.Name, route: r})
+		}
+	}
+	switch {
+	case before.Bridged && p.uplink.Master != bridge:
+		steps = append(steps, step{do: join, device: nic, to: bridge})
+	case !before.Bridged && p.uplink.Master == bridge:
+		steps = append(steps, step{do: leave, device: nic})
+	}
+	if !before.Bridged && mine {
+		steps = append(steps, step{do: removeLink, device: bridge})
+	}
+	if before.Up {
+		steps = append(steps, step{do: bringUp, device: nic})
+	}
+	return append(steps, giveAll(home, addresses, routes)...)
+}
+
+// checkPresent refuses a host that lacks what a network is to be on.
+func checkPresent(n fleet.Network, p present, vfs int) error {
+	s := n.Spec
+	switch s.Mode {
+	case fleet.NetworkBridged:
+		switch {
+		case p.bridge == nil:
+			return fleet.Errorf(fleet.NotFound, "This host has no bridge %s. Make it there, or define a network with a bridge that hosts make by themselves.", s.Bridge)
+		case p.bridge.Kind != "bridge":
+			return fleet.Errorf(fleet.Conflict, "The device %s of this host is no bridge.", s.Bridge)
+		}
+	case fleet.NetworkMacvtap:
+		switch {
+		case p.uplink == nil:
+			return fleet.Errorf(fleet.NotFound, "This host has no device %s.", s.Device)
+		case p.uplink.Master != "":
+			return fleet.Errorf(fleet.Conflict, "The device %s is a part of %s: nothing else can be put on it. Define a network on that bridge.", s.Device, p.uplink.Master)
+		}
+	case fleet.NetworkSRIOV:
+		switch {
+		case p.uplink == nil:
+			return fleet.Errorf(fleet.NotFound, "This host has no device %s.", s.Device)
+		case vfs == 0:
+			return fleet.Errorf(fleet.Conflict, "The device %s of this host has no virtual functions. Switch them on there: write how many to /sys/class/net/%s/device/sriov_numvfs.", s.Device, s.Device)
+		}
+	}
+	return nil
+}
+
+// failed puts a step's failure into words, the kernel's own among them.
+func failed(s step, err error) error { return fmt.Errorf("%s: %w", s, err) }

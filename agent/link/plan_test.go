@@ -1,0 +1,227 @@
+package link
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func overlay(peers ...string) fleet.Network {
+	return fleet.Network{
+		ID: "01a2074e-3760-7000-8464-3f2fd20d3344", Name: "over", Generation: 1, Peers: peers,
+		Spec: &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"},
+	}
+}
+
+func uplink() fleet.Network {
+	return fleet.Network{
+		ID: "01a2074e-3760-7000-8464-3f2fd20d3345", Name: "wire", Generation: 1,
+		Spec: &fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth1", Bridge: "qx-wire"},
+	}
+}
+
+func at(text, on string, mtu int) local { return local{netip.MustParseAddr(text), on, mtu} }
+
+func words(steps []step) string {
+	out := make([]string, len(steps))
+	for i, s := range steps {
+		out[i] = s.String()
+	}
+	return strings.Join(out, "; ")
+}
+
+// standing is an overlay as it stands on a host.
+func standing(n fleet.Network, peers ...string) present {
+	return present{
+		bridge: &device{Name: n.BridgeDevice(), Kind: "bridge", Owner: owner(n), MTU: 1450, Up: true},
+		tunnel: &device{Name: n.TunnelDevice(), Kind: "vxlan", Owner: owner(n), Master: n.BridgeDevice(), MTU: 1450, Up: true, VNI: 100, Local: "10.50.0.1", Peers: peers},
+		locals: []local{at("10.50.0.1", "eth0", 1500)}, ports: []string{n.TunnelDevice()},
+	}
+}
+
+func TestAnOverlayIsPlanned(t *testing.T) {
+	t.Parallel()
+	n := overlay("10.50.0.1", "10.50.0.2", "10.50.0.3", "192.0.2.1", "no address")
+	b, v := n.BridgeDevice(), n.TunnelDevice()
+	for name, c := range map[string]struct {
+		p    present
+		want string
+	}{
+		"new": {
+			present{locals: []local{at("10.50.0.9", "eth0", 1500), at("10.50.0.1", "eth0", 1500)}},
+			"make bridge " + b + "; keep the host's own IPv6 off " + b + "; make tunnel " + v + " 10.50.0.1; keep the host's own IPv6 off " + v + "; put into bridge " + v + " " + b +
+				"; add a peer to " + v + " 10.50.0.2; add a peer to " + v + " 10.50.0.3; bring up " + v + "; bring up " + b,
+		},
+		"as it should be": {standing(n, "10.50.0.2", "10.50.0.3"), ""},
+		"a host left":     {standing(n, "10.50.0.2", "10.50.0.3", "10.50.0.4"), "drop a peer of " + v + " 10.50.0.4"},
+		"a host came":     {standing(n, "10.50.0.3"), "add a peer to " + v + " 10.50.0.2"},
+	} {
+		steps, err := planOverlay(n, c.p)
+		if err != nil || words(steps) != c.want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, words(steps), c.want)
+		}
+	}
+	moved := standing(n, "10.50.0.2", "10.50.0.3")
+	moved.locals = []local{at("10.50.0.7", "eth0", 1500)}
+	steps, err := planOverlay(n, moved)
+	if err != nil || !strings.HasPrefix(words(steps), "remove "+v+"; make tunnel "+v+" 10.50.0.7") {
+		t.Errorf("another address: %v %s", err, words(steps))
+	}
+	jumbo := standing(n, "10.50.0.2", "10.50.0.3")
+	jumbo.locals[0].mtu = 9000
+	if steps, err := planOverlay(n, jumbo); err != nil || words(steps) != "set the MTU of "+v+"; set the MTU of "+b || steps[0].n != 8950 {
+		t.Errorf("a larger MTU: %v %s", err, words(steps))
+	}
+}
+
+func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	n := overlay()
+	refused := func(what string, err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+	strange := standing(n)
+	strange.bridge.Owner = ""
+	_, err := planOverlay(n, strange)
+	refused("an administrator's bridge", err, "not made by Quantix")
+	if steps, _, err := planRelease(n, strange); err != nil || words(steps) != "remove "+n.TunnelDevice() {
+		t.Errorf("its release: %v %s", err, words(steps))
+	}
+	strange.bridge.Owner = "quantix:another"
+	_, err = planOverlay(n, strange)
+	refused("another network's bridge", err, "another network of Quantix")
+	kind := standing(n)
+	kind.tunnel.Kind = "dummy"
+	_, err = planOverlay(n, kind)
+	refused("a device of another kind", err, "left alone")
+	_, err = planOverlay(n, present{locals: []local{at("192.0.2.1", "eth0", 1500)}})
+	refused("no address in the underlay", err, "None of this host's addresses is in 10.50.0.0/24")
+	n.Spec.MTU = 1500
+	_, err = planOverlay(n, standing(n))
+	refused("too large an MTU", err, "1450 are left")
+	n.Spec.MTU = 0
+	used := standing(n)
+	used.ports = append(used.ports, "vnet3")
+	_, _, err = planRelease(n, used)
+	refused("the release of a bridge in use", err, "in use by vnet3")
+}
+
+// nic is the host's device with its address and the way out.
+func nic() *device {
+	return &device{
+		Name: "eth1", Kind: "device", MAC: "52:54:00:00:00:01", MTU: 1500, Up: true,
+		Addresses: []Address{{CIDR: "10.9.0.2/24"}},
+		Routes:    []Route{{To: "0.0.0.0/0", Via: "10.9.0.1", Table: 254}, {To: "10.9.1.1/32", Table: 254, Scope: 253}},
+	}
+}
+
+func TestABridgeOnADeviceIsPlanned(t *testing.T) {
+	t.Parallel()
+	n := uplink()
+	steps, moves, err := planUplink(n, present{uplink: nic()})
+	want := "make bridge qx-wire 52:54:00:00:00:01; set the spanning tree of qx-wire; bring up qx-wire; take an address from eth1 10.9.0.2/24; take a route from eth1 0.0.0.0/0; " +
+		"take a route from eth1 10.9.1.1/32; put into bridge eth1 qx-wire; give an address to qx-wire 10.9.0.2/24; give a route to qx-wire 10.9.1.1/32; give a route to qx-wire 0.0.0.0/0"
+	if err != nil || !moves || words(steps) != want {
+		t.Errorf("%v %v\n%s\nwant\n%s", moves, err, words(steps), want)
+	}
+	stands := present{
+		uplink: &device{Name: "eth1", Kind: "device", Master: "qx-wire", MAC: "52:54:00:00:00:01", Up: true},
+		bridge: &device{Name: "qx-wire", Kind: "bridge", Owner: owner(n), Up: true, Addresses: nic().Addresses, Routes: nic().Routes},
+		ports:  []string{"eth1", "vnet0"},
+	}
+	if steps, moves, err := planUplink(n, stands); err != nil || moves || len(steps) > 0 {
+		t.Errorf("as it should be: %v %v %s", moves, err, words(steps))
+	}
+	stands.ports = []string{"eth1"}
+	steps, moves, err = planRelease(n, stands)
+	want = "take an address from qx-wire 10.9.0.2/24; take a route from qx-wire 0.0.0.0/0; take a route from qx-wire 10.9.1.1/32; take from its bridge eth1; bring up eth1; " +
+		"give an address to eth1 10.9.0.2/24; give a route to eth1 10.9.1.1/32; give a route to eth1 0.0.0.0/0; remove qx-wire"
+	if err != nil || !moves || words(steps) != want {
+		t.Errorf("release: %v %v\n%s\nwant\n%s", moves, err, words(steps), want)
+	}
+	tagged := uplink()
+	tagged.Spec.VLAN = 7
+	steps, moves, err = planUplink(tagged, present{uplink: nic()})
+	if err != nil || moves || strings.Contains(words(steps), "eth1 10.9") || !strings.Contains(words(steps), "make VLAN "+tagged.VLANDevice()+" eth1") {
+		t.Errorf("on a VLAN: %v %v %s", moves, err, words(steps))
+	}
+}
+
+func TestLoopsAndStrangeDevicesAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*present)
+		want   string
+	}{
+		"no such device":     {func(p *present) { p.uplink = nil }, "no device eth1"},
+		"in another bridge":  {func(p *present) { p.uplink.Master = "br0" }, "a part of br0"},
+		"a bridge":           {func(p *present) { p.uplink.Kind = "bridge" }, "is a bridge"},
+		"a guest's card":     {func(p *present) { p.uplink.Kind = "tuntap" }, "no device by which"},
+		"one of ours":        {func(p *present) { p.uplink.Owner = "quantix:x" }, "no device by which"},
+		"an address by DHCP": {func(p *present) { p.uplink.Addresses[0].Dynamic = true }, "DHCP"},
+		"several ways out":   {func(p *present) { p.uplink.Shared = true }, "several devices at once"},
+		"a second uplink": {func(p *present) {
+			p.bridge, p.ports = &device{Name: "qx-wire", Kind: "bridge", Owner: owner(uplink()), Up: true}, []string{"eth2"}
+		}, "are a loop"},
+		"a bridge of others": {func(p *present) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not made by Quantix"},
+	} {
+		p := present{uplink: nic()}
+		c.change(&p)
+		if steps, _, err := planUplink(uplink(), p); err == nil || !strings.Contains(err.Error(), c.want) || len(steps) > 0 {
+			t.Errorf("%s: %v %s, want %q", name, err, words(steps), c.want)
+		}
+	}
+}
+
+// Wherever a change was left, it leads back to what was before.
+func TestAChangeLeadsBackFromEverywhere(t *testing.T) {
+	t.Parallel()
+	n := uplink()
+	forth := func(f *fake) []step {
+		p, _ := f.read(n, true)
+		steps, _, err := planUplink(n, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return steps
+	}
+	home := func(f *fake) []step {
+		p, _ := f.read(n, true)
+		steps, _, err := planRelease(n, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return steps
+	}
+	whole := len(forth(newFake()))
+	for cut := range whole + 1 {
+		f := newFake()
+		was := f.String()
+		d := f.devices["eth1"]
+		c := change{Network: n, Before: before{Up: d.Up, Addresses: d.Addresses, Routes: d.Routes}}
+		f.all(forth(f)[:cut])
+		if errs := back(f, c); len(errs) > 0 || f.String() != was {
+			t.Errorf("after %d steps and back: %v\n%s\nwant\n%s", cut, errs, f, was)
+		}
+		if errs := back(f, c); len(errs) > 0 || f.String() != was {
+			t.Errorf("back a second time: %v\n%s", errs, f)
+		}
+	}
+	for cut := range whole {
+		f := newFake()
+		f.all(forth(f))
+		was := f.String()
+		d := f.devices["qx-wire"]
+		c := change{Network: n, Before: before{Bridged: true, Up: true, Addresses: d.Addresses, Routes: d.Routes}}
+		steps := home(f)
+		f.all(steps[:min(cut, len(steps))])
+		if errs := back(f, c); len(errs) > 0 || f.String() != was {
+			t.Errorf("a release, after %d steps and back: %v\n%s\nwant\n%s", cut, errs, f, was)
+		}
+	}
+}

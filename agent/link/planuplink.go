@@ -1,0 +1,115 @@
+package link
+
+import (
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// planUplink is what brings a bridge on a device about. moves: it takes the device's addresses with it, or cuts its traffic for a moment.
+func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error) {
+	bridge, nic := n.BridgeDevice(), n.Spec.Device
+	if err := ours(n, p.bridge, "bridge"); err != nil {
+		return nil, false, err
+	}
+	if p.uplink == nil {
+		return nil, false, fleet.Errorf(fleet.NotFound, "This host has no device %s. Choose other hosts, or define a network with the device that this one has.", nic)
+	}
+	port, err := uplinkPort(n, p)
+	if err != nil {
+		return nil, false, err
+	}
+	if n.Spec.VLAN > 0 {
+		if err := ours(n, p.vlan, "vlan"); err != nil {
+			return nil, false, err
+		}
+	}
+	if p.bridge == nil {
+		made := step{do: addBridge, device: bridge, mtu: p.uplink.MTU, owner: owner(n)}
+		if n.Spec.VLAN == 0 {
+			made.to = p.uplink.MAC // so that the host keeps the one that its neighbours know
+		}
+		steps = append(steps, made)
+	}
+	stp := 0
+	if n.Spec.STP {
+		stp = 1
+	}
+	if p.bridge == nil || p.bridge.STP != n.Spec.STP {
+		steps = append(steps, step{do: spanning, device: bridge, n: stp})
+	}
+	if p.bridge == nil || !p.bridge.Up {
+		steps = append(steps, step{do: bringUp, device: bridge})
+	}
+	if n.Spec.VLAN > 0 && p.vlan == nil {
+		steps = append(steps, step{do: addVLAN, device: port, to: nic, n: n.Spec.VLAN, owner: owner(n)})
+	}
+	now := p.uplink
+	if n.Spec.VLAN > 0 {
+		now = p.vlan
+	} else {
+		for _, a := range now.Addresses {
+			steps = append(steps, step{do: dropAddress, device: nic, addr: a})
+		}
+		for _, r := range now.Routes {
+			steps = append(steps, step{do: dropRoute, device: nic, route: r})
+		}
+	}
+	if now == nil || now.Master != bridge {
+		steps, moves = append(steps, step{do: join, device: port, to: bridge}), n.Spec.VLAN == 0
+	}
+	if now == nil || !now.Up {
+		steps = append(steps, step{do: bringUp, device: port})
+	}
+	if n.Spec.VLAN == 0 {
+		steps = append(steps, giveAll(bridge, now.Addresses, now.Routes)...)
+		moves = moves || len(now.Addresses) > 0
+	}
+	return steps, moves, nil
+}
+
+// giveAll gives a device addresses and then routes, those first by which the others are reached.
+func giveAll(to string, addresses []Address, routes []Route) (steps []step) {
+	for _, a := range addresses {
+		steps = append(steps, step{do: giveAddress, device: to, addr: a})
+	}
+	routes = slices.Clone(routes)
+	slices.SortStableFunc(routes, func(a, b Route) int { return b.Scope - a.Scope })
+	for _, r := range routes {
+		steps = append(steps, step{do: giveRoute, device: to, route: r})
+	}
+	return steps
+}
+
+// uplinkPort is the device that goes into the bridge, where it may.
+func uplinkPort(n fleet.Network, p present) (string, error) {
+	bridge, nic := n.BridgeDevice(), p.uplink
+	if i := slices.IndexFunc(p.ports, func(port string) bool { return port != nic.Name && port != n.VLANDevice() && !isGuest(port) }); i >= 0 {
+		return "", fleet.Errorf(fleet.Conflict, "The bridge %s has another device in it: %s. Two ways out of one bridge are a loop. Take that one out.", bridge, p.ports[i])
+	}
+	if n.Spec.VLAN > 0 {
+		return n.VLANDevice(), nil
+	}
+	switch {
+	case nic.Master != "" && nic.Master != bridge:
+		return "", fleet.Errorf(fleet.Conflict, "The device %s is a part of %s already. Define a network on an existing bridge, or choose another device.", nic.Name, nic.Master)
+	case nic.Kind == "bridge":
+		return "", fleet.Errorf(fleet.Conflict, "%s is a bridge. Define a network on an existing bridge instead.", nic.Name)
+	case nic.Kind == "tuntap" || nic.Kind == "macvtap" || nic.Kind == "loopback" || strings.HasPrefix(nic.Owner, ownerPrefix):
+		return "", fleet.Errorf(fleet.Conflict, "%s is no device by which this host reaches others. Choose another one.", nic.Name)
+	case nic.Shared && nic.Master == "":
+		return "", fleet.Errorf(fleet.Conflict, "A route of this host goes out by several devices at once, %s among them, which cannot be moved to a bridge. Choose another device.", nic.Name)
+	}
+	for _, a := range nic.Addresses {
+		if a.Dynamic && nic.Master == "" && strings.Contains(a.CIDR, ".") {
+			return "", fleet.Errorf(fleet.Conflict, "The device %s has its address %s for a time only (DHCP): whoever renews it knows nothing of the bridge. Give the host a static address there first.", nic.Name, a.CIDR)
+		}
+	}
+	return nic.Name, nil
+}
+
+// isGuest reports whether a port of a bridge is a VM's card, by the names that libvirt gives.
+func isGuest(port string) bool {
+	return strings.HasPrefix(port, "vnet") || strings.HasPrefix(port, "tap") || strings.HasPrefix(port, "veth")
+}

@@ -1,0 +1,27 @@
+//go:build linux
+
+package link
+
+import (
+	"context"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dial dials out by one device only; empty: by any.
+func Dial(device string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{}
+	if device != "" {
+		d.Control = func(_, _ string, c syscall.RawConn) error {
+			var bound error
+			err := c.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), device) })
+			if err == nil {
+				err = bound
+			}
+			return err
+		}
+	}
+	return d.DialContext
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package link
+
+import (
+	"context"
+	"net"
+)
+
+// Dial dials out by any device.
+func Dial(string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext
+}

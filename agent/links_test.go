@@ -1,0 +1,88 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// wiredHost is a simulated host whose devices a test watches over.
+type wiredHost struct {
+	*mock.Host
+	mu   sync.Mutex
+	done []string
+	fail error
+}
+
+func (h *wiredHost) note(what string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.done = append(h.done, what)
+	return h.fail
+}
+
+func (h *wiredHost) Apply(_ context.Context, order string, n fleet.Network) error {
+	return h.note("devices of " + n.Name + " by " + order)
+}
+
+func (h *wiredHost) Release(_ context.Context, order string, n fleet.Network) error {
+	return h.note("no devices of " + n.Name + " by " + order)
+}
+func (h *wiredHost) Look(_ fleet.Network, st *fleet.NetworkStatus) { st.Uplink = "eth7" }
+func (h *wiredHost) Restore(context.Context) error                 { return h.note("restored") }
+
+func (h *wiredHost) ApplyNetwork(ctx context.Context, n fleet.Network) error {
+	return errors.Join(h.note("network "+n.Name), h.Host.ApplyNetwork(ctx, n))
+}
+
+func (h *wiredHost) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
+	return errors.Join(h.note("no network "+n.Name), h.Host.ReleaseNetwork(ctx, n))
+}
+
+// Devices come before the hypervisor's network and go after it; what stood is made again before anything else; and what the host has of a
+// network is told with it. Where the devices fail, the hypervisor is not asked, and the words are the devices'.
+func TestDevicesStandUnderTheNetwork(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), &wiredHost{Host: mock.New(mock.Options{Name: "host-1"})}
+	id, err := agent.OpenIdentity(p.join())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, run := newRun(t, id, host, host)
+	stop := p.greeted(id, run)
+	wire1 := newNetwork("wire")
+	wire1.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth7"}
+	p.networks = []fleet.Network{wire1}
+	apply := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &wire1, Generation: 1})
+	if apply.Outcome != wire.Done || apply.Network == nil || apply.Network.Uplink != "eth7" {
+		t.Errorf("apply ended %+v %+v", apply.Finish, apply.Network)
+	}
+	p.tells(wire1, "the network with its device", func(s fleet.NetworkStatus) bool { return s.Active && s.Uplink == "eth7" })
+	if f := p.do(wire.Work{Kind: fleet.NetworkRelease, Network: &wire1, Generation: 2, Epoch: 2}); f.Outcome != wire.Done {
+		t.Errorf("release ended %+v", f.Finish)
+	}
+	host.mu.Lock()
+	host.fail = errors.New("the change was undone")
+	host.mu.Unlock()
+	other := newNetwork("other")
+	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &other, Generation: 1}); f.Outcome != wire.Failed || !strings.Contains(f.Error, "the change was undone") {
+		t.Errorf("a failure of the devices ended %+v", f.Finish)
+	}
+	stop()
+	var done []string
+	for _, d := range host.done {
+		d, _, _ = strings.Cut(d, " by ")
+		done = append(done, d)
+	}
+	if want := []string{"restored", "devices of wire", "network wire", "no network wire", "no devices of wire", "devices of other"}; !slices.Equal(done, want) {
+		t.Errorf("done was %v, want %v", done, want)
+	}
+}

@@ -1,0 +1,106 @@
+package mock
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"quantix/internal/fleet"
+)
+
+// address is what a guest has on the card, and how the host knows; h.mu is held.
+func (h *Host) address(n fleet.NIC) (string, []fleet.AddressSource) {
+	a := hash(n.MAC)
+	if n.Bridge != "" {
+		return fmt.Sprintf("10.20.%d.%d", byte(a>>8), 2+byte(a)%250), []fleet.AddressSource{fleet.FromAgent, fleet.FromARP}
+	}
+	if net := h.networks[n.Network]; net != nil && net.live.IPv4 != nil {
+		if ip, leased := net.gives(n.MAC); leased {
+			return ip, []fleet.AddressSource{fleet.FromAgent, fleet.FromLease}
+		}
+		first := net.live.IPv4.Prefix().Addr().Next().Next()
+		return first.String(), []fleet.AddressSource{fleet.FromARP}
+	}
+	return fmt.Sprintf("192.168.122.%d", 2+byte(a)%250), []fleet.AddressSource{fleet.FromAgent, fleet.FromLease}
+}
+
+// gives is the address that the network's server gives to a card: what is kept for it, else one of its ranges.
+func (n *network) gives(mac string) (string, bool) {
+	dhcp := n.live.IPv4.DHCP
+	if dhcp == nil {
+		return "", false
+	}
+	for _, l := range dhcp.Leases {
+		if l.MAC == mac {
+			return l.IP, true
+		}
+	}
+	if len(dhcp.Ranges) == 0 {
+		return "", false
+	}
+	ip, err := netip.ParseAddr(dhcp.Ranges[0].Start)
+	last, err2 := netip.ParseAddr(dhcp.Ranges[0].End)
+	if err != nil || err2 != nil {
+		return "", false
+	}
+	for range hash(mac) % 32 {
+		if next := ip.Next(); !last.Less(next) {
+			ip = next
+		}
+	}
+	kept := func(l fleet.StaticLease) bool { return l.IP == ip.String() }
+	for slices.ContainsFunc(dhcp.Leases, kept) && ip.Less(last) {
+		ip = ip.Next()
+	}
+	return ip.String(), true
+}
+
+// leases are those that the network's server has given to guests that run; h.mu is held.
+func (h *Host) leases(network string) (out []fleet.DHCPLease) {
+	for _, g := range h.guests {
+		if !g.on() {
+			continue
+		}
+		for _, n := range g.live.spec.NICs {
+			if ip, by := h.address(n); n.Network == network && slices.Contains(by, fleet.FromLease) {
+				out = append(out, fleet.DHCPLease{MAC: n.MAC, IP: ip, Name: g.name})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b fleet.DHCPLease) int { return cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(a.MAC, b.MAC)) })
+	return out
+}
+
+// Reservations are the addresses that the network's server keeps, as "MAC address".
+func (h *Host) Reservations(network string) (out []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n := h.networks[network]; n != nil && n.live.IPv4 != nil && n.live.IPv4.DHCP != nil {
+		for _, l := range n.live.IPv4.DHCP.Leases {
+			out = append(out, l.MAC+" "+l.IP)
+		}
+	}
+	return out
+}
+
+// AlterReservations takes all reservations from the network that runs past the agent, as virsh net-update --live does.
+func (h *Host) AlterReservations(name string) {
+	h.alterNetwork(name, func(n *network) {
+		v4, dhcp := *n.live.IPv4, *n.live.IPv4.DHCP
+		dhcp.Leases = nil
+		v4.DHCP, n.live.IPv4 = &dhcp, &v4
+	})
+}
+
+// PortGroups are those of the network that runs.
+func (h *Host) PortGroups(network string) (out []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n := h.networks[network]; n != nil {
+		for _, g := range n.live.PortGroups {
+			out = append(out, g.Name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+package mock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// Storage that asks who asks: a user "wrong" has a password that it does not take, and a server whose name begins with "refused" does not answer.
+const wrongUser = "wrong"
+
+// SetPoolSecret implements agent.Hypervisor.
+func (h *Host) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.secrets == nil {
+		h.secrets = map[fleet.PoolID]string{}
+	}
+	h.secrets[p.ID] = secret
+	return nil
+}
+
+// Secret is the pool's as the host keeps it; empty: it keeps none.
+func (h *Host) Secret(id fleet.PoolID) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.secrets[id]
+}
+
+// allowed refuses places that the host's settings do not allow.
+func (h *Host) allowed(s fleet.PoolSpec) error {
+	if s.Kind.Is().Files {
+		return h.opts.Roots.Check(s.Path)
+	}
+	return nil
+}
+
+// asked is what the storage says to who asks, in the words of libvirt.
+func (h *Host) asked(p fleet.Pool) error {
+	s := p.Spec
+	switch server := s.Portal + s.Monitors; {
+	case s.Kind.Is().Files:
+		return nil
+	case strings.HasPrefix(server, "refused") && s.Target != "":
+		return fmt.Errorf("internal error: Failed to connect to iSCSI target %s: connect failed: Connection refused(111)", s.Target)
+	case strings.HasPrefix(server, "refused"):
+		return fmt.Errorf("failed to connect to the RADOS monitor on: %s: Connection refused", server)
+	case s.User != "" && h.Secret(p.ID) == "":
+		return fmt.Errorf("Secret not found: no secret with matching uuid '%s'", p.ID)
+	case s.User == wrongUser && s.Target != "":
+		return fmt.Errorf("internal error: Failed to connect to LUN : Failed to log in to target. Status: Authorization failure(514)")
+	case s.User == wrongUser:
+		return fmt.Errorf("failed to connect to the RADOS monitor on: %s: Operation not permitted", server)
+	}
+	return nil
+}
+
+// dirOf is what the paths of the pool's volumes begin with.
+func dirOf(s fleet.PoolSpec) string {
+	switch {
+	case s.Kind.Is().Files:
+		return s.Path
+	case s.Target != "":
+		return "iscsi:" + s.Target
+	case s.CephPool != "":
+		return "rbd:" + s.CephPool
+	}
+	return "/dev/" + s.Group
+}
+
+func dirOfApplied(p agent.AppliedPool) string {
+	if p.Spec == nil {
+		return ""
+	}
+	return dirOf(*p.Spec)
+}
+
+// formatOf is that of the pool's volumes, where they are no files.
+func formatOf(s fleet.PoolSpec) string {
+	switch {
+	case s.Target != "":
+		return fleet.FormatLUN
+	case s.CephPool != "":
+		return fleet.FormatRBD
+	}
+	return fleet.FormatLV
+}
+
+// firstOf is what a new storage holds: a target has LUNs, and only files can be images.
+func firstOf(s fleet.PoolSpec, images []fleet.Volume) []fleet.Volume {
+	switch {
+	case s.Kind.Is().Files:
+		return images
+	case s.Target == "":
+		return nil
+	}
+	var out []fleet.Volume
+	for i := range 3 {
+		size := int64(i+1) * 64 << 30
+		out = append(out, fleet.Volume{Name: fmt.Sprintf("unit:0:0:%d", i+1), Format: fleet.FormatLUN, CapacityBytes: size, AllocBytes: size})
+	}
+	return out
+}

@@ -1,0 +1,152 @@
+package mock
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// data stands for the file's bytes: a copy has the same.
+func (f *file) data() string {
+	if f.bytes != "" {
+		return f.bytes
+	}
+	return fmt.Sprintf("%s %s %d", f.Name, f.Format, f.CapacityBytes)
+}
+
+func (f *file) digest() string {
+	sum := sha256.Sum256([]byte(f.data()))
+	return hex.EncodeToString(sum[:])
+}
+
+// stamp tells the file, and what is in it, from others.
+func (f *file) stamp() string { return f.word() + " " + f.data() }
+
+// quiet refuses a file with which a guest runs; h.mu is held.
+func (h *Host) quiet(p *pool, f *file) error {
+	for _, host := range h.sharing(p) {
+		for _, g := range host.guests {
+			if g.on() && slices.ContainsFunc(g.live.disks(), func(at string) bool { return host.volumeAt(at) == &f.Volume }) {
+				return agent.VolumeRuns(f.Name, g.name)
+			}
+		}
+	}
+	return nil
+}
+
+// stoodOn reports whether a domain's disk stands on the file; h.mu is held.
+func (h *Host) stoodOn(p *pool, f *file) bool {
+	users := h.diskUsers()
+	for _, other := range p.dir.files {
+		if other.Backing == path.Join(p.spec.Path, f.Name) && len(users[path.Join(p.spec.Path, other.Name)]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// HashVolume implements agent.Hypervisor.
+func (h *Host) HashVolume(ctx context.Context, in agent.VolumeWork) error {
+	look := func(sum *agent.Hashed) func(*pool, *file) error {
+		return func(p *pool, f *file) error {
+			if f == nil {
+				return agent.NoVolume(in.Name, in.Pool.Name)
+			}
+			*sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+			return h.quiet(p, f)
+		}
+	}
+	var before, after agent.Hashed
+	if err := h.onVolume(ctx, in, look(&before)); err != nil {
+		return err
+	}
+	for s := range 10 {
+		in.Progress(10*s, "reading "+in.Name)
+		if err := h.step(ctx, 0.1); err != nil {
+			return err
+		}
+	}
+	if err := h.onVolume(ctx, in, look(&after)); err != nil {
+		return err
+	}
+	if before != after {
+		return agent.VolumeChanged(in.Name)
+	}
+	return in.Hashed(after)
+}
+
+// CopyVolume implements agent.Hypervisor.
+func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
+	of := in.Pool
+	if in.Source != nil {
+		of = *in.Source
+	}
+	switch {
+	case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
+		return agent.NoSource()
+	case !fleet.IsVolumeName(in.Order.Source) || of.ID == in.Pool.ID && in.Order.Source == in.Name:
+		return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", in.Order.Source)
+	}
+	if err := h.opts.Roots.Check(of.Spec.Path); err != nil {
+		return err
+	}
+	var source agent.Hashed
+	data := ""
+	err := h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
+		none := fleet.Volume{}
+		p, err := h.active(of.ID, []fleet.Pool{of})
+		if err != nil {
+			return none, err
+		}
+		from, ok := p.dir.files[in.Order.Source]
+		if !ok {
+			return none, agent.NoVolume(in.Order.Source, of.Name)
+		}
+		if err := h.quiet(p, from); err != nil {
+			return none, err
+		}
+		want, has := strings.CutPrefix(in.Order.Checksum, "sha256:")
+		source, data = agent.Hashed{Ref: fleet.Volref{PoolID: of.ID, Volume: from.Name}, SHA256: from.digest(), Stamp: from.stamp()}, from.data()
+		switch {
+		case in.Order.Flatten:
+			if _, there := p.dir.files[path.Base(from.Backing)]; from.refers || from.Backing != "" && (path.Dir(from.Backing) != p.spec.Path || !there) {
+				return none, fleet.Errorf(fleet.Conflict, "The disk %s stands on %s, which is no file of the pool %s, so no image is made of it.", from.Name, from.Backing, of.Name)
+			}
+			data = "flat " + data
+			return fleet.Volume{Format: "qcow2", CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
+		case from.Backing != "" || from.refers:
+			return none, fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", from.Name)
+		case has && want != source.SHA256:
+			return none, agent.CopyDiffers(from.Name, source.SHA256, want)
+		}
+		return fleet.Volume{Format: from.Format, CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
+	})
+	if err != nil {
+		return err
+	}
+	var own agent.Hashed
+	err = h.onVolume(ctx, in, func(_ *pool, f *file) error {
+		if f == nil {
+			return agent.NoVolume(in.Name, in.Pool.Name)
+		}
+		if data != "" { // else it was made before
+			f.bytes = data
+		}
+		own = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case in.Order.Flatten || source.SHA256 == "":
+		return in.Hashed(own)
+	}
+	return in.Hashed(source, own)
+}

@@ -1,0 +1,148 @@
+package mock
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// FailMove in a VM's name makes the pool that its disk goes to full half-way.
+const FailMove = "fail-move"
+
+// moveSteps are those of a copy, of which each takes its part of a Delay.
+const moveSteps = 10
+
+// MoveDisk implements agent.Hypervisor.
+func (h *Host) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	done, err := h.beginMove(in)
+	if err != nil || done {
+		return err
+	}
+	for s := range moveSteps {
+		in.Progress(agent.Copied("copying disk 1", int64(s)*fetchedBytes/moveSteps, fetchedBytes, 45<<20))
+		err := h.step(ctx, 0.5)
+		if in.Stopped() {
+			err = agent.ErrStopped
+		}
+		if err == nil && s == moveSteps/2 && misbehaves(in.VM.Name, FailMove) {
+			err = fleet.Errorf(fleet.Conflict, "The pool is full: No space left on device. The disk is where it was. Make room there, and move it again.")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := in.Whole(in.Order.To); err != nil {
+		return err
+	}
+	return h.endMove(in)
+}
+
+// beginMove refuses what cannot be; done: an earlier call has done it.
+func (h *Host) beginMove(in agent.MoveDisk) (done bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, p, f, err := h.moved(in)
+	switch {
+	case err != nil:
+		return false, err
+	case hasRef(g.def, in.Order.To):
+		return true, nil
+	case in.Stopped():
+		return false, agent.ErrStopped
+	case !hasRef(g.def, in.Order.Disk) || g.undefined:
+		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the VM's definition on this host does not have it. Put back what was changed there first.", in.Order.Disk.Volume)
+	case f == nil:
+		return false, agent.NoVolume(in.Order.Disk.Volume, in.Order.Disk.Volume)
+	case f.Backing != "" || f.refers:
+		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: its file refers to %s. Merge that first.", f.Name, f.Backing)
+	case p.dir.files[in.Order.To.Volume] != nil:
+		return false, agent.VolumeTaken(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
+	}
+	return false, in.Begun(fmt.Sprintf("%p", &in))
+}
+
+// endMove has the guest and its definition use the copy.
+func (h *Host) endMove(in agent.MoveDisk) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, p, f, err := h.moved(in) // the world may have moved on during the copy
+	if err != nil {
+		return err
+	}
+	if f == nil || !hasRef(g.def, in.Order.Disk) {
+		return agent.NoVolume(in.Order.Disk.Volume, in.Order.Disk.Volume)
+	}
+	if p.dir.files[in.Order.To.Volume] != nil {
+		return agent.VolumeTaken(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
+	}
+	v := f.Volume
+	v.Name = in.Order.To.Volume
+	p.dir.files[v.Name] = &file{Volume: v}
+	i := slices.IndexFunc(in.Pools, func(p fleet.Pool) bool { return p.ID == in.Order.To.PoolID })
+	g.def = g.def.with(in.Order, in.Pools[i])
+	if g.on() {
+		run := g.live.with(in.Order, in.Pools[i])
+		*g.live = run
+	}
+	g.applied.Spec.Disks = movedDisks(g.applied.Spec.Disks, in.Order)
+	g.applied.Pools = maps.Clone(g.applied.Pools)
+	g.applied.Pools[in.Order.To.PoolID] = agent.AppliedPool{Name: in.Pools[i].Name, Path: in.Pools[i].Spec.Path}
+	h.notify()
+	return nil
+}
+
+// moved is what a move is about; f is nil where the disk's file is not there. h.mu is held.
+func (h *Host) moved(in agent.MoveDisk) (g *guest, to *pool, f *file, err error) {
+	if g, err = h.find(in.VM.ID); err != nil {
+		return nil, nil, nil, err
+	}
+	if to, err = h.active(in.Order.To.PoolID, in.Pools); err != nil {
+		return nil, nil, nil, err
+	}
+	if !fleet.IsVolumeName(in.Order.To.Volume) || in.Order.To == in.Order.Disk {
+		return nil, nil, nil, fleet.Errorf(fleet.Invalid, "%q is no place to move a disk to.", in.Order.To.Volume)
+	}
+	if hasRef(g.def, in.Order.To) {
+		return g, to, nil, nil
+	}
+	from, err := h.active(in.Order.Disk.PoolID, in.Pools)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return g, to, from.dir.files[in.Order.Disk.Volume], nil
+}
+
+func poolNamed(pools []fleet.Pool, id fleet.PoolID) string {
+	i := slices.IndexFunc(pools, func(p fleet.Pool) bool { return p.ID == id })
+	return pools[i].Name
+}
+
+func hasRef(s shape, ref fleet.Volref) bool {
+	return slices.ContainsFunc(s.spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
+}
+
+// with is the shape with the disk in its new place.
+func (s shape) with(o fleet.MoveOrder, to fleet.Pool) shape {
+	s.spec.Disks = movedDisks(s.spec.Disks, o)
+	s.pools = maps.Clone(s.pools)
+	s.pools[to.ID] = path.Clean(to.Spec.Path)
+	return s
+}
+
+func movedDisks(all []fleet.Disk, o fleet.MoveOrder) []fleet.Disk {
+	out := slices.Clone(all)
+	for i, d := range out {
+		if d.Ref() == o.Disk {
+			out[i].PoolID, out[i].Volume = o.To.PoolID, o.To.Volume
+		}
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package mock
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	digest "hash"
+	"path"
+
+	"quantix/agent"
+	"quantix/agent/fetch"
+	"quantix/agent/image"
+	"quantix/agent/upload"
+	"quantix/internal/fleet"
+)
+
+// sent is what has come of an upload: its size, its checksum, and its first bytes.
+type sent struct {
+	size int64
+	sum  digest.Hash
+	head []byte
+	full bool // the storage has no room for more
+}
+
+const sentHead = 64 << 10
+
+// Write implements upload.File.
+func (s *sent) Write(b []byte) (int, error) {
+	if s.full {
+		return 0, fmt.Errorf("pwrite: No space left on device")
+	}
+	if s.sum != nil {
+		s.sum.Write(b)
+	}
+	s.head = append(s.head, b[:min(len(b), sentHead-len(s.head))]...)
+	s.size += int64(len(b))
+	return len(b), nil
+}
+
+// Size implements upload.File.
+func (s *sent) Size() int64 { return s.size }
+
+// Keep implements upload.File.
+func (s *sent) Keep() error { return nil }
+
+// UploadVolume implements agent.Hypervisor.
+func (h *Host) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
+	o := in.Order
+	algorithm, want, known := fleet.ParseChecksum(o.Checksum)
+	if !known || o.SizeBytes <= 0 || o.Upload == "" {
+		return fleet.Errorf(fleet.Invalid, "An upload says how large it is, and its checksum by SHA-256 or SHA-512.")
+	}
+	if err := h.onVolume(ctx, in, func(p *pool, f *file) error {
+		if room := p.dir.capacity - p.dir.capacity/20; f == nil && o.SizeBytes > room {
+			return fetch.NoRoom("upload", fleet.Bytes(o.SizeBytes), room)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	to := h.sentOf(in, algorithm)
+	forget := func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.sent, o.Upload)
+	}
+	var v fleet.Volume
+	return h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) { return v, nil }, func() (err error) {
+		v, err = h.takeIn(ctx, in, to, algorithm, want)
+		if err == nil || ctx.Err() == nil {
+			forget()
+		}
+		return err
+	})
+}
+
+// sentOf is what has come of it already.
+func (h *Host) sentOf(in agent.VolumeWork, algorithm string) *sent {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	to := h.sent[in.Order.Upload]
+	if to == nil {
+		to = &sent{sum: fetch.Digest(algorithm), full: misbehaves(in.Name, FailVolume)}
+		h.sent[in.Order.Upload] = to
+	}
+	return to
+}
+
+func (h *Host) takeIn(ctx context.Context, in agent.VolumeWork, to *sent, algorithm, want string) (fleet.Volume, error) {
+	var v fleet.Volume
+	err := upload.Receive(ctx, in.Sent, in.Order.SizeBytes, to, func(done, total, rate int64) { in.Progress(agent.Downloaded(done, total, rate)) })
+	if err != nil {
+		return v, err
+	}
+	if to.sum != nil {
+		if got := hex.EncodeToString(to.sum.Sum(nil)); got != want {
+			return v, upload.Differs(algorithm, got, want)
+		}
+	}
+	f := image.Facts{Format: "raw", Size: to.size}
+	if text := string(to.head); len(text) > 32 && text[:4] == "QFI\xfb" {
+		f.Format, f.Size = "qcow2", int64(binary.BigEndian.Uint64(to.head[24:]))
+	} else if len(text) > 0 && text[0] == '<' {
+		f.Content = "a web page"
+	}
+	f.Disc = path.Ext(in.Name) == ".iso"
+	if err := f.Came("What was uploaded", f.Disc); err != nil {
+		return v, err
+	}
+	v = fleet.Volume{Format: f.Format, CapacityBytes: f.Size, AllocBytes: to.size}
+	if f.Disc {
+		v.Format = "iso"
+	}
+	return v, nil
+}

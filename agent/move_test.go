@@ -1,0 +1,100 @@
+package agent_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// mover is a host whose moves take as long as nobody ends them.
+type mover struct {
+	*mock.Host
+	orders chan agent.MoveDisk
+}
+
+func (h mover) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
+	h.orders <- in
+	if in.Made == "" {
+		if err := in.Begun("file 9"); err != nil {
+			return err
+		}
+	}
+	in.Progress(10, "copying")
+	select {
+	case <-in.Stop:
+		return agent.ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func moving(t *testing.T, p *portal) wire.Work {
+	t.Helper()
+	vm := newVM("web")
+	vm.Spec.Disks = []fleet.Disk{{PoolID: stock.ID, Volume: "web.qcow2", SizeBytes: 1 << 20}}
+	p.do(wire.Work{Kind: fleet.PoolApply, Pool: &stock})
+	if f := p.do(wire.Work{Kind: fleet.VMApply, VM: vm, Pools: []fleet.Pool{stock}}); f.Outcome != wire.Done {
+		t.Fatalf("%+v", f)
+	}
+	to := fleet.Volref{PoolID: "01a206ba-f47b-7000-ad01-2714dec349a1", Volume: "web.qcow2"}
+	return wire.Work{
+		ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMMove, VM: vm, Pools: []fleet.Pool{stock},
+		Args: fleet.JobArgs{Move: &fleet.MoveOrder{Disk: vm.Spec.Disks[0].Ref(), To: to}},
+	}
+}
+
+// A move ends when people took it back, however the agent hears of it, and leaves no mark on the VM.
+func TestAMoveEndsWhenItIsTakenBack(t *testing.T) {
+	t.Parallel()
+	const words = "Cancelled by ann."
+	for how, tell := range map[string]func(*portal, *wire.Work){
+		"with the work":               func(_ *portal, w *wire.Work) { w.Stop = words },
+		"in the answer to progress":   func(p *portal, w *wire.Work) { p.stops = map[fleet.JobID]string{w.ID: words} },
+		"in the answer to the report": func(p *portal, w *wire.Work) { p.reported = map[fleet.JobID]string{w.ID: words} },
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan agent.MoveDisk, 4)}
+			p.running(p.join(), host, host.Host)
+			w := moving(t, p)
+			p.set(func() { tell(p, &w) })
+			f := p.do(w)
+			if f.Outcome != wire.Cancelled || f.Error != words || f.Retry || f.VM == nil || f.VM.Error != "" {
+				t.Fatalf("it ended %+v, the VM %+v", f.Finish, f.VM)
+			}
+			p.nextState("the VM as before", func(s wire.State) bool {
+				vm, ok := vmIn(s, w.VM.ID)
+				return ok && vm.Status.Error == ""
+			})
+		})
+	}
+}
+
+// What an agent began before it ended is known to the next one. A move that makes no progress is ended, and undone.
+func TestAMoveOverARestartOfTheAgent(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan agent.MoveDisk, 4)}
+	dir := p.join()
+	_, stop := p.running(dir, host, host.Host)
+	w := moving(t, p)
+	p.give(w)
+	if in := <-host.orders; in.Made != "" || in.Order != *w.Args.Move || in.Stopped() {
+		t.Errorf("the order is %+v", in)
+	}
+	p.wait("its progress", func() bool { return len(p.notes) > 0 })
+	stop()
+	p.running(dir, host, host.Host)
+	w.Epoch = 2
+	p.give(w)
+	if in := <-host.orders; in.Made != "file 9" {
+		t.Errorf("after the restart, the order is %+v", in)
+	}
+	if f := p.result(w.ID); f.Outcome != wire.Failed || !strings.Contains(f.Error, "made no progress") || !f.Retry {
+		t.Errorf("without progress it ended %+v", f.Finish)
+	}
+}

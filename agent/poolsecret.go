@@ -1,0 +1,30 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"quantix/internal/wire"
+)
+
+// applyPool gives the hypervisor what proves to the pool's storage who asks, before it sets the pool up. It is fetched for this alone: no
+// job bears it, and the agent keeps it nowhere.
+func applyPool(ctx context.Context, a *Agent, j *job) error {
+	if j.Pool == nil {
+		return errors.New("the portal sent this work without its pool")
+	}
+	if j.Pool.Spec.Kind.Is().Secret != nil && j.Pool.Spec.User != "" {
+		got, err := a.client.PoolSecret(ctx, j.Pool.ID)
+		if err != nil {
+			if e, ok := errors.AsType[*wire.Error](err); ok {
+				return fmt.Errorf("the pool's credentials cannot be fetched: %s", e.Detail)
+			}
+			return fmt.Errorf("fetch the pool's credentials: %w", err)
+		}
+		if err := a.hypervisor.SetPoolSecret(ctx, *j.Pool, got.Secret); err != nil {
+			return err
+		}
+	}
+	return a.hypervisor.ApplyPool(ctx, *j.Pool)
+}

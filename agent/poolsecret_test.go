@@ -1,0 +1,62 @@
+package agent_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// The secret of a pool's storage is fetched when the pool is set up, goes into the hypervisor, and is kept nowhere else: neither in the agent's
+// files nor in what it tells. Where it cannot be fetched, the pool is not set up, and the portal's words say why.
+func TestThePoolsSecretIsFetchedForTheHypervisorAlone(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	host := mock.New(mock.Options{Name: "host-1"})
+	dir := p.join()
+	p.running(dir, host, host)
+	const secret = "a-secret-of-storage"
+	p.set(func() { p.secret = secret })
+	pool := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "san", Generation: 1, Spec: fleet.PoolSpec{
+		Kind: fleet.PoolISCSIDirect, Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", User: "quantix", Shared: true,
+	}}
+	order := func() wire.Work {
+		return wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.PoolApply, Subject: fleet.SubjectPool(pool.ID), Epoch: 1, Generation: 1, Pool: &pool}
+	}
+	p.set(func() { p.refuse["pools"] = 404 })
+	if f := p.do(order()); f.Outcome == wire.Done || !strings.Contains(f.Error, "credentials cannot be fetched: The test refuses this.") || host.Secret(pool.ID) != "" {
+		t.Errorf("without its secret: %+v, the host has %q", f, host.Secret(pool.ID))
+	}
+	p.set(func() { delete(p.refuse, "pools") })
+	if f := p.do(order()); f.Outcome != wire.Done || host.Secret(pool.ID) != secret {
+		t.Fatalf("with it: %+v, the host has %q", f, host.Secret(pool.ID))
+	}
+	changed := secret + "-2"
+	p.set(func() { p.secret = changed })
+	if f := p.do(order()); f.Outcome != wire.Done || host.Secret(pool.ID) != changed {
+		t.Errorf("changed: %+v, the host has %q", f, host.Secret(pool.ID))
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if strings.Contains(string(text), secret) {
+			t.Errorf("%s has the secret", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	release := order()
+	release.Kind = fleet.PoolRelease
+	if f := p.do(release); f.Outcome != wire.Done || host.Secret(pool.ID) != "" {
+		t.Errorf("released: %+v, the host has %q", f, host.Secret(pool.ID))
+	}
+}

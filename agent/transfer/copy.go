@@ -1,0 +1,132 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+)
+
+// blockBytes is how much is read and written at once.
+const blockBytes = 1 << 20
+
+// holeBytes is how much of a hole is taken at once: its zeros are summed, too, and whoever waits is to hear of it.
+const holeBytes = 256 << 20
+
+// Sum is the SHA-256 of a file's bytes; holes count as zeros.
+type Sum [sha256.Size]byte
+
+// ErrDiffers is in the error of a copy whose bytes are not those of its source.
+var ErrDiffers = errors.New("what was written is not what was read")
+
+// Copy writes all of src into dst, which must be empty, and returns the sum of what it read. Holes stay holes. The bytes have reached
+// the storage when it returns.
+func Copy(ctx context.Context, dst, src *os.File, size int64, rate *Rate, meter *Meter) (Sum, error) {
+	sum := sha256.New()
+	err := eachExtent(ctx, src, size, func(at int64, block []byte, n int64) error {
+		if block == nil {
+			meter.Add(n)
+			return zeros(ctx, sum, n)
+		}
+		if err := rate.Take(ctx, len(block)); err != nil {
+			return err
+		}
+		sum.Write(block)
+		if _, err := dst.WriteAt(block, at); err != nil {
+			return err
+		}
+		meter.Add(n)
+		return nil
+	})
+	if err == nil {
+		err = dst.Truncate(size)
+	}
+	if err == nil {
+		err = dst.Sync()
+	}
+	return Sum(sum.Sum(nil)), err
+}
+
+// Check reads size bytes of the file back from its storage, past the kernel's memory as far as that can be, and compares their sum.
+func Check(ctx context.Context, f *os.File, size int64, want Sum, meter *Meter) error {
+	got, err := sumOf(ctx, f, size, meter)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the copy back: %w", err)
+	case got != want:
+		return fmt.Errorf("%w: the copy has the SHA-256 %x, its source has %x", ErrDiffers, got, want)
+	}
+	return nil
+}
+
+// sumOf reads the file.
+func sumOf(ctx context.Context, f *os.File, size int64, meter *Meter) (Sum, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return Sum{}, err
+	}
+	if info.Size() != size {
+		return Sum{}, fmt.Errorf("it has %d bytes, not %d", info.Size(), size)
+	}
+	forget(f)
+	sum := sha256.New()
+	err = eachExtent(ctx, f, size, func(_ int64, block []byte, n int64) error {
+		meter.Add(n)
+		if block == nil {
+			return zeros(ctx, sum, n)
+		}
+		sum.Write(block)
+		return nil
+	})
+	return Sum(sum.Sum(nil)), err
+}
+
+// eachExtent reads the file in order: blocks of data, and with a nil block the n bytes of a hole.
+func eachExtent(ctx context.Context, f *os.File, size int64, do func(at int64, block []byte, n int64) error) error {
+	buf := make([]byte, blockBytes)
+	for at := int64(0); at < size; {
+		data, hole := nextExtent(f, at, size)
+		for at < data {
+			n := min(data-at, holeBytes)
+			if err := do(at, nil, n); err != nil {
+				return err
+			}
+			at += n
+		}
+		for at < hole {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			n, err := f.ReadAt(buf[:min(blockBytes, hole-at)], at)
+			if n == 0 {
+				if err == nil || errors.Is(err, io.EOF) {
+					err = io.ErrUnexpectedEOF
+				}
+				return err
+			}
+			if err := do(at, buf[:n], int64(n)); err != nil {
+				return err
+			}
+			at += int64(n)
+		}
+	}
+	return nil
+}
+
+var nothing [64 << 10]byte
+
+// zeros adds n zeros to the sum.
+func zeros(ctx context.Context, sum hash.Hash, n int64) error {
+	for n > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		k := min(n, int64(len(nothing)))
+		sum.Write(nothing[:k])
+		n -= k
+	}
+	return context.Cause(ctx)
+}

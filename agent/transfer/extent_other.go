@@ -1,0 +1,9 @@
+//go:build !linux
+
+package transfer
+
+import "os"
+
+func nextExtent(_ *os.File, at, size int64) (data, hole int64) { return at, size }
+
+func forget(*os.File) {}

@@ -1,0 +1,27 @@
+package upload
+
+import "time"
+
+// meter tells how an upload goes, twice a second at most; the rate is that of the connection.
+type meter struct {
+	total  int64
+	tell   func(done, total, rate int64)
+	began  int64 // what there was when the connection began
+	opened time.Time
+	said   time.Time
+}
+
+func (m *meter) begin(done int64) { m.began, m.opened = done, time.Now() }
+
+func (m *meter) say(done int64) {
+	now := time.Now()
+	if now.Sub(m.said) < 500*time.Millisecond && done < m.total {
+		return
+	}
+	m.said = now
+	rate := int64(0)
+	if took := now.Sub(m.opened).Seconds(); !m.opened.IsZero() && took > 0.1 {
+		rate = int64(float64(done-m.began) / took)
+	}
+	m.tell(done, m.total, rate)
+}

@@ -1,0 +1,140 @@
+// Package upload takes in on a host what somebody sends through a portal: one connection after the other, each of which goes on where the
+// storage has the file. It knows neither pools nor images: see File.
+package upload
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// usualFarewell is how long the last connection may take to ask for its answer.
+const usualFarewell = 10 * time.Second
+
+// File is where the bytes go, one after the other.
+type File interface {
+	io.Writer
+	// Size is how much was written.
+	Size() int64
+	// Keep brings all of that to the storage: whoever opens the file again finds it, whatever is cut meanwhile.
+	Keep() error
+}
+
+// Receive fills the file up to total bytes with what comes by the connections; each ends the one before, whose sender may be long gone.
+// tell is told now and then how much there is. It returns nil once all is kept, and the file's own error at once: a connection's is its own.
+func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, to File, tell func(done, total, rate int64)) error {
+	meter := &meter{total: total, tell: tell, began: to.Size()}
+	meter.say(to.Size())
+	var now *visit
+	defer func() {
+		if now != nil {
+			now.close()
+		}
+	}()
+	for {
+		var left <-chan struct{}
+		if now != nil {
+			left = now.left
+		} else if to.Size() == total {
+			return to.Keep()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case conn := <-conns:
+			if now != nil {
+				now.close()
+				if now.fault != nil {
+					conn.Close()
+					return now.fault
+				}
+			}
+			now = visitOf(conn, total, to, meter)
+		case <-left:
+			fault := now.fault
+			if now = nil; fault != nil {
+				return fault
+			}
+		}
+	}
+}
+
+// visit is one connection. The file is its own until left is closed.
+type visit struct {
+	conn  io.ReadWriteCloser
+	once  sync.Once
+	left  chan struct{}
+	fault error // the file's
+}
+
+func visitOf(conn io.ReadWriteCloser, total int64, to File, m *meter) *visit {
+	v := &visit{conn: conn, left: make(chan struct{})}
+	go func() {
+		defer close(v.left)
+		defer v.hangUp()
+		v.fault = v.serve(total, to, m)
+		if v.fault != nil {
+			_ = wire.WriteUploadAnswer(conn, wire.UploadAnswer{Offset: to.Size(), Error: v.fault.Error(), Final: true}) // where it is still heard
+		}
+	}()
+	return v
+}
+
+// close ends the connection and waits until the file is free.
+func (v *visit) close() {
+	v.hangUp()
+	<-v.left
+}
+
+func (v *visit) hangUp() { v.once.Do(func() { v.conn.Close() }) }
+
+// serve returns the file's error; the connection's end is no error.
+func (v *visit) serve(total int64, to File, m *meter) error {
+	answer := func() (bool, error) {
+		if err := to.Keep(); err != nil {
+			return false, err
+		}
+		return wire.WriteUploadAnswer(v.conn, wire.UploadAnswer{Offset: to.Size()}) == nil, nil
+	}
+	if ok, err := answer(); !ok {
+		return err
+	}
+	m.begin(to.Size())
+	piece := make([]byte, wire.MostUploadPiece)
+	for {
+		if to.Size() == total { // all is here: what the sender asks yet is how much
+			defer time.AfterFunc(usualFarewell, v.hangUp).Stop()
+		}
+		n, err := wire.ReadUploadHeader(v.conn)
+		switch {
+		case err != nil:
+			return to.Keep()
+		case n == 0:
+			if ok, err := answer(); !ok || to.Size() == total {
+				return err
+			}
+			continue
+		case int64(n) > total-to.Size():
+			_ = wire.WriteUploadAnswer(v.conn, wire.UploadAnswer{Offset: to.Size(), Error: "More bytes came than were announced. Begin the upload anew."})
+			return to.Keep()
+		}
+		got, err := io.ReadFull(v.conn, piece[:n])
+		if _, failed := to.Write(piece[:got]); failed != nil {
+			return fmt.Errorf("write the upload: %w", failed)
+		}
+		m.say(to.Size())
+		if err != nil {
+			return to.Keep()
+		}
+	}
+}
+
+// Differs refuses what is not what was promised.
+func Differs(algorithm, got, want string) error {
+	return fleet.Errorf(fleet.Conflict, "The upload's %s is %s, but %s was expected. It is not the file that was meant, and nothing of it was kept.", algorithm, got, want)
+}

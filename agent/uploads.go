@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// maxUploads is how many uploads a host takes at once, whatever its portal says.
+const maxUploads = 64
+
+// Sent gives the connections by which an upload's bytes come.
+type Sent <-chan io.ReadWriteCloser
+
+// counter is where uploads wait for what is sent for them.
+type counter struct {
+	mu   sync.Mutex
+	open map[fleet.UploadID]*awaited
+	came bell
+}
+
+type awaited struct {
+	conns chan io.ReadWriteCloser
+	over  chan struct{}
+}
+
+func (c *counter) wait(id fleet.UploadID) (*awaited, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.open[id] != nil:
+		return nil, fleet.Errorf(fleet.Conflict, "This upload is being taken in already.")
+	case len(c.open) >= maxUploads:
+		return nil, fleet.Errorf(fleet.TooMany, "This host takes in %d uploads already. Finish or cancel some.", maxUploads)
+	}
+	if c.open == nil {
+		c.open = map[fleet.UploadID]*awaited{}
+	}
+	at := &awaited{conns: make(chan io.ReadWriteCloser), over: make(chan struct{})}
+	c.open[id] = at
+	c.came.ring()
+	return at, nil
+}
+
+func (c *counter) leave(id fleet.UploadID, at *awaited) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, id)
+	close(at.over)
+}
+
+// find waits for the upload: the order for it may have come a moment ago.
+func (c *counter) find(ctx context.Context, id fleet.UploadID) (*awaited, error) {
+	for {
+		came := c.came.wait()
+		c.mu.Lock()
+		at := c.open[id]
+		c.mu.Unlock()
+		if at != nil {
+			return at, nil
+		}
+		select {
+		case <-came:
+		case <-ctx.Done():
+			return nil, fleet.Errorf(fleet.Conflict, "The host is not taking this upload in now.")
+		}
+	}
+}
+
+// uploadVolume takes in what is sent until it is whole. It waits for people, and so may be silent for long.
+func uploadVolume(ctx context.Context, a *Agent, j *job) error {
+	ref, ok := j.Subject.Volume()
+	switch {
+	case !ok || !fleet.IsVolumeName(ref.Volume):
+		return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
+	case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil || j.Args.Volume.Upload == "" || j.Args.Volume.SizeBytes <= 0:
+		return errors.New("the portal sent this work without its pool, or without saying what comes")
+	}
+	at, err := a.uploads.wait(j.Args.Volume.Upload)
+	if err != nil {
+		return err
+	}
+	defer a.uploads.leave(j.Args.Volume.Upload, at)
+	return a.hypervisor.UploadVolume(ctx, VolumeWork{
+		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID), Sent: at.conns,
+		Whole: func(file string) error {
+			if err := a.memory.noteVolume(j.ID, file); err != nil {
+				return fmt.Errorf("the volume is made, but the agent cannot keep that in mind: %w", err)
+			}
+			return nil
+		},
+		Progress: j.told.tell,
+	})
+}
+
+// openUpload dials the portal where somebody continues an upload, and hands the connection to it.
+func openUpload(ctx context.Context, a *Agent, j *job) error {
+	at, err := a.uploads.find(ctx, j.Args.Upload)
+	if err != nil {
+		return err
+	}
+	ws, err := a.client.DialPair(ctx, j.Args.PortalURL, j.Args.Pair)
+	if err != nil {
+		return fmt.Errorf("go to the portal for the upload: %w", err)
+	}
+	conn := wire.NewStream(ws)
+	select {
+	case at.conns <- conn:
+		return nil
+	case <-at.over:
+		err = fleet.Errorf(fleet.Conflict, "The upload has ended.")
+	case <-ctx.Done():
+		err = fleet.Errorf(fleet.Unavailable, "The host's storage does not answer.")
+	}
+	conn.Fail(err.Error())
+	return err
+}

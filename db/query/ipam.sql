@@ -1,0 +1,35 @@
+-- name: ChangeNetwork :exec
+-- One change, one generation.
+UPDATE networks SET spec = @spec, generation = generation + 1 WHERE id = @id;
+
+-- name: CardsOn :many
+-- The cards of VMs on the network, on one host or on all where @host is empty, with what their hosts say of them.
+SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, COALESCE(s.looked_at >= now() - @fresh::interval, false)::boolean AS fresh,
+       jsonb_path_query_array(v.spec, '$.nics[*] ? (@.networkId == $n).mac', jsonb_build_object('n', @network_id::text))::jsonb AS macs,
+       COALESCE(v.status->'nics', '[]')::jsonb AS seen
+FROM vms v JOIN hosts h ON h.id = v.host_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
+WHERE v.id IN (
+    SELECT a.id FROM vms a WHERE a.host_id = @host::text AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id)))
+    UNION ALL
+    SELECT a.id FROM vms a WHERE @host = '' AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id)))
+    LIMIT @most)
+ORDER BY v.name, v.id;
+
+-- name: LeasesOf :many
+-- What the DHCP servers of the network's hosts have given out, on one host or on all where @host is empty.
+SELECT a.host_id, h.name AS host_name, s.looked_at, COALESCE(s.looked_at >= now() - @fresh::interval, false)::boolean AS fresh, (a.status->'leases')::jsonb AS leases
+FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
+WHERE a.network_id = @network_id::text AND (@host::text = '' OR a.host_id = @host) AND a.status->'leases' IS NOT NULL
+ORDER BY h.name LIMIT @most;
+
+-- name: MACHolders :many
+-- The machines that have the addresses: VMs, by intent and as hosts report, and domains that Quantix did not make.
+SELECT m.mac::text AS mac, v.id, v.name, h.name AS host_name FROM unnest(@macs::text[]) AS m (mac)
+JOIN vm_words w ON w.word = m.mac AND w.kind = 'mac' JOIN vms v ON v.id = w.vm_id JOIN hosts h ON h.id = v.host_id
+UNION ALL
+SELECT m.mac::text, '', f.name, h.name FROM unnest(@macs::text[]) AS m (mac)
+JOIN found_vms f ON f.status->'nics' @> jsonb_build_array(jsonb_build_object('mac', m.mac)) JOIN hosts h ON h.id = f.host_id
+ORDER BY 1, 3, 4;
+
+-- name: NetworkSpecs :many
+SELECT n.id, n.spec FROM networks n WHERE n.id = ANY (@ids::text[]);

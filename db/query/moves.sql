@@ -1,0 +1,20 @@
+-- name: MovesOf :many
+-- The moves of a VM's disks that have not ended.
+SELECT j.task_id::text AS task_id, j.args, j.state, j.progress, j.note FROM jobs j
+WHERE j.subject = @subject AND j.kind = 'vm.move' AND j.state IN ('queued', 'running') ORDER BY j.id;
+
+-- name: StopMoves :execrows
+-- Takes back moves of a VM's disks: what no host has begun is over at once; what one has, it is told to undo as soon as it can.
+UPDATE jobs SET stop = @error, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
+    state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE @error END,
+    ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
+WHERE subject = @subject AND kind = 'vm.move' AND state IN ('queued', 'running') AND stop = '';
+
+-- name: DiskMoved :one
+-- The disk is where its host says that it has brought it: the intent follows, once. A VM that is elsewhere by now, or has no such disk any
+-- more, stays as it is.
+UPDATE vms SET generation = generation + 1, spec = jsonb_set(spec, '{disks}', (
+    SELECT jsonb_agg(CASE WHEN d.value @> @disk::jsonb THEN d.value || @moved::jsonb ELSE d.value END ORDER BY d.ordinality)
+    FROM jsonb_array_elements(spec->'disks') WITH ORDINALITY d))
+WHERE id = @id AND host_id = @host_id AND spec @> jsonb_build_object('disks', jsonb_build_array(@disk::jsonb))
+RETURNING name;

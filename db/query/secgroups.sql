@@ -1,0 +1,130 @@
+-- name: AddSecurityGroup :exec
+INSERT INTO security_groups (id, project_id, name, spec) VALUES (@id, sqlc.narg(project_id), @name, @spec);
+
+-- name: CountSecurityGroups :one
+SELECT count(*)::bigint FROM security_groups WHERE project_id IS NOT DISTINCT FROM sqlc.narg(project_id)::text;
+
+-- name: AddSecurityGroupsAlone :exec
+-- Who adds groups to a project does it one after the other, so that each counts what the one before added.
+SELECT pg_advisory_xact_lock(hashtext('quantix security groups ' || @project::text));
+
+-- name: LockSecurityGroup :one
+SELECT * FROM security_groups WHERE id = @id FOR UPDATE;
+
+-- name: GetSecurityGroup :one
+SELECT * FROM security_groups WHERE id = @id;
+
+-- name: HoldSecurityGroups :many
+-- They stay until the transaction ends.
+SELECT id, project_id, name FROM security_groups WHERE id = ANY (@ids::text[]) AND deleted_at IS NULL ORDER BY id FOR KEY SHARE;
+
+-- name: ChangeSecurityGroup :one
+-- Hosts need hear only of other rules.
+UPDATE security_groups SET name = @name, spec = @spec, generation = generation + 1,
+    revision = revision + CASE WHEN spec->'rules' IS DISTINCT FROM (@spec::jsonb)->'rules' THEN 1 ELSE 0 END
+WHERE id = @id RETURNING *;
+
+-- name: DeleteSecurityGroup :exec
+-- One that is on no host.
+DELETE FROM security_groups g WHERE g.id = @id AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.security_group_id = g.id);
+
+-- name: MarkSecurityGroupDeleted :exec
+UPDATE security_groups SET deleted_at = now(), generation = generation + 1, revision = revision + 1 WHERE id = @id;
+
+-- name: EndSecurityGroups :exec
+-- Those that were deleted and that no host has any more.
+DELETE FROM security_groups g WHERE g.deleted_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.security_group_id = g.id)
+  AND NOT EXISTS (SELECT 1 FROM nic_groups n WHERE n.group_id = g.id);
+
+-- name: SecurityGroupNeeded :many
+-- A few of the VMs that have cards in the group, and of the other groups whose rules name it.
+SELECT 'vm' AS what, v.name, v.project_id::text AS project FROM vms v WHERE v.id IN (SELECT n.vm_id FROM nic_groups n WHERE n.group_id = @id)
+UNION ALL
+SELECT 'group', s.name, COALESCE(s.project_id, '') FROM security_groups s
+WHERE s.spec @> jsonb_build_object('rules', jsonb_build_array(jsonb_build_object('groupId', @id::text))) AND s.id <> @id
+LIMIT 4;
+
+-- name: RefreshMembers :many
+-- Keeps the addresses of the cards in groups that a rule names; returns the groups where these are others than before. A VM that is off has none.
+WITH named AS (
+    SELECT DISTINCT r #>> '{}' AS id FROM security_groups s CROSS JOIN LATERAL jsonb_path_query(s.spec, '$.rules[*].groupId') r
+), now AS (
+    SELECT d.id, COALESCE(jsonb_agg(DISTINCT a.address ORDER BY a.address) FILTER (WHERE a.address IS NOT NULL), '[]') AS members
+    FROM named d
+    LEFT JOIN nic_groups n ON n.group_id = d.id
+    LEFT JOIN vms v ON v.id = n.vm_id
+    LEFT JOIN LATERAL (
+        SELECT x #>> '{}' AS address FROM jsonb_path_query(v.status, '$.nics[*]') c
+        CROSS JOIN LATERAL (SELECT y AS x FROM jsonb_path_query(c, '$.addresses[*]') y LIMIT @most::integer) o
+        WHERE lower(c->>'mac') = n.mac) a ON true
+    GROUP BY d.id
+)
+UPDATE security_groups s SET members = n.members FROM now n WHERE n.id = s.id AND s.members IS DISTINCT FROM n.members
+RETURNING s.id;
+
+-- name: ReviseSecurityGroups :exec
+-- Hosts are to have anew the groups whose rules name one of these.
+UPDATE security_groups s SET revision = revision + 1
+WHERE EXISTS (SELECT 1 FROM jsonb_path_query(s.spec, '$.rules[*].groupId') r WHERE r #>> '{}' = ANY (@ids::text[]));
+
+-- name: MisplacedSecurityGroups :many
+-- Where groups are to be and are not, and where they are and no card needs them any more: not before VMs there have acted on what people asked
+-- last, as a card may still be in the group there.
+WITH wanted AS (
+    SELECT DISTINCT n.group_id, v.host_id FROM nic_groups n JOIN vms v ON v.id = n.vm_id
+), here AS (
+    SELECT a.security_group_id AS group_id, a.host_id, a.asked FROM assignments a WHERE a.security_group_id IS NOT NULL
+)
+SELECT s.id, s.name, s.project_id, s.revision, COALESCE(w.host_id, h.host_id)::text AS host_id, (w.host_id IS NOT NULL)::boolean AS wanted
+FROM wanted w FULL JOIN here h ON h.group_id = w.group_id AND h.host_id = w.host_id
+JOIN security_groups s ON s.id = COALESCE(w.group_id, h.group_id)
+WHERE w.host_id IS NULL AND h.asked = 'assign' AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.host_id = h.host_id AND v.generation > v.observed_generation)
+   OR w.host_id IS NOT NULL AND h.asked IS DISTINCT FROM 'assign'
+ORDER BY s.id, 5 LIMIT 2000;
+
+-- name: OutdatedSecurityGroups :many
+-- Where a host has yet to act on the newest, and nothing is on its way: of one group, or of all where @of is empty.
+SELECT s.id, s.name, s.project_id, s.revision, a.host_id FROM assignments a JOIN security_groups s ON s.id = a.security_group_id
+WHERE (@of::text = '' OR s.id = @of) AND a.asked = 'assign' AND a.observed_generation < s.revision
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'secgroup:' || s.id AND j.host_id = a.host_id AND j.kind = 'secgroup.apply' AND j.state = 'queued' AND j.task_id IS NOT NULL)
+ORDER BY s.id, a.host_id LIMIT 2000;
+
+-- name: ReviseSecurityGroup :exec
+-- Its hosts are to have it anew.
+UPDATE security_groups SET revision = revision + 1 WHERE id = @id;
+
+-- name: MembersOf :many
+-- The cards in a group of VMs in these projects, or in all.
+SELECT n.vm_id, v.name, n.mac, COALESCE(jsonb_path_query_array(v.status, '$.nics[*] ? (@.mac == $mac).addresses[*]', jsonb_build_object('mac', n.mac)), '[]')::jsonb AS addresses
+FROM nic_groups n JOIN vms v ON v.id = n.vm_id
+WHERE n.group_id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
+ORDER BY v.name, n.vm_id, n.mac LIMIT @most;
+
+-- name: SecurityGroupHosts :many
+-- Where groups are, what their hosts say of them, and whether that is believed.
+SELECT a.security_group_id::text AS id, a.host_id, h.name AS host_name, a.status, a.observed_generation, (a.asked = 'release')::boolean AS leaving,
+       COALESCE(s.looked_at > now() - @fresh::interval, false)::boolean AS fresh
+FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
+WHERE a.security_group_id = ANY (@ids::text[]) ORDER BY h.name, a.host_id;
+
+-- name: SecurityGroupsFailed :many
+-- Groups that hosts could not apply, for who sees all projects or these, with the words of one of the hosts.
+SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(a.status->>'error')::text AS words
+FROM assignments a JOIN security_groups s ON s.id = a.security_group_id JOIN hosts h ON h.id = a.host_id
+WHERE a.faulty AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND (@all_projects::boolean OR s.project_id = ANY (@projects::text[]))
+GROUP BY s.id ORDER BY s.name LIMIT 20;
+
+-- name: FlatSources :many
+-- Groups by their ids, and those that their rules name, for the members' addresses.
+SELECT g.id, g.project_id, g.name, g.spec, g.revision, g.members FROM security_groups g
+WHERE g.id = ANY (@ids::text[])
+   OR g.id IN (SELECT r #>> '{}' FROM security_groups s CROSS JOIN LATERAL jsonb_path_query(s.spec, '$.rules[*].groupId') r WHERE s.id = ANY (@ids));
+
+-- name: GroupsOfVM :many
+-- Which groups the cards of a VM are in, and what its host says of them.
+SELECT n.mac, g.id, g.name, g.spec, g.revision, a.status, COALESCE(a.observed_generation, 0)::bigint AS observed,
+       COALESCE(s.looked_at > now() - @fresh::interval, false)::boolean AS fresh
+FROM nic_groups n JOIN vms v ON v.id = n.vm_id JOIN security_groups g ON g.id = n.group_id
+LEFT JOIN assignments a ON a.security_group_id = g.id AND a.host_id = v.host_id
+LEFT JOIN host_sessions s ON s.host_id = v.host_id
+WHERE n.vm_id = @vm_id ORDER BY n.mac, g.name, g.id;

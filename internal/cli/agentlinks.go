@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"quantix/agent"
+	"quantix/agent/hardware"
+	"quantix/agent/link"
+	"quantix/internal/config"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// newAgentRollback is the guard of a change that may cut the host off. The agent starts it; people need not.
+func newAgentRollback() *cobra.Command {
+	var dir string
+	var after time.Duration
+	cmd := &cobra.Command{
+		Use:    "rollback --data-dir DIR",
+		Short:  "Undo a change of the host's network unless the agent confirms it in time",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dir == "" {
+				return errors.New("give --data-dir, the agent's data directory")
+			}
+			return link.Guard(context.WithoutCancel(cmd.Context()), dir, after)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "data-dir", "", "the agent's data directory")
+	cmd.Flags().DurationVar(&after, "after", 0, "how long the agent has; 0: none")
+	return cmd
+}
+
+// openLinks opens what makes the host's devices, and what tells of its hardware together with what its kernel can. A simulated host has none.
+func openLinks(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.Links, func(context.Context) (fleet.Inventory, error), error) {
+	if cfg.Hypervisor == "mock" {
+		return nil, hardware.Read, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := filepath.Abs(cfg.DataDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	inventory, err := hardware.Read(context.Background())
+	if err != nil {
+		return nil, nil, err
+	}
+	keeper, err := link.Open(link.Options{
+		Dir: dir, Boot: inventory.BootID, Limit: time.Duration(cfg.NetworkConfirm) * time.Second, Portal: client.Host(), Log: log,
+		Reach: func(ctx context.Context, device string) error { return client.Reach(ctx, link.Dial(device)) },
+		Guard: func(after time.Duration) (*exec.Cmd, error) { return link.Command(self, dir, after), nil },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return keeper, func(ctx context.Context) (fleet.Inventory, error) {
+		v, err := hardware.Read(ctx)
+		if err == nil {
+			v.NetworkGaps = link.Gaps(ctx)
+			keeper.Mark(v.NICs)
+		}
+		return v, err
+	}, nil
+}

@@ -1,0 +1,97 @@
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// GatherPeers brings the peers of each overlay to what its hosts say, and queues the work that tells all of them. Each is a transaction of
+// its own, so that none holds up another.
+func GatherPeers(ctx context.Context, s *store.Store, a fleet.Actor) error {
+	if err := store.OnlySystem(a); err != nil {
+		return err
+	}
+	rows, err := s.Overlays(ctx)
+	if err != nil {
+		return fmt.Errorf("pass peers: %w", store.Err(err))
+	}
+	var errs []error
+	for _, r := range rows {
+		if slices.Equal(peersOf(r), r.Peers) {
+			continue
+		}
+		errs = append(errs, s.Pass(ctx, a, "peers", func(q *db.Queries) error { return setPeers(ctx, q, a, r.ID) }))
+	}
+	return errors.Join(errs...)
+}
+
+// setPeers looks again under the network's lock: hosts come and go.
+func setPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID) error {
+	o, err := Networks.lock(ctx, q, string(id))
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.leaving != "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	o.of, o.id = Networks, string(id)
+	rows, err := q.Overlays(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(rows, func(r db.OverlaysRow) bool { return r.ID == id })
+	if i < 0 {
+		return nil
+	}
+	o.generation, err = q.SetPeers(ctx, db.SetPeersParams{ID: id, Peers: peersOf(rows[i])})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	hosts, err := q.HostsGiven(ctx, db.HostsGivenParams{Noun: Networks.noun, ObjectID: o.id})
+	if err != nil {
+		return err
+	}
+	for _, h := range hosts {
+		if _, err := o.queue(ctx, q, a, h, Networks.apply, Networks.release); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// peersOf are the addresses that hosts say and that are in the overlay's underlay. An address that two hosts claim counts once: the network
+// between them decides whose it is, and no host's word takes another's place away.
+func peersOf(r db.OverlaysRow) []string {
+	peers := []string{}
+	if r.Spec == nil {
+		return peers
+	}
+	underlay, err := netip.ParsePrefix(r.Spec.Underlay)
+	if err != nil {
+		return peers
+	}
+	var found []netip.Addr
+	for _, text := range r.Told {
+		if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && underlay.Contains(a) {
+			found = append(found, a)
+		}
+	}
+	slices.SortFunc(found, netip.Addr.Compare)
+	found = slices.Compact(found)
+	for _, a := range found[:min(len(found), fleet.MaxPeers)] {
+		peers = append(peers, a.String())
+	}
+	return peers
+}

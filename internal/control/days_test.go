@@ -1,0 +1,134 @@
+package control_test
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// A cell's day is what its host said and when nothing was known of it, whichever kind of report ended the silence.
+func TestACellTellsItsDay(t *testing.T) {
+	r := newRig(t)
+	fast := fleet.NewID[fleet.PoolID]()
+	r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'fast', '{"kind": "dir", "path": "/srv/fast"}')`, fast)
+	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'assign')`, fast, r.agent.HostID)
+	day := func() fleet.Day {
+		t.Helper()
+		page, err := r.PoolHosts(t.Context(), chief, fast, fleet.Query{})
+		if err != nil || len(page.Items) != 1 {
+			t.Fatal(page, err)
+		}
+		_, shown, err := r.PoolMatrix(t.Context(), chief, fast, fleet.Query{})
+		if err != nil || len(shown.Items) != 1 || !slices.Equal(shown.Items[0].Day, page.Items[0].Day) {
+			t.Errorf("the pool's page says %v, its matrix %v (%v)", shown.Items, page.Items, err)
+		}
+		return page.Items[0].Day
+	}
+	says := func(state fleet.PoolState, words string) {
+		t.Helper()
+		r.executes([]wire.PoolReport{{ID: fast, Name: "fast", Status: fleet.PoolStatus{State: state, Error: words}}})
+	}
+	// before puts all that was noted so far back in time, as if so many quarters had passed.
+	before := func(quarters int) {
+		t.Helper()
+		r.exec(`UPDATE cell_quarters SET quarter = quarter - interval '100 years'`) // away from those that are at the new time yet
+		r.exec(`UPDATE cell_quarters SET quarter = quarter + interval '100 years' - $1 * interval '15 minutes'`, quarters)
+		r.exec(`UPDATE host_silences SET since = since - $1 * interval '15 minutes', until = until - $1 * interval '15 minutes'`, quarters)
+	}
+	ends := func(where string, want ...fleet.DayPart) {
+		t.Helper()
+		got := day()
+		if len(got) < len(want) {
+			t.Fatalf("%s: %v, want %v at its end", where, got, want)
+		}
+		for i, part := range got[len(got)-len(want):] {
+			if part.Tone != want[i].Tone || max(part.Quarters-want[i].Quarters, want[i].Quarters-part.Quarters) > 1 { // a quarter may end between two looks
+				t.Errorf("%s: %v, want %v at its end", where, got, want)
+				return
+			}
+		}
+	}
+	if d := day(); d != nil {
+		t.Errorf("of a host that has said nothing: %v", d)
+	}
+	says(fleet.PoolActive, "")
+	ends("active", fleet.DayPart{Quarters: 95}, fleet.DayPart{Tone: fleet.ToneOK, Quarters: 1})
+	before(30)
+	says(fleet.PoolFailed, "no route")
+	says(fleet.PoolActive, "")
+	ends("failed and healed at once", fleet.DayPart{Tone: fleet.ToneOK, Quarters: 30}, fleet.DayPart{Tone: fleet.ToneBad, Quarters: 1})
+	before(10)
+	says(fleet.PoolFailed, "no route")
+	before(10)
+	says(fleet.PoolActive, "degraded")
+	if worst := one[int](r, `SELECT worst FROM cell_quarters ORDER BY quarter DESC LIMIT 1`); worst != 3 {
+		t.Errorf("the quarter in which it healed is noted as %d", worst)
+	}
+	says(fleet.PoolActive, "")
+	says(fleet.PoolActive, "degraded")
+	if worst := one[int](r, `SELECT max(worst) FROM cell_quarters WHERE quarter > now() - interval '30 minutes'`); worst != 3 {
+		t.Errorf("after two more changes it is noted as %d", worst)
+	}
+	ends("failed for long, then degraded", fleet.DayPart{Tone: fleet.ToneOK, Quarters: 9}, fleet.DayPart{Tone: fleet.ToneBad, Quarters: 11})
+	before(20)
+
+	silent := func(minutes int) {
+		t.Helper()
+		r.exec(`UPDATE host_sessions SET seen_at = now() - $1 * interval '1 minute', last_look = now() - $1 * interval '1 minute'`, minutes)
+	}
+	silent(29)
+	ends("silent now", fleet.DayPart{Tone: fleet.ToneWarn, Quarters: 18}, fleet.DayPart{Tone: fleet.ToneUnknown, Quarters: 2})
+	if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: one[string](r, `SELECT digest FROM host_sessions`)}); err != nil {
+		t.Fatal(err)
+	}
+	before(10)
+	ends("heard again by a beat", fleet.DayPart{Tone: fleet.ToneUnknown, Quarters: 2}, fleet.DayPart{Tone: fleet.ToneWarn, Quarters: 10})
+	silent(29)
+	says(fleet.PoolActive, "")
+	before(4)
+	ends("heard again by a report", fleet.DayPart{Tone: fleet.ToneUnknown, Quarters: 2}, fleet.DayPart{Tone: fleet.ToneOK, Quarters: 4})
+	if n := one[int](r, `SELECT count(*) FROM host_silences`); n != 2 {
+		t.Errorf("%d silences are noted", n)
+	}
+
+	// What is over is swept; how it was at the beginning of the day is still known.
+	before(120)
+	silent(0)
+	says(fleet.PoolFailed, "no route")
+	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](r, `SELECT count(*) FROM cell_quarters`); n != 2 {
+		t.Errorf("%d quarters are left", n)
+	}
+	if n := one[int](r, `SELECT count(*) FROM host_silences`); n != 0 {
+		t.Errorf("%d silences are left", n)
+	}
+	ends("a day later", fleet.DayPart{Tone: fleet.ToneOK, Quarters: 95}, fleet.DayPart{Tone: fleet.ToneBad, Quarters: 1})
+}
+
+// PostgreSQL notes a cell's tone as package policy judges it.
+func TestATurnHasTheTonesOfTheMatrix(t *testing.T) {
+	r := newRig(t)
+	for _, said := range []fleet.PoolState{fleet.PoolPending, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled} {
+		for _, used := range []int{0, 89, 90, 96, 97, 100} {
+			for _, faulty := range []bool{false, true} {
+				want := policy.PoolKey{State: said, UsedPercent: used, Faulty: faulty}.Tone()
+				if got := fleet.TurnedTone(one[int](r, `SELECT cell_tone('pool', $1, $2::smallint, $3)`, said, used, faulty)); got != want {
+					t.Errorf("a pool that is %s, %d %% used, faulty %v: %s, want %s", said, used, faulty, got, want)
+				}
+			}
+		}
+	}
+	for _, said := range []fleet.NetworkState{fleet.NetworkActive, fleet.NetworkInactive} {
+		for _, faulty := range []bool{false, true} {
+			want := fleet.NetworkStateOf(said, faulty, true).Tone()
+			if got := fleet.TurnedTone(one[int](r, `SELECT cell_tone('net', $1, 0::smallint, $2)`, said, faulty)); got != want {
+				t.Errorf("a network that is %s, faulty %v: %s, want %s", said, faulty, got, want)
+			}
+		}
+	}
+}

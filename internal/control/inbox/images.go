@@ -1,0 +1,36 @@
+package inbox
+
+import (
+	"context"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// noteImage keeps what a host says of the file that it has made or read, where the library has it: facts and checksum of a version of which
+// nobody knew them.
+func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
+	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeFetch}, job.Kind) {
+		return nil
+	}
+	i := slices.IndexFunc(volumes, func(v fleet.Volume) bool { return v.Name == ref.Volume })
+	if i < 0 {
+		return nil
+	}
+	err := q.NoteVersion(ctx, db.NoteVersionParams{
+		PoolID: string(ref.PoolID), Volume: ref.Volume, Host: string(job.HostID), Format: volumes[i].Format, CapacityBytes: volumes[i].CapacityBytes, Digest: volumes[i].SHA256,
+	})
+	if err != nil || job.Kind != fleet.VolumeFetch || volumes[i].SHA256 != "" {
+		return err
+	}
+	at, err := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: ref.PoolID, Volume: ref.Volume})
+	if err != nil || len(at) == 0 {
+		return err
+	}
+	_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{ // what was downloaded for the library is known by its checksum, too
+		HostID: job.HostID, Kind: fleet.VolumeHash, Subject: job.Subject, SubjectName: ref.Volume, Args: fleet.JobArgs{Volume: &fleet.VolumeOrder{}},
+	})
+	return err
+}

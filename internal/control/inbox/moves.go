@@ -1,0 +1,46 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// settleMove has the intent follow a disk that is in its new place, and asks for its old file to be deleted: as any volume is, so that
+// whoever uses it by then keeps it.
+func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
+	move := job.Args.Move
+	if in.Outcome != wire.Done || move == nil {
+		return nil
+	}
+	disk, err := json.Marshal(move.Disk)
+	if err != nil {
+		return err
+	}
+	moved, err := json.Marshal(move.To)
+	if err != nil {
+		return err
+	}
+	name, err := q.DiskMoved(ctx, db.DiskMovedParams{ID: vm, HostID: job.HostID, Disk: disk, Moved: moved})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := store.Audit(ctx, q, fleet.SystemActor, "vm.disk.moved", job.Subject, name, move.Disk.Volume+" is in its new pool, as "+move.To.Volume); err != nil {
+		return err
+	}
+	_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+		HostID: job.HostID, Kind: fleet.VolumeDelete, Subject: fleet.SubjectVolume(move.Disk), SubjectName: move.Disk.Volume,
+		Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{}},
+	})
+	return err
+}

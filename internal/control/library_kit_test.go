@@ -1,0 +1,82 @@
+package control_test
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// shelf is a site with agents on both hosts.
+type shelf struct {
+	*site
+	agents map[fleet.HostID]fleet.Actor
+	seq    map[fleet.HostID]int64
+}
+
+func newShelf(t *testing.T) *shelf {
+	s := &shelf{newSite(t), map[fleet.HostID]fleet.Actor{}, map[fleet.HostID]int64{}}
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.agents[h] = s.greet(h)
+		s.seq[h] = one[int64](&rig{t: t, pool: s.pool}, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h)
+	}
+	s.heard()
+	return s
+}
+
+func (s *shelf) heard() {
+	s.exec(`UPDATE host_sessions SET seen_at = now() + interval '1 hour', last_look = NULL, blind_since = NULL`)
+}
+
+// work is what waits for the host, of one kind.
+func (s *shelf) work(host fleet.HostID, kind fleet.JobKind) []wire.Work {
+	s.t.Helper()
+	claim, err := s.Claim(s.t.Context(), s.agents[host], wire.ClaimRequest{Max: 16}, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return slices.DeleteFunc(claim.Jobs, func(w wire.Work) bool { return w.Kind != kind })
+}
+
+// did ends the work of a volume: it is in its pool then, with these words more.
+func (s *shelf) did(host fleet.HostID, w wire.Work, more string) {
+	s.t.Helper()
+	ref, _ := w.Subject.Volume()
+	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', COALESCE((SELECT jsonb_agg(v) FROM jsonb_array_elements(status->'volumes') v WHERE v->>'name' <> $3), '[]') ||
+		(jsonb_build_object('name', $3::text, 'path', '/v/' || $3::text, 'format', 'qcow2', 'capacityBytes', 1048576) || $4::jsonb)) WHERE pool_id = $1 AND host_id = $2`, ref.PoolID, host, ref.Volume, more)
+	var status fleet.PoolStatus
+	if err := s.pool.QueryRow(s.t.Context(), `SELECT status FROM assignments WHERE pool_id = $1 AND host_id = $2`, ref.PoolID, host).Scan(&status); err != nil {
+		s.t.Fatal(err)
+	}
+	s.end(host, w, wire.Finish{Outcome: wire.Done, Pool: &status})
+}
+
+func (s *shelf) end(host fleet.HostID, w wire.Work, f wire.Finish) {
+	s.t.Helper()
+	s.seq[host]++
+	f.Epoch, f.Seq = w.Epoch, s.seq[host]
+	if _, _, err := s.Finish(s.t.Context(), s.agents[host], w.ID, f); err != nil {
+		s.t.Fatal(err)
+	}
+	s.heard()
+}
+
+func (s *shelf) image(a fleet.Actor, id fleet.ImageID) fleet.ImageView {
+	s.t.Helper()
+	v, err := s.GetImage(s.t.Context(), a, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// from asks for a VM with a disk from the image.
+func (s *shelf) from(a fleet.Actor, project fleet.ProjectID, name string, d fleet.Disk) (fleet.VMView, error) {
+	in := control.CreateVM{ProjectID: project, Name: name, Spec: small}
+	in.Spec.Disks = []fleet.Disk{d}
+	return s.CreateVM(s.t.Context(), a, in)
+}
+
+const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

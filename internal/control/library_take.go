@@ -1,0 +1,169 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// takeIn adds a version to the image, which first makes or locks, and asks a host for what is to be done for it.
+func (c *Control) takeIn(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+	switch {
+	case from.URL != "" && from.VMID != "":
+		var checks fleet.Checks
+		checks.Add("source.url", "Give an address or a VM, not both.")
+		return fleet.Task{}, checks.Err()
+	case from.URL != "":
+		return c.takeDownload(ctx, a, id, from, first)
+	case from.VMID != "":
+		return c.takeDisk(ctx, a, id, name, from, first)
+	}
+	return c.takeFile(ctx, a, id, from, first)
+}
+
+// takeFile makes a version of a file that lies in a pool, of which its host computes the checksum.
+func (c *Control) takeFile(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+	lines, err := c.fitVolumes(ctx, a, Image{PoolID: from.PoolID, Volume: from.Volume, HostID: from.HostID})
+	switch {
+	case err != nil:
+		return fleet.Task{}, err
+	case len(lines) > 1:
+		var checks fleet.Checks
+		checks.Add("source.hostId", "Several hosts have a file of this name, each its own. Say which host's is meant.")
+		return fleet.Task{}, checks.Err()
+	}
+	v := lines[0]
+	return c.orderVolume(ctx, a, from.PoolID, func(q *db.Queries, pool assign.Object) (volumeJob, error) {
+		if err := idle(ctx, q, v); err != nil {
+			return volumeJob{}, err
+		}
+		if err := first(q); err != nil {
+			return volumeJob{}, err
+		}
+		version, err := addVersion(ctx, q, a, id, fleet.ImageVersion{Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name})
+		if err != nil {
+			return volumeJob{}, err
+		}
+		j := volumeJob{kind: fleet.VolumeHash, ref: fleet.Volref{PoolID: v.PoolID, Volume: v.Name}, host: v.Hosts[0], told: true}
+		return j, addCopy(ctx, q, a, version, v)
+	})
+}
+
+// addComing notes a version whose file a host is to make: what it is, the host says when it is whole.
+func addComing(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, source string, j volumeJob, shared bool) error {
+	version, err := addVersion(ctx, q, a, image, fleet.ImageVersion{Source: source})
+	if err != nil {
+		return err
+	}
+	on := j.host.ID
+	if shared {
+		on = ""
+	}
+	n, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: version, PoolID: j.ref.PoolID, Host: string(on), Volume: j.ref.Volume, AddedBy: a.Name})
+	if err == nil && n == 0 {
+		err = fleet.Errorf(fleet.Conflict, "The library has a copy named %s in this pool already. Choose another name.", j.ref.Volume)
+	}
+	return err
+}
+
+func (c *Control) takeDownload(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+	j, err := download(from.PoolID, NewDownload{URL: from.URL, Checksum: from.Checksum, Name: from.Volume, HostID: from.HostID})
+	if err != nil {
+		return fleet.Task{}, below("source", err)
+	}
+	j.told = true
+	return c.orderVolume(ctx, a, from.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+		if err := first(q); err != nil {
+			return j, err
+		}
+		spec, err := sharedOf(ctx, q, from.PoolID)
+		if err != nil {
+			return j, err
+		}
+		if j, err = newVolumeOn(ctx, q, a, j, from.HostID, false); err != nil {
+			return j, below("source", err)
+		}
+		return j, addComing(ctx, q, a, id, strings.TrimPrefix(from.words(), "from "), j, spec.Shared)
+	})
+}
+
+// takeDisk makes a version of a disk of a VM that is off.
+func (c *Control) takeDisk(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+	vm, err := c.GetVM(ctx, a, from.VMID)
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	n := max(from.Disk, 1)
+	var checks fleet.Checks
+	switch {
+	case n > len(vm.Spec.Disks):
+		checks.Add("source.disk", "The VM %s has %d disks.", vm.Name, len(vm.Spec.Disks))
+	case vm.On() || vm.Ordered != "" && vm.Ordered != fleet.Stopped:
+		checks.Add("source.vmId", "The VM %s is on, so a copy of its disk would not be whole. Shut it down first.", vm.Name)
+	case vm.Status == nil:
+		checks.Add("source.vmId", "The host has not made the VM %s yet.", vm.Name)
+	}
+	if err := checks.Err(); err != nil {
+		return fleet.Task{}, err
+	}
+	disk := vm.Spec.Disks[n-1]
+	j := volumeJob{
+		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: from.PoolID, Volume: cmp.Or(from.Volume, fleet.CopyName(name, int(vm.Generation), "qcow2"))},
+		order: fleet.VolumeOrder{Source: disk.Volume, SourcePool: disk.PoolID, Flatten: true, TakesBytes: disk.SizeBytes}, told: true,
+	}
+	fleet.CheckNewVolume(&checks, "source.volume", j.ref.Volume)
+	if err := checks.Err(); err != nil {
+		return fleet.Task{}, err
+	}
+	return c.orderVolume(ctx, a, from.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+		now, err := store.LockVM(ctx, q, a, from.VMID, policy.VMChange)
+		switch {
+		case err != nil:
+			return j, err
+		case now.Generation != vm.Generation || now.On() || now.Ordered != "" && now.Ordered != fleet.Stopped:
+			return j, fleet.Errorf(fleet.Conflict, "The VM %s was changed or started meanwhile. Look at it, and try again.", vm.Name)
+		}
+		if err := first(q); err != nil {
+			return j, err
+		}
+		spec, err := sharedOf(ctx, q, from.PoolID)
+		if err != nil {
+			return j, err
+		}
+		if err := nameFree(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
+			return j, below("source", err)
+		}
+		if j.host, err = roomFor(ctx, q, a, j, vm.HostID, nil, false); err != nil {
+			return j, below("source", err)
+		}
+		return j, addComing(ctx, q, a, id, fmt.Sprintf("disk %d of VM %s", n, vm.Name), j, spec.Shared)
+	})
+}
+
+// below moves the fields of a refusal under another.
+func below(prefix string, err error) error {
+	e, ok := errors.AsType[*fleet.Error](err)
+	if !ok {
+		return err
+	}
+	moved := *e
+	moved.Fields = slices.Clone(e.Fields)
+	for i := range moved.Fields {
+		switch f := &moved.Fields[i]; f.Field {
+		case "name":
+			f.Field = prefix + ".volume"
+		default:
+			f.Field = prefix + "." + f.Field
+		}
+	}
+	return &moved
+}

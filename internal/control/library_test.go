@@ -1,0 +1,356 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func TestAnImageIsForThoseItIsPublishedTo(t *testing.T) {
+	s := newShelf(t)
+	s.lay(s.nfs, s.h1, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
+	s.lay(s.nfs, s.h2, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
+	in := control.NewImage{Name: "Golden", OS: fleet.OSFacts{Family: "linux", Name: "Debian", Version: "12"}, Source: control.ImageSource{PoolID: s.nfs, Volume: "golden.qcow2"}}
+	id, task, err := s.AddImage(t.Context(), chief, in)
+	if err != nil || task.Kind != fleet.VolumeHash {
+		t.Fatalf("%+v %v", task, err)
+	}
+	s.audited("image.create")
+	for name, wrong := range map[string]func(*control.NewImage){
+		"name":     func(n *control.NewImage) { n.Name = "" },
+		"family":   func(n *control.NewImage) { n.OS.Family = "cake" },
+		"same":     func(n *control.NewImage) {},
+		"its file": func(n *control.NewImage) { n.Name = "Other" },
+		"no file":  func(n *control.NewImage) { n.Name, n.Source.Volume = "Other", "nothing.qcow2" },
+	} {
+		other := in
+		wrong(&other)
+		if _, _, err := s.AddImage(t.Context(), chief, other); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+
+	// Its host computes the checksum, and the version has it.
+	works := append(s.work(s.h1, fleet.VolumeHash), s.work(s.h2, fleet.VolumeHash)...)
+	if len(works) != 1 {
+		t.Fatalf("%+v", works)
+	}
+	s.did(task.HostID, works[0], `{"sha256":"`+digest+`"}`)
+	v := s.image(chief, id)
+	if x := v.Newest(); x == nil || x.SHA256 != digest || len(x.Copies) != 1 || x.Copies[0].State != fleet.CopyReady || !x.Offered {
+		t.Fatalf("%+v", v)
+	}
+
+	disk := fleet.Disk{PoolID: s.nfs, ImageID: id}
+	names := func(a fleet.Actor) string {
+		page, err := s.ListImages(t.Context(), a, fleet.Query{Filter: "name:golden"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strconv.Itoa(len(page.Items))
+	}
+	refused := func(what string, a fleet.Actor, project fleet.ProjectID) {
+		t.Helper()
+		s.refused(what, fleet.Invalid, "no such image", func() error { _, err := s.from(a, project, "x", disk); return err })
+	}
+	if names(s.member) != "0" {
+		t.Error("published to nobody, a member sees it")
+	}
+	s.refused("get it", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.member, id); return err })
+	refused("a VM from it", s.member, s.red)
+	if err := s.GrantImage(t.Context(), chief, id, s.red); err != nil {
+		t.Fatal(err)
+	}
+	s.audited("image.grant")
+	if names(s.member) != "1" || names(s.stranger) != "0" {
+		t.Errorf("published to red, the member sees %s and the stranger %s", names(s.member), names(s.stranger))
+	}
+	told := s.image(s.member, id)
+	if told.CreatedBy != "" || len(told.Versions) != 1 || told.Versions[0].Copies != nil || told.Versions[0].Source != "" || told.Grants[0].By != "" || !told.Versions[0].Offered {
+		t.Errorf("a member is told %+v", told)
+	}
+	vm, err := s.from(s.member, s.red, "mine", disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := vm.Spec.Disks[0]; d.Image == nil || d.Image.Volume != "golden.qcow2" || d.VersionID != v.Newest().ID {
+		t.Errorf("the disk is %+v", d)
+	}
+	refused("a VM of another project", s.stranger, s.blue)
+	both := s.member
+	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: s.member.Projects[s.red], s.blue: s.member.Projects[s.red]}
+	refused("of one's other project", both, s.blue)
+	in2 := control.CreateVM{ProjectID: s.blue, Name: "by-file", Spec: small}
+	in2.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "golden.qcow2"}}}
+	s.refused("by its file in one's other project", fleet.Invalid, "published to the project", func() error { _, err := s.CreateVM(t.Context(), both, in2); return err })
+	if made := s.image(chief, id).Versions[0].VMs; !slices.Equal(made, []string{"mine"}) {
+		t.Errorf("made from it: %v", made)
+	}
+
+	// What changed is not offered, whoever asks.
+	s.said(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":null,"altered":true}`)
+	if x := s.image(chief, id).Newest(); x.Offered || x.Copies[0].State != fleet.CopyChanged || !strings.Contains(x.Copies[0].Why, "written to") {
+		t.Errorf("written to since: %+v", x)
+	}
+	s.refused("a VM from what changed", fleet.Invalid, "no host", func() error { _, err := s.from(s.member, s.red, "late", disk); return err })
+	s.said(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":"`+strings.Repeat("f", 64)+`","altered":false}`)
+	if x := s.image(chief, id).Newest(); x.Offered || x.SHA256 != digest || !strings.Contains(x.Copies[0].Why, "other bytes") {
+		t.Errorf("other bytes: %+v", x)
+	}
+	if err := s.RevokeImage(t.Context(), chief, id, s.red); err != nil {
+		t.Fatal(err)
+	}
+	refused("a VM after it was withdrawn", s.member, s.red)
+
+	// Projects have images of equal names, and the fleet too.
+	for n, project := range []fleet.ProjectID{s.red, s.blue} {
+		file := fmt.Sprintf("own-%d.qcow2", n)
+		s.lay(s.nfs, s.h1, `{"name":"`+file+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
+		if _, _, err := s.AddImage(t.Context(), chief, control.NewImage{Name: "Golden", ProjectID: project, Source: control.ImageSource{PoolID: s.nfs, Volume: file}}); err != nil {
+			t.Errorf("the same name in another project: %v", err)
+		}
+	}
+	if names(s.member) != "1" || names(s.stranger) != "1" {
+		t.Error("each sees its own")
+	}
+}
+
+// Of several copies of which nobody knew the checksum, none decides about another.
+func TestAHostsWordIsAboutItsOwnCopies(t *testing.T) {
+	s := newShelf(t)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.lay(s.local, h, `{"name":"old.qcow2","path":"/v/old.qcow2","format":"qcow2","capacityBytes":1048576}`)
+	}
+	id, _ := s.shelve(s.local, []fleet.HostID{s.h1, s.h2}, "old.qcow2", "qcow2", 1<<20)
+	says := func(h fleet.HostID, sum string) fleet.ImageVersion {
+		t.Helper()
+		if _, err := s.VerifyCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.local, Volume: "old.qcow2", HostID: h}); err != nil {
+			t.Fatal(err)
+		}
+		w := s.work(h, fleet.VolumeHash)
+		if len(w) != 1 {
+			t.Fatalf("%+v", w)
+		}
+		s.did(h, w[0], `{"sha256":"`+sum+`"}`)
+		return *s.image(chief, id).Newest()
+	}
+	other := strings.Repeat("e", 64)
+	if v := says(s.h1, digest); v.SHA256 != "" || !v.Offered {
+		t.Errorf("one of two has told: %+v", v)
+	}
+	if v := says(s.h2, other); v.SHA256 != "" {
+		t.Errorf("they differ: %+v", v)
+	}
+	if v := says(s.h2, digest); v.SHA256 != digest {
+		t.Errorf("both say the same: %+v", v)
+	}
+	v := says(s.h1, other)
+	if v.SHA256 != digest || !v.Offered {
+		t.Errorf("one takes it back: %+v", v)
+	}
+	for _, c := range v.Copies {
+		if c.Offered() != (c.HostID == s.h2) {
+			t.Errorf("the copy on %s is %s: %s", c.HostName, c.State, c.Why)
+		}
+	}
+}
+
+// A VM that is placed where the image is not has it copied first, by a host that has both, as a part of its task.
+func TestAnImageIsCopiedBeforeItsVM(t *testing.T) {
+	s := newShelf(t)
+	s.lay(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "only-here.qcow2", "qcow2", 1<<20)
+	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
+	make := func(name string) fleet.VMView {
+		t.Helper()
+		in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: name, Spec: small, Start: true}
+		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, ImageID: id, Overlay: true}}
+		vm, err := s.CreateVM(t.Context(), s.member, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vm
+	}
+	first, second := make("first"), make("second")
+	ref := first.Spec.Disks[0].Image
+	if ref == nil || ref.PoolID != s.nfs || *second.Spec.Disks[0].Image != *ref {
+		t.Fatalf("the disks stand on %+v and %+v", ref, second.Spec.Disks[0].Image)
+	}
+	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
+		t.Fatalf("a VM is made before its image is there: %+v", w)
+	}
+	copies := s.work(s.h1, fleet.VolumeCopy)
+	if len(copies) != 1 {
+		t.Fatalf("%d copies are ordered", len(copies))
+	}
+	w := copies[0]
+	if o := w.Args.Volume; len(w.Pools) != 1 || w.Pools[0].ID != s.local || o.Source != "only-here.qcow2" || o.SourcePool != s.local || o.Checksum != "sha256:"+digest || w.Pool.ID != s.nfs {
+		t.Errorf("the order is %+v with %+v", o, w.Pools)
+	}
+	if x := s.image(chief, id).Newest(); len(x.Copies) != 2 || !slices.ContainsFunc(x.Copies, func(c fleet.ImageCopy) bool { return c.State == fleet.CopyComing }) {
+		t.Errorf("meanwhile: %+v", x)
+	}
+	task := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(first.ID))
+	if task != "running" {
+		t.Errorf("the task of the VM is %s while its image is copied", task)
+	}
+	// An edit meanwhile joins what waits, and does not hasten it.
+	text := "edited"
+	if _, _, err := s.UpdateVM(t.Context(), s.member, first.ID, control.UpdateVM{Description: &text}); err != nil {
+		t.Fatal(err)
+	}
+	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
+		t.Fatalf("an edit hastens it: %+v", w)
+	}
+	s.did(s.h1, w, `{"sha256":"`+digest+`"}`)
+	s.lay(s.nfs, s.h2, `{"name":"`+ref.Volume+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
+	applies := s.work(s.h2, fleet.VMApply)
+	if len(applies) != 2 || *applies[0].VM.Spec.Disks[0].Image != *ref || !applies[0].VM.Spec.Disks[0].Overlay {
+		t.Fatalf("after the copy: %+v", applies)
+	}
+	for _, w := range applies {
+		s.end(s.h2, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	}
+	if task := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(first.ID)); task != "done" {
+		t.Errorf("the task of the VM is %s in the end", task)
+	}
+	if n := s.count("job_waits"); n != 0 {
+		t.Errorf("%d jobs still wait for others", n)
+	}
+
+	// What disks stand on stays.
+	v := s.image(chief, id)
+	s.refused("delete it", fleet.Conflict, "VM first", func() error { _, err := s.DeleteImage(t.Context(), chief, id, v.Name, true); return err })
+	s.refused("delete the copy", fleet.Conflict, "VM first", func() error {
+		_, err := s.DeleteCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.nfs, Volume: ref.Volume}, ref.Volume)
+		return err
+	})
+	s.refused("forget the copy", fleet.Conflict, "VM second", func() error {
+		return s.ForgetCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.nfs, Volume: ref.Volume})
+	})
+	s.refused("withdraw it as a volume", fleet.Conflict, "stand on", func() error {
+		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: ref.Volume})
+	})
+
+	// A copy that fails lets the VM be tried, whose host then says what it lacks.
+	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
+	third := make("third")
+	copies = s.work(s.h1, fleet.VolumeCopy)
+	if len(copies) != 1 {
+		t.Fatalf("%+v", copies)
+	}
+	s.end(s.h1, copies[0], wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
+	if w := s.work(s.h2, fleet.VMApply); len(w) != 1 || w[0].VM.ID != third.ID {
+		t.Errorf("after a copy that failed: %+v", w)
+	}
+
+	// Where no host has both, that is the reason.
+	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
+	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
+	s.refused("no host with both", fleet.Invalid, "no host with both", func() error {
+		_, err := s.from(chief, s.red, "nowhere", fleet.Disk{PoolID: s.nfs, ImageID: id})
+		return err
+	})
+	s.refused("copy it", fleet.Conflict, "no host with both", func() error {
+		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
+		return err
+	})
+}
+
+// Bytes that a pool has already are not copied.
+func TestCopiesAreNotMadeTwice(t *testing.T) {
+	s := newShelf(t)
+	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
+	s.lay(s.nfs, s.h1, `{"name":"same.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	task, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
+	if err != nil || task.ID != "" {
+		t.Fatalf("%+v %v", task, err)
+	}
+	s.audited("image.copy")
+	if v := s.image(chief, id).Newest(); len(v.Copies) != 2 {
+		t.Errorf("%+v", v.Copies)
+	}
+	s.refused("once more", fleet.Conflict, "already", func() error {
+		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
+		return err
+	})
+	s.refused("delete the file in its pool", fleet.Conflict, "copy of the image", func() error {
+		_, err := s.DeleteVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "same.qcow2"}, "same.qcow2")
+		return err
+	})
+	name := s.image(chief, id).Name
+	s.refused("delete it without its name", fleet.Invalid, "Type the image's name", func() error { _, err := s.DeleteImage(t.Context(), chief, id, "", false); return err })
+	tasks, err := s.DeleteImage(t.Context(), chief, id, name, true)
+	if err != nil || len(tasks) != 2 {
+		t.Fatalf("%v %v", tasks, err)
+	}
+	if n := s.count("jobs WHERE kind = 'volume.delete'"); n != 2 {
+		t.Errorf("%d files are deleted", n)
+	}
+}
+
+// A disk of a VM that is off becomes a version; of one that is on, it does not.
+func TestAVersionFromAVM(t *testing.T) {
+	s := newShelf(t)
+	vm, err := s.from(chief, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := s.work(s.h1, fleet.VMApply)
+	s.end(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
+	in := control.NewImage{Name: "Web", ProjectID: s.red, Source: control.ImageSource{PoolID: s.nfs, VMID: vm.ID, Volume: "web.qcow2"}}
+	ask := func() error { _, _, err := s.AddImage(context.WithoutCancel(t.Context()), chief, in); return err }
+	s.refused("of one that is on", fleet.Invalid, "Shut it down", ask)
+	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	works := s.work(s.h1, fleet.VolumeCopy)
+	if len(works) != 1 || !works[0].Args.Volume.Flatten || works[0].Args.Volume.Source != vm.Spec.Disks[0].Volume || len(works[0].Pools) != 1 {
+		t.Fatalf("%+v", works)
+	}
+	page, err := s.ListImages(t.Context(), s.member, fleet.Query{Filter: "name:web"})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Newest().Offered {
+		t.Fatalf("before it is whole: %+v %v", page.Items, err)
+	}
+	s.did(s.h1, works[0], `{"sha256":"`+digest+`"}`)
+	if x := s.image(s.member, page.Items[0].ID).Newest(); !x.Offered || x.Format != "qcow2" || x.CapacityBytes != 1<<20 || x.SHA256 != digest {
+		t.Errorf("when it is whole: %+v", x)
+	}
+}
+
+// What is downloaded for the library is read once more by its host, for its checksum.
+func TestAVersionFromAnAddress(t *testing.T) {
+	s := newShelf(t)
+	in := control.NewImage{Name: "Debian", Public: true, Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-12.qcow2"}}
+	id, task, err := s.AddImage(t.Context(), chief, in)
+	if err != nil || task.Kind != fleet.VolumeFetch {
+		t.Fatalf("%+v %v", task, err)
+	}
+	works := s.work(s.h1, fleet.VolumeFetch)
+	if len(works) != 1 || s.image(s.member, id).Newest().Offered {
+		t.Fatalf("%+v", works)
+	}
+	s.did(s.h1, works[0], `{}`)
+	if x := s.image(chief, id).Newest(); !x.Offered || x.Format != "qcow2" || x.SHA256 != "" || x.Source != "https://example.org/debian-12.qcow2" {
+		t.Errorf("when it is whole: %+v", x)
+	}
+	works = s.work(s.h1, fleet.VolumeHash)
+	if len(works) != 1 {
+		t.Fatalf("nobody computes its checksum: %+v", works)
+	}
+	s.did(s.h1, works[0], `{"sha256":"`+digest+`"}`)
+	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Copies[0].State != fleet.CopyReady {
+		t.Errorf("%+v", x)
+	}
+}

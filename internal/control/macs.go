@@ -1,0 +1,119 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// macPool is the addresses that new cards get: all that begin with its prefix.
+type macPool string
+
+func (c *Control) macs() macPool { return macPool(cmp.Or(c.opts.MACPrefix, "52:54:00")) }
+
+// choose gives each of the VM's cards without an address a free one, and refuses those that are new and another machine's. Who does
+// not run hosts chooses among addresses of the project alone: from any others, a refusal would tell which VMs other projects have.
+func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
+	given, fresh := map[string]bool{}, map[string]int{}
+	var checks fleet.Checks
+	for i, n := range nics {
+		if given[n.MAC] && n.MAC != "" {
+			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Another card of this VM has the same address.")
+		}
+		given[n.MAC] = true
+		if n.MAC != "" && !slices.ContainsFunc(vm.Spec.NICs, func(o fleet.NIC) bool { return o.MAC == n.MAC }) {
+			fresh[n.MAC] = i
+			checkMAC(&checks, a, vm.ProjectID, i, n.MAC)
+		}
+	}
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	macs := slices.Collect(maps.Keys(fresh))
+	if err := q.HoldMACs(ctx, macs); err != nil {
+		return err
+	}
+	taken, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: macs, VMID: vm.ID})
+	if err != nil {
+		return err
+	}
+	for _, t := range taken {
+		field := fmt.Sprintf("spec.nics[%d].mac", fresh[t.Mac])
+		if t.Name != "" && policy.May(a, policy.InfraSee, "") {
+			checks.Add(field, "%s on %s, which Quantix did not make, has this address already. Leave it out to get a free one.", t.Name, t.HostName)
+		} else {
+			checks.Add(field, "Another VM has this address already. Leave it out to get a free one.")
+		}
+	}
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	for i := range nics {
+		if nics[i].MAC != "" {
+			continue
+		}
+		if nics[i].MAC, err = p.free(ctx, q, vm.ID, given); err != nil {
+			return err
+		}
+		given[nics[i].MAC] = true
+	}
+	return nil
+}
+
+// checkMAC notes an address that card i was given and that is none of the project's.
+func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, mac string) {
+	if own := fleet.ProjectMACs(project); !strings.HasPrefix(mac, own) && !policy.May(a, policy.InfraChange, "") {
+		c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Addresses that are chosen in this project begin with %s. Leave it out to get a free one.", own)
+	}
+}
+
+// Addresses are tried so many at once, from anywhere in the pool on; mostTries of them are all of a pool of four bytes or five.
+const (
+	triedAtOnce = 256
+	mostTries   = 1 << 16
+)
+
+// free is an address of the pool that no machine has. Of two that are given at the same moment the database refuses the second.
+func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, given map[string]bool) (string, error) {
+	size := uint32(1) << (8 * (6 - len(strings.Split(string(p), ":"))))
+	var start [4]byte
+	rand.Read(start[:])
+	at := binary.BigEndian.Uint32(start[:])
+	for range min(size, mostTries) / triedAtOnce {
+		macs := make([]string, triedAtOnce)
+		for i := range macs {
+			macs[i] = p.address(at % size)
+			at++
+		}
+		taken, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: macs, VMID: vm})
+		if err != nil {
+			return "", err
+		}
+		for _, mac := range macs {
+			if !given[mac] && !slices.ContainsFunc(taken, func(t db.MACsOfOthersRow) bool { return t.Mac == mac }) {
+				return mac, nil
+			}
+		}
+	}
+	return "", fleet.Errorf(fleet.Conflict, "No MAC address that begins with %s is free for a new network card. An administrator can give the portal another macPrefix.", p)
+}
+
+// address is the one of that number.
+func (p macPool) address(n uint32) string {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	out := string(p)
+	for _, x := range b[4-(6-len(strings.Split(out, ":"))):] {
+		out += fmt.Sprintf(":%02x", x)
+	}
+	return out
+}

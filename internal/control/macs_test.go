@@ -1,0 +1,109 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// foundWith is a domain on h2 that Quantix did not make, with a card.
+func (s *site) foundWith(name, mac string) {
+	s.t.Helper()
+	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, jsonb_build_object('power', 'running', 'nics', jsonb_build_array(jsonb_build_object('mac', $4::text, 'source', 'network default'))))`,
+		s.h2, fleet.NewID[fleet.VMID](), name, mac)
+}
+
+// A MAC address is one VM's by a constraint, whoever writes; it is free again when the VM gives it up or is gone.
+func TestAMACIsOneVMs(t *testing.T) {
+	s := newSite(t)
+	one, two := s.vm("one", fleet.Stopped), s.vm("two", fleet.Stopped)
+	set := func(id fleet.VMID, macs ...string) error {
+		nics := make([]string, len(macs))
+		for i, m := range macs {
+			nics[i] = `{"networkId": "x", "mac": "` + m + `"}`
+		}
+		_, err := s.pool.Exec(t.Context(), `UPDATE vms SET spec = jsonb_set(spec, '{nics}', $2::jsonb) WHERE id = $1`, id, "["+strings.Join(nics, ",")+"]")
+		return err
+	}
+	if err := set(one.ID, "52:54:00:00:00:01", "52:54:00:00:00:02"); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(two.ID, "52:54:00:00:00:03", "52:54:00:00:00:02"); err == nil || !strings.Contains(err.Error(), "mac_taken") {
+		t.Fatalf("an address of another VM: %v", err)
+	}
+	if err := set(one.ID, "52:54:00:00:00:01"); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(two.ID, "52:54:00:00:00:02"); err != nil {
+		t.Errorf("an address that was given up: %v", err)
+	}
+	s.exec(`DELETE FROM vms WHERE id = $1`, one.ID)
+	if err := set(two.ID, "52:54:00:00:00:02", "52:54:00:00:00:01"); err != nil {
+		t.Errorf("an address of a VM that is gone: %v", err)
+	}
+}
+
+// What people ask for at the same moment ends in one VM with the address, and a sentence for the others.
+func TestAMACIsGivenOnceInARace(t *testing.T) {
+	s := newSite(t)
+	var wait sync.WaitGroup
+	got := make([]error, 4)
+	for i := range got {
+		wait.Go(func() {
+			_, got[i] = s.CreateVM(context.WithoutCancel(t.Context()), chief, control.CreateVM{
+				ProjectID: s.red, HostID: s.h1, Name: fmt.Sprintf("race-%d", i),
+				Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{Network: "default", MAC: "52:54:00:aa:00:01"}}},
+			})
+		})
+	}
+	wait.Wait()
+	made := 0
+	for _, err := range got {
+		if err == nil {
+			made++
+		} else if code := fleet.CodeOf(err); code != fleet.Invalid && code != fleet.Conflict {
+			t.Errorf("a refusal is %v", err)
+		}
+	}
+	if made != 1 {
+		t.Errorf("%d VMs have the address, want 1: %v", made, got)
+	}
+}
+
+// New cards get addresses of the pool that no machine has, also none that Quantix did not make; one that is named is told with its machine.
+func TestMACsComeFromThePool(t *testing.T) {
+	s := newSite(t)
+	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})
+	for i := range 253 {
+		s.foundWith(fmt.Sprintf("foreign-%d", i), fmt.Sprintf("52:54:00:ab:cd:%02x", i))
+	}
+	create := func(name string, nics ...fleet.NIC) (fleet.VMView, error) {
+		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: nics}})
+	}
+	v, err := create("web", fleet.NIC{Network: "default"}, fleet.NIC{Network: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{v.Spec.NICs[0].MAC, v.Spec.NICs[1].MAC}
+	slices.Sort(got)
+	if free := []string{"52:54:00:ab:cd:fd", "52:54:00:ab:cd:fe", "52:54:00:ab:cd:ff"}; !slices.Contains(free, got[0]) || !slices.Contains(free, got[1]) || got[0] == got[1] {
+		t.Errorf("the cards got %v, want two of %v", got, free)
+	}
+	if _, err := create("db", fleet.NIC{Network: "default"}); err != nil {
+		t.Errorf("the last address: %v", err)
+	}
+	s.refused("an empty pool", fleet.Conflict, "No MAC address that begins with 52:54:00:ab:cd is free", func() error {
+		_, err := create("late", fleet.NIC{Network: "default"})
+		return err
+	})
+	s.refused("a foreign machine's", fleet.Invalid, "foreign-7 on h2, which Quantix did not make, has this address", func() error {
+		_, err := create("twin", fleet.NIC{Network: "default", MAC: "52:54:00:ab:cd:07"})
+		return err
+	})
+}

@@ -1,0 +1,122 @@
+package control_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func overlaySpec(vni int) fleet.NetworkSpec {
+	return fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: vni, Underlay: "10.50.0.0/24"}
+}
+
+func (s *site) gather() {
+	s.t.Helper()
+	if err := s.GatherPeers(s.t.Context(), fleet.SystemActor); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// wantPeers demands the overlay's peers and, since the last look, how often its hosts were told.
+func (s *site) wantPeers(id fleet.NetworkID, generation int64, peers ...string) {
+	s.t.Helper()
+	v, err := s.GetNetwork(s.t.Context(), chief, id)
+	if err != nil || v.Generation != generation || !slices.Equal(v.Peers, peers) {
+		s.t.Errorf("generation %d, peers %v, %v; want %d, %v", v.Generation, v.Peers, err, generation, peers)
+	}
+}
+
+// Hosts of an overlay learn of one another from what each of them says, and only of what may be.
+func TestHostsOfAnOverlayLearnOfOneAnother(t *testing.T) {
+	s := newSite(t)
+	v := s.define("over", overlaySpec(100), s.h1, s.h2)
+	if !v.Restricted {
+		t.Error("anybody's VMs may come onto the overlay")
+	}
+	s.gather()
+	s.wantPeers(v.ID, 1)
+	s.says(v.ID, s.h1, `{"active":true,"vtep":"10.50.0.9"}`)
+	s.gather()
+	s.gather()
+	s.wantPeers(v.ID, 2, "10.50.0.9")
+	s.says(v.ID, s.h2, `{"active":true,"vtep":"10.50.0.1"}`)
+	s.gather()
+	s.wantPeers(v.ID, 3, "10.50.0.1", "10.50.0.9")
+	subject := fleet.SubjectNetwork(v.ID)
+	if got := s.jobs(subject); got != "network.apply queued, network.apply queued" {
+		t.Errorf("what is on its way: %s", got)
+	}
+	if work, err := s.Claim(t.Context(), s.greet(s.h1), wire.ClaimRequest{Max: 4}, 0); err != nil || len(work.Jobs) != 1 || work.Jobs[0].Network == nil || !slices.Equal(work.Jobs[0].Network.Peers, []string{"10.50.0.1", "10.50.0.9"}) || work.Jobs[0].Generation != 3 {
+		t.Errorf("the host is told %+v, %v", work, err)
+	}
+	// A host speaks for itself: it takes nobody's place, and names nothing beyond the underlay.
+	for _, lie := range []string{`10.50.0.1`, `192.0.2.1`, `10.50.0.7%eth0`, `no address`, ``} {
+		s.says(v.ID, s.h1, `{"active":true,"vtep":"`+lie+`"}`)
+		s.gather()
+		if v, _ := s.GetNetwork(t.Context(), chief, v.ID); !slices.Equal(v.Peers, []string{"10.50.0.1"}) {
+			t.Errorf("a host that says %q makes the peers %v", lie, v.Peers)
+		}
+	}
+	s.says(v.ID, s.h1, `{"active":true,"vtep":"10.50.0.9"}`)
+	s.gather()
+	if _, err := s.Release(t.Context(), chief, subject, s.h1); err != nil {
+		t.Fatal(err)
+	}
+	s.gather()
+	if v, _ := s.GetNetwork(t.Context(), chief, v.ID); !slices.Equal(v.Peers, []string{"10.50.0.1"}) {
+		t.Errorf("who leaves stays a peer: %v", v.Peers)
+	}
+	if seen, err := s.GetNetwork(t.Context(), s.member, v.ID); err == nil && (len(seen.Peers) > 0 || seen.Spec.Underlay != "") {
+		t.Errorf("a tenant is told how hosts reach one another: %v %s", seen.Peers, seen.Spec.Underlay)
+	}
+}
+
+func TestNetworksOnOneDeviceAreRefused(t *testing.T) {
+	s := newSite(t)
+	on := func(device string, vlan int) fleet.NetworkSpec {
+		return fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: device, VLAN: vlan}
+	}
+	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
+		return func() error {
+			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
+			return err
+		}
+	}
+	s.define("wire", on("eth1", 0), s.h1)
+	s.define("over", overlaySpec(100), s.h1)
+	s.refused("a second bridge on it", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", on("eth1", 0), s.h1))
+	s.refused("macvtap on it", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}, s.h1))
+	s.refused("the same VNI", fleet.Invalid, "The network over has the VNI 100 on h1 already", create("b", overlaySpec(100), s.h1))
+	s.define("tagged", on("eth1", 7), s.h1)
+	s.define("elsewhere", on("eth1", 0), s.h2)
+	s.define("over-2", overlaySpec(101), s.h1)
+	bridge := fleet.NetworkSpec{Mode: fleet.NetworkBridged, Bridge: "br0"}
+	s.define("published", bridge, s.h1)
+	s.define("published-too", bridge, s.h1)
+}
+
+// What a host undid because it cut it off is tried again when a person says so, and not by itself.
+func TestWhatWasUndoneIsNotOrderedAgain(t *testing.T) {
+	s := newSite(t)
+	v := s.define("wire", fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth0"}, s.h1)
+	subject := fleet.SubjectNetwork(v.ID)
+	s.exec(`UPDATE jobs SET state = 'failed', ended_at = now() - interval '1 hour' WHERE subject = $1`, subject)
+	s.says(v.ID, s.h1, `{"active":false,"error":"The change was undone.","rolledBack":"2026-01-01T00:00:00Z"}`)
+	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.jobs(subject); strings.Contains(got, "queued") {
+		t.Errorf("it is tried again by itself: %s", got)
+	}
+	s.says(v.ID, s.h1, `{"active":false,"error":"It failed."}`)
+	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.jobs(subject); !strings.Contains(got, "queued") {
+		t.Errorf("another failure is not tried again: %s", got)
+	}
+}

@@ -1,0 +1,83 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// ChangePoolSecret gives a pool's storage another proof of who asks. Its hosts fetch it when they set the pool up anew, which is asked of
+// all of them; a guest that runs has it from its next start on. The secret itself is in no answer, job or audit line.
+func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID, secret string) ([]fleet.TaskID, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	var tasks []fleet.TaskID
+	err := assign.Pools.Change(ctx, c.store, a, string(id), func(q *db.Queries, o assign.Object) error {
+		spec, err := sharedOf(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		if ok, why := (fleet.Pool{Spec: spec}).Allows(fleet.ActCredentials); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		var checks fleet.Checks
+		if spec.CheckSecret(&checks, "secret", secret); checks.Err() != nil {
+			return checks.Err()
+		}
+		if err := c.keepPoolSecret(ctx, q, a, id, secret); err != nil {
+			return err
+		}
+		if tasks, err = o.ApplyAnew(ctx, q, a); err != nil {
+			return err
+		}
+		return o.Audit(ctx, q, a, "credentials", "of "+spec.User)
+	})
+	return tasks, err
+}
+
+// keepPoolSecret seals the secret with a key that the database does not have.
+func (c *Control) keepPoolSecret(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, secret string) error {
+	by := c.opts.Vault.ID()
+	if by == "" {
+		return fleet.Errorf(fleet.Conflict, "This portal has no key to keep credentials with. Set secretsKey in its settings.")
+	}
+	sealed, err := c.opts.Vault.Seal(poolSecretLabel(id), []byte(secret))
+	if err != nil {
+		return err
+	}
+	return q.SetPoolSecret(ctx, db.SetPoolSecretParams{PoolID: id, ByKey: by, Sealed: sealed, SetBy: a.Name})
+}
+
+// A sealed secret is of one pool: moved to another one's row nobody reads it.
+func poolSecretLabel(id fleet.PoolID) string { return "secret of pool " + string(id) }
+
+// PoolSecret is the secret of a pool for a host that is to have that pool. Nobody else is given it.
+func (c *Control) PoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID) (wire.PoolSecret, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return wire.PoolSecret{}, err
+	}
+	if err := store.CheckID(id, "pool"); err != nil {
+		return wire.PoolSecret{}, err
+	}
+	row, err := c.store.PoolSecretFor(ctx, db.PoolSecretForParams{PoolID: id, HostID: a.HostID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return wire.PoolSecret{}, fleet.Errorf(fleet.NotFound, "There are no credentials of this pool for this host.")
+	}
+	if err != nil {
+		return wire.PoolSecret{}, store.Err(err)
+	}
+	secret, ok := c.opts.Vault.Unseal(poolSecretLabel(id), row.Sealed)
+	if !ok {
+		return wire.PoolSecret{}, fleet.Errorf(fleet.Conflict, "The portal cannot read the pool's credentials: they were given to a portal with another key (%s). Give all portals the same secretsKey, or change the pool's credentials.", row.ByKey)
+	}
+	return wire.PoolSecret{Secret: string(secret)}, nil
+}

@@ -1,0 +1,236 @@
+package control_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quantix/internal/auth"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+)
+
+const aSecret = "a-secret-of-storage"
+
+var targetSpec = fleet.PoolSpec{
+	Kind: fleet.PoolISCSIDirect, Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", Initiator: "iqn.2026-01.org.example:quantix", User: "quantix",
+}
+
+// target is a pool of its own that asks who asks.
+func (w *world) target() fleet.PoolID {
+	w.t.Helper()
+	spec, name := targetSpec, w.name("san")
+	spec.Target += "." + name
+	v, err := w.CreatePool(w.t.Context(), chief, control.CreatePool{Name: name, Spec: spec, Secret: aSecret, HostIDs: []fleet.HostID{w.h1}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return v.ID
+}
+
+// holding lists the tables in which the text is found, also in what is not text.
+func (s *site) holding(text string) string {
+	s.t.Helper()
+	rows, err := s.pool.Query(s.t.Context(), `SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c
+		JOIN information_schema.tables t USING (table_schema, table_name) WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var ask []string
+	for rows.Next() {
+		var table, column, kind string
+		if err := rows.Scan(&table, &column, &kind); err != nil {
+			s.t.Fatal(err)
+		}
+		as := fmt.Sprintf("%q::text", column)
+		if kind == "bytea" {
+			as = fmt.Sprintf("encode(%q, 'escape')", column)
+		}
+		ask = append(ask, fmt.Sprintf("SELECT '%s.%s' AS at FROM %q WHERE %s LIKE '%%' || $1 || '%%'", table, column, table, as))
+	}
+	if rows.Err() != nil || len(ask) < 100 {
+		s.t.Fatal(rows.Err(), len(ask))
+	}
+	var found string
+	if err := s.pool.QueryRow(s.t.Context(), "SELECT COALESCE(string_agg(DISTINCT at, ' '), '') FROM ("+strings.Join(ask, " UNION ALL ")+") x", text).Scan(&found); err != nil {
+		s.t.Fatal(err)
+	}
+	return found
+}
+
+// The secret goes to hosts that are to have the pool, and is nowhere else: in no column, answer, job or line of the audit.
+func TestASecretIsForThePoolsHostsAlone(t *testing.T) {
+	s := newSite(t)
+	ctx := t.Context()
+	san, err := s.CreatePool(ctx, chief, control.CreatePool{Name: "san", Spec: targetSpec, Secret: aSecret, HostIDs: []fleet.HostID{s.h1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !san.Spec.Shared || strings.Contains(fmt.Sprintf("%+v", san), aSecret) {
+		t.Errorf("the pool is told as %+v", san)
+	}
+	h1, h2 := fleet.Actor{HostID: s.h1}, fleet.Actor{HostID: s.h2}
+	has := func(a fleet.Actor, want string) {
+		t.Helper()
+		got, err := s.PoolSecret(ctx, a, san.ID)
+		if want == "" && (fleet.CodeOf(err) != fleet.NotFound || got.Secret != "") || want != "" && (err != nil || got.Secret != want) {
+			t.Errorf("%s gets %q, %v, want %q", a.HostID, got.Secret, err, want)
+		}
+	}
+	has(h1, aSecret)
+	has(h2, "")
+	if at := s.holding(aSecret); at != "" {
+		t.Errorf("the secret is in %s", at)
+	}
+
+	subject := fleet.SubjectPool(san.ID)
+	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, subject)
+	s.exec(`UPDATE tasks SET state = 'done', ended_at = now() WHERE subject = $1`, subject)
+	tasks, err := s.ChangePoolSecret(ctx, chief, san.ID, aSecret+"-2")
+	if err != nil || len(tasks) != 1 {
+		t.Fatalf("changed: %v, %v", tasks, err)
+	}
+	has(h1, aSecret+"-2")
+	if got := s.jobs(subject); got != "pool.apply done, pool.apply queued" {
+		t.Errorf("the hosts are asked: %s", got)
+	}
+	if v := s.poolView(chief, san.ID); v.Generation != 2 {
+		t.Errorf("those that are not heard will not know: generation %d", v.Generation)
+	}
+	if at := s.holding(aSecret); at != "" {
+		t.Errorf("the new secret is in %s", at)
+	}
+	if lines := s.audited("pool."); !strings.Contains(lines, "credentials san") || strings.Contains(lines, aSecret) {
+		t.Errorf("the audit says %s", lines)
+	}
+
+	if _, err := s.Release(ctx, chief, subject, s.h1); err != nil {
+		t.Fatal(err)
+	}
+	has(h1, "")
+
+	// Whoever reads the database has no key to it, and neither has a portal with another one.
+	s.exec(`UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, san.ID)
+	other := control.New(s.pool, control.Options{Hub: notify.NewHub(), Vault: auth.NewVault()})
+	if _, err := other.PoolSecret(ctx, h1, san.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "another key") {
+		t.Errorf("a portal with another key: %v", err)
+	}
+	keyless := control.New(s.pool, control.Options{Hub: notify.NewHub()})
+	if _, err := keyless.ChangePoolSecret(ctx, chief, san.ID, aSecret); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
+		t.Errorf("a portal without a key: %v", err)
+	}
+	// A sealed secret that somebody put into another pool's row opens nothing.
+	s.exec(`INSERT INTO pool_secrets (pool_id, by_key, sealed, set_by) SELECT $2, by_key, sealed, set_by FROM pool_secrets WHERE pool_id = $1`, san.ID, s.nfs)
+	if got, err := s.PoolSecret(ctx, h1, s.nfs); err == nil {
+		t.Errorf("another pool's row opens as %q", got.Secret)
+	}
+}
+
+func TestCredentialsThatDoNotFit(t *testing.T) {
+	s := newSite(t)
+	create := func(secret string, change func(*fleet.PoolSpec)) func() error {
+		spec := targetSpec
+		change(&spec)
+		return func() error {
+			_, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "san", Spec: spec, Secret: secret, HostIDs: []fleet.HostID{s.h1}})
+			return err
+		}
+	}
+	same := func(*fleet.PoolSpec) {}
+	s.refused("no secret", fleet.Invalid, "Give the secret of quantix", create("", same))
+	s.refused("no user", fleet.Invalid, "Give the user", create(aSecret, func(p *fleet.PoolSpec) { p.User = "" }))
+	s.refused("two lines", fleet.Invalid, "on one line", create("one\ntwo", same))
+	s.refused("a kind without", fleet.Invalid, "has no secret", create(aSecret, func(p *fleet.PoolSpec) { *p = fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/x"} }))
+	s.refused("no key of Ceph's", fleet.Invalid, "no key of Ceph's", create(aSecret, func(p *fleet.PoolSpec) {
+		*p = fleet.PoolSpec{Kind: fleet.PoolRBD, Monitors: "10.0.0.1", CephPool: "vms", User: "libvirt"}
+	}))
+	s.refused("a path", fleet.Invalid, "has no directory", create(aSecret, func(p *fleet.PoolSpec) { p.Path = "/srv/x" }))
+	s.refused("a pool of files", fleet.Conflict, "knows no credentials", func() error {
+		_, err := s.ChangePoolSecret(t.Context(), chief, s.nfs, aSecret)
+		return err
+	})
+	if _, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "first", Spec: targetSpec, Secret: aSecret, HostIDs: []fleet.HostID{s.h1}}); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("the target twice on a host", fleet.Invalid, "Pool first uses iqn.2026-01.org.example:vms on h1", create(aSecret, func(p *fleet.PoolSpec) {
+		p.Kind, p.Initiator = fleet.PoolISCSI, ""
+	}))
+}
+
+// A LUN is given to one VM, as it is, by who runs the hosts; it is no image, and goes with no VM.
+func TestALUNIsADiskAsItIs(t *testing.T) {
+	s := newSite(t)
+	san := s.addPool("san", `{"kind":"iscsi-direct","path":"","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","shared":true}`, s.h1, s.h2)
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', '[
+			{"name":"unit:0:0:1","path":"iscsi:iqn.2026-01.org.example:vms/1","format":"lun","capacityBytes":1073741824},
+			{"name":"unit:0:0:2","path":"iscsi:iqn.2026-01.org.example:vms/2","format":"lun","capacityBytes":1073741824}]') WHERE pool_id = $1 AND host_id = $2`, san, h)
+	}
+	lun := func(name string) fleet.Disk { return fleet.Disk{PoolID: san, Volume: name, Existing: true} }
+	create := func(a fleet.Actor, name string, disks ...fleet.Disk) func() error {
+		in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: small}
+		if a.UserID == s.member.UserID {
+			in.HostID = ""
+		}
+		in.Spec.Disks = disks
+		return func() error { _, err := s.CreateVM(t.Context(), a, in); return err }
+	}
+	if got := named(t)(s.LUNs(t.Context(), chief)); got != "unit:0:0:1 unit:0:0:2" {
+		t.Errorf("to choose from: %s", got)
+	}
+	if err := create(chief, "db", lun("unit:0:0:1"))(); err != nil {
+		t.Fatal(err)
+	}
+	if got := named(t)(s.LUNs(t.Context(), chief)); got != "unit:0:0:2" {
+		t.Errorf("then: %s", got)
+	}
+	all, err := s.Media(t.Context(), chief)
+	for _, v := range append(all.Images, all.ISOs...) {
+		if v.PoolID == san || err != nil {
+			t.Errorf("%s is offered as an image: %v", v.Name, err)
+		}
+	}
+	s.refused("the same LUN", fleet.Invalid, "unit:0:0:1 is a disk of the VM db already", create(chief, "other", lun("unit:0:0:1")))
+	s.refused("one LUN twice", fleet.Invalid, "another disk of this VM", create(chief, "other", lun("unit:0:0:2"), lun("unit:0:0:2")))
+	s.refused("no such LUN", fleet.Invalid, "has no volume", create(chief, "other", lun("unit:0:0:9")))
+	s.refused("a tenant", fleet.Invalid, "Only those who run the hosts", create(s.member, "other", lun("unit:0:0:2")))
+	s.refused("a new disk there", fleet.Invalid, "makes no volumes", create(chief, "other", fleet.Disk{PoolID: san, SizeBytes: 1 << 30}))
+	s.refused("a file as it is", fleet.Invalid, "makes a volume for each disk", create(chief, "other", fleet.Disk{PoolID: s.nfs, Volume: "debian.qcow2", Existing: true}))
+	s.refused("with a size", fleet.Invalid, "as large as that is", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
+	s.refused("a copy of a LUN", fleet.Invalid, "Choose a volume", create(chief, "other", fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: san, Volume: "unit:0:0:2"}}))
+
+	of := control.Volume{PoolID: san, Volume: "unit:0:0:2"}
+	for act, do := range s.asking(of) {
+		s.refused(string(act)+" a LUN", fleet.Conflict, "It is a LUN of the target", do)
+	}
+	s.refused("a new volume", fleet.Conflict, "No volumes are made", func() error {
+		_, err := s.CreateVolume(t.Context(), chief, san, control.NewVolume{Name: "x", Format: "raw", SizeBytes: 1 << 20})
+		return err
+	})
+}
+
+// Disks in a pool of block storage are raw, and begin empty.
+func TestADiskInACephPool(t *testing.T) {
+	s := newSite(t)
+	ceph := s.addPool("ceph", `{"kind":"rbd","path":"","monitors":"10.0.0.1","cephPool":"vms","shared":true}`, s.h1)
+	s.exec(`UPDATE assignments SET status = status - 'volumes' || '{"capacityBytes":0,"availableBytes":0}' WHERE pool_id = $1`, ceph)
+	in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "db", Spec: small}
+	in.Spec.Disks = []fleet.Disk{{PoolID: ceph, SizeBytes: 1 << 30}}
+	vm, err := s.CreateVM(t.Context(), chief, in)
+	if err != nil || !strings.HasSuffix(vm.Spec.Disks[0].Volume, "-1.raw") || !fleet.IsOwnDisk(vm.Spec.Disks[0].Volume) {
+		t.Fatalf("%+v, %v", vm.Spec.Disks, err)
+	}
+	s.refused("a copy of an image", fleet.Invalid, "begin empty", func() error {
+		in.Name, in.Spec.Disks = "copy", []fleet.Disk{{PoolID: ceph, Image: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}}}
+		_, err := s.CreateVM(t.Context(), chief, in)
+		return err
+	})
+	for what, in := range map[string]control.NewVolume{"qcow2": {Name: "x", Format: "qcow2", SizeBytes: 1}} {
+		s.refused(what, fleet.Invalid, "are raw", func() error { _, err := s.CreateVolume(t.Context(), chief, ceph, in); return err })
+	}
+	s.refused("a download", fleet.Conflict, "pools of files alone", func() error {
+		_, err := s.FetchVolume(t.Context(), chief, ceph, control.NewDownload{Name: "x", URL: "https://example.org/x"})
+		return err
+	})
+}

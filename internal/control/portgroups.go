@@ -1,0 +1,132 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// SetPortGroup gives a network that is defined here a port group, or changes the one of that name; fresh: there must be none. Each host of the
+// network is asked to go by it at once, also for the cards that are on it.
+func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.PortGroup, fresh bool) ([]fleet.TaskID, error) {
+	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.set", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
+		switch g := s.Group(in.Name); {
+		case g != nil && fresh:
+			var checks fleet.Checks
+			checks.Add("name", "The network has a port group named %s already. Choose another name.", in.Name)
+			return "", checks.Err()
+		case g != nil:
+			*g = in
+		default:
+			s.PortGroups = append(s.PortGroups, in)
+		}
+		i := slices.IndexFunc(s.PortGroups, func(g fleet.PortGroup) bool { return g.Name == in.Name })
+		var all fleet.Checks
+		s.Check(&all, "spec")
+		return in.Name + ": " + in.Words(), fleet.Under(all.Err(), fmt.Sprintf("spec.portGroups[%d].", i))
+	})
+}
+
+// DropPortGroup takes a port group from its network, unless VMs have cards on it.
+func (c *Control) DropPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, name string) ([]fleet.TaskID, error) {
+	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.drop", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
+		if s.Group(name) == nil {
+			return "", noPortGroup()
+		}
+		vms, err := q.GroupNeeded(ctx, db.GroupNeededParams{NetworkID: string(id), PortGroup: name})
+		if err != nil {
+			return "", err
+		}
+		if len(vms) > 0 {
+			if len(vms) > 3 {
+				vms[3] = "others"
+			}
+			return "", fleet.Errorf(fleet.Conflict, "VMs have cards on %s: %s. Put these on something else first.", name, strings.Join(vms, ", "))
+		}
+		s.PortGroups = slices.DeleteFunc(s.PortGroups, func(g fleet.PortGroup) bool { return g.Name == name })
+		return name, nil
+	})
+}
+
+func noPortGroup() error {
+	return fleet.Errorf(fleet.NotFound, "The network has no such port group.")
+}
+
+// GrantPortGroup opens a port group to the VMs of a project, or of all projects where project is empty: also one of a network that is not open.
+func (c *Control) GrantPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
+	return c.setGroupGrant(ctx, a, id, group, project, "network.portgroup.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+		return q.GrantPortGroup(ctx, db.GrantPortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
+	})
+}
+
+// RevokePortGroup takes a grant back. VMs that are on the port group stay on it.
+func (c *Control) RevokePortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
+	return c.setGroupGrant(ctx, a, id, group, project, "network.portgroup.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+		return q.RevokePortGroup(ctx, db.RevokePortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
+	})
+}
+
+func (c *Control) setGroupGrant(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
+	return assign.Networks.Change(ctx, c.store, a, string(id), func(q *db.Queries, o assign.Object) error {
+		specs, err := q.NetworkSpecs(ctx, []string{string(id)})
+		if err != nil {
+			return err
+		}
+		if len(specs) == 0 || specs[0].Spec.Group(group) == nil {
+			return noPortGroup()
+		}
+		name, of := "all projects", (*fleet.ProjectID)(nil)
+		if project != "" {
+			if name, err = q.ProjectName(ctx, project); err != nil {
+				return store.NotFound(err, "project")
+			}
+			of = &project
+		}
+		changed, err := set(q, of)
+		if err != nil || changed == 0 {
+			return err
+		}
+		return store.Audit(ctx, q, a, action, fleet.SubjectNetwork(id), o.Name, group+" to "+name)
+	})
+}
+
+// checkGroups refuses cards on port groups that there are not, or that are not open to the project. granted: which of the cards are on one that is
+// open to it by its own grant, whatever their network is.
+func checkGroups(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
+	ask := db.GroupsForParams{ProjectID: string(project)}
+	for _, n := range nics {
+		if n.PortGroup != "" && n.NetworkID != "" {
+			ask.Ids = append(ask.Ids, string(n.NetworkID))
+		}
+	}
+	granted = map[int]bool{}
+	if len(ask.Ids) == 0 && !slices.ContainsFunc(nics, func(n fleet.NIC) bool { return n.PortGroup != "" }) {
+		return granted, nil
+	}
+	rows, err := q.GroupsFor(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	all := policy.May(a, policy.InfraChange, "")
+	var checks fleet.Checks
+	for i, n := range nics {
+		if n.PortGroup == "" {
+			continue
+		}
+		k := slices.IndexFunc(rows, func(r db.GroupsForRow) bool { return r.ID == n.NetworkID && r.Name == n.PortGroup })
+		switch {
+		case k < 0 || rows[k].Restricted && !rows[k].Granted && !all: // said alike: what is not open is not known
+			checks.Add(fmt.Sprintf("spec.nics[%d].portGroup", i), "The network has no port group %s that is open to this project.", n.PortGroup)
+		default:
+			granted[i] = rows[k].Granted
+		}
+	}
+	return granted, checks.Err()
+}

@@ -1,0 +1,139 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func TestPortGroupLife(t *testing.T) {
+	s := newSite(t)
+	n := s.served("lab", "10.7.0.")
+	s.says(n.ID, s.h1, `{"active":true}`)
+	s.says(n.ID, s.h2, `{"active":true}`)
+	set := func(g fleet.PortGroup, fresh bool) error {
+		_, err := s.SetPortGroup(t.Context(), chief, n.ID, g, fresh)
+		return err
+	}
+	slow := fleet.PortGroup{Name: "slow", ToGuest: &fleet.Rate{AverageKiB: 1000, PeakKiB: 2000}}
+	if err := set(slow, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(fleet.PortGroup{Name: "staff", Restricted: true}, true); err != nil {
+		t.Fatal(err)
+	}
+	slow.ToGuest = &fleet.Rate{AverageKiB: 4000}
+	if err := set(slow, false); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.GetNetwork(t.Context(), chief, n.ID); err != nil || got.Generation != 4 || got.Spec.Group("slow").ToGuest.AverageKiB != 4000 || len(got.Spec.PortGroups) != 2 {
+		t.Errorf("%+v %v", got.Spec, err)
+	}
+	if jobs := s.jobs(fleet.SubjectNetwork(n.ID)); strings.Count(jobs, "network.apply queued") != 2 {
+		t.Errorf("jobs: %s", jobs)
+	}
+	s.refused("the same name", fleet.Invalid, "has a port group named slow already", func() error { return set(slow, true) })
+	s.refused("a peak below the average", fleet.Invalid, "no less than the average", func() error {
+		return set(fleet.PortGroup{Name: "x", FromGuest: &fleet.Rate{AverageKiB: 10, PeakKiB: 5}}, true)
+	})
+	s.refused("a VLAN where there are none", fleet.Invalid, "knows no VLANs", func() error { return set(fleet.PortGroup{Name: "x", VLAN: &fleet.VLAN{ID: 20}}, true) })
+
+	// A member puts a VM on what is open; on what is not only after a grant, and hears of it only then.
+	create := func(a fleet.Actor, name, group string) (fleet.VMView, error) {
+		return s.CreateVM(t.Context(), a, control.CreateVM{
+			ProjectID: s.red, Name: name, HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{Network: "lab", PortGroup: group}}},
+		})
+	}
+	v, err := create(s.member, "web", "slow")
+	if err != nil || v.Spec.NICs[0].PortGroup != "slow" || v.Spec.NICs[0].Network != "lab" {
+		t.Fatalf("%+v %v", v.Spec.NICs, err)
+	}
+	const closed = "has no port group staff that is open to this project"
+	s.refused("what is not open", fleet.Invalid, closed, func() error { _, err := create(s.member, "db", "staff"); return err })
+	s.refused("what is not there", fleet.Invalid, "no port group other", func() error { _, err := create(chief, "db", "other"); return err })
+	known := func(a fleet.Actor) string {
+		var names []string
+		groups, err := s.PortGroups(t.Context(), a, n.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range groups {
+			names = append(names, g.Name)
+		}
+		return strings.Join(names, " ")
+	}
+	if got := known(s.member) + "/" + known(chief); got != "slow/slow staff" {
+		t.Errorf("port groups that are known: %s", got)
+	}
+	if err := s.GrantPortGroup(t.Context(), chief, n.ID, "staff", s.red); err != nil {
+		t.Fatal(err)
+	}
+	if got := known(s.member) + "/" + known(s.stranger); got != "slow staff/slow" {
+		t.Errorf("port groups after a grant: %s", got)
+	}
+	if _, err := create(s.member, "db", "staff"); err != nil {
+		t.Errorf("after the grant: %v", err)
+	}
+	s.refused("a grant of what is not there", fleet.NotFound, "no such port group", func() error { return s.GrantPortGroup(t.Context(), chief, n.ID, "other", s.red) })
+	if err := s.RevokePortGroup(t.Context(), chief, n.ID, "staff", s.red); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("after it was taken back", fleet.Invalid, closed, func() error { _, err := create(s.member, "mail", "staff"); return err })
+
+	// A card moves between port groups by an edit, at the guest's next start.
+	spec := s.get(v.ID).Spec
+	spec.NICs[0].PortGroup = ""
+	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec}); err != nil {
+		t.Error(err)
+	}
+	s.refused("drop one with cards", fleet.Conflict, "VMs have cards on staff: db", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "staff"); return err })
+	if _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); err != nil {
+		t.Error(err)
+	}
+	s.refused("drop it twice", fleet.NotFound, "no such port group", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); return err })
+}
+
+// A grant of a port group opens it also where the network itself is not open, and goes with the port group.
+func TestAGrantedPortGroupOfAClosedNetwork(t *testing.T) {
+	s := newSite(t)
+	n := s.served("lan", "10.7.0.")
+	s.says(n.ID, s.h1, `{"active":true,"forward":"bridge"}`)
+	if _, err := s.SetPortGroup(t.Context(), chief, n.ID, fleet.PortGroup{Name: "web"}, true); err != nil {
+		t.Fatal(err)
+	}
+	create := func(group string) error {
+		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
+			ProjectID: s.red, Name: "vm-x" + group, HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{Network: "lan", PortGroup: group}}},
+		})
+		return err
+	}
+	s.refused("a port group of a network that is not open", fleet.Invalid, "not open to this project", func() error { return create("web") })
+	if err := s.GrantPortGroup(t.Context(), chief, n.ID, "web", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := create("web"); err != nil {
+		t.Errorf("a port group that is open to all: %v", err)
+	}
+	s.refused("the network itself", fleet.Invalid, "not open to this project", func() error { return create("") })
+	use, err := s.PortGroupsToUse(t.Context(), s.member)
+	if err != nil || len(use) != 1 || use[0].Name != "web" {
+		t.Errorf("%+v %v", use, err)
+	}
+	s.exec(`DELETE FROM vms`)
+	if _, err := s.DropPortGroup(t.Context(), chief, n.ID, "web"); err != nil {
+		t.Fatal(err)
+	}
+	if got := oneOf[int](s, `SELECT count(*)::int FROM port_group_grants`); got != 0 {
+		t.Errorf("%d grants outlive their port group", got)
+	}
+}
+
+func oneOf[T any](s *site, sql string) (out T) {
+	s.t.Helper()
+	if err := s.pool.QueryRow(s.t.Context(), sql).Scan(&out); err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}

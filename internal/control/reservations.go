@@ -1,0 +1,100 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// ReserveAddress keeps an IPv4 address of a network that is defined here for the card with a MAC address; another one that was kept for it is
+// free again. Without an address it is the one that the card has, or else the next that nobody has. Each host of the network is asked to go by
+// it at once, under its running guests.
+func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.StaticLease) (fleet.StaticLease, []fleet.TaskID, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.StaticLease{}, nil, err
+	}
+	in = fleet.StaticLease{MAC: strings.TrimSpace(in.MAC), IP: strings.TrimSpace(in.IP), Name: strings.TrimSpace(in.Name)}
+	mac, err := net.ParseMAC(in.MAC)
+	if err != nil || len(mac) != 6 || mac[0]&1 != 0 {
+		var checks fleet.Checks
+		checks.Add("mac", "Give the unicast MAC address of the card, such as 52:54:00:12:34:56.")
+		return fleet.StaticLease{}, nil, checks.Err()
+	}
+	in.MAC = mac.String()
+	if in.IP == "" {
+		known, err := c.NetworkAddresses(ctx, a, id, "")
+		if err != nil {
+			return fleet.StaticLease{}, nil, err
+		}
+		in.IP = free(known, in.MAC)
+	}
+	tasks, err := assign.ChangeNetwork(ctx, c.store, a, id, "reserve", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
+		if s.IPv4 == nil || s.IPv4.DHCP == nil {
+			return "", noDHCP()
+		}
+		leases := &s.IPv4.DHCP.Leases
+		if slices.Contains(*leases, in) {
+			return "", nil
+		}
+		*leases = append(slices.DeleteFunc(*leases, func(l fleet.StaticLease) bool { return l.MAC == in.MAC }), in)
+		return strings.TrimSpace(in.IP + " for " + in.MAC + " " + in.Name), checkLease(*s)
+	})
+	if err != nil {
+		return fleet.StaticLease{}, nil, err
+	}
+	return in, tasks, nil
+}
+
+func noDHCP() error {
+	return fleet.Errorf(fleet.Conflict, "The hosts give out no IPv4 addresses in this network, so none can be reserved.")
+}
+
+// checkLease refuses in the words of the whole definition, at the fields of the one lease that is new.
+func checkLease(s fleet.NetworkSpec) error {
+	var all, checks fleet.Checks
+	s.Check(&all, "spec")
+	if e, ok := errors.AsType[*fleet.Error](all.Err()); ok {
+		for _, f := range e.Fields {
+			checks.Add("ip", "%s", f.Message)
+		}
+	}
+	return checks.Err()
+}
+
+// free is the address that a card has and no other, or else the next free one; empty: there is none.
+func free(known fleet.NetworkAddresses, mac string) string {
+	for _, u := range known.InUse {
+		taken := func(o fleet.AddressInUse) bool { return o.IP == u.IP && o.MAC != mac }
+		if u.MAC == mac && !u.Reserved && !strings.Contains(u.IP, ":") && !slices.ContainsFunc(known.InUse, taken) {
+			return u.IP
+		}
+	}
+	return known.Next
+}
+
+// FreeAddress gives the address back that is kept for a card. A guest that has it keeps it until its lease ends.
+func (c *Control) FreeAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, mac string) ([]fleet.TaskID, error) {
+	return assign.ChangeNetwork(ctx, c.store, a, id, "unreserve", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
+		if s.IPv4 == nil || s.IPv4.DHCP == nil {
+			return "", noDHCP()
+		}
+		leases := &s.IPv4.DHCP.Leases
+		i := slices.IndexFunc(*leases, func(l fleet.StaticLease) bool { return strings.EqualFold(l.MAC, mac) })
+		if i < 0 {
+			return "", fleet.Errorf(fleet.NotFound, "No address is reserved for this card.")
+		}
+		detail := (*leases)[i].IP + " for " + (*leases)[i].MAC
+		*leases = slices.Delete(*leases, i, i+1)
+		if len(*leases) == 0 && len(s.IPv4.DHCP.Ranges) == 0 {
+			return "", fleet.Errorf(fleet.Conflict, "It is the last address that DHCP gives out in this network. Reserve another one first.")
+		}
+		return detail, nil
+	})
+}

@@ -1,0 +1,149 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// served is a network with a range of DHCP, on both hosts.
+func (s *site) served(name, at string) fleet.NetworkView {
+	s.t.Helper()
+	spec := natSpec(at + "1/24")
+	spec.IPv4.DHCP = &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: at + "100", End: at + "150"}}}
+	return s.define(name, spec, s.h1, s.h2)
+}
+
+// onNet is a VM on h1 with one card on the network, and what its host says of that.
+func (s *site) onNet(name string, n fleet.NetworkID, mac string, ips ...string) fleet.VMID {
+	s.t.Helper()
+	v := s.vm(name, fleet.Running)
+	s.exec(`UPDATE vms SET host_id = $2, spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', $3::text, 'mac', $4::text))),
+		status = jsonb_set(status, '{nics}', jsonb_build_array(jsonb_build_object('mac', $4::text, 'source', 'network', 'addresses', $5::jsonb))) WHERE id = $1`,
+		v.ID, s.h1, n, mac, `["`+strings.Join(ips, `","`)+`"]`)
+	return v.ID
+}
+
+func TestAddressesAreReservedOnEachHost(t *testing.T) {
+	s := newSite(t)
+	n := s.served("lab", "10.7.0.")
+	s.exec(`UPDATE jobs SET state = 'done', ended_at = now()`)
+	web := s.onNet("web", n.ID, "52:54:00:00:07:01", "10.7.0.101")
+	s.onNet("db", n.ID, "52:54:00:00:07:02", "10.7.0.2")
+
+	// Without an address it is the one that the card has.
+	lease, tasks, err := s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52-54-00-00-07-01", Name: "web"})
+	if err != nil || lease.IP != "10.7.0.101" || len(tasks) != 2 {
+		t.Fatalf("%+v %v %v", lease, tasks, err)
+	}
+	got, err := s.GetNetwork(t.Context(), chief, n.ID)
+	if err != nil || got.Generation != 2 || len(got.Spec.IPv4.DHCP.Leases) != 1 || got.Spec.IPv4.DHCP.Leases[0] != lease {
+		t.Fatalf("%+v %v", got.Spec.IPv4.DHCP, err)
+	}
+	if jobs := s.jobs(fleet.SubjectNetwork(n.ID)); strings.Count(jobs, "network.apply queued") != 2 {
+		t.Errorf("jobs: %s", jobs)
+	}
+	if _, tasks, err = s.ReserveAddress(t.Context(), chief, n.ID, lease); err != nil || len(tasks) != 0 {
+		t.Errorf("the same again: %v %v", tasks, err)
+	}
+	// Of a card that nobody has it is the next free one: not the hosts' own, not db's.
+	if lease, _, err = s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52:54:00:00:07:09"}); err != nil || lease.IP != "10.7.0.3" {
+		t.Errorf("%+v %v", lease, err)
+	}
+	// Another address for the same card takes the place of the first.
+	if _, _, err = s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52:54:00:00:07:01", IP: "10.7.0.7"}); err != nil {
+		t.Fatal(err)
+	}
+	known, err := s.NetworkAddresses(t.Context(), chief, n.ID, "")
+	if err != nil || len(known.Reservations) != 2 || known.Reservations[1].VMID != web || known.Reservations[1].IP != "10.7.0.7" {
+		t.Errorf("%+v %v", known.Reservations, err)
+	}
+	if len(known.Conflicts) != 1 || known.Conflicts[0].Kind != fleet.ConflictAstray {
+		t.Errorf("conflicts: %+v", known.Conflicts)
+	}
+	cards, err := s.VMAddresses(t.Context(), s.member, web)
+	if err != nil || len(cards) != 1 || cards[0].Reserved != "10.7.0.7" || cards[0].Seen[0].IP != "10.7.0.101" || !cards[0].Reserves {
+		t.Errorf("%+v %v", cards, err)
+	}
+	if tasks, err = s.FreeAddress(t.Context(), chief, n.ID, "52:54:00:00:07:01"); err != nil || len(tasks) != 2 {
+		t.Errorf("%v %v", tasks, err)
+	}
+	if got := s.audited("network."); got != "create lab, reserve lab, reserve lab, reserve lab, unreserve lab" {
+		t.Errorf("the audit tells of %s", got)
+	}
+	found := aNetwork(&world{site: s})[0].(fleet.NetworkID)
+	bare := s.define("bare", fleet.NetworkSpec{Mode: fleet.NetworkIsolated})
+	reserve := func(id fleet.NetworkID, mac, ip, name string) func() error {
+		return func() error {
+			_, _, err := s.ReserveAddress(t.Context(), chief, id, fleet.StaticLease{MAC: mac, IP: ip, Name: name})
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		do   func() error
+		code fleet.Code
+		says string
+	}{
+		"no MAC":            {reserve(n.ID, "nonsense", "10.7.0.8", ""), fleet.Invalid, "unicast MAC address"},
+		"another's address": {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.3", ""), fleet.Invalid, "10.7.0.3 is leased to another card already"},
+		"the hosts' own":    {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.1", ""), fleet.Invalid, "the hosts' own address"},
+		"outside":           {reserve(n.ID, "52:54:00:00:07:0a", "10.8.0.1", ""), fleet.Invalid, "outside the subnet"},
+		"a bad name":        {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.8", "no name!"), fleet.Invalid, "no host name"},
+		"no DHCP":           {reserve(bare.ID, "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.Conflict, "give out no IPv4 addresses"},
+		"a found network":   {reserve(found, "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.Conflict, "found on hosts"},
+		"no network":        {reserve("00000000-0000-7000-8000-000000000000", "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.NotFound, "no such network"},
+		"free what is free": {func() error { _, err := s.FreeAddress(t.Context(), chief, n.ID, "52:54:00:00:07:0a"); return err }, fleet.NotFound, "No address is reserved"},
+	} {
+		s.refused(name, c.code, c.says, c.do)
+	}
+}
+
+// Of two that take one address at the same moment one gets it.
+func TestAnAddressIsReservedOnce(t *testing.T) {
+	s := newSite(t)
+	n := s.served("lab", "10.7.0.")
+	var wait sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		wait.Go(func() {
+			_, _, errs[i] = s.ReserveAddress(context.WithoutCancel(t.Context()), chief, n.ID, fleet.StaticLease{MAC: fmt.Sprintf("52:54:00:00:08:%02x", i), IP: "10.7.0.9"})
+		})
+	}
+	wait.Wait()
+	got := 0
+	for _, err := range errs {
+		if err == nil {
+			got++
+		} else if fleet.CodeOf(err) != fleet.Invalid {
+			t.Error(err)
+		}
+	}
+	if got != 1 {
+		t.Errorf("%d have it: %v", got, errs)
+	}
+}
+
+// What Quantix did not make shows where it has a card's MAC address; its name only to those who see hosts.
+func TestAForeignMachineWithACardsAddressIsTold(t *testing.T) {
+	s := newSite(t)
+	n := s.served("lab", "10.7.0.")
+	id := s.onNet("web", n.ID, "52:54:00:00:07:01")
+	s.foundWith("old-web", "52:54:00:00:07:01")
+	known, err := s.NetworkAddresses(t.Context(), chief, n.ID, s.h1)
+	if err != nil || len(known.Conflicts) != 1 || !strings.Contains(known.Conflicts[0].Text, "old-web on h2, which Quantix did not make") {
+		t.Errorf("%+v %v", known.Conflicts, err)
+	}
+	for actor, name := range map[string]string{"chief": "old-web", "member": ""} {
+		cards, err := s.VMAddresses(t.Context(), map[string]fleet.Actor{"chief": chief, "member": s.member}[actor], id)
+		if err != nil || len(cards) != 1 || len(cards[0].Others) != 1 || cards[0].Others[0].Name != name || (name == "") != (cards[0].Others[0].HostName == "") {
+			t.Errorf("%s: %+v %v", actor, cards, err)
+		}
+	}
+	if got, err := s.NetworkAddresses(t.Context(), chief, n.ID, s.h2); err != nil || len(got.Conflicts) != 0 {
+		t.Errorf("on another host: %+v %v", got, err)
+	}
+}

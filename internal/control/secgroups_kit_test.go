@@ -1,0 +1,104 @@
+package control_test
+
+import (
+	"sync/atomic"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func allow(way fleet.Direction, protocol fleet.Protocol, port int) fleet.SecurityRule {
+	return fleet.SecurityRule{Direction: way, Protocol: protocol, FromPort: port}
+}
+
+func (s *site) group(a fleet.Actor, project fleet.ProjectID, name string, rules ...fleet.SecurityRule) fleet.SecurityGroupView {
+	s.t.Helper()
+	v, err := s.CreateSecurityGroup(s.t.Context(), a, control.CreateSecurityGroup{ProjectID: project, Name: name, Spec: fleet.SecurityGroupSpec{Rules: rules}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// carded is a running VM of project red on h1 with one card, made by an administrator.
+func (s *site) carded(name string) fleet.VMView {
+	s.t.Helper()
+	spec := small
+	spec.NICs = []fleet.NIC{{Network: "default"}}
+	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+	s.reported(v.ID, fleet.Running)
+	return s.get(v.ID)
+}
+
+// cardIn puts the VM's only card into groups.
+func (s *site) cardIn(a fleet.Actor, vm fleet.VMID, groups ...fleet.SecurityGroupID) (fleet.VMView, error) {
+	s.t.Helper()
+	spec := s.get(vm).Spec
+	spec.NICs[0].SecurityGroups = groups
+	v, _, err := s.UpdateVM(s.t.Context(), a, vm, control.UpdateVM{Spec: &spec})
+	return v, err
+}
+
+func (s *site) settle() {
+	s.t.Helper()
+	if err := s.SettleSecurityGroups(s.t.Context(), fleet.SystemActor); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// saw sets which address the VM's host says that its card has.
+func (s *site) saw(vm fleet.VMID, address string) {
+	s.t.Helper()
+	mac := s.get(vm).Spec.NICs[0].MAC
+	s.exec(`UPDATE vms SET status = COALESCE(status, '{"power":"running","cpus":1,"memoryMiB":128}') || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default', 'addresses', jsonb_build_array($3::text)))) WHERE id = $1`, vm, mac, address)
+}
+
+// onHosts is where a group is, and what is asked of it there.
+func (s *site) onHosts(id fleet.SecurityGroupID) string {
+	s.t.Helper()
+	var out string
+	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(h.name || ' ' || a.asked, ', ' ORDER BY h.name), '') FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.security_group_id = $1`, id).Scan(&out)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// finished numbers what hosts say.
+var finished atomic.Int64
+
+// claimOn gives the host's jobs out, and ends each as the host says: an empty text is well done.
+func (s *site) claimOn(a fleet.Actor, says string) []wire.Work {
+	s.t.Helper()
+	claim, err := s.Claim(s.t.Context(), a, wire.ClaimRequest{Max: 8}, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
+	for _, w := range claim.Jobs {
+		f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finished.Add(1), Outcome: wire.Done}
+		if w.SecurityGroup != nil {
+			f.SecurityGroup = &fleet.SecurityGroupStatus{Active: says == "", Error: says}
+		}
+		if says != "" {
+			f.Outcome, f.Error = wire.Failed, says
+		}
+		if _, _, err := s.Finish(s.t.Context(), a, w.ID, f); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return claim.Jobs
+}
+
+func one0[T any](s *site, sql string, args ...any) (v T) {
+	s.t.Helper()
+	if err := s.pool.QueryRow(s.t.Context(), sql, args...).Scan(&v); err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}

@@ -1,0 +1,322 @@
+package control_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// A group follows the cards that are in it: to the host that has one, with the addresses of members, and away with the last.
+func TestASecurityGroupFollowsItsCards(t *testing.T) {
+	s := newSite(t)
+	h1 := s.greet(s.h1)
+	clients := s.group(s.member, s.red, "clients")
+	in := allow(fleet.Ingress, fleet.TCP, 80)
+	in.GroupID = clients.ID
+	web := s.group(s.member, s.red, "web", in, fleet.AllowAllOut())
+	a, b := s.carded("a"), s.carded("b")
+	if _, err := s.cardIn(s.member, b.ID, web.ID); err != nil {
+		t.Fatal(err)
+	}
+	work := s.claimOn(h1, "")
+	if len(work) != 1 || work[0].Kind != fleet.VMApply || len(work[0].SecurityGroups) != 1 || work[0].SecurityGroups[0].Name != "web" || len(work[0].SecurityGroups[0].Rules) != 2 || len(work[0].SecurityGroups[0].Rules[0].Remotes) != 0 {
+		t.Fatalf("the VM's work: %+v", work)
+	}
+	s.settle()
+	if got := s.onHosts(web.ID); got != "h1 assign" {
+		t.Errorf("the group is on %q", got)
+	}
+	if work = s.claimOn(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply || work[0].SecurityGroup == nil || work[0].Generation != 1 {
+		t.Fatalf("the group's work: %+v", work)
+	}
+	if s.settle(); len(s.claimOn(h1, "")) != 0 {
+		t.Error("a pass in which nothing changed gives work")
+	}
+	// A member comes, and its address; the host of the other card hears of it.
+	if _, err := s.cardIn(s.member, a.ID, clients.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.saw(a.ID, "10.0.0.7")
+	s.claimOn(h1, "")
+	s.settle()
+	found := ""
+	for _, w := range s.claimOn(h1, "") {
+		if w.SecurityGroup.Name == "web" {
+			found = fmt.Sprint(w.SecurityGroup.Rules[0].Remotes, w.Generation)
+		}
+	}
+	if found != "[10.0.0.7/32] 2" {
+		t.Errorf("with a member the host is told %q", found)
+	}
+	// Its host reports another address.
+	s.saw(a.ID, "10.0.0.8")
+	s.settle()
+	if work = s.claimOn(h1, ""); len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.8/32]" {
+		t.Errorf("with another address: %+v", work)
+	}
+	// The last card leaves; the group waits for the VM's own work, so that no card loses its filter before.
+	if _, err := s.cardIn(s.member, b.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	if got := s.onHosts(web.ID); got != "h1 assign" {
+		t.Errorf("before the card has left on its host the group is on %q", got)
+	}
+	s.claimOn(h1, "")
+	s.exec(`UPDATE vms SET observed_generation = generation`)
+	s.settle()
+	if got := s.onHosts(web.ID); got != "h1 release" {
+		t.Errorf("after the last card has left the group is on %q", got)
+	}
+	if work = s.claimOn(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupRelease {
+		t.Errorf("the release: %+v", work)
+	}
+	if got := s.onHosts(web.ID); got != "" {
+		t.Errorf("after the release the group is on %q", got)
+	}
+	if err := s.DeleteSecurityGroup(t.Context(), s.member, web.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.GetSecurityGroup(t.Context(), chief, web.ID); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("the deleted group is still there: %v", err)
+	}
+}
+
+// A group whose members may talk to one another.
+func TestAGroupThatRefersToItself(t *testing.T) {
+	s := newSite(t)
+	h1 := s.greet(s.h1)
+	g := s.group(s.member, s.red, "peers")
+	in := allow(fleet.Ingress, fleet.AnyProtocol, 0)
+	in.GroupID = g.ID
+	g, err := s.UpdateSecurityGroup(t.Context(), s.member, g.ID, control.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllOut()}}, IfGeneration: g.Generation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, c := s.carded("a"), s.carded("b"), s.carded("c")
+	for i, vm := range []fleet.VMView{a, b, c} {
+		if i < 2 {
+			if _, err := s.cardIn(s.member, vm.ID, g.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.saw(vm.ID, fmt.Sprintf("10.0.0.%d", 1+i))
+	}
+	s.claimOn(h1, "")
+	s.settle()
+	work := s.claimOn(h1, "")
+	if len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.1/32 10.0.0.2/32]" {
+		t.Fatalf("the host is told %+v", work)
+	}
+	ask := func(from, to fleet.VMID) fleet.PassAnswer {
+		t.Helper()
+		out, err := s.WouldPass(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{VMID: from}, To: fleet.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: 22})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if out := ask(a.ID, b.ID); !out.Pass || out.To.GroupName != "peers" || !strings.Contains(out.To.Why, "in any from members of peers") || out.To.State != fleet.GroupApplied {
+		t.Errorf("between members: %+v", out)
+	}
+	if out := ask(c.ID, b.ID); out.Pass || !out.Known || !out.From.Pass {
+		t.Errorf("from who is no member: %+v", out)
+	}
+	if out := ask(b.ID, c.ID); !out.Pass {
+		t.Errorf("to who is no member: %+v", out)
+	}
+	if err := s.DeleteSecurityGroup(t.Context(), s.member, g.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "a, b") {
+		t.Errorf("a group with cards in it was deleted: %v", err)
+	}
+}
+
+// What a host cannot apply it says in its own words: at the group, at the card, and in what needs attention.
+func TestAHostThatCannotApplyAGroupSaysSo(t *testing.T) {
+	s := newSite(t)
+	h1 := s.greet(s.h1)
+	g := s.group(s.member, s.red, "web")
+	a := s.carded("a")
+	if _, err := s.cardIn(s.member, a.ID, g.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.claimOn(h1, "")
+	s.settle()
+	const words = "internal error: Failed to run firewall command /usr/sbin/iptables -w"
+	s.claimOn(h1, words)
+	s.exec(`UPDATE host_sessions SET seen_at = now() + interval '1 hour'`)
+	v, err := s.GetSecurityGroup(t.Context(), chief, g.ID)
+	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.GroupNotApplied || v.Hosts[0].Status.Error != words || v.Tones.Bad != 1 {
+		t.Errorf("the group: %+v %v", v, err)
+	}
+	cards, err := s.CardFilters(t.Context(), chief, a.ID)
+	if err != nil || len(cards) != 1 || cards[0].State != fleet.GroupNotApplied || !strings.Contains(cards[0].Problem, words) {
+		t.Errorf("the card: %+v %v", cards, err)
+	}
+	told := func(a fleet.Actor) string {
+		t.Helper()
+		o, err := s.Overview(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(o.Attention)
+	}
+	if got := told(chief); !strings.Contains(got, "web") || !strings.Contains(got, words) {
+		t.Errorf("what needs attention: %s", got)
+	}
+	if got := told(s.member); !strings.Contains(got, "web") || strings.Contains(got, "/usr/sbin") || strings.Contains(got, "h1") {
+		t.Errorf("what a tenant is told: %s", got)
+	}
+	if got := told(s.stranger); strings.Contains(got, "Not applied") {
+		t.Errorf("what another tenant is told: %s", got)
+	}
+	if s.settle(); len(s.claimOn(h1, "")) != 0 {
+		t.Error("what failed is tried again at once, and for ever")
+	}
+	if err := s.RetrySecurityGroup(t.Context(), s.member, g.ID); err != nil {
+		t.Fatal(err)
+	}
+	if work := s.claimOn(h1, ""); len(work) != 1 || work[0].Generation != 2 {
+		t.Errorf("the other try: %+v", work)
+	}
+	if v, err = s.GetSecurityGroup(t.Context(), s.member, g.ID); err != nil || v.Hosts[0].State != fleet.GroupApplied || v.Hosts[0].HostName != "" {
+		t.Errorf("after another try: %+v %v", v, err)
+	}
+}
+
+// Tenants have groups of their own and use the fleet's; of other projects' they learn nothing.
+func TestWhatTenantsMayDoWithSecurityGroups(t *testing.T) {
+	s := newSite(t)
+	mine, theirs := s.group(s.member, s.red, "web"), s.group(s.stranger, s.blue, "web")
+	shared := s.group(chief, "", "web")
+	a := s.carded("a")
+	names := func(a fleet.Actor) (n int) {
+		t.Helper()
+		page, err := s.ListSecurityGroups(t.Context(), a, fleet.Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.Items)
+	}
+	if names(chief) != 3 || names(s.member) != 2 || names(s.viewer) != 2 {
+		t.Errorf("people see %d, %d and %d groups", names(chief), names(s.member), names(s.viewer))
+	}
+	create := func(a fleet.Actor, project fleet.ProjectID) func() error {
+		return func() error {
+			_, err := s.CreateSecurityGroup(t.Context(), a, control.CreateSecurityGroup{ProjectID: project, Name: "new"})
+			return err
+		}
+	}
+	update := func(a fleet.Actor, id fleet.SecurityGroupID, rules ...fleet.SecurityRule) func() error {
+		return func() error {
+			_, err := s.UpdateSecurityGroup(t.Context(), a, id, control.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: rules}})
+			return err
+		}
+	}
+	drop := func(a fleet.Actor, id fleet.SecurityGroupID) func() error {
+		return func() error { return s.DeleteSecurityGroup(t.Context(), a, id) }
+	}
+	card := func(a fleet.Actor, vm fleet.VMID, id fleet.SecurityGroupID) func() error {
+		return func() error { _, err := s.cardIn(a, vm, id); return err }
+	}
+	guard := func(who fleet.Actor, on bool) func() error {
+		return func() error {
+			spec := s.get(a.ID).Spec
+			spec.NICs[0].AntiSpoofing = &on
+			_, _, err := s.UpdateVM(t.Context(), who, a.ID, control.UpdateVM{Spec: &spec})
+			return err
+		}
+	}
+	to := func(id fleet.SecurityGroupID) fleet.SecurityRule {
+		r := allow(fleet.Ingress, fleet.TCP, 80)
+		r.GroupID = id
+		return r
+	}
+	if err := guard(s.member, true)(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		code fleet.Code
+		says string
+		do   func() error
+	}{
+		{"a viewer makes a group", fleet.Forbidden, "", create(s.viewer, s.red)},
+		{"a member makes one of the fleet", fleet.Forbidden, "", create(s.member, "")},
+		{"a member makes one of another project", fleet.NotFound, "", create(s.member, s.blue)},
+		{"one of no project", fleet.NotFound, "project", create(chief, "none")},
+		{"a member changes the fleet's", fleet.Forbidden, "", update(s.member, shared.ID)},
+		{"a member changes another project's", fleet.NotFound, "There is no such", update(s.member, theirs.ID)},
+		{"a viewer changes the project's", fleet.Forbidden, "", update(s.viewer, mine.ID)},
+		{"a rule names another project's", fleet.Invalid, "There is no such security group", update(s.member, mine.ID, to(theirs.ID))},
+		{"a rule of the fleet names a project's", fleet.Invalid, "There is no such security group", update(chief, shared.ID, to(mine.ID))},
+		{"a rule names none", fleet.Invalid, "There is no such security group", update(s.member, mine.ID, to(fleet.NewID[fleet.SecurityGroupID]()))},
+		{"a member deletes the fleet's", fleet.Forbidden, "", drop(s.member, shared.ID)},
+		{"a member deletes another project's", fleet.NotFound, "", drop(s.member, theirs.ID)},
+		{"a card in another project's", fleet.Invalid, "There is no such security group", card(s.member, a.ID, theirs.ID)},
+		{"an administrator puts a card in another project's", fleet.Invalid, "There is no such security group", card(chief, a.ID, theirs.ID)},
+		{"a member takes the guard off", fleet.Invalid, "Only those who run hosts", guard(s.member, false)},
+		{"a name twice", fleet.Conflict, "exists already", func() error {
+			_, err := s.CreateSecurityGroup(t.Context(), s.member, control.CreateSecurityGroup{ProjectID: s.red, Name: "web"})
+			return err
+		}},
+		{"a packet to another's VM", fleet.NotFound, "no such VM", func() error {
+			_, err := s.WouldPass(t.Context(), s.stranger, fleet.PassQuestion{From: fleet.PassEnd{VMID: a.ID}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.TCP, Port: 1})
+			return err
+		}},
+	} {
+		s.refused(c.name, c.code, c.says, c.do)
+	}
+	if _, err := s.cardIn(s.member, a.ID, mine.ID, shared.ID); err != nil {
+		t.Errorf("a member may not use the project's and the fleet's: %v", err)
+	}
+	if err := guard(chief, false)(); err != nil || s.get(a.ID).Spec.NICs[0].AntiSpoofing != nil {
+		t.Errorf("an administrator may not take the guard off: %v", err)
+	}
+	if err := update(s.member, mine.ID, to(shared.ID))(); err != nil {
+		t.Errorf("a rule may not name the fleet's: %v", err)
+	}
+	seen, err := s.GetSecurityGroup(t.Context(), s.stranger, shared.ID)
+	if err != nil || seen.Cards != 0 || len(seen.Members) != 0 {
+		t.Errorf("a tenant is shown others' cards in a group of the fleet: %+v %v", seen, err)
+	}
+}
+
+// Anti-spoofing is on for what tenants make, and off for what those make who run hosts, unless they say otherwise; what is there stays.
+func TestAntiSpoofingIsOnForTenants(t *testing.T) {
+	s := newSite(t)
+	make := func(a fleet.Actor, name string, on *bool) fleet.VMView {
+		t.Helper()
+		spec := small
+		spec.NICs = []fleet.NIC{{Network: "default", AntiSpoofing: on}}
+		v, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: name, Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	yes, no := true, false
+	if v := make(s.member, "a", nil); !v.Spec.NICs[0].Guarded() {
+		t.Error("a tenant's card is not guarded")
+	}
+	if v := make(chief, "b", nil); v.Spec.NICs[0].Guarded() {
+		t.Error("an administrator's card is guarded unasked")
+	}
+	if v := make(chief, "c", &yes); !v.Spec.NICs[0].Guarded() {
+		t.Error("a card is not guarded as asked")
+	}
+	spec := small
+	spec.NICs = []fleet.NIC{{Network: "default", AntiSpoofing: &no}}
+	s.refused("a tenant without a guard", fleet.Invalid, "Only those who run hosts", func() error {
+		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "d", Spec: spec})
+		return err
+	})
+	// A card of before the guard stays as it is, also where a tenant changes something else of it.
+	old := s.carded("old")
+	g := s.group(s.member, s.red, "web")
+	if v, err := s.cardIn(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].Guarded() {
+		t.Errorf("a card that was not guarded: %v", err)
+	}
+}

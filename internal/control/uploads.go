@@ -1,0 +1,244 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/inbox"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/pair"
+	"quantix/internal/policy"
+)
+
+// How many uploads may be open at once.
+const (
+	maxUploadsOfUser = 8
+	maxUploadsOfHost = 32
+)
+
+// NewUpload asks for a volume that somebody sends.
+type NewUpload struct {
+	Name      string
+	HostID    fleet.HostID // of a local pool: on which; of a shared one empty: one is chosen
+	SizeBytes int64
+	Checksum  string // SHA-256 or SHA-512; empty: none is known
+	File      string // what tells the sender's own file from others
+}
+
+// CreateUpload asks a host to take a file in. Whoever asks for the same of the same file again goes on with it. Whether there is room,
+// the host says when it looks.
+func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.Upload{}, err
+	}
+	if a.UserID == "" {
+		return fleet.Upload{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
+	}
+	var checks fleet.Checks
+	fleet.CheckNewVolume(&checks, "name", in.Name)
+	fleet.CheckVolumeSize(&checks, "sizeBytes", in.SizeBytes)
+	algorithm, digest, known := fleet.ParseChecksum(in.Checksum)
+	if !known {
+		checks.Add("checksum", "Give the 64 digits of a SHA-256, or the 128 of a SHA-512.")
+	}
+	if in.File = strings.ToValidUTF8(strings.ReplaceAll(in.File, "\x00", ""), ""); len(in.File) > fleet.MostFile {
+		checks.Add("file", "Say what tells the file from others in %d characters at most.", fleet.MostFile)
+	}
+	if err := checks.Err(); err != nil {
+		return fleet.Upload{}, err
+	}
+	in.Checksum = ""
+	if digest != "" {
+		in.Checksum = algorithm + ":" + digest
+	}
+	if same, err := c.sameUpload(ctx, a, pool, in); err != nil || same.ID != "" {
+		return same, err
+	}
+	id := fleet.NewID[fleet.UploadID]()
+	order := fleet.VolumeOrder{Upload: id, SizeBytes: in.SizeBytes, Checksum: in.Checksum, TakesBytes: in.SizeBytes}
+	var host fleet.HostID
+	_, err := c.orderVolumeThen(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+		ref := fleet.Volref{PoolID: pool, Volume: in.Name}
+		j := volumeJob{kind: fleet.VolumeUpload, ref: ref, order: order, detail: fleet.Bytes(in.SizeBytes)}
+		if work, err := workOn(ctx, q, pool, in.Name+fleet.PartialSuffix, in.HostID); err != nil || work != "" {
+			if err == nil {
+				err = fleet.Errorf(fleet.Conflict, "What is left of an earlier %s is being removed. Try again in a moment.", in.Name)
+			}
+			return j, err
+		}
+		j, err := newVolumeOn(ctx, q, a, j, in.HostID, true) // the host sees what room there is
+		host = j.host.ID
+		return j, err
+	}, func(q *db.Queries, task fleet.TaskID) error {
+		n, err := q.AddUpload(ctx, db.AddUploadParams{
+			ID: id, TaskID: task, UserID: a.UserID, HostID: host, PoolID: pool, Volume: in.Name, SizeBytes: in.SizeBytes, Checksum: in.Checksum, File: in.File,
+			OfUser: maxUploadsOfUser, OfHost: maxUploadsOfHost,
+		})
+		if err == nil && n == 0 {
+			err = fleet.Errorf(fleet.TooMany, "You have %d uploads that have not ended, or the host has %d. Finish or cancel some.", maxUploadsOfUser, maxUploadsOfHost)
+		}
+		return err
+	})
+	if err != nil {
+		return fleet.Upload{}, err
+	}
+	return c.GetUpload(ctx, a, id)
+}
+
+// sameUpload is the person's own upload of that very file to that very place, which has not ended; empty: there is none.
+func (c *Control) sameUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
+	if in.File == "" {
+		return fleet.Upload{}, nil
+	}
+	all, err := c.ListUploads(ctx, a, pool)
+	for _, u := range all {
+		if u.Volume == in.Name && u.SizeBytes == in.SizeBytes && u.Checksum == in.Checksum && u.File == in.File && (in.HostID == "" || in.HostID == u.HostID) {
+			return u, err
+		}
+	}
+	return fleet.Upload{}, err
+}
+
+func uploadOf(u db.Upload, host string, state fleet.JobState, progress int32, note, words string) fleet.Upload {
+	ends := u.HeardAt.Add(fleet.UploadPatience)
+	if last := u.CreatedAt.Add(fleet.UploadLife); last.Before(ends) {
+		ends = last
+	}
+	return fleet.Upload{
+		ID: u.ID, TaskID: u.TaskID, PoolID: u.PoolID, HostID: u.HostID, HostName: host, Volume: u.Volume, SizeBytes: u.SizeBytes, Checksum: u.Checksum,
+		File: u.File, State: state, Progress: int(progress), Note: note, Error: words, CreatedAt: u.CreatedAt, EndsAt: ends,
+	}
+}
+
+// GetUpload is one of the person's own; another's does not exist.
+func (c *Control) GetUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) (fleet.Upload, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.Upload{}, err
+	}
+	if err := store.CheckID(id, "upload"); err != nil {
+		return fleet.Upload{}, err
+	}
+	r, err := c.store.GetUpload(ctx, db.GetUploadParams{ID: id, UserID: a.UserID})
+	if err != nil {
+		return fleet.Upload{}, store.NotFound(err, "upload")
+	}
+	return uploadOf(r.Upload, r.HostName, r.State, r.Progress, r.Note, r.Error), nil
+}
+
+// ListUploads lists the person's own that have not ended; pool empty: of all pools.
+func (c *Control) ListUploads(ctx context.Context, a fleet.Actor, pool fleet.PoolID) ([]fleet.Upload, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	rows, err := c.store.OpenUploads(ctx, db.OpenUploadsParams{UserID: a.UserID, PoolID: string(pool)})
+	out := make([]fleet.Upload, len(rows))
+	for i, r := range rows {
+		out[i] = uploadOf(r.Upload, r.HostName, r.State, r.Progress, r.Note, r.Error)
+	}
+	return out, store.Err(err)
+}
+
+// ContinueUpload asks the upload's host to come to this very portal for what the person sends, and lets the person's end in.
+func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) (pair.End, error) {
+	u, err := c.GetUpload(ctx, a, id)
+	if err != nil {
+		return pair.End{}, err
+	}
+	if a.Session == "" {
+		return pair.End{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
+	}
+	if err := u.Over(); err != nil {
+		return pair.End{}, err
+	}
+	at := fleet.NewID[fleet.PairID]()
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		n, err := q.AwaitUploadHost(ctx, db.AwaitUploadHostParams{ID: id, UserID: a.UserID, PairID: at, Session: a.Session})
+		if err == nil && n == 0 {
+			err = fleet.Errorf(fleet.NotFound, "There is no such upload.")
+		}
+		if err != nil {
+			return err
+		}
+		return q.QueueUploadOpen(ctx, db.QueueUploadOpenParams{
+			ID: fleet.NewID[fleet.JobID](), HostID: u.HostID, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: u.PoolID, Volume: u.Volume}),
+			Args: fleet.JobArgs{Upload: id, Pair: at, PortalURL: c.opts.PairURL},
+		})
+	})
+	if err != nil {
+		return pair.End{}, err
+	}
+	return inbox.UploadPair(at, a.UserID, a.Session, u.HostID).Admit(pair.PartyOf(a))
+}
+
+// KeepUpload notes that somebody continues it still.
+func (c *Control) KeepUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) error {
+	u, err := c.GetUpload(ctx, a, id)
+	switch {
+	case err != nil:
+		return err
+	case u.State.Ended():
+		return fleet.Errorf(fleet.NotFound, "This upload has ended.")
+	}
+	return store.Err(c.store.HeardUpload(ctx, u.ID))
+}
+
+// CancelUpload takes one of the person's own back, with all that came of it.
+func (c *Control) CancelUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) error {
+	u, err := c.GetUpload(ctx, a, id)
+	if err != nil || u.State.Ended() {
+		return err
+	}
+	_, err = c.CancelTask(ctx, a, u.TaskID)
+	return err
+}
+
+// stopTask takes back what a host may be at already, and has it remove what it has made so far.
+func stopTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task, why string) error {
+	stops := fleet.KindsWhere(func(k fleet.Kind) bool { return k.TakenBack })
+	jobs, err := q.StopTask(ctx, db.StopTaskParams{ID: &t.ID, Error: why, Kinds: store.Texts(stops)})
+	if err != nil {
+		return err
+	}
+	if len(jobs) == 0 {
+		return fleet.Errorf(fleet.Conflict, "This task has ended: it is %s.", t.State)
+	}
+	for _, j := range jobs {
+		ref, ok := j.Subject.Volume()
+		if !ok || j.Attempt == 0 {
+			continue
+		}
+		ref.Volume += fleet.PartialSuffix
+		if _, err := store.Queue(ctx, q, a, db.JoinQueueParams{
+			HostID: j.HostID, Kind: fleet.VolumeDelete, Subject: fleet.SubjectVolume(ref), SubjectName: ref.Volume,
+			Args: fleet.JobArgs{DeleteDisks: true, Volume: &fleet.VolumeOrder{}},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EndUploads takes back what nobody continues.
+func (c *Control) EndUploads(ctx context.Context, a fleet.Actor) error {
+	return c.store.Pass(ctx, a, "end uploads", func(q *db.Queries) error {
+		tasks, err := q.StaleUploads(ctx, db.StaleUploadsParams{Patience: fleet.UploadPatience, Life: fleet.UploadLife})
+		if err != nil {
+			return err
+		}
+		for _, id := range tasks {
+			t, err := store.GetTask(ctx, q, a, id)
+			if err != nil {
+				return err
+			}
+			why := fmt.Sprintf("Nobody continued it for %d hours, or it took longer than %d days in all. Begin it anew.", int(fleet.UploadPatience.Hours()), int(fleet.UploadLife.Hours()/24))
+			if err := stopTask(ctx, q, a, t, why); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

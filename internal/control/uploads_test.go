@@ -1,0 +1,174 @@
+package control_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// sender is somebody who sends files.
+func (s *site) sender(name string, role fleet.Role) fleet.Actor {
+	a := s.addUser(name, role)
+	a.Session = "browser"
+	return a
+}
+
+func (s *site) upload(a fleet.Actor, name string) fleet.Upload {
+	s.t.Helper()
+	u, err := s.CreateUpload(s.t.Context(), a, s.nfs, control.NewUpload{Name: name, SizeBytes: 1 << 20, File: name + "/1048576/7", HostID: s.h1})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return u
+}
+
+func TestUploadsAreOrdered(t *testing.T) {
+	s := newSite(t)
+	uploading := s.sender("sender", fleet.RoleOperator)
+	order := func(in control.NewUpload) func() error {
+		return func() error { _, err := s.CreateUpload(t.Context(), uploading, s.nfs, in); return err }
+	}
+	for says, bad := range map[string]control.NewUpload{
+		"64 digits":       {Name: "a.raw", SizeBytes: 1, Checksum: "12"},
+		"above 0":         {Name: "a.raw"},
+		"letters, digits": {Name: "../a", SizeBytes: 1},
+		"disks of VMs":    {Name: "web-0123456789ab-1.qcow2", SizeBytes: 1},
+		"not whole yet":   {Name: "a.partial", SizeBytes: 1},
+		"characters":      {Name: "a.raw", SizeBytes: 1, File: strings.Repeat("x", fleet.MostFile+1)},
+	} {
+		s.refused(says, fleet.Invalid, says, order(bad))
+	}
+	u := s.upload(uploading, "image.raw")
+	s.audited("volume.upload")
+	if again := s.upload(uploading, "image.raw"); again.ID != u.ID {
+		t.Errorf("the same file is sent as %s, and again as %s", u.ID, again.ID)
+	}
+	s.refused("the same name of another file", fleet.Invalid, "is being made", order(control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h1}))
+	other := s.sender("other", fleet.RoleOperator)
+	s.refused("the same of another person", fleet.Invalid, "is being made", func() error {
+		_, err := s.CreateUpload(t.Context(), other, s.nfs, control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, File: "image.raw/1048576/7", HostID: s.h1})
+		return err
+	})
+	for i := range 7 {
+		s.upload(uploading, fmt.Sprintf("more-%d.raw", i))
+	}
+	s.refused("a ninth", fleet.TooMany, "Finish or cancel some", order(control.NewUpload{Name: "ninth.raw", SizeBytes: 1, HostID: s.h1}))
+	s.upload(other, "of-another.raw")
+}
+
+func TestAnUploadIsItsSendersAndItsHosts(t *testing.T) {
+	s := newSite(t)
+	uploading := s.sender("sender", fleet.RoleOperator)
+	u := s.upload(uploading, "image.raw")
+	thief, viewer := s.sender("thief", fleet.RoleOperator), s.sender("looker", fleet.RoleViewer)
+	for name, do := range map[string]func(a fleet.Actor) error{
+		"look at":  func(a fleet.Actor) error { _, err := s.GetUpload(t.Context(), a, u.ID); return err },
+		"continue": func(a fleet.Actor) error { _, err := s.ContinueUpload(t.Context(), a, u.ID); return err },
+		"keep":     func(a fleet.Actor) error { return s.KeepUpload(t.Context(), a, u.ID) },
+		"cancel":   func(a fleet.Actor) error { return s.CancelUpload(t.Context(), a, u.ID) },
+	} {
+		s.refused(name+" another's", fleet.NotFound, "no such upload", func() error { return do(thief) })
+		s.refused(name+" it as a viewer", fleet.Forbidden, "no right", func() error { return do(viewer) })
+	}
+
+	end, err := s.ContinueUpload(t.Context(), uploading, u.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := s.ContinueUpload(t.Context(), uploading, u.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h1, h2 := s.greet(s.h1), s.greet(s.h2)
+	for _, id := range []fleet.PairID{end.ID(), second.ID()} {
+		s.refused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h2, id); return err })
+		if got, err := s.JoinPair(t.Context(), h1, id); err != nil || got.ID() != id || got.Kind() != end.Kind() {
+			t.Errorf("its host is let in as %v, %v", got, err)
+		}
+	}
+	s.exec(`UPDATE upload_pairs SET at = now() - interval '31 seconds'`)
+	s.refused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, end.ID()); return err })
+
+	// A host ends what is its own, and nothing else.
+	claim := s.take(h1, fleet.VolumeUpload)
+	s.refused("another host's end of it", fleet.NotFound, "no such job", func() error {
+		_, _, err := s.Finish(t.Context(), h2, claim.ID, wire.Finish{Epoch: claim.Epoch, Outcome: wire.Done})
+		return err
+	})
+	if now, err := s.GetUpload(t.Context(), uploading, u.ID); err != nil || now.State != fleet.JobRunning {
+		t.Errorf("it is %+v, %v", now, err)
+	}
+}
+
+// take claims until the host has an order of the kind.
+func (s *site) take(host fleet.Actor, kind fleet.JobKind) wire.Work {
+	s.t.Helper()
+	for range 20 {
+		claim, err := s.Claim(s.t.Context(), host, wire.ClaimRequest{Max: 1}, 0)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, w := range claim.Jobs {
+			if w.Kind == kind {
+				return w
+			}
+		}
+	}
+	s.t.Fatalf("no host was asked for %s", kind)
+	return wire.Work{}
+}
+
+func TestUploadsThatNobodyContinuesEnd(t *testing.T) {
+	s := newSite(t)
+	uploading := s.sender("sender", fleet.RoleOperator)
+	h1 := s.greet(s.h1)
+	stale, old, fresh := s.upload(uploading, "stale.raw"), s.upload(uploading, "old.raw"), s.upload(uploading, "fresh.raw")
+	for range 3 {
+		s.take(h1, fleet.VolumeUpload)
+	}
+	waiting := s.upload(uploading, "waiting.raw")
+	s.exec(`UPDATE uploads SET heard_at = now() - interval '25 hours' WHERE id = ANY ($1)`, []string{string(stale.ID), string(waiting.ID)})
+	s.exec(`UPDATE uploads SET created_at = now() - interval '8 days' WHERE id = $1`, string(old.ID))
+	if err := s.EndUploads(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	for name, u := range map[string]fleet.Upload{"stale": stale, "old": old, "waiting": waiting} {
+		now, err := s.GetUpload(t.Context(), uploading, u.ID)
+		if err != nil || now.State != fleet.JobCancelled || !strings.Contains(now.Error, "Nobody continued it") || now.Over() == nil {
+			t.Errorf("the %s one is %+v, %v", name, now, err)
+		}
+	}
+	if now, err := s.GetUpload(t.Context(), uploading, fresh.ID); err != nil || now.State.Ended() {
+		t.Errorf("the fresh one is %+v, %v", now, err)
+	}
+	// The host removes what came, and is asked for nothing of what it never had.
+	if n := s.count("jobs WHERE kind = 'volume.delete' AND subject LIKE '%.raw.partial'"); n != 2 {
+		t.Errorf("%d half-made files are to be removed, want those of two uploads", n)
+	}
+	s.refused("the name, while that lasts", fleet.Conflict, "is being removed", func() error {
+		_, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "stale.raw", SizeBytes: 1, HostID: s.h1})
+		return err
+	})
+	s.refused("to continue it", fleet.Invalid, "Nobody continued it", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
+}
+
+// An upload waits for people, however often its host's agent is lost meanwhile.
+func TestAnUploadDoesNotWearOut(t *testing.T) {
+	s := newSite(t)
+	u := s.upload(s.sender("sender", fleet.RoleOperator), "image.raw")
+	h1 := s.greet(s.h1)
+	for range 8 {
+		s.take(h1, fleet.VolumeUpload)
+		s.exec(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE state = 'running'`)
+		if err := s.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.count("jobs WHERE kind = 'volume.upload' AND state = 'queued'"); n != 1 {
+		t.Errorf("the upload %s has ended", u.ID)
+	}
+}

@@ -1,0 +1,312 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+	"quantix/internal/policy"
+)
+
+// imagePlan is a disk that is to be made from an image of the library, and from which copies that may be.
+type imagePlan struct {
+	disk    int
+	image   fleet.ImageView
+	version fleet.ImageVersion
+	copies  browse.Copies
+	shared  bool       // the disk's pool is
+	step    *copyImage // of a shared pool without a copy: what brings one there; nil: nothing does
+	pools   []fleet.PoolID
+}
+
+// origin is what a disk is made from on one host.
+type origin struct {
+	ref  fleet.Volref
+	wait bool       // a host is at it
+	step *copyImage // what has to be done first
+}
+
+// planImages finds what the disks that name images of the library may be made from. Who does not run hosts takes what is published to the project.
+func (c *Control) planImages(ctx context.Context, a fleet.Actor, project fleet.ProjectID, spec fleet.VMSpec) ([]imagePlan, error) {
+	var plans []imagePlan
+	var checks fleet.Checks
+	for i, d := range spec.Disks {
+		if d.ImageID == "" {
+			continue
+		}
+		p, err := c.planImage(ctx, a, project, i, d)
+		switch fleet.CodeOf(err) {
+		case "":
+			plans = append(plans, p)
+		case fleet.NotFound:
+			checks.Add(fmt.Sprintf("spec.disks[%d].imageId", i), "There is no such image, or none that is published to the project.")
+		case fleet.Conflict:
+			checks.Add(fmt.Sprintf("spec.disks[%d].imageId", i), "%s", err)
+		default:
+			return nil, err
+		}
+	}
+	return plans, checks.Err()
+}
+
+func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.ProjectID, i int, d fleet.Disk) (imagePlan, error) {
+	p := imagePlan{disk: i}
+	var err error
+	if p.image, err = c.GetImage(ctx, fleet.SystemActor, d.ImageID); err != nil {
+		return p, err
+	}
+	open := slices.ContainsFunc(p.image.Grants, func(g fleet.ImageGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
+	version := p.image.Version(d.VersionID)
+	switch {
+	case !open && !policy.May(a, policy.InfraChange, ""):
+		return p, fleet.Errorf(fleet.NotFound, "There is no such image.")
+	case version == nil && d.VersionID != "":
+		return p, fleet.Errorf(fleet.Conflict, "The image %s has no such version.", p.image.Name)
+	case version == nil:
+		return p, fleet.Errorf(fleet.Conflict, "The image %s has no version yet.", p.image.Name)
+	case version.ISO():
+		return p, fleet.Errorf(fleet.Conflict, "%s is a disc: put it into the VM's drive, and give the disk a size.", p.image.Name)
+	}
+	p.version = *version
+	if p.copies, err = c.CopiesOf(ctx, fleet.SystemActor, p.image); err != nil {
+		return p, err
+	}
+	p.copies = slices.DeleteFunc(p.copies, func(o browse.CopyOn) bool { return o.VersionID != p.version.ID })
+	for _, o := range p.copies {
+		p.pools = append(p.pools, o.PoolID)
+	}
+	pool, err := c.GetPool(ctx, fleet.SystemActor, d.PoolID)
+	if err != nil || !pool.Spec.Shared { // that there is no such pool, placement says
+		return p, nil //nolint:nilerr
+	}
+	p.shared = true
+	if step, err := c.findCopy(ctx, p.copies, p.version, d.PoolID, ""); err == nil {
+		step.shared = true
+		p.step = &step
+	}
+	return p, nil
+}
+
+// on is what the disk is made from on the host; nil: nothing there.
+func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
+	here := func(c browse.CopyOn) bool {
+		pool := h.Pools[c.PoolID]
+		return pool.Assigned && pool.State == fleet.PoolActive && (c.HostID == "" || c.HostID == h.ID)
+	}
+	var best, any, late *browse.CopyOn
+	for i := range p.copies {
+		c := &p.copies[i]
+		switch {
+		case !here(*c):
+		case c.State == fleet.CopyComing && c.PoolID == d.PoolID:
+			late = c
+		case !c.Offered():
+		case c.PoolID == d.PoolID:
+			best = c
+		default:
+			any = c
+		}
+	}
+	switch {
+	case best != nil:
+		return &origin{ref: best.Ref()}
+	case any != nil && !d.Overlay:
+		return &origin{ref: any.Ref()}
+	case late != nil:
+		return &origin{ref: late.Ref(), wait: true}
+	case p.step != nil:
+		return &origin{step: p.step, wait: true}
+	case any != nil && !p.shared: // what stands on it must be beside it
+		return &origin{wait: true, step: &copyImage{version: p.version, source: *any, host: browse.HostRef{ID: h.ID, Name: h.Name}}}
+	}
+	return nil
+}
+
+// offer tells placement what the host can make the VM's disks from.
+func offerImages(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
+	h.Images = map[int]placement.Image{}
+	for _, p := range plans {
+		image := placement.Image{Name: p.image.Name, CapacityBytes: p.version.CapacityBytes}
+		if p.on(*h, spec.Disks[p.disk]) == nil {
+			image.Plain = fmt.Sprintf("no copy of the image %q, and no host with both a copy and the pool", p.image.Name)
+			image.Why = fmt.Sprintf("%s has no copy of %s, and none can be copied to the disk's pool: no host with both.", h.Name, p.image.Name)
+		}
+		h.Images[p.disk] = image
+	}
+}
+
+// poolsOf are the pools in which copies lie.
+func poolsOf(plans []imagePlan) (out []fleet.PoolID) {
+	for _, p := range plans {
+		out = append(out, p.pools...)
+	}
+	return out
+}
+
+// holdImages keeps the images until the transaction ends, and refuses those that were withdrawn meanwhile.
+func holdImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, plans []imagePlan) error {
+	if len(plans) == 0 {
+		return nil
+	}
+	var ids []string
+	for _, p := range plans {
+		ids = append(ids, string(p.image.ID))
+	}
+	rows, err := q.HoldImages(ctx, db.HoldImagesParams{Ids: ids, ProjectID: string(project)})
+	if err != nil {
+		return err
+	}
+	for _, p := range plans {
+		i := slices.IndexFunc(rows, func(r db.HoldImagesRow) bool { return r.ID == p.image.ID })
+		if i < 0 || !rows[i].Open && !policy.May(a, policy.InfraChange, "") {
+			return fleet.Errorf(fleet.Conflict, "The image %s was withdrawn meanwhile. Reload and choose another.", p.image.Name)
+		}
+	}
+	return nil
+}
+
+// steps are what has to be done before the VM's disks can be made on its host.
+type steps struct {
+	copies []copyImage
+	wait   []fleet.Volref
+}
+
+// settleImages says in the spec what each disk is made from on the chosen host, and what has to be done first.
+func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *fleet.VMSpec, h placement.Host) (steps, error) {
+	var out steps
+	for _, p := range plans {
+		d := &spec.Disks[p.disk]
+		d.VersionID = p.version.ID
+		from := p.on(h, *d)
+		if from == nil {
+			return out, fleet.Errorf(fleet.Conflict, "%s has no copy of %s any more. Try again.", h.Name, p.image.Name)
+		}
+		if from.step != nil {
+			o := *from.step
+			o.ref.PoolID = d.PoolID
+			if i := slices.IndexFunc(out.copies, func(c copyImage) bool { return c.version.ID == o.version.ID && c.ref.PoolID == d.PoolID }); i >= 0 {
+				from.ref = out.copies[i].ref
+			} else {
+				var err error
+				if o.ref.Volume, err = p.nameIn(ctx, q, d.PoolID, o); err != nil {
+					return out, err
+				}
+				from.ref = o.ref
+				out.copies = append(out.copies, o)
+			}
+		}
+		if from.wait && !slices.Contains(out.wait, from.ref) {
+			out.wait = append(out.wait, from.ref)
+		}
+		ref := from.ref
+		d.Image = &ref
+	}
+	return out, nil
+}
+
+// nameIn is what the copy is called in the pool: as one that was lost there, or a name that is free.
+func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID, o copyImage) (string, error) {
+	on := o.host.ID
+	if o.shared {
+		on = ""
+	}
+	for _, c := range p.copies {
+		if c.PoolID == pool && c.HostID == on && c.State == fleet.CopyMissing {
+			return c.Volume, nil
+		}
+	}
+	return freeVolume(ctx, q, p.image.Name, p.version, NewCopy{PoolID: pool, HostID: on}, o.shared)
+}
+
+// The parts of a VM's creation that brings an image to its pool first.
+const (
+	roleCopy = "copy"
+	roleVM   = "vm"
+)
+
+// queue makes the copies a part of the task that makes the VM, which waits for them, and for those that others have ordered.
+func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
+	if len(s.wait) == 0 {
+		return nil
+	}
+	var mine, all []string
+	for _, o := range s.copies {
+		j := o.job()
+		subject := fleet.SubjectVolume(j.ref)
+		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: subject, Kind: j.kind})
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(at, func(r db.JobsAboutRow) bool { return r.HostID == j.host.ID }) {
+			continue // somebody else came first
+		}
+		if err := o.add(ctx, q, a); err != nil {
+			return err
+		}
+		id := fleet.NewID[fleet.JobID]()
+		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: roleCopy, HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: fleet.JobArgs{Volume: &j.order}}); err != nil {
+			return err
+		}
+		mine = append(mine, string(id))
+	}
+	for _, ref := range s.wait {
+		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(ref), Kind: fleet.VolumeCopy})
+		if err != nil {
+			return err
+		}
+		for _, r := range at {
+			all = append(all, string(r.ID))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if len(mine) > 0 {
+		if err := q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &task, Steps: mine}); err != nil {
+			return err
+		}
+	}
+	return q.WaitFor(ctx, db.WaitForParams{Others: all, TaskID: &task, Kind: fleet.VMApply})
+}
+
+// openTo refuses volumes that a spec names and that are not published to the project, to those who do not run hosts.
+func openTo(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, refs map[string]fleet.Volref) error {
+	if len(refs) == 0 || policy.May(a, policy.InfraChange, "") {
+		return nil
+	}
+	var pools []string
+	for _, ref := range refs {
+		pools = append(pools, string(ref.PoolID))
+	}
+	rows, err := q.LibraryOf(ctx, pools)
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	for field, ref := range refs {
+		if !slices.ContainsFunc(rows, func(r db.LibraryOfRow) bool {
+			return r.PoolID == ref.PoolID && r.Volume == ref.Volume && (r.ToAll || slices.Contains(r.Projects, string(project)))
+		}) {
+			checks.Add(field, "There is no volume %q here that is published to the project.", ref.Volume)
+		}
+	}
+	return checks.Err()
+}
+
+// readFrom are the volumes that a new VM's spec names, by their fields.
+func readFrom(spec fleet.VMSpec) map[string]fleet.Volref {
+	refs := map[string]fleet.Volref{}
+	for i, d := range spec.Disks {
+		if d.Image != nil {
+			refs[fmt.Sprintf("spec.disks[%d].image.volume", i)] = *d.Image
+		}
+	}
+	if spec.ISO != nil {
+		refs["spec.iso.volume"] = *spec.ISO
+	}
+	return refs
+}

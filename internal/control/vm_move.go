@@ -1,0 +1,196 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+	"quantix/internal/policy"
+)
+
+// MoveDisk says where a disk is to go.
+type MoveDisk struct {
+	PoolID     fleet.PoolID `json:"poolId" doc:"Another pool that the VM's host has"`
+	RateBytes  int64        `json:"rateBytes,omitempty" doc:"A second, at most; 0: as fast as it goes"`
+	Overcommit bool         `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
+}
+
+// MoveDisk asks the VM's host to bring one of its disks into another pool, while its guest runs or is off. The intent follows when the host
+// says that the disk is there; until then nothing else changes it.
+func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in MoveDisk) (task fleet.Task, err error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return task, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return task, err
+	}
+	var checks fleet.Checks
+	if fleet.CheckMoveRate(&checks, "rateBytes", in.RateBytes); in.PoolID == "" {
+		checks.Add("poolId", "Choose the pool that the disk goes to.")
+	}
+	if err := checks.Err(); err != nil {
+		return task, err
+	}
+	err = assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, to assign.Object) error {
+		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return err
+		}
+		order, err := decideMove(ctx, q, a, vm, disk, in)
+		if err != nil {
+			return err
+		}
+		if task, err = queueVM(ctx, q, a, vm, fleet.VMMove, fleet.JobArgs{Move: &order}); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "vm.disk.move", fleet.SubjectVM(id), vm.Name, fmt.Sprintf("%s → pool %s", disk.Volume, to.Name))
+	})
+	return store.TaskFor(a, task), err
+}
+
+// decideMove is the order for a locked VM, whose new pool is locked too.
+func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveOrder, error) {
+	i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
+	if i < 0 {
+		return fleet.MoveOrder{}, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
+	}
+	moving, err := movesOf(ctx, q, vm.ID)
+	if err != nil {
+		return fleet.MoveOrder{}, err
+	}
+	if ok, why := vm.AllowsMove(disk, moving); !ok {
+		return fleet.MoveOrder{}, fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	targets, err := moveTargets(ctx, q, a, vm, i, []fleet.PoolID{in.PoolID}, in.Overcommit)
+	if err != nil {
+		return fleet.MoveOrder{}, err
+	}
+	var checks fleet.Checks
+	switch t := targets[0]; {
+	case !t.Allowed && t.Room:
+		checks.Add("poolId", "%s", t.Reason)
+		checks.Add("overcommit", "Say that the pool may be promised more than it has, to go on all the same.")
+	case !t.Allowed:
+		checks.Add("poolId", "%s", t.Reason)
+	}
+	if err := checks.Err(); err != nil {
+		return fleet.MoveOrder{}, err
+	}
+	to := fleet.Volref{PoolID: in.PoolID, Volume: disk.Volume}
+	taken, err := q.VolumeTaken(ctx, db.VolumeTakenParams{PoolID: string(to.PoolID), Volume: to.Volume})
+	if taken {
+		to.Volume = NewDiskName(vm, vm.Spec.Disks[i])
+		taken, err = q.VolumeTaken(ctx, db.VolumeTakenParams{PoolID: string(to.PoolID), Volume: to.Volume})
+	}
+	if err == nil && taken {
+		err = fleet.Errorf(fleet.Conflict, "The pool has volumes of the names %s and %s already, or had. Rename or delete what is there.", disk.Volume, to.Volume)
+	}
+	return fleet.MoveOrder{Disk: disk, To: to, RateBytes: in.RateBytes, TakesBytes: diskBytes(vm, i)}, err
+}
+
+// diskBytes is how large the disk is for its guest: as its host has it, else as it was asked for.
+func diskBytes(vm fleet.VMView, i int) int64 {
+	ref := vm.Spec.Disks[i].Ref()
+	for _, d := range vm.Status.Disks {
+		if d.Volume != nil && *d.Volume == ref && d.SizeBytes > 0 {
+			return d.SizeBytes
+		}
+	}
+	return vm.Spec.Disks[i].SizeBytes
+}
+
+// MoveTargets are the pools that the VM's host has, each with why the disk cannot go there.
+func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref) ([]fleet.MoveTarget, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	vm, err := c.GetVM(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
+	if i < 0 || vm.Status == nil {
+		return nil, fleet.Errorf(fleet.NotFound, "The VM has no such disk on its host.")
+	}
+	views, err := c.PoolsOn(ctx, a, vm.HostID)
+	if err != nil {
+		return nil, err
+	}
+	pools := make([]fleet.PoolID, len(views))
+	for k, p := range views {
+		pools[k] = p.ID
+	}
+	var out []fleet.MoveTarget
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		out, err = moveTargets(ctx, q, a, vm, i, pools, false)
+		return err
+	})
+	return out, err
+}
+
+// moveTargets says of each pool whether disk i of the VM can go there.
+func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, i int, pools []fleet.PoolID, overcommit bool) ([]fleet.MoveTarget, error) {
+	own, size := vm.Spec.Disks[i], diskBytes(vm, i)
+	disks := make([]fleet.Disk, len(pools))
+	for k, id := range pools {
+		disks[k] = fleet.Disk{PoolID: id, SizeBytes: size}
+	}
+	hosts, err := candidates(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: disks})
+	if err != nil {
+		return nil, err
+	}
+	if len(hosts) == 0 {
+		return nil, fleet.Errorf(fleet.Conflict, "The VM's host is gone.")
+	}
+	kinds, err := q.PoolsForWork(ctx, store.Texts(append(slices.Clone(pools), own.PoolID)))
+	if err != nil {
+		return nil, err
+	}
+	files := func(id fleet.PoolID) bool {
+		k := slices.IndexFunc(kinds, func(p db.Pool) bool { return p.ID == id })
+		return k < 0 || kinds[k].Spec.Kind.Is().Files // placement says where there is none
+	}
+	h := hosts[0]
+	h.Overcommit = overcommit
+	out := make([]fleet.MoveTarget, len(pools))
+	for k, id := range pools {
+		t := fleet.MoveTarget{PoolID: id, PoolName: h.Pools[id].Name, FreeBytes: max(0, h.Pools[id].FreeBytes), Allowed: true}
+		if id == own.PoolID {
+			t.Allowed, t.Reason = false, "The disk is in this pool already."
+		} else if own.Overlay {
+			t.Allowed, t.Reason = false, "The disk stands on an image in its pool."
+		} else if !files(own.PoolID) {
+			t.Allowed, t.Reason = false, "The disk is no file: those of its pool's kind are not moved."
+		} else if !files(id) {
+			t.Allowed, t.Reason = false, "Disks are moved into pools of files alone."
+		} else if faults := placement.FitDisks(disks[k:k+1], h); len(faults) > 0 {
+			t.Allowed, t.Reason, t.Room = false, faults[0].Message, faults[0].Room
+		}
+		out[k] = t
+	}
+	return out, nil
+}
+
+// MovingDisks are the VM's disks that are on their way to another pool.
+func (c *Control) MovingDisks(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MovingDisk, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	return movesOf(ctx, c.store.Queries, id)
+}
+
+func movesOf(ctx context.Context, q *db.Queries, id fleet.VMID) ([]fleet.MovingDisk, error) {
+	rows, err := q.MovesOf(ctx, fleet.SubjectVM(id))
+	var out []fleet.MovingDisk
+	for _, r := range rows {
+		if r.Args.Move != nil {
+			out = append(out, fleet.MovingDisk{MoveOrder: *r.Args.Move, Task: fleet.TaskID(r.TaskID), State: r.State, Progress: int(r.Progress), Note: r.Note})
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,278 @@
+package control_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// disked is a VM of project red on h1 with one disk in the local pool, which runs, and whose work has all ended.
+func (s *site) disked(name string) (fleet.VMView, fleet.Volref) {
+	s.t.Helper()
+	spec := small
+	spec.Disks = []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 30}}
+	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+	ref := v.Spec.Disks[0].Ref()
+	status := fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256, Disks: []fleet.DiskState{{Target: "vda", Volume: &ref, SizeBytes: 1 << 30}}}
+	s.exec(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
+	return s.get(v.ID), ref
+}
+
+// mover is a site whose first host's agent is in a session.
+type mover struct {
+	*site
+	agent fleet.Actor
+	seq   int64
+}
+
+func newMover(t *testing.T) *mover {
+	t.Helper()
+	s := newSite(t)
+	m := &mover{site: s, agent: fleet.Actor{HostID: s.h1, Name: "host h1"}}
+	answer, err := s.Hello(t.Context(), m.agent, wire.Hello{Instance: "one", Fingerprint: "h1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.agent.Session, m.seq = answer.Session, answer.SeqBase
+	return m
+}
+
+func (m *mover) claim() []wire.Work {
+	m.t.Helper()
+	got, err := m.Claim(m.t.Context(), m.agent, wire.ClaimRequest{Max: 8}, 0)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return got.Jobs
+}
+
+func (m *mover) finish(w wire.Work, f wire.Finish) error {
+	m.seq++
+	f.Seq, f.Epoch, f.Generation = m.seq, w.Epoch, w.Generation
+	_, _, err := m.Finish(m.t.Context(), m.agent, w.ID, f)
+	return err
+}
+
+func (m *mover) move(v fleet.VMView, disk fleet.Volref) fleet.Task {
+	m.t.Helper()
+	task, err := m.MoveDisk(m.t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: m.nfs, RateBytes: 10 << 20})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return task
+}
+
+// moved is the claimed move of the VM.
+func (m *mover) moved(v fleet.VMView) wire.Work {
+	m.t.Helper()
+	for _, w := range m.claim() {
+		if w.Kind == fleet.VMMove && w.VM != nil && w.VM.ID == v.ID {
+			return w
+		}
+	}
+	m.t.Fatal("the host is given no move")
+	return wire.Work{}
+}
+
+func TestADiskIsMovedOnce(t *testing.T) {
+	s := newMover(t)
+	v, disk := s.disked("web")
+	task := s.move(v, disk)
+	if task.Kind != fleet.VMMove || task.HostID != s.h1 || s.get(v.ID).Spec.Disks[0].Ref() != disk {
+		t.Fatalf("%+v", task)
+	}
+	w := s.moved(v)
+	order := w.Args.Move
+	if order == nil || order.Disk != disk || order.To.PoolID != s.nfs || order.To.Volume != disk.Volume || order.RateBytes != 10<<20 || order.TakesBytes != 1<<30 {
+		t.Fatalf("the order is %+v", order)
+	}
+	pools := map[fleet.PoolID]bool{}
+	for _, p := range w.Pools {
+		pools[p.ID] = true
+	}
+	if !pools[s.nfs] || !pools[s.local] {
+		t.Errorf("the host is told of the pools %v", pools)
+	}
+
+	// Until the host has said so, nothing else changes the disk, and both names are at work.
+	s.refused("move it again", fleet.Conflict, "being moved", func() error {
+		_, err := s.MoveDisk(t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: s.nfs})
+		return err
+	})
+	for _, ref := range []fleet.Volref{disk, order.To} {
+		s.lay(ref.PoolID, s.h1, `{"name":"`+ref.Volume+`","path":"/v/`+ref.Volume+`","format":"qcow2","capacityBytes":1073741824}`)
+		s.refused("clone what is on its way", fleet.Conflict, "move disk", func() error {
+			_, err := s.CloneVolume(t.Context(), chief, control.Volume{PoolID: ref.PoolID, Volume: ref.Volume, HostID: s.h1}, "copy.qcow2", false)
+			return err
+		})
+	}
+	spec := s.get(v.ID).Spec
+	spec.Disks = nil
+	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Spec: &spec}); err == nil {
+		t.Error("the disk was edited meanwhile")
+	}
+	s.exec(`UPDATE vms SET status = jsonb_set(status, '{faults}', $2) WHERE id = $1`, v.ID, json.RawMessage(`[{"code":"disk","disk":{"poolId":"`+string(disk.PoolID)+`","volume":"`+disk.Volume+`"},"text":"gone"}]`))
+	s.refused("detach it", fleet.Conflict, "being moved", func() error { _, _, err := s.DetachDisk(t.Context(), chief, v.ID, disk); return err })
+	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}}); err != nil {
+		t.Errorf("another edit: %v", err)
+	}
+
+	now := fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256, Disks: []fleet.DiskState{{Target: "vda", Volume: &order.To, SizeBytes: 1 << 30}}}
+	for range 2 {
+		err := s.finish(w, wire.Finish{Outcome: wire.Done, VM: &now})
+		got := s.get(v.ID)
+		if got.Spec.Disks[0].Ref() != order.To || got.Spec.Disks[0].SizeBytes != 1<<30 || got.Generation != v.Generation+2 {
+			t.Fatalf("the intent is %+v at generation %d: %v", got.Spec.Disks, got.Generation, err)
+		}
+	}
+	if got := s.audited("vm.disk.move"); got != " web, d web" {
+		t.Errorf("the audit tells of %q", got)
+	}
+	var kinds []string
+	for _, j := range s.claim() {
+		kinds = append(kinds, string(j.Kind))
+		if ref, ok := j.Subject.Volume(); j.Kind == fleet.VolumeDelete && (!ok || ref != disk || !j.Args.DeleteDisks || j.Held == nil || j.Held.Disk != "") {
+			t.Errorf("the old file's deletion is %+v, held by %+v", j, j.Held)
+		}
+	}
+	if got := strings.Join(kinds, " "); !strings.Contains(got, "volume.delete") || !strings.Contains(got, "vm.apply") {
+		t.Errorf("afterwards the host is asked for %s", got)
+	}
+}
+
+func TestAMoveIsTakenBack(t *testing.T) {
+	s := newMover(t)
+	v, disk := s.disked("web")
+	waits := s.move(v, disk)
+	if got, err := s.CancelTask(t.Context(), chief, waits.ID); err != nil || got.State != fleet.JobCancelled {
+		t.Fatalf("what waits: %+v %v", got, err)
+	}
+	task := s.move(v, disk)
+	w := s.moved(v)
+	if answer, err := s.Progress(t.Context(), s.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 10}); err != nil || answer.Stop != "" {
+		t.Fatalf("%+v %v", answer, err)
+	}
+	s.refused("a host that ends what nobody took back", fleet.Malformed, "Nobody", func() error {
+		return s.finish(w, wire.Finish{Outcome: wire.Cancelled})
+	})
+	if got, err := s.CancelTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobRunning {
+		t.Fatalf("what runs: %+v %v", got, err)
+	}
+	s.refused("twice", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
+	answer, err := s.Progress(t.Context(), s.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 20})
+	if err != nil || !strings.Contains(answer.Stop, "Cancelled by") {
+		t.Fatalf("the host is told %+v %v", answer, err)
+	}
+
+	// An agent that starts anew hears it with the work.
+	s.exec(`UPDATE jobs SET state = 'queued', lease_until = NULL WHERE id = $1`, w.ID)
+	s.refused("while it waits for its host", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
+	again := s.moved(v)
+	if again.Stop != answer.Stop {
+		t.Errorf("given again: %+v", again)
+	}
+	if err := s.finish(again, wire.Finish{Outcome: wire.Cancelled, Error: again.Stop, VM: v.Status}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.GetTask(t.Context(), chief, task.ID)
+	if now := s.get(v.ID); err != nil || got.State != fleet.JobCancelled || now.Spec.Disks[0].Ref() != disk || now.Status.Error != "" || now.Attention {
+		t.Errorf("%+v %v, the VM %+v", got, err, now.Status)
+	}
+}
+
+func TestForcingOffBreaksAMoveOff(t *testing.T) {
+	s := newMover(t)
+	v, disk := s.disked("web")
+	s.move(v, disk)
+	w := s.moved(v)
+	if _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStop); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := s.Progress(t.Context(), s.agent, w.ID, wire.Progress{Epoch: w.Epoch})
+	if err != nil || !strings.Contains(answer.Stop, "Force off") {
+		t.Fatalf("%+v %v", answer, err)
+	}
+	if err := s.finish(w, wire.Finish{Outcome: wire.Cancelled, Error: answer.Stop, VM: v.Status}); err != nil {
+		t.Fatal(err)
+	}
+	if next := s.claim(); len(next) != 1 || next[0].Kind != fleet.VMStop {
+		t.Errorf("then the host gets %+v", next)
+	}
+}
+
+func TestWhereADiskCannotGo(t *testing.T) {
+	s := newMover(t)
+	v, disk := s.disked("web")
+	ask := func(in control.MoveDisk) func() error {
+		return func() error { _, err := s.MoveDisk(t.Context(), chief, v.ID, disk, in); return err }
+	}
+	s.refused("to nowhere", fleet.Invalid, "Choose the pool", ask(control.MoveDisk{}))
+	s.refused("to where it is", fleet.Invalid, "in this pool already", ask(control.MoveDisk{PoolID: s.local}))
+	s.refused("slower than anything", fleet.Invalid, "1 MiB/s", ask(control.MoveDisk{PoolID: s.nfs, RateBytes: 10}))
+	s.refused("no disk", fleet.NotFound, "no disk", func() error {
+		_, err := s.MoveDisk(t.Context(), chief, v.ID, fleet.Volref{PoolID: s.local, Volume: "x"}, control.MoveDisk{PoolID: s.nfs})
+		return err
+	})
+	for kind, of := range map[string]fleet.PoolID{"into pools of files alone": s.nfs, "The disk is no file": s.local} {
+		s.exec(`UPDATE pools SET spec = spec || '{"kind":"rbd"}' WHERE id = $1`, of)
+		s.refused("where volumes are no files", fleet.Invalid, kind, ask(control.MoveDisk{PoolID: s.nfs}))
+		s.exec(`UPDATE pools SET spec = spec || '{"kind":"dir"}' WHERE id = $1`, of)
+	}
+	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,overlay}', 'true') WHERE id = $1`, v.ID)
+	s.refused("off its image", fleet.Invalid, "stands on an image", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,overlay}' WHERE id = $1`, v.ID)
+	s.holds(s.nfs, 512, 0, 0)
+	s.refused("without room", fleet.Invalid, "2 fields", ask(control.MoveDisk{PoolID: s.nfs}))
+	targets, err := s.MoveTargets(t.Context(), chief, v.ID, disk)
+	if err != nil || len(targets) != 2 {
+		t.Fatalf("%+v %v", targets, err)
+	}
+	for _, p := range targets {
+		if p.Allowed || p.Reason == "" || p.Room != (p.PoolID == s.nfs) {
+			t.Errorf("%+v", p)
+		}
+	}
+	if err := ask(control.MoveDisk{PoolID: s.nfs, Overcommit: true})(); err != nil {
+		t.Errorf("by somebody who says so: %v", err)
+	}
+	if _, err := s.CancelTask(t.Context(), chief, fleet.TaskID(text(s.site, `SELECT id FROM jobs WHERE kind = 'vm.move'`))); err != nil {
+		t.Fatal(err)
+	}
+	s.holds(s.nfs, 1<<20, 0, 0)
+	s.exec(`UPDATE assignments SET status = status || '{"state":"failed","error":"mount.nfs: Connection refused"}' WHERE pool_id = $1`, s.nfs)
+	s.refused("to a pool that fails", fleet.Invalid, "Connection refused", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.exec(`UPDATE assignments SET status = status || '{"state":"active","error":""}' WHERE pool_id = $1`, s.nfs)
+	s.exec(`UPDATE vms SET status = status || '{"drift":[{"field":"disks","applied":"a","actual":"b"}]}' WHERE id = $1`, v.ID)
+	s.refused("with disks that somebody changed", fleet.Conflict, "changed its disks", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.exec(`UPDATE vms SET status = status - 'drift' WHERE id = $1`, v.ID)
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
+	s.refused("on a host that is not heard", fleet.Conflict, "not heard", ask(control.MoveDisk{PoolID: s.nfs}))
+}
+
+// What is on its way takes its room from the pool that it goes to.
+func TestAMoveIsPromisedItsRoom(t *testing.T) {
+	s := newMover(t)
+	v, disk := s.disked("web")
+	s.holds(s.nfs, 1536, 0, 0)
+	s.move(v, disk)
+	s.refused("room that is promised already", fleet.Invalid, "2 fields", func() error {
+		_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "most.raw", Format: "raw", SizeBytes: 1 << 30})
+		return err
+	})
+}
+
+func text(s *site, sql string) (out string) {
+	s.t.Helper()
+	if err := s.pool.QueryRow(s.t.Context(), sql).Scan(&out); err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+)
+
+// usedNow is what keeps the volume from being changed, with what people may have asked since it was read. The pool is locked.
+func usedNow(ctx context.Context, q *db.Queries, v browse.VolumeOn) (fleet.VolumeUse, error) {
+	use := v.Use()
+	text, err := q.VolumeHeld(ctx, db.VolumeHeldParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.On())})
+	if err != nil {
+		return use, err
+	}
+	var held fleet.VolumeHeld
+	if err := json.Unmarshal(text, &held); err != nil {
+		return use, fmt.Errorf("read who has the volume %s: %w", v.Name, err)
+	}
+	use.Disk, use.Drive = cmp.Or(held.Disk, use.Disk), cmp.Or(held.Drive, use.Drive)
+	use.Making, use.Published = held.Making, held.Published
+	work, err := workOn(ctx, q, v.PoolID, v.Name, v.On())
+	use.Work = work
+	return use, err
+}
+
+// workOn is the order that has not ended about a volume, or that reads it; empty: none. on: of a local pool, whose file.
+func workOn(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
+	rows, err := q.VolumesAtWork(ctx, string(pool))
+	for _, r := range rows {
+		ref, _ := r.Subject.Volume()
+		if (ref.Volume == name || r.Source == name) && (on == "" || on == r.HostID) {
+			return r.Kind.Is().Verb, err
+		}
+	}
+	return "", err
+}
+
+// volumesFree refuses a spec that reads from a volume that is just being made, changed or deleted. Its pools are held: no order for a
+// volume comes meanwhile.
+func volumesFree(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
+	var refs []fleet.Volref
+	for _, d := range spec.Disks {
+		if d.Image != nil {
+			refs = append(refs, *d.Image)
+		}
+	}
+	if spec.ISO != nil {
+		refs = append(refs, *spec.ISO)
+	}
+	works := map[fleet.PoolID][]db.VolumesAtWorkRow{}
+	for _, ref := range refs {
+		if _, read := works[ref.PoolID]; !read {
+			rows, err := q.VolumesAtWork(ctx, string(ref.PoolID))
+			if err != nil {
+				return err
+			}
+			works[ref.PoolID] = rows
+		}
+		for _, w := range works[ref.PoolID] {
+			if about, _ := w.Subject.Volume(); about == ref && w.Kind != fleet.VolumeHash { // which only reads it, too
+				return fleet.Errorf(fleet.Conflict, "The volume %s is at work now: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Is().Verb))
+			}
+		}
+	}
+	return nil
+}
+
+func sharedOf(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.PoolSpec, error) {
+	rows, err := q.PoolsForWork(ctx, []string{string(pool)})
+	switch {
+	case err != nil:
+		return fleet.PoolSpec{}, err
+	case len(rows) == 0:
+		return fleet.PoolSpec{}, fleet.Errorf(fleet.NotFound, "There is no such pool.")
+	}
+	return rows[0].Spec, nil
+}
+
+// nameFree refuses a name that a volume of the pool has, had as a VM's disk, or is being given. on: the host, where only its files count.
+func nameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) error {
+	of := string(on)
+	if shared {
+		of = ""
+	}
+	taken, err := q.VolumeNameTaken(ctx, db.VolumeNameTakenParams{PoolID: string(ref.PoolID), Volume: ref.Volume, Host: of})
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	if taken {
+		checks.Add("name", "A volume of this name is in the pool, or was as a VM's disk, or is being made. Choose another name.")
+	}
+	return checks.Err()
+}
+
+// roomFor is the host that can do the work: the one that is named, or one of those that are heard, have the pool active and have room.
+// among: those that have the volume; nil: any.
+func roomFor(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []browse.HostRef, overcommit bool) (browse.HostRef, error) {
+	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.order.TakesBytes}}
+	hosts, err := candidates(ctx, q, a, named, fleet.VMSpec{Disks: disks})
+	if err != nil {
+		return browse.HostRef{}, err
+	}
+	var best *placement.Host
+	var faults []placement.Fault
+	for i := range hosts {
+		h := &hosts[i]
+		if among != nil && !slices.ContainsFunc(among, func(r browse.HostRef) bool { return r.ID == h.ID }) {
+			continue
+		}
+		h.Overcommit = overcommit
+		wrong := placement.FitDisks(disks, *h)
+		switch {
+		case len(wrong) > 0 && (faults == nil || h.Pools[j.ref.PoolID].Assigned):
+			faults = wrong
+		case len(wrong) == 0 && (best == nil || h.Pools[j.ref.PoolID].FreeBytes > best.Pools[j.ref.PoolID].FreeBytes):
+			best = h
+		}
+	}
+	if best != nil {
+		return browse.HostRef{ID: best.ID, Name: best.Name}, nil
+	}
+	return browse.HostRef{}, noRoom(j, faults, named)
+}
+
+// noRoom puts into words why no host does the work.
+func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
+	var checks fleet.Checks
+	for _, f := range faults {
+		switch {
+		case f.Room:
+			checks.Add("sizeBytes", "%s", f.Message)
+			checks.Add("overcommit", "Say that the pool may be promised more than it has, to go on all the same.")
+		case named == "":
+			return fleet.Errorf(fleet.Conflict, "No host can do this now. %s", f.Message)
+		default:
+			checks.Add("hostId", "%s", f.Message)
+		}
+	}
+	if len(faults) == 0 {
+		return fleet.Errorf(fleet.Conflict, "No host that is heard has %s now.", cmp.Or(j.order.Source, "the pool"))
+	}
+	return checks.Err()
+}
+
+// anyHost is the one that is named, or the first that is heard and has the volume.
+func anyHost(v browse.VolumeOn, named fleet.HostID) (browse.HostRef, error) {
+	for _, h := range v.Hosts {
+		if named == "" || h.ID == named {
+			return h, nil
+		}
+	}
+	return browse.HostRef{}, fleet.Errorf(fleet.Conflict, "No host that is heard has %s now.", v.Name)
+}

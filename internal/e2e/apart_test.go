@@ -1,0 +1,246 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// apart is a lab whose two hosts have a network of their own each, joined by a switch.
+type apart struct {
+	*play
+	api
+	dir    string
+	hosts  [2]fleet.HostView
+	subnet string // of the switch
+	portal string // the machine's address in it
+	ids    map[string]fleet.NetworkID
+}
+
+const confirmWithin = 6 * time.Second
+
+func newApart(t *testing.T) *apart {
+	t.Helper()
+	s := &apart{dir: filepath.Join(root, "apart"), ids: map[string]fleet.NetworkID{}}
+	env := []string{fmt.Sprintf("QUANTIX_NETWORK_CONFIRM=%d", confirmWithin/time.Second)}
+	var err error
+	if s.play, err = startPlay("apart", env, "lab", "--apart", "--json", "--listen", "127.0.0.1:0", "--data-dir", s.dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			showLogs(t, s.log, s.host(0, "agent.log"), s.host(1, "agent.log"))
+		}
+		if err := s.signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+	})
+	s.api = s.play.api()
+	for i := range s.hosts {
+		s.hosts[i] = s.api.host(t, fmt.Sprintf("host-%d", i+1))
+	}
+	text, err := os.ReadFile(filepath.Join(s.dir, "agent-address"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.portal, _, err = net.SplitHostPort(strings.TrimSpace(string(text))); err != nil {
+		t.Fatal(err)
+	}
+	s.subnet = strings.TrimSuffix(s.portal, "1") + "0/24"
+	return s
+}
+
+// host is a file of the first or second host.
+func (s *apart) host(i int, name string) string {
+	return filepath.Join(s.dir, fmt.Sprintf("h%d", i+1), name)
+}
+
+// agent is a host's agent, neither the shells around it nor the guard of a change.
+func (s *apart) agent(t *testing.T, i int) (pid int) {
+	t.Helper()
+	eventually(t, stepLimit, "an agent runs", func() (bool, string) {
+		path, err := binary()
+		for _, p := range processesOf(path, "agent", "--portal", s.host(i, "agent")) {
+			if exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", p)); filepath.Base(exe) == filepath.Base(path) {
+				pid = p
+			}
+		}
+		return pid != 0, fmt.Sprint(err)
+	})
+	return pid
+}
+
+// inside runs a command in a host's network namespace.
+func (s *apart) inside(t *testing.T, i int, name string, args ...string) string {
+	t.Helper()
+	args = append([]string{"--target", strconv.Itoa(s.agent(t, i)), "--net", "--", name}, args...)
+	out, err := exec.CommandContext(t.Context(), "nsenter", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// define makes a network on hosts.
+func (s *apart) define(t *testing.T, name string, spec map[string]any, on ...int) {
+	t.Helper()
+	ids := []fleet.HostID{}
+	for _, i := range on {
+		ids = append(ids, s.hosts[i].ID)
+	}
+	spec["dns"] = false
+	n := ask[fleet.NetworkView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/networks", map[string]any{"name": name, "hostIds": ids, "spec": spec})
+	s.ids[name] = n.ID
+}
+
+func (s *apart) path(name string) string { return "/api/v1/networks/" + string(s.ids[name]) }
+
+// cells waits until every host of the network is so.
+func (s *apart) cells(t *testing.T, name, what string, ok func(fleet.NetworkHost) bool) {
+	t.Helper()
+	eventually(t, stepLimit, name+": "+what, func() (bool, string) {
+		n := ask[fleet.NetworkView](t, s.api, http.StatusOK, http.MethodGet, s.path(name), nil)
+		for _, h := range n.Hosts {
+			if !ok(h) {
+				return false, fmt.Sprintf("%s: %s %+v", h.HostName, h.State, h.Status)
+			}
+		}
+		return len(n.Hosts) > 0, "it is on no host"
+	})
+}
+
+func (s *apart) remove(t *testing.T, name string) {
+	t.Helper()
+	ask[any](t, s.api, http.StatusAccepted, http.MethodDelete, s.path(name), nil)
+	eventually(t, stepLimit, name+" is gone", func() (bool, string) {
+		left := list[fleet.NetworkView](t, s.api, "/api/v1/networks?filter=name:"+name)
+		return len(left) == 0, fmt.Sprintf("%+v", left)
+	})
+}
+
+func networkUp(h fleet.NetworkHost) bool {
+	return h.State == fleet.NetworkActive && h.Status.Error == "" && h.Status.RolledBack == nil
+}
+
+// wired is a guest that was defined with virsh, with a card on each of some networks, and a shell on its serial port.
+type wired struct {
+	t    *testing.T
+	name string
+	conn net.Conn
+	in   *bufio.Reader
+	said int
+}
+
+func (s *apart) boot(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) *wired {
+	t.Helper()
+	var cards strings.Builder
+	socket := filepath.Join(s.dir, name+".sock")
+	for _, n := range networks {
+		fmt.Fprintf(&cards, "<interface type='network'><source network='%s'/><model type='virtio'/></interface>", n)
+	}
+	file := filepath.Join(t.TempDir(), name+".xml")
+	writeFile(t, file, fmt.Sprintf(`<domain type='qemu'><name>%s</name><memory unit='MiB'>160</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='pc'>hvm</type><kernel>%s</kernel><initrd>%s</initrd>
+<cmdline>console=ttyS0 quiet mitigations=off i8042.dumbkbd i8042.noaux no_timer_check</cmdline></os><features><acpi/></features>
+<devices>%s<serial type='unix'><source mode='bind' path='%s'/></serial><controller type='usb' model='none'/><memballoon model='none'/></devices></domain>`,
+		name, files.Kernel, files.Initrd, cards.String(), socket))
+	h := s.Hosts[i]
+	virsh(t, h, "define", file)
+	virsh(t, h, "start", name)
+	g := &wired{t: t, name: name}
+	eventually(t, stepLimit, name+"'s serial port", func() (bool, string) {
+		conn, err := net.Dial("unix", socket)
+		g.conn = conn
+		return err == nil, fmt.Sprint(err)
+	})
+	t.Cleanup(func() {
+		g.conn.Close()
+		_, _ = output(t.Context(), "virsh", "-q", "-c", h.LibvirtURI, "destroy", name)
+	})
+	g.in = bufio.NewReader(g.conn)
+	return g
+}
+
+// ready waits for the guest's shell and gives its cards addresses.
+func (g *wired) ready(addresses ...string) *wired {
+	g.t.Helper()
+	eventually(g.t, 3*stepLimit, g.name+"'s shell", func() (bool, string) {
+		out, ok := g.try("echo up", 2*time.Second)
+		return ok && strings.Contains(out, "up"), out
+	})
+	g.run("stty -echo; killall udhcpc; while killall -0 udhcpc 2>/dev/null; do usleep 100000; done; true")
+	for i, a := range addresses {
+		g.run(fmt.Sprintf("ip addr flush dev eth%d; ip addr add %s dev eth%d; ip link set eth%d up", i, a, i, i))
+	}
+	return g
+}
+
+// try runs a command in the guest; ok: it ended in time.
+func (g *wired) try(command string, within time.Duration) (string, bool) {
+	g.said++
+	end := fmt.Sprintf("end%d", g.said)
+	_ = g.conn.SetDeadline(time.Now().Add(within))
+	if _, err := fmt.Fprintf(g.conn, "%s\necho \"e\"nd%d-$?\n", command, g.said); err != nil {
+		return err.Error(), false
+	}
+	out := ""
+	for {
+		line, err := g.in.ReadString('\n')
+		if err != nil {
+			return out + line, false
+		}
+		if strings.Contains(line, end+"-") {
+			return out, true
+		}
+		out += line
+	}
+}
+
+// within is the guest for a part of the test.
+func (g *wired) within(t *testing.T) *wired {
+	g.t = t
+	return g
+}
+
+func (g *wired) run(command string) string {
+	g.t.Helper()
+	out, ok := g.try(command, stepLimit)
+	if !ok {
+		g.t.Fatalf("%s: %s did not end: %s", g.name, command, out)
+	}
+	return out
+}
+
+var pinged = regexp.MustCompile(`(\d+) packets received`)
+
+// pings counts the answers to three packets.
+func (g *wired) pings(to string) int {
+	g.t.Helper()
+	m := pinged.FindStringSubmatch(g.run("ping -q -c 3 -W 2 " + to))
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+func (g *wired) reaches(what, to string) {
+	g.t.Helper()
+	eventually(g.t, stepLimit, fmt.Sprintf("%s: %s reaches %s", what, g.name, to), func() (bool, string) {
+		n := g.pings(to)
+		return n == 3, fmt.Sprintf("%d of 3 answers", n)
+	})
+}

@@ -1,0 +1,85 @@
+//go:build linux
+
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// TestAMoveOutlivesItsAgent moves the disk of a guest that runs on a real host, and kills the agent in the middle: QEMU copies on, the next
+// agent ends it, the intent follows and the old file goes. Another move is taken back, and the disk stays where it is.
+func TestAMoveOutlivesItsAgent(t *testing.T) {
+	t.Parallel()
+	s := labProgram.get(t)
+	a := s.api()
+	host, shared, name := a.host(t, "host-2"), a.pool(t, "shared"), unique("mover")
+	local := ask[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+		"name": name, "hostIds": []fleet.HostID{host.ID}, "spec": map[string]any{"kind": "dir", "path": "/var/lib/libvirt/images/" + name},
+	})
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": name, "projectId": a.project(t, "lab").ID, "hostId": host.ID, "start": true,
+		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
+			map[string]any{"poolId": shared.ID, "image": map[string]any{"poolId": shared.ID, "volume": "tiny-guest.qcow2"}},
+		}},
+	})
+	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
+	began := a.vm(t, vm.ID).Status.StartedAt
+	old := vm.Spec.Disks[0].Ref()
+	page := "/api/v1/vms/" + string(vm.ID)
+	move := func(disk fleet.Volref, to fleet.PoolID, rate int64) fleet.Task {
+		t.Helper()
+		task := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, page+"/disks/move", map[string]any{"disk": disk, "poolId": to, "rateBytes": rate})
+		eventually(t, stepLimit, "the copy", func() (bool, string) {
+			now := ask[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+			return strings.Contains(now.Note, "copying"), now.Note + now.Error
+		})
+		return task
+	}
+	ended := func(task fleet.Task, want fleet.JobState) {
+		t.Helper()
+		eventually(t, fleet.Lease+guestLimit, "the end of "+string(task.ID), func() (bool, string) {
+			now := ask[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+			return now.State == want, string(now.State) + " " + now.Note + " " + now.Error
+		})
+	}
+
+	task := move(old, local.ID, 2<<20)
+	if err := syscall.Kill(agentPid(t, hostDir(1)), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ended(task, fleet.JobDone)
+	now := a.vm(t, vm.ID)
+	if now.Spec.Disks[0].PoolID != local.ID || now.Status.StartedAt == nil || !now.Status.StartedAt.Equal(*began) || now.Attention {
+		t.Errorf("after the move the VM is %+v, %+v", now.Spec, now.Status)
+	}
+	eventually(t, stepLimit, "the old file's end", func() (bool, string) {
+		_, err := os.Stat(filepath.Join(labDir(), "shared", old.Volume))
+		return os.IsNotExist(err), old.Volume
+	})
+	if xml := virsh(t, s.Hosts[1], "dumpxml", name); !strings.Contains(xml, "/var/lib/libvirt/images/"+name+"/"+old.Volume) || strings.Contains(xml, "<mirror") {
+		t.Errorf("the guest runs with\n%s", xml)
+	}
+
+	back := move(now.Spec.Disks[0].Ref(), shared.ID, 1<<20)
+	ask[fleet.Task](t, a, http.StatusOK, http.MethodPost, "/api/v1/tasks/"+string(back.ID)+"/cancel", nil)
+	ended(back, fleet.JobCancelled)
+	if left, err := filepath.Glob(filepath.Join(labDir(), "shared", name+"*")); err != nil || len(left) > 0 {
+		t.Errorf("what was taken back has left %v (%v)", left, err)
+	}
+	if now := a.vm(t, vm.ID); now.Spec.Disks[0].PoolID != local.ID || now.Attention || now.Phase != fleet.PhaseRunning {
+		t.Errorf("after a move that was taken back the VM is %s, %+v", now.Phase, now.Spec)
+	}
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&confirm="+name, nil)
+	eventually(t, stepLimit, "the VM's end", func() (bool, string) {
+		got, err := a.send(t.Context(), http.MethodGet, page, nil)
+		return err == nil && got.status == http.StatusNotFound, ""
+	})
+	ask[any](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/pools/"+string(local.ID), nil)
+}

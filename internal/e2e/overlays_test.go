@@ -1,0 +1,179 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// Guests meet on one host and across two, in each kind of network as it promises; and a change of the network that the agent is on stands or
+// is undone.
+func TestNetworksBetweenHosts(t *testing.T) { //nolint:tparallel // one lab, one thing after the other
+	t.Parallel()
+	files, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newApart(t)
+	s.define(t, "over", map[string]any{"mode": "vxlan", "vni": 4711, "underlay": s.subnet}, 0, 1)
+	s.define(t, "wire", map[string]any{"mode": "uplink", "device": "eth1", "bridge": "qx-wire"}, 0, 1)
+	s.define(t, "alone", map[string]any{"mode": "isolated", "ipv4": map[string]any{"gateway": "10.72.0.254/24"}}, 0, 1)
+	s.define(t, "out", map[string]any{"mode": "nat", "ipv4": map[string]any{"gateway": "10.73.0.254/24"}}, 0, 1)
+	s.inside(t, 0, "ip", "link", "add", "br-own", "type", "bridge")
+	s.inside(t, 0, "ip", "link", "set", "br-own", "up")
+	s.define(t, "published", map[string]any{"mode": "bridge", "bridge": "br-own"}, 0)
+	s.cells(t, "over", "each host knows the other", func(h fleet.NetworkHost) bool {
+		return networkUp(h) && h.Status.Peers == 1 && h.Status.MTU == 1450 && h.Status.VTEP != "" && h.Status.Uplink == "eth0"
+	})
+	for _, name := range []string{"wire", "alone", "out", "published"} {
+		s.cells(t, name, "it is up", networkUp)
+	}
+	if xml := virsh(t, s.Hosts[0], "net-dumpxml", "wire"); !strings.Contains(xml, "qx-wire") {
+		t.Errorf("virsh sees\n%s", xml)
+	}
+	nets := []string{"over", "wire", "alone", "out"}
+	own := append(slices.Clone(nets), "published")
+	a, b, c := s.boot(t, files, 0, "a", own...), s.boot(t, files, 0, "b", own...), s.boot(t, files, 1, "c", nets...)
+	for i, g := range []*wired{a, b, c} {
+		g.ready(fmt.Sprintf("10.70.0.%d/24", i+1), fmt.Sprintf("10.71.0.%d/24", i+1), fmt.Sprintf("10.72.0.%d/24", i+1), fmt.Sprintf("10.73.0.%d/24", i+1))
+		g.run("ip link set eth0 mtu 1450; ip route add default via 10.73.0.254 dev eth3")
+	}
+	a.reaches("VXLAN, one host", "10.70.0.2")
+	a.reaches("VXLAN, across", "10.70.0.3")
+	a.reaches("a bridge on a device, one host", "10.71.0.2")
+	a.reaches("a bridge on a device, across", "10.71.0.3")
+	a.reaches("isolated, one host", "10.72.0.2")
+	a.run("ip addr add 10.74.0.1/24 dev eth4; ip link set eth4 up")
+	b.run("ip addr add 10.74.0.2/24 dev eth4; ip link set eth4 up")
+	a.reaches("a bridge that the host has", "10.74.0.2")
+	a.reaches("NAT, one host", "10.73.0.2")
+	a.reaches("NAT, outside", s.portal)
+	c.reaches("NAT, outside", s.portal)
+	if n := a.pings("10.72.0.3"); n != 0 {
+		t.Errorf("an isolated network leads to another host: %d answers", n)
+	}
+	if out := a.run("ping -q -c 2 -W 2 -s 1400 10.70.0.3"); !strings.Contains(out, "2 packets received") {
+		t.Errorf("packets as large as the overlay allows do not pass: %s", out)
+	}
+
+	// Who leaves is forgotten by the others, and comes back.
+	virsh(t, s.Hosts[1], "destroy", "c")
+	if xml := virsh(t, s.Hosts[1], "list", "--all", "--name"); !strings.Contains(xml, "c") {
+		t.Fatal(xml)
+	}
+	release := s.path("over") + "/hosts/" + string(s.hosts[1].ID)
+	ask[any](t, s.api, http.StatusAccepted, http.MethodDelete, release, nil)
+	eventually(t, stepLimit, "the host that a VM is on refuses to give it up", func() (bool, string) {
+		tasks := list[fleet.Task](t, s.api, "/api/v1/tasks?filter=kind:network.release")
+		return len(tasks) > 0 && strings.Contains(tasks[0].Error, "in use by c"), fmt.Sprintf("%+v", tasks)
+	})
+	virsh(t, s.Hosts[1], "undefine", "c")
+	ask[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
+	s.cells(t, "over", "it stays", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })
+	ask[any](t, s.api, http.StatusAccepted, http.MethodDelete, release, nil)
+	s.cells(t, "over", "the peers of who stays", func(h fleet.NetworkHost) bool {
+		return h.HostID == s.hosts[0].ID && networkUp(h) && h.Status.Peers == 0
+	})
+	if devices := s.inside(t, 1, "ip", "-br", "link"); strings.Contains(devices, "qxv-") {
+		t.Errorf("the host that released it has\n%s", devices)
+	}
+	ask[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
+	s.cells(t, "over", "it is back", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })
+	s.boot(t, files, 1, "c2", "over").ready("10.70.0.3/24")
+	a.reaches("VXLAN, after the return", "10.70.0.3")
+
+	t.Run("a change that stands", func(t *testing.T) { s.changeStands(t, a) })
+	t.Run("a change that cuts off", func(t *testing.T) { s.changeCutsOff(t, a) })
+	t.Run("an agent that dies", func(t *testing.T) { s.agentDies(t) })
+}
+
+var pingsBack = regexp.MustCompile(`60 packets transmitted, (\d\d) packets received`)
+
+// changeStands puts the device of the agent into a bridge and back, while guests of two hosts talk through it.
+func (s *apart) changeStands(t *testing.T, g *wired) {
+	g = g.within(t)
+	through := func(what string, change func()) {
+		t.Helper()
+		g.run("ping -q -c 60 -i 0.1 -W 5 10.70.0.3 >/tmp/ping 2>&1 &")
+		change()
+		out := g.run("wait; cat /tmp/ping")
+		// One that is on its way in the moment of the change may be lost; of a link that is away, or comes back by being undone, most would be.
+		if m := pingsBack.FindStringSubmatch(out); m == nil || m[1] < "57" {
+			t.Errorf("%s: %s", what, out)
+		}
+	}
+	through("into a bridge", func() {
+		s.define(t, "mgmt", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
+		s.cells(t, "mgmt", "it is up", networkUp)
+	})
+	if routes := s.inside(t, 0, "ip", "route"); !strings.Contains(routes, "default via "+s.portal+" dev qx-mgmt") || strings.Contains(routes, "dev eth0") {
+		t.Errorf("the host's routes are\n%s", routes)
+	}
+	through("and back", func() { s.remove(t, "mgmt") })
+	s.asBefore(t)
+}
+
+// asBefore demands that the first host's device has its address and its routes, and that no bridge is left.
+func (s *apart) asBefore(t *testing.T) {
+	t.Helper()
+	eventually(t, stepLimit, "the host is as before", func() (bool, string) {
+		routes, devices := s.inside(t, 0, "ip", "route"), s.inside(t, 0, "ip", "-br", "addr")
+		return strings.Contains(routes, "default via "+s.portal+" dev eth0") && !strings.Contains(devices, "qx-mgmt"), routes + devices
+	})
+}
+
+// changeCutsOff makes a bridge through which nothing goes out.
+func (s *apart) changeCutsOff(t *testing.T, g *wired) {
+	g = g.within(t)
+	s.inside(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
+	s.define(t, "mgmt-cut", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
+	undone := func(h fleet.NetworkHost) bool {
+		return h.State == fleet.NetworkFailed && h.Status.RolledBack != nil && strings.Contains(h.Status.Error, "The change was undone: the portal was not reached through qx-mgmt")
+	}
+	s.cells(t, "mgmt-cut", "the change is undone, and the page says so", undone)
+	s.asBefore(t)
+	g.reaches("VXLAN, after the change was undone", "10.70.0.3")
+	p := newTab(t, s.URL)
+	p.signIn(s.play)
+	p.open("/networks/" + string(s.ids["mgmt-cut"]))
+	p.waitText("#network-body", "The change was undone")
+	p.waitText("#network-body", "Undone")
+	p.portray("network-rolled-back")
+	p.open("/networks/" + string(s.ids["over"]))
+	p.waitText("#network-body", "1 of 1")
+	p.portray("network-overlay")
+	// What was in the way is taken out of it, and somebody tries again.
+	s.inside(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
+	ask[any](t, s.api, http.StatusAccepted, http.MethodPost, s.path("mgmt-cut")+"/hosts/"+string(s.hosts[0].ID)+"/retry", nil)
+	s.cells(t, "mgmt-cut", "it is up", networkUp)
+	s.remove(t, "mgmt-cut")
+	s.asBefore(t)
+}
+
+// agentDies kills the agent before it can confirm.
+func (s *apart) agentDies(t *testing.T) {
+	s.inside(t, 0, "iptables", "-I", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
+	s.define(t, "mgmt-dies", map[string]any{"mode": "uplink", "device": "eth0", "bridge": "qx-mgmt"}, 0)
+	eventually(t, stepLimit, "the change is under way", func() (bool, string) {
+		devices := s.inside(t, 0, "ip", "-br", "addr", "show", "dev", "eth0")
+		return !strings.Contains(devices, s.portal[:strings.LastIndex(s.portal, ".")]), devices
+	})
+	if err := syscall.Kill(s.agent(t, 0), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.cells(t, "mgmt-dies", "the change is undone", func(h fleet.NetworkHost) bool {
+		return h.State == fleet.NetworkFailed && h.Status.RolledBack != nil && strings.Contains(h.Status.Error, "The change was undone")
+	})
+	s.asBefore(t)
+	s.inside(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
+	s.remove(t, "mgmt-dies")
+}

@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// emptyFleet looks at a portal that has just been installed, and at one whose only host has fallen silent.
+func emptyFleet(t *testing.T) {
+	t.Parallel()
+	s := newPortal(t, unique("empty"))
+	p := newTab(t, s.url)
+	p.open("/")
+	p.enter("admin", s.password)
+	p.waitPath("/account/password")
+	p.portray("password-first")
+	s.api()
+	p.open("/sign-in")
+	p.enter("admin", s.password)
+	p.waitPath("/")
+	for name, path := range map[string]string{
+		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "pools": "/pools", "networks": "/networks", "images": "/images", "tasks": "/tasks", "vm-new": "/vms/new",
+		"projects": "/projects",
+	} {
+		p.shoot(shot{"empty-" + name, path, nil})
+	}
+
+	agent, _ := s.mockAgent("lonely")
+	if err := agent.signal(os.Interrupt); err != nil {
+		t.Errorf("the agent ended with %v", err)
+	}
+	host := s.api().host(t, "lonely")
+	p.open("/hosts/" + string(host.ID))
+	p.mark()
+	p.waitWithin(time.Minute, ".head", "Unknown")
+	p.sameDocument()
+	p.portray("host-silent")
+	p.shoot(shot{"hosts-silent", "/hosts", nil})
+}
+
+var routeLine = regexp.MustCompile(`\{get, "([^"]+)", page,`)
+
+// demandEveryRoute reads the table of routes: each page must be among the shots or known to be a part of one.
+func demandEveryRoute(t *testing.T, shots []shot) {
+	t.Helper()
+	files, err := filepath.Glob("../../web/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var routes []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range routeLine.FindAllStringSubmatch(string(text), -1) {
+			routes = append(routes, m[1])
+		}
+	}
+	if len(routes) < 20 {
+		t.Fatalf("only %d pages were found in the table of routes", len(routes))
+	}
+	// Seen by other shots: what a click leads to, and who is not signed in.
+	seen := []string{"/sign-in", "/vms/bulk/b", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete", "/vms/v/disks/detach", "/vms/v/disks/replace", "/vms/v/disks/move"}
+	for _, s := range shots {
+		seen = append(seen, s.path)
+	}
+	for _, route := range routes {
+		pattern := regexp.MustCompile(routePattern(route))
+		if !slices.Contains(fragments, route) && !slices.ContainsFunc(seen, pattern.MatchString) {
+			t.Errorf("nobody looks at the page %s %s: add it to the shots", http.MethodGet, route)
+		}
+	}
+}
+
+// blockPools are a target whose LUNs VMs can have, and a cluster that does not answer.
+func (a api) blockPools(t *testing.T) (san, ceph fleet.PoolID) {
+	t.Helper()
+	add := func(name, secret string, spec fleet.PoolSpec) fleet.PoolID {
+		body := map[string]any{"name": name, "spec": spec, "secret": secret, "hostIds": []fleet.HostID{a.host(t, "host-1").ID}}
+		return ask[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", body).ID
+	}
+	san = add("san", "secretsecret1", fleet.PoolSpec{
+		Kind: fleet.PoolISCSIDirect, Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", Initiator: "iqn.2026-01.org.example:quantix", User: "quantix",
+	})
+	ceph = add("ceph", "AQBAAAAAAAAAABAAfuM/uuQ+ByFp8jV4wXUCCjAoNJx4Nw==", fleet.PoolSpec{
+		Kind: fleet.PoolRBD, Monitors: "refused.example", CephPool: "vms", User: "libvirt",
+	})
+	said := func(id fleet.PoolID, want fleet.PoolState) {
+		eventually(t, 30*time.Second, "host-1 tells of the pool", func() (bool, string) {
+			v := ask[fleet.PoolView](t, a, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(id), nil)
+			return len(v.Hosts) == 1 && v.Hosts[0].State == want, v.Health.Summary
+		})
+	}
+	said(san, fleet.PoolActive)
+	said(ceph, fleet.PoolFailed)
+	return san, ceph
+}

@@ -1,0 +1,36 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// someGroup is a group of the VM's project with rules of several kinds, which the VM's first card is in.
+func someGroup(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGroupView {
+	t.Helper()
+	make := func(name, text string, rules ...map[string]any) fleet.SecurityGroupView {
+		return ask[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
+			"projectId": vm.ProjectID, "name": name, "spec": map[string]any{"description": text, "rules": rules},
+		})
+	}
+	balancers := make("balancers", "What may speak to the web servers", map[string]any{"direction": "egress", "protocol": "any"})
+	group := make("web", "HTTPS for everybody, the application from the balancers",
+		map[string]any{"direction": "ingress", "protocol": "tcp", "fromPort": 443, "description": "HTTPS"},
+		map[string]any{"direction": "ingress", "protocol": "tcp", "fromPort": 8000, "toPort": 8100, "groupId": balancers.ID},
+		map[string]any{"direction": "ingress", "protocol": "icmp", "cidr": "10.0.0.0/8"},
+		map[string]any{"direction": "egress", "protocol": "any"})
+	vm.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{group.ID}
+	ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(vm.ID), map[string]any{"spec": map[string]any{"nics": vm.Spec.NICs}})
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		seen := ask[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(group.ID), nil)
+		if len(seen.Hosts) == 1 && seen.Hosts[0].State == fleet.GroupApplied {
+			return seen
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the group is not applied: %+v", seen.Hosts)
+		}
+	}
+}

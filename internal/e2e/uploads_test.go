@@ -1,0 +1,310 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// uploadRig is a rig with a pool.
+type uploadRig struct {
+	*rig
+	pool fleet.PoolID
+	dir  string // on the host
+	link *link
+}
+
+// TestUploads sends files to a real libvirt host over a link that breaks, past a portal that dies.
+func TestUploads(t *testing.T) { //nolint:tparallel // one portal, which a part of it kills
+	t.Parallel()
+	r := newBareRig(t, unique("receiver"), 22)
+	r.joinHost()
+	u := &uploadRig{rig: r, dir: "/var/lib/libvirt/images/" + unique("uploads"), link: newLink(t, strings.TrimPrefix(r.url, "http://"))}
+	pool := ask[fleet.PoolView](t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+		"name": "uploads", "hostIds": []string{string(r.api().host(t, r.name).ID)}, "spec": map[string]any{"kind": "dir", "path": u.dir},
+	})
+	u.pool = pool.ID
+	eventually(t, stepLimit, "the pool", func() (bool, string) {
+		got, err := r.api().send(t.Context(), http.MethodGet, "/api/v1/pools/"+string(u.pool), nil)
+		return err == nil && strings.Contains(string(got.body), `"state":"active"`), string(got.body)
+	})
+	t.Run("cut fifty times", u.cutFiftyTimes)
+	t.Run("of another checksum", u.anotherChecksum)
+	t.Run("of somebody else", u.somebodyElse)
+	t.Run("in a browser", u.inABrowser)
+}
+
+// tus asks once, at via, with a token; body is sent as a piece at the offset where that is not below 0.
+func (u *uploadRig) tus(t *testing.T, via, token, method, path string, offset int64, body io.Reader, headers ...string) (*http.Response, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, via+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Tus-Resumable", "1.0.0")
+	if offset >= 0 {
+		req.Header.Set("Upload-Offset", strconv.FormatInt(offset, 10))
+		req.Header.Set("Content-Type", "application/offset+octet-stream")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * time.Minute}
+	res, err := client.Do(req)
+	if err == nil {
+		res.Body.Close()
+	}
+	return res, err
+}
+
+// begin makes an upload and returns its address.
+func (u *uploadRig) begin(t *testing.T, name string, text []byte, checksum string) string {
+	t.Helper()
+	var meta []string
+	for _, m := range [][2]string{{"name", name}, {"checksum", checksum}, {"host", string(u.api().host(t, u.name).ID)}} {
+		meta = append(meta, m[0]+" "+base64.StdEncoding.EncodeToString([]byte(m[1])))
+	}
+	res, err := u.tus(t, u.url, u.token, http.MethodPost, "/api/v1/pools/"+string(u.pool)+"/uploads", -1, nil,
+		"Upload-Length", strconv.Itoa(len(text)), "Upload-Metadata", strings.Join(meta, ","))
+	if err != nil || res.StatusCode != http.StatusCreated || res.Header.Get("Location") == "" {
+		t.Fatalf("begin an upload: %v %v", res, err)
+	}
+	return res.Header.Get("Location")
+}
+
+// offset is how much the host has.
+func (u *uploadRig) offset(t *testing.T, at string) int64 {
+	t.Helper()
+	res, err := u.tus(t, u.url, u.token, http.MethodHead, at, -1, nil)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("ask for the offset: %v %v", res, err)
+	}
+	n, err := strconv.ParseInt(res.Header.Get("Upload-Offset"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// onHost is the checksum of a file of the pool.
+func (u *uploadRig) onHost(t *testing.T, name string) string {
+	t.Helper()
+	out, err := u.host.Command(t.Context(), "sha256sum", filepath.Join(u.dir, name)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, _, _ := strings.Cut(string(out), " ")
+	return sum
+}
+
+func (u *uploadRig) files(t *testing.T) string {
+	t.Helper()
+	out, err := u.host.Command(t.Context(), "ls", u.dir).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func noise(n int) []byte {
+	text := make([]byte, n)
+	source := rand.NewChaCha8([32]byte{1, 2, 3})
+	_, _ = source.Read(text)
+	text[0] = 0xeb // no magic of a packed file
+	return text
+}
+
+func (u *uploadRig) cutFiftyTimes(t *testing.T) {
+	text := noise(24 << 20)
+	sum := sha256.Sum256(text)
+	at := u.begin(t, "cut.raw", text, hex.EncodeToString(sum[:]))
+	tries := 0
+	for done := int64(0); done < int64(len(text)); tries++ {
+		u.link.mu.Lock()
+		u.link.most = usualTalk + rand.Int64N(800<<10)
+		if u.link.cuts >= 50 {
+			u.link.most = 0
+		}
+		u.link.mu.Unlock()
+		_, _ = u.tus(t, u.link.url, u.token, http.MethodPatch, at, done, bytes.NewReader(text[done:])) // cut off, mostly
+		now := u.offset(t, at)
+		if now < done {
+			t.Fatalf("the host had %d, and has %d now", done, now)
+		}
+		done = now
+		if tries > 200 {
+			t.Fatalf("after %d tries the host has %d of %d", tries, done, len(text))
+		}
+	}
+	u.link.mu.Lock()
+	cuts := u.link.cuts
+	u.link.most = 0
+	u.link.mu.Unlock()
+	if cuts < 50 {
+		t.Errorf("the link was cut only %d times", cuts)
+	}
+	eventually(t, stepLimit, "the upload's end", func() (bool, string) {
+		got, err := u.api().send(t.Context(), http.MethodGet, at, nil)
+		return err == nil && strings.Contains(string(got.body), `"state":"done"`), string(got.body)
+	})
+	if got := u.onHost(t, "cut.raw"); got != hex.EncodeToString(sum[:]) {
+		t.Errorf("the file on the host has the checksum %s", got)
+	}
+}
+
+func (u *uploadRig) anotherChecksum(t *testing.T) {
+	text := noise(1 << 20)
+	at := u.begin(t, "wrong.raw", text, strings.Repeat("0", 64))
+	res, err := u.tus(t, u.url, u.token, http.MethodPatch, at, 0, bytes.NewReader(text))
+	if err != nil || res.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(res.Header.Get("X-Quantix-Message"), "nothing%20of%20it%20was%20kept") {
+		t.Errorf("the last piece of another file is answered by %v %v", res, err)
+	}
+	if files := u.files(t); strings.Contains(files, "wrong.raw") {
+		t.Errorf("it left %s", files)
+	}
+}
+
+func (u *uploadRig) somebodyElse(t *testing.T) {
+	text := noise(1 << 20)
+	at := u.begin(t, "mine.raw", text, "")
+	for name, role := range map[string]string{"other": "operator", "looker": "viewer"} {
+		token := u.tokenOf(t, unique(name), role)
+		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+			var body io.Reader
+			if method == http.MethodPatch {
+				body = bytes.NewReader(text)
+			}
+			res, err := u.tus(t, u.url, token, method, at, 0, body)
+			if err != nil || res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusForbidden {
+				t.Errorf("%s of somebody's upload by a %s: %v %v", method, role, res, err)
+			}
+		}
+	}
+	if got := u.offset(t, at); got != 0 {
+		t.Errorf("somebody else has sent %d bytes of it", got)
+	}
+	if res, err := u.tus(t, u.url, u.token, http.MethodDelete, at, -1, nil); err != nil || res.StatusCode != http.StatusNoContent {
+		t.Errorf("cancel: %v %v", res, err)
+	}
+	eventually(t, stepLimit, "the end of what came", func() (bool, string) {
+		files := u.files(t)
+		return !strings.Contains(files, "mine.raw"), files
+	})
+}
+
+// tokenOf makes a user with an API token.
+func (u *uploadRig) tokenOf(t *testing.T, name, role string) string {
+	t.Helper()
+	made := ask[struct {
+		Password string `json:"oneTimePassword"`
+	}](t, u.api(), http.StatusCreated, http.MethodPost, "/api/v1/users", map[string]any{"name": name, "role": role})
+	other := *u.portal
+	other.t, other.token, other.password, other.browser = t, "", made.Password, nil
+	other.as = name
+	return other.api().token
+}
+
+// inABrowser sends the image of a guest from a page, over a link that is cut and past a portal that is killed, and boots it.
+func (u *uploadRig) inABrowser(t *testing.T) {
+	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(guest.Disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(guest.Disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	part := info.Size() / 5
+	u.api()
+	p := newTab(t, u.link.url)
+	p.expect("ERR_", "502", "503", "400", "404", "409", "Failed to load resource", "htmx:", "events")
+	p.open("/sign-in")
+	p.enter("admin", u.password)
+	p.waitPath("/")
+	u.link.let(part)
+	p.open("/pools/" + string(u.pool) + "?tab=volumes")
+	p.click("#pool-body a", "Upload")
+	p.waitText("#dialog", "Upload into uploads")
+	p.chooseFile("#dialog #upload-file", guest.Disk)
+	p.waitTrue("the name to be filled in", `document.querySelector("#dialog #name").value.endsWith(".qcow2")`)
+	p.fill("#dialog #name", "sent.qcow2")
+	p.fill("#dialog #checksum", hex.EncodeToString(sum[:]))
+	p.choose("#dialog #host", u.name)
+	p.click("#dialog button.primary", "Upload")
+	p.waitText(".uploads", "sent.qcow2")
+	u.waitSent(t, part-usualTalk)
+
+	// The link is cut: it goes on by itself.
+	u.link.let(part)
+	u.link.cut()
+	u.waitSent(t, 2*part-usualTalk)
+	p.waitText(".uploads", "Pause")
+	p.portray("upload")
+
+	// The portal dies and comes back: it goes on by itself, with the same page.
+	u.kill()
+	u.start(u.portal.name)
+	u.link.let(part)
+	u.waitSent(t, 3*part-2*usualTalk)
+
+	// It is paused, and the page is loaded anew: the same file is chosen again.
+	p.click(".uploads button", "Pause")
+	p.waitText(".uploads", "Paused.")
+	p.open("/pools/" + string(u.pool) + "?tab=volumes")
+	p.waitText(".uploads [data-name='sent.qcow2']", "Choose the same file again to continue")
+	u.link.let(-1)
+	p.chooseFile(".uploads [data-name='sent.qcow2'] [data-upload-again] input", guest.Disk)
+	p.waitText(".toast", "sent.qcow2 is uploaded.")
+	p.waitText("#pool-body table", "sent.qcow2")
+	if got := u.onHost(t, "sent.qcow2"); got != hex.EncodeToString(sum[:]) {
+		t.Errorf("the file on the host has the checksum %s", got)
+	}
+
+	a := u.api()
+	project := ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": unique("sent")})
+	disk := map[string]any{"poolId": u.pool, "image": map[string]any{"poolId": u.pool, "volume": "sent.qcow2"}}
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": unique("sent"), "projectId": project.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{disk}},
+	})
+	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
+}
+
+// waitSent waits until so much has gone through the link.
+func (u *uploadRig) waitSent(t *testing.T, n int64) {
+	t.Helper()
+	eventually(t, stepLimit, fmt.Sprintf("%d bytes to be sent", n), func() (bool, string) {
+		u.link.mu.Lock()
+		defer u.link.mu.Unlock()
+		return u.link.passed >= n, strconv.FormatInt(u.link.passed, 10)
+	})
+}
+
+func (p *tab) chooseFile(sel, path string) {
+	p.Helper()
+	p.waitTrue(sel, fmt.Sprintf(`document.querySelector(%s) !== null`, quote(sel)))
+	p.do("choose a file", chromedp.SetUploadFiles(sel, []string{path}))
+}

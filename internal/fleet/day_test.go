@@ -1,0 +1,65 @@
+package fleet_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+func TestADayIsTheWorstOfEachQuarter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 7, 0, 0, time.UTC)
+	quarter := func(ago int) time.Time { return now.Truncate(fleet.Quarter).Add(-time.Duration(ago) * fleet.Quarter) }
+	ok, bad, warn, unknown := fleet.ToneOK, fleet.ToneBad, fleet.ToneWarn, fleet.ToneUnknown
+	for name, c := range map[string]struct {
+		turns    []fleet.Turn
+		silences []fleet.Silence
+		want     fleet.Day
+		words    string
+	}{
+		"nothing known": {},
+		"silent, and nothing known": {
+			silences: []fleet.Silence{{quarter(50), quarter(40)}},
+		},
+		"well since long ago": {
+			turns: []fleet.Turn{{quarter(500), bad, ok}},
+			want:  fleet.Day{{ok, 96}}, words: "In the last 24 h: well 24 h",
+		},
+		"there since three quarters": {
+			turns: []fleet.Turn{{quarter(2), ok, ok}},
+			want:  fleet.Day{{"", 93}, {ok, 3}}, words: "In the last 24 h: well 45 min, not there 23 h 15 min",
+		},
+		"failed and healed within one": {
+			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(10), bad, ok}},
+			want:  fleet.Day{{ok, 85}, {bad, 1}, {ok, 10}},
+		},
+		"failed for an hour": {
+			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(10), bad, bad}, {quarter(6), bad, warn}},
+			want:  fleet.Day{{ok, 85}, {bad, 5}, {warn, 6}}, words: "In the last 24 h: well 21 h 15 min, wanting a look 1 h 30 min, failed 1 h 15 min",
+		},
+		"just now": {
+			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(0), bad, bad}},
+			want:  fleet.Day{{ok, 95}, {bad, 1}},
+		},
+		"a silence of a minute, and one that is not over": {
+			turns:    []fleet.Turn{{quarter(200), ok, ok}},
+			silences: []fleet.Silence{{quarter(9).Add(time.Minute), quarter(9).Add(2 * time.Minute)}, {quarter(1).Add(time.Minute), now}},
+			want:     fleet.Day{{ok, 86}, {unknown, 1}, {ok, 7}, {unknown, 2}},
+		},
+		"a silence does not hide a failure": {
+			turns:    []fleet.Turn{{quarter(200), bad, bad}},
+			silences: []fleet.Silence{{quarter(300), quarter(90)}},
+			want:     fleet.Day{{bad, 96}},
+		},
+	} {
+		got := fleet.DayOf(now, c.turns, c.silences)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		if c.words != "" && got.Words() != c.words {
+			t.Errorf("%s: %q", name, got.Words())
+		}
+	}
+}

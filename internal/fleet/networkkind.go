@@ -1,0 +1,265 @@
+package fleet
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Modes of networks whose guests are on a layer 2 that is not libvirt's own. The hosts have no address in them and give none out.
+const (
+	NetworkBridged NetworkMode = "bridge"  // on a bridge that the hosts have already
+	NetworkUplink  NetworkMode = "uplink"  // on a bridge that each host makes on one of its devices, or on a VLAN of it
+	NetworkVXLAN   NetworkMode = "vxlan"   // on a bridge that each host makes, joined to those of the others by tunnels
+	NetworkOVS     NetworkMode = "ovs"     // on an Open vSwitch bridge that the hosts have already
+	NetworkMacvtap NetworkMode = "macvtap" // straight on a device of the host
+	NetworkSRIOV   NetworkMode = "sriov"   // with a virtual function of a device of the host each
+)
+
+// Bounds of the wider modes.
+const (
+	MaxVNI  = 1<<24 - 1
+	MaxVLAN = 4094
+	// MaxPeers is how many hosts one overlay joins: each sends what it floods to all others.
+	MaxPeers = 1024
+	// VXLANPort is where hosts take the overlay's packets, by UDP.
+	VXLANPort = 4789
+)
+
+// VXLANOverhead is by how much an overlay's packets are smaller than those that carry it.
+func VXLANOverhead(over netip.Addr) int {
+	if over.Unmap().Is4() {
+		return 50
+	}
+	return 70
+}
+
+// NetworkType is all that is decided about a mode of networks, but how a host makes it.
+type NetworkType struct {
+	Mode    NetworkMode
+	Word    string // as people read it: "VXLAN overlay"
+	Help    string // for who chooses
+	Forward string // libvirt's word for it
+	Served  bool   // the host has addresses in it, and may give out addresses and names
+	Outward bool   // it leads out of the host, whatever a report says: VMs of a project come onto it only by a grant
+	Made    bool   // the agent makes devices for it
+	Across  bool   // guests of different hosts may meet in it
+	Tags    bool   // it keeps VLANs of its port groups apart
+	Needs   []string
+	May     []string
+}
+
+// NetworkField is a part of a network's spec that only some modes have.
+type NetworkField struct {
+	Name, Label string
+	Missing     string // what to say where a mode needs it
+	given       func(NetworkSpec) bool
+	clear       func(*NetworkSpec)
+	check       func(NetworkSpec) string
+}
+
+var networkFields = []NetworkField{
+	{
+		Name: "device", Label: "Device", Missing: "Give the hosts' device, such as eth1.",
+		given: func(s NetworkSpec) bool { return s.Device != "" }, clear: func(s *NetworkSpec) { s.Device = "" },
+	},
+	{
+		Name: "bridge", Label: "Bridge device", Missing: "Give the bridge that the hosts have, such as br0.",
+		given: func(s NetworkSpec) bool { return s.Bridge != "" }, clear: func(s *NetworkSpec) { s.Bridge = "" },
+	},
+	{
+		Name: "mtu", Label: "MTU", given: func(s NetworkSpec) bool { return s.MTU != 0 }, clear: func(s *NetworkSpec) { s.MTU = 0 },
+	},
+	{
+		Name: "vlan", Label: "VLAN", given: func(s NetworkSpec) bool { return s.VLAN != 0 }, clear: func(s *NetworkSpec) { s.VLAN = 0 },
+		check: func(s NetworkSpec) string {
+			if s.VLAN < 1 || s.VLAN > MaxVLAN {
+				return fmt.Sprintf("A VLAN is 1 to %d. Leave it empty for packets without a tag.", MaxVLAN)
+			}
+			return ""
+		},
+	},
+	{
+		Name: "vni", Label: "VNI", Missing: "Give the overlay's number, which no other network between the same hosts has.",
+		given: func(s NetworkSpec) bool { return s.VNI != 0 }, clear: func(s *NetworkSpec) { s.VNI = 0 },
+		check: func(s NetworkSpec) string {
+			if s.VNI < 1 || s.VNI > MaxVNI {
+				return fmt.Sprintf("A VNI is 1 to %d.", MaxVNI)
+			}
+			return ""
+		},
+	},
+	{
+		Name: "underlay", Label: "Subnet between the hosts", Missing: "Give the subnet in which the hosts reach one another, such as 10.50.0.0/24.",
+		given: func(s NetworkSpec) bool { return s.Underlay != "" }, clear: func(s *NetworkSpec) { s.Underlay = "" },
+		check: checkUnderlay,
+	},
+	{
+		Name: "stp", Label: "Spanning tree", given: func(s NetworkSpec) bool { return s.STP }, clear: func(s *NetworkSpec) { s.STP = false },
+	},
+}
+
+func checkUnderlay(s NetworkSpec) string {
+	p, err := netip.ParsePrefix(s.Underlay)
+	switch {
+	case err != nil:
+		return "Give the subnet in which the hosts reach one another, such as 10.50.0.0/24."
+	case p != p.Masked():
+		return fmt.Sprintf("%s is an address within %s. Give the subnet.", p, p.Masked())
+	case p.Bits() == 0 || p.Addr().IsLoopback() || p.Addr().IsMulticast() || p.Addr().IsLinkLocalUnicast():
+		return "Hosts reach one another neither by all addresses nor by loopback, link-local or multicast ones. Give the subnet in which they do."
+	}
+	return ""
+}
+
+// networkTypes is the table, in the order in which people choose.
+var networkTypes = []NetworkType{
+	{
+		Mode: NetworkNAT, Word: "NAT", Forward: "nat", Served: true, May: []string{"device", "bridge", "mtu"},
+		Help: "Guests reach the outside with their host's address; nobody outside reaches them by themselves.",
+	},
+	{
+		Mode: NetworkRouted, Word: "Routed", Forward: "route", Served: true, May: []string{"device", "bridge", "mtu"},
+		Help: "Guests reach the outside with their own addresses. Your routers must know the way back, by each host.",
+	},
+	{
+		Mode: NetworkIsolated, Word: "Isolated", Served: true, May: []string{"bridge", "mtu"},
+		Help: "Guests of one host reach one another and the host, and nothing else.",
+	},
+	{
+		Mode: NetworkVXLAN, Word: "VXLAN overlay", Forward: "bridge", Outward: true, Made: true, Across: true,
+		Needs: []string{"vni", "underlay"}, May: []string{"bridge", "mtu"},
+		Help: "Guests of all its hosts are on one wire, which the hosts carry to one another in tunnels over the network that they have.",
+	},
+	{
+		Mode: NetworkUplink, Word: "Bridge on a device", Forward: "bridge", Outward: true, Made: true, Across: true,
+		Needs: []string{"device"}, May: []string{"bridge", "vlan", "stp"},
+		Help: "Each host makes a bridge on one of its devices: guests are on the network that is plugged in there, beside the host.",
+	},
+	{
+		Mode: NetworkBridged, Word: "Existing bridge", Forward: "bridge", Outward: true, Across: true, Needs: []string{"bridge"},
+		Help: "Guests are on a bridge that the hosts have already and that stays theirs.",
+	},
+	{
+		Mode: NetworkOVS, Word: "Open vSwitch", Forward: "bridge", Outward: true, Across: true, Tags: true, Needs: []string{"bridge"}, May: []string{"vlan"},
+		Help: "Guests are on an Open vSwitch bridge that the hosts have already, in a VLAN if you give one.",
+	},
+	{
+		Mode: NetworkMacvtap, Word: "macvtap", Forward: "bridge", Outward: true, Across: true, Needs: []string{"device"},
+		Help: "Guests are straight on a device of the host, without a bridge. They do not reach the host itself.",
+	},
+	{
+		Mode: NetworkSRIOV, Word: "SR-IOV", Forward: "hostdev", Outward: true, Across: true, Needs: []string{"device"}, May: []string{"vlan"},
+		Help: "Each card gets a virtual function of a device of the host. Such VMs do not migrate live.",
+	},
+}
+
+// NetworkTypes lists the modes, in the order in which people choose.
+func NetworkTypes() []NetworkType { return slices.Clone(networkTypes) }
+
+// Is is the mode's line in the table; that of an unknown mode is empty.
+func (m NetworkMode) Is() NetworkType {
+	if i := slices.IndexFunc(networkTypes, func(t NetworkType) bool { return t.Mode == m }); i >= 0 {
+		return networkTypes[i]
+	}
+	return NetworkType{}
+}
+
+// Takes reports whether a network of the mode may have the field.
+func (t NetworkType) Takes(field string) bool {
+	return slices.Contains(t.Needs, field) || slices.Contains(t.May, field)
+}
+
+// ModesTaking lists the modes that may have the field; "served": those in which hosts have addresses.
+func ModesTaking(field string) (out []NetworkMode) {
+	for _, t := range networkTypes {
+		if t.Takes(field) || field == "served" && t.Served {
+			out = append(out, t.Mode)
+		}
+	}
+	return out
+}
+
+// OfMode is the spec without what belongs to other modes: a form without scripts shows the fields of all.
+func (s NetworkSpec) OfMode() NetworkSpec {
+	t := s.Mode.Is()
+	for _, f := range networkFields {
+		if !t.Takes(f.Name) {
+			f.clear(&s)
+		}
+	}
+	if !t.Served {
+		s.IPv4, s.IPv6, s.DNS, s.Domain = nil, nil, false, ""
+	}
+	return s
+}
+
+// checkMode refuses what is missing of the mode, and what belongs to others.
+func (s NetworkSpec) checkMode(c *Checks, prefix string) {
+	t := s.Mode.Is()
+	if t.Mode == "" {
+		words := make([]string, len(networkTypes))
+		for i, known := range networkTypes {
+			words[i] = string(known.Mode)
+		}
+		c.Add(prefix+".mode", "A network's mode is %s.", quotedOr(words))
+		return
+	}
+	for _, f := range networkFields {
+		given := f.given(s)
+		switch {
+		case given && !t.Takes(f.Name):
+			c.Add(prefix+"."+f.Name, "A network of mode %q has no %s. Leave it empty, or choose another mode.", string(s.Mode), lowered(f.Label))
+		case given && f.check != nil:
+			if why := f.check(s); why != "" {
+				c.Add(prefix+"."+f.Name, "%s", why)
+			}
+		case !given && slices.Contains(t.Needs, f.Name):
+			c.Add(prefix+"."+f.Name, "%s", f.Missing)
+		}
+	}
+	if t.Served {
+		return
+	}
+	for _, x := range []struct {
+		field string
+		given bool
+	}{{"ipv4.gateway", s.IPv4 != nil}, {"ipv6.gateway", s.IPv6 != nil}, {"dns", s.DNS}, {"domain", s.Domain != ""}} {
+		if x.given {
+			c.Add(prefix+"."+x.field, "Hosts have no address in a network of mode %q and give out neither addresses nor names. Leave it empty.", string(s.Mode))
+		}
+	}
+}
+
+// lowered is a label within a sentence; abbreviations stay.
+func lowered(label string) string {
+	if strings.ToUpper(label) == label {
+		return label
+	}
+	return strings.ToLower(label[:1]) + label[1:]
+}
+
+// BridgeDevice is the bridge that a host makes for a network of a mode that is Made.
+func (n Network) BridgeDevice() string {
+	if n.Spec.Bridge != "" {
+		return n.Spec.Bridge
+	}
+	return n.device("qxb-")
+}
+
+// TunnelDevice and VLANDevice are what a host puts into that bridge.
+func (n Network) TunnelDevice() string { return n.device("qxv-") }
+func (n Network) VLANDevice() string   { return n.device("qxl-") }
+
+// device is a name that is the same wherever the network is made, and another one for each network: the end of an id is random.
+func (n Network) device(prefix string) string {
+	id := strings.ReplaceAll(string(n.ID), "-", "")
+	return prefix + id[max(0, len(id)-10):]
+}
+
+// NetworkGap is a mode of networks that a host cannot have, and why, as a sentence.
+type NetworkGap struct {
+	Mode NetworkMode `json:"mode"`
+	Why  string      `json:"why"`
+}

@@ -1,0 +1,99 @@
+package fleet_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestModesWithoutAddressesAreChecked(t *testing.T) {
+	t.Parallel()
+	overlay := fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"}
+	uplink := fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth1"}
+	with := func(s fleet.NetworkSpec, change func(*fleet.NetworkSpec)) fleet.NetworkSpec {
+		change(&s)
+		return s
+	}
+	for name, c := range map[string]struct {
+		spec  fleet.NetworkSpec
+		field string // empty: nothing is wrong
+		says  string
+	}{
+		"an overlay":                   {overlay, "", ""},
+		"over IPv6":                    {with(overlay, func(s *fleet.NetworkSpec) { s.Underlay = "fd00:50::/64" }), "", ""},
+		"without a number":             {with(overlay, func(s *fleet.NetworkSpec) { s.VNI = 0 }), "spec.vni", "Give the overlay's number"},
+		"a number too large":           {with(overlay, func(s *fleet.NetworkSpec) { s.VNI = 1 << 24 }), "spec.vni", "16777215"},
+		"without an underlay":          {with(overlay, func(s *fleet.NetworkSpec) { s.Underlay = "" }), "spec.underlay", "Give the subnet"},
+		"an address for an underlay":   {with(overlay, func(s *fleet.NetworkSpec) { s.Underlay = "10.50.0.7/24" }), "spec.underlay", "within 10.50.0.0/24"},
+		"everything for an underlay":   {with(overlay, func(s *fleet.NetworkSpec) { s.Underlay = "0.0.0.0/0" }), "spec.underlay", "all addresses"},
+		"loopback for an underlay":     {with(overlay, func(s *fleet.NetworkSpec) { s.Underlay = "127.0.0.0/8" }), "spec.underlay", "loopback"},
+		"no subnet for an underlay":    {with(overlay, func(s *fleet.NetworkSpec) { s.Underlay = "eth0'/>" }), "spec.underlay", "Give the subnet"},
+		"an overlay with addresses":    {with(overlay, func(s *fleet.NetworkSpec) { s.IPv4 = &fleet.Subnet{Gateway: "10.0.0.1/24"} }), "spec.ipv4.gateway", "no address in a network"},
+		"an overlay with names":        {with(overlay, func(s *fleet.NetworkSpec) { s.DNS = true }), "spec.dns", "neither addresses nor names"},
+		"an overlay on a device":       {with(overlay, func(s *fleet.NetworkSpec) { s.Device = "eth1" }), "spec.device", "has no device"},
+		"a bridge of the system's":     {with(overlay, func(s *fleet.NetworkSpec) { s.Bridge = "eth0" }), "spec.bridge", "a name of its own"},
+		"a bridge on a device":         {uplink, "", ""},
+		"on a VLAN":                    {with(uplink, func(s *fleet.NetworkSpec) { s.VLAN, s.STP = 4094, true }), "", ""},
+		"on too high a VLAN":           {with(uplink, func(s *fleet.NetworkSpec) { s.VLAN = 4095 }), "spec.vlan", "1 to 4094"},
+		"on no device":                 {with(uplink, func(s *fleet.NetworkSpec) { s.Device = "" }), "spec.device", "such as eth1"},
+		"on a device with a path":      {with(uplink, func(s *fleet.NetworkSpec) { s.Device = "../eth1" }), "spec.device", "letters"},
+		"on its own bridge":            {with(uplink, func(s *fleet.NetworkSpec) { s.Bridge = "eth1x"; s.Device = "eth1x" }), "spec.bridge", ""},
+		"an existing bridge":           {fleet.NetworkSpec{Mode: fleet.NetworkBridged, Bridge: "br0"}, "", ""},
+		"no existing bridge":           {fleet.NetworkSpec{Mode: fleet.NetworkBridged}, "spec.bridge", "such as br0"},
+		"an existing bridge's tag":     {fleet.NetworkSpec{Mode: fleet.NetworkBridged, Bridge: "br0", VLAN: 7}, "spec.vlan", "has no VLAN"},
+		"Open vSwitch":                 {fleet.NetworkSpec{Mode: fleet.NetworkOVS, Bridge: "ovs0", VLAN: 7}, "", ""},
+		"macvtap":                      {fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}, "", ""},
+		"virtual functions":            {fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1", VLAN: 7}, "", ""},
+		"NAT with an overlay's number": {fleet.NetworkSpec{Mode: fleet.NetworkNAT, VNI: 7, IPv4: &fleet.Subnet{Gateway: "10.0.0.1/24"}}, "spec.vni", "has no VNI"},
+	} {
+		var checks fleet.Checks
+		c.spec.Check(&checks, "spec")
+		err := checks.Err()
+		switch {
+		case c.field == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.field != "" && (err == nil || !strings.Contains(err.Error(), c.says) || c.says != "" && !slices.Equal(faults(func(all *fleet.Checks) { c.spec.Check(all, "spec") }), []string{c.field})):
+			t.Errorf("%s: %v, want %s saying %q", name, err, c.field, c.says)
+		}
+	}
+}
+
+// What a form without scripts sends beyond the chosen mode is left out, and then nothing is wrong with it.
+func TestASpecOfAModeHasNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	all := fleet.NetworkSpec{
+		IPv4: &fleet.Subnet{Gateway: "10.0.0.1/24"}, IPv6: &fleet.Subnet{Gateway: "fd00:5::1/64"}, DNS: true, Domain: "lab.example.org", Bridge: "qx-lab", MTU: 1400, Device: "eth1", VLAN: 7, VNI: 100,
+		Underlay: "10.50.0.0/24", STP: true, Description: "kept",
+	}
+	for _, mode := range fleet.NetworkTypes() {
+		s := all
+		s.Mode = mode.Mode
+		s = s.OfMode()
+		var checks fleet.Checks
+		s.Check(&checks, "spec")
+		if err := checks.Err(); err != nil || s.Description != "kept" || mode.Word == "" || mode.Help == "" {
+			t.Errorf("%s: %v %+v", mode.Mode, err, s)
+		}
+	}
+}
+
+// Names of devices fit into the kernel's 15 characters, and differ from network to network.
+func TestDevicesOfNetworks(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for range 50 {
+		n := fleet.Network{ID: fleet.NewID[fleet.NetworkID](), Spec: &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN}}
+		for _, name := range []string{n.BridgeDevice(), n.TunnelDevice(), n.VLANDevice()} {
+			if len(name) > 15 || slices.Contains(names, name) {
+				t.Errorf("%s is too long, or another's", name)
+			}
+			names = append(names, name)
+		}
+	}
+	if fleet.VXLANOverhead(netip.MustParseAddr("10.0.0.1")) != 50 || fleet.VXLANOverhead(netip.MustParseAddr("fd00::1")) != 70 {
+		t.Error("the header's size is wrong")
+	}
+}

@@ -1,0 +1,176 @@
+package fleet
+
+import (
+	"encoding/base64"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What kinds of pools have in common whose volumes are no files.
+const (
+	PoolISCSIDirect PoolKind = "iscsi-direct"
+	PoolISCSI       PoolKind = "iscsi"
+	PoolRBD         PoolKind = "rbd"
+	PoolLogical     PoolKind = "logical"
+)
+
+// Formats of volumes that are no files, as hosts tell them.
+const (
+	FormatLUN = "lun" // of a target
+	FormatRBD = "rbd" // an image of a Ceph cluster
+	FormatLV  = "lv"  // a logical volume
+)
+
+// PoolSecret is what proves to a pool's storage who asks. It is given, and never shown again.
+type PoolSecret struct {
+	Label, Hint string
+	Check       func(secret string) (refusal string)
+}
+
+const (
+	mostSecret  = 255
+	mostServers = 9
+)
+
+var (
+	iqnForm   = regexp.MustCompile(`^(iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[A-Za-z0-9._:-]+)?|eui\.[0-9A-Fa-f]{16}|naa\.[0-9A-Fa-f]{16}([0-9A-Fa-f]{16})?)$`)
+	whoForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@:-]{0,126}$`)
+	cephForm  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,126}$`)
+	groupForm = regexp.MustCompile(`^[A-Za-z0-9_+][A-Za-z0-9_.+-]{0,126}$`)
+)
+
+var (
+	poolPortal = PoolField{
+		Name: "portal", Label: "Portal", Hint: "The target's address, such as 10.0.0.5 or san-1.example.org:3260.",
+		At:    func(s *PoolSpec) *string { return &s.Portal },
+		Check: unless(isServer, "Give the target's name or address, and its port where that is not 3260."),
+	}
+	poolTarget = PoolField{
+		Name: "target", Label: "Target", Hint: "Its name on the server, such as iqn.2026-01.org.example:vms.",
+		At:    func(s *PoolSpec) *string { return &s.Target },
+		Check: unless(isIQN, "Give the target's iSCSI name, such as iqn.2026-01.org.example:vms."),
+	}
+	poolInitiator = PoolField{
+		Name: "initiator", Label: "Initiator", Hint: "The iSCSI name by which hosts ask, such as iqn.2026-01.org.example:quantix. The target must let it in.",
+		At:    func(s *PoolSpec) *string { return &s.Initiator },
+		Check: unless(isIQN, "Give the name by which hosts ask, such as iqn.2026-01.org.example:quantix."),
+	}
+	poolMonitors = PoolField{
+		Name: "monitors", Label: "Monitors", Hint: "Addresses of the cluster's monitors, with commas between them: 10.0.0.1, 10.0.0.2:6789.",
+		At: func(s *PoolSpec) *string { return &s.Monitors },
+		Check: unless(func(v string) bool {
+			all := PoolSpec{Monitors: v}.Servers()
+			return len(all) > 0 && len(all) <= mostServers && !slices.ContainsFunc(all, func(m string) bool { return !isServer(m) })
+		}, "Give the addresses of one to nine monitors, with commas between them."),
+	}
+	poolCeph = PoolField{
+		Name: "cephPool", Label: "Ceph pool", Hint: "The pool's name in the cluster, such as vms.",
+		At:    func(s *PoolSpec) *string { return &s.CephPool },
+		Check: unless(cephForm.MatchString, "Give the name of the cluster's pool: letters, digits and . _ -."),
+	}
+	poolGroup = PoolField{
+		Name: "group", Label: "Volume group", Hint: "Its name on the hosts, such as vg-vms. It must be there: nothing is made or formatted. Each host uses only what its agent's settings allow (poolDevices, such as /dev/vg-vms).",
+		At:    func(s *PoolSpec) *string { return &s.Group },
+		Check: unless(func(v string) bool { return groupForm.MatchString(v) && v != "." && v != ".." }, "Give the volume group's name: letters, digits and . _ + -."),
+	}
+	poolUser = PoolField{
+		Name: "user", Label: "User", Hint: "By which hosts ask. Empty: the storage asks nobody who they are.", Optional: true,
+		At:    func(s *PoolSpec) *string { return &s.User },
+		Check: unless(func(v string) bool { return v == "" || whoForm.MatchString(v) }, "A user's name has letters, digits and . _ @ : -."),
+	}
+)
+
+var chap = &PoolSecret{
+	Label: "CHAP password", Hint: "Most targets want 12 to 16 characters.",
+	Check: func(v string) string {
+		if len(v) > mostSecret || !plain(v) {
+			return "A password has at most 255 characters, all of them on one line."
+		}
+		return ""
+	},
+}
+
+var cephKey = &PoolSecret{
+	Label: "Ceph key", Hint: "As \"ceph auth get-key client.USER\" prints it.",
+	Check: func(v string) string {
+		if key, err := base64.StdEncoding.DecodeString(v); err != nil || len(key) < 20 || len(key) > mostSecret {
+			return "That is no key of Ceph's: it has some 40 characters and ends in \"==\"."
+		}
+		return ""
+	},
+}
+
+func isIQN(v string) bool { return len(v) <= 223 && iqnForm.MatchString(v) }
+
+// isServer reports whether it is a name or an address, with a port or without.
+func isServer(v string) bool {
+	host, port := SplitServer(v)
+	if n, err := strconv.Atoi(port); port != "" && (err != nil || n < 1 || n > 65535) {
+		return false
+	}
+	return hostAddrForm.MatchString(host) && (!strings.Contains(host, ":") || net.ParseIP(host) != nil)
+}
+
+// SplitServer is a server's name and its port; empty: its usual one.
+func SplitServer(v string) (host, port string) {
+	if host, port, err := net.SplitHostPort(v); err == nil {
+		return host, port
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(v, "["), "]"), ""
+}
+
+// Servers are the cluster's monitors.
+func (s PoolSpec) Servers() (out []string) {
+	for m := range strings.SplitSeq(s.Monitors, ",") {
+		if m = strings.TrimSpace(m); m != "" {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Place is what no two pools of one host may share, and the field that says it: a directory, a target, a pool of a cluster, a volume group.
+func (s PoolSpec) Place() (field, place string) {
+	switch {
+	case s.Kind.Is().Files:
+		return "path", s.Path
+	case s.Target != "":
+		return "target", s.Target
+	case s.CephPool != "":
+		return "cephPool", s.CephPool
+	}
+	return "group", s.Group
+}
+
+// CheckSecret notes at field what is wrong with a secret that is given for the pool; a pool without a user has none.
+func (s PoolSpec) CheckSecret(c *Checks, field, secret string) {
+	is := s.Kind.Is().Secret
+	switch {
+	case is == nil && secret == "":
+	case is == nil:
+		c.Add(field, "A pool of kind %q has no secret.", string(s.Kind))
+	case s.User == "" && secret != "":
+		c.Add("spec.user", "Give the user whose secret it is.")
+	case s.User != "" && secret == "":
+		c.Add(field, "Give the secret of %s.", s.User)
+	case secret != "":
+		if why := is.Check(secret); why != "" {
+			c.Add(field, "%s", why)
+		}
+	}
+}
+
+// lunForm is what libvirt calls the LUNs of a target.
+var lunForm = regexp.MustCompile(`^unit:[0-9]+:[0-9]+:([0-9]{1,5})$`)
+
+// LUN is the number of the LUN that a target's volume is.
+func LUN(volume string) (number string, ok bool) {
+	m := lunForm.FindStringSubmatch(volume)
+	if m == nil {
+		return "", false
+	}
+	return m[1], true
+}

@@ -1,0 +1,174 @@
+package fleet
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of port groups.
+const (
+	MaxPortGroups = 64
+	MaxTrunk      = 32
+	MaxRateKiB    = 1 << 27 // KiB a second: 128 GiB/s
+)
+
+// PortGroup is a part of a network that is defined here: cards attach to it by its name and get its settings.
+type PortGroup struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	VLAN        *VLAN  `json:"vlan,omitempty"`       // nil: cards send and get frames without a tag
+	ToGuest     *Rate  `json:"toGuest,omitempty"`    // what each card may receive; nil: no bound
+	FromGuest   *Rate  `json:"fromGuest,omitempty"`  // what each may send
+	Restricted  bool   `json:"restricted,omitempty"` // members of projects use it only by a grant
+}
+
+// VLAN is the tags of a card's frames: one of its own, or a trunk.
+type VLAN struct {
+	ID    int   `json:"id,omitempty"`    // 1 to 4094; of a trunk, the VLAN of frames without a tag, or 0
+	Trunk []int `json:"trunk,omitempty"` // further VLANs, whose tags the guest sees
+}
+
+// Rate bounds a card in one direction. A bound that is 0 is none, but for the average, which each has.
+type Rate struct {
+	AverageKiB int `json:"averageKiB"`         // a second
+	PeakKiB    int `json:"peakKiB,omitempty"`  // a second, for short
+	BurstKiB   int `json:"burstKiB,omitempty"` // so many KiB may go at the peak
+}
+
+var portGroupForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,30}[a-z0-9])?$`)
+
+// CheckPortGroupName notes at field where name is none of a port group.
+func CheckPortGroupName(c *Checks, field, name string) {
+	if !portGroupForm.MatchString(name) {
+		c.Add(field, "A port group's name has 1–32 lower-case letters, digits, dots and hyphens, and starts and ends with a letter or digit.")
+	}
+}
+
+// TagsVLANs reports whether the network can keep VLANs of its port groups apart, and why not.
+func (s NetworkSpec) TagsVLANs() (ok bool, why string) {
+	if s.Mode.Is().Tags {
+		return true, ""
+	}
+	return false, "The bridge of this kind of network knows no VLANs; that of Open vSwitch does. Define a network for each VLAN, or use that."
+}
+
+// Group is the port group of that name; nil: there is none.
+func (s *NetworkSpec) Group(name string) *PortGroup {
+	if s == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(s.PortGroups, func(g PortGroup) bool { return g.Name == name }); i >= 0 {
+		return &s.PortGroups[i]
+	}
+	return nil
+}
+
+// checkGroups notes the port groups' faults.
+func (s NetworkSpec) checkGroups(c *Checks, field string) {
+	if len(s.PortGroups) > MaxPortGroups {
+		c.Add(field, "A network has at most %d port groups.", MaxPortGroups)
+		return
+	}
+	names := map[string]bool{}
+	for i, g := range s.PortGroups {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		CheckPortGroupName(c, at+".name", g.Name)
+		if names[g.Name] {
+			c.Add(at+".name", "The network has a port group named %s already.", g.Name)
+		}
+		names[g.Name] = true
+		CheckDescription(c, at+".description", g.Description)
+		if g.VLAN != nil {
+			if ok, why := s.TagsVLANs(); !ok {
+				c.Add(at+".vlan", "%s", why)
+			}
+			g.VLAN.check(c, at+".vlan")
+		}
+		g.ToGuest.check(c, at+".toGuest")
+		g.FromGuest.check(c, at+".fromGuest")
+	}
+}
+
+func (v VLAN) check(c *Checks, field string) {
+	wrong := func(id int) bool { return id < 1 || id > 4094 }
+	sorted := slices.Sorted(slices.Values(v.Trunk))
+	switch {
+	case v.ID != 0 && wrong(v.ID), v.ID == 0 && len(v.Trunk) == 0, slices.ContainsFunc(v.Trunk, wrong):
+		c.Add(field, "A VLAN is a number from 1 to 4094.")
+	case len(v.Trunk) > MaxTrunk:
+		c.Add(field, "A trunk has at most %d VLANs.", MaxTrunk)
+	case len(slices.Compact(sorted)) < len(v.Trunk), slices.Contains(v.Trunk, v.ID):
+		c.Add(field, "Name each VLAN once.")
+	}
+}
+
+func (r *Rate) check(c *Checks, field string) {
+	switch {
+	case r == nil:
+	case r.AverageKiB < 1 || r.AverageKiB > MaxRateKiB:
+		c.Add(field, "The average is 1 to %d KiB a second.", MaxRateKiB)
+	case r.PeakKiB != 0 && (r.PeakKiB < r.AverageKiB || r.PeakKiB > MaxRateKiB):
+		c.Add(field, "The peak is no less than the average, and at most %d KiB a second.", MaxRateKiB)
+	case r.BurstKiB < 0 || r.BurstKiB > 1<<22:
+		c.Add(field, "A burst is at most %d KiB.", 1<<22)
+	}
+}
+
+// Words are the port group's settings for people.
+func (g PortGroup) Words() string {
+	var out []string
+	if g.VLAN != nil {
+		out = append(out, g.VLAN.Words())
+	}
+	if g.ToGuest != nil {
+		out = append(out, "to guests "+g.ToGuest.Words())
+	}
+	if g.FromGuest != nil {
+		out = append(out, "from guests "+g.FromGuest.Words())
+	}
+	if g.Restricted {
+		out = append(out, "by grant")
+	}
+	if len(out) == 0 {
+		return "no bounds"
+	}
+	return strings.Join(out, ", ")
+}
+
+// Words are "VLAN 20", or "trunk 20, 30, untagged 10".
+func (v VLAN) Words() string {
+	if len(v.Trunk) == 0 {
+		return "VLAN " + strconv.Itoa(v.ID)
+	}
+	ids := make([]string, len(v.Trunk))
+	for i, id := range v.Trunk {
+		ids[i] = strconv.Itoa(id)
+	}
+	out := "trunk " + strings.Join(ids, ", ")
+	if v.ID != 0 {
+		out += ", untagged " + strconv.Itoa(v.ID)
+	}
+	return out
+}
+
+// Words are "1024 KiB/s, peak 2048 KiB/s, burst 512 KiB".
+func (r Rate) Words() string {
+	out := strconv.Itoa(r.AverageKiB) + " KiB/s"
+	if r.PeakKiB > 0 {
+		out += ", peak " + strconv.Itoa(r.PeakKiB) + " KiB/s"
+	}
+	if r.BurstKiB > 0 {
+		out += ", burst " + strconv.Itoa(r.BurstKiB) + " KiB"
+	}
+	return out
+}
+
+// PortGroupUse is a port group as people see it.
+type PortGroupUse struct {
+	PortGroup
+	VMs    int            `json:"vms"`    // with a card on it
+	Grants []NetworkGrant `json:"grants"` // those that the person may know of
+}

@@ -1,0 +1,269 @@
+package fleet_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/testkit/goals"
+)
+
+const someID = "01a206b5-2a62-7003-a101-340befa69b68"
+
+func TestRulesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	type rule = fleet.SecurityRule
+	in := func(change func(*rule)) rule {
+		r := rule{Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 90, CIDR: "10.0.0.0/8"}
+		change(&r)
+		return r
+	}
+	for _, c := range []struct {
+		field string
+		rule  rule
+	}{
+		{"direction", in(func(r *rule) { r.Direction = "" })},
+		{"direction", in(func(r *rule) { r.Direction = "in" })},
+		{"direction", in(func(r *rule) { r.Direction = "both" })},
+		{"direction", in(func(r *rule) { r.Direction = "Ingress" })},
+		{"protocol", in(func(r *rule) { r.Protocol = ""; r.FromPort, r.ToPort = 0, 0 })},
+		{"protocol", in(func(r *rule) { r.Protocol = "TCP"; r.FromPort, r.ToPort = 0, 0 })},
+		{"protocol", in(func(r *rule) { r.Protocol = "sctp"; r.FromPort, r.ToPort = 0, 0 })},
+		{"protocol", in(func(r *rule) { r.Protocol = "6"; r.FromPort, r.ToPort = 0, 0 })},
+		{"protocol", in(func(r *rule) { r.Protocol = "tcp'/><x"; r.FromPort, r.ToPort = 0, 0 })},
+		{"fromPort", in(func(r *rule) { r.FromPort = -1 })},
+		{"fromPort", in(func(r *rule) { r.FromPort, r.ToPort = 0, 80 })},
+		{"fromPort", in(func(r *rule) { r.FromPort, r.ToPort = 65536, 0 })},
+		{"fromPort", in(func(r *rule) { r.Protocol = fleet.ICMP })},
+		{"fromPort", in(func(r *rule) { r.Protocol = fleet.AnyProtocol })},
+		{"fromPort", in(func(r *rule) { r.Protocol, r.CIDR = fleet.ICMPv6, "" })},
+		{"fromPort", in(func(r *rule) { r.Protocol, r.FromPort = fleet.AnyProtocol, 0 })},
+		{"toPort", in(func(r *rule) { r.ToPort = 79 })},
+		{"toPort", in(func(r *rule) { r.ToPort = 65536 })},
+		{"toPort", in(func(r *rule) { r.ToPort = -80 })},
+		{"cidr", in(func(r *rule) { r.GroupID = someID })},
+		{"cidr", in(func(r *rule) { r.CIDR = "10.0.0.0/33" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "10.0.0/8" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "10.0.0.256" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "010.0.0.0/8" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "10.0.0.0/255.0.0.0" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "10.0.0.1-10.0.0.9" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "10.0.0.0/8 " })},
+		{"cidr", in(func(r *rule) { r.CIDR = "any" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "example.org" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "fe80::1%eth0" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "fe80::/10%eth0" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "::ffff:10.0.0.0/104" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "2001:db8::/129" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "/8" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "10.0.0.0/-1" })},
+		{"cidr", in(func(r *rule) { r.CIDR = "10.0.0.0/8' accept='" })},
+		{"cidr", in(func(r *rule) { r.Protocol, r.FromPort, r.ToPort, r.CIDR = fleet.ICMP, 0, 0, "2001:db8::/32" })},
+		{"cidr", in(func(r *rule) { r.Protocol, r.FromPort, r.ToPort = fleet.ICMPv6, 0, 0 })},
+		{"groupId", in(func(r *rule) { r.CIDR, r.GroupID = "", "web" })},
+		{"groupId", in(func(r *rule) { r.CIDR, r.GroupID = "", fleet.SecurityGroupID(strings.ToUpper(someID)) })},
+		{"groupId", in(func(r *rule) { r.CIDR, r.GroupID = "", "../../etc" })},
+		{"id", in(func(r *rule) { r.ID = "1" })},
+		{"id", in(func(r *rule) { r.ID = "00000000000G" })},
+		{"id", in(func(r *rule) { r.ID = "' -j ACCEPT  " })},
+		{"description", in(func(r *rule) { r.Description = strings.Repeat("x", 201) })},
+		{"description", in(func(r *rule) { r.Description = "two\nlines" })},
+		{"description", in(func(r *rule) { r.Description = "\xff" })},
+	} {
+		var checks fleet.Checks
+		fleet.SecurityGroupSpec{Rules: []rule{c.rule}}.Check(&checks, "spec")
+		var err *fleet.Error
+		if !errors.As(checks.Err(), &err) || !slices.ContainsFunc(err.Fields, func(f fleet.FieldError) bool { return f.Field == "spec.rules[0]."+c.field }) {
+			t.Errorf("%+v: %v, want it refused at %s", c.rule, checks.Err(), c.field)
+		}
+	}
+	for name, spec := range map[string]fleet.SecurityGroupSpec{
+		"too many":   {Rules: make([]rule, fleet.MaxSecurityRules+1)},
+		"twice":      {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.Description = "again" })}},
+		"one id":     {Rules: []rule{in(func(r *rule) { r.ID = "00000000000a" }), in(func(r *rule) { r.ID, r.FromPort = "00000000000a", 85 })}},
+		"too long":   {Description: strings.Repeat("x", fleet.MaxDescription+1)},
+		"not a text": {Description: "\x00"},
+	} {
+		var checks fleet.Checks
+		if spec.Check(&checks, "spec"); checks.Err() == nil {
+			t.Errorf("%s: it is taken", name)
+		}
+	}
+	var checks fleet.Checks
+	spec := fleet.SecurityGroupSpec{Rules: []rule{
+		in(func(*rule) {}), fleet.AllowAllOut(), in(func(r *rule) { r.CIDR, r.ToPort = "10.1.2.3/16", 0 }), in(func(r *rule) { r.CIDR, r.GroupID = "", someID }),
+		{Direction: fleet.Ingress, Protocol: fleet.ICMPv6, CIDR: "2001:db8::7"},
+	}}
+	if spec.Check(&checks, "spec"); checks.Err() != nil {
+		t.Errorf("good rules: %v", checks.Err())
+	}
+	tidy := spec.Tidy()
+	if tidy.Rules[2].CIDR != "10.1.0.0/16" || tidy.Rules[2].ToPort != 80 || tidy.Rules[4].CIDR != "2001:db8::7/128" || tidy.Rules[0].ID == tidy.Rules[1].ID || len(tidy.Rules[0].ID) != 12 {
+		t.Errorf("tidy: %+v", tidy.Rules)
+	}
+	if spec.Rules[0].ID != "" {
+		t.Error("what is tidied is changed itself")
+	}
+}
+
+// naive says the meaning of rules as directly as can be, to hold the evaluator to it.
+func naive(groups []fleet.FlatGroup, p fleet.Packet) bool {
+	if len(groups) == 0 {
+		return true
+	}
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			way := r.Direction == p.Direction
+			what := r.Protocol == fleet.AnyProtocol || r.Protocol == p.Protocol && (r.FromPort == 0 || r.FromPort <= p.Port && p.Port <= r.ToPort)
+			who := r.Anybody || slices.ContainsFunc(r.Remotes, func(x netip.Prefix) bool { return x.Contains(p.Remote) })
+			if way && what && who {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func pickOne[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
+
+func randomGroup(r *rand.Rand, rules int) fleet.FlatGroup {
+	g := fleet.SecurityGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g"}
+	member := fleet.NewID[fleet.SecurityGroupID]()
+	for range rules {
+		x := fleet.SecurityRule{Direction: pickOne(r, fleet.Ingress, fleet.Egress), Protocol: pickOne(r, fleet.Protocols...)}
+		if x.Protocol == fleet.TCP || x.Protocol == fleet.UDP {
+			if x.FromPort = r.IntN(10); x.FromPort > 0 {
+				x.ToPort = x.FromPort + r.IntN(4)
+			}
+		}
+		switch r.IntN(3) {
+		case 0:
+			x.CIDR = fmt.Sprintf("10.0.%d.0/%d", r.IntN(4), 22+r.IntN(4))
+		case 1:
+			x.GroupID = member
+		}
+		g.Spec.Rules = append(g.Spec.Rules, x)
+	}
+	g.Spec = g.Spec.Tidy()
+	return g.Flat(map[fleet.SecurityGroupID][]string{member: {"10.0.0.7", "10.0.3.9", "nonsense", "224.0.0.1"}})
+}
+
+// The evaluator says what the rules mean: any of a card's groups may allow, none of them forbids, their order means nothing, and one rule
+// more never lets less pass.
+func TestTheEvaluatorSaysWhatRulesMean(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	passed := 0
+	for range 20000 {
+		var groups []fleet.FlatGroup
+		for range r.IntN(4) {
+			groups = append(groups, randomGroup(r, r.IntN(5)))
+		}
+		p := fleet.Packet{
+			Direction: pickOne(r, fleet.Ingress, fleet.Egress), Protocol: pickOne(r, fleet.Protocols[1:]...), Port: 1 + r.IntN(12),
+			Remote: netip.AddrFrom4([4]byte{10, 0, byte(r.IntN(5)), byte(r.IntN(12))}),
+		}
+		got := fleet.Passes(groups, p)
+		if got.Pass != naive(groups, p) || !got.Known {
+			t.Fatalf("%+v through %+v: %+v", p, groups, got)
+		}
+		if got.Pass {
+			passed++
+		}
+		slices.Reverse(groups)
+		if fleet.Passes(groups, p).Pass != got.Pass {
+			t.Fatal("the order of groups means something")
+		}
+		if more := fleet.Passes(append(groups, randomGroup(r, 2)), p); len(groups) > 0 && got.Pass && !more.Pass {
+			t.Fatal("a group more lets less pass")
+		}
+		p.Remote = netip.Addr{}
+		if without := fleet.Passes(groups, p); without.Known && without.Pass != got.Pass {
+			t.Fatalf("without the address it is told for certain that it passes: %v, with it %v", without.Pass, got.Pass)
+		}
+	}
+	if passed < 2000 || passed > 18000 {
+		t.Errorf("of 20,000 packets %d passed: too one-sided to show anything", passed)
+	}
+}
+
+func TestWhatChangesOfACardCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	yes := true
+	a := fleet.VMSpec{NICs: []fleet.NIC{{MAC: "52:54:00:00:00:01", Network: "lan"}}}
+	for name, c := range map[string]struct {
+		change func(*fleet.NIC)
+		when   fleet.When
+		says   string
+	}{
+		"a group":     {func(n *fleet.NIC) { n.SecurityGroups = []fleet.SecurityGroupID{someID} }, fleet.Now, "into 1 more security group"},
+		"a guard":     {func(n *fleet.NIC) { n.AntiSpoofing = &yes }, fleet.Now, "anti-spoofing on"},
+		"the network": {func(n *fleet.NIC) { n.Network, n.AntiSpoofing = "other", &yes }, fleet.NextBoot, "→"},
+	} {
+		b := fleet.VMSpec{NICs: slices.Clone(a.NICs)}
+		c.change(&b.NICs[0])
+		got := a.Diff(b, true)
+		if len(got) != 1 || got[0].When != c.when || !strings.Contains(got[0].Words, c.says) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestCardsInGroupsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	many := make([]fleet.SecurityGroupID, fleet.MaxNICGroups+1)
+	for i := range many {
+		many[i] = fleet.NewID[fleet.SecurityGroupID]()
+	}
+	for name, ids := range map[string][]fleet.SecurityGroupID{"too many": many, "none": {"web"}, "twice": {someID, someID}} {
+		spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Power: fleet.Stopped, NICs: []fleet.NIC{{Network: "lan", SecurityGroups: ids}}}
+		var checks fleet.Checks
+		spec.Check(&checks, "spec")
+		var err *fleet.Error
+		if !errors.As(checks.Err(), &err) || !strings.HasPrefix(err.Fields[0].Field, "spec.nics[0].securityGroups") {
+			t.Errorf("%s: %v", name, checks.Err())
+		}
+	}
+}
+
+func TestAHostTakesNoMoreThanItCan(t *testing.T) {
+	t.Parallel()
+	g := fleet.FlatGroup{ID: someID, Name: "web", Rules: []fleet.FlatRule{{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP}}}
+	for i := range fleet.MaxFlatRules + 1 {
+		g.Rules[0].Remotes = append(g.Rules[0].Remotes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32))
+	}
+	var checks fleet.Checks
+	if g.Check(&checks); checks.Err() == nil || !strings.Contains(checks.Err().Error(), "4001 rules") {
+		t.Errorf("%v", checks.Err())
+	}
+}
+
+// BenchmarkWouldPass asks of a card in as many groups as a project may have whether a packet passes that no rule allows.
+func BenchmarkWouldPass(b *testing.B) {
+	r := rand.New(rand.NewPCG(3, 4))
+	groups := make([]fleet.FlatGroup, fleet.MaxProjectGroups)
+	for i := range groups {
+		groups[i] = randomGroup(r, 10)
+		for k := range groups[i].Rules {
+			groups[i].Rules[k].Anybody, groups[i].Rules[k].Remotes = false, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
+		}
+	}
+	packet := fleet.Packet{Direction: fleet.Ingress, Protocol: fleet.TCP, Port: 5, Remote: netip.MustParseAddr("192.0.2.1")}
+	var all []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if fleet.Passes(groups, packet).Pass {
+			b.Fatal("it passes")
+		}
+		all = append(all, time.Since(began))
+	}
+	slices.Sort(all)
+	at := func(part float64) time.Duration { return all[int(part*float64(len(all)-1))] }
+	goals.WouldPass.Tell(b, at(0.99) <= 20*time.Millisecond, fmt.Sprintf("%.2f / %.2f ms", at(0.5).Seconds()*1e3, at(0.99).Seconds()*1e3), "")
+}

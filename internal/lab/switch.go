@@ -1,0 +1,139 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// switchDir holds one locked file for each switch of the machine. One that nobody locks is a dead program's.
+const switchDir = "/run/quantix-lab-switch"
+
+// Switch joins lab hosts that have a network namespace each: a bridge of the machine, which has an address in it for the portal.
+type Switch struct {
+	number int
+	file   *os.File
+}
+
+// NewSwitch makes one. It ends with Close; one whose program died is removed by the next.
+func NewSwitch(ctx context.Context) (*Switch, error) {
+	if err := os.MkdirAll(switchDir, 0o700); err != nil {
+		return nil, err
+	}
+	for number := range slots {
+		s := &Switch{number: number}
+		file, err := os.OpenFile(filepath.Join(switchDir, strconv.Itoa(number)), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+			file.Close()
+			continue
+		}
+		s.file = file
+		if err := s.make(); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		return s, ctx.Err()
+	}
+	return nil, fmt.Errorf("all %d places for switches of lab hosts are taken: stop some", slots)
+}
+
+func (s *Switch) make() error {
+	if err := s.remove(); err != nil { // a dead program's
+		return err
+	}
+	for _, args := range [][]string{
+		{"link", "add", s.bridge(), "type", "bridge", "stp_state", "0", "forward_delay", "0"},
+		{"addr", "add", s.Address() + "/24", "dev", s.bridge()},
+		{"link", "set", s.bridge(), "up"},
+	} {
+		if err := run("ip", args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Switch) remove() error {
+	if !exists("/sys/class/net/" + s.bridge()) {
+		return nil
+	}
+	return run("ip", "link", "delete", s.bridge())
+}
+
+// Close removes the switch.
+func (s *Switch) Close() error {
+	err := errors.Join(s.remove(), os.Remove(s.file.Name()), s.file.Close())
+	_ = os.Remove(switchDir) // where it was the last
+	return err
+}
+
+func (s *Switch) bridge() string { return "qxsw" + strconv.Itoa(s.number) }
+
+// Address is the machine's own on the switch.
+func (s *Switch) Address() string { return fmt.Sprintf("10.213.%d.1", s.number) }
+
+// Subnet is the switch's.
+func (s *Switch) Subnet() string { return fmt.Sprintf("10.213.%d.0/24", s.number) }
+
+// plug gives the host two devices on the switch: eth0 with an address and the way out, and eth1, on which nothing is.
+func (h *Host) plug(ctx context.Context) error {
+	s, pid := h.opts.Switch, strconv.Itoa(h.supervisor.Process.Pid)
+	for i, nic := range []string{"eth0", "eth1"} {
+		outer := fmt.Sprintf("qxh%d%c", h.slot.number, 'a'+i)
+		for _, args := range [][]string{
+			{"link", "add", outer, "type", "veth", "peer", "name", nic, "netns", pid},
+			{"link", "set", outer, "master", s.bridge(), "up"},
+		} {
+			if err := run("ip", args...); err != nil {
+				return err
+			}
+		}
+	}
+	for _, args := range [][]string{
+		{"link", "set", "lo", "up"},
+		{"addr", "add", h.Address() + "/24", "dev", "eth0"},
+		{"link", "set", "eth0", "up"},
+		{"link", "set", "eth1", "up"},
+		{"route", "add", "default", "via", s.Address()},
+	} {
+		if out, err := h.Command(ctx, "ip", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %v: %w: %s", args, err, out)
+		}
+	}
+	return nil
+}
+
+// unplugged waits until the host's devices are gone, which they are a moment after its namespace.
+func (h *Host) unplugged(within time.Duration) error {
+	for until := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
+		left := ""
+		for _, c := range "ab" {
+			if outer := fmt.Sprintf("qxh%d%c", h.slot.number, c); exists("/sys/class/net/" + outer) {
+				left = outer
+			}
+		}
+		if left == "" {
+			return nil
+		}
+		if time.Now().After(until) {
+			return run("ip", "link", "delete", left)
+		}
+	}
+}
+
+// Address is the host's own on its switch; empty: it has none.
+func (h *Host) Address() string {
+	if h.opts.Switch == nil {
+		return ""
+	}
+	return fmt.Sprintf("10.213.%d.%d", h.opts.Switch.number, 10+h.slot.number)
+}

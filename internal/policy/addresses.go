@@ -1,0 +1,331 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// HostSeen is a host, and when it looked.
+type HostSeen struct {
+	ID     fleet.HostID
+	Name   string
+	SeenAt *time.Time
+	Fresh  bool
+}
+
+// AddressCard is a card of a VM on the network, with the addresses that its host tells.
+type AddressCard struct {
+	Host   HostSeen
+	VMID   fleet.VMID
+	VMName string
+	MAC    string
+	Seen   []fleet.SeenAddress
+}
+
+// AddressLease is an address that a host's DHCP server has given out.
+type AddressLease struct {
+	Host HostSeen
+	fleet.DHCPLease
+}
+
+// MACHolder is a machine with a MAC address: what Quantix did not make has no id.
+type MACHolder struct {
+	MAC string
+	fleet.MACHolder
+}
+
+// Addresses puts together who has which address of a network, and what is wrong with that. What hosts that are not heard said is shown and
+// decides nothing.
+func Addresses(spec fleet.NetworkSpec, cards []AddressCard, leases []AddressLease, holders []MACHolder) fleet.NetworkAddresses {
+	b := book{spec: spec, cards: cards, out: fleet.NetworkAddresses{Ranges: []fleet.RangeUse{}, Reservations: []fleet.ReservedAddress{}, InUse: []fleet.AddressInUse{}, Conflicts: []fleet.AddressConflict{}}}
+	b.reservations()
+	b.inUse(leases)
+	b.ranges()
+	b.conflicts(holders)
+	b.out.Next = b.next()
+	return b.out
+}
+
+type book struct {
+	spec     fleet.NetworkSpec
+	cards    []AddressCard
+	reserved map[string]fleet.StaticLease // by address
+	keeps    map[string]string            // an address, by MAC
+	out      fleet.NetworkAddresses
+}
+
+func (b *book) dhcp() (out []fleet.DHCP) {
+	for _, s := range []*fleet.Subnet{b.spec.IPv4, b.spec.IPv6} {
+		if s != nil && s.DHCP != nil {
+			out = append(out, *s.DHCP)
+		}
+	}
+	return out
+}
+
+func (b *book) reservations() {
+	b.reserved, b.keeps = map[string]fleet.StaticLease{}, map[string]string{}
+	of := map[string]AddressCard{}
+	for _, c := range b.cards {
+		of[c.MAC] = c
+	}
+	for _, d := range b.dhcp() {
+		for _, l := range d.Leases {
+			b.reserved[plainIP(l.IP)], b.keeps[l.MAC] = l, plainIP(l.IP)
+			c := of[l.MAC]
+			b.out.Reservations = append(b.out.Reservations, fleet.ReservedAddress{StaticLease: l, VMID: c.VMID, VMName: c.VMName, InRange: b.inRange(l.IP)})
+		}
+	}
+	slices.SortFunc(b.out.Reservations, func(x, y fleet.ReservedAddress) int { return compareIPs(x.IP, y.IP) })
+}
+
+// inUse adds up what cards and leases say, an entry for each host, address and card.
+func (b *book) inUse(leases []AddressLease) {
+	type key struct {
+		host    fleet.HostID
+		ip, mac string
+	}
+	at, vms := map[key]int{}, map[string]AddressCard{}
+	note := func(h HostSeen, ip, mac string, by ...fleet.AddressSource) *fleet.AddressInUse {
+		k := key{h.ID, plainIP(ip), mac}
+		i, known := at[k]
+		if !known {
+			i = len(b.out.InUse)
+			at[k] = i
+			_, reserved := b.reserved[k.ip]
+			b.out.InUse = append(b.out.InUse, fleet.AddressInUse{IP: k.ip, MAC: mac, HostID: h.ID, HostName: h.Name, SeenAt: h.SeenAt, Unknown: !h.Fresh, By: []fleet.AddressSource{}, Reserved: reserved})
+		}
+		u := &b.out.InUse[i]
+		for _, s := range by {
+			if !slices.Contains(u.By, s) {
+				u.By = append(u.By, s)
+			}
+		}
+		if c, ok := vms[mac]; ok && c.Host.ID == h.ID {
+			u.VMID, u.VMName = c.VMID, c.VMName
+		}
+		return u
+	}
+	for _, c := range b.cards {
+		vms[c.MAC] = c
+	}
+	for _, c := range b.cards {
+		for _, s := range c.Seen {
+			if b.within(s.IP) {
+				note(c.Host, s.IP, c.MAC, s.By...)
+			}
+		}
+	}
+	for _, l := range leases {
+		if b.within(l.IP) {
+			note(l.Host, l.IP, l.MAC, fleet.FromLease).Name = l.Name
+		}
+	}
+	slices.SortFunc(b.out.InUse, func(x, y fleet.AddressInUse) int {
+		return cmp.Or(cmp.Compare(x.HostName, y.HostName), compareIPs(x.IP, y.IP), cmp.Compare(x.MAC, y.MAC))
+	})
+}
+
+func (b *book) ranges() {
+	for _, d := range b.dhcp() {
+		for _, r := range d.Ranges {
+			use := fleet.RangeUse{AddressRange: r, Size: sizeOf(r)}
+			for ip := range b.reserved {
+				if holds(r, ip) {
+					use.Reserved++
+				}
+			}
+			used := map[string]map[string]bool{}
+			for _, u := range b.out.InUse {
+				if !u.Unknown && holds(r, u.IP) {
+					if used[u.HostName] == nil {
+						used[u.HostName] = map[string]bool{}
+					}
+					used[u.HostName][u.IP] = true
+				}
+			}
+			for host, ips := range used {
+				if len(ips) > use.Used || len(ips) == use.Used && host < use.HostName {
+					use.Used, use.HostName = len(ips), host
+				}
+			}
+			b.out.Ranges = append(b.out.Ranges, use)
+		}
+	}
+}
+
+func (b *book) conflicts(holders []MACHolder) {
+	add := func(kind fleet.ConflictKind, u fleet.AddressInUse, format string, args ...any) {
+		b.out.Conflicts = append(b.out.Conflicts, fleet.AddressConflict{Kind: kind, IP: u.IP, MAC: u.MAC, HostName: u.HostName, Text: fmt.Sprintf(format, args...)})
+	}
+	gateways := map[string]bool{}
+	for _, s := range []*fleet.Subnet{b.spec.IPv4, b.spec.IPv6} {
+		if s != nil {
+			if p, err := netip.ParsePrefix(s.Gateway); err == nil {
+				gateways[p.Addr().String()] = true
+			}
+		}
+	}
+	for i, u := range b.out.InUse {
+		if u.Unknown {
+			continue
+		}
+		if i > 0 && b.out.InUse[i-1].IP == u.IP && b.out.InUse[i-1].HostID == u.HostID {
+			add(fleet.ConflictTwice, u, "On %s both %s and %s have %s. One of them must get another address.", u.HostName, whose(b.out.InUse[i-1]), whose(u), u.IP)
+		}
+		owner, reserved := b.reserved[u.IP]
+		leased := slices.Contains(u.By, fleet.FromLease)
+		switch {
+		case gateways[u.IP]:
+			add(fleet.ConflictGateway, u, "%s on %s has %s, the hosts' own address: other guests there lose their way out. Give it another address.", whose(u), u.HostName, u.IP)
+		case reserved && owner.MAC != u.MAC:
+			add(fleet.ConflictReserved, u, "%s on %s has %s, which is reserved for %s. It gives it back when its lease ends, or give it another address.", whose(u), u.HostName, u.IP, owner.MAC)
+		case !reserved && !leased && len(u.By) > 0 && b.inRange(u.IP):
+			add(fleet.ConflictInRange, u, "%s on %s took %s by itself, and DHCP may give that to another guest. Reserve it, or use an address outside of the ranges.", whose(u), u.HostName, u.IP)
+		}
+		if keeps, ok := b.keeps[u.MAC]; ok && keeps != u.IP && sameFamily(keeps, u.IP) && !b.has(u.HostID, u.MAC, keeps) {
+			add(fleet.ConflictAstray, u, "%s on %s has %s, and %s is reserved for it. It gets that when it asks again: restart its network, or wait until its lease ends.", whose(u), u.HostName, u.IP, keeps)
+		}
+	}
+	b.macs(holders)
+}
+
+// macs notes cards whose address another machine has.
+func (b *book) macs(holders []MACHolder) {
+	by := map[string][]MACHolder{}
+	for _, h := range holders {
+		by[h.MAC] = append(by[h.MAC], h)
+	}
+	for _, c := range b.cards {
+		for _, h := range by[c.MAC] {
+			if h.VMID == c.VMID {
+				continue
+			}
+			made := ""
+			if h.VMID == "" {
+				made = ", which Quantix did not make,"
+			}
+			b.out.Conflicts = append(b.out.Conflicts, fleet.AddressConflict{
+				Kind: fleet.ConflictMAC, MAC: c.MAC, HostName: h.HostName,
+				Text: fmt.Sprintf("%s on %s%s has the MAC address %s of %s on %s. Give one of them another card.", h.Name, h.HostName, made, c.MAC, c.VMName, c.Host.Name),
+			})
+		}
+	}
+}
+
+func (b *book) has(host fleet.HostID, mac, ip string) bool {
+	return slices.ContainsFunc(b.out.InUse, func(u fleet.AddressInUse) bool { return u.HostID == host && u.MAC == mac && u.IP == ip })
+}
+
+// looked is how many addresses are looked at for a free one.
+const looked = 1 << 16
+
+// next is the first IPv4 address that nobody has; one that DHCP does not give out goes first.
+func (b *book) next() string {
+	prefix := b.spec.IPv4.Prefix()
+	if !prefix.IsValid() {
+		return ""
+	}
+	taken := map[string]bool{}
+	if gateway, err := netip.ParsePrefix(b.spec.IPv4.Gateway); err == nil {
+		taken[gateway.Addr().String()] = true
+	}
+	for ip := range b.reserved {
+		taken[ip] = true
+	}
+	for _, u := range b.out.InUse {
+		taken[u.IP] = true
+	}
+	second := ""
+	ip := prefix.Addr().Next()
+	for range looked {
+		after := ip.Next()
+		if !prefix.Contains(after) { // the last is for broadcasts
+			break
+		}
+		switch text := ip.String(); {
+		case taken[text]:
+		case !b.inRange(text):
+			return text
+		case second == "":
+			second = text
+		}
+		ip = after
+	}
+	return second
+}
+
+func (b *book) within(ip string) bool {
+	a, err := netip.ParseAddr(ip)
+	return err == nil && slices.ContainsFunc(b.spec.Prefixes(), func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+func (b *book) inRange(ip string) bool {
+	for _, d := range b.dhcp() {
+		if slices.ContainsFunc(d.Ranges, func(r fleet.AddressRange) bool { return holds(r, ip) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func holds(r fleet.AddressRange, ip string) bool {
+	from, err := netip.ParseAddr(r.Start)
+	to, err2 := netip.ParseAddr(r.End)
+	a, err3 := netip.ParseAddr(ip)
+	return err == nil && err2 == nil && err3 == nil && a.BitLen() == from.BitLen() && !a.Less(from) && !to.Less(a)
+}
+
+// sizeOf is how many addresses are in the range, or the most that can be said.
+func sizeOf(r fleet.AddressRange) int64 {
+	from, err := netip.ParseAddr(r.Start)
+	to, err2 := netip.ParseAddr(r.End)
+	if err != nil || err2 != nil || to.Less(from) {
+		return 0
+	}
+	size := int64(0)
+	a, z := from.As16(), to.As16()
+	for i := range a {
+		if size > math.MaxInt64>>9 {
+			return math.MaxInt64
+		}
+		size = size<<8 + int64(z[i]) - int64(a[i])
+	}
+	return size + 1
+}
+
+// whose names the machine.
+func whose(u fleet.AddressInUse) string {
+	if u.VMName != "" {
+		return u.VMName + " (" + u.MAC + ")"
+	}
+	if u.Name != "" {
+		return "a machine that calls itself " + u.Name + " (" + u.MAC + ")"
+	}
+	return u.MAC
+}
+
+func plainIP(text string) string {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return a.String()
+	}
+	return text
+}
+
+func sameFamily(a, b string) bool { return strings.Contains(a, ":") == strings.Contains(b, ":") }
+
+func compareIPs(a, b string) int {
+	x, err := netip.ParseAddr(a)
+	y, err2 := netip.ParseAddr(b)
+	if err != nil || err2 != nil {
+		return cmp.Compare(a, b)
+	}
+	return x.Compare(y)
+}

@@ -1,0 +1,61 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+)
+
+var errNoAnswer = errors.New("no answer")
+
+// Host is the host of the portal's address.
+func (c *Client) Host() string { return c.portal.Hostname() }
+
+// Reach connects to the portal anew, by dial, and returns nil when the portal has proven itself and answered. It is no call: nothing is
+// asked for.
+func (c *Client) Reach(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error)) error {
+	conf := c.keys.Load().tls.Clone()
+	conf.ClientSessionCache = nil // a resumed session would prove less
+	alone := &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				raw, err := dial(ctx, network, address)
+				if err != nil {
+					return nil, err
+				}
+				own := conf.Clone()
+				own.ServerName = c.portal.Hostname()
+				conn := tls.Client(raw, own)
+				if err := conn.HandshakeContext(ctx); err != nil {
+					raw.Close()
+					return nil, err
+				}
+				return conn, nil
+			},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.portal.JoinPath(PathHello).String(), nil)
+	if err != nil {
+		return err
+	}
+	answer, err := alone.Do(req)
+	if about, ok := errors.AsType[*url.Error](err); ok {
+		err = about.Err // the address says the rest
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errNoAnswer
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.portal.Host, err)
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer))
+	return err
+}

@@ -1,0 +1,50 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// To have reached the portal is to have met its own authority by a new connection, and to have got an answer, whichever.
+func TestToReachThePortalIsToMeetIt(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	dialled := 0
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialled++
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	refuses := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }
+	c := a.client(a.serve(loopback, refuses).URL)
+	for range 2 {
+		if err := c.Reach(t.Context(), dial); err != nil {
+			t.Error(err)
+		}
+	}
+	if dialled != 2 {
+		t.Errorf("%d connections for two tries", dialled)
+	}
+	other := newAuthority(t)
+	if err := a.client(other.serve(loopback, refuses).URL).Reach(t.Context(), dial); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("another's portal counts as reached: %v", err)
+	}
+	blocked := errors.New("operation not permitted")
+	if err := c.Reach(t.Context(), func(context.Context, string, string) (net.Conn, error) { return nil, blocked }); !errors.Is(err, blocked) {
+		t.Errorf("the kernel's words are lost: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if err := a.client("https://"+silent.Addr().String()).Reach(ctx, dial); err == nil || !strings.Contains(err.Error(), "no answer") {
+		t.Errorf("silence counts as %v", err)
+	}
+}

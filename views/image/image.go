@@ -1,0 +1,251 @@
+// Package image shows the library of images: its list, an image with its versions and copies, and to whom it is published.
+package image
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// ListPage is the library.
+type ListPage struct {
+	kit.List
+	Actor  fleet.Actor
+	Images []fleet.ImageView
+}
+
+// Columns are the columns of images.
+var Columns = kit.Columns{
+	{Key: "os", Word: "System"},
+	{Key: "version", Word: "Version"},
+	{Key: "format", Word: "Format"},
+	{Key: "size", Word: "Size", Class: "num"},
+	{Key: "published", Word: "Published to"},
+	{Key: "copies", Word: "Copies"},
+	{Key: "owner", Word: "Owner"},
+	{Key: "created", Word: "Created", Sort: "created", Extra: true},
+	{Key: "id", Word: "UUID", Extra: true},
+}
+
+func (p *ListPage) table() kit.Table[fleet.ImageView] {
+	return kit.Table[fleet.ImageView]{
+		List: &p.List, ID: "image-rows", Live: "images pools", Every: "30s", Label: "Images", Noun: "image", Head: kit.NameHead,
+		Items: p.Images, Acts: true, None: none(p),
+		Row: func(v *fleet.ImageView) kit.Row {
+			return kit.Row{ID: "image-" + string(v.ID), Name: v.Name, Href: views.ImagePath(v.ID), Menu: views.MenuPath(fleet.NounImage, v.ID)}
+		},
+		Cells: row,
+	}
+}
+
+// Copies are how many of the newest version's copies VMs can be made from.
+func Copies(v fleet.ImageView) string {
+	newest := v.Newest()
+	if newest == nil {
+		return ""
+	}
+	good := 0
+	for _, c := range newest.Copies {
+		if c.Offered() {
+			good++
+		}
+	}
+	return strconv.Itoa(good) + " of " + strconv.Itoa(len(newest.Copies))
+}
+
+// Owner is whose the image is.
+func Owner(v fleet.ImageView) string {
+	if v.ProjectName != "" {
+		return "Project " + v.ProjectName
+	}
+	return "Fleet"
+}
+
+func newImage(a fleet.Actor) kit.Act {
+	return kit.Act{Icon: "plus", Word: "New image", Href: "/images/new"}.Needs(a, policy.InfraChange)
+}
+
+// Page is one image.
+type Page struct {
+	Actor fleet.Actor
+	Link  kit.Link
+	Tab   string
+	Image fleet.ImageView
+	Now   time.Time
+
+	Projects kit.Choices // that it is not published to
+	Errors   kit.Errors
+}
+
+func (p Page) tabs() []kit.Tab {
+	return kit.TabsAt(kit.Link{Path: views.ImagePath(p.Image.ID)}, "tab", p.Tab, kit.Tab{Key: "versions", Text: "Versions and copies"}, kit.Tab{Key: "grants", Text: "Published to"})
+}
+
+// Tabs are the names of the views of an image; the first is its own.
+func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
+
+func (p Page) infra() bool   { return policy.May(p.Actor, policy.InfraSee, "") }
+func (p Page) mayEdit() bool { return policy.May(p.Actor, policy.InfraChange, "") }
+
+func (p Page) path(below ...string) string { return views.ImagePath(p.Image.ID, below...) }
+
+// keys are what wakes the page: the image, and what hosts say of the pools in which its copies lie.
+func (p Page) keys() string {
+	keys := []string{"image:" + string(p.Image.ID)}
+	for _, v := range p.Image.Versions {
+		for _, c := range v.Copies {
+			keys = append(keys, "pool:"+string(c.PoolID))
+		}
+	}
+	return strings.Join(keys[:min(len(keys), 16)], " ")
+}
+
+// Acts is everything that can be asked about an image.
+func Acts(a fleet.Actor, v fleet.ImageView) []kit.Act {
+	path := views.ImagePath(v.ID)
+	states := policy.Offer(a, "image", "", v.Actions())
+	act := func(icon, word, below string, action fleet.Action) kit.Act {
+		return kit.Act{Icon: icon, Word: word, Href: path + "/" + below, Dialog: true}.As(states, action)
+	}
+	remove := act("trash-2", "Delete image", "delete", fleet.ActDelete)
+	remove.Danger = true
+	return []kit.Act{
+		{Icon: "disc", Word: "Open", Href: path},
+		act("plus", "Add version", "versions/new", fleet.ActVersion),
+		act("copy", "Copy to a pool", "copies/new", fleet.ActCopy),
+		kit.Act{Icon: "globe", Word: "Publish", Href: views.TabPath(path, "grants")}.As(states, fleet.ActPublish),
+		act("pencil", "Edit", "edit", fleet.ActEdit),
+		remove,
+	}
+}
+
+// copyActs is what can be asked about one copy.
+func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
+	states := policy.Offer(p.Actor, "image", "", c.Actions)
+	send := []kit.Sent{{Name: "pool", Value: string(c.PoolID)}, {Name: "volume", Value: c.Volume}, {Name: "host", Value: string(c.HostID)}}
+	verify := kit.Act{Icon: "shield-check", Word: "Verify its checksum", Post: p.path("copies", "verify"), Send: send, Back: p.Link.String()}.As(states, fleet.ActVerify)
+	forget := kit.Act{
+		Icon: "x", Word: "Take out of the library", Post: p.path("copies", "forget"), Send: send, Back: p.Link.String(), Sure: "Take " + c.Volume + " out of the library? The file stays.",
+	}.As(states, fleet.ActForget)
+	at := kit.Link{Path: p.path("copies", "delete")}.With("pool", string(c.PoolID)).With("volume", c.Volume)
+	if c.HostID != "" {
+		at = at.With("host", string(c.HostID))
+	}
+	remove := kit.Act{Icon: "trash-2", Word: "Delete this copy", Href: at.String(), Dialog: true, Danger: true}.As(states, fleet.ActDelete)
+	return []kit.Act{verify, forget, remove}
+}
+
+var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
+	fleet.CopyReady: {"ok", "circle-check", "Ready"}, fleet.CopyUnverified: {"warn", "circle-dashed", "Not verified"}, fleet.CopyComing: {"info", "clock", "Being copied"},
+	fleet.CopyChanged: {"bad", "circle-x", "Changed"}, fleet.CopyMissing: {"bad", "circle-x", "Missing"}, fleet.CopyUnknown: {"unknown", "circle-dashed", "Unknown"},
+}
+
+func short(digest string) string {
+	if len(digest) < 16 {
+		return digest
+	}
+	return digest[:16] + "…"
+}
+
+// GrantAll stands for all projects in a form.
+const GrantAll = "all"
+
+func grantValue(g fleet.ImageGrant) string {
+	if g.ProjectID == "" {
+		return GrantAll
+	}
+	return string(g.ProjectID)
+}
+
+func grantName(g fleet.ImageGrant) string {
+	if g.ProjectID == "" {
+		return "All projects"
+	}
+	return g.ProjectName
+}
+
+func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
+	return []kit.Act{{
+		Icon: "trash-2", Word: "Withdraw; what was made from it stays", Danger: true, Post: p.path("grants"), Into: "#grants",
+		Send: []kit.Sent{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
+	}}
+}
+
+// In is what was typed in a form of an image.
+type In struct {
+	Name, Description, Owner, Family, System, Release, Arch string
+	Public, Files                                           bool
+
+	From, Pool, Host, Volume, URL, Checksum, VM, Disk string
+	Version, Confirm                                  string
+}
+
+// Form is a form about an image.
+type Form struct {
+	Image  fleet.ImageView // zero: a new one
+	Copy   fleet.ImageCopy // of its deletion
+	In     In
+	Errors kit.Errors
+	Start  fleet.StartImage
+
+	Projects, Pools, Hosts kit.Choices
+}
+
+func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
+	in.Name = name
+	for _, path := range at {
+		if in.Error == "" {
+			in.Error = f.Errors.At(path)
+		}
+	}
+	return in
+}
+
+func (f Form) back() string {
+	if f.Image.ID == "" {
+		return "/images"
+	}
+	return views.ImagePath(f.Image.ID)
+}
+
+var froms = []kit.Option{{Value: "url", Text: "Downloaded from an address"}, {Value: "file", Text: "A file that lies in a pool"}, {Value: "vm", Text: "A disk of a VM that is off"}}
+
+var families = func() []kit.Option {
+	out := []kit.Option{{Text: "Not told"}}
+	for _, f := range fleet.OSFamilies {
+		out = append(out, kit.Option{Value: f, Text: strings.ToUpper(f[:1]) + f[1:]})
+	}
+	return out
+}()
+
+func (f Form) versions() []kit.Option {
+	var out []kit.Option
+	for _, v := range f.Image.Versions {
+		out = append(out, kit.Option{Value: string(v.ID), Text: "Version " + strconv.Itoa(v.Number)})
+	}
+	return out
+}
+
+func startAt(i fleet.StartImage) string {
+	return kit.Link{Path: "/images/new"}.With("start", i.File).String()
+}
+
+func (f Form) copyAction() string {
+	at := kit.Link{Path: views.ImagePath(f.Image.ID, "copies", "delete")}.With("pool", string(f.Copy.PoolID)).With("volume", f.Copy.Volume)
+	if f.Copy.HostID != "" {
+		at = at.With("host", string(f.Copy.HostID))
+	}
+	return at.String()
+}
+
+func size(n int64) string {
+	if n <= 0 {
+		return "–"
+	}
+	return kit.Bytes(n)
+}

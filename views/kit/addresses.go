@@ -1,0 +1,37 @@
+package kit
+
+import (
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+)
+
+// ReserveAt leads to the dialog that keeps an address of the network for a card, with what is known filled in.
+func ReserveAt(id fleet.NetworkID, mac, ip, name, card string) string {
+	l := Link{Path: views.NetworkPath(id, "reservations")}
+	for _, v := range [][2]string{{"mac", mac}, {"ip", ip}, {"name", name}, {"card", card}} {
+		if v[1] != "" {
+			l = l.With(v[0], v[1])
+		}
+	}
+	return l.String()
+}
+
+// FreeAct gives the address of a card back.
+func FreeAct(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act {
+	return Act{
+		Icon: "trash-2", Word: "Free " + ip, Danger: true, Post: views.NetworkPath(id, "reservations", mac, "free"), Back: views.TabPath(views.NetworkPath(id), "addresses"),
+		Sure: "Free " + ip + "? Other cards may get it when its lease ends.",
+	}.Needs(a, policy.InfraChange)
+}
+
+// Sources says in words how an address is known.
+func Sources(by []fleet.AddressSource) string {
+	words := make([]string, len(by))
+	for i, s := range by {
+		words[i] = s.Word()
+	}
+	return Dash(strings.Join(words, ", "))
+}

@@ -1,0 +1,105 @@
+package kit
+
+import (
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+)
+
+// Executed is an object that comes to hosts by assignment, as one person sees it: what every noun of that kind offers and asks in the
+// same words.
+type Executed struct {
+	Actor  fleet.Actor
+	Noun   fleet.Noun
+	ID     string
+	Name   string
+	States []fleet.ActionState // of the object
+}
+
+// ExecutedCell is the object on one host.
+type ExecutedCell struct {
+	HostID  fleet.HostID
+	Host    string
+	States  []fleet.ActionState // of the cell
+	Stopped bool                // by somebody else, as the host says now
+	Failing bool                // it cannot be used there
+}
+
+func (e Executed) page() string { return e.Noun.Is().At(e.ID) }
+
+func (e Executed) can(states []fleet.ActionState) []fleet.ActionState {
+	return policy.Offer(e.Actor, e.Noun.Is().Word, "", states)
+}
+
+// Assign leads to the question which further hosts get it.
+func (e Executed) Assign() Act {
+	return Act{Icon: "plug", Word: "Assign to hosts", Href: e.page() + "/assign", Dialog: true}.As(e.can(e.States), fleet.ActAssign)
+}
+
+// Delete leads to the question before it is deleted everywhere.
+func (e Executed) Delete() Act {
+	return Act{Icon: "trash-2", Word: "Delete " + e.Noun.Is().Word, Href: e.page() + "/delete", Dialog: true, Danger: true}.As(e.can(e.States), fleet.ActDelete)
+}
+
+// EditLabels leads to the labels of the hosts that get it by themselves.
+func (e Executed) EditLabels() Act {
+	return Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.As(e.can(e.States), fleet.ActEdit)
+}
+
+// CellActs is what can be asked about the object on one host; there leads to the VMs that use it there.
+func (e Executed) CellActs(c ExecutedCell, there Act) []Act {
+	at, can := e.page()+"/hosts/"+string(c.HostID), e.can(c.States)
+	retry := Act{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: e.page()}.As(can, fleet.ActRetry)
+	if c.Stopped {
+		retry.Icon, retry.Word = "play", "Start"
+	}
+	return []Act{
+		retry,
+		there,
+		{Icon: "server", Word: "Open " + c.Host, Href: views.HostPath(c.HostID)},
+		Act{Icon: "unplug", Word: "Release from " + c.Host, Href: at + "/release", Dialog: true, Danger: true}.As(can, fleet.ActRelease),
+	}
+}
+
+// Retry is what the head of the object's page offers where it failed: all of these hosts together, or the first. Cells are the first few;
+// all is on how many hosts it is, and failed on how many of them it failed.
+func (e Executed) Retry(cells []ExecutedCell, all, failed int) []Act {
+	if !policy.May(e.Actor, policy.InfraSee, "") {
+		return nil
+	}
+	var first []Act
+	count := 0
+	for _, c := range cells {
+		if !c.Stopped && (Act{}).As(c.States, fleet.ActRetry).Why == "" {
+			count++
+		}
+		if c.Failing && first == nil {
+			first = []Act{e.retryNamed(c)}
+		}
+	}
+	if len(cells) < all {
+		count = max(count, failed)
+	}
+	if count <= 1 {
+		return first
+	}
+	return []Act{Act{Icon: "refresh-cw", Word: "Retry " + Count(count, "failed host"), Post: e.page() + "/retry", Back: e.page()}.Needs(e.Actor, policy.InfraChange)}
+}
+
+func (e Executed) retryNamed(c ExecutedCell) Act {
+	retry := e.CellActs(c, Act{})[0]
+	retry.Word = "Retry " + c.Host
+	if c.Stopped {
+		retry.Word = "Start on " + c.Host
+	}
+	return retry
+}
+
+func (e Executed) labels(f LabelForm) LabelForm {
+	f.Of = string(fleet.SubjectOf(e.Noun, e.ID))
+	f.Dialog = Dialog{Title: "Hosts that get " + e.Name + " by label", Action: e.page() + "/labels", Button: "Save", Why: e.why(fleet.ActEdit), Back: e.page()}
+	return f
+}
+
+// why is the reason that the object's own state gives; rights are asked for before a dialog opens.
+func (e Executed) why(a fleet.Action) string { return Act{}.As(e.States, a).Why }

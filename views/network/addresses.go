@@ -1,0 +1,118 @@
+package network
+
+import (
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// Book is the addresses of a network that is defined here.
+type Book struct {
+	fleet.NetworkAddresses
+	Find string               // what a person looks for in it
+	Host fleet.HostID         // of which host alone it is; empty: of all
+	Name string               // of that host
+	Rows []fleet.AddressInUse // those in use that fit, the first shownRows of them
+	Fit  int                  // how many fit
+}
+
+// shownRows is how many addresses in use a page shows.
+const shownRows = 200
+
+// NewBook cuts what is in use to what a person looks for: a part of an address, or of the name of a VM, a guest or a host.
+func NewBook(all fleet.NetworkAddresses, find string, host fleet.HostID) Book {
+	b := Book{NetworkAddresses: all, Find: find, Host: host}
+	text := strings.ToLower(strings.TrimSpace(find))
+	for _, u := range all.InUse {
+		if host != "" {
+			b.Name = u.HostName
+		}
+		if text != "" && !strings.Contains(strings.ToLower(strings.Join([]string{u.IP, u.MAC, u.VMName, u.Name, u.HostName}, "\n")), text) {
+			continue
+		}
+		b.Fit++
+		if len(b.Rows) < shownRows {
+			b.Rows = append(b.Rows, u)
+		}
+	}
+	return b
+}
+
+// ReserveForm is what a person typed about a reservation.
+type ReserveForm struct{ MAC, IP, Name string }
+
+// ReservePage is the dialog that reserves an address of the network.
+type ReservePage struct {
+	Network fleet.NetworkView
+	In      ReserveForm
+	Next    string // the next free address; empty: there is none
+	Card    string // whose card it is, where a VM's page asks; empty: any
+	Back    string
+	Errors  kit.Errors
+}
+
+func (p ReservePage) dialog() kit.Dialog {
+	title := "Reserve an address in " + p.Network.Name
+	if p.Card != "" {
+		title = "Reserve an address for " + p.Card
+	}
+	return kit.Dialog{Title: title, Action: views.NetworkPath(p.Network.ID, "reservations"), Button: "Reserve", Back: p.Back}
+}
+
+func (p Page) reserve() kit.Act {
+	_, why := p.Network.Allows(fleet.ActAssign)
+	if s := p.Network.Spec; why == "" && (s.IPv4 == nil || s.IPv4.DHCP == nil) {
+		why = "The hosts give out no IPv4 addresses in this network."
+	}
+	return kit.Act{Icon: "plus", Word: "Reserve an address", Href: kit.ReserveAt(p.Network.ID, "", "", "", ""), Dialog: true}.When(why).Needs(p.Actor, policy.InfraChange)
+}
+
+func (p Page) reservedActs(r fleet.ReservedAddress) []kit.Act {
+	return []kit.Act{
+		kit.Act{Icon: "pencil", Word: "Change", Href: kit.ReserveAt(p.Network.ID, r.MAC, r.IP, r.Name, ""), Dialog: true}.Needs(p.Actor, policy.InfraChange),
+		kit.FreeAct(p.Actor, p.Network.ID, r.MAC, r.IP),
+	}
+}
+
+func (p Page) usedActs(u fleet.AddressInUse) []kit.Act {
+	keep := kit.Act{Icon: "lock", Word: "Reserve " + u.IP + " for it", Href: kit.ReserveAt(p.Network.ID, u.MAC, u.IP, u.Name, u.VMName), Dialog: true}
+	switch {
+	case strings.Contains(u.IP, ":"):
+		keep.Why = "Addresses of IPv6 cannot be reserved: guests choose them."
+	case u.Reserved:
+		keep.Why = "It is reserved already."
+	case p.reserve().Why != "":
+		keep.Why = p.reserve().Why
+	}
+	acts := []kit.Act{keep.Needs(p.Actor, policy.InfraChange)}
+	if u.VMID != "" {
+		acts = append(acts, kit.Act{Icon: "monitor", Word: "Open " + u.VMName, Href: views.VMPath(u.VMID)})
+	}
+	return append(acts, kit.Act{Icon: "server", Word: "Open " + u.HostName, Href: views.HostPath(u.HostID)})
+}
+
+func rangeUse(r fleet.RangeUse) string {
+	out := strconv.Itoa(r.Used) + " of " + sizeWord(r.Size)
+	if r.HostName != "" {
+		out += ", on " + r.HostName
+	}
+	return out
+}
+
+func sizeWord(n int64) string {
+	if n > 1<<32 {
+		return "more than 4 billion"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func nextHint(next string) string {
+	if next == "" {
+		return "Left empty: the one that the card has now. No other address is free."
+	}
+	return "Left empty: the one that the card has now, or else " + next + ", the next that is free."
+}

@@ -1,0 +1,33 @@
+package network
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// What a host cannot have stands beside it where that is chosen, and by which device it must not be cut off.
+func TestTheFormSaysWhatAHostLacks(t *testing.T) {
+	t.Parallel()
+	h := fleet.Host{Status: &fleet.HostStatus{Inventory: fleet.Inventory{
+		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkVXLAN, Why: "The kernel makes no VXLAN tunnels: operation not supported."}},
+		NICs:        []fleet.HostNIC{{Name: "eth0", Kind: "physical", Agent: true}, {Name: "eth1", Kind: "physical"}, {Name: "virbr0", Kind: "bridge"}},
+	}}}
+	var all []string
+	for _, lack := range Lacks(h, "") {
+		all = append(all, lack.When["data-show-when"].(string)+" "+lack.Text)
+	}
+	text := strings.Join(all, "\n")
+	for _, want := range []string{"mode=vxlan The kernel makes no VXLAN", "mode=uplink Its agent reaches the portal by eth0", "Other devices: eth1."} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it lacks %q:\n%s", want, text)
+		}
+	}
+	if here := Lacks(h, fleet.NetworkVXLAN); len(here) != 1 || here[0].When != nil {
+		t.Errorf("when an overlay is assigned: %+v", here)
+	}
+	if here := Lacks(h, fleet.NetworkNAT); len(here) != 0 {
+		t.Errorf("when NAT is assigned: %+v", here)
+	}
+}

@@ -1,0 +1,117 @@
+package network
+
+import (
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// GroupsTab is a network's port groups, and the form that opens one to a project.
+type GroupsTab struct {
+	All      []fleet.PortGroupUse
+	Group    string // that is chosen in the form
+	Projects kit.Choices
+	Errors   kit.Errors
+}
+
+// GroupForm is what a person typed about a port group.
+type GroupForm struct {
+	Name, Description, VLAN, Trunk   string
+	ToAverage, ToPeak, ToBurst       string
+	FromAverage, FromPeak, FromBurst string
+	Restricted                       bool
+}
+
+// GroupPage is the dialog about a port group that there is, or that is to come.
+type GroupPage struct {
+	Network fleet.NetworkView
+	Old     string // the name of the one that there is; empty: it is to come
+	In      GroupForm
+	Errors  kit.Errors
+}
+
+// FormOf is the form as the port group is.
+func FormOf(g fleet.PortGroup) GroupForm {
+	f := GroupForm{Name: g.Name, Description: g.Description, Restricted: g.Restricted}
+	f.ToAverage, f.ToPeak, f.ToBurst = rateTexts(g.ToGuest)
+	f.FromAverage, f.FromPeak, f.FromBurst = rateTexts(g.FromGuest)
+	if g.VLAN != nil {
+		f.VLAN = numberText(g.VLAN.ID)
+		ids := make([]string, len(g.VLAN.Trunk))
+		for i, id := range g.VLAN.Trunk {
+			ids[i] = strconv.Itoa(id)
+		}
+		f.Trunk = strings.Join(ids, ", ")
+	}
+	return f
+}
+
+func rateTexts(r *fleet.Rate) (average, peak, burst string) {
+	if r == nil {
+		return "", "", ""
+	}
+	return numberText(r.AverageKiB), numberText(r.PeakKiB), numberText(r.BurstKiB)
+}
+
+func numberText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func groupsPath(id fleet.NetworkID) string { return views.NetworkPath(id, "port-groups") }
+
+func (p GroupPage) dialog() kit.Dialog {
+	d := kit.Dialog{Title: "New port group in " + p.Network.Name, Action: groupsPath(p.Network.ID), Button: "Create port group", Back: views.TabPath(views.NetworkPath(p.Network.ID), "groups")}
+	if p.Old != "" {
+		d.Title, d.Button = "Port group "+p.Old, "Save"
+	}
+	return d
+}
+
+// noVLAN is why the network keeps no VLANs apart; empty: it does.
+func noVLAN(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.TagsVLANs()) }
+
+func (p Page) newGroup() kit.Act {
+	_, why := p.Network.Allows(fleet.ActAssign)
+	return kit.Act{Icon: "plus", Word: "New port group", Href: groupsPath(p.Network.ID), Dialog: true}.When(why).Needs(p.Actor, policy.InfraChange)
+}
+
+func (p Page) groupActs(g fleet.PortGroupUse) []kit.Act {
+	at, back := groupsPath(p.Network.ID), views.TabPath(views.NetworkPath(p.Network.ID), "groups")
+	remove := kit.Act{
+		Icon: "trash-2", Word: "Delete " + g.Name, Danger: true, Post: views.NetworkPath(p.Network.ID, "port-groups", g.Name, "delete"), Back: back,
+		Sure: "Delete the port group " + g.Name + "?",
+	}
+	if g.VMs > 0 {
+		remove.Why = kit.Count(g.VMs, "VM") + " with cards on it: put these on something else first."
+	}
+	acts := []kit.Act{kit.Act{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.Needs(p.Actor, policy.InfraChange)}
+	for _, x := range g.Grants {
+		acts = append(acts, kit.Act{
+			Icon: "lock", Word: "Close to " + strings.ToLower(grantName(x)[:1]) + grantName(x)[1:] + "; VMs on it stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
+			Send: []kit.Sent{{Name: "group", Value: g.Name}, {Name: "project", Value: grantValue(x)}, {Name: "revoke", Value: "yes"}},
+		}.Needs(p.Actor, policy.InfraChange))
+	}
+	return append(acts, remove.Needs(p.Actor, policy.InfraChange))
+}
+
+// openTo says who may use the port group besides those who run the hosts.
+func openTo(n fleet.NetworkView, g fleet.PortGroupUse) string {
+	var names []string
+	for _, x := range g.Grants {
+		names = append(names, grantName(x))
+	}
+	switch {
+	case !g.Restricted && !n.Restricted:
+		return "all projects"
+	case !g.Restricted:
+		names = append(names, "whom the network is open to")
+	}
+	return kit.Dash(strings.Join(names, ", "))
+}

@@ -1,0 +1,219 @@
+// Package secgroup shows security groups: their list, one with its rules, cards and hosts, and whether a packet would pass.
+package secgroup
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// ListPage is the list of groups.
+type ListPage struct {
+	kit.List
+	Actor  fleet.Actor
+	Groups []fleet.SecurityGroupView
+}
+
+// Columns are the columns of groups.
+var Columns = kit.Columns{
+	{Key: "project", Word: "Project"},
+	{Key: "rules", Word: "Rules"},
+	{Key: "cards", Word: "Cards"},
+	{Key: "hosts", Word: "Hosts"},
+	{Key: "description", Word: "Description"},
+	{Key: "id", Word: "UUID", Extra: true},
+}
+
+func (p *ListPage) table() kit.Table[fleet.SecurityGroupView] {
+	return kit.Table[fleet.SecurityGroupView]{
+		List: &p.List, ID: "secgroup-rows", Live: "security-groups", Every: "10s", Label: "Security groups", Noun: "security group", Head: kit.NameHead,
+		Items: p.Groups, None: none(p),
+		Row: func(g *fleet.SecurityGroupView) kit.Row {
+			return kit.Row{ID: "secgroup-" + string(g.ID), Name: g.Name, Href: views.SecurityGroupPath(g.ID)}
+		},
+		Cells: row,
+	}
+}
+
+// tabs lead between the lists of the network's side.
+func tabs(here string) []kit.Tab {
+	all := []kit.Tab{{Text: "Networks", Href: "/networks"}, {Text: "Security groups", Href: "/security-groups"}, {Text: "Would it pass?", Href: "/security-groups/test"}}
+	for i := range all {
+		all[i].Here = all[i].Href == here
+	}
+	return all
+}
+
+func newGroup(a fleet.Actor) kit.Act {
+	return kit.Act{Icon: "plus", Word: "New security group", Href: "/security-groups/new"}.Needs(a, policy.VMChange)
+}
+
+// Form is a group that is being made, or its name and description.
+type Form struct {
+	ID                fleet.SecurityGroupID // empty: a new one
+	Project           string
+	Name, Description string
+	Projects          kit.Choices
+	Fleet             bool // the person may make groups of the fleet
+	Errors            kit.Errors
+}
+
+// Page is one group.
+type Page struct {
+	Actor  fleet.Actor
+	Link   kit.Link
+	Tab    string
+	Group  fleet.SecurityGroupView
+	Rule   RuleForm
+	Groups []kit.Option // that rules may refer to
+	Now    time.Time
+}
+
+// RuleForm is a rule that is being added.
+type RuleForm struct {
+	Direction, Protocol, Ports, Remote, CIDR, Description string
+	Errors                                                kit.Errors
+}
+
+func (p Page) path(below ...string) string { return views.SecurityGroupPath(p.Group.ID, below...) }
+
+func (p Page) tabs() []kit.Tab {
+	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab,
+		kit.Tab{Key: "rules", Text: "Rules", Count: strconv.Itoa(len(p.Group.Spec.Rules))}, kit.Tab{Key: "cards", Text: "Cards", Count: strconv.Itoa(p.Group.Cards)},
+		kit.Tab{Key: "hosts", Text: "Hosts", Count: strconv.Itoa(len(p.Group.Hosts))})
+}
+
+// Tabs are the names of the views of a group; the first is its own.
+func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
+
+// whyNot says why the person may not change the group; empty: they may.
+func (p Page) whyNot() string {
+	switch {
+	case p.Group.DeletedAt != nil:
+		return "It is being deleted."
+	case p.Group.ProjectID == "" && !policy.May(p.Actor, policy.InfraChange, ""):
+		return "It is the fleet's: every project may use it, and those who run hosts change it."
+	case p.Group.ProjectID != "" && !policy.May(p.Actor, policy.VMChange, p.Group.ProjectID):
+		return "You have no right to change VMs of its project. Ask an administrator."
+	}
+	return ""
+}
+
+func (p Page) acts() []kit.Act {
+	why := p.whyNot()
+	retry := "It failed on no host."
+	if p.Group.Tones.Bad > 0 {
+		retry = why
+	}
+	return []kit.Act{
+		{Icon: "search", Word: "Would it pass?", Href: "/security-groups/test"},
+		{Icon: "pencil", Word: "Name and description", Href: p.path("edit"), Dialog: true, Why: why},
+		{Icon: "rotate-cw", Word: "Try again where it failed", Post: p.path("retry"), Back: p.path(), Why: retry},
+		{Icon: "trash-2", Word: "Delete security group", Href: p.path("delete"), Dialog: true, Danger: true, Why: why},
+	}
+}
+
+func (p Page) ruleActs(r fleet.SecurityRule) []kit.Act {
+	return []kit.Act{{
+		Icon: "trash-2", Word: "Remove rule", Label: "Remove the rule " + p.words(r), Post: p.path("rules"), Into: "#rules", Danger: true, Back: p.path(), Why: p.whyNot(),
+		Send: []kit.Sent{{Name: "remove", Value: r.ID}},
+	}}
+}
+
+func (p Page) words(r fleet.SecurityRule) string { return r.Words(p.remoteName(r)) }
+
+func (p Page) remoteName(r fleet.SecurityRule) string {
+	if r.GroupID == p.Group.ID {
+		return "members of this group"
+	}
+	if name := p.Group.Names[string(r.GroupID)]; name != "" {
+		return "members of " + name
+	}
+	return "members of another group"
+}
+
+// remote is the other side as the table shows it.
+func (p Page) remote(r fleet.SecurityRule) string {
+	switch {
+	case r.CIDR != "":
+		return r.CIDR
+	case r.GroupID != "":
+		return p.remoteName(r)
+	}
+	return "anybody"
+}
+
+func owner(g fleet.SecurityGroupView) string {
+	if g.ProjectID == "" {
+		return "the fleet's"
+	}
+	return g.ProjectName
+}
+
+// sorted are the rules: what may come in before what may go out.
+func (p Page) sorted() []fleet.SecurityRule {
+	out := slices.Clone(p.Group.Spec.Rules)
+	slices.SortStableFunc(out, func(a, b fleet.SecurityRule) int { return strings.Compare(string(b.Direction), string(a.Direction)) })
+	return out
+}
+
+func way(d fleet.Direction) string {
+	if d == fleet.Egress {
+		return "out"
+	}
+	return "in"
+}
+
+var (
+	directions = []kit.Option{{Value: "ingress", Text: "in (to the card)"}, {Value: "egress", Text: "out (from the card)"}}
+	protocols  = []kit.Option{{Value: "tcp", Text: "TCP"}, {Value: "udp", Text: "UDP"}, {Value: "icmp", Text: "ICMP"}, {Value: "icmpv6", Text: "ICMPv6"}, {Value: "any", Text: "any"}}
+)
+
+// remotes are the other sides that a rule can have.
+func (p Page) remotes() []kit.Option {
+	return slices.Concat([]kit.Option{{Value: "anybody", Text: "anybody"}, {Value: "cidr", Text: "addresses …"}}, p.Groups)
+}
+
+// TestPage asks whether a packet would pass.
+type TestPage struct {
+	From, FromCard, To, ToCard, Protocol, Port string
+	VMs                                        []string // names to choose from
+	Answer                                     *fleet.PassAnswer
+	Errors                                     kit.Errors
+}
+
+var packets = protocols[:4]
+
+// CardForm is what passes a network card of a VM.
+type CardForm struct {
+	VM     fleet.VMView
+	MAC    string
+	Guard  bool
+	May    bool // the person may let the guest use other addresses
+	Groups []CardChoice
+	Errors kit.Errors
+}
+
+// CardChoice is a group that a card may be in.
+type CardChoice struct {
+	ID     fleet.SecurityGroupID
+	Name   string
+	Owner  string
+	Rules  int
+	Chosen bool
+}
+
+// CardChoices are the groups, with those ticked that the card is in.
+func CardChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []CardChoice {
+	out := make([]CardChoice, len(all))
+	for i, g := range all {
+		out[i] = CardChoice{g.ID, g.Name, owner(g), len(g.Spec.Rules), slices.Contains(chosen, g.ID)}
+	}
+	return out
+}

@@ -1,0 +1,48 @@
+package vm
+
+import (
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// reserveActs is what can be asked about the addresses of a card.
+func (p Page) reserveActs(c fleet.CardAddresses) []kit.Act {
+	ip := c.Reserved
+	for _, s := range c.Seen {
+		if ip == "" && !strings.Contains(s.IP, ":") {
+			ip = s.IP
+		}
+	}
+	keep := kit.Act{Icon: "lock", Word: "Reserve an address", Href: kit.ReserveAt(c.NetworkID, c.MAC, ip, "", p.VM.Name), Dialog: true}
+	if c.Reserved != "" {
+		keep.Icon, keep.Word = "pencil", "Reserve another address"
+	}
+	acts := []kit.Act{keep.When(c.WhyNot).Needs(p.Actor, policy.InfraChange)}
+	if c.Reserved != "" {
+		acts = append(acts, kit.FreeAct(p.Actor, c.NetworkID, c.MAC, c.Reserved))
+	}
+	return append(acts, kit.Act{Icon: "network", Word: "Addresses of " + c.Network, Href: views.TabPath(views.NetworkPath(c.NetworkID), "addresses")})
+}
+
+// shared says which other machines have the card's MAC address; empty: none has.
+func shared(c fleet.CardAddresses) string {
+	if len(c.Others) == 0 {
+		return ""
+	}
+	var names []string
+	for _, o := range c.Others {
+		switch {
+		case o.Name == "":
+			return "Another machine has it, too. Where both are on one network, neither works well: take the card out and add a new one."
+		case o.VMID == "":
+			names = append(names, o.Name+" on "+o.HostName+", which Quantix did not make")
+		default:
+			names = append(names, o.Name+" on "+o.HostName)
+		}
+	}
+	return "Also " + strings.Join(names, "; ") + ". Where they are on one network, neither works well: take the card out and add a new one."
+}

@@ -1,0 +1,89 @@
+package vm
+
+import (
+	"net/url"
+	"strconv"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// MovePage asks where a disk is to go.
+type MovePage struct {
+	VM      fleet.VMView
+	Disk    fleet.Disk
+	Number  int    // among the VM's disks
+	Pool    string // where it is
+	Why     string // why it cannot be moved now
+	Targets []fleet.MoveTarget
+	In      MoveForm
+	Errors  kit.Errors
+}
+
+// MoveForm is what a person chose.
+type MoveForm struct {
+	Pool, Rate string
+	Overcommit bool
+}
+
+func (p MovePage) dialog() kit.Dialog {
+	return kit.Dialog{
+		Title: "Move disk " + strconv.Itoa(p.Number) + " of " + p.VM.Name, Button: "Move disk", Back: views.VMPath(p.VM.ID),
+		Action: diskLink(p.VM.ID, "move", p.Disk.Ref()),
+	}
+}
+
+func diskLink(id fleet.VMID, act string, disk fleet.Volref) string {
+	return kit.Link{Path: views.VMPath(id, "disks", act), Query: url.Values{"disk": {Volume(disk.PoolID, disk.Volume)}}}.String()
+}
+
+// open reports whether a person may choose the target: where only room is missing, they may wish it all the same.
+func (p MovePage) open(t fleet.MoveTarget) bool { return t.Allowed || t.Room && p.overcommits() }
+
+func (p MovePage) overcommits() bool {
+	return p.In.Overcommit || p.Errors.At("overcommit") != "" || p.onlyRoom()
+}
+
+// onlyRoom reports whether no pool can take the disk, and one could but for its room.
+func (p MovePage) onlyRoom() bool {
+	room := false
+	for _, t := range p.Targets {
+		if t.Allowed {
+			return false
+		}
+		room = room || t.Room
+	}
+	return room
+}
+
+func (p MovePage) how() string {
+	if p.VM.Status != nil && (p.VM.Status.Power == fleet.Running || p.VM.Status.Power == fleet.Paused) {
+		return "The guest runs on meanwhile: what it writes goes to both places until all is copied, then it changes over."
+	}
+	return "The guest is off: the file is copied, read back, and then named in the VM's definition. Starting the VM waits for that."
+}
+
+// move is the act at a disk.
+func (p Page) move(d fleet.Disk) kit.Act {
+	_, why := p.VM.AllowsMove(d.Ref(), p.Moving)
+	return kit.Act{Icon: "database", Word: "Move to another pool…", Href: diskLink(p.VM.ID, "move", d.Ref()), Dialog: true}.
+		When(p.MoveWhy).When(why)
+}
+
+// moving is where the disk is on its way to; nil: nowhere.
+func (p Page) moving(d fleet.Disk) *fleet.MovingDisk {
+	for i, m := range p.Moving {
+		if m.Disk == d.Ref() {
+			return &p.Moving[i]
+		}
+	}
+	return nil
+}
+
+func movingText(m fleet.MovingDisk) string {
+	if m.State == fleet.JobQueued {
+		return "waits to be moved"
+	}
+	return "being moved, " + strconv.Itoa(m.Progress) + " %"
+}

@@ -1,0 +1,70 @@
+package web
+
+import (
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+	networkview "quantix/views/network"
+)
+
+// addressBook is what the tab of a network's addresses shows.
+func (s *Server) addressBook(c echo.Context, a fleet.Actor, id fleet.NetworkID) (networkview.Book, error) {
+	host := fleet.HostID(c.QueryParam("host"))
+	all, err := s.Control.NetworkAddresses(c.Request().Context(), a, id, host)
+	return networkview.NewBook(all, c.QueryParam("find"), host), err
+}
+
+type reserveForm struct {
+	MAC  string `form:"mac" query:"mac"`
+	IP   string `form:"ip" query:"ip"`
+	Name string `form:"name" query:"name"`
+	Card string `form:"card" query:"card"`
+	Back string `form:"back"`
+}
+
+func addressesTab(c echo.Context) string {
+	return views.TabPath(views.NetworkPath(fleet.NetworkID(c.Param("id"))), "addresses")
+}
+
+// askReservation is filled in by whoever links to it.
+func (s *Server) askReservation(c echo.Context, a fleet.Actor, in reserveForm, how asked) error {
+	ctx := c.Request().Context()
+	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	if !how.again() {
+		in = reserveForm{MAC: c.QueryParam("mac"), IP: c.QueryParam("ip"), Name: c.QueryParam("name"), Card: c.QueryParam("card")}
+	}
+	known, err := s.Control.NetworkAddresses(ctx, a, n.ID, "")
+	if err != nil {
+		return err
+	}
+	p := networkview.ReservePage{
+		Network: n, In: networkview.ReserveForm{MAC: in.MAC, IP: in.IP, Name: in.Name}, Card: in.Card, Next: known.Next, Back: addressesTab(c), Errors: how.errors,
+	}
+	return s.showAs(c, how.status, a, networkFrame(n), networkview.Reserve(p))
+}
+
+func (s *Server) reserve(c echo.Context, a fleet.Actor, in reserveForm) (end, error) {
+	lease, tasks, err := s.Control.ReserveAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), fleet.StaticLease{MAC: in.MAC, IP: in.IP, Name: in.Name})
+	return stay(addressesTab(c), lease.IP+" is reserved for "+lease.MAC+told(len(tasks))), err
+}
+
+func (s *Server) freeAddress(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	mac := strings.ToLower(c.Param("mac"))
+	tasks, err := s.Control.FreeAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), mac)
+	return stay(addressesTab(c), "Nothing is reserved for "+mac+" any more"+told(len(tasks))), err
+}
+
+// told says that hosts are asked, where there are any.
+func told(hosts int) string {
+	if hosts == 0 {
+		return "."
+	}
+	return ": asked of " + kit.Count(hosts, "host") + "."
+}

@@ -1,0 +1,85 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// addressed is a network with DHCP on two hosts, and two VMs on it: one has what DHCP gives, the other what is kept for it.
+func addressed(p *portal) (network string, web, db fleet.VMID) {
+	p.t.Helper()
+	h1, h2 := p.addHost("host-1", 0), p.addHost("host-2", 0)
+	p.addNetwork("default", h1)
+	id := fleet.NewID[fleet.NetworkID]()
+	p.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'lab', 'libvirt', '{"mode":"nat","dns":true,"ipv4":{"gateway":"10.5.0.1/24","dhcp":{
+		"ranges":[{"start":"10.5.0.100","end":"10.5.0.150"}],"leases":[{"mac":"52:54:00:00:05:02","ip":"10.5.0.9","name":"db"}]}}}')`, id)
+	p.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'net', $1, unnest($2::text[]), 'assign',
+		'{"active":true,"leases":[{"mac":"52:54:00:00:05:01","ip":"10.5.0.101","name":"web"},{"mac":"52:54:00:00:ee:ee","ip":"10.5.0.9","name":"stray"}]}'`, id, []fleet.HostID{h1, h2})
+	p.exec(`UPDATE assignments SET status = '{"active":true}' WHERE object_id = $1 AND host_id = $2`, id, h2)
+	on := func(mac, ip string) func(*fleet.VM) {
+		return func(vm *fleet.VM) {
+			vm.Spec.NICs = []fleet.NIC{{NetworkID: id, MAC: mac}}
+			vm.Status.NICs = []fleet.NICState{{MAC: mac, Source: "network lab", Addresses: []string{ip}, Seen: []fleet.SeenAddress{{IP: ip, By: []fleet.AddressSource{fleet.FromAgent, fleet.FromLease}}}}}
+		}
+	}
+	project := p.addProject("shop")
+	web = p.addVM(project, h1, "web", fleet.Running, on("52:54:00:00:05:01", "10.5.0.101"))
+	db = p.addVM(project, h1, "db", fleet.Running, on("52:54:00:00:05:02", "10.5.0.9"))
+	return "/networks/" + string(id), web, db
+}
+
+func TestTheAddressesOfANetwork(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	network, web, _ := addressed(p)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	page := b.get(network+"?tab=addresses").is(t, http.StatusOK)
+	page.has(t,
+		"10.5.0.100 – 10.5.0.150", "1 of 51, on host-1", "next free: <span class=\"mono\">10.5.0.2</span>", "52:54:00:00:05:02", "outside of the ranges",
+		"guest agent, DHCP lease", "2 conflicts.", "stray", "which is reserved for 52:54:00:00:05:02", "On host-1 both")
+	if strings.Contains(page.body, "host-2") {
+		t.Error("a host on which nothing is in use is named")
+	}
+	if n := strings.Count(b.get(network+"?tab=addresses&find=10.5.0.101").is(t, http.StatusOK).body, `id="used-`); n != 1 {
+		t.Errorf("%d addresses are found, want 1", n)
+	}
+	b.get(network+"?tab=addresses&find=nothing-like-it").is(t, http.StatusOK).has(t, "Nothing fits")
+
+	// The VM's page offers to keep what its card has, and the dialog says so.
+	at := network + "/reservations?mac=52:54:00:00:05:01&ip=10.5.0.101&card=web"
+	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "10.5.0.101", "guest agent, DHCP lease", "Reserve an address", "card=web")
+	b.get(at).is(t, http.StatusOK).has(t, "Reserve an address for web", `value="10.5.0.101"`, "10.5.0.2, the next that is free")
+	b.post(network+"/reservations", url.Values{"mac": {"52:54:00:00:05:01"}, "ip": {"10.5.0.9"}}).is(t, http.StatusUnprocessableEntity).has(t, "10.5.0.9 is leased to another card already")
+	b.post(network+"/reservations", url.Values{"mac": {"52:54:00:00:05:01"}, "ip": {"10.5.0.101"}, "name": {"web"}}).is(t, http.StatusSeeOther)
+	b.get(network+"?tab=addresses").is(t, http.StatusOK).has(t, "in a range, which has one less", "Free 10.5.0.101")
+	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "Reserve another address", "Free 10.5.0.101")
+	b.post(network+"/reservations/52:54:00:00:05:01/free", nil).is(t, http.StatusSeeOther)
+	b.get(network+"?tab=addresses").is(t, http.StatusOK).lacks(t, "Free 10.5.0.101")
+
+	viewer := p.signedIn("vera", "")
+	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'vera', 'viewer' FROM projects")
+	seen := viewer.get(network+"?tab=addresses").is(t, http.StatusOK)
+	seen.has(t, "Who has which address is shown to those who run the hosts.")
+	seen.lacks(t, "10.5.0.101", "52:54:00")
+	seen = viewer.get("/vms/"+string(web)).is(t, http.StatusOK)
+	seen.has(t, "10.5.0.101", "Reserve an address")
+	seen.lacks(t, "host-1")
+}
+
+func TestTheAPIOfAddresses(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	network, web, _ := addressed(p)
+	api := p.program("ann", fleet.RoleAdmin, nil)
+	at := "/api/v1" + network
+	api.call("GET", at+"/addresses", "").is(t, http.StatusOK).has(t, `"next":"10.5.0.2"`, `"kind":"reserved"`, `"by":["agent","lease"]`)
+	api.call("PUT", at+"/reservations/52-54-00-00-05-01", `{"name":"web"}`).is(t, http.StatusAccepted).has(t, `"ip":"10.5.0.101"`, `"kind":"network.apply"`)
+	api.call("GET", "/api/v1/vms/"+string(web)+"/addresses", "").is(t, http.StatusOK).has(t, `"reserved":"10.5.0.101"`, `"reserves":true`)
+	api.call("PUT", at+"/reservations/52:54:00:00:05:07", `{"ip":"10.6.0.1"}`).is(t, http.StatusUnprocessableEntity).has(t, "outside the subnet", `"ip"`)
+	api.call("DELETE", at+"/reservations/52:54:00:00:05:01", "").is(t, http.StatusAccepted)
+	api.call("DELETE", at+"/reservations/52:54:00:00:05:01", "").is(t, http.StatusNotFound)
+}

@@ -1,0 +1,68 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/fleet"
+)
+
+type networkAddressesInput struct {
+	NetworkPath
+	Host fleet.HostID `query:"host" doc:"On this host alone"`
+}
+
+type networkAddressesOutput struct{ Body fleet.NetworkAddresses }
+
+func (s *Server) apiNetworkAddresses(ctx context.Context, a fleet.Actor, in *networkAddressesInput) (*networkAddressesOutput, error) {
+	out, err := s.Control.NetworkAddresses(ctx, a, in.ID, in.Host)
+	return &networkAddressesOutput{out}, err
+}
+
+// ReservationPath names the card that an address is kept for.
+type ReservationPath struct {
+	NetworkPath
+	MAC string `path:"mac" maxLength:"17" example:"52:54:00:12:34:56"`
+}
+
+type reserveInput struct {
+	ReservationPath
+	Body struct {
+		IP   string `json:"ip,omitempty" doc:"Empty: the one that the card has now, or else the next that is free"`
+		Name string `json:"name,omitempty" doc:"By which other guests of the network find it"`
+	}
+}
+
+// ReservedBody is what is kept for a card, and the tasks of the hosts that are told so.
+type ReservedBody struct {
+	fleet.StaticLease
+	Items []fleet.Task `json:"items"`
+}
+
+type reservedOutput struct{ Body ReservedBody }
+
+func (s *Server) apiReserve(ctx context.Context, a fleet.Actor, in *reserveInput) (*reservedOutput, error) {
+	lease, ids, err := s.Control.ReserveAddress(ctx, a, in.ID, fleet.StaticLease{MAC: in.MAC, IP: in.Body.IP, Name: in.Body.Name})
+	tasks, err := s.tasksOf(ctx, a, ids, err)
+	if err != nil {
+		return nil, err
+	}
+	return &reservedOutput{ReservedBody{lease, tasks.Body.Items}}, nil
+}
+
+func (s *Server) apiFreeAddress(ctx context.Context, a fleet.Actor, in *ReservationPath) (*pageOutput[fleet.Task], error) {
+	ids, err := s.Control.FreeAddress(ctx, a, in.ID, in.MAC)
+	return s.tasksOf(ctx, a, ids, err)
+}
+
+type vmAddressesOutput struct {
+	Body struct {
+		Items []fleet.CardAddresses `json:"items"`
+	}
+}
+
+func (s *Server) apiVMAddresses(ctx context.Context, a fleet.Actor, in *VMPath) (*vmAddressesOutput, error) {
+	cards, err := s.Control.VMAddresses(ctx, a, in.ID)
+	out := &vmAddressesOutput{}
+	out.Body.Items = cards
+	return out, err
+}

@@ -1,0 +1,103 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/fleet"
+)
+
+// objectPath names an object that hosts execute.
+type objectPath interface{ of() fleet.Subject }
+
+func (p PoolPath) of() fleet.Subject    { return fleet.SubjectPool(p.ID) }
+func (p NetworkPath) of() fleet.Subject { return fleet.SubjectNetwork(p.ID) }
+
+// cellPath names one on a host.
+type cellPath interface {
+	objectPath
+	on() fleet.HostID
+}
+
+func (p PoolHostPath) on() fleet.HostID    { return p.Host }
+func (p NetworkHostPath) on() fleet.HostID { return p.Host }
+
+func apiDelete[P objectPath](s *Server) call[P, pageOutput[fleet.Task]] {
+	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
+		ids, err := s.Control.DeleteEverywhere(ctx, a, (*in).of())
+		return s.tasksOf(ctx, a, ids, err)
+	}
+}
+
+func apiAssign[P cellPath](s *Server) call[P, pageOutput[fleet.Task]] {
+	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
+		ids, err := s.Control.Assign(ctx, a, (*in).of(), []fleet.HostID{(*in).on()})
+		return s.tasksOf(ctx, a, ids, err)
+	}
+}
+
+// apiOnHost orders something of an object on one host.
+func apiOnHost[P cellPath](s *Server, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) call[P, pageOutput[fleet.Task]] {
+	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
+		id, err := do(ctx, a, (*in).of(), (*in).on())
+		return s.tasksOf(ctx, a, []fleet.TaskID{id}, err)
+	}
+}
+
+// RetriedBody is what came of asking all failed hosts to try again.
+type RetriedBody struct {
+	Items  []fleet.Task `json:"items"`
+	Silent int          `json:"silent" doc:"Hosts that are not heard; they try by themselves when they are back"`
+	More   int          `json:"more" doc:"Hosts that failed, too, beyond what one order is about; ask again for them"`
+}
+
+type retriedOutput struct{ Body RetriedBody }
+
+func apiRetryEverywhere[P objectPath](s *Server) call[P, retriedOutput] {
+	return func(ctx context.Context, a fleet.Actor, in *P) (*retriedOutput, error) {
+		r, err := s.Control.RetryEverywhere(ctx, a, (*in).of())
+		tasks, err := s.tasksOf(ctx, a, r.Tasks, err)
+		if err != nil {
+			return nil, err
+		}
+		return &retriedOutput{RetriedBody{tasks.Body.Items, r.Silent, r.More}}, nil
+	}
+}
+
+// SelectorBody is which labels a host must have to get an object by itself.
+type SelectorBody struct {
+	Selector string `json:"selector" doc:"Labels that a host must have, all of them: key=value, or a key alone, with commas between. Empty: it comes to no host by itself" example:"rack=4, ssd"`
+}
+
+type byLabelOutput struct{ Body fleet.ByLabel }
+
+type selectorPath interface {
+	objectPath
+	selector() string
+}
+
+type poolSelectorInput struct {
+	PoolPath
+	Body SelectorBody
+}
+
+type networkSelectorInput struct {
+	NetworkPath
+	Body SelectorBody
+}
+
+func (p poolSelectorInput) selector() string    { return p.Body.Selector }
+func (p networkSelectorInput) selector() string { return p.Body.Selector }
+
+func apiSelector[P objectPath](s *Server) call[P, byLabelOutput] {
+	return func(ctx context.Context, a fleet.Actor, in *P) (*byLabelOutput, error) {
+		now, err := s.Control.ByLabel(ctx, a, (*in).of())
+		return &byLabelOutput{now}, err
+	}
+}
+
+func apiSetSelector[P selectorPath](s *Server) call[P, byLabelOutput] {
+	return func(ctx context.Context, a fleet.Actor, in *P) (*byLabelOutput, error) {
+		now, err := s.Control.AssignByLabel(ctx, a, (*in).of(), (*in).selector())
+		return &byLabelOutput{now}, err
+	}
+}

@@ -1,0 +1,66 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/fleet"
+)
+
+// PortGroupPath names a port group of a network.
+type PortGroupPath struct {
+	NetworkPath
+	Group string `path:"group" maxLength:"32"`
+}
+
+type portGroupsOutput struct {
+	Body struct {
+		Items []fleet.PortGroupUse `json:"items"`
+	}
+}
+
+func (s *Server) apiPortGroups(ctx context.Context, a fleet.Actor, in *NetworkPath) (*portGroupsOutput, error) {
+	groups, err := s.Control.PortGroups(ctx, a, in.ID)
+	out := &portGroupsOutput{}
+	out.Body.Items = groups
+	return out, err
+}
+
+// PortGroupBody is a port group without its name.
+type PortGroupBody struct {
+	Description string      `json:"description,omitempty"`
+	VLAN        *fleet.VLAN `json:"vlan,omitempty" doc:"Refused where the network keeps no VLANs apart"`
+	ToGuest     *fleet.Rate `json:"toGuest,omitempty" doc:"What each card may receive"`
+	FromGuest   *fleet.Rate `json:"fromGuest,omitempty" doc:"What each card may send"`
+	Restricted  bool        `json:"restricted,omitempty" doc:"Members of projects use it only by a grant"`
+}
+
+type setPortGroupInput struct {
+	PortGroupPath
+	Body PortGroupBody
+}
+
+func (s *Server) apiSetPortGroup(ctx context.Context, a fleet.Actor, in *setPortGroupInput) (*pageOutput[fleet.Task], error) {
+	b := in.Body
+	g := fleet.PortGroup{Name: in.Group, Description: b.Description, VLAN: b.VLAN, ToGuest: b.ToGuest, FromGuest: b.FromGuest, Restricted: b.Restricted}
+	ids, err := s.Control.SetPortGroup(ctx, a, in.ID, g, false)
+	return s.tasksOf(ctx, a, ids, err)
+}
+
+func (s *Server) apiDropPortGroup(ctx context.Context, a fleet.Actor, in *PortGroupPath) (*pageOutput[fleet.Task], error) {
+	ids, err := s.Control.DropPortGroup(ctx, a, in.ID, in.Group)
+	return s.tasksOf(ctx, a, ids, err)
+}
+
+// GroupGrantPath names a port group and the project that it is open to.
+type GroupGrantPath struct {
+	PortGroupPath
+	Project string `path:"project"`
+}
+
+func (s *Server) apiGrantPortGroup(ctx context.Context, a fleet.Actor, in *GroupGrantPath) (*nothing, error) {
+	return nil, s.Control.GrantPortGroup(ctx, a, in.ID, in.Group, grantedTo(in.Project))
+}
+
+func (s *Server) apiRevokePortGroup(ctx context.Context, a fleet.Actor, in *GroupGrantPath) (*nothing, error) {
+	return nil, s.Control.RevokePortGroup(ctx, a, in.ID, in.Group, grantedTo(in.Project))
+}

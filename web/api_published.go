@@ -1,0 +1,27 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// imageInput names a volume of a pool.
+type imageInput struct {
+	PoolPath
+	Volume string       `path:"volume" maxLength:"255"`
+	Host   fleet.HostID `query:"host" doc:"Of a local pool: the host whose file it is; left out: every host that has it"`
+}
+
+func (in *imageInput) image() control.Image {
+	return control.Image{PoolID: in.ID, Volume: in.Volume, HostID: in.Host}
+}
+
+func (s *Server) apiPublishImage(ctx context.Context, a fleet.Actor, in *imageInput) (*nothing, error) {
+	return nil, s.Control.PublishImage(ctx, a, in.image())
+}
+
+func (s *Server) apiWithdrawImage(ctx context.Context, a fleet.Actor, in *imageInput) (*nothing, error) {
+	return nil, s.Control.WithdrawImage(ctx, a, in.image())
+}

@@ -1,0 +1,85 @@
+package web
+
+import (
+	"context"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// SecurityGroupPath names a security group in the path.
+type SecurityGroupPath struct {
+	ID fleet.SecurityGroupID `path:"id"`
+}
+
+type securityGroupOutput struct {
+	Location string `header:"Location"`
+	Body     fleet.SecurityGroupView
+}
+
+func (s *Server) apiCreateSecurityGroup(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateSecurityGroup }) (*securityGroupOutput, error) {
+	g, err := s.Control.CreateSecurityGroup(ctx, a, in.Body)
+	return &securityGroupOutput{Location: apiBase + "/security-groups/" + string(g.ID), Body: g}, err
+}
+
+func (s *Server) apiGetSecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*securityGroupOutput, error) {
+	g, err := s.Control.GetSecurityGroup(ctx, a, in.ID)
+	return &securityGroupOutput{Body: g}, err
+}
+
+type securityGroupPatch struct {
+	Name string                  `json:"name"`
+	Spec fleet.SecurityGroupSpec `json:"spec"`
+}
+
+type updateSecurityGroupInput struct {
+	SecurityGroupPath
+	Body mergePatch[securityGroupPatch]
+}
+
+func (s *Server) apiUpdateSecurityGroup(ctx context.Context, a fleet.Actor, in *updateSecurityGroupInput) (*securityGroupOutput, error) {
+	old, err := s.Control.GetSecurityGroup(ctx, a, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	to, err := in.Body.on(securityGroupPatch{old.Name, old.Spec})
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.Control.UpdateSecurityGroup(ctx, a, in.ID, control.UpdateSecurityGroup{Name: &to.Name, Spec: &to.Spec, IfGeneration: old.Generation})
+	return &securityGroupOutput{Body: g}, err
+}
+
+func (s *Server) apiDeleteSecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*nothing, error) {
+	return nil, s.Control.DeleteSecurityGroup(ctx, a, in.ID)
+}
+
+func (s *Server) apiRetrySecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*nothing, error) {
+	return nil, s.Control.RetrySecurityGroup(ctx, a, in.ID)
+}
+
+type passOutput struct{ Body fleet.PassAnswer }
+
+type passInput struct {
+	FromVM      fleet.VMID     `query:"fromVm" doc:"the UUID of a VM, or fromAddress"`
+	FromMAC     string         `query:"fromMac" doc:"of which card; empty: the VM's first"`
+	FromAddress string         `query:"fromAddress" doc:"of the card where it has several; without a VM the end itself"`
+	ToVM        fleet.VMID     `query:"toVm"`
+	ToMAC       string         `query:"toMac"`
+	ToAddress   string         `query:"toAddress"`
+	Protocol    fleet.Protocol `query:"protocol" doc:"tcp, udp, icmp or icmpv6"`
+	Port        int            `query:"port" doc:"at the receiver, of tcp and udp"`
+}
+
+func (s *Server) apiWouldPass(ctx context.Context, a fleet.Actor, in *passInput) (*passOutput, error) {
+	out, err := s.Control.WouldPass(ctx, a, fleet.PassQuestion{
+		From:     fleet.PassEnd{VMID: in.FromVM, MAC: in.FromMAC, Address: in.FromAddress},
+		To:       fleet.PassEnd{VMID: in.ToVM, MAC: in.ToMAC, Address: in.ToAddress},
+		Protocol: in.Protocol, Port: in.Port,
+	})
+	return &passOutput{out}, err
+}
+
+func (s *Server) apiCardFilters(ctx context.Context, a fleet.Actor, in *VMPath) (*pageOutput[fleet.CardFilter], error) {
+	return whole(s.Control.CardFilters(ctx, a, in.ID))
+}

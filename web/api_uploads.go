@@ -1,0 +1,60 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	tus "github.com/tus/tusd/v2/pkg/handler"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// uploadRoutes are where uploads come in, of browsers and of programs.
+func (s *Server) uploadRoutes() []route {
+	make := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.PostFile }
+	look := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.HeadFile }
+	send := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.PatchFile }
+	end := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.DelFile }
+	var out []route
+	for base, k := range map[string]kind{"": inflow, apiBase: tokenInflow} {
+		at := base + "/uploads/"
+		out = append(
+			out,
+			route{post, base + "/pools/:id/uploads", k, policy.InfraChange, s.upload(at, make)},
+			route{http.MethodHead, at + ":id", k, policy.InfraChange, s.upload(at, look)},
+			route{patchOne, at + ":id", k, policy.InfraChange, s.upload(at, send)},
+			route{remove, at + ":id", k, policy.InfraChange, s.upload(at, end)},
+		)
+	}
+	return append(out, route{put, apiBase + "/pools/:id/uploads/:name", tokenInflow, policy.InfraChange, s.putVolume})
+}
+
+// UploadPath names an upload.
+type UploadPath struct {
+	ID fleet.UploadID `path:"id"`
+}
+
+type uploadOutput struct{ Body fleet.Upload }
+
+func (s *Server) apiGetUpload(ctx context.Context, a fleet.Actor, in *UploadPath) (*uploadOutput, error) {
+	u, err := s.Control.GetUpload(ctx, a, in.ID)
+	return &uploadOutput{u}, err
+}
+
+type uploadsInput struct {
+	Pool fleet.PoolID `query:"pool" doc:"Empty: of all pools"`
+}
+
+type uploadsOutput struct {
+	Body struct {
+		Items []fleet.Upload `json:"items"`
+	}
+}
+
+func (s *Server) apiListUploads(ctx context.Context, a fleet.Actor, in *uploadsInput) (*uploadsOutput, error) {
+	var out uploadsOutput
+	var err error
+	out.Body.Items, err = s.Control.ListUploads(ctx, a, in.Pool)
+	return &out, err
+}

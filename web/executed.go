@@ -1,0 +1,219 @@
+package web
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/a-h/templ"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+	networkview "quantix/views/network"
+	poolview "quantix/views/pool"
+	"quantix/views/shell"
+)
+
+// executed is a noun whose objects T are assigned to hosts, with cells C: what of its pages is not as with every other such noun.
+type executed[ID ~string, T, C any] struct {
+	noun  fleet.Noun
+	whole getting[ID, T] // with the first of its hosts
+	brief getting[ID, T]
+	cell  func(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (C, error)
+	has   func(T, fleet.HostID) bool
+	lacks func(T, fleet.Host) []kit.Lack // nil: no host lacks anything for it
+	frame func(T) shell.Frame
+
+	assign    func(fleet.Actor, T, []kit.HostChoice, kit.Errors) templ.Component
+	release   func(fleet.Actor, T, C, kit.Errors) templ.Component
+	remove    func(fleet.Actor, T, kit.Errors) templ.Component
+	labels    func(fleet.Actor, T, kit.LabelForm) templ.Component
+	labelsTab string // of its page
+}
+
+func (s *Server) pools() executed[fleet.PoolID, fleet.PoolView, fleet.PoolHost] {
+	return executed[fleet.PoolID, fleet.PoolView, fleet.PoolHost]{
+		noun: fleet.NounPool, whole: s.Control.GetPool, brief: s.Control.GetPool, cell: s.Control.PoolHost, frame: poolFrame,
+		has: func(v fleet.PoolView, h fleet.HostID) bool {
+			return slices.ContainsFunc(v.Hosts, func(p fleet.PoolHost) bool { return p.HostID == h && p.Assigned })
+		},
+		lacks:  func(v fleet.PoolView, h fleet.Host) []kit.Lack { return poolview.Lacks(h, v.Spec.Kind) },
+		assign: poolview.Assign, release: poolview.Release, remove: poolview.Delete, labels: poolview.Labels, labelsTab: "configure",
+	}
+}
+
+func (s *Server) networks() executed[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost] {
+	return executed[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost]{
+		noun: fleet.NounNetwork, whole: s.Control.GetNetwork, brief: s.Control.NetworkBrief, cell: s.Control.NetworkHost, frame: networkFrame,
+		has: func(n fleet.NetworkView, h fleet.HostID) bool {
+			return slices.ContainsFunc(n.Hosts, func(x fleet.NetworkHost) bool { return x.HostID == h && x.Assigned })
+		},
+		lacks: func(n fleet.NetworkView, h fleet.Host) []kit.Lack {
+			if n.Spec == nil {
+				return nil
+			}
+			return networkview.Lacks(h, n.Spec.Mode)
+		},
+		assign: networkview.Assign, release: networkview.Release, remove: networkview.Delete, labels: networkview.Labels, labelsTab: "summary",
+	}
+}
+
+// of is the object of the address.
+func (e executed[ID, T, C]) of(c echo.Context) fleet.Subject {
+	return fleet.SubjectOf(e.noun, c.Param("id"))
+}
+
+func (e executed[ID, T, C]) page(c echo.Context) string { return e.noun.Is().At(c.Param("id")) }
+
+type assignForm struct {
+	Hosts []fleet.HostID `form:"host"`
+}
+
+func askAssign[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[assignForm] {
+	return func(c echo.Context, a fleet.Actor, in assignForm, how asked) error {
+		ctx := c.Request().Context()
+		object, err := e.whole(ctx, a, ID(c.Param("id")))
+		if err != nil {
+			return err
+		}
+		var lacks func(fleet.Host) []kit.Lack
+		if e.lacks != nil {
+			lacks = func(h fleet.Host) []kit.Lack { return e.lacks(object, h) }
+		}
+		hosts, err := s.hostChoices(ctx, a, in.Hosts, func(h fleet.HostID) bool { return e.has(object, h) }, lacks)
+		if err != nil {
+			return err
+		}
+		return s.showAs(c, how.status, a, e.frame(object), e.assign(a, object, hosts, how.errors))
+	}
+}
+
+func doAssign[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[assignForm] {
+	return func(c echo.Context, a fleet.Actor, in assignForm) (end, error) {
+		tasks, err := s.Control.Assign(c.Request().Context(), a, e.of(c), in.Hosts)
+		return stay(e.page(c), kit.Count(len(tasks), "host")+" will have the "+e.noun.Is().Word+"."), err
+	}
+}
+
+func askRelease[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[none] {
+	return func(c echo.Context, a fleet.Actor, _ none, how asked) error {
+		ctx, id := c.Request().Context(), ID(c.Param("id"))
+		object, err := e.brief(ctx, a, id)
+		if err != nil {
+			return err
+		}
+		cell, err := e.cell(ctx, a, id, fleet.HostID(c.Param("host")))
+		if err != nil {
+			return err
+		}
+		return s.showAs(c, how.status, a, e.frame(object), e.release(a, object, cell, how.errors))
+	}
+}
+
+func doRelease[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[none] {
+	return func(c echo.Context, a fleet.Actor, _ none) (end, error) {
+		_, err := s.Control.Release(c.Request().Context(), a, e.of(c), fleet.HostID(c.Param("host")))
+		return stay(e.page(c), "The host will release the "+e.noun.Is().Word+"."), err
+	}
+}
+
+func doRetry[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[none] {
+	return func(c echo.Context, a fleet.Actor, _ none) (end, error) {
+		_, err := s.Control.Retry(c.Request().Context(), a, e.of(c), fleet.HostID(c.Param("host")))
+		return stay(e.page(c), "The host will try again."), err
+	}
+}
+
+func doRetryEverywhere[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[none] {
+	return func(c echo.Context, a fleet.Actor, _ none) (end, error) {
+		r, err := s.Control.RetryEverywhere(c.Request().Context(), a, e.of(c))
+		return stay(e.page(c), kit.RetriedText(r)), err
+	}
+}
+
+func askDelete[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[none] {
+	return func(c echo.Context, a fleet.Actor, in none, how asked) error {
+		dialog := func(object T, errs kit.Errors) templ.Component { return e.remove(a, object, errs) }
+		return confirm(s, e.brief, e.frame, dialog)(c, a, in, how)
+	}
+}
+
+// doDelete leads to the list: the object is gone from it, or says there what it still waits for.
+func doDelete[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[none] {
+	return func(c echo.Context, a fleet.Actor, _ none) (end, error) {
+		_, err := s.Control.DeleteEverywhere(c.Request().Context(), a, e.of(c))
+		return leave(e.noun.Is().Path), err
+	}
+}
+
+type labelForm struct {
+	Selector string `form:"selector"`
+}
+
+// askLabels asks for the labels, and tells which hosts have them. Without scripts the form comes back to it by its address to tell so.
+func askLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[labelForm] {
+	return func(c echo.Context, a fleet.Actor, in labelForm, how asked) error {
+		ctx := c.Request().Context()
+		object, err := e.brief(ctx, a, ID(c.Param("id")))
+		if err != nil {
+			return err
+		}
+		f := kit.LabelForm{Selector: in.Selector, Error: how.errors.At("selector"), Errors: how.errors}
+		if !how.again() {
+			f.Selector = c.QueryParam("selector")
+			if !c.QueryParams().Has("selector") {
+				now, err := s.Control.ByLabel(ctx, a, e.of(c))
+				if err != nil {
+					return err
+				}
+				f.Selector = now.Selector
+			}
+		}
+		if f.Error == "" {
+			if f.Preview, err = s.previewOf(ctx, a, e.of(c), f.Selector); err != nil {
+				return err
+			}
+		}
+		return s.showAs(c, how.status, a, e.frame(object), e.labels(a, object, f))
+	}
+}
+
+func doLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[labelForm] {
+	return func(c echo.Context, a fleet.Actor, in labelForm) (end, error) {
+		now, err := s.Control.AssignByLabel(c.Request().Context(), a, e.of(c), in.Selector)
+		text := "Hosts with the labels " + now.Selector + " get it by themselves."
+		if now.Selector == "" {
+			text = "It comes to no host by itself any more. Hosts that have it keep it."
+		}
+		return stay(views.TabPath(e.page(c), e.labelsTab), text), err
+	}
+}
+
+// newLabels is that part of the form of a new object.
+func (s *Server) newLabels(ctx context.Context, a fleet.Actor, noun fleet.Noun, text string, how asked) (f kit.LabelForm, err error) {
+	f = kit.LabelForm{Of: string(noun), Selector: text, Error: how.errors.At("selector")}
+	if f.Error == "" && text != "" {
+		f.Preview, err = s.previewOf(ctx, a, fleet.SubjectOf(noun, ""), text)
+	}
+	return f, err
+}
+
+// previewOf says which hosts have the labels. What is wrong with them is no error: the preview says it.
+func (s *Server) previewOf(ctx context.Context, a fleet.Actor, of fleet.Subject, text string) (kit.LabelPreview, error) {
+	found, err := s.Control.LabelledHosts(ctx, a, of, text)
+	if e, _, ok := formErrors(err); ok && e.At("selector") != "" {
+		return kit.LabelPreview{Error: e.At("selector")}, nil
+	}
+	return kit.LabelPreview{Labelled: found, Asked: strings.TrimSpace(text) != ""}, err
+}
+
+// labelledHosts is what a form shows below its labels while they are typed.
+func (s *Server) labelledHosts(c echo.Context, a fleet.Actor) error {
+	p, err := s.previewOf(c.Request().Context(), a, fleet.Subject(c.QueryParam("of")), c.QueryParam("selector"))
+	if err != nil {
+		return err
+	}
+	return s.part(c, a, "Hosts with the labels", kit.LabelledHosts(p))
+}

@@ -1,0 +1,86 @@
+package web_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// A tenant's page of an image says nothing of pools, hosts and people; who runs the hosts sees each copy and what may be asked of it.
+func TestTheLibraryIsShownByRight(t *testing.T) {
+	p, pool, hosts := poolOf(t)
+	p.exec("UPDATE host_sessions SET seen_at = now() + interval '1 hour', last_look = NULL, blind_since = NULL") // heard, however long the test takes
+	p.exec("DELETE FROM vms")                                                                                    // one has a disk of that name
+	mara, tom := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("tom", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
+	var id, project string
+	if err := p.pool.QueryRow(t.Context(), "SELECT i.id, (SELECT min(o.id) FROM projects o) FROM images i WHERE i.name LIKE 'debian%' LIMIT 1").Scan(&id, &project); err != nil {
+		t.Fatal(err)
+	}
+	at := "/images/" + id
+	mara.get("/images").is(t, http.StatusOK).has(t, "debian-12.qcow2", "all projects", "1 of 1", `href="/images/new"`)
+	mara.get(at).is(t, http.StatusOK).has(t, "Not verified", "Verify its checksum", "It is the last copy of its version.", "not computed yet", "/pools/"+string(pool))
+	mara.get("/images.csv").is(t, http.StatusOK).has(t, "id,name,owner", "debian-12.qcow2")
+	mara.get("/search?q=debian").is(t, http.StatusOK).has(t, `href="`+at+`"`)
+	tom.get("/images").is(t, http.StatusOK).has(t, "debian-12.qcow2")
+	told := tom.get(at).is(t, http.StatusOK)
+	told.has(t, "Version 1", "You have no right to")
+	told.lacks(t, "host-", string(pool), "mara", "/srv/", "Copies of version")
+	for _, below := range []string{"/edit", "/delete", "/versions/new", "/copies/new"} {
+		tom.get(at+below).is(t, http.StatusForbidden)
+	}
+
+	// Withdrawn from all, published to one.
+	mara.post(at+"/grants", url.Values{"project": {"all"}, "revoke": {"yes"}}).is(t, http.StatusSeeOther)
+	tom.get(at).is(t, http.StatusNotFound)
+	tom.get("/images").is(t, http.StatusOK).lacks(t, "debian-12.qcow2")
+	tom.get("/vms/new").is(t, http.StatusOK).lacks(t, "debian-12.qcow2")
+	tom.get("/search?q=debian").is(t, http.StatusOK).lacks(t, at)
+	mara.post(at+"/grants", url.Values{"project": {project}}).is(t, http.StatusSeeOther)
+	tom.get("/vms/new").is(t, http.StatusOK).has(t, "image:"+id, "Overlay on an image")
+
+	// A tenant makes a VM of it by the form.
+	typed := url.Values{
+		"name": {"from-library"}, "projectId": {project}, "spec.cpus": {"1"}, "spec.memoryMiB": {"1", "GiB"}, "spec.firmware": {"bios"}, "spec.nics": {""},
+		"spec.disks[0].source": {"overlay"}, "spec.disks[0].image": {"image:" + id + ":"}, "spec.disks[0].poolId": {string(pool)}, "spec.disks[0].sizeBytes": {"20"},
+	}
+	tom.post("/vms", typed).is(t, http.StatusSeeOther)
+	var spec []byte
+	if err := p.pool.QueryRow(t.Context(), "SELECT spec->'disks'->0 FROM vms WHERE name = 'from-library'").Scan(&spec); err != nil {
+		t.Fatal(err)
+	}
+	var disk fleet.Disk
+	if err := json.Unmarshal(spec, &disk); err != nil || !disk.Overlay || string(disk.ImageID) != id || disk.Image == nil || disk.Image.Volume != "debian-12.qcow2" || disk.VersionID == "" {
+		t.Errorf("the disk is %s %v", spec, err)
+	}
+	mara.get(at).is(t, http.StatusOK).has(t, "VM from-library", "stands on it as overlays")
+	mara.post(at+"/delete", url.Values{"confirm": {"x"}}).is(t, http.StatusConflict).has(t, "VM from-library")
+
+	// What is typed in a form of an image is refused at its fields.
+	mara.get("/images/new?start=debian-12.qcow2").is(t, http.StatusOK).has(t, "cloud.debian.org", "Alpine")
+	for field, in := range map[string]url.Values{
+		"Give the address":       {"name": {"X"}, "from": {"url"}, "pool": {string(pool)}},
+		"Choose the pool":        {"name": {"X"}, "from": {"file"}, "volume": {"a.qcow2"}},
+		"Give the UUID":          {"name": {"X"}, "from": {"vm"}, "pool": {string(pool)}},
+		"no volume":              {"name": {"X"}, "from": {"file"}, "pool": {string(pool)}, "volume": {"nothing.qcow2"}},
+		"Name the image":         {"name": {""}, "from": {"url"}, "pool": {string(pool)}, "url": {"https://example.org/x.qcow2"}},
+		"Plain http is taken":    {"name": {"X"}, "from": {"url"}, "pool": {string(pool)}, "url": {"http://example.org/x.qcow2"}},
+		"is in the library alre": {"name": {"debian-12.qcow2 of " + p.poolName(pool)}, "from": {"url"}, "pool": {string(pool)}, "host": {string(hosts[0])}, "url": {"https://example.org/y.qcow2"}},
+	} {
+		a := mara.post("/images", in)
+		if a.status != http.StatusUnprocessableEntity && a.status != http.StatusConflict && a.status != http.StatusNotFound || !strings.Contains(a.body, field) {
+			t.Errorf("%s: %d %.300s", field, a.status, a.body)
+		}
+	}
+}
+
+func (p *portal) poolName(id fleet.PoolID) (name string) {
+	if err := p.pool.QueryRow(p.t.Context(), "SELECT name FROM pools WHERE id = $1", id).Scan(&name); err != nil {
+		p.t.Fatal(err)
+	}
+	return name
+}

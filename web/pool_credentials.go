@@ -1,0 +1,50 @@
+package web
+
+import (
+	"context"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+	"quantix/views"
+	"quantix/views/kit"
+	poolview "quantix/views/pool"
+)
+
+// credentialsForm bears a secret, which no answer repeats.
+type credentialsForm struct {
+	Secret string `form:"secret"`
+}
+
+func (s *Server) askCredentials(c echo.Context, a fleet.Actor, _ credentialsForm, how asked) error {
+	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	return s.showAs(c, how.status, a, poolFrame(v), poolview.Credentials(v, how.errors))
+}
+
+func (s *Server) changeCredentials(c echo.Context, a fleet.Actor, in credentialsForm) (end, error) {
+	id := fleet.PoolID(c.Param("id"))
+	tasks, err := s.Control.ChangePoolSecret(c.Request().Context(), a, id, in.Secret)
+	return stay(views.PoolPath(id), "The credentials are changed; "+kit.Count(len(tasks), "host")+" will fetch them."), err
+}
+
+type credentialsInput struct {
+	PoolPath
+	Body struct {
+		Secret string `json:"secret" doc:"What proves to the storage that spec.user asks: a CHAP password, or a Ceph key. It is in no answer"`
+	}
+}
+
+func (s *Server) apiChangeCredentials(ctx context.Context, a fleet.Actor, in *credentialsInput) (*pageOutput[fleet.Task], error) {
+	tasks, err := s.Control.ChangePoolSecret(ctx, a, in.ID, in.Body.Secret)
+	return s.tasksOf(ctx, a, tasks, err)
+}
+
+// poolSecret gives a host the secret of a pool that it is to have.
+func (s *Server) poolSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.PoolSecret, error) {
+	out, err := s.Control.PoolSecret(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
+	return &out, err
+}

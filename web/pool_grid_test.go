@@ -1,0 +1,73 @@
+package web_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+var (
+	gridCell = regexp.MustCompile(`<td class="box"><a class="([a-z]*)" href="([^"]*)" title="([^"]*)"`)
+	gridMore = regexp.MustCompile(`href="(/pools/matrix\?pools=[^"]*)"`)
+)
+
+// All pools on all hosts stand on one page: what each host says, what a silent one does not, and nothing where a pool is not assigned.
+func TestAllPoolsOnAllHosts(t *testing.T) {
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/pools/matrix").is(t, http.StatusOK).has(t, "No hosts yet")
+	h1, h2, h3 := p.addHost("host-1", 0), p.addHost("host-2", 0), p.addHost("host-3", time.Hour)
+	b.get("/pools/matrix").is(t, http.StatusOK).has(t, "No pools yet")
+	fast, slow := p.addPool("fast", h1, h2), p.addPool("slow", h2, h3)
+	p.exec(`UPDATE assignments SET status = '{"state": "failed", "error": "no route"}' WHERE object_id = $1 AND host_id = $2`, fast, h2)
+	p.exec(`UPDATE assignments SET asked = 'release' WHERE object_id = $1 AND host_id = $2`, slow, h2)
+	cell := func(pool fleet.PoolID, host string) string {
+		return "/pools/" + string(pool) + "?" + url.Values{"filter": {"name:\"" + host + "\""}}.Encode()
+	}
+	want := [][3]string{
+		{"ok", cell(fast, "host-1"), "fast on host-1: Active, 24 % used"},
+		{"bad", cell(fast, "host-2"), "fast on host-2: Failed"},
+		{"ok", cell(slow, "host-2"), "slow on host-2: being released"},
+		{"unknown", cell(slow, "host-3"), "slow on host-3: Unknown"},
+	}
+	a := b.get("/pools/matrix").is(t, http.StatusOK)
+	got := gridCell.FindAllStringSubmatch(a.body, -1)
+	if len(got) != len(want) {
+		t.Fatalf("%d cells: %v", len(got), got)
+	}
+	for i, w := range want {
+		if [3]string(got[i][1:]) != w {
+			t.Errorf("cell %d is %q, want %q", i, got[i][1:], w)
+		}
+		b.get(got[i][2]).is(t, http.StatusOK).has(t, "host-")
+	}
+	a = b.get("/pools/matrix?filter="+url.QueryEscape("name:host-3")).is(t, http.StatusOK)
+	if got := gridCell.FindAllStringSubmatch(a.body, -1); len(got) != 1 || got[0][3] != want[3][2] {
+		t.Errorf("of one host: %v", got)
+	}
+	b.get("/pools/matrix?filter=name:nobody").is(t, http.StatusOK).has(t, "No host matches")
+	b.get("/pools/matrix?filter=x:y").is(t, http.StatusUnprocessableEntity).has(t, "filter-error")
+	b.get("/pools/matrix?pools=nonsense").is(t, http.StatusBadRequest)
+
+	// Of more pools than stand side by side the others are a step further.
+	for i := range 40 {
+		p.addPool(fmt.Sprintf("more-%02d", i), h1)
+	}
+	a = b.get("/pools/matrix").is(t, http.StatusOK)
+	a.has(t, "40 pools side by side", "fast on host-2")
+	a.lacks(t, "slow on host-3")
+	next := gridMore.FindStringSubmatch(a.body)
+	if next == nil {
+		t.Fatal("there is no way to the other pools")
+	}
+	a = b.get(next[1]).is(t, http.StatusOK)
+	a.has(t, "2 pools side by side", "slow on host-3: Unknown", "pools-before=")
+	a.lacks(t, "fast on")
+	p.signedIn("vera", fleet.RoleViewer).get("/pools/matrix").is(t, http.StatusOK).has(t, "fast on host-2")
+	p.tenant("mia", p.addProject("shop")).get("/pools").is(t, http.StatusOK).lacks(t, "/pools/matrix")
+}

@@ -1,0 +1,160 @@
+package web
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+	networkview "quantix/views/network"
+)
+
+// portGroups is what the tab of a network's port groups shows.
+func (s *Server) portGroups(c echo.Context, a fleet.Actor, id fleet.NetworkID) (t networkview.GroupsTab, err error) {
+	ctx := c.Request().Context()
+	if t.All, err = s.Control.PortGroups(ctx, a, id); err != nil || !policy.May(a, policy.InfraChange, "") {
+		return t, err
+	}
+	t.Projects, err = s.choose(ctx, a, pick{noun: "group-grants", page: groupsTab(c), all: c.QueryParam("all") != ""})
+	return t, err
+}
+
+func groupsTab(c echo.Context) string {
+	return views.TabPath(views.NetworkPath(fleet.NetworkID(c.Param("id"))), "groups")
+}
+
+type portGroupForm struct {
+	Old         string `form:"old"`
+	Name        string `form:"name"`
+	Description string `form:"description"`
+	Restricted  string `form:"restricted"`
+	VLAN        string `form:"vlan"`
+	Trunk       string `form:"trunk"`
+	ToAverage   string `form:"toAverage"`
+	ToPeak      string `form:"toPeak"`
+	ToBurst     string `form:"toBurst"`
+	FromAverage string `form:"fromAverage"`
+	FromPeak    string `form:"fromPeak"`
+	FromBurst   string `form:"fromBurst"`
+}
+
+func (in portGroupForm) shown() networkview.GroupForm {
+	return networkview.GroupForm{
+		Name: in.Name, Description: in.Description, VLAN: in.VLAN, Trunk: in.Trunk, Restricted: in.Restricted != "",
+		ToAverage: in.ToAverage, ToPeak: in.ToPeak, ToBurst: in.ToBurst, FromAverage: in.FromAverage, FromPeak: in.FromPeak, FromBurst: in.FromBurst,
+	}
+}
+
+// group is what was typed.
+func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
+	number := func(field, text string) int {
+		text = strings.TrimSpace(text)
+		if text == "" {
+			return 0
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			checks.Add(field, "%q is no whole number above 0.", text)
+		}
+		return n
+	}
+	rate := func(field, average, peak, burst string) *fleet.Rate {
+		r := fleet.Rate{AverageKiB: number(field, average), PeakKiB: number(field, peak), BurstKiB: number(field, burst)}
+		if r == (fleet.Rate{}) {
+			return nil
+		}
+		return &r
+	}
+	g := fleet.PortGroup{
+		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), Restricted: in.Restricted != "",
+		ToGuest: rate("toGuest", in.ToAverage, in.ToPeak, in.ToBurst), FromGuest: rate("fromGuest", in.FromAverage, in.FromPeak, in.FromBurst),
+	}
+	v := fleet.VLAN{ID: number("vlan", in.VLAN)}
+	for _, word := range wordsOf(in.Trunk) {
+		v.Trunk = append(v.Trunk, number("vlan", word))
+	}
+	if v.ID != 0 || len(v.Trunk) > 0 {
+		g.VLAN = &v
+	}
+	return g
+}
+
+func (s *Server) askGroup(c echo.Context, a fleet.Actor, in portGroupForm, how asked) error {
+	n, err := s.Control.NetworkBrief(c.Request().Context(), a, fleet.NetworkID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	if n.Spec == nil {
+		return fleet.Errorf(fleet.Conflict, "This network was found on hosts: port groups are of networks that are defined here.")
+	}
+	p := networkview.GroupPage{Network: n, Old: in.Old, In: in.shown(), Errors: how.errors}
+	if name := c.QueryParam("name"); name != "" && !how.again() {
+		g := n.Spec.Group(name)
+		if g == nil {
+			return fleet.Errorf(fleet.NotFound, "The network has no such port group.")
+		}
+		p.Old, p.In = name, networkview.FormOf(*g)
+	}
+	return s.showAs(c, how.status, a, networkFrame(n), networkview.Group(p))
+}
+
+func (s *Server) setGroup(c echo.Context, a fleet.Actor, in portGroupForm) (end, error) {
+	var checks fleet.Checks
+	g := in.group(&checks)
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	tasks, err := s.Control.SetPortGroup(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), g, in.Old == "")
+	return stay(groupsTab(c), "Port group "+g.Name+told(len(tasks))), err
+}
+
+func (s *Server) dropGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	tasks, err := s.Control.DropPortGroup(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), c.Param("group"))
+	return stay(groupsTab(c), "The port group "+c.Param("group")+" is gone"+told(len(tasks))), err
+}
+
+type groupGrantForm struct {
+	Group   string `form:"group"`
+	Project string `form:"project"`
+	Revoke  string `form:"revoke"`
+}
+
+func (s *Server) setGroupGrant(c echo.Context, a fleet.Actor, in groupGrantForm) (end, error) {
+	set, word := s.Control.GrantPortGroup, "open"
+	if in.Revoke != "" {
+		set, word = s.Control.RevokePortGroup, "closed"
+	}
+	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, grantedTo(in.Project))
+	return stay(groupsTab(c), "The port group "+in.Group+" is "+word+"."), err
+}
+
+// groupChoice is a port group as what a card can be put on.
+func groupChoice(network, group string) kit.Option {
+	return kit.Option{Value: string(fleet.NetworkLibvirt) + ":" + network + "/" + group, Text: "network " + network + " · port group " + group}
+}
+
+// withGroups adds the port groups that the person may put cards on; of these networks alone where they are given.
+func (s *Server) withGroups(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
+	groups, err := s.Control.PortGroupsToUse(ctx, a)
+	for _, g := range groups {
+		if of == nil || slices.ContainsFunc(of, func(n fleet.NetworkView) bool { return n.ID == g.NetworkID }) {
+			out = append(out, groupChoice(g.Network, g.Name))
+		}
+	}
+	return out, err
+}
+
+// groupGrantOptions are those that a port group can be opened to.
+func (s *Server) groupGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	projects, err := s.projectOptions(ctx, a, c)
+	return append([]kit.Option{{Value: networkview.GrantAll, Text: "All projects"}}, projects...), err
+}

@@ -1,0 +1,26 @@
+package web
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+// imageOf reads which volume of the pool in the path is meant.
+func imageOf(c echo.Context) control.Image {
+	return control.Image{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
+}
+
+func (s *Server) publishImage(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	in := imageOf(c)
+	return stay(volumesOf(in), "Tenants may use "+in.Volume+" now."), s.Control.PublishImage(c.Request().Context(), a, in)
+}
+
+func (s *Server) withdrawImage(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	in := imageOf(c)
+	return stay(volumesOf(in), "Tenants are not offered "+in.Volume+" any more."), s.Control.WithdrawImage(c.Request().Context(), a, in)
+}
+
+func volumesOf(in control.Image) string { return views.TabPath(views.PoolPath(in.PoolID), "volumes") }

@@ -1,0 +1,170 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	groupview "quantix/views/secgroup"
+	"quantix/views/shell"
+)
+
+// cardForm is what may pass a network card.
+type cardForm struct {
+	MAC        string                  `form:"mac"`
+	Generation int64                   `form:"generation"`
+	Groups     []fleet.SecurityGroupID `form:"group"`
+	Guard      string                  `form:"guard"`
+}
+
+func (s *Server) askCard(c echo.Context, a fleet.Actor, in cardForm, how asked) error {
+	ctx := c.Request().Context()
+	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	if !how.again() {
+		in.MAC = c.QueryParam("mac")
+	}
+	nic := cardOf(vm, in.MAC)
+	if nic == nil {
+		return fleet.Errorf(fleet.NotFound, "The VM %s has no such network card.", vm.Name)
+	}
+	if !how.again() {
+		in.Groups, in.Guard = nic.SecurityGroups, ""
+		if nic.Guarded() {
+			in.Guard = "yes"
+		}
+	}
+	all, err := s.Control.SecurityGroupsFor(ctx, a, vm.ProjectID)
+	if err != nil {
+		return err
+	}
+	return s.showAs(c, how.status, a, vmFrame(vm), groupview.Card(groupview.CardForm{
+		VM: vm, MAC: nic.MAC, Guard: in.Guard != "", May: policy.May(a, policy.InfraChange, ""), Groups: groupview.CardChoices(all, in.Groups), Errors: how.errors,
+	}))
+}
+
+func cardOf(vm fleet.VMView, mac string) *fleet.NIC {
+	for i, n := range vm.Spec.NICs {
+		if strings.EqualFold(n.MAC, mac) {
+			return &vm.Spec.NICs[i]
+		}
+	}
+	return nil
+}
+
+func (s *Server) setCard(c echo.Context, a fleet.Actor, in cardForm) (end, error) {
+	ctx := c.Request().Context()
+	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
+	if err != nil {
+		return nil, err
+	}
+	nic := cardOf(vm, in.MAC)
+	if nic == nil {
+		return nil, fleet.Errorf(fleet.NotFound, "The VM %s has no such network card.", vm.Name)
+	}
+	guard := in.Guard != ""
+	nic.SecurityGroups, nic.AntiSpoofing = in.Groups, &guard
+	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, control.UpdateVM{Spec: &vm.Spec, IfGeneration: in.Generation})
+	return stay(views.VMPath(vm.ID), "What passes the card "+in.MAC+" is asked of its host."), err
+}
+
+// testPass is a form that is got: the address of an answer can be shown to others.
+func (s *Server) testPass(c echo.Context, a fleet.Actor) error {
+	ctx := c.Request().Context()
+	p := groupview.TestPage{
+		From: strings.TrimSpace(c.QueryParam("from")), FromCard: strings.TrimSpace(c.QueryParam("fromCard")),
+		To: strings.TrimSpace(c.QueryParam("to")), ToCard: strings.TrimSpace(c.QueryParam("toCard")),
+		Protocol: c.QueryParam("protocol"), Port: strings.TrimSpace(c.QueryParam("port")),
+	}
+	vms, err := s.Control.ListVMs(ctx, a, fleet.Query{Limit: 100})
+	if err != nil {
+		return err
+	}
+	for _, vm := range vms.Items {
+		p.VMs = append(p.VMs, vm.Name)
+	}
+	status := http.StatusOK
+	if p.From != "" || p.To != "" {
+		var refused *fleet.Error
+		answer, err := s.wouldPass(c, a, p)
+		switch {
+		case err == nil:
+			p.Answer = &answer
+		case errors.As(err, &refused) && refused.Code == fleet.Invalid:
+			p.Errors, status, _ = formErrors(err)
+		default:
+			return err
+		}
+	}
+	return s.showAs(c, status, a, shell.Frame{Title: "Would it pass?"}, groupview.Test(p))
+}
+
+func (s *Server) wouldPass(c echo.Context, a fleet.Actor, p groupview.TestPage) (fleet.PassAnswer, error) {
+	q := fleet.PassQuestion{Protocol: fleet.Protocol(p.Protocol)}
+	var checks fleet.Checks
+	if p.Port != "" && (q.Protocol == fleet.TCP || q.Protocol == fleet.UDP) {
+		port, err := strconv.Atoi(p.Port)
+		if err != nil {
+			checks.Add("port", "Give the port as a number.")
+		}
+		q.Port = port
+	}
+	var err error
+	if q.From, err = s.passEnd(c, a, p.From, p.FromCard, "from", &checks); err == nil {
+		q.To, err = s.passEnd(c, a, p.To, p.ToCard, "to", &checks)
+	}
+	if err == nil {
+		err = checks.Err()
+	}
+	if err != nil {
+		return fleet.PassAnswer{}, err
+	}
+	return s.Control.WouldPass(c.Request().Context(), a, q)
+}
+
+// passEnd is the end that a person means: an address, or a VM by its name or id.
+func (s *Server) passEnd(c echo.Context, a fleet.Actor, text, card, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
+	if _, err := netip.ParseAddr(text); err == nil || text == "" {
+		return fleet.PassEnd{Address: text}, nil
+	}
+	if _, err := netip.ParseAddr(card); err == nil {
+		e.Address = card
+	} else {
+		e.MAC = card
+	}
+	if fleet.IsID(text) {
+		e.VMID = fleet.VMID(text)
+		return e, nil
+	}
+	found, err := s.Control.ListVMs(c.Request().Context(), a, fleet.Query{Filter: "name:" + strconv.Quote(text), Limit: 3})
+	if fleet.CodeOf(err) == fleet.Invalid {
+		checks.Add(at+".vmId", "There is no such VM.")
+		return e, nil
+	}
+	if err != nil {
+		return e, err
+	}
+	for _, vm := range found.Items {
+		switch {
+		case vm.Name != text:
+		case e.VMID != "":
+			checks.Add(at+".vmId", "Several VMs are named so. Give the UUID of one of them.")
+		default:
+			e.VMID = vm.ID
+		}
+	}
+	if e.VMID == "" {
+		checks.Add(at+".vmId", "There is no such VM. Give the name of a VM, or an address.")
+	}
+	return e, nil
+}

@@ -1,0 +1,231 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+	groupview "quantix/views/secgroup"
+	"quantix/views/shell"
+)
+
+func groupFrame(g fleet.SecurityGroupView) shell.Frame { return shell.Frame{Title: g.Name} }
+
+func (s *Server) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
+	f := kit.Filter{Label: "Filter security groups", Placeholder: "name:web*"}
+	p := &groupview.ListPage{List: s.listOf(c, fleet.NounSecurityGroup.Is().Plural, "name", groupview.Columns, f), Actor: a}
+	if p.Groups, err = fill(c, a, &p.List, queryOf(c), s.Control.ListSecurityGroups); err != nil {
+		return err
+	}
+	return s.showList(c, a, shell.Frame{Title: "Security groups"}, p.List, groupview.List(p))
+}
+
+type groupForm struct {
+	Name        string          `form:"name"`
+	Project     fleet.ProjectID `form:"project"`
+	Description string          `form:"description"`
+}
+
+func (s *Server) askSecurityGroup(c echo.Context, a fleet.Actor, in groupForm, how asked) (err error) {
+	f := groupview.Form{Name: in.Name, Project: string(in.Project), Description: in.Description, Errors: how.errors}
+	projects := pick{noun: "projects", now: []string{f.Project}, page: "/security-groups/new", all: c.QueryParam("all") != ""}
+	if f.Projects, err = s.choose(c.Request().Context(), a, projects); err != nil {
+		return err
+	}
+	if policy.May(a, policy.InfraChange, "") {
+		f.Projects.Options = append(f.Projects.Options, kit.Option{Text: "the fleet's: every project may use it"})
+	}
+	return s.showAs(c, how.status, a, shell.Frame{Title: "New security group"}, groupview.New(f))
+}
+
+func (s *Server) createSecurityGroup(c echo.Context, a fleet.Actor, in groupForm) (end, error) {
+	g, err := s.Control.CreateSecurityGroup(c.Request().Context(), a, control.CreateSecurityGroup{
+		ProjectID: in.Project, Name: strings.TrimSpace(in.Name), Spec: fleet.SecurityGroupSpec{Description: in.Description},
+	})
+	return leave(views.SecurityGroupPath(g.ID)), err
+}
+
+func (s *Server) askGroupEdit(c echo.Context, a fleet.Actor, in groupForm, how asked) error {
+	g, err := s.Control.GetSecurityGroup(c.Request().Context(), a, securityGroupOf(c))
+	if err != nil {
+		return err
+	}
+	if !how.again() {
+		in = groupForm{Name: g.Name, Description: g.Spec.Description}
+	}
+	return s.showAs(c, how.status, a, groupFrame(g), groupview.Edit(groupview.Form{ID: g.ID, Name: in.Name, Description: in.Description, Errors: how.errors}))
+}
+
+func securityGroupOf(c echo.Context) fleet.SecurityGroupID {
+	return fleet.SecurityGroupID(c.Param("id"))
+}
+
+func (s *Server) editGroup(c echo.Context, a fleet.Actor, in groupForm) (end, error) {
+	ctx := c.Request().Context()
+	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupOf(c))
+	if err != nil {
+		return nil, err
+	}
+	name, spec := strings.TrimSpace(in.Name), g.Spec
+	spec.Description = in.Description
+	_, err = s.Control.UpdateSecurityGroup(ctx, a, g.ID, control.UpdateSecurityGroup{Name: &name, Spec: &spec, IfGeneration: g.Generation})
+	return leave(views.SecurityGroupPath(g.ID)), err
+}
+
+func (s *Server) askDeleteGroup() asking[none] {
+	return confirm(s, s.Control.GetSecurityGroup, groupFrame, groupview.Delete)
+}
+
+func (s *Server) deleteGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	return leave("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupOf(c))
+}
+
+func (s *Server) retryGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	id := securityGroupOf(c)
+	return stay(views.SecurityGroupPath(id), "Its hosts try again."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
+}
+
+// ruleForm adds a rule, or removes one.
+type ruleForm struct {
+	Generation  int64           `form:"generation"`
+	Direction   fleet.Direction `form:"direction"`
+	Protocol    fleet.Protocol  `form:"protocol"`
+	Ports       string          `form:"ports"`
+	Remote      string          `form:"remote"` // "anybody", "cidr" or a group's id
+	CIDR        string          `form:"cidr"`
+	Description string          `form:"description"`
+	Remove      string          `form:"remove"` // the id of a rule
+}
+
+// rule is what was typed, as a rule.
+func (in ruleForm) rule() (fleet.SecurityRule, error) {
+	r := fleet.SecurityRule{Direction: in.Direction, Protocol: in.Protocol, Description: strings.TrimSpace(in.Description)}
+	switch in.Remote {
+	case "", "anybody":
+	case "cidr":
+		if r.CIDR = strings.TrimSpace(in.CIDR); r.CIDR == "" {
+			return r, wrongAt("cidr", "Give addresses such as 10.0.0.0/24, 10.0.0.7 or 2001:db8::/64.")
+		}
+	default:
+		r.GroupID = fleet.SecurityGroupID(in.Remote)
+	}
+	text := strings.TrimSpace(in.Ports)
+	if text == "" {
+		return r, nil
+	}
+	from, to, span := strings.Cut(strings.ReplaceAll(text, "–", "-"), "-")
+	var err, bad error
+	if r.FromPort, err = strconv.Atoi(strings.TrimSpace(from)); span {
+		r.ToPort, bad = strconv.Atoi(strings.TrimSpace(to))
+	}
+	if err != nil || bad != nil || r.FromPort == 0 {
+		return r, wrongAt("ports", "Give one port, such as 443, or the first and the last: 8000-8100. Empty: all.")
+	}
+	return r, nil
+}
+
+func wrongAt(field, text string) error {
+	var c fleet.Checks
+	c.Add(field, "%s", text)
+	return c.Err()
+}
+
+func (s *Server) securityGroupPage(c echo.Context, a fleet.Actor, in ruleForm, how asked) error {
+	tab, err := tabOf(c, groupview.Tabs(), "security group")
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupOf(c))
+	if err != nil {
+		return err
+	}
+	p := groupview.Page{Actor: a, Link: linkOf(c), Tab: tab, Group: g, Now: time.Now(), Rule: groupview.RuleForm{
+		Direction: string(in.Direction), Protocol: string(in.Protocol), Ports: in.Ports, Remote: in.Remote, CIDR: in.CIDR, Description: in.Description, Errors: how.errors,
+	}}
+	if tab == "rules" && target(c) != "secgroup-head" {
+		if p.Groups, err = s.remoteGroups(c, a, g); err != nil {
+			return err
+		}
+	}
+	return s.showAs(c, how.status, a, groupFrame(g), groupview.Show(p))
+}
+
+// remoteGroups are the groups that rules of the group may name.
+func (s *Server) remoteGroups(c echo.Context, a fleet.Actor, g fleet.SecurityGroupView) ([]kit.Option, error) {
+	out := []kit.Option{{Value: string(g.ID), Text: "members of this group"}}
+	var all []fleet.SecurityGroupView
+	var err error
+	if g.ProjectID != "" {
+		all, err = s.Control.SecurityGroupsFor(c.Request().Context(), a, g.ProjectID)
+	} else {
+		all, err = s.Control.SharedSecurityGroups(c.Request().Context(), a)
+	}
+	for _, o := range all {
+		if o.ID != g.ID {
+			out = append(out, kit.Option{Value: string(o.ID), Text: "members of " + o.Name})
+		}
+	}
+	return out, err
+}
+
+func (s *Server) showRules(c echo.Context, a fleet.Actor, in ruleForm, how asked) error {
+	return s.securityGroupPage(c, a, in, how)
+}
+
+// setRule adds a rule to the group, or removes one.
+func (s *Server) setRule(c echo.Context, a fleet.Actor, in ruleForm) (end, error) {
+	ctx := c.Request().Context()
+	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupOf(c))
+	if err != nil {
+		return nil, err
+	}
+	spec, at := g.Spec, len(g.Spec.Rules)
+	change := control.UpdateSecurityGroup{Spec: &spec, IfGeneration: g.Generation}
+	if in.Remove != "" {
+		spec.Rules = make([]fleet.SecurityRule, 0, at)
+		for _, r := range g.Spec.Rules {
+			if r.ID != in.Remove {
+				spec.Rules = append(spec.Rules, r)
+			}
+		}
+	} else {
+		r, err := in.rule()
+		if err != nil {
+			return nil, err
+		}
+		spec.Rules = append(spec.Rules, r)
+		if in.Generation != 0 {
+			change.IfGeneration = in.Generation
+		}
+	}
+	_, err = s.Control.UpdateSecurityGroup(ctx, a, g.ID, change)
+	return redraw(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, ruleForm{}, first) }), atRule(err, at)
+}
+
+// atRule puts refusals of the rule that was added at the fields of its form.
+func atRule(err error, at int) error {
+	var e *fleet.Error
+	if !errors.As(err, &e) || e.Code != fleet.Invalid {
+		return err
+	}
+	var c fleet.Checks
+	prefix := fmt.Sprintf("spec.rules[%d]", at)
+	for _, f := range e.Fields {
+		field := strings.TrimPrefix(strings.TrimPrefix(f.Field, prefix), ".")
+		if field == "fromPort" || field == "toPort" {
+			field = "ports"
+		}
+		c.Add(field, "%s", f.Message)
+	}
+	return c.Err()
+}

@@ -1,0 +1,251 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/pair"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// uploadAnswerLimit is how long a host may take to bring to its storage what it was sent.
+const uploadAnswerLimit = time.Minute
+
+// uploads is what pairs are to uploads: the portal itself brings the person's end.
+var uploads = pair.Use{
+	Kind:   pair.Upload,
+	Wait:   [2]time.Duration{pair.Asker: 15 * time.Second, pair.Answerer: 15 * time.Second},
+	Late:   [2]string{pair.Asker: "The host did not answer in time.", pair.Answerer: "Nobody continues the upload any more."},
+	Left:   [2]string{pair.Asker: "The upload was left.", pair.Answerer: "The host ended the connection."},
+	Silent: [2]string{pair.Asker: "The upload is no longer heard.", pair.Answerer: "The host is no longer heard."},
+	Taken:  "Somebody continues this upload already.",
+	Stray:  "An upload carries binary messages only.",
+}
+
+// pieces are what uploads have in hand on this portal: one each, however large they are.
+var pieces = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MostUploadPiece]byte) }}
+
+// uploadLine is a connection to the host that takes an upload in.
+type uploadLine struct {
+	stream  *wire.Stream
+	release func()
+	host    string
+	offset  int64 // that much the host has for good
+	answers chan wire.UploadAnswer
+	gone    chan struct{} // closed when the host says no more
+}
+
+// lineTries is how often a host is asked that was called away before it could say how much it has: an earlier request of the same upload, of
+// which nobody knew yet that its sender is gone, has taken its place.
+const lineTries = 3
+
+// openLine asks the upload's host to come, and hears how much it has. Where the upload ends instead, its end is the error.
+func (s *Server) openLine(ctx context.Context, a fleet.Actor, u fleet.Upload) (l *uploadLine, err error) {
+	for range lineTries {
+		if l, err = s.callHost(ctx, a, u); !errors.Is(err, errCalledAway) {
+			return l, err
+		}
+	}
+	return nil, s.whyNoLine(ctx, a, u, err)
+}
+
+var errCalledAway = errors.New("the host went before it said anything")
+
+func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*uploadLine, error) {
+	subject := string(fleet.SubjectVolume(fleet.Volref{PoolID: u.PoolID, Volume: u.Volume}))
+	sub := s.Hub.Subscribe(subject)
+	defer sub.Close()
+	end, err := s.Control.ContinueUpload(ctx, a, u.ID)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-sub.C:
+			}
+			if now, err := s.Control.GetUpload(ctx, a, u.ID); err == nil && now.State.Ended() {
+				cancel(errUploadEnded)
+			}
+		}
+	}()
+	ws, release, err := s.pairs.Hold(ctx, end)
+	if err != nil {
+		return nil, s.whyNoLine(ctx, a, u, err)
+	}
+	l := &uploadLine{stream: wire.NewStream(ws), release: release, host: u.HostName, answers: make(chan wire.UploadAnswer, 1), gone: make(chan struct{})}
+	go l.listen()
+	first, err := l.answer(ctx)
+	select {
+	case <-l.gone:
+		if err != nil && ctx.Err() == nil {
+			l.close()
+			return nil, errCalledAway
+		}
+	default:
+	}
+	if err == nil && first.Error != "" {
+		err = errUploadEnded
+	}
+	if err != nil {
+		l.close()
+		return nil, s.whyNoLine(ctx, a, u, err)
+	}
+	l.offset = first.Offset
+	return l, nil
+}
+
+var errUploadEnded = errors.New("the upload has ended")
+
+// whyNoLine is the upload's own end where it has ended, else that the host is not there.
+func (s *Server) whyNoLine(ctx context.Context, a fleet.Actor, u fleet.Upload, err error) error {
+	ended := errors.Is(err, errUploadEnded) || errors.Is(context.Cause(ctx), errUploadEnded)
+	if ctx.Err() != nil && !ended {
+		return ctx.Err()
+	}
+	fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
+	defer cancel()
+	now, failed := s.Control.GetUpload(fresh, a, u.ID)
+	switch {
+	case failed != nil:
+		return failed
+	case now.Whole():
+		return errUploadEnded
+	case now.Over() != nil:
+		return now.Over()
+	}
+	return fleet.Errorf(fleet.Unavailable, "The host %s did not come for the upload. What it has stays there; continue when the host is heard again.", u.HostName)
+}
+
+func (l *uploadLine) listen() {
+	defer close(l.gone)
+	next := wire.NewUploadAnswers(l.stream)
+	for {
+		a, err := next()
+		if err != nil {
+			return
+		}
+		select {
+		case l.answers <- a:
+		default: // nobody asked
+			return
+		}
+	}
+}
+
+// answer waits for what the host says next.
+func (l *uploadLine) answer(ctx context.Context) (wire.UploadAnswer, error) {
+	late := time.NewTimer(uploadAnswerLimit)
+	defer late.Stop()
+	select {
+	case a := <-l.answers:
+		return a, nil
+	case <-l.gone:
+		select {
+		case a := <-l.answers: // it said so and went
+			return a, nil
+		default:
+		}
+		return wire.UploadAnswer{}, l.lost()
+	case <-late.C:
+		return wire.UploadAnswer{}, fleet.Errorf(fleet.Unavailable, "The storage of the host %s did not take in what was sent in time. Continue the upload.", l.host)
+	case <-ctx.Done():
+		return wire.UploadAnswer{}, ctx.Err()
+	}
+}
+
+func (l *uploadLine) lost() error {
+	return fleet.Errorf(fleet.Unavailable, "The connection to the host %s was lost. Continue the upload.", l.host)
+}
+
+// send hands on what comes, piece by piece, and returns how much more the host has for good afterwards. A sender who does not read on is not
+// waited for with more than one piece in hand.
+func (l *uploadLine) send(ctx context.Context, from io.Reader) (int64, error) {
+	piece := pieces.Get().(*[wire.UploadHeader + wire.MostUploadPiece]byte)
+	defer pieces.Put(piece)
+	defer context.AfterFunc(ctx, l.close)()
+	var cut error
+	for {
+		n, err := from.Read(piece[wire.UploadHeader:])
+		if n > 0 {
+			wire.PutUploadHeader(piece[:], n)
+			if _, err := l.stream.Write(piece[:wire.UploadHeader+n]); err != nil {
+				return l.refusal(ctx)
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				cut = err
+			}
+			break
+		}
+	}
+	if _, err := l.stream.Write(make([]byte, wire.UploadHeader)); err != nil {
+		return l.refusal(ctx)
+	}
+	a, err := l.answer(ctx)
+	if err != nil {
+		return 0, err
+	}
+	came := a.Offset - l.offset
+	l.offset = a.Offset
+	switch {
+	case a.Final:
+		return came, errUploadEnded
+	case a.Error != "":
+		return came, fleet.Errorf(fleet.Invalid, "%s", a.Error)
+	}
+	return came, cut
+}
+
+// refusal is what the host said before it took no more.
+func (l *uploadLine) refusal(ctx context.Context) (int64, error) {
+	a, err := l.answer(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case a.Final:
+		return 0, errUploadEnded
+	case a.Error != "":
+		return 0, fleet.Errorf(fleet.Invalid, "%s", a.Error)
+	}
+	return 0, l.lost()
+}
+
+func (l *uploadLine) close() {
+	_ = l.stream.Close() // the host may have gone before
+	l.release()
+}
+
+// awaitUpload waits until the upload has ended, or for the time that a sender can be kept waiting.
+func (s *Server) awaitUpload(ctx context.Context, a fleet.Actor, u fleet.Upload) (fleet.Upload, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return u, err
+	}
+	sub := s.Hub.Subscribe(string(fleet.SubjectVolume(fleet.Volref{PoolID: u.PoolID, Volume: u.Volume})))
+	defer sub.Close()
+	late := time.NewTimer(uploadAnswerLimit)
+	defer late.Stop()
+	for {
+		now, err := s.Control.GetUpload(ctx, a, u.ID)
+		if err != nil || now.State.Ended() {
+			return now, err
+		}
+		select {
+		case <-sub.C:
+		case <-late.C:
+			return now, nil
+		case <-ctx.Done():
+			return now, ctx.Err()
+		}
+	}
+}

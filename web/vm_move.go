@@ -1,0 +1,110 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	vmview "quantix/views/vm"
+)
+
+type moveDiskForm struct {
+	Pool       string `form:"pool"`
+	Rate       string `form:"rate"`
+	Overcommit string `form:"overcommit"`
+}
+
+func (s *Server) askMoveDisk(c echo.Context, a fleet.Actor, in moveDiskForm, how asked) error {
+	ctx := c.Request().Context()
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return err
+	}
+	ref := volumeOf(c.QueryParam("disk"))
+	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
+	if i < 0 {
+		return fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
+	}
+	out := vmview.MovePage{
+		VM: p.VM, Disk: p.VM.Spec.Disks[i], Number: i + 1, Errors: how.errors,
+		In: vmview.MoveForm{Pool: in.Pool, Rate: in.Rate, Overcommit: in.Overcommit != ""},
+	}
+	pools, err := s.poolNames(ctx, a, p.VM)
+	if err != nil {
+		return err
+	}
+	moving, err := s.Control.MovingDisks(ctx, a, p.VM.ID)
+	if err != nil {
+		return err
+	}
+	out.Pool = pools[ref.PoolID]
+	if _, out.Why = p.VM.AllowsMove(ref, moving); out.Why == "" {
+		if out.Targets, err = s.Control.MoveTargets(ctx, a, p.VM.ID, ref); err != nil {
+			return err
+		}
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.MoveDisk(out))
+}
+
+func (s *Server) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (end, error) {
+	var checks fleet.Checks
+	order := control.MoveDisk{PoolID: fleet.PoolID(in.Pool), RateBytes: read(&checks, "rateBytes", in.Rate, rateOf), Overcommit: in.Overcommit != ""}
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	id := fleet.VMID(c.Param("id"))
+	t, err := s.Control.MoveDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), order)
+	return stay(views.VMPath(id), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+}
+
+// rateOf reads MiB a second; empty: no limit.
+func rateOf(text string) (int64, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) || n <= 0 || n > fleet.MostMoveRate>>20 {
+		return 0, fmt.Errorf("Give the limit as a number of MiB a second, or leave it empty.")
+	}
+	return int64(n * (1 << 20)), nil
+}
+
+type moveDiskInput struct {
+	VMPath
+	Body struct {
+		Disk fleet.Volref `json:"disk" doc:"One of the VM's disks"`
+		control.MoveDisk
+	}
+}
+
+func (s *Server) apiMoveDisk(ctx context.Context, a fleet.Actor, in *moveDiskInput) (*taskOutput, error) {
+	task, err := s.Control.MoveDisk(ctx, a, in.ID, in.Body.Disk, in.Body.MoveDisk)
+	return &taskOutput{task}, err
+}
+
+type moveTargetsInput struct {
+	VMPath
+	PoolID fleet.PoolID `query:"poolId" required:"true" doc:"Of the disk"`
+	Volume string       `query:"volume" required:"true" doc:"The disk's volume in it"`
+}
+
+type moveTargetsOutput struct {
+	Body struct {
+		Items []fleet.MoveTarget `json:"items"`
+	}
+}
+
+func (s *Server) apiMoveTargets(ctx context.Context, a fleet.Actor, in *moveTargetsInput) (*moveTargetsOutput, error) {
+	out := &moveTargetsOutput{}
+	var err error
+	out.Body.Items, err = s.Control.MoveTargets(ctx, a, in.ID, fleet.Volref{PoolID: in.PoolID, Volume: in.Volume})
+	return out, err
+}
