@@ -62,8 +62,7 @@ func TestJourney(t *testing.T) {
 	p.waitTrue("the host's actions at its row in the tree", `document.querySelector("#context-menu:popover-open a[href*='/hosts/']") !== null`)
 	p.keys("\u001b")
 
-	p.click(".head summary", "Actions")
-	p.click(".head .menu-item", "Delete")
+	p.pick(".head summary", "Actions", "Delete")
 	p.waitText("#dialog", name)
 	p.fill("#dialog #confirm", name)
 	p.click("#dialog button.danger", "Delete with disks")

@@ -156,8 +156,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-console-window", vm + "/console?window=1", func(p *tab) { p.waitConsole() }},
 		{"vm-delete-page", vm + "/delete", nil},
 		{"vm-delete", vm, func(p *tab) {
-			p.click(".head summary", "Actions")
-			p.click(".head .menu-item", "Delete")
+			p.pick(".head summary", "Actions", "Delete")
 			p.waitText("#dialog", "web-01")
 		}},
 		{"found-vm", "/vms?tab=found", func(p *tab) { p.click("#found-rows a", "legacy-erp"); p.waitText("h1", "legacy-erp"); p.settle() }},

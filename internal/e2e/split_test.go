@@ -70,8 +70,7 @@ func splitVM(t *testing.T) {
 	p.sameDocument()
 	p.portray("vm-place-decided")
 	p.shoot(shot{"vm-held-delete", page, func(p *tab) {
-		p.click(".head summary", "Actions")
-		p.click(".head .menu-item", "Delete")
+		p.pick(".head summary", "Actions", "Delete")
 		p.waitText("#dialog", "host-7 says that it has a guest of this UUID")
 	}})
 	p.shoot(shot{"vm-held-delete-page", page + "/delete", nil})

@@ -147,6 +147,26 @@ func (p *tab) click(sel, text string) {
 	p.do("click on "+sel, chromedp.MouseClickXY(at.X, at.Y))
 }
 
+// pick clicks an item of a menu as a person does: where the page moved and the menu did not open, it is opened again.
+func (p *tab) pick(menu, name, item string) {
+	p.Helper()
+	open := fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.textContent.includes(%s) && e.closest("details").open)`, quote(menu), quote(name))
+	var at spot
+	eventually(p, stepLimit, fmt.Sprintf("the menu %q with %q", name, item), func() (bool, string) {
+		if opened, err := eval[bool](p, open); err != nil || !opened {
+			p.click(menu, name)
+			return false, fmt.Sprintf("it is closed (%v)", err)
+		}
+		now, err := eval[spot](p, fmt.Sprintf(`%s("details[open] .menu-item", %s)`, findScript, quote(item)))
+		if still := now == at; err != nil || !now.OK || !still {
+			at = now
+			return false, fmt.Sprintf("%s (%v)", now.Why, err)
+		}
+		p.do("click on "+item, chromedp.MouseClickXY(at.X, at.Y))
+		return true, ""
+	})
+}
+
 // fill replaces what an input holds by typing. sel must be a CSS selector.
 func (p *tab) fill(sel, value string) {
 	p.Helper()

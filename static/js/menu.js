@@ -19,10 +19,18 @@ const items = (list) => [...list.querySelectorAll("a, button, input, summary")].
 
 const opened = () => [...document.querySelectorAll("details.menu[open]")];
 const closeAll = (except) => opened().forEach((menu) => { if (menu !== except && !menu.contains(except)) menu.open = false; });
+const anchors = new WeakMap(); // where each menu's button stood when the list was placed
 
 function placeOf(menu) {
-  const list = menu.querySelector(":scope > .menu-list");
-  if (list) place(list, menu.querySelector("summary").getBoundingClientRect(), list.matches(".right"));
+  const list = menu.querySelector(":scope > .menu-list"), box = menu.querySelector("summary").getBoundingClientRect();
+  anchors.set(menu, box);
+  if (list) place(list, box, list.matches(".right"));
+}
+
+/** Whether what scrolled took the menu's button along: the tree beside a page scrolls without it, and a refresh may scroll anything. */
+function moved(menu) {
+  const was = anchors.get(menu), { left, top } = menu.querySelector("summary").getBoundingClientRect();
+  return was && (Math.abs(left - was.left) > 1 || Math.abs(top - was.top) > 1);
 }
 
 document.addEventListener("toggle", ({ target }) => {
@@ -31,12 +39,11 @@ document.addEventListener("toggle", ({ target }) => {
   placeOf(target);
 }, { capture: true });
 
-// What htmx brings into an open menu changes its size, and may have taken the focused item with it.
+// What htmx brings in may move an open menu's button, change the size of its list, and take the focused item with it.
 document.addEventListener("htmx:afterSettle", ({ target }) => {
+  opened().forEach(placeOf);
   const menu = target.closest?.("details.menu[open]");
-  if (!menu) return;
-  placeOf(menu);
-  if (target.matches(".menu-list") && document.activeElement === document.body) items(target)[0]?.focus();
+  if (menu && target.matches(".menu-list") && document.activeElement === document.body) items(target)[0]?.focus();
 });
 
 document.addEventListener("click", ({ target }) => {
@@ -49,7 +56,8 @@ document.addEventListener("focusin", ({ target }) => closeAll(target.closest("de
 const typing = () => document.activeElement?.matches(".menu-list input") ?? false;
 addEventListener("resize", () => { if (!typing()) closeAll(null); });
 document.addEventListener("scroll", ({ target }) => {
-  if ((!(target instanceof Element) || !target.closest(".menu-list")) && !typing()) closeAll(null);
+  if (target instanceof Element && target.closest(".menu-list") || typing()) return;
+  opened().forEach((menu) => { if (moved(menu)) menu.open = false; });
 }, { capture: true, passive: true });
 
 on("keydown", "details.menu", (event, menu) => {
