@@ -193,7 +193,8 @@ func TestALiveMoveLosesNoWrite(t *testing.T) {
 	m.wantNothingIn("after a pool without room", full)
 	m.more(w, "after a pool without room", 5)
 
-	back, stop := m.order(to, 8), make(chan struct{})
+	// Slow enough that a machine at its limit hears the word before the copy is whole.
+	back, stop := m.order(to, 1), make(chan struct{})
 	back.Stop, back.Progress = stop, once(func() { close(stop) })
 	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, agent.ErrStopped) {
 		t.Fatalf("taken back: %v", err)
@@ -203,7 +204,7 @@ func TestALiveMoveLosesNoWrite(t *testing.T) {
 	m.more(w, "after it was taken back", 5)
 
 	// The agent ends in the middle: QEMU copies on, and the next agent follows it.
-	cut := m.order(to, 8)
+	cut := m.order(to, 1)
 	ctx, end := context.WithCancel(t.Context())
 	cut.Progress = once(end)
 	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, agent.ErrStopped) {
@@ -213,6 +214,7 @@ func TestALiveMoveLosesNoWrite(t *testing.T) {
 		t.Fatalf("QEMU does not copy on:\n%s", xml)
 	}
 	m.more(w, "while nobody watches", 5)
+	virsh(t, "blockjob", string(m.vm.ID), "vda", "--bandwidth", "64")
 	next := open(t)
 	again := m.order(to, 8)
 	again.Begun = func(string) error { t.Error("it was begun anew"); return nil }
