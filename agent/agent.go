@@ -23,6 +23,7 @@ type Options struct {
 	Client     *wire.Client // from Identity.Client
 	Hypervisor Hypervisor
 	Inventory  func(context.Context) (fleet.Inventory, error) // the hardware; asked at the start, each ten minutes and on RefreshInventory
+	NICs       func() []fleet.HostNIC                         // the network devices, asked at every look at the host
 	Load       func(context.Context) (wire.HostMeter, error)  // the host's own load
 	Links      Links                                          // nil: the host is only simulated
 	Version    string
@@ -35,6 +36,7 @@ type Options struct {
 type timing struct {
 	report, snapshot, spacing, lease time.Duration
 	inventory, inventoryRead         time.Duration
+	nics                             time.Duration // longest wait of a look for the network devices
 	passive                          time.Duration // between two attempts to become this host's agent
 	retry, retryMost                 time.Duration // backoff of the loops
 	grace                            time.Duration // for jobs in work when the agent stops
@@ -46,7 +48,7 @@ type timing struct {
 
 var usual = timing{
 	report: wire.ReportPeriod, snapshot: 5 * time.Second, spacing: 200 * time.Millisecond, lease: 8 * time.Second,
-	inventory: 10 * time.Minute, inventoryRead: 20 * time.Second,
+	inventory: 10 * time.Minute, inventoryRead: 20 * time.Second, nics: 500 * time.Millisecond,
 	passive: 30 * time.Second,
 	retry:   500 * time.Millisecond, retryMost: 5 * time.Second,
 	grace:    4 * time.Second,
@@ -62,6 +64,7 @@ type Agent struct {
 	client     *wire.Client
 	hypervisor Hypervisor
 	links      Links
+	nics       nicWatch
 	version    string
 	instance   string
 	times      timing
@@ -105,7 +108,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 		o.Slots = 4
 	}
 	a := &Agent{
-		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, version: o.Version, instance: rand.Text(),
+		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicWatch{read: o.NICs}, version: o.Version, instance: rand.Text(),
 		times: times, log: o.Log, metrics: o.Metrics, board: newBoard(), slots: semaphore.NewWeighted(int64(o.Slots)),
 	}
 	var err error

@@ -15,7 +15,7 @@ func RetryWaits(n int) (waits []time.Duration) {
 func NewBrisk(o Options) (*Agent, error) {
 	return newAgent(o, timing{
 		report: 100 * time.Millisecond, snapshot: 250 * time.Millisecond, spacing: 5 * time.Millisecond, lease: 80 * time.Millisecond,
-		inventory: time.Minute, inventoryRead: time.Second,
+		inventory: time.Minute, inventoryRead: time.Second, nics: 50 * time.Millisecond,
 		passive: 50 * time.Millisecond,
 		retry:   10 * time.Millisecond, retryMost: 100 * time.Millisecond,
 		grace: 2 * time.Second,

@@ -50,8 +50,10 @@ type Host struct {
 	local    *Storage
 	wakes    map[chan struct{}]bool
 	sent     map[fleet.UploadID]*sent
-	gone     bool          // libvirtd is not reachable
-	frozen   chan struct{} // not nil: libvirtd does not answer until it is closed
+	pulled   map[string]bool // devices without a link
+	removed  map[string]bool // devices that an administrator removed
+	gone     bool            // libvirtd is not reachable
+	frozen   chan struct{}   // not nil: libvirtd does not answer until it is closed
 }
 
 var _ agent.Hypervisor = (*Host)(nil)

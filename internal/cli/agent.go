@@ -114,12 +114,12 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 			return err
 		}
 	}
-	links, inventory, err := openLinks(cfg, client, log)
+	links, facts, err := openLinks(cfg, client, log)
 	if err != nil {
 		return err
 	}
 	a, err := agent.New(agent.Options{
-		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: inventory, Load: hardware.Load,
+		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.Load,
 		Version: versionText(), Log: log, Metrics: metrics,
 	})
 	if err != nil {
