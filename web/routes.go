@@ -197,6 +197,7 @@ func (s *Server) routes() []route {
 		// Networks.
 		{get, "/networks", page, policy.StorageSee, s.together(s.listNetworks)},
 		{get, "/networks.csv", stream, policy.StorageSee, s.exportNetworks},
+		{get, "/networks/topology", page, policy.InfraSee, s.together(s.networkGrid)},
 		{get, "/networks/new", page, policy.InfraChange, ask(s.askNetwork)},
 		{post, "/networks", page, policy.InfraChange, submit(s.createNetwork, s.askNetwork)},
 		{get, "/networks/:id", page, policy.StorageSee, ask(s.networkPage)},

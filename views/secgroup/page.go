@@ -41,15 +41,6 @@ func (p *ListPage) table() kit.Table[fleet.SecurityGroupView] {
 	}
 }
 
-// tabs lead between the lists of the network's side.
-func tabs(here string) []kit.Tab {
-	all := []kit.Tab{{Text: "Networks", Href: "/networks"}, {Text: "Security groups", Href: "/security-groups"}, {Text: "Would it pass?", Href: "/security-groups/test"}}
-	for i := range all {
-		all[i].Here = all[i].Href == here
-	}
-	return all
-}
-
 func newGroup(a fleet.Actor) kit.Act {
 	return kit.Act{Icon: "plus", Word: "New security group", Href: "/security-groups/new"}.Needs(a, policy.VMChange)
 }
@@ -182,6 +173,7 @@ func (p Page) remotes() []kit.Option {
 
 // TestPage asks whether a packet would pass.
 type TestPage struct {
+	Actor                                      fleet.Actor
 	From, FromCard, To, ToCard, Protocol, Port string
 	VMs                                        []string // names to choose from
 	Answer                                     *fleet.PassAnswer
