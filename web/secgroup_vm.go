@@ -81,8 +81,9 @@ func (s *Server) setCard(c echo.Context, a fleet.Actor, in cardForm) (end, error
 // testPass is a form that is got: the address of an answer can be shown to others.
 func (s *Server) testPass(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
-	p := groupview.TestPage{Actor: a,
-		From: strings.TrimSpace(c.QueryParam("from")), FromCard: strings.TrimSpace(c.QueryParam("fromCard")),
+	p := groupview.TestPage{
+		Actor: a,
+		From:  strings.TrimSpace(c.QueryParam("from")), FromCard: strings.TrimSpace(c.QueryParam("fromCard")),
 		To: strings.TrimSpace(c.QueryParam("to")), ToCard: strings.TrimSpace(c.QueryParam("toCard")),
 		Protocol: c.QueryParam("protocol"), Port: strings.TrimSpace(c.QueryParam("port")),
 	}

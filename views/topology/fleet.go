@@ -67,7 +67,7 @@ func OfFleet(in fleet.NetworkGrid) Rails {
 		case t.Warn > 0:
 			r.Tone = fleet.ToneWarn
 		}
-		r.Title = n.Name + ": active on " + strconv.Itoa(n.Health.Active) + " of " + kit.Count(n.Health.Hosts, "host")
+		r.Title = n.Name + ": well on " + strconv.Itoa(n.Health.Tones.OK) + " of " + kit.Count(n.Health.Hosts, "host")
 		if b := n.Health.Tones.Bad; b > 0 {
 			r.Title += ", failed on " + strconv.Itoa(b)
 		}
@@ -122,6 +122,14 @@ func hostNode(h fleet.HostView) Node {
 		out.Tone, out.Word = fleet.ToneBad, kit.Count(lost, "device")+" without link"
 	}
 	return out
+}
+
+// line is the tone of the host's line: what is wrong with it stands at its box.
+func (r Row) line() fleet.Tone {
+	if r.Tone == fleet.ToneUnknown {
+		return r.Tone
+	}
+	return fleet.ToneOK
 }
 
 // on is what a host's line of the list says of its networks: of a tone.

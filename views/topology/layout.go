@@ -18,6 +18,8 @@ const (
 	columnGap = 76
 	headHigh  = 28
 	margin    = 4
+	// signBefore is how far before its end a line has its sign: there it stands apart from those of others.
+	signBefore = 18
 )
 
 // Box is a node with its place.
@@ -152,7 +154,7 @@ func drawn(e Edge, c int, via []*item, left func(int) int, middle func(*item) in
 	for k, i := range via[1:] {
 		toX, toY := left(c+1+k), middle(i)
 		fmt.Fprintf(&path, "C%d %d %d %d %d %d", x+columnGap/2, y, toX-columnGap/2, toY, toX, toY)
-		out.X, out.Y = (x+toX)/2, (y+toY)/2
+		out.X, out.Y = toX-signBefore, toY
 		x, y = toX, toY
 		if i.node < 0 {
 			x += boxWidth

@@ -64,15 +64,12 @@ func (g *Graph) hostOf(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices
 	w := wiring{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, heard: fleet.Fresh(h.SeenAt, now), looked: d.Looked}
 	node := Node{ID: "host:" + string(h.HostID), Column: ofHosts, Icon: "server", Kind: "Host", Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
 	node.Tone, node.Word, node.Says = look(h)
-	if node.Says != "" {
-		node.Says = h.HostName + ": " + node.Says
-	}
 	bridge := bridgeOf(n, h)
 	node.Detail = bridge
 	b, there := w.find(bridge)
 	if !there && bridge != "" && h.Status.Active && w.heard && w.looked && listsBridge(n, h) {
 		node.Tone, node.Word = fleet.ToneBad, "No bridge"
-		node.Says = h.HostName + ": the network is active there, but its bridge " + bridge + " is not there: cards on it reach nothing."
+		node.Says = "The network is active there, but its bridge " + bridge + " is not there: cards on it reach nothing."
 	}
 	g.add(node)
 	g.join(Edge{From: node.ID, To: "net:" + string(n.ID), Tone: lineTone(node.Tone), Says: n.Name + " on " + h.HostName})
@@ -108,9 +105,7 @@ func (g *Graph) vmOf(in fleet.NetworkTopology, v fleet.VMView) {
 	node.Column, node.Detail = ofVMs, joined(v.HostName, node.Detail)
 	tone := fleet.ToneIdle
 	if h := g.node("host:" + string(v.HostID)); h != nil {
-		if tone = toCard(lineTone(h.Tone), v.Phase); h.Tone == fleet.ToneBad {
-			node.Says = ""
-		}
+		tone = toCard(lineTone(h.Tone), v.Phase)
 	}
 	for _, c := range v.Spec.NICs {
 		if c.NetworkID != in.Network.ID {

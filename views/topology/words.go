@@ -30,7 +30,7 @@ func (b Box) marked() bool { return b.Tone != fleet.ToneOK && b.Tone != fleet.To
 
 func (b Box) class() string {
 	if b.Mine {
-		return "mine " + kit.Tone(b.Tone)
+		return "mine"
 	}
 	return kit.Tone(b.Tone)
 }
