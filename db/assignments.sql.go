@@ -275,6 +275,10 @@ WHERE s.looked_at > now() - $1::interval AND a.noun = ANY ($2::text[])
   AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.said = 'inactive' AND NOT a.by_others AND NOT (a.noun = 'net' AND a.status ? 'rolledBack')))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
+  AND (a.asked = 'assign' OR NOT EXISTS (
+      SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id AND j.kind LIKE '%.release' AND j.state = 'failed'
+          AND j.ended_at > now() - interval '1 day'
+      HAVING max(j.ended_at) > now() - LEAST(interval '6 hours', interval '5 minutes' * power(2, LEAST(count(*), 10) - 1))))
 LIMIT 500
 `
 
@@ -292,7 +296,8 @@ type DriftedAssignmentsRow struct {
 	Generation int64
 }
 
-// First orders and releases that got lost, on a host that is heard, tried again each five minutes; and objects that are not
+// First orders and releases that got lost, on a host that is heard, tried again each five minutes; a release that failed waits twice as long
+// after each failure of the last day, six hours at most: it may be one that cuts the host off while it is tried. And objects that are not
 // active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
 // is theirs to start; so is what a host undid because it cut it off. Of the nouns that there are jobs for: the others must not take their place.
 func (q *Queries) DriftedAssignments(ctx context.Context, arg DriftedAssignmentsParams) ([]DriftedAssignmentsRow, error) {

@@ -9,6 +9,7 @@ import (
 	"context"
 
 	"quantix/internal/fleet"
+	"time"
 )
 
 const addNetwork = `-- name: AddNetwork :exec
@@ -365,6 +366,46 @@ func (q *Queries) NetworkNeeded(ctx context.Context, arg NetworkNeededParams) ([
 			return nil, err
 		}
 		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const networksLeft = `-- name: NetworksLeft :many
+SELECT r.id::text FROM (SELECT unnest($1::text[]) AS id, unnest($2::boolean[]) AS absent) r
+WHERE NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = r.id AND a.host_id = $3::text AND a.asked <> '')
+  AND (r.absent OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'net:' || r.id AND j.host_id = $3 AND j.kind = 'network.release' AND j.state = 'done'
+                           AND j.ended_at > now() - $4::interval))
+`
+
+type NetworksLeftParams struct {
+	Networks []string
+	Absent   []bool
+	HostID   string
+	Looked   time.Duration
+}
+
+// Of networks that a host tells of, by their ids: those that nobody asked it to have and that it does not have, or has released since @looked ago.
+func (q *Queries) NetworksLeft(ctx context.Context, arg NetworksLeftParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, networksLeft,
+		arg.Networks,
+		arg.Absent,
+		arg.HostID,
+		arg.Looked,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var r_id string
+		if err := rows.Scan(&r_id); err != nil {
+			return nil, err
+		}
+		items = append(items, r_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -184,7 +184,7 @@ func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 		if !slices.ContainsFunc(out, func(r wire.NetworkReport) bool {
 			return r.Kind == fleet.NetworkLibvirt && (r.ID == a.ID || r.Name == a.Name)
 		}) {
-			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Error: agent.NetworkMissing}})
+			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: agent.NetworkMissing}})
 		}
 	}
 	slices.SortFunc(out, func(a, b wire.NetworkReport) int {

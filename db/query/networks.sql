@@ -100,3 +100,10 @@ FOR UPDATE OF n SKIP LOCKED;
 DELETE FROM networks n WHERE n.id = ANY (@ids::text[]) AND n.spec IS NULL
   AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))));
+
+-- name: NetworksLeft :many
+-- Of networks that a host tells of, by their ids: those that nobody asked it to have and that it does not have, or has released since @looked ago.
+SELECT r.id::text FROM (SELECT unnest(@networks::text[]) AS id, unnest(@absent::boolean[]) AS absent) r
+WHERE NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = r.id AND a.host_id = @host_id::text AND a.asked <> '')
+  AND (r.absent OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'net:' || r.id AND j.host_id = @host_id AND j.kind = 'network.release' AND j.state = 'done'
+                           AND j.ended_at > now() - @looked::interval));

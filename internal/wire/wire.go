@@ -151,6 +151,7 @@ type NetworkReport struct {
 	Name   string              `json:"name"`
 	Kind   fleet.NetworkKind   `json:"kind"`
 	Status fleet.NetworkStatus `json:"status"`
+	Absent bool                `json:"absent,omitempty"` // the host has none: it is told because it is assigned. Older agents do not say so
 }
 
 // Meter and HostMeter are the load of one running VM and of the host itself.
