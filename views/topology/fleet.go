@@ -19,7 +19,7 @@ const (
 	railGap  = 40
 	rowHigh  = 52
 	railHead = 132 // for the networks' names, which stand slanted
-	railLeft = boxWidth + 44
+	railLeft = boxWidth + 36
 	railEnd  = 110 // right of the last rail, for its name
 )
 

@@ -11,11 +11,11 @@ import (
 
 // Measures of a picture, in pixels: on the grid of the pages.
 const (
-	boxWidth  = 188
+	boxWidth  = 152
 	boxHeight = 44
 	laneHigh  = 8 // of a line that passes a column
 	rowGap    = 12
-	columnGap = 76
+	columnGap = 36
 	headHigh  = 28
 	margin    = 4
 	// signBefore is how far before its end a line has its sign: there it stands apart from those of others.
@@ -50,7 +50,7 @@ type Picture struct {
 }
 
 // Lay finds a place for everything in the graph. The same graph always gives the same picture: columns without nodes fall away, rows are
-// sorted so that few lines cross, and stand as near as they can to what they are joined to. An edge that does not lead from a column to
+// sorted so that few lines cross, and stand beside the first of what they carry, as near as they can: so a picture begins at its top. An edge that does not lead from a column to
 // one further right is turned round, or left out where both ends are in one column.
 func Lay(g Graph) Picture {
 	column, heads := columns(g)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"testing"
 
 	"quantix/internal/fleet"
@@ -78,12 +79,12 @@ func TestLayout(t *testing.T) {
 			}
 		}
 	})
-	t.Run("one stands in the middle of what it is joined to", func(t *testing.T) {
+	t.Run("one stands beside the first of what it carries", func(t *testing.T) {
 		t.Parallel()
 		p := topology.Lay(graph(2, two, []string{"a", "x", "y", "z"}, "ax", "ay", "az"))
 		checkPicture(t, p)
-		if a, y := box(t, p, "a"), box(t, p, "y"); a.Y != y.Y {
-			t.Errorf("it stands at %d, the middle is %d", a.Y, y.Y)
+		if a, x := box(t, p, "a"), box(t, p, "x"); a.Y != x.Y {
+			t.Errorf("it stands at %d, the first at %d", a.Y, x.Y)
 		}
 	})
 	t.Run("columns without anything fall away", func(t *testing.T) {
@@ -128,10 +129,10 @@ func TestAnyGraph(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		g := topology.Graph{Columns: []string{"1", "2", "3", "4", "5"}}
 		for i := range r.IntN(90) {
-			g.Nodes = append(g.Nodes, topology.Node{ID: fmt.Sprint(i), Column: r.IntN(5)})
+			g.Nodes = append(g.Nodes, topology.Node{ID: strconv.Itoa(i), Column: r.IntN(5)})
 		}
 		for range r.IntN(150) {
-			g.Edges = append(g.Edges, topology.Edge{From: fmt.Sprint(r.IntN(90)), To: fmt.Sprint(r.IntN(90)), Tone: fleet.ToneBad})
+			g.Edges = append(g.Edges, topology.Edge{From: strconv.Itoa(r.IntN(90)), To: strconv.Itoa(r.IntN(90)), Tone: fleet.ToneBad})
 		}
 		p := topology.Lay(g)
 		checkPicture(t, p)

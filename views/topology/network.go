@@ -64,7 +64,7 @@ func modeOf(n fleet.Network, h fleet.NetworkHost) string {
 	case n.Spec != nil:
 		return n.Spec.Mode.Is().Word
 	case n.Kind == fleet.NetworkBridge:
-		return "Bridge of the host"
+		return "Host bridge"
 	case h.Status == nil:
 		return ""
 	}

@@ -145,7 +145,7 @@ func (l layers) place() float64 {
 	return high - low + 1
 }
 
-// align moves a column's items to the middle of what they are joined to, as near as their order and the room between them allow.
+// align moves a column's items to where they wish to stand, as near as their order and the room between them allow.
 func align(row []*item, forward bool) {
 	type block struct{ sum, n float64 }
 	offset, at := make([]float64, len(row)), 0.0
@@ -168,7 +168,7 @@ func align(row []*item, forward bool) {
 	}
 }
 
-// wish is where the item would stand were it alone.
+// wish is where the item would stand were it alone: beside the first of what it carries, or in the middle of what it stands on.
 func (i *item) wish(forward bool) float64 {
 	near := i.left
 	if !forward {
@@ -177,9 +177,12 @@ func (i *item) wish(forward bool) float64 {
 	if len(near) == 0 {
 		return i.center
 	}
-	sum := 0.0
+	sum, first := 0.0, near[0].center
 	for _, n := range near {
-		sum += n.center
+		sum, first = sum+n.center, min(first, n.center)
+	}
+	if !forward {
+		return first
 	}
 	return sum / float64(len(near))
 }
