@@ -41,7 +41,7 @@ func TestEachFaultOfStorageIsShown(t *testing.T) {
 			failed(kept.Judge(agent.Sighting{There: true, Marker: "00000000-0000-7000-8000-00000000bbbb"}).Error()), []string{"host-2 cannot use this pool.", "belongs to another pool"},
 		},
 		"storage that hangs": {fleet.PoolStatus{State: fleet.PoolStalled, Error: "The storage has not answered since 12:00 UTC."}, []string{"host-2 cannot use this pool.", "Not answering"}},
-		"a full pool": {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 2 << 40}, []string{"Full: 100 % used"}},
+		"a full pool":        {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 2 << 40}, []string{"Full: 100 % used"}},
 	} {
 		p.exec("UPDATE assignments SET status = $3 WHERE object_id = $1 AND host_id = $2", pool, hosts[1], mustJSON(c.says))
 		words := html.EscapeString(c.says.Error)

@@ -13,6 +13,7 @@ const (
 	textLeft   = 34 // where a box's text begins
 	faultsTold = 8  // above a picture
 	namesTold  = 8  // of what a thing is joined to
+	detailSize = 11 // of the font of a second line
 )
 
 var toneWords = map[fleet.Tone]string{fleet.ToneOK: "well", fleet.ToneWarn: "to look at", fleet.ToneBad: "failed", fleet.ToneUnknown: "not heard"}
@@ -37,6 +38,14 @@ func (b Box) class() string {
 
 // line is the second line of a box.
 func (n Node) line() string { return joined(n.Word, n.Detail) }
+
+// second is the second line as it fits: where all is well and there is no room for both, what it is says more than that it is well.
+func (b Box) second() string {
+	if b.Tone == fleet.ToneOK && b.Detail != "" && widthOf(b.line(), detailSize) > float64(b.room()) {
+		return fit(b.Detail, detailSize, b.room())
+	}
+	return fit(b.line(), detailSize, b.room())
+}
 
 // title is all that is known of a box.
 func (n Node) title() string {
