@@ -26,6 +26,10 @@ type Hypervisor interface {
 	// Meters reads the load of all running VMs that carry Quantix metadata.
 	Meters(ctx context.Context) ([]wire.Meter, error)
 
+	// FilterCounts reads what the host has counted at the cards of running VMs that have a network filter of Quantix's: by rule what it let
+	// through, and what was dropped. A rule that nothing matched is there, with nothing.
+	FilterCounts(ctx context.Context) ([]CountedCard, error)
+
 	// Changes delivers a wake-up (no data) when something may have changed. The channel has room for one. It lives until ctx ends;
 	// a lost connection to the hypervisor and its return are wake-ups as well.
 	Changes(ctx context.Context) <-chan struct{}

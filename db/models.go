@@ -126,6 +126,13 @@ type Host struct {
 	MemoryBytes int64
 }
 
+type HostFilterCount struct {
+	HostID fleet.HostID
+	At     time.Time
+	Cards  []byte
+	Error  string
+}
+
 type HostMeter struct {
 	HostID       fleet.HostID
 	At           time.Time

@@ -7,9 +7,9 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
-	"time"
 )
 
 const addSecurityGroup = `-- name: AddSecurityGroup :exec
@@ -82,6 +82,42 @@ func (q *Queries) CountSecurityGroups(ctx context.Context, projectID *string) (i
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const countsOfVM = `-- name: CountsOfVM :many
+SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+WHERE v.id = $1 AND k->>'id' = v.id AND c.at > now() - $2::interval
+`
+
+type CountsOfVMParams struct {
+	VMID  fleet.VMID
+	Fresh time.Duration
+}
+
+type CountsOfVMRow struct {
+	At   time.Time
+	Told []byte
+}
+
+// What the VM's host has counted at its cards, if it is not too long ago.
+func (q *Queries) CountsOfVM(ctx context.Context, arg CountsOfVMParams) ([]CountsOfVMRow, error) {
+	rows, err := q.db.Query(ctx, countsOfVM, arg.VMID, arg.Fresh)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountsOfVMRow{}
+	for rows.Next() {
+		var i CountsOfVMRow
+		if err := rows.Scan(&i.At, &i.Told); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const deleteSecurityGroup = `-- name: DeleteSecurityGroup :exec
@@ -166,6 +202,104 @@ func (q *Queries) GetSecurityGroup(ctx context.Context, id fleet.SecurityGroupID
 		&i.CreatedAt,
 		&i.DeletedAt,
 	)
+	return i, err
+}
+
+const groupCounts = `-- name: GroupCounts :many
+WITH card AS MATERIALIZED (
+    SELECT k AS told, c.at
+    FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+    JOIN nic_groups n ON n.group_id = $1 AND n.vm_id = k->>'id' AND n.mac = k->>'mac'
+    JOIN vms v ON v.id = n.vm_id AND v.host_id = c.host_id
+    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = $1) AND c.at > now() - $2::interval
+      AND ($3::boolean OR v.project_id = ANY ($4::text[]))
+), counted AS (
+    SELECT '' AS rule, told->'dropped' AS n, told, at FROM card
+    UNION ALL SELECT r->>'rule', r, told, at FROM card CROSS JOIN LATERAL jsonb_array_elements(told->'rules') r
+)
+SELECT rule::text AS rule, LEAST(sum((n->>'packets')::bigint), 1::numeric * (1::bigint << 62))::bigint AS packets, LEAST(sum((n->>'bytes')::bigint), 1::numeric * (1::bigint << 62))::bigint AS bytes,
+       count(*)::bigint AS cards, min(at - (told->>'sinceMs')::bigint * interval '1 millisecond')::timestamptz AS since, min(at)::timestamptz AS at
+FROM counted GROUP BY rule
+`
+
+type GroupCountsParams struct {
+	ID          fleet.SecurityGroupID
+	Fresh       time.Duration
+	AllProjects bool
+	Projects    []string
+}
+
+type GroupCountsRow struct {
+	Rule    string
+	Packets int64
+	Bytes   int64
+	Cards   int64
+	Since   time.Time
+	At      time.Time
+}
+
+// What is counted of the group at cards of VMs in these projects, or in all: by rule, and with no rule what no rule allowed. What a host said
+// too long ago is not counted.
+func (q *Queries) GroupCounts(ctx context.Context, arg GroupCountsParams) ([]GroupCountsRow, error) {
+	rows, err := q.db.Query(ctx, groupCounts,
+		arg.ID,
+		arg.Fresh,
+		arg.AllProjects,
+		arg.Projects,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []GroupCountsRow{}
+	for rows.Next() {
+		var i GroupCountsRow
+		if err := rows.Scan(
+			&i.Rule,
+			&i.Packets,
+			&i.Bytes,
+			&i.Cards,
+			&i.Since,
+			&i.At,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const groupRuns = `-- name: GroupRuns :one
+SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE c.at > now() - $1::interval), '')::text AS error
+FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
+WHERE n.group_id = $2 AND v.status->>'power' = 'running' AND ($3::boolean OR v.project_id = ANY ($4::text[]))
+`
+
+type GroupRunsParams struct {
+	Fresh       time.Duration
+	ID          fleet.SecurityGroupID
+	AllProjects bool
+	Projects    []string
+}
+
+type GroupRunsRow struct {
+	Cards int64
+	Error string
+}
+
+// How many cards in the group VMs have that run, in these projects or in all, and why a host cannot count.
+func (q *Queries) GroupRuns(ctx context.Context, arg GroupRunsParams) (GroupRunsRow, error) {
+	row := q.db.QueryRow(ctx, groupRuns,
+		arg.Fresh,
+		arg.ID,
+		arg.AllProjects,
+		arg.Projects,
+	)
+	var i GroupRunsRow
+	err := row.Scan(&i.Cards, &i.Error)
 	return i, err
 }
 
@@ -468,6 +602,32 @@ func (q *Queries) RefreshMembers(ctx context.Context, most int32) ([]fleet.Secur
 		return nil, err
 	}
 	return items, nil
+}
+
+const reportFilterCounts = `-- name: ReportFilterCounts :exec
+INSERT INTO host_filter_counts (host_id, at, cards, error)
+SELECT r.host_id, now() - r.ago * interval '1 millisecond', r.cards::jsonb, r.error
+FROM (SELECT unnest($1::text[]) AS host_id, unnest($2::bigint[]) AS ago, unnest($3::text[]) AS cards, unnest($4::text[]) AS error) r
+ORDER BY r.host_id
+ON CONFLICT (host_id) DO UPDATE SET at = EXCLUDED.at, cards = EXCLUDED.cards, error = EXCLUDED.error
+`
+
+type ReportFilterCountsParams struct {
+	HostIds []string
+	Agos    []int64
+	Cards   []string
+	Errors  []string
+}
+
+// What hosts have counted at cards: a row a host.
+func (q *Queries) ReportFilterCounts(ctx context.Context, arg ReportFilterCountsParams) error {
+	_, err := q.db.Exec(ctx, reportFilterCounts,
+		arg.HostIds,
+		arg.Agos,
+		arg.Cards,
+		arg.Errors,
+	)
+	return err
 }
 
 const reviseSecurityGroup = `-- name: ReviseSecurityGroup :exec

@@ -60,6 +60,7 @@ type Backend struct {
 	caps        watch[capabilities]
 
 	metering watch[[]wire.Meter]
+	counting watch[[]agent.CountedCard]
 
 	mu      sync.Mutex
 	reader  *conn // nil: libvirtd is away, see lost

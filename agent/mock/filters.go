@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"quantix/agent"
 	"quantix/internal/fleet"
@@ -47,6 +48,35 @@ func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) erro
 	delete(h.groups, g.ID)
 	h.notify()
 	return nil
+}
+
+// FilterCounts implements agent.Hypervisor. By each rule a packet a second passes, and one in five seconds is dropped.
+func (h *Host) FilterCounts(ctx context.Context) ([]agent.CountedCard, error) {
+	if err := h.enter(ctx); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []agent.CountedCard
+	for _, g := range h.guests {
+		if !g.managed || !g.on() {
+			continue
+		}
+		n := int64(time.Since(g.startedAt).Seconds())
+		for _, nic := range g.live.spec.NICs {
+			if filterOf(g.id, nic) == "" {
+				continue
+			}
+			chain := map[string]fleet.PassCount{agent.Dropped: {Packets: n / 5, Bytes: n / 5 * 60}}
+			for _, id := range nic.SecurityGroups {
+				for _, r := range h.groups[id].Rules {
+					chain[r.ID] = fleet.PassCount{Packets: n, Bytes: n * 500}
+				}
+			}
+			out = append(out, agent.CountedCard{VM: g.id, MAC: nic.MAC, Chains: map[string]map[string]fleet.PassCount{"all": chain}})
+		}
+	}
+	return out, nil
 }
 
 // takesGroups refuses cards in groups that the order does not bring, or that the host cannot apply.

@@ -128,3 +128,40 @@ FROM nic_groups n JOIN vms v ON v.id = n.vm_id JOIN security_groups g ON g.id = 
 LEFT JOIN assignments a ON a.security_group_id = g.id AND a.host_id = v.host_id
 LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE n.vm_id = @vm_id ORDER BY n.mac, g.name, g.id;
+
+-- name: ReportFilterCounts :exec
+-- What hosts have counted at cards: a row a host.
+INSERT INTO host_filter_counts (host_id, at, cards, error)
+SELECT r.host_id, now() - r.ago * interval '1 millisecond', r.cards::jsonb, r.error
+FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@agos::bigint[]) AS ago, unnest(@cards::text[]) AS cards, unnest(@errors::text[]) AS error) r
+ORDER BY r.host_id
+ON CONFLICT (host_id) DO UPDATE SET at = EXCLUDED.at, cards = EXCLUDED.cards, error = EXCLUDED.error;
+
+-- name: GroupCounts :many
+-- What is counted of the group at cards of VMs in these projects, or in all: by rule, and with no rule what no rule allowed. What a host said
+-- too long ago is not counted.
+WITH card AS MATERIALIZED (
+    SELECT k AS told, c.at
+    FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+    JOIN nic_groups n ON n.group_id = @id AND n.vm_id = k->>'id' AND n.mac = k->>'mac'
+    JOIN vms v ON v.id = n.vm_id AND v.host_id = c.host_id
+    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = @id) AND c.at > now() - @fresh::interval
+      AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
+), counted AS (
+    SELECT '' AS rule, told->'dropped' AS n, told, at FROM card
+    UNION ALL SELECT r->>'rule', r, told, at FROM card CROSS JOIN LATERAL jsonb_array_elements(told->'rules') r
+)
+SELECT rule::text AS rule, LEAST(sum((n->>'packets')::bigint), 1::numeric * (1::bigint << 62))::bigint AS packets, LEAST(sum((n->>'bytes')::bigint), 1::numeric * (1::bigint << 62))::bigint AS bytes,
+       count(*)::bigint AS cards, min(at - (told->>'sinceMs')::bigint * interval '1 millisecond')::timestamptz AS since, min(at)::timestamptz AS at
+FROM counted GROUP BY rule;
+
+-- name: GroupRuns :one
+-- How many cards in the group VMs have that run, in these projects or in all, and why a host cannot count.
+SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE c.at > now() - @fresh::interval), '')::text AS error
+FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
+WHERE n.group_id = @id AND v.status->>'power' = 'running' AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
+
+-- name: CountsOfVM :many
+-- What the VM's host has counted at its cards, if it is not too long ago.
+SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+WHERE v.id = @vm_id AND k->>'id' = v.id AND c.at > now() - @fresh::interval;

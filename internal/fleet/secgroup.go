@@ -289,6 +289,7 @@ type SecurityGroupView struct {
 	Members     []SecurityGroupMember `json:"members,omitempty"`
 	Hosts       []SecurityGroupHost   `json:"hosts,omitempty"` // where it is; to who may see hosts their names
 	Tones       Tones                 `json:"tones"`
+	Count       *GroupCount           `json:"count,omitempty"` // what its rules let through; told of one group alone
 }
 
 // SecurityGroupKeys are what the filter of their list knows.

@@ -131,6 +131,7 @@ type CardFilter struct {
 	State        SecurityGroupState `json:"state,omitempty"`   // empty: nothing is asked of its host
 	Problem      string             `json:"problem,omitempty"` // why it is not applied, in the host's words where there are any
 	Foreign      string             `json:"foreign,omitempty"` // the network filter that somebody else gave the card on the host
+	Hits         *CardHits          `json:"hits,omitempty"`    // what its rules let through; nil: not known
 }
 
 // CardGroup is a group that a card is in.

@@ -98,12 +98,13 @@ const NeverLooked = 1000 * time.Hour
 
 // Report is all that a host knows. Full reports carry State; heartbeats, in which nothing changed, only Digest.
 type Report struct {
-	Seq    int64      `json:"seq"`
-	Digest string     `json:"digest"` // hash of State; of the newest full report in a heartbeat
-	State  *State     `json:"state,omitempty"`
-	Leases []Lease    `json:"leases,omitempty"` // the jobs this agent is working on: renews them
-	Meters []Meter    `json:"meters,omitempty"` // one a running VM
-	Load   *HostMeter `json:"load,omitempty"`
+	Seq     int64               `json:"seq"`
+	Digest  string              `json:"digest"` // hash of State; of the newest full report in a heartbeat
+	State   *State              `json:"state,omitempty"`
+	Leases  []Lease             `json:"leases,omitempty"` // the jobs this agent is working on: renews them
+	Meters  []Meter             `json:"meters,omitempty"` // one a running VM
+	Load    *HostMeter          `json:"load,omitempty"`
+	Filters *fleet.FilterCounts `json:"filters,omitempty"` // what passes the cards of running VMs; nil: the host looks at none
 	// LookedAgoMs is how long before sending this the newest look at the hypervisor that succeeded was begun, in milliseconds of
 	// the agent's monotonic clock: what the host says about VMs, pools and networks is that old.
 	LookedAgoMs int64  `json:"lookedAgoMs,omitempty"`
