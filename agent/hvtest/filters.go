@@ -25,6 +25,25 @@ func (h *host) in(vm fleet.VM, groups ...fleet.FlatGroup) agent.Apply {
 	return with(h.order(vm), func(o *agent.Apply) { o.Groups = groups })
 }
 
+// counted is what the host counts at the VM's only card, by rule; nil: it counts nothing there.
+func (h *host) counted(vm fleet.VMID) (rules map[string]fleet.PassCount) {
+	h.t.Helper()
+	all, err := h.FilterCounts(h.ctx)
+	h.must("read counters", err)
+	for _, c := range all {
+		if c.VM != vm {
+			continue
+		}
+		rules = map[string]fleet.PassCount{}
+		for _, chain := range c.Chains {
+			for rule, n := range chain {
+				rules[rule] = rules[rule].Plus(n)
+			}
+		}
+	}
+	return rules
+}
+
 // A group is on the host as long as a card is in it, and a card gets and loses its filter while its guest runs.
 func testSecurityGroups(t *testing.T, h *host) {
 	g, other := h.group(), h.group()
@@ -43,7 +62,16 @@ func testSecurityGroups(t *testing.T, h *host) {
 	if s := h.status(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
 		t.Errorf("the card in groups: %+v", s)
 	}
+	if h.counted(vm.ID) != nil {
+		t.Error("packets are counted at a card of a VM that is off")
+	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.eventually("the host counts what each rule lets through", func() bool {
+		rules := h.counted(vm.ID)
+		_, first := rules[g.Rules[0].ID]
+		_, second := rules[g.Rules[1].ID]
+		return first && second
+	})
 	g.Rules[0].Remotes, g.Revision = nil, 2
 	h.must("apply other rules", h.ApplySecurityGroup(h.ctx, g))
 	h.refused("release", h.ReleaseSecurityGroup(h.ctx, g), vm.Name)

@@ -217,3 +217,11 @@ func CardChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) 
 	}
 	return out
 }
+
+// packetsOf is a number of packets in words.
+func packetsOf(n int64) string {
+	if n == 1 {
+		return "1 packet"
+	}
+	return strconv.FormatInt(n, 10) + " packets"
+}
