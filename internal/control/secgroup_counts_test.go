@@ -79,7 +79,8 @@ func TestWhatRulesLetThroughIsCounted(t *testing.T) {
 	if told != "ssh in tcp 22 from anybody: 9; web in tcp 80 from anybody: 5; web out any to anybody: 7; " || cards[0].Hits.Dropped.Bytes != 120 {
 		t.Errorf("the card: %s %+v", told, cards[0].Hits)
 	}
-	// Another host's word about these cards is worth nothing, and nor are negative or absurd counts.
+	// Another host's word about these cards is worth nothing, though it has the group too, and nor are negative or absurd counts.
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
 	if err := s.beat(h2, fleet.FilterCounts{Cards: []fleet.CardCount{card(a, 1, rule(in, 1000))}}); err != nil {
 		t.Fatal(err)
 	}
