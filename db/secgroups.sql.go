@@ -43,6 +43,38 @@ func (q *Queries) AddSecurityGroupsAlone(ctx context.Context, project string) er
 	return err
 }
 
+const cardsOffDefault = `-- name: CardsOffDefault :many
+SELECT DISTINCT v.id FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') g
+JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id, 'portGroup', g->>'name')))
+CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
+WHERE n.spec ? 'portGroups' AND v.deleted_at IS NULL AND c->>'networkId' = n.id AND c->>'portGroup' = g->>'name' AND (
+    (COALESCE((c->>'defaultGroups')::boolean, false) OR NOT c ? 'securityGroups') AND COALESCE(c->'securityGroups', '[]') <> COALESCE(g->'securityGroups', '[]')
+    OR COALESCE((c->>'defaultAntiSpoofing')::boolean, false)
+        AND (g->'antiSpoofing' IS NULL OR COALESCE((c->>'antiSpoofing')::boolean, false) <> (g->>'antiSpoofing')::boolean))
+ORDER BY v.id LIMIT $1::integer
+`
+
+// VMs with a card that follows its port group, or names nothing of its own, and has other than that gives now.
+func (q *Queries) CardsOffDefault(ctx context.Context, most int32) ([]fleet.VMID, error) {
+	rows, err := q.db.Query(ctx, cardsOffDefault, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.VMID{}
+	for rows.Next() {
+		var id fleet.VMID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const changeSecurityGroup = `-- name: ChangeSecurityGroup :one
 UPDATE security_groups SET name = $1, spec = $2, generation = generation + 1,
     revision = revision + CASE WHEN spec->'rules' IS DISTINCT FROM ($2::jsonb)->'rules' THEN 1 ELSE 0 END
@@ -707,6 +739,9 @@ SELECT 'vm' AS what, v.name, v.project_id::text AS project FROM vms v WHERE v.id
 UNION ALL
 SELECT 'group', s.name, COALESCE(s.project_id, '') FROM security_groups s
 WHERE s.spec @> jsonb_build_object('rules', jsonb_build_array(jsonb_build_object('groupId', $1::text))) AND s.id <> $1
+UNION ALL
+SELECT 'net', w.name, '' FROM networks w
+WHERE w.spec @> jsonb_build_object('portGroups', jsonb_build_array(jsonb_build_object('securityGroups', jsonb_build_array($1::text))))
 LIMIT 4
 `
 
@@ -716,7 +751,7 @@ type SecurityGroupNeededRow struct {
 	Project string
 }
 
-// A few of the VMs that have cards in the group, and of the other groups whose rules name it.
+// A few of the VMs that have cards in the group, of the other groups whose rules name it, and of the networks whose port groups give it.
 func (q *Queries) SecurityGroupNeeded(ctx context.Context, id fleet.SecurityGroupID) ([]SecurityGroupNeededRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupNeeded, id)
 	if err != nil {

@@ -48,8 +48,12 @@ func (s *Server) askCard(c echo.Context, a fleet.Actor, in cardForm, how asked) 
 	if err != nil {
 		return err
 	}
+	follow := ""
+	if nic.DefaultGroups {
+		follow = nic.PortGroup
+	}
 	return s.showAs(c, how.status, a, vmFrame(vm), groupview.Card(groupview.CardForm{
-		VM: vm, MAC: nic.MAC, Guard: in.Guard != "", May: policy.May(a, policy.InfraChange, ""), Groups: groupview.CardChoices(all, in.Groups), Errors: how.errors,
+		Follow: follow, VM: vm, MAC: nic.MAC, Guard: in.Guard != "", May: policy.May(a, policy.InfraChange, ""), Groups: groupview.CardChoices(all, in.Groups), Errors: how.errors,
 	}))
 }
 

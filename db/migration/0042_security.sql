@@ -7,3 +7,7 @@ CREATE UNLOGGED TABLE host_filter_counts (
     cards   jsonb NOT NULL,       -- fleet.CardCount, of each card one
     error   text NOT NULL         -- why nothing can be counted
 ) WITH (fillfactor = 50);
+
+-- Cards may follow what their port group gives them by default.
+CREATE TRIGGER announce_filters AFTER UPDATE OF spec ON networks FOR EACH ROW WHEN (OLD.spec->'portGroups' IS DISTINCT FROM NEW.spec->'portGroups')
+    EXECUTE FUNCTION announce_fewer_filters();

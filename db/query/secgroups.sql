@@ -37,11 +37,14 @@ DELETE FROM security_groups g WHERE g.deleted_at IS NOT NULL AND NOT EXISTS (SEL
   AND NOT EXISTS (SELECT 1 FROM nic_groups n WHERE n.group_id = g.id);
 
 -- name: SecurityGroupNeeded :many
--- A few of the VMs that have cards in the group, and of the other groups whose rules name it.
+-- A few of the VMs that have cards in the group, of the other groups whose rules name it, and of the networks whose port groups give it.
 SELECT 'vm' AS what, v.name, v.project_id::text AS project FROM vms v WHERE v.id IN (SELECT n.vm_id FROM nic_groups n WHERE n.group_id = @id)
 UNION ALL
 SELECT 'group', s.name, COALESCE(s.project_id, '') FROM security_groups s
 WHERE s.spec @> jsonb_build_object('rules', jsonb_build_array(jsonb_build_object('groupId', @id::text))) AND s.id <> @id
+UNION ALL
+SELECT 'net', w.name, '' FROM networks w
+WHERE w.spec @> jsonb_build_object('portGroups', jsonb_build_array(jsonb_build_object('securityGroups', jsonb_build_array(@id::text))))
 LIMIT 4;
 
 -- name: RefreshMembers :many
@@ -165,3 +168,14 @@ WHERE n.group_id = @id AND v.status->>'power' = 'running' AND (@all_projects::bo
 -- What the VM's host has counted at its cards, if it is not too long ago.
 SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
 WHERE v.id = @vm_id AND k->>'id' = v.id AND c.at > now() - @fresh::interval;
+
+-- name: CardsOffDefault :many
+-- VMs with a card that follows its port group, or names nothing of its own, and has other than that gives now.
+SELECT DISTINCT v.id FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') g
+JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id, 'portGroup', g->>'name')))
+CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
+WHERE n.spec ? 'portGroups' AND v.deleted_at IS NULL AND c->>'networkId' = n.id AND c->>'portGroup' = g->>'name' AND (
+    (COALESCE((c->>'defaultGroups')::boolean, false) OR NOT c ? 'securityGroups') AND COALESCE(c->'securityGroups', '[]') <> COALESCE(g->'securityGroups', '[]')
+    OR COALESCE((c->>'defaultAntiSpoofing')::boolean, false)
+        AND (g->'antiSpoofing' IS NULL OR COALESCE((c->>'antiSpoofing')::boolean, false) <> (g->>'antiSpoofing')::boolean))
+ORDER BY v.id LIMIT @most::integer;

@@ -230,7 +230,7 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 
 // groupNeeded refuses to delete a group, and names what needs it as far as the actor may see that.
 func groupNeeded(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
-	var vms, groups []string
+	var vms, groups, nets []string
 	hidden := false
 	for _, r := range rows {
 		switch {
@@ -238,6 +238,8 @@ func groupNeeded(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) e
 			hidden = true
 		case r.What == "vm":
 			vms = append(vms, r.Name)
+		case r.What == "net":
+			nets = append(nets, r.Name)
 		default:
 			groups = append(groups, r.Name)
 		}
@@ -248,6 +250,9 @@ func groupNeeded(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) e
 	}
 	if len(groups) > 0 {
 		why = append(why, "rules of other groups name it: "+strings.Join(groups, ", "))
+	}
+	if len(nets) > 0 {
+		why = append(why, "port groups of networks give it to cards: "+strings.Join(nets, ", "))
 	}
 	if hidden {
 		why = append(why, "others use it")

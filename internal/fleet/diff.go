@@ -211,7 +211,9 @@ func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
 
 func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
 
-func nicTold(n NIC) string { return nicKey(n) + " " + nicOn(n) + " " + n.filterTold() }
+func nicTold(n NIC) string {
+	return nicKey(n) + " " + nicOn(n) + " " + n.filterTold() + fmt.Sprint(n.DefaultGroups, n.DefaultAntiSpoofing)
+}
 
 func nicOn(n NIC) string {
 	if n.Bridge != "" {

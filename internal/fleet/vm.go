@@ -105,6 +105,10 @@ type NIC struct {
 	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty"`
 	AntiSpoofing   *bool             `json:"antiSpoofing,omitempty"` // its guest may use no other address; nil: as is usual for who makes the card
 	PortGroup      string            `json:"portGroup,omitempty"`    // of a network that is defined here; empty: the network itself
+
+	// Set by the portal: these come from the port group, whose defaults they follow, until the card names its own.
+	DefaultGroups       bool `json:"defaultGroups,omitempty"`
+	DefaultAntiSpoofing bool `json:"defaultAntiSpoofing,omitempty"`
 }
 
 // Power is the power state of a guest.

@@ -197,6 +197,7 @@ type CardForm struct {
 	Guard  bool
 	May    bool // the person may let the guest use other addresses
 	Groups []CardChoice
+	Follow string // the port group whose default groups the card has; empty: its own
 	Errors kit.Errors
 }
 
@@ -224,4 +225,16 @@ func packetsOf(n int64) string {
 		return "1 packet"
 	}
 	return strconv.FormatInt(n, 10) + " packets"
+}
+
+// following says what of a card comes from its port group.
+func following(c fleet.CardFilter) string {
+	if len(c.ByPortGroup) > 1 {
+		return "from the port group " + c.PortGroup
+	}
+	what := "security groups"
+	if c.ByPortGroup[0] == "antiSpoofing" {
+		what = "anti-spoofing " + map[bool]string{true: "on", false: "off"}[c.AntiSpoofing]
+	}
+	return what + " from the port group " + c.PortGroup
 }

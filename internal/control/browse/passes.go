@@ -135,6 +135,15 @@ func cardStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.CardFilter, 
 	out := make([]fleet.CardFilter, len(nics))
 	for i, n := range nics {
 		out[i] = fleet.CardFilter{MAC: n.MAC, AntiSpoofing: n.Guarded(), Groups: []fleet.CardGroup{}}
+		if n.DefaultGroups {
+			out[i].ByPortGroup = append(out[i].ByPortGroup, "securityGroups")
+		}
+		if n.DefaultAntiSpoofing {
+			out[i].ByPortGroup = append(out[i].ByPortGroup, "antiSpoofing")
+		}
+		if len(out[i].ByPortGroup) > 0 {
+			out[i].PortGroup = n.PortGroup
+		}
 		for _, r := range rows {
 			if !strings.EqualFold(r.Mac, n.MAC) {
 				continue
