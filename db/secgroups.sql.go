@@ -662,6 +662,25 @@ func (q *Queries) ReportFilterCounts(ctx context.Context, arg ReportFilterCounts
 	return err
 }
 
+const reportGroups = `-- name: ReportGroups :exec
+UPDATE assignments a SET report_seq = $1, status = CASE WHEN r.changed IS NULL THEN a.status - 'drift' ELSE a.status || jsonb_build_object('drift', r.changed) END
+FROM assignments b LEFT JOIN jsonb_to_recordset($3::jsonb) AS r (id text, changed text) ON r.id = b.security_group_id
+WHERE b.host_id = $2 AND b.security_group_id IS NOT NULL AND a.noun = b.noun AND a.object_id = b.object_id AND a.host_id = b.host_id
+  AND a.asked = 'assign' AND a.status IS NOT NULL AND a.report_seq < $1 AND a.status->>'drift' IS DISTINCT FROM r.changed
+`
+
+type ReportGroupsParams struct {
+	Seq    int64
+	HostID fleet.HostID
+	Groups []byte
+}
+
+// Which groups somebody changed on the host since it acted on them last. Only forward: what was looked at before that is no news.
+func (q *Queries) ReportGroups(ctx context.Context, arg ReportGroupsParams) error {
+	_, err := q.db.Exec(ctx, reportGroups, arg.Seq, arg.HostID, arg.Groups)
+	return err
+}
+
 const reviseSecurityGroup = `-- name: ReviseSecurityGroup :exec
 UPDATE security_groups SET revision = revision + 1 WHERE id = $1
 `
@@ -773,9 +792,9 @@ func (q *Queries) SecurityGroupNeeded(ctx context.Context, id fleet.SecurityGrou
 }
 
 const securityGroupsFailed = `-- name: SecurityGroupsFailed :many
-SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(a.status->>'error')::text AS words
+SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(COALESCE(a.status->>'error', a.status->>'drift'))::text AS words
 FROM assignments a JOIN security_groups s ON s.id = a.security_group_id JOIN hosts h ON h.id = a.host_id
-WHERE a.faulty AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND ($1::boolean OR s.project_id = ANY ($2::text[]))
+WHERE (a.faulty OR a.status ? 'drift') AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND ($1::boolean OR s.project_id = ANY ($2::text[]))
 GROUP BY s.id ORDER BY s.name LIMIT 20
 `
 
@@ -792,7 +811,7 @@ type SecurityGroupsFailedRow struct {
 	Words    string
 }
 
-// Groups that hosts could not apply, for who sees all projects or these, with the words of one of the hosts.
+// Groups that hosts could not apply, or that somebody changed there, for who sees all projects or these, with the words of one of the hosts.
 func (q *Queries) SecurityGroupsFailed(ctx context.Context, arg SecurityGroupsFailedParams) ([]SecurityGroupsFailedRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupsFailed, arg.AllProjects, arg.Projects)
 	if err != nil {

@@ -91,3 +91,54 @@ func testSecurityGroups(t *testing.T, h *host) {
 	h.must("release", h.ReleaseSecurityGroup(h.ctx, g))
 	h.must("release it again", h.ReleaseSecurityGroup(h.ctx, g))
 }
+
+// What somebody changes of a filter beside Quantix is shown, at the group or at the card, and stays until it is put back.
+func testFilterDrift(t *testing.T, h *host) {
+	g := h.group()
+	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
+	vm := h.vm()
+	card := fleet.NIC{Network: h.h.Network, MAC: mac(), SecurityGroups: []fleet.SecurityGroupID{g.ID}}
+	vm.Spec.NICs = []fleet.NIC{card}
+	in := h.in(vm, g)
+	h.must("apply", h.ApplyVM(h.ctx, in))
+	changed := func() string {
+		for _, x := range h.snapshot().Groups {
+			if x.ID == g.ID {
+				return x.Changed
+			}
+		}
+		return ""
+	}
+	if said := changed(); said != "" {
+		t.Errorf("a group that nobody changed: %q", said)
+	}
+	h.h.EditFilter(t, agent.GroupFilterName(g.ID))
+	h.eventually("the group shows that somebody changed it", func() bool { return changed() == agent.FilterChanged(agent.GroupFilterName(g.ID)) })
+	if h.must("apply the VM", h.ApplyVM(h.ctx, in)); changed() == "" {
+		t.Error("an order for a VM undid what somebody changed of its group")
+	}
+	h.must("put the group back", h.ApplySecurityGroup(h.ctx, g))
+	h.eventually("the group is as it was left", func() bool { return changed() == "" })
+
+	filter := agent.FilterName(vm.ID, card.MAC)
+	h.h.EditFilter(t, filter)
+	h.wantDrift(vm.ID, "after the card's filter was changed", "nics")
+	if s := h.status(vm.ID, 1); s.NICs[0].FilterDrift != agent.FilterChanged(filter) || s.Drift[0].Take != nil {
+		t.Errorf("the card: %+v, the drift: %+v", s.NICs, s.Drift)
+	}
+	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
+	h.must("change something else", h.ApplyVM(h.ctx, in))
+	h.wantDrift(vm.ID, "after another edit", "nics")
+	in.PutBack = true
+	h.must("put back", h.ApplyVM(h.ctx, in))
+	h.wantDrift(vm.ID, "after it was put back")
+	in.PutBack = false
+	h.h.UndefineFilter(t, filter)
+	h.eventually("the card shows that its filter is gone", func() bool {
+		s, _, err := h.VM(h.ctx, vm.ID)
+		return err == nil && len(s.NICs) == 1 && s.NICs[0].FilterDrift == agent.FilterGone(filter)
+	})
+	in.PutBack = true
+	h.must("put back", h.ApplyVM(h.ctx, in))
+	h.wantDrift(vm.ID, "after its filter was made again")
+}

@@ -73,6 +73,9 @@ type Harness struct {
 	// PortGroups are those of the network that runs, each "name" and, behind a space, the tags and bounds that it has in the host's words.
 	PortGroups func(t *testing.T, name string) []string
 
+	// EditFilter changes a network filter that no card has, past the backend, as virsh nwfilter-edit does; UndefineFilter removes it.
+	EditFilter, UndefineFilter func(t *testing.T, name string)
+
 	// EndServer ends the dnsmasq of a network.
 	EndServer func(t *testing.T, name string)
 
@@ -206,6 +209,7 @@ func Run(t *testing.T, h Harness) {
 			{"a network without its dnsmasq says so", testNetworkUnserved},
 			{"a network in use is not released", testNetworkInUse},
 			{"security groups filter cards, also of a guest that runs", testSecurityGroups},
+			{"what somebody changes of filters shows and stays", testFilterDrift},
 			{"the console speaks VNC", testConsole},
 			{"changes wake up", testChanges},
 			{"running guests are metered", testMeters},

@@ -110,6 +110,8 @@ func TestConformance(t *testing.T) {
 		DeleteVolume: func(t *testing.T, pool fleet.Pool, volume string) {
 			virsh(t, "vol-delete", volume, "--pool", pool.Name)
 		},
+		EditFilter:     editFilter,
+		UndefineFilter: func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
 		StopPool:    func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
 		StopNetwork: func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
 		EditNetwork: func(t *testing.T, name string) {

@@ -283,6 +283,7 @@ func (h *Host) define(in agent.Apply) error {
 		}
 	}
 	h.guests[g.id] = g
+	h.mendFilters(in, g.applied.Spec.NICs)
 	old := g.applied.Pools
 	g.applied, g.generation, g.undefined, g.mark = agent.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
 	if g.on() {

@@ -47,6 +47,7 @@ type Host struct {
 	secrets  map[fleet.PoolID]string
 	networks map[string]*network // by name; beside the fixed ones
 	groups   map[fleet.SecurityGroupID]fleet.FlatGroup
+	changed  map[string]string // network filters that somebody changed beside Quantix, with what is said of them
 	local    *Storage
 	wakes    map[chan struct{}]bool
 	sent     map[fleet.UploadID]*sent
@@ -66,7 +67,7 @@ func New(o Options) *Host {
 	}
 	h := &Host{
 		opts: o, inv: inventoryOf(o.Name), mu: &o.Shared.mu,
-		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, groups: map[fleet.SecurityGroupID]fleet.FlatGroup{},
+		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, groups: map[fleet.SecurityGroupID]fleet.FlatGroup{}, changed: map[string]string{},
 		local: NewStorage(), wakes: map[chan struct{}]bool{}, sent: map[fleet.UploadID]*sent{},
 	}
 	h.mu.Lock()
@@ -205,6 +206,7 @@ func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, err
 			s.Found = append(s.Found, fleet.FoundVM{ID: g.id, Name: g.name, Status: h.status(g)})
 		}
 	}
+	s.Groups = h.reportGroups()
 	s.Pools, s.Host.OtherPools = h.reportPools(on.Pools, on.Hashed)
 	return s, nil
 }

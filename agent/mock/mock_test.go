@@ -25,6 +25,8 @@ func TestConformance(t *testing.T) {
 		},
 		BadPath:  "/var/lib/quantix",
 		Misplace: func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
+		EditFilter:     func(_ *testing.T, name string) { h.spoilFilter(name, false) },
+		UndefineFilter: func(_ *testing.T, name string) { h.spoilFilter(name, true) },
 		AddImage: func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
 		Remote: func(_ *testing.T, what hvtest.Remote) (url, checksum string) {
 			at := map[hvtest.Remote]string{hvtest.RemotePage: FetchPage, hvtest.RemoteWrong: FetchWrong, hvtest.RemoteGone: FetchRefused, hvtest.RemoteStuck: FetchSlow}

@@ -11,3 +11,6 @@ CREATE UNLOGGED TABLE host_filter_counts (
 -- Cards may follow what their port group gives them by default.
 CREATE TRIGGER announce_filters AFTER UPDATE OF spec ON networks FOR EACH ROW WHEN (OLD.spec->'portGroups' IS DISTINCT FROM NEW.spec->'portGroups')
     EXECUTE FUNCTION announce_fewer_filters();
+
+-- What somebody changed of a group on a host is asked by each overview, beside what a host could not apply.
+CREATE INDEX security_groups_drifted ON assignments (security_group_id) WHERE security_group_id IS NOT NULL AND status ? 'drift' AND asked = 'assign';

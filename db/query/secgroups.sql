@@ -111,10 +111,10 @@ FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON
 WHERE a.security_group_id = ANY (@ids::text[]) ORDER BY h.name, a.host_id;
 
 -- name: SecurityGroupsFailed :many
--- Groups that hosts could not apply, for who sees all projects or these, with the words of one of the hosts.
-SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(a.status->>'error')::text AS words
+-- Groups that hosts could not apply, or that somebody changed there, for who sees all projects or these, with the words of one of the hosts.
+SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(COALESCE(a.status->>'error', a.status->>'drift'))::text AS words
 FROM assignments a JOIN security_groups s ON s.id = a.security_group_id JOIN hosts h ON h.id = a.host_id
-WHERE a.faulty AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND (@all_projects::boolean OR s.project_id = ANY (@projects::text[]))
+WHERE (a.faulty OR a.status ? 'drift') AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND (@all_projects::boolean OR s.project_id = ANY (@projects::text[]))
 GROUP BY s.id ORDER BY s.name LIMIT 20;
 
 -- name: FlatSources :many
@@ -179,3 +179,10 @@ WHERE n.spec ? 'portGroups' AND v.deleted_at IS NULL AND c->>'networkId' = n.id 
     OR COALESCE((c->>'defaultAntiSpoofing')::boolean, false)
         AND (g->'antiSpoofing' IS NULL OR COALESCE((c->>'antiSpoofing')::boolean, false) <> (g->>'antiSpoofing')::boolean))
 ORDER BY v.id LIMIT @most::integer;
+
+-- name: ReportGroups :exec
+-- Which groups somebody changed on the host since it acted on them last. Only forward: what was looked at before that is no news.
+UPDATE assignments a SET report_seq = @seq, status = CASE WHEN r.changed IS NULL THEN a.status - 'drift' ELSE a.status || jsonb_build_object('drift', r.changed) END
+FROM assignments b LEFT JOIN jsonb_to_recordset(@groups::jsonb) AS r (id text, changed text) ON r.id = b.security_group_id
+WHERE b.host_id = @host_id AND b.security_group_id IS NOT NULL AND a.noun = b.noun AND a.object_id = b.object_id AND a.host_id = b.host_id
+  AND a.asked = 'assign' AND a.status IS NOT NULL AND a.report_seq < @seq AND a.status->>'drift' IS DISTINCT FROM r.changed;

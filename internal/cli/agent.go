@@ -157,6 +157,10 @@ func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (ag
 	if err != nil {
 		return nil, err
 	}
+	filters, err := agent.OpenFilterBook(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
 	settings := fetch.Settings{Most: int64(cfg.FetchMost) << 30}
 	for _, network := range cfg.FetchFrom {
 		prefix, err := netip.ParsePrefix(network)
@@ -165,7 +169,7 @@ func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (ag
 		}
 		settings.From = append(settings.From, prefix)
 	}
-	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, Roots: roots, Book: book, Fetch: fetch.New(settings)})
+	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, Roots: roots, Book: book, Filters: filters, Fetch: fetch.New(settings)})
 	if err != nil {
 		return nil, fmt.Errorf("%w; is libvirtd installed and running? \"quantix doctor agent\" says what is missing", err)
 	}

@@ -153,12 +153,12 @@ type CardFilter struct {
 	MAC          string             `json:"mac"`
 	AntiSpoofing bool               `json:"antiSpoofing"`
 	Groups       []CardGroup        `json:"groups"`
-	State        SecurityGroupState `json:"state,omitempty"`   // empty: nothing is asked of its host
-	Problem      string             `json:"problem,omitempty"` // why it is not applied, in the host's words where there are any
-	Foreign      string             `json:"foreign,omitempty"` // the network filter that somebody else gave the card on the host
-	PortGroup    string             `json:"portGroup,omitempty"` // which the card follows in what is named below; empty: all is the card's own
+	State        SecurityGroupState `json:"state,omitempty"`       // empty: nothing is asked of its host
+	Problem      string             `json:"problem,omitempty"`     // why it is not applied, in the host's words where there are any
+	Foreign      string             `json:"foreign,omitempty"`     // the network filter that somebody else gave the card on the host
+	PortGroup    string             `json:"portGroup,omitempty"`   // which the card follows in what is named below; empty: all is the card's own
 	ByPortGroup  []string           `json:"byPortGroup,omitempty"` // "securityGroups", "antiSpoofing"
-	Hits         *CardHits          `json:"hits,omitempty"`    // what its rules let through; nil: not known
+	Hits         *CardHits          `json:"hits,omitempty"`        // what its rules let through; nil: not known
 }
 
 // CardGroup is a group that a card is in.
@@ -176,7 +176,7 @@ const FilterPrefix = "quantix-"
 // Worst is the state of the group that is worst off.
 func (c CardFilter) Worst() SecurityGroupState {
 	worst := GroupApplied
-	order := []SecurityGroupState{GroupApplied, GroupPending, GroupUnknown, GroupNotApplied}
+	order := []SecurityGroupState{GroupApplied, GroupPending, GroupUnknown, GroupChanged, GroupNotApplied}
 	for _, g := range c.Groups {
 		if slices.Index(order, g.State) > slices.Index(order, worst) {
 			worst = g.State
@@ -191,7 +191,7 @@ func (c CardFilter) Worst() SecurityGroupState {
 // Settle adds what the VM's host says of the card itself: a card that shall be filtered has a filter of Quantix's there.
 func (c *CardFilter) Settle(vm VM) {
 	for _, g := range c.Groups {
-		if g.State == GroupNotApplied && c.Problem == "" {
+		if (g.State == GroupNotApplied || g.State == GroupChanged) && c.Problem == "" {
 			c.Problem = g.Name + ": " + g.Error
 		}
 	}
@@ -203,6 +203,9 @@ func (c *CardFilter) Settle(vm VM) {
 		return
 	}
 	filter := vm.Status.NICs[i].Filter
+	if said := vm.Status.NICs[i].FilterDrift; said != "" && c.State != GroupUnknown {
+		c.State, c.Problem = GroupChanged, said
+	}
 	ours := strings.HasPrefix(filter, FilterPrefix)
 	if filter != "" && !ours {
 		c.Foreign = filter

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -181,6 +182,18 @@ type Drift struct {
 	Take    json.RawMessage `json:"take,omitempty"` // the actual value as the field's JSON; absent: it cannot be taken over; null for an ISO: none
 }
 
+// FilterDrifted notes that the filter of a card is not as Quantix left it: the card shows it, and the VM's drift, which a person puts back.
+func (s *VMStatus) FilterDrifted(mac, said string) {
+	for i := range s.NICs {
+		if strings.EqualFold(s.NICs[i].MAC, mac) {
+			s.NICs[i].FilterDrift = said
+		}
+	}
+	if !slices.ContainsFunc(s.Drift, func(d Drift) bool { return d.Field == "nics" }) {
+		s.Drift = append(slices.Clip(s.Drift), Drift{Field: "nics", Applied: mac + " with the network filter that Quantix made", Actual: said})
+	}
+}
+
 // Failure names the last order, where it failed: "Start failed".
 func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Is().Verb, "The last order") + " failed" }
 
@@ -200,6 +213,8 @@ type NICState struct {
 	Source    string   `json:"source"` // "network default", "bridge br0"
 	Addresses []string `json:"addresses,omitempty"`
 	Filter    string   `json:"filter,omitempty"` // the name of the network filter that it has
+
+	FilterDrift string `json:"filterDrift,omitempty"` // what somebody changed of that filter, which Quantix had made, in words
 
 	Seen []SeenAddress `json:"seen,omitempty"` // the same with how the host knows them; older agents do not tell
 }

@@ -118,6 +118,7 @@ type State struct {
 	Found    []fleet.FoundVM  `json:"found"`
 	Pools    []PoolReport     `json:"pools"`
 	Networks []NetworkReport  `json:"networks"`
+	Groups   []GroupReport    `json:"groups,omitempty"` // security groups that somebody changed on the host
 }
 
 // VMReport is a domain stamped with Quantix metadata. Generation is what the agent has acted on.
@@ -144,6 +145,12 @@ type PoolReport struct {
 	ID     fleet.PoolID     `json:"id,omitempty"`
 	Name   string           `json:"name"`
 	Status fleet.PoolStatus `json:"status"`
+}
+
+// GroupReport is a security group that is not on the host as it was left there.
+type GroupReport struct {
+	ID      fleet.SecurityGroupID `json:"id"`
+	Changed string                `json:"changed"` // in words
 }
 
 // NetworkReport is a libvirt network or a bridge device.

@@ -111,10 +111,14 @@ func (p Page) acts() []kit.Act {
 	if p.Group.Tones.Bad > 0 {
 		retry = why
 	}
+	word := "Try again where it failed"
+	if slices.ContainsFunc(p.Group.Hosts, func(h fleet.SecurityGroupHost) bool { return h.State == fleet.GroupChanged }) {
+		word = "Put back where it was changed"
+	}
 	return []kit.Act{
 		{Icon: "search", Word: "Would it pass?", Href: "/security-groups/test"},
 		{Icon: "pencil", Word: "Name and description", Href: p.path("edit"), Dialog: true, Why: why},
-		{Icon: "rotate-cw", Word: "Try again where it failed", Post: p.path("retry"), Back: p.path(), Why: retry},
+		{Icon: "rotate-cw", Word: word, Post: p.path("retry"), Back: p.path(), Why: retry},
 		{Icon: "trash-2", Word: "Delete security group", Href: p.path("delete"), Dialog: true, Danger: true, Why: why},
 	}
 }

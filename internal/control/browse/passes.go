@@ -155,8 +155,11 @@ func cardStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.CardFilter, 
 				}
 			}
 			g := fleet.CardGroup{ID: r.ID, Name: r.Name, Rules: len(r.Spec.Rules), State: h.StateAt(r.Revision, r.Fresh)}
-			if h.Status != nil && g.State == fleet.GroupNotApplied {
+			switch {
+			case h.Status != nil && g.State == fleet.GroupNotApplied:
 				g.Error = h.Status.Error
+			case h.Status != nil && g.State == fleet.GroupChanged:
+				g.Error = h.Status.Drift
 			}
 			out[i].Groups = append(out[i].Groups, g)
 		}

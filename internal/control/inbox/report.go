@@ -112,6 +112,9 @@ func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64
 	if err := writeAssignments(ctx, q, host, seq, s); err != nil {
 		return nil, fmt.Errorf("report pools and networks: %w", err)
 	}
+	if err := q.ReportGroups(ctx, db.ReportGroupsParams{HostID: host, Seq: seq, Groups: mustJSON(s.Groups)}); err != nil {
+		return nil, fmt.Errorf("report security groups: %w", err)
+	}
 	return marks, nil
 }
 
