@@ -354,6 +354,7 @@ var useCases = map[string]useCase{
 	"SettlePlaces":    {may: portal, with: none},
 
 	// Security groups: of project red here; see TestWhatTenantsMayDoWithSecurityGroups for the fleet's.
+	"FollowPortGroups":     {may: portal, with: none},
 	"SettleSecurityGroups": {may: portal, with: none},
 	"ListSecurityGroups":   {may: somewhere, with: query},
 	"SharedSecurityGroups": {may: somewhere, with: none},

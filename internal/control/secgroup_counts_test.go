@@ -130,3 +130,96 @@ func TestRulesHaveIdsOfTheirOwn(t *testing.T) {
 		t.Errorf("after a change: %+v %v", second.Spec, err)
 	}
 }
+
+// A group that somebody changed on a host does not count as applied there: at the group, at its cards, in what needs attention. It stays until a
+// person has it put back, and nothing is done about it meanwhile.
+func TestAGroupThatWasChangedOnAHost(t *testing.T) {
+	s := newSite(t)
+	h1 := s.greet(s.h1)
+	g := s.group(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80))
+	a := s.carded("a")
+	if _, err := s.cardIn(s.member, a.ID, g.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.claimOn(h1, "")
+	s.settle()
+	s.claimOn(h1, "")
+	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
+	says := func(from fleet.Actor, vm fleet.VMStatus, changed ...wire.GroupReport) {
+		t.Helper()
+		if from.HostID != s.h1 {
+			base = one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, from.HostID)
+		}
+		seq := base + finished.Add(1)
+		state := wire.State{Host: fleet.HostStatus{Connected: true}, Groups: changed}
+		if from.HostID == s.h1 {
+			state.VMs = []wire.VMReport{{ID: a.ID, Name: "a", Generation: s.get(a.ID).Generation, Status: vm}}
+		}
+		in := wire.Report{Seq: seq, Digest: fmt.Sprint(seq), LookedAgoMs: 1, State: &state}
+		if _, err := s.Report(t.Context(), from, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	well := s.get(a.ID)
+	status := fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 128, NICs: []fleet.NICState{{MAC: well.Spec.NICs[0].MAC, Source: "network default", Filter: "quantix-nic-x"}}}
+	state := func() (string, fleet.CardFilter) {
+		t.Helper()
+		v, err := s.GetSecurityGroup(t.Context(), s.member, g.ID)
+		if err != nil || len(v.Hosts) != 1 {
+			t.Fatalf("%+v %v", v, err)
+		}
+		cards, err := s.CardFilters(t.Context(), s.member, a.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(v.Hosts[0].State, ", ", v.Tones.Bad, ", ", cards[0].State), cards[0]
+	}
+	if says(h1, status); true {
+		if got, _ := state(); got != "applied, 0, applied" {
+			t.Errorf("as it was left: %s", got)
+		}
+	}
+	const words = "Somebody changed the network filter quantix-group-x on the host."
+	says(h1, status, wire.GroupReport{ID: g.ID, Changed: words})
+	got, card := state()
+	if got != "changed on the host, 1, changed on the host" || card.Problem != "web: "+words {
+		t.Errorf("changed: %s, %q", got, card.Problem)
+	}
+	if o, err := s.Overview(t.Context(), s.member); err != nil || !strings.Contains(fmt.Sprint(o.Attention), words) {
+		t.Errorf("what needs attention: %+v %v", o.Attention, err)
+	}
+	s.settle()
+	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if work := s.claimOn(h1, ""); len(work) != 0 {
+		t.Errorf("what somebody changed is undone unasked: %+v", work)
+	}
+	// Another host's word about it is worth nothing there.
+	says(s.greet(s.h2), fleet.VMStatus{})
+	if got, _ := state(); got != "changed on the host, 1, changed on the host" {
+		t.Errorf("after another host's word: %s", got)
+	}
+	base = one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
+	if err := s.RetrySecurityGroup(t.Context(), s.member, g.ID); err != nil {
+		t.Fatal(err)
+	}
+	if work := s.claimOn(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply {
+		t.Errorf("put back: %+v", work)
+	}
+	if got, _ := state(); got != "applied, 0, applied" {
+		t.Errorf("after it was put back: %s", got)
+	}
+	// The filter of the card itself.
+	status.FilterDrifted(well.Spec.NICs[0].MAC, "Somebody removed the network filter quantix-nic-x from the host.")
+	says(h1, status)
+	if got, card := state(); got != "applied, 0, changed on the host" || !strings.Contains(card.Problem, "removed") {
+		t.Errorf("the card's own filter: %s, %q", got, card.Problem)
+	}
+	if v := s.get(a.ID); !v.Attention && len(v.Status.Drift) != 1 {
+		t.Errorf("the VM: %+v", v.Status)
+	}
+	if ok, why := s.get(a.ID).Allows(fleet.ActPutBack); !ok {
+		t.Errorf("it cannot be put back: %s", why)
+	}
+}
