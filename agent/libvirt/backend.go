@@ -28,12 +28,12 @@ const callLimit = 10 * time.Second
 
 // Options says which libvirtd to use.
 type Options struct {
-	Socket string          // empty: DefaultSocket
-	Log    *slog.Logger    // nil: slog.Default()
-	Roots  agent.PoolRoots // where pools may be
-	Book   *agent.PoolBook // what is remembered of pools; nil: nothing from before
+	Socket  string            // empty: DefaultSocket
+	Log     *slog.Logger      // nil: slog.Default()
+	Roots   agent.PoolRoots   // where pools may be
+	Book    *agent.PoolBook   // what is remembered of pools; nil: nothing from before
 	Filters *agent.FilterBook // what is remembered of network filters; nil: nothing from before
-	Fetch  *fetch.Client   // what downloads; nil: one that reaches the Internet alone
+	Fetch   *fetch.Client     // what downloads; nil: one that reaches the Internet alone
 }
 
 // Backend implements agent.Hypervisor. Its methods may be called from several goroutines.

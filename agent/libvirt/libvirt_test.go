@@ -112,8 +112,8 @@ func TestConformance(t *testing.T) {
 		},
 		EditFilter:     editFilter,
 		UndefineFilter: func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
-		StopPool:    func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
-		StopNetwork: func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
+		StopPool:       func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
+		StopNetwork:    func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
 		EditNetwork: func(t *testing.T, name string) {
 			virsh(t, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' name='theirs' ip='"+leaseIn(t, name)+"'/>", "--live", "--config")
 		},

@@ -23,11 +23,11 @@ func TestConformance(t *testing.T) {
 		FailingPool: func(*testing.T) (fleet.PoolSpec, string) {
 			return fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/bad", Server: "refused.example", Export: "/vm", Shared: true}, "Connection refused"
 		},
-		BadPath:  "/var/lib/quantix",
-		Misplace: func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
+		BadPath:        "/var/lib/quantix",
+		Misplace:       func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
 		EditFilter:     func(_ *testing.T, name string) { h.spoilFilter(name, false) },
 		UndefineFilter: func(_ *testing.T, name string) { h.spoilFilter(name, true) },
-		AddImage: func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
+		AddImage:       func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
 		Remote: func(_ *testing.T, what hvtest.Remote) (url, checksum string) {
 			at := map[hvtest.Remote]string{hvtest.RemotePage: FetchPage, hvtest.RemoteWrong: FetchWrong, hvtest.RemoteGone: FetchRefused, hvtest.RemoteStuck: FetchSlow}
 			return "https://" + cmp.Or(at[what], "example.org") + "/image", strings.Repeat("ab", 32)

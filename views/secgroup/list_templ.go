@@ -363,6 +363,11 @@ func State(s fleet.SecurityGroupState) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
+		case fleet.GroupChanged:
+			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Changed on the host").Render(ctx, templ_7745c5c3_Buffer)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
 		case fleet.GroupUnknown:
 			templ_7745c5c3_Err = kit.Chip("unknown", "circle-question-mark", "Unknown").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {

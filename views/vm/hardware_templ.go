@@ -359,7 +359,7 @@ func hardware(p Page) templ.Component {
 				}
 			}
 			if c := p.filter(i); c != nil {
-				templ_7745c5c3_Err = secgroup.CardFilter(p.VM.ID, *c, p.whyNotEdit()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = secgroup.CardFilter(p.VM.ID, *c, p.VM.Status != nil && p.VM.Status.Power == fleet.Running, p.Now, p.whyNotEdit()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
