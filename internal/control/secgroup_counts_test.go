@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -72,12 +73,12 @@ func TestWhatRulesLetThroughIsCounted(t *testing.T) {
 	if err != nil || len(cards) != 1 || cards[0].Hits == nil {
 		t.Fatalf("%+v %v", cards, err)
 	}
-	told := ""
+	var told strings.Builder
 	for _, h := range cards[0].Hits.Rules {
-		told += fmt.Sprintf("%s %s: %d; ", h.Group, h.Words, h.Packets)
+		fmt.Fprintf(&told, "%s %s: %d; ", h.Group, h.Words, h.Packets)
 	}
-	if told != "ssh in tcp 22 from anybody: 9; web in tcp 80 from anybody: 5; web out any to anybody: 7; " || cards[0].Hits.Dropped.Bytes != 120 {
-		t.Errorf("the card: %s %+v", told, cards[0].Hits)
+	if told.String() != "ssh in tcp 22 from anybody: 9; web in tcp 80 from anybody: 5; web out any to anybody: 7; " || cards[0].Hits.Dropped.Bytes != 120 {
+		t.Errorf("the card: %s %+v", told.String(), cards[0].Hits)
 	}
 	// Another host's word about these cards is worth nothing, though it has the group too, and nor are negative or absurd counts.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
@@ -155,7 +156,7 @@ func TestAGroupThatWasChangedOnAHost(t *testing.T) {
 		if from.HostID == s.h1 {
 			state.VMs = []wire.VMReport{{ID: a.ID, Name: "a", Generation: s.get(a.ID).Generation, Status: vm}}
 		}
-		in := wire.Report{Seq: seq, Digest: fmt.Sprint(seq), LookedAgoMs: 1, State: &state}
+		in := wire.Report{Seq: seq, Digest: strconv.FormatInt(seq, 10), LookedAgoMs: 1, State: &state}
 		if _, err := s.Report(t.Context(), from, in); err != nil {
 			t.Fatal(err)
 		}
@@ -174,10 +175,9 @@ func TestAGroupThatWasChangedOnAHost(t *testing.T) {
 		}
 		return fmt.Sprint(v.Hosts[0].State, ", ", v.Tones.Bad, ", ", cards[0].State), cards[0]
 	}
-	if says(h1, status); true {
-		if got, _ := state(); got != "applied, 0, applied" {
-			t.Errorf("as it was left: %s", got)
-		}
+	says(h1, status)
+	if got, _ := state(); got != "applied, 0, applied" {
+		t.Errorf("as it was left: %s", got)
 	}
 	const words = "Somebody changed the network filter quantix-group-x on the host."
 	says(h1, status, wire.GroupReport{ID: g.ID, Changed: words})
