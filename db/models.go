@@ -209,6 +209,7 @@ type ImageVersion struct {
 	Source        string
 	CreatedBy     string
 	CreatedAt     time.Time
+	StartID       *fleet.StartImageID
 }
 
 type Job struct {
@@ -392,6 +393,19 @@ type Session struct {
 	Token  string
 	Data   []byte
 	Expiry time.Time
+}
+
+type StartImage struct {
+	ID          fleet.StartImageID
+	Name        string
+	Os          fleet.OSFacts
+	Url         string
+	File        string
+	Checksum    string
+	ChecksumUrl string
+	ChangedBy   string
+	ChangedAt   time.Time
+	TaskID      *fleet.TaskID
 }
 
 type Task struct {

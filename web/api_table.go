@@ -69,6 +69,13 @@ func (s *Server) operations() []operation {
 
 		op(get, "/images", policy.StorageSee, ok, "list-images", "List the images of the library", list(s.Control.ListImages)),
 		op(post, "/images", policy.InfraChange, created, "add-image", "Add an image: a file of a pool, a download, or a VM's disk", s.apiAddImage),
+		op(get, "/start-images", policy.InfraSee, ok, "list-start-images", "List the well-known images, with what was pulled of each and how it went the last time", s.apiStartImages),
+		op(post, "/start-images", policy.InfraChange, created, "add-start-image", "Add an entry to the well-known images", s.apiAddStartImage),
+		op(get, "/start-images/{id}", policy.InfraSee, ok, "get-start-image", "Get a well-known image", s.apiGetStartImage),
+		op(patchOne, "/start-images/{id}", policy.InfraChange, ok, "update-start-image", "Change or replace a well-known image; what was pulled of it stays", s.apiEditStartImage),
+		op(remove, "/start-images/{id}", policy.InfraChange, noContent, "remove-start-image", "Remove an entry from the well-known images; what was pulled of it stays", s.apiRemoveStartImage),
+		op(post, "/start-images/restore", policy.InfraChange, noContent, "restore-start-images", "Bring back the entries that came with Quantix, as they came; others stay", s.apiRestoreStartImages),
+		op(post, "/start-images/{id}/pull", policy.InfraChange, accepted, "pull-start-image", "Let a host download a well-known image into a pool, as an image of the library or one more version of it", s.apiPullStartImage),
 		op(get, "/images/{id}", policy.StorageSee, ok, "get-image", "Get an image with its versions and their copies", s.apiGetImage),
 		op(patchOne, "/images/{id}", policy.InfraChange, ok, "update-image", "Change what people say of an image", s.apiEditImage),
 		op(remove, "/images/{id}", policy.InfraChange, accepted, "delete-image", "Delete an image, with or without the files of its copies; refused while disks stand on one", s.apiDeleteImage),

@@ -3,6 +3,7 @@ package mock
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -105,6 +106,7 @@ const (
 	FetchPage    = "page.example"    // it answers with a web page
 	FetchWrong   = "wrong.example"   // the checksum is another
 	FetchSlow    = "slow.example"    // it falls silent until the order is taken back
+	FetchNoSum   = "nosum.example"   // its file of checksums has none of the file
 )
 
 const fetchedBytes = 600 << 20
@@ -114,9 +116,15 @@ func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 	if _, _, known := fleet.ParseChecksum(in.Order.Checksum); !known {
 		return fleet.Errorf(fleet.Invalid, "%q is no checksum: give the digits of a SHA-256 or SHA-512.", in.Order.Checksum)
 	}
-	at, err := fleet.ParseDownload(in.Order.URL, in.Order.Checksum != "")
+	at, err := fleet.ParseDownload(in.Order.URL, in.Order.Checksum+in.Order.ChecksumURL != "")
 	if err != nil {
 		return err
+	}
+	sums := &url.URL{}
+	if in.Order.ChecksumURL != "" {
+		if sums, err = fleet.ParseChecksumFile(in.Order.ChecksumURL); err != nil {
+			return err
+		}
 	}
 	told := in.Progress
 	in.Progress = func(percent int, _ string) {
@@ -129,6 +137,13 @@ func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 	}
 	return h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
 		var err error
+		if sums.Hostname() == FetchNoSum {
+			_, err = fleet.ChecksumIn("", path.Base(at.Path))
+			return fleet.Volume{}, err
+		}
+		if slices.Contains([]string{FetchRefused, FetchLost}, sums.Hostname()) {
+			at = sums // comes first
+		}
 		switch at.Hostname() {
 		case FetchRefused:
 			err = fleet.Errorf(fleet.Conflict, "The host cannot reach %s: connection refused. Check the address, and whether the host has a network that reaches it.", at.Host)

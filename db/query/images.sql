@@ -24,8 +24,8 @@ DELETE FROM images WHERE id = @id;
 
 -- name: AddImageVersion :one
 -- Its number is the next.
-INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, sha256, source, created_by)
-SELECT @id, @image_id, COALESCE(max(v.number), 0) + 1, @format, @capacity_bytes, @sha256, @source, @created_by FROM image_versions v WHERE v.image_id = @image_id
+INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, sha256, source, created_by, start_id)
+SELECT @id, @image_id, COALESCE(max(v.number), 0) + 1, @format, @capacity_bytes, @sha256, @source, @created_by, sqlc.narg(start_id) FROM image_versions v WHERE v.image_id = @image_id
 RETURNING number;
 
 -- name: GetImageVersion :one

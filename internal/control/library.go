@@ -21,6 +21,8 @@ type ImageSource struct {
 
 	URL      string `json:"url,omitempty"`
 	Checksum string `json:"checksum,omitempty" doc:"Of the download: as for a volume"`
+	// ChecksumURL is the address of a file that has the checksum.
+	ChecksumURL string `json:"checksumUrl,omitempty" doc:"Of the download: as for a volume"`
 
 	VMID fleet.VMID `json:"vmId,omitempty"`
 	Disk int        `json:"disk,omitempty" doc:"Which of the VM's disks, from 1; 0: the first"`

@@ -90,10 +90,13 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 
 // NewDownload asks for a volume that a host downloads.
 type NewDownload struct {
-	URL      string       `json:"url" doc:"https, or http where the checksum is given; without user and password"`
-	Checksum string       `json:"checksum,omitempty" doc:"SHA-256 or SHA-512, its digits in hexadecimal; needed for http, and without it nobody can tell whether https served what was meant"`
-	Name     string       `json:"name,omitempty" doc:"Empty: the last part of the address's path"`
-	HostID   fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: on which; of a shared one empty: one is chosen"`
+	URL      string `json:"url" doc:"https, or http where the checksum is given; without user and password"`
+	Checksum string `json:"checksum,omitempty" doc:"SHA-256 or SHA-512, its digits in hexadecimal; needed for http, and without it nobody can tell whether https served what was meant"`
+	// ChecksumURL is the address of a file that has the checksum.
+	ChecksumURL string `json:"checksumUrl,omitempty" doc:"Instead of the checksum: the https address of a file that has it, as sha256sum or BSD's sha256 write them. The host reads it first"`
+
+	Name   string       `json:"name,omitempty" doc:"Empty: the last part of the address's path"`
+	HostID fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: on which; of a shared one empty: one is chosen"`
 }
 
 // FetchVolume asks a host to download a volume. How large it is, its server says, so the host alone can tell whether there is room.
@@ -113,27 +116,18 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 // download is the order for a download, which has no host yet.
 func download(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 	var checks fleet.Checks
-	algorithm, digest, known := fleet.ParseChecksum(in.Checksum)
-	if !known {
-		checks.Add("checksum", "Give the 64 digits of a SHA-256, or the 128 of a SHA-512.")
-	}
-	at, err := fleet.ParseDownload(in.URL, digest != "" || !known)
-	if err != nil {
-		checks.Add("url", "%s", err)
-	} else if at.RawQuery != "" || at.ForceQuery {
-		checks.Add("url", "An address with a question mark is not taken: what follows it often lets people in, and orders are kept as they were given. Offer the file without.")
-	}
+	fleet.CheckDownload(&checks, in.URL, in.Checksum, in.ChecksumURL)
 	in.Name = cmp.Or(in.Name, fleet.NameOfDownload(in.URL))
 	if fleet.CheckNewVolume(&checks, "name", in.Name); checks.Err() != nil {
 		return volumeJob{}, checks.Err()
 	}
-	order := fleet.VolumeOrder{URL: at.String()}
-	if digest != "" {
+	order := fleet.VolumeOrder{URL: in.URL, ChecksumURL: in.ChecksumURL}
+	if algorithm, digest, _ := fleet.ParseChecksum(in.Checksum); digest != "" {
 		order.Checksum = algorithm + ":" + digest
 	}
 	return volumeJob{
 		kind: fleet.VolumeFetch, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, order: order,
-		detail: "from " + at.String() + ", " + cmp.Or(order.Checksum, "without a checksum"),
+		detail: "from " + in.URL + ", " + cmp.Or(order.Checksum, order.ChecksumURL, "without a checksum"),
 	}, nil
 }
 

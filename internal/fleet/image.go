@@ -48,9 +48,10 @@ type ImageVersion struct {
 	ImageID       ImageID        `json:"imageId"`
 	Number        int            `json:"number"` // from 1; the highest is the newest
 	Format        string         `json:"format"`
-	CapacityBytes int64          `json:"capacityBytes"`    // as a guest sees it
-	SHA256        string         `json:"sha256,omitempty"` // of its file, in hexadecimal; empty: no host has told it yet
-	Source        string         `json:"source,omitempty"` // where it came from, in words
+	CapacityBytes int64          `json:"capacityBytes"`     // as a guest sees it
+	SHA256        string         `json:"sha256,omitempty"`  // of its file, in hexadecimal; empty: no host has told it yet
+	Source        string         `json:"source,omitempty"`  // where it came from, in words
+	StartID       StartImageID   `json:"startId,omitempty"` // the well-known image that it was pulled of
 	CreatedBy     string         `json:"createdBy,omitempty"`
 	CreatedAt     time.Time      `json:"createdAt"`
 	Offered       bool           `json:"offered"`          // a host that is heard has a copy that VMs can be made from

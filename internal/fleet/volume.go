@@ -29,6 +29,8 @@ type VolumeOrder struct {
 	Flatten    bool   `json:"flatten,omitempty"`  // copy: the source is a VM's disk; what it stands on becomes part of the copy
 	URL        string `json:"url,omitempty"`      // fetch: as ParseDownload takes it
 	Checksum   string `json:"checksum,omitempty"` // fetch, copy, upload: "sha256:…", for fetch also "sha512:…"; empty: none is known
+	// ChecksumURL is, for fetch, the address of a file that has the checksum: the host reads it first. With it Checksum is empty.
+	ChecksumURL string `json:"checksumUrl,omitempty"`
 	// Upload names an upload, and so the half-made file that is its own; SizeBytes is how much comes.
 	Upload UploadID `json:"upload,omitempty"`
 	// TakesBytes is what the pool is promised to it meanwhile.

@@ -181,8 +181,8 @@ type In struct {
 	Name, Description, Owner, Family, System, Release, Arch string
 	Public, Files                                           bool
 
-	From, Pool, Host, Volume, URL, Checksum, VM, Disk string
-	Version, Confirm                                  string
+	From, Pool, Host, Volume, URL, Checksum, ChecksumURL, VM, Disk string
+	Version, Confirm                                               string
 }
 
 // Form is a form about an image.
@@ -191,7 +191,7 @@ type Form struct {
 	Copy   fleet.ImageCopy // of its deletion
 	In     In
 	Errors kit.Errors
-	Start  fleet.StartImage
+	Starts []fleet.StartImageView // that fill the form of a new one
 
 	Projects, Pools, Hosts kit.Choices
 }
@@ -231,8 +231,8 @@ func (f Form) versions() []kit.Option {
 	return out
 }
 
-func startAt(i fleet.StartImage) string {
-	return kit.Link{Path: "/images/new"}.With("start", i.File).String()
+func startAt(i fleet.StartImageView) string {
+	return kit.Link{Path: "/images/new"}.With("start", string(i.ID)).String()
 }
 
 func (f Form) copyAction() string {
