@@ -28,6 +28,9 @@ func TestConformance(t *testing.T) {
 		AddImage: func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
 		Remote: func(_ *testing.T, what hvtest.Remote) (url, checksum string) {
 			at := map[hvtest.Remote]string{hvtest.RemotePage: FetchPage, hvtest.RemoteWrong: FetchWrong, hvtest.RemoteGone: FetchRefused, hvtest.RemoteStuck: FetchSlow}
+			if sums, ok := map[hvtest.Remote]string{hvtest.RemoteSums: "example.org", hvtest.RemoteNoSum: FetchNoSum, hvtest.RemoteNoFile: FetchRefused}[what]; ok {
+				return "https://example.org/image", "https://" + sums + "/SHA256SUMS"
+			}
 			return "https://" + cmp.Or(at[what], "example.org") + "/image", strings.Repeat("ab", 32)
 		},
 		Foreign: func(_ *testing.T, name string) fleet.VMID { return h.addFound(name) },

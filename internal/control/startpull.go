@@ -37,10 +37,10 @@ func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (vol
 		case busy:
 			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s is being pulled already. Wait for that, or cancel its task.", entry.Name)
 		}
-		if err := q.DropFailedPulls(ctx, &p.of); err != nil {
+		if err := p.imageOf(ctx, q, entry); err != nil {
 			return volumeJob{}, err
 		}
-		if err := p.imageOf(ctx, q, entry); err != nil {
+		if err := q.DropFailedPulls(ctx, &p.of); err != nil {
 			return volumeJob{}, err
 		}
 		j, err := download(p.PoolID, NewDownload{URL: entry.URL, Checksum: entry.Checksum, ChecksumURL: entry.ChecksumURL, Name: entry.File})
