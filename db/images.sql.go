@@ -155,6 +155,18 @@ func (q *Queries) CopiesAt(ctx context.Context, arg CopiesAtParams) ([]CopiesAtR
 	return items, nil
 }
 
+const countProjectImages = `-- name: CountProjectImages :one
+SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = $1::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id
+`
+
+// One at a time counts: until the transaction ends, nobody else makes one of the project.
+func (q *Queries) CountProjectImages(ctx context.Context, projectID string) (int64, error) {
+	row := q.db.QueryRow(ctx, countProjectImages, projectID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const deleteImage = `-- name: DeleteImage :exec
 DELETE FROM images WHERE id = $1
 `

@@ -222,8 +222,11 @@ func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func
 				return err
 			}
 		}
-		if err := s.imageChoices(c, a, &f); err != nil {
-			return err
+		f.Member = !policy.May(a, policy.InfraChange, "")
+		if !f.Member {
+			if err := s.imageChoices(c, a, &f); err != nil {
+				return err
+			}
 		}
 		return s.showAs(c, how.status, a, imageFrame(v), show(f))
 	}

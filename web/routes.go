@@ -117,6 +117,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/disks/detach", page, policy.VMChange, submit(s.detachDisk, s.askDetachDisk)},
 		{get, "/vms/:id/disks/replace", page, policy.VMChange, ask(s.askReplaceDisk)},
 		{post, "/vms/:id/disks/replace", page, policy.VMChange, submit(s.replaceDisk, s.askReplaceDisk)},
+		{get, "/vms/:id/disks/image", page, policy.VMChange, ask(s.askDiskImage)},
+		{post, "/vms/:id/disks/image", page, policy.VMChange, submit(s.imageOfDisk, s.askDiskImage)},
 		{get, "/vms/:id/disks/move", page, policy.InfraChange, ask(s.askMoveDisk)},
 		{post, "/vms/:id/disks/move", page, policy.InfraChange, submit(s.moveDisk, s.askMoveDisk)},
 		{post, "/vms/:id/takeover", page, policy.VMChange, button(s.takeOverVM)},
@@ -246,8 +248,8 @@ func (s *Server) routes() []route {
 		{post, "/images/:id/copies/delete", page, policy.InfraChange, submit(s.deleteCopy, s.askOfImage(imageview.DeleteCopy, fillCopy))},
 		{get, "/images/:id/edit", page, policy.InfraChange, ask(s.askOfImage(imageview.Edit, nil))},
 		{post, "/images/:id/edit", page, policy.InfraChange, submit(s.editImage, s.askOfImage(imageview.Edit, nil))},
-		{get, "/images/:id/delete", page, policy.InfraChange, ask(s.askOfImage(imageview.Delete, nil))},
-		{post, "/images/:id/delete", page, policy.InfraChange, submit(s.deleteImage, s.askOfImage(imageview.Delete, nil))},
+		{get, "/images/:id/delete", page, policy.VMChange, ask(s.askOfImage(imageview.Delete, nil))},
+		{post, "/images/:id/delete", page, policy.VMChange, submit(s.deleteImage, s.askOfImage(imageview.Delete, nil))},
 		{get, "/menus/image/:id", page, policy.StorageSee, menu(s, s.Control.GetImage, imageFrame, imageview.Acts)},
 
 		// Projects and users.

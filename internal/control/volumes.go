@@ -176,13 +176,15 @@ func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, a
 
 // volumeJob is an order that a host is to get.
 type volumeJob struct {
-	kind   fleet.JobKind
-	ref    fleet.Volref
-	host   browse.HostRef
-	order  fleet.VolumeOrder
-	data   bool // its data goes
-	told   bool // whoever decides writes the line of the audit
-	detail string
+	kind  fleet.JobKind
+	ref   fleet.Volref
+	host  browse.HostRef
+	order fleet.VolumeOrder
+	data  bool // its data goes
+	told  bool // whoever decides writes the line of the audit
+
+	project *fleet.ProjectID // whose members see the task; nil: those who run the hosts alone
+	detail  string
 }
 
 // orderVolume queues what decide says, under the pool's lock: whoever gives one of its volumes to a VM, or publishes it, waits.
@@ -192,14 +194,20 @@ func (c *Control) orderVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 
 // orderVolumeThen is orderVolume with what belongs to the order's task.
 func (c *Control) orderVolumeThen(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
-	err = assign.Pools.Change(ctx, c.store, a, string(pool), func(q *db.Queries, on assign.Object) error {
+	return c.orderVolumeBy(ctx, a, a, pool, decide, then)
+}
+
+// orderVolumeBy is orderVolumeThen where somebody else than the person answers for it that the pool is changed: whoever calls has asked what the person
+// may.
+func (c *Control) orderVolumeBy(ctx context.Context, answers, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
+	err = assign.Pools.Change(ctx, c.store, answers, string(pool), func(q *db.Queries, on assign.Object) error {
 		j, err := decide(q, on)
 		if err != nil {
 			return err
 		}
 		subject := fleet.SubjectVolume(j.ref)
 		id, err := store.Queue(ctx, q, a, db.JoinQueueParams{
-			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, Args: fleet.JobArgs{DeleteDisks: j.data, Volume: &j.order},
+			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: j.project, Args: fleet.JobArgs{DeleteDisks: j.data, Volume: &j.order},
 		})
 		if err != nil {
 			return err

@@ -332,3 +332,26 @@ func CopyName(image string, number int, format string) string {
 	}
 	return fmt.Sprintf("%s-v%d.%s", name, number, format)
 }
+
+// MaxProjectImages bounds the images that belong to one project.
+const MaxProjectImages = 50
+
+// AllowsImage says whether an image can be made of the VM's disk now, and if not, why.
+func (v VMView) AllowsImage(disk Volref) (bool, string) {
+	ok, why := v.Allows(ActEdit)
+	switch {
+	case !ok:
+		return false, why
+	case v.Phase == PhaseUnknown:
+		return false, "Its host is not heard, so nobody knows what the VM does now."
+	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
+		return false, "The VM is not on its host yet."
+	case v.On() || v.Ordered != "" && v.Ordered != Stopped:
+		return false, "The VM is on, so a copy of its disk would not be whole. Shut it down first."
+	case v.FaultOf(disk) != nil:
+		return false, v.FaultOf(disk).Text
+	case v.changedDisks():
+		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
+	}
+	return true, ""
+}

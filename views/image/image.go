@@ -108,7 +108,7 @@ func (p Page) keys() string {
 // Acts is everything that can be asked about an image.
 func Acts(a fleet.Actor, v fleet.ImageView) []kit.Act {
 	path := views.ImagePath(v.ID)
-	states := policy.Offer(a, "image", "", v.Actions())
+	states := policy.OfferImage(a, v)
 	act := func(icon, word, below string, action fleet.Action) kit.Act {
 		return kit.Act{Icon: icon, Word: word, Href: path + "/" + below, Dialog: true}.As(states, action)
 	}
@@ -190,6 +190,7 @@ type Form struct {
 	Image  fleet.ImageView // zero: a new one
 	Copy   fleet.ImageCopy // of its deletion
 	In     In
+	Member bool // of its project: the files go in any case
 	Errors kit.Errors
 	Starts []fleet.StartImageView // that fill the form of a new one
 
