@@ -34,6 +34,11 @@ var useCases = map[string]useCase{
 		id, disk := w.whole()
 		return []any{id, disk, control.MoveDisk{PoolID: w.local}}
 	}},
+	"ImageOfDisk": {may: redUse, with: func(w *world) []any {
+		id, disk := w.whole()
+		w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
+		return []any{id, disk, control.DiskImage{Name: w.name("image")}}
+	}},
 	"MoveTargets": {may: infraChange, with: func(w *world) []any { id, disk := w.whole(); return []any{id, disk} }},
 	"MovingDisks": {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
 	"TakeOver":    {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id, map[string]string{"cpus": "2 vCPUs"}} }},
