@@ -58,6 +58,9 @@ type Harness struct {
 	// DeleteVolume deletes a volume past the backend, as virsh vol-delete does.
 	DeleteVolume func(t *testing.T, pool fleet.Pool, volume string)
 
+	// Touch writes to a volume past the backend, and sets the time of its last write back.
+	Touch func(t *testing.T, pool fleet.Pool, volume string)
+
 	// StopPool stops an active pool past the backend, as virsh pool-destroy does.
 	StopPool func(t *testing.T, pool fleet.Pool)
 

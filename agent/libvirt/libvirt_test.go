@@ -110,6 +110,15 @@ func TestConformance(t *testing.T) {
 		DeleteVolume: func(t *testing.T, pool fleet.Pool, volume string) {
 			virsh(t, "vol-delete", volume, "--pool", pool.Name)
 		},
+		Touch: func(t *testing.T, pool fleet.Pool, volume string) {
+			path := filepath.Join(pool.Spec.Path, volume)
+			info := must(os.Stat(path))
+			f := must(os.OpenFile(path, os.O_WRONLY, 0))
+			_ = must(f.WriteAt([]byte("x"), info.Size()-1))
+			if err := errors.Join(f.Close(), os.Chtimes(path, info.ModTime(), info.ModTime())); err != nil {
+				t.Fatal(err)
+			}
+		},
 		StopPool:    func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
 		StopNetwork: func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
 		EditNetwork: func(t *testing.T, name string) {

@@ -64,8 +64,13 @@ func TestConformance(t *testing.T) {
 		},
 		HideVolume:   func(_ *testing.T, p fleet.Pool, volume string) func() { return h.hide(p, volume) },
 		DeleteVolume: func(_ *testing.T, p fleet.Pool, volume string) { h.hide(p, volume) },
-		StopPool:     func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
-		StopNetwork:  func(_ *testing.T, name string) { h.StopNetwork(name) }, UndefineNetwork: func(_ *testing.T, name string) { h.UndefineNetwork(name) },
+		Touch: func(_ *testing.T, p fleet.Pool, volume string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.pools[p.Name].dir.files[volume].touched++
+		},
+		StopPool:    func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
+		StopNetwork: func(_ *testing.T, name string) { h.StopNetwork(name) }, UndefineNetwork: func(_ *testing.T, name string) { h.UndefineNetwork(name) },
 		EditNetwork: func(_ *testing.T, name string) {
 			h.alterNetwork(name, func(n *network) { n.edited = []string{"addresses and DHCP"} })
 		},
