@@ -212,12 +212,16 @@ func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageV
 
 // VerifyCopy asks a host that has a copy to compute its checksum.
 func (c *Control) VerifyCopy(ctx context.Context, a fleet.Actor, of ImageCopy) (fleet.Task, error) {
-	_, copy, err := c.copyNamed(ctx, a, of, fleet.ActVerify)
+	v, copy, err := c.copyNamed(ctx, a, of, fleet.ActVerify)
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	j, err := verifyJob(copy, *v.Version(copy.VersionID), "")
 	if err != nil {
 		return fleet.Task{}, err
 	}
 	return c.orderVolume(ctx, a, of.PoolID, func(*db.Queries, assign.Object) (volumeJob, error) {
-		return volumeJob{kind: fleet.VolumeHash, ref: copy.Ref(), host: copy.On.Hosts[0], detail: "as a copy of an image"}, nil
+		return j, nil
 	})
 }
 

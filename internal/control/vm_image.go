@@ -28,6 +28,8 @@ type origin struct {
 	ref  fleet.Volref
 	wait bool       // a host is at it
 	step *copyImage // what has to be done first
+
+	verify *browse.CopyOn // nobody has told its checksum, as it is now: it is read first
 }
 
 // planImages finds what the disks that name images of the library may be made from. Who does not run hosts takes what is published to the project.
@@ -97,6 +99,7 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 		pool := h.Pools[c.PoolID]
 		return pool.Assigned && pool.State == fleet.PoolActive && (c.HostID == "" || c.HostID == h.ID)
 	}
+	better := func(c, than *browse.CopyOn) bool { return than == nil || than.State != fleet.CopyReady }
 	var best, any, late *browse.CopyOn
 	for i := range p.copies {
 		c := &p.copies[i]
@@ -105,17 +108,17 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 		case c.State == fleet.CopyComing && c.PoolID == d.PoolID:
 			late = c
 		case !c.Offered():
-		case c.PoolID == d.PoolID:
+		case c.PoolID == d.PoolID && better(c, best):
 			best = c
-		default:
+		case c.PoolID != d.PoolID && better(c, any):
 			any = c
 		}
 	}
 	switch {
 	case best != nil:
-		return &origin{ref: best.Ref()}
+		return fromCopy(best)
 	case any != nil && !d.Overlay:
-		return &origin{ref: any.Ref()}
+		return fromCopy(any)
 	case late != nil:
 		return &origin{ref: late.Ref(), wait: true}
 	case p.step != nil:
@@ -124,6 +127,14 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 		return &origin{wait: true, step: &copyImage{version: p.version, source: *any, host: browse.HostRef{ID: h.ID, Name: h.Name}}}
 	}
 	return nil
+}
+
+// fromCopy is a copy that there is. One that nobody has verified is read first.
+func fromCopy(c *browse.CopyOn) *origin {
+	if c.State == fleet.CopyReady {
+		return &origin{ref: c.Ref()}
+	}
+	return &origin{ref: c.Ref(), wait: true, verify: c}
 }
 
 // offer tells placement what the host can make the VM's disks from.
@@ -172,6 +183,7 @@ func holdImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 // steps are what has to be done before the VM's disks can be made on its host.
 type steps struct {
 	copies []copyImage
+	verify []volumeJob
 	wait   []fleet.Volref
 }
 
@@ -180,7 +192,7 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 	var out steps
 	for _, p := range plans {
 		d := &spec.Disks[p.disk]
-		d.VersionID = p.version.ID
+		d.VersionID, d.ImageSHA256 = p.version.ID, p.version.SHA256
 		from := p.on(h, *d)
 		if from == nil {
 			return out, fleet.Errorf(fleet.Conflict, "%s has no copy of %s any more. Try again.", h.Name, p.image.Name)
@@ -198,6 +210,13 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 				from.ref = o.ref
 				out.copies = append(out.copies, o)
 			}
+		}
+		if from.verify != nil && !slices.Contains(out.wait, from.ref) {
+			j, err := verifyJob(*from.verify, p.version, h.ID)
+			if err != nil {
+				return out, err
+			}
+			out.verify = append(out.verify, j)
 		}
 		if from.wait && !slices.Contains(out.wait, from.ref) {
 			out.wait = append(out.wait, from.ref)
@@ -224,9 +243,28 @@ func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID,
 
 // The parts of a VM's creation that brings an image to its pool first.
 const (
-	roleCopy = "copy"
-	roleVM   = "vm"
+	roleCopy   = "copy"
+	roleVerify = "verify"
+	roleVM     = "vm"
 )
+
+// verifyJob is the order to read a copy: on the VM's host, or on another that has the file.
+func verifyJob(c browse.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
+	j := volumeJob{kind: fleet.VolumeHash, ref: c.Ref(), detail: "as a copy of an image"}
+	if c.On == nil || len(c.On.Hosts) == 0 {
+		return j, fleet.Errorf(fleet.Conflict, "No host that is heard has %s now, so it cannot be verified.", c.Volume)
+	}
+	j.host = c.On.Hosts[0]
+	for _, h := range c.On.Hosts {
+		if h.ID == prefer {
+			j.host = h
+		}
+	}
+	if v.SHA256 != "" {
+		j.order.Checksum = "sha256:" + v.SHA256
+	}
+	return j, nil
+}
 
 // queue makes the copies a part of the task that makes the VM, which waits for them, and for those that others have ordered.
 func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
@@ -234,8 +272,11 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 		return nil
 	}
 	var mine, all []string
+	jobs := slices.Clone(s.verify)
 	for _, o := range s.copies {
-		j := o.job()
+		jobs = append(jobs, o.job())
+	}
+	for i, j := range jobs {
 		subject := fleet.SubjectVolume(j.ref)
 		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: subject, Kind: j.kind})
 		if err != nil {
@@ -244,22 +285,28 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 		if slices.ContainsFunc(at, func(r db.JobsAboutRow) bool { return r.HostID == j.host.ID }) {
 			continue // somebody else came first
 		}
-		if err := o.add(ctx, q, a); err != nil {
-			return err
+		role := roleVerify
+		if k := i - len(s.verify); k >= 0 {
+			role = roleCopy
+			if err := s.copies[k].add(ctx, q, a); err != nil {
+				return err
+			}
 		}
 		id := fleet.NewID[fleet.JobID]()
-		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: roleCopy, HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: fleet.JobArgs{Volume: &j.order}}); err != nil {
+		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: role, HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: fleet.JobArgs{Volume: &j.order}}); err != nil {
 			return err
 		}
 		mine = append(mine, string(id))
 	}
 	for _, ref := range s.wait {
-		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(ref), Kind: fleet.VolumeCopy})
-		if err != nil {
-			return err
-		}
-		for _, r := range at {
-			all = append(all, string(r.ID))
+		for _, kind := range []fleet.JobKind{fleet.VolumeCopy, fleet.VolumeHash} {
+			at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(ref), Kind: kind})
+			if err != nil {
+				return err
+			}
+			for _, r := range at {
+				all = append(all, string(r.ID))
+			}
 		}
 	}
 	if len(all) == 0 {

@@ -55,6 +55,7 @@ type ImageVersion struct {
 	CreatedBy     string         `json:"createdBy,omitempty"`
 	CreatedAt     time.Time      `json:"createdAt"`
 	Offered       bool           `json:"offered"`          // a host that is heard has a copy that VMs can be made from
+	Verified      bool           `json:"verified"`         // one of those copies has been verified, and not been touched since
 	Copies        []ImageCopy    `json:"copies,omitempty"` // for those who see hosts
 	VMs           []string       `json:"vms,omitempty"`    // a few names of VMs that are made from it, for those who see hosts
 }

@@ -87,7 +87,9 @@ type Disk struct {
 
 	ImageID   ImageID        `json:"imageId,omitempty"`   // the library's image that it is cloned from: the portal chooses the copy
 	VersionID ImageVersionID `json:"versionId,omitempty"` // of the image; empty: the newest, when it is asked for
-	Overlay   bool           `json:"overlay,omitempty"`   // it stands on the image, of which a copy must be in its pool, instead of being a full copy
+	// ImageSHA256 is the version's checksum, where it was known when the VM was made: set by the portal, for the host.
+	ImageSHA256 string `json:"imageSha256,omitempty"`
+	Overlay     bool   `json:"overlay,omitempty"` // it stands on the image, of which a copy must be in its pool, instead of being a full copy
 }
 
 // Ref names the disk's volume.

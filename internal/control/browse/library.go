@@ -211,7 +211,11 @@ func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 	if len(v.Versions) > 1 {
 		title += ", version " + strconv.Itoa(x.Number)
 	}
-	return fmt.Sprintf("%s (%s)", title, strings.TrimPrefix(v.OS.Words()+", "+fleet.Bytes(x.CapacityBytes), ", "))
+	if facts := strings.TrimPrefix(v.OS.Words()+", "+fleet.Bytes(x.CapacityBytes), ", "); x.Verified {
+		return fmt.Sprintf("%s (%s)", title, facts)
+	} else {
+		return fmt.Sprintf("%s (%s, not verified: it is read first)", title, facts)
+	}
 }
 
 // HostWithBoth is a host that is heard and has both pools active: the named one, or any; nil: there is none. It is for the portal itself.
