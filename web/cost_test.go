@@ -204,6 +204,7 @@ const (
 	aShop   = "00000000-0000-7000-8000-000000001001"
 	aTask   = "00000000-0000-7000-8000-000000005001"
 	aVolume = "debian.qcow2" // of each pool
+	aStart  = "00000000-0000-7000-8000-000000440001"
 	anImage = "00000000-0000-7000-8000-000000007001"
 	aToken  = "00000000-0000-7000-8000-000000005002"
 )
@@ -234,6 +235,7 @@ var addresses = map[string][]struct {
 	"/vms/:id":                          {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
 	"/vms/:id/delete":                   {{at: "/vms/" + aVM + "/delete"}},
 	"/vms/:id/disks/detach":             {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},
+	"/vms/:id/disks/image":              {{at: "/vms/" + aVM + "/disks/image?disk=0"}},
 	"/vms/:id/disks/move":               {{at: "/vms/" + aVM + "/disks/move?disk=0"}},
 	"/vms/:id/disks/replace":            {{at: "/vms/" + aVM + "/disks/replace?disk=0"}},
 	"/vms/:id/console":                  {{at: "/vms/" + aVM + "/console"}},
@@ -274,6 +276,10 @@ var addresses = map[string][]struct {
 	"/menus/network/:id":                {{at: "/menus/network/" + aNet, sums: 3}},
 	"/images":                           {{at: "/images", sums: 2}},
 	"/images/new":                       {{at: "/images/new", all: true}},
+	"/images/well-known":                {{at: "/images/well-known", sums: 4, all: true}},
+	"/images/well-known/new":            {{at: "/images/well-known/new"}},
+	"/images/well-known/:id/edit":       {{at: "/images/well-known/" + aStart + "/edit", sums: 2}},
+	"/images/well-known/:id/delete":     {{at: "/images/well-known/" + aStart + "/delete", sums: 2}},
 	"/images/:id":                       {{at: "/images/" + anImage, sums: 2}, {at: "/images/" + anImage + "?tab=grants", sums: 2}},
 	"/images/:id/versions/new":          {{at: "/images/" + anImage + "/versions/new", all: true}},
 	"/images/:id/copies/new":            {{at: "/images/" + anImage + "/copies/new", all: true}},

@@ -213,6 +213,11 @@ func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func
 		if err != nil {
 			return err
 		}
+		if v.ProjectID == "" || !policy.May(a, policy.VMChange, v.ProjectID) {
+			if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+				return err
+			}
+		}
 		f := imageview.Form{Image: v, In: in.shown(), Errors: how.errors}
 		if !how.again() {
 			f.In = imageview.In{Name: v.Name, Description: v.Description, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch, From: "url"}

@@ -57,6 +57,8 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	s.exec(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, 'web', '{"rules":[]}')`, group, project)
 	disk, slow := `{"disk":{"poolId":"`+string(pool)+`","volume":"web-1.qcow2"},"poolId":"`, s.addPool("slow-disks", s.host.id)
 	s.exec(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1099511627776,"availableBytes":1099511627776}' WHERE pool_id = $1`, slow)
+	shot, shotDisk := s.addVM(project, s.host.id, "shot", fleet.Stopped), `{"disk":{"poolId":"`+string(slow)+`","volume":"shot-1.qcow2"},"name":`
+	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'shot-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, shot, slow)
 	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, s.vm, pool)
 	bodies := map[string]struct{ path, body, other string }{
 		"/vms/{id}/disks/move":                       {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
@@ -80,6 +82,10 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/security-groups":                           {"/security-groups", `{"projectId":"` + string(project) + `","name":"db"}`, `{"projectId":"` + string(project) + `","name":"app"}`},
 		"/security-groups/{id}/retry":                {"/security-groups/" + string(group) + "/retry", ``, ``},
 		"/images":                                    {"/images", `{"name":"Golden","source":` + file("golden.raw") + `}`, `{"name":"Other","source":` + file("golden.raw") + `}`},
+		"/start-images":                              {"/start-images", `{"name":"Ours","url":"https://example.org/ours.qcow2"}`, `{"name":"Theirs","url":"https://example.org/theirs.qcow2"}`},
+		"/start-images/restore":                      {"/start-images/restore", ``, ``},
+		"/start-images/{id}/pull":                    {"/start-images/00000000-0000-7000-8000-000000440001/pull", `{"poolId":"` + string(stock) + `"}`, `{"poolId":"` + string(pool) + `"}`},
+		"/vms/{id}/disks/image":                      {"/vms/" + string(shot) + "/disks/image", shotDisk + `"Web"}`, shotDisk + `"Other"}`},
 		"/images/{id}/versions":                      {versioned + "/versions", file("next.raw"), file("golden.raw")},
 		"/images/{id}/copies":                        {versioned + "/copies", `{"versionId":"` + strings.TrimPrefix(versioned, "/images/") + `","poolId":"` + string(sickCopies) + `"}`, `{"poolId":"` + string(stock) + `"}`},
 		"/images/{id}/copies/{pool}/{volume}/verify": {verified + "/copies/" + string(stock) + "/third.raw/verify", ``, ``},

@@ -116,14 +116,18 @@ func (p *pull) newBytes(ctx context.Context, q *db.Queries, entry fleet.StartIma
 	return fleet.Errorf(fleet.Conflict, "Version %d of the image %s has these very bytes already. Copy it to the pool on the image's page.", number, image)
 }
 
-// freeFile is the volume's name, or it with the first number behind it that no volume of the pool has.
+// freeFile is the volume's name, or it with the first number behind it that no volume of the pool has, and no copy of the library that is lost there.
 func freeFile(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) (string, error) {
 	end := path.Ext(ref.Volume)
 	stem := strings.TrimSuffix(ref.Volume, end)
 	for n := 2; ; n++ {
 		err := nameFree(ctx, q, ref, on, shared)
-		if err == nil || fleet.CodeOf(err) != fleet.Invalid || n > 50 {
+		if err != nil && (fleet.CodeOf(err) != fleet.Invalid || n > 50) {
 			return ref.Volume, err
+		}
+		known, failed := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: ref.PoolID, Volume: ref.Volume})
+		if failed != nil || err == nil && (len(known) == 0 || n > 50) {
+			return ref.Volume, failed
 		}
 		ref.Volume = fmt.Sprintf("%s-%d%s", stem, n, end)
 	}

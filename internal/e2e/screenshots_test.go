@@ -305,7 +305,11 @@ func demoShots(t *testing.T, a api) []shot {
 		{"images", "/images", nil},
 		{"image", img, nil},
 		{"image-grants", img + "?tab=grants", nil},
-		{"image-new", "/images/new?start=debian-12.qcow2", nil},
+		{"image-new", "/images/new?start=00000000-0000-7000-8000-000000440001", nil},
+		{"images-well-known", "/images/well-known", nil},
+		{"images-well-known-new", "/images/well-known/new", nil},
+		{"images-well-known-edit", "/images/well-known/00000000-0000-7000-8000-000000440001/edit", nil},
+		{"images-well-known-delete", "/images/well-known/00000000-0000-7000-8000-000000440001/delete", nil},
 		{"image-new-errors", "/images/new", func(p *tab) {
 			p.expect("422")
 			p.click("button.primary", "Add image")
