@@ -126,7 +126,7 @@ var given = map[string]any{
 	"SetSelector.ObjectID": aPool, "SelectorOf.ObjectID": aPool, "DropSelector.ObjectID": aPool, "LeaveOut.ObjectID": aPool, "LeaveOutNone.ObjectID": aPool, "LeaveInHosts.ObjectID": aPool, "LeaveOutReleased.ObjectID": aPool, "LabelledWithout.ObjectID": aPool, "LeftOut.ObjectID": aPool, "AssignedBeside.ObjectID": aPool, "HostsLabelled.ObjectID": aPool, "NotWell.ObjectID": aPool,
 	"SetSelector.Pairs": map[string]string{"rack": "8"}, "LabelledWithout.Most": int32(200), "LeaveOut.Hosts": []string{aHost}, "LeaveOut.Whys": []string{"other"}, "LeaveInHosts.Hosts": []string{aHost},
 	"HostsLabelled.Pairs": []byte(`{"rack": "7"}`), "HostsLabelled.Keys": []string{"ssd"},
-	"AddStartImage.ID": fleet.StartImageID("new"), "AddStartImage.Name": "new", "AddStartImage.Most": int64(10000), "AddStartImage.ChecksumUrl": "", "ChangeStartImage.ChecksumUrl": "", "ChangeStartImage.Name": "another", "AddImage.ID": fleet.ImageID("new"), "AddImage.Name": "new", "AddImageVersion.ID": fleet.ImageVersionID("new"), "AddStep.ID": fleet.JobID("new"), "WaitFor.Others": []string{},
+	"AddStartImage.ID": fleet.StartImageID("new"), "AddStartImage.Name": "new", "AddStartImage.Most": int64(10000), "ChangeStartImage.Name": "another", "AddImage.ID": fleet.ImageID("new"), "AddImage.Name": "new", "AddImageVersion.ID": fleet.ImageVersionID("new"), "AddStep.ID": fleet.JobID("new"), "WaitFor.Others": []string{},
 	"AddNetworks.":               []byte(`[{"id": "new", "name": "new", "kind": "bridge"}]`),
 	"EndJobs.Ids":                []string{aTask},
 	"EndJobs.States":             []string{"done"},

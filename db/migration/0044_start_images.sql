@@ -8,11 +8,10 @@ CREATE TABLE start_images (
     url          text NOT NULL,
     file         text NOT NULL,                     -- the volume's name
     checksum     text NOT NULL DEFAULT '',          -- "sha256:…" or "sha512:…"
-    checksum_url text NOT NULL DEFAULT '',          -- or the address of a file that has it
+    checksum_url text NOT NULL DEFAULT '',          -- or the address of a file that has it; never both
     changed_by   text NOT NULL DEFAULT '',          -- '': it is as it came
     changed_at   timestamptz NOT NULL DEFAULT now(),
-    task_id      text COLLATE "C",                  -- the last order to pull it, as long as it is known
-    CONSTRAINT start_image_one_checksum CHECK (checksum = '' OR checksum_url = '')
+    task_id      text COLLATE "C"                   -- the last order to pull it, as long as it is known
 );
 
 ALTER TABLE image_versions ADD COLUMN start_id text REFERENCES start_images ON DELETE SET NULL; -- of which entry it was pulled
