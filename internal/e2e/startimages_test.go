@@ -119,11 +119,12 @@ func TestTheStartSet(t *testing.T) {
 	}
 	replace := func(file string) {
 		t.Helper()
-		p.open("/images/well-known/00000000-0000-7000-8000-000000440001/edit")
-		p.fill("#url", at+"/"+file)
-		p.fill("#checksumUrl", at+"/SHA256SUMS")
-		p.click("button.primary", "Save")
-		p.waitPath("/images/well-known")
+		p.click(row+" details:not([open]) summary", "")
+		p.click(row+" .menu-item", "Edit or replace")
+		p.waitText("#dialog", "Edit Debian 12")
+		p.fill("#dialog #url", at+"/"+file)
+		p.fill("#dialog #checksumUrl", at+"/SHA256SUMS")
+		p.click("#dialog button.primary", "Save")
 		p.waitText(row, file)
 	}
 	pull("The host cannot find cloud.debian.org")

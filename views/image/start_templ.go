@@ -170,7 +170,7 @@ func entries(p StartPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Well-known images\"><table><thead><tr><th>Name</th><th>Address and checksum</th><th>Pulled into</th><th>Last pull</th><th class=\"acts\"><span class=\"vh\">Pull</span></th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<div class=\"card table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Well-known images\"><table><thead><tr><th>Name</th><th>Address and checksum</th><th>Pulled into</th><th>Last pull</th><th>Pull</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -332,7 +332,7 @@ func entries(p StartPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "</td><td class=\"acts\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "</td><td>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
