@@ -62,8 +62,13 @@ func testDownloads(t *testing.T, h *host) {
 		h.wantNoVolume(p, "bad.qcow2")
 	}
 	for _, bad := range []fleet.VolumeOrder{
-		{}, {URL: "file:///etc/passwd"}, {URL: "http://example.org/x.qcow2"}, {URL: "https://user:secret@example.org/x.qcow2"}, {URL: "https://example.org/x", Checksum: "md5:00"},
-		{URL: "https://example.org/x", ChecksumURL: "http://example.org/SUMS"}, {URL: "https://example.org/x", ChecksumURL: "file:///etc/passwd"},
+		{},
+		{URL: "file:///etc/passwd"},
+		{URL: "http://example.org/x.qcow2"},
+		{URL: "https://user:secret@example.org/x.qcow2"},
+		{URL: "https://example.org/x", Checksum: "md5:00"},
+		{URL: "https://example.org/x", ChecksumURL: "http://example.org/SUMS"},
+		{URL: "https://example.org/x", ChecksumURL: "file:///etc/passwd"},
 	} {
 		if err := h.FetchVolume(h.ctx, h.work(p, "bad.qcow2", bad)); fleet.CodeOf(err) != fleet.Invalid {
 			t.Errorf("download %+v: %v", bad, err)
