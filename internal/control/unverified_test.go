@@ -29,8 +29,7 @@ func TestWhatNobodyVerifiedIsReadFirst(t *testing.T) {
 	}
 
 	disk := fleet.Disk{PoolID: s.nfs, ImageID: image}
-	vm, err := s.from(s.member, s.red, "first", disk)
-	if err != nil {
+	if _, err := s.from(s.member, s.red, "first", disk); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.work(s.h1, fleet.VMApply)) != 0 {
@@ -55,7 +54,7 @@ func TestWhatNobodyVerifiedIsReadFirst(t *testing.T) {
 	if x := newest(); x.Verified || !x.Offered {
 		t.Errorf("touched: %+v", x)
 	}
-	vm, err = s.from(s.member, s.red, "third", disk)
+	vm, err := s.from(s.member, s.red, "third", disk)
 	if err != nil || vm.Spec.Disks[0].ImageSHA256 != digest {
 		t.Fatalf("%+v %v", vm, err)
 	}
