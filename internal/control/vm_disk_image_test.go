@@ -67,6 +67,9 @@ func TestMembersMakeImagesOfTheirDisks(t *testing.T) {
 		t.Errorf("a member is told whose disks: %v", err)
 	}
 	s.refused("delete it, who only looks", fleet.Forbidden, "no right", remove(s.viewer))
+	both := s.viewer
+	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleViewer, s.blue: fleet.RoleMember}
+	s.refused("delete it, who changes another project's VMs", fleet.Forbidden, "no right", remove(both))
 	s.refused("delete another project's", fleet.NotFound, "no such image", remove(s.stranger))
 	s.exec(`DELETE FROM vms WHERE id = $1`, made.ID)
 	if tasks, err := s.DeleteImage(t.Context(), s.member, id, "Web", false); err != nil || len(tasks) != 1 {
