@@ -79,6 +79,9 @@ type Harness struct {
 	// ForeignNetwork makes and starts a network of that name past the backend.
 	ForeignNetwork func(t *testing.T, name string)
 
+	// Device is a device of the host's own on which nothing is.
+	Device func(t *testing.T) string
+
 	// Network is the name of a libvirt network of the host that is active.
 	Network string
 
@@ -195,6 +198,7 @@ func Run(t *testing.T, h Harness) {
 			{"a network is applied, reported and released", testNetwork},
 			{"a network of each mode runs", testNetworkModes},
 			{"a network on devices of the host is defined", testNetworkOnDevices},
+			{"a card that takes a device for itself waits until it is free", testCardOfItsOwn},
 			{"a network of that name that somebody else made is left alone", testNetworkTaken},
 			{"a network that somebody edited is shown and stays", testNetworkEdited},
 			{"addresses are reserved while a network runs", testReservations},

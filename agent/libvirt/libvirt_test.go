@@ -117,7 +117,7 @@ func TestConformance(t *testing.T) {
 		},
 		Reservations: reservations, DropReservations: dropReservations, PortGroups: portGroups,
 		EndServer: endServer, ForeignNetwork: foreignNetwork,
-		Network: "default",
+		Network: "default", Device: lonelyDevice,
 		Unplug: func(t *testing.T) func() {
 			stopLibvirtd(t)
 			return func() { startLibvirtd(t) }

@@ -41,17 +41,18 @@ type Host struct {
 	opts Options
 	inv  fleet.Inventory
 
-	mu       *sync.Mutex // of the shared storage: hosts that share it change together
-	guests   map[fleet.VMID]*guest
-	pools    map[string]*pool
-	secrets  map[fleet.PoolID]string
-	networks map[string]*network // by name; beside the fixed ones
-	groups   map[fleet.SecurityGroupID]fleet.FlatGroup
-	local    *Storage
-	wakes    map[chan struct{}]bool
-	sent     map[fleet.UploadID]*sent
-	gone     bool          // libvirtd is not reachable
-	frozen   chan struct{} // not nil: libvirtd does not answer until it is closed
+	mu        *sync.Mutex // of the shared storage: hosts that share it change together
+	guests    map[fleet.VMID]*guest
+	pools     map[string]*pool
+	secrets   map[fleet.PoolID]string
+	networks  map[string]*network // by name; beside the fixed ones
+	groups    map[fleet.SecurityGroupID]fleet.FlatGroup
+	functions map[string]int // virtual functions that are switched on, by device
+	local     *Storage
+	wakes     map[chan struct{}]bool
+	sent      map[fleet.UploadID]*sent
+	gone      bool          // libvirtd is not reachable
+	frozen    chan struct{} // not nil: libvirtd does not answer until it is closed
 }
 
 var _ agent.Hypervisor = (*Host)(nil)
@@ -68,6 +69,10 @@ func New(o Options) *Host {
 		opts: o, inv: inventoryOf(o.Name), mu: &o.Shared.mu,
 		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, groups: map[fleet.SecurityGroupID]fleet.FlatGroup{},
 		local: NewStorage(), wakes: map[chan struct{}]bool{}, sent: map[fleet.UploadID]*sent{},
+	}
+	h.functions = map[string]int{}
+	for _, nic := range h.inv.NICs {
+		h.functions[nic.Name] = nic.VFs
 	}
 	h.mu.Lock()
 	o.Shared.hosts = append(o.Shared.hosts, h)

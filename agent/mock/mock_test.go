@@ -72,6 +72,7 @@ func TestConformance(t *testing.T) {
 		EndServer:        func(_ *testing.T, name string) { h.EndDNSMasq(name) },
 		ForeignNetwork:   func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
 		Network:          "default",
+		Device:           func(*testing.T) string { return "ens1f0np0" },
 		Unplug:           func(*testing.T) func() { return h.Unplug() },
 		Freeze:           func(*testing.T) func() { return h.Freeze() },
 	})

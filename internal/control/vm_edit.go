@@ -164,6 +164,17 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
+	var gone []fleet.NIC
+	for _, was := range old.Spec.NICs {
+		stays := false
+		for i, n := range vm.Spec.NICs {
+			stays = stays || n.MAC == was.MAC && !isFresh(fmt.Sprintf("spec.nics[%d]", i))
+		}
+		if !stays {
+			gone = append(gone, was)
+		}
+	}
+	handBack(&hosts[0], gone)
 	var checks fleet.Checks
 	for _, f := range placement.Fit(asked, hosts[0]) {
 		if isFresh(f.Field) || heard && f.Field == "hostId" {

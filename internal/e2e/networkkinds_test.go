@@ -31,7 +31,7 @@ func (s *apart) switches(t *testing.T, i int, command string) string {
 }
 
 // Guests meet in networks of the further kinds, on one host and across two, and are kept apart where they are to be: on Open vSwitch bridges by
-// VLANs, and straight on a device. They are told addresses, names and how large packets may be.
+// VLANs, and straight on a device. They are told addresses and names.
 func TestKindsOfNetworks(t *testing.T) {
 	t.Parallel()
 	files, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -54,7 +54,7 @@ func TestKindsOfNetworks(t *testing.T) {
 	}
 	s.cells(t, "switched", "it is up", networkUp)
 	s.define(t, "straight", map[string]any{"mode": "macvtap", "device": "eth0"}, 0, 1)
-	s.define(t, "over", map[string]any{"mode": "vxlan", "vni": 4712, "underlay": s.subnet}, 0, 1)
+	s.define(t, "shy", map[string]any{"mode": "macvtap", "device": "eth0", "direct": "private"}, 0)
 	const nine = "52:54:00:00:00:09"
 	s.define(t, "six", map[string]any{
 		"mode": "nat", "dns": true, "domain": "lab.example.org", "ipv6": map[string]any{"gateway": "fd00:90::1/64"},
@@ -63,15 +63,15 @@ func TestKindsOfNetworks(t *testing.T) {
 		}},
 	}, 0)
 	s.define(t, "six-alone", map[string]any{"mode": "isolated", "dns": true, "ipv6": map[string]any{"gateway": "fd00:91::1/64"}}, 0)
-	for _, name := range []string{"straight", "over", "six", "six-alone"} {
+	for _, name := range []string{"straight", "shy", "six", "six-alone"} {
 		s.cells(t, name, "it is up", networkUp)
 	}
 	// The devices in /dev by which guests get at a macvtap bear its number, and hosts of one machine share them: each takes numbers of its own.
 	s.inside(t, 1, "sh", "-c", "i=0; while [ $i -lt 200 ]; do ip link add qx-burn type bridge && ip link delete qx-burn; i=$((i+1)); done")
 
-	a := s.boot(t, files, 0, "a", "switched/red", "switched/trunk", "straight", "six@"+nine, "six-alone", "over")
-	b := s.boot(t, files, 0, "b", "switched/red", "switched/blue", "straight", "six", "six-alone", "over")
-	c := s.boot(t, files, 1, "c", "switched/red", "switched/blue", "straight", "over")
+	a := s.boot(t, files, 0, "a", "switched/red", "switched/trunk", "straight", "six@"+nine, "six-alone", "shy")
+	b := s.boot(t, files, 0, "b", "switched/red", "switched/blue", "straight", "six", "six-alone", "shy")
+	c := s.boot(t, files, 1, "c", "switched/red", "switched/blue", "straight")
 	third := strings.TrimSuffix(s.portal, "1")
 	for i, g := range []*wired{a, b, c} {
 		g.ready(fmt.Sprintf("10.80.0.%d/24", i+1), fmt.Sprintf("10.81.0.%d/24", i+1), fmt.Sprintf("%s%d/24", third, 201+i))
@@ -105,6 +105,14 @@ func TestKindsOfNetworks(t *testing.T) {
 	a.reaches("macvtap, one host", third+"202")
 	a.reaches("macvtap, across", third+"203")
 	a.reaches("macvtap, outside", s.portal)
+	for i, g := range []*wired{a, b} {
+		g.run(fmt.Sprintf("ip addr flush dev eth2; ip addr add %s%d/24 dev eth5", third, 211+i))
+	}
+	a.reaches("macvtap, private, across", third+"203")
+	a.reaches("macvtap, private, outside", s.portal)
+	if n := a.pings(third + "212"); n != 0 {
+		t.Errorf("guests of one host reach one another on a device where they are not to: %d answers", n)
+	}
 	own := regexp.MustCompile(`inet (\S+)/24`).FindStringSubmatch(s.inside(t, 0, "ip", "-4", "addr", "show", "dev", "eth0"))
 	if own == nil || a.pings(own[1]) != 0 {
 		t.Errorf("a guest on a device reaches its own host by it, %v", own)
@@ -131,13 +139,4 @@ func TestKindsOfNetworks(t *testing.T) {
 		return strings.Count(out, "10.90.0.9") >= 2, out
 	})
 	b.reaches("NAT, by the reserved address", "10.90.0.9")
-
-	for _, g := range []struct {
-		*wired
-		nic string
-	}{{a, "eth5"}, {b, "eth5"}, {c, "eth3"}} {
-		if mtu := strings.TrimSpace(g.run("cat /sys/class/net/" + g.nic + "/mtu")); mtu != "1450" {
-			t.Errorf("%s was told an MTU of %s on the overlay", g.name, mtu)
-		}
-	}
 }

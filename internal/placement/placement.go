@@ -25,6 +25,7 @@ type Host struct {
 	Pools        map[fleet.PoolID]Pool
 	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
 	Images       map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
+	Cards        map[fleet.NetworkID]*Cards    // of the networks whose cards take something of the host each for itself; those on one device share one
 	Overcommit   bool                          // pools may be promised more than is free
 }
 
@@ -167,6 +168,7 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 	for i, n := range spec.NICs {
 		f.nic(n, fmt.Sprintf("spec.nics[%d]", i))
 	}
+	f.cards(spec.NICs)
 	f.room(spec.Disks)
 	return f.faults
 }
