@@ -2,6 +2,9 @@ package libvirt
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -53,15 +56,18 @@ func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
 		return 0, err
 	}
 	var x libvirtxml.Network
-	if x.Unmarshal(text) != nil || networkStamp(x).Digest == "" || x.Bridge == nil || x.Bridge.Name == "" {
+	if err := x.Unmarshal(text); err != nil {
+		return 0, fmt.Errorf("read the network %s: %w", name, err)
+	}
+	if networkStamp(x).Digest == "" || x.Bridge == nil || x.Bridge.Name == "" {
 		return 0, nil
 	}
 	said, err := os.ReadFile(filepath.Join("/sys/class/net", filepath.Base(x.Bridge.Name), "mtu"))
-	if err != nil {
-		return 0, nil // it is not there, which its network says
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // its network says that it is not there
 	}
 	mtu, _ := strconv.ParseUint(strings.TrimSpace(string(said)), 10, 32) // 0 where it is no number
-	return uint(mtu), nil
+	return uint(mtu), err
 }
 
 // retellMTU is tellMTU for a VM that is about to start: its network may have another one since it was defined.

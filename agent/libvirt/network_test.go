@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -261,5 +262,15 @@ func TestAGuestIsToldItsMTU(t *testing.T) {
 	mtus("1400 1500 1400")
 	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) > 0 || len(s.NextBoot) > 0 {
 		t.Errorf("what it was told shows as a change: %+v %v", s, err)
+	}
+	// A change of what passes a running card leaves it on its network.
+	vm.Generation++
+	guard := true
+	vm.Spec.NICs = slices.Clone(vm.Spec.NICs)
+	vm.Spec.NICs[0].AntiSpoofing = &guard
+	f.apply(vm)
+	wantIn(t, "the running card", virsh(t, "dumpxml", string(vm.ID)), "<source network='"+n.Name+"'", "<filterref filter='"+agent.FilterName(vm.ID, vm.Spec.NICs[0].MAC)+"'")
+	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) > 0 || len(s.NextBoot) > 0 || s.NICs[0].Source != "network "+n.Name || s.NICs[0].Filter == "" {
+		t.Errorf("with a guard: %+v %v", s, err)
 	}
 }
