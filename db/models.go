@@ -252,6 +252,13 @@ type JoinToken struct {
 	HostID    *fleet.HostID
 }
 
+type LeftDisk struct {
+	VMID   fleet.VMID
+	HostID fleet.HostID
+	PoolID fleet.PoolID
+	Volume string
+}
+
 type LeftOut struct {
 	Noun     string
 	ObjectID string
@@ -429,6 +436,21 @@ type Token struct {
 	ExpiresAt  *time.Time
 	LastUsedAt *time.Time
 	MadeWith   *fleet.TokenID
+}
+
+type Transfer struct {
+	ID         fleet.TransferID
+	SendJob    fleet.JobID
+	ReceiveJob fleet.JobID
+	FromHost   fleet.HostID
+	ToHost     fleet.HostID
+	Ticket     string
+	Heard      string
+	Listens    []string
+	PairID     fleet.PairID
+	PairUrl    string
+	Paired     string
+	PairedAt   *time.Time
 }
 
 type Upload struct {

@@ -84,7 +84,7 @@ const stopMoves = `-- name: StopMoves :execrows
 UPDATE jobs SET stop = $1, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
     state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE $1 END,
     ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
-WHERE subject = $2 AND kind = 'vm.move' AND state IN ('queued', 'running') AND stop = ''
+WHERE subject = $2 AND kind IN ('vm.move', 'vm.leave') AND state IN ('queued', 'running') AND stop = ''
 `
 
 type StopMovesParams struct {

@@ -35,6 +35,10 @@ const (
 	SecurityGroupRelease JobKind = "secgroup.release" // no card of the host is in it any more
 	VolumeHash           JobKind = "volume.hash"      // its SHA-256
 	VolumeCopy           JobKind = "volume.copy"      // byte by byte from another pool, or from a VM's disk
+
+	VolumeSend    JobKind = "volume.send"    // a host's file, to another host
+	VolumeReceive JobKind = "volume.receive" // the same, where it comes
+	VMLeave       JobKind = "vm.leave"       // a VM that is off goes to another host: its disks are sent, then its definition goes
 )
 
 // Kind is all that is decided about a kind of job, but how a host does it: that is the agent's duty for it.
@@ -95,6 +99,8 @@ var kinds = []Kind{
 	{Name: VolumeUpload, Noun: NounVolume, Verb: "Upload volume", Right: MayChangeInfra, Limit: UploadLife + UploadPatience, TakenBack: true},
 	{Name: VolumeHash, Noun: NounVolume, Verb: "Verify volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
 	{Name: VolumeCopy, Noun: NounVolume, Verb: "Copy volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
+	{Name: VolumeReceive, Noun: NounVolume, Verb: "Copy volume from another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: VolumeSend, Noun: NounVolume, Verb: "Send volume to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{
 		Name: VolumeWipe, Noun: NounVolume, Verb: "Wipe volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, ShotByData: true,
 		Begun: "The host has begun to wipe the volume already, so this cannot be taken back.",
@@ -105,6 +111,7 @@ var kinds = []Kind{
 	},
 	{Name: UploadOpen, Noun: NounVolume, Verb: "Continue upload", Right: MayChangeInfra, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 	{Name: VMMove, Noun: NounVM, Verb: "Move disk", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VMLeave, Noun: NounVM, Verb: "Move to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 }
 

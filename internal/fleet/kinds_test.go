@@ -38,7 +38,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 28 {
+	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 31 {
 		t.Errorf("the kinds are %v", everyKind())
 	}
 }

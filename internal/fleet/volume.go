@@ -33,6 +33,8 @@ type VolumeOrder struct {
 	Upload UploadID `json:"upload,omitempty"`
 	// TakesBytes is what the pool is promised to it meanwhile.
 	TakesBytes int64 `json:"takesBytes,omitempty"`
+	// Transfer is the host's part in bringing it from another one: of send, which reads Source of SourcePool, and receive.
+	Transfer *TransferOrder `json:"transfer,omitempty"`
 }
 
 // VolumeHeld is who needs a volume, as people asked; zero: nobody.
