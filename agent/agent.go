@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -26,7 +27,8 @@ type Options struct {
 	Load       func(context.Context) (wire.HostMeter, error)  // the host's own load
 	Links      Links                                          // nil: the host is only simulated
 	Version    string
-	Slots      int // how many slow jobs at a time; 0: 4. Console openings and waiting take no slot
+	Ports      transfer.Ports // on which other hosts' disks and images are taken in
+	Slots      int            // how many slow jobs at a time; 0: 4. Console openings and waiting take no slot
 	Log        *slog.Logger
 	Metrics    *Metrics
 }
@@ -76,6 +78,7 @@ type Agent struct {
 	slots     *semaphore.Weighted
 	consoles  atomic.Int64
 	uploads   counter
+	ports     transfer.Ports
 
 	seq     atomic.Int64 // see next
 	moved   bell         // the hypervisor said that something may have changed
@@ -106,7 +109,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	}
 	a := &Agent{
 		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, version: o.Version, instance: rand.Text(),
-		times: times, log: o.Log, metrics: o.Metrics, board: newBoard(), slots: semaphore.NewWeighted(int64(o.Slots)),
+		times: times, log: o.Log, metrics: o.Metrics, board: newBoard(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports,
 	}
 	var err error
 	if a.memory, err = openMemory(filepath.Join(o.Identity.dir, memoryFile)); err != nil {

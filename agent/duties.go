@@ -41,6 +41,9 @@ var duties = map[fleet.JobKind]duty{
 	fleet.VolumeDelete:   {onVolume(Hypervisor.DeleteVolume), seeVolume, forgetHash},
 	fleet.VolumeHash:     {onVolume(Hypervisor.HashVolume), seeVolume, keepNothing},
 	fleet.VolumeCopy:     {onVolume(Hypervisor.CopyVolume), seeVolume, keepNothing},
+	fleet.VolumeSend:     {sendVolume, seeNothing, keepNothing},
+	fleet.VolumeReceive:  {receiveVolume, seeVolume, keepNothing},
+	fleet.VMLeave:        {onVM(leaveVM), seeVM, keepLeft},
 	fleet.VMMove:         {onVM(moveDisk), seeVM, keepMoved},
 
 	fleet.SecurityGroupApply:   {onSecurityGroup(Hypervisor.ApplySecurityGroup), seeSecurityGroup, keepNothing},

@@ -64,6 +64,11 @@ type Hypervisor interface {
 	// other files, and one whose definition somebody changed.
 	MoveDisk(ctx context.Context, in MoveDisk) error
 
+	// LeaveVM sends the disks of a VM that is off, each by Send, and once all have Arrived removes its definition; the disks stay, and nothing names
+	// them any more. What fails leaves the VM as it was. It refuses what a copy of its disks alone would not be all of: snapshots, NVRAM, a TPM,
+	// disks that stand on others. Where an earlier call has removed the definition, it only waits until all have Arrived.
+	LeaveVM(ctx context.Context, in LeaveVM) error
+
 	// DeleteVM forces the guest off and undefines it with its NVRAM; with disks, it deletes the volumes that spec names
 	// (never an image or ISO). A domain that is gone already is success.
 	DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error
@@ -114,6 +119,12 @@ type Hypervisor interface {
 	// are not those of Order.Checksum. Where Order.Flatten is set the source is a disk, whose chain within its pool becomes one qcow2 image.
 	// It refuses one with which a guest runs, or that changes meanwhile; that others stand on the source does not matter.
 	CopyVolume(ctx context.Context, in VolumeWork) error
+	// SendVolume gives the volume's file to Send, and tells in.Hashed where it reads all of it. It refuses one with which a guest runs, or that
+	// changes meanwhile.
+	SendVolume(ctx context.Context, in VolumeWork) error
+	// ReceiveVolume takes in what another host sends, by Arrive. It is checked by Order.Checksum where there is one, looked at as a download is
+	// before it has its name, and with Order.Transfer.Check read back from its storage. in.Hashed is told of it. What fails leaves nothing.
+	ReceiveVolume(ctx context.Context, in VolumeWork) error
 	// GrowVolume makes it as large as asked for; as large already: nothing. It refuses to shrink, and what anybody uses.
 	GrowVolume(ctx context.Context, in VolumeWork) error
 	// WipeVolume puts zeros in the place of all data and keeps size and format. It refuses what anybody uses.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -25,6 +26,10 @@ type VolumeWork struct {
 	Whole    func(file string) error
 	Progress Progress
 	Sent     Sent // of an upload: what comes
+	// Send sends a file to another host, and returns once that has it whole.
+	Send func(ctx context.Context, pieces transfer.Pieces, size int64) error
+	// Arrive writes the file that another host sends into dst, which it may make empty and begin anew, with no more than room bytes of data.
+	Arrive func(ctx context.Context, dst transfer.Sink, room int64) (Arrived, error)
 }
 
 // Ref names the volume.

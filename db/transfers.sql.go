@@ -214,6 +214,31 @@ func (q *Queries) NoteLeft(ctx context.Context, arg NoteLeftParams) error {
 	return err
 }
 
+const poolsToGoTo = `-- name: PoolsToGoTo :many
+SELECT p.id FROM pools p WHERE p.deleted_at IS NULL ORDER BY p.name LIMIT 200
+`
+
+// The pools in which a VM's disks could lie elsewhere.
+func (q *Queries) PoolsToGoTo(ctx context.Context) ([]fleet.PoolID, error) {
+	rows, err := q.db.Query(ctx, poolsToGoTo)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.PoolID{}
+	for rows.Next() {
+		var id fleet.PoolID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sayAtMeeting = `-- name: SayAtMeeting :exec
 UPDATE transfers SET
     ticket = CASE WHEN j.id = send_job THEN $1::text ELSE ticket END,
@@ -357,21 +382,22 @@ func (q *Queries) TransfersOf(ctx context.Context, job string) ([]TransfersOfRow
 }
 
 const vMLeft = `-- name: VMLeft :one
-UPDATE vms v SET host_id = $1, generation = v.generation + 1, report_seq = COALESCE((SELECT h.report_seq FROM host_sessions h WHERE h.host_id = $1), 0),
+UPDATE vms v SET host_id = $1, generation = GREATEST(v.generation + 1, $2::bigint), report_seq = COALESCE((SELECT h.report_seq FROM host_sessions h WHERE h.host_id = $1), 0),
     status = COALESCE(v.status, '{"power": "stopped", "cpus": 0, "memoryMiB": 0}') || '{"disks": []}',
     spec = jsonb_set(v.spec, '{disks}', (
         SELECT COALESCE(jsonb_agg(CASE WHEN m.value IS NULL THEN d.value ELSE d.value || (m.value->'to') END ORDER BY d.ordinality), '[]')
-        FROM jsonb_array_elements(v.spec->'disks') WITH ORDINALITY d LEFT JOIN jsonb_array_elements($2::jsonb) m ON d.value @> (m.value->'disk')))
-WHERE v.id = $3 AND v.host_id = $4 AND v.deleted_at IS NULL
-  AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements($2::jsonb) m WHERE NOT v.spec @> jsonb_build_object('disks', jsonb_build_array(m.value->'disk')))
+        FROM jsonb_array_elements(v.spec->'disks') WITH ORDINALITY d LEFT JOIN jsonb_array_elements($3::jsonb) m ON d.value @> (m.value->'disk')))
+WHERE v.id = $4 AND v.host_id = $5 AND v.deleted_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements($3::jsonb) m WHERE NOT v.spec @> jsonb_build_object('disks', jsonb_build_array(m.value->'disk')))
 RETURNING v.name, v.project_id, v.generation
 `
 
 type VMLeftParams struct {
-	ToHost   fleet.HostID
-	Disks    []byte
-	ID       fleet.VMID
-	FromHost fleet.HostID
+	ToHost     fleet.HostID
+	Generation int64
+	Disks      []byte
+	ID         fleet.VMID
+	FromHost   fleet.HostID
 }
 
 type VMLeftRow struct {
@@ -381,10 +407,11 @@ type VMLeftRow struct {
 }
 
 // The VM is another host's, with its disks as that host has them, once. What its old host said of it counts no more. One that is elsewhere by
-// now, or has other disks, or is being deleted stays as it is.
+// now, or has other disks, or is being deleted stays as it is. The generation is above the numbers of its disks.
 func (q *Queries) VMLeft(ctx context.Context, arg VMLeftParams) (VMLeftRow, error) {
 	row := q.db.QueryRow(ctx, vMLeft,
 		arg.ToHost,
+		arg.Generation,
 		arg.Disks,
 		arg.ID,
 		arg.FromHost,

@@ -117,6 +117,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/disks/detach", page, policy.VMChange, submit(s.detachDisk, s.askDetachDisk)},
 		{get, "/vms/:id/disks/replace", page, policy.VMChange, ask(s.askReplaceDisk)},
 		{post, "/vms/:id/disks/replace", page, policy.VMChange, submit(s.replaceDisk, s.askReplaceDisk)},
+		{get, "/vms/:id/leave", page, policy.InfraChange, ask(s.askLeave)},
+		{post, "/vms/:id/leave", page, policy.InfraChange, submit(s.leaveVM, s.askLeave)},
 		{get, "/vms/:id/disks/move", page, policy.InfraChange, ask(s.askMoveDisk)},
 		{post, "/vms/:id/disks/move", page, policy.InfraChange, submit(s.moveDisk, s.askMoveDisk)},
 		{post, "/vms/:id/takeover", page, policy.VMChange, button(s.takeOverVM)},
@@ -280,6 +282,7 @@ func (s *Server) routes() []route {
 		{post, wire.PathJobs + ":id/finish", bound, policy.AgentTalk, agentRequest(reportLimit, s.finish)},
 		{post, wire.PathResults, bound, policy.AgentTalk, agentRequest(reportLimit, s.finishAll)},
 		{post, wire.PathPools + ":id/secret", proven, policy.AgentTalk, agentRequest(agentLimit, s.poolSecret)},
+		{post, wire.PathTransfers + ":id/meet", proven, policy.AgentTalk, agentRequest(agentLimit, s.meet)},
 		{get, wire.PathPair + ":id", bound, policy.AgentTalk, s.hostPair},
 		{get, wire.PathConsole + ":id", bound, policy.AgentTalk, s.hostPair}, // older agents
 	}

@@ -36,12 +36,27 @@ type Door struct {
 }
 
 // Open opens a door for the peer that has the ticket of that hash, on all of the host's addresses.
-func Open(own Self, peer Peer, ticketHash string) (*Door, error) {
-	ln, err := net.Listen("tcp", ":0") //nolint:noctx // it takes no time
+func Open(own Self, peer Peer, ticketHash string, ports Ports) (*Door, error) {
+	ln, err := ports.listen()
 	if err != nil {
 		return nil, fmt.Errorf("open a port for the transfer: %w", err)
 	}
 	return &Door{own: own, peer: peer, ticket: ticketHash, ln: ln}, nil
+}
+
+// Ports are the first and the last on which a door may be; zero: on any.
+type Ports struct{ First, Last int }
+
+// None is where no door may be.
+var None = Ports{-1, -1}
+
+func (p Ports) listen() (ln net.Listener, err error) {
+	for port := p.First; port <= p.Last; port++ {
+		if ln, err = net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil { //nolint:noctx // it takes no time
+			return ln, nil
+		}
+	}
+	return nil, err
 }
 
 // Port is where it is.

@@ -85,7 +85,7 @@ type opened struct {
 
 func open(t *testing.T, ctx context.Context, own transfer.Self, peer transfer.Peer, hash string) opened { //nolint:revive // t first
 	t.Helper()
-	door, err := transfer.Open(own, peer, hash)
+	door, err := transfer.Open(own, peer, hash, transfer.Ports{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,8 +57,8 @@ WHERE j.subject = @subject AND j.kind = 'vm.leave' AND j.state IN ('queued', 'ru
 
 -- name: VMLeft :one
 -- The VM is another host's, with its disks as that host has them, once. What its old host said of it counts no more. One that is elsewhere by
--- now, or has other disks, or is being deleted stays as it is.
-UPDATE vms v SET host_id = @to_host, generation = v.generation + 1, report_seq = COALESCE((SELECT h.report_seq FROM host_sessions h WHERE h.host_id = @to_host), 0),
+-- now, or has other disks, or is being deleted stays as it is. The generation is above the numbers of its disks.
+UPDATE vms v SET host_id = @to_host, generation = GREATEST(v.generation + 1, @generation::bigint), report_seq = COALESCE((SELECT h.report_seq FROM host_sessions h WHERE h.host_id = @to_host), 0),
     status = COALESCE(v.status, '{"power": "stopped", "cpus": 0, "memoryMiB": 0}') || '{"disks": []}',
     spec = jsonb_set(v.spec, '{disks}', (
         SELECT COALESCE(jsonb_agg(CASE WHEN m.value IS NULL THEN d.value ELSE d.value || (m.value->'to') END ORDER BY d.ordinality), '[]')
@@ -78,3 +78,7 @@ SELECT @vm_id, @host_id, m #>> '{disk,poolId}', m #>> '{disk,volume}' FROM jsonb
 -- name: TakeLeft :many
 -- What the VM has left behind, once.
 DELETE FROM left_disks l WHERE l.vm_id = @vm_id RETURNING l.host_id, l.pool_id, l.volume;
+
+-- name: PoolsToGoTo :many
+-- The pools in which a VM's disks could lie elsewhere.
+SELECT p.id FROM pools p WHERE p.deleted_at IS NULL ORDER BY p.name LIMIT 200;

@@ -20,6 +20,7 @@ import (
 	"quantix/agent/hardware"
 	"quantix/agent/libvirt"
 	"quantix/agent/mock"
+	"quantix/agent/transfer"
 	"quantix/internal/config"
 )
 
@@ -118,9 +119,10 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	first, last, _ := config.TransferPorts(cfg.TransferPorts)
 	a, err := agent.New(agent.Options{
 		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: inventory, Load: hardware.Load,
-		Version: versionText(), Log: log, Metrics: metrics,
+		Version: versionText(), Log: log, Metrics: metrics, Ports: transfer.Ports{First: first, Last: last},
 	})
 	if err != nil {
 		return err

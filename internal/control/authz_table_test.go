@@ -34,14 +34,21 @@ var useCases = map[string]useCase{
 		id, disk := w.whole()
 		return []any{id, disk, control.MoveDisk{PoolID: w.local}}
 	}},
-	"MoveTargets": {may: infraChange, with: func(w *world) []any { id, disk := w.whole(); return []any{id, disk} }},
-	"MovingDisks": {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
-	"TakeOver":    {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id, map[string]string{"cpus": "2 vCPUs"}} }},
-	"PutBack":     {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id} }},
-	"VMRetry":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"VMEvents":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"VMMeter":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
+	"LeaveVM": {may: infraChange, with: func(w *world) []any {
+		id, _ := w.whole()
+		w.exec(`UPDATE vms SET status = status || '{"power":"stopped"}' WHERE id = $1`, id)
+		return []any{id, control.LeaveVM{HostID: w.other}}
+	}},
+	"LeaveTargets": {may: infraChange, with: func(w *world) []any { id, _ := w.whole(); return []any{id} }},
+	"LeavingVM":    {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
+	"MoveTargets":  {may: infraChange, with: func(w *world) []any { id, disk := w.whole(); return []any{id, disk} }},
+	"MovingDisks":  {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
+	"TakeOver":     {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id, map[string]string{"cpus": "2 vCPUs"}} }},
+	"PutBack":      {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id} }},
+	"VMRetry":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"VMEvents":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"VMMeter":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"OpenConsole":  {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
 	"Once": {may: but(persons, "system") + " system?", with: func(w *world) []any { // what runs inside asks for itself
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}

@@ -122,8 +122,27 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 		return &origin{step: p.step, wait: true}
 	case any != nil && !p.shared: // what stands on it must be beside it
 		return &origin{wait: true, step: &copyImage{version: p.version, source: *any, host: browse.HostRef{ID: h.ID, Name: h.Name}}}
+	case !p.shared:
+		return p.sent(h)
 	}
 	return nil
+}
+
+// sent is a copy that another host sends first; nil: none does.
+func (p imagePlan) sent(h placement.Host) *origin {
+	var best *copyImage
+	for _, c := range p.copies {
+		if !readable(c, p.version.ID) || best != nil && (best.source.State == fleet.CopyReady || c.State != fleet.CopyReady) {
+			continue
+		}
+		if from := senderOf(c, h.ID); from != nil {
+			best = &copyImage{version: p.version, source: c, host: browse.HostRef{ID: h.ID, Name: h.Name}, from: *from}
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return &origin{wait: true, step: best}
 }
 
 // offer tells placement what the host can make the VM's disks from.
@@ -131,9 +150,12 @@ func offerImages(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	h.Images = map[int]placement.Image{}
 	for _, p := range plans {
 		image := placement.Image{Name: p.image.Name, CapacityBytes: p.version.CapacityBytes}
-		if p.on(*h, spec.Disks[p.disk]) == nil {
-			image.Plain = fmt.Sprintf("no copy of the image %q, and no host with both a copy and the pool", p.image.Name)
-			image.Why = fmt.Sprintf("%s has no copy of %s, and none can be copied to the disk's pool: no host with both.", h.Name, p.image.Name)
+		switch from := p.on(*h, spec.Disks[p.disk]); {
+		case from == nil:
+			image.Plain = fmt.Sprintf("no copy of the image %q, and no host that could send one", p.image.Name)
+			image.Why = fmt.Sprintf("%s has no copy of %s, and no host that is heard could send it one.", h.Name, p.image.Name)
+		case from.step != nil:
+			image.Later = true
 		}
 		h.Images[p.disk] = image
 	}
@@ -248,18 +270,29 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 			return err
 		}
 		id := fleet.NewID[fleet.JobID]()
+		way := transferOf(&o)
+		way.received(&j)
 		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: roleCopy, HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: fleet.JobArgs{Volume: &j.order}}); err != nil {
 			return err
 		}
 		mine = append(mine, string(id))
+		if way.id != "" {
+			sender, err := way.sendBeside(ctx, q, task, id, j.ref)
+			if err != nil {
+				return err
+			}
+			mine = append(mine, string(sender))
+		}
 	}
 	for _, ref := range s.wait {
-		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(ref), Kind: fleet.VolumeCopy})
-		if err != nil {
-			return err
-		}
-		for _, r := range at {
-			all = append(all, string(r.ID))
+		for _, kind := range []fleet.JobKind{fleet.VolumeCopy, fleet.VolumeReceive} {
+			at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(ref), Kind: kind})
+			if err != nil {
+				return err
+			}
+			for _, r := range at {
+				all = append(all, string(r.ID))
+			}
 		}
 	}
 	if len(all) == 0 {

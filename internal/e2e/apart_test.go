@@ -32,12 +32,15 @@ type apart struct {
 
 const confirmWithin = 6 * time.Second
 
-func newApart(t *testing.T) *apart {
+func newApart(t *testing.T) *apart { t.Helper(); return newApartIn(t, "apart") }
+
+// newApartIn is newApart in a directory of that name.
+func newApartIn(t *testing.T, name string) *apart {
 	t.Helper()
-	s := &apart{dir: filepath.Join(root, "apart"), ids: map[string]fleet.NetworkID{}}
+	s := &apart{dir: filepath.Join(root, name), ids: map[string]fleet.NetworkID{}}
 	env := []string{fmt.Sprintf("QUANTIX_NETWORK_CONFIRM=%d", confirmWithin/time.Second)}
 	var err error
-	if s.play, err = startPlay("apart", env, "lab", "--apart", "--json", "--listen", "127.0.0.1:0", "--data-dir", s.dir); err != nil {
+	if s.play, err = startPlay(name, env, "lab", "--apart", "--json", "--listen", "127.0.0.1:0", "--data-dir", s.dir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -23,6 +23,9 @@ type LeaveOrder struct {
 	ToName    string        `json:"toName"`
 	RateBytes int64         `json:"rateBytes,omitempty"`
 	Disks     []LeavingDisk `json:"disks"`
+	// Generation is the VM's at least once it is there: the disks' names bear numbers up to it, which no later disk is to bear.
+	Generation int64    `json:"generation"`
+	Stay       []Volref `json:"stay,omitempty"` // disks that the other host reads where they are: of a shared pool
 }
 
 // LeavingDisk is a disk of such a VM: one transfer.
@@ -40,6 +43,18 @@ type LeavingVM struct {
 	State    JobState `json:"state"`
 	Progress int      `json:"progress"`
 	Note     string   `json:"note,omitempty"`
+}
+
+// LeaveTarget is where a VM could go: a host, with the pool there for the disks that are sent; and why not.
+type LeaveTarget struct {
+	HostID    HostID `json:"hostId"`
+	HostName  string `json:"hostName"`
+	PoolID    PoolID `json:"poolId,omitempty"` // empty: all disks stay in pools that both hosts have
+	PoolName  string `json:"poolName,omitempty"`
+	FreeBytes int64  `json:"freeBytes"` // promised to no volume
+	Allowed   bool   `json:"allowed"`
+	Reason    string `json:"reason,omitempty"` // why not
+	Room      bool   `json:"room,omitempty"`   // only room is missing, which who may overcommit may wish all the same
 }
 
 // AllowsLeave says whether the VM can go to another host now, and if not, why. moving: its disks that are on their way to another pool;

@@ -19,14 +19,17 @@ import (
 
 // Paths below the portal's agent address. All are POST but those of pairs, which are websockets.
 const (
-	PathJoin    = "/agent/v1/join"     // JoinRequest → JoinAnswer; bearer: the join token
-	PathRenew   = "/agent/v1/renew"    // RenewRequest → Certificate; mutual TLS from here on
-	PathHello   = "/agent/v1/hello"    // Hello → HelloAnswer
-	PathReport  = "/agent/v1/report"   // Report → ReportAnswer
-	PathClaim   = "/agent/v1/claim"    // ClaimRequest → 200 Claim or 204 after ClaimWait
-	PathJobs    = "/agent/v1/jobs/"    // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204, or 200 ProgressAnswer
-	PathResults = "/agent/v1/results"  // Results → ResultsAnswer: some of PathJobs' finish at once; older portals have none
-	PathPools   = "/agent/v1/pools/"   // + <id>/secret: nothing → PoolSecret, for a host that is to have the pool; older portals have none
+	PathJoin    = "/agent/v1/join"    // JoinRequest → JoinAnswer; bearer: the join token
+	PathRenew   = "/agent/v1/renew"   // RenewRequest → Certificate; mutual TLS from here on
+	PathHello   = "/agent/v1/hello"   // Hello → HelloAnswer
+	PathReport  = "/agent/v1/report"  // Report → ReportAnswer
+	PathClaim   = "/agent/v1/claim"   // ClaimRequest → 200 Claim or 204 after ClaimWait
+	PathJobs    = "/agent/v1/jobs/"   // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204, or 200 ProgressAnswer
+	PathResults = "/agent/v1/results" // Results → ResultsAnswer: some of PathJobs' finish at once; older portals have none
+	PathPools   = "/agent/v1/pools/"  // + <id>/secret: nothing → PoolSecret, for a host that is to have the pool; older portals have none
+	// PathTransfers + <id>/meet: Meet → MeetAnswer, where both hosts of a transfer hear of each other; older portals have none.
+	PathTransfers = "/agent/v1/transfers/"
+
 	PathPair    = "/agent/v1/pair/"    // + <pair id>: websocket, subprotocol "binary"; header SessionHeader as on every call
 	PathConsole = "/agent/v1/console/" // PathPair as agents before it know it
 )

@@ -451,7 +451,7 @@ func NewCopy(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p>A host that has both a copy and the pool reads the one into the other, byte by byte. A file of the pool that has those bytes already becomes the copy.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p>A host that has both a copy and the pool reads the one into the other, byte by byte; where none has, a host with a copy sends it to one with the pool. A file of the pool that has those bytes already becomes the copy.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -28,7 +28,7 @@ func UploadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.H
 }
 
 // JoinPair lets a host in at its end of a pair: for a console, of a VM of its own whose browser came within the last 30 s; for an upload, of one
-// of its own that somebody has continued since.
+// of its own that somebody has continued since; for a transfer, of one of its own whose sender asked for it since.
 func (box *Inbox) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (pair.End, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return pair.End{}, err
@@ -47,6 +47,13 @@ func (box *Inbox) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) 
 		up, err := box.store.AwaitedUpload(ctx, db.AwaitedUploadParams{PairID: id, HostID: a.HostID})
 		if err == nil {
 			return UploadPair(id, up.UserID, up.Session, up.HostID).Admit(pair.PartyOf(a))
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return pair.End{}, store.Err(err)
+		}
+		between, err := box.store.AwaitedTransfer(ctx, db.AwaitedTransferParams{PairID: string(id), HostID: string(a.HostID)})
+		if err == nil {
+			return TransferPair(id, between.FromHost, between.ToHost).Admit(pair.PartyOf(a))
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return pair.End{}, store.Err(err)
