@@ -5,6 +5,7 @@ package e2e
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -52,14 +53,22 @@ func TestBetweenHosts(t *testing.T) {
 		t.Helper()
 		text := make([]byte, 8<<20)
 		_, _ = rand.Read(text[:4<<20]) // it never fails
-		writeFile(t, at(0, name+".raw"), string(text))
-		virsh(t, s.Hosts[0], "pool-refresh", pool.Name)
+		done(ask[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, "/api/v1/pools/"+string(pool.ID)+"/volumes", map[string]any{
+			"name": name + ".raw", "format": "raw", "sizeBytes": len(text), "hostId": s.hosts[0].ID,
+		}))
+		f, err := os.OpenFile(at(0, name+".raw"), os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteAt(text[:4<<20], 0) // the rest is a hole
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
 		var made fleet.ImageView
 		eventually(t, stepLimit, "the file "+name, func() (bool, string) {
 			got, err := s.send(t.Context(), http.MethodPost, "/api/v1/images", map[string]any{
 				"name": name, "public": true, "source": map[string]any{"poolId": pool.ID, "hostId": s.hosts[0].ID, "volume": name + ".raw"},
 			})
-			return err == nil && got.status == http.StatusCreated, fmt.Sprint(got)
+			return err == nil && got.status == http.StatusCreated, string(got.body)
 		})
 		for _, v := range list[fleet.ImageView](t, s.api, "/api/v1/images") {
 			if v.Name == name {
@@ -73,7 +82,7 @@ func TestBetweenHosts(t *testing.T) {
 		var task fleet.Task
 		eventually(t, stepLimit, "the order for a copy", func() (bool, string) { // its checksum may be at work still
 			got, err := s.send(t.Context(), http.MethodPost, "/api/v1/images/"+string(v.ID)+"/copies", map[string]any{"poolId": pool.ID, "hostId": s.hosts[1].ID})
-			return err == nil && got.status == http.StatusAccepted, fmt.Sprint(got)
+			return err == nil && got.status == http.StatusAccepted, string(got.body)
 		})
 		for _, one := range list[fleet.Task](t, s.api, "/api/v1/tasks?filter=kind:volume.receive") {
 			if task.ID == "" || one.CreatedAt.After(task.CreatedAt) {
