@@ -121,6 +121,7 @@ var given = map[string]any{
 	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
 	"DiskMoved.Disk": []byte(`{"poolId":"` + aPool + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),
+	"AddTransfer.ToHost": fleet.HostID("00000000-0000-7000-8000-000000000002"), "NoteLeft.Disks": []byte(`[]`), "VMLeft.Disks": []byte(`[]`),
 	"QueueConsole.ID": fleet.JobID("new"), "QueueUploadOpen.ID": fleet.JobID("new"), "AddUpload.ID": fleet.UploadID("new"), "AwaitUploadHost.PairID": fleet.PairID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": aPool,
 	"AddNetwork.ID": fleet.NetworkID("new"), "AddNetwork.Name": "new", "MarkNetworkDeleted.": fleet.NetworkID("defined"), "EndNetwork.": "defined", "LockNetwork.": fleet.NetworkID("defined"),
 	"SetSelector.ObjectID": aPool, "SelectorOf.ObjectID": aPool, "DropSelector.ObjectID": aPool, "LeaveOut.ObjectID": aPool, "LeaveOutNone.ObjectID": aPool, "LeaveInHosts.ObjectID": aPool, "LeaveOutReleased.ObjectID": aPool, "LabelledWithout.ObjectID": aPool, "LeftOut.ObjectID": aPool, "AssignedBeside.ObjectID": aPool, "HostsLabelled.ObjectID": aPool, "NotWell.ObjectID": aPool,

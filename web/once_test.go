@@ -22,12 +22,13 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	}
 	vm := "/vms/" + string(s.vm)
 	sick := map[string]string{} // what is done about VMs in trouble: each about one of its own
-	for _, act := range []string{"detach", "replace", "takeover", "putback", "place"} {
+	for _, act := range []string{"detach", "replace", "takeover", "putback", "place", "leave"} {
 		id, disk := troubled(s.portal, s.addProject("of-"+act), "host-"+act)
 		sick[act] = "/vms/" + string(id)
 		sick[act+" disk"] = `{"disk":{"poolId":"` + string(disk.PoolID) + `","volume":"` + disk.Volume + `"}`
 	}
 	s.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, alarm) VALUES ($1, $2, 'running', 1, true, true)`, strings.TrimPrefix(sick["place"], "/vms/"), s.host.id)
+	s.exec(`UPDATE vms SET spec = spec || '{"power":"stopped","firmware":"bios","disks":[],"nics":[]}', status = '{"power":"stopped","cpus":1,"memoryMiB":128}', generation = 1, observed_generation = 1 WHERE id = $1`, strings.TrimPrefix(sick["leave"], "/vms/"))
 	place := func(host fleet.HostID) string { return `{"hostId":"` + string(host) + `"}` }
 	var placed fleet.HostID
 	if err := s.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-place'").Scan(&placed); err != nil {
@@ -59,6 +60,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	s.exec(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1099511627776,"availableBytes":1099511627776}' WHERE pool_id = $1`, slow)
 	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, s.vm, pool)
 	bodies := map[string]struct{ path, body, other string }{
+		"/vms/{id}/leave":                            {sick["leave"] + "/leave", place(s.host.id), place(placed)},
 		"/vms/{id}/disks/move":                       {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
 		"/vms/{id}/place":                            {sick["place"] + "/place", place(placed), place(s.host.id)},
 		"/vms":                                       {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},

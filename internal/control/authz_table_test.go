@@ -36,8 +36,8 @@ var useCases = map[string]useCase{
 	}},
 	"LeaveVM": {may: infraChange, with: func(w *world) []any {
 		id, _ := w.whole()
-		w.exec(`UPDATE vms SET status = status || '{"power":"stopped"}' WHERE id = $1`, id)
-		return []any{id, control.LeaveVM{HostID: w.other}}
+		w.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}', status = status || '{"power":"stopped"}' WHERE id = $1`, id)
+		return []any{id, control.LeaveVM{HostID: w.h2}}
 	}},
 	"LeaveTargets": {may: infraChange, with: func(w *world) []any { id, _ := w.whole(); return []any{id} }},
 	"LeavingVM":    {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
@@ -314,6 +314,12 @@ var useCases = map[string]useCase{
 	"FinishAll": {may: ownAgent, with: func(w *world) []any {
 		w.sessions()
 		return []any{[]wire.Result{{Job: w.job("running"), Finish: wire.Finish{Epoch: 7, Generation: 1, Seq: w.seq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}}}
+	}},
+	"Meet": {may: ownAgent, with: func(w *world) []any {
+		w.sessions()
+		id, job, other := fleet.NewID[fleet.TransferID](), w.job("running"), w.someHost()
+		w.exec(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $2, $2, $3, $4)`, id, job, w.h1, other)
+		return []any{id, wire.Meet{Job: job, Epoch: 7}}
 	}},
 	"JoinPair": {may: ownAgent, with: func(w *world) []any {
 		w.sessions()

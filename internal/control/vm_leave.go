@@ -92,7 +92,7 @@ func decideLeave(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 	if err := checks.Err(); err != nil {
 		return order, "", err
 	}
-	order = fleet.LeaveOrder{To: in.HostID, ToName: targets[0].target.HostName, RateBytes: in.RateBytes, Stay: targets[0].stay}
+	order = fleet.LeaveOrder{To: in.HostID, ToName: targets[0].target.HostName, RateBytes: in.RateBytes, Disks: []fleet.LeavingDisk{}, Stay: targets[0].stay}
 	next := max(len(vm.Spec.Disks), int(vm.Generation))
 	for i, pool := range targets[0].pools {
 		if pool == "" {

@@ -163,7 +163,7 @@ func settleLeave(ctx context.Context, q *db.Queries, job db.Job, parts []db.Tran
 func becomeOthers(ctx context.Context, q *db.Queries, job db.Job, order fleet.LeaveOrder) (bool, error) {
 	_, text := job.Subject.Split()
 	id := fleet.VMID(text)
-	disks, err := json.Marshal(order.Disks)
+	disks, err := json.Marshal(append([]fleet.LeavingDisk{}, order.Disks...))
 	if err != nil {
 		return false, err
 	}
