@@ -274,4 +274,3 @@ func late(came <-chan *transfer.Incoming) *transfer.Incoming {
 		return nil
 	}
 }
-

@@ -32,7 +32,9 @@ func TestWhenAVMMayGoToAnotherHost(t *testing.T) {
 		"Disk 1 is a LUN":    func(v *fleet.VMView) { v.Spec.Disks[0].Existing = true },
 		"stands on an image": func(v *fleet.VMView) { v.Spec.Disks[0].Overlay = true },
 		"no qcow2 file":      func(v *fleet.VMView) { v.Spec.Disks[0].Volume = "disk" },
-		"It is gone.":        func(v *fleet.VMView) { v.Status.Faults = []fleet.Fault{{Code: fleet.FaultDisk, Disk: &ref, Text: "It is gone."}} },
+		"It is gone.": func(v *fleet.VMView) {
+			v.Status.Faults = []fleet.Fault{{Code: fleet.FaultDisk, Disk: &ref, Text: "It is gone."}}
+		},
 	} {
 		v := whole()
 		spoil(&v)
