@@ -251,7 +251,7 @@ func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transf
 			}
 			if ctx.Err() == nil {
 				m.a.log.Warn("The sender was not met at the portal.", "job", m.j.ID, "peer", m.peer, "error", err)
-				return nil, nil //nolint:nilerr // it comes again, with another ticket
+				return nil, nil // it comes again, with another ticket
 			}
 		}
 		select {

@@ -116,22 +116,22 @@ func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash s
 	defer context.AfterFunc(within, func() { conn.Close() })()
 	secure := tls.Server(conn, settings(own, peer))
 	if err := secure.HandshakeContext(within); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	var shown Ticket
 	if _, err := io.ReadFull(secure, shown[:]); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("read the ticket: %w", err)
 	}
 	sum := sha256.Sum256(shown[:])
 	want, err := hex.DecodeString(ticketHash)
 	if err != nil || subtle.ConstantTimeCompare(sum[:], want) != 1 {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("%w: it has another ticket", ErrStranger)
 	}
 	if _, err := secure.Write([]byte{admitted}); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	return &Incoming{conn: secure}, nil
@@ -153,7 +153,7 @@ func Dial(ctx context.Context, addresses []string, own Self, peer Peer, ticket T
 			case each <- met{conn, err}:
 			case <-ctx.Done():
 				if conn != nil {
-					conn.Close()
+					_ = conn.Close()
 				}
 			}
 		}()
@@ -184,7 +184,7 @@ func greet(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, erro
 	}
 	secure := tls.Client(conn, settings(own, peer))
 	if err := secure.HandshakeContext(ctx); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	return secure, nil
@@ -197,14 +197,14 @@ func Enter(ctx context.Context, conn net.Conn, own Self, peer Peer, ticket Ticke
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	secure := tls.Client(conn, settings(own, peer))
 	if err := secure.HandshakeContext(ctx); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	return enter(secure, ticket)
 }
 
 func enter(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
-	conn.SetDeadline(time.Now().Add(visitTime))
+	_ = conn.SetDeadline(time.Now().Add(visitTime))
 	var word [1]byte
 	_, err := conn.Write(ticket[:])
 	if err == nil {
@@ -214,10 +214,10 @@ func enter(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
 		err = errors.New("it answers with something else")
 	}
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("the other host does not take the ticket: %w", err)
 	}
-	conn.SetDeadline(time.Time{})
+	_ = conn.SetDeadline(time.Time{})
 	return &Outgoing{conn: conn}, nil
 }
 

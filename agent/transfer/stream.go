@@ -107,7 +107,7 @@ func (o *Outgoing) send(ctx context.Context, pieces Pieces, size int64, rate *Ra
 }
 
 func (o *Outgoing) write(p []byte) error {
-	o.conn.SetWriteDeadline(time.Now().Add(silence))
+	_ = o.conn.SetWriteDeadline(time.Now().Add(silence))
 	if _, err := o.conn.Write(p); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -119,7 +119,7 @@ func (o *Outgoing) because(err error) error {
 	if !errors.Is(err, ErrLost) {
 		return err
 	}
-	o.conn.SetReadDeadline(time.Now().Add(time.Second))
+	_ = o.conn.SetReadDeadline(time.Now().Add(time.Second))
 	if said := o.answer(); said != nil && !errors.Is(said, ErrLost) {
 		return said
 	}
@@ -130,7 +130,7 @@ func (o *Outgoing) because(err error) error {
 func (o *Outgoing) answer() error {
 	var head [3]byte
 	for {
-		o.conn.SetReadDeadline(time.Now().Add(silence))
+		_ = o.conn.SetReadDeadline(time.Now().Add(silence))
 		if _, err := io.ReadFull(o.conn, head[:]); err != nil {
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		}
@@ -167,7 +167,7 @@ func (in *Incoming) Size() (int64, error) {
 }
 
 func (in *Incoming) read(p []byte) error {
-	in.conn.SetReadDeadline(time.Now().Add(silence))
+	_ = in.conn.SetReadDeadline(time.Now().Add(silence))
 	if _, err := io.ReadFull(in.conn, p); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -261,7 +261,7 @@ func (in *Incoming) Answer(err error) {
 
 func (in *Incoming) say(what byte, words string) error {
 	words = words[:min(len(words), mostWords)]
-	in.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
+	_ = in.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
 	_, err := in.conn.Write(append([]byte{what, byte(len(words) >> 8), byte(len(words))}, words...))
 	return err
 }
@@ -299,7 +299,7 @@ func (s *summer) add(block []byte) error {
 
 func (s *summer) wait() error {
 	for ; s.open > 0; s.open-- {
-		<-s.done
+		_ = <-s.done
 	}
 	return context.Cause(s.ctx)
 }
