@@ -299,7 +299,9 @@ func (s *summer) add(block []byte) error {
 
 func (s *summer) wait() error {
 	for ; s.open > 0; s.open-- {
-		_ = <-s.done
+		if err := <-s.done; err != nil {
+			return err
+		}
 	}
 	return context.Cause(s.ctx)
 }
