@@ -30,6 +30,7 @@ func (s *Server) operations() []operation {
 		op(post, "/vms/{id}/console", policy.VMUse, created, "open-console", "Get a ticket for a VM's console", s.apiOpenConsole),
 		op(post, "/vms/{id}/disks/detach", policy.VMChange, ok, "detach-disk", "Take a disk that is not there out of a VM; deletes no data", s.apiDetachDisk),
 		op(post, "/vms/{id}/disks/replace", policy.VMChange, ok, "replace-disk", "Ask for a new disk in the place of one that is not there", s.apiReplaceDisk),
+		op(post, "/vms/{id}/disks/grow", policy.VMChange, ok, "grow-disk", "Make a disk of a VM larger, which a guest that runs sees at once", s.apiGrowDisk),
 		op(get, "/vms/{id}/disks/move", policy.InfraChange, ok, "list-move-targets", "List the pools that a disk could be moved to, with why not", s.apiMoveTargets),
 		op(post, "/vms/{id}/disks/move", policy.InfraChange, accepted, "move-disk", "Move a disk of a VM to another pool of its host, running or off; cancel its task to leave it where it is", s.apiMoveDisk),
 		op(post, "/vms/{id}/takeover", policy.VMChange, ok, "take-over-vm", "Make what somebody changed on the host what is wanted", s.apiTakeOver),

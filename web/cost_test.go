@@ -234,6 +234,7 @@ var addresses = map[string][]struct {
 	"/vms/:id":                          {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
 	"/vms/:id/delete":                   {{at: "/vms/" + aVM + "/delete"}},
 	"/vms/:id/disks/detach":             {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},
+	"/vms/:id/disks/grow":               {{at: "/vms/" + aVM + "/disks/grow?disk=0"}},
 	"/vms/:id/disks/move":               {{at: "/vms/" + aVM + "/disks/move?disk=0"}},
 	"/vms/:id/disks/replace":            {{at: "/vms/" + aVM + "/disks/replace?disk=0"}},
 	"/vms/:id/console":                  {{at: "/vms/" + aVM + "/console"}},

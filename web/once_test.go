@@ -58,7 +58,10 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	disk, slow := `{"disk":{"poolId":"`+string(pool)+`","volume":"web-1.qcow2"},"poolId":"`, s.addPool("slow-disks", s.host.id)
 	s.exec(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1099511627776,"availableBytes":1099511627776}' WHERE pool_id = $1`, slow)
 	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, s.vm, pool)
+	growing, grow := "/vms/"+string(off), `{"disk":{"poolId":"`+string(slow)+`","volume":"off-1.qcow2"},"sizeBytes":`
+	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'off-1.qcow2', 'sizeBytes', 524288))) WHERE id = $1`, off, slow)
 	bodies := map[string]struct{ path, body, other string }{
+		"/vms/{id}/disks/grow":                       {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
 		"/vms/{id}/disks/move":                       {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
 		"/vms/{id}/place":                            {sick["place"] + "/place", place(placed), place(s.host.id)},
 		"/vms":                                       {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},

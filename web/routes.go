@@ -117,6 +117,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/disks/detach", page, policy.VMChange, submit(s.detachDisk, s.askDetachDisk)},
 		{get, "/vms/:id/disks/replace", page, policy.VMChange, ask(s.askReplaceDisk)},
 		{post, "/vms/:id/disks/replace", page, policy.VMChange, submit(s.replaceDisk, s.askReplaceDisk)},
+		{get, "/vms/:id/disks/grow", page, policy.VMChange, ask(s.askGrowDisk)},
+		{post, "/vms/:id/disks/grow", page, policy.VMChange, submit(s.growDisk, s.askGrowDisk)},
 		{get, "/vms/:id/disks/move", page, policy.InfraChange, ask(s.askMoveDisk)},
 		{post, "/vms/:id/disks/move", page, policy.InfraChange, submit(s.moveDisk, s.askMoveDisk)},
 		{post, "/vms/:id/takeover", page, policy.VMChange, button(s.takeOverVM)},

@@ -31,6 +31,9 @@ type Harness struct {
 	// AddImage puts a volume into a pool that the suite has applied, as a person does who copies a file there.
 	AddImage func(t *testing.T, pool fleet.Pool, image Image)
 
+	// AddOverlay puts a qcow2 volume into the pool that stands on another of its volumes, as qemu-img create -b does.
+	AddOverlay func(t *testing.T, pool fleet.Pool, name, base string)
+
 	// Remote is a server that has something to download, with what its checksum is to be.
 	Remote func(t *testing.T, what Remote) (url, checksum string)
 
@@ -188,6 +191,8 @@ func Run(t *testing.T, h Harness) {
 			{"a volume in use is left alone", testVolumeInUse},
 			{"volumes that refer to other files are only deleted", testVolumeOfOthers},
 			{"no volume is touched where another directory stands in a pool's place", testVolumeMisplaced},
+			{"a VM's disk grows, running and off", testGrowDisk},
+			{"a disk that others stand on does not grow", testGrowDiskRefused},
 			{"a disk is moved to another pool, running and off", testMove},
 			{"a move that is stopped leaves the disk where it was", testMoveStopped},
 			{"what cannot be moved is refused and left whole", testMoveRefused},

@@ -148,6 +148,9 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	if err != nil {
 		return err
 	}
+	if err := a.growDisks(ctx, old, x, plan.GrowDisks); err != nil {
+		return err
+	}
 	if err := a.filterCards(ctx); err != nil {
 		return err
 	}

@@ -93,11 +93,15 @@ func TestConformance(t *testing.T) {
 		BadPath:     "/var/lib/libvirt/secrets",
 		Misplace:    misplace,
 		AddImage:    addImage,
-		Remote:      remote,
-		Foreign:     foreign,
-		Power:       powerOf,
-		PowerOff:    func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
-		Change:      change,
+		AddOverlay: func(t *testing.T, p fleet.Pool, name, base string) {
+			run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(p.Spec.Path, base), "-F", "qcow2", filepath.Join(p.Spec.Path, name))
+			virsh(t, "pool-refresh", p.Name)
+		},
+		Remote:   remote,
+		Foreign:  foreign,
+		Power:    powerOf,
+		PowerOff: func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
+		Change:   change,
 		Keep: func(t *testing.T, id fleet.VMID) func() {
 			file := filepath.Join(t.TempDir(), "kept.xml")
 			if err := os.WriteFile(file, []byte(virsh(t, "dumpxml", string(id), "--inactive", "--security-info")), 0o600); err != nil {

@@ -26,6 +26,12 @@ func TestConformance(t *testing.T) {
 		BadPath:  "/var/lib/quantix",
 		Misplace: func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
 		AddImage: func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
+		AddOverlay: func(_ *testing.T, p fleet.Pool, name, base string) {
+			h.addImage(p, hvtest.Image{Name: name, Kind: hvtest.Qcow2})
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.pools[p.Name].dir.files[name].Backing = path.Join(p.Spec.Path, base)
+		},
 		Remote: func(_ *testing.T, what hvtest.Remote) (url, checksum string) {
 			at := map[hvtest.Remote]string{hvtest.RemotePage: FetchPage, hvtest.RemoteWrong: FetchWrong, hvtest.RemoteGone: FetchRefused, hvtest.RemoteStuck: FetchSlow}
 			return "https://" + cmp.Or(at[what], "example.org") + "/image", strings.Repeat("ab", 32)

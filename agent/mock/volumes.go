@@ -283,12 +283,20 @@ func (h *Host) unusedVolume(p *pool, f *file) error {
 			}
 		}
 	}
-	for _, other := range p.dir.files {
-		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == dirOf(p.spec) || !strings.Contains(other.Backing, "/")) {
-			return agent.VolumeBase(f.Name, other.Name)
-		}
+	if other := f.baseOf(p); other != "" {
+		return agent.VolumeBase(f.Name, other)
 	}
 	return nil
+}
+
+// baseOf is the name of another file of the pool that stands on this one; empty: none.
+func (f *file) baseOf(p *pool) string {
+	for _, other := range p.dir.files {
+		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == dirOf(p.spec) || !strings.Contains(other.Backing, "/")) {
+			return other.Name
+		}
+	}
+	return ""
 }
 
 // files are all that the guest has, as it runs and as it is defined.

@@ -30,6 +30,10 @@ var useCases = map[string]useCase{
 		id, disk := w.sick()
 		return []any{id, disk, control.NewDisk{Volume: w.name("new") + ".qcow2", SizeBytes: 1 << 20}}
 	}},
+	"GrowDisk": {may: redUse, with: func(w *world) []any {
+		id, disk := w.whole()
+		return []any{id, disk, control.GrowDisk{SizeBytes: 2 << 30}}
+	}},
 	"MoveDisk": {may: infraChange, with: func(w *world) []any {
 		id, disk := w.whole()
 		return []any{id, disk, control.MoveDisk{PoolID: w.local}}

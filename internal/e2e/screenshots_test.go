@@ -148,6 +148,11 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("main dl .menu-item", "Move to another pool")
 			p.waitText("#dialog", "Choose the pool")
 		}},
+		{"vm-grow-disk", vm, func(p *tab) {
+			p.click("main dl summary", "")
+			p.click("main dl .menu-item", "Grow")
+			p.waitText("#dialog", "New size")
+		}},
 		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},
 		{"vm-monitor", vm + "?tab=monitor", nil},
 		{"vm-configure", vm + "?tab=configure", nil},
