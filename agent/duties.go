@@ -33,6 +33,7 @@ var duties = map[fleet.JobKind]duty{
 	fleet.ConsoleOpen:    {onVM(openConsole), seeNothing, keepNothing},
 	fleet.VolumeCreate:   {onVolume(Hypervisor.CreateVolume), seeVolume, keepNothing},
 	fleet.VolumeGrow:     {onVolume(Hypervisor.GrowVolume), seeVolume, keepNothing},
+	fleet.VolumeRename:   {onVolume(Hypervisor.RenameVolume), seeVolume, forgetOldName},
 	fleet.VolumeClone:    {onVolume(Hypervisor.CloneVolume), seeVolume, keepNothing},
 	fleet.VolumeFetch:    {onVolume(Hypervisor.FetchVolume), seeVolume, keepNothing},
 	fleet.VolumeUpload:   {uploadVolume, seeVolume, keepNothing},
@@ -214,6 +215,14 @@ func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 func forgetHash(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done {
 		return a.memory.unhash(ref)
+	}
+	return nil
+}
+
+// forgetOldName is for a volume that has another name now.
+func forgetOldName(a *Agent, j *job, out *wire.Finish) error {
+	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done && j.Args.Volume != nil {
+		return a.memory.unhash(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})
 	}
 	return nil
 }

@@ -108,6 +108,9 @@ type Hypervisor interface {
 	// UploadVolume takes in Order.SizeBytes by the connections of Sent, checks them by Order.Checksum, and refuses what a download is refused
 	// for. Where ctx ends before, what has come stays for the next order of the same Order.Upload, which goes on with it.
 	UploadVolume(ctx context.Context, in VolumeWork) error
+	// RenameVolume gives Order.Source, a volume of the pool that nobody uses, the name of the order, unless there is one of that name. It tells
+	// in.Whole of the file before, by which the same order, given again, knows its own.
+	RenameVolume(ctx context.Context, in VolumeWork) error
 	// HashVolume computes the SHA-256 of the volume's file and tells in.Hashed. It refuses one with which a guest runs, or that changes meanwhile.
 	HashVolume(ctx context.Context, in VolumeWork) error
 	// CopyVolume copies Order.Source of the pool in.Source (nil: of the same) byte by byte, tells in.Hashed of both, and refuses bytes that

@@ -57,6 +57,9 @@ func onVolume(call func(Hypervisor, context.Context, VolumeWork) error) func(con
 		defer cancel(nil)
 		stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
 		defer stalled.Stop()
+		if j.Kind.Is().Stoppable && !j.Args.Volume.Flatten { // libvirt flattens, and cannot be told to stop
+			defer j.whenStopped(func(cause error) { cancel(cause) })()
+		}
 		return explain(ctx, call(a.hypervisor, ctx, VolumeWork{
 			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID), Source: source,
 			Hashed: func(all ...Hashed) error {
@@ -134,6 +137,11 @@ func VolumeRuns(name, domain string) error {
 // VolumeBase refuses what another volume stands on.
 func VolumeBase(name, other string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s and would be broken. Flatten or delete that one first.", other, name)
+}
+
+// VolumeNamed refuses another name where volumes have none of their own.
+func VolumeNamed(pool string) error {
+	return fleet.Errorf(fleet.Conflict, "libvirt cannot rename volumes of the pool %s. Clone the volume under the new name, and delete this one.", pool)
 }
 
 // VolumeShrinks refuses to cut data off.

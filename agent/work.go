@@ -63,6 +63,7 @@ func (a *Agent) attempt(j *job) (err error) {
 			err = fmt.Errorf("%w; its log has the details under reference %s", errPanic, ref)
 		}
 	}()
+	j.begun = true
 	return explain(ctx, d.do(ctx, a, j))
 }
 

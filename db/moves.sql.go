@@ -100,3 +100,23 @@ func (q *Queries) StopMoves(ctx context.Context, arg StopMovesParams) (int64, er
 	}
 	return result.RowsAffected(), nil
 }
+
+const stopTaskWork = `-- name: StopTaskWork :execrows
+UPDATE jobs SET stop = $1, note = 'being cancelled', run_after = CASE WHEN state = 'queued' THEN now() ELSE run_after END
+WHERE task_id = $2::text AND kind = ANY ($3::text[]) AND attempt > 0 AND state IN ('queued', 'running') AND stop = ''
+`
+
+type StopTaskWorkParams struct {
+	Error  string
+	TaskID string
+	Kinds  []string
+}
+
+// Takes back a task's work that a host has begun and undoes when it hears of it: see fleet.Kind.Stoppable.
+func (q *Queries) StopTaskWork(ctx context.Context, arg StopTaskWorkParams) (int64, error) {
+	result, err := q.db.Exec(ctx, stopTaskWork, arg.Error, arg.TaskID, arg.Kinds)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}

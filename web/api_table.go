@@ -54,6 +54,7 @@ func (s *Server) operations() []operation {
 		op(post, "/pools/{id}/downloads", policy.InfraChange, accepted, "download-volume", "Let a host download a volume into a pool", s.apiFetchVolume),
 		op(post, "/pools/{id}/volumes/{volume}/grow", policy.InfraChange, accepted, "grow-volume", "Make a volume larger that no VM uses", s.apiGrowVolume),
 		op(post, "/pools/{id}/volumes/{volume}/clone", policy.InfraChange, accepted, "clone-volume", "Copy a volume with which no VM runs, in its pool", s.apiCloneVolume),
+		op(post, "/pools/{id}/volumes/{volume}/rename", policy.InfraChange, accepted, "rename-volume", "Give a volume that nobody uses another name, never one that is taken", s.apiRenameVolume),
 		op(post, "/pools/{id}/volumes/{volume}/wipe", policy.InfraChange, accepted, "wipe-volume", "Write zeros over all that is in a volume that nobody uses", s.apiWipeVolume),
 		op(remove, "/pools/{id}/volumes/{volume}", policy.InfraChange, accepted, "delete-volume", "Delete a volume that nobody uses", s.apiDeleteVolume),
 		op(put, "/pools/{id}/images/{volume}", policy.InfraChange, noContent, "publish-image", "Let tenants clone a volume, or put it into a drive", s.apiPublishImage),

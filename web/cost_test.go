@@ -301,6 +301,7 @@ var addresses = map[string][]struct {
 	"/pools/:id/volumes/upload":         {{at: "/pools/" + aPool + "/volumes/upload", all: true}},
 	"/pools/:id/volumes/fetch":          {{at: "/pools/" + aPool + "/volumes/fetch?start=debian-12.qcow2", all: true}},
 	"/pools/:id/volumes/grow":           {{at: "/pools/" + aPool + "/volumes/grow?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/rename":         {{at: "/pools/" + aPool + "/volumes/rename?volume=" + aVolume, all: true}},
 	"/pools/:id/volumes/clone":          {{at: "/pools/" + aPool + "/volumes/clone?volume=" + aVolume, all: true}},
 	"/pools/:id/volumes/wipe":           {{at: "/pools/" + aPool + "/volumes/wipe?volume=" + aVolume, all: true}},
 	"/pools/:id/volumes/delete":         {{at: "/pools/" + aPool + "/volumes/delete?volume=" + aVolume, all: true}},

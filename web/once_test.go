@@ -36,7 +36,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, pool)
 	sickPool := s.addPool("sick", s.host.id)
 	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, sickPool)
-	volumes := "/pools/" + string(s.addVolumes("stock", "clone-me.raw", "grow-me.raw", "wipe-me.raw")) + "/volumes"
+	volumes := "/pools/" + string(s.addVolumes("stock", "clone-me.raw", "grow-me.raw", "wipe-me.raw", "name-me.raw")) + "/volumes"
 	san := s.addPool("san", s.host.id)
 	s.exec(`UPDATE pools SET spec = '{"kind":"iscsi-direct","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","user":"quantix"}' WHERE id = $1`, san)
 	stock := s.addVolumes("stock-of-images", "golden.raw", "next.raw", "first.raw", "second.raw", "third.raw")
@@ -94,6 +94,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/join-tokens":                               {"/join-tokens", `{}`, `{"hostId":"` + string(s.host.id) + `"}`},
 		"/pools/{id}/volumes":                        {volumes, `{"name":"new.raw","format":"raw","sizeBytes":1048576}`, `{"name":"other.raw","format":"raw","sizeBytes":1048576}`},
 		"/pools/{id}/downloads":                      {strings.TrimSuffix(volumes, "volumes") + "downloads", `{"url":"https://example.org/a.qcow2"}`, `{"url":"https://example.org/b.qcow2"}`},
+		"/pools/{id}/volumes/{volume}/rename":        {volumes + "/name-me.raw/rename", `{"name":"named.raw"}`, `{"name":"named-2.raw"}`},
 		"/pools/{id}/volumes/{volume}/clone":         {volumes + "/clone-me.raw/clone", `{"name":"copy.raw"}`, `{"name":"copy-2.raw"}`},
 		"/pools/{id}/volumes/{volume}/grow":          {volumes + "/grow-me.raw/grow", `{"sizeBytes":2097152}`, `{"sizeBytes":4194304}`},
 		"/pools/{id}/volumes/{volume}/wipe":          {volumes + "/wipe-me.raw/wipe?confirm=wipe-me.raw", ``, ``},

@@ -171,6 +171,8 @@ func (s *Server) routes() []route {
 		{post, "/pools/:id/volumes/grow", page, policy.InfraChange, submit(s.growVolume, s.askVolume(poolview.GrowVolume))},
 		{get, "/pools/:id/volumes/clone", page, policy.InfraChange, ask(s.askVolume(poolview.CloneVolume))},
 		{post, "/pools/:id/volumes/clone", page, policy.InfraChange, submit(s.cloneVolume, s.askVolume(poolview.CloneVolume))},
+		{get, "/pools/:id/volumes/rename", page, policy.InfraChange, ask(s.askVolume(poolview.RenameVolume))},
+		{post, "/pools/:id/volumes/rename", page, policy.InfraChange, submit(s.renameVolume, s.askVolume(poolview.RenameVolume))},
 		{get, "/pools/:id/volumes/wipe", page, policy.InfraChange, ask(s.askVolume(poolview.WipeVolume))},
 		{post, "/pools/:id/volumes/wipe", page, policy.InfraChange, submit(s.wipeVolume, s.askVolume(poolview.WipeVolume))},
 		{get, "/pools/:id/volumes/delete", page, policy.InfraChange, ask(s.askVolume(poolview.DeleteVolume))},

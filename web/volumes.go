@@ -113,6 +113,9 @@ func (s *Server) askVolume(dialog func(poolview.VolumePage) templ.Component) ask
 		p := poolview.VolumePage{Pool: v, Volume: on.Use(), Host: of.HostID, In: in.shown(), Errors: how.errors}
 		if !how.again() {
 			p.In.Size, p.In.Name = gib(on.CapacityBytes), "copy-of-"+on.Name
+			if strings.HasSuffix(c.Path(), "/rename") {
+				p.In.Name = on.Name
+			}
 		}
 		return s.showAs(c, how.status, a, poolFrame(v), dialog(p))
 	}
@@ -130,6 +133,11 @@ func (s *Server) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, 
 
 func (s *Server) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
 	t, err := s.Control.CloneVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name), in.Overcommit != "")
+	return s.volumeAsked(c, t, err)
+}
+
+func (s *Server) renameVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+	t, err := s.Control.RenameVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name))
 	return s.volumeAsked(c, t, err)
 }
 

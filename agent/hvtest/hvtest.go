@@ -187,6 +187,8 @@ func Run(t *testing.T, h Harness) {
 			{"a volume's checksum is told while its file is as it was", testHash},
 			{"volumes are copied byte by byte", testCopyVolume},
 			{"disks stand on images that others stand on, too", testOverlay},
+			{"a volume is renamed, and never over another", testRenameVolume},
+			{"a copy and a wipe that are taken back end at once", testVolumeStopped},
 			{"no order reaches beyond its pool", testVolumeNames},
 			{"a volume in use is left alone", testVolumeInUse},
 			{"volumes that refer to other files are only deleted", testVolumeOfOthers},

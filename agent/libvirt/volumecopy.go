@@ -207,7 +207,7 @@ func (w *working) fillFrom(ctx context.Context, from place) (agent.Hashed, error
 		return agent.Hashed{}, err
 	}
 	if sound.alloc > o.room {
-		return agent.Hashed{}, errors.Join(fleet.Errorf(fleet.Conflict, "The pool %s has room for %s here, and the copy needs %s.", w.place.pool.Name, fleet.Bytes(o.room), fleet.Bytes(sound.alloc)), o.f.Close())
+		return agent.Hashed{}, errors.Join(noCopyRoom(w.place, o.room, sound.alloc), o.f.Close())
 	}
 	to := &sparse{headless{f: o.f}}
 	h, err := w.read(ctx, from, "copying "+from.volume, to)

@@ -233,11 +233,53 @@ func (h *Host) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
+// RenameVolume implements agent.Hypervisor.
+func (h *Host) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
+	return h.onVolume(ctx, in, func(p *pool, there *file) error {
+		from, ok := p.dir.files[in.Order.Source]
+		switch {
+		case !p.spec.Kind.Is().Files:
+			return agent.VolumeNamed(in.Pool.Name)
+		case !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name:
+			return fleet.Errorf(fleet.Invalid, "%q is no volume to rename.", in.Order.Source)
+		case there != nil && in.Made != "" && there.word() == in.Made:
+			return nil
+		case there != nil:
+			return agent.VolumeTaken(in.Name, in.Pool.Name)
+		case !ok:
+			return agent.NoVolume(in.Order.Source, in.Pool.Name)
+		}
+		if err := h.unusedVolume(p, from); err != nil {
+			return err
+		}
+		if err := in.Whole(from.word()); err != nil {
+			return err
+		}
+		delete(p.dir.files, in.Order.Source)
+		if from.bytes == "" {
+			from.bytes = from.data()
+		}
+		from.Name = in.Name
+		p.dir.files[in.Name] = from
+		return nil
+	})
+}
+
 // WipeVolume implements agent.Hypervisor.
 func (h *Host) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
-	in.Progress(0, "writing zeros over "+in.Name)
-	if err := h.step(ctx, 1); err != nil {
+	if err := h.onVolume(ctx, in, func(_ *pool, f *file) error { // what may not be wiped is refused at once
+		if f == nil {
+			return agent.NoVolume(in.Name, in.Pool.Name)
+		}
+		return nil
+	}); err != nil {
 		return err
+	}
+	for s := range 10 {
+		in.Progress(10*s, "writing zeros over "+in.Name)
+		if err := h.step(ctx, 0.1); err != nil {
+			return err
+		}
 	}
 	return h.onVolume(ctx, in, func(p *pool, f *file) error {
 		switch {

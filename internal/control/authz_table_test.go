@@ -122,8 +122,9 @@ var useCases = map[string]useCase{
 	"CreateVolume": {may: infraChange, with: func(w *world) []any {
 		return []any{w.nfs, control.NewVolume{Name: w.name("volume"), Format: "raw", SizeBytes: 1 << 20}}
 	}},
-	"GrowVolume":  {may: infraChange, with: func(w *world) []any { return []any{w.volume(), int64(1 << 30), false} }},
-	"CloneVolume": {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("clone"), false} }},
+	"GrowVolume":   {may: infraChange, with: func(w *world) []any { return []any{w.volume(), int64(1 << 30), false} }},
+	"RenameVolume": {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("renamed")} }},
+	"CloneVolume":  {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("clone"), false} }},
 	"FetchVolume": {may: infraChange, with: func(w *world) []any {
 		return []any{w.nfs, control.NewDownload{Name: w.name("fetched"), URL: "https://example.org/image.qcow2"}}
 	}},

@@ -88,6 +88,27 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 	})
 }
 
+// RenameVolume asks for another name for a volume, in its pool. The order is one for the new name, and has the old one at work: nobody can give
+// either to a VM meanwhile.
+func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to string) (fleet.Task, error) {
+	return c.changeVolume(ctx, a, of, fleet.ActRename, func(q *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+		var checks fleet.Checks
+		if fleet.CheckNewVolume(&checks, "name", to); to == of.Volume {
+			checks.Add("name", "It has this name. Give another one.")
+		}
+		if err := checks.Err(); err != nil {
+			return volumeJob{}, err
+		}
+		j := volumeJob{kind: fleet.VolumeRename, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, order: fleet.VolumeOrder{Source: of.Volume}, detail: of.Volume + " → " + to}
+		if err := nameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
+			return j, err
+		}
+		var err error
+		j.host, err = anyHost(v, of.HostID)
+		return j, err
+	})
+}
+
 // NewDownload asks for a volume that a host downloads.
 type NewDownload struct {
 	URL      string       `json:"url" doc:"https, or http where the checksum is given; without user and password"`

@@ -193,6 +193,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.waitText("#dialog .field.bad", "Name")
 		}},
 		{"volume-grow", pl + "/volumes/grow" + of, nil},
+		{"volume-rename", pl + "/volumes/rename" + of, nil},
 		{"volume-clone", pl + "/volumes/clone" + of, nil},
 		{"volume-wipe", pl + "/volumes/wipe" + of, nil},
 		{"volume-delete", pl + "/volumes/delete" + of, nil},

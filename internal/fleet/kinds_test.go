@@ -32,13 +32,16 @@ func TestEveryKindIsWhole(t *testing.T) {
 		if is.Power != "" && !is.NewestOnly {
 			t.Errorf("%s orders a power, and a later order does not count before it", k)
 		}
-		for _, why := range []string{is.Stands, is.Begun} {
+		if is.Stoppable && (is.TakenBack || is.Begun != "" || is.Stands != "") || is.Left != "" && !is.Stoppable {
+			t.Errorf("%s contradicts itself about who ends it: %+v", k, is)
+		}
+		for _, why := range []string{is.Stands, is.Begun, is.Left} {
 			if why != "" && !strings.HasSuffix(why, ".") {
 				t.Errorf("%s cannot be taken back, because %q: no sentence", k, why)
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 28 {
+	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 29 {
 		t.Errorf("the kinds are %v", everyKind())
 	}
 }

@@ -23,7 +23,7 @@ type VolumeOrder struct {
 	Format    string `json:"format,omitempty"`    // create
 	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: as a guest sees it
 	Full      bool   `json:"full,omitempty"`      // create: all of it is allocated at once
-	Source    string `json:"source,omitempty"`    // clone: another volume of the pool; copy: of the source pool
+	Source    string `json:"source,omitempty"`    // clone: another volume of the pool; copy: of the source pool; rename: its old name
 	// SourcePool is where copy reads from; the host is told of the pool with the order. Empty: the volume's own.
 	SourcePool PoolID `json:"sourcePool,omitempty"`
 	Flatten    bool   `json:"flatten,omitempty"`  // copy: the source is a VM's disk; what it stands on becomes part of the copy
@@ -101,6 +101,8 @@ const (
 	ActGrow  Action = "grow"
 	ActClone Action = "clone"
 	ActWipe  Action = "wipe"
+
+	ActRename Action = "rename"
 )
 
 var volumeOffers = offers[VolumeUse]{
@@ -109,7 +111,7 @@ var volumeOffers = offers[VolumeUse]{
 		case why != "":
 			return why
 		case v.Disk != "":
-			return fmt.Sprintf("It is a disk of the VM %s, which would not know of it. Edit the disk on the VM's page.", v.Disk)
+			return fmt.Sprintf("It is a disk of the VM %s, which would not know of it. Grow the disk on the VM's page.", v.Disk)
 		}
 		return v.readOrOffered()
 	}},
@@ -118,6 +120,15 @@ var volumeOffers = offers[VolumeUse]{
 			return why
 		}
 		return fmt.Sprintf("The VM %s runs with it, so a copy would not be whole. Shut the VM down first.", v.Busy)
+	}},
+	{ActRename, func(v VolumeUse) string {
+		if why := firstWhy(v.away(), v.given(), v.unfinished(), v.based()); why != "" {
+			return why
+		}
+		if v.Format == FormatRBD || v.Format == FormatLV {
+			return "libvirt cannot rename a volume of this storage. Clone it under the new name, and delete this one."
+		}
+		return firstWhy(v.disk("renamed"), v.readOrOffered())
 	}},
 	{ActWipe, func(v VolumeUse) string {
 		switch why := firstWhy(v.away(), v.given(), v.unfinished(), v.based()); {
