@@ -37,6 +37,7 @@ var duties = map[fleet.JobKind]duty{
 	fleet.VolumeClone:    {onVolume(Hypervisor.CloneVolume), seeVolume, keepNothing},
 	fleet.VolumeFetch:    {onVolume(Hypervisor.FetchVolume), seeVolume, keepNothing},
 	fleet.VolumeUpload:   {uploadVolume, seeVolume, keepNothing},
+	fleet.VolumeRead:     {sendVolume, seeNothing, keepNothing},
 	fleet.UploadOpen:     {openUpload, seeNothing, keepNothing},
 	fleet.VolumeWipe:     {onVolume(Hypervisor.WipeVolume), seeVolume, keepNothing},
 	fleet.VolumeDelete:   {onVolume(Hypervisor.DeleteVolume), seeVolume, forgetHash},

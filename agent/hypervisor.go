@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 
 	"quantix/internal/fleet"
@@ -111,6 +112,9 @@ type Hypervisor interface {
 	// RenameVolume gives Order.Source, a volume of the pool that nobody uses, the name of the order, unless there is one of that name. It tells
 	// in.Whole of the file before, by which the same order, given again, knows its own.
 	RenameVolume(ctx context.Context, in VolumeWork) error
+	// SendVolume gives all bytes of the volume's file to what to returns, which is told before how many they are, and only once nothing stands in
+	// the way. It refuses one with which a guest runs or that stands on others, and gives the last bytes only where nobody wrote to it meanwhile.
+	SendVolume(ctx context.Context, in VolumeWork, to func(size int64) (io.Writer, error)) error
 	// HashVolume computes the SHA-256 of the volume's file and tells in.Hashed. It refuses one with which a guest runs, or that changes meanwhile.
 	HashVolume(ctx context.Context, in VolumeWork) error
 	// CopyVolume copies Order.Source of the pool in.Source (nil: of the same) byte by byte, tells in.Hashed of both, and refuses bytes that

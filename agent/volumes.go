@@ -144,6 +144,16 @@ func VolumeNamed(pool string) error {
 	return fleet.Errorf(fleet.Conflict, "libvirt cannot rename volumes of the pool %s. Clone the volume under the new name, and delete this one.", pool)
 }
 
+// VolumeNoFile refuses to send what is no file.
+func VolumeNoFile(pool string) error {
+	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are no files, so they are not sent. Copy them with the tools of their storage.", pool)
+}
+
+// VolumeOnOthers refuses to send a part of a volume.
+func VolumeOnOthers(name, other string) error {
+	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s, so what is in it alone would be no whole volume. Flatten it first, with qemu-img convert.", name, other)
+}
+
 // VolumeShrinks refuses to cut data off.
 func VolumeShrinks(name string, has, asked int64) error {
 	return fleet.Errorf(fleet.Invalid, "The volume %s has %d bytes, more than the %d asked for. A volume only grows.", name, has, asked)

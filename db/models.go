@@ -514,3 +514,12 @@ type VmWord struct {
 	Kind string
 	Word string
 }
+
+type VolumeRead struct {
+	PairID  fleet.PairID
+	JobID   string
+	UserID  fleet.UserID
+	Session string
+	HostID  fleet.HostID
+	At      time.Time
+}

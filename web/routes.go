@@ -28,7 +28,7 @@ const (
 	socket             // websockets of programs: bearer token, without a deadline
 	plain              // neither session nor token: health, static files
 
-	// What people send, as large as it is and for as long as it takes, by a session and by a bearer token.
+	// What people send or take, as large as it is and for as long as it takes, by a session and by a bearer token.
 	inflow
 	tokenInflow
 
@@ -171,6 +171,7 @@ func (s *Server) routes() []route {
 		{post, "/pools/:id/volumes/grow", page, policy.InfraChange, submit(s.growVolume, s.askVolume(poolview.GrowVolume))},
 		{get, "/pools/:id/volumes/clone", page, policy.InfraChange, ask(s.askVolume(poolview.CloneVolume))},
 		{post, "/pools/:id/volumes/clone", page, policy.InfraChange, submit(s.cloneVolume, s.askVolume(poolview.CloneVolume))},
+		{get, "/pools/:id/volumes/content", stream, policy.InfraChange, s.pageVolume},
 		{get, "/pools/:id/volumes/rename", page, policy.InfraChange, ask(s.askVolume(poolview.RenameVolume))},
 		{post, "/pools/:id/volumes/rename", page, policy.InfraChange, submit(s.renameVolume, s.askVolume(poolview.RenameVolume))},
 		{get, "/pools/:id/volumes/wipe", page, policy.InfraChange, ask(s.askVolume(poolview.WipeVolume))},

@@ -61,7 +61,7 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newPace(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: pair.New(consoles, uploads)}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newPace(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: pair.New(consoles, uploads, downloads)}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may hand on another Host than the one browsers see. An address that is no origin is simply not added.

@@ -188,6 +188,7 @@ func Run(t *testing.T, h Harness) {
 			{"volumes are copied byte by byte", testCopyVolume},
 			{"disks stand on images that others stand on, too", testOverlay},
 			{"a volume is renamed, and never over another", testRenameVolume},
+			{"a volume is sent whole or not at all", testSendVolume},
 			{"a copy and a wipe that are taken back end at once", testVolumeStopped},
 			{"no order reaches beyond its pool", testVolumeNames},
 			{"a volume in use is left alone", testVolumeInUse},

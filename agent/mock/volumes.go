@@ -3,6 +3,7 @@ package mock
 import (
 	"context"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -87,12 +88,8 @@ func (h *Host) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
 		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Is().Files && !from.IsISO():
 			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned.", from.Name, from.Format)
 		}
-		for _, host := range h.sharing(p) {
-			for _, g := range host.guests {
-				if g.on() && slices.ContainsFunc(g.live.disks(), func(at string) bool { return host.volumeAt(at) == &from.Volume }) {
-					return fleet.Volume{}, agent.VolumeRuns(from.Name, g.name)
-				}
-			}
+		if err := h.quiet(p, from); err != nil {
+			return fleet.Volume{}, err
 		}
 		return fleet.Volume{Format: from.Format, CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
 	})
@@ -263,6 +260,34 @@ func (h *Host) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
 		p.dir.files[in.Name] = from
 		return nil
 	})
+}
+
+// SendVolume implements agent.Hypervisor. What stands for the volume's data is sent.
+func (h *Host) SendVolume(ctx context.Context, in agent.VolumeWork, to func(size int64) (io.Writer, error)) error {
+	var data string
+	if err := h.onVolume(ctx, in, func(p *pool, f *file) error {
+		switch {
+		case f == nil:
+			return agent.NoVolume(in.Name, in.Pool.Name)
+		case !p.spec.Kind.Is().Files:
+			return agent.VolumeNoFile(in.Pool.Name)
+		case f.Backing != "" || f.refers:
+			return agent.VolumeOnOthers(in.Name, "another file")
+		}
+		data = f.data()
+		return h.quiet(p, f)
+	}); err != nil {
+		return err
+	}
+	out, err := to(int64(len(data)))
+	if err != nil {
+		return err
+	}
+	held := &agent.HeldBack{To: out}
+	if _, err := io.WriteString(held, data); err != nil {
+		return err
+	}
+	return held.Flush()
 }
 
 // WipeVolume implements agent.Hypervisor.

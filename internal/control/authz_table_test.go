@@ -123,6 +123,8 @@ var useCases = map[string]useCase{
 		return []any{w.nfs, control.NewVolume{Name: w.name("volume"), Format: "raw", SizeBytes: 1 << 20}}
 	}},
 	"GrowVolume":   {may: infraChange, with: func(w *world) []any { return []any{w.volume(), int64(1 << 30), false} }},
+	"ReadVolume":   {may: but(infraChange, "system"), with: func(w *world) []any { return []any{w.volume()} }},
+	"LeaveVolume":  {may: infraChange, with: func(w *world) []any { return []any{fleet.NewID[fleet.PairID]()} }},
 	"RenameVolume": {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("renamed")} }},
 	"CloneVolume":  {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("clone"), false} }},
 	"FetchVolume": {may: infraChange, with: func(w *world) []any {

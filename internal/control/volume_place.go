@@ -67,7 +67,7 @@ func volumesFree(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
 		}
 		for _, w := range works[ref.PoolID] {
 			about, _ := w.Subject.Volume()
-			if about == ref && w.Kind != fleet.VolumeHash || w.Kind == fleet.VolumeRename && w.Source == ref.Volume { // to verify it is to read it, too
+			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume { // these two only read it, too
 				return fleet.Errorf(fleet.Conflict, "The volume %s is at work now: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Is().Verb))
 			}
 		}

@@ -30,6 +30,7 @@ const (
 	VolumeUpload   JobKind = "volume.upload" // what somebody sends, inspected before it gets its name
 	VolumeWipe     JobKind = "volume.wipe"   // zeros in the place of all that is in it
 	VolumeDelete   JobKind = "volume.delete"
+	VolumeRead     JobKind = "volume.read" // bring its file to a portal where somebody waits for it
 	UploadOpen     JobKind = "upload.open" // fetch what somebody sends for a volume.upload at a portal
 
 	SecurityGroupApply   JobKind = "secgroup.apply"   // bring its rules, with the addresses of members, to the cards of a host
@@ -108,6 +109,7 @@ var kinds = []Kind{
 		Begun: "The host has begun to delete the volume already, so this cannot be taken back.",
 	},
 	{Name: UploadOpen, Noun: NounVolume, Verb: "Continue upload", Right: MayChangeInfra, Limit: 10 * time.Second, SingleShot: true, Aside: true},
+	{Name: VolumeRead, Noun: NounVolume, Verb: "Send volume", Right: MayChangeInfra, Limit: longCopy, SingleShot: true, Aside: true},
 	{Name: VMMove, Noun: NounVM, Verb: "Move disk", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 }

@@ -41,7 +41,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 29 {
+	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 30 {
 		t.Errorf("the kinds are %v", everyKind())
 	}
 }
@@ -49,7 +49,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 func TestWhatMustNeverBeDoneTwice(t *testing.T) {
 	t.Parallel()
 	for _, k := range everyKind() {
-		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.ConsoleOpen, fleet.UploadOpen}, k)
+		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.ConsoleOpen, fleet.UploadOpen, fleet.VolumeRead}, k)
 		if k.SingleShot(fleet.JobArgs{}) != once || k.SingleShot(fleet.JobArgs{DeleteDisks: true}) != (once || slices.Contains([]fleet.JobKind{fleet.VMDelete, fleet.VolumeWipe, fleet.VolumeDelete}, k)) {
 			t.Errorf("%s: single-shot %v, with data %v", k, k.SingleShot(fleet.JobArgs{}), k.SingleShot(fleet.JobArgs{DeleteDisks: true}))
 		}

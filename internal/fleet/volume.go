@@ -103,6 +103,8 @@ const (
 	ActWipe  Action = "wipe"
 
 	ActRename Action = "rename"
+
+	ActDownload Action = "download"
 )
 
 var volumeOffers = offers[VolumeUse]{
@@ -120,6 +122,19 @@ var volumeOffers = offers[VolumeUse]{
 			return why
 		}
 		return fmt.Sprintf("The VM %s runs with it, so a copy would not be whole. Shut the VM down first.", v.Busy)
+	}},
+	{ActDownload, func(v VolumeUse) string {
+		switch why := firstWhy(v.away(), v.unfinished()); {
+		case why != "":
+			return why
+		case v.Format == FormatRBD || v.Format == FormatLV || v.Format == FormatLUN:
+			return "It is no file on its host. Copy it with the tools of its storage."
+		case v.Backing != "":
+			return "It stands on another file, so what is in this one alone would be no whole volume. Flatten it first, with qemu-img convert."
+		case v.Busy != "":
+			return fmt.Sprintf("The VM %s runs with it, so what comes would not be whole. Shut the VM down first.", v.Busy)
+		}
+		return ""
 	}},
 	{ActRename, func(v VolumeUse) string {
 		if why := firstWhy(v.away(), v.given(), v.unfinished(), v.based()); why != "" {
