@@ -57,12 +57,17 @@ var errNobodyWaits = fleet.Errorf(fleet.Conflict, "Nobody waits for the volume a
 // HeldBack passes bytes on in messages of a bounded size, but for the last piece: whoever takes them has all only once what they came from was
 // looked at again.
 type HeldBack struct {
-	To   io.Writer
-	last []byte
+	To    io.Writer
+	Most  int64 // that many were announced; more are refused before the last of these has gone
+	Taken int64 // what was written to it, held back or not
+	last  []byte
 }
 
 // Write implements io.Writer.
 func (h *HeldBack) Write(p []byte) (int, error) {
+	if int64(len(p)) > h.Most-h.Taken {
+		return 0, fleet.Errorf(fleet.Conflict, "The volume became larger while it was being sent. Try again when nobody writes to it.")
+	}
 	for n := 0; n < len(p); {
 		if len(h.last) == wire.MostDownloadPiece {
 			if err := h.Flush(); err != nil {
@@ -71,7 +76,7 @@ func (h *HeldBack) Write(p []byte) (int, error) {
 		}
 		k := min(len(p)-n, wire.MostDownloadPiece-len(h.last))
 		h.last = append(h.last, p[n:n+k]...)
-		n += k
+		n, h.Taken = n+k, h.Taken+int64(k)
 	}
 	return len(p), nil
 }

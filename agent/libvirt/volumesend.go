@@ -46,9 +46,12 @@ func (b *Backend) SendVolume(ctx context.Context, in agent.VolumeWork, to func(s
 		if err != nil {
 			return err
 		}
-		held := &agent.HeldBack{To: out}
+		held := &agent.HeldBack{To: out, Most: f.bytes}
 		if _, err := w.read(ctx, at, "sending "+in.Name, held); err != nil {
 			return err
+		}
+		if held.Taken != f.bytes {
+			return agent.VolumeChanged(in.Name)
 		}
 		return held.Flush()
 	}))

@@ -283,7 +283,7 @@ func (h *Host) SendVolume(ctx context.Context, in agent.VolumeWork, to func(size
 	if err != nil {
 		return err
 	}
-	held := &agent.HeldBack{To: out}
+	held := &agent.HeldBack{To: out, Most: int64(len(data))}
 	if _, err := io.WriteString(held, data); err != nil {
 		return err
 	}

@@ -67,6 +67,7 @@ func TestADiskGrowsUnderItsGuest(t *testing.T) {
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	grow("0.25", "256 MiB")
 	guest.close()
+	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 	guest.dial().sees("524288")
@@ -170,6 +171,8 @@ func TestAVolumeIsRenamedAndTaken(t *testing.T) {
 	p.open("/pools/" + string(id) + "/volumes/rename?volume=old.raw&host=" + string(a.host(t, s.Hosts[0].Name).ID))
 	p.fill("#name", "new.raw")
 	p.click("button.primary", "Rename")
+	p.waitText("#dock", "Rename volume")
+	p.open("/pools/" + string(id) + "?tab=volumes")
 	p.waitText("tr:has(th[title$='/new.raw'])", "1 GiB")
 	p.waitNoText("#pool-body tbody", "old.raw")
 	if _, err := os.Stat(filepath.Join(dir, "old.raw")); !os.IsNotExist(err) {
