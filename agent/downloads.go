@@ -17,12 +17,11 @@ const readPatience = 5 * time.Minute
 // sendVolume brings a volume's file to the portal where somebody waits for it. What goes wrong before the first byte is told there in words;
 // behind it, a connection that ends early says enough.
 func sendVolume(ctx context.Context, a *Agent, j *job) error {
-	ref, ok := j.Subject.Volume()
 	switch {
-	case !ok || !fleet.IsVolumeName(ref.Volume):
-		return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
-	case j.Pool == nil || j.Pool.ID != ref.PoolID:
-		return errors.New("the portal sent this work without its pool")
+	case j.Pool == nil || j.Args.Volume == nil:
+		return errors.New("the portal sent this work without its pool, or without saying what to send")
+	case !fleet.IsVolumeName(j.Args.Volume.Source):
+		return fleet.Errorf(fleet.Invalid, "%q is no volume.", j.Args.Volume.Source)
 	}
 	ws, err := a.client.DialPair(ctx, j.Args.PortalURL, j.Args.Pair)
 	if err != nil {
@@ -37,7 +36,7 @@ func sendVolume(ctx context.Context, a *Agent, j *job) error {
 		cancel(errNobodyWaits)
 	}()
 	begun := false
-	err = a.hypervisor.SendVolume(ctx, VolumeWork{Pool: *j.Pool, Name: ref.Volume, Progress: func(int, string) {}}, func(size int64) (io.Writer, error) {
+	err = a.hypervisor.SendVolume(ctx, VolumeWork{Pool: *j.Pool, Name: j.Args.Volume.Source, Progress: func(int, string) {}}, func(size int64) (io.Writer, error) {
 		begun = true
 		return conn, wire.WriteDownloadHead(conn, wire.DownloadHead{SizeBytes: size})
 	})

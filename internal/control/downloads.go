@@ -50,7 +50,7 @@ func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end
 		}
 		subject := fleet.SubjectVolume(fleet.Volref{PoolID: of.PoolID, Volume: of.Volume})
 		if err := q.QueueVolumeRead(ctx, db.QueueVolumeReadParams{
-			ID: job, HostID: on.ID, Subject: subject, Args: fleet.JobArgs{Pair: at, PortalURL: c.opts.PairURL, Volume: &fleet.VolumeOrder{}},
+			ID: job, HostID: on.ID, Subject: subject, Args: fleet.JobArgs{Pair: at, PortalURL: c.opts.PairURL, Volume: &fleet.VolumeOrder{Source: of.Volume}},
 		}); err != nil {
 			return err
 		}

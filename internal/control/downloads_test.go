@@ -32,7 +32,7 @@ func TestAVolumeGoesToWhoAskedForIt(t *testing.T) {
 	}
 	m.audited("volume.read")
 	work := m.claim()
-	if len(work) != 1 || work[0].Kind != fleet.VolumeRead || work[0].Args.Pair != end.ID() || work[0].Pool == nil || work[0].Pool.ID != m.nfs {
+	if len(work) != 1 || work[0].Kind != fleet.VolumeRead || work[0].Args.Pair != end.ID() || work[0].Args.Volume.Source != of.Volume || work[0].Pool == nil || work[0].Pool.ID != m.nfs {
 		t.Fatalf("the host is asked %+v", work)
 	}
 	if m.count("tasks") != 0 {
@@ -99,8 +99,7 @@ func TestDownloadsAndUploadsAreCounted(t *testing.T) {
 	}
 	for n := range 16 {
 		wait.Go(func() {
-			pool := []fleet.PoolID{s.nfs, s.local}[n%2] // pools are locked: uploads into two of them are truly at once
-			_, err := s.CreateUpload(t.Context(), chief, pool, control.NewUpload{Name: "sent-" + string(rune('a'+n)) + ".raw", SizeBytes: 1 << 20, HostID: s.h1})
+			_, err := s.CreateUpload(t.Context(), chief, s.nfs, control.NewUpload{Name: "sent-" + string(rune('a'+n)) + ".raw", SizeBytes: 1 << 20, HostID: s.h1})
 			uploads <- err
 		})
 	}
@@ -121,6 +120,43 @@ func TestDownloadsAndUploadsAreCounted(t *testing.T) {
 		}
 		if open != c.most {
 			t.Errorf("%d %s are open, want %d", open, what, c.most)
+		}
+	}
+}
+
+// Pools are locked each for itself. Who opens something in two of them at once is counted behind a lock of their own, and each waits for it.
+func TestWhoOpensTwoAtOnceIsCountedOnce(t *testing.T) {
+	s := newSite(t)
+	of := s.free("data.raw")
+	for what, open := range map[string]func() error{
+		"an upload": func() error {
+			_, err := s.CreateUpload(t.Context(), chief, s.local, control.NewUpload{Name: "sent.raw", SizeBytes: 1 << 20, HostID: s.h1})
+			return err
+		},
+		"a download": func() error { _, err := s.read(of); return err },
+	} {
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(hashtextextended('transfers of ' || $1::text, 0))", string(chief.UserID)); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- open() }()
+		const waits = "pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+		for s.count(waits) == 0 {
+			select {
+			case err := <-done:
+				t.Fatalf("%s did not wait: %v", what, err)
+			default:
+			}
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

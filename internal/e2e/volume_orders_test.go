@@ -40,7 +40,7 @@ func TestADiskGrowsUnderItsGuest(t *testing.T) {
 
 	p := newTab(t, s.URL)
 	p.signIn(s)
-	grow := func(gib, now string) {
+	grow := func(gib, now string, bytes int64) {
 		t.Helper()
 		p.open("/vms/" + string(vm.ID))
 		p.click("main dl summary", "")
@@ -48,9 +48,13 @@ func TestADiskGrowsUnderItsGuest(t *testing.T) {
 		p.waitText("#dialog", "A disk never shrinks")
 		p.fill("#dialog #size", gib)
 		p.click("#dialog button.primary", "Grow disk")
+		eventually(t, stepLimit, "a disk of "+now, func() (bool, string) {
+			v := a.vm(t, vm.ID)
+			return v.Status.Disks[0].SizeBytes == bytes && v.ObservedGeneration == v.Generation, fmt.Sprintf("%+v", v.Status.Disks)
+		})
 		p.waitText("main dl", now)
 	}
-	grow("0.125", "128 MiB")
+	grow("0.125", "128 MiB", 128<<20)
 	guest.sees("262144")
 	if info := virsh(t, h, "domblkinfo", name, "vda"); !strings.Contains(info, "134217728") {
 		t.Errorf("libvirt says %s", info)
@@ -65,7 +69,7 @@ func TestADiskGrowsUnderItsGuest(t *testing.T) {
 	}
 	virsh(t, h, "destroy", name)
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
-	grow("0.25", "256 MiB")
+	grow("0.25", "256 MiB", 256<<20)
 	guest.close()
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
@@ -150,10 +154,10 @@ func TestAVolumeIsRenamedAndTaken(t *testing.T) {
 	p.createPool(pool, dir)
 	id := a.pool(t, pool).ID
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/pools/"+string(id)+"/volumes", map[string]any{
-		"name": "old.raw", "format": "raw", "sizeBytes": 1 << 30, "hostId": a.host(t, s.Hosts[0].Name).ID,
+		"name": "old.raw", "format": "raw", "sizeBytes": 256 << 20, "hostId": a.host(t, s.Hosts[0].Name).ID,
 	})
 	p.open("/pools/" + string(id) + "?tab=volumes")
-	p.waitText("tr:has(th[title$='/old.raw'])", "1 GiB")
+	p.waitText("tr:has(th[title$='/old.raw'])", "256 MiB")
 	text := noise(20 << 20)
 	for i := range 4 {
 		copy(text[i<<20:], "a volume of which all is to come")
@@ -173,7 +177,7 @@ func TestAVolumeIsRenamedAndTaken(t *testing.T) {
 	p.click("button.primary", "Rename")
 	p.waitText("#dock", "Rename volume")
 	p.open("/pools/" + string(id) + "?tab=volumes")
-	p.waitText("tr:has(th[title$='/new.raw'])", "1 GiB")
+	p.waitText("tr:has(th[title$='/new.raw'])", "256 MiB")
 	p.waitNoText("#pool-body tbody", "old.raw")
 	if _, err := os.Stat(filepath.Join(dir, "old.raw")); !os.IsNotExist(err) {
 		t.Errorf("the old name: %v", err)
@@ -189,7 +193,7 @@ func TestAVolumeIsRenamedAndTaken(t *testing.T) {
 		await reader.cancel();
 		return answer.headers.get("Content-Disposition") + " " + answer.headers.get("Content-Length") + " " + (first.value.length > 0);
 	})()`, quote(link)))
-	if err != nil || came != "attachment; filename=new.raw 1073741824 true" {
+	if err != nil || came != "attachment; filename=new.raw 268435456 true" {
 		t.Errorf("the page's link gives %s %v", came, err)
 	}
 	// What the page left is over: the volume is free again.
@@ -204,7 +208,7 @@ func TestAVolumeIsRenamedAndTaken(t *testing.T) {
 			return false, err.Error()
 		}
 		defer res.Body.Close()
-		if res.StatusCode != http.StatusOK || res.ContentLength != 1<<30 {
+		if res.StatusCode != http.StatusOK || res.ContentLength != 256<<20 {
 			return false, fmt.Sprint(res.StatusCode, res.ContentLength)
 		}
 		head := make([]byte, len(text))
@@ -212,6 +216,6 @@ func TestAVolumeIsRenamedAndTaken(t *testing.T) {
 			return false, fmt.Sprintf("other bytes came: %v", err)
 		}
 		rest, err := io.Copy(io.Discard, res.Body)
-		return err == nil && rest == 1<<30-int64(len(text)), fmt.Sprint(rest, err)
+		return err == nil && rest == 256<<20-int64(len(text)), fmt.Sprint(rest, err)
 	})
 }

@@ -23,7 +23,7 @@ type VolumeOrder struct {
 	Format    string `json:"format,omitempty"`    // create
 	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: as a guest sees it
 	Full      bool   `json:"full,omitempty"`      // create: all of it is allocated at once
-	Source    string `json:"source,omitempty"`    // clone: another volume of the pool; copy: of the source pool; rename: its old name
+	Source    string `json:"source,omitempty"`    // clone: another volume of the pool; copy: of the source pool; rename: its old name; read: the volume itself
 	// SourcePool is where copy reads from; the host is told of the pool with the order. Empty: the volume's own.
 	SourcePool PoolID `json:"sourcePool,omitempty"`
 	Flatten    bool   `json:"flatten,omitempty"`  // copy: the source is a VM's disk; what it stands on becomes part of the copy
