@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 
@@ -139,6 +140,7 @@ func TestWhoOpensTwoAtOnceIsCountedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // after a commit it does nothing
 		if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(hashtextextended('transfers of ' || $1::text, 0))", string(chief.UserID)); err != nil {
 			t.Fatal(err)
 		}
