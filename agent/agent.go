@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -23,10 +24,12 @@ type Options struct {
 	Client     *wire.Client // from Identity.Client
 	Hypervisor Hypervisor
 	Inventory  func(context.Context) (fleet.Inventory, error) // the hardware; asked at the start, each ten minutes and on RefreshInventory
+	NICs       func() []fleet.HostNIC                         // the network devices, asked at every look at the host
 	Load       func(context.Context) (wire.HostMeter, error)  // the host's own load
 	Links      Links                                          // nil: the host is only simulated
 	Version    string
-	Slots      int // how many slow jobs at a time; 0: 4. Console openings and waiting take no slot
+	Ports      transfer.Ports // on which other hosts' disks and images are taken in
+	Slots      int            // how many slow jobs at a time; 0: 4. Console openings and waiting take no slot
 	Log        *slog.Logger
 	Metrics    *Metrics
 }
@@ -35,6 +38,7 @@ type Options struct {
 type timing struct {
 	report, snapshot, spacing, lease time.Duration
 	inventory, inventoryRead         time.Duration
+	nics                             time.Duration // longest wait of a look for the network devices
 	passive                          time.Duration // between two attempts to become this host's agent
 	retry, retryMost                 time.Duration // backoff of the loops
 	grace                            time.Duration // for jobs in work when the agent stops
@@ -46,7 +50,7 @@ type timing struct {
 
 var usual = timing{
 	report: wire.ReportPeriod, snapshot: 5 * time.Second, spacing: 200 * time.Millisecond, lease: 8 * time.Second,
-	inventory: 10 * time.Minute, inventoryRead: 20 * time.Second,
+	inventory: 10 * time.Minute, inventoryRead: 20 * time.Second, nics: 500 * time.Millisecond,
 	passive: 30 * time.Second,
 	retry:   500 * time.Millisecond, retryMost: 5 * time.Second,
 	grace:    4 * time.Second,
@@ -62,6 +66,7 @@ type Agent struct {
 	client     *wire.Client
 	hypervisor Hypervisor
 	links      Links
+	nics       nicWatch
 	version    string
 	instance   string
 	times      timing
@@ -76,6 +81,7 @@ type Agent struct {
 	slots     *semaphore.Weighted
 	consoles  atomic.Int64
 	uploads   counter
+	ports     transfer.Ports
 
 	seq     atomic.Int64 // see next
 	moved   bell         // the hypervisor said that something may have changed
@@ -105,8 +111,8 @@ func newAgent(o Options, times timing) (*Agent, error) {
 		o.Slots = 4
 	}
 	a := &Agent{
-		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, version: o.Version, instance: rand.Text(),
-		times: times, log: o.Log, metrics: o.Metrics, board: newBoard(), slots: semaphore.NewWeighted(int64(o.Slots)),
+		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicWatch{read: o.NICs}, version: o.Version, instance: rand.Text(),
+		times: times, log: o.Log, metrics: o.Metrics, board: newBoard(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports,
 	}
 	var err error
 	if a.memory, err = openMemory(filepath.Join(o.Identity.dir, memoryFile)); err != nil {

@@ -73,6 +73,7 @@ type Edit struct {
 	Name             bool            // as wanted
 	Fields           []fleet.VMField // likewise; of those with elements, see below
 	Disks, DropDisks []fleet.Disk    // that it shall have, and shall not
+	GrowDisks        []fleet.Disk    // of which people want more than before. What somebody has made larger than that on the host stays so
 	NICs, DropNICs   []fleet.NIC     // likewise
 	Strays           bool            // devices that Quantix made and no spec names are to go
 }
@@ -94,6 +95,11 @@ func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 	for _, d := range want.Spec.Disks {
 		if putBack || hasDisk(is.Spec, d) || !hasDisk(was.Spec, d) {
 			out.Disks = append(out.Disks, d)
+		}
+	}
+	for _, d := range want.Spec.Disks {
+		if slices.ContainsFunc(was.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() && d.SizeBytes > o.SizeBytes }) {
+			out.GrowDisks = append(out.GrowDisks, d)
 		}
 	}
 	for _, d := range was.Spec.Disks {

@@ -27,6 +27,7 @@ type job struct {
 	done   chan struct{} // closed when the act is over and remembered
 	told   teller
 	asked  asked // to end before its time
+	begun  bool  // something may have been done; it is of who acts
 }
 
 // board holds the jobs in work: one a subject acts at a time, later ones wait for it.

@@ -88,7 +88,10 @@ func (a *Agent) inTurn(j *job) *wire.Finish {
 	if j.Kind.Is().Slot {
 		if !a.slots.TryAcquire(1) {
 			j.told.tell(0, "Waiting for other jobs of this host")
-			if a.slots.Acquire(j.ctx, 1) != nil {
+			if err := a.slot(j); err != nil {
+				if _, ok := wasCancelled(err); ok {
+					return a.result(j, err)
+				}
 				return nil
 			}
 		}
@@ -104,4 +107,17 @@ func (a *Agent) inTurn(j *job) *wire.Finish {
 		a.metrics.job(j.Kind, out.Outcome, time.Since(began))
 	}
 	return out
+}
+
+// slot waits for one, or until people take back what has not begun.
+func (a *Agent) slot(j *job) error {
+	ctx, cancel := context.WithCancelCause(j.ctx)
+	defer cancel(nil)
+	if j.Kind.Is().Stoppable {
+		defer j.whenStopped(func(cause error) { cancel(cause) })()
+	}
+	if a.slots.Acquire(ctx, 1) != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }

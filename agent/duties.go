@@ -33,14 +33,19 @@ var duties = map[fleet.JobKind]duty{
 	fleet.ConsoleOpen:    {onVM(openConsole), seeNothing, keepNothing},
 	fleet.VolumeCreate:   {onVolume(Hypervisor.CreateVolume), seeVolume, keepNothing},
 	fleet.VolumeGrow:     {onVolume(Hypervisor.GrowVolume), seeVolume, keepNothing},
+	fleet.VolumeRename:   {onVolume(Hypervisor.RenameVolume), seeVolume, forgetOldName},
 	fleet.VolumeClone:    {onVolume(Hypervisor.CloneVolume), seeVolume, keepNothing},
 	fleet.VolumeFetch:    {onVolume(Hypervisor.FetchVolume), seeVolume, keepNothing},
 	fleet.VolumeUpload:   {uploadVolume, seeVolume, keepNothing},
+	fleet.VolumeRead:     {readVolume, seeNothing, keepNothing},
 	fleet.UploadOpen:     {openUpload, seeNothing, keepNothing},
 	fleet.VolumeWipe:     {onVolume(Hypervisor.WipeVolume), seeVolume, keepNothing},
 	fleet.VolumeDelete:   {onVolume(Hypervisor.DeleteVolume), seeVolume, forgetHash},
 	fleet.VolumeHash:     {onVolume(Hypervisor.HashVolume), seeVolume, keepNothing},
 	fleet.VolumeCopy:     {onVolume(Hypervisor.CopyVolume), seeVolume, keepNothing},
+	fleet.VolumeSend:     {sendVolume, seeNothing, keepNothing},
+	fleet.VolumeReceive:  {receiveVolume, seeVolume, keepNothing},
+	fleet.VMLeave:        {onVM(leaveVM), seeVM, keepLeft},
 	fleet.VMMove:         {onVM(moveDisk), seeVM, keepMoved},
 
 	fleet.SecurityGroupApply:   {onSecurityGroup(Hypervisor.ApplySecurityGroup), seeSecurityGroup, keepNothing},
@@ -214,6 +219,14 @@ func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 func forgetHash(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done {
 		return a.memory.unhash(ref)
+	}
+	return nil
+}
+
+// forgetOldName is for a volume that has another name now.
+func forgetOldName(a *Agent, j *job, out *wire.Finish) error {
+	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done && j.Args.Volume != nil {
+		return a.memory.unhash(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})
 	}
 	return nil
 }

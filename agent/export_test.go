@@ -1,6 +1,10 @@
 package agent
 
-import "time"
+import (
+	"time"
+
+	"quantix/internal/fleet"
+)
 
 // RetryWaits are the first waits between tries at a portal that is away, as long as the usual agent's.
 func RetryWaits(n int) (waits []time.Duration) {
@@ -15,7 +19,7 @@ func RetryWaits(n int) (waits []time.Duration) {
 func NewBrisk(o Options) (*Agent, error) {
 	return newAgent(o, timing{
 		report: 100 * time.Millisecond, snapshot: 250 * time.Millisecond, spacing: 5 * time.Millisecond, lease: 80 * time.Millisecond,
-		inventory: time.Minute, inventoryRead: time.Second,
+		inventory: time.Minute, inventoryRead: time.Second, nics: 50 * time.Millisecond,
 		passive: 50 * time.Millisecond,
 		retry:   10 * time.Millisecond, retryMost: 100 * time.Millisecond,
 		grace: 2 * time.Second,
@@ -23,4 +27,13 @@ func NewBrisk(o Options) (*Agent, error) {
 		askAgain: 100 * time.Millisecond, shutdown: 500 * time.Millisecond, poll: 20 * time.Millisecond,
 		call: time.Second,
 	})
+}
+
+// Tallying adds up what counters say at each look.
+func Tallying() func(time.Time, []CountedCard) *fleet.FilterCounts {
+	var t tally
+	return func(now time.Time, all []CountedCard) *fleet.FilterCounts {
+		t.add(now, all)
+		return t.counts(now)
+	}
 }

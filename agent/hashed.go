@@ -14,9 +14,9 @@ type Hashed struct {
 	Stamp string `json:"stamp"`
 }
 
-// Tell notes on the volume what is known of its checksum, by the file that it is now.
-func (h Hashed) Tell(v *fleet.Volume, stamp string) {
-	if v.Altered = stamp != h.Stamp; !v.Altered {
+// Tell notes on the volume what is known of its checksum. same: it is the file that it was then, as far as anybody can tell.
+func (h Hashed) Tell(v *fleet.Volume, same bool) {
+	if v.Altered = !same; same {
 		v.SHA256 = h.SHA256
 	}
 }
@@ -62,6 +62,11 @@ func (m *memory) unhash(ref fleet.Volref) error {
 // CopyDiffers refuses a copy that has other bytes than the order says.
 func CopyDiffers(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, and the image's %s. Nothing of it was kept.", name, got, want)
+}
+
+// VerifyDiffers says that a copy is none any more.
+func VerifyDiffers(name, got, want string) error {
+	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, and the image's %s.", name, got, want)
 }
 
 // VolumeChanged refuses what was written to while it was read.

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 
 	"quantix/internal/fleet"
@@ -25,6 +26,10 @@ type Hypervisor interface {
 
 	// Meters reads the load of all running VMs that carry Quantix metadata.
 	Meters(ctx context.Context) ([]wire.Meter, error)
+
+	// FilterCounts reads what the host has counted at the cards of running VMs that have a network filter of Quantix's: by rule what it let
+	// through, and what was dropped. A rule that nothing matched is there, with nothing.
+	FilterCounts(ctx context.Context) ([]CountedCard, error)
 
 	// Changes delivers a wake-up (no data) when something may have changed. The channel has room for one. It lives until ctx ends;
 	// a lost connection to the hypervisor and its return are wake-ups as well.
@@ -63,6 +68,11 @@ type Hypervisor interface {
 	// followed to its end, and what else is half made is made anew. It refuses a disk with snapshots, one that stands on
 	// other files, and one whose definition somebody changed.
 	MoveDisk(ctx context.Context, in MoveDisk) error
+
+	// LeaveVM sends the disks of a VM that is off, each by Send, and once all have Arrived removes its definition; the disks stay, and nothing names
+	// them any more. What fails leaves the VM as it was. It refuses what a copy of its disks alone would not be all of: snapshots, NVRAM, a TPM,
+	// disks that stand on others. Where an earlier call has removed the definition, it only waits until all have Arrived.
+	LeaveVM(ctx context.Context, in LeaveVM) error
 
 	// DeleteVM forces the guest off and undefines it with its NVRAM; with disks, it deletes the volumes that spec names
 	// (never an image or ISO). A domain that is gone already is success.
@@ -108,12 +118,24 @@ type Hypervisor interface {
 	// UploadVolume takes in Order.SizeBytes by the connections of Sent, checks them by Order.Checksum, and refuses what a download is refused
 	// for. Where ctx ends before, what has come stays for the next order of the same Order.Upload, which goes on with it.
 	UploadVolume(ctx context.Context, in VolumeWork) error
+	// RenameVolume gives Order.Source, a volume of the pool that nobody uses, the name of the order, unless there is one of that name. It tells
+	// in.Whole of the file before, by which the same order, given again, knows its own.
+	RenameVolume(ctx context.Context, in VolumeWork) error
+	// ReadVolume gives all bytes of the volume's file to what to returns, which is told before how many they are, and only once nothing stands in
+	// the way. It refuses one with which a guest runs or that stands on others, and gives the last bytes only where nobody wrote to it meanwhile.
+	ReadVolume(ctx context.Context, in VolumeWork, to func(size int64) (io.Writer, error)) error
 	// HashVolume computes the SHA-256 of the volume's file and tells in.Hashed. It refuses one with which a guest runs, or that changes meanwhile.
 	HashVolume(ctx context.Context, in VolumeWork) error
 	// CopyVolume copies Order.Source of the pool in.Source (nil: of the same) byte by byte, tells in.Hashed of both, and refuses bytes that
 	// are not those of Order.Checksum. Where Order.Flatten is set the source is a disk, whose chain within its pool becomes one qcow2 image.
 	// It refuses one with which a guest runs, or that changes meanwhile; that others stand on the source does not matter.
 	CopyVolume(ctx context.Context, in VolumeWork) error
+	// SendVolume gives the volume's file to Send, and tells in.Hashed where it reads all of it. It refuses one with which a guest runs, or that
+	// changes meanwhile.
+	SendVolume(ctx context.Context, in VolumeWork) error
+	// ReceiveVolume takes in what another host sends, by Arrive. It is checked by Order.Checksum where there is one, looked at as a download is
+	// before it has its name, and with Order.Transfer.Check read back from its storage. in.Hashed is told of it. What fails leaves nothing.
+	ReceiveVolume(ctx context.Context, in VolumeWork) error
 	// GrowVolume makes it as large as asked for; as large already: nothing. It refuses to shrink, and what anybody uses.
 	GrowVolume(ctx context.Context, in VolumeWork) error
 	// WipeVolume puts zeros in the place of all data and keeps size and format. It refuses what anybody uses.

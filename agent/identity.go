@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -200,6 +201,13 @@ func (id *Identity) Client(portal string) (*wire.Client, error) {
 		defer id.mu.Unlock()
 		return wire.Credentials{Certificate: id.cert, CA: id.ca}
 	})
+}
+
+// self is who this host is to other hosts.
+func (id *Identity) self() transfer.Self {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return transfer.Self{Certificate: id.cert, CA: id.ca}
 }
 
 // life is the time in which the certificate is valid.

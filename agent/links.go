@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"quantix/internal/fleet"
@@ -66,11 +67,40 @@ func (a *Agent) devicesChanged(n fleet.Network) {
 func (a *Agent) lookAtLinks(s *wire.State, assigned []fleet.Network) {
 	for i := range s.Networks {
 		for _, n := range assigned {
-			if n.ID == s.Networks[i].ID {
-				a.links.Look(n, &s.Networks[i].Status)
+			if n.ID != s.Networks[i].ID {
+				continue
+			}
+			st := &s.Networks[i].Status
+			a.links.Look(n, st)
+			if st.Cards != nil && st.Error == "" && st.Active {
+				st.Error = st.Cards.Short(*n.Spec, cardsBeside(s, n, assigned))
 			}
 		}
 	}
+}
+
+// cardsBeside counts the cards of the host's VMs that take what the network's do: also those on other networks of the same device.
+func cardsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (cards int) {
+	names := map[string]bool{}
+	for _, o := range assigned {
+		if o.Spec != nil && o.Spec.Mode == n.Spec.Mode && o.Spec.Device == n.Spec.Device && o.Spec.Counted() {
+			names["network "+o.Name] = true
+		}
+	}
+	count := func(st fleet.VMStatus) {
+		for _, c := range st.NICs {
+			if on, _, _ := strings.Cut(c.Source, ","); names[on] {
+				cards++
+			}
+		}
+	}
+	for _, vm := range s.VMs {
+		count(vm.Status)
+	}
+	for _, vm := range s.Found {
+		count(vm.Status)
+	}
+	return cards
 }
 
 // restoreLinks makes again, at the agent's start and before the portal is reached, what stood before the host's boot. A device that is not

@@ -31,6 +31,11 @@ func NetworkInUse(network, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The network %s is in use by %s. Take that VM off it first.", network, domain)
 }
 
+// NoDeviceFree refuses a card on a network whose cards take a device of the host, or a function of one, each for itself.
+func NoDeviceFree(network string) error {
+	return fleet.Errorf(fleet.Conflict, "Nothing is free on this host for a card on the network %s: each card there takes a device, or a virtual function of one, for itself. Stop a VM that has one, or put the card on another network.", network)
+}
+
 // checkNetwork refuses what no portal may ask for: what stands here is written into definitions and names of files.
 func checkNetwork(n *fleet.Network) error {
 	if n == nil || n.Spec == nil || !fleet.IsID(string(n.ID)) {

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -127,4 +128,52 @@ func TestAHungNetworkDisturbsNobody(t *testing.T) {
 		}
 		return n >= 3
 	})
+}
+
+// A host on which virtual functions are lost says so on their networks as soon as more cards are to have one than there are.
+func TestLostVirtualFunctionsShow(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	host.SetFunctions("eth4", 3)
+	fast, tagged, lan := newNetwork("fast"), newNetwork("tagged"), newNetwork("lan")
+	fast.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}
+	tagged.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4", VLAN: 7}
+	p.networks = []fleet.Network{fast, tagged, lan}
+	for i, on := range [][]string{{"fast", "tagged"}, {"fast", "lan"}} {
+		vm := fleet.VM{Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: fmt.Sprintf("vm-%d", i), Generation: 1}, Spec: fleet.VMSpec{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS}}
+		for k, name := range on {
+			vm.Spec.NICs = append(vm.Spec.NICs, fleet.NIC{Network: name, MAC: fmt.Sprintf("52:54:00:00:0%d:0%d", i, k)})
+		}
+		if err := host.ApplyVM(t.Context(), agent.Apply{VM: vm, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.running(p.join(), host, host)
+	for _, n := range []fleet.Network{fast, tagged, lan} {
+		if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &n, Generation: 1, Subject: fleet.SubjectNetwork(n.ID), Epoch: 1}); f.Outcome != wire.Done {
+			t.Fatalf("apply ended %+v", f.Finish)
+		}
+	}
+	// tell waits until both networks on the device are so, and the other one as ever.
+	tell := func(what string, ok func(fleet.NetworkStatus) bool) {
+		t.Helper()
+		p.nextState(what, func(s wire.State) bool {
+			good := 0
+			for _, r := range s.Networks {
+				if (r.ID == fast.ID || r.ID == tagged.ID) && r.Status.Cards != nil && ok(r.Status) || r.ID == lan.ID && r.Status.Cards == nil && r.Status.Error == "" {
+					good++
+				}
+			}
+			return good == 3
+		})
+	}
+	tell("three for three cards", func(s fleet.NetworkStatus) bool { return s.Cards.Total == 3 && s.Error == "" })
+	host.SetFunctions("eth4", 2)
+	tell("that one is lost", func(s fleet.NetworkStatus) bool {
+		return s.Cards.Total == 2 && s.Error == "The device eth4 has 2 virtual functions now, and 3 cards of VMs here are to have one each: not all of these VMs can start."
+	})
+	host.SetFunctions("eth4", 0)
+	tell("that all are", func(s fleet.NetworkStatus) bool { return strings.Contains(s.Error, "has no virtual functions") })
+	host.SetFunctions("eth4", 3)
+	tell("that they are back", func(s fleet.NetworkStatus) bool { return s.Error == "" && s.Cards.Total == 3 })
 }

@@ -18,11 +18,12 @@ import (
 
 // reporter tells the portal what the host is like: all of it when something changed, else only that nothing did.
 type reporter struct {
-	a    *Agent
-	load func(context.Context) (wire.HostMeter, error)
-	wake chan struct{} // has room for one
-	on   Assigned      // what is assigned to this host, as the portal last said; only the loop touches it
-	last wire.State    // the newest that the hypervisor said; only the loop touches it
+	a     *Agent
+	load  func(context.Context) (wire.HostMeter, error)
+	wake  chan struct{} // has room for one
+	on    Assigned      // what is assigned to this host, as the portal last said; only the loop touches it
+	last  wire.State    // the newest that the hypervisor said; only the loop touches it
+	tally tally         // of what passes cards; only the loop touches it
 
 	mu     sync.Mutex
 	looked time.Time // when the look that gave last began; zero: none has succeeded
@@ -128,6 +129,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	out := wire.Report{Seq: r.a.next()} // before the look: see Agent.next
 	if periodic {
 		out.Meters, out.Load = r.meters(ctx)
+		out.Filters = r.counts(ctx)
 	}
 	state := r.look(ctx)
 	if ctx.Err() != nil {
@@ -266,6 +268,10 @@ func (r *reporter) complete(host fleet.HostStatus) wire.State {
 	out.Host.OtherPools = slices.Sorted(slices.Values(known.OtherPools))
 	inv := r.a.inventory.get()
 	inv.Accelerators, inv.Firmwares, inv.PoolGaps = known.Inventory.Accelerators, known.Inventory.Firmwares, known.Inventory.PoolGaps
+	nics, fresh := r.a.nics.get(r.a.times.nics)
+	if inv.NICsLooked = fresh; fresh || nics != nil {
+		inv.NICs = nics
+	}
 	out.Host.Inventory, out.Host.AgentVersion = inv, r.a.version
 	return out
 }

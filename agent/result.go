@@ -22,6 +22,9 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 		out.Outcome, out.Error = wire.Failed, err.Error()
 		if words, ok := wasCancelled(err); ok {
 			out.Outcome, out.Error = wire.Cancelled, words
+			if left := j.Kind.Is().Left; left != "" && j.begun {
+				out.Error += " " + left
+			}
 		}
 		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic)) {
 			out.Outcome = wire.Unknown

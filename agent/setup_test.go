@@ -31,7 +31,7 @@ func (p *portal) lastJoin() wire.JoinRequest {
 }
 
 // running starts an agent over a backend; stop ends it and waits. It ends with the test.
-func (p *portal) running(dir string, hv agent.Hypervisor, host *mock.Host) (a *agent.Agent, stop func()) {
+func (p *portal) running(dir string, hv agent.Hypervisor, host machine) (a *agent.Agent, stop func()) {
 	p.t.Helper()
 	id, err := agent.OpenIdentity(dir)
 	if err != nil {
@@ -84,6 +84,7 @@ func (p *portal) run(id *agent.Identity, run func(context.Context)) (stop func()
 // machine is what a host tells of itself beside its hypervisor.
 type machine interface {
 	Inventory(context.Context) (fleet.Inventory, error)
+	NICs() []fleet.HostNIC
 	Load(context.Context) (wire.HostMeter, error)
 }
 
@@ -94,7 +95,7 @@ func newRun(t *testing.T, id *agent.Identity, hv agent.Hypervisor, host machine)
 		t.Fatal(err)
 	}
 	o := agent.Options{
-		Identity: id, Client: client, Hypervisor: hv, Inventory: host.Inventory, Load: host.Load, Version: "1.0",
+		Identity: id, Client: client, Hypervisor: hv, Inventory: host.Inventory, NICs: host.NICs, Load: host.Load, Version: "1.0",
 	}
 	if own, ok := host.(agent.Links); ok {
 		o.Links = own

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -25,6 +26,10 @@ type VolumeWork struct {
 	Whole    func(file string) error
 	Progress Progress
 	Sent     Sent // of an upload: what comes
+	// Send sends a file to another host, and returns once that has it whole.
+	Send func(ctx context.Context, pieces transfer.Pieces, size int64) error
+	// Arrive writes the file that another host sends into dst, which it may make empty and begin anew, with no more than room bytes of data.
+	Arrive func(ctx context.Context, dst transfer.Sink, room int64) (Arrived, error)
 }
 
 // Ref names the volume.
@@ -57,6 +62,9 @@ func onVolume(call func(Hypervisor, context.Context, VolumeWork) error) func(con
 		defer cancel(nil)
 		stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
 		defer stalled.Stop()
+		if j.Kind.Is().Stoppable && !j.Args.Volume.Flatten { // libvirt flattens, and cannot be told to stop
+			defer j.whenStopped(func(cause error) { cancel(cause) })()
+		}
 		return explain(ctx, call(a.hypervisor, ctx, VolumeWork{
 			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID), Source: source,
 			Hashed: func(all ...Hashed) error {
@@ -134,6 +142,21 @@ func VolumeRuns(name, domain string) error {
 // VolumeBase refuses what another volume stands on.
 func VolumeBase(name, other string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s and would be broken. Flatten or delete that one first.", other, name)
+}
+
+// VolumeNamed refuses another name where volumes have none of their own.
+func VolumeNamed(pool string) error {
+	return fleet.Errorf(fleet.Conflict, "libvirt cannot rename volumes of the pool %s. Clone the volume under the new name, and delete this one.", pool)
+}
+
+// VolumeNoFile refuses to send what is no file.
+func VolumeNoFile(pool string) error {
+	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are no files, so they are not sent. Copy them with the tools of their storage.", pool)
+}
+
+// VolumeOnOthers refuses to send a part of a volume.
+func VolumeOnOthers(name, other string) error {
+	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s, so what is in it alone would be no whole volume. Flatten it first, with qemu-img convert.", name, other)
 }
 
 // VolumeShrinks refuses to cut data off.

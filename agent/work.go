@@ -63,6 +63,7 @@ func (a *Agent) attempt(j *job) (err error) {
 			err = fmt.Errorf("%w; its log has the details under reference %s", errPanic, ref)
 		}
 	}()
+	j.begun = true
 	return explain(ctx, d.do(ctx, a, j))
 }
 
@@ -82,9 +83,30 @@ func apply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, 
 
 func putBack(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
 
+// images refuses to make a VM from what this host has read and found to be other bytes than the image's, whoever asks once more. Of a VM that there is,
+// nothing is made.
+func (a *Agent) images(vm fleet.VM) error {
+	if vm.Status != nil {
+		return nil
+	}
+	hashed := a.memory.hashed()
+	for _, d := range vm.Spec.Disks {
+		if d.Image == nil || d.ImageSHA256 == "" {
+			continue
+		}
+		if h, read := hashed[*d.Image]; read && h.SHA256 != d.ImageSHA256 {
+			return VerifyDiffers(d.Image.Volume, h.SHA256, d.ImageSHA256)
+		}
+	}
+	return nil
+}
+
 // applySpec makes the definition and the disks. It may take long, but not without a sign of life.
 func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 	if err := checkGroups(j.SecurityGroups...); err != nil {
+		return err
+	}
+	if err := a.images(*j.VM); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -148,6 +148,11 @@ SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(COALESCE((d->>'sizeBytes'
 FROM vms v, jsonb_array_elements(v.spec->'disks') d
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation = 0 AND d->>'poolId' = ANY ($1::text[])
 GROUP BY 1, 2
+UNION ALL SELECT v.host_id, (d->>'poolId')::text, sum(GREATEST((d->>'sizeBytes')::bigint - (s->>'sizeBytes')::bigint, 0))::bigint
+FROM vms v, jsonb_array_elements(v.spec->'disks') d, jsonb_path_query(v.status, '$.disks[*] ? (@.sizeBytes > 0)') s
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation > 0 AND v.deleted_at IS NULL
+  AND d->>'poolId' = ANY ($1::text[]) AND s->'volume' @> jsonb_build_object('poolId', d->'poolId', 'volume', d->'volume')
+GROUP BY 1, 2
 `
 
 type DisksToComeRow struct {
@@ -156,7 +161,7 @@ type DisksToComeRow struct {
 	Bytes  int64
 }
 
-// What disks that no host has made yet will take of these pools.
+// What disks that no host has made yet will take of these pools, and what those that are to grow will take more.
 func (q *Queries) DisksToCome(ctx context.Context, pools []string) ([]DisksToComeRow, error) {
 	rows, err := q.db.Query(ctx, disksToCome, pools)
 	if err != nil {

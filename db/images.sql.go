@@ -65,8 +65,8 @@ func (q *Queries) AddImageCopy(ctx context.Context, arg AddImageCopyParams) (int
 }
 
 const addImageVersion = `-- name: AddImageVersion :one
-INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, sha256, source, created_by)
-SELECT $1, $2, COALESCE(max(v.number), 0) + 1, $3, $4, $5, $6, $7 FROM image_versions v WHERE v.image_id = $2
+INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, sha256, source, created_by, start_id)
+SELECT $1, $2, COALESCE(max(v.number), 0) + 1, $3, $4, $5, $6, $7, $8 FROM image_versions v WHERE v.image_id = $2
 RETURNING number
 `
 
@@ -78,6 +78,7 @@ type AddImageVersionParams struct {
 	Sha256        string
 	Source        string
 	CreatedBy     string
+	StartID       *fleet.StartImageID
 }
 
 // Its number is the next.
@@ -90,6 +91,7 @@ func (q *Queries) AddImageVersion(ctx context.Context, arg AddImageVersionParams
 		arg.Sha256,
 		arg.Source,
 		arg.CreatedBy,
+		arg.StartID,
 	)
 	var number int32
 	err := row.Scan(&number)
@@ -153,6 +155,18 @@ func (q *Queries) CopiesAt(ctx context.Context, arg CopiesAtParams) ([]CopiesAtR
 	return items, nil
 }
 
+const countProjectImages = `-- name: CountProjectImages :one
+SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = $1::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id
+`
+
+// One at a time counts: until the transaction ends, nobody else makes one of the project.
+func (q *Queries) CountProjectImages(ctx context.Context, projectID string) (int64, error) {
+	row := q.db.QueryRow(ctx, countProjectImages, projectID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const deleteImage = `-- name: DeleteImage :exec
 DELETE FROM images WHERE id = $1
 `
@@ -209,7 +223,7 @@ func (q *Queries) FreeImageName(ctx context.Context, name string) (string, error
 }
 
 const getImageVersion = `-- name: GetImageVersion :one
-SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, v.created_by, v.created_at, i.id, i.project_id, i.name, i.description, i.os, i.created_by, i.created_at FROM image_versions v JOIN images i ON i.id = v.image_id WHERE v.id = $1
+SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, v.created_by, v.created_at, v.start_id, i.id, i.project_id, i.name, i.description, i.os, i.created_by, i.created_at FROM image_versions v JOIN images i ON i.id = v.image_id WHERE v.id = $1
 `
 
 type GetImageVersionRow struct {
@@ -230,6 +244,7 @@ func (q *Queries) GetImageVersion(ctx context.Context, id fleet.ImageVersionID) 
 		&i.ImageVersion.Source,
 		&i.ImageVersion.CreatedBy,
 		&i.ImageVersion.CreatedAt,
+		&i.ImageVersion.StartID,
 		&i.Image.ID,
 		&i.Image.ProjectID,
 		&i.Image.Name,

@@ -126,6 +126,13 @@ type Host struct {
 	MemoryBytes int64
 }
 
+type HostFilterCount struct {
+	HostID fleet.HostID
+	At     time.Time
+	Cards  []byte
+	Error  string
+}
+
 type HostMeter struct {
 	HostID       fleet.HostID
 	At           time.Time
@@ -209,6 +216,7 @@ type ImageVersion struct {
 	Source        string
 	CreatedBy     string
 	CreatedAt     time.Time
+	StartID       *fleet.StartImageID
 }
 
 type Job struct {
@@ -250,6 +258,13 @@ type JoinToken struct {
 	UsedBy    string
 	RevokedAt *time.Time
 	HostID    *fleet.HostID
+}
+
+type LeftDisk struct {
+	VMID   fleet.VMID
+	HostID fleet.HostID
+	PoolID fleet.PoolID
+	Volume string
 }
 
 type LeftOut struct {
@@ -394,6 +409,19 @@ type Session struct {
 	Expiry time.Time
 }
 
+type StartImage struct {
+	ID          fleet.StartImageID
+	Name        string
+	Os          fleet.OSFacts
+	Url         string
+	File        string
+	Checksum    string
+	ChecksumUrl string
+	ChangedBy   string
+	ChangedAt   time.Time
+	TaskID      *fleet.TaskID
+}
+
 type Task struct {
 	ID          fleet.TaskID
 	ParentID    *fleet.TaskID
@@ -429,6 +457,21 @@ type Token struct {
 	ExpiresAt  *time.Time
 	LastUsedAt *time.Time
 	MadeWith   *fleet.TokenID
+}
+
+type Transfer struct {
+	ID         fleet.TransferID
+	SendJob    fleet.JobID
+	ReceiveJob fleet.JobID
+	FromHost   fleet.HostID
+	ToHost     fleet.HostID
+	Ticket     string
+	Heard      string
+	Listens    []string
+	PairID     fleet.PairID
+	PairUrl    string
+	Paired     string
+	PairedAt   *time.Time
 }
 
 type Upload struct {
@@ -513,4 +556,13 @@ type VmWord struct {
 	VMID fleet.VMID
 	Kind string
 	Word string
+}
+
+type VolumeRead struct {
+	PairID  fleet.PairID
+	JobID   string
+	UserID  fleet.UserID
+	Session string
+	HostID  fleet.HostID
+	At      time.Time
 }

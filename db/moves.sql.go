@@ -84,7 +84,7 @@ const stopMoves = `-- name: StopMoves :execrows
 UPDATE jobs SET stop = $1, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
     state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE $1 END,
     ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
-WHERE subject = $2 AND kind = 'vm.move' AND state IN ('queued', 'running') AND stop = ''
+WHERE subject = $2 AND kind IN ('vm.move', 'vm.leave') AND state IN ('queued', 'running') AND stop = ''
 `
 
 type StopMovesParams struct {
@@ -95,6 +95,26 @@ type StopMovesParams struct {
 // Takes back moves of a VM's disks: what no host has begun is over at once; what one has, it is told to undo as soon as it can.
 func (q *Queries) StopMoves(ctx context.Context, arg StopMovesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stopMoves, arg.Error, arg.Subject)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const stopTaskWork = `-- name: StopTaskWork :execrows
+UPDATE jobs SET stop = $1, note = 'being cancelled', run_after = CASE WHEN state = 'queued' THEN now() ELSE run_after END
+WHERE task_id = $2::text AND kind = ANY ($3::text[]) AND attempt > 0 AND state IN ('queued', 'running') AND stop = ''
+`
+
+type StopTaskWorkParams struct {
+	Error  string
+	TaskID string
+	Kinds  []string
+}
+
+// Takes back a task's work that a host has begun and undoes when it hears of it: see fleet.Kind.Stoppable.
+func (q *Queries) StopTaskWork(ctx context.Context, arg StopTaskWorkParams) (int64, error) {
+	result, err := q.db.Exec(ctx, stopTaskWork, arg.Error, arg.TaskID, arg.Kinds)
 	if err != nil {
 		return 0, err
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 
 	"quantix/internal/fleet"
+	"time"
 )
 
 const addNetwork = `-- name: AddNetwork :exec
@@ -48,6 +49,134 @@ func (q *Queries) AssignNetworksAlone(ctx context.Context) error {
 	return err
 }
 
+const bareNetworks = `-- name: BareNetworks :many
+SELECT id, name FROM networks WHERE id = ANY ($1::text[]) AND spec->>'mode' = ANY ($2::text[])
+`
+
+type BareNetworksParams struct {
+	Ids   []string
+	Modes []string
+}
+
+type BareNetworksRow struct {
+	ID   fleet.NetworkID
+	Name string
+}
+
+// Those of the networks whose mode is one of these, with their names.
+func (q *Queries) BareNetworks(ctx context.Context, arg BareNetworksParams) ([]BareNetworksRow, error) {
+	rows, err := q.db.Query(ctx, bareNetworks, arg.Ids, arg.Modes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BareNetworksRow{}
+	for rows.Next() {
+		var i BareNetworksRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const cardsPromised = `-- name: CardsPromised :many
+SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS cards
+FROM networks n
+JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id)))
+CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
+WHERE n.spec->>'device' = ANY ($1::text[]) AND (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
+  AND c->>'networkId' = n.id AND ($2::text = '' OR v.host_id = $2)
+GROUP BY 1, 2, 3, 4 ORDER BY v.name
+`
+
+type CardsPromisedParams struct {
+	Devices []string
+	Host    string
+}
+
+type CardsPromisedRow struct {
+	Mode   string
+	Device string
+	HostID fleet.HostID
+	Name   string
+	Cards  int32
+}
+
+// Which VMs have how many cards that take something of these devices for themselves, whether they run or not.
+func (q *Queries) CardsPromised(ctx context.Context, arg CardsPromisedParams) ([]CardsPromisedRow, error) {
+	rows, err := q.db.Query(ctx, cardsPromised, arg.Devices, arg.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CardsPromisedRow{}
+	for rows.Next() {
+		var i CardsPromisedRow
+		if err := rows.Scan(
+			&i.Mode,
+			&i.Device,
+			&i.HostID,
+			&i.Name,
+			&i.Cards,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const cardsTold = `-- name: CardsTold :many
+SELECT network_id::text AS network_id, host_id, COALESCE((status->'cards'->>'total')::integer, 0)::integer AS total, COALESCE((status->'cards'->>'used')::integer, 0)::integer AS used
+FROM assignments WHERE network_id = ANY ($1::text[]) AND ($2::text = '' OR host_id = $2) AND status ? 'cards'
+`
+
+type CardsToldParams struct {
+	Ids  []string
+	Host string
+}
+
+type CardsToldRow struct {
+	NetworkID string
+	HostID    fleet.HostID
+	Total     int32
+	Used      int32
+}
+
+// What room for cards on the networks hosts say that they have; one host, or all where @host is empty.
+func (q *Queries) CardsTold(ctx context.Context, arg CardsToldParams) ([]CardsToldRow, error) {
+	rows, err := q.db.Query(ctx, cardsTold, arg.Ids, arg.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CardsToldRow{}
+	for rows.Next() {
+		var i CardsToldRow
+		if err := rows.Scan(
+			&i.NetworkID,
+			&i.HostID,
+			&i.Total,
+			&i.Used,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countOnNetwork = `-- name: CountOnNetwork :many
 SELECT v.host_id, count(*)::integer AS vms FROM vms v
 WHERE v.host_id = ANY ($1::text[]) AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2::text)))
@@ -75,6 +204,41 @@ func (q *Queries) CountOnNetwork(ctx context.Context, arg CountOnNetworkParams) 
 	for rows.Next() {
 		var i CountOnNetworkRow
 		if err := rows.Scan(&i.HostID, &i.Vms); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const countedNetworks = `-- name: CountedNetworks :many
+SELECT n.id, (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device
+FROM networks n WHERE (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
+  AND EXISTS (SELECT FROM networks a WHERE a.id = ANY ($1::text[]) AND a.spec->>'mode' = n.spec->>'mode' AND a.spec->>'device' = n.spec->>'device')
+ORDER BY 3, 2, 1
+`
+
+type CountedNetworksRow struct {
+	ID     fleet.NetworkID
+	Mode   string
+	Device string
+}
+
+// Those of the networks whose cards take a device of their host, or a function of one, each for itself (see NetworkSpec.Counted), and all others on
+// the same devices. In the order of the devices, so that two who hold several never wait for one another.
+func (q *Queries) CountedNetworks(ctx context.Context, ids []string) ([]CountedNetworksRow, error) {
+	rows, err := q.db.Query(ctx, countedNetworks, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountedNetworksRow{}
+	for rows.Next() {
+		var i CountedNetworksRow
+		if err := rows.Scan(&i.ID, &i.Mode, &i.Device); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -176,6 +340,16 @@ func (q *Queries) GrantNetwork(ctx context.Context, arg GrantNetworkParams) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const holdCards = `-- name: HoldCards :exec
+SELECT pg_advisory_xact_lock(hashtextextended('cards ' || $1::text, 0))
+`
+
+// Of two VMs that are promised the last function of a device at once, the second must see the first.
+func (q *Queries) HoldCards(ctx context.Context, device string) error {
+	_, err := q.db.Exec(ctx, holdCards, device)
+	return err
 }
 
 const holdNetwork = `-- name: HoldNetwork :one
@@ -365,6 +539,46 @@ func (q *Queries) NetworkNeeded(ctx context.Context, arg NetworkNeededParams) ([
 			return nil, err
 		}
 		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const networksLeft = `-- name: NetworksLeft :many
+SELECT r.id::text FROM (SELECT unnest($1::text[]) AS id, unnest($2::boolean[]) AS absent) r
+WHERE NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = r.id AND a.host_id = $3::text AND a.asked <> '')
+  AND (r.absent OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'net:' || r.id AND j.host_id = $3 AND j.kind = 'network.release' AND j.state = 'done'
+                           AND j.ended_at > now() - $4::interval))
+`
+
+type NetworksLeftParams struct {
+	Networks []string
+	Absent   []bool
+	HostID   string
+	Looked   time.Duration
+}
+
+// Of networks that a host tells of, by their ids: those that nobody asked it to have and that it does not have, or has released since @looked ago.
+func (q *Queries) NetworksLeft(ctx context.Context, arg NetworksLeftParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, networksLeft,
+		arg.Networks,
+		arg.Absent,
+		arg.HostID,
+		arg.Looked,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var r_id string
+		if err := rows.Scan(&r_id); err != nil {
+			return nil, err
+		}
+		items = append(items, r_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool)
 	if id, ok := map[reflect.Type]string{
 		reflect.TypeFor[fleet.HostID](): aHost, reflect.TypeFor[fleet.ProjectID](): aProject, reflect.TypeFor[fleet.PoolID](): aPool, reflect.TypeFor[fleet.NetworkID](): aNetwork,
 		reflect.TypeFor[fleet.VMID](): aVM, reflect.TypeFor[fleet.TaskID](): aTask, reflect.TypeFor[fleet.JobID](): aTask, reflect.TypeFor[fleet.UserID](): aUser,
-		reflect.TypeFor[fleet.Subject](): "vm:" + aVM, reflect.TypeFor[fleet.ImageID](): anID, reflect.TypeFor[fleet.ImageVersionID](): anID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+		reflect.TypeFor[fleet.Subject](): "vm:" + aVM, reflect.TypeFor[fleet.ImageID](): anID, reflect.TypeFor[fleet.ImageVersionID](): anID, reflect.TypeFor[fleet.StartImageID](): anID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
 		v.SetString(id)
 		return v
@@ -121,12 +121,13 @@ var given = map[string]any{
 	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
 	"DiskMoved.Disk": []byte(`{"poolId":"` + aPool + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),
+	"AddTransfer.ToHost": fleet.HostID("00000000-0000-7000-8000-000000000002"), "NoteLeft.Disks": []byte(`[]`), "VMLeft.Disks": []byte(`[]`),
 	"QueueConsole.ID": fleet.JobID("new"), "QueueUploadOpen.ID": fleet.JobID("new"), "AddUpload.ID": fleet.UploadID("new"), "AwaitUploadHost.PairID": fleet.PairID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": aPool,
 	"AddNetwork.ID": fleet.NetworkID("new"), "AddNetwork.Name": "new", "MarkNetworkDeleted.": fleet.NetworkID("defined"), "EndNetwork.": "defined", "LockNetwork.": fleet.NetworkID("defined"),
 	"SetSelector.ObjectID": aPool, "SelectorOf.ObjectID": aPool, "DropSelector.ObjectID": aPool, "LeaveOut.ObjectID": aPool, "LeaveOutNone.ObjectID": aPool, "LeaveInHosts.ObjectID": aPool, "LeaveOutReleased.ObjectID": aPool, "LabelledWithout.ObjectID": aPool, "LeftOut.ObjectID": aPool, "AssignedBeside.ObjectID": aPool, "HostsLabelled.ObjectID": aPool, "NotWell.ObjectID": aPool,
 	"SetSelector.Pairs": map[string]string{"rack": "8"}, "LabelledWithout.Most": int32(200), "LeaveOut.Hosts": []string{aHost}, "LeaveOut.Whys": []string{"other"}, "LeaveInHosts.Hosts": []string{aHost},
 	"HostsLabelled.Pairs": []byte(`{"rack": "7"}`), "HostsLabelled.Keys": []string{"ssd"},
-	"AddImage.ID": fleet.ImageID("new"), "AddImage.Name": "new", "AddImageVersion.ID": fleet.ImageVersionID("new"), "AddStep.ID": fleet.JobID("new"), "WaitFor.Others": []string{},
+	"AddStartImage.ID": fleet.StartImageID("new"), "AddStartImage.Name": "new", "AddStartImage.Most": int64(10000), "ChangeStartImage.Name": "another", "AddImage.ID": fleet.ImageID("new"), "AddImage.Name": "new", "AddImageVersion.ID": fleet.ImageVersionID("new"), "AddStep.ID": fleet.JobID("new"), "WaitFor.Others": []string{},
 	"AddNetworks.":               []byte(`[{"id": "new", "name": "new", "kind": "bridge"}]`),
 	"EndJobs.Ids":                []string{aTask},
 	"EndJobs.States":             []string{"done"},
@@ -140,6 +141,8 @@ var given = map[string]any{
 	"RenewLeases.Ids":            []string{aTask},
 	"ReportAssignments.Pools":    []byte(`[{"id": "` + aPool + `", "status": {"state": "inactive"}}]`),
 	"ReportAssignments.Networks": []byte(`[{"kind": "libvirt", "name": "default", "status": {"active": false}}]`),
+	"ReportFilterCounts.Cards":   []string{`[{"id": "` + aVM + `", "mac": "52:54:00:00:00:01", "sinceMs": 1, "rules": []}]`},
+	"ReportGroups.Groups":        []byte(`[{"id": "id-7", "changed": "by somebody"}]`),
 	"ReportFoundVMs.Found":       []byte(`[{"id": "id-7", "name": "other", "status": {}}]`),
 	"ReportVMs.Vms":              []byte(`[{"id": "` + aVM + `", "generation": 1, "status": {"power": "stopped"}}]`),
 	"SightVMs.Seen":              []byte(`[{"id": "` + aVM + `", "power": "stopped", "generation": 1, "proven": true}]`),
@@ -185,6 +188,7 @@ var fills = []string{
 	`UPDATE hosts SET spec = jsonb_build_object('labels', jsonb_build_object('rack', (right(id, 3)::integer % 20)::text, 'ssd', 'yes')) WHERE id <> 'bare'`,
 	`INSERT INTO selectors (noun, object_id, selector, pairs, keys) VALUES ('pool', '` + aPool + `', 'rack=7, ssd', '{"rack": "7"}', '{ssd}'), ('net', 'defined', 'rack=9', '{"rack": "9"}', '{}')`,
 	`INSERT INTO left_out (noun, object_id, host_id, why) SELECT 'net', 'defined', id, 'taken' FROM hosts WHERE spec->'labels'->>'rack' = '9'`,
+	`INSERT INTO start_images (id, name, url, file) SELECT 'id-' || n, 'start ' || n, 'https://example.org/a', 'a' FROM generate_series(1, 2000) n`,
 	`INSERT INTO images (id, name, created_by) SELECT 'id-' || n, 'image ' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) SELECT 'id-' || n, 'id-' || n, 1, 'raw', 1, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO image_copies (version_id, pool_id, volume, added_by) SELECT 'id-' || n, '` + aPool + `', 'id-' || n, 'me' FROM generate_series(1, 2000) n`,

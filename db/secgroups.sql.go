@@ -7,9 +7,9 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
-	"time"
 )
 
 const addSecurityGroup = `-- name: AddSecurityGroup :exec
@@ -41,6 +41,38 @@ SELECT pg_advisory_xact_lock(hashtext('quantix security groups ' || $1::text))
 func (q *Queries) AddSecurityGroupsAlone(ctx context.Context, project string) error {
 	_, err := q.db.Exec(ctx, addSecurityGroupsAlone, project)
 	return err
+}
+
+const cardsOffDefault = `-- name: CardsOffDefault :many
+SELECT DISTINCT v.id FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') g
+JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id, 'portGroup', g->>'name')))
+CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
+WHERE n.spec ? 'portGroups' AND v.deleted_at IS NULL AND c->>'networkId' = n.id AND c->>'portGroup' = g->>'name' AND (
+    (COALESCE((c->>'defaultGroups')::boolean, false) OR NOT c ? 'securityGroups') AND COALESCE(c->'securityGroups', '[]') <> COALESCE(g->'securityGroups', '[]')
+    OR COALESCE((c->>'defaultAntiSpoofing')::boolean, false)
+        AND (g->'antiSpoofing' IS NULL OR COALESCE((c->>'antiSpoofing')::boolean, false) <> (g->>'antiSpoofing')::boolean))
+ORDER BY v.id LIMIT $1::integer
+`
+
+// VMs with a card that follows its port group, or names nothing of its own, and has other than that gives now.
+func (q *Queries) CardsOffDefault(ctx context.Context, most int32) ([]fleet.VMID, error) {
+	rows, err := q.db.Query(ctx, cardsOffDefault, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.VMID{}
+	for rows.Next() {
+		var id fleet.VMID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const changeSecurityGroup = `-- name: ChangeSecurityGroup :one
@@ -82,6 +114,42 @@ func (q *Queries) CountSecurityGroups(ctx context.Context, projectID *string) (i
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const countsOfVM = `-- name: CountsOfVM :many
+SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+WHERE v.id = $1 AND k->>'id' = v.id AND c.at > now() - $2::interval
+`
+
+type CountsOfVMParams struct {
+	VMID  fleet.VMID
+	Fresh time.Duration
+}
+
+type CountsOfVMRow struct {
+	At   time.Time
+	Told []byte
+}
+
+// What the VM's host has counted at its cards, if it is not too long ago.
+func (q *Queries) CountsOfVM(ctx context.Context, arg CountsOfVMParams) ([]CountsOfVMRow, error) {
+	rows, err := q.db.Query(ctx, countsOfVM, arg.VMID, arg.Fresh)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountsOfVMRow{}
+	for rows.Next() {
+		var i CountsOfVMRow
+		if err := rows.Scan(&i.At, &i.Told); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const deleteSecurityGroup = `-- name: DeleteSecurityGroup :exec
@@ -166,6 +234,104 @@ func (q *Queries) GetSecurityGroup(ctx context.Context, id fleet.SecurityGroupID
 		&i.CreatedAt,
 		&i.DeletedAt,
 	)
+	return i, err
+}
+
+const groupCounts = `-- name: GroupCounts :many
+WITH card AS MATERIALIZED (
+    SELECT k AS told, c.at
+    FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+    JOIN nic_groups n ON n.group_id = $1 AND n.vm_id = k->>'id' AND n.mac = k->>'mac'
+    JOIN vms v ON v.id = n.vm_id AND v.host_id = c.host_id
+    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = $1) AND c.at > now() - $2::interval
+      AND ($3::boolean OR v.project_id = ANY ($4::text[]))
+), counted AS (
+    SELECT '' AS rule, told->'dropped' AS n, told, at FROM card
+    UNION ALL SELECT r->>'rule', r, told, at FROM card CROSS JOIN LATERAL jsonb_array_elements(told->'rules') r
+)
+SELECT rule::text AS rule, LEAST(sum((n->>'packets')::bigint), 1::numeric * (1::bigint << 62))::bigint AS packets, LEAST(sum((n->>'bytes')::bigint), 1::numeric * (1::bigint << 62))::bigint AS bytes,
+       count(*)::bigint AS cards, min(at - (told->>'sinceMs')::bigint * interval '1 millisecond')::timestamptz AS since, min(at)::timestamptz AS at
+FROM counted GROUP BY rule
+`
+
+type GroupCountsParams struct {
+	ID          fleet.SecurityGroupID
+	Fresh       time.Duration
+	AllProjects bool
+	Projects    []string
+}
+
+type GroupCountsRow struct {
+	Rule    string
+	Packets int64
+	Bytes   int64
+	Cards   int64
+	Since   time.Time
+	At      time.Time
+}
+
+// What is counted of the group at cards of VMs in these projects, or in all: by rule, and with no rule what no rule allowed. What a host said
+// too long ago is not counted.
+func (q *Queries) GroupCounts(ctx context.Context, arg GroupCountsParams) ([]GroupCountsRow, error) {
+	rows, err := q.db.Query(ctx, groupCounts,
+		arg.ID,
+		arg.Fresh,
+		arg.AllProjects,
+		arg.Projects,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []GroupCountsRow{}
+	for rows.Next() {
+		var i GroupCountsRow
+		if err := rows.Scan(
+			&i.Rule,
+			&i.Packets,
+			&i.Bytes,
+			&i.Cards,
+			&i.Since,
+			&i.At,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const groupRuns = `-- name: GroupRuns :one
+SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE c.at > now() - $1::interval), '')::text AS error
+FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
+WHERE n.group_id = $2 AND v.status->>'power' = 'running' AND ($3::boolean OR v.project_id = ANY ($4::text[]))
+`
+
+type GroupRunsParams struct {
+	Fresh       time.Duration
+	ID          fleet.SecurityGroupID
+	AllProjects bool
+	Projects    []string
+}
+
+type GroupRunsRow struct {
+	Cards int64
+	Error string
+}
+
+// How many cards in the group VMs have that run, in these projects or in all, and why a host cannot count.
+func (q *Queries) GroupRuns(ctx context.Context, arg GroupRunsParams) (GroupRunsRow, error) {
+	row := q.db.QueryRow(ctx, groupRuns,
+		arg.Fresh,
+		arg.ID,
+		arg.AllProjects,
+		arg.Projects,
+	)
+	var i GroupRunsRow
+	err := row.Scan(&i.Cards, &i.Error)
 	return i, err
 }
 
@@ -470,6 +636,51 @@ func (q *Queries) RefreshMembers(ctx context.Context, most int32) ([]fleet.Secur
 	return items, nil
 }
 
+const reportFilterCounts = `-- name: ReportFilterCounts :exec
+INSERT INTO host_filter_counts (host_id, at, cards, error)
+SELECT r.host_id, now() - r.ago * interval '1 millisecond', r.cards::jsonb, r.error
+FROM (SELECT unnest($1::text[]) AS host_id, unnest($2::bigint[]) AS ago, unnest($3::text[]) AS cards, unnest($4::text[]) AS error) r
+ORDER BY r.host_id
+ON CONFLICT (host_id) DO UPDATE SET at = EXCLUDED.at, cards = EXCLUDED.cards, error = EXCLUDED.error
+`
+
+type ReportFilterCountsParams struct {
+	HostIds []string
+	Agos    []int64
+	Cards   []string
+	Errors  []string
+}
+
+// What hosts have counted at cards: a row a host.
+func (q *Queries) ReportFilterCounts(ctx context.Context, arg ReportFilterCountsParams) error {
+	_, err := q.db.Exec(ctx, reportFilterCounts,
+		arg.HostIds,
+		arg.Agos,
+		arg.Cards,
+		arg.Errors,
+	)
+	return err
+}
+
+const reportGroups = `-- name: ReportGroups :exec
+UPDATE assignments a SET report_seq = $1, status = CASE WHEN r.changed IS NULL THEN a.status - 'drift' ELSE a.status || jsonb_build_object('drift', r.changed) END
+FROM assignments b LEFT JOIN jsonb_to_recordset($3::jsonb) AS r (id text, changed text) ON r.id = b.security_group_id
+WHERE b.host_id = $2 AND b.security_group_id IS NOT NULL AND a.noun = b.noun AND a.object_id = b.object_id AND a.host_id = b.host_id
+  AND a.asked = 'assign' AND a.status IS NOT NULL AND a.report_seq < $1 AND a.status->>'drift' IS DISTINCT FROM r.changed
+`
+
+type ReportGroupsParams struct {
+	Seq    int64
+	HostID fleet.HostID
+	Groups []byte
+}
+
+// Which groups somebody changed on the host since it acted on them last. Only forward: what was looked at before that is no news.
+func (q *Queries) ReportGroups(ctx context.Context, arg ReportGroupsParams) error {
+	_, err := q.db.Exec(ctx, reportGroups, arg.Seq, arg.HostID, arg.Groups)
+	return err
+}
+
 const reviseSecurityGroup = `-- name: ReviseSecurityGroup :exec
 UPDATE security_groups SET revision = revision + 1 WHERE id = $1
 `
@@ -547,6 +758,9 @@ SELECT 'vm' AS what, v.name, v.project_id::text AS project FROM vms v WHERE v.id
 UNION ALL
 SELECT 'group', s.name, COALESCE(s.project_id, '') FROM security_groups s
 WHERE s.spec @> jsonb_build_object('rules', jsonb_build_array(jsonb_build_object('groupId', $1::text))) AND s.id <> $1
+UNION ALL
+SELECT 'net', w.name, '' FROM networks w
+WHERE w.spec @> jsonb_build_object('portGroups', jsonb_build_array(jsonb_build_object('securityGroups', jsonb_build_array($1::text))))
 LIMIT 4
 `
 
@@ -556,7 +770,7 @@ type SecurityGroupNeededRow struct {
 	Project string
 }
 
-// A few of the VMs that have cards in the group, and of the other groups whose rules name it.
+// A few of the VMs that have cards in the group, of the other groups whose rules name it, and of the networks whose port groups give it.
 func (q *Queries) SecurityGroupNeeded(ctx context.Context, id fleet.SecurityGroupID) ([]SecurityGroupNeededRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupNeeded, id)
 	if err != nil {
@@ -578,9 +792,9 @@ func (q *Queries) SecurityGroupNeeded(ctx context.Context, id fleet.SecurityGrou
 }
 
 const securityGroupsFailed = `-- name: SecurityGroupsFailed :many
-SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(a.status->>'error')::text AS words
+SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(COALESCE(a.status->>'error', a.status->>'drift'))::text AS words
 FROM assignments a JOIN security_groups s ON s.id = a.security_group_id JOIN hosts h ON h.id = a.host_id
-WHERE a.faulty AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND ($1::boolean OR s.project_id = ANY ($2::text[]))
+WHERE (a.faulty OR a.status ? 'drift') AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND ($1::boolean OR s.project_id = ANY ($2::text[]))
 GROUP BY s.id ORDER BY s.name LIMIT 20
 `
 
@@ -597,7 +811,7 @@ type SecurityGroupsFailedRow struct {
 	Words    string
 }
 
-// Groups that hosts could not apply, for who sees all projects or these, with the words of one of the hosts.
+// Groups that hosts could not apply, or that somebody changed there, for who sees all projects or these, with the words of one of the hosts.
 func (q *Queries) SecurityGroupsFailed(ctx context.Context, arg SecurityGroupsFailedParams) ([]SecurityGroupsFailedRow, error) {
 	rows, err := q.db.Query(ctx, securityGroupsFailed, arg.AllProjects, arg.Projects)
 	if err != nil {

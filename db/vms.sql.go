@@ -45,6 +45,10 @@ UPDATE vms v SET name = $1, labels = $2, description = $3, spec = $4, generation
 WHERE v.id = $5 AND NOT EXISTS (
     SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.move' AND j.state IN ('queued', 'running')
       AND NOT $4::jsonb @> jsonb_build_object('disks', jsonb_build_array(j.args #> '{move,disk}')))
+  AND NOT EXISTS (
+    SELECT 1 FROM jobs j CROSS JOIN LATERAL jsonb_path_query(j.args, '$.leave.disks[*]') d
+    WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.leave' AND j.state IN ('queued', 'running')
+      AND NOT $4::jsonb @> jsonb_build_object('disks', jsonb_build_array(d->'disk')))
 `
 
 type ChangeVMParams struct {
@@ -55,7 +59,7 @@ type ChangeVMParams struct {
 	ID          fleet.VMID
 }
 
-// One change, one generation. A disk that is on its way to another pool stays as it is: until its host has said where it is, no change knows.
+// One change, one generation. A disk that is on its way to another pool or host stays as it is: until its host has said where it is, no change knows.
 func (q *Queries) ChangeVM(ctx context.Context, arg ChangeVMParams) (int64, error) {
 	result, err := q.db.Exec(ctx, changeVM,
 		arg.Name,

@@ -5,6 +5,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 )
 
 // ImagePath names an image of the library in the path.
@@ -35,7 +36,7 @@ type imageOutputBody struct {
 }
 
 func imageAnswer(a fleet.Actor, v fleet.ImageView) imageOutputBody {
-	return imageOutputBody{v, offers(a, "image", v.Actions())}
+	return imageOutputBody{v, Offered{policy.OfferImage(a, v)}}
 }
 
 func (s *Server) apiAddImage(ctx context.Context, a fleet.Actor, in *struct{ Body control.NewImage }) (*imageOutput, error) {

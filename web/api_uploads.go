@@ -27,7 +27,11 @@ func (s *Server) uploadRoutes() []route {
 			route{remove, at + ":id", k, policy.InfraChange, s.upload(at, end)},
 		)
 	}
-	return append(out, route{put, apiBase + "/pools/:id/uploads/:name", tokenInflow, policy.InfraChange, s.putVolume})
+	return append(
+		out,
+		route{put, apiBase + "/pools/:id/uploads/:name", tokenInflow, policy.InfraChange, s.putVolume},
+		route{get, apiBase + "/pools/:id/volumes/:volume/content", tokenInflow, policy.InfraChange, s.apiVolume},
+	)
 }
 
 // UploadPath names an upload.

@@ -64,6 +64,18 @@ func (s *Server) apiCloneVolume(ctx context.Context, a fleet.Actor, in *cloneVol
 	return &taskOutput{task}, err
 }
 
+type renameVolumeInput struct {
+	VolumePath
+	Body struct {
+		Name string `json:"name" doc:"The new one"`
+	}
+}
+
+func (s *Server) apiRenameVolume(ctx context.Context, a fleet.Actor, in *renameVolumeInput) (*taskOutput, error) {
+	task, err := s.Control.RenameVolume(ctx, a, in.volume(), in.Body.Name)
+	return &taskOutput{task}, err
+}
+
 type confirmedVolumeInput struct {
 	VolumePath
 	Confirm string `query:"confirm" doc:"The volume's name, once more"`

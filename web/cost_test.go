@@ -204,6 +204,7 @@ const (
 	aShop   = "00000000-0000-7000-8000-000000001001"
 	aTask   = "00000000-0000-7000-8000-000000005001"
 	aVolume = "debian.qcow2" // of each pool
+	aStart  = "00000000-0000-7000-8000-000000440001"
 	anImage = "00000000-0000-7000-8000-000000007001"
 	aToken  = "00000000-0000-7000-8000-000000005002"
 )
@@ -234,6 +235,9 @@ var addresses = map[string][]struct {
 	"/vms/:id":                          {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
 	"/vms/:id/delete":                   {{at: "/vms/" + aVM + "/delete"}},
 	"/vms/:id/disks/detach":             {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},
+	"/vms/:id/disks/image":              {{at: "/vms/" + aVM + "/disks/image?disk=0"}},
+	"/vms/:id/leave":                    {{at: "/vms/" + aVM + "/leave"}},
+	"/vms/:id/disks/grow":               {{at: "/vms/" + aVM + "/disks/grow?disk=0"}},
 	"/vms/:id/disks/move":               {{at: "/vms/" + aVM + "/disks/move?disk=0"}},
 	"/vms/:id/disks/replace":            {{at: "/vms/" + aVM + "/disks/replace?disk=0"}},
 	"/vms/:id/console":                  {{at: "/vms/" + aVM + "/console"}},
@@ -241,7 +245,7 @@ var addresses = map[string][]struct {
 	"/hosts/:host/found/:id":            {{at: "/hosts/" + aHost + "/found/00000000-0000-7000-8000-000000009001"}},
 	"/hosts":                            {{at: "/hosts", sums: 1}, {at: "/hosts?tab=attention", sums: 6}},
 	"/hosts/join":                       {{at: "/hosts/join"}},
-	"/hosts/:id":                        {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}},
+	"/hosts/:id":                        {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=topology"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}},
 	"/hosts/:id/delete":                 {{at: "/hosts/" + aHost + "/delete"}},
 	"/menus/host/:id":                   {{at: "/menus/host/" + aHost}},
 	"/pools":                            {{at: "/pools", sums: 3}},
@@ -263,8 +267,9 @@ var addresses = map[string][]struct {
 	"/pools/:id/credentials":            {{at: "/pools/" + aPool + "/credentials", sums: 4}},
 	"/pools/:id/delete":                 {{at: "/pools/" + aPool + "/delete", sums: 4}},
 	"/menus/pool/:id":                   {{at: "/menus/pool/" + aPool, sums: 4}},
+	"/networks/topology":                {{at: "/networks/topology", sums: 2}},
 	"/networks":                         {{at: "/networks", sums: 2}},
-	"/networks/:id":                     {{at: "/networks/" + aNet, sums: 3}, {at: "/networks/" + aNet + "?filter=name:host-00*", sums: 3}, {at: "/networks/" + aNet + "?tab=vms", sums: 1}, {at: "/networks/" + aBridge + "?tab=grants", sums: 2}},
+	"/networks/:id":                     {{at: "/networks/" + aNet, sums: 3}, {at: "/networks/" + aNet + "?filter=name:host-00*", sums: 3}, {at: "/networks/" + aNet + "?tab=vms", sums: 1}, {at: "/networks/" + aNet + "?tab=topology", sums: 3}, {at: "/networks/" + aBridge + "?tab=grants", sums: 2}},
 	"/networks/:id/port-groups":         {{at: "/networks/" + aNet + "/port-groups", sums: 3}},
 	"/networks/:id/reservations":        {{at: "/networks/" + aNet + "/reservations", sums: 3}},
 	"/networks/new":                     {{at: "/networks/new", all: true}},
@@ -274,6 +279,10 @@ var addresses = map[string][]struct {
 	"/menus/network/:id":                {{at: "/menus/network/" + aNet, sums: 3}},
 	"/images":                           {{at: "/images", sums: 2}},
 	"/images/new":                       {{at: "/images/new", all: true}},
+	"/images/well-known":                {{at: "/images/well-known", sums: 4, all: true}},
+	"/images/well-known/new":            {{at: "/images/well-known/new"}},
+	"/images/well-known/:id/edit":       {{at: "/images/well-known/" + aStart + "/edit", sums: 2}},
+	"/images/well-known/:id/delete":     {{at: "/images/well-known/" + aStart + "/delete", sums: 2}},
 	"/images/:id":                       {{at: "/images/" + anImage, sums: 2}, {at: "/images/" + anImage + "?tab=grants", sums: 2}},
 	"/images/:id/versions/new":          {{at: "/images/" + anImage + "/versions/new", all: true}},
 	"/images/:id/copies/new":            {{at: "/images/" + anImage + "/copies/new", all: true}},
@@ -300,6 +309,7 @@ var addresses = map[string][]struct {
 	"/pools/:id/volumes/upload":         {{at: "/pools/" + aPool + "/volumes/upload", all: true}},
 	"/pools/:id/volumes/fetch":          {{at: "/pools/" + aPool + "/volumes/fetch?start=debian-12.qcow2", all: true}},
 	"/pools/:id/volumes/grow":           {{at: "/pools/" + aPool + "/volumes/grow?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/rename":         {{at: "/pools/" + aPool + "/volumes/rename?volume=" + aVolume, all: true}},
 	"/pools/:id/volumes/clone":          {{at: "/pools/" + aPool + "/volumes/clone?volume=" + aVolume, all: true}},
 	"/pools/:id/volumes/wipe":           {{at: "/pools/" + aPool + "/volumes/wipe?volume=" + aVolume, all: true}},
 	"/pools/:id/volumes/delete":         {{at: "/pools/" + aPool + "/volumes/delete?volume=" + aVolume, all: true}},

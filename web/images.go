@@ -106,6 +106,7 @@ type imageForm struct {
 	Volume      string `form:"volume"`
 	URL         string `form:"url"`
 	Checksum    string `form:"checksum"`
+	ChecksumURL string `form:"checksumUrl"`
 	VM          string `form:"vm"`
 	Disk        string `form:"disk"`
 	Version     string `form:"version"`
@@ -115,7 +116,7 @@ type imageForm struct {
 func (in imageForm) shown() imageview.In {
 	return imageview.In{
 		Name: in.Name, Description: in.Description, Owner: in.Owner, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch, Public: in.Public != "", Files: in.Files != "",
-		From: in.From, Pool: in.Pool, Host: in.Host, Volume: in.Volume, URL: in.URL, Checksum: in.Checksum, VM: in.VM, Disk: in.Disk, Version: in.Version, Confirm: in.Confirm,
+		From: in.From, Pool: in.Pool, Host: in.Host, Volume: in.Volume, URL: in.URL, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL, VM: in.VM, Disk: in.Disk, Version: in.Version, Confirm: in.Confirm,
 	}
 }
 
@@ -128,7 +129,7 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	out := control.ImageSource{PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host), Volume: strings.TrimSpace(in.Volume)}
 	switch in.From {
 	case "url":
-		out.URL, out.Checksum = strings.TrimSpace(in.URL), strings.TrimSpace(in.Checksum)
+		out.URL, out.Checksum, out.ChecksumURL = strings.TrimSpace(in.URL), strings.TrimSpace(in.Checksum), strings.TrimSpace(in.ChecksumURL)
 		if out.URL == "" {
 			checks.Add("source.url", "Give the address of the image.")
 		}
@@ -166,13 +167,17 @@ func (s *Server) imageChoices(c echo.Context, a fleet.Actor, f *imageview.Form) 
 }
 
 func (s *Server) askImage(c echo.Context, a fleet.Actor, in imageForm, how asked) error {
-	f := imageview.Form{In: in.shown(), Errors: how.errors}
+	starts, err := s.Control.StartImages(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	f := imageview.Form{In: in.shown(), Errors: how.errors, Starts: starts}
 	if !how.again() {
 		f.In.From, f.In.Public = "url", true
-		for _, i := range fleet.StartImages {
-			if i.File == c.QueryParam("start") {
-				system, release, _ := strings.Cut(i.Name, " ")
-				f.In.Name, f.In.URL, f.In.Volume, f.In.Family, f.In.System, f.In.Release, f.In.Arch = i.Name, i.URL, i.File, "linux", system, release, "x86_64"
+		for _, i := range f.Starts {
+			if string(i.ID) == c.QueryParam("start") {
+				f.In.Name, f.In.URL, f.In.Volume, f.In.Checksum, f.In.ChecksumURL = i.Name, i.URL, i.File, i.Checksum, i.ChecksumURL
+				f.In.Family, f.In.System, f.In.Release, f.In.Arch = i.OS.Family, i.OS.Name, i.OS.Version, i.OS.Arch
 			}
 		}
 		if pool := c.QueryParam("pool"); pool != "" {
@@ -208,6 +213,11 @@ func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func
 		if err != nil {
 			return err
 		}
+		if v.ProjectID == "" || !policy.May(a, policy.VMChange, v.ProjectID) {
+			if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+				return err
+			}
+		}
 		f := imageview.Form{Image: v, In: in.shown(), Errors: how.errors}
 		if !how.again() {
 			f.In = imageview.In{Name: v.Name, Description: v.Description, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch, From: "url"}
@@ -217,8 +227,11 @@ func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func
 				return err
 			}
 		}
-		if err := s.imageChoices(c, a, &f); err != nil {
-			return err
+		f.Member = !policy.May(a, policy.InfraChange, "")
+		if !f.Member {
+			if err := s.imageChoices(c, a, &f); err != nil {
+				return err
+			}
 		}
 		return s.showAs(c, how.status, a, imageFrame(v), show(f))
 	}

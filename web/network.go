@@ -65,6 +65,11 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how aske
 			return err
 		}
 	}
+	if tab == "topology" && target(c) != "network-head" {
+		if p.Picture, err = s.Control.NetworkTopology(ctx, a, n.ID); err != nil {
+			return err
+		}
+	}
 	if tab == "vms" && target(c) != "network-head" {
 		q := queryOf(c)
 		q.Filter = "network:" + strconv.Quote(n.Name)

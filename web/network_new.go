@@ -35,6 +35,7 @@ type networkForm struct {
 	Underlay    string         `form:"underlay"`
 	VLAN        string         `form:"vlan"`
 	STP         string         `form:"stp"`
+	Direct      string         `form:"direct"`
 	Hosts       []fleet.HostID `form:"host"`
 	Selector    string         `form:"selector"`
 }
@@ -43,7 +44,7 @@ type networkForm struct {
 func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 	s := fleet.NetworkSpec{
 		Mode: fleet.NetworkMode(in.Mode), DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, Device: in.Device, Description: in.Description,
-		Underlay: in.Underlay, STP: in.STP != "",
+		Underlay: in.Underlay, STP: in.STP != "", Direct: fleet.DirectMode(in.Direct),
 		IPv4: subnetOf(in.Gateway4, in.DHCP4, in.Ranges4, in.Leases4), IPv6: subnetOf(in.Gateway6, in.DHCP6, in.Ranges6, ""),
 	}
 	for _, n := range []struct {
@@ -104,7 +105,7 @@ func wordsOf(line string) []string {
 func (s *Server) askNetwork(c echo.Context, a fleet.Actor, in networkForm, how asked) (err error) {
 	f := networkview.Form{
 		Name: in.Name, Mode: in.Mode, Device: in.Device, Description: in.Description, DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, MTU: in.MTU, Errors: how.errors,
-		VNI: in.VNI, Underlay: in.Underlay, VLAN: in.VLAN, STP: in.STP != "",
+		VNI: in.VNI, Underlay: in.Underlay, VLAN: in.VLAN, STP: in.STP != "", Direct: in.Direct,
 		IPv4: networkview.SubnetForm{Gateway: in.Gateway4, Ranges: in.Ranges4, Leases: in.Leases4, DHCP: in.DHCP4 != ""},
 		IPv6: networkview.SubnetForm{Gateway: in.Gateway6, Ranges: in.Ranges6, DHCP: in.DHCP6 != ""},
 	}

@@ -22,12 +22,13 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	}
 	vm := "/vms/" + string(s.vm)
 	sick := map[string]string{} // what is done about VMs in trouble: each about one of its own
-	for _, act := range []string{"detach", "replace", "takeover", "putback", "place"} {
+	for _, act := range []string{"detach", "replace", "takeover", "putback", "place", "leave"} {
 		id, disk := troubled(s.portal, s.addProject("of-"+act), "host-"+act)
 		sick[act] = "/vms/" + string(id)
 		sick[act+" disk"] = `{"disk":{"poolId":"` + string(disk.PoolID) + `","volume":"` + disk.Volume + `"}`
 	}
 	s.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, alarm) VALUES ($1, $2, 'running', 1, true, true)`, strings.TrimPrefix(sick["place"], "/vms/"), s.host.id)
+	s.exec(`UPDATE vms SET spec = spec || '{"power":"stopped","firmware":"bios","disks":[],"nics":[]}', status = '{"power":"stopped","cpus":1,"memoryMiB":128}', generation = 1, observed_generation = 1 WHERE id = $1`, strings.TrimPrefix(sick["leave"], "/vms/"))
 	place := func(host fleet.HostID) string { return `{"hostId":"` + string(host) + `"}` }
 	var placed fleet.HostID
 	if err := s.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-place'").Scan(&placed); err != nil {
@@ -36,7 +37,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, pool)
 	sickPool := s.addPool("sick", s.host.id)
 	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id = $1`, sickPool)
-	volumes := "/pools/" + string(s.addVolumes("stock", "clone-me.raw", "grow-me.raw", "wipe-me.raw")) + "/volumes"
+	volumes := "/pools/" + string(s.addVolumes("stock", "clone-me.raw", "grow-me.raw", "wipe-me.raw", "name-me.raw")) + "/volumes"
 	san := s.addPool("san", s.host.id)
 	s.exec(`UPDATE pools SET spec = '{"kind":"iscsi-direct","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","user":"quantix"}' WHERE id = $1`, san)
 	stock := s.addVolumes("stock-of-images", "golden.raw", "next.raw", "first.raw", "second.raw", "third.raw")
@@ -57,8 +58,14 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	s.exec(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, 'web', '{"rules":[]}')`, group, project)
 	disk, slow := `{"disk":{"poolId":"`+string(pool)+`","volume":"web-1.qcow2"},"poolId":"`, s.addPool("slow-disks", s.host.id)
 	s.exec(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1099511627776,"availableBytes":1099511627776}' WHERE pool_id = $1`, slow)
+	shot, shotDisk := s.addVM(project, s.host.id, "shot", fleet.Stopped), `{"disk":{"poolId":"`+string(slow)+`","volume":"shot-1.qcow2"},"name":`
+	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'shot-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, shot, slow)
 	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, s.vm, pool)
+	growing, grow := "/vms/"+string(off), `{"disk":{"poolId":"`+string(slow)+`","volume":"off-1.qcow2"},"sizeBytes":`
+	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'off-1.qcow2', 'sizeBytes', 524288))) WHERE id = $1`, off, slow)
 	bodies := map[string]struct{ path, body, other string }{
+		"/vms/{id}/leave":                            {sick["leave"] + "/leave", place(s.host.id), place(placed)},
+		"/vms/{id}/disks/grow":                       {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
 		"/vms/{id}/disks/move":                       {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
 		"/vms/{id}/place":                            {sick["place"] + "/place", place(placed), place(s.host.id)},
 		"/vms":                                       {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
@@ -80,6 +87,10 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/security-groups":                           {"/security-groups", `{"projectId":"` + string(project) + `","name":"db"}`, `{"projectId":"` + string(project) + `","name":"app"}`},
 		"/security-groups/{id}/retry":                {"/security-groups/" + string(group) + "/retry", ``, ``},
 		"/images":                                    {"/images", `{"name":"Golden","source":` + file("golden.raw") + `}`, `{"name":"Other","source":` + file("golden.raw") + `}`},
+		"/start-images":                              {"/start-images", `{"name":"Ours","url":"https://example.org/ours.qcow2"}`, `{"name":"Theirs","url":"https://example.org/theirs.qcow2"}`},
+		"/start-images/restore":                      {"/start-images/restore", ``, ``},
+		"/start-images/{id}/pull":                    {"/start-images/00000000-0000-7000-8000-000000440001/pull", `{"poolId":"` + string(stock) + `"}`, `{"poolId":"` + string(pool) + `"}`},
+		"/vms/{id}/disks/image":                      {"/vms/" + string(shot) + "/disks/image", shotDisk + `"Web"}`, shotDisk + `"Other"}`},
 		"/images/{id}/versions":                      {versioned + "/versions", file("next.raw"), file("golden.raw")},
 		"/images/{id}/copies":                        {versioned + "/copies", `{"versionId":"` + strings.TrimPrefix(versioned, "/images/") + `","poolId":"` + string(sickCopies) + `"}`, `{"poolId":"` + string(stock) + `"}`},
 		"/images/{id}/copies/{pool}/{volume}/verify": {verified + "/copies/" + string(stock) + "/third.raw/verify", ``, ``},
@@ -91,6 +102,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/join-tokens":                               {"/join-tokens", `{}`, `{"hostId":"` + string(s.host.id) + `"}`},
 		"/pools/{id}/volumes":                        {volumes, `{"name":"new.raw","format":"raw","sizeBytes":1048576}`, `{"name":"other.raw","format":"raw","sizeBytes":1048576}`},
 		"/pools/{id}/downloads":                      {strings.TrimSuffix(volumes, "volumes") + "downloads", `{"url":"https://example.org/a.qcow2"}`, `{"url":"https://example.org/b.qcow2"}`},
+		"/pools/{id}/volumes/{volume}/rename":        {volumes + "/name-me.raw/rename", `{"name":"named.raw"}`, `{"name":"named-2.raw"}`},
 		"/pools/{id}/volumes/{volume}/clone":         {volumes + "/clone-me.raw/clone", `{"name":"copy.raw"}`, `{"name":"copy-2.raw"}`},
 		"/pools/{id}/volumes/{volume}/grow":          {volumes + "/grow-me.raw/grow", `{"sizeBytes":2097152}`, `{"sizeBytes":4194304}`},
 		"/pools/{id}/volumes/{volume}/wipe":          {volumes + "/wipe-me.raw/wipe?confirm=wipe-me.raw", ``, ``},

@@ -42,12 +42,15 @@ type portGroupForm struct {
 	FromAverage string `form:"fromAverage"`
 	FromPeak    string `form:"fromPeak"`
 	FromBurst   string `form:"fromBurst"`
+
+	Groups []fleet.SecurityGroupID `form:"secgroup"`
+	Guard  string                  `form:"guard"` // "on", "off"; empty: as is usual
 }
 
 func (in portGroupForm) shown() networkview.GroupForm {
 	return networkview.GroupForm{
 		Name: in.Name, Description: in.Description, VLAN: in.VLAN, Trunk: in.Trunk, Restricted: in.Restricted != "",
-		ToAverage: in.ToAverage, ToPeak: in.ToPeak, ToBurst: in.ToBurst, FromAverage: in.FromAverage, FromPeak: in.FromPeak, FromBurst: in.FromBurst,
+		Guard: in.Guard, ToAverage: in.ToAverage, ToPeak: in.ToPeak, ToBurst: in.ToBurst, FromAverage: in.FromAverage, FromPeak: in.FromPeak, FromBurst: in.FromBurst,
 	}
 }
 
@@ -75,6 +78,11 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), Restricted: in.Restricted != "",
 		ToGuest: rate("toGuest", in.ToAverage, in.ToPeak, in.ToBurst), FromGuest: rate("fromGuest", in.FromAverage, in.FromPeak, in.FromBurst),
 	}
+	g.SecurityGroups = in.Groups
+	if in.Guard != "" {
+		guard := in.Guard == "on"
+		g.AntiSpoofing = &guard
+	}
 	v := fleet.VLAN{ID: number("vlan", in.VLAN)}
 	for _, word := range wordsOf(in.Trunk) {
 		v.Trunk = append(v.Trunk, number("vlan", word))
@@ -94,12 +102,20 @@ func (s *Server) askGroup(c echo.Context, a fleet.Actor, in portGroupForm, how a
 		return fleet.Errorf(fleet.Conflict, "This network was found on hosts: port groups are of networks that are defined here.")
 	}
 	p := networkview.GroupPage{Network: n, Old: in.Old, In: in.shown(), Errors: how.errors}
+	chosen := in.Groups
 	if name := c.QueryParam("name"); name != "" && !how.again() {
 		g := n.Spec.Group(name)
 		if g == nil {
 			return fleet.Errorf(fleet.NotFound, "The network has no such port group.")
 		}
-		p.Old, p.In = name, networkview.FormOf(*g)
+		p.Old, p.In, chosen = name, networkview.FormOf(*g), g.SecurityGroups
+	}
+	all, err := s.Control.SharedSecurityGroups(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	for _, g := range all {
+		p.Groups = append(p.Groups, networkview.DefaultGroup{ID: g.ID, Name: g.Name, Rules: len(g.Spec.Rules), Chosen: slices.Contains(chosen, g.ID)})
 	}
 	return s.showAs(c, how.status, a, networkFrame(n), networkview.Group(p))
 }

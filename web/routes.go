@@ -28,7 +28,7 @@ const (
 	socket             // websockets of programs: bearer token, without a deadline
 	plain              // neither session nor token: health, static files
 
-	// What people send, as large as it is and for as long as it takes, by a session and by a bearer token.
+	// What people send or take, as large as it is and for as long as it takes, by a session and by a bearer token.
 	inflow
 	tokenInflow
 
@@ -117,6 +117,12 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/disks/detach", page, policy.VMChange, submit(s.detachDisk, s.askDetachDisk)},
 		{get, "/vms/:id/disks/replace", page, policy.VMChange, ask(s.askReplaceDisk)},
 		{post, "/vms/:id/disks/replace", page, policy.VMChange, submit(s.replaceDisk, s.askReplaceDisk)},
+		{get, "/vms/:id/disks/image", page, policy.VMChange, ask(s.askDiskImage)},
+		{post, "/vms/:id/disks/image", page, policy.VMChange, submit(s.imageOfDisk, s.askDiskImage)},
+		{get, "/vms/:id/leave", page, policy.InfraChange, ask(s.askLeave)},
+		{post, "/vms/:id/leave", page, policy.InfraChange, submit(s.leaveVM, s.askLeave)},
+		{get, "/vms/:id/disks/grow", page, policy.VMChange, ask(s.askGrowDisk)},
+		{post, "/vms/:id/disks/grow", page, policy.VMChange, submit(s.growDisk, s.askGrowDisk)},
 		{get, "/vms/:id/disks/move", page, policy.InfraChange, ask(s.askMoveDisk)},
 		{post, "/vms/:id/disks/move", page, policy.InfraChange, submit(s.moveDisk, s.askMoveDisk)},
 		{post, "/vms/:id/takeover", page, policy.VMChange, button(s.takeOverVM)},
@@ -169,6 +175,9 @@ func (s *Server) routes() []route {
 		{post, "/pools/:id/volumes/grow", page, policy.InfraChange, submit(s.growVolume, s.askVolume(poolview.GrowVolume))},
 		{get, "/pools/:id/volumes/clone", page, policy.InfraChange, ask(s.askVolume(poolview.CloneVolume))},
 		{post, "/pools/:id/volumes/clone", page, policy.InfraChange, submit(s.cloneVolume, s.askVolume(poolview.CloneVolume))},
+		{get, "/pools/:id/volumes/content", stream, policy.InfraChange, s.pageVolume},
+		{get, "/pools/:id/volumes/rename", page, policy.InfraChange, ask(s.askVolume(poolview.RenameVolume))},
+		{post, "/pools/:id/volumes/rename", page, policy.InfraChange, submit(s.renameVolume, s.askVolume(poolview.RenameVolume))},
 		{get, "/pools/:id/volumes/wipe", page, policy.InfraChange, ask(s.askVolume(poolview.WipeVolume))},
 		{post, "/pools/:id/volumes/wipe", page, policy.InfraChange, submit(s.wipeVolume, s.askVolume(poolview.WipeVolume))},
 		{get, "/pools/:id/volumes/delete", page, policy.InfraChange, ask(s.askVolume(poolview.DeleteVolume))},
@@ -197,6 +206,7 @@ func (s *Server) routes() []route {
 		// Networks.
 		{get, "/networks", page, policy.StorageSee, s.together(s.listNetworks)},
 		{get, "/networks.csv", stream, policy.StorageSee, s.exportNetworks},
+		{get, "/networks/topology", page, policy.InfraSee, s.together(s.networkGrid)},
 		{get, "/networks/new", page, policy.InfraChange, ask(s.askNetwork)},
 		{post, "/networks", page, policy.InfraChange, submit(s.createNetwork, s.askNetwork)},
 		{get, "/networks/:id", page, policy.StorageSee, ask(s.networkPage)},
@@ -225,6 +235,15 @@ func (s *Server) routes() []route {
 		{get, "/images.csv", stream, policy.StorageSee, s.exportImages},
 		{get, "/images/new", page, policy.InfraChange, ask(s.askImage)},
 		{post, "/images", page, policy.InfraChange, submit(s.createImage, s.askImage)},
+		{get, "/images/well-known", page, policy.InfraSee, s.listStartImages},
+		{post, "/images/well-known/pull", page, policy.InfraChange, button(s.pullStartImage)},
+		{post, "/images/well-known/restore", page, policy.InfraChange, button(s.restoreStartImages)},
+		{get, "/images/well-known/new", page, policy.InfraChange, ask(s.askOfStart(imageview.EditStart))},
+		{post, "/images/well-known/new", page, policy.InfraChange, submit(s.addStartImage, s.askOfStart(imageview.EditStart))},
+		{get, "/images/well-known/:id/edit", page, policy.InfraChange, ask(s.askOfStart(imageview.EditStart))},
+		{post, "/images/well-known/:id/edit", page, policy.InfraChange, submit(s.editStartImage, s.askOfStart(imageview.EditStart))},
+		{get, "/images/well-known/:id/delete", page, policy.InfraChange, ask(s.askOfStart(imageview.RemoveStart))},
+		{post, "/images/well-known/:id/delete", page, policy.InfraChange, submit(s.removeStartImage, s.askOfStart(imageview.RemoveStart))},
 		{get, "/images/:id", page, policy.StorageSee, ask(s.imagePage)},
 		{post, "/images/:id/grants", page, policy.InfraChange, submit(s.setImageGrant, s.showImageGrants)},
 		{get, "/images/:id/versions/new", page, policy.InfraChange, ask(s.askOfImage(imageview.NewVersion, nil))},
@@ -237,8 +256,8 @@ func (s *Server) routes() []route {
 		{post, "/images/:id/copies/delete", page, policy.InfraChange, submit(s.deleteCopy, s.askOfImage(imageview.DeleteCopy, fillCopy))},
 		{get, "/images/:id/edit", page, policy.InfraChange, ask(s.askOfImage(imageview.Edit, nil))},
 		{post, "/images/:id/edit", page, policy.InfraChange, submit(s.editImage, s.askOfImage(imageview.Edit, nil))},
-		{get, "/images/:id/delete", page, policy.InfraChange, ask(s.askOfImage(imageview.Delete, nil))},
-		{post, "/images/:id/delete", page, policy.InfraChange, submit(s.deleteImage, s.askOfImage(imageview.Delete, nil))},
+		{get, "/images/:id/delete", page, policy.VMChange, ask(s.askOfImage(imageview.Delete, nil))},
+		{post, "/images/:id/delete", page, policy.VMChange, submit(s.deleteImage, s.askOfImage(imageview.Delete, nil))},
 		{get, "/menus/image/:id", page, policy.StorageSee, menu(s, s.Control.GetImage, imageFrame, imageview.Acts)},
 
 		// Projects and users.
@@ -280,6 +299,7 @@ func (s *Server) routes() []route {
 		{post, wire.PathJobs + ":id/finish", bound, policy.AgentTalk, agentRequest(reportLimit, s.finish)},
 		{post, wire.PathResults, bound, policy.AgentTalk, agentRequest(reportLimit, s.finishAll)},
 		{post, wire.PathPools + ":id/secret", proven, policy.AgentTalk, agentRequest(agentLimit, s.poolSecret)},
+		{post, wire.PathTransfers + ":id/meet", proven, policy.AgentTalk, agentRequest(agentLimit, s.meet)},
 		{get, wire.PathPair + ":id", bound, policy.AgentTalk, s.hostPair},
 		{get, wire.PathConsole + ":id", bound, policy.AgentTalk, s.hostPair}, // older agents
 	}

@@ -48,8 +48,12 @@ func (s *Server) askCard(c echo.Context, a fleet.Actor, in cardForm, how asked) 
 	if err != nil {
 		return err
 	}
+	follow := ""
+	if nic.DefaultGroups {
+		follow = nic.PortGroup
+	}
 	return s.showAs(c, how.status, a, vmFrame(vm), groupview.Card(groupview.CardForm{
-		VM: vm, MAC: nic.MAC, Guard: in.Guard != "", May: policy.May(a, policy.InfraChange, ""), Groups: groupview.CardChoices(all, in.Groups), Errors: how.errors,
+		Follow: follow, VM: vm, MAC: nic.MAC, Guard: in.Guard != "", May: policy.May(a, policy.InfraChange, ""), Groups: groupview.CardChoices(all, in.Groups), Errors: how.errors,
 	}))
 }
 
@@ -82,7 +86,8 @@ func (s *Server) setCard(c echo.Context, a fleet.Actor, in cardForm) (end, error
 func (s *Server) testPass(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	p := groupview.TestPage{
-		From: strings.TrimSpace(c.QueryParam("from")), FromCard: strings.TrimSpace(c.QueryParam("fromCard")),
+		Actor: a,
+		From:  strings.TrimSpace(c.QueryParam("from")), FromCard: strings.TrimSpace(c.QueryParam("fromCard")),
 		To: strings.TrimSpace(c.QueryParam("to")), ToCard: strings.TrimSpace(c.QueryParam("toCard")),
 		Protocol: c.QueryParam("protocol"), Port: strings.TrimSpace(c.QueryParam("port")),
 	}

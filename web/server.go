@@ -32,6 +32,7 @@ type Options struct {
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
 	Version        string
 	Ready          func(context.Context) error // what /readyz asks
+	RelayBytes     int64                       // a second, at most, of what hosts send each other by way of this portal; 0: as fast as it goes
 	Pool           func() PoolStat             // for /metrics; nil: it says nothing of the database
 }
 
@@ -61,7 +62,7 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newPace(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: pair.New(consoles, uploads)}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newPace(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: pair.New(consoles, uploads, downloads, relayed(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may hand on another Host than the one browsers see. An address that is no origin is simply not added.

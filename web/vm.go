@@ -30,7 +30,7 @@ func vmFrame(vm fleet.VMView) shell.Frame {
 // vmOf reads the VM of the address with what every tab of its page shows.
 func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a), MoveWhy: moveWhy(a)}, err
+	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a), MoveWhy: moveWhy(a), LeaveWhy: leaveWhy(a)}, err
 }
 
 func placeWhy(a fleet.Actor) string {
@@ -45,6 +45,13 @@ func moveWhy(a fleet.Actor) string {
 		return ""
 	}
 	return "Only those who may change hosts move disks between pools."
+}
+
+func leaveWhy(a fleet.Actor) string {
+	if policy.May(a, policy.InfraChange, "") {
+		return ""
+	}
+	return "Only those who may change hosts move VMs between them."
 }
 
 func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
@@ -80,6 +87,9 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 		}
 		if err == nil && p.MoveWhy == "" {
 			p.Moving, err = s.Control.MovingDisks(ctx, a, p.VM.ID)
+		}
+		if err == nil && p.LeaveWhy == "" {
+			p.Leaving, err = s.Control.LeavingVM(ctx, a, p.VM.ID)
 		}
 	case "configure":
 		if p.Edit, err = s.editForm(c, a, p.VM); err == nil {

@@ -15,22 +15,23 @@ import (
 )
 
 type volumeForm struct {
-	Name       string `form:"name"`
-	Format     string `form:"format"`
-	Size       string `form:"size"`
-	Host       string `form:"host"`
-	Full       string `form:"full"`
-	Overcommit string `form:"overcommit"`
-	Confirm    string `form:"confirm"`
-	URL        string `form:"url"`
-	Checksum   string `form:"checksum"`
-	File       string `form:"file"`
+	Name        string `form:"name"`
+	Format      string `form:"format"`
+	Size        string `form:"size"`
+	Host        string `form:"host"`
+	Full        string `form:"full"`
+	Overcommit  string `form:"overcommit"`
+	Confirm     string `form:"confirm"`
+	URL         string `form:"url"`
+	Checksum    string `form:"checksum"`
+	ChecksumURL string `form:"checksumUrl"`
+	File        string `form:"file"`
 }
 
 func (in volumeForm) shown() poolview.VolumeForm {
 	return poolview.VolumeForm{
 		Name: in.Name, Format: in.Format, Size: in.Size, Host: in.Host, Confirm: in.Confirm, Full: in.Full != "", Overcommit: in.Overcommit != "",
-		URL: in.URL, Checksum: in.Checksum, File: in.File,
+		URL: in.URL, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL, File: in.File,
 	}
 }
 
@@ -55,7 +56,7 @@ func (s *Server) askFetchVolume(c echo.Context, a fleet.Actor, in volumeForm, ho
 
 func (s *Server) fetchVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
 	order := control.NewDownload{
-		URL: strings.TrimSpace(in.URL), Checksum: strings.TrimSpace(in.Checksum), Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host),
+		URL: strings.TrimSpace(in.URL), Checksum: strings.TrimSpace(in.Checksum), ChecksumURL: strings.TrimSpace(in.ChecksumURL), Name: strings.TrimSpace(in.Name), HostID: fleet.HostID(in.Host),
 	}
 	t, err := s.Control.FetchVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
 	return s.volumeAsked(c, t, err)
@@ -69,9 +70,12 @@ func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, h
 		return err
 	}
 	p := poolview.VolumePage{Pool: v, In: in.shown(), Errors: how.errors}
-	for _, i := range fleet.StartImages {
-		if !how.again() && i.File == c.QueryParam("start") {
-			p.Start, p.In.URL, p.In.Name = i, i.URL, i.File
+	if p.Starts, err = s.Control.StartImages(ctx, a); err != nil {
+		return err
+	}
+	for _, i := range p.Starts {
+		if !how.again() && string(i.ID) == c.QueryParam("start") {
+			p.Start, p.In.URL, p.In.Name, p.In.Checksum, p.In.ChecksumURL = i.StartImage, i.URL, i.File, i.Checksum, i.ChecksumURL
 		}
 	}
 	if !v.Spec.Shared {
@@ -113,6 +117,9 @@ func (s *Server) askVolume(dialog func(poolview.VolumePage) templ.Component) ask
 		p := poolview.VolumePage{Pool: v, Volume: on.Use(), Host: of.HostID, In: in.shown(), Errors: how.errors}
 		if !how.again() {
 			p.In.Size, p.In.Name = gib(on.CapacityBytes), "copy-of-"+on.Name
+			if strings.HasSuffix(c.Path(), "/rename") {
+				p.In.Name = on.Name
+			}
 		}
 		return s.showAs(c, how.status, a, poolFrame(v), dialog(p))
 	}
@@ -130,6 +137,11 @@ func (s *Server) growVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, 
 
 func (s *Server) cloneVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
 	t, err := s.Control.CloneVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name), in.Overcommit != "")
+	return s.volumeAsked(c, t, err)
+}
+
+func (s *Server) renameVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
+	t, err := s.Control.RenameVolume(c.Request().Context(), a, volumeNamed(c), strings.TrimSpace(in.Name))
 	return s.volumeAsked(c, t, err)
 }
 

@@ -17,7 +17,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"quantix/internal/fleet"
@@ -37,12 +39,13 @@ const (
 type Settings struct {
 	From []netip.Prefix // private, reserved or own addresses that are reached all the same
 	Most int64          // bytes of one download; 0: DefaultMost
+
+	Roots *x509.CertPool // who vouches for servers; nil: whom the system trusts
 }
 
 // Client downloads. No proxy, cookie or password of the host is used.
 type Client struct {
 	settings Settings
-	roots    *x509.CertPool // nil: the system's
 	stall    time.Duration
 	own      func() ([]net.Addr, error)
 	lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -63,29 +66,72 @@ type Order struct {
 	URL      string
 	Checksum string // "sha256:…", "sha512:…", or empty
 	Room     int64  // that there is for it
+
+	ChecksumURL string // of a file that has the checksum under the last part of URL's path; with it Checksum is empty
 }
 
 // Get writes the download to w. tell is told now and then how much there is of it, of how much (0: the server does not say), and how fast it comes.
 // What fails has written a part: it is the caller's to remove.
 func (c *Client) Get(ctx context.Context, o Order, w io.Writer, tell func(done, total, rate int64)) error {
 	algorithm, digest, ok := fleet.ParseChecksum(o.Checksum)
-	if !ok {
+	if !ok || digest != "" && o.ChecksumURL != "" {
 		return fleet.Errorf(fleet.Invalid, "%q is no checksum: give the digits of a SHA-256 or SHA-512.", o.Checksum)
 	}
-	at, err := fleet.ParseDownload(o.URL, digest != "")
+	at, err := fleet.ParseDownload(o.URL, digest != "" || o.ChecksumURL != "")
 	if err != nil {
 		return err
 	}
+	if o.ChecksumURL != "" {
+		if algorithm, digest, err = c.checksum(ctx, o.ChecksumURL, path.Base(at.Path)); err != nil {
+			return err
+		}
+	}
+	return c.watched(ctx, at, func(ctx context.Context, watch *time.Timer) error {
+		return c.download(ctx, at, algorithm, digest, o.Room, w, watch, tell)
+	})
+}
+
+// watched gives up on a server that is silent for too long, and says in words what failed.
+func (c *Client) watched(ctx context.Context, at *url.URL, do func(context.Context, *time.Timer) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := fleet.Errorf(fleet.Conflict, "The server %s sent nothing for %s, so the download was given up. Try again later.", at.Host, c.stall)
 	watch := time.AfterFunc(c.stall, func() { cancel(stalled) })
 	defer watch.Stop()
-	err = c.download(ctx, at, algorithm, digest, o.Room, w, watch, tell)
+	err := do(ctx, watch)
 	if errors.Is(context.Cause(ctx), stalled) {
 		return stalled
 	}
 	return inWords(ctx, at, err)
+}
+
+// checksum downloads a file of checksums, which is small and comes within the time that a server may be silent, and finds the one of the name.
+func (c *Client) checksum(ctx context.Context, address, name string) (algorithm, digest string, err error) {
+	at, err := fleet.ParseChecksumFile(address)
+	if err != nil {
+		return "", "", err
+	}
+	var text []byte
+	err = c.watched(ctx, at, func(ctx context.Context, _ *time.Timer) error {
+		response, err := c.open(ctx, at, false)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if text, err = io.ReadAll(io.LimitReader(response.Body, fleet.MostChecksumFile+1)); err != nil {
+			return cutOff{err, int64(len(text)), response.ContentLength}
+		}
+		if len(text) > fleet.MostChecksumFile {
+			return fleet.Errorf(fleet.Conflict, "The file of checksums at %s has more than %s, so it is none. Check its address.", at.Host, fleet.Bytes(fleet.MostChecksumFile))
+		}
+		return nil
+	})
+	if err != nil {
+		return "", "", err
+	}
+	sum, err := fleet.ChecksumIn(string(text), name)
+	algorithm, digest, _ = strings.Cut(sum, ":")
+	return algorithm, digest, err
 }
 
 func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest string, room int64, w io.Writer, watch *time.Timer, tell func(done, total, rate int64)) error {
@@ -174,7 +220,7 @@ func sumText(sum hash.Hash) string {
 func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Response, error) {
 	transport := &http.Transport{
 		Proxy: nil, DialContext: c.dial, TLSHandshakeTimeout: dialLimit, ResponseHeaderTimeout: c.stall, MaxResponseHeaderBytes: mostHeaderBytes,
-		DisableCompression: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: c.roots, MinVersion: tls.VersionTLS12},
+		DisableCompression: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: c.settings.Roots, MinVersion: tls.VersionTLS12},
 	}
 	for range mostRedirects + 1 {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)

@@ -41,8 +41,8 @@ func server(t *testing.T, answer http.HandlerFunc) (*httptest.Server, *Client) {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	c := New(Settings{From: loopback})
-	c.roots = x509.NewCertPool()
-	c.roots.AddCert(s.Certificate())
+	c.settings.Roots = x509.NewCertPool()
+	c.settings.Roots.AddCert(s.Certificate())
 	return s, c
 }
 
@@ -148,8 +148,8 @@ func TestNoWayAroundTheAddresses(t *testing.T) {
 	outer.StartTLS()
 	t.Cleanup(outer.Close)
 	c := New(Settings{From: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
-	c.roots = x509.NewCertPool()
-	c.roots.AddCert(outer.Certificate())
+	c.settings.Roots = x509.NewCertPool()
+	c.settings.Roots.AddCert(outer.Certificate())
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	_, innerPort, _ := net.SplitHostPort(inner.Listener.Addr().String())
 

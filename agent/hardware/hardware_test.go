@@ -67,6 +67,12 @@ sys/class/net/br0/address: 3c:fd:fe:00:00:01
 sys/class/net/br0/type: 1
 sys/class/net/br0/operstate: up
 sys/class/net/br0/bridge/bridge_id: 8000
+sys/class/net/eno1/master -> ../br0
+sys/class/net/storage/address: 3c:fd:fe:00:00:01
+sys/class/net/storage/type: 1
+sys/class/net/storage/operstate: up
+sys/class/net/storage/uevent: DEVTYPE=vlan
+sys/class/net/storage/lower_eno1 -> ../eno1
 sys/class/net/vnet0/address: fe:54:00:00:00:01
 sys/class/net/vnet0/type: 1
 sys/class/net/vnet0/tun_flags: 0x1002
@@ -161,7 +167,8 @@ func TestRecordedServer(t *testing.T) {
 	want("NUMA", inv.NUMA, []fleet.NUMANode{{ID: 0, MemoryBytes: 16 << 30, Threads: []int{0}}, {ID: 1, MemoryBytes: 16 << 30, Threads: []int{1}}})
 	want("NICs", inv.NICs, []fleet.HostNIC{
 		{Name: "br0", MAC: "3c:fd:fe:00:00:01", Kind: "bridge", Up: true},
-		{Name: "eno1", MAC: "3c:fd:fe:00:00:01", Driver: "ice", Kind: "physical", SpeedMbps: 25000, Up: true, MTU: 9000, VFs: 1, VFsTotal: 64},
+		{Name: "eno1", MAC: "3c:fd:fe:00:00:01", Driver: "ice", Kind: "physical", SpeedMbps: 25000, Up: true, MTU: 9000, VFs: 1, VFsTotal: 64, Master: "br0"},
+		{Name: "storage", MAC: "3c:fd:fe:00:00:01", Kind: "vlan", Up: true, Over: "eno1"},
 	})
 	want("disks", inv.Disks, []fleet.HostDisk{
 		{Name: "nvme0n1", Kind: "nvme", Model: "SAMSUNG MZQL23T8", SizeBytes: 7501476528 * 512},

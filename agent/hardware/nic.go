@@ -19,8 +19,8 @@ func (t tree) nics() (out []fleet.HostNIC) {
 		nic := fleet.HostNIC{
 			Name: name, Kind: kind, MAC: t.text(dir, name, "address"), Driver: t.link(dir, name, "device/driver"),
 			Up: t.text(dir, name, "operstate") == "up", MTU: int(t.number(dir, name, "mtu")), Addresses: t.addresses(name),
-			SpeedMbps: max(0, int(t.number(dir, name, "speed"))),
-			VFs:       int(t.number(dir, name, "device/sriov_numvfs")), VFsTotal: int(t.number(dir, name, "device/sriov_totalvfs")),
+			Master: t.link(dir, name, "master"), Over: t.over(name, kind), SpeedMbps: max(0, int(t.number(dir, name, "speed"))),
+			VFs: int(t.number(dir, name, "device/sriov_numvfs")), VFsTotal: int(t.number(dir, name, "device/sriov_totalvfs")),
 		}
 		if kind != "physical" {
 			nic.SpeedMbps = 0 // bridges claim speeds that nothing has
@@ -31,6 +31,22 @@ func (t tree) nics() (out []fleet.HostNIC) {
 		return platformNICs()
 	}
 	return out
+}
+
+// NICs lists this machine's network devices as they are now. It reads no more than it must: it is asked with every look at the host.
+func NICs() []fleet.HostNIC { return tree("/").nics() }
+
+// over is the device below a VLAN.
+func (t tree) over(name, kind string) string {
+	if kind != "vlan" {
+		return ""
+	}
+	for _, entry := range t.list("sys/class/net", name) {
+		if below, ok := strings.CutPrefix(entry, "lower_"); ok {
+			return below
+		}
+	}
+	return ""
 }
 
 // nicKind is empty for loopback, virtual Ethernet pairs, taps and SR-IOV functions.

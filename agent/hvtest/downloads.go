@@ -2,6 +2,7 @@ package hvtest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"quantix/internal/fleet"
@@ -17,12 +18,20 @@ const (
 	RemoteWrong Remote = "wrong"  // its checksum is another
 	RemoteGone  Remote = "gone"   // nobody listens there
 	RemoteStuck Remote = "silent" // a part of it arrives, and then nothing
+
+	// Of these the checksum is the address of a file that has it.
+	RemoteSums   Remote = "sums"   // a qcow2 image as above
+	RemoteNoSum  Remote = "nosum"  // the file has checksums of others alone
+	RemoteNoFile Remote = "nofile" // nobody listens where the file should be
 )
 
 func (h *host) download(p fleet.Pool, name string, what Remote) (order fleet.VolumeOrder, told *progress, do func(context.Context) error) {
 	h.t.Helper()
 	url, checksum := h.h.Remote(h.t, what)
 	in := h.work(p, name, fleet.VolumeOrder{URL: url, Checksum: checksum})
+	if slices.Contains([]Remote{RemoteSums, RemoteNoSum, RemoteNoFile}, what) {
+		in.Order.Checksum, in.Order.ChecksumURL = "", checksum
+	}
 	told = &progress{}
 	in.Progress = told.tell
 	return in.Order, told, func(ctx context.Context) error { return h.FetchVolume(ctx, in) }
@@ -30,12 +39,12 @@ func (h *host) download(p fleet.Pool, name string, what Remote) (order fleet.Vol
 
 func testDownloads(t *testing.T, h *host) {
 	p := h.pool()
-	for name, what := range map[string]Remote{"image.qcow2": RemoteQcow2, "tools.iso": RemoteISO} {
+	for name, what := range map[string]Remote{"image.qcow2": RemoteQcow2, "tools.iso": RemoteISO, "sums.qcow2": RemoteSums} {
 		_, told, do := h.download(p, name, what)
 		h.must("download "+name, do(h.ctx))
 		told.check(t)
 		v, ok := h.volume(p, name)
-		if !ok || v.Unfinished || v.IsISO() != (what == RemoteISO) || v.IsImage() != (what == RemoteQcow2) || v.CapacityBytes <= 0 {
+		if !ok || v.Unfinished || v.IsISO() != (what == RemoteISO) || v.IsImage() == v.IsISO() || v.CapacityBytes <= 0 {
 			t.Errorf("%s is %+v", name, v)
 		}
 		h.refused("download to a name that is taken", do(h.ctx), name)
@@ -47,13 +56,19 @@ func testDownloads(t *testing.T, h *host) {
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
 	h.apply(vm)
 
-	for what, says := range map[Remote]string{RemotePage: "a web page", RemoteWrong: "nothing of it was kept", RemoteGone: "connection refused"} {
+	for what, says := range map[Remote]string{RemotePage: "a web page", RemoteWrong: "nothing of it was kept", RemoteGone: "connection refused", RemoteNoSum: "no SHA-256 or SHA-512 of", RemoteNoFile: "cannot reach"} {
 		_, _, do := h.download(p, "bad.qcow2", what)
 		h.refused("download what is "+string(what), do(h.ctx), says)
 		h.wantNoVolume(p, "bad.qcow2")
 	}
 	for _, bad := range []fleet.VolumeOrder{
-		{}, {URL: "file:///etc/passwd"}, {URL: "http://example.org/x.qcow2"}, {URL: "https://user:secret@example.org/x.qcow2"}, {URL: "https://example.org/x", Checksum: "md5:00"},
+		{},
+		{URL: "file:///etc/passwd"},
+		{URL: "http://example.org/x.qcow2"},
+		{URL: "https://user:secret@example.org/x.qcow2"},
+		{URL: "https://example.org/x", Checksum: "md5:00"},
+		{URL: "https://example.org/x", ChecksumURL: "http://example.org/SUMS"},
+		{URL: "https://example.org/x", ChecksumURL: "file:///etc/passwd"},
 	} {
 		if err := h.FetchVolume(h.ctx, h.work(p, "bad.qcow2", bad)); fleet.CodeOf(err) != fleet.Invalid {
 			t.Errorf("download %+v: %v", bad, err)

@@ -25,6 +25,25 @@ func (h *host) in(vm fleet.VM, groups ...fleet.FlatGroup) agent.Apply {
 	return with(h.order(vm), func(o *agent.Apply) { o.Groups = groups })
 }
 
+// counted is what the host counts at the VM's only card, by rule; nil: it counts nothing there.
+func (h *host) counted(vm fleet.VMID) (rules map[string]fleet.PassCount) {
+	h.t.Helper()
+	all, err := h.FilterCounts(h.ctx)
+	h.must("read counters", err)
+	for _, c := range all {
+		if c.VM != vm {
+			continue
+		}
+		rules = map[string]fleet.PassCount{}
+		for _, chain := range c.Chains {
+			for rule, n := range chain {
+				rules[rule] = rules[rule].Plus(n)
+			}
+		}
+	}
+	return rules
+}
+
 // A group is on the host as long as a card is in it, and a card gets and loses its filter while its guest runs.
 func testSecurityGroups(t *testing.T, h *host) {
 	g, other := h.group(), h.group()
@@ -43,7 +62,16 @@ func testSecurityGroups(t *testing.T, h *host) {
 	if s := h.status(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
 		t.Errorf("the card in groups: %+v", s)
 	}
+	if h.counted(vm.ID) != nil {
+		t.Error("packets are counted at a card of a VM that is off")
+	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.eventually("the host counts what each rule lets through", func() bool {
+		rules := h.counted(vm.ID)
+		_, first := rules[g.Rules[0].ID]
+		_, second := rules[g.Rules[1].ID]
+		return first && second
+	})
 	g.Rules[0].Remotes, g.Revision = nil, 2
 	h.must("apply other rules", h.ApplySecurityGroup(h.ctx, g))
 	h.refused("release", h.ReleaseSecurityGroup(h.ctx, g), vm.Name)
@@ -62,4 +90,55 @@ func testSecurityGroups(t *testing.T, h *host) {
 	}
 	h.must("release", h.ReleaseSecurityGroup(h.ctx, g))
 	h.must("release it again", h.ReleaseSecurityGroup(h.ctx, g))
+}
+
+// What somebody changes of a filter beside Quantix is shown, at the group or at the card, and stays until it is put back.
+func testFilterDrift(t *testing.T, h *host) {
+	g := h.group()
+	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
+	vm := h.vm()
+	card := fleet.NIC{Network: h.h.Network, MAC: mac(), SecurityGroups: []fleet.SecurityGroupID{g.ID}}
+	vm.Spec.NICs = []fleet.NIC{card}
+	in := h.in(vm, g)
+	h.must("apply", h.ApplyVM(h.ctx, in))
+	changed := func() string {
+		for _, x := range h.snapshot().Groups {
+			if x.ID == g.ID {
+				return x.Changed
+			}
+		}
+		return ""
+	}
+	if said := changed(); said != "" {
+		t.Errorf("a group that nobody changed: %q", said)
+	}
+	h.h.EditFilter(t, agent.GroupFilterName(g.ID))
+	h.eventually("the group shows that somebody changed it", func() bool { return changed() == agent.FilterChanged(agent.GroupFilterName(g.ID)) })
+	if h.must("apply the VM", h.ApplyVM(h.ctx, in)); changed() == "" {
+		t.Error("an order for a VM undid what somebody changed of its group")
+	}
+	h.must("put the group back", h.ApplySecurityGroup(h.ctx, g))
+	h.eventually("the group is as it was left", func() bool { return changed() == "" })
+
+	filter := agent.FilterName(vm.ID, card.MAC)
+	h.h.EditFilter(t, filter)
+	h.wantDrift(vm.ID, "after the card's filter was changed", "nics")
+	if s := h.status(vm.ID, 1); s.NICs[0].FilterDrift != agent.FilterChanged(filter) || s.Drift[0].Take != nil {
+		t.Errorf("the card: %+v, the drift: %+v", s.NICs, s.Drift)
+	}
+	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
+	h.must("change something else", h.ApplyVM(h.ctx, in))
+	h.wantDrift(vm.ID, "after another edit", "nics")
+	in.PutBack = true
+	h.must("put back", h.ApplyVM(h.ctx, in))
+	h.wantDrift(vm.ID, "after it was put back")
+	in.PutBack = false
+	h.h.UndefineFilter(t, filter)
+	h.eventually("the card shows that its filter is gone", func() bool {
+		s, _, err := h.VM(h.ctx, vm.ID)
+		return err == nil && len(s.NICs) == 1 && s.NICs[0].FilterDrift == agent.FilterGone(filter)
+	})
+	in.PutBack = true
+	h.must("put back", h.ApplyVM(h.ctx, in))
+	h.wantDrift(vm.ID, "after its filter was made again")
 }

@@ -31,6 +31,9 @@ type Harness struct {
 	// AddImage puts a volume into a pool that the suite has applied, as a person does who copies a file there.
 	AddImage func(t *testing.T, pool fleet.Pool, image Image)
 
+	// AddOverlay puts a qcow2 volume into the pool that stands on another of its volumes, as qemu-img create -b does.
+	AddOverlay func(t *testing.T, pool fleet.Pool, name, base string)
+
 	// Remote is a server that has something to download, with what its checksum is to be.
 	Remote func(t *testing.T, what Remote) (url, checksum string)
 
@@ -58,6 +61,9 @@ type Harness struct {
 	// DeleteVolume deletes a volume past the backend, as virsh vol-delete does.
 	DeleteVolume func(t *testing.T, pool fleet.Pool, volume string)
 
+	// Touch writes to a volume past the backend, and sets the time of its last write back.
+	Touch func(t *testing.T, pool fleet.Pool, volume string)
+
 	// StopPool stops an active pool past the backend, as virsh pool-destroy does.
 	StopPool func(t *testing.T, pool fleet.Pool)
 
@@ -73,11 +79,17 @@ type Harness struct {
 	// PortGroups are those of the network that runs, each "name" and, behind a space, the tags and bounds that it has in the host's words.
 	PortGroups func(t *testing.T, name string) []string
 
+	// EditFilter changes a network filter that no card has, past the backend, as virsh nwfilter-edit does; UndefineFilter removes it.
+	EditFilter, UndefineFilter func(t *testing.T, name string)
+
 	// EndServer ends the dnsmasq of a network.
 	EndServer func(t *testing.T, name string)
 
 	// ForeignNetwork makes and starts a network of that name past the backend.
 	ForeignNetwork func(t *testing.T, name string)
+
+	// Device is a device of the host's own on which nothing is.
+	Device func(t *testing.T) string
 
 	// Network is the name of a libvirt network of the host that is active.
 	Network string
@@ -184,17 +196,27 @@ func Run(t *testing.T, h Harness) {
 			{"a volume's checksum is told while its file is as it was", testHash},
 			{"volumes are copied byte by byte", testCopyVolume},
 			{"disks stand on images that others stand on, too", testOverlay},
+			{"a volume is renamed, and never over another", testRenameVolume},
+			{"a volume is sent whole or not at all", testReadVolume},
+			{"a copy and a wipe that are taken back end at once", testVolumeStopped},
 			{"no order reaches beyond its pool", testVolumeNames},
 			{"a volume in use is left alone", testVolumeInUse},
 			{"volumes that refer to other files are only deleted", testVolumeOfOthers},
 			{"no volume is touched where another directory stands in a pool's place", testVolumeMisplaced},
+			{"a VM's disk grows, running and off", testGrowDisk},
+			{"a disk that others stand on does not grow", testGrowDiskRefused},
 			{"a disk is moved to another pool, running and off", testMove},
 			{"a move that is stopped leaves the disk where it was", testMoveStopped},
 			{"what cannot be moved is refused and left whole", testMoveRefused},
+			{"a volume comes from another host as it was sent", testTransfer},
+			{"what is sent is inspected, and is what was promised", testTransferJudged},
+			{"a VM that is off leaves, and comes up from its disks elsewhere", testLeave},
+			{"a VM that cannot leave is left whole", testLeaveRefused},
 			{"networks are listed", testNetworks},
 			{"a network is applied, reported and released", testNetwork},
 			{"a network of each mode runs", testNetworkModes},
 			{"a network on devices of the host is defined", testNetworkOnDevices},
+			{"a card that takes a device for itself waits until it is free", testCardOfItsOwn},
 			{"a network of that name that somebody else made is left alone", testNetworkTaken},
 			{"a network that somebody edited is shown and stays", testNetworkEdited},
 			{"addresses are reserved while a network runs", testReservations},
@@ -206,6 +228,7 @@ func Run(t *testing.T, h Harness) {
 			{"a network without its dnsmasq says so", testNetworkUnserved},
 			{"a network in use is not released", testNetworkInUse},
 			{"security groups filter cards, also of a guest that runs", testSecurityGroups},
+			{"what somebody changes of filters shows and stays", testFilterDrift},
 			{"the console speaks VNC", testConsole},
 			{"changes wake up", testChanges},
 			{"running guests are metered", testMeters},

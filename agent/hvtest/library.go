@@ -68,6 +68,23 @@ func testHash(t *testing.T, h *host) {
 	if v := h.told(known, p, img.Name); v.SHA256 != sum || v.Altered {
 		t.Errorf("told as %+v, want %s", v, sum)
 	}
+	bad := h.work(p, img.Name, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})
+	h.refused("verify other bytes", h.HashVolume(h.ctx, known.of(bad)), "other bytes than the image")
+	if known[ref].SHA256 != sum {
+		t.Error("what was read is not told")
+	}
+
+	// Who writes to it and sets its time back is not seen by that time: nobody knows its bytes, until it is read once more.
+	h.h.Touch(t, p, img.Name)
+	if v := h.told(known, p, img.Name); v.SHA256 != "" || v.Altered {
+		t.Errorf("somebody touched it, and it is told as %+v", v)
+	}
+	h.must("hash once more", h.HashVolume(h.ctx, known.of(h.work(p, img.Name, fleet.VolumeOrder{}))))
+	if v := h.told(known, p, img.Name); v.SHA256 != known[ref].SHA256 || v.SHA256 == "" {
+		t.Errorf("read once more, it is told as %+v", v)
+	}
+	h.h.AddImage(t, p, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
+	h.refused("verify what refers to another", h.HashVolume(h.ctx, known.of(h.work(p, "layer.qcow2", fleet.VolumeOrder{}))), "refers to")
 	h.refused("hash what is not there", h.HashVolume(h.ctx, known.of(h.work(p, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
 	h.refused("hash what is no name", h.HashVolume(h.ctx, known.of(h.work(p, "../golden.qcow2", fleet.VolumeOrder{}))), "no name of a volume")
 

@@ -51,6 +51,9 @@ func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	if !found {
 		h.t.Fatalf("the assigned network %s is left out of the snapshot", n.Name)
 	}
+	if lacks := strings.Contains(r.Status.Error, agent.NetworkMissing); r.ID == n.ID && r.Absent != lacks {
+		h.t.Errorf("the network is told as absent: %v, %+v", r.Absent, r.Status)
+	}
 	return r.Status, r.ID == n.ID
 }
 

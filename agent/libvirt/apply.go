@@ -121,6 +121,9 @@ func (a *applying) create(ctx context.Context) error {
 		in.name, in.mark = name, a.mark(agent.NewApplied(a.in, name, "", nil), "")
 		edit(x, in)
 		addPorts(x)
+		if _, err := tellMTU(ctx, a.c, x); err != nil {
+			return err
+		}
 		return a.define(ctx, x)
 	})
 }
@@ -148,6 +151,9 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	if err != nil {
 		return err
 	}
+	if err := a.growDisks(ctx, old, x, plan.GrowDisks); err != nil {
+		return err
+	}
 	if err := a.filterCards(ctx); err != nil {
 		return err
 	}
@@ -157,6 +163,9 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	}
 	in.name, in.mark = old.ref.Name, a.mark(agent.NewApplied(a.in, domain, oldName, was.Pools), old.mark.Mark)
 	edit(x, in)
+	if _, err := tellMTU(ctx, a.c, x); err != nil {
+		return err
+	}
 	after, err := x.Marshal()
 	if err != nil {
 		return err

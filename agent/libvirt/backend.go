@@ -28,11 +28,12 @@ const callLimit = 10 * time.Second
 
 // Options says which libvirtd to use.
 type Options struct {
-	Socket string          // empty: DefaultSocket
-	Log    *slog.Logger    // nil: slog.Default()
-	Roots  agent.PoolRoots // where pools may be
-	Book   *agent.PoolBook // what is remembered of pools; nil: nothing from before
-	Fetch  *fetch.Client   // what downloads; nil: one that reaches the Internet alone
+	Socket  string            // empty: DefaultSocket
+	Log     *slog.Logger      // nil: slog.Default()
+	Roots   agent.PoolRoots   // where pools may be
+	Book    *agent.PoolBook   // what is remembered of pools; nil: nothing from before
+	Filters *agent.FilterBook // what is remembered of network filters; nil: nothing from before
+	Fetch   *fetch.Client     // what downloads; nil: one that reaches the Internet alone
 }
 
 // Backend implements agent.Hypervisor. Its methods may be called from several goroutines.
@@ -57,9 +58,13 @@ type Backend struct {
 	pools       poolWatches
 	nets        networkWatch
 	filterLocks locks[fleet.SecurityGroupID]
+	filters     *agent.FilterBook
+	filterMu    sync.Mutex // held while a filter is written and remembered, or compared with what is remembered
+	changed     watch[map[string]string]
 	caps        watch[capabilities]
 
 	metering watch[[]wire.Meter]
+	counting watch[[]agent.CountedCard]
 
 	mu      sync.Mutex
 	reader  *conn // nil: libvirtd is away, see lost
@@ -85,10 +90,17 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		}
 		o.Book = book
 	}
+	if o.Filters == nil {
+		book, err := agent.OpenFilterBook("")
+		if err != nil {
+			return nil, err
+		}
+		o.Filters = book
+	}
 	if o.Fetch == nil {
 		o.Fetch = fetch.New(fetch.Settings{})
 	}
-	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Fetch, pools: poolWatches{roots: o.Roots, book: o.Book}}
+	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Fetch, filters: o.Filters, pools: poolWatches{roots: o.Roots, book: o.Book}}
 	b.life, b.end = context.WithCancel(context.Background())
 	link, err := b.connect(ctx)
 	if err != nil {

@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"encoding/xml"
 	"os"
 	"path/filepath"
 	"slices"
@@ -211,7 +212,30 @@ func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt
 		return nil, err
 	}
 	x := &libvirtxml.Domain{}
-	return x, x.Unmarshal(text)
+	if err := x.Unmarshal(text); err != nil {
+		return x, err
+	}
+	return x, onNetworks(x, text)
+}
+
+// onNetworks lets the cards of a guest that runs be on the networks that they are on. libvirt writes what such a network led to instead of it, a
+// bridge or a device, and the network's name beside that, which libvirtxml does not read.
+func onNetworks(x *libvirtxml.Domain, text string) error {
+	var named struct {
+		Cards []struct {
+			Source libvirtxml.DomainInterfaceSourceNetwork `xml:"source"`
+		} `xml:"devices>interface"`
+	}
+	if err := xml.Unmarshal([]byte(text), &named); err != nil || x.Devices == nil || len(named.Cards) != len(x.Devices.Interfaces) {
+		return err
+	}
+	for i := range x.Devices.Interfaces {
+		n, on := &x.Devices.Interfaces[i], named.Cards[i].Source
+		if on.Network != "" && n.Source != nil && n.Source.Network == nil {
+			n.Source = &libvirtxml.DomainInterfaceSource{Network: &on}
+		}
+	}
+	return nil
 }
 
 // sighted is a domain with its state of this moment.

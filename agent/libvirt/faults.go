@@ -86,6 +86,13 @@ func hostname() string {
 func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fleet.VMStatus {
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
+	if changed := b.changed.sight().value; s.ours && len(changed) > 0 {
+		for _, n := range s.kept.nics {
+			if said := changed[n.filter]; said != "" {
+				st.FilterDrifted(n.mac, said)
+			}
+		}
+	}
 	for i, d := range st.Disks {
 		if d.Volume != nil && slices.ContainsFunc(st.Faults, func(f fleet.Fault) bool { return f.Disk != nil && *f.Disk == *d.Volume }) {
 			st.Disks[i].Volume = nil

@@ -40,6 +40,14 @@ func identityOf(info os.FileInfo) fileID {
 	return fileID{dev: st.Dev, ino: st.Ino}
 }
 
+// changedAt is when anything of the file was changed last, in nanoseconds.
+func changedAt(info os.FileInfo) int64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ctim.Nano()
+	}
+	return 0
+}
+
 // allocated is what the file takes on its storage; a device takes all of its size.
 func allocated(info os.FileInfo, size int64) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() {

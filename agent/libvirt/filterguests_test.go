@@ -80,6 +80,25 @@ func (p peer) put(guard bool, groups ...fleet.FlatGroup) {
 	p.f.ok(p.f.ApplyVM(p.f.t.Context(), in))
 }
 
+// counts are what the host has counted at the guest's card, as its rules are now.
+func (p peer) counts() (rules map[string]fleet.PassCount, dropped fleet.PassCount) {
+	p.f.t.Helper()
+	all, err := p.f.FilterCounts(p.f.t.Context())
+	p.f.ok(err)
+	rules = map[string]fleet.PassCount{}
+	for _, c := range all {
+		if c.VM != p.vm.ID || c.MAC != p.mac {
+			continue
+		}
+		for _, chain := range c.Chains {
+			for rule, n := range chain {
+				rules[rule] = rules[rule].Plus(n)
+			}
+		}
+	}
+	return rules, rules[agent.Dropped]
+}
+
 // twoGuests runs two guests on a network of their own, each with a server on ports 80 and 81.
 func twoGuests(f fixture) (a, b peer) {
 	t := f.t
@@ -157,6 +176,23 @@ func TestASecurityGroupBlocksAPortBetweenTwoGuestsLive(t *testing.T) {
 	}
 	t.Logf("blocked and opened again within %s", time.Since(began))
 
+	// What passed is counted with the rule that let it, what did not as dropped, and what another card has is not this one's.
+	waitFor(t, "the rule for port 80 has let packets through, and others were dropped", func() bool {
+		rules, dropped := b.counts()
+		return rules["00000000000a"].Packets >= 5 && rules["00000000000a"].Bytes > 200 && rules["00000000000e"].Packets == 0 && dropped.Packets > 0
+	})
+	was, droppedBefore := b.counts()
+	a.eventually(b, 80, true)
+	waitFor(t, "one more connection is counted with its rule alone", func() bool {
+		rules, dropped := b.counts()
+		return rules["00000000000a"].Packets >= was["00000000000a"].Packets+5 && rules["00000000000e"] == was["00000000000e"] && dropped == droppedBefore
+	})
+	b.eventually(a, 80, true)
+	waitFor(t, "what the guest begins is counted with the rule for what goes out", func() bool {
+		rules, _ := b.counts()
+		return rules["00000000000e"].Packets >= 5
+	})
+
 	// The member whose address it was has gone.
 	web.Rules[1].Remotes = nil
 	f.ok(f.ApplySecurityGroup(ctx, web))
@@ -217,6 +253,10 @@ func TestAntiSpoofingDropsWhatAGuestMakesUp(t *testing.T) {
 	}
 	a.do("ip link set eth0 down; ip link set eth0 address " + a.mac + "; ip link set eth0 up")
 	waitFor(t, "its own MAC address passes", func() bool { return as(a.ip) })
+	waitFor(t, "what it made up is counted", func() bool {
+		rules, _ := a.counts()
+		return rules[agent.Spoofed].Packets > 0
+	})
 	a.put(false)
 	waitFor(t, "a card that is not guarded may use any address", func() bool { return as(made) })
 }

@@ -15,7 +15,7 @@ import (
 // ApplySecurityGroup implements agent.Hypervisor. libvirt changes what passes the cards of running guests by itself when a filter changes.
 func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
 	return b.onGroup(ctx, "apply", g, func(ctx context.Context, c *conn) error {
-		return defineFilter(ctx, c, groupFilter(g))
+		return b.defineFilter(ctx, c, groupFilter(g), true)
 	})
 }
 
@@ -45,11 +45,11 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 			if user := userOfFilter(all, f.Name); user != "" {
 				return agent.FilterInUse(g.Name, user)
 			}
-			if err := undefineFilter(ctx, c, f.Name); err != nil {
+			if err := b.undefineFilter(ctx, c, f.Name); err != nil {
 				return err
 			}
 		}
-		return undefineFilter(ctx, c, name)
+		return b.undefineFilter(ctx, c, name)
 	})
 }
 
@@ -80,7 +80,7 @@ func (a *applying) filterCards(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := defineFilter(ctx, a.c, cardFilter(a.in.VM.ID, n)); err != nil {
+		if err := a.defineFilter(ctx, a.c, cardFilter(a.in.VM.ID, n), a.in.PutBack); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (a *applying) ensureGroup(ctx context.Context, g fleet.FlatGroup) error {
 	defer unlock()
 	_, err = findFilter(ctx, a.c, agent.GroupFilterName(g.ID))
 	if is(err, golibvirt.ErrNoNwfilter) {
-		return defineFilter(ctx, a.c, groupFilter(g))
+		return a.defineFilter(ctx, a.c, groupFilter(g), true)
 	}
 	return err
 }
@@ -143,7 +143,7 @@ func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep 
 		if !strings.HasSuffix(f.Name, "-"+string(vm)) || slices.ContainsFunc(keep, func(n fleet.NIC) bool { return n.Filtered() && agent.FilterName(vm, n.MAC) == f.Name }) {
 			continue
 		}
-		if err := undefineFilter(ctx, c, f.Name); err != nil && !answered(err) {
+		if err := b.undefineFilter(ctx, c, f.Name); err != nil && !answered(err) {
 			return err
 		}
 	}
@@ -181,12 +181,17 @@ func filterXML(ctx context.Context, c *conn, f golibvirt.Nwfilter) (x libvirtxml
 	return x, x.Unmarshal(text)
 }
 
-// defineFilter writes the filter where the host has it not, or another.
-func defineFilter(ctx context.Context, c *conn, want libvirtxml.NWFilter) error {
+// defineFilter writes the filter where the host has it not, or another, and remembers it. One that somebody changed since it was written just so
+// stays as it is, unless force says otherwise.
+func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWFilter, force bool) error {
 	text, err := want.Marshal()
 	if err != nil {
 		return err
 	}
+	b.filterMu.Lock()
+	defer b.filterMu.Unlock()
+	defer b.changed.expire()
+	digest := filterDigest(want)
 	ref, err := findFilter(ctx, c, want.Name)
 	switch {
 	case is(err, golibvirt.ErrNoNwfilter):
@@ -194,17 +199,23 @@ func defineFilter(ctx context.Context, c *conn, want libvirtxml.NWFilter) error 
 		return err
 	default:
 		have, err := filterXML(ctx, c, ref)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if sameFilter(have, want) {
+		case sameFilter(have, want):
+			return b.filters.Put(want.Name, digest)
+		case !force && b.filters.Of(want.Name) == digest:
 			return nil
 		}
 	}
-	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.NwfilterDefineXML(text)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return b.filters.Put(want.Name, digest)
 }
 
 // sameFilter compares what libvirt says of a filter with what it was told.
@@ -214,15 +225,18 @@ func sameFilter(have, want libvirtxml.NWFilter) bool {
 	return failed == nil && bad == nil && x == y
 }
 
-func undefineFilter(ctx context.Context, c *conn, name string) error {
+func (b *Backend) undefineFilter(ctx context.Context, c *conn, name string) error {
+	b.filterMu.Lock()
+	defer b.filterMu.Unlock()
+	defer b.changed.expire()
 	ref, err := findFilter(ctx, c, name)
-	if is(err, golibvirt.ErrNoNwfilter) {
-		return nil
+	if err == nil {
+		err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NwfilterUndefine(ref) })
 	}
-	if err != nil {
+	if err != nil && !is(err, golibvirt.ErrNoNwfilter) {
 		return err
 	}
-	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NwfilterUndefine(ref) })
+	return b.filters.Put(name, "")
 }
 
 // filterOf is the name of the network filter that a card has; empty: none.

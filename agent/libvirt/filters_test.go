@@ -5,6 +5,7 @@ package libvirt_test
 import (
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,6 +30,17 @@ func someGroup() fleet.FlatGroup {
 		{ID: "00000000000d", Direction: fleet.Egress, Protocol: fleet.UDP, FromPort: 53, Remotes: prefixes("10.0.0.53/32")},
 		{ID: "00000000000e", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
 	}}
+}
+
+// editFilter adds a rule to a network filter, as virsh nwfilter-edit does.
+func editFilter(t *testing.T, name string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "filter.xml")
+	text := strings.Replace(virsh(t, "nwfilter-dumpxml", name), "</filter>", "<rule action='accept' direction='inout' priority='1'><all/></rule></filter>", 1)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	virsh(t, "nwfilter-define", file)
 }
 
 func grouped(network string, guard bool, groups ...fleet.FlatGroup) fleet.NIC {

@@ -67,7 +67,7 @@ func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilte
 	if r.FromPort > 0 {
 		port.DstPortStart, port.DstPortEnd = field(strconv.Itoa(r.FromPort)), field(strconv.Itoa(max(r.FromPort, r.ToPort)))
 	}
-	note := ruleNote + r.ID
+	note := agent.RuleNote + r.ID
 	switch {
 	case r.Protocol == fleet.TCP && v6:
 		out.TCPIPv6 = &libvirtxml.NWFilterRuleTCPIPv6{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
@@ -90,9 +90,6 @@ func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilte
 	}
 	return out
 }
-
-// ruleNote begins what a rule on the host bears as its comment: the rule's id follows.
-const ruleNote = "quantix-rule-"
 
 func field(s string) libvirtxml.NWFilterField { return libvirtxml.NWFilterField{Str: s} }
 

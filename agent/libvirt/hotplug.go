@@ -91,6 +91,9 @@ func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, n libvirtxm
 		if err == nil || !answered(err) {
 			return err
 		}
+		if none := deviceFree(err); none != err { //nolint:errorlint // whether it is the very one
+			return none
+		}
 	}
 	if strings.Contains(err.Error(), "No more available PCI slots") {
 		return nil

@@ -93,11 +93,15 @@ func TestConformance(t *testing.T) {
 		BadPath:     "/var/lib/libvirt/secrets",
 		Misplace:    misplace,
 		AddImage:    addImage,
-		Remote:      remote,
-		Foreign:     foreign,
-		Power:       powerOf,
-		PowerOff:    func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
-		Change:      change,
+		AddOverlay: func(t *testing.T, p fleet.Pool, name, base string) {
+			run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(p.Spec.Path, base), "-F", "qcow2", filepath.Join(p.Spec.Path, name))
+			virsh(t, "pool-refresh", p.Name)
+		},
+		Remote:   remote,
+		Foreign:  foreign,
+		Power:    powerOf,
+		PowerOff: func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
+		Change:   change,
 		Keep: func(t *testing.T, id fleet.VMID) func() {
 			file := filepath.Join(t.TempDir(), "kept.xml")
 			if err := os.WriteFile(file, []byte(virsh(t, "dumpxml", string(id), "--inactive", "--security-info")), 0o600); err != nil {
@@ -110,14 +114,25 @@ func TestConformance(t *testing.T) {
 		DeleteVolume: func(t *testing.T, pool fleet.Pool, volume string) {
 			virsh(t, "vol-delete", volume, "--pool", pool.Name)
 		},
-		StopPool:    func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
-		StopNetwork: func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
+		Touch: func(t *testing.T, pool fleet.Pool, volume string) {
+			path := filepath.Join(pool.Spec.Path, volume)
+			info := must(os.Stat(path))
+			f := must(os.OpenFile(path, os.O_WRONLY, 0))
+			_ = must(f.WriteAt([]byte("x"), info.Size()-1))
+			if err := errors.Join(f.Close(), os.Chtimes(path, info.ModTime(), info.ModTime())); err != nil {
+				t.Fatal(err)
+			}
+		},
+		EditFilter:     editFilter,
+		UndefineFilter: func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
+		StopPool:       func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
+		StopNetwork:    func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
 		EditNetwork: func(t *testing.T, name string) {
 			virsh(t, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' name='theirs' ip='"+leaseIn(t, name)+"'/>", "--live", "--config")
 		},
 		Reservations: reservations, DropReservations: dropReservations, PortGroups: portGroups,
 		EndServer: endServer, ForeignNetwork: foreignNetwork,
-		Network: "default",
+		Network: "default", Device: lonelyDevice,
 		Unplug: func(t *testing.T) func() {
 			stopLibvirtd(t)
 			return func() { startLibvirtd(t) }

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -140,6 +141,18 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 			return l.NetworkUndefine(ref)
 		})
 	})
+}
+
+var noDeviceFree = regexp.MustCompile(`network '([^']+)' requires exclusive access to interfaces, but none are available`)
+
+// deviceFree puts libvirt's error that all devices of a network are taken into words.
+func deviceFree(err error) error {
+	if err != nil {
+		if m := noDeviceFree.FindStringSubmatch(err.Error()); m != nil {
+			return agent.NoDeviceFree(m[1])
+		}
+	}
+	return err
 }
 
 // onNetwork runs one order at a time for each network.

@@ -7,7 +7,9 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +18,7 @@ import (
 
 	"quantix/agent"
 	"quantix/internal/fleet"
+	"quantix/internal/lab"
 )
 
 // leaseIn is an address of the network that no lease has.
@@ -188,5 +191,86 @@ func TestVirtualFunctionsThatAreNotThere(t *testing.T) {
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "lo"}
 	if err := hv.ApplyNetwork(t.Context(), n); err == nil || !strings.Contains(err.Error(), "No usable Vf's present on SRIOV PF lo") {
 		t.Errorf("it is not refused so: %v", err)
+	}
+}
+
+// lonelyDevice is one end of a pair of which nobody has the other.
+func lonelyDevice(t *testing.T) string {
+	t.Helper()
+	id := string(fleet.NewID[fleet.NetworkID]())
+	name := "qxd" + id[len(id)-8:]
+	run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", name+"p")
+	t.Cleanup(func() { dropLink(t, name) })
+	run(t, "ip", "link", "set", name, "up")
+	return name
+}
+
+func dropLink(t *testing.T, name string) {
+	t.Helper()
+	if out, err := exec.Command("ip", "link", "delete", name).CombinedOutput(); err != nil {
+		t.Errorf("delete %s: %v: %s", name, err, out)
+	}
+}
+
+// A guest knows how large its packets may be on a network that Quantix made, when it starts and of a card that comes while it runs.
+func TestAGuestIsToldItsMTU(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	f.ok(err)
+	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
+	id := fleet.NewID[fleet.NetworkID]()
+	n := fleet.Network{ID: id, Name: "over-" + string(id[len(id)-8:]), Kind: fleet.NetworkLibvirt, Generation: 1, Spec: &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 7, Underlay: "10.50.0.0/24"}}
+	bridge := n.BridgeDevice()
+	run(t, "ip", "link", "add", bridge, "mtu", "1450", "type", "bridge")
+	t.Cleanup(func() { dropLink(t, bridge) })
+	f.ok(f.ApplyNetwork(t.Context(), n))
+	vm := f.vm()
+	t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := f.DeleteVM(ctx, vm, []fleet.Pool{f.pool}, true); err != nil {
+			t.Error(err)
+		}
+		if err := f.ReleaseNetwork(ctx, n); err != nil {
+			t.Error(err)
+		}
+	})
+	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "guest.iso"}
+	vm.Spec.NICs = []fleet.NIC{{Network: n.Name, MAC: "52:54:00:0b:00:01"}, {Network: "default", MAC: "52:54:00:0b:00:02"}}
+	f.apply(vm)
+	in := peer{f: f, vm: &vm}
+	mtus := func(want string) {
+		t.Helper()
+		waitFor(t, "the guest's agent answers", func() bool {
+			_, err := tryVirsh("qemu-agent-command", string(vm.ID), `{"execute":"guest-ping"}`)
+			return err == nil
+		})
+		if got := strings.Join(strings.Fields(in.do("cat /sys/class/net/eth*/mtu")), " "); got != want {
+			t.Errorf("the guest's cards have the MTUs %s, want %s", got, want)
+		}
+	}
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	mtus("1450 1500")
+	vm.Generation++
+	vm.Spec.NICs = append(vm.Spec.NICs, fleet.NIC{Network: n.Name, MAC: "52:54:00:0b:00:03"})
+	f.apply(vm)
+	mtus("1450 1500 1450")
+	f.ok(f.StopVM(t.Context(), vm.ID))
+	run(t, "ip", "link", "set", bridge, "mtu", "1400")
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	mtus("1400 1500 1400")
+	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) > 0 || len(s.NextBoot) > 0 {
+		t.Errorf("what it was told shows as a change: %+v %v", s, err)
+	}
+	// A change of what passes a running card leaves it on its network.
+	vm.Generation++
+	guard := true
+	vm.Spec.NICs = slices.Clone(vm.Spec.NICs)
+	vm.Spec.NICs[0].AntiSpoofing = &guard
+	f.apply(vm)
+	wantIn(t, "the running card", virsh(t, "dumpxml", string(vm.ID)), "<source network='"+n.Name+"'", "<filterref filter='"+agent.FilterName(vm.ID, vm.Spec.NICs[0].MAC)+"'")
+	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) > 0 || len(s.NextBoot) > 0 || s.NICs[0].Source != "network "+n.Name || s.NICs[0].Filter == "" {
+		t.Errorf("with a guard: %+v %v", s, err)
 	}
 }

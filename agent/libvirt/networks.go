@@ -67,7 +67,7 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 	}
 	for _, a := range assigned {
 		if !slices.ContainsFunc(out, func(r wire.NetworkReport) bool { return r.ID == a.ID || r.Name == a.Name }) {
-			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Error: agent.NetworkMissing}})
+			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: agent.NetworkMissing}})
 		}
 	}
 	for _, name := range bridges() {

@@ -50,7 +50,7 @@ func networkDefinition(n fleet.Network) libvirtxml.Network {
 // plainDefinition is that of a network on what the host has, or what the agent makes of it: libvirt makes nothing but a name for it.
 func plainDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network {
 	s := n.Spec
-	x := libvirtxml.Network{Name: n.Name, UUID: string(n.ID), Forward: &libvirtxml.NetworkForward{Mode: t.Forward}}
+	x := libvirtxml.Network{Name: n.Name, UUID: string(n.ID), Forward: &libvirtxml.NetworkForward{Mode: s.Forward()}}
 	switch s.Mode {
 	case fleet.NetworkMacvtap:
 		x.Forward.Dev = s.Device

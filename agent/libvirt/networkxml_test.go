@@ -34,8 +34,9 @@ func goldenNetworks() map[string]fleet.Network {
 		"ovs": network(fleet.NetworkSpec{Mode: fleet.NetworkOVS, Bridge: "ovs0", VLAN: 7, PortGroups: []fleet.PortGroup{
 			{Name: "voice", VLAN: &fleet.VLAN{ID: 20}, ToGuest: &fleet.Rate{AverageKiB: 1000}}, {Name: "firewalls", VLAN: &fleet.VLAN{ID: 20, Trunk: []int{30, 40}}},
 		}}),
-		"macvtap": network(fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}),
-		"sriov":   network(fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1", VLAN: 7}),
+		"macvtap":     network(fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}),
+		"passthrough": network(fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1", Direct: fleet.DirectPassthrough}),
+		"sriov":       network(fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1", VLAN: 7}),
 	}
 }
 

@@ -21,6 +21,9 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 		if err := b.complete(ctx, c, s); err != nil {
 			return err
 		}
+		if err := retellMTU(ctx, c, s.ref); err != nil {
+			return err
+		}
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {
 			ref := s.ref
 			if s.live != nil {
@@ -34,7 +37,7 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 				}
 				ref.Name = want
 			}
-			return l.DomainCreate(ref)
+			return deviceFree(l.DomainCreate(ref))
 		})
 	})
 }

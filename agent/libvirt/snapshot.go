@@ -63,6 +63,8 @@ func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 	b.disks.keepOnly(sizes)
 	addresses := b.addressesOf(ctx, all)
 	seen := <-poolsDone
+	changed := b.filtersChanged(ctx)
+	state.Groups = groupsChanged(changed)
 	for _, s := range all {
 		st := b.statusOf(s, sizes, addresses[s.id])
 		if s.ours {
@@ -99,6 +101,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 	if !s.ours {
 		generation = 0
 	}
+	b.filtersChanged(ctx)
 	return b.statusOf(s, b.sizesOf(ctx, pathsOf(s)), b.addresses.sight().value[id]), generation, nil
 }
 

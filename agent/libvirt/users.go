@@ -2,8 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -192,27 +190,6 @@ func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
 	return nil
 }
 
-// volumeID is a volume's file, and when that was written last.
-type volumeID struct {
-	fileID
-	modified time.Time
-	bytes    int64
-}
-
-// stamp tells the file as it is now from what it was: its place on the storage, its length, and when it was written last. Who sets that time back
-// is not seen.
-func (v volumeID) stamp() string {
-	return fmt.Sprintf("%d %d %d", v.ino, v.bytes, v.modified.UnixNano())
-}
-
-func identifyVolume(path string) volumeID {
-	info, err := os.Stat(path)
-	if err != nil {
-		return volumeID{}
-	}
-	return volumeID{identityOf(info), info.ModTime(), info.Size()}
-}
-
 // markUsers notes on the volumes who uses them, and when they were written last.
 func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.PoolReport, hashed map[fleet.Volref]agent.Hashed) {
 	var paths []string
@@ -232,7 +209,7 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 			id := ids[v.Path]
 			markVolume(v, users.of(pools[i].Name, v.Name, v.Path, id.fileID), bases[id.fileID], id.modified)
 			if h, ok := hashed[fleet.Volref{PoolID: pools[i].ID, Volume: v.Name}]; ok && id.fileID != (fileID{}) {
-				h.Tell(v, id.stamp())
+				tellHashed(v, h, id)
 			}
 		}
 		pools[i].Status.Volumes = volumes

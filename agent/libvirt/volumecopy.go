@@ -49,8 +49,26 @@ func (b *Backend) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 		if err != nil {
 			return err
 		}
-		return in.Hashed(h)
+		if err := w.sound(ctx, at); err != nil {
+			return err
+		}
+		if err := in.Hashed(h); err != nil {
+			return err
+		}
+		if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != h.SHA256 {
+			return agent.VerifyDiffers(in.Name, h.SHA256, want)
+		}
+		return nil
 	}))
+}
+
+// sound refuses what no VM is made from, by the own reading alone: qemu-img as nobody would need the file's group changed, which guests may use.
+func (w *working) sound(ctx context.Context, at place) error {
+	h, err := within(ctx, func() (header, error) { return inspectImage(at.path()) })
+	if err != nil {
+		return notPlain(at, err)
+	}
+	return h.Clonable(at.volume)
 }
 
 // read reads a volume of a pool to its end, into to where that is not nil, and refuses one that anybody writes to meanwhile.
@@ -61,6 +79,10 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 		return none, err
 	}
 	if err := w.quiet(ctx, from, before.id); err != nil {
+		return none, err
+	}
+	stamped, err := bounded(ctx, func() (volumeID, error) { return identifyVolume(from.path()), nil })
+	if err != nil {
 		return none, err
 	}
 	sum := sha256.New()
@@ -78,7 +100,7 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 	case after.id != before.id || after.id != id.fileID || after.bytes != before.bytes || !after.modified.Equal(before.modified) || id.bytes != after.bytes:
 		return none, agent.VolumeChanged(from.volume)
 	}
-	return agent.Hashed{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), Stamp: volumeID{after.id, after.modified, after.bytes}.stamp()}, nil
+	return agent.Hashed{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), Stamp: volumeID{after.id, after.modified, after.bytes, stamped.changed}.stamp()}, nil
 }
 
 const readBytes = 1 << 20
@@ -110,7 +132,7 @@ func (w *working) drain(ctx context.Context, from place, total int64, note strin
 			if err != nil {
 				return volumeID{}, err
 			}
-			return volumeID{identityOf(info), info.ModTime(), info.Size()}, nil
+			return volumeID{identityOf(info), info.ModTime(), info.Size(), changedAt(info)}, nil
 		}
 		if err != nil {
 			return volumeID{}, fmt.Errorf("read the volume %s: %w", from.volume, err)
@@ -207,7 +229,7 @@ func (w *working) fillFrom(ctx context.Context, from place) (agent.Hashed, error
 		return agent.Hashed{}, err
 	}
 	if sound.alloc > o.room {
-		return agent.Hashed{}, errors.Join(fleet.Errorf(fleet.Conflict, "The pool %s has room for %s here, and the copy needs %s.", w.place.pool.Name, fleet.Bytes(o.room), fleet.Bytes(sound.alloc)), o.f.Close())
+		return agent.Hashed{}, errors.Join(noCopyRoom(w.place, o.room, sound.alloc), o.f.Close())
 	}
 	to := &sparse{headless{f: o.f}}
 	h, err := w.read(ctx, from, "copying "+from.volume, to)
@@ -284,6 +306,9 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 	}
 	h, err := w.read(ctx, w.place, "reading "+w.volume, nil)
 	if err != nil {
+		return err
+	}
+	if err := w.sound(ctx, w.place); err != nil {
 		return err
 	}
 	return w.in.Hashed(h)

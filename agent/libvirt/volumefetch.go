@@ -61,7 +61,7 @@ func roomAt(f *os.File) (int64, error) {
 func (w *working) download(ctx context.Context, f *os.File, room int64) error {
 	o := w.in.Order
 	to := &headless{f: f}
-	err := w.fetcher.Get(ctx, fetch.Order{URL: o.URL, Checksum: o.Checksum, Room: room}, to, func(done, total, rate int64) {
+	err := w.fetcher.Get(ctx, fetch.Order{URL: o.URL, Checksum: o.Checksum, ChecksumURL: o.ChecksumURL, Room: room}, to, func(done, total, rate int64) {
 		w.in.Progress(agent.Downloaded(done, total, rate))
 	})
 	if err != nil {

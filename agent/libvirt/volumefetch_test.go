@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha512"
+	"crypto/x509"
 	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
@@ -24,8 +25,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fetcher reaches the tests' own servers.
-var fetcher = fetch.New(fetch.Settings{From: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+// fetcher reaches the tests' own servers, and trusts those with TLS, which all have one certificate.
+var fetcher = func() *fetch.Client {
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return fetch.New(fetch.Settings{From: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: roots})
+}()
+
+// sums serves a file of checksums over TLS.
+func sums(t *testing.T, text string) string {
+	t.Helper()
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
+	t.Cleanup(s.Close)
+	return s.URL + "/SHA512SUMS"
+}
 
 func sumOf(text []byte) string {
 	sum := sha512.Sum512(text)
@@ -59,6 +74,18 @@ func remote(t *testing.T, what hvtest.Remote) (url, checksum string) {
 	switch what {
 	case hvtest.RemoteQcow2, hvtest.RemoteWrong:
 		o = serve(t, made(t, "-f", "qcow2", "FILE", "4M"))
+	case hvtest.RemoteSums, hvtest.RemoteNoSum, hvtest.RemoteNoFile:
+		o = serve(t, made(t, "-f", "qcow2", "FILE", "4M"))
+		digits := strings.TrimPrefix(o.Checksum, "sha512:")
+		switch what {
+		case hvtest.RemoteSums:
+			return o.URL, sums(t, digits+"  image\n")
+		case hvtest.RemoteNoSum:
+			return o.URL, sums(t, digits+"  other\n")
+		}
+		s := httptest.NewTLSServer(nil)
+		s.Close()
+		return o.URL, s.URL + "/SHA512SUMS"
 	case hvtest.RemoteISO:
 		path := filepath.Join(t.TempDir(), "iso")
 		disc(t, path, 1<<20)

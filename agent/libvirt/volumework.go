@@ -150,49 +150,6 @@ func (b *Backend) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-// copy has libvirt copy another volume. Nobody keeps a guest from being started meanwhile, so the file is looked at again in the end.
-func (w *working) copy(ctx context.Context, from place) error {
-	before, err := w.volumeFile(ctx, from)
-	if err != nil {
-		return err
-	}
-	if err := before.Clonable(from.volume); err != nil {
-		return err
-	}
-	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
-		return err
-	}
-	sound, err := bounded(ctx, func() (header, error) { return inspectImage(from.path()) })
-	if err != nil {
-		return notPlain(from, err)
-	}
-	if err := sound.Clonable(from.volume); err != nil {
-		return err
-	}
-	source, err := w.agreed(ctx, w.c, w.pool, from.volume, before.header)
-	if err != nil {
-		return err
-	}
-	note := "copying " + from.volume
-	stop := watchCopy(w.partial().path(), before.alloc, func(percent int) { w.in.Progress(percent, note) })
-	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.partial().volume, newVolume{format: before.Format, size: before.Size}), source, 0)
-		return err
-	})
-	stop()
-	if err != nil {
-		return err
-	}
-	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
-		return err
-	}
-	after, err := w.volumeFile(ctx, from)
-	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
-		err = fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being copied, so the copy would not be whole. Try again when nobody writes to it.", from.volume)
-	}
-	return err
-}
-
 // makeWhole makes a volume under its half-made name and gives it its own when it is whole. What fails leaves nothing.
 func (w *working) makeWhole(ctx context.Context, fill func() error) error {
 	there, err := w.standing(ctx)
@@ -295,53 +252,6 @@ func checkGrows(volume string, h header) error {
 	case h.Format != "qcow2" && h.Format != "raw":
 		return fleet.Errorf(fleet.Conflict, "The volume %s has the format %s; only qcow2 and raw volumes are grown.", volume, h.Format)
 	}
-	return nil
-}
-
-// WipeVolume implements agent.Hypervisor. libvirt writes zeros over all of the file, qcow2's own tables too, so those are made anew.
-func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
-	return b.onVolume(ctx, "wipe", in, (*working).wipeBlock, func(ctx context.Context, w *working) error {
-		f, err := w.volumeFile(ctx, w.place)
-		if err != nil {
-			return err
-		}
-		if f.RefersTo != "" {
-			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete it instead.", w.volume, f.RefersTo)
-		}
-		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
-			return err
-		}
-		if f.Format == "qcow2" && f.Encrypted {
-			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, and would not be afterwards. Delete it instead.", w.volume)
-		}
-		volume, err := w.agreed(ctx, w.c, w.pool, w.volume, f.header)
-		if err != nil {
-			return err
-		}
-		stop := watchCopy(w.path(), 0, func(int) { in.Progress(0, "writing zeros over "+w.volume) })
-		err = w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolWipe(volume, 0) })
-		stop()
-		if err != nil || f.Format != "qcow2" {
-			return err
-		}
-		return w.again(ctx, f)
-	})
-}
-
-// again makes an empty volume in the place of a wiped one.
-func (w *working) again(ctx context.Context, was volumeFile) error {
-	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
-		return err
-	}
-	err := w.define(ctx, newVolume{format: was.Format, size: was.Size})
-	if err == nil {
-		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, os.Rename(w.partial().path(), w.path()) })
-	}
-	if err != nil {
-		w.tidy(ctx)
-		return fmt.Errorf("all its data is wiped, but the empty volume was not made: %w", err)
-	}
-	w.refreshPool(ctx, w.c, w.pool)
 	return nil
 }
 

@@ -30,6 +30,7 @@ func (f fixture) destroying(name string) map[string]error {
 	return map[string]error{
 		"grow":   f.GrowVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{SizeBytes: 1 << 30})),
 		"wipe":   f.WipeVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{})),
+		"rename": f.RenameVolume(f.t.Context(), f.work("renamed", fleet.VolumeOrder{Source: name})),
 		"delete": f.DeleteVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{})),
 	}
 }

@@ -211,13 +211,21 @@ func (l linux) carrier(host string) (out []string) {
 	return out
 }
 
-func (l linux) functions(device string) int {
-	text, err := os.ReadFile(filepath.Join(l.sysfs, "class/net", device, "device/sriov_numvfs"))
+// functions counts what the kernel has switched on, and of these the ones whose driver gives them to guests.
+func (l linux) functions(device string) (c fleet.NetworkCards) {
+	at := filepath.Join(l.sysfs, "class/net", device, "device")
+	text, err := os.ReadFile(filepath.Join(at, "sriov_numvfs"))
 	if err != nil {
-		return 0
+		return c
 	}
-	n, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 where it is no number
-	return n
+	c.Total, _ = strconv.Atoi(strings.TrimSpace(string(text)))   // 0 where it is no number
+	all, _ := filepath.Glob(filepath.Join(at, "virtfn*/driver")) // fails only for a bad pattern
+	for _, path := range all {
+		if driver, err := os.Readlink(path); err == nil && strings.HasPrefix(filepath.Base(driver), "vfio") {
+			c.Used++
+		}
+	}
+	return c
 }
 
 func (l linux) openSwitch(ctx context.Context, bridge string) error {

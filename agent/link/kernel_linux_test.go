@@ -348,10 +348,30 @@ func TestTheKernelsOwnWords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Two of the four are guests': by VFIO; another one is the host's own, and one has no driver.
+	for i, driver := range []string{"vfio-pci", "iavf", "vfio-pci"} {
+		at := filepath.Join(sys, "class/net/eth1/device", fmt.Sprintf("virtfn%d", i))
+		if err := errors.Join(os.MkdirAll(at, 0o755), os.Symlink("../../../bus/pci/drivers/"+driver, filepath.Join(at, "driver"))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	k.kernel = linux{sys}
 	if err := k.Apply(t.Context(), "order", x); err != nil {
 		t.Errorf("a device with functions is refused: %v", err)
 	}
+	st := fleet.NetworkStatus{Active: true}
+	k.Look(x, &st)
+	want(t, "the host says how many functions there are, and how many are guests'", st.Cards != nil && *st.Cards == fleet.NetworkCards{Total: 4, Used: 2} && st.Error == "", st.Cards, st.Error)
+	if err := os.WriteFile(filepath.Join(sys, "class/net/eth1/device/sriov_numvfs"), []byte("0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	st = fleet.NetworkStatus{Active: true}
+	k.Look(x, &st)
+	want(t, "it says that they are gone", st.Cards != nil && st.Cards.Total == 0 && strings.Contains(st.Error, "no virtual functions"), st.Cards, st.Error)
+	alone := fleet.Network{ID: n.ID, Spec: &fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Direct: fleet.DirectPassthrough, Device: "eth1"}}
+	st = fleet.NetworkStatus{Active: true}
+	k.Look(alone, &st)
+	want(t, "a device that nobody is on", st.Cards != nil && *st.Cards == fleet.NetworkCards{Total: 1}, st.Cards)
 	namespace, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,9 @@ func (l linux) read(n fleet.Network, routes bool) (p present, err error) {
 		if bridge != "" && names[a.MasterIndex] == bridge {
 			p.ports = append(p.ports, a.Name)
 		}
+		if n.Spec.Device != "" && x.Type() == "macvtap" && names[a.ParentIndex] == n.Spec.Device {
+			p.taps++
+		}
 		at := (**device)(nil)
 		switch {
 		case bridge != "" && a.Name == bridge:

@@ -35,8 +35,8 @@ type Options struct {
 type kernel interface {
 	read(n fleet.Network, routes bool) (present, error) // routes: also those that go out by the devices
 	do(step) error
-	carrier(host string) (devices []string) // by which the host is reached
-	functions(device string) int            // virtual functions that are switched on
+	carrier(host string) (devices []string)     // by which the host is reached
+	functions(device string) fleet.NetworkCards // virtual functions that are switched on, and those that guests have
 	openSwitch(ctx context.Context, bridge string) error
 }
 
@@ -90,7 +90,7 @@ func (k *Keeper) Apply(ctx context.Context, order string, n fleet.Network) error
 		if err != nil {
 			return err
 		}
-		return checkPresent(n, p, k.kernel.functions(n.Spec.Device))
+		return checkPresent(n, p, k.cards(n, p))
 	}
 	if u, ok := k.wasUndone(n.ID); ok && u.Order == order {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
@@ -292,11 +292,28 @@ func (k *Keeper) Look(n fleet.Network, st *fleet.NetworkStatus) {
 		return
 	}
 	if !n.Spec.Mode.Is().Made && st.Active {
-		if err := checkPresent(n, p, k.kernel.functions(n.Spec.Device)); err != nil {
+		st.Cards = k.cards(n, p)
+		if err := checkPresent(n, p, st.Cards); err != nil {
 			say(st, err.Error())
 		}
 	}
 	tell(n, p, st)
+}
+
+// cards are those that the network has room for on this host; nil: any number.
+func (k *Keeper) cards(n fleet.Network, p present) *fleet.NetworkCards {
+	switch {
+	case !n.Spec.Counted():
+		return nil
+	case n.Spec.Mode == fleet.NetworkSRIOV:
+		c := k.kernel.functions(n.Spec.Device)
+		return &c
+	}
+	c := fleet.NetworkCards{Used: p.taps}
+	if p.uplink != nil {
+		c.Total = 1
+	}
+	return &c
 }
 
 // tell is what Look says of devices as they are.

@@ -56,6 +56,7 @@ type device struct {
 type present struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // of the bridge
+	taps                         int      // of guests that are straight on the uplink
 	locals                       []local
 }
 
@@ -295,7 +296,7 @@ func planBack(n fleet.Network, before before, p present) (steps []step) {
 }
 
 // checkPresent refuses a host that lacks what a network is to be on.
-func checkPresent(n fleet.Network, p present, vfs int) error {
+func checkPresent(n fleet.Network, p present, cards *fleet.NetworkCards) error {
 	s := n.Spec
 	switch s.Mode {
 	case fleet.NetworkBridged:
@@ -316,7 +317,7 @@ func checkPresent(n fleet.Network, p present, vfs int) error {
 		switch {
 		case p.uplink == nil:
 			return fleet.Errorf(fleet.NotFound, "This host has no device %s.", s.Device)
-		case vfs == 0:
+		case cards == nil || cards.Total == 0:
 			return fleet.Errorf(fleet.Conflict, "The device %s of this host has no virtual functions. Switch them on there: write how many to /sys/class/net/%s/device/sriov_numvfs.", s.Device, s.Device)
 		}
 	}

@@ -41,7 +41,37 @@ func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.notify()
+	if err := h.growDisks(in); err != nil {
+		return err
+	}
 	return h.define(in)
+}
+
+// growDisks makes disks larger of which people want more; h.mu is held.
+func (h *Host) growDisks(in agent.Apply) error {
+	if _, known := h.guests[in.VM.ID]; !known {
+		return nil
+	}
+	for _, d := range h.plan(in).GrowDisks {
+		p, err := h.active(d.PoolID, in.Pools)
+		if err != nil {
+			return err
+		}
+		f, ok := p.dir.files[d.Volume]
+		switch {
+		case !p.spec.Kind.Is().Makes:
+			return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", p.spec.Source())
+		case !ok:
+			return agent.NoVolume(d.Volume, p.spec.Source())
+		case f.CapacityBytes >= d.SizeBytes:
+			continue
+		}
+		if other := f.baseOf(p); other != "" {
+			return agent.VolumeBase(f.Name, other)
+		}
+		f.CapacityBytes = d.SizeBytes
+	}
+	return nil
 }
 
 // put makes the volumes appear.
@@ -283,6 +313,7 @@ func (h *Host) define(in agent.Apply) error {
 		}
 	}
 	h.guests[g.id] = g
+	h.mendFilters(in, g.applied.Spec.NICs)
 	old := g.applied.Pools
 	g.applied, g.generation, g.undefined, g.mark = agent.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
 	if g.on() {

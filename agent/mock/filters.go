@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"quantix/agent"
 	"quantix/internal/fleet"
+	"quantix/internal/wire"
 )
 
 // NoFilter in a security group's name makes it impossible to apply, as on a host without ebtables.
@@ -29,7 +32,40 @@ func (h *Host) putGroup(g fleet.FlatGroup) error {
 		return fmt.Errorf("libvirt: internal error: Failed to run firewall command /usr/sbin/iptables -w -N FO-vnet0: No such file or directory")
 	}
 	h.groups[g.ID] = g
+	delete(h.changed, agent.GroupFilterName(g.ID))
 	return nil
+}
+
+// spoilFilter is what somebody does who edits a network filter of Quantix's, or removes it.
+func (h *Host) spoilFilter(name string, gone bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer h.notify()
+	if h.changed[name] = agent.FilterChanged(name); gone {
+		h.changed[name] = agent.FilterGone(name)
+	}
+}
+
+// reportGroups are the security groups that somebody changed; h.mu is held.
+func (h *Host) reportGroups() (out []wire.GroupReport) {
+	for name, said := range h.changed {
+		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {
+			out = append(out, wire.GroupReport{ID: fleet.SecurityGroupID(id), Changed: said})
+		}
+	}
+	slices.SortFunc(out, func(x, y wire.GroupReport) int { return strings.Compare(string(x.ID), string(y.ID)) })
+	return out
+}
+
+// mendFilters writes the filters of a VM's cards as they are asked for now. One that was changed stays so where it was asked
+// for just so before; h.mu is held.
+func (h *Host) mendFilters(in agent.Apply, was []fleet.NIC) {
+	for _, n := range in.VM.Spec.NICs {
+		same := slices.ContainsFunc(was, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) && o.SameFilter(n) })
+		if in.PutBack || !same {
+			delete(h.changed, agent.FilterName(in.VM.ID, n.MAC))
+		}
+	}
 }
 
 // ReleaseSecurityGroup implements agent.Hypervisor.
@@ -45,8 +81,38 @@ func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) erro
 		}
 	}
 	delete(h.groups, g.ID)
+	delete(h.changed, agent.GroupFilterName(g.ID))
 	h.notify()
 	return nil
+}
+
+// FilterCounts implements agent.Hypervisor. By each rule a packet a second passes, and one in five seconds is dropped.
+func (h *Host) FilterCounts(ctx context.Context) ([]agent.CountedCard, error) {
+	if err := h.enter(ctx); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []agent.CountedCard
+	for _, g := range h.guests {
+		if !g.managed || !g.on() {
+			continue
+		}
+		n := int64(time.Since(g.startedAt).Seconds())
+		for _, nic := range g.live.spec.NICs {
+			if filterOf(g.id, nic) == "" {
+				continue
+			}
+			chain := map[string]fleet.PassCount{agent.Dropped: {Packets: n / 5, Bytes: n / 5 * 60}}
+			for _, id := range nic.SecurityGroups {
+				for _, r := range h.groups[id].Rules {
+					chain[r.ID] = fleet.PassCount{Packets: n, Bytes: n * 500}
+				}
+			}
+			out = append(out, agent.CountedCard{VM: g.id, MAC: nic.MAC, Chains: map[string]map[string]fleet.PassCount{"all": chain}})
+		}
+	}
+	return out, nil
 }
 
 // takesGroups refuses cards in groups that the order does not bring, or that the host cannot apply.

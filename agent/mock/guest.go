@@ -137,6 +137,11 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		}
 		s.NICs = append(s.NICs, state)
 	}
+	for _, n := range g.def.spec.NICs {
+		if said := h.changed[filterOf(g.id, n)]; g.managed && said != "" {
+			s.FilterDrifted(n.MAC, said)
+		}
+	}
 	return s
 }
 

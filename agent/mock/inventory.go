@@ -77,7 +77,7 @@ func inventoryOf(name string) fleet.Inventory {
 	for i := range 2 {
 		out.NICs = append(out.NICs, fleet.HostNIC{
 			Name: fmt.Sprintf("ens%df0np0", 1+i), MAC: macOf(fmt.Sprint(name, i)), Driver: m.driver, Kind: "physical",
-			SpeedMbps: m.speed, Up: true, MTU: 9000, VFs: i * 8, VFsTotal: m.vfs,
+			SpeedMbps: m.speed, Up: true, MTU: 9000, VFs: i * 8, VFsTotal: m.vfs, Master: []string{"br0", ""}[i],
 		})
 	}
 	out.NICs = append(out.NICs, fleet.HostNIC{

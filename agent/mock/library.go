@@ -26,8 +26,17 @@ func (f *file) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// stamp tells the file, and what is in it, from others.
-func (f *file) stamp() string { return f.word() + " " + f.data() }
+// stamp tells the file, and what is in it, from others, and how often it was touched.
+func (f *file) stamp() string { return fmt.Sprintf("%s %s #%d", f.word(), f.data(), f.touched) }
+
+// tell notes what is known of the checksum: of a file that was touched while no VM used it, nothing.
+func (f *file) tell(v *fleet.Volume, sum agent.Hashed) {
+	was, _, _ := strings.Cut(sum.Stamp, " #")
+	now, _, _ := strings.Cut(f.stamp(), " #")
+	if was != now || f.stamp() == sum.Stamp || len(v.UsedBy)+len(v.InDrive) > 0 {
+		sum.Tell(v, was == now)
+	}
+}
 
 // quiet refuses a file with which a guest runs; h.mu is held.
 func (h *Host) quiet(p *pool, f *file) error {
@@ -59,6 +68,9 @@ func (h *Host) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 			if f == nil {
 				return agent.NoVolume(in.Name, in.Pool.Name)
 			}
+			if f.Backing != "" || f.refers {
+				return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", f.Name)
+			}
 			*sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
 			return h.quiet(p, f)
 		}
@@ -79,7 +91,13 @@ func (h *Host) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 	if before != after {
 		return agent.VolumeChanged(in.Name)
 	}
-	return in.Hashed(after)
+	if err := in.Hashed(after); err != nil {
+		return err
+	}
+	if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != after.SHA256 {
+		return agent.VerifyDiffers(in.Name, after.SHA256, want)
+	}
+	return nil
 }
 
 // CopyVolume implements agent.Hypervisor.

@@ -41,17 +41,21 @@ type Host struct {
 	opts Options
 	inv  fleet.Inventory
 
-	mu       *sync.Mutex // of the shared storage: hosts that share it change together
-	guests   map[fleet.VMID]*guest
-	pools    map[string]*pool
-	secrets  map[fleet.PoolID]string
-	networks map[string]*network // by name; beside the fixed ones
-	groups   map[fleet.SecurityGroupID]fleet.FlatGroup
-	local    *Storage
-	wakes    map[chan struct{}]bool
-	sent     map[fleet.UploadID]*sent
-	gone     bool          // libvirtd is not reachable
-	frozen   chan struct{} // not nil: libvirtd does not answer until it is closed
+	mu        *sync.Mutex // of the shared storage: hosts that share it change together
+	guests    map[fleet.VMID]*guest
+	pools     map[string]*pool
+	secrets   map[fleet.PoolID]string
+	networks  map[string]*network // by name; beside the fixed ones
+	groups    map[fleet.SecurityGroupID]fleet.FlatGroup
+	changed   map[string]string // network filters that somebody changed beside Quantix, with what is said of them
+	functions map[string]int    // virtual functions that are switched on, by device
+	local     *Storage
+	wakes     map[chan struct{}]bool
+	sent      map[fleet.UploadID]*sent
+	pulled    map[string]bool // devices without a link
+	removed   map[string]bool // devices that an administrator removed
+	gone      bool            // libvirtd is not reachable
+	frozen    chan struct{}   // not nil: libvirtd does not answer until it is closed
 }
 
 var _ agent.Hypervisor = (*Host)(nil)
@@ -66,8 +70,12 @@ func New(o Options) *Host {
 	}
 	h := &Host{
 		opts: o, inv: inventoryOf(o.Name), mu: &o.Shared.mu,
-		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, groups: map[fleet.SecurityGroupID]fleet.FlatGroup{},
+		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, groups: map[fleet.SecurityGroupID]fleet.FlatGroup{}, changed: map[string]string{},
 		local: NewStorage(), wakes: map[chan struct{}]bool{}, sent: map[fleet.UploadID]*sent{},
+	}
+	h.functions = map[string]int{}
+	for _, nic := range h.inv.NICs {
+		h.functions[nic.Name] = nic.VFs
 	}
 	h.mu.Lock()
 	o.Shared.hosts = append(o.Shared.hosts, h)
@@ -205,6 +213,7 @@ func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, err
 			s.Found = append(s.Found, fleet.FoundVM{ID: g.id, Name: g.name, Status: h.status(g)})
 		}
 	}
+	s.Groups = h.reportGroups()
 	s.Pools, s.Host.OtherPools = h.reportPools(on.Pools, on.Hashed)
 	return s, nil
 }

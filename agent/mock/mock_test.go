@@ -23,11 +23,22 @@ func TestConformance(t *testing.T) {
 		FailingPool: func(*testing.T) (fleet.PoolSpec, string) {
 			return fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/bad", Server: "refused.example", Export: "/vm", Shared: true}, "Connection refused"
 		},
-		BadPath:  "/var/lib/quantix",
-		Misplace: func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
-		AddImage: func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
+		BadPath:        "/var/lib/quantix",
+		Misplace:       func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
+		EditFilter:     func(_ *testing.T, name string) { h.spoilFilter(name, false) },
+		UndefineFilter: func(_ *testing.T, name string) { h.spoilFilter(name, true) },
+		AddImage:       func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
+		AddOverlay: func(_ *testing.T, p fleet.Pool, name, base string) {
+			h.addImage(p, hvtest.Image{Name: name, Kind: hvtest.Qcow2})
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.pools[p.Name].dir.files[name].Backing = path.Join(p.Spec.Path, base)
+		},
 		Remote: func(_ *testing.T, what hvtest.Remote) (url, checksum string) {
 			at := map[hvtest.Remote]string{hvtest.RemotePage: FetchPage, hvtest.RemoteWrong: FetchWrong, hvtest.RemoteGone: FetchRefused, hvtest.RemoteStuck: FetchSlow}
+			if sums, ok := map[hvtest.Remote]string{hvtest.RemoteSums: "example.org", hvtest.RemoteNoSum: FetchNoSum, hvtest.RemoteNoFile: FetchRefused}[what]; ok {
+				return "https://example.org/image", "https://" + sums + "/SHA256SUMS"
+			}
 			return "https://" + cmp.Or(at[what], "example.org") + "/image", strings.Repeat("ab", 32)
 		},
 		Foreign: func(_ *testing.T, name string) fleet.VMID { return h.addFound(name) },
@@ -61,8 +72,13 @@ func TestConformance(t *testing.T) {
 		},
 		HideVolume:   func(_ *testing.T, p fleet.Pool, volume string) func() { return h.hide(p, volume) },
 		DeleteVolume: func(_ *testing.T, p fleet.Pool, volume string) { h.hide(p, volume) },
-		StopPool:     func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
-		StopNetwork:  func(_ *testing.T, name string) { h.StopNetwork(name) }, UndefineNetwork: func(_ *testing.T, name string) { h.UndefineNetwork(name) },
+		Touch: func(_ *testing.T, p fleet.Pool, volume string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.pools[p.Name].dir.files[volume].touched++
+		},
+		StopPool:    func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
+		StopNetwork: func(_ *testing.T, name string) { h.StopNetwork(name) }, UndefineNetwork: func(_ *testing.T, name string) { h.UndefineNetwork(name) },
 		EditNetwork: func(_ *testing.T, name string) {
 			h.alterNetwork(name, func(n *network) { n.edited = []string{"addresses and DHCP"} })
 		},
@@ -72,6 +88,7 @@ func TestConformance(t *testing.T) {
 		EndServer:        func(_ *testing.T, name string) { h.EndDNSMasq(name) },
 		ForeignNetwork:   func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
 		Network:          "default",
+		Device:           func(*testing.T) string { return "ens1f0np0" },
 		Unplug:           func(*testing.T) func() { return h.Unplug() },
 		Freeze:           func(*testing.T) func() { return h.Freeze() },
 	})

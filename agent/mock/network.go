@@ -149,16 +149,21 @@ func (n *network) bridge() string {
 	return cmp.Or(n.spec.Bridge, "virbr-"+string(n.id[:6]))
 }
 
-func (n *network) status() fleet.NetworkStatus {
+func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
 	st := fleet.NetworkStatus{Active: n.active, Autostart: !n.undefined, Bridge: n.bridge()}
-	st.Forward = n.spec.Mode.Is().Forward
+	st.Forward = n.spec.Forward()
 	n.wire(&st)
+	if n.spec.Counted() && n.active {
+		st.Cards = h.cards(n.spec)
+	}
 	for _, p := range n.spec.Prefixes() {
 		st.Subnets = append(st.Subnets, p.String())
 	}
 	switch {
 	case n.undefined:
 		st.Error = agent.NetworkUndefined
+	case n.spec.Mode == fleet.NetworkSRIOV && st.Cards != nil && st.Cards.Total == 0:
+		st.Error = "The device " + n.spec.Device + " of this host has no virtual functions. Switch them on there: write how many to /sys/class/net/" + n.spec.Device + "/device/sriov_numvfs."
 	case n.active && n.unserved:
 		st.Error = agent.NetworkUnserved
 	case n.active && !reflect.DeepEqual(n.spec, n.live):
@@ -171,7 +176,7 @@ func (n *network) status() fleet.NetworkStatus {
 func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 	out := fixedNetworks()
 	for name, n := range h.networks {
-		r := wire.NetworkReport{ID: n.id, Name: name, Kind: fleet.NetworkLibvirt, Status: n.status()}
+		r := wire.NetworkReport{ID: n.id, Name: name, Kind: fleet.NetworkLibvirt, Status: h.networkStatus(n)}
 		if len(n.edited) > 0 && slices.ContainsFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }) {
 			r.Status.Error = cmp.Or(r.Status.Error, agent.NetworkEdited(n.edited))
 		}
@@ -184,7 +189,7 @@ func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 		if !slices.ContainsFunc(out, func(r wire.NetworkReport) bool {
 			return r.Kind == fleet.NetworkLibvirt && (r.ID == a.ID || r.Name == a.Name)
 		}) {
-			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Error: agent.NetworkMissing}})
+			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: agent.NetworkMissing}})
 		}
 	}
 	slices.SortFunc(out, func(a, b wire.NetworkReport) int {

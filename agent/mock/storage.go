@@ -44,6 +44,8 @@ type file struct {
 	fleet.Volume
 	refers bool   // its data lie in another file
 	bytes  string // what stands for its data; empty: those of its name, format and size
+
+	touched int // how often somebody changed it and set its times back
 }
 
 // pool is a pool as one host has it. dir is nil where it could not be started; words say why.
@@ -226,7 +228,7 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.
 			for i := range status.Volumes {
 				v := &status.Volumes[i]
 				if sum, ok := hashed[fleet.Volref{PoolID: a.ID, Volume: v.Name}]; ok {
-					sum.Tell(v, p.dir.files[v.Name].stamp())
+					p.dir.files[v.Name].tell(v, sum)
 				}
 			}
 		}

@@ -3,6 +3,8 @@ package mock
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -87,12 +89,8 @@ func (h *Host) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
 		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Is().Files && !from.IsISO():
 			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned.", from.Name, from.Format)
 		}
-		for _, host := range h.sharing(p) {
-			for _, g := range host.guests {
-				if g.on() && slices.ContainsFunc(g.live.disks(), func(at string) bool { return host.volumeAt(at) == &from.Volume }) {
-					return fleet.Volume{}, agent.VolumeRuns(from.Name, g.name)
-				}
-			}
+		if err := h.quiet(p, from); err != nil {
+			return fleet.Volume{}, err
 		}
 		return fleet.Volume{Format: from.Format, CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
 	})
@@ -105,6 +103,7 @@ const (
 	FetchPage    = "page.example"    // it answers with a web page
 	FetchWrong   = "wrong.example"   // the checksum is another
 	FetchSlow    = "slow.example"    // it falls silent until the order is taken back
+	FetchNoSum   = "nosum.example"   // its file of checksums has none of the file
 )
 
 const fetchedBytes = 600 << 20
@@ -114,9 +113,15 @@ func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 	if _, _, known := fleet.ParseChecksum(in.Order.Checksum); !known {
 		return fleet.Errorf(fleet.Invalid, "%q is no checksum: give the digits of a SHA-256 or SHA-512.", in.Order.Checksum)
 	}
-	at, err := fleet.ParseDownload(in.Order.URL, in.Order.Checksum != "")
+	at, err := fleet.ParseDownload(in.Order.URL, in.Order.Checksum+in.Order.ChecksumURL != "")
 	if err != nil {
 		return err
+	}
+	sums := &url.URL{}
+	if in.Order.ChecksumURL != "" {
+		if sums, err = fleet.ParseChecksumFile(in.Order.ChecksumURL); err != nil {
+			return err
+		}
 	}
 	told := in.Progress
 	in.Progress = func(percent int, _ string) {
@@ -129,6 +134,13 @@ func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 	}
 	return h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
 		var err error
+		if sums.Hostname() == FetchNoSum {
+			_, err = fleet.ChecksumIn("", path.Base(at.Path))
+			return fleet.Volume{}, err
+		}
+		if slices.Contains([]string{FetchRefused, FetchLost}, sums.Hostname()) {
+			at = sums // comes first
+		}
 		switch at.Hostname() {
 		case FetchRefused:
 			err = fleet.Errorf(fleet.Conflict, "The host cannot reach %s: connection refused. Check the address, and whether the host has a network that reaches it.", at.Host)
@@ -233,11 +245,81 @@ func (h *Host) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
+// RenameVolume implements agent.Hypervisor.
+func (h *Host) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
+	return h.onVolume(ctx, in, func(p *pool, there *file) error {
+		from, ok := p.dir.files[in.Order.Source]
+		switch {
+		case !p.spec.Kind.Is().Files:
+			return agent.VolumeNamed(in.Pool.Name)
+		case !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name:
+			return fleet.Errorf(fleet.Invalid, "%q is no volume to rename.", in.Order.Source)
+		case there != nil && in.Made != "" && there.word() == in.Made:
+			return nil
+		case there != nil:
+			return agent.VolumeTaken(in.Name, in.Pool.Name)
+		case !ok:
+			return agent.NoVolume(in.Order.Source, in.Pool.Name)
+		}
+		if err := h.unusedVolume(p, from); err != nil {
+			return err
+		}
+		if err := in.Whole(from.word()); err != nil {
+			return err
+		}
+		delete(p.dir.files, in.Order.Source)
+		if from.bytes == "" {
+			from.bytes = from.data()
+		}
+		from.Name = in.Name
+		p.dir.files[in.Name] = from
+		return nil
+	})
+}
+
+// ReadVolume implements agent.Hypervisor. What stands for the volume's data is sent.
+func (h *Host) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size int64) (io.Writer, error)) error {
+	var data string
+	if err := h.onVolume(ctx, in, func(p *pool, f *file) error {
+		switch {
+		case f == nil:
+			return agent.NoVolume(in.Name, in.Pool.Name)
+		case !p.spec.Kind.Is().Files:
+			return agent.VolumeNoFile(in.Pool.Name)
+		case f.Backing != "" || f.refers:
+			return agent.VolumeOnOthers(in.Name, "another file")
+		}
+		data = f.data()
+		return h.quiet(p, f)
+	}); err != nil {
+		return err
+	}
+	out, err := to(int64(len(data)))
+	if err != nil {
+		return err
+	}
+	held := &agent.HeldBack{To: out, Most: int64(len(data))}
+	if _, err := io.WriteString(held, data); err != nil {
+		return err
+	}
+	return held.Flush()
+}
+
 // WipeVolume implements agent.Hypervisor.
 func (h *Host) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
-	in.Progress(0, "writing zeros over "+in.Name)
-	if err := h.step(ctx, 1); err != nil {
+	if err := h.onVolume(ctx, in, func(_ *pool, f *file) error { // what may not be wiped is refused at once
+		if f == nil {
+			return agent.NoVolume(in.Name, in.Pool.Name)
+		}
+		return nil
+	}); err != nil {
 		return err
+	}
+	for s := range 10 {
+		in.Progress(10*s, "writing zeros over "+in.Name)
+		if err := h.step(ctx, 0.1); err != nil {
+			return err
+		}
 	}
 	return h.onVolume(ctx, in, func(p *pool, f *file) error {
 		switch {
@@ -283,12 +365,20 @@ func (h *Host) unusedVolume(p *pool, f *file) error {
 			}
 		}
 	}
-	for _, other := range p.dir.files {
-		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == dirOf(p.spec) || !strings.Contains(other.Backing, "/")) {
-			return agent.VolumeBase(f.Name, other.Name)
-		}
+	if other := f.baseOf(p); other != "" {
+		return agent.VolumeBase(f.Name, other)
 	}
 	return nil
+}
+
+// baseOf is the name of another file of the pool that stands on this one; empty: none.
+func (f *file) baseOf(p *pool) string {
+	for _, other := range p.dir.files {
+		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == dirOf(p.spec) || !strings.Contains(other.Backing, "/")) {
+			return other.Name
+		}
+	}
+	return ""
 }
 
 // files are all that the guest has, as it runs and as it is defined.

@@ -54,15 +54,22 @@ WITH said AS MATERIALIZED (
 SELECT count(*)::bigint AS lost FROM lost;
 
 -- name: DriftedAssignments :many
--- First orders and releases that got lost, on a host that is heard, tried again each five minutes; and objects that are not
+-- First orders and releases that got lost, on a host that is heard, tried again each five minutes; a release that failed waits twice as long
+-- after each failure of the last day, six hours at most: it may be one that cuts the host off while it is tried. And objects that are not
 -- active there and of which the agent knows nothing. What failed the agent starts again by itself, and what somebody stopped
 -- is theirs to start; so is what a host undid because it cut it off. Of the nouns that there are jobs for: the others must not take their place.
+WITH waiting AS MATERIALIZED (
+    SELECT j.host_id, j.subject FROM jobs j WHERE j.state = 'failed' AND j.ended_at > now() - interval '1 day' AND j.kind LIKE '%.release'
+    GROUP BY j.host_id, j.subject
+    HAVING max(j.ended_at) > now() - LEAST(interval '6 hours', interval '5 minutes' * power(2, LEAST(count(*), 10) - 1))
+)
 SELECT a.noun, a.object_id, a.host_id, (a.asked = 'assign')::boolean AS assigned, o.name, o.generation FROM assignments a
 JOIN objects o ON o.noun = a.noun AND o.id = a.object_id JOIN host_sessions s ON s.host_id = a.host_id
 WHERE s.looked_at > now() - @fresh::interval AND a.noun = ANY (@nouns::text[])
   AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.said = 'inactive' AND NOT a.by_others AND NOT (a.noun = 'net' AND a.status ? 'rolledBack')))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
+  AND (a.asked = 'assign' OR (a.host_id, a.noun || ':' || a.object_id) NOT IN (SELECT w.host_id, w.subject FROM waiting w))
 LIMIT 500;
 
 -- name: AssignedPools :many

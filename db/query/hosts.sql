@@ -44,10 +44,15 @@ WHERE @host::text = '' OR h.id = @host
 ORDER BY h.name;
 
 -- name: DisksToCome :many
--- What disks that no host has made yet will take of these pools.
+-- What disks that no host has made yet will take of these pools, and what those that are to grow will take more.
 SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(COALESCE((d->>'sizeBytes')::bigint, 0))::bigint AS bytes
 FROM vms v, jsonb_array_elements(v.spec->'disks') d
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation = 0 AND d->>'poolId' = ANY (@pools::text[])
+GROUP BY 1, 2
+UNION ALL SELECT v.host_id, (d->>'poolId')::text, sum(GREATEST((d->>'sizeBytes')::bigint - (s->>'sizeBytes')::bigint, 0))::bigint
+FROM vms v, jsonb_array_elements(v.spec->'disks') d, jsonb_path_query(v.status, '$.disks[*] ? (@.sizeBytes > 0)') s
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation > 0 AND v.deleted_at IS NULL
+  AND d->>'poolId' = ANY (@pools::text[]) AND s->'volume' @> jsonb_build_object('poolId', d->'poolId', 'volume', d->'volume')
 GROUP BY 1, 2;
 
 -- name: CommittedMemory :many

@@ -24,8 +24,8 @@ DELETE FROM images WHERE id = @id;
 
 -- name: AddImageVersion :one
 -- Its number is the next.
-INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, sha256, source, created_by)
-SELECT @id, @image_id, COALESCE(max(v.number), 0) + 1, @format, @capacity_bytes, @sha256, @source, @created_by FROM image_versions v WHERE v.image_id = @image_id
+INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, sha256, source, created_by, start_id)
+SELECT @id, @image_id, COALESCE(max(v.number), 0) + 1, @format, @capacity_bytes, @sha256, @source, @created_by, sqlc.narg(start_id) FROM image_versions v WHERE v.image_id = @image_id
 RETURNING number;
 
 -- name: GetImageVersion :one
@@ -102,3 +102,7 @@ FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@hosts::text[]) AS host_i
 SELECT n.name::text FROM (
     SELECT @name::text AS name, 0 AS nth UNION ALL SELECT @name::text || ' (' || g || ')', g FROM generate_series(2, 1000) g) n
 WHERE NOT EXISTS (SELECT 1 FROM images i WHERE i.project_id IS NULL AND i.name = n.name COLLATE "C") ORDER BY n.nth LIMIT 1;
+
+-- name: CountProjectImages :one
+-- One at a time counts: until the transaction ends, nobody else makes one of the project.
+SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = @project_id::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id;

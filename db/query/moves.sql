@@ -8,7 +8,12 @@ WHERE j.subject = @subject AND j.kind = 'vm.move' AND j.state IN ('queued', 'run
 UPDATE jobs SET stop = @error, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
     state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE @error END,
     ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
-WHERE subject = @subject AND kind = 'vm.move' AND state IN ('queued', 'running') AND stop = '';
+WHERE subject = @subject AND kind IN ('vm.move', 'vm.leave') AND state IN ('queued', 'running') AND stop = '';
+
+-- name: StopTaskWork :execrows
+-- Takes back a task's work that a host has begun and undoes when it hears of it: see fleet.Kind.Stoppable.
+UPDATE jobs SET stop = @error, note = 'being cancelled', run_after = CASE WHEN state = 'queued' THEN now() ELSE run_after END
+WHERE task_id = @task_id::text AND kind = ANY (@kinds::text[]) AND attempt > 0 AND state IN ('queued', 'running') AND stop = '';
 
 -- name: DiskMoved :one
 -- The disk is where its host says that it has brought it: the intent follows, once. A VM that is elsewhere by now, or has no such disk any

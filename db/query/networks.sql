@@ -43,6 +43,37 @@ SELECT v.host_id, count(*)::integer AS vms FROM vms v
 WHERE v.host_id = ANY (@hosts::text[]) AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text)))
 GROUP BY v.host_id;
 
+-- name: BareNetworks :many
+-- Those of the networks whose mode is one of these, with their names.
+SELECT id, name FROM networks WHERE id = ANY (@ids::text[]) AND spec->>'mode' = ANY (@modes::text[]);
+
+-- name: CountedNetworks :many
+-- Those of the networks whose cards take a device of their host, or a function of one, each for itself (see NetworkSpec.Counted), and all others on
+-- the same devices. In the order of the devices, so that two who hold several never wait for one another.
+SELECT n.id, (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device
+FROM networks n WHERE (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
+  AND EXISTS (SELECT FROM networks a WHERE a.id = ANY (@ids::text[]) AND a.spec->>'mode' = n.spec->>'mode' AND a.spec->>'device' = n.spec->>'device')
+ORDER BY 3, 2, 1;
+
+-- name: HoldCards :exec
+-- Of two VMs that are promised the last function of a device at once, the second must see the first.
+SELECT pg_advisory_xact_lock(hashtextextended('cards ' || @device::text, 0));
+
+-- name: CardsTold :many
+-- What room for cards on the networks hosts say that they have; one host, or all where @host is empty.
+SELECT network_id::text AS network_id, host_id, COALESCE((status->'cards'->>'total')::integer, 0)::integer AS total, COALESCE((status->'cards'->>'used')::integer, 0)::integer AS used
+FROM assignments WHERE network_id = ANY (@ids::text[]) AND (@host::text = '' OR host_id = @host) AND status ? 'cards';
+
+-- name: CardsPromised :many
+-- Which VMs have how many cards that take something of these devices for themselves, whether they run or not.
+SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS cards
+FROM networks n
+JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id)))
+CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
+WHERE n.spec->>'device' = ANY (@devices::text[]) AND (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
+  AND c->>'networkId' = n.id AND (@host::text = '' OR v.host_id = @host)
+GROUP BY 1, 2, 3, 4 ORDER BY v.name;
+
 -- name: HoldNetwork :one
 -- The network stays while it is granted.
 SELECT name FROM networks WHERE id = @id FOR KEY SHARE;
@@ -100,3 +131,10 @@ FOR UPDATE OF n SKIP LOCKED;
 DELETE FROM networks n WHERE n.id = ANY (@ids::text[]) AND n.spec IS NULL
   AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))));
+
+-- name: NetworksLeft :many
+-- Of networks that a host tells of, by their ids: those that nobody asked it to have and that it does not have, or has released since @looked ago.
+SELECT r.id::text FROM (SELECT unnest(@networks::text[]) AS id, unnest(@absent::boolean[]) AS absent) r
+WHERE NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = r.id AND a.host_id = @host_id::text AND a.asked <> '')
+  AND (r.absent OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'net:' || r.id AND j.host_id = @host_id AND j.kind = 'network.release' AND j.state = 'done'
+                           AND j.ended_at > now() - @looked::interval));

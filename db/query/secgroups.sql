@@ -37,11 +37,14 @@ DELETE FROM security_groups g WHERE g.deleted_at IS NOT NULL AND NOT EXISTS (SEL
   AND NOT EXISTS (SELECT 1 FROM nic_groups n WHERE n.group_id = g.id);
 
 -- name: SecurityGroupNeeded :many
--- A few of the VMs that have cards in the group, and of the other groups whose rules name it.
+-- A few of the VMs that have cards in the group, of the other groups whose rules name it, and of the networks whose port groups give it.
 SELECT 'vm' AS what, v.name, v.project_id::text AS project FROM vms v WHERE v.id IN (SELECT n.vm_id FROM nic_groups n WHERE n.group_id = @id)
 UNION ALL
 SELECT 'group', s.name, COALESCE(s.project_id, '') FROM security_groups s
 WHERE s.spec @> jsonb_build_object('rules', jsonb_build_array(jsonb_build_object('groupId', @id::text))) AND s.id <> @id
+UNION ALL
+SELECT 'net', w.name, '' FROM networks w
+WHERE w.spec @> jsonb_build_object('portGroups', jsonb_build_array(jsonb_build_object('securityGroups', jsonb_build_array(@id::text))))
 LIMIT 4;
 
 -- name: RefreshMembers :many
@@ -108,10 +111,10 @@ FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON
 WHERE a.security_group_id = ANY (@ids::text[]) ORDER BY h.name, a.host_id;
 
 -- name: SecurityGroupsFailed :many
--- Groups that hosts could not apply, for who sees all projects or these, with the words of one of the hosts.
-SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(a.status->>'error')::text AS words
+-- Groups that hosts could not apply, or that somebody changed there, for who sees all projects or these, with the words of one of the hosts.
+SELECT s.id, s.name, count(*)::bigint AS hosts, min(h.name)::text AS host_name, min(COALESCE(a.status->>'error', a.status->>'drift'))::text AS words
 FROM assignments a JOIN security_groups s ON s.id = a.security_group_id JOIN hosts h ON h.id = a.host_id
-WHERE a.faulty AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND (@all_projects::boolean OR s.project_id = ANY (@projects::text[]))
+WHERE (a.faulty OR a.status ? 'drift') AND a.asked = 'assign' AND a.security_group_id IS NOT NULL AND (@all_projects::boolean OR s.project_id = ANY (@projects::text[]))
 GROUP BY s.id ORDER BY s.name LIMIT 20;
 
 -- name: FlatSources :many
@@ -128,3 +131,58 @@ FROM nic_groups n JOIN vms v ON v.id = n.vm_id JOIN security_groups g ON g.id = 
 LEFT JOIN assignments a ON a.security_group_id = g.id AND a.host_id = v.host_id
 LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE n.vm_id = @vm_id ORDER BY n.mac, g.name, g.id;
+
+-- name: ReportFilterCounts :exec
+-- What hosts have counted at cards: a row a host.
+INSERT INTO host_filter_counts (host_id, at, cards, error)
+SELECT r.host_id, now() - r.ago * interval '1 millisecond', r.cards::jsonb, r.error
+FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@agos::bigint[]) AS ago, unnest(@cards::text[]) AS cards, unnest(@errors::text[]) AS error) r
+ORDER BY r.host_id
+ON CONFLICT (host_id) DO UPDATE SET at = EXCLUDED.at, cards = EXCLUDED.cards, error = EXCLUDED.error;
+
+-- name: GroupCounts :many
+-- What is counted of the group at cards of VMs in these projects, or in all: by rule, and with no rule what no rule allowed. What a host said
+-- too long ago is not counted.
+WITH card AS MATERIALIZED (
+    SELECT k AS told, c.at
+    FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+    JOIN nic_groups n ON n.group_id = @id AND n.vm_id = k->>'id' AND n.mac = k->>'mac'
+    JOIN vms v ON v.id = n.vm_id AND v.host_id = c.host_id
+    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = @id) AND c.at > now() - @fresh::interval
+      AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
+), counted AS (
+    SELECT '' AS rule, told->'dropped' AS n, told, at FROM card
+    UNION ALL SELECT r->>'rule', r, told, at FROM card CROSS JOIN LATERAL jsonb_array_elements(told->'rules') r
+)
+SELECT rule::text AS rule, LEAST(sum((n->>'packets')::bigint), 1::numeric * (1::bigint << 62))::bigint AS packets, LEAST(sum((n->>'bytes')::bigint), 1::numeric * (1::bigint << 62))::bigint AS bytes,
+       count(*)::bigint AS cards, min(at - (told->>'sinceMs')::bigint * interval '1 millisecond')::timestamptz AS since, min(at)::timestamptz AS at
+FROM counted GROUP BY rule;
+
+-- name: GroupRuns :one
+-- How many cards in the group VMs have that run, in these projects or in all, and why a host cannot count.
+SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE c.at > now() - @fresh::interval), '')::text AS error
+FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
+WHERE n.group_id = @id AND v.status->>'power' = 'running' AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
+
+-- name: CountsOfVM :many
+-- What the VM's host has counted at its cards, if it is not too long ago.
+SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+WHERE v.id = @vm_id AND k->>'id' = v.id AND c.at > now() - @fresh::interval;
+
+-- name: CardsOffDefault :many
+-- VMs with a card that follows its port group, or names nothing of its own, and has other than that gives now.
+SELECT DISTINCT v.id FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') g
+JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id, 'portGroup', g->>'name')))
+CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
+WHERE n.spec ? 'portGroups' AND v.deleted_at IS NULL AND c->>'networkId' = n.id AND c->>'portGroup' = g->>'name' AND (
+    (COALESCE((c->>'defaultGroups')::boolean, false) OR NOT c ? 'securityGroups') AND COALESCE(c->'securityGroups', '[]') <> COALESCE(g->'securityGroups', '[]')
+    OR COALESCE((c->>'defaultAntiSpoofing')::boolean, false)
+        AND (g->'antiSpoofing' IS NULL OR COALESCE((c->>'antiSpoofing')::boolean, false) <> (g->>'antiSpoofing')::boolean))
+ORDER BY v.id LIMIT @most::integer;
+
+-- name: ReportGroups :exec
+-- Which groups somebody changed on the host since it acted on them last. Only forward: what was looked at before that is no news.
+UPDATE assignments a SET report_seq = @seq, status = CASE WHEN r.changed IS NULL THEN a.status - 'drift' ELSE a.status || jsonb_build_object('drift', r.changed) END
+FROM assignments b LEFT JOIN jsonb_to_recordset(@groups::jsonb) AS r (id text, changed text) ON r.id = b.security_group_id
+WHERE b.host_id = @host_id AND b.security_group_id IS NOT NULL AND a.noun = b.noun AND a.object_id = b.object_id AND a.host_id = b.host_id
+  AND a.asked = 'assign' AND a.status IS NOT NULL AND a.report_seq < @seq AND a.status->>'drift' IS DISTINCT FROM r.changed;

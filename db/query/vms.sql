@@ -26,11 +26,15 @@ INSERT INTO vms (id, project_id, host_id, name, labels, description, spec)
 VALUES (@id, @project_id, @host_id, @name, @labels, @description, @spec);
 
 -- name: ChangeVM :execrows
--- One change, one generation. A disk that is on its way to another pool stays as it is: until its host has said where it is, no change knows.
+-- One change, one generation. A disk that is on its way to another pool or host stays as it is: until its host has said where it is, no change knows.
 UPDATE vms v SET name = @name, labels = @labels, description = @description, spec = @spec, generation = v.generation + 1
 WHERE v.id = @id AND NOT EXISTS (
     SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.move' AND j.state IN ('queued', 'running')
-      AND NOT @spec::jsonb @> jsonb_build_object('disks', jsonb_build_array(j.args #> '{move,disk}')));
+      AND NOT @spec::jsonb @> jsonb_build_object('disks', jsonb_build_array(j.args #> '{move,disk}')))
+  AND NOT EXISTS (
+    SELECT 1 FROM jobs j CROSS JOIN LATERAL jsonb_path_query(j.args, '$.leave.disks[*]') d
+    WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.leave' AND j.state IN ('queued', 'running')
+      AND NOT @spec::jsonb @> jsonb_build_object('disks', jsonb_build_array(d->'disk')));
 
 -- name: MarkVMDeleted :exec
 UPDATE vms SET deleted_at = now(), generation = generation + 1 WHERE id = @id;

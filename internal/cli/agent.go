@@ -20,6 +20,7 @@ import (
 	"quantix/agent/hardware"
 	"quantix/agent/libvirt"
 	"quantix/agent/mock"
+	"quantix/agent/transfer"
 	"quantix/internal/config"
 )
 
@@ -114,13 +115,14 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 			return err
 		}
 	}
-	links, inventory, err := openLinks(cfg, client, log)
+	links, facts, err := openLinks(cfg, client, log)
 	if err != nil {
 		return err
 	}
+	first, last, _ := config.TransferPorts(cfg.TransferPorts)
 	a, err := agent.New(agent.Options{
-		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: inventory, Load: hardware.Load,
-		Version: versionText(), Log: log, Metrics: metrics,
+		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.Load,
+		Version: versionText(), Log: log, Metrics: metrics, Ports: transfer.Ports{First: first, Last: last},
 	})
 	if err != nil {
 		return err
@@ -157,6 +159,10 @@ func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (ag
 	if err != nil {
 		return nil, err
 	}
+	filters, err := agent.OpenFilterBook(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
 	settings := fetch.Settings{Most: int64(cfg.FetchMost) << 30}
 	for _, network := range cfg.FetchFrom {
 		prefix, err := netip.ParsePrefix(network)
@@ -165,7 +171,7 @@ func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (ag
 		}
 		settings.From = append(settings.From, prefix)
 	}
-	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, Roots: roots, Book: book, Fetch: fetch.New(settings)})
+	backend, err := libvirt.Open(ctx, libvirt.Options{Socket: cfg.Libvirt.Socket, Log: log, Roots: roots, Book: book, Filters: filters, Fetch: fetch.New(settings)})
 	if err != nil {
 		return nil, fmt.Errorf("%w; is libvirtd installed and running? \"quantix doctor agent\" says what is missing", err)
 	}

@@ -40,37 +40,51 @@ func newAgentRollback() *cobra.Command {
 	return cmd
 }
 
-// openLinks opens what makes the host's devices, and what tells of its hardware together with what its kernel can. A simulated host has none.
-func openLinks(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.Links, func(context.Context) (fleet.Inventory, error), error) {
+// hostFacts tell of the host's hardware, together with what its kernel can.
+type hostFacts struct {
+	inventory func(context.Context) (fleet.Inventory, error)
+	nics      func() []fleet.HostNIC
+}
+
+// openLinks opens what makes the host's devices, and what tells of them. A simulated host has none.
+func openLinks(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.Links, hostFacts, error) {
 	if cfg.Hypervisor == "mock" {
-		return nil, hardware.Read, nil
+		return nil, hostFacts{hardware.Read, hardware.NICs}, nil
 	}
-	self, err := os.Executable()
+	keeper, err := openKeeper(cfg, client, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, hostFacts{}, err
 	}
-	dir, err := filepath.Abs(cfg.DataDir)
-	if err != nil {
-		return nil, nil, err
-	}
-	inventory, err := hardware.Read(context.Background())
-	if err != nil {
-		return nil, nil, err
-	}
-	keeper, err := link.Open(link.Options{
-		Dir: dir, Boot: inventory.BootID, Limit: time.Duration(cfg.NetworkConfirm) * time.Second, Portal: client.Host(), Log: log,
-		Reach: func(ctx context.Context, device string) error { return client.Reach(ctx, link.Dial(device)) },
-		Guard: func(after time.Duration) (*exec.Cmd, error) { return link.Command(self, dir, after), nil },
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return keeper, func(ctx context.Context) (fleet.Inventory, error) {
+	return keeper, hostFacts{func(ctx context.Context) (fleet.Inventory, error) {
 		v, err := hardware.Read(ctx)
 		if err == nil {
 			v.NetworkGaps = link.Gaps(ctx)
 			keeper.Mark(v.NICs)
 		}
 		return v, err
-	}, nil
+	}, func() []fleet.HostNIC {
+		nics := hardware.NICs()
+		keeper.Mark(nics)
+		return nics
+	}}, nil
+}
+
+func openKeeper(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link.Keeper, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	inventory, err := hardware.Read(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return link.Open(link.Options{
+		Dir: dir, Boot: inventory.BootID, Limit: time.Duration(cfg.NetworkConfirm) * time.Second, Portal: client.Host(), Log: log,
+		Reach: func(ctx context.Context, device string) error { return client.Reach(ctx, link.Dial(device)) },
+		Guard: func(after time.Duration) (*exec.Cmd, error) { return link.Command(self, dir, after), nil },
+	})
 }

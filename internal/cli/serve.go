@@ -133,7 +133,8 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	server := web.New(web.Options{
 		Control: p.Control, Hub: hub, Sessions: auth.Sessions(pool, secure), Log: p.log, PublicURL: p.URL,
 		Secure: secure, TrustedProxies: proxies, Version: versionText(), Ready: func(ctx context.Context) error { return p.Control.Ready(ctx, fleet.SystemActor) },
-		Pool: func() web.PoolStat { return pool.Stat() },
+		RelayBytes: int64(cfg.RelayRate) << 20,
+		Pool:       func() web.PoolStat { return pool.Stat() },
 	})
 	authority, err := p.Control.Authority(ctx, fleet.SystemActor)
 	if err != nil {

@@ -53,6 +53,9 @@ func checkPortal(p *Portal, from origins) error {
 	if p.AuditMonths < 12 || p.AuditMonths > 1200 {
 		c.fail("auditMonths", "%d is out of range; choose 12 to 1200", p.AuditMonths)
 	}
+	if p.RelayRate < 0 || p.RelayRate > 100_000 {
+		c.fail("relayRate", "%d is out of range; choose 0, for no bound, to 100000", p.RelayRate)
+	}
 	if p.ConnsPerAddress < 0 || p.ConnsPerAddress > 1_000_000 {
 		c.fail("connsPerAddress", "%d is out of range; choose 0, for no bound, to 1000000", p.ConnsPerAddress)
 	}
@@ -96,6 +99,9 @@ func checkAgent(a Agent, from origins) error {
 			continue
 		}
 		a.FetchFrom[i] = prefix.String()
+	}
+	if _, _, ok := TransferPorts(a.TransferPorts); !ok {
+		c.fail("transferPorts", "%q names no ports; write 49200-49231, one number, \"none\", or nothing", a.TransferPorts)
 	}
 	if a.NetworkConfirm < 3 || a.NetworkConfirm > 600 {
 		c.fail("networkConfirm", "%d is out of range; choose 3 to 600", a.NetworkConfirm)

@@ -42,6 +42,8 @@ type Portal struct {
 	ConnsPerAddress int `koanf:"connsPerAddress"`
 	// MACPrefix begins the MAC addresses that new network cards get.
 	MACPrefix string `koanf:"macPrefix"`
+	// RelayRate is how many MiB a second hosts that do not reach each other may send by way of this portal, all together; 0: as fast as it goes.
+	RelayRate int `koanf:"relayRate"`
 	// AuditMonths is how many whole months the audit is kept.
 	AuditMonths int      `koanf:"auditMonths"`
 	Database    Database `koanf:"database"`
@@ -88,6 +90,8 @@ type Agent struct {
 	FetchFrom []string `koanf:"fetchFrom"`
 	// FetchMost is how many GiB one download has at most.
 	FetchMost int `koanf:"fetchMost"`
+	// TransferPorts are those on which other hosts' disks and images are taken in: "first-last", one alone, empty for any, or "none".
+	TransferPorts string `koanf:"transferPorts"`
 	// NetworkConfirm is in how many seconds the portal must be reached after a change of the network that the agent is on; else it is undone.
 	NetworkConfirm int `koanf:"networkConfirm"`
 	// MetricsListen is the host:port of /metrics; empty serves none.

@@ -50,7 +50,7 @@ func portalDefaults() Portal {
 	return Portal{
 		Listen: "127.0.0.1:8443", AgentListen: "127.0.0.1:8444", DataDir: "/var/lib/quantix",
 		PublicURL: "http://127.0.0.1:8443", AgentURL: "https://127.0.0.1:8444", PairURL: "https://127.0.0.1:8444",
-		ConnsPerAddress: 256, MACPrefix: "52:54:00", AuditMonths: 24, Database: Database{MaxConns: 20}, Log: Log{Level: "info", Format: "text"},
+		ConnsPerAddress: 256, MACPrefix: "52:54:00", AuditMonths: 24, RelayRate: 64, Database: Database{MaxConns: 20}, Log: Log{Level: "info", Format: "text"},
 	}
 }
 

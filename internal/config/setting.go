@@ -33,6 +33,7 @@ var portalSettings = []setting{
 	{"trustedProxies", []string(nil), "`networks` (CIDR) whose X-Forwarded-For is believed"},
 	{"connsPerAddress", 256, "most `connections` at once from one address to the listener for browsers; 0: no bound. Trusted proxies and this machine have none"},
 	{"macPrefix", "52:54:00", "first three to five `bytes` of the MAC addresses that new network cards get"},
+	{"relayRate", 64, "how many `MiB` a second hosts that do not reach each other may send by way of this portal, all together; 0: as fast as it goes"},
 	{"auditMonths", 24, "how many whole `months` the audit is kept, at least 12"},
 	{
 		"database.url", "", "`URL` of the PostgreSQL to use; without it the portal runs a private one in its data directory. " +
@@ -63,6 +64,7 @@ var agentSettings = []setting{
 		"`networks` (CIDR) of private, reserved or this host's own addresses from which volumes may be downloaded; without it, from the Internet alone",
 	},
 	{"fetchMost", 64, "most `GiB` of one download"},
+	{"transferPorts", "", "`ports` on which other hosts' disks and images are taken in, each open for one transfer, such as 49200-49231; empty: any, \"none\": by way of the portal alone"},
 	{"networkConfirm", 30, "`seconds` in which the portal must be reached after a change of the network that the agent is on; else it is undone"},
 	{"metricsListen", "", "`host:port` for Prometheus' /metrics; without it there is none"},
 	logLevel, logFormat,

@@ -30,18 +30,34 @@ var useCases = map[string]useCase{
 		id, disk := w.sick()
 		return []any{id, disk, control.NewDisk{Volume: w.name("new") + ".qcow2", SizeBytes: 1 << 20}}
 	}},
+	"GrowDisk": {may: redUse, with: func(w *world) []any {
+		id, disk := w.whole()
+		return []any{id, disk, control.GrowDisk{SizeBytes: 2 << 30}}
+	}},
 	"MoveDisk": {may: infraChange, with: func(w *world) []any {
 		id, disk := w.whole()
 		return []any{id, disk, control.MoveDisk{PoolID: w.local}}
 	}},
-	"MoveTargets": {may: infraChange, with: func(w *world) []any { id, disk := w.whole(); return []any{id, disk} }},
-	"MovingDisks": {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
-	"TakeOver":    {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id, map[string]string{"cpus": "2 vCPUs"}} }},
-	"PutBack":     {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id} }},
-	"VMRetry":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"VMEvents":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"VMMeter":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
+	"ImageOfDisk": {may: redUse, with: func(w *world) []any {
+		id, disk := w.whole()
+		w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
+		return []any{id, disk, control.DiskImage{Name: w.name("image")}}
+	}},
+	"LeaveVM": {may: infraChange, with: func(w *world) []any {
+		id, _ := w.whole()
+		w.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}', status = status || '{"power":"stopped"}' WHERE id = $1`, id)
+		return []any{id, control.LeaveVM{HostID: w.h2}}
+	}},
+	"LeaveTargets": {may: infraChange, with: func(w *world) []any { id, _ := w.whole(); return []any{id} }},
+	"LeavingVM":    {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
+	"MoveTargets":  {may: infraChange, with: func(w *world) []any { id, disk := w.whole(); return []any{id, disk} }},
+	"MovingDisks":  {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
+	"TakeOver":     {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id, map[string]string{"cpus": "2 vCPUs"}} }},
+	"PutBack":      {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id} }},
+	"VMRetry":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"VMEvents":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"VMMeter":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"OpenConsole":  {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
 	"Once": {may: but(persons, "system") + " system?", with: func(w *world) []any { // what runs inside asks for itself
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
@@ -89,6 +105,7 @@ var useCases = map[string]useCase{
 	"PortGroupsToUse": {may: somewhere, with: none},
 	"PortGroups":      {may: somewhere, with: aNetwork},
 	"NetworkBrief":    {may: somewhere, with: aNetwork},
+	"NetworkTopology": {may: somewhere, with: aNetwork},
 	"PoolCounts":      {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
 	"PoolMatrix":      {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
 	"PoolNames":       {may: somewhere, with: func(w *world) []any { return []any{[]fleet.PoolID{w.nfs}} }},
@@ -106,6 +123,8 @@ var useCases = map[string]useCase{
 	"NetworkHosts":          {may: infraSeen, with: func(w *world) []any { return append(aNetwork(w), fleet.Query{}) }},
 	"PoolHost":              {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, w.h1} }},
 	"PoolGrid":              {may: infraSeen, with: func(*world) []any { return []any{fleet.Query{}, fleet.Query{}} }},
+	"HostTopology":          {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
+	"NetworkGrid":           {may: infraSeen, with: func(*world) []any { return []any{fleet.Query{}, fleet.Query{}} }},
 	"PoolHosts":             {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
 	"ByLabel/pool":          {may: infraSeen, with: func(w *world) []any { return []any{fleet.SubjectPool(w.nfs)} }},
 	"ByLabel/network":       {may: infraSeen, with: func(w *world) []any { return []any{fleet.SubjectNetwork(w.lan())} }},
@@ -118,8 +137,11 @@ var useCases = map[string]useCase{
 	"CreateVolume": {may: infraChange, with: func(w *world) []any {
 		return []any{w.nfs, control.NewVolume{Name: w.name("volume"), Format: "raw", SizeBytes: 1 << 20}}
 	}},
-	"GrowVolume":  {may: infraChange, with: func(w *world) []any { return []any{w.volume(), int64(1 << 30), false} }},
-	"CloneVolume": {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("clone"), false} }},
+	"GrowVolume":   {may: infraChange, with: func(w *world) []any { return []any{w.volume(), int64(1 << 30), false} }},
+	"ReadVolume":   {may: but(infraChange, "system"), with: func(w *world) []any { return []any{w.volume()} }},
+	"LeaveVolume":  {may: infraChange, with: func(w *world) []any { return []any{fleet.NewID[fleet.PairID]()} }},
+	"RenameVolume": {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("renamed")} }},
+	"CloneVolume":  {may: infraChange, with: func(w *world) []any { return []any{w.volume(), w.name("clone"), false} }},
 	"FetchVolume": {may: infraChange, with: func(w *world) []any {
 		return []any{w.nfs, control.NewDownload{Name: w.name("fetched"), URL: "https://example.org/image.qcow2"}}
 	}},
@@ -209,19 +231,28 @@ var useCases = map[string]useCase{
 	"AddImageVersion": {may: infraChange, with: func(w *world) []any {
 		return []any{w.image(), control.ImageSource{PoolID: w.nfs, Volume: w.volume().Volume}}
 	}},
-	"EditImage":    {may: infraChange, with: func(w *world) []any { return []any{w.image(), control.EditImage{Description: new("tidy")}} }},
-	"GrantImage":   {may: infraChange, with: func(w *world) []any { return []any{w.image(), w.red} }},
-	"RevokeImage":  {may: infraChange, with: func(w *world) []any { return []any{w.image(), fleet.ProjectID("")} }},
-	"DeleteImage":  {may: infraChange, with: func(w *world) []any { of := w.imageCopy(); return []any{of.ImageID, w.imageName(of), false} }},
-	"CopyImage":    {may: infraChange, with: func(w *world) []any { return []any{w.image(), control.NewCopy{PoolID: w.storage(), HostID: w.h1}} }},
-	"VerifyCopy":   {may: infraChange, with: func(w *world) []any { return []any{w.imageCopy()} }},
-	"ForgetCopy":   {may: infraChange, with: func(w *world) []any { return []any{w.imageCopy()} }},
-	"DeleteCopy":   {may: infraChange, with: func(w *world) []any { of := w.imageCopy(); return []any{of, of.Volume} }},
-	"CopiesOf":     {may: infraSeen, with: func(w *world) []any { return []any{fleet.ImageView{}} }},
-	"GetImage":     {may: somewhere, with: func(w *world) []any { return []any{w.image()} }},
-	"ListImages":   {may: somewhere, with: query},
-	"UsableImages": {may: somewhere, with: func(w *world) []any { return []any{w.red} }},
-	"HostWithBoth": {may: portal, with: func(w *world) []any { return []any{w.nfs, w.nfs, fleet.HostID("")} }},
+	"EditImage":   {may: infraChange, with: func(w *world) []any { return []any{w.image(), control.EditImage{Description: new("tidy")}} }},
+	"GrantImage":  {may: infraChange, with: func(w *world) []any { return []any{w.image(), w.red} }},
+	"RevokeImage": {may: infraChange, with: func(w *world) []any { return []any{w.image(), fleet.ProjectID("")} }},
+	"DeleteImage": {may: infraChange, with: func(w *world) []any { of := w.imageCopy(); return []any{of.ImageID, w.imageName(of), false} }},
+	"CopyImage":   {may: infraChange, with: func(w *world) []any { return []any{w.image(), control.NewCopy{PoolID: w.storage(), HostID: w.h1}} }},
+	"VerifyCopy":  {may: infraChange, with: func(w *world) []any { return []any{w.imageCopy()} }},
+	"ForgetCopy":  {may: infraChange, with: func(w *world) []any { return []any{w.imageCopy()} }},
+	"DeleteCopy":  {may: infraChange, with: func(w *world) []any { of := w.imageCopy(); return []any{of, of.Volume} }},
+	"CopiesOf":    {may: infraSeen, with: func(w *world) []any { return []any{fleet.ImageView{}} }},
+	"StartImages": {may: infraSeen, with: none},
+	"StartImage":  {may: infraSeen, with: func(w *world) []any { return []any{w.startImage()} }},
+	"AddStartImage": {may: infraChange, with: func(w *world) []any {
+		return []any{control.NewStartImage{Name: w.name("entry"), URL: "https://example.org/a.qcow2"}}
+	}},
+	"EditStartImage":     {may: infraChange, with: func(w *world) []any { return []any{w.startImage(), control.EditStartImage{File: new("b.qcow2")}} }},
+	"RemoveStartImage":   {may: infraChange, with: func(w *world) []any { return []any{w.startImage()} }},
+	"RestoreStartImages": {may: infraChange, with: none},
+	"PullStartImage":     {may: infraChange, with: func(w *world) []any { return []any{w.startImage(), control.Pull{PoolID: w.nfs}} }},
+	"GetImage":           {may: somewhere, with: func(w *world) []any { return []any{w.image()} }},
+	"ListImages":         {may: somewhere, with: query},
+	"UsableImages":       {may: somewhere, with: func(w *world) []any { return []any{w.red} }},
+	"HostWithBoth":       {may: portal, with: func(w *world) []any { return []any{w.nfs, w.nfs, fleet.HostID("")} }},
 
 	// People and projects.
 	"CreateJoinToken": {may: managers, with: func(*world) []any { return []any{fleet.HostID("")} }},
@@ -308,6 +339,12 @@ var useCases = map[string]useCase{
 		w.sessions()
 		return []any{[]wire.Result{{Job: w.job("running"), Finish: wire.Finish{Epoch: 7, Generation: 1, Seq: w.seq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}}}
 	}},
+	"Meet": {may: ownAgent, with: func(w *world) []any {
+		w.sessions()
+		id, job, other := fleet.NewID[fleet.TransferID](), w.job("running"), w.someHost()
+		w.exec(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $2, $2, $3, $4)`, id, job, w.h1, other)
+		return []any{id, wire.Meet{Job: job, Epoch: 7}}
+	}},
 	"JoinPair": {may: ownAgent, with: func(w *world) []any {
 		w.sessions()
 		id, secret := w.console()
@@ -354,6 +391,7 @@ var useCases = map[string]useCase{
 	"SettlePlaces":    {may: portal, with: none},
 
 	// Security groups: of project red here; see TestWhatTenantsMayDoWithSecurityGroups for the fleet's.
+	"FollowPortGroups":     {may: portal, with: none},
 	"SettleSecurityGroups": {may: portal, with: none},
 	"ListSecurityGroups":   {may: somewhere, with: query},
 	"SharedSecurityGroups": {may: somewhere, with: none},

@@ -343,6 +343,13 @@ func (w *world) image() fleet.ImageID { return w.imageCopy().ImageID }
 
 func (w *world) imageName(of control.ImageCopy) string { return shelved(of.Volume, of.PoolID) }
 
+// startImage is an entry of the well-known images.
+func (w *world) startImage() fleet.StartImageID {
+	id := fleet.NewID[fleet.StartImageID]()
+	w.exec("INSERT INTO start_images (id, name, url, file) VALUES ($1, $1, 'https://example.org/a.qcow2', 'a.qcow2')", id)
+	return id
+}
+
 func (w *world) someHost() fleet.HostID { return w.host(w.name("spare"), 1024) }
 
 func (w *world) someUser() fleet.UserID { return w.addUser(w.name("user"), fleet.RoleNone).UserID }

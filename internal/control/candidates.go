@@ -55,11 +55,15 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
+	room, err := cardRoom(ctx, q, host, spec.NICs)
+	if err != nil {
+		return nil, err
+	}
 	hosts := make([]placement.Host, len(rows))
 	for i, r := range rows {
 		h := placement.Host{
 			ID: r.ID, Name: r.Name, Phase: store.HostPhase(r.SeenAt, r.LookedAt, store.Reported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.NoLook),
-			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID], Networks: r.Networks,
+			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID], Networks: r.Networks, Cards: room[r.ID],
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{},
 		}
 		for _, f := range r.Firmwares {

@@ -56,5 +56,5 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	}
 	s := store.New(pool, o.Hub)
 	b := browse.New(s)
-	return &Control{People: people.New(s, b), Inbox: inbox.New(s, o.Hub), Browse: b, store: s, log: o.Log, opts: o}
+	return &Control{People: people.New(s, b), Inbox: inbox.New(s, o.Hub, o.PairURL), Browse: b, store: s, log: o.Log, opts: o}
 }

@@ -29,28 +29,39 @@ type NewCopy struct {
 	HostID    fleet.HostID         `json:"hostId,omitempty"` // of a local pool: on which
 }
 
-// NoHostWithBoth is why nothing is copied between two pools.
-const noHostWithBoth = "No host that is heard has both a copy of the image and the pool"
+// noCopyToSend is why nothing is copied to a pool.
+const noCopyToSend = "No host that is heard has a copy of the image that is as it was, or none has the pool"
 
-// copyImage is an order for a copy: which host reads which copy into which pool. Another way to bring bytes from one host to another is another
-// way to find one of these.
+// copyImage is an order for a copy: which host reads which copy into which pool, or which sends it to which.
 type copyImage struct {
 	version fleet.ImageVersion
 	source  browse.CopyOn
-	host    browse.HostRef
+	host    browse.HostRef // where it comes
+	from    browse.HostRef // who sends it; empty: its host reads the source itself
 	ref     fleet.Volref
 	shared  bool // of the pool that it comes to
 }
 
 func (o copyImage) job() volumeJob {
+	if o.from.ID != "" {
+		return volumeJob{
+			kind: fleet.VolumeReceive, ref: o.ref, host: o.host, detail: fmt.Sprintf("of %s in pool %s on %s", o.source.Volume, o.source.PoolName, o.from.Name),
+			order: fleet.VolumeOrder{TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes), Checksum: o.checksum()},
+		}
+	}
 	order := fleet.VolumeOrder{Source: o.source.Volume, TakesBytes: cmp.Or(o.source.AllocBytes, o.version.CapacityBytes)}
 	if o.source.PoolID != o.ref.PoolID {
 		order.SourcePool = o.source.PoolID
 	}
-	if o.version.SHA256 != "" {
-		order.Checksum = "sha256:" + o.version.SHA256
-	}
+	order.Checksum = o.checksum()
 	return volumeJob{kind: fleet.VolumeCopy, ref: o.ref, host: o.host, order: order, detail: "of " + o.source.Volume + " in pool " + o.source.PoolName}
+}
+
+func (o copyImage) checksum() string {
+	if o.version.SHA256 == "" {
+		return ""
+	}
+	return "sha256:" + o.version.SHA256
 }
 
 // add notes the copy that is to come.
@@ -114,7 +125,8 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	if old != nil { // it was lost, or never came: it comes again
 		order.ref.Volume = old.Volume
 	}
-	return c.orderVolume(ctx, a, in.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+	way := transferOf(&order)
+	return c.orderVolumeThen(ctx, a, in.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		if _, err := q.LockImage(ctx, id); err != nil {
 			return volumeJob{}, store.NotFound(err, "image")
 		}
@@ -128,7 +140,11 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 		if j.host, err = roomFor(ctx, q, a, j, o.host.ID, nil, false); err != nil {
 			return j, err
 		}
+		way.received(&j)
+		order.ref = o.ref
 		return j, o.add(ctx, q, a)
+	}, func(q *db.Queries, task fleet.TaskID) error {
+		return way.send(ctx, q, task, fleet.JobID(task), order.ref)
 	})
 }
 
@@ -173,28 +189,62 @@ func (c *Control) adopt(ctx context.Context, a fleet.Actor, image fleet.ImageVie
 	})
 }
 
-// findCopy finds a host that has the pool and a copy of the version that can be read.
+// findCopy finds a host that has the pool and a copy of the version that can be read, else one that sends a copy to one that has the pool.
 func (c *Control) findCopy(ctx context.Context, copies browse.Copies, v fleet.ImageVersion, pool fleet.PoolID, host fleet.HostID) (copyImage, error) {
 	var best *copyImage
-	for _, from := range copies {
-		if from.VersionID != v.ID || !from.Offered() || from.Work != "" && from.State != fleet.CopyReady {
-			continue
+	better := func(o copyImage) {
+		if best == nil || best.source.State != fleet.CopyReady && o.source.State == fleet.CopyReady {
+			best = &o
 		}
-		if host != "" && from.HostID != "" && from.HostID != host {
+	}
+	for _, from := range copies {
+		if !readable(from, v.ID) || host != "" && from.HostID != "" && from.HostID != host {
 			continue
 		}
 		on, err := c.HostWithBoth(ctx, fleet.SystemActor, from.PoolID, pool, cmp.Or(host, from.HostID))
 		if err != nil {
 			return copyImage{}, err
 		}
-		if on != nil && (best == nil || best.source.State != fleet.CopyReady && from.State == fleet.CopyReady) {
-			best = &copyImage{version: v, source: from, host: *on}
+		if on != nil {
+			better(copyImage{version: v, source: from, host: *on})
+		}
+	}
+	if best != nil {
+		return *best, nil
+	}
+	to, err := c.HostWithBoth(ctx, fleet.SystemActor, pool, pool, host)
+	if err != nil {
+		return copyImage{}, err
+	}
+	for _, from := range copies {
+		if to == nil || !readable(from, v.ID) {
+			continue
+		}
+		if sender := senderOf(from, to.ID); sender != nil {
+			better(copyImage{version: v, source: from, host: *to, from: *sender})
 		}
 	}
 	if best == nil {
-		return copyImage{}, fleet.Errorf(fleet.Conflict, "%s, so nothing can be copied: no host with both. Assign the pool to a host that has a copy.", noHostWithBoth)
+		return copyImage{}, fleet.Errorf(fleet.Conflict, "%s, so nothing can be copied.", noCopyToSend)
 	}
 	return *best, nil
+}
+
+func readable(from browse.CopyOn, v fleet.ImageVersionID) bool {
+	return from.VersionID == v && from.Offered() && (from.Work == "" || from.State == fleet.CopyReady)
+}
+
+// senderOf is a host that is heard and has the copy, and is not the one that it goes to; nil: none.
+func senderOf(from browse.CopyOn, to fleet.HostID) *browse.HostRef {
+	if from.On == nil {
+		return nil
+	}
+	for _, h := range from.On.Hosts {
+		if h.ID != to {
+			return &h
+		}
+	}
+	return nil
 }
 
 // freeVolume is a name for a new copy that no volume of the pool has.
@@ -212,12 +262,16 @@ func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageV
 
 // VerifyCopy asks a host that has a copy to compute its checksum.
 func (c *Control) VerifyCopy(ctx context.Context, a fleet.Actor, of ImageCopy) (fleet.Task, error) {
-	_, copy, err := c.copyNamed(ctx, a, of, fleet.ActVerify)
+	v, copy, err := c.copyNamed(ctx, a, of, fleet.ActVerify)
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	j, err := verifyJob(copy, *v.Version(copy.VersionID), "")
 	if err != nil {
 		return fleet.Task{}, err
 	}
 	return c.orderVolume(ctx, a, of.PoolID, func(*db.Queries, assign.Object) (volumeJob, error) {
-		return volumeJob{kind: fleet.VolumeHash, ref: copy.Ref(), host: copy.On.Hosts[0], detail: "as a copy of an image"}, nil
+		return j, nil
 	})
 }
 

@@ -159,9 +159,11 @@ func freshImage(ctx context.Context, q *db.Queries, a fleet.Actor, name string) 
 
 func addVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, v fleet.ImageVersion) (fleet.ImageVersionID, error) {
 	id := fleet.NewID[fleet.ImageVersionID]()
-	_, err := q.AddImageVersion(ctx, db.AddImageVersionParams{
-		ID: id, ImageID: image, Format: v.Format, CapacityBytes: v.CapacityBytes, Sha256: v.SHA256, Source: v.Source, CreatedBy: a.Name,
-	})
+	in := db.AddImageVersionParams{ID: id, ImageID: image, Format: v.Format, CapacityBytes: v.CapacityBytes, Sha256: v.SHA256, Source: v.Source, CreatedBy: a.Name}
+	if v.StartID != "" {
+		in.StartID = &v.StartID
+	}
+	_, err := q.AddImageVersion(ctx, in)
 	return id, err
 }
 

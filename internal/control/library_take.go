@@ -64,6 +64,11 @@ func addComing(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.Im
 	if err != nil {
 		return err
 	}
+	return copyComing(ctx, q, a, version, j, shared)
+}
+
+// copyComing notes the copy of the version that the host is to make.
+func copyComing(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, j volumeJob, shared bool) error {
 	on := j.host.ID
 	if shared {
 		on = ""
@@ -76,7 +81,7 @@ func addComing(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.Im
 }
 
 func (c *Control) takeDownload(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
-	j, err := download(from.PoolID, NewDownload{URL: from.URL, Checksum: from.Checksum, Name: from.Volume, HostID: from.HostID})
+	j, err := download(from.PoolID, NewDownload{URL: from.URL, Checksum: from.Checksum, ChecksumURL: from.ChecksumURL, Name: from.Volume, HostID: from.HostID})
 	if err != nil {
 		return fleet.Task{}, below("source", err)
 	}

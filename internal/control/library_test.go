@@ -252,14 +252,15 @@ func TestAnImageIsCopiedBeforeItsVM(t *testing.T) {
 		t.Errorf("after a copy that failed: %+v", w)
 	}
 
-	// Where no host has both, that is the reason.
+	// Where no host has both, a host that has a copy would send it; where none is heard that has one, that is the reason.
 	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
 	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
-	s.refused("no host with both", fleet.Invalid, "no host with both", func() error {
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, s.h1)
+	s.refused("nobody to send it", fleet.Invalid, "could send", func() error {
 		_, err := s.from(chief, s.red, "nowhere", fleet.Disk{PoolID: s.nfs, ImageID: id})
 		return err
 	})
-	s.refused("copy it", fleet.Conflict, "no host with both", func() error {
+	s.refused("copy it", fleet.Conflict, "No host that is heard has a copy", func() error {
 		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
 		return err
 	})

@@ -91,6 +91,15 @@ func TestNetworksOnOneDeviceAreRefused(t *testing.T) {
 	s.refused("a second bridge on it", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", on("eth1", 0), s.h1))
 	s.refused("macvtap on it", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}, s.h1))
 	s.refused("the same VNI", fleet.Invalid, "The network over has the VNI 100 on h1 already", create("b", overlaySpec(100), s.h1))
+	alone := fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth5", Direct: fleet.DirectPassthrough}
+	s.define("alone", alone, s.h1)
+	for _, direct := range []fleet.DirectMode{"", fleet.DirectVEPA} {
+		s.refused("macvtap beside passthrough", fleet.Invalid, "The network alone has the device eth5 on h1 already: with passthrough it is one card's alone", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth5", Direct: direct}, s.h1))
+	}
+	s.define("many", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6"}, s.h1)
+	s.refused("passthrough beside macvtap", fleet.Invalid, "The network many has the device eth6 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6", Direct: fleet.DirectPassthrough}, s.h1))
+	s.define("alone-too", alone, s.h1) // one card's alone all the same
+	s.define("many-too", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6", Direct: fleet.DirectPrivate}, s.h1)
 	s.define("tagged", on("eth1", 7), s.h1)
 	s.define("elsewhere", on("eth1", 0), s.h2)
 	s.define("over-2", overlaySpec(101), s.h1)

@@ -16,7 +16,13 @@ import (
 // SetPortGroup gives a network that is defined here a port group, or changes the one of that name; fresh: there must be none. Each host of the
 // network is asked to go by it at once, also for the cards that are on it.
 func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.PortGroup, fresh bool) ([]fleet.TaskID, error) {
-	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.set", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
+	if in.SecurityGroups = slices.Compact(slices.Sorted(slices.Values(in.SecurityGroups))); len(in.SecurityGroups) == 0 {
+		in.SecurityGroups = nil
+	}
+	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.set", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
+		if err := checkDefaults(ctx, q, in.SecurityGroups); err != nil {
+			return "", err
+		}
 		switch g := s.Group(in.Name); {
 		case g != nil && fresh:
 			var checks fleet.Checks
@@ -32,6 +38,24 @@ func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.Netw
 		s.Check(&all, "spec")
 		return in.Name + ": " + in.Words(), fleet.Under(all.Err(), fmt.Sprintf("spec.portGroups[%d].", i))
 	})
+}
+
+// checkDefaults refuses security groups that not every project may use: cards of all may be on a port group.
+func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroupID) error {
+	if len(ids) > fleet.MaxNICGroups {
+		return nil // it is refused with the spec
+	}
+	held, err := assign.HeldSecurityGroups(ctx, q, "", ids)
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	for i, id := range ids {
+		if !held[id] {
+			checks.Add(fmt.Sprintf("securityGroups[%d]", i), "The fleet has no such security group. A port group gives only groups that every project may use.")
+		}
+	}
+	return checks.Err()
 }
 
 // DropPortGroup takes a port group from its network, unless VMs have cards on it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -51,7 +52,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	if err := checkGroup(in.Name, in.Spec); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
-	in.Spec = in.Spec.Tidy()
+	in.Spec = ownRules(in.Spec, fleet.SecurityGroupSpec{}).Tidy()
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	add := db.AddSecurityGroupParams{ID: id, Name: in.Name, Spec: in.Spec}
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
@@ -99,6 +100,18 @@ func checkGroup(name string, spec fleet.SecurityGroupSpec) error {
 	fleet.CheckName(&checks, "name", name)
 	spec.Check(&checks, "spec")
 	return checks.Err()
+}
+
+// ownRules is the spec with new ids for rules that are not the group's yet: two groups of a card must not have rules of one id, as packets are
+// counted by it.
+func ownRules(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
+	s.Rules = slices.Clone(s.Rules)
+	for i, r := range s.Rules {
+		if !slices.ContainsFunc(old.Rules, func(o fleet.SecurityRule) bool { return o.ID == r.ID }) {
+			s.Rules[i].ID = ""
+		}
+	}
+	return s
 }
 
 // checkRemotes refuses rules that name a group which the project may not: those of the fleet may name the fleet's alone. A group may name itself.
@@ -180,7 +193,7 @@ func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 		if err := checkGroup(name, spec); err != nil {
 			return err
 		}
-		spec = spec.Tidy()
+		spec = ownRules(spec, old.Spec).Tidy()
 		if err := checkRemotes(ctx, q, store.ProjectOf(old.ProjectID), id, spec); err != nil {
 			return err
 		}
@@ -217,7 +230,7 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 
 // groupNeeded refuses to delete a group, and names what needs it as far as the actor may see that.
 func groupNeeded(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
-	var vms, groups []string
+	var vms, groups, nets []string
 	hidden := false
 	for _, r := range rows {
 		switch {
@@ -225,6 +238,8 @@ func groupNeeded(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) e
 			hidden = true
 		case r.What == "vm":
 			vms = append(vms, r.Name)
+		case r.What == "net":
+			nets = append(nets, r.Name)
 		default:
 			groups = append(groups, r.Name)
 		}
@@ -235,6 +250,9 @@ func groupNeeded(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) e
 	}
 	if len(groups) > 0 {
 		why = append(why, "rules of other groups name it: "+strings.Join(groups, ", "))
+	}
+	if len(nets) > 0 {
+		why = append(why, "port groups of networks give it to cards: "+strings.Join(nets, ", "))
 	}
 	if hidden {
 		why = append(why, "others use it")

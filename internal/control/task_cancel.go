@@ -44,6 +44,9 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID
 	return store.TaskFor(a, t), nil
 }
 
+// stoppable is all work that a host which has begun it ends when it is asked to.
+var stoppable = fleet.KindsWhere(func(k fleet.Kind) bool { return k.Stoppable })
+
 func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
 	if err := q.HoldOf(ctx, string(t.Subject)); err != nil {
 		return err
@@ -55,7 +58,7 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 		return stopTask(ctx, q, a, t, cancelledBy(a))
 	}
 	if t.Kind.Is().Stoppable && t.Attempt > 0 { // a host has begun it, and leaves all as it was
-		n, err := q.StopMoves(ctx, db.StopMovesParams{Subject: t.Subject, Error: cancelledBy(a)})
+		n, err := q.StopParts(ctx, db.StopPartsParams{TaskID: &t.ID, Error: cancelledBy(a), Kinds: store.Texts(stoppable)})
 		if err == nil && n == 0 {
 			err = fleet.Errorf(fleet.Conflict, "It is being cancelled already.")
 		}

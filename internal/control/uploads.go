@@ -74,6 +74,9 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 		host = j.host.ID
 		return j, err
 	}, func(q *db.Queries, task fleet.TaskID) error {
+		if err := q.HoldTransfers(ctx, db.HoldTransfersParams{UserID: string(a.UserID), HostID: string(host)}); err != nil {
+			return err
+		}
 		n, err := q.AddUpload(ctx, db.AddUploadParams{
 			ID: id, TaskID: task, UserID: a.UserID, HostID: host, PoolID: pool, Volume: in.Name, SizeBytes: in.SizeBytes, Checksum: in.Checksum, File: in.File,
 			OfUser: maxUploadsOfUser, OfHost: maxUploadsOfHost,

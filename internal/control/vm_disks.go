@@ -40,7 +40,7 @@ func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 			d.SizeBytes = in.SizeBytes
 		}
 		if !in.Clone {
-			d.Image, d.ImageID, d.VersionID, d.Overlay = nil, "", "", false
+			d.Image, d.ImageID, d.VersionID, d.ImageSHA256, d.Overlay = nil, "", "", "", false
 		}
 		vm.Spec.Disks = slices.Clone(vm.Spec.Disks)
 		vm.Spec.Disks[i] = d

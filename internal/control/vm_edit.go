@@ -20,6 +20,8 @@ type UpdateVM struct {
 	Description  *string
 	Spec         *fleet.VMSpec // the whole spec; a network card without an address gets one
 	IfGeneration int64         // refuse where the VM is at another generation; 0: do not ask
+
+	grow *diskGrowth // of the spec, the size of one disk
 }
 
 // UpdateVM changes a VM, raises its generation once and queues vm.apply. Where nothing would change it writes nothing, and the
@@ -45,6 +47,9 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if ok, why := old.Allows(fleet.ActEdit); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
+		if in.Spec, err = in.spec(old); err != nil {
+			return err
+		}
 		vm = in.on(old)
 		typed := slices.Clone(vm.Spec.NICs)
 		if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
@@ -60,7 +65,10 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, typed); err != nil {
 			return err
 		}
-		vm, job, err = applyChange(ctx, q, a, vm, "vm.edit", inWords(old.Diff(vm.VM)))
+		if err := checkGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
+			return err
+		}
+		vm, job, err = applyChange(ctx, q, a, vm, in.editName(), inWords(old.Diff(vm.VM)))
 		return err
 	})
 	if err != nil {
@@ -98,10 +106,12 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 		checks.Add("spec.power", "Power is not edited. Order it: start, shut down, stop, pause or resume the VM.")
 	}
 	for _, c := range changes {
-		switch c.When {
-		case fleet.Never:
+		switch {
+		case c.When == fleet.Never && shrinks(old, vm, c.Field):
+			checks.Add(c.Field+".sizeBytes", "A disk only grows: %s.", c.Words)
+		case c.When == fleet.Never:
 			checks.Add(c.Field, "This is not changed by an edit: %s.", c.Words)
-		case fleet.PowerOff:
+		case c.When == fleet.PowerOff:
 			checks.Add(c.Field, "This can be changed only while the VM is off: %s. Shut it down first.", c.Words)
 		}
 		switch c.Field {
@@ -164,6 +174,17 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
+	var gone []fleet.NIC
+	for _, was := range old.Spec.NICs {
+		stays := false
+		for i, n := range vm.Spec.NICs {
+			stays = stays || n.MAC == was.MAC && !isFresh(fmt.Sprintf("spec.nics[%d]", i))
+		}
+		if !stays {
+			gone = append(gone, was)
+		}
+	}
+	handBack(&hosts[0], gone)
 	var checks fleet.Checks
 	for _, f := range placement.Fit(asked, hosts[0]) {
 		if isFresh(f.Field) || heard && f.Field == "hostId" {

@@ -28,6 +28,8 @@ type origin struct {
 	ref  fleet.Volref
 	wait bool       // a host is at it
 	step *copyImage // what has to be done first
+
+	verify *browse.CopyOn // nobody has told its checksum, as it is now: it is read first
 }
 
 // planImages finds what the disks that name images of the library may be made from. Who does not run hosts takes what is published to the project.
@@ -97,6 +99,7 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 		pool := h.Pools[c.PoolID]
 		return pool.Assigned && pool.State == fleet.PoolActive && (c.HostID == "" || c.HostID == h.ID)
 	}
+	better := func(c, than *browse.CopyOn) bool { return than == nil || than.State != fleet.CopyReady }
 	var best, any, late *browse.CopyOn
 	for i := range p.copies {
 		c := &p.copies[i]
@@ -105,25 +108,52 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 		case c.State == fleet.CopyComing && c.PoolID == d.PoolID:
 			late = c
 		case !c.Offered():
-		case c.PoolID == d.PoolID:
+		case c.PoolID == d.PoolID && better(c, best):
 			best = c
-		default:
+		case c.PoolID != d.PoolID && better(c, any):
 			any = c
 		}
 	}
 	switch {
 	case best != nil:
-		return &origin{ref: best.Ref()}
+		return fromCopy(best)
 	case any != nil && !d.Overlay:
-		return &origin{ref: any.Ref()}
+		return fromCopy(any)
 	case late != nil:
 		return &origin{ref: late.Ref(), wait: true}
 	case p.step != nil:
 		return &origin{step: p.step, wait: true}
 	case any != nil && !p.shared: // what stands on it must be beside it
 		return &origin{wait: true, step: &copyImage{version: p.version, source: *any, host: browse.HostRef{ID: h.ID, Name: h.Name}}}
+	case !p.shared:
+		return p.sent(h)
 	}
 	return nil
+}
+
+// sent is a copy that another host sends first; nil: none does.
+func (p imagePlan) sent(h placement.Host) *origin {
+	var best *copyImage
+	for _, c := range p.copies {
+		if !readable(c, p.version.ID) || best != nil && (best.source.State == fleet.CopyReady || c.State != fleet.CopyReady) {
+			continue
+		}
+		if from := senderOf(c, h.ID); from != nil {
+			best = &copyImage{version: p.version, source: c, host: browse.HostRef{ID: h.ID, Name: h.Name}, from: *from}
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return &origin{wait: true, step: best}
+}
+
+// fromCopy is a copy that there is. One that nobody has verified is read first.
+func fromCopy(c *browse.CopyOn) *origin {
+	if c.State == fleet.CopyReady {
+		return &origin{ref: c.Ref()}
+	}
+	return &origin{ref: c.Ref(), wait: true, verify: c}
 }
 
 // offer tells placement what the host can make the VM's disks from.
@@ -131,9 +161,12 @@ func offerImages(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	h.Images = map[int]placement.Image{}
 	for _, p := range plans {
 		image := placement.Image{Name: p.image.Name, CapacityBytes: p.version.CapacityBytes}
-		if p.on(*h, spec.Disks[p.disk]) == nil {
-			image.Plain = fmt.Sprintf("no copy of the image %q, and no host with both a copy and the pool", p.image.Name)
-			image.Why = fmt.Sprintf("%s has no copy of %s, and none can be copied to the disk's pool: no host with both.", h.Name, p.image.Name)
+		switch from := p.on(*h, spec.Disks[p.disk]); {
+		case from == nil:
+			image.Plain = fmt.Sprintf("no copy of the image %q, and no host that could send one", p.image.Name)
+			image.Why = fmt.Sprintf("%s has no copy of %s, and no host that is heard could send it one.", h.Name, p.image.Name)
+		case from.step != nil:
+			image.Later = true
 		}
 		h.Images[p.disk] = image
 	}
@@ -172,6 +205,7 @@ func holdImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 // steps are what has to be done before the VM's disks can be made on its host.
 type steps struct {
 	copies []copyImage
+	verify []volumeJob
 	wait   []fleet.Volref
 }
 
@@ -180,7 +214,7 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 	var out steps
 	for _, p := range plans {
 		d := &spec.Disks[p.disk]
-		d.VersionID = p.version.ID
+		d.VersionID, d.ImageSHA256 = p.version.ID, p.version.SHA256
 		from := p.on(h, *d)
 		if from == nil {
 			return out, fleet.Errorf(fleet.Conflict, "%s has no copy of %s any more. Try again.", h.Name, p.image.Name)
@@ -198,6 +232,13 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 				from.ref = o.ref
 				out.copies = append(out.copies, o)
 			}
+		}
+		if from.verify != nil && !slices.Contains(out.wait, from.ref) {
+			j, err := verifyJob(*from.verify, p.version, h.ID)
+			if err != nil {
+				return out, err
+			}
+			out.verify = append(out.verify, j)
 		}
 		if from.wait && !slices.Contains(out.wait, from.ref) {
 			out.wait = append(out.wait, from.ref)
@@ -224,9 +265,28 @@ func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID,
 
 // The parts of a VM's creation that brings an image to its pool first.
 const (
-	roleCopy = "copy"
-	roleVM   = "vm"
+	roleCopy   = "copy"
+	roleVerify = "verify"
+	roleVM     = "vm"
 )
+
+// verifyJob is the order to read a copy: on the VM's host, or on another that has the file.
+func verifyJob(c browse.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
+	j := volumeJob{kind: fleet.VolumeHash, ref: c.Ref(), detail: "as a copy of an image"}
+	if c.On == nil || len(c.On.Hosts) == 0 {
+		return j, fleet.Errorf(fleet.Conflict, "No host that is heard has %s now, so it cannot be verified.", c.Volume)
+	}
+	j.host = c.On.Hosts[0]
+	for _, h := range c.On.Hosts {
+		if h.ID == prefer {
+			j.host = h
+		}
+	}
+	if v.SHA256 != "" {
+		j.order.Checksum = "sha256:" + v.SHA256
+	}
+	return j, nil
+}
 
 // queue makes the copies a part of the task that makes the VM, which waits for them, and for those that others have ordered.
 func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
@@ -234,32 +294,59 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 		return nil
 	}
 	var mine, all []string
-	for _, o := range s.copies {
-		j := o.job()
-		subject := fleet.SubjectVolume(j.ref)
-		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: subject, Kind: j.kind})
+	type part struct {
+		volumeJob
+		role string
+		copy *copyImage // of which it is the job; nil: it reads a copy that there is
+	}
+	var parts []part
+	for _, j := range s.verify {
+		parts = append(parts, part{volumeJob: j, role: roleVerify})
+	}
+	for i := range s.copies {
+		parts = append(parts, part{s.copies[i].job(), roleCopy, &s.copies[i]})
+	}
+	for _, p := range parts {
+		subject := fleet.SubjectVolume(p.ref)
+		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: subject, Kind: p.kind})
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(at, func(r db.JobsAboutRow) bool { return r.HostID == j.host.ID }) {
+		if slices.ContainsFunc(at, func(r db.JobsAboutRow) bool { return r.HostID == p.host.ID }) {
 			continue // somebody else came first
 		}
-		if err := o.add(ctx, q, a); err != nil {
-			return err
+		if p.copy != nil {
+			if err := p.copy.add(ctx, q, a); err != nil {
+				return err
+			}
 		}
 		id := fleet.NewID[fleet.JobID]()
-		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: roleCopy, HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: fleet.JobArgs{Volume: &j.order}}); err != nil {
+		var way between
+		if p.copy != nil {
+			way = transferOf(p.copy)
+			way.received(&p.volumeJob)
+		}
+		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: p.role, HostID: p.host.ID, Kind: p.kind, Subject: subject, Args: fleet.JobArgs{Volume: &p.order}}); err != nil {
 			return err
 		}
 		mine = append(mine, string(id))
+		if way.id != "" {
+			sender, err := way.sendBeside(ctx, q, task, id, p.ref)
+			if err != nil {
+				return err
+			}
+			mine = append(mine, string(sender))
+		}
 	}
 	for _, ref := range s.wait {
-		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(ref), Kind: fleet.VolumeCopy})
-		if err != nil {
-			return err
-		}
-		for _, r := range at {
-			all = append(all, string(r.ID))
+		for _, kind := range []fleet.JobKind{fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeHash} {
+			at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(ref), Kind: kind})
+			if err != nil {
+				return err
+			}
+			for _, r := range at {
+				all = append(all, string(r.ID))
+			}
 		}
 	}
 	if len(all) == 0 {

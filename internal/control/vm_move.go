@@ -90,18 +90,7 @@ func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 	if err == nil && taken {
 		err = fleet.Errorf(fleet.Conflict, "The pool has volumes of the names %s and %s already, or had. Rename or delete what is there.", disk.Volume, to.Volume)
 	}
-	return fleet.MoveOrder{Disk: disk, To: to, RateBytes: in.RateBytes, TakesBytes: diskBytes(vm, i)}, err
-}
-
-// diskBytes is how large the disk is for its guest: as its host has it, else as it was asked for.
-func diskBytes(vm fleet.VMView, i int) int64 {
-	ref := vm.Spec.Disks[i].Ref()
-	for _, d := range vm.Status.Disks {
-		if d.Volume != nil && *d.Volume == ref && d.SizeBytes > 0 {
-			return d.SizeBytes
-		}
-	}
-	return vm.Spec.Disks[i].SizeBytes
+	return fleet.MoveOrder{Disk: disk, To: to, RateBytes: in.RateBytes, TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}, err
 }
 
 // MoveTargets are the pools that the VM's host has, each with why the disk cannot go there.
@@ -135,7 +124,7 @@ func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID,
 
 // moveTargets says of each pool whether disk i of the VM can go there.
 func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, i int, pools []fleet.PoolID, overcommit bool) ([]fleet.MoveTarget, error) {
-	own, size := vm.Spec.Disks[i], diskBytes(vm, i)
+	own, size := vm.Spec.Disks[i], vm.DiskBytes(vm.Spec.Disks[i])
 	disks := make([]fleet.Disk, len(pools))
 	for k, id := range pools {
 		disks[k] = fleet.Disk{PoolID: id, SizeBytes: size}

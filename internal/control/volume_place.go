@@ -66,7 +66,8 @@ func volumesFree(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
 			works[ref.PoolID] = rows
 		}
 		for _, w := range works[ref.PoolID] {
-			if about, _ := w.Subject.Volume(); about == ref && w.Kind != fleet.VolumeHash { // which only reads it, too
+			about, _ := w.Subject.Volume()
+			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume { // these two only read it, too
 				return fleet.Errorf(fleet.Conflict, "The volume %s is at work now: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Is().Verb))
 			}
 		}

@@ -88,12 +88,36 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 	})
 }
 
+// RenameVolume asks for another name for a volume, in its pool. The order is one for the new name, and has the old one at work: nobody can give
+// either to a VM meanwhile.
+func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to string) (fleet.Task, error) {
+	return c.changeVolume(ctx, a, of, fleet.ActRename, func(q *db.Queries, v browse.VolumeOn) (volumeJob, error) {
+		var checks fleet.Checks
+		if fleet.CheckNewVolume(&checks, "name", to); to == of.Volume {
+			checks.Add("name", "It has this name. Give another one.")
+		}
+		if err := checks.Err(); err != nil {
+			return volumeJob{}, err
+		}
+		j := volumeJob{kind: fleet.VolumeRename, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, order: fleet.VolumeOrder{Source: of.Volume}, detail: of.Volume + " → " + to}
+		if err := nameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
+			return j, err
+		}
+		var err error
+		j.host, err = anyHost(v, of.HostID)
+		return j, err
+	})
+}
+
 // NewDownload asks for a volume that a host downloads.
 type NewDownload struct {
-	URL      string       `json:"url" doc:"https, or http where the checksum is given; without user and password"`
-	Checksum string       `json:"checksum,omitempty" doc:"SHA-256 or SHA-512, its digits in hexadecimal; needed for http, and without it nobody can tell whether https served what was meant"`
-	Name     string       `json:"name,omitempty" doc:"Empty: the last part of the address's path"`
-	HostID   fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: on which; of a shared one empty: one is chosen"`
+	URL      string `json:"url" doc:"https, or http where the checksum is given; without user and password"`
+	Checksum string `json:"checksum,omitempty" doc:"SHA-256 or SHA-512, its digits in hexadecimal; needed for http, and without it nobody can tell whether https served what was meant"`
+	// ChecksumURL is the address of a file that has the checksum.
+	ChecksumURL string `json:"checksumUrl,omitempty" doc:"Instead of the checksum: the https address of a file that has it, as sha256sum or BSD's sha256 write them. The host reads it first"`
+
+	Name   string       `json:"name,omitempty" doc:"Empty: the last part of the address's path"`
+	HostID fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: on which; of a shared one empty: one is chosen"`
 }
 
 // FetchVolume asks a host to download a volume. How large it is, its server says, so the host alone can tell whether there is room.
@@ -113,27 +137,18 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 // download is the order for a download, which has no host yet.
 func download(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 	var checks fleet.Checks
-	algorithm, digest, known := fleet.ParseChecksum(in.Checksum)
-	if !known {
-		checks.Add("checksum", "Give the 64 digits of a SHA-256, or the 128 of a SHA-512.")
-	}
-	at, err := fleet.ParseDownload(in.URL, digest != "" || !known)
-	if err != nil {
-		checks.Add("url", "%s", err)
-	} else if at.RawQuery != "" || at.ForceQuery {
-		checks.Add("url", "An address with a question mark is not taken: what follows it often lets people in, and orders are kept as they were given. Offer the file without.")
-	}
+	fleet.CheckDownload(&checks, in.URL, in.Checksum, in.ChecksumURL)
 	in.Name = cmp.Or(in.Name, fleet.NameOfDownload(in.URL))
 	if fleet.CheckNewVolume(&checks, "name", in.Name); checks.Err() != nil {
 		return volumeJob{}, checks.Err()
 	}
-	order := fleet.VolumeOrder{URL: at.String()}
-	if digest != "" {
+	order := fleet.VolumeOrder{URL: in.URL, ChecksumURL: in.ChecksumURL}
+	if algorithm, digest, _ := fleet.ParseChecksum(in.Checksum); digest != "" {
 		order.Checksum = algorithm + ":" + digest
 	}
 	return volumeJob{
 		kind: fleet.VolumeFetch, ref: fleet.Volref{PoolID: pool, Volume: in.Name}, order: order,
-		detail: "from " + at.String() + ", " + cmp.Or(order.Checksum, "without a checksum"),
+		detail: "from " + in.URL + ", " + cmp.Or(order.Checksum, order.ChecksumURL, "without a checksum"),
 	}, nil
 }
 
@@ -182,13 +197,15 @@ func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, a
 
 // volumeJob is an order that a host is to get.
 type volumeJob struct {
-	kind   fleet.JobKind
-	ref    fleet.Volref
-	host   browse.HostRef
-	order  fleet.VolumeOrder
-	data   bool // its data goes
-	told   bool // whoever decides writes the line of the audit
-	detail string
+	kind  fleet.JobKind
+	ref   fleet.Volref
+	host  browse.HostRef
+	order fleet.VolumeOrder
+	data  bool // its data goes
+	told  bool // whoever decides writes the line of the audit
+
+	project *fleet.ProjectID // whose members see the task; nil: those who run the hosts alone
+	detail  string
 }
 
 // orderVolume queues what decide says, under the pool's lock: whoever gives one of its volumes to a VM, or publishes it, waits.
@@ -198,14 +215,20 @@ func (c *Control) orderVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 
 // orderVolumeThen is orderVolume with what belongs to the order's task.
 func (c *Control) orderVolumeThen(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
-	err = assign.Pools.Change(ctx, c.store, a, string(pool), func(q *db.Queries, on assign.Object) error {
+	return c.orderVolumeBy(ctx, a, a, pool, decide, then)
+}
+
+// orderVolumeBy is orderVolumeThen where somebody else than the person answers for it that the pool is changed: whoever calls has asked what the person
+// may.
+func (c *Control) orderVolumeBy(ctx context.Context, answers, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
+	err = assign.Pools.Change(ctx, c.store, answers, string(pool), func(q *db.Queries, on assign.Object) error {
 		j, err := decide(q, on)
 		if err != nil {
 			return err
 		}
 		subject := fleet.SubjectVolume(j.ref)
 		id, err := store.Queue(ctx, q, a, db.JoinQueueParams{
-			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, Args: fleet.JobArgs{DeleteDisks: j.data, Volume: &j.order},
+			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: j.project, Args: fleet.JobArgs{DeleteDisks: j.data, Volume: &j.order},
 		})
 		if err != nil {
 			return err

@@ -37,12 +37,13 @@ func (s *site) asking(of control.Volume) map[fleet.Action]func() error {
 	return map[fleet.Action]func() error{
 		fleet.ActGrow:   func() error { _, err := s.GrowVolume(ctx, chief, of, 1<<30, false); return err },
 		fleet.ActClone:  func() error { _, err := s.CloneVolume(ctx, chief, of, "copy.raw", false); return err },
+		fleet.ActRename: func() error { _, err := s.RenameVolume(ctx, chief, of, "renamed.raw"); return err },
 		fleet.ActWipe:   func() error { _, err := s.WipeVolume(ctx, chief, of, of.Volume); return err },
 		fleet.ActDelete: func() error { _, err := s.DeleteVolume(ctx, chief, of, of.Volume); return err },
 	}
 }
 
-var destroying = []fleet.Action{fleet.ActGrow, fleet.ActWipe, fleet.ActDelete}
+var destroying = []fleet.Action{fleet.ActGrow, fleet.ActRename, fleet.ActWipe, fleet.ActDelete}
 
 func TestOrdersForVolumes(t *testing.T) {
 	s := newSite(t)

@@ -64,7 +64,7 @@ func (m *machine) aptInstall(ctx context.Context, p Purpose, out io.Writer, pack
 // The services that the packages bring and that Quantix does not use for the lab, the tests, the demo and the portal.
 var services = []string{
 	"postgresql.service", "libvirtd.service", "libvirtd.socket", "libvirtd-ro.socket", "libvirtd-admin.socket", "libvirt-guests.service",
-	"tgt.service", "ceph.target", "ceph-mon.target", "ceph-osd.target", "ceph-crash.service", "virtlogd.socket", "virtlogd-admin.socket", "virtlockd.socket", "virtlockd-admin.socket",
+	"openvswitch-switch.service", "ovs-record-hostname.service", "tgt.service", "ceph.target", "ceph-mon.target", "ceph-osd.target", "ceph-crash.service", "virtlogd.socket", "virtlogd-admin.socket", "virtlockd.socket", "virtlockd-admin.socket",
 }
 
 const policy = `#!/bin/sh

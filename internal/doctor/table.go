@@ -158,6 +158,10 @@ var needs = []need{
 		debian: []string{"e2fsprogs"}, rpm: []string{"e2fsprogs"},
 	},
 	program("iptables", "libvirt's networks and broken ones in tests", "iptables", "iptables-nft"),
+	{
+		name: "ovs-vsctl", why: "networks on Open vSwitch bridges", optional: forAgent, required: forTests, programs: []string{"ovs-vsctl"},
+		debian: []string{"openvswitch-switch"}, rpm: []string{"openvswitch"},
+	},
 	program("nft", "libvirt's networks", "nftables", "nftables"),
 	program("ip", "bridges and network namespaces", "iproute2", "iproute"),
 	program("unshare", "a host of its own in namespaces", "util-linux", "util-linux"),

@@ -32,12 +32,12 @@ type apart struct {
 
 const confirmWithin = 6 * time.Second
 
-func newApart(t *testing.T) *apart {
+func newApart(t *testing.T, name string) *apart {
 	t.Helper()
-	s := &apart{dir: filepath.Join(root, "apart"), ids: map[string]fleet.NetworkID{}}
+	s := &apart{dir: filepath.Join(root, name), ids: map[string]fleet.NetworkID{}}
 	env := []string{fmt.Sprintf("QUANTIX_NETWORK_CONFIRM=%d", confirmWithin/time.Second)}
 	var err error
-	if s.play, err = startPlay("apart", env, "lab", "--apart", "--json", "--listen", "127.0.0.1:0", "--data-dir", s.dir); err != nil {
+	if s.play, err = startPlay(name, env, "lab", "--apart", "--json", "--listen", "127.0.0.1:0", "--data-dir", s.dir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -86,7 +86,13 @@ func (s *apart) agent(t *testing.T, i int) (pid int) {
 // inside runs a command in a host's network namespace.
 func (s *apart) inside(t *testing.T, i int, name string, args ...string) string {
 	t.Helper()
-	args = append([]string{"--target", strconv.Itoa(s.agent(t, i)), "--net", "--", name}, args...)
+	return s.enter(t, i, []string{"--net"}, name, args...)
+}
+
+// enter is inside for more of the host's namespaces.
+func (s *apart) enter(t *testing.T, i int, namespaces []string, name string, args ...string) string {
+	t.Helper()
+	args = append(append([]string{"--target", strconv.Itoa(s.agent(t, i))}, namespaces...), append([]string{"--", name}, args...)...)
 	out, err := exec.CommandContext(t.Context(), "nsenter", args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
@@ -101,7 +107,9 @@ func (s *apart) define(t *testing.T, name string, spec map[string]any, on ...int
 	for _, i := range on {
 		ids = append(ids, s.hosts[i].ID)
 	}
-	spec["dns"] = false
+	if spec["dns"] == nil {
+		spec["dns"] = false
+	}
 	n := ask[fleet.NetworkView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/networks", map[string]any{"name": name, "hostIds": ids, "spec": spec})
 	s.ids[name] = n.ID
 }
@@ -144,25 +152,47 @@ type wired struct {
 	said int
 }
 
+// boot starts one; a network may be named with a port group ("lan/voice") and with a MAC address behind @.
 func (s *apart) boot(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) *wired {
 	t.Helper()
+	s.defineGuest(t, files, i, name, networks...)
+	virsh(t, s.Hosts[i], "start", name)
+	return s.attend(t, i, name)
+}
+
+func (s *apart) serial(name string) string { return filepath.Join(s.dir, name+".sock") }
+
+func (s *apart) defineGuest(t *testing.T, files lab.GuestFiles, i int, name string, networks ...string) {
+	t.Helper()
 	var cards strings.Builder
-	socket := filepath.Join(s.dir, name+".sock")
 	for _, n := range networks {
-		fmt.Fprintf(&cards, "<interface type='network'><source network='%s'/><model type='virtio'/></interface>", n)
+		n, mac, _ := strings.Cut(n, "@")
+		n, group, _ := strings.Cut(n, "/")
+		fmt.Fprintf(&cards, "<interface type='network'><source network='%s'", n)
+		if group != "" {
+			fmt.Fprintf(&cards, " portgroup='%s'", group)
+		}
+		cards.WriteString("/>")
+		if mac != "" {
+			fmt.Fprintf(&cards, "<mac address='%s'/>", mac)
+		}
+		cards.WriteString("<model type='virtio'/></interface>")
 	}
 	file := filepath.Join(t.TempDir(), name+".xml")
 	writeFile(t, file, fmt.Sprintf(`<domain type='qemu'><name>%s</name><memory unit='MiB'>160</memory><vcpu>1</vcpu>
 <os><type arch='x86_64' machine='pc'>hvm</type><kernel>%s</kernel><initrd>%s</initrd>
 <cmdline>console=ttyS0 quiet mitigations=off i8042.dumbkbd i8042.noaux no_timer_check</cmdline></os><features><acpi/></features>
 <devices>%s<serial type='unix'><source mode='bind' path='%s'/></serial><controller type='usb' model='none'/><memballoon model='none'/></devices></domain>`,
-		name, files.Kernel, files.Initrd, cards.String(), socket))
-	h := s.Hosts[i]
-	virsh(t, h, "define", file)
-	virsh(t, h, "start", name)
-	g := &wired{t: t, name: name}
+		name, files.Kernel, files.Initrd, cards.String(), s.serial(name)))
+	virsh(t, s.Hosts[i], "define", file)
+}
+
+// attend takes the serial port of a guest that has started.
+func (s *apart) attend(t *testing.T, i int, name string) *wired {
+	t.Helper()
+	h, g := s.Hosts[i], &wired{t: t, name: name}
 	eventually(t, stepLimit, name+"'s serial port", func() (bool, string) {
-		conn, err := net.Dial("unix", socket)
+		conn, err := net.Dial("unix", s.serial(name))
 		g.conn = conn
 		return err == nil, fmt.Sprint(err)
 	})

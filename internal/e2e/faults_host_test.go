@@ -24,6 +24,8 @@ import (
 
 // rig is a portal over a PostgreSQL of its own, with one real libvirt host, all of which the test may kill.
 type rig struct {
+	extra, env []string // of the agent
+
 	t  *testing.T
 	pg *pglocal.Server
 	*portal
@@ -101,7 +103,7 @@ func (r *rig) joinHost() {
 }
 
 func (r *rig) agentArgs() []string {
-	return []string{"--name", r.name, "--data-dir", filepath.Join(r.dir, "h", "agent")}
+	return append([]string{"--name", r.name, "--data-dir", filepath.Join(r.dir, "h", "agent")}, r.extra...)
 }
 
 // startAgent runs the host's agent, also again after it was killed.
@@ -115,6 +117,9 @@ func (r *rig) startAgent(path string) {
 	ctx, stop := context.WithCancel(context.Background())
 	agent := r.host.Command(ctx, path, append([]string{"agent"}, r.agentArgs()...)...)
 	agent.Stdout, agent.Stderr = file, file
+	if len(r.env) > 0 {
+		agent.Env = append(os.Environ(), r.env...)
+	}
 	agent.Cancel = func() error { return agent.Process.Signal(syscall.SIGTERM) }
 	if err := agent.Start(); err != nil {
 		r.t.Fatal(err)

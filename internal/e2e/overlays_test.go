@@ -23,7 +23,7 @@ func TestNetworksBetweenHosts(t *testing.T) { //nolint:tparallel // one lab, one
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newApart(t)
+	s := newApart(t, "apart")
 	s.define(t, "over", map[string]any{"mode": "vxlan", "vni": 4711, "underlay": s.subnet}, 0, 1)
 	s.define(t, "wire", map[string]any{"mode": "uplink", "device": "eth1", "bridge": "qx-wire"}, 0, 1)
 	s.define(t, "alone", map[string]any{"mode": "isolated", "ipv4": map[string]any{"gateway": "10.72.0.254/24"}}, 0, 1)

@@ -148,6 +148,11 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("main dl .menu-item", "Move to another pool")
 			p.waitText("#dialog", "Choose the pool")
 		}},
+		{"vm-grow-disk", vm, func(p *tab) {
+			p.click("main dl summary", "")
+			p.click("main dl .menu-item", "Grow")
+			p.waitText("#dialog", "New size")
+		}},
 		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},
 		{"vm-monitor", vm + "?tab=monitor", nil},
 		{"vm-configure", vm + "?tab=configure", nil},
@@ -165,6 +170,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"hosts", "/hosts", nil},
 		{"host-join", "/hosts/join", func(p *tab) { p.click("main button.primary", ""); p.waitText(".code", "quantix agent join") }},
 		{"host", h, nil},
+		{"host-topology", h + "?tab=topology", nil},
 		{"host-delete", h + "/delete", nil},
 		{"pools", "/pools", nil},
 		{"pools-matrix", "/pools/matrix", nil},
@@ -187,6 +193,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.waitText("#dialog .field.bad", "Name")
 		}},
 		{"volume-grow", pl + "/volumes/grow" + of, nil},
+		{"volume-rename", pl + "/volumes/rename" + of, nil},
 		{"volume-clone", pl + "/volumes/clone" + of, nil},
 		{"volume-wipe", pl + "/volumes/wipe" + of, nil},
 		{"volume-delete", pl + "/volumes/delete" + of, nil},
@@ -272,6 +279,9 @@ func demoShots(t *testing.T, a api) []shot {
 		{"network", "/networks/" + string(net.ID), nil},
 		{"network-defined", "/networks/" + string(lan.ID), nil},
 		{"network-failed", "/networks/" + string(down.ID), nil},
+		{"network-topology", "/networks/" + string(net.ID) + "?tab=topology", nil},
+		{"network-topology-failed", "/networks/" + string(down.ID) + "?tab=topology", nil},
+		{"networks-topology", "/networks/topology", nil},
 		{"network-summary", "/networks/" + string(lan.ID) + "?tab=summary", nil},
 		{"network-vxlan", "/networks/" + string(over.ID), nil},
 		{"network-vxlan-summary", "/networks/" + string(over.ID) + "?tab=summary", nil},
@@ -304,7 +314,11 @@ func demoShots(t *testing.T, a api) []shot {
 		{"images", "/images", nil},
 		{"image", img, nil},
 		{"image-grants", img + "?tab=grants", nil},
-		{"image-new", "/images/new?start=debian-12.qcow2", nil},
+		{"image-new", "/images/new?start=00000000-0000-7000-8000-000000440001", nil},
+		{"images-well-known", "/images/well-known", nil},
+		{"images-well-known-new", "/images/well-known/new", nil},
+		{"images-well-known-edit", "/images/well-known/00000000-0000-7000-8000-000000440001/edit", nil},
+		{"images-well-known-delete", "/images/well-known/00000000-0000-7000-8000-000000440001/delete", nil},
 		{"image-new-errors", "/images/new", func(p *tab) {
 			p.expect("422")
 			p.click("button.primary", "Add image")

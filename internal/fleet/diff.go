@@ -45,7 +45,13 @@ func (vm VM) Diff(to VM) []Change {
 	if vm.Description != to.Description {
 		add("description", "description")
 	}
-	return append(out, vm.Spec.Diff(to.Spec, vm.On())...)
+	for _, c := range vm.Spec.Diff(to.Spec, vm.On()) {
+		if c.When == Never && vm.takesGrowthBack(c, to) {
+			c.When = Now
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // Diff lists what differs in the spec to, for a VM whose guest is on or not. Power is no part of it: it is ordered, not edited.
@@ -85,7 +91,7 @@ var VMFields = []VMField{
 	value("firmware", "firmware", PowerOff, func(s *VMSpec) *Firmware { return &s.Firmware },
 		func(f Firmware) string { return strings.ToUpper(string(f)) }, nil),
 	list("disks", "disk", Never, func(s *VMSpec) *[]Disk { return &s.Disks },
-		element[Disk]{key: diskKey, told: diskKey, words: func(d Disk) string { return d.Volume }}),
+		element[Disk]{key: diskKey, told: diskKey, words: func(d Disk) string { return d.Volume }, live: diskGrown, became: diskBecame}),
 	list("nics", "network card", Now, func(s *VMSpec) *[]NIC { return &s.NICs },
 		element[NIC]{key: nicKey, told: nicTold, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFiltered(n) }, live: nicRefiltered}),
 	value("iso", "CD-ROM", NextBoot, func(s *VMSpec) **Volref { return &s.ISO },
@@ -135,6 +141,15 @@ type element[T any] struct {
 	words func(T) string // for people
 	// live is what becomes of one that stays, in words, where that takes effect at once; empty: it does not. nil: it never does
 	live func(old, to T) string
+	// became is what becomes of one that stays otherwise; nil: its words, then and now
+	became func(old, to T) string
+}
+
+func (e element[T]) change(old, to T) string {
+	if e.became != nil {
+		return e.became(old, to)
+	}
+	return e.words(old) + " → " + e.words(to)
 }
 
 // list is a field that holds many, in an order that means nothing. What takes the place of one that stays takes effect at the
@@ -167,7 +182,7 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 			case e.live != nil && e.live(was[k], v) != "":
 				add(at, Now, e.live(was[k], v))
 			default:
-				add(at, replaced, e.words(was[k])+" → "+e.words(v))
+				add(at, replaced, e.change(was[k], v))
 			}
 			stay[k] = true
 		}
@@ -211,7 +226,9 @@ func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }
 
 func nicKey(n NIC) string { return strings.ToLower(n.MAC) }
 
-func nicTold(n NIC) string { return nicKey(n) + " " + nicOn(n) + " " + n.filterTold() }
+func nicTold(n NIC) string {
+	return nicKey(n) + " " + nicOn(n) + " " + n.filterTold() + fmt.Sprint(n.DefaultGroups, n.DefaultAntiSpoofing)
+}
 
 func nicOn(n NIC) string {
 	if n.Bridge != "" {

@@ -53,6 +53,15 @@ func ParseDownload(address string, checked bool) (*url.URL, error) {
 	return nil, Errorf(Invalid, "Only https is downloaded from, and http where the checksum is given.")
 }
 
+// ParseChecksumFile reads the address of a file of checksums, or says why there is none. It is https alone: nothing else vouches for what it says.
+func ParseChecksumFile(address string) (*url.URL, error) {
+	u, err := ParseDownload(address, false)
+	if err == nil && (u.RawQuery != "" || u.ForceQuery) {
+		err = Errorf(Invalid, "An address with a question mark is not taken: orders are kept as they were given.")
+	}
+	return u, err
+}
+
 // NameOfDownload is what a volume is called that is given no other name: the last part of the address's path.
 func NameOfDownload(address string) string {
 	u, err := url.Parse(address)
@@ -60,23 +69,4 @@ func NameOfDownload(address string) string {
 		return ""
 	}
 	return path.Base(u.Path)
-}
-
-// StartImage is a well-known image that the form of a download offers.
-type StartImage struct {
-	Name string // as people know it
-	URL  string
-	File string // the volume's name
-}
-
-// StartImages are addresses of the distributions themselves. Most lead to the newest build, whose checksum changes with each, so none is here;
-// Fedora and Alpine name each build anew, so theirs are of one.
-var StartImages = []StartImage{
-	{"Debian 12", "https://cloud.debian.org/images/cloud/bookworm/latest/debian-12-genericcloud-amd64.qcow2", "debian-12.qcow2"},
-	{"Debian 13", "https://cloud.debian.org/images/cloud/trixie/latest/debian-13-genericcloud-amd64.qcow2", "debian-13.qcow2"},
-	{"Ubuntu 22.04", "https://cloud-images.ubuntu.com/jammy/current/jammy-server-cloudimg-amd64.img", "ubuntu-22.04.qcow2"},
-	{"Ubuntu 24.04", "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img", "ubuntu-24.04.qcow2"},
-	{"AlmaLinux 9", "https://repo.almalinux.org/almalinux/9/cloud/x86_64/images/AlmaLinux-9-GenericCloud-latest.x86_64.qcow2", "almalinux-9.qcow2"},
-	{"Fedora 44", "https://download.fedoraproject.org/pub/fedora/linux/releases/44/Cloud/x86_64/images/Fedora-Cloud-Base-Generic-44-1.7.x86_64.qcow2", "fedora-44.qcow2"},
-	{"Alpine 3.22", "https://dl-cdn.alpinelinux.org/alpine/v3.22/releases/cloud/nocloud_alpine-3.22.4-x86_64-bios-cloudinit-r0.qcow2", "alpine-3.22.qcow2"},
 }

@@ -64,14 +64,3 @@ func TestChecksums(t *testing.T) {
 		}
 	}
 }
-
-func TestWellKnownImages(t *testing.T) {
-	t.Parallel()
-	for _, i := range fleet.StartImages {
-		var c fleet.Checks
-		fleet.CheckNewVolume(&c, "name", i.File)
-		if u, err := fleet.ParseDownload(i.URL, false); err != nil || u.Scheme != "https" || c.Err() != nil || i.Name == "" {
-			t.Errorf("%+v: %v %v", i, err, c.Err())
-		}
-	}
-}

@@ -46,6 +46,7 @@ type Inventory struct {
 	NUMA         []NUMANode   `json:"numa,omitempty"`
 	Disks        []HostDisk   `json:"disks,omitempty"`
 	NICs         []HostNIC    `json:"nics,omitempty"`
+	NICsLooked   bool         `json:"nicsLooked,omitempty"` // they are as at the host's last look, with their ports; older agents tell those of their last discovery
 	GPUs         []GPU        `json:"gpus,omitempty"`
 	Accelerators []string     `json:"accelerators"` // libvirt domain types that work: "kvm", "qemu"
 	Firmwares    []Firmware   `json:"firmwares"`
@@ -107,6 +108,8 @@ type HostNIC struct {
 	VFs       int      `json:"vfs,omitempty"`      // SR-IOV functions in use
 	VFsTotal  int      `json:"vfsTotal,omitempty"` // SR-IOV functions possible
 	Agent     bool     `json:"agent,omitempty"`    // the agent reaches its portal by it
+	Master    string   `json:"master,omitempty"`   // the bridge or bond that it is a port of
+	Over      string   `json:"over,omitempty"`     // of a VLAN: the device whose packets it takes
 }
 
 // GPU is a display or compute adapter.

@@ -31,6 +31,7 @@ type (
 	SecurityGroupID string
 	ImageID         string
 	ImageVersionID  string
+	StartImageID    string
 )
 
 // born orders the ids that this process makes within one millisecond.

@@ -48,12 +48,14 @@ type ImageVersion struct {
 	ImageID       ImageID        `json:"imageId"`
 	Number        int            `json:"number"` // from 1; the highest is the newest
 	Format        string         `json:"format"`
-	CapacityBytes int64          `json:"capacityBytes"`    // as a guest sees it
-	SHA256        string         `json:"sha256,omitempty"` // of its file, in hexadecimal; empty: no host has told it yet
-	Source        string         `json:"source,omitempty"` // where it came from, in words
+	CapacityBytes int64          `json:"capacityBytes"`     // as a guest sees it
+	SHA256        string         `json:"sha256,omitempty"`  // of its file, in hexadecimal; empty: no host has told it yet
+	Source        string         `json:"source,omitempty"`  // where it came from, in words
+	StartID       StartImageID   `json:"startId,omitempty"` // the well-known image that it was pulled of
 	CreatedBy     string         `json:"createdBy,omitempty"`
 	CreatedAt     time.Time      `json:"createdAt"`
 	Offered       bool           `json:"offered"`          // a host that is heard has a copy that VMs can be made from
+	Verified      bool           `json:"verified"`         // one of those copies has been verified, and not been touched since
 	Copies        []ImageCopy    `json:"copies,omitempty"` // for those who see hosts
 	VMs           []string       `json:"vms,omitempty"`    // a few names of VMs that are made from it, for those who see hosts
 }
@@ -330,4 +332,27 @@ func CopyName(image string, number int, format string) string {
 		name = "image"
 	}
 	return fmt.Sprintf("%s-v%d.%s", name, number, format)
+}
+
+// MaxProjectImages bounds the images that belong to one project.
+const MaxProjectImages = 50
+
+// AllowsImage says whether an image can be made of the VM's disk now, and if not, why.
+func (v VMView) AllowsImage(disk Volref) (bool, string) {
+	ok, why := v.Allows(ActEdit)
+	switch {
+	case !ok:
+		return false, why
+	case v.Phase == PhaseUnknown:
+		return false, "Its host is not heard, so nobody knows what the VM does now."
+	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
+		return false, "The VM is not on its host yet."
+	case v.On() || v.Ordered != "" && v.Ordered != Stopped:
+		return false, "The VM is on, so a copy of its disk would not be whole. Shut it down first."
+	case v.FaultOf(disk) != nil:
+		return false, v.FaultOf(disk).Text
+	case v.changedDisks():
+		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
+	}
+	return true, ""
 }

@@ -31,7 +31,8 @@ type JobArgs struct {
 	Volume      *VolumeOrder `json:"volume,omitempty"`      // volume.*
 	Upload      UploadID     `json:"upload,omitempty"`      // upload.open: which; it comes to Pair at PortalURL
 	Pair        PairID       `json:"pair,omitempty"`
-	Move        *MoveOrder   `json:"move,omitempty"` // vm.move
+	Move        *MoveOrder   `json:"move,omitempty"`  // vm.move
+	Leave       *LeaveOrder  `json:"leave,omitempty"` // vm.leave
 }
 
 // Subject names what a job or a task is about: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", or "task:<id>" of a task that is about its children. One job a

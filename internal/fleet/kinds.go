@@ -24,17 +24,23 @@ const (
 	VMMove         JobKind = "vm.move" // a disk into another pool of the host, running or not
 	VolumeCreate   JobKind = "volume.create"
 	VolumeGrow     JobKind = "volume.grow"
+	VolumeRename   JobKind = "volume.rename" // another name for a volume, in its pool
 	VolumeClone    JobKind = "volume.clone"  // a copy of another volume of the pool
 	VolumeFetch    JobKind = "volume.fetch"  // a download from elsewhere, inspected before it gets its name
 	VolumeUpload   JobKind = "volume.upload" // what somebody sends, inspected before it gets its name
 	VolumeWipe     JobKind = "volume.wipe"   // zeros in the place of all that is in it
 	VolumeDelete   JobKind = "volume.delete"
+	VolumeRead     JobKind = "volume.read" // bring its file to a portal where somebody waits for it
 	UploadOpen     JobKind = "upload.open" // fetch what somebody sends for a volume.upload at a portal
 
 	SecurityGroupApply   JobKind = "secgroup.apply"   // bring its rules, with the addresses of members, to the cards of a host
 	SecurityGroupRelease JobKind = "secgroup.release" // no card of the host is in it any more
 	VolumeHash           JobKind = "volume.hash"      // its SHA-256
 	VolumeCopy           JobKind = "volume.copy"      // byte by byte from another pool, or from a VM's disk
+
+	VolumeSend    JobKind = "volume.send"    // a host's file, to another host
+	VolumeReceive JobKind = "volume.receive" // the same, where it comes
+	VMLeave       JobKind = "vm.leave"       // a VM that is off goes to another host: its disks are sent, then its definition goes
 )
 
 // Kind is all that is decided about a kind of job, but how a host does it: that is the agent's duty for it.
@@ -53,9 +59,11 @@ type Kind struct {
 	Forces     bool  // it breaks off what waits for the guest
 	SingleShot bool  // never to be done twice: journalled before acting and, on doubt, ended as unknown
 	ShotByData bool  // single-shot where data goes with it
-	TakenBack  bool  // it can be taken back while a host is at it: what it has made so far is removed
-	Stoppable  bool  // a host that has begun it ends it when asked to, and leaves all as it was
-	Aside      bool  // it changes nothing of its subject: no task that people see, it waits for no other work and none for it
+	TakenBack  bool  // it waits for people, and ends at once when it is taken back: what came of it is removed behind that
+	// Stoppable: a host that has begun it ends it when asked to, and leaves all as it was, but for what Left tells.
+	Stoppable bool
+	Left      string // what a host that was stopped cannot undo, in a sentence
+	Aside     bool   // it changes nothing of its subject: no task that people see, it waits for no other work and none for it
 
 	// Why it cannot be taken back while it waits, and why not once a host has begun it; empty: it can.
 	Stands, Begun string
@@ -90,21 +98,26 @@ var kinds = []Kind{
 	{Name: SecurityGroupRelease, Noun: NounSecurityGroup, Verb: "Remove security group", Right: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
 	{Name: VolumeCreate, Noun: NounVolume, Verb: "Create volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
 	{Name: VolumeGrow, Noun: NounVolume, Verb: "Grow volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
-	{Name: VolumeClone, Noun: NounVolume, Verb: "Clone volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
-	{Name: VolumeFetch, Noun: NounVolume, Verb: "Download volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
+	{Name: VolumeRename, Noun: NounVolume, Verb: "Rename volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true},
+	{Name: VolumeClone, Noun: NounVolume, Verb: "Clone volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeFetch, Noun: NounVolume, Verb: "Download volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: VolumeUpload, Noun: NounVolume, Verb: "Upload volume", Right: MayChangeInfra, Limit: UploadLife + UploadPatience, TakenBack: true},
-	{Name: VolumeHash, Noun: NounVolume, Verb: "Verify volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
-	{Name: VolumeCopy, Noun: NounVolume, Verb: "Copy volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},
+	{Name: VolumeHash, Noun: NounVolume, Verb: "Verify volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeCopy, Noun: NounVolume, Verb: "Copy volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VolumeReceive, Noun: NounVolume, Verb: "Copy volume from another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: VolumeSend, Noun: NounVolume, Verb: "Send volume to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{
-		Name: VolumeWipe, Noun: NounVolume, Verb: "Wipe volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, ShotByData: true,
-		Begun: "The host has begun to wipe the volume already, so this cannot be taken back.",
+		Name: VolumeWipe, Noun: NounVolume, Verb: "Wipe volume", Right: MayChangeInfra, Limit: longCopy, Slot: true, ShotByData: true, Stoppable: true,
+		Left: "What was written over by then is gone, so the volume's content is undefined: wipe it again, or delete it.",
 	},
 	{
 		Name: VolumeDelete, Noun: NounVolume, Verb: "Delete volume", Right: MayChangeInfra, Limit: 10 * time.Minute, Slot: true, ShotByData: true,
 		Begun: "The host has begun to delete the volume already, so this cannot be taken back.",
 	},
 	{Name: UploadOpen, Noun: NounVolume, Verb: "Continue upload", Right: MayChangeInfra, Limit: 10 * time.Second, SingleShot: true, Aside: true},
+	{Name: VolumeRead, Noun: NounVolume, Verb: "Send volume", Right: MayChangeInfra, Limit: longCopy, SingleShot: true, Aside: true},
 	{Name: VMMove, Noun: NounVM, Verb: "Move disk", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
+	{Name: VMLeave, Noun: NounVM, Verb: "Move to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 }
 

@@ -32,13 +32,16 @@ func TestEveryKindIsWhole(t *testing.T) {
 		if is.Power != "" && !is.NewestOnly {
 			t.Errorf("%s orders a power, and a later order does not count before it", k)
 		}
-		for _, why := range []string{is.Stands, is.Begun} {
+		if is.Stoppable && (is.TakenBack || is.Begun != "" || is.Stands != "") || is.Left != "" && !is.Stoppable {
+			t.Errorf("%s contradicts itself about who ends it: %+v", k, is)
+		}
+		for _, why := range []string{is.Stands, is.Begun, is.Left} {
 			if why != "" && !strings.HasSuffix(why, ".") {
 				t.Errorf("%s cannot be taken back, because %q: no sentence", k, why)
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 28 {
+	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 33 {
 		t.Errorf("the kinds are %v", everyKind())
 	}
 }
@@ -46,7 +49,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 func TestWhatMustNeverBeDoneTwice(t *testing.T) {
 	t.Parallel()
 	for _, k := range everyKind() {
-		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.ConsoleOpen, fleet.UploadOpen}, k)
+		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.ConsoleOpen, fleet.UploadOpen, fleet.VolumeRead}, k)
 		if k.SingleShot(fleet.JobArgs{}) != once || k.SingleShot(fleet.JobArgs{DeleteDisks: true}) != (once || slices.Contains([]fleet.JobKind{fleet.VMDelete, fleet.VolumeWipe, fleet.VolumeDelete}, k)) {
 			t.Errorf("%s: single-shot %v, with data %v", k, k.SingleShot(fleet.JobArgs{}), k.SingleShot(fleet.JobArgs{DeleteDisks: true}))
 		}

@@ -39,8 +39,9 @@ type NetworkStatus struct {
 	Peers  int    `json:"peers,omitempty"`  // how many other hosts it sends an overlay's packets to
 	MTU    int    `json:"mtu,omitempty"`    // of the bridge: guests' packets must not be larger
 	// RolledBack is when the host undid its newest change, because the portal was not reached through it. It is not tried again by itself.
-	RolledBack *time.Time  `json:"rolledBack,omitempty"`
-	Leases     []DHCPLease `json:"leases,omitempty"` // that its DHCP server has given out, where it is assigned to the host
+	RolledBack *time.Time    `json:"rolledBack,omitempty"`
+	Cards      *NetworkCards `json:"cards,omitempty"`  // where each card on it takes something of the host for itself
+	Leases     []DHCPLease   `json:"leases,omitempty"` // that its DHCP server has given out, where it is assigned to the host
 }
 
 // NetworkHost is one cell of a network's host matrix.

@@ -45,6 +45,7 @@ type NetworkType struct {
 	Outward bool   // it leads out of the host, whatever a report says: VMs of a project come onto it only by a grant
 	Made    bool   // the agent makes devices for it
 	Across  bool   // guests of different hosts may meet in it
+	Bare    bool   // hosts cannot filter what passes its cards: neither security groups nor anti-spoofing work there
 	Tags    bool   // it keeps VLANs of its port groups apart
 	Needs   []string
 	May     []string
@@ -96,6 +97,10 @@ var networkFields = []NetworkField{
 		check: checkUnderlay,
 	},
 	{
+		Name: "direct", Label: "way between guests", given: func(s NetworkSpec) bool { return s.Direct != "" }, clear: func(s *NetworkSpec) { s.Direct = "" },
+		check: checkDirect,
+	},
+	{
 		Name: "stp", Label: "Spanning tree", given: func(s NetworkSpec) bool { return s.STP }, clear: func(s *NetworkSpec) { s.STP = false },
 	},
 }
@@ -142,16 +147,16 @@ var networkTypes = []NetworkType{
 		Help: "Guests are on a bridge that the hosts have already and that stays theirs.",
 	},
 	{
-		Mode: NetworkOVS, Word: "Open vSwitch", Forward: "bridge", Outward: true, Across: true, Tags: true, Needs: []string{"bridge"}, May: []string{"vlan"},
-		Help: "Guests are on an Open vSwitch bridge that the hosts have already, in a VLAN if you give one.",
+		Mode: NetworkOVS, Word: "Open vSwitch", Forward: "bridge", Outward: true, Across: true, Tags: true, Bare: true, Needs: []string{"bridge"}, May: []string{"vlan"},
+		Help: "Guests are on an Open vSwitch bridge that the hosts have already, in a VLAN if you give one. Security groups do not work there.",
 	},
 	{
-		Mode: NetworkMacvtap, Word: "macvtap", Forward: "bridge", Outward: true, Across: true, Needs: []string{"device"},
-		Help: "Guests are straight on a device of the host, without a bridge. They do not reach the host itself.",
+		Mode: NetworkMacvtap, Word: "macvtap", Forward: "bridge", Outward: true, Across: true, Bare: true, Needs: []string{"device"}, May: []string{"direct"},
+		Help: "Guests are straight on a device of the host, without a bridge. They do not reach the host itself, nor it them.",
 	},
 	{
-		Mode: NetworkSRIOV, Word: "SR-IOV", Forward: "hostdev", Outward: true, Across: true, Needs: []string{"device"}, May: []string{"vlan"},
-		Help: "Each card gets a virtual function of a device of the host. Such VMs do not migrate live.",
+		Mode: NetworkSRIOV, Word: "SR-IOV", Forward: "hostdev", Outward: true, Across: true, Bare: true, Needs: []string{"device"}, May: []string{"vlan"},
+		Help: "Each card gets a virtual function of a device of the host, for itself alone: no more cards than functions. Such VMs do not migrate live.",
 	},
 }
 
@@ -176,6 +181,16 @@ func ModesTaking(field string) (out []NetworkMode) {
 	for _, t := range networkTypes {
 		if t.Takes(field) || field == "served" && t.Served {
 			out = append(out, t.Mode)
+		}
+	}
+	return out
+}
+
+// BareModes are those whose cards hosts cannot filter.
+func BareModes() (out []string) {
+	for _, t := range networkTypes {
+		if t.Bare {
+			out = append(out, string(t.Mode))
 		}
 	}
 	return out

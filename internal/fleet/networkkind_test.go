@@ -46,6 +46,9 @@ func TestModesWithoutAddressesAreChecked(t *testing.T) {
 		"an existing bridge's tag":     {fleet.NetworkSpec{Mode: fleet.NetworkBridged, Bridge: "br0", VLAN: 7}, "spec.vlan", "has no VLAN"},
 		"Open vSwitch":                 {fleet.NetworkSpec{Mode: fleet.NetworkOVS, Bridge: "ovs0", VLAN: 7}, "", ""},
 		"macvtap":                      {fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}, "", ""},
+		"macvtap for one card":         {fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1", Direct: fleet.DirectPassthrough}, "", ""},
+		"macvtap in no known way":      {fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1", Direct: "bridge'/>"}, "spec.direct", `"private", "vepa" or "passthrough"`},
+		"functions with passthrough":   {fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1", Direct: fleet.DirectPassthrough}, "spec.direct", "has no way between guests"},
 		"virtual functions":            {fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1", VLAN: 7}, "", ""},
 		"NAT with an overlay's number": {fleet.NetworkSpec{Mode: fleet.NetworkNAT, VNI: 7, IPv4: &fleet.Subnet{Gateway: "10.0.0.1/24"}}, "spec.vni", "has no VNI"},
 	} {
@@ -66,7 +69,7 @@ func TestASpecOfAModeHasNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	all := fleet.NetworkSpec{
 		IPv4: &fleet.Subnet{Gateway: "10.0.0.1/24"}, IPv6: &fleet.Subnet{Gateway: "fd00:5::1/64"}, DNS: true, Domain: "lab.example.org", Bridge: "qx-lab", MTU: 1400, Device: "eth1", VLAN: 7, VNI: 100,
-		Underlay: "10.50.0.0/24", STP: true, Description: "kept",
+		Underlay: "10.50.0.0/24", STP: true, Direct: fleet.DirectVEPA, Description: "kept",
 	}
 	for _, mode := range fleet.NetworkTypes() {
 		s := all

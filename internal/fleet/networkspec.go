@@ -39,6 +39,7 @@ type NetworkSpec struct {
 	VLAN        int         `json:"vlan,omitempty"`     // 0: packets have no tag
 	VNI         int         `json:"vni,omitempty"`      // an overlay's number
 	Underlay    string      `json:"underlay,omitempty"` // the subnet in which an overlay's hosts reach one another: each has an address in it
+	Direct      DirectMode  `json:"direct,omitempty"`   // macvtap: how its guests get on with one another
 	STP         bool        `json:"stp,omitempty"`      // the bridge finds loops, which costs some seconds whenever a port comes
 	Description string      `json:"description,omitempty"`
 

@@ -23,6 +23,10 @@ type PortGroup struct {
 	ToGuest     *Rate  `json:"toGuest,omitempty"`    // what each card may receive; nil: no bound
 	FromGuest   *Rate  `json:"fromGuest,omitempty"`  // what each may send
 	Restricted  bool   `json:"restricted,omitempty"` // members of projects use it only by a grant
+
+	// What passes a card on it that names nothing of its own: groups of the fleet, and whether its guest may use other addresses.
+	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty"`
+	AntiSpoofing   *bool             `json:"antiSpoofing,omitempty"` // nil: as is usual for who makes the card
 }
 
 // VLAN is the tags of a card's frames: one of its own, or a trunk.
@@ -87,6 +91,7 @@ func (s NetworkSpec) checkGroups(c *Checks, field string) {
 			}
 			g.VLAN.check(c, at+".vlan")
 		}
+		NIC{SecurityGroups: g.SecurityGroups}.checkGroups(c, at)
 		g.ToGuest.check(c, at+".toGuest")
 		g.FromGuest.check(c, at+".fromGuest")
 	}
@@ -128,6 +133,12 @@ func (g PortGroup) Words() string {
 	}
 	if g.FromGuest != nil {
 		out = append(out, "from guests "+g.FromGuest.Words())
+	}
+	if n := len(g.SecurityGroups); n > 0 {
+		out = append(out, "cards in "+count(n, securityGroupWord))
+	}
+	if g.AntiSpoofing != nil {
+		out = append(out, map[bool]string{true: "anti-spoofing on", false: "anti-spoofing off"}[*g.AntiSpoofing])
 	}
 	if g.Restricted {
 		out = append(out, "by grant")

@@ -224,6 +224,7 @@ type SecurityGroupStatus struct {
 	Active bool   `json:"active"`          // the group is on the host as it was asked for
 	Error  string `json:"error,omitempty"` // why not, in the words of libvirt where there are any
 	Rules  int    `json:"rules,omitempty"` // how many it came to, each member's address counted
+	Drift  string `json:"drift,omitempty"` // what somebody changed of it on the host since, in words: nobody knows what passes
 }
 
 // SecurityGroupHost is a group on one of the hosts that have cards in it.
@@ -244,6 +245,7 @@ const (
 	GroupPending    SecurityGroupState = "pending"     // the host has yet to take the newest
 	GroupNotApplied SecurityGroupState = "not applied" // it could not
 	GroupUnknown    SecurityGroupState = "unknown"     // it is not heard
+	GroupChanged    SecurityGroupState = "changed on the host"
 )
 
 // StateAt derives the state from what the host said last.
@@ -255,6 +257,8 @@ func (h SecurityGroupHost) StateAt(revision int64, fresh bool) SecurityGroupStat
 		return GroupNotApplied
 	case h.Status == nil || !h.Status.Active || h.Revision < revision:
 		return GroupPending
+	case h.Status.Drift != "":
+		return GroupChanged
 	}
 	return GroupApplied
 }
@@ -264,7 +268,7 @@ func (s SecurityGroupState) Tone() Tone {
 	switch s {
 	case GroupApplied:
 		return ToneOK
-	case GroupNotApplied:
+	case GroupNotApplied, GroupChanged:
 		return ToneBad
 	case GroupUnknown:
 		return ToneUnknown
@@ -289,6 +293,7 @@ type SecurityGroupView struct {
 	Members     []SecurityGroupMember `json:"members,omitempty"`
 	Hosts       []SecurityGroupHost   `json:"hosts,omitempty"` // where it is; to who may see hosts their names
 	Tones       Tones                 `json:"tones"`
+	Count       *GroupCount           `json:"count,omitempty"` // what its rules let through; told of one group alone
 }
 
 // SecurityGroupKeys are what the filter of their list knows.

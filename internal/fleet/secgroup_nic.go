@@ -39,6 +39,26 @@ func (n NIC) filterTold() string {
 // SameFilter reports whether what passes both cards is decided alike.
 func (n NIC) SameFilter(o NIC) bool { return n.filterTold() == o.filterTold() }
 
+// Defaulted is the card with what its port group gives it: what it names itself stays. old is the card before; nil: it is new. A card that has
+// what its port group gave it, and is asked for with just that, follows its port group on; one that no longer has such a port group is in no group.
+func (n NIC) Defaulted(old *NIC, by *PortGroup) NIC {
+	if by == nil {
+		by = &PortGroup{}
+	}
+	followed := old != nil && old.DefaultGroups && slices.Equal(n.TidyFilter().SecurityGroups, old.TidyFilter().SecurityGroups)
+	n.DefaultGroups = false
+	if followed || len(n.SecurityGroups) == 0 {
+		n.SecurityGroups, n.DefaultGroups = slices.Clone(by.SecurityGroups), len(by.SecurityGroups) > 0
+	}
+	followed = old != nil && old.DefaultAntiSpoofing && (n.AntiSpoofing == nil || n.Guarded() == old.Guarded())
+	n.DefaultAntiSpoofing = by.AntiSpoofing != nil && (followed || old == nil && n.AntiSpoofing == nil)
+	if n.DefaultAntiSpoofing {
+		guard := *by.AntiSpoofing
+		n.AntiSpoofing = &guard
+	}
+	return n
+}
+
 // TidyFilter is the card with its groups in order, each once, and without what says nothing.
 func (n NIC) TidyFilter() NIC {
 	n.SecurityGroups = slices.Compact(slices.Sorted(slices.Values(n.SecurityGroups)))
@@ -87,6 +107,7 @@ func nicFiltered(n NIC) string {
 func nicRefiltered(old, to NIC) string {
 	was, now := old, to
 	was.SecurityGroups, was.AntiSpoofing = now.SecurityGroups, now.AntiSpoofing
+	was.DefaultGroups, was.DefaultAntiSpoofing = now.DefaultGroups, now.DefaultAntiSpoofing
 	if !reflect.DeepEqual(was, now) {
 		return ""
 	}
@@ -100,7 +121,11 @@ func nicRefiltered(old, to NIC) string {
 	if old.Guarded() != to.Guarded() {
 		words = append(words, map[bool]string{true: "anti-spoofing on", false: "anti-spoofing off"}[to.Guarded()])
 	}
-	if len(words) == 0 {
+	switch {
+	case len(words) > 0:
+	case old.DefaultGroups != to.DefaultGroups || old.DefaultAntiSpoofing != to.DefaultAntiSpoofing:
+		words = []string{map[bool]string{true: "what passes it follows its port group", false: "what passes it is its own"}[to.DefaultGroups || to.DefaultAntiSpoofing]}
+	default:
 		words = []string{"security groups in another order"}
 	}
 	return to.MAC + " " + strings.Join(words, ", ")
@@ -128,9 +153,12 @@ type CardFilter struct {
 	MAC          string             `json:"mac"`
 	AntiSpoofing bool               `json:"antiSpoofing"`
 	Groups       []CardGroup        `json:"groups"`
-	State        SecurityGroupState `json:"state,omitempty"`   // empty: nothing is asked of its host
-	Problem      string             `json:"problem,omitempty"` // why it is not applied, in the host's words where there are any
-	Foreign      string             `json:"foreign,omitempty"` // the network filter that somebody else gave the card on the host
+	State        SecurityGroupState `json:"state,omitempty"`       // empty: nothing is asked of its host
+	Problem      string             `json:"problem,omitempty"`     // why it is not applied, in the host's words where there are any
+	Foreign      string             `json:"foreign,omitempty"`     // the network filter that somebody else gave the card on the host
+	PortGroup    string             `json:"portGroup,omitempty"`   // which the card follows in what is named below; empty: all is the card's own
+	ByPortGroup  []string           `json:"byPortGroup,omitempty"` // "securityGroups", "antiSpoofing"
+	Hits         *CardHits          `json:"hits,omitempty"`        // what its rules let through; nil: not known
 }
 
 // CardGroup is a group that a card is in.
@@ -148,7 +176,7 @@ const FilterPrefix = "quantix-"
 // Worst is the state of the group that is worst off.
 func (c CardFilter) Worst() SecurityGroupState {
 	worst := GroupApplied
-	order := []SecurityGroupState{GroupApplied, GroupPending, GroupUnknown, GroupNotApplied}
+	order := []SecurityGroupState{GroupApplied, GroupPending, GroupUnknown, GroupChanged, GroupNotApplied}
 	for _, g := range c.Groups {
 		if slices.Index(order, g.State) > slices.Index(order, worst) {
 			worst = g.State
@@ -163,7 +191,7 @@ func (c CardFilter) Worst() SecurityGroupState {
 // Settle adds what the VM's host says of the card itself: a card that shall be filtered has a filter of Quantix's there.
 func (c *CardFilter) Settle(vm VM) {
 	for _, g := range c.Groups {
-		if g.State == GroupNotApplied && c.Problem == "" {
+		if (g.State == GroupNotApplied || g.State == GroupChanged) && c.Problem == "" {
 			c.Problem = g.Name + ": " + g.Error
 		}
 	}
@@ -175,6 +203,9 @@ func (c *CardFilter) Settle(vm VM) {
 		return
 	}
 	filter := vm.Status.NICs[i].Filter
+	if said := vm.Status.NICs[i].FilterDrift; said != "" && c.State != GroupUnknown {
+		c.State, c.Problem = GroupChanged, said
+	}
 	ours := strings.HasPrefix(filter, FilterPrefix)
 	if filter != "" && !ours {
 		c.Foreign = filter

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -87,7 +88,9 @@ type Disk struct {
 
 	ImageID   ImageID        `json:"imageId,omitempty"`   // the library's image that it is cloned from: the portal chooses the copy
 	VersionID ImageVersionID `json:"versionId,omitempty"` // of the image; empty: the newest, when it is asked for
-	Overlay   bool           `json:"overlay,omitempty"`   // it stands on the image, of which a copy must be in its pool, instead of being a full copy
+	// ImageSHA256 is the version's checksum, where it was known when the VM was made: set by the portal, for the host.
+	ImageSHA256 string `json:"imageSha256,omitempty"`
+	Overlay     bool   `json:"overlay,omitempty"` // it stands on the image, of which a copy must be in its pool, instead of being a full copy
 }
 
 // Ref names the disk's volume.
@@ -105,6 +108,10 @@ type NIC struct {
 	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty"`
 	AntiSpoofing   *bool             `json:"antiSpoofing,omitempty"` // its guest may use no other address; nil: as is usual for who makes the card
 	PortGroup      string            `json:"portGroup,omitempty"`    // of a network that is defined here; empty: the network itself
+
+	// Set by the portal: these come from the port group, whose defaults they follow, until the card names its own.
+	DefaultGroups       bool `json:"defaultGroups,omitempty"`
+	DefaultAntiSpoofing bool `json:"defaultAntiSpoofing,omitempty"`
 }
 
 // Power is the power state of a guest.
@@ -177,6 +184,18 @@ type Drift struct {
 	Take    json.RawMessage `json:"take,omitempty"` // the actual value as the field's JSON; absent: it cannot be taken over; null for an ISO: none
 }
 
+// FilterDrifted notes that the filter of a card is not as Quantix left it: the card shows it, and the VM's drift, which a person puts back.
+func (s *VMStatus) FilterDrifted(mac, said string) {
+	for i := range s.NICs {
+		if strings.EqualFold(s.NICs[i].MAC, mac) {
+			s.NICs[i].FilterDrift = said
+		}
+	}
+	if !slices.ContainsFunc(s.Drift, func(d Drift) bool { return d.Field == "nics" }) {
+		s.Drift = append(slices.Clip(s.Drift), Drift{Field: "nics", Applied: mac + " with the network filter that Quantix made", Actual: said})
+	}
+}
+
 // Failure names the last order, where it failed: "Start failed".
 func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Is().Verb, "The last order") + " failed" }
 
@@ -196,6 +215,8 @@ type NICState struct {
 	Source    string   `json:"source"` // "network default", "bridge br0"
 	Addresses []string `json:"addresses,omitempty"`
 	Filter    string   `json:"filter,omitempty"` // the name of the network filter that it has
+
+	FilterDrift string `json:"filterDrift,omitempty"` // what somebody changed of that filter, which Quantix had made, in words
 
 	Seen []SeenAddress `json:"seen,omitempty"` // the same with how the host knows them; older agents do not tell
 }

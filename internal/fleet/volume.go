@@ -23,16 +23,20 @@ type VolumeOrder struct {
 	Format    string `json:"format,omitempty"`    // create
 	SizeBytes int64  `json:"sizeBytes,omitempty"` // create, grow: as a guest sees it
 	Full      bool   `json:"full,omitempty"`      // create: all of it is allocated at once
-	Source    string `json:"source,omitempty"`    // clone: another volume of the pool; copy: of the source pool
+	Source    string `json:"source,omitempty"`    // clone: another volume of the pool; copy: of the source pool; rename: its old name; read: the volume itself
 	// SourcePool is where copy reads from; the host is told of the pool with the order. Empty: the volume's own.
 	SourcePool PoolID `json:"sourcePool,omitempty"`
 	Flatten    bool   `json:"flatten,omitempty"`  // copy: the source is a VM's disk; what it stands on becomes part of the copy
 	URL        string `json:"url,omitempty"`      // fetch: as ParseDownload takes it
 	Checksum   string `json:"checksum,omitempty"` // fetch, copy, upload: "sha256:…", for fetch also "sha512:…"; empty: none is known
+	// ChecksumURL is, for fetch, the address of a file that has the checksum: the host reads it first. With it Checksum is empty.
+	ChecksumURL string `json:"checksumUrl,omitempty"`
 	// Upload names an upload, and so the half-made file that is its own; SizeBytes is how much comes.
 	Upload UploadID `json:"upload,omitempty"`
 	// TakesBytes is what the pool is promised to it meanwhile.
 	TakesBytes int64 `json:"takesBytes,omitempty"`
+	// Transfer is the host's part in bringing it from another one: of send, which reads Source of SourcePool, and receive.
+	Transfer *TransferOrder `json:"transfer,omitempty"`
 }
 
 // VolumeHeld is who needs a volume, as people asked; zero: nobody.
@@ -101,6 +105,10 @@ const (
 	ActGrow  Action = "grow"
 	ActClone Action = "clone"
 	ActWipe  Action = "wipe"
+
+	ActRename Action = "rename"
+
+	ActDownload Action = "download"
 )
 
 var volumeOffers = offers[VolumeUse]{
@@ -109,7 +117,7 @@ var volumeOffers = offers[VolumeUse]{
 		case why != "":
 			return why
 		case v.Disk != "":
-			return fmt.Sprintf("It is a disk of the VM %s, which would not know of it. Edit the disk on the VM's page.", v.Disk)
+			return fmt.Sprintf("It is a disk of the VM %s, which would not know of it. Grow the disk on the VM's page.", v.Disk)
 		}
 		return v.readOrOffered()
 	}},
@@ -118,6 +126,28 @@ var volumeOffers = offers[VolumeUse]{
 			return why
 		}
 		return fmt.Sprintf("The VM %s runs with it, so a copy would not be whole. Shut the VM down first.", v.Busy)
+	}},
+	{ActDownload, func(v VolumeUse) string {
+		switch why := firstWhy(v.away(), v.unfinished()); {
+		case why != "":
+			return why
+		case v.Format == FormatRBD || v.Format == FormatLV || v.Format == FormatLUN:
+			return "It is no file on its host. Copy it with the tools of its storage."
+		case v.Backing != "":
+			return "It stands on another file, so what is in this one alone would be no whole volume. Flatten it first, with qemu-img convert."
+		case v.Busy != "":
+			return fmt.Sprintf("The VM %s runs with it, so what comes would not be whole. Shut the VM down first.", v.Busy)
+		}
+		return ""
+	}},
+	{ActRename, func(v VolumeUse) string {
+		if why := firstWhy(v.away(), v.given(), v.unfinished(), v.based()); why != "" {
+			return why
+		}
+		if v.Format == FormatRBD || v.Format == FormatLV {
+			return "libvirt cannot rename a volume of this storage. Clone it under the new name, and delete this one."
+		}
+		return firstWhy(v.disk("renamed"), v.readOrOffered())
 	}},
 	{ActWipe, func(v VolumeUse) string {
 		switch why := firstWhy(v.away(), v.given(), v.unfinished(), v.based()); {

@@ -53,18 +53,19 @@ func TestWhatCanBeAskedOfAVolume(t *testing.T) {
 		says map[fleet.Action]string // why not; all others can be asked
 	}{
 		"free":                {free, nil},
-		"of no host":          {with(func(v *fleet.VolumeUse) { v.Heard = false }), map[fleet.Action]string{"grow": "No host", "clone": "No host", "wipe": "No host", "delete": "No host"}},
-		"at work":             {with(func(v *fleet.VolumeUse) { v.Work = "Grow volume" }), map[fleet.Action]string{"grow": "grow volume", "clone": "grow volume", "wipe": "grow volume", "delete": "grow volume"}},
-		"a disk":              {with(func(v *fleet.VolumeUse) { v.Disk = "web" }), map[fleet.Action]string{"grow": "VM's page", "wipe": "VM web", "delete": "VM web"}},
-		"a disk in use":       {with(func(v *fleet.VolumeUse) { v.Disk, v.Busy = "web", "web" }), map[fleet.Action]string{"grow": "web", "clone": "runs with it", "wipe": "web", "delete": "web"}},
-		"in a drive":          {with(func(v *fleet.VolumeUse) { v.Drive = "web" }), map[fleet.Action]string{"grow": "in its drive", "wipe": "in its drive", "delete": "in its drive"}},
-		"an image being used": {with(func(v *fleet.VolumeUse) { v.Making = "web" }), map[fleet.Action]string{"grow": "made from it", "wipe": "made from it", "delete": "made from it"}},
-		"published":           {with(func(v *fleet.VolumeUse) { v.Published = true }), map[fleet.Action]string{"grow": "Withdraw", "wipe": "Withdraw", "delete": "Withdraw"}},
-		"a base":              {with(func(v *fleet.VolumeUse) { v.BaseOf = []string{"top"} }), map[fleet.Action]string{"grow": "top", "wipe": "top", "delete": "top"}},
-		"on a base":           {with(func(v *fleet.VolumeUse) { v.Backing = "/v/base" }), map[fleet.Action]string{"grow": "Flatten", "clone": "Flatten", "wipe": "Delete it"}},
+		"of no host":          {with(func(v *fleet.VolumeUse) { v.Heard = false }), map[fleet.Action]string{"download": "No host", "rename": "No host", "grow": "No host", "clone": "No host", "wipe": "No host", "delete": "No host"}},
+		"at work":             {with(func(v *fleet.VolumeUse) { v.Work = "Grow volume" }), map[fleet.Action]string{"download": "grow volume", "rename": "grow volume", "grow": "grow volume", "clone": "grow volume", "wipe": "grow volume", "delete": "grow volume"}},
+		"a disk":              {with(func(v *fleet.VolumeUse) { v.Disk = "web" }), map[fleet.Action]string{"rename": "VM web", "grow": "VM's page", "wipe": "VM web", "delete": "VM web"}},
+		"a disk in use":       {with(func(v *fleet.VolumeUse) { v.Disk, v.Busy = "web", "web" }), map[fleet.Action]string{"download": "runs with it", "rename": "web", "grow": "web", "clone": "runs with it", "wipe": "web", "delete": "web"}},
+		"in a drive":          {with(func(v *fleet.VolumeUse) { v.Drive = "web" }), map[fleet.Action]string{"rename": "in its drive", "grow": "in its drive", "wipe": "in its drive", "delete": "in its drive"}},
+		"an image being used": {with(func(v *fleet.VolumeUse) { v.Making = "web" }), map[fleet.Action]string{"rename": "made from it", "grow": "made from it", "wipe": "made from it", "delete": "made from it"}},
+		"published":           {with(func(v *fleet.VolumeUse) { v.Published = true }), map[fleet.Action]string{"rename": "Withdraw", "grow": "Withdraw", "wipe": "Withdraw", "delete": "Withdraw"}},
+		"a base":              {with(func(v *fleet.VolumeUse) { v.BaseOf = []string{"top"} }), map[fleet.Action]string{"rename": "top", "grow": "top", "wipe": "top", "delete": "top"}},
+		"on a base":           {with(func(v *fleet.VolumeUse) { v.Backing = "/v/base" }), map[fleet.Action]string{"download": "Flatten", "grow": "Flatten", "clone": "Flatten", "wipe": "Delete it"}},
 		"an ISO":              {with(func(v *fleet.VolumeUse) { v.Format = "iso" }), map[fleet.Action]string{"grow": "ISO"}},
 		"of another format":   {with(func(v *fleet.VolumeUse) { v.Format = "vmdk" }), map[fleet.Action]string{"grow": "vmdk", "clone": "vmdk"}},
-		"unfinished":          {with(func(v *fleet.VolumeUse) { v.Unfinished = true }), map[fleet.Action]string{"grow": "never finished", "clone": "never finished", "wipe": "never finished"}},
+		"of a cluster":        {with(func(v *fleet.VolumeUse) { v.Format = fleet.FormatRBD }), map[fleet.Action]string{"download": "its storage", "rename": "Clone it"}},
+		"unfinished":          {with(func(v *fleet.VolumeUse) { v.Unfinished = true }), map[fleet.Action]string{"download": "never finished", "rename": "never finished", "grow": "never finished", "clone": "never finished", "wipe": "never finished"}},
 	} {
 		for _, s := range c.of.Actions() {
 			want := c.says[s.Action]

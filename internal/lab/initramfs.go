@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-// guestModules are loaded at boot, each after those that it depends on. What only storage needs is loaded beside the
+// guestModules are loaded at boot, each after those that it depends on. What only storage and VLANs need is loaded beside the
 // first shell, which needs none.
 var (
 	guestModules   = []string{"virtio_pci", "virtio_console", "virtio_net", "virtio_rng", "button", "evdev"}
-	storageModules = []string{"virtio_blk", "virtio_balloon", "virtio_scsi", "sd_mod", "ata_piix", "sr_mod", "isofs"}
+	storageModules = []string{"virtio_blk", "virtio_balloon", "virtio_scsi", "sd_mod", "ata_piix", "sr_mod", "isofs", "8021q"}
 )
 
 // writeInitramfs packs the guest's root file system from the packages unpacked below root.

@@ -34,6 +34,11 @@ bind "$dir/lib" /var/lib/libvirt
 bind "$dir/cache" /var/cache/libvirt
 bind "$dir/log" /var/log/libvirt
 bind "$dir/run" /run/libvirt
+# Open vSwitch is found by this path: a host's own, if it runs one, and never the machine's.
+if [ "$network" = own ]; then
+	mkdir -p "$dir/ovs"
+	bind "$dir/ovs" /run/openvswitch
+fi
 mount --bind "$dir/hosts" /etc/hosts
 if [ -e /etc/machine-id ]; then mount --bind "$dir/machine-id" /etc/machine-id; fi
 if [ -d /var/log/swtpm ]; then

@@ -36,6 +36,7 @@ type Use struct {
 	Silent [2]string        // told of a side that is no longer heard
 	Taken  string           // told to who comes for a side that is taken
 	Stray  string           // told when a message is not binary
+	Pace   func(bytes int)  // waits until so many bytes more may be carried; nil: they always may
 }
 
 // Broker is where sides meet; one a portal, in memory.

@@ -75,7 +75,7 @@ func (p *session) run(s Side) {
 		var sent error
 		if err == nil {
 			said()
-			err, sent = carry(to, message)
+			err, sent = carry(to, message, p.use.Pace)
 		}
 		switch {
 		case sent != nil:
@@ -92,12 +92,15 @@ func (p *session) run(s Side) {
 
 // carry sends a message on in chunks, each a message of its own as soon as it is read: a pair is a stream of bytes,
 // and nobody waits for the end of a large message.
-func carry(to *websocket.Conn, message io.Reader) (read, sent error) {
+func carry(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent error) {
 	chunk := chunks.Get().(*[chunkSize]byte)
 	defer chunks.Put(chunk)
 	for {
 		n, err := io.ReadFull(message, chunk[:])
 		if n > 0 {
+			if pace != nil {
+				pace(n)
+			}
 			to.SetWriteDeadline(time.Now().Add(writeLimit))
 			if sent := to.WriteMessage(websocket.BinaryMessage, chunk[:n]); sent != nil {
 				return nil, sent

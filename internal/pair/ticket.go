@@ -22,6 +22,13 @@ const Console Kind = "console"
 // Upload is a file that a person sends: the portal itself hands it on for their session, the host answers.
 const Upload Kind = "upload"
 
+// Transfer is a file on its way between two hosts that do not reach each other: the sender asks, the receiver answers. What goes by it is
+// theirs: they have made a secret of it that the portal does not know.
+const Transfer Kind = "transfer"
+
+// Download is a volume that a host sends: the portal itself takes it for a person's session, the host answers.
+const Download Kind = "download"
+
 // Party is who may bring an end: a person by a session or token of theirs, or a host by its certificate.
 type Party struct {
 	User    fleet.UserID

@@ -25,6 +25,7 @@ type Host struct {
 	Pools        map[fleet.PoolID]Pool
 	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
 	Images       map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
+	Cards        map[fleet.NetworkID]*Cards    // of the networks whose cards take something of the host each for itself; those on one device share one
 	Overcommit   bool                          // pools may be promised more than is free
 }
 
@@ -34,6 +35,7 @@ type Image struct {
 	CapacityBytes int64
 	Why           string // why the host cannot, in a phrase; empty: it can
 	Plain         string // the same without the host's name
+	Later         bool   // it has to be copied there first
 }
 
 // Pool is a pool on one host.
@@ -68,7 +70,8 @@ type Fault struct {
 	Room    bool   // a pool is too small, which who may overcommit may wish all the same: see Host.Overcommit
 }
 
-// Place chooses the fitting host that has the most memory left; among equals the first by name.
+// Place chooses among the fitting hosts: one to which no image has to be copied first before others, then the one that has the most memory left;
+// among equals the first by name.
 func Place(spec fleet.VMSpec, hosts []Host) Choice {
 	var c Choice
 	for i := range hosts {
@@ -77,12 +80,22 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 			c.Refused = append(c.Refused, Refusal{h.ID, h.Name, *fault})
 			continue
 		}
-		if c.Host == nil || h.free() > c.Host.free() || h.free() == c.Host.free() && h.Name < c.Host.Name {
+		if c.Host == nil || cmp.Or(c.Host.later()-h.later(), cmp.Compare(h.free(), c.Host.free()), strings.Compare(c.Host.Name, h.Name)) > 0 {
 			c.Host = h
 		}
 	}
 	slices.SortFunc(c.Refused, func(a, b Refusal) int { return strings.Compare(a.HostName, b.HostName) })
 	return c
+}
+
+// later is 1 where an image has to be copied to the host first.
+func (h Host) later() int {
+	for _, image := range h.Images {
+		if image.Later {
+			return 1
+		}
+	}
+	return 0
 }
 
 // Why is a sentence that names the refused hosts with their reasons, at most limit of them.
@@ -167,6 +180,7 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 	for i, n := range spec.NICs {
 		f.nic(n, fmt.Sprintf("spec.nics[%d]", i))
 	}
+	f.cards(spec.NICs)
 	f.room(spec.Disks)
 	return f.faults
 }

@@ -11,6 +11,10 @@ var takes = map[string]map[fleet.Action]Right{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActEdit: InfraChange, fleet.ActCredentials: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
 	"network": {fleet.ActEdit: InfraChange, fleet.ActGrant: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
+	"image": {
+		fleet.ActPublish: InfraChange, fleet.ActWithdraw: InfraChange, fleet.ActVersion: InfraChange, fleet.ActCopy: InfraChange, fleet.ActVerify: InfraChange,
+		fleet.ActForget: InfraChange, fleet.ActPull: InfraChange, fleet.ActEdit: InfraChange, fleet.ActDelete: InfraChange,
+	},
 	"volume":  {fleet.ActGrow: InfraChange, fleet.ActClone: InfraChange, fleet.ActWipe: InfraChange, fleet.ActDelete: InfraChange},
 	"project": {fleet.ActEdit: Manage, fleet.ActDelete: Manage},
 	"user":    {fleet.ActEdit: Manage, fleet.ActPassword: Manage, fleet.ActDelete: Manage},
@@ -45,6 +49,18 @@ func Offer(a fleet.Actor, noun string, project fleet.ProjectID, states []fleet.A
 			s.Allowed, s.Reason = false, lacks(right)
 		}
 		out[i] = s
+	}
+	return out
+}
+
+// OfferImage is Offer for an image of the library: one that is a project's own, its members delete too.
+func OfferImage(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
+	all := v.Actions()
+	out := Offer(a, "image", "", all)
+	for i := range out {
+		if out[i].Action == fleet.ActDelete && v.ProjectID != "" && May(a, VMChange, v.ProjectID) {
+			out[i] = all[i]
+		}
 	}
 	return out
 }

@@ -33,6 +33,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
 		labels(c),
 		{"gather peers", time.Minute, []string{"peers"}, c.GatherPeers},
+		{"follow port groups", 15 * time.Second, []string{"filters"}, c.FollowPortGroups},
 		{"settle security groups", 15 * time.Second, []string{"filters"}, c.SettleSecurityGroups},
 		{"settle places", time.Second, nil, c.SettlePlaces},
 		{"watch hosts", 2 * time.Second, nil, live.run},

@@ -38,11 +38,11 @@ var byName = map[string]bound{
 
 // byField goes before byName. No honest host comes near these: its agent lists at most 2,000 volumes of a pool.
 var byField = map[string]bound{
-	"State.VMs": {most: 4 << 10}, "State.Found": {most: 4 << 10}, "State.Pools": {most: 256}, "State.Networks": {most: 4 << 10},
+	"State.VMs": {most: 4 << 10}, "State.Found": {most: 4 << 10}, "State.Pools": {most: 256}, "State.Networks": {most: 4 << 10}, "State.Groups": {most: 4 << 10},
 	"PoolStatus.Volumes": {most: 4 << 10}, "VMStatus.Disks": {most: 256}, "VMStatus.NICs": {most: 256},
 	"NICState.Addresses": {most: 64, cut: true}, "NICState.Seen": {most: 64, cut: true}, "SeenAddress.By": {most: 3, cut: true}, "NetworkStatus.Leases": {most: 1 << 10, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
 	"Inventory.Disks": {most: 10000}, "Inventory.NICs": {most: 10000}, "NUMANode.Threads": {most: 10000},
-	"Results.Results": {most: MostResults}, "Report.Meters": {most: 4 << 10}, "Report.LookedAgoMs": {most: 24 * 3600 * 1000},
+	"Results.Results": {most: MostResults}, "Report.Meters": {most: 4 << 10}, "FilterCounts.Cards": {most: fleet.MaxCountedCards}, "FilterCounts.AgoMs": {most: 24 * 3600 * 1000}, "Report.LookedAgoMs": {most: 24 * 3600 * 1000},
 	"JoinRequest.CSR": {most: 17 << 10, lines: true}, "RenewRequest.CSR": {most: 17 << 10, lines: true},
 }
 
@@ -62,7 +62,7 @@ var words = map[reflect.Type][]string{
 }
 
 // needed are the identifiers that must not be empty.
-var needed = map[string]bool{"VMReport.ID": true, "FoundVM.ID": true, "Meter.ID": true, "Lease.ID": true, "Result.Job": true}
+var needed = map[string]bool{"VMReport.ID": true, "FoundVM.ID": true, "Meter.ID": true, "CardCount.ID": true, "GroupReport.ID": true, "Lease.ID": true, "Result.Job": true}
 
 // Fit makes an agent's message keep its bounds: texts are cut and lose what no screen shows, quantities are no less than nothing,
 // of entries with one key the first counts. What cannot be mended so is Invalid, with the field.
@@ -74,8 +74,25 @@ func Fit[T any](message *T) error {
 	}
 	if r, ok := any(message).(*Report); ok {
 		r.once()
+		return r.fewRules()
 	}
 	return nil
+}
+
+// fewRules refuses counts of more rules than all cards of a host are told of together.
+func (r *Report) fewRules() error {
+	if r.Filters == nil {
+		return nil
+	}
+	n := 0
+	for _, c := range r.Filters.Cards {
+		n += len(c.Rules)
+	}
+	var c fleet.Checks
+	if n > fleet.MaxCountedRules {
+		c.Add("filters.cards", "Counts of %d rules are more than the %d that a report has.", n, fleet.MaxCountedRules)
+	}
+	return c.Err()
 }
 
 // misfit is what Fit refuses, and where: ".state.vms[3].id".
@@ -244,6 +261,9 @@ func shown(s string, b bound) string {
 
 // once leaves of entries with one key the first. A domain is stamped or found, not both.
 func (r *Report) once() {
+	if f := r.Filters; f != nil {
+		f.Cards = firsts(f.Cards, map[string]bool{}, func(c fleet.CardCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })
+	}
 	r.Meters = firsts(r.Meters, map[string]bool{}, func(m Meter) string { return string(m.ID) })
 	s := r.State
 	if s == nil {
@@ -252,6 +272,7 @@ func (r *Report) once() {
 	domains := map[string]bool{}
 	s.VMs = firsts(s.VMs, domains, func(v VMReport) string { return string(v.ID) })
 	s.Found = firsts(s.Found, domains, func(f fleet.FoundVM) string { return string(f.ID) })
+	s.Groups = firsts(s.Groups, map[string]bool{}, func(g GroupReport) string { return string(g.ID) })
 	s.Pools = firsts(s.Pools, map[string]bool{}, func(p PoolReport) string { return p.Name })
 	s.Networks = firsts(s.Networks, map[string]bool{}, func(n NetworkReport) string { return string(n.Kind) + ":" + n.Name })
 }

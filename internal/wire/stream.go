@@ -22,11 +22,20 @@ type Stream struct {
 	in     io.Reader
 	pings  *time.Timer
 	closed sync.Once
+
+	quiet, slow time.Duration // longest silence, and longest wait for one who does not read
 }
 
 // NewStream takes a dialled websocket over.
-func NewStream(ws *websocket.Conn) *Stream {
-	s := &Stream{ws: ws, in: websocket.JoinMessages(ws, "")}
+func NewStream(ws *websocket.Conn) *Stream { return newStream(ws, pongLimit, writeLimit) }
+
+// NewPatientStream is NewStream for bytes that whoever takes them may leave for so long: until then, the other side is not heard either.
+func NewPatientStream(ws *websocket.Conn, patience time.Duration) *Stream {
+	return newStream(ws, patience+pongLimit, patience)
+}
+
+func newStream(ws *websocket.Conn, quiet, slow time.Duration) *Stream {
+	s := &Stream{ws: ws, in: websocket.JoinMessages(ws, ""), quiet: quiet, slow: slow}
 	ws.SetPongHandler(func(string) error { return s.heard() })
 	_ = s.heard() // where it cannot be set, the first read says why
 	s.pings = time.AfterFunc(time.Hour, s.ping)
@@ -34,7 +43,7 @@ func NewStream(ws *websocket.Conn) *Stream {
 	return s
 }
 
-func (s *Stream) heard() error { return s.ws.SetReadDeadline(time.Now().Add(pongLimit)) }
+func (s *Stream) heard() error { return s.ws.SetReadDeadline(time.Now().Add(s.quiet)) }
 
 // ping finds a portal that is gone while both sides are quiet.
 func (s *Stream) ping() {
@@ -55,7 +64,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 }
 
 func (s *Stream) Write(p []byte) (int, error) {
-	s.ws.SetWriteDeadline(time.Now().Add(writeLimit))
+	s.ws.SetWriteDeadline(time.Now().Add(s.slow))
 	if err := s.ws.WriteMessage(websocket.BinaryMessage, p); err != nil {
 		return 0, err
 	}

@@ -19,14 +19,17 @@ import (
 
 // Paths below the portal's agent address. All are POST but those of pairs, which are websockets.
 const (
-	PathJoin    = "/agent/v1/join"     // JoinRequest → JoinAnswer; bearer: the join token
-	PathRenew   = "/agent/v1/renew"    // RenewRequest → Certificate; mutual TLS from here on
-	PathHello   = "/agent/v1/hello"    // Hello → HelloAnswer
-	PathReport  = "/agent/v1/report"   // Report → ReportAnswer
-	PathClaim   = "/agent/v1/claim"    // ClaimRequest → 200 Claim or 204 after ClaimWait
-	PathJobs    = "/agent/v1/jobs/"    // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204, or 200 ProgressAnswer
-	PathResults = "/agent/v1/results"  // Results → ResultsAnswer: some of PathJobs' finish at once; older portals have none
-	PathPools   = "/agent/v1/pools/"   // + <id>/secret: nothing → PoolSecret, for a host that is to have the pool; older portals have none
+	PathJoin    = "/agent/v1/join"    // JoinRequest → JoinAnswer; bearer: the join token
+	PathRenew   = "/agent/v1/renew"   // RenewRequest → Certificate; mutual TLS from here on
+	PathHello   = "/agent/v1/hello"   // Hello → HelloAnswer
+	PathReport  = "/agent/v1/report"  // Report → ReportAnswer
+	PathClaim   = "/agent/v1/claim"   // ClaimRequest → 200 Claim or 204 after ClaimWait
+	PathJobs    = "/agent/v1/jobs/"   // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204, or 200 ProgressAnswer
+	PathResults = "/agent/v1/results" // Results → ResultsAnswer: some of PathJobs' finish at once; older portals have none
+	PathPools   = "/agent/v1/pools/"  // + <id>/secret: nothing → PoolSecret, for a host that is to have the pool; older portals have none
+	// PathTransfers + <id>/meet: Meet → MeetAnswer, where both hosts of a transfer hear of each other; older portals have none.
+	PathTransfers = "/agent/v1/transfers/"
+
 	PathPair    = "/agent/v1/pair/"    // + <pair id>: websocket, subprotocol "binary"; header SessionHeader as on every call
 	PathConsole = "/agent/v1/console/" // PathPair as agents before it know it
 )
@@ -98,12 +101,13 @@ const NeverLooked = 1000 * time.Hour
 
 // Report is all that a host knows. Full reports carry State; heartbeats, in which nothing changed, only Digest.
 type Report struct {
-	Seq    int64      `json:"seq"`
-	Digest string     `json:"digest"` // hash of State; of the newest full report in a heartbeat
-	State  *State     `json:"state,omitempty"`
-	Leases []Lease    `json:"leases,omitempty"` // the jobs this agent is working on: renews them
-	Meters []Meter    `json:"meters,omitempty"` // one a running VM
-	Load   *HostMeter `json:"load,omitempty"`
+	Seq     int64               `json:"seq"`
+	Digest  string              `json:"digest"` // hash of State; of the newest full report in a heartbeat
+	State   *State              `json:"state,omitempty"`
+	Leases  []Lease             `json:"leases,omitempty"` // the jobs this agent is working on: renews them
+	Meters  []Meter             `json:"meters,omitempty"` // one a running VM
+	Load    *HostMeter          `json:"load,omitempty"`
+	Filters *fleet.FilterCounts `json:"filters,omitempty"` // what passes the cards of running VMs; nil: the host looks at none
 	// LookedAgoMs is how long before sending this the newest look at the hypervisor that succeeded was begun, in milliseconds of
 	// the agent's monotonic clock: what the host says about VMs, pools and networks is that old.
 	LookedAgoMs int64  `json:"lookedAgoMs,omitempty"`
@@ -117,6 +121,7 @@ type State struct {
 	Found    []fleet.FoundVM  `json:"found"`
 	Pools    []PoolReport     `json:"pools"`
 	Networks []NetworkReport  `json:"networks"`
+	Groups   []GroupReport    `json:"groups,omitempty"` // security groups that somebody changed on the host
 }
 
 // VMReport is a domain stamped with Quantix metadata. Generation is what the agent has acted on.
@@ -145,12 +150,19 @@ type PoolReport struct {
 	Status fleet.PoolStatus `json:"status"`
 }
 
+// GroupReport is a security group that is not on the host as it was left there.
+type GroupReport struct {
+	ID      fleet.SecurityGroupID `json:"id"`
+	Changed string                `json:"changed"` // in words
+}
+
 // NetworkReport is a libvirt network or a bridge device.
 type NetworkReport struct {
 	ID     fleet.NetworkID     `json:"id,omitempty"` // the UUID of a libvirt network: whose it is. Older agents tell none
 	Name   string              `json:"name"`
 	Kind   fleet.NetworkKind   `json:"kind"`
 	Status fleet.NetworkStatus `json:"status"`
+	Absent bool                `json:"absent,omitempty"` // the host has none: it is told because it is assigned. Older agents do not say so
 }
 
 // Meter and HostMeter are the load of one running VM and of the host itself.

@@ -21,6 +21,7 @@ type Page struct {
 	Found    []fleet.FoundVM
 	Pools    []fleet.PoolView
 	Networks []fleet.NetworkView
+	Topology fleet.HostTopology
 	Tasks    []fleet.Task
 	Prev     string // cursors around this page of the tab's list
 	Next     string
@@ -30,7 +31,7 @@ type Page struct {
 func (p Page) tabs() []kit.Tab {
 	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab,
 		kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "vms", Text: "VMs", Count: strconv.Itoa(p.Host.VMs)},
-		kit.Tab{Key: "hardware", Text: "Hardware"}, kit.Tab{Key: "storage", Text: "Storage"}, kit.Tab{Key: "networks", Text: "Networks"},
+		kit.Tab{Key: "hardware", Text: "Hardware"}, kit.Tab{Key: "storage", Text: "Storage"}, kit.Tab{Key: "networks", Text: "Networks"}, kit.Tab{Key: "topology", Text: "Topology"},
 		kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 }
 
@@ -49,6 +50,8 @@ func (p Page) liveKeys() string {
 		return own + " pools"
 	case "networks":
 		return own + " networks"
+	case "topology":
+		return own + " networks vms"
 	case "tasks":
 		return "tasks"
 	}

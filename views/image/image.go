@@ -108,7 +108,7 @@ func (p Page) keys() string {
 // Acts is everything that can be asked about an image.
 func Acts(a fleet.Actor, v fleet.ImageView) []kit.Act {
 	path := views.ImagePath(v.ID)
-	states := policy.Offer(a, "image", "", v.Actions())
+	states := policy.OfferImage(a, v)
 	act := func(icon, word, below string, action fleet.Action) kit.Act {
 		return kit.Act{Icon: icon, Word: word, Href: path + "/" + below, Dialog: true}.As(states, action)
 	}
@@ -181,8 +181,8 @@ type In struct {
 	Name, Description, Owner, Family, System, Release, Arch string
 	Public, Files                                           bool
 
-	From, Pool, Host, Volume, URL, Checksum, VM, Disk string
-	Version, Confirm                                  string
+	From, Pool, Host, Volume, URL, Checksum, ChecksumURL, VM, Disk string
+	Version, Confirm                                               string
 }
 
 // Form is a form about an image.
@@ -190,8 +190,9 @@ type Form struct {
 	Image  fleet.ImageView // zero: a new one
 	Copy   fleet.ImageCopy // of its deletion
 	In     In
+	Member bool // of its project: the files go in any case
 	Errors kit.Errors
-	Start  fleet.StartImage
+	Starts []fleet.StartImageView // that fill the form of a new one
 
 	Projects, Pools, Hosts kit.Choices
 }
@@ -231,8 +232,8 @@ func (f Form) versions() []kit.Option {
 	return out
 }
 
-func startAt(i fleet.StartImage) string {
-	return kit.Link{Path: "/images/new"}.With("start", i.File).String()
+func startAt(i fleet.StartImageView) string {
+	return kit.Link{Path: "/images/new"}.With("start", string(i.ID)).String()
 }
 
 func (f Form) copyAction() string {

@@ -12,6 +12,19 @@ func StorageTabs(a fleet.Actor, here string) []Tab {
 		tabs = append(tabs, Tab{Text: "On each host", Href: "/pools/matrix"})
 	}
 	tabs = append(tabs, Tab{Text: "Images", Href: "/images"})
+	return at(tabs, here)
+}
+
+// NetworkTabs lead between the lists about networks; likewise.
+func NetworkTabs(a fleet.Actor, here string) []Tab {
+	tabs := []Tab{{Text: "Networks", Href: "/networks"}}
+	if policy.May(a, policy.InfraSee, "") {
+		tabs = append(tabs, Tab{Text: "Topology", Href: "/networks/topology"})
+	}
+	return at(append(tabs, Tab{Text: "Security groups", Href: "/security-groups"}, Tab{Text: "Would it pass?", Href: "/security-groups/test"}), here)
+}
+
+func at(tabs []Tab, here string) []Tab {
 	for i := range tabs {
 		tabs[i].Here = tabs[i].Href == here
 	}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,11 @@ func says(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 		return s.Uplink
 	case "vtep":
 		return s.VTEP
+	case "cards":
+		if s.Cards != nil {
+			return fmt.Sprintf("%d of %d used", s.Cards.Used, s.Cards.Total)
+		}
+		return ""
 	case "mtu":
 		if s.MTU > 0 {
 			return strconv.Itoa(s.MTU)

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -12,7 +13,7 @@ import (
 // Form is a new network as a person typed it.
 type Form struct {
 	Name, Mode, Domain, Bridge, MTU, Device, Description string
-	VNI, Underlay, VLAN                                  string
+	VNI, Underlay, VLAN, Direct                          string
 	DNS, STP                                             bool
 	IPv4, IPv6                                           SubnetForm
 	Hosts                                                []kit.HostChoice
@@ -69,8 +70,14 @@ func Lacks(h fleet.Host, mode fleet.NetworkMode) (out []kit.Lack) {
 	if mode != "" {
 		return out
 	}
-	var carriers, others []string
+	var carriers, others, pools []string
 	for _, nic := range h.Status.Inventory.NICs {
+		switch {
+		case nic.VFsTotal > 0 && nic.VFs > 0:
+			pools = append(pools, fmt.Sprintf("%s (%d of %d)", nic.Name, nic.VFs, nic.VFsTotal))
+		case nic.VFsTotal > 0:
+			pools = append(pools, fmt.Sprintf("%s (none of %d)", nic.Name, nic.VFsTotal))
+		}
 		switch {
 		case nic.Agent:
 			carriers = append(carriers, nic.Name)
@@ -80,6 +87,9 @@ func Lacks(h fleet.Host, mode fleet.NetworkMode) (out []kit.Lack) {
 	}
 	if len(carriers) > 0 {
 		out = append(out, kit.Lack{Text: "Its agent reaches the portal by " + strings.Join(carriers, ", ") + ": a bridge on that stands only once the portal is reached through it.", When: forMode(fleet.NetworkUplink)})
+	}
+	if len(pools) > 0 {
+		out = append(out, kit.Lack{Text: "Virtual functions that are switched on: " + strings.Join(pools, ", ") + ".", When: forMode(fleet.NetworkSRIOV)})
 	}
 	if len(others) > 0 {
 		out = append(out, kit.Lack{Text: "Other devices: " + strings.Join(others, ", ") + ".", When: forField("device")})

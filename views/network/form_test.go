@@ -12,14 +12,14 @@ func TestTheFormSaysWhatAHostLacks(t *testing.T) {
 	t.Parallel()
 	h := fleet.Host{Status: &fleet.HostStatus{Inventory: fleet.Inventory{
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkVXLAN, Why: "The kernel makes no VXLAN tunnels: operation not supported."}},
-		NICs:        []fleet.HostNIC{{Name: "eth0", Kind: "physical", Agent: true}, {Name: "eth1", Kind: "physical"}, {Name: "virbr0", Kind: "bridge"}},
+		NICs:        []fleet.HostNIC{{Name: "eth0", Kind: "physical", Agent: true}, {Name: "eth1", Kind: "physical", VFs: 4, VFsTotal: 64}, {Name: "eth2", Kind: "physical", VFsTotal: 8}, {Name: "virbr0", Kind: "bridge"}},
 	}}}
 	var all []string
 	for _, lack := range Lacks(h, "") {
 		all = append(all, lack.When["data-show-when"].(string)+" "+lack.Text)
 	}
 	text := strings.Join(all, "\n")
-	for _, want := range []string{"mode=vxlan The kernel makes no VXLAN", "mode=uplink Its agent reaches the portal by eth0", "Other devices: eth1."} {
+	for _, want := range []string{"mode=vxlan The kernel makes no VXLAN", "mode=uplink Its agent reaches the portal by eth0", "Other devices: eth1, eth2.", "mode=sriov Virtual functions that are switched on: eth1 (4 of 64), eth2 (none of 8)."} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it lacks %q:\n%s", want, text)
 		}

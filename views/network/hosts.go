@@ -34,12 +34,22 @@ var onWires = kit.Columns{
 // onOverlays are the same with who is at the other ends.
 var onOverlays = slices.Insert(slices.Clone(onWires), 3, kit.Column{Key: "vtep", Word: "Own address"}, kit.Column{Key: "peers", Word: "Peers"})
 
+// onDevices are onWires where there is no bridge, and onCounted the same with how many cards there is room for.
+var (
+	onDevices = slices.Delete(slices.Clone(onWires), 1, 2)
+	onCounted = slices.Insert(slices.Clone(onDevices), 1, kit.Column{Key: "cards", Word: "Cards"})
+)
+
 func columnsOf(n fleet.NetworkView) kit.Columns {
 	switch {
 	case n.Spec == nil || n.Spec.Mode.Is().Served:
 		return onHosts
 	case n.Spec.Mode == fleet.NetworkVXLAN:
 		return onOverlays
+	case n.Spec.Counted():
+		return onCounted
+	case n.Spec.Mode == fleet.NetworkMacvtap:
+		return onDevices
 	}
 	return onWires
 }

@@ -54,7 +54,7 @@ func List(p *ListPage) templ.Component {
 		})
 		templ_7745c5c3_Err = kit.PageHead(kit.Head{
 			Crumbs: kit.Inventory, Title: "Networks", Acts: kit.ActButton("new-network", "primary", newNetwork(p.Actor)),
-			Tabs: []kit.Tab{{Text: "Networks", Href: "/networks", Here: true}, {Text: "Security groups", Href: "/security-groups"}, {Text: "Would it pass?", Href: "/security-groups/test"}},
+			Tabs: kit.NetworkTabs(p.Actor, "/networks"),
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

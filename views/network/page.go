@@ -17,7 +17,8 @@ type Page struct {
 	Network fleet.NetworkView
 	Cells   kit.Cells[fleet.NetworkHost] // of tab hosts
 	VMs     []fleet.VMView
-	Prev    string // cursors around VMs
+	Picture fleet.NetworkTopology // of tab topology
+	Prev    string                // cursors around VMs
 	Next    string
 	Grant   GrantForm
 	Groups  GroupsTab     // of tab groups
@@ -28,15 +29,18 @@ type Page struct {
 
 func (p Page) tabs() []kit.Tab {
 	return kit.TabsAt(kit.Link{Path: views.NetworkPath(p.Network.ID)}, "tab", p.Tab,
-		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "addresses", Text: "Addresses"}, kit.Tab{Key: "groups", Text: "Port groups"}, kit.Tab{Key: "grants", Text: "Open to"}, kit.Tab{Key: "summary", Text: "Summary"})
+		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "topology", Text: "Topology"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "addresses", Text: "Addresses"}, kit.Tab{Key: "groups", Text: "Port groups"}, kit.Tab{Key: "grants", Text: "Open to"}, kit.Tab{Key: "summary", Text: "Summary"})
 }
 
 // Tabs are the names of the views of a network; the first is its own.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 func (p Page) liveKeys() string {
-	if p.Tab == "vms" {
+	switch p.Tab {
+	case "vms":
 		return "vms"
+	case "topology":
+		return p.key() + " vms"
 	}
 	return p.key()
 }

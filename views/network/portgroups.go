@@ -24,6 +24,19 @@ type GroupForm struct {
 	ToAverage, ToPeak, ToBurst       string
 	FromAverage, FromPeak, FromBurst string
 	Restricted                       bool
+	Guard                            string // "on", "off"; empty: as is usual
+}
+
+// DefaultGroup is a security group that a port group may give to cards.
+type DefaultGroup struct {
+	ID     fleet.SecurityGroupID
+	Name   string
+	Rules  int
+	Chosen bool
+}
+
+var guards = []kit.Option{
+	{Value: "", Text: "as is usual: on for tenants' cards"}, {Value: "on", Text: "on"}, {Value: "off", Text: "off, for tenants' cards too"},
 }
 
 // GroupPage is the dialog about a port group that there is, or that is to come.
@@ -31,6 +44,7 @@ type GroupPage struct {
 	Network fleet.NetworkView
 	Old     string // the name of the one that there is; empty: it is to come
 	In      GroupForm
+	Groups  []DefaultGroup // the fleet's security groups
 	Errors  kit.Errors
 }
 
@@ -39,6 +53,9 @@ func FormOf(g fleet.PortGroup) GroupForm {
 	f := GroupForm{Name: g.Name, Description: g.Description, Restricted: g.Restricted}
 	f.ToAverage, f.ToPeak, f.ToBurst = rateTexts(g.ToGuest)
 	f.FromAverage, f.FromPeak, f.FromBurst = rateTexts(g.FromGuest)
+	if g.AntiSpoofing != nil {
+		f.Guard = map[bool]string{true: "on", false: "off"}[*g.AntiSpoofing]
+	}
 	if g.VLAN != nil {
 		f.VLAN = numberText(g.VLAN.ID)
 		ids := make([]string, len(g.VLAN.Trunk))

@@ -9,7 +9,7 @@ import (
 // VolumeForm is what a person typed about a volume.
 type VolumeForm struct {
 	Name, Format, Size, Host, Confirm string
-	URL, Checksum, File               string
+	URL, Checksum, ChecksumURL, File  string
 	Full, Overcommit                  bool
 }
 
@@ -21,6 +21,7 @@ type VolumePage struct {
 	Hosts  []fleet.PoolHost // of a local pool: where a new one can be
 	In     VolumeForm
 	Start  fleet.StartImage // that fills the form of a download; zero: none
+	Starts []fleet.StartImageView
 	Errors kit.Errors
 }
 
@@ -37,8 +38,8 @@ func (p VolumePage) asks(title, act, button string, action fleet.Action, danger 
 }
 
 // startAt is the form of a download with a well-known image in it.
-func (p VolumePage) startAt(i fleet.StartImage) string {
-	return kit.Link{Path: views.PoolPath(p.Pool.ID, "volumes", "fetch")}.With("start", i.File).String()
+func (p VolumePage) startAt(i fleet.StartImageView) string {
+	return kit.Link{Path: views.PoolPath(p.Pool.ID, "volumes", "fetch")}.With("start", string(i.ID)).String()
 }
 
 // curl is how a terminal sends a file.
@@ -49,8 +50,8 @@ func (p VolumePage) curl() string {
 // checksumHint says what is at stake, and of a well-known image why its checksum is not filled in.
 func checksumHint(p VolumePage) string {
 	const stake = " Without it, whoever has that server, or its name, decides what your VMs run."
-	if p.Start.Name != "" {
-		return "It is another for each build of " + p.Start.Name + ", so it is not filled in: copy it from the distribution's page beside the image." + stake
+	if p.Start.ChecksumURL != "" {
+		return "It is another for each build of " + p.Start.Name + ": the host reads it from the address above."
 	}
 	return "Copy it from a page that you trust." + stake
 }

@@ -108,7 +108,8 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 	wipe, remove := act("circle-dashed", "Wipe", "wipe", fleet.ActWipe), act("trash-2", "Delete volume", "delete", fleet.ActDelete)
 	wipe.Danger, remove.Danger = true, true
 	return []kit.Act{
-		act("expand", "Grow", "grow", fleet.ActGrow), act("copy", "Clone", "clone", fleet.ActClone), publish, withdraw, wipe, remove,
+		act("expand", "Grow", "grow", fleet.ActGrow), act("copy", "Clone", "clone", fleet.ActClone), act("pencil", "Rename", "rename", fleet.ActRename),
+		kit.Act{Icon: "download", Word: "Download", Href: at("volumes", "content")}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActDownload), publish, withdraw, wipe, remove,
 	}
 }
 

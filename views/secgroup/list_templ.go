@@ -54,7 +54,7 @@ func List(p *ListPage) templ.Component {
 			return nil
 		})
 		templ_7745c5c3_Err = kit.PageHead(kit.Head{
-			Crumbs: kit.Inventory, Title: "Security groups", Acts: kit.ActButton("new-secgroup", "primary", newGroup(p.Actor)), Tabs: tabs("/security-groups"),
+			Crumbs: kit.Inventory, Title: "Security groups", Acts: kit.ActButton("new-secgroup", "primary", newGroup(p.Actor)), Tabs: kit.NetworkTabs(p.Actor, "/security-groups"),
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -360,6 +360,11 @@ func State(s fleet.SecurityGroupState) templ.Component {
 			}
 		case fleet.GroupNotApplied:
 			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Not applied").Render(ctx, templ_7745c5c3_Buffer)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+		case fleet.GroupChanged:
+			templ_7745c5c3_Err = kit.Chip("bad", "triangle-alert", "Changed on the host").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

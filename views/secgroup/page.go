@@ -41,15 +41,6 @@ func (p *ListPage) table() kit.Table[fleet.SecurityGroupView] {
 	}
 }
 
-// tabs lead between the lists of the network's side.
-func tabs(here string) []kit.Tab {
-	all := []kit.Tab{{Text: "Networks", Href: "/networks"}, {Text: "Security groups", Href: "/security-groups"}, {Text: "Would it pass?", Href: "/security-groups/test"}}
-	for i := range all {
-		all[i].Here = all[i].Href == here
-	}
-	return all
-}
-
 func newGroup(a fleet.Actor) kit.Act {
 	return kit.Act{Icon: "plus", Word: "New security group", Href: "/security-groups/new"}.Needs(a, policy.VMChange)
 }
@@ -111,10 +102,14 @@ func (p Page) acts() []kit.Act {
 	if p.Group.Tones.Bad > 0 {
 		retry = why
 	}
+	word := "Try again where it failed"
+	if slices.ContainsFunc(p.Group.Hosts, func(h fleet.SecurityGroupHost) bool { return h.State == fleet.GroupChanged }) {
+		word = "Put back where it was changed"
+	}
 	return []kit.Act{
 		{Icon: "search", Word: "Would it pass?", Href: "/security-groups/test"},
 		{Icon: "pencil", Word: "Name and description", Href: p.path("edit"), Dialog: true, Why: why},
-		{Icon: "rotate-cw", Word: "Try again where it failed", Post: p.path("retry"), Back: p.path(), Why: retry},
+		{Icon: "rotate-cw", Word: word, Post: p.path("retry"), Back: p.path(), Why: retry},
 		{Icon: "trash-2", Word: "Delete security group", Href: p.path("delete"), Dialog: true, Danger: true, Why: why},
 	}
 }
@@ -182,6 +177,7 @@ func (p Page) remotes() []kit.Option {
 
 // TestPage asks whether a packet would pass.
 type TestPage struct {
+	Actor                                      fleet.Actor
 	From, FromCard, To, ToCard, Protocol, Port string
 	VMs                                        []string // names to choose from
 	Answer                                     *fleet.PassAnswer
@@ -197,6 +193,7 @@ type CardForm struct {
 	Guard  bool
 	May    bool // the person may let the guest use other addresses
 	Groups []CardChoice
+	Follow string // the port group whose default groups the card has; empty: its own
 	Errors kit.Errors
 }
 
@@ -216,4 +213,24 @@ func CardChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) 
 		out[i] = CardChoice{g.ID, g.Name, owner(g), len(g.Spec.Rules), slices.Contains(chosen, g.ID)}
 	}
 	return out
+}
+
+// packetsOf is a number of packets in words.
+func packetsOf(n int64) string {
+	if n == 1 {
+		return "1 packet"
+	}
+	return strconv.FormatInt(n, 10) + " packets"
+}
+
+// following says what of a card comes from its port group.
+func following(c fleet.CardFilter) string {
+	if len(c.ByPortGroup) > 1 {
+		return "from the port group " + c.PortGroup
+	}
+	what := "security groups"
+	if c.ByPortGroup[0] == "antiSpoofing" {
+		what = "anti-spoofing " + map[bool]string{true: "on", false: "off"}[c.AntiSpoofing]
+	}
+	return what + " from the port group " + c.PortGroup
 }

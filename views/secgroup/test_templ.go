@@ -57,7 +57,7 @@ func Test(p TestPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: kit.Inventory, Title: "Would it pass?", Tabs: tabs("/security-groups/test")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: kit.Inventory, Title: "Would it pass?", Tabs: kit.NetworkTabs(p.Actor, "/security-groups/test")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -21,8 +21,10 @@ type Page struct {
 	Infra   bool // the person may see hosts
 	Actor   fleet.Actor
 
-	Moving  []fleet.MovingDisk // tab summary, of those who may see hosts
-	MoveWhy string             // why the person may not move disks; empty: they may
+	Moving   []fleet.MovingDisk // tab summary, of those who may see hosts
+	Leaving  *fleet.LeavingVM   // likewise: its own way to another host
+	LeaveWhy string             // why the person may not move it there; empty: they may
+	MoveWhy  string             // why the person may not move disks; empty: they may
 
 	PlaceWhy string // why the person may not say where the VM is; empty: they may
 

@@ -116,6 +116,8 @@ func clash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
 		c.Add("spec.vni", "The network %s has the VNI %d on %s already. Give another one.", other.Name, mine.VNI, other.HostName)
 	case sameDevice && taking(mine.Mode) && taking(theirs.Mode) && (mine.Mode == fleet.NetworkUplink || theirs.Mode == fleet.NetworkUplink):
 		c.Add("spec.device", "The network %s has the device %s on %s already: a device is in one bridge. Give another device or a VLAN, or put the VMs on that network.", other.Name, mine.Device, other.HostName)
+	case sameDevice && taking(mine.Mode) && taking(theirs.Mode) && mine.Direct != theirs.Direct && (mine.Direct == fleet.DirectPassthrough || theirs.Direct == fleet.DirectPassthrough):
+		c.Add("spec.device", "The network %s has the device %s on %s already: with passthrough it is one card's alone. Give another device.", other.Name, mine.Device, other.HostName)
 	}
 }
 

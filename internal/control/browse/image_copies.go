@@ -153,7 +153,7 @@ func (b *Browse) addCopies(ctx context.Context, versions []fleet.ImageVersion) e
 				continue
 			}
 			v.Copies = append(v.Copies, c.ImageCopy)
-			v.Offered = v.Offered || c.Offered()
+			v.Offered, v.Verified = v.Offered || c.Offered(), v.Verified || c.State == fleet.CopyReady
 		}
 		for k := range v.Copies {
 			v.Copies[k].Actions = v.CopyActions(v.Copies[k])

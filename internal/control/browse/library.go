@@ -94,9 +94,9 @@ func (b *Browse) addVersions(ctx context.Context, views []fleet.ImageView) error
 	}
 	var s statement
 	s.and("v.image_id = ANY (" + s.key(ids) + "::text[])")
-	versions, err := collect(ctx, b, `SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, v.created_by, v.created_at FROM image_versions v`+
+	versions, err := collect(ctx, b, `SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, COALESCE(v.start_id, ''), v.created_by, v.created_at FROM image_versions v`+
 		s.conditions()+" ORDER BY v.image_id, v.number DESC", &s, func(x pgx.CollectableRow) (v fleet.ImageVersion, err error) {
-		err = x.Scan(&v.ID, &v.ImageID, &v.Number, &v.Format, &v.CapacityBytes, &v.SHA256, &v.Source, &v.CreatedBy, &v.CreatedAt)
+		err = x.Scan(&v.ID, &v.ImageID, &v.Number, &v.Format, &v.CapacityBytes, &v.SHA256, &v.Source, &v.StartID, &v.CreatedBy, &v.CreatedAt)
 		return v, err
 	})
 	if err != nil {
@@ -211,7 +211,11 @@ func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 	if len(v.Versions) > 1 {
 		title += ", version " + strconv.Itoa(x.Number)
 	}
-	return fmt.Sprintf("%s (%s)", title, strings.TrimPrefix(v.OS.Words()+", "+fleet.Bytes(x.CapacityBytes), ", "))
+	if facts := strings.TrimPrefix(v.OS.Words()+", "+fleet.Bytes(x.CapacityBytes), ", "); x.Verified {
+		return fmt.Sprintf("%s (%s)", title, facts)
+	} else {
+		return fmt.Sprintf("%s (%s, not verified: it is read first)", title, facts)
+	}
 }
 
 // HostWithBoth is a host that is heard and has both pools active: the named one, or any; nil: there is none. It is for the portal itself.

@@ -128,9 +128,22 @@ func (b *Browse) cardStates(ctx context.Context, vm fleet.VMID, nics []fleet.NIC
 	if err != nil {
 		return nil, store.Err(err)
 	}
+	return cardStates(rows, nics)
+}
+
+func cardStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.CardFilter, error) {
 	out := make([]fleet.CardFilter, len(nics))
 	for i, n := range nics {
 		out[i] = fleet.CardFilter{MAC: n.MAC, AntiSpoofing: n.Guarded(), Groups: []fleet.CardGroup{}}
+		if n.DefaultGroups {
+			out[i].ByPortGroup = append(out[i].ByPortGroup, "securityGroups")
+		}
+		if n.DefaultAntiSpoofing {
+			out[i].ByPortGroup = append(out[i].ByPortGroup, "antiSpoofing")
+		}
+		if len(out[i].ByPortGroup) > 0 {
+			out[i].PortGroup = n.PortGroup
+		}
 		for _, r := range rows {
 			if !strings.EqualFold(r.Mac, n.MAC) {
 				continue
@@ -142,8 +155,11 @@ func (b *Browse) cardStates(ctx context.Context, vm fleet.VMID, nics []fleet.NIC
 				}
 			}
 			g := fleet.CardGroup{ID: r.ID, Name: r.Name, Rules: len(r.Spec.Rules), State: h.StateAt(r.Revision, r.Fresh)}
-			if h.Status != nil && g.State == fleet.GroupNotApplied {
+			switch {
+			case h.Status != nil && g.State == fleet.GroupNotApplied:
 				g.Error = h.Status.Error
+			case h.Status != nil && g.State == fleet.GroupChanged:
+				g.Error = h.Status.Drift
 			}
 			out[i].Groups = append(out[i].Groups, g)
 		}
@@ -158,12 +174,32 @@ func (b *Browse) CardFilters(ctx context.Context, a fleet.Actor, id fleet.VMID) 
 	if err != nil {
 		return nil, err
 	}
-	states, err := b.cardStates(ctx, id, vm.Spec.NICs)
+	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: id, Fresh: fleet.Freshness})
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	states, err := cardStates(rows, vm.Spec.NICs)
 	if err != nil {
 		return nil, err
 	}
+	hits, err := b.cardHits(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	rules, names := map[fleet.SecurityGroupID][]fleet.SecurityRule{}, map[string]string{}
+	if len(hits) > 0 {
+		var refers []fleet.SecurityGroupID
+		for _, r := range rows {
+			rules[r.ID] = r.Spec.Rules
+			refers = append(refers, r.Spec.Refers()...)
+		}
+		if names, err = b.groupNames(ctx, a, refers); err != nil {
+			return nil, err
+		}
+	}
 	for i := range states {
 		states[i].Settle(vm.VM)
+		states[i].Hits = ruled(hits[strings.ToLower(states[i].MAC)], states[i].Groups, rules, names)
 		if !store.SeesHosts(a) {
 			for k := range states[i].Groups {
 				states[i].Groups[k].Error = store.Concealed(states[i].Groups[k].Error, "")

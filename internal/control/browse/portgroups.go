@@ -43,12 +43,9 @@ func (b *Browse) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Network
 		return nil, store.Err(err)
 	}
 	out := []fleet.PortGroupUse{}
-	if len(specs) == 0 {
+	if len(specs) == 0 || specs[0].Spec == nil {
 		_, err := b.NetworkBrief(ctx, a, id)
 		return out, err
-	}
-	if specs[0].Spec == nil {
-		return out, nil
 	}
 	use, err := b.PortGroupsToUse(ctx, a)
 	if err != nil {
@@ -80,5 +77,8 @@ func (b *Browse) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Network
 		}
 		out = append(out, v)
 	}
-	return out, nil
+	if len(out) == 0 { // whether there is such a network is told to nobody who may not know it
+		_, err = b.NetworkBrief(ctx, a, id)
+	}
+	return out, err
 }

@@ -137,6 +137,9 @@ func (b *Browse) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.S
 	if v.Names, err = b.groupNames(ctx, a, v.Spec.Refers()); err != nil {
 		return v, err
 	}
+	if v.Count, err = b.groupCount(ctx, a, v.SecurityGroup); err != nil {
+		return v, err
+	}
 	rows, err := b.store.MembersOf(ctx, db.MembersOfParams{ID: id, AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a), Most: membersShown})
 	if err != nil {
 		return v, store.Err(err)

@@ -27,8 +27,16 @@ func UploadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.H
 	}}
 }
 
+// ReadPair is a volume's way to a person as both of its sides know it.
+func ReadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) pair.Ticket {
+	return pair.Ticket{ID: id, Kind: pair.Download, Parties: [2]pair.Party{
+		pair.Asker: {User: user, Session: session}, pair.Answerer: {Host: host},
+	}}
+}
+
 // JoinPair lets a host in at its end of a pair: for a console, of a VM of its own whose browser came within the last 30 s; for an upload, of one
-// of its own that somebody has continued since.
+// of its own that somebody has continued since; for a transfer, of one of its own whose sender asked for it since; for a volume, of one that
+// somebody waits for.
 func (box *Inbox) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (pair.End, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return pair.End{}, err
@@ -47,6 +55,20 @@ func (box *Inbox) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) 
 		up, err := box.store.AwaitedUpload(ctx, db.AwaitedUploadParams{PairID: id, HostID: a.HostID})
 		if err == nil {
 			return UploadPair(id, up.UserID, up.Session, up.HostID).Admit(pair.PartyOf(a))
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return pair.End{}, store.Err(err)
+		}
+		between, err := box.store.AwaitedTransfer(ctx, db.AwaitedTransferParams{PairID: string(id), HostID: string(a.HostID)})
+		if err == nil {
+			return TransferPair(id, between.FromHost, between.ToHost).Admit(pair.PartyOf(a))
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return pair.End{}, store.Err(err)
+		}
+		read, err := box.store.AwaitedVolume(ctx, db.AwaitedVolumeParams{PairID: id, HostID: a.HostID})
+		if err == nil {
+			return ReadPair(id, read.UserID, read.Session, read.HostID).Admit(pair.PartyOf(a))
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return pair.End{}, store.Err(err)

@@ -125,7 +125,7 @@ func (box *Inbox) settleAll(ctx context.Context, patience time.Duration, all []r
 				return err
 			}
 			e.state = r.state
-			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind == fleet.VMMove; !ahead { // a deletion that is taken back, and a disk that is elsewhere now, may ask for something anew
+			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Is().Stoppable; !ahead { // a deletion that is taken back, and a disk that is elsewhere now, may ask for something anew
 				later, of[job.ID] = append(later, e), i
 				continue
 			}
@@ -252,6 +252,9 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 		if in.Outcome == wire.Done && in.Pool != nil {
 			err = noteImage(ctx, q, job, ref, in.Pool.Volumes)
 		}
+		if err == nil && (job.Kind == fleet.VolumeSend || job.Kind == fleet.VolumeReceive) {
+			err = settleTransfer(ctx, q, job, in)
+		}
 	} else {
 		saw, stays, err = in.VM, in.VM != nil, settleVM(ctx, q, job, fleet.VMID(id), in)
 	}
@@ -279,6 +282,12 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 	}
 	if job.Kind == fleet.VMMove { // what fails of it, or is taken back, leaves the VM as it was
 		return settleMove(ctx, q, job, vm, in)
+	}
+	if job.Kind == fleet.VMLeave {
+		return settleTransfer(ctx, q, job, in)
+	}
+	if err := settleArrived(ctx, q, job, vm, in); err != nil {
+		return err
 	}
 	if in.VM == nil && in.Outcome != wire.Done {
 		err := q.FailVM(ctx, db.FailVMParams{ID: vm, HostID: job.HostID, Generation: in.Generation, Error: in.Error, Kind: string(job.Kind)})

@@ -12,7 +12,7 @@ import (
 // noteImage keeps what a host says of the file that it has made or read, where the library has it: facts and checksum of a version of which
 // nobody knew them.
 func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
-	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeFetch}, job.Kind) {
+	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeFetch}, job.Kind) {
 		return nil
 	}
 	i := slices.IndexFunc(volumes, func(v fleet.Volume) bool { return v.Name == ref.Volume })

@@ -2,6 +2,8 @@ package inbox
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 
 	"quantix/db"
 	"quantix/internal/fleet"
@@ -10,13 +12,17 @@ import (
 
 // metered is what one host measured of its VMs that run.
 type metered struct {
-	host   fleet.HostID
-	meters []wire.Meter
+	host    fleet.HostID
+	meters  []wire.Meter
+	filters *fleet.FilterCounts
 }
 
 // writeMeters stores what hosts measured, of which it is known that they said it. Of CPU times the difference is read: none is below nothing, so
 // that there is one, whatever a host says.
 func (box *Inbox) writeMeters(ctx context.Context, all ...metered) error {
+	if err := box.writeCounts(ctx, all...); err != nil {
+		return err
+	}
 	n := 0
 	for _, h := range all {
 		n += len(h.meters)
@@ -39,4 +45,30 @@ func (box *Inbox) writeMeters(ctx context.Context, all ...metered) error {
 		}
 	}
 	return box.store.ReportMeters(ctx, p)
+}
+
+// writeCounts stores what hosts counted at network cards.
+func (box *Inbox) writeCounts(ctx context.Context, all ...metered) error {
+	var p db.ReportFilterCountsParams
+	for _, h := range all {
+		if h.filters == nil {
+			continue
+		}
+		for i := range h.filters.Cards {
+			h.filters.Cards[i].MAC = strings.ToLower(h.filters.Cards[i].MAC)
+		}
+		cards, err := json.Marshal(h.filters.Cards)
+		if err != nil {
+			return err
+		}
+		if h.filters.Cards == nil {
+			cards = []byte("[]")
+		}
+		p.HostIds, p.Agos = append(p.HostIds, string(h.host)), append(p.Agos, milliseconds(h.filters.AgoMs).Milliseconds())
+		p.Cards, p.Errors = append(p.Cards, string(cards)), append(p.Errors, h.filters.Error)
+	}
+	if len(p.HostIds) == 0 {
+		return nil
+	}
+	return box.store.ReportFilterCounts(ctx, p)
 }

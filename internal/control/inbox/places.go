@@ -102,32 +102,8 @@ func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, o
 // anew, so that what is left of it there is shown. Orders go with the VM, but for those that must not be given twice or that
 // destroy: a deletion has to be asked for again.
 func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
-	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: fleet.SubjectVM(vm.ID), HostID: vm.HostID})
-	if err != nil {
+	if err := moveJobs(ctx, q, fleet.SubjectVM(vm.ID), vm.HostID, to.HostID, to.HostName, ""); err != nil {
 		return err
-	}
-	moved := map[fleet.JobKind]bool{}
-	for _, j := range slices.Backward(jobs) { // of two of a kind the newer one stands
-		e := end{id: j.ID, state: fleet.JobCancelled}
-		switch single := j.Kind.SingleShot(j.Args); {
-		case j.Kind.Is().Aside:
-			e.error = "The VM moved to another host meanwhile. Open the console again."
-		case single && j.Epoch > 0:
-			e.state, e.error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so nobody can tell whether %s did it. Look at the VM.", to.HostName, vm.HostName)
-		case single || j.Kind == fleet.VMDelete:
-			e.error = fmt.Sprintf("Not done: the VM moved to %s before. Ask again if it is still wanted.", to.HostName)
-		case moved[j.Kind]:
-			e.error = "Replaced by a newer order."
-		default:
-			moved[j.Kind] = true
-			if err := q.MoveJob(ctx, db.MoveJobParams{ID: j.ID, ToHost: to.HostID}); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, err := endJob(ctx, q, e); err != nil {
-			return err
-		}
 	}
 	acted, err := q.FollowVM(ctx, db.FollowVMParams{ID: vm.ID, ToHost: to.HostID})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -137,4 +113,39 @@ func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place)
 		_, err = requeue(ctx, q, vm.ID, to.HostID, acted)
 	}
 	return err
+}
+
+// moveJobs brings the orders about a VM, but one, to its new host.
+func moveJobs(ctx context.Context, q *db.Queries, subject fleet.Subject, from, to fleet.HostID, toName string, but fleet.JobID) error {
+	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: subject, HostID: from})
+	if err != nil {
+		return err
+	}
+	moved := map[fleet.JobKind]bool{}
+	for _, j := range slices.Backward(jobs) { // of two of a kind the newer one stands
+		if j.ID == but {
+			continue
+		}
+		e := end{id: j.ID, state: fleet.JobCancelled}
+		switch single := j.Kind.SingleShot(j.Args); {
+		case j.Kind.Is().Aside:
+			e.error = "The VM moved to another host meanwhile. Open the console again."
+		case single && j.Epoch > 0:
+			e.state, e.error = fleet.JobUnknown, fmt.Sprintf("The VM moved to %s meanwhile, so nobody can tell whether %s did it. Look at the VM.", toName, "its host before")
+		case single || j.Kind == fleet.VMDelete:
+			e.error = fmt.Sprintf("Not done: the VM moved to %s before. Ask again if it is still wanted.", toName)
+		case moved[j.Kind]:
+			e.error = "Replaced by a newer order."
+		default:
+			moved[j.Kind] = true
+			if err := q.MoveJob(ctx, db.MoveJobParams{ID: j.ID, ToHost: to}); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := endJob(ctx, q, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }

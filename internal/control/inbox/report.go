@@ -28,7 +28,7 @@ func (box *Inbox) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wi
 		answer.At, answer.Resend, err = box.beat(ctx, a, in)
 	} else {
 		answer.At, answer.Marks, err = box.fullReport(ctx, a, in)
-		err = store.FirstError(err, func() error { return store.Err(box.writeMeters(ctx, metered{a.HostID, in.Meters})) })
+		err = store.FirstError(err, func() error { return store.Err(box.writeMeters(ctx, metered{a.HostID, in.Meters, in.Filters})) })
 	}
 	if err != nil {
 		return answer, err
@@ -88,7 +88,7 @@ func (box *Inbox) fullReport(ctx context.Context, a fleet.Actor, in wire.Report)
 			return numberedIn(ctx, q, a, in.Seq) // else it is only older than the newest
 		}
 		err = store.FirstError(err, func() error {
-			marks, err = writeState(ctx, q, a.HostID, in.Seq, *in.State)
+			marks, err = writeState(ctx, q, a.HostID, in)
 			return err
 		})
 		if err != nil || !begun.Sighted {
@@ -99,7 +99,8 @@ func (box *Inbox) fullReport(ctx context.Context, a fleet.Actor, in wire.Report)
 	return now, marks, err
 }
 
-func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) (marks map[fleet.VMID]string, err error) {
+func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) (marks map[fleet.VMID]string, err error) {
+	seq, s := in.Seq, *in.State
 	if err := q.ReportHost(ctx, db.ReportHostParams{HostID: host, Seq: seq, Status: &s.Host}); err != nil {
 		return nil, fmt.Errorf("report host: %w", err)
 	}
@@ -109,8 +110,11 @@ func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64
 	if marks, err = writeVMs(ctx, q, host, seq, s); err != nil {
 		return nil, fmt.Errorf("report VMs: %w", err)
 	}
-	if err := writeAssignments(ctx, q, host, seq, s); err != nil {
+	if err := writeAssignments(ctx, q, host, in); err != nil {
 		return nil, fmt.Errorf("report pools and networks: %w", err)
+	}
+	if err := q.ReportGroups(ctx, db.ReportGroupsParams{HostID: host, Seq: seq, Groups: mustJSON(s.Groups)}); err != nil {
+		return nil, fmt.Errorf("report security groups: %w", err)
 	}
 	return marks, nil
 }
@@ -140,55 +144,6 @@ func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, 
 		return d.marks, err
 	}
 	return d.marks, q.ReportFoundVMs(ctx, db.ReportFoundVMsParams{HostID: host, Found: mustJSON(d.found)})
-}
-
-// strangeNetwork is said of a network that has the name of one that is defined here, and is another.
-const strangeNetwork = "The host has another network of this name, which was not made by Quantix. Remove that one with virsh, then try again."
-
-// writeAssignments writes what the host says of objects that it executes, and of those that it merely has.
-func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, s wire.State) error {
-	networks := mustJSON(s.Networks)
-	met := db.MeetNetworksParams{HostID: host, Kinds: make([]string, len(s.Networks)), Names: make([]string, len(s.Networks))}
-	for i, n := range s.Networks {
-		met.Kinds[i], met.Names[i] = string(n.Kind), n.Name
-	}
-	fresh, err := q.MeetNetworks(ctx, met)
-	if err == nil && fresh.Fresh > 0 {
-		err = addNetworks(ctx, q, s.Networks)
-	}
-	if err != nil {
-		return err
-	}
-	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: networks, Strange: strangeNetwork})
-	if err != nil || lost == 0 {
-		return err
-	}
-	return ForgetNetworks(ctx, q)
-}
-
-func addNetworks(ctx context.Context, q *db.Queries, networks []wire.NetworkReport) error {
-	type row struct {
-		ID fleet.NetworkID `json:"id"`
-		wire.NetworkReport
-	}
-	rows := make([]row, len(networks))
-	for i, n := range networks {
-		rows[i] = row{fleet.NewID[fleet.NetworkID](), n}
-	}
-	return q.AddNetworks(ctx, mustJSON(rows))
-}
-
-// ForgetNetworks drops the networks that were found and that neither a host nor a VM's spec names any more.
-func ForgetNetworks(ctx context.Context, q *db.Queries) error {
-	ids, err := q.LostNetworks(ctx)
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	lost := make([]string, len(ids))
-	for i, id := range ids {
-		lost[i] = string(id)
-	}
-	return q.ForgetNetworks(ctx, lost)
 }
 
 // mustJSON encodes values of our own types, which cannot fail; nil slices become empty ones.

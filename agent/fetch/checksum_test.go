@@ -1,0 +1,74 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// A file of checksums is downloaded by the same rules as the image, and is small.
+func TestTheHostReadsTheFileOfChecksums(t *testing.T) {
+	t.Parallel()
+	digits := strings.TrimPrefix(sumOf(file), "sha256:")
+	var asked atomic.Int64 // for the image
+	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/SUMS":
+			_, _ = w.Write([]byte(digits + "  image.qcow2\n" + strings.Repeat("0", 64) + "  other.qcow2\n"))
+		case "/plain":
+			_, _ = w.Write([]byte(digits + "\n"))
+		case "/wrong":
+			_, _ = w.Write([]byte(strings.Repeat("0", 64) + "  image.qcow2\n"))
+		case "/long":
+			_, _ = w.Write(make([]byte, fleet.MostChecksumFile+1))
+		case "/to":
+			http.Redirect(w, r, "/SUMS", http.StatusFound)
+		case "/inside":
+			http.Redirect(w, r, "https://169.254.169.254/SUMS", http.StatusFound)
+		case "/http":
+			http.Redirect(w, r, "http://"+r.Host+"/SUMS", http.StatusFound)
+		case "/none":
+			http.NotFound(w, r)
+		case "/silent":
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("a"))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			asked.Add(1)
+			http.ServeContent(w, r, "file", time.Time{}, bytes.NewReader(file))
+		}
+	})
+	c.stall = 2 * time.Second
+	get := func(o Order) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		o.Room = 1 << 30
+		return c.Get(ctx, o, &bytes.Buffer{}, func(int64, int64, int64) {})
+	}
+	for _, at := range []string{"/SUMS", "/plain", "/to"} {
+		if err := get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + at}); err != nil {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	before := asked.Load()
+	for at, says := range map[string]string{
+		"/long": "has more than", "/inside": "private or reserved", "/http": "redirects to an address that is not taken", "/none": "404", "/silent": "sent nothing",
+	} {
+		wantErr(t, at, get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + at}), says)
+	}
+	wantErr(t, "another name", get(Order{URL: s.URL + "/third.qcow2", ChecksumURL: s.URL + "/SUMS"}), "no SHA-256 or SHA-512 of third.qcow2")
+	wantErr(t, "over http", get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: "http://example.org/SUMS"}), "Plain http")
+	wantErr(t, "a checksum beside it", get(Order{URL: s.URL + "/image.qcow2", Checksum: digits, ChecksumURL: s.URL + "/SUMS"}), "is no checksum")
+	if asked.Load() != before {
+		t.Error("the image is asked for, although nobody knows its checksum")
+	}
+	wantErr(t, "other bytes", get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + "/wrong"}), "nothing of it was kept")
+	wantErr(t, "http without TLS for its checksum", get(Order{URL: "http://127.0.0.1:1/image.qcow2", ChecksumURL: s.URL + "/SUMS"}), "cannot reach")
+}

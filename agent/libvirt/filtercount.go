@@ -1,0 +1,191 @@
+package libvirt
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+const (
+	countsPatience = 2 * time.Second
+	countsAge      = 5 * time.Second
+	savedMost      = 64 << 20 // of what one program lists
+)
+
+// FilterCounts implements agent.Hypervisor. libvirt writes rules of filters with iptables, ip6tables and ebtables, into chains that bear the name
+// of the card's device, and our ids into their comments. A host where no card has a filter is asked for none.
+func (b *Backend) FilterCounts(ctx context.Context) ([]agent.CountedCard, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("count packets: %w", err)
+	}
+	s := b.counting.read(ctx, countsAge, countsPatience, b.readCounts)
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("count packets: %w", ctx.Err())
+	case s.late > 0:
+		return nil, fmt.Errorf("count packets: this takes longer than %s", countsPatience)
+	case s.err != nil:
+		return nil, fmt.Errorf("count packets: %w", s.err)
+	}
+	return s.value, nil
+}
+
+func (b *Backend) readCounts() ([]agent.CountedCard, error) {
+	c, err := dial(b.life, b.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.hangUp()
+	bound, err := call(b.life, c, func(l *golibvirt.Libvirt) ([]golibvirt.NwfilterBinding, error) {
+		all, _, err := l.ConnectListAllNwfilterBindings(1, 0)
+		return all, err
+	})
+	if answered(err) {
+		return nil, nil // a libvirt without network filters counts nothing
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []agent.CountedCard
+	at := map[string]int{} // in out, by the card's device
+	for _, x := range bound {
+		if vm, mac, ours := agent.CardOfFilter(x.Filtername); ours {
+			at[x.Portdev] = len(out)
+			out = append(out, agent.CountedCard{VM: vm, MAC: mac, Chains: map[string]map[string]fleet.PassCount{}})
+		}
+	}
+	if len(out) == 0 {
+		return out, nil
+	}
+	for _, p := range counters {
+		listed, err := saved(b.life, p.program, p.args...)
+		if err != nil {
+			return nil, err
+		}
+		p.read(listed, func(device, chain, rule string, n fleet.PassCount) {
+			i, known := at[device]
+			if !known {
+				return
+			}
+			key := p.program + " " + device + " " + chain
+			if out[i].Chains[key] == nil {
+				out[i].Chains[key] = map[string]fleet.PassCount{}
+			}
+			out[i].Chains[key][rule] = out[i].Chains[key][rule].Plus(n)
+		})
+	}
+	return out, nil
+}
+
+// counters are the programs that list rules with their counters.
+var counters = []counter{
+	{"iptables-save", []string{"-c", "-t", "filter"}, readIPTables},
+	{"ip6tables-save", []string{"-c", "-t", "filter"}, readIPTables},
+	{"ebtables-save", []string{"-c"}, readEbtables},
+}
+
+type counter struct {
+	program string
+	args    []string
+	read    func([]byte, tell)
+}
+
+// tell takes one rule's count in a chain of a card's device.
+type tell func(device, chain, rule string, n fleet.PassCount)
+
+var (
+	countedRule = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
+	ofIPTables  = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)          // not FJ, FP and HJ: these are being written
+	ofEbtables  = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // what the guest sends
+	comment     = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
+)
+
+// readIPTables reads rules for IP. A rule bears its id, or it is the card's last one: that which drops.
+func readIPTables(listed []byte, each tell) {
+	lines(listed, func(n fleet.PassCount, chain, rest string) {
+		at := ofIPTables.FindStringSubmatch(chain)
+		if at == nil {
+			return
+		}
+		if said := comment.FindStringSubmatch(rest); said != nil {
+			if id := agent.RuleOf(said[1]); id != "" {
+				each(at[2], at[1], id, n)
+			}
+			return
+		}
+		if strings.HasSuffix(rest, "-j DROP") {
+			each(at[2], at[1], agent.Dropped, n)
+		}
+	})
+}
+
+// readEbtables reads what anti-spoofing drops of what a guest sends.
+func readEbtables(listed []byte, each tell) {
+	lines(listed, func(n fleet.PassCount, chain, rest string) {
+		if at := ofEbtables.FindStringSubmatch(chain); at != nil && strings.HasSuffix(rest, "-j DROP") {
+			each(at[2], chain, agent.Spoofed, n)
+		}
+	})
+}
+
+func lines(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
+	scan := bufio.NewScanner(bytes.NewReader(listed))
+	for scan.Scan() {
+		m := countedRule.FindStringSubmatch(scan.Text())
+		if m == nil {
+			continue
+		}
+		packets, bad := strconv.ParseInt(m[1], 10, 64)
+		octets, worse := strconv.ParseInt(m[2], 10, 64)
+		if bad == nil && worse == nil {
+			each(fleet.PassCount{Packets: packets, Bytes: octets}, m[3], " "+m[4])
+		}
+	}
+}
+
+// saved is what the program lists.
+func saved(ctx context.Context, program string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		path = "/usr/sbin/" + program // which is not in everybody's PATH
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("this host has no %s", program)
+		}
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	out, said := &limited{left: savedMost}, &limited{left: 1 << 10}
+	cmd.Stdout, cmd.Stderr = out, said
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(said.String()))
+	}
+	return out.Bytes(), nil
+}
+
+// limited takes no more than left bytes.
+type limited struct {
+	bytes.Buffer
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= len(p); l.left < 0 {
+		return 0, errors.New("it lists too much")
+	}
+	return l.Buffer.Write(p)
+}

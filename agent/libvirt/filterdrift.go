@@ -1,0 +1,98 @@
+package libvirt
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+const (
+	filtersAge      = 15 * time.Second
+	filtersPatience = time.Second
+)
+
+// filtersChanged are the network filters of Quantix's that are not as it left them, by their names, with what is to be said of each. A filter that
+// an older agent defined is known from its next change on.
+func (b *Backend) filtersChanged(ctx context.Context) map[string]string {
+	return b.changed.read(ctx, filtersAge, filtersPatience, b.compareFilters).value
+}
+
+func (b *Backend) compareFilters() (map[string]string, error) {
+	known := b.filters.All()
+	if len(known) == 0 {
+		return nil, nil
+	}
+	c, err := dial(b.life, b.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.hangUp()
+	out := map[string]string{}
+	for name := range known {
+		said, err := b.compareFilter(b.life, c, name)
+		if err != nil {
+			return nil, err
+		}
+		if said != "" {
+			out[name] = said
+		}
+	}
+	return out, nil
+}
+
+// compareFilter looks at one filter while no order writes any.
+func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (said string, err error) {
+	b.filterMu.Lock()
+	defer b.filterMu.Unlock()
+	known := b.filters.Of(name)
+	if known == "" {
+		return "", nil // it was removed as it was asked for
+	}
+	ref, err := findFilter(ctx, c, name)
+	if is(err, golibvirt.ErrNoNwfilter) {
+		return agent.FilterGone(name), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	x, err := filterXML(ctx, c, ref)
+	if is(err, golibvirt.ErrNoNwfilter) {
+		return agent.FilterGone(name), nil
+	}
+	if err == nil && filterDigest(x) != known {
+		said = agent.FilterChanged(name)
+	}
+	return said, err
+}
+
+// filterDigest is the same for filters of which libvirt says the same.
+func filterDigest(x libvirtxml.NWFilter) string {
+	text, err := x.Marshal()
+	if err != nil {
+		return err.Error() // and so like no other
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// groupsChanged are the security groups whose filters are not as they were left.
+func groupsChanged(changed map[string]string) []wire.GroupReport {
+	var out []wire.GroupReport
+	for name, said := range changed {
+		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {
+			out = append(out, wire.GroupReport{ID: fleet.SecurityGroupID(id), Changed: said})
+		}
+	}
+	slices.SortFunc(out, func(x, y wire.GroupReport) int { return strings.Compare(string(x.ID), string(y.ID)) })
+	return out
+}

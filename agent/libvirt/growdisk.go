@@ -1,0 +1,128 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// growDisks makes those disks of a domain larger of which people want more than was applied before. It comes before the definition says that
+// it is done, so that what failed is tried again. A disk that is as large already, or larger, is left as it is.
+func (a *applying) growDisks(ctx context.Context, old sighted, kept *libvirtxml.Domain, disks []fleet.Disk) error {
+	for _, d := range disks {
+		p, err := placeOf(d.Ref(), a.in.Pools)
+		if err != nil {
+			return err
+		}
+		p.number = 1 + slices.IndexFunc(a.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		p.size = d.SizeBytes
+		a.in.Progress(100, fmt.Sprintf("growing disk %d to %s", p.number, fleet.Bytes(p.size)))
+		if err := a.growDisk(ctx, old, kept, p); err != nil {
+			return fmt.Errorf("disk %d: %w", p.number, err)
+		}
+		a.volumeChanged(p.pool)
+	}
+	return nil
+}
+
+func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.Domain, p place) error {
+	if err := refuseGiven(p.pool); err != nil {
+		return err
+	}
+	in, err := ownDisk(kept, p)
+	if err != nil {
+		return err
+	}
+	var running *libvirtxml.DomainDisk
+	if old.live != nil && in != nil {
+		live, err := readXML(ctx, a.c, old.ref, 0)
+		if err != nil {
+			return err
+		}
+		if running, err = ownDisk(live, p); err != nil {
+			return err
+		}
+	}
+	if p.block() {
+		ref, v, err := a.volumeThere(ctx, a.c, p)
+		if err != nil || v.CapacityBytes >= p.size {
+			return err
+		}
+		if err := a.growBlock(ctx, a.c, ref, p.size); err != nil || running == nil {
+			return err
+		}
+		return a.resizeLive(ctx, old.ref, running, p.size)
+	}
+	f, err := a.volumeFile(ctx, p)
+	switch {
+	case err != nil || f.Size >= p.size:
+		return err
+	case f.Encrypted:
+		return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it is not grown.", p.volume)
+	}
+	other, err := a.standsOn(ctx, p, f.id)
+	switch {
+	case err != nil:
+		return err
+	case other != "":
+		return agent.VolumeBase(p.volume, other)
+	case running != nil:
+		return a.resizeLive(ctx, old.ref, running, p.size)
+	}
+	if err := notOpen(ctx, p); err != nil {
+		return err
+	}
+	pool, err := lookupPool(ctx, a.c, p.pool.Name)
+	if err != nil {
+		return err
+	}
+	volume, err := a.agreed(ctx, a.c, pool, p.volume, f.header)
+	if err != nil {
+		return err
+	}
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(p.size), 0) })
+}
+
+// resizeLive has QEMU grow the disk of a guest that runs, which tells the guest.
+func (a *applying) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libvirtxml.DomainDisk, size int64) error {
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainBlockResize(ref, targetOf(d), uint64(size), golibvirt.DomainBlockResizeBytes)
+	})
+}
+
+// ownDisk is the disk in a domain; nil: it has none. One that others may write to, that is only read, or whose file another stands before, is
+// refused: what the guest would see is not the file that is grown.
+func ownDisk(x *libvirtxml.Domain, p place) (*libvirtxml.DomainDisk, error) {
+	if x.Devices == nil {
+		return nil, nil
+	}
+	want := diskPlace{alias: diskAlias(p.ref()), path: p.path()}
+	if kind := blocksOf(p.pool.Spec); kind != nil {
+		want.source = kind.source(p.pool, p.volume)
+		want.path = sourcePath(want.source)
+	}
+	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return want.is(&d) })
+	if i < 0 {
+		return nil, nil
+	}
+	d := &x.Devices.Disks[i]
+	refuse := func(format string, args ...any) error {
+		return fleet.Errorf(fleet.Conflict, "The disk %s is not grown: %s", p.volume, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case d.ReadOnly != nil || d.Shareable != nil:
+		return nil, refuse("it is shared or read-only in the VM's definition.")
+	case pathOf(d) != want.path:
+		return nil, refuse("the VM uses %s in its place, as after a snapshot or a change on the host. Merge that first.", filepath.Base(pathOf(d)))
+	case d.Mirror != nil:
+		return nil, refuse("a copy of it is under way on the host (virsh blockjob). End that first.")
+	}
+	return d, nil
+}

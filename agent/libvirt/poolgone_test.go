@@ -1,0 +1,27 @@
+package libvirt_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// A device that is pulled under a mounted pool is told in the kernel's words, while another pool of the host stays well. Once it is unmounted
+// and there again, the pool comes back by itself.
+func TestPoolWhoseDeviceIsPulled(t *testing.T) {
+	t.Parallel()
+	device := loop(t, "xfs")
+	b := allowing(t, "/dev/loop*")
+	p := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolFS, Device: device, Format: "xfs"})
+	beside := newFixtureOn(t, b)
+	beside.ok(b.ApplyPool(t.Context(), p))
+	waitPool(t, b, p, "tried", func(s fleet.PoolStatus) bool { return s.WriteMicros > 0 && s.Error == "" })
+	sh(t, "xfs_io", "-x", "-c", "shutdown -f", p.Spec.Path)
+	said := strings.ToLower(syscall.EIO.Error())
+	waitPool(t, b, p, "without its device", func(s fleet.PoolStatus) bool { return strings.Contains(strings.ToLower(s.Error), said) })
+	waitPool(t, b, beside.pool, "well beside it", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && s.Error == "" })
+	unmount(t, p.Spec.Path)
+	waitPool(t, b, p, "mounted again", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && s.Error == "" })
+}

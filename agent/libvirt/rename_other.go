@@ -1,0 +1,5 @@
+//go:build !linux
+
+package libvirt
+
+func renameAlone(from, to string) error { return linkAlone(from, to) }

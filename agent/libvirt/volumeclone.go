@@ -1,0 +1,74 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+
+	"quantix/agent"
+	"quantix/agent/transfer"
+	"quantix/internal/fleet"
+)
+
+// copy copies another volume byte for byte, holes as holes, and ends as soon as ctx does. Nobody keeps a guest from being started meanwhile,
+// so the file is looked at again in the end.
+func (w *working) copy(ctx context.Context, from place) error {
+	before, err := w.volumeFile(ctx, from)
+	if err != nil {
+		return err
+	}
+	if err := before.Clonable(from.volume); err != nil {
+		return err
+	}
+	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
+		return err
+	}
+	sound, err := bounded(ctx, func() (header, error) { return inspectImage(from.path()) })
+	if err != nil {
+		return notPlain(from, err)
+	}
+	if err := sound.Clonable(from.volume); err != nil {
+		return err
+	}
+	note := "copying " + from.volume
+	w.in.Progress(0, note)
+	err = patiently(ctx, func() error { return w.pour(ctx, from, before, note) })
+	if err != nil {
+		return err
+	}
+	if err := w.unwritten(ctx, w.c, from, before.id); err != nil {
+		return err
+	}
+	after, err := w.volumeFile(ctx, from)
+	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+		err = fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being copied, so the copy would not be whole. Try again when nobody writes to it.", from.volume)
+	}
+	return err
+}
+
+// pour writes the copy under its half-made name.
+func (w *working) pour(ctx context.Context, from place, was volumeFile, note string) (err error) {
+	src, err := openImage(from.path(), false)
+	if err != nil {
+		return notPlain(from, err)
+	}
+	defer src.Close()
+	dst, room, err := w.newPartial()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dst.Close()) }()
+	if was.alloc > room {
+		return noCopyRoom(w.place, room, was.alloc)
+	}
+	_, err = transfer.Copy(ctx, dst, src, was.bytes, nil, w.meter(note, was.bytes))
+	return err
+}
+
+// meter tells how far an order is.
+func (w *working) meter(note string, total int64) *transfer.Meter {
+	return &transfer.Meter{Total: total, Tell: func(done, total, rate int64) { w.in.Progress(agent.Copied(note, done, total, rate)) }}
+}
+
+func noCopyRoom(to place, room, needs int64) error {
+	return fleet.Errorf(fleet.Conflict, "The pool %s has room for %s here, and the copy needs %s.", to.pool.Name, fleet.Bytes(room), fleet.Bytes(needs))
+}

@@ -1,0 +1,58 @@
+package libvirt
+
+import (
+	"context"
+	"io"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// ReadVolume implements agent.Hypervisor. The file is shared with others who read it. Its last bytes go when it was looked at again.
+func (b *Backend) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size int64) (io.Writer, error)) error {
+	act := "send volume " + in.Name
+	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
+		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
+	}
+	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
+	if err != nil {
+		return err
+	}
+	if at.block() {
+		return agent.VolumeNoFile(in.Pool.Name)
+	}
+	unlock, err := b.volumeLocks.share(ctx, at.path())
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
+	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+		pool, err := b.ownPool(ctx, c, in.Pool)
+		if err != nil {
+			return err
+		}
+		w := &working{Backend: b, place: at, c: c, in: in, pool: pool}
+		f, err := w.volumeFile(ctx, at)
+		switch {
+		case err != nil:
+			return err
+		case f.RefersTo != "":
+			return agent.VolumeOnOthers(in.Name, f.RefersTo)
+		}
+		if err := w.quiet(ctx, at, f.id); err != nil {
+			return err
+		}
+		out, err := to(f.bytes)
+		if err != nil {
+			return err
+		}
+		held := &agent.HeldBack{To: out, Most: f.bytes}
+		if _, err := w.read(ctx, at, "sending "+in.Name, held); err != nil {
+			return err
+		}
+		if held.Taken != f.bytes {
+			return agent.VolumeChanged(in.Name)
+		}
+		return held.Flush()
+	}))
+}

@@ -1,0 +1,59 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"testing"
+
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+)
+
+// A file that is written to while it is sent does not come whole: the last of it is kept back.
+func TestWhatIsWrittenToIsNotSentWhole(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	addImage(t, f.pool, hvtest.Image{Name: "data", Kind: hvtest.Raw, SizeBytes: 4 << 20})
+	for how, write := range map[string]func(*os.File) error{
+		"over":   func(file *os.File) error { _, err := file.WriteAt([]byte("changed"), 0); return err },
+		"behind": func(file *os.File) error { return file.Truncate(5 << 20) },
+	} {
+		f.ok(os.Truncate(f.at("data"), 4<<20))
+		got := &meddling{write: func() {
+			file, err := os.OpenFile(f.at("data"), os.O_WRONLY, 0)
+			f.ok(err)
+			f.ok(errors.Join(write(file), file.Close()))
+		}}
+		var size int64
+		err := f.ReadVolume(t.Context(), f.work("data", fleet.VolumeOrder{}), func(n int64) (io.Writer, error) { size = n; return got, nil })
+		if err == nil || size != 4<<20 || int64(got.Len()) >= size {
+			t.Errorf("written %s: of %d bytes came %d: %v", how, size, got.Len(), err)
+		}
+	}
+	// Before anything is read, but behind the first look, it is as if it had been written to before, but for its length.
+	f.ok(os.Truncate(f.at("data"), 4<<20))
+	var got bytes.Buffer
+	err := f.ReadVolume(t.Context(), f.work("data", fleet.VolumeOrder{}), func(int64) (io.Writer, error) {
+		return &got, os.Truncate(f.at("data"), 5<<20)
+	})
+	if err == nil {
+		t.Errorf("of a file that has grown came %d bytes", got.Len())
+	}
+}
+
+// meddling writes to the file once the first of it has come.
+type meddling struct {
+	bytes.Buffer
+	write func()
+}
+
+func (w *meddling) Write(p []byte) (int, error) {
+	if w.Len() == 0 {
+		w.write()
+	}
+	return w.Buffer.Write(p)
+}

@@ -1,0 +1,97 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// RenameVolume implements agent.Hypervisor. libvirt renames no volumes; those of Quantix's pools of files are files.
+func (b *Backend) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "rename", in, (*working).noRename, func(ctx context.Context, w *working) error {
+		from := place{pool: in.Pool, volume: in.Order.Source}
+		if !fleet.IsVolumeName(from.volume) || from.volume == agent.PoolMarker || from.volume == w.volume {
+			return fleet.Errorf(fleet.Invalid, "%q is no volume to rename.", in.Order.Source)
+		}
+		unlock, err := b.volumeLocks.alone(ctx, from.path())
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		there, err := w.standing(ctx)
+		if err != nil {
+			return err
+		}
+		if !there {
+			if err := w.rename(ctx, from); err != nil {
+				return err
+			}
+		}
+		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, dropName(from.path(), w.path()) }); err != nil {
+			return fmt.Errorf("take the old name away: %w", err)
+		}
+		w.refreshPool(ctx, w.c, w.pool)
+		return nil
+	})
+}
+
+func (w *working) noRename(context.Context) error { return agent.VolumeNamed(w.place.pool.Name) }
+
+// rename gives a file that nobody uses its new name. Which file it is is kept in mind before, so that the order, given again, knows it.
+func (w *working) rename(ctx context.Context, from place) error {
+	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(from.path()) })
+	switch {
+	case isMissing(err):
+		return agent.NoVolume(from.volume, from.pool.Name)
+	case err != nil && (f.id == (fileID{}) || errors.Is(err, errNotRegular)):
+		return notPlain(from, err)
+	}
+	if err := w.unused(ctx, w.c, from, f.id); err != nil {
+		return err
+	}
+	word, err := bounded(ctx, func() (string, error) { return fileWord(from.path()) })
+	if err != nil {
+		return err
+	}
+	if err := w.in.Whole(word); err != nil {
+		return err
+	}
+	_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, renameAlone(from.path(), w.path()) })
+	if errors.Is(err, fs.ErrExist) {
+		return agent.VolumeTaken(w.volume, w.place.pool.Name)
+	}
+	return err
+}
+
+// linkAlone gives a file its new name beside the old one, unless there is a file of that name. dropName ends it.
+func linkAlone(from, to string) error {
+	err := os.Link(from, to)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("the pool's file system cannot rename without writing over what may come there: %w", err)
+	}
+	return err
+}
+
+// dropName takes the old name from a file that has the new one too. Another file that has come under the old name stays.
+func dropName(from, to string) error {
+	old, err := os.Lstat(from)
+	if isMissing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	now, err := os.Lstat(to)
+	if err != nil {
+		return err
+	}
+	if identityOf(old) != identityOf(now) {
+		return nil
+	}
+	return os.Remove(from)
+}

@@ -1,0 +1,181 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"quantix/agent"
+	"quantix/agent/transfer"
+	"quantix/internal/fleet"
+)
+
+// SendVolume implements agent.Hypervisor. The file is shared with others who read it.
+func (b *Backend) SendVolume(ctx context.Context, in agent.VolumeWork) error {
+	act := "send volume " + in.Name
+	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
+		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
+	}
+	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
+	if err != nil {
+		return err
+	}
+	unlock, err := b.volumeLocks.share(ctx, at.path())
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
+	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+		pool, err := b.ownPool(ctx, c, in.Pool)
+		if err != nil {
+			return err
+		}
+		if at.block() {
+			return filesAlone(in.Pool)
+		}
+		w := &working{Backend: b, place: at, c: c, in: in, pool: pool}
+		return w.send(ctx)
+	}))
+}
+
+// send sends the file itself, whatever stands at its path later.
+func (w *working) send(ctx context.Context) error {
+	before, err := w.volumeFile(ctx, w.place)
+	if err != nil {
+		return err
+	}
+	if err := w.quiet(ctx, w.place, before.id); err != nil {
+		return err
+	}
+	sound, err := bounded(ctx, func() (header, error) { return inspectImage(w.path()) })
+	if err != nil {
+		return notPlain(w.place, err)
+	}
+	if err := sound.Clonable(w.volume); err != nil {
+		return err
+	}
+	err = patiently(ctx, func() error {
+		f, err := openImage(w.path(), false)
+		if err != nil {
+			return notPlain(w.place, err)
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err != nil || identityOf(info) != before.id {
+			return errors.Join(err, agent.VolumeChanged(w.volume))
+		}
+		return w.in.Send(ctx, w.unchanging(before, transfer.File(f, before.bytes)), before.bytes)
+	})
+	return err
+}
+
+// unchanging gives the pieces of a file, and fails at their end where it was written to meanwhile: the receiver then never gets the sum.
+func (w *working) unchanging(before volumeFile, pieces transfer.Pieces) transfer.Pieces {
+	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
+		if err := pieces(ctx, do); err != nil {
+			return err
+		}
+		if err := w.quiet(ctx, w.place, before.id); err != nil {
+			return err
+		}
+		after, err := w.volumeFile(ctx, w.place)
+		if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+			err = agent.VolumeChanged(w.volume)
+		}
+		return err
+	}
+}
+
+// ReceiveVolume implements agent.Hypervisor.
+func (b *Backend) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "receive", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
+		there, err := w.standing(ctx)
+		if err != nil || there {
+			return err
+		}
+		var came agent.Arrived
+		err = w.makeWhole(ctx, func() error {
+			came, err = w.arrive(ctx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		id, err := bounded(ctx, func() (volumeID, error) { return identifyVolume(w.path()), nil })
+		if err != nil {
+			return err
+		}
+		return in.Hashed(agent.Hashed{Ref: w.ref(), SHA256: came.SHA256(), Stamp: id.stamp()})
+	})
+}
+
+// arrive fills the half-made file, and looks at it before anybody else does.
+func (w *working) arrive(ctx context.Context) (agent.Arrived, error) {
+	type opened struct {
+		f    *os.File
+		room int64
+	}
+	o, err := bounded(ctx, func() (o opened, err error) { o.f, o.room, err = w.newPartial(); return o, err })
+	if err != nil {
+		return agent.Arrived{}, err
+	}
+	var came agent.Arrived
+	err = patiently(ctx, func() error {
+		defer o.f.Close()
+		var err error
+		came, err = w.takeIn(ctx, o.f, o.room)
+		return err
+	})
+	return came, err
+}
+
+func (w *working) takeIn(ctx context.Context, f *os.File, room int64) (agent.Arrived, error) {
+	to := &incoming{f: f}
+	came, err := w.in.Arrive(ctx, to, room)
+	if err != nil {
+		return came, err
+	}
+	if want, has := strings.CutPrefix(w.in.Order.Checksum, "sha256:"); has && want != came.SHA256() {
+		return came, agent.CopyDiffers(w.volume, came.SHA256(), want)
+	}
+	head := &headless{f: f, head: to.head[:min(came.Bytes, headBytes)], size: came.Bytes}
+	if err := w.accept(ctx, head, "sent", f.Sync); err != nil {
+		return came, err
+	}
+	if t := w.in.Order.Transfer; t == nil || !t.Check {
+		return came, nil
+	}
+	return came, transfer.Check(ctx, f, came.Bytes, came.Sum, &transfer.Meter{Total: came.Bytes, Tell: func(done, total, rate int64) {
+		w.in.Progress(agent.Copied("reading back what came", done, total, rate))
+	}})
+}
+
+// incoming is a file whose head stays out until it was looked at: see headless.
+type incoming struct {
+	f    *os.File
+	head [headBytes]byte
+}
+
+// WriteAt implements transfer.Sink.
+func (i *incoming) WriteAt(p []byte, at int64) (int, error) {
+	n := 0
+	if at < headBytes {
+		n = copy(i.head[at:], p)
+	}
+	if n == len(p) {
+		return n, nil
+	}
+	more, err := i.f.WriteAt(p[n:], at+int64(n))
+	return n + more, err
+}
+
+// Truncate implements transfer.Sink.
+func (i *incoming) Truncate(size int64) error {
+	if size == 0 {
+		clear(i.head[:])
+	}
+	return i.f.Truncate(size)
+}
+
+// Sync implements transfer.Sink.
+func (i *incoming) Sync() error { return i.f.Sync() }

@@ -1,0 +1,82 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"quantix/agent"
+	"quantix/agent/transfer"
+	"quantix/internal/fleet"
+)
+
+// WipeVolume implements agent.Hypervisor. Zeros are written over all that the file has on its storage, qcow2's own tables too, so those are made
+// anew. It ends as soon as ctx does; what it has written over by then is gone.
+func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
+	return b.onVolume(ctx, "wipe", in, (*working).wipeBlock, func(ctx context.Context, w *working) error {
+		f, err := w.volumeFile(ctx, w.place)
+		if err != nil {
+			return err
+		}
+		if f.RefersTo != "" {
+			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete it instead.", w.volume, f.RefersTo)
+		}
+		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
+			return err
+		}
+		if f.Format == "qcow2" && f.Encrypted {
+			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, and would not be afterwards. Delete it instead.", w.volume)
+		}
+		if _, err := w.agreed(ctx, w.c, w.pool, w.volume, f.header); err != nil {
+			return err
+		}
+		in.Progress(0, "writing zeros over "+w.volume)
+		if err := patiently(ctx, func() error { return w.zero(ctx, f) }); err != nil {
+			return err
+		}
+		if f.Format != "qcow2" {
+			return nil
+		}
+		return w.again(ctx, f)
+	})
+}
+
+// zero writes over the very file that was looked at.
+func (w *working) zero(ctx context.Context, was volumeFile) (err error) {
+	root, err := os.OpenRoot(w.place.pool.Spec.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	f, err := root.OpenFile(w.volume, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || identityOf(info) != was.id {
+		return fleet.Errorf(fleet.Conflict, "Another file took the place of the volume %s. Nothing was written; look at the pool, and try again.", w.volume)
+	}
+	return transfer.Zero(ctx, f, info.Size(), w.meter("writing zeros over "+w.volume, was.alloc))
+}
+
+// again makes an empty volume in the place of a wiped one.
+func (w *working) again(ctx context.Context, was volumeFile) error {
+	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
+		return err
+	}
+	err := w.define(ctx, newVolume{format: was.Format, size: was.Size})
+	if err == nil {
+		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, os.Rename(w.partial().path(), w.path()) })
+	}
+	if err != nil {
+		w.tidy(ctx)
+		return fmt.Errorf("all its data is wiped, but the empty volume was not made: %w", err)
+	}
+	w.refreshPool(ctx, w.c, w.pool)
+	return nil
+}

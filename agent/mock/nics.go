@@ -1,0 +1,64 @@
+package mock
+
+import (
+	"cmp"
+	"slices"
+
+	"quantix/internal/fleet"
+)
+
+// NICs are the host's network devices now: those of its hardware, and what its networks have made; its signature is that of the agent's option.
+func (h *Host) NICs() []fleet.HostNIC {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := slices.Clone(h.inv.NICs)
+	for i := range out {
+		out[i].Up = !h.pulled[out[i].Name]
+	}
+	bridge := func(name string) {
+		if !slices.ContainsFunc(out, func(n fleet.HostNIC) bool { return n.Name == name }) {
+			out = append(out, fleet.HostNIC{Name: name, MAC: macOf(h.opts.Name + name), Kind: "bridge", Up: true, MTU: 1500})
+		}
+	}
+	bridge("virbr0")
+	for _, n := range h.networks {
+		if n.active && n.own() != "" {
+			bridge(n.own())
+		}
+		if !n.active || !n.spec.Mode.Is().Made {
+			continue
+		}
+		is := fleet.Network{ID: n.id, Spec: &n.spec}
+		port := func(name string) {
+			if i := slices.IndexFunc(out, func(n fleet.HostNIC) bool { return n.Name == name }); i >= 0 {
+				out[i].Master = n.bridge()
+			}
+		}
+		switch {
+		case n.spec.Mode == fleet.NetworkVXLAN:
+			out = append(out, fleet.HostNIC{Name: is.TunnelDevice(), Kind: "virtual", Up: true, MTU: 1450, Master: n.bridge()})
+		case n.spec.VLAN > 0:
+			out = append(out, fleet.HostNIC{Name: is.VLANDevice(), Kind: "vlan", Up: true, MTU: 1500, Master: n.bridge(), Over: n.spec.Device})
+		default:
+			port(n.spec.Device)
+		}
+	}
+	slices.SortFunc(out, func(a, b fleet.HostNIC) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.DeleteFunc(out, func(n fleet.HostNIC) bool { return h.removed[n.Name] })
+}
+
+// PullCable takes the link from a device.
+func (h *Host) PullCable(name string) { h.mark(&h.pulled, name) }
+
+// RemoveDevice removes a device past the agent, as ip link delete does.
+func (h *Host) RemoveDevice(name string) { h.mark(&h.removed, name) }
+
+func (h *Host) mark(set *map[string]bool, name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if *set == nil {
+		*set = map[string]bool{}
+	}
+	(*set)[name] = true
+	h.notify()
+}

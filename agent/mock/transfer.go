@@ -1,0 +1,209 @@
+package mock
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/agent"
+	"quantix/agent/transfer"
+	"quantix/internal/fleet"
+)
+
+// A simulated file is sent as a line that says what it is, and its bytes.
+
+// FailSend in the name of a VM, or of a volume that comes, has its disk's storage be full half-way.
+const FailSend = "fail-send"
+
+// simulated gives the bytes a piece at a time, as if they were many.
+func (h *Host) simulated(f *file) (transfer.Pieces, int64) {
+	text := []byte(fmt.Sprintf("%s %d %d\n%s", f.Format, f.CapacityBytes, f.AllocBytes, f.data()))
+	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
+		for at := 0; at < len(text); {
+			n := min(max(1, len(text)/moveSteps), len(text)-at)
+			if err := h.step(ctx, 0.1); err != nil {
+				return err
+			}
+			if err := do(int64(at), text[at:at+n], int64(n)); err != nil {
+				return err
+			}
+			at += n
+		}
+		return nil
+	}, int64(len(text))
+}
+
+// came reads what simulated has made.
+func came(text []byte) (v fleet.Volume, data string, err error) {
+	line, rest, ok := bytes.Cut(text, []byte{'\n'})
+	if _, err := fmt.Sscanf(string(line), "%s %d %d", &v.Format, &v.CapacityBytes, &v.AllocBytes); err != nil || !ok {
+		return v, "", fleet.Errorf(fleet.Invalid, "What was sent is no image.")
+	}
+	return v, string(rest), nil
+}
+
+// sink is a file in memory.
+type sink struct{ data []byte }
+
+func (s *sink) WriteAt(p []byte, at int64) (int, error) {
+	if more := int(at) + len(p) - len(s.data); more > 0 {
+		s.data = append(s.data, make([]byte, more)...)
+	}
+	return copy(s.data[at:], p), nil
+}
+
+func (s *sink) Truncate(size int64) error {
+	s.data = append(s.data, make([]byte, max(0, int(size)-len(s.data)))...)[:size]
+	return nil
+}
+
+func (s *sink) Sync() error { return nil }
+
+// SendVolume implements agent.Hypervisor.
+func (h *Host) SendVolume(ctx context.Context, in agent.VolumeWork) error {
+	var pieces transfer.Pieces
+	var size int64
+	var sum agent.Hashed
+	err := h.onVolume(ctx, in, func(p *pool, f *file) error {
+		switch {
+		case f == nil:
+			return agent.NoVolume(in.Name, in.Pool.Name)
+		case f.Backing != "" || f.refers:
+			return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", f.Name)
+		}
+		pieces, size = h.simulated(f)
+		sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		return h.quiet(p, f)
+	})
+	if err != nil {
+		return err
+	}
+	if err := in.Send(ctx, pieces, size); err != nil {
+		return err
+	}
+	return in.Hashed(sum)
+}
+
+// ReceiveVolume implements agent.Hypervisor.
+func (h *Host) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error {
+	made := false
+	err := h.onVolume(ctx, in, func(_ *pool, f *file) error {
+		made = f != nil && in.Made != "" && f.word() == in.Made
+		if f != nil && !made {
+			return agent.VolumeTaken(in.Name, in.Pool.Name)
+		}
+		return nil
+	})
+	if err != nil || made {
+		return err
+	}
+	to := &sink{}
+	if _, err := in.Arrive(ctx, to, 1<<40); err != nil {
+		return err
+	}
+	v, data, err := came(to.data)
+	if err != nil {
+		return err
+	}
+	own := file{Volume: v, bytes: data}
+	if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != own.digest() {
+		return agent.CopyDiffers(in.Name, own.digest(), want)
+	}
+	if misbehaves(in.Name, FailSend) {
+		return fleet.Errorf(fleet.Conflict, "The pool is full: No space left on device.")
+	}
+	err = h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) { return v, nil })
+	if err != nil {
+		return err
+	}
+	var sum agent.Hashed
+	err = h.onVolume(ctx, in, func(_ *pool, f *file) error {
+		if f == nil {
+			return agent.NoVolume(in.Name, in.Pool.Name)
+		}
+		f.bytes = data
+		sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return in.Hashed(sum)
+}
+
+// LeaveVM implements agent.Hypervisor.
+func (h *Host) LeaveVM(ctx context.Context, in agent.LeaveVM) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	there, sent, err := h.leaving(in)
+	switch {
+	case err != nil:
+		return err
+	case !there:
+		return in.Arrived(ctx)
+	}
+	for i, d := range in.Order.Disks {
+		pieces, size := h.simulated(&sent[i])
+		if err := in.Send(ctx, d, pieces, size); err != nil {
+			return err
+		}
+	}
+	if err := in.Arrived(ctx); err != nil {
+		return err
+	}
+	now, after, err := h.leaving(in)
+	if err != nil {
+		return err
+	}
+	for i := range after {
+		if !now || after[i].data() != sent[i].data() {
+			return agent.LeftMeanwhile(in.VM.Name)
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.guests, in.VM.ID)
+	h.notify()
+	return nil
+}
+
+// leaving are the files of a guest that may leave; there: it is defined.
+func (h *Host) leaving(in agent.LeaveVM) (there bool, files []file, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, ok := h.guests[in.VM.ID]
+	switch {
+	case !ok:
+		return false, nil, nil
+	case g.on():
+		return true, nil, agent.NotToLeave(in.VM.Name, "it runs. Shut it down first.")
+	case in.VM.Spec.Firmware == fleet.UEFI:
+		return true, nil, agent.NotToLeave(in.VM.Name, "its firmware keeps its settings in a file of this host (NVRAM), which is not sent.")
+	}
+	for _, d := range in.VM.Spec.Disks {
+		if !slices.Contains(in.Order.Stay, d.Ref()) && !slices.ContainsFunc(in.Order.Disks, func(o fleet.LeavingDisk) bool { return o.Disk == d.Ref() }) {
+			return true, nil, agent.NotToLeave(in.VM.Name, "the order does not name its disk %s.", d.Volume)
+		}
+	}
+	for _, d := range in.Order.Disks {
+		p, err := h.active(d.Disk.PoolID, in.Pools)
+		if err != nil {
+			return true, nil, err
+		}
+		f := p.dir.files[d.Disk.Volume]
+		switch {
+		case f == nil || !hasRef(g.def, d.Disk):
+			return true, nil, agent.NoVolume(d.Disk.Volume, poolNamed(in.Pools, d.Disk.PoolID))
+		case f.Backing != "" || f.refers:
+			return true, nil, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: its file refers to %s. Merge that first.", f.Name, f.Backing)
+		}
+		files = append(files, *f)
+	}
+	return true, files, nil
+}

@@ -1,0 +1,48 @@
+package agent_test
+
+import (
+	"testing"
+
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// slowDevices is a host whose kernel answers about its devices when it likes.
+type slowDevices struct {
+	*mock.Host
+	held chan struct{}
+}
+
+func (s *slowDevices) NICs() []fleet.HostNIC {
+	<-s.held
+	return s.Host.NICs()
+}
+
+// What the host's devices are like now is told with each look; a kernel that is busy with them holds no report up.
+func TestDevicesAreReadWithEachLook(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), &slowDevices{mock.New(mock.Options{Name: "host-1"}), make(chan struct{})}
+	p.running(p.join(), host.Host, host)
+	state := func(what string, ok func(fleet.Inventory) bool) {
+		t.Helper()
+		p.stateSince(0, what, func(s wire.State) bool { return ok(s.Host.Inventory) })
+	}
+	state("a report without a look at the devices", func(inv fleet.Inventory) bool { return !inv.NICsLooked && len(inv.NICs) > 0 })
+	close(host.held)
+	nic := func(inv fleet.Inventory, name string) (n fleet.HostNIC) {
+		for _, d := range inv.NICs {
+			if d.Name == name {
+				n = d
+			}
+		}
+		return n
+	}
+	state("the devices with their ports", func(inv fleet.Inventory) bool {
+		return inv.NICsLooked && nic(inv, "ens1f0np0").Master == "br0" && nic(inv, "ens1f0np0").Up
+	})
+	host.PullCable("ens1f0np0")
+	state("the pulled cable", func(inv fleet.Inventory) bool { return inv.NICsLooked && !nic(inv, "ens1f0np0").Up })
+	host.RemoveDevice("virbr0")
+	state("the removed bridge", func(inv fleet.Inventory) bool { return inv.NICsLooked && nic(inv, "virbr0").Name == "" })
+}

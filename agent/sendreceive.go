@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"quantix/agent/transfer"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// untilStopped gives a context that ends, with the words of whoever took the job back, when people do.
+func untilStopped(ctx context.Context, j *job) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	forget := j.whenStopped(func(err error) { cancel(err) })
+	return ctx, func() {
+		forget()
+		cancel(nil)
+	}
+}
+
+// stopped is why the work ended, where people took it back.
+func stopped(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil {
+		if _, taken := wasCancelled(cause); taken {
+			return cause
+		}
+	}
+	return err
+}
+
+// receiveVolume takes in a file of another host.
+func receiveVolume(ctx context.Context, a *Agent, j *job) error {
+	ref, ok := j.Subject.Volume()
+	switch {
+	case !ok || !fleet.IsVolumeName(ref.Volume):
+		return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
+	case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil || j.Args.Volume.Transfer == nil:
+		return errors.New("the portal sent this work without its pool, or without saying what comes from where")
+	}
+	order := *j.Args.Volume.Transfer
+	ctx, end := untilStopped(ctx, j)
+	defer end()
+	m := a.meet(j, order.ID, order.PeerName)
+	var in *transfer.Incoming
+	busy := func() {}
+	err := a.hypervisor.ReceiveVolume(ctx, VolumeWork{
+		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.memory.volumeMade(j.ID),
+		Hashed: func(all ...Hashed) error { return a.memory.noteHashed(all...) },
+		Whole:  func(file string) error { return a.memory.noteVolume(j.ID, file) },
+		Arrive: func(ctx context.Context, dst transfer.Sink, room int64) (out Arrived, err error) {
+			in, err = m.receive(ctx, func(ctx context.Context, in *transfer.Incoming) error {
+				if err := dst.Truncate(0); err != nil {
+					return err
+				}
+				if out.Bytes, err = in.Size(); err != nil {
+					return err
+				}
+				meter := &transfer.Meter{Total: out.Bytes, Tell: func(done, total, rate int64) {
+					percent, note := Copied("receiving from "+m.peer, done, total, rate)
+					j.told.tell(percent, note)
+				}}
+				out.Sum, err = in.Into(ctx, dst, out.Bytes, room, meter)
+				return err
+			})
+			if err == nil {
+				busy = whileBusy(in)
+			}
+			return out, err
+		},
+		Progress: j.told.tell,
+	})
+	busy()
+	if in != nil {
+		in.Answer(err)
+	}
+	return stopped(ctx, err)
+}
+
+// whileBusy keeps the sender waiting until it is called off.
+func whileBusy(in *transfer.Incoming) (over func()) {
+	done, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		tick := time.NewTicker(busyEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				in.Busy()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done); <-gone }
+}
+
+// sendVolume sends a file of this host to another.
+func sendVolume(ctx context.Context, a *Agent, j *job) error {
+	v := j.Args.Volume
+	if v == nil || v.Transfer == nil || !fleet.IsVolumeName(v.Source) {
+		return errors.New("the portal sent this work without saying what goes where")
+	}
+	i := slices.IndexFunc(j.Pools, func(p fleet.Pool) bool { return p.ID == v.SourcePool })
+	if i < 0 {
+		return NoSource()
+	}
+	ctx, end := untilStopped(ctx, j)
+	defer end()
+	m := a.meet(j, v.Transfer.ID, v.Transfer.PeerName)
+	err := a.hypervisor.SendVolume(ctx, VolumeWork{
+		Pool: j.Pools[i], Name: v.Source, Order: *v,
+		Hashed: func(all ...Hashed) error { return a.memory.noteHashed(all...) },
+		Send: func(ctx context.Context, pieces transfer.Pieces, size int64) error {
+			return m.send(ctx, pieces, size, &transfer.Rate{Bytes: v.Transfer.RateBytes}, func(done, total, rate int64, way string) {
+				percent, note := Copied("sending "+v.Source+" to "+m.peer, done, total, rate)
+				j.told.tell(percent, note+way)
+			})
+		},
+		Progress: j.told.tell,
+	})
+	return stopped(ctx, err)
+}
+
+// LeaveVM is the order to send a VM that is off to another host.
+type LeaveVM struct {
+	VM    fleet.VM
+	Pools []fleet.Pool
+	Order fleet.LeaveOrder
+	// Send sends a disk, and returns once the other host has it whole.
+	Send func(ctx context.Context, disk fleet.LeavingDisk, pieces transfer.Pieces, size int64) error
+	// Arrived returns once the portal knows that the other host has all of them.
+	Arrived  func(ctx context.Context) error
+	Progress Progress
+}
+
+// leaveVM sends the VM's disks one after the other, and lets go of the VM once the portal knows that all of them are there.
+func leaveVM(ctx context.Context, a *Agent, j *job) error {
+	if j.Args.Leave == nil {
+		return errors.New("the portal sent this work without saying where the VM goes")
+	}
+	order := *j.Args.Leave
+	ctx, end := untilStopped(ctx, j)
+	defer end()
+	rate := &transfer.Rate{Bytes: order.RateBytes}
+	err := a.hypervisor.LeaveVM(ctx, LeaveVM{
+		VM: *j.VM, Pools: j.Pools, Order: order,
+		Send: func(ctx context.Context, d fleet.LeavingDisk, pieces transfer.Pieces, size int64) error {
+			n := slices.Index(order.Disks, d)
+			m := a.meet(j, d.Transfer, order.ToName)
+			return m.send(ctx, pieces, size, rate, func(done, total, rate int64, way string) {
+				percent, note := Copied(fmt.Sprintf("sending disk %d of %d to %s", n+1, len(order.Disks), m.peer), done, total, rate)
+				j.told.tell((100*n+percent)/len(order.Disks), note+way)
+			})
+		},
+		Arrived: func(ctx context.Context) error {
+			for _, d := range order.Disks {
+				if _, err := a.meet(j, d.Transfer, order.ToName).until(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Received }); err != nil {
+					return err
+				}
+			}
+			return context.Cause(ctx)
+		},
+		Progress: j.told.tell,
+	})
+	return stopped(ctx, err)
+}
+
+// keepLeft forgets a VM that has gone.
+func keepLeft(a *Agent, j *job, out *wire.Finish) error {
+	if j.VM == nil || out.Outcome != wire.Done {
+		return nil
+	}
+	return a.memory.vmGone(j.VM.ID)
+}
+
+// NotToLeave refuses to send a VM, in the words of both backends.
+func NotToLeave(vm, why string, args ...any) error {
+	return fleet.Errorf(fleet.Conflict, "%s does not go to another host: %s", vm, strings.TrimSpace(fmt.Sprintf(why, args...)))
+}
+
+// LeftMeanwhile refuses to let go of what is not what was sent.
+func LeftMeanwhile(vm string) error {
+	return fleet.Errorf(fleet.Conflict, "Somebody started %s, or changed it, while it was being sent. It is where it was; try again.", vm)
+}

@@ -1,0 +1,354 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/agent/transfer"
+	"quantix/internal/fleet"
+)
+
+// authority signs hosts' certificates.
+type authority struct {
+	t    *testing.T
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	pool *x509.CertPool
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, pool: x509.NewCertPool()}
+	a.key, a.cert = a.sign("authority", nil, time.Hour)
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+func (a *authority) sign(name string, by *authority, life time.Duration) (*ecdsa.PrivateKey, *x509.Certificate) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	form := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
+		BasicConstraintsValid: true, IsCA: by == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	parent, signer := form, key
+	if by != nil {
+		parent, signer = by.cert, by.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, form, parent, &key.PublicKey, signer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return key, cert
+}
+
+// host is one with a certificate of the authority, as itself and as others know it.
+func (a *authority) host(name string, life time.Duration) (transfer.Self, transfer.Peer) {
+	key, cert := a.sign(name, a, life)
+	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
+	return transfer.Self{Certificate: tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, CA: a.pool},
+		transfer.Peer{Host: fleet.HostID(name), KeyHash: hex.EncodeToString(sum[:])}
+}
+
+// opened is a door that somebody waits behind.
+type opened struct {
+	at   []string
+	came chan *transfer.Incoming
+	err  chan error
+}
+
+func open(t *testing.T, ctx context.Context, own transfer.Self, peer transfer.Peer, hash string) opened { //nolint:revive // t first
+	t.Helper()
+	door, err := transfer.Open(own, peer, hash, transfer.Ports{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := opened{at: []string{fmt.Sprintf("127.0.0.1:%d", door.Port())}, came: make(chan *transfer.Incoming, 1), err: make(chan error, 1)}
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer close(done)
+		in, err := door.Wait(ctx)
+		o.came <- in
+		o.err <- err
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return o
+}
+
+func TestADoorLetsItsPeerInOnce(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	a, peerA := ca.host("a", time.Hour)
+	b, peerB := ca.host("b", time.Hour)
+	thief, _ := ca.host("thief", time.Hour)
+	again, _ := ca.host("a", time.Hour) // the host's name, and another key
+	old, peerOld := ca.host("old", -time.Minute)
+	foreign, _ := newAuthority(t).host("a", time.Hour)
+	ticket := transfer.NewTicket()
+	o := open(t, t.Context(), b, peerA, ticket.Hash())
+	refused := func(what string, own transfer.Self, peer transfer.Peer, with transfer.Ticket) {
+		t.Helper()
+		if out, err := transfer.Dial(t.Context(), o.at, own, peer, with); err == nil {
+			out.Close()
+			t.Errorf("%s is let in", what)
+		}
+	}
+	refused("another host of the same authority", thief, peerB, ticket)
+	refused("a host of that name with another key", again, peerB, ticket)
+	refused("a host of another authority", foreign, peerB, ticket)
+	refused("another ticket", a, peerB, transfer.NewTicket())
+	if _, err := transfer.Dial(t.Context(), o.at, a, peerOld, ticket); !errors.Is(err, transfer.ErrStranger) {
+		t.Errorf("who is not at home where another was expected: %v", err)
+	}
+	out, err := transfer.Dial(t.Context(), o.at, a, peerB, ticket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	in := <-o.came
+	if err := <-o.err; err != nil || in == nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	refused("the same ticket again", a, peerB, ticket)
+	if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", o.at[0]); !errors.Is(err, syscall.ECONNREFUSED) {
+		if conn != nil {
+			conn.Close()
+		}
+		t.Errorf("the port is open still: %v", err)
+	}
+
+	o = open(t, t.Context(), b, peerOld, ticket.Hash())
+	refused("a certificate that has ended", old, peerB, ticket)
+}
+
+func TestADoorClosesBehindStrangers(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	b, _ := ca.host("b", time.Hour)
+	_, peerA := ca.host("a", time.Hour)
+	o := open(t, t.Context(), b, peerA, transfer.NewTicket().Hash())
+	for range 32 {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", o.at[0])
+		if err != nil {
+			break
+		}
+		conn.Close()
+	}
+	if err := <-o.err; !errors.Is(err, transfer.ErrNobody) {
+		t.Errorf("after 32 strangers: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	o = open(t, ctx, b, peerA, transfer.NewTicket().Hash())
+	cancel(errors.New("taken back"))
+	if err := <-o.err; err == nil || err.Error() != "taken back" {
+		t.Errorf("taken back: %v", err)
+	}
+}
+
+// joined are both ends of a connection.
+func joined(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
+	t.Helper()
+	ca := newAuthority(t)
+	a, peerA := ca.host("a", time.Hour)
+	b, peerB := ca.host("b", time.Hour)
+	ticket := transfer.NewTicket()
+	o := open(t, t.Context(), b, peerA, ticket.Hash())
+	out, err := transfer.Dial(t.Context(), o.at, a, peerB, ticket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := <-o.came
+	t.Cleanup(func() { out.Close(); in.Close() })
+	return out, in
+}
+
+// take receives into dst as a host does, and answers.
+func take(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) (transfer.Sum, error) {
+	size, err := in.Size()
+	var sum transfer.Sum
+	if err == nil {
+		sum, err = in.Into(ctx, dst, size, room, nil)
+	}
+	in.Busy()
+	in.Answer(err)
+	return sum, err
+}
+
+type taken struct {
+	sum transfer.Sum
+	err error
+}
+
+func taking(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) <-chan taken {
+	done := make(chan taken, 1)
+	go func() {
+		sum, err := take(ctx, in, dst, room)
+		done <- taken{sum, err}
+	}()
+	return done
+}
+
+func TestAFileComesWholeAndSparse(t *testing.T) {
+	t.Parallel()
+	out, in := joined(t)
+	src, dst := source(t, 3<<20+17), file(t, "dst")
+	const size = 300 << 20
+	tail := []byte("the end of it")
+	if _, err := src.WriteAt(tail, 200<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := src.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	done := taking(t.Context(), in, dst, 16<<20)
+	sum, err := out.Send(t.Context(), transfer.File(src, size), size, nil, nil)
+	got := <-done
+	if err != nil || got.err != nil || got.sum != sum {
+		t.Fatalf("sent %v, received %v", err, got.err)
+	}
+	if err := transfer.Check(t.Context(), dst, size, sum, nil); err != nil {
+		t.Error(err)
+	}
+	was, _ := os.ReadFile(src.Name())
+	if is, _ := os.ReadFile(dst.Name()); !bytes.Equal(was, is) || sha256.Sum256(was) != [32]byte(sum) {
+		t.Error("the copy has other bytes, or another sum")
+	}
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(int(dst.Fd()), &stat); err != nil || stat.Blocks*512 > 8<<20 {
+		t.Errorf("%d bytes are taken for 4 MiB of data, %v", stat.Blocks*512, err)
+	}
+}
+
+func TestAnEmptyFileComes(t *testing.T) {
+	t.Parallel()
+	out, in := joined(t)
+	src, dst := source(t, 0), file(t, "dst")
+	done := taking(t.Context(), in, dst, 0)
+	if _, err := out.Send(t.Context(), transfer.File(src, 0), 0, nil, nil); err != nil || (<-done).err != nil {
+		t.Error(err)
+	}
+}
+
+func TestATransferKeepsItsRate(t *testing.T) {
+	t.Parallel()
+	out, in := joined(t)
+	const size = 3 << 20
+	src, dst := source(t, size), file(t, "dst")
+	done := taking(t.Context(), in, dst, size)
+	began := time.Now()
+	if _, err := out.Send(t.Context(), transfer.File(src, size), size, &transfer.Rate{Bytes: 4 << 20}, nil); err != nil || (<-done).err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 600*time.Millisecond {
+		t.Errorf("3 MiB at 4 MiB/s took %s", took)
+	}
+}
+
+// full is a file whose storage is.
+type full struct{ *os.File }
+
+func (full) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestBothHearOfWhatIsNotWhole(t *testing.T) {
+	t.Parallel()
+	const size = 5 << 20
+	t.Run("more than there is room for", func(t *testing.T) {
+		t.Parallel()
+		out, in := joined(t)
+		done := taking(t.Context(), in, file(t, "dst"), 2<<20)
+		_, err := out.Send(t.Context(), transfer.File(source(t, size), size), size, nil, nil)
+		if got := <-done; got.err == nil || err == nil || !strings.Contains(err.Error(), "room") {
+			t.Errorf("sent %v, received %v", err, got.err)
+		}
+	})
+	t.Run("a full disk", func(t *testing.T) {
+		t.Parallel()
+		out, in := joined(t)
+		done := taking(t.Context(), in, full{file(t, "dst")}, size)
+		_, err := out.Send(t.Context(), transfer.File(source(t, size), size), size, nil, nil)
+		if got := <-done; got.err == nil || err == nil || !strings.Contains(err.Error(), "no space left") {
+			t.Errorf("sent %v, received %v", err, got.err)
+		}
+	})
+	t.Run("a sum that differs", func(t *testing.T) {
+		t.Parallel()
+		out, in := joined(t)
+		done := taking(t.Context(), in, file(t, "dst"), size)
+		_, err := out.Raw().Write(slices.Concat(
+			[]byte{0, 0, 0, 0, 0, 0, 0, 3}, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}, []byte("abc"), []byte{0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0}, make([]byte, 32)))
+		if got := <-done; err != nil || !errors.Is(got.err, transfer.ErrDiffers) {
+			t.Errorf("sent %v, received %v", err, got.err)
+		}
+	})
+	for name, bad := range map[string][]byte{
+		"a piece before the last one": {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'a'},
+		"a piece behind the end":      {0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 'a'},
+		"a piece that is too long":    {0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255},
+		"a place before the file":     {255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'a'},
+		"an end before the end":       {0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, in := joined(t)
+			done := taking(t.Context(), in, file(t, "dst"), size)
+			_, err := out.Raw().Write(append([]byte{0, 0, 0, 0, 0, 0, 0, 3}, bad...))
+			if got := <-done; err != nil || got.err == nil || !strings.Contains(got.err.Error(), "no file") {
+				t.Errorf("sent %v, received %v", err, got.err)
+			}
+		})
+	}
+	t.Run("taken back by the sender", func(t *testing.T) {
+		t.Parallel()
+		out, in := joined(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := taking(t.Context(), in, file(t, "dst"), size)
+		_, err := out.Send(ctx, func(ctx context.Context, do func(int64, []byte, int64) error) error {
+			cancel(errors.New("taken back"))
+			return transfer.File(source(t, size), size)(ctx, do)
+		}, size, nil, nil)
+		if got := <-done; !errors.Is(got.err, transfer.ErrLost) || err == nil || err.Error() != "taken back" {
+			t.Errorf("sent %v, received %v", err, got.err)
+		}
+	})
+	t.Run("taken back by the receiver", func(t *testing.T) {
+		t.Parallel()
+		out, in := joined(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := taking(ctx, in, file(t, "dst"), size)
+		_, err := out.Send(t.Context(), func(ctx context.Context, do func(int64, []byte, int64) error) error {
+			cancel(errors.New("taken back"))
+			return transfer.File(source(t, size), size)(ctx, do)
+		}, size, nil, nil)
+		if got := <-done; got.err == nil || got.err.Error() != "taken back" || err == nil {
+			t.Errorf("sent %v, received %v", err, got.err)
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"quantix/agent/transfer"
+)
+
+// filled is a file of data, a hole and data again, of 8 MiB each.
+func filled(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	data := bytes.Repeat([]byte("secret! "), 1<<20)
+	for _, at := range []int64{0, 16 << 20} {
+		if _, err := f.WriteAt(data, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestZerosTakeThePlaceOfAllThereIs(t *testing.T) {
+	t.Parallel()
+	f := filled(t)
+	if err := transfer.Zero(t.Context(), f, 24<<20, &transfer.Meter{}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(f.Name())
+	if err != nil || len(text) != 24<<20 || bytes.Contains(text, []byte("secret")) {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
+// What is taken back ends at the next block: the rest is as it was.
+func TestZerosEndWhenTheyAreTakenBack(t *testing.T) {
+	t.Parallel()
+	f, back := filled(t), errors.New("taken back")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(back)
+	if err := transfer.Zero(ctx, f, 24<<20, nil); !errors.Is(err, back) {
+		t.Errorf("it ended with %v", err)
+	}
+	text, err := os.ReadFile(f.Name())
+	if err != nil || !bytes.HasSuffix(text, []byte("secret! ")) {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}

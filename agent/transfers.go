@@ -1,0 +1,276 @@
+package agent
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"quantix/agent/transfer"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// Arrived is a file that came from another host.
+type Arrived struct {
+	Bytes int64
+	Sum   transfer.Sum
+}
+
+// SHA256 is its sum as reports have it.
+func (a Arrived) SHA256() string { return hex.EncodeToString(a.Sum[:]) }
+
+// How a transfer is tried.
+const (
+	transferTries = 5 // connections that may be lost
+	meetEvery     = 300 * time.Millisecond
+	meetPatience  = 10 * time.Minute // with a host that has not begun its part
+	busyEvery     = 5 * time.Second
+)
+
+// meeting is where this host hears of the other one of a transfer.
+type meeting struct {
+	a      *Agent
+	j      *job
+	id     fleet.TransferID
+	peer   string
+	lonely time.Time // since when the other one has not begun
+}
+
+func (a *Agent) meet(j *job, id fleet.TransferID, peer string) *meeting {
+	return &meeting{a: a, j: j, id: id, peer: peer, lonely: time.Now()}
+}
+
+// say says a word, and hears the other's. What does not reach the portal is said again.
+func (m *meeting) say(ctx context.Context, word wire.Meet) (wire.MeetAnswer, error) {
+	wait := newBackoff(m.a.times.retry, m.a.times.retryMost)
+	for {
+		word.Job, word.Epoch = m.j.ID, m.j.epoch.Load()
+		out, err := m.a.client.Meet(ctx, m.id, word)
+		switch status := wire.StatusOf(err); {
+		case err == nil:
+			return out, m.judge(out)
+		case ctx.Err() != nil:
+			return out, context.Cause(ctx)
+		case status == 404:
+			return out, errors.New("the portal does not know of this transfer, or is too old for it")
+		case status/100 == 4 && status != 401 && status != 408 && status != 409 && status != 429:
+			return out, err
+		}
+		if !pause(ctx, wait.NextBackOff()) {
+			return out, context.Cause(ctx)
+		}
+	}
+}
+
+// judge refuses to go on where the other one does not.
+func (m *meeting) judge(out wire.MeetAnswer) error {
+	if out.PeerName != "" {
+		m.peer = out.PeerName
+	}
+	switch {
+	case out.Over != "" && !out.Received:
+		return fleet.Errorf(fleet.Conflict, "The part of %s did not end well: %s", m.peer, out.Over)
+	case out.Begun:
+		m.lonely = time.Now()
+	case time.Since(m.lonely) > meetPatience:
+		return fleet.Errorf(fleet.Conflict, "%s has not begun its part within %d minutes. See whether it is heard, and try again.", m.peer, int(meetPatience.Minutes()))
+	}
+	return nil
+}
+
+// until asks again and again until so.
+func (m *meeting) until(ctx context.Context, word wire.Meet, note string, so func(wire.MeetAnswer) bool) (wire.MeetAnswer, error) {
+	for {
+		out, err := m.say(ctx, word)
+		if err != nil || so(out) {
+			return out, err
+		}
+		m.j.told.tell(0, note+" "+m.peer)
+		if !pause(ctx, meetEvery) {
+			return out, context.Cause(ctx)
+		}
+	}
+}
+
+func (m *meeting) other(out wire.MeetAnswer) transfer.Peer {
+	return transfer.Peer{Host: out.Peer, KeyHash: out.KeyHash}
+}
+
+// send brings a file to the other host, and returns once that has it whole.
+func (m *meeting) send(ctx context.Context, pieces transfer.Pieces, size int64, rate *transfer.Rate, told func(done, total, rate int64, way string)) error {
+	for try := 1; ; try++ {
+		ticket := transfer.NewTicket()
+		there, err := m.until(ctx, wire.Meet{Ticket: ticket.Hash()}, "waiting for", func(o wire.MeetAnswer) bool { return o.Heard == ticket.Hash() || o.Received })
+		if err != nil || there.Received {
+			return err
+		}
+		out, way, err := m.reach(ctx, there, ticket)
+		if err == nil {
+			told(0, size, 0, way)
+			_, err = out.Send(ctx, pieces, size, rate, &transfer.Meter{Total: size, Tell: func(done, total, rate int64) { told(done, total, rate, way) }})
+		}
+		if err == nil || ctx.Err() != nil || !errors.Is(err, transfer.ErrLost) || try >= transferTries {
+			return err
+		}
+		m.a.log.Warn("A transfer's connection was lost; trying again.", "job", m.j.ID, "peer", m.peer, "error", err)
+		if !pause(ctx, m.a.times.retry) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Relayed is told of what goes by way of the portal.
+const Relayed = "relayed by the portal, for the hosts do not reach each other"
+
+// reach goes to the receiver itself, or else meets it at the portal.
+func (m *meeting) reach(ctx context.Context, there wire.MeetAnswer, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
+	own, peer := m.a.identity.self(), m.other(there)
+	out, err := transfer.Dial(ctx, there.Listens, own, peer, ticket)
+	if err == nil {
+		return out, "", nil
+	}
+	m.a.log.Info("The other host is not reached; going by way of the portal.", "job", m.j.ID, "peer", m.peer, "error", err)
+	at, err := m.until(ctx, wire.Meet{Ticket: ticket.Hash(), Relay: true}, "waiting at the portal for", func(o wire.MeetAnswer) bool { return o.Paired == ticket.Hash() })
+	if err != nil {
+		return nil, "", err
+	}
+	conn, err := m.dialPair(ctx, at)
+	if err == nil {
+		out, err = transfer.Enter(ctx, conn, own, peer, ticket)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: by way of the portal: %w", transfer.ErrLost, err)
+	}
+	return out, ", " + Relayed, nil
+}
+
+func (m *meeting) dialPair(ctx context.Context, at wire.MeetAnswer) (net.Conn, error) {
+	ws, err := m.a.client.DialPair(ctx, at.PortalURL, at.Pair)
+	if err != nil {
+		return nil, err
+	}
+	return pairConn{wire.NewStream(ws)}, nil
+}
+
+// pairConn is a pair as TLS wants it. Its deadlines are its own.
+type pairConn struct{ *wire.Stream }
+
+func (pairConn) LocalAddr() net.Addr              { return pairAddr{} }
+func (pairConn) RemoteAddr() net.Addr             { return pairAddr{} }
+func (pairConn) SetDeadline(time.Time) error      { return nil }
+func (pairConn) SetReadDeadline(time.Time) error  { return nil }
+func (pairConn) SetWriteDeadline(time.Time) error { return nil }
+
+type pairAddr struct{}
+
+func (pairAddr) Network() string { return "pair" }
+func (pairAddr) String() string  { return "portal" }
+
+// receive lets the sender in, and gives its file to take, which may be called again where the connection was lost meanwhile.
+func (m *meeting) receive(ctx context.Context, take func(context.Context, *transfer.Incoming) error) (*transfer.Incoming, error) {
+	used := ""
+	for try := 1; ; try++ {
+		in, ticket, err := m.admit(ctx, used)
+		if err != nil {
+			return nil, err
+		}
+		used = ticket
+		if err = take(ctx, in); err == nil {
+			return in, nil
+		}
+		in.Answer(err)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !errors.Is(err, transfer.ErrLost) || try >= transferTries {
+			return nil, err
+		}
+	}
+}
+
+// admit waits for a sender with a ticket that was not used yet, at a door of this host and at the portal.
+func (m *meeting) admit(ctx context.Context, used string) (in *transfer.Incoming, ticket string, err error) {
+	for {
+		there, err := m.until(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Ticket != "" && o.Ticket != used })
+		if err != nil {
+			return nil, "", err
+		}
+		in, err := m.admitWith(ctx, there)
+		if in != nil || err != nil {
+			return in, there.Ticket, err
+		}
+		used = there.Ticket
+	}
+}
+
+// admitWith waits for who has that ticket; nil: the sender has another by now.
+func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transfer.Incoming, error) {
+	own, peer := m.a.identity.self(), m.other(there)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	word := wire.Meet{Ticket: there.Ticket}
+	came := make(chan *transfer.Incoming, 1)
+	door, err := transfer.Open(own, peer, there.Ticket, m.a.ports)
+	if err == nil {
+		if word.Listens, err = transfer.Addresses(door.Port()); err != nil || len(word.Listens) == 0 {
+			door.Close()
+		}
+		waited := make(chan struct{})
+		defer func() { cancel(); <-waited }()
+		go func() {
+			defer close(waited)
+			if in, err := door.Wait(ctx); err == nil {
+				came <- in
+			}
+		}()
+	}
+	if err != nil {
+		m.a.log.Warn("No port can be opened for a transfer; it comes by way of the portal.", "job", m.j.ID, "error", err)
+	}
+	poll := time.NewTicker(meetEvery)
+	defer poll.Stop()
+	for {
+		out, err := m.say(ctx, word)
+		if err != nil || out.Ticket != there.Ticket {
+			return late(came), err
+		}
+		if out.Paired == there.Ticket {
+			if in := late(came); in != nil {
+				return in, nil
+			}
+			conn, err := m.dialPair(ctx, out)
+			if err == nil {
+				in, wrong := transfer.Admit(ctx, conn, own, peer, there.Ticket)
+				if wrong == nil {
+					return in, nil
+				}
+				err = wrong
+			}
+			if ctx.Err() == nil {
+				m.a.log.Warn("The sender was not met at the portal.", "job", m.j.ID, "peer", m.peer, "error", err)
+				return nil, nil // it comes again, with another ticket
+			}
+		}
+		select {
+		case in := <-came:
+			return in, nil
+		case <-poll.C:
+			m.j.told.tell(0, "waiting for "+m.peer)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// late is who came in the last moment; nil: nobody.
+func late(came <-chan *transfer.Incoming) *transfer.Incoming {
+	select {
+	case in := <-came:
+		return in
+	default:
+		return nil
+	}
+}

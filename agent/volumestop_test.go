@@ -1,0 +1,74 @@
+package agent_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// patient is a host whose copies and wipes take as long as nobody ends them.
+type patient struct {
+	*mock.Host
+	entered chan agent.VolumeWork
+}
+
+func (h patient) last(ctx context.Context, in agent.VolumeWork) error {
+	h.entered <- in
+	alive := time.NewTicker(100 * time.Millisecond) // an order that makes no progress is ended for that
+	defer alive.Stop()
+	for {
+		in.Progress(40, "at it")
+		select {
+		case <-alive.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (h patient) CloneVolume(ctx context.Context, in agent.VolumeWork) error { return h.last(ctx, in) }
+
+func (h patient) WipeVolume(ctx context.Context, in agent.VolumeWork) error { return h.last(ctx, in) }
+
+// Whatever of a volume's orders can be taken back ends when the host hears of it, and says what it cannot undo. What waits for a slot has done
+// nothing.
+func TestOrdersForVolumesEndWhenTheyAreTakenBack(t *testing.T) {
+	t.Parallel()
+	const words = "Cancelled by ann."
+	p, host := newPortal(t), patient{mock.New(mock.Options{Name: "host-1"}), make(chan agent.VolumeWork, 16)}
+	p.running(p.join(), host, host.Host)
+	p.do(wire.Work{Kind: fleet.PoolApply, Pool: &stock})
+	wipe, clone := volumeWork(fleet.VolumeWipe, "data.raw", fleet.VolumeOrder{}), volumeWork(fleet.VolumeClone, "copy.raw", fleet.VolumeOrder{Source: "data.raw"})
+	for _, c := range []struct {
+		work wire.Work
+		left string
+	}{{clone, ""}, {wipe, "undefined"}} {
+		w := c.work
+		w.ID = fleet.NewID[fleet.JobID]()
+		p.set(func() { p.stops = map[fleet.JobID]string{w.ID: words} })
+		f := p.do(w)
+		if f.Outcome != wire.Cancelled || !strings.HasPrefix(f.Error, words) || !strings.Contains(f.Error, c.left) || (c.left == "") != (f.Error == words) {
+			t.Errorf("%s ended %+v", w.Kind, f.Finish)
+		}
+		<-host.entered
+	}
+	p.set(func() { p.stops = nil })
+	for n := range 4 { // as many as an agent has slots
+		w := clone
+		w.ID, w.Subject = fleet.NewID[fleet.JobID](), fleet.SubjectVolume(fleet.Volref{PoolID: stock.ID, Volume: string(rune('a' + n))})
+		p.give(w)
+		<-host.entered
+	}
+	late := wipe
+	late.ID = fleet.NewID[fleet.JobID]()
+	p.set(func() { p.stops = map[fleet.JobID]string{late.ID: words} })
+	if f := p.do(late); f.Outcome != wire.Cancelled || f.Error != words {
+		t.Errorf("what had no slot yet ended %+v", f.Finish)
+	}
+}

@@ -1,0 +1,84 @@
+-- name: AddTransfer :exec
+INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES (@id, @send_job, @receive_job, @from_host, @to_host);
+
+-- name: SayAtMeeting :exec
+-- A host that has one of the transfer's jobs says its word: the sender which ticket it has, and where both could come to; the receiver for which
+-- ticket it listens, and where.
+UPDATE transfers SET
+    ticket = CASE WHEN j.id = send_job THEN @ticket::text ELSE ticket END,
+    heard = CASE WHEN j.id = send_job THEN heard ELSE @ticket END,
+    listens = CASE WHEN j.id = send_job THEN listens ELSE @listens::text[] END,
+    pair_id = CASE WHEN j.id = send_job AND @relay::boolean AND paired <> @ticket THEN @pair::text ELSE pair_id END,
+    pair_url = CASE WHEN j.id = send_job AND @relay AND paired <> @ticket THEN @url::text ELSE pair_url END,
+    paired_at = CASE WHEN j.id = send_job AND @relay AND paired <> @ticket THEN now() ELSE paired_at END,
+    paired = CASE WHEN j.id = send_job AND @relay THEN @ticket ELSE paired END
+FROM jobs j WHERE transfers.id = @id AND j.id = @job AND j.id IN (send_job, receive_job) AND j.host_id = @host_id AND j.epoch = @epoch AND j.state = 'running';
+
+-- name: Meeting :one
+-- What a host that has one of the transfer's jobs hears of the other.
+SELECT (j.id = t.send_job)::boolean AS sends, t.ticket, t.heard, t.listens, t.pair_id, t.pair_url, t.paired, o.id AS peer, o.name AS peer_name,
+       COALESCE(o.key_hash, '')::bytea AS peer_key, s.state AS send_state, s.error AS send_error, r.state AS receive_state, r.error AS receive_error
+FROM jobs j JOIN transfers t ON t.id = @id AND j.id IN (t.send_job, t.receive_job) JOIN jobs s ON s.id = t.send_job JOIN jobs r ON r.id = t.receive_job
+JOIN hosts o ON o.id = CASE WHEN j.id = t.send_job THEN t.to_host ELSE t.from_host END
+WHERE j.id = @job AND j.host_id = @host_id AND j.epoch = @epoch AND j.state = 'running';
+
+-- name: AwaitedTransfer :one
+-- A transfer of the host's whose sender has asked for this pair within the last 30 s, and which lasts.
+SELECT t.from_host, t.to_host FROM transfers t JOIN jobs s ON s.id = t.send_job JOIN jobs r ON r.id = t.receive_job
+WHERE t.pair_id = @pair_id::text AND @pair_id <> '' AND @host_id::text IN (t.from_host, t.to_host) AND t.paired_at > now() - interval '30 seconds'
+  AND s.state = 'running' AND r.state = 'running';
+
+-- name: TransfersOf :many
+-- The transfers that a job has a part in, with how their other parts stand.
+SELECT t.id, t.send_job, t.receive_job, t.from_host, t.to_host, r.subject, r.state AS receive_state, s.state AS send_state, s.kind AS send_kind
+FROM transfers t JOIN jobs s ON s.id = t.send_job JOIN jobs r ON r.id = t.receive_job WHERE t.send_job = @job::text OR t.receive_job = @job ORDER BY t.id;
+
+-- name: CancelUnbegun :exec
+-- Parts of a transfer that no host has begun, and whose other part has ended.
+UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now() WHERE id = ANY (@ids::text[]) AND state = 'queued' AND attempt = 0;
+
+-- name: StopParts :execrows
+-- Takes back a task of several hosts: what none has begun is over at once; what one has, it is told to undo as soon as it can.
+UPDATE jobs SET stop = @error, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
+    state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE @error END,
+    ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
+WHERE task_id = @task_id AND kind = ANY (@kinds::text[]) AND state IN ('queued', 'running') AND stop = '';
+
+-- name: CountTransfers :one
+-- How many transfers the busier of both hosts is a part of.
+SELECT GREATEST(
+    (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.from_host = @from_host AND r.state IN ('queued', 'running')),
+    (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.to_host = @to_host AND r.state IN ('queued', 'running')))::bigint;
+
+-- name: LeavingOf :many
+-- The VM's way to another host, where it has not ended.
+SELECT j.id, j.task_id::text AS task_id, j.args, j.state, t.progress, t.note FROM jobs j JOIN tasks t ON t.id = j.task_id
+WHERE j.subject = @subject AND j.kind = 'vm.leave' AND j.state IN ('queued', 'running') ORDER BY j.id;
+
+-- name: VMLeft :one
+-- The VM is another host's, with its disks as that host has them, once. What its old host said of it counts no more. One that is elsewhere by
+-- now, or has other disks, or is being deleted stays as it is. The generation is above the numbers of its disks.
+UPDATE vms v SET host_id = @to_host, generation = GREATEST(v.generation + 1, @generation::bigint), report_seq = COALESCE((SELECT h.report_seq FROM host_sessions h WHERE h.host_id = @to_host), 0),
+    status = COALESCE(v.status, '{"power": "stopped", "cpus": 0, "memoryMiB": 0}') || '{"disks": []}',
+    spec = jsonb_set(v.spec, '{disks}', (
+        SELECT COALESCE(jsonb_agg(CASE WHEN m.value IS NULL THEN d.value ELSE d.value || (m.value->'to') END ORDER BY d.ordinality), '[]')
+        FROM jsonb_array_elements(v.spec->'disks') WITH ORDINALITY d LEFT JOIN jsonb_array_elements(@disks::jsonb) m ON d.value @> (m.value->'disk')))
+WHERE v.id = @id AND v.host_id = @from_host AND v.deleted_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(@disks::jsonb) m WHERE NOT v.spec @> jsonb_build_object('disks', jsonb_build_array(m.value->'disk')))
+RETURNING v.name, v.project_id, v.generation;
+
+-- name: NoteLeft :exec
+-- The new disks are made and never made anew; the old ones are left behind.
+WITH made AS (
+    INSERT INTO made_disks (vm_id, pool_id, volume) SELECT @vm_id, m #>> '{to,poolId}', m #>> '{to,volume}' FROM jsonb_array_elements(@disks::jsonb) m ON CONFLICT DO NOTHING
+)
+INSERT INTO left_disks (vm_id, host_id, pool_id, volume)
+SELECT @vm_id, @host_id, m #>> '{disk,poolId}', m #>> '{disk,volume}' FROM jsonb_array_elements(@disks::jsonb) m ON CONFLICT DO NOTHING;
+
+-- name: TakeLeft :many
+-- What the VM has left behind, once.
+DELETE FROM left_disks l WHERE l.vm_id = @vm_id RETURNING l.host_id, l.pool_id, l.volume;
+
+-- name: PoolsToGoTo :many
+-- The pools in which a VM's disks could lie elsewhere.
+SELECT p.id FROM pools p WHERE p.deleted_at IS NULL ORDER BY p.name LIMIT 200;

@@ -1,0 +1,59 @@
+package control_test
+
+import (
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// Where hosts cannot filter, nothing is promised that would only seem to protect; and no card comes out of there unguarded.
+func TestCardsThatHostsCannotFilter(t *testing.T) {
+	s := newSite(t)
+	group := s.group(chief, s.red, "web")
+	lan := s.served("lan", "10.7.0.")
+	s.says(lan.ID, s.h1, `{"active":true}`)
+	yes, no := true, false
+	for name, spec := range map[string]fleet.NetworkSpec{
+		"switched": {Mode: fleet.NetworkOVS, Bridge: "ovs0"}, "straight": {Mode: fleet.NetworkMacvtap, Device: "eth5"}, "fast": {Mode: fleet.NetworkSRIOV, Device: "eth4"},
+	} {
+		n := s.define(name, spec, s.h1)
+		s.says(n.ID, s.h1, `{"active":true,"cards":{"total":9,"used":0}}`)
+		s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, n.ID, s.red)
+		create := func(vm string, card fleet.NIC) (fleet.VMView, error) {
+			spec := small
+			spec.NICs = []fleet.NIC{card}
+			return s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name + vm, Spec: spec})
+		}
+		on := fleet.NIC{NetworkID: n.ID}
+		grouped, guarded := on, on
+		grouped.SecurityGroups, guarded.AntiSpoofing = []fleet.SecurityGroupID{group.ID}, &yes
+		s.refused(name+": a security group", fleet.Invalid, "Hosts cannot filter what passes a card on "+name+", so a security group would protect nothing there.", func() error { _, err := create("-a", grouped); return err })
+		s.refused(name+": anti-spoofing", fleet.Invalid, "so anti-spoofing would protect nothing there.", func() error { _, err := create("-a", guarded); return err })
+		v, err := create("-b", on)
+		if err != nil || v.Spec.NICs[0].Guarded() {
+			t.Fatalf("%s: a member's card: %+v %v", name, v.Spec.NICs, err)
+		}
+		move := func(v fleet.VMView, to fleet.NetworkView, guard *bool) (fleet.VMView, error) {
+			spec := s.get(v.ID).Spec
+			spec.NICs[0].NetworkID, spec.NICs[0].Network, spec.NICs[0].AntiSpoofing = to.ID, to.Name, guard
+			out, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
+			return out, err
+		}
+		s.refused(name+": out of there without a guard", fleet.Invalid, "Only those who run hosts may let a guest use other addresses", func() error { _, err := move(v, lan, &no); return err })
+		if v, err = move(v, lan, nil); err != nil || !v.Spec.NICs[0].Guarded() {
+			t.Errorf("%s: a card that came out of there: %+v %v", name, v.Spec.NICs, err)
+		}
+		if v, err = move(v, n, &yes); err != nil || v.Spec.NICs[0].Guarded() {
+			t.Errorf("%s: a guarded card that went there, as a form sends it: %+v %v", name, v.Spec.NICs, err)
+		}
+		// What an older portal left on such a card stays until somebody changes it, and stands in no edit's way.
+		s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, v.ID)
+		if v, err = move(v, n, nil); err != nil || !v.Spec.NICs[0].Guarded() {
+			t.Errorf("%s: as it was: %+v %v", name, v.Spec.NICs, err)
+		}
+		if v, err = move(v, n, &no); err != nil || v.Spec.NICs[0].Guarded() {
+			t.Errorf("%s: taken off: %+v %v", name, v.Spec.NICs, err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/inbox"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/pair"
+	"quantix/internal/policy"
+)
+
+// How many volumes may be on their way to people at once.
+const (
+	maxReadsOfUser = 4
+	maxReadsOfHost = 8
+)
+
+// ReadVolume asks a host to bring a volume's file to this very portal, and lets the person's end in. It is at work until all has come or the
+// connection has ended.
+func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end pair.End, host string, err error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return end, "", err
+	}
+	if a.UserID == "" || a.Session == "" {
+		return end, "", fleet.Errorf(fleet.Unauthorized, "Sign in first.")
+	}
+	v, err := c.VolumeOn(ctx, a, of)
+	if err != nil {
+		return end, "", err
+	}
+	at, job := fleet.NewID[fleet.PairID](), fleet.NewID[fleet.JobID]()
+	on, err := anyHost(v, of.HostID)
+	if err != nil {
+		return end, "", err
+	}
+	err = assign.Pools.Change(ctx, c.store, a, string(of.PoolID), func(q *db.Queries, pool assign.Object) error {
+		use, err := usedNow(ctx, q, v)
+		if err != nil {
+			return err
+		}
+		if ok, why := use.Allows(fleet.ActDownload); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s: %s", of.Volume, why)
+		}
+		if err := q.HoldTransfers(ctx, db.HoldTransfersParams{UserID: string(a.UserID), HostID: string(on.ID)}); err != nil {
+			return err
+		}
+		subject := fleet.SubjectVolume(fleet.Volref{PoolID: of.PoolID, Volume: of.Volume})
+		if err := q.QueueVolumeRead(ctx, db.QueueVolumeReadParams{
+			ID: job, HostID: on.ID, Subject: subject, Args: fleet.JobArgs{Pair: at, PortalURL: c.opts.PairURL, Volume: &fleet.VolumeOrder{Source: of.Volume}},
+		}); err != nil {
+			return err
+		}
+		n, err := q.AwaitVolume(ctx, db.AwaitVolumeParams{
+			PairID: at, JobID: string(job), UserID: a.UserID, Session: a.Session, HostID: on.ID, OfUser: maxReadsOfUser, OfHost: maxReadsOfHost,
+		})
+		if err == nil && n == 0 {
+			err = fleet.Errorf(fleet.TooMany, "You have %d volumes on their way to you, or the host sends %d already. Wait until one has come.", maxReadsOfUser, maxReadsOfHost)
+		}
+		if err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "volume.read", subject, of.Volume, fmt.Sprintf("in pool %s on %s: %s", pool.Name, on.Name, fleet.Bytes(v.AllocBytes)))
+	})
+	if err != nil {
+		return end, "", err
+	}
+	end, err = inbox.ReadPair(at, a.UserID, a.Session, on.ID).Admit(pair.PartyOf(a))
+	return end, on.Name, err
+}
+
+// LeaveVolume says that the person does not wait for the host at the pair any more.
+func (c *Control) LeaveVolume(ctx context.Context, a fleet.Actor, at fleet.PairID) error {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return err
+	}
+	return store.Err(c.store.LeaveVolume(ctx, db.LeaveVolumeParams{PairID: at, UserID: a.UserID}))
+}

@@ -1,0 +1,164 @@
+package control_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/pair"
+)
+
+// sitting is the administrator by a session of theirs.
+func sitting() fleet.Actor {
+	a := chief
+	a.Session = "session"
+	return a
+}
+
+// read asks for a volume's file.
+func (s *site) read(of control.Volume) (pair.End, error) {
+	end, _, err := s.ReadVolume(s.t.Context(), sitting(), of)
+	return end, err
+}
+
+func TestAVolumeGoesToWhoAskedForIt(t *testing.T) {
+	m := newMover(t)
+	of := m.free("data.raw")
+	of.HostID = m.h1
+	end, err := m.read(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.audited("volume.read")
+	work := m.claim()
+	if len(work) != 1 || work[0].Kind != fleet.VolumeRead || work[0].Args.Pair != end.ID() || work[0].Args.Volume.Source != of.Volume || work[0].Pool == nil || work[0].Pool.ID != m.nfs {
+		t.Fatalf("the host is asked %+v", work)
+	}
+	if m.count("tasks") != 0 {
+		t.Error("it is a task")
+	}
+	// It is at work while bytes go: nobody changes it.
+	for _, act := range destroying {
+		m.refused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.asking(control.Volume{PoolID: of.PoolID, Volume: of.Volume})[act])
+	}
+	if err := m.cloning(chief, m.nfs, of.Volume)(); err != nil {
+		t.Errorf("to make a VM of it is to read it, too: %v", err)
+	}
+	if _, err := m.JoinPair(t.Context(), m.agent, end.ID()); err != nil {
+		t.Errorf("its host is not let in: %v", err)
+	}
+	other := fleet.Actor{HostID: m.h2, Name: "host h2", Session: m.agent.Session}
+	m.refused("another host", fleet.CodeOf(func() error { _, err := m.JoinPair(t.Context(), other, end.ID()); return err }()), "", func() error {
+		_, err := m.JoinPair(t.Context(), other, end.ID())
+		return err
+	})
+	m.exec(`UPDATE volume_reads SET at = now() - interval '1 minute'`)
+	if _, err := m.JoinPair(t.Context(), m.agent, end.ID()); err == nil {
+		t.Error("its host is let in long afterwards")
+	}
+	m.exec(`DELETE FROM jobs WHERE kind = 'volume.read'`)
+	if m.count("volume_reads") != 0 {
+		t.Error("what has ended is kept")
+	}
+	m.refused("by nobody's session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.ReadVolume(t.Context(), chief, of); return err })
+}
+
+// Nobody waits for a host that does not come: its order is over.
+func TestADownloadIsLeft(t *testing.T) {
+	s := newSite(t)
+	of := s.free("data.raw")
+	end, err := s.read(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := sitting()
+	stranger.UserID = "somebody"
+	for _, who := range []fleet.Actor{stranger, sitting()} {
+		if err := s.LeaveVolume(t.Context(), who, end.ID()); err != nil {
+			t.Fatal(err)
+		}
+		want := 1
+		if who.UserID == chief.UserID {
+			want = 0
+		}
+		if n := s.count("jobs WHERE kind = 'volume.read' AND state = 'queued'"); n != want {
+			t.Errorf("after %s has left, %d wait", who.UserID, n)
+		}
+	}
+}
+
+// However many come at once, only so many are open.
+func TestDownloadsAndUploadsAreCounted(t *testing.T) {
+	s := newSite(t)
+	var wait sync.WaitGroup
+	reads, uploads := make(chan error, 12), make(chan error, 16)
+	for n := range 12 {
+		of := s.free("data-" + string(rune('a'+n)) + ".raw")
+		wait.Go(func() { _, err := s.read(of); reads <- err })
+	}
+	for n := range 16 {
+		wait.Go(func() {
+			_, err := s.CreateUpload(t.Context(), chief, s.nfs, control.NewUpload{Name: "sent-" + string(rune('a'+n)) + ".raw", SizeBytes: 1 << 20, HostID: s.h1})
+			uploads <- err
+		})
+	}
+	wait.Wait()
+	close(reads)
+	close(uploads)
+	for what, c := range map[string]struct {
+		errs chan error
+		most int
+	}{"downloads": {reads, 4}, "uploads": {uploads, 8}} {
+		open := 0
+		for err := range c.errs {
+			if err == nil {
+				open++
+			} else if fleet.CodeOf(err) != fleet.TooMany {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if open != c.most {
+			t.Errorf("%d %s are open, want %d", open, what, c.most)
+		}
+	}
+}
+
+// Pools are locked each for itself. Who opens something in two of them at once is counted behind a lock of their own, and each waits for it.
+func TestWhoOpensTwoAtOnceIsCountedOnce(t *testing.T) {
+	s := newSite(t)
+	of := s.free("data.raw")
+	for what, open := range map[string]func() error{
+		"an upload": func() error {
+			_, err := s.CreateUpload(t.Context(), chief, s.local, control.NewUpload{Name: "sent.raw", SizeBytes: 1 << 20, HostID: s.h1})
+			return err
+		},
+		"a download": func() error { _, err := s.read(of); return err },
+	} {
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // after a commit it does nothing
+		if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(hashtextextended('transfers of ' || $1::text, 0))", string(chief.UserID)); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- open() }()
+		const waits = "pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+		for s.count(waits) == 0 {
+			select {
+			case err := <-done:
+				t.Fatalf("%s did not wait: %v", what, err)
+			default:
+			}
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

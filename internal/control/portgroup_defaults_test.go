@@ -1,0 +1,165 @@
+package control_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// Cards on a port group are in the groups that it gives, also those that are there already, until they name their own; what it gives is followed live.
+func TestCardsFollowTheirPortGroup(t *testing.T) {
+	s := newSite(t)
+	h1 := s.greet(s.h1)
+	n := s.served("lab", "10.7.0.")
+	s.says(n.ID, s.h1, `{"active":true}`)
+	s.says(n.ID, s.h2, `{"active":true}`)
+	base := s.group(chief, "", "base", allow(fleet.Ingress, fleet.TCP, 22), fleet.AllowAllOut())
+	strict := s.group(chief, "", "strict", fleet.AllowAllOut())
+	own := s.group(s.member, s.red, "own", allow(fleet.Ingress, fleet.TCP, 80))
+	set := func(guard *bool, groups ...fleet.SecurityGroupID) error {
+		_, err := s.SetPortGroup(t.Context(), chief, n.ID, fleet.PortGroup{Name: "staff", SecurityGroups: groups, AntiSpoofing: guard}, false)
+		return err
+	}
+	if err := set(nil); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("a group of one project", fleet.Invalid, "The fleet has no such security group", func() error { return set(nil, own.ID) })
+	s.refused("a group that is none", fleet.Invalid, "no such security group", func() error { return set(nil, fleet.NewID[fleet.SecurityGroupID]()) })
+	made := func(a fleet.Actor, name string) fleet.VMView {
+		t.Helper()
+		v, err := s.CreateVM(t.Context(), a, control.CreateVM{
+			ProjectID: s.red, Name: name, HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{Network: "lab", PortGroup: "staff"}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
+		s.reported(v.ID, fleet.Running)
+		return v
+	}
+	early := made(chief, "early")
+	is := func(when string, vm fleet.VMID, want string) {
+		t.Helper()
+		nic := s.get(vm).Spec.NICs[0]
+		names := map[fleet.SecurityGroupID]string{base.ID: "base", strict.ID: "strict", own.ID: "own"}
+		var in []string
+		for _, id := range nic.SecurityGroups {
+			in = append(in, names[id])
+		}
+		cards, err := s.CardFilters(t.Context(), s.member, vm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%s guard %v, of the port group %v", strings.Join(in, "+"), nic.Guarded(), cards[0].ByPortGroup); got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	follow := func() {
+		t.Helper()
+		if err := s.FollowPortGroups(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	follow()
+	is("a port group without defaults", early.ID, " guard false, of the port group []")
+
+	if err := set(nil, base.ID); err != nil {
+		t.Fatal(err)
+	}
+	follow()
+	is("a card that was there", early.ID, "base guard false, of the port group [securityGroups]")
+	if v := s.get(early.ID); v.Generation != 2 {
+		t.Errorf("its VM is at generation %d", v.Generation)
+	}
+	work := s.claimOn(h1, "")
+	found := false
+	for _, w := range work {
+		found = found || w.Kind == fleet.VMApply && len(w.SecurityGroups) == 1 && w.SecurityGroups[0].Name == "base"
+	}
+	if !found {
+		t.Errorf("the running guest's host is told %+v", work)
+	}
+	late := made(s.member, "late")
+	is("a card that comes later, a tenant's", late.ID, "base guard true, of the port group [securityGroups]")
+	pass := func(port int) fleet.PassAnswer {
+		t.Helper()
+		out, err := s.WouldPass(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{Address: "10.0.0.9"}, To: fleet.PassEnd{VMID: late.ID}, Protocol: fleet.TCP, Port: port})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if pass(80).Pass || !pass(22).Pass || pass(22).To.GroupName != "base" {
+		t.Errorf("would it pass: %+v %+v", pass(80), pass(22))
+	}
+	for _, vm := range []fleet.VMView{early, late} {
+		if _, err := s.cardIn(s.member, vm.ID, own.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.refused("delete a group that a port group gives", fleet.Conflict, "port groups of networks give it to cards: lab", func() error {
+		return s.DeleteSecurityGroup(t.Context(), chief, base.ID)
+	})
+	is("a card that names its own", late.ID, "own guard true, of the port group []")
+
+	// Whoever names none follows again; and what the port group gives is followed, by those alone.
+	if _, err := s.cardIn(s.member, late.ID); err != nil {
+		t.Fatal(err)
+	}
+	is("it follows again", late.ID, "base guard true, of the port group [securityGroups]")
+	if err := set(nil, strict.ID); err != nil {
+		t.Fatal(err)
+	}
+	follow()
+	is("the port group gives another", late.ID, "strict guard true, of the port group [securityGroups]")
+	is("a card with its own", early.ID, "own guard false, of the port group []")
+	if pass(22).Pass {
+		t.Error("would it pass does not know of the change")
+	}
+	generation := s.get(late.ID).Generation
+	if follow(); s.get(late.ID).Generation != generation {
+		t.Error("a pass in which nothing changed changes a VM")
+	}
+	// An edit of something else, with the card as it is shown, leaves it following.
+	spec := s.get(late.ID).Spec
+	spec.CPUs = 2
+	if _, _, err := s.UpdateVM(t.Context(), s.member, late.ID, control.UpdateVM{Spec: &spec}); err != nil {
+		t.Fatal(err)
+	}
+	is("after another edit", late.ID, "strict guard true, of the port group [securityGroups]")
+
+	// Anti-spoofing, for cards that come and for those that follow it.
+	off, on := false, true
+	if err := set(&off, strict.ID); err != nil {
+		t.Fatal(err)
+	}
+	router := made(s.member, "router")
+	is("a tenant's card where the port group says off", router.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
+	if err := set(&on, strict.ID); err != nil {
+		t.Fatal(err)
+	}
+	follow()
+	is("it says on", router.ID, "strict guard true, of the port group [securityGroups antiSpoofing]")
+	is("a card that does not follow in that", early.ID, "own guard false, of the port group []")
+	s.refused("a tenant who takes it off", fleet.Invalid, "Only those who run hosts", func() error {
+		spec := s.get(router.ID).Spec
+		spec.NICs[0].AntiSpoofing = &off
+		_, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec})
+		return err
+	})
+	// Off the port group nothing of it stays but the guard, which only those who run hosts take off.
+	spec = s.get(router.ID).Spec
+	spec.NICs[0].PortGroup = ""
+	if _, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec}); err != nil {
+		t.Fatal(err)
+	}
+	is("off the port group", router.ID, " guard true, of the port group []")
+	if err := set(nil); err != nil {
+		t.Fatal(err)
+	}
+	follow()
+	is("a port group that gives nothing any more", late.ID, " guard true, of the port group []")
+}

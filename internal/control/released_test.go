@@ -1,0 +1,115 @@
+package control_test
+
+import (
+	"testing"
+	"time"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// looked is a full report of a look that began so long ago.
+func (r *rig) looked(ago time.Duration, networks ...wire.NetworkReport) {
+	r.t.Helper()
+	seq := r.next()
+	_, err := r.Report(r.t.Context(), r.agent, wire.Report{Seq: seq, Digest: string(rune(seq)), LookedAgoMs: ago.Milliseconds(), State: &wire.State{
+		Host: fleet.HostStatus{Connected: true}, Networks: networks,
+	}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A network that the host has just released is not found there by a report that was on its way, nor by one that says that the host lacks
+// it; what an administrator makes of it later is.
+func TestAReleasedNetworkIsNotFound(t *testing.T) {
+	r := newRig(t)
+	r.exec(`UPDATE hosts SET status = '{}'`)
+	lan, err := r.CreateNetwork(t.Context(), fleet.SystemActor, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{r.agent.HostID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := r.claim()
+	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 1, Network: &fleet.NetworkStatus{Active: true}}); err != nil {
+		t.Fatal(err)
+	}
+	there := wire.NetworkReport{ID: lan.ID, Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
+	missing := wire.NetworkReport{ID: lan.ID, Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Error: "libvirt on this host has no such network."}, Absent: true}
+	br0 := wire.NetworkReport{Name: "br0", Kind: fleet.NetworkBridge, Status: fleet.NetworkStatus{Active: true}}
+	want := func(when, want string) {
+		t.Helper()
+		if got := r.assignments(); got != want {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	r.looked(time.Second, missing)
+	want("assigned and lacked", "net lan assign false")
+	r.looked(time.Second, there)
+	if _, err := r.DeleteEverywhere(t.Context(), fleet.SystemActor, fleet.SubjectNetwork(lan.ID)); err != nil {
+		t.Fatal(err)
+	}
+	work = r.claim()
+	r.looked(time.Second, there, br0)
+	want("being released", "net br0  true, net lan release true")
+	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 2}); err != nil {
+		t.Fatal(err)
+	}
+	want("released", "net br0  true")
+	r.looked(time.Second, there, br0)
+	want("of a look before the release", "net br0  true")
+	r.looked(time.Millisecond, missing, br0)
+	want("of an agent that does not know yet that it is nobody's", "net br0  true")
+	r.exec(`UPDATE jobs SET ended_at = ended_at - interval '1 minute'`)
+	r.looked(time.Second, missing, br0)
+	want("the same later", "net br0  true")
+	r.looked(time.Second, there, br0)
+	want("defined again on the host", "net br0  true, net lan  true")
+	r.looked(time.Second, br0)
+	want("and removed there", "net br0  true")
+}
+
+// A release that fails is tried again later and later: 5 minutes after the first failure, then 10, …, six hours at most. Whatever else is
+// lost is not held up by that, nor is another host's.
+func TestAReleaseThatFailsWaitsLongerEachTime(t *testing.T) {
+	r := newRig(t)
+	other := r.addHost("other")
+	r.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ('lan', 'lan', 'libvirt', '{}')`)
+	r.exec(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
+	r.exec(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
+	for prefix, id := range map[string]string{"net": "lan", "pool": "fast"} {
+		r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, observed_generation) VALUES ($1, $2, $3, 'release', 1), ($1, $2, $4, 'release', 1)`, prefix, id, r.agent.HostID, other.HostID)
+		due := func() bool {
+			t.Helper()
+			r.exec(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
+			r.exec(`UPDATE jobs SET ended_at = GREATEST(ended_at, now() - interval '23 hours') WHERE state = 'failed'`) // those of the last day count
+			if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+				t.Fatal(err)
+			}
+			return one[bool](r, `SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'queued' AND subject = '`+prefix+`:`+id+`' AND host_id = '`+string(r.agent.HostID)+`')`)
+		}
+		ends := func(state string) {
+			t.Helper()
+			r.exec(`UPDATE jobs SET state = $1, ended_at = now() WHERE state = 'queued' AND subject = $2`, state, prefix+":"+id)
+		}
+		pass := func(minutes int) {
+			r.exec(`UPDATE jobs SET ended_at = ended_at - $1 * interval '1 minute' WHERE ended_at IS NOT NULL`, minutes)
+		}
+		if !due() {
+			t.Fatalf("%s: a lost release is not asked for", prefix)
+		}
+		for i, minutes := range []int{5, 10, 20, 40, 80, 160, 320, 360, 360} {
+			ends("failed")
+			pass(minutes - 1)
+			if due() {
+				t.Fatalf("%s: %d minutes after failure %d it is tried again", prefix, minutes-1, i+1)
+			}
+			pass(2)
+			if !due() {
+				t.Fatalf("%s: %d minutes after failure %d it is not tried again", prefix, minutes+1, i+1)
+			}
+			r.exec(`UPDATE jobs SET state = 'done' WHERE state = 'queued' AND host_id = $1`, other.HostID)
+		}
+		ends("done")
+	}
+}

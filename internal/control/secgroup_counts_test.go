@@ -1,0 +1,225 @@
+package control_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// beat is a heartbeat of the host with what it has counted.
+func (s *site) beat(a fleet.Actor, counts fleet.FilterCounts) error {
+	s.t.Helper()
+	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
+	in := wire.Report{Seq: base + finished.Add(1), Digest: "1", LookedAgoMs: 1, Filters: &counts}
+	if err := wire.Fit(&in); err != nil {
+		return err
+	}
+	_, err := s.Report(s.t.Context(), a, in)
+	return err
+}
+
+// What hosts count at cards is summed up at the group's rules, and told at each card; what a host says of cards that are not its own, or said too
+// long ago, is not counted, and nowhere taken for nothing.
+func TestWhatRulesLetThroughIsCounted(t *testing.T) {
+	s := newSite(t)
+	h1, h2 := s.greet(s.h1), s.greet(s.h2)
+	g := s.group(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllOut())
+	other := s.group(s.member, s.red, "ssh", allow(fleet.Ingress, fleet.TCP, 22))
+	a, b := s.carded("a"), s.carded("b")
+	if _, err := s.cardIn(s.member, a.ID, g.ID, other.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.cardIn(s.member, b.ID, g.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.claimOn(h1, "")
+	s.settle()
+	s.claimOn(h1, "")
+	in, out := g.Spec.Rules[0].ID, g.Spec.Rules[1].ID
+	card := func(vm fleet.VMView, since int64, rules ...fleet.RuleCount) fleet.CardCount {
+		return fleet.CardCount{ID: vm.ID, MAC: strings.ToUpper(s.get(vm.ID).Spec.NICs[0].MAC), SinceMs: since, Rules: rules, Dropped: fleet.PassCount{Packets: 2, Bytes: 120}}
+	}
+	rule := func(id string, packets int64) fleet.RuleCount {
+		return fleet.RuleCount{Rule: id, PassCount: fleet.PassCount{Packets: packets, Bytes: 100 * packets}}
+	}
+	shows := func(who fleet.Actor, want string) *fleet.GroupCount {
+		t.Helper()
+		v, err := s.GetSecurityGroup(t.Context(), who, g.ID)
+		if err != nil || v.Count == nil {
+			t.Fatalf("%+v %v", v, err)
+		}
+		c := v.Count
+		one, known := c.Rule(in)
+		two, _ := c.Rule(out)
+		if got := fmt.Sprintf("%d of %d: %v %d %d, dropped %d", c.Cards, c.Of, known, one.Packets, two.Packets, c.Dropped.Packets); got != want {
+			t.Errorf("shown %q, want %q", got, want)
+		}
+		return c
+	}
+	shows(chief, "0 of 2: false 0 0, dropped 0")
+	if err := s.beat(h1, fleet.FilterCounts{Cards: []fleet.CardCount{card(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), card(b, 10000, rule(in, 1))}}); err != nil {
+		t.Fatal(err)
+	}
+	if c := shows(chief, "2 of 2: true 6 7, dropped 4"); c.Since == nil || c.At.Sub(*c.Since).Round(1e9).Seconds() != 60 {
+		t.Errorf("since %v, as of %v", c.Since, c.At)
+	}
+	shows(s.member, "2 of 2: true 6 7, dropped 4")
+	cards, err := s.CardFilters(t.Context(), s.member, a.ID)
+	if err != nil || len(cards) != 1 || cards[0].Hits == nil {
+		t.Fatalf("%+v %v", cards, err)
+	}
+	var told strings.Builder
+	for _, h := range cards[0].Hits.Rules {
+		fmt.Fprintf(&told, "%s %s: %d; ", h.Group, h.Words, h.Packets)
+	}
+	if told.String() != "ssh in tcp 22 from anybody: 9; web in tcp 80 from anybody: 5; web out any to anybody: 7; " || cards[0].Hits.Dropped.Bytes != 120 {
+		t.Errorf("the card: %s %+v", told.String(), cards[0].Hits)
+	}
+	// Another host's word about these cards is worth nothing, though it has the group too, and nor are negative or absurd counts.
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
+	if err := s.beat(h2, fleet.FilterCounts{Cards: []fleet.CardCount{card(a, 1, rule(in, 1000))}}); err != nil {
+		t.Fatal(err)
+	}
+	shows(chief, "2 of 2: true 6 7, dropped 4")
+	if err := s.beat(h1, fleet.FilterCounts{Cards: []fleet.CardCount{card(a, 1, rule(in, -5), rule(out, 1<<62)), card(a, 1, rule(in, 3))}}); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.GetSecurityGroup(t.Context(), chief, g.ID); err != nil || v.Count.Cards != 1 || v.Count.Of != 2 {
+		t.Errorf("a host that counts absurdly: %+v %v", v.Count, err)
+	}
+	many := make([]fleet.CardCount, 5)
+	for i := range many {
+		many[i] = fleet.CardCount{ID: fleet.NewID[fleet.VMID](), MAC: "52:54:00:00:00:01", Rules: make([]fleet.RuleCount, 1000)}
+	}
+	if err := s.beat(h1, fleet.FilterCounts{Cards: many}); fleet.CodeOf(err) != fleet.Invalid {
+		t.Errorf("more rules than a report has: %v", err)
+	}
+	// What was said too long ago is unknown, and so is what cannot be counted.
+	s.exec(`UPDATE host_filter_counts SET at = at - interval '5 minutes'`)
+	shows(chief, "0 of 2: false 0 0, dropped 0")
+	if cards, err := s.CardFilters(t.Context(), s.member, a.ID); err != nil || cards[0].Hits != nil {
+		t.Errorf("an old count is shown: %+v %v", cards, err)
+	}
+	if err := s.beat(h1, fleet.FilterCounts{Error: "count packets: this host has no iptables-save"}); err != nil {
+		t.Fatal(err)
+	}
+	if c := shows(chief, "0 of 2: false 0 0, dropped 0"); !strings.Contains(c.Error, "iptables-save") {
+		t.Errorf("why nothing is counted: %q", c.Error)
+	}
+}
+
+// No two rules are counted as one: who gives a rule the id of another group's gets another.
+func TestRulesHaveIdsOfTheirOwn(t *testing.T) {
+	s := newSite(t)
+	first := s.group(s.member, s.red, "first", allow(fleet.Ingress, fleet.TCP, 80))
+	stolen := first.Spec.Rules[0]
+	second := s.group(s.member, s.red, "second", stolen)
+	if second.Spec.Rules[0].ID == stolen.ID {
+		t.Error("a new group took the id of another's rule")
+	}
+	spec := second.Spec
+	kept := spec.Rules[0].ID
+	stolen.FromPort, stolen.ToPort = 81, 81
+	spec.Rules = append(spec.Rules, stolen)
+	second, err := s.UpdateSecurityGroup(t.Context(), s.member, second.ID, control.UpdateSecurityGroup{Spec: &spec})
+	if err != nil || second.Spec.Rules[0].ID != kept || second.Spec.Rules[1].ID == stolen.ID {
+		t.Errorf("after a change: %+v %v", second.Spec, err)
+	}
+}
+
+// A group that somebody changed on a host does not count as applied there: at the group, at its cards, in what needs attention. It stays until a
+// person has it put back, and nothing is done about it meanwhile.
+func TestAGroupThatWasChangedOnAHost(t *testing.T) {
+	s := newSite(t)
+	h1 := s.greet(s.h1)
+	g := s.group(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80))
+	a := s.carded("a")
+	if _, err := s.cardIn(s.member, a.ID, g.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.claimOn(h1, "")
+	s.settle()
+	s.claimOn(h1, "")
+	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
+	says := func(from fleet.Actor, vm fleet.VMStatus, changed ...wire.GroupReport) {
+		t.Helper()
+		if from.HostID != s.h1 {
+			base = one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, from.HostID)
+		}
+		seq := base + finished.Add(1)
+		state := wire.State{Host: fleet.HostStatus{Connected: true}, Groups: changed}
+		if from.HostID == s.h1 {
+			state.VMs = []wire.VMReport{{ID: a.ID, Name: "a", Generation: s.get(a.ID).Generation, Status: vm}}
+		}
+		in := wire.Report{Seq: seq, Digest: strconv.FormatInt(seq, 10), LookedAgoMs: 1, State: &state}
+		if _, err := s.Report(t.Context(), from, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	well := s.get(a.ID)
+	status := fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 128, NICs: []fleet.NICState{{MAC: well.Spec.NICs[0].MAC, Source: "network default", Filter: "quantix-nic-x"}}}
+	state := func() (string, fleet.CardFilter) {
+		t.Helper()
+		v, err := s.GetSecurityGroup(t.Context(), s.member, g.ID)
+		if err != nil || len(v.Hosts) != 1 {
+			t.Fatalf("%+v %v", v, err)
+		}
+		cards, err := s.CardFilters(t.Context(), s.member, a.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(v.Hosts[0].State, ", ", v.Tones.Bad, ", ", cards[0].State), cards[0]
+	}
+	says(h1, status)
+	if got, _ := state(); got != "applied, 0, applied" {
+		t.Errorf("as it was left: %s", got)
+	}
+	const words = "Somebody changed the network filter quantix-group-x on the host."
+	says(h1, status, wire.GroupReport{ID: g.ID, Changed: words})
+	got, card := state()
+	if got != "changed on the host, 1, changed on the host" || card.Problem != "web: "+words {
+		t.Errorf("changed: %s, %q", got, card.Problem)
+	}
+	if o, err := s.Overview(t.Context(), s.member); err != nil || !strings.Contains(fmt.Sprint(o.Attention), words) {
+		t.Errorf("what needs attention: %+v %v", o.Attention, err)
+	}
+	s.settle()
+	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if work := s.claimOn(h1, ""); len(work) != 0 {
+		t.Errorf("what somebody changed is undone unasked: %+v", work)
+	}
+	// Another host's word about it is worth nothing there.
+	says(s.greet(s.h2), fleet.VMStatus{})
+	if got, _ := state(); got != "changed on the host, 1, changed on the host" {
+		t.Errorf("after another host's word: %s", got)
+	}
+	base = one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
+	if err := s.RetrySecurityGroup(t.Context(), s.member, g.ID); err != nil {
+		t.Fatal(err)
+	}
+	if work := s.claimOn(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply {
+		t.Errorf("put back: %+v", work)
+	}
+	if got, _ := state(); got != "applied, 0, applied" {
+		t.Errorf("after it was put back: %s", got)
+	}
+	// The filter of the card itself.
+	status.FilterDrifted(well.Spec.NICs[0].MAC, "Somebody removed the network filter quantix-nic-x from the host.")
+	says(h1, status)
+	if got, card := state(); got != "applied, 0, changed on the host" || !strings.Contains(card.Problem, "removed") {
+		t.Errorf("the card's own filter: %s, %q", got, card.Problem)
+	}
+	if v := s.get(a.ID); !v.Attention && len(v.Status.Drift) != 1 {
+		t.Errorf("the VM: %+v", v.Status)
+	}
+	if ok, why := s.get(a.ID).Allows(fleet.ActPutBack); !ok {
+		t.Errorf("it cannot be put back: %s", why)
+	}
+}

@@ -1,0 +1,89 @@
+package control_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// Two groups whose rules name one another: each follows the members of the other, in one step, and neither goes while the other names it.
+func TestTwoGroupsThatReferToOneAnother(t *testing.T) {
+	s := newSite(t)
+	h1 := s.greet(s.h1)
+	front, back := s.group(s.member, s.red, "front"), s.group(s.member, s.red, "back")
+	names := func(of, other fleet.SecurityGroupView, port int) {
+		t.Helper()
+		in := allow(fleet.Ingress, fleet.TCP, port)
+		in.GroupID = other.ID
+		spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllOut()}}
+		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, of.ID, control.UpdateSecurityGroup{Spec: &spec}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names(front, back, 80)
+	names(back, front, 5432)
+	web, db := s.carded("web"), s.carded("db")
+	for vm, g := range map[fleet.VMID]fleet.SecurityGroupID{web.ID: front.ID, db.ID: back.ID} {
+		if _, err := s.cardIn(s.member, vm, g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.saw(web.ID, "10.0.0.1")
+	s.saw(db.ID, "10.0.0.2")
+	s.claimOn(h1, "")
+	told := func() string {
+		t.Helper()
+		s.settle()
+		var out []string
+		for _, w := range s.claimOn(h1, "") {
+			if w.SecurityGroup != nil {
+				out = append(out, fmt.Sprint(w.SecurityGroup.Name, w.SecurityGroup.Rules[0].Remotes))
+			}
+		}
+		return strings.Join(out, " ")
+	}
+	if got := told(); !strings.Contains(got, "front[10.0.0.2/32]") || !strings.Contains(got, "back[10.0.0.1/32]") {
+		t.Errorf("the host is told %q", got)
+	}
+	if got := told(); got != "" {
+		t.Errorf("two groups that name one another never come to rest: %q", got)
+	}
+	pass := func(from, to fleet.VMID, port int) fleet.PassAnswer {
+		t.Helper()
+		out, err := s.WouldPass(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{VMID: from}, To: fleet.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: port})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if out := pass(web.ID, db.ID, 5432); !out.Pass || out.To.Rule != "in tcp 5432 from members of front" || out.To.State != fleet.GroupApplied {
+		t.Errorf("from the front to the back: %+v", out)
+	}
+	if pass(db.ID, web.ID, 5432).Pass || !pass(db.ID, web.ID, 80).Pass {
+		t.Error("the two rules are taken for one")
+	}
+	// A member that moves is followed on both sides at once.
+	s.saw(web.ID, "10.0.0.9")
+	if got := told(); got != "back[10.0.0.9/32]" {
+		t.Errorf("after a member's address changed the host is told %q", got)
+	}
+	if v, err := s.GetSecurityGroup(t.Context(), s.member, front.ID); err != nil || v.Names[string(back.ID)] != "back" || len(v.Members) != 1 || fmt.Sprint(v.Members[0].Addresses) != "[10.0.0.9]" {
+		t.Errorf("the page of the front: %+v %v", v, err)
+	}
+	for _, vm := range []fleet.VMID{web.ID, db.ID} {
+		if _, err := s.cardIn(s.member, vm); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.refused("delete a group that another names", fleet.Conflict, "rules of other groups name it: front", func() error { return s.DeleteSecurityGroup(t.Context(), s.member, back.ID) })
+	spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{fleet.AllowAllOut()}}
+	if _, err := s.UpdateSecurityGroup(t.Context(), s.member, front.ID, control.UpdateSecurityGroup{Spec: &spec}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteSecurityGroup(t.Context(), s.member, back.ID); err != nil {
+		t.Errorf("after the rule went: %v", err)
+	}
+}

@@ -1,0 +1,195 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// NewStartImage is an entry of the list of well-known images, as people write it.
+type NewStartImage struct {
+	Name        string        `json:"name"`
+	OS          fleet.OSFacts `json:"os,omitzero"`
+	URL         string        `json:"url" doc:"As for a download"`
+	File        string        `json:"file,omitempty" doc:"What its file is called in a pool; empty: the last part of the address's path"`
+	Checksum    string        `json:"checksum,omitempty" doc:"Of the download: SHA-256 or SHA-512"`
+	ChecksumURL string        `json:"checksumUrl,omitempty" doc:"Or the https address of a file that has it, as sha256sum or BSD's sha256 write them: the host reads it first"`
+}
+
+// EditStartImage changes what is not nil.
+type EditStartImage struct {
+	Name        *string        `json:"name,omitempty"`
+	OS          *fleet.OSFacts `json:"os,omitempty"`
+	URL         *string        `json:"url,omitempty"`
+	File        *string        `json:"file,omitempty"`
+	Checksum    *string        `json:"checksum,omitempty"`
+	ChecksumURL *string        `json:"checksumUrl,omitempty"`
+}
+
+// AddStartImage adds an entry to the well-known images.
+func (c *Control) AddStartImage(ctx context.Context, a fleet.Actor, in NewStartImage) (fleet.StartImageID, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return "", err
+	}
+	i, err := checkedStart(fleet.StartImage{Name: in.Name, OS: in.OS, URL: in.URL, File: in.File, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL})
+	if err != nil {
+		return "", err
+	}
+	i.ID = fleet.NewID[fleet.StartImageID]()
+	return i.ID, c.store.Tx(ctx, func(q *db.Queries) error {
+		n, err := q.AddStartImage(ctx, db.AddStartImageParams{
+			ID: i.ID, Name: i.Name, Os: i.OS, Url: i.URL, File: i.File, Checksum: i.Checksum, ChecksumUrl: i.ChecksumURL, ChangedBy: a.Name, Most: fleet.MaxStartImages,
+		})
+		switch {
+		case err != nil:
+			return startNameTaken(err, i.Name)
+		case n == 0:
+			return fleet.Errorf(fleet.Conflict, "The list has %d entries, which is as many as there may be. Remove some.", fleet.MaxStartImages)
+		}
+		return auditStart(ctx, q, a, "startimage.create", i)
+	})
+}
+
+func checkedStart(i fleet.StartImage) (fleet.StartImage, error) {
+	var checks fleet.Checks
+	i = i.Tidy()
+	i.Check(&checks)
+	return i, checks.Err()
+}
+
+// auditStart leaves out what follows the path of an address, as for downloads: there is nothing.
+func auditStart(ctx context.Context, q *db.Queries, a fleet.Actor, action string, i fleet.StartImage) error {
+	detail := "from " + i.URL
+	if sum := i.Checksum + i.ChecksumURL; sum != "" {
+		detail += ", checksum " + sum
+	}
+	return store.Audit(ctx, q, a, action, startSubject(i.ID), i.Name, detail)
+}
+
+func startSubject(id fleet.StartImageID) fleet.Subject {
+	return fleet.SubjectOf(fleet.NounImage, id)
+}
+
+// EditStartImage changes an entry of the well-known images. What was pulled before stays as it is.
+func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, in EditStartImage) error {
+	return c.onStartImage(ctx, a, id, func(q *db.Queries, i fleet.StartImage) error {
+		for _, part := range []struct {
+			to   *string
+			from *string
+		}{{&i.Name, in.Name}, {&i.URL, in.URL}, {&i.File, in.File}, {&i.Checksum, in.Checksum}, {&i.ChecksumURL, in.ChecksumURL}} {
+			if part.from != nil {
+				*part.to = *part.from
+			}
+		}
+		if in.OS != nil {
+			i.OS = *in.OS
+		}
+		i, err := checkedStart(i)
+		if err != nil {
+			return err
+		}
+		err = q.ChangeStartImage(ctx, db.ChangeStartImageParams{
+			ID: id, Name: i.Name, Os: i.OS, Url: i.URL, File: i.File, Checksum: i.Checksum, ChecksumUrl: i.ChecksumURL, ChangedBy: a.Name,
+		})
+		if err != nil {
+			return startNameTaken(err, i.Name)
+		}
+		return auditStart(ctx, q, a, "startimage.edit", i)
+	})
+}
+
+// RemoveStartImage takes an entry from the list. What was pulled of it stays in the library.
+func (c *Control) RemoveStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID) error {
+	return c.onStartImage(ctx, a, id, func(q *db.Queries, i fleet.StartImage) error {
+		if _, err := q.RemoveStartImage(ctx, id); err != nil {
+			return err
+		}
+		return auditStart(ctx, q, a, "startimage.delete", i)
+	})
+}
+
+// RestoreStartImages brings back the entries that came with Quantix, as they came. Those that people added stay.
+func (c *Control) RestoreStartImages(ctx context.Context, a fleet.Actor) (n int64, err error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return 0, err
+	}
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		if n, err = q.RestoreStartImages(ctx); err != nil {
+			return startNameTaken(err, "")
+		}
+		return store.Audit(ctx, q, a, "startimage.restore", "", "well-known images", fmt.Sprintf("%d restored", n))
+	})
+	return n, err
+}
+
+// onStartImage locks an entry.
+func (c *Control) onStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, do func(*db.Queries, fleet.StartImage) error) error {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return err
+	}
+	return c.store.Tx(ctx, func(q *db.Queries) error {
+		i, err := lockStart(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		return do(q, i)
+	})
+}
+
+func lockStart(ctx context.Context, q *db.Queries, id fleet.StartImageID) (fleet.StartImage, error) {
+	if err := store.CheckID(id, "entry"); err != nil {
+		return fleet.StartImage{}, err
+	}
+	r, err := q.LockStartImage(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.StartImage{}, fleet.Errorf(fleet.NotFound, "There is no such entry among the well-known images.")
+	}
+	return fleet.StartImage{ID: r.ID, Name: r.Name, OS: r.Os, URL: r.Url, File: r.File, Checksum: r.Checksum, ChecksumURL: r.ChecksumUrl, ChangedBy: r.ChangedBy, ChangedAt: r.ChangedAt}, err
+}
+
+func startNameTaken(err error, name string) error {
+	var pg *pgconn.PgError
+	switch {
+	case !errors.As(err, &pg) || pg.ConstraintName != "start_image_name_taken":
+		return err
+	case name == "":
+		return fleet.Errorf(fleet.Conflict, "An entry that was added has the name of one that came with Quantix. Rename or remove it, and restore again.")
+	}
+	text := fmt.Sprintf("The list has an entry named %q already. Change that one, or choose another name.", name)
+	return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
+}
+
+// Pull says where a well-known image is to be downloaded to.
+type Pull struct {
+	PoolID fleet.PoolID `json:"poolId"`
+	HostID fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: on which; empty: the host with the most room is chosen"`
+	Public bool         `json:"public,omitempty" doc:"Publish the image to every project, where it is a new one"`
+}
+
+// PullStartImage asks a host to download a well-known image into the pool: as the first version of a new image of the library, or as one more of the
+// image that was pulled before.
+func (c *Control) PullStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, in Pull) (fleet.ImageID, fleet.Task, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return "", fleet.Task{}, err
+	}
+	var checks fleet.Checks
+	if in.PoolID == "" {
+		checks.Add("poolId", "Choose the pool.")
+	}
+	if err := checks.Err(); err != nil {
+		return "", fleet.Task{}, err
+	}
+	p := pull{Pull: in, a: a, of: id}
+	task, err := c.orderVolumeThen(ctx, a, in.PoolID, p.decide(ctx), func(q *db.Queries, task fleet.TaskID) error {
+		return q.NotePull(ctx, db.NotePullParams{ID: id, TaskID: &task})
+	})
+	return p.image, task, err
+}

@@ -1,0 +1,171 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func (s *shelf) start(name string) fleet.StartImageView {
+	s.t.Helper()
+	all, err := s.StartImages(s.t.Context(), chief)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, v := range all {
+		if v.Name == name {
+			return v
+		}
+	}
+	s.t.Fatalf("the list has no %s", name)
+	return fleet.StartImageView{}
+}
+
+// What the migration brings is taken by the same rules as what people add.
+func TestTheStartSetIsOneThatCanBePulled(t *testing.T) {
+	s := newShelf(t)
+	all, err := s.StartImages(t.Context(), chief)
+	if err != nil || len(all) < 7 {
+		t.Fatalf("%d entries: %v", len(all), err)
+	}
+	for _, distribution := range []string{"Debian", "Ubuntu", "Fedora", "AlmaLinux", "Alpine"} {
+		found := false
+		for _, v := range all {
+			found = found || v.OS.Name == distribution
+		}
+		if !found {
+			t.Errorf("no %s", distribution)
+		}
+	}
+	for _, v := range all {
+		var checks fleet.Checks
+		v.Check(&checks)
+		if err := checks.Err(); err != nil || v.ChecksumURL == "" || !strings.HasPrefix(v.URL, "https://") || v.ChangedBy != "" || v.OS.Arch != "x86_64" || v.Tidy() != v.StartImage {
+			t.Errorf("%+v: %v", v, err)
+		}
+	}
+}
+
+func TestTheStartSetIsChangedAndRestored(t *testing.T) {
+	s := newShelf(t)
+	debian, fedora := s.start("Debian 12"), s.start("Fedora 44")
+	sum := strings.Repeat("ab", 32)
+	own := control.NewStartImage{Name: "Ours", URL: "https://example.org/ours.qcow2", Checksum: strings.ToUpper(sum)}
+	id, err := s.AddStartImage(t.Context(), chief, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.audited("startimage.create")
+	if v := s.start("Ours"); v.ID != id || v.File != "ours.qcow2" || v.Checksum != "sha256:"+sum || v.ChangedBy == "" {
+		t.Errorf("%+v", v)
+	}
+	s.refused("its name again", fleet.Conflict, "already", func() error { _, err := s.AddStartImage(t.Context(), chief, own); return err })
+	s.refused("an address that is none", fleet.Invalid, "only with", func() error {
+		return s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{URL: new("http://example.org/a.qcow2"), ChecksumURL: new("")})
+	})
+	s.refused("another's name", fleet.Conflict, "already", func() error {
+		return s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Name: new("Fedora 44")})
+	})
+	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{URL: new("https://mirror.example.org/debian.qcow2")}); err != nil {
+		t.Fatal(err)
+	}
+	s.audited("startimage.edit")
+	if v := s.start("Debian 12"); v.URL != "https://mirror.example.org/debian.qcow2" || v.ChecksumURL != debian.ChecksumURL || v.ChangedBy == "" {
+		t.Errorf("%+v", v)
+	}
+	if err := s.RemoveStartImage(t.Context(), chief, fedora.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.audited("startimage.delete")
+	s.refused("what is gone", fleet.NotFound, "no such entry", func() error { return s.RemoveStartImage(t.Context(), chief, fedora.ID) })
+	if err := s.EditStartImage(t.Context(), chief, id, control.EditStartImage{Name: new("Fedora 44")}); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("restore beside one of its name", fleet.Conflict, "Rename or remove", func() error { _, err := s.RestoreStartImages(t.Context(), chief); return err })
+	if err := s.EditStartImage(t.Context(), chief, id, control.EditStartImage{Name: new("Ours")}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.RestoreStartImages(t.Context(), chief); err != nil || n != 2 {
+		t.Errorf("%d restored: %v", n, err)
+	}
+	s.audited("startimage.restore")
+	if back := s.start("Debian 12"); back.URL != debian.URL || back.ChangedBy != "" || s.start("Fedora 44").ID != fedora.ID || s.start("Ours").ID != id {
+		t.Errorf("%+v", back)
+	}
+}
+
+// A pull makes an image with the entry's facts; the next one a version of it. One that failed says why at its entry, and leaves no version.
+func TestAWellKnownImageIsPulled(t *testing.T) {
+	s := newShelf(t)
+	debian := s.start("Debian 12")
+	pull := func(in control.Pull) (fleet.ImageID, fleet.Task, error) {
+		return s.PullStartImage(t.Context(), chief, debian.ID, in)
+	}
+	s.refused("no pool", fleet.Invalid, "Choose the pool", func() error { _, _, err := pull(control.Pull{}); return err })
+	id, task, err := pull(control.Pull{PoolID: s.nfs, Public: true})
+	if err != nil || task.Kind != fleet.VolumeFetch || task.SubjectName != "debian-12.qcow2" {
+		t.Fatalf("%+v %v", task, err)
+	}
+	s.audited("image.pull")
+	v := s.start("Debian 12")
+	if ok, why := v.Allows(fleet.ActPull); ok || v.Last == nil || v.Last.TaskID != task.ID || !strings.Contains(why, "already") {
+		t.Errorf("while it is pulled: %+v", v)
+	}
+	s.refused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+
+	// The host has no network, and says so.
+	work := s.work(task.HostID, fleet.VolumeFetch)
+	if o := work[0].Args.Volume; len(work) != 1 || o.URL != debian.URL || o.ChecksumURL != debian.ChecksumURL || o.Checksum != "" {
+		t.Fatalf("%+v", work)
+	}
+	says := "The host cannot find cloud.debian.org: no such host. Check the address, and whether the host has a network and DNS that reach it."
+	s.end(task.HostID, work[0], wire.Finish{Outcome: wire.Failed, Error: says})
+	v = s.start("Debian 12")
+	if ok, _ := v.Allows(fleet.ActPull); !ok || v.Last.State != fleet.JobFailed || v.Last.Error != says || len(v.Pulled) != 0 {
+		t.Errorf("after it failed: %+v %+v", v, v.Last)
+	}
+
+	// Once more: the same image, and the version that never came is gone.
+	again, task, err := pull(control.Pull{PoolID: s.nfs})
+	if err != nil || again != id {
+		t.Fatalf("%s %v", again, err)
+	}
+	s.did(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+digest+`"}`)
+	image := s.image(chief, id)
+	if len(image.Versions) != 1 || image.Name != "Debian 12" || image.OS != debian.OS || image.Published() != "all projects" || image.Versions[0].StartID != debian.ID || !image.Versions[0].Offered {
+		t.Errorf("%+v", image)
+	}
+	v = s.start("Debian 12")
+	if v.ImageID != id || len(v.Pulled) != 1 || v.Pulled[0].PoolID != s.nfs || v.Pulled[0].Version != 1 || v.Last.State != fleet.JobDone {
+		t.Errorf("%+v", v)
+	}
+
+	// A newer build is a version more, beside the first one's file; in a local pool a host is chosen.
+	if _, task, err = pull(control.Pull{PoolID: s.nfs}); err != nil || task.SubjectName != "debian-12-2.qcow2" {
+		t.Fatalf("%+v %v", task, err)
+	}
+	s.did(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+strings.Repeat("1", 64)+`"}`)
+	if _, task, err = pull(control.Pull{PoolID: s.local}); err != nil || task.HostID == "" {
+		t.Fatalf("into a local pool: %+v %v", task, err)
+	}
+	s.end(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Failed, Error: says})
+	if image = s.image(chief, id); len(image.Versions) < 2 || image.Versions[len(image.Versions)-2].Number != 2 {
+		t.Errorf("%+v", image.Versions)
+	}
+
+	// What is there already is not downloaded.
+	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Checksum: new(digest), ChecksumURL: new("")}); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("bytes that it has", fleet.Conflict, "these very bytes already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+	if err := s.RemoveStartImage(t.Context(), chief, debian.ID); err != nil {
+		t.Fatal(err)
+	}
+	if image = s.image(chief, id); image.Newest().StartID != "" {
+		t.Errorf("the entry is gone, and the image knows of it: %+v", image.Newest())
+	}
+	s.refused("a pull of what is gone", fleet.NotFound, "no such entry", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+}

@@ -1,0 +1,134 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// pull is one order to pull a well-known image.
+type pull struct {
+	Pull
+	a     fleet.Actor
+	of    fleet.StartImageID
+	image fleet.ImageID // the library's, once it is known
+}
+
+// decide finds or makes the image, and says what a host is to download. The pool is locked, and then the entry.
+func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (volumeJob, error) {
+	return func(q *db.Queries, _ assign.Object) (volumeJob, error) {
+		entry, err := lockStart(ctx, q, p.of)
+		if err != nil {
+			return volumeJob{}, err
+		}
+		busy, err := q.PullAtWork(ctx, p.of)
+		switch {
+		case err != nil:
+			return volumeJob{}, err
+		case busy:
+			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s is being pulled already. Wait for that, or cancel its task.", entry.Name)
+		}
+		if err := p.imageOf(ctx, q, entry); err != nil {
+			return volumeJob{}, err
+		}
+		if err := q.DropFailedPulls(ctx, &p.of); err != nil {
+			return volumeJob{}, err
+		}
+		j, err := download(p.PoolID, NewDownload{URL: entry.URL, Checksum: entry.Checksum, ChecksumURL: entry.ChecksumURL, Name: entry.File})
+		if err != nil {
+			return j, err
+		}
+		j.told = true
+		spec, err := sharedOf(ctx, q, p.PoolID)
+		if err != nil {
+			return j, err
+		}
+		if err := j.fits(spec); err != nil {
+			return j, err
+		}
+		if j.host, err = roomFor(ctx, q, p.a, j, p.HostID, nil, false); err != nil {
+			return j, err
+		}
+		if j.ref.Volume, err = freeFile(ctx, q, j.ref, j.host.ID, spec.Shared); err != nil {
+			return j, err
+		}
+		version, err := addVersion(ctx, q, p.a, p.image, fleet.ImageVersion{Source: entry.URL, StartID: p.of})
+		if err != nil {
+			return j, err
+		}
+		if err := copyComing(ctx, q, p.a, version, j, spec.Shared); err != nil {
+			return j, err
+		}
+		return j, store.Audit(ctx, q, p.a, "image.pull", fleet.SubjectImage(p.image), entry.Name, "from "+entry.URL)
+	}
+}
+
+// imageOf is the image that was pulled before, or a new one with the entry's name and facts.
+func (p *pull) imageOf(ctx context.Context, q *db.Queries, entry fleet.StartImage) error {
+	was, err := q.ImageOfStart(ctx, &p.of)
+	if err == nil {
+		p.image = was.ID
+		if _, err := q.LockImage(ctx, p.image); err != nil {
+			return err
+		}
+		return p.newBytes(ctx, q, entry, was.Name)
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	p.image = fleet.NewID[fleet.ImageID]()
+	name, err := q.FreeImageName(ctx, entry.Name)
+	if err != nil {
+		return err
+	}
+	if err := q.AddImage(ctx, db.AddImageParams{ID: p.image, Name: name, Os: entry.OS, CreatedBy: p.a.Name}); err != nil {
+		return imageNameTaken(err, name)
+	}
+	if !p.Public {
+		return nil
+	}
+	_, err = q.GrantImage(ctx, db.GrantImageParams{ImageID: p.image, GrantedBy: p.a.Name})
+	return err
+}
+
+// newBytes refuses to download what the image has already, where that can be told beforehand.
+func (p *pull) newBytes(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
+	digest, ok := strings.CutPrefix(entry.Checksum, "sha256:")
+	if !ok {
+		return nil
+	}
+	number, err := q.VersionWithBytes(ctx, db.VersionWithBytesParams{ImageID: p.image, Sha256: digest})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fleet.Errorf(fleet.Conflict, "Version %d of the image %s has these very bytes already. Copy it to the pool on the image's page.", number, image)
+}
+
+// freeFile is the volume's name, or it with the first number behind it that no volume of the pool has, and no copy of the library that is lost there.
+func freeFile(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) (string, error) {
+	end := path.Ext(ref.Volume)
+	stem := strings.TrimSuffix(ref.Volume, end)
+	for n := 2; ; n++ {
+		err := nameFree(ctx, q, ref, on, shared)
+		if err != nil && (fleet.CodeOf(err) != fleet.Invalid || n > 50) {
+			return ref.Volume, err
+		}
+		known, failed := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: ref.PoolID, Volume: ref.Volume})
+		if failed != nil || err == nil && (len(known) == 0 || n > 50) {
+			return ref.Volume, failed
+		}
+		ref.Volume = fmt.Sprintf("%s-%d%s", stem, n, end)
+	}
+}

@@ -1,0 +1,109 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// onLAN is a VM of project red on h1 with a card on the network.
+func (s *site) onLAN(name string, n fleet.NetworkID) fleet.VMView {
+	s.t.Helper()
+	v := s.vm(name, fleet.Running)
+	s.exec(`UPDATE vms SET host_id = $1, spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', $2::text, 'mac', $4::text))) WHERE id = $3`, s.h1, n, v.ID, fmt.Sprintf("52:54:00:00:00:%02x", s.count("vms")))
+	return s.get(v.ID)
+}
+
+func TestTopology(t *testing.T) {
+	s := newSite(t)
+	ctx := t.Context()
+	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
+	s.says(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
+	s.says(lan.ID, s.h2, `{"active":false,"error":"no dnsmasq"}`)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,nics}', '[{"name":"eth0","kind":"physical","up":true,"master":"qx-lan"},{"name":"qx-lan","kind":"bridge","up":true}]') WHERE id = $1`, s.h1)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,nicsLooked}', 'true') WHERE id = $1`, s.h1)
+	web := s.onLAN("web", lan.ID)
+	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'strange', '{"power":"running"}')`, s.h1, fleet.NewID[fleet.VMID]())
+
+	h, err := s.HostTopology(ctx, chief, s.h1)
+	if err != nil || len(h.Networks) != 2 || len(h.VMs) != 1 || h.VMs[0].ID != web.ID || len(h.VMs[0].Spec.NICs) != 1 || len(h.Found) != 1 || h.More != 0 || len(h.Host.Status.Inventory.NICs) != 2 {
+		t.Errorf("the host: %+v %v", h, err)
+	}
+	if other, err := s.HostTopology(ctx, chief, s.h2); err != nil || len(other.VMs)+len(other.Found) != 0 {
+		t.Errorf("the other host: %+v %v", other, err)
+	}
+	n, err := s.NetworkTopology(ctx, chief, lan.ID)
+	if err != nil || len(n.Hosts) != 2 || n.Hosts[0].HostID != s.h2 || n.Hosts[0].State != fleet.NetworkFailed || len(n.VMs) != 1 || n.MoreHosts != 0 {
+		t.Errorf("the network: %+v %v", n, err)
+	}
+	if d := n.Devices[s.h1]; len(d.NICs) != 2 || !d.Looked || d.NICs[0].Master != "qx-lan" {
+		t.Errorf("its devices on h1: %+v", d)
+	}
+	if d := n.Devices[s.h2]; len(d.NICs) != 0 || d.Looked {
+		t.Errorf("on h2, which told none: %+v", d)
+	}
+	g, err := s.NetworkGrid(ctx, chief, fleet.Query{}, fleet.Query{})
+	if err != nil || len(g.Hosts.Items) != 2 || len(g.Networks.Items) != 2 || len(g.Cells) != 4 {
+		t.Fatalf("the fleet: %+v %v", g, err)
+	}
+	for host, want := range map[fleet.HostID]fleet.NetworkState{s.h1: fleet.NetworkActive, s.h2: fleet.NetworkFailed} {
+		if c := g.Cells[fleet.NetworkOn{Network: lan.ID, Host: host}]; c.State != want {
+			t.Errorf("lan on %s is %s, want %s", host, c.State, want)
+		}
+	}
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes' WHERE host_id = $1`, s.h1)
+	if g, err = s.NetworkGrid(ctx, chief, fleet.Query{Filter: "name:h1"}, fleet.Query{}); err != nil || len(g.Cells) != 2 || g.Cells[fleet.NetworkOn{Network: lan.ID, Host: s.h1}].State != fleet.NetworkUnknown {
+		t.Errorf("a silent host: %+v %v", g.Cells, err)
+	}
+}
+
+// Members of projects see a network with their own VMs, and neither hosts nor devices nor anybody else's VMs.
+func TestTopologyOfATenant(t *testing.T) {
+	s := newSite(t)
+	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
+	s.says(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
+	mine := s.onLAN("web", lan.ID)
+	theirs := s.onLAN("theirs", lan.ID)
+	s.exec(`UPDATE vms SET project_id = $1 WHERE id = $2`, s.blue, theirs.ID)
+	n, err := s.NetworkTopology(t.Context(), s.member, lan.ID)
+	if err != nil || len(n.VMs) != 1 || n.VMs[0].ID != mine.ID || n.VMs[0].HostID != "" || n.VMs[0].HostName != "" {
+		t.Errorf("the VMs: %+v %v", n.VMs, err)
+	}
+	if len(n.Hosts)+len(n.Devices)+n.MoreHosts > 0 || n.Network.Spec.Bridge != "" {
+		t.Errorf("a member is shown %+v", n)
+	}
+	s.says(lan.ID, s.h1, `{"active":true,"forward":"bridge"}`)
+	s.refused("a network that leads out", fleet.NotFound, "", func() error { _, err := s.NetworkTopology(t.Context(), s.member, lan.ID); return err })
+}
+
+// A picture has so many VMs and no more; those that want a person are among them.
+func TestTopologyIsBounded(t *testing.T) {
+	s := newSite(t)
+	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
+	v := s.onLAN("web", lan.ID)
+	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, generation, observed_generation, status)
+		SELECT overlay(id placing lpad(n::text, 4, '0') from 33), project_id, host_id, 'vm-' || lpad(n::text, 4, '0'),
+			jsonb_set(spec, '{nics,0,mac}', to_jsonb('52:54:00:00:01:' || lpad(to_hex(n % 256), 2, '0'))), 1, 1,
+			jsonb_build_object('power', CASE WHEN n = 150 THEN 'crashed' ELSE 'stopped' END, 'cpus', 1, 'memoryMiB', 1)
+		FROM vms, generate_series(1, 199) n WHERE id = $1`, v.ID)
+	for what, check := range map[string]func() ([]fleet.VMView, int, error){
+		"host": func() ([]fleet.VMView, int, error) {
+			h, err := s.HostTopology(t.Context(), chief, s.h1)
+			return h.VMs, h.More, err
+		},
+		"network": func() ([]fleet.VMView, int, error) {
+			n, err := s.NetworkTopology(t.Context(), chief, lan.ID)
+			return n.VMs, n.More, err
+		},
+	} {
+		vms, more, err := check()
+		if err != nil || len(vms) != fleet.TopologyVMs || more != 160 {
+			t.Fatalf("%s: %d VMs and %d more: %v", what, len(vms), more, err)
+		}
+		if !slices.ContainsFunc(vms, func(v fleet.VMView) bool { return v.Name == "vm-0150" }) {
+			t.Errorf("%s: the VM that crashed is not drawn", what)
+		}
+	}
+}

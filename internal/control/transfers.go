@@ -1,0 +1,82 @@
+package control
+
+import (
+	"context"
+
+	"quantix/db"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+)
+
+// mostTransfers is how many transfers a host is a part of at once, as sender and as receiver.
+const mostTransfers = 16
+
+// The parts of a transfer, and of a VM's way to another host.
+const (
+	roleReceive = "receive"
+	roleSend    = "send"
+)
+
+// between is the way of a file from one host to another; empty: it needs none.
+type between struct {
+	id       fleet.TransferID
+	from, to browse.HostRef
+	source   fleet.Volref
+	rate     int64
+	checksum string
+}
+
+// transferOf is the way of a copy that one host sends to another.
+func transferOf(o *copyImage) between {
+	if o.from.ID == "" {
+		return between{}
+	}
+	return between{id: fleet.NewID[fleet.TransferID](), from: o.from, to: o.host, source: o.source.Ref(), checksum: o.checksum()}
+}
+
+// received makes the order one for the receiver.
+func (b between) received(j *volumeJob) {
+	if b.id != "" {
+		j.order.Transfer = &fleet.TransferOrder{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.rate}
+	}
+}
+
+// send adds the sender's part to the receiver's task.
+func (b between) send(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) error {
+	if b.id == "" {
+		return nil
+	}
+	sender, err := b.sendBeside(ctx, q, task, receiver, to)
+	if err != nil {
+		return err
+	}
+	return q.NameStep(ctx, db.NameStepParams{Role: roleReceive, TaskID: &task, Steps: []string{string(sender)}})
+}
+
+// sendBeside adds the sender's part to a task that the receiver's job is a part of. The sender's job is about what comes to be: it hinders
+// nobody who reads the source.
+func (b between) sendBeside(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) (fleet.JobID, error) {
+	if err := roomForTransfer(ctx, q, b.from.ID, b.to.ID); err != nil {
+		return "", err
+	}
+	sender := fleet.NewID[fleet.JobID]()
+	order := fleet.VolumeOrder{
+		Source: b.source.Volume, SourcePool: b.source.PoolID, Checksum: b.checksum,
+		Transfer: &fleet.TransferOrder{ID: b.id, Peer: b.to.ID, PeerName: b.to.Name, RateBytes: b.rate},
+	}
+	err := q.AddStep(ctx, db.AddStepParams{
+		ID: sender, TaskID: &task, Role: roleSend, HostID: b.from.ID, Kind: fleet.VolumeSend, Subject: fleet.SubjectVolume(to), Args: fleet.JobArgs{Volume: &order},
+	})
+	if err == nil {
+		err = q.AddTransfer(ctx, db.AddTransferParams{ID: b.id, SendJob: sender, ReceiveJob: receiver, FromHost: b.from.ID, ToHost: b.to.ID})
+	}
+	return sender, err
+}
+
+func roomForTransfer(ctx context.Context, q *db.Queries, from, to fleet.HostID) error {
+	n, err := q.CountTransfers(ctx, db.CountTransfersParams{FromHost: from, ToHost: to})
+	if err == nil && n >= mostTransfers {
+		err = fleet.Errorf(fleet.TooMany, "One of both hosts sends or receives %d files already. Wait for some of them.", n)
+	}
+	return err
+}

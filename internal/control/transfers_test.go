@@ -1,0 +1,210 @@
+package control_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// lonely is an image of which the first host alone has a copy, in a local pool that both have.
+func (s *shelf) lonely() fleet.ImageID {
+	s.t.Helper()
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', jsonb_set(status, '{volumes}', '[]'), 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
+	s.lay(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "only-here.qcow2", "qcow2", 1<<20)
+	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
+	s.exec(`UPDATE hosts SET key_hash = decode(repeat(CASE id WHEN $1 THEN '11' ELSE '22' END, 32), 'hex')`, s.h1)
+	return id
+}
+
+// only is the one order of the kind that the host has.
+func (s *shelf) only(host fleet.HostID, kind fleet.JobKind) wire.Work {
+	s.t.Helper()
+	w := s.work(host, kind)
+	if len(w) != 1 {
+		s.t.Fatalf("the host has %d orders of %s", len(w), kind)
+	}
+	return w[0]
+}
+
+func (s *shelf) meet(host fleet.HostID, w wire.Work, id fleet.TransferID, in wire.Meet) wire.MeetAnswer {
+	s.t.Helper()
+	in.Job, in.Epoch = w.ID, w.Epoch
+	out, err := s.Meet(s.t.Context(), s.agents[host], id, in)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+func TestAnImageGoesFromHostToHost(t *testing.T) {
+	s := newShelf(t)
+	id := s.lonely()
+	task, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.local, HostID: s.h2})
+	if err != nil || task.Kind != fleet.VolumeReceive {
+		t.Fatalf("%+v %v", task, err)
+	}
+	s.refused("twice", fleet.Conflict, "at work", func() error {
+		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.local, HostID: s.h2})
+		return err
+	})
+	in, out := s.only(s.h2, fleet.VolumeReceive), s.only(s.h1, fleet.VolumeSend)
+	way := in.Args.Volume.Transfer
+	if way == nil || way.Peer != s.h1 || way.PeerName != "h1" || in.Args.Volume.Checksum != "sha256:"+digest || in.Pool == nil || in.Pool.ID != s.local {
+		t.Fatalf("the receiver is told %+v", in.Args.Volume)
+	}
+	if o := out.Args.Volume; o.Source != "only-here.qcow2" || o.SourcePool != s.local || o.Transfer.ID != way.ID || o.Transfer.Peer != s.h2 || len(out.Pools) != 1 || out.Pools[0].ID != s.local {
+		t.Fatalf("the sender is told %+v with %+v", out.Args.Volume, out.Pools)
+	}
+
+	// They meet: each hears of the other by its key, and nobody else hears anything.
+	ticket, next := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
+	if got := s.meet(s.h2, in, way.ID, wire.Meet{}); got.Peer != s.h1 || got.KeyHash != strings.Repeat("11", 32) || got.Ticket != "" || !got.Begun {
+		t.Errorf("the receiver hears %+v", got)
+	}
+	s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket})
+	if got := s.meet(s.h2, in, way.ID, wire.Meet{Ticket: ticket, Listens: []string{"192.0.2.7:4000"}}); got.Ticket != ticket {
+		t.Errorf("the receiver hears %+v", got)
+	}
+	if got := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket}); got.Heard != ticket || !slices.Equal(got.Listens, []string{"192.0.2.7:4000"}) || got.Peer != s.h2 || got.KeyHash != strings.Repeat("22", 32) || got.Pair != "" {
+		t.Errorf("the sender hears %+v", got)
+	}
+	other := s.host("h3", 1024)
+	stranger := s.greet(other)
+	s.heard()
+	says := func(a fleet.Actor, word wire.Meet) func() error {
+		return func() error { _, err := s.Meet(t.Context(), a, way.ID, word); return err }
+	}
+	s.refused("a stranger", fleet.Conflict, "no longer yours", says(stranger, wire.Meet{Job: in.ID, Epoch: in.Epoch}))
+	s.refused("an older epoch", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch - 1, Ticket: next}))
+	s.refused("the other's job", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: next}))
+	for _, at := range []string{"127.0.0.1:1", "[fe80::1]:1", "portal:1", "192.0.2.7"} {
+		s.refused("listening at "+at, fleet.Malformed, "no address", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch, Ticket: next, Listens: []string{at}}))
+	}
+	s.refused("no hash", fleet.Malformed, "SHA-256", says(s.agents[s.h1], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: "12"}))
+	s.refused("a person", fleet.Unauthorized, "joined host", says(chief, wire.Meet{Job: out.ID, Epoch: out.Epoch}))
+
+	// Where they do not reach each other they come to the portal, and nobody else does.
+	at := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true})
+	if again := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true}); at.Pair == "" || at.Paired != ticket || again.Pair != at.Pair {
+		t.Errorf("to meet at %+v, then %+v", at, again)
+	}
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		if end, err := s.JoinPair(t.Context(), s.agents[h], at.Pair); err != nil || end.ID() != at.Pair {
+			t.Errorf("%v", err)
+		}
+	}
+	s.refused("a stranger at the pair", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), stranger, at.Pair); return err })
+	s.exec(`UPDATE transfers SET paired_at = now() - interval '31 seconds'`)
+	s.refused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), s.agents[s.h1], at.Pair); return err })
+	if new := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: next, Relay: true}); new.Pair == at.Pair || new.Paired != next {
+		t.Errorf("another ticket meets at %+v", new)
+	}
+
+	s.did(s.h2, in, `{"sha256":"`+digest+`"}`)
+	if got := s.meet(s.h1, out, way.ID, wire.Meet{}); !got.Received || got.Over != "" {
+		t.Errorf("in the end the sender hears %+v", got)
+	}
+	s.end(s.h1, out, wire.Finish{Outcome: wire.Done})
+	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone {
+		t.Errorf("%+v %v", got, err)
+	}
+	if x := s.image(chief, id).Newest(); len(x.Copies) != 2 || x.Copies[0].State != fleet.CopyReady || x.Copies[1].State != fleet.CopyReady {
+		t.Errorf("%+v", x.Copies)
+	}
+}
+
+func TestATransferIsTakenBackOnBothSides(t *testing.T) {
+	s := newShelf(t)
+	id := s.lonely()
+	ask := func() fleet.Task {
+		t.Helper()
+		task, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.local, HostID: s.h2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return task
+	}
+	state := func(task fleet.Task) fleet.JobState {
+		t.Helper()
+		got, err := s.GetTask(t.Context(), chief, task.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.State
+	}
+	task := ask()
+	s.refused("for a member", fleet.NotFound, "no such task", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
+	if got, err := s.CancelTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobCancelled || len(s.work(s.h1, fleet.VolumeSend)) != 0 {
+		t.Fatalf("what waits: %+v %v", got, err)
+	}
+
+	task = ask()
+	in, out := s.only(s.h2, fleet.VolumeReceive), s.only(s.h1, fleet.VolumeSend)
+	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
+		t.Fatal(err)
+	}
+	for h, w := range map[fleet.HostID]wire.Work{s.h1: out, s.h2: in} {
+		answer, err := s.Progress(t.Context(), s.agents[h], w.ID, wire.Progress{Epoch: w.Epoch})
+		if err != nil || !strings.Contains(answer.Stop, "Cancelled by") {
+			t.Errorf("%+v %v", answer, err)
+		}
+		s.end(h, w, wire.Finish{Outcome: wire.Cancelled, Error: answer.Stop})
+	}
+	if got := state(task); got != fleet.JobCancelled {
+		t.Errorf("it is %s", got)
+	}
+
+	// One side that fails ends the other: what was not begun at once, what was when it asks.
+	task = ask()
+	in = s.only(s.h2, fleet.VolumeReceive)
+	s.end(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
+	if got := state(task); got != fleet.JobFailed || len(s.work(s.h1, fleet.VolumeSend)) != 0 {
+		t.Errorf("it is %s", got)
+	}
+	task = ask()
+	in, out = s.only(s.h2, fleet.VolumeReceive), s.only(s.h1, fleet.VolumeSend)
+	s.end(s.h1, out, wire.Finish{Outcome: wire.Failed, Error: "Input/output error"})
+	if got := s.meet(s.h2, in, in.Args.Volume.Transfer.ID, wire.Meet{}); !strings.Contains(got.Over, "Input/output") || got.Received {
+		t.Errorf("the receiver hears %+v", got)
+	}
+	s.end(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "The part of h1 did not end well"})
+	if got := state(task); got != fleet.JobFailed {
+		t.Errorf("it is %s", got)
+	}
+}
+
+// A VM that is placed where the image is not has it sent there first, as a part of its task; a host that has it goes before others.
+func TestAnImageIsSentBeforeItsVM(t *testing.T) {
+	s := newShelf(t)
+	id := s.lonely()
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', to_jsonb(65536::bigint << 20)) WHERE id = $1`, s.h2)
+	near, err := s.from(s.member, s.red, "near", fleet.Disk{PoolID: s.local, ImageID: id})
+	if err != nil || s.get(near.ID).HostID != s.h1 {
+		t.Fatalf("%+v %v", near, err)
+	}
+	in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: "far", Spec: small}
+	in.Spec.Disks = []fleet.Disk{{PoolID: s.local, ImageID: id}}
+	far, err := s.CreateVM(t.Context(), s.member, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
+		t.Fatalf("the VM is made before its image is there: %+v", w)
+	}
+	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE kind = 'volume.receive'`) // as before that look
+	w, out := s.only(s.h2, fleet.VolumeReceive), s.only(s.h1, fleet.VolumeSend)
+	if w.Args.Volume.Transfer.ID != out.Args.Volume.Transfer.ID {
+		t.Error("they are two transfers")
+	}
+	s.did(s.h2, w, `{"sha256":"`+digest+`"}`)
+	s.end(s.h1, out, wire.Finish{Outcome: wire.Done})
+	s.end(s.h2, s.only(s.h2, fleet.VMApply), wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	if got := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(far.ID)); got != "done" {
+		t.Errorf("the VM's task is %s", got)
+	}
+}

@@ -1,0 +1,88 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// What nobody has verified, or what was touched since, is read before a VM is made from it. Of what has other bytes, none is made.
+func TestWhatNobodyVerifiedIsReadFirst(t *testing.T) {
+	s := newShelf(t)
+	id := s.start("Debian 12").ID
+	lay := func(more string) {
+		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', '[]') WHERE pool_id = $1`, s.nfs)
+		s.lay(s.nfs, s.h1, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576`+more+`}`)
+		s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
+	}
+	lay("")
+	image, version := fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
+	s.exec(`INSERT INTO images (id, name, created_by) VALUES ($1, 'Golden', 'ann')`, image)
+	s.exec(`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by, start_id) VALUES ($1, $2, 1, 'qcow2', 1048576, 'ann', $3)`, version, image, id)
+	s.exec(`INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, 'golden.qcow2', 'ann')`, version, s.nfs)
+	s.exec(`INSERT INTO image_grants (image_id, granted_by) VALUES ($1, 'ann')`, image)
+	newest := func() fleet.ImageVersion { return *s.image(s.member, image).Newest() }
+	if x := newest(); !x.Offered || x.Verified {
+		t.Fatalf("%+v", x)
+	}
+
+	disk := fleet.Disk{PoolID: s.nfs, ImageID: image}
+	if _, err := s.from(s.member, s.red, "first", disk); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.work(s.h1, fleet.VMApply)) != 0 {
+		t.Error("it is made before anybody has read the image")
+	}
+	other, err := s.from(s.member, s.red, "second", disk) // waits for the same
+	if err != nil || other.Spec.Disks[0].ImageSHA256 != "" {
+		t.Fatalf("%+v %v", other, err)
+	}
+	works := s.work(s.h1, fleet.VolumeHash)
+	if len(works) > 1 {
+		t.Fatalf("it is read %d times", len(works))
+	}
+	hash := s.running(fleet.VolumeHash)
+	s.did(s.h1, hash, `{"sha256":"`+digest+`"}`)
+	if n := len(s.work(s.h1, fleet.VMApply)); n != 2 || !newest().Verified {
+		t.Errorf("after that %d VMs are made: %+v", n, newest())
+	}
+
+	// Somebody touched it: it is read once more, against what the image is known to be, and has other bytes.
+	lay("")
+	if x := newest(); x.Verified || !x.Offered {
+		t.Errorf("touched: %+v", x)
+	}
+	vm, err := s.from(s.member, s.red, "third", disk)
+	if err != nil || vm.Spec.Disks[0].ImageSHA256 != digest {
+		t.Fatalf("%+v %v", vm, err)
+	}
+	works = s.work(s.h1, fleet.VolumeHash)
+	if len(works) != 1 || works[0].Args.Volume.Checksum != "sha256:"+digest {
+		t.Fatalf("%+v", works)
+	}
+	lay(`,"sha256":"` + strings.Repeat("9", 64) + `"`)
+	s.end(s.h1, works[0], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
+	if len(s.work(s.h1, fleet.VMApply)) != 0 {
+		t.Error("a VM is made of other bytes")
+	}
+	if said := one[string](&rig{t: t, pool: s.pool}, `SELECT state || ': ' || error FROM jobs WHERE kind = 'vm.apply' AND subject = $1`, fleet.SubjectVM(vm.ID)); !strings.HasPrefix(said, "failed: The image could not be verified") || !strings.Contains(said, "other bytes") {
+		t.Errorf("its job: %s", said)
+	}
+	if x := newest(); x.Offered {
+		t.Errorf("other bytes are offered: %+v", x)
+	}
+	s.refused("one more of it", fleet.Invalid, "", func() error { _, err := s.from(s.member, s.red, "fourth", disk); return err })
+}
+
+// running is the work of that kind that the site's first host has.
+func (s *shelf) running(kind fleet.JobKind) wire.Work {
+	s.t.Helper()
+	var w wire.Work
+	w.Kind = kind
+	if err := s.pool.QueryRow(s.t.Context(), `SELECT id, subject, epoch FROM jobs WHERE kind = $1 AND state = 'running' AND host_id = $2`, kind, s.h1).Scan(&w.ID, &w.Subject, &w.Epoch); err != nil {
+		s.t.Fatal(err)
+	}
+	return w
+}

@@ -1,0 +1,124 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// DiskImage asks for an image of a VM's disk.
+type DiskImage struct {
+	Name        string        `json:"name"`
+	Description string        `json:"description,omitempty"`
+	OS          fleet.OSFacts `json:"os,omitzero"`
+}
+
+// ImageOfDisk makes an image of the disk of a VM that is off, for the VM's own project: it lies in the disk's pool, stands on nothing, and is published to
+// that project alone. Its host inspects what it has made, and tells its checksum.
+func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in DiskImage) (fleet.ImageID, fleet.Task, error) {
+	none := fleet.Task{}
+	vm, err := c.GetVM(ctx, a, id)
+	if err != nil {
+		return "", none, err
+	}
+	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
+		return "", none, err
+	}
+	var checks fleet.Checks
+	fleet.CheckImageName(&checks, "name", in.Name)
+	fleet.CheckDescription(&checks, "description", in.Description)
+	in.OS.Check(&checks, "os")
+	if err := checks.Err(); err != nil {
+		return "", none, err
+	}
+	at := func(vm fleet.VMView) int {
+		return slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
+	}
+	gone := fleet.Errorf(fleet.Conflict, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
+	if at(vm) < 0 {
+		return "", none, gone
+	}
+	image := fleet.NewID[fleet.ImageID]()
+	decide := func(q *db.Queries, pool assign.Object) (volumeJob, error) {
+		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return volumeJob{}, err
+		}
+		i := at(vm)
+		if i < 0 {
+			return volumeJob{}, gone
+		}
+		if ok, why := vm.AllowsImage(disk); !ok {
+			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		if err := projectImage(ctx, q, a, vm.ProjectID, image, in); err != nil {
+			return volumeJob{}, err
+		}
+		j, err := diskJob(ctx, q, vm, i, in.Name)
+		if err != nil {
+			return j, err
+		}
+		spec, err := sharedOf(ctx, q, disk.PoolID)
+		if err != nil {
+			return j, err
+		}
+		if !spec.Kind.Is().Files {
+			return j, fleet.Errorf(fleet.Conflict, "The pool %s has no files, so no image can lie there. Move the disk to another pool first.", pool.Name)
+		}
+		if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
+			return j, err
+		}
+		if j.host, err = roomFor(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+			return j, noRoomFor(a, err)
+		}
+		if err := addComing(ctx, q, a, image, fmt.Sprintf("disk %d of VM %s", i+1, vm.Name), j, spec.Shared); err != nil {
+			return j, err
+		}
+		return j, store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(image), in.Name, fmt.Sprintf("from disk %d of VM %s", i+1, vm.Name))
+	}
+	task, err := c.orderVolumeBy(ctx, fleet.SystemActor, a, disk.PoolID, decide, func(*db.Queries, fleet.TaskID) error { return nil })
+	return image, task, err
+}
+
+// projectImage makes an image that is a project's own.
+func projectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.ImageID, in DiskImage) error {
+	n, err := q.CountProjectImages(ctx, string(project))
+	switch {
+	case err != nil:
+		return err
+	case n >= fleet.MaxProjectImages:
+		return fleet.Errorf(fleet.Conflict, "The project has %d images, which is as many as it may have. Delete some.", n)
+	}
+	if err := q.AddImage(ctx, db.AddImageParams{ID: id, ProjectID: &project, Name: in.Name, Description: in.Description, Os: in.OS, CreatedBy: a.Name}); err != nil {
+		return imageNameTaken(err, in.Name)
+	}
+	_, err = q.GrantImage(ctx, db.GrantImageParams{ImageID: id, ProjectID: &project, GrantedBy: a.Name})
+	return err
+}
+
+// diskJob is the order for an image of the VM's disk, in the disk's own pool.
+func diskJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name string) (volumeJob, error) {
+	disk := vm.Spec.Disks[i]
+	work, err := workOn(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
+	if err == nil && work != "" {
+		err = fleet.Errorf(fleet.Conflict, "The disk is at work now (%s). Wait until that has ended.", work)
+	}
+	return volumeJob{
+		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.CopyName(name, 1, "qcow2")}, told: true, project: &vm.ProjectID,
+		order: fleet.VolumeOrder{Source: disk.Volume, Flatten: true, TakesBytes: disk.SizeBytes},
+	}, err
+}
+
+// noRoomFor says no more of hosts to those who do not see them than that there is no room.
+func noRoomFor(a fleet.Actor, err error) error {
+	if err == nil || store.SeesHosts(a) || fleet.CodeOf(err) != fleet.Invalid && fleet.CodeOf(err) != fleet.Conflict {
+		return err
+	}
+	return fleet.Errorf(fleet.Conflict, "The disk's pool cannot take an image now: it has no room, or its host does not answer. Ask an administrator.")
+}

@@ -1,0 +1,184 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+	"quantix/internal/policy"
+)
+
+// GrowDisk says how large a disk of a VM is to be.
+type GrowDisk struct {
+	SizeBytes  int64 `json:"sizeBytes" doc:"Of the disk as its guest sees it; more than it has. Less than was asked for before, and no less than its host has, takes back what no host could make"`
+	Overcommit bool  `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has: for those who may change infrastructure"`
+}
+
+// GrowDisk asks for a disk of a VM to be made larger, which a guest that runs sees at once. It is an edit of the VM.
+func (c *Control) GrowDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in GrowDisk) (fleet.VMView, fleet.TaskID, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return fleet.VMView{}, "", err
+	}
+	var checks fleet.Checks
+	if fleet.CheckVolumeSize(&checks, "sizeBytes", in.SizeBytes); checks.Err() != nil {
+		return fleet.VMView{}, "", checks.Err()
+	}
+	vm, task, err := c.UpdateVM(ctx, a, id, UpdateVM{grow: &diskGrowth{disk, in}})
+	if err == nil && task == "" {
+		checks.Add("sizeBytes", "It has %s already, and a disk only grows.", fleet.Bytes(in.SizeBytes))
+		err = checks.Err()
+	}
+	return vm, task, err
+}
+
+// diskGrowth is the edit of one disk's size.
+type diskGrowth struct {
+	disk fleet.Volref
+	GrowDisk
+}
+
+// on is the spec with the disk in its new size.
+func (g diskGrowth) on(spec fleet.VMSpec) (fleet.VMSpec, error) {
+	i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == g.disk })
+	if i < 0 {
+		return spec, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", g.disk.Volume)
+	}
+	spec.Disks = slices.Clone(spec.Disks)
+	spec.Disks[i].SizeBytes = g.SizeBytes
+	return spec, nil
+}
+
+// checkGrowth refuses disks that cannot grow, or not as far as is asked. of: the one disk that was asked for; nil: it is an edit of the spec.
+func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to fleet.VMSpec, of *diskGrowth) error {
+	growing := old.GrowingDisks(to)
+	if len(growing) == 0 {
+		return nil
+	}
+	var checks fleet.Checks
+	at := func(i int) string {
+		if of != nil {
+			return "sizeBytes"
+		}
+		return fmt.Sprintf("spec.disks[%d].sizeBytes", i)
+	}
+	moving, err := movesOf(ctx, q, old.ID)
+	if err != nil {
+		return err
+	}
+	more := make([]fleet.Disk, len(to.Disks))
+	for i, d := range to.Disks {
+		has, grows := growing[i]
+		switch {
+		case !grows:
+			continue
+		case d.SizeBytes < has:
+			checks.Add(at(i), "Its host has it with %s already, and a disk only grows.", fleet.Bytes(has))
+			continue
+		}
+		if ok, why := old.AllowsGrow(d, moving); !ok {
+			return fleet.Errorf(fleet.Conflict, "The disk %s cannot grow: %s", d.Volume, why)
+		}
+		more[i] = fleet.Disk{PoolID: d.PoolID, SizeBytes: d.SizeBytes - has}
+	}
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	pools := slices.DeleteFunc(slices.Clone(more), func(d fleet.Disk) bool { return d.PoolID == "" })
+	hosts, err := candidates(ctx, q, a, old.HostID, fleet.VMSpec{Disks: pools}) // it holds the pools: no order for a volume comes meanwhile
+	if err != nil || len(hosts) == 0 {
+		return err
+	}
+	if err := growsAlone(ctx, q, old, to, more); err != nil {
+		return err
+	}
+	h, may := hosts[0], policy.May(a, policy.InfraChange, "")
+	h.Overcommit = of != nil && of.Overcommit
+	if h.Overcommit && !may {
+		checks.Add("overcommit", "Only those who may change infrastructure may promise more storage than there is.")
+	}
+	for i, d := range more {
+		if d.PoolID == "" {
+			continue
+		}
+		for _, f := range placement.FitDisks([]fleet.Disk{d}, h) {
+			if f.Room {
+				p := h.Pools[d.PoolID]
+				f.Message = fmt.Sprintf("Pool %s on %s has %s that are promised to no volume, and the disk would take %s more.", p.Name, h.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(d.SizeBytes))
+			}
+			checks.Add(at(i), "%s", told(a, f))
+			if f.Room && of != nil && may {
+				checks.Add("overcommit", tellOvercommit)
+			}
+		}
+		on := h.Pools[d.PoolID]
+		on.FreeBytes -= d.SizeBytes // the next disk finds less
+		h.Pools[d.PoolID] = on
+	}
+	return checks.Err()
+}
+
+// growsAlone refuses disks on which others stand, and those that an order is about or reads. more has those that grow.
+func growsAlone(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMSpec, more []fleet.Disk) error {
+	var ask db.VolumesNamedParams
+	for i, d := range to.Disks {
+		if more[i].PoolID == "" {
+			continue
+		}
+		ask.Pools, ask.Volumes = append(ask.Pools, string(d.PoolID)), append(ask.Volumes, d.Volume)
+		work, err := workOn(ctx, q, d.PoolID, d.Volume, vm.HostID)
+		if err != nil {
+			return err
+		}
+		if work != "" {
+			return fleet.Errorf(fleet.Conflict, "The disk %s is at work now: %s. Wait until that has ended, and try again.", d.Volume, strings.ToLower(work))
+		}
+	}
+	rows, err := q.VolumesNamed(ctx, ask)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		var v fleet.Volume
+		if err := json.Unmarshal(r.Found, &v); err != nil {
+			return fmt.Errorf("read volume %s: %w", r.Volume, err)
+		}
+		if r.HostID == vm.HostID && len(v.BaseOf) > 0 {
+			return fleet.Errorf(fleet.Conflict, "The disk %s cannot grow: the volume %s stands on it and would be broken. Flatten or delete that one first.", r.Volume, v.BaseOf[0])
+		}
+	}
+	return nil
+}
+
+// shrinks reports whether the change at field asks for less of a disk.
+func shrinks(old, vm fleet.VMView, field string) bool {
+	for i, d := range vm.Spec.Disks {
+		if fmt.Sprintf("spec.disks[%d]", i) != field {
+			continue
+		}
+		k := slices.IndexFunc(old.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		return k >= 0 && d.SizeBytes < old.Spec.Disks[k].SizeBytes
+	}
+	return false
+}
+
+// editName is what the audit calls the edit.
+func (in UpdateVM) editName() string {
+	if in.grow != nil {
+		return "vm.disk.grow"
+	}
+	return "vm.edit"
+}
+
+// spec is the spec that the edit asks for; nil: it is to stay.
+func (in UpdateVM) spec(old fleet.VMView) (*fleet.VMSpec, error) {
+	if in.grow == nil {
+		return in.Spec, nil
+	}
+	spec, err := in.grow.on(old.Spec)
+	return &spec, err
+}

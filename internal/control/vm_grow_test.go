@@ -1,0 +1,125 @@
+package control_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// grow asks for the VM's disk to be that large.
+func (s *site) grow(a fleet.Actor, v fleet.VMView, disk fleet.Volref, in control.GrowDisk) func() error {
+	return func() error { _, _, err := s.GrowDisk(s.t.Context(), a, v.ID, disk, in); return spelt(err) }
+}
+
+// spelt is the error with what it says of each field.
+func spelt(err error) error {
+	var e *fleet.Error
+	if !errors.As(err, &e) || len(e.Fields) == 0 {
+		return err
+	}
+	words := ""
+	for _, f := range e.Fields {
+		words += f.Field + ": " + f.Message + " "
+	}
+	return fleet.Errorf(e.Code, "%s", words)
+}
+
+func TestADiskGrows(t *testing.T) {
+	s := newSite(t)
+	v, disk := s.disked("web")
+	now, task, err := s.GrowDisk(t.Context(), s.member, v.ID, disk, control.GrowDisk{SizeBytes: 2 << 30})
+	if err != nil || task == "" || now.Spec.Disks[0].SizeBytes != 2<<30 || now.Generation != v.Generation+1 {
+		t.Fatalf("%+v %q %v", now.Spec.Disks, task, err)
+	}
+	if s.count("audit WHERE action = 'vm.disk.grow' AND detail = 'disk "+disk.Volume+" 1 GiB → 2 GiB'") != 1 {
+		t.Errorf("the audit says %s", text(s, "SELECT action || ' ' || detail FROM audit ORDER BY id DESC LIMIT 1"))
+	}
+	if s.count("jobs WHERE kind = 'vm.apply' AND state = 'queued' AND subject = '"+string(fleet.SubjectVM(v.ID))+"'") != 1 {
+		t.Error("the host is not asked")
+	}
+	for name, size := range map[string]int64{"less": 1 << 29, "as much": 2 << 30, "nothing": 0, "below nothing": -1, "without end": 1 << 60} {
+		s.refused(name, fleet.Invalid, "", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: size}))
+	}
+	s.refused("no disk", fleet.NotFound, "no disk", s.grow(chief, v, fleet.Volref{PoolID: s.local, Volume: "x"}, control.GrowDisk{SizeBytes: 2 << 30}))
+	s.refused("a viewer", fleet.Forbidden, "", s.grow(s.viewer, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
+	s.refused("a stranger", fleet.NotFound, "", s.grow(s.stranger, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
+
+	// By the API's edit of the spec it is the same, and nothing else of a disk is edited.
+	edit := func(f func(*fleet.Disk)) error {
+		spec := s.get(v.ID).Spec
+		spec.Disks = append([]fleet.Disk{}, spec.Disks...)
+		f(&spec.Disks[0])
+		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
+		return spelt(err)
+	}
+	if err := edit(func(d *fleet.Disk) { d.SizeBytes = 3 << 30 }); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("to shrink", fleet.Invalid, "only grows: disk "+disk.Volume+" 3 GiB → 0 B", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 0 }) })
+	s.refused("another file", fleet.Invalid, "not changed by an edit", func() error { return edit(func(d *fleet.Disk) { d.Volume = "other.qcow2" }) })
+
+	// What no host could make is taken back, as far as the host has it.
+	if err := edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 30 }); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("less than the host has", fleet.Invalid, "only grows", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 29 }) })
+}
+
+// What an administrator gave a disk on its host stays, and is more than nothing.
+func TestADiskThatSomebodyGrewStaysSo(t *testing.T) {
+	s := newSite(t)
+	v, disk := s.disked("web")
+	s.exec(`UPDATE vms SET status = jsonb_set(status, '{disks,0,sizeBytes}', '4294967296') WHERE id = $1`, v.ID)
+	s.refused("below what the host has", fleet.Invalid, "4 GiB already", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: 2 << 30}))
+	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 4 << 30}); err != nil {
+		t.Errorf("what the host has is taken over: %v", err)
+	}
+}
+
+func TestWhereADiskCannotGrow(t *testing.T) {
+	s := newSite(t)
+	v, disk := s.disked("web")
+	more := control.GrowDisk{SizeBytes: 2 << 30}
+	set := func(path, value string) (undo func()) {
+		was := text(s, "SELECT status::text FROM assignments WHERE pool_id = '"+string(s.local)+"' AND host_id = '"+string(s.h1)+"'")
+		s.exec(`UPDATE assignments SET status = jsonb_set(status, $3::text[], $4::jsonb) WHERE pool_id = $1 AND host_id = $2`, s.local, s.h1, path, value)
+		return func() {
+			s.exec(`UPDATE assignments SET status = $3::jsonb WHERE pool_id = $1 AND host_id = $2`, s.local, s.h1, was)
+		}
+	}
+	undo := set("{availableBytes}", "1000")
+	s.refused("without room", fleet.Invalid, "would take 1 GiB more", s.grow(chief, v, disk, more))
+	s.refused("without room, to a tenant", fleet.Invalid, "No room for 1 GiB", s.grow(s.member, v, disk, more))
+	s.refused("a tenant who says so", fleet.Invalid, "Only those who may change infrastructure", s.grow(s.member, v, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}))
+	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}); err != nil {
+		t.Errorf("who says so: %v", err)
+	}
+	undo()
+
+	// What one is to grow by is promised to it: the next finds less.
+	other, second := s.disked("db")
+	undo = set("{availableBytes}", "1600000000")
+	s.refused("what is promised", fleet.Invalid, "would take 1 GiB more", s.grow(chief, other, second, more))
+	undo()
+	undo = set("{state}", `"failed"`)
+	s.refused("a pool that failed", fleet.Invalid, "failed", s.grow(chief, other, second, more))
+	undo()
+	undo = set("{volumes}", `[{"name":"`+second.Volume+`","format":"qcow2","capacityBytes":1073741824,"baseOf":["snap.qcow2"]}]`)
+	s.refused("what another stands on", fleet.Conflict, "snap.qcow2 stands on it", s.grow(chief, other, second, more))
+	undo()
+	if _, err := s.MoveDisk(t.Context(), chief, other.ID, second, control.MoveDisk{PoolID: s.nfs}); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("what moves", fleet.Conflict, "being moved", s.grow(chief, other, second, more))
+	lun, third := s.disked("lun")
+	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, lun.ID)
+	s.refused("a LUN", fleet.Invalid, "as large as that is", s.grow(chief, lun, third, more))
+	gone, lost := s.missing("gone")
+	s.refused("what is not there", fleet.Conflict, "not on h1", s.grow(chief, gone, lost, control.GrowDisk{SizeBytes: 8 << 30}))
+	if err := s.grow(s.member, gone, lost, control.GrowDisk{SizeBytes: 8 << 30})(); err == nil || strings.Contains(err.Error(), "/mnt") {
+		t.Errorf("a tenant is told %v", err)
+	}
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package e2e
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// TestBetweenHosts brings an image and a VM that is off from one real host to another, and the VM back, each bytes as they were; and another
+// image once the hosts do not reach each other any more: by way of the portal.
+func TestBetweenHosts(t *testing.T) {
+	t.Parallel()
+	s := newApart(t, "between")
+	dir := "/var/lib/libvirt/images/" + unique("between")
+	pool := ask[fleet.PoolView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+		"name": filepath.Base(dir), "hostIds": []fleet.HostID{s.hosts[0].ID, s.hosts[1].ID}, "spec": map[string]any{"kind": "dir", "path": dir},
+	})
+	at := func(i int, name string) string {
+		return filepath.Join(fmt.Sprintf("/proc/%d/root", s.agent(t, i)), dir, name)
+	}
+	sum := func(i int, name string) [32]byte {
+		t.Helper()
+		text, err := os.ReadFile(at(i, name))
+		if err != nil || len(text) == 0 {
+			t.Fatal(err)
+		}
+		return sha256.Sum256(text)
+	}
+	done := func(task fleet.Task) fleet.Task {
+		t.Helper()
+		var now fleet.Task
+		eventually(t, guestLimit, task.Title()+" "+task.SubjectName, func() (bool, string) {
+			now = ask[fleet.Task](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+			return now.State.Ended(), string(now.State) + " " + now.Note
+		})
+		if now.State != fleet.JobDone {
+			t.Fatalf("%s %s: %s %s", task.Title(), task.SubjectName, now.State, now.Error)
+		}
+		return now
+	}
+	// image is one of random bytes, of which the first host alone has a copy.
+	image := func(name string) fleet.ImageView {
+		t.Helper()
+		text := make([]byte, 8<<20)
+		_, _ = rand.Read(text[:4<<20]) // it never fails
+		done(ask[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, "/api/v1/pools/"+string(pool.ID)+"/volumes", map[string]any{
+			"name": name + ".raw", "format": "raw", "sizeBytes": len(text), "hostId": s.hosts[0].ID,
+		}))
+		f, err := os.OpenFile(at(0, name+".raw"), os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteAt(text[:4<<20], 0) // the rest is a hole
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		var made fleet.ImageView
+		eventually(t, stepLimit, "the file "+name, func() (bool, string) {
+			got, err := s.send(t.Context(), http.MethodPost, "/api/v1/images", map[string]any{
+				"name": name, "public": true, "source": map[string]any{"poolId": pool.ID, "hostId": s.hosts[0].ID, "volume": name + ".raw"},
+			})
+			return err == nil && got.status == http.StatusCreated, string(got.body)
+		})
+		for _, v := range list[fleet.ImageView](t, s.api, "/api/v1/images") {
+			if v.Name == name {
+				made = v
+			}
+		}
+		return made
+	}
+	copied := func(v fleet.ImageView) fleet.Task {
+		t.Helper()
+		var task fleet.Task
+		eventually(t, stepLimit, "the order for a copy", func() (bool, string) { // its checksum may be at work still
+			got, err := s.send(t.Context(), http.MethodPost, "/api/v1/images/"+string(v.ID)+"/copies", map[string]any{"poolId": pool.ID, "hostId": s.hosts[1].ID})
+			return err == nil && got.status == http.StatusAccepted, string(got.body)
+		})
+		for _, one := range list[fleet.Task](t, s.api, "/api/v1/tasks?filter=kind:volume.receive") {
+			if task.ID == "" || one.CreatedAt.After(task.CreatedAt) {
+				task = one
+			}
+		}
+		now := done(task)
+		if sum(0, v.Name+".raw") != sum(1, task.SubjectName) {
+			t.Error("the copy has other bytes")
+		}
+		return now
+	}
+	eventually(t, guestLimit, "the pool on both hosts", func() (bool, string) {
+		_, one := os.Stat(at(0, ""))
+		_, two := os.Stat(at(1, ""))
+		return one == nil && two == nil, fmt.Sprint(one, two)
+	})
+	golden := image("golden")
+	if task := copied(golden); strings.Contains(task.Note, "relayed") {
+		t.Errorf("the hosts do not reach each other: %s", task.Note)
+	}
+
+	vm := ask[fleet.VMView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": "goer", "projectId": s.project(t, "lab").ID, "hostId": s.hosts[0].ID,
+		"spec": map[string]any{"cpus": 1, "memoryMiB": 128, "disks": []any{map[string]any{"poolId": pool.ID, "imageId": golden.ID}}},
+	})
+	s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
+	want := sum(0, vm.Spec.Disks[0].Volume)
+	page := "/api/v1/vms/" + string(vm.ID)
+	for _, to := range []int{1, 0} {
+		before := s.vm(t, vm.ID).Spec.Disks[0]
+		done(ask[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, page+"/leave", map[string]any{"hostId": s.hosts[to].ID}))
+		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
+		now := s.vm(t, vm.ID)
+		if now.HostID != s.hosts[to].ID || sum(to, now.Spec.Disks[0].Volume) != want || now.Attention {
+			t.Fatalf("it is on %s with %+v, %+v", now.HostName, now.Spec.Disks, now.Status)
+		}
+		if out := virsh(t, s.Hosts[1-to], "list", "--all", "--name"); strings.Contains(out, "goer") {
+			t.Errorf("its old host has it still: %s", out)
+		}
+		eventually(t, stepLimit, "the old disk's end", func() (bool, string) {
+			_, err := os.Stat(at(1-to, before.Volume))
+			return os.IsNotExist(err), before.Volume
+		})
+		ask[any](t, s.api, http.StatusAccepted, http.MethodPost, page+"/actions", map[string]any{"action": "start"})
+		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
+		ask[any](t, s.api, http.StatusAccepted, http.MethodPost, page+"/actions", map[string]any{"action": "stop"})
+		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
+	}
+
+	s.inside(t, 1, "iptables", "-I", "INPUT", "-p", "tcp", "--syn", "-j", "DROP") // it dials out still
+	if task := copied(image("silver")); !strings.Contains(task.Note, "relayed by the portal") {
+		t.Errorf("the task tells %q", task.Note)
+	}
+}

@@ -1,0 +1,224 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// TestADiskGrowsUnderItsGuest grows the disk of a VM on a real host from its page: while its guest runs, which sees it in its own kernel, and
+// while it is off.
+func TestADiskGrowsUnderItsGuest(t *testing.T) {
+	t.Parallel()
+	s := labProgram.get(t)
+	a, h := s.api(), s.Hosts[0]
+	host, shared, name := a.host(t, h.Name), a.pool(t, "shared"), unique("grower")
+	vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": name, "projectId": a.project(t, "lab").ID, "hostId": host.ID,
+		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{
+			map[string]any{"poolId": shared.ID, "image": map[string]any{"poolId": shared.ID, "volume": "tiny-guest.qcow2"}},
+		}},
+	})
+	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
+	guest := withSerial(t, h, name)
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
+	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
+	guest.dial().sees("131072") // 64 MiB
+
+	p := newTab(t, s.URL)
+	p.signIn(s)
+	grow := func(gib, now string, bytes int64) {
+		t.Helper()
+		p.open("/vms/" + string(vm.ID))
+		p.click("main dl summary", "")
+		p.click("main dl .menu-item", "Grow")
+		p.waitText("#dialog", "A disk never shrinks")
+		p.fill("#dialog #size", gib)
+		p.click("#dialog button.primary", "Grow disk")
+		eventually(t, stepLimit, "a disk of "+now, func() (bool, string) {
+			v := a.vm(t, vm.ID)
+			return v.Status.Disks[0].SizeBytes == bytes && v.ObservedGeneration == v.Generation, fmt.Sprintf("%+v", v.Status.Disks)
+		})
+		p.waitText("main dl", now)
+	}
+	grow("0.125", "128 MiB", 128<<20)
+	guest.sees("262144")
+	if info := virsh(t, h, "domblkinfo", name, "vda"); !strings.Contains(info, "134217728") {
+		t.Errorf("libvirt says %s", info)
+	}
+	// What libvirt's own tool makes larger stays, and is where the next growth begins.
+	virsh(t, h, "blockresize", name, "vda", "160MiB")
+	guest.sees("327680")
+	p.waitText("main dl", "160 MiB")
+	got, err := a.send(t.Context(), http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/disks/grow", map[string]any{"disk": vm.Spec.Disks[0].Ref(), "sizeBytes": 150 << 20})
+	if err != nil || got.status != http.StatusUnprocessableEntity || !strings.Contains(string(got.body), "160 MiB already") {
+		t.Errorf("less than the host has: %d %s %v", got.status, got.body, err)
+	}
+	virsh(t, h, "destroy", name)
+	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
+	grow("0.25", "256 MiB", 256<<20)
+	guest.close()
+	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
+	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
+	guest.dial().sees("524288")
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+name, nil)
+}
+
+// serialGuest is a guest with a shell on its serial port.
+type serialGuest struct {
+	t      *testing.T
+	socket string
+	conn   net.Conn
+	in     *bufio.Reader
+}
+
+// ownPort is the serial port that Quantix gives a VM, and the console that is the same.
+var ownPort = regexp.MustCompile(`(?s)<serial type.*?</serial>|<console type.*?</console>`)
+
+// withSerial gives a stopped domain a serial port that the test can read, as an administrator does beside Quantix.
+func withSerial(t *testing.T, h readyHost, name string) *serialGuest {
+	t.Helper()
+	g := &serialGuest{t: t, socket: filepath.Join(labDir(), name+".sock")}
+	text := virsh(t, h, "dumpxml", name, "--inactive", "--security-info")
+	text = ownPort.ReplaceAllString(text, "")
+	port := fmt.Sprintf("<serial type='unix'><source mode='bind' path='%s'/></serial></devices>", g.socket)
+	file := filepath.Join(t.TempDir(), name+".xml")
+	writeFile(t, file, strings.Replace(text, "</devices>", port, 1))
+	virsh(t, h, "define", file)
+	t.Cleanup(g.close)
+	return g
+}
+
+func (g *serialGuest) dial() *serialGuest {
+	g.t.Helper()
+	eventually(g.t, stepLimit, "the serial port", func() (bool, string) {
+		conn, err := net.Dial("unix", g.socket)
+		g.conn = conn
+		return err == nil, fmt.Sprint(err)
+	})
+	g.in = bufio.NewReader(g.conn)
+	return g
+}
+
+func (g *serialGuest) close() {
+	if g.conn != nil {
+		g.conn.Close()
+	}
+}
+
+// sees waits until the guest's kernel has its disk with so many sectors.
+func (g *serialGuest) sees(sectors string) {
+	g.t.Helper()
+	eventually(g.t, guestLimit, "a disk of "+sectors+" sectors in the guest", func() (bool, string) {
+		_ = g.conn.SetDeadline(time.Now().Add(2 * time.Second))
+		if _, err := io.WriteString(g.conn, "echo has $(cat /sys/block/vda/size) sectors\n"); err != nil {
+			return false, err.Error()
+		}
+		said := ""
+		for {
+			line, err := g.in.ReadString('\n')
+			said += line
+			if strings.Contains(line, "has "+sectors+" sectors") {
+				return true, ""
+			}
+			if err != nil {
+				return false, said
+			}
+		}
+	})
+}
+
+// TestAVolumeIsRenamedAndTaken gives a volume of a real host another name on the pool's page, and takes its bytes by the page's own link and by a
+// token, which are those of the file.
+func TestAVolumeIsRenamedAndTaken(t *testing.T) {
+	t.Parallel()
+	s := labProgram.get(t)
+	a, p := s.api(), newTab(t, s.URL)
+	p.signIn(s)
+	pool := unique("taken")
+	dir := filepath.Join(labDir(), "pools", pool)
+	p.createPool(pool, dir)
+	id := a.pool(t, pool).ID
+	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/pools/"+string(id)+"/volumes", map[string]any{
+		"name": "old.raw", "format": "raw", "sizeBytes": 256 << 20, "hostId": a.host(t, s.Hosts[0].Name).ID,
+	})
+	p.open("/pools/" + string(id) + "?tab=volumes")
+	p.waitText("tr:has(th[title$='/old.raw'])", "256 MiB")
+	text := noise(20 << 20)
+	for i := range 4 {
+		copy(text[i<<20:], "a volume of which all is to come")
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "old.raw"), os.O_RDWR, 0)
+	if err == nil {
+		_, err = f.WriteAt(text, 0)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.open("/pools/" + string(id) + "/volumes/rename?volume=old.raw&host=" + string(a.host(t, s.Hosts[0].Name).ID))
+	p.fill("#name", "new.raw")
+	p.click("button.primary", "Rename")
+	p.waitText("#dock", "Rename volume")
+	p.open("/pools/" + string(id) + "?tab=volumes")
+	p.waitText("tr:has(th[title$='/new.raw'])", "256 MiB")
+	p.waitNoText("#pool-body tbody", "old.raw")
+	if _, err := os.Stat(filepath.Join(dir, "old.raw")); !os.IsNotExist(err) {
+		t.Errorf("the old name: %v", err)
+	}
+	link, err := eval[string](p, `[...document.querySelectorAll("tr:has(th[title$='/new.raw']) .menu-item")].find((item) => item.textContent.trim() === "Download").href`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := eval[bool](p, fmt.Sprintf(`(() => {
+		(async () => {
+			const answer = await fetch(%s);
+			const reader = answer.body.getReader();
+			const first = await reader.read();
+			await reader.cancel();
+			window.came = answer.headers.get("Content-Disposition") + " " + answer.headers.get("Content-Length") + " " + (first.value.length > 0);
+		})();
+		return true;
+	})()`, quote(link))); err != nil {
+		t.Fatal(err)
+	}
+	p.waitTrue("the bytes by the page's link", `window.came === "attachment; filename=new.raw 268435456 true"`)
+	// What the page left is over: the volume is free again.
+	eventually(t, stepLimit, "the bytes by a token", func() (bool, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/api/v1/pools/"+string(id)+"/volumes/new.raw/content", nil)
+		if err != nil {
+			return false, err.Error()
+		}
+		req.Header.Set("Authorization", "Bearer "+a.token)
+		res, err := httpClient.Do(req)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK || res.ContentLength != 256<<20 {
+			return false, fmt.Sprint(res.StatusCode, res.ContentLength)
+		}
+		head := make([]byte, len(text))
+		if _, err := io.ReadFull(res.Body, head); err != nil || !bytes.Equal(head, text) {
+			return false, fmt.Sprintf("other bytes came: %v", err)
+		}
+		rest, err := io.Copy(io.Discard, res.Body)
+		return err == nil && rest == 256<<20-int64(len(text)), fmt.Sprint(rest, err)
+	})
+}

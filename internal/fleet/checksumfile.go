@@ -1,0 +1,72 @@
+package fleet
+
+import (
+	"encoding/hex"
+	"strings"
+)
+
+// MostChecksumFile bounds a file of checksums.
+const MostChecksumFile = 1 << 20
+
+// ChecksumIn finds the checksum of the file of that name in a file of checksums, as "sha256:…" or "sha512:…": of two algorithms the stronger. The
+// file has lines as coreutils write them ("<digits>  name", "<digits> *name"), as BSD does ("SHA256 (name) = <digits>"), or nothing but the digits of
+// one file. Signatures around them are not checked, and passed over.
+func ChecksumIn(text, name string) (string, error) {
+	found := map[string]string{}
+	var alone []string // digits without a name
+	lines := 0
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		lines++
+		of, algorithm, digest := checksumLine(line)
+		switch {
+		case digest == "":
+		case of == "":
+			alone = append(alone, algorithm+":"+digest)
+		case strings.TrimPrefix(of, "./") == name:
+			if was := found[algorithm]; was != "" && was != digest {
+				return "", Errorf(Conflict, "The file of checksums has two different ones for %s, so nobody can tell which counts.", name)
+			}
+			found[algorithm] = digest
+		}
+	}
+	if lines == 1 && len(alone) == 1 {
+		return alone[0], nil
+	}
+	for _, algorithm := range []string{"sha512", "sha256"} {
+		if digest := found[algorithm]; digest != "" {
+			return algorithm + ":" + digest, nil
+		}
+	}
+	return "", Errorf(Conflict, "The file of checksums has no SHA-256 or SHA-512 of %s. Check both addresses.", name)
+}
+
+// checksumLine reads one line; digest is empty where it has none that is known, and name where it names no file.
+func checksumLine(line string) (name, algorithm, digest string) {
+	if word, rest, ok := strings.Cut(line, " ("); ok && !strings.Contains(word, " ") {
+		algorithm = strings.ReplaceAll(strings.ToLower(word), "-", "")
+		end := strings.LastIndex(rest, ") = ")
+		if digits, known := digests[algorithm]; known && end > 0 {
+			if digest = strings.ToLower(strings.TrimSpace(rest[end+len(") = "):])); isDigest(digest, digits) {
+				return rest[:end], algorithm, digest
+			}
+		}
+		return "", "", ""
+	}
+	digest, name, _ = strings.Cut(line, " ")
+	digest = strings.ToLower(digest)
+	for a, digits := range digests {
+		if isDigest(digest, digits) {
+			return strings.TrimPrefix(strings.TrimLeft(name, " "), "*"), a, digest
+		}
+	}
+	return "", "", ""
+}
+
+func isDigest(text string, digits int) bool {
+	_, err := hex.DecodeString(text)
+	return err == nil && len(text) == digits
+}

@@ -1,0 +1,110 @@
+package fleet
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// diskGrown is the change of a disk that only becomes larger, which its guest sees at once.
+func diskGrown(old, to Disk) string {
+	if to.SizeBytes <= old.SizeBytes || !resized(old, to) {
+		return ""
+	}
+	return diskBecame(old, to)
+}
+
+// resized reports whether two disks differ in their sizes and in nothing else.
+func resized(a, b Disk) bool {
+	a.SizeBytes = b.SizeBytes
+	return reflect.DeepEqual(a, b)
+}
+
+// diskBecame is the change of a disk that stays.
+func diskBecame(old, to Disk) string {
+	if !resized(old, to) {
+		return old.Volume + " → " + to.Volume
+	}
+	was := "the size of its image"
+	if old.SizeBytes > 0 {
+		was = Bytes(old.SizeBytes)
+	}
+	now := Bytes(to.SizeBytes)
+	if was == now {
+		was, now = fmt.Sprintf("%d bytes", old.SizeBytes), fmt.Sprintf("%d bytes", to.SizeBytes)
+	}
+	return to.Volume + " " + was + " → " + now
+}
+
+// sizeOnHost is how large the host last said that the disk is; 0: it did not.
+func (vm VM) sizeOnHost(disk Volref) int64 {
+	if vm.Status == nil {
+		return 0
+	}
+	for _, d := range vm.Status.Disks {
+		if d.Volume != nil && *d.Volume == disk {
+			return d.SizeBytes
+		}
+	}
+	return 0
+}
+
+// DiskBytes is how large the disk is for its guest: as its host has it, else as it was asked for.
+func (vm VM) DiskBytes(d Disk) int64 {
+	if n := vm.sizeOnHost(d.Ref()); n > 0 {
+		return n
+	}
+	return d.SizeBytes
+}
+
+// takesGrowthBack reports whether the change only asks for less of a disk than was asked for before, and for no less than its host has: so a
+// growth that no host could make is taken back.
+func (vm VM) takesGrowthBack(c Change, to VM) bool {
+	var i int
+	if n, err := fmt.Sscanf(strings.TrimPrefix(c.Field, "spec.disks"), "[%d]", &i); n != 1 || err != nil || i < 0 || i >= len(to.Spec.Disks) {
+		return false
+	}
+	now := to.Spec.Disks[i]
+	has := vm.sizeOnHost(now.Ref())
+	for _, d := range vm.Spec.Disks {
+		if d.Ref() == now.Ref() {
+			return resized(d, now) && has > 0 && now.SizeBytes >= has
+		}
+	}
+	return false
+}
+
+// GrowingDisks are the disks of the VM that to has larger, by their index there, and the size that each has now. Asked for is more than the host
+// has: a size that somebody has given a disk on its host already takes nothing.
+func (vm VM) GrowingDisks(to VMSpec) map[int]int64 {
+	out := map[int]int64{}
+	for i, d := range to.Disks {
+		for _, old := range vm.Spec.Disks {
+			if has := vm.DiskBytes(old); old.Ref() == d.Ref() && d.SizeBytes > old.SizeBytes && d.SizeBytes != has {
+				out[i] = has
+			}
+		}
+	}
+	return out
+}
+
+// AllowsGrow says whether the disk can be made larger now, and if not, why. moving: the disks of the VM that are on their way.
+func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
+	ok, why := v.Allows(ActEdit)
+	switch {
+	case !ok:
+		return false, why
+	case disk.Existing:
+		return false, "It is a LUN of the target, as large as that has it. Grow it at the target itself."
+	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
+		return false, "The VM is not on its host yet."
+	case v.FaultOf(disk.Ref()) != nil:
+		return false, v.FaultOf(disk.Ref()).Text
+	}
+	for _, m := range moving {
+		if m.Disk == disk.Ref() {
+			return false, "It is being moved to another pool. Wait for it, or cancel that task."
+		}
+	}
+	return true, ""
+}

@@ -1,0 +1,51 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestWhenAVMMayGoToAnotherHost(t *testing.T) {
+	t.Parallel()
+	ref := fleet.Volref{PoolID: "p", Volume: "web-0123456789ab-1.qcow2"}
+	whole := func() fleet.VMView {
+		return fleet.VMView{
+			VM: fleet.VM{
+				Meta: fleet.Meta{ID: "v", Name: "web"}, Spec: fleet.VMSpec{Firmware: fleet.BIOS, Disks: []fleet.Disk{{PoolID: ref.PoolID, Volume: ref.Volume}}},
+				Status: &fleet.VMStatus{Power: fleet.Stopped},
+			},
+			Phase: fleet.PhaseStopped,
+		}
+	}
+	if ok, why := whole().AllowsLeave(nil, nil); !ok {
+		t.Errorf("a VM that is off stays: %s", why)
+	}
+	for says, spoil := range map[string]func(*fleet.VMView){
+		"while it is off":    func(v *fleet.VMView) { v.Phase, v.Status.Power = fleet.PhaseRunning, fleet.Running },
+		"not heard":          func(v *fleet.VMView) { v.Phase = fleet.PhaseUnknown },
+		"not on its host":    func(v *fleet.VMView) { v.Status = nil },
+		"being deleted":      func(v *fleet.VMView) { v.Phase = fleet.PhaseDeleting },
+		"changed the VM":     func(v *fleet.VMView) { v.Status.Drift = []fleet.Drift{{Field: "cpus"}} },
+		"NVRAM":              func(v *fleet.VMView) { v.Spec.Firmware = fleet.UEFI },
+		"Disk 1 is a LUN":    func(v *fleet.VMView) { v.Spec.Disks[0].Existing = true },
+		"stands on an image": func(v *fleet.VMView) { v.Spec.Disks[0].Overlay = true },
+		"no qcow2 file":      func(v *fleet.VMView) { v.Spec.Disks[0].Volume = "disk" },
+		"It is gone.": func(v *fleet.VMView) {
+			v.Status.Faults = []fleet.Fault{{Code: fleet.FaultDisk, Disk: &ref, Text: "It is gone."}}
+		},
+	} {
+		v := whole()
+		spoil(&v)
+		if ok, why := v.AllowsLeave(nil, nil); ok || !strings.Contains(why, says) {
+			t.Errorf("it may go, or may not because %q; want %q", why, says)
+		}
+	}
+	if ok, why := whole().AllowsLeave([]fleet.MovingDisk{{}}, nil); ok || !strings.Contains(why, "being moved") {
+		t.Errorf("while a disk moves: %q", why)
+	}
+	if ok, why := whole().AllowsLeave(nil, &fleet.LeavingVM{LeaveOrder: fleet.LeaveOrder{ToName: "h2"}}); ok || !strings.Contains(why, "on its way to h2") {
+		t.Errorf("on its way already: %q", why)
+	}
+}

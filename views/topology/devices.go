@@ -1,0 +1,189 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+// devicesDrawn is how many devices of a host one picture shows.
+const devicesDrawn = 48
+
+// wiring is what a host says of its devices.
+type wiring struct {
+	host   fleet.HostID
+	prefix string // of the ids of its nodes
+	nics   []fleet.HostNIC
+	heard  bool // the host is heard: what it says counts
+	looked bool // the devices are of its last look, so that one that is not among them is not there
+}
+
+func (w wiring) id(name string) string { return w.prefix + "dev:" + name }
+
+func (w wiring) find(name string) (fleet.HostNIC, bool) {
+	i := slices.IndexFunc(w.nics, func(n fleet.HostNIC) bool { return n.Name == name })
+	if name == "" || i < 0 {
+		return fleet.HostNIC{}, false
+	}
+	return w.nics[i], true
+}
+
+// below are the devices that n stands on: its ports, and what a VLAN takes its packets from.
+func (w wiring) below(n fleet.HostNIC) (out []fleet.HostNIC) {
+	for _, d := range w.nics {
+		if d.Name != n.Name && (d.Master == n.Name || d.Name == n.Over) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// deepest bounds a chain of devices: cards, bonds, VLANs, bridges, and VLANs of these.
+const deepest = 5
+
+// depths says how far from the cards each device stands. Bridges stand side by side, but for those on a VLAN of another one.
+func (w wiring) depths() map[string]int {
+	var of func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool)
+	of = func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool) {
+		switch n.Kind {
+		case "physical":
+			return 0, false
+		case "bridge":
+			depth, bridged = bridges, true
+		default:
+			depth = 1
+		}
+		if left == 0 {
+			return depth, bridged // what a host says can go round in a circle
+		}
+		for _, b := range w.below(n) {
+			d, over := of(b, bridges, left-1)
+			depth, bridged = max(depth, d+1), bridged || over
+		}
+		return depth, bridged
+	}
+	bridges := 1
+	for _, n := range w.nics {
+		if d, bridged := of(n, 0, deepest); !bridged {
+			bridges = max(bridges, d+1)
+		}
+	}
+	out := map[string]int{}
+	for _, n := range w.nics {
+		d, _ := of(n, bridges, deepest)
+		out[n.Name] = min(d, deepest)
+	}
+	return out
+}
+
+// inUse reports whether anything is behind the device.
+func (w wiring) inUse(n fleet.HostNIC) bool {
+	return n.Master != "" || n.Agent || len(n.Addresses) > 0 || slices.ContainsFunc(w.nics, func(d fleet.HostNIC) bool { return d.Over == n.Name || d.Master == n.Name })
+}
+
+var deviceKinds = map[string]struct{ icon, one, many string }{
+	"physical": {"ethernet-port", "Network card", "Network cards"},
+	"bond":     {"link", "Bond", "Bonds"},
+	"vlan":     {"tag", "VLAN", "VLANs"},
+	"virtual":  {"layers", "Virtual device", "Virtual devices"},
+	"bridge":   {"columns-3", "Bridge", "Bridges"},
+}
+
+// device is a device as it is drawn.
+func (w wiring) device(n fleet.HostNIC, column int) Node {
+	kind := deviceKinds[n.Kind]
+	out := Node{
+		ID: w.id(n.Name), Column: column, Name: n.Name, Kind: kind.one, Icon: cmp.Or(kind.icon, "ethernet-port"), Detail: rate(n.SpeedMbps),
+		Href: views.TabPath(views.HostPath(w.host), "hardware"),
+	}
+	out.Tone, out.Word, out.Says = w.state(n)
+	if n.Agent {
+		out.Detail = joined(out.Detail, "the agent's")
+	}
+	if n.Kind == "bond" {
+		up, all := 0, 0
+		for _, p := range w.below(n) {
+			if all++; p.Up {
+				up++
+			}
+		}
+		if out.Detail = strconv.Itoa(up) + " of " + strconv.Itoa(all) + " ports up"; up < all && out.Tone == fleet.ToneOK {
+			out.Tone, out.Word, out.Says = fleet.ToneWarn, "Degraded", "The bond "+n.Name+" has lost "+strconv.Itoa(all-up)+" of its "+strconv.Itoa(all)+" ports."
+		}
+	}
+	return out
+}
+
+func (w wiring) state(n fleet.HostNIC) (tone fleet.Tone, word, says string) {
+	switch {
+	case !w.heard:
+		return fleet.ToneUnknown, "Unknown", ""
+	case n.Up:
+		return fleet.ToneOK, "Up", ""
+	case n.Kind == "bridge":
+		return fleet.ToneIdle, "No port is up", "" // as one without guests is
+	case n.Kind == "virtual":
+		return fleet.ToneIdle, "", "" // the kernel knows no link of these
+	case w.inUse(n):
+		return fleet.ToneBad, "No link", n.Name + " has no link: nothing behind it reaches anything by it."
+	}
+	return fleet.ToneIdle, "Not connected", ""
+}
+
+// draw adds the devices with what joins them, those first that something is behind, and says how many columns they take. needed are
+// those that networks name.
+func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
+	depth := w.depths()
+	var shown []fleet.HostNIC
+	for _, n := range w.nics {
+		if n.Kind != "virtual" || n.Master != "" || w.inUse(n) || needed[n.Name] {
+			shown = append(shown, n)
+		}
+	}
+	more := 0
+	if len(shown) > devicesDrawn {
+		idle := func(n fleet.HostNIC) int {
+			if w.inUse(n) || needed[n.Name] {
+				return 0
+			}
+			return 1
+		}
+		slices.SortStableFunc(shown, func(a, b fleet.HostNIC) int { return cmp.Compare(idle(a), idle(b)) })
+		more, shown = len(shown)-devicesDrawn, shown[:devicesDrawn]
+	}
+	kinds := make([][]string, deepest+1)
+	for _, n := range shown {
+		c := depth[n.Name]
+		columns = max(columns, c+1)
+		g.add(w.device(n, c))
+		if word := cmp.Or(deviceKinds[n.Kind].many, "Devices"); !slices.Contains(kinds[c], word) {
+			kinds[c] = append(kinds[c], word)
+		}
+	}
+	if more > 0 {
+		g.add(Node{
+			ID: w.id(""), Icon: "ellipsis", Kind: "Devices", Name: "and " + strconv.Itoa(more) + " more devices", Tone: fleet.ToneIdle,
+			Href: views.TabPath(views.HostPath(w.host), "hardware"),
+		})
+		columns = max(columns, 1)
+	}
+	for c := range columns {
+		slices.Sort(kinds[c])
+		g.Columns = append(g.Columns, list(kinds[c]))
+	}
+	for _, n := range shown {
+		for _, b := range w.below(n) {
+			g.join(Edge{From: w.id(b.Name), To: w.id(n.Name), Tone: w.through(b), Says: b.Name + " – " + n.Name})
+		}
+	}
+	return columns
+}
+
+// through is the tone of what leads by a device.
+func (w wiring) through(n fleet.HostNIC) fleet.Tone {
+	tone, _, _ := w.state(n)
+	return tone
+}

@@ -1,0 +1,156 @@
+package topology
+
+import (
+	"strconv"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// How much of the fleet stands on one page.
+const (
+	FleetHosts    = 25
+	FleetNetworks = 24
+)
+
+// Measures of the fleet's picture: a row a host, a rail a network.
+const (
+	railGap  = 40
+	rowHigh  = 52
+	railHead = 132 // for the networks' names, which stand slanted
+	railLeft = boxWidth + 36
+	railEnd  = 110 // right of the last rail, for its name
+)
+
+// Rail is a network as a line down the page.
+type Rail struct {
+	Network     fleet.NetworkView
+	Name, Title string
+	X, Y1, Y2   int
+	Tone        fleet.Tone
+}
+
+// Tap is a network on a host: where the host's line meets the rail.
+type Tap struct {
+	X, Y  int
+	Tone  fleet.Tone
+	Title string
+	Href  string
+}
+
+// Row is a host with its line to the last rail that it is on.
+type Row struct {
+	Box
+	Y  int
+	X2 int // 0: it is on none
+}
+
+// Rails is the picture of hosts and networks.
+type Rails struct {
+	W, H  int
+	Rails []Rail
+	Rows  []Row
+	Taps  []Tap
+}
+
+// OfFleet lays hosts and networks out as rows and rails, as they come.
+func OfFleet(in fleet.NetworkGrid) Rails {
+	out := Rails{W: railLeft + len(in.Networks.Items)*railGap + railEnd, H: railHead + len(in.Hosts.Items)*rowHigh + margin}
+	for i, n := range in.Networks.Items {
+		r := Rail{Network: n, Name: fit(n.Name, 12, railHead), X: railLeft + i*railGap + railGap/2, Tone: fleet.ToneOK}
+		switch t := n.Health.Tones; {
+		case t.Bad > 0:
+			r.Tone = fleet.ToneBad
+		case t.Unknown > 0:
+			r.Tone = fleet.ToneUnknown
+		case t.Warn > 0:
+			r.Tone = fleet.ToneWarn
+		}
+		r.Title = n.Name + ": well on " + strconv.Itoa(n.Health.Tones.OK) + " of " + kit.Count(n.Health.Hosts, "host")
+		if b := n.Health.Tones.Bad; b > 0 {
+			r.Title += ", failed on " + strconv.Itoa(b)
+		}
+		out.Rails = append(out.Rails, r)
+	}
+	for i, h := range in.Hosts.Items {
+		row := Row{Box: Box{hostNode(h), margin, railHead + i*rowHigh, boxWidth, boxHeight}}
+		row.Y = row.Box.Y + boxHeight/2
+		for k := range out.Rails {
+			r := &out.Rails[k]
+			cell, ok := in.Cells[fleet.NetworkOn{Network: r.Network.ID, Host: h.ID}]
+			if !ok {
+				continue
+			}
+			if r.Y1 == 0 {
+				r.Y1 = railHead - 8
+			}
+			r.Y2, row.X2 = row.Y, r.X
+			tap := Tap{X: r.X, Y: row.Y, Tone: cell.State.Tone(), Href: views.TabPath(views.HostPath(h.ID), "topology")}
+			word := stateWords[cell.State]
+			if cell.Leaving {
+				tap.Tone, word = fleet.ToneWarn, "being released"
+			}
+			tap.Title = r.Network.Name + " on " + h.Name + ": " + word
+			out.Taps = append(out.Taps, tap)
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+var stateWords = map[fleet.NetworkState]string{
+	fleet.NetworkPending: "pending", fleet.NetworkActive: "active", fleet.NetworkInactive: "inactive", fleet.NetworkFailed: "failed", fleet.NetworkUnknown: "unknown",
+}
+
+func hostNode(h fleet.HostView) Node {
+	out := Node{
+		ID: "host:" + string(h.ID), Icon: "server", Kind: "Host", Name: h.Name, Tone: h.Phase.Tone(), Word: h.Phase.Word(), Detail: kit.Count(h.VMs, "VM"),
+		Href: views.TabPath(views.HostPath(h.ID), "topology"),
+	}
+	if h.Phase != fleet.HostOnline || h.Status == nil {
+		return out
+	}
+	w := wiring{host: h.ID, nics: h.Status.Inventory.NICs, heard: true}
+	lost := 0
+	for _, n := range w.nics {
+		if tone, _, _ := w.state(n); tone == fleet.ToneBad {
+			lost++
+		}
+	}
+	if lost > 0 {
+		out.Tone, out.Word = fleet.ToneBad, kit.Count(lost, "device")+" without link"
+	}
+	return out
+}
+
+// line is the tone of the host's line: what is wrong with it stands at its box.
+func (r Row) line() fleet.Tone {
+	if r.Tone == fleet.ToneUnknown {
+		return r.Tone
+	}
+	return fleet.ToneOK
+}
+
+// on is what a host's line of the list says of its networks: of a tone.
+func on(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkCell) bool) (out []Node) {
+	for _, n := range in.Networks.Items {
+		if c, ok := in.Cells[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && is(c) {
+			out = append(out, Node{Name: n.Name + wordIf(c)})
+		}
+	}
+	return out
+}
+
+func wordIf(c fleet.NetworkCell) string {
+	switch {
+	case c.Leaving:
+		return " (being released)"
+	case c.State == fleet.NetworkActive:
+		return ""
+	}
+	return " (" + stateWords[c.State] + ")"
+}
+
+func well(c fleet.NetworkCell) bool   { return c.State == fleet.NetworkActive && !c.Leaving }
+func unwell(c fleet.NetworkCell) bool { return !well(c) }

@@ -1,0 +1,210 @@
+package topology
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+// hostGraph is a host's picture while it is made.
+type hostGraph struct {
+	Graph
+	wiring
+	in       fleet.HostTopology
+	now      time.Time
+	sees     bool // what the host said of its networks and VMs counts
+	networks int  // their column
+}
+
+// OfHost is a host's network: its devices, the networks on them, and the VMs on these.
+func OfHost(in fleet.HostTopology, now time.Time) Graph {
+	h := in.Host
+	g := &hostGraph{in: in, now: now, sees: fleet.Fresh(h.LookedAt, now), wiring: wiring{host: h.ID, heard: fleet.Fresh(h.SeenAt, now)}}
+	if h.Status != nil {
+		g.nics, g.looked = h.Status.Inventory.NICs, h.Status.Inventory.NICsLooked
+	}
+	needed := map[string]bool{}
+	for _, n := range in.Networks {
+		if c := hostCell(n, h.ID); c.Status != nil {
+			needed[bridgeOf(n.Network, c)], needed[c.Status.Uplink] = true, true
+		}
+	}
+	g.networks = max(1, g.draw(&g.Graph, needed))
+	if len(g.Columns) == 0 {
+		g.Columns = []string{"Network cards"}
+	}
+	g.Columns = append(g.Columns, "Networks", "Port groups", "VMs")
+	for _, n := range in.Networks {
+		g.network(n)
+	}
+	for _, v := range in.VMs {
+		node := vmNode(v)
+		g.guest(node, v.Phase, cardsOf(v.Spec.NICs, nics(v.Status)))
+	}
+	for _, f := range in.Found {
+		node := guest("found:"+string(f.ID), f.Name, views.FoundPath(f.HostID, f.ID), f.Phase, &f.Status)
+		node.Kind = "VM that Quantix did not make"
+		g.guest(node, f.Phase, cardsOf(nil, f.Status.NICs))
+	}
+	if in.More > 0 {
+		g.add(Node{
+			ID: "more", Column: g.networks + 2, Icon: "ellipsis", Kind: "VMs", Name: "and " + strconv.Itoa(in.More) + " more", Detail: "all VMs of " + h.Name, Tone: fleet.ToneIdle,
+			Href: views.TabPath(views.HostPath(h.ID), "vms"),
+		})
+	}
+	return g.Graph
+}
+
+func nics(s *fleet.VMStatus) []fleet.NICState {
+	if s == nil {
+		return nil
+	}
+	return s.NICs
+}
+
+func hostCell(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
+	if i := slices.IndexFunc(n.Hosts, func(h fleet.NetworkHost) bool { return h.HostID == host }); i >= 0 {
+		return n.Hosts[i]
+	}
+	return fleet.NetworkHost{NetworkID: n.ID, HostID: host}
+}
+
+func (g *hostGraph) network(n fleet.NetworkView) {
+	cell := hostCell(n, g.in.Host.ID)
+	node := networkNode(n, g.networks)
+	node.Tone, node.Word, node.Says = look(cell)
+	node.Detail = modeOf(n.Network, cell)
+	if cell.Status != nil && len(cell.Status.Subnets) > 0 {
+		node.Detail = joined(node.Detail, cell.Status.Subnets[0])
+	}
+	if n.Spec != nil && n.Spec.VLAN > 0 {
+		node.Detail = joined(node.Detail, "VLAN "+strconv.Itoa(n.Spec.VLAN))
+	}
+	g.add(node)
+	addGroups(&g.Graph, n, g.networks+1, lineTone(node.Tone))
+	g.reach(n.Network, cell, node)
+}
+
+// reach joins a network with the devices of the host that it is on.
+func (g *hostGraph) reach(n fleet.Network, cell fleet.NetworkHost, node Node) {
+	bridge := bridgeOf(n, cell)
+	active := cell.Status != nil && cell.Status.Active
+	if _, there := g.find(bridge); there {
+		g.join(Edge{From: g.id(bridge), To: node.ID, Tone: lineTone(node.Tone), Says: n.Name + " is on " + bridge})
+	} else if bridge != "" && active && g.sees && g.heard && g.looked && listsBridge(n, cell) {
+		g.lost(bridge, n.Name, node.ID, g.networks-1)
+	}
+	if cell.Status == nil {
+		return
+	}
+	up, there := g.find(cell.Status.Uplink)
+	if !there {
+		return
+	}
+	to := node.ID
+	if b, ok := g.find(bridge); ok {
+		if g.reaches(up.Name, b.Name, deepest) {
+			return
+		}
+		to = g.id(b.Name)
+		for _, port := range g.below(b) { // an overlay's tunnel, which stands on the uplink without being its port
+			if cell.Status.VTEP != "" && port.Kind == "virtual" {
+				to = g.id(port.Name)
+			}
+		}
+	}
+	g.join(Edge{From: g.id(up.Name), To: to, Tone: g.through(up), Says: n.Name + " goes out by " + up.Name})
+}
+
+// lost draws a bridge that a network says it is on, and that the host does not have.
+func (g *hostGraph) lost(bridge, network, id string, column int) {
+	says := network + " is active, but its bridge " + bridge + " is not there: cards on it reach nothing."
+	if g.node(g.id(bridge)) == nil {
+		g.add(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Tone: fleet.ToneBad, Word: "Not there", Says: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
+	}
+	g.join(Edge{From: g.id(bridge), To: id, Tone: fleet.ToneBad, Says: says})
+}
+
+// reaches reports whether a device stands on another one, at any depth.
+func (w wiring) reaches(from, to string, left int) bool {
+	if from == to {
+		return true
+	}
+	n, ok := w.find(to)
+	return ok && left > 0 && slices.ContainsFunc(w.below(n), func(b fleet.HostNIC) bool { return w.reaches(from, b.Name, left-1) })
+}
+
+// guest adds a VM with its cards.
+func (g *hostGraph) guest(node Node, phase fleet.Phase, cards []card) {
+	node.Column = g.networks + 2
+	for _, c := range cards {
+		if c.other {
+			node.Detail = joined(node.Detail, "a card on no network")
+			continue
+		}
+		to, tone, says := g.on(c, phase)
+		if tone == fleet.ToneBad {
+			says = node.Name + ": " + says
+		}
+		g.join(Edge{From: to, To: node.ID, Tone: tone, Says: says})
+	}
+	g.add(node)
+}
+
+// on is what a card is joined to: a port group, a network, or what the host does not have.
+func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Tone, says string) {
+	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
+		if c.id != "" {
+			return n.ID == c.id
+		}
+		return n.Kind == c.kind && n.Name == c.name || c.kind == fleet.NetworkBridge && c.name == bridgeOf(n.Network, hostCell(n, g.in.Host.ID))
+	})
+	if i < 0 {
+		return g.missing(c)
+	}
+	n := g.in.Networks[i]
+	cell := hostCell(n, g.in.Host.ID)
+	state, word, _ := look(cell)
+	id, tone, says = "net:"+string(n.ID), toCard(lineTone(state), phase), "card "+c.mac+" on "+n.Name
+	if group := groupID(n.ID, c.group); c.group != "" && g.node(group) != nil {
+		id = group
+	}
+	if tone == fleet.ToneBad {
+		says += " (" + word + ")"
+	}
+	if b := g.node(g.id(bridgeOf(n.Network, cell))); b != nil && b.Tone == fleet.ToneBad && b.Word == "Not there" {
+		tone, says = fleet.ToneBad, "card "+c.mac+" is on "+n.Name+", whose bridge "+b.Name+" is not there"
+	}
+	return id, tone, says
+}
+
+// missing draws what a card is on and the host does not have.
+func (g *hostGraph) missing(c card) (id string, tone fleet.Tone, says string) {
+	id = "gone:" + string(c.kind) + ":" + c.name
+	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Tone: fleet.ToneUnknown, Word: "Unknown"}
+	what := "network "
+	if c.kind == fleet.NetworkBridge {
+		what, node.Kind = "bridge ", "Bridge"
+	}
+	tone, says = fleet.ToneUnknown, "card "+c.mac+" on "+what+c.name
+	if g.sees {
+		says = "card " + c.mac + " is on " + what + c.name + ", which " + g.in.Host.Name + " does not have"
+		tone, node.Tone, node.Word = fleet.ToneBad, fleet.ToneBad, "Not there"
+		node.Says = g.in.Host.Name + " has no " + what + c.name + ", and VMs have cards on it."
+	}
+	if g.node(id) == nil {
+		g.add(node)
+	}
+	return id, tone, says
+}
+
+// lineTone is the tone of a line to something that is so.
+func lineTone(t fleet.Tone) fleet.Tone {
+	if t == fleet.ToneWarn {
+		return fleet.ToneIdle // it is said at its end
+	}
+	return t
+}

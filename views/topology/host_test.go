@@ -1,0 +1,250 @@
+package topology_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/views/topology"
+)
+
+func joins(g topology.Graph) (out []string) {
+	for _, e := range g.Edges {
+		out = append(out, e.From+" > "+e.To)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func nodeOf(t *testing.T, g topology.Graph, id string) topology.Node {
+	t.Helper()
+	i := slices.IndexFunc(g.Nodes, func(n topology.Node) bool { return n.ID == id })
+	if i < 0 {
+		t.Fatalf("there is no %s among %v", id, g.Nodes)
+	}
+	return g.Nodes[i]
+}
+
+func lineOf(t *testing.T, g topology.Graph, from, to string) topology.Edge {
+	t.Helper()
+	i := slices.IndexFunc(g.Edges, func(e topology.Edge) bool { return e.From == from && e.To == to })
+	if i < 0 {
+		t.Fatalf("nothing joins %s and %s: %v", from, to, joins(g))
+	}
+	return g.Edges[i]
+}
+
+func TestAHostFromItsCardsToItsVMs(t *testing.T) {
+	t.Parallel()
+	g := topology.OfHost(server(), now)
+	want := []string{
+		"dev:bond0 > dev:bond0.20", "dev:bond0.20 > dev:br20", "dev:br0 > net:n-br0", "dev:br20 > net:n-br20", "dev:eno1 > dev:bond0", "dev:eno2 > dev:bond0",
+		"dev:eno3 > dev:br0", "dev:virbr0 > net:n-default", "net:n-br0 > vm:v-web-1", "net:n-br0 > vm:v-web-2", "net:n-br20 > vm:v-db-1", "net:n-default > vm:v-db-1",
+	}
+	if got := joins(g); !slices.Equal(got, want) {
+		t.Errorf("joined are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for id, column := range map[string]string{
+		"dev:eno1": "Network cards", "dev:bond0": "Bonds", "dev:bond0.20": "VLANs", "dev:br0": "Bridges", "dev:virbr0": "Bridges", "net:n-default": "Networks", "vm:v-db-1": "VMs",
+	} {
+		if got := g.Columns[nodeOf(t, g, id).Column]; got != column {
+			t.Errorf("%s stands below %q, want %q", id, got, column)
+		}
+	}
+	if f := g.Faults(); len(f) > 0 {
+		t.Errorf("of a host that is well these want attention: %v", f)
+	}
+	if n := nodeOf(t, g, "dev:eno4"); n.Tone != fleet.ToneIdle || n.Word != "Not connected" {
+		t.Errorf("a card without a cable and with nothing behind it is %+v", n)
+	}
+	if n := nodeOf(t, g, "dev:virbr0"); n.Tone != fleet.ToneIdle {
+		t.Errorf("a bridge without guests is %+v", n)
+	}
+}
+
+// Each fault is drawn where it is, with words; nothing else becomes one by it.
+func TestFaultsOfAHost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		how  func(*fleet.HostTopology)
+		at   string // the node; empty: none
+		tone fleet.Tone
+		word string
+		says string
+		line string // from > to that is drawn as failed
+	}{
+		"a cable is pulled": {
+			how: func(h *fleet.HostTopology) { nic(h, "eno3").Up = false },
+			at:  "dev:eno3", tone: fleet.ToneBad, word: "No link", says: "eno3 has no link", line: "dev:eno3 > dev:br0",
+		},
+		"half a bond": {
+			how: func(h *fleet.HostTopology) { nic(h, "eno2").Up = false },
+			at:  "dev:bond0", tone: fleet.ToneWarn, word: "Degraded", says: "has lost 1 of its 2 ports", line: "dev:eno2 > dev:bond0",
+		},
+		"a network fails": {
+			how: func(h *fleet.HostTopology) {
+				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Error: "Its dnsmasq has ended."})
+			},
+			at: "net:n-default", tone: fleet.ToneBad, word: "Failed", says: "Its dnsmasq has ended.", line: "net:n-default > vm:v-db-1",
+		},
+		"a network's bridge is gone": {
+			how: func(h *fleet.HostTopology) { without(h, "virbr0") },
+			at:  "dev:virbr0", tone: fleet.ToneBad, word: "Not there", says: "default is active, but its bridge virbr0 is not there", line: "net:n-default > vm:v-db-1",
+		},
+		"a card on a bridge that is gone": {
+			how: func(h *fleet.HostTopology) { without(h, "br0"); h.Networks = h.Networks[1:] },
+			at:  "gone:bridge:br0", tone: fleet.ToneBad, word: "Not there", says: "host-1 has no bridge br0", line: "gone:bridge:br0 > vm:v-web-1",
+		},
+		"a network that was stopped": {
+			how: func(h *fleet.HostTopology) {
+				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Bridge: "virbr0", Forward: "nat", ByOthers: true})
+			},
+			at: "net:n-default", tone: fleet.ToneWarn, word: "Stopped", says: "Somebody stopped it",
+		},
+		"another network of the name": {
+			how: func(h *fleet.HostTopology) {
+				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", Foreign: true})
+			},
+			at: "net:n-default", tone: fleet.ToneBad, word: "Another network", says: "another network of this name", line: "net:n-default > vm:v-db-1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := topology.OfHost(change(c.how), now)
+			n := nodeOf(t, g, c.at)
+			if n.Tone != c.tone || n.Word != c.word || !strings.Contains(n.Says, c.says) {
+				t.Errorf("%s is drawn %s, %q, %q", c.at, n.Tone, n.Word, n.Says)
+			}
+			if !slices.ContainsFunc(g.Faults(), func(f topology.Node) bool { return f.ID == c.at }) {
+				t.Errorf("it is not among what wants attention: %v", g.Faults())
+			}
+			if from, to, ok := strings.Cut(c.line, " > "); ok {
+				if l := lineOf(t, g, from, to); l.Tone != fleet.ToneBad || l.Says == "" {
+					t.Errorf("the line %s is %+v", c.line, l)
+				}
+			}
+		})
+	}
+}
+
+// What a host is not heard about is unknown, whatever it said last: nothing of that is a fault, and nothing is well.
+func TestAHostThatIsNotHeardIsUnknown(t *testing.T) {
+	t.Parallel()
+	g := topology.OfHost(change(func(h *fleet.HostTopology) {
+		h.Host.SeenAt, h.Host.LookedAt = &old, &old
+		nic(h, "eno3").Up = false
+		without(h, "virbr0")
+		for i := range h.Networks {
+			c := &h.Networks[i].Hosts[0]
+			c.SeenAt = &old
+			c.State = c.StateAt(now)
+		}
+		for i := range h.VMs {
+			h.VMs[i].Phase = fleet.PhaseUnknown
+		}
+		h.VMs = append(h.VMs, vm("lost", "bridge nowhere"))
+		h.VMs[3].Phase = fleet.PhaseUnknown
+	}), now)
+	for _, n := range g.Nodes {
+		if n.Tone != fleet.ToneUnknown {
+			t.Errorf("%s is drawn %s", n.ID, n.Tone)
+		}
+	}
+	for _, e := range g.Edges {
+		if e.Tone != fleet.ToneUnknown {
+			t.Errorf("%s > %s is drawn %s", e.From, e.To, e.Tone)
+		}
+	}
+	if f := g.Faults(); len(f) > 0 {
+		t.Errorf("these want attention: %v", f)
+	}
+}
+
+// An agent that tells its devices only when it discovers hardware may not have told a bridge that was made since.
+func TestAnOlderAgentsDevicesAreNotMissed(t *testing.T) {
+	t.Parallel()
+	g := topology.OfHost(change(func(h *fleet.HostTopology) {
+		h.Host.Status.Inventory.NICsLooked = false
+		without(h, "virbr0")
+	}), now)
+	if f := g.Faults(); len(f) > 0 {
+		t.Errorf("these want attention: %v", f)
+	}
+}
+
+// The bridges of Open vSwitch may be among the devices or not.
+func TestABridgeThatHostsDoNotListIsNotMissed(t *testing.T) {
+	t.Parallel()
+	g := topology.OfHost(change(func(h *fleet.HostTopology) {
+		n := network("ovs", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "ovs0", Forward: "bridge"})
+		n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkOVS, Bridge: "ovs0"}
+		h.Networks = append(h.Networks, n)
+	}), now)
+	if f := g.Faults(); len(f) > 0 {
+		t.Errorf("these want attention: %v", f)
+	}
+}
+
+func TestAnOverlayStandsOnItsTunnel(t *testing.T) {
+	t.Parallel()
+	g := topology.OfHost(change(func(h *fleet.HostTopology) {
+		h.Host.Status.Inventory.NICs = append(h.Host.Status.Inventory.NICs,
+			fleet.HostNIC{Name: "qxb", Kind: "bridge", Up: true}, fleet.HostNIC{Name: "qxv", Kind: "virtual", Master: "qxb"})
+		n := network("tenants", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "qxb", Forward: "bridge", Uplink: "eno3", VTEP: "10.50.0.1"})
+		n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, PortGroups: []fleet.PortGroup{{Name: "blue", VLAN: &fleet.VLAN{ID: 7}}}}
+		h.Networks = append(h.Networks, n)
+		h.VMs = append(h.VMs, vm("inner", "network tenants, port group blue"))
+	}), now)
+	for _, l := range []string{"dev:eno3 > dev:qxv", "dev:qxv > dev:qxb", "dev:qxb > net:n-tenants", "net:n-tenants > group:n-tenants:blue", "group:n-tenants:blue > vm:v-inner"} {
+		from, to, _ := strings.Cut(l, " > ")
+		lineOf(t, g, from, to)
+	}
+	if n := nodeOf(t, g, "group:n-tenants:blue"); n.Detail != "VLAN 7" || g.Columns[n.Column] != "Port groups" {
+		t.Errorf("the port group is %+v", n)
+	}
+	if f := g.Faults(); len(f) > 0 {
+		t.Errorf("these want attention: %v", f)
+	}
+}
+
+// What a host says may go round in a circle, or be more than a picture holds.
+func TestAHostThatSaysTooMuch(t *testing.T) {
+	t.Parallel()
+	g := topology.OfHost(change(func(h *fleet.HostTopology) {
+		nics := []fleet.HostNIC{{Name: "a", Kind: "bridge", Master: "b", Up: true}, {Name: "b", Kind: "bridge", Master: "a", Up: true}, {Name: "c", Kind: "vlan", Over: "c", Up: true}}
+		for i := range 200 {
+			nics = append(nics, fleet.HostNIC{Name: fmt.Sprintf("eth%03d", i), Kind: "physical"})
+		}
+		h.Host.Status.Inventory.NICs = append(h.Host.Status.Inventory.NICs, nics...)
+		h.More = 160
+	}), now)
+	if n := nodeOf(t, g, "dev:"); !strings.Contains(n.Name, "more devices") || n.Href == "" {
+		t.Errorf("the rest is %+v", n)
+	}
+	nodeOf(t, g, "dev:eno3") // what something is behind comes before what hangs loose
+	if n := nodeOf(t, g, "more"); n.Name != "and 160 more" || n.Href != "/hosts/h1?tab=vms" {
+		t.Errorf("the VMs beyond are %+v", n)
+	}
+	if len(g.Nodes) > 70 {
+		t.Errorf("%d things are drawn", len(g.Nodes))
+	}
+	checkPicture(t, topology.Lay(g))
+}
+
+// Where only the hypervisor does not answer, devices are known, and what it said of networks is not.
+func TestNetworksAreUnknownWithoutAHypervisor(t *testing.T) {
+	t.Parallel()
+	g := topology.OfHost(change(func(h *fleet.HostTopology) {
+		h.Host.LookedAt = &old
+		without(h, "virbr0")
+		nic(h, "eno3").Up = false
+		for i := range h.Networks {
+			h.Networks[i].Hosts[0].State = fleet.NetworkUnknown
+		}
+	}), now)
+	if f := g.Faults(); len(f) != 1 || f[0].ID != "dev:eno3" {
+		t.Errorf("these want attention: %v", f)
+	}
+}

@@ -1,0 +1,171 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// Measures of a picture, in pixels: on the grid of the pages.
+const (
+	boxWidth  = 152
+	boxHeight = 44
+	laneHigh  = 8 // of a line that passes a column
+	rowGap    = 12
+	columnGap = 36
+	headHigh  = 28
+	margin    = 4
+	// signBefore is how far before its end a line has its sign: there it stands apart from those of others.
+	signBefore = 18
+)
+
+// Box is a node with its place.
+type Box struct {
+	Node
+	X, Y, W, H int
+}
+
+// Line is an edge with its way: from the right side of a box to the left side of one in a column further right.
+type Line struct {
+	Edge
+	Path string
+	X, Y int // where a sign on it stands
+}
+
+// Head stands above a column.
+type Head struct {
+	X    int
+	Text string
+}
+
+// Picture is a graph with the places of all that is in it.
+type Picture struct {
+	W, H  int
+	Heads []Head
+	Boxes []Box
+	Lines []Line
+}
+
+// Lay finds a place for everything in the graph. The same graph always gives the same picture: columns without nodes fall away, rows are
+// sorted so that few lines cross, and stand beside the first of what they carry, as near as they can: so a picture begins at its top. An edge that does not lead from a column to
+// one further right is turned round, or left out where both ends are in one column.
+func Lay(g Graph) Picture {
+	column, heads := columns(g)
+	at := map[string]int{}
+	for i, n := range g.Nodes {
+		at[n.ID] = i
+	}
+	rows := make(layers, len(heads))
+	of := make([]*item, len(g.Nodes))
+	for i := range g.Nodes {
+		of[i] = &item{node: i}
+		rows[column[i]] = append(rows[column[i]], of[i])
+	}
+	type way struct {
+		edge Edge
+		via  []*item
+	}
+	var ways []way
+	lanes := map[[2]int]*item{} // by node and column: lines of one node pass together
+	for _, e := range g.Edges {
+		from, ok := at[e.From]
+		to, ok2 := at[e.To]
+		if !ok || !ok2 || column[from] == column[to] {
+			continue
+		}
+		if column[from] > column[to] {
+			from, to = to, from
+		}
+		via := []*item{of[from]}
+		for c := column[from] + 1; c < column[to]; c++ {
+			lane := lanes[[2]int{from, c}]
+			if lane == nil {
+				lane = &item{node: -1, from: from}
+				lanes[[2]int{from, c}] = lane
+				rows[c] = append(rows[c], lane)
+			}
+			via = append(via, lane)
+		}
+		via = append(via, of[to])
+		for i := range via[1:] {
+			join(via[i], via[i+1])
+		}
+		ways = append(ways, way{e, via})
+	}
+	rows = rows.sorted()
+	high := rows.place()
+
+	out := Picture{W: 2*margin + len(heads)*(boxWidth+columnGap) - columnGap, H: headHigh + int(high) + 2*margin}
+	left := func(c int) int { return margin + c*(boxWidth+columnGap) }
+	for c, text := range heads {
+		out.Heads = append(out.Heads, Head{left(c), text})
+	}
+	top := func(i *item) int { return headHigh + margin + int(i.center-i.height()/2) }
+	for c, row := range rows {
+		for _, i := range row {
+			if i.node >= 0 {
+				out.Boxes = append(out.Boxes, Box{g.Nodes[i.node], left(c), top(i), boxWidth, boxHeight})
+			}
+		}
+	}
+	middle := func(i *item) int { return headHigh + margin + int(i.center) }
+	for _, w := range ways {
+		out.Lines = append(out.Lines, drawn(w.edge, column[w.via[0].node], w.via, left, middle))
+	}
+	slices.SortStableFunc(out.Lines, func(a, b Line) int { return cmp.Compare(a.rank(), b.rank()) }) // faults above all else
+	return out
+}
+
+// join notes that two items stand beside each other on a way, once.
+func join(a, b *item) {
+	if !slices.Contains(a.right, b) {
+		a.right, b.left = append(a.right, b), append(b.left, a)
+	}
+}
+
+// columns says in which column of those that are drawn each node is, and what stands above them.
+func columns(g Graph) (of []int, heads []string) {
+	used := make([]bool, len(g.Columns))
+	for _, n := range g.Nodes {
+		used[n.Column] = true
+	}
+	place := make([]int, len(g.Columns))
+	for c, text := range g.Columns {
+		if place[c] = len(heads); used[c] {
+			heads = append(heads, text)
+		}
+	}
+	of = make([]int, len(g.Nodes))
+	for i, n := range g.Nodes {
+		of[i] = place[n.Column]
+	}
+	return of, heads
+}
+
+// drawn is the way as a path: curves between columns, straight through those that it passes.
+func drawn(e Edge, c int, via []*item, left func(int) int, middle func(*item) int) Line {
+	var path strings.Builder
+	out := Line{Edge: e}
+	x, y := left(c)+boxWidth, middle(via[0])
+	fmt.Fprintf(&path, "M%d %d", x, y)
+	for k, i := range via[1:] {
+		toX, toY := left(c+1+k), middle(i)
+		fmt.Fprintf(&path, "C%d %d %d %d %d %d", x+columnGap/2, y, toX-columnGap/2, toY, toX, toY)
+		out.X, out.Y = toX-signBefore, toY
+		x, y = toX, toY
+		if i.node < 0 {
+			x += boxWidth
+			fmt.Fprintf(&path, "H%d", x)
+		}
+	}
+	out.Path = path.String()
+	return out
+}
+
+// rank is the order in which lines are drawn, each above the one before.
+func (e Edge) rank() int {
+	return slices.Index([]fleet.Tone{fleet.ToneIdle, fleet.ToneOK, fleet.ToneUnknown, fleet.ToneWarn, fleet.ToneBad}, e.Tone)
+}

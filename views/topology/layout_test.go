@@ -1,0 +1,166 @@
+package topology_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strconv"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/views/topology"
+)
+
+// checkPicture fails where boxes overlap, leave the picture or stand out of their column, or a line does not lead to the right.
+func checkPicture(t *testing.T, p topology.Picture) {
+	t.Helper()
+	at := map[string]topology.Box{}
+	columns := map[int]bool{}
+	for _, h := range p.Heads {
+		columns[h.X] = true
+	}
+	for i, b := range p.Boxes {
+		at[b.ID] = b
+		if b.X < 0 || b.Y < 28 || b.X+b.W > p.W || b.Y+b.H > p.H || !columns[b.X] {
+			t.Errorf("%s stands at %d,%d of %dx%d", b.ID, b.X, b.Y, p.W, p.H)
+		}
+		for _, o := range p.Boxes[:i] {
+			if o.X < b.X+b.W && b.X < o.X+o.W && o.Y < b.Y+b.H && b.Y < o.Y+o.H {
+				t.Errorf("%s and %s overlap", b.ID, o.ID)
+			}
+		}
+	}
+	for _, l := range p.Lines {
+		var x, y int
+		if _, err := fmt.Sscanf(l.Path, "M%d %d", &x, &y); err != nil {
+			t.Errorf("the way %q begins nowhere", l.Path)
+		}
+		if l.Y < 28 || l.Y > p.H || l.X < x {
+			t.Errorf("the sign of %s > %s stands at %d,%d", l.From, l.To, l.X, l.Y)
+		}
+	}
+}
+
+func box(t *testing.T, p topology.Picture, id string) topology.Box {
+	t.Helper()
+	for _, b := range p.Boxes {
+		if b.ID == id {
+			return b
+		}
+	}
+	t.Fatalf("%s is not drawn", id)
+	return topology.Box{}
+}
+
+func graph(columns int, nodes map[string]int, order []string, edges ...string) topology.Graph {
+	g := topology.Graph{}
+	for c := range columns {
+		g.Columns = append(g.Columns, fmt.Sprint("column ", c))
+	}
+	for _, id := range order {
+		g.Nodes = append(g.Nodes, topology.Node{ID: id, Name: id, Column: nodes[id], Tone: fleet.ToneOK})
+	}
+	for _, e := range edges {
+		g.Edges = append(g.Edges, topology.Edge{From: e[:1], To: e[1:], Tone: fleet.ToneOK})
+	}
+	return g
+}
+
+func TestLayout(t *testing.T) {
+	t.Parallel()
+	two := map[string]int{"a": 0, "b": 0, "c": 0, "x": 1, "y": 1, "z": 1, "p": 2}
+	t.Run("rows are sorted so that no lines cross", func(t *testing.T) {
+		t.Parallel()
+		p := topology.Lay(graph(2, two, []string{"a", "b", "c", "x", "y", "z"}, "az", "by", "cx"))
+		checkPicture(t, p)
+		for _, pair := range []string{"az", "by", "cx"} {
+			if from, to := box(t, p, pair[:1]), box(t, p, pair[1:]); from.Y != to.Y {
+				t.Errorf("%s: %d and %d, though they could stand side by side", pair, from.Y, to.Y)
+			}
+		}
+	})
+	t.Run("one stands beside the first of what it carries", func(t *testing.T) {
+		t.Parallel()
+		p := topology.Lay(graph(2, two, []string{"a", "x", "y", "z"}, "ax", "ay", "az"))
+		checkPicture(t, p)
+		if a, x := box(t, p, "a"), box(t, p, "x"); a.Y != x.Y {
+			t.Errorf("it stands at %d, the first at %d", a.Y, x.Y)
+		}
+	})
+	t.Run("columns without anything fall away", func(t *testing.T) {
+		t.Parallel()
+		p := topology.Lay(graph(3, two, []string{"a", "p"}, "ap"))
+		checkPicture(t, p)
+		if len(p.Heads) != 2 || p.Heads[1].Text != "column 2" || len(p.Lines) != 1 {
+			t.Errorf("it is %+v", p)
+		}
+	})
+	t.Run("a line goes round what stands between", func(t *testing.T) {
+		t.Parallel()
+		p := topology.Lay(graph(3, two, []string{"a", "x", "y", "z", "p"}, "ax", "ay", "az", "ap"))
+		checkPicture(t, p)
+		for _, l := range p.Lines {
+			var x, y, c1, c2, c3, c4, tx, ty int
+			if _, err := fmt.Sscanf(l.Path, "M%d %dC%d %d %d %d %d %d", &x, &y, &c1, &c2, &c3, &c4, &tx, &ty); err != nil {
+				t.Fatalf("%q: %v", l.Path, err)
+			}
+			for _, b := range p.Boxes {
+				if l.To == "p" && b.X == tx && ty > b.Y-2 && ty < b.Y+b.H+2 {
+					t.Errorf("the line to p passes through %s", b.ID)
+				}
+			}
+		}
+	})
+	t.Run("what cannot be drawn is left out", func(t *testing.T) {
+		t.Parallel()
+		p := topology.Lay(graph(2, two, []string{"a", "b", "x"}, "ab", "aq", "xa"))
+		checkPicture(t, p)
+		if len(p.Lines) != 1 {
+			t.Errorf("%d lines are drawn, want one: that from right to left, turned round", len(p.Lines))
+		}
+		checkPicture(t, topology.Lay(topology.Graph{}))
+	})
+}
+
+// Whatever there is, boxes do not overlap, and the same is drawn alike.
+func TestAnyGraph(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		g := topology.Graph{Columns: []string{"1", "2", "3", "4", "5"}}
+		for i := range r.IntN(90) {
+			g.Nodes = append(g.Nodes, topology.Node{ID: strconv.Itoa(i), Column: r.IntN(5)})
+		}
+		for range r.IntN(150) {
+			g.Edges = append(g.Edges, topology.Edge{From: strconv.Itoa(r.IntN(90)), To: strconv.Itoa(r.IntN(90)), Tone: fleet.ToneBad})
+		}
+		p := topology.Lay(g)
+		checkPicture(t, p)
+		if again := topology.Lay(g); !reflect.DeepEqual(p, again) {
+			t.Fatalf("seed %d is drawn in two ways", seed)
+		}
+		if len(p.Boxes) != len(g.Nodes) {
+			t.Fatalf("seed %d: %d boxes of %d", seed, len(p.Boxes), len(g.Nodes))
+		}
+	}
+}
+
+func TestHostsPicture(t *testing.T) {
+	t.Parallel()
+	p := topology.Lay(topology.OfHost(server(), now))
+	checkPicture(t, p)
+	if len(p.Heads) != 6 || len(p.Boxes) != 15 {
+		t.Errorf("%d columns, %d boxes", len(p.Heads), len(p.Boxes))
+	}
+}
+
+// The picture of a host with as much as is drawn is made quickly: it is made for each poke.
+func BenchmarkLay(b *testing.B) {
+	in := server()
+	for i := range fleet.TopologyVMs {
+		in.VMs = append(in.VMs, vm(fmt.Sprint("vm-", i), "network default", "bridge br0"))
+	}
+	for b.Loop() {
+		topology.Lay(topology.OfHost(in, now))
+	}
+}

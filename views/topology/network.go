@@ -1,0 +1,162 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+)
+
+// look is how a network is on a host: the same words as in its matrix.
+func look(h fleet.NetworkHost) (tone fleet.Tone, word, says string) {
+	switch st := h.Status; {
+	case h.State == fleet.NetworkUnknown:
+		return fleet.ToneUnknown, "Unknown", ""
+	case h.Leaving:
+		return fleet.ToneWarn, "Being released", ""
+	case st == nil || h.State == fleet.NetworkPending:
+		return fleet.ToneWarn, "Pending", ""
+	case st.Foreign:
+		return fleet.ToneBad, "Another network", cmp.Or(st.Error, "The host has another network of this name.")
+	case st.RolledBack != nil:
+		return fleet.ToneBad, "Undone", cmp.Or(st.Error, "The host undid its newest change.")
+	case h.State == fleet.NetworkFailed:
+		return fleet.ToneBad, "Failed", st.Error
+	case h.State == fleet.NetworkActive:
+		return fleet.ToneOK, "Active", ""
+	case st.ByOthers:
+		return fleet.ToneWarn, "Stopped", "Somebody stopped it on the host."
+	case h.Assigned:
+		return fleet.ToneWarn, "Inactive", "It is defined on the host, but not started."
+	}
+	return fleet.ToneIdle, "Inactive", ""
+}
+
+// bridgeOf is the bridge that the network's cards are on, on that host; empty: none, or it is not told.
+func bridgeOf(n fleet.Network, h fleet.NetworkHost) string {
+	switch {
+	case n.Kind == fleet.NetworkBridge:
+		return n.Name
+	case h.Status != nil:
+		return h.Status.Bridge
+	}
+	return ""
+}
+
+// listsBridge reports whether such a network's bridge is among the devices that a host tells: those of Open vSwitch may be taps, which are
+// not.
+func listsBridge(n fleet.Network, h fleet.NetworkHost) bool {
+	switch {
+	case n.Kind == fleet.NetworkBridge:
+		return true
+	case n.Spec != nil:
+		return n.Spec.Mode != fleet.NetworkOVS
+	}
+	return h.Status != nil && (h.Status.Forward == "nat" || h.Status.Forward == "route" || h.Status.Forward == "")
+}
+
+// modeOf is a network's kind in a word.
+func modeOf(n fleet.Network, h fleet.NetworkHost) string {
+	switch {
+	case n.Spec != nil:
+		return n.Spec.Mode.Is().Word
+	case n.Kind == fleet.NetworkBridge:
+		return "Host bridge"
+	case h.Status == nil:
+		return ""
+	}
+	return map[string]string{"nat": "NAT", "route": "Routed", "bridge": "Bridged", "open": "Open", "": "Isolated"}[h.Status.Forward]
+}
+
+func networkNode(n fleet.NetworkView, column int) Node {
+	return Node{ID: "net:" + string(n.ID), Column: column, Icon: "network", Kind: "Network", Name: n.Name, Href: views.NetworkPath(n.ID)}
+}
+
+func groupID(n fleet.NetworkID, group string) string { return "group:" + string(n) + ":" + group }
+
+// addGroups draws a network's port groups.
+func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Tone) {
+	if n.Spec == nil {
+		return
+	}
+	for _, p := range n.Spec.PortGroups {
+		detail := ""
+		switch v := p.VLAN; {
+		case v != nil && len(v.Trunk) > 0:
+			detail = "Trunk"
+		case v != nil:
+			detail = "VLAN " + strconv.Itoa(v.ID)
+		}
+		g.add(Node{
+			ID: groupID(n.ID, p.Name), Column: column, Icon: "tag", Kind: "Port group", Name: p.Name, Detail: detail, Tone: fleet.ToneIdle,
+			Href: views.TabPath(views.NetworkPath(n.ID), "groups"),
+		})
+		g.join(Edge{From: "net:" + string(n.ID), To: groupID(n.ID, p.Name), Tone: tone, Says: "port group " + p.Name + " of " + n.Name})
+	}
+}
+
+// card is one network card of a VM, as its host says, or as it is wanted where the host has said nothing yet.
+type card struct {
+	id    fleet.NetworkID // where it is known
+	kind  fleet.NetworkKind
+	name  string
+	group string
+	mac   string
+	other bool // it is on what is no network: a tap of somebody's, a device
+}
+
+func cardsOf(wanted []fleet.NIC, said []fleet.NICState) (out []card) {
+	if len(said) == 0 {
+		for _, n := range wanted {
+			kind, name := n.On()
+			out = append(out, card{id: n.NetworkID, kind: kind, name: name, group: n.PortGroup, mac: n.MAC})
+		}
+		return out
+	}
+	for _, s := range said {
+		c := card{mac: s.MAC}
+		on, group, _ := strings.Cut(s.Source, ", port group ")
+		c.group = group
+		name, isNetwork := strings.CutPrefix(on, "network ")
+		if c.kind, c.name = fleet.NetworkLibvirt, name; !isNetwork {
+			bridge, isBridge := strings.CutPrefix(on, "bridge ")
+			c.kind, c.name, c.other = fleet.NetworkBridge, bridge, !isBridge
+		}
+		if i := slices.IndexFunc(wanted, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, s.MAC) }); i >= 0 {
+			if kind, name := wanted[i].On(); kind == c.kind && name == c.name {
+				c.id = wanted[i].NetworkID
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// guest is a VM or a domain that Quantix did not make, as it is drawn.
+func guest(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) Node {
+	out := Node{ID: id, Icon: "monitor", Kind: "VM", Name: name, Href: href, Tone: phase.Tone(), Word: phase.Word()}
+	if said != nil {
+		for _, n := range said.NICs {
+			if len(n.Addresses) > 0 {
+				out.Detail = n.Addresses[0]
+				break
+			}
+		}
+	}
+	return out
+}
+
+func vmNode(v fleet.VMView) Node {
+	return guest("vm:"+string(v.ID), v.Name, views.VMPath(v.ID), v.Phase, v.Status)
+}
+
+// toCard is the tone of a line to a VM's card on a network that is so on the host.
+func toCard(network fleet.Tone, vm fleet.Phase) fleet.Tone {
+	if network == fleet.ToneOK && vm.Tone() == fleet.ToneIdle {
+		return fleet.ToneIdle
+	}
+	return network
+}

@@ -1,0 +1,172 @@
+package topology_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/views/topology"
+)
+
+// office is a bridge on a device, on hosts each with a VM: host-1 is well, host-2 has no cable, host-3 failed, host-4 is not heard, and
+// host-5 has lost its bridge.
+func office() fleet.NetworkTopology {
+	in := fleet.NetworkTopology{Devices: map[fleet.HostID]fleet.HostDevices{}}
+	in.Network.Network = fleet.Network{ID: "n-office", Name: "office", Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{
+		Mode: fleet.NetworkUplink, Device: "eth1", PortGroups: []fleet.PortGroup{{Name: "printers"}},
+	}}
+	for i := 1; i <= 5; i++ {
+		id, name := fleet.HostID(fmt.Sprint("h", i)), fmt.Sprint("host-", i)
+		c := fleet.NetworkHost{NetworkID: "n-office", HostID: id, HostName: name, SeenAt: &heard, Assigned: true, Status: &fleet.NetworkStatus{Active: true, Bridge: "qxb", Uplink: "eth1"}}
+		nics := []fleet.HostNIC{{Name: "eth1", Kind: "physical", Up: i != 2, SpeedMbps: 10000, Master: "qxb"}, {Name: "qxb", Kind: "bridge", Up: true}}
+		switch i {
+		case 3:
+			c.Status.Error = "Cannot get interface MTU on 'qxb': No such device"
+		case 4:
+			c.SeenAt = &old
+		case 5:
+			nics = nics[:1]
+		}
+		c.State = c.StateAt(now)
+		in.Hosts = append(in.Hosts, c)
+		in.Devices[id] = fleet.HostDevices{NICs: nics, Looked: true}
+		v := vm(fmt.Sprint("web-", i))
+		v.HostID, v.HostName = id, name
+		v.Spec.NICs = []fleet.NIC{{NetworkID: "n-office", MAC: "52:54:00:00:00:01", PortGroup: []string{"printers", ""}[i%2]}, {NetworkID: "n-other", MAC: "52:54:00:00:00:02"}}
+		in.VMs = append(in.VMs, v)
+	}
+	return in
+}
+
+func TestANetworkBetweenItsHostsAndItsVMs(t *testing.T) {
+	t.Parallel()
+	g := topology.OfNetwork(office(), now)
+	checkPicture(t, topology.Lay(g))
+	for id, want := range map[string]string{
+		"h1:dev:eth1": "ok Up", "h2:dev:eth1": "bad No link", "h4:dev:eth1": "unknown Unknown", "host:h1": "ok Active", "host:h3": "bad Failed", "host:h4": "unknown Unknown", "host:h5": "bad No bridge",
+	} {
+		if n := nodeOf(t, g, id); string(n.Tone)+" "+n.Word != want {
+			t.Errorf("%s is drawn %s %q, want %s", id, n.Tone, n.Word, want)
+		}
+	}
+	for line, want := range map[string]fleet.Tone{
+		"h1:dev:eth1 > host:h1": fleet.ToneOK, "h2:dev:eth1 > host:h2": fleet.ToneBad, "host:h1 > net:n-office": fleet.ToneOK, "host:h3 > net:n-office": fleet.ToneBad, "host:h4 > net:n-office": fleet.ToneUnknown,
+		"net:n-office > vm:v-web-1": fleet.ToneOK, "group:n-office:printers > vm:v-web-2": fleet.ToneOK, "net:n-office > vm:v-web-3": fleet.ToneBad, "group:n-office:printers > vm:v-web-4": fleet.ToneUnknown, "net:n-office > vm:v-web-5": fleet.ToneBad,
+	} {
+		from, to, _ := strings.Cut(line, " > ")
+		if l := lineOf(t, g, from, to); l.Tone != want {
+			t.Errorf("the line %s is drawn %s, want %s", line, l.Tone, want)
+		}
+	}
+	var faults []string
+	for _, n := range g.Faults() {
+		faults = append(faults, n.ID)
+	}
+	slices.Sort(faults)
+	if want := []string{"h2:dev:eth1", "host:h3", "host:h5"}; !slices.Equal(faults, want) {
+		t.Errorf("these want attention: %v, want %v", faults, want)
+	}
+	if n := nodeOf(t, g, "net:n-office"); !n.Mine || g.Columns[n.Column] != "Network" {
+		t.Errorf("in the middle is %+v", n)
+	}
+}
+
+// A report of one host never says anything of another one's devices.
+func TestHostsOfAPictureAreTheirOwn(t *testing.T) {
+	t.Parallel()
+	in := office()
+	before := topology.OfNetwork(in, now)
+	in.Devices["h2"] = fleet.HostDevices{Looked: true} // says that it has none at all
+	after := topology.OfNetwork(in, now)
+	for _, n := range before.Nodes {
+		if strings.Contains(n.ID, "h2") {
+			continue
+		}
+		if again := nodeOf(t, after, n.ID); again != n {
+			t.Errorf("%s was %+v and is %+v", n.ID, n, again)
+		}
+	}
+}
+
+// Who does not see hosts gets the network and the own VMs; what is beyond the picture is led to.
+func TestANetworkWithoutItsHosts(t *testing.T) {
+	t.Parallel()
+	in := office()
+	in.Hosts, in.Devices = nil, nil
+	for i := range in.VMs {
+		in.VMs[i].HostID, in.VMs[i].HostName = "", ""
+	}
+	in.More, in.Further = 160, true
+	g := topology.OfNetwork(in, now)
+	checkPicture(t, topology.Lay(g))
+	for _, n := range g.Nodes {
+		if strings.Contains(n.ID+n.Detail+n.Says, "host-") || n.Column < 2 {
+			t.Errorf("it shows %+v", n)
+		}
+	}
+	if n := nodeOf(t, g, "more"); n.Name != "and over 160 more" || n.Href != "/networks/n-office?tab=vms" {
+		t.Errorf("the VMs beyond are %+v", n)
+	}
+}
+
+func TestManyHostsOfANetworkAreLedTo(t *testing.T) {
+	t.Parallel()
+	in := office()
+	in.MoreHosts = 9995
+	for i := range 9 {
+		d := in.Devices["h1"]
+		d.NICs = append(d.NICs, fleet.HostNIC{Name: fmt.Sprint("p", i), Kind: "physical", Up: true, Master: "qxb"})
+		in.Devices["h1"] = d
+	}
+	g := topology.OfNetwork(in, now)
+	checkPicture(t, topology.Lay(g))
+	if n := nodeOf(t, g, "more-hosts"); n.Name != "and 9995 more" || n.Href != "/networks/n-office?tab=hosts" {
+		t.Errorf("the hosts beyond are %+v", n)
+	}
+	if n := nodeOf(t, g, "h1:dev:"); n.Name != "and 7 more" {
+		t.Errorf("the devices beyond are %+v", n)
+	}
+}
+
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	in := fleet.NetworkGrid{Cells: map[fleet.NetworkOn]fleet.NetworkCell{}}
+	for i := range 3 {
+		h := server().Host
+		h.ID, h.Name = fleet.HostID(fmt.Sprint("h", i)), fmt.Sprint("host-", i)
+		in.Hosts.Items = append(in.Hosts.Items, h)
+		in.Networks.Items = append(in.Networks.Items, fleet.NetworkView{Network: fleet.Network{ID: fleet.NetworkID(fmt.Sprint("n", i)), Name: fmt.Sprint("net-", i)}})
+	}
+	in.Networks.Items[0].Health = fleet.NetworkHealth{Hosts: 10_000, Active: 9_998, Tones: fleet.Tones{OK: 9_998, Bad: 2}}
+	in.Cells[fleet.NetworkOn{Network: "n0", Host: "h0"}] = fleet.NetworkCell{State: fleet.NetworkActive}
+	in.Cells[fleet.NetworkOn{Network: "n0", Host: "h2"}] = fleet.NetworkCell{State: fleet.NetworkFailed}
+	in.Cells[fleet.NetworkOn{Network: "n2", Host: "h0"}] = fleet.NetworkCell{State: fleet.NetworkActive, Leaving: true}
+	r := topology.OfFleet(in)
+	if len(r.Rows) != 3 || len(r.Rails) != 3 || len(r.Taps) != 3 {
+		t.Fatalf("%d rows, %d rails, %d signs", len(r.Rows), len(r.Rails), len(r.Taps))
+	}
+	for i, want := range []struct {
+		tone       fleet.Tone
+		title      string
+		rail, host int
+	}{
+		{fleet.ToneOK, "net-0 on host-0: active", 0, 0}, {fleet.ToneWarn, "net-2 on host-0: being released", 2, 0}, {fleet.ToneBad, "net-0 on host-2: failed", 0, 2},
+	} {
+		if tap := r.Taps[i]; tap.Tone != want.tone || tap.Title != want.title || tap.X != r.Rails[want.rail].X || tap.Y != r.Rows[want.host].Y {
+			t.Errorf("sign %d is %+v, want %+v", i, tap, want)
+		}
+	}
+	if r.Rails[0].Y2 != r.Rows[2].Y || r.Rails[1].Y2 != 0 || r.Rows[0].X2 != r.Rails[2].X || r.Rows[1].X2 != 0 {
+		t.Errorf("lines end elsewhere: %+v", r)
+	}
+	if rail := r.Rails[0]; rail.Tone != fleet.ToneBad || rail.Title != "net-0: well on 9998 of 10000 hosts, failed on 2" {
+		t.Errorf("the whole fleet's net-0 is %s, %q", rail.Tone, rail.Title)
+	}
+	for _, x := range r.Rows {
+		if x.Box.Y+x.H > r.H || x.X+x.W > r.Rails[0].X {
+			t.Errorf("%s stands at %d,%d", x.Name, x.X, x.Box.Y)
+		}
+	}
+}

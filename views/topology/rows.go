@@ -1,0 +1,188 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+)
+
+// item is what takes room in a column: a node, or a line that passes.
+type item struct {
+	node   int // -1: a line of from passes
+	from   int
+	center float64
+	left   []*item // what it is joined to in the column before
+	right  []*item
+}
+
+func (i *item) height() float64 {
+	if i.node < 0 {
+		return laneHigh
+	}
+	return boxHeight
+}
+
+type layers [][]*item
+
+// sorted is the order of rows with the fewest crossings that a few sweeps find.
+func (l layers) sorted() layers {
+	best, least := l.copied(), l.crossings()
+	for sweep := 0; sweep < 8 && least > 0; sweep++ {
+		forward := sweep%2 == 0
+		for k := range l {
+			c := k
+			if !forward {
+				c = len(l) - 1 - k
+			}
+			l[c] = l.swept(c, forward)
+		}
+		if n := l.crossings(); n < least {
+			best, least = l.copied(), n
+		}
+	}
+	return best
+}
+
+func (l layers) copied() layers {
+	out := make(layers, len(l))
+	for i, row := range l {
+		out[i] = slices.Clone(row)
+	}
+	return out
+}
+
+// swept is a column sorted by where its items' neighbours stand on average; what has none keeps its place.
+func (l layers) swept(c int, forward bool) []*item {
+	beside := c - 1
+	if !forward {
+		beside = c + 1
+	}
+	if beside < 0 || beside >= len(l) {
+		return l[c]
+	}
+	place := map[*item]int{}
+	for i, x := range l[beside] {
+		place[x] = i
+	}
+	row := l[c]
+	mean := map[*item]float64{}
+	for i, x := range row {
+		near := x.left
+		if !forward {
+			near = x.right
+		}
+		if len(near) == 0 {
+			mean[x] = float64(i) * float64(len(l[beside])) / float64(len(row))
+			continue
+		}
+		sum := 0
+		for _, n := range near {
+			sum += place[n]
+		}
+		mean[x] = float64(sum) / float64(len(near))
+	}
+	row = slices.Clone(row)
+	slices.SortStableFunc(row, func(a, b *item) int { return cmp.Compare(mean[a], mean[b]) })
+	return row
+}
+
+// crossings counts how often lines between neighbouring columns cross.
+func (l layers) crossings() (n int) {
+	for c := 1; c < len(l); c++ {
+		place := map[*item]int{}
+		for i, x := range l[c] {
+			place[x] = i
+		}
+		var before []int // ends of the lines that begin further up
+		for _, x := range l[c-1] {
+			ends := make([]int, len(x.right))
+			for i, r := range x.right {
+				ends[i] = place[r]
+				for _, b := range before {
+					if b > ends[i] {
+						n++
+					}
+				}
+			}
+			before = append(before, ends...)
+		}
+	}
+	return n
+}
+
+// place gives each item its height: near to what it is joined to, none over another one. It answers how high the picture is.
+func (l layers) place() float64 {
+	for _, row := range l {
+		y := 0.0
+		for _, x := range row {
+			x.center = y + x.height()/2
+			y += x.height() + rowGap
+		}
+	}
+	for pass := range 6 {
+		for k := range l {
+			c := k
+			if pass%2 == 1 {
+				c = len(l) - 1 - k
+			}
+			align(l[c], pass%2 == 0)
+		}
+	}
+	low, high := 0.0, 0.0
+	first := true
+	for _, row := range l {
+		for _, x := range row {
+			if top := x.center - x.height()/2; first || top < low {
+				low, first = top, false
+			}
+			high = max(high, x.center+x.height()/2)
+		}
+	}
+	for _, row := range l {
+		for _, x := range row {
+			x.center = float64(int(x.center - low + 0.5))
+		}
+	}
+	return high - low + 1
+}
+
+// align moves a column's items to where they wish to stand, as near as their order and the room between them allow.
+func align(row []*item, forward bool) {
+	type block struct{ sum, n float64 }
+	offset, at := make([]float64, len(row)), 0.0
+	var blocks []block // that touch: pooled while one wants to stand above the one before
+	for i, x := range row {
+		offset[i] = at + x.height()/2
+		at += x.height() + rowGap
+		blocks = append(blocks, block{x.wish(forward) - offset[i], 1})
+		for k := len(blocks) - 1; k > 0 && blocks[k-1].sum*blocks[k].n >= blocks[k].sum*blocks[k-1].n; k-- {
+			blocks[k-1].sum, blocks[k-1].n = blocks[k-1].sum+blocks[k].sum, blocks[k-1].n+blocks[k].n
+			blocks = blocks[:k]
+		}
+	}
+	i := 0
+	for _, b := range blocks {
+		for range int(b.n) {
+			row[i].center = b.sum/b.n + offset[i]
+			i++
+		}
+	}
+}
+
+// wish is where the item would stand were it alone: beside the first of what it carries, or in the middle of what it stands on.
+func (i *item) wish(forward bool) float64 {
+	near := i.left
+	if !forward {
+		near = i.right
+	}
+	if len(near) == 0 {
+		return i.center
+	}
+	sum, first := 0.0, near[0].center
+	for _, n := range near {
+		sum, first = sum+n.center, min(first, n.center)
+	}
+	if !forward {
+		return first
+	}
+	return sum / float64(len(near))
+}

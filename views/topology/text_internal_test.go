@@ -1,0 +1,28 @@
+package topology
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestTextsFitTheirBoxes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"br0": "br0", "a-rather-long-name-of-a-vm-07": "a-rather-long…", "": "",
+		"日本語の名前の仮想マシン": "日本語の名前の…",
+	} {
+		got := fit(text, 12, 100)
+		if got != want || widthOf(got, 12) > 100 {
+			t.Errorf("%q is cut to %q, %.0f wide, want %q", text, got, widthOf(got, 12), want)
+		}
+	}
+	b := Box{Node: Node{Tone: fleet.ToneOK, Word: "Running", Detail: "192.168.122.17"}, W: boxWidth}
+	if got := b.second(); got != "192.168.122.17" {
+		t.Errorf("a VM that is well and has no room for both says %q", got)
+	}
+	b.Tone, b.Word = fleet.ToneBad, "Crashed"
+	if got := b.second(); got != fit("Crashed · 192.168.122.17", detailSize, b.room()) || got[:7] != "Crashed" {
+		t.Errorf("one that is not well says %q", got)
+	}
+}

@@ -1,0 +1,48 @@
+package vm
+
+import (
+	"strconv"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// ImagePage asks what the image of a disk is to be called.
+type ImagePage struct {
+	VM     fleet.VMView
+	Disk   fleet.Disk
+	Number int    // among the VM's disks
+	Why    string // why none can be made now
+	In     ImageForm
+	Errors kit.Errors
+}
+
+// ImageForm is what a person typed.
+type ImageForm struct{ Name, Description, Family, System, Release, Arch string }
+
+func (p ImagePage) dialog() kit.Dialog {
+	return kit.Dialog{
+		Title: "Make an image of disk " + strconv.Itoa(p.Number) + " of " + p.VM.Name, Button: "Make image", Back: views.VMPath(p.VM.ID),
+		Action: diskLink(p.VM.ID, "image", p.Disk.Ref()), Why: p.Why,
+	}
+}
+
+func imageFamilies() []kit.Option {
+	out := []kit.Option{{Text: "Not told"}}
+	for _, f := range fleet.OSFamilies {
+		out = append(out, kit.Option{Value: f, Text: f})
+	}
+	return out
+}
+
+// image is the act at a disk.
+func (p Page) image(d fleet.Disk) kit.Act {
+	act := kit.Act{Icon: "disc", Word: "Make an image of it…", Href: diskLink(p.VM.ID, "image", d.Ref()), Dialog: true}
+	if !policy.May(p.Actor, policy.VMChange, p.VM.ProjectID) {
+		return act.When("You may not change VMs of this project.")
+	}
+	_, why := p.VM.AllowsImage(d.Ref())
+	return act.When(why)
+}

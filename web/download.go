@@ -1,0 +1,140 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/pair"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// downloadPatience is how long a browser may take none of a volume.
+const downloadPatience = 4 * time.Minute
+
+// lookAgain is how often the right to what is still on its way is asked for.
+const lookAgain = 30 * time.Second
+
+// downloads is what pairs are to volumes that go to people: the portal itself takes them in their name.
+var downloads = pair.Use{
+	Kind:   pair.Download,
+	Wait:   [2]time.Duration{pair.Asker: 15 * time.Second, pair.Answerer: 15 * time.Second},
+	Late:   [2]string{pair.Asker: "The host did not answer in time.", pair.Answerer: "Nobody waits for the volume any more."},
+	Left:   [2]string{pair.Asker: "The download was left.", pair.Answerer: "The host ended the connection."},
+	Silent: [2]string{pair.Asker: "The download is no longer heard.", pair.Answerer: "The host is no longer heard."},
+	Taken:  "Somebody takes this volume already.",
+	Stray:  "A volume comes in binary messages only.",
+}
+
+// pageVolume and apiVolume give a volume's file to whoever asks by a session, and by a token.
+func (s *Server) pageVolume(c echo.Context, a fleet.Actor) error {
+	return s.giveVolume(c, a, volumeNamed(c))
+}
+
+func (s *Server) apiVolume(c echo.Context, a fleet.Actor) error {
+	of := volumeNamed(c)
+	of.Volume = c.Param("volume")
+	return s.giveVolume(c, a, of)
+}
+
+// giveVolume passes a volume on from its host as fast as it is taken, with one piece in hand. Its length is said before, so that what is cut off
+// does not look whole.
+func (s *Server) giveVolume(c echo.Context, a fleet.Actor, of control.Volume) error {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return err
+	}
+	if !s.seats.enter(a.UserID) {
+		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", mostConsoles)
+	}
+	defer s.seats.leave(a.UserID)
+	ctx, cancel := context.WithCancel(c.Request().Context())
+	defer cancel()
+	end, host, err := s.Control.ReadVolume(ctx, a, of)
+	if err != nil {
+		return err
+	}
+	ws, release, err := s.pairs.Hold(ctx, end)
+	if err != nil {
+		left, done := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
+		defer done()
+		if err := s.Control.LeaveVolume(left, a, end.ID()); err != nil {
+			s.Log.Warn("take a download back", "error", err)
+		}
+		return fleet.Errorf(fleet.Unavailable, "The host %s did not come with the volume. Try again when it is heard.", host)
+	}
+	defer release()
+	from := wire.NewPatientStream(ws, downloadPatience)
+	defer from.Close()
+	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // a browser that has gone is not waited for
+	head, err := wire.ReadDownloadHead(from)
+	switch {
+	case err != nil:
+		return fleet.Errorf(fleet.Unavailable, "The host %s ended the connection before it said anything. Try again.", host)
+	case head.Error != "":
+		return fleet.Errorf(fleet.Conflict, "%s", head.Error)
+	}
+	go s.whileAllowed(ctx, c, cancel)
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, echo.MIMEOctetStream)
+	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType("attachment", map[string]string{"filename": of.Volume}))
+	h.Set(echo.HeaderContentLength, strconv.FormatInt(head.SizeBytes, 10))
+	c.Response().WriteHeader(http.StatusOK)
+	if err := pass(c, from, head.SizeBytes); err != nil {
+		s.Log.Info("A download ended early.", "volume", of.Volume, "host", host, "error", err)
+		panic(http.ErrAbortHandler) // a part must not look like the whole
+	}
+	return nil
+}
+
+// pass writes exactly so many bytes.
+func pass(c echo.Context, from io.Reader, size int64) error {
+	piece := pieces.Get().(*[wire.UploadHeader + wire.MostUploadPiece]byte)
+	defer pieces.Put(piece)
+	out := http.NewResponseController(c.Response())
+	for size > 0 {
+		n, err := from.Read(piece[:min(int64(len(piece)), size)])
+		if n > 0 {
+			size -= int64(n)
+			_ = out.SetWriteDeadline(time.Now().Add(downloadPatience)) // without deadlines it is written to all the same
+			if _, err := c.Response().Write(piece[:n]); err != nil {
+				return err
+			}
+		}
+		if err != nil && size > 0 {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// whileAllowed ends what is on its way to somebody who may not have it any more.
+func (s *Server) whileAllowed(ctx context.Context, c echo.Context, end context.CancelFunc) {
+	look := time.NewTicker(lookAgain)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		asking, done := context.WithTimeout(ctx, pageLimit)
+		a, err := s.senderNow(asking, c)
+		done()
+		if code := fleet.CodeOf(err); err == nil && !policy.May(a, policy.InfraChange, "") || code == fleet.Unauthorized || code == fleet.Forbidden {
+			end()
+			return
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package web_test
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/testkit"
+)
+
+// What may be wrong with storage, as agents say it (their own tests make each of these faults), and what the pages say then: the pool's
+// page and that of the host. It is host-2's alone: host-1 has the same pool at the same path, and stays well.
+func TestEachFaultOfStorageIsShown(t *testing.T) {
+	p, pool, hosts := poolOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	path, here := "/pools/"+string(pool), func(i int) string { return "/hosts/" + string(hosts[i]) + "?tab=storage" }
+	kept := agent.KeptPool{ID: "00000000-0000-7000-8000-00000000aaaa", Path: "/srv/shared-nfs", Place: &agent.Place{Marked: true}}
+	failed := func(words string) fleet.PoolStatus { return fleet.PoolStatus{State: fleet.PoolFailed, Error: words} }
+	active := func(words string) fleet.PoolStatus {
+		return fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 1 << 40, AvailableBytes: 1 << 40, Error: words}
+	}
+	for name, c := range map[string]struct {
+		says fleet.PoolStatus
+		want []string // beside its words
+	}{
+		"a wrong server":        {failed("mount.nfs: Failed to resolve server nowhere: Name or service not known"), []string{"host-2 cannot use this pool.", "Retry host-2"}},
+		"a refused mount":       {failed("mount.nfs: access denied by server while mounting 10.0.0.5:/exports/shared-nfs"), []string{"host-2 cannot use this pool.", "Retry host-2"}},
+		"a stale handle":        {failed("cannot open directory '/srv/shared-nfs': Stale file handle"), []string{"host-2 cannot use this pool.", "Retry host-2"}},
+		"a read-only remount":   {active("Nothing can be written to /srv/shared-nfs: it is mounted read-only."), []string{"degraded", "Degraded"}},
+		"a device that is gone": {failed("A trial of writing to /srv/shared-nfs and reading it back failed: input/output error"), []string{"host-2 cannot use this pool."}},
+		"an export that is gone": {
+			failed(kept.Judge(agent.Sighting{}).Error()), []string{"host-2 cannot use this pool.", "is gone"},
+		},
+		"one export by two names": {
+			failed(kept.Judge(agent.Sighting{There: true, Marker: "00000000-0000-7000-8000-00000000bbbb"}).Error()), []string{"host-2 cannot use this pool.", "belongs to another pool"},
+		},
+		"storage that hangs": {fleet.PoolStatus{State: fleet.PoolStalled, Error: "The storage has not answered since 12:00 UTC."}, []string{"host-2 cannot use this pool.", "Not answering"}},
+		"a full pool":        {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 2 << 40}, []string{"Full: 100 % used"}},
+	} {
+		p.exec("UPDATE assignments SET status = $3 WHERE object_id = $1 AND host_id = $2", pool, hosts[1], mustJSON(c.says))
+		words := html.EscapeString(c.says.Error)
+		a := b.get(path).is(t, http.StatusOK)
+		if a.has(t, words); t.Failed() {
+			t.Fatalf("%s is not shown in the host's words on the pool's page", name)
+		}
+		if a.has(t, c.want...); t.Failed() {
+			t.Fatalf("%s: the pool's page", name)
+		}
+		if b.get(here(1)).is(t, http.StatusOK).has(t, words); t.Failed() {
+			t.Fatalf("%s: the host's page", name)
+		}
+		if other := b.get(here(0)).is(t, http.StatusOK); words != "" && strings.Contains(other.body, words) {
+			t.Fatalf("%s on host-2 is shown of host-1", name)
+		}
+	}
+}
+
+// A VM that QEMU paused because its storage failed or is full says so, where its pool's fault leads to it.
+func TestAVMWhoseExportVanishes(t *testing.T) {
+	p, pool, hosts := poolOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	p.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: Connection refused"}' WHERE object_id = $1 AND host_id = $2`, pool, hosts[0])
+	p.exec(`UPDATE vms SET status = $1 WHERE name = 'web-01'`, mustJSON(fleet.VMStatus{
+		Power: fleet.Paused, Reason: "I/O error", CPUs: 2, MemoryMiB: 4096,
+		Faults: []fleet.Fault{{Code: fleet.FaultIO, Text: "QEMU paused it: its storage fails."}},
+	}))
+	b.get("/pools/"+string(pool)).is(t, http.StatusOK).has(t, "host-1 cannot use this pool.", "1 VM")
+	b.get("/pools/"+string(pool)+"?tab=vms").is(t, http.StatusOK).has(t, "web-01", "Paused")
+	var vm string
+	if err := p.pool.QueryRow(t.Context(), `SELECT id FROM vms WHERE name = 'web-01'`).Scan(&vm); err != nil {
+		t.Fatal(err)
+	}
+	b.get("/vms/"+vm).is(t, http.StatusOK).has(t, "QEMU paused it: its storage fails.")
+	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, "web-01")
+}
+
+// A host that has 200 pools of its own names them all, and none of them becomes a pool here.
+func TestAHostThatJoinsWith200Pools(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	h := p.addHost("host-1", 0)
+	var names []string
+	for i := range 200 {
+		names = append(names, fmt.Sprintf("their-pool-%03d", i))
+	}
+	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{otherPools}', $2) WHERE id = $1`, h, mustJSON(names))
+	a := b.get("/hosts/"+string(h)+"?tab=storage").is(t, http.StatusOK)
+	a.has(t, names...)
+	a.has(t, "not managed by Quantix, never touched")
+	b.get("/pools").is(t, http.StatusOK).lacks(t, "their-pool-000")
+}
+
+// What cannot be is refused at the field where it was typed.
+func TestImpossibleDefinitionsAreRefusedAtTheirField(t *testing.T) {
+	p, path, hosts := lanOf(t)
+	p.addPool("fast", hosts[0])
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.post("/pools", url.Values{"name": {"twice"}, "kind": {"dir"}, "path": {"/srv/fast/"}, "host": {string(hosts[0])}}, hx("pool-form")...).is(t, 422).
+		has(t, "Pool fast uses /srv/fast on host-1")
+	network := func(gateway, ranges string) answer {
+		return b.post("/networks", url.Values{"name": {"b"}, "mode": {"nat"}, "gateway4": {gateway}, "dhcp4": {"yes"}, "ranges4": {ranges}, "host": {string(hosts[0])}}, hx("network-form")...).is(t, 422)
+	}
+	network("10.6.0.1/24", "10.7.0.10-10.7.0.20").has(t, "10.7.0.10 is outside the subnet 10.6.0.0/24.")
+	network("10.5.0.129/25", "10.5.0.130-10.5.0.140").has(t, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on host-1.")
+	b.get(path).is(t, http.StatusOK).has(t, "host-1")
+}
+
+// What a host refuses or gives up is told in its words where the order was asked for: by its task.
+func TestWhatHostsRefuseIsToldByItsTask(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	h := p.addHost("host-1", 0)
+	pool := p.addPool("fast", h)
+	for name, c := range map[string]struct {
+		kind  fleet.JobKind
+		words string
+	}{
+		"a redirection into the house":    {fleet.VolumeFetch, "The server leads to 169.254.169.254, which is a private or reserved address."},
+		"bytes of another checksum":       {fleet.VolumeFetch, "What arrived has the SHA-256 checksum aa11, and bb22 was asked for. Nothing of it was kept."},
+		"a loop of bridges":               {fleet.NetworkApply, "The bridge qx-wire has eth2 as a port: with eth1, they are a loop."},
+		"a full pool":                     {fleet.VolumeFetch, "The pool has no room for it: no space left on device."},
+		"a mount that the server refuses": {fleet.PoolApply, "mount.nfs: access denied by server while mounting nas:/vm"},
+	} {
+		id := fleet.NewID[fleet.TaskID]()
+		subject := fleet.SubjectPool(pool)
+		if c.kind == fleet.NetworkApply {
+			subject = fleet.SubjectNetwork("n")
+		}
+		testkit.Order{ID: id, Host: h, Kind: c.kind, Subject: subject, Name: "fast", State: fleet.JobFailed}.Add(t, p.pool)
+		p.exec(`UPDATE tasks SET error = $2 WHERE id = $1`, id, c.words)
+		p.exec(`UPDATE jobs SET error = $2 WHERE task_id = $1`, id, c.words)
+		if b.get("/tasks/"+string(id)).is(t, http.StatusOK).has(t, html.EscapeString(c.words)); t.Failed() {
+			t.Fatalf("%s is not told by its task", name)
+		}
+	}
+}
+
+// A group that refers to itself is no mistake: its members reach one another, and its page says so by its name.
+func TestASecurityGroupThatRefersToItselfIsShown(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	shop := p.addProject("shop")
+	id := fleet.NewID[fleet.SecurityGroupID]()
+	p.exec(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, 'peers', '{"rules":[]}')`, id, shop)
+	path := "/security-groups/" + string(id)
+	a := b.post(path+"/rules", url.Values{"generation": {"1"}, "direction": {"ingress"}, "protocol": {"any"}, "remote": {string(id)}})
+	if !slices.Contains([]int{http.StatusSeeOther, http.StatusOK}, a.status) {
+		t.Fatalf("the rule is answered by %d: %s", a.status, a.main())
+	}
+	b.get(path).is(t, http.StatusOK).has(t, "peers", "members of this group")
+	var rules string
+	if err := p.pool.QueryRow(t.Context(), `SELECT spec->>'rules' FROM security_groups WHERE id = $1`, id).Scan(&rules); err != nil || !strings.Contains(rules, string(id)) {
+		t.Errorf("the rules are %s, %v", rules, err)
+	}
+}

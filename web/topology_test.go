@@ -1,0 +1,170 @@
+package web_test
+
+import (
+	"encoding/xml"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+var pictures = regexp.MustCompile(`(?s)<svg class="pic.*?</svg>\s*</div>`)
+
+// picture is the page's only picture. It must be well-formed, say of each link what it leads to, and be passed by by who reads the list.
+func picture(t *testing.T, a answer) string {
+	t.Helper()
+	all := pictures.FindAllString(a.body, -1)
+	if len(all) != 1 {
+		t.Fatalf("%d pictures: %s", len(all), a.main())
+	}
+	svg := strings.TrimSuffix(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(all[0]), "</div>")), "\n")
+	d := xml.NewDecoder(strings.NewReader(svg))
+	links, titles := 0, 0
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("the picture is no XML: %v in %s", err, svg)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			switch e.Name.Local {
+			case "title":
+				titles++
+			case "a":
+				links++
+				if !strings.Contains(svg, `tabindex="-1"`) {
+					t.Error("the keyboard stops in the picture")
+				}
+			}
+		}
+	}
+	if links == 0 || titles < links || !strings.Contains(svg, `aria-hidden="true"`) {
+		t.Errorf("%d links, %d titles in %s", links, titles, svg)
+	}
+	return svg
+}
+
+// devices is what host-1 tells of itself: a bridge on a card, and the bridge of the network "default".
+func (p *portal) devices(h fleet.HostID, nics ...fleet.HostNIC) {
+	p.t.Helper()
+	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,nics}', $2), '{inventory,nicsLooked}', 'true') WHERE id = $1`, h, mustJSON(nics))
+}
+
+func wired(up bool) []fleet.HostNIC {
+	return []fleet.HostNIC{
+		{Name: "br0", Kind: "bridge", Up: up}, {Name: "eth0", Kind: "physical", Up: up, SpeedMbps: 25000, Master: "br0"}, {Name: "virbr0", Kind: "bridge"},
+	}
+}
+
+func TestTopologyOfAHost(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	h := p.addHost("host-1", 0)
+	path := "/hosts/" + string(h) + "?tab=topology"
+	b.get(path).is(t, http.StatusOK).has(t, "Nothing to draw yet")
+	p.addNetwork("default", h)
+	p.addNetwork("br0", h)
+	p.exec(`UPDATE networks SET kind = 'bridge' WHERE name = 'br0'`)
+	p.exec(`UPDATE assignments SET status = '{"active": true}' WHERE network_id = (SELECT id FROM networks WHERE name = 'br0')`)
+	p.devices(h, wired(true)...)
+	shop := p.addProject("shop")
+	web := p.addVM(shop, h, "web-01", fleet.Running)
+	a := b.get(path).is(t, http.StatusOK)
+	svg := picture(t, a)
+	for _, want := range []string{"eth0", "25 Gbit/s", "virbr0", "192.168.122.0/24", `href="/vms/` + string(web) + `"`, "Running · 10.4.0.11", "card 52:54:00:3a:01:11 on default"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the picture lacks %q: %s", want, svg)
+		}
+	}
+	a.has(t, "The same as a list", "<td class=\"wrap\">virbr0</td>", "Network card")
+	a.lacks(t, "attention.")
+
+	// Each fault is named above, with the way to it, and drawn with its sign.
+	p.devices(h, wired(false)[:2]...)
+	a = b.get(path).is(t, http.StatusOK)
+	a.has(t, "2 things in it want attention.", "eth0 has no link: nothing behind it reaches anything by it.", "default is active, but its bridge virbr0 is not there")
+	if svg := picture(t, a); !strings.Contains(svg, "#triangle-alert") || !strings.Contains(svg, `class="l bad"`) {
+		t.Errorf("no fault is drawn: %s", svg)
+	}
+	p.devices(h, wired(true)...)
+	p.addVM(shop, h, "lost", fleet.Running, func(vm *fleet.VM) { vm.Status.NICs[0].Source = "bridge br7" })
+	b.get(path).is(t, http.StatusOK).has(t, "1 thing in it wants attention.", "host-1 has no bridge br7, and VMs have cards on it.", "lost: card 52:54:00:3a:01:12 is on bridge br7, which host-1 does not have")
+
+	// What a silent host said last is unknown, and no fault.
+	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes'`)
+	a = b.get(path).is(t, http.StatusOK)
+	a.lacks(t, "attention.")
+	if svg := picture(t, a); !strings.Contains(svg, `class="l unknown"`) || strings.Contains(svg, `class="l ok"`) || strings.Contains(svg, `class="ok"`) {
+		t.Errorf("a silent host is drawn %s", svg)
+	}
+	p.signedIn("vera", fleet.RoleViewer).get(path).is(t, http.StatusOK).has(t, "web-01")
+	p.tenant("mia", shop).get(path).is(t, http.StatusForbidden)
+}
+
+func TestTopologyOfANetwork(t *testing.T) {
+	p, path, hosts := lanOf(t)
+	p.exec(`UPDATE assignments SET status = status || '{"bridge": "br0"}'`)
+	p.devices(hosts[0], wired(true)...)
+	p.devices(hosts[1], wired(true)...)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	a := b.get(path+"?tab=topology").is(t, http.StatusOK)
+	a.has(t, "2 things in it want attention.", "dnsmasq is not running for it.", "Somebody stopped it on the host.")
+	svg := picture(t, a)
+	for _, want := range []string{"host-1", "host-2", "host-3", "eth0", "web-1", "web-2", `href="/hosts/` + string(hosts[1]) + `?tab=topology"`, `class="mine"`} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the picture lacks %q: %s", want, svg)
+		}
+	}
+	p.devices(hosts[0], wired(true)[1:]...)
+	b.get(path+"?tab=topology").is(t, http.StatusOK).has(t, "3 things in it want attention.", "but its bridge br0 is not there")
+
+	// Members of projects get their VMs, and nothing of hosts.
+	p.addVM(p.addProject("other"), hosts[0], "secret-1", fleet.Running, func(vm *fleet.VM) {
+		vm.Spec.NICs[0].NetworkID = fleet.NetworkID(strings.TrimPrefix(path, "/networks/"))
+	})
+	tom := p.signedIn("tom", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects WHERE name = 'shop'")
+	a = tom.get(path+"?tab=topology").is(t, http.StatusOK)
+	a.has(t, "web-1", "web-2", "Which hosts have this network is shown to those who run the hosts.")
+	a.lacks(t, "host-", "eth0", "br0", "dnsmasq", "secret-1", "attention.")
+}
+
+func TestTopologyOfTheFleet(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/networks/topology").is(t, http.StatusOK).has(t, "No hosts yet")
+	h1, h2, h3 := p.addHost("host-1", 0), p.addHost("host-2", 0), p.addHost("host-3", time.Hour)
+	b.get("/networks/topology").is(t, http.StatusOK).has(t, "No networks yet")
+	p.addNetwork("default", h1, h2, h3)
+	p.addNetwork("lab", h1)
+	p.exec(`UPDATE assignments SET status = '{"active": true, "error": "no dnsmasq"}' WHERE host_id = $1`, h2)
+	p.devices(h2, wired(false)...)
+	a := b.get("/networks/topology").is(t, http.StatusOK)
+	svg := picture(t, a)
+	for _, want := range []string{"default on host-1: active", "lab on host-1: active", "default on host-2: failed", "default on host-3: unknown", "default: well on 1 of 3 hosts, failed on 1", "1 device without link"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the picture lacks %q: %s", want, svg)
+		}
+	}
+	a.has(t, "default (failed)", "default (unknown)", "default, lab", `href="/hosts/`+string(h1)+`?tab=topology"`)
+	a = b.get("/networks/topology?filter="+url.QueryEscape("name:host-3")).is(t, http.StatusOK)
+	if svg := picture(t, a); strings.Contains(svg, "host-1") || !strings.Contains(svg, "host-3") {
+		t.Errorf("of one host: %s", svg)
+	}
+	b.get("/networks/topology?filter=name:nobody").is(t, http.StatusOK).has(t, "No host matches")
+	b.get("/networks/topology?filter=x:y").is(t, http.StatusUnprocessableEntity).has(t, "filter-error")
+	b.get("/networks/topology?networks=nonsense").is(t, http.StatusBadRequest)
+	b.get("/networks").is(t, http.StatusOK).has(t, `href="/networks/topology"`)
+	tenant := p.tenant("mia", p.addProject("shop"))
+	tenant.get("/networks").is(t, http.StatusOK).lacks(t, "/networks/topology")
+	tenant.get("/networks/topology").is(t, http.StatusForbidden)
+}

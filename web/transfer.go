@@ -1,0 +1,31 @@
+package web
+
+import (
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/internal/pair"
+	"quantix/internal/wire"
+)
+
+// relayed is what pairs are to two hosts that do not reach each other, at that many bytes a second for all of them together.
+func relayed(bytesASecond int64) pair.Use {
+	return pair.Use{
+		Kind:   pair.Transfer,
+		Wait:   [2]time.Duration{pair.Asker: 20 * time.Second, pair.Answerer: 20 * time.Second},
+		Late:   [2]string{pair.Asker: "The other host did not come in time.", pair.Answerer: "The other host did not come in time."},
+		Left:   [2]string{pair.Asker: "The sending host ended the connection.", pair.Answerer: "The receiving host ended the connection."},
+		Silent: [2]string{pair.Asker: "The sending host is no longer heard.", pair.Answerer: "The receiving host is no longer heard."},
+		Taken:  "This transfer has its connection already.",
+		Stray:  "A transfer carries binary messages only.",
+		Pace:   pair.Pace(bytesASecond),
+	}
+}
+
+// meet is where both hosts of a transfer hear of each other.
+func (s *Server) meet(c echo.Context, a fleet.Actor, in wire.Meet) (*wire.MeetAnswer, error) {
+	out, err := s.Control.Meet(c.Request().Context(), a, fleet.TransferID(c.Param("id")), in)
+	return &out, err
+}

@@ -1,0 +1,63 @@
+package web
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	vmview "quantix/views/vm"
+)
+
+type diskImageForm struct {
+	Name        string `form:"name"`
+	Description string `form:"description"`
+	Family      string `form:"family"`
+	System      string `form:"system"`
+	Release     string `form:"release"`
+	Arch        string `form:"arch"`
+}
+
+func (s *Server) askDiskImage(c echo.Context, a fleet.Actor, in diskImageForm, how asked) error {
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return err
+	}
+	ref := volumeOf(c.QueryParam("disk"))
+	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
+	if i < 0 {
+		return fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
+	}
+	out := vmview.ImagePage{
+		VM: p.VM, Disk: p.VM.Spec.Disks[i], Number: i + 1, Errors: how.errors,
+		In: vmview.ImageForm{Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch},
+	}
+	_, out.Why = p.VM.AllowsImage(ref)
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.DiskImage(out))
+}
+
+func (s *Server) imageOfDisk(c echo.Context, a fleet.Actor, in diskImageForm) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	image, _, err := s.Control.ImageOfDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), control.DiskImage{
+		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description),
+		OS: imageForm{Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch}.os(),
+	})
+	return leave(views.ImagePath(image)), err
+}
+
+type diskImageInput struct {
+	VMPath
+	Body struct {
+		Disk fleet.Volref `json:"disk" doc:"One of the VM's disks"`
+		control.DiskImage
+	}
+}
+
+func (s *Server) apiImageOfDisk(ctx context.Context, a fleet.Actor, in *diskImageInput) (*taskOutput, error) {
+	_, task, err := s.Control.ImageOfDisk(ctx, a, in.ID, in.Body.Disk, in.Body.DiskImage)
+	return &taskOutput{task}, err
+}

@@ -1,0 +1,76 @@
+package web
+
+import (
+	"context"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+	vmview "quantix/views/vm"
+)
+
+type growDiskForm struct {
+	Size       string `form:"size"`
+	Overcommit string `form:"overcommit"`
+}
+
+func (s *Server) askGrowDisk(c echo.Context, a fleet.Actor, in growDiskForm, how asked) error {
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return err
+	}
+	ref := volumeOf(c.QueryParam("disk"))
+	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
+	if i < 0 {
+		return fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
+	}
+	pool, err := s.Control.GetPool(c.Request().Context(), a, ref.PoolID)
+	if err != nil {
+		return err
+	}
+	out := vmview.GrowPage{
+		VM: p.VM, Disk: p.VM.Spec.Disks[i], Number: i + 1, Pool: pool.Name, Errors: how.errors, In: vmview.GrowForm{Size: in.Size, Overcommit: in.Overcommit != ""},
+	}
+	if pool.Health.CapacityBytes > 0 {
+		out.Room = "The pool has " + poolRoom(pool.Health) + "."
+	}
+	if _, out.Why = p.VM.AllowsGrow(out.Disk, nil); !how.again() {
+		out.In.Size = gib(p.VM.DiskBytes(out.Disk))
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.GrowDisk(out))
+}
+
+func (s *Server) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (end, error) {
+	var checks fleet.Checks
+	order := control.GrowDisk{SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Overcommit: in.Overcommit != ""}
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	id := fleet.VMID(c.Param("id"))
+	vm, _, err := s.Control.GrowDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), order)
+	return stay(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": asked of "+hostWord(vm)+"."), err
+}
+
+// hostWord names the VM's host for whoever sees hosts.
+func hostWord(vm fleet.VMView) string {
+	if vm.HostName == "" {
+		return "its host"
+	}
+	return vm.HostName
+}
+
+type growDiskInput struct {
+	VMPath
+	Body struct {
+		Disk fleet.Volref `json:"disk" doc:"One of the VM's disks"`
+		control.GrowDisk
+	}
+}
+
+func (s *Server) apiGrowDisk(ctx context.Context, a fleet.Actor, in *growDiskInput) (*vmOutput, error) {
+	return changedVM(a)(s.Control.GrowDisk(ctx, a, in.ID, in.Body.Disk, in.Body.GrowDisk))
+}
