@@ -28,7 +28,7 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 		return fmt.Errorf("go to the portal with the volume: %w", err)
 	}
 	conn := wire.NewPatientStream(ws, readPatience)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { // whoever waited is gone when this ends: nothing is said there

@@ -73,7 +73,7 @@ func (s *Server) giveVolume(c echo.Context, a fleet.Actor, of control.Volume) er
 	}
 	defer release()
 	from := wire.NewPatientStream(ws, downloadPatience)
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // a browser that has gone is not waited for
 	head, err := wire.ReadDownloadHead(from)
 	switch {

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"encoding/xml"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -27,7 +28,7 @@ func picture(t *testing.T, a answer) string {
 	links, titles := 0, 0
 	for {
 		token, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -20,11 +21,11 @@ func spelt(err error) error {
 	if !errors.As(err, &e) || len(e.Fields) == 0 {
 		return err
 	}
-	words := ""
+	var words strings.Builder
 	for _, f := range e.Fields {
-		words += f.Field + ": " + f.Message + " "
+		fmt.Fprintf(&words, "%s: %s ", f.Field, f.Message)
 	}
-	return fleet.Errorf(e.Code, "%s", words)
+	return fleet.Errorf(e.Code, "%s", words.String())
 }
 
 func TestADiskGrows(t *testing.T) {

@@ -59,6 +59,14 @@ func (s NetworkSpec) TagsVLANs() (ok bool, why string) {
 	return false, "The bridge of this kind of network knows no VLANs; that of Open vSwitch does. Define a network for each VLAN, or use that."
 }
 
+// FiltersCards reports whether hosts can filter what passes the network's cards, and why not.
+func (s NetworkSpec) FiltersCards() (ok bool, why string) {
+	if !s.Mode.Is().Bare {
+		return true, ""
+	}
+	return false, "Hosts cannot filter what passes a card on this kind of network, so security groups and anti-spoofing would protect nothing there."
+}
+
 // Group is the port group of that name; nil: there is none.
 func (s *NetworkSpec) Group(name string) *PortGroup {
 	if s == nil {
@@ -90,6 +98,14 @@ func (s NetworkSpec) checkGroups(c *Checks, field string) {
 				c.Add(at+".vlan", "%s", why)
 			}
 			g.VLAN.check(c, at+".vlan")
+		}
+		if ok, why := s.FiltersCards(); !ok {
+			if len(g.SecurityGroups) > 0 {
+				c.Add(at+".securityGroups", "%s", why)
+			}
+			if g.AntiSpoofing != nil && *g.AntiSpoofing {
+				c.Add(at+".antiSpoofing", "%s", why)
+			}
 		}
 		NIC{SecurityGroups: g.SecurityGroups}.checkGroups(c, at)
 		g.ToGuest.check(c, at+".toGuest")

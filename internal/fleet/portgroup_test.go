@@ -26,3 +26,29 @@ func TestPortGroupsHaveVLANsOnOpenVSwitchAlone(t *testing.T) {
 		}
 	}
 }
+
+// A port group gives no protection where hosts cannot filter: it would only seem to be there.
+func TestPortGroupsProtectOnlyWhereHostsFilter(t *testing.T) {
+	t.Parallel()
+	on, off := true, false
+	for name, g := range map[string]struct {
+		group fleet.PortGroup
+		bare  bool // it is taken also where hosts filter nothing
+	}{
+		"a security group": {fleet.PortGroup{Name: "a", SecurityGroups: []fleet.SecurityGroupID{"00000000-0000-7000-8000-000000000001"}}, false},
+		"anti-spoofing":    {fleet.PortGroup{Name: "a", AntiSpoofing: &on}, false},
+		"no anti-spoofing": {fleet.PortGroup{Name: "a", AntiSpoofing: &off}, true},
+		"neither":          {fleet.PortGroup{Name: "a"}, true},
+	} {
+		for spec, want := range map[*fleet.NetworkSpec]bool{
+			{Mode: fleet.NetworkOVS, Bridge: "ovs0"}: g.bare,
+			{Mode: fleet.NetworkIsolated}:            true,
+		} {
+			spec.PortGroups = []fleet.PortGroup{g.group}
+			var checks fleet.Checks
+			if spec.Check(&checks, "spec"); (checks.Err() == nil) != want {
+				t.Errorf("%s on %s: %v", name, spec.Mode, checks.Err())
+			}
+		}
+	}
+}

@@ -94,6 +94,9 @@ func (p GroupPage) dialog() kit.Dialog {
 // noVLAN is why the network keeps no VLANs apart; empty: it does.
 func noVLAN(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.TagsVLANs()) }
 
+// noFilter is why nothing filters what passes the network's cards; empty: hosts can.
+func noFilter(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.FiltersCards()) }
+
 func (p Page) newGroup() kit.Act {
 	_, why := p.Network.Allows(fleet.ActAssign)
 	return kit.Act{Icon: "plus", Word: "New port group", Href: groupsPath(p.Network.ID), Dialog: true}.When(why).Needs(p.Actor, policy.InfraChange)

@@ -59,7 +59,7 @@ func (box *Inbox) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, 
 	}
 	out = wire.MeetAnswer{
 		Peer: m.Peer, PeerName: m.PeerName, KeyHash: hex.EncodeToString(m.PeerKey), Ticket: m.Ticket, Heard: m.Heard, Listens: m.Listens,
-		Paired: m.Paired, Pair: fleet.PairID(m.PairID), PortalURL: m.PairUrl, Begun: state != fleet.JobQueued, Received: m.ReceiveState == fleet.JobDone,
+		Paired: m.Paired, Pair: m.PairID, PortalURL: m.PairUrl, Begun: state != fleet.JobQueued, Received: m.ReceiveState == fleet.JobDone,
 	}
 	if state.Ended() && state != fleet.JobDone {
 		out.Over = cmp.Or(words, "Its part was "+string(state)+".")
