@@ -110,7 +110,7 @@ func (m *meeting) send(ctx context.Context, pieces transfer.Pieces, size int64, 
 		out, way, err := m.reach(ctx, there, ticket)
 		if err == nil {
 			told(0, size, 0, way)
-			_, err = out.Send(ctx, pieces, size, rate, &transfer.Meter{Total: size, Tell: func(done, total, rate int64) { told(done, total, rate, way) }})
+			err = out.Send(ctx, pieces, size, rate, &transfer.Meter{Total: size, Tell: func(done, total, rate int64) { told(done, total, rate, way) }})
 		}
 		if err == nil || ctx.Err() != nil || !errors.Is(err, transfer.ErrLost) || try >= transferTries {
 			return err

@@ -114,7 +114,7 @@ func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash s
 	within, cancel := context.WithTimeout(ctx, visitTime)
 	defer cancel()
 	defer context.AfterFunc(within, func() { conn.Close() })()
-	secure := tls.Server(conn, settings(own, peer))
+	secure := tls.Server(&wide{Conn: conn}, settings(own, peer))
 	if err := secure.HandshakeContext(within); err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -134,7 +134,7 @@ func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash s
 		_ = conn.Close()
 		return nil, err
 	}
-	return &Incoming{conn: secure}, nil
+	return &Incoming{conn: broad(secure)}, nil
 }
 
 // Dial goes to the first of the addresses at which the peer lets it in. Each gets a short time; all are tried at once.
@@ -182,7 +182,7 @@ func greet(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	secure := tls.Client(conn, settings(own, peer))
+	secure := tls.Client(&wide{Conn: conn}, settings(own, peer))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("%s: %w", at, err)
@@ -195,7 +195,7 @@ func Enter(ctx context.Context, conn net.Conn, own Self, peer Peer, ticket Ticke
 	ctx, cancel := context.WithTimeout(ctx, visitTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	secure := tls.Client(conn, settings(own, peer))
+	secure := tls.Client(&wide{Conn: conn}, settings(own, peer))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -218,7 +218,7 @@ func enter(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
 		return nil, fmt.Errorf("the other host does not take the ticket: %w", err)
 	}
 	_ = conn.SetDeadline(time.Time{})
-	return &Outgoing{conn: conn}, nil
+	return &Outgoing{conn: broad(conn)}, nil
 }
 
 // Addresses are where other hosts may find a port of this one: neither this machine's own loopback nor what holds on one link alone.

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -14,7 +15,7 @@ import (
 )
 
 // A transfer is one file: its size, then pieces of data, each with its place and its length, in order and with holes between them, then one
-// of no length with the sum of all, holes as zeros. The receiver answers once.
+// of no length. The receiver answers once. That what comes is what was sent TLS holds; the receiver alone sums it up.
 const (
 	admitted = 0x51 // the ticket was taken
 
@@ -54,56 +55,43 @@ type Outgoing struct{ conn net.Conn }
 func (o *Outgoing) Close() { o.conn.Close() }
 
 // Send sends the file and waits until the receiver has said that it is there and whole.
-func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) (Sum, error) {
+func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
 	defer o.Close()
 	defer context.AfterFunc(ctx, o.Close)()
-	sum, err := o.send(ctx, pieces, size, rate, meter)
+	err := o.send(ctx, pieces, size, rate, meter)
 	if cause := context.Cause(ctx); cause != nil {
-		return sum, cause
+		return cause
 	}
-	return sum, err
+	return err
 }
 
-func (o *Outgoing) send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) (Sum, error) {
-	s := newSummer(ctx)
-	defer s.end()
+func (o *Outgoing) send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
 	var head [headBytes]byte
 	binary.BigEndian.PutUint64(head[:8], uint64(size))
 	if err := o.write(head[:8]); err != nil {
-		return Sum{}, err
+		return err
 	}
 	err := pieces(ctx, func(at int64, block []byte, n int64) error {
+		meter.Add(n)
 		if block == nil {
-			meter.Add(n)
-			return s.zeros(n)
+			return nil
 		}
 		if err := rate.Take(ctx, len(block)); err != nil {
 			return err
 		}
-		if err := s.add(block); err != nil {
-			return err
-		}
 		binary.BigEndian.PutUint64(head[:8], uint64(at))
 		binary.BigEndian.PutUint32(head[8:], uint32(len(block)))
-		if err := o.write(head[:]); err != nil {
-			return err
-		}
-		if err := o.write(block); err != nil {
-			return err
-		}
-		meter.Add(n)
-		return s.wait()
+		return together(o.conn, func() error { return cmp.Or(o.write(head[:]), o.write(block)) })
 	})
 	if err != nil {
-		return Sum{}, o.because(err)
+		return o.because(err)
 	}
-	sum := s.sum()
 	binary.BigEndian.PutUint64(head[:8], uint64(size))
 	binary.BigEndian.PutUint32(head[8:], 0)
-	if err := o.write(append(head[:], sum[:]...)); err != nil {
-		return sum, o.because(err)
+	if err := o.write(head[:]); err != nil {
+		return o.because(err)
 	}
-	return sum, o.answer()
+	return o.answer()
 }
 
 func (o *Outgoing) write(p []byte) error {
@@ -174,8 +162,8 @@ func (in *Incoming) read(p []byte) error {
 	return nil
 }
 
-// Into writes the file of that size into dst, which must be empty, and checks it against the sender's sum. room bounds the data that is
-// taken; what is not sent is a hole. The bytes have reached the storage when it returns.
+// Into writes the file of that size into dst, which must be empty, and returns the sum of what came, holes as zeros. room bounds the data that
+// is taken; what is not sent is a hole. The bytes have reached the storage when it returns.
 func (in *Incoming) Into(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
 	stop := context.AfterFunc(ctx, in.Close)
 	sum, err := in.into(ctx, dst, size, room, meter)
@@ -191,7 +179,6 @@ func (in *Incoming) into(ctx context.Context, dst Sink, size, room int64, meter 
 	w := newWriter(dst)
 	defer w.end()
 	var head [headBytes]byte
-	var sent Sum
 	for next := int64(0); ; {
 		if err := in.read(head[:]); err != nil {
 			return Sum{}, err
@@ -229,13 +216,6 @@ func (in *Incoming) into(ctx context.Context, dst Sink, size, room int64, meter 
 		w.put(block, at)
 		meter.Add(n)
 	}
-	if err := in.read(sent[:]); err != nil {
-		return Sum{}, err
-	}
-	got := s.sum()
-	if got != sent {
-		return got, fmt.Errorf("%w: what came has the SHA-256 %x, its sender has %x", ErrDiffers, got, sent)
-	}
 	err := w.finish()
 	if err == nil {
 		err = dst.Truncate(size)
@@ -243,7 +223,7 @@ func (in *Incoming) into(ctx context.Context, dst Sink, size, room int64, meter 
 	if err == nil {
 		err = dst.Sync()
 	}
-	return got, err
+	return s.sum(), err
 }
 
 // Busy tells the sender that the file is still being looked at.

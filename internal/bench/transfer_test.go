@@ -32,9 +32,9 @@ const (
 	transferShare = 0.7 // of the plain way's rate, at least
 )
 
-// BenchmarkTransfer sends an image of 1 GiB of random bytes from one file of the disk to another over loopback: by cat into a plain TCP connection
-// whose other end copies it into a file and syncs that, as `cat | nc` does; and as agents do, over TLS between two hosts' certificates, with the
-// sum of all of it on both sides. Each way goes twice, in turns, and its better time counts.
+// BenchmarkTransfer sends an image of 1 GiB of random bytes from one file of the disk to another over loopback: as `cat | nc`
+// does, through a pipe and a plain TCP connection in pieces of 64 KiB, into a file that is synced; and as agents do, over TLS between two hosts' certificates, with the
+// sum of all of it. Each way goes twice, in turns, and its better time counts.
 func BenchmarkTransfer(b *testing.B) {
 	dir := b.TempDir()
 	src := filepath.Join(dir, "image.raw")
@@ -61,7 +61,7 @@ func BenchmarkTransfer(b *testing.B) {
 		rate := func(d time.Duration) float64 { return transferBytes / (1 << 20) / d.Seconds() }
 		b.ReportMetric(rate(ours), "MiB/s")
 		b.ReportMetric(rate(beside), "plain-MiB/s")
-		goals.Transfer.Tell(b, share >= transferShare, fmt.Sprintf("%.0f MiB/s, %.0f %%", rate(ours), 100*share), fmt.Sprintf("cat into TCP, copied and synced: %.0f MiB/s", rate(beside)))
+		goals.Transfer.Tell(b, share >= transferShare, fmt.Sprintf("%.0f MiB/s, %.0f %%", rate(ours), 100*share), fmt.Sprintf("cat to nc, synced: %.0f MiB/s", rate(beside)))
 	}
 }
 
@@ -84,7 +84,7 @@ func catInto(b *testing.B, src, to string) time.Duration {
 		defer conn.Close()
 		out, err := os.Create(to)
 		if err == nil {
-			_, err = io.Copy(out, conn)
+			_, err = pieces(out, conn)
 		}
 		if err == nil {
 			err = out.Sync()
@@ -96,14 +96,17 @@ func catInto(b *testing.B, src, to string) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
-	socket, err := conn.(*net.TCPConn).File()
-	if err != nil {
-		b.Fatal(err)
-	}
 	cat := exec.CommandContext(b.Context(), "cat", src)
-	cat.Stdout = socket
-	err = cat.Run()
-	socket.Close()
+	pipe, err := cat.StdoutPipe()
+	if err == nil {
+		err = cat.Start()
+	}
+	if err == nil {
+		_, err = pieces(conn, pipe)
+	}
+	if err == nil {
+		err = cat.Wait()
+	}
 	conn.Close()
 	if got := <-done; err != nil || got != nil {
 		b.Fatal(err, got)
@@ -111,6 +114,11 @@ func catInto(b *testing.B, src, to string) time.Duration {
 	took := time.Since(began)
 	os.Remove(to)
 	return took
+}
+
+// pieces copies as nc does: by read and write, where io.Copy would have the kernel move the bytes by itself.
+func pieces(to io.Writer, from io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
 }
 
 // hosts are two with certificates of one authority.
@@ -169,7 +177,7 @@ func (h hosts) send(b *testing.B, src *os.File, to string) time.Duration {
 	go func() { done <- take(b.Context(), door, to) }()
 	out, err := transfer.Dial(b.Context(), []string{fmt.Sprintf("127.0.0.1:%d", door.Port())}, h.self[0], h.peer[1], ticket)
 	if err == nil {
-		_, err = out.Send(b.Context(), transfer.File(src, transferBytes), transferBytes, nil, nil)
+		err = out.Send(b.Context(), transfer.File(src, transferBytes), transferBytes, nil, nil)
 	}
 	if got := <-done; err != nil || got != nil {
 		b.Fatal(err, got)

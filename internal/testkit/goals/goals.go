@@ -42,7 +42,7 @@ var (
 	Start      = add("Create and start a diskless guest, p50", "≤ libvirt + 100 ms")
 	Labels     = add("A network for 10,000 hosts by label; with 40 of them, a pass that finds nothing to do", "all within 30 s, ≤ 1 s")
 	WouldPass  = add("Would it pass: 1,000 security groups of 10 rules, p50/p99", "≤ 20 ms")
-	Transfer   = add("Image of 1 GiB from agent to agent", "≥ 70 % of cat into TCP, copied and synced on the same disk, in the same run")
+	Transfer   = add("Image of 1 GiB from agent to agent", "≥ 70 % of cat to nc over TCP, synced, on the same disk and in the same run")
 	Upload     = add("Upload of 4 GiB through portal and pair, by curl", "≥ 60 % of curl to a plain Go file server on the same disk, portal's memory +32 MiB at most")
 	Overlay    = add("A VM's disk as an overlay on an image, with its definition, p50", "≤ 100 ms")
 	Upgrade    = add("Upgrade of a database with 100,000 VMs from schema 14", "≤ 30 s")
