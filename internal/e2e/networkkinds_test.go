@@ -88,7 +88,7 @@ func TestKindsOfNetworks(t *testing.T) {
 		}
 		g.run("ip addr del 10.80.0.77/24 dev eth1")
 	}
-	eventually(t, stepLimit, "the guest knows VLANs", func() (bool, string) {
+	eventually(t, guestLimit, "the guest knows VLANs", func() (bool, string) {
 		out := a.run("ip link add link eth1 name v10 type vlan id 10 && echo ma''de")
 		return strings.Contains(out, "made"), out
 	})
@@ -123,18 +123,18 @@ func TestKindsOfNetworks(t *testing.T) {
 		nic, what string
 		prefix    string
 	}{{a, "eth3", "NAT", "fd00:90::"}, {b, "eth3", "NAT", "fd00:90::"}, {a, "eth4", "isolated", "fd00:91::"}, {b, "eth4", "isolated", "fd00:91::"}} {
-		eventually(t, stepLimit, card.g.name+" has an IPv6 address in the network with "+card.what, func() (bool, string) {
+		eventually(t, guestLimit, card.g.name+" has an IPv6 address in the network with "+card.what, func() (bool, string) {
 			out := card.g.run("ip -6 addr show dev " + card.nic + " scope global")
 			return strings.Contains(out, card.prefix[:8]), out
 		})
-		eventually(t, stepLimit, card.g.name+" reaches its gateway by IPv6", func() (bool, string) {
+		eventually(t, guestLimit, card.g.name+" reaches its gateway by IPv6", func() (bool, string) {
 			out := card.g.run("ping -q -c 3 -W 2 " + card.prefix + "1")
 			return strings.Contains(out, "3 packets received"), out
 		})
 	}
 	b.run("udhcpc -q -f -n -t 20 -T 1 -i eth3 -s /etc/udhcpc")
 	a.run("udhcpc -q -f -n -t 20 -T 1 -i eth3 -s /etc/udhcpc")
-	eventually(t, stepLimit, "the name of a static lease is answered", func() (bool, string) {
+	eventually(t, guestLimit, "the name of a static lease is answered", func() (bool, string) {
 		out := b.run("nslookup nine.lab.example.org 10.90.0.1; nslookup nine 10.90.0.1")
 		return strings.Count(out, "10.90.0.9") >= 2, out
 	})
