@@ -153,6 +153,12 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("main dl .menu-item", "Grow")
 			p.waitText("#dialog", "New size")
 		}},
+		{"vm-leave", "/vms/" + string(failed.ID) + "/leave", nil},
+		{"vm-disk-image", "/vms/" + string(failed.ID), func(p *tab) {
+			p.click("main dl summary", "")
+			p.click("main dl .menu-item", "Make an image of it")
+			p.waitText("#dialog", "Name")
+		}},
 		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},
 		{"vm-monitor", vm + "?tab=monitor", nil},
 		{"vm-configure", vm + "?tab=configure", nil},
