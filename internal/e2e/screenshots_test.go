@@ -144,19 +144,16 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},
 		{"vm-disk-menu", vm, func(p *tab) { p.opens("main dl summary", "", "Move to another pool") }},
 		{"vm-move-disk", vm, func(p *tab) {
-			p.click("main dl summary", "")
-			p.click("main dl .menu-item", "Move to another pool")
+			p.pick("main dl summary", "", "Move to another pool")
 			p.waitText("#dialog", "Choose the pool")
 		}},
 		{"vm-grow-disk", vm, func(p *tab) {
-			p.click("main dl summary", "")
-			p.click("main dl .menu-item", "Grow")
+			p.pick("main dl summary", "", "Grow")
 			p.waitText("#dialog", "New size")
 		}},
 		{"vm-leave", "/vms/" + string(failed.ID) + "/leave", nil},
 		{"vm-disk-image", "/vms/" + string(failed.ID), func(p *tab) {
-			p.click("main dl summary", "")
-			p.click("main dl .menu-item", "Make an image of it")
+			p.pick("main dl summary", "", "Make an image of it")
 			p.waitText("#dialog", "Name")
 		}},
 		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},

@@ -119,8 +119,7 @@ func TestTheStartSet(t *testing.T) {
 	}
 	replace := func(file string) {
 		t.Helper()
-		p.click(row+" details:not([open]) summary", "")
-		p.click(row+" .menu-item", "Edit or replace")
+		p.pick(row+" details summary", "", "Edit or replace")
 		p.waitText("#dialog", "Edit Debian 12")
 		p.fill("#dialog #url", at+"/"+file)
 		p.fill("#dialog #checksumUrl", at+"/SHA256SUMS")

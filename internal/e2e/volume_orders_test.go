@@ -43,8 +43,7 @@ func TestADiskGrowsUnderItsGuest(t *testing.T) {
 	grow := func(gib, now string, bytes int64) {
 		t.Helper()
 		p.open("/vms/" + string(vm.ID))
-		p.click("main dl summary", "")
-		p.click("main dl .menu-item", "Grow")
+		p.pick("main dl summary", "", "Grow")
 		p.waitText("#dialog", "A disk never shrinks")
 		p.fill("#dialog #size", gib)
 		p.click("#dialog button.primary", "Grow disk")
