@@ -29,7 +29,7 @@ func TestTheSecurityGroupsPage(t *testing.T) {
 			'rules', (SELECT jsonb_agg(jsonb_build_object('rule', r->>'id', 'packets', 1234, 'bytes', 99000)) FROM security_groups g, jsonb_array_elements(g.spec->'rules') r WHERE g.id = $2 AND r->>'direction' = 'ingress'))), ''
 		FROM vms v WHERE v.id = $1`, web, id)
 	page := b.get(to).is(t, http.StatusOK)
-	page.has(t, "1234 packets", "0 packets", "Counted at 1 of 1 card since", "41 packets")
+	page.has(t, "1234 packets", "0 packets", "Counted at 1 of 1 card · since", "41 packets")
 	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "41 packets dropped", "peers", ": in tcp 22 from members of peers", "1234 packets")
 	p.exec(`UPDATE assignments SET status = status || '{"drift":"Somebody changed the network filter quantix-group-x on the host."}' WHERE object_id = $1`, id)
 	b.get(to+"?tab=hosts").is(t, http.StatusOK).has(t, "Somebody changed the network filter")
