@@ -147,7 +147,8 @@ func (p *tab) click(sel, text string) {
 	p.do("click on "+sel, chromedp.MouseClickXY(at.X, at.Y))
 }
 
-// pick clicks an item of a menu as a person does: where the page moved and the menu did not open, it is opened again.
+// pick clicks an item of a menu as a person does: where the page moved and the menu did not open, or the item waits for what has just
+// ended, it is opened again.
 func (p *tab) pick(menu, name, item string) {
 	p.Helper()
 	open := fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.textContent.includes(%s) && e.closest("details").open)`, quote(menu), quote(name))
@@ -159,7 +160,9 @@ func (p *tab) pick(menu, name, item string) {
 		}
 		now, err := eval[spot](p, fmt.Sprintf(`%s("details[open] .menu-item", %s)`, findScript, quote(item)))
 		if still := now == at; err != nil || !now.OK || !still {
-			at = now
+			if at = now; now.Why == "it is disabled or busy" { // an open menu stays as it was
+				_, err = eval[bool](p, `(document.querySelectorAll("details.menu[open]").forEach(e => { e.open = false; }), true)`)
+			}
 			return false, fmt.Sprintf("%s (%v)", now.Why, err)
 		}
 		p.do("click on "+item, chromedp.MouseClickXY(at.X, at.Y))

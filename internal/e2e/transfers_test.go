@@ -96,9 +96,9 @@ func TestBetweenHosts(t *testing.T) {
 		return now
 	}
 	eventually(t, guestLimit, "the pool on both hosts", func() (bool, string) {
-		_, one := os.Stat(at(0, ""))
-		_, two := os.Stat(at(1, ""))
-		return one == nil && two == nil, fmt.Sprint(one, two)
+		on := ask[fleet.PoolView](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(pool.ID), nil).Hosts
+		up := func(h fleet.PoolHost) bool { return h.State == fleet.PoolActive }
+		return len(on) == 2 && up(on[0]) && up(on[1]), fmt.Sprintf("%+v", on)
 	})
 	golden := image("golden")
 	if task := copied(golden); strings.Contains(task.Note, "relayed") {
