@@ -190,7 +190,7 @@ func (b *Backend) standsOn(ctx context.Context, p place, id fileID) (string, err
 		}
 		name, err := bounded(ctx, func() (string, error) { return standing(dir.path, id) })
 		if err != nil {
-			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be looked at, so nobody can tell whether a volume there stands on %s: %s", pool, p.volume, err)
+			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be looked at, so nobody can tell whether a volume there stands on %s. Mend that pool, or take it from this host: %s", pool, p.volume, err)
 		}
 		if name != "" {
 			return name, nil

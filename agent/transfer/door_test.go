@@ -314,6 +314,14 @@ func TestBothHearOfWhatIsNotWhole(t *testing.T) {
 			}
 		})
 	}
+	t.Run("whole before it was sent", func(t *testing.T) {
+		t.Parallel()
+		out, in := joined(t)
+		in.Answer(nil)
+		if err := out.Send(t.Context(), transfer.File(source(t, size), size), size, nil, nil); err == nil {
+			t.Error("half a file is taken for a whole one")
+		}
+	})
 	t.Run("taken back by the sender", func(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)

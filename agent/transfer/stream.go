@@ -26,6 +26,8 @@ const (
 	headBytes = 12
 	mostWords = 1000
 	silence   = 90 * time.Second // longest time without a byte
+
+	hearOutTime = 3 * time.Second // for a sender to hear that it is refused
 )
 
 // ErrLost is in the error of a transfer whose other end has gone: it may be tried again.
@@ -56,43 +58,68 @@ func (o *Outgoing) Close() { o.conn.Close() }
 
 // Send sends the file and waits until the receiver has said that it is there and whole.
 func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
-	defer o.Close()
-	defer context.AfterFunc(ctx, o.Close)()
-	err := o.send(ctx, pieces, size, rate, meter)
+	heard := make(chan error, 1)
+	go func() { heard <- o.answer() }()
+	stop := context.AfterFunc(ctx, o.Close)
+	err := o.send(ctx, heard, pieces, size, rate, meter)
+	stop()
+	o.Close()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	return err
 }
 
-func (o *Outgoing) send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
+// send listens all the while: a receiver that refuses says so in the midst of it, and takes no more.
+func (o *Outgoing) send(ctx context.Context, heard <-chan error, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
 	var head [headBytes]byte
+	var refused error
 	binary.BigEndian.PutUint64(head[:8], uint64(size))
-	if err := o.write(head[:8]); err != nil {
+	err := o.write(head[:8])
+	if err == nil {
+		err = pieces(ctx, func(at int64, block []byte, n int64) error {
+			select {
+			case said := <-heard:
+				refused = cmp.Or(said, errEarly)
+				return refused
+			default:
+			}
+			meter.Add(n)
+			if block == nil {
+				return nil
+			}
+			if err := rate.Take(ctx, len(block)); err != nil {
+				return err
+			}
+			binary.BigEndian.PutUint64(head[:8], uint64(at))
+			binary.BigEndian.PutUint32(head[8:], uint32(len(block)))
+			return together(o.conn, func() error { return cmp.Or(o.write(head[:]), o.write(block)) })
+		})
+	}
+	if err == nil {
+		binary.BigEndian.PutUint64(head[:8], uint64(size))
+		binary.BigEndian.PutUint32(head[8:], 0)
+		err = o.write(head[:])
+	}
+	switch {
+	case refused != nil:
+		return refused
+	case err == nil:
+		_ = o.conn.SetReadDeadline(time.Now().Add(silence))
+		return <-heard
+	case !errors.Is(err, ErrLost):
 		return err
 	}
-	err := pieces(ctx, func(at int64, block []byte, n int64) error {
-		meter.Add(n)
-		if block == nil {
-			return nil
-		}
-		if err := rate.Take(ctx, len(block)); err != nil {
-			return err
-		}
-		binary.BigEndian.PutUint64(head[:8], uint64(at))
-		binary.BigEndian.PutUint32(head[8:], uint32(len(block)))
-		return together(o.conn, func() error { return cmp.Or(o.write(head[:]), o.write(block)) })
-	})
-	if err != nil {
-		return o.because(err)
+	// What the receiver said before it went, where it said anything.
+	_ = o.conn.SetReadDeadline(time.Now().Add(time.Second))
+	if said := <-heard; said != nil && !errors.Is(said, ErrLost) {
+		return said
 	}
-	binary.BigEndian.PutUint64(head[:8], uint64(size))
-	binary.BigEndian.PutUint32(head[8:], 0)
-	if err := o.write(head[:]); err != nil {
-		return o.because(err)
-	}
-	return o.answer()
+	return err
 }
+
+// errEarly is of a receiver that has a whole file before it was sent one.
+var errEarly = errors.New("the other host answers before it has everything")
 
 func (o *Outgoing) write(p []byte) error {
 	_ = o.conn.SetWriteDeadline(time.Now().Add(silence))
@@ -102,23 +129,10 @@ func (o *Outgoing) write(p []byte) error {
 	return nil
 }
 
-// because is what the receiver said before it went, where it said anything.
-func (o *Outgoing) because(err error) error {
-	if !errors.Is(err, ErrLost) {
-		return err
-	}
-	_ = o.conn.SetReadDeadline(time.Now().Add(time.Second))
-	if said := o.answer(); said != nil && !errors.Is(said, ErrLost) {
-		return said
-	}
-	return err
-}
-
 // answer is the receiver's.
 func (o *Outgoing) answer() error {
 	var head [3]byte
 	for {
-		_ = o.conn.SetReadDeadline(time.Now().Add(silence))
 		if _, err := io.ReadFull(o.conn, head[:]); err != nil {
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		}
@@ -132,6 +146,7 @@ func (o *Outgoing) answer() error {
 		case isWrong:
 			return fmt.Errorf("the other host says: %s", words)
 		}
+		_ = o.conn.SetReadDeadline(time.Now().Add(silence))
 	}
 }
 
@@ -236,7 +251,16 @@ func (in *Incoming) Answer(err error) {
 		_ = in.say(isWhole, "")
 		return
 	}
-	_ = in.say(isWrong, err.Error())
+	if in.say(isWrong, err.Error()) == nil {
+		in.hearOut()
+	}
+}
+
+// hearOut reads on until the sender has heard and gone: closed with bytes of it unread, the connection would be reset, and what was said to
+// the sender lost with it.
+func (in *Incoming) hearOut() {
+	_ = in.conn.SetReadDeadline(time.Now().Add(hearOutTime))
+	_, _ = io.Copy(io.Discard, in.conn) // that it ends is all that counts
 }
 
 func (in *Incoming) say(what byte, words string) error {
