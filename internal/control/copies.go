@@ -253,7 +253,7 @@ func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageV
 	name := plain
 	for n := 2; ; n++ {
 		err := nameFree(ctx, q, fleet.Volref{PoolID: in.PoolID, Volume: name}, in.HostID, shared)
-		if err == nil || fleet.CodeOf(err) != fleet.Invalid || n > 50 {
+		if err == nil || !nameRefused(err) || n > 50 {
 			return name, err
 		}
 		name = fmt.Sprintf("%d-%s", n, plain)

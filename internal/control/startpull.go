@@ -122,7 +122,7 @@ func freeFile(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.Hos
 	stem := strings.TrimSuffix(ref.Volume, end)
 	for n := 2; ; n++ {
 		err := nameFree(ctx, q, ref, on, shared)
-		if err != nil && (fleet.CodeOf(err) != fleet.Invalid || n > 50) {
+		if err != nil && (!nameRefused(err) || n > 50) {
 			return ref.Volume, err
 		}
 		known, failed := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: ref.PoolID, Volume: ref.Volume})

@@ -64,12 +64,6 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	_, err := c.orderVolumeThen(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		ref := fleet.Volref{PoolID: pool, Volume: in.Name}
 		j := volumeJob{kind: fleet.VolumeUpload, ref: ref, order: order, detail: fleet.Bytes(in.SizeBytes)}
-		if work, err := workOn(ctx, q, pool, in.Name+fleet.PartialSuffix, in.HostID); err != nil || work != "" {
-			if err == nil {
-				err = fleet.Errorf(fleet.Conflict, "What is left of an earlier %s is being removed. Try again in a moment.", in.Name)
-			}
-			return j, err
-		}
 		j, err := newVolumeOn(ctx, q, a, j, in.HostID, true) // the host sees what room there is
 		host = j.host.ID
 		return j, err

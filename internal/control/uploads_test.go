@@ -172,3 +172,43 @@ func TestAnUploadDoesNotWearOut(t *testing.T) {
 		t.Errorf("the upload %s has ended", u.ID)
 	}
 }
+
+// What is half made of an upload is nobody else's to remove while its sender pauses, and what a host is to remove of one is not made anew by another
+// host of the pool: it would remove that.
+func TestHalfMadeUploadsOfASharedPool(t *testing.T) {
+	s := newSite(t)
+	uploading := s.sender("sender", fleet.RoleOperator)
+	h1 := s.greet(s.h1)
+	u := s.upload(uploading, "image.raw")
+	s.take(h1, fleet.VolumeUpload)
+	for _, h := range []fleet.HostID{s.h1, s.h2} { // nobody has sent anything for a while
+		s.lay(s.nfs, h, `{"name":"image.raw.partial","path":"/mnt/nfs/image.raw.partial","format":"raw","unfinished":true}`)
+	}
+	half := control.Volume{PoolID: s.nfs, Volume: "image.raw.partial"}
+	s.refused("remove it under its sender", fleet.Conflict, "has not ended: upload volume", func() error {
+		_, err := s.DeleteVolume(t.Context(), chief, half, half.Volume)
+		return err
+	})
+	if v, err := s.VolumeOn(t.Context(), chief, half); err != nil || v.Orphan {
+		t.Errorf("it is shown as an orphan: %+v %v", v, err)
+	}
+	if err := s.CancelUpload(t.Context(), uploading, u.ID); err != nil {
+		t.Fatal(err)
+	}
+	for name, ask := range map[string]func() error{
+		"upload": func() error {
+			_, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h2})
+			return err
+		},
+		"create": func() error {
+			_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "image.raw", Format: "raw", SizeBytes: 1 << 20, HostID: s.h2})
+			return err
+		},
+	} {
+		s.refused(name+" on the other host while the first is to remove it", fleet.Conflict, "is being removed", ask)
+	}
+	s.exec(`UPDATE jobs SET state = 'done', ended_at = now(), epoch = 1 WHERE kind = 'volume.delete'`)
+	if _, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h2}); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}

@@ -37,7 +37,7 @@ func workOn(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, 
 	rows, err := q.VolumesAtWork(ctx, string(pool))
 	for _, r := range rows {
 		ref, _ := r.Subject.Volume()
-		if (ref.Volume == name || r.Source == name) && (on == "" || on == r.HostID) {
+		if (ref.IsOrBecomes(name) || r.Source == name) && (on == "" || on == r.HostID) {
 			return r.Kind.Is().Verb, err
 		}
 	}
@@ -86,7 +86,8 @@ func sharedOf(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.Pool
 	return rows[0].Spec, nil
 }
 
-// nameFree refuses a name that a volume of the pool has, had as a VM's disk, or is being given. on: the host, where only its files count.
+// nameFree refuses a name that a volume of the pool has, had as a VM's disk, or is being given, and one of which a host is still to remove what is half
+// made: that host would remove what another makes there. on: the host, where only its files count.
 func nameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) error {
 	of := string(on)
 	if shared {
@@ -99,8 +100,19 @@ func nameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.Hos
 	var checks fleet.Checks
 	if taken {
 		checks.Add("name", "A volume of this name is in the pool, or was as a VM's disk, or is being made. Choose another name.")
+		return checks.Err()
 	}
-	return checks.Err()
+	work, err := workOn(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))
+	if err == nil && work != "" {
+		err = fleet.Errorf(fleet.Conflict, "What is left of an earlier %s is being removed. Try again when its host has done that, or choose another name.", ref.Volume)
+	}
+	return err
+}
+
+// nameRefused reports whether it is a refusal of nameFree's: another name may be free.
+func nameRefused(err error) bool {
+	code := fleet.CodeOf(err)
+	return code == fleet.Invalid || code == fleet.Conflict
 }
 
 // roomFor is the host that can do the work: the one that is named, or one of those that are heard, have the pool active and have room.

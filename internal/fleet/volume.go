@@ -12,6 +12,11 @@ var VolumeFormats = []string{"qcow2", "raw"}
 // PartialSuffix ends the name of a volume that is not whole yet, or never became so.
 const PartialSuffix = ".partial"
 
+// IsOrBecomes reports whether the file of that name is the volume, or what is half made of it.
+func (v Volref) IsOrBecomes(file string) bool {
+	return file == v.Volume || file == v.Volume+PartialSuffix
+}
+
 // ownDisk is the form of the names that the portal gives to disks. What bears it was some VM's data, also when that VM is gone.
 var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.(qcow2|raw)$`)
 

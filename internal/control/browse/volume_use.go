@@ -133,7 +133,7 @@ func runsWith(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[fleet
 func workOn(works []db.VolumesAtWorkRow, v VolumeOn) string {
 	for _, w := range works {
 		ref, _ := w.Subject.Volume()
-		if (ref.Volume == v.Name || w.Source == v.Name) && (v.on == "" || v.on == w.HostID) {
+		if (ref.IsOrBecomes(v.Name) || w.Source == v.Name) && (v.on == "" || v.on == w.HostID) {
 			return w.Kind.Is().Verb
 		}
 	}
