@@ -155,6 +155,44 @@ func (q *Queries) CopiesAt(ctx context.Context, arg CopiesAtParams) ([]CopiesAtR
 	return items, nil
 }
 
+const copiesIn = `-- name: CopiesIn :many
+SELECT c.volume, EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || c.pool_id || '/' || c.volume AND j.kind IN ('volume.copy', 'volume.receive')
+    AND j.state IN ('queued', 'running') AND (c.host_id IS NULL OR j.host_id = c.host_id))::boolean AS coming
+FROM image_copies c WHERE c.version_id = $1 AND c.pool_id = $2 AND COALESCE(c.host_id, '') = $3::text ORDER BY c.volume
+`
+
+type CopiesInParams struct {
+	VersionID fleet.ImageVersionID
+	PoolID    fleet.PoolID
+	Host      string
+}
+
+type CopiesInRow struct {
+	Volume string
+	Coming bool
+}
+
+// The library's copies of a version in a pool, of one host's files where the pool is local. coming: a host is at it.
+func (q *Queries) CopiesIn(ctx context.Context, arg CopiesInParams) ([]CopiesInRow, error) {
+	rows, err := q.db.Query(ctx, copiesIn, arg.VersionID, arg.PoolID, arg.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CopiesInRow{}
+	for rows.Next() {
+		var i CopiesInRow
+		if err := rows.Scan(&i.Volume, &i.Coming); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countProjectImages = `-- name: CountProjectImages :one
 SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = $1::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id
 `
@@ -273,6 +311,16 @@ func (q *Queries) GrantImage(ctx context.Context, arg GrantImageParams) (int64, 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const holdImageSteps = `-- name: HoldImageSteps :exec
+SELECT pg_advisory_xact_lock(hashtextextended('steps of images', 0))
+`
+
+// Of two VMs that need the same copy, or have the same file read, at once, the second must see what the first has ordered.
+func (q *Queries) HoldImageSteps(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, holdImageSteps)
+	return err
 }
 
 const holdImages = `-- name: HoldImages :many

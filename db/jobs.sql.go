@@ -40,7 +40,7 @@ func (q *Queries) AddStep(ctx context.Context, arg AddStepParams) error {
 }
 
 const jobsAbout = `-- name: JobsAbout :many
-SELECT id, host_id FROM jobs WHERE subject = $1 AND kind = $2 AND state IN ('queued', 'running') AND task_id IS NOT NULL ORDER BY id
+SELECT id, host_id FROM jobs WHERE subject = $1 AND kind = $2 AND state IN ('queued', 'running') AND task_id IS NOT NULL ORDER BY id FOR SHARE
 `
 
 type JobsAboutParams struct {
@@ -53,7 +53,7 @@ type JobsAboutRow struct {
 	HostID fleet.HostID
 }
 
-// What has not ended about a subject, of that kind.
+// What has not ended about a subject, of that kind. It does not end before the transaction does: what is to wait for it would wait for ever.
 func (q *Queries) JobsAbout(ctx context.Context, arg JobsAboutParams) ([]JobsAboutRow, error) {
 	rows, err := q.db.Query(ctx, jobsAbout, arg.Subject, arg.Kind)
 	if err != nil {

@@ -97,6 +97,16 @@ WHERE split_part(substr(j.subject, 8), '/', 1) = ANY (@pools::text[]) AND j.subj
 SELECT w.pool_id::text AS pool_id, w.host_id::text AS host_id, COALESCE(plain_volumes(a.status), '[]')::jsonb AS volumes
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@hosts::text[]) AS host_id) w JOIN assignments a ON a.pool_id = w.pool_id AND a.host_id = w.host_id;
 
+-- name: HoldImageSteps :exec
+-- Of two VMs that need the same copy, or have the same file read, at once, the second must see what the first has ordered.
+SELECT pg_advisory_xact_lock(hashtextextended('steps of images', 0));
+
+-- name: CopiesIn :many
+-- The library's copies of a version in a pool, of one host's files where the pool is local. coming: a host is at it.
+SELECT c.volume, EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'volume:' || c.pool_id || '/' || c.volume AND j.kind IN ('volume.copy', 'volume.receive')
+    AND j.state IN ('queued', 'running') AND (c.host_id IS NULL OR j.host_id = c.host_id))::boolean AS coming
+FROM image_copies c WHERE c.version_id = @version_id AND c.pool_id = @pool_id AND COALESCE(c.host_id, '') = @host::text ORDER BY c.volume;
+
 -- name: FreeImageName :one
 -- The name, or it with the first number behind it under which the fleet has no image.
 SELECT n.name::text FROM (

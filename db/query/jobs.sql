@@ -40,8 +40,8 @@ INSERT INTO jobs (id, task_id, role, host_id, kind, subject, args, generation) V
 UPDATE jobs SET role = @role WHERE task_id = @task_id AND id <> ALL (@steps::text[]) AND role = '';
 
 -- name: JobsAbout :many
--- What has not ended about a subject, of that kind.
-SELECT id, host_id FROM jobs WHERE subject = @subject AND kind = @kind AND state IN ('queued', 'running') AND task_id IS NOT NULL ORDER BY id;
+-- What has not ended about a subject, of that kind. It does not end before the transaction does: what is to wait for it would wait for ever.
+SELECT id, host_id FROM jobs WHERE subject = @subject AND kind = @kind AND state IN ('queued', 'running') AND task_id IS NOT NULL ORDER BY id FOR SHARE;
 
 -- name: WaitFor :exec
 -- The task's waiting job begins when the others have ended.

@@ -1,0 +1,108 @@
+package control_test
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/db"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// together makes VMs from the image at once: each has planned what it needs before any of them is written.
+func (s *shelf) together(id fleet.ImageID, n int, ask func(name string) (fleet.VMView, error)) []fleet.VMView {
+	s.t.Helper()
+	hold := begin(s.t, s.pool)
+	in(s.t, hold, `SELECT 1 FROM images WHERE id = $1 FOR UPDATE`, id)
+	vms := make([]fleet.VMView, n)
+	var ends []func() error
+	for i := range n {
+		ends = append(ends, behind(s.t, s.pool, func() (err error) {
+			vms[i], err = ask("vm-" + string(rune('a'+i)))
+			return err
+		}))
+	}
+	if err := hold.Commit(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	for i, end := range ends {
+		if err := end(); err != nil {
+			s.t.Errorf("VM %d: %v", i, err)
+		}
+	}
+	return vms
+}
+
+// VMs that are made at once of what nobody has verified have it read once, and all of them wait for that.
+func TestVMsMadeAtOnceHaveTheirImageReadOnce(t *testing.T) {
+	s := newShelf(t)
+	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
+	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	const n = 6
+	s.together(id, n, func(name string) (fleet.VMView, error) {
+		return s.from(chief, s.red, name, fleet.Disk{PoolID: s.local, ImageID: id}) // nobody counts the memory of who runs the hosts
+	})
+	if reads, wait := s.count("jobs WHERE kind = 'volume.hash'"), s.count("jobs WHERE kind = 'vm.apply' AND run_after = never()"); reads != 1 || wait != n {
+		t.Errorf("it is read %d times, and %d of %d VMs wait for that", reads, wait, n)
+	}
+}
+
+// VMs that are made at once where their image is not have it copied there once, and stand on the same copy.
+func TestVMsMadeAtOnceHaveTheirImageCopiedOnce(t *testing.T) {
+	s := newShelf(t)
+	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
+	const n = 6
+	vms := s.together(id, n, func(name string) (fleet.VMView, error) {
+		in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: name, Spec: small}
+		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, ImageID: id, Overlay: true}}
+		return s.CreateVM(t.Context(), s.member, in)
+	})
+	if copies, wait := s.count("jobs WHERE kind = 'volume.copy'"), s.count("jobs WHERE kind = 'vm.apply' AND run_after = never()"); copies != 1 || wait != n {
+		t.Errorf("it is copied %d times, and %d of %d VMs wait for that", copies, wait, n)
+	}
+	if !slices.ContainsFunc(vms, func(vm fleet.VMView) bool { return len(vm.Spec.Disks) == 1 }) {
+		t.Fatal("none was made")
+	}
+	for _, vm := range vms {
+		if len(vm.Spec.Disks) == 1 && *vm.Spec.Disks[0].Image != *vms[0].Spec.Disks[0].Image {
+			t.Errorf("they stand on %+v and %+v", vms[0].Spec.Disks[0].Image, vm.Spec.Disks[0].Image)
+		}
+	}
+}
+
+// What a VM is to wait for does not end between the look at it and the waiting: nothing would ever wake the VM.
+func TestWhatAVMWaitsForDoesNotEndUnseen(t *testing.T) {
+	s := newShelf(t)
+	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
+	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	read, err := s.VerifyCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.local, Volume: "golden.qcow2", HostID: s.h1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := s.from(s.member, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := fleet.TaskID(one[string](&rig{t: t, pool: s.pool}, `SELECT id FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(vm.ID)))
+	tx := begin(t, s.pool)
+	q := db.New(tx)
+	at, err := q.JobsAbout(t.Context(), db.JobsAboutParams{Subject: read.Subject, Kind: fleet.VolumeHash})
+	if err != nil || len(at) != 1 {
+		t.Fatalf("%+v %v", at, err)
+	}
+	end := behind(t, s.pool, func() error { _, err := s.CancelTask(t.Context(), chief, read.ID); return err })
+	if err := q.WaitFor(t.Context(), db.WaitForParams{Others: []string{string(at[0].ID)}, TaskID: &task, Kind: fleet.VMApply}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count("jobs WHERE state = 'queued' AND run_after = never()"); n != 0 {
+		t.Errorf("%d VMs wait for what has ended", n)
+	}
+}

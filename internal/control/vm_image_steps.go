@@ -1,0 +1,192 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+)
+
+// steps are what has to be done before the VM's disks can be made on its host.
+type steps struct {
+	copies []copyImage
+	verify []volumeJob
+	wait   []fleet.Volref
+}
+
+// settleImages says in the spec what each disk is made from on the chosen host, and what has to be done first.
+func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *fleet.VMSpec, h placement.Host) (steps, error) {
+	var out steps
+	for _, p := range plans {
+		d := &spec.Disks[p.disk]
+		d.VersionID, d.ImageSHA256 = p.version.ID, p.version.SHA256
+		from := p.on(h, *d)
+		if from == nil {
+			return out, fleet.Errorf(fleet.Conflict, "%s has no copy of %s any more. Try again.", h.Name, p.image.Name)
+		}
+		if from.step != nil || from.verify != nil {
+			if err := q.HoldImageSteps(ctx); err != nil {
+				return out, err
+			}
+		}
+		if from.step != nil {
+			o := *from.step
+			o.ref.PoolID = d.PoolID
+			if i := slices.IndexFunc(out.copies, func(c copyImage) bool { return c.version.ID == o.version.ID && c.ref.PoolID == d.PoolID }); i >= 0 {
+				from.ref = out.copies[i].ref
+			} else {
+				var coming bool
+				var err error
+				if o.ref.Volume, coming, err = p.nameIn(ctx, q, d.PoolID, o); err != nil {
+					return out, err
+				}
+				from.ref = o.ref
+				if !coming {
+					out.copies = append(out.copies, o)
+				}
+			}
+		}
+		if from.verify != nil && !slices.Contains(out.wait, from.ref) {
+			j, err := verifyJob(*from.verify, p.version, h.ID)
+			if err != nil {
+				return out, err
+			}
+			out.verify = append(out.verify, j)
+		}
+		if from.wait && !slices.Contains(out.wait, from.ref) {
+			out.wait = append(out.wait, from.ref)
+		}
+		ref := from.ref
+		d.Image = &ref
+	}
+	return out, nil
+}
+
+// nameIn is what the copy is called in the pool: as one that was lost there, or a name that is free. coming: somebody else has ordered it since the plan
+// was made.
+func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID, o copyImage) (name string, coming bool, err error) {
+	on := o.host.ID
+	if o.shared {
+		on = ""
+	}
+	rows, err := q.CopiesIn(ctx, db.CopiesInParams{VersionID: p.version.ID, PoolID: pool, Host: string(on)})
+	if err != nil {
+		return "", false, err
+	}
+	for _, r := range rows {
+		known := slices.ContainsFunc(p.copies, func(c browse.CopyOn) bool { return c.PoolID == pool && c.HostID == on && c.Volume == r.Volume })
+		switch {
+		case r.Coming:
+			return r.Volume, true, nil
+		case !known:
+			return "", false, fleet.Errorf(fleet.Conflict, "A copy of %s came meanwhile. Try again.", p.image.Name)
+		}
+	}
+	for _, c := range p.copies {
+		if c.PoolID == pool && c.HostID == on && c.State == fleet.CopyMissing {
+			return c.Volume, false, nil
+		}
+	}
+	name, err = freeVolume(ctx, q, p.image.Name, p.version, NewCopy{PoolID: pool, HostID: on}, o.shared)
+	return name, false, err
+}
+
+// The parts of a VM's creation that brings an image to its pool first.
+const (
+	roleCopy   = "copy"
+	roleVerify = "verify"
+	roleVM     = "vm"
+)
+
+// verifyJob is the order to read a copy: on the VM's host, or on another that has the file.
+func verifyJob(c browse.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
+	j := volumeJob{kind: fleet.VolumeHash, ref: c.Ref(), detail: "as a copy of an image"}
+	if c.On == nil || len(c.On.Hosts) == 0 {
+		return j, fleet.Errorf(fleet.Conflict, "No host that is heard has %s now, so it cannot be verified.", c.Volume)
+	}
+	j.host = c.On.Hosts[0]
+	for _, h := range c.On.Hosts {
+		if h.ID == prefer {
+			j.host = h
+		}
+	}
+	if v.SHA256 != "" {
+		j.order.Checksum = "sha256:" + v.SHA256
+	}
+	return j, nil
+}
+
+// queue makes the copies a part of the task that makes the VM, which waits for them, and for those that others have ordered.
+func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
+	if len(s.wait) == 0 {
+		return nil
+	}
+	var mine, all []string
+	type part struct {
+		volumeJob
+		role string
+		copy *copyImage // of which it is the job; nil: it reads a copy that there is
+	}
+	var parts []part
+	for _, j := range s.verify {
+		parts = append(parts, part{volumeJob: j, role: roleVerify})
+	}
+	for i := range s.copies {
+		parts = append(parts, part{s.copies[i].job(), roleCopy, &s.copies[i]})
+	}
+	for _, p := range parts {
+		subject := fleet.SubjectVolume(p.ref)
+		at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: subject, Kind: p.kind})
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(at, func(r db.JobsAboutRow) bool { return r.HostID == p.host.ID }) {
+			continue // somebody else came first
+		}
+		if p.copy != nil {
+			if err := p.copy.add(ctx, q, a); err != nil {
+				return err
+			}
+		}
+		id := fleet.NewID[fleet.JobID]()
+		var way between
+		if p.copy != nil {
+			way = transferOf(p.copy)
+			way.received(&p.volumeJob)
+		}
+		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: p.role, HostID: p.host.ID, Kind: p.kind, Subject: subject, Args: fleet.JobArgs{Volume: &p.order}}); err != nil {
+			return err
+		}
+		mine = append(mine, string(id))
+		if way.id != "" {
+			sender, err := way.sendBeside(ctx, q, task, id, p.ref)
+			if err != nil {
+				return err
+			}
+			mine = append(mine, string(sender))
+		}
+	}
+	for _, ref := range s.wait {
+		for _, kind := range []fleet.JobKind{fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeHash} {
+			at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(ref), Kind: kind})
+			if err != nil {
+				return err
+			}
+			for _, r := range at {
+				all = append(all, string(r.ID))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if len(mine) > 0 {
+		if err := q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &task, Steps: mine}); err != nil {
+			return err
+		}
+	}
+	return q.WaitFor(ctx, db.WaitForParams{Others: all, TaskID: &task, Kind: fleet.VMApply})
+}
