@@ -355,3 +355,25 @@ func TestAVersionFromAnAddress(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 }
+
+// What was ordered by its checksum is known by that, whatever its host says that it has.
+func TestAnOrderedChecksumIsTheVersions(t *testing.T) {
+	s := newShelf(t)
+	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2", Checksum: digest}}
+	id, _, err := s.AddImage(t.Context(), chief, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.did(s.h1, s.work(s.h1, fleet.VolumeFetch)[0], `{}`)
+	if x := s.image(chief, id).Newest(); x.SHA256 != digest {
+		t.Errorf("when it is whole: %+v", x)
+	}
+	works := s.work(s.h1, fleet.VolumeHash)
+	if len(works) != 1 || works[0].Args.Volume.Checksum != "sha256:"+digest {
+		t.Fatalf("%+v", works)
+	}
+	s.did(s.h1, works[0], `{"sha256":"`+strings.Repeat("e", 64)+`"}`)
+	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Offered || !strings.Contains(x.Copies[0].Why, "other bytes") {
+		t.Errorf("its host says that it has other bytes: %+v", x)
+	}
+}

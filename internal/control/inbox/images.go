@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -10,7 +11,7 @@ import (
 )
 
 // noteImage keeps what a host says of the file that it has made or read, where the library has it: facts and checksum of a version of which
-// nobody knew them.
+// nobody knew them. Of what was ordered by its checksum that is the version's, whatever the host has: other bytes are no copy of it.
 func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
 	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeFetch}, job.Kind) {
 		return nil
@@ -19,8 +20,14 @@ func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref,
 	if i < 0 {
 		return nil
 	}
+	digest, known := volumes[i].SHA256, fleet.VolumeOrder{}
+	if o := job.Args.Volume; o != nil {
+		if ordered, ok := strings.CutPrefix(o.Checksum, "sha256:"); ok {
+			digest, known.Checksum = ordered, o.Checksum
+		}
+	}
 	err := q.NoteVersion(ctx, db.NoteVersionParams{
-		PoolID: string(ref.PoolID), Volume: ref.Volume, Host: string(job.HostID), Format: volumes[i].Format, CapacityBytes: volumes[i].CapacityBytes, Digest: volumes[i].SHA256,
+		PoolID: string(ref.PoolID), Volume: ref.Volume, Host: string(job.HostID), Format: volumes[i].Format, CapacityBytes: volumes[i].CapacityBytes, Digest: digest,
 	})
 	if err != nil || job.Kind != fleet.VolumeFetch || volumes[i].SHA256 != "" {
 		return err
@@ -30,7 +37,7 @@ func noteImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref,
 		return err
 	}
 	_, err = store.Queue(ctx, q, fleet.SystemActor, db.JoinQueueParams{ // what was downloaded for the library is known by its checksum, too
-		HostID: job.HostID, Kind: fleet.VolumeHash, Subject: job.Subject, SubjectName: ref.Volume, Args: fleet.JobArgs{Volume: &fleet.VolumeOrder{}},
+		HostID: job.HostID, Kind: fleet.VolumeHash, Subject: job.Subject, SubjectName: ref.Volume, Args: fleet.JobArgs{Volume: &known},
 	})
 	return err
 }
