@@ -29,7 +29,15 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 	if err != nil {
 		return err
 	}
+	for _, v := range lines { // to whom it is open, that image says: publishing the file would open it to all
+		if v.Published != nil && v.Published.Stale == "" {
+			return fleet.Errorf(fleet.Conflict, "%s is a copy of the image %s already. Publish that one to those who may use it.", v.Name, v.Published.Image)
+		}
+	}
 	return assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.Object) error {
+		if err := noOverlays(ctx, q, in); err != nil {
+			return err
+		}
 		if _, err := forget(ctx, q, in); err != nil { // what was seen of it before is replaced by what is seen now
 			return err
 		}

@@ -232,3 +232,28 @@ func TestAHostsWordAboutFilesIsItsOwn(t *testing.T) {
 		t.Errorf("a member sees %s", got)
 	}
 }
+
+// A file of the library is opened to others as its image: to publish it as a file would make another image of it, which is everybody's.
+func TestACopyIsPublishedAsItsImage(t *testing.T) {
+	s := newSite(t)
+	s.lay(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":1048576}`)
+	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "own.qcow2", "qcow2", 1<<20)
+	s.exec(`UPDATE images SET project_id = $2 WHERE id = $1`, id, s.red)
+	s.exec(`UPDATE image_grants SET project_id = $2 WHERE image_id = $1`, id, s.red)
+	publish := func() error {
+		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "own.qcow2"})
+	}
+	s.refused("a project's own image", fleet.Conflict, "is a copy of the image", publish)
+	s.refused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
+
+	// Another file by now is another image; not while disks stand on it.
+	s.said(control.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
+	vm := s.vm("on-it", fleet.Stopped)
+	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
+		'image', jsonb_build_object('poolId', $2::text, 'volume', 'own.qcow2')))) WHERE id = $1`, vm.ID, s.local)
+	s.refused("on which a disk stands", fleet.Conflict, "stand on own.qcow2", publish)
+	s.exec(`DELETE FROM vms WHERE id = $1`, vm.ID)
+	if err := publish(); err != nil {
+		t.Error(err)
+	}
+}
