@@ -198,8 +198,8 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 	if err != nil {
 		return nil, err
 	}
-	answers := a
-	if !policy.May(a, policy.InfraChange, "") {
+	answers, member := a, !policy.May(a, policy.InfraChange, "")
+	if member {
 		if err := mayDelete(a, v); err != nil {
 			return nil, err
 		}
@@ -232,8 +232,8 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 			return err
 		}
 		for _, copy := range copies {
-			if !files || copy.On == nil {
-				continue
+			if !files || copy.On == nil || member && copy.State == fleet.CopyChanged && v.Version(copy.VersionID).Format != "" {
+				continue // what took the place of a copy is not the project's: who runs the hosts put it there
 			}
 			task, err := queueFileDeletion(ctx, q, a, copy)
 			if err != nil {

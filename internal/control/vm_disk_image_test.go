@@ -78,3 +78,17 @@ func TestMembersMakeImagesOfTheirDisks(t *testing.T) {
 	s.exec(`INSERT INTO images (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, fleet.MaxProjectImages)
 	s.refused("more than a project may have", fleet.Conflict, "as many as it may have", ask(s.member, disk, "Last"))
 }
+
+// Members delete the files of their project's images. What took the place of one is not the project's.
+func TestMembersDeleteNoFileThatTookTheirImagesPlace(t *testing.T) {
+	s := newSite(t)
+	s.lay(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":2097152}`)
+	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "own.qcow2", "qcow2", 1<<20)
+	s.exec(`UPDATE images SET project_id = $2, name = 'Own' WHERE id = $1`, id, s.red)
+	s.exec(`UPDATE image_grants SET project_id = $2 WHERE image_id = $1`, id, s.red)
+	tasks, err := s.DeleteImage(t.Context(), s.member, id, "Own", true)
+	if err != nil || len(tasks) != 0 || s.count("jobs WHERE kind = 'volume.delete'") != 0 {
+		t.Errorf("%v %v", tasks, err)
+	}
+	s.refused("what is deleted", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), chief, id); return err })
+}
