@@ -256,7 +256,7 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	at := &arrival{s: s, c: c, a: a}
 	defer at.leave()
 	u := &tusUpload{arrival: at, of: of}
-	if _, err = u.open(); err == nil {
+	if _, err = u.open(); err == nil && u.line != nil { // else the host has ended it before anything was sent
 		watch, stop := s.watched(r, a, u.kept)
 		defer stop()
 		_, err = u.line.send(watch, r.Body)
