@@ -21,7 +21,8 @@ const (
 // closed are networks from which nothing is downloaded, beside those that netip knows by their kind.
 var closed = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", // this network, carriers' NAT, protocols, benchmarks, reserved
-	"::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "fec0::/10", // IPv4-compatible, local NAT64, discard, Teredo, site-local
+	"::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "fec0::/10", // IPv4-compatible and -translated, local NAT64, discard, Teredo, site-local
+	"168.63.129.16/32", // Azure's own services for its machines, at an address that looks like any other
 )
 
 // Addresses of IPv6 that a router turns into one of IPv4, which is what counts.
