@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"quantix/internal/fleet"
 )
 
 // A file never takes the place of another, in whichever of both ways it is renamed; what came under the old name meanwhile stays.
@@ -39,6 +41,35 @@ func TestAFileIsNeverRenamedOverAnother(t *testing.T) {
 		}
 		if _, err := os.Lstat(from); err != nil {
 			t.Errorf("%s: what came under the old name: %v", way, err)
+		}
+	}
+}
+
+// Who makes a file of the volume's name at the very moment in which that becomes whole has it still, or was told that there is one.
+func TestAWholeVolumeNeverTakesAFilesPlace(t *testing.T) {
+	t.Parallel()
+	p := place{pool: fleet.Pool{Spec: fleet.PoolSpec{Path: t.TempDir()}}, volume: "disk.qcow2"}
+	for range 3000 {
+		if err := os.WriteFile(p.partial().path(), []byte("ours"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		begin, made := make(chan struct{}), make(chan error, 1)
+		go func() {
+			<-begin
+			f, err := os.OpenFile(p.path(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if err == nil {
+				err = f.Close()
+			}
+			made <- err
+		}()
+		close(begin)
+		refused := putInPlace(p)
+		theirs := <-made == nil
+		if theirs != (refused != nil) {
+			t.Fatalf("somebody else has made it: %v, and it is ours: %v", theirs, refused)
+		}
+		if err := errors.Join(os.Remove(p.path()), os.RemoveAll(p.partial().path())); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

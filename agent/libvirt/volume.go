@@ -2,7 +2,9 @@ package libvirt
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,12 +140,17 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	return nil
 }
 
-// putInPlace gives a whole disk its name, unless a file of that name has come meanwhile.
+// putInPlace gives a whole disk its name, unless a file of that name has come meanwhile, be it this very moment.
 func putInPlace(p place) error {
-	if _, err := os.Lstat(p.path()); !isMissing(err) {
+	from := p.partial().path()
+	err := renameAlone(from, p.path())
+	if errors.Is(err, fs.ErrExist) {
 		return fleet.Errorf(fleet.Conflict, "A file named %s came into the pool %s while the disk was being made. It is left as it is; try again to use it.", p.volume, p.pool.Name)
 	}
-	return os.Rename(p.partial().path(), p.path())
+	if err != nil {
+		return err
+	}
+	return dropName(from, p.path())
 }
 
 // checkDisk refuses a volume that was there before and is no plain disk: QEMU would follow what it refers to.

@@ -179,8 +179,9 @@ func (w *working) standing(ctx context.Context) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case w.in.Made != "" && file == w.in.Made:
-		return true, nil
+	case w.in.Made != "" && file == w.in.Made: // cut off between its two names, where it was given the second before it lost the first
+		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, dropName(w.partial().path(), w.path()) })
+		return true, err
 	}
 	return false, agent.VolumeTaken(w.volume, w.place.pool.Name)
 }
