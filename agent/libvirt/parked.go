@@ -30,6 +30,7 @@ type uploadSum struct {
 // there for sure: a write that is cut off leaves the other one whole.
 type parked struct {
 	headless
+	pool    string // its name, for people
 	upload  fleet.UploadID
 	total   int64
 	sum     uploadSum
@@ -48,8 +49,8 @@ type foot struct {
 	Sum    []byte         `json:"sum,omitempty"` // the hash so far
 }
 
-func newParked(f *os.File, o fleet.VolumeOrder, sum uploadSum) *parked {
-	return &parked{headless: headless{f: f}, upload: o.Upload, total: o.SizeBytes, sum: sum, kept: -1}
+func newParked(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) *parked {
+	return &parked{headless: headless{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, kept: -1}
 }
 
 // settledParked is one that has all but its name.
@@ -58,8 +59,8 @@ func settledParked(f *os.File, o fleet.VolumeOrder) *parked {
 }
 
 // readParked goes on with the upload's file; nil: it is not this upload's.
-func readParked(f *os.File, o fleet.VolumeOrder, sum uploadSum) (*parked, error) {
-	p := newParked(f, o, sum)
+func readParked(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) (*parked, error) {
+	p := newParked(f, pool, o, sum)
 	var newest foot
 	found := false
 	for turn := range int64(2) {
@@ -112,7 +113,7 @@ func (p *parked) Write(b []byte) (int, error) {
 		p.sum.hash.Write(b[:n])
 	}
 	if err != nil || p.size-p.kept < keepEvery {
-		return n, err
+		return n, outOfRoom(p.pool, err)
 	}
 	select {
 	case err := <-p.keeping:
@@ -146,7 +147,7 @@ func (p *parked) Keep() error {
 	}
 	if err != nil {
 		p.kept = -1
-		return fmt.Errorf("bring the upload to the storage: %w", err)
+		return outOfRoom(p.pool, fmt.Errorf("bring the upload to the storage: %w", err))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (w *working) openUpload(ctx context.Context) (*parked, error) {
 		if err != nil {
 			return nil, err
 		}
-		to := newParked(f, o, sum)
+		to := newParked(f, w.place.pool.Name, o, sum)
 		if o.SizeBytes > room {
 			err = fetch.NoRoom("upload", fleet.Bytes(o.SizeBytes), room)
 		} else {
@@ -111,7 +111,7 @@ func (w *working) continueUpload(sum uploadSum) (_ *parked, err error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := readParked(f, w.in.Order, sum)
+	to, err := readParked(f, w.place.pool.Name, w.in.Order, sum)
 	if err == nil && to == nil && w.in.Made != "" && info.Size() == w.in.Order.SizeBytes {
 		// Cut off in the last moment: all came, was looked at, and only its name was missing.
 		if word, err := fileWord(w.partial().path()); err == nil && word == w.in.Made {

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// What has no room is refused at the beginning; where others take the room meanwhile, the kernel's words are told. Neither leaves anything.
+// What has no room is refused at the beginning; where others take the room meanwhile, the kernel's words are told with what to do. Neither leaves anything.
 func TestUploadsIntoAFullPool(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -64,10 +64,11 @@ func TestUploadsIntoAFullPool(t *testing.T) {
 			break // the host has hung up
 		}
 	}
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "no space left on device") {
+	full := "The pool " + small.pool.Name + " has no room left on this host"
+	if err := <-ended; fleet.CodeOf(err) != fleet.Conflict || !strings.HasPrefix(err.Error(), full) || !strings.Contains(err.Error(), "no space left on device") {
 		t.Errorf("a pool that fills up: %v", err)
 	}
-	if a := <-said; !a.Final || !strings.Contains(a.Error, "no space left on device") {
+	if a := <-said; !a.Final || !strings.HasPrefix(a.Error, full) {
 		t.Errorf("the sender is told %+v", a)
 	}
 	small.ok(os.Remove(filepath.Join(small.pool.Spec.Path, "another's")))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -56,8 +57,16 @@ func (b *Backend) onVolume(ctx context.Context, verb string, in agent.VolumeWork
 		if at.block() {
 			return block(w, ctx)
 		}
-		return do(ctx, w)
+		return outOfRoom(in.Pool.Name, do(ctx, w))
 	}))
+}
+
+// outOfRoom says in words that the storage is full, where that is why it failed.
+func outOfRoom(pool string, err error) error {
+	if _, refused := errors.AsType[*fleet.Error](err); refused || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	return fleet.Errorf(fleet.Conflict, "The pool %s has no room left on this host, and nothing was kept (%s). Make room there, or choose another pool, and try again.", pool, err)
 }
 
 // whole is the place of the volume that a half-made one was to become.

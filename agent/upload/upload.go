@@ -125,6 +125,9 @@ func (v *visit) serve(total int64, to File, m *meter) error {
 		}
 		got, err := io.ReadFull(v.conn, piece[:n])
 		if _, failed := to.Write(piece[:got]); failed != nil {
+			if fleet.CodeOf(failed) != "" {
+				return failed
+			}
 			return fmt.Errorf("write the upload: %w", failed)
 		}
 		m.say(to.Size())
