@@ -249,8 +249,8 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 	} else if ref, ok := job.Subject.Volume(); ok { // its pool has it now, or has it no more; that nothing of the pool was ordered, its generation says
 		noun, id, in.Generation = string(fleet.NounPool), string(ref.PoolID), 0
 		saw, stays = in.Pool, in.Pool != nil
-		if in.Outcome == wire.Done && in.Pool != nil {
-			err = noteImage(ctx, q, job, ref, in.Pool.Volumes)
+		if in.Outcome == wire.Done {
+			err = noteImage(ctx, q, job, ref, volumesOf(in.Pool))
 		}
 		if err == nil && (job.Kind == fleet.VolumeSend || job.Kind == fleet.VolumeReceive) {
 			err = settleTransfer(ctx, q, job, in)
