@@ -262,10 +262,18 @@ func inUse(a fleet.Actor, err error) error {
 	return fleet.Errorf(fleet.Conflict, "It cannot be deleted now: disks stand on it as overlays, a copy of it is at work, or its host does not answer. Try again later, or ask an administrator.")
 }
 
-// queueFileDeletion asks a host that has the copy to delete its file; the library has it no more.
+// queueFileDeletion asks a host that has the copy to delete its file; the library has it no more. What else keeps the file keeps the copy in the library:
+// without it nobody would delete the file any more.
 func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy browse.CopyOn) (fleet.TaskID, error) {
 	if len(copy.On.Hosts) == 0 {
 		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no host that is heard has it. Delete the image alone, and the file later.", copy.Where())
+	}
+	use, err := usedNow(ctx, q, *copy.On)
+	if err != nil {
+		return "", err
+	}
+	if ok, why := use.Allows(fleet.ActDelete); !ok {
+		return "", fleet.Errorf(fleet.Conflict, "The file %s in %s is not deleted: %s", copy.Volume, copy.Where(), why)
 	}
 	subject := fleet.SubjectVolume(copy.Ref())
 	task, err := store.Queue(ctx, q, a, db.JoinQueueParams{
