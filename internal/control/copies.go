@@ -125,7 +125,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	if old != nil { // it was lost, or never came: it comes again
 		order.ref.Volume = old.Volume
 	}
-	way := transferOf(&order)
+	way, to := transferOf(&order), fleet.Volref{}
 	return c.orderVolumeThen(ctx, a, in.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		if _, err := q.LockImage(ctx, id); err != nil {
 			return volumeJob{}, store.NotFound(err, "image")
@@ -141,10 +141,10 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 			return j, err
 		}
 		way.received(&j)
-		order.ref = o.ref
+		to = o.ref
 		return j, o.add(ctx, q, a)
 	}, func(q *db.Queries, task fleet.TaskID) error {
-		return way.send(ctx, q, task, fleet.JobID(task), order.ref)
+		return way.send(ctx, q, task, fleet.JobID(task), to)
 	})
 }
 
