@@ -64,13 +64,17 @@ func (o copyImage) checksum() string {
 	return "sha256:" + o.version.SHA256
 }
 
+// on is whose file it becomes, of a local pool; empty: of a shared one.
+func (o copyImage) on() fleet.HostID {
+	if o.shared {
+		return ""
+	}
+	return o.host.ID
+}
+
 // add notes the copy that is to come.
 func (o copyImage) add(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	on := o.host.ID
-	if o.shared {
-		on = ""
-	}
-	_, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: o.version.ID, PoolID: o.ref.PoolID, Host: string(on), Volume: o.ref.Volume, AddedBy: a.Name})
+	_, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: o.version.ID, PoolID: o.ref.PoolID, Host: string(o.on()), Volume: o.ref.Volume, AddedBy: a.Name})
 	return err
 }
 
@@ -247,13 +251,13 @@ func senderOf(from browse.CopyOn, to fleet.HostID) *browse.HostRef {
 	return nil
 }
 
-// freeVolume is a name for a new copy that no volume of the pool has.
-func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageVersion, in NewCopy, shared bool) (string, error) {
+// freeVolume is a name for a new copy that no volume of the pool has, and none of those that are to come with it.
+func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageVersion, in NewCopy, shared bool, beside ...string) (string, error) {
 	plain := fleet.CopyName(image, v.Number, v.Format)
 	name := plain
 	for n := 2; ; n++ {
 		err := nameFree(ctx, q, fleet.Volref{PoolID: in.PoolID, Volume: name}, in.HostID, shared)
-		if err == nil || !nameRefused(err) || n > 50 {
+		if err != nil && (!nameRefused(err) || n > 50) || err == nil && !slices.Contains(beside, name) {
 			return name, err
 		}
 		name = fmt.Sprintf("%d-%s", n, plain)

@@ -51,3 +51,57 @@ func TestAnImagesFilesStayWhileAVMIsMadeFromThem(t *testing.T) {
 		t.Errorf("once it is made: %v %v", tasks, err)
 	}
 }
+
+// Hosts have files of one name in a local pool, each its own: what one says of its own ends no VM of another.
+func TestAVMWaitsForItsOwnHostsCopy(t *testing.T) {
+	s := newShelf(t)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.lay(s.local, h, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
+	}
+	id, _ := s.shelve(s.local, []fleet.HostID{s.h1, s.h2}, "golden.qcow2", "qcow2", 1<<20)
+	works := map[fleet.HostID]wire.Work{}
+	for _, h := range []fleet.HostID{s.h2, s.h1} {
+		in := control.CreateVM{ProjectID: s.red, HostID: h, Name: "on-" + string(h[len(h)-8:]), Spec: small}
+		in.Spec.Disks = []fleet.Disk{{PoolID: s.local, ImageID: id}}
+		if _, err := s.CreateVM(t.Context(), chief, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		w := s.work(h, fleet.VolumeHash)
+		if len(w) != 1 {
+			t.Fatalf("%+v", w)
+		}
+		works[h] = w[0]
+	}
+	s.end(s.h2, works[s.h2], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
+	s.did(s.h1, works[s.h1], `{"sha256":"`+digest+`"}`)
+	if w := s.work(s.h1, fleet.VMApply); len(w) != 1 {
+		t.Errorf("h1's own copy is verified, and of its VM there is %+v", w)
+	}
+	if n := s.count("jobs WHERE kind = 'vm.apply' AND state = 'failed'"); n != 1 {
+		t.Errorf("%d VMs have failed, want h2's", n)
+	}
+}
+
+// Images of one name, the fleet's and a project's, are copied as two files: each disk is made from its own.
+func TestDisksFromImagesOfOneName(t *testing.T) {
+	s := newShelf(t)
+	var disks []fleet.Disk
+	for file, project := range map[string]*fleet.ProjectID{"one.qcow2": nil, "two.qcow2": &s.red} {
+		s.lay(s.local, s.h1, `{"name":"`+file+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
+		id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, file, "qcow2", 1<<20)
+		s.exec(`UPDATE images SET name = 'Golden', project_id = $2 WHERE id = $1`, id, project)
+		disks = append(disks, fleet.Disk{PoolID: s.nfs, ImageID: id, Overlay: true})
+	}
+	in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: "web", Spec: small}
+	in.Spec.Disks = disks
+	vm, err := s.CreateVM(t.Context(), s.member, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := vm.Spec.Disks[0].Image, vm.Spec.Disks[1].Image; *a == *b || s.count("jobs WHERE kind = 'volume.copy'") != 2 {
+		t.Errorf("the disks are made from %+v and %+v", a, b)
+	}
+}

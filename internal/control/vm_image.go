@@ -26,8 +26,9 @@ type imagePlan struct {
 // origin is what a disk is made from on one host.
 type origin struct {
 	ref  fleet.Volref
-	wait bool       // a host is at it
-	step *copyImage // what has to be done first
+	on   fleet.HostID // of a local pool: whose file
+	wait bool         // a host is at it
+	step *copyImage   // what has to be done first
 
 	verify *browse.CopyOn // nobody has told its checksum, as it is now: it is read first
 }
@@ -120,7 +121,7 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 	case any != nil && !d.Overlay:
 		return fromCopy(any)
 	case late != nil:
-		return &origin{ref: late.Ref(), wait: true}
+		return &origin{ref: late.Ref(), on: late.HostID, wait: true}
 	case p.step != nil:
 		return &origin{step: p.step, wait: true}
 	case any != nil && !p.shared: // what stands on it must be beside it
@@ -151,9 +152,9 @@ func (p imagePlan) sent(h placement.Host) *origin {
 // fromCopy is a copy that there is. One that nobody has verified is read first.
 func fromCopy(c *browse.CopyOn) *origin {
 	if c.State == fleet.CopyReady {
-		return &origin{ref: c.Ref()}
+		return &origin{ref: c.Ref(), on: c.HostID}
 	}
-	return &origin{ref: c.Ref(), wait: true, verify: c}
+	return &origin{ref: c.Ref(), on: c.HostID, wait: true, verify: c}
 }
 
 // offer tells placement what the host can make the VM's disks from.

@@ -14,7 +14,13 @@ import (
 type steps struct {
 	copies []copyImage
 	verify []volumeJob
-	wait   []fleet.Volref
+	wait   []awaited
+}
+
+// awaited is a file that the VM is made from when its host is done with it.
+type awaited struct {
+	ref fleet.Volref
+	on  fleet.HostID // of a local pool: whose file, for others have their own of that name; empty: of a shared one
 }
 
 // settleImages says in the spec what each disk is made from on the chosen host, and what has to be done first.
@@ -36,28 +42,29 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 			o := *from.step
 			o.ref.PoolID = d.PoolID
 			if i := slices.IndexFunc(out.copies, func(c copyImage) bool { return c.version.ID == o.version.ID && c.ref.PoolID == d.PoolID }); i >= 0 {
-				from.ref = out.copies[i].ref
+				from.ref, from.on = out.copies[i].ref, out.copies[i].on()
 			} else {
 				var coming bool
 				var err error
-				if o.ref.Volume, coming, err = p.nameIn(ctx, q, d.PoolID, o); err != nil {
+				if o.ref.Volume, coming, err = p.nameIn(ctx, q, d.PoolID, o, out.copies); err != nil {
 					return out, err
 				}
-				from.ref = o.ref
+				from.ref, from.on = o.ref, o.on()
 				if !coming {
 					out.copies = append(out.copies, o)
 				}
 			}
 		}
-		if from.verify != nil && !slices.Contains(out.wait, from.ref) {
+		file := awaited{from.ref, from.on}
+		if from.verify != nil && !slices.Contains(out.wait, file) {
 			j, err := verifyJob(*from.verify, p.version, h.ID)
 			if err != nil {
 				return out, err
 			}
 			out.verify = append(out.verify, j)
 		}
-		if from.wait && !slices.Contains(out.wait, from.ref) {
-			out.wait = append(out.wait, from.ref)
+		if from.wait && !slices.Contains(out.wait, file) {
+			out.wait = append(out.wait, file)
 		}
 		ref := from.ref
 		d.Image = &ref
@@ -66,12 +73,9 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 }
 
 // nameIn is what the copy is called in the pool: as one that was lost there, or a name that is free. coming: somebody else has ordered it since the plan
-// was made.
-func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID, o copyImage) (name string, coming bool, err error) {
-	on := o.host.ID
-	if o.shared {
-		on = ""
-	}
+// was made. beside: the copies that the VM has made already.
+func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID, o copyImage, beside []copyImage) (name string, coming bool, err error) {
+	on := o.on()
 	rows, err := q.CopiesIn(ctx, db.CopiesInParams{VersionID: p.version.ID, PoolID: pool, Host: string(on)})
 	if err != nil {
 		return "", false, err
@@ -90,7 +94,13 @@ func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID,
 			return c.Volume, false, nil
 		}
 	}
-	name, err = freeVolume(ctx, q, p.image.Name, p.version, NewCopy{PoolID: pool, HostID: on}, o.shared)
+	var taken []string
+	for _, c := range beside {
+		if c.ref.PoolID == pool {
+			taken = append(taken, c.ref.Volume)
+		}
+	}
+	name, err = freeVolume(ctx, q, p.image.Name, p.version, NewCopy{PoolID: pool, HostID: on}, o.shared, taken...)
 	return name, false, err
 }
 
@@ -169,14 +179,16 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 			mine = append(mine, string(sender))
 		}
 	}
-	for _, ref := range s.wait {
+	for _, file := range s.wait {
 		for _, kind := range []fleet.JobKind{fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeHash} {
-			at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(ref), Kind: kind})
+			at, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVolume(file.ref), Kind: kind})
 			if err != nil {
 				return err
 			}
 			for _, r := range at {
-				all = append(all, string(r.ID))
+				if file.on == "" || r.HostID == file.on {
+					all = append(all, string(r.ID))
+				}
 			}
 		}
 	}
