@@ -202,7 +202,7 @@ var useCases = map[string]useCase{
 		w.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) VALUES ($1, $2, 'running', 1, true)`, id, w.h2)
 		return []any{id, w.h1}
 	}},
-	"PublishImage": {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.nfs, Volume: "debian.qcow2"}} }},
+	"PublishImage": {may: infraChange, with: func(w *world) []any { v := w.volume(); return []any{control.Image{PoolID: v.PoolID, Volume: v.Volume}} }},
 	"Release/pool": {may: infraChange, with: func(w *world) []any { return []any{fleet.SubjectPool(w.storage()), w.h1} }},
 	"Retry/pool": {may: infraChange, with: func(w *world) []any {
 		id := w.storage()

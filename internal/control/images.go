@@ -29,6 +29,9 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 	if err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(lines, func(v browse.VolumeOn) bool { return !v.OfferedTo(nil) }) {
+		return nil // to all it is already
+	}
 	for _, v := range lines { // to whom it is open, that image says: publishing the file would open it to all
 		if v.Published != nil && v.Published.Stale == "" {
 			return fleet.Errorf(fleet.Conflict, "%s is a copy of the image %s already. Publish that one to those who may use it.", v.Name, v.Published.Image)

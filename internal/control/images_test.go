@@ -243,6 +243,10 @@ func TestACopyIsPublishedAsItsImage(t *testing.T) {
 	publish := func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "own.qcow2"})
 	}
+	before := s.written()
+	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"}); err != nil || s.written() != before {
+		t.Errorf("what is everybody's already: %v", err)
+	}
 	s.refused("a project's own image", fleet.Conflict, "is a copy of the image", publish)
 	s.refused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
 

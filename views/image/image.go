@@ -130,7 +130,7 @@ func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
 	send := []kit.Sent{{Name: "pool", Value: string(c.PoolID)}, {Name: "volume", Value: c.Volume}, {Name: "host", Value: string(c.HostID)}}
 	verify := kit.Act{Icon: "shield-check", Word: "Verify its checksum", Post: p.path("copies", "verify"), Send: send, Back: p.Link.String()}.As(states, fleet.ActVerify)
 	forget := kit.Act{
-		Icon: "x", Word: "Take out of the library", Post: p.path("copies", "forget"), Send: send, Back: p.Link.String(), Sure: "Take " + c.Volume + " out of the library? The file stays.",
+		Icon: "x", Word: "Take out of the library", Post: p.path("copies", "forget"), Send: send, Back: p.Link.String(), Sure: "Take " + c.Volume + " out of the library? The file stays." + p.goesWith(c),
 	}.As(states, fleet.ActForget)
 	at := kit.Link{Path: p.path("copies", "delete")}.With("pool", string(c.PoolID)).With("volume", c.Volume)
 	if c.HostID != "" {
@@ -138,6 +138,25 @@ func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
 	}
 	remove := kit.Act{Icon: "trash-2", Word: "Delete this copy", Href: at.String(), Dialog: true, Danger: true}.As(states, fleet.ActDelete)
 	return []kit.Act{verify, forget, remove}
+}
+
+// goesWith is what the library loses with the copy; empty: nothing else.
+func (p Page) goesWith(c fleet.ImageCopy) string {
+	last := false
+	for _, v := range p.Image.Versions {
+		for _, o := range v.Copies {
+			if o.Ref() == c.Ref() && o.HostID == c.HostID {
+				last = len(v.Copies) == 1
+			}
+		}
+	}
+	switch {
+	case !last:
+		return ""
+	case len(p.Image.Versions) > 1:
+		return " It is the only copy of its version, which goes with it."
+	}
+	return " It is the only copy of the image, which goes with it, and to whom it was published."
 }
 
 var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
