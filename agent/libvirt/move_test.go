@@ -217,7 +217,12 @@ func TestALiveMoveLosesNoWrite(t *testing.T) {
 	virsh(t, "blockjob", string(m.vm.ID), "vda", "--bandwidth", "64")
 	next := open(t)
 	again := m.order(to, 8)
-	again.Begun = func(string) error { t.Error("it was begun anew"); return nil }
+	again.Begun = func(file string) error {
+		if !strings.HasPrefix(file, m.made) {
+			t.Errorf("it was begun anew, as %s", file)
+		}
+		return nil
+	}
 	m.ok(next.MoveDisk(t.Context(), again))
 	m.ok(next.Close())
 	m.wantAt("moved", to)
@@ -366,4 +371,44 @@ func TestWhatIsMoreThanAFileIsNotMoved(t *testing.T) {
 	virsh(t, "blockjob", id, "vda", "--abort")
 	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
 	m.wantAt("afterwards", to)
+}
+
+// A guest may end in the moment in which it changes over. Where libvirt knows that it had, so is the order done; where it does not, the copy may be all
+// that has the last writes, and stays: now, for the next agent, and when the guest runs again.
+func TestAGuestEndsAsItChangesOver(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 2)
+	to := m.other("")
+	m.apply(m.vm)
+	id := string(m.vm.ID)
+	ending := func(how func()) error {
+		in := m.order(to, 0)
+		in.Progress = func(_ int, note string) {
+			if strings.HasPrefix(note, "changing over") {
+				how()
+			}
+		}
+		return m.MoveDisk(t.Context(), in)
+	}
+	kept := func(when string, err error) {
+		t.Helper()
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "last writes") {
+			t.Fatalf("%s: %v", when, err)
+		}
+		m.wantAt(when, m.pool)
+		run(t, "qemu-img", "compare", m.at("disk.qcow2"), filepath.Join(to.Spec.Path, "disk.qcow2"), "-U")
+	}
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	kept("ended", ending(func() { virsh(t, "destroy", id) }))
+	kept("the order again", m.MoveDisk(t.Context(), m.order(to, 0)))
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	kept("while it runs again", m.MoveDisk(t.Context(), m.order(to, 0)))
+
+	m.ok(os.Remove(filepath.Join(to.Spec.Path, "disk.qcow2"))) // as people do who have compared them
+	m.made = ""
+	m.ok(ending(func() {
+		virsh(t, "blockjob", id, "vda", "--pivot")
+		virsh(t, "destroy", id)
+	}))
+	m.wantAt("changed over", to)
 }
