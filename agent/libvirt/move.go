@@ -142,6 +142,8 @@ func (m *moving) run(ctx context.Context) error {
 		return m.follow(ctx)
 	case s.live != nil && s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path(), s.live == nil && m.keptNew(s):
 		return m.settle(ctx)
+	case m.keptNew(s) && s.liveDisk != nil && pathOf(s.liveDisk) == m.from.path():
+		return m.putBack(ctx, s)
 	case m.pivoted:
 		if err := m.doubted(ctx); err != nil {
 			return err
@@ -168,6 +170,26 @@ func (m *moving) run(ctx context.Context) error {
 
 // keptNew reports whether the definition names the new disk.
 func (m *moving) keptNew(s seen) bool { return s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path() }
+
+// putBack is for a guest that somebody started on its old disk just before the definition was made to name the copy, with nobody there to see it.
+func (m *moving) putBack(ctx context.Context, s seen) error {
+	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
+	if err != nil {
+		return err
+	}
+	back := *m
+	back.from, back.to = m.to, m.from
+	if s.applied == nil {
+		err = agent.Refusal(agent.Undefined())
+	} else {
+		err = back.rewrite(ctx, s)
+	}
+	unlock()
+	if err != nil {
+		return err
+	}
+	return m.undo(ctx, startedMeanwhile())
+}
 
 // doubted refuses to remove a copy that may be all that has the guest's last writes: the guest ended while QEMU changed over to it, and libvirt does
 // not say whether that had happened.

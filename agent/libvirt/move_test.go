@@ -412,3 +412,28 @@ func TestAGuestEndsAsItChangesOver(t *testing.T) {
 	}))
 	m.wantAt("changed over", to)
 }
+
+// An agent that ends just when the definition names the copy does not see that somebody started the guest on the old disk in that moment. The next
+// one does, before the guest's next start would be on the copy.
+func TestADefinitionGoesBackToTheDiskOfItsGuest(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 2)
+	to := m.other("")
+	m.apply(m.vm)
+	definition := func(name string) string {
+		file := filepath.Join(t.TempDir(), name)
+		m.ok(os.WriteFile(file, []byte(virsh(t, "dumpxml", "--inactive", "--security-info", string(m.vm.ID))), 0o600))
+		return file
+	}
+	before := definition("before")
+	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
+	after := definition("after")
+	virsh(t, "define", before)
+	virsh(t, "start", string(m.vm.ID))
+	virsh(t, "define", after)
+	if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Somebody started the VM") {
+		t.Fatalf("the order again: %v", err)
+	}
+	m.wantAt("put back", m.pool)
+	m.wantNothingIn("put back", to)
+}
