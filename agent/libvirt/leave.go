@@ -99,7 +99,9 @@ func (l *leaving) gone(ctx context.Context) error {
 }
 
 // sentStamp tells a disk's file from what it becomes when somebody writes to it. Its owner does not matter: libvirt changes that.
-func sentStamp(f volumeFile) string { return volumeID{fileID: f.id, modified: f.modified, bytes: f.bytes}.stamp() }
+func sentStamp(f volumeFile) string {
+	return volumeID{fileID: f.id, modified: f.modified, bytes: f.bytes}.stamp()
+}
 
 // see is the domain as it is at this moment.
 func (l *leaving) see(ctx context.Context) (seen, error) {
