@@ -114,6 +114,11 @@ func TestADiskIsMovedOnce(t *testing.T) {
 			return err
 		})
 	}
+	s.refused("release the pool that it goes to", fleet.Conflict, "Disks of web are on their way into pool nfs", func() error {
+		_, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1)
+		return err
+	})
+	s.refused("delete it", fleet.Conflict, "on their way", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(s.nfs)); return err })
 	spec := s.get(v.ID).Spec
 	spec.Disks = nil
 	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Spec: &spec}); err == nil {
