@@ -437,3 +437,33 @@ func TestADefinitionGoesBackToTheDiskOfItsGuest(t *testing.T) {
 	m.wantAt("put back", m.pool)
 	m.wantNothingIn("put back", to)
 }
+
+// Where the guest has changed over, and its definition cannot be written, the order has not failed: it waits until it can.
+func TestAMoveWaitsForItsDefinition(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 2)
+	to := m.other("")
+	m.apply(m.vm)
+	inTheWay := filepath.Join("/etc/libvirt/qemu", m.vm.Name+".xml.new") // as libvirt calls it until it is whole
+	m.ok(os.Mkdir(inTheWay, 0o700))
+	if err := m.MoveDisk(t.Context(), m.order(to, 0)); err == nil || fleet.CodeOf(err) == fleet.Unavailable {
+		t.Fatalf("of a VM that is off: %v", err)
+	}
+	m.wantAt("off, without room for its definition", m.pool)
+	m.wantNothingIn("off, without room for its definition", to)
+	m.ok(os.Remove(inTheWay))
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	in := m.order(to, 0)
+	in.Progress = func(_ int, note string) {
+		if strings.HasPrefix(note, "changing over") {
+			m.ok(os.Mkdir(inTheWay, 0o700))
+		}
+	}
+	t.Cleanup(func() { _ = os.Remove(inTheWay) }) // gone, where all went well
+	if err := m.MoveDisk(t.Context(), in); fleet.CodeOf(err) != fleet.Unavailable || !strings.Contains(err.Error(), "cannot be written") {
+		t.Fatalf("without room for its definition: %v", err)
+	}
+	m.ok(os.Remove(inTheWay))
+	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
+	m.wantAt("afterwards", to)
+}
