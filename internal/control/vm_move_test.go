@@ -281,3 +281,24 @@ func text(s *site, sql string) (out string) {
 	}
 	return out
 }
+
+// However often an agent ends while a disk moves, the order stands: only the host knows where the disk is by now.
+func TestAMoveOutlivesItsAgents(t *testing.T) {
+	s := newMover(t)
+	v, disk := s.disked("web")
+	s.move(v, disk)
+	w := s.moved(v)
+	for range 6 {
+		s.exec(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE id = $1`, w.ID)
+		if err := s.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+		w = s.moved(v)
+	}
+	if err := s.finish(w, wire.Finish{Outcome: wire.Done}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.get(v.ID).Spec.Disks[0].Ref(); got != w.Args.Move.To {
+		t.Errorf("the VM has its disk at %v", got)
+	}
+}
