@@ -95,7 +95,7 @@ func (l *leaving) gone(ctx context.Context) error {
 			return agent.LeftMeanwhile(l.in.VM.Name)
 		}
 	}
-	return nil
+	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
 // sentStamp tells a disk's file from what it becomes when somebody writes to it. Its owner does not matter: libvirt changes that.
