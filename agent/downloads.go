@@ -28,11 +28,11 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 		return fmt.Errorf("go to the portal with the volume: %w", err)
 	}
 	conn := wire.NewPatientStream(ws, readPatience)
-	defer func() { _ = conn.Close() }()
+	defer func() { _ = conn.Close() }() // by then all is said: whoever waits counts the bytes
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { // whoever waited is gone when this ends: nothing is said there
-		_, _ = io.Copy(io.Discard, conn)
+		_, _ = io.Copy(io.Discard, conn) // that it ends is all that counts
 		cancel(errNobodyWaits)
 	}()
 	begun := false

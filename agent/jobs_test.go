@@ -247,7 +247,7 @@ func (c *child) kill(t *testing.T) {
 func TestChild(t *testing.T) {
 	dir := os.Getenv(childDir)
 	if dir == "" {
-		t.SkipNow()
+		return
 	}
 	host := heldHost()
 	go func() {

@@ -31,6 +31,8 @@ type kept struct {
 	Networks map[fleet.NetworkID]networkMemory `json:"networks,omitempty"`
 	// Volumes are those that the newest orders for one made: an order that is given again must know its own.
 	Volumes []madeVolume `json:"volumes,omitempty"`
+	// Sent are disks of VMs that go to other hosts: an order that is given again must know whether they are still what it sent.
+	Sent []sentDisk `json:"sent,omitempty"`
 	// Hashed are checksums of volumes, in the order in which they were computed.
 	Hashed []Hashed `json:"hashed,omitempty"`
 }

@@ -98,3 +98,42 @@ func TestAMoveOverARestartOfTheAgent(t *testing.T) {
 		t.Errorf("without progress it ended %+v", f.Finish)
 	}
 }
+
+// leaver is a host whose VMs leave as long as nobody ends them.
+type leaver struct {
+	*mock.Host
+	stamps chan string
+}
+
+func (h leaver) LeaveVM(ctx context.Context, in agent.LeaveVM) error {
+	d := in.Order.Disks[0]
+	was := in.Sent(d)
+	if err := in.Sending(d, "as it was"); err != nil {
+		return err
+	}
+	h.stamps <- was + "|" + in.Sent(d)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// How a disk was that an agent began to send is known to the next one.
+func TestWhatIsSentIsKnownAfterARestart(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), leaver{mock.New(mock.Options{Name: "host-1"}), make(chan string, 1)}
+	dir := p.join()
+	_, stop := p.running(dir, host, host.Host)
+	w := moving(t, p)
+	d := fleet.LeavingDisk{Disk: w.Args.Move.Disk, To: w.Args.Move.To, Transfer: fleet.NewID[fleet.TransferID]()}
+	w.Kind, w.Args = fleet.VMLeave, fleet.JobArgs{Leave: &fleet.LeaveOrder{To: fleet.NewID[fleet.HostID](), ToName: "host-2", Disks: []fleet.LeavingDisk{d}}}
+	p.give(w)
+	if got := <-host.stamps; got != "|as it was" {
+		t.Errorf("it began with %q", got)
+	}
+	stop()
+	p.running(dir, host, host.Host)
+	w.Epoch = 2
+	p.give(w)
+	if got := <-host.stamps; got != "as it was|as it was" {
+		t.Errorf("after the restart it began with %q", got)
+	}
+}

@@ -132,7 +132,11 @@ type LeaveVM struct {
 	VM    fleet.VM
 	Pools []fleet.Pool
 	Order fleet.LeaveOrder
-	// Send sends a disk, and returns once the other host has it whole.
+	// Sent is how a disk's file was when this very order sent it before, as Sending was told of it; empty: it did not.
+	Sent func(disk fleet.LeavingDisk) (stamp string)
+	// Sending is told how a disk's file is before any of it goes. Its error ends the order.
+	Sending func(disk fleet.LeavingDisk, stamp string) error
+	// Send sends a disk, and returns once the other host has it whole: at once where it has it already, of an earlier call.
 	Send func(ctx context.Context, disk fleet.LeavingDisk, pieces transfer.Pieces, size int64) error
 	// Arrived returns once the portal knows that the other host has all of them.
 	Arrived  func(ctx context.Context) error
@@ -150,6 +154,13 @@ func leaveVM(ctx context.Context, a *Agent, j *job) error {
 	rate := &transfer.Rate{Bytes: order.RateBytes}
 	err := a.hypervisor.LeaveVM(ctx, LeaveVM{
 		VM: *j.VM, Pools: j.Pools, Order: order,
+		Sent: func(d fleet.LeavingDisk) string { return a.memory.sent(d.Transfer) },
+		Sending: func(d fleet.LeavingDisk, stamp string) error {
+			if err := a.memory.noteSent(d.Transfer, stamp); err != nil {
+				return fmt.Errorf("nothing was sent, because the agent cannot keep in mind what it sends: %w", err)
+			}
+			return nil
+		},
 		Send: func(ctx context.Context, d fleet.LeavingDisk, pieces transfer.Pieces, size int64) error {
 			n := slices.Index(order.Disks, d)
 			m := a.meet(j, d.Transfer, order.ToName)
@@ -177,6 +188,34 @@ func keepLeft(a *Agent, j *job, out *wire.Finish) error {
 		return nil
 	}
 	return a.memory.vmGone(j.VM.ID)
+}
+
+// sentDisk is a disk that an order sends, as its file was before.
+type sentDisk struct {
+	Transfer fleet.TransferID `json:"transfer"`
+	Stamp    string           `json:"stamp"` // the backend alone reads it
+}
+
+// mostSent is how many of them are remembered: far more than are on their way at once. Of one that is forgotten the order fails, and nothing is lost.
+const mostSent = 256
+
+// noteSent notes how a disk's file is before it is sent.
+func (m *memory) noteSent(id fleet.TransferID, stamp string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := append(slices.DeleteFunc(slices.Clone(m.kept.Sent), func(s sentDisk) bool { return s.Transfer == id }), sentDisk{id, stamp})
+	m.kept.Sent = kept[max(0, len(kept)-mostSent):]
+	return m.save()
+}
+
+// sent is what noteSent was told; empty: nothing.
+func (m *memory) sent(id fleet.TransferID) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := slices.IndexFunc(m.kept.Sent, func(s sentDisk) bool { return s.Transfer == id }); i >= 0 {
+		return m.kept.Sent[i].Stamp
+	}
+	return ""
 }
 
 // NotToLeave refuses to send a VM, in the words of both backends.

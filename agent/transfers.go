@@ -219,7 +219,12 @@ func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transf
 			door.Close()
 		}
 		waited := make(chan struct{})
-		defer func() { cancel(); <-waited }()
+		defer func() {
+			cancel()
+			if <-waited; len(came) > 0 { // it has come twice: whoever is returned was taken out
+				(<-came).Close()
+			}
+		}()
 		go func() {
 			defer close(waited)
 			if in, err := door.Wait(ctx); err == nil {
@@ -234,8 +239,11 @@ func (m *meeting) admitWith(ctx context.Context, there wire.MeetAnswer) (*transf
 	defer poll.Stop()
 	for {
 		out, err := m.say(ctx, word)
-		if err != nil || out.Ticket != there.Ticket {
-			return late(came), err
+		switch {
+		case err != nil:
+			return nil, err
+		case out.Ticket != there.Ticket:
+			return late(came), nil
 		}
 		if out.Paired == there.Ticket {
 			if in := late(came); in != nil {

@@ -776,11 +776,12 @@ func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) erro
 const wornOut = `-- name: WornOut :many
 SELECT j.id FROM jobs j
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
-  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind <> 'volume.upload' ORDER BY j.id LIMIT 500
+  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.move') ORDER BY j.id LIMIT 500
 `
 
 // Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer. An upload waits for people, for
-// days perhaps, and ends by its own patience.
+// days perhaps, and ends by its own patience. A disk that moves may be in its new place already, which its host alone knows, and all that comes
+// behind would bring the VM back to the old one: it waits for its host, or for people who cancel it.
 func (q *Queries) WornOut(ctx context.Context, hostID *string) ([]fleet.JobID, error) {
 	rows, err := q.db.Query(ctx, wornOut, hostID)
 	if err != nil {

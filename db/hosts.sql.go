@@ -144,8 +144,8 @@ func (q *Queries) CommittedMemory(ctx context.Context, host string) ([]Committed
 }
 
 const disksToCome = `-- name: DisksToCome :many
-SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(COALESCE((d->>'sizeBytes')::bigint, 0))::bigint AS bytes
-FROM vms v, jsonb_array_elements(v.spec->'disks') d
+SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(GREATEST((d->>'sizeBytes')::bigint, i.capacity_bytes, 0))::bigint AS bytes
+FROM vms v, jsonb_array_elements(v.spec->'disks') d LEFT JOIN image_versions i ON i.id = d->>'versionId'
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation = 0 AND d->>'poolId' = ANY ($1::text[])
 GROUP BY 1, 2
 UNION ALL SELECT v.host_id, (d->>'poolId')::text, sum(GREATEST((d->>'sizeBytes')::bigint - (s->>'sizeBytes')::bigint, 0))::bigint
@@ -161,7 +161,8 @@ type DisksToComeRow struct {
 	Bytes  int64
 }
 
-// What disks that no host has made yet will take of these pools, and what those that are to grow will take more.
+// What disks that no host has made yet will take of these pools, and what those that are to grow will take more. One without a size is as large as
+// its image.
 func (q *Queries) DisksToCome(ctx context.Context, pools []string) ([]DisksToComeRow, error) {
 	rows, err := q.db.Query(ctx, disksToCome, pools)
 	if err != nil {

@@ -80,6 +80,42 @@ func (q *Queries) MovesOf(ctx context.Context, subject fleet.Subject) ([]MovesOf
 	return items, nil
 }
 
+const poolAwaited = `-- name: PoolAwaited :many
+SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+WHERE j.kind = 'vm.move' AND j.state IN ('queued', 'running') AND j.args #>> '{move,to,poolId}' = $1::text AND ($2::text = '' OR j.host_id = $2)
+UNION ALL SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND ($2 = '' OR j.args #>> '{leave,to}' = $2)
+  AND (j.args #> '{leave,disks}' @> jsonb_build_array(jsonb_build_object('to', jsonb_build_object('poolId', $1)))
+    OR j.args #> '{leave,stay}' @> jsonb_build_array(jsonb_build_object('poolId', $1)))
+LIMIT 4
+`
+
+type PoolAwaitedParams struct {
+	PoolID string
+	Host   string
+}
+
+// A few names of VMs with disks that are on their way into the pool: on one host, or on any where @host is empty.
+func (q *Queries) PoolAwaited(ctx context.Context, arg PoolAwaitedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, poolAwaited, arg.PoolID, arg.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const stopMoves = `-- name: StopMoves :execrows
 UPDATE jobs SET stop = $1, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
     state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE $1 END,

@@ -212,6 +212,7 @@ func Run(t *testing.T, h Harness) {
 			{"what is sent is inspected, and is what was promised", testTransferJudged},
 			{"a VM that is off leaves, and comes up from its disks elsewhere", testLeave},
 			{"a VM that cannot leave is left whole", testLeaveRefused},
+			{"a VM that was used since it was sent stays", testLeaveAgain},
 			{"networks are listed", testNetworks},
 			{"a network is applied, reported and released", testNetwork},
 			{"a network of each mode runs", testNetworkModes},

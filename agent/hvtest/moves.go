@@ -123,6 +123,11 @@ func testMoveRefused(t *testing.T, h *host) {
 		forgetful.Begun = func(string) error { return errors.New("no room for a word") }
 		h.refused("move what nobody can keep in mind", h.MoveDisk(h.ctx, forgetful), "no room for a word")
 		h.wantNoVolume(to, "forgotten.qcow2")
+		unkept := h.move(vm, to)
+		unkept.Order.To.Volume = "unkept.qcow2"
+		unkept.Whole = func(fleet.Volref) error { return errors.New("no room for another word") }
+		h.refused("change over to what nobody can keep in mind", h.MoveDisk(h.ctx, unkept), "no room for another word")
+		h.wantNoVolume(to, "unkept.qcow2")
 		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
 	}
 	h.must("delete", h.DeleteVolume(h.ctx, h.work(to, own, fleet.VolumeOrder{})))

@@ -143,6 +143,9 @@ func (h *host) leave(vm fleet.VM, to fleet.Pool) (agent.LeaveVM, map[fleet.Volre
 		VM: vm, Pools: h.pools, Order: fleet.LeaveOrder{To: fleet.NewID[fleet.HostID](), ToName: "elsewhere"}, Progress: func(int, string) {},
 		Arrived: func(context.Context) error { return nil },
 	}
+	stamps := map[fleet.TransferID]string{}
+	in.Sent = func(d fleet.LeavingDisk) string { return stamps[d.Transfer] }
+	in.Sending = func(d fleet.LeavingDisk, stamp string) error { stamps[d.Transfer] = stamp; return nil }
 	for _, d := range vm.Spec.Disks {
 		in.Order.Disks = append(in.Order.Disks, fleet.LeavingDisk{Disk: d.Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "gone-" + d.Volume}, Transfer: fleet.NewID[fleet.TransferID]()})
 	}
@@ -192,6 +195,41 @@ func testLeave(t *testing.T, h *host) {
 	for _, d := range vm.Spec.Disks {
 		h.must("delete what nobody has any more", h.DeleteVolume(h.ctx, h.work(from, d.Volume, fleet.VolumeOrder{})))
 	}
+}
+
+// What an earlier call sent counts only while nobody has written to it: an agent ends, somebody uses the VM, and the order comes again.
+func testLeaveAgain(t *testing.T, h *host) {
+	from, to := h.pool(), h.pool()
+	for _, gone := range []bool{false, true} {
+		vm := h.made(disk(from))
+		in, _ := h.leave(vm, to)
+		in.Arrived = func(context.Context) error { return errors.New("the agent ends here") }
+		h.refused("cut off", h.LeaveVM(h.ctx, in), "the agent ends here")
+
+		next := vm
+		next.Generation, next.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
+		next.Spec.Disks[0].SizeBytes *= 2
+		h.apply(next)
+		if gone {
+			h.h.Undefine(t, vm.ID)
+		}
+		in.Arrived = func(context.Context) error { return nil }
+		in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error { return nil } // the other host has all of it
+		h.refused("what was written to since it was sent", h.LeaveVM(h.ctx, in), "while it was being sent")
+		if !gone {
+			h.wantPower(vm.ID, fleet.Stopped)
+		}
+		h.wantVolume(from, vm.Spec.Disks[0].Volume, "qcow2", next.Spec.Disks[0].SizeBytes)
+		h.must("delete "+vm.Name, h.DeleteVM(h.ctx, next, h.pools, true))
+	}
+	vm := h.made(disk(from))
+	in, _ := h.leave(vm, to)
+	in.Sending = func(fleet.LeavingDisk, string) error { return errors.New("no room for a word") }
+	in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error {
+		t.Error("it is sent all the same")
+		return nil
+	}
+	h.refused("send what nobody can keep in mind", h.LeaveVM(h.ctx, in), "no room for a word")
 }
 
 func testLeaveRefused(t *testing.T, h *host) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -242,6 +243,18 @@ func TestRBD(t *testing.T) {
 		}
 		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s a disk in use: %v", act, err)
+		}
+	}
+	// It grows before the guest's eyes, also where an agent ended between the image and the guest.
+	for _, mib := range []int64{16, 24} {
+		if mib == 24 {
+			virsh(t, "vol-resize", "disk-1.raw", "24M", "--pool", p.Name)
+		}
+		vm.Generation, vm.Spec.Disks = vm.Generation+1, []fleet.Disk{{PoolID: p.ID, Volume: "disk-1.raw", SizeBytes: mib << 20}}
+		in.VM = vm
+		f.ok(b.ApplyVM(t.Context(), in))
+		if out := virsh(t, "domblkinfo", string(vm.ID), "vda"); !strings.Contains(out, strconv.FormatInt(mib<<20, 10)) {
+			t.Errorf("of %d MiB the guest sees: %s", mib, out)
 		}
 	}
 	f.ok(b.StopVM(t.Context(), vm.ID))

@@ -52,13 +52,13 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 	}
 	if p.block() {
 		ref, v, err := a.volumeThere(ctx, a.c, p)
-		if err != nil || v.CapacityBytes >= p.size {
+		if err == nil && v.CapacityBytes < p.size {
+			err = a.growBlock(ctx, a.c, ref, p.size)
+		}
+		if err != nil || running == nil {
 			return err
 		}
-		if err := a.growBlock(ctx, a.c, ref, p.size); err != nil || running == nil {
-			return err
-		}
-		return a.resizeLive(ctx, old.ref, running, p.size)
+		return a.resizeLive(ctx, old.ref, running, max(p.size, v.CapacityBytes)) // the guest may not know, where an earlier call was cut off between the two
 	}
 	f, err := a.volumeFile(ctx, p)
 	switch {

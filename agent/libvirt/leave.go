@@ -60,7 +60,7 @@ func (l *leaving) run(ctx context.Context) error {
 	}
 	s, err := l.see(ctx)
 	if is(err, golibvirt.ErrNoDomain) {
-		return l.in.Arrived(ctx) // an earlier call has let go of it, or nobody has sent anything
+		return l.gone(ctx)
 	}
 	if err != nil {
 		return err
@@ -77,6 +77,30 @@ func (l *leaving) run(ctx context.Context) error {
 		return err
 	}
 	return l.letGo(ctx)
+}
+
+// gone is for a VM without a definition: an earlier call has let go of it, or somebody on the host has, who may have run it before. What arrived is
+// the VM only where its disks here are still what was sent; of one that is not here any more, what arrived is all there is.
+func (l *leaving) gone(ctx context.Context) error {
+	if err := l.in.Arrived(ctx); err != nil {
+		return err
+	}
+	for i, m := range l.disks {
+		f, err := l.volumeFile(ctx, m.from)
+		switch {
+		case fleet.CodeOf(err) == fleet.NotFound:
+		case err != nil:
+			return err
+		case l.in.Sent(l.in.Order.Disks[i]) != sentStamp(f):
+			return agent.LeftMeanwhile(l.in.VM.Name)
+		}
+	}
+	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
+}
+
+// sentStamp tells a disk's file from what it becomes when somebody writes to it. Its owner does not matter: libvirt changes that.
+func sentStamp(f volumeFile) string {
+	return volumeID{fileID: f.id, modified: f.modified, bytes: f.bytes}.stamp()
 }
 
 // see is the domain as it is at this moment.
@@ -116,11 +140,21 @@ func (l *leaving) mayLeave(ctx context.Context, s seen) error {
 	return nil
 }
 
-// sendDisk sends a file that nobody writes to, and fails before its end where somebody did.
+// sendDisk sends a file that nobody writes to, and fails before its end where somebody did: also since an earlier call sent it, for what the other
+// host has of that call is not sent again.
 func (l *leaving) sendDisk(ctx context.Context, m *moving, d fleet.LeavingDisk) error {
 	before, err := m.still(ctx)
 	if err != nil {
 		return err
+	}
+	switch l.in.Sent(d) {
+	case sentStamp(before):
+	case "":
+		if err := l.in.Sending(d, sentStamp(before)); err != nil {
+			return err
+		}
+	default:
+		return agent.LeftMeanwhile(l.in.VM.Name)
 	}
 	l.were = append(l.were, before)
 	return patiently(ctx, func() error {

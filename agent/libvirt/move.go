@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -22,7 +23,11 @@ type moving struct {
 	in       agent.MoveDisk
 	from, to place
 	pool     golibvirt.StoragePool // that it goes to; known once something is to be made there
+	pivoted  bool                  // QEMU was asked to change over: the guest may have written to the new disk alone
 }
+
+// changingOver stands behind the word for the copy's file once QEMU is asked to change over to it.
+const changingOver = " changing over"
 
 // MoveDisk implements agent.Hypervisor. What is done is read from the domain each time, so that an order that was cut off anywhere goes on.
 func (b *Backend) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
@@ -52,6 +57,7 @@ func (b *Backend) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
 	b.assigned.note(in.Pools)
 	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
 		m := &moving{Backend: b, c: c, in: in, from: from, to: to}
+		m.in.Made, m.pivoted = strings.CutSuffix(in.Made, changingOver)
 		defer b.volumeChanged(from.pool)
 		defer b.volumeChanged(to.pool)
 		return m.run(ctx)
@@ -134,9 +140,14 @@ func (m *moving) run(ctx context.Context) error {
 	switch {
 	case s.live != nil && m.mirrors(s.liveDisk):
 		return m.follow(ctx)
-	case s.live != nil && s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path(),
-		s.live == nil && s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path():
+	case s.live != nil && s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path(), s.live == nil && m.keptNew(s):
 		return m.settle(ctx)
+	case m.keptNew(s) && s.liveDisk != nil && pathOf(s.liveDisk) == m.from.path():
+		return m.putBack(ctx, s)
+	case m.pivoted:
+		if err := m.doubted(ctx); err != nil {
+			return err
+		}
 	}
 	if m.in.Stopped() {
 		return errors.Join(agent.ErrStopped, m.clear(ctx))
@@ -155,6 +166,44 @@ func (m *moving) run(ctx context.Context) error {
 		return m.live(ctx, s, h)
 	}
 	return m.cold(ctx)
+}
+
+// keptNew reports whether the definition names the new disk.
+func (m *moving) keptNew(s seen) bool { return s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path() }
+
+// putBack is for a guest that somebody started on its old disk just before the definition was made to name the copy, with nobody there to see it.
+func (m *moving) putBack(ctx context.Context, s seen) error {
+	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
+	if err != nil {
+		return err
+	}
+	back := *m
+	back.from, back.to = m.to, m.from
+	if s.applied == nil {
+		err = agent.Refusal(agent.Undefined())
+	} else {
+		err = back.rewrite(ctx, s)
+	}
+	unlock()
+	if err != nil {
+		return err
+	}
+	return m.undo(ctx, startedMeanwhile())
+}
+
+// doubted refuses to remove a copy that may be all that has the guest's last writes: the guest ended while QEMU changed over to it, and libvirt does
+// not say whether that had happened.
+func (m *moving) doubted(ctx context.Context) error {
+	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.path()) })
+	switch {
+	case isMissing(err):
+		return nil
+	case err != nil || file != m.in.Made:
+		return err // another's: it is refused as that
+	}
+	return fleet.Errorf(fleet.Conflict, "The guest ended at the very moment when it changed over to its new disk, so nobody can tell which of the two has its last writes. "+
+		"The VM has the old one, %s; the copy, %s in pool %s, is kept. Compare them with qemu-img compare, and delete the copy when it is not needed.",
+		m.from.volume, m.to.volume, m.to.pool.Name)
 }
 
 // clear removes what this very order has half made. Another file of that name is a refusal.
@@ -210,6 +259,11 @@ func (m *moving) undo(ctx context.Context, why error) error {
 	switch {
 	case moved:
 		return m.settle(ctx)
+	case err == nil && m.pivoted:
+		if err := m.doubted(ctx); err != nil {
+			return err
+		}
+		fallthrough
 	case err == nil:
 		err = m.clear(ctx)
 	}
@@ -223,7 +277,8 @@ func (m *moving) undo(ctx context.Context, why error) error {
 	return why
 }
 
-// letGo ends QEMU's copy; moved: too late, the guest is on its new disk.
+// letGo ends QEMU's copy; moved: too late, the guest is on its new disk, or was when it ended. A guest that is seen on its old disk has not changed
+// over.
 func (m *moving) letGo(ctx context.Context) (moved bool, err error) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()
@@ -232,9 +287,12 @@ func (m *moving) letGo(ctx context.Context) (moved bool, err error) {
 		switch {
 		case err != nil:
 			return false, err
-		case s.live == nil || s.liveDisk == nil:
+		case s.live == nil:
+			return m.keptNew(s), nil
+		case s.liveDisk == nil:
 			return false, nil
 		case s.liveDisk.Mirror == nil:
+			m.pivoted = false
 			return pathOf(s.liveDisk) == m.to.path(), nil
 		case !m.mirrors(s.liveDisk):
 			return false, nil

@@ -76,6 +76,8 @@ func (m *moving) follow(ctx context.Context) error {
 		}
 		d := s.liveDisk
 		switch {
+		case s.live == nil && m.keptNew(s):
+			return m.settle(ctx) // it ended when it had changed over
 		case s.live == nil || d == nil:
 			return m.undo(ctx, fleet.Errorf(fleet.Conflict, "The guest was switched off while its disk was being moved. The disk is where it was; move it again."))
 		case d.Mirror == nil && pathOf(d) == m.to.path():
@@ -87,11 +89,7 @@ func (m *moving) follow(ctx context.Context) error {
 		case m.in.Stopped():
 			return m.undo(ctx, agent.ErrStopped)
 		case d.Mirror.Ready == "yes":
-			m.in.Progress(99, "changing over to the new disk")
-			err := m.c.do(ctx, func(l *golibvirt.Libvirt) error {
-				return l.DomainBlockJobAbort(s.ref, targetOf(d), golibvirt.DomainBlockJobAbortPivot)
-			})
-			if err != nil {
+			if err := m.pivot(ctx, s); err != nil {
 				return m.undo(ctx, err) // where it has changed over all the same, that is what is found
 			}
 			continue
@@ -106,6 +104,23 @@ func (m *moving) follow(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// pivot has the guest change over. From then on it may lose the old disk, which is kept in mind before: what cannot be is not begun.
+func (m *moving) pivot(ctx context.Context, s seen) error {
+	m.in.Progress(99, "changing over to the new disk")
+	if !m.pivoted {
+		if err := m.in.Begun(m.in.Made + changingOver); err != nil {
+			return err
+		}
+		if err := m.in.Whole(m.to.ref()); err != nil {
+			return err
+		}
+		m.pivoted = true
+	}
+	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainBlockJobAbort(s.ref, targetOf(s.liveDisk), golibvirt.DomainBlockJobAbortPivot)
+	})
 }
 
 // copied is how far QEMU's copy was, and when.

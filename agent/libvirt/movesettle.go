@@ -35,7 +35,13 @@ func (m *moving) settle(ctx context.Context) error {
 	if hasRef(s.applied.Spec, m.to.ref()) && pathOf(s.keptDisk) == m.to.path() && aliasOf(s.keptDisk.Alias) == diskAlias(m.to.ref()) {
 		return nil // an earlier try came this far
 	}
-	return m.rewrite(ctx, s)
+	over := m.keptNew(s) || s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path()
+	err = m.rewrite(ctx, s)
+	if err != nil && over && answered(err) {
+		// There is no way back, and whoever took the order for one that failed would have the VM on its old disk again.
+		return fleet.Errorf(fleet.Unavailable, "The VM is on its new disk, %s in pool %s, but its definition cannot be written. It is tried again until it can: %s", m.to.volume, m.to.pool.Name, err)
+	}
+	return err
 }
 
 // verify looks whether the new disk is one that the guest can live on.

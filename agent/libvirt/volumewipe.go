@@ -64,14 +64,19 @@ func (w *working) zero(ctx context.Context, was volumeFile) (err error) {
 	return transfer.Zero(ctx, f, info.Size(), w.meter("writing zeros over "+w.volume, was.alloc))
 }
 
-// again makes an empty volume in the place of a wiped one.
+// again makes an empty volume in the place of a wiped one, unless somebody has put another file there meanwhile.
 func (w *working) again(ctx context.Context, was volumeFile) error {
 	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
 		return err
 	}
 	err := w.define(ctx, newVolume{format: was.Format, size: was.Size})
 	if err == nil {
-		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, os.Rename(w.partial().path(), w.path()) })
+		_, err = bounded(ctx, func() (struct{}, error) {
+			if info, err := os.Lstat(w.path()); err != nil && !isMissing(err) || err == nil && identityOf(info) != was.id {
+				return struct{}{}, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another file took the place of the volume %s meanwhile, and is left as it is.", w.volume))
+			}
+			return struct{}{}, os.Rename(w.partial().path(), w.path())
+		})
 	}
 	if err != nil {
 		w.tidy(ctx)

@@ -143,9 +143,18 @@ func (h *Host) LeaveVM(ctx context.Context, in agent.LeaveVM) error {
 	case err != nil:
 		return err
 	case !there:
-		return in.Arrived(ctx)
+		return h.left(ctx, in)
 	}
 	for i, d := range in.Order.Disks {
+		switch in.Sent(d) {
+		case sent[i].data():
+		case "":
+			if err := in.Sending(d, sent[i].data()); err != nil {
+				return err
+			}
+		default:
+			return agent.LeftMeanwhile(in.VM.Name)
+		}
 		pieces, size := h.simulated(&sent[i])
 		if err := in.Send(ctx, d, pieces, size); err != nil {
 			return err
@@ -170,6 +179,25 @@ func (h *Host) LeaveVM(ctx context.Context, in agent.LeaveVM) error {
 	defer h.mu.Unlock()
 	delete(h.guests, in.VM.ID)
 	h.notify()
+	return nil
+}
+
+// left is for a VM without a definition.
+func (h *Host) left(ctx context.Context, in agent.LeaveVM) error {
+	if err := in.Arrived(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range in.Order.Disks {
+		p, err := h.active(d.Disk.PoolID, in.Pools)
+		if err != nil {
+			return err
+		}
+		if f := p.dir.files[d.Disk.Volume]; f != nil && f.data() != in.Sent(d) {
+			return agent.LeftMeanwhile(in.VM.Name)
+		}
+	}
 	return nil
 }
 

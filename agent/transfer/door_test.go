@@ -314,6 +314,16 @@ func TestBothHearOfWhatIsNotWhole(t *testing.T) {
 			}
 		})
 	}
+	t.Run("holes without end", func(t *testing.T) {
+		t.Parallel()
+		out, in := joined(t)
+		if _, err := out.Raw().Write([]byte{64, 0, 0, 0, 0, 0, 0, 0}); err != nil { // 4 EiB, which would be summed for years
+			t.Fatal(err)
+		}
+		if size, err := in.Size(); err == nil || !strings.Contains(err.Error(), "longer than any file") {
+			t.Errorf("%d bytes are taken, %v", size, err)
+		}
+	})
 	t.Run("whole before it was sent", func(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)

@@ -12,6 +12,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"quantix/internal/fleet"
 )
 
 // A transfer is one file: its size, then pieces of data, each with its place and its length, in order and with holes between them, then one
@@ -156,6 +158,10 @@ type Incoming struct{ conn net.Conn }
 // Close ends the connection.
 func (in *Incoming) Close() { in.conn.Close() }
 
+// MostBytes is how long a file may say that it is: the largest disk, with as much again for what its format keeps beside. What comes as a hole takes
+// no room, but is summed all the same.
+const MostBytes = 2 * fleet.MaxDiskBytes
+
 // Size is how long the file says that it is. It is asked once, and first.
 func (in *Incoming) Size() (int64, error) {
 	var head [8]byte
@@ -163,8 +169,8 @@ func (in *Incoming) Size() (int64, error) {
 		return 0, err
 	}
 	size := int64(binary.BigEndian.Uint64(head[:]))
-	if size < 0 {
-		return 0, errors.New("the other host sends no file")
+	if size < 0 || size > MostBytes {
+		return 0, errors.New("what the other host sends says that it is longer than any file may be")
 	}
 	return size, nil
 }

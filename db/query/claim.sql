@@ -188,10 +188,11 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
 
 -- name: WornOut :many
 -- Lapsed jobs, or those of a host whose agent was started anew, that were taken too often without an answer. An upload waits for people, for
--- days perhaps, and ends by its own patience.
+-- days perhaps, and ends by its own patience. A disk that moves may be in its new place already, which its host alone knows, and all that comes
+-- behind would bring the VM back to the old one: it waits for its host, or for people who cancel it.
 SELECT j.id FROM jobs j
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
-  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind <> 'volume.upload' ORDER BY j.id LIMIT 500;
+  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.move') ORDER BY j.id LIMIT 500;
 
 -- name: LockWornOut :one
 SELECT * FROM jobs

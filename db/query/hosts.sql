@@ -44,9 +44,10 @@ WHERE @host::text = '' OR h.id = @host
 ORDER BY h.name;
 
 -- name: DisksToCome :many
--- What disks that no host has made yet will take of these pools, and what those that are to grow will take more.
-SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(COALESCE((d->>'sizeBytes')::bigint, 0))::bigint AS bytes
-FROM vms v, jsonb_array_elements(v.spec->'disks') d
+-- What disks that no host has made yet will take of these pools, and what those that are to grow will take more. One without a size is as large as
+-- its image.
+SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(GREATEST((d->>'sizeBytes')::bigint, i.capacity_bytes, 0))::bigint AS bytes
+FROM vms v, jsonb_array_elements(v.spec->'disks') d LEFT JOIN image_versions i ON i.id = d->>'versionId'
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation = 0 AND d->>'poolId' = ANY (@pools::text[])
 GROUP BY 1, 2
 UNION ALL SELECT v.host_id, (d->>'poolId')::text, sum(GREATEST((d->>'sizeBytes')::bigint - (s->>'sizeBytes')::bigint, 0))::bigint

@@ -23,3 +23,13 @@ UPDATE vms SET generation = generation + 1, spec = jsonb_set(spec, '{disks}', (
     FROM jsonb_array_elements(spec->'disks') WITH ORDINALITY d))
 WHERE id = @id AND host_id = @host_id AND spec @> jsonb_build_object('disks', jsonb_build_array(@disk::jsonb))
 RETURNING name;
+
+-- name: PoolAwaited :many
+-- A few names of VMs with disks that are on their way into the pool: on one host, or on any where @host is empty.
+SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+WHERE j.kind = 'vm.move' AND j.state IN ('queued', 'running') AND j.args #>> '{move,to,poolId}' = @pool_id::text AND (@host::text = '' OR j.host_id = @host)
+UNION ALL SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND (@host = '' OR j.args #>> '{leave,to}' = @host)
+  AND (j.args #> '{leave,disks}' @> jsonb_build_array(jsonb_build_object('to', jsonb_build_object('poolId', @pool_id)))
+    OR j.args #> '{leave,stay}' @> jsonb_build_array(jsonb_build_object('poolId', @pool_id)))
+LIMIT 4;

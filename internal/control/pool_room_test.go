@@ -66,6 +66,24 @@ func TestPoolsAreNotOvercommittedWithoutAWord(t *testing.T) {
 	}
 }
 
+// A disk that is as large as its image is promised that much, from the moment in which it is asked for.
+func TestDisksOfImagesAreCountedBeforeTheyAreMade(t *testing.T) {
+	s := newSite(t)
+	image, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "large.qcow2", "qcow2", 20<<20)
+	s.lay(s.local, s.h1, `{"name": "large.qcow2", "path": "/v/large.qcow2", "format": "qcow2", "capacityBytes": 20971520}`)
+	s.holds(s.local, 48, 8, 10) // 30 MiB are promised to nobody
+	create := func(name string) error {
+		in := control.CreateVM{ProjectID: s.red, Name: name, Spec: small}
+		in.Spec.Disks = []fleet.Disk{{PoolID: s.local, ImageID: image}}
+		_, err := s.CreateVM(t.Context(), s.member, in)
+		return err
+	}
+	if err := create("first"); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("a second one", fleet.Invalid, "no room for 20 MiB in pool local", func() error { return create("second") })
+}
+
 func TestFullPoolsWantAPerson(t *testing.T) {
 	s := newSite(t)
 	see := func(tone fleet.Tone, summary, attention string) {

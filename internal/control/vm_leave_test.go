@@ -72,6 +72,10 @@ func TestAVMGoesToAnotherHost(t *testing.T) {
 		_, err := s.LeaveVM(t.Context(), chief, v.ID, control.LeaveVM{HostID: s.h2})
 		return err
 	})
+	s.refused("release the pool that its disks go to", fleet.Conflict, "Disks of web are on their way into pool local", func() error {
+		_, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.local), s.h2)
+		return err
+	})
 	w := s.only(s.h1, fleet.VMLeave)
 	order := w.Args.Leave
 	if order == nil || order.To != s.h2 || len(order.Disks) != 2 || w.VM == nil || len(w.Pools) != 1 || order.Disks[0].To.Volume == v.Spec.Disks[0].Volume || order.Disks[0].To == order.Disks[1].To {

@@ -114,6 +114,11 @@ func TestADiskIsMovedOnce(t *testing.T) {
 			return err
 		})
 	}
+	s.refused("release the pool that it goes to", fleet.Conflict, "Disks of web are on their way into pool nfs", func() error {
+		_, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1)
+		return err
+	})
+	s.refused("delete it", fleet.Conflict, "on their way", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(s.nfs)); return err })
 	spec := s.get(v.ID).Spec
 	spec.Disks = nil
 	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Spec: &spec}); err == nil {
@@ -275,4 +280,25 @@ func text(s *site, sql string) (out string) {
 		s.t.Fatal(err)
 	}
 	return out
+}
+
+// However often an agent ends while a disk moves, the order stands: only the host knows where the disk is by now.
+func TestAMoveOutlivesItsAgents(t *testing.T) {
+	s := newMover(t)
+	v, disk := s.disked("web")
+	s.move(v, disk)
+	w := s.moved(v)
+	for range 6 {
+		s.exec(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE id = $1`, w.ID)
+		if err := s.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+		w = s.moved(v)
+	}
+	if err := s.finish(w, wire.Finish{Outcome: wire.Done}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.get(v.ID).Spec.Disks[0].Ref(); got != w.Args.Move.To {
+		t.Errorf("the VM has its disk at %v", got)
+	}
 }

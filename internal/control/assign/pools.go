@@ -80,8 +80,15 @@ func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) erro
 	return checks.Err()
 }
 
-// poolFree refuses while VMs need the pool: on a host, or on any where host is empty.
+// poolFree refuses while VMs need the pool, or are about to: on a host, or on any where host is empty.
 func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
+	coming, err := q.PoolAwaited(ctx, db.PoolAwaitedParams{PoolID: o.id, Host: string(host)})
+	if err == nil && len(coming) > 0 {
+		err = fleet.Errorf(fleet.Conflict, "Disks of %s are on their way into pool %s. Wait until they are there, or cancel that in the tasks of their VMs.", strings.Join(coming, ", "), o.Name)
+	}
+	if err != nil {
+		return err
+	}
 	vms, err := q.PoolNeeded(ctx, db.PoolNeededParams{PoolID: o.id, Host: string(host)})
 	if err != nil || len(vms) == 0 {
 		return err

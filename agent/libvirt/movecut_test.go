@@ -1,0 +1,126 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// A guest may end in the moment in which it changes over. Where libvirt knows that it had, so is the order done; where it does not, the copy may be all
+// that has the last writes, and stays: now, for the next agent, and when the guest runs again.
+func TestAGuestEndsAsItChangesOver(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 2)
+	to := m.other("")
+	m.apply(m.vm)
+	id := string(m.vm.ID)
+	ending := func(how func()) error {
+		in := m.order(to, 0)
+		in.Progress = func(_ int, note string) {
+			if strings.HasPrefix(note, "changing over") {
+				how()
+			}
+		}
+		return m.MoveDisk(t.Context(), in)
+	}
+	kept := func(when string, err error) {
+		t.Helper()
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "last writes") {
+			t.Fatalf("%s: %v", when, err)
+		}
+		m.wantAt(when, m.pool)
+		run(t, "qemu-img", "compare", m.at("disk.qcow2"), filepath.Join(to.Spec.Path, "disk.qcow2"), "-U")
+	}
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	kept("ended", ending(func() { virsh(t, "destroy", id) }))
+	kept("the order again", m.MoveDisk(t.Context(), m.order(to, 0)))
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	kept("while it runs again", m.MoveDisk(t.Context(), m.order(to, 0)))
+
+	m.ok(os.Remove(filepath.Join(to.Spec.Path, "disk.qcow2"))) // as people do who have compared them
+	m.made = ""
+	m.ok(ending(func() {
+		virsh(t, "blockjob", id, "vda", "--pivot")
+		virsh(t, "destroy", id)
+	}))
+	m.wantAt("changed over", to)
+}
+
+// An agent that ends just when the definition names the copy does not see that somebody started the guest on the old disk in that moment. The next
+// one does, before the guest's next start would be on the copy.
+func TestADefinitionGoesBackToTheDiskOfItsGuest(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 2)
+	to := m.other("")
+	m.apply(m.vm)
+	definition := func(name string) string {
+		file := filepath.Join(t.TempDir(), name)
+		m.ok(os.WriteFile(file, []byte(virsh(t, "dumpxml", "--inactive", "--security-info", string(m.vm.ID))), 0o600))
+		return file
+	}
+	before := definition("before")
+	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
+	after := definition("after")
+	virsh(t, "define", before)
+	virsh(t, "start", string(m.vm.ID))
+	virsh(t, "define", after)
+	if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Somebody started the VM") {
+		t.Fatalf("the order again: %v", err)
+	}
+	m.wantAt("put back", m.pool)
+	m.wantNothingIn("put back", to)
+}
+
+// Where the guest has changed over, and its definition cannot be written, the order has not failed: it waits until it can.
+func TestAMoveWaitsForItsDefinition(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 2)
+	to := m.other("")
+	m.apply(m.vm)
+	inTheWay := filepath.Join("/etc/libvirt/qemu", m.vm.Name+".xml.new") // as libvirt calls it until it is whole
+	m.ok(os.Mkdir(inTheWay, 0o700))
+	if err := m.MoveDisk(t.Context(), m.order(to, 0)); err == nil || fleet.CodeOf(err) == fleet.Unavailable {
+		t.Fatalf("of a VM that is off: %v", err)
+	}
+	m.wantAt("off, without room for its definition", m.pool)
+	m.wantNothingIn("off, without room for its definition", to)
+	m.ok(os.Remove(inTheWay))
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	in := m.order(to, 0)
+	in.Progress = func(_ int, note string) {
+		if strings.HasPrefix(note, "changing over") {
+			m.ok(os.Mkdir(inTheWay, 0o700))
+		}
+	}
+	t.Cleanup(func() { _ = os.Remove(inTheWay) }) // gone, where all went well
+	if err := m.MoveDisk(t.Context(), in); fleet.CodeOf(err) != fleet.Unavailable || !strings.Contains(err.Error(), "cannot be written") {
+		t.Fatalf("without room for its definition: %v", err)
+	}
+	m.ok(os.Remove(inTheWay))
+	m.ok(m.MoveDisk(t.Context(), m.order(to, 0)))
+	m.wantAt("afterwards", to)
+}
+
+// An agent that ends just when it has let go of a VM leaves the filters of its cards to the next one.
+func TestAVMThatLeftLeavesNoFilter(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	name := agent.FilterName(vm.ID, "52:54:00:00:00:07")
+	file := filepath.Join(t.TempDir(), "filter.xml")
+	f.ok(os.WriteFile(file, []byte("<filter name='"+name+"' chain='root'/>"), 0o600))
+	virsh(t, "nwfilter-define", file)
+	in := agent.LeaveVM{VM: vm, Arrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
+	f.ok(f.LeaveVM(t.Context(), in))
+	if all := virsh(t, "nwfilter-list"); strings.Contains(all, name) {
+		virsh(t, "nwfilter-undefine", name)
+		t.Errorf("there is still %s", name)
+	}
+}

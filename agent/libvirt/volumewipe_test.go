@@ -1,0 +1,64 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// Somebody who puts another file in the place of one that is being wiped keeps it.
+func TestAWipeLeavesWhatCameMeanwhile(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 48)
+	for range 10 { // a wipe may be over before anybody comes
+		run(t, "cp", m.at("image.qcow2"), m.at("wiped.qcow2"))
+		theirs := filepath.Join(m.pool.Spec.Path, "theirs.qcow2")
+		run(t, "qemu-img", "create", "-f", "qcow2", theirs, "3M")
+		came := make(chan bool)
+		over := make(chan struct{})
+		go func() {
+			for {
+				if isZero(m.at("wiped.qcow2")) {
+					came <- os.Rename(theirs, m.at("wiped.qcow2")) == nil
+					return
+				}
+				select {
+				case <-over:
+					came <- false
+					return
+				default:
+				}
+			}
+		}()
+		err := m.WipeVolume(t.Context(), m.work("wiped.qcow2", fleet.VolumeOrder{}))
+		close(over)
+		if !<-came {
+			continue
+		}
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Another file took the place") {
+			t.Errorf("wiped: %v", err)
+		}
+		if info := run(t, "qemu-img", "info", m.at("wiped.qcow2")); !strings.Contains(info, "3 MiB") {
+			t.Errorf("what came is\n%s", info)
+		}
+		return
+	}
+	t.Fatal("no wipe lasts long enough to come between")
+}
+
+// isZero reports whether the first byte of the file is none.
+func isZero(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := []byte{1}
+	_, err = f.Read(head)
+	return err == nil && head[0] == 0
+}
