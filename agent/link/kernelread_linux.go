@@ -116,6 +116,7 @@ func readDevice(x netlink.Link, names map[int]string) (*device, error) {
 	}
 	for _, addr := range addrs {
 		dynamic := addr.Flags&unix.IFA_F_PERMANENT == 0
+		d.Auto = d.Auto || dynamic && addr.IP.To4() == nil && addr.Scope != int(netlink.SCOPE_LINK)
 		if addr.Scope == int(netlink.SCOPE_LINK) || dynamic && addr.IP.To4() == nil {
 			continue // the new place gets them by itself
 		}

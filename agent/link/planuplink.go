@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -31,19 +32,22 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 			made.to = p.uplink.MAC // so that the host keeps the one that its neighbours know
 		}
 		steps = append(steps, made)
-	}
-	stp := 0
-	if n.Spec.STP {
-		stp = 1
+		switch {
+		case n.Spec.VLAN > 0:
+			steps = append(steps, step{do: quiet, device: bridge})
+		case !p.uplink.Auto:
+			steps = append(steps, step{do: likeIPv6, device: bridge, to: nic})
+		}
 	}
 	if p.bridge == nil || p.bridge.STP != n.Spec.STP {
-		steps = append(steps, step{do: spanning, device: bridge, n: stp})
+		steps = append(steps, step{do: spanning, device: bridge, n: number(n.Spec.STP)})
+		moves = p.bridge != nil // its ports learn anew, and a switch may close the one that it hears a spanning tree on
 	}
 	if p.bridge == nil || !p.bridge.Up {
 		steps = append(steps, step{do: bringUp, device: bridge})
 	}
 	if n.Spec.VLAN > 0 && p.vlan == nil {
-		steps = append(steps, step{do: addVLAN, device: port, to: nic, n: n.Spec.VLAN, owner: owner(n)})
+		steps = append(steps, step{do: addVLAN, device: port, to: nic, n: n.Spec.VLAN, owner: owner(n)}, step{do: quiet, device: port})
 	}
 	now := p.uplink
 	if n.Spec.VLAN > 0 {
@@ -57,7 +61,7 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 		}
 	}
 	if now == nil || now.Master != bridge {
-		steps, moves = append(steps, step{do: join, device: port, to: bridge}), n.Spec.VLAN == 0
+		steps, moves = append(steps, step{do: join, device: port, to: bridge}), moves || n.Spec.VLAN == 0
 	}
 	if now == nil || !now.Up {
 		steps = append(steps, step{do: bringUp, device: port})
@@ -69,13 +73,15 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 	return steps, moves, nil
 }
 
-// giveAll gives a device addresses and then routes, those first by which the others are reached.
+// giveAll gives a device addresses and then routes, those first by which the others are reached: a gateway may be behind a route of its own.
 func giveAll(to string, addresses []Address, routes []Route) (steps []step) {
 	for _, a := range addresses {
 		steps = append(steps, step{do: giveAddress, device: to, addr: a})
 	}
 	routes = slices.Clone(routes)
-	slices.SortStableFunc(routes, func(a, b Route) int { return b.Scope - a.Scope })
+	slices.SortStableFunc(routes, func(a, b Route) int {
+		return cmp.Or(b.Scope-a.Scope, number(a.Via != "")-number(b.Via != ""))
+	})
 	for _, r := range routes {
 		steps = append(steps, step{do: giveRoute, device: to, route: r})
 	}
