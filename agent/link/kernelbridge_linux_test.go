@@ -29,6 +29,11 @@ func TestTheBridgeIsAsItsDeviceWas(t *testing.T) {
 	}
 	want(t, "a new bridge of the kernel's hears routers", setting("default", "accept_ra") == "1")
 	k := newKeeper(t, options(t.TempDir(), 0, reached))
+	ip(t, "route", "add", "10.88.0.0/16", "via", "inet6", "fd00:9::1", "dev", "eth1")
+	was := facts(t)
+	err := k.Apply(t.Context(), "order", uplink())
+	want(t, "a route that cannot be moved is refused beforehand", err != nil && strings.Contains(err.Error(), "The route 10.88.0.0/16 by eth1") && facts(t) == was, err, facts(t))
+	ip(t, "route", "del", "10.88.0.0/16")
 	if err := k.Apply(t.Context(), "order", uplink()); err != nil {
 		t.Fatal(err)
 	}

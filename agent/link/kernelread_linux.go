@@ -160,6 +160,9 @@ func readRoutes(x netlink.Link, d *device) error {
 		if r.Dst != nil {
 			to = r.Dst.String()
 		}
+		if r.Via != nil || r.Encap != nil || r.MPLSDst != nil || r.NewDst != nil || r.Tos != 0 {
+			d.Odd = to
+		}
 		out := Route{To: to, Table: r.Table, Priority: r.Priority, Protocol: int(r.Protocol), Scope: int(r.Scope), Type: r.Type, Flags: r.Flags & unix.RTNH_F_ONLINK, MTU: r.MTU}
 		if r.Gw != nil {
 			out.Via = r.Gw.String()

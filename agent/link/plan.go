@@ -44,7 +44,8 @@ type device struct {
 	Addresses []Address
 	Routes    []Route
 	Shared    bool // a route by several devices at once goes out by it
-	Auto      bool // its IPv6 addresses come from routers
+	Odd       string // a route by it that is more than a Route can say
+	Auto      bool   // its IPv6 addresses come from routers
 	VNI       int
 	Local     string
 	Parent    string

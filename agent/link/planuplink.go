@@ -107,6 +107,9 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 	case nic.Shared && nic.Master == "":
 		return "", fleet.Errorf(fleet.Conflict, "A route of this host goes out by several devices at once, %s among them, which cannot be moved to a bridge. Choose another device.", nic.Name)
 	}
+	if nic.Odd != "" && nic.Master == "" {
+		return "", fleet.Errorf(fleet.Conflict, "The route %s by %s goes by a gateway of another family, in a tunnel or for one kind of traffic: it cannot be moved to a bridge. Choose another device, or take the route away first.", nic.Odd, nic.Name)
+	}
 	for _, a := range nic.Addresses {
 		if a.Dynamic && nic.Master == "" && strings.Contains(a.CIDR, ".") {
 			return "", fleet.Errorf(fleet.Conflict, "The device %s has its address %s for a time only (DHCP): whoever renews it knows nothing of the bridge. Give the host a static address there first.", nic.Name, a.CIDR)
