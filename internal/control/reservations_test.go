@@ -162,6 +162,21 @@ func TestAnyFreeAddressIsReservedForEach(t *testing.T) {
 	}
 }
 
+// Of who has which address only those hosts tell that were given the network.
+func TestAHostWithoutTheNetworkTakesNoAddresses(t *testing.T) {
+	s := newSite(t)
+	n := s.define("lab", natSpec("10.7.0.1/24"), s.h1)
+	const leases = `{"active":true,"leases":[{"mac":"52:54:00:00:07:01","ip":"10.7.0.2"}]}`
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3)`, n.ID, s.h2, leases)
+	if got, err := s.NetworkAddresses(t.Context(), chief, n.ID, ""); err != nil || len(got.InUse) != 0 || got.Next != "10.7.0.2" {
+		t.Errorf("%+v %v", got, err)
+	}
+	s.says(n.ID, s.h1, leases)
+	if got, err := s.NetworkAddresses(t.Context(), chief, n.ID, ""); err != nil || len(got.InUse) != 1 || got.Next != "10.7.0.3" {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
 // What Quantix did not make shows where it has a card's MAC address; its name only to those who see hosts.
 func TestAForeignMachineWithACardsAddressIsTold(t *testing.T) {
 	s := newSite(t)
