@@ -43,7 +43,7 @@ type device struct {
 	Up        bool
 	Addresses []Address
 	Routes    []Route
-	Shared    bool // a route by several devices at once goes out by it
+	Shared    bool   // a route by several devices at once goes out by it
 	Odd       string // a route by it that is more than a Route can say
 	Auto      bool   // its IPv6 addresses come from routers
 	VNI       int
