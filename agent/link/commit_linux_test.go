@@ -59,6 +59,9 @@ func TestABridgeThatStoodOutlivesWhatIsUndone(t *testing.T) {
 		alter(f)
 		was := f.String()
 		k := keeperOn(t, f, t.TempDir(), unreached)
+		if st := k.seen(uplink()); st.Error == "" {
+			t.Errorf("%s: it does not show", name)
+		}
 		if err := k.Apply(t.Context(), "order", uplink()); err == nil || f.String() != was {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, f, was)
 		}
@@ -181,6 +184,24 @@ func TestWhatIsMadeAgainIsMadeOnce(t *testing.T) {
 	did := len(f.done)
 	if err := k.Restore(t.Context()); err != nil || len(f.done) != did {
 		t.Errorf("it is made twice: %v %v", err, f.done[did:])
+	}
+}
+
+// Whoever puts a second way out into a bridge may have made a loop; a guest's card is none, whatever somebody calls it.
+func TestASecondWayOutShows(t *testing.T) {
+	t.Parallel()
+	f := stood()
+	f.devices["web-card"] = &device{Name: "web-card", Kind: "tuntap", Master: "qx-wire", Up: true}
+	k := keeperOn(t, f, t.TempDir(), reached)
+	if st := k.seen(uplink()); st.Error != "" {
+		t.Errorf("%+v", st)
+	}
+	if err := k.Apply(t.Context(), "order", uplink()); err != nil {
+		t.Error(err)
+	}
+	f.devices["eth2"] = &device{Name: "eth2", Kind: "device", Master: "qx-wire", Up: true}
+	if st := k.seen(uplink()); !strings.Contains(st.Error, "Somebody put eth2 into the bridge qx-wire") {
+		t.Errorf("%+v", st)
 	}
 }
 

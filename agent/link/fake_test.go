@@ -47,7 +47,9 @@ func (f *fake) read(n fleet.Network, _ bool) (p present, err error) {
 	}
 	for name, d := range f.devices {
 		if d.Master == n.BridgeDevice() {
-			p.ports = append(p.ports, name)
+			if p.ports = append(p.ports, name); !isGuest(name, d.Kind) {
+				p.ways = append(p.ways, name)
+			}
 		}
 	}
 	return p, nil

@@ -29,7 +29,9 @@ func (l linux) read(n fleet.Network, routes bool) (p present, err error) {
 	for _, x := range links {
 		a := x.Attrs()
 		if bridge != "" && names[a.MasterIndex] == bridge {
-			p.ports = append(p.ports, a.Name)
+			if p.ports = append(p.ports, a.Name); !isGuest(a.Name, x.Type()) {
+				p.ways = append(p.ways, a.Name)
+			}
 		}
 		if n.Spec.Device != "" && x.Type() == "macvtap" && names[a.ParentIndex] == n.Spec.Device {
 			p.taps++

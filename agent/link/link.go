@@ -360,6 +360,10 @@ func tell(n fleet.Network, p present, st *fleet.NetworkStatus) {
 		say(st, fmt.Sprintf("The bridge %s was taken down on the host. Try again to bring it up.", p.bridge.Name))
 	case port == nil || port.Master != p.bridge.Name:
 		say(st, fmt.Sprintf("The way out of the bridge %s was removed on the host. Try again to make it anew.", p.bridge.Name))
+	case port == p.uplink && len(port.Addresses) > 0:
+		say(st, fmt.Sprintf("The device %s has an address of its own on the host, %s, which does not work in a bridge. Try again to give it to the bridge %s.", port.Name, port.Addresses[0].CIDR, p.bridge.Name))
+	case strangeWay(n, p) != "":
+		say(st, fmt.Sprintf("Somebody put %s into the bridge %s on the host: with two ways out it may be a loop. Take it out there.", strangeWay(n, p), p.bridge.Name))
 	}
 }
 

@@ -58,6 +58,7 @@ type device struct {
 type present struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // of the bridge
+	ways                         []string // those of them that no guest is behind
 	taps                         int      // of guests that are straight on the uplink
 	locals                       []local
 }

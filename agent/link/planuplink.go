@@ -91,8 +91,8 @@ func giveAll(to string, addresses []Address, routes []Route) (steps []step) {
 // uplinkPort is the device that goes into the bridge, where it may.
 func uplinkPort(n fleet.Network, p present) (string, error) {
 	bridge, nic := n.BridgeDevice(), p.uplink
-	if i := slices.IndexFunc(p.ports, func(port string) bool { return port != nic.Name && port != n.VLANDevice() && !isGuest(port) }); i >= 0 {
-		return "", fleet.Errorf(fleet.Conflict, "The bridge %s has another device in it: %s. Two ways out of one bridge are a loop. Take that one out.", bridge, p.ports[i])
+	if other := strangeWay(n, p); other != "" {
+		return "", fleet.Errorf(fleet.Conflict, "The bridge %s has another device in it: %s. Two ways out of one bridge are a loop. Take that one out.", bridge, other)
 	}
 	if n.Spec.VLAN > 0 {
 		return n.VLANDevice(), nil
@@ -118,7 +118,16 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 	return nic.Name, nil
 }
 
-// isGuest reports whether a port of a bridge is a VM's card, by the names that libvirt gives.
-func isGuest(port string) bool {
-	return strings.HasPrefix(port, "vnet") || strings.HasPrefix(port, "tap") || strings.HasPrefix(port, "veth")
+// strangeWay is a device in the network's bridge that is neither its own way out nor a guest's; empty: there is none.
+func strangeWay(n fleet.Network, p present) string {
+	own := []string{n.VLANDevice(), n.TunnelDevice(), n.Spec.Device}
+	if i := slices.IndexFunc(p.ways, func(port string) bool { return !slices.Contains(own, port) }); i >= 0 {
+		return p.ways[i]
+	}
+	return ""
+}
+
+// isGuest reports whether a port of a bridge is a VM's or a container's, by its kind and by the names that libvirt and others give.
+func isGuest(port, kind string) bool {
+	return kind == "tuntap" || strings.HasPrefix(port, "vnet") || strings.HasPrefix(port, "tap") || strings.HasPrefix(port, "veth")
 }
