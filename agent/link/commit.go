@@ -47,7 +47,7 @@ func (k *Keeper) commit(ctx context.Context, order string, n fleet.Network, was 
 	if !carries {
 		device = ""
 	}
-	words := ""
+	var words string
 	if err := k.reach(ctx, device, until); err != nil {
 		words = fmt.Sprintf("The change was undone: the portal was not reached through %s within %s (%v). The host is as it was before. Mend the network there, then try again.", n.BridgeDevice(), k.o.Limit, err)
 	} else if err = k.confirm(c); err == nil {
