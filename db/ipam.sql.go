@@ -96,7 +96,7 @@ func (q *Queries) ChangeNetwork(ctx context.Context, arg ChangeNetworkParams) er
 const leasesOf = `-- name: LeasesOf :many
 SELECT a.host_id, h.name AS host_name, s.looked_at, COALESCE(s.looked_at >= now() - $1::interval, false)::boolean AS fresh, (a.status->'leases')::jsonb AS leases
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
-WHERE a.network_id = $2::text AND ($3::text = '' OR a.host_id = $3) AND a.status->'leases' IS NOT NULL
+WHERE a.network_id = $2::text AND ($3::text = '' OR a.host_id = $3) AND a.status->'leases' IS NOT NULL AND a.asked <> '' AND NOT a.status ? 'foreign'
 ORDER BY h.name LIMIT $4
 `
 
@@ -115,7 +115,8 @@ type LeasesOfRow struct {
 	Leases   []byte
 }
 
-// What the DHCP servers of the network's hosts have given out, on one host or on all where @host is empty.
+// What the DHCP servers of the network's hosts have given out, on one host or on all where @host is empty. What a host calls by its name without
+// having been given it says nothing about the network.
 func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]LeasesOfRow, error) {
 	rows, err := q.db.Query(ctx, leasesOf,
 		arg.Fresh,

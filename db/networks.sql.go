@@ -135,8 +135,9 @@ func (q *Queries) CardsPromised(ctx context.Context, arg CardsPromisedParams) ([
 }
 
 const cardsTold = `-- name: CardsTold :many
-SELECT network_id::text AS network_id, host_id, COALESCE((status->'cards'->>'total')::integer, 0)::integer AS total, COALESCE((status->'cards'->>'used')::integer, 0)::integer AS used
-FROM assignments WHERE network_id = ANY ($1::text[]) AND ($2::text = '' OR host_id = $2) AND status ? 'cards'
+SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'cards'->>'total')::bigint, 0), 65536)::integer AS total,
+       LEAST(COALESCE((status->'cards'->>'used')::bigint, 0), 65536)::integer AS used
+FROM assignments WHERE network_id = ANY ($1::text[]) AND ($2::text = '' OR host_id = $2) AND asked = 'assign' AND status ? 'cards'
 `
 
 type CardsToldParams struct {
@@ -151,7 +152,8 @@ type CardsToldRow struct {
 	Used      int32
 }
 
-// What room for cards on the networks hosts say that they have; one host, or all where @host is empty.
+// What room for cards on the networks hosts say that they have, of those that are to have them; one host, or all where @host is empty. A host may
+// say any number.
 func (q *Queries) CardsTold(ctx context.Context, arg CardsToldParams) ([]CardsToldRow, error) {
 	rows, err := q.db.Query(ctx, cardsTold, arg.Ids, arg.Host)
 	if err != nil {

@@ -11,22 +11,36 @@ import (
 	"quantix/internal/fleet"
 )
 
-const countOnGroup = `-- name: CountOnGroup :one
-SELECT count(*)::integer FROM vms v
-WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $1::text, 'portGroup', $2::text)))
+const countOnGroups = `-- name: CountOnGroups :many
+SELECT (c->>'portGroup')::text AS port_group, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
+WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $1::text)))
+  AND c->>'networkId' = $1 AND c->>'portGroup' <> '' GROUP BY 1
 `
 
-type CountOnGroupParams struct {
-	NetworkID string
+type CountOnGroupsRow struct {
 	PortGroup string
+	Vms       int32
 }
 
-// How many VMs have a card on the port group.
-func (q *Queries) CountOnGroup(ctx context.Context, arg CountOnGroupParams) (int32, error) {
-	row := q.db.QueryRow(ctx, countOnGroup, arg.NetworkID, arg.PortGroup)
-	var column_1 int32
-	err := row.Scan(&column_1)
-	return column_1, err
+// How many VMs have a card on each of the network's port groups.
+func (q *Queries) CountOnGroups(ctx context.Context, networkID string) ([]CountOnGroupsRow, error) {
+	rows, err := q.db.Query(ctx, countOnGroups, networkID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountOnGroupsRow{}
+	for rows.Next() {
+		var i CountOnGroupsRow
+		if err := rows.Scan(&i.PortGroup, &i.Vms); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const grantPortGroup = `-- name: GrantPortGroup :execrows

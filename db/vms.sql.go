@@ -270,6 +270,18 @@ func (q *Queries) ProjectName(ctx context.Context, id fleet.ProjectID) (string, 
 	return name, err
 }
 
+const tryMAC = `-- name: TryMAC :one
+SELECT pg_try_advisory_xact_lock(hashtextextended('mac ' || $1::text, 0))::boolean
+`
+
+// HoldMACs for who can take another address instead of waiting.
+func (q *Queries) TryMAC(ctx context.Context, mac string) (bool, error) {
+	row := q.db.QueryRow(ctx, tryMAC, mac)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const vMAudit = `-- name: VMAudit :many
 SELECT id, at, actor, user_id, address, action, subject, name, detail FROM audit WHERE subject = $1 ORDER BY id DESC LIMIT 50
 `

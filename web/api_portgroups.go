@@ -32,6 +32,9 @@ type PortGroupBody struct {
 	ToGuest     *fleet.Rate `json:"toGuest,omitempty" doc:"What each card may receive"`
 	FromGuest   *fleet.Rate `json:"fromGuest,omitempty" doc:"What each card may send"`
 	Restricted  bool        `json:"restricted,omitempty" doc:"Members of projects use it only by a grant"`
+
+	SecurityGroups []fleet.SecurityGroupID `json:"securityGroups,omitempty" doc:"Of cards that name none of their own; left out: none"`
+	AntiSpoofing   *bool                   `json:"antiSpoofing,omitempty" doc:"Of cards that do not say; left out: as is usual for who makes the card"`
 }
 
 type setPortGroupInput struct {
@@ -41,7 +44,10 @@ type setPortGroupInput struct {
 
 func (s *Server) apiSetPortGroup(ctx context.Context, a fleet.Actor, in *setPortGroupInput) (*pageOutput[fleet.Task], error) {
 	b := in.Body
-	g := fleet.PortGroup{Name: in.Group, Description: b.Description, VLAN: b.VLAN, ToGuest: b.ToGuest, FromGuest: b.FromGuest, Restricted: b.Restricted}
+	g := fleet.PortGroup{
+		Name: in.Group, Description: b.Description, VLAN: b.VLAN, ToGuest: b.ToGuest, FromGuest: b.FromGuest, Restricted: b.Restricted,
+		SecurityGroups: b.SecurityGroups, AntiSpoofing: b.AntiSpoofing,
+	}
 	ids, err := s.Control.SetPortGroup(ctx, a, in.ID, g, false)
 	return s.tasksOf(ctx, a, ids, err)
 }

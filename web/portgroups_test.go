@@ -55,6 +55,10 @@ func TestTheAPIOfPortGroups(t *testing.T) {
 	api.call("PUT", at+"/slow", `{"toGuest":{"averageKiB":1000},"fromGuest":{"averageKiB":500,"burstKiB":64}}`).is(t, http.StatusAccepted).has(t, `"kind":"network.apply"`)
 	api.call("PUT", at+"/slow", `{"vlan":{"id":20}}`).is(t, http.StatusUnprocessableEntity).has(t, "knows no VLANs", `"vlan"`)
 	api.call("GET", at, "").is(t, http.StatusOK).has(t, `"burstKiB":64`, `"grants":[]`)
+	// What protects its cards is set and kept here as on the page.
+	api.call("PUT", at+"/slow", `{"antiSpoofing":true,"securityGroups":["00000000-0000-7000-8000-000000000000"]}`).is(t, http.StatusUnprocessableEntity).has(t, "no such security group")
+	api.call("PUT", at+"/slow", `{"toGuest":{"averageKiB":1000},"fromGuest":{"averageKiB":500,"burstKiB":64},"antiSpoofing":true}`).is(t, http.StatusAccepted)
+	api.call("GET", at, "").is(t, http.StatusOK).has(t, `"antiSpoofing":true`)
 	api.call("PUT", at+"/slow/grants/all", "").is(t, http.StatusNoContent)
 	api.call("GET", at, "").is(t, http.StatusOK).has(t, `"projectId":""`)
 	api.call("DELETE", at+"/slow/grants/all", "").is(t, http.StatusNoContent)

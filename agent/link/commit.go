@@ -34,24 +34,28 @@ func (k *Keeper) commit(ctx context.Context, order string, n fleet.Network, was 
 		return errors.Join(fmt.Errorf("nothing was changed, because no guard could be set up to undo it: %w", err), remove(k.o.Dir, journalFile))
 	}
 	defer disarm()
-	began := time.Now()
+	until := time.Now().Add(k.o.Limit)
 	lock, err := lockFor(k.o.Dir, lockLimit)
 	if err != nil {
 		return errors.Join(err, remove(k.o.Dir, journalFile))
 	}
-	err = k.run(steps)
+	err = k.run(steps, until)
 	lock.Close()
 	if err != nil {
-		return errors.Join(err, undo(k.o.Dir, k.kernel, c.ID, fmt.Sprintf("The change was undone: %v", err), lockLimit))
+		return errors.Join(err, undo(k.o.Dir, k.kernel, c, true, fmt.Sprintf("The change was undone: %v", err)))
 	}
 	if !carries {
 		device = ""
 	}
-	if err := k.reach(ctx, device, began.Add(k.o.Limit)); err != nil {
-		words := fmt.Sprintf("The change was undone: the portal was not reached through %s within %s (%v). The host is as it was before. Mend the network there, then try again.", n.BridgeDevice(), k.o.Limit, err)
-		return errors.Join(fleet.Errorf(fleet.Conflict, "%s", words), undo(k.o.Dir, k.kernel, c.ID, words, lockLimit))
+	var words string
+	if err := k.reach(ctx, device, until); err != nil {
+		words = fmt.Sprintf("The change was undone: the portal was not reached through %s within %s (%v). The host is as it was before. Mend the network there, then try again.", n.BridgeDevice(), k.o.Limit, err)
+	} else if err = k.confirm(c); err == nil {
+		return nil
+	} else {
+		words = fmt.Sprintf("The change was undone: the portal was reached, but that could not be noted (%v). The host is as it was before. Try again.", err)
 	}
-	return k.confirm(c)
+	return errors.Join(fleet.Errorf(fleet.Conflict, "%s", words), undo(k.o.Dir, k.kernel, c, true, words))
 }
 
 // reach tries the portal by a new connection each time, until it answers or the time is up. device: the only one by which it may go.
@@ -90,7 +94,7 @@ func (k *Keeper) confirm(c change) error {
 		return err
 	}
 	if !found || now.ID != c.ID {
-		return fleet.Errorf(fleet.Conflict, "The change was undone: it was not confirmed in time.")
+		return errors.New("the guard was faster")
 	}
 	return remove(k.o.Dir, journalFile)
 }
@@ -147,19 +151,19 @@ func Guard(ctx context.Context, dir string, after time.Duration) error {
 		return ctx.Err()
 	case <-time.After(after):
 	}
-	return undo(dir, newKernel(), c.ID, "The change was undone: the agent did not confirm it in time. The host is as it was before.", lockLimit)
+	return undo(dir, newKernel(), c, false, "The change was undone: the agent did not confirm it in time. The host is as it was before.")
 }
 
-// undo brings the host back to what it was before a change, if it is still under way. Whoever holds the lock for longer than patience hangs:
-// the host comes first.
-func undo(dir string, kernel kernel, id, words string, patience time.Duration) error {
-	if lock, err := lockFor(dir, patience); err == nil {
+// undo brings the host back to what it was before a change, if it is still under way; maker: also where it is not, as who made it may have gone
+// on after the guard had undone it. Whoever holds the lock for longer hangs: the host comes first.
+func undo(dir string, kernel kernel, c change, maker bool, words string) error {
+	if lock, err := lockFor(dir, lockLimit); err == nil {
 		defer lock.Close()
 	}
-	var c change
-	found, err := load(dir, journalFile, &c)
-	if err != nil || !found || c.ID != id {
-		return err
+	var now change
+	found, err := load(dir, journalFile, &now)
+	if over := err == nil && (!found || now.ID != c.ID); over && !maker {
+		return nil
 	}
 	var errs []error
 	for range 3 {
@@ -197,7 +201,7 @@ func (k *Keeper) recover() error {
 	if c.Boot != k.o.Boot { // the kernel has forgotten all of it
 		return noteUndone(k.o.Dir, c, "The change was undone: the host restarted before the portal was reached through it.")
 	}
-	return undo(k.o.Dir, k.kernel, c.ID, "The change was undone: the agent ended before the portal was reached through it. The host is as it was before.", lockLimit)
+	return undo(k.o.Dir, k.kernel, c, false, "The change was undone: the agent ended before the portal was reached through it. The host is as it was before.")
 }
 
 // Command is the guard as the program's own command.

@@ -15,6 +15,7 @@ type fake struct {
 	devices map[string]*device
 	done    []string
 	fail    verb // of the next step
+	before  func(step)
 	by      []string
 }
 
@@ -25,7 +26,7 @@ func (f *fake) String() string {
 	for _, name := range slices.Sorted(maps.Keys(f.devices)) {
 		d := *f.devices[name]
 		slices.SortFunc(d.Routes, func(a, b Route) int { return strings.Compare(a.To, b.To) })
-		out = append(out, fmt.Sprintf("%s %s %q master=%q up=%v %v %v", d.Name, d.Kind, d.Owner, d.Master, d.Up, d.Addresses, d.Routes))
+		out = append(out, fmt.Sprintf("%s %s %q master=%q up=%v stp=%v %v %v", d.Name, d.Kind, d.Owner, d.Master, d.Up, d.STP, d.Addresses, d.Routes))
 	}
 	return strings.Join(out, "\n")
 }
@@ -46,7 +47,9 @@ func (f *fake) read(n fleet.Network, _ bool) (p present, err error) {
 	}
 	for name, d := range f.devices {
 		if d.Master == n.BridgeDevice() {
-			p.ports = append(p.ports, name)
+			if p.ports = append(p.ports, name); !isGuest(name, d.Kind) {
+				p.ways = append(p.ways, name)
+			}
 		}
 	}
 	return p, nil
@@ -66,6 +69,9 @@ func (f *fake) do(s step) error {
 		return fmt.Errorf("operation not permitted")
 	}
 	f.done = append(f.done, s.String())
+	if f.before != nil {
+		f.before(s)
+	}
 	if s.do == addBridge {
 		if f.devices[s.device] != nil {
 			return fmt.Errorf("file exists")
@@ -86,7 +92,12 @@ func (f *fake) do(s step) error {
 			}
 		}
 	case join:
+		if f.devices[s.to] == nil {
+			return fmt.Errorf("no such device %s", s.to)
+		}
 		d.Master = s.to
+	case spanning:
+		d.STP = s.n == 1
 	case leave:
 		d.Master = ""
 	case bringUp:

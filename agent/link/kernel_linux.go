@@ -73,6 +73,8 @@ func (l linux) do(s step) error {
 			return nil // a kernel without IPv6
 		}
 		return err
+	case likeIPv6:
+		return copyIPv6(s.to, s.device)
 	case spanning:
 		return setBridge(x, s.n)
 	case addPeer, dropPeer:
@@ -127,6 +129,20 @@ func setBridge(x netlink.Link, stp int) error {
 	req.AddData(info)
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 	return err
+}
+
+// copyIPv6 lets a bridge take no more from who announces itself as a router than the device did on which it is: guests are on it.
+func copyIPv6(from, to string) error {
+	for _, name := range []string{"accept_ra", "autoconf", "disable_ipv6"} {
+		value, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv6/conf", from, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", to, name), value, 0)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // that is a kernel without IPv6
+			return err
+		}
+	}
+	return nil
 }
 
 // peer changes to whom a tunnel sends what it floods.

@@ -29,7 +29,9 @@ func (l linux) read(n fleet.Network, routes bool) (p present, err error) {
 	for _, x := range links {
 		a := x.Attrs()
 		if bridge != "" && names[a.MasterIndex] == bridge {
-			p.ports = append(p.ports, a.Name)
+			if p.ports = append(p.ports, a.Name); !isGuest(a.Name, x.Type()) {
+				p.ways = append(p.ways, a.Name)
+			}
 		}
 		if n.Spec.Device != "" && x.Type() == "macvtap" && names[a.ParentIndex] == n.Spec.Device {
 			p.taps++
@@ -116,6 +118,7 @@ func readDevice(x netlink.Link, names map[int]string) (*device, error) {
 	}
 	for _, addr := range addrs {
 		dynamic := addr.Flags&unix.IFA_F_PERMANENT == 0
+		d.Auto = d.Auto || dynamic && addr.IP.To4() == nil && addr.Scope != int(netlink.SCOPE_LINK)
 		if addr.Scope == int(netlink.SCOPE_LINK) || dynamic && addr.IP.To4() == nil {
 			continue // the new place gets them by itself
 		}
@@ -158,6 +161,9 @@ func readRoutes(x netlink.Link, d *device) error {
 		}
 		if r.Dst != nil {
 			to = r.Dst.String()
+		}
+		if r.Via != nil || r.Encap != nil || r.MPLSDst != nil || r.NewDst != nil || r.Tos != 0 {
+			d.Odd = to
 		}
 		out := Route{To: to, Table: r.Table, Priority: r.Priority, Protocol: int(r.Protocol), Scope: int(r.Scope), Type: r.Type, Flags: r.Flags & unix.RTNH_F_ONLINK, MTU: r.MTU}
 		if r.Gw != nil {

@@ -120,12 +120,13 @@ func (k *Keeper) make(ctx context.Context, order string, n fleet.Network, asked 
 	if err != nil {
 		return err
 	}
-	carries := k.carries(n.Spec.Device)
-	if asked && moves && (carries || len(p.uplink.Addresses) > 0) {
-		was := before{Up: p.uplink.Up, Addresses: p.uplink.Addresses, Routes: p.uplink.Routes}
-		return k.commit(ctx, order, n, was, carries, n.BridgeDevice(), steps)
+	if asked && moves {
+		carries := k.carries(n.Spec.Device, n.BridgeDevice())
+		if carries || len(p.uplink.Addresses) > 0 || p.bridge != nil && len(p.bridge.Addresses) > 0 {
+			return k.commit(ctx, order, n, beforeApply(p), carries, n.BridgeDevice(), steps)
+		}
 	}
-	if err := k.run(steps); err != nil {
+	if err := k.run(steps, time.Time{}); err != nil {
 		if p.bridge == nil {
 			err = errors.Join(err, k.sweep(n))
 		}
@@ -144,9 +145,9 @@ func (k *Keeper) complete(n fleet.Network, d *device) {
 	d.Addresses, d.Routes = k.state.Networks[n.ID].Addresses, k.state.Networks[n.ID].Routes
 }
 
-// carries reports whether the host reaches its portal by the device.
-func (k *Keeper) carries(device string) bool {
-	return slices.Contains(k.kernel.carrier(k.o.Portal), device)
+// carries reports whether the host reaches its portal by one of the devices.
+func (k *Keeper) carries(devices ...string) bool {
+	return slices.ContainsFunc(k.kernel.carrier(k.o.Portal), func(d string) bool { return slices.Contains(devices, d) })
 }
 
 // sweep removes what a failure left half-made.
@@ -159,11 +160,15 @@ func (k *Keeper) sweep(n fleet.Network) error {
 	if err != nil {
 		return err
 	}
-	return k.run(steps)
+	return k.run(steps, time.Time{})
 }
 
-func (k *Keeper) run(steps []step) error {
+// run does one step after the other; none after until, where that is given: then a guard has undone them, or is about to.
+func (k *Keeper) run(steps []step, until time.Time) error {
 	for _, s := range steps {
+		if !until.IsZero() && !time.Now().Before(until) {
+			return failed(s, errors.New("it came too late: the agent was held up"))
+		}
 		if err := k.kernel.do(s); err != nil {
 			return failed(s, err)
 		}
@@ -191,10 +196,9 @@ func (k *Keeper) Release(ctx context.Context, order string, n fleet.Network) err
 	}
 	carries := k.carries(n.BridgeDevice())
 	if moves && (carries || len(p.bridge.Addresses) > 0) {
-		was := before{Bridged: true, Up: p.uplink.Up, Addresses: p.bridge.Addresses, Routes: p.bridge.Routes}
-		err = k.commit(ctx, order, n, was, carries, n.Spec.Device, steps)
+		err = k.commit(ctx, order, n, beforeRelease(p), carries, n.Spec.Device, steps)
 	} else {
-		err = k.run(steps)
+		err = k.run(steps, time.Time{})
 	}
 	if err != nil {
 		return err
@@ -203,37 +207,40 @@ func (k *Keeper) Release(ctx context.Context, order string, n fleet.Network) err
 }
 
 // Restore makes again what stood before this boot of the host. What somebody removed since stays removed, and shows. It returns what could
-// not be made; it may be called again.
+// not be made; it may be called again, and then does nothing to what was.
 func (k *Keeper) Restore(ctx context.Context) error {
 	k.change.Lock()
 	defer k.change.Unlock()
 	k.mu.Lock()
-	boot, all := k.state.Boot, make([]kept, 0, len(k.state.Networks))
-	for _, s := range k.state.Networks {
-		all = append(all, s)
+	due := map[fleet.NetworkID]kept{}
+	for id, s := range k.state.Networks {
+		if s.Boot != k.o.Boot {
+			due[id] = s
+		}
 	}
 	k.mu.Unlock()
-	if boot == k.o.Boot {
+	if len(due) == 0 {
 		return nil
 	}
 	var errs []error
-	for _, s := range all {
+	for id, s := range due {
 		if err := k.make(ctx, "", s.Network, false); err != nil {
 			errs = append(errs, fmt.Errorf("make the network %s again: %w", s.Network.Name, err))
+			delete(due, id)
 		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.state.Boot = k.o.Boot
-	return save(k.o.Dir, stateFile, k.state)
+	for id, s := range due {
+		s.Boot = k.o.Boot
+		k.state.Networks[id] = s
+	}
+	return errors.Join(append(errs, save(k.o.Dir, stateFile, k.state))...)
 }
 
 // keep notes that the network stands.
 func (k *Keeper) keep(n fleet.Network) error {
-	s := kept{Network: n}
+	s := kept{Network: n, Boot: k.o.Boot}
 	if n.Spec.Mode == fleet.NetworkUplink && n.Spec.VLAN == 0 {
 		if p, err := k.kernel.read(n, true); err == nil && p.bridge != nil {
 			s.Addresses, s.Routes = p.bridge.Addresses, p.bridge.Routes
@@ -241,9 +248,6 @@ func (k *Keeper) keep(n fleet.Network) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.state.Networks) == 0 {
-		k.state.Boot = k.o.Boot
-	}
 	k.state.Networks[n.ID] = s
 	return errors.Join(save(k.o.Dir, stateFile, k.state), k.clearUndone(n.ID))
 }
@@ -350,11 +354,24 @@ func tell(n fleet.Network, p present, st *fleet.NetworkStatus) {
 		port = p.vlan
 	}
 	switch {
+	case p.bridge.STP != n.Spec.STP && n.Spec.Mode == fleet.NetworkUplink:
+		say(st, fmt.Sprintf("The spanning tree of the bridge %s was switched %s on the host. Try again to switch it %s.", p.bridge.Name, onOff(p.bridge.STP), onOff(n.Spec.STP)))
 	case !p.bridge.Up:
 		say(st, fmt.Sprintf("The bridge %s was taken down on the host. Try again to bring it up.", p.bridge.Name))
 	case port == nil || port.Master != p.bridge.Name:
 		say(st, fmt.Sprintf("The way out of the bridge %s was removed on the host. Try again to make it anew.", p.bridge.Name))
+	case port == p.uplink && len(port.Addresses) > 0:
+		say(st, fmt.Sprintf("The device %s has an address of its own on the host, %s, which does not work in a bridge. Try again to give it to the bridge %s.", port.Name, port.Addresses[0].CIDR, p.bridge.Name))
+	case strangeWay(n, p) != "":
+		say(st, fmt.Sprintf("Somebody put %s into the bridge %s on the host: with two ways out it may be a loop. Take it out there.", strangeWay(n, p), p.bridge.Name))
 	}
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }
 
 // say notes a fault, behind one that is told already.

@@ -43,7 +43,9 @@ type device struct {
 	Up        bool
 	Addresses []Address
 	Routes    []Route
-	Shared    bool // a route by several devices at once goes out by it
+	Shared    bool   // a route by several devices at once goes out by it
+	Odd       string // a route by it that is more than a Route can say
+	Auto      bool   // its IPv6 addresses come from routers
 	VNI       int
 	Local     string
 	Parent    string
@@ -56,6 +58,7 @@ type device struct {
 type present struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // of the bridge
+	ways                         []string // those of them that no guest is behind
 	taps                         int      // of guests that are straight on the uplink
 	locals                       []local
 }
@@ -80,6 +83,7 @@ const (
 	setMTU      verb = "set the MTU of"
 	bringUp     verb = "bring up"
 	quiet       verb = "keep the host's own IPv6 off" // guests shall not reach the host by it
+	likeIPv6    verb = "give the IPv6 settings of its device to"
 	spanning    verb = "set the spanning tree of"
 	dropAddress verb = "take an address from"
 	giveAddress verb = "give an address to"
@@ -264,35 +268,56 @@ func planBack(n fleet.Network, before before, p present) (steps []step) {
 		return nil
 	}
 	mine := p.bridge != nil && p.bridge.Owner == owner(n)
-	home, addresses, routes := nic, before.Addresses, before.Routes
-	other := p.bridge
-	if before.Bridged {
-		home, other = bridge, p.uplink
-		if p.bridge == nil {
-			steps = append(steps, step{do: addBridge, device: bridge, to: p.uplink.MAC, mtu: p.uplink.MTU, owner: owner(n)}, step{do: bringUp, device: bridge})
-		}
+	stood, joined := before.Bridged || before.Stood, before.Bridged || before.Joined
+	if stp := (step{do: spanning, device: bridge, n: number(before.STP)}); stood && p.bridge == nil {
+		steps = append(steps, step{do: addBridge, device: bridge, to: p.uplink.MAC, mtu: p.uplink.MTU, owner: owner(n)}, stp, step{do: bringUp, device: bridge})
+	} else if stood && mine && p.bridge.STP != before.STP {
+		steps = append(steps, stp)
+	}
+	// The addresses go from where the change brings them; what was there before it stays.
+	other := p.uplink
+	if !before.Bridged {
+		other = p.bridge
 	}
 	if other != nil && (mine || before.Bridged) {
 		for _, a := range other.Addresses {
-			steps = append(steps, step{do: dropAddress, device: other.Name, addr: a})
+			if !slices.Contains(before.Own, a) {
+				steps = append(steps, step{do: dropAddress, device: other.Name, addr: a})
+			}
 		}
 		for _, r := range other.Routes {
-			steps = append(steps, step{do: dropRoute, device: other.Name, route: r})
+			if !slices.Contains(before.OwnRoutes, r) {
+				steps = append(steps, step{do: dropRoute, device: other.Name, route: r})
+			}
 		}
 	}
 	switch {
-	case before.Bridged && p.uplink.Master != bridge:
+	case joined && p.uplink.Master != bridge:
 		steps = append(steps, step{do: join, device: nic, to: bridge})
-	case !before.Bridged && p.uplink.Master == bridge:
+	case !joined && p.uplink.Master == bridge:
 		steps = append(steps, step{do: leave, device: nic})
 	}
-	if !before.Bridged && mine {
+	if !stood && mine {
 		steps = append(steps, step{do: removeLink, device: bridge})
 	}
 	if before.Up {
 		steps = append(steps, step{do: bringUp, device: nic})
 	}
-	return append(steps, giveAll(home, addresses, routes)...)
+	if before.Bridged {
+		return append(steps, giveAll(bridge, before.Addresses, before.Routes)...)
+	}
+	if stood {
+		steps = append(steps, giveAll(bridge, before.Own, before.OwnRoutes)...)
+	}
+	return append(steps, giveAll(nic, before.Addresses, before.Routes)...)
+}
+
+// number is the kernel's word for a switch.
+func number(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 // checkPresent refuses a host that lacks what a network is to be on.

@@ -124,7 +124,7 @@ func TestABridgeOnADeviceIsPlanned(t *testing.T) {
 	t.Parallel()
 	n := uplink()
 	steps, moves, err := planUplink(n, present{uplink: nic()})
-	want := "make bridge qx-wire 52:54:00:00:00:01; set the spanning tree of qx-wire; bring up qx-wire; take an address from eth1 10.9.0.2/24; take a route from eth1 0.0.0.0/0; " +
+	want := "make bridge qx-wire 52:54:00:00:00:01; give the IPv6 settings of its device to qx-wire eth1; set the spanning tree of qx-wire; bring up qx-wire; take an address from eth1 10.9.0.2/24; take a route from eth1 0.0.0.0/0; " +
 		"take a route from eth1 10.9.1.1/32; put into bridge eth1 qx-wire; give an address to qx-wire 10.9.0.2/24; give a route to qx-wire 10.9.1.1/32; give a route to qx-wire 0.0.0.0/0"
 	if err != nil || !moves || words(steps) != want {
 		t.Errorf("%v %v\n%s\nwant\n%s", moves, err, words(steps), want)
@@ -150,6 +150,20 @@ func TestABridgeOnADeviceIsPlanned(t *testing.T) {
 	if err != nil || moves || strings.Contains(words(steps), "eth1 10.9") || !strings.Contains(words(steps), "make VLAN "+tagged.VLANDevice()+" eth1") {
 		t.Errorf("on a VLAN: %v %v %s", moves, err, words(steps))
 	}
+	for _, device := range []string{tagged.BridgeDevice(), tagged.VLANDevice()} {
+		if !strings.Contains(words(steps), "keep the host's own IPv6 off "+device) {
+			t.Errorf("guests of a VLAN reach the host by IPv6 on %s: %s", device, words(steps))
+		}
+	}
+	auto := nic()
+	auto.Auto = true // it takes its addresses from routers, by whichever program: the bridge shall have them, too
+	if steps, _, err := planUplink(n, present{uplink: auto}); err != nil || strings.Contains(words(steps), "IPv6") {
+		t.Errorf("a device with addresses of routers: %v %s", err, words(steps))
+	}
+	behind := giveAll("eth1", nil, []Route{{To: "::/0", Via: "fd00:aa::1"}, {To: "fd00:aa::1/128"}})
+	if got := words(behind); got != "give a route to eth1 fd00:aa::1/128; give a route to eth1 ::/0" {
+		t.Errorf("a gateway behind a route of its own: %s", got)
+	}
 }
 
 func TestLoopsAndStrangeDevicesAreRefused(t *testing.T) {
@@ -166,7 +180,7 @@ func TestLoopsAndStrangeDevicesAreRefused(t *testing.T) {
 		"an address by DHCP": {func(p *present) { p.uplink.Addresses[0].Dynamic = true }, "DHCP"},
 		"several ways out":   {func(p *present) { p.uplink.Shared = true }, "several devices at once"},
 		"a second uplink": {func(p *present) {
-			p.bridge, p.ports = &device{Name: "qx-wire", Kind: "bridge", Owner: owner(uplink()), Up: true}, []string{"eth2"}
+			p.bridge, p.ways = &device{Name: "qx-wire", Kind: "bridge", Owner: owner(uplink()), Up: true}, []string{"eth2"}
 		}, "are a loop"},
 		"a bridge of others": {func(p *present) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not made by Quantix"},
 	} {
@@ -203,7 +217,7 @@ func TestAChangeLeadsBackFromEverywhere(t *testing.T) {
 		f := newFake()
 		was := f.String()
 		d := f.devices["eth1"]
-		c := change{Network: n, Before: before{Up: d.Up, Addresses: d.Addresses, Routes: d.Routes}}
+		c := change{Network: n, Before: beforeApply(present{uplink: d})}
 		f.all(forth(f)[:cut])
 		if errs := back(f, c); len(errs) > 0 || f.String() != was {
 			t.Errorf("after %d steps and back: %v\n%s\nwant\n%s", cut, errs, f, was)
@@ -217,7 +231,7 @@ func TestAChangeLeadsBackFromEverywhere(t *testing.T) {
 		f.all(forth(f))
 		was := f.String()
 		d := f.devices["qx-wire"]
-		c := change{Network: n, Before: before{Bridged: true, Up: true, Addresses: d.Addresses, Routes: d.Routes}}
+		c := change{Network: n, Before: beforeRelease(present{uplink: f.devices["eth1"], bridge: d})}
 		steps := home(f)
 		f.all(steps[:min(cut, len(steps))])
 		if errs := back(f, c); len(errs) > 0 || f.String() != was {

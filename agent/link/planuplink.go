@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -31,19 +32,22 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 			made.to = p.uplink.MAC // so that the host keeps the one that its neighbours know
 		}
 		steps = append(steps, made)
-	}
-	stp := 0
-	if n.Spec.STP {
-		stp = 1
+		switch {
+		case n.Spec.VLAN > 0:
+			steps = append(steps, step{do: quiet, device: bridge})
+		case !p.uplink.Auto:
+			steps = append(steps, step{do: likeIPv6, device: bridge, to: nic})
+		}
 	}
 	if p.bridge == nil || p.bridge.STP != n.Spec.STP {
-		steps = append(steps, step{do: spanning, device: bridge, n: stp})
+		steps = append(steps, step{do: spanning, device: bridge, n: number(n.Spec.STP)})
+		moves = p.bridge != nil // its ports learn anew, and a switch may close the one that it hears a spanning tree on
 	}
 	if p.bridge == nil || !p.bridge.Up {
 		steps = append(steps, step{do: bringUp, device: bridge})
 	}
 	if n.Spec.VLAN > 0 && p.vlan == nil {
-		steps = append(steps, step{do: addVLAN, device: port, to: nic, n: n.Spec.VLAN, owner: owner(n)})
+		steps = append(steps, step{do: addVLAN, device: port, to: nic, n: n.Spec.VLAN, owner: owner(n)}, step{do: quiet, device: port})
 	}
 	now := p.uplink
 	if n.Spec.VLAN > 0 {
@@ -57,7 +61,7 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 		}
 	}
 	if now == nil || now.Master != bridge {
-		steps, moves = append(steps, step{do: join, device: port, to: bridge}), n.Spec.VLAN == 0
+		steps, moves = append(steps, step{do: join, device: port, to: bridge}), moves || n.Spec.VLAN == 0
 	}
 	if now == nil || !now.Up {
 		steps = append(steps, step{do: bringUp, device: port})
@@ -69,13 +73,15 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 	return steps, moves, nil
 }
 
-// giveAll gives a device addresses and then routes, those first by which the others are reached.
+// giveAll gives a device addresses and then routes, those first by which the others are reached: a gateway may be behind a route of its own.
 func giveAll(to string, addresses []Address, routes []Route) (steps []step) {
 	for _, a := range addresses {
 		steps = append(steps, step{do: giveAddress, device: to, addr: a})
 	}
 	routes = slices.Clone(routes)
-	slices.SortStableFunc(routes, func(a, b Route) int { return b.Scope - a.Scope })
+	slices.SortStableFunc(routes, func(a, b Route) int {
+		return cmp.Or(b.Scope-a.Scope, number(a.Via != "")-number(b.Via != ""))
+	})
 	for _, r := range routes {
 		steps = append(steps, step{do: giveRoute, device: to, route: r})
 	}
@@ -85,8 +91,8 @@ func giveAll(to string, addresses []Address, routes []Route) (steps []step) {
 // uplinkPort is the device that goes into the bridge, where it may.
 func uplinkPort(n fleet.Network, p present) (string, error) {
 	bridge, nic := n.BridgeDevice(), p.uplink
-	if i := slices.IndexFunc(p.ports, func(port string) bool { return port != nic.Name && port != n.VLANDevice() && !isGuest(port) }); i >= 0 {
-		return "", fleet.Errorf(fleet.Conflict, "The bridge %s has another device in it: %s. Two ways out of one bridge are a loop. Take that one out.", bridge, p.ports[i])
+	if other := strangeWay(n, p); other != "" {
+		return "", fleet.Errorf(fleet.Conflict, "The bridge %s has another device in it: %s. Two ways out of one bridge are a loop. Take that one out.", bridge, other)
 	}
 	if n.Spec.VLAN > 0 {
 		return n.VLANDevice(), nil
@@ -101,6 +107,9 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 	case nic.Shared && nic.Master == "":
 		return "", fleet.Errorf(fleet.Conflict, "A route of this host goes out by several devices at once, %s among them, which cannot be moved to a bridge. Choose another device.", nic.Name)
 	}
+	if nic.Odd != "" && nic.Master == "" {
+		return "", fleet.Errorf(fleet.Conflict, "The route %s by %s goes by a gateway of another family, in a tunnel or for one kind of traffic: it cannot be moved to a bridge. Choose another device, or take the route away first.", nic.Odd, nic.Name)
+	}
 	for _, a := range nic.Addresses {
 		if a.Dynamic && nic.Master == "" && strings.Contains(a.CIDR, ".") {
 			return "", fleet.Errorf(fleet.Conflict, "The device %s has its address %s for a time only (DHCP): whoever renews it knows nothing of the bridge. Give the host a static address there first.", nic.Name, a.CIDR)
@@ -109,7 +118,16 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 	return nic.Name, nil
 }
 
-// isGuest reports whether a port of a bridge is a VM's card, by the names that libvirt gives.
-func isGuest(port string) bool {
-	return strings.HasPrefix(port, "vnet") || strings.HasPrefix(port, "tap") || strings.HasPrefix(port, "veth")
+// strangeWay is a device in the network's bridge that is neither its own way out nor a guest's; empty: there is none.
+func strangeWay(n fleet.Network, p present) string {
+	own := []string{n.VLANDevice(), n.TunnelDevice(), n.Spec.Device}
+	if i := slices.IndexFunc(p.ways, func(port string) bool { return !slices.Contains(own, port) }); i >= 0 {
+		return p.ways[i]
+	}
+	return ""
+}
+
+// isGuest reports whether a port of a bridge is a VM's or a container's, by its kind and by the names that libvirt and others give.
+func isGuest(port, kind string) bool {
+	return kind == "tuntap" || strings.HasPrefix(port, "vnet") || strings.HasPrefix(port, "tap") || strings.HasPrefix(port, "veth")
 }

@@ -26,18 +26,39 @@ type before struct {
 	Up        bool      `json:"up,omitempty"`
 	Addresses []Address `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`
+
+	// Of a bridge that was there already, which stays with the guests that are on it: whether the device was in it, and what it had itself.
+	Stood     bool      `json:"stood,omitempty"`
+	Joined    bool      `json:"joined,omitempty"`
+	Own       []Address `json:"own,omitempty"`
+	OwnRoutes []Route   `json:"ownRoutes,omitempty"`
+	STP       bool      `json:"stp,omitempty"`
+}
+
+// beforeApply is what a change that brings the network about finds.
+func beforeApply(p present) before {
+	was := before{Up: p.uplink.Up, Addresses: p.uplink.Addresses, Routes: p.uplink.Routes}
+	if b := p.bridge; b != nil {
+		was.Stood, was.Joined, was.Own, was.OwnRoutes, was.STP = true, p.uplink.Master == b.Name, b.Addresses, b.Routes, b.STP
+	}
+	return was
+}
+
+// beforeRelease is what a change that takes the network away finds.
+func beforeRelease(p present) before {
+	return before{Bridged: true, Up: p.uplink.Up, Addresses: p.bridge.Addresses, Routes: p.bridge.Routes, STP: p.bridge.STP}
 }
 
 // kept is a network that stands on this host.
 type kept struct {
 	Network   fleet.Network `json:"network"`
+	Boot      string        `json:"boot"`                // in which it was last made
 	Addresses []Address     `json:"addresses,omitempty"` // of its bridge: those of the device, should it come up without
 	Routes    []Route       `json:"routes,omitempty"`
 }
 
 // state is all that stands.
 type state struct {
-	Boot     string                   `json:"boot"` // in which it was last made
 	Networks map[fleet.NetworkID]kept `json:"networks"`
 }
 

@@ -16,10 +16,11 @@ WHERE v.id IN (
 ORDER BY v.name, v.id;
 
 -- name: LeasesOf :many
--- What the DHCP servers of the network's hosts have given out, on one host or on all where @host is empty.
+-- What the DHCP servers of the network's hosts have given out, on one host or on all where @host is empty. What a host calls by its name without
+-- having been given it says nothing about the network.
 SELECT a.host_id, h.name AS host_name, s.looked_at, COALESCE(s.looked_at >= now() - @fresh::interval, false)::boolean AS fresh, (a.status->'leases')::jsonb AS leases
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
-WHERE a.network_id = @network_id::text AND (@host::text = '' OR a.host_id = @host) AND a.status->'leases' IS NOT NULL
+WHERE a.network_id = @network_id::text AND (@host::text = '' OR a.host_id = @host) AND a.status->'leases' IS NOT NULL AND a.asked <> '' AND NOT a.status ? 'foreign'
 ORDER BY h.name LIMIT @most;
 
 -- name: MACHolders :many

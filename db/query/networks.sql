@@ -60,9 +60,11 @@ ORDER BY 3, 2, 1;
 SELECT pg_advisory_xact_lock(hashtextextended('cards ' || @device::text, 0));
 
 -- name: CardsTold :many
--- What room for cards on the networks hosts say that they have; one host, or all where @host is empty.
-SELECT network_id::text AS network_id, host_id, COALESCE((status->'cards'->>'total')::integer, 0)::integer AS total, COALESCE((status->'cards'->>'used')::integer, 0)::integer AS used
-FROM assignments WHERE network_id = ANY (@ids::text[]) AND (@host::text = '' OR host_id = @host) AND status ? 'cards';
+-- What room for cards on the networks hosts say that they have, of those that are to have them; one host, or all where @host is empty. A host may
+-- say any number.
+SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'cards'->>'total')::bigint, 0), 65536)::integer AS total,
+       LEAST(COALESCE((status->'cards'->>'used')::bigint, 0), 65536)::integer AS used
+FROM assignments WHERE network_id = ANY (@ids::text[]) AND (@host::text = '' OR host_id = @host) AND asked = 'assign' AND status ? 'cards';
 
 -- name: CardsPromised :many
 -- Which VMs have how many cards that take something of these devices for themselves, whether they run or not.

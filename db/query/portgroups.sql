@@ -18,10 +18,11 @@ ORDER BY n.name, 3;
 SELECT v.name FROM vms v WHERE v.id = ANY (ARRAY(
     SELECT x.id FROM vms x WHERE x.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text, 'portGroup', @port_group::text))))) LIMIT 4;
 
--- name: CountOnGroup :one
--- How many VMs have a card on the port group.
-SELECT count(*)::integer FROM vms v
-WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text, 'portGroup', @port_group::text)));
+-- name: CountOnGroups :many
+-- How many VMs have a card on each of the network's port groups.
+SELECT (c->>'portGroup')::text AS port_group, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
+WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text)))
+  AND c->>'networkId' = @network_id AND c->>'portGroup' <> '' GROUP BY 1;
 
 -- name: GrantPortGroup :execrows
 -- project_id NULL: to all.

@@ -73,6 +73,10 @@ WHERE v.id = @vm_id AND p.i IS NOT NULL;
 -- Of two VMs that are made with one address at once, the second must see the first.
 SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest(@macs::text[]) AS mac ORDER BY 1) m;
 
+-- name: TryMAC :one
+-- HoldMACs for who can take another address instead of waiting.
+SELECT pg_try_advisory_xact_lock(hashtextextended('mac ' || @mac::text, 0))::boolean;
+
 -- name: MACsOfOthers :many
 -- Which of the addresses another machine has already: a VM, or a domain that Quantix did not make, with its name and its host's.
 SELECT m.mac::text AS mac, COALESCE(f.name, '')::text AS name, COALESCE(f.host_name, '')::text AS host_name

@@ -103,8 +103,8 @@ func checkAgent(a Agent, from origins) error {
 	if _, _, ok := TransferPorts(a.TransferPorts); !ok {
 		c.fail("transferPorts", "%q names no ports; write 49200-49231, one number, \"none\", or nothing", a.TransferPorts)
 	}
-	if a.NetworkConfirm < 3 || a.NetworkConfirm > 600 {
-		c.fail("networkConfirm", "%d is out of range; choose 3 to 600", a.NetworkConfirm)
+	if a.NetworkConfirm < 3 || a.NetworkConfirm > 90 { // the order itself has 2 minutes, see fleet.NetworkApply
+		c.fail("networkConfirm", "%d is out of range; choose 3 to 90", a.NetworkConfirm)
 	}
 	if a.FetchMost < 1 || a.FetchMost > 65536 {
 		c.fail("fetchMost", "%d is out of range; choose 1 to 65536", a.FetchMost)

@@ -118,6 +118,7 @@ var useCases = map[string]useCase{
 	"ListFoundVMs":          {may: infraSeen, with: query},
 	"HostTotals":            {may: infraSeen, with: none},
 	"ListHosts":             {may: infraSeen, with: query},
+	"AddressBook":           {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
 	"NetworkAddresses":      {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
 	"NetworkHost":           {may: infraSeen, with: func(w *world) []any { return []any{w.lan(), w.h1} }},
 	"NetworkHosts":          {may: infraSeen, with: func(w *world) []any { return append(aNetwork(w), fleet.Query{}) }},

@@ -114,3 +114,19 @@ func TestVirtualFunctionsArePromisedOnce(t *testing.T) {
 		t.Errorf("a member hears %v", err)
 	}
 }
+
+// What a host says of its virtual functions, however absurd, is about itself, and counts only where the network is assigned to it.
+func TestAHostsWordAboutItsFunctionsIsItsOwn(t *testing.T) {
+	s := newSite(t)
+	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)
+	s.says(fast.ID, s.h1, `{"active":true,"cards":{"total":1,"used":0}}`)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true,"cards":{"total":9007199254740992,"used":9007199254740992}}')`, fast.ID, s.h2)
+	create := func(name string) (fleet.VMView, error) {
+		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
+	}
+	if v, err := create("one"); err != nil || v.HostID != s.h1 {
+		t.Errorf("a host that was not asked decides: %s %v", v.HostID, err)
+	}
+	s.exec(`UPDATE assignments SET asked = 'assign' WHERE network_id = $1 AND host_id = $2`, fast.ID, s.h2)
+	s.refused("full", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("two"); return err })
+}

@@ -82,7 +82,8 @@ const (
 	mostTries   = 1 << 16
 )
 
-// free is an address of the pool that no machine has. Of two that are given at the same moment the database refuses the second.
+// free is an address of the pool that no machine has. Of a small pool nobody is given it at the same moment; of a large one that is so unlikely that
+// the database refuses the second.
 func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, given map[string]bool) (string, error) {
 	size := uint32(1) << (8 * (6 - len(strings.Split(string(p), ":"))))
 	var start [4]byte
@@ -99,12 +100,28 @@ func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, given m
 			return "", err
 		}
 		for _, mac := range macs {
-			if !given[mac] && !slices.ContainsFunc(taken, func(t db.MACsOfOthersRow) bool { return t.Mac == mac }) {
-				return mac, nil
+			if given[mac] || slices.ContainsFunc(taken, func(t db.MACsOfOthersRow) bool { return t.Mac == mac }) {
+				continue
+			}
+			mine, err := size > mostTries, error(nil)
+			if !mine {
+				mine, err = hold(ctx, q, vm, mac)
+			}
+			if err != nil || mine {
+				return mac, err
 			}
 		}
 	}
 	return "", fleet.Errorf(fleet.Conflict, "No MAC address that begins with %s is free for a new network card. An administrator can give the portal another macPrefix.", p)
+}
+
+// hold promises a VM an address until the transaction ends, unless somebody else is promised it or has got it meanwhile.
+func hold(ctx context.Context, q *db.Queries, vm fleet.VMID, mac string) (bool, error) {
+	if mine, err := q.TryMAC(ctx, mac); err != nil || !mine {
+		return false, err
+	}
+	taken, err := q.MACsOfOthers(ctx, db.MACsOfOthersParams{Macs: []string{mac}, VMID: vm})
+	return len(taken) == 0, err
 }
 
 // address is the one of that number.

@@ -76,6 +76,30 @@ func TestAMACIsGivenOnceInARace(t *testing.T) {
 	}
 }
 
+// Of those that ask a small pool at the same moment each gets an address, as long as there are some.
+func TestASmallPoolOfMACsIsForAll(t *testing.T) {
+	s := newSite(t)
+	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})
+	for i := range 248 {
+		s.foundWith(fmt.Sprintf("foreign-%d", i), fmt.Sprintf("52:54:00:ab:cd:%02x", i))
+	}
+	var wait sync.WaitGroup
+	got := make([]error, 8)
+	for i := range got {
+		wait.Go(func() {
+			_, got[i] = s.CreateVM(context.WithoutCancel(t.Context()), chief, control.CreateVM{
+				ProjectID: s.red, HostID: s.h1, Name: fmt.Sprintf("all-%d", i), Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{Network: "default"}}},
+			})
+		})
+	}
+	wait.Wait()
+	for _, err := range got {
+		if err != nil {
+			t.Errorf("there are eight: %v", err)
+		}
+	}
+}
+
 // New cards get addresses of the pool that no machine has, also none that Quantix did not make; one that is named is told with its machine.
 func TestMACsComeFromThePool(t *testing.T) {
 	s := newSite(t)

@@ -343,3 +343,21 @@ func TestVMsGoWhereTheirNetworkIs(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A host that nobody gave the network to closes it to nobody: what it calls by that name is another one, on which no VM comes.
+func TestAHostWithoutTheNetworkDoesNotCloseIt(t *testing.T) {
+	s := newSite(t)
+	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
+	restricted := func(want bool, what string) {
+		t.Helper()
+		if got, err := s.GetNetwork(t.Context(), chief, v.ID); err != nil || got.Restricted != want {
+			t.Errorf("%s: restricted is %t, %v", what, got.Restricted, err)
+		}
+	}
+	for _, status := range []string{`{"active":true,"forward":"bridge","foreign":true}`, `{"active":true,"forward":"bridge"}`} {
+		s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3) ON CONFLICT (noun, object_id, host_id) DO UPDATE SET status = $3`, v.ID, s.h2, status)
+		restricted(false, status)
+	}
+	s.says(v.ID, s.h1, `{"active":true,"forward":"bridge"}`)
+	restricted(true, "an administrator made it lead out on a host that has it")
+}

@@ -108,6 +108,27 @@ func TestNetworksOnOneDeviceAreRefused(t *testing.T) {
 	s.define("published-too", bridge, s.h1)
 }
 
+// Guests are not put into the subnet in which hosts carry overlays to one another: a host would take their packets by its address among the guests.
+func TestGuestsAreNotBetweenTheHosts(t *testing.T) {
+	s := newSite(t)
+	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
+		return func() error {
+			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
+			return err
+		}
+	}
+	s.define("over", overlaySpec(100), s.h1)
+	s.refused("guests in the underlay", fleet.Invalid, "10.50.0.0/25 of network nat overlaps 10.50.0.0/24, in which the hosts of the overlay over on h1 reach one another", create("nat", natSpec("10.50.0.1/25"), s.h1))
+	s.define("nat", natSpec("10.50.0.1/25"), s.h2)
+	s.refused("an underlay of guests", fleet.Invalid, "10.50.0.0/24, in which the hosts are to reach one another, overlaps 10.50.0.0/25 of network nat on h2, where guests are", create("late", overlaySpec(101), s.h2))
+	found := fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 102, Underlay: "192.168.0.0/16"}
+	s.exec(`UPDATE assignments SET status = status || '{"subnets":["192.168.122.0/24"]}' WHERE host_id = $1 AND network_id = (SELECT id FROM networks WHERE name = 'default')`, s.h1)
+	s.refused("an underlay of guests that were found", fleet.Invalid, "overlaps 192.168.122.0/24 of network default on h1", create("late", found, s.h1))
+	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'br9', 'bridge')`, fleet.NewID[fleet.NetworkID]())
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{"active":true,"bridge":"br9","subnets":["10.50.0.0/24"]}' FROM networks WHERE name = 'br9'`, s.h1)
+	s.define("over-2", overlaySpec(103), s.h1) // the host's own bridge may be what is between the hosts
+}
+
 // What a host undid because it cut it off is tried again when a person says so, and not by itself.
 func TestWhatWasUndoneIsNotOrderedAgain(t *testing.T) {
 	s := newSite(t)

@@ -88,6 +88,9 @@ func TestPortGroupLife(t *testing.T) {
 	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec}); err != nil {
 		t.Error(err)
 	}
+	if groups, err := s.PortGroups(t.Context(), chief, n.ID); err != nil || len(groups) != 2 || groups[0].VMs != 0 || groups[1].VMs != 1 {
+		t.Errorf("who is on them: %+v %v", groups, err)
+	}
 	s.refused("drop one with cards", fleet.Conflict, "VMs have cards on staff: db", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "staff"); return err })
 	if _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); err != nil {
 		t.Error(err)

@@ -9,6 +9,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -28,18 +29,24 @@ func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.Ne
 		return fleet.StaticLease{}, nil, checks.Err()
 	}
 	in.MAC = mac.String()
+	asked := in
+	var book func(fleet.NetworkSpec) fleet.NetworkAddresses
 	if in.IP == "" {
-		known, err := c.NetworkAddresses(ctx, a, id, "")
-		if err != nil {
+		if err := store.CheckID(id, "network"); err != nil {
 			return fleet.StaticLease{}, nil, err
 		}
-		in.IP = free(known, in.MAC)
+		if book, err = c.AddressBook(ctx, a, id, ""); err != nil {
+			return fleet.StaticLease{}, nil, err
+		}
 	}
 	tasks, err := assign.ChangeNetwork(ctx, c.store, a, id, "reserve", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if s.IPv4 == nil || s.IPv4.DHCP == nil {
 			return "", noDHCP()
 		}
 		leases := &s.IPv4.DHCP.Leases
+		if in = asked; book != nil { // chosen under the network's lock: of two that ask at once, each gets another one
+			in.IP = free(book(*s), in.MAC)
+		}
 		if slices.Contains(*leases, in) {
 			return "", nil
 		}
@@ -68,8 +75,11 @@ func checkLease(s fleet.NetworkSpec) error {
 	return checks.Err()
 }
 
-// free is the address that a card has and no other, or else the next free one; empty: there is none.
+// free is the address that is kept for a card already, or that it has and no other, or else the next free one; empty: there is none.
 func free(known fleet.NetworkAddresses, mac string) string {
+	if i := slices.IndexFunc(known.Reservations, func(r fleet.ReservedAddress) bool { return r.MAC == mac }); i >= 0 {
+		return known.Reservations[i].IP
+	}
 	for _, u := range known.InUse {
 		taken := func(o fleet.AddressInUse) bool { return o.IP == u.IP && o.MAC != mac }
 		if u.MAC == mac && !u.Reserved && !strings.Contains(u.IP, ":") && !slices.ContainsFunc(known.InUse, taken) {

@@ -127,6 +127,56 @@ func TestAnAddressIsReservedOnce(t *testing.T) {
 	}
 }
 
+// Of those that ask for any address at the same moment each gets one of its own; who asks again keeps it.
+func TestAnyFreeAddressIsReservedForEach(t *testing.T) {
+	s := newSite(t)
+	n := s.served("lab", "10.7.0.")
+	s.onNet("db", n.ID, "52:54:00:00:07:02", "10.7.0.2")
+	var wait sync.WaitGroup
+	errs := make([]error, 6)
+	for i := range errs {
+		wait.Go(func() {
+			_, _, errs[i] = s.ReserveAddress(context.WithoutCancel(t.Context()), chief, n.ID, fleet.StaticLease{MAC: fmt.Sprintf("52:54:00:00:08:%02x", i)})
+		})
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Errorf("there are plenty: %v", err)
+		}
+	}
+	got, err := s.GetNetwork(t.Context(), chief, n.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]string{}
+	for _, l := range got.Spec.IPv4.DHCP.Leases {
+		if other, twice := of[l.IP]; twice || l.IP == "10.7.0.2" {
+			t.Errorf("%s is reserved for %s and %q", l.IP, l.MAC, other)
+		}
+		of[l.IP] = l.MAC
+	}
+	was := got.Spec.IPv4.DHCP.Leases[0]
+	if again, tasks, err := s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: was.MAC}); err != nil || again.IP != was.IP || len(tasks) > 0 {
+		t.Errorf("asked again it is %+v with %d tasks, was %+v: %v", again, len(tasks), was, err)
+	}
+}
+
+// Of who has which address only those hosts tell that were given the network.
+func TestAHostWithoutTheNetworkTakesNoAddresses(t *testing.T) {
+	s := newSite(t)
+	n := s.define("lab", natSpec("10.7.0.1/24"), s.h1)
+	const leases = `{"active":true,"leases":[{"mac":"52:54:00:00:07:01","ip":"10.7.0.2"}]}`
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3)`, n.ID, s.h2, leases)
+	if got, err := s.NetworkAddresses(t.Context(), chief, n.ID, ""); err != nil || len(got.InUse) != 0 || got.Next != "10.7.0.2" {
+		t.Errorf("%+v %v", got, err)
+	}
+	s.says(n.ID, s.h1, leases)
+	if got, err := s.NetworkAddresses(t.Context(), chief, n.ID, ""); err != nil || len(got.InUse) != 1 || got.Next != "10.7.0.3" {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
 // What Quantix did not make shows where it has a card's MAC address; its name only to those who see hosts.
 func TestAForeignMachineWithACardsAddressIsTold(t *testing.T) {
 	s := newSite(t)

@@ -93,7 +93,7 @@ var kinds = []Kind{
 	{Name: PoolApply, Noun: NounPool, Verb: "Assign pool", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
 	{Name: PoolRelease, Noun: NounPool, Verb: "Release pool", Right: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
 	{Name: NetworkApply, Noun: NounNetwork, Verb: "Assign network", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
-	{Name: NetworkRelease, Noun: NounNetwork, Verb: "Release network", Right: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: comesAgain},
+	{Name: NetworkRelease, Noun: NounNetwork, Verb: "Release network", Right: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: comesAgain},
 	{Name: SecurityGroupApply, Noun: NounSecurityGroup, Verb: "Apply security group", Right: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
 	{Name: SecurityGroupRelease, Noun: NounSecurityGroup, Verb: "Remove security group", Right: MayChangeVMs, Limit: 2 * time.Minute, Stands: comesAgain},
 	{Name: VolumeCreate, Noun: NounVolume, Verb: "Create volume", Right: MayChangeInfra, Limit: longCopy, Slot: true},

@@ -32,7 +32,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
 		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
 		labels(c),
-		{"gather peers", time.Minute, []string{"peers"}, c.GatherPeers},
+		{"gather peers", time.Minute, []string{"peers"}, rested(time.Second, c.GatherPeers)},
 		{"follow port groups", 15 * time.Second, []string{"filters"}, c.FollowPortGroups},
 		{"settle security groups", 15 * time.Second, []string{"filters"}, c.SettleSecurityGroups},
 		{"settle places", time.Second, nil, c.SettlePlaces},
@@ -47,6 +47,23 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		group.Go(func() error { return p.loop(ctx, hub, log) })
 	}
 	return group.Wait()
+}
+
+// rested lets so much time pass between two runs: many wake-ups become one, and a host that says something else all the time does not keep all others
+// busy.
+func rested(least time.Duration, run func(context.Context, fleet.Actor) error) func(context.Context, fleet.Actor) error {
+	var last time.Time
+	return func(ctx context.Context, a fleet.Actor) error {
+		if wait := least - time.Since(last); !last.IsZero() && wait > 0 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(wait):
+			}
+		}
+		last = time.Now()
+		return run(ctx, a)
+	}
 }
 
 // labels is by event mostly: by period it tries again what could not be.

@@ -93,3 +93,24 @@ func TestAPassThatFailsIsToldOnceAndTriedAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestAPassThatRestsRunsOnceInAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runs, began := 0, time.Now()
+		run := rested(time.Second, func(context.Context, fleet.Actor) error { runs++; return nil })
+		for range 3 {
+			if err := run(t.Context(), fleet.SystemActor); err != nil {
+				t.Error(err)
+			}
+		}
+		if runs != 3 || time.Since(began) != 2*time.Second {
+			t.Errorf("%d runs in %v", runs, time.Since(began))
+		}
+		ended, stop := context.WithCancel(t.Context())
+		stop()
+		if err := run(ended, fleet.SystemActor); err == nil || runs != 3 {
+			t.Errorf("it runs when all is over: %v", err)
+		}
+	})
+}

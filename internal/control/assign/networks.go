@@ -92,6 +92,7 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 				}
 			}
 		}
+		underlaid(&checks, o, other, what)
 		if other.Spec != nil {
 			clash(&checks, *o.spec, other)
 		}
@@ -118,6 +119,31 @@ func clash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
 		c.Add("spec.device", "The network %s has the device %s on %s already: a device is in one bridge. Give another device or a VLAN, or put the VMs on that network.", other.Name, mine.Device, other.HostName)
 	case sameDevice && taking(mine.Mode) && taking(theirs.Mode) && mine.Direct != theirs.Direct && (mine.Direct == fleet.DirectPassthrough || theirs.Direct == fleet.DirectPassthrough):
 		c.Add("spec.device", "The network %s has the device %s on %s already: with passthrough it is one card's alone. Give another device.", other.Name, mine.Device, other.HostName)
+	}
+}
+
+// underlaid notes a network whose guests would be in the subnet in which an overlay's hosts reach one another: the host has an address in both, and
+// would take the overlay's packets by that of the guests. On a bridge that hosts were found to have they may be.
+func underlaid(c *fleet.Checks, o Object, other db.NetworksOnRow, what string) {
+	if other.Kind == fleet.NetworkBridge {
+		return
+	}
+	if mine, err := netip.ParsePrefix(o.spec.Underlay); err == nil {
+		for _, theirs := range takenBy(other) {
+			if mine.Overlaps(theirs) {
+				c.Add("spec.underlay", "%s, in which the hosts are to reach one another, overlaps %s of %s %s on %s, where guests are. Give the subnet that is between the hosts.", mine, theirs, what, other.Name, other.HostName)
+			}
+		}
+	}
+	if other.Spec == nil {
+		return
+	}
+	if theirs, err := netip.ParsePrefix(other.Spec.Underlay); err == nil {
+		for _, mine := range o.spec.Prefixes() {
+			if mine.Overlaps(theirs) {
+				c.Add(subnetField(mine), "%s of network %s overlaps %s, in which the hosts of the overlay %s on %s reach one another. Give another subnet.", mine, o.Name, theirs, other.Name, other.HostName)
+			}
+		}
 	}
 }
 

@@ -32,32 +32,43 @@ func (b *Browse) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.N
 	if n.Spec == nil {
 		return out, fleet.Errorf(fleet.Conflict, "This network was found on hosts: nobody defined its addresses here.")
 	}
+	of, err := b.AddressBook(ctx, a, id, host)
+	if err != nil {
+		return out, err
+	}
+	return of(*n.Spec), nil
+}
+
+// AddressBook reads what hosts say of the addresses of a network, and puts it together with a spec of that.
+func (b *Browse) AddressBook(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (of func(fleet.NetworkSpec) fleet.NetworkAddresses, err error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
 	rows, err := b.store.CardsOn(ctx, db.CardsOnParams{NetworkID: string(id), Host: string(host), Most: mostCards + 1, Fresh: fleet.Freshness})
 	if err != nil {
-		return out, store.Err(err)
+		return nil, store.Err(err)
 	}
 	more := len(rows) > mostCards
 	cards, macs := []policy.AddressCard{}, []string{}
 	for _, r := range rows[:min(len(rows), mostCards)] {
-		of, err := cardsOf(r)
+		on, err := cardsOf(r)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
-		for _, c := range of {
+		for _, c := range on {
 			cards, macs = append(cards, c), append(macs, c.MAC)
 		}
 	}
 	leases, err := b.leasesOf(ctx, id, host)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	holders, err := b.macHolders(ctx, macs)
-	if err != nil {
-		return out, err
-	}
-	out = policy.Addresses(*n.Spec, cards, leases, holders)
-	out.More = more
-	return out, nil
+	return func(s fleet.NetworkSpec) fleet.NetworkAddresses {
+		out := policy.Addresses(s, cards, leases, holders)
+		out.More = more
+		return out
+	}, err
 }
 
 func cardsOf(r db.CardsOnRow) (out []policy.AddressCard, err error) {

@@ -55,9 +55,19 @@ func (b *Browse) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Network
 	if err != nil {
 		return nil, store.Err(err)
 	}
+	on := map[string]int{}
+	if store.SeesHosts(a) {
+		rows, err := b.store.CountOnGroups(ctx, string(id))
+		if err != nil {
+			return nil, store.Err(err)
+		}
+		for _, r := range rows {
+			on[r.PortGroup] = int(r.Vms)
+		}
+	}
 	for _, g := range specs[0].Spec.PortGroups {
 		known := slices.ContainsFunc(use, func(c GroupChoice) bool { return c.NetworkID == id && c.Name == g.Name })
-		v := fleet.PortGroupUse{PortGroup: g, Grants: []fleet.NetworkGrant{}}
+		v := fleet.PortGroupUse{PortGroup: g, VMs: on[g.Name], Grants: []fleet.NetworkGrant{}}
 		for _, r := range grants {
 			if r.PortGroup != g.Name {
 				continue
@@ -67,13 +77,6 @@ func (b *Browse) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Network
 		}
 		if !known && !store.SeesHosts(a) {
 			continue
-		}
-		if store.SeesHosts(a) {
-			vms, err := b.store.CountOnGroup(ctx, db.CountOnGroupParams{NetworkID: string(id), PortGroup: g.Name})
-			if err != nil {
-				return nil, store.Err(err)
-			}
-			v.VMs = int(vms)
 		}
 		out = append(out, v)
 	}
