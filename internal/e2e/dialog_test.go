@@ -101,7 +101,19 @@ func TestADialogOfItsOwn(t *testing.T) {
 	p.click("button.primary", "Upload")
 	p.waitPath(pool + "?tab=volumes")
 	p.waitText(".uploads", "Choose the same file again to continue")
+
+	// Whoever is signed out meanwhile goes on in the same page once signed in again.
+	p.expect("401")
+	other := p.another()
+	other.expect("401")
+	other.open("/account")
+	other.pick(".top summary", s.User, "Sign out")
+	other.waitPath("/sign-in")
 	p.chooseFile(".uploads [data-upload-again] input", file)
+	p.waitText(".uploads", "You are signed out.")
+	other.enter(s.User, newPassword)
+	other.waitPath("/")
+	p.click(".uploads button", "Continue")
 	p.waitText("#pool-body tbody", filepath.Base(file))
 }
 
