@@ -32,7 +32,8 @@ type pick struct {
 	page string   // of the form, which shows all options where its query has "all": for browsers without scripts
 	all  bool
 
-	media *browse.Media // where it was read for another choice already
+	media   *browse.Media       // where it was read for another choice already
+	targets []fleet.LeaveTarget // likewise
 }
 
 // chooser lists options. It may leave out those without c.text in theirs, and those that do not fit any more.
@@ -42,10 +43,11 @@ var choosers = map[string]chooser{
 	"projects": (*Server).projectOptions, "hosts": (*Server).hostOptions, "pools": (*Server).poolOptions, "images": (*Server).imageOptions,
 	"isos": (*Server).isoOptions, "networks": (*Server).networkOptions, "grants": (*Server).grantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
 	"vm-networks": (*Server).vmNetworkOptions, "luns": (*Server).lunOptions, "group-grants": (*Server).groupGrantOptions,
+	"leave-targets": (*Server).leaveOptions,
 }
 
 // unchosen is the option that stands for no choice, where that is one.
-var unchosen = map[string]string{"luns": "Choose a LUN", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty"}
+var unchosen = map[string]string{"luns": "Choose a LUN", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "leave-targets": "Choose the host"}
 
 // choose fills a select of a form.
 func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {

@@ -61,7 +61,7 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	}
 	f := poolFrame(p.Pool)
 	if tab == "volumes" && policy.May(a, policy.InfraChange, "") {
-		f.Scripts = []string{"bundle/upload.js"}
+		f.Scripts = []string{uploadScript}
 	}
 	return s.showAs(c, listStatus(p.Filter), a, f, poolview.Show(p))
 }

@@ -126,7 +126,17 @@ func (s *Server) setGroup(c echo.Context, a fleet.Actor, in portGroupForm) (end,
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
-	tasks, err := s.Control.SetPortGroup(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), g, in.Old == "")
+	ctx, id := c.Request().Context(), fleet.NetworkID(c.Param("id"))
+	if in.Old != "" { // what somebody deleted while the form stood open is not made again
+		n, err := s.Control.NetworkBrief(ctx, a, id)
+		if err != nil {
+			return nil, err
+		}
+		if n.Spec == nil || n.Spec.Group(in.Old) == nil || in.Old != g.Name {
+			return nil, fleet.Errorf(fleet.NotFound, "The network has no port group %s any more.", in.Old)
+		}
+	}
+	tasks, err := s.Control.SetPortGroup(ctx, a, id, g, in.Old == "")
 	return stay(groupsTab(c), "Port group "+g.Name+told(len(tasks))), err
 }
 

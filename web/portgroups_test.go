@@ -24,6 +24,8 @@ func TestThePortGroupsOfANetwork(t *testing.T) {
 	slow.Set("toAverage", "1500")
 	slow.Set("old", "slow")
 	b.post(network+"/port-groups", slow).is(t, http.StatusSeeOther)
+	b.post(network+"/port-groups", url.Values{"name": {"vanished"}, "old": {"vanished"}}).is(t, http.StatusNotFound).has(t, "no port group vanished any more")
+	b.get(network+"?tab=groups").is(t, http.StatusOK).lacks(t, "vanished")
 
 	// A tenant hears of it after a grant, and then can put a card on it.
 	p.addUser("tom", "")

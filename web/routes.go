@@ -190,6 +190,7 @@ func (s *Server) routes() []route {
 
 		// Security groups.
 		{get, "/security-groups", page, policy.VMSee, s.together(s.listSecurityGroups)},
+		{get, "/security-groups.csv", stream, policy.VMSee, s.exportSecurityGroups},
 		{get, "/security-groups/test", page, policy.VMSee, s.testPass},
 		{get, "/security-groups/new", page, policy.VMChange, ask(s.askSecurityGroup)},
 		{post, "/security-groups", page, policy.VMChange, submit(s.createSecurityGroup, s.askSecurityGroup)},

@@ -29,6 +29,19 @@ func (s *Server) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.Frame{Title: "Security groups"}, p.List, groupview.List(p))
 }
 
+var groupHead = []string{"id", "name", "project", "rules", "cards", "hosts", "hostsFailed", "description", "created"}
+
+func groupRow(g fleet.SecurityGroupView) []string {
+	return []string{
+		string(g.ID), g.Name, g.ProjectName, strconv.Itoa(len(g.Spec.Rules)), strconv.Itoa(g.Cards), strconv.Itoa(len(g.Hosts)), strconv.Itoa(g.Tones.Bad),
+		g.Spec.Description, g.CreatedAt.UTC().Format(time.RFC3339),
+	}
+}
+
+func (s *Server) exportSecurityGroups(c echo.Context, a fleet.Actor) error {
+	return export(s, c, a, "security-groups.csv", queryOf(c), s.Control.ListSecurityGroups, groupHead, groupRow)
+}
+
 type groupForm struct {
 	Name        string          `form:"name"`
 	Project     fleet.ProjectID `form:"project"`

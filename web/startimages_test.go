@@ -16,10 +16,10 @@ func TestTheStartSetIsShownAndPulled(t *testing.T) {
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	const list, debian = "/images/well-known", "00000000-0000-7000-8000-000000440001"
 	mara.get("/images").is(t, http.StatusOK).has(t, `href="`+list+`"`)
-	mara.get(list).is(t, http.StatusOK).has(t, "Debian 12", "Fedora 44", "bookworm/latest/SHA512SUMS", `hx-include="#pull"`, "Restore the original set", "Publish new images")
+	mara.get(list).is(t, http.StatusOK).has(t, "Debian 12", "Fedora 44", "bookworm/latest/SHA512SUMS", `form="pull"`, "Restore the original set", "Publish new images")
 	seen := wes.get(list).is(t, http.StatusOK)
 	seen.has(t, "Debian 12", "You have no right to change hosts")
-	seen.lacks(t, `hx-include="#pull"`)
+	seen.lacks(t, `form="pull"`)
 	tom.get(list).is(t, http.StatusForbidden)
 	for _, at := range []string{"/pull", "/restore", "/new", "/" + debian + "/edit", "/" + debian + "/delete"} {
 		wes.post(list+at, url.Values{"entry": {debian}, "pool": {string(pool)}}).is(t, http.StatusForbidden)

@@ -23,6 +23,9 @@ import (
 	poolview "quantix/views/pool"
 )
 
+// uploadScript sends files from the pages that have it.
+const uploadScript = "bundle/upload.js"
+
 // messageHeader carries a refusal's sentence where scripts read it: an answer to HEAD has no body.
 const messageHeader = "X-Quantix-Message"
 
@@ -285,7 +288,7 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Server) askUploadVolume(c echo.Context, a fleet.Actor, in volumeForm, how asked) error {
-	return s.askVolumeToCome(c, a, in, how, poolview.UploadVolume)
+	return s.askVolumeToCome(c, a, in, how, poolview.UploadVolume, uploadScript)
 }
 
 // uploadVolume makes the upload that the form's page then sends.

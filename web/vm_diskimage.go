@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -22,21 +21,30 @@ type diskImageForm struct {
 	Arch        string `form:"arch"`
 }
 
+// diskHere is the VM of the address, with the one of its disks that is asked about and its place among them, from 1.
+func (s *Server) diskHere(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
+	if p, err = s.vmOf(c, a, ""); err != nil {
+		return p, disk, 0, err
+	}
+	ref := volumeOf(c.QueryParam("disk"))
+	for i, d := range p.VM.Spec.Disks {
+		if d.Ref() == ref {
+			return p, d, i + 1, nil
+		}
+	}
+	return p, disk, 0, fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
+}
+
 func (s *Server) askDiskImage(c echo.Context, a fleet.Actor, in diskImageForm, how asked) error {
-	p, err := s.vmOf(c, a, "")
+	p, disk, number, err := s.diskHere(c, a)
 	if err != nil {
 		return err
 	}
-	ref := volumeOf(c.QueryParam("disk"))
-	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
-	if i < 0 {
-		return fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
-	}
 	out := vmview.ImagePage{
-		VM: p.VM, Disk: p.VM.Spec.Disks[i], Number: i + 1, Errors: how.errors,
+		VM: p.VM, Disk: disk, Number: number, Errors: how.errors,
 		In: vmview.ImageForm{Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch},
 	}
-	_, out.Why = p.VM.AllowsImage(ref)
+	_, out.Why = p.VM.AllowsImage(disk.Ref())
 	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.DiskImage(out))
 }
 

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -19,21 +18,16 @@ type growDiskForm struct {
 }
 
 func (s *Server) askGrowDisk(c echo.Context, a fleet.Actor, in growDiskForm, how asked) error {
-	p, err := s.vmOf(c, a, "")
+	p, disk, number, err := s.diskHere(c, a)
 	if err != nil {
 		return err
 	}
-	ref := volumeOf(c.QueryParam("disk"))
-	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
-	if i < 0 {
-		return fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
-	}
-	pool, err := s.Control.GetPool(c.Request().Context(), a, ref.PoolID)
+	pool, err := s.Control.GetPool(c.Request().Context(), a, disk.PoolID)
 	if err != nil {
 		return err
 	}
 	out := vmview.GrowPage{
-		VM: p.VM, Disk: p.VM.Spec.Disks[i], Number: i + 1, Pool: pool.Name, Errors: how.errors, In: vmview.GrowForm{Size: in.Size, Overcommit: in.Overcommit != ""},
+		VM: p.VM, Disk: disk, Number: number, Pool: pool.Name, Errors: how.errors, In: vmview.GrowForm{Size: in.Size, Overcommit: in.Overcommit != ""},
 	}
 	if pool.Health.CapacityBytes > 0 {
 		out.Room = "The pool has " + poolRoom(pool.Health) + "."

@@ -9,6 +9,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
+	"quantix/views/kit"
 	vmview "quantix/views/vm"
 )
 
@@ -37,8 +38,22 @@ func (s *Server) askLeave(c echo.Context, a fleet.Actor, in leaveForm, how asked
 		if out.Targets, err = s.Control.LeaveTargets(ctx, a, p.VM.ID); err != nil {
 			return err
 		}
+		targets := pick{
+			noun: "leave-targets", of: string(p.VM.ID), now: []string{in.To}, page: views.VMPath(p.VM.ID, "leave"), all: c.QueryParam("all") != "", targets: out.Targets,
+		}
+		if out.To, err = s.choose(ctx, a, targets); err != nil {
+			return err
+		}
 	}
 	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Leave(out))
+}
+
+// leaveOptions are the hosts and pools that the VM c.of can go to.
+func (s *Server) leaveOptions(ctx context.Context, a fleet.Actor, c pick) (out []kit.Option, err error) {
+	if c.targets == nil {
+		c.targets, err = s.Control.LeaveTargets(ctx, a, fleet.VMID(c.of))
+	}
+	return vmview.LeaveOptions(c.targets), err
 }
 
 func (s *Server) leaveVM(c echo.Context, a fleet.Actor, in leaveForm) (end, error) {

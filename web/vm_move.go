@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,17 +23,12 @@ type moveDiskForm struct {
 
 func (s *Server) askMoveDisk(c echo.Context, a fleet.Actor, in moveDiskForm, how asked) error {
 	ctx := c.Request().Context()
-	p, err := s.vmOf(c, a, "")
+	p, disk, number, err := s.diskHere(c, a)
 	if err != nil {
 		return err
 	}
-	ref := volumeOf(c.QueryParam("disk"))
-	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
-	if i < 0 {
-		return fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
-	}
 	out := vmview.MovePage{
-		VM: p.VM, Disk: p.VM.Spec.Disks[i], Number: i + 1, Errors: how.errors,
+		VM: p.VM, Disk: disk, Number: number, Errors: how.errors,
 		In: vmview.MoveForm{Pool: in.Pool, Rate: in.Rate, Overcommit: in.Overcommit != ""},
 	}
 	pools, err := s.poolNames(ctx, a, p.VM)
@@ -45,9 +39,9 @@ func (s *Server) askMoveDisk(c echo.Context, a fleet.Actor, in moveDiskForm, how
 	if err != nil {
 		return err
 	}
-	out.Pool = pools[ref.PoolID]
-	if _, out.Why = p.VM.AllowsMove(ref, moving); out.Why == "" {
-		if out.Targets, err = s.Control.MoveTargets(ctx, a, p.VM.ID, ref); err != nil {
+	out.Pool = pools[disk.PoolID]
+	if _, out.Why = p.VM.AllowsMove(disk.Ref(), moving); out.Why == "" {
+		if out.Targets, err = s.Control.MoveTargets(ctx, a, p.VM.ID, disk.Ref()); err != nil {
 			return err
 		}
 	}

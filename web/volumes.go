@@ -62,8 +62,8 @@ func (s *Server) fetchVolume(c echo.Context, a fleet.Actor, in volumeForm) (end,
 	return s.volumeAsked(c, t, err)
 }
 
-// askVolumeToCome is the dialog of a volume that is not there yet.
-func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, how asked, dialog func(poolview.VolumePage) templ.Component) error {
+// askVolumeToCome is the dialog of a volume that is not there yet, with the scripts that it needs where it is a page of its own.
+func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, how asked, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 	if err != nil {
@@ -88,7 +88,9 @@ func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, h
 			p.In.Host = string(p.Hosts[0].HostID)
 		}
 	}
-	return s.showAs(c, how.status, a, poolFrame(v), dialog(p))
+	f := poolFrame(v)
+	f.Scripts = scripts
+	return s.showAs(c, how.status, a, f, dialog(p))
 }
 
 func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {

@@ -121,6 +121,16 @@ func (a api) vm(t testing.TB, id fleet.VMID) fleet.VMView {
 	return ask[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(id), nil)
 }
 
+// bring starts the VM, or forces it off, where it is not so: another run of the same test may have left it otherwise.
+func (a api) bring(t testing.TB, id fleet.VMID, want fleet.Phase) {
+	t.Helper()
+	action := map[fleet.Phase]string{fleet.PhaseRunning: "start", fleet.PhaseStopped: "stop"}[want]
+	if a.vm(t, id).Phase != want {
+		ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(id)+"/actions", map[string]any{"action": action})
+	}
+	a.waitPhase(t, stepLimit, id, want)
+}
+
 // waitPhase waits until a VM is in a phase.
 func (a api) waitPhase(t testing.TB, limit time.Duration, id fleet.VMID, want fleet.Phase) fleet.VMView {
 	t.Helper()

@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"net/http"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/accessibility"
@@ -68,4 +70,75 @@ func (p *tab) told(words string) {
 		}))
 		return ok, why
 	})
+}
+
+// TestADialogOfItsOwn opens dialogs as pages, as in a tab of their own: once taken, they lead to where what was asked for is seen. A file that was
+// chosen there is chosen again.
+func TestADialogOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := demoProgram.get(t)
+	p := newTab(t, s.URL)
+	p.signIn(s)
+	pool := "/pools/" + string(s.api().pool(t, "shared").ID)
+	p.expect("422")
+	p.open(pool + "/volumes/new")
+	p.fill("#name", "a/b")
+	p.fill("#size", "1")
+	p.click("button.primary", "Create volume")
+	p.waitText("#dialog .field.bad", "Name")
+	name := unique("own") + ".raw"
+	p.fill("#dialog #name", name)
+	p.choose("#dialog #format", "raw")
+	p.click("#dialog button.primary", "Create volume")
+	p.waitPath(pool + "?tab=volumes")
+	p.waitText("#pool-body tbody", name)
+
+	file := filepath.Join(t.TempDir(), unique("own")+".raw")
+	writeFile(t, file, strings.Repeat("a file that a page sends ", 1000))
+	p.open(pool + "/volumes/upload")
+	p.chooseFile("#upload-file", file)
+	p.waitTrue("the name to be filled in", `document.querySelector("#name").value.endsWith(".raw")`)
+	p.click("button.primary", "Upload")
+	p.waitPath(pool + "?tab=volumes")
+	p.waitText(".uploads", "Choose the same file again to continue")
+
+	// Whoever is signed out meanwhile goes on in the same page once signed in again.
+	p.expect("401")
+	other := p.another()
+	other.expect("401")
+	other.open("/account")
+	other.pick(".top summary", s.User, "Sign out")
+	other.waitPath("/sign-in")
+	p.chooseFile(".uploads [data-upload-again] input", file)
+	p.waitText(".uploads", "You are signed out.")
+	other.enter(s.User, newPassword)
+	other.waitPath("/")
+	p.click(".uploads button", "Continue")
+	p.waitText("#pool-body tbody", filepath.Base(file))
+}
+
+// TestASessionEndsUnderADialog: whoever was signed out meanwhile is told so above the dialog, and goes on in it once signed in again.
+func TestASessionEndsUnderADialog(t *testing.T) {
+	t.Parallel()
+	s := demoProgram.get(t)
+	leaver := ask[fleet.User](t, s.api(), http.StatusCreated, http.MethodPost, "/api/v1/users", map[string]any{"name": unique("leaver"), "role": "viewer"})
+	p := newTab(t, s.URL)
+	p.signIn(s)
+	p.expect("401")
+	p.open("/users/" + string(leaver.ID))
+	p.pick(".head summary", "Actions", "Delete user")
+	p.waitText("#dialog", "Delete "+leaver.Name)
+	other := p.another()
+	other.expect("401")
+	other.open("/account")
+	other.pick(".top summary", s.User, "Sign out")
+	other.waitPath("/sign-in")
+	p.click("#dialog button.danger", "Delete user")
+	p.waitText("#toasts", "You are signed out, so nothing was done.")
+	p.waitText("#page-bar", "Sign in again")
+	other.enter(s.User, newPassword)
+	other.waitPath("/")
+	p.click("#dialog button.danger", "Delete user")
+	p.waitPath("/users")
+	p.waitNoText("main", leaver.Name)
 }

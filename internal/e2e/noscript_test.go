@@ -38,6 +38,7 @@ func TestWithoutScripts(t *testing.T) {
 	p.withoutScripts()
 	p.signIn(s)
 	vm := one[fleet.VMView](t, s.api(), "vms", "desk-02")
+	s.api().bring(t, vm.ID, fleet.PhaseRunning)
 
 	for path, text := range map[string]string{
 		"/": "Dashboard", "/vms": "desk-02", "/hosts": "host-1", "/pools": "local-nvme", "/networks": "default",

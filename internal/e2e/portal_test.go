@@ -126,19 +126,23 @@ func (p *portal) signIn() {
 	p.password = newPassword
 }
 
-// post sends a form, follows the redirection and returns the page.
-func (p *portal) post(path string, form url.Values) string {
+// post sends a form, follows the redirection and returns the page. A portal that could not answer in time, as on a busy machine, is asked again.
+func (p *portal) post(path string, form url.Values) (page string) {
 	p.t.Helper()
-	res, err := p.browser.PostForm(p.url+path, form)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		p.t.Fatalf("POST %s answered %s (%v): %.300s", path, res.Status, err, text)
-	}
-	return string(text)
+	eventually(p.t, stepLimit, "POST "+path, func() (bool, string) {
+		res, err := p.browser.PostForm(p.url+path, form)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusServiceUnavailable {
+			p.t.Fatalf("POST %s answered %s (%v): %.300s", path, res.Status, err, text)
+		}
+		page = string(text)
+		return res.StatusCode == http.StatusOK, res.Status
+	})
+	return page
 }
 
 var tokenPattern = regexp.MustCompile(`qx_[0-9A-Za-z_-]{40,}`)

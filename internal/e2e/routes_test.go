@@ -1,3 +1,5 @@
+//go:build linux
+
 package e2e
 
 import (
@@ -27,7 +29,8 @@ func emptyFleet(t *testing.T) {
 	p.waitPath("/")
 	for name, path := range map[string]string{
 		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "pools": "/pools", "networks": "/networks", "images": "/images", "tasks": "/tasks", "vm-new": "/vms/new",
-		"projects": "/projects",
+		"projects": "/projects", "pools-matrix": "/pools/matrix", "networks-topology": "/networks/topology", "security-groups": "/security-groups",
+		"would-it-pass": "/security-groups/test", "images-well-known": "/images/well-known",
 	} {
 		p.shoot(shot{"empty-" + name, path, nil})
 	}
@@ -94,7 +97,7 @@ func (a api) blockPools(t *testing.T) (san, ceph fleet.PoolID) {
 		Kind: fleet.PoolRBD, Monitors: "refused.example", CephPool: "vms", User: "libvirt",
 	})
 	said := func(id fleet.PoolID, want fleet.PoolState) {
-		eventually(t, 30*time.Second, "host-1 tells of the pool", func() (bool, string) {
+		eventually(t, stepLimit, "host-1 tells of the pool", func() (bool, string) {
 			v := ask[fleet.PoolView](t, a, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(id), nil)
 			return len(v.Hosts) == 1 && v.Hosts[0].State == want, v.Health.Summary
 		})

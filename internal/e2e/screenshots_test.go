@@ -184,7 +184,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"volume-new", pl + "/volumes/new", nil},
 		{"volume-fetch", pl + "/volumes/fetch", nil},
 		{"volume-upload", pl + "/volumes/upload", nil},
-		{"volume-fetch-start", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/fetch?start=debian-12.qcow2", nil},
+		{"volume-fetch-start", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/fetch?start=00000000-0000-7000-8000-000000440001", nil},
 		{"volume-new-local", "/pools/" + string(a.pool(t, "local-nvme").ID) + "/volumes/new", nil},
 		{"volume-new-errors", pl + "?tab=volumes", func(p *tab) {
 			p.expect("422")

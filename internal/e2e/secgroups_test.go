@@ -1,9 +1,11 @@
+//go:build linux
+
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"quantix/internal/fleet"
 )
@@ -24,13 +26,10 @@ func someGroup(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGroupView {
 		map[string]any{"direction": "egress", "protocol": "any"})
 	vm.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{group.ID}
 	ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(vm.ID), map[string]any{"spec": map[string]any{"nics": vm.Spec.NICs}})
-	for until := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		seen := ask[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(group.ID), nil)
-		if len(seen.Hosts) == 1 && seen.Hosts[0].State == fleet.GroupApplied {
-			return seen
-		}
-		if time.Now().After(until) {
-			t.Fatalf("the group is not applied: %+v", seen.Hosts)
-		}
-	}
+	var seen fleet.SecurityGroupView
+	eventually(t, stepLimit, "the group is applied", func() (bool, string) {
+		seen = ask[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(group.ID), nil)
+		return len(seen.Hosts) == 1 && seen.Hosts[0].State == fleet.GroupApplied, fmt.Sprintf("%+v", seen.Hosts)
+	})
+	return seen
 }

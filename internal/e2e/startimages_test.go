@@ -114,7 +114,7 @@ func TestTheStartSet(t *testing.T) {
 	p.mark()
 	pull := func(want string) {
 		t.Helper()
-		p.click(row+" form button", "Pull")
+		p.click(row+" button", "Pull")
 		p.waitText(row, want)
 	}
 	replace := func(file string) {

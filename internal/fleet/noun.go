@@ -95,6 +95,7 @@ var nouns = []Thing{
 	{
 		Key: NounSecurityGroup, Word: "secgroup", Plural: "security-groups", Title: "Security groups", Icon: "shield-check",
 		Path: "/security-groups", See: MaySeeVMs, All: "secgroup:*", Own: "secgroups:",
+		Filter: SecurityGroupKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{Key: NounUser, Word: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},
 }

@@ -214,3 +214,15 @@ func TestRefusalsCountTheirFields(t *testing.T) {
 		t.Errorf("two faults say %q", err)
 	}
 }
+
+func TestImagesAreNamedByWhatIsSeen(t *testing.T) {
+	t.Parallel()
+	for name, ok := range map[string]bool{
+		"Debian 12": true, "Décembre (büro) – 日本": true, "": false, " Debian": false, "Debian\n12": false, strings.Repeat("a", 201): false,
+		"Debian \u202e21 naibeD": false, "Debian\u200b 12": false, "Debian\u2066 12": false,
+	} {
+		if got := faults(func(c *fleet.Checks) { fleet.CheckImageName(c, "name", name) }); (got == nil) != ok {
+			t.Errorf("%q: faults at %q", name, got)
+		}
+	}
+}

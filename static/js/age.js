@@ -1,6 +1,4 @@
 // Ages that tick ("12 s ago") and times in the reader's zone. Ages count by the server's clock, not this machine's.
-import { onContent } from "./dom.js";
-
 const renderedAt = Date.parse(document.documentElement.dataset.now ?? "");
 let ahead = Number.isNaN(renderedAt) ? 0 : renderedAt - Date.now(); // server minus browser, ms
 
@@ -46,7 +44,14 @@ function localTimes() {
   }
 }
 
-onContent(() => { tick(); localTimes(); });
+// What htmx brings is rewritten before it is painted: for a moment in the server's words, times would make tables jump at each refresh.
+function rewrite() {
+  tick();
+  localTimes();
+}
+
+rewrite();
+document.addEventListener("htmx:afterSwap", rewrite);
 setInterval(tick, 1000);
 document.addEventListener("visibilitychange", tick);
 

@@ -28,7 +28,12 @@ document.addEventListener("htmx:afterSwap", ({ detail }) => {
 });
 
 on("click", "dialog [data-close]", (_, button) => button.closest("dialog").close());
-document.addEventListener("close-dialog", () => shared()?.closest("dialog").close());
+document.addEventListener("close-dialog", ({ target }) => {
+  // A dialog that is a page of its own, as in a new tab, leads to where what was asked for is seen.
+  const back = target.closest?.("#dialog, .dialog-page") && document.querySelector(".dialog-page a.page-only");
+  shared()?.closest("dialog").close();
+  if (back) location.assign(back.href);
+});
 document.addEventListener("close", ({ target }) => {
   if (target.contains(shared())) shared().replaceChildren();
 }, { capture: true });

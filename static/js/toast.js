@@ -71,8 +71,10 @@ document.addEventListener("toast", ({ detail }) => toast(detail.kind, detail.tex
 const isBackground = (element) => element.matches("[data-live]");
 
 document.addEventListener("htmx:responseError", ({ target, detail: { xhr } }) => {
-  if (xhr.status === 401) return showBar("signed-out");
-  if (!isBackground(target)) toast("bad", sentence(xhr.status, xhr.getResponseHeader("X-Quantix-Message"), xhr.responseText));
+  if (xhr.status === 401) showBar("signed-out");
+  if (isBackground(target)) return;
+  if (xhr.status === 401) toast("bad", "You are signed out, so nothing was done. Sign in again in another tab; what you typed here stays."); // a dialog lies over the bar
+  else toast("bad", sentence(xhr.status, xhr.getResponseHeader("X-Quantix-Message"), xhr.responseText));
 });
 document.addEventListener("htmx:sendError", ({ target }) => {
   if (!isBackground(target)) toast("bad", "The portal cannot be reached. Check the network and try again.");

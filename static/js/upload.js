@@ -77,7 +77,7 @@ function again(error) {
 function wordsOf(error) {
   const answer = error.originalResponse;
   if (!answer) return "The connection is lost.";
-  if (answer.getStatus() === 401) return "You are signed out. Sign in again, then choose the same file to continue.";
+  if (answer.getStatus() === 401) return "You are signed out. Sign in again in another tab, then continue here.";
   return sentence(answer.getStatus(), answer.getHeader("X-Quantix-Message"), answer.getBody());
 }
 
@@ -113,8 +113,8 @@ async function send(row, file) {
         refresh(rowOf(address));
       },
       onError(error) {
-        const words = wordsOf(error);
-        set(address, { state: again(error) ? "paused" : "failed", words });
+        const words = wordsOf(error), signedOut = statusOf(error) === 401;
+        set(address, { state: again(error) || signedOut ? "paused" : "failed", words });
         toast("bad", `${name}: ${words}`);
         refresh(rowOf(address));
       },

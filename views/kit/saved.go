@@ -18,6 +18,7 @@ type SavedViewsPage struct {
 
 var listWords = map[string]string{
 	"vms": "Virtual machines", "hosts": "Hosts", "pools": "Storage pools", "networks": "Networks", "tasks": "Tasks",
+	"images": "Images", "security-groups": "Security groups",
 }
 
 // problem is why the view was not kept: of its name, or of the whole.

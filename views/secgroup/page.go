@@ -23,8 +23,8 @@ type ListPage struct {
 // Columns are the columns of groups.
 var Columns = kit.Columns{
 	{Key: "project", Word: "Project"},
-	{Key: "rules", Word: "Rules"},
-	{Key: "cards", Word: "Cards"},
+	{Key: "rules", Word: "Rules", Class: "num"},
+	{Key: "cards", Word: "Cards", Class: "num"},
 	{Key: "hosts", Word: "Hosts"},
 	{Key: "description", Word: "Description"},
 	{Key: "id", Word: "UUID", Extra: true},

@@ -13,6 +13,7 @@ type LeavePage struct {
 	VM      fleet.VMView
 	Why     string // why it cannot go now
 	Targets []fleet.LeaveTarget
+	To      kit.Choices // of them
 	In      LeaveForm
 	Errors  kit.Errors
 }
@@ -45,7 +46,32 @@ func leaveText(t fleet.LeaveTarget) string {
 	return leaveName(t) + ", " + kit.Bytes(t.FreeBytes) + " free"
 }
 
-func (p LeavePage) open(t fleet.LeaveTarget) bool { return t.Allowed || t.Room && p.overcommits() }
+// LeaveOptions are the targets that a person may choose: where only room is missing, they may wish it all the same.
+func LeaveOptions(targets []fleet.LeaveTarget) (out []kit.Option) {
+	for _, t := range targets {
+		if t.Allowed || t.Room {
+			out = append(out, kit.Option{Value: leaveKey(t), Text: leaveText(t)})
+		}
+	}
+	return out
+}
+
+// leaveRefused is how many targets say why the VM cannot go there.
+const leaveRefused = 10
+
+// refused are the first targets with a reason against them, and how many more there are.
+func (p LeavePage) refused() (first []fleet.LeaveTarget, more int) {
+	for _, t := range p.Targets {
+		switch {
+		case t.Reason == "":
+		case len(first) < leaveRefused:
+			first = append(first, t)
+		default:
+			more++
+		}
+	}
+	return first, more
+}
 
 func (p LeavePage) overcommits() bool {
 	if p.In.Overcommit || p.Errors.At("overcommit") != "" {

@@ -24,7 +24,7 @@ export function is(got, want, what = "got") {
 /** Shows html as if htmx had brought it. */
 export function page(html) {
   document.body.innerHTML = html;
-  document.body.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true, detail: {} }));
+  for (const type of ["htmx:afterSwap", "htmx:afterSettle"]) document.body.dispatchEvent(new CustomEvent(type, { bubbles: true, detail: {} }));
 }
 
 export const $ = (selector) => document.querySelector(selector);

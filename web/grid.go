@@ -1,0 +1,19 @@
+package web
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// gridOf reads what an address says of a grid: hosts are filtered and paged as in their list, things of the noun paged by names of their own.
+func gridOf(c echo.Context, noun fleet.Noun, rows, columns int) (g kit.Grid, hosts, side fleet.Query) {
+	name := noun.Is().Plural
+	hosts = queryOf(c)
+	hosts.Sort, hosts.Limit = "name", rows
+	side = fleet.Query{After: c.QueryParam(name), Before: c.QueryParam(name + "-before"), Sort: "name", Limit: columns}
+	g = kit.Grid{Link: linkOf(c), Noun: noun}
+	g.Filter = kit.Filter{Link: g.Link, Noun: "hosts", Label: "Filter hosts", Value: hosts.Filter, Placeholder: "name:h1* label:rack=4 phase:online"}
+	return g, hosts, side
+}

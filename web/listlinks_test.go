@@ -1,0 +1,37 @@
+package web_test
+
+import (
+	"html"
+	"net/http"
+	"regexp"
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+var listOwn = regexp.MustCompile(`href="(/[^"]+\.csv[^"]*)"|hx-get="(/views/[^"]+)"|href="(/views/[^"]+)"`)
+
+// What stands above each list leads somewhere: the file of it, its saved views as a menu and as a page, and the completion of its filter.
+func TestWhatStandsAboveAListIsThere(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	b := p.signedIn("ann", fleet.RoleAdmin)
+	for _, list := range []string{"vms", "hosts", "pools", "networks", "security-groups", "images", "tasks"} {
+		page := b.get("/"+list).is(t, http.StatusOK)
+		var links []string
+		for _, m := range listOwn.FindAllStringSubmatch(page.body, -1) {
+			links = append(links, html.UnescapeString(m[1]+m[2]+m[3]))
+		}
+		if len(links) < 2 {
+			t.Errorf("/%s has only %q above it", list, links)
+		}
+		for _, link := range slices.Compact(slices.Sorted(slices.Values(links))) {
+			b.get(link).is(t, http.StatusOK).lacks(t, `<a href="/`+list+`"></a>`)
+		}
+		b.get("/complete?noun="+list+"&q=na").is(t, http.StatusOK)
+		if list != "tasks" {
+			b.get("/complete?noun="+list+"&q=na").has(t, "name:")
+		}
+	}
+}
