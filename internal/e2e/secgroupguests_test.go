@@ -23,8 +23,10 @@ type spoken struct {
 	ip string
 }
 
-// guestPatience is how long one command in a guest may take.
-const guestPatience = 60 * time.Second
+const (
+	guestPatience = 60 * time.Second // for one command in a guest
+	bootLimit     = 2 * guestLimit   // for two guests that boot at once
+)
 
 // do runs a command in the guest and returns what it printed. An agent that does not answer yet, or no more, is an error.
 func (g spoken) do(ctx context.Context, command string) (string, error) {
@@ -63,8 +65,7 @@ func (g spoken) ask(ctx context.Context, answer any, execute string, arguments m
 	}
 	out, err := exec.CommandContext(ctx, "virsh", "-q", "-c", g.h.LibvirtURI, "qemu-agent-command", "--timeout", "10", string(g.vm.ID), string(text)).Output()
 	if err != nil {
-		var said *exec.ExitError
-		if errors.As(err, &said) {
+		if said, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("%w: %s", err, said.Stderr)
 		}
 		return err
@@ -75,11 +76,11 @@ func (g spoken) ask(ctx context.Context, answer any, execute string, arguments m
 // fetches asks another guest's server for its page on each of the ports, and returns those on which it came. What is blocked has no end of its
 // own, so each attempt has one.
 func (g spoken) fetches(ctx context.Context, from spoken, ports ...int) (string, error) {
-	script := ""
+	var script strings.Builder
 	for _, port := range ports {
-		script += fmt.Sprintf("printf 'GET / HTTP/1.0\\r\\n\\r\\n' | timeout 8 nc -w 3 %s %d 2>/dev/null | grep -q served && echo %[2]d; ", from.ip, port)
+		fmt.Fprintf(&script, "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | timeout 8 nc -w 3 %s %d 2>/dev/null | grep -q served && echo %[2]d; ", from.ip, port)
 	}
-	out, err := g.do(ctx, script+"true")
+	out, err := g.do(ctx, script.String()+"true")
 	return strings.Join(strings.Fields(out), " "), err
 }
 
@@ -90,7 +91,7 @@ func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
 	t.Parallel()
 	// The hosts have a network of their own each: libvirt takes the jump to all its rules out and puts it back where it writes any, and what
 	// another test's host writes must open nothing here.
-	s := newApart(t, "groups")
+	s := newApart(t, unique("groups"))
 	a := s.api
 	const prefix = "10.75.0."
 	mac := func(i int) string { return fmt.Sprintf("52:54:00:5e:75:%02x", i) }
@@ -98,6 +99,9 @@ func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
 		"leases": []any{map[string]any{"mac": mac(11), "ip": prefix + "11"}, map[string]any{"mac": mac(12), "ip": prefix + "12"}},
 	}}}, 0)
 	s.cells(t, "guests", "it is up", networkUp)
+	for name := range strings.FieldsSeq(virsh(t, s.Hosts[0], "list", "--name")) {
+		virsh(t, s.Hosts[0], "destroy", name) // the lab's own guest, which would take its share of the machine
+	}
 
 	project, pool := a.project(t, "lab"), a.pool(t, "shared")
 	make := func(name string, rules ...map[string]any) fleet.SecurityGroupView {
@@ -130,8 +134,8 @@ func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
 	}
 	client, server := boot("client", 11, clients.ID), boot("server", 12, web.ID)
 	for _, g := range []spoken{client, server} {
-		a.waitPhase(t, guestLimit, g.vm.ID, fleet.PhaseRunning)
-		eventually(t, guestLimit, g.vm.Name+" has its address", func() (bool, string) {
+		a.waitPhase(t, bootLimit, g.vm.ID, fleet.PhaseRunning)
+		eventually(t, bootLimit, g.vm.Name+" has its address", func() (bool, string) {
 			said, err := g.do(t.Context(), "ip -4 addr show dev eth0")
 			return err == nil && strings.Contains(said, g.ip+"/"), fmt.Sprint(said, err)
 		})
