@@ -183,4 +183,30 @@ func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
 	sees("who asks is no member any more", "81")
 	rules(out, in(81), in(80))
 	sees("both ports are open again", "80 81")
+
+	// A host whose administrator has Linux show its firewall nothing of bridges lets all pass; the portal does not go on saying otherwise.
+	shown := func(value string) {
+		t.Helper()
+		s.inside(t, 0, "sh", "-c", "echo "+value+" >/proc/sys/net/bridge/bridge-nf-call-iptables")
+	}
+	state := func(what string, want fleet.SecurityGroupState, says string) {
+		t.Helper()
+		eventually(t, guestLimit, what, func() (bool, string) {
+			g := ask[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(web.ID), nil)
+			if len(g.Hosts) != 1 || g.Hosts[0].Status == nil {
+				return false, fmt.Sprintf("%+v", g.Hosts)
+			}
+			h := g.Hosts[0]
+			return h.State == want && strings.Contains(h.Status.Error+h.Status.Drift, says), fmt.Sprintf("%s %+v", h.State, h.Status)
+		})
+	}
+	const why = "Set net.bridge.bridge-nf-call-iptables to 1"
+	shown("0")
+	state("the host says that no rule counts", fleet.GroupChanged, why)
+	rules(out, in(81))
+	state("it refuses more rules", fleet.GroupNotApplied, why)
+	shown("1")
+	ask[any](t, a, http.StatusNoContent, http.MethodPost, "/api/v1/security-groups/"+string(web.ID)+"/retry", nil)
+	state("tried again, they count", fleet.GroupApplied, "")
+	sees("as they say", "81")
 }
