@@ -19,6 +19,11 @@ func MissingGroup() error {
 	return fleet.Errorf(fleet.Conflict, "The portal sent this work without a security group that a network card is in. Try again.")
 }
 
+// PacketsUnseen says that no rule of a security group counts on the host, by the name of the setting that makes it so.
+func PacketsUnseen(setting string) error {
+	return fleet.Errorf(fleet.Conflict, "This host does not show its firewall what passes a bridge, so no rule of a security group counts here. Set net.bridge.%s to 1 with sysctl, and in /etc/sysctl.d, and try again.", setting)
+}
+
 // CardGroups are those of the groups that the card is in.
 func CardGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
 	var out []fleet.FlatGroup

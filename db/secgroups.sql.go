@@ -610,12 +610,15 @@ WITH named AS (
         CROSS JOIN LATERAL (SELECT y AS x FROM jsonb_path_query(c, '$.addresses[*]') y LIMIT $1::integer) o
         WHERE lower(c->>'mac') = n.mac) a ON true
     GROUP BY d.id
+    UNION ALL
+    SELECT s.id, '[]' FROM security_groups s WHERE s.members <> '[]' AND s.id NOT IN (SELECT id FROM named)
 )
 UPDATE security_groups s SET members = n.members FROM now n WHERE n.id = s.id AND s.members IS DISTINCT FROM n.members
 RETURNING s.id
 `
 
 // Keeps the addresses of the cards in groups that a rule names; returns the groups where these are others than before. A VM that is off has none.
+// A group that no rule names any more forgets them: whoever names it again must not let in who was a member then.
 func (q *Queries) RefreshMembers(ctx context.Context, most int32) ([]fleet.SecurityGroupID, error) {
 	rows, err := q.db.Query(ctx, refreshMembers, most)
 	if err != nil {

@@ -37,11 +37,14 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 		return nil, err
 	}
 	defer c.hangUp()
-	out := map[string]string{}
+	out, blind := map[string]string{}, unseen(bridgedPackets)
 	for name := range known {
 		said, err := b.compareFilter(b.life, c, name)
 		if err != nil {
 			return nil, err
+		}
+		if said == "" && blind != nil && strings.HasPrefix(name, fleet.FilterPrefix+"group-") {
+			said = blind.Error()
 		}
 		if said != "" {
 			out[name] = said

@@ -15,7 +15,10 @@ import (
 // ApplySecurityGroup implements agent.Hypervisor. libvirt changes what passes the cards of running guests by itself when a filter changes.
 func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
 	return b.onGroup(ctx, "apply", g, func(ctx context.Context, c *conn) error {
-		return b.defineFilter(ctx, c, groupFilter(g), true)
+		if err := b.defineFilter(ctx, c, groupFilter(g), true); err != nil {
+			return err
+		}
+		return unseen(bridgedPackets)
 	})
 }
 
@@ -74,6 +77,11 @@ func (a *applying) filterCards(ctx context.Context) error {
 		groups, err := agent.CardGroups(n, a.in.Groups)
 		if err != nil {
 			return err
+		}
+		if len(groups) > 0 {
+			if err := unseen(bridgedPackets); err != nil {
+				return err
+			}
 		}
 		for _, g := range groups {
 			if err := a.ensureGroup(ctx, g); err != nil {

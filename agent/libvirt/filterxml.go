@@ -99,7 +99,9 @@ func cardFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	x := libvirtxml.NWFilter{Name: name, UUID: filterUUID(name), Chain: "root"}
 	if n.Guarded() {
 		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: cleanTraffic}})
-		x.Entries = append(x.Entries, guardedIPv6()...)
+		x.Entries = append(x.Entries, guardedBeside()...)
+	} else {
+		x.Entries = append(x.Entries, onlyIP()...)
 	}
 	if len(n.SecurityGroups) == 0 {
 		return x
@@ -113,12 +115,28 @@ func cardFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	return x
 }
 
-// guardedIPv6 lets IPv6 pass the rules for Ethernet, but that the guest plays the router.
-func guardedIPv6() (all []libvirtxml.NWFilterEntry) {
-	all = add(all, &libvirtxml.NWFilterRule{
-		Action: "accept", Direction: "inout", Priority: asUsual, MAC: &libvirtxml.NWFilterRuleMAC{ProtocolID: field("ipv6")},
-	})
-	return add(all, stateless("drop", "out", "134"))
+// guardedBeside lets IPv6 pass the rules for Ethernet, but that the guest plays the router, or gives out addresses.
+func guardedBeside() (all []libvirtxml.NWFilterEntry) {
+	all = add(all, frames("ipv6"))
+	for _, kind := range []string{"134", "137"} { // a router tells of itself, or of another one
+		all = add(all, stateless("drop", "out", kind))
+	}
+	all = add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: firstOfAll, StateMatch: "false", UDP: &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonPort: ports("67", "68")}})
+	return add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "out", Priority: firstOfAll, StateMatch: "false", UDPIPv6: &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonPort: ports("547", "546")}})
+}
+
+// onlyIP lets pass what the rules of groups are about, and what IPv4 needs below it. iptables sees no packet in any other frame, such as one with
+// a VLAN's tag, whose number may be 0: then each guest takes it for one without.
+func onlyIP() (all []libvirtxml.NWFilterEntry) {
+	for _, kind := range []string{"ipv4", "ipv6", "arp", "rarp"} {
+		all = add(all, frames(kind))
+	}
+	return add(all, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: lastOfAll})
+}
+
+// frames lets those of a kind pass.
+func frames(kind string) *libvirtxml.NWFilterRule {
+	return &libvirtxml.NWFilterRule{Action: "accept", Direction: "inout", Priority: asUsual, MAC: &libvirtxml.NWFilterRuleMAC{ProtocolID: field(kind)}}
 }
 
 // alwaysPasses is what a card needs to have addresses at all, and the errors that belong to what passed.

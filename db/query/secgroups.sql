@@ -49,6 +49,7 @@ LIMIT 4;
 
 -- name: RefreshMembers :many
 -- Keeps the addresses of the cards in groups that a rule names; returns the groups where these are others than before. A VM that is off has none.
+-- A group that no rule names any more forgets them: whoever names it again must not let in who was a member then.
 WITH named AS (
     SELECT DISTINCT r #>> '{}' AS id FROM security_groups s CROSS JOIN LATERAL jsonb_path_query(s.spec, '$.rules[*].groupId') r
 ), now AS (
@@ -61,6 +62,8 @@ WITH named AS (
         CROSS JOIN LATERAL (SELECT y AS x FROM jsonb_path_query(c, '$.addresses[*]') y LIMIT @most::integer) o
         WHERE lower(c->>'mac') = n.mac) a ON true
     GROUP BY d.id
+    UNION ALL
+    SELECT s.id, '[]' FROM security_groups s WHERE s.members <> '[]' AND s.id NOT IN (SELECT id FROM named)
 )
 UPDATE security_groups s SET members = n.members FROM now n WHERE n.id = s.id AND s.members IS DISTINCT FROM n.members
 RETURNING s.id;

@@ -138,6 +138,25 @@ func TestCardsFollowTheirPortGroup(t *testing.T) {
 	}
 	router := made(s.member, "router")
 	is("a tenant's card where the port group says off", router.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
+	// Elsewhere a tenant's card is guarded, whichever way it came there.
+	stray := made(s.member, "stray")
+	spec = s.get(stray.ID).Spec
+	spec.CPUs = 2
+	if _, _, err := s.UpdateVM(t.Context(), s.member, stray.ID, control.UpdateVM{Spec: &spec}); err != nil {
+		t.Fatal(err)
+	}
+	is("after an edit of something else", stray.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
+	elsewhere := func(guard *bool) error {
+		spec := s.get(stray.ID).Spec
+		spec.NICs[0].PortGroup, spec.NICs[0].AntiSpoofing = "", guard
+		_, _, err := s.UpdateVM(t.Context(), s.member, stray.ID, control.UpdateVM{Spec: &spec})
+		return err
+	}
+	s.refused("a tenant who takes it along", fleet.Invalid, "Only those who run hosts", func() error { return elsewhere(&off) })
+	if err := elsewhere(nil); err != nil {
+		t.Fatal(err)
+	}
+	is("off a port group that says off", stray.ID, " guard true, of the port group []")
 	if err := set(&on, strict.ID); err != nil {
 		t.Fatal(err)
 	}

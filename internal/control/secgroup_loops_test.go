@@ -87,3 +87,54 @@ func TestTwoGroupsThatReferToOneAnother(t *testing.T) {
 		t.Errorf("after the rule went: %v", err)
 	}
 }
+
+// Who was a member before a rule named the group again is let in by nobody.
+func TestAGroupThatIsNamedAnew(t *testing.T) {
+	s := newSite(t)
+	h1 := s.greet(s.h1)
+	clients, web := s.group(s.member, s.red, "clients"), s.group(s.member, s.red, "web")
+	a, b := s.carded("a"), s.carded("b")
+	for vm, g := range map[fleet.VMID]fleet.SecurityGroupID{a.ID: clients.ID, b.ID: web.ID} {
+		if _, err := s.cardIn(s.member, vm, g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.saw(a.ID, "10.0.0.7")
+	let := func(rules ...fleet.SecurityRule) {
+		t.Helper()
+		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, web.ID, control.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: rules}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := allow(fleet.Ingress, fleet.TCP, 80)
+	in.GroupID = clients.ID
+	told := func() (out string) {
+		t.Helper()
+		for _, w := range s.claimOn(h1, "") {
+			if w.SecurityGroup != nil && w.SecurityGroup.Name == "web" {
+				out = fmt.Sprint(w.SecurityGroup.Rules[0].Remotes)
+			}
+		}
+		return out
+	}
+	s.claimOn(h1, "")
+	s.settle()
+	s.claimOn(h1, "")
+	let(in)
+	s.settle()
+	if got := told(); got != "[10.0.0.7/32]" {
+		t.Fatalf("with a member the host is told %q", got)
+	}
+	let(fleet.AllowAllOut())
+	s.settle()
+	told()
+	if _, err := s.cardIn(s.member, a.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	s.claimOn(h1, "")
+	let(in)
+	if got := told(); got != "[]" {
+		t.Errorf("before it is known who is a member the host is told %q", got)
+	}
+}

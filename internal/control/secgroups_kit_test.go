@@ -51,11 +51,11 @@ func (s *site) settle() {
 	}
 }
 
-// saw sets which address the VM's host says that its card has.
+// saw sets which address the VM's host says that its card has, beside a network filter of Quantix's.
 func (s *site) saw(vm fleet.VMID, address string) {
 	s.t.Helper()
 	mac := s.get(vm).Spec.NICs[0].MAC
-	s.exec(`UPDATE vms SET status = COALESCE(status, '{"power":"running","cpus":1,"memoryMiB":128}') || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default', 'addresses', jsonb_build_array($3::text)))) WHERE id = $1`, vm, mac, address)
+	s.exec(`UPDATE vms SET status = COALESCE(status, '{"power":"running","cpus":1,"memoryMiB":128}') || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default', 'filter', 'quantix-nic', 'addresses', jsonb_build_array($3::text)))) WHERE id = $1`, vm, mac, address)
 }
 
 // onHosts is where a group is, and what is asked of it there.

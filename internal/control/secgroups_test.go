@@ -122,6 +122,10 @@ func TestAGroupThatRefersToItself(t *testing.T) {
 	if out := ask(a.ID, b.ID); !out.Pass || out.To.GroupName != "peers" || !strings.Contains(out.To.Why, "in any from members of peers") || out.To.State != fleet.GroupApplied {
 		t.Errorf("between members: %+v", out)
 	}
+	s.exec(`UPDATE vms SET status = status #- '{nics,0,filter}', observed_generation = generation WHERE id = $1`, b.ID)
+	if out := ask(a.ID, b.ID); out.To.State != fleet.GroupNotApplied {
+		t.Errorf("to a card whose filter somebody took away on the host: %+v", out)
+	}
 	if out := ask(c.ID, b.ID); out.Pass || !out.Known || !out.From.Pass {
 		t.Errorf("from who is no member: %+v", out)
 	}

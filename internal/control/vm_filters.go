@@ -84,6 +84,8 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 			k = -1 // nobody could filter it where it was: it is a new one to who does now
 		}
 		was := k >= 0 && old[k].Guarded()
+		// A port group that lets guests use other addresses does so there alone: elsewhere the card is like a new one.
+		fresh := k < 0 || old[k].DefaultAntiSpoofing && (old[k].NetworkID != n.NetworkID || old[k].PortGroup != n.PortGroup)
 		var before *fleet.NIC
 		if k >= 0 {
 			before = &old[k]
@@ -92,9 +94,9 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		nics[i] = n
 		guard := n.Guarded()
 		if n.AntiSpoofing == nil {
-			guard = was || k < 0 && !runs
+			guard = was || fresh && !runs
 		}
-		if !guard && !runs && !n.DefaultAntiSpoofing && (k < 0 || was) {
+		if !guard && !runs && !n.DefaultAntiSpoofing && (fresh || was) {
 			checks.Add(fmt.Sprintf("spec.nics[%d].antiSpoofing", i), "Only those who run hosts may let a guest use other addresses than its card's. Leave anti-spoofing on.")
 		}
 		nics[i].AntiSpoofing = &guard

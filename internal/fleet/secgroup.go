@@ -86,16 +86,21 @@ func (s SecurityGroupSpec) Tidy() SecurityGroupSpec {
 		if r.ID == "" {
 			r.ID = strings.ReplaceAll(NewID[string](), "-", "")[32-ruleIDLength:]
 		}
-		if p, ok := readCIDR(r.CIDR); ok {
-			r.CIDR = p.String()
-		}
-		if r.FromPort != 0 && r.ToPort == 0 {
-			r.ToPort = r.FromPort
-		}
-		rules[i] = r
+		rules[i] = r.tidy()
 	}
 	s.Rules = rules
 	return s
+}
+
+// tidy is the rule in the one spelling of what it says.
+func (r SecurityRule) tidy() SecurityRule {
+	if p, ok := readCIDR(r.CIDR); ok {
+		r.CIDR = p.String()
+	}
+	if r.FromPort != 0 && r.ToPort == 0 {
+		r.ToPort = r.FromPort
+	}
+	return r
 }
 
 // readCIDR takes addresses without a length for one host.
@@ -125,6 +130,7 @@ func (s SecurityGroupSpec) Check(c *Checks, prefix string) {
 			c.Add(at+".id", "Rule %d has this id already. Leave the id of a new rule out.", k+1)
 		}
 		ids[r.ID] = i
+		r = r.tidy()
 		r.ID, r.Description = "", ""
 		if k, twice := same[r]; twice {
 			c.Add(at, "Rule %d says the same. Remove one of them.", k+1)

@@ -35,6 +35,24 @@ func (q PassQuestion) Check(c *Checks) {
 	} else if !ported && q.Port != 0 {
 		c.Add("port", "Only tcp and udp have ports.")
 	}
+	q.checkFamilies(c)
+}
+
+// checkFamilies notes addresses between which nothing passes, whatever the rules are.
+func (q PassQuestion) checkFamilies(c *Checks) {
+	from, to := addressOf(q.From, nil, nil), addressOf(q.To, nil, nil)
+	if from.IsValid() && to.IsValid() && from.Is4() != to.Is4() {
+		c.Add("to.address", "Nothing passes between IPv4 and IPv6. Give two addresses of one kind.")
+	}
+	for i, a := range []netip.Addr{from, to} {
+		at := []string{"from.address", "to.address"}[i]
+		switch {
+		case a.Is6() && q.Protocol == ICMP:
+			c.Add(at, "ICMP is of IPv4. For %s choose icmpv6.", a)
+		case a.Is4() && q.Protocol == ICMPv6:
+			c.Add(at, "ICMPv6 is of IPv6. For %s choose icmp.", a)
+		}
+	}
 }
 
 func (e PassEnd) check(c *Checks, at string) {
@@ -58,6 +76,7 @@ type PassCard struct {
 	VMName    string
 	MAC       string
 	Addresses []netip.Addr
+	Guarded   bool // its guest may use no other address of IPv4 than these
 	Groups    []FlatGroup
 	State     SecurityGroupState // whether its groups count on its host as they are; empty: it is in none
 }
@@ -135,6 +154,10 @@ func sideOf(q PassQuestion, way Direction, card *PassCard, own, remote netip.Add
 		if g.ID == s.GroupID {
 			s.GroupName = g.Name
 		}
+	}
+	if four := slices.ContainsFunc(card.Addresses, netip.Addr.Is4); way == Egress && card.Guarded && four && own.Is4() && !slices.Contains(card.Addresses, own) {
+		s.Passing, s.Why = Passing{Known: true}, "Anti-spoofing drops it: "+s.Address+" is no address of the card."
+		return s
 	}
 	word := map[Direction]string{Ingress: "in", Egress: "out"}[way]
 	switch {

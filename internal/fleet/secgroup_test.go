@@ -86,6 +86,8 @@ func TestRulesThatAreRefused(t *testing.T) {
 	for name, spec := range map[string]fleet.SecurityGroupSpec{
 		"too many":   {Rules: make([]rule, fleet.MaxSecurityRules+1)},
 		"twice":      {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.Description = "again" })}},
+		"one port":   {Rules: []rule{in(func(r *rule) { r.ToPort = 0 }), in(func(r *rule) { r.ToPort = 80 })}}, // two spellings, that are one in what is kept
+		"one subnet": {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.CIDR = "10.1.2.3/8" })}},
 		"one id":     {Rules: []rule{in(func(r *rule) { r.ID = "00000000000a" }), in(func(r *rule) { r.ID, r.FromPort = "00000000000a", 85 })}},
 		"too long":   {Description: strings.Repeat("x", fleet.MaxDescription+1)},
 		"not a text": {Description: "\x00"},

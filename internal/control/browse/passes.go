@@ -60,7 +60,7 @@ func (p passSources) card(ctx context.Context, a fleet.Actor, e fleet.PassEnd, a
 		return nil, nil
 	}
 	nic := vm.Spec.NICs[i]
-	card := &fleet.PassCard{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC}
+	card := &fleet.PassCard{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC, Guarded: nic.Guarded()}
 	if vm.Status != nil {
 		for _, s := range vm.Status.NICs {
 			if !strings.EqualFold(s.MAC, nic.MAC) {
@@ -77,7 +77,7 @@ func (p passSources) card(ctx context.Context, a fleet.Actor, e fleet.PassEnd, a
 	if err != nil || len(card.Groups) == 0 {
 		return card, err
 	}
-	card.State, err = p.b.cardState(ctx, vm.ID, nic)
+	card.State, err = p.b.cardState(ctx, vm.VM, nic)
 	return card, err
 }
 
@@ -113,24 +113,21 @@ func (p passSources) groups(ctx context.Context, ids []fleet.SecurityGroupID) ([
 	return out, nil
 }
 
-// cardState is whether a card's groups count on its VM's host as they are now: the worst of them.
-func (b *Browse) cardState(ctx context.Context, vm fleet.VMID, nic fleet.NIC) (fleet.SecurityGroupState, error) {
-	states, err := b.cardStates(ctx, vm, []fleet.NIC{nic})
-	if err != nil || len(states) == 0 {
+// cardState is whether a card's groups count on its VM's host as they are now: the worst of them, or of what the host says of the card itself.
+func (b *Browse) cardState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fleet.SecurityGroupState, error) {
+	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: vm.ID, Fresh: fleet.Freshness})
+	if err != nil {
+		return "", store.Err(err)
+	}
+	states, err := cardStates(rows, []fleet.NIC{nic})
+	if err != nil {
 		return "", err
 	}
+	states[0].Settle(vm)
 	return states[0].State, nil
 }
 
 // cardStates tells of each card of a VM what passes it, and whether its host does that.
-func (b *Browse) cardStates(ctx context.Context, vm fleet.VMID, nics []fleet.NIC) ([]fleet.CardFilter, error) {
-	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: vm, Fresh: fleet.Freshness})
-	if err != nil {
-		return nil, store.Err(err)
-	}
-	return cardStates(rows, nics)
-}
-
 func cardStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.CardFilter, error) {
 	out := make([]fleet.CardFilter, len(nics))
 	for i, n := range nics {

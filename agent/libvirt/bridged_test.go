@@ -1,0 +1,33 @@
+package libvirt
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A host that shows its firewall nothing of what passes a bridge says so, and for which family.
+func TestAHostWhoseFirewallIsNotShownBridges(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ four, six, says string }{
+		{"1", "1", ""},
+		{"0", "1", "net.bridge.bridge-nf-call-iptables to 1"},
+		{"1", "0", "net.bridge.bridge-nf-call-ip6tables to 1"},
+		{"", "", ""}, // no rule has been written yet
+	} {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"iptables": c.four, "ip6tables": c.six} {
+			if text == "" {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(dir, "bridge-nf-call-"+name), []byte(text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		switch err := unseen(dir); {
+		case c.says == "" && err != nil, c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("iptables %q, ip6tables %q: %v", c.four, c.six, err)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package libvirt
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// frame is what begins something new at a card.
+type frame struct {
+	fleet.Packet
+	kind string // of the frame: "ipv4", "ipv6", "arp" …
+	from int    // port at the sender
+	icmp int    // type
+}
+
+// meaning is what libvirt makes of a card's filter, by the definitions alone: rules for Ethernet and rules for IP are asked one beside the other,
+// in the order of their priorities, the first that is about the frame decides, and what none is about passes.
+func meaning(t *testing.T, defined map[string]libvirtxml.NWFilter, name string, f frame) bool {
+	t.Helper()
+	var rules []*libvirtxml.NWFilterRule
+	var gather func(string)
+	gather = func(name string) {
+		x, there := defined[name]
+		if !there && name != cleanTraffic {
+			t.Fatalf("the filter %s is named and not defined", name)
+		}
+		for _, e := range x.Entries {
+			if e.Ref != nil {
+				gather(e.Ref.Filter)
+			} else {
+				rules = append(rules, e.Rule)
+			}
+		}
+	}
+	gather(name)
+	slices.SortStableFunc(rules, func(a, b *libvirtxml.NWFilterRule) int { return cmp.Compare(a.Priority, b.Priority) })
+	for _, layer := range []bool{true, false} {
+		i := slices.IndexFunc(rules, func(r *libvirtxml.NWFilterRule) bool {
+			own := r.Direction == "inout" || r.Direction == "in" == (f.Direction == fleet.Ingress)
+			ethernet, about := aboutFrame(t, r, f)
+			return own && about && ethernet == layer
+		})
+		if i >= 0 && rules[i].Action == "drop" {
+			return false
+		}
+	}
+	return true
+}
+
+// aboutFrame reports whether a rule is one for Ethernet, and whether it is about the frame.
+func aboutFrame(t *testing.T, r *libvirtxml.NWFilterRule, f frame) (ethernet, about bool) {
+	t.Helper()
+	v6 := f.kind == "ipv6"
+	is := func(six bool, p fleet.Protocol) bool {
+		return (f.kind == "ipv4" || v6) && six == v6 && (p == fleet.AnyProtocol || p == f.Protocol)
+	}
+	ip := func(family bool, x libvirtxml.NWFilterRuleCommonIP) bool {
+		if x.State.Str == "RELATED" {
+			return false // it is something new
+		}
+		address, mask := x.SrcIPAddr.Str, x.SrcIPMask.Str
+		if r.Direction == "out" {
+			address, mask = x.DstIPAddr.Str, x.DstIPMask.Str
+		}
+		if address == "" {
+			return family
+		}
+		return family && netip.MustParsePrefix(address+"/"+mask).Contains(f.Remote)
+	}
+	within := func(first, last string, port int) bool {
+		from, err := strconv.Atoi(first)
+		if first == "" {
+			return true
+		}
+		to, bad := strconv.Atoi(cmp.Or(last, first))
+		if err != nil || bad != nil {
+			t.Fatalf("ports %q to %q", first, last)
+		}
+		return from <= port && port <= to
+	}
+	ported := func(x libvirtxml.NWFilterRuleCommonPort) bool {
+		return within(x.SrcPortStart.Str, x.SrcPortEnd.Str, f.from) && within(x.DstPortStart.Str, x.DstPortEnd.Str, f.Port)
+	}
+	switch {
+	case r.MAC != nil:
+		return true, r.MAC.ProtocolID.Str == f.kind
+	case r.TCP != nil:
+		return false, ip(is(false, fleet.TCP), r.TCP.NWFilterRuleCommonIP) && ported(r.TCP.NWFilterRuleCommonPort)
+	case r.TCPIPv6 != nil:
+		return false, ip(is(true, fleet.TCP), r.TCPIPv6.NWFilterRuleCommonIP) && ported(r.TCPIPv6.NWFilterRuleCommonPort)
+	case r.UDP != nil:
+		return false, ip(is(false, fleet.UDP), r.UDP.NWFilterRuleCommonIP) && ported(r.UDP.NWFilterRuleCommonPort)
+	case r.UDPIPv6 != nil:
+		return false, ip(is(true, fleet.UDP), r.UDPIPv6.NWFilterRuleCommonIP) && ported(r.UDPIPv6.NWFilterRuleCommonPort)
+	case r.ICMP != nil:
+		return false, ip(is(false, fleet.ICMP), r.ICMP.NWFilterRuleCommonIP)
+	case r.ICMPv6 != nil:
+		return false, ip(is(true, fleet.ICMPv6), r.ICMPv6.NWFilterRuleCommonIP) && within(r.ICMPv6.Type.Str, "", f.icmp)
+	case r.All != nil:
+		return false, ip(is(false, fleet.AnyProtocol), r.All.NWFilterRuleCommonIP)
+	case r.AllIPv6 != nil:
+		return false, ip(is(true, fleet.AnyProtocol), r.AllIPv6.NWFilterRuleCommonIP)
+	}
+	return true, true // for all frames
+}
+
+func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
+
+// somebody is an address of few, so that rules are often about it.
+func somebody(r *rand.Rand, v6 bool) netip.Addr {
+	if v6 {
+		return netip.AddrFrom16([16]byte{0xfd, 0, 15: byte(1 + r.IntN(6))})
+	}
+	return netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + r.IntN(6))})
+}
+
+// someRules is a group of few addresses and few ports, flat as hosts get it.
+func someRules(t *testing.T, r *rand.Rand) fleet.FlatGroup {
+	t.Helper()
+	member, none := fleet.NewID[fleet.SecurityGroupID](), fleet.NewID[fleet.SecurityGroupID]()
+	var spec fleet.SecurityGroupSpec
+	for range r.IntN(5) {
+		x := fleet.SecurityRule{Direction: pick(r, fleet.Ingress, fleet.Egress), Protocol: pick(r, fleet.Protocols...)}
+		if x.Protocol == fleet.TCP || x.Protocol == fleet.UDP {
+			x.FromPort = pick(r, 0, 1+r.IntN(6))
+			if x.FromPort > 0 {
+				x.ToPort = pick(r, 0, x.FromPort+r.IntN(3))
+			}
+		}
+		v6 := x.Protocol == fleet.ICMPv6 || x.Protocol != fleet.ICMP && r.IntN(2) == 0
+		a := somebody(r, v6)
+		switch r.IntN(5) {
+		case 0:
+			x.GroupID = pick(r, member, none)
+		case 1:
+			x.CIDR = fmt.Sprintf("%s/%d", a, a.BitLen()-r.IntN(3))
+		case 2:
+			x.CIDR = a.String()
+		case 3:
+			x.CIDR = map[bool]string{true: "::/0", false: "0.0.0.0/0"}[v6]
+		}
+		spec.Rules = append(spec.Rules, x)
+	}
+	spec = spec.Tidy()
+	g := fleet.SecurityGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g", Spec: spec}.Flat(map[fleet.SecurityGroupID][]string{
+		member: {somebody(r, false).String(), somebody(r, true).String(), somebody(r, true).String(), "nonsense", "::ffff:10.0.0.2", "fe80::1%eth0"},
+	})
+	var c fleet.Checks
+	if g.Check(&c); c.Err() != nil {
+		t.Fatalf("%+v: %v", g, c.Err())
+	}
+	return g
+}
+
+// What "Would it pass?" says of a card is what the filters let pass that its host is given, for both families, in both directions, with and without
+// anti-spoofing.
+func TestWouldItPassSaysWhatFiltersDo(t *testing.T) {
+	t.Parallel()
+	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
+	r := rand.New(rand.NewPCG(9, 43))
+	passed, all := 0, 0
+	for range 4000 {
+		guard := r.IntN(2) == 0
+		n := fleet.NIC{MAC: mac, AntiSpoofing: &guard}
+		defined := map[string]libvirtxml.NWFilter{}
+		read := func(x libvirtxml.NWFilter) {
+			text, err := x.Marshal()
+			var again libvirtxml.NWFilter
+			if err == nil {
+				err = again.Unmarshal(text)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defined[x.Name] = again
+		}
+		var groups []fleet.FlatGroup
+		for range 1 + r.IntN(3) {
+			g := someRules(t, r)
+			groups, n.SecurityGroups = append(groups, g), append(n.SecurityGroups, g.ID)
+			read(groupFilter(g))
+		}
+		read(cardFilter(vm, n))
+		for range 12 {
+			protocol := pick(r, fleet.Protocols[1:]...)
+			v6 := protocol == fleet.ICMPv6 || protocol != fleet.ICMP && r.IntN(2) == 0
+			f := frame{Packet: fleet.Packet{Direction: pick(r, fleet.Ingress, fleet.Egress), Protocol: protocol, Remote: somebody(r, v6)}, kind: "ipv4", from: 40000, icmp: 128}
+			if v6 {
+				f.kind = "ipv6"
+			}
+			if protocol == fleet.TCP || protocol == fleet.UDP {
+				f.Port = 1 + r.IntN(8)
+			}
+			said := fleet.Passes(groups, f.Packet)
+			if all++; said.Pass {
+				passed++
+			}
+			if got := meaning(t, defined, agent.FilterName(vm, mac), f); got != said.Pass || !said.Known {
+				t.Fatalf("%+v through %+v: the filters let it pass: %v; it is told %+v", f, groups, got, said)
+			}
+		}
+	}
+	if passed < all/10 || passed > all*9/10 {
+		t.Errorf("of %d packets %d passed: too one-sided to show anything", all, passed)
+	}
+}
+
+// What passes beside the rules, and what does not whatever they say.
+func TestWhatPassesBesideRules(t *testing.T) {
+	t.Parallel()
+	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
+	all := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "all", Rules: []fleet.FlatRule{
+		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.AnyProtocol, Anybody: true}, {ID: "00000000000b", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
+	}}
+	none := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "none"}
+	udp := func(way fleet.Direction, kind string, from, to int) frame {
+		return frame{Packet: fleet.Packet{Direction: way, Protocol: fleet.UDP, Port: to, Remote: somebody(rand.New(rand.NewPCG(1, 1)), kind == "ipv6")}, kind: kind, from: from}
+	}
+	icmp := func(way fleet.Direction, kind int) frame {
+		return frame{Packet: fleet.Packet{Direction: way, Protocol: fleet.ICMPv6, Remote: netip.MustParseAddr("fe80::1")}, kind: "ipv6", icmp: kind}
+	}
+	for _, c := range []struct {
+		what           string
+		f              frame
+		none, all      bool // in a group without rules, and in one that lets all pass
+		guard, guarded bool // beside anti-spoofing: in no group, and in the one that lets all pass
+	}{
+		{"a DHCP client asks", udp(fleet.Egress, "ipv4", 68, 67), true, true, true, true},
+		{"a DHCP client is answered", udp(fleet.Ingress, "ipv4", 67, 68), true, true, true, true},
+		{"a DHCP server answers", udp(fleet.Egress, "ipv4", 67, 68), false, true, false, false},
+		{"a DHCPv6 client asks", udp(fleet.Egress, "ipv6", 546, 547), true, true, true, true},
+		{"a DHCPv6 server answers", udp(fleet.Egress, "ipv6", 547, 546), false, true, false, false},
+		{"something else at these ports", udp(fleet.Ingress, "ipv4", 40000, 68), false, true, true, true},
+		{"a router is heard", icmp(fleet.Ingress, 134), true, true, true, true},
+		{"a router tells of itself", icmp(fleet.Egress, 134), false, true, false, false},
+		{"a router tells of another", icmp(fleet.Egress, 137), false, true, false, false},
+		{"a neighbour is asked", icmp(fleet.Egress, 135), true, true, true, true},
+		{"ARP", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "arp"}, true, true, true, true},
+		{"a frame with a VLAN's tag", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true}, // clean-traffic drops it: not looked at here
+		{"one that goes out", frame{Packet: fleet.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
+	} {
+		for name, k := range map[string]struct {
+			guard  bool
+			groups []fleet.FlatGroup
+			want   bool
+		}{"none": {false, []fleet.FlatGroup{none}, c.none}, "all": {false, []fleet.FlatGroup{all}, c.all}, "guard": {true, nil, c.guard}, "guarded": {true, []fleet.FlatGroup{all}, c.guarded}} {
+			n := fleet.NIC{MAC: mac, AntiSpoofing: &k.guard}
+			defined := map[string]libvirtxml.NWFilter{}
+			for _, g := range k.groups {
+				n.SecurityGroups = append(n.SecurityGroups, g.ID)
+				defined[agent.GroupFilterName(g.ID)] = groupFilter(g)
+			}
+			x := cardFilter(vm, n)
+			defined[x.Name] = x
+			if got := meaning(t, defined, x.Name, c.f); got != k.want {
+				t.Errorf("%s, %s: it passes: %v", c.what, name, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,212 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// spoken is a running guest that was made in the portal and does what its own agent is told.
+type spoken struct {
+	h  readyHost
+	vm fleet.VMView
+	ip string
+}
+
+const (
+	guestPatience = 60 * time.Second // for one command in a guest
+	bootLimit     = 2 * guestLimit   // for two guests that boot at once
+)
+
+// do runs a command in the guest and returns what it printed. An agent that does not answer yet, or no more, is an error.
+func (g spoken) do(ctx context.Context, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, guestPatience)
+	defer cancel()
+	var began struct{ PID int }
+	if err := g.ask(ctx, &began, "guest-exec", map[string]any{"path": "/bin/sh", "arg": []string{"-c", command}, "capture-output": true}); err != nil {
+		return "", err
+	}
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		var now struct {
+			Exited bool
+			Out    []byte `json:"out-data"` // which JSON has in base64
+		}
+		if err := g.ask(ctx, &now, "guest-exec-status", map[string]any{"pid": began.PID}); err != nil {
+			return "", err
+		}
+		if now.Exited {
+			return string(now.Out), nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("%s: %w", command, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// ask asks the guest's agent once.
+func (g spoken) ask(ctx context.Context, answer any, execute string, arguments map[string]any) error {
+	text, err := json.Marshal(map[string]any{"execute": execute, "arguments": arguments})
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, "virsh", "-q", "-c", g.h.LibvirtURI, "qemu-agent-command", "--timeout", "10", string(g.vm.ID), string(text)).Output()
+	if err != nil {
+		if said, ok := errors.AsType[*exec.ExitError](err); ok {
+			err = fmt.Errorf("%w: %s", err, said.Stderr)
+		}
+		return err
+	}
+	return json.Unmarshal(out, &struct{ Return any }{answer})
+}
+
+// fetches asks another guest's server for its page on each of the ports, and returns those on which it came. What is blocked has no end of its
+// own, so each attempt has one.
+func (g spoken) fetches(ctx context.Context, from spoken, ports ...int) (string, error) {
+	var script strings.Builder
+	for _, port := range ports {
+		fmt.Fprintf(&script, "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | timeout 8 nc -w 3 %s %d 2>/dev/null | grep -q served && echo %[2]d; ", from.ip, port)
+	}
+	out, err := g.do(ctx, script.String()+"true")
+	return strings.Join(strings.Fields(out), " "), err
+}
+
+// Two guests that were made in the portal, on one network of a real host: a rule that goes from a security group there blocks a port between
+// them while they run, and no other; one that comes opens it again, for the members of a group as long as they are in it. What the portal says
+// would pass is what passes.
+func TestASecurityGroupBlocksAPortBetweenGuests(t *testing.T) {
+	t.Parallel()
+	// The hosts have a network of their own each: libvirt takes the jump to all its rules out and puts it back where it writes any, and what
+	// another test's host writes must open nothing here.
+	s := newApart(t, unique("groups"))
+	a := s.api
+	const prefix = "10.75.0."
+	mac := func(i int) string { return fmt.Sprintf("52:54:00:5e:75:%02x", i) }
+	s.define(t, "guests", map[string]any{"mode": "isolated", "ipv4": map[string]any{"gateway": prefix + "1/24", "dhcp": map[string]any{
+		"leases": []any{map[string]any{"mac": mac(11), "ip": prefix + "11"}, map[string]any{"mac": mac(12), "ip": prefix + "12"}},
+	}}}, 0)
+	s.cells(t, "guests", "it is up", networkUp)
+	for name := range strings.FieldsSeq(virsh(t, s.Hosts[0], "list", "--name")) {
+		virsh(t, s.Hosts[0], "destroy", name) // the lab's own guest, which would take its share of the machine
+	}
+
+	project, pool := a.project(t, "lab"), a.pool(t, "shared")
+	make := func(name string, rules ...map[string]any) fleet.SecurityGroupView {
+		t.Helper()
+		return ask[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
+			"projectId": project.ID, "name": name, "spec": map[string]any{"rules": rules},
+		})
+	}
+	out := map[string]any{"direction": "egress", "protocol": "any"}
+	in := func(port int, more ...any) map[string]any {
+		rule := map[string]any{"direction": "ingress", "protocol": "tcp", "fromPort": port}
+		if len(more) > 0 {
+			rule["groupId"] = more[0]
+		}
+		return rule
+	}
+	clients := make("clients", out)
+	web := make("web", out, in(80), in(81))
+
+	boot := func(name string, number int, group fleet.SecurityGroupID) spoken {
+		t.Helper()
+		vm := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+			"name": name, "projectId": project.ID, "hostId": s.hosts[0].ID, "start": true,
+			"spec": map[string]any{
+				"cpus": 1, "memoryMiB": 192, "disks": []any{map[string]any{"poolId": pool.ID, "image": map[string]any{"poolId": pool.ID, "volume": "tiny-guest.qcow2"}}},
+				"nics": []any{map[string]any{"networkId": s.ids["guests"], "mac": mac(number), "securityGroups": []any{group}}},
+			},
+		})
+		return spoken{s.Hosts[0], vm, fmt.Sprint(prefix, number)}
+	}
+	client, server := boot("client", 11, clients.ID), boot("server", 12, web.ID)
+	for _, g := range []spoken{client, server} {
+		a.waitPhase(t, bootLimit, g.vm.ID, fleet.PhaseRunning)
+		eventually(t, bootLimit, g.vm.Name+" has its address", func() (bool, string) {
+			said, err := g.do(t.Context(), "ip -4 addr show dev eth0")
+			return err == nil && strings.Contains(said, g.ip+"/"), fmt.Sprint(said, err)
+		})
+	}
+	// Servers that never cease to listen: one that is started anew for each page is away when it is asked too soon.
+	eventually(t, guestLimit, "the server serves", func() (bool, string) {
+		_, err := server.do(t.Context(), "mkdir -p /tmp/www; echo served >/tmp/www/index.html; for p in 80 81; do httpd -p $p -h /tmp/www; done 2>/dev/null")
+		here := server
+		here.ip = "127.0.0.1"
+		got, bad := server.fetches(t.Context(), here, 80, 81)
+		return got == "80 81", fmt.Sprint(got, err, bad)
+	})
+
+	// sees waits until the client gets pages on these ports of 80 and 81 and no others, several times one after the other: it gets one on a port
+	// that is open in each round, so that nothing but the rules keeps it from the other.
+	sees := func(what, want string) {
+		t.Helper()
+		rounds := 0
+		eventually(t, guestLimit, fmt.Sprintf("%s: pages come on %q alone", what, want), func() (bool, string) {
+			got, err := client.fetches(t.Context(), server, 80, 81)
+			if rounds++; err != nil || got != want {
+				rounds = 0
+			}
+			return rounds == 3, fmt.Sprintf("they come on %q, %v", got, err)
+		})
+		for _, port := range []string{"80", "81"} {
+			said := ask[fleet.PassAnswer](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/test?protocol=tcp&port="+port+"&fromVm="+string(client.vm.ID)+"&toVm="+string(server.vm.ID), nil)
+			if said.Pass != strings.Contains(want, port) || !said.Known {
+				t.Errorf("%s: the portal says of port %s: %+v", what, port, said)
+			}
+		}
+	}
+	rules := func(rules ...map[string]any) {
+		t.Helper()
+		ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/security-groups/"+string(web.ID), map[string]any{"spec": map[string]any{"rules": rules}})
+	}
+	sees("both ports are open", "80 81")
+	rules(out, in(81))
+	sees("the rule for port 80 is gone", "81")
+	rules(out, in(81), in(80, clients.ID))
+	sees("port 80 is open to the members of a group", "80 81")
+	card := a.vm(t, client.vm.ID).Spec.NICs
+	card[0].SecurityGroups = nil
+	ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(client.vm.ID), map[string]any{"spec": map[string]any{"nics": card}})
+	sees("who asks is no member any more", "81")
+	rules(out, in(81), in(80))
+	sees("both ports are open again", "80 81")
+
+	// A host whose administrator has Linux show its firewall nothing of bridges lets all pass; the portal does not go on saying otherwise.
+	shown := func(value string) {
+		t.Helper()
+		s.inside(t, 0, "sh", "-c", "echo "+value+" >/proc/sys/net/bridge/bridge-nf-call-iptables")
+	}
+	state := func(what string, want fleet.SecurityGroupState, says string) {
+		t.Helper()
+		eventually(t, guestLimit, what, func() (bool, string) {
+			g := ask[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(web.ID), nil)
+			if len(g.Hosts) != 1 || g.Hosts[0].Status == nil {
+				return false, fmt.Sprintf("%+v", g.Hosts)
+			}
+			h := g.Hosts[0]
+			return h.State == want && strings.Contains(h.Status.Error+h.Status.Drift, says), fmt.Sprintf("%s %+v", h.State, h.Status)
+		})
+	}
+	const why = "Set net.bridge.bridge-nf-call-iptables to 1"
+	shown("0")
+	state("the host says that no rule counts", fleet.GroupChanged, why)
+	rules(out, in(81))
+	state("it refuses more rules", fleet.GroupNotApplied, why)
+	shown("1")
+	ask[any](t, a, http.StatusNoContent, http.MethodPost, "/api/v1/security-groups/"+string(web.ID)+"/retry", nil)
+	state("tried again, they count", fleet.GroupApplied, "")
+	sees("as they say", "81")
+}

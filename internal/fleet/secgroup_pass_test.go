@@ -1,0 +1,69 @@
+package fleet_test
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// A question about what cannot be sent has no answer: it would be told that it passes.
+func TestQuestionsOfTwoFamilies(t *testing.T) {
+	t.Parallel()
+	const four, six = "10.0.0.7", "2001:db8::7"
+	for _, c := range []struct {
+		protocol fleet.Protocol
+		from, to string
+		at       string // empty: it is answered
+	}{
+		{fleet.TCP, four, four, ""},
+		{fleet.TCP, six, six, ""},
+		{fleet.TCP, four, "", ""},
+		{fleet.TCP, "::ffff:10.0.0.7", four, ""},
+		{fleet.ICMP, four, "", ""},
+		{fleet.ICMPv6, "", six, ""},
+		{fleet.TCP, four, six, "to.address"},
+		{fleet.UDP, six, four, "to.address"},
+		{fleet.ICMP, six, "", "from.address"},
+		{fleet.ICMPv6, "", four, "to.address"},
+		{fleet.ICMPv6, four, four, "from.address"},
+	} {
+		q := fleet.PassQuestion{From: fleet.PassEnd{VMID: someID, Address: c.from}, To: fleet.PassEnd{VMID: someID, Address: c.to}, Protocol: c.protocol}
+		if c.protocol == fleet.TCP || c.protocol == fleet.UDP {
+			q.Port = 80
+		}
+		var checks fleet.Checks
+		q.Check(&checks)
+		var err *fleet.Error
+		switch refused := errors.As(checks.Err(), &err); {
+		case refused != (c.at != ""), refused && !slices.ContainsFunc(err.Fields, func(f fleet.FieldError) bool { return f.Field == c.at }):
+			t.Errorf("%+v: %v", c, checks.Err())
+		}
+	}
+}
+
+// What anti-spoofing drops is not told to pass, by whatever rule.
+func TestAnAddressThatIsNoneOfTheCards(t *testing.T) {
+	t.Parallel()
+	ask := func(card fleet.PassCard, address string) fleet.PassAnswer {
+		q := fleet.PassQuestion{From: fleet.PassEnd{VMID: someID, Address: address}, To: fleet.PassEnd{Address: "10.0.0.9"}, Protocol: fleet.TCP, Port: 80}
+		return fleet.WouldPass(q, &card, nil, func(fleet.SecurityGroupID, string) string { return "" })
+	}
+	card := fleet.PassCard{VMID: someID, Guarded: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
+	if out := ask(card, "10.0.0.8"); out.Pass || !out.Known || !strings.Contains(out.From.Why, "10.0.0.8") {
+		t.Errorf("another address: %+v", out)
+	}
+	for _, address := range []string{"", "10.0.0.7"} {
+		if out := ask(card, address); !out.Pass {
+			t.Errorf("the card's own address %q: %+v", address, out)
+		}
+	}
+	free, unknown := card, card
+	free.Guarded, unknown.Addresses = false, nil
+	if !ask(free, "10.0.0.8").Pass || !ask(unknown, "10.0.0.8").Pass {
+		t.Error("without anti-spoofing, or before the card's addresses are known, any passes")
+	}
+}
