@@ -150,6 +150,12 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
 	// What the VM may have of its host's memory is known while the host is silent; all else is not.
 	heard := isFresh("spec.firmware")
+	for _, f := range fleet.Parts() {
+		if isFresh("spec."+f.Name) && !f.Default(vm.Spec) {
+			f.Copy(&asked, vm.Spec)
+			heard = true
+		}
+	}
 	for i, n := range typed {
 		if isFresh(fmt.Sprintf("spec.nics[%d]", i)) {
 			asked.NICs[i], heard = n, true
