@@ -169,10 +169,14 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 	for _, f := range partFields {
 		f.check(c, prefix+"."+f.Name, s)
 	}
-	if t := s.CPU; t.Sockets != 0 || t.Cores != 0 || t.Threads != 0 {
-		if n := max(t.Sockets, 1) * max(t.Cores, 1) * max(t.Threads, 1); n != s.CPUs && s.CPUs > 0 && n > 0 {
+	within := func(n int) bool { return n >= 0 && n <= MaxCPUs }
+	if t := s.CPU; t != (VMCPU{Model: t.Model}) && within(t.Sockets) && within(t.Cores) && within(t.Threads) {
+		if n := max(t.Sockets, 1) * max(t.Cores, 1) * max(t.Threads, 1); n != s.CPUs {
 			c.Add(prefix+".cpu.sockets", "Sockets × cores × threads is %d, and the VM has %s.", n, count(s.CPUs, "vCPU"))
 		}
+	}
+	if n := s.Memory.HugePageKiB; n > 0 && n&(n-1) != 0 {
+		c.Add(prefix+".memory.hugePageKiB", "The size of a page is a power of 2: 2048 or 1048576 on most hosts.")
 	}
 	if d := s.Display; d.Heads > 1 && d.Video != "virtio" && d.Video != "qxl" {
 		c.Add(prefix+".display.heads", "Only a virtio or QXL graphics card has several screens.")
