@@ -216,3 +216,35 @@ func TestPartsOfAVMNeedAHostThatHasThem(t *testing.T) {
 		t.Errorf("back to the usual: %+v, %v", v.Spec.Security, err)
 	}
 }
+
+// What takes something from other VMs or opens the host is not a tenant's to choose, and theirs to take back.
+func TestReservedPartsAreForWhoRunsTheHosts(t *testing.T) {
+	s := newSite(t)
+	v, admin := s.vm("web", fleet.Stopped), s.addUser("ada", fleet.RoleAdmin)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["memory.locked","memory.shared","devices.vsock","memory.hugePageKiB"]')`)
+	locked := func(on bool) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.Memory.Locked = on } }
+	for name, change := range map[string]func(*fleet.VMSpec){
+		"locked memory": locked(true), "vsock": func(s *fleet.VMSpec) { s.Devices.VSOCK = true }, "huge pages": func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 },
+	} {
+		s.refused(name, fleet.Invalid, "Only those who may change infrastructure choose "+name, func() error {
+			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(v, change))
+			return err
+		})
+	}
+	s.refused("in a new VM", fleet.Invalid, "Only those who may change infrastructure", func() error {
+		in := control.CreateVM{ProjectID: s.red, Name: "fresh", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256}}
+		locked(true)(&in.Spec)
+		_, err := s.CreateVM(t.Context(), s.member, in)
+		return err
+	})
+	v, _, err := s.UpdateVM(t.Context(), admin, v.ID, edited(v, locked(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, edited(v, func(s *fleet.VMSpec) { s.Memory.Shared = true })); err != nil || !v.Spec.Memory.Locked {
+		t.Errorf("a member's other edit: %+v, %v", v.Spec.Memory, err)
+	}
+	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, edited(v, locked(false))); err != nil || v.Spec.Memory.Locked {
+		t.Errorf("a member takes it back: %+v, %v", v.Spec.Memory, err)
+	}
+}

@@ -170,6 +170,9 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	if !heard && asked.MemoryMiB == 0 {
 		return nil
 	}
+	if err := checkReserved(a, old.Spec, vm.Spec); err != nil {
+		return err
+	}
 	if err := checkNetworks(ctx, q, a, vm.ProjectID, asked.NICs); err != nil {
 		return err
 	}
@@ -204,4 +207,15 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 		return err
 	}
 	return promise(ctx, q, a, asked, hosts[0], old.Spec.MemoryMiB)
+}
+
+// checkReserved refuses parts that only who runs the hosts may choose, where they are new.
+func checkReserved(a fleet.Actor, was, want fleet.VMSpec) error {
+	var checks fleet.Checks
+	for _, f := range fleet.Parts() {
+		if f.Reserved != "" && !f.Default(want) && !f.Same(was, want) && !policy.May(a, policy.InfraChange, "") {
+			checks.Add("spec."+f.Name, "Only those who may change infrastructure choose %s: %s.", f.Noun, f.Reserved)
+		}
+	}
+	return checks.Err()
 }

@@ -82,6 +82,7 @@ type VMField struct {
 	Copy       func(to *VMSpec, from VMSpec)
 	Take       func(to *VMSpec, value []byte) error // reads what Value is as JSON, and nothing else
 	Input      Input                                // how a form asks for it; no section: otherwise
+	Reserved   string                               // why only who runs the hosts may choose it, as a clause; empty: who may change the VM may
 	Default    func(VMSpec) bool                    // it is as a new VM has it; nil for those that a form asks for otherwise
 	diff       func(old, to VMSpec) []Change
 	check      func(c *Checks, field string, s VMSpec)

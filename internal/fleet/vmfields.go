@@ -114,12 +114,12 @@ var partFields = []VMField{
 		Section: SectionCPU, Label: "Threads a core", One: true, Help: "Sockets × cores × threads is the number of vCPUs. Empty: a socket each.",
 	}, 1, MaxCPUs),
 
-	number("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, Input{
+	reserved("it takes pages that other VMs then lack", number("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, Input{
 		Section: SectionMemory, Label: "Huge pages", Unit: "KiB", Help: "2048 or 1048576 on most hosts, which must have as many of them free as the VM has memory.",
-	}, 4, 1<<24),
-	flag("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, Input{
+	}, 4, 1<<24)),
+	reserved("it takes memory of the host that nothing else can have", flag("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, Input{
 		Section: SectionMemory, Label: "Locked", Help: "The host never swaps it out.",
-	}),
+	})),
 	flag("memory.shared", "shared memory", func(s *VMSpec) *bool { return &s.Memory.Shared }, Input{
 		Section: SectionMemory, Label: "Shared", Help: "With other programs of the host, as virtiofs needs it.",
 	}),
@@ -147,9 +147,9 @@ var partFields = []VMField{
 	number("devices.rngRate", "random numbers", "byte/s", func(s *VMSpec) *int { return &s.Devices.RNGRate }, Input{
 		Section: SectionDevices, Label: "Random numbers", Unit: "bytes/s", Help: "Empty: as many as the guest asks for.",
 	}, 1, MaxRNGRate),
-	flag("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, Input{
+	reserved("it opens a way from the guest to programs of the host", flag("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, Input{
 		Section: SectionDevices, Label: "Vsock", Help: "A socket between the guest and its host, without a network.",
-	}),
+	})),
 }
 
 // Parts are the fields that stand in one place of a definition each. They came later than the others: an older agent knows not all of them.
@@ -196,6 +196,12 @@ func asked[T comparable](name, noun string, at func(*VMSpec) *T, words func(T) s
 			check(c, field, *at(&s))
 		}
 	}
+	return f
+}
+
+// reserved is a field that only who runs the hosts may choose; who may change the VM may put it back to the usual.
+func reserved(why string, f VMField) VMField {
+	f.Reserved = why
 	return f
 }
 

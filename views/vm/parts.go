@@ -51,7 +51,15 @@ func (f Form) typedPart(v fleet.VMField) string {
 func (f Form) part(v fleet.VMField) kit.Field {
 	out := f.field("spec."+v.Name, kit.Field{Label: v.Input.Label, Hint: v.Input.Help, Unit: v.Input.Unit})
 	out.Value = f.typedPart(v)
+	if f.closed(v) {
+		out.Hint = "Only those who may change infrastructure choose it: " + v.Reserved + "."
+	}
 	return out
+}
+
+// closed reports whether the field is not for who looks. It can be taken back all the same, where it is set.
+func (f Form) closed(v fleet.VMField) bool {
+	return v.Reserved != "" && !f.RunsHosts && f.typedPart(v) == ""
 }
 
 // optionsOf are a choice's options; what is typed and none of them stays to be seen.
@@ -84,7 +92,12 @@ func withList(in kit.Field) kit.Field {
 	return in
 }
 
-func withNumber(in kit.Field) kit.Field {
-	in.Short, in.Attrs = true, templ.Attributes{"inputmode": "numeric", "placeholder": "default"}
+func withNumber(in kit.Field, closed bool) kit.Field {
+	in.Short, in.Attrs = true, templ.Attributes{"inputmode": "numeric", "placeholder": "default", "disabled": closed}
+	return in
+}
+
+func withBox(in kit.Field, closed bool) kit.Field {
+	in.Attrs = templ.Attributes{"disabled": closed}
 	return in
 }

@@ -160,7 +160,7 @@ func partField(f Form, v fleet.VMField) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(in, in.Value != "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(withBox(in, f.closed(v)), in.Value != "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -230,7 +230,7 @@ func partField(f Form, v fleet.VMField) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.TextField(withNumber(in)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(withNumber(in, f.closed(v))).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
