@@ -18,6 +18,8 @@ SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS c
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*]') AS f)::text[] AS firmwares,
+       ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*]') AS f)::text[] AS vm_fields,
+       COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps,
        ARRAY(SELECT n.kind || ':' || n.name FROM assignments nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true' AND (n.spec IS NULL OR nh.asked = 'assign' AND NOT nh.status ? 'foreign'))::text[] AS networks,
        COALESCE((SELECT jsonb_object_agg(ph.pool_id, jsonb_build_object(
@@ -47,6 +49,8 @@ type CandidatesRow struct {
 	Error       string
 	MemoryBytes int64
 	Firmwares   []string
+	VmFields    []string
+	VmGaps      []byte
 	Networks    []string
 	Pools       []byte
 }
@@ -73,6 +77,8 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.Error,
 			&i.MemoryBytes,
 			&i.Firmwares,
+			&i.VmFields,
+			&i.VmGaps,
 			&i.Networks,
 			&i.Pools,
 		); err != nil {

@@ -9,13 +9,14 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 	vmview "quantix/views/vm"
 )
 
 // editForm is the form as the VM is now, with what there is to choose from.
 func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
-	f := vmview.Form{Edits: true, On: vm.On()}
+	f := vmview.Form{Edits: true, On: vm.On(), RunsHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
 	if f.Typed, err = typedOf(vm); err == nil {
 		err = s.editChoices(c, a, &f, vm.ID)

@@ -38,6 +38,9 @@ func newSpecDecoder() *form.Decoder {
 		}
 		return wholeOf(texts[0])
 	}, 0)
+	d.RegisterCustomTypeFunc(func(texts []string) (any, error) { // a box that is ticked stands behind what counts without it
+		return slices.Contains(texts, "yes") || slices.Contains(texts, "true"), nil
+	}, false)
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) { return sizeOf(texts[0]) }, int64(0))
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
 		if v := volumeOf(texts[0]); v != (fleet.Volref{}) {
@@ -212,8 +215,12 @@ func inRows(sent url.Values) url.Values {
 	return out
 }
 
+// wholeOf reads a number; empty is 0.
 func wholeOf(text string) (int, error) {
-	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
 	if err != nil {
 		return 0, errors.New("Give a whole number.")
 	}

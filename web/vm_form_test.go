@@ -18,6 +18,8 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 			Power: fleet.Running, CPUs: 2, MemoryMiB: 1536, Firmware: fleet.UEFI, ISO: &fleet.Volref{PoolID: "p", Volume: "installer.iso"},
 			Disks: []fleet.Disk{{PoolID: "p", Volume: "full-1.qcow2", SizeBytes: 8<<30 + 1, Image: &fleet.Volref{PoolID: "p", Volume: "debian-12.qcow2"}}},
 			NICs:  []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}, {Bridge: "br0", MAC: "52:54:00:00:00:02"}},
+			CPU:   fleet.VMCPU{Model: "qemu64", Cores: 2}, Memory: fleet.VMMemory{Shared: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
+			Display: fleet.VMDisplay{Keyboard: "de"}, Security: fleet.VMSecurity{TPM: true}, Devices: fleet.VMDevices{RNGRate: 1024},
 		}
 	}
 	typed, err := typedOf(fleet.VMView{VM: fleet.VM{Spec: spec()}})
@@ -59,5 +61,21 @@ func TestWhatIsTypedIsReadAtTheFieldsOfTheAPI(t *testing.T) {
 	e, _, _ := formErrors(checks.Err())
 	if len(e.Fields) != 2 || e.At("spec.cpus") == "" || e.At("spec.disks[1].sizeBytes") == "" {
 		t.Errorf("refused are %v", e.Fields)
+	}
+}
+
+// A box that is not ticked sends nothing; what stands before it counts then. A number that is taken out is none.
+func TestPartsAreTypedAndTakenBack(t *testing.T) {
+	t.Parallel()
+	var checks fleet.Checks
+	got := specOf(&checks, url.Values{
+		"spec.security.tpm": {"false", "yes"}, "spec.memory.locked": {"false"}, "spec.cpu.cores": {""}, "spec.cpu.model": {"qemu64"}, "spec.devices.rngRate": {" 12 "},
+		"spec.display.video": {""},
+	}, fleet.VMSpec{Memory: fleet.VMMemory{Locked: true}, CPU: fleet.VMCPU{Cores: 4}, Display: fleet.VMDisplay{Video: "virtio", Keyboard: "de"}})
+	want := fleet.VMSpec{
+		Security: fleet.VMSecurity{TPM: true}, CPU: fleet.VMCPU{Model: "qemu64"}, Devices: fleet.VMDevices{RNGRate: 12}, Display: fleet.VMDisplay{Keyboard: "de"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || checks.Err() != nil {
+		t.Errorf("%v\n%s", checks.Err(), diff)
 	}
 }

@@ -25,7 +25,8 @@ func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) err
 			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"},
 		}
 	}
-	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && policy.May(a, policy.InfraChange, "")}
+	runs := policy.May(a, policy.InfraChange, "")
+	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, RunsHosts: runs}
 	if err := s.choices(c, a, &f); err != nil {
 		return err
 	}

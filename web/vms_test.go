@@ -137,6 +137,23 @@ func TestCreateVM(t *testing.T) {
 	}
 }
 
+// The sections of what few VMs need are closed, say what is set in them, and open where something is wrong.
+func TestCreateVMWithParts(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/vms/new").is(t, http.StatusOK).has(t, `<details class="section fold" id="vm-CPU">`, `name="spec.cpu.model"`, "as usual")
+	form := newVMForm(project, pool)
+	form["spec.security.tpm"], form["spec.cpu.sockets"], form["spec.display.keyboard"] = []string{"false", "yes"}, []string{"3"}, []string{"de"}
+	b.post("/vms", form).is(t, http.StatusUnprocessableEntity).has(t, `<details class="section fold" id="vm-CPU" open>`, "Sockets × cores × threads is 3, and the VM has 2 vCPUs.",
+		"Sockets: 3", "TPM 2.0: on", "Keyboard: German", `<option value="de" selected>`)
+	form.Set("spec.cpu.sockets", "2")
+	b.post("/vms", form).is(t, http.StatusUnprocessableEntity).has(t, "too old")
+	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["cpu.sockets","security.tpm","display.keyboard"]')`)
+	to := b.post("/vms", form).is(t, http.StatusSeeOther).header.Get("Location")
+	b.get(to).is(t, http.StatusOK).has(t, "<dt>Sockets</dt>", "<dt>TPM 2.0</dt>", "<dt>Keyboard</dt>", "German")
+	b.get(to+"?tab=configure").is(t, http.StatusOK).has(t, "TPM 2.0: on", `value="2"`)
+}
+
 func TestCreateVMKeepsWhatWasTyped(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -152,6 +152,7 @@ func Run(t *testing.T, h Harness) {
 			{"orders to a stopped guest say that it is not running", testNotRunning},
 			{"edits of a stopped VM apply at once", testEditStopped},
 			{"edits of a running VM wait for its next boot", testNextBoot},
+			{"every part of a VM is as it was asked for", testParts},
 			{"network cards come to a running guest and go", testHotPlug},
 			{"a stopped VM is renamed", testRename},
 			{"a running VM is renamed at its next boot", testRenameRunning},

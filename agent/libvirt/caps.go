@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"slices"
 	"time"
@@ -43,7 +44,19 @@ func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
 	}
 	inv.Firmwares = s.value.firmware
 	inv.PoolGaps = poolGaps(s.value.pools, exec.LookPath)
+	inv.VMGaps = vmGaps(exec.LookPath, os.Stat)
 	return inv
+}
+
+// vmGaps are the parts of a VM that the host lacks something for.
+func vmGaps(look func(program string) (string, error), stat func(path string) (os.FileInfo, error)) (gaps []fleet.VMGap) {
+	if _, err := look("swtpm"); err != nil {
+		gaps = append(gaps, fleet.VMGap{Field: "security.tpm", Why: "swtpm is missing. Install swtpm and swtpm-tools."})
+	}
+	if _, err := stat("/dev/vhost-vsock"); err != nil {
+		gaps = append(gaps, fleet.VMGap{Field: "devices.vsock", Why: "The kernel's vhost_vsock is not loaded. Run: modprobe vhost_vsock."})
+	}
+	return gaps
 }
 
 func (b *Backend) readCapabilities() (capabilities, error) {

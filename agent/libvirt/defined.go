@@ -20,7 +20,12 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 		CPUs: cpusOf(x), MemoryMiB: int(memoryKiB(x) / 1024), Firmware: firmwareOf(x),
 	}}
 	if x.Devices == nil {
-		return out
+		x.Devices = &libvirtxml.DomainDeviceList{}
+	}
+	readParts(x, &out.Spec, out.Odd)
+	if applied.Spec.CPU.Model == "" && isDefaultModel(x, out.Spec.CPU.Model) {
+		out.Spec.CPU.Model = ""
+		delete(out.Odd, "cpu.model")
 	}
 	out.Spec.Disks = definedDisks(x.Devices.Disks, applied, out.Odd)
 	out.Spec.NICs = definedNICs(x.Devices.Interfaces, applied, out.Odd)

@@ -43,16 +43,13 @@ func newDefinition(id fleet.VMID, arch string, k kind) *libvirtxml.Domain {
 				Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind"}},
 				Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: agentChannel}},
 			}},
-			Inputs: []libvirtxml.DomainInput{{Type: "tablet", Bus: "usb"}},
+			Inputs: []libvirtxml.DomainInput{newTablet()},
 			// On a Unix socket that libvirt names, so that nothing listens on the network.
 			Graphics: []libvirtxml.DomainGraphic{{VNC: &libvirtxml.DomainGraphicVNC{
 				Listeners: []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{}}},
 			}}},
-			Videos: []libvirtxml.DomainVideo{{Model: libvirtxml.DomainVideoModel{Type: "vga", VRam: 16384, Heads: 1, Primary: "yes"}}},
-			RNGs: []libvirtxml.DomainRNG{{
-				Model:   "virtio",
-				Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
-			}},
+			Videos:     []libvirtxml.DomainVideo{newVideo()},
+			RNGs:       []libvirtxml.DomainRNG{newRNG()},
 			MemBalloon: &libvirtxml.DomainMemBalloon{Model: "virtio", Stats: &libvirtxml.DomainMemBalloonStats{Period: 10}},
 		},
 	}

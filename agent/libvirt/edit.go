@@ -68,6 +68,11 @@ func edit(x *libvirtxml.Domain, in intent) {
 	if in.Has("firmware") {
 		editFirmware(x, in.spec.Firmware)
 	}
+	for _, p := range parts {
+		if in.Has(p.field) {
+			p.write(x, in.spec)
+		}
+	}
 	editDisks(x.Devices, in)
 	editNICs(x.Devices, in)
 	if in.Has("iso") {

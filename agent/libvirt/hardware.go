@@ -22,6 +22,7 @@ type hardware struct {
 	iso       string  // path of the first CD-ROM's medium
 	files     []string
 	held      []held
+	parts     fleet.VMSpec // the fields of parts alone
 }
 
 type drive struct {
@@ -39,6 +40,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 	if x.Devices == nil {
 		return h
 	}
+	readParts(x, &h.parts, nil)
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
 		path := pathOf(d)
@@ -85,8 +87,29 @@ func nextBoot(live, kept hardware) []string {
 			out = append(out, f.name)
 		}
 	}
+	for _, f := range partFields {
+		same := f.Same(live.parts, kept.parts)
+		if f.Name == "cpu.model" {
+			same = hasModel(live.parts, kept.parts)
+		}
+		if !same {
+			out = append(out, f.Name)
+		}
+	}
 	return out
 }
+
+// partFields are the fields of parts.
+var partFields = func() (out []fleet.VMField) {
+	for _, p := range parts {
+		f, ok := fleet.FieldOf(p.field)
+		if !ok {
+			panic("no spec has the field " + p.field)
+		}
+		out = append(out, f)
+	}
+	return out
+}()
 
 func cpusOf(x *libvirtxml.Domain) int {
 	switch {
@@ -103,11 +126,15 @@ func memoryKiB(x *libvirtxml.Domain) uint64 {
 	if x.Memory == nil {
 		return 0
 	}
+	return kibOf(x.Memory.Value, x.Memory.Unit)
+}
+
+func kibOf(n uint, unit string) uint64 {
 	bytes := map[string]uint64{
 		"b": 1, "bytes": 1, "KB": 1000, "MB": 1000 * 1000, "GB": 1000 * 1000 * 1000,
 		"M": 1 << 20, "MiB": 1 << 20, "G": 1 << 30, "GiB": 1 << 30, "T": 1 << 40, "TiB": 1 << 40,
-	}[x.Memory.Unit]
-	return uint64(x.Memory.Value) * cmp.Or(bytes, 1024) / 1024
+	}[unit]
+	return uint64(n) * cmp.Or(bytes, 1024) / 1024
 }
 
 func firmwareOf(x *libvirtxml.Domain) fleet.Firmware {

@@ -57,6 +57,7 @@ func inventoryOf(name string) fleet.Inventory {
 		},
 		MemoryBytes: m.memoryGiB << 30, Accelerators: []string{"kvm", "qemu"}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI},
 		HugePages:   []fleet.HugePages{{SizeKiB: 2048, Total: 4096, Free: 4096}, {SizeKiB: 1 << 20}},
+		VMGaps:      []fleet.VMGap{{Field: "devices.vsock", Why: "The kernel's vhost_vsock is not loaded. Run: modprobe vhost_vsock."}},
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkOVS, Why: "Open vSwitch is not installed. Install openvswitch-switch."}},
 	}
 	for n := range m.sockets {

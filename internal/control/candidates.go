@@ -63,8 +63,16 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	for i, r := range rows {
 		h := placement.Host{
 			ID: r.ID, Name: r.Name, Phase: store.HostPhase(r.SeenAt, r.LookedAt, store.Reported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.NoLook),
-			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID], Networks: r.Networks, Cards: room[r.ID],
+			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID], Networks: r.Networks, Cards: room[r.ID], Lacks: map[string]string{},
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{},
+		}
+		h.Parts = r.VmFields
+		var gaps []fleet.VMGap
+		if err := json.Unmarshal(r.VmGaps, &gaps); err != nil {
+			return nil, fmt.Errorf("read what host %s cannot give to VMs: %w", r.Name, err)
+		}
+		for _, g := range gaps {
+			h.Lacks[g.Field] = g.Why
 		}
 		for _, f := range r.Firmwares {
 			h.Firmwares = append(h.Firmwares, fleet.Firmware(f))

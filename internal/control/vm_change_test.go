@@ -179,3 +179,72 @@ func TestAVMThatNoHostHasSeenIsGoneAtOnce(t *testing.T) {
 		t.Errorf("its host may be making it: %+v %v", job, err)
 	}
 }
+
+// An agent that does not know a part would leave it out in silence, and a host that lacks something for it fails at the start.
+func TestPartsOfAVMNeedAHostThatHasThem(t *testing.T) {
+	s := newSite(t)
+	v, admin := s.vm("web", fleet.Running), s.addUser("ada", fleet.RoleAdmin)
+	inventory := func(fields, gaps string) {
+		s.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', $2::text::jsonb), '{inventory,vmGaps}', $3::text::jsonb) WHERE id = $1`, v.HostID, fields, gaps)
+	}
+	with := func(tpm bool) control.UpdateVM {
+		return edited(v, func(s *fleet.VMSpec) { s.Security.TPM, s.Boot.Menu = tpm, tpm })
+	}
+	try := func() error {
+		vm, _, err := s.UpdateVM(t.Context(), admin, v.ID, with(true))
+		if err == nil {
+			v = vm
+		}
+		return err
+	}
+	s.refused("an older agent", fleet.Invalid, "2 fields", try)
+	inventory(`["security.tpm"]`, `[]`)
+	s.refused("an agent that knows one of them", fleet.Invalid, "too old for this: boot menu", try)
+	inventory(`["security.tpm","boot.menu"]`, `[{"field":"security.tpm","why":"swtpm is missing."}]`)
+	s.refused("a host without swtpm", fleet.Invalid, "TPM. swtpm is missing.", try)
+	inventory(`["security.tpm","boot.menu"]`, `[]`)
+	if err := try(); err != nil || !v.Spec.Security.TPM {
+		t.Fatalf("%+v, %v", v.Spec.Security, err)
+	}
+	// What a VM has is not asked for again, and goes whatever the host knows.
+	inventory(`[]`, `[]`)
+	var err error
+	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, edited(v, func(s *fleet.VMSpec) { s.CPUs = 2 })); err != nil {
+		t.Errorf("another edit: %v", err)
+	}
+	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, with(false)); err != nil || v.Spec.Security.TPM {
+		t.Errorf("back to the usual: %+v, %v", v.Spec.Security, err)
+	}
+}
+
+// What takes something from other VMs or opens the host is not a tenant's to choose, and theirs to take back.
+func TestReservedPartsAreForWhoRunsTheHosts(t *testing.T) {
+	s := newSite(t)
+	v, admin := s.vm("web", fleet.Stopped), s.addUser("ada", fleet.RoleAdmin)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["memory.locked","memory.shared","devices.vsock","memory.hugePageKiB"]')`)
+	locked := func(on bool) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.Memory.Locked = on } }
+	for name, change := range map[string]func(*fleet.VMSpec){
+		"locked memory": locked(true), "vsock": func(s *fleet.VMSpec) { s.Devices.VSOCK = true }, "huge pages": func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 },
+	} {
+		s.refused(name, fleet.Invalid, "Only those who may change infrastructure choose "+name, func() error {
+			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(v, change))
+			return err
+		})
+	}
+	s.refused("in a new VM", fleet.Invalid, "Only those who may change infrastructure", func() error {
+		in := control.CreateVM{ProjectID: s.red, Name: "fresh", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256}}
+		locked(true)(&in.Spec)
+		_, err := s.CreateVM(t.Context(), s.member, in)
+		return err
+	})
+	v, _, err := s.UpdateVM(t.Context(), admin, v.ID, edited(v, locked(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, edited(v, func(s *fleet.VMSpec) { s.Memory.Shared = true })); err != nil || !v.Spec.Memory.Locked {
+		t.Errorf("a member's other edit: %+v, %v", v.Spec.Memory, err)
+	}
+	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, edited(v, locked(false))); err != nil || v.Spec.Memory.Locked {
+		t.Errorf("a member takes it back: %+v, %v", v.Spec.Memory, err)
+	}
+}

@@ -130,6 +130,9 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	if err != nil {
 		return fleet.VMView{}, store.NotFound(err, "project")
 	}
+	if err := checkReserved(a, fleet.VMSpec{}, in.Spec); err != nil {
+		return fleet.VMView{}, err
+	}
 	if err := checkNetworks(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, err
 	}

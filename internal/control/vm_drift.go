@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,14 +69,7 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 // taken is the VM's name and spec with the host's values of these fields.
 func taken(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error) {
 	stale := fleet.Errorf(fleet.Conflict, "The VM was changed on its host again meanwhile. Reload and look at what it is like now.")
-	text, err := json.Marshal(vm.Spec)
-	if err != nil {
-		return "", vm.Spec, err
-	}
-	name, fields := vm.Name, map[string]json.RawMessage{}
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return "", vm.Spec, err
-	}
+	name, spec := vm.Name, vm.Spec
 	for field, actual := range seen {
 		i := slices.IndexFunc(vm.Status.Drift, func(d fleet.Drift) bool { return d.Field == field && d.Actual == actual })
 		if i < 0 {
@@ -91,17 +83,11 @@ func taken(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error
 				return "", vm.Spec, unreadable(field)
 			}
 		default:
-			fields[field] = d.Take
+			f, ok := fleet.FieldOf(field)
+			if !ok || f.Take(&spec, d.Take) != nil {
+				return "", vm.Spec, unreadable(field)
+			}
 		}
-	}
-	if text, err = json.Marshal(fields); err != nil {
-		return "", vm.Spec, err
-	}
-	var spec fleet.VMSpec
-	read := json.NewDecoder(bytes.NewReader(text))
-	read.DisallowUnknownFields()
-	if err := read.Decode(&spec); err != nil {
-		return "", vm.Spec, unreadable(strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
 	}
 	if _, ok := seen["nics"]; ok {
 		for i := range spec.NICs {

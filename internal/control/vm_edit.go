@@ -150,6 +150,12 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
 	// What the VM may have of its host's memory is known while the host is silent; all else is not.
 	heard := isFresh("spec.firmware")
+	for _, f := range fleet.Parts() {
+		if isFresh("spec."+f.Name) && !f.Default(vm.Spec) {
+			f.Copy(&asked, vm.Spec)
+			heard = true
+		}
+	}
 	for i, n := range typed {
 		if isFresh(fmt.Sprintf("spec.nics[%d]", i)) {
 			asked.NICs[i], heard = n, true
@@ -163,6 +169,9 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	}
 	if !heard && asked.MemoryMiB == 0 {
 		return nil
+	}
+	if err := checkReserved(a, old.Spec, vm.Spec); err != nil {
+		return err
 	}
 	if err := checkNetworks(ctx, q, a, vm.ProjectID, asked.NICs); err != nil {
 		return err
@@ -198,4 +207,15 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 		return err
 	}
 	return promise(ctx, q, a, asked, hosts[0], old.Spec.MemoryMiB)
+}
+
+// checkReserved refuses parts that only who runs the hosts may choose, where they are new.
+func checkReserved(a fleet.Actor, was, want fleet.VMSpec) error {
+	var checks fleet.Checks
+	for _, f := range fleet.Parts() {
+		if f.Reserved != "" && !f.Default(want) && !f.Same(was, want) && !policy.May(a, policy.InfraChange, "") {
+			checks.Add("spec."+f.Name, "Only those who may change infrastructure choose %s: %s.", f.Noun, f.Reserved)
+		}
+	}
+	return checks.Err()
 }

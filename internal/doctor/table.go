@@ -162,6 +162,10 @@ var needs = []need{
 		name: "ovs-vsctl", why: "networks on Open vSwitch bridges", optional: forAgent, required: forTests, programs: []string{"ovs-vsctl"},
 		debian: []string{"openvswitch-switch"}, rpm: []string{"openvswitch"},
 	},
+	{
+		name: "swtpm", why: "TPMs of guests", optional: forAgent, required: forTests, programs: []string{"swtpm", "swtpm_setup"},
+		debian: []string{"swtpm", "swtpm-tools"}, rpm: []string{"swtpm", "swtpm-tools"},
+	},
 	program("nft", "libvirt's networks", "nftables", "nftables"),
 	program("ip", "bridges and network namespaces", "iproute2", "iproute"),
 	program("unshare", "a host of its own in namespaces", "util-linux", "util-linux"),

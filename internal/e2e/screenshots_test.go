@@ -140,6 +140,13 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".field.bad", "Name")
 		}},
+		{"vm-new-parts", "/vms/new", func(p *tab) {
+			p.unfold()
+			p.expect("422")
+			p.fill("#spec-cpu-sockets", "7")
+			p.click("footer button.primary", "Create VM")
+			p.waitText(".field.bad", "Sockets × cores × threads")
+		}},
 		{"vm", vm, nil},
 		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},
 		{"vm-disk-menu", vm, func(p *tab) { p.opens("main dl summary", "", "Move to another pool") }},
@@ -159,6 +166,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},
 		{"vm-monitor", vm + "?tab=monitor", nil},
 		{"vm-configure", vm + "?tab=configure", nil},
+		{"vm-configure-parts", vm + "?tab=configure", func(p *tab) { p.unfold() }},
 		{"vm-events", vm + "?tab=events", nil},
 		{"vm-console", vm + "/console", func(p *tab) { p.waitConsole() }},
 		{"vm-console-window", vm + "/console?window=1", func(p *tab) { p.waitConsole() }},

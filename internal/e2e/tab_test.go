@@ -12,6 +12,9 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
 )
 
 // open goes to a path of the portal and waits until the page has loaded, whole.
@@ -260,4 +263,14 @@ func (p *tab) sameDocument() {
 func quote(s string) string {
 	b, _ := json.Marshal(s)
 	return string(b)
+}
+
+// unfold opens the sections of a VM's form that are closed until they are used.
+func (p *tab) unfold() {
+	p.Helper()
+	for _, s := range fleet.VMSections {
+		id := "vm-" + kit.Slug(string(s))
+		p.click("#"+id+" > summary", string(s))
+		p.waitTrue("the section is open", fmt.Sprintf("document.getElementById(%s).open", quote(id)))
+	}
 }

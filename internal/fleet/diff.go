@@ -1,10 +1,13 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -77,11 +80,16 @@ type VMField struct {
 	Same       func(a, b VMSpec) bool // as far as a definition on a host can tell
 	Value      func(VMSpec) any       // of the field's JSON type
 	Copy       func(to *VMSpec, from VMSpec)
+	Take       func(to *VMSpec, value []byte) error // reads what Value is as JSON, and nothing else
+	Input      Input                                // how a form asks for it; no section: otherwise
+	Reserved   string                               // why only who runs the hosts may choose it, as a clause; empty: who may change the VM may
+	Default    func(VMSpec) bool                    // it is as a new VM has it; nil for those that a form asks for otherwise
 	diff       func(old, to VMSpec) []Change
+	check      func(c *Checks, field string, s VMSpec)
 }
 
 // VMFields are the fields of a spec that a host's definition holds.
-var VMFields = []VMField{
+var VMFields = slices.Concat([]VMField{
 	value("cpus", "vCPUs", NextBoot, func(s *VMSpec) *int { return &s.CPUs },
 		func(n int) string { return count(n, "vCPU") },
 		func(a, b int) string { return fmt.Sprintf("%d → %d", a, b) }),
@@ -101,7 +109,7 @@ var VMFields = []VMField{
 			}
 			return v.Volume
 		}, nil),
-}
+}, partFields)
 
 // FieldOf is the field of that name.
 func FieldOf(name string) (VMField, bool) {
@@ -115,16 +123,22 @@ func FieldOf(name string) (VMField, bool) {
 
 // value is a field that holds one thing. change says what becomes what; nil: the words of both.
 func value[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
-	get := func(s VMSpec) T { return *at(&s) }
 	if change == nil {
 		change = func(a, b T) string { return words(a) + " → " + words(b) }
 	}
-	same := func(a, b VMSpec) bool { return reflect.DeepEqual(get(a), get(b)) }
+	return valueAs(name, noun, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) })
+}
+
+// valueAs is value where other values mean the same, too.
+func valueAs[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) VMField {
+	get := func(s VMSpec) T { return *at(&s) }
+	same := func(a, b VMSpec) bool { return equal(get(a), get(b)) }
 	return VMField{
 		Name: name, Noun: noun, On: on, Same: same,
 		Words: func(s VMSpec) string { return words(get(s)) },
 		Value: func(s VMSpec) any { return get(s) },
 		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = get(from) },
+		Take:  func(to *VMSpec, value []byte) error { return take(at(to), value) },
 		diff: func(old, to VMSpec) []Change {
 			if same(old, to) {
 				return nil
@@ -132,6 +146,18 @@ func value[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T)
 			return []Change{{"spec." + name, noun + " " + change(get(old), get(to)), on}}
 		},
 	}
+}
+
+// take reads JSON that a host wrote; what it does not say is nothing.
+func take[T any](to *T, value []byte) error {
+	var v T
+	read := json.NewDecoder(bytes.NewReader(value))
+	read.DisallowUnknownFields()
+	if err := read.Decode(&v); err != nil {
+		return err
+	}
+	*to = v
+	return nil
 }
 
 // element is how the elements of a list are told apart.
@@ -219,6 +245,7 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		},
 		Value: func(s VMSpec) any { return append([]T{}, get(s)...) }, // in JSON none is [], not null
 		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = append([]T{}, get(from)...) },
+		Take:  func(to *VMSpec, value []byte) error { return take(at(to), value) },
 	}
 }
 

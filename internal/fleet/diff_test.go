@@ -63,24 +63,40 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 	full := fleet.VMSpec{
 		Power: fleet.Running, CPUs: 2, MemoryMiB: 512, Firmware: fleet.UEFI, Disks: []fleet.Disk{{PoolID: "p", Volume: "a"}},
 		NICs: []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}}, ISO: &fleet.Volref{PoolID: "p", Volume: "cd.iso"},
+		CPU:    fleet.VMCPU{Model: "qemu64", Sockets: 2, Cores: 2, Threads: 2},
+		Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
+		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9"},
+		Security: fleet.VMSecurity{TPM: true}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true},
 	}
-	spec := reflect.TypeFor[fleet.VMSpec]()
-	for i := range spec.NumField() {
-		name, _, _ := strings.Cut(spec.Field(i).Tag.Get("json"), ",")
+	everyField(reflect.ValueOf(full), "", func(name string, want reflect.Value) {
 		f, known := fleet.FieldOf(name)
 		if known == (name == "power") {
 			t.Errorf("field %s is in the table: %t", name, known)
 		}
 		if !known {
-			continue
+			return
 		}
 		var to fleet.VMSpec
 		f.Copy(&to, full)
 		if !f.Same(to, full) || f.Same(fleet.VMSpec{}, full) || f.Words(full) == "" || len(fleet.VMSpec{}.Diff(to, true)) != 1 {
 			t.Errorf("field %s: %+v", name, to)
 		}
-		if reflect.ValueOf(full).Field(i).IsZero() || !reflect.DeepEqual(reflect.ValueOf(to).Field(i).Interface(), reflect.ValueOf(full).Field(i).Interface()) {
-			t.Errorf("field %s is copied as %+v", name, to)
+		everyField(reflect.ValueOf(to), "", func(copied string, got reflect.Value) {
+			if copied == name && (want.IsZero() || !reflect.DeepEqual(got.Interface(), want.Interface())) {
+				t.Errorf("field %s is copied as %+v", name, to)
+			}
+		})
+	})
+}
+
+// everyField goes through the fields of a spec, and of the parts in it, by their names in JSON.
+func everyField(v reflect.Value, prefix string, do func(name string, v reflect.Value)) {
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if v.Field(i).Kind() == reflect.Struct {
+			everyField(v.Field(i), prefix+name+".", do)
+			continue
 		}
+		do(prefix+name, v.Field(i))
 	}
 }

@@ -52,6 +52,8 @@ type Inventory struct {
 	Firmwares    []Firmware   `json:"firmwares"`
 	PoolGaps     []PoolGap    `json:"poolGaps,omitempty"`    // kinds of pools that it cannot have
 	NetworkGaps  []NetworkGap `json:"networkGaps,omitempty"` // modes of networks that it cannot have
+	VMFields     []string     `json:"vmFields,omitempty"`    // the parts of a VM that its agent knows: see PartNames; older agents tell none, and know none
+	VMGaps       []VMGap      `json:"vmGaps,omitempty"`      // those that it cannot have
 	Machine      string       `json:"machine,omitempty"`     // vendor and product: "Dell Inc. PowerEdge R650"
 }
 
@@ -59,6 +61,12 @@ type Inventory struct {
 type PoolGap struct {
 	Kind PoolKind `json:"kind"`
 	Why  string   `json:"why"`
+}
+
+// VMGap is a part of a VM that a host cannot have, and what would bring it, as a sentence.
+type VMGap struct {
+	Field string `json:"field"` // a VMField's name
+	Why   string `json:"why"`
 }
 
 // CPU describes all processors of a host.

@@ -116,6 +116,7 @@ func (s VMSpec) Check(c *Checks, prefix string) {
 	if s.ISO != nil {
 		s.ISO.check(c, prefix+".iso")
 	}
+	s.checkParts(c, prefix)
 }
 
 func (d Disk) check(c *Checks, at string) {

@@ -41,6 +41,13 @@ type VMSpec struct {
 	Disks     []Disk   `json:"disks"`
 	NICs      []NIC    `json:"nics"`
 	ISO       *Volref  `json:"iso,omitempty"` // an ISO image in the CD-ROM drive
+
+	CPU      VMCPU      `json:"cpu,omitzero"`
+	Memory   VMMemory   `json:"memory,omitzero"`
+	Boot     VMBoot     `json:"boot,omitzero"`
+	Display  VMDisplay  `json:"display,omitzero"`
+	Security VMSecurity `json:"security,omitzero"`
+	Devices  VMDevices  `json:"devices,omitzero"`
 }
 
 // Pools lists the pools that the spec names, each once, in order of first mention.

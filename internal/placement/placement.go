@@ -21,7 +21,9 @@ type Host struct {
 	MemoryMiB    int64
 	CommittedMiB int64 // of all VMs placed there, running or not
 	Firmwares    []fleet.Firmware
-	Networks     []string // "libvirt:<name>" and "bridge:<device>", active ones
+	Parts        []string          // the parts of a VM that its agent knows, and
+	Lacks        map[string]string // those that it cannot have, with the reason as a sentence
+	Networks     []string          // "libvirt:<name>" and "bridge:<device>", active ones
 	Pools        map[fleet.PoolID]Pool
 	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
 	Images       map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
@@ -170,6 +172,7 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 		firmware := strings.ToUpper(string(spec.Firmware))
 		f.add("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
 	}
+	f.parts(spec)
 	for i, d := range spec.Disks {
 		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))
 		f.image(i, d, fmt.Sprintf("spec.disks[%d]", i))
@@ -205,6 +208,18 @@ type fit struct {
 
 func (f *fit) add(field, plain, format string, args ...any) {
 	f.faults = append(f.faults, Fault{Field: field, Plain: plain, Message: fmt.Sprintf(format, args...)})
+}
+
+func (f *fit) parts(spec fleet.VMSpec) {
+	for _, p := range fleet.Parts() {
+		switch why, lacks := f.host.Lacks[p.Name]; {
+		case p.Default(spec):
+		case !slices.Contains(f.host.Parts, p.Name):
+			f.add("spec."+p.Name, "an agent that is too old for "+p.Noun, "The agent of %s is too old for this: %s. Update it.", f.host.Name, p.Noun)
+		case lacks:
+			f.add("spec."+p.Name, "no "+p.Noun, "%s cannot give a VM this: %s. %s", f.host.Name, p.Noun, why)
+		}
+	}
 }
 
 func (f *fit) away() {

@@ -153,3 +153,33 @@ func TestWhyIsBounded(t *testing.T) {
 		t.Error(why)
 	}
 }
+
+// A part that the host's agent does not know would be left out in silence, so such a host is refused.
+func TestPartsThatAHostCannotGive(t *testing.T) {
+	t.Parallel()
+	wants := spec(func(s *fleet.VMSpec) { s.Security.TPM, s.Display.Keyboard = true, "de" })
+	for name, c := range map[string]struct {
+		spec fleet.VMSpec
+		host placement.Host
+		want []string
+	}{
+		"all of them":              {wants, host("a", 8192, 0, func(h *placement.Host) { h.Parts = fleet.PartNames() }), nil},
+		"an older agent":           {wants, host("a", 8192, 0), []string{"spec.display.keyboard", "spec.security.tpm"}},
+		"an older agent, as usual": {spec(), host("a", 8192, 0), nil},
+		"an agent that knows one":  {wants, host("a", 8192, 0, func(h *placement.Host) { h.Parts = []string{"security.tpm"} }), []string{"spec.display.keyboard"}},
+		"a host that lacks something": {wants, host("a", 8192, 0, func(h *placement.Host) {
+			h.Parts, h.Lacks = fleet.PartNames(), map[string]string{"security.tpm": "swtpm is missing.", "devices.vsock": "-"}
+		}), []string{"spec.security.tpm"}},
+	} {
+		var got []string
+		for _, f := range placement.Fit(c.spec, c.host) {
+			got = append(got, f.Field)
+			if !strings.Contains(f.Message, "Update it") && !strings.Contains(f.Message, "swtpm is missing.") {
+				t.Errorf("%s: %q says not what to do", name, f.Message)
+			}
+		}
+		if strings.Join(got, " ") != strings.Join(c.want, " ") {
+			t.Errorf("%s: refused for %q, want %q", name, got, c.want)
+		}
+	}
+}

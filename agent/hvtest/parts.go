@@ -1,0 +1,87 @@
+package hvtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// fullSpec has every field that stands in one place of a definition, none as usual, and starts on a host that emulates.
+func fullSpec(s fleet.VMSpec) fleet.VMSpec {
+	s.CPUs = 4
+	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 2, Cores: 2}
+	s.Memory = fleet.VMMemory{Shared: true}
+	s.Boot = fleet.VMBoot{Menu: true}
+	s.Display = fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de-ch", Pointer: "mouse", Sound: "ich9"}
+	s.Security = fleet.VMSecurity{TPM: true}
+	s.Devices = fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 4096}
+	return s
+}
+
+// unstartable has those that a host may not be able to start: it has no huge pages, no vsock, and may lock no memory.
+func unstartable(s fleet.VMSpec) fleet.VMSpec {
+	s.CPU.Cores, s.CPU.Threads = 1, 2
+	s.Memory.Locked, s.Memory.HugePageKiB, s.Devices.VSOCK = true, 2048, true
+	return s
+}
+
+// Each field is what was asked for, on a VM that is off and in its running guest; one that waits says so, and back it does not.
+func testParts(t *testing.T, h *host) {
+	vm := h.vm()
+	vm.Spec = unstartable(fullSpec(vm.Spec))
+	for _, f := range fleet.VMFields {
+		if f.Input.Section != "" && f.Default(vm.Spec) {
+			t.Errorf("%s is as usual, so nothing of it is tried", f.Name)
+		}
+	}
+	h.apply(vm)
+	h.wantSettled(vm, "made with all")
+
+	starts := fullSpec(fleet.VMSpec{})
+	vm.Generation, vm.Spec.CPU, vm.Spec.Memory, vm.Spec.Devices = vm.Generation+1, starts.CPU, starts.Memory, starts.Devices
+	h.apply(vm)
+	h.wantSettled(vm, "edited while off")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantSettled(vm, "started")
+
+	usual, full := h.vm().Spec, vm.Spec
+	change := func(to fleet.VMSpec, waits ...string) {
+		vm.Spec = to
+		vm.Generation++
+		h.apply(vm)
+		if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+			h.t.Errorf("next boot %q, want %q; drift %+v", s.NextBoot, waits, s.Drift)
+		}
+	}
+	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction"} // makes no sense without it
+	for _, f := range fleet.VMFields {
+		if f.Input.Section == "" || f.Default(full) || strings.HasPrefix(f.Name, "cpu.") && f.Name != "cpu.model" {
+			continue
+		}
+		one, waits := full, []string{f.Name}
+		f.Copy(&one, usual)
+		if more, ok := fleet.FieldOf(with[f.Name]); ok {
+			more.Copy(&one, usual)
+			waits = append(waits, more.Name)
+		}
+		change(one, waits...)
+		change(full)
+	}
+	one := full // they go together: their product is the number of vCPUs
+	one.CPU.Sockets, one.CPU.Cores, one.CPU.Threads = 1, 2, 2
+	change(one, "cpu.sockets", "cpu.threads")
+	change(full)
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Stopped)
+	h.must("delete", h.DeleteVM(h.ctx, vm, nil, true))
+}
+
+func (h *host) wantSettled(vm fleet.VM, when string) {
+	h.t.Helper()
+	if s := h.status(vm.ID, vm.Generation); len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		h.t.Errorf("%s: next boot %q, drift %+v", when, s.NextBoot, s.Drift)
+	}
+}

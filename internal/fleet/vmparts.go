@@ -1,0 +1,45 @@
+package fleet
+
+// What a VM has besides its size, disks and cards. The zero value of each is what a new VM gets on its host.
+
+// VMCPU is what the guest's processors are like.
+type VMCPU struct {
+	Model   string `json:"model,omitempty"` // host-passthrough, host-model, maximum, or a name that libvirt knows; empty: the best that the host can give
+	Sockets int    `json:"sockets,omitempty"`
+	Cores   int    `json:"cores,omitempty"`   // a socket
+	Threads int    `json:"threads,omitempty"` // a core
+}
+
+// VMMemory is where the guest's memory comes from.
+type VMMemory struct {
+	Shared      bool `json:"shared,omitempty"`      // with other programs of the host, as virtiofs and vhost-user need it
+	Locked      bool `json:"locked,omitempty"`      // the host never swaps it out
+	HugePageKiB int  `json:"hugePageKiB,omitempty"` // of pages of this size; 0: of usual ones
+}
+
+// VMBoot is how the guest comes up.
+type VMBoot struct {
+	Menu bool `json:"menu,omitempty"` // the firmware offers its devices for some seconds
+}
+
+// VMDisplay is what a person at the console has.
+type VMDisplay struct {
+	Video    string `json:"video,omitempty"`    // the graphics card: see VideoModels; empty: vga
+	Heads    int    `json:"heads,omitempty"`    // screens of a card that can have several; 0: one
+	Keyboard string `json:"keyboard,omitempty"` // the layout that key presses are made for: see Keyboards; empty: those of the keys themselves
+	Pointer  string `json:"pointer,omitempty"`  // tablet or mouse; empty: tablet
+	Sound    string `json:"sound,omitempty"`    // the sound card: see SoundCards; empty: none
+}
+
+// VMSecurity is what guards the guest's secrets.
+type VMSecurity struct {
+	TPM bool `json:"tpm,omitempty"` // a TPM 2.0 that the host emulates; its state lies on the host
+}
+
+// VMDevices are small devices of which a VM has one at most.
+type VMDevices struct {
+	Watchdog       string `json:"watchdog,omitempty"`       // its model: see Watchdogs; empty: none
+	WatchdogAction string `json:"watchdogAction,omitempty"` // what happens when the guest no longer feeds it: see WatchdogActions; empty: reset
+	RNGRate        int    `json:"rngRate,omitempty"`        // random numbers from the host, bytes a second; 0: as many as the guest asks for
+	VSOCK          bool   `json:"vsock,omitempty"`          // a socket between the guest and its host alone
+}
