@@ -185,7 +185,7 @@ func startLibvirtd(t *testing.T) {
 func bindMount(from, to string) error { return syscall.Mount(from, to, "", syscall.MS_BIND, "") }
 
 // guestLimit is how long an emulated guest on a busy machine may take for anything.
-const guestLimit = 2 * time.Minute
+const guestLimit = 5 * time.Minute
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 
 // rule is one line of iptables-save: a rule ("-A CHAIN …") or a chain (":CHAIN …").
 type rule struct {
-	tool  string // iptables or ip6tables
+	tool  string // iptables, ip6tables or ebtables
 	table string
 	line  string
 }
@@ -29,15 +29,21 @@ func firewall(log *slog.Logger) (rules []rule) {
 			log.Debug("The machine's firewall cannot be read.", "tool", tool, "error", err)
 			continue
 		}
-		table := ""
-		for line := range strings.Lines(string(out)) {
-			line = strings.TrimSpace(line)
-			switch {
-			case strings.HasPrefix(line, "*"):
-				table = line[1:]
-			case strings.HasPrefix(line, "-A") || strings.HasPrefix(line, ":"):
-				rules = append(rules, rule{tool, table, line})
-			}
+		rules = append(rules, linesOf(tool, string(out))...)
+	}
+	return rules
+}
+
+// linesOf are the rules and chains of what a tool saves.
+func linesOf(tool, saved string) (rules []rule) {
+	table := ""
+	for line := range strings.Lines(saved) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "*"):
+			table = line[1:]
+		case strings.HasPrefix(line, "-A") || strings.HasPrefix(line, ":"):
+			rules = append(rules, rule{tool, table, line})
 		}
 	}
 	return rules
@@ -52,11 +58,13 @@ func (r rule) chain() (name string, isRule bool) {
 	return words[0][1:], false
 }
 
-// target is the chain that the rule jumps to, "" for none.
+// target is the chain that the rule jumps or goes to, "" for none.
 func (r rule) target() string {
 	words := strings.Fields(r.line)
-	if i := slices.Index(words, "-j"); i >= 0 && i+1 < len(words) {
-		return words[i+1]
+	for _, jump := range []string{"-j", "-g"} {
+		if i := slices.Index(words, jump); i >= 0 && i+1 < len(words) {
+			return words[i+1]
+		}
 	}
 	return ""
 }

@@ -125,7 +125,7 @@ func (s *slot) release(dir string, log *slog.Logger) error {
 	}
 	defer lock.Close()
 	defer s.file.Close()
-	err = s.sweep(append(networksLeft(dir), s.bridge()), log)
+	err = errors.Join(s.sweep(append(networksLeft(dir), s.bridge()), log), sweepFilters(log))
 	if rerr := os.Remove(s.path()); err == nil {
 		err = rerr
 	}
@@ -156,6 +156,9 @@ func refuseTwice(dir string) error {
 
 // sweepDead removes what hosts left whose program and supervisor were both killed.
 func sweepDead(log *slog.Logger) {
+	if err := sweepFilters(log); err != nil {
+		log.Warn("Network filters of guests that are gone cannot be removed.", "error", err)
+	}
 	for n := range slots {
 		s := &slot{number: n}
 		file, err := os.OpenFile(s.path(), os.O_RDWR, 0)
