@@ -220,9 +220,9 @@ func readModel(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 // isDefaultModel reports whether a spec without a model may have become this one, here or on another host.
 func isDefaultModel(x *libvirtxml.Domain, model string) bool {
 	if x.Type == "kvm" {
-		return model == "host-model" || model == "host-passthrough"
+		return model == "" || model == "host-model" || model == "host-passthrough"
 	}
-	return model == "maximum" || model == ""
+	return model == "" || model == "maximum" || model == "qemu64" // which libvirt writes where none is named
 }
 
 // hasModel reports whether a running guest has the model of the definition that is kept: libvirt writes out what a guest got.
