@@ -143,6 +143,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-new-parts", "/vms/new", func(p *tab) {
 			p.unfold()
 			p.expect("422")
+			p.fill("#name", "with-parts")
 			p.fill("#spec-cpu-sockets", "7")
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".field.bad", "Sockets × cores × threads")

@@ -15,6 +15,7 @@ type fold struct {
 	title  string
 	now    string // what is set in it, in words; empty: nothing
 	open   bool
+	when   fleet.When // from when on an edit of any of them counts; empty: each says so itself
 	fields []fleet.VMField
 }
 
@@ -26,6 +27,11 @@ func (f Form) folds() []fold {
 		for _, v := range fleet.VMFields {
 			if v.Input.Section != s {
 				continue
+			}
+			if when := f.field("spec."+v.Name, kit.Field{}).When; len(one.fields) == 0 {
+				one.when = when
+			} else if one.when != when {
+				one.when = ""
 			}
 			one.fields = append(one.fields, v)
 			if now := f.typedPart(v); now != "" {
@@ -48,9 +54,11 @@ func (f Form) typedPart(v fleet.VMField) string {
 	return texts[len(texts)-1]
 }
 
-func (f Form) part(v fleet.VMField) kit.Field {
+func (f Form) part(v fleet.VMField, when fleet.When) kit.Field {
 	out := f.field("spec."+v.Name, kit.Field{Label: v.Input.Label, Hint: v.Input.Help, Unit: v.Input.Unit})
-	out.Value = f.typedPart(v)
+	if out.Value = f.typedPart(v); when != "" {
+		out.When = "" // the section says it
+	}
 	if f.closed(v) {
 		out.Hint = "Only those who may change infrastructure choose it: " + v.Reserved + "."
 	}
