@@ -3,6 +3,8 @@ package libvirt
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -117,6 +119,12 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 			// It may have ended by itself since; then undefining is all that is left.
 			if err := l.DomainDestroy(s.ref); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
 				return err
+			}
+		}
+		// libvirt removes the state of a TPM that the definition has; of one that was taken away it stays, and nobody would look for it any more.
+		if !s.kept.parts.Security.TPM {
+			if err := os.RemoveAll(filepath.Join(tpmDir, string(id))); err != nil {
+				return fmt.Errorf("remove the state of the VM's TPM: %w", err)
 			}
 		}
 		err := l.DomainUndefineFlags(s.ref, all)

@@ -18,6 +18,9 @@ const (
 	aliasVSOCK    = "ua-quantix-vsock"
 )
 
+// tpmDir is where libvirt keeps the state of guests' TPMs, each in a directory that the guest's UUID names.
+const tpmDir = "/var/lib/libvirt/swtpm"
+
 // part is how a field of a spec that stands in one place of a definition is written there, and read from there.
 type part struct {
 	field string

@@ -137,7 +137,7 @@ var partFields = []VMField{
 	choice("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, Input{Section: SectionDisplay, Label: "Sound card", Options: SoundCards}),
 
 	flag("security.tpm", "TPM", func(s *VMSpec) *bool { return &s.Security.TPM }, Input{
-		Section: SectionSecurity, Label: "TPM 2.0", Help: "Its state lies on the host: a VM with one does not go to another host. Taken away, what it kept is lost.",
+		Section: SectionSecurity, Label: "TPM 2.0", Help: "Its state lies on the host, until the VM is deleted: a VM with one does not go to another host.",
 	}),
 
 	choice("devices.watchdog", "watchdog", func(s *VMSpec) *string { return &s.Devices.Watchdog }, Input{Section: SectionDevices, Label: "Watchdog", Options: Watchdogs}),
