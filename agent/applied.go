@@ -70,12 +70,57 @@ func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied 
 
 // Edit is what an apply writes into a definition. All else in it stays as it is.
 type Edit struct {
-	Name             bool            // as wanted
-	Fields           []fleet.VMField // likewise; of those with elements, see below
-	Disks, DropDisks []fleet.Disk    // that it shall have, and shall not
-	GrowDisks        []fleet.Disk    // of which people want more than before. What somebody has made larger than that on the host stays so
-	NICs, DropNICs   []fleet.NIC     // likewise
-	Strays           bool            // devices that Quantix made and no spec names are to go
+	Name             bool              // as wanted
+	Fields           []fleet.VMField   // likewise; of those with elements, see below
+	Disks, DropDisks []fleet.Disk      // that it shall have, and shall not
+	GrowDisks        []fleet.Disk      // of which people want more than before. What somebody has made larger than that on the host stays so
+	NICs, DropNICs   []fleet.NIC       // likewise
+	SetDisks         []Set[fleet.Disk] // of those that the definition has
+	SetNICs          []Set[fleet.NIC]
+	Strays           bool // devices that Quantix made and no spec names are to go
+}
+
+// Set is a device that the definition has, and what of it is to be as Device has it.
+type Set[T any] struct {
+	Device T
+	Fields []fleet.Field[T]
+}
+
+// Has reports whether the field of that name is.
+func (s Set[T]) Has(field string) bool {
+	return slices.ContainsFunc(s.Fields, func(f fleet.Field[T]) bool { return f.Name == field })
+}
+
+// sets are what an edit changes of the devices that the definition has.
+func sets[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], putBack bool) []Set[T] {
+	find := func(all []T, v T) (T, bool) {
+		i := slices.IndexFunc(all, func(o T) bool { return one(o, v) })
+		if i < 0 {
+			var none T
+			return none, false
+		}
+		return all[i], true
+	}
+	var out []Set[T]
+	for _, w := range want {
+		here, ok := find(is, w)
+		if !ok {
+			continue
+		}
+		set, before := Set[T]{Device: w}, w
+		if o, ok := find(was, w); ok {
+			before = o
+		}
+		for _, f := range fields {
+			if !f.Same(here, w) && (putBack || !f.Same(before, w)) {
+				set.Fields = append(set.Fields, f)
+			}
+		}
+		if len(set.Fields) > 0 {
+			out = append(out, set)
+		}
+	}
+	return out
 }
 
 // Has reports whether the field of that name is to be as wanted.
@@ -117,6 +162,8 @@ func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 			out.DropNICs = append(out.DropNICs, n)
 		}
 	}
+	out.SetDisks = sets(was.Spec.Disks, is.Spec.Disks, want.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, putBack)
+	out.SetNICs = sets(was.Spec.NICs, is.Spec.NICs, want.Spec.NICs, func(a, b fleet.NIC) bool { return strings.EqualFold(a.MAC, b.MAC) }, fleet.NICFields, putBack)
 	return out
 }
 

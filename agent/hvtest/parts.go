@@ -11,9 +11,9 @@ import (
 // fullSpec has every field that stands in one place of a definition, none as usual, and starts on a host that emulates.
 func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.CPUs = 4
-	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 2, Cores: 2}
-	s.Memory = fleet.VMMemory{Shared: true}
-	s.Boot = fleet.VMBoot{Menu: true}
+	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 4, Cores: 2, Max: 8}
+	s.Memory = fleet.VMMemory{Shared: true, MaxMiB: 1024}
+	s.Boot = fleet.VMBoot{Menu: true, CDROM: 3}
 	s.Display = fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de-ch", Pointer: "mouse", Sound: "ich9"}
 	s.Security = fleet.VMSecurity{TPM: true}
 	s.Devices = fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 4096}
@@ -71,7 +71,7 @@ func testParts(t *testing.T, h *host) {
 		change(full)
 	}
 	one := full // they go together: their product is the number of vCPUs
-	one.CPU.Sockets, one.CPU.Cores, one.CPU.Threads = 1, 2, 2
+	one.CPU.Sockets, one.CPU.Cores, one.CPU.Threads = 2, 2, 2
 	change(one, "cpu.sockets", "cpu.threads")
 	change(full)
 	h.must("stop", h.StopVM(h.ctx, vm.ID))

@@ -253,7 +253,7 @@ func (a *applying) prepare(ctx context.Context, old *sighted, was *agent.Applied
 		}
 	}
 	for _, p := range places {
-		disk := diskPlace{alias: diskAlias(p.ref()), path: p.path()}
+		disk := diskPlace{spec: a.in.VM.Spec.Disks[p.number-1], alias: diskAlias(p.ref()), path: p.path()}
 		if kind := blocksOf(p.pool.Spec); kind != nil {
 			disk.source, disk.direct = kind.source(p.pool, p.volume), true
 		} else {

@@ -27,6 +27,9 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 		out.Spec.CPU.Model = ""
 		delete(out.Odd, "cpu.model")
 	}
+	if out.Spec.CPU.Max == 0 && applied.Spec.CPU.Max == out.Spec.CPUs {
+		out.Spec.CPU.Max = out.Spec.CPUs // it has got all that there is
+	}
 	out.Spec.Disks = definedDisks(x.Devices.Disks, applied, out.Odd)
 	out.Spec.NICs = definedNICs(x.Devices.Interfaces, applied, out.Odd)
 	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })
@@ -57,7 +60,7 @@ func definedDisks(disks []libvirtxml.DomainDisk, applied agent.Applied, odd map[
 		})
 		switch {
 		case k >= 0:
-			out = append(out, applied.Spec.Disks[k])
+			out = append(out, readDisk(*d, applied.Spec.Disks[k]))
 			words = append(words, applied.Spec.Disks[k].Volume)
 		case isOurs(d.Alias, aliasDisk):
 			stray, words = true, append(words, path.Base(pathOf(d)))
@@ -97,7 +100,7 @@ func definedNICs(cards []libvirtxml.DomainInterface, applied agent.Applied, odd 
 			strange = true
 			word += ", with the network filter " + filter
 		}
-		out, words = append(out, nic), append(words, word)
+		out, words = append(out, readCard(*n, nic)), append(words, word)
 	}
 	if strange {
 		odd["nics"] = strings.Join(words, ", ")

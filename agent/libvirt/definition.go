@@ -18,7 +18,7 @@ func newDefinition(id fleet.VMID, arch string, k kind) *libvirtxml.Domain {
 		UUID: string(id),
 		OS: &libvirtxml.DomainOS{
 			Type:        &libvirtxml.DomainOSType{Arch: arch, Machine: k.machine, Type: "hvm"},
-			BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}, {Dev: "cdrom"}, {Dev: "network"}},
+			BootDevices: bootDevices(),
 		},
 		Features: &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}},
 		CPU:      k.cpu(),

@@ -35,6 +35,7 @@ type intent struct {
 }
 
 type diskPlace struct {
+	spec   fleet.Disk
 	alias  string
 	path   string
 	direct bool // the storage takes direct I/O
@@ -63,7 +64,7 @@ func edit(x *libvirtxml.Domain, in intent) {
 		editMemory(x, uint(in.spec.MemoryMiB)*1024)
 	}
 	if in.Has("cpus") {
-		editCPUs(x, uint(in.spec.CPUs))
+		editCPUs(x, uint(in.spec.CPUs), uint(in.spec.CPU.Max))
 	}
 	if in.Has("firmware") {
 		editFirmware(x, in.spec.Firmware)
@@ -78,6 +79,8 @@ func edit(x *libvirtxml.Domain, in intent) {
 	if in.Has("iso") {
 		editCDROM(x, in.iso)
 	}
+	fitCell(x)
+	fitBoot(x)
 }
 
 func editMemory(x *libvirtxml.Domain, kib uint) {
@@ -87,17 +90,30 @@ func editMemory(x *libvirtxml.Domain, kib uint) {
 	}
 }
 
-func editCPUs(x *libvirtxml.Domain, n uint) {
-	if x.VCPU != nil && x.VCPU.Value == n && (x.VCPU.Current == 0 || x.VCPU.Current == n) {
+// editCPUs leaves the room for more that the definition has; asked: what the spec asks for, which a guest that has got all shows no more.
+func editCPUs(x *libvirtxml.Domain, n, asked uint) {
+	most := uint(moreCPUs(x))
+	if x.VCPU != nil && x.VCPU.Value == asked {
+		most = asked
+	}
+	setCPUs(x, n, most)
+}
+
+func setCPUs(x *libvirtxml.Domain, n, most uint) {
+	all, current := n, uint(0)
+	if most > n {
+		all, current = most, n
+	}
+	if x.VCPU != nil && x.VCPU.Value == all && cpusOf(x) == int(n) {
 		return
 	}
 	if x.VCPU == nil {
 		x.VCPU = &libvirtxml.DomainVCPU{Placement: "static"}
 	}
-	x.VCPU.Value, x.VCPU.Current, x.VCPUs = n, 0, nil
-	if x.CPU != nil && x.CPU.Topology != nil {
+	if x.VCPU.Value != all && x.CPU != nil && x.CPU.Topology != nil {
 		x.CPU.Topology = nil // it would have to multiply to the number of vCPUs
 	}
+	x.VCPU.Value, x.VCPU.Current, x.VCPUs = all, current, nil
 }
 
 func editFirmware(x *libvirtxml.Domain, want fleet.Firmware) {
@@ -115,49 +131,35 @@ func editFirmware(x *libvirtxml.Domain, want fleet.Firmware) {
 }
 
 func editDisks(devices *libvirtxml.DomainDeviceList, in intent) {
-	want := in.disks
 	drop := func(d libvirtxml.DomainDisk) bool {
 		return in.Strays || slices.ContainsFunc(in.DropDisks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == aliasOf(d.Alias) })
 	}
 	devices.Disks = slices.DeleteFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool {
-		return isOurs(d.Alias, aliasDisk) && drop(d) && !slices.ContainsFunc(want, func(w diskPlace) bool { return w.is(&d) })
+		return isOurs(d.Alias, aliasDisk) && drop(d) && !slices.ContainsFunc(in.disks, func(w diskPlace) bool { return w.is(&d) })
 	})
-	for _, w := range want {
-		if !slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return w.is(&d) }) {
-			devices.Disks = append(devices.Disks, newDisk(devices, w))
+	for _, w := range in.disks {
+		i := slices.IndexFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return w.is(&d) })
+		if i < 0 {
+			devices.Disks = append(devices.Disks, newDisk(w))
+		} else if set := setOf(in.SetDisks, func(d fleet.Disk) bool { return d.Ref() == w.spec.Ref() }); set != nil {
+			devices.Disks[i] = setDisk(devices.Disks[i], set.Device, w.direct, set.Has)
 		}
 	}
+	nameTargets(devices)
+	fitSCSI(devices)
 }
 
-func newDisk(devices *libvirtxml.DomainDeviceList, w diskPlace) libvirtxml.DomainDisk {
-	cache := ""
-	if w.direct {
-		cache = "none"
-	}
-	target := ""
-	for i := 0; target == "" || slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == target }); i++ {
-		target = virtioName(i)
-	}
+func newDisk(w diskPlace) libvirtxml.DomainDisk {
 	format, source := "qcow2", &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: w.path}}
 	if w.source != nil {
 		format, source = "raw", w.source
 	}
-	return libvirtxml.DomainDisk{
+	return setDisk(libvirtxml.DomainDisk{
 		Device: "disk",
-		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: format, Cache: cache, Discard: "unmap"},
+		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: format},
 		Source: source,
-		Target: &libvirtxml.DomainDiskTarget{Dev: target, Bus: "virtio"},
 		Alias:  &libvirtxml.DomainAlias{Name: w.alias},
-	}
-}
-
-// virtioName is "vda" for 0, "vdz" for 25, "vdaa" for 26.
-func virtioName(i int) string {
-	name := ""
-	for ; i >= 0; i = i/26 - 1 {
-		name = string(rune('a'+i%26)) + name
-	}
-	return "vd" + name
+	}, w.spec, w.direct, every)
 }
 
 func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
@@ -182,14 +184,17 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
 			editFilter(n, in.mark.ID, w, in.Strays)
 			continue
 		}
-		alias := aliasNIC + strings.ToLower(strings.ReplaceAll(w.MAC, ":", "")) // no other's, also none of one that the guest holds on to
-		devices.Interfaces = append(devices.Interfaces, libvirtxml.DomainInterface{
+		devices.Interfaces = append(devices.Interfaces, setCard(libvirtxml.DomainInterface{
 			MAC:    &libvirtxml.DomainInterfaceMAC{Address: strings.ToLower(w.MAC)},
 			Source: source,
-			Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
-			Alias:  &libvirtxml.DomainAlias{Name: alias},
-		})
+			Alias:  &libvirtxml.DomainAlias{Name: cardAlias(w)},
+		}, w, every))
 		editFilter(&devices.Interfaces[len(devices.Interfaces)-1], in.mark.ID, w, false)
+	}
+	for i, n := range devices.Interfaces {
+		if set := setOf(in.SetNICs, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) }); set != nil {
+			devices.Interfaces[i] = setCard(n, set.Device, set.Has)
+		}
 	}
 }
 

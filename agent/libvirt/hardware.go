@@ -16,6 +16,7 @@ import (
 type hardware struct {
 	cpus      int
 	memoryMiB int
+	max       struct{ cpus, memoryMiB int } // that it can get while it runs; 0: no more
 	firmware  fleet.Firmware
 	disks     []drive // by target
 	nics      []card  // in the definition's order
@@ -28,15 +29,19 @@ type hardware struct {
 type drive struct {
 	target, path string
 	alias        string // of a disk of the spec
+	told         string // of its fields
 }
 
 // same leaves out the alias: a disk that was moved keeps the old one until its guest's next start.
-func (d drive) same(o drive) bool { return d.target == o.target && d.path == o.path }
+func (d drive) same(o drive) bool {
+	return d.target == o.target && d.path == o.path && d.told == o.told
+}
 
-type card struct{ mac, source, filter string }
+type card struct{ mac, source, filter, told string }
 
 func hardwareOf(x *libvirtxml.Domain) hardware {
 	h := hardware{cpus: cpusOf(x), memoryMiB: int(memoryKiB(x) / 1024), firmware: firmwareOf(x)}
+	h.max.cpus, h.max.memoryMiB = moreCPUs(x), moreMemory(x)
 	if x.Devices == nil {
 		return h
 	}
@@ -52,7 +57,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
 		case d.Device == "disk" || d.Device == "" || d.Device == "lun":
-			one := drive{target: targetOf(d), path: path}
+			one := drive{target: targetOf(d), path: path, told: fleet.Telling(fleet.DiskFields, readDisk(*d, fleet.Disk{}))}
 			if isOurs(d.Alias, aliasDisk) {
 				one.alias = aliasOf(d.Alias)
 			}
@@ -64,7 +69,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 	})
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		h.nics = append(h.nics, card{macOf(n), sourceOf(n), filterOf(n)})
+		h.nics = append(h.nics, card{macOf(n), sourceOf(n), filterOf(n), fleet.Telling(fleet.NICFields, readCard(*n, fleet.NIC{}))})
 	}
 	return h
 }
@@ -89,8 +94,11 @@ func nextBoot(live, kept hardware) []string {
 	}
 	for _, f := range partFields {
 		same := f.Same(live.parts, kept.parts)
-		if f.Name == "cpu.model" {
+		switch f.Name {
+		case "cpu.model":
 			same = hasModel(live.parts, kept.parts)
+		case "cpu.max": // a guest that has got all there is says so no more
+			same = live.max.cpus == kept.max.cpus || max(live.cpus, live.max.cpus) == max(kept.cpus, kept.max.cpus)
 		}
 		if !same {
 			out = append(out, f.Name)

@@ -50,11 +50,47 @@ func addPorts(x *libvirtxml.Domain) {
 	}
 }
 
-// plug lets the running guest have the cards that the edit adds, and asks it to let go of those that are out of the definition.
+// pluggable is a device that a running guest can get and lose.
+type pluggable struct {
+	alias  string
+	wanted bool                                               // the spec has it
+	text   func(at *libvirtxml.DomainAddress) (string, error) // its definition, at that address; nil: wherever there is room
+	at     *libvirtxml.DomainAddress
+	what   string
+}
+
+// pluggables are the devices that Quantix gave the domain and that come and go while it runs.
+func (a *applying) pluggables(x *libvirtxml.Domain) []pluggable {
+	var out []pluggable
+	for _, n := range x.Devices.Interfaces {
+		if isOurs(n.Alias, aliasNIC) {
+			out = append(out, pluggable{aliasOf(n.Alias), hasCard(a.in.VM.Spec.NICs, n), func(at *libvirtxml.DomainAddress) (string, error) {
+				n.Address = at
+				return n.Marshal()
+			}, n.Address, "a network card"})
+		}
+	}
+	for _, d := range x.Devices.Disks {
+		if isOurs(d.Alias, aliasDisk) && d.Target != nil && (d.Target.Bus == "virtio" || d.Target.Bus == "scsi") {
+			wanted := slices.ContainsFunc(a.in.VM.Spec.Disks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == aliasOf(d.Alias) })
+			out = append(out, pluggable{aliasOf(d.Alias), wanted, func(at *libvirtxml.DomainAddress) (string, error) {
+				d.Address = at
+				return d.Marshal()
+			}, d.Address, "a disk"})
+		}
+	}
+	return out
+}
+
+func has(all []pluggable, p pluggable) bool {
+	return slices.ContainsFunc(all, func(o pluggable) bool { return o.alias == p.alias })
+}
+
+// plug lets the running guest have what the edit adds, and asks it to let go of what is out of the definition.
 // What it has no room for, or holds on to, waits for its next start: the difference shows. again is an edit that was applied
 // before, and perhaps not to its end.
 func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, again bool) error {
-	kept, err := readXML(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive)
+	kept, err := readXML(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
 	}
@@ -62,47 +98,70 @@ func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, aga
 	if err != nil {
 		return err
 	}
-	for _, n := range kept.Devices.Interfaces {
-		wanted := plan.NICs
-		if again {
-			wanted = a.in.VM.Spec.NICs
-		}
-		if isOurs(n.Alias, aliasNIC) && hasCard(wanted, n) && !slices.ContainsFunc(live.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return macOf(&o) == macOf(&n) }) {
-			if err := a.attach(ctx, guest.ref, n); err != nil {
+	if err := a.retune(ctx, guest.ref, plan, kept, live); err != nil {
+		return err
+	}
+	there := a.pluggables(live)
+	for _, p := range a.pluggables(kept) {
+		if p.wanted && !has(there, p) && (again || a.adds(plan, p)) {
+			if err := a.attach(ctx, guest.ref, p, live); err != nil {
 				return err
 			}
 		}
 	}
-	return a.release(ctx, guest, kept)
+	return a.release(ctx, guest, a.pluggables(kept))
 }
 
-// attach puts the card where the next start has it, so that the guest's name for it stays, or else wherever there is room.
-func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, n libvirtxml.DomainInterface) error {
+// adds reports whether the edit gives the VM the device.
+func (a *applying) adds(plan agent.Edit, p pluggable) bool {
+	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return diskAlias(d.Ref()) == p.alias }) ||
+		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return cardAlias(n) == p.alias })
+}
+
+// attach puts the device where the next start has it, so that the guest's name for it stays, or else wherever there is room.
+func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable, live *libvirtxml.Domain) error {
+	if drive := p.at != nil && p.at.Drive != nil; drive && !slices.ContainsFunc(live.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
+		c := newSCSI()
+		text, err := c.Marshal()
+		if err != nil {
+			return err
+		}
+		if err := a.attachText(ctx, ref, text); err != nil {
+			return noRoom(err)
+		}
+	}
 	var err error
-	for _, at := range []*libvirtxml.DomainAddress{n.Address, nil} {
-		n.Address = at
-		text, bad := n.Marshal()
+	for _, at := range []*libvirtxml.DomainAddress{p.at, nil} {
+		text, bad := p.text(at)
 		if bad != nil {
 			return bad
 		}
-		err = a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-			return l.DomainAttachDeviceFlags(ref, text, uint32(golibvirt.DomainDeviceModifyLive))
-		})
-		if err == nil || !answered(err) {
+		if err = a.attachText(ctx, ref, text); err == nil || !answered(err) {
 			return err
 		}
 		if none := deviceFree(err); none != err { //nolint:errorlint // whether it is the very one
 			return none
 		}
 	}
+	return noRoom(err)
+}
+
+func (a *applying) attachText(ctx context.Context, ref golibvirt.Domain, text string) error {
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainAttachDeviceFlags(ref, text, uint32(golibvirt.DomainDeviceModifyLive))
+	})
+}
+
+// noRoom is nil where the guest has no place for a device: it gets it at its next start.
+func noRoom(err error) error {
 	if strings.Contains(err.Error(), "No more available PCI slots") {
 		return nil
 	}
 	return err
 }
 
-// release asks the guest for the cards that Quantix gave it and its next start is without, until it has let go of them or does not for long.
-func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.Domain) error {
+// release asks the guest for the devices that Quantix gave it and its next start is without, until it has let go of them or does not for long.
+func (a *applying) release(ctx context.Context, guest sighted, kept []pluggable) error {
 	look := time.NewTicker(lookPeriod)
 	defer look.Stop()
 	began, asked := time.Now(), time.Time{}
@@ -111,18 +170,16 @@ func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.
 		if err != nil {
 			return err
 		}
-		held := slices.DeleteFunc(live.Devices.Interfaces, func(n libvirtxml.DomainInterface) bool {
-			return !isOurs(n.Alias, aliasNIC) || hasCard(a.in.VM.Spec.NICs, n) || slices.ContainsFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return macOf(&o) == macOf(&n) })
-		})
+		held := slices.DeleteFunc(a.pluggables(live), func(p pluggable) bool { return p.wanted || has(kept, p) })
 		if len(held) == 0 || time.Since(began) > letGoLimit {
 			return nil
 		}
 		if time.Since(asked) > askPeriod {
 			asked = time.Now()
-			a.in.Progress(100, "waiting for the guest to let go of a network card")
-			for _, n := range held {
+			a.in.Progress(100, "waiting for the guest to let go of "+held[0].what)
+			for _, p := range held {
 				err := a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-					return l.DomainDetachDeviceAlias(guest.ref, aliasOf(n.Alias), uint32(golibvirt.DomainDeviceModifyLive))
+					return l.DomainDetachDeviceAlias(guest.ref, p.alias, uint32(golibvirt.DomainDeviceModifyLive))
 				})
 				if err != nil && !answered(err) {
 					return err
@@ -142,4 +199,9 @@ func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.
 
 func hasCard(all []fleet.NIC, n libvirtxml.DomainInterface) bool {
 	return slices.ContainsFunc(all, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) })
+}
+
+// cardAlias is that of the spec's card: no other's, also none of one that the guest holds on to.
+func cardAlias(n fleet.NIC) string {
+	return aliasNIC + strings.ToLower(strings.ReplaceAll(n.MAC, ":", ""))
 }

@@ -32,6 +32,10 @@ type part struct {
 // parts are all of them. A definition always has devices: see edit and definedOf.
 var parts = []part{
 	{"cpu.model", writeModel, readModel},
+	{"cpu.max", func(x *libvirtxml.Domain, s fleet.VMSpec) { setCPUs(x, uint(cpusOf(x)), uint(s.CPU.Max)) }, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		s.CPU.Max = moreCPUs(x)
+		return ""
+	}},
 	{"cpu.sockets", writeTopology, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		t := topologyOf(x)
 		s.CPU.Sockets = t.Sockets
@@ -61,6 +65,11 @@ var parts = []part{
 		return ""
 	}},
 
+	{"memory.maxMiB", writeMaxMemory, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		s.Memory.MaxMiB = moreMemory(x)
+		return ""
+	}},
+
 	{"boot.menu", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		if x.OS == nil {
 			return
@@ -70,6 +79,17 @@ var parts = []part{
 		}
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.Boot.Menu = x.OS != nil && x.OS.BootMenu != nil && x.OS.BootMenu.Enable == "yes"
+		return ""
+	}},
+
+	{"boot.cdrom", func(x *libvirtxml.Domain, s fleet.VMSpec) {
+		if i := cdromOf(x); i >= 0 {
+			x.Devices.Disks[i].Boot = bootAt(s.Boot.CDROM)
+		}
+	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		if i := cdromOf(x); i >= 0 {
+			s.Boot.CDROM = placeOfBoot(x.Devices.Disks[i].Boot)
+		}
 		return ""
 	}},
 

@@ -317,11 +317,17 @@ func (h *Host) define(in agent.Apply) error {
 	old := g.applied.Pools
 	g.applied, g.generation, g.undefined, g.mark = agent.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
 	if g.on() {
-		g.live.spec.NICs = plugged(g.live.spec.NICs, plan, misbehaves(g.name, NoShutdown))
+		deaf := misbehaves(g.name, NoShutdown)
+		g.live.spec.NICs = plugged(g.live.spec.NICs, plan, deaf)
+		g.live.spec = retuned(g.live.spec, plan, in.VM.Spec, deaf)
+		g.live.pools = maps.Clone(g.live.pools)
 	}
 	g.def = shape{spec: edited(g.def.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
 	for id, p := range g.applied.Pools {
 		g.def.pools[id] = cmp.Or(p.Path, dirOfApplied(p))
+	}
+	if g.on() {
+		maps.Copy(g.live.pools, g.def.pools)
 	}
 	return nil
 }

@@ -29,6 +29,52 @@ func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec 
 		}
 	}
 	spec.NICs = cards
+	setAll(&spec, plan, func(fleet.When) bool { return true })
+	return spec
+}
+
+// setAll changes the fields of disks and cards that are in the spec, as far as so says.
+func setAll(spec *fleet.VMSpec, plan agent.Edit, so func(fleet.When) bool) {
+	spec.Disks, spec.NICs = slices.Clone(spec.Disks), slices.Clone(spec.NICs)
+	for _, set := range plan.SetDisks {
+		if i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == set.Device.Ref() }); i >= 0 {
+			for _, f := range set.Fields {
+				if so(f.On) {
+					f.Copy(&spec.Disks[i], set.Device)
+				}
+			}
+		}
+	}
+	for _, set := range plan.SetNICs {
+		if i := cardOf(spec.NICs, set.Device); i >= 0 {
+			for _, f := range set.Fields {
+				if so(f.On) {
+					f.Copy(&spec.NICs[i], set.Device)
+				}
+			}
+		}
+	}
+}
+
+// retuned is what runs after an edit: more vCPUs and memory where there is room, disks that come and go, a medium, limits.
+func retuned(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec, deaf bool) fleet.VMSpec {
+	setAll(&spec, plan, func(on fleet.When) bool { return on == fleet.Now })
+	if plan.Has("iso") {
+		spec.ISO = want.ISO
+	}
+	if plan.Has("cpus") && want.CPUs > spec.CPUs && want.CPUs <= spec.CPU.Max {
+		spec.CPUs = want.CPUs
+	}
+	if more := want.MemoryMiB - spec.MemoryMiB; plan.Has("memoryMiB") && more > 0 && more%fleet.MemoryStep == 0 && want.MemoryMiB <= spec.Memory.MaxMiB {
+		spec.MemoryMiB = want.MemoryMiB
+	}
+	pluggable := func(d fleet.Disk) bool { return d.Bus == "" || d.Bus == "scsi" }
+	spec.Disks = slices.DeleteFunc(spec.Disks, func(d fleet.Disk) bool { return !deaf && pluggable(d) && hasDisk(plan.DropDisks, d) })
+	for _, d := range plan.Disks {
+		if pluggable(d) && !hasDisk(spec.Disks, d) {
+			spec.Disks = append(spec.Disks, d)
+		}
+	}
 	return spec
 }
 

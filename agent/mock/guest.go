@@ -108,6 +108,12 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		s.StartedAt = &started
 	}
 	s.CPUs, s.MemoryMiB = now.spec.CPUs, now.spec.MemoryMiB
+	if g.on() {
+		s.MaxMemory = now.spec.Memory.MaxMiB
+		if n := now.spec.CPU.Max; n > s.CPUs {
+			s.MaxCPUs = n
+		}
+	}
 	if g.managed {
 		s.Faults, s.Drift = h.faults(g), g.applied.Drift(g.defined())
 		if g.name != g.applied.Name {

@@ -49,7 +49,8 @@ func (vm VM) Diff(to VM) []Change {
 		add("description", "description")
 	}
 	for _, c := range vm.Spec.Diff(to.Spec, vm.On()) {
-		if c.When == Never && vm.takesGrowthBack(c, to) {
+		switch f, _ := FieldOf(strings.TrimPrefix(c.Field, "spec.")); {
+		case c.When == Never && vm.takesGrowthBack(c, to), c.When == NextBoot && f.Live != nil && f.Live(vm, to.Spec):
 			c.When = Now
 		}
 		out = append(out, c)
@@ -71,45 +72,61 @@ func (s VMSpec) Diff(to VMSpec, on bool) []Change {
 	return out
 }
 
-// VMField is all that is known of one field of a VM's spec: edits, their words and refusals, what a page says beside it, and how
-// an agent tells a person's change from one that somebody made on the host.
-type VMField struct {
+// Field is all that is known of one field of an S: its words and refusals, what a form asks, and how an agent tells a person's change
+// from one that somebody made on the host.
+type Field[S any] struct {
 	Name, Noun string // "memoryMiB" in JSON, "memory" in a sentence
-	On         When   // when a change takes effect for a guest that is on
-	Words      func(VMSpec) string
-	Same       func(a, b VMSpec) bool // as far as a definition on a host can tell
-	Value      func(VMSpec) any       // of the field's JSON type
-	Copy       func(to *VMSpec, from VMSpec)
-	Take       func(to *VMSpec, value []byte) error // reads what Value is as JSON, and nothing else
-	Input      Input                                // how a form asks for it; no section: otherwise
-	Reserved   string                               // why only who runs the hosts may choose it, as a clause; empty: who may change the VM may
-	Default    func(VMSpec) bool                    // it is as a new VM has it; nil for those that a form asks for otherwise
-	diff       func(old, to VMSpec) []Change
-	check      func(c *Checks, field string, s VMSpec)
+	Words      func(S) string
+	Same       func(a, b S) bool // as far as a definition on a host can tell
+	Value      func(S) any       // of the field's JSON type
+	Copy       func(to *S, from S)
+	Take       func(to *S, value []byte) error // reads what Value is as JSON, and nothing else
+	Input      Input                           // how a form asks for it; no section: otherwise
+	Reserved   string                          // why only who runs the hosts may choose it, as a clause; empty: who may change the VM may
+	Default    func(S) bool                    // it is as a new one has it; nil for those that a form asks for otherwise
+	On         When                            // when a change takes effect for a guest that is on
+
+	became func(old, to S) string // what becomes what, in words; empty: nothing does
+	check  func(c *Checks, field string, s S)
+}
+
+// VMField is a field of a VM's spec.
+type VMField struct {
+	Field[VMSpec]
+	Live func(vm VM, to VMSpec) bool // whether this change takes effect at once in the guest that is on, against On; nil: never
+	diff func(old, to VMSpec) []Change
 }
 
 // VMFields are the fields of a spec that a host's definition holds.
 var VMFields = slices.Concat([]VMField{
-	value("cpus", "vCPUs", NextBoot, func(s *VMSpec) *int { return &s.CPUs },
+	live(VM.takesCPUs, value("cpus", "vCPUs", NextBoot, func(s *VMSpec) *int { return &s.CPUs },
 		func(n int) string { return count(n, "vCPU") },
-		func(a, b int) string { return fmt.Sprintf("%d → %d", a, b) }),
-	value("memoryMiB", "memory", NextBoot, func(s *VMSpec) *int { return &s.MemoryMiB },
+		func(a, b int) string { return fmt.Sprintf("%d → %d", a, b) })),
+	live(VM.takesMemory, value("memoryMiB", "memory", NextBoot, func(s *VMSpec) *int { return &s.MemoryMiB },
 		func(n int) string { return fmt.Sprintf("%d MiB", n) },
-		func(a, b int) string { return fmt.Sprintf("%d → %d MiB", a, b) }),
+		func(a, b int) string { return fmt.Sprintf("%d → %d MiB", a, b) })),
 	value("firmware", "firmware", PowerOff, func(s *VMSpec) *Firmware { return &s.Firmware },
 		func(f Firmware) string { return strings.ToUpper(string(f)) }, nil),
 	list("disks", "disk", Never, func(s *VMSpec) *[]Disk { return &s.Disks },
-		element[Disk]{key: diskKey, told: diskKey, words: func(d Disk) string { return d.Volume }, live: diskGrown, became: diskBecame}),
+		element[Disk]{key: diskKey, told: diskKey, words: Disk.words, fields: DiskFields, comes: Disk.comes, live: diskGrown, became: diskBecame}),
 	list("nics", "network card", Now, func(s *VMSpec) *[]NIC { return &s.NICs },
-		element[NIC]{key: nicKey, told: nicTold, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFiltered(n) }, live: nicRefiltered}),
-	value("iso", "CD-ROM", NextBoot, func(s *VMSpec) **Volref { return &s.ISO },
+		element[NIC]{key: nicKey, told: nicTold, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFiltered(n) }, fields: NICFields, live: nicRefiltered}),
+	value("iso", "CD-ROM", Now, func(s *VMSpec) **Volref { return &s.ISO },
 		func(v *Volref) string {
 			if v == nil {
 				return "none"
 			}
 			return v.Volume
 		}, nil),
-}, partFields)
+}, wholes(partFields))
+
+func wholes(all []Field[VMSpec]) []VMField {
+	var out []VMField
+	for _, f := range all {
+		out = append(out, whole(f))
+	}
+	return out
+}
 
 // FieldOf is the field of that name.
 func FieldOf(name string) (VMField, bool) {
@@ -121,29 +138,45 @@ func FieldOf(name string) (VMField, bool) {
 	return VMField{}, false
 }
 
+// live is a field of which some changes take effect at once in a guest that is on.
+func live(so func(vm VM, to VMSpec) bool, f VMField) VMField {
+	f.Live = so
+	return f
+}
+
 // value is a field that holds one thing. change says what becomes what; nil: the words of both.
 func value[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
 	if change == nil {
 		change = func(a, b T) string { return words(a) + " → " + words(b) }
 	}
-	return valueAs(name, noun, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) })
+	return whole(valueAs(name, noun, on, at, words, change, func(a, b T) bool { return reflect.DeepEqual(a, b) }))
 }
 
-// valueAs is value where other values mean the same, too.
-func valueAs[T any](name, noun string, on When, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) VMField {
-	get := func(s VMSpec) T { return *at(&s) }
-	same := func(a, b VMSpec) bool { return equal(get(a), get(b)) }
-	return VMField{
+// whole is the field of a spec.
+func whole(f Field[VMSpec]) VMField {
+	return VMField{Field: f, diff: func(old, to VMSpec) []Change {
+		if words := f.became(old, to); words != "" {
+			return []Change{{"spec." + f.Name, f.Noun + " " + words, f.On}}
+		}
+		return nil
+	}}
+}
+
+// valueAs is a field that holds one thing, where other values mean the same, too.
+func valueAs[S, T any](name, noun string, on When, at func(*S) *T, words func(T) string, change func(a, b T) string, equal func(a, b T) bool) Field[S] {
+	get := func(s S) T { return *at(&s) }
+	same := func(a, b S) bool { return equal(get(a), get(b)) }
+	return Field[S]{
 		Name: name, Noun: noun, On: on, Same: same,
-		Words: func(s VMSpec) string { return words(get(s)) },
-		Value: func(s VMSpec) any { return get(s) },
-		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = get(from) },
-		Take:  func(to *VMSpec, value []byte) error { return take(at(to), value) },
-		diff: func(old, to VMSpec) []Change {
+		Words: func(s S) string { return words(get(s)) },
+		Value: func(s S) any { return get(s) },
+		Copy:  func(to *S, from S) { *at(to) = get(from) },
+		Take:  func(to *S, value []byte) error { return take(at(to), value) },
+		became: func(old, to S) string {
 			if same(old, to) {
-				return nil
+				return ""
 			}
-			return []Change{{"spec." + name, noun + " " + change(get(old), get(to)), on}}
+			return change(get(old), get(to))
 		},
 	}
 }
@@ -162,9 +195,12 @@ func take[T any](to *T, value []byte) error {
 
 // element is how the elements of a list are told apart.
 type element[T any] struct {
-	key   func(T) string // which one it is; empty: a new one
-	told  func(T) string // what a definition on a host tells of it
-	words func(T) string // for people
+	key    func(T) string // which one it is; empty: a new one
+	told   func(T) string // what a definition on a host tells of it, but for its fields
+	words  func(T) string // for people
+	fields []Field[T]     // what an edit changes of one that stays
+	// comes is from when on one that is added or removed is there or gone; nil: as the list says
+	comes func(T) When
 	// live is what becomes of one that stays, in words, where that takes effect at once; empty: it does not. nil: it never does
 	live func(old, to T) string
 	// became is what becomes of one that stays otherwise; nil: its words, then and now
@@ -176,6 +212,36 @@ func (e element[T]) change(old, to T) string {
 		return e.became(old, to)
 	}
 	return e.words(old) + " → " + e.words(to)
+}
+
+// fieldsChanged is what an edit changes of the fields of one that stays, and from when on; rest is the element with them as they are to be.
+func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when When) {
+	rest, when = old, Now
+	var all []string
+	for _, f := range e.fields {
+		if became := f.became(old, to); became != "" {
+			all = append(all, f.Noun+" "+became)
+			if f.On != Now {
+				when = f.On
+			}
+		}
+		f.Copy(&rest, to)
+	}
+	return rest, strings.Join(all, ", "), when
+}
+
+// tells is all that a definition on a host tells of it.
+func (e element[T]) tells(v T) string { return e.told(v) + Telling(e.fields, v) }
+
+// Telling is what a definition on a host tells of fields: equal where it tells the same.
+func Telling[S any](fields []Field[S], v S) string {
+	var out strings.Builder
+	for _, f := range fields {
+		if !f.Default(v) {
+			fmt.Fprintf(&out, " %s=%s", f.Name, f.Words(v))
+		}
+	}
+	return out.String()
 }
 
 // list is a field that holds many, in an order that means nothing. What takes the place of one that stays takes effect at the
@@ -194,6 +260,9 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 	if on == Now {
 		replaced = NextBoot
 	}
+	if e.comes == nil {
+		e.comes = func(T) When { return on }
+	}
 	diff := func(old, to VMSpec) (out []Change) {
 		add := func(at string, when When, words string) {
 			out = append(out, Change{"spec." + name + at, noun + " " + words, when})
@@ -201,33 +270,40 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		was, stay := get(old), map[int]bool{}
 		for i, v := range get(to) {
 			k, at := index(was, v), fmt.Sprintf("[%d]", i)
-			switch {
-			case k < 0 || stay[k]:
-				add(at, on, e.words(v)+" added")
-			case reflect.DeepEqual(was[k], v):
-			case e.live != nil && e.live(was[k], v) != "":
-				add(at, Now, e.live(was[k], v))
-			default:
-				add(at, replaced, e.change(was[k], v))
+			if k < 0 || stay[k] {
+				add(at, e.comes(v), e.words(v)+" added")
+				stay[k] = true
+				continue
 			}
 			stay[k] = true
+			rest, fields, when := e.fieldsChanged(was[k], v)
+			if fields != "" {
+				add(at, when, e.words(v)+": "+fields)
+			}
+			switch {
+			case reflect.DeepEqual(rest, v):
+			case e.live != nil && e.live(rest, v) != "":
+				add(at, Now, e.live(rest, v))
+			default:
+				add(at, replaced, e.change(rest, v))
+			}
 		}
 		for k, v := range was {
 			if !stay[k] {
-				add("", on, e.words(v)+" removed")
+				add("", e.comes(v), e.words(v)+" removed")
 			}
 		}
 		return out
 	}
-	return VMField{
-		Name: name, Noun: noun + "s", On: on, diff: diff,
+	return VMField{diff: diff, Field: Field[VMSpec]{
+		Name: name, Noun: noun + "s", On: on,
 		Same: func(a, b VMSpec) bool {
 			n := map[string]int{}
 			for _, v := range get(a) {
-				n[e.told(v)]++
+				n[e.tells(v)]++
 			}
 			for _, v := range get(b) {
-				n[e.told(v)]--
+				n[e.tells(v)]--
 			}
 			for _, more := range n {
 				if more != 0 {
@@ -239,14 +315,28 @@ func list[T any](name, noun string, on When, at func(*VMSpec) *[]T, e element[T]
 		Words: func(s VMSpec) string {
 			var all []string
 			for _, v := range get(s) {
-				all = append(all, e.words(v))
+				all = append(all, e.words(v)+e.set(v))
 			}
 			return cmp.Or(strings.Join(all, ", "), "none")
 		},
 		Value: func(s VMSpec) any { return append([]T{}, get(s)...) }, // in JSON none is [], not null
 		Copy:  func(to *VMSpec, from VMSpec) { *at(to) = append([]T{}, get(from)...) },
 		Take:  func(to *VMSpec, value []byte) error { return take(at(to), value) },
+	}}
+}
+
+// set are its fields that are not as usual, in words, for brackets behind its own.
+func (e element[T]) set(v T) string {
+	var all []string
+	for _, f := range e.fields {
+		if !f.Default(v) {
+			all = append(all, f.Noun+" "+f.Words(v))
+		}
 	}
+	if len(all) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(all, ", ") + ")"
 }
 
 func diskKey(d Disk) string { return string(d.PoolID) + "/" + d.Volume }

@@ -14,6 +14,22 @@ func diskGrown(old, to Disk) string {
 	return diskBecame(old, to)
 }
 
+// words names the disk for people.
+func (d Disk) words() string {
+	if d.Volume == "" {
+		return "of " + Bytes(d.SizeBytes)
+	}
+	return d.Volume
+}
+
+// comes is from when on a guest that is on has a disk that it gets, or is without one that it loses.
+func (d Disk) comes() When {
+	if d.Bus == "" || d.Bus == "scsi" {
+		return Now
+	}
+	return NextBoot
+}
+
 // resized reports whether two disks differ in their sizes and in nothing else.
 func resized(a, b Disk) bool {
 	a.SizeBytes = b.SizeBytes

@@ -109,9 +109,11 @@ func (s VMSpec) Check(c *Checks, prefix string) {
 	}
 	for i, d := range s.Disks {
 		d.check(c, fmt.Sprintf("%s.disks[%d]", prefix, i))
+		d.checkFields(c, fmt.Sprintf("%s.disks[%d]", prefix, i))
 	}
 	for i, n := range s.NICs {
 		n.check(c, fmt.Sprintf("%s.nics[%d]", prefix, i))
+		n.checkFields(c, fmt.Sprintf("%s.nics[%d]", prefix, i))
 	}
 	if s.ISO != nil {
 		s.ISO.check(c, prefix+".iso")

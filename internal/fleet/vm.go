@@ -84,7 +84,7 @@ type Volref struct {
 	Volume string `json:"volume"`
 }
 
-// Disk is a virtio disk kept as a volume of its own, qcow2 in a pool of files and raw in others. The agent creates the volume: empty, as a
+// Disk is a disk kept as a volume of its own, qcow2 in a pool of files and raw in others. The agent creates the volume: empty, as a
 // full copy of Image, or as an overlay on it. An existing one it takes as it is, and never makes, changes or deletes.
 type Disk struct {
 	PoolID    PoolID  `json:"poolId"`
@@ -98,12 +98,36 @@ type Disk struct {
 	// ImageSHA256 is the version's checksum, where it was known when the VM was made: set by the portal, for the host.
 	ImageSHA256 string `json:"imageSha256,omitempty"`
 	Overlay     bool   `json:"overlay,omitempty"` // it stands on the image, of which a copy must be in its pool, instead of being a full copy
+
+	// How the guest has it: see DiskFields. The zero value of each is the usual.
+	Bus       string     `json:"bus,omitempty"`       // scsi, sata or usb; empty: virtio
+	Cache     string     `json:"cache,omitempty"`     // none, writeback, writethrough, directsync or unsafe; empty: none where the storage can, else QEMU's own
+	Discard   string     `json:"discard,omitempty"`   // ignore; empty: what the guest frees is freed
+	IO        string     `json:"io,omitempty"`        // native, threads or io_uring; empty: QEMU's own
+	BootOrder int        `json:"bootOrder,omitempty"` // 1 is tried first; 0: not by number
+	Serial    string     `json:"serial,omitempty"`    // that the guest reads
+	ReadOnly  bool       `json:"readOnly,omitempty"`
+	Limits    DiskLimits `json:"limits,omitzero"`
+}
+
+// DiskLimits are what a guest may do with a disk in a second; 0: as much as it can. A total goes with neither reads nor writes of its kind.
+// Bursts are above the limits, for as many seconds.
+type DiskLimits struct {
+	TotalIOPS    int `json:"totalIops,omitempty"`
+	ReadIOPS     int `json:"readIops,omitempty"`
+	WriteIOPS    int `json:"writeIops,omitempty"`
+	TotalKiB     int `json:"totalKiB,omitempty"`
+	ReadKiB      int `json:"readKiB,omitempty"`
+	WriteKiB     int `json:"writeKiB,omitempty"`
+	BurstIOPS    int `json:"burstIops,omitempty"` // in place of TotalIOPS
+	BurstKiB     int `json:"burstKiB,omitempty"`  // in place of TotalKiB
+	BurstSeconds int `json:"burstSeconds,omitempty"`
 }
 
 // Ref names the disk's volume.
 func (d Disk) Ref() Volref { return Volref{PoolID: d.PoolID, Volume: d.Volume} }
 
-// NIC is a virtio network card on one network: a libvirt network or a bridge device of the host. Whoever asks for a card gives the
+// NIC is a network card on one network: a libvirt network or a bridge device of the host. Whoever asks for a card gives the
 // network's id or its name; the portal keeps the id, and shows both. Hosts know the name.
 type NIC struct {
 	NetworkID NetworkID `json:"networkId,omitempty"`
@@ -119,6 +143,23 @@ type NIC struct {
 	// Set by the portal: these come from the port group, whose defaults they follow, until the card names its own.
 	DefaultGroups       bool `json:"defaultGroups,omitempty"`
 	DefaultAntiSpoofing bool `json:"defaultAntiSpoofing,omitempty"`
+
+	// How the guest has it: see NICFields. The zero value of each is the usual.
+	Model     string    `json:"model,omitempty"`     // e1000e or rtl8139; empty: virtio
+	LinkDown  bool      `json:"linkDown,omitempty"`  // its cable is out
+	Queues    int       `json:"queues,omitempty"`    // of a virtio card; 0: one
+	BootOrder int       `json:"bootOrder,omitempty"` // 1 is tried first; 0: not by number
+	Limits    NICLimits `json:"limits,omitzero"`
+}
+
+// NICLimits are what may pass a card in a second, in KiB; 0: as much as can. In is what comes to the guest. Peaks are above, for as many KiB as the burst.
+type NICLimits struct {
+	InKiB       int `json:"inKiB,omitempty"`
+	InPeakKiB   int `json:"inPeakKiB,omitempty"`
+	InBurstKiB  int `json:"inBurstKiB,omitempty"`
+	OutKiB      int `json:"outKiB,omitempty"`
+	OutPeakKiB  int `json:"outPeakKiB,omitempty"`
+	OutBurstKiB int `json:"outBurstKiB,omitempty"`
 }
 
 // Power is the power state of a guest.
@@ -135,10 +176,12 @@ const (
 // VMStatus is what the host last said about a VM. It holds nothing that changes by itself from one look to the next.
 type VMStatus struct {
 	Power       Power       `json:"power"`
-	Reason      string      `json:"reason,omitempty"`   // libvirt's word for why: "I/O error", "migration", …
-	CPUs        int         `json:"cpus"`               // of the running guest, else of the definition
-	MemoryMiB   int         `json:"memoryMiB"`          // likewise
-	NextBoot    []string    `json:"nextBoot,omitempty"` // spec fields that the running guest gets at its next start: "cpus", "memoryMiB", …
+	Reason      string      `json:"reason,omitempty"`       // libvirt's word for why: "I/O error", "migration", …
+	CPUs        int         `json:"cpus"`                   // of the running guest, else of the definition
+	MemoryMiB   int         `json:"memoryMiB"`              // likewise
+	MaxCPUs     int         `json:"maxCpus,omitempty"`      // how many the running guest can get without a restart; 0: no more
+	MaxMemory   int         `json:"maxMemoryMiB,omitempty"` // likewise
+	NextBoot    []string    `json:"nextBoot,omitempty"`     // spec fields that the running guest gets at its next start: "cpus", "memoryMiB", …
 	Disks       []DiskState `json:"disks,omitempty"`
 	NICs        []NICState  `json:"nics,omitempty"`
 	StartedAt   *time.Time  `json:"startedAt,omitempty"`

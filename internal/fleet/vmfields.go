@@ -96,14 +96,15 @@ var (
 
 // Bounds of them.
 const (
-	MaxHeads   = 16
-	MaxRNGRate = 1 << 30
+	MaxHeads     = 16
+	MaxRNGRate   = 1 << 30
+	MaxBootOrder = 64
 )
 
 var cpuModelForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // partFields are the fields that stand in one place of a definition each, by section.
-var partFields = []VMField{
+var partFields = []Field[VMSpec]{
 	text("cpu.model", "CPU model", func(s *VMSpec) *string { return &s.CPU.Model }, Input{
 		Section: SectionCPU, Label: "Model", Options: CPUModels,
 		Help: "Guests that move between hosts need one that all of them have: a name such as Skylake-Server.",
@@ -111,7 +112,10 @@ var partFields = []VMField{
 	number("cpu.sockets", "sockets", "socket", func(s *VMSpec) *int { return &s.CPU.Sockets }, Input{Section: SectionCPU, Label: "Sockets", One: true}, 1, MaxCPUs),
 	number("cpu.cores", "cores a socket", "core", func(s *VMSpec) *int { return &s.CPU.Cores }, Input{Section: SectionCPU, Label: "Cores a socket", One: true}, 1, MaxCPUs),
 	number("cpu.threads", "threads a core", "thread", func(s *VMSpec) *int { return &s.CPU.Threads }, Input{
-		Section: SectionCPU, Label: "Threads a core", One: true, Help: "Sockets × cores × threads is the number of vCPUs. Empty: a socket each.",
+		Section: SectionCPU, Label: "Threads a core", One: true, Help: "Sockets × cores × threads is the most vCPUs that the VM can have. Empty: a socket each.",
+	}, 1, MaxCPUs),
+	number("cpu.max", "most vCPUs", "vCPU", func(s *VMSpec) *int { return &s.CPU.Max }, Input{
+		Section: SectionCPU, Label: "Most vCPUs", Help: "Up to as many can be added while the guest runs. Empty: none.",
 	}, 1, MaxCPUs),
 
 	reserved("it takes pages that other VMs then lack", number("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, Input{
@@ -123,10 +127,16 @@ var partFields = []VMField{
 	flag("memory.shared", "shared memory", func(s *VMSpec) *bool { return &s.Memory.Shared }, Input{
 		Section: SectionMemory, Label: "Shared", Help: "With other programs of the host, as virtiofs needs it.",
 	}),
+	number("memory.maxMiB", "most memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, Input{
+		Section: SectionMemory, Label: "Most memory", Unit: "MiB", Help: "Up to as much can be added while the guest runs, in steps of 128 MiB. Empty: none.",
+	}, MinMemoryMiB, MaxMemoryMiB),
 
 	flag("boot.menu", "boot menu", func(s *VMSpec) *bool { return &s.Boot.Menu }, Input{
 		Section: SectionBoot, Label: "Boot menu", Help: "The firmware waits some seconds for a key, and offers what it can boot from.",
 	}),
+	number("boot.cdrom", "CD-ROM's boot order", "", func(s *VMSpec) *int { return &s.Boot.CDROM }, Input{
+		Section: SectionBoot, Label: "CD-ROM's place", Help: "Among the disks and cards that have a boot order. Without any: disks, then the CD-ROM, then the network.",
+	}, 1, MaxBootOrder),
 
 	choice("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, Input{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels}),
 	number("display.heads", "screens", "screen", func(s *VMSpec) *int { return &s.Display.Heads }, Input{
@@ -153,13 +163,42 @@ var partFields = []VMField{
 }
 
 // Parts are the fields that stand in one place of a definition each. They came later than the others: an older agent knows not all of them.
-func Parts() []VMField { return partFields }
+func Parts() []Field[VMSpec] { return partFields }
 
 // PartNames are the names of all that there are.
 func PartNames() []string {
 	var out []string
 	for _, f := range partFields {
 		out = append(out, f.Name)
+	}
+	for _, f := range DiskFields {
+		out = append(out, "disks."+f.Name)
+	}
+	for _, f := range NICFields {
+		out = append(out, "nics."+f.Name)
+	}
+	return out
+}
+
+// UsedPart is a field that came later than the others, and is not as usual.
+type UsedPart struct{ Name, At, Noun string } // "nics.model" at "nics[0].model"
+
+// Used are those of the spec, each once.
+func (s VMSpec) Used() []UsedPart {
+	var out []UsedPart
+	for _, f := range partFields {
+		if !f.Default(s) {
+			out = append(out, UsedPart{f.Name, f.Name, f.Noun})
+		}
+	}
+	return slices.Concat(out, used("disks", s.Disks, DiskFields), used("nics", s.NICs, NICFields))
+}
+
+func used[T any](list string, all []T, fields []Field[T]) (out []UsedPart) {
+	for _, f := range fields {
+		if i := slices.IndexFunc(all, func(v T) bool { return !f.Default(v) }); i >= 0 {
+			out = append(out, UsedPart{list + "." + f.Name, fmt.Sprintf("%s[%d].%s", list, i, f.Name), f.Noun})
+		}
 	}
 	return out
 }
@@ -170,11 +209,19 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 		f.check(c, prefix+"."+f.Name, s)
 	}
 	within := func(n int) bool { return n >= 0 && n <= MaxCPUs }
-	if t := s.CPU; t != (VMCPU{Model: t.Model}) && within(t.Sockets) && within(t.Cores) && within(t.Threads) {
-		if n := max(t.Sockets, 1) * max(t.Cores, 1) * max(t.Threads, 1); n != s.CPUs {
-			c.Add(prefix+".cpu.sockets", "Sockets × cores × threads is %d, and the VM has %s.", n, count(s.CPUs, "vCPU"))
+	most := max(s.CPUs, s.CPU.Max)
+	if t := s.CPU; t != (VMCPU{Model: t.Model, Max: t.Max}) && within(t.Sockets) && within(t.Cores) && within(t.Threads) {
+		if n := max(t.Sockets, 1) * max(t.Cores, 1) * max(t.Threads, 1); n != most {
+			c.Add(prefix+".cpu.sockets", "Sockets × cores × threads is %d, and the VM has %s.", n, count(most, "vCPU"))
 		}
 	}
+	if n := s.CPU.Max; n > 0 && n < s.CPUs {
+		c.Add(prefix+".cpu.max", "The VM has %s already. Give at least as many, or nothing.", count(s.CPUs, "vCPU"))
+	}
+	if n := s.Memory.MaxMiB; n > 0 && n < s.MemoryMiB {
+		c.Add(prefix+".memory.maxMiB", "The VM has %d MiB already. Give at least as much, or nothing.", s.MemoryMiB)
+	}
+	s.checkBootOrder(c, prefix)
 	if n := s.Memory.HugePageKiB; n > 0 && n&(n-1) != 0 {
 		c.Add(prefix+".memory.hugePageKiB", "The size of a page is a power of 2: 2048 or 1048576 on most hosts.")
 	}
@@ -187,11 +234,11 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 }
 
 // asked is a field that a form asks for; a guest that is on gets it at its next start.
-func asked[T comparable](name, noun string, at func(*VMSpec) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) VMField {
+func asked[S any, T comparable](name, noun string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
 	f := valueAs(name, noun, NextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
 	f.Input = in
-	f.Default = func(s VMSpec) bool { var zero T; return *at(&s) == zero }
-	f.check = func(c *Checks, field string, s VMSpec) {
+	f.Default = func(s S) bool { var zero T; return *at(&s) == zero }
+	f.check = func(c *Checks, field string, s S) {
 		if !f.Default(s) {
 			check(c, field, *at(&s))
 		}
@@ -200,7 +247,7 @@ func asked[T comparable](name, noun string, at func(*VMSpec) *T, words func(T) s
 }
 
 // reserved is a field that only who runs the hosts may choose; who may change the VM may put it back to the usual.
-func reserved(why string, f VMField) VMField {
+func reserved[S any](why string, f Field[S]) Field[S] {
 	f.Reserved = why
 	return f
 }
@@ -208,11 +255,13 @@ func reserved(why string, f VMField) VMField {
 func equal[T comparable](a, b T) bool { return a == b }
 
 // number is one that is above zero; zero: the default.
-func number(name, noun, unit string, at func(*VMSpec) *int, in Input, least, most int) VMField {
+func number[S any](name, noun, unit string, at func(*S) *int, in Input, least, most int) Field[S] {
 	return asked(name, noun, at, func(n int) string {
 		switch {
 		case n == 0:
 			return "default"
+		case unit == "":
+			return fmt.Sprint(n)
 		case in.Unit != "":
 			return fmt.Sprint(n, " ", in.Unit)
 		}
@@ -224,7 +273,7 @@ func number(name, noun, unit string, at func(*VMSpec) *int, in Input, least, mos
 	})
 }
 
-func flag(name, noun string, at func(*VMSpec) *bool, in Input) VMField {
+func flag[S any](name, noun string, at func(*S) *bool, in Input) Field[S] {
 	in.Kind = InputFlag
 	return asked(name, noun, at, func(on bool) string {
 		if on {
@@ -234,7 +283,7 @@ func flag(name, noun string, at func(*VMSpec) *bool, in Input) VMField {
 	}, in, equal, func(*Checks, string, bool) {})
 }
 
-func choice(name, noun string, at func(*VMSpec) *string, in Input) VMField {
+func choice[S any](name, noun string, at func(*S) *string, in Input) Field[S] {
 	in.Kind = InputChoice
 	return asked(name, noun, at, in.words, in, equal, func(c *Checks, field, v string) {
 		if !slices.ContainsFunc(in.Options, func(o Option) bool { return o.Value == v }) {
@@ -248,7 +297,7 @@ func choice(name, noun string, at func(*VMSpec) *string, in Input) VMField {
 }
 
 // text is a choice that takes other words of that form, too.
-func text(name, noun string, at func(*VMSpec) *string, in Input, form *regexp.Regexp, wrong string) VMField {
+func text[S any](name, noun string, at func(*S) *string, in Input, form *regexp.Regexp, wrong string) Field[S] {
 	in.Kind = InputText
 	return asked(name, noun, at, in.words, in, equal, func(c *Checks, field, v string) {
 		if !form.MatchString(v) {

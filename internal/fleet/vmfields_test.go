@@ -44,8 +44,62 @@ func TestPartsAreChecked(t *testing.T) {
 		"an action that dumps":     {func(s *fleet.VMSpec) { s.Devices.Watchdog, s.Devices.WatchdogAction = "i6300esb", "dump" }, []string{"spec.devices.watchdogAction"}},
 		"a rate below none":        {func(s *fleet.VMSpec) { s.Devices.RNGRate = -1 }, []string{"spec.devices.rngRate"}},
 		"a rate beyond all":        {func(s *fleet.VMSpec) { s.Devices.RNGRate = fleet.MaxRNGRate + 1 }, []string{"spec.devices.rngRate"}},
+		"room for vCPUs":           {func(s *fleet.VMSpec) { s.CPU.Max = 16 }, nil},
+		"room for none":            {func(s *fleet.VMSpec) { s.CPU.Max = 4 }, []string{"spec.cpu.max"}},
+		"room beyond all":          {func(s *fleet.VMSpec) { s.CPU.Max = fleet.MaxCPUs + 1 }, []string{"spec.cpu.max"}},
+		"a topology of the most":   {func(s *fleet.VMSpec) { s.CPU = fleet.VMCPU{Sockets: 2, Cores: 8, Max: 16} }, nil},
+		"a topology of too few":    {func(s *fleet.VMSpec) { s.CPU = fleet.VMCPU{Sockets: 2, Cores: 4, Max: 16} }, []string{"spec.cpu.sockets"}},
+		"room for memory":          {func(s *fleet.VMSpec) { s.Memory.MaxMiB = 1024 }, nil},
+		"room for less memory":     {func(s *fleet.VMSpec) { s.Memory.MaxMiB = 256 }, []string{"spec.memory.maxMiB"}},
+		"room below none":          {func(s *fleet.VMSpec) { s.Memory.MaxMiB = -1 }, []string{"spec.memory.maxMiB"}},
+		"two in one place":         {func(s *fleet.VMSpec) { s.Disks[0].BootOrder, s.NICs[0].BootOrder = 1, 1 }, []string{"spec.nics[0].bootOrder"}},
+		"the drive in a disk's":    {func(s *fleet.VMSpec) { s.Disks[0].BootOrder, s.Boot.CDROM = 2, 2 }, []string{"spec.boot.cdrom"}},
+		"a place below the first":  {func(s *fleet.VMSpec) { s.Disks[0].BootOrder = -1 }, []string{"spec.disks[0].bootOrder"}},
+		"a place beyond all":       {func(s *fleet.VMSpec) { s.NICs[0].BootOrder = 65 }, []string{"spec.nics[0].bootOrder"}},
+		"an unknown bus":           {func(s *fleet.VMSpec) { s.Disks[0].Bus = "virtio" }, []string{"spec.disks[0].bus"}},
+		"a bus with markup":        {func(s *fleet.VMSpec) { s.Disks[0].Bus = "scsi'/>" }, []string{"spec.disks[0].bus"}},
+		"an unknown cache":         {func(s *fleet.VMSpec) { s.Disks[0].Cache = "default" }, []string{"spec.disks[0].cache"}},
+		"native with a cache":      {func(s *fleet.VMSpec) { s.Disks[0].IO, s.Disks[0].Cache = "native", "writeback" }, []string{"spec.disks[0].io"}},
+		"native without a cache":   {func(s *fleet.VMSpec) { s.Disks[0].IO, s.Disks[0].Cache = "native", "none" }, nil},
+		"an unknown I/O":           {func(s *fleet.VMSpec) { s.Disks[0].IO = "aio" }, []string{"spec.disks[0].io"}},
+		"an unknown discard":       {func(s *fleet.VMSpec) { s.Disks[0].Discard = "on" }, []string{"spec.disks[0].discard"}},
+		"a serial number":          {func(s *fleet.VMSpec) { s.Disks[0].Serial = "WD-123_a.b+c" }, nil},
+		"a serial like an option":  {func(s *fleet.VMSpec) { s.Disks[0].Serial = "-rf" }, []string{"spec.disks[0].serial"}},
+		"a serial with a comma":    {func(s *fleet.VMSpec) { s.Disks[0].Serial = "a,file=/etc/shadow" }, []string{"spec.disks[0].serial"}},
+		"a serial with a NUL":      {func(s *fleet.VMSpec) { s.Disks[0].Serial = "a\x00b" }, []string{"spec.disks[0].serial"}},
+		"a serial to the left":     {func(s *fleet.VMSpec) { s.Disks[0].Serial = "a\u202eb" }, []string{"spec.disks[0].serial"}},
+		"a serial that is long":    {func(s *fleet.VMSpec) { s.Disks[0].Serial = strings.Repeat("a", 21) }, []string{"spec.disks[0].serial"}},
+		"a read-only SATA disk":    {func(s *fleet.VMSpec) { s.Disks[0].Bus, s.Disks[0].ReadOnly = "sata", true }, []string{"spec.disks[0].readOnly"}},
+		"limits": {func(s *fleet.VMSpec) {
+			s.Disks[0].Limits = fleet.DiskLimits{TotalIOPS: 100, BurstIOPS: 200, ReadKiB: 1, WriteKiB: 1, BurstSeconds: 5}
+		}, nil},
+		"limits in all and apart":  {func(s *fleet.VMSpec) { s.Disks[0].Limits = fleet.DiskLimits{TotalIOPS: 100, ReadIOPS: 50} }, []string{"spec.disks[0].limits.totalIops"}},
+		"limits of bytes likewise": {func(s *fleet.VMSpec) { s.Disks[0].Limits = fleet.DiskLimits{TotalKiB: 100, WriteKiB: 50} }, []string{"spec.disks[0].limits.totalKiB"}},
+		"a limit below none":       {func(s *fleet.VMSpec) { s.Disks[0].Limits.ReadIOPS = -5 }, []string{"spec.disks[0].limits.readIops"}},
+		"a limit beyond all":       {func(s *fleet.VMSpec) { s.Disks[0].Limits.ReadKiB = fleet.MaxRate + 1 }, []string{"spec.disks[0].limits.readKiB"}},
+		"a burst of nothing":       {func(s *fleet.VMSpec) { s.Disks[0].Limits.BurstIOPS = 200 }, []string{"spec.disks[0].limits.burstIops"}},
+		"a burst below the limit":  {func(s *fleet.VMSpec) { s.Disks[0].Limits = fleet.DiskLimits{TotalKiB: 100, BurstKiB: 100} }, []string{"spec.disks[0].limits.burstKiB"}},
+		"a length of no burst":     {func(s *fleet.VMSpec) { s.Disks[0].Limits.BurstSeconds = 5 }, []string{"spec.disks[0].limits.burstSeconds"}},
+		"a burst of a day": {func(s *fleet.VMSpec) {
+			s.Disks[0].Limits = fleet.DiskLimits{TotalKiB: 1, BurstKiB: 2, BurstSeconds: 86400}
+		}, []string{"spec.disks[0].limits.burstSeconds"}},
+		"an unknown model":    {func(s *fleet.VMSpec) { s.NICs[0].Model = "ne2k_pci" }, []string{"spec.nics[0].model"}},
+		"queues":              {func(s *fleet.VMSpec) { s.NICs[0].Queues = 4 }, nil},
+		"queues of an e1000e": {func(s *fleet.VMSpec) { s.NICs[0].Model, s.NICs[0].Queues = "e1000e", 4 }, []string{"spec.nics[0].queues"}},
+		"queues below none":   {func(s *fleet.VMSpec) { s.NICs[0].Queues = -1 }, []string{"spec.nics[0].queues"}},
+		"queues beyond all":   {func(s *fleet.VMSpec) { s.NICs[0].Queues = 65 }, []string{"spec.nics[0].queues"}},
+		"a bandwidth": {func(s *fleet.VMSpec) {
+			s.NICs[0].Limits = fleet.NICLimits{InKiB: 100, InPeakKiB: 200, OutKiB: 5, OutBurstKiB: 5}
+		}, nil},
+		"a peak of nothing":      {func(s *fleet.VMSpec) { s.NICs[0].Limits.InPeakKiB = 5 }, []string{"spec.nics[0].limits.inPeakKiB"}},
+		"a peak below the limit": {func(s *fleet.VMSpec) { s.NICs[0].Limits = fleet.NICLimits{OutKiB: 100, OutPeakKiB: 50} }, []string{"spec.nics[0].limits.outPeakKiB"}},
+		"bytes of nothing":       {func(s *fleet.VMSpec) { s.NICs[0].Limits.OutBurstKiB = 5 }, []string{"spec.nics[0].limits.outBurstKiB"}},
+		"a bandwidth below none": {func(s *fleet.VMSpec) { s.NICs[0].Limits.InKiB = -1 }, []string{"spec.nics[0].limits.inKiB"}},
 	} {
-		spec := fleet.VMSpec{Power: fleet.Running, CPUs: 8, MemoryMiB: 512, Firmware: fleet.UEFI}
+		spec := fleet.VMSpec{
+			Power: fleet.Running, CPUs: 8, MemoryMiB: 512, Firmware: fleet.UEFI,
+			Disks: []fleet.Disk{{PoolID: "p", SizeBytes: 1 << 30}}, NICs: []fleet.NIC{{Network: "default"}},
+		}
 		c.change(&spec)
 		if got := faults(func(checks *fleet.Checks) { spec.Check(checks, "spec") }); !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
@@ -57,9 +111,9 @@ func TestPartsAreChecked(t *testing.T) {
 func TestPartsAreValues(t *testing.T) {
 	t.Parallel()
 	full := fleet.VMSpec{
-		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4},
-		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048},
-		Boot:     fleet.VMBoot{Menu: true},
+		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4, Max: 24},
+		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096},
+		Boot:     fleet.VMBoot{Menu: true, CDROM: 1},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9"},
 		Security: fleet.VMSecurity{TPM: true},
 		Devices:  fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true},

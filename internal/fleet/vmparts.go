@@ -8,6 +8,7 @@ type VMCPU struct {
 	Sockets int    `json:"sockets,omitempty"`
 	Cores   int    `json:"cores,omitempty"`   // a socket
 	Threads int    `json:"threads,omitempty"` // a core
+	Max     int    `json:"max,omitempty"`     // vCPUs that the running guest can get; 0: no more than it has
 }
 
 // VMMemory is where the guest's memory comes from.
@@ -15,11 +16,13 @@ type VMMemory struct {
 	Shared      bool `json:"shared,omitempty"`      // with other programs of the host, as virtiofs and vhost-user need it
 	Locked      bool `json:"locked,omitempty"`      // the host never swaps it out
 	HugePageKiB int  `json:"hugePageKiB,omitempty"` // of pages of this size; 0: of usual ones
+	MaxMiB      int  `json:"maxMiB,omitempty"`      // that the running guest can get; 0: no more than it has
 }
 
 // VMBoot is how the guest comes up.
 type VMBoot struct {
-	Menu bool `json:"menu,omitempty"` // the firmware offers its devices for some seconds
+	Menu  bool `json:"menu,omitempty"`  // the firmware offers its devices for some seconds
+	CDROM int  `json:"cdrom,omitempty"` // the drive's place among those that are tried by number; 0: not by number
 }
 
 // VMDisplay is what a person at the console has.

@@ -211,13 +211,12 @@ func (f *fit) add(field, plain, format string, args ...any) {
 }
 
 func (f *fit) parts(spec fleet.VMSpec) {
-	for _, p := range fleet.Parts() {
+	for _, p := range spec.Used() {
 		switch why, lacks := f.host.Lacks[p.Name]; {
-		case p.Default(spec):
 		case !slices.Contains(f.host.Parts, p.Name):
-			f.add("spec."+p.Name, "an agent that is too old for "+p.Noun, "The agent of %s is too old for this: %s. Update it.", f.host.Name, p.Noun)
+			f.add("spec."+p.At, "an agent that is too old for "+p.Noun, "The agent of %s is too old for this: %s. Update it.", f.host.Name, p.Noun)
 		case lacks:
-			f.add("spec."+p.Name, "no "+p.Noun, "%s cannot give a VM this: %s. %s", f.host.Name, p.Noun, why)
+			f.add("spec."+p.At, "no "+p.Noun, "%s cannot give a VM this: %s. %s", f.host.Name, p.Noun, why)
 		}
 	}
 }

@@ -1,0 +1,176 @@
+package hvtest
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// fullDisk and fullCard have every field of one, none as usual; their limits are such as go together.
+func fullDisk(d fleet.Disk) fleet.Disk {
+	d.Bus, d.Cache, d.IO, d.Discard, d.BootOrder, d.Serial, d.ReadOnly = "scsi", "writeback", "threads", "ignore", 2, "QX-1", true
+	d.Limits = fleet.DiskLimits{TotalIOPS: 500, BurstIOPS: 1000, ReadKiB: 2048, WriteKiB: 1024, BurstSeconds: 5}
+	return d
+}
+
+func fullCard(n fleet.NIC) fleet.NIC {
+	n.Model, n.BootOrder, n.LinkDown = "e1000e", 1, true
+	return n
+}
+
+// What a disk and a card have is what was asked for: made with it, edited while off, in the running guest at once where it can be, and
+// waiting where it cannot.
+func testDevices(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.vm(disk(p), disk(p))
+	plain := slices.Clone(vm.Spec.Disks)
+	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
+	vm.Spec.Disks = []fleet.Disk{fullDisk(plain[0]), plain[1]}
+	vm.Spec.NICs = []fleet.NIC{fullCard(card)}
+	h.apply(vm)
+	h.wantSettled(vm, "made with all")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantSettled(vm, "started")
+
+	edit := func(waits []string, change func(*fleet.VMSpec)) {
+		t.Helper()
+		vm.Generation++
+		vm.Spec.Disks, vm.Spec.NICs = slices.Clone(vm.Spec.Disks), slices.Clone(vm.Spec.NICs)
+		change(&vm.Spec)
+		for range 2 { // an order that comes again changes nothing
+			h.apply(vm)
+			if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+				t.Errorf("generation %d: next boot %q, want %q; drift %+v", vm.Generation, s.NextBoot, waits, s.Drift)
+			}
+		}
+	}
+	edit(nil, func(s *fleet.VMSpec) { s.NICs[0].LinkDown = false })
+	edit(nil, func(s *fleet.VMSpec) {
+		s.Disks[0].Limits = fleet.DiskLimits{TotalKiB: 4096, BurstKiB: 8192}
+		s.Disks[1].Limits = fleet.DiskLimits{WriteIOPS: 100}
+	})
+	edit(nil, func(s *fleet.VMSpec) { s.Disks[0].Limits, s.Disks[1].Limits = fleet.DiskLimits{}, fleet.DiskLimits{} })
+	for _, f := range fleet.DiskFields {
+		if f.On == fleet.Now {
+			continue
+		}
+		usual := plain[0]
+		edit([]string{"disks"}, func(s *fleet.VMSpec) { f.Copy(&s.Disks[0], usual) })
+		full := fullDisk(usual)
+		edit(nil, func(s *fleet.VMSpec) { f.Copy(&s.Disks[0], full) })
+	}
+	edit([]string{"nics"}, func(s *fleet.VMSpec) { s.NICs[0].Model = "" })
+	edit([]string{"nics"}, func(s *fleet.VMSpec) { s.NICs[0].Queues = 2 })
+	edit([]string{"disks", "nics"}, func(s *fleet.VMSpec) { s.Disks[0], s.NICs[0] = plain[0], card })
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Stopped)
+	h.wantSettled(vm, "stopped")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantSettled(vm, "started with what is usual")
+
+	// Not every host's kernel can slow a card down, or has several queues; the definition holds them on each.
+	other := h.vm()
+	card.MAC, card.Queues = mac(), 4
+	card.Limits = fleet.NICLimits{InKiB: 1000, InPeakKiB: 2000, InBurstKiB: 512, OutKiB: 500, OutPeakKiB: 600, OutBurstKiB: 64}
+	other.Spec.NICs = []fleet.NIC{card}
+	h.apply(other)
+	h.wantSettled(other, "made with limits of a card")
+	edits := []func(*fleet.NIC){
+		func(n *fleet.NIC) { n.Queues = 0 },
+		func(n *fleet.NIC) { n.Limits.InPeakKiB, n.Limits.OutBurstKiB = 0, 0 },
+		func(n *fleet.NIC) { n.Limits.InKiB, n.Limits.InBurstKiB = 0, 0 },
+		func(n *fleet.NIC) { n.Limits = fleet.NICLimits{} },
+	}
+	for _, change := range edits {
+		other.Generation++
+		other.Spec.NICs = slices.Clone(other.Spec.NICs)
+		change(&other.Spec.NICs[0])
+		h.apply(other)
+		h.wantSettled(other, "edited")
+	}
+}
+
+// Disks come while the guest runs. One that the guest holds on to is never said to be gone while it is there; a disk on a bus that knows no
+// coming and going waits.
+func testPlugDisks(t *testing.T, h *host) {
+	p := h.pool()
+	first, second, third, fourth := disk(p), disk(p), disk(p), disk(p)
+	third.Bus, fourth.Bus = "scsi", "sata"
+	vm := h.started(first)
+	vm.Generation, vm.Spec.Disks = 2, []fleet.Disk{first, second, third}
+	for range 2 {
+		h.apply(vm)
+		if s := h.status(vm.ID, 2); len(s.Disks) != 3 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+			t.Fatalf("with two more disks: %+v", s)
+		}
+	}
+	vm.Generation, vm.Spec.Disks = 3, []fleet.Disk{first, second, third, fourth}
+	h.apply(vm)
+	if s := h.status(vm.ID, 3); len(s.Disks) != 3 || !slices.Equal(s.NextBoot, []string{"disks"}) || len(s.Drift) != 0 {
+		t.Errorf("with a SATA disk: %+v", s)
+	}
+	vm.Generation, vm.Spec.Disks = 4, []fleet.Disk{first, third}
+	h.apply(vm)
+	s := h.status(vm.ID, 4)
+	if held := len(s.Disks) > 2; held != slices.Contains(s.NextBoot, "disks") || len(s.Drift) != 0 {
+		t.Errorf("without the second disk: %+v", s)
+	}
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); len(s.Disks) != 2 || len(s.NextBoot) != 0 {
+		t.Errorf("after the next start: %+v", s)
+	}
+	for _, d := range []fleet.Disk{second, fourth} {
+		if _, there := h.volume(p, d.Volume); !there {
+			t.Errorf("the disk %s was taken out of the VM, and its data is gone", d.Volume)
+		}
+	}
+}
+
+// A guest gets vCPUs and memory as far as it was started with room for them, and what is put into its drive.
+func testGrowRunning(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
+	vm := h.vm()
+	vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 6, 1024
+	h.apply(vm)
+	h.wantSettled(vm, "made with room")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 1 || s.MaxCPUs != 6 || s.MemoryMiB != 128 || s.MaxMemory != 1024 {
+		t.Fatalf("the guest can get %+v", s)
+	}
+	edit := func(cpus, memory int, waits []string, change func(*fleet.VMSpec)) {
+		t.Helper()
+		vm.Generation++
+		change(&vm.Spec)
+		for range 2 {
+			h.apply(vm)
+			if s := h.status(vm.ID, vm.Generation); s.CPUs != cpus || s.MemoryMiB != memory || !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+				t.Errorf("generation %d: %+v, want %d vCPUs, %d MiB, waiting %q", vm.Generation, s, cpus, memory, waits)
+			}
+		}
+	}
+	edit(2, 128, nil, func(s *fleet.VMSpec) { s.CPUs = 2 })
+	edit(2, 512, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 512 })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 })
+	edit(4, 1024, []string{"cpus", "memoryMiB"}, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 2, 200 })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: p.ID, Volume: "boot.iso"} })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = nil })
+	less := func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.CPU.Max, s.Memory.MaxMiB = 1, 128, 0, 0 }
+	edit(4, 1024, []string{"cpus", "memoryMiB", "cpu.max", "memory.maxMiB"}, less)
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.CPU.Max, s.Memory.MaxMiB = 4, 1024, 6, 1024 })
+	edit(6, 1024, nil, func(s *fleet.VMSpec) { s.CPUs = 6 }) // all that there are
+	edit(6, 1024, []string{"cpus"}, func(s *fleet.VMSpec) { s.CPUs = 5 })
+	vm.Generation++
+	less(&vm.Spec)
+	h.apply(vm)
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 1 || s.MemoryMiB != 128 || s.MaxCPUs != 0 || s.MaxMemory != 0 || len(s.NextBoot) != 0 {
+		t.Errorf("after the next start: %+v", s)
+	}
+}

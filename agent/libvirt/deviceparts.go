@@ -1,0 +1,296 @@
+package libvirt
+
+import (
+	"cmp"
+	"slices"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// devicePart is how a field of a disk or a card is written into its part X of a definition, and read from there.
+type devicePart[X, S any] struct {
+	field string
+	write func(x *X, s S)
+	read  func(x *X, s *S)
+}
+
+// diskParts are fleet.DiskFields. A disk of a definition always has a driver, a target and limits here: see opened.
+var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
+	{"bus", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
+		if bus := cmp.Or(s.Bus, "virtio"); x.Target.Bus != bus {
+			*x.Target = libvirtxml.DomainDiskTarget{Bus: bus} // nameTargets gives it its name
+			x.Address = nil
+		}
+	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) {
+		if s.Bus = x.Target.Bus; s.Bus == "virtio" {
+			s.Bus = ""
+		}
+	}},
+	{"cache", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Driver.Cache = s.Cache },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.Cache = x.Driver.Cache }},
+	{"io", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Driver.IO = s.IO },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.IO = x.Driver.IO }},
+	{"discard", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Driver.Discard = cmp.Or(s.Discard, "unmap") },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) {
+			if s.Discard = cmp.Or(x.Driver.Discard, "ignore"); s.Discard == "unmap" {
+				s.Discard = ""
+			}
+		}},
+	{"bootOrder", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Boot = bootAt(s.BootOrder) },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.BootOrder = placeOfBoot(x.Boot) }},
+	{"serial", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Serial = s.Serial },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.Serial = x.Serial }},
+	{"readOnly", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
+		if x.ReadOnly = nil; s.ReadOnly {
+			x.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
+		}
+	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.ReadOnly = x.ReadOnly != nil }},
+	diskLimit("limits.totalIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.TotalIOPS }),
+	diskLimit("limits.readIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.ReadIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.ReadIOPS }),
+	diskLimit("limits.writeIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.WriteIopsSec }, func(d *fleet.Disk) *int { return &d.Limits.WriteIOPS }),
+	diskLimit("limits.totalKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalBytesSec }, func(d *fleet.Disk) *int { return &d.Limits.TotalKiB }),
+	diskLimit("limits.readKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.ReadBytesSec }, func(d *fleet.Disk) *int { return &d.Limits.ReadKiB }),
+	diskLimit("limits.writeKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.WriteBytesSec }, func(d *fleet.Disk) *int { return &d.Limits.WriteKiB }),
+	diskLimit("limits.burstIops", 1, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalIopsSecMax }, func(d *fleet.Disk) *int { return &d.Limits.BurstIOPS }),
+	diskLimit("limits.burstKiB", 1024, func(t *libvirtxml.DomainDiskIOTune) *uint64 { return &t.TotalBytesSecMax }, func(d *fleet.Disk) *int { return &d.Limits.BurstKiB }),
+	{"limits.burstSeconds", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
+		n := uint64(s.Limits.BurstSeconds)
+		x.IOTune.TotalIopsSecMaxLength, x.IOTune.TotalBytesSecMaxLength = 0, 0
+		if s.Limits.BurstIOPS > 0 {
+			x.IOTune.TotalIopsSecMaxLength = n
+		}
+		if s.Limits.BurstKiB > 0 {
+			x.IOTune.TotalBytesSecMaxLength = n
+		}
+	}, func(x *libvirtxml.DomainDisk, s *fleet.Disk) {
+		// QEMU's own is a second, which libvirt writes out of a guest that runs.
+		if s.Limits.BurstSeconds = int(max(x.IOTune.TotalIopsSecMaxLength, x.IOTune.TotalBytesSecMaxLength)); s.Limits.BurstSeconds == 1 {
+			s.Limits.BurstSeconds = 0
+		}
+	}},
+}
+
+func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) *uint64, at func(*fleet.Disk) *int) devicePart[libvirtxml.DomainDisk, fleet.Disk] {
+	return devicePart[libvirtxml.DomainDisk, fleet.Disk]{
+		field,
+		func(x *libvirtxml.DomainDisk, s fleet.Disk) { *in(x.IOTune) = uint64(*at(&s)) * unit },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { *at(s) = int(*in(x.IOTune) / unit) },
+	}
+}
+
+// cardParts are fleet.NICFields. A card of a definition always has a model, a driver, a link and limits of both ways here.
+var cardParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
+	{"model", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
+		if model := cmp.Or(s.Model, "virtio"); x.Model.Type != model {
+			x.Model.Type, x.Address = model, nil // another kind of slot
+		}
+	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) {
+		if s.Model = x.Model.Type; s.Model == "virtio" {
+			s.Model = ""
+		}
+	}},
+	{"queues", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
+		if x.Driver.Queues = uint(s.Queues); s.Queues < 2 {
+			x.Driver.Queues = 0
+		}
+	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.Queues = int(x.Driver.Queues) }},
+	{"bootOrder", func(x *libvirtxml.DomainInterface, s fleet.NIC) { x.Boot = bootAt(s.BootOrder) },
+		func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.BootOrder = placeOfBoot(x.Boot) }},
+	{"linkDown", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
+		if x.Link.State = ""; s.LinkDown {
+			x.Link.State = "down"
+		}
+	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.LinkDown = x.Link.State == "down" }},
+	cardLimit("limits.inKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Average }, func(n *fleet.NIC) *int { return &n.Limits.InKiB }),
+	cardLimit("limits.inPeakKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Peak }, func(n *fleet.NIC) *int { return &n.Limits.InPeakKiB }),
+	cardLimit("limits.inBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Inbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.InBurstKiB }),
+	cardLimit("limits.outKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Average }, func(n *fleet.NIC) *int { return &n.Limits.OutKiB }),
+	cardLimit("limits.outPeakKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Peak }, func(n *fleet.NIC) *int { return &n.Limits.OutPeakKiB }),
+	cardLimit("limits.outBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.OutBurstKiB }),
+}
+
+func cardLimit(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int, at func(*fleet.NIC) *int) devicePart[libvirtxml.DomainInterface, fleet.NIC] {
+	return devicePart[libvirtxml.DomainInterface, fleet.NIC]{field, func(x *libvirtxml.DomainInterface, s fleet.NIC) {
+		if *in(x.Bandwidth) = nil; *at(&s) != 0 {
+			*in(x.Bandwidth) = at(&s)
+		}
+	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) {
+		if *at(s) = 0; *in(x.Bandwidth) != nil {
+			*at(s) = **in(x.Bandwidth)
+		}
+	}}
+}
+
+func bootAt(n int) *libvirtxml.DomainDeviceBoot {
+	if n == 0 {
+		return nil
+	}
+	return &libvirtxml.DomainDeviceBoot{Order: uint(n)}
+}
+
+func placeOfBoot(b *libvirtxml.DomainDeviceBoot) int {
+	if b == nil {
+		return 0
+	}
+	return int(b.Order)
+}
+
+// openDisk is a copy in which the parts find all that they ask for.
+func openDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
+	d.Driver, d.Target, d.IOTune = copyOf(d.Driver), copyOf(d.Target), copyOf(d.IOTune)
+	return d
+}
+
+func openCard(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
+	n.Model, n.Driver, n.Link, n.Bandwidth = copyOf(n.Model), copyOf(n.Driver), copyOf(n.Link), copyOf(n.Bandwidth)
+	n.Bandwidth.Inbound, n.Bandwidth.Outbound = copyOf(n.Bandwidth.Inbound), copyOf(n.Bandwidth.Outbound)
+	return n
+}
+
+func copyOf[T any](v *T) *T {
+	out := new(T)
+	if v != nil {
+		*out = *v
+	}
+	return out
+}
+
+// closeDisk is the disk without what is empty.
+func closeDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
+	d.IOTune = filled(d.IOTune)
+	return d
+}
+
+func closeCard(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
+	n.Driver, n.Link = filled(n.Driver), filled(n.Link)
+	n.Bandwidth.Inbound, n.Bandwidth.Outbound = filled(n.Bandwidth.Inbound), filled(n.Bandwidth.Outbound)
+	n.Bandwidth = filled(n.Bandwidth)
+	return n
+}
+
+func filled[T comparable](v *T) *T {
+	var none T
+	if *v == none {
+		return nil
+	}
+	return v
+}
+
+// readDisk reads the fields of a disk. was is it as it was applied: what is the default where its storage can do more than others is none of them.
+func readDisk(d libvirtxml.DomainDisk, was fleet.Disk) fleet.Disk {
+	x, out := openDisk(d), was
+	for _, p := range diskParts {
+		p.read(&x, &out)
+	}
+	if was.Cache == "" && out.Cache == "none" {
+		out.Cache = ""
+	}
+	return out
+}
+
+func readCard(n libvirtxml.DomainInterface, out fleet.NIC) fleet.NIC {
+	x := openCard(n)
+	for _, p := range cardParts {
+		p.read(&x, &out)
+	}
+	return out
+}
+
+// setDisk writes what has of the disk; all where has says so.
+func setDisk(d libvirtxml.DomainDisk, want fleet.Disk, direct bool, has func(field string) bool) libvirtxml.DomainDisk {
+	x := openDisk(d)
+	if want.Cache == "" && direct {
+		want.Cache = "none"
+	}
+	for _, p := range diskParts {
+		if has(p.field) {
+			p.write(&x, want)
+		}
+	}
+	return closeDisk(x)
+}
+
+func setCard(n libvirtxml.DomainInterface, want fleet.NIC, has func(field string) bool) libvirtxml.DomainInterface {
+	x := openCard(n)
+	for _, p := range cardParts {
+		if has(p.field) {
+			p.write(&x, want)
+		}
+	}
+	return closeCard(x)
+}
+
+func every(string) bool { return true }
+
+// nameTargets gives the disks that have none the names that their guest orders them by.
+func nameTargets(devices *libvirtxml.DomainDeviceList) {
+	for i := range devices.Disks {
+		d := &devices.Disks[i]
+		if d.Target == nil || d.Target.Dev != "" {
+			continue
+		}
+		prefix := "sd"
+		if d.Target.Bus == "virtio" {
+			prefix = "vd"
+		}
+		for k := 0; d.Target.Dev == ""; k++ {
+			name := diskNamed(prefix, k)
+			if !slices.ContainsFunc(devices.Disks, func(o libvirtxml.DomainDisk) bool { return targetOf(&o) == name }) {
+				d.Target.Dev = name
+			}
+		}
+	}
+}
+
+// diskNamed is "vda" for 0, "vdz" for 25, "vdaa" for 26.
+func diskNamed(prefix string, i int) string {
+	name := ""
+	for ; i >= 0; i = i/26 - 1 {
+		name = string(rune('a'+i%26)) + name
+	}
+	return prefix + name
+}
+
+// fitSCSI gives a definition with SCSI disks the controller that is made for guests; libvirt's own choice is an old one that few guests know.
+func fitSCSI(devices *libvirtxml.DomainDeviceList) {
+	if !slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return d.Target != nil && d.Target.Bus == "scsi" }) ||
+		slices.ContainsFunc(devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
+		return
+	}
+	devices.Controllers = append(devices.Controllers, newSCSI())
+}
+
+func newSCSI() libvirtxml.DomainController {
+	return libvirtxml.DomainController{Type: "scsi", Index: new(uint), Model: "virtio-scsi"}
+}
+
+// fitBoot lets devices be tried by their numbers where one has any, and else by their kinds: libvirt takes no definition with both.
+func fitBoot(x *libvirtxml.Domain) {
+	if x.OS == nil {
+		return
+	}
+	numbered := slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return d.Boot != nil }) ||
+		slices.ContainsFunc(x.Devices.Interfaces, func(n libvirtxml.DomainInterface) bool { return n.Boot != nil })
+	switch {
+	case numbered:
+		x.OS.BootDevices = nil
+	case len(x.OS.BootDevices) == 0 && x.OS.Kernel == "" && !slices.ContainsFunc(x.Devices.Hostdevs, func(d libvirtxml.DomainHostdev) bool { return d.Boot != nil }):
+		x.OS.BootDevices = bootDevices()
+	}
+}
+
+func bootDevices() []libvirtxml.DomainBootDevice {
+	return []libvirtxml.DomainBootDevice{{Dev: "hd"}, {Dev: "cdrom"}, {Dev: "network"}}
+}
+
+// setOf is what the edit changes of a device that the definition has.
+func setOf[T any](all []agent.Set[T], is func(T) bool) *agent.Set[T] {
+	i := slices.IndexFunc(all, func(s agent.Set[T]) bool { return is(s.Device) })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}

@@ -1,0 +1,158 @@
+package libvirt
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// retune gives the running guest what the edit changes of what it has, as far as that is possible while it runs. What is not waits for its next
+// start: the difference shows.
+func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.Edit, kept, live *libvirtxml.Domain) error {
+	if plan.Has("iso") {
+		if err := a.swapMedium(ctx, ref, kept, live); err != nil {
+			return err
+		}
+	}
+	if plan.Has("cpus") {
+		if err := a.addCPUs(ctx, ref, cpusOf(kept), live); err != nil {
+			return err
+		}
+	}
+	if plan.Has("memoryMiB") {
+		if err := a.addMemory(ctx, ref, memoryKiB(kept), live); err != nil {
+			return err
+		}
+	}
+	for _, set := range plan.SetDisks {
+		if err := a.limitDisk(ctx, ref, diskAlias(set.Device.Ref()), kept, live); err != nil {
+			return err
+		}
+	}
+	for _, set := range plan.SetNICs {
+		if err := a.retuneCard(ctx, ref, set.Device, kept, live); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// swapMedium puts the medium into the guest's drive, or takes it out. A guest that has locked its drive keeps what is in it.
+func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+	want, has := cdromOf(kept), cdromOf(live)
+	if want < 0 || has < 0 {
+		return nil
+	}
+	drive := live.Devices.Disks[has]
+	if pathOf(&drive) == pathOf(&kept.Devices.Disks[want]) {
+		return nil
+	}
+	drive.Source, drive.BackingStore = kept.Devices.Disks[want].Source, nil
+	text, err := drive.Marshal()
+	if err != nil {
+		return err
+	}
+	err = a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainUpdateDeviceFlags(ref, text, golibvirt.DomainDeviceModifyLive)
+	})
+	if err != nil && answered(err) && (strings.Contains(err.Error(), "locked") || strings.Contains(err.Error(), "tray")) {
+		return nil
+	}
+	return err
+}
+
+// addCPUs plugs vCPUs into a guest that has sockets for them.
+func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, live *libvirtxml.Domain) error {
+	if want <= cpusOf(live) || want > moreCPUs(live) {
+		return nil
+	}
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainSetVcpusFlags(ref, uint32(want), uint32(golibvirt.DomainVCPULive))
+	})
+}
+
+// addMemory plugs memory into a guest that has slots for it.
+func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, want uint64, live *libvirtxml.Domain) error {
+	has := memoryKiB(live)
+	if want <= has || int(want/1024) > moreMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
+		return nil
+	}
+	dimm := libvirtxml.DomainMemorydev{
+		Model:  "dimm",
+		Target: &libvirtxml.DomainMemorydevTarget{Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(want - has), Unit: "KiB"}, Node: &libvirtxml.DomainMemorydevTargetNode{}},
+	}
+	text, err := dimm.Marshal()
+	if err != nil {
+		return err
+	}
+	err = a.attachText(ctx, ref, text)
+	if err != nil && answered(err) && strings.Contains(err.Error(), "no free memory device slot") {
+		return nil
+	}
+	return err
+}
+
+// limitDisk lets the guest's disk have the limits that the definition has.
+func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias string, kept, live *libvirtxml.Domain) error {
+	is := func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == alias }
+	k, l := slices.IndexFunc(kept.Devices.Disks, is), slices.IndexFunc(live.Devices.Disks, is)
+	if k < 0 || l < 0 {
+		return nil
+	}
+	want, now := kept.Devices.Disks[k], live.Devices.Disks[l]
+	if readDisk(want, fleet.Disk{}).Limits == readDisk(now, fleet.Disk{}).Limits {
+		return nil
+	}
+	t := copyOf(want.IOTune)
+	var limits []golibvirt.TypedParam
+	set := func(field string, n uint64) {
+		limits = append(limits, golibvirt.TypedParam{Field: field, Value: *golibvirt.NewTypedParamValueUllong(n)})
+	}
+	set(golibvirt.DomainBlockIotuneTotalIopsSec, t.TotalIopsSec)
+	set(golibvirt.DomainBlockIotuneReadIopsSec, t.ReadIopsSec)
+	set(golibvirt.DomainBlockIotuneWriteIopsSec, t.WriteIopsSec)
+	set(golibvirt.DomainBlockIotuneTotalBytesSec, t.TotalBytesSec)
+	set(golibvirt.DomainBlockIotuneReadBytesSec, t.ReadBytesSec)
+	set(golibvirt.DomainBlockIotuneWriteBytesSec, t.WriteBytesSec)
+	set(golibvirt.DomainBlockIotuneTotalIopsSecMax, t.TotalIopsSecMax)
+	set(golibvirt.DomainBlockIotuneTotalBytesSecMax, t.TotalBytesSecMax)
+	length := func(burst, seconds uint64) uint64 {
+		if burst == 0 {
+			return 0
+		}
+		return max(seconds, 1)
+	}
+	set(golibvirt.DomainBlockIotuneTotalIopsSecMaxLength, length(t.TotalIopsSecMax, t.TotalIopsSecMaxLength))
+	set(golibvirt.DomainBlockIotuneTotalBytesSecMaxLength, length(t.TotalBytesSecMax, t.TotalBytesSecMaxLength))
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainSetBlockIOTune(ref, targetOf(&now), limits, uint32(golibvirt.DomainAffectLive))
+	})
+}
+
+// retuneCard lets the guest's card have the link and the limits that the definition has.
+func (a *applying) retuneCard(ctx context.Context, ref golibvirt.Domain, card fleet.NIC, kept, live *libvirtxml.Domain) error {
+	is := func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&n), card.MAC) }
+	k, l := slices.IndexFunc(kept.Devices.Interfaces, is), slices.IndexFunc(live.Devices.Interfaces, is)
+	if k < 0 || l < 0 {
+		return nil
+	}
+	now := live.Devices.Interfaces[l]
+	want, has := readCard(kept.Devices.Interfaces[k], fleet.NIC{}), readCard(now, fleet.NIC{})
+	if want.Limits == has.Limits && want.LinkDown == has.LinkDown {
+		return nil
+	}
+	now.Link, now.Bandwidth = kept.Devices.Interfaces[k].Link, kept.Devices.Interfaces[k].Bandwidth
+	text, err := now.Marshal()
+	if err != nil {
+		return err
+	}
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainUpdateDeviceFlags(ref, text, golibvirt.DomainDeviceModifyLive)
+	})
+}

@@ -1,0 +1,168 @@
+package fleet
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// What people may choose among for a disk or a card. The empty value is the default.
+var (
+	DiskBuses  = []Option{{"", "Virtio"}, {"scsi", "SCSI (virtio)"}, {"sata", "SATA"}, {"usb", "USB"}}
+	DiskCaches = []Option{
+		{"", "Usual"}, {"none", "None"}, {"writeback", "Write back"}, {"writethrough", "Write through"}, {"directsync", "Direct, synchronous"}, {"unsafe", "Unsafe (loses data on a crash)"},
+	}
+	Discards  = []Option{{"", "Frees space"}, {"ignore", "Ignored"}}
+	DiskIO    = []Option{{"", "Usual"}, {"native", "Native"}, {"threads", "Threads"}, {"io_uring", "io_uring"}}
+	NICModels = []Option{{"", "Virtio"}, {"e1000e", "Intel e1000e"}, {"rtl8139", "Realtek 8139"}}
+)
+
+// Bounds of what they have.
+const (
+	MaxQueues       = 64
+	MaxRate         = 1 << 30 // IOPS, KiB/s
+	MaxBurstSeconds = 3600
+)
+
+var serialForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,19}$`)
+
+// Sections of a disk's or a card's form.
+const (
+	SectionDevice Section = "Options"
+	SectionLimits Section = "Limits"
+)
+
+// DiskFields are what an edit changes of a disk.
+var DiskFields = []Field[Disk]{
+	choice("bus", "bus", func(d *Disk) *string { return &d.Bus }, Input{Section: SectionDevice, Label: "Bus", Options: DiskBuses}),
+	choice("cache", "cache", func(d *Disk) *string { return &d.Cache }, Input{Section: SectionDevice, Label: "Cache", Options: DiskCaches}),
+	choice("io", "I/O", func(d *Disk) *string { return &d.IO }, Input{Section: SectionDevice, Label: "I/O", Options: DiskIO}),
+	choice("discard", "discard", func(d *Disk) *string { return &d.Discard }, Input{Section: SectionDevice, Label: "Discard", Options: Discards}),
+	number("bootOrder", "boot order", "", func(d *Disk) *int { return &d.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
+	text("serial", "serial number", func(d *Disk) *string { return &d.Serial }, Input{Section: SectionDevice, Label: "Serial number"},
+		serialForm, "A serial number has 1–20 letters, digits and _ . + -, and begins with a letter or digit."),
+	flag("readOnly", "read-only", func(d *Disk) *bool { return &d.ReadOnly }, Input{Section: SectionDevice, Label: "Read-only"}),
+
+	rate("limits.totalIops", "operations", "IOPS", "Operations", func(d *Disk) *int { return &d.Limits.TotalIOPS }),
+	rate("limits.readIops", "reads", "IOPS", "Reads", func(d *Disk) *int { return &d.Limits.ReadIOPS }),
+	rate("limits.writeIops", "writes", "IOPS", "Writes", func(d *Disk) *int { return &d.Limits.WriteIOPS }),
+	rate("limits.totalKiB", "throughput", "KiB/s", "Throughput", func(d *Disk) *int { return &d.Limits.TotalKiB }),
+	rate("limits.readKiB", "read throughput", "KiB/s", "Read throughput", func(d *Disk) *int { return &d.Limits.ReadKiB }),
+	rate("limits.writeKiB", "write throughput", "KiB/s", "Write throughput", func(d *Disk) *int { return &d.Limits.WriteKiB }),
+	rate("limits.burstIops", "burst", "IOPS", "Burst", func(d *Disk) *int { return &d.Limits.BurstIOPS }),
+	rate("limits.burstKiB", "burst throughput", "KiB/s", "Burst throughput", func(d *Disk) *int { return &d.Limits.BurstKiB }),
+	atOnce(number("limits.burstSeconds", "burst's length", "second", func(d *Disk) *int { return &d.Limits.BurstSeconds },
+		Input{Section: SectionLimits, Label: "Burst's length", Unit: "s"}, 1, MaxBurstSeconds)),
+}
+
+// NICFields are what an edit changes of a card, besides what it is connected to and what passes it.
+var NICFields = []Field[NIC]{
+	choice("model", "model", func(n *NIC) *string { return &n.Model }, Input{Section: SectionDevice, Label: "Model", Options: NICModels}),
+	number("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, Input{Section: SectionDevice, Label: "Queues", One: true}, 1, MaxQueues),
+	number("bootOrder", "boot order", "", func(n *NIC) *int { return &n.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
+	atOnce(flag("linkDown", "cable out", func(n *NIC) *bool { return &n.LinkDown }, Input{Section: SectionDevice, Label: "Cable out"})),
+
+	rate("limits.inKiB", "inbound", "KiB/s", "Inbound", func(n *NIC) *int { return &n.Limits.InKiB }),
+	rate("limits.inPeakKiB", "inbound peak", "KiB/s", "Inbound peak", func(n *NIC) *int { return &n.Limits.InPeakKiB }),
+	rate("limits.inBurstKiB", "inbound burst", "KiB", "Inbound burst", func(n *NIC) *int { return &n.Limits.InBurstKiB }),
+	rate("limits.outKiB", "outbound", "KiB/s", "Outbound", func(n *NIC) *int { return &n.Limits.OutKiB }),
+	rate("limits.outPeakKiB", "outbound peak", "KiB/s", "Outbound peak", func(n *NIC) *int { return &n.Limits.OutPeakKiB }),
+	rate("limits.outBurstKiB", "outbound burst", "KiB", "Outbound burst", func(n *NIC) *int { return &n.Limits.OutBurstKiB }),
+}
+
+// rate is a limit, which counts at once.
+func rate[S any](name, noun, unit, label string, at func(*S) *int) Field[S] {
+	return atOnce(number(name, noun, unit, at, Input{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
+}
+
+func atOnce[S any](f Field[S]) Field[S] {
+	f.On = Now
+	return f
+}
+
+func (d Disk) checkFields(c *Checks, at string) {
+	for _, f := range DiskFields {
+		f.check(c, at+"."+f.Name, d)
+	}
+	if d.IO == "native" && d.Cache != "none" && d.Cache != "directsync" {
+		c.Add(at+".io", "Native I/O needs the cache none or directsync.")
+	}
+	if d.ReadOnly && d.Bus == "sata" {
+		c.Add(at+".readOnly", "A SATA disk cannot be read-only. Choose another bus.")
+	}
+	l := d.Limits
+	for _, r := range []struct {
+		total, read, write, burst int
+		field, what               string
+	}{
+		{l.TotalIOPS, l.ReadIOPS, l.WriteIOPS, l.BurstIOPS, "Iops", "operations"},
+		{l.TotalKiB, l.ReadKiB, l.WriteKiB, l.BurstKiB, "KiB", "throughput"},
+	} {
+		if r.total > 0 && (r.read > 0 || r.write > 0) {
+			c.Add(at+".limits.total"+r.field, "Limit the %s in all, or reads and writes, not both.", r.what)
+		}
+		if r.burst > 0 && r.burst <= r.total || r.burst > 0 && r.total == 0 {
+			c.Add(at+".limits.burst"+r.field, "A burst is above the limit of the %s in all.", r.what)
+		}
+	}
+	if l.BurstSeconds > 0 && l.BurstIOPS == 0 && l.BurstKiB == 0 {
+		c.Add(at+".limits.burstSeconds", "Give a burst, or leave its length.")
+	}
+}
+
+func (n NIC) checkFields(c *Checks, at string) {
+	for _, f := range NICFields {
+		f.check(c, at+"."+f.Name, n)
+	}
+	if n.Queues > 1 && n.Model != "" {
+		c.Add(at+".queues", "Only a virtio card has several queues.")
+	}
+	l := n.Limits
+	for _, r := range []struct {
+		usual, peak, burst int
+		field              string
+	}{{l.InKiB, l.InPeakKiB, l.InBurstKiB, "in"}, {l.OutKiB, l.OutPeakKiB, l.OutBurstKiB, "out"}} {
+		if r.peak > 0 && r.peak < max(r.usual, 1) || r.peak > 0 && r.usual == 0 {
+			c.Add(at+".limits."+r.field+"PeakKiB", "A peak is above the limit. Give both, or no peak.")
+		}
+		if r.burst > 0 && r.usual == 0 {
+			c.Add(at+".limits."+r.field+"BurstKiB", "Give a limit, or leave the burst.")
+		}
+	}
+}
+
+// checkBootOrder refuses two devices in one place.
+func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
+	taken := map[int]string{}
+	note := func(n int, field, what string) {
+		switch {
+		case n <= 0:
+		case taken[n] != "":
+			c.Add(field, "Boot order %d is that of %s already.", n, taken[n])
+		default:
+			taken[n] = what
+		}
+	}
+	for i, d := range s.Disks {
+		note(d.BootOrder, fmt.Sprintf("%s.disks[%d].bootOrder", prefix, i), fmt.Sprintf("disk %d", i+1))
+	}
+	for i, n := range s.NICs {
+		note(n.BootOrder, fmt.Sprintf("%s.nics[%d].bootOrder", prefix, i), fmt.Sprintf("network card %d", i+1))
+	}
+	note(s.Boot.CDROM, prefix+".boot.cdrom", "the CD-ROM")
+}
+
+// takesCPUs reports whether the guest that is on gets the vCPUs at once.
+func (vm VM) takesCPUs(to VMSpec) bool {
+	return vm.On() && to.CPUs >= vm.Status.CPUs && to.CPUs <= max(vm.Status.CPUs, vm.Status.MaxCPUs)
+}
+
+// MemoryStep is what memory that is added to a guest that is on comes in.
+const MemoryStep = 128
+
+func (vm VM) takesMemory(to VMSpec) bool {
+	more := 0
+	if vm.On() {
+		more = to.MemoryMiB - vm.Status.MemoryMiB
+	}
+	return vm.On() && more >= 0 && more%MemoryStep == 0 && to.MemoryMiB <= max(vm.Status.MemoryMiB, vm.Status.MaxMemory)
+}
