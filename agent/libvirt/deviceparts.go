@@ -29,20 +29,30 @@ var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 			s.Bus = ""
 		}
 	}},
-	{"cache", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Driver.Cache = s.Cache },
-		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.Cache = x.Driver.Cache }},
-	{"io", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Driver.IO = s.IO },
-		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.IO = x.Driver.IO }},
-	{"discard", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Driver.Discard = cmp.Or(s.Discard, "unmap") },
+	{
+		"cache", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Driver.Cache = s.Cache },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.Cache = x.Driver.Cache },
+	},
+	{
+		"io", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Driver.IO = s.IO },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.IO = x.Driver.IO },
+	},
+	{
+		"discard", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Driver.Discard = cmp.Or(s.Discard, "unmap") },
 		func(x *libvirtxml.DomainDisk, s *fleet.Disk) {
 			if s.Discard = cmp.Or(x.Driver.Discard, "ignore"); s.Discard == "unmap" {
 				s.Discard = ""
 			}
-		}},
-	{"bootOrder", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Boot = bootAt(s.BootOrder) },
-		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.BootOrder = placeOfBoot(x.Boot) }},
-	{"serial", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Serial = s.Serial },
-		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.Serial = x.Serial }},
+		},
+	},
+	{
+		"bootOrder", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Boot = bootAt(s.BootOrder) },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.BootOrder = placeOfBoot(x.Boot) },
+	},
+	{
+		"serial", func(x *libvirtxml.DomainDisk, s fleet.Disk) { x.Serial = s.Serial },
+		func(x *libvirtxml.DomainDisk, s *fleet.Disk) { s.Serial = x.Serial },
+	},
 	{"readOnly", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
 		if x.ReadOnly = nil; s.ReadOnly {
 			x.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
@@ -97,8 +107,10 @@ var cardParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
 			x.Driver.Queues = 0
 		}
 	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.Queues = int(x.Driver.Queues) }},
-	{"bootOrder", func(x *libvirtxml.DomainInterface, s fleet.NIC) { x.Boot = bootAt(s.BootOrder) },
-		func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.BootOrder = placeOfBoot(x.Boot) }},
+	{
+		"bootOrder", func(x *libvirtxml.DomainInterface, s fleet.NIC) { x.Boot = bootAt(s.BootOrder) },
+		func(x *libvirtxml.DomainInterface, s *fleet.NIC) { s.BootOrder = placeOfBoot(x.Boot) },
+	},
 	{"linkDown", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if x.Link.State = ""; s.LinkDown {
 			x.Link.State = "down"

@@ -46,8 +46,8 @@ WHERE @host::text = '' OR h.id = @host
 ORDER BY h.name;
 
 -- name: DisksToCome :many
--- What disks that no host has made yet will take of these pools, and what those that are to grow will take more. One without a size is as large as
--- its image.
+-- What disks that no host has made yet will take of these pools, of new VMs and of those that get more, and what those that are to grow will take
+-- more. One without a size is as large as its image.
 SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(GREATEST((d->>'sizeBytes')::bigint, i.capacity_bytes, 0))::bigint AS bytes
 FROM vms v, jsonb_array_elements(v.spec->'disks') d LEFT JOIN image_versions i ON i.id = d->>'versionId'
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation = 0 AND d->>'poolId' = ANY (@pools::text[])
@@ -56,6 +56,11 @@ UNION ALL SELECT v.host_id, (d->>'poolId')::text, sum(GREATEST((d->>'sizeBytes')
 FROM vms v, jsonb_array_elements(v.spec->'disks') d, jsonb_path_query(v.status, '$.disks[*] ? (@.sizeBytes > 0)') s
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation > 0 AND v.deleted_at IS NULL
   AND d->>'poolId' = ANY (@pools::text[]) AND s->'volume' @> jsonb_build_object('poolId', d->'poolId', 'volume', d->'volume')
+GROUP BY 1, 2
+UNION ALL SELECT v.host_id, (d->>'poolId')::text, sum(GREATEST((d->>'sizeBytes')::bigint, i.capacity_bytes, 0))::bigint
+FROM vms v, jsonb_array_elements(v.spec->'disks') d LEFT JOIN image_versions i ON i.id = d->>'versionId'
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation > 0 AND v.deleted_at IS NULL
+  AND d->>'poolId' = ANY (@pools::text[]) AND NOT EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = d->>'poolId' AND m.volume = d->>'volume')
 GROUP BY 1, 2;
 
 -- name: CommittedMemory :many

@@ -18,7 +18,8 @@ type UpdateVM struct {
 	Name         *string
 	Labels       map[string]string // the whole set
 	Description  *string
-	Spec         *fleet.VMSpec // the whole spec; a network card without an address gets one
+	Spec         *fleet.VMSpec // the whole spec; a network card without an address gets one, and a disk without a volume
+	Overcommit   bool          // promise more storage than there is: for those who may change infrastructure
 	IfGeneration int64         // refuse where the VM is at another generation; 0: do not ask
 
 	grow *diskGrowth // of the spec, the size of one disk
@@ -33,9 +34,13 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if err := store.CheckID(id, "VM"); err != nil {
 		return fleet.VMView{}, "", err
 	}
+	plans, err := c.planNewDisks(ctx, a, id, in.Spec)
+	if err != nil {
+		return fleet.VMView{}, "", err
+	}
 	var vm fleet.VMView
 	var job fleet.TaskID
-	err := c.store.Tx(ctx, func(q *db.Queries) error {
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		job = ""
 		old, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
@@ -47,10 +52,11 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if ok, why := old.Allows(fleet.ActEdit); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		if in.Spec, err = in.spec(old); err != nil {
+		asked := in
+		if asked.Spec, err = in.spec(old); err != nil {
 			return err
 		}
-		vm = in.on(old)
+		vm = asked.on(old)
 		typed := slices.Clone(vm.Spec.NICs)
 		if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
 			return err
@@ -68,8 +74,17 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err := checkGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
 			return err
 		}
-		vm, job, err = applyChange(ctx, q, a, vm, in.editName(), inWords(old.Diff(vm.VM)))
-		return err
+		first, err := addDisks(ctx, q, a, old, &vm.Spec, plans, in.Overcommit)
+		if err != nil {
+			return err
+		}
+		if err := checkGone(ctx, q, old, vm.Spec); err != nil {
+			return err
+		}
+		if vm, job, err = applyChange(ctx, q, a, vm, in.editName(), inWords(old.Diff(vm.VM))); err != nil {
+			return err
+		}
+		return first.queue(ctx, q, a, job)
 	})
 	if err != nil {
 		return fleet.VMView{}, "", err
@@ -156,6 +171,8 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 			heard = true
 		}
 	}
+	disks := partsChanged(old.Spec, vm.Spec)
+	heard = heard || len(disks.Used()) > 0
 	for i, n := range typed {
 		if isFresh(fmt.Sprintf("spec.nics[%d]", i)) {
 			asked.NICs[i], heard = n, true
@@ -195,7 +212,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	}
 	handBack(&hosts[0], gone)
 	var checks fleet.Checks
-	for _, f := range placement.Fit(asked, hosts[0]) {
+	for _, f := range append(placement.Fit(asked, hosts[0]), placement.FitParts(disks, hosts[0])...) {
 		if isFresh(f.Field) || heard && f.Field == "hostId" {
 			checks.Add(f.Field, "%s", told(a, f))
 		}

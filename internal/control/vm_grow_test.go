@@ -60,7 +60,7 @@ func TestADiskGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.refused("to shrink", fleet.Invalid, "only grows: disk "+disk.Volume+" 3 GiB → 0 B", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 0 }) })
-	s.refused("another file", fleet.Invalid, "not changed by an edit", func() error { return edit(func(d *fleet.Disk) { d.Volume = "other.qcow2" }) })
+	s.refused("another file", fleet.Invalid, "spec.disks[0].volume: The VM has no disk of this name", func() error { return edit(func(d *fleet.Disk) { d.Volume = "other.qcow2" }) })
 
 	// What no host could make is taken back, as far as the host has it.
 	if err := edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 30 }); err != nil {

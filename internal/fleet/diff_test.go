@@ -39,7 +39,7 @@ func TestDiffSaysWhatChangesInWhichWordsAndWhen(t *testing.T) {
 		"spec.firmware: firmware BIOS → UEFI (powerOff)":                                      edit(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }),
 		"spec.iso: CD-ROM none → cd.iso (now)":                                                edit(func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: "p", Volume: "cd.iso"} }),
 		"spec.disks: disk b removed (now)":                                                    edit(func(s *fleet.VMSpec) { s.Disks = s.Disks[:1] }),
-		"spec.disks[2]: disk of 1 GiB added (now)":                                          edit(func(s *fleet.VMSpec) { s.Disks = append(s.Disks, fleet.Disk{PoolID: "p", SizeBytes: 1 << 30}) }),
+		"spec.disks[2]: disk of 1 GiB added (now)":                                            edit(func(s *fleet.VMSpec) { s.Disks = append(s.Disks, fleet.Disk{PoolID: "p", SizeBytes: 1 << 30}) }),
 		"spec.disks[2]: disk of 1 GiB added (nextBoot)": edit(func(s *fleet.VMSpec) {
 			s.Disks = append(s.Disks, fleet.Disk{PoolID: "p", SizeBytes: 1 << 30, Bus: "sata"})
 		}),

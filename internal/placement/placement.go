@@ -201,6 +201,13 @@ func FitDisks(disks []fleet.Disk, h Host) []Fault {
 	return f.faults
 }
 
+// FitParts lists what of the spec's parts this very host cannot give, likewise.
+func FitParts(spec fleet.VMSpec, h Host) []Fault {
+	f := fit{host: h}
+	f.parts(spec)
+	return f.faults
+}
+
 type fit struct {
 	host   Host
 	faults []Fault

@@ -1,0 +1,187 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+	"quantix/internal/policy"
+)
+
+// newDisks are the disks that an edit gives a VM. They are chosen, named and refused as those of a new VM are.
+type newDisks struct {
+	at   []int        // of the edited spec's disks
+	spec fleet.VMSpec // with these disks alone
+}
+
+// freshDisks are the disks of to that was has not.
+func freshDisks(was, to fleet.VMSpec) newDisks {
+	out := newDisks{}
+	for i, d := range to.Disks {
+		if d.Volume == "" || !slices.ContainsFunc(was.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
+			out.at, out.spec.Disks = append(out.at, i), append(out.spec.Disks, d)
+		}
+	}
+	return out
+}
+
+// field is where the edit has what is said of a field of these disks alone.
+func (n newDisks) field(name string) string {
+	for k, i := range n.at {
+		if rest, ok := strings.CutPrefix(name, fmt.Sprintf("spec.disks[%d]", k)); ok {
+			return fmt.Sprintf("spec.disks[%d]%s", i, rest)
+		}
+	}
+	return name
+}
+
+// moved is the refusal with its fields where the edit has them.
+func (n newDisks) moved(err error) error {
+	wrong, ok := err.(*fleet.Error) //nolint:errorlint // one that is wrapped has no fields
+	if !ok {
+		return err
+	}
+	out := *wrong
+	out.Fields = slices.Clone(wrong.Fields)
+	for i := range out.Fields {
+		out.Fields[i].Field = n.field(out.Fields[i].Field)
+	}
+	return &out
+}
+
+// planNewDisks finds, before anything is held, what new disks of an edit may be made from.
+func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID, to *fleet.VMSpec) ([]imagePlan, error) {
+	if to == nil || !slices.ContainsFunc(to.Disks, func(d fleet.Disk) bool { return d.Volume == "" && d.ImageID != "" }) {
+		return nil, nil
+	}
+	vm, err := c.GetVM(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	fresh := freshDisks(vm.Spec, *to)
+	plans, err := c.planImages(ctx, a, vm.ProjectID, fresh.spec)
+	return plans, fresh.moved(err)
+}
+
+// addDisks completes the disks that the edit gives the VM, and says what has to be done before its host can make them.
+func addDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (steps, error) {
+	fresh := freshDisks(old.Spec, *to)
+	if len(fresh.at) == 0 {
+		return steps{}, nil
+	}
+	first, err := fresh.complete(ctx, q, a, old, to, plans, overcommit)
+	if err != nil {
+		return steps{}, fresh.moved(err)
+	}
+	to.Disks = slices.Clone(to.Disks)
+	for k, i := range fresh.at {
+		to.Disks[i] = fresh.spec.Disks[k]
+	}
+	return first, nil
+}
+
+func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (first steps, err error) {
+	var checks fleet.Checks
+	for k := range n.spec.Disks {
+		d := &n.spec.Disks[k]
+		at := fmt.Sprintf("spec.disks[%d]", k)
+		if d.Image != nil && d.ImageID != "" {
+			checks.Add(at+".imageId", "Name an image of the library or a volume of a pool, not both.")
+		}
+		switch {
+		case d.Existing:
+		case d.Volume != "":
+			checks.Add(at+".volume", "The VM has no disk of this name. Leave the name out for a new disk; it gets one.")
+		default:
+			d.Volume = fmt.Sprintf("%s-%s-%d-%d.qcow2", old.Name, old.ID[len(old.ID)-12:], old.Generation+1, k+1) // as no disk was called that it has had
+		}
+	}
+	if overcommit && !policy.May(a, policy.InfraChange, "") {
+		checks.Add("overcommit", "Only those who may change infrastructure may promise more storage than there is.")
+	}
+	n.spec.Firmware = to.Firmware
+	if err := checks.Err(); err != nil {
+		return first, err
+	}
+	if err := disksInKinds(ctx, q, a, n.spec.Disks); err != nil {
+		return first, err
+	}
+	if len(plans) > 0 {
+		if err := holdImages(ctx, q, a, old.ProjectID, plans); err != nil {
+			return first, err
+		}
+	}
+	hosts, err := candidatesWith(ctx, q, a, old.HostID, n.spec, poolsOf(plans))
+	if err != nil {
+		return first, err
+	}
+	if len(hosts) == 0 {
+		return first, fleet.Errorf(fleet.Conflict, "The VM's host is gone.")
+	}
+	hosts[0].Overcommit = overcommit
+	offerImages(plans, n.spec, &hosts[0])
+	faults := placement.Fit(n.spec, hosts[0])
+	for _, f := range faults {
+		checks.Add(f.Field, "%s", told(a, f))
+	}
+	if policy.May(a, policy.InfraChange, "") && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Room }) {
+		checks.Add("overcommit", tellOvercommit)
+	}
+	if err := checks.Err(); err != nil {
+		return first, err
+	}
+	if err := openTo(ctx, q, a, old.ProjectID, readFrom(n.spec)); err != nil {
+		return first, err
+	}
+	for _, d := range n.spec.Disks {
+		taken, err := q.VolumeTaken(ctx, db.VolumeTakenParams{PoolID: string(d.PoolID), Volume: d.Volume})
+		if err != nil {
+			return first, err
+		}
+		if taken && !d.Existing {
+			return first, fleet.Errorf(fleet.Conflict, "A volume %s is in the pool already, and no disk of this VM was called so. Rename it or delete it there.", d.Volume)
+		}
+	}
+	return settleImages(ctx, q, plans, &n.spec, hosts[0])
+}
+
+// checkGone refuses to take out disks that something is about. Their data stays where it is.
+func checkGone(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
+	var gone []fleet.Disk
+	for _, d := range old.Spec.Disks {
+		if !slices.ContainsFunc(to.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
+			gone = append(gone, d)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	moving, err := movesOf(ctx, q, old.ID)
+	if err != nil {
+		return err
+	}
+	for _, d := range gone {
+		if slices.ContainsFunc(moving, func(m fleet.MovingDisk) bool { return m.Disk == d.Ref() }) {
+			return fleet.Errorf(fleet.Conflict, "The disk %s is being moved to another pool, so it stays. Wait for that, or cancel it in the VM's tasks.", d.Volume)
+		}
+	}
+	return nil
+}
+
+// partsChanged are the fields of disks that the edit changes and that are not as usual, as a spec: the rest of each disk is left out.
+func partsChanged(old, to fleet.VMSpec) fleet.VMSpec {
+	out := fleet.VMSpec{Disks: make([]fleet.Disk, len(to.Disks))}
+	for i, d := range to.Disks {
+		k := slices.IndexFunc(old.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		for _, f := range fleet.DiskFields {
+			if k >= 0 && !f.Same(old.Disks[k], d) {
+				f.Copy(&out.Disks[i], d)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// An edit gives a VM disks as its creation does: named and placed here, made by its host; and takes them out with their data left alone.
+func TestDisksComeAndGoByAnEdit(t *testing.T) {
+	s := newSite(t)
+	v, _ := s.missing("web")
+	disks := func(change func([]fleet.Disk) []fleet.Disk) error {
+		v = s.get(v.ID)
+		spec := v.Spec
+		spec.Disks = change(append([]fleet.Disk{}, spec.Disks...))
+		got, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
+		if err == nil {
+			v = got
+		}
+		return err
+	}
+	bus := func(all []fleet.Disk) []fleet.Disk { return append(all, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 30, Bus: "scsi"}) }
+	s.refused("a bus that the agent does not know", fleet.Invalid, "spec.disks[2].bus: An agent that is too old", func() error { return spelt(disks(bus)) })
+	s.refused("a cache that the agent does not know", fleet.Invalid, "spec.disks[1].cache: An agent that is too old", func() error {
+		return spelt(disks(func(all []fleet.Disk) []fleet.Disk { all[1].Cache = "none"; return all }))
+	})
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
+	image, version := s.shelve(s.nfs, []fleet.HostID{s.h1, s.h2}, "golden.qcow2", "qcow2", 1<<30)
+	for _, h := range []fleet.HostID{s.h1, s.h2} {
+		s.lay(s.nfs, h, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1073741824,"sha256":"`+digest+`"}`)
+	}
+	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
+	err := disks(func(all []fleet.Disk) []fleet.Disk {
+		return append(bus(all), fleet.Disk{PoolID: s.nfs, ImageID: image, Overlay: true})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blank, overlay := v.Spec.Disks[2], v.Spec.Disks[3]
+	if !strings.HasPrefix(blank.Volume, "web-") || !strings.HasSuffix(blank.Volume, ".qcow2") || blank.Volume == overlay.Volume || blank.Volume == v.Spec.Disks[0].Volume {
+		t.Errorf("the new disks are called %q and %q", blank.Volume, overlay.Volume)
+	}
+	if overlay.VersionID != version || overlay.Image == nil || overlay.Image.Volume != "golden.qcow2" {
+		t.Errorf("the overlay stands on %+v of version %q", overlay.Image, overlay.VersionID)
+	}
+	if n := s.count("jobs WHERE kind = 'vm.apply' AND state = 'queued' AND subject = '" + string(fleet.SubjectVM(v.ID)) + "'"); n != 1 {
+		t.Errorf("the host is asked %d times", n)
+	}
+	before := []string{blank.Volume, overlay.Volume}
+	if err := disks(func(all []fleet.Disk) []fleet.Disk { return all[:3] }); err != nil || len(v.Spec.Disks) != 3 {
+		t.Fatalf("without the overlay: %+v, %v", v.Spec.Disks, err)
+	}
+	if err := disks(func(all []fleet.Disk) []fleet.Disk { return append(all, fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30}) }); err != nil {
+		t.Fatal(err)
+	}
+	if again := v.Spec.Disks[3].Volume; again == before[0] || again == before[1] {
+		t.Errorf("a new disk is called %q, as one was that may have data", again)
+	}
+	if s.count("audit WHERE action = 'vm.edit' AND detail LIKE 'disk "+before[1]+" removed'") != 1 {
+		t.Error("the audit does not say which disk was taken out")
+	}
+}
+
+func TestDisksThatAnEditCannotGive(t *testing.T) {
+	s := newSite(t)
+	v, disk := s.missing("web")
+	foreign, _ := s.shelve(s.nfs, []fleet.HostID{s.h1}, "secret.qcow2", "qcow2", 1<<30)
+	s.lay(s.nfs, s.h1, `{"name":"secret.qcow2","path":"/v/secret.qcow2","format":"qcow2","capacityBytes":1073741824}`)
+	s.exec(`DELETE FROM image_grants WHERE image_id = $1`, foreign)
+	other, _ := s.missing("other")
+	s.holds(s.local, 10<<10, 0, 0)
+	spec := func(d ...fleet.Disk) control.UpdateVM {
+		return edited(s.get(v.ID), func(to *fleet.VMSpec) { to.Disks = append(append([]fleet.Disk{}, to.Disks...), d...) })
+	}
+	big := spec(fleet.Disk{PoolID: s.local, SizeBytes: 20 << 30})
+	big.Overcommit = true
+	for name, c := range map[string]struct {
+		actor fleet.Actor
+		in    control.UpdateVM
+		code  fleet.Code
+		says  string
+	}{
+		"a viewer":                  {s.viewer, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}), fleet.Forbidden, ""},
+		"a stranger":                {s.stranger, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}), fleet.NotFound, ""},
+		"no pool":                   {s.member, spec(fleet.Disk{PoolID: "x", SizeBytes: 1}), fleet.Invalid, "spec.disks[2].poolId: No such pool"},
+		"no size":                   {s.member, spec(fleet.Disk{PoolID: s.nfs}), fleet.Invalid, "spec.disks[2].sizeBytes"},
+		"a name":                    {s.member, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1, Volume: "mine.qcow2"}), fleet.Invalid, "spec.disks[2].volume"},
+		"another's disk":            {s.member, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1, Volume: other.Spec.Disks[0].Volume}), fleet.Invalid, "spec.disks[2].volume"},
+		"another's disk as it is":   {s.member, spec(fleet.Disk{PoolID: s.nfs, Existing: true, Volume: other.Spec.Disks[0].Volume}), fleet.Invalid, "spec.disks[2].existing"},
+		"the same disk twice":       {s.member, spec(fleet.Disk{PoolID: disk.PoolID, Volume: disk.Volume, SizeBytes: 1 << 30}), fleet.Invalid, "spec.disks[2].volume"},
+		"an image of nobody's":      {s.member, spec(fleet.Disk{PoolID: s.nfs, ImageID: fleet.NewID[fleet.ImageID]()}), fleet.Invalid, "spec.disks[2].imageId: There is no such image"},
+		"an image of others":        {s.member, spec(fleet.Disk{PoolID: s.nfs, ImageID: foreign}), fleet.Invalid, "spec.disks[2].imageId: There is no such image"},
+		"a file that is not theirs": {s.member, spec(fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "secret.qcow2"}}), fleet.Invalid, "spec.disks[2].image.volume"},
+		"too large":                 {s.member, spec(fleet.Disk{PoolID: s.local, SizeBytes: 20 << 30}), fleet.Invalid, "spec.disks[2].sizeBytes: No room"},
+		"too large, all the same":   {s.member, big, fleet.Invalid, "Only those who may change infrastructure"},
+		"a bus that is none":        {s.member, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1, Bus: "ide"}), fleet.Invalid, "spec.disks[2].bus"},
+		"too many": {s.member, spec(func() (all []fleet.Disk) {
+			for range fleet.MaxDisks {
+				all = append(all, fleet.Disk{PoolID: s.nfs, SizeBytes: 1})
+			}
+			return all
+		}()...), fleet.Invalid, "spec.disks: At most"},
+	} {
+		s.refused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return spelt(err) })
+	}
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	s.refused("a silent host", fleet.Invalid, "", func() error {
+		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}))
+		return err
+	})
+}
+
+// What a disk of an edit will take is promised from then on, as that of a new VM is.
+func TestDisksOfAnEditArePromisedRoom(t *testing.T) {
+	s := newSite(t)
+	v, _ := s.missing("web")
+	s.holds(s.local, 10<<10, 0, 0)
+	add := func(size int64) error {
+		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(s.get(v.ID), func(to *fleet.VMSpec) {
+			to.Disks = append(append([]fleet.Disk{}, to.Disks...), fleet.Disk{PoolID: s.local, SizeBytes: size})
+		}))
+		return err
+	}
+	if err := add(6 << 30); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("the same room again", fleet.Invalid, "", func() error { return add(6 << 30) })
+	if err := add(4 << 30); err != nil {
+		t.Fatal(err)
+	}
+}
