@@ -24,7 +24,9 @@ func (s *Server) choices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
 
 // editChoices is choices for a VM that is there.
 func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
-	return s.fillChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{"isos": &f.ISOs, "vm-networks": &f.Networks})
+	return s.fillChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{
+		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs,
+	})
 }
 
 // fillChoices reads the options for each list, among them those that are typed.

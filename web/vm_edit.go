@@ -16,7 +16,7 @@ import (
 
 // editForm is the form as the VM is now, with what there is to choose from.
 func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
-	f := vmview.Form{Edits: true, On: vm.On(), RunsHosts: policy.May(a, policy.InfraChange, "")}
+	f := vmview.Form{Edits: true, VM: vm.VM, On: vm.On(), RunsHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
 	if f.Typed, err = typedOf(vm); err == nil {
 		err = s.editChoices(c, a, &f, vm.ID)
@@ -33,7 +33,7 @@ func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how asked) 
 	if err := s.fillTab(c, a, &p); err != nil {
 		return err
 	}
-	p.Edit.Typed, p.Edit.Errors = in.Values, how.errors
+	p.Edit.Typed, p.Edit.Errors, p.Edit.MayOvercommit = in.Values, how.errors, p.Edit.RunsHosts
 	if err := s.editChoices(c, a, &p.Edit, p.VM.ID); err != nil {
 		return err
 	}
@@ -67,6 +67,7 @@ func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	}
 	return control.UpdateVM{
 		Name: &name, Labels: labelsOf(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
+		Overcommit: typed.Get("overcommit") != "",
 	}, checks.Err()
 }
 

@@ -71,8 +71,13 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	if typed.Has("spec.nics") {
 		into.Spec.NICs = nil
 	}
+	if typed.Has("spec.disks") {
+		into.Spec.Disks = nil
+	}
 	values := maps.Clone(typed)
-	maps.DeleteFunc(values, func(name string, _ []string) bool { return !specKey.MatchString(name) || name == "spec.nics" })
+	maps.DeleteFunc(values, func(name string, _ []string) bool {
+		return !specKey.MatchString(name) || name == "spec.nics" || name == "spec.disks"
+	})
 	if wrong, ok := errors.AsType[form.DecodeErrors](specDecoder.Decode(&into, values)); ok {
 		for _, field := range slices.Sorted(maps.Keys(wrong)) {
 			checks.Add(field, "%s", wrong[field])
@@ -80,6 +85,12 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	}
 	out := into.Spec
 	out.Power = spec.Power // it is ordered, not typed
+	for i := range mostRows { // a row in which nothing but the disk stands
+		if typed.Has(fmt.Sprintf("spec.disks[%d].keep", i)) && i == len(out.Disks) {
+			out.Disks = append(out.Disks, fleet.Disk{})
+		}
+	}
+	keepDisks(out.Disks, spec.Disks, typed)
 	for i := range out.Disks {
 		source := typed[fmt.Sprintf("spec.disks[%d].source", i)]
 		switch d := &out.Disks[i]; {
@@ -111,6 +122,24 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	return out
 }
 
+// keepDisks lets the rows of disks that the VM has be these disks, with what is typed of their fields.
+func keepDisks(disks, was []fleet.Disk, typed url.Values) {
+	for i := range disks {
+		at := fmt.Sprintf("spec.disks[%d].", i)
+		k := slices.IndexFunc(was, func(d fleet.Disk) bool { return typed.Get(at+"keep") == vmview.Volume(d.PoolID, d.Volume) })
+		if k < 0 {
+			continue
+		}
+		kept := was[k]
+		for _, f := range fleet.DiskFields {
+			if typed.Has(at + f.Name) {
+				f.Copy(&kept, disks[i])
+			}
+		}
+		disks[i] = kept
+	}
+}
+
 // typedOf is the form in which nothing is typed yet: the VM as it is.
 func typedOf(vm fleet.VMView) (url.Values, error) {
 	typed, err := specEncoder.Encode(specForm{vm.Spec})
@@ -129,6 +158,9 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 		}
 		typed.Del(at + "portGroup")
 		typed.Del(at + "bridge")
+	}
+	for i, d := range vm.Spec.Disks {
+		typed.Set(fmt.Sprintf("spec.disks[%d].keep", i), vmview.Volume(d.PoolID, d.Volume))
 	}
 	typed.Set("name", vm.Name)
 	typed.Set("labels", kit.LabelText(vm.Labels))
@@ -191,7 +223,7 @@ func inRows(sent url.Values) url.Values {
 		if rows[list] == nil {
 			rows[list] = map[int]bool{}
 		}
-		rows[list][i] = rows[list][i] || slices.ContainsFunc(texts, func(text string) bool { return text != "" })
+		rows[list][i] = rows[list][i] || slices.ContainsFunc(texts, func(text string) bool { return text != "" && text != "false" })
 	})
 	numbers := map[string]map[int]int{}
 	for list, filled := range rows {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,8 +17,14 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 	spec := func() fleet.VMSpec {
 		return fleet.VMSpec{
 			Power: fleet.Running, CPUs: 2, MemoryMiB: 1536, Firmware: fleet.UEFI, ISO: &fleet.Volref{PoolID: "p", Volume: "installer.iso"},
-			Disks: []fleet.Disk{{PoolID: "p", Volume: "full-1.qcow2", SizeBytes: 8<<30 + 1, Image: &fleet.Volref{PoolID: "p", Volume: "debian-12.qcow2"}}},
-			NICs:  []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}, {Bridge: "br0", MAC: "52:54:00:00:00:02"}},
+			Disks: []fleet.Disk{
+				{PoolID: "p", Volume: "full-1.qcow2", SizeBytes: 8<<30 + 1, Image: &fleet.Volref{PoolID: "p", Volume: "debian-12.qcow2"}, Limits: fleet.DiskLimits{TotalIOPS: 100, BurstIOPS: 200}},
+				{PoolID: "p", Volume: "full-2.qcow2", SizeBytes: 1 << 30, Bus: "scsi", Cache: "none", IO: "native", Discard: "ignore", BootOrder: 2, Serial: "a", ReadOnly: true},
+			},
+			NICs: []fleet.NIC{
+				{Network: "default", MAC: "52:54:00:00:00:01", Model: "e1000e", LinkDown: true, BootOrder: 1, Limits: fleet.NICLimits{InKiB: 5}},
+				{Bridge: "br0", MAC: "52:54:00:00:00:02", Queues: 2},
+			},
 			CPU:   fleet.VMCPU{Model: "qemu64", Cores: 2}, Memory: fleet.VMMemory{Shared: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
 			Display: fleet.VMDisplay{Keyboard: "de"}, Security: fleet.VMSecurity{TPM: true}, Devices: fleet.VMDevices{RNGRate: 1024},
 		}
@@ -26,16 +33,61 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range typed { // the form has no disks
-		if strings.HasPrefix(name, "spec.disks") {
-			typed.Del(name)
-		}
-	}
+	asWhatItHas(typed)
 	typed.Set("spec.nics", "")
 	var checks fleet.Checks
 	got := specOf(&checks, inRows(typed), spec())
 	if diff := cmp.Diff(spec(), got); diff != "" || checks.Err() != nil {
 		t.Errorf("%v\n%s\n%+v", checks.Err(), diff, typed)
+	}
+}
+
+// asWhatItHas leaves of disks what the form of a VM asks of those that it has.
+func asWhatItHas(typed url.Values) {
+	for name := range typed {
+		m := rowKey.FindStringSubmatch(name)
+		if m == nil || m[1] != "spec.disks" || m[3] == ".keep" {
+			continue
+		}
+		if !slices.ContainsFunc(fleet.DiskFields, func(f fleet.Field[fleet.Disk]) bool { return "."+f.Name == m[3] }) {
+			typed.Del(name)
+		}
+	}
+	typed.Set("spec.disks", "")
+}
+
+// A disk that is taken out of the form takes nothing of the others with it, and a new one has nothing of theirs.
+func TestRowsOfDisksAreTheDisks(t *testing.T) {
+	t.Parallel()
+	was := fleet.VMSpec{Disks: []fleet.Disk{
+		{PoolID: "p", Volume: "a.qcow2", SizeBytes: 1 << 30, Cache: "none", Image: &fleet.Volref{PoolID: "p", Volume: "x.qcow2"}},
+		{PoolID: "p", Volume: "b.qcow2", SizeBytes: 2 << 30, Bus: "scsi", ReadOnly: true},
+		{PoolID: "p", Volume: "c.qcow2", SizeBytes: 3 << 30},
+	}}
+	typed, err := typedOf(fleet.VMView{VM: fleet.VM{Spec: was}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asWhatItHas(typed)
+	for name := range typed {
+		if strings.HasPrefix(name, "spec.disks[0]") {
+			typed.Del(name)
+		}
+	}
+	typed["spec.disks[1].readOnly"] = []string{"false"}
+	typed.Set("spec.disks[2].limits.readIops", "50")
+	typed.Set("spec.disks[7].source", "empty")
+	typed.Set("spec.disks[7].poolId", "q")
+	typed.Set("spec.disks[7].sizeBytes", "4")
+	typed.Set("spec.disks[7].bus", "sata")
+	typed.Set("spec.disks[9].keep", "q/not-its.qcow2")
+	var checks fleet.Checks
+	got := specOf(&checks, inRows(typed), was).Disks
+	b, c := was.Disks[1], was.Disks[2]
+	b.ReadOnly, c.Limits.ReadIOPS = false, 50
+	want := []fleet.Disk{b, c, {PoolID: "q", SizeBytes: 4 << 30, Bus: "sata"}, {}}
+	if diff := cmp.Diff(want, got); diff != "" || checks.Err() != nil {
+		t.Errorf("%v\n%s", checks.Err(), diff)
 	}
 }
 

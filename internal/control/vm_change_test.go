@@ -112,9 +112,11 @@ func TestUpdateVMRefusals(t *testing.T) {
 		"taken name":  {s.member, control.UpdateVM{Name: &taken.Name}, fleet.Conflict, `"taken" exists in red`},
 		"image as CD": {s.member, edit(func(to *fleet.VMSpec) { to.ISO = &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"} }), fleet.Invalid, "No ISO image"},
 		"power":       {s.member, edit(func(s *fleet.VMSpec) { s.Power = fleet.Stopped }), fleet.Invalid, "Power is not edited"},
-		"an image":    {s.member, edit(func(to *fleet.VMSpec) { to.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1, Image: &fleet.Volref{PoolID: s.nfs, Volume: "none.qcow2"}}} }), fleet.Invalid, "No volume"},
-		"firmware":    {s.member, edit(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }), fleet.Invalid, "only while the VM is off: firmware BIOS → UEFI"},
-		"bad labels":  {s.member, control.UpdateVM{Labels: map[string]string{"A": ""}}, fleet.Invalid, "Label key"},
+		"an image": {s.member, edit(func(to *fleet.VMSpec) {
+			to.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1, Image: &fleet.Volref{PoolID: s.nfs, Volume: "none.qcow2"}}}
+		}), fleet.Invalid, "No volume"},
+		"firmware":   {s.member, edit(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }), fleet.Invalid, "only while the VM is off: firmware BIOS → UEFI"},
+		"bad labels": {s.member, control.UpdateVM{Labels: map[string]string{"A": ""}}, fleet.Invalid, "Label key"},
 	} {
 		s.refused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return err })
 	}

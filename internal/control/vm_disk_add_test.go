@@ -22,7 +22,9 @@ func TestDisksComeAndGoByAnEdit(t *testing.T) {
 		}
 		return err
 	}
-	bus := func(all []fleet.Disk) []fleet.Disk { return append(all, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 30, Bus: "scsi"}) }
+	bus := func(all []fleet.Disk) []fleet.Disk {
+		return append(all, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 30, Bus: "scsi"})
+	}
 	s.refused("a bus that the agent does not know", fleet.Invalid, "spec.disks[2].bus: An agent that is too old", func() error { return spelt(disks(bus)) })
 	s.refused("a cache that the agent does not know", fleet.Invalid, "spec.disks[1].cache: An agent that is too old", func() error {
 		return spelt(disks(func(all []fleet.Disk) []fleet.Disk { all[1].Cache = "none"; return all }))

@@ -16,10 +16,11 @@ import (
 type Form struct {
 	Typed         url.Values // as they are shown; of the memory, a number and its unit
 	Errors        kit.Errors
-	Edits         bool // a VM that is there, else a new one
-	On            bool // and its guest is on
-	MayOvercommit bool // see control.CreateVM
-	RunsHosts     bool // who looks may change infrastructure: see fleet.VMField.Reserved
+	Edits         bool     // a VM that is there, else a new one
+	On            bool     // and its guest is on
+	MayOvercommit bool     // see control.CreateVM
+	RunsHosts     bool     // who looks may change infrastructure: see fleet.Field.Reserved
+	VM            fleet.VM // that is edited
 
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs kit.Choices
 }
@@ -37,6 +38,9 @@ func (f Form) field(name string, in kit.Field) kit.Field {
 		in.When = fleet.Now
 		if ok && f.On {
 			in.When = of.On
+		}
+		if room := f.room(of.Name); room != "" {
+			in.When, in.Hint = "", room
 		}
 	}
 	return in

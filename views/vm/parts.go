@@ -12,62 +12,97 @@ import (
 
 // fold is a section of the form that stays closed until it is used.
 type fold struct {
-	title  string
-	now    string // what is set in it, in words; empty: nothing
-	open   bool
-	when   fleet.When // from when on an edit of any of them counts; empty: each says so itself
-	fields []fleet.VMField
+	id, title string
+	now       string // what is set in it, in words; empty: nothing
+	open      bool
+	when      fleet.When // from when on an edit of any of them counts; empty: each says so itself
+	fields    []formPart
+}
+
+// formPart is a field of the table as a form asks for it, under its name in the form.
+type formPart struct {
+	name     string
+	input    fleet.Input
+	reserved string
+	when     fleet.When
 }
 
 func (f Form) folds() []fold {
 	var out []fold
 	for _, s := range fleet.VMSections {
-		one := fold{title: string(s)}
-		var set []string
+		one := fold{id: "vm-" + kit.Slug(string(s)), title: string(s)}
 		for _, v := range fleet.VMFields {
-			if v.Input.Section != s {
-				continue
+			if v.Input.Section == s {
+				one.fields = append(one.fields, formPart{"spec." + v.Name, v.Input, v.Reserved, f.field("spec."+v.Name, kit.Field{}).When})
 			}
-			if when := f.field("spec."+v.Name, kit.Field{}).When; len(one.fields) == 0 {
-				one.when = when
-			} else if one.when != when {
-				one.when = ""
-			}
-			one.fields = append(one.fields, v)
-			if now := f.typedPart(v); now != "" {
-				set = append(set, v.Input.Label+": "+v.Input.Says(now))
-			}
-			one.open = one.open || f.Errors.At("spec."+v.Name) != ""
 		}
-		one.now = strings.Join(set, ", ")
-		out = append(out, one)
+		out = append(out, f.filled(one))
 	}
 	return out
 }
 
+// rowFolds are the sections of a disk's or a card's row. stays: the VM has it, so an edit of it may have to wait.
+func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []fold {
+	var out []fold
+	for _, s := range []fleet.Section{fleet.SectionDevice, fleet.SectionLimits} {
+		one := fold{id: kit.Slug(at) + "-" + kit.Slug(string(s)), title: string(s)}
+		for _, v := range fields {
+			if v.Input.Section != s {
+				continue
+			}
+			part := formPart{at + "." + v.Name, v.Input, v.Reserved, ""}
+			if stays && f.On {
+				part.when = v.On
+			}
+			one.fields = append(one.fields, part)
+		}
+		out = append(out, f.filled(one))
+	}
+	return out
+}
+
+// filled is the section with what is typed in it.
+func (f Form) filled(one fold) fold {
+	var set []string
+	for i, p := range one.fields {
+		if i == 0 {
+			one.when = p.when
+		} else if one.when != p.when {
+			one.when = ""
+		}
+		if now := f.typedPart(p.name); now != "" {
+			set = append(set, p.input.Label+": "+p.input.Says(now))
+		}
+		one.open = one.open || f.Errors.At(p.name) != ""
+	}
+	one.now = strings.Join(set, ", ")
+	return one
+}
+
 // typedPart is what is typed in a field; empty: nothing, or what means the same.
-func (f Form) typedPart(v fleet.VMField) string {
-	texts := f.Typed["spec."+v.Name]
+func (f Form) typedPart(name string) string {
+	texts := f.Typed[name]
 	if len(texts) == 0 || slices.Contains([]string{"0", "false"}, texts[len(texts)-1]) {
 		return ""
 	}
 	return texts[len(texts)-1]
 }
 
-func (f Form) part(v fleet.VMField, when fleet.When) kit.Field {
-	out := f.field("spec."+v.Name, kit.Field{Label: v.Input.Label, Hint: v.Input.Help, Unit: v.Input.Unit})
-	if out.Value = f.typedPart(v); when != "" {
+func (f Form) part(p formPart, section fleet.When) kit.Field {
+	out := f.field(p.name, kit.Field{Label: p.input.Label, Hint: p.input.Help, Unit: p.input.Unit})
+	out.Value, out.When = f.typedPart(p.name), p.when
+	if section != "" {
 		out.When = "" // the section says it
 	}
-	if f.closed(v) {
-		out.Hint = "Only those who may change infrastructure choose it: " + v.Reserved + "."
+	if f.closed(p) {
+		out.Hint = "Only those who may change infrastructure choose it: " + p.reserved + "."
 	}
 	return out
 }
 
 // closed reports whether the field is not for who looks. It can be taken back all the same, where it is set.
-func (f Form) closed(v fleet.VMField) bool {
-	return v.Reserved != "" && !f.RunsHosts && f.typedPart(v) == ""
+func (f Form) closed(p formPart) bool {
+	return p.reserved != "" && !f.RunsHosts && f.typedPart(p.name) == ""
 }
 
 // optionsOf are a choice's options; what is typed and none of them stays to be seen.
@@ -91,6 +126,34 @@ func setParts(vm fleet.VMView) []fleet.VMField {
 		}
 	}
 	return out
+}
+
+// keptDisk is the disk of the VM that a row of the form is about; nil: one that is new.
+func (f Form) keptDisk(at string) *fleet.Disk {
+	for i, d := range f.VM.Spec.Disks {
+		if f.Typed.Get(at+".keep") == Volume(d.PoolID, d.Volume) {
+			return &f.VM.Spec.Disks[i]
+		}
+	}
+	return nil
+}
+
+// keepsCard reports whether a row of the form is about a card that the VM has.
+func (f Form) keepsCard(at string) bool {
+	return slices.ContainsFunc(f.VM.Spec.NICs, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, f.Typed.Get(at+".mac")) })
+}
+
+// room says what the running guest can get without a restart; empty: nothing of this.
+func (f Form) room(field string) string {
+	s := f.VM.Status
+	switch {
+	case !f.On || s == nil:
+	case field == "cpus" && s.MaxCPUs > s.CPUs:
+		return "Up to " + kit.Count(s.MaxCPUs, "vCPU") + " come at once, fewer at the next start."
+	case field == "memoryMiB" && s.MaxMemory > s.MemoryMiB:
+		return "Up to " + kit.Bytes(int64(s.MaxMemory)<<20) + " come at once in steps of 128 MiB, less at the next start."
+	}
+	return ""
 }
 
 func listID(in kit.Field) string { return kit.Slug(in.Name) + "-list" }
