@@ -84,7 +84,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 		}
 	}
 	out := into.Spec
-	out.Power = spec.Power // it is ordered, not typed
+	out.Power = spec.Power    // it is ordered, not typed
 	for i := range mostRows { // a row in which nothing but the disk stands
 		if typed.Has(fmt.Sprintf("spec.disks[%d].keep", i)) && i == len(out.Disks) {
 			out.Disks = append(out.Disks, fleet.Disk{})

@@ -25,7 +25,7 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 				{Network: "default", MAC: "52:54:00:00:00:01", Model: "e1000e", LinkDown: true, BootOrder: 1, Limits: fleet.NICLimits{InKiB: 5}},
 				{Bridge: "br0", MAC: "52:54:00:00:00:02", Queues: 2},
 			},
-			CPU:   fleet.VMCPU{Model: "qemu64", Cores: 2}, Memory: fleet.VMMemory{Shared: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
+			CPU: fleet.VMCPU{Model: "qemu64", Cores: 2}, Memory: fleet.VMMemory{Shared: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
 			Display: fleet.VMDisplay{Keyboard: "de"}, Security: fleet.VMSecurity{TPM: true}, Devices: fleet.VMDevices{RNGRate: 1024},
 		}
 	}

@@ -274,3 +274,12 @@ func (p *tab) unfold() {
 		p.waitTrue("the section is open", fmt.Sprintf("document.getElementById(%s).open", quote(id)))
 	}
 }
+
+// openRows opens the sections of the first row of a list of the form: what an id of theirs begins with.
+func (p *tab) openRows(list string) {
+	p.Helper()
+	for _, s := range []fleet.Section{fleet.SectionLimits, fleet.SectionDevice} {
+		p.click("[id^="+list+"][id$="+kit.Slug(string(s))+"] > summary", string(s))
+		p.waitTrue("the section is open", "document.querySelector('[id^="+list+"][id$="+kit.Slug(string(s))+"]').open")
+	}
+}

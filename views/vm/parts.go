@@ -14,6 +14,7 @@ import (
 type fold struct {
 	id, title string
 	now       string // what is set in it, in words; empty: nothing
+	usual     string // what it says then
 	open      bool
 	when      fleet.When // from when on an edit of any of them counts; empty: each says so itself
 	fields    []formPart
@@ -75,7 +76,10 @@ func (f Form) filled(one fold) fold {
 		}
 		one.open = one.open || f.Errors.At(p.name) != ""
 	}
-	one.now = strings.Join(set, ", ")
+	one.now, one.usual = strings.Join(set, ", "), "as usual"
+	if one.title == string(fleet.SectionLimits) {
+		one.usual = "none"
+	}
 	return one
 }
 
@@ -163,8 +167,12 @@ func withList(in kit.Field) kit.Field {
 	return in
 }
 
-func withNumber(in kit.Field, closed bool) kit.Field {
-	in.Short, in.Attrs = true, templ.Attributes{"inputmode": "numeric", "placeholder": "default", "disabled": closed}
+func withNumber(in kit.Field, closed bool, of fleet.Section) kit.Field {
+	none := "default"
+	if of == fleet.SectionLimits {
+		none = "none"
+	}
+	in.Short, in.Attrs = true, templ.Attributes{"inputmode": "numeric", "placeholder": none, "disabled": closed}
 	return in
 }
 
