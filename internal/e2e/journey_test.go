@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -48,6 +49,7 @@ func TestJourney(t *testing.T) {
 	booted(t, s.Hosts[0], name)
 	p.typeIntoConsole()
 	p.plugCards(s.api(), s.Hosts[0], id)
+	p.growRunning(s.api(), s.Hosts[0], id, pool)
 
 	p.click(".head nav.tabs a", "Summary")
 	p.waitText(".head", "Running")
@@ -107,6 +109,46 @@ func (p *tab) plugCards(a api, h readyHost, id fleet.VMID) {
 	cards(had)
 }
 
+// growRunning gives the running guest a vCPU, memory and a disk by the form; the guest itself says that it has them. Then it lets go of the disk.
+func (p *tab) growRunning(a api, h readyHost, id fleet.VMID, pool string) {
+	p.Helper()
+	before := a.vm(p.T, id)
+	had := len(before.Spec.Disks)
+	guest := func(command string) []any {
+		var out struct{ Return []any }
+		text := virsh(p.T, h, "qemu-agent-command", string(id), "--timeout", "10", `{"execute":"`+command+`"}`)
+		if err := json.Unmarshal([]byte(text), &out); err != nil {
+			p.Fatalf("%s: %v: %s", command, err, text)
+		}
+		return out.Return
+	}
+	cpus, blocks, disks := len(guest("guest-get-vcpus")), len(guest("guest-get-memory-blocks")), len(guest("guest-get-disks"))
+
+	p.open("/vms/" + string(id) + "?tab=configure")
+	p.fill("#spec-cpus", "2")
+	p.fill("#spec-memoryMiB", "512")
+	p.click("#vm-edit button", "Add disk")
+	p.choose(fmt.Sprintf("select[name='spec.disks[%d].poolId']", had), pool)
+	p.fill(fmt.Sprintf("input[name='spec.disks[%d].sizeBytes']", had), "1")
+	p.click("#vm-edit footer button.primary", "Save")
+	p.waitPath("/vms/" + string(id))
+	eventually(p, stepLimit, "what was added, in the guest", func() (bool, string) {
+		c, m, d := len(guest("guest-get-vcpus")), len(guest("guest-get-memory-blocks")), len(guest("guest-get-disks"))
+		vm := a.vm(p.T, id)
+		return c == cpus+1 && m == blocks+2 && d > disks && vm.Status.CPUs == 2 && vm.Status.MemoryMiB == 512 && len(vm.Status.Disks) == had+1 && len(vm.Status.NextBoot) == 0,
+			fmt.Sprintf("%d vCPUs, %d blocks of memory, %d disks: %+v", c, m, d, vm.Status)
+	})
+
+	p.open("/vms/" + string(id) + "?tab=configure")
+	p.click(fmt.Sprintf("#vm-edit [name=drop][value='spec.disks[%d]']", had), "")
+	p.click("#vm-edit footer button.primary", "Save")
+	p.waitPath("/vms/" + string(id))
+	eventually(p, stepLimit, "the disk to be gone from the guest", func() (bool, string) {
+		d, vm := len(guest("guest-get-disks")), a.vm(p.T, id)
+		return d == disks && len(vm.Status.Disks) == had && len(vm.Status.NextBoot) == 0, fmt.Sprintf("%d disks: %+v", d, vm.Status)
+	})
+}
+
 // createPool makes a directory pool on the first host by the form.
 func (p *tab) createPool(name, path string) {
 	p.Helper()
@@ -135,6 +177,10 @@ func (p *tab) createVM(name, pool string) {
 	p.fill("#spec-cpus", "1")
 	p.fill("#spec-memoryMiB", "256")
 	p.choose("#spec-memoryMiB-unit", "MiB")
+	p.click("#vm-CPU > summary", "CPU")
+	p.fill("#spec-cpu-max", "2")
+	p.click("#vm-Memory > summary", "Memory")
+	p.fill("#spec-memory-maxMiB", "1024")
 	p.choose("select[name='spec.disks[0].source']", "Copy of an image")
 	p.choose("select[name='spec.disks[0].image']", "tiny-guest.qcow2")
 	p.choose("select[name='spec.disks[0].poolId']", pool)
