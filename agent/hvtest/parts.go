@@ -2,7 +2,6 @@ package hvtest
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"quantix/internal/fleet"
@@ -11,18 +10,19 @@ import (
 // fullSpec has every field that stands in one place of a definition, none as usual, and starts on a host that emulates.
 func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.CPUs = 4
-	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 4, Cores: 2, Max: 8}
-	s.Memory = fleet.VMMemory{Shared: true, MaxMiB: 1024}
+	s.Firmware = fleet.UEFI
+	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 4, Cores: 2, Max: 8, Features: "+aes -svm", Shares: 512, Limit: 50, Pinned: "0"}
+	s.Memory = fleet.VMMemory{Shared: true, MaxMiB: 1024, Nodes: "0"}
 	s.Boot = fleet.VMBoot{Menu: true, CDROM: 3}
 	s.Display = fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de-ch", Pointer: "mouse", Sound: "ich9"}
-	s.Security = fleet.VMSecurity{TPM: true}
+	s.Security = fleet.VMSecurity{TPM: true, SecureBoot: true}
 	s.Devices = fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 4096}
 	return s
 }
 
 // unstartable has those that a host may not be able to start: it has no huge pages, no vsock, and may lock no memory.
 func unstartable(s fleet.VMSpec) fleet.VMSpec {
-	s.CPU.Cores, s.CPU.Threads = 1, 2
+	s.CPU.Sockets, s.CPU.Cores, s.CPU.Threads = 2, 2, 2
 	s.Memory.Locked, s.Memory.HugePageKiB, s.Devices.VSOCK = true, 2048, true
 	return s
 }
@@ -48,6 +48,7 @@ func testParts(t *testing.T, h *host) {
 	h.wantSettled(vm, "started")
 
 	usual, full := h.vm().Spec, vm.Spec
+	usual.Firmware = full.Firmware
 	change := func(to fleet.VMSpec, waits ...string) {
 		vm.Spec = to
 		vm.Generation++
@@ -57,8 +58,9 @@ func testParts(t *testing.T, h *host) {
 		}
 	}
 	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction"} // makes no sense without it
+	together := []string{"cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max"}
 	for _, f := range fleet.VMFields {
-		if f.Input.Section == "" || f.Default(full) || strings.HasPrefix(f.Name, "cpu.") && f.Name != "cpu.model" {
+		if f.Input.Section == "" || f.Default(full) || slices.Contains(together, f.Name) {
 			continue
 		}
 		one, waits := full, []string{f.Name}
@@ -66,6 +68,9 @@ func testParts(t *testing.T, h *host) {
 		if more, ok := fleet.FieldOf(with[f.Name]); ok {
 			more.Copy(&one, usual)
 			waits = append(waits, more.Name)
+		}
+		if f.On == fleet.Now {
+			waits = nil
 		}
 		change(one, waits...)
 		change(full)

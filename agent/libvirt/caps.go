@@ -22,10 +22,11 @@ const (
 
 // capabilities is what guests this host can run.
 type capabilities struct {
-	arch     string
-	kinds    []kind // best first
-	firmware []fleet.Firmware
-	pools    []string // libvirt's types of pools that it has no driver for
+	arch       string
+	kinds      []kind // best first
+	firmware   []fleet.Firmware
+	secureBoot bool     // one of them
+	pools      []string // libvirt's types of pools that it has no driver for
 }
 
 // kind is one way to run guests.
@@ -45,6 +46,9 @@ func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
 	inv.Firmwares = s.value.firmware
 	inv.PoolGaps = poolGaps(s.value.pools, exec.LookPath)
 	inv.VMGaps = vmGaps(exec.LookPath, os.Stat)
+	if s.known && !s.value.secureBoot {
+		inv.VMGaps = append(inv.VMGaps, fleet.VMGap{Field: "security.secureBoot", Why: "libvirt finds no firmware that boots securely. Install ovmf (edk2-ovmf)."})
+	}
 	return inv
 }
 
@@ -94,7 +98,7 @@ func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 			}
 			caps.kinds = append(caps.kinds, kind{accelerator: accelerator, machine: machine, cpuModes: cpuModes(x)})
 			if caps.firmware == nil {
-				caps.firmware = firmwares(x)
+				caps.firmware, caps.secureBoot = firmwares(x), secureFirmware(x)
 			}
 			break
 		}
@@ -140,6 +144,13 @@ func firmwares(x libvirtxml.DomainCaps) []fleet.Firmware {
 		}
 	}
 	return out
+}
+
+// secureFirmware reports whether one of the firmwares boots securely.
+func secureFirmware(x libvirtxml.DomainCaps) bool {
+	return x.OS != nil && x.OS.Loader != nil && slices.ContainsFunc(x.OS.Loader.Enums, func(e libvirtxml.DomainCapsEnum) bool {
+		return e.Name == "secure" && slices.Contains(e.Values, "yes")
+	})
 }
 
 // cpu is the CPU that guests of this kind get: with KVM what the host has, else all that emulation offers.

@@ -2,7 +2,9 @@ package libvirt
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,6 +128,14 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 			if err := os.RemoveAll(filepath.Join(tpmDir, string(id))); err != nil {
 				return fmt.Errorf("remove the state of the VM's TPM: %w", err)
 			}
+		}
+		// Likewise of the firmware's variables.
+		other := secureVars
+		if s.kept.parts.Security.SecureBoot {
+			other = plainVars
+		}
+		if err := os.Remove(filepath.Join(nvramDir, string(id)+other)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the variables of the VM's firmware: %w", err)
 		}
 		err := l.DomainUndefineFlags(s.ref, all)
 		if is(err, golibvirt.ErrNoDomain) {

@@ -126,7 +126,7 @@ func editFirmware(x *libvirtxml.Domain, want fleet.Firmware) {
 		x.OS.FirmwareInfo = &libvirtxml.DomainOSFirmwareInfo{Features: []libvirtxml.DomainOSFirmwareFeature{
 			{Enabled: "no", Name: "enrolled-keys"}, {Enabled: "no", Name: "secure-boot"},
 		}}
-		x.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: path.Join(nvramDir, x.UUID+"_VARS.fd")}
+		x.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: path.Join(nvramDir, x.UUID+plainVars)}
 	}
 }
 

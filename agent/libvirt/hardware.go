@@ -97,6 +97,8 @@ func nextBoot(live, kept hardware) []string {
 		switch f.Name {
 		case "cpu.model":
 			same = hasModel(live.parts, kept.parts)
+		case "cpu.features":
+			same = hasFeatures(live.parts, kept.parts)
 		case "cpu.max": // a guest that has got all there is says so no more
 			same = live.max.cpus == kept.max.cpus || max(live.cpus, live.max.cpus) == max(kept.cpus, kept.max.cpus)
 		}

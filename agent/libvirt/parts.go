@@ -47,6 +47,37 @@ var parts = []part{
 	{"cpu.cores", writeTopology, func(x *libvirtxml.Domain, s *fleet.VMSpec) string { s.CPU.Cores = topologyOf(x).Cores; return "" }},
 	{"cpu.threads", writeTopology, func(x *libvirtxml.Domain, s *fleet.VMSpec) string { s.CPU.Threads = topologyOf(x).Threads; return "" }},
 
+	{"cpu.features", writeFeatures, func(x *libvirtxml.Domain, s *fleet.VMSpec) string { s.CPU.Features = featuresOf(x); return "" }},
+	{"cpu.shares", func(x *libvirtxml.Domain, s fleet.VMSpec) {
+		t := copyOf(x.CPUTune)
+		if t.Shares = nil; s.CPU.Shares != 0 {
+			t.Shares = &libvirtxml.DomainCPUTuneShares{Value: uint(s.CPU.Shares)}
+		}
+		keepTune(x, t)
+	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		if t := copyOf(x.CPUTune); t.Shares != nil {
+			s.CPU.Shares = int(t.Shares.Value)
+		}
+		return ""
+	}},
+	{"cpu.limit", func(x *libvirtxml.Domain, s fleet.VMSpec) {
+		t := copyOf(x.CPUTune)
+		if t.Period, t.Quota = nil, nil; s.CPU.Limit != 0 {
+			t.Period, t.Quota = &libvirtxml.DomainCPUTunePeriod{Value: cpuPeriod}, &libvirtxml.DomainCPUTuneQuota{Value: int64(s.CPU.Limit) * cpuPeriod / 100}
+		}
+		keepTune(x, t)
+	}, readLimit},
+	{"cpu.pinned", func(x *libvirtxml.Domain, s fleet.VMSpec) {
+		if x.VCPU != nil {
+			x.VCPU.CPUSet = s.CPU.Pinned
+		}
+	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		if x.VCPU != nil {
+			s.CPU.Pinned = x.VCPU.CPUSet
+		}
+		return ""
+	}},
+
 	{"memory.hugePageKiB", writeHugePages, readHugePages},
 	{"memory.locked", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		b := backingOf(x)
@@ -67,6 +98,21 @@ var parts = []part{
 
 	{"memory.maxMiB", writeMaxMemory, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.Memory.MaxMiB = moreMemory(x)
+		return ""
+	}},
+
+	{"memory.nodes", func(x *libvirtxml.Domain, s fleet.VMSpec) {
+		if x.NUMATune = nil; s.Memory.Nodes != "" {
+			x.NUMATune = &libvirtxml.DomainNUMATune{Memory: &libvirtxml.DomainNUMATuneMemory{Mode: "strict", Nodeset: s.Memory.Nodes}}
+		}
+	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		switch t := x.NUMATune; {
+		case t == nil:
+		case t.Memory == nil || t.Memory.Mode != "strict" || len(t.MemNodes) > 0:
+			return "in another way than from some nodes alone"
+		default:
+			s.Memory.Nodes = t.Memory.Nodeset
+		}
 		return ""
 	}},
 
@@ -153,6 +199,11 @@ var parts = []part{
 			}
 			s.Security.TPM = true
 		}
+		return ""
+	}},
+
+	{"security.secureBoot", writeSecureBoot, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		s.Security.SecureBoot = secureBootOf(x)
 		return ""
 	}},
 

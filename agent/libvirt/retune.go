@@ -30,6 +30,11 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 			return err
 		}
 	}
+	if plan.Has("cpu.shares") || plan.Has("cpu.limit") {
+		if err := a.schedule(ctx, ref, kept); err != nil {
+			return err
+		}
+	}
 	for _, set := range plan.SetDisks {
 		if err := a.limitDisk(ctx, ref, diskAlias(set.Device.Ref()), kept, live); err != nil {
 			return err
@@ -96,6 +101,25 @@ func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, want uin
 		return nil
 	}
 	return err
+}
+
+// schedule lets the guest's vCPUs have the shares and the limit that the definition has.
+func (a *applying) schedule(ctx context.Context, ref golibvirt.Domain, kept *libvirtxml.Domain) error {
+	t := copyOf(kept.CPUTune)
+	shares, period, quota := uint64(1024), uint64(cpuPeriod), int64(-1)
+	if t.Shares != nil {
+		shares = uint64(t.Shares.Value)
+	}
+	if t.Period != nil && t.Quota != nil {
+		period, quota = t.Period.Value, t.Quota.Value
+	}
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainSetSchedulerParametersFlags(ref, []golibvirt.TypedParam{
+			{Field: golibvirt.DomainSchedulerCPUShares, Value: *golibvirt.NewTypedParamValueUllong(shares)},
+			{Field: golibvirt.DomainSchedulerVCPUPeriod, Value: *golibvirt.NewTypedParamValueUllong(period)},
+			{Field: golibvirt.DomainSchedulerVCPUQuota, Value: *golibvirt.NewTypedParamValueLlong(quota)},
+		}, uint32(golibvirt.DomainAffectLive))
+	})
 }
 
 // limitDisk lets the guest's disk have the limits that the definition has.

@@ -59,6 +59,11 @@ func setAll(spec *fleet.VMSpec, plan agent.Edit, so func(fleet.When) bool) {
 // retuned is what runs after an edit: more vCPUs and memory where there is room, disks that come and go, a medium, limits.
 func retuned(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec, deaf bool) fleet.VMSpec {
 	setAll(&spec, plan, func(on fleet.When) bool { return on == fleet.Now })
+	for _, f := range plan.Fields {
+		if f.On == fleet.Now && f.Input.Section != "" {
+			f.Copy(&spec, want)
+		}
+	}
 	if plan.Has("iso") {
 		spec.ISO = want.ISO
 	}

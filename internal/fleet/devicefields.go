@@ -57,7 +57,7 @@ var DiskFields = []Field[Disk]{
 // NICFields are what an edit changes of a card, besides what it is connected to and what passes it.
 var NICFields = []Field[NIC]{
 	choice("model", "model", func(n *NIC) *string { return &n.Model }, Input{Section: SectionDevice, Label: "Model", Options: NICModels}),
-	number("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, Input{Section: SectionDevice, Label: "Queues", One: true}, 1, MaxQueues),
+	number("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, Input{Section: SectionDevice, Label: "Queues", Usual: 1}, 1, MaxQueues),
 	number("bootOrder", "boot order", "", func(n *NIC) *int { return &n.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
 	atOnce(flag("linkDown", "cable out", func(n *NIC) *bool { return &n.LinkDown }, Input{Section: SectionDevice, Label: "Cable out"})),
 

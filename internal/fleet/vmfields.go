@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -15,7 +16,7 @@ type Input struct {
 	Options []Option // of a choice; of a text they are proposals
 	Kind    InputKind
 	Unit    string // of a number
-	One     bool   // no number means 1
+	Usual   int    // what no number means, where that is one
 }
 
 // InputKind is what a field is typed as.
@@ -101,6 +102,11 @@ const (
 	MaxBootOrder = 64
 )
 
+var (
+	cpuFeaturesForm = regexp.MustCompile(`^[+-][a-z0-9][a-z0-9._-]{0,31}( [+-][a-z0-9][a-z0-9._-]{0,31}){0,31}$`)
+	cpuSetForm      = regexp.MustCompile(`^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?){0,63}$`)
+)
+
 var cpuModelForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // partFields are the fields that stand in one place of a definition each, by section.
@@ -109,14 +115,26 @@ var partFields = []Field[VMSpec]{
 		Section: SectionCPU, Label: "Model", Options: CPUModels,
 		Help: "Guests that move between hosts need one that all of them have: a name such as Skylake-Server.",
 	}, cpuModelForm, "Give the name of a CPU model, such as Skylake-Server."),
-	number("cpu.sockets", "sockets", "socket", func(s *VMSpec) *int { return &s.CPU.Sockets }, Input{Section: SectionCPU, Label: "Sockets", One: true}, 1, MaxCPUs),
-	number("cpu.cores", "cores a socket", "core", func(s *VMSpec) *int { return &s.CPU.Cores }, Input{Section: SectionCPU, Label: "Cores a socket", One: true}, 1, MaxCPUs),
+	number("cpu.sockets", "sockets", "socket", func(s *VMSpec) *int { return &s.CPU.Sockets }, Input{Section: SectionCPU, Label: "Sockets", Usual: 1}, 1, MaxCPUs),
+	number("cpu.cores", "cores a socket", "core", func(s *VMSpec) *int { return &s.CPU.Cores }, Input{Section: SectionCPU, Label: "Cores a socket", Usual: 1}, 1, MaxCPUs),
 	number("cpu.threads", "threads a core", "thread", func(s *VMSpec) *int { return &s.CPU.Threads }, Input{
-		Section: SectionCPU, Label: "Threads a core", One: true, Help: "Sockets × cores × threads is the most vCPUs that the VM can have. Empty: a socket each.",
+		Section: SectionCPU, Label: "Threads a core", Usual: 1, Help: "Sockets × cores × threads is the most vCPUs that the VM can have. Empty: a socket each.",
 	}, 1, MaxCPUs),
 	number("cpu.max", "most vCPUs", "vCPU", func(s *VMSpec) *int { return &s.CPU.Max }, Input{
 		Section: SectionCPU, Label: "Most vCPUs", Help: "Up to as many can be added while the guest runs. Empty: none.",
 	}, 1, MaxCPUs),
+	text("cpu.features", "CPU features", func(s *VMSpec) *string { return &s.CPU.Features }, Input{
+		Section: SectionCPU, Label: "Features", Help: "Those that the guest has besides the model's, and those that it has not: +aes -vmx.",
+	}, cpuFeaturesForm, "Write each feature with + or -, with blanks between them: +aes -vmx. 32 at most."),
+	atOnce(number("cpu.shares", "CPU shares", "", func(s *VMSpec) *int { return &s.CPU.Shares }, Input{
+		Section: SectionCPU, Label: "Shares", Usual: 1024, Help: "Of the host's processors where there are too few, beside the 1024 of others.",
+	}, 2, 262144)),
+	atOnce(number("cpu.limit", "CPU limit", "%", func(s *VMSpec) *int { return &s.CPU.Limit }, Input{
+		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Of a processor, for each vCPU.",
+	}, 1, 100)),
+	reserved("others may have these processors", text("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, Input{
+		Section: SectionCPU, Label: "Pinned to", Help: "The host's processors that its vCPUs run on: 0-3,6.",
+	}, cpuSetForm, "Give numbers and ranges of them: 0-3,6.")),
 
 	reserved("it takes pages that other VMs then lack", number("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, Input{
 		Section: SectionMemory, Label: "Huge pages", Unit: "KiB", Help: "2048 or 1048576 on most hosts, which must have as many of them free as the VM has memory.",
@@ -130,6 +148,9 @@ var partFields = []Field[VMSpec]{
 	number("memory.maxMiB", "most memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, Input{
 		Section: SectionMemory, Label: "Most memory", Unit: "MiB", Help: "Up to as much can be added while the guest runs, in steps of 128 MiB. Empty: none.",
 	}, MinMemoryMiB, MaxMemoryMiB),
+	reserved("others may have the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
+		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's nodes that the memory comes from: 0-1.",
+	}, cpuSetForm, "Give numbers and ranges of them: 0-1.")),
 
 	flag("boot.menu", "boot menu", func(s *VMSpec) *bool { return &s.Boot.Menu }, Input{
 		Section: SectionBoot, Label: "Boot menu", Help: "The firmware waits some seconds for a key, and offers what it can boot from.",
@@ -140,7 +161,7 @@ var partFields = []Field[VMSpec]{
 
 	choice("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, Input{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels}),
 	number("display.heads", "screens", "screen", func(s *VMSpec) *int { return &s.Display.Heads }, Input{
-		Section: SectionDisplay, Label: "Screens", One: true, Help: "Virtio and QXL can have several.",
+		Section: SectionDisplay, Label: "Screens", Usual: 1, Help: "Virtio and QXL can have several.",
 	}, 1, MaxHeads),
 	choice("display.keyboard", "keyboard", func(s *VMSpec) *string { return &s.Display.Keyboard }, Input{Section: SectionDisplay, Label: "Keyboard", Options: Keyboards}),
 	choice("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, Input{Section: SectionDisplay, Label: "Pointer", Options: Pointers}),
@@ -148,6 +169,10 @@ var partFields = []Field[VMSpec]{
 
 	flag("security.tpm", "TPM", func(s *VMSpec) *bool { return &s.Security.TPM }, Input{
 		Section: SectionSecurity, Label: "TPM 2.0", Help: "Its state lies on the host, until the VM is deleted: a VM with one does not go to another host.",
+	}),
+
+	flag("security.secureBoot", "secure boot", func(s *VMSpec) *bool { return &s.Security.SecureBoot }, Input{
+		Section: SectionSecurity, Label: "Secure boot", Help: "UEFI starts only what is signed by keys of the host's template. With it and without it, the firmware keeps its settings apart.",
 	}),
 
 	choice("devices.watchdog", "watchdog", func(s *VMSpec) *string { return &s.Devices.Watchdog }, Input{Section: SectionDevices, Label: "Watchdog", Options: Watchdogs}),
@@ -210,7 +235,7 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 	}
 	within := func(n int) bool { return n >= 0 && n <= MaxCPUs }
 	most := max(s.CPUs, s.CPU.Max)
-	if t := s.CPU; t != (VMCPU{Model: t.Model, Max: t.Max}) && within(t.Sockets) && within(t.Cores) && within(t.Threads) {
+	if t := s.CPU; (t.Sockets != 0 || t.Cores != 0 || t.Threads != 0) && within(t.Sockets) && within(t.Cores) && within(t.Threads) {
 		if n := max(t.Sockets, 1) * max(t.Cores, 1) * max(t.Threads, 1); n != most {
 			c.Add(prefix+".cpu.sockets", "Sockets × cores × threads is %d, and the VM has %s.", n, count(most, "vCPU"))
 		}
@@ -220,6 +245,16 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 	}
 	if n := s.Memory.MaxMiB; n > 0 && n < s.MemoryMiB {
 		c.Add(prefix+".memory.maxMiB", "The VM has %d MiB already. Give at least as much, or nothing.", s.MemoryMiB)
+	}
+	if s.Security.SecureBoot && s.Firmware != UEFI {
+		c.Add(prefix+".security.secureBoot", "Secure boot is UEFI's. Choose UEFI, or leave it.")
+	}
+	features := map[string]bool{}
+	for f := range strings.FieldsSeq(s.CPU.Features) {
+		if features[f[1:]] && cpuFeaturesForm.MatchString(s.CPU.Features) {
+			c.Add(prefix+".cpu.features", "%s is there twice.", f[1:])
+		}
+		features[f[1:]] = true
 	}
 	s.checkBootOrder(c, prefix)
 	if n := s.Memory.HugePageKiB; n > 0 && n&(n-1) != 0 {
@@ -237,7 +272,7 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 func asked[S any, T comparable](name, noun string, at func(*S) *T, words func(T) string, in Input, equal func(a, b T) bool, check func(c *Checks, field string, v T)) Field[S] {
 	f := valueAs(name, noun, NextBoot, at, words, func(a, b T) string { return words(a) + " → " + words(b) }, equal)
 	f.Input = in
-	f.Default = func(s S) bool { var zero T; return *at(&s) == zero }
+	f.Default = func(s S) bool { var zero T; return equal(*at(&s), zero) }
 	f.check = func(c *Checks, field string, s S) {
 		if !f.Default(s) {
 			check(c, field, *at(&s))
@@ -266,7 +301,7 @@ func number[S any](name, noun, unit string, at func(*S) *int, in Input, least, m
 			return fmt.Sprint(n, " ", in.Unit)
 		}
 		return count(n, unit)
-	}, in, func(a, b int) bool { return a == b || in.One && max(a, 1) == max(b, 1) }, func(c *Checks, field string, n int) {
+	}, in, func(a, b int) bool { return cmp.Or(a, in.Usual) == cmp.Or(b, in.Usual) }, func(c *Checks, field string, n int) {
 		if n < least || n > most {
 			c.Add(field, "Give a whole number from %d to %d, or nothing.", least, most)
 		}

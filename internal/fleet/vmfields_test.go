@@ -44,6 +44,25 @@ func TestPartsAreChecked(t *testing.T) {
 		"an action that dumps":     {func(s *fleet.VMSpec) { s.Devices.Watchdog, s.Devices.WatchdogAction = "i6300esb", "dump" }, []string{"spec.devices.watchdogAction"}},
 		"a rate below none":        {func(s *fleet.VMSpec) { s.Devices.RNGRate = -1 }, []string{"spec.devices.rngRate"}},
 		"a rate beyond all":        {func(s *fleet.VMSpec) { s.Devices.RNGRate = fleet.MaxRNGRate + 1 }, []string{"spec.devices.rngRate"}},
+		"features":                 {func(s *fleet.VMSpec) { s.CPU.Features = "+aes -vmx +avx512-vnni" }, nil},
+		"a feature without a sign": {func(s *fleet.VMSpec) { s.CPU.Features = "aes" }, []string{"spec.cpu.features"}},
+		"a feature twice":          {func(s *fleet.VMSpec) { s.CPU.Features = "+aes -aes" }, []string{"spec.cpu.features"}},
+		"a feature with markup":    {func(s *fleet.VMSpec) { s.CPU.Features = "+aes'/>" }, []string{"spec.cpu.features"}},
+		"features with commas":     {func(s *fleet.VMSpec) { s.CPU.Features = "+aes,-vmx" }, []string{"spec.cpu.features"}},
+		"too many features":        {func(s *fleet.VMSpec) { s.CPU.Features = strings.Repeat("+a ", 40) + "+b" }, []string{"spec.cpu.features"}},
+		"shares":                   {func(s *fleet.VMSpec) { s.CPU.Shares = 2048 }, nil},
+		"one share":                {func(s *fleet.VMSpec) { s.CPU.Shares = 1 }, []string{"spec.cpu.shares"}},
+		"shares without end":       {func(s *fleet.VMSpec) { s.CPU.Shares = 262145 }, []string{"spec.cpu.shares"}},
+		"half a processor":         {func(s *fleet.VMSpec) { s.CPU.Limit = 50 }, nil},
+		"two processors":           {func(s *fleet.VMSpec) { s.CPU.Limit = 200 }, []string{"spec.cpu.limit"}},
+		"less than none":           {func(s *fleet.VMSpec) { s.CPU.Limit = -1 }, []string{"spec.cpu.limit"}},
+		"pinned":                   {func(s *fleet.VMSpec) { s.CPU.Pinned = "0-3,6,8-9" }, nil},
+		"pinned but to one":        {func(s *fleet.VMSpec) { s.CPU.Pinned = "0-3,^1" }, []string{"spec.cpu.pinned"}},
+		"pinned to a word":         {func(s *fleet.VMSpec) { s.CPU.Pinned = "all" }, []string{"spec.cpu.pinned"}},
+		"nodes":                    {func(s *fleet.VMSpec) { s.Memory.Nodes = "0,1" }, nil},
+		"a node below none":        {func(s *fleet.VMSpec) { s.Memory.Nodes = "-1" }, []string{"spec.memory.nodes"}},
+		"secure boot":              {func(s *fleet.VMSpec) { s.Security.SecureBoot = true }, nil},
+		"secure boot of a BIOS":    {func(s *fleet.VMSpec) { s.Security.SecureBoot, s.Firmware = true, fleet.BIOS }, []string{"spec.security.secureBoot"}},
 		"room for vCPUs":           {func(s *fleet.VMSpec) { s.CPU.Max = 16 }, nil},
 		"room for none":            {func(s *fleet.VMSpec) { s.CPU.Max = 4 }, []string{"spec.cpu.max"}},
 		"room beyond all":          {func(s *fleet.VMSpec) { s.CPU.Max = fleet.MaxCPUs + 1 }, []string{"spec.cpu.max"}},
@@ -111,11 +130,11 @@ func TestPartsAreChecked(t *testing.T) {
 func TestPartsAreValues(t *testing.T) {
 	t.Parallel()
 	full := fleet.VMSpec{
-		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4, Max: 24},
-		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096},
+		CPU:      fleet.VMCPU{Model: "host-model", Sockets: 2, Cores: 3, Threads: 4, Max: 24, Features: "+aes", Shares: 512, Limit: 50, Pinned: "0-3"},
+		Memory:   fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 4096, Nodes: "0"},
 		Boot:     fleet.VMBoot{Menu: true, CDROM: 1},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9"},
-		Security: fleet.VMSecurity{TPM: true},
+		Security: fleet.VMSecurity{TPM: true, SecureBoot: true},
 		Devices:  fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true},
 	}
 	var taken fleet.VMSpec
@@ -134,7 +153,7 @@ func TestPartsAreValues(t *testing.T) {
 			t.Errorf("%s: its value %s is not taken, or another is", f.Name, text)
 		}
 		c := full.Diff(fleet.VMSpec{}, true)
-		if !slices.ContainsFunc(c, func(c fleet.Change) bool { return c.Field == "spec."+f.Name && c.When == fleet.NextBoot }) {
+		if !slices.ContainsFunc(c, func(c fleet.Change) bool { return c.Field == "spec."+f.Name && c.When == f.On }) {
 			t.Errorf("%s: an edit of it is %+v", f.Name, c)
 		}
 	}

@@ -9,6 +9,11 @@ type VMCPU struct {
 	Cores   int    `json:"cores,omitempty"`   // a socket
 	Threads int    `json:"threads,omitempty"` // a core
 	Max     int    `json:"max,omitempty"`     // vCPUs that the running guest can get; 0: no more than it has
+
+	Features string `json:"features,omitempty"` // besides the model's: "+aes -vmx"; empty: those of the model
+	Shares   int    `json:"shares,omitempty"`   // its part of the host's processors where there are too few, beside others' 1024; 0: 1024
+	Limit    int    `json:"limit,omitempty"`    // how much of a processor each vCPU may have, percent; 0: all
+	Pinned   string `json:"pinned,omitempty"`   // the host's processors that its vCPUs run on: "0-3,6"; empty: any
 }
 
 // VMMemory is where the guest's memory comes from.
@@ -17,6 +22,8 @@ type VMMemory struct {
 	Locked      bool `json:"locked,omitempty"`      // the host never swaps it out
 	HugePageKiB int  `json:"hugePageKiB,omitempty"` // of pages of this size; 0: of usual ones
 	MaxMiB      int  `json:"maxMiB,omitempty"`      // that the running guest can get; 0: no more than it has
+
+	Nodes string `json:"nodes,omitempty"` // the host's NUMA nodes that it comes from: "0-1"; empty: any
 }
 
 // VMBoot is how the guest comes up.
@@ -36,7 +43,8 @@ type VMDisplay struct {
 
 // VMSecurity is what guards the guest's secrets.
 type VMSecurity struct {
-	TPM bool `json:"tpm,omitempty"` // a TPM 2.0 that the host emulates; its state lies on the host
+	TPM        bool `json:"tpm,omitempty"`        // a TPM 2.0 that the host emulates; its state lies on the host
+	SecureBoot bool `json:"secureBoot,omitempty"` // UEFI starts only what is signed; with its own variables, of the host's template
 }
 
 // VMDevices are small devices of which a VM has one at most.

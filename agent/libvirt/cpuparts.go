@@ -1,0 +1,118 @@
+package libvirt
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// cpuPeriod is what a limit of vCPUs is measured over, in microseconds.
+const cpuPeriod = 100_000
+
+// writeFeatures keeps in order what is asked for; the rest is the model's.
+func writeFeatures(x *libvirtxml.Domain, s fleet.VMSpec) {
+	if x.CPU == nil {
+		x.CPU = &libvirtxml.DomainCPU{}
+	}
+	x.CPU.Features = nil
+	for f := range strings.FieldsSeq(s.CPU.Features) {
+		policy := "require"
+		if f[0] == '-' {
+			policy = "disable"
+		}
+		x.CPU.Features = append(x.CPU.Features, libvirtxml.DomainCPUFeature{Policy: policy, Name: f[1:]})
+	}
+}
+
+func featuresOf(x *libvirtxml.Domain) string {
+	if x.CPU == nil {
+		return ""
+	}
+	var all []string
+	for _, f := range x.CPU.Features {
+		switch f.Policy {
+		case "disable", "forbid":
+			all = append(all, "-"+f.Name)
+		default:
+			all = append(all, "+"+f.Name)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// hasFeatures reports whether a running guest has the features of the definition that is kept: libvirt writes out more of what a guest got.
+func hasFeatures(live, kept fleet.VMSpec) bool {
+	got := strings.Fields(live.CPU.Features)
+	for f := range strings.FieldsSeq(kept.CPU.Features) {
+		if !slices.Contains(got, f) {
+			return false
+		}
+	}
+	// Without a word of the definition's, what libvirt wrote out tells of no change; of a named model it writes what was asked for.
+	return kept.CPU.Features != "" || live.CPU.Features == "" || kept.CPU.Model == "" || slices.Contains([]string{"host-model", "host-passthrough", "maximum"}, kept.CPU.Model)
+}
+
+func keepTune(x *libvirtxml.Domain, t *libvirtxml.DomainCPUTune) {
+	if x.CPUTune = t; t.Shares == nil && t.Period == nil && t.Quota == nil && t.GlobalPeriod == nil && t.GlobalQuota == nil && t.EmulatorPeriod == nil &&
+		t.EmulatorQuota == nil && t.IOThreadPeriod == nil && t.IOThreadQuota == nil && len(t.VCPUPin) == 0 && t.EmulatorPin == nil && len(t.IOThreadPin) == 0 &&
+		len(t.VCPUSched) == 0 && t.EmulatorSched == nil && len(t.IOThreadSched) == 0 && len(t.CacheTune) == 0 && len(t.MemoryTune) == 0 {
+		x.CPUTune = nil
+	}
+}
+
+func readLimit(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	t := copyOf(x.CPUTune)
+	if t.Quota == nil || t.Quota.Value <= 0 {
+		return ""
+	}
+	period := int64(cpuPeriod)
+	if t.Period != nil && t.Period.Value > 0 {
+		period = int64(t.Period.Value)
+	}
+	s.CPU.Limit = int(min(max(t.Quota.Value*100/period, 1), 100))
+	return ""
+}
+
+// writeSecureBoot lets libvirt choose the firmware, and gives it another file for its variables: those of the one have not the keys of the other.
+func writeSecureBoot(x *libvirtxml.Domain, s fleet.VMSpec) {
+	if firmwareOf(x) != fleet.UEFI || secureBootOf(x) == s.Security.SecureBoot {
+		return
+	}
+	on, file := "no", x.UUID+plainVars
+	if s.Security.SecureBoot {
+		on, file = "yes", x.UUID+secureVars
+	}
+	x.OS.Firmware, x.OS.Loader = "efi", nil
+	x.OS.FirmwareInfo = &libvirtxml.DomainOSFirmwareInfo{Features: []libvirtxml.DomainOSFirmwareFeature{
+		{Enabled: on, Name: "enrolled-keys"}, {Enabled: on, Name: "secure-boot"},
+	}}
+	x.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: path.Join(nvramDir, file)}
+	if x.Features == nil {
+		x.Features = &libvirtxml.DomainFeatureList{}
+	}
+	if x.Features.SMM = nil; s.Security.SecureBoot {
+		x.Features.SMM = &libvirtxml.DomainFeatureSMM{State: "on"}
+	}
+}
+
+// Endings of the names of files with the variables of a guest that boots whatever there is, and of one that boots securely.
+const (
+	plainVars  = "_VARS.fd"
+	secureVars = "_SECURE_VARS.fd"
+)
+
+func secureBootOf(x *libvirtxml.Domain) bool {
+	if x.OS == nil {
+		return false
+	}
+	if x.OS.Loader != nil && x.OS.Loader.Secure == "yes" {
+		return true
+	}
+	return x.OS.FirmwareInfo != nil && slices.ContainsFunc(x.OS.FirmwareInfo.Features, func(f libvirtxml.DomainOSFirmwareFeature) bool {
+		return f.Name == "secure-boot" && f.Enabled == "yes"
+	})
+}
