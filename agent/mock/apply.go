@@ -199,6 +199,9 @@ func (h *Host) diskUsers() map[string][]fleet.VMID {
 		if g.on() {
 			files = append(files, g.live.disks()...)
 		}
+		if g.tree != nil {
+			files = append(files, g.tree.Files()...)
+		}
 		for _, f := range files {
 			if !slices.Contains(out[f], id) {
 				out[f] = append(out[f], id)
@@ -298,6 +301,11 @@ func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress a
 func (h *Host) define(in agent.Apply) error {
 	plan := h.plan(in)
 	g, ok := h.guests[in.VM.ID]
+	for _, d := range plan.DropDisks {
+		if ok && g.tree != nil && g.tree.Uses(d.Ref()) != "" {
+			return agent.HasSnapshots(in.VM.Name)
+		}
+	}
 	if !ok {
 		g = &guest{id: in.VM.ID, managed: true, power: fleet.Stopped}
 	}
@@ -357,6 +365,16 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 	doomed, err := h.doomed(vm, pools, disks)
 	if err != nil {
 		return err
+	}
+	if ok && g.tree != nil && len(g.tree.Active) > 0 {
+		if !disks {
+			return agent.DeletesTheirOwn(vm.Name)
+		}
+		for _, f := range g.tree.Files() {
+			if p := h.poolAt(f); p != nil {
+				delete(p.dir.files, path.Base(f))
+			}
+		}
 	}
 	if ok {
 		h.stop(g)
