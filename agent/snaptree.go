@@ -18,10 +18,11 @@ type SnapTree struct {
 	VM      fleet.VMID       `json:"vm"`
 	Nodes   []SnapNode       `json:"nodes,omitempty"` // parents first
 	Current fleet.SnapshotID `json:"current,omitempty"`
-	Active  []SnapLayer      `json:"active,omitempty"` // the files that the VM writes to, of disks that have snapshots
-	Work    *SnapNote        `json:"work,omitempty"`   // what is being done
-	Trash   []string         `json:"trash,omitempty"`  // files that nothing needs any more, and which are still to be removed
-	Done    []fleet.JobID    `json:"done,omitempty"`   // orders that have ended well: they are not done again
+	Active  []SnapLayer      `json:"active,omitempty"`  // the files that the VM writes to, of disks that have snapshots
+	Work    *SnapNote        `json:"work,omitempty"`    // what is being done
+	Trash   []string         `json:"trash,omitempty"`   // files that nothing needs any more, and which are still to be removed
+	Deleted fleet.JobID      `json:"deleted,omitempty"` // the newest order that deleted snapshots: given again, it does not miss them
+	Done    []fleet.JobID    `json:"done,omitempty"`    // orders that have ended well: they are not done again
 }
 
 // SnapNode is one snapshot.

@@ -30,10 +30,12 @@ func (w *snapping) drop(ctx context.Context) error {
 	if id := w.in.Order.ID; id != "" {
 		node := w.tree.Node(id)
 		switch {
+		case node == nil && w.tree.Deleted == w.in.Job:
 		case node == nil:
 			return agent.NoSnapshot(w.in.VM.Name)
 		case !node.Deleted || w.in.Order.Subtree:
 			w.tree.Delete(id, w.in.Order.Subtree)
+			w.tree.Deleted = w.in.Job
 			if err := w.save(); err != nil {
 				return fmt.Errorf("nothing was done, because the host cannot keep in mind what is begun: %w", err)
 			}

@@ -58,7 +58,9 @@ func (h *Host) growDisks(in agent.Apply) error {
 			return err
 		}
 		f, ok := p.dir.files[d.Volume]
-		switch {
+		switch t := h.guests[in.VM.ID].tree; {
+		case t != nil && t.Uses(d.Ref()) != "":
+			return agent.HasSnapshots(in.VM.Name)
 		case !p.spec.Kind.Is().Makes:
 			return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", p.spec.Source())
 		case !ok:

@@ -91,10 +91,14 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error 
 		if id == "" {
 			return nil
 		}
+		if t.Node(id) == nil && t.Deleted == in.Job {
+			return nil
+		}
 		if t.Node(id) == nil {
 			return agent.NoSnapshot(in.VM.Name)
 		}
 		t.Delete(id, in.Order.Subtree)
+		t.Deleted = in.Job
 		return nil
 	})
 	for more := true; more && err == nil; {

@@ -38,14 +38,14 @@ const (
 	VolumeHash           JobKind = "volume.hash"      // its SHA-256
 	VolumeCopy           JobKind = "volume.copy"      // byte by byte from another pool, or from a VM's disk
 
-	VolumeSend    JobKind = "volume.send"    // a host's file, to another host
-	VolumeReceive JobKind = "volume.receive" // the same, where it comes
+	VolumeSend       JobKind = "volume.send"        // a host's file, to another host
+	VolumeReceive    JobKind = "volume.receive"     // the same, where it comes
 	VMSnapshot       JobKind = "vm.snapshot"        // keep the VM as it is now
 	VMRevert         JobKind = "vm.revert"          // bring it back to a snapshot
 	VMSnapshotDelete JobKind = "vm.snapshot.delete" // one, or one with all that came after it
 	VMConsolidate    JobKind = "vm.consolidate"     // merge what deleted snapshots left
 
-	VMLeave       JobKind = "vm.leave"       // a VM that is off goes to another host: its disks are sent, then its definition goes
+	VMLeave JobKind = "vm.leave" // a VM that is off goes to another host: its disks are sent, then its definition goes
 )
 
 // Kind is all that is decided about a kind of job, but how a host does it: that is the agent's duty for it.
