@@ -47,7 +47,7 @@ var duties = map[fleet.JobKind]duty{
 	fleet.VolumeReceive:    {receiveVolume, seeVolume, keepNothing},
 	fleet.VMLeave:          {onVM(leaveVM), seeVM, keepLeft},
 	fleet.VMSnapshot:       {onSnapshots(Hypervisor.TakeSnapshot), seeVM, keepNothing},
-	fleet.VMRevert:         {onSnapshots(Hypervisor.RevertSnapshot), seeVM, keepTurned},
+	fleet.VMRevert:         {onSnapshots(Hypervisor.RevertSnapshot), seeVM, keepReverted},
 	fleet.VMSnapshotDelete: {onSnapshots(Hypervisor.DeleteSnapshot), seeVM, keepNothing},
 	fleet.VMConsolidate:    {onSnapshots(Hypervisor.DeleteSnapshot), seeVM, keepNothing},
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/wire"
 )
 
 // SnapshotWork is an order about a VM's snapshots.
@@ -51,6 +52,14 @@ func onSnapshots(call func(Hypervisor, context.Context, SnapshotWork) error) fun
 		}
 		return err
 	})
+}
+
+// keepReverted keeps nothing of one that failed: its task says what became of the VM.
+func keepReverted(a *Agent, j *job, out *wire.Finish) error {
+	if out.Outcome != wire.Done {
+		return nil
+	}
+	return keepTurned(a, j, out)
 }
 
 // NoSnapshot is for an order about one that the host does not have.

@@ -159,12 +159,12 @@ func killQEMU(s *snapper) {
 }
 
 var cuts = []cutAt{
-	{"the agent ends", func(*snapper) { panic(errKilled) }},
-	{"libvirtd is killed", killLibvirtd},
 	{"libvirtd is killed a moment later", func(s *snapper) {
 		s.later = make(chan struct{})
 		time.AfterFunc(30*time.Millisecond, func() { defer close(s.later); killLibvirtd(s) })
 	}},
+	{"the agent ends", func(*snapper) { panic(errKilled) }},
+	{"libvirtd is killed", killLibvirtd},
 	{"QEMU is killed", killQEMU},
 }
 

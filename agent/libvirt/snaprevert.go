@@ -304,7 +304,8 @@ func (w *snapping) settleRevert(ctx context.Context, note *agent.SnapNote) error
 	if err != nil {
 		return err
 	}
-	if all, _ := usesAll(live, note.New); live != nil && all { // it goes on already
+	// It goes on already. One that stands still may be waiting for the rest of its memory, which nobody brings any more.
+	if all, _ := usesAll(live, note.New); live != nil && all && golibvirt.DomainState(s.state) == golibvirt.DomainRunning {
 		w.tree.Reverted(node.ID, note.New)
 		measure(w.tree)
 		w.tree.Finish(note.Job)

@@ -193,8 +193,8 @@ func (v VMView) AllowsMerge(busy []JobKind) (bool, string) {
 	return ok, why
 }
 
-// hasSnapshots is why what is done to a VM's disks waits until it has no snapshots; empty: it has none.
-func (v VMView) hasSnapshots() string {
+// HeldBySnapshots is why what is done to a VM's disks waits until it has no snapshots; empty: it has none.
+func (v VMView) HeldBySnapshots() string {
 	if v.Status != nil && v.Status.Snapshots.Has() {
 		return "The VM has snapshots, of which its disks are a part. Delete them first."
 	}
