@@ -70,6 +70,18 @@ type Hypervisor interface {
 	// other files, and one whose definition somebody changed.
 	MoveDisk(ctx context.Context, in MoveDisk) error
 
+	// TakeSnapshot keeps the VM as it is now, in the words of the order: its disks, the firmware's variables and the TPM's state, and with
+	// Order.Memory the memory of a guest that runs, which goes on afterwards. What fails leaves the VM as it was. Each of these three does once what an order
+	// asks for, however often it is given and wherever it was cut off, and first brings what another left half-done to an end: back where
+	// that is possible, else forward. They refuse a VM of which somebody made snapshots beside Quantix, or whose disks somebody changed.
+	TakeSnapshot(ctx context.Context, in SnapshotWork) error
+	// RevertSnapshot brings the disks back to the snapshot, and all that goes with them; what came after stays in other snapshots alone. With its memory the
+	// guest goes on from there; else the VM is off, unless Order.Start is set. Its definition stays as people want it now.
+	RevertSnapshot(ctx context.Context, in SnapshotWork) error
+	// DeleteSnapshot makes it one that is none any more, and merges what is left of deleted ones where one thing alone stands on it, while the guest runs or
+	// is off. Without Order.ID it only merges.
+	DeleteSnapshot(ctx context.Context, in SnapshotWork) error
+
 	// LeaveVM sends the disks of a VM that is off, each by Send, and once all have Arrived removes its definition; the disks stay, and nothing names
 	// them any more. What fails leaves the VM as it was. It refuses what a copy of its disks alone would not be all of: snapshots, NVRAM, a TPM,
 	// disks that stand on others. Where an earlier call has removed the definition, it only waits until all have Arrived.

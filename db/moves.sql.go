@@ -120,7 +120,7 @@ const stopMoves = `-- name: StopMoves :execrows
 UPDATE jobs SET stop = $1, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
     state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE $1 END,
     ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
-WHERE subject = $2 AND kind IN ('vm.move', 'vm.leave') AND state IN ('queued', 'running') AND stop = ''
+WHERE subject = $2 AND kind IN ('vm.move', 'vm.leave', 'vm.snapshot.delete', 'vm.consolidate') AND state IN ('queued', 'running') AND stop = ''
 `
 
 type StopMovesParams struct {
@@ -128,7 +128,7 @@ type StopMovesParams struct {
 	Subject fleet.Subject
 }
 
-// Takes back moves of a VM's disks: what no host has begun is over at once; what one has, it is told to undo as soon as it can.
+// Takes back moves of a VM's disks, and merges of what its deleted snapshots left: what no host has begun is over at once; what one has, it is told to undo as soon as it can.
 func (q *Queries) StopMoves(ctx context.Context, arg StopMovesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stopMoves, arg.Error, arg.Subject)
 	if err != nil {

@@ -173,6 +173,7 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 	}
 	c.browser = p.signedIn("ann", fleet.RoleAdmin)
 	p.exec(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
+	p.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`, aVM, aSnapshot)
 	p.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
 	testkit.Order{ID: aTask, Host: aHost, Project: aShop, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
 	p.exec(`VACUUM ANALYZE`)
@@ -194,19 +195,20 @@ func (c *crowd) take(path string, header ...string) cost {
 
 // Objects of every crowd.
 const (
-	aHost   = "00000000-0000-7000-8000-000000000001"
-	aVM     = "00000000-0000-7000-8000-000001000001"
-	aPool   = "00000000-0000-7000-8000-000000002003" // failed on some hosts
-	aGroup  = "00000000-0000-7000-8000-000000006001"
-	aMAC    = "52:54:00:00:00:01"
-	aNet    = "00000000-0000-7000-8000-000000003000"
-	aBridge = "00000000-0000-7000-8000-000000003001"
-	aShop   = "00000000-0000-7000-8000-000000001001"
-	aTask   = "00000000-0000-7000-8000-000000005001"
-	aVolume = "debian.qcow2" // of each pool
-	aStart  = "00000000-0000-7000-8000-000000440001"
-	anImage = "00000000-0000-7000-8000-000000007001"
-	aToken  = "00000000-0000-7000-8000-000000005002"
+	aHost     = "00000000-0000-7000-8000-000000000001"
+	aVM       = "00000000-0000-7000-8000-000001000001"
+	aSnapshot = "00000000-0000-7000-8000-00000000a001"
+	aPool     = "00000000-0000-7000-8000-000000002003" // failed on some hosts
+	aGroup    = "00000000-0000-7000-8000-000000006001"
+	aMAC      = "52:54:00:00:00:01"
+	aNet      = "00000000-0000-7000-8000-000000003000"
+	aBridge   = "00000000-0000-7000-8000-000000003001"
+	aShop     = "00000000-0000-7000-8000-000000001001"
+	aTask     = "00000000-0000-7000-8000-000000005001"
+	aVolume   = "debian.qcow2" // of each pool
+	aStart    = "00000000-0000-7000-8000-000000440001"
+	anImage   = "00000000-0000-7000-8000-000000007001"
+	aToken    = "00000000-0000-7000-8000-000000005002"
 )
 
 // addresses are those at which each page is looked at. What a page says of all hosts PostgreSQL adds up: sums is of how many cells of
@@ -216,103 +218,106 @@ var addresses = map[string][]struct {
 	sums int
 	all  bool
 }{
-	"/sign-in":                          {{at: "/sign-in?again=1"}},
-	"/account/password":                 {{at: "/account/password"}},
-	"/account":                          {{at: "/account"}},
-	"/account/tokens":                   {{at: "/account/tokens"}},
-	"/account/tokens/:id/delete":        {{at: "/account/tokens/" + aToken + "/delete"}},
-	"/":                                 {{at: "/", sums: 5}}, // three pools, and twice the hosts themselves
-	"/search":                           {{at: "/search?q=host-00", sums: 1}, {at: "/search?q=nfs", sums: 1}},
-	"/search/suggest":                   {{at: "/search/suggest?q=host-00", sums: 1}},
-	"/complete":                         {{at: "/complete?noun=vms&q=host:h"}, {at: "/complete?noun=pools&q=tone:"}},
-	"/choices/:noun":                    {{at: "/choices/hosts?q=host-00", sums: 1}, {at: "/choices/pools", sums: 4}, {at: "/choices/images", sums: 3}, {at: "/choices/isos", sums: 3}, {at: "/choices/networks", sums: 2}, {at: "/choices/projects"}},
-	"/tree/:view":                       {{at: "/tree/hosts"}, {at: "/tree/vms"}, {at: "/tree/storage"}, {at: "/tree/networks", sums: 2}},
-	"/tree/:view/:node":                 {{at: "/tree/hosts/host:" + aHost}, {at: "/tree/storage/storage:shared", sums: 3}, {at: "/tree/vms/project:" + aShop}},
-	"/views/:list":                      {{at: "/views/vms"}},
-	"/vms":                              {{at: "/vms"}},
-	"/vms/bulk/:id":                     {{at: "/vms/bulk/" + aTask}},
-	"/vms/new":                          {{at: "/vms/new", sums: 8}},
-	"/vms/:id":                          {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
-	"/vms/:id/delete":                   {{at: "/vms/" + aVM + "/delete"}},
-	"/vms/:id/disks/detach":             {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},
-	"/vms/:id/disks/image":              {{at: "/vms/" + aVM + "/disks/image?disk=0"}},
-	"/vms/:id/leave":                    {{at: "/vms/" + aVM + "/leave"}},
-	"/vms/:id/disks/grow":               {{at: "/vms/" + aVM + "/disks/grow?disk=0"}},
-	"/vms/:id/disks/move":               {{at: "/vms/" + aVM + "/disks/move?disk=0"}},
-	"/vms/:id/disks/replace":            {{at: "/vms/" + aVM + "/disks/replace?disk=0"}},
-	"/vms/:id/console":                  {{at: "/vms/" + aVM + "/console"}},
-	"/menus/vm/:id":                     {{at: "/menus/vm/" + aVM}},
-	"/hosts/:host/found/:id":            {{at: "/hosts/" + aHost + "/found/00000000-0000-7000-8000-000000009001"}},
-	"/hosts":                            {{at: "/hosts", sums: 1}, {at: "/hosts?tab=attention", sums: 6}},
-	"/hosts/join":                       {{at: "/hosts/join"}},
-	"/hosts/:id":                        {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=topology"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}},
-	"/hosts/:id/delete":                 {{at: "/hosts/" + aHost + "/delete"}},
-	"/menus/host/:id":                   {{at: "/menus/host/" + aHost}},
-	"/pools":                            {{at: "/pools", sums: 3}},
-	"/pools/matrix":                     {{at: "/pools/matrix", sums: 3}},
-	"/pools/new":                        {{at: "/pools/new", all: true}},
-	"/pools/:id":                        {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=tone:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
-	"/pools/:id/assign":                 {{at: "/pools/" + aPool + "/assign", all: true}},
-	"/pools/:id/hosts/:host/release":    {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
-	"/pools/:id/labels":                 {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},
-	"/security-groups":                  {{at: "/security-groups"}},
-	"/security-groups/test":             {{at: "/security-groups/test"}},
-	"/security-groups/new":              {{at: "/security-groups/new"}},
-	"/security-groups/:id":              {{at: "/security-groups/" + aGroup}, {at: "/security-groups/" + aGroup + "?tab=cards"}, {at: "/security-groups/" + aGroup + "?tab=hosts"}},
-	"/security-groups/:id/edit":         {{at: "/security-groups/" + aGroup + "/edit"}},
-	"/security-groups/:id/delete":       {{at: "/security-groups/" + aGroup + "/delete"}},
-	"/vms/:id/filters":                  {{at: "/vms/" + aVM + "/filters?mac=" + aMAC}},
-	"/networks/:id/labels":              {{at: "/networks/" + aNet + "/labels", sums: 3}},
-	"/hosts/labelled":                   {{at: "/hosts/labelled?of=pool:" + aPool + "&selector=rack=4"}},
-	"/pools/:id/credentials":            {{at: "/pools/" + aPool + "/credentials", sums: 4}},
-	"/pools/:id/delete":                 {{at: "/pools/" + aPool + "/delete", sums: 4}},
-	"/menus/pool/:id":                   {{at: "/menus/pool/" + aPool, sums: 4}},
-	"/networks/topology":                {{at: "/networks/topology", sums: 2}},
-	"/networks":                         {{at: "/networks", sums: 2}},
-	"/networks/:id":                     {{at: "/networks/" + aNet, sums: 3}, {at: "/networks/" + aNet + "?filter=name:host-00*", sums: 3}, {at: "/networks/" + aNet + "?tab=vms", sums: 1}, {at: "/networks/" + aNet + "?tab=topology", sums: 3}, {at: "/networks/" + aBridge + "?tab=grants", sums: 2}},
-	"/networks/:id/port-groups":         {{at: "/networks/" + aNet + "/port-groups", sums: 3}},
-	"/networks/:id/reservations":        {{at: "/networks/" + aNet + "/reservations", sums: 3}},
-	"/networks/new":                     {{at: "/networks/new", all: true}},
-	"/networks/:id/assign":              {{at: "/networks/" + aNet + "/assign", all: true}},
-	"/networks/:id/hosts/:host/release": {{at: "/networks/" + aNet + "/hosts/" + aHost + "/release", sums: 3}},
-	"/networks/:id/delete":              {{at: "/networks/" + aNet + "/delete", sums: 3}},
-	"/menus/network/:id":                {{at: "/menus/network/" + aNet, sums: 3}},
-	"/images":                           {{at: "/images", sums: 2}},
-	"/images/new":                       {{at: "/images/new", all: true}},
-	"/images/well-known":                {{at: "/images/well-known", sums: 4, all: true}},
-	"/images/well-known/new":            {{at: "/images/well-known/new"}},
-	"/images/well-known/:id/edit":       {{at: "/images/well-known/" + aStart + "/edit", sums: 2}},
-	"/images/well-known/:id/delete":     {{at: "/images/well-known/" + aStart + "/delete", sums: 2}},
-	"/images/:id":                       {{at: "/images/" + anImage, sums: 2}, {at: "/images/" + anImage + "?tab=grants", sums: 2}},
-	"/images/:id/versions/new":          {{at: "/images/" + anImage + "/versions/new", all: true}},
-	"/images/:id/copies/new":            {{at: "/images/" + anImage + "/copies/new", all: true}},
-	"/images/:id/copies/delete":         {{at: "/images/" + anImage + "/copies/delete?pool=" + aPool + "&volume=" + aVolume, all: true}},
-	"/images/:id/edit":                  {{at: "/images/" + anImage + "/edit", all: true}},
-	"/images/:id/delete":                {{at: "/images/" + anImage + "/delete", all: true}},
-	"/menus/image/:id":                  {{at: "/menus/image/" + anImage, sums: 2}},
-	"/projects":                         {{at: "/projects"}},
-	"/projects/switch":                  {{at: "/projects/switch"}},
-	"/projects/new":                     {{at: "/projects/new"}},
-	"/projects/:id":                     {{at: "/projects/" + aShop}},
-	"/projects/:id/edit":                {{at: "/projects/" + aShop + "/edit"}},
-	"/projects/:id/delete":              {{at: "/projects/" + aShop + "/delete"}},
-	"/users":                            {{at: "/users"}},
-	"/users/new":                        {{at: "/users/new"}},
-	"/users/:id":                        {{at: "/users/ann"}},
-	"/users/:id/password":               {{at: "/users/ann/password"}},
-	"/users/:id/delete":                 {{at: "/users/ann/delete"}},
-	"/tasks":                            {{at: "/tasks"}},
-	"/tasks/recent":                     {{at: "/tasks/recent"}},
-	"/tasks/running":                    {{at: "/tasks/running"}},
-	"/tasks/:id":                        {{at: "/tasks/" + aTask}},
-	"/pools/:id/volumes/new":            {{at: "/pools/" + aPool + "/volumes/new", all: true}},
-	"/pools/:id/volumes/upload":         {{at: "/pools/" + aPool + "/volumes/upload", all: true}},
-	"/pools/:id/volumes/fetch":          {{at: "/pools/" + aPool + "/volumes/fetch?start=debian-12.qcow2", all: true}},
-	"/pools/:id/volumes/grow":           {{at: "/pools/" + aPool + "/volumes/grow?volume=" + aVolume, all: true}},
-	"/pools/:id/volumes/rename":         {{at: "/pools/" + aPool + "/volumes/rename?volume=" + aVolume, all: true}},
-	"/pools/:id/volumes/clone":          {{at: "/pools/" + aPool + "/volumes/clone?volume=" + aVolume, all: true}},
-	"/pools/:id/volumes/wipe":           {{at: "/pools/" + aPool + "/volumes/wipe?volume=" + aVolume, all: true}},
-	"/pools/:id/volumes/delete":         {{at: "/pools/" + aPool + "/volumes/delete?volume=" + aVolume, all: true}},
+	"/sign-in":                            {{at: "/sign-in?again=1"}},
+	"/account/password":                   {{at: "/account/password"}},
+	"/account":                            {{at: "/account"}},
+	"/account/tokens":                     {{at: "/account/tokens"}},
+	"/account/tokens/:id/delete":          {{at: "/account/tokens/" + aToken + "/delete"}},
+	"/":                                   {{at: "/", sums: 5}}, // three pools, and twice the hosts themselves
+	"/search":                             {{at: "/search?q=host-00", sums: 1}, {at: "/search?q=nfs", sums: 1}},
+	"/search/suggest":                     {{at: "/search/suggest?q=host-00", sums: 1}},
+	"/complete":                           {{at: "/complete?noun=vms&q=host:h"}, {at: "/complete?noun=pools&q=tone:"}},
+	"/choices/:noun":                      {{at: "/choices/hosts?q=host-00", sums: 1}, {at: "/choices/pools", sums: 4}, {at: "/choices/images", sums: 3}, {at: "/choices/isos", sums: 3}, {at: "/choices/networks", sums: 2}, {at: "/choices/projects"}},
+	"/tree/:view":                         {{at: "/tree/hosts"}, {at: "/tree/vms"}, {at: "/tree/storage"}, {at: "/tree/networks", sums: 2}},
+	"/tree/:view/:node":                   {{at: "/tree/hosts/host:" + aHost}, {at: "/tree/storage/storage:shared", sums: 3}, {at: "/tree/vms/project:" + aShop}},
+	"/views/:list":                        {{at: "/views/vms"}},
+	"/vms":                                {{at: "/vms"}},
+	"/vms/bulk/:id":                       {{at: "/vms/bulk/" + aTask}},
+	"/vms/new":                            {{at: "/vms/new", sums: 8}},
+	"/vms/:id":                            {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
+	"/vms/:id/delete":                     {{at: "/vms/" + aVM + "/delete"}},
+	"/vms/:id/snapshots/take":             {{at: "/vms/" + aVM + "/snapshots/take"}, {at: "/vms/" + aVM + "?tab=snapshots"}},
+	"/vms/:id/snapshots/:snapshot/revert": {{at: "/vms/" + aVM + "/snapshots/" + aSnapshot + "/revert"}},
+	"/vms/:id/snapshots/:snapshot/delete": {{at: "/vms/" + aVM + "/snapshots/" + aSnapshot + "/delete"}},
+	"/vms/:id/disks/detach":               {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},
+	"/vms/:id/disks/image":                {{at: "/vms/" + aVM + "/disks/image?disk=0"}},
+	"/vms/:id/leave":                      {{at: "/vms/" + aVM + "/leave"}},
+	"/vms/:id/disks/grow":                 {{at: "/vms/" + aVM + "/disks/grow?disk=0"}},
+	"/vms/:id/disks/move":                 {{at: "/vms/" + aVM + "/disks/move?disk=0"}},
+	"/vms/:id/disks/replace":              {{at: "/vms/" + aVM + "/disks/replace?disk=0"}},
+	"/vms/:id/console":                    {{at: "/vms/" + aVM + "/console"}},
+	"/menus/vm/:id":                       {{at: "/menus/vm/" + aVM}},
+	"/hosts/:host/found/:id":              {{at: "/hosts/" + aHost + "/found/00000000-0000-7000-8000-000000009001"}},
+	"/hosts":                              {{at: "/hosts", sums: 1}, {at: "/hosts?tab=attention", sums: 6}},
+	"/hosts/join":                         {{at: "/hosts/join"}},
+	"/hosts/:id":                          {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=topology"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}},
+	"/hosts/:id/delete":                   {{at: "/hosts/" + aHost + "/delete"}},
+	"/menus/host/:id":                     {{at: "/menus/host/" + aHost}},
+	"/pools":                              {{at: "/pools", sums: 3}},
+	"/pools/matrix":                       {{at: "/pools/matrix", sums: 3}},
+	"/pools/new":                          {{at: "/pools/new", all: true}},
+	"/pools/:id":                          {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=tone:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
+	"/pools/:id/assign":                   {{at: "/pools/" + aPool + "/assign", all: true}},
+	"/pools/:id/hosts/:host/release":      {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
+	"/pools/:id/labels":                   {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},
+	"/security-groups":                    {{at: "/security-groups"}},
+	"/security-groups/test":               {{at: "/security-groups/test"}},
+	"/security-groups/new":                {{at: "/security-groups/new"}},
+	"/security-groups/:id":                {{at: "/security-groups/" + aGroup}, {at: "/security-groups/" + aGroup + "?tab=cards"}, {at: "/security-groups/" + aGroup + "?tab=hosts"}},
+	"/security-groups/:id/edit":           {{at: "/security-groups/" + aGroup + "/edit"}},
+	"/security-groups/:id/delete":         {{at: "/security-groups/" + aGroup + "/delete"}},
+	"/vms/:id/filters":                    {{at: "/vms/" + aVM + "/filters?mac=" + aMAC}},
+	"/networks/:id/labels":                {{at: "/networks/" + aNet + "/labels", sums: 3}},
+	"/hosts/labelled":                     {{at: "/hosts/labelled?of=pool:" + aPool + "&selector=rack=4"}},
+	"/pools/:id/credentials":              {{at: "/pools/" + aPool + "/credentials", sums: 4}},
+	"/pools/:id/delete":                   {{at: "/pools/" + aPool + "/delete", sums: 4}},
+	"/menus/pool/:id":                     {{at: "/menus/pool/" + aPool, sums: 4}},
+	"/networks/topology":                  {{at: "/networks/topology", sums: 2}},
+	"/networks":                           {{at: "/networks", sums: 2}},
+	"/networks/:id":                       {{at: "/networks/" + aNet, sums: 3}, {at: "/networks/" + aNet + "?filter=name:host-00*", sums: 3}, {at: "/networks/" + aNet + "?tab=vms", sums: 1}, {at: "/networks/" + aNet + "?tab=topology", sums: 3}, {at: "/networks/" + aBridge + "?tab=grants", sums: 2}},
+	"/networks/:id/port-groups":           {{at: "/networks/" + aNet + "/port-groups", sums: 3}},
+	"/networks/:id/reservations":          {{at: "/networks/" + aNet + "/reservations", sums: 3}},
+	"/networks/new":                       {{at: "/networks/new", all: true}},
+	"/networks/:id/assign":                {{at: "/networks/" + aNet + "/assign", all: true}},
+	"/networks/:id/hosts/:host/release":   {{at: "/networks/" + aNet + "/hosts/" + aHost + "/release", sums: 3}},
+	"/networks/:id/delete":                {{at: "/networks/" + aNet + "/delete", sums: 3}},
+	"/menus/network/:id":                  {{at: "/menus/network/" + aNet, sums: 3}},
+	"/images":                             {{at: "/images", sums: 2}},
+	"/images/new":                         {{at: "/images/new", all: true}},
+	"/images/well-known":                  {{at: "/images/well-known", sums: 4, all: true}},
+	"/images/well-known/new":              {{at: "/images/well-known/new"}},
+	"/images/well-known/:id/edit":         {{at: "/images/well-known/" + aStart + "/edit", sums: 2}},
+	"/images/well-known/:id/delete":       {{at: "/images/well-known/" + aStart + "/delete", sums: 2}},
+	"/images/:id":                         {{at: "/images/" + anImage, sums: 2}, {at: "/images/" + anImage + "?tab=grants", sums: 2}},
+	"/images/:id/versions/new":            {{at: "/images/" + anImage + "/versions/new", all: true}},
+	"/images/:id/copies/new":              {{at: "/images/" + anImage + "/copies/new", all: true}},
+	"/images/:id/copies/delete":           {{at: "/images/" + anImage + "/copies/delete?pool=" + aPool + "&volume=" + aVolume, all: true}},
+	"/images/:id/edit":                    {{at: "/images/" + anImage + "/edit", all: true}},
+	"/images/:id/delete":                  {{at: "/images/" + anImage + "/delete", all: true}},
+	"/menus/image/:id":                    {{at: "/menus/image/" + anImage, sums: 2}},
+	"/projects":                           {{at: "/projects"}},
+	"/projects/switch":                    {{at: "/projects/switch"}},
+	"/projects/new":                       {{at: "/projects/new"}},
+	"/projects/:id":                       {{at: "/projects/" + aShop}},
+	"/projects/:id/edit":                  {{at: "/projects/" + aShop + "/edit"}},
+	"/projects/:id/delete":                {{at: "/projects/" + aShop + "/delete"}},
+	"/users":                              {{at: "/users"}},
+	"/users/new":                          {{at: "/users/new"}},
+	"/users/:id":                          {{at: "/users/ann"}},
+	"/users/:id/password":                 {{at: "/users/ann/password"}},
+	"/users/:id/delete":                   {{at: "/users/ann/delete"}},
+	"/tasks":                              {{at: "/tasks"}},
+	"/tasks/recent":                       {{at: "/tasks/recent"}},
+	"/tasks/running":                      {{at: "/tasks/running"}},
+	"/tasks/:id":                          {{at: "/tasks/" + aTask}},
+	"/pools/:id/volumes/new":              {{at: "/pools/" + aPool + "/volumes/new", all: true}},
+	"/pools/:id/volumes/upload":           {{at: "/pools/" + aPool + "/volumes/upload", all: true}},
+	"/pools/:id/volumes/fetch":            {{at: "/pools/" + aPool + "/volumes/fetch?start=debian-12.qcow2", all: true}},
+	"/pools/:id/volumes/grow":             {{at: "/pools/" + aPool + "/volumes/grow?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/rename":           {{at: "/pools/" + aPool + "/volumes/rename?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/clone":            {{at: "/pools/" + aPool + "/volumes/clone?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/wipe":             {{at: "/pools/" + aPool + "/volumes/wipe?volume=" + aVolume, all: true}},
+	"/pools/:id/volumes/delete":           {{at: "/pools/" + aPool + "/volumes/delete?volume=" + aVolume, all: true}},
 }
 
 // What a page costs may grow by the rows of its lists and of the tree beside it, and, where it says something of all hosts, by what PostgreSQL adds

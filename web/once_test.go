@@ -63,8 +63,17 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, s.vm, pool)
 	growing, grow := "/vms/"+string(off), `{"disk":{"poolId":"`+string(slow)+`","volume":"off-1.qcow2"},"sizeBytes":`
 	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'off-1.qcow2', 'sizeBytes', 524288))) WHERE id = $1`, off, slow)
+	snapped := func(name string) string {
+		id := s.addVM(project, s.host.id, name, fleet.Stopped)
+		s.exec(`UPDATE vms SET observed_generation = generation, spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),
+			status = '{"power":"stopped","cpus":1,"memoryMiB":128,"snapshots":{"merges":1,"snapshots":[{"id":"old","name":"old"}]}}' WHERE id = $1`, id, slow, name+".qcow2")
+		return "/vms/" + string(id)
+	}
 	bodies := map[string]struct{ path, body, other string }{
 		"/vms/{id}/leave":                            {sick["leave"] + "/leave", place(s.host.id), place(placed)},
+		"/vms/{id}/snapshots":                        {snapped("taken") + "/snapshots", `{"name":"before"}`, `{"name":"after"}`},
+		"/vms/{id}/snapshots/{snapshot}/revert":      {snapped("reverted") + "/snapshots/old/revert", `{}`, `{"start":true}`},
+		"/vms/{id}/consolidate":                      {snapped("merged") + "/consolidate", ``, ``},
 		"/vms/{id}/disks/grow":                       {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
 		"/vms/{id}/disks/move":                       {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
 		"/vms/{id}/place":                            {sick["place"] + "/place", place(placed), place(s.host.id)},

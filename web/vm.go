@@ -95,6 +95,8 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 		if p.Edit, err = s.editForm(c, a, p.VM); err == nil {
 			p.Pools, err = s.poolNames(ctx, a, p.VM)
 		}
+	case "snapshots":
+		p.Busy, err = s.Control.SnapshotWork(ctx, a, p.VM.ID)
 	case "events":
 		history, err := s.Control.VMEvents(ctx, a, p.VM.ID)
 		p.Audit, p.Tasks = history.Audit, history.Jobs

@@ -64,6 +64,15 @@ type Harness struct {
 	// Touch writes to a volume past the backend, and sets the time of its last write back.
 	Touch func(t *testing.T, pool fleet.Pool, volume string)
 
+	// WriteDisk writes the byte to the beginning of a disk's file that no guest uses, as its guest would; ReadDisk reads it, through all that the file
+	// stands on. CheckDisk demands that its chain is sound.
+	WriteDisk func(t *testing.T, path string, b byte)
+	ReadDisk  func(t *testing.T, path string) byte
+	CheckDisk func(t *testing.T, path string)
+
+	// ForeignSnapshot makes a snapshot of a VM that is off past the backend, as virsh snapshot-create-as does; drop deletes it.
+	ForeignSnapshot func(t *testing.T, id fleet.VMID, name string) (drop func())
+
 	// StopPool stops an active pool past the backend, as virsh pool-destroy does.
 	StopPool func(t *testing.T, pool fleet.Pool)
 
@@ -212,6 +221,13 @@ func Run(t *testing.T, h Harness) {
 			{"a disk is moved to another pool, running and off", testMove},
 			{"a move that is stopped leaves the disk where it was", testMoveStopped},
 			{"what cannot be moved is refused and left whole", testMoveRefused},
+			{"snapshots of a VM that is off are taken, gone back to and deleted", testSnapshots},
+			{"snapshots of a running VM are taken and deleted", testSnapshotsRunning},
+			{"a VM goes back to the memory of a snapshot", testSnapshotMemory},
+			{"a snapshot in the middle, at the root, and a branch are deleted", testSnapshotBranches},
+			{"an order about snapshots is done once", testSnapshotOnce},
+			{"what would part a VM from its snapshots is refused", testSnapshotRefused},
+			{"snapshots that somebody else made are shown and respected", testSnapshotOthers},
 			{"a volume comes from another host as it was sent", testTransfer},
 			{"what is sent is inspected, and is what was promised", testTransferJudged},
 			{"a VM that is off leaves, and comes up from its disks elsewhere", testLeave},

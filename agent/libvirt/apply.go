@@ -151,6 +151,9 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	if err != nil {
 		return err
 	}
+	if err := a.dropSnapped(plan.DropDisks); err != nil {
+		return err
+	}
 	if err := a.growDisks(ctx, old, x, plan.GrowDisks); err != nil {
 		return err
 	}
@@ -257,7 +260,10 @@ func (a *applying) prepare(ctx context.Context, old *sighted, was *agent.Applied
 		if kind := blocksOf(p.pool.Spec); kind != nil {
 			disk.source, disk.direct = kind.source(p.pool, p.volume), true
 		} else {
-			disk.direct = directWithin(ctx, p.path())
+			if disk.path, err = a.snappedPath(p); err != nil {
+				return in, err
+			}
+			disk.direct = directWithin(ctx, disk.path)
 		}
 		in.disks = append(in.disks, disk)
 	}

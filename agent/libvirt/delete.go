@@ -24,6 +24,13 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 	}
 	defer unlock()
 	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+		tree, err := readTree(vm.ID)
+		if err != nil {
+			return err
+		}
+		if tree != nil && len(tree.Active) > 0 && !disks {
+			return agent.DeletesTheirOwn(vm.Name)
+		}
 		var places []place
 		if disks {
 			files, err := b.shareFiles(ctx, agent.Apply{VM: vm, Pools: pools})
@@ -40,6 +47,17 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		}
 		if err := b.dropFilters(ctx, c, vm.ID, nil); err != nil {
 			return err
+		}
+		if tree != nil {
+			own := map[string]bool{}
+			for _, d := range vm.Spec.Disks {
+				if p, err := placeOf(d.Ref(), pools); err == nil {
+					own[p.path()] = true
+				}
+			}
+			if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, forgetTree(tree, own) }); err != nil {
+				return fmt.Errorf("delete the VM's snapshots: %w", err)
+			}
 		}
 		for _, p := range places {
 			if err := b.pools.answers(p.pool.Name); err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +40,10 @@ type domain struct {
 	agent       bool // the guest's agent is connected
 	startedAt   *time.Time
 	readAt      time.Time
-	file        fileStamp // of the kept definition
+	tree        *agent.SnapTree // of its snapshots; nil: it has none
+	noTree      string          // why that cannot be told; empty: it can
+	others      []string        // snapshots that somebody made with virsh
+	file        fileStamp       // of the kept definition
 }
 
 // now is what the guest has at present: of the running guest, else of the definition.
@@ -56,6 +60,9 @@ func (d *domain) files() []string {
 	if d.live != nil {
 		all = append(append([]string{}, all...), d.live.files...)
 	}
+	for _, h := range d.snapped() {
+		all = append(slices.Clip(all), h.path)
+	}
 	return all
 }
 
@@ -65,7 +72,18 @@ func (d *domain) held() []held {
 	if d.live != nil {
 		all = slices.Concat(all, d.live.held)
 	}
-	return all
+	return slices.Concat(all, d.snapped())
+}
+
+// snapped are the files of its snapshots, also those that its disks do not stand on now.
+func (d *domain) snapped() (out []held) {
+	if d.tree == nil {
+		return nil
+	}
+	for _, f := range d.tree.Files() {
+		out = append(out, held{f, !strings.HasSuffix(f, ".qcow2"), true})
+	}
+	return out
 }
 
 // domainCache keeps what definitions say until an event, an order or a new run makes it old.
@@ -146,6 +164,13 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 	d.secret = d.mark.Mark
 	if d.ours {
 		d.compare(kept, b.assigned.volumeAt)
+		if d.tree, err = readTree(d.id); err != nil {
+			b.log.Warn("what is kept of a VM's snapshots cannot be read", "vm", d.id, "error", err)
+			d.noTree = "The host cannot read what it keeps of the VM's snapshots, so nothing is done about them: " + err.Error()
+		}
+		if d.others, err = othersOf(ctx, c, ref); err != nil {
+			return nil, err
+		}
 	}
 	if ref.ID >= 0 {
 		x, err := readXML(ctx, c, ref, 0)

@@ -123,6 +123,17 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		WriteDisk: func(t *testing.T, path string, b byte) {
+			run(t, "qemu-io", "-f", "qcow2", "-c", fmt.Sprintf("write -P %d 0 64k", b), path)
+		},
+		ReadDisk: func(t *testing.T, path string) byte {
+			out := run(t, "qemu-io", "-r", "-f", "qcow2", "-c", "read -v 0 16", path)
+			_, out, _ = strings.Cut(out, "00000000:")
+			return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
+		},
+		CheckDisk:       checkChain,
+		ForeignSnapshot: foreignSnapshot,
+
 		EditFilter:     editFilter,
 		UndefineFilter: func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
 		StopPool:       func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },

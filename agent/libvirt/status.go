@@ -28,6 +28,14 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	}
 	if s.ours {
 		st.Drift = s.drift
+		var now *fleet.VMSpec
+		if s.applied != nil {
+			now = &s.applied.Spec
+		}
+		st.Snapshots = s.tree.Told(now, s.others)
+		if s.noTree != "" {
+			st.Snapshots = &fleet.SnapshotTree{Unfinished: s.noTree, Others: s.others}
+		}
 		if s.applied != nil && s.applied.Name != s.ref.Name {
 			st.Domain = s.ref.Name
 		}

@@ -86,6 +86,28 @@ func change(t *testing.T, vm fleet.VMID, c hvtest.Change) {
 	}
 }
 
+// checkChain has qemu-img check every file that a disk stands on.
+func checkChain(t *testing.T, path string) {
+	t.Helper()
+	out := run(t, "qemu-img", "info", "-U", "--backing-chain", path)
+	files := 0
+	for line := range strings.Lines(out) {
+		if file, ok := strings.CutPrefix(strings.TrimSpace(line), "image: "); ok {
+			files++
+			run(t, "qemu-img", "check", "-U", "-q", file)
+		}
+	}
+	if files == 0 {
+		t.Fatalf("%s has no chain: %s", path, out)
+	}
+}
+
+func foreignSnapshot(t *testing.T, id fleet.VMID, name string) func() {
+	t.Helper()
+	virsh(t, "snapshot-create-as", string(id), name)
+	return func() { virsh(t, "snapshot-delete", string(id), name) }
+}
+
 func hideVolume(t *testing.T, pool fleet.Pool, volume string) func() {
 	t.Helper()
 	from, to := filepath.Join(pool.Spec.Path, volume), filepath.Join(t.TempDir(), "hidden")

@@ -58,7 +58,9 @@ func (h *Host) growDisks(in agent.Apply) error {
 			return err
 		}
 		f, ok := p.dir.files[d.Volume]
-		switch {
+		switch t := h.guests[in.VM.ID].tree; {
+		case t != nil && t.Uses(d.Ref()) != "":
+			return agent.HasSnapshots(in.VM.Name)
 		case !p.spec.Kind.Is().Makes:
 			return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", p.spec.Source())
 		case !ok:
@@ -199,6 +201,9 @@ func (h *Host) diskUsers() map[string][]fleet.VMID {
 		if g.on() {
 			files = append(files, g.live.disks()...)
 		}
+		if g.tree != nil {
+			files = append(files, g.tree.Files()...)
+		}
 		for _, f := range files {
 			if !slices.Contains(out[f], id) {
 				out[f] = append(out[f], id)
@@ -298,6 +303,11 @@ func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress a
 func (h *Host) define(in agent.Apply) error {
 	plan := h.plan(in)
 	g, ok := h.guests[in.VM.ID]
+	for _, d := range plan.DropDisks {
+		if ok && g.tree != nil && g.tree.Uses(d.Ref()) != "" {
+			return agent.HasSnapshots(in.VM.Name)
+		}
+	}
 	if !ok {
 		g = &guest{id: in.VM.ID, managed: true, power: fleet.Stopped}
 	}
@@ -363,6 +373,16 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 	doomed, err := h.doomed(vm, pools, disks)
 	if err != nil {
 		return err
+	}
+	if ok && g.tree != nil && len(g.tree.Active) > 0 {
+		if !disks {
+			return agent.DeletesTheirOwn(vm.Name)
+		}
+		for _, f := range g.tree.Files() {
+			if p := h.poolAt(f); p != nil {
+				delete(p.dir.files, path.Base(f))
+			}
+		}
 	}
 	if ok {
 		h.stop(g)

@@ -25,6 +25,8 @@ type guest struct {
 	power      fleet.Power
 	startedAt  time.Time
 	screen     *screen
+	tree       *agent.SnapTree // of its snapshots; nil: it never had one
+	others     []string        // snapshots that somebody made beside Quantix
 }
 
 // shape is what a definition says: the devices of a spec, and where its pools are.
@@ -94,7 +96,7 @@ func (g *guest) nextBoot() []string {
 
 // uses reports whether the domain, as it runs or as it is defined, holds the file.
 func (g *guest) uses(path string) bool {
-	return slices.Contains(g.def.disks(), path) || g.def.iso() == path ||
+	return g.tree != nil && slices.Contains(g.tree.Files(), path) || slices.Contains(g.def.disks(), path) || g.def.iso() == path ||
 		g.on() && (slices.Contains(g.live.disks(), path) || g.live.iso() == path)
 }
 
@@ -116,13 +118,14 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 	}
 	if g.managed {
 		s.Faults, s.Drift = h.faults(g), g.applied.Drift(g.defined())
+		s.Snapshots = g.tree.Told(&g.applied.Spec, g.others)
 		if g.name != g.applied.Name {
 			s.Domain = g.name
 		}
 	}
 	for i, spec := range now.spec.Disks {
 		ref := spec.Ref()
-		d := fleet.DiskState{Target: target(i), Path: now.path(ref)}
+		d := fleet.DiskState{Target: target(i), Path: g.file(now, ref)}
 		if v := h.volumeAt(d.Path); v != nil {
 			d.SizeBytes, d.AllocBytes, d.Volume = v.CapacityBytes, v.AllocBytes, &ref
 		}

@@ -77,6 +77,39 @@ func TestConformance(t *testing.T) {
 			defer h.mu.Unlock()
 			h.pools[p.Name].dir.files[volume].touched++
 		},
+		WriteDisk: func(_ *testing.T, at string, b byte) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.fileAt(at).bytes = string(b)
+		},
+		ReadDisk: func(_ *testing.T, at string) byte {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			for f := h.fileAt(at); f != nil; f = h.fileAt(f.Backing) {
+				if f.bytes != "" {
+					return f.bytes[0]
+				}
+			}
+			return 0
+		},
+		CheckDisk: func(t *testing.T, at string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			for ; at != ""; at = h.fileAt(at).Backing {
+				if h.fileAt(at) == nil {
+					t.Fatalf("%s is gone", at)
+				}
+			}
+		},
+		ForeignSnapshot: func(_ *testing.T, id fleet.VMID, name string) func() {
+			set := func(names []string) {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				h.guests[id].others = names
+			}
+			set([]string{name})
+			return func() { set(nil) }
+		},
 		StopPool:    func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
 		StopNetwork: func(_ *testing.T, name string) { h.StopNetwork(name) }, UndefineNetwork: func(_ *testing.T, name string) { h.UndefineNetwork(name) },
 		EditNetwork: func(_ *testing.T, name string) {

@@ -387,5 +387,8 @@ func (g *guest) files() []string {
 	if g.on() {
 		out = append(append(out, g.live.disks()...), g.live.iso())
 	}
+	if g.tree != nil {
+		out = append(out, g.tree.Files()...)
+	}
 	return slices.DeleteFunc(out, func(f string) bool { return f == "" })
 }

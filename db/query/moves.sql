@@ -4,11 +4,11 @@ SELECT j.task_id::text AS task_id, j.args, j.state, j.progress, j.note FROM jobs
 WHERE j.subject = @subject AND j.kind = 'vm.move' AND j.state IN ('queued', 'running') ORDER BY j.id;
 
 -- name: StopMoves :execrows
--- Takes back moves of a VM's disks: what no host has begun is over at once; what one has, it is told to undo as soon as it can.
+-- Takes back moves of a VM's disks, and merges of what its deleted snapshots left: what no host has begun is over at once; what one has, it is told to undo as soon as it can.
 UPDATE jobs SET stop = @error, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
     state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE @error END,
     ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
-WHERE subject = @subject AND kind IN ('vm.move', 'vm.leave') AND state IN ('queued', 'running') AND stop = '';
+WHERE subject = @subject AND kind IN ('vm.move', 'vm.leave', 'vm.snapshot.delete', 'vm.consolidate') AND state IN ('queued', 'running') AND stop = '';
 
 -- name: StopTaskWork :execrows
 -- Takes back a task's work that a host has begun and undoes when it hears of it: see fleet.Kind.Stoppable.

@@ -55,6 +55,17 @@ var peopleCases = map[string]useCase{
 		id, disk := w.whole()
 		return []any{id, disk, control.MoveDisk{PoolID: w.local}}
 	}},
+	"TakeSnapshot": {may: redUse, with: func(w *world) []any {
+		id, _ := w.whole()
+		return []any{id, control.NewSnapshot{Name: "before"}}
+	}},
+	"RevertSnapshot": {may: redUse, with: func(w *world) []any {
+		id, snapshot := w.snapped()
+		return []any{id, snapshot, control.RevertSnapshot{}}
+	}},
+	"DeleteSnapshot": {may: redUse, with: func(w *world) []any { id, snapshot := w.snapped(); return []any{id, snapshot, true} }},
+	"ConsolidateVM":  {may: redUse, with: func(w *world) []any { id, _ := w.snapped(); return []any{id} }},
+	"SnapshotWork":   {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"ImageOfDisk": {may: redUse, with: func(w *world) []any {
 		id, disk := w.whole()
 		w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)

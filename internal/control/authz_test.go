@@ -293,6 +293,15 @@ func (w *world) whole() (fleet.VMID, fleet.Volref) {
 	return id, disk
 }
 
+// snapped is a VM of project red on h1 with a snapshot, and something to merge.
+func (w *world) snapped() (fleet.VMID, fleet.SnapshotID) {
+	id, _ := w.whole()
+	snapshot := fleet.NewID[fleet.SnapshotID]()
+	w.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('merges', 1, 'snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`,
+		id, string(snapshot))
+	return id, snapshot
+}
+
 // network is a bridge of h1's that no project has.
 func (w *world) network() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()

@@ -114,6 +114,8 @@ func (c *Control) takeDisk(ctx context.Context, a fleet.Actor, id fleet.ImageID,
 		checks.Add("source.disk", "The VM %s has %d disks.", vm.Name, len(vm.Spec.Disks))
 	case vm.On() || vm.Ordered != "" && vm.Ordered != fleet.Stopped:
 		checks.Add("source.vmId", "The VM %s is on, so a copy of its disk would not be whole. Shut it down first.", vm.Name)
+	case vm.HeldBySnapshots() != "":
+		checks.Add("source.vmId", "%s", vm.HeldBySnapshots())
 	case vm.Status == nil:
 		checks.Add("source.vmId", "The host has not made the VM %s yet.", vm.Name)
 	}

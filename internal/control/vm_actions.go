@@ -170,6 +170,9 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		if why := vm.DisksHeld(); disks && why != "" {
 			return fleet.Errorf(fleet.Conflict, "Its disks cannot be deleted now: %s", why)
 		}
+		if why := vm.HeldBySnapshots(); !disks && why != "" {
+			return fleet.Errorf(fleet.Conflict, "The VM is not deleted without its disks: %s", why)
+		}
 		detail := "disks are kept"
 		if disks {
 			detail = "with disks"

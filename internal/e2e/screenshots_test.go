@@ -103,6 +103,8 @@ func demoShots(t *testing.T, a api) []shot {
 	image := list[fleet.ImageView](t, a, "/api/v1/images?filter=format:qcow2")[0]
 	img := "/images/" + string(image.ID)
 	at := url.Values{"pool": {string(image.Versions[0].Copies[0].PoolID)}, "volume": {image.Versions[0].Copies[0].Volume}, "host": {string(image.Versions[0].Copies[0].HostID)}}
+	old := a.snapshots(t, one[fleet.VMView](t, a, "vms", "web-02"))
+	snaps := "/vms/" + string(one[fleet.VMView](t, a, "vms", "web-02").ID)
 	shots := []shot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -165,6 +167,13 @@ func demoShots(t *testing.T, a api) []shot {
 			p.pick("main dl summary", "", "Grow")
 			p.waitText("#dialog", "New size")
 		}},
+		{"vm-snapshots", snaps + "?tab=snapshots", nil},
+		{"vm-snapshots-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens(".snaps .snap summary", "", "Delete with all after it") }},
+		{"vm-snapshots-none", vm + "?tab=snapshots", nil},
+		{"vm-snapshot-take", snaps + "/snapshots/take", nil},
+		{"vm-snapshot-revert", snaps + "/snapshots/" + string(old.ID) + "/revert", nil},
+		{"vm-snapshot-delete", snaps + "/snapshots/" + string(old.ID) + "/delete?subtree=1", nil},
+		{"vm-snapshots-unlucky", "/vms/" + string(failed.ID) + "?tab=snapshots", nil},
 		{"vm-leave", "/vms/" + string(failed.ID) + "/leave", nil},
 		{"vm-disk-image", "/vms/" + string(failed.ID), func(p *tab) {
 			p.pick("main dl summary", "", "Make an image of it")

@@ -116,6 +116,8 @@ func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
 		return false, "The VM is not on its host yet."
 	case v.FaultOf(disk.Ref()) != nil:
 		return false, v.FaultOf(disk.Ref()).Text
+	case v.HeldBySnapshots() != "":
+		return false, v.HeldBySnapshots()
 	}
 	for _, m := range moving {
 		if m.Disk == disk.Ref() {

@@ -357,6 +357,8 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 		return false, v.FaultOf(disk).Text
 	case v.changedDisks():
 		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
+	case v.HeldBySnapshots() != "":
+		return false, v.HeldBySnapshots()
 	}
 	return true, ""
 }

@@ -33,6 +33,8 @@ type JobArgs struct {
 	Pair        PairID       `json:"pair,omitempty"`
 	Move        *MoveOrder   `json:"move,omitempty"`  // vm.move
 	Leave       *LeaveOrder  `json:"leave,omitempty"` // vm.leave
+
+	Snapshot *SnapshotOrder `json:"snapshot,omitempty"` // vm.snapshot, vm.revert, vm.snapshot.delete, vm.consolidate
 }
 
 // Subject names what a job or a task is about: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", or "task:<id>" of a task that is about its children. One job a

@@ -38,9 +38,14 @@ const (
 	VolumeHash           JobKind = "volume.hash"      // its SHA-256
 	VolumeCopy           JobKind = "volume.copy"      // byte by byte from another pool, or from a VM's disk
 
-	VolumeSend    JobKind = "volume.send"    // a host's file, to another host
-	VolumeReceive JobKind = "volume.receive" // the same, where it comes
-	VMLeave       JobKind = "vm.leave"       // a VM that is off goes to another host: its disks are sent, then its definition goes
+	VolumeSend       JobKind = "volume.send"        // a host's file, to another host
+	VolumeReceive    JobKind = "volume.receive"     // the same, where it comes
+	VMSnapshot       JobKind = "vm.snapshot"        // keep the VM as it is now
+	VMRevert         JobKind = "vm.revert"          // bring it back to a snapshot
+	VMSnapshotDelete JobKind = "vm.snapshot.delete" // one, or one with all that came after it
+	VMConsolidate    JobKind = "vm.consolidate"     // merge what deleted snapshots left
+
+	VMLeave JobKind = "vm.leave" // a VM that is off goes to another host: its disks are sent, then its definition goes
 )
 
 // Kind is all that is decided about a kind of job, but how a host does it: that is the agent's duty for it.
@@ -63,6 +68,7 @@ type Kind struct {
 	// Stoppable: a host that has begun it ends it when asked to, and leaves all as it was, but for what Left tells.
 	Stoppable bool
 	Left      string // what a host that was stopped cannot undo, in a sentence
+	Snapshots bool   // it is about the VM's snapshots, of which one is at work at a time
 	Aside     bool   // it changes nothing of its subject: no task that people see, it waits for no other work and none for it
 
 	// Why it cannot be taken back while it waits, and why not once a host has begun it; empty: it can.
@@ -71,6 +77,9 @@ type Kind struct {
 
 // comesAgain is why what brings a host to the intent that people gave cannot be taken back.
 const comesAgain = "This task cannot be cancelled: it would come again until the host is as people asked for. Change what is asked for instead."
+
+// snapshotLeft is what a merge that was stopped leaves.
+const snapshotLeft = "What was deleted is no snapshot any more, and its data is kept: consolidate the VM's disks to free its room."
 
 // longCopy is for what writes all of a volume: 64 TiB at 1.5 GiB/s. Storage that does not answer ends it sooner.
 const longCopy = 12 * time.Hour
@@ -116,6 +125,22 @@ var kinds = []Kind{
 	},
 	{Name: UploadOpen, Noun: NounVolume, Verb: "Continue upload", Right: MayChangeInfra, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 	{Name: VolumeRead, Noun: NounVolume, Verb: "Send volume", Right: MayChangeInfra, Limit: longCopy, SingleShot: true, Aside: true},
+	{
+		Name: VMSnapshot, Noun: NounVM, Verb: "Take snapshot", Right: MayChangeVMs, Limit: time.Hour, Slot: true, Snapshots: true,
+		Begun: "The host has begun to take the snapshot already. Delete it when it is there.",
+	},
+	{
+		Name: VMRevert, Noun: NounVM, Verb: "Revert to snapshot", Right: MayChangeVMs, Limit: time.Hour, Slot: true, Snapshots: true,
+		Begun: "The host has begun to bring the VM back already, so this cannot be taken back.",
+	},
+	{
+		Name: VMSnapshotDelete, Noun: NounVM, Verb: "Delete snapshot", Right: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
+		Left: snapshotLeft,
+	},
+	{
+		Name: VMConsolidate, Noun: NounVM, Verb: "Consolidate disks", Right: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
+		Left: snapshotLeft,
+	},
 	{Name: VMMove, Noun: NounVM, Verb: "Move disk", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: VMLeave, Noun: NounVM, Verb: "Move to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},

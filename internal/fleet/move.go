@@ -47,6 +47,8 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 		return false, "The VM runs without a definition. Put it back first."
 	case v.changedDisks():
 		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
+	case v.HeldBySnapshots() != "":
+		return false, v.HeldBySnapshots()
 	}
 	for _, m := range moving {
 		if m.Disk == disk {

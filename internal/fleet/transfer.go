@@ -80,6 +80,8 @@ func (v VMView) AllowsLeave(moving []MovingDisk, leaving *LeavingVM) (bool, stri
 		return false, "Somebody changed the VM on its host, which would be lost. Take that over, or put it back, first."
 	case v.heldElsewhere() != "":
 		return false, v.heldElsewhere() + " See to that first."
+	case v.HeldBySnapshots() != "":
+		return false, v.HeldBySnapshots()
 	case v.Spec.Firmware != BIOS:
 		return false, "Its firmware keeps its settings in a file of the host (NVRAM), which is not sent. Only VMs with BIOS go to another host."
 	}

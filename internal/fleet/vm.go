@@ -191,6 +191,8 @@ type VMStatus struct {
 	Domain      string      `json:"domain,omitempty"`      // the domain's name in "virsh list", where it is not the VM's
 	Faults      []Fault     `json:"faults,omitempty"`      // what is wrong with it now and waits for a person
 	Drift       []Drift     `json:"drift,omitempty"`       // what somebody changed on the host
+
+	Snapshots *SnapshotTree `json:"snapshots,omitempty"` // nil: it has none
 }
 
 // FaultCode says what kind of thing is wrong, so that a page can offer the way out.

@@ -14,7 +14,7 @@ import (
 // Page is one VM.
 type Page struct {
 	VM      fleet.VMView
-	Tab     string // "summary", "monitor", "console", "configure", "events"
+	Tab     string // "summary", "monitor", "console", "configure", "snapshots", "events"
 	Now     time.Time
 	Actions []fleet.ActionState // cut by what the person may do, with the reason
 	Pools   map[fleet.PoolID]string
@@ -27,6 +27,8 @@ type Page struct {
 	MoveWhy  string             // why the person may not move disks; empty: they may
 
 	PlaceWhy string // why the person may not say where the VM is; empty: they may
+
+	Busy []fleet.JobKind // tab snapshots: what is asked about them and has not ended
 
 	Edit  Form               // tab configure
 	Audit []fleet.AuditEntry // tab events
@@ -59,7 +61,7 @@ func (p Page) address() string {
 
 func (p Page) tabs() []kit.Tab {
 	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab, kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "monitor", Text: "Monitor"},
-		kit.Tab{Key: "console", Text: "Console", Href: p.path("console")}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "events", Text: "Events"})
+		kit.Tab{Key: "console", Text: "Console", Href: p.path("console")}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "snapshots", Text: "Snapshots"}, kit.Tab{Key: "events", Text: "Events"})
 }
 
 // key is what changes when the VM does.

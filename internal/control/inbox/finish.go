@@ -283,6 +283,9 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 	if job.Kind == fleet.VMMove { // what fails of it, or is taken back, leaves the VM as it was
 		return settleMove(ctx, q, job, vm, in)
 	}
+	if job.Kind.Is().Snapshots && in.Outcome != wire.Done {
+		return nil // its task says what became of the VM
+	}
 	if job.Kind == fleet.VMLeave {
 		return settleTransfer(ctx, q, job, in)
 	}

@@ -1,0 +1,297 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// snapper is a fixture with a VM that has snapshots.
+type snapper struct {
+	fixture
+	vm    fleet.VM
+	later chan struct{} // closed when what is killed a moment later is back; nil: nothing is
+}
+
+func newSnapper(t *testing.T) *snapper {
+	t.Helper()
+	f := newFixture(t)
+	s := &snapper{fixture: f, vm: f.vm()}
+	s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 64 << 20}, {PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 8 << 20}}
+	s.apply(s.vm)
+	return s
+}
+
+func (s *snapper) order(o fleet.SnapshotOrder) agent.SnapshotWork {
+	return agent.SnapshotWork{
+		VM: s.vm, Pools: []fleet.Pool{s.pool}, Job: fleet.NewID[fleet.JobID](), Order: o, Stop: make(chan struct{}), Progress: func(int, string) {},
+	}
+}
+
+func (s *snapper) take(memory bool) fleet.SnapshotID {
+	s.t.Helper()
+	o := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "one", Memory: memory})
+	s.ok(s.TakeSnapshot(s.t.Context(), o))
+	return o.Order.ID
+}
+
+func (s *snapper) status() fleet.VMStatus {
+	s.t.Helper()
+	st, _, err := s.VM(s.t.Context(), s.vm.ID)
+	s.ok(err)
+	return st
+}
+
+func (s *snapper) tree() fleet.SnapshotTree {
+	s.t.Helper()
+	if t := s.status().Snapshots; t != nil {
+		return *t
+	}
+	return fleet.SnapshotTree{}
+}
+
+// off ends the guest, if it is on.
+func (s *snapper) off() {
+	s.t.Helper()
+	s.ok(s.StopVM(s.t.Context(), s.vm.ID))
+}
+
+func (s *snapper) file() string { return s.status().Disks[0].Path }
+
+func (s *snapper) write(b byte) {
+	s.t.Helper()
+	run(s.t, "qemu-io", "-f", "qcow2", "-c", fmt.Sprintf("write -P %d 0 1M", b), s.file())
+}
+
+func (s *snapper) read() byte {
+	s.t.Helper()
+	_, out, _ := strings.Cut(run(s.t, "qemu-io", "-r", "-f", "qcow2", "-c", "read -v 0 16", s.file()), "00000000:")
+	return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
+}
+
+// whole demands that nothing is half-done and nothing left over, that each chain is sound, and that the first disk has the byte. The guest is off afterwards.
+func (s *snapper) whole(when string, want byte) {
+	s.t.Helper()
+	st := s.status()
+	if st.Snapshots != nil && (st.Snapshots.Unfinished != "" || st.Snapshots.Merges > 0) || len(st.Faults)+len(st.Drift) > 0 {
+		s.t.Fatalf("%s: %+v, faults %v, drift %v", when, st.Snapshots, st.Faults, st.Drift)
+	}
+	s.off()
+	for _, d := range s.status().Disks {
+		checkChain(s.t, d.Path)
+	}
+	if got := s.read(); got != want {
+		s.t.Fatalf("%s: the disk has %q, want %q", when, got, want)
+	}
+	files, err := os.ReadDir(s.pool.Spec.Path)
+	s.ok(err)
+	n := 0
+	for _, f := range files {
+		if !strings.HasPrefix(f.Name(), ".") {
+			n++
+		}
+	}
+	want2 := 2
+	for _, snap := range s.tree().Snapshots {
+		if want2 += 2; snap.Memory {
+			want2++
+		}
+	}
+	if n != want2 {
+		s.t.Fatalf("%s: the pool has %d files, want %d: %v", when, n, want2, files)
+	}
+}
+
+// safeToStart reports whether what is killed so leaves libvirt able to start guests.
+func safeToStart(c cutAt) bool { return !strings.HasSuffix(c.name, "a moment later") }
+
+// errKilled stands for an agent that ends at that very moment.
+var errKilled = errors.New("killed")
+
+// until does the order until its nth step, and there what is to happen; done: it has no such step.
+func until(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happens func()) (done bool, err error) {
+	seen := 0
+	in.Progress = func(int, string) {
+		if seen++; seen == n {
+			happens()
+		}
+	}
+	defer func() {
+		if p := recover(); p != nil && p != errKilled {
+			panic(p)
+		} else if p != nil {
+			err = errKilled
+		}
+	}()
+	err = do(in)
+	return seen < n, err
+}
+
+// cutAt is a way to be cut off.
+type cutAt struct {
+	name string
+	do   func(s *snapper)
+}
+
+func killLibvirtd(s *snapper) {
+	stopLibvirtd(s.t)
+	startLibvirtd(s.t)
+}
+
+func killQEMU(s *snapper) {
+	text, err := os.ReadFile(filepath.Join("/run/libvirt/qemu", s.vm.Name+".pid"))
+	if err != nil {
+		return // it is off
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	s.ok(err)
+	if p, err := os.FindProcess(pid); err == nil {
+		_ = p.Kill()
+	}
+	waitFor(s.t, "QEMU is gone", func() bool { return powerOf(s.t, s.vm.ID) != fleet.Running && powerOf(s.t, s.vm.ID) != fleet.Paused })
+}
+
+var cuts = []cutAt{
+	{"libvirtd is killed a moment later", func(s *snapper) {
+		s.later = make(chan struct{})
+		time.AfterFunc(30*time.Millisecond, func() { defer close(s.later); killLibvirtd(s) })
+	}},
+	{"the agent ends", func(*snapper) { panic(errKilled) }},
+	{"libvirtd is killed", killLibvirtd},
+	{"QEMU is killed", killQEMU},
+}
+
+// Whatever is killed at whichever step, the VM ends as before or as asked, once the order is given again: its guest is not left standing, its disks are sound,
+// and no file is left over.
+func TestSnapshotsCutOffAnywhere(t *testing.T) {
+	s := newSnapper(t)
+	s.write('a')
+	reached := func() {
+		t.Helper()
+		if s.later != nil {
+			<-s.later
+			s.later = nil
+		}
+		waitFor(t, "the backend has found libvirt again", func() bool { _, _, err := s.VM(t.Context(), s.vm.ID); return err == nil })
+	}
+	again := func(when string, in agent.SnapshotWork, do func(agent.SnapshotWork) error) {
+		t.Helper()
+		in.Progress = func(int, string) {}
+		if err := do(in); err != nil {
+			// What was refused or undone has left all as it was, and can be asked for anew.
+			in.Job = fleet.NewID[fleet.JobID]()
+			if next := do(in); next != nil {
+				t.Fatalf("%s: %v, and then %v", when, err, next)
+			}
+		}
+	}
+	take := func(in agent.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
+	revert := func(in agent.SnapshotWork) error { return s.RevertSnapshot(t.Context(), in) }
+	drop := func(in agent.SnapshotWork) error { return s.DeleteSnapshot(t.Context(), in) }
+	for _, c := range cuts {
+		for _, on := range []bool{true, false} {
+			if !on && c.name != "the agent ends" { // what is not there is not killed, and the definition is one file of libvirt's
+				continue
+			}
+			state := map[bool]string{true: "on", false: "off"}[on]
+			begin := func() {
+				t.Helper()
+				if on {
+					s.ok(s.StartVM(t.Context(), s.vm.ID))
+				}
+			}
+			for n := 1; ; n++ {
+				when := fmt.Sprintf("take, %s, %s at step %d", state, c.name, n)
+				begin()
+				in := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "cut", Memory: on})
+				done, err := until(n, in, take, func() { c.do(s) })
+				reached()
+				if err != nil || !done {
+					again(when, in, take)
+				}
+				if p := s.status().Power; on && c.name != "QEMU is killed" && p != fleet.Running {
+					t.Fatalf("%s: the guest is %s", when, p)
+				}
+				if tree := s.tree(); len(tree.Snapshots) != 1 || tree.Current != in.Order.ID {
+					t.Fatalf("%s: %+v", when, tree)
+				}
+				s.whole(when, 'a')
+				s.ok(drop(s.order(fleet.SnapshotOrder{ID: in.Order.ID})))
+				s.whole(when+", deleted", 'a')
+				if done {
+					break
+				}
+			}
+			begin()
+			id := s.take(on)
+			// libvirt 9 never lets go of a guest that it was killed in the middle of starting, whoever asked for that: its own restart does not help.
+			for n := 1; safeToStart(c); n++ {
+				when := fmt.Sprintf("revert, %s, %s at step %d", state, c.name, n)
+				s.off()
+				s.write('b')
+				begin()
+				in := s.order(fleet.SnapshotOrder{ID: id})
+				done, err := until(n, in, revert, func() { c.do(s) })
+				reached()
+				if err != nil || !done {
+					again(when, in, revert)
+				}
+				if p := s.status().Power; on && c.name != "QEMU is killed" && p != fleet.Running {
+					t.Fatalf("%s: the guest is %s", when, p)
+				}
+				s.whole(when, 'a')
+				if done {
+					break
+				}
+			}
+			s.off()
+			s.ok(drop(s.order(fleet.SnapshotOrder{ID: id})))
+			for n := 1; ; n++ {
+				when := fmt.Sprintf("delete, %s, %s at step %d", state, c.name, n)
+				s.write('x')
+				s.take(false)
+				s.write('b')
+				begin()
+				middle := s.take(false)
+				s.off()
+				s.write('a')
+				s.take(false)
+				begin()
+				in := s.order(fleet.SnapshotOrder{ID: middle})
+				done, err := until(n, in, drop, func() { c.do(s) })
+				reached()
+				if err != nil || !done {
+					again(when, in, drop)
+				}
+				if tree := s.tree(); len(tree.Snapshots) != 2 || tree.Of(middle) != nil {
+					t.Fatalf("%s: %+v", when, tree)
+				}
+				s.whole(when, 'a')
+				begin()
+				all := s.order(fleet.SnapshotOrder{ID: s.tree().Snapshots[0].ID, Subtree: true})
+				gone, err := until(n, all, drop, func() { c.do(s) })
+				reached()
+				if err != nil || !gone {
+					again(when+", all", all, drop)
+				}
+				s.whole(when+", all", 'a')
+				if tree := s.tree(); len(tree.Snapshots) != 0 {
+					t.Fatalf("%s: %+v", when, tree)
+				}
+				if done && gone {
+					break
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,355 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// snapDir is where the host keeps what it knows of VMs' snapshots, a directory a VM, beside what libvirt keeps of them: tree.json, which says what every file
+// is, for people, too; and of each snapshot the firmware's variables and the TPM's state. What takes room, disks and memory, is in the pools of the disks.
+const snapDir = "/var/lib/libvirt/quantix/snapshots"
+
+func snapHome(id fleet.VMID) string { return filepath.Join(snapDir, string(id)) }
+
+// mostTree bounds a tree's file: far more than the snapshots that a VM may have.
+const mostTree = 4 << 20
+
+// readTree is what is kept of the VM's snapshots; nil: nothing.
+func readTree(id fleet.VMID) (*agent.SnapTree, error) {
+	f, err := openImage(filepath.Join(snapHome(id), "tree.json"), false)
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, mostTree))
+	if err != nil {
+		return nil, err
+	}
+	t := &agent.SnapTree{}
+	if err := json.Unmarshal(text, t); err != nil {
+		return nil, fmt.Errorf("read %s: %w", f.Name(), err)
+	}
+	if t.VM != id {
+		return nil, fmt.Errorf("%s is of the VM %q", f.Name(), t.VM)
+	}
+	return t, nil
+}
+
+// writeTree is on the disk when it returns; a crash leaves the old one or the new.
+func writeTree(t *agent.SnapTree) error {
+	text, err := json.MarshalIndent(t, "", " ")
+	if err != nil {
+		return err
+	}
+	dir := snapHome(t.VM)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".tree.*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(dir, "tree.json")); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// keepState copies the firmware's variables and the TPM's state as they are now; nothing where the VM has neither. A directory of that name is whole.
+func keepState(x *libvirtxml.Domain, to string) (kept bool, err error) {
+	if _, err := os.Stat(to); err == nil {
+		return true, nil
+	}
+	half := to + partialSuffix
+	if err := os.RemoveAll(half); err != nil {
+		return false, err
+	}
+	for name, from := range stateOf(x) {
+		err := copyTree(from, filepath.Join(half, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it never ran
+		}
+		if err != nil {
+			return false, err
+		}
+		kept = true
+	}
+	if !kept {
+		return false, nil
+	}
+	if err := syncDir(half); err != nil {
+		return false, err
+	}
+	if err := os.Rename(half, to); err != nil {
+		return false, err
+	}
+	return true, syncDir(filepath.Dir(to))
+}
+
+// putState puts copies of a snapshot in the place of what there is now. Done again, it does the same.
+func putState(x *libvirtxml.Domain, from string) error {
+	for name, to := range stateOf(x) {
+		copied := filepath.Join(from, name)
+		if _, err := os.Lstat(copied); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		half := to + partialSuffix
+		if err := os.RemoveAll(half); err != nil {
+			return err
+		}
+		if err := copyTree(copied, half); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(to); err != nil {
+			return err
+		}
+		if err := os.Rename(half, to); err != nil {
+			return err
+		}
+		if err := syncDir(filepath.Dir(to)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stateOf is where a domain keeps what is neither disk nor memory.
+func stateOf(x *libvirtxml.Domain) map[string]string {
+	out := map[string]string{}
+	if x.OS != nil && x.OS.NVRam != nil && x.OS.NVRam.NVRam != "" {
+		out["nvram"] = x.OS.NVRam.NVRam
+	}
+	if x.Devices != nil && len(x.Devices.TPMs) > 0 {
+		out["tpm"] = filepath.Join(tpmDir, x.UUID)
+	}
+	return out
+}
+
+// mostState is how much a directory of a VM's state may hold: a file of variables has some 100 KiB, a TPM's state less.
+const mostState = 64 << 20
+
+// copyTree copies a file or a directory with owners and modes. Links and devices are not copied.
+func copyTree(from, to string) error {
+	left := int64(mostState)
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rest, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(to, rest)
+		switch {
+		case d.IsDir():
+			if err := os.MkdirAll(at, info.Mode().Perm()); err != nil {
+				return err
+			}
+		case d.Type().IsRegular():
+			if left -= info.Size(); left < 0 {
+				return fleet.Errorf(fleet.Conflict, "%s holds more than the state of a VM does.", from)
+			}
+			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+				return err
+			}
+			if err := copyState(path, at, info.Mode().Perm()); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			return os.Chown(at, int(st.Uid), int(st.Gid))
+		}
+		return nil
+	})
+}
+
+func copyState(from, to string, mode fs.FileMode) error {
+	src, err := openImage(from, false)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, io.LimitReader(src, mostState))
+	if err == nil {
+		err = dst.Sync()
+	}
+	return errors.Join(err, dst.Close())
+}
+
+// layOn makes empty files on top of those that they stand on, in the pools of the disks.
+func (w *snapping) layOn(ctx context.Context, next []agent.SnapLayer) error {
+	for _, n := range next {
+		p, err := placeOf(n.Disk, w.in.Pools)
+		if err != nil {
+			return err
+		}
+		h, err := bounded(ctx, func() (header, error) { return readHeader(n.Base, false) })
+		if err != nil {
+			return fmt.Errorf("read %s: %w", filepath.Base(n.Base), err)
+		}
+		pool, err := w.ownPool(ctx, w.c, p.pool)
+		if err != nil {
+			return err
+		}
+		text := volumeXML(filepath.Base(n.File), newVolume{format: "qcow2", size: h.Size, base: n.Base, baseFormat: "qcow2"})
+		err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+			_, err := l.StorageVolCreateXML(pool, text, 0)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes what nothing needs any more, and says so in the tree. What cannot be removed now is tried again by the next order.
+func (w *snapping) sweep(ctx context.Context) error {
+	if len(w.tree.Trash) == 0 {
+		return nil
+	}
+	needed := map[string]bool{}
+	kept := *w.tree
+	kept.Trash = nil
+	for _, f := range kept.Files() {
+		needed[f] = true
+	}
+	var left []string
+	for _, path := range w.tree.Trash {
+		if needed[path] || !w.mayRemove(path) {
+			continue
+		}
+		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) })
+		if err != nil {
+			w.log.Warn("a file of a deleted snapshot cannot be removed yet", "vm", w.in.VM.ID, "file", path, "error", err)
+			left = append(left, path)
+		}
+	}
+	w.tree.Trash = left
+	for _, p := range w.in.Pools {
+		if !p.Spec.Kind.Is().Files {
+			continue
+		}
+		if ref, err := lookupPool(ctx, w.c, p.Name); err == nil {
+			w.refreshPool(ctx, w.c, ref)
+		}
+		w.volumeChanged(p)
+	}
+	return w.save()
+}
+
+// mayRemove reports whether the path is of a kind that snapshots make: beside a disk in one of the VM's pools, or in the VM's own directory.
+func (w *snapping) mayRemove(path string) bool {
+	if filepath.Dir(path) == snapHome(w.in.VM.ID) {
+		return true
+	}
+	for _, p := range w.in.Pools {
+		if p.Spec.Kind.Is().Files && filepath.Dir(path) == filepath.Clean(p.Spec.Path) {
+			return strings.HasSuffix(path, ".qcow2") || strings.HasSuffix(path, ".mem")
+		}
+	}
+	return false
+}
+
+// measure notes how much room the files take that nobody writes to any more.
+func measure(t *agent.SnapTree) {
+	took := func(path string) int64 {
+		info, err := os.Stat(path)
+		if err != nil {
+			return 0
+		}
+		return allocated(info, info.Size())
+	}
+	for i := range t.Nodes {
+		for k := range t.Nodes[i].Layers {
+			t.Nodes[i].Layers[k].Bytes = took(t.Nodes[i].Layers[k].File)
+		}
+		if t.Nodes[i].Memory != "" {
+			t.Nodes[i].MemSize = took(t.Nodes[i].Memory)
+		}
+	}
+}
+
+// snappedPath is the file that the VM writes to for a disk: of one with snapshots, whose own volume nobody may write to any more, another.
+func (a *applying) snappedPath(p place) (string, error) {
+	t, err := readTree(a.in.VM.ID)
+	if err != nil || t == nil {
+		return p.path(), err
+	}
+	return cmp.Or(t.Uses(p.ref()), p.path()), nil
+}
+
+// dropSnapped refuses to take a disk out of a definition of which there are snapshots.
+func (a *applying) dropSnapped(disks []fleet.Disk) error {
+	if len(disks) == 0 {
+		return nil
+	}
+	t, err := readTree(a.in.VM.ID)
+	if err != nil || t == nil {
+		return err
+	}
+	for _, d := range disks {
+		if t.Uses(d.Ref()) != "" {
+			return agent.HasSnapshots(a.in.VM.Name)
+		}
+	}
+	return nil
+}
+
+// forgetTree removes all that is kept of the VM's snapshots, its files among that.
+func forgetTree(t *agent.SnapTree, own map[string]bool) error {
+	for _, f := range t.Files() {
+		if own[f] {
+			continue
+		}
+		if err := os.RemoveAll(f); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(snapHome(t.VM))
+}

@@ -1,0 +1,364 @@
+package libvirt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// drop deletes a snapshot, and merges what can be. From the first on it is one no more, whatever becomes of its files.
+func (w *snapping) drop(ctx context.Context) error {
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.check(ctx, s); err != nil {
+		return err
+	}
+	if id := w.in.Order.ID; id != "" {
+		node := w.tree.Node(id)
+		switch {
+		case node == nil && w.tree.Deleted == w.in.Job:
+		case node == nil:
+			return agent.NoSnapshot(w.in.VM.Name)
+		case !node.Deleted || w.in.Order.Subtree:
+			w.tree.Delete(id, w.in.Order.Subtree)
+			w.tree.Deleted = w.in.Job
+			if err := w.save(); err != nil {
+				return fmt.Errorf("nothing was done, because the host cannot keep in mind what is begun: %w", err)
+			}
+		}
+	}
+	w.in.Progress(5, "the snapshot is deleted")
+	if err := w.sweep(ctx); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		all := w.tree.Merges()
+		if len(all) == 0 {
+			break
+		}
+		if w.in.Stopped() {
+			return agent.ErrStopped
+		}
+		if err := w.merge(ctx, all[0], n, n+len(all)); err != nil {
+			return err
+		}
+	}
+	w.tree.Finish(w.in.Job)
+	return w.save()
+}
+
+// merge brings what is in one file into the one that it stands on, of which nothing else needs what it was. At each moment the chain reads the same.
+func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) error {
+	top, err := bounded(ctx, func() (header, error) { return readHeader(m.Top, false) })
+	if err != nil {
+		return fmt.Errorf("read %s: %w", filepath.Base(m.Top), err)
+	}
+	if err := fits(ctx, filepath.Dir(m.Base), top.alloc+1<<20, "merging the disk"); err != nil {
+		return err
+	}
+	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapMerges, Merge: &m}
+	if err := w.save(); err != nil {
+		return err
+	}
+	tell := func(percent int) {
+		w.in.Progress(min(99, 5+(n*100+percent)*94/(of*100)), fmt.Sprintf("merging %s into %s", filepath.Base(m.Top), filepath.Base(m.Base)))
+	}
+	tell(0)
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	live, err := w.running(ctx, s)
+	if err != nil {
+		return err
+	}
+	if live != nil && inChain(diskOf(live, m.Disk), m.Top) {
+		err = w.commitLive(ctx, s, m, tell)
+	} else {
+		err = w.commitFile(ctx, m, tell)
+	}
+	if err != nil {
+		return err
+	}
+	return w.merged(ctx, m)
+}
+
+// inChain reports whether the disk of a guest that runs stands on the file, or is it.
+func inChain(d *libvirtxml.DomainDisk, file string) bool {
+	if d == nil {
+		return false
+	}
+	if pathOf(d) == file {
+		return true
+	}
+	for b := d.BackingStore; b != nil; b = b.BackingStore {
+		if sourcePath(b.Source) == file {
+			return true
+		}
+	}
+	return false
+}
+
+// commitLive has QEMU merge, under a guest that runs. Both files are always named: without the base, libvirt would merge into the last of the chain.
+func (w *snapping) commitLive(ctx context.Context, s seen, m agent.SnapMerge, tell func(int)) error {
+	d, err := w.liveDisk(ctx, m.Disk)
+	if err != nil {
+		return err
+	}
+	active := d != nil && pathOf(d) == m.Top
+	flags := golibvirt.DomainBlockCommitFlags(0)
+	if active {
+		flags = golibvirt.DomainBlockCommitActive
+	}
+	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainBlockCommit(s.ref, targetOf(d), golibvirt.OptString{m.Base}, golibvirt.OptString{m.Top}, 0, flags)
+	})
+	if err != nil {
+		return err
+	}
+	return w.followCommit(ctx, s.ref, m, active, tell)
+}
+
+// liveDisk is the disk of the guest that runs; nil: it does not.
+func (w *snapping) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtxml.DomainDisk, error) {
+	s, err := w.see(ctx)
+	if err != nil {
+		return nil, err
+	}
+	live, err := w.running(ctx, s)
+	return diskOf(live, ref), err
+}
+
+// followCommit waits for QEMU's merge. One of the file that the guest writes to goes on until the guest is told to change over.
+func (w *snapping) followCommit(ctx context.Context, ref golibvirt.Domain, m agent.SnapMerge, active bool, tell func(int)) error {
+	tick := time.NewTicker(followPeriod / 5)
+	defer tick.Stop()
+	for {
+		d, err := w.liveDisk(ctx, m.Disk)
+		switch {
+		case err != nil:
+			return err
+		case d == nil:
+			return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. Nothing is lost; consolidate its disks to go on.")
+		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
+			return nil
+		case w.in.Stopped():
+			if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, targetOf(d), 0) }); err != nil && !answered(err) {
+				return err
+			}
+			return errors.Join(agent.ErrStopped, w.forgetWork())
+		case active && d.Mirror != nil && d.Mirror.Ready == "yes":
+			tell(99)
+			err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+				return l.DomainBlockJobAbort(ref, targetOf(d), golibvirt.DomainBlockJobAbortPivot)
+			})
+			if err != nil && !answered(err) {
+				return err
+			}
+			if err == nil {
+				continue
+			}
+		}
+		type info struct{ found, done, total int64 }
+		now, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (info, error) {
+			found, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, targetOf(d), 0)
+			return info{int64(found), int64(done), int64(total)}, err
+		})
+		if err != nil && !answered(err) {
+			return err
+		}
+		if err == nil && now.found == 0 {
+			// It has ended, well or not: the definition of the guest tells.
+			d, err := w.liveDisk(ctx, m.Disk)
+			if err != nil {
+				return err
+			}
+			if d != nil && (pathOf(d) == m.Base || !active && !inChain(d, m.Top)) {
+				return nil
+			}
+			if err := fits(ctx, filepath.Dir(m.Base), leastRoom, "merging the disk"); err != nil {
+				return errors.Join(err, w.forgetWork())
+			}
+			return errors.Join(fleet.Errorf(fleet.Conflict, "QEMU gave up merging the disk, or somebody on the host did (virsh blockjob --abort). Nothing is lost; consolidate the VM's disks to try again."), w.forgetWork())
+		}
+		if now.total > 0 {
+			tell(int(now.done * 100 / now.total))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err() // QEMU goes on, and whoever gets the order next follows it
+		case <-tick.C:
+		case <-w.in.Stop:
+		}
+	}
+}
+
+func (w *snapping) forgetWork() error {
+	w.tree.Work = nil
+	return w.save()
+}
+
+// commitFile merges files that no guest uses. Cut off, it is done again: the upper file is whole until its place is the other's.
+func (w *snapping) commitFile(ctx context.Context, m agent.SnapMerge, tell func(int)) error {
+	for _, f := range []string{m.Top, m.Base} {
+		open, err := bounded(ctx, func() (bool, error) { return openByQEMU(f) })
+		if err == nil && open {
+			err = fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has %s open. Find out which one, and end it first.", f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	stop := watchCopy(m.Base, 0, func(int) { tell(50) })
+	defer stop()
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-w.in.Stop:
+			cancel()
+		case <-within.Done():
+		}
+	}()
+	err := qemuImg(within, "commit", "-q", "-f", "qcow2", "-d", "-b", m.Base, m.Top)
+	if w.in.Stopped() && err != nil {
+		return errors.Join(agent.ErrStopped, w.forgetWork())
+	}
+	return err
+}
+
+// qemuImg runs it without a shell, on paths that begin with a slash, and without the environment.
+func qemuImg(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, "qemu-img", args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	cmd.WaitDelay = leaveAfter
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("qemu-img %s: %w: %s", args[0], err, strings.TrimSpace(said.String()[:min(said.Len(), 512)]))
+	}
+	return nil
+}
+
+// merged is what follows once the base has all: what else stood on the top is told of the base, and then nothing needs the top.
+func (w *snapping) merged(ctx context.Context, m agent.SnapMerge) error {
+	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapMerges, Step: agent.SnapCommitted, Merge: &m}
+	if err := w.save(); err != nil {
+		return err
+	}
+	w.in.Progress(95, "what stood on the merged file stands on the other")
+	for _, l := range w.tree.On(m.Top) {
+		refs, err := bounded(ctx, func() ([]reference, error) { return readReferences(l.File), nil })
+		if err != nil {
+			return err
+		}
+		if len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {
+			continue
+		}
+		if err := qemuImg(ctx, "rebase", "-q", "-u", "-f", "qcow2", "-F", "qcow2", "-b", m.Base, l.File); err != nil {
+			return err
+		}
+	}
+	for _, a := range w.tree.Active {
+		if a.File != m.Top {
+			continue
+		}
+		to := a
+		to.File = m.Base
+		if err := w.redefine(ctx, []agent.SnapLayer{to}); err != nil {
+			return err
+		}
+	}
+	w.tree.Merged(m)
+	measure(w.tree)
+	w.tree.Work = nil
+	if err := w.save(); err != nil {
+		return err
+	}
+	return w.sweep(ctx)
+}
+
+// settleMerge is for one that was cut off: what QEMU still does is followed, what it has done is ended, and all else is begun anew by whoever merges next.
+func (w *snapping) settleMerge(ctx context.Context, note *agent.SnapNote) error {
+	m := *note.Merge
+	if note.Step == agent.SnapCommitted {
+		return w.merged(ctx, m)
+	}
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	live, err := w.running(ctx, s)
+	if err != nil {
+		return err
+	}
+	active := false
+	for _, a := range w.tree.Active {
+		active = active || a.File == m.Top
+	}
+	d := diskOf(live, m.Disk)
+	switch {
+	case d != nil && active && pathOf(d) == m.Base:
+		return w.merged(ctx, m)
+	case d != nil && d.Mirror != nil:
+		if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
+			return err
+		}
+		return w.merged(ctx, m)
+	case d != nil:
+		found, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
+			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
+			return found, err
+		})
+		if err != nil {
+			return err
+		}
+		if found != 0 {
+			if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
+				return err
+			}
+			return w.merged(ctx, m)
+		}
+		if !active && w.stoodOver(m) {
+			return w.merged(ctx, m)
+		}
+	case live == nil && active && keptOn(s.kept, m):
+		return w.merged(ctx, m)
+	case live == nil && !active && w.stoodOver(m):
+		return w.merged(ctx, m)
+	}
+	return w.forgetWork()
+}
+
+// keptOn reports whether the definition has the disk on the base already.
+func keptOn(x *libvirtxml.Domain, m agent.SnapMerge) bool {
+	d := diskOf(x, m.Disk)
+	return d != nil && pathOf(d) == m.Base
+}
+
+// stoodOver reports whether QEMU has let the file that the VM writes to, or one below that, stand on the base already: that is its last step.
+func (w *snapping) stoodOver(m agent.SnapMerge) bool {
+	for _, l := range w.tree.On(m.Top) {
+		if refs := readReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {
+			return true
+		}
+	}
+	return false
+}

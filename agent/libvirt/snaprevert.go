@@ -1,0 +1,327 @@
+package libvirt
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// revert brings the VM back. What it has now stays until the new files are there; then there is no way back, and whoever gets the order next goes on.
+func (w *snapping) revert(ctx context.Context) error {
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.check(ctx, s); err != nil {
+		return err
+	}
+	node := w.tree.Node(w.in.Order.ID)
+	if node == nil || node.Deleted {
+		return agent.NoSnapshot(w.in.VM.Name)
+	}
+	for _, l := range node.Layers {
+		if !hasRef(s.applied.Spec, l.Disk) {
+			return agent.DiskGone(l.Disk.Volume)
+		}
+		if err := fits(ctx, filepath.Dir(w.at(l.Disk)), 1<<20, "going back"); err != nil {
+			return err
+		}
+	}
+	if node.Memory != "" {
+		if _, err := w.memoryXML(ctx, *node, s.kept, nil); err != nil {
+			return err
+		}
+	}
+	next := w.tree.Back(*node, string(fleet.NewID[fleet.JobID]()), w.at)
+	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapRevert, To: string(node.ID), New: next}
+	if err := w.save(); err != nil {
+		return fmt.Errorf("nothing was done, because the host cannot keep in mind what is begun: %w", err)
+	}
+	w.in.Progress(10, "making the disks' new files")
+	if err := w.layOn(ctx, next); err != nil {
+		if cut(ctx, err) {
+			return err
+		}
+		return cmpErr(w.settleRevert(ctx, w.tree.Work), err)
+	}
+	w.in.Progress(25, "ending what the guest does now")
+	w.tree.Work.Step = agent.SnapOff
+	if err := w.save(); err != nil {
+		return err
+	}
+	return w.goBack(ctx, true)
+}
+
+// goBack is what cannot be undone. power: also the guest is to be as the snapshot and the order say.
+func (w *snapping) goBack(ctx context.Context, power bool) error {
+	note := w.tree.Work
+	node := w.tree.Node(fleet.SnapshotID(note.To))
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	if s.live != nil {
+		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+			err := l.DomainDestroy(s.ref)
+			if is(err, golibvirt.ErrOperationInvalid) {
+				err = nil // it has ended by itself
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	w.in.Progress(40, "putting the firmware's variables back")
+	if node.State != "" {
+		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, putState(s.kept, node.State) }); err != nil {
+			return err
+		}
+	}
+	w.in.Progress(50, "changing the definition")
+	if err := w.redefine(ctx, note.New); err != nil {
+		return err
+	}
+	w.in.Progress(60, "the disks are as they were")
+	failed := error(nil)
+	if power {
+		failed = w.turn(ctx, *node)
+		if failed != nil && cut(ctx, failed) {
+			return failed
+		}
+	}
+	w.in.Progress(95, "giving up what came after")
+	w.tree.Reverted(node.ID, note.New)
+	measure(w.tree)
+	if failed != nil { // the disks are back all the same
+		w.tree.Work = nil
+	} else {
+		w.tree.Finish(note.Job)
+	}
+	if err := w.save(); err != nil {
+		return err
+	}
+	if err := w.sweep(ctx); err != nil {
+		return err
+	}
+	return failed
+}
+
+// turn has the guest go on from its memory, or start.
+func (w *snapping) turn(ctx context.Context, node agent.SnapNode) error {
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	if node.Memory == "" {
+		if !w.in.Order.Start || s.live != nil {
+			return nil
+		}
+		w.in.Progress(70, "starting the guest")
+		if err := retellMTU(ctx, w.c, s.ref); err != nil {
+			return err
+		}
+		return w.c.do(ctx, func(l *golibvirt.Libvirt) error { return deviceFree(l.DomainCreate(s.ref)) })
+	}
+	text, err := w.memoryXML(ctx, node, s.kept, w.tree.Work.New)
+	if err == nil {
+		s, err = w.nameOf(ctx, s, text)
+	}
+	if err == nil {
+		text, err = w.memoryXML(ctx, node, s.kept, w.tree.Work.New) // under that name
+	}
+	if err != nil {
+		return fmt.Errorf("the disks are as in the snapshot and the VM is off, but its memory is not to be had: %w", err)
+	}
+	w.in.Progress(70, "bringing the guest's memory back")
+	flags := golibvirt.DomainSaveRunning
+	if node.Paused {
+		flags = golibvirt.DomainSavePaused
+	}
+	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainRestoreFlags(node.Memory, golibvirt.OptString{text}, uint32(flags))
+	})
+	if err != nil && !cut(ctx, err) {
+		err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest could not go on from its memory; start it, or try once more: %w", err)
+	}
+	return err
+}
+
+// nameOf gives the domain the name that it had, without which libvirt takes no memory. Its own waits until the guest is off, as after any new name of a guest
+// that runs.
+func (w *snapping) nameOf(ctx context.Context, s seen, text string) (seen, error) {
+	var then struct {
+		Name string `xml:"name"`
+	}
+	if err := xml.Unmarshal([]byte(text), &then); err != nil {
+		return s, err
+	}
+	if s.applied == nil || then.Name == s.ref.Name && (s.applied.Domain == then.Name || s.applied.Was == then.Name) {
+		return s, nil
+	}
+	if then.Name != s.ref.Name {
+		err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+			_, err := l.DomainRename(s.ref, golibvirt.OptString{then.Name}, 0)
+			return err
+		})
+		if err != nil {
+			return s, err
+		}
+	}
+	s, err := w.see(ctx)
+	if err != nil {
+		return s, err
+	}
+	applied := *s.applied
+	applied.Was = then.Name
+	words, err := json.Marshal(applied)
+	if err != nil {
+		return s, err
+	}
+	stamp := s.mark
+	stamp.Applied = string(words)
+	s.kept.Metadata = putMark(s.kept.Metadata, stamp)
+	if err := (&moving{Backend: w.Backend, c: w.c}).define(ctx, s.kept); err != nil {
+		return s, err
+	}
+	return w.see(ctx)
+}
+
+// memoryMagic is how a file of a guest's memory begins that libvirt has written to its end.
+const memoryMagic = "LibvirtQemudSave"
+
+// memoryXML is the guest that goes on from the snapshot's memory: the devices of then, with disks, networks, filters and media as they are now. A card that the VM does
+// not have any more would be on networks, and past filters, that people have taken from it: it is refused.
+func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *libvirtxml.Domain, next []agent.SnapLayer) (string, error) {
+	whole, err := bounded(ctx, func() (bool, error) {
+		f, err := openImage(node.Memory, false)
+		if err != nil {
+			return false, err
+		}
+		defer f.Close()
+		begin := make([]byte, len(memoryMagic))
+		_, err = io.ReadFull(f, begin)
+		return bytes.Equal(begin, []byte(memoryMagic)), err
+	})
+	if err == nil && !whole {
+		err = fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is not whole.", node.Memory)
+	}
+	if isMissing(err) {
+		err = fleet.Errorf(fleet.NotFound, "The file of the snapshot's memory, %s, is gone. Delete the snapshot.", node.Memory)
+	}
+	if err != nil {
+		return "", err
+	}
+	text, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (string, error) {
+		return l.DomainSaveImageGetXMLDesc(node.Memory, uint32(golibvirt.DomainSaveImageXMLSecure))
+	})
+	if err != nil {
+		return "", err
+	}
+	x := &libvirtxml.Domain{}
+	if err := x.Unmarshal(text); err != nil {
+		return "", err
+	}
+	if x.UUID != kept.UUID {
+		return "", fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is of another VM.", node.Memory)
+	}
+	if x.Name != kept.Name {
+		a := applying{Backend: w.Backend, c: w.c, in: agent.Apply{VM: w.in.VM}}
+		taken, err := a.taken(ctx, x.Name)
+		if err == nil && taken {
+			err = fleet.Errorf(fleet.Conflict, "The VM was called %s on the host then, and another has that name now, under which alone its memory comes back.", x.Name)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	x.Metadata = kept.Metadata
+	for i := range x.Devices.Disks {
+		d := &x.Devices.Disks[i]
+		d.BackingStore = nil
+		switch k := slices.IndexFunc(next, func(n agent.SnapLayer) bool { return aliasOf(d.Alias) == diskAlias(n.Disk) }); {
+		case k >= 0:
+			point(d, next[k].File)
+		case d.Device == "cdrom" || d.Device == "floppy":
+			d.Source = nil
+			for n := range kept.Devices.Disks {
+				if targetOf(&kept.Devices.Disks[n]) == targetOf(d) && kept.Devices.Disks[n].Device == d.Device {
+					d.Source = kept.Devices.Disks[n].Source
+				}
+			}
+		case next != nil:
+			return "", fleet.Errorf(fleet.Conflict, "The guest had the disk %s then, of which the snapshot has nothing.", targetOf(d))
+		}
+	}
+	for i := range x.Devices.Interfaces {
+		n := &x.Devices.Interfaces[i]
+		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&o), macOf(n)) })
+		if k < 0 {
+			return "", fleet.Errorf(fleet.Conflict, "The guest had the network card %s then, which the VM does not have any more. Add it again first, or start from a snapshot without memory.", macOf(n))
+		}
+		now := kept.Devices.Interfaces[k]
+		n.Source, n.FilterRef, n.Target, n.VirtualPort, n.Link = now.Source, now.FilterRef, now.Target, now.VirtualPort, now.Link
+	}
+	return x.Marshal()
+}
+
+// settleRevert is for one that was cut off. What the VM had is there until the guest was ended for it; from then on it goes to its end. The same order then
+// begins with new files, as the guest may have written to those for a moment, without which its memory would not go with them.
+func (w *snapping) settleRevert(ctx context.Context, note *agent.SnapNote) error {
+	drop := func() {
+		for _, n := range note.New {
+			w.tree.Trash = append(w.tree.Trash, n.File)
+		}
+	}
+	if note.Step != agent.SnapOff {
+		drop()
+		w.tree.Work = nil
+		if err := w.save(); err != nil {
+			return err
+		}
+		return w.sweep(ctx)
+	}
+	node := w.tree.Node(fleet.SnapshotID(note.To))
+	if node == nil {
+		return agent.NoSnapshot(w.in.VM.Name)
+	}
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	live, err := w.running(ctx, s)
+	if err != nil {
+		return err
+	}
+	// It goes on already. One that stands still may be waiting for the rest of its memory, which nobody brings any more.
+	if all, _ := usesAll(live, note.New); live != nil && all && golibvirt.DomainState(s.state) == golibvirt.DomainRunning {
+		w.tree.Reverted(node.ID, note.New)
+		measure(w.tree)
+		w.tree.Finish(note.Job)
+		if err := w.save(); err != nil {
+			return err
+		}
+		return w.sweep(ctx)
+	}
+	next := w.tree.Back(*node, string(fleet.NewID[fleet.JobID]()), w.at)
+	drop()
+	note.New = next
+	if err := w.save(); err != nil {
+		return err
+	}
+	if err := w.layOn(ctx, next); err != nil {
+		return err
+	}
+	return w.goBack(ctx, note.Job == w.in.Job)
+}

@@ -1,0 +1,291 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// snapping is one order about a VM's snapshots under way.
+type snapping struct {
+	*Backend
+	c    *conn
+	in   agent.SnapshotWork
+	tree *agent.SnapTree
+}
+
+// TakeSnapshot implements agent.Hypervisor.
+func (b *Backend) TakeSnapshot(ctx context.Context, in agent.SnapshotWork) error {
+	return b.onSnapshots(ctx, "take a snapshot of "+in.VM.Name, in, (*snapping).take)
+}
+
+// RevertSnapshot implements agent.Hypervisor.
+func (b *Backend) RevertSnapshot(ctx context.Context, in agent.SnapshotWork) error {
+	return b.onSnapshots(ctx, "bring "+in.VM.Name+" back to a snapshot", in, (*snapping).revert)
+}
+
+// DeleteSnapshot implements agent.Hypervisor.
+func (b *Backend) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error {
+	return b.onSnapshots(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapping).drop)
+}
+
+// onSnapshots brings what is half-done to an end before, and does nothing twice.
+func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.SnapshotWork, do func(*snapping, context.Context) error) error {
+	unlock, err := b.vms.lock(ctx, in.VM.ID)
+	if err != nil {
+		return inAct(act, err)
+	}
+	defer unlock()
+	b.assigned.note(in.Pools)
+	return inAct(act, b.order(ctx, func(ctx context.Context, c *conn) error {
+		w := &snapping{Backend: b, c: c, in: in}
+		if uuid, err := parseUUID(in.VM.ID); err == nil {
+			defer b.domains.forget(uuid)
+		}
+		defer func() {
+			for _, p := range in.Pools {
+				b.volumeChanged(p)
+			}
+		}()
+		if w.tree, err = bounded(ctx, func() (*agent.SnapTree, error) { return readTree(in.VM.ID) }); err != nil {
+			return err
+		}
+		if w.tree == nil {
+			w.tree = &agent.SnapTree{VM: in.VM.ID}
+		}
+		if w.tree.IsDone(in.Job) {
+			return w.sweep(ctx)
+		}
+		if err := w.settle(ctx); err != nil {
+			return err
+		}
+		if w.tree.IsDone(in.Job) {
+			return w.sweep(ctx)
+		}
+		if err := w.sweep(ctx); err != nil {
+			return err
+		}
+		return do(w, ctx)
+	}))
+}
+
+func (w *snapping) save() error { return writeTree(w.tree) }
+
+// see is the domain as it is at this moment.
+func (w *snapping) see(ctx context.Context) (seen, error) {
+	m := &moving{Backend: w.Backend, c: w.c, in: agent.MoveDisk{VM: w.in.VM}}
+	return m.see(ctx)
+}
+
+// running is what the guest has now; nil: it is off.
+func (w *snapping) running(ctx context.Context, s seen) (*libvirtxml.Domain, error) {
+	if s.live == nil {
+		return nil, nil
+	}
+	x, err := readXML(ctx, w.c, s.ref, 0)
+	if is(err, golibvirt.ErrOperationInvalid) {
+		return nil, nil
+	}
+	return x, err
+}
+
+// diskOf is the spec's disk in a domain; nil: it has none.
+func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
+	if x == nil || x.Devices == nil {
+		return nil
+	}
+	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == diskAlias(ref) })
+	if i < 0 {
+		return nil
+	}
+	return &x.Devices.Disks[i]
+}
+
+// usesAll reports whether a domain has each disk on its file; none: it has none of them so.
+func usesAll(x *libvirtxml.Domain, next []agent.SnapLayer) (all, none bool) {
+	all, none = true, true
+	for _, n := range next {
+		d := diskOf(x, n.Disk)
+		if d != nil && pathOf(d) == n.File {
+			none = false
+		} else {
+			all = false
+		}
+	}
+	return all, none
+}
+
+// at is where the disk's own volume is.
+func (w *snapping) at(ref fleet.Volref) string {
+	p, err := placeOf(ref, w.in.Pools)
+	if err != nil {
+		return ""
+	}
+	return p.path()
+}
+
+// check refuses a VM that is not as Quantix knows it: whoever changed its disks beside it, or made snapshots of their own, would lose them.
+func (w *snapping) check(ctx context.Context, s seen) error {
+	refuse := func(format string, args ...any) error { return fleet.Errorf(fleet.Conflict, format, args...) }
+	switch {
+	case s.transient:
+		return agent.Refusal(agent.Undefined())
+	case s.applied == nil:
+		return refuse("An older agent made the VM's definition. Apply the VM again, and then try once more.")
+	}
+	live, err := w.running(ctx, s)
+	if err != nil {
+		return err
+	}
+	for i, d := range s.applied.Spec.Disks {
+		p, err := placeOf(d.Ref(), w.in.Pools)
+		if err != nil {
+			return err
+		}
+		if p.block() || d.Existing {
+			return refuse("Disk %d (%s) is no file of a pool, so it has no snapshots.", i+1, d.Volume)
+		}
+		if _, err := w.ownPool(ctx, w.c, p.pool); err != nil {
+			return err
+		}
+		want := w.tree.Uses(d.Ref())
+		if want == "" {
+			want = p.path()
+		}
+		for _, x := range []*libvirtxml.Domain{s.kept, live} {
+			if x == nil {
+				continue
+			}
+			disk := diskOf(x, d.Ref())
+			switch {
+			case disk == nil:
+				return refuse("Disk %d (%s) is not in the VM's definition on the host. Put it back, or detach it, first.", i+1, d.Volume)
+			case pathOf(disk) != want:
+				return refuse("The VM uses %s in the place of %s, as after a snapshot or a change on the host. Merge that first.", filepath.Base(pathOf(disk)), filepath.Base(want))
+			case disk.Mirror != nil:
+				return refuse("A copy of disk %d (%s) is under way on the host (virsh blockjob). End that first.", i+1, d.Volume)
+			case disk.ReadOnly != nil || disk.Shareable != nil:
+				return refuse("Disk %d (%s) is shared or read-only in the VM's definition, so it has no snapshots.", i+1, d.Volume)
+			}
+		}
+		f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(want) })
+		switch {
+		case isMissing(err):
+			return agent.NoVolume(filepath.Base(want), p.pool.Name)
+		case err != nil:
+			return notPlain(p, err)
+		case f.Format != "qcow2" || f.Encrypted:
+			return refuse("The file %s of disk %d has the format %s, or is encrypted, so it has no snapshots.", filepath.Base(want), i+1, f.Format)
+		}
+	}
+	for _, a := range w.tree.Active {
+		if !hasRef(s.applied.Spec, a.Disk) {
+			return agent.DiskGone(a.Disk.Volume)
+		}
+	}
+	for i := range s.kept.Devices.Disks {
+		d := &s.kept.Devices.Disks[i]
+		if d.Device != "cdrom" && d.Device != "floppy" && !isOurs(d.Alias, aliasDisk) {
+			return refuse("Somebody attached the disk %s on the host, which is none of the VM's. Detach it first.", targetOf(d))
+		}
+	}
+	return w.checkOthers(ctx, s)
+}
+
+// checkOthers refuses to go on where somebody else keeps something that goes with the disks as they are.
+func (w *snapping) checkOthers(ctx context.Context, s seen) error {
+	others, err := othersOf(ctx, w.c, s.ref)
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete them there first (virsh snapshot-list, snapshot-delete).", others[0])
+	}
+	n, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
+		_, n, err := l.DomainListAllCheckpoints(s.ref, 0, 0)
+		return n, err
+	})
+	if err == nil && n > 0 {
+		err = fleet.Errorf(fleet.Conflict, "The VM has checkpoints of backups on the host, which would be lost (virsh checkpoint-list). Delete them first.")
+	}
+	if err != nil {
+		return err
+	}
+	saved, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainHasManagedSaveImage(s.ref, 0) })
+	if err == nil && saved > 0 {
+		err = fleet.Errorf(fleet.Conflict, "The VM's memory is saved on the host (virsh managedsave), and goes with its disks as they are. Start it first, or drop what was saved.")
+	}
+	return err
+}
+
+// othersOf are the names of the snapshots that libvirt itself has of the domain.
+func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, error) {
+	return call(ctx, c, func(l *golibvirt.Libvirt) ([]string, error) {
+		n, err := l.DomainSnapshotNum(ref, 0)
+		if err != nil || n == 0 {
+			return nil, err
+		}
+		return l.DomainSnapshotListNames(ref, fleet.MostSnapshots, 0)
+	})
+}
+
+// redefine has the definition name the files that the VM writes to.
+func (w *snapping) redefine(ctx context.Context, next []agent.SnapLayer) error {
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	changed := false
+	for _, n := range next {
+		d := diskOf(s.kept, n.Disk)
+		if d == nil {
+			return agent.DiskGone(n.Disk.Volume)
+		}
+		if pathOf(d) == n.File && d.BackingStore == nil {
+			continue
+		}
+		changed = true
+		point(d, n.File)
+	}
+	if !changed {
+		return nil
+	}
+	defer w.domains.forget(s.ref.UUID)
+	return (&moving{Backend: w.Backend, c: w.c}).define(ctx, s.kept)
+}
+
+// point has a disk be the file alone: what that stands on, its own header says.
+func point(d *libvirtxml.DomainDisk, file string) {
+	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}
+	d.BackingStore, d.Mirror = nil, nil
+}
+
+// settle brings what another order, or this one before, left half-done to an end.
+func (w *snapping) settle(ctx context.Context) error {
+	note := w.tree.Work
+	if note == nil {
+		return nil
+	}
+	w.log.Info("what was begun about a VM's snapshots is brought to an end", "vm", w.in.VM.ID, "kind", note.Kind, "step", note.Step)
+	switch note.Kind {
+	case agent.SnapTake:
+		return w.settleTake(ctx, note)
+	case agent.SnapRevert:
+		return w.settleRevert(ctx, note)
+	case agent.SnapMerges:
+		return w.settleMerge(ctx, note)
+	}
+	return fleet.Errorf(fleet.Conflict, "A newer agent has begun something about the VM's snapshots that this one does not know. Upgrade it.")
+}
+
+// cut reports whether the order was cut off, not refused: then all stays as it is, and the order comes again.
+func cut(ctx context.Context, err error) bool {
+	return errors.Is(err, agent.ErrAway) || ctx.Err() != nil
+}

@@ -1,0 +1,339 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// take keeps the VM as it is now. Of a guest that runs QEMU itself changes over to new files, all at one moment; the firmware's variables and the TPM's
+// state are copied while it stands still.
+func (w *snapping) take(ctx context.Context) error {
+	o := w.in.Order
+	if n := w.tree.Node(o.ID); n != nil {
+		return fleet.Errorf(fleet.Conflict, "The host has that snapshot already.")
+	}
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.check(ctx, s); err != nil {
+		return err
+	}
+	switch {
+	case len(s.applied.Spec.Disks) == 0:
+		return fleet.Errorf(fleet.Conflict, "The VM has no disk, so there is nothing to keep.")
+	case len(w.tree.Nodes) >= fleet.MostSnapshots:
+		return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, and none has more. Delete one first.", fleet.MostSnapshots)
+	}
+	node, next := w.tree.Plan(w.in, s.applied.Spec, w.at)
+	on := s.live != nil
+	node.Running, node.Domain = on, s.ref.Name
+	node.Paused = on && golibvirt.DomainState(s.state) == golibvirt.DomainPaused
+	node.Memory = map[bool]string{true: node.Memory}[on]
+	node.Snapshot.Memory = node.Memory != ""
+	switch {
+	case on && o.Memory && golibvirt.DomainState(s.state) != golibvirt.DomainRunning && !node.Paused:
+		return fleet.Errorf(fleet.Conflict, "The guest neither runs nor is paused, so its memory cannot be kept now. Try again, or keep its disks alone.")
+	case on && !o.Memory:
+		node.Note = "Without memory: the disks are as after a power cut."
+	case !on && o.Memory:
+		node.Note = "The VM was off, so there was no memory to keep."
+	}
+	for _, n := range append(next, agent.SnapLayer{File: node.Memory}) {
+		if there, err := fileExists(ctx, n.File); n.File != "" && (err != nil || there) {
+			return cmpErr(err, fleet.Errorf(fleet.Conflict, "There is a file %s already. It is left as it is; try again.", n.File))
+		}
+	}
+	if err := w.room(ctx, s, node, next); err != nil {
+		return err
+	}
+	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapTake, Node: &node, New: next}
+	if err := w.save(); err != nil {
+		return fmt.Errorf("nothing was done, because the host cannot keep in mind what is begun: %w", err)
+	}
+	w.in.Progress(5, "taking the snapshot")
+	if on {
+		err = w.takeLive(ctx, s)
+	} else {
+		err = w.takeOff(ctx)
+	}
+	if err != nil {
+		if cut(ctx, err) {
+			return err
+		}
+		return w.takeBack(ctx, err)
+	}
+	w.in.Progress(80, "keeping the firmware's variables")
+	return w.took(ctx)
+}
+
+// spareRoom is what a storage must have beside what is reckoned.
+const spareRoom = 64 << 20
+
+// room looks whether the memory fits beside the first disk, and a beginning of each disk's new file.
+func (w *snapping) room(ctx context.Context, s seen, node agent.SnapNode, next []agent.SnapLayer) error {
+	need := map[string]int64{}
+	for _, n := range next {
+		need[filepath.Dir(n.File)] += 1 << 20
+	}
+	if node.Memory != "" {
+		need[filepath.Dir(node.Memory)] += int64(s.live.memoryMiB)<<20 + spareRoom
+	}
+	for dir, bytes := range need {
+		if err := fits(ctx, dir, bytes, "the snapshot"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fits(ctx context.Context, dir string, bytes int64, what string) error {
+	free, err := bounded(ctx, func() (int64, error) {
+		f, err := os.Open(dir)
+		if err != nil {
+			return 0, err
+		}
+		defer f.Close()
+		return freeBytes(f)
+	})
+	if err == nil && free < bytes {
+		err = fleet.Errorf(fleet.Conflict, "%s has %s left, and %s may take %s. Make room there first.", dir, fleet.Bytes(free), what, fleet.Bytes(bytes))
+	}
+	return err
+}
+
+func (w *snapping) takeOff(ctx context.Context) error {
+	if err := w.layOn(ctx, w.tree.Work.New); err != nil {
+		return err
+	}
+	w.in.Progress(30, "changing the definition")
+	return w.redefine(ctx, w.tree.Work.New)
+}
+
+// takeLive has libvirt do it, without keeping anything of it by itself. The guest stands still before, so that what is copied afterwards is of the same moment.
+func (w *snapping) takeLive(ctx context.Context, s seen) error {
+	note := w.tree.Work
+	if w.in.Order.Quiesce && note.Node.Memory == "" && !note.Node.Paused {
+		note.Frozen = true
+		if err := w.save(); err != nil {
+			return err
+		}
+		w.in.Progress(10, "asking the guest's agent")
+		if err := w.freeze(ctx, s.ref); err != nil {
+			if cut(ctx, err) {
+				return err
+			}
+			note.Frozen = false
+			note.Node.Note = "The guest's agent did not bring its file systems to rest (" + err.Error() + "), so the disks are as after a power cut."
+		} else {
+			note.Node.Quiesced, note.Node.Note = true, ""
+		}
+	}
+	if !note.Node.Paused && (note.Node.Memory != "" || len(stateOf(s.kept)) > 0) {
+		note.Resume = true
+	}
+	if err := w.save(); err != nil {
+		return err
+	}
+	if note.Resume {
+		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainSuspend(s.ref) }); err != nil {
+			return err
+		}
+	}
+	w.in.Progress(20, "keeping what the guest has now")
+	live, err := w.running(ctx, s)
+	if err == nil && live == nil {
+		err = fleet.Errorf(fleet.Conflict, "The guest ended in that moment. Try again.")
+	}
+	if err != nil {
+		return err
+	}
+	text, err := snapshotXML(live, *note)
+	if err != nil {
+		return err
+	}
+	flags := golibvirt.DomainSnapshotCreateNoMetadata | golibvirt.DomainSnapshotCreateAtomic
+	if note.Node.Memory == "" {
+		flags |= golibvirt.DomainSnapshotCreateDiskOnly
+	}
+	stop := watchCopy(note.Node.Memory, int64(s.live.memoryMiB)<<20, func(percent int) { w.in.Progress(20+percent/2, "keeping the guest's memory") })
+	defer stop()
+	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		_, err := l.DomainSnapshotCreateXML(s.ref, text, uint32(flags))
+		return err
+	})
+}
+
+// freezeTime is how long the guest's agent may take.
+const freezeTime = 20 * time.Second
+
+func (w *snapping) freeze(ctx context.Context, ref golibvirt.Domain) error {
+	within, cancel := context.WithTimeout(ctx, freezeTime)
+	defer cancel()
+	return w.aside(within, func(l *golibvirt.Libvirt) error {
+		_, err := l.DomainFsfreeze(ref, nil, 0)
+		return err
+	})
+}
+
+// aside is one call on a connection of its own, which may hang for as long as a guest does.
+func (w *snapping) aside(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
+	c, err := dial(ctx, w.socket)
+	if err != nil {
+		return err
+	}
+	defer c.hangUp()
+	return c.do(ctx, f)
+}
+
+// snapshotXML names what becomes of each disk of the guest: of one that it does not name libvirt would make a file of its own.
+func snapshotXML(live *libvirtxml.Domain, note agent.SnapNote) (string, error) {
+	x := libvirtxml.DomainSnapshot{Name: "quantix-" + string(note.Node.ID), Disks: &libvirtxml.DomainSnapshotDisks{}}
+	if note.Node.Memory != "" {
+		x.Memory = &libvirtxml.DomainSnapshotMemory{Snapshot: "external", File: note.Node.Memory}
+	} else {
+		x.Memory = &libvirtxml.DomainSnapshotMemory{Snapshot: "no"}
+	}
+	for i := range live.Devices.Disks {
+		d := &live.Devices.Disks[i]
+		out := libvirtxml.DomainSnapshotDisk{Name: targetOf(d), Snapshot: "no"}
+		for _, n := range note.New {
+			if aliasOf(d.Alias) == diskAlias(n.Disk) {
+				out.Snapshot = "external"
+				out.Driver = &libvirtxml.DomainDiskDriver{Type: "qcow2"}
+				out.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: n.File}}
+			}
+		}
+		x.Disks.Disks = append(x.Disks.Disks, out)
+	}
+	return x.Marshal()
+}
+
+// took ends a snapshot that is taken: what goes with it is copied, the guest goes on, and the tree has it.
+func (w *snapping) took(ctx context.Context) error {
+	note := w.tree.Work
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	state := filepath.Join(snapHome(w.in.VM.ID), string(note.Node.ID))
+	kept, err := bounded(ctx, func() (bool, error) { return keepState(s.kept, state) })
+	if err != nil {
+		// The disks are on their new files, and there is no way back that a guest which goes on would live through: without the copies it is a snapshot still.
+		note.Node.Note = "The firmware's variables and the TPM's state could not be kept: " + err.Error()
+		w.log.Warn("a snapshot lacks the VM's firmware variables and TPM state", "vm", w.in.VM.ID, "error", err)
+	}
+	if kept {
+		note.Node.State = state
+	}
+	w.in.Progress(90, "going on")
+	if err := w.goOn(ctx, s, note); err != nil {
+		return err
+	}
+	if err := w.redefine(ctx, note.New); err != nil {
+		return err
+	}
+	note.Node.At = time.Now().UTC().Truncate(time.Second)
+	w.tree.Took(*note.Node, note.New)
+	measure(w.tree)
+	w.tree.Finish(note.Job)
+	return w.save()
+}
+
+// goOn lets a guest go on that was made to stand still.
+func (w *snapping) goOn(ctx context.Context, s seen, note *agent.SnapNote) error {
+	if note.Resume && s.live != nil && golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
+		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
+			return err
+		}
+	}
+	if note.Frozen && s.live != nil {
+		within, cancel := context.WithTimeout(ctx, freezeTime)
+		defer cancel()
+		err := w.aside(within, func(l *golibvirt.Libvirt) error {
+			_, err := l.DomainFsthaw(s.ref, nil, 0)
+			return err
+		})
+		if err != nil {
+			w.log.Warn("the guest's agent does not let its file systems go on", "vm", w.in.VM.ID, "error", err)
+		}
+	}
+	return nil
+}
+
+// takeBack leaves the VM as it was, where the snapshot did not come about; where it did, in spite of the error, it is ended.
+func (w *snapping) takeBack(ctx context.Context, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*tidyLimit)
+	defer cancel()
+	if err := w.settleTake(ctx, w.tree.Work); err != nil {
+		return errors.Join(why, err)
+	}
+	if w.tree.IsDone(w.in.Job) {
+		return nil
+	}
+	return why
+}
+
+// settleTake is for a snapshot that was cut off: the domain itself tells whether it was taken.
+func (w *snapping) settleTake(ctx context.Context, note *agent.SnapNote) error {
+	s, err := w.see(ctx)
+	if err != nil {
+		return err
+	}
+	live, err := w.running(ctx, s)
+	if err != nil {
+		return err
+	}
+	now := live
+	if now == nil {
+		now = s.kept
+	}
+	all, none := usesAll(now, note.New)
+	if all {
+		return w.took(ctx)
+	}
+	if !none {
+		return fleet.Errorf(fleet.Conflict, "Only some of the VM's disks are on the files of a snapshot that was cut off. Merge those on the host (virsh blockcommit), and try again.")
+	}
+	for _, n := range note.New {
+		open, err := bounded(ctx, func() (bool, error) { return openByQEMU(n.File) })
+		if err != nil && !isMissing(err) {
+			return err
+		}
+		if open {
+			return fleet.Errorf(fleet.Conflict, "QEMU uses %s, and libvirt does not know of it: it was cut off while it took a snapshot. Shut the guest down, and try again.", n.File)
+		}
+	}
+	if err := w.goOn(ctx, s, note); err != nil {
+		return err
+	}
+	if live == nil { // the definition may name some of them already
+		back := make([]agent.SnapLayer, len(note.Node.Layers))
+		copy(back, note.Node.Layers)
+		if err := w.redefine(ctx, back); err != nil {
+			return err
+		}
+	}
+	for _, n := range note.New {
+		w.tree.Trash = append(w.tree.Trash, n.File)
+	}
+	if note.Node.Memory != "" {
+		w.tree.Trash = append(w.tree.Trash, note.Node.Memory)
+	}
+	w.tree.Trash = append(w.tree.Trash, filepath.Join(snapHome(w.in.VM.ID), string(note.Node.ID)), filepath.Join(snapHome(w.in.VM.ID), string(note.Node.ID))+partialSuffix)
+	w.tree.Work = nil
+	if err := w.save(); err != nil {
+		return err
+	}
+	return w.sweep(ctx)
+}

@@ -1,0 +1,252 @@
+package mock
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// Words in a VM's name that make its snapshots misbehave.
+const (
+	FailSnapshot = "fail-snapshot" // the pool is full when one is taken
+	FailMerge    = "fail-merge"    // the pool is full when what was deleted is merged
+)
+
+// TakeSnapshot implements agent.Hypervisor.
+func (h *Host) TakeSnapshot(ctx context.Context, in agent.SnapshotWork) error {
+	return h.onSnapshots(ctx, in, 1, func(g *guest, t *agent.SnapTree) error {
+		switch {
+		case t.Node(in.Order.ID) != nil:
+			return fleet.Errorf(fleet.Conflict, "The host has that snapshot already.")
+		case len(g.applied.Spec.Disks) == 0:
+			return fleet.Errorf(fleet.Conflict, "The VM has no disk, so there is nothing to keep.")
+		case len(t.Nodes) >= fleet.MostSnapshots:
+			return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, and none has more. Delete one first.", fleet.MostSnapshots)
+		case misbehaves(in.VM.Name, FailSnapshot):
+			return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB left, and the snapshot may take %s. Make room there first.", fleet.Bytes(int64(in.VM.Spec.MemoryMiB)<<20))
+		}
+		node, next := t.Plan(in, g.applied.Spec, g.def.path)
+		node.Domain = g.name
+		node.At = time.Now().UTC().Truncate(time.Second)
+		switch on := g.on(); {
+		case on && in.Order.Memory:
+			node.Snapshot.Memory, node.Paused, node.MemSize = true, g.power == fleet.Paused, int64(g.live.spec.MemoryMiB)<<20
+			h.keep(node.Memory, "raw", "", node.MemSize)
+		case in.Order.Memory:
+			node.Memory, node.Note = "", "The VM was off, so there was no memory to keep."
+		case on && in.Order.Quiesce:
+			node.Quiesced = true
+		case on:
+			node.Note = "Without memory: the disks are as after a power cut."
+		}
+		h.layOn(next)
+		t.Took(node, next)
+		return nil
+	})
+}
+
+// RevertSnapshot implements agent.Hypervisor.
+func (h *Host) RevertSnapshot(ctx context.Context, in agent.SnapshotWork) error {
+	return h.onSnapshots(ctx, in, 2, func(g *guest, t *agent.SnapTree) error {
+		node := t.Node(in.Order.ID)
+		if node == nil || node.Deleted {
+			return agent.NoSnapshot(in.VM.Name)
+		}
+		for _, l := range node.Layers {
+			if !hasRef(g.def, l.Disk) {
+				return agent.DiskGone(l.Disk.Volume)
+			}
+		}
+		next := t.Back(*node, string(in.Job), g.def.path)
+		h.layOn(next)
+		h.stop(g)
+		if node.Memory != "" || in.Order.Start {
+			g.start(time.Now())
+			if node.Memory != "" {
+				run := g.def
+				run.spec.CPUs, run.spec.MemoryMiB = node.Spec.CPUs, node.Spec.MemoryMiB
+				g.live = &run
+				if g.name != node.Domain { // its own waits until the guest is off
+					g.name, g.applied.Was = node.Domain, node.Domain
+				}
+			}
+			if node.Paused {
+				g.power = fleet.Paused
+			}
+		}
+		t.Reverted(node.ID, next)
+		return nil
+	})
+}
+
+// DeleteSnapshot implements agent.Hypervisor.
+func (h *Host) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error {
+	id := in.Order.ID
+	err := h.onSnapshots(ctx, in, 0.2, func(_ *guest, t *agent.SnapTree) error {
+		if id == "" {
+			return nil
+		}
+		if t.Node(id) == nil && t.Deleted == in.Job {
+			return nil
+		}
+		if t.Node(id) == nil {
+			return agent.NoSnapshot(in.VM.Name)
+		}
+		t.Delete(id, in.Order.Subtree)
+		t.Deleted = in.Job
+		return nil
+	})
+	for more := true; more && err == nil; {
+		if in.Stopped() {
+			return agent.ErrStopped
+		}
+		in.Progress(50, "merging what is left")
+		err = h.onSnapshots(ctx, agent.SnapshotWork{VM: in.VM, Pools: in.Pools, Progress: in.Progress}, 0.5, func(_ *guest, t *agent.SnapTree) error {
+			all := t.Merges()
+			if more = len(all) > 0; !more {
+				return nil
+			}
+			if misbehaves(in.VM.Name, FailMerge) {
+				return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB left, and merging the disk may take %s. Make room there first.", fleet.Bytes(1<<30))
+			}
+			top, base := h.fileAt(all[0].Top), h.fileAt(all[0].Base)
+			if top == nil || base == nil {
+				return fmt.Errorf("qemu-img: Could not open '%s': No such file or directory", all[0].Top)
+			}
+			if top.bytes != "" {
+				base.bytes = top.bytes
+			}
+			for _, l := range t.On(all[0].Top) {
+				h.fileAt(l.File).Backing = all[0].Base
+			}
+			t.Merged(all[0])
+			return nil
+		})
+	}
+	return err
+}
+
+// onSnapshots does something about a VM's snapshots, once an order. parts is how much of a Delay it takes.
+func (h *Host) onSnapshots(ctx context.Context, in agent.SnapshotWork, parts float64, do func(*guest, *agent.SnapTree) error) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	in.Progress(10, "asking QEMU")
+	if err := h.step(ctx, parts); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, err := h.find(in.VM.ID)
+	if err != nil {
+		return err
+	}
+	t := g.tree
+	if t == nil {
+		t = &agent.SnapTree{VM: in.VM.ID}
+	}
+	if t.IsDone(in.Job) {
+		return nil
+	}
+	if err := h.snappable(g, in); err != nil {
+		return err
+	}
+	if err := do(g, t); err != nil {
+		return err
+	}
+	for _, f := range t.Trash {
+		if p := h.poolAt(f); p != nil {
+			delete(p.dir.files, path.Base(f))
+		}
+	}
+	t.Trash = nil
+	t.Finish(in.Job)
+	h.measure(t)
+	g.tree = t
+	h.notify()
+	return nil
+}
+
+// snappable refuses a VM that is not as Quantix knows it; h.mu is held.
+func (h *Host) snappable(g *guest, in agent.SnapshotWork) error {
+	switch {
+	case g.undefined:
+		return agent.Refusal(agent.Undefined())
+	case len(g.others) > 0:
+		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete them there first (virsh snapshot-list, snapshot-delete).", g.others[0])
+	}
+	for i, d := range g.applied.Spec.Disks {
+		if !hasRef(g.def, d.Ref()) {
+			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not in the VM's definition on the host. Put it back, or detach it, first.", i+1, d.Volume)
+		}
+		p, err := h.active(d.PoolID, in.Pools)
+		if err != nil {
+			return err
+		}
+		if !p.spec.Kind.Is().Files || d.Existing {
+			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is no file of a pool, so it has no snapshots.", i+1, d.Volume)
+		}
+		if h.volumeAt(g.file(g.def, d.Ref())) == nil {
+			return agent.NoVolume(path.Base(g.file(g.def, d.Ref())), in.Pools[slices.IndexFunc(in.Pools, func(o fleet.Pool) bool { return o.ID == d.PoolID })].Name)
+		}
+	}
+	return nil
+}
+
+// file is the path of what the VM writes to for a disk.
+func (g *guest) file(s shape, ref fleet.Volref) string {
+	if g.tree != nil && g.tree.Uses(ref) != "" {
+		return g.tree.Uses(ref)
+	}
+	return s.path(ref)
+}
+
+// poolAt is the pool in which the file is; h.mu is held.
+func (h *Host) poolAt(file string) *pool {
+	for _, p := range h.pools {
+		if p.dir != nil && dirOf(p.spec) == path.Dir(file) {
+			return p
+		}
+	}
+	return nil
+}
+
+func (h *Host) fileAt(at string) *file {
+	if p := h.poolAt(at); p != nil {
+		return p.dir.files[path.Base(at)]
+	}
+	return nil
+}
+
+func (h *Host) keep(at, format, base string, bytes int64) {
+	p := h.poolAt(at)
+	if p == nil {
+		return
+	}
+	v := fleet.Volume{Name: path.Base(at), Format: format, Backing: base, CapacityBytes: bytes, AllocBytes: bytes}
+	if below := h.fileAt(base); below != nil {
+		v.CapacityBytes, v.AllocBytes = below.CapacityBytes, 192<<10
+	}
+	p.dir.files[v.Name] = &file{Volume: v}
+}
+
+func (h *Host) layOn(next []agent.SnapLayer) {
+	for _, n := range next {
+		h.keep(n.File, "qcow2", n.Base, 0)
+	}
+}
+
+func (h *Host) measure(t *agent.SnapTree) {
+	for i := range t.Nodes {
+		for k := range t.Nodes[i].Layers {
+			if f := h.fileAt(t.Nodes[i].Layers[k].File); f != nil {
+				t.Nodes[i].Layers[k].Bytes = f.AllocBytes
+			}
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// NewSnapshot says what is to be kept of a VM, and under which name.
+type NewSnapshot struct {
+	Name        string `json:"name" doc:"At most 80 bytes, in one line"`
+	Description string `json:"description,omitempty" doc:"At most 1024 bytes"`
+	Memory      bool   `json:"memory,omitempty" doc:"With the memory of a guest that runs, which goes on from there when the VM is brought back"`
+	Quiesce     bool   `json:"quiesce,omitempty" doc:"Without memory: the guest's agent brings its file systems to rest, where it answers"`
+}
+
+// RevertSnapshot says how a VM is brought back to a snapshot.
+type RevertSnapshot struct {
+	Start bool `json:"start,omitempty" doc:"Start the VM afterwards, where the snapshot has no memory"`
+}
+
+// TakeSnapshot asks the VM's host to keep the VM as it is when the order's turn comes.
+func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewSnapshot) (fleet.Task, error) {
+	var checks fleet.Checks
+	fleet.CheckSnapshot(&checks, in.Name, in.Description)
+	if in.Memory && in.Quiesce {
+		checks.Add("quiesce", "What is in the guest's memory is kept with it, so its file systems are not brought to rest. Choose one of both.")
+	}
+	return c.onSnapshots(ctx, a, id, fleet.VMSnapshot, checks.Err(), func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
+		order := fleet.SnapshotOrder{
+			ID: fleet.NewID[fleet.SnapshotID](), Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), By: a.Name, Memory: in.Memory, Quiesce: in.Quiesce,
+		}
+		return order, order.Name, refusal(vm.AllowsTake(busy))
+	})
+}
+
+// RevertSnapshot asks the VM's host to bring the VM back to the snapshot. What it is now, and in no other snapshot, is lost.
+func (c *Control) RevertSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID, in RevertSnapshot) (fleet.Task, error) {
+	return c.onSnapshots(ctx, a, id, fleet.VMRevert, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
+		s, err := snapshotOf(vm, snapshot)
+		if err != nil {
+			return fleet.SnapshotOrder{}, "", err
+		}
+		return fleet.SnapshotOrder{ID: s.ID, Name: s.Name, Start: in.Start && !s.Memory}, s.Name, refusal(vm.AllowsRevert(s, busy))
+	})
+}
+
+// DeleteSnapshot asks the VM's host to delete the snapshot, with all that came after it where subtree is set. The VM stays as it is.
+func (c *Control) DeleteSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID, subtree bool) (fleet.Task, error) {
+	return c.onSnapshots(ctx, a, id, fleet.VMSnapshotDelete, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
+		s, err := snapshotOf(vm, snapshot)
+		if err != nil {
+			return fleet.SnapshotOrder{}, "", err
+		}
+		told := s.Name
+		if below := len(vm.Status.Snapshots.Below(s.ID)); subtree && below > 0 {
+			told += fmt.Sprintf(", and %d that came after it", below)
+		}
+		return fleet.SnapshotOrder{ID: s.ID, Name: s.Name, Subtree: subtree}, told, refusal(vm.AllowsSnapshots(busy))
+	})
+}
+
+// ConsolidateVM asks the VM's host to merge what deleted snapshots have left.
+func (c *Control) ConsolidateVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.Task, error) {
+	return c.onSnapshots(ctx, a, id, fleet.VMConsolidate, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
+		return fleet.SnapshotOrder{}, "", refusal(vm.AllowsMerge(busy))
+	})
+}
+
+// SnapshotWork is what is asked about the VM's snapshots and has not ended.
+func (c *Control) SnapshotWork(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.JobKind, error) {
+	if _, err := c.GetVM(ctx, a, id); err != nil {
+		return nil, err
+	}
+	return c.store.SnapshotWork(ctx, fleet.SubjectVM(id))
+}
+
+// onSnapshots queues one order about a VM's snapshots. wrong is what is wrong with what was asked for, told only to those who may ask.
+func (c *Control) onSnapshots(ctx context.Context, a fleet.Actor, id fleet.VMID, kind fleet.JobKind, wrong error,
+	decide func(fleet.VMView, []fleet.JobKind) (order fleet.SnapshotOrder, told string, err error),
+) (task fleet.Task, err error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return task, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return task, err
+	}
+	if wrong != nil {
+		return task, wrong
+	}
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return err
+		}
+		busy, err := q.SnapshotWork(ctx, fleet.SubjectVM(id))
+		if err != nil {
+			return err
+		}
+		order, told, err := decide(vm, busy)
+		if err != nil {
+			return err
+		}
+		if task, err = queueVM(ctx, q, a, vm, kind, fleet.JobArgs{Snapshot: &order}); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, string(kind), fleet.SubjectVM(id), vm.Name, told)
+	})
+	return store.TaskFor(a, task), err
+}
+
+func snapshotOf(vm fleet.VMView, id fleet.SnapshotID) (fleet.Snapshot, error) {
+	if vm.Status != nil {
+		if s := vm.Status.Snapshots.Of(id); s != nil {
+			return *s, nil
+		}
+	}
+	return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
+}
+
+func refusal(ok bool, why string) error {
+	if ok {
+		return nil
+	}
+	return fleet.Errorf(fleet.Conflict, "%s", why)
+}

@@ -1,0 +1,199 @@
+package vm
+
+import (
+	"fmt"
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// snapLine is snapshots that came one after the other, as they are drawn: straight down, with what went another way beside it.
+type snapLine []snapSpot
+
+// snapSpot is one snapshot of a line, or where the VM is.
+type snapSpot struct {
+	fleet.Snapshot
+	Here     bool
+	Branches []snapLine // that began here
+}
+
+// snapLines are the beginnings. What leads to where the VM is goes straight on.
+func snapLines(t *fleet.SnapshotTree) (out []snapLine) {
+	if t == nil {
+		return nil
+	}
+	toHere := map[fleet.SnapshotID]bool{}
+	parent := map[fleet.SnapshotID]fleet.SnapshotID{}
+	for _, s := range t.Snapshots {
+		parent[s.ID] = s.Parent
+	}
+	for id, n := t.Current, 0; id != "" && n <= len(t.Snapshots); id, n = parent[id], n+1 {
+		toHere[id] = true
+	}
+	var below func(id fleet.SnapshotID, left int) []snapLine
+	below = func(id fleet.SnapshotID, left int) (lines []snapLine) {
+		if left == 0 {
+			return nil
+		}
+		if id == t.Current {
+			lines = append(lines, snapLine{{Here: true}})
+		}
+		for _, s := range t.Snapshots {
+			if s.Parent != id {
+				continue
+			}
+			line := snapLine{{Snapshot: s}}
+			rest := below(s.ID, left-1)
+			if len(rest) > 0 {
+				main := len(rest) - 1
+				for i, r := range rest {
+					if r[0].Here || toHere[r[0].ID] {
+						main = i
+					}
+				}
+				for i, r := range rest {
+					if i != main {
+						line[0].Branches = append(line[0].Branches, r)
+					}
+				}
+				line = append(line, rest[main]...)
+			}
+			lines = append(lines, line)
+		}
+		return lines
+	}
+	return below("", len(t.Snapshots)+1)
+}
+
+func (p Page) snapshots() *fleet.SnapshotTree {
+	if p.VM.Status == nil {
+		return nil
+	}
+	return p.VM.Status.Snapshots
+}
+
+func (p Page) takeSnapshot() kit.Act {
+	_, why := p.VM.AllowsTake(p.Busy)
+	return kit.Act{Icon: "camera", Word: "Take snapshot…", Href: p.path("snapshots", "take"), Dialog: true, Why: why}.When(p.whyNotEdit())
+}
+
+func (p Page) consolidate() kit.Act {
+	_, why := p.VM.AllowsMerge(p.Busy)
+	return kit.Act{Icon: "layers", Word: "Consolidate disks", Post: p.path("snapshots", "consolidate"), Back: p.address(), Why: why}.When(p.whyNotEdit())
+}
+
+// snapActs are what can be done about one snapshot.
+func (p Page) snapActs(s fleet.Snapshot) []kit.Act {
+	_, back := p.VM.AllowsRevert(s, p.Busy)
+	_, gone := p.VM.AllowsSnapshots(p.Busy)
+	at := func(what string) string { return p.path("snapshots", string(s.ID), what) }
+	acts := []kit.Act{
+		kit.Act{Icon: "history", Word: "Revert to it…", Href: at("revert"), Dialog: true}.When(p.whyNotEdit()).When(back),
+		kit.Act{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone),
+	}
+	if len(p.snapshots().Below(s.ID)) > 0 {
+		acts = append(acts, kit.Act{Icon: "trash-2", Word: "Delete with all after it…", Href: at("delete") + "?subtree=1", Dialog: true}.When(p.whyNotEdit()).When(gone))
+	}
+	return acts
+}
+
+// snapTotal says how many there are, and what they take.
+func snapTotal(t *fleet.SnapshotTree) string {
+	n := 0
+	for _, s := range t.Snapshots {
+		if !s.Deleted {
+			n++
+		}
+	}
+	return fmt.Sprintf("%s, %s, disks of %s", kit.Count(n, "snapshot"), kit.Bytes(t.Bytes()), kit.Count(t.Depth, "file"))
+}
+
+// snapCount is how many the VM has.
+func snapCount(vm fleet.VMView) int {
+	if vm.Status == nil || vm.Status.Snapshots == nil {
+		return 0
+	}
+	return len(vm.Status.Snapshots.Snapshots)
+}
+
+// snapLarge reports whether they take more than the VM's disks are large.
+func (p Page) snapLarge() bool {
+	var disks int64
+	for _, d := range p.VM.Spec.Disks {
+		disks += p.VM.DiskBytes(d)
+	}
+	return disks > 0 && p.snapshots().Bytes() > disks
+}
+
+func stoodOnBy(t *fleet.SnapshotTree, s fleet.Snapshot) string {
+	n := 0
+	for _, o := range t.Snapshots {
+		if o.Parent == s.ID {
+			n++
+		}
+	}
+	if t.Current == s.ID {
+		n++
+	}
+	if n < 2 {
+		return "Deleted; its data waits to be merged"
+	}
+	return fmt.Sprintf("Deleted; its data is kept, because %d stand on it", n)
+}
+
+// SnapshotPage asks about a snapshot of a VM.
+type SnapshotPage struct {
+	VM       fleet.VMView
+	Why      string         // why it cannot be done now
+	Snapshot fleet.Snapshot // that is gone back to, or deleted
+	Subtree  bool           // all that came after it goes, too
+	Below    []fleet.Snapshot
+	In       SnapshotForm
+	Errors   kit.Errors
+}
+
+// SnapshotForm is what a person typed.
+type SnapshotForm struct {
+	Name, Description      string
+	Memory, Quiesce, Start bool
+}
+
+func (p SnapshotPage) back() string { return views.TabPath(views.VMPath(p.VM.ID), "snapshots") }
+
+func (p SnapshotPage) dialog(title, button string, danger bool, below ...string) kit.Dialog {
+	return kit.Dialog{Title: title, Button: button, Danger: danger, Back: p.back(), Action: views.VMPath(p.VM.ID, append([]string{"snapshots"}, below...)...), Why: p.Why}
+}
+
+func (p SnapshotPage) take() kit.Dialog {
+	return p.dialog("Take a snapshot of "+p.VM.Name, "Take snapshot", false, "take")
+}
+
+func (p SnapshotPage) revert() kit.Dialog {
+	return p.dialog("Revert "+p.VM.Name+" to “"+p.Snapshot.Name+"”?", "Revert", true, string(p.Snapshot.ID), "revert")
+}
+
+func (p SnapshotPage) remove() kit.Dialog {
+	title := "Delete the snapshot “" + p.Snapshot.Name + "”?"
+	if p.Subtree {
+		title = "Delete “" + p.Snapshot.Name + "” and all after it?"
+	}
+	d := p.dialog(title, "Delete", true, string(p.Snapshot.ID), "delete")
+	if p.Subtree {
+		d.Action += "?subtree=1"
+	}
+	return d
+}
+
+// names are those of the snapshots that go with the one that is deleted, as many as a person reads.
+func (p SnapshotPage) names() string {
+	var names []string
+	for _, s := range p.Below {
+		names = append(names, "“"+s.Name+"”")
+	}
+	if more := len(names) - 5; more > 0 {
+		names = append(names[:5], kit.Count(more, "more"))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,160 @@
+package web
+
+import (
+	"context"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	vmview "quantix/views/vm"
+)
+
+type snapshotForm struct {
+	Name        string `form:"name"`
+	Description string `form:"description"`
+	Memory      string `form:"memory"`
+	Quiesce     string `form:"quiesce"`
+	Start       string `form:"start"`
+}
+
+func (f snapshotForm) typed() vmview.SnapshotForm {
+	return vmview.SnapshotForm{Name: f.Name, Description: f.Description, Memory: f.Memory != "", Quiesce: f.Quiesce != "", Start: f.Start != ""}
+}
+
+// snapshotAsked is what every dialog about a snapshot shows; allows says why it cannot be done.
+func (s *Server) snapshotAsked(c echo.Context, a fleet.Actor, in snapshotForm, how asked, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return vmview.SnapshotPage{}, err
+	}
+	out := vmview.SnapshotPage{VM: p.VM, Errors: how.errors, In: in.typed(), Subtree: c.QueryParam("subtree") != ""}
+	if id := fleet.SnapshotID(c.Param("snapshot")); id != "" {
+		if p.VM.Status == nil || p.VM.Status.Snapshots.Of(id) == nil {
+			return out, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
+		}
+		out.Snapshot, out.Below = *p.VM.Status.Snapshots.Of(id), p.VM.Status.Snapshots.Below(id)
+	}
+	busy, err := s.Control.SnapshotWork(c.Request().Context(), a, p.VM.ID)
+	if err != nil {
+		return out, err
+	}
+	_, out.Why = allows(out, busy)
+	return out, nil
+}
+
+func (s *Server) askTakeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how asked) error {
+	p, err := s.snapshotAsked(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsTake(busy) })
+	if err != nil {
+		return err
+	}
+	if !how.again() {
+		p.In.Memory = p.VM.On()
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.TakeSnapshot(p))
+}
+
+func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	t, err := s.Control.TakeSnapshot(c.Request().Context(), a, id, control.NewSnapshot{
+		Name: in.Name, Description: in.Description, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
+	})
+	return snapshotsOf(id, t), err
+}
+
+// snapshotsOf leads back to the VM's snapshots, and says what was asked.
+func snapshotsOf(id fleet.VMID, t fleet.Task) end {
+	return stay(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+".")
+}
+
+func (s *Server) askRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how asked) error {
+	p, err := s.snapshotAsked(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) {
+		return p.VM.AllowsRevert(p.Snapshot, busy)
+	})
+	if err != nil {
+		return err
+	}
+	if !how.again() {
+		p.In.Start = p.VM.On()
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.RevertSnapshot(p))
+}
+
+func (s *Server) revertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	t, err := s.Control.RevertSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), control.RevertSnapshot{Start: in.Start != ""})
+	return snapshotsOf(id, t), err
+}
+
+func (s *Server) askDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how asked) error {
+	p, err := s.snapshotAsked(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsSnapshots(busy) })
+	if err != nil {
+		return err
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.DeleteSnapshot(p))
+}
+
+func (s *Server) deleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	t, err := s.Control.DeleteSnapshot(c.Request().Context(), a, id, fleet.SnapshotID(c.Param("snapshot")), c.QueryParam("subtree") != "")
+	return snapshotsOf(id, t), err
+}
+
+func (s *Server) consolidateVM(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	t, err := s.Control.ConsolidateVM(c.Request().Context(), a, id)
+	return snapshotsOf(id, t), err
+}
+
+type snapshotsOutput struct{ Body fleet.SnapshotTree }
+
+func (s *Server) apiSnapshots(ctx context.Context, a fleet.Actor, in *VMPath) (*snapshotsOutput, error) {
+	vm, err := s.Control.GetVM(ctx, a, in.ID)
+	out := &snapshotsOutput{}
+	if err == nil && vm.Status != nil && vm.Status.Snapshots != nil {
+		out.Body = *vm.Status.Snapshots
+	}
+	return out, err
+}
+
+type takeSnapshotInput struct {
+	VMPath
+	Body control.NewSnapshot
+}
+
+func (s *Server) apiTakeSnapshot(ctx context.Context, a fleet.Actor, in *takeSnapshotInput) (*taskOutput, error) {
+	task, err := s.Control.TakeSnapshot(ctx, a, in.ID, in.Body)
+	return &taskOutput{task}, err
+}
+
+// SnapshotPath names a snapshot of a VM in the path.
+type SnapshotPath struct {
+	VMPath
+	Snapshot fleet.SnapshotID `path:"snapshot"`
+}
+
+type revertSnapshotInput struct {
+	SnapshotPath
+	Body control.RevertSnapshot
+}
+
+func (s *Server) apiRevertSnapshot(ctx context.Context, a fleet.Actor, in *revertSnapshotInput) (*taskOutput, error) {
+	task, err := s.Control.RevertSnapshot(ctx, a, in.ID, in.Snapshot, in.Body)
+	return &taskOutput{task}, err
+}
+
+type deleteSnapshotInput struct {
+	SnapshotPath
+	Subtree bool `query:"subtree" doc:"With all that came after it"`
+}
+
+func (s *Server) apiDeleteSnapshot(ctx context.Context, a fleet.Actor, in *deleteSnapshotInput) (*taskOutput, error) {
+	task, err := s.Control.DeleteSnapshot(ctx, a, in.ID, in.Snapshot, in.Subtree)
+	return &taskOutput{task}, err
+}
+
+func (s *Server) apiConsolidate(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
+	task, err := s.Control.ConsolidateVM(ctx, a, in.ID)
+	return &taskOutput{task}, err
+}
