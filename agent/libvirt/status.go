@@ -27,6 +27,9 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	}
 	if s.ours {
 		st.Drift = s.drift
+		if s.applied != nil {
+			st.Policy = s.applied.Spec.Policy
+		}
 		if s.applied != nil && s.applied.Name != s.ref.Name {
 			st.Domain = s.ref.Name
 		}

@@ -25,6 +25,9 @@ type guest struct {
 	power      fleet.Power
 	startedAt  time.Time
 	screen     *screen
+
+	frozen    bool              // its file systems are
+	passwords map[string]string // what its users were given
 }
 
 // shape is what a definition says: the devices of a spec, and where its pools are.
@@ -59,6 +62,7 @@ func (g *guest) start(now time.Time) {
 	run := g.def
 	g.live, g.power, g.startedAt = &run, fleet.Running, now.Truncate(time.Second)
 	g.screen = newScreen(g.name, g.def)
+	g.frozen = false
 }
 
 // stop powers the guest off. Without a definition it is gone then.
@@ -85,12 +89,15 @@ func (g *guest) nextBoot() []string {
 		out = append(out, "name")
 	}
 	for _, f := range fleet.VMFields {
-		if !f.Same(g.live.spec, g.def.spec) {
+		if !unseen(f) && !f.Same(g.live.spec, g.def.spec) {
 			out = append(out, f.Name)
 		}
 	}
 	return out
 }
+
+// unseen reports whether no guest sees the field.
+func unseen(f fleet.VMField) bool { return f.On == fleet.Now && f.Input.Section != "" }
 
 // uses reports whether the domain, as it runs or as it is defined, holds the file.
 func (g *guest) uses(path string) bool {
@@ -113,6 +120,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		if g.name != g.applied.Name {
 			s.Domain = g.name
 		}
+		s.Guest, s.Policy = g.says(), g.applied.Spec.Policy
 	}
 	for i, spec := range now.spec.Disks {
 		ref := spec.Ref()

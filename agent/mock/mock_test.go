@@ -87,10 +87,18 @@ func TestConformance(t *testing.T) {
 		PortGroups:       func(_ *testing.T, name string) []string { return h.PortGroups(name) },
 		EndServer:        func(_ *testing.T, name string) { h.EndDNSMasq(name) },
 		ForeignNetwork:   func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
-		Network:          "default",
-		Device:           func(*testing.T) string { return "ens1f0np0" },
-		Unplug:           func(*testing.T) func() { return h.Unplug() },
-		Freeze:           func(*testing.T) func() { return h.Freeze() },
+		AddBootable: func(_ *testing.T, p fleet.Pool, name string) {
+			h.addImage(p, hvtest.Image{Name: name, Kind: hvtest.Qcow2, SizeBytes: 64 << 20})
+		},
+		Prepare: func(*testing.T, fleet.VMID) {},
+		Frozen:  func(_ *testing.T, id fleet.VMID) bool { return h.GuestFrozen(id) },
+		HasPassword: func(_ *testing.T, id fleet.VMID, user, password string) bool {
+			return h.GuestPassword(id, user) == password
+		},
+		Network: "default",
+		Device:  func(*testing.T) string { return "ens1f0np0" },
+		Unplug:  func(*testing.T) func() { return h.Unplug() },
+		Freeze:  func(*testing.T) func() { return h.Freeze() },
 	})
 }
 

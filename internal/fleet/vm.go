@@ -48,6 +48,7 @@ type VMSpec struct {
 	Display  VMDisplay  `json:"display,omitzero"`
 	Security VMSecurity `json:"security,omitzero"`
 	Devices  VMDevices  `json:"devices,omitzero"`
+	Policy   VMPolicy   `json:"policy,omitzero"`
 }
 
 // Pools lists the pools that the spec names, each once, in order of first mention.
@@ -148,6 +149,10 @@ type VMStatus struct {
 	Domain      string      `json:"domain,omitempty"`      // the domain's name in "virsh list", where it is not the VM's
 	Faults      []Fault     `json:"faults,omitempty"`      // what is wrong with it now and waits for a person
 	Drift       []Drift     `json:"drift,omitempty"`       // what somebody changed on the host
+
+	Guest    *GuestStatus `json:"guest,omitempty"`    // what the guest says of itself; nil: it is off, or an older agent tells nothing
+	Policy   VMPolicy     `json:"policy,omitzero"`    // by which its host acts
+	Restarts int          `json:"restarts,omitempty"` // how often its host has started it again by itself since it last ran for a while
 }
 
 // FaultCode says what kind of thing is wrong, so that a page can offer the way out.
@@ -159,6 +164,7 @@ const (
 	FaultIO        FaultCode = "io"        // QEMU paused it, because its storage is full or fails
 	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run it: the portal's own finding
 	FaultElsewhere FaultCode = "elsewhere" // another host has it on while its own is not heard: likewise
+	FaultRestart   FaultCode = "restart"   // it went off by itself, and its host starts it again, or could not
 	FaultUndefined FaultCode = "undefined" // it runs, but its definition was removed on the host: put it back, or it is gone when it stops
 )
 
