@@ -26,6 +26,7 @@ type guest struct {
 	startedAt  time.Time
 	screen     *screen
 
+	reason    string            // why it is off
 	frozen    bool              // its file systems are
 	passwords map[string]string // what its users were given
 }
@@ -62,12 +63,15 @@ func (g *guest) start(now time.Time) {
 	run := g.def
 	g.live, g.power, g.startedAt = &run, fleet.Running, now.Truncate(time.Second)
 	g.screen = newScreen(g.name, g.def)
-	g.frozen = false
+	g.frozen, g.reason = false, ""
 }
 
-// stop powers the guest off. Without a definition it is gone then.
-func (h *Host) stop(g *guest) {
-	g.live, g.power, g.startedAt = nil, fleet.Stopped, time.Time{}
+// stop powers the guest off, with libvirt's word for why. Without a definition it is gone then.
+func (h *Host) stop(g *guest, reason string) {
+	if g.live == nil && g.power == fleet.Stopped {
+		return
+	}
+	g.live, g.power, g.startedAt, g.reason = nil, fleet.Stopped, time.Time{}, reason
 	if g.screen != nil {
 		g.screen.off()
 		g.screen = nil
@@ -108,7 +112,7 @@ func (g *guest) uses(path string) bool {
 // status is what libvirt would say; h.mu is held.
 func (h *Host) status(g *guest) fleet.VMStatus {
 	now := g.def
-	s := fleet.VMStatus{Power: g.power, NextBoot: g.nextBoot(), Accelerator: h.inv.Accelerators[0]}
+	s := fleet.VMStatus{Power: g.power, Reason: g.reason, NextBoot: g.nextBoot(), Accelerator: h.inv.Accelerators[0]}
 	if g.on() {
 		now = *g.live
 		started := g.startedAt

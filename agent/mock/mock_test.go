@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 			h.mu.Lock()
 			run := h.guests[id].live
 			h.mu.Unlock()
-			h.powerOff(id, run)
+			h.powerOff(id, run, "forced off")
 		},
 		Change: func(_ *testing.T, id fleet.VMID, c hvtest.Change) { h.alter(id, c) },
 		Keep: func(_ *testing.T, id fleet.VMID) func() {
