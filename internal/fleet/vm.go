@@ -22,6 +22,7 @@ type Meta struct {
 	Ordered            Power             `json:"ordered,omitempty"` // the power that the newest order asks for which has not ended; empty: nothing is ordered
 	CreatedAt          time.Time         `json:"createdAt"`
 	DeletedAt          *time.Time        `json:"deletedAt,omitempty"` // set: deletion is asked for, the host has not yet done it
+	Guard              VMGuard           `json:"guard,omitzero"`
 }
 
 // VM is one virtual machine: Spec is what people want, Status what its host last reported (nil: never).
@@ -165,6 +166,7 @@ const (
 	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run it: the portal's own finding
 	FaultElsewhere FaultCode = "elsewhere" // another host has it on while its own is not heard: likewise
 	FaultRestart   FaultCode = "restart"   // it went off by itself, and its host starts it again, or could not
+	FaultExpiry    FaultCode = "expiry"    // it is at its end, or near it: the portal's own finding
 	FaultUndefined FaultCode = "undefined" // it runs, but its definition was removed on the host: put it back, or it is gone when it stops
 )
 
@@ -244,6 +246,7 @@ type VMView struct {
 	SeenAt      *time.Time `json:"seenAt"` // when the host was last heard (database time)
 	// CPUPercent is the load of a running VM in lists; 100 is one core. nil: not running, or no load known of the last minute.
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
+	Barred     string   `json:"barred,omitempty"` // why the lock keeps whoever looks from changing it; empty: it does not
 }
 
 // FoundVM is a domain that a host runs and Quantix did not make: shown, never touched.
