@@ -111,7 +111,10 @@ func TestGuestsThatGoOffAreStartedAgain(t *testing.T) {
 	}
 
 	// Somebody wants it off: from here, by a shutdown, and on the host.
-	p.stateSince(0, "it is seen on", func(s wire.State) bool { r, _ := vmIn(s, always.ID); return r.Status.Power == fleet.Running && r.Status.Restarts == 2 })
+	p.stateSince(0, "it is seen on", func(s wire.State) bool {
+		r, _ := vmIn(s, always.ID)
+		return r.Status.Power == fleet.Running && r.Status.Restarts == 2
+	})
 	before := host.starts(always.ID)
 	if f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: always, Epoch: 2}); f.Outcome != wire.Done {
 		t.Fatalf("shutdown: %+v", f)

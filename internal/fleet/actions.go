@@ -219,9 +219,14 @@ func (v VMView) missingDisk() *Fault {
 }
 
 // Actions lists all actions for the VM as it is now.
-func (v VMView) Actions() []ActionState {
-	out := make([]ActionState, len(VMActions))
-	for i, a := range VMActions {
+func (v VMView) Actions() []ActionState { return v.actions(VMActions) }
+
+// GuestActions lists those that its guest's agent is asked for.
+func (v VMView) GuestActions() []ActionState { return v.actions(GuestActions) }
+
+func (v VMView) actions(all []Action) []ActionState {
+	out := make([]ActionState, len(all))
+	for i, a := range all {
 		ok, why := v.Allows(a)
 		out[i] = ActionState{Action: a, Allowed: ok, Reason: why}
 	}
