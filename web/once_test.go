@@ -63,7 +63,10 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 1048576))) WHERE id = $1`, s.vm, pool)
 	growing, grow := "/vms/"+string(off), `{"disk":{"poolId":"`+string(slow)+`","volume":"off-1.qcow2"},"sizeBytes":`
 	s.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'off-1.qcow2', 'sizeBytes', 524288))) WHERE id = $1`, off, slow)
+	asked := s.addVM(project, s.host.id, "asked", fleet.Running)
+	s.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, asked)
 	bodies := map[string]struct{ path, body, other string }{
+		"/vms/{id}/guest":                            {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
 		"/vms/{id}/leave":                            {sick["leave"] + "/leave", place(s.host.id), place(placed)},
 		"/vms/{id}/disks/grow":                       {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
 		"/vms/{id}/disks/move":                       {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},

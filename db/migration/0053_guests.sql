@@ -9,7 +9,7 @@ CREATE UNLOGGED TABLE vm_guests (
 
 -- What a job bears to a guest alone, sealed with a key that is not in this database; it ends with the job.
 CREATE TABLE guest_secrets (
-    job_id text PRIMARY KEY REFERENCES jobs ON DELETE CASCADE,
+    job_id text COLLATE "C" PRIMARY KEY REFERENCES jobs ON DELETE CASCADE,
     by_key text NOT NULL,
     sealed bytea NOT NULL
 );

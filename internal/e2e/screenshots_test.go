@@ -159,6 +159,10 @@ func demoShots(t *testing.T, a api) []shot {
 			p.pick("main dl summary", "", "Grow")
 			p.waitText("#dialog", "New size")
 		}},
+		{"vm-guest-menu", vm, func(p *tab) { p.opens("main .card header summary", "", "Trim file systems") }},
+		{"vm-freeze", vm + "/guest/freeze", nil},
+		{"vm-guest-password", vm + "/guest/guestpassword", nil},
+		{"vm-guard", vm + "/guard", nil},
 		{"vm-leave", "/vms/" + string(failed.ID) + "/leave", nil},
 		{"vm-disk-image", "/vms/" + string(failed.ID), func(p *tab) {
 			p.pick("main dl summary", "", "Make an image of it")
