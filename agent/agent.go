@@ -46,6 +46,10 @@ type timing struct {
 	start                            time.Duration // for starting alone, after the definition is as it should be
 	askAgain, shutdown, poll         time.Duration // waiting for a guest to power off
 	call                             time.Duration // one short call of the hypervisor
+	thaw                             time.Duration // one try to thaw a guest
+	keep                             time.Duration // between two looks for what the host does with VMs by itself
+	again, againMost                 time.Duration // before a guest that went off is started again: the first time, and at most
+	calm                             time.Duration // that a guest has run for, not to count as one that goes off again and again
 }
 
 var usual = timing{
@@ -58,6 +62,8 @@ var usual = timing{
 	start:    2 * time.Minute,
 	askAgain: 15 * time.Second, shutdown: 3 * time.Minute, poll: 500 * time.Millisecond,
 	call: 10 * time.Second,
+	thaw: 40 * time.Second,
+	keep: 2 * time.Second, again: 10 * time.Second, againMost: 5 * time.Minute, calm: 10 * time.Minute,
 }
 
 // Agent is the host side of Quantix: it reports what is, claims what shall be, and does it.
@@ -81,6 +87,8 @@ type Agent struct {
 	slots     *semaphore.Weighted
 	consoles  atomic.Int64
 	uploads   counter
+	freezes   freezes
+	keeper    keeper
 	ports     transfer.Ports
 
 	seq     atomic.Int64 // see next
@@ -139,6 +147,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	duties.Go(func() { a.watch(ctx) })
 	duties.Go(func() { a.inventoryLoop(ctx) })
 	duties.Go(func() { a.renewLoop(ctx) })
+	duties.Go(func() { a.keepVMs(ctx) })
+	a.thawLeft()
 	for ctx.Err() == nil {
 		if a.hello(ctx) {
 			a.board.newSession()
@@ -147,6 +157,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	duties.Wait()
+	a.freezes.end.Wait()
 	a.leave(stopWork)
 	return nil
 }

@@ -20,7 +20,7 @@ var duties = map[fleet.JobKind]duty{
 	fleet.VMPutBack:        {onVM(putBack), seeVM, keepVM},
 	fleet.VMStart:          {onVM(start), seeVM, keepTurned},
 	fleet.VMShutdown:       {onVM(shutdown), seeVM, keepTurned},
-	fleet.VMStop:           {byID(Hypervisor.StopVM), seeVM, keepTurned},
+	fleet.VMStop:           {onVM(stop), seeVM, keepTurned},
 	fleet.VMReboot:         {byID(Hypervisor.RebootVM), seeVM, keepVM},
 	fleet.VMReset:          {byID(Hypervisor.ResetVM), seeVM, keepVM},
 	fleet.VMPause:          {byID(Hypervisor.PauseVM), seeVM, keepVM},
@@ -45,6 +45,11 @@ var duties = map[fleet.JobKind]duty{
 	fleet.VolumeCopy:       {onVolume(Hypervisor.CopyVolume), seeVolume, keepNothing},
 	fleet.VolumeSend:       {sendVolume, seeNothing, keepNothing},
 	fleet.VolumeReceive:    {receiveVolume, seeVolume, keepNothing},
+	fleet.VMFreeze:         {onVM(freezeGuest), seeOnlyDone, keepNothing},
+	fleet.VMThaw:           {onVM(thawGuest), seeOnlyDone, keepNothing},
+	fleet.VMPassword:       {onVM(setPassword), seeOnlyDone, keepNothing},
+	fleet.VMClock:          {byID(Hypervisor.SyncGuestTime), seeOnlyDone, keepNothing},
+	fleet.VMTrim:           {byID(Hypervisor.TrimGuest), seeOnlyDone, keepNothing},
 	fleet.VMLeave:          {onVM(leaveVM), seeVM, keepLeft},
 	fleet.VMSnapshot:       {onSnapshots(Hypervisor.TakeSnapshot), seeVM, keepNothing},
 	fleet.VMRevert:         {onSnapshots(Hypervisor.RevertSnapshot), seeVM, keepReverted},
@@ -103,6 +108,14 @@ func start(ctx context.Context, a *Agent, j *job) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
 	defer cancel()
 	return explain(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
+}
+
+// stop keeps in mind before that somebody wants the VM off, so that it is not started again for having gone off.
+func stop(ctx context.Context, a *Agent, j *job) error {
+	if err := a.memory.asked(j.VM.ID, a.bootID()); err != nil {
+		return err
+	}
+	return a.hypervisor.StopVM(ctx, j.VM.ID)
 }
 
 func deleteVM(ctx context.Context, a *Agent, j *job) error {
@@ -189,7 +202,7 @@ func keepActed(a *Agent, j *job, out *wire.Finish, turned bool) error {
 	if j.VM == nil {
 		return nil
 	}
-	return a.memory.vmActed(*j.VM, j.Generation, j.Kind, out.Error, turned)
+	return a.memory.vmActed(*j.VM, j.Generation, j.Kind, out.Error, turned, a.bootID())
 }
 
 func forgetVM(a *Agent, j *job, out *wire.Finish) error {

@@ -25,7 +25,8 @@ func NewBrisk(o Options) (*Agent, error) {
 		grace: 2 * time.Second,
 		stall: time.Second, start: 400 * time.Millisecond,
 		askAgain: 100 * time.Millisecond, shutdown: 500 * time.Millisecond, poll: 20 * time.Millisecond,
-		call: time.Second,
+		call: time.Second, thaw: time.Second,
+		keep: 20 * time.Millisecond, again: 100 * time.Millisecond, againMost: 400 * time.Millisecond, calm: time.Minute,
 	})
 }
 

@@ -63,6 +63,20 @@ type Hypervisor interface {
 	PauseVM(ctx context.Context, id fleet.VMID) error  // paused already: nothing
 	ResumeVM(ctx context.Context, id fleet.VMID) error // running already: nothing
 
+	// GuestReadings are what the guests that run Quantix's VMs said last of what changes by itself, those whose agent answers. VMStatus.Guest has the
+	// rest. Guests are asked in the background: one that hangs, or says too much, holds up nothing.
+	GuestReadings(ctx context.Context) ([]GuestReading, error)
+
+	// Orders to the guest's agent, each within ctx. They refuse a guest that is off or paused, or whose agent does not answer.
+
+	// FreezeGuest lets nothing be written to the guest's file systems until ThawGuest. It refuses a guest that has none to freeze. Frozen already: nothing.
+	FreezeGuest(ctx context.Context, id fleet.VMID) error
+	ThawGuest(ctx context.Context, id fleet.VMID) error // not frozen: nothing; of a guest that is off: nothing
+	// SetGuestPassword gives a user of the guest a password. No error repeats it.
+	SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error
+	SyncGuestTime(ctx context.Context, id fleet.VMID) error // sets the guest's clock to the host's
+	TrimGuest(ctx context.Context, id fleet.VMID) error     // gives back to the storage what the guest's file systems do not use
+
 	// MoveDisk copies a disk of the VM into another pool, under the name given, and has the VM use the copy: the running guest without a
 	// pause, its definition, and what is kept of what was applied. The old file stays and nothing names it any more. What fails, and
 	// what is stopped, leaves the VM on the old disk and no copy. Where an earlier call was cut off, the copy that QEMU still makes is

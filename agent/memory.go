@@ -35,6 +35,8 @@ type kept struct {
 	Sent []sentDisk `json:"sent,omitempty"`
 	// Hashed are checksums of volumes, in the order in which they were computed.
 	Hashed []Hashed `json:"hashed,omitempty"`
+	// Frozen are guests that this agent has frozen, or is about to: it thaws them, whatever becomes of it meanwhile.
+	Frozen []fleet.VMID `json:"frozen,omitempty"`
 }
 
 type networkMemory struct {
@@ -50,19 +52,6 @@ type madeVolume struct {
 
 // mostVolumesMade is how many orders for volumes are remembered: far more than are at work at once.
 const mostVolumesMade = 128
-
-type vmMemory struct {
-	Name       string        `json:"name"`
-	Generation int64         `json:"generation"`
-	Error      string        `json:"error,omitempty"`
-	ErrorOf    fleet.JobKind `json:"errorOf,omitempty"`
-	// Stamped is the newest generation that was applied.
-	Stamped int64 `json:"stamped,omitempty"`
-	// Made are the disks that this agent made and the VM has: their definition may be removed before anybody else knows of them.
-	Made []fleet.Volref `json:"made,omitempty"`
-	// Ran is the boot of the host in which the guest was last seen on; empty: it was seen going off, or an order put it there.
-	Ran string `json:"ran,omitempty"`
-}
 
 func openMemory(path string) (*memory, error) {
 	m := &memory{path: path}
@@ -94,15 +83,15 @@ func openMemory(path string) (*memory, error) {
 }
 
 // vmActed notes that a generation was acted on; words are empty after a success. turned: a success has put the guest on or off.
-func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string, turned bool) error {
+func (m *memory) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string, turned bool, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old := m.kept.VMs[vm.ID]
-	next := vmMemory{Name: cmp.Or(vm.Name, old.Name), Generation: max(old.Generation, generation), Error: words, Stamped: old.Stamped, Made: old.Made, Ran: old.Ran}
-	if words == "" && turned {
-		next.Ran = ""
-	}
-	if words != "" {
+	next := old
+	next.Name, next.Generation, next.Error, next.ErrorOf = cmp.Or(vm.Name, old.Name), max(old.Generation, generation), words, ""
+	if words == "" {
+		next.ordered(kind, turned, boot)
+	} else {
 		next.ErrorOf = kind
 	}
 	if words == "" && kind.Is().Applies {
@@ -238,67 +227,6 @@ func (m *memory) save() error {
 		return fmt.Errorf("keep what was done: %w", err)
 	}
 	return nil
-}
-
-// seen notes which guests and networks are on in this boot of the host. Most looks change nothing, and write nothing.
-func (m *memory) seen(s wire.State, boot string) error {
-	if boot == "" {
-		return nil
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	changed := false
-	for _, vm := range s.VMs {
-		k := m.kept.VMs[vm.ID]
-		ran := k.Ran
-		switch {
-		case !isOff(vm.Status.Power):
-			ran = boot
-		case ran == boot:
-			ran = ""
-		}
-		if ran == k.Ran {
-			continue
-		}
-		if k.Ran, changed = ran, true; k.Name == "" {
-			k.Name, k.Generation = vm.Name, vm.Generation // it is as acted on as its stamp says
-		}
-		m.kept.VMs[vm.ID] = k
-	}
-	for _, n := range s.Networks {
-		k, ordered := m.kept.Networks[n.ID]
-		now := networkMemory{Ran: boot, Error: k.Error}
-		if n.Status.Error == "" {
-			now.Error = ""
-		}
-		if ordered && n.Status.Active && k != now {
-			m.kept.Networks[n.ID], changed = now, true
-		}
-	}
-	if !changed {
-		return nil
-	}
-	return m.save()
-}
-
-func isOff(p fleet.Power) bool {
-	return p == fleet.Stopped || p == fleet.Crashed || p == fleet.Absent
-}
-
-// addTo completes one status, in this boot of the host.
-func (m *memory) addTo(id fleet.VMID, status *fleet.VMStatus, boot string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.kept.VMs[id].addTo(status, boot)
-}
-
-func (k vmMemory) addTo(status *fleet.VMStatus, boot string) {
-	status.Error, status.ErrorOf = k.Error, k.ErrorOf
-	if k.Ran != "" && boot != "" && k.Ran != boot && isOff(status.Power) && status.Power != fleet.Absent {
-		status.Faults = append(slices.Clone(status.Faults), fleet.Fault{
-			Code: fleet.FaultRebooted, Text: "It was on when its host went down, and is off since the host is back. Start it, or force it off to leave it so.",
-		})
-	}
 }
 
 // complete adds to a snapshot what only the agent knows, and sorts it, so that equal states have equal digests.

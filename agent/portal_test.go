@@ -214,7 +214,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 			}
 		}
 		return out
-	case strings.HasPrefix(name, "pools/"):
+	case strings.HasPrefix(name, "pools/"), isJob && verb == "secret":
 		read[struct{}](p, r)
 		defer p.change()()
 		return wire.PoolSecret{Secret: p.secret}

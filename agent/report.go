@@ -24,6 +24,7 @@ type reporter struct {
 	on    Assigned      // what is assigned to this host, as the portal last said; only the loop touches it
 	last  wire.State    // the newest that the hypervisor said; only the loop touches it
 	tally tally         // of what passes cards; only the loop touches it
+	news  guestNews     // likewise
 
 	mu     sync.Mutex
 	looked time.Time // when the look that gave last began; zero: none has succeeded
@@ -130,6 +131,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	if periodic {
 		out.Meters, out.Load = r.meters(ctx)
 		out.Filters = r.counts(ctx)
+		out.Guests = r.guests(ctx)
 	}
 	state := r.look(ctx)
 	if ctx.Err() != nil {
@@ -250,6 +252,7 @@ func (r *reporter) look(ctx context.Context) wire.State {
 		if err := errors.Join(r.a.memory.forget(state, r.a.board.busy()), r.a.memory.seen(state, r.a.bootID())); err != nil {
 			r.a.log.Error("The agent's memory cannot be written.", "error", err)
 		}
+		r.a.lookedNow()
 	}
 	r.a.metrics.setConnected(state.Host.Connected)
 	return r.complete(state.Host)

@@ -134,6 +134,9 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 
 // shutdown asks the guest to power off, reminds it, and waits until it has.
 func shutdown(ctx context.Context, a *Agent, j *job) error {
+	if err := a.memory.asked(j.VM.ID, a.bootID()); err != nil {
+		return err
+	}
 	late := time.After(a.times.shutdown)
 	poll := time.NewTicker(a.times.poll)
 	defer poll.Stop()

@@ -28,20 +28,26 @@ func (q *Queries) AskAgain(ctx context.Context, arg AskAgainParams) error {
 	return err
 }
 
-const breakOffShutdown = `-- name: BreakOffShutdown :exec
+const breakOffWaits = `-- name: BreakOffWaits :exec
 UPDATE jobs SET state = 'cancelled', error = $1, ended_at = now(), lease_until = NULL
-WHERE subject = $2 AND host_id = $3 AND state = 'running' AND kind = 'vm.shutdown'
+WHERE subject = $2 AND host_id = $3 AND state = 'running' AND kind = ANY ($4::text[])
 `
 
-type BreakOffShutdownParams struct {
+type BreakOffWaitsParams struct {
 	Error   string
 	Subject fleet.Subject
 	HostID  fleet.HostID
+	Kinds   []string
 }
 
-// A guest that takes its time must not hold up whoever wants it off now: the wait for it ends, its epoch is over.
-func (q *Queries) BreakOffShutdown(ctx context.Context, arg BreakOffShutdownParams) error {
-	_, err := q.db.Exec(ctx, breakOffShutdown, arg.Error, arg.Subject, arg.HostID)
+// A guest that takes its time must not hold up whoever wants it off now: the wait for it ends, its epoch is over. kinds: those that wait for it.
+func (q *Queries) BreakOffWaits(ctx context.Context, arg BreakOffWaitsParams) error {
+	_, err := q.db.Exec(ctx, breakOffWaits,
+		arg.Error,
+		arg.Subject,
+		arg.HostID,
+		arg.Kinds,
+	)
 	return err
 }
 
@@ -446,7 +452,7 @@ func (q *Queries) LookForWork(ctx context.Context, arg LookForWorkParams) (LookF
 }
 
 const movedOnVM = `-- name: MovedOnVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved FROM vms v
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry FROM vms v
 WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.task_id IS NOT NULL)
 `
@@ -482,6 +488,11 @@ func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error
 		&i.Attention,
 		&i.Elsewhere,
 		&i.Starved,
+		&i.Protected,
+		&i.Lock,
+		&i.ExpiresAt,
+		&i.ExpiryStops,
+		&i.Expiry,
 	)
 	return i, err
 }

@@ -112,6 +112,12 @@ type FoundVM struct {
 	Status fleet.VMStatus
 }
 
+type GuestSecret struct {
+	JobID  fleet.JobID
+	ByKey  string
+	Sealed []byte
+}
+
 type Host struct {
 	ID          fleet.HostID
 	Name        string
@@ -528,6 +534,18 @@ type VM struct {
 	Attention          bool
 	Elsewhere          []fleet.Sighting
 	Starved            bool
+	Protected          bool
+	Lock               *fleet.VMLock
+	ExpiresAt          *time.Time
+	ExpiryStops        bool
+	Expiry             fleet.Expiry
+}
+
+type VmGuest struct {
+	VMID    fleet.VMID
+	HostID  fleet.HostID
+	At      time.Time
+	Reading fleet.GuestReading
 }
 
 type VmMac struct {

@@ -148,6 +148,9 @@ var given = map[string]any{
 	"ReportVMs.Vms":              []byte(`[{"id": "` + aVM + `", "generation": 1, "status": {"power": "stopped"}}]`),
 	"SightVMs.Seen":              []byte(`[{"id": "` + aVM + `", "power": "stopped", "generation": 1, "proven": true}]`),
 	"StrangeDomains.Domains":     []byte(`[{"id": "` + aVM + `", "proof": ""}]`),
+	"ReportGuests.Readings":      []string{"{}"},
+	"GuardVM.Expiry":             fleet.ExpiresSoon,
+	"SetExpiry.Expiry":           fleet.ExpiresSoon,
 	"TasksSeen.Ids":              []string{aTask},
 }
 

@@ -89,6 +89,8 @@ func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 // machine is a host's agent, played by the test over the real protocol.
 type machine struct {
 	san fleet.PoolID // a pool whose secret is for it
+
+	guest fleet.JobID // a job that bears a secret to a guest
 	*wire.Client
 	id          fleet.HostID
 	credentials wire.Credentials

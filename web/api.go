@@ -224,7 +224,7 @@ func alwaysThere(t reflect.Type) (fields []alwaysField) {
 	}
 	for _, f := range reflect.VisibleFields(t) {
 		name, rules, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.IsExported() && !f.Anonymous && name != "" && name != "-" && !strings.Contains(rules, "omitempty") {
+		if f.IsExported() && !f.Anonymous && name != "" && name != "-" && !strings.Contains(rules, "omitempty") && !strings.Contains(rules, "omitzero") {
 			fields = append(fields, alwaysField{name, f.Type.Kind() == reflect.Pointer})
 		}
 	}

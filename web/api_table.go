@@ -44,6 +44,9 @@ func (s *Server) operations() []operation {
 		op(post, "/vms/{id}/takeover", policy.VMChange, ok, "take-over-vm", "Make what somebody changed on the host what is wanted", s.apiTakeOver),
 		op(post, "/vms/{id}/place", policy.InfraChange, ok, "place-vm", "Say where a VM is, when hosts disagree", s.apiPlaceVM),
 		op(post, "/vms/{id}/putback", policy.VMChange, accepted, "put-back-vm", "Undo what somebody changed on the host", s.apiPutBack),
+		op(get, "/vms/{id}/guest", policy.VMSee, ok, "get-guest", "Get what a VM's guest says of itself through its agent, and what it can be asked for", s.apiGuest),
+		op(post, "/vms/{id}/guest", policy.VMUse, accepted, "ask-guest", "Ask a guest's agent to freeze or thaw its file systems, trim them, set its clock or a user's password", s.apiAskGuest),
+		op(put, "/vms/{id}/guard", policy.VMChange, ok, "guard-vm", "Set what guards a VM: protection from deletion, a lock with a reason, and when it expires", s.apiGuardVM),
 		op(get, "/vms/{id}/events", policy.VMSee, ok, "get-vm-events", "Get what happened to a VM", s.apiVMEvents),
 
 		op(get, "/hosts", policy.InfraSee, ok, "list-hosts", "List hosts", list(s.Control.ListHosts)),

@@ -42,6 +42,7 @@ func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ 
 			{Job: screen.ID, Finish: wire.Finish{Epoch: screen.Epoch, Seq: m.seq, Outcome: wire.Done}},
 		}})},
 		"POST " + wire.PathTransfers + ":id/meet": {wire.PathTransfers + string(work.ID) + "/meet", jsonOf(t, wire.Meet{Job: work.ID, Epoch: work.Epoch, Ticket: strings.Repeat("ab", 32)})},
+		"POST " + wire.PathJobs + ":id/secret":    {wire.PathJobs + string(m.guest) + "/secret", `{}`},
 		"POST " + wire.PathPools + ":id/secret":   {wire.PathPools + string(m.san) + "/secret", `{}`},
 		"GET " + wire.PathPair + ":id":            {wire.PathPair + string(screen.Args.Console), ""},
 		"GET " + wire.PathConsole + ":id":         {wire.PathConsole + string(screen.Args.Console), ""},
@@ -89,6 +90,13 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	}
 	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool) // so that no claim is parked
 
+	p.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, vm)
+	word, err := p.control.ActGuest(t.Context(), fleet.SystemActor, vm, control.GuestOrder{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.guest = fleet.JobID(word.ID)
+	p.exec(`UPDATE jobs SET state = 'running', epoch = 9, lease_until = now() + interval '1 hour' WHERE id = $1`, m.guest)
 	p.exec(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $1, $1, $2, $3)`, work.ID, m.id, other.id)
 	calls := lines(t, m, work, asked)
 	proofs := p.server.AgentProofs()
@@ -143,7 +151,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	}
 	// Another host, with a session of its own, has the right epoch and still not the job.
 	stranger := callerAs(t, agentURL, m, &foreign, others)
-	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
+	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
 		body := strings.ReplaceAll(calls[route].body, fmt.Sprintf(`"seq":%d`, m.seq), fmt.Sprintf(`"seq":%d`, other.seq+1))
 		if a := stranger.ask(method, calls[route].path, body); a.status != http.StatusNotFound && a.status != http.StatusConflict {
@@ -160,7 +168,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	self := callerAs(t, agentURL, m, &key, now)
 	for route, want := range map[string]int{
 		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathRenew: http.StatusOK,
-		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "POST " + wire.PathPools + ":id/secret": http.StatusOK, "POST " + wire.PathTransfers + ":id/meet": http.StatusOK, "GET " + wire.PathPair + ":id": http.StatusSwitchingProtocols,
+		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "POST " + wire.PathPools + ":id/secret": http.StatusOK, "POST " + wire.PathJobs + ":id/secret": http.StatusOK, "POST " + wire.PathTransfers + ":id/meet": http.StatusOK, "GET " + wire.PathPair + ":id": http.StatusSwitchingProtocols,
 	} {
 		method, _, _ := strings.Cut(route, " ")
 		if a := self.ask(method, calls[route].path, calls[route].body); a.status != want {

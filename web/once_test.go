@@ -69,7 +69,10 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 			status = '{"power":"stopped","cpus":1,"memoryMiB":128,"snapshots":{"merges":1,"snapshots":[{"id":"old","name":"old"}]}}' WHERE id = $1`, id, slow, name+".qcow2")
 		return "/vms/" + string(id)
 	}
+	asked := s.addVM(project, s.host.id, "asked", fleet.Running)
+	s.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, asked)
 	bodies := map[string]struct{ path, body, other string }{
+		"/vms/{id}/guest":                            {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
 		"/vms/{id}/leave":                            {sick["leave"] + "/leave", place(s.host.id), place(placed)},
 		"/vms/{id}/snapshots":                        {snapped("taken") + "/snapshots", `{"name":"before"}`, `{"name":"after"}`},
 		"/vms/{id}/snapshots/{snapshot}/revert":      {snapped("reverted") + "/snapshots/old/revert", `{}`, `{"start":true}`},

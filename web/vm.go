@@ -20,6 +20,11 @@ func actionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 	return policy.Offer(a, "vm", vm.ProjectID, vm.Actions())
 }
 
+// guestActionsOf is what the person may ask its guest's agent for.
+func guestActionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
+	return policy.Offer(a, "vm", vm.ProjectID, vm.GuestActions())
+}
+
 // vmFrame marks the VM in the tree, below its host.
 func vmFrame(vm fleet.VMView) shell.Frame {
 	return shell.Frame{Title: vm.Name, Here: []string{
@@ -30,7 +35,7 @@ func vmFrame(vm fleet.VMView) shell.Frame {
 // vmOf reads the VM of the address with what every tab of its page shows.
 func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
-	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a), MoveWhy: moveWhy(a), LeaveWhy: leaveWhy(a)}, err
+	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), GuestActions: guestActionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a), MoveWhy: moveWhy(a), LeaveWhy: leaveWhy(a)}, err
 }
 
 func placeWhy(a fleet.Actor) string {
@@ -84,6 +89,9 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 		}
 		if err == nil {
 			p.Cards, err = s.Control.VMAddresses(ctx, a, p.VM.ID)
+		}
+		if err == nil && p.VM.On() {
+			p.Guest, err = s.Control.VMGuest(ctx, a, p.VM.ID)
 		}
 		if err == nil && p.MoveWhy == "" {
 			p.Moving, err = s.Control.MovingDisks(ctx, a, p.VM.ID)

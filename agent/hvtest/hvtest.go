@@ -100,6 +100,15 @@ type Harness struct {
 	// Device is a device of the host's own on which nothing is.
 	Device func(t *testing.T) string
 
+	// AddBootable puts a qcow2 volume into a pool from which a guest boots that has an agent. Prepare gives that guest, once its agent answers, a
+	// file system on its second disk, and what setting a password takes.
+	AddBootable func(t *testing.T, pool fleet.Pool, name string)
+	Prepare     func(t *testing.T, id fleet.VMID)
+
+	// Frozen and HasPassword look into that guest past the backend.
+	Frozen      func(t *testing.T, id fleet.VMID) bool
+	HasPassword func(t *testing.T, id fleet.VMID, user, password string) bool
+
 	// Network is the name of a libvirt network of the host that is active.
 	Network string
 
@@ -253,6 +262,9 @@ func Run(t *testing.T, h Harness) {
 			{"the console speaks VNC", testConsole},
 			{"changes wake up", testChanges},
 			{"running guests are metered", testMeters},
+			{"a guest says what it is, and does what its agent is asked", testGuestAgent},
+			{"a guest without an agent is asked for nothing", testNoGuestAgent},
+			{"what a host does by itself is kept with the VM", testPolicy},
 			{"a state in which nothing changed is equal", testSteady},
 			{"a reopened backend sees the same host", testReopen},
 			{"a context that has ended is honoured", testDeadline},

@@ -16,7 +16,8 @@ func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.Boot = fleet.VMBoot{Menu: true, CDROM: 3}
 	s.Display = fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de-ch", Pointer: "mouse", Sound: "ich9"}
 	s.Security = fleet.VMSecurity{TPM: true, SecureBoot: true}
-	s.Devices = fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 4096}
+	s.Devices = fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 4096, GuestAgent: "none"}
+	s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always"}
 	return s
 }
 

@@ -26,8 +26,7 @@ const (
 // cards are the addresses of a guest by MAC.
 type cards map[string][]fleet.SeenAddress
 
-// addressesOf returns the guests' addresses by MAC. They are read in the background, a few guests at a time: a guest's
-// agent may take its seconds to answer.
+// addressesOf returns the guests' addresses by MAC. They are read in the background, a few guests at a time.
 func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID]cards {
 	running := slices.DeleteFunc(slices.Clone(all), func(s sighted) bool { return s.live == nil || len(s.live.nics) == 0 })
 	look := func() (map[fleet.VMID]cards, error) {
@@ -42,7 +41,7 @@ func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID
 		for i, s := range running {
 			g.Go(func() (err error) {
 				found[i], err = call(b.life, c, func(l *golibvirt.Libvirt) (cards, error) {
-					return addresses(l, s.ref, s.agent), nil
+					return addresses(l, s.ref, b.guests.cardsOf(s)), nil
 				})
 				return err
 			})
@@ -60,23 +59,22 @@ func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID
 	return b.addresses.read(ctx, addressesAge, addressesPatience, look).value
 }
 
-// sources are whom libvirt asks, who knows best first.
+// sources are whom libvirt asks, who knows best first. What a guest's agent tells goes before them: see guests.
 var sources = []struct {
 	ask  golibvirt.DomainInterfaceAddressesSource
 	word fleet.AddressSource
 }{
-	{golibvirt.DomainInterfaceAddressesSrcAgent, fleet.FromAgent},
 	{golibvirt.DomainInterfaceAddressesSrcLease, fleet.FromLease},
 	{golibvirt.DomainInterfaceAddressesSrcArp, fleet.FromARP},
 }
 
-// addresses asks the guest's agent, the leases of libvirt's networks and the host's own ARP table. An error is no address.
-func addresses(l *golibvirt.Libvirt, ref golibvirt.Domain, agent bool) cards {
+// addresses are what the guest told, the leases of libvirt's networks and the host's own ARP table say. An error is no address.
+func addresses(l *golibvirt.Libvirt, ref golibvirt.Domain, told cards) cards {
 	out := cards{}
+	for mac, all := range told {
+		out[mac] = slices.Clone(all)
+	}
 	for _, s := range sources {
-		if s.word == fleet.FromAgent && !agent {
-			continue
-		}
 		if found, err := l.DomainInterfaceAddresses(ref, uint32(s.ask), 0); err == nil {
 			out.add(found, s.word)
 		}

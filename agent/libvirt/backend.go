@@ -53,6 +53,7 @@ type Backend struct {
 	ioErrors    ioErrors
 	addresses   watch[map[fleet.VMID]cards]
 	heard       heard
+	guests      guests
 	disks       diskSizes
 	files       fileWatches
 	pools       poolWatches

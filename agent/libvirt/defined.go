@@ -22,6 +22,7 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}
 	}
+	out.Spec.Policy = applied.Spec.Policy // it stands in Quantix's own metadata alone
 	readParts(x, &out.Spec, out.Odd)
 	if applied.Spec.CPU.Model == "" && isDefaultModel(x, out.Spec.CPU.Model) {
 		out.Spec.CPU.Model = ""

@@ -39,11 +39,8 @@ func newDefinition(id fleet.VMID, arch string, k kind) *libvirtxml.Domain {
 				Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}},
 				Target: &libvirtxml.DomainConsoleTarget{Type: "serial", Port: &port},
 			}},
-			Channels: []libvirtxml.DomainChannel{{
-				Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind"}},
-				Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: agentChannel}},
-			}},
-			Inputs: []libvirtxml.DomainInput{newTablet()},
+			Channels: []libvirtxml.DomainChannel{newAgentChannel()},
+			Inputs:   []libvirtxml.DomainInput{newTablet()},
 			// On a Unix socket that libvirt names, so that nothing listens on the network.
 			Graphics: []libvirtxml.DomainGraphic{{VNC: &libvirtxml.DomainGraphicVNC{
 				Listeners: []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{}}},

@@ -86,6 +86,7 @@ func hostname() string {
 func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fleet.VMStatus {
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
+	st.Guest = b.guests.statusOf(s)
 	if changed := b.changed.sight().value; s.ours && len(changed) > 0 {
 		for _, n := range s.kept.nics {
 			if said := changed[n.filter]; said != "" {

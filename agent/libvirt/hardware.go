@@ -92,7 +92,7 @@ func nextBoot(live, kept hardware) []string {
 			out = append(out, f.name)
 		}
 	}
-	for _, f := range partFields {
+	for _, f := range partFields { // each of which a guest sees
 		same := f.Same(live.parts, kept.parts)
 		switch f.Name {
 		case "cpu.model":
@@ -255,6 +255,6 @@ func vncHost(v *libvirtxml.DomainGraphicVNC) string {
 // hasAgent reports whether the guest's agent is connected, as a live definition says.
 func hasAgent(x *libvirtxml.Domain) bool {
 	return x.Devices != nil && slices.ContainsFunc(x.Devices.Channels, func(c libvirtxml.DomainChannel) bool {
-		return c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == agentChannel && c.Target.VirtIO.State == "connected"
+		return isAgentChannel(c) && c.Target.VirtIO.State == "connected"
 	})
 }

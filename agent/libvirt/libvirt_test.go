@@ -143,6 +143,12 @@ func TestConformance(t *testing.T) {
 		},
 		Reservations: reservations, DropReservations: dropReservations, PortGroups: portGroups,
 		EndServer: endServer, ForeignNetwork: foreignNetwork,
+		AddBootable: func(t *testing.T, p fleet.Pool, name string) {
+			guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
+			run(t, "cp", guest.Disk, filepath.Join(p.Spec.Path, name))
+			virsh(t, "pool-refresh", p.Name)
+		},
+		Prepare: prepareGuest, Frozen: guestFrozen, HasPassword: guestHasPassword,
 		Network: "default", Device: lonelyDevice,
 		Unplug: func(t *testing.T) func() {
 			stopLibvirtd(t)

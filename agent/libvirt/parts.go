@@ -247,6 +247,19 @@ var parts = []part{
 		s.Devices.VSOCK = x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == aliasVSOCK
 		return ""
 	}},
+	{"devices.guestAgent", func(x *libvirtxml.Domain, s fleet.VMSpec) {
+		switch has := slices.ContainsFunc(x.Devices.Channels, isAgentChannel); {
+		case s.Devices.GuestAgent == "none":
+			x.Devices.Channels = slices.DeleteFunc(x.Devices.Channels, isAgentChannel)
+		case !has:
+			x.Devices.Channels = append(x.Devices.Channels, newAgentChannel())
+		}
+	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		if !slices.ContainsFunc(x.Devices.Channels, isAgentChannel) {
+			s.Devices.GuestAgent = "none"
+		}
+		return ""
+	}},
 }
 
 // readParts reads all of them into the spec. odd gets what it cannot say, by field; nil: nobody asks.
@@ -408,6 +421,18 @@ func newRNG() libvirtxml.DomainRNG {
 		Model:   "virtio",
 		Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
 	}
+}
+
+func newAgentChannel() libvirtxml.DomainChannel {
+	return libvirtxml.DomainChannel{
+		Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind"}},
+		Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: agentChannel}},
+	}
+}
+
+// isAgentChannel reports whether the guest's agent listens there, whoever made it: libvirt speaks to one alone.
+func isAgentChannel(c libvirtxml.DomainChannel) bool {
+	return c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == agentChannel
 }
 
 func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {

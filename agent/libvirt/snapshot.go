@@ -61,6 +61,7 @@ func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 	}
 	sizes := b.sizesOf(ctx, pathsOf(all...))
 	b.disks.keepOnly(sizes)
+	b.guests.look(b, all)
 	addresses := b.addressesOf(ctx, all)
 	seen := <-poolsDone
 	changed := b.filtersChanged(ctx)

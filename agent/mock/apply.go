@@ -385,7 +385,7 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 		}
 	}
 	if ok {
-		h.stop(g)
+		h.stop(g, "forced off")
 		delete(h.guests, vm.ID)
 	}
 	for _, d := range doomed {

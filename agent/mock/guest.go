@@ -27,6 +27,10 @@ type guest struct {
 	screen     *screen
 	tree       *agent.SnapTree // of its snapshots; nil: it never had one
 	others     []string        // snapshots that somebody made beside Quantix
+
+	reason    string            // why it is off
+	frozen    bool              // its file systems are
+	passwords map[string]string // what its users were given
 }
 
 // shape is what a definition says: the devices of a spec, and where its pools are.
@@ -61,11 +65,15 @@ func (g *guest) start(now time.Time) {
 	run := g.def
 	g.live, g.power, g.startedAt = &run, fleet.Running, now.Truncate(time.Second)
 	g.screen = newScreen(g.name, g.def)
+	g.frozen, g.reason = false, ""
 }
 
-// stop powers the guest off. Without a definition it is gone then.
-func (h *Host) stop(g *guest) {
-	g.live, g.power, g.startedAt = nil, fleet.Stopped, time.Time{}
+// stop powers the guest off, with libvirt's word for why. Without a definition it is gone then.
+func (h *Host) stop(g *guest, reason string) {
+	if g.live == nil && g.power == fleet.Stopped {
+		return
+	}
+	g.live, g.power, g.startedAt, g.reason = nil, fleet.Stopped, time.Time{}, reason
 	if g.screen != nil {
 		g.screen.off()
 		g.screen = nil
@@ -87,12 +95,15 @@ func (g *guest) nextBoot() []string {
 		out = append(out, "name")
 	}
 	for _, f := range fleet.VMFields {
-		if !f.Same(g.live.spec, g.def.spec) {
+		if !unseen(f) && !f.Same(g.live.spec, g.def.spec) {
 			out = append(out, f.Name)
 		}
 	}
 	return out
 }
+
+// unseen reports whether no guest sees the field.
+func unseen(f fleet.VMField) bool { return f.On == fleet.Now && f.Input.Section != "" }
 
 // uses reports whether the domain, as it runs or as it is defined, holds the file.
 func (g *guest) uses(path string) bool {
@@ -103,7 +114,7 @@ func (g *guest) uses(path string) bool {
 // status is what libvirt would say; h.mu is held.
 func (h *Host) status(g *guest) fleet.VMStatus {
 	now := g.def
-	s := fleet.VMStatus{Power: g.power, NextBoot: g.nextBoot(), Accelerator: h.inv.Accelerators[0]}
+	s := fleet.VMStatus{Power: g.power, Reason: g.reason, NextBoot: g.nextBoot(), Accelerator: h.inv.Accelerators[0]}
 	if g.on() {
 		now = *g.live
 		started := g.startedAt
@@ -122,6 +133,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		if g.name != g.applied.Name {
 			s.Domain = g.name
 		}
+		s.Guest, s.Policy = g.says(), g.applied.Spec.Policy
 	}
 	for i, spec := range now.spec.Disks {
 		ref := spec.Ref()

@@ -1,5 +1,5 @@
 // Package mock is a simulated host in memory: the same behaviour as a real one, without guests. The demo, tests and
-// load runs use it. Words in a VM's name make it misbehave: "fail-create", "fail-start", "hang-start" and "no-shutdown";
+// load runs use it. Words in a VM's name make it misbehave: "fail-create", "fail-start", "hang-start", "no-shutdown" and "no-agent";
 // so do the NFS servers "refused…" and "hang.example", and "no-dnsmasq" in a network's name.
 package mock
 
@@ -24,6 +24,7 @@ const (
 	FailStart  = "fail-start"  // QEMU ends at once
 	HangStart  = "hang-start"  // starting never ends; of a network, too
 	NoShutdown = "no-shutdown" // the guest ignores the request to power off
+	NoAgent    = "no-agent"    // its agent does not answer
 )
 
 // Options describe a simulated host.

@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 			h.mu.Lock()
 			run := h.guests[id].live
 			h.mu.Unlock()
-			h.powerOff(id, run)
+			h.powerOff(id, run, "forced off")
 		},
 		Change: func(_ *testing.T, id fleet.VMID, c hvtest.Change) { h.alter(id, c) },
 		Keep: func(_ *testing.T, id fleet.VMID) func() {
@@ -120,10 +120,18 @@ func TestConformance(t *testing.T) {
 		PortGroups:       func(_ *testing.T, name string) []string { return h.PortGroups(name) },
 		EndServer:        func(_ *testing.T, name string) { h.EndDNSMasq(name) },
 		ForeignNetwork:   func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
-		Network:          "default",
-		Device:           func(*testing.T) string { return "ens1f0np0" },
-		Unplug:           func(*testing.T) func() { return h.Unplug() },
-		Freeze:           func(*testing.T) func() { return h.Freeze() },
+		AddBootable: func(_ *testing.T, p fleet.Pool, name string) {
+			h.addImage(p, hvtest.Image{Name: name, Kind: hvtest.Qcow2, SizeBytes: 64 << 20})
+		},
+		Prepare: func(*testing.T, fleet.VMID) {},
+		Frozen:  func(_ *testing.T, id fleet.VMID) bool { return h.GuestFrozen(id) },
+		HasPassword: func(_ *testing.T, id fleet.VMID, user, password string) bool {
+			return h.GuestPassword(id, user) == password
+		},
+		Network: "default",
+		Device:  func(*testing.T) string { return "ens1f0np0" },
+		Unplug:  func(*testing.T) func() { return h.Unplug() },
+		Freeze:  func(*testing.T) func() { return h.Freeze() },
 	})
 }
 

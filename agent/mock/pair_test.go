@@ -44,7 +44,7 @@ func (h *Host) migrate(t *testing.T, to *Host, id fleet.VMID, leave bool) {
 	there.live = &run
 	to.guests[id] = &there
 	g.screen = nil // it went along
-	h.stop(g)
+	h.stop(g, "forced off")
 	if !leave {
 		delete(h.guests, id)
 	}

@@ -64,7 +64,7 @@ func (h *Host) RevertSnapshot(ctx context.Context, in agent.SnapshotWork) error 
 		}
 		next := t.Back(*node, string(in.Job), g.def.path)
 		h.layOn(next)
-		h.stop(g)
+		h.stop(g, "forced off")
 		if node.Memory != "" || in.Order.Start {
 			g.start(time.Now())
 			if node.Memory != "" {

@@ -129,19 +129,33 @@ func (h *Host) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 			return nil
 		}
 		run := g.live
-		time.AfterFunc(h.opts.Delay, func() { h.powerOff(id, run) })
+		time.AfterFunc(h.opts.Delay, func() { h.powerOff(id, run, "shut down") })
 		return nil
 	})
 }
 
 // powerOff ends the guest's run; a later run stays.
-func (h *Host) powerOff(id fleet.VMID, run *shape) {
+func (h *Host) powerOff(id fleet.VMID, run *shape, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if g, ok := h.guests[id]; ok && g.on() && g.live == run {
-		h.stop(g)
+		h.stop(g, reason)
 		h.notify()
 	}
+}
+
+// GoesOff ends a guest that runs by itself: it crashes, or shuts down from within.
+func (h *Host) GoesOff(id fleet.VMID, crashes bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, ok := h.guests[id]
+	if !ok || !g.on() {
+		return
+	}
+	if h.stop(g, "shut down"); crashes {
+		g.power, g.reason = fleet.Crashed, "crashed"
+	}
+	h.notify()
 }
 
 // StopVM implements agent.Hypervisor.
@@ -153,7 +167,7 @@ func (h *Host) StopVM(ctx context.Context, id fleet.VMID) error {
 		return err
 	}
 	return h.change(id, func(g *guest) error {
-		h.stop(g)
+		h.stop(g, "forced off")
 		return nil
 	})
 }

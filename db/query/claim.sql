@@ -172,10 +172,10 @@ WHERE v.id = @id AND v.host_id = @host_id AND v.generation > @generation AND v.d
 UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now()
 WHERE subject = @subject AND host_id = @host_id AND state = 'queued' AND kind = ANY (@kinds::text[]);
 
--- name: BreakOffShutdown :exec
--- A guest that takes its time must not hold up whoever wants it off now: the wait for it ends, its epoch is over.
+-- name: BreakOffWaits :exec
+-- A guest that takes its time must not hold up whoever wants it off now: the wait for it ends, its epoch is over. kinds: those that wait for it.
 UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now(), lease_until = NULL
-WHERE subject = @subject AND host_id = @host_id AND state = 'running' AND kind = 'vm.shutdown';
+WHERE subject = @subject AND host_id = @host_id AND state = 'running' AND kind = ANY (@kinds::text[]);
 
 -- name: ReplaceLapsed :exec
 -- A lapsed job whose subject already has a newer waiting job of its kind, or that was a console, is over.

@@ -82,10 +82,17 @@ var peopleCases = map[string]useCase{
 	"MovingDisks":  {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
 	"TakeOver":     {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id, map[string]string{"cpus": "2 vCPUs"}} }},
 	"PutBack":      {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id} }},
-	"VMRetry":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"VMEvents":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"VMMeter":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"OpenConsole":  {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
+	"GuardVM":      {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.GuardVM{Protected: true}} }},
+	"VMGuest":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"ActGuest": {may: redUse, with: func(w *world) []any {
+		id := w.vm()
+		w.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, id)
+		return []any{id, control.GuestOrder{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"}}
+	}},
+	"VMRetry":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"VMEvents":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"VMMeter":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
 	"Once": {may: but(persons, "system") + " system?", with: func(w *world) []any { // what runs inside asks for itself
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
@@ -220,6 +227,16 @@ var peopleCases = map[string]useCase{
 		}
 		return []any{id}
 	}},
+	"GuestSecret": {may: ownAgent, with: func(w *world) []any {
+		id := w.vm()
+		w.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, id)
+		task, err := w.ActGuest(w.t.Context(), chief, id, control.GuestOrder{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.exec(`UPDATE jobs SET state = 'running', epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, task.ID)
+		return []any{fleet.JobID(task.ID)}
+	}},
 	"ProveSession": {may: agents, with: func(w *world) []any { w.sessions(); return nil }},
 	"RenewHost": {may: agents, with: func(w *world) []any {
 		key, err := auth.RequestKeyHash(someCSR())
@@ -274,6 +291,7 @@ var peopleCases = map[string]useCase{
 	"CountChanged":        {may: portal, with: func(w *world) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
 	"RescueJobs":          {may: portal, with: none},
 	"Sweep":               {may: portal, with: none},
+	"ExpireVMs":           {may: portal, with: none},
 	"EndUploads":          {may: portal, with: none},
 	"KeepAudit":           {may: portal, with: none},
 	"ForgetAddress":       {may: portal, with: none},

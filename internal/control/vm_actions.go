@@ -27,6 +27,9 @@ var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool {
 	return k.Noun == fleet.NounVM && !k.Aside && !k.Stoppable && k.Name != fleet.VMDelete
 })
 
+// guestWaits is all work that waits for a guest.
+var guestWaits = store.Texts(fleet.KindsWhere(func(k fleet.Kind) bool { return k.Waits }))
+
 // ActVM asks for a power action. It queues the job and returns its task at once; fleet.VMView.Allows says when an action is
 // possible, and the refusal (Conflict) says why it is not. Waiting orders that the new one contradicts are cancelled.
 func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Task, error) {
@@ -123,7 +126,8 @@ func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobK
 	if err != nil || !by.Is().Forces {
 		return err
 	}
-	return q.BreakOffShutdown(ctx, db.BreakOffShutdownParams{
+	return q.BreakOffWaits(ctx, db.BreakOffWaitsParams{
+		Kinds:   guestWaits,
 		Subject: subject, HostID: vm.HostID, Error: fmt.Sprintf("Broken off: %q was asked for.", word),
 	})
 }
@@ -198,7 +202,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if _, err := q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: "Broken off: the VM was to be deleted."}); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := q.BreakOffShutdown(ctx, db.BreakOffShutdownParams{Subject: subject, HostID: vm.HostID, Error: "Broken off: the VM was to be deleted."}); err != nil {
+	if err := q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: guestWaits, Subject: subject, HostID: vm.HostID, Error: "Broken off: the VM was to be deleted."}); err != nil {
 		return fleet.Task{}, err
 	}
 	if touched || vm.ObservedGeneration > 0 || vm.Status != nil {

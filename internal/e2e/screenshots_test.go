@@ -174,6 +174,10 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-snapshot-revert", snaps + "/snapshots/" + string(old.ID) + "/revert", nil},
 		{"vm-snapshot-delete", snaps + "/snapshots/" + string(old.ID) + "/delete?subtree=1", nil},
 		{"vm-snapshots-unlucky", "/vms/" + string(failed.ID) + "?tab=snapshots", nil},
+		{"vm-guest-menu", vm, func(p *tab) { p.opens("main .card header summary", "", "Trim file systems") }},
+		{"vm-freeze", vm + "/guest/freeze", nil},
+		{"vm-guest-password", vm + "/guest/guestpassword", nil},
+		{"vm-guard", vm + "/guard", nil},
 		{"vm-leave", "/vms/" + string(failed.ID) + "/leave", nil},
 		{"vm-disk-image", "/vms/" + string(failed.ID), func(p *tab) {
 			p.pick("main dl summary", "", "Make an image of it")

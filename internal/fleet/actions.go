@@ -22,13 +22,22 @@ const (
 	ActDelete   Action = "delete"
 
 	// What a person can do about what somebody changed on the host; beside the changes, in no menu.
+	ActGuard Action = "guard" // what guards it from people
+
+	// What a person can ask of the guest's agent; beside what the guest says, in no menu.
+	ActFreeze        Action = "freeze"
+	ActThaw          Action = "thaw"
+	ActGuestPassword Action = "guestpassword"
+	ActClock         Action = "clock"
+	ActTrim          Action = "trim"
+
 	ActTakeOver Action = "takeover"
 	ActPutBack  Action = "putback"
 )
 
 // VMActions lists every action in the order in which menus show them.
 var VMActions = []Action{
-	ActStart, ActShutdown, ActStop, ActReboot, ActReset, ActPause, ActResume, ActConsole, ActEdit, ActDelete,
+	ActStart, ActShutdown, ActStop, ActReboot, ActReset, ActPause, ActResume, ActConsole, ActEdit, ActGuard, ActDelete,
 }
 
 type actionRule struct {
@@ -63,10 +72,55 @@ var actionRules = map[Action]actionRule{
 		[]Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopping, PhaseStarting, PhasePausing, PhaseUpdating},
 		"The VM is not running, so it has no screen.",
 	},
-	ActEdit:     {VMApply, "Edit", nil, ""},
-	ActDelete:   {VMDelete, "", nil, ""},
+	ActEdit:   {VMApply, "Edit", nil, ""},
+	ActDelete: {VMDelete, "", nil, ""},
+	ActGuard:  {"", "Protection", nil, ""},
+	ActFreeze: {VMFreeze, "", guestPhases, guestElse},
+	ActThaw:   {VMThaw, "", guestPhases, guestElse},
+	ActClock:  {VMClock, "", guestPhases, guestElse},
+	ActTrim:   {VMTrim, "", guestPhases, guestElse},
+
+	ActGuestPassword: {VMPassword, "", guestPhases, guestElse},
+
 	ActTakeOver: {VMApply, "Take over", nil, ""},
 	ActPutBack:  {VMPutBack, "", nil, ""},
+}
+
+// A guest is asked only while it runs.
+var guestPhases = []Phase{PhaseRunning, PhaseNeedsRestart, PhaseUpdating}
+
+const guestElse = "The VM is not running, so there is no guest to ask."
+
+// GuestActions are those that the guest's agent is asked for, in the order in which a menu has them.
+var GuestActions = []Action{ActFreeze, ActThaw, ActClock, ActTrim, ActGuestPassword}
+
+// whyNoGuest says why the guest's agent cannot be asked; empty: it can.
+func (vm VM) whyNoGuest() string {
+	switch g := vm.Status.Guest; {
+	case g == nil:
+		return "Its host's agent is too old to speak to guests. Upgrade it."
+	case g.Agent == AgentNone:
+		return "The VM has no channel for a guest agent. Switch it on in its configuration, and start the VM anew."
+	case g.Agent != AgentAnswers:
+		return "The guest's agent does not answer. Install and start qemu-guest-agent in the guest, or wait until the guest is up."
+	}
+	return ""
+}
+
+// whyNotGuest says why the guest is not asked for that one thing; empty: it is.
+func (vm VM) whyNotGuest(a Action) string {
+	if why := vm.whyNoGuest(); why != "" {
+		return why
+	}
+	switch frozen := vm.Status.Guest.Frozen; {
+	case a == ActThaw && !frozen:
+		return "The guest's file systems are not frozen."
+	case a == ActFreeze && frozen:
+		return "The guest's file systems are frozen already."
+	case a != ActThaw && frozen:
+		return "The guest's file systems are frozen, so that its agent does nothing else. Thaw them first."
+	}
+	return ""
 }
 
 // Word is the action as its button says it.
@@ -127,6 +181,12 @@ func (v VMView) Allows(a Action) (bool, string) {
 	ok, why := v.Phase.Allows(a)
 	missing := v.missingDisk()
 	switch {
+	case v.Barred != "" && a != ActConsole:
+		return false, v.Barred
+	case ok && a == ActDelete && v.Guard.Protected:
+		return false, "It is protected from deletion. Take the protection off first."
+	case ok && slices.Contains(GuestActions, a) && v.Status != nil && v.whyNotGuest(a) != "":
+		return false, v.whyNotGuest(a)
 	case v.Contested() && a != ActConsole:
 		return false, "It runs on two hosts at once: nothing is done to it until somebody has said where it is."
 	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.Ordered == Running):
@@ -159,9 +219,14 @@ func (v VMView) missingDisk() *Fault {
 }
 
 // Actions lists all actions for the VM as it is now.
-func (v VMView) Actions() []ActionState {
-	out := make([]ActionState, len(VMActions))
-	for i, a := range VMActions {
+func (v VMView) Actions() []ActionState { return v.actions(VMActions) }
+
+// GuestActions lists those that its guest's agent is asked for.
+func (v VMView) GuestActions() []ActionState { return v.actions(GuestActions) }
+
+func (v VMView) actions(all []Action) []ActionState {
+	out := make([]ActionState, len(all))
+	for i, a := range all {
 		ok, why := v.Allows(a)
 		out[i] = ActionState{Action: a, Allowed: ok, Reason: why}
 	}

@@ -9,22 +9,22 @@ import (
 
 func TestActionsOfEachPhase(t *testing.T) {
 	t.Parallel()
-	// Columns as in fleet.VMActions: start, shutdown, stop, reboot, reset, pause, resume, console, edit, delete.
+	// Columns as in fleet.VMActions: start, shutdown, stop, reboot, reset, pause, resume, console, edit, guard, delete.
 	table := map[fleet.Phase]string{
-		fleet.PhaseCreating:     "--------++",
-		fleet.PhaseStarting:     "--+----+++",
-		fleet.PhaseRunning:      "-+++++-+++",
-		fleet.PhaseNeedsRestart: "-+++++-+++",
-		fleet.PhaseStopping:     "--+-+--+++",
-		fleet.PhaseStopped:      "+-------++",
-		fleet.PhasePausing:      "--+----+++",
-		fleet.PhasePaused:       "--+-+-++++",
-		fleet.PhaseUpdating:     "--+----+++",
-		fleet.PhaseDeleting:     "----------",
-		fleet.PhaseFailed:       "+-------++",
-		fleet.PhaseCrashed:      "+-+-----++",
-		fleet.PhaseMissing:      "+-------++",
-		fleet.PhaseUnknown:      "--------++",
+		fleet.PhaseCreating:     "--------+++",
+		fleet.PhaseStarting:     "--+----++++",
+		fleet.PhaseRunning:      "-+++++-++++",
+		fleet.PhaseNeedsRestart: "-+++++-++++",
+		fleet.PhaseStopping:     "--+-+--++++",
+		fleet.PhaseStopped:      "+-------+++",
+		fleet.PhasePausing:      "--+----++++",
+		fleet.PhasePaused:       "--+-+-+++++",
+		fleet.PhaseUpdating:     "--+----++++",
+		fleet.PhaseDeleting:     "-----------",
+		fleet.PhaseFailed:       "+-------+++",
+		fleet.PhaseCrashed:      "+-+-----+++",
+		fleet.PhaseMissing:      "+-------+++",
+		fleet.PhaseUnknown:      "--------+++",
 	}
 	for _, phase := range fleet.VMPhases {
 		var got strings.Builder

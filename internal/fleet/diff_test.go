@@ -75,7 +75,8 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 		CPU:    fleet.VMCPU{Model: "qemu64", Sockets: 2, Cores: 2, Threads: 2, Max: 8, Features: "+aes", Shares: 512, Limit: 50, Pinned: "0"},
 		Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048, MaxMiB: 1024, Nodes: "0"}, Boot: fleet.VMBoot{Menu: true, CDROM: 1},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9"},
-		Security: fleet.VMSecurity{TPM: true, SecureBoot: true}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true},
+		Security: fleet.VMSecurity{TPM: true, SecureBoot: true}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true, GuestAgent: "none"},
+		Policy: fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always"},
 	}
 	everyField(reflect.ValueOf(full), "", func(name string, want reflect.Value) {
 		f, known := fleet.FieldOf(name)

@@ -14,6 +14,8 @@ var faultLooks = map[FaultCode]struct{ word, plain string }{
 	FaultIO:        {"Its storage fails", "It was paused because its storage is full or fails."},
 	FaultTwoPlaces: {"Runs on two hosts", "It runs in two places at once, so nothing is done to it until an administrator has said where it is."},
 	FaultElsewhere: {"Seen on another host", "It was seen in another place while its host is not heard. Ask an administrator."},
+	FaultRestart:   {"Went off by itself", "It went off by itself, and its host starts it again, or tries to. Force it off to leave it off."},
+	FaultExpiry:    {"Expires", "It expires soon, or has expired. Extend it, or delete it."},
 	FaultUndefined: {"Its definition was removed", "It runs on, but its definition was removed on its host. Put it back, or it is gone when it stops."},
 }
 
@@ -41,6 +43,9 @@ func (vm VM) Plain() *VMStatus {
 }
 
 func (vm VM) plainFault(f Fault) string {
+	if f.Code == FaultExpiry {
+		return f.Text // the portal's own words
+	}
 	if f.Code == FaultDisk && f.Disk != nil {
 		for i, d := range vm.Spec.Disks {
 			if d.Ref() == *f.Disk {

@@ -21,7 +21,12 @@ const (
 	NetworkApply   JobKind = "network.apply"
 	NetworkRelease JobKind = "network.release" // stop and undefine
 	ConsoleOpen    JobKind = "console.open"
-	VMMove         JobKind = "vm.move" // a disk into another pool of the host, running or not
+	VMFreeze       JobKind = "vm.freeze"   // nothing is written to the guest's file systems, for some seconds
+	VMThaw         JobKind = "vm.thaw"     // the same undone before
+	VMPassword     JobKind = "vm.password" // of a user of the guest
+	VMClock        JobKind = "vm.clock"    // the guest's, set to the host's
+	VMTrim         JobKind = "vm.trim"     // storage gets back what the guest's file systems do not use
+	VMMove         JobKind = "vm.move"     // a disk into another pool of the host, running or not
 	VolumeCreate   JobKind = "volume.create"
 	VolumeGrow     JobKind = "volume.grow"
 	VolumeRename   JobKind = "volume.rename" // another name for a volume, in its pool
@@ -62,6 +67,7 @@ type Kind struct {
 	NewestOnly bool  // one of the orders of which only the newest counts: a waiting one gives way to the next
 	Waits      bool  // for the guest, as long as no other work of the VM comes
 	Forces     bool  // it breaks off what waits for the guest
+	Guest      bool  // it asks the guest for something: what fails of it is no trouble of the VM's, but of the task alone
 	SingleShot bool  // never to be done twice: journalled before acting and, on doubt, ended as unknown
 	ShotByData bool  // single-shot where data goes with it
 	TakenBack  bool  // it waits for people, and ends at once when it is taken back: what came of it is removed behind that
@@ -141,6 +147,11 @@ var kinds = []Kind{
 		Name: VMConsolidate, Noun: NounVM, Verb: "Consolidate disks", Right: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
 		Left: snapshotLeft,
 	},
+	{Name: VMFreeze, Noun: NounVM, Verb: "Freeze file systems", Right: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
+	{Name: VMThaw, Noun: NounVM, Verb: "Thaw file systems", Right: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
+	{Name: VMPassword, Noun: NounVM, Verb: "Set a user's password", Right: MayChangeVMs, Limit: time.Minute, Waits: true, Guest: true},
+	{Name: VMClock, Noun: NounVM, Verb: "Set the guest's clock", Right: MayUseVMs, Limit: time.Minute, Waits: true, Guest: true},
+	{Name: VMTrim, Noun: NounVM, Verb: "Trim file systems", Right: MayUseVMs, Limit: 11 * time.Minute, Waits: true, Guest: true},
 	{Name: VMMove, Noun: NounVM, Verb: "Move disk", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: VMLeave, Noun: NounVM, Verb: "Move to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},

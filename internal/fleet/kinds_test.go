@@ -29,6 +29,9 @@ func TestEveryKindIsWhole(t *testing.T) {
 		if is.SingleShot && is.ShotByData || is.SingleShot && is.Slot || is.Waits && (is.Slot || is.Forces) || is.Stands != "" && is.Begun != "" {
 			t.Errorf("%s contradicts itself: %+v", k, is)
 		}
+		if is.Guest && (is.Noun != fleet.NounVM || is.Applies || is.Slot || !is.Waits) {
+			t.Errorf("%s asks a guest, and contradicts itself: %+v", k, is)
+		}
 		if is.Power != "" && !is.NewestOnly {
 			t.Errorf("%s orders a power, and a later order does not count before it", k)
 		}
@@ -41,7 +44,7 @@ func TestEveryKindIsWhole(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 37 {
+	if fleet.JobKind("vm.teleport").Known() || !fleet.VMStart.Known() || len(everyKind()) != 42 {
 		t.Errorf("the kinds are %v", everyKind())
 	}
 }

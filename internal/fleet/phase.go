@@ -61,7 +61,7 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 }
 
 // NeedsAttention reports whether the VM waits for a person: its host is not heard, something is wrong with it there, two hosts run
-// it, or nothing is on its way and the VM is gone, has crashed, or its last order failed and did not come about in another way. A
+// it, it expires, or nothing is on its way and the VM is gone, has crashed, or its last order failed and did not come about in another way. A
 // later order that succeeds ends it, but for what is wrong. Column vms.attention is the same decision for hosts that are heard; a
 // test holds the two together.
 func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
@@ -70,7 +70,7 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 		return false
 	case !Fresh(seen, now):
 		return true
-	case len(vm.Status.Faults) > 0 || vm.Contested():
+	case len(vm.Status.Faults) > 0 || vm.Contested() || vm.Guard.Expiry != "":
 		return true
 	case vm.Generation > vm.ObservedGeneration || vm.Ordered != "":
 		return false

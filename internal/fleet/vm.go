@@ -22,6 +22,7 @@ type Meta struct {
 	Ordered            Power             `json:"ordered,omitempty"` // the power that the newest order asks for which has not ended; empty: nothing is ordered
 	CreatedAt          time.Time         `json:"createdAt"`
 	DeletedAt          *time.Time        `json:"deletedAt,omitempty"` // set: deletion is asked for, the host has not yet done it
+	Guard              VMGuard           `json:"guard,omitzero"`
 }
 
 // VM is one virtual machine: Spec is what people want, Status what its host last reported (nil: never).
@@ -48,6 +49,7 @@ type VMSpec struct {
 	Display  VMDisplay  `json:"display,omitzero"`
 	Security VMSecurity `json:"security,omitzero"`
 	Devices  VMDevices  `json:"devices,omitzero"`
+	Policy   VMPolicy   `json:"policy,omitzero"`
 }
 
 // Pools lists the pools that the spec names, each once, in order of first mention.
@@ -193,6 +195,9 @@ type VMStatus struct {
 	Drift       []Drift     `json:"drift,omitempty"`       // what somebody changed on the host
 
 	Snapshots *SnapshotTree `json:"snapshots,omitempty"` // nil: it has none
+	Guest     *GuestStatus  `json:"guest,omitempty"`     // what the guest says of itself; nil: it is off, or an older agent tells nothing
+	Policy    VMPolicy      `json:"policy,omitzero"`     // by which its host acts
+	Restarts  int           `json:"restarts,omitempty"`  // how often its host has started it again by itself since it last ran for a while
 }
 
 // FaultCode says what kind of thing is wrong, so that a page can offer the way out.
@@ -204,6 +209,8 @@ const (
 	FaultIO        FaultCode = "io"        // QEMU paused it, because its storage is full or fails
 	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run it: the portal's own finding
 	FaultElsewhere FaultCode = "elsewhere" // another host has it on while its own is not heard: likewise
+	FaultRestart   FaultCode = "restart"   // it went off by itself, and its host starts it again, or could not
+	FaultExpiry    FaultCode = "expiry"    // it is at its end, or near it: the portal's own finding
 	FaultUndefined FaultCode = "undefined" // it runs, but its definition was removed on the host: put it back, or it is gone when it stops
 )
 
@@ -283,6 +290,7 @@ type VMView struct {
 	SeenAt      *time.Time `json:"seenAt"` // when the host was last heard (database time)
 	// CPUPercent is the load of a running VM in lists; 100 is one core. nil: not running, or no load known of the last minute.
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
+	Barred     string   `json:"barred,omitempty"` // why the lock keeps whoever looks from changing it; empty: it does not
 }
 
 // FoundVM is a domain that a host runs and Quantix did not make: shown, never touched.

@@ -44,10 +44,11 @@ const (
 	SectionDisplay  Section = "Display and input"
 	SectionSecurity Section = "Security"
 	SectionDevices  Section = "Other devices"
+	SectionPower    Section = "Start and stop"
 )
 
 // VMSections lists them.
-var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices}
+var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices, SectionPower}
 
 // What people may choose among. The empty value is the default.
 var (
@@ -90,6 +91,9 @@ var (
 	Pointers        = []Option{{"", "Tablet (follows the pointer)"}, {"mouse", "Mouse"}}
 	SoundCards      = []Option{{"", "None"}, {"ich9", "Intel HD Audio (ICH9)"}, {"ich6", "Intel HD Audio (ICH6)"}, {"ac97", "AC'97"}}
 	Watchdogs       = []Option{{"", "None"}, {"i6300esb", "Intel 6300ESB"}}
+	GuestAgents     = []Option{{"", "On (virtio-serial)"}, {"none", "None"}}
+	Autostarts      = []Option{{"", "Stay off"}, {"last", "Start, if it was on"}, {"on", "Start"}}
+	Restarts        = []Option{{"", "Stay off"}, {"onFailure", "Start again, if it crashed"}, {"always", "Start again"}}
 	WatchdogActions = []Option{
 		{"", "Reset"}, {"poweroff", "Power off"}, {"shutdown", "Shut down"}, {"pause", "Pause"}, {"inject-nmi", "Non-maskable interrupt"}, {"none", "Nothing"},
 	}
@@ -97,9 +101,11 @@ var (
 
 // Bounds of them.
 const (
-	MaxHeads     = 16
-	MaxRNGRate   = 1 << 30
-	MaxBootOrder = 64
+	MaxHeads      = 16
+	MaxRNGRate    = 1 << 30
+	MaxBootOrder  = 64
+	MaxStartOrder = 1000
+	MaxStartDelay = 3600 // seconds
 )
 
 var (
@@ -185,6 +191,25 @@ var partFields = []Field[VMSpec]{
 	reserved("it opens a way from the guest to programs of the host", flag("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, Input{
 		Section: SectionDevices, Label: "Vsock", Help: "A socket between the guest and its host, without a network.",
 	})),
+	choice("devices.guestAgent", "guest agent", func(s *VMSpec) *string { return &s.Devices.GuestAgent }, Input{
+		Section: SectionDevices, Label: "Guest agent", Options: GuestAgents,
+		Help: "The channel for qemu-guest-agent: through it the guest tells its addresses and file systems, and can be frozen for a backup.",
+	}),
+
+	atOnce(choice("policy.autostart", "when the host comes up", func(s *VMSpec) *string { return &s.Policy.Autostart }, Input{
+		Section: SectionPower, Label: "When the host comes up", Options: Autostarts,
+		Help: "The host does it by itself, also without the portal. libvirt's own autostart flag stays as it is.",
+	})),
+	atOnce(number("policy.startOrder", "place in the start order", "place", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
+		Section: SectionPower, Label: "Place in the start order", Help: "1 starts first; those without a number start last, by name.",
+	}, 1, MaxStartOrder)),
+	atOnce(number("policy.startDelay", "wait before the next start", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, Input{
+		Section: SectionPower, Label: "Wait before the next", Unit: "s", Help: "For what the next ones need of it, such as a database.",
+	}, 1, MaxStartDelay)),
+	atOnce(choice("policy.restart", "when it goes off by itself", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
+		Section: SectionPower, Label: "When it goes off by itself", Options: Restarts,
+		Help: "After 10 s, then twice as long each time, up to 5 minutes. What a person stops stays off, and so does what virsh forces off.",
+	})),
 }
 
 // Parts are the fields that stand in one place of a definition each. They came later than the others: an older agent knows not all of them.
@@ -262,6 +287,12 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 	}
 	if d := s.Display; d.Heads > 1 && d.Video != "virtio" && d.Video != "qxl" {
 		c.Add(prefix+".display.heads", "Only a virtio or QXL graphics card has several screens.")
+	}
+	if p := s.Policy; p.Autostart == "" && p.StartOrder != 0 {
+		c.Add(prefix+".policy.startOrder", "Choose that it starts when the host comes up, or leave its place.")
+	}
+	if p := s.Policy; p.Autostart == "" && p.StartDelay != 0 {
+		c.Add(prefix+".policy.startDelay", "Choose that it starts when the host comes up, or leave the wait.")
 	}
 	if d := s.Devices; d.WatchdogAction != "" && d.Watchdog == "" {
 		c.Add(prefix+".devices.watchdogAction", "Choose a watchdog, or leave its action.")

@@ -43,6 +43,20 @@ func TestPartsAreChecked(t *testing.T) {
 		"an action alone":          {func(s *fleet.VMSpec) { s.Devices.WatchdogAction = "poweroff" }, []string{"spec.devices.watchdogAction"}},
 		"an action that dumps":     {func(s *fleet.VMSpec) { s.Devices.Watchdog, s.Devices.WatchdogAction = "i6300esb", "dump" }, []string{"spec.devices.watchdogAction"}},
 		"a rate below none":        {func(s *fleet.VMSpec) { s.Devices.RNGRate = -1 }, []string{"spec.devices.rngRate"}},
+		"no channel":               {func(s *fleet.VMSpec) { s.Devices.GuestAgent = "none" }, nil},
+		"a channel of its own":     {func(s *fleet.VMSpec) { s.Devices.GuestAgent = "org.qemu.guest_agent.1" }, []string{"spec.devices.guestAgent"}},
+		"a policy": {func(s *fleet.VMSpec) {
+			s.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 1000, StartDelay: 3600, Restart: "onFailure"}
+		}, nil},
+		"a start at some time":     {func(s *fleet.VMSpec) { s.Policy.Autostart = "yes" }, []string{"spec.policy.autostart"}},
+		"a place before the first": {func(s *fleet.VMSpec) { s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: -1} }, []string{"spec.policy.startOrder"}},
+		"a place beyond the last":  {func(s *fleet.VMSpec) { s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 1001} }, []string{"spec.policy.startOrder"}},
+		"a place without a start":  {func(s *fleet.VMSpec) { s.Policy.StartOrder = 1 }, []string{"spec.policy.startOrder"}},
+		"a wait of a day":          {func(s *fleet.VMSpec) { s.Policy = fleet.VMPolicy{Autostart: "on", StartDelay: 86400} }, []string{"spec.policy.startDelay"}},
+		"a wait below none":        {func(s *fleet.VMSpec) { s.Policy = fleet.VMPolicy{Autostart: "on", StartDelay: -5} }, []string{"spec.policy.startDelay"}},
+		"a wait without a start":   {func(s *fleet.VMSpec) { s.Policy.StartDelay = 10 }, []string{"spec.policy.startDelay"}},
+		"a restart in uppercase":   {func(s *fleet.VMSpec) { s.Policy.Restart = "ALWAYS" }, []string{"spec.policy.restart"}},
+		"a restart with markup":    {func(s *fleet.VMSpec) { s.Policy.Restart = "]]>" }, []string{"spec.policy.restart"}},
 		"a rate beyond all":        {func(s *fleet.VMSpec) { s.Devices.RNGRate = fleet.MaxRNGRate + 1 }, []string{"spec.devices.rngRate"}},
 		"features":                 {func(s *fleet.VMSpec) { s.CPU.Features = "+aes -vmx +avx512-vnni" }, nil},
 		"a feature without a sign": {func(s *fleet.VMSpec) { s.CPU.Features = "aes" }, []string{"spec.cpu.features"}},
@@ -135,7 +149,8 @@ func TestPartsAreValues(t *testing.T) {
 		Boot:     fleet.VMBoot{Menu: true, CDROM: 1},
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9"},
 		Security: fleet.VMSecurity{TPM: true, SecureBoot: true},
-		Devices:  fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true},
+		Devices:  fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true, GuestAgent: "none"},
+		Policy:   fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always"},
 	}
 	var taken fleet.VMSpec
 	for _, f := range fleet.Parts() {
@@ -153,7 +168,9 @@ func TestPartsAreValues(t *testing.T) {
 			t.Errorf("%s: its value %s is not taken, or another is", f.Name, text)
 		}
 		c := full.Diff(fleet.VMSpec{}, true)
-		if !slices.ContainsFunc(c, func(c fleet.Change) bool { return c.Field == "spec."+f.Name && c.When == f.On }) {
+		if !slices.ContainsFunc(c, func(c fleet.Change) bool {
+			return c.Field == "spec."+f.Name && c.When == f.On && (f.On == fleet.NextBoot || f.On == fleet.Now)
+		}) {
 			t.Errorf("%s: an edit of it is %+v", f.Name, c)
 		}
 	}

@@ -53,4 +53,13 @@ type VMDevices struct {
 	WatchdogAction string `json:"watchdogAction,omitempty"` // what happens when the guest no longer feeds it: see WatchdogActions; empty: reset
 	RNGRate        int    `json:"rngRate,omitempty"`        // random numbers from the host, bytes a second; 0: as many as the guest asks for
 	VSOCK          bool   `json:"vsock,omitempty"`          // a socket between the guest and its host alone
+	GuestAgent     string `json:"guestAgent,omitempty"`     // the channel that the guest's agent listens on: see GuestAgents; empty: virtio-serial
+}
+
+// VMPolicy is what a host does with the VM by itself, portal or not. It is kept in the VM's definition there.
+type VMPolicy struct {
+	Autostart  string `json:"autostart,omitempty"`  // what becomes of it when its host comes up: see Autostarts; empty: it stays off
+	StartOrder int    `json:"startOrder,omitempty"` // then: 1 before 2, and those with a number before those with 0
+	StartDelay int    `json:"startDelay,omitempty"` // then: seconds that the host waits after it before it starts the next
+	Restart    string `json:"restart,omitempty"`    // what becomes of it when it goes off by itself: see Restarts; empty: it stays off
 }

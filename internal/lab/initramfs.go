@@ -18,7 +18,7 @@ import (
 // first shell, which needs none.
 var (
 	guestModules   = []string{"virtio_pci", "virtio_console", "virtio_net", "virtio_rng", "button", "evdev"}
-	storageModules = []string{"virtio_blk", "virtio_balloon", "virtio_scsi", "sd_mod", "ata_piix", "sr_mod", "isofs", "8021q"}
+	storageModules = []string{"virtio_blk", "virtio_balloon", "virtio_scsi", "sd_mod", "ata_piix", "sr_mod", "isofs", "8021q", "crc32c_generic", "ext4"}
 )
 
 // writeInitramfs packs the guest's root file system from the packages unpacked below root.

@@ -25,6 +25,9 @@ func Takes(noun string, a fleet.Action) Right {
 	if r, ok := takes[noun][a]; ok {
 		return r
 	}
+	if noun == "vm" && a == fleet.ActGuard {
+		return VMChange
+	}
 	if noun == "vm" {
 		return cmp.Or(a.Job().Is().Right, VMUse)
 	}

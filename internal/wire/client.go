@@ -136,6 +136,13 @@ func (c *Client) claimOnce(ctx context.Context, in ClaimRequest) (out Claim, err
 	return out, c.do(ctx, PathClaim, in, &out)
 }
 
+// GuestSecret fetches what a job of this host's bears to its guest alone.
+func (c *Client) GuestSecret(ctx context.Context, id fleet.JobID) (GuestSecret, error) {
+	var out GuestSecret
+	err := c.call(ctx, PathJobs+url.PathEscape(string(id))+"/secret", struct{}{}, &out)
+	return out, err
+}
+
 // PoolSecret fetches the secret of a pool that this host is to have.
 func (c *Client) PoolSecret(ctx context.Context, id fleet.PoolID) (PoolSecret, error) {
 	var out PoolSecret

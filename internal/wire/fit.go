@@ -42,7 +42,9 @@ var byField = map[string]bound{
 	"PoolStatus.Volumes": {most: 4 << 10}, "VMStatus.Disks": {most: 256}, "VMStatus.NICs": {most: 256},
 	"NICState.Addresses": {most: 64, cut: true}, "NICState.Seen": {most: 64, cut: true}, "SeenAddress.By": {most: 3, cut: true}, "NetworkStatus.Leases": {most: 1 << 10, cut: true}, "HostNIC.Addresses": {most: 256, cut: true},
 	"Inventory.Disks": {most: 10000}, "Inventory.NICs": {most: 10000}, "NUMANode.Threads": {most: 10000},
-	"Results.Results": {most: MostResults}, "Report.Meters": {most: 4 << 10}, "FilterCounts.Cards": {most: fleet.MaxCountedCards}, "FilterCounts.AgoMs": {most: 24 * 3600 * 1000}, "Report.LookedAgoMs": {most: 24 * 3600 * 1000},
+	"Results.Results": {most: MostResults}, "Report.Meters": {most: 4 << 10}, "Report.Guests": {most: MostGuests}, "GuestReading.FileSystems": {most: fleet.MaxGuestFileSystems, cut: true}, "GuestReading.Users": {most: fleet.MaxGuestUsers, cut: true},
+	"GuestStatus.Version": {most: fleet.MaxGuestText}, "GuestStatus.OS": {most: fleet.MaxGuestText}, "GuestStatus.Kernel": {most: fleet.MaxGuestText}, "GuestStatus.Hostname": {most: fleet.MaxGuestText},
+	"GuestFileSystem.Path": {most: fleet.MaxGuestText}, "GuestFileSystem.Type": {most: fleet.MaxGuestText}, "GuestUser.Domain": {most: fleet.MaxGuestText}, "GuestReading.AgoMs": {most: 24 * 3600 * 1000}, "FilterCounts.Cards": {most: fleet.MaxCountedCards}, "FilterCounts.AgoMs": {most: 24 * 3600 * 1000}, "Report.LookedAgoMs": {most: 24 * 3600 * 1000},
 	"JoinRequest.CSR": {most: 17 << 10, lines: true}, "RenewRequest.CSR": {most: 17 << 10, lines: true},
 }
 
@@ -62,7 +64,7 @@ var words = map[reflect.Type][]string{
 }
 
 // needed are the identifiers that must not be empty.
-var needed = map[string]bool{"VMReport.ID": true, "FoundVM.ID": true, "Meter.ID": true, "CardCount.ID": true, "GroupReport.ID": true, "Lease.ID": true, "Result.Job": true}
+var needed = map[string]bool{"VMReport.ID": true, "FoundVM.ID": true, "Meter.ID": true, "GuestReading.ID": true, "CardCount.ID": true, "GroupReport.ID": true, "Lease.ID": true, "Result.Job": true}
 
 // Fit makes an agent's message keep its bounds: texts are cut and lose what no screen shows, quantities are no less than nothing,
 // of entries with one key the first counts. What cannot be mended so is Invalid, with the field.
@@ -259,12 +261,16 @@ func shown(s string, b bound) string {
 	return s[:n]
 }
 
+// Shown is a text of a guest or a host as a message may have it: at most that many bytes, in one line, and only what can be shown.
+func Shown(text string, most int) string { return shown(text, bound{most: most}) }
+
 // once leaves of entries with one key the first. A domain is stamped or found, not both.
 func (r *Report) once() {
 	if f := r.Filters; f != nil {
 		f.Cards = firsts(f.Cards, map[string]bool{}, func(c fleet.CardCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })
 	}
 	r.Meters = firsts(r.Meters, map[string]bool{}, func(m Meter) string { return string(m.ID) })
+	r.Guests = firsts(r.Guests, map[string]bool{}, func(g fleet.GuestReading) string { return string(g.ID) })
 	s := r.State
 	if s == nil {
 		return

@@ -19,12 +19,13 @@ import (
 
 // Paths below the portal's agent address. All are POST but those of pairs, which are websockets.
 const (
-	PathJoin    = "/agent/v1/join"    // JoinRequest → JoinAnswer; bearer: the join token
-	PathRenew   = "/agent/v1/renew"   // RenewRequest → Certificate; mutual TLS from here on
-	PathHello   = "/agent/v1/hello"   // Hello → HelloAnswer
-	PathReport  = "/agent/v1/report"  // Report → ReportAnswer
-	PathClaim   = "/agent/v1/claim"   // ClaimRequest → 200 Claim or 204 after ClaimWait
-	PathJobs    = "/agent/v1/jobs/"   // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204, or 200 ProgressAnswer
+	PathJoin   = "/agent/v1/join"   // JoinRequest → JoinAnswer; bearer: the join token
+	PathRenew  = "/agent/v1/renew"  // RenewRequest → Certificate; mutual TLS from here on
+	PathHello  = "/agent/v1/hello"  // Hello → HelloAnswer
+	PathReport = "/agent/v1/report" // Report → ReportAnswer
+	PathClaim  = "/agent/v1/claim"  // ClaimRequest → 200 Claim or 204 after ClaimWait
+	PathJobs   = "/agent/v1/jobs/"  // + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204, or 200 ProgressAnswer
+	// PathJobs + <id>/secret: nothing → GuestSecret, for the host that works on the job, and as long as it does; older portals have none.
 	PathResults = "/agent/v1/results" // Results → ResultsAnswer: some of PathJobs' finish at once; older portals have none
 	PathPools   = "/agent/v1/pools/"  // + <id>/secret: nothing → PoolSecret, for a host that is to have the pool; older portals have none
 	// PathTransfers + <id>/meet: Meet → MeetAnswer, where both hosts of a transfer hear of each other; older portals have none.
@@ -101,18 +102,22 @@ const NeverLooked = 1000 * time.Hour
 
 // Report is all that a host knows. Full reports carry State; heartbeats, in which nothing changed, only Digest.
 type Report struct {
-	Seq     int64               `json:"seq"`
-	Digest  string              `json:"digest"` // hash of State; of the newest full report in a heartbeat
-	State   *State              `json:"state,omitempty"`
-	Leases  []Lease             `json:"leases,omitempty"` // the jobs this agent is working on: renews them
-	Meters  []Meter             `json:"meters,omitempty"` // one a running VM
-	Load    *HostMeter          `json:"load,omitempty"`
-	Filters *fleet.FilterCounts `json:"filters,omitempty"` // what passes the cards of running VMs; nil: the host looks at none
+	Seq     int64                `json:"seq"`
+	Digest  string               `json:"digest"` // hash of State; of the newest full report in a heartbeat
+	State   *State               `json:"state,omitempty"`
+	Leases  []Lease              `json:"leases,omitempty"` // the jobs this agent is working on: renews them
+	Meters  []Meter              `json:"meters,omitempty"` // one a running VM
+	Load    *HostMeter           `json:"load,omitempty"`
+	Guests  []fleet.GuestReading `json:"guests,omitempty"`  // of those that were asked since the last report
+	Filters *fleet.FilterCounts  `json:"filters,omitempty"` // what passes the cards of running VMs; nil: the host looks at none
 	// LookedAgoMs is how long before sending this the newest look at the hypervisor that succeeded was begun, in milliseconds of
 	// the agent's monotonic clock: what the host says about VMs, pools and networks is that old.
 	LookedAgoMs int64  `json:"lookedAgoMs,omitempty"`
 	Stamp       *Stamp `json:"stamp,omitempty"` // set by Client
 }
+
+// MostGuests is of how many guests a report tells what they said; the others follow with the next.
+const MostGuests = 64
 
 // State is the host's full state. What is not in it is not on the host.
 type State struct {
@@ -293,6 +298,11 @@ type ResultAnswer struct {
 	FinishAnswer
 	Status int    `json:"status,omitempty"` // of HTTP, with which it was refused; 0: it was taken
 	Detail string `json:"detail,omitempty"` // a sentence for people
+}
+
+// GuestSecret is what a job of a VM bears to its guest alone: the password of vm.password.
+type GuestSecret struct {
+	Secret string `json:"secret"`
 }
 
 // PoolSecret is what proves to a pool's storage who asks. It goes nowhere but into the hypervisor.

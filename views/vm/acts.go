@@ -10,7 +10,7 @@ import (
 
 var actionIcons = map[fleet.Action]string{
 	fleet.ActStart: "play", fleet.ActShutdown: "power", fleet.ActStop: "power-off", fleet.ActReboot: "rotate-cw", fleet.ActReset: "zap",
-	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActDelete: "trash-2",
+	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActGuard: "shield", fleet.ActDelete: "trash-2",
 }
 
 // sure is what the browser asks before an action that loses what the guest has not written; empty: nothing.
@@ -40,6 +40,9 @@ func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
 		a.Href, a.Apart = views.VMPath(vm.ID, "console"), true
 	case fleet.ActEdit:
 		a.Href = views.TabPath(views.VMPath(vm.ID), "configure")
+	case fleet.ActGuard:
+		a.Href, a.Dialog = views.VMPath(vm.ID, "guard"), true
+		a.Word += "…"
 	case fleet.ActDelete:
 		a.Href, a.Dialog, a.Danger = views.VMPath(vm.ID, "delete"), true, true
 		if s.Allowed {

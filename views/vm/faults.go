@@ -31,6 +31,9 @@ func trouble(vm *fleet.VMView) (word, text string) {
 
 // waysOut are the acts that end a fault.
 func (p Page) waysOut(f fleet.Fault) []kit.Act {
+	if f.Code == fleet.FaultExpiry {
+		return []kit.Act{kit.Act{Icon: "shield", Word: "Extend…", Href: p.path("guard"), Dialog: true}.When(p.action(fleet.ActGuard).Reason)}
+	}
 	if f.Code == fleet.FaultUndefined {
 		return []kit.Act{p.putBack()}
 	}

@@ -26,6 +26,9 @@ type Page struct {
 	LeaveWhy string             // why the person may not move it there; empty: they may
 	MoveWhy  string             // why the person may not move disks; empty: they may
 
+	Guest        fleet.GuestView     // tab summary: what changes by itself in the guest
+	GuestActions []fleet.ActionState // cut by what the person may do
+
 	PlaceWhy string // why the person may not say where the VM is; empty: they may
 
 	Busy []fleet.JobKind // tab snapshots: what is asked about them and has not ended

@@ -237,7 +237,7 @@ func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (f
 // the caller says.
 func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end, error) {
 	e := end{id: job.ID, error: in.Error}
-	if job.Kind.Is().Aside {
+	if job.Kind.Is().Aside || job.Kind.Is().Guest {
 		return e, nil
 	}
 	noun, id := job.Subject.Split()

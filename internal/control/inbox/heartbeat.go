@@ -93,7 +93,7 @@ func (s *beats) join(a fleet.Actor, in wire.Report, load string) (b *batch, firs
 	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashSession(a)), append(p.Loads, load)
 	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, sentAt(in))
 	p.LookAges = append(p.LookAges, milliseconds(in.LookedAgoMs).Seconds())
-	b.meters = append(b.meters, metered{a.HostID, in.Meters, in.Filters})
+	b.meters = append(b.meters, metered{a.HostID, in.Meters, in.Filters, in.Guests})
 	if len(b.params.HostIds) == beatBatch {
 		close(b.full)
 		s.open = nil

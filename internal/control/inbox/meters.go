@@ -15,12 +15,16 @@ type metered struct {
 	host    fleet.HostID
 	meters  []wire.Meter
 	filters *fleet.FilterCounts
+	guests  []fleet.GuestReading
 }
 
 // writeMeters stores what hosts measured, of which it is known that they said it. Of CPU times the difference is read: none is below nothing, so
 // that there is one, whatever a host says.
 func (box *Inbox) writeMeters(ctx context.Context, all ...metered) error {
 	if err := box.writeCounts(ctx, all...); err != nil {
+		return err
+	}
+	if err := box.writeGuests(ctx, all...); err != nil {
 		return err
 	}
 	n := 0
@@ -45,6 +49,25 @@ func (box *Inbox) writeMeters(ctx context.Context, all ...metered) error {
 		}
 	}
 	return box.store.ReportMeters(ctx, p)
+}
+
+// writeGuests stores what guests said to their hosts.
+func (box *Inbox) writeGuests(ctx context.Context, all ...metered) error {
+	var p db.ReportGuestsParams
+	for _, h := range all {
+		for _, g := range h.guests {
+			reading, err := json.Marshal(g)
+			if err != nil {
+				return err
+			}
+			p.HostIds, p.VMIDs = append(p.HostIds, string(h.host)), append(p.VMIDs, string(g.ID))
+			p.Agos, p.Readings = append(p.Agos, milliseconds(g.AgoMs).Milliseconds()), append(p.Readings, string(reading))
+		}
+	}
+	if len(p.VMIDs) == 0 {
+		return nil
+	}
+	return box.store.ReportGuests(ctx, p)
 }
 
 // writeCounts stores what hosts counted at network cards.

@@ -28,7 +28,9 @@ func (box *Inbox) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wi
 		answer.At, answer.Resend, err = box.beat(ctx, a, in)
 	} else {
 		answer.At, answer.Marks, err = box.fullReport(ctx, a, in)
-		err = store.FirstError(err, func() error { return store.Err(box.writeMeters(ctx, metered{a.HostID, in.Meters, in.Filters})) })
+		err = store.FirstError(err, func() error {
+			return store.Err(box.writeMeters(ctx, metered{a.HostID, in.Meters, in.Filters, in.Guests}))
+		})
 	}
 	if err != nil {
 		return answer, err

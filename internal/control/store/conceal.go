@@ -16,10 +16,11 @@ func SeesHosts(a fleet.Actor) bool { return policy.May(a, policy.InfraSee, "") }
 
 // VMFor is the VM in an answer to the actor.
 func VMFor(a fleet.Actor, v fleet.VMView) fleet.VMView {
+	v = ShownTo(a, v)
 	if SeesHosts(a) {
 		return v
 	}
-	if v = ShownTo(a, v); v.Status != nil {
+	if v.Status != nil {
 		status := *v.Status
 		status.Error, status.Reason = Concealed(status.Error, v.HostName), Concealed(status.Reason, v.HostName)
 		status.Disks = slices.Clone(status.Disks)
@@ -53,8 +54,16 @@ func Concealed(text, host string) string {
 	return text
 }
 
-// ShownTo is the VM as the actor may read it: who sees no hosts reads neither their names nor their own words.
+// mayUnlock reports whether the lock is the actor's own, or the actor an administrator, or the portal itself.
+func mayUnlock(a fleet.Actor, l fleet.VMLock) bool {
+	return policy.May(a, policy.Manage, "") || a.UserID != "" && a.UserID == l.UserID
+}
+
+// ShownTo is the VM as the actor may read it: also whether somebody's lock keeps the actor from changing it; who sees no hosts reads neither their names nor their own words.
 func ShownTo(a fleet.Actor, v fleet.VMView) fleet.VMView {
+	if l := v.Guard.Lock; l != nil && !mayUnlock(a, *l) {
+		v.Barred = l.Bars()
+	}
 	if !SeesHosts(a) {
 		v.Status, v.Elsewhere = v.Plain(), slices.Clone(v.Elsewhere)
 		for i := range v.Elsewhere {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ func VMOf(r db.VM) fleet.VM {
 		Meta: fleet.Meta{
 			ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels, Description: r.Description,
 			Generation: r.Generation, ObservedGeneration: r.ObservedGeneration, Ordered: r.Ordered, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
+			Guard: fleet.VMGuard{Protected: r.Protected, Lock: r.Lock, ExpiresAt: r.ExpiresAt, ExpiryStops: r.ExpiryStops, Expiry: r.Expiry},
 		},
 		Spec: r.Spec, Status: r.Status, Elsewhere: r.Elsewhere,
 	}
@@ -62,7 +64,8 @@ func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 	return ShownTo(a, v), err
 }
 
-// LockVM is GetVM for a change: nobody else changes the VM until the transaction ends. right is asked for the VM's project.
+// LockVM is GetVM for a change: nobody else changes the VM until the transaction ends. right is asked for the VM's project. What somebody has
+// locked, nobody else changes at all.
 func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, right policy.Right) (fleet.VMView, error) {
 	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a)})
 	if err != nil {
@@ -73,8 +76,13 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 	}
 	NameNetworks(r.VM.Spec.NICs, r.Networks)
 	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-	err = HearPlaces(ctx, q, &v, r.Now)
-	return ShownTo(a, v), err
+	if err := HearPlaces(ctx, q, &v, r.Now); err != nil {
+		return v, err
+	}
+	if v = ShownTo(a, v); v.Barred != "" {
+		return fleet.VMView{}, fleet.Errorf(fleet.Conflict, "%s", v.Barred)
+	}
+	return v, nil
 }
 
 // VMView is the VM of a row, whose host was last heard at seen, as it is now.
@@ -83,6 +91,11 @@ func VMView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet
 	if f := vm.PlaceFault(host, seen, now); f != nil && vm.Status != nil {
 		status := *vm.Status
 		status.Faults = append([]fleet.Fault{*f}, status.Faults...)
+		vm.Status = &status
+	}
+	if f := vm.ExpiryFault(); f != nil && vm.Status != nil {
+		status := *vm.Status
+		status.Faults = append(slices.Clone(status.Faults), *f)
 		vm.Status = &status
 	}
 	return fleet.VMView{

@@ -1,0 +1,187 @@
+package agent_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// withDisk is a VM on a pool of the host, whose file systems can be frozen.
+func withDisk(p *portal, name string) *fleet.VM {
+	p.t.Helper()
+	pool := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "pool-" + name, Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}}
+	vm := newVM(name)
+	vm.Spec.Disks = []fleet.Disk{{PoolID: pool.ID, Volume: name + ".qcow2", SizeBytes: 1 << 20}}
+	if f := p.do(wire.Work{Kind: fleet.PoolApply, Pool: &pool}); f.Outcome != wire.Done {
+		p.t.Fatalf("pool: %+v", f)
+	}
+	if f := p.do(wire.Work{Kind: fleet.VMStart, VM: vm, Pools: []fleet.Pool{pool}}); f.Outcome != wire.Done {
+		p.t.Fatalf("start: %+v", f)
+	}
+	return vm
+}
+
+func freezeFor(vm *fleet.VM, seconds int) wire.Work {
+	return wire.Work{Kind: fleet.VMFreeze, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{Seconds: seconds}}}
+}
+
+// A guest stays frozen for its time alone, and no longer than the agent that froze it: however that ends, the next one thaws it.
+func TestAFrozenGuestIsThawedInTime(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	dir := p.join()
+	_, stop := p.running(dir, host, host)
+	vm := withDisk(p, "web")
+	if f := p.do(freezeFor(vm, 1)); f.Outcome != wire.Done || f.VM != nil {
+		t.Fatalf("freeze: %+v", f)
+	}
+	p.wait("the guest is thawed by itself", func() bool { return !host.GuestFrozen(vm.ID) })
+	for _, seconds := range []int{0, -1, fleet.MaxFreeze + 1} {
+		if f := p.do(freezeFor(vm, seconds)); f.Outcome != wire.Failed || host.GuestFrozen(vm.ID) {
+			t.Errorf("for %d seconds: %+v", seconds, f)
+		}
+	}
+	thaw := wire.Work{Kind: fleet.VMThaw, VM: vm, Epoch: 2}
+	if f := p.do(freezeFor(vm, 600)); f.Outcome != wire.Done || !host.GuestFrozen(vm.ID) {
+		t.Fatalf("freeze: %+v", f)
+	}
+	if f := p.do(thaw); f.Outcome != wire.Done || host.GuestFrozen(vm.ID) {
+		t.Fatalf("thaw: %+v", f)
+	}
+
+	// An agent that ends thaws; of one that was killed, its file is left.
+	p.do(freezeFor(vm, 600))
+	kept, err := os.ReadFile(filepath.Join(dir, "memory.json"))
+	if err != nil || !strings.Contains(string(kept), `"frozen"`) {
+		t.Fatalf("what the agent keeps of a freeze: %s, %v", kept, err)
+	}
+	stop()
+	if host.GuestFrozen(vm.ID) {
+		t.Fatal("an agent that ended left a guest frozen")
+	}
+	if err := host.FreezeGuest(t.Context(), vm.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "memory.json"), kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stop = p.running(dir, host, host)
+	p.wait("the next agent thaws", func() bool { return !host.GuestFrozen(vm.ID) })
+	p.wait("and forgets", func() bool {
+		kept, err := os.ReadFile(filepath.Join(dir, "memory.json"))
+		return err == nil && !strings.Contains(string(kept), `"frozen"`)
+	})
+	stop()
+}
+
+// stuck is a guest that does not thaw.
+type stuck struct {
+	*mock.Host
+	stuck atomic.Bool
+}
+
+func (s *stuck) ThawGuest(ctx context.Context, id fleet.VMID) error {
+	if s.stuck.Load() {
+		return agent.NoAgent()
+	}
+	return s.Host.ThawGuest(ctx, id)
+}
+
+// What could not be thawed is tried until it can, and one that goes off meanwhile is frozen no more.
+func TestThawingIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), &stuck{Host: mock.New(mock.Options{Name: "host-1"})}
+	p.running(p.join(), host, host.Host)
+	vm, off := withDisk(p, "web"), withDisk(p, "db")
+	host.stuck.Store(true)
+	p.do(freezeFor(vm, 1))
+	p.do(freezeFor(off, 1))
+	if f := p.do(wire.Work{Kind: fleet.VMThaw, VM: vm, Epoch: 2}); f.Outcome != wire.Failed || !host.GuestFrozen(vm.ID) {
+		t.Fatalf("thaw: %+v", f)
+	}
+	p.do(wire.Work{Kind: fleet.VMStop, VM: off, Epoch: 2})
+	host.stuck.Store(false)
+	p.wait("the guest is thawed", func() bool { return !host.GuestFrozen(vm.ID) })
+}
+
+// The password goes from the portal into the guest, and is kept nowhere else: neither in the agent's files nor in what it tells.
+func TestAPasswordGoesToTheGuestAlone(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	dir := p.join()
+	p.running(dir, host, host)
+	const secret = "correct horse"
+	p.set(func() { p.secret = secret })
+	vm := withDisk(p, "web")
+	order := func(user string) wire.Work {
+		return wire.Work{Kind: fleet.VMPassword, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{User: user}}}
+	}
+	if f := p.do(order("root")); f.Outcome != wire.Done || host.GuestPassword(vm.ID, "root") != secret {
+		t.Fatalf("set: %+v", f)
+	}
+	if f := p.do(order("-rf")); f.Outcome != wire.Failed || strings.Contains(f.Error, secret) {
+		t.Errorf("for a user that is an option: %+v", f)
+	}
+	p.set(func() { p.secret = "two\nlines" })
+	if f := p.do(order("root")); f.Outcome != wire.Failed || strings.Contains(f.Error, "lines") || host.GuestPassword(vm.ID, "root") != secret {
+		t.Errorf("in two lines: %+v", f)
+	}
+	if f := p.do(wire.Work{Kind: fleet.VMPassword, VM: vm, Epoch: 2}); f.Outcome != wire.Failed {
+		t.Errorf("for nobody: %+v", f)
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), secret) {
+			t.Errorf("%s has the password, or %v", path, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// What guests say goes with loads, once each, and a guest's order that fails is no trouble of its VM.
+func TestGuestsAreHeard(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
+	p.running(p.join(), host, host)
+	vm, silent := withDisk(p, "web"), withDisk(p, mock.NoAgent)
+	p.wait("what the guest says", func() bool {
+		for _, r := range p.reports {
+			for _, g := range r.Guests {
+				if g.ID == silent.ID {
+					t.Error("a guest that does not answer was heard")
+				}
+				if g.ID == vm.ID && len(g.FileSystems) == 2 {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	for _, kind := range []fleet.JobKind{fleet.VMFreeze, fleet.VMThaw, fleet.VMClock, fleet.VMTrim} {
+		f := p.do(wire.Work{Kind: kind, VM: silent, Epoch: 2})
+		if f.Outcome != wire.Failed || !strings.Contains(f.Error, "qemu-guest-agent") || f.VM != nil || f.Retry {
+			t.Errorf("%s of a guest that does not answer: %+v", kind, f)
+		}
+		if f := p.do(wire.Work{Kind: kind, VM: vm, Epoch: 2}); f.Outcome != wire.Done {
+			t.Errorf("%s: %+v", kind, f)
+		}
+	}
+	s := p.nextState("the VM", func(s wire.State) bool { return len(s.VMs) == 2 })
+	if r, _ := vmIn(s, silent.ID); r.Status.Error != "" || len(r.Status.Faults) != 0 {
+		t.Errorf("the VM whose guest failed says %+v", r.Status)
+	}
+}

@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// freezes thaws guests in time. A freeze is noted before it is made, so that no end of an agent leaves a guest frozen: its next start thaws it.
+type freezes struct {
+	mu  sync.Mutex
+	all map[fleet.VMID]*freeze
+	end sync.WaitGroup
+}
+
+// freeze is a guest that is frozen. Who freezes or thaws it holds turn meanwhile.
+type freeze struct {
+	turn  chan struct{} // has room for one
+	until time.Time     // likewise
+	again chan struct{} // until has changed; has room for one
+}
+
+// of is the guest's, which is watched from now on.
+func (a *Agent) frozen(id fleet.VMID) *freeze {
+	a.freezes.mu.Lock()
+	defer a.freezes.mu.Unlock()
+	if a.freezes.all == nil {
+		a.freezes.all = map[fleet.VMID]*freeze{}
+	}
+	f := a.freezes.all[id]
+	if f == nil {
+		f = &freeze{turn: make(chan struct{}, 1), again: make(chan struct{}, 1)}
+		a.freezes.all[id] = f
+		a.freezes.end.Go(func() { a.thawInTime(id, f) })
+	}
+	return f
+}
+
+// hold waits for the turn.
+func (f *freeze) hold(ctx context.Context) error {
+	select {
+	case f.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (f *freeze) release() { <-f.turn }
+
+func (f *freeze) set(until time.Time) {
+	f.until = until
+	select {
+	case f.again <- struct{}{}:
+	default:
+	}
+}
+
+// thawLeft thaws what an agent before this one left frozen.
+func (a *Agent) thawLeft() {
+	for _, id := range a.memory.frozen() {
+		f := a.frozen(id)
+		if f.hold(a.life) == nil {
+			f.set(time.Now())
+			f.release()
+		}
+	}
+}
+
+// thawInTime waits until the guest's time is over, or the agent ends, and thaws it; what fails is tried again.
+func (a *Agent) thawInTime(id fleet.VMID, f *freeze) {
+	wait := newBackoff(a.times.retry, a.times.calm)
+	for {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.life), a.times.thaw)
+		err := f.hold(ctx)
+		left := time.Until(f.until)
+		if err == nil {
+			if !f.until.IsZero() && (left <= 0 || a.life.Err() != nil) {
+				if err = a.thawNow(ctx, id); err == nil {
+					f.until = time.Time{}
+				} else {
+					left = wait.NextBackOff()
+					a.log.Warn("A guest that is frozen could not be thawed; trying again.", "vm", id, "error", err)
+				}
+			}
+			if f.until.IsZero() {
+				left = time.Hour
+			}
+			f.release()
+		}
+		cancel()
+		if a.life.Err() != nil {
+			return
+		}
+		select {
+		case <-a.life.Done():
+		case <-time.After(left):
+		case <-f.again:
+		}
+	}
+}
+
+// thawNow thaws a guest and forgets that it was frozen. One that is off, or gone, is not.
+func (a *Agent) thawNow(ctx context.Context, id fleet.VMID) error {
+	err := a.hypervisor.ThawGuest(ctx, id)
+	if err != nil && fleet.CodeOf(err) != fleet.NotFound {
+		status, _, look := a.hypervisor.VM(ctx, id)
+		if look != nil || !isOff(status.Power) {
+			return err
+		}
+	}
+	return a.memory.freeze(id, false)
+}
+
+func freezeGuest(ctx context.Context, a *Agent, j *job) error {
+	var checks fleet.Checks
+	seconds := fleet.UsualFreeze
+	if j.Args.Guest != nil {
+		seconds = j.Args.Guest.Seconds
+	}
+	if fleet.CheckFreeze(&checks, "seconds", seconds); checks.Err() != nil {
+		return checks.Err()
+	}
+	f := a.frozen(j.VM.ID)
+	if err := f.hold(ctx); err != nil {
+		return err
+	}
+	defer f.release()
+	if err := a.memory.freeze(j.VM.ID, true); err != nil {
+		return fmt.Errorf("nothing was frozen, because the agent cannot keep that in mind: %w", err)
+	}
+	err := a.hypervisor.FreezeGuest(ctx, j.VM.ID)
+	if err != nil {
+		f.set(time.Now()) // it may be frozen all the same
+		return err
+	}
+	f.set(time.Now().Add(time.Duration(seconds) * time.Second))
+	return nil
+}
+
+func thawGuest(ctx context.Context, a *Agent, j *job) error {
+	f := a.frozen(j.VM.ID)
+	if err := f.hold(ctx); err != nil {
+		return err
+	}
+	defer f.release()
+	if err := a.hypervisor.ThawGuest(ctx, j.VM.ID); err != nil {
+		return err
+	}
+	f.until = time.Time{}
+	return a.memory.freeze(j.VM.ID, false)
+}
+
+// setPassword fetches the password for this alone: no job bears it, and the agent keeps it nowhere.
+func setPassword(ctx context.Context, a *Agent, j *job) error {
+	var checks fleet.Checks
+	if j.Args.Guest == nil {
+		return errors.New("the portal sent this work without its user")
+	}
+	got, err := a.client.GuestSecret(ctx, j.ID)
+	if err != nil {
+		if e, ok := errors.AsType[*wire.Error](err); ok {
+			return fmt.Errorf("the password cannot be fetched: %s", e.Detail)
+		}
+		return fmt.Errorf("fetch the password: %w", err)
+	}
+	fleet.CheckGuestUser(&checks, "user", j.Args.Guest.User)
+	if fleet.CheckGuestPassword(&checks, "password", got.Secret); checks.Err() != nil {
+		return checks.Err()
+	}
+	return a.hypervisor.SetGuestPassword(ctx, j.VM.ID, j.Args.Guest.User, got.Secret)
+}
+
+// seeOnlyDone tells nothing of the VM: what a guest was asked changes nothing of that.
+func seeOnlyDone(context.Context, *Agent, *job, *wire.Finish) {}

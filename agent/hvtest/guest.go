@@ -1,0 +1,136 @@
+package hvtest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// A guest with an agent tells what it is; it is frozen and thawed, gets a password and the host's time, and gives back what it does not use.
+func testGuestAgent(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddBootable(t, p, "guest.qcow2")
+	boot := disk(p)
+	boot.SizeBytes, boot.Image = 0, &fleet.Volref{PoolID: p.ID, Volume: "guest.qcow2"}
+	data := disk(p)
+	data.SizeBytes = 32 << 20
+	vm := h.started(boot, data)
+	says := func() fleet.GuestStatus {
+		h.snapshot(h.pools...) // by which guests are asked
+		s := h.status(vm.ID, vm.Generation)
+		if s.Guest == nil {
+			t.Fatal("a guest that runs says nothing")
+		}
+		return *s.Guest
+	}
+	h.eventually("the guest's agent answers", func() bool { return says().Agent == fleet.AgentAnswers })
+	if g := says(); g.Version == "" || g.Hostname == "" || g.Frozen {
+		t.Errorf("the guest says %+v", g)
+	}
+	h.h.Prepare(t, vm.ID)
+
+	must := func(act string, err error) { h.t.Helper(); h.must(act, err) }
+	for range 2 {
+		must("freeze", h.FreezeGuest(h.ctx, vm.ID))
+		if g := says(); !h.h.Frozen(t, vm.ID) || !g.Frozen {
+			t.Fatalf("a frozen guest says %+v", g)
+		}
+	}
+	for range 2 {
+		must("thaw", h.ThawGuest(h.ctx, vm.ID))
+		if g := says(); h.h.Frozen(t, vm.ID) || g.Frozen {
+			t.Fatalf("a thawed guest says %+v", g)
+		}
+	}
+	must("set a password", h.SetGuestPassword(h.ctx, vm.ID, "root", `it's "new" – €`))
+	if !h.h.HasPassword(t, vm.ID, "root", `it's "new" – €`) || h.h.HasPassword(t, vm.ID, "root", "old") {
+		t.Error("the guest's user has another password")
+	}
+	must("set the clock", h.SyncGuestTime(h.ctx, vm.ID))
+	must("trim", h.TrimGuest(h.ctx, vm.ID))
+	h.eventually("the guest's file systems and clock are told", func() bool {
+		h.snapshot()
+		all, err := h.GuestReadings(h.ctx)
+		must("read", err)
+		r, ok := find(all, func(r agent.GuestReading) bool { return r.ID == vm.ID })
+		return ok && !r.At.IsZero() && r.ClockMs < 60_000 && len(r.FileSystems) > 0 && r.FileSystems[0].TotalBytes > r.FileSystems[0].UsedBytes
+	})
+
+	must("pause", h.PauseVM(h.ctx, vm.ID))
+	h.refused("freeze a paused guest", h.FreezeGuest(h.ctx, vm.ID), "paused")
+	must("stop", h.StopVM(h.ctx, vm.ID))
+	if s := h.status(vm.ID, vm.Generation); s.Guest != nil {
+		t.Errorf("a guest that is off says %+v", s.Guest)
+	}
+	must("thaw what is off", h.ThawGuest(h.ctx, vm.ID))
+	for act, err := range map[string]error{"freeze": h.FreezeGuest(h.ctx, vm.ID), "trim": h.TrimGuest(h.ctx, vm.ID), "set the clock": h.SyncGuestTime(h.ctx, vm.ID)} {
+		if !errors.Is(err, agent.ErrNotRunning) {
+			t.Errorf("%s of a guest that is off: %v", act, err)
+		}
+	}
+	if err := h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"); !errors.Is(err, agent.ErrNotRunning) || strings.Contains(err.Error(), "hush") {
+		t.Errorf("a password for a guest that is off: %v", err)
+	}
+}
+
+// Without a channel, or without an answer, there is nobody to ask, and the refusal says which of the two it is.
+func testNoGuestAgent(t *testing.T, h *host) {
+	silent := h.vm()
+	silent.Name = name("no-agent")
+	h.apply(silent)
+	h.must("start", h.StartVM(h.ctx, silent.ID))
+	h.snapshot()
+	if g := h.status(silent.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentSilent}) {
+		t.Errorf("a guest that boots from nothing says %+v", g)
+	}
+	none := h.vm()
+	none.Spec.Devices.GuestAgent = "none"
+	h.apply(none)
+	h.must("start", h.StartVM(h.ctx, none.ID))
+	if g := h.status(none.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNone}) {
+		t.Errorf("a guest without a channel says %+v", g)
+	}
+	for vm, word := range map[*fleet.VM]string{&silent: "qemu-guest-agent", &none: "channel"} {
+		h.refused("freeze", h.FreezeGuest(h.ctx, vm.ID), word)
+		h.refused("thaw", h.ThawGuest(h.ctx, vm.ID), word)
+		h.refused("trim", h.TrimGuest(h.ctx, vm.ID), word)
+		h.refused("set the clock", h.SyncGuestTime(h.ctx, vm.ID), word)
+		h.refused("set a password", h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"), word)
+	}
+	all, err := h.GuestReadings(h.ctx)
+	h.must("read", err)
+	if _, ok := find(all, func(r agent.GuestReading) bool { return r.ID == silent.ID || r.ID == none.ID }); ok {
+		t.Error("a guest without an agent was read")
+	}
+	none.Spec.Devices.GuestAgent = ""
+	none.Generation++
+	h.apply(none)
+	if s := h.status(none.ID, none.Generation); len(s.NextBoot) != 1 || s.NextBoot[0] != "devices.guestAgent" {
+		t.Errorf("a channel that comes waits for %q", s.NextBoot)
+	}
+}
+
+// What a host does with a VM by itself stands with its definition, counts at once, and is none of the guest's.
+func testPolicy(t *testing.T, h *host) {
+	vm := h.vm()
+	vm.Spec.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 3, StartDelay: 20, Restart: "onFailure"}
+	h.apply(vm)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	want := func(when string) {
+		t.Helper()
+		if s := h.status(vm.ID, vm.Generation); s.Policy != vm.Spec.Policy || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+			t.Errorf("%s: the host acts by %+v, next boot %q, drift %+v", when, s.Policy, s.NextBoot, s.Drift)
+		}
+	}
+	want("made")
+	vm.Spec.Policy = fleet.VMPolicy{Restart: "always"}
+	vm.Generation++
+	h.apply(vm)
+	want("changed while it runs")
+	if s, ok := h.report(vm.ID); !ok || s.Status.Policy != vm.Spec.Policy {
+		t.Errorf("the report says %+v", s.Status.Policy)
+	}
+}

@@ -1,0 +1,213 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// keeper is what the host does with VMs by itself, portal or not: it starts them when it comes up, and again when they go off by themselves.
+type keeper struct {
+	mu     sync.Mutex
+	looked time.Time // when the reporter looked at the host last
+
+	due    map[fleet.VMID]time.Time // when a guest that went off is started again; of the loop alone, like the rest
+	on     map[fleet.VMID]time.Time // since when guests that went off before are seen on
+	boot   []fleet.VMID             // what starts since the host came up, in this order
+	tries  map[fleet.VMID]int
+	begun  bool
+	notYet time.Time // when the next of them may be started
+}
+
+// mostBootTries is how often a VM that starts with its host is tried: its storage may come later than the agent.
+const mostBootTries = 20
+
+// lookedNow notes that what the memory knows of VMs is fresh.
+func (a *Agent) lookedNow() {
+	a.keeper.mu.Lock()
+	defer a.keeper.mu.Unlock()
+	a.keeper.looked = time.Now()
+}
+
+// keepVMs does it until ctx ends.
+func (a *Agent) keepVMs(ctx context.Context) {
+	if _, err := a.inventory.wait(ctx); err != nil {
+		return
+	}
+	k := &a.keeper
+	k.due, k.on, k.tries = map[fleet.VMID]time.Time{}, map[fleet.VMID]time.Time{}, map[fleet.VMID]int{}
+	for ctx.Err() == nil {
+		if all := a.memory.keeping(); len(all) > 0 && a.lookForKept(ctx, all) {
+			a.startWithHost(ctx, a.memory.keeping())
+			a.startAgain(ctx, a.memory.keeping())
+		}
+		pause(ctx, a.times.keep)
+	}
+}
+
+// lookForKept makes sure that the memory is fresh, also while the portal takes no reports; false: nobody knows what the VMs do.
+func (a *Agent) lookForKept(ctx context.Context, all map[fleet.VMID]vmMemory) bool {
+	a.keeper.mu.Lock()
+	fresh := time.Since(a.keeper.looked) < 2*a.times.report
+	a.keeper.mu.Unlock()
+	if fresh {
+		return true
+	}
+	var state wire.State
+	for id := range all {
+		err := a.within(ctx, func(ctx context.Context) error {
+			status, generation, err := a.hypervisor.VM(ctx, id)
+			if status.Power != fleet.Absent {
+				state.VMs = append(state.VMs, wire.VMReport{ID: id, Name: all[id].Name, Generation: generation, Status: status})
+			}
+			return err
+		})
+		if err != nil {
+			return false
+		}
+	}
+	if err := a.memory.seen(state, a.bootID()); err != nil {
+		a.log.Error("The agent's memory cannot be written.", "error", err)
+		return false
+	}
+	a.lookedNow()
+	return true
+}
+
+// startWithHost starts what is to run since the host came up, one after the other, each with its wait.
+func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmMemory) {
+	k, boot := &a.keeper, a.bootID()
+	if !k.begun {
+		k.begun = true
+		k.boot = bootOrder(all, boot)
+	}
+	if len(k.boot) == 0 || time.Now().Before(k.notYet) {
+		return
+	}
+	id := k.boot[0]
+	vm, there := all[id]
+	if a.board.busy()[fleet.SubjectVM(id)] {
+		return
+	}
+	if !there || vm.Booted == boot { // somebody was faster, or wants it off
+		k.boot = k.boot[1:]
+		return
+	}
+	err := a.startByItself(ctx, id)
+	k.tries[id]++
+	switch {
+	case err == nil:
+		a.log.Info("A VM is started with its host.", "vm", vm.Name)
+		k.notYet = time.Now().Add(time.Duration(vm.Policy.StartDelay) * time.Second)
+	case k.tries[id] < mostBootTries:
+		k.boot = append(k.boot[1:], id) // the others need not wait for it
+		k.notYet = time.Now().Add(a.times.again / time.Duration(min(len(k.boot), 10)))
+		a.keepTrouble(id, err)
+		return
+	default:
+		a.keepTrouble(id, err)
+	}
+	k.boot = k.boot[1:]
+	if err := a.memory.keep(id, func(k *vmMemory) {
+		if k.Booted = boot; err == nil {
+			k.Ran, k.Trouble = boot, ""
+		}
+	}); err != nil {
+		a.log.Error("The agent's memory cannot be written.", "error", err)
+	}
+}
+
+// bootOrder are the VMs that start with their host, in their order. In one boot each does so once.
+func bootOrder(all map[fleet.VMID]vmMemory, boot string) []fleet.VMID {
+	var out []fleet.VMID
+	for id, vm := range all {
+		wasOn := vm.Ran != "" && vm.Ran != boot
+		if vm.Booted != boot && (vm.Policy.Autostart == "on" || vm.Policy.Autostart == "last" && wasOn) {
+			out = append(out, id)
+		}
+	}
+	place := func(id fleet.VMID) int { return cmp.Or(all[id].Policy.StartOrder, fleet.MaxStartOrder+1) }
+	slices.SortFunc(out, func(x, y fleet.VMID) int {
+		return cmp.Or(cmp.Compare(place(x), place(y)), cmp.Compare(all[x].Name, all[y].Name), cmp.Compare(x, y))
+	})
+	return out
+}
+
+// startAgain starts guests that went off by themselves, each a while after, and longer each time.
+func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmMemory) {
+	k, now := &a.keeper, time.Now()
+	maps.DeleteFunc(k.due, func(id fleet.VMID, _ time.Time) bool { return all[id].Down == "" })
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		vm := all[id]
+		due, waits := k.due[id]
+		switch {
+		case vm.Down == "":
+			a.calmed(id, vm, now)
+		case !waits:
+			k.due[id] = now.Add(againIn(vm.Restarts, a.times.again, a.times.againMost))
+			delete(k.on, id)
+		case now.Before(due) || a.board.busy()[fleet.SubjectVM(id)]:
+		default:
+			delete(k.due, id)
+			err := a.startByItself(ctx, id)
+			a.log.Info("A VM that went off by itself is started again.", "vm", vm.Name, "after", vm.Down, "time", vm.Restarts+1, "error", err)
+			keep := func(k *vmMemory) {
+				k.Restarts++
+				if err == nil {
+					k.Ran, k.Down, k.Trouble = a.bootID(), "", ""
+				} else if k.Down != "" {
+					k.Trouble = err.Error()
+				}
+			}
+			if err := a.memory.keep(id, keep); err != nil {
+				a.log.Error("The agent's memory cannot be written.", "error", err)
+			}
+			a.reports.pokeFull()
+		}
+	}
+}
+
+// calmed forgets how often a guest was started again once it has run for a while.
+func (a *Agent) calmed(id fleet.VMID, vm vmMemory, now time.Time) {
+	k := &a.keeper
+	if vm.Restarts == 0 || vm.Ran == "" {
+		delete(k.on, id)
+		return
+	}
+	since, known := k.on[id]
+	switch {
+	case !known:
+		k.on[id] = now
+	case now.Sub(since) > a.times.calm:
+		delete(k.on, id)
+		if err := a.memory.keep(id, func(k *vmMemory) { k.Restarts = 0 }); err != nil {
+			a.log.Error("The agent's memory cannot be written.", "error", err)
+		}
+	}
+}
+
+// againIn is how long to wait before the next start of a guest that was started n times.
+func againIn(n int, first, most time.Duration) time.Duration {
+	return min(first<<min(n, 16), most)
+}
+
+// startByItself starts a VM as it is defined.
+func (a *Agent) startByItself(ctx context.Context, id fleet.VMID) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
+	defer cancel()
+	return explain(ctx, a.hypervisor.StartVM(ctx, id))
+}
+
+func (a *Agent) keepTrouble(id fleet.VMID, err error) {
+	a.log.Warn("A VM could not be started with its host.", "vm", id, "error", err)
+	if err := a.memory.keep(id, func(k *vmMemory) { k.Trouble = err.Error() }); err != nil {
+		a.log.Error("The agent's memory cannot be written.", "error", err)
+	}
+	a.reports.pokeFull()
+}

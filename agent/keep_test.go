@@ -1,0 +1,213 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"quantix/agent/mock"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// counted is a host that tells which guests were started, in order.
+type counted struct {
+	rebooted
+	mu      sync.Mutex
+	started []fleet.VMID
+	broken  map[fleet.VMID]bool
+}
+
+func (c *counted) StartVM(ctx context.Context, id fleet.VMID) error {
+	c.mu.Lock()
+	c.started = append(c.started, id)
+	broken := c.broken[id]
+	c.mu.Unlock()
+	if broken {
+		return errors.New("its storage is not there yet")
+	}
+	return c.Host.StartVM(ctx, id)
+}
+
+func (c *counted) starts(id fleet.VMID) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.started {
+		if s == id {
+			n++
+		}
+	}
+	return n
+}
+
+func newCounted() *counted {
+	return &counted{rebooted: rebooted{Host: mock.New(mock.Options{Name: "host-1"}), boot: "boot-1"}, broken: map[fleet.VMID]bool{}}
+}
+
+func (p *portal) runningCounted(dir string, host *counted) (stop func()) {
+	_, stop = p.running(dir, host, host)
+	return stop
+}
+
+func (c *counted) power(id fleet.VMID) fleet.Power {
+	s, _, err := c.VM(context.Background(), id)
+	if err != nil {
+		return ""
+	}
+	return s.Power
+}
+
+func policied(name string, p fleet.VMPolicy) *fleet.VM {
+	vm := newVM(name)
+	vm.Spec.Policy = p
+	return vm
+}
+
+// seenWith waits until the host has told that the VM is on, by that policy.
+func (p *portal) seenOn(host *counted, vm *fleet.VM) {
+	p.t.Helper()
+	p.stateSince(0, vm.Name+" on", func(s wire.State) bool {
+		r, ok := vmIn(s, vm.ID)
+		return ok && r.Status.Power == fleet.Running && r.Status.Policy == vm.Spec.Policy
+	})
+}
+
+// A guest that goes off by itself comes back as its policy says; one that people put off stays off, here or on the host.
+func TestGuestsThatGoOffAreStartedAgain(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), newCounted()
+	p.runningCounted(p.join(), host)
+	never, failing, always := policied("never", fleet.VMPolicy{Autostart: "on"}), policied("failing", fleet.VMPolicy{Restart: "onFailure"}), policied("always", fleet.VMPolicy{Restart: "always"})
+	all := []*fleet.VM{never, failing, always}
+	for _, vm := range all {
+		p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+		p.seenOn(host, vm)
+	}
+	for _, vm := range all {
+		host.GoesOff(vm.ID, true)
+	}
+	p.wait("those that crashed are started again", func() bool {
+		return host.power(failing.ID) == fleet.Running && host.power(always.ID) == fleet.Running
+	})
+	if host.power(never.ID) != fleet.Crashed || host.starts(never.ID) != 1 {
+		t.Error("a guest that nobody wants back was started")
+	}
+	for _, vm := range all {
+		if vm != never {
+			p.stateSince(0, "the count", func(s wire.State) bool {
+				r, ok := vmIn(s, vm.ID)
+				return ok && r.Status.Restarts == 1 && r.Status.Power == fleet.Running && len(r.Status.Faults) == 0
+			})
+		}
+	}
+
+	host.GoesOff(failing.ID, false)
+	host.GoesOff(always.ID, false)
+	p.wait("the one that is always on is back", func() bool { return host.power(always.ID) == fleet.Running })
+	if host.power(failing.ID) != fleet.Stopped {
+		t.Error("a guest that was shut down from within was started, though it did not fail")
+	}
+
+	// Somebody wants it off: from here, by a shutdown, and on the host.
+	p.stateSince(0, "it is seen on", func(s wire.State) bool {
+		r, _ := vmIn(s, always.ID)
+		return r.Status.Power == fleet.Running && r.Status.Restarts == 2
+	})
+	before := host.starts(always.ID)
+	if f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: always, Epoch: 2}); f.Outcome != wire.Done {
+		t.Fatalf("shutdown: %+v", f)
+	}
+	host.must(t, host.Host.StartVM(t.Context(), never.ID))
+	p.nextState("the world after", func(s wire.State) bool { r, _ := vmIn(s, never.ID); return r.Status.Power == fleet.Running })
+	if host.power(always.ID) != fleet.Stopped || host.starts(always.ID) != before {
+		t.Error("what a person shut down was started again")
+	}
+	// What waits to be started again is taken back by who forces it off.
+	p.do(wire.Work{Kind: fleet.VMStart, VM: always, Epoch: 3})
+	p.seenOn(host, always)
+	host.broken[always.ID] = true
+	host.GoesOff(always.ID, true)
+	p.stateSince(0, "why it is not back", func(s wire.State) bool {
+		r, _ := vmIn(s, always.ID)
+		return slices.ContainsFunc(r.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultRestart })
+	})
+	if f := p.do(wire.Work{Kind: fleet.VMStop, VM: always, Epoch: 4}); f.Outcome != wire.Done {
+		t.Fatalf("stop: %+v", f)
+	}
+	p.stateSince(len(p.reports), "no trouble", func(s wire.State) bool { r, _ := vmIn(s, always.ID); return len(r.Status.Faults) == 0 })
+}
+
+// What went off while no agent looked is started again by the next one, also without its portal.
+func TestGuestsAreStartedAgainWithoutThePortal(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), newCounted()
+	dir := p.join()
+	stop := p.runningCounted(dir, host)
+	vm := policied("web", fleet.VMPolicy{Restart: "onFailure"})
+	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+	p.seenOn(host, vm)
+	stop()
+	host.GoesOff(vm.ID, true)
+	p.set(func() { p.refuse["hello"] = 503 })
+	p.runningCounted(dir, host)
+	p.wait("it is back", func() bool { return host.power(vm.ID) == fleet.Running })
+	host.GoesOff(vm.ID, true)
+	p.wait("and again", func() bool { return host.starts(vm.ID) >= 3 && host.power(vm.ID) == fleet.Running })
+}
+
+// A host that comes up starts its VMs in their order, each once, and leaves what people want off; the portal need not be there.
+func TestVMsStartWithTheirHost(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), newCounted()
+	dir := p.join()
+	stop := p.runningCounted(dir, host)
+	on := fleet.VMPolicy{Autostart: "on"}
+	third, second, first := policied("a-third", on), policied("b-second", fleet.VMPolicy{Autostart: "on", StartOrder: 2}), policied("c-first", fleet.VMPolicy{Autostart: "on", StartOrder: 1})
+	was, wasNot, plain, late := policied("was", fleet.VMPolicy{Autostart: "last", StartOrder: 3}), policied("was-not", fleet.VMPolicy{Autostart: "last"}), newVM("plain"), policied("late", fleet.VMPolicy{Autostart: "on", StartOrder: 4})
+	all := []*fleet.VM{third, second, first, was, wasNot, plain, late}
+	for _, vm := range all {
+		kind := fleet.VMApply
+		if vm == was || vm == plain {
+			kind = fleet.VMStart
+		}
+		p.do(wire.Work{Kind: kind, VM: vm})
+	}
+	p.stateSince(0, "all", func(s wire.State) bool { return len(s.VMs) == len(all) })
+	p.seenOn(host, was)
+	stop()
+	host.boot = "boot-2"
+	for _, vm := range all {
+		host.must(t, host.Host.StopVM(t.Context(), vm.ID))
+	}
+	host.started, host.broken[late.ID] = nil, true
+	p.set(func() { p.refuse["hello"] = 503 })
+	stop = p.runningCounted(dir, host)
+	want := []fleet.VMID{first.ID, second.ID, was.ID, late.ID, third.ID}
+	p.wait("they start", func() bool {
+		host.mu.Lock()
+		defer host.mu.Unlock()
+		return len(host.started) >= len(want) && slices.Equal(host.started[:len(want)], want)
+	})
+	host.mu.Lock()
+	host.broken[late.ID] = false
+	host.mu.Unlock()
+	p.wait("the one whose storage came late, too", func() bool { return host.power(late.ID) == fleet.Running })
+	for _, vm := range []*fleet.VM{wasNot, plain} {
+		if host.power(vm.ID) == fleet.Running {
+			t.Errorf("%s was started", vm.Name)
+		}
+	}
+	stop()
+
+	// In the same boot nothing starts by itself any more.
+	host.must(t, host.Host.StopVM(t.Context(), first.ID))
+	p.set(func() { delete(p.refuse, "hello") })
+	before := host.starts(first.ID)
+	p.runningCounted(dir, host)
+	p.nextState("the world", func(s wire.State) bool { return len(s.VMs) == len(all) })
+	if host.power(first.ID) != fleet.Stopped || host.starts(first.ID) != before {
+		t.Error("what was put off since was started by the next agent")
+	}
+}

@@ -1,0 +1,302 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+const (
+	guestAge     = 30 * time.Second // between two looks into a guest
+	guestWait    = 5 * time.Second  // for one answer of its agent
+	guestLook    = 25 * time.Second // for all that is asked in one look
+	guestBackoff = 5 * time.Minute  // at most between two looks into one that does not answer
+	guestsAtOnce = 4
+)
+
+// guests are what running guests say of themselves. They are asked in the background, a few at a time, each by itself: one that hangs is asked
+// less and less often, and keeps nobody waiting but itself.
+type guests struct {
+	mu  sync.Mutex
+	all map[fleet.VMID]*guestSeen
+	now int // how many are being asked
+}
+
+// guestSeen is one run of one guest.
+type guestSeen struct {
+	run     int32 // libvirt's number of it
+	asking  bool
+	due     time.Time
+	wait    time.Duration // since it does not answer; 0: it does
+	at      time.Time     // when it answered last; zero: never
+	ours    bool
+	status  fleet.GuestStatus
+	reading fleet.GuestReading
+	cards   cards
+}
+
+// look asks those guests that are due. It returns at once.
+func (g *guests) look(b *Backend, all []sighted) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.all == nil {
+		g.all = map[fleet.VMID]*guestSeen{}
+	}
+	on := make(map[fleet.VMID]bool, len(all))
+	now := time.Now()
+	for _, s := range all {
+		if s.live == nil || !s.agent {
+			continue
+		}
+		on[s.id] = true
+		seen := g.all[s.id]
+		if seen == nil || seen.run != s.ref.ID {
+			seen = &guestSeen{run: s.ref.ID, ours: s.ours, status: fleet.GuestStatus{Agent: fleet.AgentSilent}}
+			g.all[s.id] = seen
+		}
+		if seen.asking || now.Before(seen.due) || g.now >= guestsAtOnce || golibvirt.DomainState(s.state) != golibvirt.DomainRunning {
+			continue
+		}
+		seen.asking = true
+		g.now++
+		go g.ask(b, s, seen)
+	}
+	for id, seen := range g.all {
+		if !on[id] && !seen.asking {
+			delete(g.all, id)
+		}
+	}
+}
+
+// ask asks one guest and keeps what it said.
+func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
+	ctx, cancel := context.WithTimeout(b.life, guestLook)
+	defer cancel()
+	begun := time.Now()
+	next := guestSeen{status: seen.status, reading: fleet.GuestReading{ID: s.id}}
+	c, err := dial(ctx, b.socket)
+	if err == nil {
+		err = next.read(ctx, c, s)
+		c.hangUp()
+	}
+	g.mu.Lock()
+	g.now--
+	seen.asking = false
+	was := seen.status
+	switch {
+	case errors.Is(err, agent.ErrAway) && !errors.Is(err, context.DeadlineExceeded): // libvirtd is away, which is nothing that the guest did
+		seen.due = begun.Add(guestWait)
+	case err != nil:
+		b.log.Debug("a guest's agent does not answer", "vm", s.ref.Name, "error", err)
+		seen.wait = min(max(2*seen.wait, guestAge), guestBackoff)
+		seen.due, seen.status = time.Now().Add(seen.wait), fleet.GuestStatus{Agent: fleet.AgentSilent}
+		seen.at, seen.cards = time.Time{}, nil
+	default:
+		seen.wait, seen.due, seen.status = 0, begun.Add(guestAge), next.status
+		if !next.status.Frozen { // one that is frozen answers nothing else
+			seen.at, seen.reading, seen.cards = begun, next.reading, next.cards
+		}
+	}
+	changed := seen.status != was
+	g.mu.Unlock()
+	if changed {
+		b.subscribers.wake()
+	}
+}
+
+// read asks the agent. What it does not know is left out; an error is no answer.
+func (n *guestSeen) read(ctx context.Context, c *conn, s sighted) error {
+	if !s.ours { // of those that Quantix did not make, their addresses alone, and by libvirt's usual way
+		found, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
+			return l.DomainInterfaceAddresses(s.ref, uint32(golibvirt.DomainInterfaceAddressesSrcAgent), 0)
+		})
+		n.cards = cards{}
+		n.cards.add(found, fleet.FromAgent)
+		n.status = fleet.GuestStatus{}
+		return err
+	}
+	info, err := askGuest[struct {
+		Version string `json:"version"`
+	}](ctx, c, s.ref, guestWait, "guest-info", nil)
+	if err != nil {
+		return err
+	}
+	n.status.Agent, n.status.Version = fleet.AgentAnswers, guestText(info.Version)
+	frozen, err := askGuest[string](ctx, c, s.ref, guestWait, "guest-fsfreeze-status", nil)
+	if errors.Is(err, errSilent) {
+		return err
+	}
+	if n.status.Frozen = frozen == "frozen"; n.status.Frozen {
+		return nil
+	}
+	for _, ask := range []func(context.Context, *conn, golibvirt.Domain) error{n.readSystem, n.readName, n.readCards, n.readFileSystems, n.readUsers, n.readClock} {
+		if err := ask(ctx, c, s.ref); errors.Is(err, errSilent) || errors.Is(err, agent.ErrAway) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *guestSeen) readSystem(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+	os, err := askGuest[struct {
+		Pretty  string `json:"pretty-name"`
+		Name    string `json:"name"`
+		Version string `json:"version"`
+		Kernel  string `json:"kernel-release"`
+	}](ctx, c, ref, guestWait, "guest-get-osinfo", nil)
+	n.status.OS = guestText(cmp.Or(os.Pretty, strings.TrimSpace(os.Name+" "+os.Version)))
+	n.status.Kernel = guestText(os.Kernel)
+	return err
+}
+
+func (n *guestSeen) readName(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+	host, err := askGuest[struct {
+		Name string `json:"host-name"`
+	}](ctx, c, ref, guestWait, "guest-get-host-name", nil)
+	n.status.Hostname = guestText(host.Name)
+	return err
+}
+
+func (n *guestSeen) readCards(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+	said, err := askGuest[[]struct {
+		MAC       string `json:"hardware-address"`
+		Addresses []struct {
+			IP string `json:"ip-address"`
+		} `json:"ip-addresses"`
+	}](ctx, c, ref, guestWait, "guest-network-get-interfaces", nil)
+	n.cards = cards{}
+	for _, card := range said[:min(len(said), mostGuestCards)] {
+		mac, wrong := net.ParseMAC(card.MAC)
+		if wrong != nil {
+			continue
+		}
+		for _, a := range card.Addresses {
+			if ip := net.ParseIP(a.IP); ip != nil && ip.IsGlobalUnicast() {
+				n.cards.note(mac.String(), ip.String(), fleet.FromAgent)
+			}
+		}
+	}
+	return err
+}
+
+// mostGuestCards are listened to of one guest.
+const mostGuestCards = 256
+
+func (n *guestSeen) readFileSystems(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+	said, err := askGuest[[]struct {
+		Path  string  `json:"mountpoint"`
+		Type  string  `json:"type"`
+		Used  float64 `json:"used-bytes"`
+		Total float64 `json:"total-bytes"`
+	}](ctx, c, ref, guestWait, "guest-get-fsinfo", nil)
+	for _, f := range said {
+		one := fleet.GuestFileSystem{Path: guestText(f.Path), Type: guestText(f.Type), UsedBytes: guestBytes(f.Used), TotalBytes: guestBytes(f.Total)}
+		known := slices.ContainsFunc(n.reading.FileSystems, func(o fleet.GuestFileSystem) bool { return o.Path == one.Path })
+		if one.Path != "" && !known && len(n.reading.FileSystems) < fleet.MaxGuestFileSystems {
+			n.reading.FileSystems = append(n.reading.FileSystems, one)
+		}
+	}
+	slices.SortFunc(n.reading.FileSystems, func(a, b fleet.GuestFileSystem) int { return cmp.Compare(a.Path, b.Path) })
+	return err
+}
+
+func (n *guestSeen) readUsers(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+	said, err := askGuest[[]struct {
+		User   string `json:"user"`
+		Domain string `json:"domain"`
+	}](ctx, c, ref, guestWait, "guest-get-users", nil)
+	for _, u := range said {
+		one := fleet.GuestUser{Name: guestText(u.User), Domain: guestText(u.Domain)}
+		if one.Name != "" && !slices.Contains(n.reading.Users, one) && len(n.reading.Users) < fleet.MaxGuestUsers {
+			n.reading.Users = append(n.reading.Users, one)
+		}
+	}
+	slices.SortFunc(n.reading.Users, func(a, b fleet.GuestUser) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Domain, b.Domain))
+	})
+	return err
+}
+
+// readClock compares the guest's clock with the host's in the middle of the question.
+func (n *guestSeen) readClock(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+	asked := time.Now()
+	nanos, err := askGuest[int64](ctx, c, ref, guestWait, "guest-get-time", nil)
+	if err != nil {
+		return err
+	}
+	ahead := nanos/1e6 - asked.Add(time.Since(asked)/2).UnixMilli()
+	n.reading.ClockBehind = ahead < 0
+	n.reading.ClockMs = max(ahead, -ahead)
+	return nil
+}
+
+// guestText is a name that a guest gave, as far as it is believed.
+func guestText(text string) string { return wire.Shown(text, fleet.MaxGuestText) }
+
+// guestBytes is a quantity that a guest gave; none is below nothing, or beyond what can be added up.
+func guestBytes(n float64) int64 { return int64(min(max(n, 0), 1<<53)) }
+
+// statusOf is what the guest says of itself; nil: it is off.
+func (g *guests) statusOf(s sighted) *fleet.GuestStatus {
+	switch {
+	case s.live == nil || !s.ours:
+		return nil
+	case s.live.parts.Devices.GuestAgent == "none":
+		return &fleet.GuestStatus{Agent: fleet.AgentNone}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := fleet.GuestStatus{Agent: fleet.AgentSilent}
+	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID && s.agent {
+		out = seen.status
+	}
+	return &out
+}
+
+// cardsOf are the addresses that a guest told.
+func (g *guests) cardsOf(s sighted) cards {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID && s.agent {
+		return seen.cards
+	}
+	return nil
+}
+
+// told notes what an order did, until the guest is asked again, which is soon.
+func (g *guests) told(s sighted, change func(*fleet.GuestStatus)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if seen := g.all[s.id]; seen != nil && seen.run == s.ref.ID {
+		change(&seen.status)
+		seen.due = time.Time{}
+	}
+}
+
+// GuestReadings implements agent.Hypervisor.
+func (b *Backend) GuestReadings(ctx context.Context) ([]agent.GuestReading, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	b.guests.mu.Lock()
+	defer b.guests.mu.Unlock()
+	var out []agent.GuestReading
+	for _, seen := range b.guests.all {
+		if seen.ours && !seen.at.IsZero() {
+			out = append(out, agent.GuestReading{GuestReading: seen.reading, At: seen.at})
+		}
+	}
+	slices.SortFunc(out, func(a, b agent.GuestReading) int { return cmp.Compare(a.ID, b.ID) })
+	return out, nil
+}

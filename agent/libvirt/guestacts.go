@@ -1,0 +1,108 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// How long a guest may take for what it is asked to do. A disk that is busy is written out before it stands still.
+const (
+	guestFreezes = 30 * time.Second
+	guestActs    = 15 * time.Second
+	guestTrims   = 10 * time.Minute
+)
+
+// FreezeGuest implements agent.Hypervisor.
+func (b *Backend) FreezeGuest(ctx context.Context, id fleet.VMID) error {
+	return b.onGuest(ctx, id, "freeze", func(ctx context.Context, c *conn, s sighted) error {
+		state, err := askGuest[string](ctx, c, s.ref, guestWait, "guest-fsfreeze-status", nil)
+		if err != nil || state == "frozen" {
+			return err
+		}
+		n, err := askGuest[int](ctx, c, s.ref, guestFreezes, "guest-fsfreeze-freeze", nil)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fleet.Errorf(fleet.Conflict, "The guest has no file system that can be frozen.")
+		}
+		b.guests.told(s, func(g *fleet.GuestStatus) { g.Frozen = true })
+		return nil
+	})
+}
+
+// ThawGuest implements agent.Hypervisor.
+func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
+	err := b.onGuest(ctx, id, "thaw", func(ctx context.Context, c *conn, s sighted) error {
+		_, err := askGuest[int](ctx, c, s.ref, guestFreezes, "guest-fsfreeze-thaw", nil)
+		if err == nil || isNoCommand(err) {
+			b.guests.told(s, func(g *fleet.GuestStatus) { g.Frozen = false })
+			return nil
+		}
+		return err
+	})
+	if errors.Is(err, agent.ErrNotRunning) {
+		return nil
+	}
+	return err
+}
+
+// SetGuestPassword implements agent.Hypervisor.
+func (b *Backend) SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error {
+	return b.onGuest(ctx, id, "set a password in", func(ctx context.Context, c *conn, s sighted) error {
+		_, err := askGuest[struct{}](ctx, c, s.ref, guestActs, "guest-set-user-password", map[string]any{
+			"username": user, "password": base64.StdEncoding.EncodeToString([]byte(password)), "crypted": false,
+		})
+		return err
+	})
+}
+
+// SyncGuestTime implements agent.Hypervisor.
+func (b *Backend) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
+	return b.onGuest(ctx, id, "set the clock of", func(ctx context.Context, c *conn, s sighted) error {
+		_, err := askGuest[struct{}](ctx, c, s.ref, guestActs, "guest-set-time", map[string]any{"time": time.Now().UnixNano()})
+		b.guests.told(s, func(*fleet.GuestStatus) {})
+		return err
+	})
+}
+
+// TrimGuest implements agent.Hypervisor.
+func (b *Backend) TrimGuest(ctx context.Context, id fleet.VMID) error {
+	return b.onGuest(ctx, id, "trim", func(ctx context.Context, c *conn, s sighted) error {
+		_, err := askGuest[struct{}](ctx, c, s.ref, guestTrims, "guest-fstrim", nil)
+		b.guests.told(s, func(*fleet.GuestStatus) {})
+		return err
+	})
+}
+
+// onGuest gives one order to the agent of one guest, over a connection of its own. It keeps no other order to the VM waiting: a guest may take
+// its time, and must be forced off meanwhile.
+func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn, sighted) error) error {
+	return b.order(ctx, func(ctx context.Context, c *conn) error {
+		s, err := b.seeOn(ctx, c, id)
+		switch {
+		case is(err, golibvirt.ErrNoDomain):
+			return noDomain(id)
+		case err != nil:
+			return inAct(verb, err)
+		case !s.ours:
+			return notOurs()
+		case s.live == nil:
+			return agent.ErrNotRunning
+		case s.live.parts.Devices.GuestAgent == "none":
+			return agent.NoChannel()
+		case !s.agent:
+			return agent.NoAgent()
+		case golibvirt.DomainState(s.state) != golibvirt.DomainRunning:
+			return fleet.Errorf(fleet.Conflict, "The guest is paused, so its agent cannot answer. Resume the VM first.")
+		}
+		return inAct(verb+" "+s.ref.Name, guestError(f(ctx, c, s)))
+	})
+}

@@ -1,0 +1,68 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent"
+)
+
+// mostGuestAnswer is how much of an agent's answer is read; a guest can answer anything.
+const mostGuestAnswer = 256 << 10
+
+// guestSays are the answers to one command of the agent's protocol.
+type guestSays[T any] struct {
+	Return T `json:"return"`
+}
+
+// errSilent is in every error that says that the guest's agent did not answer.
+var errSilent = errors.New("the guest's agent does not answer")
+
+// askGuest gives the guest's agent a command and reads what it returns. libvirt's own calls for the same wait for ever for an agent that hangs,
+// unless the limit is set for everybody who asks that guest; so each command goes as it is, with a limit of its own.
+func askGuest[T any](ctx context.Context, c *conn, ref golibvirt.Domain, limit time.Duration, command string, args any) (T, error) {
+	var out guestSays[T]
+	text, err := json.Marshal(struct {
+		Execute   string `json:"execute"`
+		Arguments any    `json:"arguments,omitempty"`
+	}{command, args})
+	if err != nil {
+		return out.Return, err
+	}
+	said, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
+		return l.QEMUDomainAgentCommand(ref, string(text), int32(limit/time.Second), 0)
+	})
+	switch {
+	case is(err, golibvirt.ErrAgentUnresponsive), is(err, golibvirt.ErrAgentCommandTimeout), is(err, golibvirt.ErrAgentUnsynced):
+		return out.Return, fmt.Errorf("%w: %w", errSilent, err)
+	case err != nil:
+		return out.Return, err
+	case len(said) == 0:
+		return out.Return, errSilent
+	case len(said[0]) > mostGuestAnswer:
+		return out.Return, fmt.Errorf("%w: it said more than %d KiB to %s", errSilent, mostGuestAnswer>>10, command)
+	}
+	if err := json.Unmarshal([]byte(said[0]), &out); err != nil {
+		return out.Return, fmt.Errorf("%w: it answered %s with what is none", errSilent, command) // not in the guest's own words
+	}
+	return out.Return, nil
+}
+
+// isNoCommand reports whether the agent is too old, or was told, not to know a command.
+func isNoCommand(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "has not been found") || strings.Contains(err.Error(), "has been disabled") || strings.Contains(err.Error(), "not supported"))
+}
+
+// guestError is what is told of an order that a guest's agent did not carry out.
+func guestError(err error) error {
+	if errors.Is(err, errSilent) {
+		return fmt.Errorf("%w (%w)", agent.NoAgent(), err)
+	}
+	return err
+}

@@ -1,0 +1,135 @@
+package mock
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// says is what the guest's agent says; nil: the guest is off. The host's lock is held.
+func (g *guest) says() *fleet.GuestStatus {
+	switch {
+	case !g.on():
+		return nil
+	case g.live.spec.Devices.GuestAgent == "none":
+		return &fleet.GuestStatus{Agent: fleet.AgentNone}
+	case misbehaves(g.name, NoAgent):
+		return &fleet.GuestStatus{Agent: fleet.AgentSilent}
+	}
+	return &fleet.GuestStatus{
+		Agent: fleet.AgentAnswers, Version: "7.2.19", OS: "Debian GNU/Linux 12 (bookworm)", Kernel: "6.1.0-40-cloud-amd64", Hostname: g.applied.Name, Frozen: g.frozen,
+	}
+}
+
+// GuestReadings implements agent.Hypervisor. A guest's file system fills slowly, and is emptied again.
+func (h *Host) GuestReadings(ctx context.Context) ([]agent.GuestReading, error) {
+	if err := h.enter(ctx); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	var out []agent.GuestReading
+	for _, g := range h.guests {
+		if !g.managed || !g.on() || g.says().Agent != fleet.AgentAnswers || g.power != fleet.Running {
+			continue
+		}
+		seed := hash(string(g.id))
+		total := int64(20 << 30)
+		used := total / 100 * int64(25+seed%60) // percent
+		out = append(out, agent.GuestReading{At: now.Truncate(10 * time.Second), GuestReading: fleet.GuestReading{
+			ID: g.id, ClockMs: int64(seed % 40), ClockBehind: seed%2 == 0, Users: []fleet.GuestUser{{Name: "admin"}},
+			FileSystems: []fleet.GuestFileSystem{
+				{Path: "/", Type: "ext4", UsedBytes: used, TotalBytes: total},
+				{Path: "/boot/efi", Type: "vfat", UsedBytes: 6 << 20, TotalBytes: 124 << 20},
+			},
+		}})
+	}
+	slices.SortFunc(out, func(a, b agent.GuestReading) int { return cmp.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// FreezeGuest implements agent.Hypervisor.
+func (h *Host) FreezeGuest(ctx context.Context, id fleet.VMID) error {
+	return h.toGuest(ctx, id, func(g *guest) error {
+		if len(g.live.spec.Disks) == 0 {
+			return fleet.Errorf(fleet.Conflict, "The guest has no file system that can be frozen.")
+		}
+		g.frozen = true
+		return nil
+	})
+}
+
+// ThawGuest implements agent.Hypervisor.
+func (h *Host) ThawGuest(ctx context.Context, id fleet.VMID) error {
+	if g, on, err := h.look(id); err != nil || !on || g.power == fleet.Stopped {
+		return err
+	}
+	return h.toGuest(ctx, id, func(g *guest) error {
+		g.frozen = false
+		return nil
+	})
+}
+
+// SetGuestPassword implements agent.Hypervisor.
+func (h *Host) SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error {
+	return h.toGuest(ctx, id, func(g *guest) error {
+		g.passwords = maps.Clone(g.passwords)
+		if g.passwords == nil {
+			g.passwords = map[string]string{}
+		}
+		g.passwords[user] = password
+		return nil
+	})
+}
+
+// SyncGuestTime implements agent.Hypervisor.
+func (h *Host) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
+	return h.toGuest(ctx, id, func(*guest) error { return nil })
+}
+
+// TrimGuest implements agent.Hypervisor.
+func (h *Host) TrimGuest(ctx context.Context, id fleet.VMID) error {
+	return h.toGuest(ctx, id, func(*guest) error { return nil })
+}
+
+// toGuest gives an order to a guest's agent.
+func (h *Host) toGuest(ctx context.Context, id fleet.VMID, f func(*guest) error) error {
+	if err := h.enter(ctx); err != nil {
+		return err
+	}
+	return h.change(id, func(g *guest) error {
+		says := g.says()
+		switch {
+		case says == nil:
+			return agent.ErrNotRunning
+		case says.Agent == fleet.AgentNone:
+			return agent.NoChannel()
+		case says.Agent != fleet.AgentAnswers:
+			return agent.NoAgent()
+		case g.power != fleet.Running:
+			return fleet.Errorf(fleet.Conflict, "The guest is paused, so its agent cannot answer. Resume the VM first.")
+		}
+		return f(g)
+	})
+}
+
+// GuestFrozen and GuestPassword tell a test what has become of a guest.
+func (h *Host) GuestFrozen(id fleet.VMID) bool {
+	g, _, err := h.look(id)
+	return err == nil && g.frozen
+}
+
+// GuestPassword is what the guest's user was given.
+func (h *Host) GuestPassword(id fleet.VMID, user string) string {
+	g, _, err := h.look(id)
+	if err != nil {
+		return ""
+	}
+	return g.passwords[user]
+}

@@ -1,0 +1,170 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// GuestOrder is what a guest's agent is asked for.
+type GuestOrder struct {
+	Action   fleet.Action `json:"action" enum:"freeze,thaw,clock,trim,guestpassword"`
+	Seconds  int          `json:"seconds,omitempty" doc:"Of freeze: after how many the host thaws the guest by itself; 1 to 600, 0: 60"`
+	User     string       `json:"user,omitempty" doc:"Of guestpassword: a user of the guest"`
+	Password string       `json:"password,omitempty" doc:"Of guestpassword. It is in no answer, task or audit line"`
+}
+
+// order is what its job bears.
+func (in GuestOrder) order(c *fleet.Checks) *fleet.GuestOrder {
+	switch in.Action {
+	case fleet.ActFreeze:
+		if in.Seconds == 0 {
+			in.Seconds = fleet.UsualFreeze
+		}
+		fleet.CheckFreeze(c, "seconds", in.Seconds)
+		return &fleet.GuestOrder{Seconds: in.Seconds}
+	case fleet.ActGuestPassword:
+		fleet.CheckGuestUser(c, "user", in.User)
+		fleet.CheckGuestPassword(c, "password", in.Password)
+		return &fleet.GuestOrder{User: in.User}
+	}
+	if !slices.Contains(fleet.GuestActions, in.Action) {
+		c.Add("action", "A guest's agent is not asked for %q.", string(in.Action))
+	}
+	return nil
+}
+
+// detail is what the audit says of it.
+func (in GuestOrder) detail(o *fleet.GuestOrder) string {
+	switch {
+	case in.Action == fleet.ActFreeze:
+		return fmt.Sprintf("for %d s", o.Seconds)
+	case o != nil:
+		return "of " + o.User
+	}
+	return ""
+}
+
+// ActGuest asks the guest's agent for something, and returns the task at once. A password goes sealed to the portal's database, from there to the
+// host that works on the task, and nowhere else.
+func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in GuestOrder) (task fleet.Task, err error) {
+	right := policy.VMUse
+	if in.Action.Job().Is().Right == fleet.MayChangeVMs {
+		right = policy.VMChange
+	}
+	if err := policy.Check(a, right, ""); err != nil {
+		return task, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return task, err
+	}
+	var checks fleet.Checks
+	order := in.order(&checks)
+	if err := checks.Err(); err != nil {
+		return task, err
+	}
+	kind := in.Action.Job()
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		vm, err := store.LockVM(ctx, q, a, id, right)
+		if err != nil {
+			return err
+		}
+		if err := allowed(vm, in.Action); err != nil {
+			return err
+		}
+		if kind == fleet.VMPassword { // of two, the second would take the place of the first while that waits
+			open, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVM(id), Kind: kind})
+			if err != nil {
+				return err
+			}
+			if len(open) > 0 {
+				return fleet.Errorf(fleet.Conflict, "Another password is being set in this guest. Wait until that has ended, or cancel it in the VM's tasks.")
+			}
+		}
+		if task, err = queueVM(ctx, q, a, vm, kind, fleet.JobArgs{Guest: order}); err != nil {
+			return err
+		}
+		if kind == fleet.VMPassword {
+			if err := c.keepGuestSecret(ctx, q, fleet.JobID(task.ID), in.Password); err != nil {
+				return err
+			}
+		}
+		return store.Audit(ctx, q, a, string(kind), fleet.SubjectVM(id), vm.Name, in.detail(order))
+	})
+	return store.TaskFor(a, task), err
+}
+
+// keepGuestSecret seals what a job bears to its guest.
+func (c *Control) keepGuestSecret(ctx context.Context, q *db.Queries, job fleet.JobID, secret string) error {
+	by := c.opts.Vault.ID()
+	if by == "" {
+		return fleet.Errorf(fleet.Conflict, "This portal has no key to keep a password with until the host has it. Set secretsKey in its settings.")
+	}
+	sealed, err := c.opts.Vault.Seal(guestSecretLabel(job), []byte(secret))
+	if err != nil {
+		return err
+	}
+	return q.SetGuestSecret(ctx, db.SetGuestSecretParams{JobID: job, ByKey: by, Sealed: sealed})
+}
+
+// A sealed secret is of one job: moved to another one's row nobody reads it.
+func guestSecretLabel(job fleet.JobID) string { return "secret of job " + string(job) }
+
+// GuestSecret is what a job bears to its guest, for the host that works on it. Nobody else is given it.
+func (c *Control) GuestSecret(ctx context.Context, a fleet.Actor, id fleet.JobID) (wire.GuestSecret, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return wire.GuestSecret{}, err
+	}
+	if err := store.CheckID(id, "job"); err != nil {
+		return wire.GuestSecret{}, err
+	}
+	row, err := c.store.GuestSecretFor(ctx, db.GuestSecretForParams{JobID: id, HostID: a.HostID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return wire.GuestSecret{}, fleet.Errorf(fleet.NotFound, "This task has no password for this host. Ask for it again.")
+	}
+	if err != nil {
+		return wire.GuestSecret{}, store.Err(err)
+	}
+	secret, ok := c.opts.Vault.Unseal(guestSecretLabel(id), row.Sealed)
+	if !ok {
+		return wire.GuestSecret{}, fleet.Errorf(fleet.Conflict, "The portal cannot read the password: it was given to a portal with another key (%s). Give all portals the same secretsKey, and set it again.", row.ByKey)
+	}
+	return wire.GuestSecret{Secret: string(secret)}, nil
+}
+
+// VMGuest is what the VM's guest said last of what changes by itself.
+func (c *Control) VMGuest(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.GuestView, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.GuestView{}, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return fleet.GuestView{}, err
+	}
+	vm, err := store.GetVM(ctx, c.store.Queries, a, id)
+	if err != nil {
+		return fleet.GuestView{}, err
+	}
+	out := fleet.GuestView{GuestReading: fleet.GuestReading{ID: id, FileSystems: []fleet.GuestFileSystem{}, Users: []fleet.GuestUser{}}}
+	row, err := c.store.VMGuest(ctx, id)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return out, nil
+	case err != nil:
+		return out, store.Err(err)
+	case vm.Status == nil || vm.Status.StartedAt != nil && row.At.Before(*vm.Status.StartedAt): // of a run before
+		return out, nil
+	}
+	out.At = &row.At
+	out.FileSystems, out.Users = append(out.FileSystems, row.Reading.FileSystems...), append(out.Users, row.Reading.Users...)
+	out.ClockMs, out.ClockBehind = row.Reading.ClockMs, row.Reading.ClockBehind
+	return out, nil
+}

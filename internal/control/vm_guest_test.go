@@ -1,0 +1,231 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/auth"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/wire"
+)
+
+// answering is a VM that runs, whose guest's agent answers.
+func (s *site) answering(name string) fleet.VMView {
+	s.t.Helper()
+	v := s.vm(name, fleet.Running)
+	s.guestIs(v.ID, fleet.GuestStatus{Agent: fleet.AgentAnswers, OS: "Debian"})
+	return s.get(v.ID)
+}
+
+// guestIs is what the guest says of itself.
+func (s *site) guestIs(id fleet.VMID, g fleet.GuestStatus) {
+	s.t.Helper()
+	s.exec(`UPDATE vms SET status = status || jsonb_build_object('guest', $2::jsonb) WHERE id = $1`, id, g)
+}
+
+func (s *site) ask(a fleet.Actor, id fleet.VMID, in control.GuestOrder) func() error {
+	return func() error {
+		_, err := s.ActGuest(s.t.Context(), a, id, in)
+		return err
+	}
+}
+
+// Every order that makes no sense is refused at its field, or with why it cannot be now, and nothing is written.
+func TestOrdersToGuestsAreChecked(t *testing.T) {
+	s := newSite(t)
+	v, off := s.answering("web"), s.vm("off", fleet.Stopped)
+	freeze := func(n int) control.GuestOrder { return control.GuestOrder{Action: fleet.ActFreeze, Seconds: n} }
+	password := func(user, word string) control.GuestOrder {
+		return control.GuestOrder{Action: fleet.ActGuestPassword, User: user, Password: word}
+	}
+	for name, c := range map[string]struct {
+		in   control.GuestOrder
+		says string
+	}{
+		"no action":                   {control.GuestOrder{}, "not asked for"},
+		"an action of the VM":         {control.GuestOrder{Action: fleet.ActStop}, "not asked for"},
+		"an unknown action":           {control.GuestOrder{Action: "a;id"}, "not asked for"},
+		"frozen for less than none":   {freeze(-1), "1 to 600"},
+		"frozen for an hour":          {freeze(3600), "1 to 600"},
+		"frozen for ever":             {freeze(1 << 60), "1 to 600"},
+		"no user":                     {password("", "x"), "user"},
+		"a user that is an option":    {password("-rf", "x"), "user"},
+		"a user with a colon":         {password("root:x", "y"), "user"},
+		"a user in two lines":         {password("root\nadmin", "y"), "user"},
+		"a user with a NUL":           {password("root\x00", "y"), "user"},
+		"a user with marks":           {password("ro\u202eot", "y"), "user"},
+		"a user that is a path":       {password("../root", "y"), "user"},
+		"a user that is long":         {password(strings.Repeat("a", 65), "y"), "user"},
+		"no password":                 {password("root", ""), "password"},
+		"a password in two lines":     {password("root", "a\nroot:b"), "one line"},
+		"a password with a NUL":       {password("root", "a\x00b"), "one line"},
+		"a password that is no text":  {password("root", "\xff\xfe"), "one line"},
+		"a password that is a book":   {password("root", strings.Repeat("a", fleet.MaxGuestWords+1)), "one line"},
+		"a password with a backspace": {password("root", "a\x08"), "one line"},
+	} {
+		s.refused(name, fleet.Invalid, c.says, s.ask(chief, v.ID, c.in))
+	}
+	trim := control.GuestOrder{Action: fleet.ActTrim}
+	s.refused("a VM that is off", fleet.Conflict, "not running", s.ask(chief, off.ID, trim))
+	s.refused("no VM", fleet.NotFound, "", s.ask(chief, fleet.NewID[fleet.VMID](), trim))
+	s.refused("a VM of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, trim))
+	s.refused("one who only sees it", fleet.Forbidden, "", s.ask(s.viewer, v.ID, trim))
+	s.refused("a guest that is not frozen", fleet.Conflict, "not frozen", s.ask(chief, v.ID, control.GuestOrder{Action: fleet.ActThaw}))
+	for says, g := range map[string]fleet.GuestStatus{
+		"does not answer": {Agent: fleet.AgentSilent}, "no channel": {Agent: fleet.AgentNone}, "Thaw them first": {Agent: fleet.AgentAnswers, Frozen: true},
+	} {
+		s.guestIs(v.ID, g)
+		s.refused(says, fleet.Conflict, says, s.ask(chief, v.ID, trim))
+	}
+	s.refused("one that is frozen", fleet.Conflict, "already", s.ask(chief, v.ID, freeze(5)))
+	s.exec(`UPDATE vms SET status = status - 'guest' WHERE id = $1`, v.ID)
+	s.refused("an older agent", fleet.Conflict, "too old", s.ask(chief, v.ID, trim))
+}
+
+// A password goes to the host that works on its task, as long as it does, and is nowhere else: in no column, answer, job or line of the audit.
+func TestAPasswordIsForItsTasksHostAlone(t *testing.T) {
+	s := newSite(t)
+	ctx := t.Context()
+	h1, h2 := s.greet(s.h1), s.greet(s.h2)
+	v := s.answering("web")
+	const word = "correct horse battery"
+	order := control.GuestOrder{Action: fleet.ActGuestPassword, User: "root", Password: word}
+	task, err := s.ActGuest(ctx, s.member, v.ID, order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := fleet.JobID(task.ID)
+	has := func(when string, a fleet.Actor, want string) {
+		t.Helper()
+		got, err := s.GuestSecret(ctx, a, job)
+		if want == "" && (fleet.CodeOf(err) != fleet.NotFound || got.Secret != "") || want != "" && (err != nil || got.Secret != want) {
+			t.Errorf("%s, %s gets %q, %v", when, a.Name, got.Secret, err)
+		}
+	}
+	has("while it waits", h1, "")
+	if at := s.holding(word); at != "" {
+		t.Errorf("the password is in %s", at)
+	}
+	s.refused("a second one", fleet.Conflict, "Another password", s.ask(chief, v.ID, order))
+	w := s.take(h1, fleet.VMPassword)
+	if w.Args.Guest == nil || w.Args.Guest.User != "root" {
+		t.Errorf("the host is asked for %+v", w.Args)
+	}
+	has("at work", h1, word)
+	has("at work", h2, "")
+	if n := s.count("audit WHERE action = 'vm.password' AND name = 'web' AND detail = 'of root' AND actor = 'mia'"); n != 1 {
+		t.Errorf("the audit has %d lines", n)
+	}
+	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
+	if _, _, err := s.Finish(ctx, h1, w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finished.Add(1), Outcome: wire.Failed, Error: "no chpasswd"}); err != nil {
+		t.Fatal(err)
+	}
+	has("at its end", h1, "")
+	if n := s.count("guest_secrets"); n != 0 {
+		t.Errorf("%d secrets outlive their tasks", n)
+	}
+	if now := s.get(v.ID); now.Attention || now.Status.Error != "" || now.Phase != fleet.PhaseRunning {
+		t.Errorf("the VM whose guest failed is %s, %+v", now.Phase, now.Status)
+	}
+	if got, err := s.GetTask(ctx, s.member, task.ID); err != nil || got.State != fleet.JobFailed || got.Error != "no chpasswd" {
+		t.Errorf("the task ended %+v, %v", got, err)
+	}
+
+	// Taken back before a host has it, it is gone as well.
+	if task, err = s.ActGuest(ctx, s.member, v.ID, order); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CancelTask(ctx, s.member, task.ID); err != nil || s.count("guest_secrets") != 0 {
+		t.Errorf("cancelled: %v, %d secrets", err, s.count("guest_secrets"))
+	}
+	keyless := control.New(s.pool, control.Options{Hub: notify.NewHub()})
+	if _, err := keyless.ActGuest(ctx, chief, v.ID, order); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
+		t.Errorf("without a key: %v", err)
+	}
+	if task, err = s.ActGuest(ctx, s.member, v.ID, order); err != nil {
+		t.Fatal(err)
+	}
+	s.take(h1, fleet.VMPassword)
+	other := control.New(s.pool, control.Options{Hub: notify.NewHub(), Vault: auth.NewVault()})
+	if _, err := other.GuestSecret(ctx, h1, fleet.JobID(task.ID)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "another key") {
+		t.Errorf("with another key: %v", err)
+	}
+}
+
+// Forcing off does not wait for a guest that takes its time.
+func TestForcingOffBreaksOffWhatWaitsForAGuest(t *testing.T) {
+	s := newSite(t)
+	h1, v := s.greet(s.h1), s.answering("web")
+	task, err := s.ActGuest(t.Context(), s.member, v.ID, control.GuestOrder{Action: fleet.ActTrim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.take(h1, fleet.VMTrim)
+	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStop); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.GetTask(t.Context(), s.member, task.ID); err != nil || got.State != fleet.JobCancelled || !strings.Contains(got.Error, "Broken off") {
+		t.Errorf("the trim is %+v, %v", got, err)
+	}
+	s.take(h1, fleet.VMStop)
+}
+
+// What a guest says is shown with its age to who may see the VM; what a host says of another's VM counts for nothing, nor does what a guest of a
+// run before said.
+func TestWhatAGuestSaysIsTold(t *testing.T) {
+	s := newSite(t)
+	h1, h2 := s.greet(s.h1), s.greet(s.h2)
+	v := s.answering("web")
+	says := func(a fleet.Actor, in ...fleet.GuestReading) error {
+		t.Helper()
+		base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
+		r := wire.Report{Seq: base + finished.Add(1), Digest: "1", LookedAgoMs: 1, Guests: in}
+		if err := wire.Fit(&r); err != nil {
+			return err
+		}
+		_, err := s.Report(t.Context(), a, r)
+		return err
+	}
+	told := func() fleet.GuestView {
+		t.Helper()
+		g, err := s.VMGuest(t.Context(), s.viewer, v.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	if g := told(); g.At != nil || g.FileSystems == nil || g.Users == nil {
+		t.Errorf("nothing is told as %+v", g)
+	}
+	reading := fleet.GuestReading{ID: v.ID, AgoMs: 5000, ClockMs: 1500, ClockBehind: true, Users: []fleet.GuestUser{{Name: "a\u202eb\x00"}}, FileSystems: []fleet.GuestFileSystem{{Path: "/", Type: "ext4", UsedBytes: -5, TotalBytes: 10}}}
+	if err := says(h2, reading); err != nil || told().At != nil {
+		t.Errorf("another host's word counts: %v", err)
+	}
+	if err := says(h1, reading); err != nil {
+		t.Fatal(err)
+	}
+	g := told()
+	if g.At == nil || time.Since(*g.At) < 4*time.Second || g.ClockMs != 1500 || !g.ClockBehind || len(g.FileSystems) != 1 || g.FileSystems[0].UsedBytes != 0 || strings.ContainsAny(g.Users[0].Name, "\u202e\x00") {
+		t.Errorf("told %+v", g)
+	}
+	many := reading
+	many.FileSystems = make([]fleet.GuestFileSystem, 1000)
+	if err := says(h1, many); err != nil || len(told().FileSystems) != fleet.MaxGuestFileSystems {
+		t.Errorf("of 1000 file systems %d are told, %v", len(told().FileSystems), err)
+	}
+	for name, in := range map[string][]fleet.GuestReading{"of nothing": {{}}, "of too many": make([]fleet.GuestReading, wire.MostGuests+1)} {
+		if err := says(h1, in...); fleet.CodeOf(err) != fleet.Invalid {
+			t.Errorf("readings %s: %v", name, err)
+		}
+	}
+	s.exec(`UPDATE vms SET status = status || '{"startedAt":"2100-01-01T00:00:00Z"}' WHERE id = $1`, v.ID)
+	if g := told(); g.At != nil {
+		t.Errorf("a guest of a run before says %+v", g)
+	}
+	if _, err := s.VMGuest(t.Context(), s.stranger, v.ID); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("a stranger hears %v", err)
+	}
+}

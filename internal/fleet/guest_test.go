@@ -1,0 +1,78 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// What a guest's agent is asked for says why it cannot be, whatever the reason is.
+func TestGuestActionsSayWhyNot(t *testing.T) {
+	t.Parallel()
+	answers := &fleet.GuestStatus{Agent: fleet.AgentAnswers}
+	frozen := &fleet.GuestStatus{Agent: fleet.AgentAnswers, Frozen: true}
+	view := func(p fleet.Phase, g *fleet.GuestStatus) fleet.VMView {
+		return fleet.VMView{Phase: p, VM: fleet.VM{Status: &fleet.VMStatus{Power: fleet.Running, Guest: g}}}
+	}
+	for _, c := range []struct {
+		v      fleet.VMView
+		action fleet.Action
+		says   string // empty: it is allowed
+	}{
+		{view(fleet.PhaseRunning, answers), fleet.ActFreeze, ""},
+		{view(fleet.PhaseNeedsRestart, answers), fleet.ActTrim, ""},
+		{view(fleet.PhaseUpdating, answers), fleet.ActClock, ""},
+		{view(fleet.PhaseRunning, frozen), fleet.ActThaw, ""},
+		{view(fleet.PhaseRunning, answers), fleet.ActThaw, "not frozen"},
+		{view(fleet.PhaseRunning, frozen), fleet.ActFreeze, "already"},
+		{view(fleet.PhaseRunning, frozen), fleet.ActTrim, "Thaw them first"},
+		{view(fleet.PhaseRunning, frozen), fleet.ActGuestPassword, "Thaw them first"},
+		{view(fleet.PhaseRunning, nil), fleet.ActFreeze, "too old"},
+		{view(fleet.PhaseRunning, &fleet.GuestStatus{Agent: fleet.AgentNone}), fleet.ActFreeze, "no channel"},
+		{view(fleet.PhaseRunning, &fleet.GuestStatus{Agent: fleet.AgentSilent}), fleet.ActGuestPassword, "does not answer"},
+		{view(fleet.PhaseRunning, &fleet.GuestStatus{Agent: "mumbles"}), fleet.ActGuestPassword, "does not answer"},
+		{view(fleet.PhaseStopped, nil), fleet.ActTrim, "not running"},
+		{view(fleet.PhasePaused, answers), fleet.ActTrim, "not running"},
+		{view(fleet.PhaseUnknown, answers), fleet.ActThaw, "not heard"},
+		{view(fleet.PhaseDeleting, answers), fleet.ActThaw, "being deleted"},
+	} {
+		ok, why := c.v.Allows(c.action)
+		if ok != (c.says == "") || !strings.Contains(why, c.says) || !ok && !strings.HasSuffix(why, ".") {
+			t.Errorf("%s of a VM that is %s with %+v: %t, %q", c.action, c.v.Phase, c.v.Status.Guest, ok, why)
+		}
+	}
+	for _, a := range fleet.GuestActions {
+		if !a.Known() || a.Word() == "" || !a.Job().Is().Guest {
+			t.Errorf("%s: word %q, job %q", a, a.Word(), a.Job())
+		}
+	}
+}
+
+func TestExpiryIsAFaultInWords(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		in     time.Duration
+		stops  bool
+		expiry fleet.Expiry
+		says   string
+	}{
+		{8 * 24 * time.Hour, true, "", ""},
+		{fleet.ExpiryNotice, false, fleet.ExpiresSoon, "It expires on 8 March 2026, 12:00 UTC. Extend"},
+		{time.Second, true, fleet.ExpiresSoon, "and is shut down then"},
+		{0, false, fleet.Expired, "It expired on 1 March 2026"},
+		{-time.Hour, true, fleet.Expired, "was asked to shut down"},
+	} {
+		end := now.Add(c.in)
+		vm := fleet.VM{Meta: fleet.Meta{Guard: fleet.VMGuard{ExpiresAt: &end, ExpiryStops: c.stops}.At(now)}}
+		f := vm.ExpiryFault()
+		if vm.Guard.Expiry != c.expiry || (f == nil) != (c.says == "") || f != nil && !strings.Contains(f.Text, c.says) {
+			t.Errorf("in %s: %q, %+v", c.in, vm.Guard.Expiry, f)
+		}
+	}
+	if f := (fleet.VM{}).ExpiryFault(); f != nil || (fleet.VMGuard{}).At(now).Expiry != "" {
+		t.Error("what never expires does")
+	}
+}

@@ -1,0 +1,170 @@
+package vm
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// GuestPage asks what a guest's agent is to do.
+type GuestPage struct {
+	VM     fleet.VMView
+	Why    string // why not now
+	In     GuestForm
+	Errors kit.Errors
+}
+
+// GuestForm is what a person typed. A password is never typed for them again.
+type GuestForm struct{ Seconds, User string }
+
+func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
+	return kit.Dialog{
+		Title: act.Word() + " of " + p.VM.Name, Button: button, Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "guest", string(act)), Why: p.Why,
+	}
+}
+
+// guestActs is what the guest's agent can be asked for.
+func (p Page) guestActs() []kit.Act {
+	var out []kit.Act
+	for _, s := range p.GuestActions {
+		a := kit.Act{Icon: guestIcons[s.Action], Word: s.Action.Word()}
+		if !s.Allowed {
+			a.Why = s.Reason
+		}
+		switch s.Action {
+		case fleet.ActFreeze, fleet.ActGuestPassword:
+			a.Word, a.Href, a.Dialog = a.Word+"…", p.path("guest", string(s.Action)), true
+		default:
+			a.Post, a.Send = p.path("guest"), []kit.Sent{{Name: "action", Value: string(s.Action)}}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+var guestIcons = map[fleet.Action]string{
+	fleet.ActFreeze: "pause", fleet.ActThaw: "play", fleet.ActClock: "clock", fleet.ActTrim: "hard-drive", fleet.ActGuestPassword: "key-round",
+}
+
+// agentLook is how the guest's agent is drawn: its icon, its tone and its word.
+func agentLook(g fleet.GuestStatus) (icon, tone, word string) {
+	switch {
+	case g.Agent == fleet.AgentNone:
+		return "circle-dashed", "idle", "No channel"
+	case g.Agent != fleet.AgentAnswers:
+		return "circle-question-mark", "warn", "Does not answer"
+	case g.Frozen:
+		return "pause", "warn", "File systems frozen"
+	}
+	return "circle-check", "ok", "Answers"
+}
+
+// agentHelp is what to do where the agent says nothing; empty: it speaks.
+func agentHelp(g fleet.GuestStatus) string {
+	switch g.Agent {
+	case fleet.AgentNone:
+		return "Switch it on under Configure, Other devices; the guest has it from its next start on."
+	case fleet.AgentAnswers:
+		return ""
+	}
+	return "Install qemu-guest-agent in the guest and start it. Without it, its addresses come from DHCP and ARP, and snapshots of it are not quiesced."
+}
+
+// clockOff says how far the guest's clock is from the host's; bad: so far that certificates and logs suffer.
+func clockOff(g fleet.GuestReading) (text string, bad bool) {
+	off := time.Duration(g.ClockMs) * time.Millisecond
+	way := "ahead"
+	if g.ClockBehind {
+		way = "behind"
+	}
+	switch {
+	case off < time.Second:
+		return "as the host's", false
+	case off < time.Minute:
+		return strconv.FormatFloat(off.Seconds(), 'f', 1, 64) + " s " + way, off >= 5*time.Second
+	}
+	return kit.Short(off) + " " + way, true
+}
+
+// signedIn are the names of who is.
+func signedIn(users []fleet.GuestUser) string {
+	var out []string
+	for _, u := range users {
+		name := u.Name
+		if u.Domain != "" {
+			name = u.Domain + `\` + name
+		}
+		out = append(out, name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// guest is what a guest that runs says of itself; nil: it is off, or its host is not heard.
+func (p Page) guest() *fleet.GuestStatus {
+	if p.VM.Status == nil || p.VM.Phase == fleet.PhaseUnknown {
+		return nil
+	}
+	return p.VM.Status.Guest
+}
+
+// GuardPage asks what is to guard a VM.
+type GuardPage struct {
+	VM     fleet.VMView
+	Why    string
+	In     GuardForm
+	Errors kit.Errors
+}
+
+// GuardForm is what a person typed. Times are in UTC.
+type GuardForm struct {
+	Protected, Locked, Stops bool
+	Reason, Expires          string
+}
+
+// ExpiresForm is how a form has a time.
+const ExpiresForm = "2006-01-02T15:04"
+
+// GuardOf is the form of what guards the VM now.
+func GuardOf(g fleet.VMGuard) GuardForm {
+	out := GuardForm{Protected: g.Protected, Locked: g.Lock != nil, Stops: g.ExpiryStops}
+	if g.Lock != nil {
+		out.Reason = g.Lock.Reason
+	}
+	if g.ExpiresAt != nil {
+		out.Expires = g.ExpiresAt.UTC().Format(ExpiresForm)
+	}
+	return out
+}
+
+func (p GuardPage) dialog() kit.Dialog {
+	return kit.Dialog{
+		Title: "Protection of " + p.VM.Name, Button: "Save", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "guard"), Why: p.Why,
+	}
+}
+
+// guards says in words what guards the VM; none: nothing.
+func guards(g fleet.VMGuard) []string {
+	var out []string
+	if g.Protected {
+		out = append(out, "Protected from deletion")
+	}
+	if g.Lock != nil {
+		out = append(out, "Locked by "+g.Lock.By)
+	}
+	if g.ExpiresAt != nil {
+		word := "Expires "
+		if g.Expiry == fleet.Expired {
+			word = "Expired "
+		}
+		word += g.ExpiresAt.UTC().Format("2 January 2006, 15:04 UTC")
+		if g.ExpiryStops && g.Expiry != fleet.Expired {
+			word += ", then shuts down"
+		}
+		out = append(out, word)
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package web
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+	"quantix/views"
+	vmview "quantix/views/vm"
+)
+
+// askGuest is for what is asked at once, without a dialog.
+func (s *Server) askGuest(c echo.Context, a fleet.Actor, in actionForm) (end, error) {
+	return s.orderGuest(c, a, control.GuestOrder{Action: in.Action})
+}
+
+func (s *Server) orderGuest(c echo.Context, a fleet.Actor, in control.GuestOrder) (end, error) {
+	id := fleet.VMID(c.Param("id"))
+	t, err := s.Control.ActGuest(c.Request().Context(), a, id, in)
+	return stay(views.VMPath(id), t.Title()+" of "+t.SubjectName+": asked of its guest."), err
+}
+
+type freezeForm struct {
+	Seconds string `form:"seconds"`
+}
+
+// guestDialog is what a dialog about a guest begins with.
+func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how asked) (vmview.GuestPage, error) {
+	p, err := s.vmOf(c, a, "")
+	out := vmview.GuestPage{VM: p.VM, Errors: how.errors}
+	for _, st := range p.GuestActions {
+		if st.Action == act {
+			out.Why = st.Reason
+		}
+	}
+	return out, err
+}
+
+func (s *Server) askFreeze(c echo.Context, a fleet.Actor, in freezeForm, how asked) error {
+	p, err := s.guestDialog(c, a, fleet.ActFreeze, how)
+	if err != nil {
+		return err
+	}
+	if p.In.Seconds = in.Seconds; !how.again() {
+		p.In.Seconds = strconv.Itoa(fleet.UsualFreeze)
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Freeze(p))
+}
+
+func (s *Server) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (end, error) {
+	var checks fleet.Checks
+	n := read(&checks, "seconds", in.Seconds, wholeOf)
+	if checks.Err() == nil {
+		fleet.CheckFreeze(&checks, "seconds", n) // nothing typed is no wish for the usual
+	}
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	return s.orderGuest(c, a, control.GuestOrder{Action: fleet.ActFreeze, Seconds: n})
+}
+
+// guestPasswordForm bears a password, which no answer repeats.
+type guestPasswordForm struct {
+	User     string `form:"user"`
+	Password string `form:"password"`
+}
+
+func (s *Server) askGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm, how asked) error {
+	p, err := s.guestDialog(c, a, fleet.ActGuestPassword, how)
+	if err != nil {
+		return err
+	}
+	if p.In.User = in.User; !how.again() {
+		p.In.User = "root"
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.GuestPassword(p))
+}
+
+func (s *Server) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm) (end, error) {
+	return s.orderGuest(c, a, control.GuestOrder{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
+}
+
+// guestSecret gives a host what a job bears to its guest.
+func (s *Server) guestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.GuestSecret, error) {
+	out, err := s.Control.GuestSecret(c.Request().Context(), a, fleet.JobID(c.Param("id")))
+	return &out, err
+}
+
+type guestOutput struct {
+	Body struct {
+		fleet.GuestView
+		Status *fleet.GuestStatus `json:"status" doc:"What it says that does not change by itself; null: the VM is off, or its host too old to ask"`
+		Offered
+	}
+}
+
+func (s *Server) apiGuest(ctx context.Context, a fleet.Actor, in *VMPath) (*guestOutput, error) {
+	out := &guestOutput{}
+	vm, err := s.Control.GetVM(ctx, a, in.ID)
+	if err != nil {
+		return out, err
+	}
+	if out.Body.Offered = (Offered{guestActionsOf(a, vm)}); vm.Status != nil {
+		out.Body.Status = vm.Status.Guest
+	}
+	out.Body.GuestView, err = s.Control.VMGuest(ctx, a, in.ID)
+	return out, err
+}
+
+type askGuestInput struct {
+	VMPath
+	Body control.GuestOrder
+}
+
+func (s *Server) apiAskGuest(ctx context.Context, a fleet.Actor, in *askGuestInput) (*taskOutput, error) {
+	task, err := s.Control.ActGuest(ctx, a, in.ID, in.Body)
+	return &taskOutput{task}, err
+}
