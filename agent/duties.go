@@ -47,6 +47,7 @@ var duties = map[fleet.JobKind]duty{
 	fleet.VolumeReceive:  {receiveVolume, seeVolume, keepNothing},
 	fleet.VMLeave:        {onVM(leaveVM), seeVM, keepLeft},
 	fleet.VMMove:         {onVM(moveDisk), seeVM, keepMoved},
+	fleet.VMPlan:         {onVM(planVM), seePlan, keepNothing},
 
 	fleet.SecurityGroupApply:   {onSecurityGroup(Hypervisor.ApplySecurityGroup), seeSecurityGroup, keepNothing},
 	fleet.SecurityGroupRelease: {onSecurityGroup(Hypervisor.ReleaseSecurityGroup), seeSecurityGroup, keepNothing},

@@ -448,6 +448,11 @@ type Task struct {
 	EndedAt     *time.Time
 }
 
+type TaskEdit struct {
+	TaskID fleet.TaskID
+	Edit   []byte
+}
+
 type Token struct {
 	ID         fleet.TokenID
 	UserID     fleet.UserID
@@ -538,6 +543,20 @@ type VmMac struct {
 type VmMark struct {
 	VMID fleet.VMID
 	Mark string
+}
+
+type VmPlan struct {
+	ID        fleet.PlanID
+	UserID    fleet.UserID
+	ProjectID fleet.ProjectID
+	HostID    fleet.HostID
+	VMID      *fleet.VMID
+	VM        fleet.VM
+	Asked     []byte
+	Changes   []fleet.Change
+	Drawing   *fleet.Drawing
+	Failed    bool
+	AskedAt   time.Time
 }
 
 type VmSighting struct {

@@ -154,6 +154,7 @@ func Run(t *testing.T, h Harness) {
 			{"edits of a running VM wait for its next boot", testNextBoot},
 			{"every part of a VM is as it was asked for", testParts},
 			{"network cards come to a running guest and go", testHotPlug},
+			{"what an edit would change is told and not done", testPlan},
 			{"a stopped VM is renamed", testRename},
 			{"a running VM is renamed at its next boot", testRenameRunning},
 			{"a disk that was made and is not there is a fault", testMissingDisk},

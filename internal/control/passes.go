@@ -63,7 +63,8 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 		more = false
 		err := c.store.Pass(ctx, a, "sweep", func(q *db.Queries) error {
 			forget := func(ctx context.Context) error { return inbox.ForgetNetworks(ctx, q) }
-			for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepSilences, forget} {
+			plans := func(ctx context.Context) error { return q.SweepPlans(ctx, fleet.PlanLife) }
+			for _, do := range []func(context.Context) error{plans, q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepSilences, forget} {
 				if err := do(ctx); err != nil {
 					return err
 				}

@@ -33,6 +33,7 @@ type JobArgs struct {
 	Pair        PairID       `json:"pair,omitempty"`
 	Move        *MoveOrder   `json:"move,omitempty"`  // vm.move
 	Leave       *LeaveOrder  `json:"leave,omitempty"` // vm.leave
+	Plan        PlanID       `json:"plan,omitempty"`  // vm.plan: which
 }
 
 // Subject names what a job or a task is about: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", or "task:<id>" of a task that is about its children. One job a

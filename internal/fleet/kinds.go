@@ -40,6 +40,7 @@ const (
 
 	VolumeSend    JobKind = "volume.send"    // a host's file, to another host
 	VolumeReceive JobKind = "volume.receive" // the same, where it comes
+	VMPlan        JobKind = "vm.plan"        // say what the definition would become
 	VMLeave       JobKind = "vm.leave"       // a VM that is off goes to another host: its disks are sent, then its definition goes
 )
 
@@ -118,6 +119,7 @@ var kinds = []Kind{
 	{Name: VolumeRead, Noun: NounVolume, Verb: "Send volume", Right: MayChangeInfra, Limit: longCopy, SingleShot: true, Aside: true},
 	{Name: VMMove, Noun: NounVM, Verb: "Move disk", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: VMLeave, Noun: NounVM, Verb: "Move to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: VMPlan, Noun: NounVM, Verb: "Plan", Right: MayChangeVMs, Limit: 15 * time.Second, Aside: true},
 	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 }
 
