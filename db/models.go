@@ -535,17 +535,7 @@ type VM struct {
 	Starved            bool
 }
 
-type VmMac struct {
-	Mac  string
-	VMID fleet.VMID
-}
-
-type VmMark struct {
-	VMID fleet.VMID
-	Mark string
-}
-
-type VmPlan struct {
+type VMPlan struct {
 	ID        fleet.PlanID
 	UserID    fleet.UserID
 	ProjectID fleet.ProjectID
@@ -557,6 +547,16 @@ type VmPlan struct {
 	Drawing   *fleet.Drawing
 	Failed    bool
 	AskedAt   time.Time
+}
+
+type VmMac struct {
+	Mac  string
+	VMID fleet.VMID
+}
+
+type VmMark struct {
+	VMID fleet.VMID
+	Mark string
 }
 
 type VmSighting struct {

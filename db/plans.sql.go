@@ -118,7 +118,7 @@ type GetPlanParams struct {
 }
 
 type GetPlanRow struct {
-	VmPlan   VmPlan
+	VMPlan   VMPlan
 	HostName string
 	Silent   bool
 }
@@ -133,17 +133,17 @@ func (q *Queries) GetPlan(ctx context.Context, arg GetPlanParams) (GetPlanRow, e
 	)
 	var i GetPlanRow
 	err := row.Scan(
-		&i.VmPlan.ID,
-		&i.VmPlan.UserID,
-		&i.VmPlan.ProjectID,
-		&i.VmPlan.HostID,
-		&i.VmPlan.VMID,
-		&i.VmPlan.VM,
-		&i.VmPlan.Asked,
-		&i.VmPlan.Changes,
-		&i.VmPlan.Drawing,
-		&i.VmPlan.Failed,
-		&i.VmPlan.AskedAt,
+		&i.VMPlan.ID,
+		&i.VMPlan.UserID,
+		&i.VMPlan.ProjectID,
+		&i.VMPlan.HostID,
+		&i.VMPlan.VMID,
+		&i.VMPlan.VM,
+		&i.VMPlan.Asked,
+		&i.VMPlan.Changes,
+		&i.VMPlan.Drawing,
+		&i.VMPlan.Failed,
+		&i.VMPlan.AskedAt,
 		&i.HostName,
 		&i.Silent,
 	)

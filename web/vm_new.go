@@ -43,11 +43,21 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error
 	if in.again {
 		return func(c echo.Context) error { return s.askVM(c, a, in, first) }, nil
 	}
+	want, err := newOf(in.Values)
+	if err != nil {
+		return nil, err
+	}
+	vm, err := s.createOnce(c.Request().Context(), a, in.Get("key"), want)
+	return leave(views.VMPath(vm)), err
+}
+
+// newOf is the VM that the form asks for.
+func newOf(in url.Values) (control.CreateVM, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
 		Labels: labelsOf(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
-		Spec: specOf(&checks, in.Values, fleet.VMSpec{}), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
+		Spec: specOf(&checks, in, fleet.VMSpec{}), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
 	}
 	if checks.Err() != nil {
 		// What control would say about the rest is said at once, not after the first correction.
@@ -55,10 +65,9 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error
 		fleet.CheckName(&rest, "name", want.Name)
 		want.Spec.Power = fleet.Stopped
 		want.Spec.Check(&rest, "spec")
-		return nil, merge(&checks, rest.Err())
+		return want, merge(&checks, rest.Err())
 	}
-	vm, err := s.createOnce(c.Request().Context(), a, in.Get("key"), want)
-	return leave(views.VMPath(vm)), err
+	return want, nil
 }
 
 // createOnce makes one VM of a form that is sent twice.

@@ -39,9 +39,17 @@ var peopleCases = map[string]useCase{
 	"CreateVM": {may: redUse, with: func(w *world) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
 	}},
-	"DeleteVM":   {may: redUse, with: func(w *world) []any { return []any{w.vm(), false, ""} }},
-	"GetVM":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"UpdateVM":   {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}} }},
+	"DeleteVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), false, ""} }},
+	"GetVM":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"UpdateVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}} }},
+	"PlanVM": {may: but(redUse, "system"), with: func(w *world) []any {
+		return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}}
+	}},
+	"PlanNewVM": {may: but(redUse, "system"), with: func(w *world) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
+	}},
+	"GetPlan":    {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
+	"CarryOut":   {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
 	"DetachDisk": {may: redUse, with: func(w *world) []any { id, disk := w.sick(); return []any{id, disk} }},
 	"ReplaceDisk": {may: redUse, with: func(w *world) []any {
 		id, disk := w.sick()

@@ -79,6 +79,7 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 		}); err != nil {
 			return want, order, err
 		}
+		in.HostID = vm.HostID
 		want = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VM: vm.VM, Changes: []fleet.Change{}}
 		return want, planned{Create: &in}, nil
 	})
@@ -116,7 +117,7 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 			return err
 		}
 		want.ID, want.UserID, want.Patience, want.Most = fleet.NewID[fleet.PlanID](), a.UserID, fleet.PlanPatience, maxPlansAsked
-		want.VM.Status = nil
+		want.VM.Status, want.VM.Elsewhere = nil, nil // the host knows better
 		if err := q.DropOldPlans(ctx, db.DropOldPlansParams{UserID: a.UserID, Most: maxPlansKept - 1}); err != nil {
 			return err
 		}
