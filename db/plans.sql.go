@@ -172,17 +172,22 @@ func (q *Queries) QueuePlan(ctx context.Context, arg QueuePlanParams) error {
 	return err
 }
 
-const sweepPlans = `-- name: SweepPlans :exec
-WITH old AS (
-    DELETE FROM vm_plans WHERE id = ANY (ARRAY(SELECT p.id FROM vm_plans p WHERE p.asked_at < now() - $1::interval ORDER BY p.asked_at LIMIT 5000)) RETURNING id
-)
-DELETE FROM jobs j USING old WHERE j.subject = 'plan:' || old.id AND j.kind = 'vm.plan'
+const sweepPlans = `-- name: SweepPlans :execrows
+DELETE FROM vm_plans WHERE id = ANY (ARRAY(SELECT p.id FROM vm_plans p WHERE p.asked_at < now() - $1::interval ORDER BY p.asked_at LIMIT $2::integer))
 `
 
-// What nobody can read any more, and what hosts that were away would still answer.
-func (q *Queries) SweepPlans(ctx context.Context, life time.Duration) error {
-	_, err := q.db.Exec(ctx, sweepPlans, life)
-	return err
+type SweepPlansParams struct {
+	Life time.Duration
+	Most int32
+}
+
+// What nobody can read any more. A host that was away is then told of no VM, and says nothing.
+func (q *Queries) SweepPlans(ctx context.Context, arg SweepPlansParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepPlans, arg.Life, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const takePlan = `-- name: TakePlan :one

@@ -71,6 +71,8 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/vms":                                       {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
 		"/vms/{id}/actions":                          {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
 		"/vms/actions":                               {"/vms/actions", `{"action":"pause","ids":["` + string(s.vm) + `"]}`, `{"action":"stop","ids":["` + string(s.vm) + `"]}`},
+		"/vms/{id}/plan":                             {vm + "/plan", `{"labels":{"a":"b"}}`, `{"labels":{"a":"c"}}`},
+		"/vms/plan":                                  {"/vms/plan", vmBody(project, "planned"), vmBody(project, "planned-2")},
 		"/vms/{id}/console":                          {vm + "/console", ``, ``},
 		"/vms/{id}/disks/detach":                     {sick["detach"] + "/disks/detach", sick["detach disk"] + `}`, sick["replace disk"] + `}`},
 		"/vms/{id}/disks/replace":                    {sick["replace"] + "/disks/replace", sick["replace disk"] + `,"volume":"new.qcow2"}`, sick["replace disk"] + `,"volume":"x.qcow2"}`},

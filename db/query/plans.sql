@@ -28,12 +28,9 @@ WITH answered AS (
 )
 SELECT tell('vm:' || answered.vm_id) FROM answered WHERE answered.vm_id IS NOT NULL;
 
--- name: SweepPlans :exec
--- What nobody can read any more, and what hosts that were away would still answer.
-WITH old AS (
-    DELETE FROM vm_plans WHERE id = ANY (ARRAY(SELECT p.id FROM vm_plans p WHERE p.asked_at < now() - @life::interval ORDER BY p.asked_at LIMIT 5000)) RETURNING id
-)
-DELETE FROM jobs j USING old WHERE j.subject = 'plan:' || old.id AND j.kind = 'vm.plan';
+-- name: SweepPlans :execrows
+-- What nobody can read any more. A host that was away is then told of no VM, and says nothing.
+DELETE FROM vm_plans WHERE id = ANY (ARRAY(SELECT p.id FROM vm_plans p WHERE p.asked_at < now() - @life::interval ORDER BY p.asked_at LIMIT @most::integer));
 
 -- name: AddTaskEdit :exec
 INSERT INTO task_edits (task_id, edit) VALUES (@task_id, @edit);

@@ -63,8 +63,7 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 		more = false
 		err := c.store.Pass(ctx, a, "sweep", func(q *db.Queries) error {
 			forget := func(ctx context.Context) error { return inbox.ForgetNetworks(ctx, q) }
-			plans := func(ctx context.Context) error { return q.SweepPlans(ctx, fleet.PlanLife) }
-			for _, do := range []func(context.Context) error{plans, q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepSilences, forget} {
+			for _, do := range []func(context.Context) error{q.SweepTickets, q.SweepIdempotency, q.SweepThrottle, q.SweepBrowsers, q.SweepSilences, forget} {
 				if err := do(ctx); err != nil {
 					return err
 				}
@@ -77,8 +76,12 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 			if err != nil {
 				return err
 			}
+			plans, err := q.SweepPlans(ctx, db.SweepPlansParams{Life: fleet.PlanLife, Most: sweptAtOnce})
+			if err != nil {
+				return err
+			}
 			quarters, err := q.SweepQuarters(ctx, sweptAtOnce)
-			more = max(tasks, jobs, quarters) == sweptAtOnce
+			more = max(tasks, jobs, plans, quarters) == sweptAtOnce
 			return err
 		})
 		if err != nil {

@@ -133,6 +133,13 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 		}); err != nil {
 			return err
 		}
+		about := fleet.SubjectOf(fleet.NounProject, want.ProjectID)
+		if want.VMID != nil {
+			about = fleet.SubjectVM(fleet.VMID(*want.VMID))
+		}
+		if err := store.Audit(ctx, q, a, "vm.plan", about, want.VM.Name, inWords(want.Changes)); err != nil {
+			return err
+		}
 		out, err = getPlan(ctx, q, a, want.ID)
 		return err
 	})

@@ -276,7 +276,7 @@ func planXML(p PlanPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Icon("loader-circle", "lg spin").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Icon("loader", "lg spin").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
