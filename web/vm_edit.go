@@ -11,6 +11,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	"quantix/views/kit"
 	vmview "quantix/views/vm"
 )
 
@@ -34,6 +35,14 @@ func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how asked) 
 		return err
 	}
 	p.Edit.Typed, p.Edit.Errors = in.Values, how.errors
+	if how.again() {
+		if p.Merge, err = s.mergeOf(c.Request().Context(), a, in.Values, p.VM); err != nil {
+			return err
+		}
+		if p.Merge != nil && in.Get("merged") == "" {
+			p.Edit.Errors = kit.Errors{} // the page says it all
+		}
+	}
 	if err := s.editChoices(c, a, &p.Edit, p.VM.ID); err != nil {
 		return err
 	}
@@ -49,7 +58,7 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) 
 	if err != nil {
 		return nil, err
 	}
-	change, err := editOf(in.Values, vm)
+	change, err := changeOf(in.Values, vm)
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +74,30 @@ func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	if err != nil {
 		return control.UpdateVM{}, unreadable()
 	}
-	return control.UpdateVM{
+	change := control.UpdateVM{
 		Name: &name, Labels: labelsOf(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
-	}, checks.Err()
+	}
+	return change, checks.Err()
+}
+
+// changeOf is the change that the form asks for: what it says, and once it was shown what somebody else has changed meanwhile, both as they were chosen.
+func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
+	change, err := editOf(typed, vm)
+	if err != nil || typed.Get("merged") == "" || change.IfGeneration != vm.Generation {
+		return change, err
+	}
+	both, fields, err := merging(typed, change, vm)
+	if err != nil {
+		return change, err
+	}
+	var checks fleet.Checks
+	for _, f := range fields {
+		if f.Take == "" {
+			checks.Add("take."+f.Field, "Choose whose %s counts: both of you changed it.", strings.ToLower(f.Noun))
+		}
+	}
+	change.Name, change.Labels, change.Description, change.Spec = &both.Name, both.Labels, &both.Description, &both.Spec
+	return change, checks.Err()
 }
 
 // keepFilters leaves what passes the cards as it is: the form does not speak of it, and each card has a dialog for it.

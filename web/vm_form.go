@@ -133,6 +133,7 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 	typed.Set("name", vm.Name)
 	typed.Set("labels", kit.LabelText(vm.Labels))
 	typed.Set("description", vm.Description)
+	typed.Set("was", wasOf(vm.VM))
 	typed.Set("generation", strconv.FormatInt(vm.Generation, 10))
 	return typed, nil
 }

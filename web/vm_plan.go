@@ -23,7 +23,7 @@ func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (end, error
 	if err != nil {
 		return nil, err
 	}
-	change, err := editOf(in.Values, vm)
+	change, err := changeOf(in.Values, vm)
 	if err != nil {
 		return nil, err
 	}

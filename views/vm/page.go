@@ -29,6 +29,7 @@ type Page struct {
 	PlaceWhy string // why the person may not say where the VM is; empty: they may
 
 	Edit  Form               // tab configure
+	Merge *MergePage         // in its place: somebody else has changed the VM meanwhile
 	Audit []fleet.AuditEntry // tab events
 	Tasks []fleet.Task
 	Meter *Meter                // tab monitor; nil: none yet
