@@ -108,6 +108,7 @@ func (s *Server) routes() []route {
 		{get, "/vms/bulk/:id", page, policy.VMUse, s.bulkPage},
 		{get, "/vms/new", page, policy.VMChange, ask(s.askVM)},
 		{post, "/vms", page, policy.VMChange, submit(s.createVM, s.askVM)},
+		{post, "/vms/new/summary", page, policy.VMChange, button(s.summarize)},
 		{post, "/vms/plan", page, policy.VMChange, submit(s.planNew, s.askVM)},
 		{post, "/vms/:id/plan", page, policy.VMChange, submit(s.planEdit, s.editedVM)},
 		{get, "/plans/:id", page, policy.VMChange, ask(s.planPage)},

@@ -19,7 +19,12 @@ import (
 func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
 	f := vmview.Form{Edits: true, On: vm.On(), RunsHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
+	was := wasOf(vm.VM)
+	if err = s.plannedEdit(c, a, &vm); err != nil {
+		return f, err
+	}
 	if f.Typed, err = typedOf(vm); err == nil {
+		f.Typed.Set("was", was)
 		err = s.editChoices(c, a, &f, vm.ID)
 	}
 	return f, err
@@ -109,4 +114,18 @@ func keepFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 			}
 		}
 	}
+}
+
+// plannedEdit has the form begin with what the plan of the address was asked with, as long as the VM is what it was then.
+func (s *Server) plannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
+	id := fleet.PlanID(c.QueryParam("plan"))
+	if id == "" {
+		return nil
+	}
+	order, err := s.Control.PlanOrder(c.Request().Context(), a, id)
+	if err != nil || order.Update == nil || order.VM != vm.ID || order.Update.IfGeneration != vm.Generation {
+		return err
+	}
+	vm.Name, vm.Labels, vm.Description, vm.Spec = *order.Update.Name, order.Update.Labels, *order.Update.Description, *order.Update.Spec
+	return nil
 }

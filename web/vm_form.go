@@ -142,6 +142,10 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 type typedVM struct {
 	url.Values
 	again bool // nothing is asked but the form: a browser without scripts wants a row more or less
+
+	begin   string            // what the form is to be set up for: see Server.beginAs
+	notes   []vmview.Imported // what was read says, and cannot be had
+	wasRead bool
 }
 
 func (in *typedVM) read(sent url.Values) {
@@ -150,6 +154,9 @@ func (in *typedVM) read(sent url.Values) {
 		in.again = true
 	}
 	in.Values = inRows(sent)
+	if in.begin = sent.Get("begin"); in.begin != "" {
+		in.again = true
+	}
 	if list := sent.Get("add"); list != "" {
 		addRow(in.Values, list)
 		in.again = true

@@ -37,7 +37,7 @@ func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (end, error
 // planNew is planEdit for a new VM.
 func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 	if in.again {
-		return func(c echo.Context) error { return s.askVM(c, a, in, first) }, nil
+		return s.setUp(c, a, in)
 	}
 	want, err := newOf(in.Values)
 	if err != nil {

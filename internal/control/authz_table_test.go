@@ -48,7 +48,11 @@ var peopleCases = map[string]useCase{
 	"PlanNewVM": {may: but(redUse, "system"), with: func(w *world) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
 	}},
-	"GetPlan":    {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
+	"GetPlan": {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
+	"PreviewVM": {may: redUse, with: func(w *world) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
+	}},
+	"PlanOrder":  {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
 	"CarryOut":   {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
 	"DetachDisk": {may: redUse, with: func(w *world) []any { id, disk := w.sick(); return []any{id, disk} }},
 	"ReplaceDisk": {may: redUse, with: func(w *world) []any {

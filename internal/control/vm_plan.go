@@ -20,10 +20,11 @@ const (
 	maxPlansKept  = 20
 )
 
-// planned is a plan's order, as it is kept: one of them.
-type planned struct {
-	Update *UpdateVM `json:"update,omitempty"`
-	Create *CreateVM `json:"create,omitempty"`
+// PlanOrder is what a plan was asked with: one of them.
+type PlanOrder struct {
+	VM     fleet.VMID `json:"-"`
+	Update *UpdateVM  `json:"update,omitempty"`
+	Create *CreateVM  `json:"create,omitempty"`
 }
 
 // errDry ends a part of a transaction whose work is not to stay.
@@ -38,7 +39,7 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 	if err := store.CheckID(id, "VM"); err != nil {
 		return fleet.Plan{}, err
 	}
-	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (want db.AddPlanParams, order planned, err error) {
+	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (want db.AddPlanParams, order PlanOrder, err error) {
 		var old, vm fleet.VMView
 		if err := dry(ctx, tx, func(q *db.Queries) error {
 			old, vm, _, err = updateVM(ctx, q, a, c.macs(), id, in, "")
@@ -48,7 +49,7 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 		}
 		in.IfGeneration = old.Generation // what was shown is what is done
 		want = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VMID: (*string)(&id), VM: vm.VM, Changes: old.Diff(vm.VM)}
-		return want, planned{Update: &in}, nil
+		return want, PlanOrder{Update: &in}, nil
 	})
 }
 
@@ -67,7 +68,7 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 	if err != nil {
 		return fleet.Plan{}, err
 	}
-	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (want db.AddPlanParams, order planned, err error) {
+	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (want db.AddPlanParams, order PlanOrder, err error) {
 		var vm fleet.VMView
 		if err := dry(ctx, tx, func(q *db.Queries) error {
 			whole := in
@@ -81,7 +82,7 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 		}
 		in.HostID = vm.HostID
 		want = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VM: vm.VM, Changes: []fleet.Change{}}
-		return want, planned{Create: &in}, nil
+		return want, PlanOrder{Create: &in}, nil
 	})
 }
 
@@ -99,7 +100,7 @@ func dry(ctx context.Context, tx pgx.Tx, do func(q *db.Queries) error) error {
 	return err
 }
 
-func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.Context, tx pgx.Tx) (db.AddPlanParams, planned, error)) (out fleet.Plan, err error) {
+func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.Context, tx pgx.Tx) (db.AddPlanParams, PlanOrder, error)) (out fleet.Plan, err error) {
 	if a.UserID == "" {
 		return out, fleet.Errorf(fleet.Forbidden, "Only a person can ask for a plan.")
 	}
@@ -195,6 +196,21 @@ func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID)
 	return out, nil
 }
 
+// PlanOrder is what a person's own plan was asked with, to be changed.
+func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID) (out PlanOrder, err error) {
+	if _, err := c.GetPlan(ctx, a, id); err != nil {
+		return out, err
+	}
+	row, err := c.store.GetPlan(ctx, db.GetPlanParams{ID: id, UserID: a.UserID, Patience: fleet.PlanPatience, Life: fleet.PlanLife})
+	if err != nil {
+		return out, store.Err(err)
+	}
+	if row.VMPlan.VMID != nil {
+		out.VM = *row.VMPlan.VMID
+	}
+	return out, json.Unmarshal(row.VMPlan.Asked, &out)
+}
+
 func planGone() error {
 	return fleet.Errorf(fleet.NotFound, "There is no such plan: it was carried out, or is older than an hour. Ask for a new one.")
 }
@@ -215,7 +231,7 @@ func (c *Control) CarryOut(ctx context.Context, a fleet.Actor, id fleet.PlanID) 
 		if err != nil {
 			return err
 		}
-		var order planned
+		var order PlanOrder
 		if err := json.Unmarshal(row.Asked, &order); err != nil {
 			return fmt.Errorf("read the order of plan %s: %w", id, err)
 		}

@@ -19,6 +19,7 @@ type Form struct {
 	Edits         bool // a VM that is there, else a new one
 	On            bool // and its guest is on
 	MayOvercommit bool // see control.CreateVM
+	Wizard        Wizard
 	RunsHosts     bool // who looks may change infrastructure: see fleet.VMField.Reserved
 
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs kit.Choices
