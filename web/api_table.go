@@ -25,6 +25,7 @@ func (s *Server) operations() []operation {
 		op(get, "/vms/{id}", policy.VMSee, ok, "get-vm", "Get a VM", s.apiGetVM),
 		op(patchOne, "/vms/{id}", policy.VMChange, ok, "update-vm", "Change a VM by a JSON merge patch", s.apiUpdateVM),
 		op(remove, "/vms/{id}", policy.VMChange, accepted, "delete-vm", "Delete a VM, with or without its disks", s.apiDeleteVM),
+		op(post, "/vms/edit", policy.VMChange, accepted, "edit-vms", "Change many VMs alike: a task with a child for each, listed by the filter parent:<its id>", s.apiEditVMs),
 		op(post, "/vms/plan", policy.VMChange, accepted, "plan-new-vm", "Tell what a new VM would be, and make none: its host is asked for the definition", s.apiPlanNewVM),
 		op(post, "/vms/{id}/plan", policy.VMChange, accepted, "plan-vm", "Tell what a JSON merge patch of a VM would change, and change nothing: its host is asked for the definition", s.apiPlanVM),
 		op(get, "/plans/{id}", policy.VMChange, ok, "get-plan", "Get one's own plan, with the host's answer once it has come", s.apiGetPlan),

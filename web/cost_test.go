@@ -235,6 +235,7 @@ var addresses = map[string][]struct {
 	"/vms/new":                          {{at: "/vms/new", sums: 8}},
 	"/vms/:id":                          {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
 	"/plans/:id":                        {{at: "/plans/" + aTask}},
+	"/vms/edit":                         {{at: "/vms/edit?id=" + aVM}},
 	"/vms/compare":                      {{at: "/vms/compare?id=" + aVM + "&with=" + aVM}},
 	"/vms/:id/delete":                   {{at: "/vms/" + aVM + "/delete"}},
 	"/vms/:id/disks/detach":             {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},

@@ -72,6 +72,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/vms/{id}/actions":                          {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
 		"/vms/actions":                               {"/vms/actions", `{"action":"pause","ids":["` + string(s.vm) + `"]}`, `{"action":"stop","ids":["` + string(s.vm) + `"]}`},
 		"/vms/{id}/plan":                             {vm + "/plan", `{"labels":{"a":"b"}}`, `{"labels":{"a":"c"}}`},
+		"/vms/edit":                                  {"/vms/edit", `{"ids":["` + string(s.vm) + `"],"edit":{"labels":{"a":"b"}}}`, `{"ids":["` + string(s.vm) + `"],"edit":{"labels":{"a":"c"}}}`},
 		"/vms/plan":                                  {"/vms/plan", vmBody(project, "planned"), vmBody(project, "planned-2")},
 		"/vms/{id}/console":                          {vm + "/console", ``, ``},
 		"/vms/{id}/disks/detach":                     {sick["detach"] + "/disks/detach", sick["detach disk"] + `}`, sick["replace disk"] + `}`},

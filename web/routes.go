@@ -113,6 +113,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/plan", page, policy.VMChange, submit(s.planEdit, s.editedVM)},
 		{get, "/plans/:id", page, policy.VMChange, ask(s.planPage)},
 		{post, "/plans/:id", page, policy.VMChange, submit(s.carryOut, s.planPage)},
+		{get, "/vms/edit", page, policy.VMChange, ask(s.askMany)},
+		{post, "/vms/edit", page, policy.VMChange, submit(s.editMany, s.askMany)},
 		{get, "/vms/compare", page, policy.VMSee, s.comparePage},
 		{get, "/vms/:id", page, policy.VMSee, s.vmPage},
 		{get, "/vms/:id/delete", page, policy.VMChange, ask(s.askDeleteVM)},

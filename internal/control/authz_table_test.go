@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"quantix/internal/auth"
@@ -111,6 +112,12 @@ var peopleCases = map[string]useCase{
 	"Surroundings": {may: somewhere, with: func(w *world) []any { return []any{fleet.Query{}, browse.TreeQuery{View: "vms"}} }},
 	"Tree":         {may: somewhere, with: func(w *world) []any { return []any{browse.TreeQuery{View: "vms"}} }},
 	"VMTotals":     {may: somewhere, with: none},
+	"EditVMs": {may: but(someUse, "system"), with: func(w *world) []any {
+		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
+	}},
+	"PreviewEdit": {may: but(someUse, "system"), with: func(w *world) []any {
+		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
+	}},
 	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any { // each VM is judged for itself: see TestABulkIsJudgedOneByOne
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},

@@ -2,7 +2,6 @@ package vm
 
 import (
 	"quantix/internal/fleet"
-	"quantix/internal/policy"
 	"quantix/views/kit"
 )
 
@@ -70,9 +69,6 @@ func (w Wizard) presetHint() string {
 	}
 	return "A preset fills in what a kind of guest mostly wants."
 }
-
-// BulkVMs may be edited at once by who looks.
-func BulkVMs(a fleet.Actor) bool { return policy.May(a, policy.VMChange, "") }
 
 // others says how many hosts could take it besides.
 func (s Summary) others() string {
