@@ -24,7 +24,7 @@ func TestTheWizardSaysWhatWillBeMadeAndWhere(t *testing.T) {
 	if p.count("vms") != 4 {
 		t.Error("a summary makes VMs")
 	}
-	form.Set("spec.memoryMiB", "900")
+	form["spec.memoryMiB"] = []string{"900", "GiB"}
 	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No host can take it.", "0 other hosts could take it, 2 hosts cannot.")
 
 	// Who sees no hosts reads whether, and not where.

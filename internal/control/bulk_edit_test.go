@@ -20,6 +20,7 @@ func fields(pairs ...string) fleet.BulkEdit {
 
 func TestManyVMsAreEditedAlike(t *testing.T) {
 	s := newSite(t)
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID) // asked again when it is done
 	on, off, so := s.vm("on", fleet.Running), s.vm("off", fleet.Stopped), s.vm("so", fleet.Stopped)
 	prod := "prod"
 	edit := fields("cpus", "3")
@@ -77,6 +78,7 @@ func TestManyVMsAreEditedAlike(t *testing.T) {
 
 func TestEditsOfManyAreJudgedOneByOne(t *testing.T) {
 	s := newSite(t)
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID) // asked again when it is done
 	mine, others := s.vm("mine", fleet.Running), s.vm("others", fleet.Stopped)
 	s.exec(`UPDATE vms SET project_id = $1 WHERE id = $2`, s.blue, others.ID)
 	ids := []fleet.VMID{mine.ID, others.ID}
@@ -110,7 +112,7 @@ func TestEditsOfManyAreJudgedOneByOne(t *testing.T) {
 		code fleet.Code
 		says string
 	}{
-		"nobody":             {fleet.Actor{}, ids, fields("cpus", "2"), fleet.Forbidden, ""},
+		"nobody":             {fleet.Actor{}, ids, fields("cpus", "2"), fleet.Unauthorized, ""},
 		"who may look":       {s.viewer, ids, fields("cpus", "2"), fleet.Forbidden, ""},
 		"no VMs":             {s.member, nil, fields("cpus", "2"), fleet.Malformed, "Select VMs first"},
 		"too many":           {s.member, many, fields("cpus", "2"), fleet.TooLarge, "at most 500"},
