@@ -26,8 +26,9 @@ type job struct {
 	before *job          // the job of the same subject that must end first
 	done   chan struct{} // closed when the act is over and remembered
 	told   teller
-	asked  asked // to end before its time
-	begun  bool  // something may have been done; it is of who acts
+	asked  asked          // to end before its time
+	begun  bool           // something may have been done; it is of who acts
+	drawn  *fleet.Drawing // of a plan; likewise
 }
 
 // board holds the jobs in work: one a subject acts at a time, later ones wait for it.

@@ -57,6 +57,7 @@ var duties = map[fleet.JobKind]duty{
 	fleet.VMConsolidate:    {onSnapshots(Hypervisor.DeleteSnapshot), seeVM, keepNothing},
 
 	fleet.VMMove: {onVM(moveDisk), seeVM, keepMoved},
+	fleet.VMPlan: {onVM(planVM), seePlan, keepNothing},
 
 	fleet.SecurityGroupApply:   {onSecurityGroup(Hypervisor.ApplySecurityGroup), seeSecurityGroup, keepNothing},
 	fleet.SecurityGroupRelease: {onSecurityGroup(Hypervisor.ReleaseSecurityGroup), seeSecurityGroup, keepNothing},

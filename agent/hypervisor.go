@@ -50,6 +50,10 @@ type Hypervisor interface {
 	// name it takes another: see DomainNames. No error names another domain.
 	ApplyVM(ctx context.Context, in Apply) error
 
+	// PlanVM tells the VM's definition as it is, empty where there is none, and as ApplyVM of the same order would leave it, both as XML with an
+	// element a line, without Quantix's own metadata and without secrets. It refuses what ApplyVM would refuse before it begins, and changes nothing.
+	PlanVM(ctx context.Context, in Apply) (before, after string, err error)
+
 	// MarkVM writes the VM's mark into the domain's metadata: into the definition, and of a running guest also into what goes with
 	// it when somebody migrates it. Nothing else is touched. wire.VMReport.Proof tells of it. Marked so already: nothing.
 	MarkVM(ctx context.Context, id fleet.VMID, mark string) error

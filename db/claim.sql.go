@@ -103,7 +103,7 @@ RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.genera
     COALESCE(network_peers(jobs.subject), '{}')::text[] AS peers,
           work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
           CASE WHEN jobs.kind = 'vm.move' THEN pools_of_move(jobs.args) END::json AS move_pools,
-
+          CASE WHEN jobs.kind = 'vm.plan' THEN plan_of(jobs.args, jobs.host_id) END::json AS plan,
           source_of_volume(jobs.args)::json AS source
 `
 
@@ -121,6 +121,7 @@ type ClaimJobsRow struct {
 	Peers     []string
 	Filters   []byte
 	MovePools []byte
+	Plan      []byte
 	Source    []byte
 }
 
@@ -169,6 +170,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJo
 			&i.Peers,
 			&i.Filters,
 			&i.MovePools,
+			&i.Plan,
 			&i.Source,
 		); err != nil {
 			return nil, err

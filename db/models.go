@@ -454,6 +454,11 @@ type Task struct {
 	EndedAt     *time.Time
 }
 
+type TaskEdit struct {
+	TaskID fleet.TaskID
+	Edit   []byte
+}
+
 type Token struct {
 	ID         fleet.TokenID
 	UserID     fleet.UserID
@@ -539,6 +544,20 @@ type VM struct {
 	ExpiresAt          *time.Time
 	ExpiryStops        bool
 	Expiry             fleet.Expiry
+}
+
+type VMPlan struct {
+	ID        fleet.PlanID
+	UserID    fleet.UserID
+	ProjectID fleet.ProjectID
+	HostID    fleet.HostID
+	VMID      *fleet.VMID
+	VM        fleet.VM
+	Asked     []byte
+	Changes   []fleet.Change
+	Drawing   *fleet.Drawing
+	Failed    bool
+	AskedAt   time.Time
 }
 
 type VmGuest struct {

@@ -123,6 +123,7 @@ var given = map[string]any{
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
 	"DiskMoved.Disk": []byte(`{"poolId":"` + aPool + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),
 	"AddTransfer.ToHost": fleet.HostID("00000000-0000-7000-8000-000000000002"), "NoteLeft.Disks": []byte(`[]`), "VMLeft.Disks": []byte(`[]`),
+	"AddPlan.ID": fleet.PlanID("new"), "AddPlan.Asked": []byte(`{}`), "QueuePlan.ID": fleet.JobID("new"), "AddTaskEdit.Edit": []byte(`{}`), "AddTaskEdit.TaskID": fleet.TaskID("ffff0000-0000-7000-8000-000000000009"),
 	"QueueConsole.ID": fleet.JobID("new"), "QueueUploadOpen.ID": fleet.JobID("new"), "QueueVolumeRead.ID": fleet.JobID("new"), "AwaitVolume.JobID": "aside-1", "AddUpload.ID": fleet.UploadID("new"), "AwaitUploadHost.PairID": fleet.PairID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": aPool,
 	"AddNetwork.ID": fleet.NetworkID("new"), "AddNetwork.Name": "new", "MarkNetworkDeleted.": fleet.NetworkID("defined"), "EndNetwork.": "defined", "LockNetwork.": fleet.NetworkID("defined"),
 	"SetSelector.ObjectID": aPool, "SelectorOf.ObjectID": aPool, "DropSelector.ObjectID": aPool, "LeaveOut.ObjectID": aPool, "LeaveOutNone.ObjectID": aPool, "LeaveInHosts.ObjectID": aPool, "LeaveOutReleased.ObjectID": aPool, "LabelledWithout.ObjectID": aPool, "LeftOut.ObjectID": aPool, "AssignedBeside.ObjectID": aPool, "HostsLabelled.ObjectID": aPool, "NotWell.ObjectID": aPool,
@@ -207,6 +208,8 @@ var fills = []string{
 	INSERT INTO jobs (id, task_id, host_id, kind, subject, generation, state, attempt, lease_until, ended_at)
 	SELECT id, id, host_id, kind, subject, 1, state, 1, CASE WHEN state = 'running' THEN now() + interval '1 hour' END, ended_at FROM made`,
 	`INSERT INTO jobs (id, host_id, kind, subject, generation, state, ended_at) SELECT 'aside-' || n, '` + aHost + `', 'console.open', 'vm:id-' || n, 1, 'done', now() FROM generate_series(1, 5000) n`,
+	`INSERT INTO vm_plans (id, user_id, project_id, host_id, vm_id, vm, asked, asked_at) SELECT 'id-' || n, 'user-' || n % 5000, '` + aProject + `', '` + aHost + `', 'id-' || n, '{}', '{}', now() - n * interval '1 second' FROM generate_series(1, 3500) n`,
+	`INSERT INTO task_edits (task_id, edit) SELECT id, '{}' FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id DESC LIMIT 5000`,
 	`INSERT INTO uploads (id, task_id, user_id, host_id, pool_id, volume, size_bytes)
 		SELECT id, id, user_id, host_id, '` + aPool + `', 'v', 1 FROM tasks WHERE id LIKE 'ffff0000-%' ORDER BY id LIMIT 10000`,
 	`INSERT INTO upload_pairs (pair_id, upload_id, session) SELECT id, id, 's' FROM uploads`,

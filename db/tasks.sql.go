@@ -148,6 +148,21 @@ func (q *Queries) CountOpenJobs(ctx context.Context) (CountOpenJobsRow, error) {
 	return i, err
 }
 
+const endUnchanged = `-- name: EndUnchanged :exec
+UPDATE tasks SET state = 'done', pending = false, progress = 100, note = $1, ended_at = now() WHERE id = $2 AND pending
+`
+
+type EndUnchangedParams struct {
+	Note string
+	ID   fleet.TaskID
+}
+
+// A child of which nothing had to be done.
+func (q *Queries) EndUnchanged(ctx context.Context, arg EndUnchangedParams) error {
+	_, err := q.db.Exec(ctx, endUnchanged, arg.Note, arg.ID)
+	return err
+}
+
 const getTask = `-- name: GetTask :one
 SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.id = $1 AND ($2::boolean OR t.project_id = ANY ($3::text[])

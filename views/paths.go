@@ -112,3 +112,8 @@ func withQuery(path, query string) string {
 	}
 	return path + "?" + query
 }
+
+// PlanPath is what would become of a VM, or what stands below it.
+func PlanPath(id fleet.PlanID, below ...string) string {
+	return joined("/plans/"+url.PathEscape(string(id)), below)
+}

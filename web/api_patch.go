@@ -26,6 +26,9 @@ func (p *mergePatch[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// MarshalJSON is the patch as it was sent: what was asked before under an Idempotency-Key is known again by it.
+func (p mergePatch[T]) MarshalJSON() ([]byte, error) { return p.text, nil }
+
 // Schema describes a T in which every field may be left out or null.
 func (mergePatch[T]) Schema(r huma.Registry) *huma.Schema {
 	return patchable(r, r.Schema(reflect.TypeFor[T](), false, ""))

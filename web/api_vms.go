@@ -59,20 +59,11 @@ type updateVMInput struct {
 
 func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInput) (*vmOutput, error) {
 	return retryPatch(in.MatchHeader, func(wanted int64) (*vmOutput, error) {
-		old, err := s.Control.GetVM(ctx, a, in.ID)
+		old, change, err := s.patchOf(ctx, a, in, wanted)
 		if err != nil {
 			return nil, err
 		}
-		to, err := in.Body.on(vmEdit{old.Name, old.Labels, old.Description, old.Spec})
-		if err != nil {
-			return nil, err
-		}
-		if to.Labels == nil {
-			to.Labels = map[string]string{}
-		}
-		vm, task, err := s.Control.UpdateVM(ctx, a, in.ID, control.UpdateVM{
-			Name: &to.Name, Labels: to.Labels, Description: &to.Description, Spec: &to.Spec, IfGeneration: cmp.Or(wanted, old.Generation),
-		})
+		vm, task, err := s.Control.UpdateVM(ctx, a, in.ID, change)
 		if err == nil && task == "" { // nothing to change
 			vm = old
 		}
@@ -80,6 +71,23 @@ func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInp
 		out.Task, out.Body.Changes = string(task), old.Diff(vm.VM)
 		return out, err
 	})
+}
+
+// patchOf is the change that a patch makes of the VM as it is.
+func (s *Server) patchOf(ctx context.Context, a fleet.Actor, in *updateVMInput, wanted int64) (old fleet.VMView, change control.UpdateVM, err error) {
+	if old, err = s.Control.GetVM(ctx, a, in.ID); err != nil {
+		return old, change, err
+	}
+	to, err := in.Body.on(vmEdit{old.Name, old.Labels, old.Description, old.Spec})
+	if err != nil {
+		return old, change, err
+	}
+	if to.Labels == nil {
+		to.Labels = map[string]string{}
+	}
+	return old, control.UpdateVM{
+		Name: &to.Name, Labels: to.Labels, Description: &to.Description, Spec: &to.Spec, IfGeneration: cmp.Or(wanted, old.Generation),
+	}, nil
 }
 
 type deleteVMInput struct {

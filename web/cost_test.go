@@ -175,6 +175,7 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 	p.exec(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
 	p.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`, aVM, aSnapshot)
 	p.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
+	p.exec(`INSERT INTO vm_plans (id, user_id, project_id, host_id, vm_id, vm, asked, drawing) VALUES ($1, 'ann', $2, $3, $4, '{"name":"vm-000001"}', '{}', '{"lines":[]}')`, aTask, aShop, aHost, aVM)
 	testkit.Order{ID: aTask, Host: aHost, Project: aShop, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
 	p.exec(`VACUUM ANALYZE`)
 	return c
@@ -235,6 +236,9 @@ var addresses = map[string][]struct {
 	"/vms/bulk/:id":                       {{at: "/vms/bulk/" + aTask}},
 	"/vms/new":                            {{at: "/vms/new", sums: 8}},
 	"/vms/:id":                            {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
+	"/plans/:id":                          {{at: "/plans/" + aTask}},
+	"/vms/edit":                           {{at: "/vms/edit?id=" + aVM}},
+	"/vms/compare":                        {{at: "/vms/compare?id=" + aVM + "&with=" + aVM}},
 	"/vms/:id/delete":                     {{at: "/vms/" + aVM + "/delete"}},
 	"/vms/:id/snapshots/take":             {{at: "/vms/" + aVM + "/snapshots/take"}, {at: "/vms/" + aVM + "?tab=snapshots"}},
 	"/vms/:id/snapshots/:snapshot/revert": {{at: "/vms/" + aVM + "/snapshots/" + aSnapshot + "/revert"}},

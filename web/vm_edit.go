@@ -11,6 +11,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	"quantix/views/kit"
 	vmview "quantix/views/vm"
 )
 
@@ -18,7 +19,12 @@ import (
 func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
 	f := vmview.Form{Edits: true, VM: vm.VM, On: vm.On(), RunsHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
+	was := wasOf(vm.VM)
+	if err = s.plannedEdit(c, a, &vm); err != nil {
+		return f, err
+	}
 	if f.Typed, err = typedOf(vm); err == nil {
+		f.Typed.Set("was", was)
 		err = s.editChoices(c, a, &f, vm.ID)
 	}
 	return f, err
@@ -34,6 +40,14 @@ func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how asked) 
 		return err
 	}
 	p.Edit.Typed, p.Edit.Errors, p.Edit.MayOvercommit = in.Values, how.errors, p.Edit.RunsHosts
+	if how.again() {
+		if p.Merge, err = s.mergeOf(c.Request().Context(), a, in.Values, p.VM); err != nil {
+			return err
+		}
+		if p.Merge != nil && in.Get("merged") == "" {
+			p.Edit.Errors = kit.Errors{} // the page says it all
+		}
+	}
 	if err := s.editChoices(c, a, &p.Edit, p.VM.ID); err != nil {
 		return err
 	}
@@ -49,7 +63,7 @@ func (s *Server) editVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) 
 	if err != nil {
 		return nil, err
 	}
-	change, err := editOf(in.Values, vm)
+	change, err := changeOf(in.Values, vm)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +79,31 @@ func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	if err != nil {
 		return control.UpdateVM{}, unreadable()
 	}
-	return control.UpdateVM{
+	change := control.UpdateVM{
 		Name: &name, Labels: labelsOf(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,
 		Overcommit: typed.Get("overcommit") != "",
-	}, checks.Err()
+	}
+	return change, checks.Err()
+}
+
+// changeOf is the change that the form asks for: what it says, and once it was shown what somebody else has changed meanwhile, both as they were chosen.
+func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
+	change, err := editOf(typed, vm)
+	if err != nil || typed.Get("merged") == "" || change.IfGeneration != vm.Generation {
+		return change, err
+	}
+	both, fields, err := merging(typed, change, vm)
+	if err != nil {
+		return change, err
+	}
+	var checks fleet.Checks
+	for _, f := range fields {
+		if f.Take == "" {
+			checks.Add("take."+f.Field, "Choose whose %s counts: both of you changed it.", strings.ToLower(f.Noun))
+		}
+	}
+	change.Name, change.Labels, change.Description, change.Spec = &both.Name, both.Labels, &both.Description, &both.Spec
+	return change, checks.Err()
 }
 
 // keepFilters leaves what passes the cards as it is: the form does not speak of it, and each card has a dialog for it.
@@ -80,4 +115,18 @@ func keepFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 			}
 		}
 	}
+}
+
+// plannedEdit has the form begin with what the plan of the address was asked with, as long as the VM is what it was then.
+func (s *Server) plannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
+	id := fleet.PlanID(c.QueryParam("plan"))
+	if id == "" {
+		return nil
+	}
+	order, err := s.Control.PlanOrder(c.Request().Context(), a, id)
+	if err != nil || order.Update == nil || order.VM != vm.ID || order.Update.IfGeneration != vm.Generation {
+		return err
+	}
+	vm.Name, vm.Labels, vm.Description, vm.Spec = *order.Update.Name, order.Update.Labels, *order.Update.Description, *order.Update.Spec
+	return nil
 }

@@ -165,6 +165,7 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 	typed.Set("name", vm.Name)
 	typed.Set("labels", kit.LabelText(vm.Labels))
 	typed.Set("description", vm.Description)
+	typed.Set("was", wasOf(vm.VM))
 	typed.Set("generation", strconv.FormatInt(vm.Generation, 10))
 	return typed, nil
 }
@@ -173,6 +174,10 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 type typedVM struct {
 	url.Values
 	again bool // nothing is asked but the form: a browser without scripts wants a row more or less
+
+	begin   string            // what the form is to be set up for: see Server.beginAs
+	notes   []vmview.Imported // what was read says, and cannot be had
+	wasRead bool
 }
 
 func (in *typedVM) read(sent url.Values) {
@@ -181,6 +186,9 @@ func (in *typedVM) read(sent url.Values) {
 		in.again = true
 	}
 	in.Values = inRows(sent)
+	if in.begin = sent.Get("begin"); in.begin != "" {
+		in.again = true
+	}
 	if list := sent.Get("add"); list != "" {
 		addRow(in.Values, list)
 		in.again = true

@@ -20,9 +20,16 @@ import (
 func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) error {
 	fresh := in.Values == nil
 	if fresh {
+		plan, err := s.plannedNew(c, a)
+		if err != nil {
+			return err
+		}
+		in.Values, fresh = plan, plan == nil
+	}
+	if fresh {
 		in.Values = url.Values{
 			"key": {fleet.NewID[string]()}, "projectId": {c.QueryParam("project")}, "hostId": {c.QueryParam("host")},
-			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"},
+			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"}, "source": {string(fleet.SourceImage)},
 		}
 	}
 	runs := policy.May(a, policy.InfraChange, "")
@@ -33,6 +40,13 @@ func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) err
 	if fresh && len(f.Pools.Options) > 0 {
 		addRow(in.Values, "spec.disks")
 	}
+	if fresh && len(f.Images.Options) < 2 {
+		in.Values.Set("source", string(fleet.SourceISO))
+	}
+	if fresh {
+		beginSource(in.Values, fleet.VMSource(in.Get("source")))
+	}
+	f.Wizard = vmview.Wizard{Source: fleet.VMSource(in.Get("source")), Preset: in.Get("preset"), Notes: in.notes, Read: in.wasRead}
 	if fresh && len(f.Networks.Options) > 0 {
 		addRow(in.Values, "spec.nics")
 	}
@@ -41,13 +55,23 @@ func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) err
 
 func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 	if in.again {
-		return func(c echo.Context) error { return s.askVM(c, a, in, first) }, nil
+		return s.setUp(c, a, in)
 	}
+	want, err := newOf(in.Values)
+	if err != nil {
+		return nil, err
+	}
+	vm, err := s.createOnce(c.Request().Context(), a, in.Get("key"), want)
+	return leave(views.VMPath(vm)), err
+}
+
+// newOf is the VM that the form asks for.
+func newOf(in url.Values) (control.CreateVM, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
 		Labels: labelsOf(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
-		Spec: specOf(&checks, in.Values, fleet.VMSpec{}), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
+		Spec: specOf(&checks, in, fleet.VMSpec{}), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
 	}
 	if checks.Err() != nil {
 		// What control would say about the rest is said at once, not after the first correction.
@@ -55,10 +79,9 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error
 		fleet.CheckName(&rest, "name", want.Name)
 		want.Spec.Power = fleet.Stopped
 		want.Spec.Check(&rest, "spec")
-		return nil, merge(&checks, rest.Err())
+		return want, merge(&checks, rest.Err())
 	}
-	vm, err := s.createOnce(c.Request().Context(), a, in.Get("key"), want)
-	return leave(views.VMPath(vm)), err
+	return want, nil
 }
 
 // createOnce makes one VM of a form that is sent twice.
@@ -72,4 +95,43 @@ func (s *Server) createOnce(ctx context.Context, a fleet.Actor, form string, wan
 		vm, err := s.Control.CreateVM(ctx, a, want)
 		return vm.ID, err
 	})
+}
+
+// setUp shows the form again, set up as one of its buttons says. What is wrong with that stands at its field.
+func (s *Server) setUp(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
+	how := first
+	if in.begin != "" {
+		err := s.beginAs(c.Request().Context(), a, &in)
+		e, status, ok := formErrors(err)
+		switch {
+		case ok:
+			how = asked{formStatus(c, status), e}
+		case err != nil:
+			return nil, err
+		}
+	}
+	return func(c echo.Context) error { return s.askVM(c, a, in, how) }, nil
+}
+
+// plannedNew is the form as it was when the plan of the address was asked for; nil: the address names none.
+func (s *Server) plannedNew(c echo.Context, a fleet.Actor) (url.Values, error) {
+	id := fleet.PlanID(c.QueryParam("plan"))
+	if id == "" {
+		return nil, nil
+	}
+	order, err := s.Control.PlanOrder(c.Request().Context(), a, id)
+	if err != nil || order.Create == nil {
+		return nil, err
+	}
+	typed, err := typedNew(*order.Create)
+	if err == nil {
+		typed.Set("key", fleet.NewID[string]())
+		typed.Set("source", string(fleet.SourceBlank))
+		if len(order.Create.Spec.Disks) > 0 && (order.Create.Spec.Disks[0].Image != nil || order.Create.Spec.Disks[0].ImageID != "") {
+			typed.Set("source", string(fleet.SourceImage))
+		} else if order.Create.Spec.ISO != nil {
+			typed.Set("source", string(fleet.SourceISO))
+		}
+	}
+	return typed, err
 }

@@ -31,6 +31,9 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 	if tab == "found" {
 		f.Noun, f.Placeholder, columns = "found", "name:web* host:h1 phase:running", vmview.FoundColumns
 	}
+	if tab == "restart" {
+		columns = vmview.RestartColumns
+	}
 	if !policy.May(a, policy.InfraSee, "") {
 		f.Placeholder, columns = "phase:running name:web* label:env=prod", columns.Hostless()
 	}

@@ -175,6 +175,7 @@ func Run(t *testing.T, h Harness) {
 			{"network cards come to a running guest and go", testHotPlug},
 			{"disks come to a running guest and go", testPlugDisks},
 			{"a running guest gets vCPUs, memory and media", testGrowRunning},
+			{"what an edit would change is told and not done", testPlan},
 			{"a stopped VM is renamed", testRename},
 			{"a running VM is renamed at its next boot", testRenameRunning},
 			{"a disk that was made and is not there is a fault", testMissingDisk},

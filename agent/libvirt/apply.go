@@ -230,42 +230,17 @@ func (a *applying) mark(applied agent.Applied, had string) mark {
 // prepare turns what is to be written into this host's paths, and makes the disks that were never made. Before it makes one it has
 // seen all the others.
 func (a *applying) prepare(ctx context.Context, old *sighted, was *agent.Applied, plan agent.Edit) (intent, error) {
-	in, places, err := a.intent(plan)
+	in, places, missing, err := a.judge(ctx, old, was, plan)
 	if err != nil {
 		return in, err
-	}
-	if err := a.checkUsers(ctx, places); err != nil {
-		return in, err
-	}
-	if err := a.checkMedium(ctx, old, in); err != nil {
-		return in, err
-	}
-	var missing []place
-	for _, p := range places {
-		made, err := a.check(ctx, p, old, was)
-		if err != nil {
-			return in, err
-		}
-		if !made {
-			missing = append(missing, p)
-		}
 	}
 	for i, p := range missing {
 		if err := a.makeDisk(ctx, p, i, len(missing)); err != nil {
 			return in, fmt.Errorf("disk %d: %w", p.number, err)
 		}
 	}
-	for _, p := range places {
-		disk := diskPlace{spec: a.in.VM.Spec.Disks[p.number-1], alias: diskAlias(p.ref()), path: p.path()}
-		if kind := blocksOf(p.pool.Spec); kind != nil {
-			disk.source, disk.direct = kind.source(p.pool, p.volume), true
-		} else {
-			if disk.path, err = a.snappedPath(p); err != nil {
-				return in, err
-			}
-			disk.direct = directWithin(ctx, disk.path)
-		}
-		in.disks = append(in.disks, disk)
+	if in.disks, err = a.diskPlaces(ctx, places); err != nil { // once they are there, it can be seen what their storage takes
+		return in, err
 	}
 	a.in.Progress(100, "writing the definition")
 	return in, nil

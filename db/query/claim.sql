@@ -37,7 +37,7 @@ RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jo
     COALESCE(network_peers(jobs.subject), '{}')::text[] AS peers,
           work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
           CASE WHEN jobs.kind = 'vm.move' THEN pools_of_move(jobs.args) END::json AS move_pools,
-
+          CASE WHEN jobs.kind = 'vm.plan' THEN plan_of(jobs.args, jobs.host_id) END::json AS plan,
           source_of_volume(jobs.args)::json AS source;
 
 -- name: HoldPools :exec

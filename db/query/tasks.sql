@@ -70,6 +70,10 @@ SELECT id, kind, subject, user_id, created_by, address FROM tasks WHERE pending 
 -- name: RefuseTask :exec
 UPDATE tasks SET state = 'failed', pending = false, error = @error, ended_at = now() WHERE id = @id;
 
+-- name: EndUnchanged :exec
+-- A child of which nothing had to be done.
+UPDATE tasks SET state = 'done', pending = false, progress = 100, note = @note, ended_at = now() WHERE id = @id AND pending;
+
 -- name: TasksSeen :many
 -- Of the named tasks, those that somebody sees who sees some projects.
 SELECT id FROM tasks WHERE id = ANY (@ids::text[])

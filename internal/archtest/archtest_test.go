@@ -19,7 +19,7 @@ const module = "quantix/"
 var may = map[string][]string{
 	"main":               {"internal/cli"},
 	"internal/cli":       {"*"},
-	"web":                {"views", "views/", "static", "internal/control", "internal/control/browse", "internal/control/people", "internal/auth", "internal/line", "internal/pair", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
+	"web":                {"views", "views/", "static", "internal/control", "internal/control/browse", "internal/control/people", "internal/vmxml", "internal/auth", "internal/line", "internal/pair", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
 	"views":              {"internal/fleet"},
 	"views/kit":          {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":         {"views", "views/kit", "internal/fleet", "internal/policy"},
@@ -51,6 +51,7 @@ var may = map[string][]string{
 	"internal/policy":    {"internal/fleet"},
 	"internal/placement": {"internal/fleet", "internal/policy"},
 	"internal/notify":    {"internal/fleet"},
+	"internal/vmxml":     {"internal/fleet"},
 	"internal/control":   {"db", "internal/auth", "internal/pair", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/fleet"},
 
 	// The rooms of control, each with those below it.

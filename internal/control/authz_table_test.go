@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"quantix/internal/auth"
@@ -39,9 +40,21 @@ var peopleCases = map[string]useCase{
 	"CreateVM": {may: redUse, with: func(w *world) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
 	}},
-	"DeleteVM":   {may: redUse, with: func(w *world) []any { return []any{w.vm(), false, ""} }},
-	"GetVM":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"UpdateVM":   {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}} }},
+	"DeleteVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), false, ""} }},
+	"GetVM":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"UpdateVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}} }},
+	"PlanVM": {may: but(redUse, "system"), with: func(w *world) []any {
+		return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}}
+	}},
+	"PlanNewVM": {may: but(redUse, "system"), with: func(w *world) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
+	}},
+	"GetPlan": {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
+	"PreviewVM": {may: redUse, with: func(w *world) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
+	}},
+	"PlanOrder":  {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
+	"CarryOut":   {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
 	"DetachDisk": {may: redUse, with: func(w *world) []any { id, disk := w.sick(); return []any{id, disk} }},
 	"ReplaceDisk": {may: redUse, with: func(w *world) []any {
 		id, disk := w.sick()
@@ -117,6 +130,12 @@ var peopleCases = map[string]useCase{
 	"Surroundings": {may: somewhere, with: func(w *world) []any { return []any{fleet.Query{}, browse.TreeQuery{View: "vms"}} }},
 	"Tree":         {may: somewhere, with: func(w *world) []any { return []any{browse.TreeQuery{View: "vms"}} }},
 	"VMTotals":     {may: somewhere, with: none},
+	"EditVMs": {may: but(someUse, "system"), with: func(w *world) []any {
+		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
+	}},
+	"PreviewEdit": {may: but(someUse, "system"), with: func(w *world) []any {
+		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
+	}},
 	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any { // each VM is judged for itself: see TestABulkIsJudgedOneByOne
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},

@@ -267,6 +267,17 @@ func (w *world) carded() fleet.VMID {
 }
 
 // vm is a running one of project red on h1.
+// plan is one that the member has asked for.
+func (w *world) plan() fleet.PlanID {
+	w.t.Helper()
+	plan, err := w.PlanVM(w.t.Context(), w.actors["member"], w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.exec(`UPDATE vm_plans SET asked_at = now() - interval '1 minute' WHERE id = $1`, plan.ID) // nobody waits for it
+	return plan.ID
+}
+
 func (w *world) vm() fleet.VMID {
 	id := fleet.NewID[fleet.VMID]()
 	w.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, observed_generation, status)

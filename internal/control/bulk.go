@@ -28,28 +28,43 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 	if err := checkPower(act); err != nil {
 		return fleet.Task{}, err
 	}
-	switch {
-	case a.UserID == "":
-		return fleet.Task{}, fleet.Errorf(fleet.Forbidden, "Only a person can ask for something of many VMs.")
-	case len(ids) == 0:
-		return fleet.Task{}, fleet.Errorf(fleet.Malformed, "Select VMs first.")
-	case len(ids) > MostAtOnce:
-		return fleet.Task{}, fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", MostAtOnce)
-	case slices.ContainsFunc(ids, func(id fleet.VMID) bool { return !fleet.IsID(string(id)) }):
-		return fleet.Task{}, fleet.Errorf(fleet.Malformed, "An id of a VM is a UUID in lower case.")
+	if err := checkMany(a, ids); err != nil {
+		return fleet.Task{}, err
 	}
+	return c.orderMany(ctx, a, many{
+		kind: act.Job(), action: "vms." + string(act), right: policy.VMUse, ids: ids,
+		judge: func(vm fleet.VMView) error { return allowed(vm, act) },
+	})
+}
+
+// many is an order about many VMs.
+type many struct {
+	kind   fleet.JobKind
+	action string // in the audit
+	right  policy.Right
+	ids    []fleet.VMID
+	judge  func(fleet.VMView) error                       // refuses what can be judged at once
+	also   func(q *db.Queries, parent fleet.TaskID) error // is kept with the task; nil: nothing
+}
+
+func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in many) (fleet.Task, error) {
 	var task fleet.Task
 	var forbidden *fleet.Error
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		var steps db.AddStepsParams
 		var err error
-		if steps, forbidden, err = stepsOf(ctx, q, a, act, ids); err != nil {
+		if steps, forbidden, err = stepsOf(ctx, q, a, in); err != nil {
 			return err
 		}
 		id := fleet.NewID[fleet.TaskID]()
-		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, act.Job(), a.Name, store.UserIDOf(a), a.Address
+		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, in.kind, a.Name, store.UserIDOf(a), a.Address
 		if err := q.AddSteps(ctx, steps); err != nil {
 			return err
+		}
+		if in.also != nil {
+			if err := in.also(q, id); err != nil {
+				return err
+			}
 		}
 		if err := q.SettleParent(ctx, string(id)); err != nil {
 			return err
@@ -57,7 +72,7 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 		if err := q.WakeAskers(ctx); err != nil {
 			return err
 		}
-		if err := store.Audit(ctx, q, a, "vms."+string(act), fleet.SubjectTask(id), steps.Name, ""); err != nil {
+		if err := store.Audit(ctx, q, a, in.action, fleet.SubjectTask(id), steps.Name, ""); err != nil {
 			return err
 		}
 		task, err = store.GetTask(ctx, q, fleet.SystemActor, id)
@@ -67,35 +82,48 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 		return fleet.Task{}, err
 	}
 	if forbidden != nil {
-		if err := c.NoteRefusal(ctx, fleet.SystemActor, a, "vms."+string(act), forbidden); err != nil {
+		if err := c.NoteRefusal(ctx, fleet.SystemActor, a, in.action, forbidden); err != nil {
 			return fleet.Task{}, err
 		}
 	}
 	return store.TaskFor(a, task), nil
 }
 
-// stepsOf makes a child for each VM, with the refusal of those that can be judged at once, and gives the first one for want of a right.
-func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
+// namedVMs are those of the VMs that the actor sees, by id.
+func namedVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.VMID) (map[fleet.VMID]fleet.VMView, error) {
 	rows, err := q.VMsNamed(ctx, db.VMsNamedParams{Ids: store.Texts(ids), AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
 	if err != nil {
-		return steps, nil, err
+		return nil, store.Err(err)
 	}
 	vms := make(map[fleet.VMID]fleet.VMView, len(rows))
-	projects := map[fleet.ProjectID]bool{}
 	for _, r := range rows {
 		vm := store.VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
 		if err := store.HearPlaces(ctx, q, &vm, r.Now); err != nil {
-			return steps, nil, err
+			return nil, err
 		}
 		vms[vm.ID] = store.ShownTo(a, vm)
-		projects[r.VM.ProjectID] = true
 	}
-	if len(projects) == 1 { // otherwise it is of none, and its parts stand in the lists of theirs
-		steps.ProjectID = &rows[0].VM.ProjectID
+	return vms, nil
+}
+
+// stepsOf makes a child for each VM, with the refusal of those that can be judged at once, and gives the first one for want of a right.
+func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, in many) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
+	vms, err := namedVMs(ctx, q, a, in.ids)
+	if err != nil {
+		return steps, nil, err
+	}
+	projects := map[fleet.ProjectID]bool{}
+	for _, vm := range vms {
+		projects[vm.ProjectID] = true
+	}
+	for id := range projects {
+		if len(projects) == 1 { // otherwise it is of none, and its parts stand in the lists of theirs
+			steps.ProjectID = &id
+		}
 	}
 	steps.Listed = len(projects) > 1
-	seen := make(map[fleet.VMID]bool, len(ids))
-	for _, id := range ids {
+	seen := make(map[fleet.VMID]bool, len(in.ids))
+	for _, id := range in.ids {
 		if seen[id] {
 			continue
 		}
@@ -104,7 +132,7 @@ func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, act fleet.Action
 		subject, name, project := fleet.SubjectVM(id), vm.Name, vm.ProjectID
 		err := store.NotFound(pgx.ErrNoRows, "VM")
 		if found {
-			err = store.FirstError(policy.Check(a, policy.VMUse, project), func() error { return allowed(vm, act) })
+			err = store.FirstError(policy.Check(a, in.right, project), func() error { return in.judge(vm) })
 		} else if subject, name = "", string(id); steps.ProjectID != nil {
 			project = *steps.ProjectID
 		}
@@ -151,7 +179,7 @@ func (c *Control) beginSome(ctx context.Context) (n int, err error) {
 		slices.SortFunc(pending, func(x, y db.PendingTasksRow) int { return strings.Compare(string(x.Subject), string(y.Subject)) })
 		people := map[fleet.UserID]fleet.Actor{}
 		for _, p := range pending {
-			err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error { return beginOne(ctx, db.New(part), people, p) })
+			err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error { return c.beginOne(ctx, db.New(part), people, p) })
 			said, refused := c.judged(ctx, p, store.Err(err))
 			if !refused {
 				return err
@@ -168,10 +196,13 @@ func (c *Control) beginSome(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-func beginOne(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) error {
+func (c *Control) beginOne(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) error {
 	a, err := personNow(ctx, q, people, p)
 	if err != nil {
 		return err
+	}
+	if p.Kind == fleet.VMApply {
+		return editPart(ctx, q, a, c.macs(), p)
 	}
 	_, id := p.Subject.Split()
 	_, err = actVM(ctx, q, a, fleet.VMID(id), fleet.ActionOf(p.Kind), p.ID)

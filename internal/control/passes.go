@@ -76,8 +76,12 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 			if err != nil {
 				return err
 			}
+			plans, err := q.SweepPlans(ctx, db.SweepPlansParams{Life: fleet.PlanLife, Most: sweptAtOnce})
+			if err != nil {
+				return err
+			}
 			quarters, err := q.SweepQuarters(ctx, sweptAtOnce)
-			more = max(tasks, jobs, quarters) == sweptAtOnce
+			more = max(tasks, jobs, plans, quarters) == sweptAtOnce
 			return err
 		})
 		if err != nil {

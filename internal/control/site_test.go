@@ -19,6 +19,7 @@ type site struct {
 	nfs, local     fleet.PoolID
 	member, viewer fleet.Actor // of project red
 	stranger       fleet.Actor // member of project blue
+	ticks          int64       // of what its agents hand in
 }
 
 func newSite(t *testing.T) *site {
@@ -43,7 +44,7 @@ func (s *site) greet(id fleet.HostID) fleet.Actor {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a.Session = answer.Session
+	a.Session, s.ticks = answer.Session, answer.SeqBase
 	return a
 }
 

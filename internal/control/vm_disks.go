@@ -88,18 +88,27 @@ func (c *Control) mendDisk(
 
 // applyChange writes a locked VM's new spec and name, queues what brings them to its host, and notes who did it.
 func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string) (fleet.VMView, fleet.TaskID, error) {
+	return applyPart(ctx, q, a, vm, action, detail, "")
+}
+
+// applyPart is applyChange for the child of a task; empty: the order is a task of its own, or joins one.
+func applyPart(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	if err := changeVM(ctx, q, &vm); err != nil {
 		return vm, "", nameTaken(err, vm.Name, vm.ProjectName)
 	}
-	job, err := queueVM(ctx, q, a, vm, fleet.VMApply, fleet.JobArgs{})
+	order := orderOf(vm, fleet.VMApply, fleet.JobArgs{})
+	if child != "" {
+		order.Child = (*string)(&child)
+	}
+	task, err := store.Queue(ctx, q, a, order)
 	if err != nil {
-		return vm, "", err
+		return vm, "", fmt.Errorf("queue %s: %w", order.Kind, err)
 	}
 	if err := store.Audit(ctx, q, a, action, fleet.SubjectVM(vm.ID), vm.Name, detail); err != nil {
 		return vm, "", err
 	}
 	vm, err = store.GetVM(ctx, q, a, vm.ID)
-	return vm, job.ID, err
+	return vm, task, err
 }
 
 // checkNewDisk asks whether the disk's name is free, and whether the VM's host can make it.

@@ -22,7 +22,8 @@ type UpdateVM struct {
 	Overcommit   bool          // promise more storage than there is: for those who may change infrastructure
 	IfGeneration int64         // refuse where the VM is at another generation; 0: do not ask
 
-	grow *diskGrowth // of the spec, the size of one disk
+	grow  *diskGrowth // of the spec, the size of one disk
+	plans []imagePlan // what new disks of the spec may be made from
 }
 
 // UpdateVM changes a VM, raises its generation once and queues vm.apply. Where nothing would change it writes nothing, and the
@@ -34,62 +35,65 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if err := store.CheckID(id, "VM"); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	plans, err := c.planNewDisks(ctx, a, id, in.Spec)
-	if err != nil {
+	var err error
+	if in.plans, err = c.planNewDisks(ctx, a, id, in.Spec); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	var vm fleet.VMView
 	var job fleet.TaskID
-	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		job = ""
-		old, err := store.LockVM(ctx, q, a, id, policy.VMChange)
-		if err != nil {
-			return err
-		}
-		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
-			return changedMeanwhile("VM", old.Generation, in.IfGeneration)
-		}
-		if ok, why := old.Allows(fleet.ActEdit); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
-		}
-		asked := in
-		if asked.Spec, err = in.spec(old); err != nil {
-			return err
-		}
-		vm = asked.on(old)
-		typed := slices.Clone(vm.Spec.NICs)
-		if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
-			return err
-		}
-		if err := settleFilters(ctx, q, a, old.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
-			return err
-		}
-		changes := old.Diff(vm.VM)
-		if err := checkEditable(old, vm, changes); err != nil || len(changes) == 0 {
-			return err
-		}
-		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, typed); err != nil {
-			return err
-		}
-		if err := checkGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
-			return err
-		}
-		first, err := addDisks(ctx, q, a, old, &vm.Spec, plans, in.Overcommit)
-		if err != nil {
-			return err
-		}
-		if err := checkGone(ctx, q, old, vm.Spec); err != nil {
-			return err
-		}
-		if vm, job, err = applyChange(ctx, q, a, vm, in.editName(), inWords(old.Diff(vm.VM))); err != nil {
-			return err
-		}
-		return first.queue(ctx, q, a, job)
+	err = c.store.Tx(ctx, func(q *db.Queries) (err error) {
+		_, vm, job, err = updateVM(ctx, q, a, c.macs(), id, in, "")
+		return err
 	})
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
 	return store.VMFor(a, vm), job, nil
+}
+
+// updateVM is UpdateVM within a transaction. old is the VM before; child is the part of a task that asks, see applyPart.
+func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, id fleet.VMID, in UpdateVM, child fleet.TaskID) (old, vm fleet.VMView, job fleet.TaskID, err error) {
+	if old, err = store.LockVM(ctx, q, a, id, policy.VMChange); err != nil {
+		return old, vm, "", err
+	}
+	if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
+		return old, vm, "", changedMeanwhile("VM", old.Generation, in.IfGeneration)
+	}
+	if ok, why := old.Allows(fleet.ActEdit); !ok {
+		return old, vm, "", fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	if in.Spec, err = in.spec(old); err != nil {
+		return old, vm, "", err
+	}
+	vm = in.on(old)
+	typed := slices.Clone(vm.Spec.NICs)
+	if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
+		return old, vm, "", err
+	}
+	if err := settleFilters(ctx, q, a, old.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
+		return old, vm, "", err
+	}
+	changes := old.Diff(vm.VM)
+	if err := checkEditable(old, vm, changes); err != nil || len(changes) == 0 {
+		return old, vm, "", err
+	}
+	if err := checkEdit(ctx, q, a, from, old, &vm, typed); err != nil {
+		return old, vm, "", err
+	}
+	if err := checkGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
+		return old, vm, "", err
+	}
+	first, err := addDisks(ctx, q, a, old, &vm.Spec, in.plans, in.Overcommit)
+	if err != nil {
+		return old, vm, "", err
+	}
+	if err := checkGone(ctx, q, old, vm.Spec); err != nil {
+		return old, vm, "", err
+	}
+	if vm, job, err = applyPart(ctx, q, a, vm, in.editName(), inWords(old.Diff(vm.VM)), child); err != nil {
+		return old, vm, "", err
+	}
+	return old, vm, job, first.queue(ctx, q, a, job)
 }
 
 func changedMeanwhile(noun string, now, had int64) error {

@@ -71,7 +71,7 @@ func demandEveryRoute(t *testing.T, shots []shot) {
 		t.Fatalf("only %d pages were found in the table of routes", len(routes))
 	}
 	// Seen by other shots: what a click leads to, and who is not signed in.
-	seen := []string{"/sign-in", "/vms/bulk/b", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete", "/vms/v/disks/detach", "/vms/v/disks/replace", "/vms/v/disks/move", "/vms/v/disks/image", "/vms/v/disks/grow", "/images/well-known/i/edit", "/images/well-known/i/delete"}
+	seen := []string{"/sign-in", "/plans/p", "/vms/bulk/b", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete", "/vms/v/disks/detach", "/vms/v/disks/replace", "/vms/v/disks/move", "/vms/v/disks/image", "/vms/v/disks/grow", "/images/well-known/i/edit", "/images/well-known/i/delete"}
 	for _, s := range shots {
 		seen = append(seen, s.path)
 	}

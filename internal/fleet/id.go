@@ -27,6 +27,7 @@ type (
 	JoinTokenID string
 	PairID      string
 	ViewID      string
+	PlanID      string
 
 	SecurityGroupID string
 	ImageID         string

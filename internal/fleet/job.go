@@ -36,6 +36,7 @@ type JobArgs struct {
 
 	Snapshot *SnapshotOrder `json:"snapshot,omitempty"` // vm.snapshot, vm.revert, vm.snapshot.delete, vm.consolidate
 	Guest    *GuestOrder    `json:"guest,omitempty"`    // vm.freeze, vm.password
+	Plan     PlanID         `json:"plan,omitempty"`     // vm.plan: which
 }
 
 // Subject names what a job or a task is about: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", or "task:<id>" of a task that is about its children. One job a

@@ -50,6 +50,7 @@ const (
 	VMSnapshotDelete JobKind = "vm.snapshot.delete" // one, or one with all that came after it
 	VMConsolidate    JobKind = "vm.consolidate"     // merge what deleted snapshots left
 
+	VMPlan  JobKind = "vm.plan"  // say what the definition would become
 	VMLeave JobKind = "vm.leave" // a VM that is off goes to another host: its disks are sent, then its definition goes
 )
 
@@ -154,6 +155,7 @@ var kinds = []Kind{
 	{Name: VMTrim, Noun: NounVM, Verb: "Trim file systems", Right: MayUseVMs, Limit: 11 * time.Minute, Waits: true, Guest: true},
 	{Name: VMMove, Noun: NounVM, Verb: "Move disk", Right: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: VMLeave, Noun: NounVM, Verb: "Move to another host", Right: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: VMPlan, Noun: NounVM, Verb: "Plan", Right: MayChangeVMs, Limit: 15 * time.Second, Aside: true},
 	{Name: ConsoleOpen, Noun: NounVM, Verb: "Open console", Right: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 }
 

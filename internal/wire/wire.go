@@ -267,6 +267,8 @@ type Finish struct {
 	Network    *fleet.NetworkStatus `json:"network,omitempty"` // likewise (network.*)
 
 	SecurityGroup *fleet.SecurityGroupStatus `json:"securityGroup,omitempty"` // likewise (secgroup.*)
+
+	Drawing *fleet.Drawing `json:"drawing,omitempty"` // what was asked for (vm.plan)
 }
 
 // FinishAnswer says what became of the result.

@@ -21,6 +21,7 @@ type Form struct {
 	MayOvercommit bool     // see control.CreateVM
 	RunsHosts     bool     // who looks may change infrastructure: see fleet.Field.Reserved
 	VM            fleet.VM // that is edited
+	Wizard        Wizard
 
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs kit.Choices
 }

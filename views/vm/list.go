@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,10 +34,20 @@ var Columns = kit.Columns{
 	{Key: "memory", Word: "Memory", Sort: "memory", Class: "num"},
 	{Key: "address", Word: "Address"},
 	{Key: "labels", Word: "Labels"},
+	{Key: "waits", Word: "Waits for its restart", Extra: true},
 	{Key: "created", Word: "Created", Sort: "created", Extra: true},
 	{Key: "seen", Word: "Heard", Extra: true},
 	{Key: "id", Word: "UUID", Extra: true},
 }
+
+// RestartColumns are Columns where all VMs wait for their restart: what it is that waits is worth its place.
+var RestartColumns = func() kit.Columns {
+	out := slices.Clone(Columns)
+	for i, c := range out {
+		out[i].Extra = c.Extra && c.Key != "waits" || c.Key == "load" || c.Key == "address" || c.Key == "labels"
+	}
+	return out
+}()
 
 // FoundColumns are the columns of discovered VMs.
 var FoundColumns = kit.Columns{

@@ -34,6 +34,7 @@ type Page struct {
 	Busy []fleet.JobKind // tab snapshots: what is asked about them and has not ended
 
 	Edit  Form               // tab configure
+	Merge *MergePage         // in its place: somebody else has changed the VM meanwhile
 	Audit []fleet.AuditEntry // tab events
 	Tasks []fleet.Task
 	Meter *Meter                // tab monitor; nil: none yet

@@ -34,12 +34,17 @@ func (f Form) folds() []fold {
 		one := fold{id: "vm-" + kit.Slug(string(s)), title: string(s)}
 		for _, v := range fleet.VMFields {
 			if v.Input.Section == s {
-				one.fields = append(one.fields, formPart{"spec." + v.Name, v.Input, v.Reserved, f.field("spec."+v.Name, kit.Field{}).When})
+				one.fields = append(one.fields, f.partOf(v))
 			}
 		}
 		out = append(out, f.filled(one))
 	}
 	return out
+}
+
+// partOf is the field as the form asks for it.
+func (f Form) partOf(v fleet.VMField) formPart {
+	return formPart{"spec." + v.Name, v.Input, v.Reserved, f.field("spec."+v.Name, kit.Field{}).When}
 }
 
 // rowFolds are the sections of a disk's or a card's row. stays: the VM has it, so an edit of it may have to wait.

@@ -138,6 +138,9 @@ func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 			return w, fmt.Errorf("source of job %s: %w", j.ID, err)
 		}
 	}
+	if j.Kind == fleet.VMPlan {
+		row.Work = row.Plan
+	}
 	if len(row.Work) == 0 {
 		return w, nil
 	}

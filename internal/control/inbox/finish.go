@@ -114,7 +114,7 @@ func (box *Inbox) settleAll(ctx context.Context, patience time.Duration, all []r
 			job := row.Job
 			row.Job.State = r.state // of the same result, sent twice, one counts
 			held[r.job] = row
-			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) {
+			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.SingleShot(job.Args) && !job.Kind.Is().Aside {
 				if out[i].ended, err = tryAgain(ctx, t.Queries, job, r.in); err != nil {
 					return err
 				}
@@ -237,6 +237,9 @@ func tryAgain(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (f
 // the caller says.
 func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end, error) {
 	e := end{id: job.ID, error: in.Error}
+	if job.Kind == fleet.VMPlan {
+		return e, answerPlan(ctx, q, job, in)
+	}
 	if job.Kind.Is().Aside || job.Kind.Is().Guest {
 		return e, nil
 	}
@@ -282,9 +285,6 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 	}
 	if job.Kind == fleet.VMMove { // what fails of it, or is taken back, leaves the VM as it was
 		return settleMove(ctx, q, job, vm, in)
-	}
-	if job.Kind.Is().Snapshots && in.Outcome != wire.Done {
-		return nil // its task says what became of the VM
 	}
 	if job.Kind == fleet.VMLeave {
 		return settleTransfer(ctx, q, job, in)

@@ -1,0 +1,151 @@
+package libvirt
+
+import (
+	"context"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
+)
+
+// PlanVM implements agent.Hypervisor. It waits for no order that is at work on the VM: it reads what is there.
+func (b *Backend) PlanVM(ctx context.Context, in agent.Apply) (before, after string, err error) {
+	err = b.order(ctx, func(ctx context.Context, c *conn) error {
+		a := applying{Backend: b, c: c, in: in}
+		old, err := a.existing(ctx)
+		switch {
+		case err != nil:
+			return err
+		case old == nil:
+			after, err = a.planNew(ctx)
+			return err
+		case old.transient:
+			return agent.Refusal(agent.Undefined())
+		}
+		before, after, err = a.planEdit(ctx, *old)
+		return err
+	})
+	return before, after, inAct("plan "+in.VM.Name, err)
+}
+
+func (a *applying) planNew(ctx context.Context) (string, error) {
+	in, _, _, err := a.judge(ctx, nil, nil, agent.Plan(agent.Applied{}, agent.Defined{}, a.in.VM, true))
+	if err != nil {
+		return "", err
+	}
+	x, err := a.first(ctx)
+	if err != nil {
+		return "", err
+	}
+	err = a.underName(ctx, func(name string) error {
+		in.name = name
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	edit(x, in)
+	addPorts(x)
+	if _, err := tellMTU(ctx, a.c, x); err != nil {
+		return "", err
+	}
+	return drawn(x)
+}
+
+func (a *applying) planEdit(ctx context.Context, old sighted) (before, after string, err error) {
+	// Without what libvirt holds secret: this is read by people.
+	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)
+	if err != nil {
+		return "", "", err
+	}
+	if before, err = drawn(x); err != nil {
+		return "", "", err
+	}
+	was := old.applied
+	if was == nil || old.mark.Generation < a.in.Stamped {
+		if was, err = a.assume(ctx, old, x); err != nil {
+			return "", "", err
+		}
+	}
+	plan := agent.Plan(*was, definedOf(x, *was, a.assigned.volumeAt), a.in.VM, false)
+	in, _, _, err := a.judge(ctx, &old, was, plan)
+	if err != nil {
+		return "", "", err
+	}
+	in.name = old.ref.Name
+	if (plan.Name || was.Pending(old.ref.Name) != "") && old.live == nil { // a guest that is on gets it when it is off
+		err := a.underName(ctx, func(name string) error {
+			in.name = name
+			return nil
+		})
+		if err != nil {
+			return "", "", err
+		}
+	}
+	edit(x, in)
+	if _, err := tellMTU(ctx, a.c, x); err != nil {
+		return "", "", err
+	}
+	if after, err = drawn(x); err != nil || after == before {
+		return before, after, err
+	}
+	addPorts(x)
+	after, err = drawn(x)
+	return before, after, err
+}
+
+// drawn is a definition as people read it, without Quantix's own stamp.
+func drawn(x *libvirtxml.Domain) (string, error) {
+	shown := *x
+	if start, end := findMark(x.Metadata); start != end {
+		shown.Metadata = &libvirtxml.DomainMetadata{XML: x.Metadata.XML[:start] + x.Metadata.XML[end:]}
+		if strings.TrimSpace(shown.Metadata.XML) == "" {
+			shown.Metadata = nil
+		}
+	}
+	text, err := shown.Marshal()
+	return text + "\n", err
+}
+
+// judge is prepare up to where something is made: missing are the disks that were never made.
+func (a *applying) judge(ctx context.Context, old *sighted, was *agent.Applied, plan agent.Edit) (in intent, places, missing []place, err error) {
+	if in, places, err = a.intent(plan); err != nil {
+		return in, nil, nil, err
+	}
+	if err := a.checkUsers(ctx, places); err != nil {
+		return in, nil, nil, err
+	}
+	if err := a.checkMedium(ctx, old, in); err != nil {
+		return in, nil, nil, err
+	}
+	for _, p := range places {
+		made, err := a.check(ctx, p, old, was)
+		if err != nil {
+			return in, nil, nil, err
+		}
+		if !made {
+			missing = append(missing, p)
+		}
+	}
+	in.disks, err = a.diskPlaces(ctx, places)
+	return in, places, missing, err
+}
+
+// diskPlaces are the disks as a definition names them.
+func (a *applying) diskPlaces(ctx context.Context, places []place) (out []diskPlace, err error) {
+	for _, p := range places {
+		disk := diskPlace{spec: a.in.VM.Spec.Disks[p.number-1], alias: diskAlias(p.ref()), path: p.path()}
+		if kind := blocksOf(p.pool.Spec); kind != nil {
+			disk.source, disk.direct = kind.source(p.pool, p.volume), true
+		} else {
+			if disk.path, err = a.snappedPath(p); err != nil {
+				return nil, err
+			}
+			disk.direct = directWithin(ctx, disk.path)
+		}
+		out = append(out, disk)
+	}
+	return out, nil
+}

@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"context"
+	"encoding/xml"
+	"slices"
+	"strings"
+
+	udiff "github.com/aymanbagabas/go-udiff"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// planVM has the hypervisor say what an edit would make of the VM's definition. Nothing is changed, so nothing of it is kept.
+func planVM(ctx context.Context, a *Agent, j *job) error {
+	if err := checkGroups(j.SecurityGroups...); err != nil {
+		return err
+	}
+	if err := a.images(*j.VM); err != nil {
+		return err
+	}
+	before, after, err := a.hypervisor.PlanVM(ctx, Apply{
+		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups,
+		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
+		Whole: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
+	})
+	if err != nil {
+		return err
+	}
+	if max(len(before), len(after)) > fleet.MaxDrawnText {
+		return fleet.Errorf(fleet.TooLarge, "The definition on the host has more than %s, which is too much to be shown.", fleet.Bytes(fleet.MaxDrawnText))
+	}
+	d := Draw(before, after)
+	j.drawn = &d
+	return nil
+}
+
+// seePlan adds what was drawn, and says that nothing was acted on.
+func seePlan(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
+	out.Generation, out.Drawing = 0, j.drawn
+}
+
+// around is how many lines that stay are shown before and behind those that do not.
+const around = 3
+
+// Draw is the difference between two definitions; of a new one, where before is empty, all of it.
+func Draw(before, after string) fleet.Drawing {
+	was, is := elements(before), elements(after)
+	all := make([]fleet.DrawnLine, 0, len(is))
+	at := 0 // the line of before that is next
+	stay := func(upTo int) {
+		for ; at < upTo; at++ {
+			all = append(all, fleet.DrawnLine{Op: fleet.LineStays, Text: was[at].text, At: was[at].at})
+		}
+	}
+	next := 0 // likewise of after
+	for _, e := range udiff.Lines(before, after) {
+		from, to := strings.Count(before[:e.Start], "\n"), strings.Count(before[:e.End], "\n")
+		next += from - at
+		stay(from)
+		for ; at < to; at++ {
+			all = append(all, fleet.DrawnLine{Op: fleet.LineGoes, Text: was[at].text, At: was[at].at})
+		}
+		for range strings.Count(e.New, "\n") {
+			all = append(all, fleet.DrawnLine{Op: fleet.LineComes, Text: is[next].text, At: is[next].at})
+			next++
+		}
+	}
+	stay(len(was))
+	return shown(all).Bounded()
+}
+
+// shown leaves out what stays and is not near to what does not.
+func shown(all []fleet.DrawnLine) fleet.Drawing {
+	near := make([]bool, len(all))
+	for i, l := range all {
+		if l.Op != fleet.LineStays {
+			for k := max(0, i-around); k <= min(len(all)-1, i+around); k++ {
+				near[k] = true
+			}
+		}
+	}
+	var out fleet.Drawing
+	for i, l := range all {
+		switch {
+		case near[i]:
+			out.Lines = append(out.Lines, l)
+		case i == 0 || near[i-1]:
+			out.Lines = append(out.Lines, fleet.DrawnLine{Op: fleet.LineGap})
+		}
+	}
+	if !slices.Contains(near, true) {
+		out.Lines = nil // nothing differs
+	}
+	return out
+}
+
+// xmlLine is a line of XML with the first element that begins or ends on it.
+type xmlLine struct{ text, at string }
+
+// elements are the lines of a text, each of which ends.
+func elements(text string) []xmlLine {
+	var out []xmlLine
+	for line := range strings.Lines(text) {
+		out = append(out, xmlLine{text: strings.TrimSuffix(line, "\n")})
+	}
+	d := xml.NewDecoder(strings.NewReader(text))
+	var path []string
+	line, upTo := 0, 0
+	for {
+		from := int(d.InputOffset())
+		t, err := d.Token()
+		if err != nil {
+			return out
+		}
+		line += strings.Count(text[upTo:from], "\n")
+		upTo = from
+		here := ""
+		switch e := t.(type) {
+		case xml.StartElement:
+			path = append(path, strings.Trim(e.Name.Space+":"+e.Name.Local, ":"))
+			here = strings.Join(path, "/")
+		case xml.EndElement:
+			here = strings.Join(path, "/")
+			path = path[:max(0, len(path)-1)]
+		}
+		if here != "" && line < len(out) && out[line].at == "" {
+			out[line].at = here
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// EditVMs changes many VMs alike, each once. As ActVMs does, it writes a task with a child for each VM and returns it at once; BeginTasks does the rest.
+func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit fleet.BulkEdit) (fleet.Task, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := checkMany(a, ids); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := edit.Check(); err != nil {
+		return fleet.Task{}, err
+	}
+	text, err := json.Marshal(edit)
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	return c.orderMany(ctx, a, many{
+		kind: fleet.VMApply, action: "vms.edit", right: policy.VMChange, ids: ids,
+		judge: func(vm fleet.VMView) error { _, _, err := editedBy(edit, vm); return err },
+		also: func(q *db.Queries, id fleet.TaskID) error {
+			return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: text})
+		},
+	})
+}
+
+// checkMany refuses an order about VMs that is of nobody's, or of none or too many.
+func checkMany(a fleet.Actor, ids []fleet.VMID) error {
+	switch {
+	case a.UserID == "":
+		return fleet.Errorf(fleet.Forbidden, "Only a person can ask for something of many VMs.")
+	case len(ids) == 0:
+		return fleet.Errorf(fleet.Malformed, "Select VMs first.")
+	case len(ids) > MostAtOnce:
+		return fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", MostAtOnce)
+	case slices.ContainsFunc(ids, func(id fleet.VMID) bool { return !fleet.IsID(string(id)) }):
+		return fleet.Errorf(fleet.Malformed, "An id of a VM is a UUID in lower case.")
+	}
+	return nil
+}
+
+// editedBy is the VM after the edit, and what of it changes. It refuses what no edit of this VM may be, without asking its host.
+func editedBy(edit fleet.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes []fleet.Change, err error) {
+	if ok, why := old.Allows(fleet.ActEdit); !ok {
+		return vm, nil, fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	vm = old
+	if vm.VM, err = edit.On(old.VM); err != nil {
+		return vm, nil, err
+	}
+	changes = old.Diff(vm.VM)
+	return vm, changes, checkEditable(old, vm, changes)
+}
+
+// BulkPreview is what an edit of many VMs would do.
+type BulkPreview struct {
+	Now      int             `json:"now"`      // VMs of which all changes count at once
+	NextBoot int             `json:"nextBoot"` // VMs of which something waits for the next start
+	Same     int             `json:"same"`     // VMs that are so already
+	Refused  []fleet.Refused `json:"refused"`  // the first of those that would be refused, with why
+	Left     int             `json:"left"`     // how many more would be
+}
+
+// mostRefused is how many refusals a preview tells one by one.
+const mostRefused = 50
+
+// PreviewEdit says what EditVMs of the same input would do, as far as the portal can tell. What only a host knows, its room for a part, is judged when it is done.
+func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit fleet.BulkEdit) (out BulkPreview, err error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return out, err
+	}
+	if err := checkMany(a, ids); err != nil {
+		return out, err
+	}
+	if err := edit.Check(); err != nil {
+		return out, err
+	}
+	vms, err := namedVMs(ctx, c.store.Queries, a, ids)
+	if err != nil {
+		return out, err
+	}
+	seen := map[fleet.VMID]bool{}
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		vm, found := vms[id]
+		name := vm.Name
+		err := store.NotFound(pgx.ErrNoRows, "VM")
+		var changes []fleet.Change
+		if found {
+			err = store.FirstError(policy.Check(a, policy.VMChange, vm.ProjectID), func() (err error) {
+				var to fleet.VMView
+				if to, changes, err = editedBy(edit, vm); err == nil {
+					err = checkReserved(a, vm.Spec, to.Spec)
+				}
+				return err
+			})
+		} else {
+			name = string(id)
+		}
+		switch refused, ok := errors.AsType[*fleet.Error](err); {
+		case ok && len(out.Refused) == mostRefused:
+			out.Left++
+		case ok:
+			out.Refused = append(out.Refused, fleet.Refused{VMID: id, Name: name, Why: refused.Error()})
+		case err != nil:
+			return out, err
+		case len(changes) == 0:
+			out.Same++
+		case slices.ContainsFunc(changes, func(c fleet.Change) bool { return c.When == fleet.NextBoot }):
+			out.NextBoot++
+		default:
+			out.Now++
+		}
+	}
+	return out, nil
+}
+
+// editPart does a child of EditVMs. One whose VM is so already has ended.
+func editPart(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, p db.PendingTasksRow) error {
+	text, err := q.TaskEdit(ctx, p.ID)
+	if err != nil {
+		return fmt.Errorf("read what task %s is to change: %w", p.ID, err)
+	}
+	var edit fleet.BulkEdit
+	if err := json.Unmarshal(text, &edit); err != nil {
+		return fmt.Errorf("read what task %s is to change: %w", p.ID, err)
+	}
+	_, id := p.Subject.Split()
+	old, err := store.LockVM(ctx, q, a, fleet.VMID(id), policy.VMChange)
+	if err != nil {
+		return err
+	}
+	to, err := edit.On(old.VM)
+	if err != nil {
+		return err
+	}
+	_, _, job, err := updateVM(ctx, q, a, from, old.ID, UpdateVM{Labels: to.Labels, Spec: &to.Spec}, p.ID)
+	if err == nil && job == "" {
+		err = q.EndUnchanged(ctx, db.EndUnchangedParams{ID: p.ID, Note: "It is so already."})
+	}
+	return err
+}

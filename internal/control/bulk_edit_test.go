@@ -1,0 +1,132 @@
+package control_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+func fields(pairs ...string) fleet.BulkEdit {
+	e := fleet.BulkEdit{Fields: map[string]json.RawMessage{}}
+	for i := 0; i < len(pairs); i += 2 {
+		e.Fields[pairs[i]] = json.RawMessage(pairs[i+1])
+	}
+	return e
+}
+
+func TestManyVMsAreEditedAlike(t *testing.T) {
+	s := newSite(t)
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID) // asked again when it is done
+	on, off, so := s.vm("on", fleet.Running), s.vm("off", fleet.Stopped), s.vm("so", fleet.Stopped)
+	prod := "prod"
+	edit := fields("cpus", "3")
+	edit.Labels = map[string]*string{"env": &prod, "old": nil}
+	if _, _, err := s.UpdateVM(t.Context(), chief, so.ID, control.UpdateVM{Labels: map[string]string{"env": "prod"}, Spec: &fleet.VMSpec{Power: fleet.Stopped, CPUs: 3, MemoryMiB: 256, Firmware: fleet.BIOS, Disks: so.Spec.Disks, NICs: so.Spec.NICs}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.UpdateVM(t.Context(), chief, off.ID, control.UpdateVM{Labels: map[string]string{"old": "yes", "keep": "me"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE state = 'queued'`)
+	gone := fleet.NewID[fleet.VMID]()
+	ids := []fleet.VMID{on.ID, off.ID, so.ID, gone, on.ID}
+
+	before := s.written()
+	p, err := s.PreviewEdit(t.Context(), s.member, ids, edit)
+	if err != nil || p.Now != 1 || p.NextBoot != 1 || p.Same != 1 || len(p.Refused) != 1 || p.Refused[0].Why != "There is no such VM." || s.written() != before {
+		t.Fatalf("the preview is %+v, %v", p, err)
+	}
+	task, err := s.EditVMs(t.Context(), s.member, ids, edit)
+	if err != nil || task.Kind != fleet.VMApply || task.SubjectName != "4 VMs" {
+		t.Fatalf("the task is %+v, %v", task, err)
+	}
+	for range 2 { // a second time there is nothing left to ask for
+		if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range ids[:3] {
+		v := s.get(id)
+		if v.Spec.CPUs != 3 || v.Labels["env"] != "prod" || v.Labels["old"] != "" || (id == off.ID) != (v.Labels["keep"] == "me") {
+			t.Errorf("%s became %+v %v", v.Name, v.Spec, v.Labels)
+		}
+	}
+	if got := s.get(on.ID).Generation; got != on.Generation+1 {
+		t.Errorf("one edit raises the generation from %d to %d", on.Generation, got)
+	}
+	var children []string
+	rows, err := s.pool.Query(t.Context(), `SELECT subject_name || ' ' || state || ' ' || note || error FROM tasks WHERE parent_id = $1 ORDER BY subject_name`, task.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		children = append(children, strings.TrimSpace(text))
+	}
+	want := []string{string(gone) + " failed There is no such VM.", "off queued", "on queued", "so done It is so already."}
+	if fmt.Sprint(children) != fmt.Sprint(want) {
+		t.Errorf("the children are %q, want %q", children, want)
+	}
+}
+
+func TestEditsOfManyAreJudgedOneByOne(t *testing.T) {
+	s := newSite(t)
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID) // asked again when it is done
+	mine, others := s.vm("mine", fleet.Running), s.vm("others", fleet.Stopped)
+	s.exec(`UPDATE vms SET project_id = $1 WHERE id = $2`, s.blue, others.ID)
+	ids := []fleet.VMID{mine.ID, others.ID}
+	p, err := s.PreviewEdit(t.Context(), s.member, ids, fields("firmware", `"uefi"`))
+	if err != nil || len(p.Refused) != 2 || !strings.Contains(p.Refused[0].Why, "only while the VM is off") || p.Refused[1].Name != string(others.ID) || p.Refused[1].Why != "There is no such VM." {
+		t.Errorf("a member reads %+v, %v", p, err)
+	}
+	p, err = s.PreviewEdit(t.Context(), s.member, ids[:1], fields("memory.locked", "true"))
+	if err != nil || len(p.Refused) != 1 || !strings.Contains(p.Refused[0].Why, "Only those who may change infrastructure") {
+		t.Errorf("a reserved field: %+v, %v", p, err)
+	}
+	if _, err := s.EditVMs(t.Context(), s.member, ids, fields("cpus", "2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.get(others.ID).Spec.CPUs; got != 1 {
+		t.Errorf("another project's VM has %d vCPUs", got)
+	}
+
+	many := make([]fleet.VMID, 501)
+	for i := range many {
+		many[i] = fleet.NewID[fleet.VMID]()
+	}
+	bad := "not a value\n"
+	for name, c := range map[string]struct {
+		a    fleet.Actor
+		ids  []fleet.VMID
+		edit fleet.BulkEdit
+		code fleet.Code
+		says string
+	}{
+		"nobody":             {fleet.Actor{}, ids, fields("cpus", "2"), fleet.Unauthorized, ""},
+		"who may look":       {s.viewer, ids, fields("cpus", "2"), fleet.Forbidden, ""},
+		"no VMs":             {s.member, nil, fields("cpus", "2"), fleet.Malformed, "Select VMs first"},
+		"too many":           {s.member, many, fields("cpus", "2"), fleet.TooLarge, "at most 500"},
+		"no id":              {s.member, []fleet.VMID{"x"}, fields("cpus", "2"), fleet.Malformed, "UUID"},
+		"nothing":            {s.member, ids, fleet.BulkEdit{}, fleet.Invalid, "Choose what to change"},
+		"disks":              {s.member, ids, fields("disks", "[]"), fleet.Invalid, "no field that many VMs"},
+		"cards":              {s.member, ids, fields("nics", "[]"), fleet.Invalid, "no field that many VMs"},
+		"power":              {s.member, ids, fields("power", `"running"`), fleet.Invalid, "no field that many VMs"},
+		"a field of nobody":  {s.member, ids, fields(strings.Repeat("x", 9000), "1"), fleet.Invalid, "no field that many VMs"},
+		"words for a number": {s.member, ids, fields("cpus", `"many"`), fleet.Invalid, "no value of vCPUs"},
+		"more than a value":  {s.member, ids, fields("cpus", `{"a":1}`), fleet.Invalid, "no value of vCPUs"},
+		"a wrong label":      {s.member, ids, fleet.BulkEdit{Labels: map[string]*string{"a b": &bad}}, fleet.Invalid, ""},
+	} {
+		s.refused(name, c.code, c.says, func() error { _, err := s.EditVMs(t.Context(), c.a, c.ids, c.edit); return err })
+		s.refused(name+", asked first", c.code, c.says, func() error { _, err := s.PreviewEdit(t.Context(), c.a, c.ids, c.edit); return err })
+	}
+}

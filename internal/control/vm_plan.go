@@ -1,0 +1,253 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// How many plans a person may wait for at once, and how many are kept for one.
+const (
+	maxPlansAsked = 8
+	maxPlansKept  = 20
+)
+
+// PlanOrder is what a plan was asked with: one of them.
+type PlanOrder struct {
+	VM     fleet.VMID `json:"-"`
+	Update *UpdateVM  `json:"update,omitempty"`
+	Create *CreateVM  `json:"create,omitempty"`
+}
+
+// errDry ends a part of a transaction whose work is not to stay.
+var errDry = errors.New("only tried")
+
+// PlanVM tells what UpdateVM of the same input would do, and does nothing. It is refused as UpdateVM is. The VM's host is asked what its definition would
+// become: GetPlan has the answer when it has come. Where nothing would change no host is asked, and the plan has no id.
+func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in UpdateVM) (fleet.Plan, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return fleet.Plan{}, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return fleet.Plan{}, err
+	}
+	var err error
+	if in.plans, err = c.planNewDisks(ctx, a, id, in.Spec); err != nil {
+		return fleet.Plan{}, err
+	}
+	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (want db.AddPlanParams, order PlanOrder, err error) {
+		var old, vm fleet.VMView
+		if err := dry(ctx, tx, func(q *db.Queries) error {
+			old, vm, _, err = updateVM(ctx, q, a, c.macs(), id, in, "")
+			return err
+		}); err != nil {
+			return want, order, err
+		}
+		in.IfGeneration = old.Generation // what was shown is what is done
+		want = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VMID: (*string)(&id), VM: vm.VM, Changes: old.Diff(vm.VM)}
+		return want, PlanOrder{Update: &in}, nil
+	})
+}
+
+// PlanNewVM is PlanVM for a VM that CreateVM would make. The host is the one that it would be made on. What is chosen when the VM is made, its id and the
+// addresses of its cards, is others then.
+func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.Plan, error) {
+	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
+		return fleet.Plan{}, err
+	}
+	id := fleet.NewID[fleet.VMID]()
+	whole := in
+	if err := whole.complete(id); err != nil {
+		return fleet.Plan{}, err
+	}
+	plans, err := c.planImages(ctx, a, in.ProjectID, in.Spec)
+	if err != nil {
+		return fleet.Plan{}, err
+	}
+	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (want db.AddPlanParams, order PlanOrder, err error) {
+		var vm fleet.VMView
+		if err := dry(ctx, tx, func(q *db.Queries) error {
+			whole := in
+			if err := whole.complete(id); err != nil {
+				return err
+			}
+			vm, err = createVM(ctx, q, a, c.macs(), id, whole, plans)
+			return err
+		}); err != nil {
+			return want, order, err
+		}
+		in.HostID = vm.HostID
+		want = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VM: vm.VM, Changes: []fleet.Change{}}
+		return want, PlanOrder{Create: &in}, nil
+	})
+}
+
+// dry runs do and takes back all that it has done. So what is planned is judged by the very code that does it.
+func dry(ctx context.Context, tx pgx.Tx, do func(q *db.Queries) error) error {
+	err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error {
+		if err := do(db.New(part)); err != nil {
+			return err
+		}
+		return errDry
+	})
+	if errors.Is(err, errDry) {
+		return nil
+	}
+	return err
+}
+
+func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.Context, tx pgx.Tx) (db.AddPlanParams, PlanOrder, error)) (out fleet.Plan, err error) {
+	if a.UserID == "" {
+		return out, fleet.Errorf(fleet.Forbidden, "Only a person can ask for a plan.")
+	}
+	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		want, order, err := try(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if order.Update != nil && len(want.Changes) == 0 {
+			out = fleet.Plan{VMID: fleet.VMID(*want.VMID), ProjectID: want.ProjectID, Name: want.VM.Name, Changes: []fleet.Change{}, State: fleet.PlanDrawn}
+			return nil
+		}
+		if want.Asked, err = json.Marshal(order); err != nil {
+			return err
+		}
+		want.ID, want.UserID, want.Patience, want.Most = fleet.NewID[fleet.PlanID](), a.UserID, fleet.PlanPatience, maxPlansAsked
+		want.VM.Status, want.VM.Elsewhere = nil, nil // the host knows better
+		if err := q.DropOldPlans(ctx, db.DropOldPlansParams{UserID: a.UserID, Most: maxPlansKept - 1}); err != nil {
+			return err
+		}
+		n, err := q.AddPlan(ctx, want)
+		if err == nil && n == 0 {
+			err = fleet.Errorf(fleet.TooMany, "You wait for %d plans already. Look at those first, or try again in half a minute.", maxPlansAsked)
+		}
+		if err != nil {
+			return err
+		}
+		if err := q.QueuePlan(ctx, db.QueuePlanParams{
+			ID: fleet.NewID[fleet.JobID](), HostID: want.HostID, Subject: fleet.Subject("plan:" + string(want.ID)), Args: fleet.JobArgs{Plan: want.ID},
+		}); err != nil {
+			return err
+		}
+		about := fleet.SubjectOf(fleet.NounProject, want.ProjectID)
+		if want.VMID != nil {
+			about = fleet.SubjectVM(fleet.VMID(*want.VMID))
+		}
+		if err := store.Audit(ctx, q, a, "vm.plan", about, want.VM.Name, inWords(want.Changes)); err != nil {
+			return err
+		}
+		out, err = getPlan(ctx, q, a, want.ID)
+		return err
+	})
+	return out, err
+}
+
+// GetPlan is a person's own plan, for fleet.PlanLife after it was asked for.
+func (c *Control) GetPlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (fleet.Plan, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return fleet.Plan{}, err
+	}
+	return getPlan(ctx, c.store.Queries, a, id)
+}
+
+func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID) (fleet.Plan, error) {
+	if !fleet.IsID(string(id)) {
+		return fleet.Plan{}, planGone()
+	}
+	row, err := q.GetPlan(ctx, db.GetPlanParams{ID: id, UserID: a.UserID, Patience: fleet.PlanPatience, Life: fleet.PlanLife})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fleet.Plan{}, planGone()
+	case err != nil:
+		return fleet.Plan{}, store.Err(err)
+	}
+	p := row.VMPlan
+	if err := policy.Check(a, policy.VMChange, p.ProjectID); err != nil {
+		return fleet.Plan{}, err
+	}
+	out := fleet.Plan{ID: p.ID, ProjectID: p.ProjectID, Name: p.VM.Name, Changes: p.Changes, State: fleet.PlanAsked, AskedAt: p.AskedAt}
+	if p.VMID != nil {
+		out.VMID = *p.VMID
+	}
+	switch {
+	case p.Drawing != nil && p.Failed:
+		out.State = fleet.PlanFailed
+	case p.Drawing != nil:
+		out.State = fleet.PlanDrawn
+	case row.Silent:
+		out.State = fleet.PlanSilent
+	}
+	sees := store.SeesHosts(a)
+	if p.Drawing != nil {
+		d := p.Drawing.Told(sees)
+		if !sees {
+			d.Error = store.Concealed(d.Error, row.HostName)
+		}
+		out.Drawing = &d
+	}
+	if sees {
+		out.HostID, out.HostName = p.HostID, row.HostName
+	}
+	return out, nil
+}
+
+// PlanOrder is what a person's own plan was asked with, to be changed.
+func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID) (out PlanOrder, err error) {
+	if _, err := c.GetPlan(ctx, a, id); err != nil {
+		return out, err
+	}
+	row, err := c.store.GetPlan(ctx, db.GetPlanParams{ID: id, UserID: a.UserID, Patience: fleet.PlanPatience, Life: fleet.PlanLife})
+	if err != nil {
+		return out, store.Err(err)
+	}
+	if row.VMPlan.VMID != nil {
+		out.VM = *row.VMPlan.VMID
+	}
+	return out, json.Unmarshal(row.VMPlan.Asked, &out)
+}
+
+func planGone() error {
+	return fleet.Errorf(fleet.NotFound, "There is no such plan: it was carried out, or is older than an hour. Ask for a new one.")
+}
+
+// CarryOut does what a plan says, once: it edits the VM, if nobody has changed it since, or makes the new one. It returns the VM.
+func (c *Control) CarryOut(ctx context.Context, a fleet.Actor, id fleet.PlanID) (vm fleet.VMID, err error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return "", err
+	}
+	if !fleet.IsID(string(id)) {
+		return "", planGone()
+	}
+	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
+		row, err := db.New(tx).TakePlan(ctx, db.TakePlanParams{ID: id, UserID: a.UserID, Life: fleet.PlanLife})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return planGone()
+		}
+		if err != nil {
+			return err
+		}
+		var order PlanOrder
+		if err := json.Unmarshal(row.Asked, &order); err != nil {
+			return fmt.Errorf("read the order of plan %s: %w", id, err)
+		}
+		within := store.Within(ctx, tx)
+		if order.Create != nil {
+			made, err := c.CreateVM(within, a, *order.Create)
+			vm = made.ID
+			return err
+		}
+		vm = *row.VMID
+		_, _, err = c.UpdateVM(within, a, vm, *order.Update)
+		return err
+	})
+	return vm, err
+}

@@ -1,0 +1,194 @@
+package control_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// asked claims the plan that waits for the host's agent.
+func (s *site) asked(agent fleet.Actor) wire.Work {
+	s.t.Helper()
+	claim, err := s.Claim(s.t.Context(), agent, wire.ClaimRequest{Max: 8}, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, w := range claim.Jobs {
+		if w.Kind == fleet.VMPlan {
+			return w
+		}
+	}
+	s.t.Fatalf("no plan is asked among %+v", claim.Jobs)
+	return wire.Work{}
+}
+
+func (s *site) answers(agent fleet.Actor, w wire.Work, f wire.Finish) {
+	s.t.Helper()
+	f.Epoch, f.Seq = w.Epoch, s.tick()
+	if _, _, err := s.Finish(s.t.Context(), agent, w.ID, f); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) tick() int64 { s.ticks++; return s.ticks }
+
+var drawing = fleet.Drawing{Lines: []fleet.DrawnLine{
+	{Op: fleet.LineGap},
+	{Op: fleet.LineGoes, Text: `  <vcpu>1</vcpu>`, At: "domain/vcpu"},
+	{Op: fleet.LineComes, Text: `  <vcpu>3</vcpu>`, At: "domain/vcpu"},
+	{Op: fleet.LineStays, Text: `      <source file="/srv/secret/a.qcow2"></source>`, At: "domain/devices/disk/source"},
+	{Op: fleet.LineStays, Text: `      <name>of somebody's tool</name>`, At: "domain/metadata/tool/name"},
+}}
+
+func TestAPlanTellsAndDoesNothing(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Running)
+	agent := s.greet(s.h1)
+	edit := edited(v, func(to *fleet.VMSpec) { to.CPUs = 3 })
+	edit.Labels = map[string]string{"env": "prod"}
+	p, err := s.PlanVM(t.Context(), s.member, v.ID, edit)
+	if err != nil || p.State != fleet.PlanAsked || p.HostName != "" || fmt.Sprint(p.Changes) != "[{labels labels now} {spec.cpus vCPUs 1 → 3 nextBoot}]" {
+		t.Fatalf("the plan is %+v, %v", p, err)
+	}
+	s.exec(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
+	w := s.asked(agent)
+	if w.VM == nil || w.VM.ID != v.ID || w.VM.Spec.CPUs != 3 || w.VM.Generation != v.Generation+1 || w.Project != "red" {
+		t.Fatalf("the host is asked %+v", w)
+	}
+	if got := s.get(v.ID); got.Spec.CPUs != 1 || got.Generation != v.Generation || len(got.Labels) != 0 {
+		t.Errorf("the plan has changed the VM: %+v", got)
+	}
+	s.answers(agent, w, wire.Finish{Outcome: wire.Done, Drawing: &drawing})
+	p, err = s.GetPlan(t.Context(), s.member, p.ID)
+	if err != nil || p.State != fleet.PlanDrawn || p.Drawing.Hidden != 2 || len(p.Drawing.Lines) != 4 {
+		t.Fatalf("a member reads %+v, %v", p.Drawing, err)
+	}
+	if text := fmt.Sprint(p.Drawing); strings.Contains(text, "secret") || strings.Contains(text, "tool") || !strings.Contains(text, "<vcpu>3") {
+		t.Errorf("a member reads %s", text)
+	}
+
+	if vm, err := s.CarryOut(t.Context(), s.member, p.ID); err != nil || vm != v.ID {
+		t.Fatal(vm, err)
+	}
+	if got := s.get(v.ID); got.Spec.CPUs != 3 || got.Labels["env"] != "prod" || got.Generation != v.Generation+1 {
+		t.Errorf("carried out, the VM is %+v", got)
+	}
+	s.refused("carried out twice", fleet.NotFound, "There is no such plan", func() error { _, err := s.CarryOut(t.Context(), s.member, p.ID); return err })
+}
+
+func TestAPlanOfANewVMIsPlacedAndCarriedOut(t *testing.T) {
+	s := newSite(t)
+	agent := s.greet(s.h1)
+	want := control.CreateVM{ProjectID: s.red, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 30}}}}
+	p, err := s.PlanNewVM(t.Context(), chief, want)
+	if err != nil || p.VMID != "" || p.HostName != "h1" || s.count("vms") != 0 || s.count("tasks") != 0 {
+		t.Fatalf("the plan is %+v, %v", p, err)
+	}
+	w := s.asked(agent)
+	if w.VM == nil || w.VM.Name != "web" || len(w.VM.Spec.Disks) != 1 || w.VM.Spec.Disks[0].Volume == "" || len(w.Pools) != 1 {
+		t.Fatalf("the host is asked %+v", w)
+	}
+	s.answers(agent, w, wire.Finish{Outcome: wire.Failed, Error: "no room at /srv/vm", Retry: true})
+	if p, err = s.GetPlan(t.Context(), chief, p.ID); err != nil || p.State != fleet.PlanFailed || p.Drawing.Error != "no room at /srv/vm" {
+		t.Errorf("the plan is %+v, %v", p, err)
+	}
+	vm, err := s.CarryOut(t.Context(), chief, p.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.get(vm); got.HostID != s.h1 || got.Name != "web" {
+		t.Errorf("made is %+v", got)
+	}
+}
+
+func TestPlansAreRefusedAsWhatTheyPlan(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Stopped)
+	plan := func(a fleet.Actor, in control.UpdateVM) func() error {
+		return func() error { _, err := s.PlanVM(t.Context(), a, v.ID, in); return err }
+	}
+	s.refused("no sense", fleet.Invalid, "vCPU", plan(s.member, edited(v, func(to *fleet.VMSpec) { to.CPUs = 0 })))
+	s.refused("stale", fleet.Conflict, "Somebody changed", plan(s.member, control.UpdateVM{Labels: map[string]string{"a": "b"}, IfGeneration: 99}))
+	s.refused("another's", fleet.NotFound, "no such VM", plan(s.stranger, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
+	s.refused("who may only look", fleet.Forbidden, "", plan(s.viewer, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
+	s.refused("reserved", fleet.Invalid, "Only those who may change infrastructure", plan(s.member, edited(v, func(to *fleet.VMSpec) { to.Memory.Locked = true })))
+	if p, err := s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{}); err != nil || p.ID != "" || len(p.Changes) != 0 {
+		t.Errorf("nothing to change: %+v, %v", p, err)
+	}
+
+	p, err := s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range map[string]fleet.Actor{"chief": chief, "stranger": s.stranger} {
+		s.refused("read by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), a, p.ID); return err })
+		s.refused("done by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.CarryOut(t.Context(), a, p.ID); return err })
+	}
+	s.refused("no id", fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), s.member, "x\x00"); return err })
+
+	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"c": "d"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("changed meanwhile", fleet.Conflict, "Somebody changed this VM meanwhile", func() error { _, err := s.CarryOut(t.Context(), s.member, p.ID); return err })
+	if _, err := s.GetPlan(t.Context(), s.member, p.ID); err != nil {
+		t.Errorf("a refusal has used the plan up: %v", err)
+	}
+
+	s.exec(`UPDATE vm_plans SET asked_at = now() - interval '21 seconds'`)
+	if p, err := s.GetPlan(t.Context(), s.member, p.ID); err != nil || p.State != fleet.PlanSilent {
+		t.Errorf("a host that says nothing: %+v, %v", p, err)
+	}
+	s.exec(`UPDATE vm_plans SET asked_at = now() - interval '61 minutes'`)
+	s.refused("too old", fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), s.member, p.ID); return err })
+	if err := s.Sweep(t.Context(), fleet.SystemActor); err != nil || s.count("vm_plans") != 0 {
+		t.Errorf("plans that nobody can read stay: %v", err)
+	}
+}
+
+func TestNobodyAsksForPlansWithoutEnd(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Stopped)
+	last := error(nil)
+	for i := range 9 {
+		_, last = s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{Labels: map[string]string{"n": fmt.Sprint(i)}})
+	}
+	wantCode(t, last, fleet.TooMany)
+	if _, err := s.PlanVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}}); err != nil {
+		t.Errorf("another's patience counts: %v", err)
+	}
+	for range 40 {
+		s.exec(`UPDATE vm_plans SET asked_at = asked_at - interval '30 seconds'`)
+		if _, err := s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.count("vm_plans WHERE user_id = 'mia'"); n != 20 {
+		t.Errorf("%d plans of one person are kept", n)
+	}
+}
+
+// What a host sends is as odd as it likes.
+func TestAHostsAnswerIsBounded(t *testing.T) {
+	s := newSite(t)
+	v := s.vm("web", fleet.Stopped)
+	agent := s.greet(s.h1)
+	p, err := s.PlanVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
+	w := s.asked(agent)
+	var odd fleet.Drawing
+	for range 3000 {
+		odd.Lines = append(odd.Lines, fleet.DrawnLine{Op: "<script>", Text: "\x00\xff" + strings.Repeat("x", 5000), At: strings.Repeat("a/", 500)})
+	}
+	s.answers(agent, w, wire.Finish{Outcome: wire.Done, Drawing: &odd})
+	got, err := s.GetPlan(t.Context(), chief, p.ID)
+	if err != nil || len(got.Drawing.Lines) != fleet.MaxDrawnLines || got.Drawing.Left != 3000-fleet.MaxDrawnLines || len(got.Drawing.Lines[0].Text) > 1100 || got.Drawing.Lines[0].Op != fleet.LineStays {
+		t.Errorf("kept are %d lines of %d bytes, %v", len(got.Drawing.Lines), len(got.Drawing.Lines[0].Text), err)
+	}
+}

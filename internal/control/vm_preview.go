@@ -1,0 +1,139 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/placement"
+	"quantix/internal/policy"
+)
+
+// mostPreviewed is how many hosts a preview tells of.
+const mostPreviewed = 40
+
+// Preview is where a VM would be made.
+type Preview struct {
+	Placed bool              `json:"placed"`          // some host can take it
+	Host   string            `json:"host,omitempty"`  // which, by name: told to those who see hosts
+	Hosts  []PreviewedHost   `json:"hosts,omitempty"` // all others, each with why it is not that one: likewise
+	More   int               `json:"more,omitempty"`  // how many more there are
+	Why    string            `json:"why,omitempty"`   // why none can, in words for everybody
+	Spec   fleet.VMSpec      `json:"-"`               // as it would be asked for
+	Images map[int]string    `json:"-"`               // by disk, the image's name
+	Start  bool              `json:"-"`
+	Labels map[string]string `json:"-"`
+}
+
+// PreviewedHost is one that a VM would not be made on.
+type PreviewedHost struct {
+	Name  string `json:"name"`
+	Could bool   `json:"could"` // it could take it; another is better
+	Why   string `json:"why"`
+}
+
+// PreviewVM says where CreateVM of the same input would make the VM, and why not elsewhere. It is refused as CreateVM is, but that no host can take the VM is
+// an answer. Nothing is promised by it.
+func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (out Preview, err error) {
+	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
+		return out, err
+	}
+	if err := in.complete(fleet.NewID[fleet.VMID]()); err != nil {
+		return out, err
+	}
+	plans, err := c.planImages(ctx, a, in.ProjectID, in.Spec)
+	if err != nil {
+		return out, err
+	}
+	out = Preview{Spec: in.Spec, Images: map[int]string{}, Start: in.Start, Labels: in.Labels}
+	for _, p := range plans {
+		out.Images[p.disk] = p.image.Name
+	}
+	var hosts []placement.Host
+	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
+			return store.NotFound(err, "project")
+		}
+		if err := checkReserved(a, fleet.VMSpec{}, in.Spec); err != nil {
+			return err
+		}
+		spec := in.Spec
+		spec.NICs = slices.Clone(in.Spec.NICs)
+		if err := checkNetworks(ctx, q, a, in.ProjectID, spec.NICs); err != nil {
+			return err
+		}
+		if err := disksInKinds(ctx, q, a, spec.Disks); err != nil {
+			return err
+		}
+		if hosts, err = candidatesWith(ctx, q, a, "", spec, poolsOf(plans)); err != nil {
+			return err
+		}
+		for i := range hosts {
+			hosts[i].Overcommit = in.Overcommit && policy.May(a, policy.InfraChange, "")
+			offerImages(plans, spec, &hosts[i])
+		}
+		return openTo(ctx, q, a, in.ProjectID, readFrom(spec))
+	})
+	if err != nil {
+		return Preview{}, err
+	}
+	out.choose(in, hosts, store.SeesHosts(a))
+	return out, nil
+}
+
+// choose says which of the hosts it is.
+func (p *Preview) choose(in CreateVM, hosts []placement.Host, sees bool) {
+	choice := placement.Place(in.Spec, hosts)
+	chosen := choice.Host
+	if in.HostID != "" {
+		chosen = nil
+		for i, h := range hosts {
+			if h.ID == in.HostID && !slices.ContainsFunc(choice.Refused, func(r placement.Refusal) bool { return r.HostID == h.ID }) {
+				chosen = &hosts[i]
+			}
+		}
+	}
+	p.Placed = chosen != nil
+	if !p.Placed {
+		if p.Why = choice.WhyPlain(10); in.HostID != "" {
+			p.Why = "The host that was chosen cannot take this VM."
+		}
+	}
+	if !sees {
+		return
+	}
+	for _, h := range hosts {
+		if chosen != nil && h.ID == chosen.ID {
+			p.Host = h.Name
+			continue
+		}
+		one := PreviewedHost{Name: h.Name, Could: true, Why: "It could take the VM; the one that is chosen has more memory free."}
+		if in.HostID != "" {
+			one.Why = "It could take the VM."
+		}
+		for _, r := range choice.Refused {
+			if r.HostID == h.ID {
+				one.Could, one.Why = false, r.Message
+			}
+		}
+		p.Hosts = append(p.Hosts, one)
+	}
+	slices.SortFunc(p.Hosts, func(x, y PreviewedHost) int {
+		switch {
+		case x.Could && !y.Could:
+			return -1
+		case y.Could && !x.Could:
+			return 1
+		}
+		return strings.Compare(x.Name, y.Name)
+	})
+	if len(p.Hosts) > mostPreviewed {
+		p.Hosts, p.More = p.Hosts[:mostPreviewed], len(p.Hosts)-mostPreviewed
+	}
+}

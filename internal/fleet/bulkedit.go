@@ -1,0 +1,86 @@
+package fleet
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// BulkEdit is one edit of many VMs: what it does not name stays as each has it.
+type BulkEdit struct {
+	Labels map[string]*string         `json:"labels,omitempty"` // set to the value; null takes the label away
+	Fields map[string]json.RawMessage `json:"fields,omitempty"` // of the spec, by name: "cpus", "display.video"; each as the field's JSON
+}
+
+// BulkFields are the fields that many VMs can have alike: those that hold one value, and say nothing of one VM alone.
+func BulkFields() []VMField {
+	return slices.DeleteFunc(slices.Clone(VMFields), func(f VMField) bool { return f.Name == "disks" || f.Name == "nics" || f.Name == "iso" })
+}
+
+// Check refuses what no VM can have.
+func (e BulkEdit) Check() error {
+	var c Checks
+	if len(e.Labels) == 0 && len(e.Fields) == 0 {
+		c.Add("fields", "Choose what to change.")
+	}
+	set := map[string]string{}
+	for k, v := range e.Labels {
+		if set[k] = ""; v != nil {
+			set[k] = *v
+		}
+	}
+	CheckLabels(&c, "labels", set)
+	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
+		f, ok := bulkField(name)
+		if !ok {
+			c.Add("fields", "%q is no field that many VMs can have alike.", shortened(name, 80))
+			continue
+		}
+		var s VMSpec
+		if err := f.Take(&s, e.Fields[name]); err != nil {
+			c.Add("fields."+name, "This is no value of %s.", f.Noun)
+		}
+	}
+	return c.Err()
+}
+
+func bulkField(name string) (VMField, bool) {
+	all := BulkFields()
+	if i := slices.IndexFunc(all, func(f VMField) bool { return f.Name == name }); i >= 0 {
+		return all[i], true
+	}
+	return VMField{}, false
+}
+
+// On is the VM with the edit made, which has passed Check.
+func (e BulkEdit) On(vm VM) (VM, error) {
+	labels := maps.Clone(vm.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for k, v := range e.Labels {
+		if v == nil {
+			delete(labels, k)
+		} else {
+			labels[k] = *v
+		}
+	}
+	vm.Labels = labels
+	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
+		f, ok := bulkField(name)
+		if !ok {
+			return vm, Errorf(Invalid, "%q is no field that many VMs can have alike.", shortened(name, 80))
+		}
+		if err := f.Take(&vm.Spec, e.Fields[name]); err != nil {
+			return vm, Errorf(Invalid, "This is no value of %s.", f.Noun)
+		}
+	}
+	return vm, nil
+}
+
+// Refused is one of many VMs that an order would not do anything about.
+type Refused struct {
+	VMID VMID   `json:"vmId"`
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}

@@ -1,0 +1,123 @@
+package fleet
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Compared is one field of two VMs, in words.
+type Compared struct {
+	Field string `json:"field"` // "name", or as of VMField
+	Noun  string `json:"noun"`
+	Left  string `json:"left"`
+	Right string `json:"right"`
+	Same  bool   `json:"same"`
+}
+
+// editable is a field of a VM that people edit.
+type editable struct {
+	name, noun string
+	words      func(VM) string
+	value      func(VM) string // equal values are equal
+	copy       func(to *VM, from VM)
+}
+
+// editables are all of them, in the order of a form.
+var editables = func() []editable {
+	out := []editable{
+		{"name", "Name", func(v VM) string { return v.Name }, func(v VM) string { return v.Name }, func(to *VM, from VM) { to.Name = from.Name }},
+		{"labels", "Labels", func(v VM) string { return cmp.Or(labelWords(v.Labels), "none") }, func(v VM) string { return labelWords(v.Labels) }, func(to *VM, from VM) { to.Labels = from.Labels }},
+		{
+			"description", "Description", func(v VM) string { return cmp.Or(v.Description, "none") }, func(v VM) string { return v.Description },
+			func(to *VM, from VM) { to.Description = from.Description },
+		},
+	}
+	for _, f := range VMFields {
+		out = append(out, editable{
+			f.Name, heading(f.Noun), func(v VM) string { return f.Words(v.Spec) },
+			func(v VM) string { text, _ := json.Marshal(f.Value(v.Spec)); return string(text) }, // plain values
+			func(to *VM, from VM) { f.Copy(&to.Spec, from.Spec) },
+		})
+	}
+	return out
+}()
+
+// heading is a noun as a heading has it: "Boot menu"; what is written in capitals, as vCPUs, stays.
+func heading(noun string) string {
+	if noun == "" || len(noun) > 1 && noun[1] >= 'A' && noun[1] <= 'Z' {
+		return noun
+	}
+	return strings.ToUpper(noun[:1]) + noun[1:]
+}
+
+func labelWords(labels map[string]string) string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, k+"="+labels[k])
+	}
+	return strings.Join(all, ", ")
+}
+
+// Compare is every field of two VMs, those that differ first.
+func Compare(left, right VM) []Compared {
+	out := make([]Compared, 0, len(editables))
+	for _, f := range editables {
+		out = append(out, Compared{f.name, f.noun, f.words(left), f.words(right), f.value(left) == f.value(right)})
+	}
+	slices.SortStableFunc(out, func(a, b Compared) int {
+		switch {
+		case a.Same == b.Same:
+			return 0
+		case a.Same:
+			return 1
+		}
+		return -1
+	})
+	return out
+}
+
+// Side says whose value of a field counts, where two people have changed a VM.
+type Side string
+
+const (
+	Mine   Side = "mine"
+	Theirs Side = "theirs"
+)
+
+// Merged is a field that one of two people has changed, or both.
+type Merged struct {
+	Field, Noun       string
+	Was, Mine, Theirs string // in words
+	Both              bool   // to different values: somebody has to choose
+	Take              Side   // whose is taken; empty: nobody has chosen
+}
+
+// Merge puts together what two people have made of the VM was: mine is one's, theirs what it is now. chosen says whose value counts, by field; of a field that
+// only one has changed that is, if nobody says else, the changed one. out is the VM with all of it; where one has not chosen it has theirs.
+func Merge(was, mine, theirs VM, chosen map[string]Side) (out VM, fields []Merged) {
+	out = theirs
+	for _, f := range editables {
+		w, m, t := f.value(was), f.value(mine), f.value(theirs)
+		if m == t || w == m && w == t {
+			continue
+		}
+		one := Merged{Field: f.name, Noun: f.noun, Was: f.words(was), Mine: f.words(mine), Theirs: f.words(theirs), Both: w != m && w != t}
+		switch one.Take = chosen[f.name]; {
+		case one.Take == Mine || one.Take == Theirs:
+		case one.Both:
+			one.Take = ""
+		case w != m:
+			one.Take = Mine
+		default:
+			one.Take = Theirs
+		}
+		if one.Take == Mine {
+			f.copy(&out, mine)
+		}
+		fields = append(fields, one)
+	}
+	return out, fields
+}

@@ -1,0 +1,77 @@
+package fleet
+
+// Preset is what a kind of guest mostly wants: a beginning for the form of a new VM, of which all can be changed.
+type Preset struct {
+	Key, Title, Hint string
+	Source           VMSource
+	Fields           map[string]string // by the name of a field of VMFields, its value as JSON
+	DiskGiB          int               // of the first disk; 0: as large as its image
+}
+
+// VMSource is what a new VM is made from. Each is one entry in VMSources.
+type VMSource string
+
+const (
+	SourceImage VMSource = "image"
+	SourceISO   VMSource = "iso"
+	SourceBlank VMSource = "blank"
+	SourceXML   VMSource = "xml"
+)
+
+// VMSources are those that a form offers, in its order.
+var VMSources = []struct {
+	Key         VMSource
+	Title, Hint string
+}{
+	{SourceImage, "Image", "A disk that is ready to start, from the library."},
+	{SourceISO, "ISO", "An installer in the CD-ROM drive, and an empty disk."},
+	{SourceBlank, "Blank", "Empty disks, or none. It starts from the network."},
+	{SourceXML, "libvirt XML", "What virsh dumpxml prints becomes the form."},
+}
+
+// Presets are the table, in a form's order.
+var Presets = []Preset{
+	{
+		Key: "linux-cloud", Title: "Linux, cloud image", Hint: "Small, and grows with its image.", Source: SourceImage,
+		Fields: map[string]string{"cpus": "2", "memoryMiB": "2048", "firmware": `"bios"`},
+	},
+	{
+		Key: "linux-iso", Title: "Linux, installer", Hint: "UEFI, 20 GiB.", Source: SourceISO, DiskGiB: 20,
+		Fields: map[string]string{"cpus": "2", "memoryMiB": "4096", "firmware": `"uefi"`},
+	},
+	{
+		Key: "windows-11", Title: "Windows 11", Hint: "UEFI with TPM 2.0, 64 GiB. Its installer sees the disk once it has the virtio drivers.", Source: SourceISO, DiskGiB: 64,
+		Fields: map[string]string{"cpus": "4", "memoryMiB": "8192", "firmware": `"uefi"`, "security.tpm": "true", "display.sound": `"ich9"`, "cpu.sockets": "1", "cpu.cores": "4"},
+	},
+	{
+		Key: "legacy", Title: "Legacy", Hint: "BIOS, one processor, a plain mouse.", Source: SourceISO, DiskGiB: 20,
+		Fields: map[string]string{"cpus": "1", "memoryMiB": "1024", "firmware": `"bios"`, "display.pointer": `"mouse"`, "display.sound": `"ac97"`},
+	},
+}
+
+// PresetNamed is the preset with that key.
+func PresetNamed(key string) (Preset, bool) {
+	for _, p := range Presets {
+		if p.Key == key {
+			return p, true
+		}
+	}
+	return Preset{}, false
+}
+
+// On is the spec with what the preset says in place of what was there, and all other parts as usual.
+func (p Preset) On(s VMSpec) (VMSpec, error) {
+	for _, f := range Parts() {
+		f.Copy(&s, VMSpec{})
+	}
+	for name, value := range p.Fields {
+		f, ok := FieldOf(name)
+		if !ok {
+			return s, Errorf(Invalid, "The preset %s names a field that there is not: %s.", p.Title, name)
+		}
+		if err := f.Take(&s, []byte(value)); err != nil {
+			return s, Errorf(Invalid, "The preset %s has no value of %s.", p.Title, f.Noun)
+		}
+	}
+	return s, nil
+}

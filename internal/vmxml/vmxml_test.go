@@ -1,0 +1,278 @@
+package vmxml_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+	"quantix/internal/vmxml"
+)
+
+// web is a domain as virsh dumpxml prints it, of a guest that runs.
+const web = `<?xml version='1.0' encoding='UTF-8'?>
+<!-- kept by hand -->
+<domain type='kvm' id='3' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
+  <name>web</name>
+  <uuid>6b1a4f3e-6f1c-4d0e-9d1c-0f0b8d3f7a11</uuid>
+  <title>The shop</title>
+  <memory unit='KiB'>2097152</memory>
+  <currentMemory unit='KiB'>2097152</currentMemory>
+  <memoryBacking><hugepages><page size='2' unit='MiB'/></hugepages><locked/><access mode='shared'/></memoryBacking>
+  <vcpu placement='static' current='2'>4</vcpu>
+  <os firmware='efi'>
+    <type arch='x86_64' machine='pc-q35-7.2'>hvm</type>
+    <boot dev='hd'/>
+    <boot dev='network'/>
+    <bootmenu enable='yes' timeout='3000'/>
+  </os>
+  <features><acpi/><apic/></features>
+  <cpu mode='custom' match='exact'><model fallback='forbid'>Skylake-Server</model><topology sockets='2' dies='1' cores='2' threads='1'/><feature policy='require' name='vmx'/></cpu>
+  <clock offset='utc'/>
+  <on_poweroff>destroy</on_poweroff>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='qcow2'/>
+      <source file='/srv/vm/web.qcow2'/>
+      <target dev='vda' bus='virtio'/>
+    </disk>
+    <disk type='volume' device='disk'><source pool='fast' volume='data.qcow2'/><target dev='sda' bus='scsi'/></disk>
+    <disk type='file' device='cdrom'><source file='/srv/iso/cd.iso'/><target dev='sdb' bus='sata'/><readonly/></disk>
+    <controller type='pci' index='0' model='pcie-root'/>
+    <interface type='network'><mac address='52:54:00:00:00:07'/><source network='lan' portgroup='web'/><model type='virtio'/></interface>
+    <interface type='bridge'><source bridge='br0'/><model type='e1000e'/></interface>
+    <serial type='pty'><source path='/dev/pts/4'/></serial>
+    <channel type='unix'><source mode='bind' path='/var/lib/libvirt/qemu/channel/x'/></channel>
+    <input type='mouse' bus='usb'/>
+    <graphics type='vnc' port='5901' autoport='yes' keymap='de' passwd='geheim'/>
+    <video><model type='virtio' heads='2'/></video>
+    <sound model='ich9'/>
+    <watchdog model='i6300esb' action='pause'/>
+    <rng model='virtio'><rate bytes='1024' period='1000'/><backend model='random'>/dev/urandom</backend></rng>
+    <tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>
+    <vsock model='virtio'><cid auto='yes'/></vsock>
+    <memballoon model='virtio'/>
+  </devices>
+</domain>
+`
+
+func TestADefinitionBecomesASpec(t *testing.T) {
+	t.Parallel()
+	r, err := vmxml.Read(web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fleet.VMSpec{
+		CPUs: 4, MemoryMiB: 2048, Firmware: fleet.UEFI,
+		NICs: []fleet.NIC{{Network: "lan", PortGroup: "web", MAC: "52:54:00:00:00:07"}, {Bridge: "br0"}},
+		CPU:  fleet.VMCPU{Model: "Skylake-Server", Sockets: 2, Cores: 2, Threads: 1}, Memory: fleet.VMMemory{Shared: true, Locked: true, HugePageKiB: 2048}, Boot: fleet.VMBoot{Menu: true},
+		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9"},
+		Security: fleet.VMSecurity{TPM: true}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true},
+	}
+	if !reflect.DeepEqual(r.Spec, want) || r.Name != "web" || r.Description != "The shop" {
+		t.Errorf("read is %q %q\n%+v, want\n%+v", r.Name, r.Description, r.Spec, want)
+	}
+	disks := []vmxml.Disk{
+		{Line: 23, Target: "vda", Path: "/srv/vm/web.qcow2"}, {Line: 28, Target: "sda", Pool: "fast", Volume: "data.qcow2"}, {Line: 29, Target: "sdb", CDROM: true, Path: "/srv/iso/cd.iso"},
+	}
+	if !reflect.DeepEqual(r.Disks, disks) {
+		t.Errorf("the disks are %+v", r.Disks)
+	}
+	said := map[string]vmxml.Kind{}
+	for i, n := range r.Notes {
+		said[fmt.Sprint(n.Line, " ", n.At)] = n.Kind
+		if !strings.HasSuffix(n.Text, ".") || strings.Contains(n.Text, "geheim") || i > 0 && r.Notes[i-1].Line > n.Line {
+			t.Errorf("note %d is %+v", i, n)
+		}
+	}
+	for at, kind := range map[string]vmxml.Kind{
+		"10 vcpu": vmxml.Left, "18 cpu/feature": vmxml.Left, "28 devices/disk/target": vmxml.Left, "32 devices/interface/model": vmxml.Left, "36 devices/graphics": vmxml.Left, "41 devices/tpm": vmxml.Left, "30 devices/controller": vmxml.Usual,
+	} {
+		if said[at] != kind {
+			t.Errorf("of line %s it says %q, want %q; all is %v", at, said[at], kind, said)
+		}
+	}
+	if r.Beyond() {
+		t.Errorf("it is said to reach beyond the VM: %+v", r.Notes)
+	}
+}
+
+// with is a domain with something more in it, and in its devices.
+func with(more, devices string) string {
+	return `<domain type='kvm'><name>web</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>` + more + `<devices>` + devices + `</devices></domain>`
+}
+
+// What reaches beyond a VM is told line by line, and nothing of it is taken.
+func TestWhatReachesBeyondAVMIsTold(t *testing.T) {
+	t.Parallel()
+	plain, err := vmxml.Read(with("", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	qemu := `<q:commandline xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'><q:arg value='-monitor'/></q:commandline>`
+	for name, text := range map[string]string{
+		"QEMU's command line":           with(qemu, ""),
+		"QEMU's, without its namespace": with(`<qemu:commandline><qemu:env name='LD_PRELOAD'/></qemu:commandline>`, ""),
+		"another extension":             with(`<lxc:namespace xmlns:lxc='urn:x'/>`, ""),
+		"an extension among devices":    with("", `<x:disk xmlns:x='urn:x'/>`),
+		"a kernel of the host":          with(`<os><type>hvm</type><kernel>/boot/vmlinuz</kernel></os>`, ""),
+		"an initrd of the host":         with(`<os><type>hvm</type><initrd>/boot/initrd</initrd></os>`, ""),
+		"a command line for it":         with(`<os><type>hvm</type><cmdline>init=/bin/sh</cmdline></os>`, ""),
+		"a device tree":                 with(`<os><type>hvm</type><dtb>/etc/passwd</dtb></os>`, ""),
+		"tables of ACPI":                with(`<os><type>hvm</type><acpi><table type='slic'>/etc/shadow</table></acpi></os>`, ""),
+		"a PCI device":                  with("", `<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0' bus='1' slot='0' function='0'/></source></hostdev>`),
+		"a USB device":                  with("", `<hostdev mode='subsystem' type='usb'><source><vendor id='0x1'/></source></hostdev>`),
+		"a mediated device":             with("", `<hostdev mode='subsystem' type='mdev' model='vfio-pci'/>`),
+		"a SCSI device":                 with("", `<disk type='block' device='lun'><source dev='/dev/sda'/><target dev='sda'/></disk>`),
+		"a directory":                   with("", `<filesystem type='mount'><source dir='/'/><target dir='root'/></filesystem>`),
+		"shared memory":                 with("", `<shmem name='x'/>`),
+		"a smart card":                  with("", `<smartcard mode='host'/>`),
+		"a lease":                       with("", `<lease><lockspace>x</lockspace></lease>`),
+		"a disk of a network":           with("", `<disk type='network' device='disk'><source protocol='rbd' name='vms/a'/><target dev='vda'/></disk>`),
+		"a disk of NVMe":                with("", `<disk type='nvme' device='disk'><source type='pci'/><target dev='vda'/></disk>`),
+		"a directory as a disk":         with("", `<disk type='dir' device='disk'><source dir='/etc'/><target dev='vda'/></disk>`),
+		"a vhost-user disk":             with("", `<disk type='vhostuser' device='disk'><source type='unix' path='/x'/><target dev='vda'/></disk>`),
+		"a backing file":                with("", `<disk type='file'><source file='/a'/><backingStore type='file'><source file='/etc/shadow'/></backingStore><target dev='vda'/></disk>`),
+		"a mirror":                      with("", `<disk type='file'><source file='/a'/><mirror type='file'><source file='/b'/></mirror><target dev='vda'/></disk>`),
+		"a secret for a disk":           with("", `<disk type='file'><source file='/a'/><encryption format='luks'><secret type='passphrase' uuid='x'/></encryption><target dev='vda'/></disk>`),
+		"a name at the storage":         with("", `<disk type='file'><source file='/a'/><auth username='admin'/><target dev='vda'/></disk>`),
+		"a card past the networks":      with("", `<interface type='direct'><source dev='eth0'/></interface>`),
+		"a card of a device":            with("", `<interface type='hostdev'><source><address/></source></interface>`),
+		"a card on a socket":            with("", `<interface type='vhostuser'><source type='unix' path='/x'/></interface>`),
+		"a card by a script":            with("", `<interface type='ethernet'><script path='/tmp/up'/></interface>`),
+		"a script at a bridge":          with("", `<interface type='bridge'><source bridge='br0'/><script path='/tmp/up'/></interface>`),
+		"another backend":               with("", `<interface type='network'><source network='lan'/><backend tap='/dev/net/tun'/></interface>`),
+		"a card without a network":      with("", `<interface type='network'/>`),
+		"a port into a file":            with("", `<serial type='file'><source path='/etc/cron.d/x'/></serial>`),
+		"a port from a device":          with("", `<serial type='dev'><source path='/dev/ttyS0'/></serial>`),
+		"a port to a network":           with("", `<serial type='tcp'><source mode='connect' host='10.0.0.1' service='22'/></serial>`),
+		"a console at a socket":         with("", `<console type='unix'><source mode='bind' path='/run/docker.sock'/></console>`),
+		"a channel to a pipe":           with("", `<channel type='pipe'><source path='/tmp/p'/></channel>`),
+		"a parallel port":               with("", `<parallel type='pty'/>`),
+		"random numbers from a file":    with("", `<rng model='virtio'><backend model='random'>/etc/shadow</backend></rng>`),
+		"random numbers from a network": with("", `<rng model='virtio'><backend model='egd' type='udp'/></rng>`),
+		"a TPM of the host":             with("", `<tpm model='tpm-tis'><backend type='passthrough'><device path='/dev/tpm0'/></backend></tpm>`),
+		"a TPM of nobody":               with("", `<tpm/>`),
+		"an input of the host":          with("", `<input type='passthrough' bus='virtio'><source evdev='/dev/input/event1'/></input>`),
+		"a persistent store":            with("", `<pstore backend='acpi-erst'><path>/tmp/x</path></pstore>`),
+	} {
+		r, err := vmxml.Read(text)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !r.Beyond() {
+			t.Errorf("%s is not told: %+v", name, r.Notes)
+		}
+		r.Spec.NICs = nil // of a card that a script makes the network stays
+		if !reflect.DeepEqual(r.Spec, plain.Spec) {
+			t.Errorf("%s: the spec is %+v", name, r.Spec)
+		}
+	}
+}
+
+func TestWhatIsNoDomainIsRefusedWithItsLine(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 200)
+	for name, c := range map[string]struct{ text, says string }{
+		"nothing":                   {" \n", "Paste the XML of a domain"},
+		"no XML":                    {"web 4 GiB", "outside of the domain"},
+		"only a comment":            {"<!-- -->", "no domain in it"},
+		"too long":                  {with(`<description>`+strings.Repeat("a", vmxml.MaxText)+`</description>`, ""), "more than 60 KiB"},
+		"NUL":                       {with("\x00", ""), "no text in UTF-8"},
+		"other letters":             {with("\xff\xfe", ""), "no text in UTF-8"},
+		"another encoding":          {`<?xml version="1.0" encoding="UTF-16"?>` + with("", ""), "Line 1: this is no well-formed XML"},
+		"cut off":                   {"<domain type='kvm'>\n<name>", "Line 2: this is no well-formed XML"},
+		"crossed":                   {"<domain type='kvm'><name></domain></name>", "this is no well-formed XML"},
+		"a document type":           {"<!DOCTYPE domain>\n" + with("", ""), "Line 1: a document type is not read"},
+		"entities":                  {"<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>" + with("<title>&a;</title>", ""), "document type"},
+		"a bomb":                    {"<!DOCTYPE d [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]>" + with("<title>&b;</title>", ""), "document type"},
+		"an unknown entity":         {with("<title>&a;</title>", ""), "this is no well-formed XML"},
+		"an inner document type":    {`<domain type='kvm'><!DOCTYPE x></domain>`, "document type"},
+		"instructions":              {`<?php system("id") ?>` + with("", ""), "processing instructions"},
+		"instructions in it":        {with(`<?xml-stylesheet href="x"?>`, ""), "processing instructions"},
+		"two domains":               {with("", "") + with("", ""), "behind the domain there is more"},
+		"text behind it":            {with("", "") + "x", "outside of the domain"},
+		"a network":                 {"<network><name>lan</name></network>", "the outermost element is <network>"},
+		"domains":                   {"<domains>" + with("", "") + "</domains>", "the outermost element is <domains>"},
+		"of another namespace":      {"<domain xmlns='urn:x' type='kvm'/>", "the outermost element"},
+		"of a long name":            {"<" + long + "/>", "…>, not <domain>"},
+		"too deep":                  {with(strings.Repeat("<metadata>", 30)+strings.Repeat("</metadata>", 30), ""), "deeper ones, than a VM needs"},
+		"too many":                  {with(strings.Repeat("<a/>", 4001), ""), "more elements"},
+		"too many attributes":       {`<domain type='kvm' ` + attributes(40) + `/>`, "more elements"},
+		"an attribute twice":        {with("<cpu mode='a' mode='b'/>", ""), "has mode twice"},
+		"another hypervisor":        {"<domain type='xen'/>", `type "xen"`},
+		"no hypervisor":             {"<domain/>", `type ""`},
+		"a container":               {with("<os><type>exe</type></os>", ""), `guest of type "exe"`},
+		"no size":                   {"<domain type='kvm'><name>web</name></domain>", "how many vCPUs"},
+		"no vCPUs":                  {"<domain type='kvm'><memory>1048576</memory></domain>", "how many vCPUs"},
+		"memory in words":           {"<domain type='kvm'><memory>much</memory></domain>", `"much"  in <memory> is no amount`},
+		"memory below nothing":      {"<domain type='kvm'><memory>-1</memory></domain>", "no amount of memory"},
+		"memory of an odd unit":     {"<domain type='kvm'><memory unit='PiB'>1</memory></domain>", "no amount of memory"},
+		"memory beyond all numbers": {"<domain type='kvm'><memory unit='TiB'>99999999999999</memory></domain>", "no amount of memory"},
+		"more memory than can be":   {"<domain type='kvm'><memory unit='TiB'>4000</memory></domain>", "more memory than a VM can have"},
+		"memory twice":              {with("<memory>1</memory>", ""), "<memory> stands there twice"},
+		"names twice":               {with("<name>other</name>", ""), "<name> stands there twice"},
+		"vCPUs in words":            {"<domain type='kvm'><vcpu>two</vcpu></domain>", "no whole number"},
+		"too many vCPUs":            {"<domain type='kvm'><vcpu>99999</vcpu></domain>", "no whole number up to"},
+		"vCPUs below nothing":       {"<domain type='kvm'><vcpu>-4</vcpu></domain>", "no whole number"},
+		"cores in words":            {with("<cpu><topology sockets='1' cores='x' threads='1'/></cpu>", ""), "no whole number"},
+		"too many cores":            {with("<cpu><topology dies='500' clusters='500' cores='500'/></cpu>", ""), "more cores than a VM can have"},
+		"pages in words":            {with("<memoryBacking><hugepages><page size='big'/></hugepages></memoryBacking>", ""), "no amount of memory"},
+		"pages beyond all":          {with("<memoryBacking><hugepages><page size='1' unit='TiB'/></hugepages></memoryBacking>", ""), "no pages of this size"},
+		"screens in words":          {with("", "<video><model type='qxl' heads='many'/></video>"), "no whole number"},
+		"numbers beyond all":        {with("", "<rng><rate bytes='99999999999'/></rng>"), "no whole number"},
+		"too many cards":            {with("", strings.Repeat("<interface type='network'><source network='a'/></interface>", 65)), "more cards than a VM can have"},
+		"two TPMs":                  {with("", strings.Repeat("<tpm><backend type='emulator'/></tpm>", 2)), "<tpm> stands there twice"},
+	} {
+		r, err := vmxml.Read(c.text)
+		if fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(fmt.Sprint(err), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+		if len(fmt.Sprint(err)) > 400 || !reflect.DeepEqual(r, vmxml.Result{}) {
+			t.Errorf("%s: refused with %d letters and %+v", name, len(fmt.Sprint(err)), r)
+		}
+	}
+}
+
+func attributes(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "a%d='' ", i)
+	}
+	return b.String()
+}
+
+// What nobody here knows is left out and listed, and its values are those of a new VM.
+func TestUnknownValuesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	r, err := vmxml.Read(with("<cpu mode='host-passthrough'/><idmap/>", `<video><model type='cirrus'/></video><sound model='sb16'/><watchdog model='diag288'/><graphics type='spice'/><floppy/><disk device='floppy'/>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Spec.Display != (fleet.VMDisplay{}) || r.Spec.Devices != (fleet.VMDevices{}) || r.Spec.CPU.Model != "host-passthrough" || r.Beyond() || len(r.Notes) != 7 {
+		t.Errorf("read is %+v with %+v", r.Spec, r.Notes)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{web, with("", ""), "<domain type='kvm'/>", with("<cpu><topology/></cpu>", "<disk/><interface/><rng><rate/></rng>"), "<!DOCTYPE a>"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := vmxml.Read(text)
+		if err != nil {
+			if fleet.CodeOf(err) != fleet.Invalid {
+				t.Errorf("refused as %q: %v", fleet.CodeOf(err), err)
+			}
+			return
+		}
+		if s := r.Spec; s.CPUs <= 0 || s.CPUs > fleet.MaxCPUs || s.MemoryMiB <= 0 || s.MemoryMiB > fleet.MaxMemoryMiB || len(s.NICs) > 64 || len(r.Notes) > 500 {
+			t.Errorf("read is %+v", s)
+		}
+		var checks fleet.Checks // what it says of parts is of their kind; what does not go together, the form says
+		r.Spec.Check(&checks, "spec")
+	})
+}

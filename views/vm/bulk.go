@@ -1,0 +1,74 @@
+package vm
+
+import (
+	"strconv"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
+)
+
+// BulkPage edits many VMs alike.
+type BulkPage struct {
+	Form    Form
+	IDs     []fleet.VMID
+	Preview *BulkPreview // nil: it was not asked for yet
+}
+
+// BulkPreview is what the edit would do.
+type BulkPreview struct {
+	Now, NextBoot, Same, Left int
+	Refused                   []fleet.Refused
+}
+
+// changing is how many VMs the edit would change.
+func (p BulkPreview) changing() int { return p.Now + p.NextBoot }
+
+func (p BulkPreview) refused() int { return len(p.Refused) + p.Left }
+
+func (p BulkPage) title() string { return "Edit " + kit.Count(len(p.IDs), "VM") }
+
+// bulkSection is a heading of the form that changes many VMs.
+type bulkSection struct {
+	title  string
+	open   bool
+	fields []fleet.VMField
+}
+
+// bulkSections are the fields that many VMs can have alike, by section; those that a form asks for otherwise come first.
+func bulkSections() []bulkSection {
+	out := []bulkSection{{title: "CPU and memory", open: true}}
+	for _, s := range fleet.VMSections {
+		out = append(out, bulkSection{title: string(s)})
+	}
+	for _, f := range fleet.BulkFields() {
+		for i := range out {
+			if f.Input.Section == "" && i == 0 || f.Input.Section != "" && out[i].title == string(f.Input.Section) && i > 0 {
+				out[i].fields = append(out[i].fields, f)
+			}
+		}
+	}
+	return out
+}
+
+// ticked reports whether the field is to be changed.
+func (p BulkPage) ticked(name string) bool { return p.Form.Typed.Get("set."+name) != "" }
+
+// setIn is how many of a section's fields are.
+func (p BulkPage) setIn(f bulkSection) int {
+	n := 0
+	for _, v := range f.fields {
+		if p.ticked(v.Name) {
+			n++
+		}
+	}
+	return n
+}
+
+func setWords(n int) string {
+	if n == 0 {
+		return "stays as it is"
+	}
+	return kit.Count(n, "change")
+}
+
+func more(n int) string { return "and " + strconv.Itoa(n) + " more" }

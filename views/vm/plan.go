@@ -1,0 +1,124 @@
+package vm
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// PlanPage is what would become of a VM, before anybody does it.
+type PlanPage struct {
+	Plan   fleet.Plan
+	Errors kit.Errors
+	Now    time.Time
+}
+
+func (p PlanPage) fresh() bool { return p.Plan.VMID == "" }
+
+func (p PlanPage) title() string {
+	if p.fresh() {
+		return "Review " + p.Plan.Name
+	}
+	return "Review changes"
+}
+
+func (p PlanPage) crumbs() []kit.Crumb {
+	out := []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}}
+	if p.fresh() {
+		return append(out, kit.Crumb{Text: "New VM", Href: p.back()})
+	}
+	return append(out, kit.Crumb{Text: p.Plan.Name, Href: views.VMPath(p.Plan.VMID)})
+}
+
+// back leads to the form, as it was when the plan was asked for.
+func (p PlanPage) back() string {
+	if p.fresh() {
+		return kit.Link{Path: "/vms/new"}.With("plan", string(p.Plan.ID)).String()
+	}
+	return kit.Link{Path: views.VMPath(p.Plan.VMID)}.With("tab", "configure").With("plan", string(p.Plan.ID)).String()
+}
+
+func (p PlanPage) word() string {
+	if p.fresh() {
+		return "Create VM"
+	}
+	return "Save these changes"
+}
+
+// host is whom the page speaks of.
+func (p PlanPage) host() string { return kit.AHost(p.Plan.HostName) }
+
+// follow asks again while the host has not answered.
+func (p PlanPage) trigger() string {
+	if p.Plan.State == fleet.PlanAsked {
+		return "poke, every 1s"
+	}
+	return "poke"
+}
+
+func (p PlanPage) key() string {
+	if p.fresh() {
+		return ""
+	}
+	return "vm:" + string(p.Plan.VMID)
+}
+
+// later says what waits, and for what: "2 changes wait for the next start."
+func (p PlanPage) later() string {
+	n := 0
+	for _, c := range p.Plan.Changes {
+		if c.When == fleet.NextBoot {
+			n++
+		}
+	}
+	switch {
+	case n == 0:
+		return "All of it counts at once."
+	case n == len(p.Plan.Changes):
+		return "The guest gets all of it when it is shut down and started again."
+	}
+	return strconv.Itoa(n) + " of " + strconv.Itoa(len(p.Plan.Changes)) + " wait until the guest is shut down and started again."
+}
+
+// mark is what stands before a line.
+func mark(op fleet.LineOp) string {
+	switch op {
+	case fleet.LineComes:
+		return "+"
+	case fleet.LineGoes:
+		return "−"
+	}
+	return " "
+}
+
+// plain reports whether there is nothing but what comes: a new definition is no difference.
+func plain(d fleet.Drawing) bool {
+	return !slices.ContainsFunc(d.Lines, func(l fleet.DrawnLine) bool { return l.Op != fleet.LineComes && l.Op != fleet.LineHidden })
+}
+
+// copied is the XML of a new definition.
+func copied(d fleet.Drawing) string {
+	var b strings.Builder
+	for _, l := range d.Lines {
+		if l.Op == fleet.LineComes {
+			b.WriteString(l.Text + "\n")
+		}
+	}
+	return b.String()
+}
+
+// lineWord says to who hears the page what its colour says to others.
+func lineWord(op fleet.LineOp) string {
+	switch op {
+	case fleet.LineComes:
+		return "added: "
+	case fleet.LineGoes:
+		return "removed: "
+	}
+	return ""
+}

@@ -1,0 +1,142 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/shell"
+	vmview "quantix/views/vm"
+)
+
+// manyForm is an edit of many VMs, as it is typed.
+type manyForm struct{ url.Values }
+
+func (in *manyForm) read(sent url.Values) { in.Values = sent }
+
+func (in manyForm) ids() (out []fleet.VMID) {
+	for _, id := range in.Values["id"] {
+		out = append(out, fleet.VMID(id))
+	}
+	return out
+}
+
+// edit is what is to be changed: of the fields, those that are ticked.
+func (in manyForm) edit() (fleet.BulkEdit, error) {
+	var checks fleet.Checks
+	out := fleet.BulkEdit{Labels: map[string]*string{}, Fields: map[string]json.RawMessage{}}
+	for k, v := range labelsOf(&checks, "labels", in.Get("labels")) {
+		out.Labels[k] = &v
+	}
+	for line := range strings.Lines(in.Get("unlabel")) {
+		if key := strings.TrimSpace(line); key != "" {
+			if out.Labels[key] != nil {
+				checks.Add("unlabel", "The label %q is both set and taken away.", key)
+			}
+			out.Labels[key] = nil
+		}
+	}
+	spec := specOf(&checks, in.Values, fleet.VMSpec{})
+	for _, f := range fleet.BulkFields() {
+		if in.Get("set."+f.Name) == "" {
+			continue
+		}
+		text, err := json.Marshal(f.Value(spec))
+		if err != nil {
+			return out, err
+		}
+		out.Fields[f.Name] = text
+	}
+	return out, checks.Err()
+}
+
+// askMany shows the form for the VMs of a selection, or of a filter.
+func (s *Server) askMany(c echo.Context, a fleet.Actor, in manyForm, how asked) error {
+	fresh := in.Values == nil
+	if fresh {
+		ids, err := s.manyOf(c.Request().Context(), a, c.Request().URL.Query())
+		if err != nil {
+			return err
+		}
+		in.Values = url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}
+	}
+	return s.showMany(c, a, in, how, nil)
+}
+
+func (s *Server) showMany(c echo.Context, a fleet.Actor, in manyForm, how asked, preview *vmview.BulkPreview) error {
+	p := vmview.BulkPage{IDs: in.ids(), Preview: preview, Form: vmview.Form{Typed: in.Values, Errors: how.errors, RunsHosts: policy.May(a, policy.InfraChange, "")}}
+	return s.showAs(c, how.status, a, shell.Frame{Title: "Edit VMs"}, vmview.Bulk(p))
+}
+
+// manyOf are the ids of a selection, or of all that a filter fits.
+func (s *Server) manyOf(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
+	if ids := q["id"]; len(ids) > 0 || !q.Has("filter") {
+		if len(ids) == 0 {
+			return nil, fleet.Errorf(fleet.Malformed, "Select VMs first.")
+		}
+		if len(ids) > control.MostAtOnce {
+			return nil, fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", control.MostAtOnce)
+		}
+		return ids, nil
+	}
+	ask := fleet.Query{Filter: q.Get("filter"), Project: fleet.ProjectID(q.Get("project"))}
+	var out []string
+	for {
+		page, err := s.Control.ListVMLines(ctx, a, ask)
+		if err != nil {
+			return nil, err
+		}
+		for _, vm := range page.Items {
+			out = append(out, string(vm.ID))
+		}
+		switch {
+		case len(out) > control.MostAtOnce:
+			return nil, fleet.Errorf(fleet.TooLarge, "The filter fits more than %d VMs. Take fewer at once, by one word more in it.", control.MostAtOnce)
+		case page.Next == "" && len(out) == 0:
+			return nil, fleet.Errorf(fleet.NotFound, "The filter fits no VM.")
+		case page.Next == "":
+			return out, nil
+		}
+		ask.After = page.Next
+	}
+}
+
+// editMany previews, or does what was previewed, and then leads to the task.
+func (s *Server) editMany(c echo.Context, a fleet.Actor, in manyForm) (end, error) {
+	edit, err := in.edit()
+	if err != nil {
+		return nil, err
+	}
+	ctx := c.Request().Context()
+	if in.Get("step") == "do" {
+		task, err := s.Control.EditVMs(ctx, a, in.ids(), edit)
+		return leave(kit.Link{Path: views.TaskPath(task.ID)}.With("back", "/vms").String()), err
+	}
+	b, err := s.Control.PreviewEdit(ctx, a, in.ids(), edit)
+	if err != nil {
+		return nil, err
+	}
+	preview := vmview.BulkPreview{Now: b.Now, NextBoot: b.NextBoot, Same: b.Same, Left: b.Left, Refused: slices.Clone(b.Refused)}
+	return func(c echo.Context) error { return s.showMany(c, a, in, first, &preview) }, nil
+}
+
+type editVMsInput struct {
+	Body struct {
+		IDs  []fleet.VMID   `json:"ids" doc:"of the VMs, 500 at most"`
+		Edit fleet.BulkEdit `json:"edit"`
+	}
+}
+
+func (s *Server) apiEditVMs(ctx context.Context, a fleet.Actor, in *editVMsInput) (*taskOutput, error) {
+	task, err := s.Control.EditVMs(ctx, a, in.Body.IDs, in.Body.Edit)
+	return &taskOutput{task}, err
+}

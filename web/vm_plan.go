@@ -1,0 +1,95 @@
+package web
+
+import (
+	"context"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/shell"
+	vmview "quantix/views/vm"
+)
+
+// planEdit asks what the form would change, and leads to the answer.
+func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
+	if in.again {
+		return func(c echo.Context) error { return s.editedVM(c, a, in, first) }, nil
+	}
+	ctx := c.Request().Context()
+	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
+	if err != nil {
+		return nil, err
+	}
+	change, err := changeOf(in.Values, vm)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.Control.PlanVM(ctx, a, vm.ID, change)
+	if err == nil && plan.ID == "" {
+		err = fleet.Errorf(fleet.Conflict, "Nothing is changed, so there is nothing to review.")
+	}
+	return leave(views.PlanPath(plan.ID)), err
+}
+
+// planNew is planEdit for a new VM.
+func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
+	if in.again {
+		return s.setUp(c, a, in)
+	}
+	want, err := newOf(in.Values)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.Control.PlanNewVM(c.Request().Context(), a, want)
+	return leave(views.PlanPath(plan.ID)), err
+}
+
+func (s *Server) planPage(c echo.Context, a fleet.Actor, _ none, how asked) error {
+	plan, err := s.Control.GetPlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	f := shell.Frame{Title: "Review " + plan.Name}
+	if plan.VMID != "" {
+		f.Here = []string{"project:" + string(plan.ProjectID), "host:" + string(plan.HostID), "vm:" + string(plan.VMID)}
+	}
+	return s.showAs(c, how.status, a, f, vmview.Plan(vmview.PlanPage{Plan: plan, Errors: how.errors, Now: time.Now()}))
+}
+
+func (s *Server) carryOut(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	vm, err := s.Control.CarryOut(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
+	return leave(views.VMPath(vm)), err
+}
+
+// PlanPath names a plan in the path.
+type PlanPath struct {
+	ID fleet.PlanID `path:"id"`
+}
+
+type planOutput struct {
+	Body fleet.Plan
+}
+
+func (s *Server) apiPlanVM(ctx context.Context, a fleet.Actor, in *updateVMInput) (*planOutput, error) {
+	return retryPatch(in.MatchHeader, func(wanted int64) (*planOutput, error) {
+		_, change, err := s.patchOf(ctx, a, in, wanted)
+		if err != nil {
+			return nil, err
+		}
+		plan, err := s.Control.PlanVM(ctx, a, in.ID, change)
+		return &planOutput{plan}, err
+	})
+}
+
+func (s *Server) apiPlanNewVM(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateVM }) (*planOutput, error) {
+	plan, err := s.Control.PlanNewVM(ctx, a, in.Body)
+	return &planOutput{plan}, err
+}
+
+func (s *Server) apiGetPlan(ctx context.Context, a fleet.Actor, in *PlanPath) (*planOutput, error) {
+	plan, err := s.Control.GetPlan(ctx, a, in.ID)
+	return &planOutput{plan}, err
+}

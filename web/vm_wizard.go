@@ -1,0 +1,389 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"go.yaml.in/yaml/v3"
+
+	"quantix/internal/control"
+	"quantix/internal/control/browse"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/vmxml"
+	"quantix/views/kit"
+	vmview "quantix/views/vm"
+)
+
+// beginAs sets the form of a new VM up: for a source, for a preset, or from the XML that was pasted. It answers what is wrong with that.
+func (s *Server) beginAs(ctx context.Context, a fleet.Actor, in *typedVM) error {
+	switch key, preset := strings.CutPrefix(in.begin, "preset:"); {
+	case preset:
+		return beginPreset(in.Values, key)
+	case in.begin == "read":
+		return s.readXML(ctx, a, in)
+	}
+	i := slices.IndexFunc(sourceKeys(), func(k fleet.VMSource) bool { return string(k) == in.begin })
+	if i < 0 {
+		return unreadable()
+	}
+	beginSource(in.Values, sourceKeys()[i])
+	return nil
+}
+
+func sourceKeys() []fleet.VMSource {
+	var out []fleet.VMSource
+	for _, s := range fleet.VMSources {
+		out = append(out, s.Key)
+	}
+	return out
+}
+
+// beginSource has the first disk, and the drive, be what the source takes.
+func beginSource(typed url.Values, source fleet.VMSource) {
+	typed.Set("source", string(source))
+	disk := "spec.disks[0].source"
+	switch has := typed.Has(disk); {
+	case source == fleet.SourceImage && has && typed.Get(disk) != "overlay":
+		typed.Set(disk, "image")
+		typed.Set("spec.disks[0].sizeBytes", "")
+	case source == fleet.SourceXML:
+	case has && slices.Contains([]string{"image", "overlay"}, typed.Get(disk)):
+		typed.Set(disk, "empty")
+		if typed.Get("spec.disks[0].sizeBytes") == "" {
+			typed.Set("spec.disks[0].sizeBytes", "20")
+		}
+	}
+	if source != fleet.SourceISO && source != fleet.SourceXML {
+		typed.Set("spec.iso", "")
+	}
+}
+
+func beginPreset(typed url.Values, key string) error {
+	p, ok := fleet.PresetNamed(key)
+	if !ok {
+		return unreadable()
+	}
+	spec, err := p.On(fleet.VMSpec{})
+	if err != nil {
+		return err
+	}
+	whole, err := specEncoder.Encode(specForm{spec})
+	if err != nil {
+		return fmt.Errorf("write the preset %s as a form: %w", key, err)
+	}
+	for _, f := range fleet.VMFields {
+		name := "spec." + f.Name
+		if f.Input.Section != "" {
+			typed.Del(name)
+		}
+		if texts, set := whole[name]; set && (f.Default == nil || !f.Default(spec)) && f.Name != "iso" {
+			typed[name] = texts
+		}
+	}
+	typed["spec.memoryMiB"] = memoryText(spec.MemoryMiB)
+	beginSource(typed, p.Source)
+	if p.DiskGiB > 0 && typed.Get("spec.disks[0].source") == "empty" {
+		typed.Set("spec.disks[0].sizeBytes", strconv.Itoa(p.DiskGiB))
+	}
+	typed.Set("preset", key)
+	return nil
+}
+
+// readXML puts what somebody's XML says into the form, in place of what was there. What reaches beyond a VM is nobody's but theirs who run the hosts.
+func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error {
+	var checks fleet.Checks
+	r, err := vmxml.Read(in.Get("xml"))
+	if err != nil {
+		if refused, ok := errors.AsType[*fleet.Error](err); ok {
+			checks.Add("xml", "%s", refused)
+			return checks.Err()
+		}
+		return err
+	}
+	runs := policy.May(a, policy.InfraChange, "")
+	vm := control.CreateVM{Name: r.Name, Description: r.Description, Spec: r.Spec}
+	if err := s.disksOf(ctx, a, &r, &vm.Spec, runs); err != nil {
+		return err
+	}
+	for _, n := range r.Notes {
+		in.notes = append(in.notes, vmview.Imported{Line: n.Line, At: n.At, Text: n.Text, Kind: string(n.Kind)})
+	}
+	if r.Beyond() && !runs {
+		checks.Add("xml", "It reaches beyond the VM in the lines below, which is for those who run the hosts. Take these lines out.")
+		return checks.Err()
+	}
+	typed, err := typedNew(vm)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(in.Values, func(name string, _ []string) bool { return strings.HasPrefix(name, "spec.") })
+	for name, texts := range typed {
+		if strings.HasPrefix(name, "spec.") || name == "description" || name == "name" && in.Get("name") == "" {
+			in.Values[name] = texts
+		}
+	}
+	in.wasRead = true
+	return nil
+}
+
+// disksOf are the disks of a definition, as far as Quantix can have them: copies of volumes that can be chosen in the form, too.
+func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, spec *fleet.VMSpec, runs bool) error {
+	var pools []fleet.PoolView
+	var media browse.Media
+	if runs {
+		var err error
+		if pools, err = browse.Every(ctx, a, fleet.Query{}, s.Control.ListPools); err != nil {
+			return err
+		}
+		if media, err = s.Control.Media(ctx, a); err != nil {
+			return err
+		}
+	}
+	note := func(d vmxml.Disk, kind vmxml.Kind, text string) {
+		r.Notes = append(r.Notes, vmxml.Note{Line: d.Line, At: "devices/disk", Kind: kind, Text: text})
+	}
+	for _, d := range r.Disks {
+		all := media.Images
+		if d.CDROM {
+			all = media.ISOs
+		}
+		found := volumeIn(pools, all, d)
+		switch {
+		case d.CDROM && found != nil && spec.ISO == nil:
+			spec.ISO = &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}
+		case d.CDROM && d.Path == "" && d.Volume == "":
+		case d.CDROM:
+			note(d, vmxml.Left, "The drive is empty: choose an ISO.")
+		case found != nil:
+			disk := fleet.Disk{Image: &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}}
+			if p := found.Published; p != nil && p.ImageID != "" {
+				disk = fleet.Disk{ImageID: p.ImageID, VersionID: p.VersionID}
+			}
+			spec.Disks = append(spec.Disks, disk)
+			note(d, vmxml.Left, "The disk "+d.Target+" becomes a copy of the volume "+found.Name+", in the pool that is chosen.")
+		case d.Path != "" && !runs:
+			note(d, vmxml.Refused, "A file of the host.")
+		default:
+			spec.Disks = append(spec.Disks, fleet.Disk{SizeBytes: 20 << 30})
+			note(d, vmxml.Left, "What is on the disk "+d.Target+" is no image in a pool, and is not brought along: the disk here is empty.")
+		}
+	}
+	slices.SortStableFunc(r.Notes, func(x, y vmxml.Note) int { return x.Line - y.Line })
+	return nil
+}
+
+// volumeIn is the disk's volume among those that can be chosen; nil: it is none.
+func volumeIn(pools []fleet.PoolView, all []browse.VolumeOn, d vmxml.Disk) *browse.VolumeOn {
+	dir, file := path.Split(path.Clean(d.Path))
+	for _, p := range pools {
+		name := ""
+		switch {
+		case d.Volume != "" && d.Pool == p.Name:
+			name = d.Volume
+		case d.Path != "" && p.Spec.Path != "" && path.Clean(dir) == path.Clean(p.Spec.Path):
+			name = file
+		}
+		if i := slices.IndexFunc(all, func(v browse.VolumeOn) bool { return name != "" && v.PoolID == p.ID && v.Name == name }); i >= 0 {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// typedNew is the form in which a new VM is typed: what newOf reads again as that.
+func typedNew(vm control.CreateVM) (url.Values, error) {
+	typed, err := typedOf(fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{Name: vm.Name, Labels: vm.Labels, Description: vm.Description}, Spec: vm.Spec}})
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range vm.Spec.Disks {
+		at := fmt.Sprintf("spec.disks[%d].", i)
+		for name := range typed {
+			if strings.HasPrefix(name, at) {
+				typed.Del(name)
+			}
+		}
+		typed.Set(at+"poolId", string(d.PoolID))
+		typed.Set(at+"sizeBytes", "")
+		if d.SizeBytes > 0 {
+			typed.Set(at+"sizeBytes", gib(d.SizeBytes))
+		}
+		switch {
+		case d.Existing:
+			typed.Set(at+"source", "lun")
+			typed.Set(at+"lun", vmview.Volume(d.PoolID, d.Volume))
+		case d.Overlay:
+			typed.Set(at+"source", "overlay")
+		case d.Image != nil || d.ImageID != "":
+			typed.Set(at+"source", "image")
+		default:
+			typed.Set(at+"source", "empty")
+		}
+		if d.ImageID != "" {
+			typed.Set(at+"image", vmview.LibraryImage(d.ImageID, d.VersionID))
+		} else if d.Image != nil {
+			typed.Set(at+"image", vmview.Volume(d.Image.PoolID, d.Image.Volume))
+		}
+	}
+	for _, name := range []string{"generation", "was", "spec.power"} {
+		typed.Del(name)
+	}
+	typed.Set("projectId", string(vm.ProjectID))
+	typed.Set("hostId", string(vm.HostID))
+	if vm.Start {
+		typed.Set("start", "yes")
+	}
+	if vm.Overcommit {
+		typed.Set("overcommit", "yes")
+	}
+	return typed, nil
+}
+
+// summarize answers what the form would make, as the page asks while somebody types.
+func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
+	out := vmview.Summary{}
+	want, err := newOf(in.Values)
+	out.Facts = factsOf(want)
+	if err == nil {
+		ask := want
+		if ask.Name == "" {
+			ask.Name = "new-vm" // a name is what most type last
+		}
+		var p control.Preview
+		if p, err = s.Control.PreviewVM(c.Request().Context(), a, ask); err == nil {
+			out.Placed, out.Host, out.More, out.Why = p.Placed, p.Host, p.More, p.Why
+			for _, h := range p.Hosts {
+				out.Others = append(out.Others, vmview.Other{Name: h.Name, Why: h.Why, Could: h.Could})
+			}
+			if out.API, out.YAML, err = written(c, want); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if refused, ok := errors.AsType[*fleet.Error](err); ok && err != nil {
+		for _, f := range refused.Fields {
+			if !slices.Contains(out.Wrong, f.Message) {
+				out.Wrong = append(out.Wrong, f.Message)
+			}
+		}
+		if len(out.Wrong) == 0 {
+			out.Wrong = []string{refused.Error()}
+		}
+		err = nil
+	}
+	return func(c echo.Context) error { return s.write(c, http.StatusOK, vmview.SummaryBody(out)) }, err
+}
+
+// factsOf are the lines of a summary.
+func factsOf(vm control.CreateVM) (out []vmview.Fact) {
+	add := func(word, text string) {
+		if text != "" {
+			out = append(out, vmview.Fact{Word: word, Text: text})
+		}
+	}
+	add("Name", vm.Name)
+	add("CPU", kit.Count(vm.Spec.CPUs, "vCPU"))
+	add("Memory", kit.MiB(vm.Spec.MemoryMiB))
+	add("Firmware", strings.ToUpper(string(vm.Spec.Firmware)))
+	for i, d := range vm.Spec.Disks {
+		text := kit.Bytes(d.SizeBytes)
+		switch {
+		case d.Existing:
+			text = "a LUN that is there"
+		case d.SizeBytes == 0 && (d.Image != nil || d.ImageID != ""):
+			text = "as large as its image"
+		}
+		switch {
+		case d.Overlay:
+			text += ", an overlay"
+		case d.Image != nil || d.ImageID != "":
+			text += ", a copy"
+		}
+		add("Disk "+strconv.Itoa(i+1), text)
+	}
+	for i, n := range vm.Spec.NICs {
+		_, name := n.On()
+		add("Network "+strconv.Itoa(i+1), name)
+	}
+	for _, f := range fleet.Parts() {
+		if !f.Default(vm.Spec) {
+			add(f.Input.Label, f.Words(vm.Spec))
+		}
+	}
+	if vm.Start {
+		add("Then", "it is started")
+	}
+	return out
+}
+
+// written is the order as a call of the API and as an object.
+func written(c echo.Context, vm control.CreateVM) (call, object string, err error) {
+	text, err := json.Marshal(vm)
+	if err != nil {
+		return "", "", err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return "", "", err
+	}
+	body := doc.Content[0]
+	bare(body)
+	var plain any
+	if err := body.Decode(&plain); err != nil {
+		return "", "", err
+	}
+	var pretty bytes.Buffer
+	e := json.NewEncoder(&pretty)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(plain); err != nil {
+		return "", "", err
+	}
+	word := func(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
+	body.Content = append([]*yaml.Node{word("apiVersion"), word("quantix/v1"), word("kind"), word("VM")}, body.Content...)
+	object, err = asYAML(body)
+	// An apostrophe would end what the shell reads.
+	quoted := strings.ReplaceAll(strings.TrimSpace(pretty.String()), "'", `'\''`)
+	return fmt.Sprintf("curl %s://%s%s/vms \\\n  -H \"Authorization: Bearer $QUANTIX_TOKEN\" \\\n  -H 'Content-Type: application/json' \\\n  -d '%s'", c.Scheme(), c.Request().Host, apiBase, quoted), object, err
+}
+
+func asYAML(n *yaml.Node) (string, error) {
+	var b strings.Builder
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	err := e.Encode(n)
+	return b.String(), errors.Join(err, e.Close())
+}
+
+// bare leaves out what says nothing, and writes the rest in blocks.
+func bare(n *yaml.Node) {
+	n.Style = 0
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); {
+		key, v := n.Content[i], n.Content[i+1]
+		bare(v)
+		key.Style = 0
+		empty := v.Kind == yaml.ScalarNode && (v.Value == "" || v.Tag == "!!null" || v.Tag == "!!int" && v.Value == "0") || v.Kind != yaml.ScalarNode && len(v.Content) == 0
+		if empty {
+			n.Content = slices.Delete(n.Content, i, i+2)
+			continue
+		}
+		i += 2
+	}
+	for _, in := range n.Content {
+		if n.Kind == yaml.SequenceNode {
+			bare(in)
+		}
+	}
+}

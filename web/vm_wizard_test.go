@@ -1,0 +1,140 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestTheWizardSaysWhatWillBeMadeAndWhere(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	b.get("/vms/new").is(t, http.StatusOK).has(t, "Name and place", "libvirt XML", `aria-pressed="true">Image<`, "Windows 11", `id="vm-summary"`)
+	form := newVMForm(project, pool)
+	form.Set("name", "it's-me")
+	a := b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK)
+	a.has(t, "Where it can be is said when this is right", "2 vCPUs", "1.5 GiB")
+	form.Set("name", "")
+	a = b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK)
+	a.has(t, "Made on host-2", "1 other host could take it, 0 hosts cannot.", "apiVersion: quantix/v1", "kind: VM", "Authorization: Bearer $QUANTIX_TOKEN", "memoryMiB: 1536", "env: prod")
+	a.lacks(t, "<html", `: &#34;&#34;`)
+	if p.count("vms") != 4 {
+		t.Error("a summary makes VMs")
+	}
+	form["spec.memoryMiB"] = []string{"900", "GiB"}
+	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No host can take it.", "0 other hosts could take it, 2 hosts cannot.")
+
+	// Who sees no hosts reads whether, and not where.
+	tom := p.tenant("tom", project)
+	a = tom.post("/vms/new/summary", newVMForm(project, pool), hx("vm-summary-body")...).is(t, http.StatusOK)
+	a.has(t, "There is room for it.")
+	a.lacks(t, "host-1", "host-2")
+	form = newVMForm(p.addProject("other"), pool)
+	a = tom.post("/vms/new/summary", form, hx("vm-summary-body")...)
+	a.lacks(t, "host-1", "There is room")
+}
+
+func TestASourceAndAPresetSetTheFormUp(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	form := newVMForm(project, pool)
+	form.Set("begin", "preset:windows-11")
+	a := b.post("/vms", form).is(t, http.StatusOK)
+	a.has(t, `aria-pressed="true">Windows 11<`, "TPM 2.0: on", `value="64"`, `aria-pressed="true">ISO<`, "Cores a socket: 4", `value="fresh-1"`, `name="spec.cpus" type="text" value="4"`)
+	form.Set("begin", "preset:legacy")
+	a = b.post("/vms", form).is(t, http.StatusOK)
+	a.has(t, "Pointer: Mouse", `name="spec.cpus" type="text" value="1"`)
+	a.lacks(t, "TPM 2.0: on")
+	form.Set("begin", "image")
+	b.post("/vms", form).is(t, http.StatusOK).has(t, `<option value="image" selected>Copy of an image`)
+	form.Set("begin", "blank")
+	b.post("/vms", form).is(t, http.StatusOK).has(t, `<option value="empty" selected>Empty disk`)
+	for _, odd := range []string{"preset:", "preset:no such", "template!", "begin"} {
+		form.Set("begin", odd)
+		b.post("/vms", form).is(t, http.StatusBadRequest)
+	}
+	if p.count("vms") != 4 {
+		t.Error("setting a form up makes VMs")
+	}
+}
+
+const pasted = `<domain type='kvm'>
+<name>old-shop</name>
+<memory unit='GiB'>3</memory>
+<vcpu>6</vcpu>
+<os firmware='efi'><type>hvm</type></os>
+<devices>
+<disk type='file' device='disk'><source file='PATH/debian-12.qcow2'/><target dev='vda' bus='virtio'/></disk>
+<disk type='file' device='disk'><source file='/elsewhere/data.qcow2'/><target dev='vdb' bus='virtio'/></disk>
+<disk type='file' device='cdrom'><source file='PATH/installer.iso'/><target dev='sda'/></disk>
+<interface type='network'><source network='default'/><model type='virtio'/></interface>
+<tpm><backend type='emulator'/></tpm>
+MORE
+</devices>
+</domain>`
+
+func TestPastedXMLBecomesTheForm(t *testing.T) {
+	p, project, pool, _ := fleetOf(t)
+	var path string
+	if err := p.pool.QueryRow(t.Context(), "SELECT spec->>'path' FROM pools WHERE id = $1", pool).Scan(&path); err != nil {
+		t.Fatal(err)
+	}
+	xml := func(more string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(pasted, "PATH", path), "MORE", more)
+	}
+	send := func(b *browser, text string) answer {
+		return b.post("/vms", url.Values{"key": {"k"}, "projectId": {string(project)}, "hostId": {""}, "source": {"xml"}, "xml": {text}, "begin": {"read"}})
+	}
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	a := send(b, xml("<hostdev mode='subsystem' type='pci'/>")).is(t, http.StatusOK)
+	a.has(t, `value="old-shop"`, `name="spec.cpus" type="text" value="6"`, "TPM 2.0: on", `<option value="image:`, `value="`+string(pool)+`/installer.iso" selected`,
+		"Left out, as it reaches beyond the VM: 1 line.", "Line 12", "A device of the host.", "What is on the disk vdb is no image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
+
+	send(b, "<domain type='kvm'><vcpu>x</vcpu></domain>").is(t, http.StatusUnprocessableEntity).has(t, `id="xml-error"`, "Line 1:", "is no whole number")
+	send(b, "<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><domain/>").is(t, http.StatusUnprocessableEntity).has(t, "a document type is not read")
+
+	// Who does not run the hosts may not reach into them, and learns of no pool's paths.
+	tom := p.tenant("tom", project)
+	a = send(tom, xml("")).is(t, http.StatusUnprocessableEntity)
+	a.has(t, "It reaches beyond the VM", "A file of the host.", "reaches beyond the VM: 2 lines.")
+	a.lacks(t, "becomes a copy")
+	plain := "<domain type='kvm'><name>mine</name><memory unit='GiB'>1</memory><vcpu>1</vcpu><devices><disk type='volume'><source pool='shared-nfs' volume='secret.qcow2'/><target dev='vda'/></disk></devices></domain>"
+	a = send(tom, plain).is(t, http.StatusOK)
+	a.has(t, `value="mine"`, "is no image in a pool")
+	a.lacks(t, "becomes a copy")
+}
+
+func TestAPlanLeadsBackToItsForm(t *testing.T) {
+	p, project, pool, vms := fleetOf(t)
+	b := p.signedIn("mara", fleet.RoleAdmin)
+	to := b.post("/vms/plan", newVMForm(project, pool)).is(t, http.StatusSeeOther).header.Get("Location")
+	a := b.get(to).is(t, http.StatusOK)
+	a.has(t, "Review fresh-1", "Asking host-2…", "Create VM")
+	if p.count("vms") != 4 {
+		t.Fatal("a plan has made a VM")
+	}
+	b.get("/vms/new?plan="+strings.TrimPrefix(to, "/plans/")).is(t, http.StatusOK).has(t, `value="fresh-1"`, "env=prod", `<option value="image" selected>Copy`, `value="20"`)
+	p.exec(`UPDATE vm_plans SET asked_at = now() - interval '1 minute'`)
+	b.get(to).is(t, http.StatusOK).has(t, "No answer from host-2.")
+	p.exec(`UPDATE vm_plans SET drawing = '{"lines":[{"op":"add","text":"<name>&lt;b&gt;</name>"}]}'`)
+	a = b.fragment(to, "plan-xml").is(t, http.StatusOK)
+	a.has(t, "&lt;name&gt;&amp;lt;b", `class="add"`)
+	a.lacks(t, "<html")
+	at := b.post(to, url.Values{}).is(t, http.StatusSeeOther).header.Get("Location")
+	b.get(at).is(t, http.StatusOK).has(t, "<h1>fresh-1</h1>")
+	b.post(to, url.Values{}).is(t, http.StatusNotFound)
+
+	path := "/vms/" + string(vms["web-02"])
+	edit := url.Values{"name": {"web-02"}, "labels": {"a=b"}, "description": {""}, "spec.cpus": {"6"}, "spec.memoryMiB": {"4", "GiB"}, "spec.firmware": {"bios"}, "generation": {"1"}}
+	to = b.post(path+"/plan", edit).is(t, http.StatusSeeOther).header.Get("Location")
+	b.get(to).is(t, http.StatusOK).has(t, "vCPUs 2 → 6", "All of it counts at once.", "Asking host-2…")
+	b.get(path+"?tab=configure&plan="+strings.TrimPrefix(to, "/plans/")).is(t, http.StatusOK).has(t, `value="6"`, "a=b")
+	b.post(path+"/plan", url.Values{"name": {"web-02"}, "labels": {""}, "description": {""}, "generation": {"1"}}).is(t, http.StatusConflict).has(t, "Nothing is changed")
+	p.exec(`UPDATE vms SET generation = generation + 1 WHERE id = $1`, vms["web-02"])
+	b.post(to, url.Values{}).is(t, http.StatusConflict).has(t, "Somebody changed this VM meanwhile")
+	b.get("/plans/nonsense").is(t, http.StatusNotFound)
+	p.signedIn("nils", fleet.RoleAdmin).get(to).is(t, http.StatusNotFound)
+}
