@@ -48,6 +48,8 @@ type VMSpec struct {
 	Display  VMDisplay  `json:"display,omitzero"`
 	Security VMSecurity `json:"security,omitzero"`
 	Devices  VMDevices  `json:"devices,omitzero"`
+
+	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // set by the portal: see FirstBoot
 }
 
 // Pools lists the pools that the spec names, each once, in order of first mention.

@@ -150,6 +150,8 @@ var partFields = []VMField{
 	reserved("it opens a way from the guest to programs of the host", flag("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, Input{
 		Section: SectionDevices, Label: "Vsock", Help: "A socket between the guest and its host, without a network.",
 	})),
+
+	firstBoot(),
 }
 
 // Parts are the fields that stand in one place of a definition each. They came later than the others: an older agent knows not all of them.
