@@ -300,6 +300,7 @@ func (s *Server) routes() []route {
 		{post, wire.PathJobs + ":id/finish", bound, policy.AgentTalk, agentRequest(reportLimit, s.finish)},
 		{post, wire.PathResults, bound, policy.AgentTalk, agentRequest(reportLimit, s.finishAll)},
 		{post, wire.PathPools + ":id/secret", proven, policy.AgentTalk, agentRequest(agentLimit, s.poolSecret)},
+		{post, wire.PathFirstBoots + ":id", proven, policy.AgentTalk, agentRequest(agentLimit, s.firstBoot)},
 		{post, wire.PathTransfers + ":id/meet", proven, policy.AgentTalk, agentRequest(agentLimit, s.meet)},
 		{get, wire.PathPair + ":id", bound, policy.AgentTalk, s.hostPair},
 		{get, wire.PathConsole + ":id", bound, policy.AgentTalk, s.hostPair}, // older agents

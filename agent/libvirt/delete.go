@@ -39,6 +39,9 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		if err := b.dropFilters(ctx, c, vm.ID, nil); err != nil {
 			return err
 		}
+		if err := b.keepSeeds(ctx, vm.ID); err != nil {
+			return err
+		}
 		for _, p := range places {
 			if err := b.pools.answers(p.pool.Name); err != nil {
 				return err

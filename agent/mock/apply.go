@@ -25,6 +25,9 @@ func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 	if err != nil {
 		return err
 	}
+	if err := h.takeSeed(ctx, in); err != nil {
+		return err
+	}
 	for i, v := range make {
 		if err := h.copyVolume(ctx, v, i, len(make), in.Progress); err != nil {
 			return err
@@ -323,6 +326,7 @@ func (h *Host) define(in agent.Apply) error {
 	for id, p := range g.applied.Pools {
 		g.def.pools[id] = cmp.Or(p.Path, dirOfApplied(p))
 	}
+	h.sweepSeeds(g)
 	return nil
 }
 
@@ -362,6 +366,7 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 		h.stop(g)
 		delete(h.guests, vm.ID)
 	}
+	delete(h.seeds, vm.ID)
 	for _, d := range doomed {
 		delete(d.in.files, d.Name)
 	}

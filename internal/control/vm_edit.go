@@ -68,6 +68,9 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err := checkGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
 			return err
 		}
+		if err := settleFirstBoot(ctx, q, old.VM, vm.VM); err != nil {
+			return err
+		}
 		vm, job, err = applyChange(ctx, q, a, vm, in.editName(), inWords(old.Diff(vm.VM)))
 		return err
 	})

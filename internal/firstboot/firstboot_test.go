@@ -148,13 +148,13 @@ func TestAValueNeverBecomesMoreThanAPartOfItsWord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said map[string]any
-		if err := yaml.Unmarshal([]byte(out.UserData), &said); err != nil {
+		var got map[string]any
+		if err := yaml.Unmarshal([]byte(out.UserData), &got); err != nil {
 			t.Errorf("%q: %v\n%s", hostile, err, out.UserData)
 			continue
 		}
-		if want := []any{"echo " + hostile, hostile, "a-" + hostile, "block " + hostile + "\n"}; !cmp.Equal(said["runcmd"], want) || len(said) != 2 {
-			t.Errorf("%q became %q in\n%s", hostile, said["runcmd"], out.UserData)
+		if want := []any{"echo " + hostile, hostile, "a-" + hostile, "block " + hostile + "\n"}; !cmp.Equal(got["runcmd"], want) || len(got) != 2 {
+			t.Errorf("%q became %q in\n%s", hostile, got["runcmd"], out.UserData)
 		}
 		if err := wrong(out, false); err != nil {
 			t.Errorf("%q: %v\n%s", hostile, err, out.UserData)

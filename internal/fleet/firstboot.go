@@ -1,9 +1,6 @@
 package fleet
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // VMFirstBoot is which first boot a VM's guest gets. What it says is no part of a spec, as it may hold secrets: its portal keeps it sealed,
 // and hands it to the VM's own host alone.
@@ -138,25 +135,6 @@ func (f VMFirstBoot) check(c *Checks, field string) {
 	if f.Kind == "" || !f.Kind.Known() || f.Number < 1 || f.Number > MaxFirstNumber {
 		c.Add(field, "The first boot is not given with the VM's other values: give it by itself.")
 	}
-}
-
-// Shown is the form as people see it: without passwords, hashed or not, but for whether there is one.
-func (f CloudInitForm) Shown() string {
-	var out []string
-	if f.Hostname != "" {
-		out = append(out, "hostname "+f.Hostname)
-	}
-	var users []string
-	for _, u := range f.Users {
-		users = append(users, u.Name)
-	}
-	if len(users) > 0 {
-		out = append(out, "user "+strings.Join(users, ", "))
-	}
-	if n := len(f.Packages); n > 0 {
-		out = append(out, count(n, "package"))
-	}
-	return strings.Join(out, ", ")
 }
 
 // firstBoot is the field of a spec that says which first boot there is. No form of a VM has it: it has one of its own.

@@ -29,6 +29,7 @@ type (
 	ViewID      string
 
 	SecurityGroupID string
+	CustomizationID string
 	ImageID         string
 	ImageVersionID  string
 	StartImageID    string
