@@ -123,6 +123,7 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		Seeds: seedsOf, DropSeeds: dropSeeds,
 		EditFilter:     editFilter,
 		UndefineFilter: func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
 		StopPool:       func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },

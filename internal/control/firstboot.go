@@ -274,7 +274,9 @@ func (s sealer) give(ctx context.Context, q *db.Queries, a fleet.Actor, vm *flee
 }
 
 // restore puts the passwords that stay back into what is asked for.
-func (in *FirstBootInput) restore(had fleet.FirstBoot) { in.CloudInit = in.content().WithKept(had).CloudInit }
+func (in *FirstBootInput) restore(had fleet.FirstBoot) {
+	in.CloudInit = in.content().WithKept(had).CloudInit
+}
 
 // FirstBoot is what the VM's guest is told when it first starts, for those who may change the VM; passwords are not shown.
 func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (FirstBootView, error) {
