@@ -125,6 +125,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/disks/grow", page, policy.VMChange, submit(s.growDisk, s.askGrowDisk)},
 		{get, "/vms/:id/disks/move", page, policy.InfraChange, ask(s.askMoveDisk)},
 		{post, "/vms/:id/disks/move", page, policy.InfraChange, submit(s.moveDisk, s.askMoveDisk)},
+		{get, "/vms/:id/first-boot", page, policy.VMChange, ask(s.askFirstBoot)},
+		{post, "/vms/:id/first-boot", page, policy.VMChange, submit(s.setFirstBoot, s.askFirstBoot)},
 		{post, "/vms/:id/takeover", page, policy.VMChange, button(s.takeOverVM)},
 		{post, "/vms/:id/putback", page, policy.VMChange, button(s.putBackVM)},
 		{post, "/vms/:id/place/:host", page, policy.InfraChange, button(s.placeVM)},
@@ -133,6 +135,15 @@ func (s *Server) routes() []route {
 		{get, "/console/:id", stream, policy.VMUse, s.consoleSocket},
 		{get, "/menus/vm/:id", page, policy.VMSee, s.vmMenu},
 		{get, "/hosts/:host/found/:id", page, policy.InfraSee, s.foundVMPage},
+
+		// Customization specs.
+		{get, "/customizations", page, policy.VMSee, s.listCustomizations},
+		{get, "/customizations/new", page, policy.VMChange, ask(s.askCustomization)},
+		{post, "/customizations", page, policy.VMChange, submit(s.createCustomization, s.askCustomization)},
+		{get, "/customizations/:id", page, policy.VMSee, ask(s.showCustomization)},
+		{post, "/customizations/:id", page, policy.VMChange, submit(s.editCustomization, s.showCustomization)},
+		{get, "/customizations/:id/delete", page, policy.VMChange, ask(s.askDeleteCustomization())},
+		{post, "/customizations/:id/delete", page, policy.VMChange, submit(s.deleteCustomization, s.askDeleteCustomization())},
 
 		// Hosts.
 		{get, "/hosts", page, policy.InfraSee, s.together(s.listHosts)},

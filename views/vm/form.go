@@ -21,6 +21,8 @@ type Form struct {
 	MayOvercommit bool // see control.CreateVM
 	RunsHosts     bool // who looks may change infrastructure: see fleet.VMField.Reserved
 
+	Specs []fleet.Customization // that a new VM's first boot can be by
+
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs kit.Choices
 }
 
