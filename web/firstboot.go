@@ -16,7 +16,7 @@ func (s *Server) firstBoot(c echo.Context, a fleet.Actor, in wire.FirstBootReque
 	return &out, err
 }
 
-type firstBootOutput struct{ Body control.FirstBootView }
+type firstBootOutput struct{ Body control.GivenFirstBoot }
 
 func (s *Server) apiFirstBoot(ctx context.Context, a fleet.Actor, in *VMPath) (*firstBootOutput, error) {
 	out, err := s.Control.FirstBoot(ctx, a, in.ID)

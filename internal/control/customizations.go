@@ -16,8 +16,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// FirstBootView is a VM's first boot as those see it who may change the VM.
-type FirstBootView struct {
+// GivenFirstBoot is a VM's first boot as those see it who may change the VM.
+type GivenFirstBoot struct {
 	fleet.VMFirstBoot
 	Content fleet.FirstBoot `json:"content"`
 	SetAt   time.Time       `json:"setAt"`

@@ -279,25 +279,25 @@ func (in *FirstBootInput) restore(had fleet.FirstBoot) {
 }
 
 // FirstBoot is what the VM's guest is told when it first starts, for those who may change the VM; passwords are not shown.
-func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (FirstBootView, error) {
+func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (GivenFirstBoot, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
-		return FirstBootView{}, err
+		return GivenFirstBoot{}, err
 	}
 	if err := store.CheckID(id, "VM"); err != nil {
-		return FirstBootView{}, err
+		return GivenFirstBoot{}, err
 	}
 	vm, err := store.GetVM(ctx, c.store.Queries, a, id)
 	if err != nil {
-		return FirstBootView{}, err
+		return GivenFirstBoot{}, err
 	}
 	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
-		return FirstBootView{}, err
+		return GivenFirstBoot{}, err
 	}
 	kept, row, err := sealer{c.opts.Vault}.kept(ctx, c.store.Queries, id)
 	if err != nil {
-		return FirstBootView{}, err
+		return GivenFirstBoot{}, err
 	}
-	return FirstBootView{VMFirstBoot: vm.Spec.FirstBoot, Content: kept.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
+	return GivenFirstBoot{VMFirstBoot: vm.Spec.FirstBoot, Content: kept.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
 }
 
 // FirstBootFor is what the guest of a VM reads when it first starts, for the VM's own host. Nobody else is given it.
