@@ -172,6 +172,7 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 		p.exec(sql)
 	}
 	c.browser = p.signedIn("ann", fleet.RoleAdmin)
+	p.exec(`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by) VALUES ($1, 'web', '', 'cloud-init', '{}', 'x', 'x', 'ann')`, aSpec)
 	p.exec(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
 	p.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
 	testkit.Order{ID: aTask, Host: aHost, Project: aShop, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
@@ -197,6 +198,7 @@ const (
 	aHost   = "00000000-0000-7000-8000-000000000001"
 	aVM     = "00000000-0000-7000-8000-000001000001"
 	aPool   = "00000000-0000-7000-8000-000000002003" // failed on some hosts
+	aSpec   = "00000000-0000-7000-8000-000000007001"
 	aGroup  = "00000000-0000-7000-8000-000000006001"
 	aMAC    = "52:54:00:00:00:01"
 	aNet    = "00000000-0000-7000-8000-000000003000"
@@ -255,6 +257,11 @@ var addresses = map[string][]struct {
 	"/pools/:id/assign":                 {{at: "/pools/" + aPool + "/assign", all: true}},
 	"/pools/:id/hosts/:host/release":    {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
 	"/pools/:id/labels":                 {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},
+	"/vms/:id/first-boot":               {{at: "/vms/" + aVM + "/first-boot"}},
+	"/customizations":                   {{at: "/customizations"}},
+	"/customizations/new":               {{at: "/customizations/new"}},
+	"/customizations/:id":               {{at: "/customizations/" + aSpec}},
+	"/customizations/:id/delete":        {{at: "/customizations/" + aSpec + "/delete"}},
 	"/security-groups":                  {{at: "/security-groups"}},
 	"/security-groups/test":             {{at: "/security-groups/test"}},
 	"/security-groups/new":              {{at: "/security-groups/new"}},

@@ -131,13 +131,13 @@ func (s *Server) createCustomization(c echo.Context, a fleet.Actor, in typedValu
 
 func (s *Server) showCustomization(c echo.Context, a fleet.Actor, in typedValues, how asked) error {
 	one, err := s.Control.GetCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
-	if err != nil && fleet.CodeOf(err) != fleet.Conflict {
+	if err != nil {
 		return err
 	}
 	p := vmview.SpecPage{ID: one.ID, Seen: one, Typed: in.Values, Errors: how.errors}
 	switch {
-	case err != nil:
-		p.Why = err.Error()
+	case one.Unreadable != "":
+		p.Why, p.MayDelete = one.Unreadable, true
 	case one.FirstBoot == nil:
 		p.Why = "What it says, which may hold secrets, is shown to those who may change it."
 	case !how.again():

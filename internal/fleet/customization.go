@@ -18,7 +18,8 @@ type Customization struct {
 	Generation  int64           `json:"generation"`
 	ChangedAt   time.Time       `json:"changedAt"`
 	ChangedBy   string          `json:"changedBy"`
-	FirstBoot   *FirstBoot      `json:"firstBoot,omitempty"` // for those alone who may change it
+	Unreadable  string          `json:"unreadable,omitempty"` // why the portal cannot read what it says; likewise
+	FirstBoot   *FirstBoot      `json:"firstBoot,omitempty"`  // for those alone who may change it
 }
 
 // KeptHash stands for the password of a user as it is kept: nobody is shown it, hashed or not. Given back it stays.

@@ -175,6 +175,8 @@ type SpecPage struct {
 	Seen     fleet.Customization // as it is
 	Errors   kit.Errors
 	Why      string // why who looks cannot change it
+
+	MayDelete bool // all the same
 }
 
 func (p SpecPage) field(name string, in kit.Field) kit.Field {
