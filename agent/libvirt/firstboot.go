@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasFirstBoot is the drive of the disc that the guest reads when it first starts. It is no drive of the spec's: see editCDROM.
+// aliasFirstBoot is the drive of the disc that the guest reads when it first starts. It is no drive and no disk of the spec's.
 const aliasFirstBoot = "ua-quantix-firstboot"
 
 // ignitionKeys are the names under which firmware hands Ignition its configuration: Fedora CoreOS and Flatcar ask for different ones.
@@ -83,9 +83,25 @@ func editFirstBoot(x *libvirtxml.Domain, kind fleet.FirstBootKind, file string) 
 		}
 	default:
 		drive := freeDrive(x)
+		if kind.ByCloudInit() {
+			drive = seedDisk(x)
+		}
 		drive.Alias = &libvirtxml.DomainAlias{Name: aliasFirstBoot}
 		drive.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}
 		x.Devices.Disks = append(x.Devices.Disks, drive)
+	}
+}
+
+// seedDisk is a disk that the guest can only read. Kernels made for clouds, such as Debian's, know virtio's disks and no SATA drive; cloud-init looks
+// on all disks for its label. Its name stands behind those of other disks, from the first of which a guest starts.
+func seedDisk(x *libvirtxml.Domain) libvirtxml.DomainDisk {
+	target := ""
+	for i := 25; target == "" || slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == target }); i++ {
+		target = virtioName(i)
+	}
+	return libvirtxml.DomainDisk{
+		Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
+		Target: &libvirtxml.DomainDiskTarget{Dev: target, Bus: "virtio"}, ReadOnly: &libvirtxml.DomainDiskReadOnly{},
 	}
 }
 
