@@ -46,6 +46,8 @@ type Hypervisor interface {
 	// It does nothing at all where a disk that was made is not there: the error says what VMStatus.Faults says.
 	// What passes a card (its security groups, anti-spoofing) takes effect at once; a group that the host has already stays as it is there:
 	// ApplySecurityGroup alone changes it. A network filter that somebody else gave a card stays, and shows in VMStatus.Drift.
+	// What the guest reads when it first starts is fetched and made once each time that it is given, and again where it is not there; it is gone
+	// with the VM, and once no definition and no running guest has it.
 	// It refuses to touch a domain of that UUID that carries no Quantix metadata of its own. Where another domain has the VM's
 	// name it takes another: see DomainNames. No error names another domain.
 	ApplyVM(ctx context.Context, in Apply) error

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 
 	"quantix/internal/fleet"
@@ -18,6 +19,9 @@ type Apply struct {
 	Mark    string            // the VM's secret, which the domain carries wherever it goes; empty: what it has stays
 	Groups  []fleet.FlatGroup // every security group that a card of the VM is in
 	PutBack bool              // write all of the spec, also what somebody changed on the host
+	// FirstBoot fetches what the guest reads when it first starts, as files by name. It is asked only where the host does not have it; nil: it
+	// cannot be had.
+	FirstBoot func(context.Context) (map[string][]byte, error)
 	// Whole is told of a disk as soon as it is, before a definition names it. Its error ends the order: what nobody keeps would
 	// be made twice.
 	Whole    func(fleet.Volref) error

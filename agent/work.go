@@ -119,6 +119,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
 		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, PutBack: putBack,
 		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
+		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return firstBoot(ctx, a, *j.VM) },
 		Whole: func(ref fleet.Volref) error {
 			if err := a.memory.diskMade(*j.VM, ref); err != nil {
 				return fmt.Errorf("the disk %s is made, but the agent cannot keep that in mind: %w", ref.Volume, err)

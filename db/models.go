@@ -105,6 +105,29 @@ type ConsoleTicket struct {
 	UsedAt    *time.Time
 }
 
+type Customization struct {
+	ID          fleet.CustomizationID
+	ProjectID   *fleet.ProjectID
+	Name        string
+	Description string
+	Kind        fleet.FirstBootKind
+	Variables   []string
+	ByKey       string
+	Sealed      []byte
+	Generation  int64
+	ChangedAt   time.Time
+	ChangedBy   string
+}
+
+type FirstBoot struct {
+	VMID   fleet.VMID
+	Number int64
+	ByKey  string
+	Sealed []byte
+	SetAt  time.Time
+	SetBy  string
+}
+
 type FoundVM struct {
 	HostID fleet.HostID
 	ID     fleet.VMID

@@ -35,6 +35,11 @@ func SecurityGroupPath(id fleet.SecurityGroupID, below ...string) string {
 	return pathOf(fleet.NounSecurityGroup, id, below)
 }
 
+// CustomizationPath is a customization spec's page, or what stands below it.
+func CustomizationPath(id fleet.CustomizationID, below ...string) string {
+	return pathOf(fleet.NounCustomization, id, below)
+}
+
 // ImagePath is an image's page, or what stands below it.
 func ImagePath(id fleet.ImageID, below ...string) string { return pathOf(fleet.NounImage, id, below) }
 

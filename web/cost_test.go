@@ -172,6 +172,7 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 		p.exec(sql)
 	}
 	c.browser = p.signedIn("ann", fleet.RoleAdmin)
+	p.exec(`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by) VALUES ($1, 'web', '', 'cloud-init', '{}', 'x', 'x', 'ann')`, aSpec)
 	p.exec(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
 	p.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`, aVM, aSnapshot)
 	p.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
@@ -200,6 +201,7 @@ const (
 	aVM       = "00000000-0000-7000-8000-000001000001"
 	aSnapshot = "00000000-0000-7000-8000-00000000a001"
 	aPool     = "00000000-0000-7000-8000-000000002003" // failed on some hosts
+	aSpec     = "00000000-0000-7000-8000-000000007001"
 	aGroup    = "00000000-0000-7000-8000-000000006001"
 	aMAC      = "52:54:00:00:00:01"
 	aNet      = "00000000-0000-7000-8000-000000003000"
@@ -267,6 +269,11 @@ var addresses = map[string][]struct {
 	"/pools/:id/assign":                   {{at: "/pools/" + aPool + "/assign", all: true}},
 	"/pools/:id/hosts/:host/release":      {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
 	"/pools/:id/labels":                   {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},
+	"/vms/:id/first-boot":                 {{at: "/vms/" + aVM + "/first-boot"}},
+	"/customizations":                     {{at: "/customizations"}},
+	"/customizations/new":                 {{at: "/customizations/new"}},
+	"/customizations/:id":                 {{at: "/customizations/" + aSpec}},
+	"/customizations/:id/delete":          {{at: "/customizations/" + aSpec + "/delete"}},
 	"/security-groups":                    {{at: "/security-groups"}},
 	"/security-groups/test":               {{at: "/security-groups/test"}},
 	"/security-groups/new":                {{at: "/security-groups/new"}},

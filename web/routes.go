@@ -147,6 +147,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/snapshots/:snapshot/revert", page, policy.VMChange, submit(s.revertSnapshot, s.askRevertSnapshot)},
 		{get, "/vms/:id/snapshots/:snapshot/delete", page, policy.VMChange, ask(s.askDeleteSnapshot)},
 		{post, "/vms/:id/snapshots/:snapshot/delete", page, policy.VMChange, submit(s.deleteSnapshot, s.askDeleteSnapshot)},
+		{get, "/vms/:id/first-boot", page, policy.VMChange, ask(s.askFirstBoot)},
+		{post, "/vms/:id/first-boot", page, policy.VMChange, submit(s.setFirstBoot, s.askFirstBoot)},
 		{post, "/vms/:id/takeover", page, policy.VMChange, button(s.takeOverVM)},
 		{post, "/vms/:id/putback", page, policy.VMChange, button(s.putBackVM)},
 		{post, "/vms/:id/place/:host", page, policy.InfraChange, button(s.placeVM)},
@@ -155,6 +157,15 @@ func (s *Server) routes() []route {
 		{get, "/console/:id", stream, policy.VMUse, s.consoleSocket},
 		{get, "/menus/vm/:id", page, policy.VMSee, s.vmMenu},
 		{get, "/hosts/:host/found/:id", page, policy.InfraSee, s.foundVMPage},
+
+		// Customization specs.
+		{get, "/customizations", page, policy.VMSee, s.listCustomizations},
+		{get, "/customizations/new", page, policy.VMChange, ask(s.askCustomization)},
+		{post, "/customizations", page, policy.VMChange, submit(s.createCustomization, s.askCustomization)},
+		{get, "/customizations/:id", page, policy.VMSee, ask(s.showCustomization)},
+		{post, "/customizations/:id", page, policy.VMChange, submit(s.editCustomization, s.showCustomization)},
+		{get, "/customizations/:id/delete", page, policy.VMChange, ask(s.askDeleteCustomization())},
+		{post, "/customizations/:id/delete", page, policy.VMChange, submit(s.deleteCustomization, s.askDeleteCustomization())},
 
 		// Hosts.
 		{get, "/hosts", page, policy.InfraSee, s.together(s.listHosts)},
@@ -323,6 +334,7 @@ func (s *Server) routes() []route {
 		{post, wire.PathResults, bound, policy.AgentTalk, agentRequest(reportLimit, s.finishAll)},
 		{post, wire.PathJobs + ":id/secret", proven, policy.AgentTalk, agentRequest(agentLimit, s.guestSecret)},
 		{post, wire.PathPools + ":id/secret", proven, policy.AgentTalk, agentRequest(agentLimit, s.poolSecret)},
+		{post, wire.PathFirstBoots + ":id", proven, policy.AgentTalk, agentRequest(agentLimit, s.firstBoot)},
 		{post, wire.PathTransfers + ":id/meet", proven, policy.AgentTalk, agentRequest(agentLimit, s.meet)},
 		{get, wire.PathPair + ":id", bound, policy.AgentTalk, s.hostPair},
 		{get, wire.PathConsole + ":id", bound, policy.AgentTalk, s.hostPair}, // older agents

@@ -34,7 +34,11 @@ func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) err
 	}
 	runs := policy.May(a, policy.InfraChange, "")
 	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, RunsHosts: runs}
-	if err := s.choices(c, a, &f); err != nil {
+	err := s.choices(c, a, &f)
+	if err == nil {
+		f.Specs, err = s.Control.ListCustomizations(c.Request().Context(), a)
+	}
+	if err != nil {
 		return err
 	}
 	if fresh && len(f.Pools.Options) > 0 {
@@ -72,6 +76,7 @@ func newOf(in url.Values) (control.CreateVM, error) {
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
 		Labels: labelsOf(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
 		Spec: specOf(&checks, in, fleet.VMSpec{}), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
+		FirstBoot: firstBootOf(&checks, in, fleet.FirstBoot{}),
 	}
 	if checks.Err() != nil {
 		// What control would say about the rest is said at once, not after the first correction.

@@ -49,6 +49,11 @@ type Harness struct {
 	// Change changes a stopped domain's definition past the backend, as virsh does.
 	Change func(t *testing.T, id fleet.VMID, c Change)
 
+	// Seeds are what is on the host for the VM's guest to read when it first starts, each as files by name; DropSeeds removes the files of it past
+	// the backend.
+	Seeds     func(t *testing.T, id fleet.VMID) []map[string]string
+	DropSeeds func(t *testing.T, id fleet.VMID)
+
 	// Keep copies a stopped domain's definition past the backend; restore defines it again.
 	Keep func(t *testing.T, id fleet.VMID) (restore func())
 
@@ -135,6 +140,7 @@ type Change struct {
 	Detach          string // the target of a disk: "vdb"
 	Network         string // of the first network card; its MAC stays
 	ISO             string // the path of a medium
+	FirstBoot       bool   // what the guest reads when it first starts is taken out
 }
 
 // ImageKind says what an Image is made of.
@@ -172,6 +178,7 @@ func Run(t *testing.T, h Harness) {
 			{"edits of a running VM wait for its next boot", testNextBoot},
 			{"every part of a VM is as it was asked for", testParts},
 			{"every field of a disk and a card is as it was asked for", testDevices},
+			{"what a guest reads when it first starts is made once", testFirstBoot},
 			{"network cards come to a running guest and go", testHotPlug},
 			{"disks come to a running guest and go", testPlugDisks},
 			{"a running guest gets vCPUs, memory and media", testGrowRunning},

@@ -114,6 +114,9 @@ func (a *applying) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.makeSeed(ctx, fleet.VMFirstBoot{}, &in); err != nil {
+		return err
+	}
 	if err := a.filterCards(ctx); err != nil {
 		return err
 	}
@@ -146,12 +149,16 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 			return err
 		}
 	}
-	plan := agent.Plan(*was, definedOf(x, *was, a.assigned.volumeAt), a.in.VM, a.in.PutBack)
+	is := definedOf(x, *was, a.assigned.volumeAt)
+	plan := agent.Plan(*was, is, a.in.VM, a.in.PutBack)
 	in, err := a.prepare(ctx, &old, was, plan)
 	if err != nil {
 		return err
 	}
 	if err := a.dropSnapped(plan.DropDisks); err != nil {
+		return err
+	}
+	if err := a.makeSeed(ctx, is.Spec.FirstBoot, &in); err != nil {
 		return err
 	}
 	if err := a.growDisks(ctx, old, x, plan.GrowDisks); err != nil {
@@ -186,6 +193,9 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 		if err := a.plug(ctx, old, plan, old.mark.Generation == a.in.VM.Generation); err != nil {
 			return err
 		}
+	}
+	if err := a.sweepSeeds(ctx, x, old.live); err != nil {
+		return err
 	}
 	return a.dropFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
 }

@@ -16,6 +16,7 @@ import (
 
 	"quantix/agent"
 	"quantix/agent/fetch"
+	"quantix/agent/seed"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -34,6 +35,7 @@ type Options struct {
 	Book    *agent.PoolBook   // what is remembered of pools; nil: nothing from before
 	Filters *agent.FilterBook // what is remembered of network filters; nil: nothing from before
 	Fetch   *fetch.Client     // what downloads; nil: one that reaches the Internet alone
+	Seeds   seed.Store        // what guests read when they first start
 }
 
 // Backend implements agent.Hypervisor. Its methods may be called from several goroutines.
@@ -48,6 +50,7 @@ type Backend struct {
 	vms         locks[fleet.VMID]
 	volumeLocks fileLocks
 	fetcher     *fetch.Client
+	seeds       seed.Store
 	domains     domainCache
 	assigned    assigned
 	ioErrors    ioErrors
@@ -101,7 +104,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Fetch == nil {
 		o.Fetch = fetch.New(fetch.Settings{})
 	}
-	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Fetch, filters: o.Filters, pools: poolWatches{roots: o.Roots, book: o.Book}}
+	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Fetch, seeds: o.Seeds, filters: o.Filters, pools: poolWatches{roots: o.Roots, book: o.Book}}
 	b.life, b.end = context.WithCancel(context.Background())
 	link, err := b.connect(ctx)
 	if err != nil {

@@ -59,6 +59,9 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 				return fmt.Errorf("delete the VM's snapshots: %w", err)
 			}
 		}
+		if err := b.keepSeeds(ctx, vm.ID); err != nil {
+			return err
+		}
 		for _, p := range places {
 			if err := b.pools.answers(p.pool.Name); err != nil {
 				return err

@@ -32,6 +32,7 @@ type intent struct {
 	spec  fleet.VMSpec
 	disks []diskPlace // of Edit.Disks
 	iso   string      // path; empty: no medium
+	seed  string      // path of what the guest reads when it first starts; empty: nothing
 }
 
 type diskPlace struct {
@@ -70,7 +71,7 @@ func edit(x *libvirtxml.Domain, in intent) {
 		editFirmware(x, in.spec.Firmware)
 	}
 	for _, p := range parts {
-		if in.Has(p.field) {
+		if p.write != nil && in.Has(p.field) {
 			p.write(x, in.spec)
 		}
 	}
@@ -81,6 +82,9 @@ func edit(x *libvirtxml.Domain, in intent) {
 	}
 	fitCell(x)
 	fitBoot(x)
+	if in.Has("firstBoot") {
+		editFirstBoot(x, in.spec.FirstBoot.Kind, in.seed)
+	}
 }
 
 func editMemory(x *libvirtxml.Domain, kib uint) {
@@ -206,15 +210,7 @@ func editCDROM(x *libvirtxml.Domain, iso string) {
 		return
 	}
 	if i < 0 {
-		machine := "q35"
-		if x.OS != nil && x.OS.Type != nil && !strings.Contains(x.OS.Type.Machine, machine) {
-			machine = "pc"
-		}
-		drive := newCDROM(machine)
-		for c := 'a'; slices.ContainsFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == drive.Target.Dev }); c++ {
-			drive.Target.Dev = drive.Target.Dev[:2] + string(c)
-		}
-		devices.Disks = append(devices.Disks, drive)
+		devices.Disks = append(devices.Disks, freeDrive(x))
 		i = len(devices.Disks) - 1
 	}
 	devices.Disks[i].Source = nil

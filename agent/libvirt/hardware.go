@@ -24,6 +24,7 @@ type hardware struct {
 	files     []string
 	held      []held
 	parts     fleet.VMSpec // the fields of parts alone
+	seed      string       // path of what the guest reads when it first starts
 }
 
 type drive struct {
@@ -46,6 +47,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		return h
 	}
 	readParts(x, &h.parts, nil)
+	h.seed = seedOf(x)
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
 		path := pathOf(d)
@@ -54,6 +56,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		}
 		h.held = append(h.held, heldBy(d)...)
 		switch {
+		case aliasOf(d.Alias) == aliasFirstBoot: // a drive of its own
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
 		case d.Device == "disk" || d.Device == "" || d.Device == "lun":

@@ -95,6 +95,9 @@ func (l *leaving) gone(ctx context.Context) error {
 			return agent.LeftMeanwhile(l.in.VM.Name)
 		}
 	}
+	if err := l.keepSeeds(ctx, l.in.VM.ID); err != nil {
+		return err
+	}
 	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
@@ -232,6 +235,9 @@ func (l *leaving) letGo(ctx context.Context) error {
 		if l.wrote(ctx, m, l.were[i]) {
 			return back(agent.LeftMeanwhile(l.in.VM.Name))
 		}
+	}
+	if err := l.keepSeeds(ctx, l.in.VM.ID); err != nil {
+		return err
 	}
 	return l.dropFilters(ctx, l.c, l.in.VM.ID, nil)
 }

@@ -134,6 +134,7 @@ func TestConformance(t *testing.T) {
 		CheckDisk:       checkChain,
 		ForeignSnapshot: foreignSnapshot,
 
+		Seeds: seedsOf, DropSeeds: dropSeeds,
 		EditFilter:     editFilter,
 		UndefineFilter: func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
 		StopPool:       func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },

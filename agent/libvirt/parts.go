@@ -31,6 +31,7 @@ type part struct {
 
 // parts are all of them. A definition always has devices: see edit and definedOf.
 var parts = []part{
+	{"firstBoot", nil, readFirstBoot}, // its file is the host's: see editFirstBoot
 	{"cpu.model", writeModel, readModel},
 	{"cpu.max", func(x *libvirtxml.Domain, s fleet.VMSpec) { setCPUs(x, uint(cpusOf(x)), uint(s.CPU.Max)) }, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.CPU.Max = moreCPUs(x)

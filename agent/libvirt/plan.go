@@ -129,6 +129,11 @@ func (a *applying) judge(ctx context.Context, old *sighted, was *agent.Applied, 
 			missing = append(missing, p)
 		}
 	}
+	if first := in.spec.FirstBoot; first.Kind != "" { // where it will lie
+		if in.seed, err = a.seeds.Path(a.in.VM.ID, first); err != nil {
+			return in, nil, nil, err
+		}
+	}
 	in.disks, err = a.diskPlaces(ctx, places)
 	return in, places, missing, err
 }

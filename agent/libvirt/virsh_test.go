@@ -75,6 +75,9 @@ func change(t *testing.T, vm fleet.VMID, c hvtest.Change) {
 	if c.Detach != "" {
 		virsh(t, "detach-disk", id, c.Detach, "--config")
 	}
+	if c.FirstBoot {
+		takeSeed(t, id)
+	}
 	if c.Network != "" {
 		edit(t, id, "<source network='default'/>", "<source network='"+c.Network+"'/>")
 	}

@@ -25,6 +25,9 @@ func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 	if err != nil {
 		return err
 	}
+	if err := h.takeSeed(ctx, in); err != nil {
+		return err
+	}
 	for i, v := range make {
 		if err := h.copyVolume(ctx, v, i, len(make), in.Progress); err != nil {
 			return err
@@ -339,6 +342,7 @@ func (h *Host) define(in agent.Apply) error {
 	if g.on() {
 		maps.Copy(g.live.pools, g.def.pools)
 	}
+	h.sweepSeeds(g)
 	return nil
 }
 
@@ -388,6 +392,7 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 		h.stop(g, "forced off")
 		delete(h.guests, vm.ID)
 	}
+	delete(h.seeds, vm.ID)
 	for _, d := range doomed {
 		delete(d.in.files, d.Name)
 	}

@@ -46,7 +46,8 @@ type Host struct {
 	guests    map[fleet.VMID]*guest
 	pools     map[string]*pool
 	secrets   map[fleet.PoolID]string
-	networks  map[string]*network // by name; beside the fixed ones
+	seeds     map[fleet.VMID]map[fleet.VMFirstBoot]map[string][]byte // what guests read when they first start
+	networks  map[string]*network                                    // by name; beside the fixed ones
 	groups    map[fleet.SecurityGroupID]fleet.FlatGroup
 	changed   map[string]string // network filters that somebody changed beside Quantix, with what is said of them
 	functions map[string]int    // virtual functions that are switched on, by device

@@ -128,10 +128,22 @@ func TestConformance(t *testing.T) {
 		HasPassword: func(_ *testing.T, id fleet.VMID, user, password string) bool {
 			return h.GuestPassword(id, user) == password
 		},
-		Network: "default",
-		Device:  func(*testing.T) string { return "ens1f0np0" },
-		Unplug:  func(*testing.T) func() { return h.Unplug() },
-		Freeze:  func(*testing.T) func() { return h.Freeze() },
+		Seeds: func(_ *testing.T, id fleet.VMID) []map[string]string {
+			var out []map[string]string
+			for _, files := range h.Seeds(id) {
+				texts := map[string]string{}
+				for name, data := range files {
+					texts[name] = string(data)
+				}
+				out = append(out, texts)
+			}
+			return out
+		},
+		DropSeeds: func(_ *testing.T, id fleet.VMID) { h.dropSeeds(id) },
+		Network:   "default",
+		Device:    func(*testing.T) string { return "ens1f0np0" },
+		Unplug:    func(*testing.T) func() { return h.Unplug() },
+		Freeze:    func(*testing.T) func() { return h.Freeze() },
 	})
 }
 
@@ -159,6 +171,12 @@ func (h *Host) misplace(p fleet.Pool, how hvtest.Misplacement) (back func()) {
 	}
 }
 
+func (h *Host) dropSeeds(id fleet.VMID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.seeds, id)
+}
+
 func (h *Host) stopPool(p fleet.Pool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,6 +192,9 @@ func (h *Host) alter(id fleet.VMID, c hvtest.Change) {
 	if c.Detach != "" {
 		i := int(c.Detach[2] - 'a')
 		g.def.spec.Disks = slices.Delete(slices.Clone(g.def.spec.Disks), i, i+1)
+	}
+	if c.FirstBoot {
+		g.def.spec.FirstBoot = fleet.VMFirstBoot{}
 	}
 	if c.Network != "" {
 		g.def.spec.NICs = slices.Clone(g.def.spec.NICs)

@@ -178,6 +178,7 @@ func (h *Host) LeaveVM(ctx context.Context, in agent.LeaveVM) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.guests, in.VM.ID)
+	delete(h.seeds, in.VM.ID)
 	h.notify()
 	return nil
 }

@@ -36,12 +36,13 @@ var may = map[string][]string{
 	"static":             {},
 	"static/":            {"static/"},
 	"agent":              {"agent/transfer", "internal/wire", "internal/fleet"},
-	"agent/libvirt":      {"agent", "agent/image", "agent/fetch", "agent/transfer", "agent/upload", "internal/wire", "internal/fleet"},
+	"agent/libvirt":      {"agent", "agent/image", "agent/fetch", "agent/seed", "agent/transfer", "agent/upload", "internal/wire", "internal/fleet"},
 	"agent/image":        {"internal/fleet"},
 	"agent/fetch":        {"internal/fleet"},
 	"agent/link":         {"internal/fleet"},
 	"agent/transfer":     {"internal/fleet"},
 	"agent/upload":       {"internal/wire", "internal/fleet"},
+	"agent/seed":         {"internal/fleet"},
 	"agent/mock":         {"agent", "agent/image", "agent/fetch", "agent/transfer", "agent/upload", "internal/wire", "internal/fleet"},
 	"agent/hvtest":       {"agent", "agent/transfer", "internal/wire", "internal/fleet"},
 	"agent/hardware":     {"internal/fleet", "internal/wire"},
@@ -52,7 +53,8 @@ var may = map[string][]string{
 	"internal/placement": {"internal/fleet", "internal/policy"},
 	"internal/notify":    {"internal/fleet"},
 	"internal/vmxml":     {"internal/fleet"},
-	"internal/control":   {"db", "internal/auth", "internal/pair", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/fleet"},
+	"internal/firstboot": {"internal/fleet"},
+	"internal/control":   {"db", "internal/auth", "internal/firstboot", "internal/pair", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/fleet"},
 
 	// The rooms of control, each with those below it.
 	"internal/control/store":  {"db", "internal/policy", "internal/notify", "internal/fleet"},
@@ -98,6 +100,8 @@ var only = map[string][]string{
 	"github.com/a-h/templ":               {"views/", "web"},
 	"github.com/spf13/cobra":             {"internal/cli"},
 	"github.com/vishvananda/netlink":     {"agent/link"},
+	"github.com/diskfs/go-diskfs":        {"agent/seed"},
+	"github.com/santhosh-tekuri":         {"internal/firstboot"},
 }
 
 type listed struct {

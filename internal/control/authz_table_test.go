@@ -36,7 +36,16 @@ func allOf(parts ...map[string]useCase) map[string]useCase {
 // peopleCases are about what is of projects and people, and about who asks; infraCases about what is of none.
 var peopleCases = map[string]useCase{
 	// VMs of project red.
-	"ActVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), fleet.ActShutdown} }},
+	"FirstBoot":    {may: redUse, with: func(w *world) []any { return []any{w.toldVM()} }},
+	"SetFirstBoot": {may: redUse, with: func(w *world) []any { return []any{w.vm(), *tellHostname("a")} }},
+
+	// Customization specs of project red.
+	"CreateCustomization": {may: redUse, with: func(w *world) []any { return []any{w.customization()} }},
+	"UpdateCustomization": {may: redUse, with: func(w *world) []any { in := w.customization(); return []any{w.addCustomization(in).ID, in} }},
+	"DeleteCustomization": {may: redUse, with: func(w *world) []any { return []any{w.addCustomization(w.customization()).ID} }},
+	"GetCustomization":    {may: redSeen, with: func(w *world) []any { return []any{w.addCustomization(w.customization()).ID} }},
+	"ListCustomizations":  {may: somewhere, with: none},
+	"ActVM":               {may: redUse, with: func(w *world) []any { return []any{w.vm(), fleet.ActShutdown} }},
 	"CreateVM": {may: redUse, with: func(w *world) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
 	}},
@@ -255,6 +264,13 @@ var peopleCases = map[string]useCase{
 		}
 		w.exec(`UPDATE jobs SET state = 'running', epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, task.ID)
 		return []any{fleet.JobID(task.ID)}
+	}},
+	"FirstBootFor": {may: ownAgent, with: func(w *world) []any {
+		vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: small, FirstBoot: tellHostname("a")})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return []any{vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot}}
 	}},
 	"ProveSession": {may: agents, with: func(w *world) []any { w.sessions(); return nil }},
 	"RenewHost": {may: agents, with: func(w *world) []any {

@@ -26,6 +26,7 @@ type CreateVM struct {
 	Description string            `json:"description,omitempty"`
 	Spec        fleet.VMSpec      `json:"spec"`                 // power, firmware and MACs may be left out; disks[].volume must be
 	Start       bool              `json:"start,omitempty"`      // the same as spec.power "running"
+	FirstBoot   *FirstBootInput   `json:"firstBoot,omitempty"`  // what the guest is told when it first starts
 	Overcommit  bool              `json:"overcommit,omitempty"` // promise more storage than there is: for those who may change infrastructure
 }
 
@@ -50,7 +51,7 @@ func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fle
 			return err
 		}
 		var err error
-		vm, err = createVM(ctx, q, a, c.macs(), id, whole, plans)
+		vm, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, plans)
 		return err
 	})
 	if err != nil {
@@ -80,6 +81,10 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	}
 	if in.Start {
 		s.Power = fleet.Running
+	}
+	if s.FirstBoot != (fleet.VMFirstBoot{}) {
+		checks.Add("spec.firstBoot", "The first boot is not given with the VM's other values: give it as firstBoot.")
+		s.FirstBoot = fleet.VMFirstBoot{}
 	}
 	s.Disks, s.NICs = slices.Clone(s.Disks), plainMACs(s.NICs)
 	for i := range s.Disks {
@@ -125,10 +130,14 @@ func plainMACs(nics []fleet.NIC) []fleet.NIC {
 	return out
 }
 
-func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, id fleet.VMID, in CreateVM, plans []imagePlan) (fleet.VMView, error) {
+func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, keeps sealer, id fleet.VMID, in CreateVM, plans []imagePlan) (fleet.VMView, error) {
 	project, err := q.ProjectName(ctx, in.ProjectID)
 	if err != nil {
 		return fleet.VMView{}, store.NotFound(err, "project")
+	}
+	boot, err := keeps.forNew(ctx, q, a, &in)
+	if err != nil {
+		return fleet.VMView{}, err
 	}
 	if err := checkReserved(a, fleet.VMSpec{}, in.Spec); err != nil {
 		return fleet.VMView{}, err
@@ -168,6 +177,16 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	})
 	if err != nil {
 		return fleet.VMView{}, nameTaken(err, in.Name, project)
+	}
+	if boot != nil {
+		made := fleet.VM{Meta: fleet.Meta{ID: id, Name: in.Name, ProjectID: in.ProjectID}, Spec: spec}
+		kept, err := madeBoot(ctx, q, *boot, made, project, in.FirstBoot.Variables)
+		if err != nil {
+			return fleet.VMView{}, err
+		}
+		if err := keeps.keep(ctx, q, a, made, kept); err != nil {
+			return fleet.VMView{}, err
+		}
 	}
 	vm, err := store.GetVM(ctx, q, fleet.SystemActor, id)
 	if err != nil {

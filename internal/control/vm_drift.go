@@ -60,6 +60,9 @@ func (c *Control) TakeOver(ctx context.Context, a fleet.Actor, id fleet.VMID, se
 		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, typed); err != nil {
 			return err
 		}
+		if err := settleFirstBoot(ctx, q, old.VM, vm.VM); err != nil {
+			return err
+		}
 		vm, job, err = applyChange(ctx, q, a, vm, "vm.takeover", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
 		return err
 	})

@@ -90,6 +90,9 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	if err := checkGone(ctx, q, old, vm.Spec); err != nil {
 		return old, vm, "", err
 	}
+	if err := settleFirstBoot(ctx, q, old.VM, vm.VM); err != nil {
+		return old, vm, "", err
+	}
 	if vm, job, err = applyPart(ctx, q, a, vm, in.editName(), inWords(old.Diff(vm.VM)), child); err != nil {
 		return old, vm, "", err
 	}

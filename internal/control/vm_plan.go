@@ -27,6 +27,39 @@ type PlanOrder struct {
 	Create *CreateVM  `json:"create,omitempty"`
 }
 
+// keptOrder is how a plan's order is kept: one with a first boot, which may hold secrets, is sealed.
+type keptOrder struct {
+	PlanOrder
+	Key    string `json:"key,omitempty"`
+	Sealed []byte `json:"sealed,omitempty"`
+}
+
+func planLabel(id fleet.PlanID) string { return "order of plan " + string(id) }
+
+func (o PlanOrder) kept(id fleet.PlanID, keeps sealer) (out []byte, err error) {
+	kept := keptOrder{PlanOrder: o}
+	if o.Create != nil && o.Create.FirstBoot != nil {
+		kept = keptOrder{}
+		if kept.Key, kept.Sealed, err = keeps.seal(planLabel(id), o); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(kept)
+}
+
+func (c *Control) openOrder(id fleet.PlanID, asked []byte) (PlanOrder, error) {
+	var kept keptOrder
+	if err := json.Unmarshal(asked, &kept); err != nil {
+		return PlanOrder{}, fmt.Errorf("read the order of plan %s: %w", id, err)
+	}
+	if len(kept.Sealed) == 0 {
+		return kept.PlanOrder, nil
+	}
+	var out PlanOrder
+	err := sealer{c.opts.Vault}.open(planLabel(id), kept.Key, kept.Sealed, &out)
+	return out, err
+}
+
 // errDry ends a part of a transaction whose work is not to stay.
 var errDry = errors.New("only tried")
 
@@ -79,7 +112,7 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 			if err := whole.complete(id); err != nil {
 				return err
 			}
-			vm, err = createVM(ctx, q, a, c.macs(), id, whole, plans)
+			vm, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, plans)
 			return err
 		}); err != nil {
 			return want, order, err
@@ -118,10 +151,11 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 			out = fleet.Plan{VMID: fleet.VMID(*want.VMID), ProjectID: want.ProjectID, Name: want.VM.Name, Changes: []fleet.Change{}, State: fleet.PlanDrawn}
 			return nil
 		}
-		if want.Asked, err = json.Marshal(order); err != nil {
+		want.ID = fleet.NewID[fleet.PlanID]()
+		if want.Asked, err = order.kept(want.ID, sealer{c.opts.Vault}); err != nil {
 			return err
 		}
-		want.ID, want.UserID, want.Patience, want.Most = fleet.NewID[fleet.PlanID](), a.UserID, fleet.PlanPatience, maxPlansAsked
+		want.UserID, want.Patience, want.Most = a.UserID, fleet.PlanPatience, maxPlansAsked
 		want.VM.Status, want.VM.Elsewhere = nil, nil // the host knows better
 		if err := q.DropOldPlans(ctx, db.DropOldPlansParams{UserID: a.UserID, Most: maxPlansKept - 1}); err != nil {
 			return err
@@ -209,10 +243,13 @@ func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID)
 	if err != nil {
 		return out, store.Err(err)
 	}
+	if out, err = c.openOrder(id, row.VMPlan.Asked); err != nil {
+		return out, err
+	}
 	if row.VMPlan.VMID != nil {
 		out.VM = *row.VMPlan.VMID
 	}
-	return out, json.Unmarshal(row.VMPlan.Asked, &out)
+	return out, nil
 }
 
 func planGone() error {
@@ -235,9 +272,9 @@ func (c *Control) CarryOut(ctx context.Context, a fleet.Actor, id fleet.PlanID) 
 		if err != nil {
 			return err
 		}
-		var order PlanOrder
-		if err := json.Unmarshal(row.Asked, &order); err != nil {
-			return fmt.Errorf("read the order of plan %s: %w", id, err)
+		order, err := c.openOrder(id, row.Asked)
+		if err != nil {
+			return err
 		}
 		within := store.Within(ctx, tx)
 		if order.Create != nil {

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/auth"
+	"quantix/internal/notify"
+
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -190,5 +193,30 @@ func TestAHostsAnswerIsBounded(t *testing.T) {
 	got, err := s.GetPlan(t.Context(), chief, p.ID)
 	if err != nil || len(got.Drawing.Lines) != fleet.MaxDrawnLines || got.Drawing.Left != 3000-fleet.MaxDrawnLines || len(got.Drawing.Lines[0].Text) > 1100 || got.Drawing.Lines[0].Op != fleet.LineStays {
 		t.Errorf("kept are %d lines of %d bytes, %v", len(got.Drawing.Lines), len(got.Drawing.Lines[0].Text), err)
+	}
+}
+
+// A plan is kept for an hour, and a first boot may hold secrets: they are sealed in it, and come out for who carries it out.
+func TestAPlanKeepsAFirstBootSealed(t *testing.T) {
+	s := newSite(t)
+	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
+	s.greet(s.h1)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
+	p, err := s.PlanNewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web", HostID: s.h1, Spec: small, FirstBoot: tellHostname("violet-lantern")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count("vm_plans WHERE row_to_json(vm_plans)::text LIKE '%violet%'"); n != 0 {
+		t.Error("the plan holds what the guest is to be told")
+	}
+	if order, err := s.PlanOrder(t.Context(), chief, p.ID); err != nil || order.Create == nil || order.Create.FirstBoot == nil {
+		t.Errorf("to be changed, it is %+v, %v", order, err)
+	}
+	vm, err := s.CarryOut(t.Context(), chief, p.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.get(vm); got.Spec.FirstBoot.Kind == "" {
+		t.Errorf("made is %+v", got.Spec)
 	}
 }

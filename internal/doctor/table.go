@@ -186,6 +186,18 @@ var needs = []need{
 		files: []string{"usr/lib/syslinux/modules/bios/ldlinux.c32"}, debian: []string{"syslinux-common"},
 	},
 	{
+		name: "mmdebstrap", why: "builds the cloud image of the tests", required: forTests, programs: []string{"mmdebstrap"},
+		debian: []string{"mmdebstrap"}, rpm: []string{"mmdebstrap"},
+	},
+	{
+		name: "sfdisk", why: "builds the cloud image of the tests", required: forTests, programs: []string{"sfdisk"},
+		debian: []string{"fdisk"}, rpm: []string{"util-linux-core"},
+	},
+	{
+		name: "modprobe", why: "builds the cloud image of the tests", required: forTests, programs: []string{"modprobe"},
+		debian: []string{"kmod"}, rpm: []string{"kmod"},
+	},
+	{
 		name: "Chromium", why: "the browser of the end-to-end tests", required: forTests,
 		programs: []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"},
 		debian:   []string{"chromium"}, rpm: []string{"chromium"},

@@ -29,7 +29,7 @@ func emptyFleet(t *testing.T) {
 	p.waitPath("/")
 	for name, path := range map[string]string{
 		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "pools": "/pools", "networks": "/networks", "images": "/images", "tasks": "/tasks", "vm-new": "/vms/new",
-		"projects": "/projects", "pools-matrix": "/pools/matrix", "networks-topology": "/networks/topology", "security-groups": "/security-groups",
+		"projects": "/projects", "pools-matrix": "/pools/matrix", "networks-topology": "/networks/topology", "security-groups": "/security-groups", "customizations": "/customizations",
 		"would-it-pass": "/security-groups/test", "images-well-known": "/images/well-known",
 	} {
 		p.shoot(shot{"empty-" + name, path, nil})

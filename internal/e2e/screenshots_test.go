@@ -99,6 +99,7 @@ func demoShots(t *testing.T, a api) []shot {
 	ask[any](t, a, http.StatusNoContent, http.MethodPut, office+"/port-groups/printers/grants/"+shop, nil)
 	ask[any](t, a, http.StatusOK, http.MethodPut, "/api/v1"+local+"/selector", map[string]any{"selector": "rack=r1"})
 	san, ceph := a.blockPools(t)
+	told, spec := someFirstBoot(t, a)
 	web := "/security-groups/" + string(someGroup(t, a, running).ID)
 	image := list[fleet.ImageView](t, a, "/api/v1/images?filter=format:qcow2")[0]
 	img := "/images/" + string(image.ID)
@@ -341,6 +342,25 @@ func demoShots(t *testing.T, a api) []shot {
 			p.settle()
 		}},
 		{"networks", "/networks", nil},
+		{"vm-first-boot", told + "/first-boot", nil},
+		{"vm-first-boot-set", told + "?tab=configure", nil},
+		{"vm-new-first-boot", "/vms/new", func(p *tab) {
+			p.click("#vm-first-boot summary", "First boot")
+			p.choose("[name='firstBoot.kind']", "cloud-init")
+			p.waitTrue("its fields are shown", `document.querySelector("[name='firstBoot.cloudInit.hostname']").checkVisibility()`)
+		}},
+		{"vm-new-first-boot-wrong", "/vms/new", func(p *tab) {
+			p.expect("422")
+			p.click("#vm-first-boot summary", "First boot")
+			p.choose("[name='firstBoot.kind']", "cloud-init user-data")
+			p.fill("[name='firstBoot.userData']", "#cloud-config\npackages: 3\n")
+			p.click("footer button.primary", "Create VM")
+			p.waitText("#vm-first-boot .field.bad", "Line 2")
+		}},
+		{"customizations", "/customizations", nil},
+		{"customization-new", "/customizations/new", nil},
+		{"customization", spec, nil},
+		{"customization-delete", spec + "/delete", nil},
 		{"security-groups", "/security-groups", nil},
 		{"security-group", web, nil},
 		{"security-group-cards", web + "?tab=cards", nil},

@@ -30,6 +30,7 @@ type (
 	PlanID      string
 
 	SecurityGroupID string
+	CustomizationID string
 	ImageID         string
 	ImageVersionID  string
 	StartImageID    string

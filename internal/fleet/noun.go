@@ -22,6 +22,7 @@ const (
 	NounImage   Noun = "image"
 
 	NounSecurityGroup Noun = "secgroup"
+	NounCustomization Noun = "customization"
 )
 
 // Thing is all that is decided about a noun.
@@ -96,6 +97,10 @@ var nouns = []Thing{
 		Key: NounSecurityGroup, Word: "secgroup", Plural: "security-groups", Title: "Security groups", Icon: "shield-check",
 		Path: "/security-groups", See: MaySeeVMs, All: "secgroup:*", Own: "secgroups:",
 		Filter: SecurityGroupKeys, View: []string{"filter", "sort", "columns", "limit"},
+	},
+	{
+		Key: NounCustomization, Word: "customization", Plural: "customizations", Title: "Customization specs", Icon: "file-text",
+		Path: "/customizations", See: MaySeeVMs,
 	},
 	{Key: NounUser, Word: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},
 }

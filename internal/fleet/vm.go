@@ -50,6 +50,8 @@ type VMSpec struct {
 	Security VMSecurity `json:"security,omitzero"`
 	Devices  VMDevices  `json:"devices,omitzero"`
 	Policy   VMPolicy   `json:"policy,omitzero"`
+
+	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // set by the portal: see FirstBoot
 }
 
 // Pools lists the pools that the spec names, each once, in order of first mention.

@@ -210,6 +210,8 @@ var partFields = []Field[VMSpec]{
 		Section: SectionPower, Label: "When it goes off by itself", Options: Restarts,
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. What a person stops stays off, and so does what virsh forces off.",
 	})),
+
+	firstBoot(),
 }
 
 // Parts are the fields that stand in one place of a definition each. They came later than the others: an older agent knows not all of them.
@@ -365,7 +367,7 @@ func choice[S any](name, noun string, at func(*S) *string, in Input) Field[S] {
 // text is a choice that takes other words of that form, too.
 func text[S any](name, noun string, at func(*S) *string, in Input, form *regexp.Regexp, wrong string) Field[S] {
 	in.Kind = InputText
-	return asked(name, noun, at, in.words, in, equal, func(c *Checks, field, v string) {
+	return asked(name, noun, at, func(v string) string { return cmp.Or(in.words(v), "default") }, in, equal, func(c *Checks, field, v string) {
 		if !form.MatchString(v) {
 			c.Add(field, "%s", wrong)
 		}

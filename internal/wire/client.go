@@ -150,6 +150,13 @@ func (c *Client) PoolSecret(ctx context.Context, id fleet.PoolID) (PoolSecret, e
 	return out, err
 }
 
+// FirstBoot fetches what the guest of a VM of this host reads when it first starts.
+func (c *Client) FirstBoot(ctx context.Context, id fleet.VMID, of fleet.VMFirstBoot) (FirstBoot, error) {
+	var out FirstBoot
+	err := c.call(ctx, PathFirstBoots+url.PathEscape(string(id)), FirstBootRequest{of}, &out)
+	return out, err
+}
+
 // Progress tells how far a job is.
 func (c *Client) Progress(ctx context.Context, id fleet.JobID, in Progress) (ProgressAnswer, error) {
 	var out ProgressAnswer

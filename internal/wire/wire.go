@@ -31,6 +31,9 @@ const (
 	// PathTransfers + <id>/meet: Meet → MeetAnswer, where both hosts of a transfer hear of each other; older portals have none.
 	PathTransfers = "/agent/v1/transfers/"
 
+	// PathFirstBoots + <VM id>: FirstBootRequest → FirstBoot, for the VM's own host; older portals have none.
+	PathFirstBoots = "/agent/v1/first-boots/"
+
 	PathPair    = "/agent/v1/pair/"    // + <pair id>: websocket, subprotocol "binary"; header SessionHeader as on every call
 	PathConsole = "/agent/v1/console/" // PathPair as agents before it know it
 )
@@ -310,4 +313,14 @@ type GuestSecret struct {
 // PoolSecret is what proves to a pool's storage who asks. It goes nowhere but into the hypervisor.
 type PoolSecret struct {
 	Secret string `json:"secret"`
+}
+
+// FirstBootRequest asks for what a VM's guest reads when it first starts.
+type FirstBootRequest struct {
+	FirstBoot fleet.VMFirstBoot `json:"firstBoot"` // as the VM's spec has it
+}
+
+// FirstBoot are the files of it, by name. They may hold secrets: they go nowhere but onto the disc that the guest reads.
+type FirstBoot struct {
+	Files map[string][]byte `json:"files"`
 }

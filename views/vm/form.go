@@ -23,6 +23,8 @@ type Form struct {
 	VM            fleet.VM // that is edited
 	Wizard        Wizard
 
+	Specs []fleet.Customization // that a new VM's first boot can be by
+
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs kit.Choices
 }
 

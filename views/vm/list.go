@@ -99,7 +99,8 @@ func (p *ListPage) tabs() []kit.Tab {
 	return kit.TabsAt(ours, "tab", p.Tab, kit.Tab{Key: "all", Text: "All"},
 		kit.Tab{Key: "attention", Text: "Needs attention", Tone: "bad", Count: count(p.Total.InNeed)},
 		kit.Tab{Key: "restart", Text: "Needs restart", Count: count(p.Total.Phases[fleet.PhaseNeedsRestart])},
-		kit.Tab{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Found)})
+		kit.Tab{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Found)},
+		kit.Tab{Key: "customizations", Text: "Customization specs", Href: fleet.NounCustomization.Is().Path})
 }
 
 // summary is one line under the title: "40 · 29 running · 8 unknown". It is of the whole fleet, so a page that is cut shows none.

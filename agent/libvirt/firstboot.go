@@ -1,0 +1,170 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent/seed"
+	"quantix/internal/fleet"
+)
+
+// aliasFirstBoot is the drive of the disc that the guest reads when it first starts. It is no drive and no disk of the spec's.
+const aliasFirstBoot = "ua-quantix-firstboot"
+
+// ignitionKeys are the names under which firmware hands Ignition its configuration: Fedora CoreOS and Flatcar ask for different ones.
+var ignitionKeys = []string{"opt/com.coreos/config", "opt/org.flatcar-linux/config"}
+
+// makeSeed makes what the guest reads, where the definition is to name it and it is not there. So it is made once each time that it is given, and
+// made again where somebody removed it.
+func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *intent) error {
+	want := a.in.VM.Spec.FirstBoot
+	if want.Kind == "" || !in.Has("firstBoot") && defined != want {
+		return nil
+	}
+	file, err := a.seeds.Path(a.in.VM.ID, want)
+	if err != nil {
+		return err
+	}
+	in.seed = file
+	have, err := within(ctx, func() (bool, error) { return a.seeds.Have(a.in.VM.ID, want) })
+	if err != nil || have {
+		return err
+	}
+	if a.in.FirstBoot == nil {
+		return fleet.Errorf(fleet.Conflict, "What the guest is told when it first starts is not on this host.")
+	}
+	files, err := a.in.FirstBoot(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = within(ctx, func() (struct{}, error) { return struct{}{}, a.seeds.Make(a.in.VM.ID, want, files) })
+	if err != nil {
+		return fmt.Errorf("make what the guest reads when it first starts: %w", err)
+	}
+	return nil
+}
+
+// sweepSeeds removes what neither the definition nor the running guest has any more.
+func (a *applying) sweepSeeds(ctx context.Context, x *libvirtxml.Domain, live *hardware) error {
+	keep := []string{seedOf(x)}
+	if live != nil {
+		keep = append(keep, live.seed)
+	}
+	return a.keepSeeds(ctx, a.in.VM.ID, keep...)
+}
+
+func (b *Backend) keepSeeds(ctx context.Context, id fleet.VMID, files ...string) error {
+	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, b.seeds.Keep(id, files...) })
+	if err != nil {
+		return fmt.Errorf("remove what the guest read when it first started: %w", err)
+	}
+	return nil
+}
+
+// editFirstBoot gives the guest the file, and takes away what it had of Quantix's.
+func editFirstBoot(x *libvirtxml.Domain, kind fleet.FirstBootKind, file string) {
+	x.Devices.Disks = slices.DeleteFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasFirstBoot })
+	dropIgnition(x)
+	switch {
+	case file == "":
+	case kind == fleet.Ignition:
+		i := slices.IndexFunc(x.SysInfo, func(s libvirtxml.DomainSysInfo) bool { return s.FWCfg != nil })
+		if i < 0 {
+			x.SysInfo = append(x.SysInfo, libvirtxml.DomainSysInfo{FWCfg: &libvirtxml.DomainSysInfoFWCfg{}})
+			i = len(x.SysInfo) - 1
+		}
+		for _, key := range ignitionKeys {
+			x.SysInfo[i].FWCfg.Entry = append(x.SysInfo[i].FWCfg.Entry, libvirtxml.DomainSysInfoEntry{Name: key, File: file})
+		}
+	default:
+		drive := freeDrive(x)
+		if kind.ByCloudInit() {
+			drive = seedDisk(x)
+		}
+		drive.Alias = &libvirtxml.DomainAlias{Name: aliasFirstBoot}
+		drive.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}
+		x.Devices.Disks = append(x.Devices.Disks, drive)
+	}
+}
+
+// seedDisk is a disk that the guest can only read. Kernels made for clouds, such as Debian's, know virtio's disks and no SATA drive; cloud-init looks
+// on all disks for its label. Its name stands behind those of other disks, from the first of which a guest starts.
+func seedDisk(x *libvirtxml.Domain) libvirtxml.DomainDisk {
+	target := ""
+	for i := 25; target == "" || slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == target }); i++ {
+		target = diskNamed("vd", i)
+	}
+	return libvirtxml.DomainDisk{
+		Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
+		Target: &libvirtxml.DomainDiskTarget{Dev: target, Bus: "virtio"}, ReadOnly: &libvirtxml.DomainDiskReadOnly{},
+	}
+}
+
+// dropIgnition removes the entries that Quantix made; others that an administrator has put beside them stay.
+func dropIgnition(x *libvirtxml.Domain) {
+	for i := range x.SysInfo {
+		if f := x.SysInfo[i].FWCfg; f != nil {
+			f.Entry = slices.DeleteFunc(f.Entry, func(e libvirtxml.DomainSysInfoEntry) bool { return isIgnition(e) })
+		}
+	}
+	x.SysInfo = slices.DeleteFunc(x.SysInfo, func(s libvirtxml.DomainSysInfo) bool { return s.FWCfg != nil && len(s.FWCfg.Entry) == 0 })
+}
+
+func isIgnition(e libvirtxml.DomainSysInfoEntry) bool {
+	_, ours := seed.Of(e.File)
+	return ours && slices.Contains(ignitionKeys, e.Name)
+}
+
+// seedOf is the file that the guest reads when it first starts; empty: none.
+func seedOf(x *libvirtxml.Domain) string {
+	if x.Devices != nil {
+		for i := range x.Devices.Disks {
+			if d := &x.Devices.Disks[i]; aliasOf(d.Alias) == aliasFirstBoot {
+				return pathOf(d)
+			}
+		}
+	}
+	for _, s := range x.SysInfo {
+		if s.FWCfg == nil {
+			continue
+		}
+		for _, e := range s.FWCfg.Entry {
+			if isIgnition(e) {
+				return e.File
+			}
+		}
+	}
+	return ""
+}
+
+// readFirstBoot reads which first boot the guest has from what the file is called.
+func readFirstBoot(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	file := seedOf(x)
+	if file == "" {
+		return ""
+	}
+	of, ok := seed.Of(file)
+	if !ok {
+		return path.Base(file)
+	}
+	s.FirstBoot = of
+	return ""
+}
+
+// freeDrive is a CD-ROM drive under a name that no other drive has.
+func freeDrive(x *libvirtxml.Domain) libvirtxml.DomainDisk {
+	machine := "q35"
+	if x.OS != nil && x.OS.Type != nil && !strings.Contains(x.OS.Type.Machine, machine) {
+		machine = "pc"
+	}
+	drive := newCDROM(machine)
+	for c := 'a'; slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == drive.Target.Dev }); c++ {
+		drive.Target.Dev = drive.Target.Dev[:2] + string(c)
+	}
+	return drive
+}

@@ -1,0 +1,63 @@
+package mock
+
+import (
+	"context"
+	"maps"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// takeSeed keeps what the guest reads when it first starts, where the definition is to name it and it is not there.
+func (h *Host) takeSeed(ctx context.Context, in agent.Apply) error {
+	want := in.VM.Spec.FirstBoot
+	h.mu.Lock()
+	plan := h.plan(in)
+	needed := plan.Has("firstBoot")
+	if g, ok := h.guests[in.VM.ID]; ok {
+		needed = needed || g.def.spec.FirstBoot == want
+	}
+	_, have := h.seeds[in.VM.ID][want]
+	h.mu.Unlock()
+	if want.Kind == "" || !needed || have {
+		return nil
+	}
+	if in.FirstBoot == nil {
+		return fleet.Errorf(fleet.Conflict, "What the guest is told when it first starts is not on this host.")
+	}
+	files, err := in.FirstBoot(ctx)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.seeds == nil {
+		h.seeds = map[fleet.VMID]map[fleet.VMFirstBoot]map[string][]byte{}
+	}
+	if h.seeds[in.VM.ID] == nil {
+		h.seeds[in.VM.ID] = map[fleet.VMFirstBoot]map[string][]byte{}
+	}
+	h.seeds[in.VM.ID][want] = maps.Clone(files)
+	return nil
+}
+
+// sweepSeeds forgets what neither the definition nor the running guest has any more; h.mu is held.
+func (h *Host) sweepSeeds(g *guest) {
+	maps.DeleteFunc(h.seeds[g.id], func(of fleet.VMFirstBoot, _ map[string][]byte) bool {
+		return of != g.def.spec.FirstBoot && !(g.on() && of == g.live.spec.FirstBoot)
+	})
+	if len(h.seeds[g.id]) == 0 {
+		delete(h.seeds, g.id)
+	}
+}
+
+// Seeds are what the guest can read when it first starts, each time that it was given as files by name.
+func (h *Host) Seeds(id fleet.VMID) []map[string][]byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []map[string][]byte
+	for _, files := range h.seeds[id] {
+		out = append(out, maps.Clone(files))
+	}
+	return out
+}

@@ -1,0 +1,231 @@
+// Package seed keeps what guests read when they first start: a disc, or a file as it is, for each VM and each time that it was given one.
+// They may hold secrets: only root, and the hypervisor for as long as the guest runs, reads them.
+package seed
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/diskfs/go-diskfs/backend/file"
+	"github.com/diskfs/go-diskfs/filesystem/iso9660"
+
+	"quantix/internal/fleet"
+)
+
+// Dir is where they lie. QEMU, which runs as another user, goes through it by name and cannot list it.
+const Dir = "/var/lib/libvirt/quantix"
+
+const (
+	most    = 1 << 20 // bytes of all files of a disc
+	partial = ".part" // that is being written
+	working = ".work" // the directory of what goes into it
+)
+
+var (
+	idForm   = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	fileForm = regexp.MustCompile(`^(cloud-init|cloud-config|ignition|sysprep)-([1-9][0-9]{0,9})\.(iso|ign)$`)
+	nameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,31}$`)
+)
+
+// Store is a directory of them. The zero Store is Dir.
+type Store struct{ Dir string }
+
+func (s Store) of(id fleet.VMID) (string, error) {
+	if !idForm.MatchString(string(id)) {
+		return "", fmt.Errorf("%q is no VM's id", id)
+	}
+	dir := s.Dir
+	if dir == "" {
+		dir = Dir
+	}
+	return filepath.Join(dir, string(id)), nil
+}
+
+// Path is where the VM's is, be it there or not.
+func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
+	dir, err := s.of(id)
+	if err != nil {
+		return "", err
+	}
+	ending := "iso"
+	if of.Kind == fleet.Ignition {
+		ending = "ign"
+	}
+	name := fmt.Sprintf("%s-%d.%s", of.Kind, of.Number, ending)
+	if !fileForm.MatchString(name) {
+		return "", fmt.Errorf("%q is no first boot", name)
+	}
+	return filepath.Join(dir, name), nil
+}
+
+// Of is the first boot that a path is of; false: it is none.
+func Of(path string) (fleet.VMFirstBoot, bool) {
+	m := fileForm.FindStringSubmatch(filepath.Base(path))
+	if m == nil || !idForm.MatchString(filepath.Base(filepath.Dir(path))) {
+		return fleet.VMFirstBoot{}, false
+	}
+	n, err := strconv.Atoi(m[2])
+	return fleet.VMFirstBoot{Kind: fleet.FirstBootKind(m[1]), Number: n}, err == nil
+}
+
+// Have reports whether the VM's is there, whole.
+func (s Store) Have(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
+	path, err := s.Path(id, of)
+	if err != nil {
+		return false, err
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return info.Mode().IsRegular() && info.Size() > 0, nil
+}
+
+// Make makes the VM's of these files. It has its name only once all of it is on the disk; what fails leaves nothing.
+func (s Store) Make(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte) (err error) {
+	path, err := s.Path(id, of)
+	if err != nil {
+		return err
+	}
+	if err := checkFiles(of, files); err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Mkdir(d, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	temp := path + partial
+	if err := os.RemoveAll(temp); err != nil { // of a try that was cut off
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err == nil {
+			err = os.Rename(temp, path)
+		}
+		if err != nil {
+			err = errors.Join(err, os.Remove(temp))
+			return
+		}
+		err = syncDir(dir)
+	}()
+	if of.Kind == fleet.Ignition {
+		_, err = f.Write(files["config.ign"])
+	} else {
+		err = writeDisc(f, path+working, label(of.Kind), files)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return err
+}
+
+func checkFiles(of fleet.VMFirstBoot, files map[string][]byte) error {
+	all := 0
+	for name, data := range files {
+		if !nameForm.MatchString(name) {
+			return fmt.Errorf("the portal sent a file of the name %q for the first boot", name)
+		}
+		all += len(data)
+	}
+	if len(files) == 0 || len(files) > 8 || all > most || of.Kind == fleet.Ignition && len(files["config.ign"]) == 0 {
+		return fmt.Errorf("what the portal sent for the first boot is nothing, or more than %d KiB", most>>10)
+	}
+	return nil
+}
+
+// label is what the disc is called, by which cloud-init knows its own.
+func label(k fleet.FirstBootKind) string {
+	if k.ByCloudInit() {
+		return "cidata"
+	}
+	return "UNATTEND"
+}
+
+// writeDisc writes an ISO 9660 image, with long names both as Linux and as Windows read them. What goes into it lies in work for that while.
+func writeDisc(f *os.File, work, label string, files map[string][]byte) (err error) {
+	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o700)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	disc, err := iso9660.Create(file.New(f, false), 0, 0, 2048, work)
+	if err != nil {
+		return err
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(work, name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return disc.Finalize(iso9660.FinalizeOptions{RockRidge: true, Joliet: true, VolumeIdentifier: label})
+}
+
+// Keep removes all of the VM's but those at these paths; none of them: its directory, too.
+func (s Store) Keep(id fleet.VMID, paths ...string) error {
+	dir, err := s.of(id)
+	if err != nil {
+		return err
+	}
+	all, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	kept := false
+	for _, e := range all {
+		path := filepath.Join(dir, e.Name())
+		if contains(paths, path) {
+			kept = true
+			continue
+		}
+		if !fileForm.MatchString(strings.TrimSuffix(strings.TrimSuffix(e.Name(), partial), working)) {
+			kept = true // somebody else's
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	if kept {
+		return nil
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func contains(paths []string, path string) bool {
+	for _, p := range paths {
+		if p != "" && filepath.Clean(p) == path {
+			return true
+		}
+	}
+	return false
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

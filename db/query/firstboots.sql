@@ -1,0 +1,14 @@
+-- name: SetFirstBoot :exec
+INSERT INTO first_boots (vm_id, number, by_key, sealed, set_by) VALUES (@vm_id, @number, @by_key, @sealed, @set_by)
+ON CONFLICT (vm_id) DO UPDATE SET number = excluded.number, by_key = excluded.by_key, sealed = excluded.sealed, set_by = excluded.set_by, set_at = now();
+
+-- name: DropFirstBoot :exec
+DELETE FROM first_boots WHERE vm_id = @vm_id;
+
+-- name: GetFirstBoot :one
+SELECT * FROM first_boots WHERE vm_id = @vm_id;
+
+-- name: FirstBootFor :one
+-- That of a VM for the one host that is to have the VM; nobody else is given it.
+SELECT f.by_key, f.sealed, f.number, (v.spec #>> '{firstBoot,kind}')::text AS kind FROM first_boots f JOIN vms v ON v.id = f.vm_id
+WHERE f.vm_id = @vm_id AND v.host_id = @host_id AND v.deleted_at IS NULL AND (v.spec #>> '{firstBoot,number}')::bigint = f.number;

@@ -1,0 +1,290 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/firstboot"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// GivenFirstBoot is a VM's first boot as those see it who may change the VM.
+type GivenFirstBoot struct {
+	fleet.VMFirstBoot
+	Content fleet.FirstBoot `json:"content"`
+	SetAt   time.Time       `json:"setAt"`
+	SetBy   string          `json:"setBy"`
+}
+
+// CustomizationInput is a customization spec as people write it.
+type CustomizationInput struct {
+	ProjectID    fleet.ProjectID `json:"projectId,omitempty"` // of a new one; empty: the fleet's, which every project may use
+	Name         string          `json:"name"`
+	Description  string          `json:"description,omitempty"`
+	FirstBoot    fleet.FirstBoot `json:"firstBoot"`
+	IfGeneration int64           `json:"ifGeneration,omitempty"` // refuse where it is at another generation; 0: do not ask
+}
+
+func customizationLabel(id fleet.CustomizationID) string { return "customization " + string(id) }
+
+func (in CustomizationInput) check() error {
+	var checks fleet.Checks
+	fleet.CheckName(&checks, "name", in.Name)
+	fleet.CheckDescription(&checks, "description", in.Description)
+	firstboot.Check(&checks, "firstBoot", in.FirstBoot, true)
+	names := firstboot.Names(in.FirstBoot)
+	if len(names) > firstboot.MaxVars {
+		checks.Add("firstBoot", "At most %d variables.", firstboot.MaxVars)
+	}
+	return checks.Err()
+}
+
+// CreateCustomization keeps a new customization spec. It names no VM, and changes none.
+func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in CustomizationInput) (fleet.Customization, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return fleet.Customization{}, err
+	}
+	if err := mayGroups(a, in.ProjectID); err != nil {
+		return fleet.Customization{}, err
+	}
+	id := fleet.NewID[fleet.CustomizationID]()
+	boot, key, sealed, err := c.sealCustomization(id, in, fleet.FirstBoot{})
+	if err != nil {
+		return fleet.Customization{}, err
+	}
+	add := db.AddCustomizationParams{
+		ID: id, Name: in.Name, Description: in.Description, Kind: boot.Kind, Variables: firstboot.Names(boot), ByKey: key, Sealed: sealed, ChangedBy: a.Name,
+	}
+	if add.Variables == nil {
+		add.Variables = []string{}
+	}
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		if in.ProjectID != "" {
+			if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
+				return store.NotFound(err, "project")
+			}
+			add.ProjectID = &in.ProjectID
+		}
+		if err := q.AddCustomizationsAlone(ctx, string(in.ProjectID)); err != nil {
+			return err
+		}
+		n, err := q.CountCustomizations(ctx, (*string)(add.ProjectID))
+		if err != nil {
+			return err
+		}
+		if n >= fleet.MaxCustomizations {
+			return fleet.Errorf(fleet.Conflict, "There are %d customization specs already, which is as many as there may be. Delete some.", n)
+		}
+		if err := q.AddCustomization(ctx, add); err != nil {
+			return customizationTaken(err, in.Name)
+		}
+		return store.Audit(ctx, q, a, "customization.create", fleet.SubjectOf(fleet.NounCustomization, id), in.Name, boot.Kind.Words())
+	})
+	if err != nil {
+		return fleet.Customization{}, err
+	}
+	return c.GetCustomization(ctx, a, id)
+}
+
+// sealCustomization checks what was written, and seals it with the passwords that stay.
+func (c *Control) sealCustomization(id fleet.CustomizationID, in CustomizationInput, had fleet.FirstBoot) (boot fleet.FirstBoot, key string, sealed []byte, err error) {
+	in.FirstBoot = in.FirstBoot.WithKept(had)
+	if err := in.check(); err != nil {
+		return boot, "", nil, err
+	}
+	if boot, err = firstboot.Hash(in.FirstBoot); err != nil {
+		return boot, "", nil, err
+	}
+	key, sealed, err = sealer{c.opts.Vault}.seal(customizationLabel(id), boot)
+	return boot, key, sealed, err
+}
+
+func customizationTaken(err error, name string) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.ConstraintName == "customization_name_taken" {
+		text := "A customization spec named \"" + name + "\" exists already. Choose another name."
+		return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
+	}
+	return err
+}
+
+// UpdateCustomization changes a spec; VMs that were made with it stay as they are.
+func (c *Control) UpdateCustomization(ctx context.Context, a fleet.Actor, id fleet.CustomizationID, in CustomizationInput) (fleet.Customization, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return fleet.Customization{}, err
+	}
+	err := c.lockCustomization(ctx, a, id, func(q *db.Queries, row db.Customization) error {
+		if in.IfGeneration != 0 && in.IfGeneration != row.Generation {
+			return changedMeanwhile("customization spec", row.Generation, in.IfGeneration)
+		}
+		var had fleet.FirstBoot
+		err := sealer{c.opts.Vault}.open(customizationLabel(id), row.ByKey, row.Sealed, &had)
+		if err != nil && fleet.CodeOf(err) != fleet.Conflict {
+			return err
+		}
+		boot, key, sealed, err := c.sealCustomization(id, in, had)
+		if err != nil {
+			return err
+		}
+		to := db.ChangeCustomizationParams{
+			ID: id, Name: in.Name, Description: in.Description, Kind: boot.Kind, Variables: firstboot.Names(boot), ByKey: key, Sealed: sealed, ChangedBy: a.Name,
+		}
+		if to.Variables == nil {
+			to.Variables = []string{}
+		}
+		if err := q.ChangeCustomization(ctx, to); err != nil {
+			return customizationTaken(err, in.Name)
+		}
+		return store.Audit(ctx, q, a, "customization.edit", fleet.SubjectOf(fleet.NounCustomization, id), in.Name, boot.Kind.Words())
+	})
+	if err != nil {
+		return fleet.Customization{}, err
+	}
+	return c.GetCustomization(ctx, a, id)
+}
+
+// DeleteCustomization removes a spec; VMs that were made with it stay as they are.
+func (c *Control) DeleteCustomization(ctx context.Context, a fleet.Actor, id fleet.CustomizationID) error {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return err
+	}
+	return c.lockCustomization(ctx, a, id, func(q *db.Queries, row db.Customization) error {
+		if err := q.DeleteCustomization(ctx, id); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "customization.delete", fleet.SubjectOf(fleet.NounCustomization, id), row.Name, row.Kind.Words())
+	})
+}
+
+// lockCustomization does something to a spec that the actor may change.
+func (c *Control) lockCustomization(ctx context.Context, a fleet.Actor, id fleet.CustomizationID, do func(*db.Queries, db.Customization) error) error {
+	if err := store.CheckID(id, "customization spec"); err != nil {
+		return err
+	}
+	return c.store.Tx(ctx, func(q *db.Queries) error {
+		if _, err := getCustomization(ctx, q, a, id); err != nil {
+			return err
+		}
+		row, err := q.LockCustomization(ctx, id)
+		if err != nil {
+			return store.NotFound(err, "customization spec")
+		}
+		if err := mayGroups(a, projectOf(row)); err != nil {
+			return err
+		}
+		return do(q, row)
+	})
+}
+
+func projectOf(row db.Customization) fleet.ProjectID {
+	if row.ProjectID == nil {
+		return ""
+	}
+	return *row.ProjectID
+}
+
+// getCustomization is one that the actor sees.
+func getCustomization(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.CustomizationID) (db.GetCustomizationRow, error) {
+	all, projects := policy.AllProjects(a), store.ProjectsOf(a)
+	row, err := q.GetCustomization(ctx, db.GetCustomizationParams{ID: id, AllProjects: all, Projects: projects})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row, fleet.Errorf(fleet.NotFound, "There is no such customization spec.")
+	}
+	return row, err
+}
+
+// GetCustomization is one spec; what it says is there for those alone who may change it.
+func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.CustomizationID) (fleet.Customization, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return fleet.Customization{}, err
+	}
+	if err := store.CheckID(id, "customization spec"); err != nil {
+		return fleet.Customization{}, err
+	}
+	row, err := getCustomization(ctx, c.store.Queries, a, id)
+	if err != nil {
+		return fleet.Customization{}, store.Err(err)
+	}
+	out := customizationOf(row.Customization, row.ProjectName)
+	if mayGroups(a, out.ProjectID) != nil {
+		return out, nil
+	}
+	var boot fleet.FirstBoot
+	if err := (sealer{c.opts.Vault}).open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &boot); fleet.CodeOf(err) == fleet.Conflict {
+		out.Unreadable = err.Error() // it can be deleted, or written anew, all the same
+		return out, nil
+	} else if err != nil {
+		return out, err
+	}
+	boot = boot.Shown()
+	out.FirstBoot = &boot
+	return out, nil
+}
+
+// ListCustomizations are the fleet's specs and those of the actor's projects, by name, without what they say.
+func (c *Control) ListCustomizations(ctx context.Context, a fleet.Actor) ([]fleet.Customization, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return nil, err
+	}
+	all, projects := policy.AllProjects(a), store.ProjectsOf(a)
+	const most = 5000
+	rows, err := c.store.ListCustomizations(ctx, db.ListCustomizationsParams{AllProjects: all, Projects: projects, Most: most})
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	out := make([]fleet.Customization, 0, len(rows))
+	for _, row := range rows {
+		out = append(out, customizationOf(row.Customization, row.ProjectName))
+	}
+	return out, nil
+}
+
+func customizationOf(row db.Customization, project string) fleet.Customization {
+	return fleet.Customization{
+		ID: row.ID, ProjectID: projectOf(row), ProjectName: project, Name: row.Name, Description: row.Description, Kind: row.Kind,
+		Variables: row.Variables, Generation: row.Generation, ChangedAt: row.ChangedAt, ChangedBy: row.ChangedBy,
+	}
+}
+
+// customizationFor is what a spec says, for a VM of a project that may use it: the fleet's and its own.
+func (s sealer) customizationFor(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.CustomizationID) (fleet.FirstBoot, error) {
+	var out fleet.FirstBoot
+	none := func() error {
+		var checks fleet.Checks
+		checks.Add("firstBoot.customizationId", "There is no such customization spec in the VM's project. Choose another.")
+		return checks.Err()
+	}
+	if !fleet.IsID(string(id)) {
+		return out, none()
+	}
+	row, err := getCustomization(ctx, q, a, id)
+	if fleet.CodeOf(err) == fleet.NotFound {
+		return out, none()
+	}
+	if err != nil {
+		return out, err
+	}
+	if of := projectOf(row.Customization); of != "" && of != project {
+		return out, none()
+	}
+	err = s.open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &out)
+	return out, err
+}
+
+// FirstBootVars are the names of the variables in a text, which its form asks for.
+func FirstBootVars(all []fleet.Customization, id fleet.CustomizationID) []string {
+	for _, c := range all {
+		if strings.EqualFold(string(c.ID), string(id)) {
+			return c.Variables
+		}
+	}
+	return nil
+}

@@ -1,0 +1,327 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/auth"
+	"quantix/internal/control/store"
+	"quantix/internal/firstboot"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/wire"
+)
+
+// FirstBootInput is what a VM's guest is to be told when it first starts: in itself, or by a customization spec with the values of its variables.
+type FirstBootInput struct {
+	Kind            fleet.FirstBootKind   `json:"kind,omitempty"` // empty with a customization spec, or to take away what there is
+	CloudInit       *fleet.CloudInitForm  `json:"cloudInit,omitempty"`
+	UserData        string                `json:"userData,omitempty"`
+	NetworkConfig   string                `json:"networkConfig,omitempty"`
+	CustomizationID fleet.CustomizationID `json:"customizationId,omitempty"`
+	Variables       map[string]string     `json:"variables,omitempty"`    // of {{var.…}}
+	Again           bool                  `json:"again,omitempty"`        // what there is, given once more: the guest does it all again at its next start
+	IfGeneration    int64                 `json:"ifGeneration,omitempty"` // refuse where the VM is at another generation; 0: do not ask
+}
+
+func (in FirstBootInput) content() fleet.FirstBoot {
+	return fleet.FirstBoot{Kind: in.Kind, CloudInit: in.CloudInit, UserData: in.UserData, NetworkConfig: in.NetworkConfig}
+}
+
+// keptBoot is what is sealed: the first boot as it was made for the VM, and the name that the VM had then.
+type keptBoot struct {
+	fleet.FirstBoot
+	Name string `json:"name"`
+}
+
+// sealer keeps first boots with a key that the database does not have.
+type sealer struct{ vault auth.Vault }
+
+func (s sealer) seal(label string, v any) (key string, sealed []byte, err error) {
+	if key = s.vault.ID(); key == "" {
+		return "", nil, fleet.Errorf(fleet.Conflict, "This portal has no key to keep a first boot with, which may hold secrets. Set secretsKey in its settings.")
+	}
+	data, err := json.Marshal(v)
+	if err == nil {
+		sealed, err = s.vault.Seal(label, data)
+	}
+	return key, sealed, err
+}
+
+func (s sealer) open(label, key string, sealed []byte, into any) error {
+	data, ok := s.vault.Unseal(label, sealed)
+	if !ok {
+		return fleet.Errorf(fleet.Conflict, "The portal cannot read this first boot: it was given to a portal with another key (%s). Give all portals the same secretsKey, or give the first boot anew.", key)
+	}
+	return json.Unmarshal(data, into)
+}
+
+// What is sealed is of one VM: moved to another one's row nobody reads it.
+func firstBootLabel(id fleet.VMID) string { return "first boot of VM " + string(id) }
+
+// source is what the VM is to be told, before its own values are in it.
+func (s sealer) source(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, in FirstBootInput) (fleet.FirstBoot, error) {
+	var checks fleet.Checks
+	firstboot.CheckVars(&checks, "firstBoot.variables", in.Variables)
+	out := in.content()
+	if in.CustomizationID != "" {
+		if in.Kind != "" {
+			checks.Add("firstBoot.customizationId", "Give a first boot or name a customization spec, not both.")
+			return out, checks.Err()
+		}
+		kept, err := s.customizationFor(ctx, q, a, project, in.CustomizationID)
+		if err != nil {
+			return out, err
+		}
+		return kept, checks.Err()
+	}
+	firstboot.Check(&checks, "firstBoot", out, true)
+	return out, checks.Err()
+}
+
+// forNew is what a new VM is to be told; nil: nothing. Its spec says which kind that is from here on, as not every host's agent knows each.
+func (s sealer) forNew(ctx context.Context, q *db.Queries, a fleet.Actor, in *CreateVM) (*fleet.FirstBoot, error) {
+	if in.FirstBoot == nil {
+		return nil, nil
+	}
+	boot, err := s.source(ctx, q, a, in.ProjectID, *in.FirstBoot)
+	if err != nil {
+		return nil, err
+	}
+	in.Spec.FirstBoot = fleet.VMFirstBoot{Kind: boot.Kind, Number: 1}
+	return &boot, nil
+}
+
+// madeBoot is the first boot with the VM's own values in it, whole and checked. The VM's cards have their addresses by now.
+func madeBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM, project string, own map[string]string) (keptBoot, error) {
+	mac, ip, err := firstCard(ctx, q, vm.Spec.NICs)
+	if err != nil {
+		return keptBoot{}, err
+	}
+	f, err = firstboot.Fill(f, firstboot.Vars{VM: firstboot.VMVars(vm.ID, vm.Name, project, mac, ip), Own: own})
+	if err != nil {
+		return keptBoot{}, within(err, "firstBoot.")
+	}
+	var checks fleet.Checks
+	if form := f.CloudInit; form != nil {
+		cards := append([]fleet.FirstCard(nil), form.Network...)
+		for i := range cards {
+			if i >= len(vm.Spec.NICs) {
+				checks.Add("firstBoot.cloudInit.network", "The VM has fewer network cards than are set up here. Add a card, or leave the last ones out.")
+				break
+			}
+			cards[i].MAC = vm.Spec.NICs[i].MAC
+		}
+		filled := *form
+		if filled.Network = cards; filled.Hostname == "" {
+			filled.Hostname = vm.Name
+		}
+		f.CloudInit = &filled
+	}
+	firstboot.Check(&checks, "firstBoot", f, false)
+	if err := checks.Err(); err != nil {
+		return keptBoot{}, err
+	}
+	f, err = firstboot.Hash(f)
+	return keptBoot{f, vm.Name}, err
+}
+
+// within is err with its fields below prefix.
+func within(err error, prefix string) error {
+	e, ok := errors.AsType[*fleet.Error](err)
+	if !ok {
+		return err
+	}
+	out := *e
+	out.Fields = append([]fleet.FieldError(nil), e.Fields...)
+	for i := range out.Fields {
+		out.Fields[i].Field = prefix + out.Fields[i].Field
+	}
+	return &out
+}
+
+// firstCard is the address of the VM's first card, and the IPv4 address that is reserved for it.
+func firstCard(ctx context.Context, q *db.Queries, nics []fleet.NIC) (mac, ip string, err error) {
+	if len(nics) == 0 {
+		return "", "", nil
+	}
+	mac = nics[0].MAC
+	if nics[0].NetworkID == "" {
+		return mac, "", nil
+	}
+	rows, err := q.NetworkSpecs(ctx, []string{string(nics[0].NetworkID)})
+	if err != nil {
+		return "", "", err
+	}
+	for _, row := range rows {
+		if row.Spec == nil || row.Spec.IPv4 == nil || row.Spec.IPv4.DHCP == nil {
+			continue
+		}
+		for _, l := range row.Spec.IPv4.DHCP.Leases {
+			if strings.EqualFold(l.MAC, mac) {
+				ip = l.IP
+			}
+		}
+	}
+	return mac, ip, nil
+}
+
+func (s sealer) keep(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM, kept keptBoot) error {
+	key, sealed, err := s.seal(firstBootLabel(vm.ID), kept)
+	if err != nil {
+		return err
+	}
+	return q.SetFirstBoot(ctx, db.SetFirstBootParams{VMID: vm.ID, Number: int64(vm.Spec.FirstBoot.Number), ByKey: key, Sealed: sealed, SetBy: a.Name})
+}
+
+func (s sealer) kept(ctx context.Context, q *db.Queries, id fleet.VMID) (keptBoot, db.FirstBoot, error) {
+	var out keptBoot
+	row, err := q.GetFirstBoot(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return out, row, fleet.Errorf(fleet.NotFound, "The VM's guest is told nothing when it first starts.")
+	}
+	if err != nil {
+		return out, row, store.Err(err)
+	}
+	return out, row, s.open(firstBootLabel(id), row.ByKey, row.Sealed, &out)
+}
+
+// settleFirstBoot sees to what an edit of the whole spec makes of the first boot: it can take it away, and nothing else.
+func settleFirstBoot(ctx context.Context, q *db.Queries, old, vm fleet.VM) error {
+	switch {
+	case vm.Spec.FirstBoot == old.Spec.FirstBoot:
+		return nil
+	case vm.Spec.FirstBoot == fleet.VMFirstBoot{}:
+		return q.DropFirstBoot(ctx, vm.ID)
+	}
+	var checks fleet.Checks
+	checks.Add("spec.firstBoot", "The first boot is not given with the VM's other values: give it by itself.")
+	return checks.Err()
+}
+
+// SetFirstBoot says what the VM's guest is told when it next starts, as if it were for the first time; a zero Kind takes away what there is. A
+// guest that runs gets it at its next start. The content itself is in no answer, job or audit line.
+func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID, in FirstBootInput) (fleet.VMView, fleet.TaskID, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return fleet.VMView{}, "", err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return fleet.VMView{}, "", err
+	}
+	var vm fleet.VMView
+	var job fleet.TaskID
+	s := sealer{c.opts.Vault}
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
+		job = ""
+		old, err := store.LockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return err
+		}
+		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
+			return changedMeanwhile("VM", old.Generation, in.IfGeneration)
+		}
+		if ok, why := old.Allows(fleet.ActEdit); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		vm = old
+		if in.Kind == "" && in.CustomizationID == "" && !in.Again {
+			if vm.Spec.FirstBoot = (fleet.VMFirstBoot{}); old.Spec.FirstBoot.Kind == "" {
+				return nil
+			}
+			if err := q.DropFirstBoot(ctx, id); err != nil {
+				return err
+			}
+		} else if err := s.give(ctx, q, a, &vm, in); err != nil {
+			return err
+		}
+		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, vm.Spec.NICs); err != nil {
+			return err
+		}
+		vm, job, err = applyChange(ctx, q, a, vm, "vm.firstboot", inWords(old.Diff(vm.VM)))
+		return err
+	})
+	if err != nil {
+		return fleet.VMView{}, "", err
+	}
+	return store.VMFor(a, vm), job, nil
+}
+
+// give keeps what is asked for as the VM's next first boot.
+func (s sealer) give(ctx context.Context, q *db.Queries, a fleet.Actor, vm *fleet.VMView, in FirstBootInput) error {
+	number := vm.Spec.FirstBoot.Number
+	had, _, err := s.kept(ctx, q, vm.ID)
+	if err != nil && (in.Again || fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict) {
+		return err
+	}
+	kept := had
+	if !in.Again {
+		in.restore(had.FirstBoot)
+		from, err := s.source(ctx, q, a, vm.ProjectID, in)
+		if err != nil {
+			return err
+		}
+		if kept, err = madeBoot(ctx, q, from, vm.VM, vm.ProjectName, in.Variables); err != nil {
+			return err
+		}
+	}
+	vm.Spec.FirstBoot = fleet.VMFirstBoot{Kind: kept.Kind, Number: number + 1}
+	return s.keep(ctx, q, a, vm.VM, kept)
+}
+
+// restore puts the passwords that stay back into what is asked for.
+func (in *FirstBootInput) restore(had fleet.FirstBoot) {
+	in.CloudInit = in.content().WithKept(had).CloudInit
+}
+
+// FirstBoot is what the VM's guest is told when it first starts, for those who may change the VM; passwords are not shown.
+func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (GivenFirstBoot, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return GivenFirstBoot{}, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return GivenFirstBoot{}, err
+	}
+	vm, err := store.GetVM(ctx, c.store.Queries, a, id)
+	if err != nil {
+		return GivenFirstBoot{}, err
+	}
+	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
+		return GivenFirstBoot{}, err
+	}
+	kept, row, err := sealer{c.opts.Vault}.kept(ctx, c.store.Queries, id)
+	if err != nil {
+		return GivenFirstBoot{}, err
+	}
+	return GivenFirstBoot{VMFirstBoot: vm.Spec.FirstBoot, Content: kept.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
+}
+
+// FirstBootFor is what the guest of a VM reads when it first starts, for the VM's own host. Nobody else is given it.
+func (c *Control) FirstBootFor(ctx context.Context, a fleet.Actor, id fleet.VMID, in wire.FirstBootRequest) (wire.FirstBoot, error) {
+	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
+		return wire.FirstBoot{}, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return wire.FirstBoot{}, err
+	}
+	row, err := c.store.FirstBootFor(ctx, db.FirstBootForParams{VMID: id, HostID: a.HostID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return wire.FirstBoot{}, fleet.Errorf(fleet.NotFound, "There is no first boot of this VM for this host.")
+	}
+	if err != nil {
+		return wire.FirstBoot{}, store.Err(err)
+	}
+	if now := (fleet.VMFirstBoot{Kind: fleet.FirstBootKind(row.Kind), Number: int(row.Number)}); now != in.FirstBoot {
+		return wire.FirstBoot{}, fleet.Errorf(fleet.Conflict, "The VM's first boot was changed meanwhile. The next task brings it.")
+	}
+	var kept keptBoot
+	if err := (sealer{c.opts.Vault}).open(firstBootLabel(id), row.ByKey, row.Sealed, &kept); err != nil {
+		return wire.FirstBoot{}, err
+	}
+	files, err := firstboot.Files(kept.FirstBoot, firstboot.Instance{ID: id, Name: kept.Name, Number: int(row.Number)})
+	return wire.FirstBoot{Files: files}, err
+}

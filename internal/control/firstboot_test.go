@@ -1,0 +1,308 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/internal/auth"
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+	"quantix/internal/wire"
+)
+
+const aPassword = "correct-horse-battery"
+
+func tellHostname(name string) *control.FirstBootInput {
+	return &control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: name}}
+}
+
+// told is a first boot with a secret in each place that can hold one.
+func told() *control.FirstBootInput {
+	return &control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{
+		Users: []fleet.FirstUser{{Name: "anna", Password: aPassword, Sudo: true}}, Run: []string{"echo " + aSecret},
+	}}
+}
+
+func (w *world) toldVM() fleet.VMID {
+	w.t.Helper()
+	vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: small, FirstBoot: tellHostname("a")})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return vm.ID
+}
+
+func (w *world) customization() control.CustomizationInput {
+	return control.CustomizationInput{ProjectID: w.red, Name: w.name("spec"), FirstBoot: fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: "{{vm.name}}"}}}
+}
+
+func (w *world) addCustomization(in control.CustomizationInput) fleet.Customization {
+	w.t.Helper()
+	out, err := w.CreateCustomization(w.t.Context(), chief, in)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return out
+}
+
+// The agents of a site's hosts are old; here they know first boots.
+const knowsFirstBoots = `UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]')`
+
+// vaulted is a site whose portal has a key.
+func vaulted(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t)
+	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
+	s.exec(knowsFirstBoots)
+	return s
+}
+
+func (s *site) toldVM(name string, boot *control.FirstBootInput) fleet.VMView {
+	s.t.Helper()
+	vm, err := s.CreateVM(s.t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, HostID: s.h1, Spec: small, FirstBoot: boot})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return vm
+}
+
+// files is what a host gets for the VM as its spec is, as texts.
+func (s *site) files(host fleet.HostID, vm fleet.VMView) (map[string]string, error) {
+	got, err := s.FirstBootFor(s.t.Context(), fleet.Actor{HostID: host}, vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot})
+	out := map[string]string{}
+	for name, text := range got.Files {
+		out[name] = string(text)
+	}
+	return out, err
+}
+
+// What a guest is told goes to the VM's own host, and is nowhere else in the open.
+func TestAFirstBootIsForTheVMsHostAlone(t *testing.T) {
+	s := vaulted(t)
+	ctx := t.Context()
+	vm := s.toldVM("web-07", told())
+	if vm.Spec.FirstBoot != (fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}) || strings.Contains(fmt.Sprintf("%+v", vm), aSecret) {
+		t.Errorf("the VM is told as %+v", vm)
+	}
+	files, err := s.files(s.h1, vm)
+	if err != nil || !strings.Contains(files["user-data"], aSecret) || !strings.Contains(files["meta-data"], string(vm.ID)+"-1") || !strings.Contains(files["meta-data"], "web-07") {
+		t.Errorf("its host gets %v, %v", files, err)
+	}
+	if strings.Contains(files["user-data"], aPassword) || !strings.Contains(files["user-data"], "$6$") {
+		t.Errorf("the password is not hashed:\n%s", files["user-data"])
+	}
+	if got, err := s.files(s.h2, vm); fleet.CodeOf(err) != fleet.NotFound || len(got) > 0 {
+		t.Errorf("another host gets %v, %v", got, err)
+	}
+	for _, text := range []string{aSecret, aPassword} {
+		if at := s.holding(text); at != "" {
+			t.Errorf("%s is in %s", text, at)
+		}
+	}
+	if lines := s.audited("vm."); strings.Contains(lines, aSecret) {
+		t.Errorf("the audit says %s", lines)
+	}
+
+	view, err := s.FirstBoot(ctx, s.member, vm.ID)
+	if err != nil || view.Content.CloudInit.Users[0].PasswordHash != fleet.KeptHash || view.SetBy != s.member.Name {
+		t.Errorf("who may change it sees %+v, %v", view, err)
+	}
+	if _, err := s.FirstBoot(ctx, s.viewer, vm.ID); fleet.CodeOf(err) != fleet.Forbidden {
+		t.Errorf("who may only look sees it: %v", err)
+	}
+	if _, err := s.FirstBoot(ctx, s.stranger, vm.ID); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("a stranger hears that there is one: %v", err)
+	}
+
+	other := control.New(s.pool, control.Options{Hub: notify.NewHub(), Vault: auth.NewVault()})
+	if _, err := other.FirstBoot(ctx, s.member, vm.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "another key") {
+		t.Errorf("a portal with another key: %v", err)
+	}
+	keyless := control.New(s.pool, control.Options{Hub: notify.NewHub()})
+	if _, _, err := keyless.SetFirstBoot(ctx, s.member, vm.ID, *told()); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
+		t.Errorf("a portal without a key: %v", err)
+	}
+	second := s.toldVM("web-08", tellHostname("b"))
+	s.exec(`UPDATE first_boots SET sealed = (SELECT sealed FROM first_boots WHERE vm_id = $1) WHERE vm_id = $2`, vm.ID, second.ID)
+	if got, err := s.files(s.h1, second); err == nil {
+		t.Errorf("another VM's row opens as %v", got)
+	}
+}
+
+// Given again, the guest is a new instance; passwords that are not given anew stay; a host with an older order gets nothing.
+func TestAFirstBootIsGivenAgain(t *testing.T) {
+	s := vaulted(t)
+	ctx := t.Context()
+	vm := s.toldVM("web", told())
+	before, err := s.files(s.h1, vm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, task, err := s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{Again: true})
+	if err != nil || task == "" || again.Spec.FirstBoot.Number != 2 || again.Generation != vm.Generation+1 {
+		t.Fatalf("given again: %+v, %q, %v", again.Spec.FirstBoot, task, err)
+	}
+	after, err := s.files(s.h1, again)
+	if err != nil || after["user-data"] != before["user-data"] || !strings.Contains(after["meta-data"], "-2\n") {
+		t.Errorf("it gets %v, %v", after, err)
+	}
+	if _, err := s.files(s.h1, vm); fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("an older order gets it: %v", err)
+	}
+
+	view, err := s.FirstBoot(ctx, s.member, vm.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view.Content.CloudInit.Users = append(view.Content.CloudInit.Users, fleet.FirstUser{Name: "ben", PasswordHash: fleet.KeptHash})
+	_, _, err = s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: view.Content.CloudInit})
+	wantField(t, err, "firstBoot.cloudInit.users[1].passwordHash")
+	view.Content.CloudInit.Users = view.Content.CloudInit.Users[:1]
+	third, _, err := s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: view.Content.CloudInit, IfGeneration: again.Generation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := s.files(s.h1, third); err != nil || kept["user-data"] != before["user-data"] {
+		t.Errorf("the password is another: %v\n%s\n%s", err, before["user-data"], kept["user-data"])
+	}
+	if _, _, err := s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{Again: true, IfGeneration: 1}); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("an edit of what somebody changed: %v", err)
+	}
+
+	gone, _, err := s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{})
+	if err != nil || gone.Spec.FirstBoot.Kind != "" || s.count("first_boots") != 0 {
+		t.Errorf("taken away: %+v, %v", gone.Spec.FirstBoot, err)
+	}
+	if _, err := s.FirstBoot(ctx, s.member, vm.ID); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("taken away, it says %v", err)
+	}
+	if _, task, err := s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{}); err == nil && task != "" {
+		t.Error("taking nothing away asks the host")
+	}
+}
+
+// What is refused is refused at its field, and nothing is written.
+func TestFirstBootsThatAreRefused(t *testing.T) {
+	s := vaulted(t)
+	ctx := t.Context()
+	blue, err := s.CreateCustomization(ctx, chief, control.CustomizationInput{ProjectID: s.blue, Name: "theirs", FirstBoot: contentOf("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm := s.toldVM("there", tellHostname("a"))
+	for what, c := range map[string]struct {
+		boot  control.FirstBootInput
+		field string
+	}{
+		"no YAML":                    {control.FirstBootInput{Kind: fleet.CloudConfig, UserData: "#cloud-config\na: [\n"}, "firstBoot.userData"},
+		"more cards than there are":  {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Network: make([]fleet.FirstCard, 4)}}, "firstBoot.cloudInit.network"},
+		"a variable without a value": {*tellHostname("{{var.x}}"), "firstBoot.cloudInit.hostname"},
+		"a value that does not fit":  {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: "{{var.x}}"}, Variables: map[string]string{"x": "a b"}}, "firstBoot.cloudInit.hostname"},
+		"a variable of two lines":    {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{}, Variables: map[string]string{"x": "a\nb"}}, "firstBoot.variables"},
+		"another project's spec":     {control.FirstBootInput{CustomizationID: blue.ID}, "firstBoot.customizationId"},
+		"a spec that is not there":   {control.FirstBootInput{CustomizationID: fleet.NewID[fleet.CustomizationID]()}, "firstBoot.customizationId"},
+		"a spec by a path":           {control.FirstBootInput{CustomizationID: "../x"}, "firstBoot.customizationId"},
+		"a spec and a first boot":    {control.FirstBootInput{CustomizationID: blue.ID, Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{}}, "firstBoot.customizationId"},
+		"no kind":                    {control.FirstBootInput{}, "firstBoot.kind"},
+	} {
+		boot := c.boot
+		_, err := s.CreateVM(ctx, s.member, control.CreateVM{ProjectID: s.red, Name: "web", HostID: s.h1, Spec: small, FirstBoot: &boot})
+		if wantField(t, err, c.field); t.Failed() {
+			t.Fatal(what)
+		}
+		if boot.Kind == "" && boot.CustomizationID == "" {
+			continue
+		}
+		if _, _, err := s.SetFirstBoot(ctx, s.member, vm.ID, boot); err == nil {
+			t.Errorf("%s: taken for a VM that is there", what)
+		}
+	}
+	if n := s.count(`vms WHERE name = 'web'`); n != 0 {
+		t.Errorf("%d VMs were made", n)
+	}
+	if n := s.count(`first_boots WHERE number = 1`); n != 1 {
+		t.Errorf("%d first boots are the first", n)
+	}
+
+	spec := small
+	spec.FirstBoot = fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 7}
+	_, err = s.CreateVM(ctx, s.member, control.CreateVM{ProjectID: s.red, Name: "web", HostID: s.h1, Spec: spec})
+	wantField(t, err, "spec.firstBoot")
+	spec = vm.Spec
+	spec.FirstBoot.Number = 9
+	_, _, err = s.UpdateVM(ctx, s.member, vm.ID, control.UpdateVM{Spec: &spec})
+	wantField(t, err, "spec.firstBoot")
+	spec.FirstBoot = fleet.VMFirstBoot{}
+	if got, _, err := s.UpdateVM(ctx, s.member, vm.ID, control.UpdateVM{Spec: &spec}); err != nil || got.Spec.FirstBoot.Kind != "" {
+		t.Errorf("an edit that takes it away: %v", err)
+	}
+	if n := s.count(`first_boots`); n != 0 {
+		t.Errorf("%d first boots are kept of nothing", n)
+	}
+}
+
+// A spec is for the VMs of its project, or of all; each gets its own values, and later changes of the spec leave it alone.
+func TestACustomizationSpecIsForManyVMs(t *testing.T) {
+	s := vaulted(t)
+	ctx := t.Context()
+	in := control.CustomizationInput{Name: "web", FirstBoot: fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\nhostname: \"{{vm.name}}\"\nruncmd: [\"echo {{var.color}} {{vm.index}} " + aSecret + "\"]\n"}}
+	if _, err := s.CreateCustomization(ctx, s.member, in); fleet.CodeOf(err) != fleet.Forbidden {
+		t.Errorf("a member makes one for all: %v", err)
+	}
+	spec, err := s.CreateCustomization(ctx, chief, in)
+	if err != nil || !slices.Equal(spec.Variables, []string{"color"}) || spec.FirstBoot == nil {
+		t.Fatalf("made: %+v, %v", spec, err)
+	}
+	if _, err := s.CreateCustomization(ctx, chief, in); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("made twice: %v", err)
+	}
+	if at := s.holding(aSecret); at != "" {
+		t.Errorf("what it says is in %s", at)
+	}
+	seen, err := s.GetCustomization(ctx, s.member, spec.ID)
+	if err != nil || seen.FirstBoot != nil || seen.Name != "web" {
+		t.Errorf("who may use it sees %+v, %v", seen, err)
+	}
+	vm := s.toldVM("web-07", &control.FirstBootInput{CustomizationID: spec.ID, Variables: map[string]string{"color": "red: [x]"}})
+	files, err := s.files(s.h1, vm)
+	if err != nil || !strings.Contains(files["user-data"], `"echo red: [x] 7 `+aSecret) || !strings.Contains(files["user-data"], `"web-07"`) {
+		t.Errorf("the guest is told %s, %v", files["user-data"], err)
+	}
+
+	in.FirstBoot, in.IfGeneration = contentOf("other"), spec.Generation
+	if changed, err := s.UpdateCustomization(ctx, chief, spec.ID, in); err != nil || changed.Generation != 2 || changed.Kind != fleet.CloudInit {
+		t.Errorf("changed: %+v, %v", changed, err)
+	}
+	if _, err := s.UpdateCustomization(ctx, chief, spec.ID, in); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("changed what somebody changed: %v", err)
+	}
+	if now, err := s.files(s.h1, vm); err != nil || now["user-data"] != files["user-data"] {
+		t.Errorf("the VM that was made with it is told %s, %v", now["user-data"], err)
+	}
+	own := s.red
+	red, err := s.CreateCustomization(ctx, s.member, control.CustomizationInput{ProjectID: own, Name: "web", FirstBoot: contentOf("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for who, want := range map[*fleet.Actor]int{&s.member: 2, &s.stranger: 1} {
+		if all, err := s.ListCustomizations(ctx, *who); err != nil || len(all) != want {
+			t.Errorf("%s sees %d, want %d: %v", who.Name, len(all), want, err)
+		}
+	}
+	if err := s.DeleteCustomization(ctx, s.stranger, red.ID); fleet.CodeOf(err) != fleet.NotFound {
+		t.Errorf("a stranger hears of it: %v", err)
+	}
+	if err := s.DeleteCustomization(ctx, s.viewer, red.ID); fleet.CodeOf(err) != fleet.Forbidden {
+		t.Errorf("who may only look deletes it: %v", err)
+	}
+	if err := s.DeleteCustomization(ctx, s.member, red.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func contentOf(hostname string) fleet.FirstBoot {
+	return fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: hostname}}
+}

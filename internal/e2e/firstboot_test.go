@@ -1,0 +1,33 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// someFirstBoot makes a VM that is told what to be when it first starts, and a customization spec; the pages of both.
+func someFirstBoot(t *testing.T, a api) (vm, spec string) {
+	t.Helper()
+	project := a.project(t, "shop").ID
+	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHKqsL5yCzDzZrGpFhO6mZQvVOSyCzDzZrGpFhO6mZQv anna@desk"
+	form := map[string]any{
+		"users":    []map[string]any{{"name": "anna", "sshKeys": []string{key}, "sudo": true, "password": "correct horse"}, {"name": "backup", "sshKeys": []string{key}}},
+		"network":  []map[string]any{{"addresses": []string{"192.0.2.10/24"}, "gateways": []string{"192.0.2.1"}, "dns": []string{"192.0.2.53"}}},
+		"packages": []string{"nginx"}, "run": []string{"systemctl enable --now nginx"}, "timezone": "Europe/Zurich",
+	}
+	made := ask[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"projectId": project, "name": "told-01", "hostId": a.host(t, "host-1").ID,
+		"spec":      map[string]any{"cpus": 1, "memoryMiB": 512, "nics": []map[string]any{{"network": "default"}}},
+		"firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": form},
+	})
+	web := ask[fleet.Customization](t, a, http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
+		"name": "web-server", "description": "Debian with nginx, for the shop's front ends",
+		"firstBoot": map[string]any{"kind": "cloud-config", "userData": "#cloud-config\nhostname: \"{{vm.name}}\"\npackages: [nginx]\nruncmd:\n  - \"echo {{var.color}} > /etc/color\"\n"},
+	})
+	ask[fleet.Customization](t, a, http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
+		"name": "base", "projectId": project, "firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": map[string]any{"users": []map[string]any{{"name": "ops", "sshKeys": []string{key}}}}},
+	})
+	return "/vms/" + string(made.ID), "/customizations/" + string(web.ID)
+}

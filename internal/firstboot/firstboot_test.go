@@ -1,0 +1,275 @@
+package firstboot_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"quantix/internal/firstboot"
+	"quantix/internal/fleet"
+)
+
+const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHKqsL5yCzDzZrGpFhO6mZQvVOSyCzDzZrGpFhO6mZQv anna@desk"
+
+func full() fleet.CloudInitForm {
+	return fleet.CloudInitForm{
+		Hostname: "web-01.example.org", Timezone: "Europe/Zurich", Locale: "en_GB.UTF-8",
+		Users: []fleet.FirstUser{
+			{Name: "anna", SSHKeys: []string{key}, Sudo: true, Groups: []string{"adm"}, Shell: "/bin/sh"},
+			{Name: "ben", PasswordHash: "$6$rounds=100000$abcdefgh$0123456789abcdef"},
+		},
+		SSHPassword: true,
+		Network: []fleet.FirstCard{
+			{MAC: "52:54:00:00:00:01", Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"}, Gateways: []string{"192.0.2.1", "fe80::1"}, DNS: []string{"192.0.2.53"}, Search: []string{"example.org"}},
+			{MAC: "52:54:00:00:00:02"},
+		},
+		Upgrade: true, Packages: []string{"nginx", "postgresql-15=15.3-0+deb12u1"},
+		Files: []fleet.FirstFile{{Path: "/etc/motd", Content: "yes: 'no'\n# \"0644\"\n", Mode: "0644", Owner: "root:root"}},
+		Run:   []string{"echo yes: no", "0644", "- a", "# x", "on"},
+	}
+}
+
+func cloudInit(f fleet.CloudInitForm) fleet.FirstBoot {
+	return fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &f}
+}
+
+func wrong(f fleet.FirstBoot, template bool) error {
+	var c fleet.Checks
+	firstboot.Check(&c, "firstBoot", f, template)
+	return c.Err()
+}
+
+// What the form becomes is what cloud-init takes, word for word.
+func TestAFormIsUserDataThatMeansWhatItSays(t *testing.T) {
+	t.Parallel()
+	f := cloudInit(full())
+	if err := wrong(f, false); err != nil {
+		t.Fatal(err)
+	}
+	files, err := firstboot.Files(f, firstboot.Instance{ID: "5f9d", Name: "web-01", Number: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := wrong(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: string(files["user-data"]), NetworkConfig: string(files["network-config"])}, false); err != nil {
+		t.Errorf("what was written is not taken: %v\n%s", err, files["user-data"])
+	}
+	var said map[string]any
+	if err := yaml.Unmarshal(files["user-data"], &said); err != nil {
+		t.Fatal(err)
+	}
+	if got := said["runcmd"]; !cmp.Equal(got, []any{"echo yes: no", "0644", "- a", "# x", "on"}) {
+		t.Errorf("the commands are %v", got)
+	}
+	if got := said["write_files"].([]any)[0].(map[string]any); got["content"] != "yes: 'no'\n# \"0644\"\n" || got["permissions"] != "0644" {
+		t.Errorf("the file is %v", got)
+	}
+	var meta map[string]any
+	if err := yaml.Unmarshal(files["meta-data"], &meta); err != nil || meta["instance-id"] != "5f9d-2" || meta["local-hostname"] != "web-01.example.org" {
+		t.Errorf("the meta-data is %v, %v", meta, err)
+	}
+	for _, want := range []string{`macaddress: "52:54:00:00:00:01"`, "dhcp4: true", "via: 192.0.2.1", "::/0"} {
+		if !strings.Contains(string(files["network-config"]), want) {
+			t.Errorf("the network-config lacks %q:\n%s", want, files["network-config"])
+		}
+	}
+}
+
+func TestPasswordsAreKeptHashed(t *testing.T) {
+	t.Parallel()
+	f := cloudInit(fleet.CloudInitForm{Users: []fleet.FirstUser{{Name: "anna", Password: "correct horse"}, {Name: "ben", Password: "correct horse"}}})
+	out, err := firstboot.Hash(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := out.CloudInit.Users[0], out.CloudInit.Users[1]
+	if a.Password != "" || !strings.HasPrefix(a.PasswordHash, "$6$rounds=100000$") || a.PasswordHash == b.PasswordHash {
+		t.Errorf("kept is %+v and %+v", a, b)
+	}
+	if f.CloudInit.Users[0].Password == "" {
+		t.Error("what was given is changed")
+	}
+	if err := wrong(out, false); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUsualUserDataIsTaken(t *testing.T) {
+	t.Parallel()
+	for what, text := range map[string]string{
+		"nothing but its head and a key": "#cloud-config\npackage_update: yes\n",
+		"the usual": `#cloud-config
+users:
+  - default
+  - name: anna
+    groups: [adm, sudo]
+    ssh_authorized_keys: ["` + key + `"]
+    lock_passwd: false
+chpasswd: {expire: off, list: ["anna:secret"]}
+write_files:
+  - path: /etc/motd
+    permissions: '0644'
+    content: |
+      yes
+      {{ .Names }}
+packages: [nginx, [htop, "3.0"]]
+runcmd:
+  - echo hello
+  - [touch, /root/done]
+power_state: {mode: poweroff, delay: now}
+growpart: {mode: auto}
+ssh_pwauth: true
+`,
+	} {
+		if err := wrong(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: text}, false); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, text := range []string{"version: 2\nethernets: {eth0: {dhcp4: true}}\n", "network:\n  version: 1\n  config: [{type: physical, name: eth0}]\n"} {
+		if err := wrong(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\npackages: [a]\n", NetworkConfig: text}, false); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+const answers = `<?xml version="1.0" encoding="utf-8"?>
+<unattend xmlns="urn:schemas-microsoft-com:unattend">
+  <settings pass="specialize"><component name="Microsoft-Windows-Shell-Setup"><ComputerName>{{vm.name}}</ComputerName></component></settings>
+</unattend>`
+
+// A value is a part of the word in which its variable stands, whatever it is.
+func TestAValueNeverBecomesMoreThanAPartOfItsWord(t *testing.T) {
+	t.Parallel()
+	for _, hostile := range []string{`x"], runcmd: [evil]`, "yes", "0644", "a: b", "'", "# x", "{{var.x}}", "&a *a", "</ComputerName><evil/>", "]]>", "--><evil/>", "- a", "|", "!!binary x", "\\", "%x", "@x", "`x", "null", "12:30", "2024-01-01"} {
+		vars := firstboot.Vars{VM: firstboot.VMVars("id", "web-07", "shop", "52:54:00:00:00:01", ""), Own: map[string]string{"x": hostile}}
+		raw := "#cloud-config\nruncmd:\n  - \"echo {{var.x}}\"\n  - '{{ var.x }}'\n  - a-{{var.x}}\n  - |\n    block {{var.x}}\npackages: [a]\n"
+		out, err := firstboot.Fill(fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: raw}, vars)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := yaml.Unmarshal([]byte(out.UserData), &got); err != nil {
+			t.Errorf("%q: %v\n%s", hostile, err, out.UserData)
+			continue
+		}
+		if want := []any{"echo " + hostile, hostile, "a-" + hostile, "block " + hostile + "\n"}; !cmp.Equal(got["runcmd"], want) || len(got) != 2 {
+			t.Errorf("%q became %q in\n%s", hostile, got["runcmd"], out.UserData)
+		}
+		if err := wrong(out, false); err != nil {
+			t.Errorf("%q: %v\n%s", hostile, err, out.UserData)
+		}
+
+		form, err := firstboot.Fill(cloudInit(fleet.CloudInitForm{Hostname: "{{vm.name}}", Run: []string{"echo {{var.x}} {{vm.index}}"}}), vars)
+		if err != nil || form.CloudInit.Run[0] != "echo "+hostile+" 7" || form.CloudInit.Hostname != "web-07" {
+			t.Errorf("%q became %+v, %v", hostile, form.CloudInit, err)
+		}
+
+		file := strings.Replace(answers, "{{vm.name}}", "{{var.x}}", 1) + "<!-- {{var.x}} -->"
+		windows, err := firstboot.Fill(fleet.FirstBoot{Kind: fleet.Sysprep, UserData: file}, vars)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := wrong(windows, false); err != nil && !strings.Contains(said(err), "not allowed in comments") || strings.Contains(windows.UserData, "<evil/>") {
+			t.Errorf("%q: %v in\n%s", hostile, err, windows.UserData)
+		}
+
+		ignition, err := firstboot.Fill(fleet.FirstBoot{Kind: fleet.Ignition, UserData: `{"ignition": {"version": "3.4.0"}, "passwd": {"users": [{"name": "{{var.x}}"}]}}`}, vars)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := wrong(ignition, false); err != nil {
+			t.Errorf("%q: %v in\n%s", hostile, err, ignition.UserData)
+		}
+	}
+}
+
+func TestVariablesThatCannotBeFilledSayWhy(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"{{var.color}}": "Give a value for the variable color.",
+		"{{vm.index}}":  "ends in no number",
+		"{{vm.ip}}":     "No address is reserved",
+		"{{vm.mac}}":    "has no network card",
+		"{{vm.secret}}": "There is no variable {{vm.secret}}",
+	} {
+		vars := firstboot.Vars{VM: firstboot.VMVars("id", "web", "shop", "", "")}
+		for _, f := range []fleet.FirstBoot{
+			cloudInit(fleet.CloudInitForm{Run: []string{text}}),
+			{Kind: fleet.CloudConfig, UserData: "#cloud-config\nruncmd: [\"" + text + "\"]\n"},
+			{Kind: fleet.Sysprep, UserData: strings.Replace(answers, "{{vm.name}}", text, 1)},
+			{Kind: fleet.Ignition, UserData: `{"ignition": {"version": "` + text + `"}}`},
+		} {
+			if _, err := firstboot.Fill(f, vars); err == nil || !strings.Contains(said(err), want) {
+				t.Errorf("%s in %s: %q", text, f.Kind, said(err))
+			}
+		}
+	}
+	if got := firstboot.Names(cloudInit(fleet.CloudInitForm{Run: []string{"{{var.a}} {{ var.b }} {{var.a}} {{.x}} {{vm.name}}"}})); !cmp.Equal(got, []string{"a", "b"}) {
+		t.Errorf("the variables are %v", got)
+	}
+}
+
+func TestATemplateMayNameVariablesWhereValuesGo(t *testing.T) {
+	t.Parallel()
+	f := cloudInit(fleet.CloudInitForm{
+		Hostname: "{{vm.name}}.example.org", Network: []fleet.FirstCard{{Addresses: []string{"{{var.ip}}/24"}, Gateways: []string{"192.0.2.1"}}},
+		Users: []fleet.FirstUser{{Name: "{{var.user}}", SSHKeys: []string{"{{var.key}}"}}},
+	})
+	if err := wrong(f, true); err != nil {
+		t.Error(err)
+	}
+	if err := wrong(f, false); err == nil {
+		t.Error("unfilled, it is taken")
+	}
+}
+
+func FuzzUserData(f *testing.F) {
+	for _, text := range []string{"#cloud-config\npackages: [a]\n", "#cloud-config\na: &a [*a]\n", "#cloud-config\n" + strings.Repeat("[", 100), "#cloud-config\n? {{vm.name}}\n: 1\n", "#cloud-config\nruncmd: ['{{var.x}}']\n"} {
+		f.Add(text, "value")
+	}
+	f.Fuzz(func(t *testing.T, source, value string) {
+		raw := fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: source}
+		if wrong(raw, true) != nil {
+			return
+		}
+		vars := map[string]string{"x": value}
+		var c fleet.Checks
+		if firstboot.CheckVars(&c, "vars", vars); c.Err() != nil {
+			return
+		}
+		out, err := firstboot.Fill(raw, firstboot.Vars{VM: firstboot.VMVars("id", "web-1", "shop", "52:54:00:00:00:01", "192.0.2.1"), Own: vars})
+		if err != nil {
+			return
+		}
+		if (out.UserData == source) != !strings.Contains(source, "{{") && out.UserData != source {
+			return
+		}
+		var before, after any
+		if yaml.Unmarshal([]byte(source), &before) != nil {
+			return
+		}
+		if err := yaml.Unmarshal([]byte(out.UserData), &after); err != nil {
+			t.Errorf("what was filled is no YAML: %v\n%q", err, out.UserData)
+		}
+		if size(before) != size(after) {
+			t.Errorf("what was filled has another shape:\n%q\n%q", source, out.UserData)
+		}
+	})
+}
+
+// size counts a document's values.
+func size(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			n += size(x)
+		}
+	case map[string]any:
+		for _, x := range v {
+			n += size(x)
+		}
+	}
+	return n
+}

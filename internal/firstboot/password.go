@@ -1,0 +1,39 @@
+package firstboot
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/go-crypt/crypt/algorithm/shacrypt"
+
+	"quantix/internal/fleet"
+)
+
+// rounds of SHA-512: some tens of milliseconds of a processor, and bearable in a guest that is emulated.
+const rounds = 100_000
+
+// Hash puts the hashes of passwords, each with a salt of its own, in the place of the passwords.
+func Hash(f fleet.FirstBoot) (fleet.FirstBoot, error) {
+	if f.CloudInit == nil {
+		return f, nil
+	}
+	form := *f.CloudInit
+	form.Users = slices.Clone(form.Users)
+	for i := range form.Users {
+		u := &form.Users[i]
+		if u.Password == "" {
+			continue
+		}
+		h, err := shacrypt.New(shacrypt.WithVariant(shacrypt.VariantSHA512), shacrypt.WithIterations(rounds))
+		if err != nil {
+			return f, fmt.Errorf("hash a password: %w", err)
+		}
+		digest, err := h.Hash(u.Password)
+		if err != nil {
+			return f, fmt.Errorf("hash a password: %w", err)
+		}
+		u.Password, u.PasswordHash = "", digest.Encode()
+	}
+	f.CloudInit = &form
+	return f, nil
+}

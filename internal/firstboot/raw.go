@@ -1,0 +1,165 @@
+package firstboot
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"quantix/internal/fleet"
+)
+
+var (
+	ignitionKeys    = []string{"ignition", "kernelArguments", "networkd", "passwd", "storage", "systemd"}
+	ignitionVersion = regexp.MustCompile(`^(2\.[0-4]\.0|3\.[0-9]\.0)$`)
+	sysprepPasses   = []string{"windowsPE", "offlineServicing", "generalize", "specialize", "auditSystem", "auditUser", "oobeSystem"}
+)
+
+const unattendSpace = "urn:schemas-microsoft-com:unattend"
+
+// ignition checks an Ignition configuration.
+func (in checker) ignition(field, source string) {
+	switch {
+	case strings.TrimSpace(source) == "":
+		in.add(field, "Give the Ignition configuration.")
+		return
+	case len(source) > fleet.MaxUserData:
+		in.add(field, "An Ignition configuration has at most %d KiB.", fleet.MaxUserData>>10)
+		return
+	}
+	top, err := readJSON(source)
+	if err != nil {
+		in.add(field, "%s", err)
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(top)) {
+		if !slices.Contains(ignitionKeys, key) {
+			in.add(field, "Ignition knows no %s.", cut(key))
+		} else if _, ok := top[key].(map[string]any); !ok {
+			in.add(field, "Ignition takes an object as %s.", key)
+		}
+	}
+	head, _ := top["ignition"].(map[string]any)
+	version, _ := head["version"].(string)
+	if !ignitionVersion.MatchString(version) {
+		in.add(field, "Say which version of Ignition it is for, such as {\"ignition\": {\"version\": \"3.4.0\"}}.")
+	}
+}
+
+var jsonOffset = regexp.MustCompile(`after offset ([0-9]+)`)
+
+// readJSON reads an object; a name that is there twice is refused.
+func readJSON(source string) (map[string]any, error) {
+	var value any
+	if err := json.Unmarshal([]byte(source), &value); err != nil {
+		at := 0
+		if m := jsonOffset.FindStringSubmatch(err.Error()); m != nil {
+			offset := 0
+			_, _ = fmt.Sscan(m[1], &offset) // digits
+			at = 1 + strings.Count(source[:min(offset, len(source))], "\n")
+		}
+		return nil, faulty{at, "This is no JSON: " + cutTo(strings.TrimPrefix(err.Error(), "jsontext: "), 200) + "."}
+	}
+	top, ok := value.(map[string]any)
+	if !ok {
+		return nil, faulty{1, "This is no JSON object. Ignition takes its configuration as JSON; Butane turns YAML into it."}
+	}
+	if deeper(value, maxDepth) {
+		return nil, faulty{0, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}
+	}
+	return top, nil
+}
+
+// deeper reports whether the value is nested more than so deep.
+func deeper(v any, most int) bool {
+	if most < 0 {
+		return true
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, x := range v {
+			if deeper(x, most-1) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, func(x any) bool { return deeper(x, most-1) })
+	}
+	return false
+}
+
+// sysprep checks an answer file.
+func (in checker) sysprep(field, source string) {
+	switch {
+	case strings.TrimSpace(source) == "":
+		in.add(field, "Give the answer file.")
+	case len(source) > fleet.MaxUserData:
+		in.add(field, "An answer file has at most %d KiB.", fleet.MaxUserData>>10)
+	case !text(source):
+		in.add(field, "This is no text: it has control characters, or is not UTF-8.")
+	default:
+		if err := checkSysprep(source); err != nil {
+			in.add(field, "%s", err)
+		}
+	}
+}
+
+func checkSysprep(source string) error {
+	d := xml.NewDecoder(strings.NewReader(source))
+	at := func(format string, args ...any) error {
+		line, _ := d.InputPos()
+		return faulty{line, fmt.Sprintf(format, args...)}
+	}
+	depth, passes := 0, 0
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if wrong, ok := errors.AsType[*xml.SyntaxError](err); ok {
+			return faulty{wrong.Line, "This is no XML: " + cutTo(wrong.Msg, 200) + "."}
+		}
+		if err != nil {
+			return at("This is no XML: %s.", cutTo(strings.TrimPrefix(err.Error(), "xml: "), 200))
+		}
+		switch t := token.(type) {
+		case xml.Directive:
+			return at("A document type, and entities of its own, are not taken. Leave it out.")
+		case xml.EndElement:
+			depth--
+		case xml.StartElement:
+			if depth++; depth > maxDepth {
+				return at("This is nested more than %d deep.", maxDepth)
+			}
+			switch {
+			case depth == 1 && (t.Name.Local != "unattend" || t.Name.Space != unattendSpace):
+				return at("An answer file is <unattend xmlns=%q>.", unattendSpace)
+			case depth == 2 && t.Name.Local == "settings":
+				if passes++; !slices.Contains(sysprepPasses, attrOf(t, "pass")) {
+					return at("The settings have no pass that Windows knows: %s.", strings.Join(sysprepPasses, ", "))
+				}
+			case depth == 2 && t.Name.Local != "servicing" && t.Name.Local != "offlineImage":
+				return at("Below <unattend> stand <settings>, not <%s>.", cut(t.Name.Local))
+			}
+		}
+	}
+	if passes == 0 {
+		return faulty{0, "The answer file has no <settings>."}
+	}
+	return nil
+}
+
+func attrOf(t xml.StartElement, name string) string {
+	for _, a := range t.Attr {
+		if a.Name.Local == name && a.Name.Space == "" {
+			return a.Value
+		}
+	}
+	return ""
+}

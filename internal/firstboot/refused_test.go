@@ -1,0 +1,215 @@
+package firstboot_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func said(err error) string {
+	var all []string
+	if e, ok := errors.AsType[*fleet.Error](err); ok {
+		for _, f := range e.Fields {
+			all = append(all, f.Field+": "+f.Message)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+type no struct {
+	what  string
+	f     fleet.FirstBoot
+	field string
+	says  string
+}
+
+func user(u fleet.FirstUser) fleet.FirstBoot {
+	return cloudInit(fleet.CloudInitForm{Users: []fleet.FirstUser{u}})
+}
+
+func card(n fleet.FirstCard) fleet.FirstBoot {
+	return cloudInit(fleet.CloudInitForm{Network: []fleet.FirstCard{n}})
+}
+
+func file(w fleet.FirstFile) fleet.FirstBoot {
+	return cloudInit(fleet.CloudInitForm{Files: []fleet.FirstFile{w}})
+}
+
+func raw(text string) fleet.FirstBoot {
+	return fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: text}
+}
+
+func cloud(text string) fleet.FirstBoot { return raw("#cloud-config\n" + text) }
+
+func network(text string) fleet.FirstBoot {
+	return fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\npackages: [a]\n", NetworkConfig: text}
+}
+
+func ignition(text string) fleet.FirstBoot {
+	return fleet.FirstBoot{Kind: fleet.Ignition, UserData: text}
+}
+
+func sysprep(text string) fleet.FirstBoot {
+	return fleet.FirstBoot{Kind: fleet.Sysprep, UserData: text}
+}
+
+const (
+	unattend = `<unattend xmlns="urn:schemas-microsoft-com:unattend">`
+	hash     = "$6$abcdefgh$0123456789"
+)
+
+var refused = []no{
+	{"no kind", fleet.FirstBoot{}, "kind", "Choose how"},
+	{"an unknown kind", fleet.FirstBoot{Kind: "kickstart"}, "kind", "no such kind"},
+	{"no form", fleet.FirstBoot{Kind: fleet.CloudInit}, "cloudInit", "Say what"},
+	{"a form beside a text", fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\npackages: [a]\n", CloudInit: &fleet.CloudInitForm{}}, "cloudInit", "Leave it out"},
+	{"a text beside a form", fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{}, UserData: "x"}, "userData", "Leave it out"},
+	{"a network-config for Windows", fleet.FirstBoot{Kind: fleet.Sysprep, UserData: answers, NetworkConfig: "version: 2"}, "networkConfig", "Leave it out"},
+
+	{"a hostname with a space", cloudInit(fleet.CloudInitForm{Hostname: "a b"}), "cloudInit.hostname", "hostname has"},
+	{"a hostname with an option", cloudInit(fleet.CloudInitForm{Hostname: "-rf"}), "cloudInit.hostname", "hostname has"},
+	{"a long hostname", cloudInit(fleet.CloudInitForm{Hostname: strings.Repeat("a", 64)}), "cloudInit.hostname", "63 at most"},
+	{"a hostname of two lines", cloudInit(fleet.CloudInitForm{Hostname: "a\nb"}), "cloudInit.hostname", "hostname has"},
+	{"a time zone that is a path", cloudInit(fleet.CloudInitForm{Timezone: "../../etc/passwd"}), "cloudInit.timezone", "time zone"},
+	{"a locale with a command", cloudInit(fleet.CloudInitForm{Locale: "en; id"}), "cloudInit.locale", "locale"},
+	{"a variable where there is none to fill it", cloudInit(fleet.CloudInitForm{Hostname: "{{vm.name}}"}), "cloudInit.hostname", "hostname has"},
+
+	{"a user without a name", user(fleet.FirstUser{SSHKeys: []string{key}}), "cloudInit.users[0].name", "user's name"},
+	{"a user with a colon", user(fleet.FirstUser{Name: "a:b", SSHKeys: []string{key}}), "cloudInit.users[0].name", "user's name"},
+	{"a user in capitals", user(fleet.FirstUser{Name: "Anna", SSHKeys: []string{key}}), "cloudInit.users[0].name", "user's name"},
+	{"a user twice", cloudInit(fleet.CloudInitForm{Users: []fleet.FirstUser{{Name: "a", Password: "x"}, {Name: "a", Password: "x"}}}), "cloudInit.users[1].name", "two users a"},
+	{"a user that nobody can be", user(fleet.FirstUser{Name: "anna"}), "cloudInit.users[0].sshKeys", "key or a password"},
+	{"a key that is none", user(fleet.FirstUser{Name: "anna", SSHKeys: []string{"ssh-rsa hello"}}), "cloudInit.users[0].sshKeys[0]", "no public key"},
+	{"a private key", user(fleet.FirstUser{Name: "anna", SSHKeys: []string{"-----BEGIN OPENSSH PRIVATE KEY-----"}}), "cloudInit.users[0].sshKeys[0]", "no public key"},
+	{"a key with a command", user(fleet.FirstUser{Name: "anna", SSHKeys: []string{`command="id" ` + key}}), "cloudInit.users[0].sshKeys[0]", "without options"},
+	{"two keys in one", user(fleet.FirstUser{Name: "anna", SSHKeys: []string{key + "\n" + key}}), "cloudInit.users[0].sshKeys[0]", "one line"},
+	{"a comment as a key", user(fleet.FirstUser{Name: "anna", SSHKeys: []string{"# " + key}}), "cloudInit.users[0].sshKeys[0]", "no public key"},
+	{"a key that is too long", user(fleet.FirstUser{Name: "anna", SSHKeys: []string{key + strings.Repeat("x", fleet.MaxFirstKey)}}), "cloudInit.users[0].sshKeys[0]", "no public key"},
+	{"too many keys", user(fleet.FirstUser{Name: "anna", SSHKeys: make([]string, fleet.MaxFirstKeys+1)}), "cloudInit.users[0].sshKeys", "At most"},
+	{"a password of two lines", user(fleet.FirstUser{Name: "anna", Password: "a\nb"}), "cloudInit.users[0].password", "one line"},
+	{"a password with NUL", user(fleet.FirstUser{Name: "anna", Password: "a\x00"}), "cloudInit.users[0].password", "one line"},
+	{"a long password", user(fleet.FirstUser{Name: "anna", Password: strings.Repeat("a", 256)}), "cloudInit.users[0].password", "at most 255"},
+	{"a password in the place of its hash", user(fleet.FirstUser{Name: "anna", PasswordHash: "secret"}), "cloudInit.users[0].passwordHash", "crypt(3)"},
+	{"an MD5 hash", user(fleet.FirstUser{Name: "anna", PasswordHash: "$1$abc$0123456789abcdef"}), "cloudInit.users[0].passwordHash", "crypt(3)"},
+	{"a password and a hash", user(fleet.FirstUser{Name: "anna", Password: "a", PasswordHash: hash}), "cloudInit.users[0].passwordHash", "not both"},
+	{"a group with a comma", user(fleet.FirstUser{Name: "anna", Password: "a", Groups: []string{"adm,root"}}), "cloudInit.users[0].groups[0]", "group's name"},
+	{"a shell that is no path", user(fleet.FirstUser{Name: "anna", Password: "a", Shell: "bash"}), "cloudInit.users[0].shell", "absolute path"},
+	{"too many users", cloudInit(fleet.CloudInitForm{Users: make([]fleet.FirstUser, fleet.MaxFirstUsers+1)}), "cloudInit.users", "At most"},
+
+	{"an address without a prefix", card(fleet.FirstCard{Addresses: []string{"192.0.2.10"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
+	{"an address of everybody", card(fleet.FirstCard{Addresses: []string{"224.0.0.1/24"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
+	{"no address", card(fleet.FirstCard{Addresses: []string{"0.0.0.0/0"}}), "cloudInit.network[0].addresses[0]", "with its prefix"},
+	{"a gateway elsewhere", card(fleet.FirstCard{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"198.51.100.1"}}), "cloudInit.network[0].gateways[0]", "in no network"},
+	{"a gateway with DHCP", card(fleet.FirstCard{Gateways: []string{"192.0.2.1"}}), "cloudInit.network[0].gateways[0]", "in no network"},
+	{"two gateways", card(fleet.FirstCard{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"192.0.2.1", "192.0.2.2"}}), "cloudInit.network[0].gateways[1]", "At most one"},
+	{"a gateway that is a name", card(fleet.FirstCard{Addresses: []string{"192.0.2.10/24"}, Gateways: []string{"router"}}), "cloudInit.network[0].gateways[0]", "gateway's address"},
+	{"a DNS server that is a name", card(fleet.FirstCard{DNS: []string{"dns.example.org"}}), "cloudInit.network[0].dns[0]", "DNS server"},
+	{"a search domain with a space", card(fleet.FirstCard{Search: []string{"a b"}}), "cloudInit.network[0].search[0]", "domain"},
+	{"too many addresses", card(fleet.FirstCard{Addresses: make([]string, 17)}), "cloudInit.network[0].addresses", "At most"},
+	{"too many cards", cloudInit(fleet.CloudInitForm{Network: make([]fleet.FirstCard, fleet.MaxNICs+1)}), "cloudInit.network", "At most"},
+
+	{"a package that is an option", cloudInit(fleet.CloudInitForm{Packages: []string{"--purge"}}), "cloudInit.packages[0]", "no name of a package"},
+	{"a package with a command", cloudInit(fleet.CloudInitForm{Packages: []string{"nginx; id"}}), "cloudInit.packages[0]", "no name of a package"},
+	{"too many packages", cloudInit(fleet.CloudInitForm{Packages: make([]string, fleet.MaxFirstPackages+1)}), "cloudInit.packages", "At most"},
+	{"a file that goes up", file(fleet.FirstFile{Path: "/etc/../root/x"}), "cloudInit.files[0].path", "absolute path"},
+	{"a file beside", file(fleet.FirstFile{Path: "x"}), "cloudInit.files[0].path", "absolute path"},
+	{"a file with a line break", file(fleet.FirstFile{Path: "/a\nb"}), "cloudInit.files[0].path", "absolute path"},
+	{"a mode that is no octal number", file(fleet.FirstFile{Path: "/a", Mode: "rw-r--r--"}), "cloudInit.files[0].mode", "octal"},
+	{"an owner with a space", file(fleet.FirstFile{Path: "/a", Owner: "root root"}), "cloudInit.files[0].owner", "owner"},
+	{"a file that is no text", file(fleet.FirstFile{Path: "/a", Content: "\xff"}), "cloudInit.files[0].content", "text"},
+	{"a large file", file(fleet.FirstFile{Path: "/a", Content: strings.Repeat("a", fleet.MaxFirstFile+1)}), "cloudInit.files[0].content", "64 KiB"},
+	{"a file twice", cloudInit(fleet.CloudInitForm{Files: []fleet.FirstFile{{Path: "/a"}, {Path: "/a"}}}), "cloudInit.files[1].path", "two files"},
+	{"too many files", cloudInit(fleet.CloudInitForm{Files: make([]fleet.FirstFile, fleet.MaxFirstFiles+1)}), "cloudInit.files", "At most"},
+	{"an empty command", cloudInit(fleet.CloudInitForm{Run: []string{" "}}), "cloudInit.run[0]", "not empty"},
+	{"a command with NUL", cloudInit(fleet.CloudInitForm{Run: []string{"a\x00"}}), "cloudInit.run[0]", "text"},
+	{"too many commands", cloudInit(fleet.CloudInitForm{Run: make([]string, fleet.MaxFirstCommands+1)}), "cloudInit.run", "At most"},
+
+	{"no user-data", raw(""), "userData", "Give the user-data"},
+	{"a script", raw("#!/bin/sh\nid\n"), "userData", "Line 1: User-data begins with the line #cloud-config"},
+	{"a template of Jinja", raw("## template: jinja\n#cloud-config\n"), "userData", "Line 1"},
+	{"many parts", raw("Content-Type: multipart/mixed\n"), "userData", "Line 1"},
+	{"its head alone", raw("#cloud-config\n"), "userData", "says nothing"},
+	{"large user-data", cloud("# " + strings.Repeat("a", fleet.MaxUserData)), "userData", "128 KiB"},
+	{"no YAML", cloud("a: [b\n"), "userData", "no YAML"},
+	{"a tab", cloud("a:\n\tb: c\n"), "userData", "Line 3: This is no YAML"},
+	{"no text", cloud("a: \x00\n"), "userData", "no text"},
+	{"no UTF-8", cloud("a: \xff\n"), "userData", "no text"},
+	{"an anchor", cloud("packages: &a [b]\n"), "userData", "Line 2: Anchors"},
+	{"an alias", cloud("packages: &a [b]\nruncmd: *a\n"), "userData", "Anchors"},
+	{"a bomb", cloud("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\n"), "userData", "Anchors"},
+	{"a merge", cloud("ntp:\n  <<: {enabled: true}\n"), "userData", "Line 3: Merge keys"},
+	{"a tag", cloud("packages: !!python/object/apply:os.system [id]\n"), "userData", "Line 2: The tag"},
+	{"binary", cloud("runcmd: [!!binary aWQ=]\n"), "userData", "The tag"},
+	{"a key twice", cloud("packages: [a]\npackages: [b]\n"), "userData", "Line 3: The key packages is there twice"},
+	{"two documents", cloud("packages: [a]\n---\npackages: [b]\n"), "userData", "more than one document"},
+	{"a deep document", cloud("runcmd: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "\n"), "userData", "deep"},
+	{"a very deep document", cloud("runcmd: " + strings.Repeat("[", 60_000) + "\n"), "userData", "Line"},
+	{"many values", cloud("runcmd: [" + strings.Repeat("a,", 30_000) + "]\n"), "userData", "20000 values"},
+	{"a list", cloud("- a\n"), "userData", "keys with their values"},
+	{"a key that is a truth", cloud("yes: a\n"), "userData", "is no word to cloud-init"},
+	{"a key that is a variable without quotes", cloud("runcmd: [{{vm.name}}]\n"), "userData", "stands in quotes"},
+	{"a time of day", cloud("runcmd: [12:30:45]\n"), "userData", "base 60"},
+	{"a date", cloud("runcmd: [2024-01-01]\n"), "userData", "date"},
+	{"a large number", cloud("runcmd: [99999999999999999999]\n"), "userData", "too large"},
+	{"an unknown key", cloud("package: [a]\n"), "userData", "Line 2: cloud-init knows no package"},
+	{"packages that are a number", cloud("packages: 3\n"), "userData", "Line 2: cloud-init does not take packages"},
+	{"a mode that is a number", cloud("write_files:\n  - path: /a\n    permissions: 0644\n"), "userData", "write_files.0.permissions"},
+	{"a file without a path", cloud("write_files:\n  - content: x\n"), "userData", "write_files.0"},
+	{"a locale that is a truth", cloud("locale: no\n"), "userData", "locale"},
+	{"an unknown key of a user", cloud("users:\n  - name: a\n    passwort: b\n"), "userData", "users.0"},
+	{"a truth that is a word", cloud("package_update: maybe\n"), "userData", "package_update"},
+
+	{"a network-config without a version", network("ethernets: {}\n"), "networkConfig", "which version"},
+	{"a network-config of version 3", network("version: 3\n"), "networkConfig", "which version"},
+	{"an unknown key of the network", network("version: 2\nether: {}\n"), "networkConfig", "Line 2: A network-config of version 2 has no ether"},
+	{"devices without names", network("version: 2\nethernets: [eth0]\n"), "networkConfig", "devices by name"},
+	{"a device that is a word", network("version: 2\nethernets: {eth0: dhcp}\n"), "networkConfig", "keys with their values"},
+	{"no list of devices", network("version: 1\n"), "networkConfig", "below \"config\""},
+	{"an unknown type of device", network("version: 1\nconfig: [{type: magic}]\n"), "networkConfig", "no type"},
+	{"a network beside others", network("network: {version: 2}\nx: 1\n"), "networkConfig", "nothing else"},
+	{"a large network-config", network(strings.Repeat("#", fleet.MaxNetworkConfig+1)), "networkConfig", "32 KiB"},
+
+	{"no Ignition", ignition(""), "userData", "Give the Ignition"},
+	{"YAML as Ignition", ignition("variant: fcos\n"), "userData", "no JSON"},
+	{"broken JSON", ignition("{\n\"a\": }"), "userData", "Line 2: This is no JSON"},
+	{"a list as Ignition", ignition("[]"), "userData", "Butane"},
+	{"a name twice", ignition(`{"ignition": {"version": "3.4.0"}, "ignition": {}}`), "userData", "no JSON"},
+	{"no version", ignition(`{"ignition": {}}`), "userData", "which version"},
+	{"a version to come", ignition(`{"ignition": {"version": "9.0.0"}}`), "userData", "which version"},
+	{"an unknown part", ignition(`{"ignition": {"version": "3.4.0"}, "users": {}}`), "userData", "Ignition knows no users"},
+	{"a part that is a list", ignition(`{"ignition": {"version": "3.4.0"}, "storage": []}`), "userData", "object as storage"},
+	{"deep Ignition", ignition(`{"ignition": {"version": "3.4.0", "x": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}}`), "userData", "deep"},
+	{"large Ignition", ignition(strings.Repeat(" ", fleet.MaxUserData) + "{}"), "userData", "128 KiB"},
+
+	{"no answer file", sysprep(""), "userData", "Give the answer file"},
+	{"no XML", sysprep("<a>"), "userData", "answer file is"},
+	{"an answer file that ends early", sysprep(unattend), "userData", "no XML"},
+	{"entities", sysprep(`<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>` + unattend + `&b;</unattend>`), "userData", "document type"},
+	{"an unknown entity", sysprep(unattend + "&b;</unattend>"), "userData", "no XML"},
+	{"another root", sysprep(`<unattend><settings pass="specialize"/></unattend>`), "userData", "An answer file is"},
+	{"another part", sysprep(unattend + "<component/></unattend>"), "userData", "not <component>"},
+	{"an unknown pass", sysprep(unattend + `<settings pass="later"/></unattend>`), "userData", "no pass"},
+	{"nothing to answer", sysprep(unattend + `</unattend>`), "userData", "no <settings>"},
+	{"another encoding", sysprep(`<?xml version="1.0" encoding="utf-16"?>` + unattend + `<settings pass="specialize"/></unattend>`), "userData", "no XML"},
+	{"a deep answer file", sysprep(unattend + `<settings pass="specialize">` + strings.Repeat("<a>", 40) + strings.Repeat("</a>", 40) + `</settings></unattend>`), "userData", "deep"},
+	{"a large answer file", sysprep(strings.Repeat("x", fleet.MaxUserData+1)), "userData", "128 KiB"},
+}
+
+func TestRefusedFirstBoots(t *testing.T) {
+	t.Parallel()
+	if len(refused) < 60 {
+		t.Errorf("%d refused inputs are tried", len(refused))
+	}
+	for _, r := range refused {
+		got := said(wrong(r.f, false))
+		found := false
+		for line := range strings.SplitSeq(got, "\n") {
+			found = found || strings.HasPrefix(line, "firstBoot."+r.field+": ") && strings.Contains(line, r.says)
+		}
+		if !found {
+			t.Errorf("%s: want %q at %s, it says %q", r.what, r.says, r.field, got)
+		}
+	}
+}

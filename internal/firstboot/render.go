@@ -1,0 +1,169 @@
+package firstboot
+
+import (
+	"fmt"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// Instance is the guest that is told.
+type Instance struct {
+	ID     fleet.VMID
+	Name   string
+	Number int // see fleet.VMFirstBoot
+}
+
+// Files are what the guest reads, by name: of cloud-init those of its NoCloud source.
+func Files(f fleet.FirstBoot, to Instance) (map[string][]byte, error) {
+	switch f.Kind {
+	case fleet.CloudInit, fleet.CloudConfig:
+		return cloudFiles(f, to)
+	case fleet.Ignition:
+		return map[string][]byte{"config.ign": []byte(f.UserData)}, nil
+	case fleet.Sysprep: // setup looks for one name, and sysprep for the other
+		return map[string][]byte{"Autounattend.xml": []byte(f.UserData), "unattend.xml": []byte(f.UserData)}, nil
+	}
+	return nil, fmt.Errorf("no first boot of kind %q", f.Kind)
+}
+
+type metaData struct {
+	InstanceID string `yaml:"instance-id"`
+	Hostname   string `yaml:"local-hostname"`
+}
+
+func cloudFiles(f fleet.FirstBoot, to Instance) (map[string][]byte, error) {
+	meta := metaData{fmt.Sprintf("%s-%d", to.ID, to.Number), to.Name}
+	userData, network := f.UserData, f.NetworkConfig
+	if f.Kind == fleet.CloudInit {
+		if f.CloudInit == nil {
+			return nil, fmt.Errorf("no form of kind %q", f.Kind)
+		}
+		if f.CloudInit.Hostname != "" {
+			meta.Hostname = f.CloudInit.Hostname
+		}
+		text, err := writeYAML(userDataOf(*f.CloudInit))
+		if err != nil {
+			return nil, err
+		}
+		userData = cloudHead + "\n" + text
+		if network, err = networkOf(f.CloudInit.Network); err != nil {
+			return nil, err
+		}
+	}
+	metaText, err := writeYAML(meta)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]byte{"meta-data": []byte(metaText), "user-data": []byte(userData)}
+	if network != "" {
+		out["network-config"] = []byte(network)
+	}
+	return out, nil
+}
+
+type userData struct {
+	FQDN       string     `yaml:"fqdn,omitempty"`
+	Hosts      bool       `yaml:"manage_etc_hosts"`
+	Timezone   string     `yaml:"timezone,omitempty"`
+	Locale     string     `yaml:"locale,omitempty"`
+	Users      []userLine `yaml:"users,omitempty"`
+	SSHPwAuth  bool       `yaml:"ssh_pwauth"`
+	Update     bool       `yaml:"package_update,omitempty"`
+	Upgrade    bool       `yaml:"package_upgrade,omitempty"`
+	Packages   []string   `yaml:"packages,omitempty"`
+	WriteFiles []fileLine `yaml:"write_files,omitempty"`
+	Run        []string   `yaml:"runcmd,omitempty"`
+}
+
+type userLine struct {
+	Name   string   `yaml:"name"`
+	Keys   []string `yaml:"ssh_authorized_keys,omitempty"`
+	Hash   string   `yaml:"hashed_passwd,omitempty"`
+	Locked bool     `yaml:"lock_passwd"`
+	Sudo   string   `yaml:"sudo,omitempty"`
+	Groups []string `yaml:"groups,omitempty"`
+	Shell  string   `yaml:"shell,omitempty"`
+}
+
+type fileLine struct {
+	Path    string `yaml:"path"`
+	Content string `yaml:"content"`
+	Mode    string `yaml:"permissions,omitempty"`
+	Owner   string `yaml:"owner,omitempty"`
+}
+
+func userDataOf(f fleet.CloudInitForm) userData {
+	out := userData{
+		Hosts: true, Timezone: f.Timezone, Locale: f.Locale, SSHPwAuth: f.SSHPassword,
+		Update: len(f.Packages) > 0 || f.Upgrade, Upgrade: f.Upgrade, Packages: f.Packages, Run: f.Run,
+	}
+	if strings.Contains(f.Hostname, ".") {
+		out.FQDN = f.Hostname
+	}
+	for _, u := range f.Users {
+		line := userLine{Name: u.Name, Keys: u.SSHKeys, Hash: u.PasswordHash, Locked: u.PasswordHash == "", Groups: u.Groups, Shell: u.Shell}
+		if line.Shell == "" {
+			line.Shell = "/bin/bash"
+		}
+		if u.Sudo {
+			line.Sudo = "ALL=(ALL) NOPASSWD:ALL"
+		}
+		out.Users = append(out.Users, line)
+	}
+	for _, w := range f.Files {
+		out.WriteFiles = append(out.WriteFiles, fileLine(w))
+	}
+	return out
+}
+
+type networkConfig struct {
+	Version   int                     `yaml:"version"`
+	Ethernets map[string]ethernetLine `yaml:"ethernets"`
+}
+
+type ethernetLine struct {
+	Match       map[string]string `yaml:"match"`
+	SetName     string            `yaml:"set-name"`
+	DHCP        bool              `yaml:"dhcp4"`
+	Addresses   []string          `yaml:"addresses,omitempty"`
+	Routes      []routeLine       `yaml:"routes,omitempty"`
+	Nameservers *nameLine         `yaml:"nameservers,omitempty"`
+}
+
+type routeLine struct {
+	To  string `yaml:"to"`
+	Via string `yaml:"via"`
+}
+
+type nameLine struct {
+	Addresses []string `yaml:"addresses,omitempty"`
+	Search    []string `yaml:"search,omitempty"`
+}
+
+// networkOf is the network-config of cards that have their addresses; empty: there are none.
+func networkOf(cards []fleet.FirstCard) (string, error) {
+	out := networkConfig{2, map[string]ethernetLine{}}
+	for i, n := range cards {
+		if n.MAC == "" {
+			continue
+		}
+		name := fmt.Sprintf("eth%d", i)
+		card := ethernetLine{Match: map[string]string{"macaddress": n.MAC}, SetName: name, DHCP: len(n.Addresses) == 0, Addresses: n.Addresses}
+		for _, g := range n.Gateways {
+			to := "0.0.0.0/0"
+			if strings.Contains(g, ":") {
+				to = "::/0"
+			}
+			card.Routes = append(card.Routes, routeLine{to, g})
+		}
+		if len(n.DNS) > 0 || len(n.Search) > 0 {
+			card.Nameservers = &nameLine{n.DNS, n.Search}
+		}
+		out.Ethernets[name] = card
+	}
+	if len(out.Ethernets) == 0 {
+		return "", nil
+	}
+	return writeYAML(out)
+}

@@ -1,0 +1,225 @@
+package firstboot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds of a document, so that none of it costs much to look at.
+const (
+	maxDepth = 32
+	maxNodes = 20_000
+)
+
+// faulty is what is wrong with a document, and where.
+type faulty struct {
+	line int // 0: of the whole
+	says string
+}
+
+func (f faulty) Error() string {
+	if f.line == 0 {
+		return f.says
+	}
+	return fmt.Sprintf("Line %d: %s", f.line, f.says)
+}
+
+// What plain words mean to the reader in the guest, which is one of YAML 1.1.
+var (
+	boolForm  = regexp.MustCompile(`^(yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$`)
+	trueForm  = regexp.MustCompile(`^([yY]|[tT]|on|On|ON)`)
+	nullForm  = regexp.MustCompile(`^(~|null|Null|NULL|)$`)
+	intForm   = regexp.MustCompile(`^[-+]?(0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$`)
+	floatForm = regexp.MustCompile(`^([-+]?[0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
+	baseForm  = regexp.MustCompile(`^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
+	timeForm  = regexp.MustCompile(`^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?$`)
+)
+
+// document is a text of YAML, and what the guest's reader makes of it.
+type document struct {
+	root *yaml.Node
+	tree any
+}
+
+// readYAML reads one document. What means something else to other readers, or more than it says, is refused: anchors and aliases, tags, doubled
+// keys, several documents.
+func readYAML(source string) (document, error) {
+	if !text(source) {
+		return document{}, faulty{0, "This is no text: it has control characters, or is not UTF-8."}
+	}
+	d := yaml.NewDecoder(strings.NewReader(source))
+	var doc yaml.Node
+	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+		return document{}, faulty{0, "This says nothing."}
+	} else if err != nil {
+		return document{}, inYAML(err)
+	}
+	var more yaml.Node
+	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
+		return document{}, faulty{more.Line, "This is more than one document. Give one."}
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
+		return document{}, faulty{0, "This says nothing."}
+	}
+	r := yamlReader{}
+	tree, err := r.read(doc.Content[0], 1)
+	return document{doc.Content[0], tree}, err
+}
+
+var yamlAt = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
+
+// inYAML puts the reader's words into a sentence.
+func inYAML(err error) error {
+	at := 0
+	if m := yamlAt.FindStringSubmatch(err.Error()); m != nil {
+		at, _ = strconv.Atoi(m[1])
+	}
+	return faulty{at, "This is no YAML: " + cutTo(yamlAt.ReplaceAllString(err.Error(), ""), 200) + "."}
+}
+
+type yamlReader struct{ nodes int }
+
+func (r *yamlReader) read(n *yaml.Node, depth int) (any, error) {
+	if r.nodes++; r.nodes > maxNodes {
+		return nil, faulty{n.Line, fmt.Sprintf("This has more than %d values.", maxNodes)}
+	}
+	switch {
+	case depth > maxDepth:
+		return nil, faulty{n.Line, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		return nil, faulty{n.Line, "Anchors (&) and aliases (*) are not taken. Write out what they stand for."}
+	case n.Style&yaml.TaggedStyle != 0:
+		return nil, faulty{n.Line, fmt.Sprintf("The tag %s is not taken. Leave it out.", cut(n.Tag))}
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		return r.mapping(n, depth)
+	case yaml.SequenceNode:
+		out := make([]any, 0, len(n.Content))
+		for _, x := range n.Content {
+			v, err := r.read(x, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, v)
+		}
+		return out, nil
+	case yaml.ScalarNode:
+		return scalar(n)
+	}
+	return nil, faulty{n.Line, "This is no YAML that can be taken."}
+}
+
+func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
+	out := make(map[string]any, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		k, err := r.read(key, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		name, ok := k.(string)
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			return nil, faulty{key.Line, "A key is a word. A variable such as {{vm.name}} stands in quotes."}
+		case !ok:
+			return nil, faulty{key.Line, fmt.Sprintf("The key %s is no word to cloud-init. Put it in quotes.", cut(key.Value))}
+		case name == "<<":
+			return nil, faulty{key.Line, "Merge keys (<<) are not taken. Write out what they stand for."}
+		}
+		if _, twice := out[name]; twice {
+			return nil, faulty{key.Line, fmt.Sprintf("The key %s is there twice.", cut(name))}
+		}
+		if out[name], err = r.read(value, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// scalar is what the guest's reader takes a word for.
+func scalar(n *yaml.Node) (any, error) {
+	v := n.Value
+	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		return v, nil
+	}
+	switch {
+	case nullForm.MatchString(v):
+		return nil, nil
+	case boolForm.MatchString(v):
+		return trueForm.MatchString(v), nil
+	case intForm.MatchString(v):
+		whole, ok := new(big.Int).SetString(strings.ReplaceAll(v, "_", ""), 0)
+		if !ok || !whole.IsInt64() {
+			return nil, faulty{n.Line, fmt.Sprintf("The number %s is too large, or none. Put it in quotes.", cut(v))}
+		}
+		return whole.Int64(), nil
+	case floatForm.MatchString(v):
+		number, err := strconv.ParseFloat(strings.ReplaceAll(v, "_", ""), 64)
+		if err != nil {
+			return nil, faulty{n.Line, fmt.Sprintf("%s is no number that can be taken. Put it in quotes.", cut(v))}
+		}
+		return number, nil
+	case baseForm.MatchString(v):
+		return nil, faulty{n.Line, fmt.Sprintf("%s is a number of base 60 to cloud-init. Put it in quotes.", cut(v))}
+	case timeForm.MatchString(v):
+		return nil, faulty{n.Line, fmt.Sprintf("%s is a date to cloud-init. Put it in quotes.", cut(v))}
+	}
+	return v, nil
+}
+
+// writeYAML writes a tree of nodes or a value.
+func writeYAML(v any) (string, error) {
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(v); err != nil {
+		return "", err
+	}
+	return out.String(), e.Close()
+}
+
+// lineOf is where the value at the path is; of a key that is not there, its surroundings.
+func lineOf(n *yaml.Node, path []string) int {
+	for _, p := range path {
+		next := (*yaml.Node)(nil)
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if n.Content[i].Value == p {
+					next = n.Content[i+1]
+					if next.Kind == yaml.ScalarNode || next.Line == 0 {
+						break
+					}
+					if len(path) == 1 {
+						next = n.Content[i]
+					}
+				}
+			}
+		case yaml.SequenceNode:
+			if i, err := strconv.Atoi(p); err == nil && i >= 0 && i < len(n.Content) {
+				next = n.Content[i]
+			}
+		}
+		if next == nil {
+			break
+		}
+		n = next
+	}
+	return n.Line
+}
+
+func cutTo(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

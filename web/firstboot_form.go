@@ -1,0 +1,171 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	vmview "quantix/views/vm"
+)
+
+const firstForm = "firstBoot.cloudInit."
+
+// firstBootOf is what was typed of a first boot; nil: none. What there was besides, as had has it, stays: more users than one, and files.
+func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *control.FirstBootInput {
+	text := func(name string) string { return strings.TrimSpace(typed.Get(firstForm + name)) }
+	out := &control.FirstBootInput{}
+	switch kind := typed.Get(vmview.FirstKind); kind {
+	case "":
+		return nil
+	case vmview.Again:
+		out.Again = true
+	case vmview.BySpec:
+		out.CustomizationID = fleet.CustomizationID(typed.Get(vmview.FirstSpec))
+		if out.CustomizationID == "" {
+			checks.Add(vmview.FirstSpec, "Choose a customization spec.")
+		}
+		out.Variables = valuesOf(checks, vmview.FirstValues, typed.Get(vmview.FirstValues))
+	case string(fleet.CloudInit):
+		form := fleet.CloudInitForm{}
+		if had.CloudInit != nil {
+			form = *had.CloudInit
+		}
+		form.Hostname, form.Timezone, form.Locale = text("hostname"), text("timezone"), text("locale")
+		form.SSHPassword, form.Upgrade = text("sshPassword") != "", text("upgrade") != ""
+		form.Packages, form.Run = linesOf(text("packages")), linesOf(text("run"))
+		form.Network = cardsOf(checks, vmview.FirstNetwork, text("network"))
+		form.Users = usersOf(typed, form.Users)
+		out.Kind, out.CloudInit = fleet.CloudInit, &form
+	default:
+		out.Kind = fleet.FirstBootKind(kind)
+		out.UserData = strings.ReplaceAll(typed.Get("firstBoot.userData"), "\r\n", "\n")
+		if out.Kind == fleet.CloudConfig {
+			out.NetworkConfig = strings.ReplaceAll(typed.Get("firstBoot.networkConfig"), "\r\n", "\n")
+		}
+	}
+	return out
+}
+
+// usersOf are the users with the first as it was typed; without a name there is no first one.
+func usersOf(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
+	const at = firstForm + "users[0]."
+	u := fleet.FirstUser{}
+	if len(had) > 0 {
+		u, had = had[0], had[1:]
+	}
+	kept := u.Name
+	u.Name, u.Sudo, u.SSHKeys, u.Password = strings.TrimSpace(typed.Get(at+"name")), typed.Get(at+"sudo") != "", linesOf(typed.Get(at+"sshKeys")), typed.Get(at+"password")
+	if u.Password != "" || u.Name != kept || typed.Get(vmview.FirstKept) == "" {
+		u.PasswordHash = ""
+	}
+	if u.Name == "" && u.Password == "" && len(u.SSHKeys) == 0 {
+		return had
+	}
+	return append([]fleet.FirstUser{u}, had...)
+}
+
+func linesOf(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func valuesOf(checks *fleet.Checks, field, text string) map[string]string {
+	out := map[string]string{}
+	for _, line := range linesOf(text) {
+		name, value, ok := strings.Cut(line, "=")
+		if !ok {
+			checks.Add(field, "Write one value a line as name=value; %q has no \"=\".", line)
+			continue
+		}
+		out[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	return out
+}
+
+// cardsOf reads cards as vmview.NetworkText writes them.
+func cardsOf(checks *fleet.Checks, field, text string) []fleet.FirstCard {
+	var out []fleet.FirstCard
+	for _, line := range linesOf(text) {
+		var n fleet.FirstCard
+		into := map[string]*[]string{"via": &n.Gateways, "dns": &n.DNS, "search": &n.Search}
+		words := strings.Fields(line)
+		for i := 0; i < len(words); i++ {
+			list, named := into[words[i]]
+			switch {
+			case words[i] == "dhcp":
+			case named && i+1 < len(words):
+				i++
+				*list = append(*list, words[i])
+			case named:
+				checks.Add(field, "Write an address behind %q.", words[i])
+			default:
+				n.Addresses = append(n.Addresses, words[i])
+			}
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// typedFirst is the form in which nothing is typed yet: the first boot as it is.
+func typedFirst(typed url.Values, f fleet.FirstBoot) {
+	typed.Set(vmview.FirstKind, string(f.Kind))
+	typed.Set("firstBoot.userData", f.UserData)
+	typed.Set("firstBoot.networkConfig", f.NetworkConfig)
+	if f.CloudInit == nil {
+		return
+	}
+	set := func(name, text string) { typed.Set(firstForm+name, text) }
+	box := func(name string, on bool) {
+		if on {
+			set(name, "yes")
+		}
+	}
+	c := f.CloudInit
+	set("hostname", c.Hostname)
+	set("timezone", c.Timezone)
+	set("locale", c.Locale)
+	set("network", vmview.NetworkText(c.Network))
+	set("packages", strings.Join(c.Packages, "\n"))
+	set("run", strings.Join(c.Run, "\n"))
+	box("upgrade", c.Upgrade)
+	box("sshPassword", c.SSHPassword)
+	if len(c.Users) > 0 {
+		u := c.Users[0]
+		set("users[0].name", u.Name)
+		set("users[0].sshKeys", strings.Join(u.SSHKeys, "\n"))
+		set("users[0].passwordHash", u.PasswordHash)
+		box("users[0].sudo", u.Sudo)
+	}
+}
+
+// besides says what a first boot has that the form does not ask for, and which stays.
+func besides(f fleet.FirstBoot) string {
+	var out []string
+	if f.CloudInit != nil {
+		if n := len(f.CloudInit.Users); n > 1 {
+			out = append(out, "users "+names(f.CloudInit.Users[1:]))
+		}
+		for _, w := range f.CloudInit.Files {
+			out = append(out, "the file "+w.Path)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "It has besides, from the API, what stays as it is: " + strings.Join(out, ", ") + "."
+}
+
+func names(users []fleet.FirstUser) string {
+	var out []string
+	for _, u := range users {
+		out = append(out, u.Name)
+	}
+	return strings.Join(out, ", ")
+}

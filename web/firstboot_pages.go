@@ -1,0 +1,183 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/shell"
+	vmview "quantix/views/vm"
+)
+
+// typedValues is a form that is read field by field.
+type typedValues struct{ url.Values }
+
+func (in *typedValues) read(sent url.Values) { in.Values = sent }
+
+// askFirstBoot asks what a VM's guest is told at its next start.
+func (s *Server) askFirstBoot(c echo.Context, a fleet.Actor, in typedValues, how asked) error {
+	ctx := c.Request().Context()
+	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	p := vmview.FirstPage{VM: vm, Errors: how.errors, Form: vmview.FirstForm{Typed: in.Values, Errors: how.errors, Has: vm.Spec.FirstBoot}}
+	if p.Form.Specs, err = s.specsFor(c, a, vm.ProjectID); err != nil {
+		return err
+	}
+	_, p.Why = vm.Allows(fleet.ActEdit)
+	had, err := s.Control.FirstBoot(ctx, a, vm.ID)
+	switch {
+	case err == nil:
+		p.SetBy, p.SetAt = had.SetBy, had.SetAt.UTC().Format("2006-01-02 15:04 UTC")
+		p.Form.More = besides(had.Content)
+	case fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict:
+		return err
+	}
+	if !how.again() {
+		p.Form.Typed = url.Values{"generation": {strconv.FormatInt(vm.Generation, 10)}}
+		typedFirst(p.Form.Typed, had.Content)
+	}
+	return s.showAs(c, how.status, a, vmFrame(vm), vmview.FirstBoot(p))
+}
+
+// specsFor are the customization specs that VMs of the project may be told by.
+func (s *Server) specsFor(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
+	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
+	out := all[:0]
+	for _, one := range all {
+		if one.ProjectID == "" || one.ProjectID == project {
+			out = append(out, one)
+		}
+	}
+	return out, err
+}
+
+func (s *Server) setFirstBoot(c echo.Context, a fleet.Actor, in typedValues) (end, error) {
+	ctx, id := c.Request().Context(), fleet.VMID(c.Param("id"))
+	generation, err := strconv.ParseInt(in.Get("generation"), 10, 64)
+	if err != nil {
+		return nil, unreadable()
+	}
+	had, err := s.Control.FirstBoot(ctx, a, id)
+	if err != nil && fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict {
+		return nil, err
+	}
+	var checks fleet.Checks
+	want := firstBootOf(&checks, in.Values, had.Content)
+	if err := checks.Err(); err != nil {
+		return nil, err
+	}
+	if want == nil {
+		want = &control.FirstBootInput{}
+	}
+	want.IfGeneration = generation
+	_, task, err := s.Control.SetFirstBoot(ctx, a, id, *want)
+	said := "The guest hears of it at its next start."
+	if task == "" {
+		said = "Nothing changed."
+	}
+	return stay(views.VMPath(id), said), err
+}
+
+func (s *Server) listCustomizations(c echo.Context, a fleet.Actor) error {
+	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	return s.show(c, a, shell.Frame{Title: "Customization specs"}, vmview.Customizations(vmview.SpecList{Actor: a, Specs: all}))
+}
+
+func (s *Server) askCustomization(c echo.Context, a fleet.Actor, in typedValues, how asked) (err error) {
+	typed := in.Values
+	if typed == nil {
+		typed = url.Values{vmview.FirstKind: {string(fleet.CloudInit)}}
+	}
+	p := vmview.SpecPage{Typed: typed, Errors: how.errors, Form: vmview.FirstForm{Typed: typed, Errors: how.errors, Spec: true}}
+	projects := pick{noun: "projects", now: []string{typed.Get("projectId")}, page: "/customizations/new", all: c.QueryParam("all") != ""}
+	if p.Projects, err = s.choose(c.Request().Context(), a, projects); err != nil {
+		return err
+	}
+	if policy.May(a, policy.InfraChange, "") {
+		p.Projects.Options = append(p.Projects.Options, kit.Option{Text: "the fleet's: every project may use it"})
+	}
+	return s.showAs(c, how.status, a, shell.Frame{Title: "New customization spec"}, vmview.Customization(p))
+}
+
+// specOfForm is a customization spec as it was typed.
+func specOfForm(typed url.Values, had fleet.FirstBoot) (control.CustomizationInput, error) {
+	var checks fleet.Checks
+	out := control.CustomizationInput{ProjectID: fleet.ProjectID(typed.Get("projectId")), Name: typed.Get("name"), Description: typed.Get("description")}
+	if boot := firstBootOf(&checks, typed, had); boot != nil {
+		out.FirstBoot = fleet.FirstBoot{Kind: boot.Kind, CloudInit: boot.CloudInit, UserData: boot.UserData, NetworkConfig: boot.NetworkConfig}
+	}
+	return out, checks.Err()
+}
+
+func (s *Server) createCustomization(c echo.Context, a fleet.Actor, in typedValues) (end, error) {
+	want, err := specOfForm(in.Values, fleet.FirstBoot{})
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.Control.CreateCustomization(c.Request().Context(), a, want)
+	return leave("/customizations"), err
+}
+
+func (s *Server) showCustomization(c echo.Context, a fleet.Actor, in typedValues, how asked) error {
+	one, err := s.Control.GetCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
+	if err != nil {
+		return err
+	}
+	p := vmview.SpecPage{ID: one.ID, Seen: one, Typed: in.Values, Errors: how.errors}
+	switch {
+	case one.Unreadable != "":
+		p.Why, p.MayDelete = one.Unreadable, true
+	case one.FirstBoot == nil:
+		p.Why = "What it says, which may hold secrets, is shown to those who may change it."
+	case !how.again():
+		p.Typed = url.Values{"name": {one.Name}, "description": {one.Description}, "generation": {strconv.FormatInt(one.Generation, 10)}}
+		typedFirst(p.Typed, *one.FirstBoot)
+	}
+	p.Form = vmview.FirstForm{Typed: p.Typed, Errors: how.errors, Spec: true}
+	if one.FirstBoot != nil {
+		p.Form.More = besides(*one.FirstBoot)
+	}
+	return s.showAs(c, how.status, a, shell.Frame{Title: one.Name}, vmview.Customization(p))
+}
+
+func (s *Server) editCustomization(c echo.Context, a fleet.Actor, in typedValues) (end, error) {
+	ctx, id := c.Request().Context(), fleet.CustomizationID(c.Param("id"))
+	one, err := s.Control.GetCustomization(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	var had fleet.FirstBoot
+	if one.FirstBoot != nil {
+		had = *one.FirstBoot
+	}
+	want, err := specOfForm(in.Values, had)
+	if err != nil {
+		return nil, err
+	}
+	if want.IfGeneration, err = strconv.ParseInt(in.Get("generation"), 10, 64); err != nil {
+		return nil, unreadable()
+	}
+	_, err = s.Control.UpdateCustomization(ctx, a, id, want)
+	return leave("/customizations"), err
+}
+
+func customizationFrame(one fleet.Customization) shell.Frame { return shell.Frame{Title: one.Name} }
+
+func (s *Server) askDeleteCustomization() asking[none] {
+	return confirm(s, s.Control.GetCustomization, customizationFrame, vmview.DeleteCustomization)
+}
+
+func (s *Server) deleteCustomization(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	return leave("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
+}
