@@ -127,10 +127,14 @@ func until(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happ
 		}
 	}
 	defer func() {
-		if p := recover(); p != nil && p != errKilled {
+		switch p := recover(); cause := p.(type) {
+		case nil:
+		case error:
+			if err = cause; !errors.Is(cause, errKilled) {
+				panic(p)
+			}
+		default:
 			panic(p)
-		} else if p != nil {
-			err = errKilled
 		}
 	}()
 	err = do(in)
