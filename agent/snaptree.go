@@ -238,7 +238,7 @@ func (t *SnapTree) Delete(id fleet.SnapshotID, subtree bool) {
 	gone := map[fleet.SnapshotID]bool{id: true}
 	for i := range t.Nodes {
 		n := &t.Nodes[i]
-		if !gone[n.ID] && !(subtree && gone[n.Parent]) {
+		if !gone[n.ID] && (!subtree || !gone[n.Parent]) {
 			continue
 		}
 		gone[n.ID] = true

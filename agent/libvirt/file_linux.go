@@ -40,6 +40,14 @@ func identityOf(info os.FileInfo) fileID {
 	return fileID{dev: st.Dev, ino: st.Ino}
 }
 
+// ownAlike gives a file the owner that another has.
+func ownAlike(path string, info os.FileInfo) error {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return os.Lchown(path, int(st.Uid), int(st.Gid))
+	}
+	return nil
+}
+
 // changedAt is when anything of the file was changed last, in nanoseconds.
 func changedAt(info os.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -197,10 +196,7 @@ func copyTree(from, to string) error {
 		default:
 			return nil
 		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			return os.Chown(at, int(st.Uid), int(st.Gid))
-		}
-		return nil
+		return ownAlike(at, info)
 	})
 }
 

@@ -61,9 +61,10 @@ func (h *Host) growDisks(in agent.Apply) error {
 			return err
 		}
 		f, ok := p.dir.files[d.Volume]
-		switch t := h.guests[in.VM.ID].tree; {
-		case t != nil && t.Uses(d.Ref()) != "":
-			return agent.HasSnapshots(in.VM.Name)
+		if err := h.guests[in.VM.ID].keepsDisks([]fleet.Disk{d}, in.VM.Name); err != nil {
+			return err
+		}
+		switch {
 		case !p.spec.Kind.Is().Makes:
 			return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", p.spec.Source())
 		case !ok:
@@ -234,10 +235,6 @@ func (h *Host) driveUsers() map[string][]fleet.VMID {
 	return out
 }
 
-func someDisk(name string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s is a disk of a VM on this host, so it is neither cloned nor put into a drive. Choose one that no VM uses.", name)
-}
-
 // free refuses a disk that another domain holds.
 func (h *Host) free(file string, owner fleet.VMID) error {
 	for _, g := range h.guests {
@@ -306,10 +303,8 @@ func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress a
 func (h *Host) define(in agent.Apply) error {
 	plan := h.plan(in)
 	g, ok := h.guests[in.VM.ID]
-	for _, d := range plan.DropDisks {
-		if ok && g.tree != nil && g.tree.Uses(d.Ref()) != "" {
-			return agent.HasSnapshots(in.VM.Name)
-		}
+	if err := g.keepsDisks(plan.DropDisks, in.VM.Name); err != nil {
+		return err
 	}
 	if !ok {
 		g = &guest{id: in.VM.ID, managed: true, power: fleet.Stopped}
@@ -378,15 +373,8 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 	if err != nil {
 		return err
 	}
-	if ok && g.tree != nil && len(g.tree.Active) > 0 {
-		if !disks {
-			return agent.DeletesTheirOwn(vm.Name)
-		}
-		for _, f := range g.tree.Files() {
-			if p := h.poolAt(f); p != nil {
-				delete(p.dir.files, path.Base(f))
-			}
-		}
+	if err := h.forgetTree(g, vm.Name, disks); err != nil {
+		return err
 	}
 	if ok {
 		h.stop(g, "forced off")

@@ -1,8 +1,10 @@
 package mock
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"slices"
 
 	"quantix/agent"
 	"quantix/internal/fleet"
@@ -56,8 +58,8 @@ func (h *Host) Seeds(id fleet.VMID) []map[string][]byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []map[string][]byte
-	for _, files := range h.seeds[id] {
-		out = append(out, maps.Clone(files))
+	for _, first := range slices.SortedFunc(maps.Keys(h.seeds[id]), func(a, b fleet.VMFirstBoot) int { return cmp.Compare(a.Number, b.Number) }) {
+		out = append(out, maps.Clone(h.seeds[id][first]))
 	}
 	return out
 }

@@ -168,3 +168,7 @@ func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 	}
 	return in.Hashed(source, own)
 }
+
+func someDisk(name string) error {
+	return fleet.Errorf(fleet.Conflict, "The volume %s is a disk of a VM on this host, so it is neither cloned nor put into a drive. Choose one that no VM uses.", name)
+}

@@ -250,3 +250,32 @@ func (h *Host) measure(t *agent.SnapTree) {
 		}
 	}
 }
+
+// keepsDisks refuses to do something about disks that have snapshots.
+func (g *guest) keepsDisks(disks []fleet.Disk, vm string) error {
+	if g == nil || g.tree == nil {
+		return nil
+	}
+	for _, d := range disks {
+		if g.tree.Uses(d.Ref()) != "" {
+			return agent.HasSnapshots(vm)
+		}
+	}
+	return nil
+}
+
+// forgetTree removes the files of a VM's snapshots, which only go with its disks; h.mu is held.
+func (h *Host) forgetTree(g *guest, vm string, disks bool) error {
+	switch {
+	case g == nil || g.tree == nil || len(g.tree.Active) == 0:
+		return nil
+	case !disks:
+		return agent.DeletesTheirOwn(vm)
+	}
+	for _, f := range g.tree.Files() {
+		if p := h.poolAt(f); p != nil {
+			delete(p.dir.files, path.Base(f))
+		}
+	}
+	return nil
+}

@@ -14,7 +14,7 @@ import (
 // NewSnapshot says what is to be kept of a VM, and under which name.
 type NewSnapshot struct {
 	Name        string `json:"name" doc:"At most 80 bytes, in one line"`
-	Description string `json:"description,omitempty" doc:"At most 1024 bytes"`
+	Description string `json:"description,omitempty" doc:"At most 1024 bytes, in one line"`
 	Memory      bool   `json:"memory,omitempty" doc:"With the memory of a guest that runs, which goes on from there when the VM is brought back"`
 	Quiesce     bool   `json:"quiesce,omitempty" doc:"Without memory: the guest's agent brings its file systems to rest, where it answers"`
 }

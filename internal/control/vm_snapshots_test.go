@@ -38,11 +38,12 @@ func TestASnapshotIsAskedForAndTaken(t *testing.T) {
 	v, _ := s.disked("web")
 	for what, in := range map[string]control.NewSnapshot{
 		"no name": {}, "two lines": {Name: "a\nb"}, "a name that turns the line": {Name: "a\u202eb"}, "a long name": {Name: strings.Repeat("a", 81)},
-		"a long description": {Name: "a", Description: strings.Repeat("a", 1025)}, "memory at rest": {Name: "a", Memory: true, Quiesce: true},
+		"a description of two lines": {Name: "a", Description: "two\nlines"},
+		"a long description":         {Name: "a", Description: strings.Repeat("a", 1025)}, "memory at rest": {Name: "a", Memory: true, Quiesce: true},
 	} {
 		s.refused(what, fleet.Invalid, "", func() error { _, err := s.TakeSnapshot(t.Context(), chief, v.ID, in); return err })
 	}
-	task, err := s.TakeSnapshot(t.Context(), chief, v.ID, control.NewSnapshot{Name: " before the upgrade ", Description: "two\nlines", Memory: true})
+	task, err := s.TakeSnapshot(t.Context(), chief, v.ID, control.NewSnapshot{Name: " before the upgrade ", Description: "one line", Memory: true})
 	if err != nil || task.Kind != fleet.VMSnapshot || task.Title() != "Take snapshot" {
 		t.Fatalf("%+v %v", task, err)
 	}
@@ -51,7 +52,7 @@ func TestASnapshotIsAskedForAndTaken(t *testing.T) {
 		return err
 	})
 	w := s.only(fleet.VMSnapshot)
-	if o := w.Args.Snapshot; o.ID == "" || o.Name != "before the upgrade" || o.By != chief.Name || !o.Memory || o.Description != "two\nlines" {
+	if o := w.Args.Snapshot; o.ID == "" || o.Name != "before the upgrade" || o.By != chief.Name || !o.Memory || o.Description != "one line" {
 		t.Fatalf("the order is %+v", w.Args.Snapshot)
 	}
 	status := *s.get(v.ID).Status

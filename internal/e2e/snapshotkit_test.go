@@ -40,7 +40,7 @@ func (a api) revert(t testing.TB, vm fleet.VMID, to fleet.Snapshot) {
 func (a api) snapshots(t testing.TB, vm fleet.VMView) fleet.Snapshot {
 	t.Helper()
 	a.take(t, vm.ID, map[string]any{"name": "fresh", "description": "As it came from its image."})
-	fork := a.take(t, vm.ID, map[string]any{"name": "before the upgrade to nginx 1.28", "memory": true, "description": "The shop runs, with the configuration of October.\nGo back here if the new one does not come up."})
+	fork := a.take(t, vm.ID, map[string]any{"name": "before the upgrade to nginx 1.28", "memory": true, "description": "The shop runs, with the configuration of October. Go back here if the new one does not come up."})
 	a.take(t, vm.ID, map[string]any{"name": "nginx 1.28", "quiesce": true})
 	doomed := a.take(t, vm.ID, map[string]any{"name": "nginx 1.28, tuned", "memory": true})
 	a.take(t, vm.ID, map[string]any{"name": "tuned, first try"})

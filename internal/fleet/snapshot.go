@@ -105,19 +105,17 @@ type SnapshotOrder struct {
 
 // CheckSnapshot notes what of a new snapshot's name and description cannot be.
 func CheckSnapshot(c *Checks, name, description string) {
-	odd := func(text string, lines bool) bool {
-		return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
-			return r != '\n' && unicode.IsControl(r) || r == '\n' && !lines || unicode.Is(unicode.Cf, r)
-		})
+	odd := func(text string) bool {
+		return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
 	}
 	switch {
 	case strings.TrimSpace(name) == "":
 		c.Add("name", "Give the snapshot a name.")
-	case len(name) > maxSnapshotName || odd(name, false):
+	case len(name) > maxSnapshotName || odd(name):
 		c.Add("name", "A name has at most %d bytes, in one line, without control characters.", maxSnapshotName)
 	}
-	if len(description) > maxSnapshotDescription || odd(description, true) {
-		c.Add("description", "A description has at most %d bytes, without control characters.", maxSnapshotDescription)
+	if len(description) > maxSnapshotDescription || odd(description) {
+		c.Add("description", "A description has at most %d bytes, in one line, without control characters.", maxSnapshotDescription)
 	}
 }
 

@@ -94,7 +94,7 @@ func (p Page) snapActs(s fleet.Snapshot) []kit.Act {
 		kit.Act{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone),
 	}
 	if len(p.snapshots().Below(s.ID)) > 0 {
-		acts = append(acts, kit.Act{Icon: "trash-2", Word: "Delete with all after it…", Href: at("delete") + "?subtree=1", Dialog: true}.When(p.whyNotEdit()).When(gone))
+		acts = append(acts, kit.Act{Icon: "trash-2", Word: "Delete with all after it…", Href: at("delete") + "?subtree=1", Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone))
 	}
 	return acts
 }
@@ -184,6 +184,16 @@ func (p SnapshotPage) remove() kit.Dialog {
 		d.Action += "?subtree=1"
 	}
 	return d
+}
+
+// since is from when on what was written is in no snapshot.
+func (p SnapshotPage) since() string {
+	if p.VM.Status != nil && p.VM.Status.Snapshots != nil {
+		if s := p.VM.Status.Snapshots.Of(p.VM.Status.Snapshots.Current); s != nil {
+			return "the snapshot “" + s.Name + "”"
+		}
+	}
+	return "its last snapshot"
 }
 
 // names are those of the snapshots that go with the one that is deleted, as many as a person reads.

@@ -1,0 +1,233 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+// talker is a guest's shell on its serial line.
+type talker struct {
+	s    *snapper
+	tty  *os.File
+	mu   sync.Mutex
+	said map[string]string
+	n    int
+}
+
+// talk opens the line of the guest as it runs now.
+func (s *snapper) talk() *talker {
+	s.t.Helper()
+	line := virsh(s.t, "ttyconsole", string(s.vm.ID))
+	run(s.t, "stty", "-F", line, "raw", "-echo")
+	tty, err := os.OpenFile(line, os.O_RDWR, 0)
+	s.ok(err)
+	s.t.Cleanup(func() { tty.Close() })
+	k := &talker{s: s, tty: tty, said: map[string]string{}}
+	go func() {
+		lines := bufio.NewScanner(tty)
+		for lines.Scan() {
+			_, answer, ok := strings.Cut(lines.Text(), "answer-")
+			number, text, whole := strings.Cut(strings.TrimSpace(answer), ":")
+			if ok && whole {
+				k.mu.Lock()
+				k.said[number] = text
+				k.mu.Unlock()
+			}
+		}
+	}()
+	return k
+}
+
+// ask has the guest's shell do something, and returns the last line of what that says. What gets lost while the guest boots is said again.
+func (k *talker) ask(command string) (answer string) {
+	k.s.t.Helper()
+	k.n++
+	number, last := strconv.Itoa(k.n), time.Time{}
+	waitFor(k.s.t, "the guest does "+command, func() bool {
+		if time.Since(last) > 2*time.Second {
+			last = time.Now()
+			_, err := fmt.Fprintf(k.tty, "\necho ans''wer-%s:$( %s )\n", number, command)
+			k.s.ok(err)
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		var ok bool
+		answer, ok = k.said[number]
+		return ok
+	})
+	return answer
+}
+
+// A guest writes to its disk and counts. It goes back to the memory of a snapshot: what it wrote since is undone, and the program that was ended since goes on
+// from where it was. So it is with BIOS, and with UEFI and a TPM.
+func TestARunningProgramGoesBack(t *testing.T) {
+	t.Parallel()
+	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, firmware := range []fleet.Firmware{fleet.BIOS, fleet.UEFI} {
+		t.Run(string(firmware), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			s := &snapper{fixture: f, vm: f.vm()}
+			s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 64 << 20}}
+			s.vm.Spec.Firmware, s.vm.Spec.MemoryMiB = firmware, 256
+			s.vm.Spec.Security.TPM = firmware == fleet.UEFI
+			s.apply(s.vm)
+			for _, file := range []string{guest.Kernel, guest.Initrd} {
+				run(t, "cp", file, s.at(filepath.Base(file)))
+			}
+			edit(t, string(s.vm.ID), "</os>", "<kernel>"+s.at(filepath.Base(guest.Kernel))+"</kernel><initrd>"+s.at(filepath.Base(guest.Initrd))+"</initrd><cmdline>console=ttyS0 quiet no_timer_check</cmdline></os>")
+			s.ok(s.StartVM(t.Context(), s.vm.ID))
+			k := s.talk()
+			k.ask("[ -b /dev/vda ] && printf before | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null && echo written")
+			k.ask("(i=0; while true; do i=$((i+1)); echo $i > /tmp/count; sleep 0.1; done) >/dev/null 2>&1 & echo $! > /tmp/pid; echo counting")
+			count := func(k *talker) int {
+				n, err := strconv.Atoi(k.ask("cat /tmp/count"))
+				if err != nil {
+					return 0 // it is being written
+				}
+				return n
+			}
+			waitFor(t, "the program counts", func() bool { return count(k) > 5 })
+			began := time.Now()
+			id := s.take(true)
+			t.Logf("a snapshot of a guest of 256 MiB took %s", time.Since(began))
+			at := count(k)
+			k.ask("printf AFTER! | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null; kill $(cat /tmp/pid); rm /tmp/count; echo gone")
+			if got := k.ask("cat /tmp/count 2>/dev/null || echo none"); got != "none" {
+				t.Fatalf("before going back the program is at %s", got)
+			}
+			checkChain(t, s.file())
+
+			began = time.Now()
+			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+			t.Logf("going back took %s", time.Since(began))
+			if st := s.status(); st.Power != fleet.Running || len(st.NextBoot)+len(st.Drift)+len(st.Faults) > 0 {
+				t.Fatalf("back again: %+v", st)
+			}
+			k = s.talk()
+			if got := k.ask("echo 3 > /proc/sys/vm/drop_caches; dd if=/dev/vda bs=6 count=1 2>/dev/null"); got != "before" {
+				t.Errorf("the disk has %q", got)
+			}
+			now := count(k)
+			if now > at+600 || now == 0 {
+				t.Errorf("the program is at %d, and was at %d", now, at)
+			}
+			waitFor(t, "the program goes on", func() bool { return count(k) > now })
+			checkChain(t, s.file())
+			s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+			waitFor(t, "the program goes on after the merge", func() bool { return count(k) > now })
+			if s.status().Snapshots != nil || s.file() != s.at("disk.qcow2") {
+				t.Errorf("after the merge: %+v on %s", s.status().Snapshots, s.file())
+			}
+			checkChain(t, s.file())
+		})
+	}
+}
+
+// What is neither disk nor memory goes back too: the firmware's variables and the TPM's state.
+func TestFirmwareAndTPMGoBack(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := &snapper{fixture: f, vm: f.vm()}
+	s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20}}
+	s.vm.Spec.Firmware, s.vm.Spec.Security.TPM = fleet.UEFI, true
+	s.apply(s.vm)
+	s.ok(s.StartVM(t.Context(), s.vm.ID)) // makes both
+	s.off()
+	files := []string{filepath.Join("/var/lib/libvirt/qemu/nvram", string(s.vm.ID)+"_VARS.fd")}
+	found, err := filepath.Glob(filepath.Join("/var/lib/libvirt/swtpm", string(s.vm.ID), "tpm2", "*.permall"))
+	s.ok(err)
+	if files = append(files, found...); len(found) != 1 {
+		t.Fatalf("the TPM's state is %v", found)
+	}
+	sums := func() (out []string) {
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			s.ok(err)
+			out = append(out, fmt.Sprintf("%x", sha256.Sum256(text)))
+		}
+		return out
+	}
+	was := sums()
+	id := s.take(false)
+	for _, file := range files {
+		to, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
+		s.ok(err)
+		_, err = to.WriteString("more")
+		s.ok(err)
+		s.ok(to.Close())
+	}
+	s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id, Start: true})))
+	s.off()
+	s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+	if got := sums(); strings.Join(got, " ") != strings.Join(was, " ") {
+		t.Errorf("they are %v, and were %v", got, was)
+	}
+	s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+	left, err := filepath.Glob(filepath.Join("/var/lib/libvirt/quantix/snapshots", string(s.vm.ID), "*-*"))
+	s.ok(err)
+	if len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// A storage without room refuses before anything is done, and the guest runs on.
+func TestSnapshotsWithoutRoom(t *testing.T) {
+	t.Parallel()
+	m := newMover(t, 2)
+	full := m.other("24m")
+	m.vm.Spec.Disks[0] = fleet.Disk{PoolID: full.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20}
+	a := order(m.vm, m.pools...)
+	m.ok(m.ApplyVM(t.Context(), a))
+	m.ok(m.StartVM(t.Context(), m.vm.ID))
+	s := &snapper{fixture: m.fixture, vm: m.vm}
+	in := func(o fleet.SnapshotOrder) agent.SnapshotWork {
+		w := s.order(o)
+		w.Pools = m.pools
+		return w
+	}
+	id := fleet.NewID[fleet.SnapshotID]()
+	err := m.TakeSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id, Name: "one", Memory: true}))
+	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Make room there first") {
+		t.Fatalf("with memory: %v", err)
+	}
+	if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil || st.Disks[0].Path != filepath.Join(full.Spec.Path, "disk.qcow2") {
+		t.Fatalf("after it was refused: %+v", st)
+	}
+	m.ok(m.TakeSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id, Name: "one"})))
+	// A merge for which there is no room keeps what it would merge, and goes on when there is.
+	s.off()
+	run(t, "qemu-io", "-f", "qcow2", "-c", "write -P 7 0 7M", s.status().Disks[0].Path)
+	filler := filepath.Join(full.Spec.Path, "filler")
+	m.ok(os.WriteFile(filler, make([]byte, 12<<20), 0o600))
+	err = m.DeleteSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id}))
+	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Make room there first") {
+		t.Fatalf("merge: %v", err)
+	}
+	if tree := s.tree(); tree.Merges != 1 || tree.Of(id) != nil || tree.Unfinished != "" {
+		t.Fatalf("after it was refused: %+v", tree)
+	}
+	m.ok(os.Remove(filler))
+	m.ok(m.DeleteSnapshot(t.Context(), in(fleet.SnapshotOrder{})))
+	if s.status().Snapshots != nil || s.read() != 7 {
+		t.Errorf("after it is merged: %+v, %d", s.status().Snapshots, s.read())
+	}
+	m.ok(m.DeleteVM(t.Context(), m.vm, m.pools, true))
+}
