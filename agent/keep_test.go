@@ -211,6 +211,7 @@ func TestVMsStartWithTheirHost(t *testing.T) {
 		t.Error("what was put off since was started by the next agent")
 	}
 }
+
 // A guest that takes longer than anybody waits goes off as people asked for, and stays so.
 func TestAGuestThatShutsDownLateStaysOff(t *testing.T) {
 	t.Parallel()
@@ -229,7 +230,10 @@ func TestAGuestThatShutsDownLateStaysOff(t *testing.T) {
 	for n := range 2 { // each takes as long as the other would have
 		host.GoesOff(other.ID, false)
 		p.wait("another is back", func() bool { return host.power(other.ID) == fleet.Running && host.starts(other.ID) == n+2 })
-		p.stateSince(0, "it is seen on", func(s wire.State) bool { r, _ := vmIn(s, other.ID); return r.Status.Power == fleet.Running && r.Status.Restarts == n+1 })
+		p.stateSince(0, "it is seen on", func(s wire.State) bool {
+			r, _ := vmIn(s, other.ID)
+			return r.Status.Power == fleet.Running && r.Status.Restarts == n+1
+		})
 	}
 	if host.power(late.ID) != fleet.Stopped || host.starts(late.ID) != 1 {
 		t.Error("a guest that people shut down was started again")
