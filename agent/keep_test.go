@@ -211,3 +211,31 @@ func TestVMsStartWithTheirHost(t *testing.T) {
 		t.Error("what was put off since was started by the next agent")
 	}
 }
+
+// A guest that takes longer than anybody waits goes off as people asked for, and stays so.
+func TestAGuestThatShutsDownLateStaysOff(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), newCounted()
+	p.runningCounted(p.join(), host)
+	late, other := policied(mock.NoShutdown, fleet.VMPolicy{Restart: "always"}), policied("other", fleet.VMPolicy{Restart: "always"})
+	for _, vm := range []*fleet.VM{late, other} {
+		p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
+		p.seenOn(host, vm)
+	}
+	if f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: late, Epoch: 2}); f.Outcome != wire.Failed {
+		t.Fatalf("shutdown: %+v", f)
+	}
+	host.GoesOff(late.ID, false)
+	p.stateSince(0, "it is seen off", func(s wire.State) bool { r, _ := vmIn(s, late.ID); return r.Status.Power == fleet.Stopped })
+	for n := range 2 { // each takes as long as the other would have
+		host.GoesOff(other.ID, false)
+		p.wait("another is back", func() bool { return host.power(other.ID) == fleet.Running && host.starts(other.ID) == n+2 })
+		p.stateSince(0, "it is seen on", func(s wire.State) bool {
+			r, _ := vmIn(s, other.ID)
+			return r.Status.Power == fleet.Running && r.Status.Restarts == n+1
+		})
+	}
+	if host.power(late.ID) != fleet.Stopped || host.starts(late.ID) != 1 {
+		t.Error("a guest that people shut down was started again")
+	}
+}

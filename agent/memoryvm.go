@@ -207,9 +207,9 @@ func (m *memory) freeze(id fleet.VMID, frozen bool) error {
 	if slices.Contains(m.kept.Frozen, id) == frozen {
 		return nil
 	}
-	rest := slices.DeleteFunc(slices.Clone(m.kept.Frozen), func(o fleet.VMID) bool { return o == id })
-	if m.kept.Frozen = rest; frozen {
-		m.kept.Frozen = append(rest, id)
+	m.kept.Frozen = slices.DeleteFunc(slices.Clone(m.kept.Frozen), func(o fleet.VMID) bool { return o == id })
+	if frozen {
+		m.kept.Frozen = append(m.kept.Frozen, id)
 	}
 	return m.save()
 }

@@ -126,55 +126,60 @@ func (n *guestSeen) read(ctx context.Context, c *conn, s sighted) error {
 		n.status = fleet.GuestStatus{}
 		return err
 	}
+	return n.hear(overLibvirt(ctx, c, s.ref))
+}
+
+// hear asks the agent of a VM of Quantix's.
+func (n *guestSeen) hear(ask guestAsk) error {
 	info, err := askGuest[struct {
 		Version string `json:"version"`
-	}](ctx, c, s.ref, guestWait, "guest-info", nil)
+	}](ask, guestWait, "guest-info", nil)
 	if err != nil {
 		return err
 	}
 	n.status.Agent, n.status.Version = fleet.AgentAnswers, guestText(info.Version)
-	frozen, err := askGuest[string](ctx, c, s.ref, guestWait, "guest-fsfreeze-status", nil)
+	frozen, err := askGuest[string](ask, guestWait, "guest-fsfreeze-status", nil)
 	if errors.Is(err, errSilent) {
 		return err
 	}
 	if n.status.Frozen = frozen == "frozen"; n.status.Frozen {
 		return nil
 	}
-	for _, ask := range []func(context.Context, *conn, golibvirt.Domain) error{n.readSystem, n.readName, n.readCards, n.readFileSystems, n.readUsers, n.readClock} {
-		if err := ask(ctx, c, s.ref); errors.Is(err, errSilent) || errors.Is(err, agent.ErrAway) {
+	for _, read := range []func(guestAsk) error{n.readSystem, n.readName, n.readCards, n.readFileSystems, n.readUsers, n.readClock} {
+		if err := read(ask); errors.Is(err, errSilent) || errors.Is(err, agent.ErrAway) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *guestSeen) readSystem(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+func (n *guestSeen) readSystem(ask guestAsk) error {
 	os, err := askGuest[struct {
 		Pretty  string `json:"pretty-name"`
 		Name    string `json:"name"`
 		Version string `json:"version"`
 		Kernel  string `json:"kernel-release"`
-	}](ctx, c, ref, guestWait, "guest-get-osinfo", nil)
+	}](ask, guestWait, "guest-get-osinfo", nil)
 	n.status.OS = guestText(cmp.Or(os.Pretty, strings.TrimSpace(os.Name+" "+os.Version)))
 	n.status.Kernel = guestText(os.Kernel)
 	return err
 }
 
-func (n *guestSeen) readName(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+func (n *guestSeen) readName(ask guestAsk) error {
 	host, err := askGuest[struct {
 		Name string `json:"host-name"`
-	}](ctx, c, ref, guestWait, "guest-get-host-name", nil)
+	}](ask, guestWait, "guest-get-host-name", nil)
 	n.status.Hostname = guestText(host.Name)
 	return err
 }
 
-func (n *guestSeen) readCards(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+func (n *guestSeen) readCards(ask guestAsk) error {
 	said, err := askGuest[[]struct {
 		MAC       string `json:"hardware-address"`
 		Addresses []struct {
 			IP string `json:"ip-address"`
 		} `json:"ip-addresses"`
-	}](ctx, c, ref, guestWait, "guest-network-get-interfaces", nil)
+	}](ask, guestWait, "guest-network-get-interfaces", nil)
 	n.cards = cards{}
 	for _, card := range said[:min(len(said), mostGuestCards)] {
 		mac, wrong := net.ParseMAC(card.MAC)
@@ -193,13 +198,13 @@ func (n *guestSeen) readCards(ctx context.Context, c *conn, ref golibvirt.Domain
 // mostGuestCards are listened to of one guest.
 const mostGuestCards = 256
 
-func (n *guestSeen) readFileSystems(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+func (n *guestSeen) readFileSystems(ask guestAsk) error {
 	said, err := askGuest[[]struct {
 		Path  string  `json:"mountpoint"`
 		Type  string  `json:"type"`
 		Used  float64 `json:"used-bytes"`
 		Total float64 `json:"total-bytes"`
-	}](ctx, c, ref, guestWait, "guest-get-fsinfo", nil)
+	}](ask, guestWait, "guest-get-fsinfo", nil)
 	for _, f := range said {
 		one := fleet.GuestFileSystem{Path: guestText(f.Path), Type: guestText(f.Type), UsedBytes: guestBytes(f.Used), TotalBytes: guestBytes(f.Total)}
 		known := slices.ContainsFunc(n.reading.FileSystems, func(o fleet.GuestFileSystem) bool { return o.Path == one.Path })
@@ -211,11 +216,11 @@ func (n *guestSeen) readFileSystems(ctx context.Context, c *conn, ref golibvirt.
 	return err
 }
 
-func (n *guestSeen) readUsers(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+func (n *guestSeen) readUsers(ask guestAsk) error {
 	said, err := askGuest[[]struct {
 		User   string `json:"user"`
 		Domain string `json:"domain"`
-	}](ctx, c, ref, guestWait, "guest-get-users", nil)
+	}](ask, guestWait, "guest-get-users", nil)
 	for _, u := range said {
 		one := fleet.GuestUser{Name: guestText(u.User), Domain: guestText(u.Domain)}
 		if one.Name != "" && !slices.Contains(n.reading.Users, one) && len(n.reading.Users) < fleet.MaxGuestUsers {
@@ -229,9 +234,9 @@ func (n *guestSeen) readUsers(ctx context.Context, c *conn, ref golibvirt.Domain
 }
 
 // readClock compares the guest's clock with the host's in the middle of the question.
-func (n *guestSeen) readClock(ctx context.Context, c *conn, ref golibvirt.Domain) error {
+func (n *guestSeen) readClock(ask guestAsk) error {
 	asked := time.Now()
-	nanos, err := askGuest[int64](ctx, c, ref, guestWait, "guest-get-time", nil)
+	nanos, err := askGuest[int64](ask, guestWait, "guest-get-time", nil)
 	if err != nil {
 		return err
 	}

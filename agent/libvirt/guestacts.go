@@ -21,12 +21,12 @@ const (
 
 // FreezeGuest implements agent.Hypervisor.
 func (b *Backend) FreezeGuest(ctx context.Context, id fleet.VMID) error {
-	return b.onGuest(ctx, id, "freeze", func(ctx context.Context, c *conn, s sighted) error {
-		state, err := askGuest[string](ctx, c, s.ref, guestWait, "guest-fsfreeze-status", nil)
+	return b.onGuest(ctx, id, "freeze", func(ask guestAsk, s sighted) error {
+		state, err := askGuest[string](ask, guestWait, "guest-fsfreeze-status", nil)
 		if err != nil || state == "frozen" {
 			return err
 		}
-		n, err := askGuest[int](ctx, c, s.ref, guestFreezes, "guest-fsfreeze-freeze", nil)
+		n, err := askGuest[int](ask, guestFreezes, "guest-fsfreeze-freeze", nil)
 		if err != nil {
 			return err
 		}
@@ -40,8 +40,8 @@ func (b *Backend) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 
 // ThawGuest implements agent.Hypervisor.
 func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
-	err := b.onGuest(ctx, id, "thaw", func(ctx context.Context, c *conn, s sighted) error {
-		_, err := askGuest[int](ctx, c, s.ref, guestFreezes, "guest-fsfreeze-thaw", nil)
+	err := b.onGuest(ctx, id, "thaw", func(ask guestAsk, s sighted) error {
+		_, err := askGuest[int](ask, guestFreezes, "guest-fsfreeze-thaw", nil)
 		if err == nil || isNoCommand(err) {
 			b.guests.told(s, func(g *fleet.GuestStatus) { g.Frozen = false })
 			return nil
@@ -56,8 +56,8 @@ func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
 
 // SetGuestPassword implements agent.Hypervisor.
 func (b *Backend) SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error {
-	return b.onGuest(ctx, id, "set a password in", func(ctx context.Context, c *conn, s sighted) error {
-		_, err := askGuest[struct{}](ctx, c, s.ref, guestActs, "guest-set-user-password", map[string]any{
+	return b.onGuest(ctx, id, "set a password in", func(ask guestAsk, s sighted) error {
+		_, err := askGuest[struct{}](ask, guestActs, "guest-set-user-password", map[string]any{
 			"username": user, "password": base64.StdEncoding.EncodeToString([]byte(password)), "crypted": false,
 		})
 		return err
@@ -66,8 +66,8 @@ func (b *Backend) SetGuestPassword(ctx context.Context, id fleet.VMID, user, pas
 
 // SyncGuestTime implements agent.Hypervisor.
 func (b *Backend) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
-	return b.onGuest(ctx, id, "set the clock of", func(ctx context.Context, c *conn, s sighted) error {
-		_, err := askGuest[struct{}](ctx, c, s.ref, guestActs, "guest-set-time", map[string]any{"time": time.Now().UnixNano()})
+	return b.onGuest(ctx, id, "set the clock of", func(ask guestAsk, s sighted) error {
+		_, err := askGuest[struct{}](ask, guestActs, "guest-set-time", map[string]any{"time": time.Now().UnixNano()})
 		b.guests.told(s, func(*fleet.GuestStatus) {})
 		return err
 	})
@@ -75,8 +75,8 @@ func (b *Backend) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
 
 // TrimGuest implements agent.Hypervisor.
 func (b *Backend) TrimGuest(ctx context.Context, id fleet.VMID) error {
-	return b.onGuest(ctx, id, "trim", func(ctx context.Context, c *conn, s sighted) error {
-		_, err := askGuest[struct{}](ctx, c, s.ref, guestTrims, "guest-fstrim", nil)
+	return b.onGuest(ctx, id, "trim", func(ask guestAsk, s sighted) error {
+		_, err := askGuest[struct{}](ask, guestTrims, "guest-fstrim", nil)
 		b.guests.told(s, func(*fleet.GuestStatus) {})
 		return err
 	})
@@ -84,7 +84,7 @@ func (b *Backend) TrimGuest(ctx context.Context, id fleet.VMID) error {
 
 // onGuest gives one order to the agent of one guest, over a connection of its own. It keeps no other order to the VM waiting: a guest may take
 // its time, and must be forced off meanwhile.
-func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn, sighted) error) error {
+func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f func(guestAsk, sighted) error) error {
 	return b.order(ctx, func(ctx context.Context, c *conn) error {
 		s, err := b.seeOn(ctx, c, id)
 		switch {
@@ -103,6 +103,6 @@ func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f fun
 		case golibvirt.DomainState(s.state) != golibvirt.DomainRunning:
 			return fleet.Errorf(fleet.Conflict, "The guest is paused, so its agent cannot answer. Resume the VM first.")
 		}
-		return inAct(verb+" "+s.ref.Name, guestError(f(ctx, c, s)))
+		return inAct(verb+" "+s.ref.Name, guestError(f(overLibvirt(ctx, c, s.ref), s)))
 	})
 }

@@ -24,9 +24,30 @@ type guestSays[T any] struct {
 // errSilent is in every error that says that the guest's agent did not answer.
 var errSilent = errors.New("the guest's agent does not answer")
 
-// askGuest gives the guest's agent a command and reads what it returns. libvirt's own calls for the same wait for ever for an agent that hangs,
-// unless the limit is set for everybody who asks that guest; so each command goes as it is, with a limit of its own.
-func askGuest[T any](ctx context.Context, c *conn, ref golibvirt.Domain, limit time.Duration, command string, args any) (T, error) {
+// guestAsk gives a guest's agent one command, as text, and returns what it answers.
+type guestAsk func(command string, limit time.Duration) (string, error)
+
+// overLibvirt asks a guest by way of libvirt. libvirt's own calls for the same wait for ever for an agent that hangs, unless the limit is set for
+// everybody who asks that guest; so each command goes as it is, with a limit of its own.
+func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) guestAsk {
+	return func(command string, limit time.Duration) (string, error) {
+		said, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
+			return l.QEMUDomainAgentCommand(ref, command, int32(limit/time.Second), 0)
+		})
+		switch {
+		case is(err, golibvirt.ErrAgentUnresponsive), is(err, golibvirt.ErrAgentCommandTimeout), is(err, golibvirt.ErrAgentUnsynced):
+			return "", fmt.Errorf("%w: %w", errSilent, err)
+		case err != nil:
+			return "", err
+		case len(said) == 0:
+			return "", errSilent
+		}
+		return said[0], nil
+	}
+}
+
+// askGuest gives the guest's agent a command and reads what it returns.
+func askGuest[T any](ask guestAsk, limit time.Duration, command string, args any) (T, error) {
 	var out guestSays[T]
 	text, err := json.Marshal(struct {
 		Execute   string `json:"execute"`
@@ -35,20 +56,14 @@ func askGuest[T any](ctx context.Context, c *conn, ref golibvirt.Domain, limit t
 	if err != nil {
 		return out.Return, err
 	}
-	said, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
-		return l.QEMUDomainAgentCommand(ref, string(text), int32(limit/time.Second), 0)
-	})
+	said, err := ask(string(text), limit)
 	switch {
-	case is(err, golibvirt.ErrAgentUnresponsive), is(err, golibvirt.ErrAgentCommandTimeout), is(err, golibvirt.ErrAgentUnsynced):
-		return out.Return, fmt.Errorf("%w: %w", errSilent, err)
 	case err != nil:
 		return out.Return, err
-	case len(said) == 0:
-		return out.Return, errSilent
-	case len(said[0]) > mostGuestAnswer:
+	case len(said) > mostGuestAnswer:
 		return out.Return, fmt.Errorf("%w: it said more than %d KiB to %s", errSilent, mostGuestAnswer>>10, command)
 	}
-	if err := json.Unmarshal([]byte(said[0]), &out); err != nil {
+	if err := json.Unmarshal([]byte(said), &out); err != nil {
 		return out.Return, fmt.Errorf("%w: it answered %s with what is none", errSilent, command) // not in the guest's own words
 	}
 	return out.Return, nil

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ func (in GuardVM) guard(a fleet.Actor, was fleet.VMGuard, now time.Time) (fleet.
 	}
 	var of fleet.Checks
 	out.Check(&of, now)
-	if err, ok := of.Err().(*fleet.Error); ok {
+	if err, ok := errors.AsType[*fleet.Error](of.Err()); ok {
 		for _, f := range err.Fields {
 			if f.Field == "lock" {
 				f.Field = "reason"

@@ -23,7 +23,7 @@ type GuestForm struct{ Seconds, User string }
 
 func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
 	return kit.Dialog{
-		Title: act.Word() + " of " + p.VM.Name, Button: button, Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "guest", string(act)), Why: p.Why,
+		Title: act.Word() + " in " + p.VM.Name, Button: button, Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "guest", string(act)), Why: p.Why,
 	}
 }
 

@@ -1,0 +1,97 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// A VM's page says what its guest said, with its age, or why it says nothing and what to do; what it cannot be asked for says why not.
+func TestTheGuestIsOnItsPage(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	shop := p.addProject("shop")
+	host := p.addHost("host-1", 0)
+	on := p.addVM(shop, host, "web", fleet.Running, func(vm *fleet.VM) {
+		vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.19", OS: "Debian <12>", Kernel: "6.1.0", Hostname: "inside"}
+	})
+	p.exec(`INSERT INTO vm_guests (vm_id, host_id, at, reading) VALUES ($1, $2, now() - interval '20 seconds', $3)`, on, host, fleet.GuestReading{
+		ClockMs: 90_000, ClockBehind: true, Users: []fleet.GuestUser{{Name: "root"}, {Name: "ann", Domain: "CORP"}},
+		FileSystems: []fleet.GuestFileSystem{{Path: "/srv", Type: "xfs", UsedBytes: 512 << 20, TotalBytes: 1 << 30}, {Path: "/old"}},
+	})
+	silent := p.addVM(shop, host, "silent", fleet.Running, func(vm *fleet.VM) { vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentSilent} })
+	none := p.addVM(shop, host, "none", fleet.Running, func(vm *fleet.VM) { vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentNone} })
+	off := p.addVM(shop, host, "off", fleet.Stopped)
+	b := p.signedIn("olga", fleet.RoleOperator)
+	at := func(id fleet.VMID, below string) string { return "/vms/" + string(id) + below }
+	b.get(at(on, "")).has(t, "Debian &lt;12&gt;", "kernel 6.1.0", "version 7.2.19", "inside", `CORP\ann`, "1 min behind", "/srv", "512 MiB of 1 GiB", "The guest&#39;s file systems are not frozen.")
+	b.get(at(silent, "")).has(t, "Does not answer", "Install qemu-guest-agent in the guest and start it.", "The guest&#39;s agent does not answer.")
+	b.get(at(none, "")).has(t, "No channel", "Switch it on under Configure", "The VM has no channel for a guest agent.")
+	stopped := b.get(at(off, ""))
+	stopped.has(t, "The VM is not running, so there is no guest to ask.")
+	stopped.lacks(t, "Guest agent</dt>")
+
+	asked := func() int { return p.count("tasks WHERE kind LIKE 'vm.%'") }
+	send := func(what, path string, form url.Values, want int, says string) {
+		t.Helper()
+		before := asked()
+		a := b.post(path, form)
+		a.is(t, want)
+		if says != "" {
+			a.has(t, says)
+		}
+		a.lacks(t, "hush-hush")
+		if did := asked() > before; did != (want == http.StatusSeeOther) {
+			t.Errorf("%s: asked of a host: %t", what, did)
+		}
+	}
+	freeze, password := "/guest/freeze", "/guest/guestpassword"
+	b.get(at(on, freeze)).has(t, `value="60"`)
+	b.get(at(off, freeze)).has(t, "not running")
+	send("no number", at(on, freeze), url.Values{"seconds": {"soon"}}, http.StatusUnprocessableEntity, "whole number")
+	send("nothing", at(on, freeze), url.Values{"seconds": {""}}, http.StatusUnprocessableEntity, "1 to 600")
+	send("for an hour", at(on, freeze), url.Values{"seconds": {"3600"}}, http.StatusUnprocessableEntity, "1 to 600")
+	send("of a VM that is off", at(off, freeze), url.Values{"seconds": {"5"}}, http.StatusConflict, "not running")
+	send("for a while", at(on, freeze), url.Values{"seconds": {"5"}}, http.StatusSeeOther, "")
+	send("no user", at(on, password), url.Values{"user": {"-rf"}, "password": {"hush-hush"}}, http.StatusUnprocessableEntity, "letters, digits")
+	send("two lines", at(on, password), url.Values{"user": {"ann"}, "password": {"hush-hush\nx"}}, http.StatusUnprocessableEntity, `value="ann"`)
+	send("a password", at(on, password), url.Values{"user": {"ann"}, "password": {"hush-hush"}}, http.StatusSeeOther, "")
+	send("a second one", at(on, password), url.Values{"user": {"ann"}, "password": {"hush-hush"}}, http.StatusConflict, "Another password")
+	send("trim", at(on, "/guest"), url.Values{"action": {"trim"}}, http.StatusSeeOther, "")
+	send("an action of VMs", at(on, "/guest"), url.Values{"action": {"stop"}}, http.StatusUnprocessableEntity, "")
+	events := b.get(at(on, "?tab=events"))
+	events.has(t, "Set a user&#39;s password", "Trim file systems")
+	events.lacks(t, "hush-hush")
+}
+
+// Who may not touch a VM reads who has locked it, and why; what expires says when, and how to extend it.
+func TestGuardsAreOnThePage(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	shop := p.addProject("shop")
+	vm := p.addVM(shop, p.addHost("host-1", 0), "web", fleet.Running)
+	page := "/vms/" + string(vm)
+	mia, other := p.tenant("mia", shop), p.tenant("max", shop)
+	mia.get(page+"/guard").has(t, "Protect from deletion", `name="reason"`, `type="datetime-local"`)
+	mia.post(page+"/guard", url.Values{"locked": {"yes"}}).is(t, http.StatusUnprocessableEntity).has(t, "Say why it is locked", "checked")
+	mia.post(page+"/guard", url.Values{"expiresAt": {"tomorrow"}}).is(t, http.StatusUnprocessableEntity).has(t, "Give a time in UTC", `value="tomorrow"`)
+	mia.post(page+"/guard", url.Values{"expiresAt": {"2001-01-01T00:00"}}).is(t, http.StatusUnprocessableEntity).has(t, "a time to come")
+	soon := time.Now().UTC().Add(48 * time.Hour)
+	mia.post(page+"/guard", url.Values{
+		"protected": {"yes"}, "locked": {"yes"}, "reason": {"the <audit>"}, "expiresAt": {soon.Format("2006-01-02T15:04")}, "expiryStops": {"yes"},
+	}).is(t, http.StatusSeeOther)
+	expires := "Expires " + soon.Format("2 January 2006, 15:04 UTC") + ", then shuts down"
+	own := mia.get(page)
+	own.has(t, "Locked by mia.", "the &lt;audit&gt;", "Protected from deletion", expires, "Extend…")
+	own.lacks(t, "mia has locked it")
+	other.get(page).has(t, "Locked by mia.", "mia has locked it: the &lt;audit&gt;.")
+	other.post(page+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusConflict).has(t, "mia has locked it")
+	other.post(page+"/guard", url.Values{}).is(t, http.StatusConflict).has(t, "mia has locked it")
+	mia.get(page+"/guard").has(t, `value="the &lt;audit&gt;"`, `value="`+soon.Format("2006-01-02T15:04")+`"`)
+	mia.post(page+"/delete", url.Values{"disks": {"keep"}}).is(t, http.StatusConflict).has(t, "protected from deletion")
+	mia.post(page+"/guard", url.Values{}).is(t, http.StatusSeeOther)
+	other.post(page+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusSeeOther)
+}
