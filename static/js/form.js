@@ -45,6 +45,11 @@ function showParts() {
 document.addEventListener("change", showParts);
 onContent(showParts);
 
+// What stands beside a form that came back, and follows what is typed in it, has to look again.
+document.addEventListener("htmx:afterSettle", (event) => {
+  if (event.target.matches?.("form[data-told]")) event.target.dispatchEvent(new Event("change", { bubbles: true }));
+});
+
 // A form that came back with faults leads to the first of them.
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.detail.requestConfig?.verb === "post") event.target.querySelector?.("[aria-invalid=true]")?.focus();
