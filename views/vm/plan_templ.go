@@ -388,7 +388,7 @@ func drawing(p PlanPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<div class=\"diff\" tabindex=\"0\" role=\"region\" aria-label=\"Definition as XML\"><pre>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<div class=\"diff\" tabindex=\"0\" role=\"region\" aria-label=\"Definition as XML\"><pre class=\"mono\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
