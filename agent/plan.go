@@ -14,14 +14,11 @@ import (
 
 // planVM has the hypervisor say what an edit would make of the VM's definition. Nothing is changed, so nothing of it is kept.
 func planVM(ctx context.Context, a *Agent, j *job) error {
-	if err := checkGroups(j.SecurityGroups...); err != nil {
-		return err
-	}
 	if err := a.images(*j.VM); err != nil {
 		return err
 	}
 	before, after, err := a.hypervisor.PlanVM(ctx, Apply{
-		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups,
+		VM: *j.VM, Project: j.Project, Mark: j.Mark, Pools: j.Pools,
 		Stamped: a.memory.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.memory.made(j.VM.ID)),
 		Whole: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
 	})

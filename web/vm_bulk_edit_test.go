@@ -25,11 +25,12 @@ func TestManyVMsAreEditedByAForm(t *testing.T) {
 	}
 	a := b.post("/vms/edit", form).is(t, http.StatusOK)
 	a.has(t, "What would happen", "Change 2 VMs", `<dt>Changes at once</dt><dd>1 VM</dd>`, `<dt>At the next start</dt><dd>1 VM</dd>`, `name="set.cpus" value="yes" checked`)
+	form.Del("set.display.sound") // its hosts are too old for it, which each would say
 	form.Set("step", "do")
 	to := b.post("/vms/edit", form).is(t, http.StatusSeeOther).header.Get("Location")
 	p.beginTasks()
 	b.get(to).is(t, http.StatusOK).has(t, "2 VMs", "web-01", "web-02")
-	b.get("/vms/"+string(vms["web-02"])).is(t, http.StatusOK).has(t, "6 vCPUs", "env=test", "4 GiB", "BIOS")
+	b.get("/vms/"+string(vms["web-02"])).is(t, http.StatusOK).has(t, "6 vCPUs", "env=test", "4 GiB", "UEFI")
 
 	form.Set("spec.cpus", "many")
 	b.post("/vms/edit", form).is(t, http.StatusUnprocessableEntity).has(t, `value="many"`, "Give a whole number.")
@@ -39,9 +40,9 @@ func TestManyVMsAreEditedByAForm(t *testing.T) {
 	form = url.Values{"id": ids["id"], "step": {"preview"}}
 	b.post("/vms/edit", form).is(t, http.StatusUnprocessableEntity).has(t, "Choose what to change")
 	form.Set("set.firmware", "yes")
-	form.Set("spec.firmware", "uefi")
+	form.Set("spec.firmware", "bios")
 	a = b.post("/vms/edit", form).is(t, http.StatusOK)
-	a.has(t, `<dt>Refused</dt><dd>1 VM</dd>`, "only while the VM is off", "Change 1 VM")
+	a.has(t, `<dt>Refused</dt><dd>1 VM</dd>`, "only while the VM is off")
 	if strings.Contains(a.main(), "host-1 lacks") {
 		t.Error("a host is asked before anything is ordered")
 	}

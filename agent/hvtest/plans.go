@@ -83,6 +83,14 @@ func testPlan(t *testing.T, h *host) {
 		t.Errorf("a tenant reads %s, %d hidden", text, told.Hidden)
 	}
 
+	// What a card's groups let pass is brought when it is done: a plan needs none of them.
+	grouped := vm
+	grouped.Spec.NICs = []fleet.NIC{vm.Spec.NICs[0]}
+	grouped.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{fleet.NewID[fleet.SecurityGroupID]()}
+	if _, _, err := h.PlanVM(h.ctx, h.order(grouped)); err != nil {
+		t.Errorf("a card that comes into a group: %v", err)
+	}
+
 	gone := more
 	gone.Spec.Disks = append([]fleet.Disk{}, more.Spec.Disks...)
 	gone.Spec.Disks[1].PoolID = fleet.NewID[fleet.PoolID]()

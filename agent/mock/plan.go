@@ -19,9 +19,6 @@ func (h *Host) PlanVM(ctx context.Context, in agent.Apply) (before, after string
 	if _, err := h.missing(in); err != nil {
 		return "", "", err
 	}
-	if err := h.takesGroups(in); err != nil {
-		return "", "", err
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	plan := h.plan(in)

@@ -157,55 +157,6 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".field.bad", "Sockets × cores × threads")
 		}},
-		{"vm-new-windows", "/vms/new", func(p *tab) {
-			p.click("#vm-source button", "Windows 11")
-			p.waitText("#vm-security summary, #vm-Security summary", "TPM 2.0: on")
-			p.fill("#name", "desk-11")
-			p.waitText("#vm-summary", "Where it can be")
-		}},
-		{"vm-new-xml", "/vms/new", func(p *tab) {
-			p.click("#vm-source button", "libvirt XML")
-			p.waitTrue("the box for it", `!!document.querySelector("#xml")`)
-			p.fill("#xml", "<domain type='kvm'>\n<name>old-shop</name>\n<memory unit='GiB'>4</memory>\n<vcpu>4</vcpu>\n<os firmware='efi'><type>hvm</type></os>\n<devices>\n<disk type='file'><source file='/data/shop.qcow2'/><target dev='vda'/></disk>\n<hostdev mode='subsystem' type='pci'/>\n<tpm><backend type='emulator'/></tpm>\n</devices>\n</domain>")
-			p.click("#vm-source button", "Read it")
-			p.waitText("#vm-source", "A device of the host.")
-		}},
-		{"vm-new-plan", "/vms/new", func(p *tab) {
-			p.fill("#name", "planned")
-			p.choose("#projectId", "shop")
-			p.choose("select[name='spec.disks[0].source']", "Empty disk")
-			p.fill("input[name='spec.disks[0].sizeBytes']", "8")
-			p.waitText("#vm-summary", "Made on")
-			p.click("footer button", "Review…")
-			p.waitPath("/plans/")
-			p.waitText("#plan-xml", "<name>planned</name>")
-		}},
-		{"vm-plan", vm + "?tab=configure", func(p *tab) {
-			p.fill("#spec-cpus", "6")
-			p.fill("#spec-memoryMiB", "12")
-			p.fill("#labels", "env=prod\ntier=web")
-			p.click("#vm-edit footer button", "Review…")
-			p.waitPath("/plans/")
-			p.waitText("#plan-xml", "vcpu")
-		}},
-		{"vm-merge", vm + "?tab=configure", func(p *tab) {
-			p.expect("409", "422")
-			p.fill("#spec-cpus", "8")
-			p.fill("#description", "The shop's front.")
-			now := ask[fleet.VMView](t, a, http.StatusOK, http.MethodGet, "/api/v1"+vm, nil)
-			ask[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1"+vm, map[string]any{"spec": map[string]any{"cpus": 9 - now.Spec.CPUs%2, "boot": map[string]bool{"menu": !now.Spec.Boot.Menu}}})
-			p.click("#vm-edit footer button", "Save")
-			p.waitText("#vm-edit", "This VM was changed while you edited it.")
-		}},
-		{"vms-compare", "/vms/compare?id=" + string(running.ID) + "&with=" + string(failed.ID), nil},
-		{"vms-compare-choose", "/vms/compare?id=" + string(running.ID), nil},
-		{"vms-restart", "/vms?tab=restart", nil},
-		{"vms-edit", "/vms/edit?filter=name:web*", func(p *tab) {
-			p.click(".change input[name='set.cpus']", "")
-			p.fill("#labels", "tier=web")
-			p.click("footer button", "Preview")
-			p.waitText("#bulk-preview", "Changes at once")
-		}},
 		{"vm", vm, nil},
 		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},
 		{"vm-disk-menu", vm, func(p *tab) { p.opens("main dl summary", "", "Move to another pool") }},
@@ -460,6 +411,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"tree", "/tree/hosts", nil},
 		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
 	}
+	shots = append(shots, plannedShots(t, a, vm, string(running.ID), string(failed.ID))...)
 	return shots
 }
 

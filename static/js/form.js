@@ -45,7 +45,9 @@ function showParts() {
 document.addEventListener("change", showParts);
 onContent(showParts);
 
-// A form that came back with faults leads to the first of them.
-document.addEventListener("htmx:afterSettle", (event) => {
-  if (event.detail.requestConfig?.verb === "post") event.target.querySelector?.("[aria-invalid=true]")?.focus();
+// A form that came back with faults leads to the first of them; what stands beside it and follows what is typed looks again.
+document.addEventListener("htmx:afterSettle", ({ target, detail }) => {
+  if (detail.requestConfig?.verb !== "post") return;
+  target.querySelector?.("[aria-invalid=true]")?.focus();
+  if (target.id === "vm-form") target.dispatchEvent(new Event("change", { bubbles: true }));
 });
