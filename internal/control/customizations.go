@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -277,14 +276,4 @@ func (s sealer) customizationFor(ctx context.Context, q *db.Queries, a fleet.Act
 	}
 	err = s.open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &out)
 	return out, err
-}
-
-// FirstBootVars are the names of the variables in a text, which its form asks for.
-func FirstBootVars(all []fleet.Customization, id fleet.CustomizationID) []string {
-	for _, c := range all {
-		if strings.EqualFold(string(c.ID), string(id)) {
-			return c.Variables
-		}
-	}
-	return nil
 }

@@ -273,7 +273,7 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"networks", "/networks", nil},
 		{"vm-first-boot", told + "/first-boot", nil},
-		{"vm-first-boot-set", told + "?tab=configure", nil},
+		{"vm-first-boot-set", told, nil},
 		{"vm-new-first-boot", "/vms/new", func(p *tab) {
 			p.click("#vm-first-boot summary", "First boot")
 			p.choose("[name='firstBoot.kind']", "cloud-init")
@@ -281,6 +281,7 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"vm-new-first-boot-wrong", "/vms/new", func(p *tab) {
 			p.expect("422")
+			p.fill("#name", "told-wrong")
 			p.click("#vm-first-boot summary", "First boot")
 			p.choose("[name='firstBoot.kind']", "cloud-init user-data")
 			p.fill("[name='firstBoot.userData']", "#cloud-config\npackages: 3\n")
