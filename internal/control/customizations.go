@@ -217,10 +217,10 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 		return out, nil
 	}
 	var boot fleet.FirstBoot
-	if err := (sealer{c.opts.Vault}).open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &boot); fleet.CodeOf(err) == fleet.Conflict {
-		out.Unreadable = err.Error() // it can be deleted, or written anew, all the same
-		return out, nil
-	} else if err != nil {
+	if err := (sealer{c.opts.Vault}).open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &boot); err != nil {
+		if fleet.CodeOf(err) == fleet.Conflict {
+			out.Unreadable, err = err.Error(), nil // it can be deleted all the same
+		}
 		return out, err
 	}
 	boot = boot.Shown()
