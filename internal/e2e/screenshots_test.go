@@ -289,7 +289,9 @@ func demoShots(t *testing.T, a api) []shot {
 			p.waitText("#vm-first-boot .field.bad", "Line 2")
 		}},
 		{"customizations", "/customizations", nil},
-		{"customization-new", "/customizations/new", nil}, {"customization", spec, nil}, {"customization-delete", spec + "/delete", nil},
+		{"customization-new", "/customizations/new", nil},
+		{"customization", spec, nil},
+		{"customization-delete", spec + "/delete", nil},
 		{"security-groups", "/security-groups", nil},
 		{"security-group", web, nil},
 		{"security-group-cards", web + "?tab=cards", nil},
