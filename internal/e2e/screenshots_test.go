@@ -272,8 +272,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.settle()
 		}},
 		{"networks", "/networks", nil},
-		{"vm-first-boot", told + "/first-boot", nil},
-		{"vm-first-boot-set", told, nil},
+		{"vm-first-boot", told + "/first-boot", nil}, {"vm-first-boot-set", told, nil}, {"customizations", "/customizations", nil},
 		{"vm-new-first-boot", "/vms/new", func(p *tab) {
 			p.click("#vm-first-boot summary", "First boot")
 			p.choose("[name='firstBoot.kind']", "cloud-init")
@@ -288,7 +287,6 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("footer button.primary", "Create VM")
 			p.waitText("#vm-first-boot .field.bad", "Line 2")
 		}},
-		{"customizations", "/customizations", nil},
 		{"customization-new", "/customizations/new", nil},
 		{"customization", spec, nil},
 		{"customization-delete", spec + "/delete", nil},
