@@ -272,7 +272,9 @@ func demoShots(t *testing.T, a api) []shot {
 			p.settle()
 		}},
 		{"networks", "/networks", nil},
-		{"vm-first-boot", told + "/first-boot", nil}, {"vm-first-boot-set", told, nil}, {"customizations", "/customizations", nil},
+		{"vm-first-boot", told + "/first-boot", nil},
+		{"vm-first-boot-set", told, nil},
+		{"customizations", "/customizations", nil},
 		{"vm-new-first-boot", "/vms/new", func(p *tab) {
 			p.click("#vm-first-boot summary", "First boot")
 			p.choose("[name='firstBoot.kind']", "cloud-init")
