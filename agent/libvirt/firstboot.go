@@ -109,7 +109,7 @@ func seedDisk(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 func dropIgnition(x *libvirtxml.Domain) {
 	for i := range x.SysInfo {
 		if f := x.SysInfo[i].FWCfg; f != nil {
-			f.Entry = slices.DeleteFunc(f.Entry, func(e libvirtxml.DomainSysInfoEntry) bool { return isIgnition(e) })
+			f.Entry = slices.DeleteFunc(f.Entry, isIgnition)
 		}
 	}
 	x.SysInfo = slices.DeleteFunc(x.SysInfo, func(s libvirtxml.DomainSysInfo) bool { return s.FWCfg != nil && len(s.FWCfg.Entry) == 0 })

@@ -46,7 +46,8 @@ func (h *Host) takeSeed(ctx context.Context, in agent.Apply) error {
 // sweepSeeds forgets what neither the definition nor the running guest has any more; h.mu is held.
 func (h *Host) sweepSeeds(g *guest) {
 	maps.DeleteFunc(h.seeds[g.id], func(of fleet.VMFirstBoot, _ map[string][]byte) bool {
-		return of != g.def.spec.FirstBoot && !(g.on() && of == g.live.spec.FirstBoot)
+		has := of == g.def.spec.FirstBoot || g.on() && of == g.live.spec.FirstBoot
+		return !has
 	})
 	if len(h.seeds[g.id]) == 0 {
 		delete(h.seeds, g.id)

@@ -37,7 +37,7 @@ func allOf(parts ...map[string]useCase) map[string]useCase {
 var peopleCases = map[string]useCase{
 	// VMs of project red.
 	"FirstBoot":    {may: redUse, with: func(w *world) []any { return []any{w.toldVM()} }},
-	"SetFirstBoot": {may: redUse, with: func(w *world) []any { return []any{w.vm(), *tellHostname("a")} }},
+	"SetFirstBoot": {may: redUse, with: func(w *world) []any { return []any{w.untold(), *tellHostname("a")} }},
 
 	// Customization specs of project red.
 	"CreateCustomization": {may: redUse, with: func(w *world) []any { return []any{w.customization()} }},
@@ -266,6 +266,7 @@ var peopleCases = map[string]useCase{
 		return []any{fleet.JobID(task.ID)}
 	}},
 	"FirstBootFor": {may: ownAgent, with: func(w *world) []any {
+		w.exec(knowsFirstBoots)
 		vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: small, FirstBoot: tellHostname("a")})
 		if err != nil {
 			w.t.Fatal(err)

@@ -63,7 +63,6 @@ func newWorld(t *testing.T) *world {
 	w := &world{site: newSite(t)}
 	w.Control = control.New(w.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
 	w.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '8796093022208')`)
-	w.exec(knowsFirstBoots)
 	w.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'found-1', '{"power":"running"}')`, w.h1, foundID)
 	newcomer := w.addUser("nina", fleet.RoleAdmin)
 	newcomer.MustChange = true

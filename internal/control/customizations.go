@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -218,10 +217,10 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 		return out, nil
 	}
 	var boot fleet.FirstBoot
-	if err := (sealer{c.opts.Vault}).open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &boot); fleet.CodeOf(err) == fleet.Conflict {
-		out.Unreadable = err.Error() // it can be deleted, or written anew, all the same
-		return out, nil
-	} else if err != nil {
+	if err := (sealer{c.opts.Vault}).open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &boot); err != nil {
+		if fleet.CodeOf(err) == fleet.Conflict {
+			out.Unreadable, err = err.Error(), nil // it can be deleted all the same
+		}
 		return out, err
 	}
 	boot = boot.Shown()
@@ -277,14 +276,4 @@ func (s sealer) customizationFor(ctx context.Context, q *db.Queries, a fleet.Act
 	}
 	err = s.open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &out)
 	return out, err
-}
-
-// FirstBootVars are the names of the variables in a text, which its form asks for.
-func FirstBootVars(all []fleet.Customization, id fleet.CustomizationID) []string {
-	for _, c := range all {
-		if strings.EqualFold(string(c.ID), string(id)) {
-			return c.Variables
-		}
-	}
-	return nil
 }

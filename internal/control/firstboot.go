@@ -193,10 +193,10 @@ func (s sealer) kept(ctx context.Context, q *db.Queries, id fleet.VMID) (keptBoo
 
 // settleFirstBoot sees to what an edit of the whole spec makes of the first boot: it can take it away, and nothing else.
 func settleFirstBoot(ctx context.Context, q *db.Queries, old, vm fleet.VM) error {
-	switch {
-	case vm.Spec.FirstBoot == old.Spec.FirstBoot:
+	switch vm.Spec.FirstBoot {
+	case old.Spec.FirstBoot:
 		return nil
-	case vm.Spec.FirstBoot == fleet.VMFirstBoot{}:
+	case fleet.VMFirstBoot{}:
 		return q.DropFirstBoot(ctx, vm.ID)
 	}
 	var checks fleet.Checks

@@ -28,11 +28,19 @@ func told() *control.FirstBootInput {
 
 func (w *world) toldVM() fleet.VMID {
 	w.t.Helper()
+	w.exec(knowsFirstBoots) // reports of other lines have said otherwise
 	vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: small, FirstBoot: tellHostname("a")})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return vm.ID
+}
+
+// untold is a VM whose host's agent knows first boots.
+func (w *world) untold() fleet.VMID {
+	w.t.Helper()
+	w.exec(knowsFirstBoots)
+	return w.vm()
 }
 
 func (w *world) customization() control.CustomizationInput {
@@ -49,7 +57,7 @@ func (w *world) addCustomization(in control.CustomizationInput) fleet.Customizat
 }
 
 // The agents of a site's hosts are old; here they know first boots.
-const knowsFirstBoots = `UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]')`
+const knowsFirstBoots = `UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]'), '{inventory,firmwares}', '["bios"]')`
 
 // vaulted is a site whose portal has a key.
 func vaulted(t *testing.T) *site {

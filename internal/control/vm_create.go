@@ -12,6 +12,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/store"
+	"quantix/internal/firstboot"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -96,6 +97,9 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 		}
 	}
 	s.Check(&checks, "spec")
+	if in.FirstBoot != nil && in.FirstBoot.CustomizationID == "" {
+		firstboot.Check(&checks, "firstBoot", in.FirstBoot.content(), true)
+	}
 	if err := checks.Err(); err != nil {
 		return err
 	}

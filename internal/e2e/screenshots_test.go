@@ -294,7 +294,8 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"networks", "/networks", nil},
 		{"vm-first-boot", told + "/first-boot", nil},
-		{"vm-first-boot-set", told + "?tab=configure", nil},
+		{"vm-first-boot-set", told, nil},
+		{"customizations", "/customizations", nil},
 		{"vm-new-first-boot", "/vms/new", func(p *tab) {
 			p.click("#vm-first-boot summary", "First boot")
 			p.choose("[name='firstBoot.kind']", "cloud-init")
@@ -302,13 +303,13 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"vm-new-first-boot-wrong", "/vms/new", func(p *tab) {
 			p.expect("422")
+			p.fill("#name", "told-wrong")
 			p.click("#vm-first-boot summary", "First boot")
 			p.choose("[name='firstBoot.kind']", "cloud-init user-data")
 			p.fill("[name='firstBoot.userData']", "#cloud-config\npackages: 3\n")
 			p.click("footer button.primary", "Create VM")
 			p.waitText("#vm-first-boot .field.bad", "Line 2")
 		}},
-		{"customizations", "/customizations", nil},
 		{"customization-new", "/customizations/new", nil},
 		{"customization", spec, nil},
 		{"customization-delete", spec + "/delete", nil},

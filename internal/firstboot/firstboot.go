@@ -53,7 +53,7 @@ func (in checker) add(field, format string, args ...any) { in.c.Add(field, forma
 
 // want notes that a value is not as it is to be, unless it waits for a variable.
 func (in checker) want(ok bool, field, value, format string, args ...any) {
-	if !ok && !(in.template && named.MatchString(value)) {
+	if waits := in.template && named.MatchString(value); !ok && !waits {
 		in.add(field, format, args...)
 	}
 }
