@@ -292,16 +292,18 @@ func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Task, error
 }
 
 const pendingTasks = `-- name: PendingTasks :many
-SELECT id, kind, subject, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
+SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
 `
 
 type PendingTasksRow struct {
-	ID        fleet.TaskID
-	Kind      fleet.JobKind
-	Subject   fleet.Subject
-	UserID    *fleet.UserID
-	CreatedBy string
-	Address   string
+	ID          fleet.TaskID
+	ParentID    *fleet.TaskID
+	Kind        fleet.JobKind
+	Subject     fleet.Subject
+	SubjectName string
+	UserID      *fleet.UserID
+	CreatedBy   string
+	Address     string
 }
 
 // Whoever else takes some takes others.
@@ -316,8 +318,10 @@ func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
 		var i PendingTasksRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.ParentID,
 			&i.Kind,
 			&i.Subject,
+			&i.SubjectName,
 			&i.UserID,
 			&i.CreatedBy,
 			&i.Address,

@@ -65,7 +65,7 @@ SELECT pg_notify('quantix', 'orders');
 
 -- name: PendingTasks :many
 -- Whoever else takes some takes others.
-SELECT id, kind, subject, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
+SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
 
 -- name: RefuseTask :exec
 UPDATE tasks SET state = 'failed', pending = false, error = @error, ended_at = now() WHERE id = @id;

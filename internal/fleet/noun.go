@@ -22,6 +22,7 @@ const (
 	NounImage   Noun = "image"
 
 	NounSecurityGroup Noun = "secgroup"
+	NounTemplate      Noun = "template"
 )
 
 // Thing is all that is decided about a noun.
@@ -79,6 +80,12 @@ var nouns = []Thing{
 		Path: "/images", See: MaySeeStorage,
 		Each: true, All: "image:*",
 		Filter: ImageKeys, View: []string{"filter", "sort", "columns", "limit"},
+	},
+	{
+		Key: NounTemplate, Word: "template", Plural: "templates", Title: "Templates", Icon: "copy",
+		Path: "/templates", See: MaySeeStorage,
+		Each: true, All: "template:*",
+		Filter: TemplateKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
 		Key: NounProject, Word: "project", Plural: "projects", Title: "Projects", Icon: "folder",

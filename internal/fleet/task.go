@@ -28,7 +28,7 @@ type Task struct {
 
 // Title is the task as people read it: "Create", "Start", ….
 func (t Task) Title() string {
-	if t.Kind == VMApply && t.Generation == 1 {
+	if t.Kind == VMApply && t.Generation <= 1 { // 0: of many at once, or one of them that no host was asked for
 		return "Create"
 	}
 	return t.Kind.Is().Verb
