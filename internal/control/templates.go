@@ -68,7 +68,10 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 		}
 		return db.Template{ID: id, ProjectID: vm.ProjectID, Name: in.Name, Os: in.OS}, store.Audit(ctx, q, a, "template.create", fleet.SubjectTemplate(id), in.Name, "from VM "+vm.Name)
 	})
-	return id, task, err
+	if err != nil {
+		return "", task, err
+	}
+	return id, task, nil
 }
 
 // AddTemplateVersion adds a version to a template, which is the newest from then on. The VM is one of the template's own project.
@@ -282,6 +285,9 @@ func (c *Control) ownTemplate(ctx context.Context, a fleet.Actor, id fleet.Templ
 	v, err := c.GetTemplate(ctx, a, id)
 	if err != nil {
 		return v, err
+	}
+	if v.ProjectID == "" { // that of a project which the actor does not see
+		return v, policy.Check(a, policy.InfraChange, "")
 	}
 	return v, policy.Check(a, policy.VMChange, v.ProjectID)
 }

@@ -197,7 +197,7 @@ func TestWhoMayDoWhatWithTemplates(t *testing.T) {
 		t.Errorf("it is published to the project: %v", err)
 	}
 	told := s.template(s.stranger, v.ID)
-	if text := fmt.Sprintf("%+v", told); strings.Contains(text, "mia") || strings.Contains(text, "VM web") || told.Published() != "blue" {
+	if text := fmt.Sprintf("%+v", told); strings.Contains(text, "mia") || strings.Contains(text, "VM web") || strings.Contains(text, string(s.red)) || told.Published() != "blue" {
 		t.Errorf("another project is told %+v", told)
 	}
 	if all, err := s.ListTemplates(t.Context(), s.stranger, fleet.Query{}); err != nil || len(all.Items) != 1 {

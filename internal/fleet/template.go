@@ -16,7 +16,7 @@ const (
 type Template struct {
 	ID          TemplateID `json:"id"`
 	Name        string     `json:"name"`
-	ProjectID   ProjectID  `json:"projectId"` // whose it is
+	ProjectID   ProjectID  `json:"projectId,omitempty"` // whose it is; empty: a project's that the reader does not see
 	ProjectName string     `json:"projectName,omitempty"`
 	Description string     `json:"description,omitempty"`
 	OS          OSFacts    `json:"os"`

@@ -46,7 +46,9 @@ func TestWhatTemplatesAllow(t *testing.T) {
 	}
 	whole := version(func(*fleet.TemplateVersion) {})
 	coming := version(func(v *fleet.TemplateVersion) { v.Disks[1].State = fleet.CopyComing })
-	lost := version(func(v *fleet.TemplateVersion) { v.Disks[0] = fleet.TemplateDisk{State: fleet.CopyMissing, Why: "It is gone."} })
+	lost := version(func(v *fleet.TemplateVersion) {
+		v.Disks[0] = fleet.TemplateDisk{State: fleet.CopyMissing, Why: "It is gone."}
+	})
 	old := version(func(v *fleet.TemplateVersion) { v.DeprecatedAt = &now })
 	linked := version(func(v *fleet.TemplateVersion) {
 		v.VMs = []fleet.TemplateVM{{Name: "web-1", Linked: true}, {Name: "web-2"}}

@@ -68,12 +68,16 @@ func OfferImage(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
 	return out
 }
 
-// OfferTemplate is Offer for a template, or a version of one, of the project: VMs are made from it in any project that may use it.
+// OfferTemplate is Offer for a template, or a version of one, of the project; empty: one that the actor does not see. VMs are made from it in any project
+// that may use it.
 func OfferTemplate(a fleet.Actor, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := Offer(a, "template", project, states)
 	for i, s := range states {
 		if s.Action == fleet.ActNewVM && May(a, VMChange, "") {
 			out[i] = s
+		}
+		if project == "" && Takes("template", s.Action) == VMChange && s.Action != fleet.ActNewVM && !May(a, InfraChange, "") {
+			out[i].Allowed, out[i].Reason = false, lacks(VMChange)
 		}
 		if !out[i].Allowed && out[i].Reason == lacks(VMChange) {
 			out[i].Reason = "Only members of its project may change it."

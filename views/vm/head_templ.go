@@ -166,7 +166,7 @@ func headActs(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = kit.ActMenu(acts(p.VM, p.Actions)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActMenu(withCopies(p.VM, p.Actions)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

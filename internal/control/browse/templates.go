@@ -263,12 +263,12 @@ func (b *Browse) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[fl
 	return err
 }
 
-// templateFor leaves out what is about people, of projects that the actor does not see. Its project's name stays: it tells two of one name apart.
+// templateFor leaves out whose it is and what is about people, of a project that the actor does not see.
 func templateFor(a fleet.Actor, v fleet.TemplateView) fleet.TemplateView {
-	if store.SeesHosts(a) || policy.May(a, policy.VMSee, v.ProjectID) {
+	if policy.May(a, policy.VMSee, v.ProjectID) {
 		return v
 	}
-	v.CreatedBy = ""
+	v.ProjectID, v.ProjectName, v.CreatedBy = "", "", ""
 	for i := range v.Versions {
 		v.Versions[i].CreatedBy, v.Versions[i].DeprecatedBy, v.Versions[i].Source = "", "", ""
 	}
