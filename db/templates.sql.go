@@ -144,8 +144,8 @@ func (q *Queries) ChangeTemplate(ctx context.Context, arg ChangeTemplateParams) 
 }
 
 const copiesOfDisks = `-- name: CopiesOfDisks :many
-SELECT j.id, j.subject, j.state FROM jobs j JOIN (SELECT unnest($1::text[]) AS subject) s ON s.subject = j.subject
-WHERE j.kind = 'volume.copy' AND j.state IN ('queued', 'running') ORDER BY j.id FOR UPDATE OF j
+SELECT j.id, j.subject, j.state FROM (SELECT unnest($1::text[]) AS subject ORDER BY 1) s CROSS JOIN LATERAL (
+    SELECT w.id, w.subject, w.state FROM jobs w WHERE w.subject = s.subject AND w.kind = 'volume.copy' AND w.state IN ('queued', 'running') AND w.task_id IS NOT NULL FOR UPDATE) j
 `
 
 type CopiesOfDisksRow struct {
@@ -413,7 +413,7 @@ func (q *Queries) NamesTaken(ctx context.Context, arg NamesTakenParams) ([]strin
 }
 
 const renameTemplateImages = `-- name: RenameTemplateImages :exec
-UPDATE images SET name = $1::text || substring(name FROM ', disk [0-9]+$'), os = $2 WHERE template_id = $3
+UPDATE images SET name = $1::text || substring(name FROM ' disk [0-9]+$'), os = $2 WHERE template_id = $3
 `
 
 type RenameTemplateImagesParams struct {

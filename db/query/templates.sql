@@ -43,7 +43,7 @@ INSERT INTO images (id, project_id, template_id, name, description, os, created_
 
 -- name: RenameTemplateImages :exec
 -- They are called after their template, each with the number of its disk behind it.
-UPDATE images SET name = @name::text || substring(name FROM ', disk [0-9]+$'), os = @os WHERE template_id = @template_id;
+UPDATE images SET name = @name::text || substring(name FROM ' disk [0-9]+$'), os = @os WHERE template_id = @template_id;
 
 -- name: LockTemplateImages :many
 -- The images that belong to a template.
@@ -84,8 +84,8 @@ FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volu
 
 -- name: CopiesOfDisks :many
 -- The orders that make the disks of a VM by copying others, and have not ended.
-SELECT j.id, j.subject, j.state FROM jobs j JOIN (SELECT unnest(@subjects::text[]) AS subject) s ON s.subject = j.subject
-WHERE j.kind = 'volume.copy' AND j.state IN ('queued', 'running') ORDER BY j.id FOR UPDATE OF j;
+SELECT j.id, j.subject, j.state FROM (SELECT unnest(@subjects::text[]) AS subject ORDER BY 1) s CROSS JOIN LATERAL (
+    SELECT w.id, w.subject, w.state FROM jobs w WHERE w.subject = s.subject AND w.kind = 'volume.copy' AND w.state IN ('queued', 'running') AND w.task_id IS NOT NULL FOR UPDATE) j;
 
 -- name: HasMadeDisks :one
 SELECT EXISTS (SELECT 1 FROM made_disks WHERE vm_id = @vm_id)::boolean;

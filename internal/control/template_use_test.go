@@ -26,7 +26,7 @@ func TestVMsFromATemplate(t *testing.T) {
 		return s.get(made.ID)
 	}
 	linked := use(control.From{}, "linked", s.red)
-	if d := linked.Spec.Disks[0]; !d.Overlay || d.VersionID != first.Spec.Disks[0].VersionID || d.PoolID != s.local || d.Image == nil || d.Image.Volume != "Web-disk1-v1.qcow2" || d.ImageSHA256 != digest {
+	if d := linked.Spec.Disks[0]; !d.Overlay || d.VersionID != first.Spec.Disks[0].VersionID || d.PoolID != s.local || d.Image == nil || d.Image.Volume != "Web-disk-1-v1.qcow2" || d.ImageSHA256 != digest {
 		t.Errorf("%+v", d)
 	}
 	if n := linked.Spec.NICs[0]; n.MAC == "" || n.MAC == "52:54:00:00:00:09" || len(n.SecurityGroups) != 1 || !n.Guarded() {

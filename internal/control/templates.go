@@ -206,7 +206,7 @@ func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Templ
 		return task, err
 	}
 	for i := range disks {
-		name := fmt.Sprintf("%s, disk %d", t.Name, i+1)
+		name := fmt.Sprintf("%s disk %d", t.Name, i+1)
 		k := slices.IndexFunc(own, func(r db.LockTemplateImagesRow) bool { return r.Name == name })
 		if k >= 0 {
 			disks[i].ImageID = own[k].ID
@@ -243,7 +243,7 @@ func copyForTemplate(
 	if !spec.Kind.Is().Files {
 		return task, "", fleet.Errorf(fleet.Conflict, "Disk %d lies in a pool that has no files, so no image can lie there. Move the disk to another pool first.", i+1)
 	}
-	j.ref.Volume = fleet.CopyName(fmt.Sprintf("%s-disk%d", t.Name, i+1), number, "qcow2")
+	j.ref.Volume = fleet.CopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), number, "qcow2")
 	if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
 		return task, "", err
 	}

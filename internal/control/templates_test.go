@@ -80,7 +80,7 @@ func TestMembersMakeTemplates(t *testing.T) {
 	}
 	for i, w := range works {
 		ref, _ := w.Subject.Volume()
-		if o := w.Args.Volume; !o.Flatten || o.Source != vm.Spec.Disks[i].Volume || ref.Volume != fmt.Sprintf("Web-base-disk%d-v1.qcow2", i+1) || ref.PoolID != vm.Spec.Disks[i].PoolID {
+		if o := w.Args.Volume; !o.Flatten || o.Source != vm.Spec.Disks[i].Volume || ref.Volume != fmt.Sprintf("Web-base-disk-%d-v1.qcow2", i+1) || ref.PoolID != vm.Spec.Disks[i].PoolID {
 			t.Errorf("%s %+v", w.Subject, o)
 		}
 		s.did(s.h1, w, `{"sha256":"`+digest+`"}`)
@@ -91,7 +91,7 @@ func TestMembersMakeTemplates(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	image := s.image(chief, x.Spec.Disks[0].ImageID)
-	if image.Template != "Web base" || image.Name != "Web base, disk 1" || image.Published() != "red" || image.ProjectID != s.red {
+	if image.Template != "Web base" || image.Name != "Web base disk 1" || image.Published() != "red" || image.ProjectID != s.red {
 		t.Errorf("%+v", image)
 	}
 	if all, err := s.UsableImages(t.Context(), s.member, s.red); err != nil || strings.Contains(fmt.Sprint(all), "Web base") {
@@ -110,7 +110,7 @@ func TestMembersMakeTemplates(t *testing.T) {
 	if v = s.template(s.member, id); len(v.Versions) != 2 || v.Versions[0].Number != 2 || v.Versions[0].Spec.Disks[0].ImageID != x.Spec.Disks[0].ImageID || v.Versions[0].Spec.Disks[0].VersionID == x.Spec.Disks[0].VersionID {
 		t.Errorf("%+v", v.Versions)
 	}
-	if image = s.image(chief, image.ID); image.Name != "Web, disk 1" || len(image.Versions) != 2 {
+	if image = s.image(chief, image.ID); image.Name != "Web disk 1" || len(image.Versions) != 2 {
 		t.Errorf("%+v", image)
 	}
 }
@@ -183,7 +183,7 @@ func TestWhoMayDoWhatWithTemplates(t *testing.T) {
 			return s.EditImage(t.Context(), chief, v.Versions[0].Spec.Disks[0].ImageID, control.EditImage{Name: new("Mine")})
 		}},
 		{"its image alone is deleted", fleet.Conflict, "with which it goes", func() error {
-			_, err := s.DeleteImage(t.Context(), chief, v.Versions[0].Spec.Disks[0].ImageID, "Web, disk 1", true)
+			_, err := s.DeleteImage(t.Context(), chief, v.Versions[0].Spec.Disks[0].ImageID, "Web disk 1", true)
 			return err
 		}},
 	} {

@@ -28,7 +28,7 @@ func emptyFleet(t *testing.T) {
 	p.enter("admin", s.password)
 	p.waitPath("/")
 	for name, path := range map[string]string{
-		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "pools": "/pools", "networks": "/networks", "images": "/images", "tasks": "/tasks", "vm-new": "/vms/new",
+		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "pools": "/pools", "networks": "/networks", "images": "/images", "templates": "/templates", "tasks": "/tasks", "vm-new": "/vms/new",
 		"projects": "/projects", "pools-matrix": "/pools/matrix", "networks-topology": "/networks/topology", "security-groups": "/security-groups",
 		"would-it-pass": "/security-groups/test", "images-well-known": "/images/well-known",
 	} {
