@@ -139,16 +139,18 @@ func seriesOf(checks *fleet.Checks, typed url.Values) (out fleet.Series) {
 	return out
 }
 
-// withOptions are the choices with these before, where they are not among them.
+// withOptions are the choices with these before; one that is among them already is called as these say.
 func withOptions(in kit.Choices, more []kit.Option) kit.Choices {
+	if len(more) == 0 {
+		return in
+	}
 	at := 0
 	if len(in.Options) > 0 && in.Options[0].Value == "" {
 		at = 1
 	}
-	for _, o := range slices.Backward(more) {
-		if !slices.ContainsFunc(in.Options, func(x kit.Option) bool { return x.Value == o.Value }) {
-			in.Options = slices.Insert(slices.Clone(in.Options), at, o)
-		}
-	}
+	rest := slices.DeleteFunc(slices.Clone(in.Options), func(o kit.Option) bool {
+		return slices.ContainsFunc(more, func(x kit.Option) bool { return x.Value == o.Value })
+	})
+	in.Options = slices.Insert(rest, at, more...)
 	return in
 }
