@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -55,10 +56,7 @@ func TestVMsAreMadeFromATemplateByTheForm(t *testing.T) {
 		}
 		sent.Set("spec.disks[0]."+field, m[1])
 	}
-	wrong := url.Values{}
-	for k, v := range sent {
-		wrong[k] = v
-	}
+	wrong := maps.Clone(sent)
 	wrong.Set("name", "front")
 	tom.post("/vms", wrong).is(t, http.StatusUnprocessableEntity).has(t, "need names that count", "New VM from Web base", "Disk 1 of Web base")
 	first := tom.post("/vms", sent).is(t, http.StatusSeeOther)

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 
@@ -126,9 +127,7 @@ func typeSpec(typed url.Values, spec fleet.VMSpec) error {
 	for _, own := range []string{"name", "labels", "description", "generation"} {
 		values.Del(own)
 	}
-	for name, texts := range values {
-		typed[name] = texts
-	}
+	maps.Copy(typed, values)
 	return nil
 }
 

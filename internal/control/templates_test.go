@@ -159,7 +159,7 @@ func TestWhoMayDoWhatWithTemplates(t *testing.T) {
 			return err
 		}},
 		{"a stranger uses it", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w")},
-		{"who sees it uses it in another project", fleet.Invalid, "none that is published to the project", use(elsewhere, s.blue, "w")},
+		{"who sees it uses it in another project", fleet.Invalid, "no such template, or none that is published to the project", use(elsewhere, s.blue, "w")},
 		{"who only looks uses it", fleet.Forbidden, "no right", use(s.viewer, s.red, "w")},
 		{"a stranger edits it", fleet.NotFound, "no such template", edit(s.stranger)},
 		{"who only looks edits it", fleet.Forbidden, "no right", edit(s.viewer)},

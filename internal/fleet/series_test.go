@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func TestNamesThatDoNotCount(t *testing.T) {
 	} {
 		var checks fleet.Checks
 		c.series.Names(&checks, c.pattern)
-		err, _ := checks.Err().(*fleet.Error)
+		err, _ := errors.AsType[*fleet.Error](checks.Err())
 		if c.says == "" {
 			if err != nil {
 				t.Errorf("%q %+v: %v", c.pattern, c.series, err)
