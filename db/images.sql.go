@@ -194,7 +194,7 @@ func (q *Queries) CopiesIn(ctx context.Context, arg CopiesInParams) ([]CopiesInR
 }
 
 const countProjectImages = `-- name: CountProjectImages :one
-SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = $1::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id
+SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = $1::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id AND i.template_id IS NULL
 `
 
 // One at a time counts: until the transaction ends, nobody else makes one of the project.
@@ -249,7 +249,7 @@ func (q *Queries) ForgetCopies(ctx context.Context, arg ForgetCopiesParams) (int
 const freeImageName = `-- name: FreeImageName :one
 SELECT n.name::text FROM (
     SELECT $1::text AS name, 0 AS nth UNION ALL SELECT $1::text || ' (' || g || ')', g FROM generate_series(2, 1000) g) n
-WHERE NOT EXISTS (SELECT 1 FROM images i WHERE i.project_id IS NULL AND i.name = n.name COLLATE "C") ORDER BY n.nth LIMIT 1
+WHERE NOT EXISTS (SELECT 1 FROM images i WHERE i.project_id IS NULL AND i.template_id IS NULL AND i.name = n.name COLLATE "C") ORDER BY n.nth LIMIT 1
 `
 
 // The name, or it with the first number behind it under which the fleet has no image.
@@ -261,7 +261,7 @@ func (q *Queries) FreeImageName(ctx context.Context, name string) (string, error
 }
 
 const getImageVersion = `-- name: GetImageVersion :one
-SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, v.created_by, v.created_at, v.start_id, i.id, i.project_id, i.name, i.description, i.os, i.created_by, i.created_at FROM image_versions v JOIN images i ON i.id = v.image_id WHERE v.id = $1
+SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, v.created_by, v.created_at, v.start_id, i.id, i.project_id, i.name, i.description, i.os, i.created_by, i.created_at, i.template_id FROM image_versions v JOIN images i ON i.id = v.image_id WHERE v.id = $1
 `
 
 type GetImageVersionRow struct {
@@ -290,6 +290,7 @@ func (q *Queries) GetImageVersion(ctx context.Context, id fleet.ImageVersionID) 
 		&i.Image.Os,
 		&i.Image.CreatedBy,
 		&i.Image.CreatedAt,
+		&i.Image.TemplateID,
 	)
 	return i, err
 }
@@ -324,7 +325,7 @@ func (q *Queries) HoldImageSteps(ctx context.Context) error {
 }
 
 const holdImages = `-- name: HoldImages :many
-SELECT i.id, EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = $1::text))::boolean AS open
+SELECT i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = $1::text))::boolean AS open
 FROM images i WHERE i.id = ANY ($2::text[]) ORDER BY i.id FOR SHARE OF i
 `
 
@@ -394,8 +395,8 @@ func (q *Queries) ImagesMade(ctx context.Context, versions []string) ([]ImagesMa
 
 const libraryOf = `-- name: LibraryOf :many
 SELECT c.pool_id, COALESCE(c.host_id, '')::text AS host, c.volume, v.id AS version_id, v.image_id, i.name, v.number, v.format, v.capacity_bytes, v.sha256, c.added_by, c.added_at,
-       EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id AND g.project_id IS NULL)::boolean AS to_all,
-       ARRAY(SELECT g.project_id FROM image_grants g WHERE g.image_id = i.id AND g.project_id IS NOT NULL)::text[] AS projects
+       EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND g.project_id IS NULL)::boolean AS to_all,
+       ARRAY(SELECT g.project_id FROM image_open g WHERE g.image_id = i.id AND g.project_id IS NOT NULL)::text[] AS projects
 FROM image_copies c JOIN image_versions v ON v.id = c.version_id JOIN images i ON i.id = v.image_id WHERE c.pool_id = ANY ($1::text[])
 `
 
@@ -453,7 +454,7 @@ func (q *Queries) LibraryOf(ctx context.Context, pools []string) ([]LibraryOfRow
 }
 
 const lockImage = `-- name: LockImage :one
-SELECT id, project_id, name, description, os, created_by, created_at FROM images WHERE id = $1 FOR UPDATE
+SELECT id, project_id, name, description, os, created_by, created_at, template_id FROM images WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockImage(ctx context.Context, id fleet.ImageID) (Image, error) {
@@ -467,6 +468,7 @@ func (q *Queries) LockImage(ctx context.Context, id fleet.ImageID) (Image, error
 		&i.Os,
 		&i.CreatedBy,
 		&i.CreatedAt,
+		&i.TemplateID,
 	)
 	return i, err
 }
@@ -607,6 +609,31 @@ func (q *Queries) RevokeImage(ctx context.Context, arg RevokeImageParams) (int64
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const versionsThere = `-- name: VersionsThere :many
+SELECT id FROM image_versions WHERE id = ANY ($1::text[])
+`
+
+// Those of the versions that there are. Asked behind HoldImages: who deletes one locks its image first.
+func (q *Queries) VersionsThere(ctx context.Context, ids []string) ([]fleet.ImageVersionID, error) {
+	rows, err := q.db.Query(ctx, versionsThere, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.ImageVersionID{}
+	for rows.Next() {
+		var id fleet.ImageVersionID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const workOnVolumes = `-- name: WorkOnVolumes :many

@@ -217,6 +217,7 @@ type Image struct {
 	Os          fleet.OSFacts
 	CreatedBy   string
 	CreatedAt   time.Time
+	TemplateID  *fleet.TemplateID
 }
 
 type ImageCopy struct {
@@ -231,6 +232,13 @@ type ImageCopy struct {
 type ImageGrant struct {
 	ImageID   fleet.ImageID
 	ProjectID *fleet.ProjectID
+	GrantedBy string
+	GrantedAt time.Time
+}
+
+type ImageOpen struct {
+	ImageID   string
+	ProjectID fleet.ProjectID
 	GrantedBy string
 	GrantedAt time.Time
 }
@@ -482,6 +490,36 @@ type TaskEdit struct {
 	Edit   []byte
 }
 
+type Template struct {
+	ID          fleet.TemplateID
+	ProjectID   fleet.ProjectID
+	Name        string
+	Description string
+	Os          fleet.OSFacts
+	CreatedBy   string
+	CreatedAt   time.Time
+}
+
+type TemplateGrant struct {
+	TemplateID fleet.TemplateID
+	ProjectID  *fleet.ProjectID
+	GrantedBy  string
+	GrantedAt  time.Time
+}
+
+type TemplateVersion struct {
+	ID           fleet.TemplateVersionID
+	TemplateID   fleet.TemplateID
+	Number       int32
+	Spec         fleet.VMSpec
+	Source       string
+	Note         string
+	DeprecatedAt *time.Time
+	DeprecatedBy string
+	CreatedBy    string
+	CreatedAt    time.Time
+}
+
 type Token struct {
 	ID         fleet.TokenID
 	UserID     fleet.UserID
@@ -598,6 +636,11 @@ type VmMac struct {
 type VmMark struct {
 	VMID fleet.VMID
 	Mark string
+}
+
+type VmOrder struct {
+	TaskID  fleet.TaskID
+	Request []byte
 }
 
 type VmSighting struct {

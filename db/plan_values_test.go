@@ -48,6 +48,8 @@ var readMore = map[string]struct {
 	"VolumeNameTaken":    {800, "looks through what waits to enter the index of specs"},
 	"VolumeHeld":         {2000, "looks through what waits to enter the index of specs, for three questions"},
 	"ImagesMade":         {800, "looks through what waits to enter the index of specs"},
+	"FreeImageName":      {800, "looks through the names of the fleet's images"},
+	"MadeFrom":           {800, "looks through what waits to enter the index of specs"},
 	"OverlaysOn":         {800, "looks through what waits to enter the index of specs"},
 	"DrivesWith":         {800, "looks through what waits to enter the index of specs"},
 }
@@ -63,7 +65,7 @@ func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool)
 	if id, ok := map[reflect.Type]string{
 		reflect.TypeFor[fleet.HostID](): aHost, reflect.TypeFor[fleet.ProjectID](): aProject, reflect.TypeFor[fleet.PoolID](): aPool, reflect.TypeFor[fleet.NetworkID](): aNetwork,
 		reflect.TypeFor[fleet.VMID](): aVM, reflect.TypeFor[fleet.TaskID](): aTask, reflect.TypeFor[fleet.JobID](): aTask, reflect.TypeFor[fleet.UserID](): aUser,
-		reflect.TypeFor[fleet.Subject](): "vm:" + aVM, reflect.TypeFor[fleet.ImageID](): anID, reflect.TypeFor[fleet.ImageVersionID](): anID, reflect.TypeFor[fleet.StartImageID](): anID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+		reflect.TypeFor[fleet.Subject](): "vm:" + aVM, reflect.TypeFor[fleet.ImageID](): anID, reflect.TypeFor[fleet.ImageVersionID](): anID, reflect.TypeFor[fleet.TemplateID](): anID, reflect.TypeFor[fleet.TemplateVersionID](): anID, reflect.TypeFor[fleet.StartImageID](): anID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
 		v.SetString(id)
 		return v
@@ -129,6 +131,8 @@ var given = map[string]any{
 	"SetSelector.ObjectID": aPool, "SelectorOf.ObjectID": aPool, "DropSelector.ObjectID": aPool, "LeaveOut.ObjectID": aPool, "LeaveOutNone.ObjectID": aPool, "LeaveInHosts.ObjectID": aPool, "LeaveOutReleased.ObjectID": aPool, "LabelledWithout.ObjectID": aPool, "LeftOut.ObjectID": aPool, "AssignedBeside.ObjectID": aPool, "HostsLabelled.ObjectID": aPool, "NotWell.ObjectID": aPool,
 	"SetSelector.Pairs": map[string]string{"rack": "8"}, "LabelledWithout.Most": int32(200), "LeaveOut.Hosts": []string{aHost}, "LeaveOut.Whys": []string{"other"}, "LeaveInHosts.Hosts": []string{aHost},
 	"HostsLabelled.Pairs": []byte(`{"rack": "7"}`), "HostsLabelled.Keys": []string{"ssd"},
+	"AddTemplate.ID": fleet.TemplateID("new"), "AddTemplate.Name": "new", "AddTemplateVersion.ID": fleet.TemplateVersionID("new"), "ChangeTemplate.Name": "another",
+	"AddTemplateImage.ID": fleet.ImageID("new"), "AddTemplateImage.Name": "new", "AddVMOrder.Request": []byte("{}"), "MadeFrom.Versions": []string{anID},
 	"AddStartImage.ID": fleet.StartImageID("new"), "AddStartImage.Name": "new", "AddStartImage.Most": int64(10000), "ChangeStartImage.Name": "another", "AddImage.ID": fleet.ImageID("new"), "AddImage.Name": "new", "AddImageVersion.ID": fleet.ImageVersionID("new"), "AddStep.ID": fleet.JobID("new"), "WaitFor.Others": []string{},
 	"AddNetworks.":               []byte(`[{"id": "new", "name": "new", "kind": "bridge"}]`),
 	"EndJobs.Ids":                []string{aTask},
@@ -197,6 +201,11 @@ var fills = []string{
 	`INSERT INTO images (id, name, created_by) SELECT 'id-' || n, 'image ' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) SELECT 'id-' || n, 'id-' || n, 1, 'raw', 1, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO image_copies (version_id, pool_id, volume, added_by) SELECT 'id-' || n, '` + aPool + `', 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, '` + aProject + `', 'template ' || n, 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO template_versions (id, template_id, number, spec, created_by) SELECT 'id-' || n, 'id-' || n, 1, '{}', 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO template_grants (template_id, granted_by) SELECT 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO images (id, template_id, name, created_by) SELECT 'own-' || n, 'id-' || n, 'template ' || n || ' disk 1', 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO vm_orders (task_id, request) SELECT 'id-' || n, '{}' FROM generate_series(1, 2000) n`,
 	`INSERT INTO image_grants (image_id, granted_by) SELECT 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT v.id, h.id, 'stopped', 1, true FROM vms v, hosts h WHERE v.host_id <> h.id AND right(h.id, 3) = '009' AND right(v.id, 1) = '3'`,
 	`WITH made AS (

@@ -13,37 +13,40 @@ import (
 
 const addSteps = `-- name: AddSteps :exec
 WITH parent AS (
-    INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id)
-    VALUES ($1, $3, 'task:' || $1::text, $12, $13, $4, $5)
+    INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id, generation)
+    VALUES ($1, $4, 'task:' || $1::text, $13, $14, $5, $6, $3)
 )
-INSERT INTO tasks (id, parent_id, listed, pending, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at)
-SELECT s.id, $1, $2, s.error = '', $3, s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
-       s.error, $4, $5, $6, CASE WHEN s.error <> '' THEN now() END
-FROM (SELECT unnest($7::text[]) AS id, unnest($8::text[]) AS subject, unnest($9::text[]) AS name,
-             unnest($10::text[]) AS project, unnest($11::text[]) AS error) s
+INSERT INTO tasks (id, parent_id, listed, pending, generation, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at)
+SELECT s.id, $1, $2, s.error = '', $3, $4, s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
+       s.error, $5, $6, $7, CASE WHEN s.error <> '' THEN now() END
+FROM (SELECT unnest($8::text[]) AS id, unnest($9::text[]) AS subject, unnest($10::text[]) AS name,
+             unnest($11::text[]) AS project, unnest($12::text[]) AS error) s
 `
 
 type AddStepsParams struct {
-	ID        *fleet.TaskID
-	Listed    bool
-	Kind      fleet.JobKind
-	CreatedBy string
-	UserID    *fleet.UserID
-	Address   string
-	Ids       []string
-	Subjects  []string
-	Names     []string
-	Projects  []string
-	Errors    []string
-	Name      string
-	ProjectID *fleet.ProjectID
+	ID         *fleet.TaskID
+	Listed     bool
+	Generation int64
+	Kind       fleet.JobKind
+	CreatedBy  string
+	UserID     *fleet.UserID
+	Address    string
+	Ids        []string
+	Subjects   []string
+	Names      []string
+	Projects   []string
+	Errors     []string
+	Name       string
+	ProjectID  *fleet.ProjectID
 }
 
-// A task with a child for each id. An error ends its child at once; the others wait until the portal asks for them.
+// A task with a child for each id. An error ends its child at once; the others wait until the portal asks for them. Their generation is 0, or below it:
+// see fleet.Task.Title.
 func (q *Queries) AddSteps(ctx context.Context, arg AddStepsParams) error {
 	_, err := q.db.Exec(ctx, addSteps,
 		arg.ID,
 		arg.Listed,
+		arg.Generation,
 		arg.Kind,
 		arg.CreatedBy,
 		arg.UserID,
@@ -307,16 +310,18 @@ func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Task, error
 }
 
 const pendingTasks = `-- name: PendingTasks :many
-SELECT id, kind, subject, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
+SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
 `
 
 type PendingTasksRow struct {
-	ID        fleet.TaskID
-	Kind      fleet.JobKind
-	Subject   fleet.Subject
-	UserID    *fleet.UserID
-	CreatedBy string
-	Address   string
+	ID          fleet.TaskID
+	ParentID    *fleet.TaskID
+	Kind        fleet.JobKind
+	Subject     fleet.Subject
+	SubjectName string
+	UserID      *fleet.UserID
+	CreatedBy   string
+	Address     string
 }
 
 // Whoever else takes some takes others.
@@ -331,8 +336,10 @@ func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
 		var i PendingTasksRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.ParentID,
 			&i.Kind,
 			&i.Subject,
+			&i.SubjectName,
 			&i.UserID,
 			&i.CreatedBy,
 			&i.Address,

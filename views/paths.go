@@ -43,6 +43,11 @@ func CustomizationPath(id fleet.CustomizationID, below ...string) string {
 // ImagePath is an image's page, or what stands below it.
 func ImagePath(id fleet.ImageID, below ...string) string { return pathOf(fleet.NounImage, id, below) }
 
+// TemplatePath is a template's page, or what stands below it.
+func TemplatePath(id fleet.TemplateID, below ...string) string {
+	return pathOf(fleet.NounTemplate, id, below)
+}
+
 // ProjectPath is a project's page, or what stands below it.
 func ProjectPath(id fleet.ProjectID, below ...string) string {
 	return pathOf(fleet.NounProject, id, below)

@@ -43,7 +43,7 @@ var choosers = map[string]chooser{
 	"projects": (*Server).projectOptions, "hosts": (*Server).hostOptions, "pools": (*Server).poolOptions, "images": (*Server).imageOptions,
 	"isos": (*Server).isoOptions, "networks": (*Server).networkOptions, "grants": (*Server).grantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
 	"vm-networks": (*Server).vmNetworkOptions, "luns": (*Server).lunOptions, "group-grants": (*Server).groupGrantOptions,
-	"leave-targets": (*Server).leaveOptions, "vms": (*Server).vmOptions,
+	"leave-targets": (*Server).leaveOptions, "vms": (*Server).vmOptions, "template-grants": (*Server).templateGrantOptions,
 }
 
 // unchosen is the option that stands for no choice, where that is one.
@@ -231,6 +231,19 @@ func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c pick) (
 		return nil, nil
 	}
 	out, err := s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
+	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
+}
+
+// templateGrantOptions are the projects that the template c.of is not published to; likewise.
+func (s *Server) templateGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	v, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(c.of))
+	if err != nil || v.OpenTo("") {
+		return nil, err
+	}
+	out, err := s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return !v.OpenTo(id) })
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 

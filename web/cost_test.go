@@ -167,6 +167,9 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 			FROM assignments a, jsonb_array_elements(a.status->'volumes') v WHERE v->>'name' = 'debian.qcow2' LIMIT 1`,
 		`INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ('` + anImage + `', '` + aPool + `', 'debian.qcow2', 'ann')`,
 		`INSERT INTO image_grants (image_id, granted_by) VALUES ('` + anImage + `', 'ann')`,
+		`INSERT INTO templates (id, project_id, name, created_by) VALUES ('` + aTemplate + `', '` + aShop + `', 'Web', 'ann')`,
+		`INSERT INTO template_versions (id, template_id, number, spec, created_by) VALUES ('` + aTemplate + `', '` + aTemplate + `', 1,
+			'{"cpus":1,"memoryMiB":128,"firmware":"bios","nics":[],"disks":[{"poolId":"` + aPool + `","volume":"","sizeBytes":0,"imageId":"` + anImage + `","versionId":"` + anImage + `"}]}', 'ann')`,
 		`INSERT INTO found_vms (host_id, id, name, status) VALUES ('00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000009001', 'strange', '{"power":"running"}')`,
 	} {
 		p.exec(sql)
@@ -211,6 +214,7 @@ const (
 	aVolume   = "debian.qcow2" // of each pool
 	aStart    = "00000000-0000-7000-8000-000000440001"
 	anImage   = "00000000-0000-7000-8000-000000007001"
+	aTemplate = "00000000-0000-7000-8000-000000007002"
 	aToken    = "00000000-0000-7000-8000-000000005002"
 )
 
@@ -236,7 +240,7 @@ var addresses = map[string][]struct {
 	"/views/:list":                        {{at: "/views/vms"}},
 	"/vms":                                {{at: "/vms"}},
 	"/vms/bulk/:id":                       {{at: "/vms/bulk/" + aTask}},
-	"/vms/new":                            {{at: "/vms/new", sums: 8}},
+	"/vms/new":                            {{at: "/vms/new", sums: 8}, {at: "/vms/new?template=" + aTemplate, sums: 10}, {at: "/vms/new?clone=" + aVM, sums: 8}},
 	"/vms/:id":                            {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
 	"/plans/:id":                          {{at: "/plans/" + aTask}},
 	"/vms/edit":                           {{at: "/vms/edit?id=" + aVM}},
@@ -250,6 +254,13 @@ var addresses = map[string][]struct {
 	"/vms/:id/guard":                      {{at: "/vms/" + aVM + "/guard"}},
 	"/vms/:id/disks/detach":               {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},
 	"/vms/:id/disks/image":                {{at: "/vms/" + aVM + "/disks/image?disk=0"}},
+	"/vms/:id/template":                   {{at: "/vms/" + aVM + "/template", sums: 3}},
+	"/templates":                          {{at: "/templates", sums: 2}},
+	"/templates/:id":                      {{at: "/templates/" + aTemplate, sums: 2}, {at: "/templates/" + aTemplate + "?tab=grants", sums: 2}},
+	"/templates/:id/edit":                 {{at: "/templates/" + aTemplate + "/edit", sums: 2}},
+	"/templates/:id/delete":               {{at: "/templates/" + aTemplate + "/delete", sums: 2}},
+	"/templates/:id/versions/delete":      {{at: "/templates/" + aTemplate + "/versions/delete?version=" + aTemplate, sums: 2}},
+	"/menus/template/:id":                 {{at: "/menus/template/" + aTemplate, sums: 2}},
 	"/vms/:id/leave":                      {{at: "/vms/" + aVM + "/leave"}},
 	"/vms/:id/disks/grow":                 {{at: "/vms/" + aVM + "/disks/grow?disk=0"}},
 	"/vms/:id/disks/move":                 {{at: "/vms/" + aVM + "/disks/move?disk=0"}},

@@ -13,6 +13,7 @@ import (
 	imageview "quantix/views/image"
 	networkview "quantix/views/network"
 	poolview "quantix/views/pool"
+	templateview "quantix/views/template"
 )
 
 // handler answers one route; a is who asks, with at least the route's right (in some project, where the right is one of projects).
@@ -134,6 +135,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/disks/replace", page, policy.VMChange, submit(s.replaceDisk, s.askReplaceDisk)},
 		{get, "/vms/:id/disks/image", page, policy.VMChange, ask(s.askDiskImage)},
 		{post, "/vms/:id/disks/image", page, policy.VMChange, submit(s.imageOfDisk, s.askDiskImage)},
+		{get, "/vms/:id/template", page, policy.VMChange, ask(s.askTemplateOf)},
+		{post, "/vms/:id/template", page, policy.VMChange, submit(s.templateOfVM, s.askTemplateOf)},
 		{get, "/vms/:id/leave", page, policy.InfraChange, ask(s.askLeave)},
 		{post, "/vms/:id/leave", page, policy.InfraChange, submit(s.leaveVM, s.askLeave)},
 		{get, "/vms/:id/disks/grow", page, policy.VMChange, ask(s.askGrowDisk)},
@@ -292,6 +295,18 @@ func (s *Server) routes() []route {
 		{post, "/images/:id/edit", page, policy.InfraChange, submit(s.editImage, s.askOfImage(imageview.Edit, nil))},
 		{get, "/images/:id/delete", page, policy.VMChange, ask(s.askOfImage(imageview.Delete, nil))},
 		{post, "/images/:id/delete", page, policy.VMChange, submit(s.deleteImage, s.askOfImage(imageview.Delete, nil))},
+		{get, "/templates", page, policy.StorageSee, s.together(s.listTemplates)},
+		{get, "/templates.csv", stream, policy.StorageSee, s.exportTemplates},
+		{get, "/templates/:id", page, policy.StorageSee, ask(s.templatePage)},
+		{post, "/templates/:id/grants", page, policy.InfraChange, submit(s.setTemplateGrant, s.showTemplateGrants)},
+		{post, "/templates/:id/deprecate", page, policy.VMChange, button(s.deprecateVersion)},
+		{get, "/templates/:id/versions/delete", page, policy.VMChange, ask(s.askDeleteVersion)},
+		{post, "/templates/:id/versions/delete", page, policy.VMChange, submit(s.deleteTemplateVersion, s.askDeleteVersion)},
+		{get, "/templates/:id/edit", page, policy.VMChange, ask(s.askOfTemplate(templateview.Edit))},
+		{post, "/templates/:id/edit", page, policy.VMChange, submit(s.editTemplate, s.askOfTemplate(templateview.Edit))},
+		{get, "/templates/:id/delete", page, policy.VMChange, ask(s.askOfTemplate(templateview.Delete))},
+		{post, "/templates/:id/delete", page, policy.VMChange, submit(s.deleteTemplate, s.askOfTemplate(templateview.Delete))},
+		{get, "/menus/template/:id", page, policy.StorageSee, menu(s, s.Control.GetTemplate, templateFrame, templateview.Acts)},
 		{get, "/menus/image/:id", page, policy.StorageSee, menu(s, s.Control.GetImage, imageFrame, imageview.Acts)},
 
 		// Projects and users.

@@ -32,74 +32,87 @@ func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) err
 			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"}, "source": {string(fleet.SourceImage)},
 		}
 	}
+	from, images, err := s.sourced(c, a, in.Values, fresh)
+	if err != nil {
+		return err
+	}
 	runs := policy.May(a, policy.InfraChange, "")
-	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, RunsHosts: runs}
-	err := s.choices(c, a, &f)
-	if err == nil {
+	f := vmview.Form{Typed: in.Values, Errors: how.errors, MayOvercommit: !fresh && runs, RunsHosts: runs, From: from}
+	if err = s.choices(c, a, &f); err == nil {
 		f.Specs, err = s.Control.ListCustomizations(c.Request().Context(), a)
 	}
 	if err != nil {
 		return err
 	}
-	if fresh && len(f.Pools.Options) > 0 {
+	f.Images = withOptions(f.Images, images)
+	if fresh && from == nil && len(f.Pools.Options) > 0 {
 		addRow(in.Values, "spec.disks")
 	}
-	if fresh && len(f.Images.Options) < 2 {
+	if fresh && from == nil && len(f.Images.Options) < 2 {
 		in.Values.Set("source", string(fleet.SourceISO))
 	}
-	if fresh {
+	if fresh && from == nil {
 		beginSource(in.Values, fleet.VMSource(in.Get("source")))
 	}
 	f.Wizard = vmview.Wizard{Source: fleet.VMSource(in.Get("source")), Preset: in.Get("preset"), Notes: in.notes, Read: in.wasRead}
-	if fresh && len(f.Networks.Options) > 0 {
+	if fresh && from == nil && len(f.Networks.Options) > 0 {
 		addRow(in.Values, "spec.nics")
 	}
-	return s.showAs(c, how.status, a, shell.Frame{Title: "New VM"}, vmview.New(f))
+	return s.showAs(c, how.status, a, shell.Frame{Title: f.Title()}, vmview.New(f))
 }
 
 func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 	if in.again {
 		return s.setUp(c, a, in)
 	}
-	want, err := newOf(in.Values)
+	want, series, err := newOf(in.Values)
 	if err != nil {
 		return nil, err
 	}
-	vm, err := s.createOnce(c.Request().Context(), a, in.Get("key"), want)
+	ctx := c.Request().Context()
+	if series.Count > 1 || strings.ContainsAny(want.Name, "{}") {
+		many := control.CreateVMs{CreateVM: want, Series: series}
+		task, err := createOnce(ctx, s, a, in.Get("key"), many, func(ctx context.Context) (fleet.TaskID, error) {
+			task, err := s.Control.CreateVMs(ctx, a, many)
+			return task.ID, err
+		})
+		return leave(views.TaskPath(task)), err
+	}
+	vm, err := createOnce(ctx, s, a, in.Get("key"), want, func(ctx context.Context) (fleet.VMID, error) {
+		vm, err := s.Control.CreateVM(ctx, a, want)
+		return vm.ID, err
+	})
 	return leave(views.VMPath(vm)), err
 }
 
-// newOf is the VM that the form asks for.
-func newOf(in url.Values) (control.CreateVM, error) {
+// newOf is the VM that the form asks for, and how many like it.
+func newOf(in url.Values) (control.CreateVM, fleet.Series, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
 		Labels: labelsOf(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
-		Spec: specOf(&checks, in, fleet.VMSpec{}), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
+		Spec: specOf(&checks, in, fleet.VMSpec{}), From: fromOf(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
 		FirstBoot: firstBootOf(&checks, in, fleet.FirstBoot{}),
 	}
+	series := seriesOf(&checks, in)
 	if checks.Err() != nil {
 		// What control would say about the rest is said at once, not after the first correction.
 		var rest fleet.Checks
-		fleet.CheckName(&rest, "name", want.Name)
+		series.Names(&rest, want.Name)
 		want.Spec.Power = fleet.Stopped
 		want.Spec.Check(&rest, "spec")
-		return want, merge(&checks, rest.Err())
+		return want, series, merge(&checks, rest.Err())
 	}
-	return want, nil
+	return want, series, nil
 }
 
-// createOnce makes one VM of a form that is sent twice.
-func (s *Server) createOnce(ctx context.Context, a fleet.Actor, form string, want control.CreateVM) (fleet.VMID, error) {
+// createOnce does what a form asks for once, though it is sent twice.
+func createOnce[I ~string](ctx context.Context, s *Server, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
 	request, err := json.Marshal(want)
 	if err != nil {
 		return "", err
 	}
-	k := control.Key{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}
-	return once(ctx, s, a, k, func(ctx context.Context) (fleet.VMID, error) {
-		vm, err := s.Control.CreateVM(ctx, a, want)
-		return vm.ID, err
-	})
+	return once(ctx, s, a, control.Key{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}, do)
 }
 
 // setUp shows the form again, set up as one of its buttons says. What is wrong with that stands at its field.

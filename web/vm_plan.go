@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -39,9 +40,14 @@ func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (end, error)
 	if in.again {
 		return s.setUp(c, a, in)
 	}
-	want, err := newOf(in.Values)
+	want, series, err := newOf(in.Values)
 	if err != nil {
 		return nil, err
+	}
+	if series.Count > 1 || strings.ContainsAny(want.Name, "{}") {
+		var checks fleet.Checks
+		checks.Add("name", "A review is of one VM. Give it a name without a counter, or make them all without a review.")
+		return nil, checks.Err()
 	}
 	plan, err := s.Control.PlanNewVM(c.Request().Context(), a, want)
 	return leave(views.PlanPath(plan.ID)), err

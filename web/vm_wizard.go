@@ -254,7 +254,7 @@ func typedNew(vm control.CreateVM) (url.Values, error) {
 // summarize answers what the form would make, as the page asks while somebody types.
 func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 	out := vmview.Summary{}
-	want, err := newOf(in.Values)
+	want, _, err := newOf(in.Values)
 	out.Facts = factsOf(want)
 	if err == nil {
 		ask := want

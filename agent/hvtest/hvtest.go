@@ -225,6 +225,7 @@ func Run(t *testing.T, h Harness) {
 			{"an upload that is cut off goes on where the host has it", testUploadGoesOn},
 			{"a volume's checksum is told while its file is as it was", testHash},
 			{"volumes are copied byte by byte", testCopyVolume},
+			{"a clone takes the disks that were copied for it", testCopiedDisks},
 			{"disks stand on images that others stand on, too", testOverlay},
 			{"a volume is renamed, and never over another", testRenameVolume},
 			{"a volume is sent whole or not at all", testReadVolume},

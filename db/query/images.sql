@@ -1,8 +1,8 @@
 -- name: LibraryOf :many
 -- The files of these pools that are copies of images, each with to whom its image is published.
 SELECT c.pool_id, COALESCE(c.host_id, '')::text AS host, c.volume, v.id AS version_id, v.image_id, i.name, v.number, v.format, v.capacity_bytes, v.sha256, c.added_by, c.added_at,
-       EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id AND g.project_id IS NULL)::boolean AS to_all,
-       ARRAY(SELECT g.project_id FROM image_grants g WHERE g.image_id = i.id AND g.project_id IS NOT NULL)::text[] AS projects
+       EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND g.project_id IS NULL)::boolean AS to_all,
+       ARRAY(SELECT g.project_id FROM image_open g WHERE g.image_id = i.id AND g.project_id IS NOT NULL)::text[] AS projects
 FROM image_copies c JOIN image_versions v ON v.id = c.version_id JOIN images i ON i.id = v.image_id WHERE c.pool_id = ANY (@pools::text[]);
 
 -- name: AddImage :exec
@@ -13,8 +13,12 @@ SELECT * FROM images WHERE id = @id FOR UPDATE;
 
 -- name: HoldImages :many
 -- The images and their copies stay while a VM is made from them: who deletes one locks it first. open: they are published to the project.
-SELECT i.id, EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = @project_id::text))::boolean AS open
+SELECT i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = @project_id::text))::boolean AS open
 FROM images i WHERE i.id = ANY (@ids::text[]) ORDER BY i.id FOR SHARE OF i;
+
+-- name: VersionsThere :many
+-- Those of the versions that there are. Asked behind HoldImages: who deletes one locks its image first.
+SELECT id FROM image_versions WHERE id = ANY (@ids::text[]);
 
 -- name: ChangeImage :exec
 UPDATE images SET name = @name, description = @description, os = @os WHERE id = @id;
@@ -111,8 +115,8 @@ FROM image_copies c WHERE c.version_id = @version_id AND c.pool_id = @pool_id AN
 -- The name, or it with the first number behind it under which the fleet has no image.
 SELECT n.name::text FROM (
     SELECT @name::text AS name, 0 AS nth UNION ALL SELECT @name::text || ' (' || g || ')', g FROM generate_series(2, 1000) g) n
-WHERE NOT EXISTS (SELECT 1 FROM images i WHERE i.project_id IS NULL AND i.name = n.name COLLATE "C") ORDER BY n.nth LIMIT 1;
+WHERE NOT EXISTS (SELECT 1 FROM images i WHERE i.project_id IS NULL AND i.template_id IS NULL AND i.name = n.name COLLATE "C") ORDER BY n.nth LIMIT 1;
 
 -- name: CountProjectImages :one
 -- One at a time counts: until the transaction ends, nobody else makes one of the project.
-SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = @project_id::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id;
+SELECT count(i.id) FROM (SELECT p.id FROM projects p WHERE p.id = @project_id::text FOR NO KEY UPDATE) o LEFT JOIN images i ON i.project_id = o.id AND i.template_id IS NULL;

@@ -45,13 +45,14 @@ VALUES (@id, @host_id, @project_id, @kind, @subject, @subject_name, @generation,
 RETURNING *;
 
 -- name: AddSteps :exec
--- A task with a child for each id. An error ends its child at once; the others wait until the portal asks for them.
+-- A task with a child for each id. An error ends its child at once; the others wait until the portal asks for them. Their generation is 0, or below it:
+-- see fleet.Task.Title.
 WITH parent AS (
-    INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id)
-    VALUES (@id, @kind, 'task:' || @id::text, @name, @project_id, @created_by, @user_id)
+    INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id, generation)
+    VALUES (@id, @kind, 'task:' || @id::text, @name, @project_id, @created_by, @user_id, @generation)
 )
-INSERT INTO tasks (id, parent_id, listed, pending, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at)
-SELECT s.id, @id, @listed, s.error = '', @kind, s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
+INSERT INTO tasks (id, parent_id, listed, pending, generation, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at)
+SELECT s.id, @id, @listed, s.error = '', @generation, @kind, s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
        s.error, @created_by, @user_id, @address, CASE WHEN s.error <> '' THEN now() END
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@subjects::text[]) AS subject, unnest(@names::text[]) AS name,
              unnest(@projects::text[]) AS project, unnest(@errors::text[]) AS error) s;
@@ -65,7 +66,7 @@ SELECT pg_notify('quantix', 'orders');
 
 -- name: PendingTasks :many
 -- Whoever else takes some takes others.
-SELECT id, kind, subject, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
+SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
 
 -- name: RefuseTask :exec
 UPDATE tasks SET state = 'failed', pending = false, error = @error, ended_at = now() WHERE id = @id;

@@ -26,6 +26,7 @@ var may = map[string][]string{
 	"views/vm":           {"views", "views/kit", "views/secgroup", "views/task", "internal/fleet", "internal/policy"},
 	"views/pool":         {"views", "views/kit", "views/task", "views/vm", "internal/fleet", "internal/policy"},
 	"views/image":        {"views", "views/kit", "internal/fleet", "internal/policy"},
+	"views/template":     {"views", "views/kit", "internal/fleet", "internal/policy"},
 	"views/topology":     {"views", "views/kit", "static", "internal/fleet"},
 	"views/network":      {"views", "views/kit", "views/vm", "views/topology", "internal/fleet", "internal/policy"},
 	"views/secgroup":     {"views", "views/kit", "internal/fleet", "internal/policy"},

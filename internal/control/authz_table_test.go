@@ -93,6 +93,23 @@ var peopleCases = map[string]useCase{
 		w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
 		return []any{id, disk, control.DiskImage{Name: w.name("image")}}
 	}},
+	"CreateVMs": {may: but(redUse, "system"), with: func(w *world) []any {
+		return []any{control.CreateVMs{CreateVM: control.CreateVM{ProjectID: w.red, Name: w.name("many") + "-{n}", Spec: small}, Series: fleet.Series{Count: 2}}}
+	}},
+
+	// Templates of project red.
+	"AddTemplate":        {may: redUse, with: func(w *world) []any { return []any{control.NewTemplate{Name: w.name("template"), OfVM: w.bare()}} }},
+	"AddTemplateVersion": {may: redUse, with: func(w *world) []any { return []any{w.template().TemplateID, w.bare()} }},
+	"EditTemplate": {may: redUse, with: func(w *world) []any {
+		return []any{w.template().TemplateID, control.EditTemplate{Description: new("tidy")}}
+	}},
+	"DeprecateTemplateVersion": {may: redUse, with: func(w *world) []any { return []any{w.template(), true} }},
+	"DeleteTemplateVersion":    {may: redUse, with: func(w *world) []any { of := w.template(); return []any{of, string(of.TemplateID)} }},
+	"DeleteTemplate":           {may: redUse, with: func(w *world) []any { id := w.template().TemplateID; return []any{id, string(id)} }},
+	"GetTemplate":              {may: redSeen, with: func(w *world) []any { return []any{w.template().TemplateID} }},
+	"ListTemplates":            {may: somewhere, with: query},
+	"GrantTemplate":            {may: infraChange, with: func(w *world) []any { return []any{w.template().TemplateID, w.blue} }},
+	"RevokeTemplate":           {may: infraChange, with: func(w *world) []any { return []any{w.template().TemplateID, w.red} }},
 	"LeaveVM": {may: infraChange, with: func(w *world) []any {
 		id, _ := w.whole()
 		w.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}', status = status || '{"power":"stopped"}' WHERE id = $1`, id)

@@ -370,6 +370,18 @@ func (w *world) startImage() fleet.StartImageID {
 	return id
 }
 
+// bare is a VM without disks, of which a template can be made at once.
+func (w *world) bare() control.OfVM { return control.OfVM{VMID: w.vm()} }
+
+// template is a version of a template of project red, which is published to that.
+func (w *world) template() control.TemplateVersion {
+	of := control.TemplateVersion{TemplateID: fleet.NewID[fleet.TemplateID](), VersionID: fleet.NewID[fleet.TemplateVersionID]()}
+	w.exec("INSERT INTO templates (id, project_id, name, created_by) VALUES ($1, $2, $1, 'chief')", of.TemplateID, w.red)
+	w.exec(`INSERT INTO template_versions (id, template_id, number, spec, created_by) VALUES ($1, $2, 1, '{"cpus":1,"memoryMiB":128,"firmware":"bios","disks":[],"nics":[]}', 'chief')`, of.VersionID, of.TemplateID)
+	w.exec("INSERT INTO template_grants (template_id, project_id, granted_by) VALUES ($1, $2, 'chief')", of.TemplateID, w.red)
+	return of
+}
+
 func (w *world) someHost() fleet.HostID { return w.host(w.name("spare"), 1024) }
 
 func (w *world) someUser() fleet.UserID { return w.addUser(w.name("user"), fleet.RoleNone).UserID }

@@ -58,6 +58,9 @@ func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in many) (fleet.
 		}
 		id := fleet.NewID[fleet.TaskID]()
 		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, in.kind, a.Name, store.UserIDOf(a), a.Address
+		if in.kind == fleet.VMApply {
+			steps.Generation = fleet.EditOfMany
+		}
 		if err := q.AddSteps(ctx, steps); err != nil {
 			return err
 		}
@@ -179,7 +182,7 @@ func (c *Control) beginSome(ctx context.Context) (n int, err error) {
 		slices.SortFunc(pending, func(x, y db.PendingTasksRow) int { return strings.Compare(string(x.Subject), string(y.Subject)) })
 		people := map[fleet.UserID]fleet.Actor{}
 		for _, p := range pending {
-			err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error { return c.beginOne(ctx, db.New(part), people, p) })
+			err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error { return c.beginOne(store.Within(ctx, part), db.New(part), people, p) })
 			said, refused := c.judged(ctx, p, store.Err(err))
 			if !refused {
 				return err
@@ -191,9 +194,23 @@ func (c *Control) beginSome(ctx context.Context) (n int, err error) {
 				return err
 			}
 		}
-		return nil
+		return dropOrders(ctx, q, pending)
 	})
 	return n, err
+}
+
+// dropOrders forgets what was asked for in tasks of which nothing waits any more.
+func dropOrders(ctx context.Context, q *db.Queries, begun []db.PendingTasksRow) error {
+	var parents []string
+	for _, p := range begun {
+		if p.Kind == fleet.VMApply && p.ParentID != nil && !slices.Contains(parents, string(*p.ParentID)) {
+			parents = append(parents, string(*p.ParentID))
+		}
+	}
+	if len(parents) == 0 {
+		return nil
+	}
+	return q.DropVMOrders(ctx, parents)
 }
 
 func (c *Control) beginOne(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) error {
@@ -202,7 +219,7 @@ func (c *Control) beginOne(ctx context.Context, q *db.Queries, people map[fleet.
 		return err
 	}
 	if p.Kind == fleet.VMApply {
-		return editPart(ctx, q, a, c.macs(), p)
+		return c.beginVM(ctx, q, a, p)
 	}
 	_, id := p.Subject.Split()
 	_, err = actVM(ctx, q, a, fleet.VMID(id), fleet.ActionOf(p.Kind), p.ID)

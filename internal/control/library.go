@@ -97,6 +97,9 @@ func (c *Control) AddImageVersion(ctx context.Context, a fleet.Actor, id fleet.I
 		if err != nil {
 			return store.NotFound(err, "image")
 		}
+		if err := noTemplates(image); err != nil {
+			return err
+		}
 		return store.Audit(ctx, q, a, "image.version", fleet.SubjectImage(id), image.Name, from.words())
 	})
 }
@@ -115,6 +118,9 @@ func (s ImageSource) words() string {
 // EditImage changes what people say of an image.
 func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, in EditImage) error {
 	return c.changeImage(ctx, a, id, func(q *db.Queries, image db.Image) error {
+		if err := noTemplates(image); err != nil {
+			return err
+		}
 		name, description, os := image.Name, image.Description, image.Os
 		var checks fleet.Checks
 		if in.Name != nil && *in.Name != image.Name {
@@ -137,6 +143,14 @@ func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 		}
 		return store.Audit(ctx, q, a, "image.edit", fleet.SubjectImage(id), name, strings.TrimSpace("name "+name+", "+os.Words()))
 	})
+}
+
+// noTemplates refuses to change what a template decides.
+func noTemplates(image db.Image) error {
+	if image.TemplateID == nil {
+		return nil
+	}
+	return fleet.Errorf(fleet.Conflict, "The image %s belongs to a template: it is published, called and versioned as that is. Change the template.", image.Name)
 }
 
 // changeImage locks an image.
@@ -172,6 +186,9 @@ func (c *Control) RevokeImage(ctx context.Context, a fleet.Actor, id fleet.Image
 
 func (c *Control) setImageGrant(ctx context.Context, a fleet.Actor, id fleet.ImageID, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
 	return c.changeImage(ctx, a, id, func(q *db.Queries, image db.Image) error {
+		if err := noTemplates(image); err != nil {
+			return err
+		}
 		name, of := "all projects", (*fleet.ProjectID)(nil)
 		if project != "" {
 			var err error

@@ -196,6 +196,13 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err != nil {
 		return fleet.Task{}, err
 	}
+	made, err := q.HasMadeDisks(ctx, vm.ID) // also of one that was never defined: its disks came as copies of another's
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	if err := endCopies(ctx, q, vm); err != nil {
+		return fleet.Task{}, err
+	}
 	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.Texts(vmChanges), Error: "Not done: the VM was to be deleted."}); err != nil {
 		return fleet.Task{}, err
 	}
@@ -205,7 +212,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err := q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: guestWaits, Subject: subject, HostID: vm.HostID, Error: "Broken off: the VM was to be deleted."}); err != nil {
 		return fleet.Task{}, err
 	}
-	if touched || vm.ObservedGeneration > 0 || vm.Status != nil {
+	if touched || made || vm.ObservedGeneration > 0 || vm.Status != nil {
 		if err := q.MarkVMDeleted(ctx, vm.ID); err != nil {
 			return fleet.Task{}, err
 		}

@@ -25,7 +25,8 @@ type CreateVM struct {
 	HostID      fleet.HostID      `json:"hostId,omitempty"` // empty: placement chooses
 	Labels      map[string]string `json:"labels,omitempty"`
 	Description string            `json:"description,omitempty"`
-	Spec        fleet.VMSpec      `json:"spec"`                 // power, firmware and MACs may be left out; disks[].volume must be
+	Spec        fleet.VMSpec      `json:"spec,omitzero"`        // power, firmware and MACs may be left out; disks[].volume must be. With from, all of it may
+	From        *From             `json:"from,omitempty"`       // nil: what the spec says alone
 	Start       bool              `json:"start,omitempty"`      // the same as spec.power "running"
 	FirstBoot   *FirstBootInput   `json:"firstBoot,omitempty"`  // what the guest is told when it first starts
 	Overcommit  bool              `json:"overcommit,omitempty"` // promise more storage than there is: for those who may change infrastructure
@@ -38,21 +39,12 @@ func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fle
 	}
 	id := fleet.NewID[fleet.VMID]()
 	var vm fleet.VMView
-	asked := in
-	if err := asked.complete(id); err != nil {
-		return fleet.VMView{}, err
-	}
-	plans, err := c.planImages(ctx, a, in.ProjectID, in.Spec)
+	in, from, err := c.planFrom(ctx, a, id, in)
 	if err != nil {
 		return fleet.VMView{}, err
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		whole := in
-		if err := whole.complete(id); err != nil {
-			return err
-		}
-		var err error
-		vm, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, plans)
+		vm, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, in, from, "")
 		return err
 	})
 	if err != nil {
@@ -134,7 +126,12 @@ func plainMACs(nics []fleet.NIC) []fleet.NIC {
 	return out
 }
 
-func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, keeps sealer, id fleet.VMID, in CreateVM, plans []imagePlan) (fleet.VMView, error) {
+// createVM makes the VM that was asked for and planned. child is the part of a task that makes it; empty: its creation is a task of its own.
+func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, keeps sealer, id fleet.VMID, asked CreateVM, from planned, child fleet.TaskID) (fleet.VMView, error) {
+	plans, in := from.images, asked
+	if err := in.complete(id); err != nil { // anew each time: a transaction that runs again begins with what was asked
+		return fleet.VMView{}, err
+	}
 	project, err := q.ProjectName(ctx, in.ProjectID)
 	if err != nil {
 		return fleet.VMView{}, store.NotFound(err, "project")
@@ -158,18 +155,21 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, k
 	if err := holdImages(ctx, q, a, in.ProjectID, plans); err != nil {
 		return fleet.VMView{}, err
 	}
-	host, err := chooseHost(ctx, q, a, in, plans)
+	host, err := chooseHost(ctx, q, a, in, plans, from.pools()...)
 	if err != nil {
 		return fleet.VMView{}, err
 	}
 	if err := openTo(ctx, q, a, in.ProjectID, readFrom(in.Spec)); err != nil {
 		return fleet.VMView{}, err
 	}
+	if err := from.hold(ctx, q, a); err != nil {
+		return fleet.VMView{}, err
+	}
 	first, err := settleImages(ctx, q, plans, &in.Spec, host)
 	if err != nil {
 		return fleet.VMView{}, err
 	}
-	if err := from.choose(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
+	if err := macs.choose(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, err
 	}
 	spec, err := stored(ctx, q, in.ProjectID, in.Spec)
@@ -196,19 +196,43 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, k
 	if err != nil {
 		return vm, err
 	}
-	task, err := queueVM(ctx, q, a, vm, fleet.VMApply, fleet.JobArgs{})
-	if err != nil {
+	if err := queueCreation(ctx, q, a, vm, first, from, child); err != nil {
 		return vm, err
 	}
-	if err := first.queue(ctx, q, a, task.ID); err != nil {
-		return vm, err
-	}
-	if in.Spec.Power == fleet.Running {
-		if _, err := queueVM(ctx, q, a, vm, fleet.VMStart, fleet.JobArgs{}); err != nil {
-			return vm, err
+	return vm, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s", project, host.Name, from.words))
+}
+
+// queueCreation queues what makes the VM: what has to be done first, its definition, and its start where that is asked for. All of it is one part of
+// a task where there is a child; else the start is a task of its own.
+func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first steps, from planned, child fleet.TaskID) error {
+	order := func(kind fleet.JobKind) (fleet.TaskID, error) {
+		o := orderOf(vm, kind, fleet.JobArgs{})
+		if child != "" {
+			o.Child = (*string)(&child)
 		}
+		task, err := store.Queue(ctx, q, a, o)
+		if err != nil {
+			return task, fmt.Errorf("queue %s: %w", kind, err)
+		}
+		return task, nil
 	}
-	return vm, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s", project, host.Name))
+	task, err := order(fleet.VMApply)
+	if err != nil {
+		return err
+	}
+	if err := first.queue(ctx, q, a, task); err != nil {
+		return err
+	}
+	if err := from.queue(ctx, q, vm, task); err != nil {
+		return err
+	}
+	if vm.Spec.Power != fleet.Running {
+		return nil
+	}
+	if _, err := order(fleet.VMStart); err != nil || child == "" {
+		return err
+	}
+	return q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &child, Steps: []string{}})
 }
 
 // nameTaken names both where the refusal is about a VM's name.
@@ -222,14 +246,15 @@ func nameTaken(err error, name, project string) error {
 }
 
 // chooseHost is the named host, if it can take the VM, or the one that placement chooses.
-func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, plans []imagePlan) (placement.Host, error) {
+// others: pools that are read beside.
+func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, plans []imagePlan, others ...fleet.PoolID) (placement.Host, error) {
 	var checks fleet.Checks
 	may := policy.May(a, policy.InfraChange, "")
 	if in.Overcommit && !may {
 		checks.Add("overcommit", "Only those who may change infrastructure may promise more storage than there is.")
 		return placement.Host{}, checks.Err()
 	}
-	hosts, err := candidatesWith(ctx, q, a, in.HostID, in.Spec, poolsOf(plans))
+	hosts, err := candidatesWith(ctx, q, a, in.HostID, in.Spec, append(poolsOf(plans), others...))
 	if err != nil {
 		return placement.Host{}, err
 	}

@@ -200,6 +200,24 @@ func holdImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 			return fleet.Errorf(fleet.Conflict, "The image %s was withdrawn meanwhile. Reload and choose another.", p.image.Name)
 		}
 	}
+	return holdVersions(ctx, q, plans)
+}
+
+// holdVersions refuses versions that were deleted meanwhile. Their images are held.
+func holdVersions(ctx context.Context, q *db.Queries, plans []imagePlan) error {
+	var ids []string
+	for _, p := range plans {
+		ids = append(ids, string(p.version.ID))
+	}
+	there, err := q.VersionsThere(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, p := range plans {
+		if !slices.Contains(there, p.version.ID) {
+			return fleet.Errorf(fleet.Conflict, "That version of the image %s was deleted meanwhile. Reload and choose another.", p.image.Name)
+		}
+	}
 	return nil
 }
 

@@ -2,9 +2,7 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -27,38 +25,7 @@ type PlanOrder struct {
 	Create *CreateVM  `json:"create,omitempty"`
 }
 
-// keptOrder is how a plan's order is kept: one with a first boot, which may hold secrets, is sealed.
-type keptOrder struct {
-	PlanOrder
-	Key    string `json:"key,omitempty"`
-	Sealed []byte `json:"sealed,omitempty"`
-}
-
 func planLabel(id fleet.PlanID) string { return "order of plan " + string(id) }
-
-func (o PlanOrder) kept(id fleet.PlanID, keeps sealer) (out []byte, err error) {
-	kept := keptOrder{PlanOrder: o}
-	if o.Create != nil && o.Create.FirstBoot != nil {
-		kept = keptOrder{}
-		if kept.Key, kept.Sealed, err = keeps.seal(planLabel(id), o); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(kept)
-}
-
-func (c *Control) openOrder(id fleet.PlanID, asked []byte) (PlanOrder, error) {
-	var kept keptOrder
-	if err := json.Unmarshal(asked, &kept); err != nil {
-		return PlanOrder{}, fmt.Errorf("read the order of plan %s: %w", id, err)
-	}
-	if len(kept.Sealed) == 0 {
-		return kept.PlanOrder, nil
-	}
-	var out PlanOrder
-	err := sealer{c.opts.Vault}.open(planLabel(id), kept.Key, kept.Sealed, &out)
-	return out, err
-}
 
 // errDry ends a part of a transaction whose work is not to stay.
 var errDry = errors.New("only tried")
@@ -97,22 +64,14 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 		return fleet.Plan{}, err
 	}
 	id := fleet.NewID[fleet.VMID]()
-	whole := in
-	if err := whole.complete(id); err != nil {
-		return fleet.Plan{}, err
-	}
-	plans, err := c.planImages(ctx, a, in.ProjectID, in.Spec)
+	whole, from, err := c.planFrom(ctx, a, id, in)
 	if err != nil {
 		return fleet.Plan{}, err
 	}
 	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (want db.AddPlanParams, order PlanOrder, err error) {
 		var vm fleet.VMView
 		if err := dry(ctx, tx, func(q *db.Queries) error {
-			whole := in
-			if err := whole.complete(id); err != nil {
-				return err
-			}
-			vm, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, plans)
+			vm, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, from, "")
 			return err
 		}); err != nil {
 			return want, order, err
@@ -152,7 +111,7 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 			return nil
 		}
 		want.ID = fleet.NewID[fleet.PlanID]()
-		if want.Asked, err = order.kept(want.ID, sealer{c.opts.Vault}); err != nil {
+		if want.Asked, err = (sealer{c.opts.Vault}).keepAs(planLabel(want.ID), order, order.Create != nil && order.Create.FirstBoot != nil); err != nil {
 			return err
 		}
 		want.UserID, want.Patience, want.Most = a.UserID, fleet.PlanPatience, maxPlansAsked
@@ -243,7 +202,7 @@ func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID)
 	if err != nil {
 		return out, store.Err(err)
 	}
-	if out, err = c.openOrder(id, row.VMPlan.Asked); err != nil {
+	if err := (sealer{c.opts.Vault}).keptAs(planLabel(id), row.VMPlan.Asked, &out); err != nil {
 		return out, err
 	}
 	if row.VMPlan.VMID != nil {
@@ -272,8 +231,8 @@ func (c *Control) CarryOut(ctx context.Context, a fleet.Actor, id fleet.PlanID) 
 		if err != nil {
 			return err
 		}
-		order, err := c.openOrder(id, row.Asked)
-		if err != nil {
+		var order PlanOrder
+		if err := (sealer{c.opts.Vault}).keptAs(planLabel(id), row.Asked, &order); err != nil {
 			return err
 		}
 		within := store.Within(ctx, tx)

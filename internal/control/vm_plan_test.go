@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -157,7 +158,7 @@ func TestNobodyAsksForPlansWithoutEnd(t *testing.T) {
 	v := s.vm("web", fleet.Stopped)
 	last := error(nil)
 	for i := range 9 {
-		_, last = s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{Labels: map[string]string{"n": fmt.Sprint(i)}})
+		_, last = s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{Labels: map[string]string{"n": strconv.Itoa(i)}})
 	}
 	wantCode(t, last, fleet.TooMany)
 	if _, err := s.PlanVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}}); err != nil {

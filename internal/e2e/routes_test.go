@@ -28,8 +28,8 @@ func emptyFleet(t *testing.T) {
 	p.enter("admin", s.password)
 	p.waitPath("/")
 	for name, path := range map[string]string{
-		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "pools": "/pools", "networks": "/networks", "images": "/images", "tasks": "/tasks", "vm-new": "/vms/new",
 		"projects": "/projects", "pools-matrix": "/pools/matrix", "networks-topology": "/networks/topology", "security-groups": "/security-groups", "customizations": "/customizations",
+		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "pools": "/pools", "networks": "/networks", "images": "/images", "templates": "/templates", "tasks": "/tasks", "vm-new": "/vms/new",
 		"would-it-pass": "/security-groups/test", "images-well-known": "/images/well-known",
 	} {
 		p.shoot(shot{"empty-" + name, path, nil})

@@ -101,7 +101,7 @@ func Merge(was, mine, theirs VM, chosen map[string]Side) (out VM, fields []Merge
 	out = theirs
 	for _, f := range editables {
 		w, m, t := f.value(was), f.value(mine), f.value(theirs)
-		if m == t || w == m && w == t {
+		if m == t { // both have left it, or have made the same of it
 			continue
 		}
 		one := Merged{Field: f.name, Noun: f.noun, Was: f.words(was), Mine: f.words(mine), Theirs: f.words(theirs), Both: w != m && w != t}

@@ -46,6 +46,12 @@ var (
 		{"published", "whether a project may use it", texts([]string{"yes", "no"})},
 		{"pool", "name of a pool with a copy of it", nil},
 	}
+	TemplateKeys = FilterKeys{
+		{"name", "its name", nil},
+		{"os", "a word of its system: debian, 12, x86_64", nil},
+		{"project", "name of the project whose it is", nil},
+		{"published", "whether another project than its own may use it", texts([]string{"yes", "no"})},
+	}
 	TaskKeys = FilterKeys{
 		{"state", "where it stands", texts([]JobState{JobQueued, JobRunning, JobDone, JobFailed, JobCancelled, JobUnknown})},
 		{"kind", "what it does", texts(KindsWhere(func(k Kind) bool { return !k.Aside }))},

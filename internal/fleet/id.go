@@ -34,6 +34,9 @@ type (
 	ImageID         string
 	ImageVersionID  string
 	StartImageID    string
+
+	TemplateID        string
+	TemplateVersionID string
 )
 
 // born orders the ids that this process makes within one millisecond.

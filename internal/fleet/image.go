@@ -33,6 +33,18 @@ type Image struct {
 	OS          OSFacts   `json:"os"`
 	CreatedBy   string    `json:"createdBy,omitempty"`
 	CreatedAt   time.Time `json:"createdAt"`
+
+	// TemplateID and Template name the template whose disk it is: it comes, goes and is published with that.
+	TemplateID TemplateID `json:"templateId,omitempty"`
+	Template   string     `json:"template,omitempty"`
+}
+
+// ofTemplate is why what is asked is asked of its template; empty: it belongs to none.
+func (i Image) ofTemplate(what string) string {
+	if i.TemplateID == "" {
+		return ""
+	}
+	return fmt.Sprintf("It is a disk of the template %s, %s.", i.Template, what)
 }
 
 // ImageGrant is one of those to whom an image is published.
@@ -175,7 +187,7 @@ const (
 )
 
 var imageOffers = offers[ImageView]{
-	{ActVersion, nil},
+	{ActVersion, func(v ImageView) string { return v.ofTemplate("of which a new version is made of a VM") }},
 	{ActCopy, func(v ImageView) string {
 		newest := v.Newest()
 		switch {
@@ -186,9 +198,12 @@ var imageOffers = offers[ImageView]{
 		}
 		return ""
 	}},
-	{ActPublish, nil},
-	{ActEdit, nil},
+	{ActPublish, func(v ImageView) string { return v.ofTemplate("with which it is published") }},
+	{ActEdit, func(v ImageView) string { return v.ofTemplate("after which it is called") }},
 	{ActDelete, func(v ImageView) string {
+		if why := v.ofTemplate("with which it goes"); why != "" {
+			return why
+		}
 		_, coming, stands := v.copies()
 		switch {
 		case len(stands) > 0:

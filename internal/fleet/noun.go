@@ -23,6 +23,7 @@ const (
 
 	NounSecurityGroup Noun = "secgroup"
 	NounCustomization Noun = "customization"
+	NounTemplate      Noun = "template"
 )
 
 // Thing is all that is decided about a noun.
@@ -80,6 +81,12 @@ var nouns = []Thing{
 		Path: "/images", See: MaySeeStorage,
 		Each: true, All: "image:*",
 		Filter: ImageKeys, View: []string{"filter", "sort", "columns", "limit"},
+	},
+	{
+		Key: NounTemplate, Word: "template", Plural: "templates", Title: "Templates", Icon: "copy",
+		Path: "/templates", See: MaySeeStorage,
+		Each: true, All: "template:*",
+		Filter: TemplateKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
 		Key: NounProject, Word: "project", Plural: "projects", Title: "Projects", Icon: "folder",

@@ -12,7 +12,7 @@ func everyNoun() map[fleet.Noun]fleet.Thing {
 	all := map[fleet.Noun]fleet.Thing{}
 	for _, n := range []fleet.Noun{
 		fleet.NounVM, fleet.NounFound, fleet.NounHost, fleet.NounPool, fleet.NounNetwork, fleet.NounProject, fleet.NounUser, fleet.NounTask, fleet.NounVolume,
-		fleet.NounImage, fleet.NounSecurityGroup,
+		fleet.NounImage, fleet.NounSecurityGroup, fleet.NounTemplate,
 	} {
 		all[n] = n.Is()
 	}

@@ -28,7 +28,7 @@ type Task struct {
 
 // Title is the task as people read it: "Create", "Start", ….
 func (t Task) Title() string {
-	if t.Kind == VMApply && t.Generation == 1 {
+	if t.Kind == VMApply && (t.Generation == 0 || t.Generation == 1) { // 0: of many at once, or one of them that no host was asked for
 		return "Create"
 	}
 	return t.Kind.Is().Verb
@@ -38,7 +38,10 @@ func (t Task) Title() string {
 func (t Task) Refused() bool { return t.State == JobFailed && t.Attempt == 0 && t.Steps == nil }
 
 // Unasked reports whether the portal has yet to ask for it: a part of a task that waits for its turn.
-func (t Task) Unasked() bool { return t.State == JobQueued && t.Parent != "" && t.Generation == 0 }
+func (t Task) Unasked() bool { return t.State == JobQueued && t.Parent != "" && t.Generation <= 0 }
+
+// EditOfMany is the generation of a task that edits many VMs, and of those of its children that no host was asked for.
+const EditOfMany = -1
 
 // Steps counts a task's children by their state.
 type Steps struct {

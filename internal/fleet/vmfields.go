@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -329,7 +330,7 @@ func number[S any](name, noun, unit string, at func(*S) *int, in Input, least, m
 		case n == 0:
 			return "default"
 		case unit == "":
-			return fmt.Sprint(n)
+			return strconv.Itoa(n)
 		case in.Unit != "":
 			return fmt.Sprint(n, " ", in.Unit)
 		}

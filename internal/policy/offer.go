@@ -15,6 +15,9 @@ var takes = map[string]map[fleet.Action]Right{
 		fleet.ActPublish: InfraChange, fleet.ActWithdraw: InfraChange, fleet.ActVersion: InfraChange, fleet.ActCopy: InfraChange, fleet.ActVerify: InfraChange,
 		fleet.ActForget: InfraChange, fleet.ActPull: InfraChange, fleet.ActEdit: InfraChange, fleet.ActDelete: InfraChange,
 	},
+	"template": {
+		fleet.ActPublish: InfraChange, fleet.ActNewVM: VMChange, fleet.ActEdit: VMChange, fleet.ActDelete: VMChange, fleet.ActDeprecate: VMChange, fleet.ActOffer: VMChange,
+	},
 	"volume":  {fleet.ActGrow: InfraChange, fleet.ActClone: InfraChange, fleet.ActWipe: InfraChange, fleet.ActDelete: InfraChange},
 	"project": {fleet.ActEdit: Manage, fleet.ActDelete: Manage},
 	"user":    {fleet.ActEdit: Manage, fleet.ActPassword: Manage, fleet.ActDelete: Manage},
@@ -63,6 +66,24 @@ func OfferImage(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
 	for i := range out {
 		if out[i].Action == fleet.ActDelete && v.ProjectID != "" && May(a, VMChange, v.ProjectID) {
 			out[i] = all[i]
+		}
+	}
+	return out
+}
+
+// OfferTemplate is Offer for a template, or a version of one, of the project; empty: one that the actor does not see. VMs are made from it in any project
+// that may use it.
+func OfferTemplate(a fleet.Actor, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
+	out := Offer(a, "template", project, states)
+	for i, s := range states {
+		if s.Action == fleet.ActNewVM && May(a, VMChange, "") {
+			out[i] = s
+		}
+		if project == "" && Takes("template", s.Action) == VMChange && s.Action != fleet.ActNewVM && !May(a, InfraChange, "") {
+			out[i].Allowed, out[i].Reason = false, lacks(VMChange)
+		}
+		if !out[i].Allowed && out[i].Reason == lacks(VMChange) {
+			out[i].Reason = "Only members of its project may change it."
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package vmxml
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"quantix/internal/fleet"
@@ -234,10 +235,5 @@ func takePort(r *reading, e *element) error {
 }
 
 func oneOf(text string, of ...string) bool {
-	for _, o := range of {
-		if o == text {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(of, text)
 }

@@ -68,5 +68,5 @@ func (p DashboardPage) tabs() []kit.Tab {
 	if p.infra() {
 		tabs = append(tabs, kit.Tab{Text: "Hosts", Href: "/hosts"})
 	}
-	return append(tabs, kit.Tab{Text: "Storage", Href: "/pools"}, kit.Tab{Text: "Networks", Href: "/networks"}, kit.Tab{Text: "Images", Href: "/images"}, kit.Tab{Text: "Tasks", Href: "/tasks"})
+	return append(tabs, kit.Tab{Text: "Storage", Href: "/pools"}, kit.Tab{Text: "Networks", Href: "/networks"}, kit.Tab{Text: "Images", Href: "/images"}, kit.Tab{Text: "Templates", Href: "/templates"}, kit.Tab{Text: "Tasks", Href: "/tasks"})
 }

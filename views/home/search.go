@@ -15,7 +15,7 @@ type SearchPage struct {
 
 // searchGroups are what is searched, in the order of the page.
 var searchGroups = []fleet.Thing{
-	fleet.NounVM.Is(), fleet.NounFound.Is(), fleet.NounHost.Is(), fleet.NounPool.Is(), fleet.NounNetwork.Is(), fleet.NounImage.Is(), fleet.NounProject.Is(),
+	fleet.NounVM.Is(), fleet.NounFound.Is(), fleet.NounHost.Is(), fleet.NounPool.Is(), fleet.NounNetwork.Is(), fleet.NounImage.Is(), fleet.NounTemplate.Is(), fleet.NounProject.Is(),
 }
 
 func (p SearchPage) of(kind string) []fleet.Found {

@@ -60,6 +60,9 @@ func Copies(v fleet.ImageView) string {
 
 // Owner is whose the image is.
 func Owner(v fleet.ImageView) string {
+	if v.Template != "" {
+		return "Template " + v.Template
+	}
 	if v.ProjectName != "" {
 		return "Project " + v.ProjectName
 	}

@@ -11,7 +11,7 @@ func StorageTabs(a fleet.Actor, here string) []Tab {
 	if policy.May(a, policy.InfraSee, "") {
 		tabs = append(tabs, Tab{Text: "On each host", Href: "/pools/matrix"})
 	}
-	tabs = append(tabs, Tab{Text: "Images", Href: "/images"})
+	tabs = append(tabs, Tab{Text: "Images", Href: "/images"}, Tab{Text: "Templates", Href: "/templates"})
 	return at(tabs, here)
 }
 

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"cmp"
+	"slices"
 
 	"quantix/internal/fleet"
 	"quantix/views"
@@ -52,6 +53,30 @@ func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
 		a.Post, a.Send, a.Sure = views.VMPath(vm.ID, "actions"), []kit.Sent{{Name: "action", Value: string(s.Action)}}, sure(s.Action, vm.Name)
 	}
 	return a
+}
+
+// withCopies are acts, with what makes something else of the VM before the last, which deletes it.
+func withCopies(vm fleet.VMView, states []fleet.ActionState) []kit.Act {
+	out := acts(vm, states)
+	if len(out) == 0 {
+		return out
+	}
+	may := ""
+	for _, s := range states {
+		if s.Action == fleet.ActEdit {
+			may = s.Reason
+		}
+	}
+	clone := kit.Act{Icon: "copy", Word: "Clone", Href: cloneAt(vm.ID), Apart: true}.When(may).When(kit.WhyNot(vm.AllowsClone()))
+	template := kit.Act{Icon: "layers", Word: "Make a template…", Href: views.VMPath(vm.ID, "template"), Dialog: true}.When(may)
+	if images, _ := vm.AllowsTemplateOfImages(); !images {
+		template = template.When(kit.WhyNot(vm.AllowsTemplate()))
+	}
+	return slices.Insert(out, len(out)-1, clone, template)
+}
+
+func cloneAt(id fleet.VMID) string {
+	return kit.Link{Path: "/vms/new"}.With("clone", string(id)).String()
 }
 
 func (p Page) act(a fleet.Action) kit.Act { return actOf(p.VM, p.action(a)) }

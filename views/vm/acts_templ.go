@@ -53,7 +53,7 @@ func Menu(vm fleet.VMView, actions []fleet.ActionState) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Acts(append([]kit.Act{{Icon: "eye", Word: "Open", Href: views.VMPath(vm.ID)}}, acts(vm, actions)...)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Acts(append([]kit.Act{{Icon: "eye", Word: "Open", Href: views.VMPath(vm.ID)}}, withCopies(vm, actions)...)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

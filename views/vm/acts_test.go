@@ -35,6 +35,11 @@ func TestADisabledActionCarriesItsReason(t *testing.T) {
 				t.Errorf("%s, %s: the button does not say why not: %s", phase, s.Action, drawn)
 			}
 		}
+		for _, a := range withCopies(vm, vm.Actions()) {
+			if (a.Word == "Clone" || strings.HasPrefix(a.Word, "Make a template")) && a.Why != "" {
+				disabled++
+			}
+		}
 		if n := strings.Count(menu, `aria-disabled="true"`); n != disabled {
 			t.Errorf("%s: %d of %d actions are disabled in the menu", phase, n, disabled)
 		}

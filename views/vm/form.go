@@ -25,7 +25,88 @@ type Form struct {
 
 	Specs []fleet.Customization // that a new VM's first boot can be by
 
+	From *From // what the new VM is made from, beside images; nil: nothing
+
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs kit.Choices
+}
+
+// From is what the form of a new VM was filled from.
+type From struct {
+	Title, Back string
+	Note        string            // in a sentence
+	Sent        map[string]string // hidden in the form: from.templateId, …
+	Disks       []string          // of a clone: whose each of the disks is a copy, in words; nil: the form's own choice
+	HostName    string            // of a clone: where it is made; empty: as everywhere
+}
+
+// Title and back are the form's heading, and where Cancel leads.
+func (f Form) Title() string {
+	if f.From != nil {
+		return f.From.Title
+	}
+	return "New VM"
+}
+
+func (f Form) back() string {
+	if f.From != nil {
+		return f.From.Back
+	}
+	return "/vms"
+}
+
+// cloned is whose copy disk i is; empty: nobody's.
+func (f Form) cloned(i string) string {
+	n, err := strconv.Atoi(i)
+	if f.From == nil || err != nil || n >= len(f.From.Disks) {
+		return ""
+	}
+	return f.From.Disks[n]
+}
+
+// kept are the hidden fields of a card, which the form does not show: what passes it.
+func (f Form) kept(at string) []kit.Sent {
+	var out []kit.Sent
+	if f.Edits {
+		return nil
+	}
+	for name, texts := range f.Typed {
+		rest, ok := strings.CutPrefix(name, at+".")
+		if ok && len(texts) > 0 && (strings.HasPrefix(rest, "securityGroups[") || rest == "antiSpoofing") {
+			out = append(out, kit.Sent{Name: name, Value: texts[0]})
+		}
+	}
+	slices.SortFunc(out, func(a, b kit.Sent) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// keptWords says what of it people know.
+func keptWords(kept []kit.Sent) string {
+	n := 0
+	for _, s := range kept {
+		if strings.Contains(s.Name, ".securityGroups[") {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return "In " + kit.Count(n, "security group") + " as before."
+}
+
+// several is how many VMs are typed, in words.
+func (f Form) several() string {
+	n, err := strconv.Atoi(strings.TrimSpace(f.Typed.Get("count")))
+	switch {
+	case err != nil || n <= 1:
+		return "one VM"
+	case f.Typed.Get("first") != "":
+		return kit.Count(n, "VM") + ", from number " + f.Typed.Get("first")
+	}
+	return kit.Count(n, "VM")
+}
+
+func (f Form) severalOpen() bool {
+	return f.several() != "one VM" || f.Errors.At("count") != "" || f.Errors.At("first") != ""
 }
 
 // field is one input with what is typed in it, what is wrong with it or below it, and from when on an edit of it counts.

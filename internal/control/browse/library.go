@@ -14,8 +14,8 @@ import (
 	"quantix/internal/policy"
 )
 
-const imageSQL = `SELECT i.id, i.name, COALESCE(i.project_id, ''), COALESCE(o.name, ''), i.description, i.os, i.created_by, i.created_at
-	FROM images i LEFT JOIN projects o ON o.id = i.project_id`
+const imageSQL = `SELECT i.id, i.name, COALESCE(i.project_id, ''), COALESCE(o.name, ''), i.description, i.os, i.created_by, i.created_at,
+	COALESCE(i.template_id, ''), COALESCE(t.name, '') FROM images i LEFT JOIN projects o ON o.id = i.project_id LEFT JOIN templates t ON t.id = i.template_id`
 
 var imageOrders = orders[fleet.ImageView]{
 	"name": {[]column{textColumn("i.name"), textColumn("i.id")}, func(v fleet.ImageView) []string { return []string{v.Name, string(v.ID)} }},
@@ -27,7 +27,7 @@ var imageOrders = orders[fleet.ImageView]{
 // knownImages keeps images i to those that the actor may know of: who sees no hosts hears of what is published to its projects alone.
 func (s *statement) knownImages(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
-		s.and("EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)) + "))")
+		s.and("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", store.ProjectsOf(a)) + "))")
 	}
 }
 
@@ -55,7 +55,7 @@ func (b *Browse) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) (
 			s.not(t.Not, newest+s.text("n.format", t.Any)+")")
 		case "published":
 			yes := slices.ContainsFunc(t.Any, func(m fleet.Match) bool { v, _ := m.Exact(); return v == "yes" })
-			s.not(t.Not == yes, "EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id)")
+			s.not(t.Not == yes, "EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)")
 		case "pool":
 			s.not(t.Not, `EXISTS (SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND `+
 				s.text("p.name", t.Any)+")")
@@ -70,7 +70,7 @@ func (b *Browse) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) (
 func (b *Browse) images(ctx context.Context, a fleet.Actor, s statement, tail string) ([]fleet.ImageView, error) {
 	views, err := collect(ctx, b, imageSQL+s.conditions()+tail, &s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.ImageVersion{}
-		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt)
+		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt, &v.TemplateID, &v.Template)
 		return v, err
 	})
 	if err != nil || len(views) == 0 {
@@ -129,7 +129,7 @@ func (b *Browse) addImageGrants(ctx context.Context, a fleet.Actor, views []flee
 		image fleet.ImageID
 	}
 	grants, err := collect(ctx, b, `SELECT g.image_id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.granted_by, g.granted_at
-		FROM image_grants g LEFT JOIN projects p ON p.id = g.project_id`+s.conditions()+" ORDER BY g.image_id, p.name NULLS FIRST", &s,
+		FROM image_open g LEFT JOIN projects p ON p.id = g.project_id`+s.conditions()+" ORDER BY g.image_id, p.name NULLS FIRST", &s,
 		func(x pgx.CollectableRow) (g granted, err error) {
 			err = x.Scan(&g.image, &g.ProjectID, &g.ProjectName, &g.By, &g.At)
 			return g, err
@@ -162,18 +162,19 @@ func (b *Browse) GetImage(ctx context.Context, a fleet.Actor, id fleet.ImageID) 
 }
 
 // UsableImages lists the images that VMs of the project can be made from now, by name: each with those of its versions that are offered. Who
-// changes the infrastructure chooses among all.
+// changes the infrastructure chooses among all. Disks of templates are none of them: whoever wants one takes the template.
 func (b *Browse) UsableImages(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.ImageView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
 	}
 	var s statement
+	s.and("i.template_id IS NULL")
 	if !policy.May(a, policy.InfraChange, "") {
 		projects := store.ProjectsWith(a, policy.VMChange)
 		if project != "" {
 			projects = slices.DeleteFunc(projects, func(id string) bool { return id != string(project) })
 		}
-		s.and("EXISTS (SELECT 1 FROM image_grants g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", projects) + "))")
+		s.and("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOf("g.project_id", projects) + "))")
 	}
 	all, err := b.images(ctx, a, s, " ORDER BY i.name, i.id")
 	var out []fleet.ImageView

@@ -185,8 +185,14 @@ func (b *Browse) searchOthers(ctx context.Context, a fleet.Actor, text string, l
 		known := statement{args: s.args}
 		known.and("i.name ILIKE " + part + " OR i.id LIKE " + start)
 		known.knownImages(a)
+		known.and("i.template_id IS NULL") // its template is found
 		s.args = known.args
 		add(`'image', i.id, i.name, concat_ws(' ', i.os->>'name', i.os->>'version', i.os->>'arch'), '' FROM images i` + known.conditions() + ` ORDER BY i.name`)
+		known = statement{args: s.args}
+		known.and("t.name ILIKE " + part + " OR t.id LIKE " + start)
+		known.knownTemplates(a)
+		s.args = known.args
+		add(`'template', t.id, t.name, concat_ws(' ', t.os->>'name', t.os->>'version', t.os->>'arch'), '' FROM templates t` + known.conditions() + ` ORDER BY t.name`)
 	}
 	seen := "true"
 	if !policy.AllProjects(a) {

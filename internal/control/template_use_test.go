@@ -1,0 +1,132 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// VMs from a template stand on its images, or are full copies of them; what stands on a version keeps it.
+func TestVMsFromATemplate(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web")
+	group := s.group(chief, s.red, "only-red")
+	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', (SELECT id FROM networks), 'mac', '52:54:00:00:00:09', 'securityGroups', jsonb_build_array($2::text), 'antiSpoofing', true))) WHERE id = $1`, vm.ID, group.ID)
+	v := s.templated("Web", vm)
+	first := v.Versions[0]
+	use := func(in control.From, name string, project fleet.ProjectID) fleet.VMView {
+		t.Helper()
+		in.TemplateID = v.ID
+		made, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: project, Name: name, From: &in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.get(made.ID)
+	}
+	linked := use(control.From{}, "linked", s.red)
+	if d := linked.Spec.Disks[0]; !d.Overlay || d.VersionID != first.Spec.Disks[0].VersionID || d.PoolID != s.local || d.Image == nil || d.Image.Volume != "Web-disk-1-v1.qcow2" || d.ImageSHA256 != digest {
+		t.Errorf("%+v", d)
+	}
+	if n := linked.Spec.NICs[0]; n.MAC == "" || n.MAC == "52:54:00:00:00:09" || len(n.SecurityGroups) != 1 || !n.Guarded() {
+		t.Errorf("its card: %+v", n)
+	}
+	full := use(control.From{VersionID: first.ID, Full: true, PoolID: s.nfs}, "full", s.red)
+	if d := full.Spec.Disks[0]; d.Overlay || d.PoolID != s.nfs || d.Image == nil {
+		t.Errorf("%+v", d)
+	}
+	if other := use(control.From{}, "other", s.blue); len(other.Spec.NICs[0].SecurityGroups) != 0 {
+		t.Errorf("a group of another project is kept: %+v", other.Spec.NICs[0])
+	}
+	if x := s.template(chief, v.ID).Versions[0]; len(x.VMs) != 3 || x.VMs[1] != (fleet.TemplateVM{ID: linked.ID, Name: "linked", Linked: true}) || x.VMs[0].Linked {
+		t.Errorf("%+v", x.VMs)
+	}
+	of := control.TemplateVersion{TemplateID: v.ID, VersionID: first.ID}
+	remove := func() error { _, err := s.DeleteTemplateVersion(t.Context(), chief, of, "Web"); return err }
+	s.refused("delete what clones stand on", fleet.Conflict, "VM linked, VM other", remove)
+	s.exec(`DELETE FROM vms WHERE id <> ALL ($1::text[])`, []string{string(vm.ID), string(full.ID)})
+	s.refused("delete what a VM is being made from", fleet.Conflict, "being made", remove)
+	s.made(full)
+	s.exec(`UPDATE vms SET observed_generation = generation WHERE id = $1`, full.ID)
+	s.refused("without its name", fleet.Invalid, "Type the template's name", func() error { _, err := s.DeleteTemplateVersion(t.Context(), chief, of, "web"); return err })
+	images := s.count("images")
+	tasks, err := s.DeleteTemplateVersion(t.Context(), chief, of, "Web")
+	if err != nil || len(tasks) != 1 {
+		t.Fatalf("%v %v", tasks, err)
+	}
+	if s.count("images") != images-1 || len(s.template(chief, v.ID).Versions) != 0 {
+		t.Errorf("%d images are left of %d", s.count("images"), images)
+	}
+	s.refused("use it", fleet.Conflict, "has no version", func() error {
+		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "late", From: &control.From{TemplateID: v.ID}})
+		return err
+	})
+}
+
+func TestWhatIsMadeFromNoTemplate(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web")
+	v := s.templated("Web", vm)
+	other := s.templated("Other", vm)
+	ask := func(in control.CreateVM) func() error {
+		if in.Name == "" {
+			in.Name = "new"
+		}
+		in.ProjectID = s.red
+		return func() error { _, err := s.CreateVM(t.Context(), s.member, in); return err }
+	}
+	with := func(from control.From) func() error { return ask(control.CreateVM{From: &from}) }
+	for _, c := range []struct {
+		name string
+		code fleet.Code
+		says string
+		do   func() error
+	}{
+		{"neither", fleet.Invalid, "a template or a VM", with(control.From{})},
+		{"both", fleet.Invalid, "a template or a VM", with(control.From{TemplateID: v.ID, VMID: vm.ID})},
+		{"none that there is", fleet.Invalid, "no such template", with(control.From{TemplateID: fleet.NewID[fleet.TemplateID]()})},
+		{"no id", fleet.Invalid, "no such template", with(control.From{TemplateID: "../x"})},
+		{"a version of another", fleet.Invalid, "no such version", with(control.From{TemplateID: v.ID, VersionID: other.Versions[0].ID})},
+		{"no such pool", fleet.Invalid, "", with(control.From{TemplateID: v.ID, PoolID: fleet.NewID[fleet.PoolID]()})},
+		{"a name of another VM", fleet.Conflict, "exists in red already", ask(control.CreateVM{Name: "web", From: &control.From{TemplateID: v.ID}})},
+		{"a bad name", fleet.Invalid, "lower-case", ask(control.CreateVM{Name: "New VM", From: &control.From{TemplateID: v.ID}})},
+		{"a spec without a CPU", fleet.Invalid, "vCPUs", ask(control.CreateVM{Spec: fleet.VMSpec{MemoryMiB: 256}, From: &control.From{TemplateID: v.ID}})},
+		{"no such VM", fleet.Invalid, "no such VM", with(control.From{VMID: fleet.NewID[fleet.VMID]()})},
+	} {
+		s.refused(c.name, c.code, c.says, c.do)
+	}
+	of := control.TemplateVersion{TemplateID: v.ID, VersionID: v.Versions[0].ID}
+	if err := s.DeprecateTemplateVersion(t.Context(), s.member, of, true); err != nil {
+		t.Fatal(err)
+	}
+	s.audited("template.deprecate")
+	s.refused("deprecated twice", fleet.Conflict, "deprecated already", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, true) })
+	s.refused("from a deprecated version", fleet.Conflict, "deprecated", with(control.From{TemplateID: v.ID, VersionID: of.VersionID}))
+	s.refused("when all are deprecated", fleet.Conflict, "All its versions are deprecated", with(control.From{TemplateID: v.ID}))
+	if err := s.DeprecateTemplateVersion(t.Context(), s.member, of, false); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("offered twice", fleet.Conflict, "offered already", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, false) })
+	if err := with(control.From{TemplateID: v.ID})(); err != nil {
+		t.Error(err)
+	}
+
+	// A failed copy leaves a version from which nothing is made, and that can be deleted.
+	if _, err := s.AddTemplateVersion(t.Context(), s.member, other.ID, control.OfVM{VMID: vm.ID}); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range s.work(s.h1, fleet.VolumeCopy) {
+		s.fails(s.h1, w, "No space left on device")
+	}
+	told := s.template(s.member, other.ID).Versions[0]
+	if why := told.Unready(); !strings.Contains(why, "disk 1 cannot be read now") || strings.Contains(why, "local") {
+		t.Errorf("a member is told %q", why)
+	}
+	if tasks, err := s.DeleteTemplateVersion(t.Context(), s.member, control.TemplateVersion{TemplateID: other.ID, VersionID: told.ID}, "Other"); err != nil || len(tasks) != 0 {
+		t.Errorf("%v %v", tasks, err)
+	}
+	if err := with(control.From{TemplateID: other.ID})(); fleet.CodeOf(err) != fleet.Conflict { // the name is taken; the older version is offered
+		t.Error(err)
+	}
+}

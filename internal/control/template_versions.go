@@ -1,0 +1,198 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"quantix/db"
+	"quantix/internal/control/browse"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// TemplateVersion names a version of a template.
+type TemplateVersion struct {
+	TemplateID fleet.TemplateID
+	VersionID  fleet.TemplateVersionID
+}
+
+// DeprecateTemplateVersion says that no VM is made from the version any more, or that VMs are again. What was made from it stays.
+func (c *Control) DeprecateTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, deprecated bool) error {
+	act, by := fleet.ActOffer, ""
+	if deprecated {
+		act, by = fleet.ActDeprecate, a.Name
+	}
+	v, version, err := c.versionNamed(ctx, a, of, act)
+	if err != nil {
+		return err
+	}
+	return c.store.Tx(ctx, func(q *db.Queries) error {
+		n, err := q.DeprecateTemplateVersion(ctx, db.DeprecateTemplateVersionParams{ID: of.VersionID, TemplateID: of.TemplateID, By: by})
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			return fleet.Errorf(fleet.Conflict, "Somebody changed the version meanwhile. Reload and look again.")
+		}
+		return store.Audit(ctx, q, a, "template."+string(act), fleet.SubjectTemplate(v.ID), v.Name, fmt.Sprintf("version %d", version.Number))
+	})
+}
+
+// DeleteTemplateVersion deletes a version with the images that were made for it, and their files: a task for each. confirm must be the template's name. It
+// is refused while linked clones stand on it.
+func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, confirm string) ([]fleet.TaskID, error) {
+	v, version, err := c.versionNamed(ctx, a, of, fleet.ActDelete)
+	if err != nil {
+		return nil, err
+	}
+	if err := confirmed(confirm, v.Name, "the version"); err != nil {
+		return nil, err
+	}
+	copies, ids, err := c.ownCopies(ctx, v, version.ID)
+	if err != nil {
+		return nil, err
+	}
+	var tasks []fleet.TaskID
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		tasks = nil
+		if err := mayGo(ctx, q, v.ID, copies); err != nil {
+			return err
+		}
+		if err := q.DeleteImageVersions(ctx, db.DeleteImageVersionsParams{Ids: ids, TemplateID: string(v.ID)}); err != nil {
+			return err
+		}
+		if n, err := q.DeleteTemplateVersion(ctx, db.DeleteTemplateVersionParams{ID: version.ID, TemplateID: v.ID}); err != nil || n == 0 {
+			return store.FirstError(err, func() error { return fleet.Errorf(fleet.NotFound, "The template has no such version.") })
+		}
+		if tasks, err = deleteFiles(ctx, q, a, copies); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "template.version.delete", fleet.SubjectTemplate(v.ID), v.Name, fmt.Sprintf("version %d, %d files", version.Number, len(tasks)))
+	})
+	return tasks, inUse(a, err)
+}
+
+// DeleteTemplate deletes a template with all its versions, likewise.
+func (c *Control) DeleteTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID, confirm string) ([]fleet.TaskID, error) {
+	v, err := c.ownTemplate(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	if ok, why := v.Allows(fleet.ActDelete); !ok {
+		return nil, fleet.Errorf(fleet.Conflict, "%s: %s", v.Name, why)
+	}
+	if err := confirmed(confirm, v.Name, "the template with all its versions"); err != nil {
+		return nil, err
+	}
+	copies, _, err := c.ownCopies(ctx, v, "")
+	if err != nil {
+		return nil, err
+	}
+	var tasks []fleet.TaskID
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		tasks = nil
+		if err := mayGo(ctx, q, id, copies); err != nil {
+			return err
+		}
+		if err := q.DeleteTemplate(ctx, id); err != nil {
+			return err
+		}
+		if tasks, err = deleteFiles(ctx, q, a, copies); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "template.delete", fleet.SubjectTemplate(id), v.Name, fmt.Sprintf("%d versions, %d files", len(v.Versions), len(tasks)))
+	})
+	return tasks, inUse(a, err)
+}
+
+func confirmed(confirm, name, what string) error {
+	var checks fleet.Checks
+	if confirm != name {
+		checks.Add("confirm", "Type the template's name, %s, to delete %s.", name, what)
+	}
+	return checks.Err()
+}
+
+// versionNamed is the version that is meant, which allows the action, of a template that the actor may change.
+func (c *Control) versionNamed(ctx context.Context, a fleet.Actor, of TemplateVersion, act fleet.Action) (fleet.TemplateView, fleet.TemplateVersion, error) {
+	v, err := c.ownTemplate(ctx, a, of.TemplateID)
+	if err != nil {
+		return v, fleet.TemplateVersion{}, err
+	}
+	i := slices.IndexFunc(v.Versions, func(x fleet.TemplateVersion) bool { return x.ID == of.VersionID })
+	if i < 0 {
+		return v, fleet.TemplateVersion{}, fleet.Errorf(fleet.NotFound, "The template has no such version.")
+	}
+	if ok, why := v.Versions[i].Allows(act); !ok {
+		return v, v.Versions[i], fleet.Errorf(fleet.Conflict, "%s", why)
+	}
+	return v, v.Versions[i], nil
+}
+
+// ownCopies are the copies of the images that were made for a version, or for any where none is named, and the ids of those images' versions.
+func (c *Control) ownCopies(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (browse.Copies, []string, error) {
+	var out browse.Copies
+	ids := []string{}
+	images := map[fleet.ImageID]browse.Copies{}
+	for _, x := range v.Versions {
+		for _, d := range x.Disks {
+			if !d.Own || version != "" && x.ID != version || slices.Contains(ids, string(d.VersionID)) {
+				continue
+			}
+			ids = append(ids, string(d.VersionID))
+			if _, read := images[d.ImageID]; !read {
+				image, err := c.GetImage(ctx, fleet.SystemActor, d.ImageID)
+				if err != nil {
+					return nil, nil, err
+				}
+				if images[d.ImageID], err = c.CopiesOf(ctx, fleet.SystemActor, image); err != nil {
+					return nil, nil, err
+				}
+			}
+			for _, o := range images[d.ImageID] {
+				if o.VersionID == d.VersionID {
+					out = append(out, o)
+				}
+			}
+		}
+	}
+	return out, ids, nil
+}
+
+// mayGo locks the template with its images, and refuses while disks stand on one of the copies or a host is at it.
+func mayGo(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies browse.Copies) error {
+	if _, err := q.LockTemplateImages(ctx, &id); err != nil {
+		return err
+	}
+	if _, err := q.LockTemplate(ctx, id); err != nil {
+		return store.NotFound(err, "template")
+	}
+	for _, o := range copies {
+		if err := noOverlays(ctx, q, Image{PoolID: o.PoolID, Volume: o.Volume, HostID: o.HostID}); err != nil {
+			return err
+		}
+		if work, err := workOn(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
+			return store.FirstError(err, func() error {
+				return fleet.Errorf(fleet.Conflict, "The file %s is at work now: %s. Wait until that has ended.", o.Volume, work)
+			})
+		}
+	}
+	return nil
+}
+
+// deleteFiles asks for the files of the copies that hosts have, which the library has no more.
+func deleteFiles(ctx context.Context, q *db.Queries, a fleet.Actor, copies browse.Copies) ([]fleet.TaskID, error) {
+	tasks := []fleet.TaskID{}
+	for _, o := range copies {
+		if o.On == nil {
+			continue
+		}
+		task, err := queueFileDeletion(ctx, q, a, o)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, task)
+	}
+	return tasks, nil
+}

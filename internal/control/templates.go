@@ -1,0 +1,383 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// OfVM is what a version of a template is made of.
+type OfVM struct {
+	VMID     fleet.VMID `json:"vmId" doc:"The VM; its project is the template's"`
+	OfImages bool       `json:"ofImages,omitempty" doc:"Not its disks as they are, but the images of the library that they were made from: then the VM may run"`
+	Note     string     `json:"note,omitempty" doc:"What is to be said of the version"`
+}
+
+// NewTemplate asks for a template with its first version. It is its project's own: others get it by being granted.
+type NewTemplate struct {
+	Name        string        `json:"name"`
+	Description string        `json:"description,omitempty"`
+	OS          fleet.OSFacts `json:"os,omitzero"`
+	OfVM
+}
+
+// EditTemplate changes what is not nil.
+type EditTemplate struct {
+	Name        *string        `json:"name,omitempty"`
+	Description *string        `json:"description,omitempty"`
+	OS          *fleet.OSFacts `json:"os,omitempty"`
+}
+
+// AddTemplate makes a template of a VM. The task is what its host has to do for it; there is none for a VM without disks, or of images.
+func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate) (fleet.TemplateID, fleet.Task, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return "", fleet.Task{}, err
+	}
+	var checks fleet.Checks
+	fleet.CheckTemplateName(&checks, "name", in.Name)
+	fleet.CheckDescription(&checks, "description", in.Description)
+	in.OS.Check(&checks, "os")
+	in.check(&checks)
+	if err := checks.Err(); err != nil {
+		return "", fleet.Task{}, err
+	}
+	id := fleet.NewID[fleet.TemplateID]()
+	task, err := c.takeVersion(ctx, a, in.OfVM, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
+		n, err := q.CountProjectTemplates(ctx, string(vm.ProjectID))
+		switch {
+		case err != nil:
+			return db.Template{}, err
+		case n >= fleet.MaxProjectTemplates:
+			return db.Template{}, fleet.Errorf(fleet.Conflict, "The project has %d templates, which is as many as it may have. Delete some.", n)
+		}
+		t := db.AddTemplateParams{ID: id, ProjectID: vm.ProjectID, Name: in.Name, Description: in.Description, Os: in.OS, CreatedBy: a.Name}
+		if err := q.AddTemplate(ctx, t); err != nil {
+			return db.Template{}, templateNameTaken(err, in.Name, vm.ProjectName)
+		}
+		if _, err := q.GrantTemplate(ctx, db.GrantTemplateParams{TemplateID: id, ProjectID: &vm.ProjectID, GrantedBy: a.Name}); err != nil {
+			return db.Template{}, err
+		}
+		return db.Template{ID: id, ProjectID: vm.ProjectID, Name: in.Name, Os: in.OS}, store.Audit(ctx, q, a, "template.create", fleet.SubjectTemplate(id), in.Name, "from VM "+vm.Name)
+	})
+	if err != nil {
+		return "", task, err
+	}
+	return id, task, nil
+}
+
+// AddTemplateVersion adds a version to a template, which is the newest from then on. The VM is one of the template's own project.
+func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id fleet.TemplateID, in OfVM) (fleet.Task, error) {
+	v, err := c.ownTemplate(ctx, a, id)
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	var checks fleet.Checks
+	if in.check(&checks); checks.Err() != nil {
+		return fleet.Task{}, checks.Err()
+	}
+	return c.takeVersion(ctx, a, in, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
+		t, err := q.LockTemplate(ctx, id)
+		switch {
+		case err != nil:
+			return t, store.NotFound(err, "template")
+		case vm.ProjectID != t.ProjectID:
+			return t, fleet.Errorf(fleet.Conflict, "The template is of the project %s, and the VM %s of another. Make a template of its own from it.", v.ProjectName, vm.Name)
+		}
+		return t, store.Audit(ctx, q, a, "template.version", fleet.SubjectTemplate(id), t.Name, "from VM "+vm.Name)
+	})
+}
+
+func (in OfVM) check(c *fleet.Checks) {
+	if in.VMID == "" {
+		c.Add("vmId", "Choose the VM that it is made of.")
+	}
+	if len(in.Note) > 500 {
+		c.Add("note", "A note has at most 500 bytes.")
+	}
+	fleet.CheckDescription(c, "note", in.Note)
+}
+
+// takeVersion makes a version of the VM, for the template that is made or locked first.
+func (c *Control) takeVersion(ctx context.Context, a fleet.Actor, in OfVM, first func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
+	was, err := c.GetVM(ctx, a, in.VMID)
+	if err != nil {
+		return task, err
+	}
+	if err := policy.Check(a, policy.VMChange, was.ProjectID); err != nil {
+		return task, err
+	}
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		task = fleet.Task{}
+		if err := q.HoldPools(ctx, poolIDs(was.Spec)); err != nil { // before the VM, as everybody does
+			return err
+		}
+		vm, err := store.LockVM(ctx, q, a, in.VMID, policy.VMChange)
+		switch {
+		case err != nil:
+			return err
+		case vm.Generation != was.Generation:
+			return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Look at it, and try again.", vm.Name)
+		}
+		allows := vm.AllowsTemplate
+		if in.OfImages {
+			allows = vm.AllowsTemplateOfImages
+		}
+		if ok, why := allows(); !ok {
+			return fleet.Errorf(fleet.Conflict, "%s", why)
+		}
+		t, err := first(q, vm)
+		if err != nil {
+			return err
+		}
+		task, err = addTemplateVersion(ctx, q, a, t, vm, in)
+		return err
+	})
+	return store.TaskFor(a, task), err
+}
+
+// addTemplateVersion adds a version of a locked VM to a locked template.
+func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, in OfVM) (task fleet.Task, err error) {
+	versions, err := q.TemplateVersions(ctx, t.ID)
+	switch {
+	case err != nil:
+		return task, err
+	case len(versions) >= fleet.MaxTemplateVersions:
+		return task, fleet.Errorf(fleet.Conflict, "The template has %d versions, which is as many as it may have. Delete some.", len(versions))
+	}
+	number := 1
+	if len(versions) > 0 {
+		number = int(versions[len(versions)-1].Number) + 1
+	}
+	spec, err := stored(ctx, q, vm.ProjectID, vm.Spec.Bare())
+	if err != nil {
+		return task, err
+	}
+	take := imagesOfDisks
+	if in.OfImages {
+		take = imagesOfVM
+	}
+	task, err = take(ctx, q, a, t, vm, number, spec.Disks)
+	if err != nil {
+		return task, err
+	}
+	_, err = q.AddTemplateVersion(ctx, db.AddTemplateVersionParams{
+		ID: fleet.NewID[fleet.TemplateVersionID](), TemplateID: t.ID, Spec: spec, Source: "VM " + vm.Name, Note: in.Note, CreatedBy: a.Name,
+	})
+	return task, err
+}
+
+// imagesOfVM takes the images that the VM's disks were made from.
+func imagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template, vm fleet.VMView, _ int, disks []fleet.Disk) (task fleet.Task, err error) {
+	var ids []string
+	for i, d := range vm.Spec.Disks {
+		disks[i].ImageID, disks[i].VersionID = d.ImageID, d.VersionID
+		ids = append(ids, string(d.ImageID))
+	}
+	rows, err := q.HoldImages(ctx, db.HoldImagesParams{Ids: ids, ProjectID: string(vm.ProjectID)})
+	if err != nil {
+		return task, err
+	}
+	for i, d := range vm.Spec.Disks {
+		k := slices.IndexFunc(rows, func(r db.HoldImagesRow) bool { return r.ID == d.ImageID })
+		if k < 0 || !rows[k].Open && !policy.May(a, policy.InfraChange, "") {
+			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d is not in the library any more, or not published to the project. Shut the VM down, and make the template of its disks as they are.", i+1)
+		}
+		version, err := q.GetImageVersion(ctx, d.VersionID)
+		if err != nil || version.ImageVersion.ImageID != d.ImageID {
+			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d has that version no more. Shut the VM down, and make the template of its disks as they are.", i+1)
+		}
+	}
+	return task, nil
+}
+
+// imagesOfDisks has the VM's host copy its disks, with all that they stand on, each in its pool: one task of a part for each.
+func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, number int, disks []fleet.Disk) (task fleet.Task, err error) {
+	own, err := q.LockTemplateImages(ctx, &t.ID)
+	if err != nil {
+		return task, err
+	}
+	for i := range disks {
+		name := fmt.Sprintf("%s disk %d", t.Name, i+1)
+		k := slices.IndexFunc(own, func(r db.LockTemplateImagesRow) bool { return r.Name == name })
+		if k >= 0 {
+			disks[i].ImageID = own[k].ID
+		} else {
+			disks[i].ImageID = fleet.NewID[fleet.ImageID]()
+			err := q.AddTemplateImage(ctx, db.AddTemplateImageParams{ID: disks[i].ImageID, ProjectID: &t.ProjectID, TemplateID: &t.ID, Name: name, Os: t.Os, CreatedBy: a.Name})
+			if err != nil {
+				return task, err
+			}
+		}
+		if task, disks[i].VersionID, err = copyForTemplate(ctx, q, a, t, vm, i, number, disks[i].ImageID, task); err != nil {
+			return task, err
+		}
+	}
+	return task, nil
+}
+
+// roleDisk is the part of a task that makes the n-th disk of something.
+func roleDisk(n int) string { return fmt.Sprintf("disk-%02d", n) }
+
+// copyForTemplate queues the copy of disk i of the VM as a version of the image: as a task, or as a part of the one that there is.
+func copyForTemplate(
+	ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, i, number int, image fleet.ImageID, task fleet.Task,
+) (fleet.Task, fleet.ImageVersionID, error) {
+	disk := vm.Spec.Disks[i]
+	j, err := diskJob(ctx, q, vm, i, t.Name)
+	if err != nil {
+		return task, "", err
+	}
+	spec, err := sharedOf(ctx, q, disk.PoolID)
+	if err != nil {
+		return task, "", err
+	}
+	if !spec.Kind.Is().Files {
+		return task, "", fleet.Errorf(fleet.Conflict, "Disk %d lies in a pool that has no files, so no image can lie there. Move the disk to another pool first.", i+1)
+	}
+	j.ref.Volume = fleet.CopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), number, "qcow2")
+	if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
+		return task, "", err
+	}
+	j.order.TakesBytes = vm.DiskBytes(disk)
+	if j.host, err = roomFor(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+		return task, "", noRoomFor(a, err)
+	}
+	version, err := addVersion(ctx, q, a, image, fleet.ImageVersion{Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)})
+	if err != nil {
+		return task, "", err
+	}
+	if err := copyComing(ctx, q, a, version, j, spec.Shared); err != nil {
+		return task, "", err
+	}
+	subject, args := fleet.SubjectVolume(j.ref), fleet.JobArgs{Volume: &j.order}
+	if task.ID != "" {
+		return task, version, q.AddStep(ctx, db.AddStepParams{
+			ID: fleet.NewID[fleet.JobID](), TaskID: &task.ID, Role: roleDisk(i + 1), HostID: j.host.ID, Kind: j.kind, Subject: subject, Args: args,
+		})
+	}
+	id, err := store.Queue(ctx, q, a, db.JoinQueueParams{HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: &vm.ProjectID, Args: args})
+	if err != nil {
+		return task, version, err
+	}
+	if len(vm.Spec.Disks) > 1 {
+		if err := q.NameStep(ctx, db.NameStepParams{Role: roleDisk(i + 1), TaskID: &id, Steps: []string{}}); err != nil {
+			return task, version, err
+		}
+	}
+	task, err = store.GetTask(ctx, q, fleet.SystemActor, id)
+	return task, version, err
+}
+
+// ownTemplate is a template that the actor may change: a member of its project, or who runs the hosts.
+func (c *Control) ownTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (fleet.TemplateView, error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return fleet.TemplateView{}, err
+	}
+	v, err := c.GetTemplate(ctx, a, id)
+	if err != nil {
+		return v, err
+	}
+	if v.ProjectID == "" { // that of a project which the actor does not see
+		return v, policy.Check(a, policy.InfraChange, "")
+	}
+	return v, policy.Check(a, policy.VMChange, v.ProjectID)
+}
+
+// EditTemplate changes what people say of a template.
+func (c *Control) EditTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID, in EditTemplate) error {
+	v, err := c.ownTemplate(ctx, a, id)
+	if err != nil {
+		return err
+	}
+	return c.store.Tx(ctx, func(q *db.Queries) error {
+		t, err := q.LockTemplate(ctx, id)
+		if err != nil {
+			return store.NotFound(err, "template")
+		}
+		var checks fleet.Checks
+		if in.Name != nil && *in.Name != t.Name {
+			t.Name = *in.Name
+			fleet.CheckTemplateName(&checks, "name", t.Name)
+		}
+		if in.Description != nil {
+			t.Description = *in.Description
+			fleet.CheckDescription(&checks, "description", t.Description)
+		}
+		if in.OS != nil {
+			t.Os = *in.OS
+			t.Os.Check(&checks, "os")
+		}
+		if err := checks.Err(); err != nil {
+			return err
+		}
+		if err := q.ChangeTemplate(ctx, db.ChangeTemplateParams{ID: id, Name: t.Name, Description: t.Description, Os: t.Os}); err != nil {
+			return templateNameTaken(err, t.Name, v.ProjectName)
+		}
+		if err := q.RenameTemplateImages(ctx, db.RenameTemplateImagesParams{TemplateID: &id, Name: t.Name, Os: t.Os}); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "template.edit", fleet.SubjectTemplate(id), t.Name, strings.TrimSpace("name "+t.Name+", "+t.Os.Words()))
+	})
+}
+
+// GrantTemplate publishes a template, with its images, to a project, or to all where project is empty.
+func (c *Control) GrantTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID, project fleet.ProjectID) error {
+	return c.setTemplateGrant(ctx, a, id, project, "template.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+		return q.GrantTemplate(ctx, db.GrantTemplateParams{TemplateID: id, ProjectID: of, GrantedBy: a.Name})
+	})
+}
+
+// RevokeTemplate takes a template from a project, or from all that have it by being any. What was made from it stays.
+func (c *Control) RevokeTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID, project fleet.ProjectID) error {
+	return c.setTemplateGrant(ctx, a, id, project, "template.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
+		return q.RevokeTemplate(ctx, db.RevokeTemplateParams{TemplateID: id, ProjectID: of})
+	})
+}
+
+func (c *Control) setTemplateGrant(ctx context.Context, a fleet.Actor, id fleet.TemplateID, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return err
+	}
+	if err := store.CheckID(id, "template"); err != nil {
+		return err
+	}
+	return c.store.Tx(ctx, func(q *db.Queries) error {
+		images, err := q.LockTemplateImages(ctx, &id) // before the template, as who makes a VM of it holds them
+		if err != nil {
+			return err
+		}
+		t, err := q.LockTemplate(ctx, id)
+		if err != nil {
+			return store.NotFound(err, "template")
+		}
+		name, of := "all projects", (*fleet.ProjectID)(nil)
+		if project != "" {
+			if name, err = q.ProjectName(ctx, project); err != nil {
+				return store.NotFound(err, "project")
+			}
+			of = &project
+		}
+		changed, err := set(q, of)
+		if err != nil || changed == 0 {
+			return err
+		}
+		return store.Audit(ctx, q, a, action, fleet.SubjectTemplate(id), t.Name, fmt.Sprintf("%s, with %d images", name, len(images)))
+	})
+}
+
+func templateNameTaken(err error, name, project string) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.ConstraintName == "template_name_taken" {
+		text := fmt.Sprintf("A template named %q exists in %s already. Add a version to it, or choose another name.", name, project)
+		return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
+	}
+	return err
+}

@@ -1,0 +1,294 @@
+package control_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// off is a VM of project red with a disk in the local pool, which its host has made and reports as off.
+func (s *shelf) off(name string, disks ...fleet.Disk) fleet.VMView {
+	s.t.Helper()
+	in := control.CreateVM{ProjectID: s.red, Name: name, HostID: s.h1, Spec: small}
+	if in.Spec.Disks = disks; disks == nil {
+		in.Spec.Disks = []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 20}}
+	}
+	vm, err := s.CreateVM(s.t.Context(), chief, in)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.made(vm)
+	return s.get(vm.ID)
+}
+
+// made ends the creation of the VM, which is off then.
+func (s *shelf) made(vm fleet.VMView) {
+	s.t.Helper()
+	for _, w := range s.work(vm.HostID, fleet.VMApply) {
+		s.end(vm.HostID, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	}
+}
+
+func (s *shelf) template(a fleet.Actor, id fleet.TemplateID) fleet.TemplateView {
+	s.t.Helper()
+	v, err := s.GetTemplate(s.t.Context(), a, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// templated is a template of the VM whose images are whole.
+func (s *shelf) templated(name string, vm fleet.VMView) fleet.TemplateView {
+	s.t.Helper()
+	id, _, err := s.AddTemplate(s.t.Context(), s.member, control.NewTemplate{Name: name, OfVM: control.OfVM{VMID: vm.ID}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.copied(vm.HostID, digest)
+	return s.template(s.member, id)
+}
+
+// copied ends all copies that wait for the host.
+func (s *shelf) copied(host fleet.HostID, sum string) {
+	s.t.Helper()
+	for _, w := range s.work(host, fleet.VolumeCopy) {
+		s.did(host, w, `{"sha256":"`+sum+`"}`)
+	}
+}
+
+// A member makes a template of a VM that is off: each disk becomes an image of the template's, and the spec is kept without what made it that VM.
+func TestMembersMakeTemplates(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
+	id, task, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web base", OS: fleet.OSFacts{Family: "linux"}, OfVM: control.OfVM{VMID: vm.ID, Note: "with nginx"}})
+	if err != nil || task.ProjectID != s.red || task.HostName != "" {
+		t.Fatalf("%+v %v", task, err)
+	}
+	s.audited("template.create")
+	v := s.template(s.member, id)
+	if why := v.Versions[0].Unready(); !strings.Contains(why, "still being made") || v.ProjectID != s.red || v.Published() != "red" {
+		t.Errorf("%q %+v", why, v)
+	}
+	works := s.work(s.h1, fleet.VolumeCopy)
+	if len(works) != 2 || one0[int](s.site, `SELECT count(DISTINCT task_id) FROM jobs WHERE kind = 'volume.copy'`) != 1 {
+		t.Fatalf("%+v", works)
+	}
+	for i, w := range works {
+		ref, _ := w.Subject.Volume()
+		if o := w.Args.Volume; !o.Flatten || o.Source != vm.Spec.Disks[i].Volume || ref.Volume != fmt.Sprintf("Web-base-disk-%d-v1.qcow2", i+1) || ref.PoolID != vm.Spec.Disks[i].PoolID {
+			t.Errorf("%s %+v", w.Subject, o)
+		}
+		s.did(s.h1, w, `{"sha256":"`+digest+`"}`)
+	}
+	v = s.template(s.member, id)
+	x := v.Versions[0]
+	if x.Unready() != "" || x.Number != 1 || x.Note != "with nginx" || x.Spec.Power != "" || x.Spec.Disks[0].Volume != "" || x.Spec.Disks[0].ImageID == "" || !x.Disks[1].Own || x.Disks[0].Where != nil {
+		t.Errorf("%+v", x)
+	}
+	image := s.image(chief, x.Spec.Disks[0].ImageID)
+	if image.Template != "Web base" || image.Name != "Web base disk 1" || image.Published() != "red" || image.ProjectID != s.red {
+		t.Errorf("%+v", image)
+	}
+	if all, err := s.UsableImages(t.Context(), s.member, s.red); err != nil || strings.Contains(fmt.Sprint(all), "Web base") {
+		t.Errorf("the disk of a template is offered alone: %v %v", all, err)
+	}
+
+	// One more version of the same images; the name is the template's.
+	if _, err := s.AddTemplateVersion(t.Context(), s.member, id, control.OfVM{VMID: vm.ID}); err != nil {
+		t.Fatal(err)
+	}
+	s.copied(s.h1, strings.Repeat("1", 64))
+	name := "Web"
+	if err := s.EditTemplate(t.Context(), s.member, id, control.EditTemplate{Name: &name}); err != nil {
+		t.Fatal(err)
+	}
+	if v = s.template(s.member, id); len(v.Versions) != 2 || v.Versions[0].Number != 2 || v.Versions[0].Spec.Disks[0].ImageID != x.Spec.Disks[0].ImageID || v.Versions[0].Spec.Disks[0].VersionID == x.Spec.Disks[0].VersionID {
+		t.Errorf("%+v", v.Versions)
+	}
+	if image = s.image(chief, image.ID); image.Name != "Web disk 1" || len(image.Versions) != 2 {
+		t.Errorf("%+v", image)
+	}
+}
+
+func TestWhoMayDoWhatWithTemplates(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web")
+	v := s.templated("Web", vm)
+	elsewhere := s.person("eve", s.blue, fleet.RoleMember)
+	elsewhere.Projects[s.red] = fleet.RoleViewer
+	of := control.TemplateVersion{TemplateID: v.ID, VersionID: v.Versions[0].ID}
+	use := func(a fleet.Actor, project fleet.ProjectID, name string) func() error {
+		return func() error {
+			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: project, Name: name, From: &control.From{TemplateID: v.ID}})
+			return err
+		}
+	}
+	edit := func(a fleet.Actor) func() error {
+		return func() error {
+			return s.EditTemplate(t.Context(), a, v.ID, control.EditTemplate{Name: new("Other")})
+		}
+	}
+	remove := func(a fleet.Actor) func() error {
+		return func() error { _, err := s.DeleteTemplate(t.Context(), a, v.ID, "Web"); return err }
+	}
+	grant := func(a fleet.Actor) func() error {
+		return func() error { return s.GrantTemplate(t.Context(), a, v.ID, s.blue) }
+	}
+	version := func(a fleet.Actor, vm fleet.VMID) func() error {
+		return func() error {
+			_, err := s.AddTemplateVersion(t.Context(), a, v.ID, control.OfVM{VMID: vm})
+			return err
+		}
+	}
+	alien := s.off("alien")
+	s.exec(`UPDATE vms SET project_id = $2 WHERE id = $1`, alien.ID, s.blue)
+	for _, c := range []struct {
+		name string
+		code fleet.Code
+		says string
+		do   func() error
+	}{
+		{"a stranger looks", fleet.NotFound, "no such template", func() error { _, err := s.GetTemplate(t.Context(), s.stranger, v.ID); return err }},
+		{"a stranger looks at its image", fleet.NotFound, "no such image", func() error {
+			_, err := s.GetImage(t.Context(), s.stranger, v.Versions[0].Spec.Disks[0].ImageID)
+			return err
+		}},
+		{"a stranger uses it", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w")},
+		{"who sees it uses it in another project", fleet.Invalid, "no such template, or none that is published to the project", use(elsewhere, s.blue, "w")},
+		{"who only looks uses it", fleet.Forbidden, "no right", use(s.viewer, s.red, "w")},
+		{"a stranger edits it", fleet.NotFound, "no such template", edit(s.stranger)},
+		{"who only looks edits it", fleet.Forbidden, "no right", edit(s.viewer)},
+		{"a member of another project edits it", fleet.Forbidden, "no right", edit(elsewhere)},
+		{"a stranger deletes it", fleet.NotFound, "no such template", remove(s.stranger)},
+		{"who only looks deletes it", fleet.Forbidden, "no right", remove(s.viewer)},
+		{"a stranger adds a version", fleet.NotFound, "no such template", version(s.stranger, alien.ID)},
+		{"of another project's VM", fleet.NotFound, "no such VM", version(s.member, alien.ID)},
+		{"of another project's VM, by who runs hosts", fleet.Conflict, "of another", version(chief, alien.ID)},
+		{"a member publishes it", fleet.Forbidden, "no right", grant(s.member)},
+		{"who only looks deprecates a version", fleet.Forbidden, "no right", func() error { return s.DeprecateTemplateVersion(t.Context(), s.viewer, of, true) }},
+		{"a stranger deletes a version", fleet.NotFound, "no such template", func() error { _, err := s.DeleteTemplateVersion(t.Context(), s.stranger, of, "Web"); return err }},
+		{"a template of another project's VM", fleet.NotFound, "no such VM", func() error {
+			_, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Theirs", OfVM: control.OfVM{VMID: alien.ID}})
+			return err
+		}},
+		{"its image alone is published", fleet.Conflict, "belongs to a template", func() error {
+			return s.GrantImage(t.Context(), chief, v.Versions[0].Spec.Disks[0].ImageID, s.blue)
+		}},
+		{"its image alone is renamed", fleet.Conflict, "belongs to a template", func() error {
+			return s.EditImage(t.Context(), chief, v.Versions[0].Spec.Disks[0].ImageID, control.EditImage{Name: new("Mine")})
+		}},
+		{"its image alone is deleted", fleet.Conflict, "with which it goes", func() error {
+			_, err := s.DeleteImage(t.Context(), chief, v.Versions[0].Spec.Disks[0].ImageID, "Web disk 1", true)
+			return err
+		}},
+	} {
+		s.refused(c.name, c.code, c.says, c.do)
+	}
+	if err := grant(chief)(); err != nil {
+		t.Fatal(err)
+	}
+	s.audited("template.grant")
+	if err := use(s.stranger, s.blue, "w")(); err != nil {
+		t.Errorf("it is published to the project: %v", err)
+	}
+	told := s.template(s.stranger, v.ID)
+	if text := fmt.Sprintf("%+v", told); strings.Contains(text, "mia") || strings.Contains(text, "VM web") || strings.Contains(text, string(s.red)) || told.Published() != "blue" {
+		t.Errorf("another project is told %+v", told)
+	}
+	if all, err := s.ListTemplates(t.Context(), s.stranger, fleet.Query{}); err != nil || len(all.Items) != 1 {
+		t.Errorf("%+v %v", all, err)
+	}
+	if err := s.RevokeTemplate(t.Context(), chief, v.ID, s.blue); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("withdrawn", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w2"))
+	if text := s.template(s.member, v.ID).Versions[0]; text.Others != 1 || text.OthersLinked != 1 || len(text.VMs) != 0 {
+		t.Errorf("its own project is told of the other's VMs %+v", text)
+	}
+	s.refused("deleted while another project stands on it", fleet.Conflict, "of other projects stand on version 1", remove(s.member))
+	if err := remove(s.member)(); strings.Contains(err.Error(), "VM w") {
+		t.Errorf("a member is told whose disks: %v", err)
+	}
+}
+
+func TestWhatNoTemplateIsMadeOf(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web")
+	ask := func(in control.NewTemplate) func() error {
+		return func() error { _, _, err := s.AddTemplate(t.Context(), s.member, in); return err }
+	}
+	of := control.OfVM{VMID: vm.ID}
+	for _, c := range []struct {
+		name string
+		code fleet.Code
+		says string
+		in   control.NewTemplate
+	}{
+		{"no name", fleet.Invalid, "Name the template", control.NewTemplate{OfVM: of}},
+		{"two lines", fleet.Invalid, "one line", control.NewTemplate{Name: "a\nb", OfVM: of}},
+		{"spaces around", fleet.Invalid, "one line", control.NewTemplate{Name: " a", OfVM: of}},
+		{"NUL", fleet.Invalid, "Name the template", control.NewTemplate{Name: "a\x00", OfVM: of}},
+		{"no UTF-8", fleet.Invalid, "Name the template", control.NewTemplate{Name: "a\xff", OfVM: of}},
+		{"text turned round", fleet.Invalid, "cannot be seen", control.NewTemplate{Name: "a\u202eb", OfVM: of}},
+		{"too long", fleet.Invalid, "200 bytes", control.NewTemplate{Name: strings.Repeat("a", 201), OfVM: of}},
+		{"a long description", fleet.Invalid, "description", control.NewTemplate{Name: "A", Description: strings.Repeat("a", 5000), OfVM: of}},
+		{"no family", fleet.Invalid, "family", control.NewTemplate{Name: "A", OS: fleet.OSFacts{Family: "plan9"}, OfVM: of}},
+		{"a long note", fleet.Invalid, "500 bytes", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: vm.ID, Note: strings.Repeat("a", 501)}}},
+		{"no VM", fleet.Invalid, "Choose the VM", control.NewTemplate{Name: "A"}},
+		{"no id", fleet.NotFound, "no such VM", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: "'; DROP TABLE vms"}}},
+		{"of images that there are not", fleet.Conflict, "made from no image", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: vm.ID, OfImages: true}}},
+	} {
+		s.refused(c.name, c.code, c.says, ask(c.in))
+	}
+	for status, says := range map[string]string{
+		`{"power":"running"}`: "Shut it down first",
+		`{"power":"paused"}`:  "Shut it down first",
+		`{"power":"absent"}`:  "not on its host",
+		`{"power":"stopped","drift":[{"field":"disks","applied":"a","actual":"b"}]}`: "Somebody changed its disks",
+	} {
+		s.exec(`UPDATE vms SET status = $2 WHERE id = $1`, vm.ID, status)
+		s.refused(status, fleet.Conflict, says, ask(control.NewTemplate{Name: "A", OfVM: of}))
+	}
+	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	s.refused("its host is not heard", fleet.Conflict, "not heard", ask(control.NewTemplate{Name: "A", OfVM: of}))
+	s.heard()
+	if err := ask(control.NewTemplate{Name: "A", OfVM: of})(); err != nil {
+		t.Fatal(err)
+	}
+	s.refused("its name again", fleet.Conflict, "exists in red already", ask(control.NewTemplate{Name: "A", OfVM: of}))
+	s.refused("while its disk is read", fleet.Conflict, "at work now", ask(control.NewTemplate{Name: "B", OfVM: of}))
+	s.exec(`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, fleet.MaxProjectTemplates)
+	s.refused("more than a project may have", fleet.Conflict, "as many as it may have", ask(control.NewTemplate{Name: "Last", OfVM: of}))
+}
+
+// A template of images is there at once, of a VM that runs; what it names is not its own, and stays when it goes.
+func TestATemplateOfImages(t *testing.T) {
+	s := newShelf(t)
+	image, version := s.shelve(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '[{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}]') WHERE pool_id = $1`, s.nfs)
+	vm, err := s.from(s.member, s.red, "web", fleet.Disk{PoolID: s.nfs, ImageID: image, Overlay: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`UPDATE vms SET status = '{"power":"running"}', observed_generation = 1 WHERE id = $1`, vm.ID)
+	id, task, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web", OfVM: control.OfVM{VMID: vm.ID, OfImages: true}})
+	if err != nil || task.ID != "" {
+		t.Fatalf("%+v %v", task, err)
+	}
+	v := s.template(s.member, id)
+	if x := v.Versions[0]; x.Unready() != "" || x.Disks[0].Own || x.Spec.Disks[0].VersionID != version || x.VMs[0].Name != "web" {
+		t.Errorf("%+v", x)
+	}
+	s.refused("deleted, while linked clones stand on the image", fleet.Conflict, "VM web", func() error { _, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); return err })
+	s.exec(`DELETE FROM vms`)
+	if tasks, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); err != nil || len(tasks) != 0 {
+		t.Fatalf("%v %v", tasks, err)
+	}
+	s.image(chief, image)
+}

@@ -1,0 +1,116 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func (s *shelf) fails(host fleet.HostID, w wire.Work, words string) {
+	s.t.Helper()
+	s.end(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
+}
+
+// A clone's disks are copied by the VM's host, which makes the clone when they are whole and never an empty disk in their place.
+func TestAVMIsCloned(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
+	clone, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{VMID: vm.ID, PoolID: s.nfs}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := s.get(clone.ID)
+	if now.HostID != s.h1 || len(now.Spec.Disks) != 2 || now.Spec.Disks[0].PoolID != s.nfs || now.Spec.Disks[0].Volume == vm.Spec.Disks[0].Volume || now.Spec.CPUs != vm.Spec.CPUs {
+		t.Errorf("%+v", now.Spec)
+	}
+	if works := s.work(s.h1, fleet.VMApply); len(works) != 0 {
+		t.Error("it is made before its disks are whole")
+	}
+	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE state = 'running'`)
+	works := s.work(s.h1, fleet.VolumeCopy)
+	if len(works) != 2 {
+		t.Fatalf("%+v", works)
+	}
+	for i, w := range works {
+		ref, _ := w.Subject.Volume()
+		o := w.Args.Volume
+		if ref != now.Spec.Disks[i].Ref() || o.Source != vm.Spec.Disks[i].Volume || !o.Flatten || (o.SourcePool == s.local) != (i == 0) {
+			t.Errorf("%s %+v", w.Subject, o)
+		}
+	}
+	s.refused("deleted while a disk is copied", fleet.Conflict, "being copied now", func() error { _, err := s.DeleteVM(t.Context(), s.member, clone.ID, false, ""); return err })
+	again := func(name string) error {
+		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, From: &control.From{VMID: vm.ID}})
+		return err
+	}
+	if err := again("web-3"); err != nil {
+		t.Errorf("another reads the disks, too: %v", err)
+	}
+	s.did(s.h1, works[0], `{}`)
+	s.fails(s.h1, works[1], "No space left on device")
+	made := s.work(s.h1, fleet.VMApply)
+	if len(made) != 1 || len(made[0].Made) != 2 { // its host is told that both were made, and says which is missing
+		t.Fatalf("%+v", made)
+	}
+	s.fails(s.h1, made[0], "disk 2 is not there")
+	tasks, err := s.ListTasks(t.Context(), chief, fleet.Query{Filter: "target:vm:" + string(clone.ID)})
+	if err != nil || len(tasks.Items) != 1 || tasks.Items[0].State != fleet.JobFailed || !strings.Contains(tasks.Items[0].Error, "No space left") {
+		t.Errorf("%+v %v", tasks.Items, err)
+	}
+	if _, err := s.DeleteVM(t.Context(), s.member, clone.ID, true, "web-2"); err != nil {
+		t.Error(err)
+	}
+	if gone := s.work(s.h1, fleet.VMDelete); len(gone) != 1 { // what was copied goes with it
+		t.Errorf("%+v", gone)
+	}
+}
+
+func TestWhatIsNotCloned(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web")
+	elsewhere := s.person("eve", s.blue, fleet.RoleMember)
+	elsewhere.Projects[s.red] = fleet.RoleViewer
+	spec := func(disks ...fleet.Disk) fleet.VMSpec {
+		out := small
+		out.Disks = disks
+		return out
+	}
+	ask := func(a fleet.Actor, project fleet.ProjectID, in control.CreateVM) func() error {
+		in.ProjectID, in.Name = project, "clone"
+		if in.From == nil {
+			in.From = &control.From{VMID: vm.ID}
+		}
+		return func() error { _, err := s.CreateVM(t.Context(), a, in); return err }
+	}
+	image, _ := s.shelve(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	for _, c := range []struct {
+		name string
+		code fleet.Code
+		says string
+		do   func() error
+	}{
+		{"by a stranger", fleet.Invalid, "no such VM", ask(s.stranger, s.blue, control.CreateVM{})},
+		{"into another project, by who only looks here", fleet.Forbidden, "no right", ask(elsewhere, s.blue, control.CreateVM{})},
+		{"into a project that one may not change", fleet.NotFound, "no such", ask(s.member, s.blue, control.CreateVM{})},
+		{"on another host", fleet.Invalid, "Disks are copied on the host of the VM", ask(s.member, s.red, control.CreateVM{HostID: s.h2})},
+		{"with fewer disks", fleet.Invalid, "each of them is copied", ask(s.member, s.red, control.CreateVM{Spec: spec()})},
+		{"with more disks", fleet.Invalid, "each of them is copied", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs}, fleet.Disk{PoolID: s.nfs})})},
+		{"with an image", fleet.Invalid, "of nothing else", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, ImageID: image})})},
+		{"with another VM's volume", fleet.Invalid, "of nothing else", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "a.qcow2"}})})},
+		{"into a pool that there is not", fleet.Invalid, "", ask(s.member, s.red, control.CreateVM{From: &control.From{VMID: vm.ID, PoolID: fleet.NewID[fleet.PoolID]()}})},
+	} {
+		s.refused(c.name, c.code, c.says, c.do)
+	}
+	for status, says := range map[string]string{`{"power":"running"}`: "The VM is on", `{"power":"absent"}`: "not on its host"} {
+		s.exec(`UPDATE vms SET status = $2 WHERE id = $1`, vm.ID, status)
+		s.refused(status, fleet.Conflict, says, ask(s.member, s.red, control.CreateVM{}))
+	}
+	s.exec(`UPDATE vms SET status = '{"power":"stopped"}', spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, vm.ID)
+	s.refused("a LUN", fleet.Conflict, "a LUN of its storage", ask(s.member, s.red, control.CreateVM{}))
+	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,existing}' WHERE id = $1`, vm.ID)
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
+	s.refused("of a host that is not heard", fleet.Conflict, "not heard", ask(s.member, s.red, control.CreateVM{}))
+}

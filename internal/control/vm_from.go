@@ -1,0 +1,298 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"quantix/db"
+	"quantix/internal/control/assign"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// From is what new VMs are made from, beside the images that a spec names: a template, or another VM.
+type From struct {
+	TemplateID fleet.TemplateID        `json:"templateId,omitempty"`
+	VersionID  fleet.TemplateVersionID `json:"versionId,omitempty" doc:"Of the template; empty: the newest that is not deprecated"`
+	Full       bool                    `json:"full,omitempty" doc:"Full copies of the template's disks, instead of overlays on them; where no spec is given"`
+	VMID       fleet.VMID              `json:"vmId,omitempty" doc:"A VM that is off: the new ones get full copies of its disks, on its host. With a spec, its disks say into which pools"`
+	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each in the one that the template or the VM has it in. Where no spec is given"`
+}
+
+// planned is what a new VM is made from, as far as it was found before its transaction.
+type planned struct {
+	images []imagePlan
+	vm     *fleet.VMView // whose disks are copied; nil: nobody's
+	id     fleet.VMID    // of the new VM
+	words  string        // for the audit: " from template web, version 2"
+}
+
+// planFrom completes what is asked for from what it is made from, and finds the images that its disks name. Asked again for what it gave, it gives the same.
+func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in CreateVM) (CreateVM, planned, error) {
+	from := planned{id: id}
+	var err error
+	if in.From != nil {
+		var checks fleet.Checks
+		switch at := *in.From; {
+		case at.TemplateID != "" && at.VMID != "", at.TemplateID == "" && at.VMID == "":
+			checks.Add("from", "Name a template or a VM.")
+			err = checks.Err()
+		case at.TemplateID != "":
+			err = c.planTemplate(ctx, a, &in, &from)
+		default:
+			err = c.planClone(ctx, a, &in, &from)
+		}
+		if err != nil {
+			return in, from, err
+		}
+	}
+	whole := in
+	if err := whole.complete(id); err != nil {
+		return in, from, err
+	}
+	from.images, err = c.planImages(ctx, a, in.ProjectID, in.Spec)
+	return in, from, err
+}
+
+// noSpec reports whether the spec was left out.
+func noSpec(s fleet.VMSpec) bool {
+	return s.CPUs == 0 && s.MemoryMiB == 0 && s.Firmware == "" && len(s.Disks)+len(s.NICs) == 0
+}
+
+func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM, from *planned) error {
+	var checks fleet.Checks
+	v, err := c.GetTemplate(ctx, a, in.From.TemplateID)
+	if fleet.CodeOf(err) == fleet.NotFound || err == nil && !v.OpenTo(in.ProjectID) && !policy.May(a, policy.InfraChange, "") {
+		checks.Add("from.templateId", "There is no such template, or none that is published to the project.")
+		return checks.Err()
+	}
+	if err != nil {
+		return err
+	}
+	version := v.Version(in.From.VersionID)
+	switch {
+	case version == nil && in.From.VersionID != "":
+		checks.Add("from.versionId", "The template %s has no such version.", v.Name)
+		return checks.Err()
+	case version == nil:
+		_, why := v.Allows(fleet.ActNewVM)
+		return fleet.Errorf(fleet.Conflict, "%s: %s", v.Name, why)
+	}
+	if why := version.Unready(); why != "" {
+		return fleet.Errorf(fleet.Conflict, "Version %d of %s: %s", version.Number, v.Name, why)
+	}
+	at := *in.From
+	at.VersionID = version.ID // of many, all are made from the one that was newest when they were asked for
+	in.From = &at
+	if noSpec(in.Spec) {
+		in.Spec = SpecOf(*version, at.Full, at.PoolID)
+	}
+	if in.ProjectID != v.ProjectID {
+		if in.Spec.NICs, err = c.ownGroups(ctx, in.ProjectID, in.Spec.NICs); err != nil {
+			return err
+		}
+	}
+	from.words = fmt.Sprintf(", from template %s, version %d", v.Name, version.Number)
+	return nil
+}
+
+// SpecOf is the spec of a new VM from the version: its disks overlays, or full copies, in the pool, or each where the template has it.
+func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec {
+	spec := v.Spec.Bare()
+	for i, d := range v.Spec.Disks {
+		n := &spec.Disks[i]
+		n.ImageID, n.VersionID, n.Overlay = d.ImageID, d.VersionID, !full
+		if pool != "" {
+			n.PoolID = pool
+		}
+	}
+	return spec
+}
+
+// ownGroups are the cards without the security groups that the project does not have: they are those of the project that the template was made in.
+func (c *Control) ownGroups(ctx context.Context, project fleet.ProjectID, nics []fleet.NIC) ([]fleet.NIC, error) {
+	var asked []fleet.SecurityGroupID
+	for _, n := range nics {
+		asked = append(asked, n.SecurityGroups...)
+	}
+	held, err := assign.HeldSecurityGroups(ctx, c.store.Queries, project, asked)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	out := make([]fleet.NIC, len(nics))
+	for i, n := range nics {
+		groups := n.SecurityGroups
+		n.SecurityGroups = nil
+		for _, id := range groups {
+			if held[id] {
+				n.SecurityGroups = append(n.SecurityGroups, id)
+			}
+		}
+		out[i] = n
+	}
+	return out, nil
+}
+
+func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, from *planned) error {
+	var checks fleet.Checks
+	vm, err := store.GetVM(ctx, c.store.Queries, a, in.From.VMID)
+	if fleet.CodeOf(err) == fleet.NotFound || !fleet.IsID(string(in.From.VMID)) {
+		checks.Add("from.vmId", "There is no such VM.")
+		return checks.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
+		return err
+	}
+	if ok, why := vm.AllowsClone(); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s cannot be cloned now: %s", vm.Name, why)
+	}
+	if len(vm.Spec.Disks) > 0 {
+		if in.HostID != "" && in.HostID != vm.HostID {
+			checks.Add("hostId", "Disks are copied on the host of the VM. Make the clone there, and move it afterwards.")
+			return checks.Err()
+		}
+		in.HostID = vm.HostID
+	}
+	if noSpec(in.Spec) {
+		in.Spec = CloneOf(vm, in.From.PoolID)
+	}
+	if len(in.Spec.Disks) != len(vm.Spec.Disks) {
+		checks.Add("spec.disks", "%s has %d disks, and each of them is copied. Say of each in which pool its copy is to be, or leave the spec out.", vm.Name, len(vm.Spec.Disks))
+		return checks.Err()
+	}
+	disks := CloneOf(vm, "").Disks
+	for i, d := range in.Spec.Disks {
+		if d.PoolID != "" {
+			disks[i].PoolID = d.PoolID
+		}
+		if d.Image != nil || d.ImageID != "" || d.Existing {
+			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "It is a copy of disk %d of %s, and of nothing else.", i+1, vm.Name)
+		}
+	}
+	in.Spec.Disks = disks
+	from.vm, from.words = &vm, ", a clone of "+vm.Name
+	return checks.Err()
+}
+
+// CloneOf is the spec of a clone of the VM, with its disks in the pool, or each in the VM's.
+func CloneOf(vm fleet.VMView, pool fleet.PoolID) fleet.VMSpec {
+	spec := vm.Spec.Bare()
+	for i, d := range vm.Spec.Disks {
+		spec.Disks[i].SizeBytes = vm.DiskBytes(d)
+		if pool != "" {
+			spec.Disks[i].PoolID = pool
+		}
+	}
+	return spec
+}
+
+// pools are those that are read beside those of the new VM's spec.
+func (p planned) pools() []fleet.PoolID {
+	if p.vm == nil {
+		return nil
+	}
+	return p.vm.Spec.Pools()
+}
+
+// hold locks the VM whose disks are copied, and refuses where it is another one by now. Its pools are held.
+func (p planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+	if p.vm == nil {
+		return nil
+	}
+	vm, err := store.LockVM(ctx, q, a, p.vm.ID, policy.VMChange)
+	if err != nil {
+		return err
+	}
+	if ok, why := vm.AllowsClone(); !ok {
+		return fleet.Errorf(fleet.Conflict, "%s cannot be cloned now: %s", vm.Name, why)
+	}
+	if vm.Generation != p.vm.Generation || vm.HostID != p.vm.HostID {
+		return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Look at it, and try again.", vm.Name)
+	}
+	for i, d := range vm.Spec.Disks {
+		spec, err := sharedOf(ctx, q, d.PoolID)
+		switch {
+		case err != nil:
+			return err
+		case !spec.Kind.Is().Files:
+			return fleet.Errorf(fleet.Conflict, "Disk %d of %s lies in a pool that has no files, from which nothing is copied. Move the disk to another pool first.", i+1, vm.Name)
+		}
+		if err := stillWhole(ctx, q, vm, d.Ref()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stillWhole refuses a disk that is itself being made or changed. Others may read it, too.
+func stillWhole(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fleet.Volref) error {
+	rows, err := q.VolumesAtWork(ctx, string(disk.PoolID))
+	for _, r := range rows {
+		about, _ := r.Subject.Volume()
+		switch {
+		case r.HostID != vm.HostID:
+		case about.IsOrBecomes(disk.Volume), r.Source == disk.Volume && r.Kind == fleet.VolumeRename:
+			return fleet.Errorf(fleet.Conflict, "The disk %s is at work now: %s. Wait until that has ended.", disk.Volume, r.Kind.Is().Verb)
+		}
+	}
+	return err
+}
+
+// queue has the VM's host copy the disks, as parts of the task that makes the VM, which waits for them. From now on they count as made: should a copy
+// fail, the host says that the disk is missing, and makes no empty one.
+func (p planned) queue(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) error {
+	if p.vm == nil || len(vm.Spec.Disks) == 0 {
+		return nil
+	}
+	made := db.AddMadeDisksParams{VMID: vm.ID}
+	var ids []string
+	for i, d := range vm.Spec.Disks {
+		from := p.vm.Spec.Disks[i]
+		order := fleet.VolumeOrder{Source: from.Volume, Flatten: true, TakesBytes: d.SizeBytes}
+		if from.PoolID != d.PoolID {
+			order.SourcePool = from.PoolID
+		}
+		id := fleet.NewID[fleet.JobID]()
+		err := q.AddStep(ctx, db.AddStepParams{
+			ID: id, TaskID: &task, Role: roleDisk(i + 1), HostID: vm.HostID, Kind: fleet.VolumeCopy, Subject: fleet.SubjectVolume(d.Ref()), Args: fleet.JobArgs{Volume: &order},
+		})
+		if err != nil {
+			return err
+		}
+		ids = append(ids, string(id))
+		made.Pools, made.Volumes = append(made.Pools, string(d.PoolID)), append(made.Volumes, d.Volume)
+	}
+	if err := q.AddMadeDisks(ctx, made); err != nil {
+		return err
+	}
+	if err := q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &task, Steps: ids}); err != nil {
+		return err
+	}
+	return q.WaitFor(ctx, db.WaitForParams{Others: ids, TaskID: &task, Kind: fleet.VMApply})
+}
+
+// endCopies takes back the copies that wait to become disks of the VM, which is to be deleted. One that its host has begun would lie there for nobody.
+func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
+	var subjects []string
+	for _, d := range vm.Spec.Disks {
+		subjects = append(subjects, string(fleet.SubjectVolume(d.Ref())))
+	}
+	rows, err := q.CopiesOfDisks(ctx, subjects)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if r.State == fleet.JobRunning {
+			return fleet.Errorf(fleet.Conflict, "A disk of it is being copied now. Wait until that has ended.")
+		}
+		err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: r.Subject, Kinds: []string{string(fleet.VolumeCopy)}, Error: "Not done: the VM was to be deleted."})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,298 @@
+// Package template shows templates: their list, one with its versions, to whom it is published, and the forms about it.
+package template
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// ListPage is all templates.
+type ListPage struct {
+	kit.List
+	Actor     fleet.Actor
+	Templates []fleet.TemplateView
+}
+
+// Columns are the columns of templates.
+var Columns = kit.Columns{
+	{Key: "project", Word: "Project"},
+	{Key: "os", Word: "System"},
+	{Key: "version", Word: "Newest version"},
+	{Key: "hardware", Word: "Hardware"},
+	{Key: "published", Word: "Published to"},
+	{Key: "vms", Word: "VMs", Class: "num"},
+	{Key: "created", Word: "Created", Sort: "created", Extra: true},
+	{Key: "id", Word: "UUID", Extra: true},
+}
+
+func (p *ListPage) table() kit.Table[fleet.TemplateView] {
+	return kit.Table[fleet.TemplateView]{
+		List: &p.List, ID: "template-rows", Live: "templates pools", Every: "30s", Label: "Templates", Noun: "template", Head: kit.NameHead,
+		Items: p.Templates, Acts: true, None: none(p),
+		Row: func(v *fleet.TemplateView) kit.Row {
+			return kit.Row{ID: "template-" + string(v.ID), Name: v.Name, Href: views.TemplatePath(v.ID), Menu: views.MenuPath(fleet.NounTemplate, v.ID)}
+		},
+		Cells: row,
+	}
+}
+
+// VMs counts the VMs that were made from any version.
+func VMs(v fleet.TemplateView) int {
+	n := 0
+	for _, x := range v.Versions {
+		n += len(x.VMs) + x.Others
+	}
+	return n
+}
+
+// Page is one template.
+type Page struct {
+	Actor    fleet.Actor
+	Link     kit.Link
+	Tab      string
+	Template fleet.TemplateView
+	Pools    map[fleet.PoolID]string
+	Now      time.Time
+
+	Projects kit.Choices // that it is not published to
+	Errors   kit.Errors
+}
+
+func (p Page) tabs() []kit.Tab {
+	return kit.TabsAt(kit.Link{Path: views.TemplatePath(p.Template.ID)}, "tab", p.Tab, kit.Tab{Key: "versions", Text: "Versions"}, kit.Tab{Key: "grants", Text: "Published to"})
+}
+
+// Tabs are the names of the views of a template; the first is its own.
+func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
+
+func (p Page) infra() bool      { return policy.May(p.Actor, policy.InfraSee, "") }
+func (p Page) mayPublish() bool { return policy.May(p.Actor, policy.InfraChange, "") }
+
+func (p Page) path(below ...string) string { return views.TemplatePath(p.Template.ID, below...) }
+
+// keys are what wakes the page: the template, its images, and the pools that are proposed for its disks.
+func (p Page) keys() string {
+	keys := []string{"template:" + string(p.Template.ID)}
+	add := func(key string) {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	for _, v := range p.Template.Versions {
+		for _, d := range v.Spec.Disks {
+			add("image:" + string(d.ImageID))
+			add("pool:" + string(d.PoolID))
+		}
+	}
+	return strings.Join(keys[:min(len(keys), 16)], " ")
+}
+
+func (p Page) pool(id fleet.PoolID) string {
+	if name := p.Pools[id]; name != "" {
+		return name
+	}
+	return "a pool"
+}
+
+// NewVMAt is the form of a new VM from the version, or from the newest.
+func NewVMAt(id fleet.TemplateID, version fleet.TemplateVersionID) string {
+	at := kit.Link{Path: "/vms/new"}.With("template", string(id))
+	if version != "" {
+		at = at.With("version", string(version))
+	}
+	return at.String()
+}
+
+// Acts is everything that can be asked about a template.
+func Acts(a fleet.Actor, v fleet.TemplateView) []kit.Act {
+	path := views.TemplatePath(v.ID)
+	states := policy.OfferTemplate(a, v.ProjectID, v.Actions())
+	remove := kit.Act{Icon: "trash-2", Word: "Delete template", Href: path + "/delete", Dialog: true, Danger: true}.As(states, fleet.ActDelete)
+	return []kit.Act{
+		{Icon: "copy", Word: "Open", Href: path},
+		kit.Act{Icon: "plus", Word: "New VM from it", Href: NewVMAt(v.ID, "")}.As(states, fleet.ActNewVM),
+		kit.Act{Icon: "globe", Word: "Publish", Href: views.TabPath(path, "grants")}.As(states, fleet.ActPublish),
+		kit.Act{Icon: "pencil", Word: "Edit", Href: path + "/edit", Dialog: true}.As(states, fleet.ActEdit),
+		remove,
+	}
+}
+
+// versionActs is what can be asked about one version.
+func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
+	send := func(to string) []kit.Sent {
+		return []kit.Sent{{Name: "version", Value: string(v.ID)}, {Name: "deprecated", Value: to}}
+	}
+	out := []kit.Act{kit.Act{Icon: "plus", Word: "New VM from it", Href: NewVMAt(p.Template.ID, v.ID)}.As(v.Actions, fleet.ActNewVM)}
+	if v.DeprecatedAt == nil {
+		out = append(out, kit.Act{
+			Icon: "circle-x", Word: "Deprecate", Post: p.path("deprecate"), Send: send("yes"), Back: p.Link.String(),
+			Sure: "Deprecate version " + strconv.Itoa(v.Number) + "? No VM is made from it any more; those that were stay as they are.",
+		}.As(v.Actions, fleet.ActDeprecate))
+	} else {
+		out = append(out, kit.Act{Icon: "eye", Word: "Offer it again", Post: p.path("deprecate"), Send: send(""), Back: p.Link.String()}.As(v.Actions, fleet.ActOffer))
+	}
+	at := kit.Link{Path: p.path("versions", "delete")}.With("version", string(v.ID))
+	return append(out, kit.Act{Icon: "trash-2", Word: "Delete version", Href: at.String(), Dialog: true, Danger: true}.As(v.Actions, fleet.ActDelete))
+}
+
+// part is a field of the spec that is not as a new VM has it.
+type part struct{ label, words string }
+
+func parts(s fleet.VMSpec) []part {
+	var out []part
+	for _, f := range fleet.Parts() {
+		if !f.Default(s) {
+			out = append(out, part{f.Input.Label, f.Words(s)})
+		}
+	}
+	return out
+}
+
+func memory(s fleet.VMSpec) string { return kit.Bytes(int64(s.MemoryMiB) << 20) }
+
+// card is a network card in words.
+func card(n fleet.NIC) string {
+	_, name := n.On()
+	if n.PortGroup != "" {
+		name += ", port group " + n.PortGroup
+	}
+	if k := len(n.SecurityGroups); k > 0 {
+		name += ", " + kit.Count(k, "security group")
+	}
+	return name
+}
+
+// others are the VMs of projects that the reader does not see.
+func others(v fleet.TemplateVersion) string {
+	text := kit.Count(v.Others, "VM") + " of other projects"
+	if v.OthersLinked > 0 {
+		text += ", " + strconv.Itoa(v.OthersLinked) + " linked"
+	}
+	return text
+}
+
+// shownVMs is how many VMs of a version its card names.
+const shownVMs = 12
+
+var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
+	fleet.CopyReady: {"ok", "circle-check", "Ready"}, fleet.CopyUnverified: {"warn", "circle-dashed", "Not verified"}, fleet.CopyComing: {"info", "clock", "Being made"},
+	fleet.CopyChanged: {"bad", "circle-x", "Changed"}, fleet.CopyMissing: {"bad", "circle-x", "Missing"}, fleet.CopyUnknown: {"unknown", "circle-dashed", "Unknown"},
+}
+
+func grantValue(g fleet.ImageGrant) string {
+	if g.ProjectID == "" {
+		return GrantAll
+	}
+	return string(g.ProjectID)
+}
+
+// GrantAll stands for all projects in a form.
+const GrantAll = "all"
+
+func grantName(g fleet.ImageGrant) string {
+	if g.ProjectID == "" {
+		return "All projects"
+	}
+	return g.ProjectName
+}
+
+func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
+	return []kit.Act{{
+		Icon: "trash-2", Word: "Withdraw; what was made from it stays", Danger: true, Post: p.path("grants"), Into: "#grants",
+		Send: []kit.Sent{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
+	}}
+}
+
+// In is what was typed in a form of a template.
+type In struct {
+	Name, Description, Family, System, Release, Arch string
+	To, Note, Confirm                                string // To: the template that gets a version; empty: a new one
+	OfImages                                         bool
+}
+
+// Form is a form about a template, or about a VM of which one is made.
+type Form struct {
+	Template fleet.TemplateView
+	Version  *fleet.TemplateVersion // of its deletion
+	VM       fleet.VMView           // of which one is made
+	In       In
+	Errors   kit.Errors
+	Own      []fleet.TemplateView // those of the VM's project, which can get a version of it
+}
+
+func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
+	in.Name = name
+	for _, path := range at {
+		if in.Error == "" {
+			in.Error = f.Errors.At(path)
+		}
+	}
+	return in
+}
+
+func (f Form) back() string { return views.TemplatePath(f.Template.ID) }
+
+// why is why no template can be made of the VM in either way; empty: one can.
+func (f Form) why() string {
+	ok, why := f.VM.AllowsTemplate()
+	if images, _ := f.VM.AllowsTemplateOfImages(); ok || images {
+		return ""
+	}
+	return why
+}
+
+// ways are what the disks of a version can be.
+func (f Form) ways() []kit.Option {
+	return []kit.Option{{Text: "Copies of its disks as they are now"}, {Value: "images", Text: "The images that its disks were made from"}}
+}
+
+// wayWhy is why the way that is not proposed is none; empty: both are.
+func (f Form) wayWhy() string {
+	if ok, why := f.VM.AllowsTemplate(); !ok {
+		return "Its disks are not copied now: " + why
+	}
+	return ""
+}
+
+func (f Form) hasImages() bool {
+	ok, _ := f.VM.AllowsTemplateOfImages()
+	return ok && len(f.VM.Spec.Disks) > 0
+}
+
+func (f Form) targets() []kit.Option {
+	out := []kit.Option{{Text: "A new template"}}
+	for _, v := range f.Own {
+		out = append(out, kit.Option{Value: string(v.ID), Text: "A version of " + v.Name})
+	}
+	return out
+}
+
+var families = func() []kit.Option {
+	out := []kit.Option{{Text: "Not told"}}
+	for _, f := range fleet.OSFamilies {
+		out = append(out, kit.Option{Value: f, Text: strings.ToUpper(f[:1]) + f[1:]})
+	}
+	return out
+}()
+
+func (f Form) files() int {
+	n := 0
+	for _, v := range f.Template.Versions {
+		if f.Version != nil && v.ID != f.Version.ID {
+			continue
+		}
+		for _, d := range v.Disks {
+			if d.Own {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,232 @@
+package web
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views"
+	"quantix/views/kit"
+	"quantix/views/shell"
+	templateview "quantix/views/template"
+)
+
+func (s *Server) listTemplates(c echo.Context, a fleet.Actor) (err error) {
+	f := kit.Filter{Label: "Filter templates", Placeholder: "os:debian project:web published:yes"}
+	p := &templateview.ListPage{List: s.listOf(c, "templates", "name", templateview.Columns, f), Actor: a}
+	if p.Templates, err = fill(c, a, &p.List, queryOf(c), s.Control.ListTemplates); err != nil {
+		return err
+	}
+	return s.showList(c, a, shell.Frame{Title: "Templates"}, p.List, templateview.List(p))
+}
+
+var templateHead = []string{"id", "name", "project", "os", "version", "hardware", "publishedTo", "vms", "created"}
+
+func templateRow(v fleet.TemplateView) []string {
+	number, words := "", ""
+	if newest := v.Newest(); newest != nil {
+		number, words = strconv.Itoa(newest.Number), newest.Words()
+	}
+	return []string{
+		string(v.ID), v.Name, v.ProjectName, v.OS.Words(), number, words, v.Published(), strconv.Itoa(templateview.VMs(v)), v.CreatedAt.UTC().Format(time.RFC3339),
+	}
+}
+
+func (s *Server) exportTemplates(c echo.Context, a fleet.Actor) error {
+	return export(s, c, a, "templates.csv", queryOf(c), s.Control.ListTemplates, templateHead, templateRow)
+}
+
+func templateFrame(v fleet.TemplateView) shell.Frame {
+	return shell.Frame{Title: v.Name, Here: []string{string(fleet.SubjectTemplate(v.ID))}}
+}
+
+func templateIn(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }
+
+// templatePage holds the form of a grant, in a tab of its own.
+func (s *Server) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+	tab, err := tabOf(c, templateview.Tabs(), "template")
+	if err != nil {
+		return err
+	}
+	return s.showTemplate(c, a, tab, how)
+}
+
+func (s *Server) showTemplateGrants(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+	return s.showTemplate(c, a, "grants", how)
+}
+
+func (s *Server) showTemplate(c echo.Context, a fleet.Actor, tab string, how asked) error {
+	ctx := c.Request().Context()
+	v, err := s.Control.GetTemplate(ctx, a, templateIn(c))
+	if err != nil {
+		return err
+	}
+	p := templateview.Page{Actor: a, Link: linkOf(c), Tab: tab, Template: v, Now: time.Now(), Errors: how.errors}
+	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
+		projects := pick{
+			noun: "template-grants", of: string(v.ID), now: []string{templateview.GrantAll}, page: "/templates/" + string(v.ID) + "?tab=grants", all: c.QueryParam("all") != "",
+		}
+		if p.Projects, err = s.choose(ctx, a, projects); err != nil {
+			return err
+		}
+	}
+	if tab != "grants" {
+		var pools []fleet.PoolID
+		for _, x := range v.Versions {
+			pools = append(pools, x.Spec.Pools()...)
+		}
+		slices.Sort(pools)
+		if p.Pools, err = s.Control.PoolNames(ctx, a, slices.Compact(pools)); err != nil {
+			return err
+		}
+	}
+	return s.showAs(c, how.status, a, templateFrame(v), templateview.Show(p))
+}
+
+// setTemplateGrant publishes a template to a project, or withdraws it.
+func (s *Server) setTemplateGrant(c echo.Context, a fleet.Actor, in grantForm) (end, error) {
+	set := s.Control.GrantTemplate
+	if in.Revoke != "" {
+		set = s.Control.RevokeTemplate
+	}
+	id := templateIn(c)
+	err := set(c.Request().Context(), a, id, grantedTo(in.Project))
+	return redraw(views.TabPath(views.TemplatePath(id), "grants"), func(c echo.Context) error { return s.showTemplateGrants(c, a, in, first) }), err
+}
+
+type templateForm struct {
+	Name        string `form:"name"`
+	Description string `form:"description"`
+	Family      string `form:"family"`
+	System      string `form:"system"`
+	Release     string `form:"release"`
+	Arch        string `form:"arch"`
+	To          string `form:"to"`
+	Disks       string `form:"disks"`
+	Note        string `form:"note"`
+	Confirm     string `form:"confirm"`
+}
+
+func (in templateForm) shown() templateview.In {
+	return templateview.In{
+		Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch, To: in.To, Note: in.Note, Confirm: in.Confirm,
+		OfImages: in.Disks == "images",
+	}
+}
+
+func (in templateForm) os() fleet.OSFacts {
+	return imageForm{Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch}.os()
+}
+
+// askTemplateOf asks for a template of the VM of the address.
+func (s *Server) askTemplateOf(c echo.Context, a fleet.Actor, in templateForm, how asked) error {
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return err
+	}
+	if err := policy.Check(a, policy.VMChange, p.VM.ProjectID); err != nil {
+		return err
+	}
+	f := templateview.Form{VM: p.VM, In: in.shown(), Errors: how.errors}
+	if !how.again() {
+		ok, _ := p.VM.AllowsTemplate()
+		f.In.OfImages = !ok
+	}
+	// A version goes to one of the project's own; the first few hundred are offered, the others have their ids in the API.
+	own, err := s.Control.ListTemplates(c.Request().Context(), a, fleet.Query{Filter: "project:" + strconv.Quote(p.VM.ProjectName), Limit: 200})
+	if err != nil {
+		return err
+	}
+	for _, v := range own.Items {
+		if v.ProjectID == p.VM.ProjectID {
+			f.Own = append(f.Own, v)
+		}
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), templateview.Make(f))
+}
+
+func (s *Server) templateOfVM(c echo.Context, a fleet.Actor, in templateForm) (end, error) {
+	ctx := c.Request().Context()
+	of := control.OfVM{VMID: fleet.VMID(c.Param("id")), OfImages: in.Disks == "images", Note: strings.TrimSpace(in.Note)}
+	if to := fleet.TemplateID(in.To); to != "" {
+		_, err := s.Control.AddTemplateVersion(ctx, a, to, of)
+		return leave(views.TemplatePath(to)), err
+	}
+	id, _, err := s.Control.AddTemplate(ctx, a, control.NewTemplate{
+		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), OS: in.os(), OfVM: of,
+	})
+	return leave(views.TemplatePath(id)), err
+}
+
+// askOfTemplate is a dialog about one template, or about the version that the address names.
+func (s *Server) askOfTemplate(show func(templateview.Form) templ.Component) asking[templateForm] {
+	return func(c echo.Context, a fleet.Actor, in templateForm, how asked) error {
+		v, err := s.Control.GetTemplate(c.Request().Context(), a, templateIn(c))
+		if err != nil {
+			return err
+		}
+		right := policy.VMChange
+		if v.ProjectID == "" { // a project's that the person does not see
+			right = policy.InfraChange
+		}
+		if err := policy.Check(a, right, v.ProjectID); err != nil {
+			return err
+		}
+		f := templateview.Form{Template: v, In: in.shown(), Errors: how.errors}
+		if !how.again() {
+			f.In = templateview.In{Name: v.Name, Description: v.Description, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch}
+		}
+		if id := c.QueryParam("version"); id != "" {
+			if f.Version = v.Version(fleet.TemplateVersionID(id)); f.Version == nil {
+				return fleet.Errorf(fleet.NotFound, "The template has no such version.")
+			}
+		}
+		return s.showAs(c, how.status, a, templateFrame(v), show(f))
+	}
+}
+
+// askDeleteVersion is askOfTemplate for the version of the address alone.
+func (s *Server) askDeleteVersion(c echo.Context, a fleet.Actor, in templateForm, how asked) error {
+	if c.QueryParam("version") == "" {
+		return fleet.Errorf(fleet.NotFound, "The template has no such version.")
+	}
+	return s.askOfTemplate(templateview.DeleteVersion)(c, a, in, how)
+}
+
+func (s *Server) editTemplate(c echo.Context, a fleet.Actor, in templateForm) (end, error) {
+	name, description, os := strings.TrimSpace(in.Name), strings.TrimSpace(in.Description), in.os()
+	err := s.Control.EditTemplate(c.Request().Context(), a, templateIn(c), control.EditTemplate{Name: &name, Description: &description, OS: &os})
+	return stay(views.TemplatePath(templateIn(c)), "Saved."), err
+}
+
+func (s *Server) deleteTemplate(c echo.Context, a fleet.Actor, in templateForm) (end, error) {
+	_, err := s.Control.DeleteTemplate(c.Request().Context(), a, templateIn(c), in.Confirm)
+	return leave("/templates"), err
+}
+
+type deprecateForm struct {
+	Version    string `form:"version"`
+	Deprecated string `form:"deprecated"`
+}
+
+func (s *Server) deprecateVersion(c echo.Context, a fleet.Actor, in deprecateForm) (end, error) {
+	of := control.TemplateVersion{TemplateID: templateIn(c), VersionID: fleet.TemplateVersionID(in.Version)}
+	text := "VMs can be made from it again."
+	if in.Deprecated != "" {
+		text = "Deprecated: no VM is made from it any more."
+	}
+	return stay(views.TemplatePath(of.TemplateID), text), s.Control.DeprecateTemplateVersion(c.Request().Context(), a, of, in.Deprecated != "")
+}
+
+func (s *Server) deleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm) (end, error) {
+	of := control.TemplateVersion{TemplateID: templateIn(c), VersionID: fleet.TemplateVersionID(c.QueryParam("version"))}
+	_, err := s.Control.DeleteTemplateVersion(c.Request().Context(), a, of, in.Confirm)
+	return stay(views.TemplatePath(of.TemplateID), "The version is gone."), err
+}

@@ -1,0 +1,119 @@
+package web_test
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// patterned is a VM that is off with a template of its image, of a project with the member tom.
+func (p *portal) patterned(t *testing.T) (vm fleet.VMID, template, version string, project fleet.ProjectID) {
+	t.Helper()
+	project = p.addProject("shop")
+	host := p.addHost("h1", 0)
+	pool := p.addPool("nfs", host)
+	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["devices.watchdog"]') WHERE id = $1`, host)
+	p.addNetwork("default", host)
+	vm = p.addVM(project, host, "web", fleet.Stopped)
+	p.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'web-1.qcow2', 'sizeBytes', 3221225472,
+		'imageId', i.id, 'versionId', v.id, 'overlay', true)), 'devices', '{"watchdog":"i6300esb"}'::jsonb), status = '{"power":"stopped","cpus":1,"memoryMiB":1024}', observed_generation = generation
+		FROM images i JOIN image_versions v ON v.image_id = i.id WHERE i.name = 'debian-12.qcow2 of nfs' AND vms.id = $1`, vm, pool)
+	template, version = string(fleet.NewID[fleet.TemplateID]()), string(fleet.NewID[fleet.TemplateVersionID]())
+	p.exec("INSERT INTO templates (id, project_id, name, created_by) VALUES ($1, $2, 'Web base', 'mara')", template, project)
+	p.exec("INSERT INTO template_grants (template_id, project_id, granted_by) VALUES ($1, $2, 'mara')", template, project)
+	p.exec(`INSERT INTO template_versions (id, template_id, number, spec, note, created_by) SELECT $1, $2, 1, (spec - 'power') || '{"nics":[]}' || jsonb_build_object('disks', jsonb_build_array((spec->'disks'->0) || '{"volume":"","overlay":false}')), 'nginx <b>1</b>', 'mara' FROM vms WHERE id = $3`, version, template, vm)
+	return vm, template, version, project
+}
+
+var hiddenField = regexp.MustCompile(`name="key" value="([^"]+)"`)
+
+func TestVMsAreMadeFromATemplateByTheForm(t *testing.T) {
+	p := newPortal(t)
+	_, template, version, project := p.patterned(t)
+	tom := p.signedIn("tom", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'member')", project)
+	tom.get("/templates").is(t, http.StatusOK).has(t, "Web base", "/templates/"+template)
+	page := tom.get("/templates/"+template).is(t, http.StatusOK)
+	page.has(t, "Version 1", "nginx &lt;b&gt;1&lt;/b&gt;", "Intel 6300ESB", "(linked)", "/vms/new?template="+template)
+	page.lacks(t, "pool nfs on", "Lies in")
+	form := tom.get("/vms/new?template="+template).is(t, http.StatusOK)
+	form.has(t, "New VM from Web base", `name="from.templateId" value="`+template+`"`, `name="from.versionId" value="`+version+`"`, "Disk 1 of Web base, version 1 (3 GiB)", "Watchdog: Intel 6300ESB", `value="3"`)
+
+	sent := url.Values{
+		"key": {hiddenField.FindStringSubmatch(form.body)[1]}, "name": {"front-{nn}"}, "count": {"3"}, "first": {"9"}, "projectId": {string(project)}, "hostId": {""},
+		"from.templateId": {template}, "from.versionId": {version}, "spec.cpus": {"1"}, "spec.memoryMiB": {"1", "GiB"}, "spec.firmware": {"bios"}, "spec.devices.watchdog": {"i6300esb"},
+		"spec.disks[0].source": {"overlay"}, "spec.disks[0].sizeBytes": {"3"},
+	}
+	for _, field := range []string{"image", "poolId"} {
+		m := regexp.MustCompile(`(?s)<select[^>]*name="spec\.disks\[0\]\.` + field + `".*?<option[^>]*value="([^"]+)" selected`).FindStringSubmatch(form.body)
+		if m == nil {
+			t.Fatalf("no %s is chosen", field)
+		}
+		sent.Set("spec.disks[0]."+field, m[1])
+	}
+	wrong := maps.Clone(sent)
+	wrong.Set("name", "front")
+	tom.post("/vms", wrong).is(t, http.StatusUnprocessableEntity).has(t, "need names that count", "New VM from Web base", "Disk 1 of Web base")
+	first := tom.post("/vms", sent).is(t, http.StatusSeeOther)
+	again := tom.post("/vms", sent).is(t, http.StatusSeeOther) // the same form once more
+	if at := first.header.Get("Location"); !strings.HasPrefix(at, "/tasks/") || at != again.header.Get("Location") {
+		t.Errorf("it leads to %s, and again to %s", at, again.header.Get("Location"))
+	}
+	if n := p.count("tasks WHERE parent_id IS NOT NULL AND subject_name IN ('front-09', 'front-10', 'front-11')"); n != 3 {
+		t.Errorf("%d are asked for", n)
+	}
+	sent.Set("key", string(fleet.NewID[fleet.VMID]()))
+	sent.Set("name", "single")
+	sent.Del("count")
+	tom.post("/vms", sent).is(t, http.StatusSeeOther)
+	if n := p.count("vms WHERE name = 'single' AND spec @> '{\"disks\":[{\"overlay\":true}],\"devices\":{\"watchdog\":\"i6300esb\"}}'"); n != 1 {
+		t.Errorf("%d are made", n)
+	}
+
+	// Nothing of it is for others.
+	sam := p.signedIn("sam", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'sam', 'member')", p.addProject("other"))
+	sam.get("/templates").is(t, http.StatusOK).lacks(t, "Web base")
+	for _, path := range []string{"/templates/" + template, "/vms/new?template=" + template, "/menus/template/" + template, "/templates/" + template + "/delete"} {
+		sam.get(path).is(t, http.StatusNotFound)
+	}
+	sam.post("/templates/"+template+"/deprecate", url.Values{"version": {version}, "deprecated": {"yes"}}).is(t, http.StatusNotFound)
+	sam.post("/vms", sent).is(t, http.StatusNotFound)
+}
+
+func TestTemplatesAndClonesByTheirForms(t *testing.T) {
+	p := newPortal(t)
+	vm, template, version, project := p.patterned(t)
+	tom := p.signedIn("tom", fleet.RoleNone)
+	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'member')", project)
+	at := "/vms/" + string(vm)
+	tom.get("/menus/vm/"+string(vm)).is(t, http.StatusOK).has(t, "Clone", "/vms/new?clone="+string(vm), "Make a template", at+"/template")
+	tom.get(at+"/template").is(t, http.StatusOK).has(t, "A new template", "A version of Web base", "The images that its disks were made from")
+	tom.post(at+"/template", url.Values{"name": {" "}}).is(t, http.StatusUnprocessableEntity).has(t, "Name the template")
+	tom.post(at+"/template", url.Values{"to": {template}, "disks": {"images"}, "note": {"two"}}).is(t, http.StatusSeeOther)
+	tom.get("/templates/"+template).is(t, http.StatusOK).has(t, "Version 2", "two")
+	tom.post("/templates/"+template+"/deprecate", url.Values{"version": {version}, "deprecated": {"yes"}}).is(t, http.StatusSeeOther)
+	tom.get("/vms/new?template="+template+"&version="+version).is(t, http.StatusOK).has(t, "It is deprecated")
+	tom.get("/templates/"+template+"/versions/delete?version="+version).is(t, http.StatusOK).has(t, "Linked clones stand on version 1", "VM web")
+	tom.post("/templates/"+template+"/versions/delete?version="+version, url.Values{"confirm": {"Web base"}}).is(t, http.StatusConflict)
+	tom.get("/templates/"+template+"/versions/delete").is(t, http.StatusNotFound)
+	tom.post("/templates/"+template+"/grants", url.Values{"project": {"all"}}).is(t, http.StatusForbidden)
+
+	form := tom.get("/vms/new?clone="+string(vm)).is(t, http.StatusOK)
+	form.has(t, "Clone web", `name="from.vmId" value="`+string(vm)+`"`, "Copy of disk 1 (3 GiB)", `name="spec.disks[0].source" value="clone"`)
+	pool := regexp.MustCompile(`(?s)<select[^>]*name="spec\.disks\[0\]\.poolId".*?<option[^>]*value="([^"]+)"`).FindStringSubmatch(form.body)[1]
+	tom.post("/vms", url.Values{
+		"key": {hiddenField.FindStringSubmatch(form.body)[1]}, "name": {"web-2"}, "projectId": {string(project)}, "from.vmId": {string(vm)}, "spec.cpus": {"2"}, "spec.memoryMiB": {"1", "GiB"},
+		"spec.firmware": {"bios"}, "spec.disks[0].source": {"clone"}, "spec.disks[0].poolId": {pool},
+	}).is(t, http.StatusSeeOther)
+	if n := p.count("jobs WHERE kind = 'volume.copy' AND args->'volume'->>'source' = 'web-1.qcow2'"); n != 1 {
+		t.Errorf("%d copies are asked for", n)
+	}
+	p.exec(`UPDATE vms SET status = '{"power":"running"}' WHERE id = $1`, vm)
+	tom.get("/vms/new?clone="+string(vm)).is(t, http.StatusOK).has(t, "The VM is on")
+}

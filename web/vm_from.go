@@ -1,0 +1,155 @@
+package web
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+	vmview "quantix/views/vm"
+)
+
+// fromOf is what the form says that the VM is made from; nil: nothing beside its images.
+func fromOf(typed url.Values) *control.From {
+	from := control.From{
+		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
+	}
+	if from == (control.From{}) {
+		return nil
+	}
+	return &from
+}
+
+// sourced fills the form of a new VM from the template or the VM that the address names, or that the form was filled from before.
+func (s *Server) sourced(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.From, []kit.Option, error) {
+	from := fromOf(typed)
+	if fresh {
+		from = fromOf(url.Values{"from.templateId": {c.QueryParam("template")}, "from.versionId": {c.QueryParam("version")}, "from.vmId": {c.QueryParam("clone")}})
+	}
+	switch {
+	case from == nil:
+		return nil, nil, nil
+	case from.TemplateID != "":
+		return s.sourcedByTemplate(c, a, *from, typed, fresh)
+	case from.VMID != "":
+		shown, err := s.sourcedByVM(c, a, from.VMID, typed, fresh)
+		return shown, nil, err
+	}
+	return nil, nil, fleet.Errorf(fleet.NotFound, "There is no such template.")
+}
+
+func (s *Server) sourcedByTemplate(c echo.Context, a fleet.Actor, from control.From, typed url.Values, fresh bool) (*vmview.From, []kit.Option, error) {
+	v, err := s.Control.GetTemplate(c.Request().Context(), a, from.TemplateID)
+	if err != nil {
+		return nil, nil, err
+	}
+	version := v.Version(from.VersionID)
+	if version == nil {
+		return nil, nil, fleet.Errorf(fleet.NotFound, "The template %s has no such version, or none that is not deprecated.", v.Name)
+	}
+	out := &vmview.From{
+		Title: "New VM from " + v.Name, Back: views.TemplatePath(v.ID),
+		Note: fmt.Sprintf("As version %d of the template has it. An overlay is a linked clone: it is there at once and takes room only for what differs; a copy stands for itself.", version.Number),
+		Sent: map[string]string{"from.templateId": string(v.ID), "from.versionId": string(version.ID)},
+	}
+	if why := version.Unready(); why != "" {
+		out.Note = why
+	}
+	var images []kit.Option
+	for i, d := range version.Disks {
+		text := fmt.Sprintf("Disk %d of %s, version %d", i+1, v.Name, version.Number)
+		if d.SizeBytes > 0 {
+			text += " (" + kit.Bytes(d.SizeBytes) + ")"
+		}
+		images = append(images, kit.Option{Value: vmview.LibraryImage(d.ImageID, d.VersionID), Text: text})
+	}
+	if !fresh {
+		return out, images, nil
+	}
+	if err := typeSpec(typed, control.SpecOf(*version, false, "")); err != nil {
+		return nil, nil, err
+	}
+	if typed.Get("projectId") == "" && v.ProjectID != "" {
+		typed.Set("projectId", string(v.ProjectID))
+	}
+	for i, d := range version.Disks {
+		at := fmt.Sprintf("spec.disks[%d]", i)
+		typed.Set(at+".source", "overlay")
+		typed.Set(at+".image", images[i].Value)
+		typed.Set(at+".sizeBytes", gib(d.SizeBytes))
+	}
+	return out, images, nil
+}
+
+func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, id fleet.VMID, typed url.Values, fresh bool) (*vmview.From, error) {
+	vm, err := s.Control.GetVM(c.Request().Context(), a, id)
+	if err != nil {
+		return nil, err
+	}
+	out := &vmview.From{
+		Title: "Clone " + vm.Name, Back: views.VMPath(vm.ID), Sent: map[string]string{"from.vmId": string(vm.ID)}, Disks: []string{},
+		Note: "A full copy on the host of " + vm.Name + ", with addresses of its own. It stays off until the disks are copied. Its firmware's memory and TPM begin anew. For linked clones, make a template of it.",
+	}
+	if ok, why := vm.AllowsClone(); !ok {
+		out.Note = why
+	}
+	spec := control.CloneOf(vm, "")
+	for i, d := range spec.Disks {
+		out.Disks = append(out.Disks, fmt.Sprintf("Copy of disk %d (%s)", i+1, kit.Bytes(d.SizeBytes)))
+	}
+	if !fresh {
+		return out, nil
+	}
+	if err := typeSpec(typed, spec); err != nil {
+		return nil, err
+	}
+	typed.Set("projectId", string(vm.ProjectID))
+	typed.Set("labels", kit.LabelText(vm.Labels))
+	typed.Set("description", vm.Description)
+	for i := range spec.Disks {
+		typed.Set(fmt.Sprintf("spec.disks[%d].source", i), "clone")
+	}
+	return out, nil
+}
+
+// typeSpec types a spec into the form of a new VM.
+func typeSpec(typed url.Values, spec fleet.VMSpec) error {
+	values, err := typedOf(fleet.VMView{VM: fleet.VM{Spec: spec}})
+	if err != nil {
+		return err
+	}
+	for _, own := range []string{"name", "labels", "description", "generation"} {
+		values.Del(own)
+	}
+	maps.Copy(typed, values)
+	return nil
+}
+
+// seriesOf is how many VMs the form asks for.
+func seriesOf(checks *fleet.Checks, typed url.Values) (out fleet.Series) {
+	out.Count = read(checks, "count", typed.Get("count"), wholeOf)
+	out.First = read(checks, "first", typed.Get("first"), wholeOf)
+	return out
+}
+
+// withOptions are the choices with these before; one that is among them already is called as these say.
+func withOptions(in kit.Choices, more []kit.Option) kit.Choices {
+	if len(more) == 0 {
+		return in
+	}
+	at := 0
+	if len(in.Options) > 0 && in.Options[0].Value == "" {
+		at = 1
+	}
+	rest := slices.DeleteFunc(slices.Clone(in.Options), func(o kit.Option) bool {
+		return slices.ContainsFunc(more, func(x kit.Option) bool { return x.Value == o.Value })
+	})
+	in.Options = slices.Insert(rest, at, more...)
+	return in
+}
