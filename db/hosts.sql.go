@@ -152,17 +152,13 @@ func (q *Queries) CommittedMemory(ctx context.Context, host string) ([]Committed
 const disksToCome = `-- name: DisksToCome :many
 SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(GREATEST((d->>'sizeBytes')::bigint, i.capacity_bytes, 0))::bigint AS bytes
 FROM vms v, jsonb_array_elements(v.spec->'disks') d LEFT JOIN image_versions i ON i.id = d->>'versionId'
-WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation = 0 AND d->>'poolId' = ANY ($1::text[])
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND d->>'poolId' = ANY ($1::text[]) AND (v.observed_generation = 0
+    OR v.deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = d->>'poolId' AND m.volume = d->>'volume'))
 GROUP BY 1, 2
 UNION ALL SELECT v.host_id, (d->>'poolId')::text, sum(GREATEST((d->>'sizeBytes')::bigint - (s->>'sizeBytes')::bigint, 0))::bigint
 FROM vms v, jsonb_array_elements(v.spec->'disks') d, jsonb_path_query(v.status, '$.disks[*] ? (@.sizeBytes > 0)') s
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation > 0 AND v.deleted_at IS NULL
   AND d->>'poolId' = ANY ($1::text[]) AND s->'volume' @> jsonb_build_object('poolId', d->'poolId', 'volume', d->'volume')
-GROUP BY 1, 2
-UNION ALL SELECT v.host_id, (d->>'poolId')::text, sum(GREATEST((d->>'sizeBytes')::bigint, i.capacity_bytes, 0))::bigint
-FROM vms v, jsonb_array_elements(v.spec->'disks') d LEFT JOIN image_versions i ON i.id = d->>'versionId'
-WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation > 0 AND v.deleted_at IS NULL
-  AND d->>'poolId' = ANY ($1::text[]) AND NOT EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = d->>'poolId' AND m.volume = d->>'volume')
 GROUP BY 1, 2
 `
 

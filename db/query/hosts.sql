@@ -50,17 +50,13 @@ ORDER BY h.name;
 -- more. One without a size is as large as its image.
 SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(GREATEST((d->>'sizeBytes')::bigint, i.capacity_bytes, 0))::bigint AS bytes
 FROM vms v, jsonb_array_elements(v.spec->'disks') d LEFT JOIN image_versions i ON i.id = d->>'versionId'
-WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation = 0 AND d->>'poolId' = ANY (@pools::text[])
+WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND d->>'poolId' = ANY (@pools::text[]) AND (v.observed_generation = 0
+    OR v.deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = d->>'poolId' AND m.volume = d->>'volume'))
 GROUP BY 1, 2
 UNION ALL SELECT v.host_id, (d->>'poolId')::text, sum(GREATEST((d->>'sizeBytes')::bigint - (s->>'sizeBytes')::bigint, 0))::bigint
 FROM vms v, jsonb_array_elements(v.spec->'disks') d, jsonb_path_query(v.status, '$.disks[*] ? (@.sizeBytes > 0)') s
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation > 0 AND v.deleted_at IS NULL
   AND d->>'poolId' = ANY (@pools::text[]) AND s->'volume' @> jsonb_build_object('poolId', d->'poolId', 'volume', d->'volume')
-GROUP BY 1, 2
-UNION ALL SELECT v.host_id, (d->>'poolId')::text, sum(GREATEST((d->>'sizeBytes')::bigint, i.capacity_bytes, 0))::bigint
-FROM vms v, jsonb_array_elements(v.spec->'disks') d LEFT JOIN image_versions i ON i.id = d->>'versionId'
-WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.observed_generation > 0 AND v.deleted_at IS NULL
-  AND d->>'poolId' = ANY (@pools::text[]) AND NOT EXISTS (SELECT 1 FROM made_disks m WHERE m.pool_id = d->>'poolId' AND m.volume = d->>'volume')
 GROUP BY 1, 2;
 
 -- name: CommittedMemory :many
