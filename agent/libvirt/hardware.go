@@ -38,7 +38,19 @@ func (d drive) same(o drive) bool {
 	return d.target == o.target && d.path == o.path && d.told == o.told
 }
 
-type card struct{ mac, source, filter, told string }
+type card struct{ mac, source, filter, told, limits string }
+
+// same leaves out limits that the definition has not: a running card has those of its port group.
+func (c card) same(kept card) bool {
+	return c.mac == kept.mac && c.source == kept.source && c.filter == kept.filter && c.told == kept.told && (kept.limits == "" || c.limits == kept.limits)
+}
+
+func cardFrom(n *libvirtxml.DomainInterface) card {
+	is := readCard(*n, fleet.NIC{})
+	limits := fleet.NIC{Limits: is.Limits}
+	is.Limits = fleet.NICLimits{}
+	return card{macOf(n), sourceOf(n), filterOf(n), fleet.Telling(fleet.NICFields, is), fleet.Telling(fleet.NICFields, limits)}
+}
 
 func hardwareOf(x *libvirtxml.Domain) hardware {
 	h := hardware{cpus: cpusOf(x), memoryMiB: int(memoryKiB(x) / 1024), firmware: firmwareOf(x)}
@@ -72,7 +84,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 	})
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		h.nics = append(h.nics, card{macOf(n), sourceOf(n), filterOf(n), fleet.Telling(fleet.NICFields, readCard(*n, fleet.NIC{}))})
+		h.nics = append(h.nics, cardFrom(n))
 	}
 	return h
 }
@@ -88,7 +100,7 @@ func nextBoot(live, kept hardware) []string {
 		{"memoryMiB", live.memoryMiB == kept.memoryMiB},
 		{"firmware", live.firmware == kept.firmware},
 		{"disks", slices.EqualFunc(live.disks, kept.disks, drive.same)},
-		{"nics", slices.Equal(live.nics, kept.nics)},
+		{"nics", slices.EqualFunc(live.nics, kept.nics, card.same)},
 		{"iso", live.iso == kept.iso},
 	} {
 		if !f.same {

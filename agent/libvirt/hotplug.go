@@ -53,6 +53,7 @@ func addPorts(x *libvirtxml.Domain) {
 // pluggable is a device that a running guest can get and lose.
 type pluggable struct {
 	alias  string
+	path   string                                             // of a disk: one that was moved has its old alias until its guest's next start
 	wanted bool                                               // the spec has it
 	text   func(at *libvirtxml.DomainAddress) (string, error) // its definition, at that address; nil: wherever there is room
 	at     *libvirtxml.DomainAddress
@@ -64,7 +65,7 @@ func (a *applying) pluggables(x *libvirtxml.Domain) []pluggable {
 	var out []pluggable
 	for _, n := range x.Devices.Interfaces {
 		if isOurs(n.Alias, aliasNIC) {
-			out = append(out, pluggable{aliasOf(n.Alias), hasCard(a.in.VM.Spec.NICs, n), func(at *libvirtxml.DomainAddress) (string, error) {
+			out = append(out, pluggable{aliasOf(n.Alias), "", hasCard(a.in.VM.Spec.NICs, n), func(at *libvirtxml.DomainAddress) (string, error) {
 				n.Address = at
 				return n.Marshal()
 			}, n.Address, "a network card"})
@@ -73,7 +74,7 @@ func (a *applying) pluggables(x *libvirtxml.Domain) []pluggable {
 	for _, d := range x.Devices.Disks {
 		if isOurs(d.Alias, aliasDisk) && d.Target != nil && (d.Target.Bus == "virtio" || d.Target.Bus == "scsi") {
 			wanted := slices.ContainsFunc(a.in.VM.Spec.Disks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == aliasOf(d.Alias) })
-			out = append(out, pluggable{aliasOf(d.Alias), wanted, func(at *libvirtxml.DomainAddress) (string, error) {
+			out = append(out, pluggable{aliasOf(d.Alias), pathOf(&d), wanted, func(at *libvirtxml.DomainAddress) (string, error) {
 				d.Address = at
 				return d.Marshal()
 			}, d.Address, "a disk"})
@@ -83,7 +84,7 @@ func (a *applying) pluggables(x *libvirtxml.Domain) []pluggable {
 }
 
 func has(all []pluggable, p pluggable) bool {
-	return slices.ContainsFunc(all, func(o pluggable) bool { return o.alias == p.alias })
+	return slices.ContainsFunc(all, func(o pluggable) bool { return o.alias == p.alias || p.path != "" && o.path == p.path })
 }
 
 // plug lets the running guest have what the edit adds, and asks it to let go of what is out of the definition.

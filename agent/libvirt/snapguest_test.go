@@ -109,7 +109,7 @@ func TestARunningProgramGoesBack(t *testing.T) {
 			id := s.take(true)
 			t.Logf("a snapshot of a guest of 256 MiB took %s", time.Since(began))
 			at := count(k)
-			k.ask("printf AFTER! | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null; kill $(cat /tmp/pid); rm /tmp/count; echo gone")
+			k.ask("printf AFTER! | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null; kill -9 $(cat /tmp/pid); while [ -d /proc/$(cat /tmp/pid) ]; do :; done; rm /tmp/count; echo gone")
 			if got := k.ask("cat /tmp/count 2>/dev/null || echo none"); got != "none" {
 				t.Fatalf("before going back the program is at %s", got)
 			}

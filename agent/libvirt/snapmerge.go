@@ -78,15 +78,11 @@ func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) erro
 		w.in.Progress(min(99, 5+(n*100+percent)*94/(of*100)), fmt.Sprintf("merging %s into %s", filepath.Base(m.Top), filepath.Base(m.Base)))
 	}
 	tell(0)
-	s, err := w.see(ctx)
+	s, by, err := w.holder(ctx, m)
 	if err != nil {
 		return err
 	}
-	live, err := w.running(ctx, s)
-	if err != nil {
-		return err
-	}
-	if live != nil && inChain(diskOf(live, m.Disk), m.Top) {
+	if by {
 		err = w.commitLive(ctx, s, m, tell)
 	} else {
 		err = w.commitFile(ctx, m, tell)
@@ -95,6 +91,31 @@ func (w *snapping) merge(ctx context.Context, m agent.SnapMerge, n, of int) erro
 		return err
 	}
 	return w.merged(ctx, m)
+}
+
+// holder reports whether the VM's guest has the files of the merge. A libvirt that was just started again learns only after a while what its guests
+// stand on: until then a QEMU has the files open, and nobody knows whose it is.
+func (w *snapping) holder(ctx context.Context, m agent.SnapMerge) (s seen, its bool, err error) {
+	look := time.NewTicker(lookPeriod)
+	defer look.Stop()
+	for began := time.Now(); ; {
+		if s, err = w.see(ctx); err != nil {
+			return s, false, err
+		}
+		live, err := w.running(ctx, s)
+		if err != nil || live != nil && inChain(diskOf(live, m.Disk), m.Top) {
+			return s, err == nil, err
+		}
+		open, err := bounded(ctx, func() (bool, error) { return openByQEMU(m.Top) })
+		if err != nil || !open || time.Since(began) > letGoLimit {
+			return s, false, err
+		}
+		select {
+		case <-ctx.Done():
+			return s, false, ctx.Err()
+		case <-look.C:
+		}
+	}
 }
 
 // inChain reports whether the disk of a guest that runs stands on the file, or is it.

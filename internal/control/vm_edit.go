@@ -127,6 +127,11 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	if vm.Spec.Power != old.Spec.Power {
 		checks.Add("spec.power", "Power is not edited. Order it: start, shut down, stop, pause or resume the VM.")
 	}
+	for i, d := range vm.Spec.Disks {
+		if k := slices.IndexFunc(vm.Spec.Disks, func(o fleet.Disk) bool { return d.Volume != "" && o.Ref() == d.Ref() }); k >= 0 && k < i {
+			checks.Add(fmt.Sprintf("spec.disks[%d].volume", i), "Disk %d is this volume already.", k+1)
+		}
+	}
 	for _, c := range changes {
 		switch {
 		case c.When == fleet.Never && shrinks(old, vm, c.Field):

@@ -110,9 +110,6 @@ func (s VMSpec) Check(c *Checks, prefix string) {
 	for i, d := range s.Disks {
 		d.check(c, fmt.Sprintf("%s.disks[%d]", prefix, i))
 		d.checkFields(c, fmt.Sprintf("%s.disks[%d]", prefix, i))
-		if k := slices.IndexFunc(s.Disks, func(o Disk) bool { return d.Volume != "" && o.Ref() == d.Ref() }); k >= 0 && k < i {
-			c.Add(fmt.Sprintf("%s.disks[%d].volume", prefix, i), "Disk %d is this volume already.", k+1)
-		}
 	}
 	for i, n := range s.NICs {
 		n.check(c, fmt.Sprintf("%s.nics[%d]", prefix, i))
