@@ -15,8 +15,6 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
-	"quantix/internal/testkit"
-	"quantix/internal/wire"
 )
 
 // useCase is one line of the table: who may call it, as names of world.actors (one with "?" is not asked), and with what. The arguments name real objects,
@@ -311,110 +309,4 @@ func (w *world) snapped() (fleet.VMID, fleet.SnapshotID) {
 	w.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('merges', 1, 'snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`,
 		id, string(snapshot))
 	return id, snapshot
-}
-
-// network is a bridge of h1's that no project has.
-func (w *world) network() fleet.NetworkID {
-	id := fleet.NewID[fleet.NetworkID]()
-	w.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'bridge')`, id, w.name("br"))
-	w.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, id, w.h1)
-	return id
-}
-
-// job is an order to a VM of project red on h1: "queued", or "running" with epoch 7.
-func (w *world) job(state string) fleet.JobID {
-	id := testkit.Order{Host: w.h1, Project: w.red, Kind: fleet.VMShutdown, Subject: fleet.SubjectVM(w.vm()), Name: "red-vm", By: "mia", State: fleet.JobState(state)}.Add(w.t, w.pool)
-	w.exec(`UPDATE jobs SET epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, id)
-	return fleet.JobID(id)
-}
-
-// storage is a pool on h1 alone.
-func (w *world) storage() fleet.PoolID {
-	name := w.name("pool")
-	return w.addPool(name, `{"kind":"dir","path":"/srv/`+name+`","shared":false}`, w.h1)
-}
-
-// volume is one of its own that nobody uses.
-func (w *world) volume() control.Volume {
-	name := w.name("data") + ".raw"
-	w.lay(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"raw","capacityBytes":1048576}`)
-	return control.Volume{PoolID: w.nfs, Volume: name}
-}
-
-// upload is one of the operator's.
-func (w *world) upload() fleet.UploadID {
-	w.exec(`DELETE FROM uploads`)
-	u, err := w.CreateUpload(w.t.Context(), w.actors["operator"], w.nfs, control.NewUpload{Name: w.name("sent"), SizeBytes: 1 << 20})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return u.ID
-}
-
-// imageCopy is one of two that a new image of the library has, which is published to every project.
-func (w *world) imageCopy() control.ImageCopy {
-	of, other := w.volume(), w.volume()
-	id, version := w.shelve(w.nfs, []fleet.HostID{w.h1}, of.Volume, "raw", 1<<20)
-	w.exec(`INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, $3, 'chief')`, version, w.nfs, other.Volume)
-	return control.ImageCopy{ImageID: id, PoolID: w.nfs, Volume: of.Volume}
-}
-
-func (w *world) image() fleet.ImageID { return w.imageCopy().ImageID }
-
-func (w *world) imageName(of control.ImageCopy) string { return shelved(of.Volume, of.PoolID) }
-
-// startImage is an entry of the well-known images.
-func (w *world) startImage() fleet.StartImageID {
-	id := fleet.NewID[fleet.StartImageID]()
-	w.exec("INSERT INTO start_images (id, name, url, file) VALUES ($1, $1, 'https://example.org/a.qcow2', 'a.qcow2')", id)
-	return id
-}
-
-// bare is a VM without disks, of which a template can be made at once.
-func (w *world) bare() control.OfVM { return control.OfVM{VMID: w.vm()} }
-
-// template is a version of a template of project red, which is published to that.
-func (w *world) template() control.TemplateVersion {
-	of := control.TemplateVersion{TemplateID: fleet.NewID[fleet.TemplateID](), VersionID: fleet.NewID[fleet.TemplateVersionID]()}
-	w.exec("INSERT INTO templates (id, project_id, name, created_by) VALUES ($1, $2, $1, 'chief')", of.TemplateID, w.red)
-	w.exec(`INSERT INTO template_versions (id, template_id, number, spec, created_by) VALUES ($1, $2, 1, '{"cpus":1,"memoryMiB":128,"firmware":"bios","disks":[],"nics":[]}', 'chief')`, of.VersionID, of.TemplateID)
-	w.exec("INSERT INTO template_grants (template_id, project_id, granted_by) VALUES ($1, $2, 'chief')", of.TemplateID, w.red)
-	return of
-}
-
-func (w *world) someHost() fleet.HostID { return w.host(w.name("spare"), 1024) }
-
-func (w *world) someUser() fleet.UserID { return w.addUser(w.name("user"), fleet.RoleNone).UserID }
-
-// ownedByMia makes a row that is mia's own.
-func (w *world) ownedByMia(sql string) string {
-	id := string(fleet.NewID[fleet.TokenID]())
-	w.exec(sql, id)
-	return id
-}
-
-// console is a ticket of mia's for a VM of project red, which h1 is asked to dial back.
-func (w *world) console() (fleet.PairID, string) {
-	ticket, err := w.OpenConsole(w.t.Context(), w.actors["member"], w.vm())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.exec(`DELETE FROM console_tickets WHERE expires_at < now() OR used_at IS NULL AND console_id <> $1`, ticket.ID)
-	return ticket.ID, ticket.Secret
-}
-
-// seq is a number of the present sessions that no report had.
-func (w *world) seq() int64 { w.number++; return w.base + int64(w.number) }
-
-// sessions lets both hosts' agents say hello anew.
-func (w *world) sessions() {
-	for _, who := range []string{"agent", "alien"} {
-		a := w.actors[who]
-		answer, err := w.Hello(w.t.Context(), a, wire.Hello{Instance: w.name("instance"), Fingerprint: "f"})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		a.Session, w.base = answer.Session, answer.SeqBase
-		w.actors[who] = a
-	}
 }

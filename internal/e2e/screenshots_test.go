@@ -106,8 +106,6 @@ func demoShots(t *testing.T, a api) []shot {
 	at := url.Values{"pool": {string(image.Versions[0].Copies[0].PoolID)}, "volume": {image.Versions[0].Copies[0].Volume}, "host": {string(image.Versions[0].Copies[0].HostID)}}
 	old := a.snapshots(t, one[fleet.VMView](t, a, "vms", "web-02"))
 	snaps := "/vms/" + string(one[fleet.VMView](t, a, "vms", "web-02").ID)
-	base := a.templated(t)
-	tpl := "/templates/" + string(base.ID)
 	shots := []shot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -389,24 +387,6 @@ func demoShots(t *testing.T, a api) []shot {
 			p.choose(`select[name="spec.disks[0].source"]`, "Overlay")
 			p.settle()
 		}},
-		{"templates", "/templates", nil},
-		{"template", tpl, nil},
-		{"template-grants", tpl + "?tab=grants", nil},
-		{"template-edit", tpl + "/edit", nil},
-		{"template-delete", tpl + "/delete", nil},
-		{"template-version-delete", tpl + "/versions/delete?version=" + string(base.Versions[0].ID), nil},
-		{"template-menu", tpl, func(p *tab) { p.opens(".card header summary", "", "Deprecate") }},
-		{"vm-template", "/vms/" + base.Versions[0].Note + "/template", nil},
-		{"vm-new-from-template", "/vms/new?template=" + string(base.ID), nil},
-		{"vm-new-several-errors", "/vms/new?template=" + string(base.ID), func(p *tab) {
-			p.expect("422")
-			p.click("#vm-several summary", "")
-			p.fill("#name", "web")
-			p.fill("#count", "12")
-			p.click("button.primary", "Create VM")
-			p.waitText(".field.bad", "need names that count")
-		}},
-		{"vm-clone", "/vms/new?clone=" + base.Versions[0].Note, nil},
 		{"projects", "/projects", nil},
 		{"project", project, nil},
 		{"project-menu", "/vms", func(p *tab) { p.opens(".top summary", "All projects", "shop") }},
@@ -432,6 +412,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"tree", "/tree/hosts", nil},
 		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
 	}
+	shots = append(shots, templateShots(a.templated(t))...)
 	shots = append(shots, plannedShots(t, a, vm, string(running.ID), string(failed.ID))...)
 	return shots
 }

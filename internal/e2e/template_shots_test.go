@@ -1,0 +1,30 @@
+//go:build linux
+
+package e2e
+
+import "quantix/internal/fleet"
+
+// templateShots are the pages of a template, and of what is made of it.
+func templateShots(base fleet.TemplateView) []shot {
+	tpl := "/templates/" + string(base.ID)
+	return []shot{
+		{"templates", "/templates", nil},
+		{"template", tpl, nil},
+		{"template-grants", tpl + "?tab=grants", nil},
+		{"template-edit", tpl + "/edit", nil},
+		{"template-delete", tpl + "/delete", nil},
+		{"template-version-delete", tpl + "/versions/delete?version=" + string(base.Versions[0].ID), nil},
+		{"template-menu", tpl, func(p *tab) { p.opens(".card header summary", "", "Deprecate") }},
+		{"vm-template", "/vms/" + base.Versions[0].Note + "/template", nil},
+		{"vm-new-from-template", "/vms/new?template=" + string(base.ID), nil},
+		{"vm-new-several-errors", "/vms/new?template=" + string(base.ID), func(p *tab) {
+			p.expect("422")
+			p.click("#vm-several summary", "")
+			p.fill("#name", "web")
+			p.fill("#count", "12")
+			p.click("button.primary", "Create VM")
+			p.waitText(".field.bad", "need names that count")
+		}},
+		{"vm-clone", "/vms/new?clone=" + base.Versions[0].Note, nil},
+	}
+}
