@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -139,4 +140,26 @@ func routePattern(route string) string {
 		}
 	}
 	return fmt.Sprintf(`^%s(\?.*)?$`, strings.Join(parts, "/"))
+}
+
+// shoot looks at a page. QUANTIX_TEST_SCREENSHOTS_OF names by a pattern those that somebody works on; the others are left out then.
+func (p *tab) shoot(s shot) {
+	p.Helper()
+	if of := os.Getenv("QUANTIX_TEST_SCREENSHOTS_OF"); of != "" && !regexp.MustCompile(of).MatchString(s.name) {
+		return
+	}
+	p.open(s.path)
+	p.settle()
+	if s.act != nil {
+		s.act(p)
+	}
+	p.portray(s.name)
+	p.menu = nil
+}
+
+// waitConsole waits until the guest's screen has been drawn.
+func (p *tab) waitConsole() {
+	p.Helper()
+	p.waitTrue("the guest's screen", `document.querySelector("#console").dataset.state === "connected"`)
+	p.waitTrue("a picture", drawn+` > 0`)
 }

@@ -5,8 +5,7 @@ package e2e
 import (
 	"net/http"
 	"net/url"
-	"os"
-	"regexp"
+	"slices"
 	"testing"
 
 	"quantix/internal/fleet"
@@ -60,21 +59,6 @@ func TestScreenshots(t *testing.T) {
 	t.Run("trouble", troubledVM)
 	t.Run("two places", splitVM)
 	t.Run("refused", refusedDialog)
-}
-
-// shoot looks at a page. QUANTIX_TEST_SCREENSHOTS_OF names by a pattern those that somebody works on; the others are left out then.
-func (p *tab) shoot(s shot) {
-	p.Helper()
-	if of := os.Getenv("QUANTIX_TEST_SCREENSHOTS_OF"); of != "" && !regexp.MustCompile(of).MatchString(s.name) {
-		return
-	}
-	p.open(s.path)
-	p.settle()
-	if s.act != nil {
-		s.act(p)
-	}
-	p.portray(s.name)
-	p.menu = nil
 }
 
 // demoShots are the pages of the demo, with the addresses of things in it.
@@ -412,14 +396,5 @@ func demoShots(t *testing.T, a api) []shot {
 		{"tree", "/tree/hosts", nil},
 		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.expect("404") }},
 	}
-	shots = append(shots, templateShots(a.templated(t))...)
-	shots = append(shots, plannedShots(t, a, vm, string(running.ID), string(failed.ID))...)
-	return shots
-}
-
-// waitConsole waits until the guest's screen has been drawn.
-func (p *tab) waitConsole() {
-	p.Helper()
-	p.waitTrue("the guest's screen", `document.querySelector("#console").dataset.state === "connected"`)
-	p.waitTrue("a picture", drawn+` > 0`)
+	return slices.Concat(shots, templateShots(a.templated(t)), plannedShots(t, a, vm, string(running.ID), string(failed.ID)))
 }
