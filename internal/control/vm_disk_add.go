@@ -165,6 +165,10 @@ func checkGone(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VM
 		return err
 	}
 	for _, d := range gone {
+		made := old.Status != nil && slices.ContainsFunc(old.Status.Disks, func(on fleet.DiskState) bool { return on.Volume != nil && *on.Volume == d.Ref() })
+		if why := old.HeldBySnapshots(); made && why != "" {
+			return fleet.Errorf(fleet.Conflict, "The disk %s stays: %s", d.Volume, why)
+		}
 		if slices.ContainsFunc(moving, func(m fleet.MovingDisk) bool { return m.Disk == d.Ref() }) {
 			return fleet.Errorf(fleet.Conflict, "The disk %s is being moved to another pool, so it stays. Wait for that, or cancel it in the VM's tasks.", d.Volume)
 		}

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,6 +114,25 @@ func TestDisksThatAnEditCannotGive(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}))
 		return err
 	})
+}
+
+// A disk of which snapshots are a part stays; one that no host has made is taken back all the same.
+func TestDisksOfSnapshotsStay(t *testing.T) {
+	s := newSite(t)
+	v, _ := s.missing("web")
+	s.exec(`UPDATE vms SET status = jsonb_set(status, '{snapshots}', '{"snapshots":[{"id":"x","name":"before"}]}') WHERE id = $1`, v.ID)
+	without := func(i int) func() error {
+		return func() error {
+			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(s.get(v.ID), func(to *fleet.VMSpec) {
+				to.Disks = slices.Delete(slices.Clone(to.Disks), i, i+1)
+			}))
+			return err
+		}
+	}
+	s.refused("one that the host has", fleet.Conflict, "stays: ", without(1))
+	if err := without(0)(); err != nil {
+		t.Errorf("one that the host has not: %v", err)
+	}
 }
 
 // What a disk of an edit will take is promised from then on, as that of a new VM is.
