@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -108,7 +109,8 @@ func unreadable(field string) error {
 func checkTaken(old, vm fleet.VMView) error {
 	var checks fleet.Checks
 	for i, d := range vm.Spec.Disks {
-		if !slices.ContainsFunc(old.Spec.Disks, func(o fleet.Disk) bool { return sameDisk(o, d) }) {
+		twice := slices.ContainsFunc(vm.Spec.Disks[:i], func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		if twice || !slices.ContainsFunc(old.Spec.Disks, func(o fleet.Disk) bool { return sameDisk(o, d) }) {
 			checks.Add(fmt.Sprintf("spec.disks[%d]", i), "A disk that was attached on the host is not the VM's own, so it cannot be taken over.")
 		}
 	}
@@ -120,9 +122,12 @@ func checkTaken(old, vm fleet.VMView) error {
 	return checks.Err()
 }
 
+// sameDisk reports whether two disks differ in nothing but what an edit changes of one.
 func sameDisk(a, b fleet.Disk) bool {
-	image := a.Image == b.Image || a.Image != nil && b.Image != nil && *a.Image == *b.Image
-	return a.Ref() == b.Ref() && a.SizeBytes == b.SizeBytes && image
+	for _, f := range fleet.DiskFields {
+		f.Copy(&a, b)
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // PutBack asks the host to undo what somebody changed there beside Quantix: the VM becomes what was last applied and asked for.

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"quantix/internal/fleet"
@@ -85,6 +86,36 @@ func TestAHostsWordGrantsNothing(t *testing.T) {
 			_, _, err := s.TakeOver(t.Context(), chief, v.ID, map[string]string{drift.Field: "now"})
 			return err
 		})
+	}
+}
+
+// Of a VM's own disks a host's word changes what an edit changes of one, and nothing else.
+func TestAHostsWordMakesNoOtherDisks(t *testing.T) {
+	s := newSite(t)
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
+	v, _ := s.missing("web")
+	say := func(change func([]fleet.Disk) []fleet.Disk) error {
+		disks, err := json.Marshal(change(slices.Clone(v.Spec.Disks)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.exec(`UPDATE vms SET status = status || jsonb_build_object('drift', jsonb_build_array(jsonb_build_object('field', 'disks', 'applied', '-', 'actual', 'now', 'take', $2::jsonb))) WHERE id = $1`, v.ID, string(disks))
+		_, _, err = s.TakeOver(t.Context(), chief, v.ID, map[string]string{"disks": "now"})
+		return err
+	}
+	for name, change := range map[string]func([]fleet.Disk) []fleet.Disk{
+		"twice":        func(all []fleet.Disk) []fleet.Disk { return append(all, all[0]) },
+		"not its own":  func(all []fleet.Disk) []fleet.Disk { all[0].ImageSHA256 = "0"; return all },
+		"another size": func(all []fleet.Disk) []fleet.Disk { all[0].SizeBytes *= 2; return all },
+		"another base": func(all []fleet.Disk) []fleet.Disk {
+			all[1].Image = &fleet.Volref{PoolID: s.nfs, Volume: "x.qcow2"}
+			return all
+		},
+	} {
+		s.refused(name, fleet.Invalid, "not the VM's own", func() error { return say(change) })
+	}
+	if err := say(func(all []fleet.Disk) []fleet.Disk { all[0].Cache = "writeback"; return all }); err != nil {
+		t.Errorf("another cache: %v", err)
 	}
 }
 
