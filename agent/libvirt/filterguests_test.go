@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,6 +100,9 @@ func (p peer) counts() (rules map[string]fleet.PassCount, dropped fleet.PassCoun
 	return rules, rules[agent.Dropped]
 }
 
+// guestNetworks counts the networks of guests: tests beside each other have no subnet together.
+var guestNetworks atomic.Int32
+
 // twoGuests runs two guests on a network of their own, each with a server on ports 80 and 81.
 func twoGuests(f fixture) (a, b peer) {
 	t := f.t
@@ -106,7 +110,7 @@ func twoGuests(f fixture) (a, b peer) {
 	f.ok(err)
 	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
 	id := fleet.NewID[fleet.NetworkID]()
-	third := 100 + int(id[35])%100
+	third := 100 + int(guestNetworks.Add(1))
 	network := fleet.Network{ID: id, Name: "filters-" + string(id)[28:], Generation: 1, Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{
 		Mode: fleet.NetworkIsolated, IPv4: &fleet.Subnet{Gateway: fmt.Sprintf("10.213.%d.1/24", third), DHCP: &fleet.DHCP{}},
 	}}
