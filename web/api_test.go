@@ -63,7 +63,7 @@ func TestEveryRefusalHasItsStatus(t *testing.T) { //nolint:tparallel // after th
 		"unknown field":          {member, "POST", "/api/v1/vms", `{"spec":{"cpuCount":2}}`, nil, 422, "spec.cpuCount"},
 		"wrong type":             {member, "POST", "/api/v1/vms", `{"spec":{"cpus":"two"}}`, nil, 422, "spec.cpus"},
 		"below the bound":        {member, "POST", "/api/v1/vms", strings.Replace(vmBody(shop, "x"), `512`, `64`, 1), nil, 422, "spec.memoryMiB"},
-		"what cannot change":     {member, "PATCH", mine, `{"spec":{"disks":[{"poolId":"p","volume":"a.qcow2","sizeBytes":1}]}}`, nil, 422, "spec.disks[0]"},
+		"what cannot change":     {member, "PATCH", mine, `{"spec":{"disks":[{"poolId":"p","volume":"a.qcow2","sizeBytes":1}]}}`, nil, 422, "spec.disks[0].volume"},
 		"power is ordered":       {member, "PATCH", mine, `{"spec":{"power":"running"}}`, nil, 422, "spec.power"},
 		"unknown field to patch": {member, "PATCH", mine, `{"spec":{"colour":"red"}}`, nil, 422, "spec.colour"},
 		"not quite the field":    {member, "PATCH", mine, `{"spec":{"CPUs":4}}`, nil, 422, "spec.CPUs"},

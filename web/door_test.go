@@ -43,6 +43,7 @@ func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ 
 		}})},
 		"POST " + wire.PathTransfers + ":id/meet": {wire.PathTransfers + string(work.ID) + "/meet", jsonOf(t, wire.Meet{Job: work.ID, Epoch: work.Epoch, Ticket: strings.Repeat("ab", 32)})},
 		"POST " + wire.PathJobs + ":id/secret":    {wire.PathJobs + string(m.guest) + "/secret", `{}`},
+		"POST " + wire.PathFirstBoots + ":id":     {wire.PathFirstBoots + string(work.VM.ID), jsonOf(t, wire.FirstBootRequest{FirstBoot: fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}})},
 		"POST " + wire.PathPools + ":id/secret":   {wire.PathPools + string(m.san) + "/secret", `{}`},
 		"GET " + wire.PathPair + ":id":            {wire.PathPair + string(screen.Args.Console), ""},
 		"GET " + wire.PathConsole + ":id":         {wire.PathConsole + string(screen.Args.Console), ""},
@@ -151,7 +152,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	}
 	// Another host, with a session of its own, has the right epoch and still not the job.
 	stranger := callerAs(t, agentURL, m, &foreign, others)
-	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
+	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "POST " + wire.PathFirstBoots + ":id", "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
 		body := strings.ReplaceAll(calls[route].body, fmt.Sprintf(`"seq":%d`, m.seq), fmt.Sprintf(`"seq":%d`, other.seq+1))
 		if a := stranger.ask(method, calls[route].path, body); a.status != http.StatusNotFound && a.status != http.StatusConflict {

@@ -92,6 +92,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/vms/{id}/place":                       {sick["place"] + "/place", place(placed), place(s.host.id)},
 		"/vms":                                  {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
 		"/vms/series":                           {"/vms/series", strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":3}`, strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":4}`},
+		"/customizations":                       {"/customizations", `{"name":"web-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`, `{"name":"other-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`},
 		"/templates":                            {"/templates", `{"name":"Web",` + ofPattern + `}`, `{"name":"Other",` + ofPattern + `}`},
 		"/templates/{id}/versions":              {"/templates/" + fresh + "/versions", `{` + ofPattern + `}`, `{` + ofPattern + `,"note":"other"}`},
 		"/templates/{id}/versions/{version}/deprecate": {"/templates/" + old + "/versions/" + old + "/deprecate", `{"deprecated":true}`, `{"deprecated":false}`},
