@@ -10,23 +10,26 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (h *host) drift(id fleet.VMID) []fleet.Drift {
+// drift is what the host says of the VM's drift, and whether its snapshot and a look at the VM alone say the same: a change that comes between the two looks is no contradiction that lasts.
+func (h *host) drift(id fleet.VMID) ([]fleet.Drift, bool) {
 	h.t.Helper()
 	r, _ := h.report(id)
 	s, _, err := h.VM(h.ctx, id)
 	h.must("look at the VM", err)
-	if len(s.Drift) != len(r.Status.Drift) {
-		h.t.Errorf("VM says the drift %+v, the snapshot %+v", s.Drift, r.Status.Drift)
-	}
-	return s.Drift
+	same := slices.EqualFunc(s.Drift, r.Status.Drift, func(a, b fleet.Drift) bool {
+		return a.Field == b.Field && a.Applied == b.Applied && a.Actual == b.Actual && string(a.Take) == string(b.Take)
+	})
+	return s.Drift, same
 }
 
+// wantDrift waits until the VM's drift is of the fields, and of no other.
 func (h *host) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.Drift {
 	h.t.Helper()
 	var got []fleet.Drift
 	h.eventually(when+": drift of "+strings.Join(fields, ", "), func() bool {
-		got = h.drift(id)
-		return slices.EqualFunc(got, fields, func(d fleet.Drift, f string) bool { return d.Field == f })
+		all, same := h.drift(id)
+		got = all
+		return same && slices.EqualFunc(got, fields, func(d fleet.Drift, f string) bool { return d.Field == f })
 	})
 	return got
 }

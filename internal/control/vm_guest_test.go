@@ -80,6 +80,7 @@ func TestOrdersToGuestsAreChecked(t *testing.T) {
 		s.guestIs(v.ID, g)
 		s.refused(says, fleet.Conflict, says, s.ask(chief, v.ID, trim))
 	}
+	s.guestIs(v.ID, fleet.GuestStatus{Agent: fleet.AgentAnswers, Frozen: true})
 	s.refused("one that is frozen", fleet.Conflict, "already", s.ask(chief, v.ID, freeze(5)))
 	s.exec(`UPDATE vms SET status = status - 'guest' WHERE id = $1`, v.ID)
 	s.refused("an older agent", fleet.Conflict, "too old", s.ask(chief, v.ID, trim))

@@ -114,15 +114,22 @@ func (p *tab) growRunning(a api, h readyHost, id fleet.VMID, pool string) {
 	p.Helper()
 	before := a.vm(p.T, id)
 	had := len(before.Spec.Disks)
-	guest := func(command string) []any {
+	// An agent that ends over a device which comes at this moment is started again by its guest: it is asked again.
+	guest := func(command string) int {
 		var out struct{ Return []any }
-		text := virsh(p.T, h, "qemu-agent-command", string(id), "--timeout", "10", `{"execute":"`+command+`"}`)
-		if err := json.Unmarshal([]byte(text), &out); err != nil {
-			p.Fatalf("%s: %v: %s", command, err, text)
-		}
-		return out.Return
+		eventually(p, stepLimit, "the guest's answer to "+command, func() (bool, string) {
+			text, err := tryVirsh(p.T, h, "qemu-agent-command", string(id), "--timeout", "10", `{"execute":"`+command+`"}`)
+			if err != nil {
+				return false, err.Error()
+			}
+			if err := json.Unmarshal([]byte(text), &out); err != nil {
+				p.Fatalf("%s: %v: %s", command, err, text)
+			}
+			return true, ""
+		})
+		return len(out.Return)
 	}
-	cpus, blocks, disks := len(guest("guest-get-vcpus")), len(guest("guest-get-memory-blocks")), len(guest("guest-get-disks"))
+	cpus, blocks, disks := guest("guest-get-vcpus"), guest("guest-get-memory-blocks"), guest("guest-get-disks")
 
 	p.open("/vms/" + string(id) + "?tab=configure")
 	p.fill("#spec-cpus", "2")
@@ -133,7 +140,7 @@ func (p *tab) growRunning(a api, h readyHost, id fleet.VMID, pool string) {
 	p.click("#vm-edit footer button.primary", "Save")
 	p.waitPath("/vms/" + string(id))
 	eventually(p, stepLimit, "what was added, in the guest", func() (bool, string) {
-		c, m, d := len(guest("guest-get-vcpus")), len(guest("guest-get-memory-blocks")), len(guest("guest-get-disks"))
+		c, m, d := guest("guest-get-vcpus"), guest("guest-get-memory-blocks"), guest("guest-get-disks")
 		vm := a.vm(p.T, id)
 		return c == cpus+1 && m == blocks+2 && d > disks && vm.Status.CPUs == 2 && vm.Status.MemoryMiB == 512 && len(vm.Status.Disks) == had+1 && len(vm.Status.NextBoot) == 0,
 			fmt.Sprintf("%d vCPUs, %d blocks of memory, %d disks: %+v", c, m, d, vm.Status)
@@ -144,7 +151,7 @@ func (p *tab) growRunning(a api, h readyHost, id fleet.VMID, pool string) {
 	p.click("#vm-edit footer button.primary", "Save")
 	p.waitPath("/vms/" + string(id))
 	eventually(p, stepLimit, "the disk to be gone from the guest", func() (bool, string) {
-		d, vm := len(guest("guest-get-disks")), a.vm(p.T, id)
+		d, vm := guest("guest-get-disks"), a.vm(p.T, id)
 		return d == disks && len(vm.Status.Disks) == had && len(vm.Status.NextBoot) == 0, fmt.Sprintf("%d disks: %+v", d, vm.Status)
 	})
 }
@@ -268,12 +275,21 @@ func (p *tab) settled() (now int) {
 // virsh asks a host's libvirt from outside, as a person beside Quantix would.
 func virsh(t testing.TB, h readyHost, args ...string) string {
 	t.Helper()
+	out, err := tryVirsh(t, h, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func tryVirsh(t testing.TB, h readyHost, args ...string) (string, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stepLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "virsh", append([]string{"-q", "-c", h.LibvirtURI}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("virsh %s: %v: %s", strings.Join(args, " "), err, out)
+		return "", fmt.Errorf("virsh %s: %w: %s", strings.Join(args, " "), err, out)
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), nil
 }
