@@ -18,10 +18,10 @@ import (
 //go:embed cloud
 var cloudFiles embed.FS
 
-// grubPackages are the boot loader that is put into the image; they are unpacked, not installed.
-var grubPackages = []string{"grub-pc-bin", "grub-common", "libdevmapper1.02.1"}
+// grubPackages are the boot loaders that are put into the image, and what a FAT is made with; they are unpacked, not installed.
+var grubPackages = []string{"grub-pc-bin", "grub-common", "libdevmapper1.02.1", "grub-efi-amd64-signed", "shim-signed", "mtools"}
 
-// CloudImage returns a disk, in qcow2, of a Debian with cloud-init that starts by BIOS and asks for a login on its serial console. It is built from
+// CloudImage returns a disk, in qcow2, of a Debian with cloud-init that starts by BIOS and by UEFI, with secure boot too, and asks for a login on its serial console. It is built from
 // Debian's packages where cacheDir does not hold it yet, which takes a minute or two, and is safe from several processes at once. Copy it, or lay an
 // overlay over it, before a guest writes to it. Its guest needs 512 MiB.
 func CloudImage(ctx context.Context, cacheDir string) (string, error) {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# build.sh WORK OUT: a Debian with cloud-init from Debian's packages alone, as a disk that boots by BIOS. It installs nothing on this machine,
+# build.sh WORK OUT: a Debian with cloud-init from Debian's packages alone, as a disk that boots by BIOS and by UEFI. It installs nothing on this machine,
 # and needs no loop device.
 set -eu
 W=$1 OUT=$2 R=$W/rootfs
@@ -37,18 +37,29 @@ done
 install -m 755 "$(dirname "$0")/initrd-init" "$I/init"
 (cd "$I"; find . | cpio -o -H newc --quiet | gzip -9) > "$R/boot/initrd.img-$KV"
 mkdir -p "$R/boot/grub"
-printf 'set timeout=0\nlinux /boot/vmlinuz-%s root=/dev/vda2 rw console=ttyS0 quiet tsc=reliable random.trust_cpu=on mitigations=off\ninitrd /boot/initrd.img-%s\nboot\n' "$KV" "$KV" > "$R/boot/grub/grub.cfg"
-# Partitions: 1 for GRUB, 2 the root.
+printf 'set timeout=0\nlinux /boot/vmlinuz-%s root=/dev/vda3 rw console=ttyS0 quiet tsc=reliable random.trust_cpu=on mitigations=off memhp_default_state=online\ninitrd /boot/initrd.img-%s\nboot\n' "$KV" "$KV" > "$R/boot/grub/grub.cfg"
+# Partitions: 1 for GRUB of a BIOS, 2 for that of UEFI, 3 the root.
 SIZE=600 D=$W/disk.raw G=$W/grub/usr/lib/grub/i386-pc
-truncate -s $((SIZE + 4))M "$D"
+truncate -s $((SIZE + 11))M "$D"
 sfdisk -q "$D" <<P
 label: gpt
 start=2048, size=2048, type=21686148-6449-6E6F-744E-656564454649
-start=4096, size=$((SIZE * 2048)), type=4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709
+start=4096, size=16384, type=C12A7328-F81F-11D2-BA4B-00A0C93EC93B
+start=20480, size=$((SIZE * 2048)), type=4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709
 P
 mkfs.ext4 -q -F -L cloudimg-root -m 0 -O ^has_journal,^metadata_csum_seed -d "$R" "$W/root.img" ${SIZE}M
-dd if="$W/root.img" of="$D" bs=1M seek=2 conv=notrunc,sparse status=none
+dd if="$W/root.img" of="$D" bs=1M seek=10 conv=notrunc,sparse status=none
 printf 'search --label --set=root cloudimg-root\nset prefix=($root)/boot/grub\nconfigfile $prefix/grub.cfg\n' > "$W/grub.cfg"
+# shim, signed for everybody's firmware, starts GRUB, signed by Debian, which starts the kernel, signed by Debian.
+mkdir -p "$W/etc" && : > "$W/etc/mtools.conf"
+mtool() { MTOOLS_SKIP_CHECK=1 MTOOLSRC="$W/etc/mtools.conf" "$W/grub/usr/bin/mtools" -c "$@"; }
+truncate -s 8M "$W/esp.img"
+mtool mformat -i "$W/esp.img" -T 16384 -h 16 -s 63 ::
+mtool mmd -i "$W/esp.img" ::EFI ::EFI/BOOT ::EFI/debian
+mtool mcopy -i "$W/esp.img" "$W/grub/usr/lib/shim/shimx64.efi.signed" ::EFI/BOOT/BOOTX64.EFI
+mtool mcopy -i "$W/esp.img" "$W/grub/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed" ::EFI/BOOT/grubx64.efi
+mtool mcopy -i "$W/esp.img" "$W/grub.cfg" ::EFI/debian/grub.cfg
+dd if="$W/esp.img" of="$D" bs=1M seek=2 conv=notrunc,sparse status=none
 LD_LIBRARY_PATH=$W/grub/lib/x86_64-linux-gnu:$W/grub/usr/lib/x86_64-linux-gnu "$W/grub/usr/bin/grub-mkimage" -d "$G" -O i386-pc -o "$W/core.img" -c "$W/grub.cfg" -p /boot/grub \
   biosdisk part_gpt ext2 search search_label configfile linux normal
 le() { printf "$(printf '\\x%02x' $(for i in 0 1 2 3 4 5 6 7; do echo $(($1 >> (8 * i) & 255)); done) | head -c $((4 * $2)))"; }
