@@ -1,0 +1,184 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent/hvtest"
+	"quantix/internal/fleet"
+)
+
+// look is where a running QEMU tells of a field, and what it says when the field is as [hvtest.FullSpec] and its like have it. An empty question
+// is a look at the process's arguments; one in braces is asked of QMP, another of the monitor for people.
+type look struct{ ask, says string }
+
+// proved are the fields whose effect is seen in a QEMU that runs with them. Those of a spec that are not here are proved by their definition alone,
+// which a real libvirt has validated, kept and given back; README lists them.
+var proved = map[string]look{
+	"disks":                  {`{"execute":"query-block"}`, `disk\.qcow2`},
+	"nics":                   {"info network", `52:54:00:0c:00:01`},
+	"cpus":                   {`{"execute":"query-cpus-fast"}`, `(?s)(thread-id.*){4}`},
+	"memoryMiB":              {`{"execute":"query-memory-size-summary"}`, `"base-memory":\s*134217728`},
+	"firmware":               {`{"execute":"query-named-block-nodes"}`, `OVMF_CODE`},
+	"cpu.model":              {`{"execute":"qom-list","arguments":{"path":"/machine/unattached"}}`, `child<qemu64-x86_64-cpu>`},
+	"cpu.features":           {"", `-cpu qemu64,\S*aes=on,svm=off`},
+	"cpu.sockets":            {`{"execute":"query-hotpluggable-cpus"}`, `"socket-id":\s*1`},
+	"cpu.cores":              {`{"execute":"query-hotpluggable-cpus"}`, `"core-id":\s*1`},
+	"cpu.threads":            {`{"execute":"query-hotpluggable-cpus"}`, `"thread-id":\s*1`},
+	"cpu.max":                {`{"execute":"query-hotpluggable-cpus"}`, `(?s)(vcpus-count.*){8}`},
+	"cpu.pinned":             {"pinned", `^0( 0)*$`},
+	"memory.shared":          {`{"execute":"query-memdev"}`, `"share":\s*true`},
+	"memory.nodes":           {`{"execute":"query-memdev"}`, `"host-nodes":\s*\[\s*0\s*\]`},
+	"memory.maxMiB":          {"", `maxmem=1048576k`},
+	"boot.menu":              {"", `-boot menu=on`},
+	"boot.cdrom":             {"", `"driver":"(scsi|ide)-cd"[^}]*"bootindex":3`},
+	"display.video":          {"info qtree", `dev: virtio-vga`},
+	"display.heads":          {"info qtree", `max_outputs = 2`},
+	"display.keyboard":       {"", `-k de-ch`},
+	"display.pointer":        {"info mice", `(?i)mouse`},
+	"display.sound":          {"info qtree", `dev: ich9-intel-hda`},
+	"security.tpm":           {`{"execute":"query-tpm"}`, `tpm-(crb|tis)`},
+	"security.secureBoot":    {"info qtree", `(?s)dev: cfi\.pflash01.*?secure = true`},
+	"devices.watchdog":       {"info qtree", `dev: i6300esb`},
+	"devices.watchdogAction": {"", `-action watchdog=pause|-watchdog-action pause`},
+	"devices.rngRate":        {"info qtree", `max-bytes = 4096`},
+	"devices.guestAgent":     {"channels", `^$`},
+
+	"disk.bus":                 {"info qtree", `dev: scsi-hd`},
+	"disk.cache":               {`{"execute":"query-block"}`, `"writeback":\s*true`},
+	"disk.io":                  {"", `"aio":"threads"`},
+	"disk.discard":             {"", `"discard":"ignore"`},
+	"disk.bootOrder":           {"", `"driver":"scsi-hd"[^}]*"bootindex":2`},
+	"disk.serial":              {"info qtree", `serial = "QX-1"`},
+	"disk.readOnly":            {`{"execute":"query-block"}`, `"ro":\s*true`},
+	"disk.limits.totalIops":    {`{"execute":"query-block"}`, `"iops":\s*500\b`},
+	"disk.limits.readIops":     {`{"execute":"query-block"}`, `"iops_rd":\s*101\b`},
+	"disk.limits.writeIops":    {`{"execute":"query-block"}`, `"iops_wr":\s*102\b`},
+	"disk.limits.totalKiB":     {`{"execute":"query-block"}`, `"bps":\s*4194304\b`},
+	"disk.limits.burstKiB":     {`{"execute":"query-block"}`, `"bps_max":\s*8388608\b`},
+	"disk.limits.readKiB":      {`{"execute":"query-block"}`, `"bps_rd":\s*2097152`},
+	"disk.limits.writeKiB":     {`{"execute":"query-block"}`, `"bps_wr":\s*1048576`},
+	"disk.limits.burstIops":    {`{"execute":"query-block"}`, `"iops_max":\s*1000`},
+	"disk.limits.burstSeconds": {`{"execute":"query-block"}`, `"iops_max_length":\s*5`},
+	"nic.model":                {"info qtree", `dev: e1000e`},
+	"nic.bootOrder":            {"", `"driver":"e1000e"[^}]*"bootindex":1`},
+	"nic.linkDown":             {"link", `down`},
+}
+
+// elsewhere are the fields that are the agent's to keep, not QEMU's, or that a test of their own asks the guest about: which test does.
+var elsewhere = map[string]string{
+	"iso":               "the suite of both back ends, growing a running guest",
+	"policy.autostart":  "agent: a host that comes up starts them in their order",
+	"policy.startOrder": "agent: a host that comes up starts them in their order",
+	"policy.startDelay": "agent: a host that comes up starts them in their order",
+	"policy.restart":    "agent: a guest that goes off by itself",
+	"firstBoot":         "e2e: the whole life of a VM, in a Debian",
+}
+
+// Each field of a VM, its disks and its cards is made, defined, started and looked up in the QEMU that runs; the test prints how far each is proved.
+func TestEveryFieldIsProved(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	vm.Spec.CPUs, vm.Spec.Disks = 4, []fleet.Disk{hvtest.FullDisk(fleet.Disk{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20})}
+	second := fleet.Disk{PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 1 << 20} // of limits those that exclude the first one's
+	second.Limits = fleet.DiskLimits{ReadIOPS: 101, WriteIOPS: 102, TotalKiB: 4096, BurstKiB: 8192}
+	vm.Spec.Disks = append(vm.Spec.Disks, second)
+	vm.Spec = hvtest.FullSpec(vm.Spec)
+	vm.Spec.CPU.Sockets, vm.Spec.CPU.Cores, vm.Spec.CPU.Threads = 2, 2, 2
+	vm.Spec.NICs = []fleet.NIC{hvtest.FullCard(fleet.NIC{Network: "default", MAC: "52:54:00:0c:00:01"})}
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	id := string(vm.ID)
+	text, err := os.ReadFile("/run/libvirt/qemu/" + vm.Name + ".pid")
+	f.ok(err)
+	pid := strings.TrimSpace(string(text))
+	answers := map[string]func() string{
+		"": func() string {
+			args, err := os.ReadFile("/proc/" + pid + "/cmdline")
+			f.ok(err)
+			return strings.ReplaceAll(string(args), "\x00", " ")
+		},
+		"pinned": func() string {
+			var at []string
+			tasks, err := filepath.Glob("/proc/" + pid + "/task/*")
+			f.ok(err)
+			for _, task := range tasks {
+				name, _ := os.ReadFile(task + "/comm")
+				if status, err := os.ReadFile(task + "/status"); err == nil && strings.HasPrefix(string(name), "CPU ") {
+					_, list, _ := strings.Cut(string(status), "Cpus_allowed_list:")
+					at = append(at, strings.Fields(list)[0])
+				}
+			}
+			return strings.Join(at, " ")
+		},
+		"channels": func() string {
+			return strings.Join(regexp.MustCompile(`org\.qemu\.guest_agent`).FindAllString(virsh(t, "qemu-monitor-command", id, "--hmp", "info qtree"), -1), " ")
+		},
+		"link": func() string { return virsh(t, "domif-getlink", id, vm.Spec.NICs[0].MAC) },
+	}
+	said := map[string]string{}
+	tell := func(ask string) string {
+		if _, known := said[ask]; !known {
+			switch own := answers[ask]; {
+			case own != nil:
+				said[ask] = own()
+			case strings.HasPrefix(ask, "{"):
+				said[ask] = virsh(t, "qemu-monitor-command", id, "--pretty", ask)
+			default:
+				said[ask] = virsh(t, "qemu-monitor-command", id, "--hmp", ask)
+			}
+		}
+		return said[ask]
+	}
+	names := []string{}
+	for _, x := range fleet.VMFields {
+		names = append(names, x.Name)
+	}
+	for _, x := range fleet.DiskFields {
+		names = append(names, "disk."+x.Name)
+	}
+	for _, x := range fleet.NICFields {
+		names = append(names, "nic."+x.Name)
+	}
+	var byXML []string
+	for _, name := range names {
+		if where, ok := elsewhere[name]; ok {
+			fmt.Printf("%-24s proved by %s\n", name, where)
+			continue
+		}
+		l, ok := proved[name]
+		if !ok {
+			byXML = append(byXML, name)
+			continue
+		}
+		if text := tell(l.ask); !regexp.MustCompile(l.says).MatchString(text) {
+			t.Errorf("%s: QEMU does not say %q: %.4000s", name, l.says, text)
+			continue
+		}
+		fmt.Printf("%-24s proved in QEMU\n", name)
+	}
+	for name := range proved {
+		if _, twice := elsewhere[name]; twice {
+			t.Errorf("%s is proved here and elsewhere", name)
+		}
+		if !slices.Contains(names, name) {
+			t.Errorf("%s is no field", name)
+		}
+	}
+	for _, name := range byXML {
+		fmt.Printf("%-24s by its definition alone\n", name)
+	}
+	readme, err := os.ReadFile("../../README.md")
+	f.ok(err)
+	if list := "`" + strings.Join(byXML, "` `") + "`"; !strings.Contains(string(readme), list) {
+		t.Errorf("README does not list what is proved by its definition alone: %s", list)
+	}
+}

@@ -1,0 +1,358 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+)
+
+const (
+	guestUser     = "anna"
+	guestPassword = "correct-horse"
+	guestKey      = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHKqsL5yCzDzZrGpFhO6mZQvVOSyCzDzZrGpFhO6mZQv anna@desk"
+)
+
+// cloudRig is a portal and a real host of its own, with a Debian of the tests' own in a pool.
+type cloudRig struct {
+	*rig
+	hostID fleet.HostID
+}
+
+func newCloudRig(t *testing.T, name string, index int) cloudRig {
+	t.Helper()
+	build, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	image, err := lab.CloudImage(build, lab.CacheDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newBareRig(t, name, index)
+	dir := filepath.Join(r.dir, "pool")
+	r.extra = []string{"--pool-roots", dir}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "cp", image, filepath.Join(dir, "cloud.qcow2")).CombinedOutput(); err != nil {
+		t.Fatalf("copy the image: %v: %s", err, out)
+	}
+	r.joinHost()
+	a := r.api()
+	host := a.host(t, r.name)
+	pool := ask[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+		"name": "cloud", "hostIds": []fleet.HostID{host.ID}, "spec": map[string]any{"kind": "dir", "path": dir},
+	})
+	eventually(t, guestLimit, "the image in the pool", func() (bool, string) {
+		got, err := a.send(t.Context(), http.MethodGet, "/api/v1/pools/"+string(pool.ID)+"/volumes", nil)
+		return err == nil && strings.Contains(string(got.body), "cloud.qcow2"), fmt.Sprint(string(got.body), err)
+	})
+	ask[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "cloud"})
+	return cloudRig{rig: r, hostID: host.ID}
+}
+
+// serialOf opens the serial console of the VM as it runs now.
+func (r cloudRig) serialOf(t *testing.T, id fleet.VMID) *serial {
+	t.Helper()
+	return openSerial(t, r.virsh(t, "ttyconsole", string(id)))
+}
+
+func (r cloudRig) virsh(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := r.host.Command(t.Context(), "virsh", append([]string{"-q"}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("virsh %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestTheWholeLifeOfAVM is what a person does with VMs from a distribution's image, all of it on the pages and each of it asked of the guest itself.
+func TestTheWholeLifeOfAVM(t *testing.T) {
+	t.Parallel()
+	r := newCloudRig(t, "lively", 23)
+	r.api() // has signed in once, and changed the password
+	ask[fleet.Customization](t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/customizations", map[string]any{
+		"name": "colored", "firstBoot": map[string]any{"kind": "cloud-init", "cloudInit": map[string]any{
+			"users": []map[string]any{{"name": guestUser, "password": guestPassword, "sudo": true, "sshKeys": []string{guestKey}}},
+			"files": []map[string]any{{"path": "/etc/color", "content": "{{var.color}} of {{vm.name}} {{vm.index}}\n", "mode": "0640"}},
+			"run":   []string{"echo told-to-run > /etc/proof"},
+		}},
+	})
+	t.Run("BIOS", func(t *testing.T) {
+		t.Parallel()
+		l := newLife(t, r, "web-07", func(p *tab) {
+			p.choose("#spec-firmware", "BIOS")
+			p.choose("[name='firstBoot.kind']", "cloud-init")
+			p.fill("[name='firstBoot.cloudInit.users[0].name']", guestUser)
+			p.fill("[name='firstBoot.cloudInit.users[0].password']", guestPassword)
+			p.fill("[name='firstBoot.cloudInit.users[0].sshKeys']", guestKey)
+			p.click("#vm-first-boot label", "May do all with sudo")
+			p.fill("[name='firstBoot.cloudInit.run']", "echo told-to-run > /etc/proof")
+		})
+		l.told("told-to-run", "1")
+		l.grows()
+		l.goesBack()
+		l.multiplies()
+	})
+	t.Run("UEFI", func(t *testing.T) {
+		t.Parallel()
+		l := newLife(t, r, "safe-12", func(p *tab) {
+			p.choose("#spec-firmware", "UEFI")
+			p.click("#vm-Security > summary", "Security")
+			p.click("#vm-Security label", "TPM 2.0")
+			p.click("#vm-Security label", "Secure boot")
+			p.choose("[name='firstBoot.kind']", "By a customization spec")
+			p.choose("[name='firstBoot.customizationId']", "colored")
+			p.fill("[name='firstBoot.variables']", "color=deep red")
+		})
+		l.told("deep red of safe-12 12", "640", "told-to-run", "1")
+		if got := l.k.ask("sudo dmesg 2>/dev/null | grep -c 'Secure boot enabled'; ls /sys/class/tpm"); got != "1\ntpm0" {
+			t.Errorf("of secure boot and a TPM the guest says %q", got)
+		}
+		l.grows()
+		l.goesBack()
+	})
+}
+
+// life is a VM with somebody before its pages and before its serial console.
+type life struct {
+	*tab
+	r    cloudRig
+	a    api
+	id   fleet.VMID
+	name string
+	k    *serial
+}
+
+// newLife makes a VM from the Debian by the wizard, of which the rest is filled in by fill, and signs in to its guest with what that was told.
+func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *life {
+	t.Helper()
+	p := newTab(t, r.portal.url)
+	p.open("/sign-in")
+	p.enter("admin", r.portal.password)
+	p.waitPath("/")
+	l := &life{tab: p, r: r, a: r.api(), name: name}
+	p.open("/vms")
+	p.click("a", "New VM")
+	p.waitPath("/vms/new")
+	p.fill("#name", name)
+	p.choose("#projectId", "cloud")
+	p.choose("#hostId", r.name)
+	p.fill("#spec-cpus", "1")
+	p.fill("#spec-memoryMiB", "512")
+	p.choose("#spec-memoryMiB-unit", "MiB")
+	p.click("#vm-CPU > summary", "CPU")
+	p.fill("#spec-cpu-max", "2")
+	p.click("#vm-Memory > summary", "Memory")
+	p.fill("#spec-memory-maxMiB", "1024")
+	p.choose("select[name='spec.disks[0].source']", "Copy of an image")
+	p.choose("select[name='spec.disks[0].image']", "cloud.qcow2")
+	p.choose("select[name='spec.disks[0].poolId']", "cloud")
+	p.fill("input[name='spec.disks[0].sizeBytes']", "2")
+	p.click("#vm-first-boot > summary", "First boot")
+	fill(p)
+	p.waitText("#vm-summary-body", "Made on "+r.name)
+	p.savePicture("readme-wizard-" + name)
+	p.create(l)
+	return l
+}
+
+// create sends the form of a new VM, waits for its guest, and signs in.
+func (p *tab) create(l *life) {
+	p.Helper()
+	if on, err := eval[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
+		p.click("label", "Start it")
+	}
+	p.click("footer button.primary", "Create VM")
+	p.waitTrue("the VM's page", `/^\/vms\/[0-9a-f-]{36}$/.test(location.pathname)`)
+	l.id = fleet.VMID(strings.TrimPrefix(p.path(), "/vms/"))
+	l.a.waitPhase(p.T, guestLimit, l.id, fleet.PhaseRunning)
+	l.k = l.r.serialOf(p.T, l.id)
+	l.k.signIn(l.name, guestUser, guestPassword)
+}
+
+// told demands that the guest was told what it was to be told, and that only it was.
+func (l *life) told(want ...string) {
+	l.Helper()
+	got := l.k.ask("exec 2>/dev/null; sudo cat /etc/color /etc/proof; stat -c %a /etc/color; sudo grep -c anna@desk .ssh/authorized_keys")
+	for _, w := range want {
+		if !strings.Contains("\n"+got+"\n", "\n"+w+"\n") {
+			l.Errorf("the guest lacks %q: %q", w, got)
+		}
+	}
+	if text := l.r.virsh(l.T, "dumpxml", string(l.id)); strings.Contains(text, guestUser) || strings.Contains(text, "$6$") {
+		l.Error("the definition tells what the guest is told")
+	}
+	if log, err := os.ReadFile(filepath.Join(l.r.dir, "agent.log")); err != nil && !errors.Is(err, os.ErrNotExist) || strings.Contains(string(log), "$6$") {
+		l.Errorf("the agent's log tells it: %v", err)
+	}
+}
+
+// number asks the guest for one.
+func (l *life) number(command string) int {
+	l.Helper()
+	text := l.k.ask(command)
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		l.Fatalf("%s says %q", command, text)
+	}
+	return n
+}
+
+// hardware is what the guest itself has: CPUs at work, memory in MiB, disks and cards.
+func (l *life) hardware() (cpus, memory, disks, cards int) {
+	l.Helper()
+	l.k.ask("for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 | sudo tee $c >/dev/null; done 2>/dev/null")
+	return l.number("nproc"), l.number("awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo"), l.number("ls /sys/block | grep -c ^vd"), l.number("ls -d /sys/class/net/e* 2>/dev/null | wc -l")
+}
+
+// grows gives the running VM a vCPU, memory, a disk and a network card in one edit; the guest has each of them at once.
+func (l *life) grows() {
+	l.Helper()
+	before := l.a.vm(l.T, l.id)
+	cpus, memory, disks, cards := l.hardware()
+	l.open("/vms/" + string(l.id) + "?tab=configure")
+	l.fill("#spec-cpus", "2")
+	l.fill("#spec-memoryMiB", "768")
+	l.click("#vm-edit button", "Add disk")
+	l.choose(fmt.Sprintf("select[name='spec.disks[%d].poolId']", len(before.Spec.Disks)), "cloud")
+	l.fill(fmt.Sprintf("input[name='spec.disks[%d].sizeBytes']", len(before.Spec.Disks)), "1")
+	l.click("#vm-edit button", "Add network card")
+	l.choose(fmt.Sprintf("select[name='spec.nics[%d].network']", len(before.Spec.NICs)), "network default")
+	l.click("#vm-edit footer button.primary", "Save")
+	l.waitPath("/vms/" + string(l.id))
+	eventually(l, guestLimit, "what was added, in the guest", func() (bool, string) {
+		c, m, d, n := l.hardware()
+		return c == cpus+1 && m > memory+200 && d == disks+1 && n == cards+1, fmt.Sprintf("%d CPUs, %d MiB, %d disks, %d cards", c, m, d, n)
+	})
+	eventually(l, stepLimit, "what was added, on the page", func() (bool, string) {
+		vm := l.a.vm(l.T, l.id)
+		return vm.Status.CPUs == 2 && vm.Status.MemoryMiB == 768 && len(vm.Status.NextBoot)+len(vm.Status.Drift) == 0, fmt.Sprintf("%+v", vm.Status)
+	})
+}
+
+// goesBack takes a snapshot with memory, has the guest lose a file and a program, and reverts: both are there again, and the program has not noticed.
+func (l *life) goesBack() {
+	l.Helper()
+	l.k.ask("echo precious > ~/precious; sync")
+	l.k.ask("(i=0; while :; do i=$((i+1)); echo $i > /tmp/count; sleep 0.2; done) >/dev/null 2>&1 & echo $! > ~/pid")
+	count := func() int { return l.number("sleep 1; grep . /tmp/count || echo 0") }
+	eventually(l, guestLimit, "the program counts", func() (bool, string) { n := count(); return n > 3, strconv.Itoa(n) })
+
+	l.open("/vms/" + string(l.id) + "?tab=snapshots")
+	l.click(".card button, .card a", "Take snapshot")
+	l.waitText("#dialog", "Take a snapshot")
+	l.fill("#dialog [name=name]", "before the mishap")
+	l.click("#dialog label", "With the memory")
+	l.click("#dialog button.primary", "Take snapshot")
+	l.waitWithin(guestLimit, ".snaps", "before the mishap")
+	l.waitText(".snaps", "memory")
+	l.idle()
+	was := count()
+	l.savePicture("readme-snapshots-" + l.name)
+
+	l.k.ask("kill -9 $(cat ~/pid); rm ~/precious /tmp/count; sync")
+	if got := l.k.ask("cat ~/precious /tmp/count 2>&1 | grep -c 'No such file'"); got != "2" {
+		l.Fatalf("before going back the guest says %q", got)
+	}
+	run := l.r.virsh(l.T, "domid", string(l.id))
+	l.pick(".snap details summary, .snap summary", "", "Revert to it")
+	l.waitText("#dialog", "Revert "+l.name)
+	l.click("#dialog button.danger", "Revert")
+	eventually(l, guestLimit, "the guest runs anew", func() (bool, string) {
+		out, err := l.r.host.Command(l.Context(), "virsh", "-q", "domid", string(l.id)).CombinedOutput()
+		now := strings.TrimSpace(string(out))
+		return err == nil && now != run && now != "-", now
+	})
+	l.idle()
+	l.k = l.r.serialOf(l.T, l.id)
+	if got := l.k.ask("sudo sh -c 'echo 3 > /proc/sys/vm/drop_caches'; cat ~/precious; kill -0 $(cat ~/pid) && echo alive"); got != "precious\nalive" {
+		l.Errorf("back again, the guest has %q", got)
+	}
+	back := count()
+	if back == 0 || back > was+600 {
+		l.Errorf("the program is at %d, and was at %d", back, was)
+	}
+	eventually(l, guestLimit, "the program goes on", func() (bool, string) { n := count(); return n > back, strconv.Itoa(n) })
+	if vm := l.a.vm(l.T, l.id); vm.Phase != fleet.PhaseRunning || len(vm.Status.NextBoot)+len(vm.Status.Drift)+len(vm.Status.Faults) > 0 {
+		l.Errorf("back again, the VM is %s: %+v", vm.Phase, vm.Status)
+	}
+	l.open("/vms/" + string(l.id) + "?tab=snapshots")
+	l.pick(".snap details summary, .snap summary", "", "Delete…")
+	l.waitText("#dialog", "Delete the snapshot")
+	l.click("#dialog button.danger", "Delete")
+	l.waitWithin(guestLimit, "main", "No snapshots")
+	l.idle()
+	if again := count(); again <= back {
+		l.Errorf("after the merge the program is at %d, and was at %d", again, back)
+	}
+}
+
+// idle waits until no task of the VM goes on.
+func (l *life) idle() {
+	l.Helper()
+	eventually(l, guestLimit, "the end of the VM's tasks", func() (bool, string) {
+		for _, t := range list[fleet.Task](l, l.a, "/api/v1/tasks?filter=target:"+l.name) {
+			if !t.State.Ended() {
+				return false, string(t.Kind) + " is " + string(t.State)
+			}
+			if t.State != fleet.JobDone {
+				l.Fatalf("%s is %s: %s", t.Kind, t.State, t.Error)
+			}
+		}
+		return true, ""
+	})
+}
+
+// multiplies makes a template of the VM and a linked clone of that, whose guest is told who it is.
+func (l *life) multiplies() {
+	l.Helper()
+	l.k.ask("echo inherited | sudo tee /etc/heirloom; sync")
+	l.open("/vms/" + string(l.id))
+	l.pick(".head summary", "Actions", "Force off")
+	l.waitText("#dialog", l.name)
+	l.click("#dialog button.danger", "Force off")
+	l.a.waitPhase(l.T, guestLimit, l.id, fleet.PhaseStopped)
+	l.open("/vms/" + string(l.id))
+	l.pick(".head summary", "Actions", "Make a template")
+	l.waitText("#dialog", "Make a template of "+l.name)
+	l.fill("#dialog [name=name]", "web")
+	l.click("#dialog button.primary", "Make template")
+	l.waitPath("/templates/")
+	l.waitWithin(guestLimit, "main", "Version 1")
+	eventually(l, guestLimit, "the template's images", func() (bool, string) {
+		t := one[fleet.TemplateView](l, l.a, "templates", "web")
+		return t.Versions[0].Unready() == "", t.Versions[0].Unready()
+	})
+	l.open(l.path())
+	l.click(".head a", "New VM from it")
+	l.waitPath("/vms/new")
+	clone := &life{tab: l.tab, r: l.r, a: l.a, name: "web-08"}
+	l.fill("#name", clone.name)
+	l.choose("#projectId", "cloud")
+	l.choose("#hostId", l.r.name)
+	for i := range 2 {
+		l.choose(fmt.Sprintf("select[name='spec.disks[%d].source']", i), "Overlay on an image")
+		l.choose(fmt.Sprintf("select[name='spec.disks[%d].poolId']", i), "cloud")
+	}
+	l.click("#vm-first-boot > summary", "First boot")
+	l.choose("[name='firstBoot.kind']", "cloud-init")
+	l.create(clone)
+	if got := clone.k.ask("cat /etc/heirloom; hostname"); got != "inherited\nweb-08" {
+		l.Errorf("the clone's guest says %q", got)
+	}
+	disk := l.a.vm(l.T, clone.id).Status.Disks[0].Path
+	out, err := exec.CommandContext(l.Context(), "qemu-img", "info", "-U", "--backing-chain", disk).CombinedOutput()
+	if err != nil || strings.Count(string(out), "image:") != 2 {
+		l.Errorf("the clone's disk is no overlay: %v: %s", err, out)
+	}
+}
