@@ -52,13 +52,17 @@ func (s *snapper) talk() *talker {
 	return k
 }
 
-// ask has the guest's shell do something, and returns the last line of what that says. What gets lost while the guest boots is said again.
+// ask has the guest's shell do something, and returns the last line of what that says. What gets lost while the guest boots is said again; once it has
+// answered, all is said once, for it would be done twice.
 func (k *talker) ask(command string) (answer string) {
 	k.s.t.Helper()
 	k.n++
 	number, last := strconv.Itoa(k.n), time.Time{}
 	waitFor(k.s.t, "the guest does "+command, func() bool {
-		if time.Since(last) > 2*time.Second {
+		k.mu.Lock()
+		heard := len(k.said) > 0
+		k.mu.Unlock()
+		if last.IsZero() || !heard && time.Since(last) > 2*time.Second {
 			last = time.Now()
 			_, err := fmt.Fprintf(k.tty, "\necho ans''wer-%s:$( %s )\n", number, command)
 			k.s.ok(err)
