@@ -36,6 +36,7 @@ type SnapNode struct {
 	Running bool         `json:"running,omitempty"`
 	State   string       `json:"state,omitempty"` // directory with copies of the firmware's variables and the TPM's state
 	MemSize int64        `json:"memoryBytes,omitempty"`
+	Seed    string       `json:"seed,omitempty"` // what the guest that ran had read when it first started: its memory goes back to no guest without that drive
 }
 
 // SnapLayer is a file of a disk's chain.

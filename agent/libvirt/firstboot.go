@@ -9,6 +9,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent"
 	"quantix/agent/seed"
 	"quantix/internal/fleet"
 )
@@ -49,9 +50,21 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 	return nil
 }
 
-// sweepSeeds removes what neither the definition nor the running guest has any more.
+// sweepSeeds removes what neither the definition, nor the running guest, nor the memory of a snapshot has any more.
 func (a *applying) sweepSeeds(ctx context.Context, x *libvirtxml.Domain, live *hardware) error {
 	keep := []string{seedOf(x)}
+	tree, err := within(ctx, func() (*agent.SnapTree, error) { return readTree(a.in.VM.ID) })
+	if err != nil {
+		return nil //nolint:nilerr // any of them may be a snapshot's, so all stay
+	}
+	if tree != nil {
+		for _, n := range tree.Nodes {
+			keep = append(keep, n.Seed)
+		}
+		if w := tree.Work; w != nil && w.Node != nil {
+			keep = append(keep, w.Node.Seed)
+		}
+	}
 	if live != nil {
 		keep = append(keep, live.seed)
 	}

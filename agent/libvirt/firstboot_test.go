@@ -3,6 +3,7 @@
 package libvirt_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -78,4 +79,47 @@ func takeSeed(t *testing.T, id string) {
 		t.Fatal(err)
 	}
 	virsh(t, "define", edited)
+}
+
+// A guest goes back to the memory of a snapshot, for which what it read when it first started is kept, however it is told to be since.
+func TestASnapshotKeepsWhatItsGuestReadFirst(t *testing.T) {
+	t.Parallel()
+	for kind, files := range map[fleet.FirstBootKind]map[string][]byte{
+		fleet.CloudInit: {"meta-data": []byte("instance-id: x\n"), "user-data": []byte("#cloud-config\n"), "network-config": []byte("version: 2\n")},
+		fleet.Ignition:  {"config.ign": []byte(`{"ignition": {"version": "3.4.0"}}`)},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			s := &snapper{fixture: f, vm: f.vm()}
+			s.vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}
+			s.vm.Spec.FirstBoot = fleet.VMFirstBoot{Kind: kind, Number: 1}
+			apply := func() {
+				t.Helper()
+				in := order(s.vm, s.pool)
+				in.FirstBoot = func(context.Context) (map[string][]byte, error) { return files, nil }
+				s.ok(s.ApplyVM(t.Context(), in))
+			}
+			apply()
+			s.ok(s.StartVM(t.Context(), s.vm.ID))
+			id := s.take(true)
+			s.off()
+			s.vm.Generation, s.vm.Spec.FirstBoot = 2, fleet.VMFirstBoot{}
+			apply()
+			if n := len(seedsOf(t, s.vm.ID)); n != 1 {
+				t.Fatalf("with a snapshot that needs it, %d are kept", n)
+			}
+			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+			if st := s.status(); st.Power != fleet.Running || len(st.Drift)+len(st.Faults) > 0 {
+				t.Errorf("back again: %+v", st)
+			}
+			s.off()
+			s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
+			s.vm.Generation = 3
+			apply()
+			if n := len(seedsOf(t, s.vm.ID)); n != 0 {
+				t.Errorf("without it, %d are kept", n)
+			}
+		})
+	}
 }

@@ -260,6 +260,7 @@ func (w *snapping) memoryXML(ctx context.Context, node agent.SnapNode, kept *lib
 					d.Source = kept.Devices.Disks[n].Source
 				}
 			}
+		case aliasOf(d.Alias) == aliasFirstBoot: // kept for it, and read-only
 		case next != nil:
 			return "", fleet.Errorf(fleet.Conflict, "The guest had the disk %s then, of which the snapshot has nothing.", targetOf(d))
 		}

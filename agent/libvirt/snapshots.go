@@ -192,7 +192,7 @@ func (w *snapping) check(ctx context.Context, s seen) error {
 	}
 	for i := range s.kept.Devices.Disks {
 		d := &s.kept.Devices.Disks[i]
-		if d.Device != "cdrom" && d.Device != "floppy" && !isOurs(d.Alias, aliasDisk) {
+		if d.Device != "cdrom" && d.Device != "floppy" && !isOurs(d.Alias, aliasDisk) && aliasOf(d.Alias) != aliasFirstBoot {
 			return refuse("Somebody attached the disk %s on the host, which is none of the VM's. Detach it first.", targetOf(d))
 		}
 	}

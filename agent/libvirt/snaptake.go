@@ -41,6 +41,9 @@ func (w *snapping) take(ctx context.Context) error {
 	node.Paused = on && golibvirt.DomainState(s.state) == golibvirt.DomainPaused
 	node.Memory = map[bool]string{true: node.Memory}[on]
 	node.Snapshot.Memory = node.Memory != ""
+	if node.Snapshot.Memory {
+		node.Seed = s.live.seed
+	}
 	switch {
 	case on && o.Memory && golibvirt.DomainState(s.state) != golibvirt.DomainRunning && !node.Paused:
 		return fleet.Errorf(fleet.Conflict, "The guest neither runs nor is paused, so its memory cannot be kept now. Try again, or keep its disks alone.")

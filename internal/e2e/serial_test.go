@@ -81,7 +81,7 @@ func (s *serial) signIn(hostname, user, password string) {
 	s.say(password)
 	s.expect(`\$ `, loginLimit)
 	s.say("stty -echo; PS1= PS2= exec sh -c 'echo quiet; exec sh'")
-	s.expect(`\nquiet\r?\n`, loginLimit)
+	s.expect(`quiet\r?\n`, guestLimit)
 }
 
 // ask has the shell do something, and returns what that says.
@@ -90,6 +90,6 @@ func (s *serial) ask(command string) string {
 	s.n++
 	end := fmt.Sprintf("end-%d", s.n)
 	s.say(command + "; echo e''" + end[1:])
-	text := s.expect(end+`\r?\n`, loginLimit)
+	text := s.expect(end+`\r?\n`, guestLimit)
 	return strings.TrimSpace(strings.ReplaceAll(text[:strings.LastIndex(text, end)], "\r", ""))
 }
