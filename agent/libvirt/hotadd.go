@@ -20,6 +20,10 @@ func moreCPUs(x *libvirtxml.Domain) int {
 	return int(x.VCPU.Value)
 }
 
+// takesCPUs reports whether a guest that runs survives it. With secure boot its firmware takes a new vCPU in from system management mode, and an emulated
+// processor never comes back from there: the guest would stand still for good.
+func takesCPUs(accelerator string, secureBoot bool) bool { return accelerator == "kvm" || !secureBoot }
+
 // moreMemory is how many MiB the domain can get while it runs; 0: no more than it has.
 func moreMemory(x *libvirtxml.Domain) int {
 	if x.MaximumMemory == nil {

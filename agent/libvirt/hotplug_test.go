@@ -74,3 +74,20 @@ func TestARunningGuestGetsAndGivesNetworkCards(t *testing.T) {
 		t.Errorf("after the next start: %+v %v", s, err)
 	}
 }
+
+// An emulated guest with secure boot would never come back from the new vCPU: it waits for the next start, and the host says so before anybody asks.
+func TestAVCPUWaitsWhereItWouldEndTheGuest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	vm := f.vm()
+	vm.Spec.Firmware, vm.Spec.Security.SecureBoot, vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = fleet.UEFI, true, 2, 512
+	f.apply(vm)
+	f.ok(f.StartVM(t.Context(), vm.ID))
+	vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = 2, 2, 256
+	f.apply(vm)
+	s, _, err := f.VM(t.Context(), vm.ID)
+	f.ok(err)
+	if s.CPUs != 1 || s.MaxCPUs != 0 || s.MemoryMiB != 256 || s.MaxMemory != 512 || !slices.Equal(s.NextBoot, []string{"cpus"}) || len(s.Drift) != 0 {
+		t.Errorf("with another vCPU to come: %+v", s)
+	}
+}

@@ -74,7 +74,7 @@ func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, kept, l
 
 // addCPUs plugs vCPUs into a guest that has sockets for them.
 func (a *applying) addCPUs(ctx context.Context, ref golibvirt.Domain, want int, live *libvirtxml.Domain) error {
-	if want <= cpusOf(live) || want > moreCPUs(live) {
+	if want <= cpusOf(live) || want > moreCPUs(live) || !takesCPUs(live.Type, secureBootOf(live)) {
 		return nil
 	}
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {

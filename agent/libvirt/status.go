@@ -20,7 +20,9 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
 	st.Power, st.Reason = power(s.state, s.reason)
 	if s.live != nil {
-		st.MaxCPUs, st.MaxMemory = hw.max.cpus, hw.max.memoryMiB
+		if st.MaxMemory = hw.max.memoryMiB; takesCPUs(s.accelerator, hw.parts.Security.SecureBoot) {
+			st.MaxCPUs = hw.max.cpus
+		}
 		if s.ours && s.pending() != "" {
 			st.NextBoot = []string{"name"}
 		}
