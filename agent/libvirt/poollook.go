@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -192,8 +193,13 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 			failed(inWords(err))
 			return st, err
 		}
+		busy := err != nil
 		if volumes, total, err = listVolumes(l, ref, p); err != nil {
 			return st, err
+		}
+		if busy {
+			volumes = meanwhile(p, volumes)
+			total = max(total, len(volumes))
 		}
 		w.mu.Lock()
 		w.volumes, w.total, w.refreshed, w.failure, w.hung = volumes, total, begun, "", false
@@ -216,6 +222,39 @@ func (w *poolWatch) lookInside(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		st.Note = fmt.Sprintf("Only the first %d of its %d volumes are listed.", mostVolumes, total)
 	}
 	return st, nil
+}
+
+// meanwhile adds the files that came since libvirt read the pool, which it does not do while it makes a volume there, however long that takes. What stands
+// on another file, or is not sound, waits until libvirt has read it.
+func meanwhile(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
+	if !p.Spec.Kind.Is().Files {
+		return known
+	}
+	dir := path.Clean(p.Spec.Path)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return known
+	}
+	names := map[string]bool{}
+	for _, v := range known {
+		names[v.Name] = true
+	}
+	for _, e := range files {
+		name := e.Name()
+		if len(known) >= mostVolumes || names[name] || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || agent.IsOurs(name) {
+			continue
+		}
+		f, err := readVolume(filepath.Join(dir, name))
+		if err != nil || f.RefersTo != "" || f.Fault != "" || f.Encrypted {
+			continue
+		}
+		if f.Disc {
+			f.Format = "iso"
+		}
+		known = append(known, fleet.Volume{Name: name, Path: filepath.Join(dir, name), Format: f.Format, CapacityBytes: f.Size, AllocBytes: f.alloc})
+	}
+	slices.SortFunc(known, func(a, b fleet.Volume) int { return cmp.Compare(a.Name, b.Name) })
+	return known
 }
 
 // isBusy reports whether a refresh was refused because a volume of the pool is being made.
