@@ -2,7 +2,7 @@ package hvtest
 
 import "quantix/internal/fleet"
 
-// FullSpec, FullDisk and FullCard give all that a back end's own tests may want to look for in the hypervisor: each field that a host here can start,
+// FullSpec gives all that a back end's own tests may want to look for in the hypervisor: each field that a host here can start,
 // none as usual.
 func FullSpec(s fleet.VMSpec) fleet.VMSpec { return fullSpec(s) }
 
