@@ -82,6 +82,7 @@ func (s *serial) signIn(hostname, user, password string) {
 	s.expect(`\$ `, loginLimit)
 	s.say("stty -echo; PS1= PS2= exec sh -c 'echo quiet; exec sh'")
 	s.expect(`quiet\r?\n`, guestLimit)
+	s.ask(":") // whatever else a shell says when it begins
 }
 
 // ask has the shell do something, and returns what that says.
