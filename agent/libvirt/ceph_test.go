@@ -5,6 +5,8 @@ package libvirt_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -36,12 +38,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	at, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &cluster{t: t, dir: dir, monitor: at.Addr().String()}
-	at.Close()
+	g := &cluster{t: t, dir: dir, monitor: quietPort(t)}
 	fsid, osd := string(fleet.NewID[fleet.PoolID]()), string(fleet.NewID[fleet.PoolID]())
 	conf := strings.NewReplacer("$DIR", dir, "$FSID", fsid, "$MON", g.monitor).Replace(`[global]
 fsid = $FSID
@@ -98,7 +95,8 @@ osd_op_num_threads_per_shard = 2
 	said := ""
 	t.Cleanup(func() {
 		if t.Failed() && said != "" {
-			t.Log("the monitor was asked in vain: ", said)
+			log, _ := os.ReadFile(dir + "/mon.a.log")
+			t.Logf("the monitor was asked in vain: %s\n%s", said, log[max(0, len(log)-2000):])
 		}
 	})
 	waitFor(t, "the monitor answers", func() bool {
@@ -118,6 +116,20 @@ osd_op_num_threads_per_shard = 2
 	g.run("ceph", "osd", "pool", "create", cephPool, "8", "8")
 	g.run("ceph", "osd", "pool", "application", "enable", cephPool, "rbd")
 	return g
+}
+
+// quietPort is an address that nobody takes before the monitor does: no connection is given a port as low as its.
+func quietPort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000))
+		if at, err := net.Listen("tcp", address); err == nil {
+			at.Close()
+			return address
+		}
+	}
+	t.Fatal("no port is free for the monitor")
+	return ""
 }
 
 func (g *cluster) daemon(name string, args ...string) *exec.Cmd {

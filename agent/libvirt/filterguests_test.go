@@ -6,9 +6,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,9 +100,6 @@ func (p peer) counts() (rules map[string]fleet.PassCount, dropped fleet.PassCoun
 	return rules, rules[agent.Dropped]
 }
 
-// guestNetworks counts the networks of guests: tests beside each other have no subnet together.
-var guestNetworks atomic.Int32
-
 // twoGuests runs two guests on a network of their own, each with a server on ports 80 and 81.
 func twoGuests(f fixture) (a, b peer) {
 	t := f.t
@@ -110,14 +107,15 @@ func twoGuests(f fixture) (a, b peer) {
 	f.ok(err)
 	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
 	id := fleet.NewID[fleet.NetworkID]()
-	third := 100 + int(guestNetworks.Add(1))
+	// Tests beside each other have no subnet together, nor has one that was killed before.
+	second, third := 192+rand.IntN(16), rand.IntN(256)
 	network := fleet.Network{ID: id, Name: "filters-" + string(id)[28:], Generation: 1, Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{
-		Mode: fleet.NetworkIsolated, IPv4: &fleet.Subnet{Gateway: fmt.Sprintf("10.213.%d.1/24", third), DHCP: &fleet.DHCP{}},
+		Mode: fleet.NetworkIsolated, IPv4: &fleet.Subnet{Gateway: fmt.Sprintf("10.%d.%d.1/24", second, third), DHCP: &fleet.DHCP{}},
 	}}
 	peers := make([]peer, 2)
 	for i := range peers {
 		vm := f.vm()
-		p := peer{f: f, vm: &vm, ip: fmt.Sprintf("10.213.%d.%d", third, 11+i), mac: fmt.Sprintf("52:54:00:5e:%02x:%02x", third, i)}
+		p := peer{f: f, vm: &vm, ip: fmt.Sprintf("10.%d.%d.%d", second, third, 11+i), mac: fmt.Sprintf("52:54:00:%02x:%02x:%02x", second, third, i)}
 		network.Spec.IPv4.DHCP.Leases = append(network.Spec.IPv4.DHCP.Leases, fleet.StaticLease{MAC: p.mac, IP: p.ip})
 		vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "guest.iso"}
 		vm.Spec.NICs = []fleet.NIC{{Network: network.Name, MAC: p.mac}}

@@ -242,11 +242,15 @@ func TestDemoStartsAgain(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(root, unique("again"))
 	first, firstAddress := startAgain(t, "demo", dir)
+	var vms []fleet.VMView
 	eventually(t, stepLimit, "the start of the VMs", func() (bool, string) {
-		running := list[fleet.VMView](t, first.api(), "/api/v1/vms?limit=500&filter=phase:running")
-		return len(running) == 32, fmt.Sprintf("%d run", len(running))
+		vms = list[fleet.VMView](t, first.api(), "/api/v1/vms?limit=500")
+		phases := map[fleet.Phase]int{}
+		for _, vm := range vms {
+			phases[vm.Phase]++
+		}
+		return phases["running"] == 32 && phases[fleet.PhaseStarting] == 0, fmt.Sprint(phases)
 	})
-	vms := list[fleet.VMView](t, first.api(), "/api/v1/vms?limit=500")
 	if err := first.signal(syscall.SIGTERM); err != nil {
 		t.Fatalf("the demo ended with %v:\n%s", err, tail(first.log, 20))
 	}
