@@ -49,6 +49,8 @@ type Backend struct {
 	subscribers subscribers
 	vms         locks[fleet.VMID]
 	volumeLocks fileLocks
+	// snapshotsRead keeps the files of VMs' snapshots, by the VM, while new disks are copied from them.
+	snapshotsRead fileLocks
 	fetcher     *fetch.Client
 	seeds       seed.Store
 	domains     domainCache

@@ -103,6 +103,12 @@ type SnapshotOrder struct {
 	Subtree     bool       `json:"subtree,omitempty"` // delete: with all that came after it
 }
 
+// SnapshotOf names a snapshot of a VM.
+type SnapshotOf struct {
+	VMID VMID       `json:"vmId"`
+	ID   SnapshotID `json:"id"`
+}
+
 // CheckSnapshot notes what of a new snapshot's name and description cannot be.
 func CheckSnapshot(c *Checks, name, description string) {
 	odd := func(text string) bool {

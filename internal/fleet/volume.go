@@ -32,6 +32,8 @@ type VolumeOrder struct {
 	// SourcePool is where copy reads from; the host is told of the pool with the order. Empty: the volume's own.
 	SourcePool PoolID `json:"sourcePool,omitempty"`
 	Flatten    bool   `json:"flatten,omitempty"`  // copy: the source is a VM's disk; what it stands on becomes part of the copy
+	// Snapshot is, for such a copy, of which moment the disk is copied: Source and SourcePool name the disk, and its VM's host knows the files.
+	Snapshot *SnapshotOf `json:"snapshot,omitempty"`
 	URL        string `json:"url,omitempty"`      // fetch: as ParseDownload takes it
 	Checksum   string `json:"checksum,omitempty"` // fetch, copy, upload: "sha256:…", for fetch also "sha512:…"; empty: none is known
 	// ChecksumURL is, for fetch, the address of a file that has the checksum: the host reads it first. With it Checksum is empty.
