@@ -12,11 +12,16 @@ import (
 )
 
 const snapshotWork = `-- name: SnapshotWork :many
-SELECT j.kind FROM jobs j
-WHERE j.subject = $1 AND j.kind IN ('vm.snapshot', 'vm.revert', 'vm.snapshot.delete', 'vm.consolidate') AND j.state IN ('queued', 'running') ORDER BY j.id
+SELECT o.kind FROM (
+    SELECT j.id, j.kind FROM jobs j
+    WHERE j.subject = $1 AND j.kind IN ('vm.snapshot', 'vm.revert', 'vm.snapshot.delete', 'vm.consolidate') AND j.state IN ('queued', 'running')
+    UNION ALL
+    SELECT j.id, j.kind FROM jobs j
+    WHERE 'vm:' || (j.args #>> '{volume,snapshot,vmId}') = $1 AND j.kind = 'volume.copy' AND j.args #>> '{volume,snapshot,vmId}' IS NOT NULL AND j.state IN ('queued', 'running')
+) o ORDER BY o.id
 `
 
-// What is asked about a VM's snapshots and has not ended, oldest first.
+// What is asked about a VM's snapshots and has not ended, oldest first: with the copies that are made of them.
 func (q *Queries) SnapshotWork(ctx context.Context, subject fleet.Subject) ([]fleet.JobKind, error) {
 	rows, err := q.db.Query(ctx, snapshotWork, subject)
 	if err != nil {

@@ -54,11 +54,11 @@ type Host struct {
 	local     *Storage
 	wakes     map[chan struct{}]bool
 	sent      map[fleet.UploadID]*sent
-	pulled    map[string]bool // devices without a link
-	removed   map[string]bool // devices that an administrator removed
-	gone      bool            // libvirtd is not reachable
+	pulled    map[string]bool    // devices without a link
+	removed   map[string]bool    // devices that an administrator removed
+	gone      bool               // libvirtd is not reachable
 	reads     map[fleet.VMID]int // copies that are made of disks as they are in snapshots of a VM
-	frozen    chan struct{}   // not nil: libvirtd does not answer until it is closed
+	frozen    chan struct{}      // not nil: libvirtd does not answer until it is closed
 }
 
 var _ agent.Hypervisor = (*Host)(nil)
