@@ -146,9 +146,12 @@ func TestAVMIsMadeFromASnapshot(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	for what, do := range map[string]func() error{
-		"deleted":   func() error { _, err := s.DeleteSnapshot(t.Context(), chief, vm.ID, base, false); return err },
-		"gone back": func() error { _, err := s.RevertSnapshot(t.Context(), chief, vm.ID, tip, control.RevertSnapshot{}); return err },
-		"the VM":    func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, true, "web"); return err },
+		"deleted": func() error { _, err := s.DeleteSnapshot(t.Context(), chief, vm.ID, base, false); return err },
+		"gone back": func() error {
+			_, err := s.RevertSnapshot(t.Context(), chief, vm.ID, tip, control.RevertSnapshot{})
+			return err
+		},
+		"the VM": func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, true, "web"); return err },
 	} {
 		s.refused(what+" while it is copied", fleet.Conflict, "being copied", do)
 	}
