@@ -203,6 +203,9 @@ var fills = []string{
 	`INSERT INTO image_copies (version_id, pool_id, volume, added_by) SELECT 'id-' || n, '` + aPool + `', 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, '` + aProject + `', 'template ' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO template_versions (id, template_id, number, spec, created_by) SELECT 'id-' || n, 'id-' || n, 1, '{}', 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by, next_at, look_at) SELECT 'id-' || n, v.id, '{}', 'me', now() + n * interval '1 minute', now() + n * interval '1 minute'
+	 FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM vms LIMIT 2000) v`,
+	`INSERT INTO snapshot_runs (schedule_id, due, snapshot_id, task_id) SELECT s.id, now() - n * interval '1 day', s.id || n, '` + aTask + `' FROM snapshot_schedules s, generate_series(1, 6) n`,
 	`INSERT INTO template_grants (template_id, granted_by) SELECT 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO images (id, template_id, name, created_by) SELECT 'own-' || n, 'id-' || n, 'template ' || n || ' disk 1', 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO vm_orders (task_id, request) SELECT 'id-' || n, '{}' FROM generate_series(1, 2000) n`,

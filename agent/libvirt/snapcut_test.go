@@ -25,7 +25,10 @@ type snapper struct {
 
 func newSnapper(t *testing.T) *snapper {
 	t.Helper()
-	f := newFixture(t)
+	return newSnapperOn(newFixture(t))
+}
+
+func newSnapperOn(f fixture) *snapper {
 	s := &snapper{fixture: f, vm: f.vm()}
 	s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 64 << 20}, {PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 8 << 20}}
 	s.apply(s.vm)

@@ -155,7 +155,7 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"vm-snapshots", snaps + "?tab=snapshots", nil},
 		{"vm-snapshots-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens(".snaps .snap summary", "", "Delete with all after it") }},
-		{"vm-snapshot-new", "/vms/new?clone=" + strings.TrimPrefix(snaps, "/vms/") + "&snapshot=" + string(old.ID), nil},
+		{"vm-snapshot-new", "/vms/new?clone=" + snaps[len("/vms/"):] + "&snapshot=" + string(old.ID), nil},
 		{"vm-schedules-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens("#schedule-"+nightly+" summary", "", "Disable") }},
 		{"vm-schedule-new", snaps + "/schedules/new", nil},
 		{"vm-schedule-edit", snaps + "/schedules/" + nightly, nil},
