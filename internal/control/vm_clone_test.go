@@ -130,6 +130,12 @@ func TestAVMIsMadeFromASnapshot(t *testing.T) {
 	s.refused("of no VM", fleet.Invalid, "Name a template or a VM", ask(s.member, control.From{SnapshotID: base}))
 	s.refused("of none", fleet.NotFound, "no such snapshot", ask(s.member, control.From{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
 	s.refused("by a stranger", fleet.NotFound, "", ask(s.stranger, control.From{VMID: vm.ID, SnapshotID: base}))
+	for _, from := range []fleet.PoolID{"", s.nfs} { // h2, which has the shared pool, too, is not where the disks are
+		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: from}})
+		if err != nil || !p.Placed || p.Host != "h1" || len(p.Spec.Disks) != 1 || p.Spec.Disks[0].SizeBytes != 1<<20 {
+			t.Errorf("the preview says %+v %v", p, err)
+		}
+	}
 	made, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: s.nfs}})
 	if err != nil {
 		t.Fatal(err)

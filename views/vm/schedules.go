@@ -118,7 +118,7 @@ func (p Page) scheduleActs(s fleet.ScheduleView) []kit.Act {
 
 // scheduleKeeps says what it keeps, and with what each is taken.
 func scheduleKeeps(s fleet.ScheduleView) string {
-	out := "Keeps " + s.Keep.Words()
+	out := s.Keep.Words()
 	switch {
 	case s.Memory:
 		out += ", with memory"
