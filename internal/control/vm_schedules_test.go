@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -72,8 +73,9 @@ func (s *scheduled) report() {
 }
 
 // does has the host do all that it is asked for about snapshots, and says what that was. wrong: it fails so.
-func (s *scheduled) does(wrong string) (did string) {
+func (s *scheduled) does(wrong string) string {
 	s.t.Helper()
+	var did strings.Builder
 	for _, w := range s.claim() {
 		o := w.Args.Snapshot
 		if o == nil {
@@ -101,9 +103,9 @@ func (s *scheduled) does(wrong string) (did string) {
 		if err := s.finish(w, out); err != nil {
 			s.t.Fatal(err)
 		}
-		did += string(w.Kind) + " " + o.Name + "; "
+		did.WriteString(string(w.Kind) + " " + o.Name + "; ")
 	}
-	return did
+	return did.String()
 }
 
 // A schedule asks for its snapshots as people do, keeps as many as it says, and deletes none but its own.
@@ -184,7 +186,7 @@ func TestAScheduleSaysWhyItWaits(t *testing.T) {
 		if !strings.Contains(v.Trouble, says) || (says == "") != (v.Trouble == "") || v.Attention != attention || vm.Attention != attention || (vm.ScheduleTrouble != "") != attention {
 			t.Fatalf("%s: %+v; the VM: %v %q", when, v, vm.Attention, vm.ScheduleTrouble)
 		}
-		if text(s.site, `SELECT attention::text FROM vms`) != fmt.Sprint(attention) {
+		if text(s.site, `SELECT attention::text FROM vms`) != strconv.FormatBool(attention) {
 			t.Errorf("%s: its row has another attention", when)
 		}
 		if i := len(vm.Status.Faults); attention && (i == 0 || vm.Status.Faults[i-1].Code != fleet.FaultSchedule) {

@@ -2,8 +2,8 @@ package fleet_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +62,7 @@ func TestAScheduleHasItsTimes(t *testing.T) {
 func TestAScheduleKeepsWhatItSays(t *testing.T) {
 	var all []fleet.Scheduled
 	for i := range 24 * 21 { // three weeks, each hour, from a Monday
-		all = append(all, fleet.Scheduled{ID: fleet.SnapshotID(fmt.Sprint(i)), Due: moment(t, "2026-03-02 00:00").Add(time.Duration(i) * time.Hour)})
+		all = append(all, fleet.Scheduled{ID: fleet.SnapshotID(strconv.Itoa(i)), Due: moment(t, "2026-03-02 00:00").Add(time.Duration(i) * time.Hour)})
 	}
 	for _, c := range []struct {
 		keep fleet.SnapshotKeep
