@@ -67,6 +67,16 @@ func NoSnapshot(vm string) error {
 	return fleet.Errorf(fleet.NotFound, "The host has no such snapshot of %s any more. Reload the page.", vm)
 }
 
+// SnapshotsRead is for what would change or remove files of which new VMs' disks are copied.
+func SnapshotsRead(vm string) error {
+	return fleet.Errorf(fleet.Conflict, "Disks of a new VM are being copied from snapshots of %s, so they are left as they are. Wait until that has ended.", vm)
+}
+
+// SnapshotsAtWork is for a copy of what is being changed.
+func SnapshotsAtWork() error {
+	return fleet.Errorf(fleet.Conflict, "Something about the VM's snapshots is under way, or was not finished, so nothing is copied from them. Wait, or take another snapshot, which brings it to an end.")
+}
+
 // HasSnapshots is for what would part a VM's disks from its snapshots.
 func HasSnapshots(vm string) error {
 	return fleet.Errorf(fleet.Conflict, "The VM %s has snapshots, of which its disks are a part, so nothing was done. Delete its snapshots first.", vm)

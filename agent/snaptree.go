@@ -106,6 +106,20 @@ func (t *SnapTree) Node(id fleet.SnapshotID) *SnapNode {
 	return &t.Nodes[i]
 }
 
+// FileOf is the file that the disk had when the snapshot was taken: with what that stands on, it is the disk as it was. Empty: there is no such
+// snapshot, or it had no such disk.
+func (t *SnapTree) FileOf(id fleet.SnapshotID, disk fleet.Volref) string {
+	if t == nil {
+		return ""
+	}
+	if n := t.Node(id); n != nil && !n.Deleted {
+		if l := layerOf(n.Layers, disk); l != nil {
+			return l.File
+		}
+	}
+	return ""
+}
+
 // Uses is the file that the VM writes to for the disk; empty: its own volume.
 func (t *SnapTree) Uses(disk fleet.Volref) string {
 	if l := layerOf(t.Active, disk); l != nil {

@@ -446,6 +446,30 @@ type Session struct {
 	Expiry time.Time
 }
 
+type SnapshotRun struct {
+	ScheduleID fleet.ScheduleID
+	Due        time.Time
+	SnapshotID fleet.SnapshotID
+	TaskID     fleet.TaskID
+	Settled    bool
+	TidyTask   fleet.TaskID
+	TidyAt     *time.Time
+	Tidied     int32
+}
+
+type SnapshotSchedule struct {
+	ID        fleet.ScheduleID
+	VMID      fleet.VMID
+	Spec      fleet.SnapshotSchedule
+	CreatedBy string
+	CreatedAt time.Time
+	NextAt    *time.Time
+	LookAt    *time.Time
+	Missed    int32
+	Trouble   string
+	Attention bool
+}
+
 type StartImage struct {
 	ID          fleet.StartImageID
 	Name        string
@@ -605,6 +629,7 @@ type VM struct {
 	ExpiresAt          *time.Time
 	ExpiryStops        bool
 	Expiry             fleet.Expiry
+	ScheduleTrouble    string
 }
 
 type VMPlan struct {

@@ -65,7 +65,7 @@ func (p planned) value(t *testing.T, field string, of reflect.Type, tenant bool)
 	if id, ok := map[reflect.Type]string{
 		reflect.TypeFor[fleet.HostID](): aHost, reflect.TypeFor[fleet.ProjectID](): aProject, reflect.TypeFor[fleet.PoolID](): aPool, reflect.TypeFor[fleet.NetworkID](): aNetwork,
 		reflect.TypeFor[fleet.VMID](): aVM, reflect.TypeFor[fleet.TaskID](): aTask, reflect.TypeFor[fleet.JobID](): aTask, reflect.TypeFor[fleet.UserID](): aUser,
-		reflect.TypeFor[fleet.Subject](): "vm:" + aVM, reflect.TypeFor[fleet.ImageID](): anID, reflect.TypeFor[fleet.ImageVersionID](): anID, reflect.TypeFor[fleet.TemplateID](): anID, reflect.TypeFor[fleet.TemplateVersionID](): anID, reflect.TypeFor[fleet.StartImageID](): anID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+		reflect.TypeFor[fleet.Subject](): "vm:" + aVM, reflect.TypeFor[fleet.ImageID](): anID, reflect.TypeFor[fleet.ImageVersionID](): anID, reflect.TypeFor[fleet.TemplateID](): anID, reflect.TypeFor[fleet.TemplateVersionID](): anID, reflect.TypeFor[fleet.ScheduleID](): anID, reflect.TypeFor[fleet.StartImageID](): anID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
 		v.SetString(id)
 		return v
@@ -125,7 +125,7 @@ var given = map[string]any{
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
 	"DiskMoved.Disk": []byte(`{"poolId":"` + aPool + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),
 	"AddTransfer.ToHost": fleet.HostID("00000000-0000-7000-8000-000000000002"), "NoteLeft.Disks": []byte(`[]`), "VMLeft.Disks": []byte(`[]`),
-	"AddPlan.ID": fleet.PlanID("new"), "AddPlan.Asked": []byte(`{}`), "QueuePlan.ID": fleet.JobID("new"), "AddTaskEdit.Edit": []byte(`{}`), "AddTaskEdit.TaskID": fleet.TaskID("ffff0000-0000-7000-8000-000000000009"),
+	"AddPlan.ID": fleet.PlanID("new"), "AddSchedule.ID": fleet.ScheduleID("new"), "AddPlan.Asked": []byte(`{}`), "QueuePlan.ID": fleet.JobID("new"), "AddTaskEdit.Edit": []byte(`{}`), "AddTaskEdit.TaskID": fleet.TaskID("ffff0000-0000-7000-8000-000000000009"),
 	"QueueConsole.ID": fleet.JobID("new"), "QueueUploadOpen.ID": fleet.JobID("new"), "QueueVolumeRead.ID": fleet.JobID("new"), "AwaitVolume.JobID": "aside-1", "AddUpload.ID": fleet.UploadID("new"), "AwaitUploadHost.PairID": fleet.PairID("new"), "QueueJob.ID": "new", "JoinQueue.ID": fleet.JobID("new"), "JoinQueue.Child": (*string)(nil), "SaveView.ID": fleet.ViewID("new"), "Assign.ObjectID": aPool,
 	"AddNetwork.ID": fleet.NetworkID("new"), "AddNetwork.Name": "new", "MarkNetworkDeleted.": fleet.NetworkID("defined"), "EndNetwork.": "defined", "LockNetwork.": fleet.NetworkID("defined"),
 	"SetSelector.ObjectID": aPool, "SelectorOf.ObjectID": aPool, "DropSelector.ObjectID": aPool, "LeaveOut.ObjectID": aPool, "LeaveOutNone.ObjectID": aPool, "LeaveInHosts.ObjectID": aPool, "LeaveOutReleased.ObjectID": aPool, "LabelledWithout.ObjectID": aPool, "LeftOut.ObjectID": aPool, "AssignedBeside.ObjectID": aPool, "HostsLabelled.ObjectID": aPool, "NotWell.ObjectID": aPool,
@@ -203,6 +203,9 @@ var fills = []string{
 	`INSERT INTO image_copies (version_id, pool_id, volume, added_by) SELECT 'id-' || n, '` + aPool + `', 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, '` + aProject + `', 'template ' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO template_versions (id, template_id, number, spec, created_by) SELECT 'id-' || n, 'id-' || n, 1, '{}', 'me' FROM generate_series(1, 2000) n`,
+	`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by, next_at, look_at) SELECT 'id-' || n, v.id, '{}', 'me', now() + n * interval '1 minute', now() + n * interval '1 minute'
+	 FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM vms LIMIT 2000) v`,
+	`INSERT INTO snapshot_runs (schedule_id, due, snapshot_id, task_id) SELECT s.id, now() - n * interval '1 day', s.id || n, '` + aTask + `' FROM snapshot_schedules s, generate_series(1, 6) n`,
 	`INSERT INTO template_grants (template_id, granted_by) SELECT 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO images (id, template_id, name, created_by) SELECT 'own-' || n, 'id-' || n, 'template ' || n || ' disk 1', 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO vm_orders (task_id, request) SELECT 'id-' || n, '{}' FROM generate_series(1, 2000) n`,

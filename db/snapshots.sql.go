@@ -7,16 +7,284 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
 )
 
-const snapshotWork = `-- name: SnapshotWork :many
-SELECT j.kind FROM jobs j
-WHERE j.subject = $1 AND j.kind IN ('vm.snapshot', 'vm.revert', 'vm.snapshot.delete', 'vm.consolidate') AND j.state IN ('queued', 'running') ORDER BY j.id
+const addSchedule = `-- name: AddSchedule :exec
+INSERT INTO snapshot_schedules (id, vm_id, spec, created_by, next_at, look_at) VALUES ($1, $2, $3, $4, $5, $5)
 `
 
-// What is asked about a VM's snapshots and has not ended, oldest first.
+type AddScheduleParams struct {
+	ID        fleet.ScheduleID
+	VMID      fleet.VMID
+	Spec      fleet.SnapshotSchedule
+	CreatedBy string
+	NextAt    *time.Time
+}
+
+func (q *Queries) AddSchedule(ctx context.Context, arg AddScheduleParams) error {
+	_, err := q.db.Exec(ctx, addSchedule,
+		arg.ID,
+		arg.VMID,
+		arg.Spec,
+		arg.CreatedBy,
+		arg.NextAt,
+	)
+	return err
+}
+
+const addScheduleRun = `-- name: AddScheduleRun :execrows
+INSERT INTO snapshot_runs (schedule_id, due, snapshot_id, task_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
+`
+
+type AddScheduleRunParams struct {
+	ScheduleID fleet.ScheduleID
+	Due        time.Time
+	SnapshotID fleet.SnapshotID
+	TaskID     fleet.TaskID
+}
+
+func (q *Queries) AddScheduleRun(ctx context.Context, arg AddScheduleRunParams) (int64, error) {
+	result, err := q.db.Exec(ctx, addScheduleRun,
+		arg.ScheduleID,
+		arg.Due,
+		arg.SnapshotID,
+		arg.TaskID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const changeSchedule = `-- name: ChangeSchedule :exec
+UPDATE snapshot_schedules SET spec = $1, next_at = $2, look_at = $3, trouble = '', attention = false WHERE id = $4
+`
+
+type ChangeScheduleParams struct {
+	Spec   fleet.SnapshotSchedule
+	NextAt *time.Time
+	LookAt *time.Time
+	ID     fleet.ScheduleID
+}
+
+func (q *Queries) ChangeSchedule(ctx context.Context, arg ChangeScheduleParams) error {
+	_, err := q.db.Exec(ctx, changeSchedule,
+		arg.Spec,
+		arg.NextAt,
+		arg.LookAt,
+		arg.ID,
+	)
+	return err
+}
+
+const deleteSchedule = `-- name: DeleteSchedule :execrows
+DELETE FROM snapshot_schedules WHERE id = $1 AND vm_id = $2
+`
+
+type DeleteScheduleParams struct {
+	ID   fleet.ScheduleID
+	VMID fleet.VMID
+}
+
+func (q *Queries) DeleteSchedule(ctx context.Context, arg DeleteScheduleParams) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteSchedule, arg.ID, arg.VMID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const forgetScheduleRuns = `-- name: ForgetScheduleRuns :exec
+DELETE FROM snapshot_runs WHERE schedule_id = $1 AND due = ANY ($2::timestamptz[])
+`
+
+type ForgetScheduleRunsParams struct {
+	ScheduleID fleet.ScheduleID
+	Dues       []time.Time
+}
+
+func (q *Queries) ForgetScheduleRuns(ctx context.Context, arg ForgetScheduleRunsParams) error {
+	_, err := q.db.Exec(ctx, forgetScheduleRuns, arg.ScheduleID, arg.Dues)
+	return err
+}
+
+const lookedSchedule = `-- name: LookedSchedule :exec
+UPDATE snapshot_schedules SET next_at = $1, look_at = $2, missed = $3, trouble = $4, attention = $5 WHERE id = $6
+`
+
+type LookedScheduleParams struct {
+	NextAt    *time.Time
+	LookAt    *time.Time
+	Missed    int32
+	Trouble   string
+	Attention bool
+	ID        fleet.ScheduleID
+}
+
+func (q *Queries) LookedSchedule(ctx context.Context, arg LookedScheduleParams) error {
+	_, err := q.db.Exec(ctx, lookedSchedule,
+		arg.NextAt,
+		arg.LookAt,
+		arg.Missed,
+		arg.Trouble,
+		arg.Attention,
+		arg.ID,
+	)
+	return err
+}
+
+const scheduleFailed = `-- name: ScheduleFailed :exec
+UPDATE snapshot_schedules SET look_at = now() + interval '5 minutes', trouble = $1 WHERE id = $2
+`
+
+type ScheduleFailedParams struct {
+	Trouble string
+	ID      fleet.ScheduleID
+}
+
+// What the pass could not do about one, it tries again later.
+func (q *Queries) ScheduleFailed(ctx context.Context, arg ScheduleFailedParams) error {
+	_, err := q.db.Exec(ctx, scheduleFailed, arg.Trouble, arg.ID)
+	return err
+}
+
+const scheduleRunsOf = `-- name: ScheduleRunsOf :many
+SELECT r.schedule_id, r.due, r.snapshot_id, r.task_id, r.settled, r.tidy_task, r.tidy_at, r.tidied, COALESCE(t.state, 'done')::text AS state, COALESCE(t.error, '')::text AS error, COALESCE(d.state, '')::text AS tidy_state, COALESCE(d.error, '')::text AS tidy_error
+FROM snapshot_schedules s JOIN snapshot_runs r ON r.schedule_id = s.id
+LEFT JOIN tasks t ON t.id = r.task_id LEFT JOIN tasks d ON d.id = r.tidy_task
+WHERE s.vm_id = $1 ORDER BY r.due DESC
+`
+
+type ScheduleRunsOfRow struct {
+	ScheduleID fleet.ScheduleID
+	Due        time.Time
+	SnapshotID fleet.SnapshotID
+	TaskID     fleet.TaskID
+	Settled    bool
+	TidyTask   fleet.TaskID
+	TidyAt     *time.Time
+	Tidied     int32
+	State      string
+	Error      string
+	TidyState  string
+	TidyError  string
+}
+
+// What the schedules of a VM have asked for and the VM may have, newest first. What became of it in a task that is not kept any more is no trouble now.
+func (q *Queries) ScheduleRunsOf(ctx context.Context, vmID fleet.VMID) ([]ScheduleRunsOfRow, error) {
+	rows, err := q.db.Query(ctx, scheduleRunsOf, vmID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ScheduleRunsOfRow{}
+	for rows.Next() {
+		var i ScheduleRunsOfRow
+		if err := rows.Scan(
+			&i.ScheduleID,
+			&i.Due,
+			&i.SnapshotID,
+			&i.TaskID,
+			&i.Settled,
+			&i.TidyTask,
+			&i.TidyAt,
+			&i.Tidied,
+			&i.State,
+			&i.Error,
+			&i.TidyState,
+			&i.TidyError,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const scheduleToLook = `-- name: ScheduleToLook :one
+SELECT s.id, s.vm_id FROM snapshot_schedules s JOIN vms v ON v.id = s.vm_id
+WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1
+`
+
+type ScheduleToLookRow struct {
+	ID   fleet.ScheduleID
+	VMID fleet.VMID
+}
+
+// The next that a pass looks at. Those of VMs that are being deleted wait for that.
+func (q *Queries) ScheduleToLook(ctx context.Context) (ScheduleToLookRow, error) {
+	row := q.db.QueryRow(ctx, scheduleToLook)
+	var i ScheduleToLookRow
+	err := row.Scan(&i.ID, &i.VMID)
+	return i, err
+}
+
+const schedulesOf = `-- name: SchedulesOf :many
+SELECT id, vm_id, spec, created_by, created_at, next_at, look_at, missed, trouble, attention FROM snapshot_schedules WHERE vm_id = $1 ORDER BY created_at, id
+`
+
+func (q *Queries) SchedulesOf(ctx context.Context, vmID fleet.VMID) ([]SnapshotSchedule, error) {
+	rows, err := q.db.Query(ctx, schedulesOf, vmID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SnapshotSchedule{}
+	for rows.Next() {
+		var i SnapshotSchedule
+		if err := rows.Scan(
+			&i.ID,
+			&i.VMID,
+			&i.Spec,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.NextAt,
+			&i.LookAt,
+			&i.Missed,
+			&i.Trouble,
+			&i.Attention,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const settleScheduleRun = `-- name: SettleScheduleRun :exec
+UPDATE snapshot_runs SET settled = true WHERE schedule_id = $1 AND due = $2
+`
+
+type SettleScheduleRunParams struct {
+	ScheduleID fleet.ScheduleID
+	Due        time.Time
+}
+
+func (q *Queries) SettleScheduleRun(ctx context.Context, arg SettleScheduleRunParams) error {
+	_, err := q.db.Exec(ctx, settleScheduleRun, arg.ScheduleID, arg.Due)
+	return err
+}
+
+const snapshotWork = `-- name: SnapshotWork :many
+SELECT o.kind FROM (
+    SELECT j.id, j.kind FROM jobs j
+    WHERE j.subject = $1 AND j.kind IN ('vm.snapshot', 'vm.revert', 'vm.snapshot.delete', 'vm.consolidate') AND j.state IN ('queued', 'running')
+    UNION ALL
+    SELECT j.id, j.kind FROM jobs j
+    WHERE 'vm:' || (j.args #>> '{volume,snapshot,vmId}') = $1 AND j.kind = 'volume.copy' AND j.args #>> '{volume,snapshot,vmId}' IS NOT NULL AND j.state IN ('queued', 'running')
+) o ORDER BY o.id
+`
+
+// What is asked about a VM's snapshots and has not ended, oldest first: with the copies that are made of them.
 func (q *Queries) SnapshotWork(ctx context.Context, subject fleet.Subject) ([]fleet.JobKind, error) {
 	rows, err := q.db.Query(ctx, snapshotWork, subject)
 	if err != nil {
@@ -35,4 +303,37 @@ func (q *Queries) SnapshotWork(ctx context.Context, subject fleet.Subject) ([]fl
 		return nil, err
 	}
 	return items, nil
+}
+
+const tellScheduleTrouble = `-- name: TellScheduleTrouble :exec
+UPDATE vms v SET schedule_trouble = n.trouble, attention = CASE WHEN n.trouble = '' THEN NOT v.attention ELSE v.attention END
+FROM (SELECT COALESCE((SELECT s.trouble FROM snapshot_schedules s WHERE s.vm_id = $1 AND s.attention ORDER BY s.created_at LIMIT 1), '') AS trouble) n
+WHERE v.id = $1 AND v.schedule_trouble <> n.trouble
+`
+
+// What a person is needed for among the schedules of a VM, for its row.
+func (q *Queries) TellScheduleTrouble(ctx context.Context, vmID fleet.VMID) error {
+	_, err := q.db.Exec(ctx, tellScheduleTrouble, vmID)
+	return err
+}
+
+const tidyScheduleRun = `-- name: TidyScheduleRun :exec
+UPDATE snapshot_runs SET tidy_task = $1, tidy_at = now() + $2::interval, tidied = tidied + 1 WHERE schedule_id = $3 AND due = $4
+`
+
+type TidyScheduleRunParams struct {
+	TidyTask   fleet.TaskID
+	Wait       time.Duration
+	ScheduleID fleet.ScheduleID
+	Due        time.Time
+}
+
+func (q *Queries) TidyScheduleRun(ctx context.Context, arg TidyScheduleRunParams) error {
+	_, err := q.db.Exec(ctx, tidyScheduleRun,
+		arg.TidyTask,
+		arg.Wait,
+		arg.ScheduleID,
+		arg.Due,
+	)
+	return err
 }

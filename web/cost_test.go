@@ -177,6 +177,7 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 	c.browser = p.signedIn("ann", fleet.RoleAdmin)
 	p.exec(`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by) VALUES ($1, 'web', '', 'cloud-init', '{}', 'x', 'x', 'ann')`, aSpec)
 	p.exec(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
+	p.exec(`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by) VALUES ($1, $2, '{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}', 'ann')`, aSchedule, aVM)
 	p.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`, aVM, aSnapshot)
 	p.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
 	p.exec(`INSERT INTO vm_plans (id, user_id, project_id, host_id, vm_id, vm, asked, drawing) VALUES ($1, 'ann', $2, $3, $4, '{"name":"vm-000001"}', '{}', '{"lines":[]}')`, aTask, aShop, aHost, aVM)
@@ -203,6 +204,7 @@ const (
 	aHost     = "00000000-0000-7000-8000-000000000001"
 	aVM       = "00000000-0000-7000-8000-000001000001"
 	aSnapshot = "00000000-0000-7000-8000-00000000a001"
+	aSchedule = "00000000-0000-7000-8000-00000000a002"
 	aPool     = "00000000-0000-7000-8000-000000002003" // failed on some hosts
 	aSpec     = "00000000-0000-7000-8000-000000007001"
 	aGroup    = "00000000-0000-7000-8000-000000006001"
@@ -240,7 +242,7 @@ var addresses = map[string][]struct {
 	"/views/:list":                        {{at: "/views/vms"}},
 	"/vms":                                {{at: "/vms"}},
 	"/vms/bulk/:id":                       {{at: "/vms/bulk/" + aTask}},
-	"/vms/new":                            {{at: "/vms/new", sums: 8}, {at: "/vms/new?template=" + aTemplate, sums: 10}, {at: "/vms/new?clone=" + aVM, sums: 8}},
+	"/vms/new":                            {{at: "/vms/new", sums: 8}, {at: "/vms/new?template=" + aTemplate, sums: 10}, {at: "/vms/new?clone=" + aVM, sums: 8}, {at: "/vms/new?clone=" + aVM + "&snapshot=" + aSnapshot, sums: 8}},
 	"/vms/:id":                            {{at: "/vms/" + aVM}, {at: "/vms/" + aVM + "?tab=monitor"}, {at: "/vms/" + aVM + "?tab=events"}, {at: "/vms/" + aVM + "?tab=configure", sums: 5}},
 	"/plans/:id":                          {{at: "/plans/" + aTask}},
 	"/vms/edit":                           {{at: "/vms/edit?id=" + aVM}},
@@ -249,6 +251,9 @@ var addresses = map[string][]struct {
 	"/vms/:id/snapshots/take":             {{at: "/vms/" + aVM + "/snapshots/take"}, {at: "/vms/" + aVM + "?tab=snapshots"}},
 	"/vms/:id/snapshots/:snapshot/revert": {{at: "/vms/" + aVM + "/snapshots/" + aSnapshot + "/revert"}},
 	"/vms/:id/snapshots/:snapshot/delete": {{at: "/vms/" + aVM + "/snapshots/" + aSnapshot + "/delete"}},
+	"/vms/:id/schedules/new":              {{at: "/vms/" + aVM + "/schedules/new"}},
+	"/vms/:id/schedules/:schedule":        {{at: "/vms/" + aVM + "/schedules/" + aSchedule}},
+	"/vms/:id/schedules/:schedule/delete": {{at: "/vms/" + aVM + "/schedules/" + aSchedule + "/delete"}},
 	"/vms/:id/guest/freeze":               {{at: "/vms/" + aVM + "/guest/freeze"}},
 	"/vms/:id/guest/guestpassword":        {{at: "/vms/" + aVM + "/guest/guestpassword"}},
 	"/vms/:id/guard":                      {{at: "/vms/" + aVM + "/guard"}},

@@ -86,6 +86,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/vms/{id}/leave":                       {sick["leave"] + "/leave", place(s.host.id), place(placed)},
 		"/vms/{id}/snapshots":                   {snapped("taken") + "/snapshots", `{"name":"before"}`, `{"name":"after"}`},
 		"/vms/{id}/snapshots/{snapshot}/revert": {snapped("reverted") + "/snapshots/old/revert", `{}`, `{"start":true}`},
+		"/vms/{id}/snapshot-schedules":          {snapped("scheduled") + "/snapshot-schedules", `{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`, `{"name":"daily","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`},
 		"/vms/{id}/consolidate":                 {snapped("merged") + "/consolidate", ``, ``},
 		"/vms/{id}/disks/grow":                  {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
 		"/vms/{id}/disks/move":                  {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},

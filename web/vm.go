@@ -104,7 +104,9 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 			p.Pools, err = s.poolNames(ctx, a, p.VM)
 		}
 	case "snapshots":
-		p.Busy, err = s.Control.SnapshotWork(ctx, a, p.VM.ID)
+		if p.Busy, err = s.Control.SnapshotWork(ctx, a, p.VM.ID); err == nil {
+			p.Schedules, err = s.Control.SnapshotSchedules(ctx, a, p.VM.ID)
+		}
 	case "events":
 		history, err := s.Control.VMEvents(ctx, a, p.VM.ID)
 		p.Audit, p.Tasks = history.Audit, history.Jobs

@@ -19,6 +19,7 @@ import (
 func fromOf(typed url.Values) *control.From {
 	from := control.From{
 		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
+		SnapshotID: fleet.SnapshotID(typed.Get("from.snapshotId")),
 	}
 	if from == (control.From{}) {
 		return nil
@@ -30,7 +31,7 @@ func fromOf(typed url.Values) *control.From {
 func (s *Server) sourced(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.From, []kit.Option, error) {
 	from := fromOf(typed)
 	if fresh {
-		from = fromOf(url.Values{"from.templateId": {c.QueryParam("template")}, "from.versionId": {c.QueryParam("version")}, "from.vmId": {c.QueryParam("clone")}})
+		from = fromOf(url.Values{"from.templateId": {c.QueryParam("template")}, "from.versionId": {c.QueryParam("version")}, "from.vmId": {c.QueryParam("clone")}, "from.snapshotId": {c.QueryParam("snapshot")}})
 	}
 	switch {
 	case from == nil:
@@ -38,7 +39,7 @@ func (s *Server) sourced(c echo.Context, a fleet.Actor, typed url.Values, fresh 
 	case from.TemplateID != "":
 		return s.sourcedByTemplate(c, a, *from, typed, fresh)
 	case from.VMID != "":
-		shown, err := s.sourcedByVM(c, a, from.VMID, typed, fresh)
+		shown, err := s.sourcedByVM(c, a, *from, typed, fresh)
 		return shown, nil, err
 	}
 	return nil, nil, fleet.Errorf(fleet.NotFound, "There is no such template.")
@@ -87,8 +88,8 @@ func (s *Server) sourcedByTemplate(c echo.Context, a fleet.Actor, from control.F
 	return out, images, nil
 }
 
-func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, id fleet.VMID, typed url.Values, fresh bool) (*vmview.From, error) {
-	vm, err := s.Control.GetVM(c.Request().Context(), a, id)
+func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, from control.From, typed url.Values, fresh bool) (*vmview.From, error) {
+	vm, err := s.Control.GetVM(c.Request().Context(), a, from.VMID)
 	if err != nil {
 		return nil, err
 	}
@@ -96,12 +97,19 @@ func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, id fleet.VMID, typed
 		Title: "Clone " + vm.Name, Back: views.VMPath(vm.ID), Sent: map[string]string{"from.vmId": string(vm.ID)}, Disks: []string{},
 		Note: "A full copy on the host of " + vm.Name + ", with addresses of its own. It stays off until the disks are copied. Its firmware's memory and TPM begin anew. For linked clones, make a template of it.",
 	}
-	if ok, why := vm.AllowsClone(); !ok {
+	disks, of := vm.Spec.Disks, ""
+	if from.SnapshotID != "" {
+		shot, err := s.momentOf(c, a, vm, from.SnapshotID, out)
+		if err != nil {
+			return nil, err
+		}
+		disks, of = vm.DisksIn(shot), " of “"+shot.Name+"”"
+	} else if ok, why := vm.AllowsClone(); !ok {
 		out.Note = why
 	}
-	spec := control.CloneOf(vm, "")
+	spec := control.CloneOf(vm, "", disks)
 	for i, d := range spec.Disks {
-		out.Disks = append(out.Disks, fmt.Sprintf("Copy of disk %d (%s)", i+1, kit.Bytes(d.SizeBytes)))
+		out.Disks = append(out.Disks, fmt.Sprintf("Copy of disk %d%s (%s)", i+1, of, kit.Bytes(d.SizeBytes)))
 	}
 	if !fresh {
 		return out, nil
@@ -116,6 +124,27 @@ func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, id fleet.VMID, typed
 		typed.Set(fmt.Sprintf("spec.disks[%d].source", i), "clone")
 	}
 	return out, nil
+}
+
+// momentOf is the snapshot that the new VM's disks are copied from, which the form's heading and note then speak of.
+func (s *Server) momentOf(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.From) (fleet.Snapshot, error) {
+	if vm.Status == nil || vm.Status.Snapshots.Of(id) == nil {
+		return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
+	}
+	shot := *vm.Status.Snapshots.Of(id)
+	busy, err := s.Control.SnapshotWork(c.Request().Context(), a, vm.ID)
+	if err != nil {
+		return shot, err
+	}
+	out.Title = "New VM from “" + shot.Name + "” of " + vm.Name
+	out.Back = views.TabPath(views.VMPath(vm.ID), "snapshots")
+	out.Sent["from.snapshotId"] = string(shot.ID)
+	out.Note = "Full copies of the disks as they were then, on the host of " + vm.Name + ", which may run on; its snapshots stay as they are until the disks are copied. " +
+		"The settings are those of now, with addresses of its own; the guest's memory, the firmware's variables and the TPM begin anew."
+	if ok, why := vm.AllowsNew(shot, busy); !ok {
+		out.Note = why
+	}
+	return shot, nil
 }
 
 // typeSpec types a spec into the form of a new VM.

@@ -264,6 +264,11 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, erro
 		var p control.Preview
 		if p, err = s.Control.PreviewVM(c.Request().Context(), a, ask); err == nil {
 			out.Placed, out.Host, out.More, out.Why = p.Placed, p.Host, p.More, p.Why
+			if want.From != nil { // what it is made from says how large its disks are
+				shown := want
+				shown.Spec.Disks = p.Spec.Disks
+				out.Facts = factsOf(shown)
+			}
 			for _, h := range p.Hosts {
 				out.Others = append(out.Others, vmview.Other{Name: h.Name, Why: h.Why, Could: h.Could})
 			}

@@ -3,8 +3,70 @@ package hvtest
 import (
 	"testing"
 
+	"quantix/agent"
 	"quantix/internal/fleet"
 )
+
+// The disks of a new VM are copied as another's were in a snapshot, while that one runs on: what was written later is not in them. Meanwhile nothing of
+// the other's snapshots changes.
+func testFromSnapshot(t *testing.T, h *host) {
+	p, other, known := h.pool(), h.pool(), sums{}
+	vm := h.made(disk(p))
+	source := vm.Spec.Disks[0]
+	h.write(vm, 'a')
+	one := h.take(vm, "one", false)
+	h.write(vm, 'b')
+	two := h.take(vm, "two", false)
+	h.write(vm, 'c')
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	volumes := len(h.poolStatus(p).Volumes)
+	copyOf := func(s fleet.SnapshotID, to fleet.Pool, name string) agent.VolumeWork {
+		w := known.of(h.work(to, name, fleet.VolumeOrder{Source: source.Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: s}}))
+		if to.ID != p.ID {
+			w.Order.SourcePool, w.Source = p.ID, &p
+		}
+		return w
+	}
+	for i, c := range []struct {
+		of   fleet.Snapshot
+		to   fleet.Pool
+		want byte
+	}{{one, p, 'a'}, {two, other, 'b'}} {
+		copied := disk(c.to)
+		copied.SizeBytes = source.SizeBytes
+		clone := h.vm(copied)
+		w := copyOf(c.of.ID, c.to, copied.Volume)
+		w.Whole = func(string) error {
+			h.refused("delete it while it is copied", h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: c.of.ID})), "being copied")
+			h.refused("go back while it is copied", h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})), "being copied")
+			h.refused("delete the VM while it is copied", h.DeleteVM(h.ctx, vm, h.pools, true), "being copied")
+			return nil
+		}
+		h.must("copy "+c.of.Name, h.CopyVolume(h.ctx, w))
+		order := h.order(clone)
+		order.Made = []fleet.Volref{copied.Ref()}
+		h.must("make the VM", h.ApplyVM(h.ctx, order))
+		h.wantData(clone, c.want)
+		if v := h.told(known, c.to, copied.Volume); v.Backing != "" || v.CapacityBytes != source.SizeBytes || v.SHA256 == "" {
+			t.Errorf("the disk from %s is %+v", c.of.Name, v)
+		}
+		h.must("start it", h.StartVM(h.ctx, clone.ID))
+		if i == 0 {
+			volumes++
+		}
+	}
+	if tree := h.tree(vm); len(tree.Snapshots) != 2 || tree.Current != two.ID || tree.Unfinished != "" {
+		t.Errorf("afterwards the VM tells %+v", tree)
+	}
+	h.wantVolumes(p, volumes)
+	h.drop(vm, one, true)
+	for what, id := range map[string]fleet.SnapshotID{"one that is deleted": one.ID, "none": fleet.NewID[fleet.SnapshotID]()} {
+		h.refused("copy "+what, h.CopyVolume(h.ctx, copyOf(id, p, "late.qcow2")), "no such snapshot")
+	}
+	h.must("force off", h.StopVM(h.ctx, vm.ID))
+	h.wantData(vm, 'c')
+	h.wantVolumes(p, 2)
+}
 
 // A clone is a VM whose disks were copied from another's before it is made: they are taken as they are, and one that never came is not made anew.
 func testCopiedDisks(t *testing.T, h *host) {

@@ -243,6 +243,7 @@ func Run(t *testing.T, h Harness) {
 			{"snapshots of a running VM are taken and deleted", testSnapshotsRunning},
 			{"a VM goes back to the memory of a snapshot", testSnapshotMemory},
 			{"a snapshot in the middle, at the root, and a branch are deleted", testSnapshotBranches},
+			{"a new VM begins as another was in a snapshot", testFromSnapshot},
 			{"an order about snapshots is done once", testSnapshotOnce},
 			{"what would part a VM from its snapshots is refused", testSnapshotRefused},
 			{"snapshots that somebody else made are shown and respected", testSnapshotOthers},

@@ -49,23 +49,25 @@ type Backend struct {
 	subscribers subscribers
 	vms         locks[fleet.VMID]
 	volumeLocks fileLocks
-	fetcher     *fetch.Client
-	seeds       seed.Store
-	domains     domainCache
-	assigned    assigned
-	ioErrors    ioErrors
-	addresses   watch[map[fleet.VMID]cards]
-	heard       heard
-	guests      guests
-	disks       diskSizes
-	files       fileWatches
-	pools       poolWatches
-	nets        networkWatch
-	filterLocks locks[fleet.SecurityGroupID]
-	filters     *agent.FilterBook
-	filterMu    sync.Mutex // held while a filter is written and remembered, or compared with what is remembered
-	changed     watch[map[string]string]
-	caps        watch[capabilities]
+	// snapshotsRead keeps the files of VMs' snapshots, by the VM, while new disks are copied from them.
+	snapshotsRead fileLocks
+	fetcher       *fetch.Client
+	seeds         seed.Store
+	domains       domainCache
+	assigned      assigned
+	ioErrors      ioErrors
+	addresses     watch[map[fleet.VMID]cards]
+	heard         heard
+	guests        guests
+	disks         diskSizes
+	files         fileWatches
+	pools         poolWatches
+	nets          networkWatch
+	filterLocks   locks[fleet.SecurityGroupID]
+	filters       *agent.FilterBook
+	filterMu      sync.Mutex // held while a filter is written and remembered, or compared with what is remembered
+	changed       watch[map[string]string]
+	caps          watch[capabilities]
 
 	metering watch[[]wire.Meter]
 	counting watch[[]agent.CountedCard]

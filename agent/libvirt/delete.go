@@ -31,6 +31,11 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		if tree != nil && len(tree.Active) > 0 && !disks {
 			return agent.DeletesTheirOwn(vm.Name)
 		}
+		release, err := b.ownSnapshots(vm)
+		if err != nil {
+			return err
+		}
+		defer release()
 		var places []place
 		if disks {
 			files, err := b.shareFiles(ctx, agent.Apply{VM: vm, Pools: pools})

@@ -25,7 +25,10 @@ type snapper struct {
 
 func newSnapper(t *testing.T) *snapper {
 	t.Helper()
-	f := newFixture(t)
+	return newSnapperOn(newFixture(t))
+}
+
+func newSnapperOn(f fixture) *snapper {
 	s := &snapper{fixture: f, vm: f.vm()}
 	s.vm.Spec.Disks = []fleet.Disk{{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 64 << 20}, {PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 8 << 20}}
 	s.apply(s.vm)
@@ -144,7 +147,8 @@ func until(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happ
 // cutAt is a way to be cut off.
 type cutAt struct {
 	name  string
-	every int // how many steps it goes on each time: what takes long is not done at each of them
+	first int // at which step it begins
+	every int // how many steps it goes on each time: what takes long is not done at each of them, but one such at each
 	do    func(s *snapper)
 }
 
@@ -167,14 +171,17 @@ func killQEMU(s *snapper) {
 }
 
 var cuts = []cutAt{
-	{"libvirtd is killed a moment later", 2, func(s *snapper) {
+	{"libvirtd is killed a moment later", 1, 3, func(s *snapper) {
 		s.later = make(chan struct{})
 		time.AfterFunc(30*time.Millisecond, func() { defer close(s.later); killLibvirtd(s) })
 	}},
-	{"the agent ends", 1, func(*snapper) { panic(errKilled) }},
-	{"libvirtd is killed", 2, killLibvirtd},
-	{"QEMU is killed", 2, killQEMU},
+	{"the agent ends", 1, 1, func(*snapper) { panic(errKilled) }},
+	{"libvirtd is killed", 2, 3, killLibvirtd},
+	{"QEMU is killed", 3, 3, killQEMU},
 }
+
+// mostCuts is in how many places of orders about snapshots something is killed, at least.
+const mostCuts = 60
 
 // Whatever is killed at whichever step, the VM ends as before or as asked, once the order is given again: its guest is not left standing, its disks are sound,
 // and no file is left over.
@@ -203,6 +210,14 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 	take := func(in agent.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
 	revert := func(in agent.SnapshotWork) error { return s.RevertSnapshot(t.Context(), in) }
 	drop := func(in agent.SnapshotWork) error { return s.DeleteSnapshot(t.Context(), in) }
+	places := 0
+	until := func(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happens func()) (bool, error) {
+		done, err := until(n, in, do, happens)
+		if !done {
+			places++
+		}
+		return done, err
+	}
 	for _, c := range cuts {
 		for _, on := range []bool{true, false} {
 			if !on && c.name != "the agent ends" { // what is not there is not killed, and the definition is one file of libvirt's
@@ -215,7 +230,7 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 					s.ok(s.StartVM(t.Context(), s.vm.ID))
 				}
 			}
-			for n := 1; ; n += c.every {
+			for n := c.first; ; n += c.every {
 				when := fmt.Sprintf("take, %s, %s at step %d", state, c.name, n)
 				begin()
 				in := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "cut", Memory: on})
@@ -240,7 +255,7 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 			begin()
 			id := s.take(on)
 			// libvirt 9 never lets go of a guest that it was killed in the middle of starting, whoever asked for that: its own restart does not help.
-			for n := 1; safeToStart(c); n += c.every {
+			for n := c.first; safeToStart(c); n += c.every {
 				when := fmt.Sprintf("revert, %s, %s at step %d", state, c.name, n)
 				s.off()
 				s.write('b')
@@ -261,7 +276,7 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 			}
 			s.off()
 			s.ok(drop(s.order(fleet.SnapshotOrder{ID: id})))
-			for n := 1; ; n += c.every {
+			for n := c.first; ; n += c.every {
 				when := fmt.Sprintf("delete, %s, %s at step %d", state, c.name, n)
 				s.write('x')
 				s.take(false)
@@ -298,5 +313,8 @@ func TestSnapshotsCutOffAnywhere(t *testing.T) {
 				}
 			}
 		}
+	}
+	if t.Logf("cut off in %d places", places); places < mostCuts {
+		t.Errorf("cut off in %d places, fewer than %d: are there steps that tell nobody of themselves?", places, mostCuts)
 	}
 }

@@ -256,10 +256,13 @@ func (w *snapping) commitFile(ctx context.Context, m agent.SnapMerge, tell func(
 		}
 	}()
 	err := qemuImg(within, "commit", "-q", "-f", "qcow2", "-d", "-b", m.Base, m.Top)
-	if w.in.Stopped() && err != nil {
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err // cut off, it is known as begun
+	case w.in.Stopped():
 		return errors.Join(agent.ErrStopped, w.forgetWork())
 	}
-	return err
+	return errors.Join(outOfSnapRoom(filepath.Dir(m.Base), err), w.forgetWork())
 }
 
 // qemuImg runs it without a shell, on paths that begin with a slash, and without the environment.

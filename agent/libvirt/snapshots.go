@@ -63,6 +63,11 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.Snapshot
 		if w.tree.IsDone(in.Job) {
 			return w.sweep(ctx)
 		}
+		release, err := b.ownSnapshots(in.VM)
+		if err != nil {
+			return err
+		}
+		defer release()
 		if err := w.settle(ctx); err != nil {
 			return err
 		}
@@ -74,6 +79,38 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.Snapshot
 		}
 		return do(w, ctx)
 	}))
+}
+
+// readSnapshot finds the file that a disk had when the snapshot was taken, and puts it in the place of the disk's own volume. Until release, no order
+// changes what the VM's snapshots are made of.
+func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *place) (release func(), err error) {
+	release, err = b.snapshotsRead.share(ctx, string(of.VMID))
+	if err != nil {
+		return nil, err
+	}
+	tree, err := bounded(ctx, func() (*agent.SnapTree, error) { return readTree(of.VMID) })
+	if err == nil {
+		switch file := tree.FileOf(of.ID, from.ref()); {
+		case file == "" || filepath.Dir(file) != filepath.Dir(from.path()):
+			err = fleet.Errorf(fleet.NotFound, "The host has no such snapshot of the disk %s any more.", from.volume)
+		case tree.Work != nil:
+			err = agent.SnapshotsAtWork()
+		default:
+			from.volume = filepath.Base(file)
+			return release, nil
+		}
+	}
+	release()
+	return nil, err
+}
+
+// ownSnapshots takes the files of the VM's snapshots from those who read them, or refuses.
+func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
+	release, _ = b.snapshotsRead.try(string(vm.ID), true)
+	if release == nil {
+		return nil, agent.SnapshotsRead(vm.Name)
+	}
+	return release, nil
 }
 
 func (w *snapping) save() error { return writeTree(w.tree) }

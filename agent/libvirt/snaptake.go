@@ -74,7 +74,7 @@ func (w *snapping) take(ctx context.Context) error {
 		if cut(ctx, err) {
 			return err
 		}
-		return w.takeBack(ctx, err)
+		return w.takeBack(ctx, outOfSnapRoom(filepath.Dir(next[0].File), err))
 	}
 	w.in.Progress(80, "keeping the firmware's variables")
 	return w.took(ctx)
@@ -113,6 +113,14 @@ func fits(ctx context.Context, dir string, bytes int64, what string) error {
 		err = fleet.Errorf(fleet.Conflict, "%s has %s left, and %s may take %s. Make room there first.", dir, fleet.Bytes(free), what, fleet.Bytes(bytes))
 	}
 	return err
+}
+
+// outOfSnapRoom says in words that the storage is full, where that is why it failed.
+func outOfSnapRoom(dir string, err error) error {
+	if !isFull(err) {
+		return err
+	}
+	return fleet.Errorf(fleet.Conflict, "%s has no room left, and the VM's disks are as they were (%s). Make room there, and try again.", dir, err)
 }
 
 func (w *snapping) takeOff(ctx context.Context) error {

@@ -175,6 +175,13 @@ func (b *Backend) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 		if err != nil {
 			return err
 		}
+		if of := in.Order.Snapshot; of != nil {
+			release, err := b.readSnapshot(ctx, *of, &from)
+			if err != nil {
+				return err
+			}
+			defer release()
+		}
 		unlock, err := b.volumeLocks.share(ctx, from.path())
 		if err != nil {
 			return err

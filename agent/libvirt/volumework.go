@@ -63,10 +63,19 @@ func (b *Backend) onVolume(ctx context.Context, verb string, in agent.VolumeWork
 
 // outOfRoom says in words that the storage is full, where that is why it failed.
 func outOfRoom(pool string, err error) error {
-	if _, refused := errors.AsType[*fleet.Error](err); refused || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+	if !isFull(err) {
 		return err
 	}
 	return fleet.Errorf(fleet.Conflict, "The pool %s has no room left on this host, and nothing was kept (%s). Make room there, or choose another pool, and try again.", pool, err)
+}
+
+// isFull reports whether it failed because a storage is full, which libvirt and QEMU say in the kernel's words. What is a refusal already, says so itself.
+func isFull(err error) bool {
+	if _, refused := errors.AsType[*fleet.Error](err); refused || err == nil {
+		return false
+	}
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		strings.Contains(err.Error(), "No space left on device") || strings.Contains(err.Error(), "Disk quota exceeded")
 }
 
 // whole is the place of the volume that a half-made one was to become.

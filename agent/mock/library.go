@@ -21,6 +21,16 @@ func (f *file) data() string {
 	return fmt.Sprintf("%s %s %d", f.Name, f.Format, f.CapacityBytes)
 }
 
+// chainData stands for what a disk reads, with all that it stands on; h.mu is held.
+func (h *Host) chainData(f *file) string {
+	for at := f; at != nil; at = h.fileAt(at.Backing) {
+		if at.bytes != "" {
+			return at.bytes
+		}
+	}
+	return f.data()
+}
+
 func (f *file) digest() string {
 	sum := sha256.Sum256([]byte(f.data()))
 	return hex.EncodeToString(sum[:])
@@ -115,6 +125,15 @@ func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 	if err := h.opts.Roots.Check(of.Spec.Path); err != nil {
 		return err
 	}
+	name := in.Order.Source
+	if s := in.Order.Snapshot; s != nil {
+		file, release, err := h.readSnapshot(*s, fleet.Volref{PoolID: of.ID, Volume: name})
+		if err != nil {
+			return err
+		}
+		defer release()
+		name = file
+	}
 	var source agent.Hashed
 	data := ""
 	err := h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
@@ -123,11 +142,11 @@ func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 		if err != nil {
 			return none, err
 		}
-		from, ok := p.dir.files[in.Order.Source]
+		from, ok := p.dir.files[name]
 		if !ok {
-			return none, agent.NoVolume(in.Order.Source, of.Name)
+			return none, agent.NoVolume(name, of.Name)
 		}
-		if err := h.quiet(p, from); err != nil {
+		if err := h.quiet(p, from); err != nil && in.Order.Snapshot == nil { // what a snapshot has, no guest writes to
 			return none, err
 		}
 		want, has := strings.CutPrefix(in.Order.Checksum, "sha256:")
@@ -137,7 +156,7 @@ func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 			if _, there := p.dir.files[path.Base(from.Backing)]; from.refers || from.Backing != "" && (path.Dir(from.Backing) != p.spec.Path || !there) {
 				return none, fleet.Errorf(fleet.Conflict, "The disk %s stands on %s, which is no file of the pool %s, so no image is made of it.", from.Name, from.Backing, of.Name)
 			}
-			data = "flat " + data
+			data = h.chainData(from) + " flat"
 			return fleet.Volume{Format: "qcow2", CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
 		case from.Backing != "" || from.refers:
 			return none, fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", from.Name)

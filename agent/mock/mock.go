@@ -54,10 +54,11 @@ type Host struct {
 	local     *Storage
 	wakes     map[chan struct{}]bool
 	sent      map[fleet.UploadID]*sent
-	pulled    map[string]bool // devices without a link
-	removed   map[string]bool // devices that an administrator removed
-	gone      bool            // libvirtd is not reachable
-	frozen    chan struct{}   // not nil: libvirtd does not answer until it is closed
+	pulled    map[string]bool    // devices without a link
+	removed   map[string]bool    // devices that an administrator removed
+	gone      bool               // libvirtd is not reachable
+	reads     map[fleet.VMID]int // copies that are made of disks as they are in snapshots of a VM
+	frozen    chan struct{}      // not nil: libvirtd does not answer until it is closed
 }
 
 var _ agent.Hypervisor = (*Host)(nil)
@@ -75,7 +76,7 @@ func New(o Options) *Host {
 		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, groups: map[fleet.SecurityGroupID]fleet.FlatGroup{}, changed: map[string]string{},
 		local: NewStorage(), wakes: map[chan struct{}]bool{}, sent: map[fleet.UploadID]*sent{},
 	}
-	h.functions = map[string]int{}
+	h.functions, h.reads = map[string]int{}, map[fleet.VMID]int{}
 	for _, nic := range h.inv.NICs {
 		h.functions[nic.Name] = nic.VFs
 	}

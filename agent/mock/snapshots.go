@@ -153,6 +153,9 @@ func (h *Host) onSnapshots(ctx context.Context, in agent.SnapshotWork, parts flo
 	if t.IsDone(in.Job) {
 		return nil
 	}
+	if h.reads[in.VM.ID] > 0 {
+		return agent.SnapshotsRead(in.VM.Name)
+	}
 	if err := h.snappable(g, in); err != nil {
 		return err
 	}
@@ -235,6 +238,22 @@ func (h *Host) keep(at, format, base string, bytes int64) {
 	p.dir.files[v.Name] = &file{Volume: v}
 }
 
+// readSnapshot is the name of the file that a disk had when the snapshot was taken, which stays as it is until release.
+func (h *Host) readSnapshot(of fleet.SnapshotOf, disk fleet.Volref) (name string, release func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.guests[of.VMID]
+	if g == nil || g.tree.FileOf(of.ID, disk) == "" {
+		return "", nil, fleet.Errorf(fleet.NotFound, "The host has no such snapshot of the disk %s any more.", disk.Volume)
+	}
+	h.reads[of.VMID]++
+	return path.Base(g.tree.FileOf(of.ID, disk)), func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.reads[of.VMID]--
+	}, nil
+}
+
 func (h *Host) layOn(next []agent.SnapLayer) {
 	for _, n := range next {
 		h.keep(n.File, "qcow2", n.Base, 0)
@@ -269,6 +288,8 @@ func (h *Host) forgetTree(g *guest, vm string, disks bool) error {
 	switch {
 	case g == nil || g.tree == nil || len(g.tree.Active) == 0:
 		return nil
+	case h.reads[g.tree.VM] > 0:
+		return agent.SnapshotsRead(vm)
 	case !disks:
 		return agent.DeletesTheirOwn(vm)
 	}

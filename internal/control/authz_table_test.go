@@ -85,9 +85,16 @@ var peopleCases = map[string]useCase{
 		id, snapshot := w.snapped()
 		return []any{id, snapshot, control.RevertSnapshot{}}
 	}},
-	"DeleteSnapshot": {may: redUse, with: func(w *world) []any { id, snapshot := w.snapped(); return []any{id, snapshot, true} }},
-	"ConsolidateVM":  {may: redUse, with: func(w *world) []any { id, _ := w.snapped(); return []any{id} }},
-	"SnapshotWork":   {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"DeleteSnapshot":    {may: redUse, with: func(w *world) []any { id, snapshot := w.snapped(); return []any{id, snapshot, true} }},
+	"ConsolidateVM":     {may: redUse, with: func(w *world) []any { id, _ := w.snapped(); return []any{id} }},
+	"SnapshotSchedules": {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
+	"AddSnapshotSchedule": {may: redUse, with: func(w *world) []any {
+		id, _ := w.whole()
+		return []any{id, hourly}
+	}},
+	"EditSnapshotSchedule":   {may: redUse, with: func(w *world) []any { id, schedule := w.scheduled(); return []any{id, schedule, hourly} }},
+	"DeleteSnapshotSchedule": {may: redUse, with: func(w *world) []any { id, schedule := w.scheduled(); return []any{id, schedule} }},
+	"SnapshotWork":           {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"ImageOfDisk": {may: redUse, with: func(w *world) []any {
 		id, disk := w.whole()
 		w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
@@ -345,6 +352,7 @@ var peopleCases = map[string]useCase{
 	"RescueJobs":          {may: portal, with: none},
 	"Sweep":               {may: portal, with: none},
 	"ExpireVMs":           {may: portal, with: none},
+	"TakeScheduled":       {may: portal, with: none},
 	"EndUploads":          {may: portal, with: none},
 	"KeepAudit":           {may: portal, with: none},
 	"ForgetAddress":       {may: portal, with: none},

@@ -302,6 +302,17 @@ func (w *world) whole() (fleet.VMID, fleet.Volref) {
 	return id, disk
 }
 
+// scheduled is a VM of project red on h1 with a snapshot schedule.
+func (w *world) scheduled() (fleet.VMID, fleet.ScheduleID) {
+	w.t.Helper()
+	id, _ := w.whole()
+	schedule, err := w.AddSnapshotSchedule(w.t.Context(), fleet.SystemActor, id, hourly)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id, schedule
+}
+
 // snapped is a VM of project red on h1 with a snapshot, and something to merge.
 func (w *world) snapped() (fleet.VMID, fleet.SnapshotID) {
 	id, _ := w.whole()

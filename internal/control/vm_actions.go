@@ -177,6 +177,13 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		if why := vm.HeldBySnapshots(); !disks && why != "" {
 			return fleet.Errorf(fleet.Conflict, "The VM is not deleted without its disks: %s", why)
 		}
+		work, err := q.SnapshotWork(ctx, fleet.SubjectVM(id))
+		if err != nil {
+			return err
+		}
+		if slices.Contains(work, fleet.VolumeCopy) {
+			return fleet.Errorf(fleet.Conflict, "Disks of a new VM are being copied from its snapshots. Wait until that has ended, or cancel it.")
+		}
 		detail := "disks are kept"
 		if disks {
 			detail = "with disks"

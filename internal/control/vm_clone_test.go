@@ -114,3 +114,59 @@ func TestWhatIsNotCloned(t *testing.T) {
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
 	s.refused("of a host that is not heard", fleet.Conflict, "not heard", ask(s.member, s.red, control.CreateVM{}))
 }
+
+// A VM is made from a snapshot of one that runs: its host copies the disks as they were then, and meanwhile nothing of those snapshots is changed.
+func TestAVMIsMadeFromASnapshot(t *testing.T) {
+	s := newShelf(t)
+	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
+	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
+	base, tip := s.snapped(s.get(vm.ID)) // of the first disk alone: the other came later
+	ask := func(a fleet.Actor, from control.From) func() error {
+		return func() error {
+			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "then", From: &from})
+			return err
+		}
+	}
+	s.refused("of no VM", fleet.Invalid, "Name a template or a VM", ask(s.member, control.From{SnapshotID: base}))
+	s.refused("of none", fleet.NotFound, "no such snapshot", ask(s.member, control.From{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
+	s.refused("by a stranger", fleet.NotFound, "", ask(s.stranger, control.From{VMID: vm.ID, SnapshotID: base}))
+	for _, from := range []fleet.PoolID{"", s.nfs} { // h2, which has the shared pool, too, is not where the disks are
+		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: from}})
+		if err != nil || !p.Placed || p.Host != "h1" || len(p.Spec.Disks) != 1 || p.Spec.Disks[0].SizeBytes != 1<<20 {
+			t.Errorf("the preview says %+v %v", p, err)
+		}
+	}
+	made, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: s.nfs}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := s.get(made.ID)
+	if now.HostID != s.h1 || len(now.Spec.Disks) != 1 || now.Spec.Disks[0].PoolID != s.nfs || now.Spec.CPUs != vm.Spec.CPUs {
+		t.Errorf("%+v", now.Spec)
+	}
+	works := s.work(s.h1, fleet.VolumeCopy)
+	if len(works) != 1 {
+		t.Fatalf("%+v", works)
+	}
+	if o := works[0].Args.Volume; o.Source != vm.Spec.Disks[0].Volume || !o.Flatten || o.SourcePool != s.local || o.Snapshot == nil || *o.Snapshot != (fleet.SnapshotOf{VMID: vm.ID, ID: base}) {
+		t.Errorf("%+v", o)
+	}
+	for what, do := range map[string]func() error{
+		"deleted": func() error { _, err := s.DeleteSnapshot(t.Context(), chief, vm.ID, base, false); return err },
+		"gone back": func() error {
+			_, err := s.RevertSnapshot(t.Context(), chief, vm.ID, tip, control.RevertSnapshot{})
+			return err
+		},
+		"the VM": func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, true, "web"); return err },
+	} {
+		s.refused(what+" while it is copied", fleet.Conflict, "being copied", do)
+	}
+	if _, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "then-too", From: &control.From{VMID: vm.ID, SnapshotID: tip}}); err != nil {
+		t.Errorf("another reads the snapshots, too: %v", err)
+	}
+	s.exec(`UPDATE jobs SET state = 'done' WHERE kind = 'volume.copy'`)
+	if _, err := s.DeleteSnapshot(t.Context(), chief, vm.ID, base, false); err != nil {
+		t.Errorf("after the copy: %v", err)
+	}
+	s.refused("from what is being deleted", fleet.Conflict, "under way", ask(s.member, control.From{VMID: vm.ID, SnapshotID: tip}))
+}

@@ -17,15 +17,18 @@ type From struct {
 	VersionID  fleet.TemplateVersionID `json:"versionId,omitempty" doc:"Of the template; empty: the newest that is not deprecated"`
 	Full       bool                    `json:"full,omitempty" doc:"Full copies of the template's disks, instead of overlays on them; where no spec is given"`
 	VMID       fleet.VMID              `json:"vmId,omitempty" doc:"A VM that is off: the new ones get full copies of its disks, on its host. With a spec, its disks say into which pools"`
+	SnapshotID fleet.SnapshotID        `json:"snapshotId,omitempty" doc:"Of the VM, which may run then: the disks are copied as they were in that snapshot. Its settings are those that the VM has now"`
 	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each in the one that the template or the VM has it in. Where no spec is given"`
 }
 
 // planned is what a new VM is made from, as far as it was found before its transaction.
 type planned struct {
 	images []imagePlan
-	vm     *fleet.VMView // whose disks are copied; nil: nobody's
-	id     fleet.VMID    // of the new VM
-	words  string        // for the audit: " from template web, version 2"
+	vm     *fleet.VMView    // whose disks are copied; nil: nobody's
+	moment fleet.SnapshotID // in which they are copied; empty: as they are, of a VM that is off
+	disks  []fleet.Disk     // those that are copied
+	id     fleet.VMID       // of the new VM
+	words  string           // for the audit: " from template web, version 2"
 }
 
 // planFrom completes what is asked for from what it is made from, and finds the images that its disks name. Asked again for what it gave, it gives the same.
@@ -37,6 +40,9 @@ func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		switch at := *in.From; {
 		case at.TemplateID != "" && at.VMID != "", at.TemplateID == "" && at.VMID == "":
 			checks.Add("from", "Name a template or a VM.")
+			err = checks.Err()
+		case at.SnapshotID != "" && at.VMID == "":
+			checks.Add("from.snapshotId", "Name the VM whose snapshot it is.")
 			err = checks.Err()
 		case at.TemplateID != "":
 			err = c.planTemplate(ctx, a, &in, &from)
@@ -147,10 +153,12 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
 		return err
 	}
-	if ok, why := vm.AllowsClone(); !ok {
-		return fleet.Errorf(fleet.Conflict, "%s cannot be cloned now: %s", vm.Name, why)
+	from.vm, from.moment = &vm, in.From.SnapshotID
+	disks, told, err := from.taken(ctx, c.store.Queries, vm)
+	if err != nil {
+		return err
 	}
-	if len(vm.Spec.Disks) > 0 {
+	if from.disks = disks; len(disks) > 0 {
 		if in.HostID != "" && in.HostID != vm.HostID {
 			checks.Add("hostId", "Disks are copied on the host of the VM. Make the clone there, and move it afterwards.")
 			return checks.Err()
@@ -158,30 +166,57 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 		in.HostID = vm.HostID
 	}
 	if noSpec(in.Spec) {
-		in.Spec = CloneOf(vm, in.From.PoolID)
+		in.Spec = CloneOf(vm, in.From.PoolID, disks)
 	}
-	if len(in.Spec.Disks) != len(vm.Spec.Disks) {
-		checks.Add("spec.disks", "%s has %d disks, and each of them is copied. Say of each in which pool its copy is to be, or leave the spec out.", vm.Name, len(vm.Spec.Disks))
+	if len(in.Spec.Disks) != len(disks) {
+		checks.Add("spec.disks", "%s has %d disks, and each of them is copied. Say of each in which pool its copy is to be, or leave the spec out.", told, len(disks))
 		return checks.Err()
 	}
-	disks := CloneOf(vm, "").Disks
+	copies := CloneOf(vm, "", disks).Disks
 	for i, d := range in.Spec.Disks {
 		if d.PoolID != "" {
-			disks[i].PoolID = d.PoolID
+			copies[i].PoolID = d.PoolID
 		}
 		if d.Image != nil || d.ImageID != "" || d.Existing {
 			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "It is a copy of disk %d of %s, and of nothing else.", i+1, vm.Name)
 		}
 	}
-	in.Spec.Disks = disks
-	from.vm, from.words = &vm, ", a clone of "+vm.Name
+	in.Spec.Disks, from.words = copies, ", a clone of "+told
 	return checks.Err()
 }
 
-// CloneOf is the spec of a clone of the VM, with its disks in the pool, or each in the VM's.
-func CloneOf(vm fleet.VMView, pool fleet.PoolID) fleet.VMSpec {
-	spec := vm.Spec.Bare()
-	for i, d := range vm.Spec.Disks {
+// taken are the disks of the VM that are copied, and how people call what they are of. It refuses a VM of which nothing can be copied now.
+func (p planned) taken(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, told string, err error) {
+	if p.moment == "" {
+		return vm.Spec.Disks, vm.Name, refusalOf(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
+	}
+	s, err := snapshotOf(vm, p.moment)
+	if err != nil {
+		return nil, "", err
+	}
+	busy, err := q.SnapshotWork(ctx, fleet.SubjectVM(vm.ID))
+	if err != nil {
+		return nil, "", err
+	}
+	told = fmt.Sprintf("the snapshot %s of %s", s.Name, vm.Name)
+	return vm.DisksIn(s), told, refusalOf("No VM is made from " + told + " now: ")(vm.AllowsNew(s, busy))
+}
+
+func refusalOf(words string) func(ok bool, why string) error {
+	return func(ok bool, why string) error {
+		if ok {
+			return nil
+		}
+		return fleet.Errorf(fleet.Conflict, "%s%s", words, why)
+	}
+}
+
+// CloneOf is the spec of a clone of the VM with these of its disks, in the pool, or each in the VM's.
+func CloneOf(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpec {
+	of := vm.Spec
+	of.Disks = disks
+	spec := of.Bare()
+	for i, d := range disks {
 		spec.Disks[i].SizeBytes = vm.DiskBytes(d)
 		if pool != "" {
 			spec.Disks[i].PoolID = pool
@@ -207,13 +242,14 @@ func (p planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	if ok, why := vm.AllowsClone(); !ok {
-		return fleet.Errorf(fleet.Conflict, "%s cannot be cloned now: %s", vm.Name, why)
+	disks, _, err := p.taken(ctx, q, vm)
+	if err != nil {
+		return err
 	}
 	if vm.Generation != p.vm.Generation || vm.HostID != p.vm.HostID {
 		return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Look at it, and try again.", vm.Name)
 	}
-	for i, d := range vm.Spec.Disks {
+	for i, d := range disks {
 		spec, err := sharedOf(ctx, q, d.PoolID)
 		switch {
 		case err != nil:
@@ -251,8 +287,11 @@ func (p planned) queue(ctx context.Context, q *db.Queries, vm fleet.VMView, task
 	made := db.AddMadeDisksParams{VMID: vm.ID}
 	var ids []string
 	for i, d := range vm.Spec.Disks {
-		from := p.vm.Spec.Disks[i]
+		from := p.disks[i]
 		order := fleet.VolumeOrder{Source: from.Volume, Flatten: true, TakesBytes: d.SizeBytes}
+		if p.moment != "" {
+			order.Snapshot = &fleet.SnapshotOf{VMID: p.vm.ID, ID: p.moment}
+		}
 		if from.PoolID != d.PoolID {
 			order.SourcePool = from.PoolID
 		}

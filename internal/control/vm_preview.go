@@ -43,13 +43,15 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return out, err
 	}
-	if err := in.complete(fleet.NewID[fleet.VMID]()); err != nil {
-		return out, err
+	id := fleet.NewID[fleet.VMID]()
+	in, from, err := c.planFrom(ctx, a, id, in)
+	if err == nil {
+		err = in.complete(id)
 	}
-	plans, err := c.planImages(ctx, a, in.ProjectID, in.Spec)
 	if err != nil {
 		return out, err
 	}
+	plans := from.images
 	out = Preview{Spec: in.Spec, Images: map[int]string{}, Start: in.Start, Labels: in.Labels}
 	for _, p := range plans {
 		out.Images[p.disk] = p.image.Name
@@ -71,7 +73,7 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if err := disksInKinds(ctx, q, a, spec.Disks); err != nil {
 			return err
 		}
-		if hosts, err = candidatesWith(ctx, q, a, "", spec, poolsOf(plans)); err != nil {
+		if hosts, err = candidatesWith(ctx, q, a, "", spec, append(poolsOf(plans), from.pools()...)); err != nil {
 			return err
 		}
 		for i := range hosts {

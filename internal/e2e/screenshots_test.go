@@ -90,6 +90,7 @@ func demoShots(t *testing.T, a api) []shot {
 	at := url.Values{"pool": {string(image.Versions[0].Copies[0].PoolID)}, "volume": {image.Versions[0].Copies[0].Volume}, "host": {string(image.Versions[0].Copies[0].HostID)}}
 	old := a.snapshots(t, one[fleet.VMView](t, a, "vms", "web-02"))
 	snaps := "/vms/" + string(one[fleet.VMView](t, a, "vms", "web-02").ID)
+	nightly := a.schedules(t, snaps)
 	shots := []shot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -154,6 +155,11 @@ func demoShots(t *testing.T, a api) []shot {
 		}},
 		{"vm-snapshots", snaps + "?tab=snapshots", nil},
 		{"vm-snapshots-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens(".snaps .snap summary", "", "Delete with all after it") }},
+		{"vm-snapshot-new", "/vms/new?clone=" + snaps[len("/vms/"):] + "&snapshot=" + string(old.ID), nil},
+		{"vm-schedules-menu", snaps + "?tab=snapshots", func(p *tab) { p.opens("#schedule-"+nightly+" summary", "", "Disable") }},
+		{"vm-schedule-new", snaps + "/schedules/new", nil},
+		{"vm-schedule-edit", snaps + "/schedules/" + nightly, nil},
+		{"vm-schedule-delete", snaps + "/schedules/" + nightly + "/delete", nil},
 		{"vm-snapshots-none", vm + "?tab=snapshots", nil},
 		{"vm-snapshot-take", snaps + "/snapshots/take", nil},
 		{"vm-snapshot-revert", snaps + "/snapshots/" + string(old.ID) + "/revert", nil},

@@ -51,3 +51,19 @@ func (a api) snapshots(t testing.TB, vm fleet.VMView) fleet.Snapshot {
 	a.take(t, vm.ID, map[string]any{"name": "with the old kernel", "quiesce": true})
 	return fork
 }
+
+// schedules gives the VM two snapshot schedules, of which one is disabled; it returns the id of the other.
+func (a api) schedules(t testing.TB, vm string) string {
+	t.Helper()
+	page := "/api/v1" + vm + "/snapshot-schedules"
+	made := ask[struct {
+		ID string `json:"id"`
+	}](t, a, http.StatusCreated, http.MethodPost, page, map[string]any{
+		"name": "nightly", "enabled": true, "times": map[string]any{"at": "02:30", "days": []string{"mon", "tue", "wed", "thu", "fri"}, "zone": "Europe/Berlin"},
+		"keep": map[string]any{"last": 2, "weekly": 2}, "quiesce": true,
+	})
+	ask[any](t, a, http.StatusCreated, http.MethodPost, page, map[string]any{
+		"name": "while the shop moves", "enabled": false, "times": map[string]any{"everyHours": 4, "at": "00:15"}, "keep": map[string]any{"last": 1}, "memory": true,
+	})
+	return made.ID
+}

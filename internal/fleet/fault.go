@@ -15,6 +15,7 @@ var faultLooks = map[FaultCode]struct{ word, plain string }{
 	FaultTwoPlaces: {"Runs on two hosts", "It runs in two places at once, so nothing is done to it until an administrator has said where it is."},
 	FaultElsewhere: {"Seen on another host", "It was seen in another place while its host is not heard. Ask an administrator."},
 	FaultRestart:   {"Went off by itself", "It went off by itself, and its host starts it again, or tries to. Force it off to leave it off."},
+	FaultSchedule:  {"A snapshot schedule needs you", "A snapshot schedule of it takes nothing. Look at its snapshots."},
 	FaultExpiry:    {"Expires", "It expires soon, or has expired. Extend it, or delete it."},
 	FaultUndefined: {"Its definition was removed", "It runs on, but its definition was removed on its host. Put it back, or it is gone when it stops."},
 }
@@ -43,7 +44,7 @@ func (vm VM) Plain() *VMStatus {
 }
 
 func (vm VM) plainFault(f Fault) string {
-	if f.Code == FaultExpiry {
+	if f.Code == FaultExpiry || f.Code == FaultSchedule {
 		return f.Text // the portal's own words
 	}
 	if f.Code == FaultDisk && f.Disk != nil {

@@ -103,6 +103,12 @@ type SnapshotOrder struct {
 	Subtree     bool       `json:"subtree,omitempty"` // delete: with all that came after it
 }
 
+// SnapshotOf names a snapshot of a VM.
+type SnapshotOf struct {
+	VMID VMID       `json:"vmId"`
+	ID   SnapshotID `json:"id"`
+}
+
 // CheckSnapshot notes what of a new snapshot's name and description cannot be.
 func CheckSnapshot(c *Checks, name, description string) {
 	odd := func(text string) bool {
@@ -141,6 +147,8 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 		return false, v.missingDisk().Text
 	case v.changedDisks():
 		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
+	case slices.Contains(busy, VolumeCopy):
+		return false, "Disks of a new VM are being copied from its snapshots. Wait until that has ended."
 	case len(busy) > 0:
 		return false, fmt.Sprintf("%q is under way. Wait until it has ended.", busy[0].Is().Verb)
 	case v.Status.Snapshots != nil && len(v.Status.Snapshots.Others) > 0:
@@ -178,6 +186,28 @@ func (v VMView) AllowsRevert(s Snapshot, busy []JobKind) (bool, string) {
 		if !slices.ContainsFunc(v.Spec.Disks, func(o Disk) bool { return o.Ref() == d }) {
 			return false, fmt.Sprintf("The VM has no disk %s any more, which it had then.", d.Volume)
 		}
+	}
+	return true, ""
+}
+
+// DisksIn are the disks of the VM as it is now that the snapshot has, too.
+func (v VMView) DisksIn(s Snapshot) (out []Disk) {
+	for _, d := range v.Spec.Disks {
+		if slices.Contains(s.Disks, d.Ref()) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// AllowsNew says whether a VM can be made from the snapshot now. Others may be at it, too, and the VM may run: what the snapshot has does not change.
+func (v VMView) AllowsNew(s Snapshot, busy []JobKind) (bool, string) {
+	own := slices.DeleteFunc(slices.Clone(busy), func(k JobKind) bool { return k == VolumeCopy })
+	if ok, why := v.AllowsRevert(s, own); !ok {
+		return false, why
+	}
+	if v.Status.Snapshots.Unfinished != "" {
+		return false, v.Status.Snapshots.Unfinished + " That has to be brought to an end first."
 	}
 	return true, ""
 }

@@ -23,6 +23,7 @@ type Meta struct {
 	CreatedAt          time.Time         `json:"createdAt"`
 	DeletedAt          *time.Time        `json:"deletedAt,omitempty"` // set: deletion is asked for, the host has not yet done it
 	Guard              VMGuard           `json:"guard,omitzero"`
+	ScheduleTrouble    string            `json:"scheduleTrouble,omitempty"` // why a person is needed for a snapshot schedule of it, in a sentence
 }
 
 // VM is one virtual machine: Spec is what people want, Status what its host last reported (nil: never).
@@ -212,6 +213,7 @@ const (
 	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run it: the portal's own finding
 	FaultElsewhere FaultCode = "elsewhere" // another host has it on while its own is not heard: likewise
 	FaultRestart   FaultCode = "restart"   // it went off by itself, and its host starts it again, or could not
+	FaultSchedule  FaultCode = "schedule"  // a snapshot schedule of it takes nothing: the portal's own finding
 	FaultExpiry    FaultCode = "expiry"    // it is at its end, or near it: the portal's own finding
 	FaultUndefined FaultCode = "undefined" // it runs, but its definition was removed on the host: put it back, or it is gone when it stops
 )

@@ -31,9 +31,11 @@ type VolumeOrder struct {
 	Source    string `json:"source,omitempty"`    // clone: another volume of the pool; copy: of the source pool; rename: its old name; read: the volume itself
 	// SourcePool is where copy reads from; the host is told of the pool with the order. Empty: the volume's own.
 	SourcePool PoolID `json:"sourcePool,omitempty"`
-	Flatten    bool   `json:"flatten,omitempty"`  // copy: the source is a VM's disk; what it stands on becomes part of the copy
-	URL        string `json:"url,omitempty"`      // fetch: as ParseDownload takes it
-	Checksum   string `json:"checksum,omitempty"` // fetch, copy, upload: "sha256:…", for fetch also "sha512:…"; empty: none is known
+	Flatten    bool   `json:"flatten,omitempty"` // copy: the source is a VM's disk; what it stands on becomes part of the copy
+	// Snapshot is, for such a copy, of which moment the disk is copied: Source and SourcePool name the disk, and its VM's host knows the files.
+	Snapshot *SnapshotOf `json:"snapshot,omitempty"`
+	URL      string      `json:"url,omitempty"`      // fetch: as ParseDownload takes it
+	Checksum string      `json:"checksum,omitempty"` // fetch, copy, upload: "sha256:…", for fetch also "sha512:…"; empty: none is known
 	// ChecksumURL is, for fetch, the address of a file that has the checksum: the host reads it first. With it Checksum is empty.
 	ChecksumURL string `json:"checksumUrl,omitempty"`
 	// Upload names an upload, and so the half-made file that is its own; SizeBytes is how much comes.

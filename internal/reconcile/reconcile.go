@@ -38,6 +38,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"settle places", time.Second, nil, c.SettlePlaces},
 		{"watch hosts", 2 * time.Second, nil, live.run},
 		{"expire VMs", time.Minute, nil, c.ExpireVMs},
+		{"snapshot schedules", 15 * time.Second, nil, c.TakeScheduled},
 		{"end uploads", time.Minute, nil, c.EndUploads},
 		{"sweep", 10 * time.Minute, nil, c.Sweep},
 		{"keep the audit", time.Hour, nil, c.KeepAudit},

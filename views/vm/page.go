@@ -31,7 +31,8 @@ type Page struct {
 
 	PlaceWhy string // why the person may not say where the VM is; empty: they may
 
-	Busy []fleet.JobKind // tab snapshots: what is asked about them and has not ended
+	Busy      []fleet.JobKind      // tab snapshots: what is asked about them and has not ended
+	Schedules []fleet.ScheduleView // likewise: when some are taken by themselves
 
 	Edit  Form               // tab configure
 	Merge *MergePage         // in its place: somebody else has changed the VM meanwhile

@@ -89,7 +89,9 @@ func (p Page) snapActs(s fleet.Snapshot) []kit.Act {
 	_, back := p.VM.AllowsRevert(s, p.Busy)
 	_, gone := p.VM.AllowsSnapshots(p.Busy)
 	at := func(what string) string { return p.path("snapshots", string(s.ID), what) }
+	_, made := p.VM.AllowsNew(s, p.Busy)
 	acts := []kit.Act{
+		kit.Act{Icon: "copy", Word: "New VM from it…", Href: kit.Link{Path: "/vms/new"}.With("clone", string(p.VM.ID)).With("snapshot", string(s.ID)).String()}.When(p.whyNotEdit()).When(made),
 		kit.Act{Icon: "history", Word: "Revert to it…", Href: at("revert"), Dialog: true}.When(p.whyNotEdit()).When(back),
 		kit.Act{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone),
 	}

@@ -17,7 +17,8 @@ func VMOf(r db.VM) fleet.VM {
 		Meta: fleet.Meta{
 			ID: r.ID, Name: r.Name, ProjectID: r.ProjectID, HostID: r.HostID, Labels: r.Labels, Description: r.Description,
 			Generation: r.Generation, ObservedGeneration: r.ObservedGeneration, Ordered: r.Ordered, CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
-			Guard: fleet.VMGuard{Protected: r.Protected, Lock: r.Lock, ExpiresAt: r.ExpiresAt, ExpiryStops: r.ExpiryStops, Expiry: r.Expiry},
+			Guard:           fleet.VMGuard{Protected: r.Protected, Lock: r.Lock, ExpiresAt: r.ExpiresAt, ExpiryStops: r.ExpiryStops, Expiry: r.Expiry},
+			ScheduleTrouble: r.ScheduleTrouble,
 		},
 		Spec: r.Spec, Status: r.Status, Elsewhere: r.Elsewhere,
 	}
@@ -96,6 +97,11 @@ func VMView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet
 	if f := vm.ExpiryFault(); f != nil && vm.Status != nil {
 		status := *vm.Status
 		status.Faults = append(slices.Clone(status.Faults), *f)
+		vm.Status = &status
+	}
+	if vm.ScheduleTrouble != "" && vm.Status != nil {
+		status := *vm.Status
+		status.Faults = append(slices.Clone(status.Faults), fleet.Fault{Code: fleet.FaultSchedule, Text: vm.ScheduleTrouble})
 		vm.Status = &status
 	}
 	return fleet.VMView{

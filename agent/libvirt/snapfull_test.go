@@ -1,0 +1,157 @@
+//go:build linux
+
+package libvirt_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// small is a pool on a file system of that size.
+func (f fixture) small(size string) fleet.Pool {
+	f.t.Helper()
+	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(f.t.TempDir(), "pool")}}
+	p.Name = "pool-" + string(p.ID)
+	f.ok(os.Mkdir(p.Spec.Path, 0o755))
+	run(f.t, "mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", p.Spec.Path)
+	f.t.Cleanup(func() { unmount(f.t, p.Spec.Path) })
+	f.t.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		if err := f.ReleasePool(ctx, p); err != nil {
+			f.t.Error(err)
+		}
+	})
+	f.ok(f.ApplyPool(f.t.Context(), p))
+	return p
+}
+
+// fillUp leaves so many bytes of the storage; free gives them back.
+func fillUp(t *testing.T, dir string, left int64) (free func()) {
+	t.Helper()
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir, &s); err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(dir, ".filler")
+	f := must(os.Create(at))
+	if err := errors.Join(syscall.Fallocate(int(f.Fd()), 0, 0, max(int64(s.Bavail)*s.Bsize-left, 4096)), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(at); err != nil && !os.IsNotExist(err) {
+			t.Error(err)
+		}
+	}
+}
+
+// full demands that an order ended for want of room, in words that say so and what to do.
+func full(t *testing.T, when string, err error) {
+	t.Helper()
+	if err == nil || fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Make room") {
+		t.Errorf("%s: %v", when, err)
+	}
+}
+
+// sound demands that the chains have no fault but room that was taken for what then did not fit.
+func (s *snapper) sound(when string) {
+	s.t.Helper()
+	for _, d := range s.status().Disks {
+		for at := d.Path; at != ""; at = backingOf(s.t, at) {
+			out, err := exec.CommandContext(s.t.Context(), "qemu-img", "check", "-U", at).CombinedOutput()
+			var ended *exec.ExitError
+			if err != nil && (!errors.As(err, &ended) || ended.ExitCode() != 3) {
+				s.t.Fatalf("%s: %s: %v: %s", when, at, err, out)
+			}
+		}
+	}
+}
+
+func backingOf(t *testing.T, path string) string {
+	t.Helper()
+	for line := range strings.Lines(run(t, "qemu-img", "info", "-U", path)) {
+		if file, ok := strings.CutPrefix(line, "backing file: "); ok {
+			return strings.TrimSpace(file)
+		}
+	}
+	return ""
+}
+
+// A storage that is full in the middle of a snapshot leaves the VM as it was, running, and one that is full in the middle of a merge leaves a chain that
+// reads the same: with room, the order is done.
+func TestAFullStorageLosesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.pool = f.small("320m")
+	s := newSnapperOn(f)
+	s.write('a')
+	onFull := func(in agent.SnapshotWork, at string, left int64, do func(agent.SnapshotWork) error) error {
+		t.Helper()
+		free := func() {}
+		in.Progress = func(_ int, note string) {
+			if strings.Contains(note, at) && at != "" {
+				free, at = fillUp(t, s.pool.Spec.Path, left), ""
+			}
+		}
+		err := do(in)
+		if at != "" {
+			t.Fatalf("nobody came to %q", at)
+		}
+		free()
+		return err
+	}
+	take := func(in agent.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
+	drop := func(in agent.SnapshotWork) error { return s.DeleteSnapshot(t.Context(), in) }
+
+	s.ok(s.StartVM(t.Context(), s.vm.ID))
+	for _, left := range []int64{1 << 20, 64 << 10} { // in the memory, and before the first of the files
+		in := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "full", Memory: true})
+		full(t, "a snapshot with memory", onFull(in, "keeping what the guest has", left, take))
+		if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil {
+			t.Fatalf("after a snapshot that had no room: %s, %+v", st.Power, st.Snapshots)
+		}
+		s.whole("after a snapshot that had no room", 'a')
+		s.ok(s.StartVM(t.Context(), s.vm.ID))
+	}
+	for _, on := range []bool{true, false} {
+		s.off()
+		one := s.take(false)
+		run(t, "qemu-io", "-f", "qcow2", "-c", map[bool]string{true: "write -P 98 0 28M", false: "write -P 98 30M 28M"}[on], s.file())
+		if on {
+			s.ok(s.StartVM(t.Context(), s.vm.ID))
+		}
+		in := s.order(fleet.SnapshotOrder{ID: one})
+		full(t, "a merge", onFull(in, "merging", 8<<20, drop))
+		st := s.status()
+		if st.Snapshots == nil || st.Snapshots.Unfinished != "" || st.Snapshots.Merges == 0 || on != (st.Power == fleet.Running) {
+			t.Fatalf("after a merge that had no room: %s, %+v", st.Power, st.Snapshots)
+		}
+		s.sound("after a merge that had no room")
+		s.ok(drop(s.order(fleet.SnapshotOrder{})))
+		s.off()
+		s.sound("merged when there was room")
+		for _, d := range s.status().Disks { // what QEMU had begun to take
+			_ = exec.CommandContext(t.Context(), "qemu-img", "check", "-q", "-r", "leaks", d.Path).Run()
+		}
+		s.whole("merged when there was room", 'b')
+	}
+
+	to := s.small("8m")
+	w := agent.VolumeWork{
+		Pool: to, Source: &s.pool, Name: "copy.qcow2", Order: fleet.VolumeOrder{Source: "disk.qcow2", SourcePool: s.pool.ID, Flatten: true},
+		Whole: func(string) error { return nil }, Progress: func(int, string) {}, Hashed: func(...agent.Hashed) error { return nil },
+	}
+	full(t, "a full copy", s.CopyVolume(t.Context(), w))
+	if left := must(os.ReadDir(to.Spec.Path)); len(left) > 1 || len(left) == 1 && !strings.HasPrefix(left[0].Name(), ".") {
+		t.Errorf("the copy left %v", left)
+	}
+	s.whole("after a copy that had no room", 'b')
+}

@@ -1,0 +1,261 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// How soon a schedule is looked at again.
+const (
+	scheduleSoon  = 20 * time.Second // while it waits for an order of its own
+	scheduleLater = time.Minute      // while it waits for something else
+	mostTidyWait  = time.Hour        // between two tries to delete what is not to be kept
+)
+
+// schedulesAtOnce bounds one pass over schedules.
+const schedulesAtOnce = 100
+
+// TakeScheduled asks for the snapshots that are due, and has those deleted that their schedules keep no longer. One schedule's failure is no other's.
+func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
+	for range schedulesAtOnce {
+		var at db.ScheduleToLookRow
+		more := false
+		err := c.store.Pass(ctx, a, "snapshot schedules", func(q *db.Queries) (err error) {
+			at, err = q.ScheduleToLook(ctx)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return nil
+			}
+			if more = err == nil; !more {
+				return err
+			}
+			return lookAtSchedule(ctx, q, a, at.VMID, at.ID)
+		})
+		if err != nil && more {
+			said := "What is wrong is in the portal's log."
+			if fleet.CodeOf(err) != "" {
+				said = err.Error()
+			}
+			err = c.store.Tx(ctx, func(q *db.Queries) error {
+				return q.ScheduleFailed(ctx, db.ScheduleFailedParams{ID: at.ID, Trouble: "It could not be looked at: " + said})
+			})
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// scheduling is one schedule that is looked at.
+type scheduling struct {
+	q    *db.Queries
+	a    fleet.Actor
+	vm   fleet.VMView
+	row  db.SnapshotSchedule
+	runs []db.ScheduleRunsOfRow // its own, newest first
+	busy []fleet.JobKind
+	now  time.Time
+	look time.Time // when it is looked at next; zero: when it is due
+}
+
+func lookAtSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMID, id fleet.ScheduleID) error {
+	s := scheduling{q: q, a: a}
+	var err error
+	if s.vm, err = store.LockVM(ctx, q, a, vm, policy.VMChange); err != nil {
+		return err
+	}
+	rows, err := q.SchedulesOf(ctx, vm) // after the lock: whoever changes them has it
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == id })
+	if i < 0 {
+		return nil
+	}
+	s.row = rows[i]
+	if s.now, err = q.TimeNow(ctx); err != nil {
+		return err
+	}
+	if s.busy, err = q.SnapshotWork(ctx, fleet.SubjectVM(vm)); err != nil {
+		return err
+	}
+	runs, err := q.ScheduleRunsOf(ctx, vm)
+	if err != nil {
+		return err
+	}
+	s.runs = slices.DeleteFunc(runs, func(r db.ScheduleRunsOfRow) bool { return r.ScheduleID != id })
+	for _, step := range []func(context.Context) error{s.settle, s.take, s.tidy} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	next := s.row.NextAt
+	if !s.look.IsZero() && (next == nil || s.look.Before(*next) || !next.After(s.now)) {
+		next = &s.look
+	}
+	err = q.LookedSchedule(ctx, db.LookedScheduleParams{
+		ID: id, NextAt: s.row.NextAt, LookAt: next, Missed: s.row.Missed, Trouble: s.row.Trouble, Attention: s.row.Attention,
+	})
+	if err != nil {
+		return err
+	}
+	return q.TellScheduleTrouble(ctx, vm)
+}
+
+// again has it looked at after so long.
+func (s *scheduling) again(after time.Duration) {
+	if at := s.now.Add(after); s.look.IsZero() || at.Before(s.look) {
+		s.look = at
+	}
+}
+
+// trouble says why it waits, or what went wrong. attention: only a person can help.
+func (s *scheduling) trouble(attention bool, format string, args ...any) {
+	s.row.Trouble, s.row.Attention = fmt.Sprintf(format, args...), attention
+}
+
+// open reports whether a task in this state has not ended.
+func open(state string) bool {
+	return state == string(fleet.JobQueued) || state == string(fleet.JobRunning)
+}
+
+// settle notes what has ended, and how the last one did.
+func (s *scheduling) settle(ctx context.Context) error {
+	s.row.Trouble, s.row.Attention = "", false
+	for i, r := range s.runs {
+		if open(r.State) {
+			s.again(scheduleSoon)
+			continue
+		}
+		if !r.Settled {
+			if err := s.q.SettleScheduleRun(ctx, db.SettleScheduleRunParams{ScheduleID: s.row.ID, Due: r.Due}); err != nil {
+				return err
+			}
+			s.runs[i].Settled = true
+		}
+		if i == 0 && r.State != string(fleet.JobDone) {
+			s.trouble(true, "The snapshot of %s was not taken: %s", r.Due.UTC().Format("2 January, 15:04 UTC"), cmp.Or(r.Error, "its task ended as "+r.State+"."))
+		}
+	}
+	return nil
+}
+
+// take asks for the newest snapshot that is due, and for none of those that were missed before.
+func (s *scheduling) take(ctx context.Context) error {
+	if s.row.NextAt == nil || s.row.NextAt.After(s.now) {
+		return nil
+	}
+	spec := s.row.Spec
+	due, missed := spec.Times.Due(*s.row.NextAt, s.now)
+	next := spec.Times.Next(s.now)
+	ok, why := s.vm.AllowsTake(s.busy)
+	tree := s.tree()
+	switch {
+	case slices.ContainsFunc(s.runs, func(r db.ScheduleRunsOfRow) bool { return r.Due.Equal(due) }):
+		s.row.NextAt = &next // it was asked for before
+		return nil
+	case s.vm.Guard.Lock != nil:
+		s.trouble(false, "It waits: %s", s.vm.Guard.Lock.Bars())
+		s.again(scheduleLater)
+		return nil
+	case tree != nil && tree.Depth >= fleet.DeepChain:
+		s.trouble(true, "It is paused: the VM's disks are made of %d files. Delete snapshots that nobody needs; it then goes on by itself.", tree.Depth)
+		s.again(scheduleLater)
+		return nil
+	case !ok:
+		s.trouble(false, "It waits: %s", why)
+		s.again(scheduleLater)
+		return nil
+	}
+	order := fleet.SnapshotOrder{
+		ID: fleet.NewID[fleet.SnapshotID](), Name: spec.SnapshotName(s.vm.Name, due), By: "schedule " + spec.Name,
+		Description: "Taken by itself: " + spec.Times.Words() + ".", Memory: spec.Memory, Quiesce: spec.Quiesce,
+	}
+	task, err := queueVM(ctx, s.q, s.a, s.vm, fleet.VMSnapshot, fleet.JobArgs{Snapshot: &order})
+	if err != nil {
+		return err
+	}
+	n, err := s.q.AddScheduleRun(ctx, db.AddScheduleRunParams{ScheduleID: s.row.ID, Due: due, SnapshotID: order.ID, TaskID: task.ID})
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return fmt.Errorf("the snapshot of schedule %s for %s was asked for before", s.row.ID, due)
+	}
+	s.row.NextAt, s.row.Missed, s.row.Trouble, s.row.Attention = &next, int32(missed), "", false
+	s.busy = append(s.busy, fleet.VMSnapshot)
+	s.again(scheduleSoon)
+	return store.Audit(ctx, s.q, s.a, string(fleet.VMSnapshot), fleet.SubjectVM(s.vm.ID), s.vm.Name, order.Name+", by schedule "+spec.Name)
+}
+
+func (s *scheduling) tree() *fleet.SnapshotTree {
+	if s.vm.Status == nil {
+		return nil
+	}
+	return s.vm.Status.Snapshots
+}
+
+// tidy has the oldest of its own snapshots deleted that it does not keep any more: one at a time, and only when the newest is there.
+func (s *scheduling) tidy(ctx context.Context) error {
+	if !s.row.Spec.Enabled || len(s.busy) > 0 || len(s.runs) == 0 {
+		if len(s.busy) > 0 && len(s.runs) > 0 {
+			s.again(scheduleLater)
+		}
+		return nil
+	}
+	if ok, _ := s.vm.AllowsSnapshots(s.busy); !ok || s.vm.Guard.Lock != nil { // what it has now is not known, or nothing is changed
+		s.again(5 * scheduleLater)
+		return nil
+	}
+	var mine []fleet.Scheduled
+	var gone []time.Time
+	for i, r := range s.runs {
+		switch {
+		case s.tree().Of(r.SnapshotID) != nil:
+			mine = append(mine, fleet.Scheduled{ID: r.SnapshotID, Due: r.Due})
+		case r.Settled && i > 0: // the newest stays, so that people see when it was
+			gone = append(gone, r.Due)
+		}
+	}
+	if len(gone) > 0 {
+		if err := s.q.ForgetScheduleRuns(ctx, db.ForgetScheduleRunsParams{ScheduleID: s.row.ID, Dues: gone}); err != nil {
+			return err
+		}
+	}
+	expired := s.row.Spec.Keep.Expired(mine, s.row.Spec.Times)
+	if len(expired) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(s.runs, func(r db.ScheduleRunsOfRow) bool { return r.SnapshotID == expired[0].ID })
+	run := s.runs[i]
+	shot := *s.tree().Of(run.SnapshotID)
+	if run.TidyAt != nil {
+		if s.row.Trouble == "" && run.TidyState != string(fleet.JobDone) {
+			s.trouble(true, "The snapshot %s is not kept any more, and could not be deleted: %s", shot.Name, cmp.Or(run.TidyError, "its task ended as "+run.TidyState+"."))
+		}
+		if wait := run.TidyAt.Sub(s.now); wait > 0 {
+			s.again(wait)
+			return nil
+		}
+	}
+	task, err := queueVM(ctx, s.q, s.a, s.vm, fleet.VMSnapshotDelete, fleet.JobArgs{Snapshot: &fleet.SnapshotOrder{ID: shot.ID, Name: shot.Name}})
+	if err != nil {
+		return err
+	}
+	if err := s.q.TidyScheduleRun(ctx, db.TidyScheduleRunParams{ScheduleID: s.row.ID, Due: run.Due, TidyTask: task.ID, Wait: min(time.Minute<<min(run.Tidied, 6), mostTidyWait)}); err != nil {
+		return err
+	}
+	s.again(scheduleSoon)
+	return store.Audit(ctx, s.q, s.a, string(fleet.VMSnapshotDelete), fleet.SubjectVM(s.vm.ID), s.vm.Name, shot.Name+", which schedule "+s.row.Spec.Name+" keeps no longer")
+}

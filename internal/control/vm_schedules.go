@@ -1,0 +1,183 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// SnapshotSchedules are when snapshots of the VM are taken by themselves, and what became of that.
+func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.ScheduleView, error) {
+	vm, err := c.GetVM(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := c.store.SchedulesOf(ctx, id)
+	if err != nil || len(rows) == 0 {
+		return nil, store.Err(err)
+	}
+	runs, err := c.store.ScheduleRunsOf(ctx, id)
+	if err != nil {
+		return nil, store.Err(err)
+	}
+	out := make([]fleet.ScheduleView, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.ScheduleView{
+			ID: r.ID, SnapshotSchedule: r.Spec, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, NextAt: r.NextAt, Missed: int(r.Missed), Trouble: r.Trouble, Attention: r.Attention,
+		}
+		for _, run := range runs {
+			if run.ScheduleID != r.ID {
+				continue
+			}
+			if out[i].LastAt == nil {
+				out[i].LastAt, out[i].LastTask = &run.Due, run.TaskID
+			}
+			if vm.Status != nil && vm.Status.Snapshots.Of(run.SnapshotID) != nil {
+				out[i].Kept++
+			}
+		}
+	}
+	return out, nil
+}
+
+// AddSnapshotSchedule has snapshots of the VM be taken by themselves from now on.
+func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, in fleet.SnapshotSchedule) (fleet.ScheduleID, error) {
+	made := fleet.NewID[fleet.ScheduleID]()
+	return made, c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
+		if len(rows) >= fleet.MostSchedules {
+			return "", fleet.Errorf(fleet.Conflict, "The VM has %d schedules, and none has more. Delete one first.", len(rows))
+		}
+		in, next, err := scheduleFor(in, "", vm, rows, now)
+		if err != nil {
+			return "", err
+		}
+		return "schedule " + in.Name + ": " + scheduleWords(in), q.AddSchedule(ctx, db.AddScheduleParams{ID: made, VMID: id, Spec: in, CreatedBy: a.Name, NextAt: next})
+	})
+}
+
+// EditSnapshotSchedule changes all of a schedule. What it has taken stays its own.
+func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule fleet.ScheduleID, in fleet.SnapshotSchedule) error {
+	return c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
+		i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == schedule })
+		if i < 0 {
+			return "", noSchedule()
+		}
+		in, next, err := scheduleFor(in, schedule, vm, rows, now)
+		if err != nil {
+			return "", err
+		}
+		look := next
+		if in.Enabled { // what it keeps may be less by now
+			look = &now
+			if was := rows[i]; was.Spec.Enabled && was.NextAt != nil && sameTimes(was.Spec.Times, in.Times) {
+				next = was.NextAt
+			}
+		}
+		words := "schedule " + in.Name + ": " + scheduleWords(in)
+		return words, q.ChangeSchedule(ctx, db.ChangeScheduleParams{ID: schedule, Spec: in, NextAt: next, LookAt: look})
+	})
+}
+
+// DeleteSnapshotSchedule ends a schedule. The snapshots that it took stay, as people's own.
+func (c *Control) DeleteSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule fleet.ScheduleID) error {
+	return c.onSchedules(ctx, a, id, func(q *db.Queries, _ fleet.VMView, rows []db.SnapshotSchedule, _ time.Time) (string, error) {
+		i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == schedule })
+		if i < 0 {
+			return "", noSchedule()
+		}
+		_, err := q.DeleteSchedule(ctx, db.DeleteScheduleParams{ID: schedule, VMID: id})
+		return "schedule " + rows[i].Spec.Name + " deleted; its snapshots stay", err
+	})
+}
+
+func noSchedule() error {
+	return fleet.Errorf(fleet.NotFound, "The VM has no such schedule any more. Reload the page.")
+}
+
+// onSchedules changes what schedules a VM has. No host is asked for anything.
+func (c *Control) onSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID, do func(*db.Queries, fleet.VMView, []db.SnapshotSchedule, time.Time) (told string, err error)) error {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return err
+	}
+	return c.store.Tx(ctx, func(q *db.Queries) error {
+		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return err
+		}
+		if vm.DeletedAt != nil {
+			return fleet.Errorf(fleet.Conflict, "The VM is being deleted.")
+		}
+		rows, err := q.SchedulesOf(ctx, id)
+		if err != nil {
+			return err
+		}
+		now, err := q.TimeNow(ctx)
+		if err != nil {
+			return err
+		}
+		told, err := do(q, vm, rows, now)
+		if err != nil {
+			return err
+		}
+		if err := q.TellScheduleTrouble(ctx, id); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "vm.schedule", fleet.SubjectVM(id), vm.Name, told)
+	})
+}
+
+// scheduleFor is the schedule as it is kept, and when it is first due; nil: it is not enabled. rows are those that the VM has.
+func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (fleet.SnapshotSchedule, *time.Time, error) {
+	in.Name, in.NameAs, in.Times.Zone = strings.TrimSpace(in.Name), strings.TrimSpace(in.NameAs), strings.TrimSpace(in.Times.Zone)
+	var checks fleet.Checks
+	in.Check(&checks, "")
+	if err := checks.Err(); err != nil {
+		return in, nil, err
+	}
+	others := 0
+	for _, r := range rows {
+		if r.ID == own {
+			continue
+		}
+		others += r.Spec.Keep.Most()
+		if r.Spec.Name == in.Name {
+			checks.Add("name", "The VM has a schedule of that name already.")
+		}
+	}
+	if most := in.Keep.Most(); others+most > fleet.MostKept {
+		checks.Add("keep.last", "With the VM's other schedules, which keep %d, that is more than the %d that all of them may keep: a disk of more files reads slowly.", others, fleet.MostKept)
+	}
+	if err := checks.Err(); err != nil {
+		return in, nil, err
+	}
+	for i, d := range vm.Spec.Disks {
+		if d.Existing || !strings.HasSuffix(d.Volume, ".qcow2") {
+			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is no qcow2 file of a pool, so the VM has no snapshots.", i+1)
+		}
+	}
+	if !in.Enabled {
+		return in, nil, nil
+	}
+	next := in.Times.Next(now)
+	return in, &next, nil
+}
+
+func sameTimes(a, b fleet.SnapshotTimes) bool {
+	return a.EveryHours == b.EveryHours && a.At == b.At && a.Zone == b.Zone && slices.Equal(a.Days, b.Days)
+}
+
+func scheduleWords(s fleet.SnapshotSchedule) string {
+	if !s.Enabled {
+		return "disabled"
+	}
+	return s.Times.Words() + ", keeps " + s.Keep.Words()
+}

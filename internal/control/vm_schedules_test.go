@@ -1,0 +1,300 @@
+package control_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// scheduled is a VM with a snapshot schedule, whose host does what it is asked for.
+type scheduled struct {
+	*mover
+	vm   fleet.VMView
+	id   fleet.ScheduleID
+	tree fleet.SnapshotTree
+}
+
+var hourly = fleet.SnapshotSchedule{Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00"}, Keep: fleet.SnapshotKeep{Last: 2}}
+
+func newScheduled(t *testing.T, spec fleet.SnapshotSchedule) *scheduled {
+	t.Helper()
+	s := &scheduled{mover: newMover(t)}
+	s.vm, _ = s.disked("web")
+	var err error
+	if s.id, err = s.AddSnapshotSchedule(t.Context(), s.member, s.vm.ID, spec); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *scheduled) pass() {
+	s.t.Helper()
+	if err := s.TakeScheduled(s.t.Context(), fleet.SystemActor); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// due has an hour pass, so that its next time is there.
+func (s *scheduled) due() {
+	s.t.Helper()
+	s.exec(`UPDATE snapshot_runs SET due = due - interval '1 hour' WHERE schedule_id = $1`, s.id)
+	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now()), look_at = now()`)
+	s.pass()
+}
+
+// later has the pass look at it again.
+func (s *scheduled) later() {
+	s.t.Helper()
+	s.exec(`UPDATE snapshot_schedules SET look_at = now()`)
+	s.pass()
+}
+
+func (s *scheduled) shown() fleet.ScheduleView {
+	s.t.Helper()
+	all, err := s.SnapshotSchedules(s.t.Context(), s.member, s.vm.ID)
+	if err != nil || len(all) == 0 {
+		s.t.Fatalf("%+v %v", all, err)
+	}
+	return all[0]
+}
+
+// report has the host tell its tree.
+func (s *scheduled) report() {
+	s.t.Helper()
+	s.tree.Depth = len(s.tree.Snapshots) + 1
+	s.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', $2::jsonb) WHERE id = $1`, s.vm.ID, s.tree)
+}
+
+// does has the host do all that it is asked for about snapshots, and says what that was. wrong: it fails so.
+func (s *scheduled) does(wrong string) string {
+	s.t.Helper()
+	var did strings.Builder
+	for _, w := range s.claim() {
+		o := w.Args.Snapshot
+		if o == nil {
+			continue
+		}
+		out := wire.Finish{Outcome: wire.Done}
+		switch {
+		case wrong != "":
+			out = wire.Finish{Outcome: wire.Failed, Error: wrong}
+		case w.Kind == fleet.VMSnapshot:
+			s.tree.Snapshots = append(s.tree.Snapshots, fleet.Snapshot{ID: o.ID, Name: o.Name, By: o.By, Parent: s.tree.Current, Disks: []fleet.Volref{s.vm.Spec.Disks[0].Ref()}})
+			s.tree.Current = o.ID
+		default:
+			for i, x := range s.tree.Snapshots {
+				if x.ID == o.ID {
+					s.tree.Snapshots = append(s.tree.Snapshots[:i:i], s.tree.Snapshots[i+1:]...)
+					break
+				}
+			}
+		}
+		s.report()
+		status := *s.get(s.vm.ID).Status
+		status.Faults = nil
+		out.VM = &status
+		if err := s.finish(w, out); err != nil {
+			s.t.Fatal(err)
+		}
+		did.WriteString(string(w.Kind) + " " + o.Name + "; ")
+	}
+	return did.String()
+}
+
+// A schedule asks for its snapshots as people do, keeps as many as it says, and deletes none but its own.
+func TestAScheduleTakesAndKeeps(t *testing.T) {
+	s := newScheduled(t, hourly)
+	if v := s.shown(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != 0 || v.CreatedBy != s.member.Name {
+		t.Fatalf("at first it is %+v", v)
+	}
+	s.later()
+	if did := s.does(""); did != "" {
+		t.Fatalf("before its time: %s", did)
+	}
+	if _, err := s.TakeSnapshot(t.Context(), s.member, s.vm.ID, control.NewSnapshot{Name: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	s.does("")
+	for n := range 4 {
+		s.due()
+		did := s.does("")
+		if !strings.HasPrefix(did, "vm.snapshot hourly 20") || strings.Count(did, ";") != 1 {
+			t.Fatalf("due the %d. time: %s", n+1, did)
+		}
+		s.later()
+		if did := s.does(""); (did == "") != (n < 2) || strings.Count(did, "vm.snapshot.delete") > 1 || strings.Contains(did, "mine") {
+			t.Fatalf("after the %d. time: %s", n+1, did)
+		}
+		s.later()
+		if did := s.does(""); did != "" {
+			t.Fatalf("and then: %s", did)
+		}
+	}
+	if v := s.shown(); v.Kept != 2 || v.LastAt == nil || v.LastTask == "" || v.Trouble != "" || v.NextAt == nil || !v.NextAt.After(*v.LastAt) {
+		t.Errorf("afterwards it is %+v", v)
+	}
+	if len(s.tree.Snapshots) != 3 || s.tree.Snapshots[0].Name != "mine" || s.tree.Snapshots[1].By != "schedule hourly" {
+		t.Errorf("the VM has %+v", s.tree.Snapshots)
+	}
+	if err := s.DeleteSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id); err != nil {
+		t.Fatal(err)
+	}
+	s.pass()
+	if did := s.does(""); did != "" || len(s.tree.Snapshots) != 3 {
+		t.Errorf("with the schedule goes %s", did)
+	}
+}
+
+// What was missed is done once, and shown; who asks at the same moment from another portal asks for nothing.
+func TestAScheduleThatMissedItsTimesAsksOnce(t *testing.T) {
+	s := newScheduled(t, hourly)
+	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now()) - interval '5 hours', look_at = now()`)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 5 {
+				if err := s.TakeScheduled(t.Context(), fleet.SystemActor); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	s.pass()
+	if did := s.does(""); strings.Count(did, ";") != 1 {
+		t.Fatalf("it was asked for %s", did)
+	}
+	v := s.shown()
+	if v.Missed != 5 || v.LastAt == nil || time.Since(*v.LastAt) > time.Hour || !v.NextAt.After(time.Now()) {
+		t.Errorf("it is %+v", v)
+	}
+}
+
+// What stands in the way is said, and it goes on by itself when that is over. People are called where only they can help.
+func TestAScheduleSaysWhyItWaits(t *testing.T) {
+	s := newScheduled(t, hourly)
+	waits := func(when, says string, attention bool) {
+		t.Helper()
+		v, vm := s.shown(), s.get(s.vm.ID)
+		if !strings.Contains(v.Trouble, says) || (says == "") != (v.Trouble == "") || v.Attention != attention || vm.Attention != attention || (vm.ScheduleTrouble != "") != attention {
+			t.Fatalf("%s: %+v; the VM: %v %q", when, v, vm.Attention, vm.ScheduleTrouble)
+		}
+		if text(s.site, `SELECT attention::text FROM vms`) != strconv.FormatBool(attention) {
+			t.Errorf("%s: its row has another attention", when)
+		}
+		if i := len(vm.Status.Faults); attention && (i == 0 || vm.Status.Faults[i-1].Code != fleet.FaultSchedule) {
+			t.Errorf("%s: its faults are %+v", when, vm.Status.Faults)
+		}
+	}
+	if _, err := s.TakeSnapshot(t.Context(), s.member, s.vm.ID, control.NewSnapshot{Name: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	s.due()
+	waits("while another is taken", "under way", false)
+	s.does("")
+	if err := s.guard(s.member, s.vm.ID, control.GuardVM{Locked: true, Reason: "migration"})(); err != nil {
+		t.Fatal(err)
+	}
+	s.later()
+	waits("while it is locked", "migration", false)
+	if err := s.guard(s.member, s.vm.ID, control.GuardVM{})(); err != nil {
+		t.Fatal(err)
+	}
+	deep := s.tree
+	for range fleet.DeepChain {
+		s.tree.Snapshots = append(s.tree.Snapshots, fleet.Snapshot{ID: fleet.NewID[fleet.SnapshotID](), Name: "theirs"})
+	}
+	s.report()
+	s.later()
+	waits("while the chain is deep", "It is paused", true)
+	if did := s.does(""); did != "" {
+		t.Fatalf("paused, it asked for %s", did)
+	}
+	s.tree = deep
+	s.report()
+	s.later()
+	waits("when it is not any more", "", false)
+	if did := s.does("No space left on device"); !strings.Contains(did, "vm.snapshot ") {
+		t.Fatalf("then it asked for %s", did)
+	}
+	s.later()
+	waits("when the host has no room", "No space left on device", true)
+	s.due()
+	if did := s.does(""); !strings.Contains(did, "vm.snapshot ") {
+		t.Fatalf("after a failure it asked for %s", did)
+	}
+	s.later()
+	waits("when it went well", "", false)
+	for range 2 { // nothing keeps the first
+		s.due()
+		s.does("")
+	}
+	s.later()
+	if did := s.does("QEMU gave up"); !strings.Contains(did, "vm.snapshot.delete") {
+		t.Fatalf("of three it deletes %s", did)
+	}
+	s.later()
+	waits("when what is not kept cannot be deleted", "could not be deleted: QEMU gave up", true)
+	if did := s.does(""); did != "" {
+		t.Fatalf("at once again: %s", did)
+	}
+	s.exec(`UPDATE snapshot_runs SET tidy_at = now() WHERE tidy_at IS NOT NULL`)
+	s.later()
+	if did := s.does(""); !strings.Contains(did, "vm.snapshot.delete") {
+		t.Fatalf("later again: %s", did)
+	}
+	s.later()
+	waits("when it is deleted", "", false)
+	off := hourly
+	off.Enabled = false
+	if err := s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, off); err != nil {
+		t.Fatal(err)
+	}
+	s.pass()
+	if v := s.shown(); v.NextAt != nil || v.Enabled || s.does("") != "" {
+		t.Errorf("disabled, it is %+v", v)
+	}
+}
+
+func TestWhatScheduleAVMMayHave(t *testing.T) {
+	s := newScheduled(t, hourly)
+	add := func(change func(*fleet.SnapshotSchedule)) func() error {
+		in := fleet.SnapshotSchedule{Name: "other", Enabled: true, Times: fleet.SnapshotTimes{At: "01:00"}, Keep: fleet.SnapshotKeep{Daily: 1}}
+		change(&in)
+		return func() error { _, err := s.AddSnapshotSchedule(t.Context(), s.member, s.vm.ID, in); return err }
+	}
+	s.refused("of a name that is taken", fleet.Invalid, "of that name", add(func(in *fleet.SnapshotSchedule) { in.Name = " hourly " }))
+	s.refused("that keeps too many", fleet.Invalid, "With the VM's other schedules", add(func(in *fleet.SnapshotSchedule) { in.Keep.Weekly = 4 }))
+	s.refused("at no time", fleet.Invalid, "HH:MM", add(func(in *fleet.SnapshotSchedule) { in.Times.At = "noon" }))
+	for i := range fleet.MostSchedules - 1 {
+		if err := add(func(in *fleet.SnapshotSchedule) { in.Name = fmt.Sprint("other", i) })(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.refused("one more", fleet.Conflict, "none has more", add(func(*fleet.SnapshotSchedule) {}))
+	in := hourly
+	in.Keep = fleet.SnapshotKeep{Last: 4}
+	s.refused("an edit that keeps too many", fleet.Invalid, "With the VM's other schedules", func() error {
+		return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, in)
+	})
+	in.Keep = fleet.SnapshotKeep{Last: 3}
+	next := s.shown().NextAt
+	if err := s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, in); err != nil {
+		t.Fatal(err)
+	}
+	if v := s.shown(); v.Keep.Last != 3 || !v.NextAt.Equal(*next) {
+		t.Errorf("after the edit it is %+v", v)
+	}
+	gone := fleet.NewID[fleet.ScheduleID]()
+	s.refused("an edit of none", fleet.NotFound, "no such schedule", func() error { return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone, in) })
+	s.refused("the end of none", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone) })
+	other, _ := s.disked("db")
+	s.refused("through another VM", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, other.ID, s.id) })
+}

@@ -1,0 +1,279 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // named zones, wherever the portal runs
+)
+
+// ScheduleID names a snapshot schedule of a VM.
+type ScheduleID string
+
+const (
+	// MostSchedules is how many snapshot schedules a VM may have.
+	MostSchedules = 4
+	// MostKept is how many snapshots all schedules of a VM may keep: with the one that is just taken its disks are no deeper than people are warned of.
+	MostKept = DeepChain - 2
+
+	maxScheduleName = 40 // bytes
+)
+
+// SnapshotSchedule says when snapshots of a VM are taken by themselves, and which of them are kept.
+type SnapshotSchedule struct {
+	Name    string        `json:"name"`
+	Enabled bool          `json:"enabled" doc:"Else nothing is taken and nothing deleted"`
+	Times   SnapshotTimes `json:"times"`
+	Keep    SnapshotKeep  `json:"keep"`
+	Memory  bool          `json:"memory,omitempty" doc:"With the memory of a guest that runs"`
+	Quiesce bool          `json:"quiesce,omitempty" doc:"Without memory: the guest's agent brings its file systems to rest, where it answers"`
+	NameAs  string        `json:"nameAs,omitempty" doc:"What its snapshots are called: {schedule}, {vm}, {date} and {time} stand for what they say; empty: {schedule} {date} {time}"`
+}
+
+// SnapshotTimes are times of a day, on all days or some, by the clocks of a zone.
+type SnapshotTimes struct {
+	EveryHours int      `json:"everyHours,omitempty" doc:"1, 2, 3, 4, 6, 8 or 12: so often from at on, until the day ends; 0: once a day"`
+	At         string   `json:"at" doc:"HH:MM"`
+	Days       []string `json:"days,omitempty" doc:"mon, tue, wed, thu, fri, sat, sun; empty: every day"`
+	Zone       string   `json:"zone,omitempty" doc:"As Europe/Berlin; empty: UTC"`
+}
+
+// SnapshotKeep says which snapshots of a schedule stay. One that any of the counts keeps is kept.
+type SnapshotKeep struct {
+	Last   int `json:"last,omitempty" doc:"The newest so many"`
+	Hourly int `json:"hourly,omitempty" doc:"The newest of each of so many hours"`
+	Daily  int `json:"daily,omitempty" doc:"The newest of each of so many days"`
+	Weekly int `json:"weekly,omitempty" doc:"The newest of each of so many weeks"`
+}
+
+// ScheduleView is a schedule with what became of it.
+type ScheduleView struct {
+	ID ScheduleID `json:"id"`
+	SnapshotSchedule
+	CreatedBy string     `json:"createdBy"`
+	CreatedAt time.Time  `json:"createdAt"`
+	NextAt    *time.Time `json:"nextAt,omitempty"`   // nil: it is not enabled. In the past: it waits
+	LastAt    *time.Time `json:"lastAt,omitempty"`   // the time that it was last asked for; nil: never
+	LastTask  TaskID     `json:"lastTask,omitempty"` // that took it
+	Missed    int        `json:"missed,omitempty"`   // times before the last that passed while it could not be asked for: they were done as one
+	Trouble   string     `json:"trouble,omitempty"`  // why it waits, or what went wrong, in a sentence
+	Attention bool       `json:"attention,omitempty"`
+	Kept      int        `json:"kept"` // of its snapshots that the VM has
+}
+
+var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+
+// hoursApart are those that make each day alike.
+var hoursApart = []int{0, 1, 2, 3, 4, 6, 8, 12}
+
+// Check notes what cannot be. path is what its fields are below.
+func (s SnapshotSchedule) Check(c *Checks, path string) {
+	at := func(field string) string { return strings.TrimPrefix(path+"."+field, ".") }
+	if name := strings.TrimSpace(s.Name); name == "" || len(name) > maxScheduleName || oddText(name) {
+		c.Add(at("name"), "Give the schedule a name of at most %d bytes, in one line.", maxScheduleName)
+	}
+	if !slices.Contains(hoursApart, s.Times.EveryHours) {
+		c.Add(at("times.everyHours"), "Choose 1, 2, 3, 4, 6, 8 or 12 hours, or once a day.")
+	}
+	if _, ok := minutesOf(s.Times.At); !ok {
+		c.Add(at("times.at"), "Write the time as HH:MM, from 00:00 to 23:59.")
+	}
+	for i, d := range s.Times.Days {
+		if !slices.Contains(weekdays, d) || slices.Contains(s.Times.Days[:i], d) {
+			c.Add(at("times.days"), "Days are mon, tue, wed, thu, fri, sat and sun, each once.")
+			break
+		}
+	}
+	if _, err := s.Times.location(); err != nil {
+		c.Add(at("times.zone"), "There is no time zone %q. Write one as Europe/Berlin, or UTC.", cutWord(s.Times.Zone))
+	}
+	k := s.Keep
+	switch {
+	case min(k.Last, k.Hourly, k.Daily, k.Weekly) < 0 || max(k.Last, k.Hourly, k.Daily, k.Weekly) > MostKept:
+		c.Add(at("keep.last"), "Each count is from 0 to %d.", MostKept)
+	case k.Most() == 0:
+		c.Add(at("keep.last"), "Keep at least one snapshot.")
+	case k.Most() > MostKept:
+		c.Add(at("keep.last"), "All counts together keep at most %d snapshots: a disk of more files reads slowly.", MostKept)
+	}
+	if s.Memory && s.Quiesce {
+		c.Add(at("quiesce"), "What is in the guest's memory is kept with it, so its file systems are not brought to rest. Choose one of both.")
+	}
+	if len(s.NameAs) > maxSnapshotName || oddText(s.NameAs) || strings.ContainsAny(unknownWords.Replace(s.NameAs), "{}") {
+		c.Add(at("nameAs"), "A name has at most %d bytes, in one line, and of words in braces {schedule}, {vm}, {date} and {time} alone.", maxSnapshotName)
+	}
+}
+
+var unknownWords = strings.NewReplacer("{schedule}", "", "{vm}", "", "{date}", "", "{time}", "")
+
+func oddText(text string) bool {
+	var c Checks
+	CheckSnapshot(&c, "x", text)
+	return c.Err() != nil
+}
+
+func cutWord(s string) string { return s[:min(len(s), 60)] }
+
+// minutesOf is how far into a day "HH:MM" is.
+func minutesOf(at string) (int, bool) {
+	h, m, ok := strings.Cut(at, ":")
+	hours, err := strconv.Atoi(h)
+	minutes, wrong := strconv.Atoi(m)
+	return hours*60 + minutes, ok && len(at) == 5 && err == nil && wrong == nil && hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60 && h[0] != '+' && m[0] != '+' && h[0] != '-' && m[0] != '-'
+}
+
+// location is the zone. "Local" would be another on each portal.
+func (t SnapshotTimes) location() (*time.Location, error) {
+	if t.Zone == "Local" || len(t.Zone) > 60 {
+		return nil, fmt.Errorf("no zone %q", t.Zone)
+	}
+	return time.LoadLocation(t.Zone)
+}
+
+// In is the moment by the clocks of the schedule's zone.
+func (t SnapshotTimes) In(at time.Time) time.Time {
+	if zone, err := t.location(); err == nil {
+		return at.In(zone)
+	}
+	return at.UTC()
+}
+
+// of are its moments on the day of the zone, in order. A time that the clocks pass over counts as the one that they go on with; one that
+// they show twice is meant once.
+func (t SnapshotTimes) of(day time.Time) (out []time.Time) {
+	if len(t.Days) > 0 && !slices.Contains(t.Days, weekdays[day.Weekday()]) {
+		return nil
+	}
+	at, ok := minutesOf(t.At)
+	for ok && at < 24*60 {
+		next := time.Date(day.Year(), day.Month(), day.Day(), at/60, at%60, 0, 0, day.Location())
+		if n := len(out); n == 0 || next.After(out[n-1]) {
+			out = append(out, next)
+		}
+		if t.EveryHours == 0 {
+			break
+		}
+		at += t.EveryHours * 60
+	}
+	return out
+}
+
+// Next is its first moment after this one.
+func (t SnapshotTimes) Next(after time.Time) time.Time {
+	day := t.In(after)
+	for range 9 { // a week, and a day on both sides for what clocks do
+		for _, at := range t.of(day) {
+			if at.After(after) {
+				return at.UTC()
+			}
+		}
+		day = time.Date(day.Year(), day.Month(), day.Day()+1, 12, 0, 0, 0, day.Location())
+	}
+	return after.Add(24 * time.Hour).UTC()
+}
+
+// mostMissed bounds how far missed times are counted.
+const mostMissed = 1000
+
+// Due is the newest of its moments from due to now, and how many came before that: they are done as one.
+func (t SnapshotTimes) Due(due, now time.Time) (at time.Time, missed int) {
+	if from := now.Add(-mostMissed * time.Hour); due.Before(from) {
+		due, missed = t.Next(from), mostMissed
+	}
+	for next := t.Next(due); !next.After(now); next = t.Next(due) {
+		due, missed = next, missed+1
+	}
+	return due, min(missed, mostMissed)
+}
+
+// Words say when it is, as people read it.
+func (t SnapshotTimes) Words() string {
+	days := "Every day"
+	if len(t.Days) > 0 && len(t.Days) < 7 {
+		var names []string
+		for i := range weekdays {
+			if d := weekdays[(i+1)%7]; slices.Contains(t.Days, d) {
+				names = append(names, strings.ToUpper(d[:1])+d[1:])
+			}
+		}
+		days = strings.Join(names, ", ")
+	}
+	zone := t.Zone
+	if zone == "" {
+		zone = "UTC"
+	}
+	switch t.EveryHours {
+	case 0:
+		return days + " at " + t.At + " " + zone
+	case 1:
+		return days + " every hour from " + t.At + " " + zone
+	}
+	return fmt.Sprintf("%s every %d hours from %s %s", days, t.EveryHours, t.At, zone)
+}
+
+// Most is how many snapshots it can keep.
+func (k SnapshotKeep) Most() int { return k.Last + k.Hourly + k.Daily + k.Weekly }
+
+// Words say what is kept, as people read it.
+func (k SnapshotKeep) Words() string {
+	var out []string
+	for _, w := range []struct {
+		n    int
+		word string
+	}{{k.Last, "the last %d"}, {k.Hourly, "%d hourly"}, {k.Daily, "%d daily"}, {k.Weekly, "%d weekly"}} {
+		if w.n > 0 {
+			out = append(out, fmt.Sprintf(w.word, w.n))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// Scheduled is a snapshot that a schedule took, for that time.
+type Scheduled struct {
+	ID  SnapshotID
+	Due time.Time
+}
+
+// Expired are those that nothing keeps, oldest first. Hours, days and weeks are those of the zone of in.
+func (k SnapshotKeep) Expired(all []Scheduled, in SnapshotTimes) (out []Scheduled) {
+	newest := slices.Clone(all)
+	slices.SortFunc(newest, func(a, b Scheduled) int { return b.Due.Compare(a.Due) })
+	kept := map[SnapshotID]bool{}
+	for _, s := range newest[:min(len(newest), k.Last)] {
+		kept[s.ID] = true
+	}
+	keep := func(n int, of func(time.Time) string) {
+		seen := map[string]bool{}
+		for _, s := range newest {
+			if span := of(in.In(s.Due)); !seen[span] && len(seen) < n {
+				seen[span], kept[s.ID] = true, true
+			}
+		}
+	}
+	keep(k.Hourly, func(t time.Time) string { return t.Format("2006-01-02 15 -0700") })
+	keep(k.Daily, func(t time.Time) string { return t.Format(time.DateOnly) })
+	keep(k.Weekly, func(t time.Time) string {
+		year, week := t.ISOWeek()
+		return fmt.Sprint(year, " ", week)
+	})
+	for _, s := range slices.Backward(newest) {
+		if !kept[s.ID] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// SnapshotName is what the snapshot of that time is called, within what a name may have.
+func (s SnapshotSchedule) SnapshotName(vm string, due time.Time) string {
+	as := s.NameAs
+	if strings.TrimSpace(as) == "" {
+		as = "{schedule} {date} {time}"
+	}
+	at := s.Times.In(due)
+	name := strings.NewReplacer("{schedule}", s.Name, "{vm}", vm, "{date}", at.Format(time.DateOnly), "{time}", at.Format("15:04")).Replace(as)
+	name = strings.ToValidUTF8(name[:min(len(name), maxSnapshotName)], "")
+	return strings.TrimSpace(name)
+}

@@ -1,0 +1,136 @@
+package vm
+
+import (
+	"strconv"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// SchedulePage asks about a snapshot schedule of a VM.
+type SchedulePage struct {
+	VM     fleet.VMView
+	ID     fleet.ScheduleID // empty: a new one
+	Was    fleet.ScheduleView
+	All    []fleet.ScheduleView
+	In     ScheduleForm
+	Errors kit.Errors
+}
+
+// ScheduleForm is what a person typed.
+type ScheduleForm struct {
+	Name, Every, At, Zone       string
+	Days                        []string
+	Last, Hourly, Daily, Weekly string
+	With, NameAs                string
+	Enabled                     bool
+}
+
+// NewSchedule is what most want.
+func NewSchedule() ScheduleForm {
+	return ScheduleForm{Name: "nightly", Enabled: true, Every: "0", At: "03:00", Zone: "UTC", Last: "3", Hourly: "0", Daily: "0", Weekly: "0"}
+}
+
+// ScheduleOf is the schedule as the form shows it.
+func ScheduleOf(s fleet.SnapshotSchedule) ScheduleForm {
+	out := ScheduleForm{
+		Name: s.Name, Enabled: s.Enabled, Every: strconv.Itoa(s.Times.EveryHours), At: s.Times.At, Days: s.Times.Days, Zone: s.Times.Zone, NameAs: s.NameAs,
+		Last: strconv.Itoa(s.Keep.Last), Hourly: strconv.Itoa(s.Keep.Hourly), Daily: strconv.Itoa(s.Keep.Daily), Weekly: strconv.Itoa(s.Keep.Weekly),
+	}
+	switch {
+	case s.Memory:
+		out.With = "memory"
+	case s.Quiesce:
+		out.With = "quiesce"
+	}
+	return out
+}
+
+var everyHours = []kit.Option{
+	{Value: "0", Text: "Once a day"},
+	{Value: "1", Text: "Every hour"},
+	{Value: "2", Text: "Every 2 hours"},
+	{Value: "3", Text: "Every 3 hours"},
+	{Value: "4", Text: "Every 4 hours"},
+	{Value: "6", Text: "Every 6 hours"},
+	{Value: "8", Text: "Every 8 hours"},
+	{Value: "12", Text: "Every 12 hours"},
+}
+
+var scheduleDays = []kit.Option{{Value: "mon", Text: "Mon"}, {Value: "tue", Text: "Tue"}, {Value: "wed", Text: "Wed"}, {Value: "thu", Text: "Thu"}, {Value: "fri", Text: "Fri"}, {Value: "sat", Text: "Sat"}, {Value: "sun", Text: "Sun"}}
+
+var scheduleWith = []kit.Option{
+	{Value: "", Text: "The disks, as after a power cut"},
+	{Value: "quiesce", Text: "The disks, with file systems at rest where the guest's agent answers"},
+	{Value: "memory", Text: "The disks and the memory of the guest, which stands still meanwhile"},
+}
+
+// left is how many snapshots it may keep beside the VM's other schedules.
+func (p SchedulePage) left() int {
+	left := fleet.MostKept
+	for _, s := range p.All {
+		if s.ID != p.ID {
+			left -= s.Keep.Most()
+		}
+	}
+	return left
+}
+
+func (p SchedulePage) path(below ...string) string {
+	return views.VMPath(p.VM.ID, append([]string{"schedules"}, below...)...)
+}
+
+func (p SchedulePage) dialog() kit.Dialog {
+	d := kit.Dialog{Title: "New snapshot schedule of " + p.VM.Name, Button: "Create schedule", Back: views.TabPath(views.VMPath(p.VM.ID), "snapshots"), Action: p.path("new")}
+	if p.ID != "" {
+		d.Title, d.Button, d.Action = "Edit the schedule “"+p.Was.Name+"”", "Save", p.path(string(p.ID))
+	}
+	return d
+}
+
+func (p SchedulePage) remove() kit.Dialog {
+	d := p.dialog()
+	d.Title, d.Button, d.Danger, d.Action = "Delete the schedule “"+p.Was.Name+"”?", "Delete", true, p.path(string(p.ID), "delete")
+	return d
+}
+
+func (p Page) addSchedule() kit.Act {
+	a := kit.Act{Icon: "clock", Word: "Add schedule…", Href: p.path("schedules", "new"), Dialog: true}
+	if len(p.Schedules) >= fleet.MostSchedules {
+		a.Why = "The VM has " + strconv.Itoa(len(p.Schedules)) + " schedules, and none has more."
+	}
+	return a.When(p.whyNotEdit())
+}
+
+func (p Page) scheduleActs(s fleet.ScheduleView) []kit.Act {
+	at := func(what ...string) string { return p.path(append([]string{"schedules", string(s.ID)}, what...)...) }
+	turn := kit.Act{Icon: "play", Word: "Enable", Post: at("enable"), Back: p.address()}
+	if s.Enabled {
+		turn = kit.Act{Icon: "pause", Word: "Disable", Post: at("disable"), Back: p.address()}
+	}
+	return []kit.Act{
+		kit.Act{Icon: "pencil", Word: "Edit…", Href: at(), Dialog: true}.When(p.whyNotEdit()),
+		turn.When(p.whyNotEdit()),
+		kit.Act{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.When(p.whyNotEdit()),
+	}
+}
+
+// scheduleKeeps says what it keeps, and with what each is taken.
+func scheduleKeeps(s fleet.ScheduleView) string {
+	out := s.Keep.Words()
+	switch {
+	case s.Memory:
+		out += ", with memory"
+	case s.Quiesce:
+		out += ", file systems at rest"
+	}
+	return out
+}
+
+func scheduleMissed(s fleet.ScheduleView) string {
+	if s.Missed == 0 {
+		return ""
+	}
+	return kit.Count(s.Missed, "earlier time") + " missed"
+}

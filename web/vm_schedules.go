@@ -1,0 +1,185 @@
+package web
+
+import (
+	"context"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	vmview "quantix/views/vm"
+)
+
+// scheduleForm is a schedule as it is typed.
+type scheduleForm struct {
+	Name    string   `form:"name"`
+	Enabled string   `form:"enabled"`
+	Every   string   `form:"times.everyHours"`
+	At      string   `form:"times.at"`
+	Days    []string `form:"times.days"`
+	Zone    string   `form:"times.zone"`
+	Last    string   `form:"keep.last"`
+	Hourly  string   `form:"keep.hourly"`
+	Daily   string   `form:"keep.daily"`
+	Weekly  string   `form:"keep.weekly"`
+	With    string   `form:"with"` // memory, quiesce or nothing
+	NameAs  string   `form:"nameAs"`
+}
+
+func (f scheduleForm) typed() vmview.ScheduleForm {
+	return vmview.ScheduleForm{
+		Name: f.Name, Enabled: f.Enabled != "", Every: f.Every, At: f.At, Days: f.Days, Zone: f.Zone, Last: f.Last, Hourly: f.Hourly, Daily: f.Daily, Weekly: f.Weekly, With: f.With, NameAs: f.NameAs,
+	}
+}
+
+// schedule is what was typed.
+func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
+	var checks fleet.Checks
+	count := func(field, text string) int { return read(&checks, field, text, wholeOf) }
+	out := fleet.SnapshotSchedule{
+		Name: f.Name, Enabled: f.Enabled != "", Memory: f.With == "memory", Quiesce: f.With == "quiesce", NameAs: f.NameAs,
+		Times: fleet.SnapshotTimes{EveryHours: count("times.everyHours", f.Every), At: f.At, Days: f.Days, Zone: f.Zone},
+		Keep: fleet.SnapshotKeep{
+			Last: count("keep.last", f.Last), Hourly: count("keep.hourly", f.Hourly), Daily: count("keep.daily", f.Daily), Weekly: count("keep.weekly", f.Weekly),
+		},
+	}
+	return out, checks.Err()
+}
+
+// scheduleAsked is what every dialog about a schedule shows; of a new one it has no id.
+func (s *Server) scheduleAsked(c echo.Context, a fleet.Actor, in scheduleForm, how asked) (vmview.SchedulePage, error) {
+	p, err := s.vmOf(c, a, "")
+	if err != nil {
+		return vmview.SchedulePage{}, err
+	}
+	out := vmview.SchedulePage{VM: p.VM, Errors: how.errors, In: vmview.NewSchedule(), ID: fleet.ScheduleID(c.Param("schedule"))}
+	if out.All, err = s.Control.SnapshotSchedules(c.Request().Context(), a, p.VM.ID); err != nil {
+		return out, err
+	}
+	if out.ID != "" {
+		i := slices.IndexFunc(out.All, func(v fleet.ScheduleView) bool { return v.ID == out.ID })
+		if i < 0 {
+			return out, fleet.Errorf(fleet.NotFound, "The VM has no such schedule any more. Reload the page.")
+		}
+		out.Was, out.In = out.All[i], vmview.ScheduleOf(out.All[i].SnapshotSchedule)
+	}
+	if how.again() {
+		out.In = in.typed()
+	}
+	return out, nil
+}
+
+func (s *Server) askSchedule(c echo.Context, a fleet.Actor, in scheduleForm, how asked) error {
+	p, err := s.scheduleAsked(c, a, in, how)
+	if err != nil {
+		return err
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Schedule(p))
+}
+
+func (s *Server) askDeleteSchedule(c echo.Context, a fleet.Actor, _ none, how asked) error {
+	p, err := s.scheduleAsked(c, a, scheduleForm{}, asked{status: how.status, errors: how.errors})
+	if err != nil {
+		return err
+	}
+	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.DeleteSchedule(p))
+}
+
+// saveSchedule makes one, or changes the one that the address names.
+func (s *Server) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (end, error) {
+	vm, id := fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
+	spec, err := in.schedule()
+	if err != nil {
+		return nil, err
+	}
+	if id == "" {
+		_, err = s.Control.AddSnapshotSchedule(c.Request().Context(), a, vm, spec)
+	} else {
+		err = s.Control.EditSnapshotSchedule(c.Request().Context(), a, vm, id, spec)
+	}
+	return scheduleDone(vm, "The schedule "+spec.Name+" is saved."), err
+}
+
+func (s *Server) deleteSchedule(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	vm := fleet.VMID(c.Param("id"))
+	err := s.Control.DeleteSnapshotSchedule(c.Request().Context(), a, vm, fleet.ScheduleID(c.Param("schedule")))
+	return scheduleDone(vm, "The schedule is deleted; its snapshots stay."), err
+}
+
+func (s *Server) enableSchedule(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	return s.switchSchedule(c, a, true, "enabled")
+}
+
+func (s *Server) disableSchedule(c echo.Context, a fleet.Actor, _ none) (end, error) {
+	return s.switchSchedule(c, a, false, "disabled")
+}
+
+func (s *Server) switchSchedule(c echo.Context, a fleet.Actor, to bool, word string) (end, error) {
+	ctx, vm, id := c.Request().Context(), fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
+	all, err := s.Control.SnapshotSchedules(ctx, a, vm)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(v fleet.ScheduleView) bool { return v.ID == id })
+	if i < 0 {
+		return nil, fleet.Errorf(fleet.NotFound, "The VM has no such schedule any more. Reload the page.")
+	}
+	spec := all[i].SnapshotSchedule
+	spec.Enabled = to
+	return scheduleDone(vm, "The schedule "+spec.Name+" is "+word+"."), s.Control.EditSnapshotSchedule(ctx, a, vm, id, spec)
+}
+
+func scheduleDone(vm fleet.VMID, text string) end {
+	return stay(views.TabPath(views.VMPath(vm), "snapshots"), text)
+}
+
+type schedulesOutput struct {
+	Body struct {
+		Items []fleet.ScheduleView `json:"items"`
+	}
+}
+
+func (s *Server) apiSchedules(ctx context.Context, a fleet.Actor, in *VMPath) (*schedulesOutput, error) {
+	out := &schedulesOutput{}
+	all, err := s.Control.SnapshotSchedules(ctx, a, in.ID)
+	out.Body.Items = append([]fleet.ScheduleView{}, all...)
+	return out, err
+}
+
+type scheduleInput struct {
+	VMPath
+	Body fleet.SnapshotSchedule
+}
+
+type scheduleMade struct {
+	Body struct {
+		ID fleet.ScheduleID `json:"id"`
+	}
+}
+
+func (s *Server) apiAddSchedule(ctx context.Context, a fleet.Actor, in *scheduleInput) (*scheduleMade, error) {
+	out := &scheduleMade{}
+	var err error
+	out.Body.ID, err = s.Control.AddSnapshotSchedule(ctx, a, in.ID, in.Body)
+	return out, err
+}
+
+// SchedulePath names a snapshot schedule of a VM in the path.
+type SchedulePath struct {
+	VMPath
+	Schedule fleet.ScheduleID `path:"schedule"`
+}
+
+type editScheduleInput struct {
+	SchedulePath
+	Body fleet.SnapshotSchedule
+}
+
+func (s *Server) apiEditSchedule(ctx context.Context, a fleet.Actor, in *editScheduleInput) (*struct{}, error) {
+	return nil, s.Control.EditSnapshotSchedule(ctx, a, in.ID, in.Schedule, in.Body)
+}
+
+func (s *Server) apiDeleteSchedule(ctx context.Context, a fleet.Actor, in *SchedulePath) (*struct{}, error) {
+	return nil, s.Control.DeleteSnapshotSchedule(ctx, a, in.ID, in.Schedule)
+}
