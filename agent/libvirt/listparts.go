@@ -75,7 +75,7 @@ func writeDrives(x *libvirtxml.Domain, s fleet.VMSpec) {
 func newDrive(x *libvirtxml.Domain, w fleet.VMDrive) libvirtxml.DomainDisk {
 	drive := freeDrive(x)
 	if w.Floppy() {
-		drive.Device, drive.ReadOnly = "floppy", nil
+		drive.Device = "floppy" // only read, too: others may have the same image in theirs
 		drive.Target = &libvirtxml.DomainDiskTarget{Dev: map[string]string{"floppy1": "fda", "floppy2": "fdb"}[w.Slot], Bus: "fdc"}
 	}
 	drive.Alias = &libvirtxml.DomainAlias{Name: aliasDrive + w.Slot}
@@ -244,6 +244,8 @@ func writeSpice(x *libvirtxml.Domain, s fleet.VMSpec) {
 	switch has := slices.ContainsFunc(d.Graphics, isSpice); {
 	case !s.Display.Spice:
 		d.Graphics = slices.DeleteFunc(d.Graphics, isSpice)
+		// libvirt has led the sound there by itself.
+		d.Audios = slices.DeleteFunc(d.Audios, func(o libvirtxml.DomainAudio) bool { return o.SPICE != nil })
 	case !has:
 		d.Graphics = append(d.Graphics, libvirtxml.DomainGraphic{Spice: &libvirtxml.DomainGraphicSpice{
 			Listeners: []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{}}},
