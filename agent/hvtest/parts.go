@@ -54,7 +54,7 @@ func testParts(t *testing.T, h *host) {
 
 	starts := fullSpec(fleet.VMSpec{})
 	vm.Generation, vm.Spec.CPU, vm.Spec.Memory, vm.Spec.Devices = vm.Generation+1, starts.CPU, starts.Memory, starts.Devices
-	vm.Spec.Boot, vm.Spec.HostDevices, vm.Spec.Shares = starts.Boot, nil, nil // what is in the drives stays
+	vm.Spec.Boot, vm.Spec.HostDevices = starts.Boot, nil // what is in the drives stays
 	h.apply(vm)
 	h.wantSettled(vm, "edited while off")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
@@ -71,7 +71,7 @@ func testParts(t *testing.T, h *host) {
 			h.t.Errorf("next boot %q, want %q; drift %+v", s.NextBoot, waits, s.Drift)
 		}
 	}
-	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction", "display.spice": "display.usbRedirection"} // makes no sense without it
+	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction", "display.spice": "display.usbRedirection", "memory.shared": "shares"} // makes no sense without it
 	together := []string{"cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max"}
 	for _, f := range fleet.VMFields {
 		if f.Input.Section == "" || f.Default(full) || slices.Contains(together, f.Name) {
