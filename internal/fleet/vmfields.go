@@ -35,8 +35,9 @@ const (
 	InputNumber InputKind = iota
 	InputFlag
 	InputChoice
-	InputText // proposals, and what else is typed
-	InputVolume
+	InputText   // proposals, and what else is typed
+	InputMedium // a volume for a drive
+	InputFile   // a volume that is a plain file
 	InputPool
 	InputRows // several, each with fields of its own
 )
@@ -184,10 +185,10 @@ var partFields = []Field[VMSpec]{
 	}, 1, MaxBootOrder),
 
 	reserved("the host reads the file and the guest starts it", medium("boot.kernel", "kernel", func(s *VMSpec) **Volref { return &s.Boot.Kernel }, Input{
-		Section: SectionBoot, Kind: InputVolume, Label: "Kernel", Help: "Started in place of what is on the disks. Secure boot does not check it.",
+		Section: SectionBoot, Kind: InputFile, Label: "Kernel", Help: "Started in place of what is on the disks. Secure boot does not check it.",
 	})),
 	reserved("the host reads the file and the guest starts it", medium("boot.initrd", "initial RAM disk", func(s *VMSpec) **Volref { return &s.Boot.Initrd }, Input{
-		Section: SectionBoot, Kind: InputVolume, Label: "Initial RAM disk",
+		Section: SectionBoot, Kind: InputFile, Label: "Initial RAM disk",
 	})),
 	reserved("it goes with the kernel", text("boot.cmdline", "kernel's command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, Input{
 		Section: SectionBoot, Label: "Command line", Help: "Of the kernel: console=ttyS0 root=/dev/vda1.",

@@ -97,7 +97,7 @@ var VMLists = []VMField{
 
 // DriveFields are what an edit changes of a drive.
 var DriveFields = []Field[VMDrive]{
-	atOnce(medium("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, Input{Kind: InputVolume, Label: "Medium"})),
+	atOnce(medium("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, Input{Kind: InputMedium, Label: "Medium"})),
 	number("bootOrder", "boot order", "", func(d *VMDrive) *int { return &d.BootOrder }, Input{Label: "Boot order"}, 1, MaxBootOrder),
 }
 
@@ -269,4 +269,10 @@ func (s VMSpec) checkLists(c *Checks, prefix string) {
 	if s.Display.USBRedirection > 0 && !s.Display.Spice {
 		c.Add(prefix+".display.usbRedirection", "USB devices come through SPICE. Choose that, or leave them.")
 	}
+}
+
+// VMName is a VM that something is told of.
+type VMName struct {
+	ID   VMID   `json:"id"`
+	Name string `json:"name"`
 }

@@ -3,7 +3,7 @@ import { on, onContent } from "./dom.js";
 
 on("click", "[data-row-add]", (event, button) => {
   event.preventDefault(); // without scripts the same button asks the server for a row
-  const part = button.closest("fieldset, form");
+  const part = button.closest("[data-row-list], fieldset");
   const template = part.querySelector("template[data-row-template]");
   const rows = part.querySelector("[data-rows]");
   let index = rows.childElementCount;
