@@ -1,13 +1,10 @@
 -- +goose Up
--- spec_reads is whether a VM's spec names the volume, or any of the pool where volume has a poolId alone, as something that is read: in a drive,
--- as a kernel, as a shared folder. It is written so that the index of specs serves it.
+-- spec_reads is whether a VM's spec names the volume, or any of the pool where volume is empty, as something that is read: in a drive, as a kernel,
+-- as a shared folder. It is one question to the index of specs.
 -- +goose StatementBegin
-CREATE FUNCTION spec_reads(spec jsonb, volume jsonb) RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT spec @> jsonb_build_object('iso', volume)
-        OR spec @> jsonb_build_object('drives', jsonb_build_array(jsonb_build_object('medium', volume)))
-        OR spec @> jsonb_build_object('boot', jsonb_build_object('kernel', volume))
-        OR spec @> jsonb_build_object('boot', jsonb_build_object('initrd', volume))
-        OR spec @> jsonb_build_object('shares', jsonb_build_array(jsonb_build_object('folder', volume)))
+CREATE FUNCTION spec_reads(spec jsonb, pool text, volume text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT spec @@ (replace('exists($.iso ? (?)) || exists($.drives[*].medium ? (?)) || exists($.boot.kernel ? (?)) || exists($.boot.initrd ? (?)) || exists($.shares[*].folder ? (?))',
+        '(?)', '(@.poolId == ' || to_json(pool)::text || CASE WHEN volume = '' THEN '' ELSE ' && @.volume == ' || to_json(volume)::text END || ')'))::jsonpath
 $$;
 -- +goose StatementEnd
 
@@ -21,7 +18,7 @@ DECLARE
 BEGIN
     RETURN json_strip_nulls(json_build_object(
         'disk', (SELECT (array_agg(v.name))[1] FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(disk))),
-        'drive', (SELECT (array_agg(v.name))[1] FROM vms v WHERE spec_reads(v.spec, disk)),
+        'drive', (SELECT (array_agg(v.name))[1] FROM vms v WHERE spec_reads(v.spec, pool, volume)),
         'making', (SELECT (array_agg(v.name))[1] FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') d
                    WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('image', disk)))
                      AND v.observed_generation < v.generation AND v.deleted_at IS NULL AND d->'image' @> disk
