@@ -206,7 +206,7 @@ var partFields = []Field[VMSpec]{
 		Section: SectionDisplay, Label: "SPICE", Help: "Beside the console, on a socket of the host: virt-viewer reaches it there.",
 	}),
 	number("display.usbRedirection", "USB redirection", "port", func(s *VMSpec) *int { return &s.Display.USBRedirection }, Input{
-		Section: SectionDisplay, Label: "USB redirection", Unit: "ports", Help: "As many USB devices of the viewer's machine can be the guest's, through SPICE.",
+		Section: SectionDisplay, Label: "USB redirection", Help: "As many USB devices of the viewer's machine can be the guest's, through SPICE.",
 	}, 1, MaxUSBPorts),
 
 	flag("security.tpm", "TPM", func(s *VMSpec) *bool { return &s.Security.TPM }, Input{
@@ -231,7 +231,7 @@ var partFields = []Field[VMSpec]{
 		Section: SectionDevices, Label: "Memory balloon", Options: Balloons, Help: "Through it the guest tells how much memory it uses.",
 	}),
 	number("devices.serials", "serial ports", "port", func(s *VMSpec) *int { return &s.Devices.Serials }, Input{
-		Section: SectionDevices, Label: "More serial ports", Unit: "ports", Help: "Beside the console's; each is a pseudo terminal of the host.",
+		Section: SectionDevices, Label: "More serial ports", Help: "Beside the console's; each is a pseudo terminal of the host.",
 	}, 1, MaxSerials),
 	flag("devices.parallel", "parallel port", func(s *VMSpec) *bool { return &s.Devices.Parallel }, Input{
 		Section: SectionDevices, Label: "Parallel port", Help: "A pseudo terminal of the host.",
