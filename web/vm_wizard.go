@@ -163,6 +163,8 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 		switch {
 		case d.CDROM && found != nil && spec.ISO == nil:
 			spec.ISO = &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}
+		case d.CDROM && found != nil && len(spec.Drives) < 3:
+			spec.Drives = append(spec.Drives, fleet.VMDrive{Slot: fleet.DriveSlots[1+len(spec.Drives)].Value, Medium: &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}})
 		case d.CDROM && d.Path == "" && d.Volume == "":
 		case d.CDROM:
 			note(d, vmxml.Left, "The drive is empty: choose an ISO.")

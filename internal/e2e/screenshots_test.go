@@ -153,7 +153,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.fill("[name='spec.shares[0].tag']", "src")
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".part-list .field.bad", "Name the device as its host's page does")
-			p.waitTrue("the devices are in sight", `document.querySelector("#vm-other-devices").scrollIntoView() === undefined`)
+			p.waitTrue("the devices are in sight", `document.querySelector(".part-list").scrollIntoView() === undefined`)
 		}},
 		{"vm-devices", withDevices(t, a, shop, host.ID), nil},
 		{"host-devices", h + "?tab=hardware", func(p *tab) {
