@@ -223,7 +223,10 @@ func TestDrivesReadPools(t *testing.T) {
 		t.Fatal(err)
 	}
 	chief := s.addUser("ada", fleet.RoleAdmin)
-	s.refused("to give up the pool", fleet.Conflict, "win", func() error { _, err := s.Release(t.Context(), chief, fleet.Subject("pool:"+string(s.local)), s.h1); return err })
+	s.refused("to give up the pool", fleet.Conflict, "win", func() error {
+		_, err := s.Release(t.Context(), chief, fleet.Subject("pool:"+string(s.local)), s.h1)
+		return err
+	})
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"devices.watchdog","value":"itco","why":"It takes libvirt 9.1."}]')`)
 	order.Name, order.Spec.Devices.Watchdog = "guarded", "itco"
 	s.refused("a watchdog that it cannot have", fleet.Invalid, "It takes libvirt 9.1", func() error { _, err := s.CreateVM(t.Context(), chief, order); return err })

@@ -153,11 +153,11 @@ func demoShots(t *testing.T, a api) []shot {
 			p.fill("[name='spec.shares[0].tag']", "src")
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".part-list .field.bad", "Name the device as its host's page does")
-			p.waitTrue("the devices are in sight", `document.querySelector(".part-list").scrollIntoView() === undefined`)
+			p.waitTrue("the devices are in sight", `(document.querySelector(".part-list").scrollIntoView(), true)`)
 		}},
 		{"vm-devices", withDevices(t, a, shop, host.ID), nil},
 		{"host-devices", h + "?tab=hardware", func(p *tab) {
-			p.waitTrue("the devices are in sight", `[...document.querySelectorAll("h2")].find(h => h.textContent == "Devices for VMs").scrollIntoView() === undefined`)
+			p.waitTrue("the devices are in sight", `([...document.querySelectorAll("h2")].find(h => h.textContent == "Devices for VMs").scrollIntoView(), true)`)
 		}},
 		{"vm", vm, nil},
 		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},
