@@ -18,6 +18,7 @@ type Input struct {
 	Kind    InputKind
 	Unit    string // of a number
 	Usual   int    // what no number means, where that is one
+	Example string // what stands where nothing does; empty: what that means
 	Rows    []Row  // of each of several, the fields that it has
 }
 
@@ -191,7 +192,7 @@ var partFields = []Field[VMSpec]{
 		Section: SectionBoot, Kind: InputFile, Label: "Initial RAM disk",
 	})),
 	reserved("it goes with the kernel", text("boot.cmdline", "kernel's command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, Input{
-		Section: SectionBoot, Label: "Command line", Help: "Of the kernel: console=ttyS0 root=/dev/vda1.",
+		Section: SectionBoot, Label: "Command line", Example: "none", Help: "Of the kernel: console=ttyS0 root=/dev/vda1.",
 	}, cmdlineForm, "A command line is one line of at most 1000 printable ASCII characters.")),
 
 	choice("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, Input{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels}),

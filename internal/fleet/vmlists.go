@@ -67,7 +67,7 @@ var VMLists = []VMField{
 			words: func(d VMHostDevice) string { return d.Device },
 		}, MaxHostDevices, Input{
 			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has stands on its page. Choose the host, too.",
-			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Help: "pci/0000:41:00.0 or usb/046d:c52b."}}},
+			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
 		}, func(c *Checks, at string, d VMHostDevice) {
 			if !hostDeviceForm.MatchString(d.Device) {
 				c.Add(at+".device", "Name the device as its host's page does: pci/0000:41:00.0 or usb/046d:c52b.")
@@ -77,11 +77,15 @@ var VMLists = []VMField{
 			}
 		})),
 	held("the guest reads and writes files of the host", rows("shares", "shared folder", SectionDevices, func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
-		key: func(v VMShare) string { return v.Tag }, told: func(v VMShare) string { return v.Tag },
+		key: func(v VMShare) string { return v.Tag }, told: func(v VMShare) string { return v.Tag + " " + string(v.Folder.PoolID) },
 		words: func(v VMShare) string { return v.Tag }, fields: ShareFields,
 	}, MaxShares, Input{
 		Label: "Shared folders", Help: "By virtiofs: mount -t virtiofs TAG /mnt. The memory must be shared, too.",
-		Rows: []Row{{"tag", Input{Kind: InputText, Label: "Tag"}}},
+		Rows: []Row{
+			{"tag", Input{Kind: InputText, Label: "Tag", Example: "src"}},
+			{"folder.poolId", Input{Kind: InputPool, Label: "Pool"}},
+			{"folder.volume", Input{Kind: InputText, Label: "Folder", Example: "its name in the pool"}},
+		},
 	}, func(c *Checks, at string, v VMShare) {
 		if !shareTagForm.MatchString(v.Tag) {
 			c.Add(at+".tag", "A tag has 1–36 letters, digits and _ . -, and begins with a letter or digit.")
@@ -103,8 +107,7 @@ var DriveFields = []Field[VMDrive]{
 
 // ShareFields are what an edit changes of a shared folder.
 var ShareFields = []Field[VMShare]{
-	asked("folder.poolId", "pool", func(v *VMShare) *PoolID { return &v.Folder.PoolID }, func(id PoolID) string { return string(id) }, Input{Kind: InputPool, Label: "Pool"}, equal, func(*Checks, string, PoolID) {}),
-	asked("folder.volume", "folder", func(v *VMShare) *string { return &v.Folder.Volume }, func(v string) string { return v }, Input{Kind: InputText, Label: "Folder"}, equal, func(*Checks, string, string) {}),
+	asked("folder", "folder", func(v *VMShare) *Volref { return &v.Folder }, func(v Volref) string { return v.Volume }, Input{}, equal, func(*Checks, string, Volref) {}),
 }
 
 func fromPool(v *Volref) PoolID {
@@ -130,7 +133,9 @@ func rows[T any](name, noun string, section Section, at func(*VMSpec) *[]T, e el
 	f := list(name, noun, NextBoot, at, e)
 	in.Section, in.Kind = section, InputRows
 	for _, r := range e.fields {
-		in.Rows = append(in.Rows, Row{r.Name, r.Input})
+		if r.Input.Label != "" {
+			in.Rows = append(in.Rows, Row{r.Name, r.Input})
+		}
 	}
 	f.Input = in
 	f.Default = func(s VMSpec) bool { return len(*at(&s)) == 0 }

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,8 +173,8 @@ func (f Form) room(field string) string {
 
 func listID(in kit.Field) string { return kit.Slug(in.Name) + "-list" }
 
-func withList(in kit.Field) kit.Field {
-	in.Attrs = templ.Attributes{"list": listID(in), "spellcheck": "false", "autocomplete": "off", "placeholder": "default"}
+func withList(in kit.Field, of fleet.Input) kit.Field {
+	in.Attrs = templ.Attributes{"list": listID(in), "spellcheck": "false", "autocomplete": "off", "placeholder": cmp.Or(of.Example, "default")}
 	return in
 }
 

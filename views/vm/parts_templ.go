@@ -274,7 +274,7 @@ func partField(f Form, v formPart, when fleet.When) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputText:
-			templ_7745c5c3_Err = kit.TextField(withList(in)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(withList(in, v.input)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
