@@ -178,3 +178,16 @@ func TestRowsOfPartsAreTheParts(t *testing.T) {
 		t.Errorf("changed: %s\n%+v", diff, got)
 	}
 }
+
+func TestAPresetBringsItsDrives(t *testing.T) {
+	t.Parallel()
+	typed := url.Values{"spec.drives[3].slot": {"floppy1"}}
+	if err := beginPreset(typed, "windows-11"); err != nil {
+		t.Fatal(err)
+	}
+	var checks fleet.Checks
+	got := specOf(&checks, inRows(typed), fleet.VMSpec{})
+	if want := []fleet.VMDrive{{Slot: "cdrom2"}}; !slices.Equal(got.Drives, want) || !got.Security.SecureBoot || !got.Security.TPM {
+		t.Errorf("%+v", got)
+	}
+}

@@ -83,6 +83,15 @@ func beginPreset(typed url.Values, key string) error {
 	if err != nil {
 		return fmt.Errorf("write the preset %s as a form: %w", key, err)
 	}
+	for _, l := range fleet.VMLists {
+		row := func(name string, _ []string) bool { return strings.HasPrefix(name, "spec."+l.Name+"[") }
+		maps.DeleteFunc(typed, row)
+		for name, texts := range whole {
+			if row(name, texts) {
+				typed[name] = texts
+			}
+		}
+	}
 	for _, f := range fleet.VMFields {
 		name := "spec." + f.Name
 		if f.Input.Section != "" {
