@@ -38,11 +38,8 @@ func NewApplied(in Apply, domain, was string, old map[fleet.PoolID]AppliedPool) 
 	out := Applied{Name: in.VM.Name, Domain: domain, Was: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}}
 	out.Spec.Power = ""
 	named := map[fleet.PoolID]bool{}
-	for _, d := range out.Spec.Disks {
-		named[d.PoolID] = true
-	}
-	if iso := out.Spec.ISO; iso != nil {
-		named[iso.PoolID] = true
+	for _, id := range out.Spec.Pools() {
+		named[id] = true
 	}
 	maps.Copy(out.Pools, old)
 	for _, p := range in.Pools {
@@ -77,7 +74,8 @@ type Edit struct {
 	NICs, DropNICs   []fleet.NIC       // likewise
 	SetDisks         []Set[fleet.Disk] // of those that the definition has
 	SetNICs          []Set[fleet.NIC]
-	Strays           bool // devices that Quantix made and no spec names are to go
+	lists            fleet.VMSpec // of lists that are parts, what is to be written
+	Strays           bool         // devices that Quantix made and no spec names are to go
 }
 
 // Set is a device that the definition has, and what of it is to be as Device has it.
@@ -128,6 +126,16 @@ func (e Edit) Has(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f fleet.VMField) bool { return f.Name == field })
 }
 
+// Wanted is the spec with its lists as they are to be written: what people changed of them, and all else as it is in the definition.
+func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
+	for _, f := range e.Fields {
+		if f.Merge != nil {
+			f.Copy(&s, e.lists)
+		}
+	}
+	return s
+}
+
 // Plan compares three ways: a person's change is what differs between was and want; putBack wants all of it, whatever is.
 func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 	out := Edit{Name: was.Name != want.Name || putBack && was.renamed(is), Strays: putBack}
@@ -135,6 +143,9 @@ func Plan(was Applied, is Defined, want fleet.VM, putBack bool) Edit {
 		here := is.Odd[f.Name] == "" && f.Same(is.Spec, want.Spec)
 		if !here && (putBack || !f.Same(was.Spec, want.Spec)) {
 			out.Fields = append(out.Fields, f)
+			if f.Copy(&out.lists, want.Spec); f.Merge != nil && !putBack {
+				f.Merge(&out.lists, was.Spec, is.Spec)
+			}
 		}
 	}
 	for _, d := range want.Spec.Disks {

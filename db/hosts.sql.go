@@ -17,8 +17,8 @@ SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS c
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
-       ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*]') AS f)::text[] AS firmwares,
-       ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*]') AS f)::text[] AS vm_fields,
+       ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
+       ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps,
        ARRAY(SELECT n.kind || ':' || n.name FROM assignments nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true' AND (n.spec IS NULL OR nh.asked = 'assign' AND NOT nh.status ? 'foreign'))::text[] AS networks,
@@ -258,6 +258,16 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 	return i, err
 }
 
+const holdHostDevices = `-- name: HoldHostDevices :exec
+SELECT pg_advisory_xact_lock(hashtextextended('devices of hosts', 0))
+`
+
+// Nobody else gives a device of a host to a VM meanwhile.
+func (q *Queries) HoldHostDevices(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, holdHostDevices)
+	return err
+}
+
 const holdMemory = `-- name: HoldMemory :exec
 SELECT pg_advisory_xact_lock(hashtextextended('memory ' || $1::text, 0))
 `
@@ -266,6 +276,56 @@ SELECT pg_advisory_xact_lock(hashtextextended('memory ' || $1::text, 0))
 func (q *Queries) HoldMemory(ctx context.Context, host string) error {
 	_, err := q.db.Exec(ctx, holdMemory, host)
 	return err
+}
+
+const hostDevicesOn = `-- name: HostDevicesOn :many
+SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id
+FROM hosts h
+CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text)
+LEFT JOIN LATERAL (SELECT v.id, v.name FROM vms v
+    WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(jsonb_build_object('hostId', h.id, 'device', d.device))) ORDER BY v.name LIMIT 1) v ON true
+WHERE ($1::text = '' OR h.id = $1) AND (d.device = ANY ($2::text[]) OR $3::boolean)
+`
+
+type HostDevicesOnParams struct {
+	Host    string
+	Devices []string
+	Every   bool
+}
+
+type HostDevicesOnRow struct {
+	HostID fleet.HostID
+	Device string
+	Iommu  string
+	VM     string
+	VMID   string
+}
+
+// Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to.
+func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([]HostDevicesOnRow, error) {
+	rows, err := q.db.Query(ctx, hostDevicesOn, arg.Host, arg.Devices, arg.Every)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HostDevicesOnRow{}
+	for rows.Next() {
+		var i HostDevicesOnRow
+		if err := rows.Scan(
+			&i.HostID,
+			&i.Device,
+			&i.Iommu,
+			&i.VM,
+			&i.VMID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockHost = `-- name: LockHost :one

@@ -85,7 +85,7 @@ func (q *Queries) DomainsOn(ctx context.Context, ids []string) ([]DomainsOnRow, 
 const drivesWith = `-- name: DrivesWith :many
 SELECT DISTINCT ON (w.pool_id, w.volume) w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name
 FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume) w
-JOIN vms v ON v.spec @> jsonb_build_object('iso', jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)) ORDER BY w.pool_id, w.volume, v.name
+JOIN vms v ON spec_reads(v.spec, w.pool_id, w.volume) ORDER BY w.pool_id, w.volume, v.name
 `
 
 type DrivesWithParams struct {

@@ -41,13 +41,13 @@ type chooser func(s *Server, ctx context.Context, a fleet.Actor, c pick) ([]kit.
 
 var choosers = map[string]chooser{
 	"projects": (*Server).projectOptions, "hosts": (*Server).hostOptions, "pools": (*Server).poolOptions, "images": (*Server).imageOptions,
-	"isos": (*Server).isoOptions, "networks": (*Server).networkOptions, "grants": (*Server).grantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
+	"isos": (*Server).isoOptions, "discs": (*Server).discOptions, "files": (*Server).fileOptions, "networks": (*Server).networkOptions, "grants": (*Server).grantOptions, "image-grants": (*Server).imageGrantOptions, "members": (*Server).memberOptions,
 	"vm-networks": (*Server).vmNetworkOptions, "luns": (*Server).lunOptions, "group-grants": (*Server).groupGrantOptions,
 	"leave-targets": (*Server).leaveOptions, "vms": (*Server).vmOptions, "template-grants": (*Server).templateGrantOptions,
 }
 
 // unchosen is the option that stands for no choice, where that is one.
-var unchosen = map[string]string{"luns": "Choose a LUN", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "leave-targets": "Choose the host", "vms": "Choose a VM"}
+var unchosen = map[string]string{"luns": "Choose a LUN", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM"}
 
 // choose fills a select of a form.
 func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {
@@ -261,6 +261,22 @@ func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.O
 
 // isoOptions are the ISO images, with the present one also where its pool is not heard.
 func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	return s.mediaOptions(ctx, a, c, func(all *browse.Media) []browse.VolumeOn { return all.ISOs })
+}
+
+// discOptions are what goes into further drives: ISO images and floppies.
+func (s *Server) discOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	return s.mediaOptions(ctx, a, c, func(all *browse.Media) []browse.VolumeOn {
+		return slices.Concat(all.ISOs, plainOnes(all.Images, fleet.MaxFloppyBytes))
+	})
+}
+
+// fileOptions are plain files, such as kernels.
+func (s *Server) fileOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	return s.mediaOptions(ctx, a, c, func(all *browse.Media) []browse.VolumeOn { return plainOnes(all.Images, 1<<30) })
+}
+
+func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c pick, of func(*browse.Media) []browse.VolumeOn) ([]kit.Option, error) {
 	if c.media == nil {
 		all, err := s.Control.Media(ctx, a)
 		if err != nil {
@@ -268,14 +284,24 @@ func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.O
 		}
 		c.media = &all
 	}
-	out := volumeOptions(c.media.ISOs)
+	return c.among(of(c.media)), nil
+}
+
+// plainOnes are the plain files of at most as many bytes.
+func plainOnes(all []browse.VolumeOn, most int64) []browse.VolumeOn {
+	return slices.DeleteFunc(slices.Clone(all), func(v browse.VolumeOn) bool { return !v.IsPlain() || v.CapacityBytes > most })
+}
+
+// among are the volumes as options, and what is chosen now.
+func (c pick) among(all []browse.VolumeOn) []kit.Option {
+	out := volumeOptions(all)
 	for _, value := range c.now {
 		now := volumeOf(value)
 		if now.Volume != "" && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
 			out = append(out, kit.Option{Value: value, Text: now.Volume})
 		}
 	}
-	return out, nil
+	return out
 }
 
 func volumeOptions(volumes []browse.VolumeOn) (out []kit.Option) {

@@ -54,6 +54,8 @@ func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *hostview.Page) (err 
 		p.Pools, err = s.Control.PoolsOn(ctx, a, p.Host.ID)
 	case "networks":
 		p.Networks, err = s.Control.NetworksOn(ctx, a, p.Host.ID)
+	case "hardware":
+		p.Devices, err = s.Control.HostDevicesOf(ctx, a, p.Host.ID)
 	case "topology":
 		p.Topology, err = s.Control.HostTopology(ctx, a, p.Host.ID)
 	case "tasks":

@@ -18,14 +18,14 @@ import (
 // choices fills the form's lists with what the person may choose from.
 func (s *Server) choices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
 	return s.fillChoices(c, a, f, "/vms/new", "", map[string]*kit.Choices{
-		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs,
+		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
 // editChoices is choices for a VM that is there.
 func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
 	return s.fillChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{
-		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs,
+		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
@@ -33,7 +33,7 @@ func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm f
 func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.Choices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
-		noun := map[string]string{"poolId": "pools", "image": "images", "lun": "luns", "network": "networks"}[name[strings.LastIndexByte(name, '.')+1:]]
+		noun := map[string]string{"poolId": "pools", "image": "images", "lun": "luns", "network": "networks", "medium": "discs", "kernel": "files", "initrd": "files"}[name[strings.LastIndexByte(name, '.')+1:]]
 		now[noun] = append(now[noun], values...)
 	}
 	now["vm-networks"] = now["networks"]

@@ -74,9 +74,21 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	if typed.Has("spec.disks") {
 		into.Spec.Disks = nil
 	}
+	for _, l := range fleet.VMLists {
+		if typed.Has("spec." + l.Name) {
+			l.Copy(&into.Spec, fleet.VMSpec{})
+		}
+	}
+	for name := range typed { // what is chosen stands there, and nothing where nothing is
+		if k := strings.TrimPrefix(name, "spec.boot."); k == "kernel" {
+			into.Spec.Boot.Kernel = nil
+		} else if k == "initrd" {
+			into.Spec.Boot.Initrd = nil
+		}
+	}
 	values := maps.Clone(typed)
 	maps.DeleteFunc(values, func(name string, _ []string) bool {
-		return !specKey.MatchString(name) || name == "spec.nics" || name == "spec.disks"
+		return !specKey.MatchString(name) || name == "spec.nics" || name == "spec.disks" || slices.ContainsFunc(fleet.VMLists, func(l fleet.VMField) bool { return "spec."+l.Name == name })
 	})
 	if wrong, ok := errors.AsType[form.DecodeErrors](specDecoder.Decode(&into, values)); ok {
 		for _, field := range slices.Sorted(maps.Keys(wrong)) {
@@ -164,6 +176,12 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 	for i, d := range vm.Spec.Disks {
 		typed.Set(fmt.Sprintf("spec.disks[%d].keep", i), vmview.Volume(d.PoolID, d.Volume))
 	}
+	for i, v := range vm.Spec.Shares {
+		at := fmt.Sprintf("spec.shares[%d].folder", i)
+		typed.Del(at)
+		typed.Set(at+".poolId", string(v.Folder.PoolID))
+		typed.Set(at+".volume", v.Folder.Volume)
+	}
 	typed.Set("name", vm.Name)
 	typed.Set("labels", kit.LabelText(vm.Labels))
 	typed.Set("description", vm.Description)
@@ -212,10 +230,16 @@ func addRow(typed url.Values, list string) {
 		typed.Set(at+".sizeBytes", "20")
 	case "spec.nics":
 		typed.Set(at+".mac", "")
+	default:
+		for _, l := range fleet.VMLists {
+			if list == "spec."+l.Name {
+				typed.Set(at+"."+l.Input.Rows[0].Name, "")
+			}
+		}
 	}
 }
 
-var rowKey = regexp.MustCompile(`^(spec\.[a-z]+)\[([0-9]{1,9})\](\..+)$`)
+var rowKey = regexp.MustCompile(`^(spec\.[A-Za-z]+)\[([0-9]{1,9})\](\..+)$`)
 
 // inRows numbers the rows anew: those that were removed in the browser left gaps, and one in which nothing is typed is none.
 func inRows(sent url.Values) url.Values {

@@ -131,3 +131,63 @@ func TestPartsAreTypedAndTakenBack(t *testing.T) {
 		t.Errorf("%v\n%s", checks.Err(), diff)
 	}
 }
+
+// What a VM has several of stays as it is in its form; a row that is taken out is gone, and one in which nothing stands is none.
+func TestRowsOfPartsAreTheParts(t *testing.T) {
+	t.Parallel()
+	was := fleet.VMSpec{
+		Drives:      []fleet.VMDrive{{Slot: "cdrom2", Medium: &fleet.Volref{PoolID: "p", Volume: "virtio.iso"}, BootOrder: 2}, {Slot: "floppy1"}},
+		HostDevices: []fleet.VMHostDevice{{Device: "usb/046d:c52b"}}, Shares: []fleet.VMShare{{Tag: "src", Folder: fleet.Volref{PoolID: "p", Volume: "src"}}},
+		Boot: fleet.VMBoot{Kernel: &fleet.Volref{PoolID: "p", Volume: "vmlinuz"}, Cmdline: "quiet"},
+	}
+	read := func(change func(url.Values)) fleet.VMSpec {
+		t.Helper()
+		typed, err := typedOf(fleet.VMView{VM: fleet.VM{Spec: was}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, list := range []string{"drives", "hostDevices", "shares"} {
+			typed.Set("spec."+list, "")
+		}
+		change(typed)
+		var checks fleet.Checks
+		got := specOf(&checks, inRows(typed), was)
+		if checks.Err() != nil {
+			t.Error(checks.Err())
+		}
+		return got
+	}
+	same := read(func(url.Values) {})
+	same.Disks, same.NICs = nil, nil
+	if diff := cmp.Diff(was, same); diff != "" {
+		t.Errorf("as it is: %s", diff)
+	}
+	got := read(func(typed url.Values) {
+		for name := range typed {
+			if strings.HasPrefix(name, "spec.drives[0]") || strings.HasPrefix(name, "spec.shares[") {
+				typed.Del(name)
+			}
+		}
+		typed.Set("spec.drives[5].slot", "cdrom3")
+		typed.Set("spec.drives[5].medium", "q/tools.iso")
+		typed.Set("spec.drives[6].slot", "")
+		typed.Set("spec.boot.kernel", "")
+	})
+	want := []fleet.VMDrive{{Slot: "floppy1"}, {Slot: "cdrom3", Medium: &fleet.Volref{PoolID: "q", Volume: "tools.iso"}}}
+	if diff := cmp.Diff(want, got.Drives); diff != "" || len(got.Shares) != 0 || len(got.HostDevices) != 1 || got.Boot.Kernel != nil {
+		t.Errorf("changed: %s\n%+v", diff, got)
+	}
+}
+
+func TestAPresetBringsItsDrives(t *testing.T) {
+	t.Parallel()
+	typed := url.Values{"spec.drives[3].slot": {"floppy1"}}
+	if err := beginPreset(typed, "windows-11"); err != nil {
+		t.Fatal(err)
+	}
+	var checks fleet.Checks
+	got := specOf(&checks, inRows(typed), fleet.VMSpec{})
+	if want := []fleet.VMDrive{{Slot: "cdrom2"}}; !slices.Equal(got.Drives, want) || !got.Security.SecureBoot || !got.Security.TPM {
+		t.Errorf("%+v", got)
+	}
+}

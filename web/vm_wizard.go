@@ -83,6 +83,15 @@ func beginPreset(typed url.Values, key string) error {
 	if err != nil {
 		return fmt.Errorf("write the preset %s as a form: %w", key, err)
 	}
+	for _, l := range fleet.VMLists {
+		row := func(name string, _ []string) bool { return strings.HasPrefix(name, "spec."+l.Name+"[") }
+		maps.DeleteFunc(typed, row)
+		for name, texts := range whole {
+			if row(name, texts) {
+				typed[name] = texts
+			}
+		}
+	}
 	for _, f := range fleet.VMFields {
 		name := "spec." + f.Name
 		if f.Input.Section != "" {
@@ -163,6 +172,8 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 		switch {
 		case d.CDROM && found != nil && spec.ISO == nil:
 			spec.ISO = &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}
+		case d.CDROM && found != nil && len(spec.Drives) < 3:
+			spec.Drives = append(spec.Drives, fleet.VMDrive{Slot: fleet.DriveSlots[1+len(spec.Drives)].Value, Medium: &fleet.Volref{PoolID: found.PoolID, Volume: found.Name}})
 		case d.CDROM && d.Path == "" && d.Volume == "":
 		case d.CDROM:
 			note(d, vmxml.Left, "The drive is empty: choose an ISO.")

@@ -39,7 +39,7 @@ func readAt(ctx context.Context, root string) (fleet.Inventory, error) {
 	}
 	out := fleet.Inventory{
 		Hostname: name, OS: here.osName(ctx), Machine: here.machine(),
-		HugePages: here.hugePages(), NUMA: here.numa(), NICs: here.nics(), Disks: here.disks(), GPUs: here.gpus(),
+		HugePages: here.hugePages(), NUMA: here.numa(), NICs: here.nics(), Disks: here.disks(), GPUs: here.gpus(), Devices: here.devices(),
 	}
 	// These differ by platform; one that is not told is no reason to know nothing.
 	out.Arch, _ = host.KernelArch()

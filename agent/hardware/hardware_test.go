@@ -95,6 +95,22 @@ sys/bus/pci/devices/0000:41:00.0/device: 0x26b9
 sys/bus/pci/devices/0000:41:00.0/sriov_totalvfs: 32
 sys/bus/pci/devices/0000:41:00.0/driver -> ../../drivers/vfio-pci
 sys/bus/pci/devices/0000:41:00.0/mdev_supported_types/nvidia-1147/available_instances: 1
+sys/bus/pci/devices/0000:41:00.0/iommu_group -> ../../../../kernel/iommu_groups/17
+sys/bus/pci/devices/0000:00:1f.3/class: 0x040300
+sys/bus/pci/devices/0000:00:1f.3/vendor: 0x8086
+sys/bus/pci/devices/0000:00:1f.3/device: 0xa348
+sys/bus/usb/devices/usb1/idVendor: 1d6b
+sys/bus/usb/devices/usb1/idProduct: 0002
+sys/bus/usb/devices/usb1/bDeviceClass: 09
+sys/bus/usb/devices/1-1/idVendor: 046d
+sys/bus/usb/devices/1-1/idProduct: c52b
+sys/bus/usb/devices/1-1/bDeviceClass: 00
+sys/bus/usb/devices/1-1/manufacturer: Logitech
+sys/bus/usb/devices/1-1/product: Receiver
+sys/bus/usb/devices/1-2/idVendor: 046d
+sys/bus/usb/devices/1-2/idProduct: c52b
+sys/bus/usb/devices/1-2/bDeviceClass: 00
+sys/bus/usb/devices/1-2:1.0/bInterfaceClass: 03
 sys/bus/pci/devices/0000:00:1f.0/class: 0x060100
 sys/bus/pci/devices/0000:00:1f.0/vendor: 0x8086
 `
@@ -173,6 +189,11 @@ func TestRecordedServer(t *testing.T) {
 	want("disks", inv.Disks, []fleet.HostDisk{
 		{Name: "nvme0n1", Kind: "nvme", Model: "SAMSUNG MZQL23T8", SizeBytes: 7501476528 * 512},
 		{Name: "sda", Kind: "hdd", SizeBytes: 3907029168 * 512},
+	})
+	want("devices", inv.Devices, []fleet.HostDevice{
+		{Device: "pci/0000:00:1f.3", Name: "PCI 8086 a348", Class: "0x040300"},
+		{Device: "pci/0000:41:00.0", Name: "PCI 10de 26b9", Class: "0x030200", Driver: "vfio-pci", IOMMU: "17"},
+		{Device: "usb/046d:c52b", Name: "Logitech Receiver"},
 	})
 	want("GPUs", inv.GPUs, []fleet.GPU{{
 		Address: "0000:41:00.0", Vendor: "NVIDIA", Product: "PCI device 26b9", Driver: "vfio-pci", VFsTotal: 32, MdevTypes: []string{"nvidia-1147"},

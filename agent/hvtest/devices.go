@@ -134,8 +134,10 @@ func testPlugDisks(t *testing.T, h *host) {
 func testGrowRunning(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
+	h.h.AddImage(t, p, Image{Name: "floppy.img", Kind: Raw, SizeBytes: 1440 << 10})
 	vm := h.vm()
 	vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 6, 1024
+	vm.Spec.Drives = []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "floppy1"}}
 	h.apply(vm)
 	h.wantSettled(vm, "made with room")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
@@ -159,7 +161,24 @@ func testGrowRunning(t *testing.T, h *host) {
 	edit(4, 1024, []string{"cpus", "memoryMiB"}, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 2, 200 })
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 })
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: p.ID, Volume: "boot.iso"} })
+	in := func(slot int, volume string) func(s *fleet.VMSpec) {
+		return func(s *fleet.VMSpec) {
+			if s.Drives = slices.Clone(s.Drives); volume == "" {
+				s.Drives[slot].Medium = nil
+			} else {
+				s.Drives[slot].Medium = &fleet.Volref{PoolID: p.ID, Volume: volume}
+			}
+		}
+	}
+	edit(4, 1024, nil, in(0, "boot.iso"))
+	edit(4, 1024, nil, in(1, "floppy.img"))
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = nil })
+	edit(4, 1024, nil, in(0, ""))
+	edit(4, 1024, nil, in(1, ""))
+	edit(4, 1024, []string{"drives"}, func(s *fleet.VMSpec) { s.Drives = s.Drives[:1] })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.Drives = append(s.Drives[:1:1], fleet.VMDrive{Slot: "floppy1"}) })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 512 })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 0 })
 	less := func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.CPU.Max, s.Memory.MaxMiB = 1, 128, 0, 0 }
 	edit(4, 1024, []string{"cpus", "memoryMiB", "cpu.max", "memory.maxMiB"}, less)
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.CPU.Max, s.Memory.MaxMiB = 4, 1024, 6, 1024 })

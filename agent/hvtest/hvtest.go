@@ -153,6 +153,7 @@ const (
 	Qcow2Data    ImageKind = "qcow2-data"    // keeps its data in another file: must be refused
 	ISO          ImageKind = "iso"           // an ISO 9660 volume descriptor and no more
 	LinkedISO    ImageKind = "iso-linked"    // a symbolic link to one outside the pool: must be refused
+	Folder       ImageKind = "folder"        // no image: a directory beside them
 )
 
 // Image is a volume that disks are cloned from.

@@ -9,20 +9,28 @@ import (
 
 // fullSpec has every field that stands in one place of a definition, none as usual, and starts on a host that emulates.
 func fullSpec(s fleet.VMSpec) fleet.VMSpec {
-	s.CPUs = 4
+	s.CPUs, s.MemoryMiB = 4, 256
 	s.Firmware = fleet.UEFI
 	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 4, Cores: 2, Max: 8, Features: "+aes -svm", Shares: 512, Limit: 50, Pinned: "0"}
-	s.Memory = fleet.VMMemory{Shared: true, MaxMiB: 1024, Nodes: "0"}
+	s.Memory = fleet.VMMemory{Shared: true, MaxMiB: 1024, Nodes: "0", BalloonMiB: 192}
 	s.Boot = fleet.VMBoot{Menu: true, CDROM: 3}
-	s.Display = fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de-ch", Pointer: "mouse", Sound: "ich9"}
+	s.Display = fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de-ch", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2}
 	s.Security = fleet.VMSecurity{TPM: true, SecureBoot: true}
-	s.Devices = fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 4096, GuestAgent: "none"}
+	s.Devices = fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 4096, GuestAgent: "none", Balloon: "reporting", Serials: 2, Parallel: true}
+	s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 4}, {Slot: "floppy1"}}
 	s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always"}
 	return s
 }
 
-// unstartable has those that a host may not be able to start: it has no huge pages, no vsock, and may lock no memory.
-func unstartable(s fleet.VMSpec) fleet.VMSpec {
+// unstartable has those that a host may not be able to start: it has no huge pages, no vsock, no such devices, no kernel that is one, and may lock
+// no memory. Its drives have media in them.
+func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
+	in := func(name string) fleet.Volref { return fleet.Volref{PoolID: p.ID, Volume: name} }
+	disc, floppy, kernel, initrd := in("drivers.iso"), in("floppy.img"), in("vmlinuz"), in("initrd")
+	s.Boot.Kernel, s.Boot.Initrd, s.Boot.Cmdline = &kernel, &initrd, "console=ttyS0 <&'\"quiet"
+	s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 4, Medium: &disc}, {Slot: "floppy1", Medium: &floppy}}
+	s.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:1f.7"}, {Device: "usb/046d:c52b"}}
+	s.Shares = []fleet.VMShare{{Tag: "src", Folder: in("src")}}
 	s.CPU.Sockets, s.CPU.Cores, s.CPU.Threads = 2, 2, 2
 	s.Memory.Locked, s.Memory.HugePageKiB, s.Devices.VSOCK = true, 2048, true
 	return s
@@ -31,7 +39,11 @@ func unstartable(s fleet.VMSpec) fleet.VMSpec {
 // Each field is what was asked for, on a VM that is off and in its running guest; one that waits says so, and back it does not.
 func testParts(t *testing.T, h *host) {
 	vm := h.vm()
-	vm.Spec = unstartable(fullSpec(vm.Spec))
+	p := h.pool()
+	for name, kind := range map[string]ImageKind{"drivers.iso": ISO, "floppy.img": Raw, "vmlinuz": Raw, "initrd": Raw, "src": Folder} {
+		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 1440 << 10})
+	}
+	vm.Spec = unstartable(fullSpec(vm.Spec), p)
 	for _, f := range fleet.VMFields {
 		if f.Input.Section != "" && f.Default(vm.Spec) {
 			t.Errorf("%s is as usual, so nothing of it is tried", f.Name)
@@ -42,6 +54,7 @@ func testParts(t *testing.T, h *host) {
 
 	starts := fullSpec(fleet.VMSpec{})
 	vm.Generation, vm.Spec.CPU, vm.Spec.Memory, vm.Spec.Devices = vm.Generation+1, starts.CPU, starts.Memory, starts.Devices
+	vm.Spec.Boot, vm.Spec.HostDevices = starts.Boot, nil // what is in the drives stays
 	h.apply(vm)
 	h.wantSettled(vm, "edited while off")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
@@ -58,7 +71,7 @@ func testParts(t *testing.T, h *host) {
 			h.t.Errorf("next boot %q, want %q; drift %+v", s.NextBoot, waits, s.Drift)
 		}
 	}
-	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction"} // makes no sense without it
+	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction", "display.spice": "display.usbRedirection", "memory.shared": "shares"} // makes no sense without it
 	together := []string{"cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max"}
 	for _, f := range fleet.VMFields {
 		if f.Input.Section == "" || f.Default(full) || slices.Contains(together, f.Name) {

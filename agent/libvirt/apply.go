@@ -44,8 +44,8 @@ func (b *Backend) shareFiles(ctx context.Context, in agent.Apply) (files unlocke
 			refs = append(refs, *d.Image)
 		}
 	}
-	if in.VM.Spec.ISO != nil {
-		refs = append(refs, *in.VM.Spec.ISO)
+	for _, m := range in.VM.Spec.Media() {
+		refs = append(refs, m.Volref)
 	}
 	for _, ref := range refs {
 		p, wrong := placeOf(ref, in.Pools)
@@ -359,7 +359,9 @@ func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
 		}
 		in.iso = iso.path()
 	}
-	return in, places, nil
+	var err error
+	in.spec, err = a.localMedia(plan)
+	return in, places, err
 }
 
 // checkUsers refuses disks that another domain of the host uses: two guests on one image destroy it.

@@ -26,6 +26,8 @@ type capabilities struct {
 	kinds      []kind // best first
 	firmware   []fleet.Firmware
 	secureBoot bool     // one of them
+	spice      bool     // QEMU can
+	version    uint64   // libvirt's: 9001000 is 9.1
 	pools      []string // libvirt's types of pools that it has no driver for
 }
 
@@ -49,7 +51,23 @@ func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
 	if s.known && !s.value.secureBoot {
 		inv.VMGaps = append(inv.VMGaps, fleet.VMGap{Field: "security.secureBoot", Why: "libvirt finds no firmware that boots securely. Install ovmf (edk2-ovmf)."})
 	}
+	if s.known {
+		inv.VMGaps = append(inv.VMGaps, s.value.gaps()...)
+	}
 	return inv
+}
+
+// gaps are the parts of a VM for which libvirt or QEMU lack something.
+func (c capabilities) gaps() (gaps []fleet.VMGap) {
+	if !c.spice {
+		for _, f := range []string{"display.spice", "display.usbRedirection"} {
+			gaps = append(gaps, fleet.VMGap{Field: f, Why: "QEMU has no SPICE here. Install qemu-system-modules-spice (qemu-spice)."})
+		}
+	}
+	if c.version < 9_001_000 {
+		gaps = append(gaps, fleet.VMGap{Field: "devices.watchdog", Value: "itco", Why: "It takes libvirt 9.1. Choose another."})
+	}
+	return gaps
 }
 
 // vmGaps are the parts of a VM that the host lacks something for.
@@ -59,6 +77,9 @@ func vmGaps(look func(program string) (string, error), stat func(path string) (o
 	}
 	if _, err := stat("/dev/vhost-vsock"); err != nil {
 		gaps = append(gaps, fleet.VMGap{Field: "devices.vsock", Why: "The kernel's vhost_vsock is not loaded. Run: modprobe vhost_vsock."})
+	}
+	if !slices.ContainsFunc([]string{"/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd", "/usr/lib/virtiofsd"}, func(p string) bool { _, err := stat(p); return err == nil }) {
+		gaps = append(gaps, fleet.VMGap{Field: "shares", Why: "virtiofsd is missing. Install virtiofsd."})
 	}
 	return gaps
 }
@@ -82,6 +103,9 @@ func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 		return capabilities{}, err
 	}
 	caps := capabilities{arch: host.Host.CPU.Arch}
+	if caps.version, err = l.ConnectGetLibVersion(); err != nil {
+		return capabilities{}, err
+	}
 	if caps.pools, err = missingPools(l); err != nil {
 		return capabilities{}, err
 	}
@@ -98,7 +122,7 @@ func askCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 			}
 			caps.kinds = append(caps.kinds, kind{accelerator: accelerator, machine: machine, cpuModes: cpuModes(x)})
 			if caps.firmware == nil {
-				caps.firmware, caps.secureBoot = firmwares(x), secureFirmware(x)
+				caps.firmware, caps.secureBoot, caps.spice = firmwares(x), secureFirmware(x), hasSpice(x)
 			}
 			break
 		}
@@ -165,4 +189,10 @@ func (k kind) cpu() *libvirtxml.DomainCPU {
 		}
 	}
 	return nil
+}
+
+func hasSpice(x libvirtxml.DomainCaps) bool {
+	return x.Devices != nil && x.Devices.Graphics != nil && slices.ContainsFunc(x.Devices.Graphics.Enums, func(e libvirtxml.DomainCapsEnum) bool {
+		return e.Name == "type" && slices.Contains(e.Values, "spice")
+	})
 }

@@ -24,6 +24,19 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 	}
 	out.Spec.Policy = applied.Spec.Policy // it stands in Quantix's own metadata alone
 	readParts(x, &out.Spec, out.Odd)
+	out.Spec = out.Spec.MapMedia(func(m fleet.Medium) fleet.Volref {
+		for _, was := range applied.Spec.Media() {
+			if pathIn(applied, was.Volref) == m.Volume {
+				return was.Volref
+			}
+		}
+		if v := volumeAt(m.Volume); v != nil {
+			return *v
+		}
+		part, _, _ := strings.Cut(m.Field, "[")
+		out.Odd[part] = m.Volume
+		return m.Volref
+	})
 	if applied.Spec.CPU.Model == "" && isDefaultModel(x, out.Spec.CPU.Model) {
 		out.Spec.CPU.Model = ""
 		delete(out.Odd, "cpu.model")

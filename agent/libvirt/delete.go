@@ -90,8 +90,8 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 // ISO of the spec is never among them.
 func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool) ([]place, error) {
 	var keep []fleet.Volref
-	if vm.Spec.ISO != nil {
-		keep = append(keep, *vm.Spec.ISO)
+	for _, m := range vm.Spec.Media() {
+		keep = append(keep, m.Volref)
 	}
 	for _, d := range vm.Spec.Disks {
 		if d.Image != nil {

@@ -63,6 +63,9 @@ func edit(x *libvirtxml.Domain, in intent) {
 	x.Metadata = putMark(x.Metadata, in.mark)
 	if in.Has("memoryMiB") {
 		editMemory(x, uint(in.spec.MemoryMiB)*1024)
+		if in.spec.Memory.BalloonMiB != 0 {
+			writeBalloonSize(x, in.spec)
+		}
 	}
 	if in.Has("cpus") {
 		editCPUs(x, uint(in.spec.CPUs), uint(in.spec.CPU.Max))

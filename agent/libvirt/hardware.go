@@ -68,7 +68,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		}
 		h.held = append(h.held, heldBy(d)...)
 		switch {
-		case aliasOf(d.Alias) == aliasFirstBoot: // a drive of its own
+		case aliasOf(d.Alias) == aliasFirstBoot, isOurs(d.Alias, aliasDrive): // drives of their own
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
 		case d.Device == "disk" || d.Device == "" || d.Device == "lun":
@@ -114,6 +114,8 @@ func nextBoot(live, kept hardware) []string {
 			same = hasModel(live.parts, kept.parts)
 		case "cpu.features":
 			same = hasFeatures(live.parts, kept.parts)
+		case "memory.balloonMiB": // what the guest gives back is its own doing
+			same = true
 		case "cpu.max": // a guest that has got all there is says so no more
 			same = live.max.cpus == kept.max.cpus || max(live.cpus, live.max.cpus) == max(kept.cpus, kept.max.cpus)
 		}

@@ -29,7 +29,7 @@ func addPorts(x *libvirtxml.Domain) {
 		return
 	}
 	d := x.Devices
-	missing := sparePorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + 3 // the balloon, and controllers for USB and channels
+	missing := sparePorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + len(d.Filesystems) + 3 // the balloon, and controllers for USB and channels
 	for _, disk := range d.Disks {
 		if disk.Target != nil && disk.Target.Bus == "virtio" {
 			missing++

@@ -252,6 +252,10 @@ func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, path)
 	case hvtest.ISO:
 		disc(t, path, image.SizeBytes)
+	case hvtest.Folder:
+		if err := os.Mkdir(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	case hvtest.LinkedISO:
 		disc(t, raw+".iso", image.SizeBytes)
 		if err := os.Symlink(raw+".iso", path); err != nil {

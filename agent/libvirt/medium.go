@@ -1,11 +1,19 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"strings"
 	"syscall"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent"
 
 	"quantix/internal/fleet"
 )
@@ -41,4 +49,105 @@ func notPlain(p place, err error) error {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: a link or a device is neither read nor changed. Copy the file itself into the pool.", p.volume, p.pool.Name)
 	}
 	return fmt.Errorf("read the volume %s: %w", p.volume, err)
+}
+
+// localMedia is the spec as it is to be written, with the files of this host in place of the volumes that its parts name.
+func (a *applying) localMedia(plan agent.Edit) (fleet.VMSpec, error) {
+	var wrong error
+	spec := plan.Wanted(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {
+		part, _, _ := strings.Cut(m.Field, "[")
+		if m.PoolID == "" || !plan.Has(part) {
+			return m.Volref // where it is outside of all pools, and stays
+		}
+		p, err := placeOf(m.Volref, a.in.Pools)
+		if err == nil && p.block() {
+			err = fleet.Errorf(fleet.Conflict, "The pool %s holds no files. Choose a volume of another pool.", p.pool.Name)
+		}
+		if err != nil {
+			wrong = cmp.Or(wrong, err)
+			return m.Volref
+		}
+		return fleet.Volref{Volume: p.path()}
+	})
+	return spec, wrong
+}
+
+// checkMedia is checkMedium for what the parts name.
+func (a *applying) checkMedia(ctx context.Context, old *sighted, in intent) error {
+	local := in.spec.Media()
+	for i, m := range in.Wanted(a.in.VM.Spec).Media() {
+		part, _, _ := strings.Cut(m.Field, "[")
+		if part == "iso" || m.PoolID == "" || !in.Has(part) || old != nil && sameFile(old.kept.parts, m, local[i].Volume) {
+			continue
+		}
+		p, err := placeOf(m.Volref, a.in.Pools)
+		if err != nil {
+			return err
+		}
+		if err := a.pools.answers(p.pool.Name); err != nil {
+			return err
+		}
+		if m.Kind == fleet.MediumFolder {
+			err = a.checkFolder(ctx, p)
+		} else {
+			err = a.checkFile(ctx, p, m.Kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *applying) checkFile(ctx context.Context, p place, kind fleet.MediumKind) error {
+	h, err := within(ctx, func() (header, error) { return readHeader(p.path(), false) })
+	switch {
+	case err != nil:
+		return notPlain(p, err)
+	case kind == fleet.MediumISO:
+		err = h.Medium(p.volume)
+	case h.Format != "raw" || h.Size == 0:
+		err = fleet.Errorf(fleet.Conflict, "The volume %s is no plain file with something in it. Choose another.", p.volume)
+	case kind == fleet.MediumFloppy && h.Size > fleet.MaxFloppyBytes:
+		err = fleet.Errorf(fleet.Conflict, "The volume %s is larger than a floppy, which has 2.88 MB at most. Choose another.", p.volume)
+	}
+	if err != nil {
+		return err
+	}
+	return a.checkNoDisk(ctx, p)
+}
+
+// checkFolder refuses what is no directory right in the pool's.
+func (a *applying) checkFolder(ctx context.Context, p place) error {
+	info, err := within(ctx, func() (os.FileInfo, error) { return os.Lstat(p.path()) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fleet.Errorf(fleet.NotFound, "There is no folder %s in the pool %s of this host. Make it there first.", p.volume, p.pool.Name)
+	case err != nil:
+		return fmt.Errorf("look at the folder %s: %w", p.volume, err)
+	case !info.IsDir():
+		return fleet.Errorf(fleet.Conflict, "%s is no folder of the pool %s: a file or a link is not shared. Choose another.", p.volume, p.pool.Name)
+	}
+	return nil
+}
+
+// balloon asks the running guest to use as much memory as the definition says. One that has no balloon gets it at its next start.
+func (a *applying) balloon(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+	if b := live.Devices.MemBalloon; b == nil || b.Model == "none" {
+		return nil
+	}
+	want, has := memoryKiB(live), uint64(0)
+	if c := live.CurrentMemory; c != nil {
+		has = kibOf(c.Value, c.Unit)
+	}
+	var s fleet.VMSpec
+	if readBalloonSize(kept, &s); s.Memory.BalloonMiB > 0 {
+		want = min(want, uint64(s.Memory.BalloonMiB)*1024)
+	}
+	if want == has {
+		return nil
+	}
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainSetMemoryFlags(ref, want, uint32(golibvirt.DomainMemLive))
+	})
 }

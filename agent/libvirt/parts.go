@@ -129,6 +129,54 @@ var parts = []part{
 		return ""
 	}},
 
+	{"memory.balloonMiB", writeBalloonSize, readBalloonSize},
+	{"boot.kernel", func(x *libvirtxml.Domain, s fleet.VMSpec) {
+		setOS(x, func(os *libvirtxml.DomainOS) { os.Kernel = fileIn(s.Boot.Kernel) })
+	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		setOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Kernel = fileRef(os.Kernel) })
+		return ""
+	}},
+	{"boot.initrd", func(x *libvirtxml.Domain, s fleet.VMSpec) {
+		setOS(x, func(os *libvirtxml.DomainOS) { os.Initrd = fileIn(s.Boot.Initrd) })
+	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		setOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Initrd = fileRef(os.Initrd) })
+		return ""
+	}},
+	{"boot.cmdline", func(x *libvirtxml.Domain, s fleet.VMSpec) {
+		setOS(x, func(os *libvirtxml.DomainOS) { os.Cmdline = s.Boot.Cmdline })
+	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		setOS(x, func(os *libvirtxml.DomainOS) { s.Boot.Cmdline = os.Cmdline })
+		return ""
+	}},
+	{"display.spice", writeSpice, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		s.Display.Spice = slices.ContainsFunc(x.Devices.Graphics, isSpice)
+		return ""
+	}},
+	{"display.usbRedirection", writeRedirection, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		for _, d := range x.Devices.RedirDevs {
+			if isOurs(d.Alias, aliasRedir) {
+				s.Display.USBRedirection++
+			}
+		}
+		return ""
+	}},
+	{"devices.balloon", writeBalloon, readBalloon},
+	{"devices.serials", writeSerials, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		for _, d := range x.Devices.Serials {
+			if isOurs(d.Alias, aliasSerial) {
+				s.Devices.Serials++
+			}
+		}
+		return ""
+	}},
+	{"devices.parallel", writeParallel, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		s.Devices.Parallel = slices.ContainsFunc(x.Devices.Parallels, func(d libvirtxml.DomainParallel) bool { return aliasOf(d.Alias) == aliasParallel })
+		return ""
+	}},
+	{"drives", writeDrives, readDrives},
+	{"hostDevices", writeHostDevices, readHostDevices},
+	{"shares", writeShares, readShares},
+
 	{"boot.cdrom", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		if i := cdromOf(x); i >= 0 {
 			x.Devices.Disks[i].Boot = bootAt(s.Boot.CDROM)

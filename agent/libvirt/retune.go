@@ -20,6 +20,16 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 			return err
 		}
 	}
+	if plan.Has("drives") {
+		if err := a.swapDrives(ctx, ref, kept, live); err != nil {
+			return err
+		}
+	}
+	if plan.Has("memory.balloonMiB") || plan.Has("memoryMiB") {
+		if err := a.balloon(ctx, ref, kept, live); err != nil {
+			return err
+		}
+	}
 	if plan.Has("cpus") {
 		if err := a.addCPUs(ctx, ref, cpusOf(kept), live); err != nil {
 			return err
@@ -54,11 +64,27 @@ func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, kept, l
 	if want < 0 || has < 0 {
 		return nil
 	}
-	drive := live.Devices.Disks[has]
-	if pathOf(&drive) == pathOf(&kept.Devices.Disks[want]) {
+	return a.swap(ctx, ref, kept.Devices.Disks[want], live.Devices.Disks[has])
+}
+
+// swapDrives is swapMedium for the other drives, of those that the guest has.
+func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+	for _, want := range kept.Devices.Disks {
+		has := slices.IndexFunc(live.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasOf(want.Alias) })
+		if isOurs(want.Alias, aliasDrive) && has >= 0 {
+			if err := a.swap(ctx, ref, want, live.Devices.Disks[has]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a *applying) swap(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
+	if pathOf(&drive) == pathOf(&want) {
 		return nil
 	}
-	drive.Source, drive.BackingStore = kept.Devices.Disks[want].Source, nil
+	drive.Source, drive.BackingStore = want.Source, nil
 	text, err := drive.Marshal()
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func (h held) use() manner {
 
 // heldBy are the files behind one disk, as far as the definition names them.
 func heldBy(d *libvirtxml.DomainDisk) []held {
-	if d.Device == "cdrom" {
+	if d.Device == "cdrom" || isOurs(d.Alias, aliasDrive) { // a floppy of somebody else's is written to
 		return nil
 	}
 	var out []held

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"quantix/agent"
 	"quantix/internal/fleet"
@@ -150,25 +151,37 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 			out = append(out, *v)
 		}
 	}
-	if iso := in.VM.Spec.ISO; iso != nil && plan.Has("iso") {
-		p, err := h.active(iso.PoolID, in.Pools)
-		if err != nil {
-			return nil, err
-		}
-		at := path.Join(dirOf(p.spec), iso.Volume)
-		if g, ok := h.guests[in.VM.ID]; ok && g.def.iso() == at {
-			return out, nil // it is in the drive already
-		}
-		switch f, ok := p.dir.files[iso.Volume]; {
-		case !ok:
-			return nil, noVolume(iso.Volume)
-		case len(h.diskUsers()[at]) > 0:
-			return nil, someDisk(iso.Volume)
-		case f.Format != "iso" || f.refers:
-			return nil, fleet.Errorf(fleet.Conflict, "The volume %s is no ISO image, or a link to one. Choose another.", iso.Volume)
+	for _, m := range in.VM.Spec.Media() {
+		if part, _, _ := strings.Cut(m.Field, "["); plan.Has(part) {
+			if err := h.checkMedium(in, m); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return out, nil
+}
+
+// checkMedium refuses a volume that is none for what it is to be. One that the VM has already stays.
+func (h *Host) checkMedium(in agent.Apply, m fleet.Medium) error {
+	p, err := h.active(m.PoolID, in.Pools)
+	if err != nil {
+		return err
+	}
+	at := path.Join(dirOf(p.spec), m.Volume)
+	if g, ok := h.guests[in.VM.ID]; ok && slices.Contains(g.def.media(), at) || m.Kind == fleet.MediumFolder {
+		return nil
+	}
+	switch f, ok := p.dir.files[m.Volume]; {
+	case !ok:
+		return noVolume(m.Volume)
+	case len(h.diskUsers()[at]) > 0:
+		return someDisk(m.Volume)
+	case m.Kind == fleet.MediumISO && (f.Format != "iso" || f.refers):
+		return fleet.Errorf(fleet.Conflict, "The volume %s is no ISO image, or a link to one. Choose another.", m.Volume)
+	case m.Kind != fleet.MediumISO && (f.Format != "raw" || f.refers), m.Kind == fleet.MediumFloppy && f.CapacityBytes > fleet.MaxFloppyBytes:
+		return fleet.Errorf(fleet.Conflict, "The volume %s is not what it is to be, or a link to it. Choose another.", m.Volume)
+	}
+	return nil
 }
 
 // checkDisk is the volume to make for a disk that was never made; nil where it is there.
@@ -222,14 +235,13 @@ func (h *Host) driveUsers() map[string][]fleet.VMID {
 	out := map[string][]fleet.VMID{}
 	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
 		g := h.guests[id]
-		media := []string{g.def.iso()}
-		if g.on() && g.live.iso() != media[0] {
-			media = append(media, g.live.iso())
+		media := g.def.media()
+		if g.on() {
+			media = append(media, g.live.media()...)
 		}
-		for _, f := range media {
-			if f != "" {
-				out[f] = append(out[f], id)
-			}
+		slices.Sort(media)
+		for _, f := range slices.Compact(media) {
+			out[f] = append(out[f], id)
 		}
 	}
 	return out

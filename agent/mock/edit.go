@@ -11,6 +11,7 @@ import (
 // edited is a definition after an edit.
 func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec {
 	disks, cards := spec.Disks, spec.NICs
+	want = plan.Wanted(want)
 	for _, f := range plan.Fields {
 		f.Copy(&spec, want)
 	}
@@ -58,10 +59,19 @@ func setAll(spec *fleet.VMSpec, plan agent.Edit, so func(fleet.When) bool) {
 
 // retuned is what runs after an edit: more vCPUs and memory where there is room, disks that come and go, a medium, limits.
 func retuned(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec, deaf bool) fleet.VMSpec {
+	want = plan.Wanted(want)
 	setAll(&spec, plan, func(on fleet.When) bool { return on == fleet.Now })
 	for _, f := range plan.Fields {
 		if f.On == fleet.Now && f.Input.Section != "" {
 			f.Copy(&spec, want)
+		}
+	}
+	if plan.Has("drives") { // what is in those that the guest has
+		spec.Drives = slices.Clone(spec.Drives)
+		for i, d := range spec.Drives {
+			if k := slices.IndexFunc(want.Drives, func(w fleet.VMDrive) bool { return w.Slot == d.Slot }); k >= 0 {
+				spec.Drives[i].Medium = want.Drives[k].Medium
+			}
 		}
 	}
 	if plan.Has("iso") {

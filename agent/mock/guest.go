@@ -56,6 +56,15 @@ func (s shape) iso() string {
 	return s.path(*s.spec.ISO)
 }
 
+// media are the files that it reads, in drives and beside.
+func (s shape) media() []string {
+	var out []string
+	for _, m := range s.spec.Media() {
+		out = append(out, s.path(m.Volref))
+	}
+	return out
+}
+
 func (g *guest) defined() agent.Defined { return agent.Defined{Domain: g.name, Spec: g.def.spec} }
 
 func (g *guest) start(now time.Time) {
@@ -107,8 +116,8 @@ func unseen(f fleet.VMField) bool { return f.On == fleet.Now && f.Input.Section 
 
 // uses reports whether the domain, as it runs or as it is defined, holds the file.
 func (g *guest) uses(path string) bool {
-	return g.tree != nil && slices.Contains(g.tree.Files(), path) || slices.Contains(g.def.disks(), path) || g.def.iso() == path ||
-		g.on() && (slices.Contains(g.live.disks(), path) || g.live.iso() == path)
+	return g.tree != nil && slices.Contains(g.tree.Files(), path) || slices.Contains(g.def.disks(), path) || slices.Contains(g.def.media(), path) ||
+		g.on() && (slices.Contains(g.live.disks(), path) || slices.Contains(g.live.media(), path))
 }
 
 // status is what libvirt would say; h.mu is held.

@@ -86,7 +86,13 @@ func inventoryOf(name string) fleet.Inventory {
 		Agent:     true,
 		Addresses: []string{fmt.Sprintf("10.20.%d.%d/16", byte(seed>>8)%250, 1+byte(seed)%250)},
 	})
+	out.Devices = []fleet.HostDevice{
+		{Device: "pci/0000:00:1f.3", Name: "Intel Cannon Lake PCH cAVS", Class: "0x040300", Driver: "snd_hda_intel"},
+		{Device: "pci/0000:3b:00.1", Name: "Intel Ethernet Controller X710", Class: "0x020000", Driver: "i40e", IOMMU: "31"},
+		{Device: "usb/0529:0620", Name: "Aladdin Knowledge Systems Token JC"},
+	}
 	if m.gpu != nil {
+		out.Devices = append(out.Devices, fleet.HostDevice{Device: "pci/" + m.gpu.Address, Name: m.gpu.Vendor + " " + m.gpu.Product, Class: "0x030200", Driver: m.gpu.Driver, IOMMU: "42"})
 		out.GPUs = []fleet.GPU{*m.gpu}
 	}
 	return out

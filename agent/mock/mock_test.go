@@ -233,6 +233,8 @@ func (h *Host) addImage(p fleet.Pool, img hvtest.Image) {
 		f.Format = "raw"
 	case hvtest.ISO:
 		f.Format = "iso"
+	case hvtest.Folder: // of which no pool tells
+		return
 	case hvtest.LinkedISO:
 		f.Format, f.refers = "iso", true
 	case hvtest.Qcow2Backing:

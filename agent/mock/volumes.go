@@ -383,9 +383,9 @@ func (f *file) baseOf(p *pool) string {
 
 // files are all that the guest has, as it runs and as it is defined.
 func (g *guest) files() []string {
-	out := append(g.def.disks(), g.def.iso())
+	out := append(g.def.disks(), g.def.media()...)
 	if g.on() {
-		out = append(append(out, g.live.disks()...), g.live.iso())
+		out = append(append(out, g.live.disks()...), g.live.media()...)
 	}
 	if g.tree != nil {
 		out = append(out, g.tree.Files()...)

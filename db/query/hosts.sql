@@ -31,8 +31,8 @@ SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS c
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
-       ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*]') AS f)::text[] AS firmwares,
-       ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*]') AS f)::text[] AS vm_fields,
+       ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
+       ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps,
        ARRAY(SELECT n.kind || ':' || n.name FROM assignments nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true' AND (n.spec IS NULL OR nh.asked = 'assign' AND NOT nh.status ? 'foreign'))::text[] AS networks,
@@ -44,6 +44,19 @@ SELECT h.id, h.name, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS c
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE @host::text = '' OR h.id = @host
 ORDER BY h.name;
+
+-- name: HoldHostDevices :exec
+-- Nobody else gives a device of a host to a VM meanwhile.
+SELECT pg_advisory_xact_lock(hashtextextended('devices of hosts', 0));
+
+-- name: HostDevicesOn :many
+-- Those of the devices that the hosts have, one where @host is not empty, with the VM that one is given to.
+SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id
+FROM hosts h
+CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text)
+LEFT JOIN LATERAL (SELECT v.id, v.name FROM vms v
+    WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(jsonb_build_object('hostId', h.id, 'device', d.device))) ORDER BY v.name LIMIT 1) v ON true
+WHERE (@host::text = '' OR h.id = @host) AND (d.device = ANY (@devices::text[]) OR @every::boolean);
 
 -- name: DisksToCome :many
 -- What disks that no host has made yet will take of these pools, of new VMs and of those that get more, and what those that are to grow will take

@@ -21,11 +21,11 @@ SELECT id, name FROM hosts WHERE id = ANY (@ids::text[]) ORDER BY name FOR KEY S
 -- A few names of VMs that have a disk or ISO in the pool: on one host, or on any where @host is empty.
 SELECT v.name, v.project_id FROM vms v
 WHERE v.host_id = @host::text AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id::text)))
-       OR v.spec @> jsonb_build_object('iso', jsonb_build_object('poolId', @pool_id)))
+       OR spec_reads(v.spec, @pool_id, ''))
 UNION ALL
 SELECT v.name, v.project_id FROM vms v
 WHERE @host = '' AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id)))
-       OR v.spec @> jsonb_build_object('iso', jsonb_build_object('poolId', @pool_id)))
+       OR spec_reads(v.spec, @pool_id, ''))
 LIMIT 4;
 
 -- name: PlacesTaken :many

@@ -55,7 +55,7 @@ UNION ALL SELECT m.host_id, p.id, m.takes FROM unnest(@pools::text[]) AS p (id) 
 -- VMs that have the volumes in their drives, one a volume.
 SELECT DISTINCT ON (w.pool_id, w.volume) w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
-JOIN vms v ON v.spec @> jsonb_build_object('iso', jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)) ORDER BY w.pool_id, w.volume, v.name;
+JOIN vms v ON spec_reads(v.spec, w.pool_id, w.volume) ORDER BY w.pool_id, w.volume, v.name;
 
 -- name: DomainsOn :many
 -- DomainsNamed, of those that their hosts did not last say to be off.

@@ -46,6 +46,7 @@ var infraCases = map[string]useCase{
 	"PoolHost":              {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, w.h1} }},
 	"PoolGrid":              {may: infraSeen, with: func(*world) []any { return []any{fleet.Query{}, fleet.Query{}} }},
 	"HostTopology":          {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
+	"HostDevicesOf":         {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
 	"NetworkGrid":           {may: infraSeen, with: func(*world) []any { return []any{fleet.Query{}, fleet.Query{}} }},
 	"PoolHosts":             {may: infraSeen, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
 	"ByLabel/pool":          {may: infraSeen, with: func(w *world) []any { return []any{fleet.SubjectPool(w.nfs)} }},

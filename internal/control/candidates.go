@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"quantix/db"
 	"quantix/internal/control/browse"
@@ -59,6 +60,10 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err != nil {
 		return nil, err
 	}
+	devices, err := hostDevices(ctx, q, host, spec.HostDevices)
+	if err != nil {
+		return nil, err
+	}
 	hosts := make([]placement.Host, len(rows))
 	for i, r := range rows {
 		h := placement.Host{
@@ -66,12 +71,15 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID], Networks: r.Networks, Cards: room[r.ID], Lacks: map[string]string{},
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{},
 		}
-		h.Parts = r.VmFields
+		h.Parts, h.Devices = r.VmFields, devices[r.ID]
 		var gaps []fleet.VMGap
 		if err := json.Unmarshal(r.VmGaps, &gaps); err != nil {
 			return nil, fmt.Errorf("read what host %s cannot give to VMs: %w", r.Name, err)
 		}
 		for _, g := range gaps {
+			if g.Value != "" {
+				g.Field += "=" + g.Value
+			}
 			h.Lacks[g.Field] = g.Why
 		}
 		for _, f := range r.Firmwares {
@@ -135,4 +143,36 @@ func (c coming) of(p db.Pool, host fleet.HostID) int64 {
 		n += bytes
 	}
 	return n
+}
+
+// hostDevices are those of the devices that a spec asks for that the hosts have. Until the transaction ends nobody else gives one to a VM.
+func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, asked []fleet.VMHostDevice) (map[fleet.HostID]map[string]placement.Device, error) {
+	if len(asked) == 0 {
+		return nil, nil
+	}
+	if err := q.HoldHostDevices(ctx); err != nil {
+		return nil, err
+	}
+	names := make([]string, len(asked))
+	for i, d := range asked {
+		names[i] = d.Device
+	}
+	rows, err := q.HostDevicesOn(ctx, db.HostDevicesOnParams{Host: string(host), Devices: names})
+	out := map[fleet.HostID]map[string]placement.Device{}
+	for _, r := range rows {
+		if out[r.HostID] == nil {
+			out[r.HostID] = map[string]placement.Device{}
+		}
+		out[r.HostID][r.Device] = placement.Device{VM: r.VM, Stays: strings.HasPrefix(r.Device, "pci/") && r.Iommu == ""}
+	}
+	return out, err
+}
+
+// onHost are the devices, those of no named host on that one.
+func onHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
+	out := slices.Clone(devices)
+	for i := range out {
+		out[i].HostID = cmp.Or(out[i].HostID, host)
+	}
+	return out
 }

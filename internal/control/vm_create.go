@@ -80,6 +80,12 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 		s.FirstBoot = fleet.VMFirstBoot{}
 	}
 	s.Disks, s.NICs = slices.Clone(s.Disks), plainMACs(s.NICs)
+	s.HostDevices = onHost(s.HostDevices, in.HostID)
+	for i, d := range s.HostDevices {
+		if d.HostID == "" && strings.HasPrefix(d.Device, "pci/") { // an address is another device on each host
+			checks.Add(fmt.Sprintf("spec.hostDevices[%d].device", i), "Choose the host whose device it is.")
+		}
+	}
 	for i := range s.Disks {
 		if s.Disks[i].Volume != "" && !s.Disks[i].Existing {
 			checks.Add(fmt.Sprintf("spec.disks[%d].volume", i), "Leave the volume's name out; a new disk gets one.")
@@ -165,6 +171,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, k
 	if err := from.hold(ctx, q, a); err != nil {
 		return fleet.VMView{}, err
 	}
+	in.Spec.HostDevices = onHost(in.Spec.HostDevices, host.ID)
 	first, err := settleImages(ctx, q, plans, &in.Spec, host)
 	if err != nil {
 		return fleet.VMView{}, err

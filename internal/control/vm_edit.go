@@ -66,6 +66,7 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 		return old, vm, "", err
 	}
 	vm = in.on(old)
+	vm.Spec.HostDevices = onHost(vm.Spec.HostDevices, old.HostID)
 	typed := slices.Clone(vm.Spec.NICs)
 	if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
 		return old, vm, "", err
@@ -174,11 +175,14 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	isFresh := func(field string) bool {
 		return slices.ContainsFunc(fresh, func(f string) bool { return f == field || strings.HasPrefix(field, f+".") })
 	}
+	isChanged := func(field string) bool { // a list's name stands for all that it has
+		return isFresh(field) || slices.ContainsFunc(fresh, func(f string) bool { return strings.HasPrefix(f, field+"[") })
+	}
 	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
 	// What the VM may have of its host's memory is known while the host is silent; all else is not.
 	heard := isFresh("spec.firmware")
 	for _, f := range fleet.Parts() {
-		if isFresh("spec."+f.Name) && !f.Default(vm.Spec) {
+		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) {
 			f.Copy(&asked, vm.Spec)
 			heard = true
 		}

@@ -253,8 +253,10 @@ func readFrom(spec fleet.VMSpec) map[string]fleet.Volref {
 			refs[fmt.Sprintf("spec.disks[%d].image.volume", i)] = *d.Image
 		}
 	}
-	if spec.ISO != nil {
-		refs["spec.iso.volume"] = *spec.ISO
+	for _, m := range spec.Media() {
+		if m.Kind != fleet.MediumFolder {
+			refs["spec."+m.Field+".volume"] = m.Volref
+		}
 	}
 	return refs
 }

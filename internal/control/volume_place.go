@@ -53,8 +53,10 @@ func volumesFree(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
 			refs = append(refs, *d.Image)
 		}
 	}
-	if spec.ISO != nil {
-		refs = append(refs, *spec.ISO)
+	for _, m := range spec.Media() {
+		if m.Kind != fleet.MediumFolder {
+			refs = append(refs, m.Volref)
+		}
 	}
 	works := map[fleet.PoolID][]db.VolumesAtWorkRow{}
 	for _, ref := range refs {

@@ -142,6 +142,24 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".field.bad", "Sockets × cores × threads")
 		}},
+		{"vm-new-devices", "/vms/new", func(p *tab) {
+			p.unfold()
+			p.expect("422")
+			p.fill("#name", "with-devices")
+			for _, list := range []string{"drives", "hostDevices", "shares"} {
+				p.click(`button[value="spec.`+list+`"]`, "Add")
+			}
+			p.choose("[name='spec.drives[0].slot']", "Floppy")
+			p.fill("[name='spec.hostDevices[0].device']", "gpu0")
+			p.fill("[name='spec.shares[0].tag']", "src")
+			p.click("footer button.primary", "Create VM")
+			p.waitText(".part-list .field.bad", "Name the device as its host's page does")
+			p.waitTrue("the devices are in sight", `(document.querySelector(".part-list").scrollIntoView(), true)`)
+		}},
+		{"vm-devices", withDevices(t, a, shop, host.ID), nil},
+		{"host-devices", h + "?tab=hardware", func(p *tab) {
+			p.waitTrue("the devices are in sight", `([...document.querySelectorAll("h2")].find(h => h.textContent == "Devices for VMs").scrollIntoView(), true)`)
+		}},
 		{"vm", vm, nil},
 		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},
 		{"vm-disk-menu", vm, func(p *tab) { p.opens("main dl summary", "", "Move to another pool") }},

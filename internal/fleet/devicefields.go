@@ -148,6 +148,9 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 	for i, n := range s.NICs {
 		note(n.BootOrder, fmt.Sprintf("%s.nics[%d].bootOrder", prefix, i), fmt.Sprintf("network card %d", i+1))
 	}
+	for i, d := range s.Drives {
+		note(d.BootOrder, fmt.Sprintf("%s.drives[%d].bootOrder", prefix, i), "another drive")
+	}
 	note(s.Boot.CDROM, prefix+".boot.cdrom", "the CD-ROM")
 }
 

@@ -94,7 +94,9 @@ type Field[S any] struct {
 type VMField struct {
 	Field[VMSpec]
 	Live func(vm VM, to VMSpec) bool // whether this change takes effect at once in the guest that is on, against On; nil: never
-	diff func(old, to VMSpec) []Change
+	// Merge makes of what is wanted what is to be written into a definition: what people changed since it was as in was, and all else as it is; nil: all of it.
+	Merge func(want *VMSpec, was, is VMSpec)
+	diff  func(old, to VMSpec) []Change
 }
 
 // VMFields are the fields of a spec that a host's definition holds.
@@ -118,7 +120,7 @@ var VMFields = slices.Concat([]VMField{
 			}
 			return v.Volume
 		}, nil),
-}, wholes(partFields))
+}, wholes(partFields), VMLists)
 
 func wholes(all []Field[VMSpec]) []VMField {
 	var out []VMField

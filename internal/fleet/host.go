@@ -54,6 +54,7 @@ type Inventory struct {
 	NetworkGaps  []NetworkGap `json:"networkGaps,omitempty"` // modes of networks that it cannot have
 	VMFields     []string     `json:"vmFields,omitempty"`    // the parts of a VM that its agent knows: see PartNames; older agents tell none, and know none
 	VMGaps       []VMGap      `json:"vmGaps,omitempty"`      // those that it cannot have
+	Devices      []HostDevice `json:"devices,omitempty"`     // that a guest could have for itself
 	Machine      string       `json:"machine,omitempty"`     // vendor and product: "Dell Inc. PowerEdge R650"
 }
 
@@ -65,7 +66,8 @@ type PoolGap struct {
 
 // VMGap is a part of a VM that a host cannot have, and what would bring it, as a sentence.
 type VMGap struct {
-	Field string `json:"field"` // a VMField's name
+	Field string `json:"field"`           // a VMField's name
+	Value string `json:"value,omitempty"` // of it, the value that it cannot have; empty: any but the usual
 	Why   string `json:"why"`
 }
 
@@ -129,6 +131,18 @@ type GPU struct {
 	VFsTotal  int      `json:"vfsTotal,omitempty"`
 	MdevTypes []string `json:"mdevTypes,omitempty"`
 }
+
+// HostDevice is a device of a host that a guest could have for itself. USB devices that are alike are one.
+type HostDevice struct {
+	Device string `json:"device"`           // "pci/0000:41:00.0" or "usb/046d:c52b": see VMHostDevice
+	Name   string `json:"name"`             // vendor and product
+	Class  string `json:"class,omitempty"`  // of PCI: "0x020000"
+	Driver string `json:"driver,omitempty"` // that has it on the host
+	IOMMU  string `json:"iommu,omitempty"`  // its group, whose devices go to one guest together; empty: the host cannot give it away
+}
+
+// MaxReportedDevices bounds how many of them a host tells.
+const MaxReportedDevices = 512
 
 // HostPhase is the one status word for a host; derived, never stored.
 type HostPhase string

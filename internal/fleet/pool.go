@@ -202,6 +202,11 @@ func (v Volume) IsISO() bool {
 	return !v.Unfinished && (v.Format == "iso" || strings.HasSuffix(v.Name, ".iso"))
 }
 
+// IsPlain reports whether the volume is a file as it is: a kernel, a floppy.
+func (v Volume) IsPlain() bool {
+	return v.Format == "raw" && v.Backing == "" && !v.Unfinished
+}
+
 // IsImage reports whether disks can be cloned from the volume: self-contained, and no ISO.
 func (v Volume) IsImage() bool {
 	return v.Backing == "" && !v.Unfinished && (v.Format == "qcow2" || v.Format == "raw") && !v.IsISO()

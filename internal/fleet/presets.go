@@ -40,8 +40,8 @@ var Presets = []Preset{
 		Fields: map[string]string{"cpus": "2", "memoryMiB": "4096", "firmware": `"uefi"`},
 	},
 	{
-		Key: "windows-11", Title: "Windows 11", Hint: "UEFI with TPM 2.0, 64 GiB. Its installer sees the disk once it has the virtio drivers.", Source: SourceISO, DiskGiB: 64,
-		Fields: map[string]string{"cpus": "4", "memoryMiB": "8192", "firmware": `"uefi"`, "security.tpm": "true", "display.sound": `"ich9"`, "cpu.sockets": "1", "cpu.cores": "4"},
+		Key: "windows-11", Title: "Windows 11", Hint: "UEFI with TPM 2.0 and secure boot, 64 GiB, and a second drive: put the virtio drivers' ISO there, which its installer sees the disk by.", Source: SourceISO, DiskGiB: 64,
+		Fields: map[string]string{"cpus": "4", "memoryMiB": "8192", "firmware": `"uefi"`, "security.tpm": "true", "security.secureBoot": "true", "drives": `[{"slot":"cdrom2"}]`, "display.sound": `"ich9"`, "cpu.sockets": "1", "cpu.cores": "4"},
 	},
 	{
 		Key: "legacy", Title: "Legacy", Hint: "BIOS, one processor, a plain mouse.", Source: SourceISO, DiskGiB: 20,

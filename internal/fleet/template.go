@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -244,6 +245,11 @@ func CheckTemplateName(c *Checks, field, name string) {
 // follows its port group follows that of the new one, and a card whose guest may use other addresses is guarded as is usual for who makes the next.
 func (s VMSpec) Bare() VMSpec {
 	s.Power, s.ISO, s.FirstBoot = "", nil, VMFirstBoot{}
+	s.HostDevices, s.Shares, s.Boot.Kernel, s.Boot.Initrd, s.Boot.Cmdline = nil, nil, nil, nil, ""
+	s.Drives = slices.Clone(s.Drives)
+	for i := range s.Drives {
+		s.Drives[i].Medium = nil
+	}
 	disks := make([]Disk, len(s.Disks))
 	for i, d := range s.Disks {
 		d.Volume, d.Image, d.Existing = "", nil, false

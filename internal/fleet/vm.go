@@ -52,6 +52,10 @@ type VMSpec struct {
 	Devices  VMDevices  `json:"devices,omitzero"`
 	Policy   VMPolicy   `json:"policy,omitzero"`
 
+	Drives      []VMDrive      `json:"drives,omitempty"`      // beside the first CD-ROM
+	HostDevices []VMHostDevice `json:"hostDevices,omitempty"` // that the guest has for itself
+	Shares      []VMShare      `json:"shares,omitempty"`      // folders that it shares with its host
+
 	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // set by the portal: see FirstBoot
 }
 
@@ -69,8 +73,8 @@ func (s VMSpec) Pools() []PoolID {
 			add(d.Image.PoolID)
 		}
 	}
-	if s.ISO != nil {
-		add(s.ISO.PoolID)
+	for _, m := range s.Media() {
+		add(m.PoolID)
 	}
 	return ids
 }

@@ -18,6 +18,14 @@ type Input struct {
 	Kind    InputKind
 	Unit    string // of a number
 	Usual   int    // what no number means, where that is one
+	Example string // what stands where nothing does; empty: what that means
+	Rows    []Row  // of each of several, the fields that it has
+}
+
+// Row is a field of one of several, as a form asks for it.
+type Row struct {
+	Name  string
+	Input Input
 }
 
 // InputKind is what a field is typed as.
@@ -28,7 +36,11 @@ const (
 	InputNumber InputKind = iota
 	InputFlag
 	InputChoice
-	InputText // proposals, and what else is typed
+	InputText   // proposals, and what else is typed
+	InputMedium // a volume for a drive
+	InputFile   // a volume that is a plain file
+	InputPool
+	InputRows // several, each with fields of its own
 )
 
 // Option is a value that a field can have, and its words.
@@ -91,7 +103,8 @@ var (
 	}
 	Pointers        = []Option{{"", "Tablet (follows the pointer)"}, {"mouse", "Mouse"}}
 	SoundCards      = []Option{{"", "None"}, {"ich9", "Intel HD Audio (ICH9)"}, {"ich6", "Intel HD Audio (ICH6)"}, {"ac97", "AC'97"}}
-	Watchdogs       = []Option{{"", "None"}, {"i6300esb", "Intel 6300ESB"}}
+	Watchdogs       = []Option{{"", "None"}, {"i6300esb", "Intel 6300ESB"}, {"itco", "Intel iTCO (of the chipset)"}}
+	Balloons        = []Option{{"", "On"}, {"reporting", "On, gives back what the guest does not use"}, {"none", "None"}}
 	GuestAgents     = []Option{{"", "On (virtio-serial)"}, {"none", "None"}}
 	Autostarts      = []Option{{"", "Stay off"}, {"last", "Start, if it was on"}, {"on", "Start"}}
 	Restarts        = []Option{{"", "Stay off"}, {"onFailure", "Start again, if it crashed"}, {"always", "Start again"}}
@@ -107,10 +120,13 @@ const (
 	MaxBootOrder  = 64
 	MaxStartOrder = 1000
 	MaxStartDelay = 3600 // seconds
+	MaxSerials    = 3    // beside the console's
+	MaxUSBPorts   = 4
 )
 
 var (
 	cpuFeaturesForm = regexp.MustCompile(`^[+-][a-z0-9][a-z0-9._-]{0,31}( [+-][a-z0-9][a-z0-9._-]{0,31}){0,31}$`)
+	cmdlineForm     = regexp.MustCompile(`^[ -~]{1,1000}$`)
 	cpuSetForm      = regexp.MustCompile(`^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?){0,63}$`)
 )
 
@@ -155,6 +171,9 @@ var partFields = []Field[VMSpec]{
 	number("memory.maxMiB", "most memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, Input{
 		Section: SectionMemory, Label: "Most memory", Unit: "MiB", Help: "Up to as much can be added while the guest runs, in steps of 128 MiB. Empty: none.",
 	}, MinMemoryMiB, MaxMemoryMiB),
+	atOnce(number("memory.balloonMiB", "memory that it may use", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, Input{
+		Section: SectionMemory, Label: "May use", Unit: "MiB", Help: "The guest's balloon gives the rest back to the host, as far as the guest lets it. Empty: all of it.",
+	}, MinMemoryMiB, MaxMemoryMiB)),
 	reserved("others may have the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
 		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's nodes that the memory comes from: 0-1.",
 	}, cpuSetForm, "Give numbers and ranges of them: 0-1.")),
@@ -166,6 +185,16 @@ var partFields = []Field[VMSpec]{
 		Section: SectionBoot, Label: "CD-ROM's place", Help: "Among the disks and cards that have a boot order. Without any: disks, then the CD-ROM, then the network.",
 	}, 1, MaxBootOrder),
 
+	reserved("the host reads the file and the guest starts it", medium("boot.kernel", "kernel", func(s *VMSpec) **Volref { return &s.Boot.Kernel }, Input{
+		Section: SectionBoot, Kind: InputFile, Label: "Kernel", Help: "Started in place of what is on the disks. Secure boot does not check it.",
+	})),
+	reserved("the host reads the file and the guest starts it", medium("boot.initrd", "initial RAM disk", func(s *VMSpec) **Volref { return &s.Boot.Initrd }, Input{
+		Section: SectionBoot, Kind: InputFile, Label: "Initial RAM disk",
+	})),
+	reserved("it goes with the kernel", text("boot.cmdline", "kernel's command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, Input{
+		Section: SectionBoot, Label: "Command line", Example: "none", Help: "Of the kernel: console=ttyS0 root=/dev/vda1.",
+	}, cmdlineForm, "A command line is one line of at most 1000 printable ASCII characters.")),
+
 	choice("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, Input{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels}),
 	number("display.heads", "screens", "screen", func(s *VMSpec) *int { return &s.Display.Heads }, Input{
 		Section: SectionDisplay, Label: "Screens", Usual: 1, Help: "Virtio and QXL can have several.",
@@ -173,6 +202,13 @@ var partFields = []Field[VMSpec]{
 	choice("display.keyboard", "keyboard", func(s *VMSpec) *string { return &s.Display.Keyboard }, Input{Section: SectionDisplay, Label: "Keyboard", Options: Keyboards}),
 	choice("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, Input{Section: SectionDisplay, Label: "Pointer", Options: Pointers}),
 	choice("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, Input{Section: SectionDisplay, Label: "Sound card", Options: SoundCards}),
+
+	flag("display.spice", "SPICE", func(s *VMSpec) *bool { return &s.Display.Spice }, Input{
+		Section: SectionDisplay, Label: "SPICE", Help: "Beside the console, on a socket of the host: virt-viewer reaches it there.",
+	}),
+	number("display.usbRedirection", "USB redirection", "port", func(s *VMSpec) *int { return &s.Display.USBRedirection }, Input{
+		Section: SectionDisplay, Label: "USB redirection", Help: "As many USB devices of the viewer's machine can be the guest's, through SPICE.",
+	}, 1, MaxUSBPorts),
 
 	flag("security.tpm", "TPM", func(s *VMSpec) *bool { return &s.Security.TPM }, Input{
 		Section: SectionSecurity, Label: "TPM 2.0", Help: "Its state lies on the host, until the VM is deleted: a VM with one does not go to another host.",
@@ -192,6 +228,15 @@ var partFields = []Field[VMSpec]{
 	reserved("it opens a way from the guest to programs of the host", flag("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, Input{
 		Section: SectionDevices, Label: "Vsock", Help: "A socket between the guest and its host, without a network.",
 	})),
+	choice("devices.balloon", "balloon", func(s *VMSpec) *string { return &s.Devices.Balloon }, Input{
+		Section: SectionDevices, Label: "Memory balloon", Options: Balloons, Help: "Through it the guest tells how much memory it uses.",
+	}),
+	number("devices.serials", "serial ports", "port", func(s *VMSpec) *int { return &s.Devices.Serials }, Input{
+		Section: SectionDevices, Label: "More serial ports", Help: "Beside the console's; each is a pseudo terminal of the host.",
+	}, 1, MaxSerials),
+	flag("devices.parallel", "parallel port", func(s *VMSpec) *bool { return &s.Devices.Parallel }, Input{
+		Section: SectionDevices, Label: "Parallel port", Help: "A pseudo terminal of the host.",
+	}),
 	choice("devices.guestAgent", "guest agent", func(s *VMSpec) *string { return &s.Devices.GuestAgent }, Input{
 		Section: SectionDevices, Label: "Guest agent", Options: GuestAgents,
 		Help: "The channel for qemu-guest-agent: through it the guest tells its addresses and file systems, and can be frozen for a backup.",
@@ -216,12 +261,20 @@ var partFields = []Field[VMSpec]{
 }
 
 // Parts are the fields that stand in one place of a definition each. They came later than the others: an older agent knows not all of them.
-func Parts() []Field[VMSpec] { return partFields }
+func Parts() []Field[VMSpec] { return allParts }
+
+var allParts = func() []Field[VMSpec] {
+	out := slices.Clone(partFields)
+	for _, f := range VMLists {
+		out = append(out, f.Field)
+	}
+	return out
+}()
 
 // PartNames are the names of all that there are.
 func PartNames() []string {
 	var out []string
-	for _, f := range partFields {
+	for _, f := range allParts {
 		out = append(out, f.Name)
 	}
 	for _, f := range DiskFields {
@@ -234,14 +287,15 @@ func PartNames() []string {
 }
 
 // UsedPart is a field that came later than the others, and is not as usual.
-type UsedPart struct{ Name, At, Noun string } // "nics.model" at "nics[0].model"
+type UsedPart struct{ Name, At, Noun, Value string } // "nics.model" at "nics[0].model"; the value where it is a word
 
 // Used are those of the spec, each once.
 func (s VMSpec) Used() []UsedPart {
 	var out []UsedPart
-	for _, f := range partFields {
+	for _, f := range allParts {
 		if !f.Default(s) {
-			out = append(out, UsedPart{f.Name, f.Name, f.Noun})
+			word, _ := f.Value(s).(string)
+			out = append(out, UsedPart{f.Name, f.Name, f.Noun, word})
 		}
 	}
 	return slices.Concat(out, used("disks", s.Disks, DiskFields), used("nics", s.NICs, NICFields))
@@ -250,7 +304,7 @@ func (s VMSpec) Used() []UsedPart {
 func used[T any](list string, all []T, fields []Field[T]) (out []UsedPart) {
 	for _, f := range fields {
 		if i := slices.IndexFunc(all, func(v T) bool { return !f.Default(v) }); i >= 0 {
-			out = append(out, UsedPart{list + "." + f.Name, fmt.Sprintf("%s[%d].%s", list, i, f.Name), f.Noun})
+			out = append(out, UsedPart{list + "." + f.Name, fmt.Sprintf("%s[%d].%s", list, i, f.Name), f.Noun, ""})
 		}
 	}
 	return out
@@ -258,7 +312,7 @@ func used[T any](list string, all []T, fields []Field[T]) (out []UsedPart) {
 
 // checkParts notes what is wrong with them, alone and together.
 func (s VMSpec) checkParts(c *Checks, prefix string) {
-	for _, f := range partFields {
+	for _, f := range allParts {
 		f.check(c, prefix+"."+f.Name, s)
 	}
 	within := func(n int) bool { return n >= 0 && n <= MaxCPUs }
@@ -285,6 +339,7 @@ func (s VMSpec) checkParts(c *Checks, prefix string) {
 		features[f[1:]] = true
 	}
 	s.checkBootOrder(c, prefix)
+	s.checkLists(c, prefix)
 	if n := s.Memory.HugePageKiB; n > 0 && n&(n-1) != 0 {
 		c.Add(prefix+".memory.hugePageKiB", "The size of a page is a power of 2: 2048 or 1048576 on most hosts.")
 	}

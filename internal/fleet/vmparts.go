@@ -23,6 +23,8 @@ type VMMemory struct {
 	HugePageKiB int  `json:"hugePageKiB,omitempty"` // of pages of this size; 0: of usual ones
 	MaxMiB      int  `json:"maxMiB,omitempty"`      // that the running guest can get; 0: no more than it has
 
+	BalloonMiB int `json:"balloonMiB,omitempty"` // of it, how much the guest may use at present; 0: all
+
 	Nodes string `json:"nodes,omitempty"` // the host's NUMA nodes that it comes from: "0-1"; empty: any
 }
 
@@ -30,6 +32,10 @@ type VMMemory struct {
 type VMBoot struct {
 	Menu  bool `json:"menu,omitempty"`  // the firmware offers its devices for some seconds
 	CDROM int  `json:"cdrom,omitempty"` // the drive's place among those that are tried by number; 0: not by number
+
+	Kernel  *Volref `json:"kernel,omitempty"` // started in place of what is on the disks
+	Initrd  *Volref `json:"initrd,omitempty"`
+	Cmdline string  `json:"cmdline,omitempty"` // of the kernel
 }
 
 // VMDisplay is what a person at the console has.
@@ -39,6 +45,9 @@ type VMDisplay struct {
 	Keyboard string `json:"keyboard,omitempty"` // the layout that key presses are made for: see Keyboards; empty: those of the keys themselves
 	Pointer  string `json:"pointer,omitempty"`  // tablet or mouse; empty: tablet
 	Sound    string `json:"sound,omitempty"`    // the sound card: see SoundCards; empty: none
+
+	Spice          bool `json:"spice,omitempty"`          // a SPICE server beside the console, on a socket of the host
+	USBRedirection int  `json:"usbRedirection,omitempty"` // how many devices of the viewer's machine the guest can have through it
 }
 
 // VMSecurity is what guards the guest's secrets.
@@ -54,6 +63,10 @@ type VMDevices struct {
 	RNGRate        int    `json:"rngRate,omitempty"`        // random numbers from the host, bytes a second; 0: as many as the guest asks for
 	VSOCK          bool   `json:"vsock,omitempty"`          // a socket between the guest and its host alone
 	GuestAgent     string `json:"guestAgent,omitempty"`     // the channel that the guest's agent listens on: see GuestAgents; empty: virtio-serial
+
+	Balloon  string `json:"balloon,omitempty"`  // see Balloons; empty: one
+	Serials  int    `json:"serials,omitempty"`  // serial ports beside the console's
+	Parallel bool   `json:"parallel,omitempty"` // a parallel port
 }
 
 // VMPolicy is what a host does with the VM by itself, portal or not. It is kept in the VM's definition there.

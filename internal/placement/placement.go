@@ -23,12 +23,19 @@ type Host struct {
 	Firmwares    []fleet.Firmware
 	Parts        []string          // the parts of a VM that its agent knows, and
 	Lacks        map[string]string // those that it cannot have, with the reason as a sentence
+	Devices      map[string]Device // of those that the spec asks for, the ones that it has
 	Networks     []string          // "libvirt:<name>" and "bridge:<device>", active ones
 	Pools        map[fleet.PoolID]Pool
 	Volumes      map[fleet.Volref]fleet.Volume // of those that the VM's spec names, the ones that are there
 	Images       map[int]Image                 // what disks that name an image of the library are made from there, by their place in the spec
 	Cards        map[fleet.NetworkID]*Cards    // of the networks whose cards take something of the host each for itself; those on one device share one
 	Overcommit   bool                          // pools may be promised more than is free
+}
+
+// Device is a device of a host that a guest could have for itself.
+type Device struct {
+	VM    string // that has it; empty: none
+	Stays bool   // the host cannot give it away: it has no IOMMU group
 }
 
 // Image is a version of an image of the library, as a host can make a disk from it.
@@ -177,8 +184,11 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 		f.disk(d, fmt.Sprintf("spec.disks[%d]", i))
 		f.image(i, d, fmt.Sprintf("spec.disks[%d]", i))
 	}
-	if iso := spec.ISO; iso != nil && f.pool(iso.PoolID, "spec.iso.poolId") && f.volume(*iso, "spec.iso.volume") && !h.Volumes[*iso].IsISO() {
-		f.add("spec.iso.volume", fmt.Sprintf("no ISO image %q", iso.Volume), "%s is no ISO image.", iso.Volume)
+	for _, m := range spec.Media() {
+		f.medium(m)
+	}
+	for i, d := range spec.HostDevices {
+		f.device(d, fmt.Sprintf("spec.hostDevices[%d].device", i))
 	}
 	for i, n := range spec.NICs {
 		f.nic(n, fmt.Sprintf("spec.nics[%d]", i))
@@ -219,9 +229,13 @@ func (f *fit) add(field, plain, format string, args ...any) {
 
 func (f *fit) parts(spec fleet.VMSpec) {
 	for _, p := range spec.Used() {
-		switch why, lacks := f.host.Lacks[p.Name]; {
+		why, lacks := f.host.Lacks[p.Name]
+		whyValue, lacksValue := f.host.Lacks[p.Name+"="+p.Value]
+		switch {
 		case !slices.Contains(f.host.Parts, p.Name):
 			f.add("spec."+p.At, "an agent that is too old for "+p.Noun, "The agent of %s is too old for this: %s. Update it.", f.host.Name, p.Noun)
+		case lacksValue:
+			f.add("spec."+p.At, "no "+p.Noun+" "+p.Value, "%s cannot give a VM this %s: %s. %s", f.host.Name, p.Noun, p.Value, whyValue)
 		case lacks:
 			f.add("spec."+p.At, "no "+p.Noun, "%s cannot give a VM this: %s. %s", f.host.Name, p.Noun, why)
 		}
@@ -330,5 +344,35 @@ func (f *fit) nic(n fleet.NIC, at string) {
 		f.add(at+".network", fmt.Sprintf("no active network %q", n.Network), "%s has no active network %q.", f.host.Name, n.Network)
 	case n.Bridge != "" && !slices.Contains(f.host.Networks, "bridge:"+n.Bridge):
 		f.add(at+".bridge", fmt.Sprintf("no bridge %q", n.Bridge), "%s has no bridge %q.", f.host.Name, n.Bridge)
+	}
+}
+
+// medium notes where a volume that the VM reads is not there, or is none for what it is to be.
+func (f *fit) medium(m fleet.Medium) {
+	at := "spec." + m.Field
+	if !f.pool(m.PoolID, at+".poolId") || m.Kind == fleet.MediumFolder || !f.volume(m.Volref, at+".volume") {
+		return // the host itself looks for folders
+	}
+	switch v := f.host.Volumes[m.Volref]; {
+	case m.Kind == fleet.MediumISO && !v.IsISO():
+		f.add(at+".volume", fmt.Sprintf("no ISO image %q", m.Volume), "%s is no ISO image.", m.Volume)
+	case m.Kind == fleet.MediumFloppy && (!v.IsPlain() || v.CapacityBytes > fleet.MaxFloppyBytes):
+		f.add(at+".volume", fmt.Sprintf("no floppy %q", m.Volume), "%s is no floppy: that is a raw volume of 2.88 MB at most.", m.Volume)
+	case m.Kind == fleet.MediumFile && !v.IsPlain():
+		f.add(at+".volume", fmt.Sprintf("no plain file %q", m.Volume), "%s is no plain file: a kernel is a raw volume.", m.Volume)
+	}
+}
+
+// device notes where the host has no such device for the VM.
+func (f *fit) device(d fleet.VMHostDevice, at string) {
+	switch has, ok := f.host.Devices[d.Device]; {
+	case d.HostID != "" && d.HostID != f.host.ID:
+		f.add(at, "a device of another host", "%s is asked of another host than %s. The VM is where its devices are.", d.Device, f.host.Name)
+	case !ok:
+		f.add(at, "no device "+d.Device, "%s has no device %s that a guest could have.", f.host.Name, d.Device)
+	case has.VM != "":
+		f.add(at, "device "+d.Device+" is in use", "%s of %s is given to the VM %s already.", d.Device, f.host.Name, has.VM)
+	case has.Stays:
+		f.add(at, "device "+d.Device+" stays with the host", "%s cannot give away %s: it has no IOMMU group. Switch the IOMMU on, in the firmware and in the kernel (intel_iommu=on).", f.host.Name, d.Device)
 	}
 }

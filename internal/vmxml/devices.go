@@ -9,7 +9,7 @@ import (
 )
 
 // plainPort is what is said of ports.
-const plainPort = "Every VM here has one serial port and the channel of its guest's agent."
+const plainPort = "Every VM here has one serial port and the channel of its guest's agent. More ports are chosen under Other devices."
 
 var deviceTable = map[string]part{
 	"disk": {many: true, take: takeDisk}, "interface": {many: true, take: takeInterface}, "graphics": {many: true, take: takeGraphics}, "video": {many: true, take: takeVideo},
@@ -18,7 +18,7 @@ var deviceTable = map[string]part{
 	"serial": {many: true, take: takePort}, "console": {many: true, take: takePort}, "channel": {many: true, take: takePort}, "parallel": {many: true, take: takePort},
 	"controller": usual("The VM gets the controllers that its devices need."), "memballoon": usual(ownWay), "audio": usual(ownWay), "panic": left("A VM here has no panic device."),
 	"emulator": usual("The host chooses the program that runs the guest."),
-	"hostdev":  refused("A device of the host."), "redirdev": left("USB cannot be brought from the console here."), "hub": left("A VM here has no USB hub."),
+	"hostdev":  refused("A device of the host."), "redirdev": left("Ports for USB redirection are chosen under Display and input."), "hub": left("A VM here has no USB hub."),
 	"filesystem": refused("A directory of the host."), "shmem": refused("Memory of the host that others share."), "smartcard": refused("A card at the host."),
 	"lease": refused("A lease in a file of the host."), "nvram": left("This is of other architectures."), "iommu": left("A VM here has no IOMMU."),
 	"memory": left("Memory cannot be added as a device here."), "pstore": refused("A file of the host."), "crypto": left("A VM here has no crypto device."),

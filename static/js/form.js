@@ -3,7 +3,7 @@ import { on, onContent } from "./dom.js";
 
 on("click", "[data-row-add]", (event, button) => {
   event.preventDefault(); // without scripts the same button asks the server for a row
-  const part = button.closest("fieldset, form");
+  const part = button.closest("[data-row-list], fieldset, form");
   const template = part.querySelector("template[data-row-template]");
   const rows = part.querySelector("[data-rows]");
   let index = rows.childElementCount;
@@ -22,7 +22,7 @@ on("click", "[data-row-remove]", (event, button) => {
   event.preventDefault();
   const row = button.closest("[data-rows] > *");
   const next = (row.nextElementSibling ?? row.previousElementSibling)?.querySelector("input, select");
-  (next ?? row.closest("fieldset, form").querySelector("[data-row-add]"))?.focus();
+  (next ?? row.closest("[data-row-list], fieldset, form").querySelector("[data-row-add]"))?.focus();
   row.remove();
 });
 

@@ -22,6 +22,7 @@ type Page struct {
 	Pools    []fleet.PoolView
 	Networks []fleet.NetworkView
 	Topology fleet.HostTopology
+	Devices  map[string]fleet.VMName // those that VMs have, by name
 	Tasks    []fleet.Task
 	Prev     string // cursors around this page of the tab's list
 	Next     string
@@ -45,6 +46,8 @@ func (p Page) liveKeys() string {
 	own := "host:" + string(p.Host.ID)
 	switch p.Tab {
 	case "vms":
+		return own + " vms"
+	case "hardware":
 		return own + " vms"
 	case "storage":
 		return own + " pools"

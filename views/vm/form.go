@@ -27,7 +27,7 @@ type Form struct {
 
 	From *From // what the new VM is made from, beside images; nil: nothing
 
-	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs kit.Choices
+	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs, Discs, Files kit.Choices
 }
 
 // From is what the form of a new VM was filled from.

@@ -1,7 +1,9 @@
 package vm
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -76,6 +78,10 @@ func (f Form) filled(one fold) fold {
 		} else if one.when != p.when {
 			one.when = ""
 		}
+		if n := len(f.rows(p.name)); p.input.Kind == fleet.InputRows && n > 0 {
+			set = append(set, p.input.Label+": "+strconv.Itoa(n))
+		}
+		one.open = one.open || f.Errors.Under(p.name) != ""
 		if now := f.typedPart(p.name); now != "" {
 			set = append(set, p.input.Label+": "+p.input.Says(now))
 		}
@@ -111,7 +117,7 @@ func (f Form) part(p formPart, section fleet.When) kit.Field {
 
 // closed reports whether the field is not for who looks. It can be taken back all the same, where it is set.
 func (f Form) closed(p formPart) bool {
-	return p.reserved != "" && !f.RunsHosts && f.typedPart(p.name) == ""
+	return p.reserved != "" && !f.RunsHosts && f.typedPart(p.name) == "" && len(f.rows(p.name)) == 0
 }
 
 // optionsOf are a choice's options; what is typed and none of them stays to be seen.
@@ -167,8 +173,8 @@ func (f Form) room(field string) string {
 
 func listID(in kit.Field) string { return kit.Slug(in.Name) + "-list" }
 
-func withList(in kit.Field) kit.Field {
-	in.Attrs = templ.Attributes{"list": listID(in), "spellcheck": "false", "autocomplete": "off", "placeholder": "default"}
+func withList(in kit.Field, of fleet.Input) kit.Field {
+	in.Attrs = templ.Attributes{"list": listID(in), "spellcheck": "false", "autocomplete": "off", "placeholder": cmp.Or(of.Example, "default")}
 	return in
 }
 

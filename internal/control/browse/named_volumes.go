@@ -76,8 +76,10 @@ func volumesOf(spec fleet.VMSpec) []fleet.Volref {
 			refs = append(refs, d.Ref())
 		}
 	}
-	if spec.ISO != nil {
-		refs = append(refs, *spec.ISO)
+	for _, m := range spec.Media() {
+		if m.Kind != fleet.MediumFolder {
+			refs = append(refs, m.Volref)
+		}
 	}
 	return refs
 }

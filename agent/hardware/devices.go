@@ -1,0 +1,50 @@
+package hardware
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// devices lists what a guest could have for itself: PCI devices but for the bridges that hold others, and USB devices but for hubs. A device that
+// a host gives away keeps its name here, whichever driver has it. At most fleet.MaxReportedDevices of them.
+func (t tree) devices() (out []fleet.HostDevice) {
+	const pci, usb = "sys/bus/pci/devices", "sys/bus/usb/devices"
+	var names func(address string) (vendor, product string)
+	for _, address := range t.list(pci) {
+		class := t.text(pci, address, "class")
+		if strings.HasPrefix(class, "0x06") || class == "" || len(out) == fleet.MaxReportedDevices {
+			continue
+		}
+		if names == nil {
+			names = t.pciNames()
+		}
+		maker, product := names(address)
+		maker = cmp.Or(maker, "PCI "+strings.TrimPrefix(t.text(pci, address, "vendor"), "0x"))
+		product = cmp.Or(product, strings.TrimPrefix(t.text(pci, address, "device"), "0x"))
+		out = append(out, fleet.HostDevice{
+			Device: "pci/" + address, Name: clip(maker + " " + product), Class: class, Driver: t.link(pci, address, "driver"), IOMMU: t.link(pci, address, "iommu_group"),
+		})
+	}
+	for _, at := range t.list(usb) {
+		vendor, product := t.text(usb, at, "idVendor"), t.text(usb, at, "idProduct")
+		name := "usb/" + vendor + ":" + product
+		if vendor == "" || product == "" || t.text(usb, at, "bDeviceClass") == "09" || len(out) == fleet.MaxReportedDevices ||
+			slices.ContainsFunc(out, func(d fleet.HostDevice) bool { return d.Device == name }) {
+			continue
+		}
+		out = append(out, fleet.HostDevice{Device: name, Name: clip(cmp.Or(strings.TrimSpace(t.text(usb, at, "manufacturer")+" "+t.text(usb, at, "product")), "USB "+vendor+":"+product))})
+	}
+	return out
+}
+
+// clip bounds a name that a device gives itself.
+func clip(name string) string {
+	name = strings.ToValidUTF8(name, "?")
+	if r := []rune(name); len(r) > 120 {
+		return string(r[:120])
+	}
+	return name
+}

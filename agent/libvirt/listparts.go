@@ -1,0 +1,270 @@
+package libvirt
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/internal/fleet"
+)
+
+// Devices of which Quantix made several carry these, and what tells one from another.
+const (
+	aliasDrive    = "ua-quantix-drive-"
+	aliasHostdev  = "ua-quantix-hostdev-"
+	aliasShare    = "ua-quantix-share-"
+	aliasSerial   = "ua-quantix-serial-"
+	aliasRedir    = "ua-quantix-redir-"
+	aliasParallel = "ua-quantix-parallel"
+)
+
+// Volumes that parts name stand in the specs here as files of the host: the volume's name is a path, and there is no pool.
+
+func fileIn(v *fleet.Volref) string {
+	if v == nil {
+		return ""
+	}
+	return v.Volume
+}
+
+func fileRef(path string) *fleet.Volref {
+	if path == "" {
+		return nil
+	}
+	return &fleet.Volref{Volume: path}
+}
+
+func setOS(x *libvirtxml.Domain, set func(*libvirtxml.DomainOS)) {
+	if x.OS != nil {
+		set(x.OS)
+	}
+}
+
+func hashed(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:6])
+}
+
+func writeDrives(x *libvirtxml.Domain, s fleet.VMSpec) {
+	d := x.Devices
+	wanted := func(alias string) bool {
+		return slices.ContainsFunc(s.Drives, func(w fleet.VMDrive) bool { return aliasDrive+w.Slot == alias })
+	}
+	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return isOurs(o.Alias, aliasDrive) && !wanted(aliasOf(o.Alias)) })
+	for _, w := range s.Drives {
+		i := slices.IndexFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return aliasOf(o.Alias) == aliasDrive+w.Slot })
+		if i < 0 {
+			d.Disks, i = append(d.Disks, newDrive(x, w)), len(d.Disks)
+		}
+		one := &d.Disks[i]
+		if one.Boot = bootAt(w.BootOrder); pathOf(one) == fileIn(w.Medium) {
+			continue
+		}
+		if one.Source = nil; w.Medium != nil {
+			one.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: w.Medium.Volume}}
+		}
+	}
+}
+
+func newDrive(x *libvirtxml.Domain, w fleet.VMDrive) libvirtxml.DomainDisk {
+	drive := freeDrive(x)
+	if w.Floppy() {
+		drive.Device = "floppy" // only read, too: others may have the same image in theirs
+		drive.Target = &libvirtxml.DomainDiskTarget{Dev: map[string]string{"floppy1": "fda", "floppy2": "fdb"}[w.Slot], Bus: "fdc"}
+	}
+	drive.Alias = &libvirtxml.DomainAlias{Name: aliasDrive + w.Slot}
+	return drive
+}
+
+func readDrives(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	for i := range x.Devices.Disks {
+		if d := &x.Devices.Disks[i]; isOurs(d.Alias, aliasDrive) {
+			s.Drives = append(s.Drives, fleet.VMDrive{Slot: strings.TrimPrefix(aliasOf(d.Alias), aliasDrive), Medium: fileRef(pathOf(d)), BootOrder: placeOfBoot(d.Boot)})
+		}
+	}
+	return ""
+}
+
+func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
+	d := x.Devices
+	d.Hostdevs = slices.DeleteFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool {
+		return isOurs(o.Alias, aliasHostdev) && !slices.ContainsFunc(s.HostDevices, func(w fleet.VMHostDevice) bool { return w.Device == deviceOf(o) })
+	})
+	for _, w := range s.HostDevices {
+		if !slices.ContainsFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool { return deviceOf(o) == w.Device }) {
+			d.Hostdevs = append(d.Hostdevs, newHostDevice(w.Device))
+		}
+	}
+}
+
+// newHostDevice is the device of that name, which libvirt takes from the host when the guest starts and gives back when it is off.
+func newHostDevice(name string) libvirtxml.DomainHostdev {
+	out := libvirtxml.DomainHostdev{Managed: "yes", Alias: &libvirtxml.DomainAlias{Name: aliasHostdev + hashed(name)}}
+	hexed := func(text string) *uint {
+		n, _ := strconv.ParseUint(text, 16, 32) // its form was checked
+		v := uint(n)
+		return &v
+	}
+	kind, rest, _ := strings.Cut(name, "/")
+	at := strings.FieldsFunc(rest, func(r rune) bool { return r == ':' || r == '.' })
+	switch {
+	case kind == "pci" && len(at) == 4:
+		out.SubsysPCI = &libvirtxml.DomainHostdevSubsysPCI{Source: &libvirtxml.DomainHostdevSubsysPCISource{
+			Address: &libvirtxml.DomainAddressPCI{Domain: hexed(at[0]), Bus: hexed(at[1]), Slot: hexed(at[2]), Function: hexed(at[3])},
+		}}
+	case len(at) == 2:
+		out.SubsysUSB = &libvirtxml.DomainHostdevSubsysUSB{Source: &libvirtxml.DomainHostdevSubsysUSBSource{
+			Vendor: &libvirtxml.DomainHostDevProductVendorID{ID: "0x" + at[0]}, Product: &libvirtxml.DomainHostDevProductVendorID{ID: "0x" + at[1]},
+		}}
+	}
+	return out
+}
+
+// deviceOf is the device's name in a spec; empty: it has none.
+func deviceOf(d libvirtxml.DomainHostdev) string {
+	num := func(p *uint) uint { return *copyOf(p) }
+	switch {
+	case d.SubsysPCI != nil && d.SubsysPCI.Source != nil && d.SubsysPCI.Source.Address != nil:
+		a := d.SubsysPCI.Source.Address
+		return fmt.Sprintf("pci/%04x:%02x:%02x.%x", num(a.Domain), num(a.Bus), num(a.Slot), num(a.Function))
+	case d.SubsysUSB != nil && d.SubsysUSB.Source != nil && d.SubsysUSB.Source.Vendor != nil && d.SubsysUSB.Source.Product != nil:
+		s := d.SubsysUSB.Source
+		return "usb/" + strings.TrimPrefix(s.Vendor.ID, "0x") + ":" + strings.TrimPrefix(s.Product.ID, "0x")
+	}
+	return ""
+}
+
+func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	for _, d := range x.Devices.Hostdevs {
+		if isOurs(d.Alias, aliasHostdev) {
+			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: deviceOf(d)})
+		}
+	}
+	return ""
+}
+
+func writeShares(x *libvirtxml.Domain, s fleet.VMSpec) {
+	d := x.Devices
+	d.Filesystems = slices.DeleteFunc(d.Filesystems, func(o libvirtxml.DomainFilesystem) bool { return isOurs(o.Alias, aliasShare) })
+	for _, w := range s.Shares {
+		d.Filesystems = append(d.Filesystems, libvirtxml.DomainFilesystem{
+			AccessMode: "passthrough", Driver: &libvirtxml.DomainFilesystemDriver{Type: "virtiofs"},
+			Source: &libvirtxml.DomainFilesystemSource{Mount: &libvirtxml.DomainFilesystemSourceMount{Dir: w.Folder.Volume}},
+			Target: &libvirtxml.DomainFilesystemTarget{Dir: w.Tag},
+			Alias:  &libvirtxml.DomainAlias{Name: aliasShare + hashed(w.Tag)},
+		})
+	}
+}
+
+func readShares(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	for _, d := range x.Devices.Filesystems {
+		if isOurs(d.Alias, aliasShare) && d.Target != nil && d.Source != nil && d.Source.Mount != nil {
+			s.Shares = append(s.Shares, fleet.VMShare{Tag: d.Target.Dir, Folder: fleet.Volref{Volume: d.Source.Mount.Dir}})
+		}
+	}
+	return ""
+}
+
+func writeBalloon(x *libvirtxml.Domain, s fleet.VMSpec) {
+	b := copyOf(x.Devices.MemBalloon)
+	if x.Devices.MemBalloon = b; s.Devices.Balloon == "none" {
+		*b = libvirtxml.DomainMemBalloon{Model: "none"}
+		return
+	}
+	if b.Model == "none" || b.Model == "" {
+		*b = libvirtxml.DomainMemBalloon{Model: "virtio", Stats: &libvirtxml.DomainMemBalloonStats{Period: 10}}
+	}
+	if b.FreePageReporting = ""; s.Devices.Balloon == "reporting" {
+		b.FreePageReporting = "on"
+	}
+}
+
+func readBalloon(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	switch b := x.Devices.MemBalloon; {
+	case b == nil: // libvirt gives such a guest one
+	case b.Model == "none":
+		s.Devices.Balloon = "none"
+	case b.FreePageReporting == "on":
+		s.Devices.Balloon = "reporting"
+	}
+	return ""
+}
+
+func writeBalloonSize(x *libvirtxml.Domain, s fleet.VMSpec) {
+	kib := uint(memoryKiB(x))
+	if n := uint(s.Memory.BalloonMiB) * 1024; n > 0 {
+		kib = min(n, kib)
+	}
+	x.CurrentMemory = &libvirtxml.DomainCurrentMemory{Value: kib, Unit: "KiB"}
+}
+
+func readBalloonSize(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	if c := x.CurrentMemory; c != nil && kibOf(c.Value, c.Unit) < memoryKiB(x) {
+		s.Memory.BalloonMiB = int(kibOf(c.Value, c.Unit) / 1024)
+	}
+	return ""
+}
+
+func writeSerials(x *libvirtxml.Domain, s fleet.VMSpec) {
+	d := x.Devices
+	d.Serials = slices.DeleteFunc(d.Serials, func(o libvirtxml.DomainSerial) bool {
+		n, _ := strconv.Atoi(strings.TrimPrefix(aliasOf(o.Alias), aliasSerial))
+		return isOurs(o.Alias, aliasSerial) && n > s.Devices.Serials
+	})
+	for n := 1; n <= s.Devices.Serials; n++ {
+		alias := aliasSerial + strconv.Itoa(n)
+		if !slices.ContainsFunc(d.Serials, func(o libvirtxml.DomainSerial) bool { return aliasOf(o.Alias) == alias }) {
+			d.Serials = append(d.Serials, libvirtxml.DomainSerial{
+				Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}}, Alias: &libvirtxml.DomainAlias{Name: alias},
+			})
+		}
+	}
+}
+
+func writeParallel(x *libvirtxml.Domain, s fleet.VMSpec) {
+	d := x.Devices
+	d.Parallels = slices.DeleteFunc(d.Parallels, func(o libvirtxml.DomainParallel) bool { return aliasOf(o.Alias) == aliasParallel })
+	if s.Devices.Parallel {
+		d.Parallels = append(d.Parallels, libvirtxml.DomainParallel{
+			Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}}, Alias: &libvirtxml.DomainAlias{Name: aliasParallel},
+		})
+	}
+}
+
+func isSpice(g libvirtxml.DomainGraphic) bool { return g.Spice != nil }
+
+func writeSpice(x *libvirtxml.Domain, s fleet.VMSpec) {
+	d := x.Devices
+	switch has := slices.ContainsFunc(d.Graphics, isSpice); {
+	case !s.Display.Spice:
+		d.Graphics = slices.DeleteFunc(d.Graphics, isSpice)
+		// libvirt has led the sound there by itself.
+		d.Audios = slices.DeleteFunc(d.Audios, func(o libvirtxml.DomainAudio) bool { return o.SPICE != nil })
+	case !has:
+		d.Graphics = append(d.Graphics, libvirtxml.DomainGraphic{Spice: &libvirtxml.DomainGraphicSpice{
+			Listeners: []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{}}},
+		}})
+	}
+}
+
+func writeRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
+	d := x.Devices
+	d.RedirDevs = slices.DeleteFunc(d.RedirDevs, func(o libvirtxml.DomainRedirDev) bool { return isOurs(o.Alias, aliasRedir) })
+	for n := range s.Display.USBRedirection {
+		d.RedirDevs = append(d.RedirDevs, libvirtxml.DomainRedirDev{
+			Bus: "usb", Source: &libvirtxml.DomainChardevSource{SpiceVMC: &libvirtxml.DomainChardevSourceSpiceVMC{}},
+			Alias: &libvirtxml.DomainAlias{Name: aliasRedir + strconv.Itoa(n+1)},
+		})
+	}
+}
+
+// sameFile reports whether the definition has that file in the drive, or as that file of its start, already.
+func sameFile(was fleet.VMSpec, m fleet.Medium, path string) bool {
+	return slices.ContainsFunc(was.Media(), func(o fleet.Medium) bool { return o.Kind == m.Kind && cmp.Or(o.Volume) == path })
+}

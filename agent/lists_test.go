@@ -1,0 +1,41 @@
+package agent_test
+
+import (
+	"reflect"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// Of a list that is a part an edit writes what a person changed, and leaves what somebody changed on the host; putting back writes all.
+func TestListsAreComparedThreeWays(t *testing.T) {
+	t.Parallel()
+	drives := func(all ...fleet.VMDrive) fleet.VMSpec { return fleet.VMSpec{Drives: all} }
+	disc := func(slot, volume string) fleet.VMDrive {
+		return fleet.VMDrive{Slot: slot, Medium: &fleet.Volref{PoolID: "p", Volume: volume}}
+	}
+	empty := func(slot string) fleet.VMDrive { return fleet.VMDrive{Slot: slot} }
+	for name, c := range map[string]struct {
+		was, is, want fleet.VMSpec
+		putBack       bool
+		written       []fleet.VMDrive
+	}{
+		"a new drive":              {drives(), drives(), drives(empty("cdrom2")), false, []fleet.VMDrive{empty("cdrom2")}},
+		"a medium":                 {drives(empty("cdrom2")), drives(empty("cdrom2")), drives(disc("cdrom2", "a")), false, []fleet.VMDrive{disc("cdrom2", "a")}},
+		"beside another's medium":  {drives(empty("cdrom2"), empty("cdrom3")), drives(empty("cdrom2"), disc("cdrom3", "theirs")), drives(disc("cdrom2", "a"), empty("cdrom3")), false, []fleet.VMDrive{disc("cdrom2", "a"), disc("cdrom3", "theirs")}},
+		"a place, not the medium":  {drives(empty("cdrom2")), drives(disc("cdrom2", "theirs")), drives(fleet.VMDrive{Slot: "cdrom2", BootOrder: 3}), false, []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 3, Medium: disc("", "theirs").Medium}}},
+		"one that is gone there":   {drives(empty("cdrom2")), drives(), drives(empty("cdrom2"), empty("floppy1")), false, []fleet.VMDrive{empty("floppy1")}},
+		"one that came there":      {drives(), drives(empty("cdrom4")), drives(empty("cdrom2")), false, []fleet.VMDrive{empty("cdrom2"), empty("cdrom4")}},
+		"one taken out":            {drives(empty("cdrom2"), empty("floppy1")), drives(empty("cdrom2"), empty("floppy1")), drives(empty("floppy1")), false, []fleet.VMDrive{empty("floppy1")}},
+		"put back, whatever it is": {drives(empty("cdrom2")), drives(disc("cdrom2", "theirs"), empty("cdrom4")), drives(empty("cdrom2")), true, []fleet.VMDrive{empty("cdrom2")}},
+	} {
+		plan := agent.Plan(agent.Applied{Spec: c.was}, agent.Defined{Spec: c.is}, fleet.VM{Spec: c.want}, c.putBack)
+		if got := plan.Wanted(c.want).Drives; !plan.Has("drives") || !reflect.DeepEqual(got, c.written) {
+			t.Errorf("%s: written are %+v, want %+v", name, got, c.written)
+		}
+	}
+	if plan := agent.Plan(agent.Applied{Spec: drives(empty("cdrom2"))}, agent.Defined{Spec: drives(disc("cdrom2", "theirs"))}, fleet.VM{Spec: drives(empty("cdrom2"))}, false); plan.Has("drives") {
+		t.Error("an edit of something else writes the drives")
+	}
+}

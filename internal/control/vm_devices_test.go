@@ -1,0 +1,249 @@
+package control_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// modern lets the hosts' agents know all that there is of a VM.
+func (s *site) modern(devices string) {
+	s.t.Helper()
+	names, err := json.Marshal(fleet.PartNames())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1::jsonb)`, string(names))
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', $2::jsonb) WHERE id = $1`, s.h1, devices)
+}
+
+const someDevices = `[{"device":"pci/0000:41:00.0","name":"NVIDIA L40S","iommu":"17"},{"device":"pci/0000:00:1f.3","name":"Sound"},{"device":"usb/046d:c52b","name":"Receiver"}]`
+
+// What no VM can have is refused at its field, and nothing is written.
+func TestDevicesThatNoVMCanHave(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	for _, v := range []string{`{"name":"floppy.img","path":"/v/floppy.img","format":"raw","capacityBytes":1474560}`, `{"name":"vmlinuz","path":"/v/vmlinuz","format":"raw","capacityBytes":9000000}`} {
+		s.lay(s.local, s.h1, v)
+	}
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	in := func(volume string) *fleet.Volref { return &fleet.Volref{PoolID: s.local, Volume: volume} }
+	drive := func(slot string, medium *fleet.Volref) func(*fleet.VMSpec) {
+		return func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: slot, Medium: medium}} }
+	}
+	device := func(names ...string) func(*fleet.VMSpec) {
+		return func(s *fleet.VMSpec) {
+			for _, n := range names {
+				s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: n})
+			}
+		}
+	}
+	share := func(tag, folder string) func(*fleet.VMSpec) {
+		return func(v *fleet.VMSpec) {
+			v.Memory.Shared, v.Shares = true, []fleet.VMShare{{Tag: tag, Folder: fleet.Volref{PoolID: s.local, Volume: folder}}}
+		}
+	}
+	kernel := func(volume, line string) func(*fleet.VMSpec) {
+		return func(s *fleet.VMSpec) { s.Boot.Kernel, s.Boot.Cmdline = in(volume), line }
+	}
+	const slots, isoName, deviceName, tagForm, folder, oneLine = "Choose one of cdrom2", "Choose a volume", "Name the device as its host", "A tag has", "not a path", "one line of at most"
+	nul, rtl, long := "a\x00b", "a\u202eb", strings.Repeat("a", 300)
+	for name, c := range map[string]struct {
+		change      func(*fleet.VMSpec)
+		field, says string
+	}{
+		"no slot":                    {drive("", nil), "drives[0].slot", slots},
+		"the first drive's":          {drive("cdrom1", nil), "drives[0].slot", slots},
+		"a fifth drive":              {drive("cdrom5", nil), "drives[0].slot", slots},
+		"a slot like an option":      {drive("-rf", nil), "drives[0].slot", slots},
+		"a slot with a command":      {drive("a;id", nil), "drives[0].slot", slots},
+		"a slot with markup":         {drive("cdrom2'/><x", nil), "drives[0].slot", slots},
+		"a slot that ends a section": {drive("]]>", nil), "drives[0].slot", slots},
+		"a slot with a NUL":          {drive(nul, nil), "drives[0].slot", slots},
+		"a slot to the left":         {drive(rtl, nil), "drives[0].slot", slots},
+		"a slot in capitals":         {drive("CDROM2", nil), "drives[0].slot", slots},
+		"a drive twice":              {func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "cdrom2"}} }, "drives[1]", "there twice"},
+		"too many drives":            {func(s *fleet.VMSpec) { s.Drives = make([]fleet.VMDrive, 6) }, "drives", "At most 5 drives"},
+		"a place below the first":    {func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: -1}} }, "drives[0].bootOrder", "from 1 to 64"},
+		"a place beyond all":         {func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 65}} }, "drives[0].bootOrder", "from 1 to 64"},
+		"two drives in a place": {func(s *fleet.VMSpec) {
+			s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 1}, {Slot: "cdrom3", BootOrder: 1}}
+		}, "drives[1].bootOrder", "already"},
+		"a drive in the first's":     {func(s *fleet.VMSpec) { s.Boot.CDROM, s.Drives = 2, []fleet.VMDrive{{Slot: "floppy1", BootOrder: 2}} }, "boot.cdrom", "already"},
+		"a medium without a pool":    {drive("cdrom2", &fleet.Volref{Volume: "cd.iso"}), "drives[0].medium.poolId", "Choose a pool"},
+		"a medium without a name":    {drive("cdrom2", in("")), "drives[0].medium.volume", isoName},
+		"a medium elsewhere":         {drive("cdrom2", in("../../etc/shadow")), "drives[0].medium.volume", isoName},
+		"a medium that is a path":    {drive("cdrom2", in("/etc/shadow")), "drives[0].medium.volume", isoName},
+		"a medium like an option":    {drive("cdrom2", in("-rf")), "drives[0].medium.volume", isoName},
+		"a medium with a NUL":        {drive("cdrom2", in(nul)), "drives[0].medium.volume", isoName},
+		"a medium with a long name":  {drive("cdrom2", in(long)), "drives[0].medium.volume", isoName},
+		"a medium that is not there": {drive("cdrom2", in("gone.iso")), "drives[0].medium.volume", "has no volume"},
+		"a medium that is a disk":    {drive("cdrom2", in("debian.qcow2")), "drives[0].medium.volume", "is no ISO image"},
+		"a medium of no pool":        {drive("cdrom2", &fleet.Volref{PoolID: fleet.NewID[fleet.PoolID](), Volume: "cd.iso"}), "drives[0].medium.poolId", "There is no such pool"},
+		"a floppy that is a qcow2":   {drive("floppy1", in("debian.qcow2")), "drives[0].medium.volume", "is no floppy"},
+		"a floppy that is too large": {drive("floppy1", in("vmlinuz")), "drives[0].medium.volume", "is no floppy"},
+		"a CD that is a floppy":      {drive("cdrom4", in("floppy.img")), "drives[0].medium.volume", "is no ISO image"},
+		"a device without a kind":    {device("0000:41:00.0"), "hostDevices[0].device", deviceName},
+		"a device of no name":        {device(""), "hostDevices[0].device", deviceName},
+		"a device by its path":       {device("pci/../../dev/sda"), "hostDevices[0].device", deviceName},
+		"a device like an option":    {device("-rf"), "hostDevices[0].device", deviceName},
+		"a device with a command":    {device("usb/046d:c52b;id"), "hostDevices[0].device", deviceName},
+		"a device with markup":       {device("pci/0000:41:00.0'/>"), "hostDevices[0].device", deviceName},
+		"a device in two lines":      {device("pci/0000:41:00.0\n"), "hostDevices[0].device", deviceName},
+		"a device with a NUL":        {device("usb/046d:c52b\x00"), "hostDevices[0].device", deviceName},
+		"a device to the left":       {device("usb/\u202e046d:c52b"), "hostDevices[0].device", deviceName},
+		"an eighth function":         {device("pci/0000:41:00.8"), "hostDevices[0].device", deviceName},
+		"a slot beyond all":          {device("pci/0000:41:20.0"), "hostDevices[0].device", deviceName},
+		"an address in capitals":     {device("pci/0000:AB:00.0"), "hostDevices[0].device", deviceName},
+		"half a USB device":          {device("usb/046d"), "hostDevices[0].device", deviceName},
+		"a mediated device":          {device("mdev/c2177883-f1bb-47f0-914d-32a22e3a8804"), "hostDevices[0].device", deviceName},
+		"a device twice":             {device("usb/046d:c52b", "usb/046d:c52b"), "hostDevices[1]", "there twice"},
+		"too many devices":           {func(s *fleet.VMSpec) { s.HostDevices = make([]fleet.VMHostDevice, 17) }, "hostDevices", "At most 16"},
+		"a device of nobody":         {device("pci/0000:42:00.0"), "hostDevices[0].device", "has no device"},
+		"a device that stays":        {device("pci/0000:00:1f.3"), "hostDevices[0].device", "no IOMMU group"},
+		"a device of another host":   {func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{HostID: s.h2, Device: "usb/046d:c52b"}} }, "hostDevices[0].device", "of another host"},
+		"a device of no host": {func(v *fleet.VMSpec) {
+			v.HostDevices = []fleet.VMHostDevice{{HostID: "h1'--", Device: "usb/046d:c52b"}}
+		}, "hostDevices[0].hostId", "no such host"},
+		"a share of usual memory":     {func(v *fleet.VMSpec) { share("src", "src")(v); v.Memory.Shared = false }, "memory.shared", "needs shared memory"},
+		"a tag of nothing":            {share("", "src"), "shares[0].tag", tagForm},
+		"a tag like an option":        {share("-o", "src"), "shares[0].tag", tagForm},
+		"a tag with markup":           {share("a'/>", "src"), "shares[0].tag", tagForm},
+		"a tag with a comma":          {share("a,path=/", "src"), "shares[0].tag", tagForm},
+		"a tag with a NUL":            {share(nul, "src"), "shares[0].tag", tagForm},
+		"a tag to the left":           {share(rtl, "src"), "shares[0].tag", tagForm},
+		"a tag that is long":          {share(strings.Repeat("a", 37), "src"), "shares[0].tag", tagForm},
+		"a folder above":              {share("src", ".."), "shares[0].folder.volume", folder},
+		"the pool itself":             {share("src", "."), "shares[0].folder.volume", folder},
+		"a folder elsewhere":          {share("src", "../../etc"), "shares[0].folder.volume", folder},
+		"a folder by its path":        {share("src", "/etc"), "shares[0].folder.volume", folder},
+		"a folder below another":      {share("src", "a/b"), "shares[0].folder.volume", folder},
+		"a hidden folder":             {share("src", ".ssh"), "shares[0].folder.volume", folder},
+		"a folder with a NUL":         {share("src", nul), "shares[0].folder.volume", folder},
+		"a folder of no pool":         {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares[0].Folder.PoolID = "" }, "shares[0].folder.poolId", "Choose the pool"},
+		"a tag twice":                 {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares = append(v.Shares, v.Shares[0]) }, "shares[1]", "there twice"},
+		"too many shares":             {func(v *fleet.VMSpec) { v.Memory.Shared, v.Shares = true, make([]fleet.VMShare, 9) }, "shares", "At most 8"},
+		"a line without a kernel":     {func(s *fleet.VMSpec) { s.Boot.Cmdline = "quiet" }, "boot.kernel", "Choose the kernel"},
+		"a RAM disk without a kernel": {func(s *fleet.VMSpec) { s.Boot.Initrd = in("vmlinuz") }, "boot.kernel", "Choose the kernel"},
+		"a kernel by its path":        {kernel("/boot/vmlinuz", ""), "boot.kernel.volume", isoName},
+		"a kernel above":              {kernel("../vmlinuz", ""), "boot.kernel.volume", isoName},
+		"a kernel that is not there":  {kernel("bzImage", ""), "boot.kernel.volume", "has no volume"},
+		"a kernel that is an image":   {kernel("debian.qcow2", ""), "boot.kernel.volume", "is no plain file"},
+		"a line in two lines":         {kernel("vmlinuz", "quiet\ninit=/bin/sh"), "boot.cmdline", oneLine},
+		"a line with a NUL":           {kernel("vmlinuz", nul), "boot.cmdline", oneLine},
+		"a line to the left":          {kernel("vmlinuz", rtl), "boot.cmdline", oneLine},
+		"a line that is long":         {kernel("vmlinuz", strings.Repeat("a", 1001)), "boot.cmdline", oneLine},
+		"a floor below all":           {func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 64 }, "memory.balloonMiB", "from 128"},
+		"a floor below none":          {func(s *fleet.VMSpec) { s.Memory.BalloonMiB = -1 }, "memory.balloonMiB", "from 128"},
+		"more than it has":            {func(s *fleet.VMSpec) { s.Memory.BalloonMiB = s.MemoryMiB + 1 }, "memory.balloonMiB", "Give less"},
+		"less without a balloon":      {func(s *fleet.VMSpec) { s.Memory.BalloonMiB, s.Devices.Balloon = 128, "none" }, "memory.balloonMiB", "Choose a balloon"},
+		"a balloon of Xen":            {func(s *fleet.VMSpec) { s.Devices.Balloon = "xen" }, "devices.balloon", "Choose one of reporting, none"},
+		"ports below none":            {func(s *fleet.VMSpec) { s.Devices.Serials = -1 }, "devices.serials", "from 1 to 3"},
+		"a fifth port":                {func(s *fleet.VMSpec) { s.Devices.Serials = 4 }, "devices.serials", "from 1 to 3"},
+		"redirection without SPICE":   {func(s *fleet.VMSpec) { s.Display.USBRedirection = 1 }, "display.usbRedirection", "Choose that"},
+		"redirection beyond all":      {func(s *fleet.VMSpec) { s.Display.Spice, s.Display.USBRedirection = true, 5 }, "display.usbRedirection", "from 1 to 4"},
+		"an unknown watchdog":         {func(s *fleet.VMSpec) { s.Devices.Watchdog = "ib700" }, "devices.watchdog", "Choose one of i6300esb, itco"},
+	} {
+		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h1, Spec: small}
+		order.Spec.Disks, order.Spec.NICs = nil, nil
+		c.change(&order.Spec)
+		before := s.written()
+		_, err := s.CreateVM(t.Context(), chief, order)
+		refused, ok := errors.AsType[*fleet.Error](err)
+		found := false
+		if ok {
+			for _, f := range refused.Fields {
+				found = found || f.Field == "spec."+c.field && strings.Contains(f.Message, c.says)
+			}
+		}
+		if !found || s.written() != before {
+			t.Errorf("%s: %+v (written: %s, before: %s), want %q at %s", name, err, s.written(), before, c.says, c.field)
+		}
+	}
+}
+
+// A device of a host is one VM's, is chosen by those who run the hosts alone, and holds its VM on that host.
+func TestADeviceIsOneVMs(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	order := control.CreateVM{ProjectID: s.red, Name: "gpu", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, HostDevices: []fleet.VMHostDevice{{Device: "pci/0000:41:00.0"}}}}
+	create := func(a fleet.Actor) func() error {
+		return func() error { _, err := s.CreateVM(t.Context(), a, order); return err }
+	}
+	s.refused("a tenant's", fleet.Invalid, "Choose the host whose device it is", create(s.member))
+	order.HostID = s.h1
+	s.refused("a tenant's on that host", fleet.Invalid, "", create(s.member))
+	s.refused("without its host", fleet.Invalid, "Choose the host whose device it is", func() error {
+		in := order
+		in.HostID = ""
+		_, err := s.CreateVM(t.Context(), chief, in)
+		return err
+	})
+	vm, err := s.CreateVM(t.Context(), chief, order)
+	if err != nil || vm.HostID != s.h1 || vm.Spec.HostDevices[0].HostID != s.h1 {
+		t.Fatalf("made: %+v, %v", vm.Spec.HostDevices, err)
+	}
+	if held, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || len(held) != 1 || held["pci/0000:41:00.0"].ID != vm.ID {
+		t.Errorf("the host's devices are held by %+v, %v", held, err)
+	}
+	order.Name = "second"
+	s.refused("one that another VM has", fleet.Invalid, "is given to the VM gpu already", create(chief))
+	other := s.vm("web", fleet.Stopped)
+	taking := func(device string) func() error {
+		return func() error {
+			_, _, err := s.UpdateVM(t.Context(), chief, other.ID, edited(other, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: device}} }))
+			return err
+		}
+	}
+	s.exec(`UPDATE vms SET host_id = $2 WHERE id = $1`, other.ID, s.h1)
+	s.refused("likewise by an edit", fleet.Invalid, "is given to the VM gpu already", taking("pci/0000:41:00.0"))
+	if err := taking("usb/046d:c52b")(); err != nil {
+		t.Errorf("one that is free: %v", err)
+	}
+	// An edit of something else asks nothing of it, and neither does the same list again.
+	to := edited(vm, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:00.0"}}; v.CPUs = 2 })
+	if got, _, err := s.UpdateVM(t.Context(), chief, vm.ID, to); err != nil || got.Spec.HostDevices[0].HostID != s.h1 {
+		t.Errorf("an edit of the vCPUs: %+v, %v", got.Spec.HostDevices, err)
+	}
+}
+
+// Media in any drive keep their pool, and what a host lacks is said where it is asked for.
+func TestDrivesReadPools(t *testing.T) {
+	s := newSite(t)
+	s.modern(someDevices)
+	order := control.CreateVM{ProjectID: s.red, Name: "win", HostID: s.h1, Spec: fleet.VMSpec{
+		CPUs: 1, MemoryMiB: 256, Drives: []fleet.VMDrive{{Slot: "cdrom2", Medium: &fleet.Volref{PoolID: s.local, Volume: "cd.iso"}}},
+	}}
+	if _, err := s.CreateVM(t.Context(), s.member, order); err != nil {
+		t.Fatal(err)
+	}
+	chief := s.addUser("ada", fleet.RoleAdmin)
+	s.refused("to give up the pool", fleet.Conflict, "win", func() error {
+		_, err := s.Release(t.Context(), chief, fleet.Subject("pool:"+string(s.local)), s.h1)
+		return err
+	})
+	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"devices.watchdog","value":"itco","why":"It takes libvirt 9.1."}]')`)
+	order.Name, order.Spec.Devices.Watchdog = "guarded", "itco"
+	s.refused("a watchdog that it cannot have", fleet.Invalid, "It takes libvirt 9.1", func() error { _, err := s.CreateVM(t.Context(), chief, order); return err })
+	order.Spec.Devices.Watchdog = "i6300esb"
+	if _, err := s.CreateVM(t.Context(), s.member, order); err != nil {
+		t.Errorf("with the other watchdog: %v", err)
+	}
+}
+
+// A host that reports nothing where a list belongs keeps no VM from the others.
+func TestAHostThatReportsNullsBreaksNoPlacement(t *testing.T) {
+	s := newSite(t)
+	for _, list := range []string{"firmwares", "vmFields", "vmGaps", "devices"} {
+		s.exec(`UPDATE hosts SET status = jsonb_set(status, ARRAY['inventory', $2], 'null') WHERE id = $1`, s.h2, list)
+	}
+	vm, err := s.CreateVM(t.Context(), s.addUser("ada", fleet.RoleAdmin), control.CreateVM{ProjectID: s.red, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256}})
+	if err != nil || vm.HostID != s.h1 {
+		t.Errorf("on %s: %v", vm.HostID, err)
+	}
+}

@@ -1,0 +1,283 @@
+package fleet
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// VMDrive is a drive beside the first CD-ROM. Each has a slot of its own, which is how it is told apart from others.
+type VMDrive struct {
+	Slot      string  `json:"slot"`                // see DriveSlots
+	Medium    *Volref `json:"medium,omitempty"`    // an ISO image, or of a floppy drive a floppy's image; nil: it is empty
+	BootOrder int     `json:"bootOrder,omitempty"` // 1 is tried first; 0: not by number
+}
+
+// Floppy reports whether the drive takes floppies.
+func (d VMDrive) Floppy() bool { return d.Slot == "floppy1" || d.Slot == "floppy2" }
+
+// VMHostDevice is a device of a host that the guest has for itself.
+type VMHostDevice struct {
+	HostID HostID `json:"hostId,omitempty"` // whose it is: set by the portal to the VM's host when it is empty
+	Device string `json:"device"`           // as its host reports it: "pci/0000:41:00.0" or "usb/046d:c52b"
+}
+
+// VMShare is a directory of a pool that guest and host share, by virtiofs.
+type VMShare struct {
+	Tag    string `json:"tag"`    // by which the guest mounts it
+	Folder Volref `json:"folder"` // a directory right in the pool's
+}
+
+// What people may choose among for them.
+var (
+	DriveSlots = []Option{{"", "Choose a drive"}, {"cdrom2", "Second CD-ROM"}, {"cdrom3", "Third CD-ROM"}, {"cdrom4", "Fourth CD-ROM"}, {"floppy1", "Floppy"}, {"floppy2", "Second floppy"}}
+)
+
+// Bounds of them.
+const (
+	MaxHostDevices = 16
+	MaxShares      = 8
+	MaxFloppyBytes = 2880 << 10
+)
+
+var (
+	hostDeviceForm = regexp.MustCompile(`^(pci/[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]|usb/[0-9a-f]{4}:[0-9a-f]{4})$`)
+	shareTagForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,35}$`)
+)
+
+// VMLists are the parts of a VM of which it can have several.
+var VMLists = []VMField{
+	rows("drives", "drive", SectionDevices, func(s *VMSpec) *[]VMDrive { return &s.Drives }, element[VMDrive]{
+		key: func(d VMDrive) string { return d.Slot }, told: func(d VMDrive) string { return d.Slot + " " + string(fromPool(d.Medium)) },
+		words: func(d VMDrive) string { return Input{Options: DriveSlots}.words(d.Slot) }, fields: DriveFields,
+	}, len(DriveSlots)-1, Input{
+		Label: "More drives", Help: "What is in them changes while the guest runs; the drives themselves come and go with its next start.",
+		Rows: []Row{{"slot", Input{Kind: InputChoice, Label: "Drive", Options: DriveSlots}}},
+	}, func(c *Checks, at string, d VMDrive) {
+		if !slices.ContainsFunc(DriveSlots[1:], func(o Option) bool { return o.Value == d.Slot }) {
+			c.Add(at+".slot", "Choose one of cdrom2, cdrom3, cdrom4, floppy1, floppy2.")
+		}
+		if d.Medium != nil {
+			d.Medium.check(c, at+".medium")
+		}
+	}),
+	held("the host and other guests are without it, and it can reach their memory where the host does not keep it away",
+		rows("hostDevices", "host device", SectionDevices, func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
+			key: func(d VMHostDevice) string { return d.Device }, told: func(d VMHostDevice) string { return d.Device },
+			words: func(d VMHostDevice) string { return d.Device },
+		}, MaxHostDevices, Input{
+			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has stands on its page. Choose the host, too.",
+			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
+		}, func(c *Checks, at string, d VMHostDevice) {
+			if !hostDeviceForm.MatchString(d.Device) {
+				c.Add(at+".device", "Name the device as its host's page does: pci/0000:41:00.0 or usb/046d:c52b.")
+			}
+			if d.HostID != "" && !IsID(string(d.HostID)) {
+				c.Add(at+".hostId", "There is no such host.")
+			}
+		})),
+	held("the guest reads and writes files of the host", rows("shares", "shared folder", SectionDevices, func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
+		key: func(v VMShare) string { return v.Tag }, told: func(v VMShare) string { return v.Tag + " " + string(v.Folder.PoolID) },
+		words: func(v VMShare) string { return v.Tag }, fields: ShareFields,
+	}, MaxShares, Input{
+		Label: "Shared folders", Help: "By virtiofs: mount -t virtiofs TAG /mnt. The memory must be shared, too.",
+		Rows: []Row{
+			{"tag", Input{Kind: InputText, Label: "Tag", Example: "src"}},
+			{"folder.poolId", Input{Kind: InputPool, Label: "Pool"}},
+			{"folder.volume", Input{Kind: InputText, Label: "Folder", Example: "its name in the pool"}},
+		},
+	}, func(c *Checks, at string, v VMShare) {
+		if !shareTagForm.MatchString(v.Tag) {
+			c.Add(at+".tag", "A tag has 1–36 letters, digits and _ . -, and begins with a letter or digit.")
+		}
+		if v.Folder.PoolID == "" {
+			c.Add(at+".folder.poolId", "Choose the pool in which the folder is.")
+		}
+		if !volumeForm.MatchString(v.Folder.Volume) {
+			c.Add(at+".folder.volume", "Give the name of a folder in the pool, not a path: letters, digits and . _ -.")
+		}
+	})),
+}
+
+// DriveFields are what an edit changes of a drive.
+var DriveFields = []Field[VMDrive]{
+	atOnce(medium("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, Input{Kind: InputMedium, Label: "Medium"})),
+	number("bootOrder", "boot order", "", func(d *VMDrive) *int { return &d.BootOrder }, Input{Label: "Boot order"}, 1, MaxBootOrder),
+}
+
+// ShareFields are what an edit changes of a shared folder.
+var ShareFields = []Field[VMShare]{
+	asked("folder", "folder", func(v *VMShare) *Volref { return &v.Folder }, func(v Volref) string { return v.Volume }, Input{}, equal, func(*Checks, string, Volref) {}),
+}
+
+func fromPool(v *Volref) PoolID {
+	if v == nil {
+		return ""
+	}
+	return v.PoolID
+}
+
+// medium is a field that names a volume, or none.
+func medium[S any](name, noun string, at func(*S) **Volref, in Input) Field[S] {
+	same := func(a, b *Volref) bool { return a == b || a != nil && b != nil && *a == *b }
+	return asked(name, noun, at, func(v *Volref) string {
+		if v == nil {
+			return "none"
+		}
+		return v.Volume
+	}, in, same, func(*Checks, string, *Volref) {})
+}
+
+// rows is a part of which a VM can have several.
+func rows[T any](name, noun string, section Section, at func(*VMSpec) *[]T, e element[T], most int, in Input, check func(c *Checks, at string, v T)) VMField {
+	f := list(name, noun, NextBoot, at, e)
+	in.Section, in.Kind = section, InputRows
+	for _, r := range e.fields {
+		if r.Input.Label != "" {
+			in.Rows = append(in.Rows, Row{r.Name, r.Input})
+		}
+	}
+	f.Input = in
+	f.Default = func(s VMSpec) bool { return len(*at(&s)) == 0 }
+	f.check = func(c *Checks, field string, s VMSpec) {
+		all := *at(&s)
+		if len(all) > most {
+			c.Add(field, "At most %s.", count(most, noun))
+			return
+		}
+		for i, v := range all {
+			path := fmt.Sprintf("%s[%d]", field, i)
+			check(c, path, v)
+			for _, r := range e.fields {
+				r.check(c, path+"."+r.Name, v)
+			}
+			if k := slices.IndexFunc(all, func(o T) bool { return e.key(o) == e.key(v) }); k < i && e.key(v) != "" {
+				c.Add(path, "%s is there twice.", e.words(v))
+			}
+		}
+	}
+	f.Merge = func(to *VMSpec, was, is VMSpec) { *at(to) = e.merged(*at(&was), *at(&is), *at(to)) }
+	return f
+}
+
+// merged is what is to be written of a list: what a person changed of it, and all else as the definition has it.
+func (e element[T]) merged(was, is, want []T) []T {
+	find := func(all []T, v T) int {
+		return slices.IndexFunc(all, func(o T) bool { return e.key(o) == e.key(v) })
+	}
+	var out []T
+	for _, w := range want {
+		before, here := find(was, w), find(is, w)
+		switch {
+		case before >= 0 && here >= 0:
+			one := is[here]
+			for _, f := range e.fields {
+				if !f.Same(was[before], w) {
+					f.Copy(&one, w)
+				}
+			}
+			out = append(out, one)
+		case before >= 0 && e.tells(was[before]) == e.tells(w): // somebody took it out on the host
+		default:
+			out = append(out, w)
+		}
+	}
+	for _, v := range is {
+		if find(want, v) < 0 && find(was, v) < 0 {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// held is reserved for a list.
+func held(why string, f VMField) VMField {
+	f.Field = reserved(why, f.Field)
+	return f
+}
+
+// MediumKind is what a volume that a part names is to be.
+type MediumKind int
+
+// The kinds of them.
+const (
+	MediumISO MediumKind = iota
+	MediumFloppy
+	MediumFile   // a file as it is, such as a kernel
+	MediumFolder // a directory of the host
+)
+
+// Medium is a volume that a spec names beside its disks, read and never made.
+type Medium struct {
+	Field string // in the spec: "iso", "drives[0].medium", "boot.kernel"
+	Kind  MediumKind
+	Volref
+}
+
+// Media are all of them.
+func (s VMSpec) Media() []Medium {
+	var out []Medium
+	if s.ISO != nil {
+		out = append(out, Medium{"iso", MediumISO, *s.ISO})
+	}
+	s.MapMedia(func(m Medium) Volref {
+		out = append(out, m)
+		return m.Volref
+	})
+	return out
+}
+
+// MapMedia is the spec with what to says in place of each volume that a part names; the first drive's is none of a part.
+func (s VMSpec) MapMedia(to func(Medium) Volref) VMSpec {
+	one := func(field string, kind MediumKind, at **Volref) {
+		if *at != nil {
+			v := to(Medium{field, kind, **at})
+			*at = &v
+		}
+	}
+	s.Drives = slices.Clone(s.Drives)
+	for i := range s.Drives {
+		kind := MediumISO
+		if s.Drives[i].Floppy() {
+			kind = MediumFloppy
+		}
+		one(fmt.Sprintf("drives[%d].medium", i), kind, &s.Drives[i].Medium)
+	}
+	one("boot.kernel", MediumFile, &s.Boot.Kernel)
+	one("boot.initrd", MediumFile, &s.Boot.Initrd)
+	s.Shares = slices.Clone(s.Shares)
+	for i := range s.Shares {
+		s.Shares[i].Folder = to(Medium{fmt.Sprintf("shares[%d].folder", i), MediumFolder, s.Shares[i].Folder})
+	}
+	return s
+}
+
+// checkLists notes what is wrong with them together.
+func (s VMSpec) checkLists(c *Checks, prefix string) {
+	if len(s.Shares) > 0 && !s.Memory.Shared {
+		c.Add(prefix+".memory.shared", "A shared folder needs shared memory. Share it, or leave the folders.")
+	}
+	if b := s.Boot; b.Kernel == nil && (b.Initrd != nil || b.Cmdline != "") {
+		c.Add(prefix+".boot.kernel", "Choose the kernel that these go with, or leave them.")
+	}
+	for _, m := range s.Media() {
+		if m.Kind == MediumFile {
+			m.check(c, prefix+"."+m.Field)
+		}
+	}
+	if n := s.Memory.BalloonMiB; n > 0 && n > s.MemoryMiB {
+		c.Add(prefix+".memory.balloonMiB", "The VM has %d MiB. Give less, or nothing.", s.MemoryMiB)
+	}
+	if s.Memory.BalloonMiB > 0 && s.Devices.Balloon == "none" {
+		c.Add(prefix+".memory.balloonMiB", "Without a balloon the guest gives no memory back. Choose a balloon, or leave this.")
+	}
+	if s.Display.USBRedirection > 0 && !s.Display.Spice {
+		c.Add(prefix+".display.usbRedirection", "USB devices come through SPICE. Choose that, or leave them.")
+	}
+}
+
+// VMName is a VM that something is told of.
+type VMName struct {
+	ID   VMID   `json:"id"`
+	Name string `json:"name"`
+}
