@@ -605,6 +605,7 @@ type VM struct {
 	ExpiresAt          *time.Time
 	ExpiryStops        bool
 	Expiry             fleet.Expiry
+	Misplaced          []int32
 }
 
 type VMPlan struct {

@@ -66,6 +66,9 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 		return old, vm, "", err
 	}
 	vm = in.on(old)
+	if vm.Spec.Rules, err = allRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
+		return old, vm, "", err
+	}
 	typed := slices.Clone(vm.Spec.NICs)
 	if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
 		return old, vm, "", err
@@ -174,11 +177,12 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	isFresh := func(field string) bool {
 		return slices.ContainsFunc(fresh, func(f string) bool { return f == field || strings.HasPrefix(field, f+".") })
 	}
+	// Rules count where a host is chosen: what its own one breaks of them is shown.
 	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
 	// What the VM may have of its host's memory is known while the host is silent; all else is not.
 	heard := isFresh("spec.firmware")
 	for _, f := range fleet.Parts() {
-		if isFresh("spec."+f.Name) && !f.Default(vm.Spec) {
+		if isFresh("spec."+f.Name) && !f.Default(vm.Spec) && f.Name != "rules" {
 			f.Copy(&asked, vm.Spec)
 			heard = true
 		}

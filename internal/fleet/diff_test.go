@@ -77,6 +77,9 @@ func TestTheTableKnowsEveryFieldOfASpec(t *testing.T) {
 		Display:  fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de", Pointer: "mouse", Sound: "ich9"},
 		Security: fleet.VMSecurity{TPM: true, SecureBoot: true}, Devices: fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 1024, VSOCK: true, GuestAgent: "none"},
 		Policy:    fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always"},
+		Rules:     []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}},
+		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
+		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100},
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 2},
 	}
 	everyField(reflect.ValueOf(full), "", func(name string, want reflect.Value) {

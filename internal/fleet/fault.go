@@ -16,6 +16,8 @@ var faultLooks = map[FaultCode]struct{ word, plain string }{
 	FaultElsewhere: {"Seen on another host", "It was seen in another place while its host is not heard. Ask an administrator."},
 	FaultRestart:   {"Went off by itself", "It went off by itself, and its host starts it again, or tries to. Force it off to leave it off."},
 	FaultExpiry:    {"Expires", "It expires soon, or has expired. Extend it, or delete it."},
+	FaultHealth:    {"Fails a health check", "The guest fails a health check."},
+	FaultPlacement: {"Where it is breaks a rule", "Where it is breaks a placement rule."},
 	FaultUndefined: {"Its definition was removed", "It runs on, but its definition was removed on its host. Put it back, or it is gone when it stops."},
 }
 
@@ -45,6 +47,12 @@ func (vm VM) Plain() *VMStatus {
 func (vm VM) plainFault(f Fault) string {
 	if f.Code == FaultExpiry {
 		return f.Text // the portal's own words
+	}
+	if broken := vm.RuleFault(true); f.Code == FaultPlacement && broken != nil {
+		return broken.Text
+	}
+	if sick := HealthFault(vm.Status.Health); f.Code == FaultHealth && sick != nil {
+		return sick.Text // of the guest alone
 	}
 	if f.Code == FaultDisk && f.Disk != nil {
 		for i, d := range vm.Spec.Disks {

@@ -23,6 +23,7 @@ type Meta struct {
 	CreatedAt          time.Time         `json:"createdAt"`
 	DeletedAt          *time.Time        `json:"deletedAt,omitempty"` // set: deletion is asked for, the host has not yet done it
 	Guard              VMGuard           `json:"guard,omitzero"`
+	Misplaced          []int             `json:"misplaced,omitempty"` // which of the spec's required rules its place breaks, as the portal found last
 }
 
 // VM is one virtual machine: Spec is what people want, Status what its host last reported (nil: never).
@@ -50,6 +51,10 @@ type VMSpec struct {
 	Security VMSecurity `json:"security,omitzero"`
 	Devices  VMDevices  `json:"devices,omitzero"`
 	Policy   VMPolicy   `json:"policy,omitzero"`
+
+	Rules     []PlacementRule `json:"rules,omitempty"`  // where it may be
+	Health    []HealthCheck   `json:"health,omitempty"` // what its host asks the guest again and again
+	Migration VMMigration     `json:"migration,omitzero"`
 
 	FirstBoot VMFirstBoot `json:"firstBoot,omitzero"` // set by the portal: see FirstBoot
 }
@@ -199,6 +204,8 @@ type VMStatus struct {
 	Snapshots *SnapshotTree `json:"snapshots,omitempty"` // nil: it has none
 	Guest     *GuestStatus  `json:"guest,omitempty"`     // what the guest says of itself; nil: it is off, or an older agent tells nothing
 	Policy    VMPolicy      `json:"policy,omitzero"`     // by which its host acts
+	Checks    []HealthCheck `json:"checks,omitempty"`    // that its host asks
+	Health    []HealthState `json:"health,omitempty"`    // what it found of them
 	Restarts  int           `json:"restarts,omitempty"`  // how often its host has started it again by itself since it last ran for a while
 }
 
@@ -213,6 +220,8 @@ const (
 	FaultElsewhere FaultCode = "elsewhere" // another host has it on while its own is not heard: likewise
 	FaultRestart   FaultCode = "restart"   // it went off by itself, and its host starts it again, or could not
 	FaultExpiry    FaultCode = "expiry"    // it is at its end, or near it: the portal's own finding
+	FaultHealth    FaultCode = "health"    // the guest fails health checks
+	FaultPlacement FaultCode = "placement" // where it is breaks a required rule: the portal's own finding
 	FaultUndefined FaultCode = "undefined" // it runs, but its definition was removed on the host: put it back, or it is gone when it stops
 )
 

@@ -46,10 +46,11 @@ const (
 	SectionSecurity Section = "Security"
 	SectionDevices  Section = "Other devices"
 	SectionPower    Section = "Start and stop"
+	SectionMoves    Section = "Moves"
 )
 
 // VMSections lists them.
-var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices, SectionPower}
+var VMSections = []Section{SectionCPU, SectionMemory, SectionBoot, SectionDisplay, SectionSecurity, SectionDevices, SectionPower, SectionMoves}
 
 // What people may choose among. The empty value is the default.
 var (
@@ -107,6 +108,7 @@ const (
 	MaxBootOrder  = 64
 	MaxStartOrder = 1000
 	MaxStartDelay = 3600 // seconds
+	MaxMoveLimit  = 1 << 20
 )
 
 var (
@@ -212,7 +214,27 @@ var partFields = []Field[VMSpec]{
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. What a person stops stays off, and so does what virsh forces off.",
 	})),
 
+	atOnce(flag("migration.stays", "staying on its host", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
+		Section: SectionMoves, Label: "Stays on its host", Help: "It goes to no other host until this is taken back. Its disks can go to other pools.",
+	})),
+	atOnce(number("migration.limitMiB", "limit of moves", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
+		Section: SectionMoves, Label: "At most", Unit: "MiB/s", Help: "Of what is moved to another pool or host. A slower move can be asked for. Empty: as fast as can be.",
+	}, 1, MaxMoveLimit)),
+
+	rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, SaysRules, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) }),
+	rowsOf("health", "health checks", func(s *VMSpec) *[]HealthCheck { return &s.Health }, SaysHealth, func(c *Checks, field string, s VMSpec) { s.checkHealth(c, field) }),
+
 	firstBoot(),
+}
+
+// rowsOf is a field that holds rows, in their order, which a form asks for in a section of its own and which count at once.
+func rowsOf[T comparable](name, noun string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
+	f := valueAs(name, noun, Now, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
+	f.Copy = func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(*at(&from)) }
+	f.Default = func(s VMSpec) bool { return len(*at(&s)) == 0 }
+	f.Input.Label = strings.ToUpper(noun[:1]) + noun[1:]
+	f.check = check
+	return f
 }
 
 // Parts are the fields that stand in one place of a definition each. They came later than the others: an older agent knows not all of them.
