@@ -17,6 +17,9 @@ func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.Display = fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de-ch", Pointer: "mouse", Sound: "ich9"}
 	s.Security = fleet.VMSecurity{TPM: true, SecureBoot: true}
 	s.Devices = fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 4096, GuestAgent: "none"}
+	s.Rules = []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}}
+	s.Health = []fleet.HealthCheck{{Kind: fleet.HealthWatchdog, Action: fleet.HealthReset}}
+	s.Migration = fleet.VMMigration{Stays: true, LimitMiB: 100}
 	s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always"}
 	return s
 }

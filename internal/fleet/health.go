@@ -19,9 +19,9 @@ type HealthCheck struct {
 	Port      int          `json:"port,omitempty"`      // of tcp and http; 0 of http: 80
 	Path      string       `json:"path,omitempty"`      // of http; empty: /
 	Status    int          `json:"status,omitempty"`    // that http is to answer; 0: any from 200 to 299
-	Interval  int          `json:"interval,omitempty"`  // seconds; 0: 10
+	Interval  int          `json:"interval,omitempty"`  // seconds; 0: 10, of screen 60
 	Timeout   int          `json:"timeout,omitempty"`   // seconds; 0: 5
-	Threshold int          `json:"threshold,omitempty"` // failures in a row that count as one; 0: 3
+	Threshold int          `json:"threshold,omitempty"` // failures in a row that count as one; 0: 3, of watchdog 1, of screen 10
 	Grace     int          `json:"grace,omitempty"`     // seconds after the guest came up in which nothing counts; 0: 60
 	Action    HealthAction `json:"action,omitempty"`
 }
@@ -65,14 +65,20 @@ const MostHealthActions = 5
 const MaxHealthWords = 200
 
 // httpPathForm is a path with a query, in the characters that need no escaping in a request's line.
-var httpPathForm = regexp.MustCompile(`^/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{0,255}$`)
+var httpPathForm = regexp.MustCompile(`^/([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2}){0,255}$`)
 
 // Usual is the check with the usual in place of what it leaves open.
 func (h HealthCheck) Usual() HealthCheck {
-	h.Interval, h.Timeout, h.Threshold, h.Grace = cmp.Or(h.Interval, 10), cmp.Or(h.Timeout, 5), cmp.Or(h.Threshold, 3), cmp.Or(h.Grace, 60)
-	if h.Kind == HealthHTTP {
+	interval, threshold := 10, 3
+	switch h.Kind {
+	case HealthHTTP:
 		h.Port, h.Path = cmp.Or(h.Port, 80), cmp.Or(h.Path, "/")
+	case HealthWatchdog: // each time that it is let down is one
+		threshold = 1
+	case HealthScreen: // many stand still for a while
+		interval, threshold = 60, 10
 	}
+	h.Interval, h.Timeout, h.Threshold, h.Grace = cmp.Or(h.Interval, interval), cmp.Or(h.Timeout, 5), cmp.Or(h.Threshold, threshold), cmp.Or(h.Grace, 60)
 	return h
 }
 
