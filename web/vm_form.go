@@ -62,6 +62,9 @@ func newSpecEncoder() *form.Encoder {
 	return e
 }
 
+// rowLists are the lists of a spec that a form sends row by row.
+var rowLists = []string{"spec.nics", "spec.disks", "spec.rules", "spec.health"}
+
 // specOf is the spec with what was typed in its place, as far as it can be read; a field that the form does not have stays.
 func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMSpec {
 	into := specForm{spec}
@@ -74,9 +77,15 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	if typed.Has("spec.disks") {
 		into.Spec.Disks = nil
 	}
+	if typed.Has("spec.rules") {
+		into.Spec.Rules = nil
+	}
+	if typed.Has("spec.health") {
+		into.Spec.Health = nil
+	}
 	values := maps.Clone(typed)
 	maps.DeleteFunc(values, func(name string, _ []string) bool {
-		return !specKey.MatchString(name) || name == "spec.nics" || name == "spec.disks"
+		return !specKey.MatchString(name) || slices.Contains(rowLists, name)
 	})
 	if wrong, ok := errors.AsType[form.DecodeErrors](specDecoder.Decode(&into, values)); ok {
 		for _, field := range slices.Sorted(maps.Keys(wrong)) {
@@ -110,6 +119,18 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 				d.Image, d.ImageID, d.VersionID = nil, image, version
 			}
 		}
+	}
+	for i := range out.Health { // fields that the form does not show for a kind are none of it
+		h := &out.Health[i]
+		if h.Kind != fleet.HealthHTTP {
+			h.Path, h.Status = "", 0
+		}
+		if h.Kind != fleet.HealthHTTP && h.Kind != fleet.HealthTCP {
+			h.Port = 0
+		}
+	}
+	for i := range out.Rules {
+		out.Rules[i].Name = strings.TrimSpace(out.Rules[i].Name)
 	}
 	for i := range out.NICs {
 		n := &out.NICs[i]
@@ -212,6 +233,10 @@ func addRow(typed url.Values, list string) {
 		typed.Set(at+".sizeBytes", "20")
 	case "spec.nics":
 		typed.Set(at+".mac", "")
+	case "spec.rules":
+		typed.Set(at+".of", string(fleet.RuleVM))
+	case "spec.health":
+		typed.Set(at+".kind", string(fleet.HealthAgent))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,7 +72,8 @@ func screenOf(ctx context.Context, c *conn, s sighted) (agent.Sign, error) {
 	h := sha256.New()
 	sum := &picture{h: h.Write}
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
-	if err != nil {
+	// go-libvirt reads the picture's end where its kind stands, which it then misses; the picture is whole by then.
+	if whole := err != nil && sum.n > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !whole {
 		return agent.Sign{}, agent.Unsure("Its screen cannot be read: " + err.Error())
 	}
 	return agent.Sign{Said: "It changes.", Mark: hex.EncodeToString(h.Sum(nil))}, nil
