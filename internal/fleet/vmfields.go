@@ -214,17 +214,23 @@ var partFields = []Field[VMSpec]{
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. What a person stops stays off, and so does what virsh forces off.",
 	})),
 
-	atOnce(flag("migration.stays", "staying on its host", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
+	ofPortal(flag("migration.stays", "staying on its host", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
 		Section: SectionMoves, Label: "Stays on its host", Help: "It goes to no other host until this is taken back. Its disks can go to other pools.",
 	})),
-	atOnce(number("migration.limitMiB", "limit of moves", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
+	ofPortal(number("migration.limitMiB", "limit of moves", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
 		Section: SectionMoves, Label: "At most", Unit: "MiB/s", Help: "Of what is moved to another pool or host. A slower move can be asked for. Empty: as fast as can be.",
 	}, 1, MaxMoveLimit)),
 
-	rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, SaysRules, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) }),
+	ofPortal(rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, SaysRules, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
 	rowsOf("health", "health checks", func(s *VMSpec) *[]HealthCheck { return &s.Health }, SaysHealth, func(c *Checks, field string, s VMSpec) { s.checkHealth(c, field) }),
 
 	firstBoot(),
+}
+
+// ofPortal is a field by which the portal alone acts, at once.
+func ofPortal(f Field[VMSpec]) Field[VMSpec] {
+	f.Portal = true
+	return atOnce(f)
 }
 
 // rowsOf is a field that holds rows, in their order, which a form asks for in a section of its own and which count at once.
@@ -262,7 +268,7 @@ type UsedPart struct{ Name, At, Noun string } // "nics.model" at "nics[0].model"
 func (s VMSpec) Used() []UsedPart {
 	var out []UsedPart
 	for _, f := range partFields {
-		if !f.Default(s) {
+		if !f.Default(s) && !f.Portal {
 			out = append(out, UsedPart{f.Name, f.Name, f.Noun})
 		}
 	}
