@@ -55,8 +55,10 @@ const ruleMates = `-- name: RuleMates :many
 SELECT (r.i - 1)::int AS rule, v.host_id, count(*)::int AS vms, ((array_agg(v.name ORDER BY v.name))[1:2])::text[] AS names
 FROM (SELECT unnest($1::text[]) AS project, unnest($2::text[]) AS name, unnest($3::text[]) AS pairs, unnest($4::text[]) AS keys,
              generate_subscripts($1::text[], 1) AS i) r
-JOIN vms v ON v.project_id = r.project AND v.deleted_at IS NULL
-    AND (v.name = r.name OR r.name = '' AND v.labels @> r.pairs::jsonb AND v.labels ?& string_to_array(r.keys, ','))
+CROSS JOIN LATERAL (
+    SELECT o.host_id, o.name FROM vms o WHERE r.name <> '' AND o.project_id = r.project AND o.name = r.name AND o.deleted_at IS NULL
+    UNION ALL SELECT o.host_id, o.name FROM vms o
+    WHERE r.name = '' AND o.project_id = r.project AND o.labels @> r.pairs::jsonb AND o.labels ?& string_to_array(r.keys, ',') AND o.deleted_at IS NULL) v
 GROUP BY 1, 2
 `
 
@@ -107,7 +109,7 @@ func (q *Queries) RuleMates(ctx context.Context, arg RuleMatesParams) ([]RuleMat
 
 const ruledVMs = `-- name: RuledVMs :many
 SELECT id, project_id, host_id, name, labels, COALESCE(spec->'rules', '[]')::jsonb AS rules, misplaced
-FROM vms WHERE (spec ? 'rules' OR misplaced <> '{}') AND deleted_at IS NULL
+FROM vms WHERE project_id > '' AND (spec ? 'rules' OR misplaced <> '{}') AND deleted_at IS NULL ORDER BY project_id, host_id
 `
 
 type RuledVMsRow struct {

@@ -7,8 +7,10 @@ SELECT pg_advisory_xact_lock(hashtextextended('rules ' || @project::text, 0));
 SELECT (r.i - 1)::int AS rule, v.host_id, count(*)::int AS vms, ((array_agg(v.name ORDER BY v.name))[1:2])::text[] AS names
 FROM (SELECT unnest(@projects::text[]) AS project, unnest(@names::text[]) AS name, unnest(@pairs::text[]) AS pairs, unnest(@keys::text[]) AS keys,
              generate_subscripts(@projects::text[], 1) AS i) r
-JOIN vms v ON v.project_id = r.project AND v.deleted_at IS NULL
-    AND (v.name = r.name OR r.name = '' AND v.labels @> r.pairs::jsonb AND v.labels ?& string_to_array(r.keys, ','))
+CROSS JOIN LATERAL (
+    SELECT o.host_id, o.name FROM vms o WHERE r.name <> '' AND o.project_id = r.project AND o.name = r.name AND o.deleted_at IS NULL
+    UNION ALL SELECT o.host_id, o.name FROM vms o
+    WHERE r.name = '' AND o.project_id = r.project AND o.labels @> r.pairs::jsonb AND o.labels ?& string_to_array(r.keys, ',') AND o.deleted_at IS NULL) v
 GROUP BY 1, 2;
 
 -- name: RulesOfProject :many
@@ -20,7 +22,7 @@ GROUP BY 1, 2;
 -- name: RuledVMs :many
 -- All VMs with rules, and those that had some.
 SELECT id, project_id, host_id, name, labels, COALESCE(spec->'rules', '[]')::jsonb AS rules, misplaced
-FROM vms WHERE (spec ? 'rules' OR misplaced <> '{}') AND deleted_at IS NULL;
+FROM vms WHERE project_id > '' AND (spec ? 'rules' OR misplaced <> '{}') AND deleted_at IS NULL ORDER BY project_id, host_id;
 
 -- name: HostsForRules :many
 SELECT id, name, COALESCE(spec->'labels', '{}')::jsonb AS labels FROM hosts;
