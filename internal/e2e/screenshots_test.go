@@ -158,6 +158,8 @@ func demoShots(t *testing.T, a api) []shot {
 			p.waitText("#vm-health .error", "A path begins with /")
 		}},
 		{"vm-new-rules-preview", "/vms/new", func(p *tab) {
+			p.click("#vm-source button", "Blank")
+			p.waitText("#vm-source [aria-pressed=true]", "Blank")
 			p.fill("#name", "web-new")
 			p.click("#vm-rules > summary", "Placement rules")
 			p.click("#vm-rules [data-row-add]", "Add rule")

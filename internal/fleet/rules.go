@@ -157,5 +157,5 @@ func (vm VM) RuleFault(plain bool) *Fault {
 	if len(broken) == 0 {
 		return nil
 	}
-	return &Fault{Code: FaultPlacement, Text: "Where it is breaks a rule: it " + strings.Join(broken, "; it ") + ". Change the rule, or move one of them."}
+	return &Fault{Code: FaultPlacement, Text: "It " + strings.Join(broken, "; it ") + ". Where it is breaks that: change the rule, or move one of them."}
 }

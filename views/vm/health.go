@@ -48,6 +48,16 @@ func (p Page) health() []healthRow {
 	return out
 }
 
+// name is what is asked, as long as a column bears it.
+func (h healthRow) name() string {
+	const most = 44
+	text := kit.Capital(h.Check.Says())
+	if len(text) > most {
+		return text[:most] + "…" // a path has no letters of several bytes
+	}
+	return text
+}
+
 // then says what its host does where the check fails, and how often it has.
 func (h healthRow) then() string {
 	switch {
