@@ -123,7 +123,7 @@ func (p *Preview) choose(in CreateVM, hosts []placement.Host, sees bool) {
 		switch strains := h.Strains(in.Spec.Rules); {
 		case in.HostID != "":
 			one.Why = "It could take the VM."
-		case len(strains) > len(chosen.Strains(in.Spec.Rules)):
+		case chosen != nil && len(strains) > len(chosen.Strains(in.Spec.Rules)):
 			one.Why = "It could take the VM, which " + strings.Join(strains, ", and ") + "."
 		}
 		for _, r := range choice.Refused {

@@ -165,7 +165,9 @@ func demoShots(t *testing.T, a api) []shot {
 			p.click("#vm-rules [data-row-add]", "Add rule")
 			p.choose("#spec-rules-0--of", "the host")
 			p.fill("#spec-rules-0--name", "host-2")
-			p.waitText("#vm-wizard", "must be on the host host-2")
+			p.waitText("#vm-wizard", "Made on host-2")
+			p.click("#vm-wizard summary", "0 other hosts could take it")
+			p.waitText("#vm-wizard", "The VM must be on the host host-2")
 		}},
 		{"vm-health", sick, func(p *tab) { p.waitText("#health", "503") }},
 		{"vm-health-edit", sick + "?tab=configure", func(p *tab) {
