@@ -134,7 +134,7 @@ func healthCard(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if h.Since != nil && h.State != fleet.HealthUnsure {
-					templ_7745c5c3_Err = kit.At(*h.Since, "datetime").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.Age(h.Since, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
