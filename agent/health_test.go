@@ -134,7 +134,7 @@ func TestASickGuestIsResetAFewTimes(t *testing.T) {
 		return is(fleet.HealthFails)(s) && s.Health[0].Acted == fleet.MostHealthActions
 	})
 	before := host.asked(vm.ID)
-	p.wait("it is asked on", func() bool { return host.asked(vm.ID) > before+6 })
+	p.wait("it is asked on", func() bool { return host.asked(vm.ID) > before+40 })
 	resets := 0
 	for _, act := range host.done() {
 		if act == "reset" {
