@@ -345,6 +345,7 @@ var peopleCases = map[string]useCase{
 	"RescueJobs":          {may: portal, with: none},
 	"Sweep":               {may: portal, with: none},
 	"ExpireVMs":           {may: portal, with: none},
+	"SettleRules":         {may: portal, with: none},
 	"EndUploads":          {may: portal, with: none},
 	"KeepAudit":           {may: portal, with: none},
 	"ForgetAddress":       {may: portal, with: none},

@@ -50,3 +50,43 @@ func (a api) sick(t *testing.T) fleet.VMView {
 		}
 	}
 }
+
+// healthShots are the pages about health checks and placement rules.
+func (a api) healthShots(t *testing.T) []shot {
+	t.Helper()
+	sick := "/vms/" + string(a.sick(t).ID)
+	return []shot{
+		{"vm-new-rules", "/vms/new", func(p *tab) {
+			p.expect("422")
+			p.fill("#name", "Not A Name")
+			p.click("#vm-rules > summary", "Placement rules")
+			p.click("#vm-rules [data-row-add]", "Add rule")
+			p.choose("#spec-rules-0--of", "VMs with labels")
+			p.fill("#spec-rules-0--name", "tier=")
+			p.click("#vm-health > summary", "Health checks")
+			p.click("#vm-health [data-row-add]", "Add check")
+			p.choose("#spec-health-0--kind", "Web server answers")
+			p.fill("#spec-health-0--path", "health")
+			p.click("footer button.primary", "Create VM")
+			p.waitText("#vm-rules .error", "the value is missing")
+			p.waitText("#vm-health .error", "A path begins with /")
+		}},
+		{"vm-new-rules-preview", "/vms/new", func(p *tab) {
+			p.click("#vm-source button", "Blank")
+			p.waitText("#vm-source [aria-pressed=true]", "Blank")
+			p.fill("#name", "web-new")
+			p.click("#vm-rules > summary", "Placement rules")
+			p.click("#vm-rules [data-row-add]", "Add rule")
+			p.choose("#spec-rules-0--of", "the host")
+			p.fill("#spec-rules-0--name", "host-2")
+			p.waitText("#vm-wizard", "Made on host-2")
+			p.click("#vm-wizard summary", "0 other hosts could take it")
+			p.waitText("#vm-wizard", "The VM must be on the host host-2")
+		}},
+		{"vm-health", sick, func(p *tab) { p.waitText("#health", "503") }},
+		{"vm-health-edit", sick + "?tab=configure", func(p *tab) {
+			p.click("#vm-rules > summary", "Placement rules")
+			p.click("#vm-health > summary", "Health checks")
+		}},
+	}
+}

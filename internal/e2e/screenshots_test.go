@@ -29,7 +29,7 @@ func TestScreenshots(t *testing.T) {
 	t.Run("pages", func(t *testing.T) {
 		t.Parallel()
 		s := demoProgram.get(t)
-		shots := demoShots(t, s.api())
+		shots := append(demoShots(t, s.api()), s.api().healthShots(t)...)
 		demandEveryRoute(t, shots)
 		// Two tabs share the work: the machine has as many cores at least.
 		for half := range 2 {
@@ -90,7 +90,6 @@ func demoShots(t *testing.T, a api) []shot {
 	at := url.Values{"pool": {string(image.Versions[0].Copies[0].PoolID)}, "volume": {image.Versions[0].Copies[0].Volume}, "host": {string(image.Versions[0].Copies[0].HostID)}}
 	old := a.snapshots(t, one[fleet.VMView](t, a, "vms", "web-02"))
 	snaps := "/vms/" + string(one[fleet.VMView](t, a, "vms", "web-02").ID)
-	sick := "/vms/" + string(a.sick(t).ID)
 	shots := []shot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.keys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -141,38 +140,6 @@ func demoShots(t *testing.T, a api) []shot {
 			p.fill("#spec-cpu-sockets", "7")
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".field.bad", "Sockets × cores × threads")
-		}},
-		{"vm-new-rules", "/vms/new", func(p *tab) {
-			p.expect("422")
-			p.fill("#name", "Not A Name")
-			p.click("#vm-rules > summary", "Placement rules")
-			p.click("#vm-rules [data-row-add]", "Add rule")
-			p.choose("#spec-rules-0--of", "VMs with labels")
-			p.fill("#spec-rules-0--name", "tier=")
-			p.click("#vm-health > summary", "Health checks")
-			p.click("#vm-health [data-row-add]", "Add check")
-			p.choose("#spec-health-0--kind", "Web server answers")
-			p.fill("#spec-health-0--path", "health")
-			p.click("footer button.primary", "Create VM")
-			p.waitText("#vm-rules .error", "the value is missing")
-			p.waitText("#vm-health .error", "A path begins with /")
-		}},
-		{"vm-new-rules-preview", "/vms/new", func(p *tab) {
-			p.click("#vm-source button", "Blank")
-			p.waitText("#vm-source [aria-pressed=true]", "Blank")
-			p.fill("#name", "web-new")
-			p.click("#vm-rules > summary", "Placement rules")
-			p.click("#vm-rules [data-row-add]", "Add rule")
-			p.choose("#spec-rules-0--of", "the host")
-			p.fill("#spec-rules-0--name", "host-2")
-			p.waitText("#vm-wizard", "Made on host-2")
-			p.click("#vm-wizard summary", "0 other hosts could take it")
-			p.waitText("#vm-wizard", "The VM must be on the host host-2")
-		}},
-		{"vm-health", sick, func(p *tab) { p.waitText("#health", "503") }},
-		{"vm-health-edit", sick + "?tab=configure", func(p *tab) {
-			p.click("#vm-rules > summary", "Placement rules")
-			p.click("#vm-health > summary", "Health checks")
 		}},
 		{"vm", vm, nil},
 		{"vm-actions", vm, func(p *tab) { p.opens(".head summary", "Actions", "Delete") }},

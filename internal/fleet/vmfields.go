@@ -227,22 +227,6 @@ var partFields = []Field[VMSpec]{
 	firstBoot(),
 }
 
-// ofPortal is a field by which the portal alone acts, at once.
-func ofPortal(f Field[VMSpec]) Field[VMSpec] {
-	f.Portal = true
-	return atOnce(f)
-}
-
-// rowsOf is a field that holds rows, in their order, which a form asks for in a section of its own and which count at once.
-func rowsOf[T comparable](name, noun string, at func(*VMSpec) *[]T, words func([]T) string, check func(c *Checks, field string, s VMSpec)) Field[VMSpec] {
-	f := valueAs(name, noun, Now, at, words, func(a, b []T) string { return words(a) + " → " + words(b) }, slices.Equal[[]T])
-	f.Copy = func(to *VMSpec, from VMSpec) { *at(to) = slices.Clone(*at(&from)) }
-	f.Default = func(s VMSpec) bool { return len(*at(&s)) == 0 }
-	f.Input.Label = strings.ToUpper(noun[:1]) + noun[1:]
-	f.check = check
-	return f
-}
-
 // Parts are the fields that stand in one place of a definition each. They came later than the others: an older agent knows not all of them.
 func Parts() []Field[VMSpec] { return partFields }
 
